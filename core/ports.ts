@@ -1,0 +1,243 @@
+/**
+ * Every question that core asks of the outside world, on one page.
+ * Times are milliseconds since 1970 and come in as arguments; no adapter reads a clock to decide something.
+ * Each verb's *answer* is atomic; no transaction, row or handle crosses a port.
+ */
+import type { ImageRow } from './catalog/images.ts'
+import type { Usdc } from './money.ts'
+import type { Offer, Payment, Receipt } from './x402.ts'
+
+// ── a paid call, as stored ──────────────────────────────────────────────────────────────────────────────────────────
+
+export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json }
+
+/** queued -> in_progress -> completed | failed. */
+export type Work = 'queued' | 'in_progress' | 'completed' | 'failed'
+
+/** verified -> settling -> settled | refused | unresolved; refused and unresolved may still settle later. */
+export type Money = 'verified' | 'settling' | 'settled' | 'refused' | 'unresolved'
+
+/** One row per paid call (house decision 3). */
+export type Call = {
+  readonly id: string
+  /** Name of the gateway row that took it. */
+  readonly gateway: string
+  /** Name of the endpoint on the menu. */
+  readonly endpoint: string
+  /** Catalog id, for the ledger; null where the product has none. */
+  readonly model: string | null
+  /** Wallet that signed, in the chain's canonical spelling. */
+  readonly payer: string
+  /** `<network>/<asset>`, canonical; a payer's exposure is summed over it. */
+  readonly asset: string
+  readonly quote: Usdc
+  /** Key of the authorization that opened it. */
+  readonly authorization: string
+  /** SHA-256 of method, path and body. */
+  readonly fingerprint: string
+  /** What the endpoint remembers of the request. */
+  readonly request: Json
+  readonly createdAt: number
+  readonly work: Work
+  readonly money: Money
+  /** Process that does the work, and until when it has promised to be alive. */
+  readonly owner: string
+  readonly until: number
+  readonly startedAt: number | null
+  readonly endedAt: number | null
+  /** What the work made; present exactly when `work` is completed (and not yet pruned). */
+  readonly result: Json
+  /** Why it failed, as the buyer may read it; present exactly when `work` is failed. */
+  readonly error: string | null
+  readonly receipt: Receipt | null
+  readonly settledAt: number | null
+  /** When the row may be forgotten: an unsettled result's claim window, a settled one's shelf life. */
+  readonly expiresAt: number
+}
+
+/** What `openCall` is given; it adds queued, verified and the empty rest. */
+export type NewCall = Omit<
+  Call,
+  'work' | 'money' | 'until' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'receipt' | 'settledAt' | 'authorization'
+>
+
+/** A signed promise to pay, bound to exactly one call across all gateways. */
+export type Authorization = {
+  /** Unique on its chain, for example `eip155:8453/0x8335…/0xpayer/0xnonce`. */
+  readonly key: string
+  readonly payer: string
+  readonly payment: Payment
+  /** The offer that it was judged against, so that it can be sent again after the configuration has changed. */
+  readonly offer: Offer
+  /** When it can no longer move money, by its own terms. */
+  readonly expiresAt: number
+}
+
+export type CallPatch = Partial<Pick<Call, 'work' | 'until' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'expiresAt'>>
+
+// ── storage ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** What a payer can be held to: `observed` base units at `asOf` (house decision 8). */
+export type Cap = { readonly observed: Usdc; readonly asOf: number }
+
+export type Opened =
+  | { kind: 'opened'; call: Call }
+  /** The authorization already serves this call. */
+  | { kind: 'replayed'; call: Call }
+  /** The payer's open calls, this one included, would come to `sum`, above the cap. */
+  | { kind: 'over'; sum: Usdc }
+
+export type Claim =
+  /** Send the offered authorization, which was never sent before. */
+  | { kind: 'yours'; token: number }
+  /** Resolve this earlier authorization first; `sent` says that it may have been broadcast already. */
+  | { kind: 'retry'; token: number; authorization: Authorization; sent: boolean }
+  /** Somebody else is settling until then. */
+  | { kind: 'taken'; until: number }
+  | { kind: 'settled'; receipt: Receipt }
+  /** The offered authorization serves another call. */
+  | { kind: 'replayed'; call: Call }
+  /** There is nothing to settle: no such call, or it is not completed, or (with no authorization offered) none is alive. */
+  | { kind: 'nothing' }
+
+export type Outcome =
+  /** Money moved. Recorded whatever the token says. */
+  | { kind: 'paid'; receipt: Receipt }
+  /** It may have moved, or still may: the authorization stays the call's and counts as sent. */
+  | { kind: 'unknown' }
+  /** This attempt sent nothing. An original authorization stays bound; a later one is freed, unless it was sent before. */
+  | { kind: 'refused' }
+  /** The authorization can never move money. */
+  | { kind: 'dead' }
+  /** Nobody could find out in time; a person has to look. */
+  | { kind: 'unresolved' }
+
+export interface Storage {
+  /**
+   * Binds the authorization, checks the payer's exposure and inserts the call, in one step. An authorization is free again
+   * when its call failed with `money` verified, or when its call's `until` passed unfinished with `money` verified; that
+   * call is then failed in the same step.
+   */
+  openCall(call: NewCall, authorization: Authorization, at: { now: number; until: number; cap?: Cap }): Promise<Opened>
+  getCall(id: string): Promise<Call | undefined>
+  /** The call that an authorization serves, unless the authorization is free again at `now`. */
+  callOf(authorization: string, now: number): Promise<Call | undefined>
+  /** Compare and set: true when `work` was one of `from` (and `owner` the one given) and is now patched. Winning it once is the point. */
+  moveCall(id: string, from: { work: readonly Work[]; owner?: string; money?: Money }, patch: CallPatch): Promise<boolean>
+  /** Promises that `owner` is alive until then, for all its unfinished calls. */
+  renew(owner: string, until: number): Promise<void>
+  /** Unfinished calls whose owner's promise has passed. */
+  lostCalls(now: number, limit: number): Promise<readonly Call[]>
+
+  /**
+   * The right to settle a completed call. With `result`, completes the call in the same step. `expiresAt` moves the end of its shelf
+   * life. The lease must outlive the deadline given to `settle`.
+   */
+  claimSettlement(
+    id: string,
+    authorization: Authorization | undefined,
+    at: { now: number; until: number; result?: { result: Json; expiresAt: number } },
+  ): Promise<Claim>
+  /** Ends a claim. False, and nothing written, when the token is stale, except for `paid`, which always holds. */
+  finishSettlement(id: string, token: number, outcome: Outcome, at: { now: number; expiresAt?: number }): Promise<boolean>
+  /** Calls left in `settling` whose claim ran out at or before then. */
+  unsettled(before: number, limit: number): Promise<readonly Call[]>
+
+  /** Takes or extends a named lease; false while another owner holds it. */
+  lease(name: string, owner: string, at: { now: number; until: number }): Promise<boolean>
+  /** Takes up to `take` permits from a fixed window; grants what is left of it. */
+  hit(bucket: Bucket, take: number, now: number): Promise<{ granted: number; resetAt: number }>
+
+  /** Forgets what is past its life: unsettled rows, results of settled ones, old windows and leases. The ledger stays. */
+  prune(now: number): Promise<number>
+  close(): Promise<void>
+}
+
+export type Bucket = { readonly key: string; readonly limit: number; readonly windowMs: number }
+
+// ── chains ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** What an offer needs beyond price and time. */
+export type Terms = Pick<Offer, 'scheme' | 'network' | 'asset' | 'payTo'> & { extra: Record<string, unknown> }
+
+export type PaymentCode = 'PAYMENT_INVALID' | 'PAYMENT_UNFUNDED' | 'PAYMENT_REPLAY' | 'PAYMENT_BLOCKHASH_STALE'
+export type Refused = { kind: 'refused'; code: PaymentCode; reason: string }
+export type Unavailable = { kind: 'unavailable'; reason: string }
+
+export type Identity = { kind: 'known'; payer: string; key: string; expiresAt: number } | Refused | Unavailable
+export type Verdict = { kind: 'valid'; balance?: Usdc; asOf: number } | Refused | Unavailable
+export type Settlement =
+  | { kind: 'settled'; receipt: Receipt }
+  /** Promises that this call sent nothing, or that the authorization is dead. */
+  | { kind: 'refused'; reason: string }
+  | { kind: 'unknown'; reason: string }
+export type Fate = { kind: 'paid'; receipt: Receipt } | { kind: 'open' } | { kind: 'dead' } | { kind: 'unknown'; reason: string }
+
+/** Five questions about money on one network (house decision 9). */
+export interface Chain {
+  /** What it can be paid in, preferred first. Synchronous, from cache, never I/O. Empty until checked: no paid route opens before. */
+  terms(now: number): readonly Terms[]
+  /** Who signed, under which key; looks at signature, domain, asset and recipient only. No I/O for plain accounts. */
+  identify(payment: Payment, offer: Offer, at: { signal: AbortSignal }): Promise<Identity>
+  /** Would it pay now? Moves no money. */
+  verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict>
+  settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement>
+  /** What became of it; `paid` needs our own transfer, `dead` means it can never move money. Monotone: paid and dead are final. */
+  fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate>
+}
+
+// ── vendors and media ───────────────────────────────────────────────────────────────────────────────────────────────
+
+/** `model` is the vendor's own id; sizes are in pixels. */
+export type ImageJob = { readonly model: string; readonly prompt: string; readonly width: number; readonly height: number; readonly n: number }
+/** `url` is an http(s) URL, often short-lived, or a data URI. */
+export type MadeImage = { readonly url: string; readonly revisedPrompt?: string }
+
+/** Makes images. Throws a `Fault` for what the caller should hear of; anything else reads as a failed call. */
+export interface ImageVendor {
+  generate(job: ImageJob, at: { signal: AbortSignal }): Promise<readonly MadeImage[]>
+}
+
+export interface Vendors {
+  /** The vendor that serves a catalog row; undefined when the operator has not configured it. */
+  images(row: ImageRow): ImageVendor | undefined
+  /** Fetches what a vendor's URL points at, behind the private-address guard. Throws when it cannot, or past `maxBytes`. */
+  media(url: string, at: { signal: AbortSignal; maxBytes: number }): Promise<{ bytes: Uint8Array; type: string }>
+}
+
+export type StoredObject = { readonly body: Uint8Array | ReadableStream<Uint8Array>; readonly size: number; readonly type: string }
+
+/** Media bytes under keys such as `images/2026-11-20/<id>-0.png`. What is put is never changed. */
+export interface Objects {
+  put(key: string, bytes: Uint8Array, type: string): Promise<void>
+  get(key: string): Promise<StoredObject | undefined>
+}
+
+// ── the machine ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface Clock {
+  now(): number
+  /** Resolves after `ms`, or at once when `signal` aborts. Never rejects. */
+  wait(ms: number, signal?: AbortSignal): Promise<void>
+}
+
+export interface Log {
+  info(message: string, fields?: Record<string, unknown>): void
+  warn(message: string, fields?: Record<string, unknown>): void
+  /** Something that a person must look at. */
+  alert(message: string, fields?: Record<string, unknown>): void
+}
+
+/** Everything that one gateway is wired to. */
+export type Ports = {
+  readonly storage: Storage
+  readonly objects: Objects
+  readonly chain: Chain
+  readonly vendors: Vendors
+  readonly clock: Clock
+  readonly log: Log
+  /** Cryptographically strong bytes. */
+  random(bytes: number): Uint8Array
+  /** Keeps work alive that no request waits for. */
+  background(work: Promise<unknown>): void
+}
