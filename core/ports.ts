@@ -31,6 +31,8 @@ export type Call = {
   /** `<network>/<asset>`, canonical; a payer's exposure is summed over it. */
   readonly asset: string
   readonly quote: Usdc
+  /** What it was sold for and to whom it is paid; stands even when the configuration changes. */
+  readonly offer: Offer
   /** Key of the authorization that opened it. */
   readonly authorization: string
   /** SHA-256 of method, path and body. */

@@ -1,0 +1,206 @@
+/** The life of a paid call after it was opened: settling it once, failing what died, finding out what became of money. */
+import type { Authorization, Call, Chain, Clock, Json, Log, PaymentCode, Settlement, Storage } from './ports.ts'
+import type { Receipt } from './x402.ts'
+
+/** How long things may take, in milliseconds. The settlement lease outlives the deadline given to `settle`. */
+export type Patience = {
+  readonly verifyMs: number
+  readonly settleMs: number
+  readonly settleLeaseMs: number
+  /** How often an owner must say that it is alive. */
+  readonly workLeaseMs: number
+  /** A job that runs longer has stalled (spec 1, States). */
+  readonly stallMs: number
+  /** How long after an authorization's end its fate may stay unknown before a person is called (house decision 6). */
+  readonly unresolvedMs: number
+  /** How long a poll waits for another poll's settlement. */
+  readonly takenMs: number
+}
+
+export const patience: Patience = {
+  verifyMs: 8_000,
+  settleMs: 30_000,
+  settleLeaseMs: 45_000,
+  workLeaseMs: 30_000,
+  stallMs: 3_600_000,
+  unresolvedMs: 600_000,
+  takenMs: 40_000,
+}
+
+export type Money = {
+  readonly storage: Storage
+  readonly chain: Chain
+  readonly clock: Clock
+  readonly log: Log
+  readonly patience: Patience
+}
+
+/** What came of trying to settle a call. Only `settled` means that money moved. */
+export type Paying =
+  | { kind: 'settled'; receipt: Receipt; now: boolean }
+  /** The authorization could not be spent; `dead` when it never will be. */
+  | { kind: 'refused'; reason: string }
+  /** The fresh authorization that came with a poll did not verify. */
+  | { kind: 'rejected'; code: PaymentCode; reason: string }
+  /** The chain cannot be asked; nothing was sent. */
+  | { kind: 'unavailable'; reason: string }
+  | { kind: 'unknown'; reason: string }
+  /** The offered authorization serves another call. */
+  | { kind: 'replayed'; call: Call }
+
+export type Completion = { readonly result: Json; readonly expiresAt: number }
+
+/** Runs `work` under a deadline. Its signal aborts when time is up, and the returned promise then rejects even if `work` goes on. */
+export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const deadline = new AbortController()
+  const done = new AbortController()
+  const timeout = clock.wait(ms, done.signal).then(() => {
+    const error = new Error(`no answer within ${ms} ms`)
+    if (!done.signal.aborted) deadline.abort(error)
+    throw error
+  })
+  timeout.catch(() => {})
+  try {
+    return await Promise.race([work(deadline.signal), timeout])
+  } finally {
+    done.abort()
+  }
+}
+
+/**
+ * Settles a completed call once, spending `offered` only when every earlier authorization of the call is proven dead (house decision 5).
+ * With `completion`, stores the result and claims in one step. `keepUntil` is the end of a settled call's shelf life. Never throws for the chain's sake.
+ */
+export async function settleCall(
+  money: Money,
+  call: Call,
+  offered: Authorization,
+  { completion, keepUntil }: { completion?: Completion; keepUntil: number },
+): Promise<Paying> {
+  const { storage, clock, patience } = money
+  const giveUpAt = clock.now() + patience.takenMs
+  let pause = 20
+  for (;;) {
+    const now = clock.now()
+    const until = now + patience.settleLeaseMs
+    const claim = await storage.claimSettlement(call.id, offered, { now, until, ...(completion && { result: completion }) })
+    if (claim.kind === 'settled') return { kind: 'settled', receipt: claim.receipt, now: false }
+    if (claim.kind === 'replayed') return claim
+    if (claim.kind === 'nothing') return { kind: 'refused', reason: 'the authorization can no longer move money' }
+    if (claim.kind === 'taken') {
+      if (now >= giveUpAt) return { kind: 'unknown', reason: 'another settlement of this call is under way' }
+      await clock.wait(Math.min(pause, Math.max(1, claim.until - now)))
+      pause = Math.min(pause * 2, 500)
+      continue
+    }
+    const authorization = claim.kind === 'yours' ? offered : claim.authorization
+    const isFresh = claim.kind === 'yours' && offered.key !== call.authorization
+    const spent = await spend(money, authorization, { isFresh, wasSent: claim.kind === 'retry' && claim.sent })
+    const paying = await record(money, call, { token: claim.token, spent, keepUntil })
+    if (paying === 'dead' && authorization.key !== offered.key) continue
+    if (paying === 'dead') return { kind: 'refused', reason: spent.kind === 'dead' ? spent.reason : 'the authorization is dead' }
+    return paying
+  }
+}
+
+type Spent = Settlement | { kind: 'dead'; reason: string } | { kind: 'rejected'; code: PaymentCode; reason: string } | { kind: 'unavailable'; reason: string }
+
+/** Sends one authorization, looking first at what became of it where it may have been sent before. */
+async function spend(money: Money, authorization: Authorization, { isFresh, wasSent }: { isFresh: boolean; wasSent: boolean }): Promise<Spent> {
+  const { chain, clock, patience } = money
+  const { payment, offer } = authorization
+  try {
+    if (wasSent) {
+      const fate = await askFate(money, authorization)
+      if (fate.kind !== 'open') return fate
+    }
+    if (isFresh) {
+      const verdict = await within(clock, patience.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(
+        (error: Error) => ({ kind: 'unavailable' as const, reason: error.message }),
+      )
+      if (verdict.kind === 'refused') return { ...verdict, kind: 'rejected' }
+      if (verdict.kind === 'unavailable') return verdict
+    }
+    const settlement = await within(clock, patience.settleMs, (signal) => chain.settle(payment, offer, { now: clock.now(), signal }))
+    if (settlement.kind !== 'refused') return settlement
+    const fate = await askFate(money, authorization)
+    if (fate.kind === 'settled') return fate
+    if (fate.kind === 'dead') return { kind: 'dead', reason: settlement.reason }
+    return wasSent ? { kind: 'unknown', reason: settlement.reason } : settlement
+  } catch (error) {
+    return { kind: 'unknown', reason: (error as Error).message }
+  }
+}
+
+type FateOf = { kind: 'settled'; receipt: Receipt } | { kind: 'open' } | { kind: 'dead'; reason: string } | { kind: 'unknown'; reason: string }
+
+async function askFate({ chain, clock, patience }: Money, { payment, offer }: Authorization): Promise<FateOf> {
+  try {
+    const fate = await within(clock, patience.verifyMs, (signal) => chain.fate(payment, offer, { now: clock.now(), signal }))
+    if (fate.kind === 'paid') return { kind: 'settled', receipt: fate.receipt }
+    if (fate.kind === 'dead') return { kind: 'dead', reason: 'the authorization can no longer move money' }
+    return fate
+  } catch (error) {
+    return { kind: 'unknown', reason: (error as Error).message }
+  }
+}
+
+/** Writes down what was found out. A stale token means that somebody else goes on: their answer counts, ours is unknown. */
+async function record(
+  { storage, clock, log }: Money,
+  call: Call,
+  { token, spent, keepUntil }: { token: number; spent: Spent; keepUntil: number },
+): Promise<Paying | 'dead'> {
+  const at = { now: clock.now() }
+  if (spent.kind === 'settled') {
+    try {
+      await storage.finishSettlement(call.id, token, { kind: 'paid', receipt: spent.receipt }, { ...at, expiresAt: keepUntil })
+    } catch (error) {
+      log.alert('money moved but could not be recorded; the reconciler will read it off the chain', {
+        call: call.id,
+        transaction: spent.receipt.transaction,
+        error: (error as Error).message,
+      })
+    }
+    return { kind: 'settled', receipt: spent.receipt, now: true }
+  }
+  const kind = spent.kind === 'rejected' || spent.kind === 'unavailable' ? 'refused' : spent.kind
+  const isOurs = await storage.finishSettlement(call.id, token, { kind }, at)
+  if (!isOurs) return { kind: 'unknown', reason: 'another settlement of this call took over' }
+  if (spent.kind === 'dead') return 'dead'
+  if (spent.kind === 'unknown') log.warn('a settlement has an unknown outcome', { call: call.id, reason: spent.reason })
+  return spent
+}
+
+/** Finds out what became of a call left in `settling`, sends its authorization again where it is still open, or calls a person. */
+export async function reconcile(money: Money, call: Call, keepUntil: number): Promise<Paying['kind'] | 'dead' | 'unresolved' | 'nothing'> {
+  const { storage, clock, patience, log } = money
+  const now = clock.now()
+  const claim = await storage.claimSettlement(call.id, undefined, { now, until: now + patience.settleLeaseMs })
+  if (claim.kind !== 'retry') return claim.kind === 'settled' ? 'settled' : 'nothing'
+  const { authorization, token } = claim
+  const spent = await spend(money, authorization, { isFresh: false, wasSent: claim.sent })
+  if (spent.kind === 'unknown' && now > authorization.expiresAt + patience.unresolvedMs) {
+    const isOurs = await storage.finishSettlement(call.id, token, { kind: 'unresolved' }, { now: clock.now() })
+    if (isOurs) log.alert('the fate of a payment is unresolved; look it up on the chain', { call: call.id, authorization: authorization.key, reason: spent.reason })
+    return 'unresolved'
+  }
+  const paying = await record(money, call, { token, spent, keepUntil })
+  return paying === 'dead' ? 'dead' : paying.kind
+}
+
+export const LOST = 'The work was lost when the server stopped. Nothing was charged.'
+export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was charged.'
+
+/** Why an unfinished call has in truth failed; undefined while it may still succeed. */
+export function overdue(call: Call, now: number, patience: Patience): string | undefined {
+  if (call.work !== 'queued' && call.work !== 'in_progress') return undefined
+  if (now - (call.startedAt ?? call.createdAt) > patience.stallMs) return STALLED
+  if (call.until <= now) return LOST
+  return undefined
+}
+
+/** Fails a call, uncharged. False when it ended some other way first. */
+export function fail(storage: Storage, call: Pick<Call, 'id'>, error: string, now: number): Promise<boolean> {
+  return storage.moveCall(call.id, { work: ['queued', 'in_progress'], money: 'verified' }, { work: 'failed', error, endedAt: now })
+}

@@ -1,0 +1,26 @@
+/** The catalog: what the operator has for sale, as rows. A row's public id, alias ids and upstream id are separate (house decision 10). */
+import { type ImageRow, imageRows } from './images.ts'
+
+export type { ImageRow } from './images.ts'
+
+/** Rows of one kind, found by public id or by any alias. */
+export type Rows<Row> = { readonly all: readonly Row[]; get(id: string): Row | undefined }
+
+export type Catalog = { readonly images: Rows<ImageRow> }
+
+/** The catalog of the contract; pass rows of your own to sell other models. */
+export function catalog(rows: { images?: readonly ImageRow[] } = {}): Catalog {
+  return { images: index(rows.images ?? imageRows) }
+}
+
+/** Throws when two rows claim one name: a buyer must never get another model than the one that was quoted. */
+function index<Row extends { id: string; aliases: readonly string[] }>(all: readonly Row[]): Rows<Row> {
+  const byName = new Map<string, Row>()
+  for (const row of all) {
+    for (const name of [row.id, ...row.aliases]) {
+      if (byName.has(name)) throw new RangeError(`two catalog rows are called ${name}`)
+      byName.set(name, row)
+    }
+  }
+  return { all, get: (id) => byName.get(id) }
+}

@@ -1,0 +1,149 @@
+/** What an endpoint is: a value. Routes, 402s, OpenAPI, discovery and the endpoint laws are all derived from it. */
+import type { Static, TObject } from '@sinclair/typebox'
+import type { Catalog } from './catalog/mod.ts'
+import type { Usdc } from './money.ts'
+import type { Json, Ports, Vendors } from './ports.ts'
+
+/** What pure functions of an endpoint may look at beside the input. */
+export type Context = { readonly catalog: Catalog }
+
+export type Price = {
+  readonly amount: Usdc
+  /** How long the signed authorization lives; work and settlement must fit into it. */
+  readonly maxTimeoutSeconds: number
+  /** Joins `amount` and `currency` in the body's `price`. */
+  readonly shown: Readonly<Record<string, Json>>
+  /** Joins the body of the 402, for example `generation_info`. */
+  readonly also?: Readonly<Record<string, Json>>
+}
+
+/** When the money of a call moves, and how long its buyer is kept waiting. */
+export type Settle = { readonly mode: 'hybrid'; readonly windowMs: number } | { readonly mode: 'on_poll' }
+
+/** Answers inline when the result is there within `windowMs`, else becomes a job. */
+export const hybrid = (windowMs: number): Settle => ({ mode: 'hybrid', windowMs })
+/** Always a job, settled by the first poll that sees it completed. */
+export const onPoll: Settle = { mode: 'on_poll' }
+
+/** The shape of an error body. */
+export type Dialect = 'plain'
+
+/** One order for work. `signal` aborts at the work's deadline, never because the buyer hung up. */
+export type Order<Input> = {
+  readonly id: string
+  readonly input: Input
+  readonly payer: string
+  readonly catalog: Catalog
+  readonly vendors: Vendors
+  readonly signal: AbortSignal
+}
+
+/** What work made: a JSON result, and media to be mirrored to durable storage under `<folder>/<date>/`. */
+export type Made = { readonly result: Json; readonly media?: { readonly folder: string; readonly urls: readonly string[] } }
+
+/** One piece of media after mirroring. `key` is null where mirroring failed, and `url` is then the raw upstream value. */
+export type Hosted = { readonly key: string | null; readonly url: string | null; readonly source: string }
+
+/** What storage keeps of a completed call. */
+export type Stored = { readonly made: Json; readonly media: readonly Hosted[]; readonly created: number }
+
+/** What showing a result may use: absolute URLs of hosted media, under the origin that was called. */
+export type Showing = { readonly request: Json; readonly href: (key: string) => string }
+
+/** What a slow call looks like while it runs. `poll` has `{id}` in it. */
+export type Job = { readonly object: string; readonly poll: string; readonly instructions: string; readonly running: string }
+
+type Common = {
+  /** Name in the ledger and in logs, for example `images.generations`. */
+  readonly name: string
+  readonly path: string
+  readonly aliases?: readonly string[]
+  readonly summary: string
+  readonly description?: string
+  readonly tag: string
+}
+
+/** Sold by the call, checked first and then quoted: bad input never costs a signature. */
+export type Paid<Input = unknown> = Common & {
+  readonly kind: 'paid'
+  readonly method: 'POST'
+  readonly input: TObject
+  /** A valid request; its price is the endpoint's default price in discovery (ruling 2). */
+  readonly example: Input
+  /** Checks what the schema cannot, fills defaults in; throws a `Fault`. */
+  check(input: Input, context: Context): Input
+  price(input: Input, context: Context): Price
+  /** Lowest and highest price of one call, for discovery. */
+  span(context: Context): { readonly min: Usdc; readonly max: Usdc }
+  /** Whether the operator has configured what this input needs. */
+  serves(input: Input, context: Context & { readonly vendors: Vendors }): boolean
+  /** What the stored call keeps: the model for the ledger, and what polls show. */
+  remember(input: Input): { readonly model: string; readonly request: { readonly [key: string]: Json } }
+  settle(input: Input, context: Context): Settle
+  run(order: Order<Input>): Promise<Made>
+  /** Members of the 200 body, beside id, price and payment. */
+  show(stored: Stored, showing: Showing): Readonly<Record<string, Json>>
+  readonly job: Job
+  readonly dialect: Dialect
+  /** The `error` text when the work fails for no reason of the buyer's. */
+  readonly failure: string
+  /** Largest request body, in bytes; the gateway's own limit unless told. */
+  readonly maxBody?: number
+  /** How long an unsettled result can be claimed, and a settled one is kept (ruling 8). */
+  readonly keep: { readonly unclaimedMs: number; readonly settledMs: number }
+  readonly output: TObject
+}
+
+/** Polls the jobs of the named paid endpoints, which share one store. */
+export type Poll = Common & { readonly kind: 'poll'; readonly method: 'GET'; readonly of: readonly string[] }
+
+export type FreeRequest = {
+  readonly params: Readonly<Record<string, string>>
+  readonly query: URLSearchParams
+  readonly origin: string
+  readonly header: (name: string) => string | null
+}
+export type Reply = {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string | Uint8Array | ReadableStream<Uint8Array> | null
+}
+/** What a free endpoint may ask; `gateway` speaks of the one that was called. */
+export type FreeContext = Context & Pick<Ports, 'objects' | 'vendors' | 'clock'> & { readonly gateway: GatewayFacts }
+
+/** Facts that anybody may know of a gateway, derived from the menu and its chain. */
+export type GatewayFacts = {
+  readonly name: string
+  /** `base`, `base-sepolia`, ... (ruling 7). */
+  readonly label: string
+  readonly version: string
+  readonly startedAt: number
+  openapi(origin: string): string
+  wellKnown(origin: string): string
+}
+
+export type Free = Common & {
+  readonly kind: 'free'
+  readonly method: 'GET'
+  /** Requests per window and caller's address. */
+  readonly limit?: { readonly requests: number; readonly windowMs: number }
+  /** Absent for what is not JSON, such as media bytes. */
+  readonly output?: TObject
+  /** Left out of OpenAPI and discovery: it serves other endpoints. */
+  readonly hidden?: true
+  answer(request: FreeRequest, context: FreeContext): Reply | Promise<Reply>
+}
+
+export type Endpoint = Paid | Poll | Free
+
+/** Types `check`, `price` and the rest by the input schema, then forgets the type: the menu holds them all. */
+export function paid<Schema extends TObject>(endpoint: Omit<Paid<Static<Schema>>, 'kind' | 'input'> & { input: Schema }): Paid {
+  return { ...endpoint, kind: 'paid' } as unknown as Paid
+}
+export const poll = (endpoint: Omit<Poll, 'kind' | 'method'>): Poll => ({ ...endpoint, kind: 'poll', method: 'GET' })
+export const free = (endpoint: Omit<Free, 'kind' | 'method'>): Free => ({ ...endpoint, kind: 'free', method: 'GET' })
+
+/** A JSON reply. */
+export function json(status: number, body: unknown, headers: Readonly<Record<string, string>> = {}): Reply {
+  return { status, headers: { 'content-type': 'application/json', ...headers }, body: JSON.stringify(body) }
+}

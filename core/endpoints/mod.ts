@@ -1,0 +1,13 @@
+/** The menu: one line per product. Routes, quotes, OpenAPI and discovery follow from it. */
+import type { Endpoint } from '../endpoint.ts'
+import { discovery } from './discovery.ts'
+import { health } from './health.ts'
+import { images } from './images.ts'
+import { media } from './media.ts'
+
+export const endpoints: readonly Endpoint[] = [
+  ...images,
+  ...media,
+  ...health,
+  ...discovery,
+]

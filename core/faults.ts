@@ -1,0 +1,83 @@
+/** Every way to stop short of a result, and how each reads on the wire. */
+import type { Json } from './ports.ts'
+
+type Row = {
+  readonly status: number
+  /** The `error` text of the body. */
+  readonly error: string
+  /** Whether the plain dialect shows the code. */
+  readonly coded?: true
+}
+
+const table = {
+  INVALID_JSON: { status: 400, error: 'Invalid JSON' },
+  INVALID_CONTENT_TYPE: { status: 400, error: 'Invalid content type' },
+  INVALID_BODY: { status: 400, error: 'Invalid request body' },
+  INVALID_MODEL: { status: 400, error: 'Invalid model' },
+  INVALID_SIZE: { status: 400, error: 'Invalid size' },
+  CONTENT_POLICY: { status: 400, error: 'Content policy violation' },
+  INVALID_IMAGE: { status: 400, error: 'Invalid input image' },
+  PAYER_MISMATCH: { status: 403, error: 'Payment payer mismatch' },
+  JOB_NOT_FOUND: { status: 404, error: 'Job not found' },
+  NOT_FOUND: { status: 404, error: 'Not found' },
+  METHOD_NOT_ALLOWED: { status: 405, error: 'Method not allowed' },
+  TOO_LARGE: { status: 413, error: 'Request body too large' },
+  TOO_MANY_REQUESTS: { status: 429, error: 'Rate limit exceeded' },
+  RATE_LIMITED: { status: 429, error: 'Rate limit exceeded', coded: true },
+  WORK_FAILED: { status: 500, error: 'Work failed' },
+  INTERNAL: { status: 500, error: 'Internal server error' },
+  NOT_CONFIGURED: { status: 503, error: 'Not configured' },
+  NOT_READY: { status: 503, error: 'Not ready' },
+  PAYMENT_VERIFICATION_UNAVAILABLE: { status: 503, error: 'Payment verification unavailable', coded: true },
+} as const satisfies Record<string, Row>
+
+export type FaultCode = keyof typeof table
+
+/** `details` and `fields` join the body; `error` replaces the table's label; `headers` join the reply. */
+export type FaultParts = {
+  readonly error?: string
+  readonly message?: string
+  readonly details?: Json
+  readonly fields?: Readonly<Record<string, Json>>
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+/** The one exception that core throws on purpose. Its texts are for the buyer: never put a secret or a vendor's raw body in one. */
+export class Fault extends Error {
+  readonly code: FaultCode
+  readonly parts: FaultParts
+
+  constructor(code: FaultCode, parts: FaultParts = {}) {
+    super(parts.message ?? parts.error ?? table[code].error)
+    this.name = 'Fault'
+    this.code = code
+    this.parts = parts
+  }
+}
+
+/** A fault in the plain dialect (spec 1, Errors). */
+export function plain(fault: Fault): { status: number; headers: Record<string, string>; body: string } {
+  const row: Row = table[fault.code]
+  const { error, message, details, fields, headers } = fault.parts
+  const body = {
+    error: error ?? row.error,
+    ...(row.coded && { code: fault.code }),
+    ...(message !== undefined && { message }),
+    ...fields,
+    ...(details !== undefined && { details }),
+  }
+  return {
+    status: row.status,
+    headers: { 'content-type': 'application/json', 'cache-control': 'no-store', ...headers },
+    body: JSON.stringify(body),
+  }
+}
+
+/** A vendor's rate limit: 429 RATE_LIMITED with its maker and a wait in whole seconds (spec 1, Errors). */
+export function rateLimited(maker: string, retryAfterSeconds: number): Fault {
+  return new Fault('RATE_LIMITED', {
+    fields: { source: maker, retry_after_seconds: retryAfterSeconds },
+    details: 'The model is at capacity. Nothing was charged.',
+    headers: { 'retry-after': String(retryAfterSeconds), 'x-ratelimit-source': maker },
+  })
+}

@@ -1,0 +1,357 @@
+/** One paid call from start to finish. The only file that knows the order of work and money. */
+import { type Completion, fail, type Money, overdue, type Patience, type Paying, settleCall, within } from './calls.ts'
+import type { Catalog } from './catalog/mod.ts'
+import type { Paid, Poll, Price, Reply, Stored } from './endpoint.ts'
+import { Fault, plain } from './faults.ts'
+import { type Intake, intake, parseJson, readBody } from './intake.ts'
+import { mirror } from './mirror.ts'
+import { print, type Usdc } from './money.ts'
+import type { Authorization, Call, Identity, Json, PaymentCode, Ports } from './ports.ts'
+import * as replies from './replies.ts'
+import { fingerprint, newId } from './tickets.ts'
+import { decodePayment, type Offer, PAYMENT_HEADERS, type Payment, refusalHeaders } from './x402.ts'
+
+/** What the flow of one gateway is made of. */
+export type House = {
+  readonly name: string
+  /** `base`, `base-sepolia`, ... (ruling 7). */
+  readonly label: string
+  readonly ports: Ports
+  readonly catalog: Catalog
+  readonly paid: ReadonlyMap<string, Paid>
+  readonly patience: Patience
+  /** Names this process in the calls that it works on. */
+  readonly owner: string
+  /** Largest request body and largest mirrored piece of media, in bytes. */
+  readonly maxBody: number
+  readonly maxMedia: number
+  /** What a payer may have open when no balance can be read. */
+  readonly unreadableCap: Usdc
+  /** Overrides every inline window, in milliseconds. */
+  readonly inlineMs?: number
+}
+
+/** One HTTP request, as far as selling needs it. */
+export type Visit = {
+  readonly request: Request
+  readonly origin: string
+  /** Path as called, without the query; it goes into `resource.url`. */
+  readonly path: string
+  /** Aborts when the caller has gone. */
+  readonly gone: AbortSignal
+}
+
+export type Flow = {
+  sell(endpoint: Paid, visit: Visit): Promise<Reply>
+  /** The 402 that a probe without a body gets: the default price (ruling 2). */
+  discover(endpoint: Paid, visit: Visit): Reply
+  poll(endpoint: Poll, visit: Visit, id: string): Promise<Reply>
+}
+
+/** What all steps of one call share. */
+type Working = { readonly endpoint: Paid; readonly input: unknown; readonly call: Call; readonly authorization: Authorization; readonly visit: Visit }
+type Taking = { readonly input: unknown; readonly price: Price; readonly offers: readonly Offer[]; readonly header: string; readonly body: string; readonly visit: Visit }
+type Done = { kind: 'made'; stored: Stored; completion: Completion } | { kind: 'failed'; fault: Fault }
+
+export function flow(house: House): Flow {
+  const { ports, catalog, patience, label } = house
+  const { storage, chain, clock, log } = ports
+  const money: Money = { storage, chain, clock, log, patience }
+  const mirroring = { ports, maxBytes: house.maxMedia }
+  const context = { catalog }
+  const intakes = new Map<Paid, Intake>([...house.paid.values()].map((endpoint) => [endpoint, intake(endpoint.input)]))
+
+  return { sell, discover, poll }
+
+  // ── 1 to 3: parse, price, challenge. No database, no network ──────────────────────────────────────────────────────
+
+  async function sell(endpoint: Paid, visit: Visit): Promise<Reply> {
+    const header = paymentHeader(visit.request)
+    const body = await readBody(visit.request, endpoint.maxBody ?? house.maxBody)
+    if (body === '' && header === null) return discover(endpoint, visit)
+    const value = parseJson(body, visit.request.headers.get('content-type'))
+    const input = endpoint.check(intakes.get(endpoint)?.(value), context)
+    if (!endpoint.serves(input, { catalog, vendors: ports.vendors })) throw notConfigured(endpoint)
+    const price = endpoint.price(input, context)
+    const offers = offersOf(price)
+    if (header === null) return demand(endpoint, visit, { offers, price, why: replies.paymentRequired(price) })
+    return await take(endpoint, { input, price, offers, header, body, visit })
+  }
+
+  function discover(endpoint: Paid, visit: Visit): Reply {
+    const price = endpoint.price(endpoint.check(endpoint.example, context), context)
+    return demand(endpoint, visit, { offers: offersOf(price), price, why: replies.paymentRequired(price) })
+  }
+
+  function demand(endpoint: Paid, visit: Visit, { offers, price, why }: { offers: readonly Offer[]; price: Price; why: replies.Body }): Reply {
+    return replies.demand({ offers, resource: resourceOf(endpoint, visit), label }, why, replies.shownPrice(price), price.also)
+  }
+
+  /** Our offers at this price. Throws NOT_READY while the chain has not been checked: a paid route opens only with an offer. */
+  function offersOf({ amount, maxTimeoutSeconds }: Pick<Price, 'amount' | 'maxTimeoutSeconds'>): readonly Offer[] {
+    const offers = chain.terms(clock.now()).map(({ scheme, network, asset, payTo, extra }) => {
+      return { scheme, network, amount: amount.toString(), asset, payTo, maxTimeoutSeconds, extra }
+    })
+    if (offers.length > 0) return offers
+    throw new Fault('NOT_READY', { message: 'The gateway has not yet been able to check its chain. Nothing was charged.', headers: { 'retry-after': '5' } })
+  }
+
+  // ── 4 to 7: identify, known?, verify, open ────────────────────────────────────────────────────────────────────────
+
+  async function take(endpoint: Paid, { input, price, offers, header, body, visit }: Taking): Promise<Reply> {
+    const reject = (code: PaymentCode, reason: string, more: replies.Body = {}) =>
+      demand(endpoint, visit, { offers, price, why: { ...replies.verificationFailed(code, reason), ...more } })
+    const replayed = (call: Call) => reject('PAYMENT_REPLAY', 'the payment authorization was already used', recovery(call))
+
+    const decoded = decodePayment(header)
+    if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
+    const { payment } = decoded
+    const identified = await identify(payment, offers)
+    if (identified.kind === 'refused') return reject(identified.code, identified.reason)
+    const { payer, key, expiresAt, offer } = identified
+
+    const known = await storage.callOf(key, clock.now())
+    if (known) return replayed(known)
+
+    const verdict = await verify(payment, offer)
+    if (verdict.kind === 'unavailable') throw replies.cannotVerify(verdict.reason)
+    if (verdict.kind === 'refused') {
+      const winner = await storage.callOf(key, clock.now())
+      return winner ? replayed(winner) : reject(verdict.code, verdict.reason)
+    }
+
+    const now = clock.now()
+    const authorization: Authorization = { key, payer, payment, offer, expiresAt }
+    const opened = await storage.openCall(
+      {
+        id: newId(ports.random),
+        gateway: house.name,
+        endpoint: endpoint.name,
+        payer,
+        asset: `${offer.network}/${offer.asset.toLowerCase()}`,
+        quote: price.amount,
+        offer,
+        fingerprint: fingerprint(visit.request.method, visit.path, body),
+        ...endpoint.remember(input),
+        createdAt: now,
+        owner: house.owner,
+        expiresAt: now + endpoint.keep.unclaimedMs,
+      },
+      authorization,
+      { now, until: now + patience.workLeaseMs, cap: { observed: verdict.balance ?? house.unreadableCap, asOf: verdict.asOf } },
+    )
+    if (opened.kind === 'replayed') return replayed(opened.call)
+    if (opened.kind === 'over') {
+      return reject('PAYMENT_UNFUNDED', `the open calls of this wallet would come to ${print(opened.sum)} USDC, more than it holds`)
+    }
+    return await serve({ endpoint, input, call: opened.call, authorization, visit })
+  }
+
+  type Identified = (Extract<Identity, { kind: 'known' }> & { offer: Offer }) | Extract<Identity, { kind: 'refused' }>
+
+  /** Who signed, judged against the first of the offers that the payment fits. Throws when the chain cannot be asked. */
+  async function identify(payment: Payment, offers: readonly Offer[]): Promise<Identified> {
+    const fitting = offers.filter((offer) => fits(offer, payment.accepted))
+    let refused: Identified = { kind: 'refused', code: 'PAYMENT_INVALID', reason: notOnOffer(payment.accepted, offers) }
+    for (const offer of fitting) {
+      const identity = await within(clock, patience.verifyMs, (signal) => chain.identify(payment, offer, { signal })).catch(couldNotAsk)
+      if (identity.kind === 'unavailable') throw replies.cannotVerify(identity.reason)
+      if (identity.kind === 'known') return { ...identity, offer }
+      refused = identity
+    }
+    return refused
+  }
+
+  function verify(payment: Payment, offer: Offer) {
+    return within(clock, patience.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(couldNotAsk)
+  }
+
+  // ── 8 to 12: work, mirror, store, settle, reply ───────────────────────────────────────────────────────────────────
+
+  /** Answers inline while the window lasts and the caller stays. The work goes on in any case. */
+  async function serve(working: Working): Promise<Reply> {
+    const { endpoint, input, call, visit } = working
+    const settle = endpoint.settle(input, context)
+    const windowMs = settle.mode === 'hybrid' ? (house.inlineMs ?? settle.windowMs) : 0
+    if (windowMs <= 0) {
+      ports.background(workLater(working))
+      return replies.envelope(endpoint, call)
+    }
+    const turn = { isSettling: false, isOver: false }
+    const work = workInline(working, turn)
+    ports.background(work)
+    const waiting = new AbortController()
+    const reply = await Promise.race([work, gone(visit.gone, waiting.signal), clock.wait(windowMs, waiting.signal).then(() => undefined)])
+    waiting.abort()
+    if (reply) return reply
+    if (turn.isSettling) return (await work) ?? replies.envelope(endpoint, call)
+    turn.isOver = true
+    ports.background(begin(call))
+    return replies.envelope(endpoint, call)
+  }
+
+  /** Works, then settles at once, unless the inline turn is over or the caller has gone: the result then waits for a poll to pay. */
+  async function workInline(working: Working, turn: { isSettling: boolean; isOver: boolean }): Promise<Reply | undefined> {
+    const { endpoint, call, visit, authorization } = working
+    const done = await make(working)
+    if (done.kind === 'failed') return failure(call, done.fault)
+    if (turn.isOver || visit.gone.aborted) return await complete(call, done.completion)
+    turn.isSettling = true
+    const keepUntil = clock.now() + endpoint.keep.settledMs
+    const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil })
+    if (paying.kind === 'settled') return result(working, done.stored, paying)
+    if (paying.kind === 'unknown' || paying.kind === 'unavailable') return replies.envelope(endpoint, call, 'in_progress')
+    const reason = paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason
+    return replies.inlineRefusal(endpoint, call, reason)
+  }
+
+  async function workLater(working: Working): Promise<void> {
+    await begin(working.call)
+    const done = await make(working)
+    if (done.kind === 'made') await complete(working.call, done.completion)
+  }
+
+  async function begin(call: Call): Promise<void> {
+    await storage.moveCall(call.id, { work: ['queued'], owner: house.owner }, { work: 'in_progress', startedAt: clock.now() })
+  }
+
+  /** Runs the work under the stall deadline and mirrors its media. A failure is recorded here, which frees the authorization. */
+  async function make({ endpoint, input, call }: Working): Promise<Done> {
+    try {
+      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors }
+      const made = await within(clock, patience.stallMs, (signal) => endpoint.run({ ...order, signal }))
+      const media = await mirror(mirroring, call.id, made.media)
+      const now = clock.now()
+      const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
+      return { kind: 'made', stored, completion: { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs } }
+    } catch (error) {
+      const fault = asFault(endpoint, error)
+      if (!(error instanceof Fault)) log.warn('work failed', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
+      await fail(storage, call, failureText(fault), clock.now())
+      return { kind: 'failed', fault }
+    }
+  }
+
+  async function complete(call: Call, { result, expiresAt }: Completion): Promise<undefined> {
+    const from = { work: ['queued', 'in_progress'], owner: house.owner, money: 'verified' } as const
+    const isWon = await storage.moveCall(call.id, from, { work: 'completed', result, expiresAt, endedAt: clock.now() })
+    if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
+  }
+
+  function result({ endpoint, call, visit }: Pick<Working, 'endpoint' | 'call' | 'visit'>, stored: Stored, { receipt, now }: Extract<Paying, { kind: 'settled' }>): Reply {
+    return replies.result(endpoint, call, { stored, receipt, label, origin: visit.origin, isFirst: now })
+  }
+
+  // ── polls ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  async function poll({ of }: Poll, visit: Visit, id: string): Promise<Reply> {
+    const now = clock.now()
+    const found = await storage.getCall(id)
+    const endpoint = found && of.includes(found.endpoint) ? house.paid.get(found.endpoint) : undefined
+    if (!found || !endpoint || found.gateway !== house.name || isForgotten(found, now)) {
+      throw new Fault('JOB_NOT_FOUND', { message: 'There is no such job here: it never existed, or has expired.' })
+    }
+    const offers = offersOf({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds })
+    const asking = { offers, resource: resourceOf(endpoint, visit), label }
+    const require = (why: replies.Body) => replies.demand(asking, { ...why, job_id: found.id, model: found.model }, replies.priceOf(found))
+    const reject = (code: PaymentCode, reason: string) => require(replies.verificationFailed(code, reason))
+
+    const header = paymentHeader(visit.request)
+    if (header === null) return require(replies.signToCollect)
+    const decoded = decodePayment(header)
+    if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
+    const identified = await identify(decoded.payment, [found.offer, ...offers])
+    if (identified.kind === 'refused') return reject(identified.code, identified.reason)
+    const { payer, key, expiresAt, offer } = identified
+    if (payer !== found.payer) throw new Fault('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
+
+    const call = await failIfOverdue(found, now)
+    if (call.work === 'failed') return replies.failed(endpoint, call)
+    if (call.work !== 'completed') return replies.running(endpoint, call)
+    const stored = call.result as unknown as Stored
+    const collected = { endpoint, call, visit }
+    if (call.receipt) return result(collected, stored, { kind: 'settled', receipt: call.receipt, now: false })
+
+    const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
+    const paying = await settleCall(money, call, authorization, { keepUntil: now + endpoint.keep.settledMs })
+    if (paying.kind === 'settled') return result(collected, stored, paying)
+    if (paying.kind === 'unknown') return replies.running(endpoint, call, replies.CONFIRMING)
+    if (paying.kind === 'unavailable') throw replies.cannotVerify(paying.reason)
+    if (paying.kind === 'rejected') return reject(paying.code, paying.reason)
+    if (paying.kind === 'replayed') {
+      return require({ ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'), ...recovery(paying.call) })
+    }
+    const refusal = require(replies.settlementFailed(paying.reason))
+    return { ...refusal, headers: { ...refusal.headers, ...refusalHeaders({ reason: paying.reason, network: offer.network, payer }) } }
+  }
+
+  /** A call whose owner died, or that ran too long, fails when somebody looks at it. */
+  async function failIfOverdue(call: Call, now: number): Promise<Call> {
+    const error = overdue(call, now, patience)
+    if (!error) return call
+    await fail(storage, call, error, now)
+    return (await storage.getCall(call.id)) ?? call
+  }
+
+  function recovery(call: Call): replies.Body {
+    const endpoint = house.paid.get(call.endpoint)
+    return endpoint && call.gateway === house.name ? replies.recovery(endpoint, call) : {}
+  }
+}
+
+/** Either header name; when both are there they are equal, or the protocol's own wins. */
+function paymentHeader(request: Request): string | null {
+  for (const name of PAYMENT_HEADERS) {
+    const value = request.headers.get(name)
+    if (value !== null) return value
+  }
+  return null
+}
+
+/** Not deep equality: public clients echo other timeouts and extras (reference clients 2). The signature is judged, not the echo. */
+function fits(offer: Offer, accepted: Offer): boolean {
+  return offer.scheme === accepted.scheme && offer.network === accepted.network && offer.asset.toLowerCase() === accepted.asset.toLowerCase()
+}
+
+function notOnOffer(accepted: Offer, offers: readonly Offer[]): string {
+  const name = ({ scheme, network, asset }: Offer) => `${scheme} on ${network} in ${asset}`.slice(0, 160)
+  return `the payment accepts ${name(accepted)}, but on offer is ${offers.map(name).join(', or ')}`
+}
+
+const couldNotAsk = (error: Error) => ({ kind: 'unavailable' as const, reason: error.message })
+
+function notConfigured({ summary }: Paid): Fault {
+  return new Fault('NOT_CONFIGURED', { message: `${summary}: the operator has not configured this model. Nothing was charged.` })
+}
+
+function asFault(endpoint: Paid, error: unknown): Fault {
+  if (error instanceof Fault) return error
+  return new Fault('WORK_FAILED', { error: endpoint.failure, details: 'The model did not deliver a result. Nothing was charged.' })
+}
+
+function failureText({ message, parts }: Fault): string {
+  return typeof parts.details === 'string' ? `${message}: ${parts.details}` : message
+}
+
+/** An inline failure that is not the buyer's names its job (spec 1, Errors 500). */
+function failure(call: Call, fault: Fault): Reply {
+  if (fault.code !== 'WORK_FAILED') return plain(fault)
+  return plain(new Fault(fault.code, { ...fault.parts, fields: { ...fault.parts.fields, job_id: call.id } }))
+}
+
+function resourceOf({ summary }: Paid, { origin, path }: Visit) {
+  return { url: `${origin}${path}`, description: summary, mimeType: 'application/json' }
+}
+
+/** Past its claim window; or settled, and past its shelf life. */
+function isForgotten(call: Call, now: number): boolean {
+  if (call.money === 'settled') return call.result === null
+  return call.expiresAt <= now && call.money !== 'settling' && call.money !== 'unresolved'
+}
+
+function gone(signal: AbortSignal, stop: AbortSignal): Promise<undefined> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve(undefined)
+    signal.addEventListener('abort', () => resolve(undefined), { once: true, signal: stop })
+  })
+}

@@ -1,0 +1,119 @@
+/** From request bytes to a plain, checked value. Everything a caller can get wrong is named here. */
+import type { TObject } from '@sinclair/typebox'
+import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
+import { Fault } from './faults.ts'
+
+/** Reads a body of at most `maxBytes`; refuses a larger one before reading it where its length is declared. Throws TOO_LARGE. */
+export async function readBody(request: Request, maxBytes: number): Promise<string> {
+  if (request.body === null) return ''
+  const declared = request.headers.get('content-length')
+  if (declared !== null && Number(declared) > maxBytes) throw tooLarge(maxBytes)
+  if (declared !== null) return await request.text()
+  return new TextDecoder().decode(await readBytes(request.body, maxBytes))
+}
+
+async function readBytes(body: ReadableStream<Uint8Array>, maxBytes: number): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = []
+  let length = 0
+  for await (const chunk of body) {
+    length += chunk.length
+    if (length > maxBytes) throw tooLarge(maxBytes)
+    chunks.push(chunk)
+  }
+  const bytes = new Uint8Array(length)
+  let offset = 0
+  for (const chunk of chunks) {
+    bytes.set(chunk, offset)
+    offset += chunk.length
+  }
+  return bytes
+}
+
+function tooLarge(maxBytes: number): Fault {
+  return new Fault('TOO_LARGE', { message: `The request body may be at most ${maxBytes} bytes.`, fields: { max_bytes: maxBytes } })
+}
+
+/** Parses JSON. Throws INVALID_CONTENT_TYPE for a type that says something else, INVALID_JSON for text that is not. */
+export function parseJson(text: string, contentType: string | null): unknown {
+  const type = contentType?.split(';', 1)[0]?.trim().toLowerCase()
+  if (type && type !== 'application/json' && !type.endsWith('+json')) {
+    throw new Fault('INVALID_CONTENT_TYPE', { message: `The content type must be application/json, got ${clip(type)}.` })
+  }
+  try {
+    return JSON.parse(text)
+  } catch {
+    const message = text.trim() === '' ? 'The request body is empty; a JSON object is expected.' : 'The request body is not valid JSON.'
+    throw new Fault('INVALID_JSON', { message })
+  }
+}
+
+export type Intake = (value: unknown) => Record<string, unknown>
+
+/**
+ * Compiles a schema once into a check that drops unknown fields and reads an optional null as absent.
+ * The check throws INVALID_BODY with `details: [{path, message}]`, one per field.
+ */
+export function intake(schema: TObject): Intake {
+  const compiled = TypeCompiler.Compile(schema)
+  const fields = Object.keys(schema.properties)
+  const required = new Set(schema.required ?? [])
+  return (value) => {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+      throw invalidBody([{ path: '', message: `Expected a JSON object, got ${clip(JSON.stringify(value))}` }])
+    }
+    const known: Record<string, unknown> = {}
+    for (const field of fields) {
+      const given = Object.hasOwn(value, field) ? (value as Record<string, unknown>)[field] : undefined
+      if (given === undefined || (given === null && !required.has(field))) continue
+      known[field] = given
+    }
+    if (compiled.Check(known)) return known
+    throw invalidBody(problems(compiled, known))
+  }
+}
+
+type Problem = { path: string; message: string }
+
+function problems(compiled: TypeCheck<TObject>, value: unknown): readonly Problem[] {
+  const byPath = new Map<string, Problem>()
+  for (const error of compiled.Errors(value)) {
+    const path = error.path.slice(1).replaceAll('/', '.')
+    if (byPath.has(path)) continue
+    const got = error.value === undefined ? 'it is missing' : `got ${clip(JSON.stringify(error.value))}`
+    byPath.set(path, { path, message: `${path}: ${error.message}; ${got}` })
+    if (byPath.size === 10) break
+  }
+  return [...byPath.values()]
+}
+
+function invalidBody(details: readonly Problem[]): Fault {
+  return new Fault('INVALID_BODY', { message: details.map((detail) => detail.message).join('. '), details })
+}
+
+/** Shortens a caller's own value for an error text. */
+export function clip(value: unknown): string {
+  const text = String(value)
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text
+}
+
+const DATA_URI = /^data:([a-z0-9.+-]+\/[a-z0-9.+-]+)((?:;[a-z0-9=.+-]+)*?)(;base64)?,/i
+
+/** Decodes `data:<type>[;base64],…`. Undefined when it is not one, or its base64 is broken. */
+export function decodeDataUri(uri: string): { type: string; bytes: Uint8Array } | undefined {
+  const match = DATA_URI.exec(uri.slice(0, 200))
+  if (!match?.[1]) return undefined
+  const type = match[1].toLowerCase()
+  const rest = uri.slice(match[0].length)
+  try {
+    if (!match[3]) return { type, bytes: new TextEncoder().encode(decodeURIComponent(rest)) }
+    return { type, bytes: fromBase64(rest) }
+  } catch {
+    return undefined
+  }
+}
+
+function fromBase64(text: string): Uint8Array {
+  const native = Uint8Array as unknown as { fromBase64?: (text: string) => Uint8Array }
+  if (native.fromBase64) return native.fromBase64(text)
+  return Uint8Array.from(atob(text), (char) => char.charCodeAt(0))
+}

@@ -1,0 +1,37 @@
+/** Named rate windows. Permits are leased from storage in blocks, so that a free request costs no database call. */
+import type { Storage } from './ports.ts'
+
+export type Window = { readonly requests: number; readonly windowMs: number }
+export type Permit = { readonly granted: boolean; readonly resetAt: number }
+export type Limits = { take(name: string, caller: string, window: Window, now: number): Promise<Permit> }
+
+/** Callers remembered at once; the oldest is forgotten first, and asks storage again. */
+const REMEMBERED = 10_000
+
+type Block = { left: number; isSpent: boolean; readonly resetAt: number }
+
+/** A tenth of a window is leased at a time; a refusal is remembered until the window resets. */
+export function limits(storage: Pick<Storage, 'hit'>): Limits {
+  const blocks = new Map<string, Block>()
+  return {
+    async take(name, caller, { requests, windowMs }, now) {
+      const key = `${name}:${caller}`
+      const known = blocks.get(key)
+      const block = known && known.resetAt > now && (known.left > 0 || known.isSpent) ? known : await lease()
+      if (block.left === 0) return { granted: false, resetAt: block.resetAt }
+      block.left -= 1
+      return { granted: true, resetAt: block.resetAt }
+
+      async function lease(): Promise<Block> {
+        const { granted, resetAt } = await storage.hit({ key, limit: requests, windowMs }, Math.ceil(requests / 10), now)
+        const raced = blocks.get(key)
+        const left = granted + (raced && raced.resetAt === resetAt ? raced.left : 0)
+        const leased = { left, isSpent: granted === 0, resetAt }
+        blocks.delete(key)
+        blocks.set(key, leased)
+        if (blocks.size > REMEMBERED) blocks.delete(blocks.keys().next().value ?? '')
+        return leased
+      }
+    },
+  }
+}

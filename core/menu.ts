@@ -1,0 +1,117 @@
+/** Everything for sale and everything free, as one list; finds the endpoint that a path means. */
+import type { Endpoint, Paid } from './endpoint.ts'
+
+export type Match =
+  | { kind: 'found'; endpoint: Endpoint; params: Readonly<Record<string, string>> }
+  /** GET or HEAD on a path that only sells: answered with its default quote (ruling 2). */
+  | { kind: 'discover'; endpoint: Paid }
+  | { kind: 'options'; allow: string }
+  | { kind: 'wrong_method'; allow: string }
+  | { kind: 'unknown'; nearby: readonly string[] }
+
+export type Menu = {
+  readonly endpoints: readonly Endpoint[]
+  readonly paid: ReadonlyMap<string, Paid>
+  /** `path` is the URL's pathname, still percent-encoded; segments are decoded here, once. */
+  match(method: string, path: string): Match
+}
+
+type Route = { readonly segments: readonly string[]; readonly byMethod: Map<string, Endpoint> }
+type Params = Record<string, string>
+
+/** Throws when two endpoints share a method and path, or a name. */
+export function menu(endpoints: readonly Endpoint[]): Menu {
+  const fixed = new Map<string, Route>()
+  const open = new Map<string, Route>()
+  const names = new Set<string>()
+  for (const endpoint of endpoints) {
+    if (names.has(endpoint.name)) throw new RangeError(`two endpoints are called ${endpoint.name}`)
+    names.add(endpoint.name)
+    for (const path of [endpoint.path, ...(endpoint.aliases ?? [])]) add(path, endpoint)
+  }
+
+  function add(path: string, endpoint: Endpoint): void {
+    const routes = path.includes('{') ? open : fixed
+    const shape = path.replace(/\{[^}]*\}/g, (name) => (name.endsWith('...}') ? '{...}' : '{}'))
+    const route = routes.get(shape) ?? { segments: path.slice(1).split('/'), byMethod: new Map() }
+    if (route.byMethod.has(endpoint.method)) throw new RangeError(`two endpoints at ${endpoint.method} ${path}`)
+    route.byMethod.set(endpoint.method, endpoint)
+    routes.set(shape, route)
+  }
+
+  const openRoutes = [...open.values()].sort((a, b) => literals(b) - literals(a))
+
+  function find(path: string): { route: Route; params: Params } | undefined {
+    const exact = fixed.get(path)
+    if (exact) return { route: exact, params: {} }
+    const given = path.slice(1).split('/')
+    for (const route of openRoutes) {
+      const params = read(route.segments, given)
+      if (params) return { route, params }
+    }
+    return undefined
+  }
+
+  function match(method: string, path: string): Match {
+    const found = find(path)
+    if (!found) return { kind: 'unknown', nearby: nearby(path) }
+    const { byMethod } = found.route
+    const endpoint = byMethod.get(method === 'HEAD' ? 'GET' : method)
+    if (endpoint) return { kind: 'found', endpoint, params: found.params }
+    const sold = byMethod.get('POST')
+    if ((method === 'GET' || method === 'HEAD') && sold?.kind === 'paid') return { kind: 'discover', endpoint: sold }
+    const allow = allowed(byMethod)
+    return method === 'OPTIONS' ? { kind: 'options', allow } : { kind: 'wrong_method', allow }
+  }
+
+  function nearby(path: string): readonly string[] {
+    const given = path.split('/')
+    const shown = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
+    const ranked = shown.map((endpoint) => ({ endpoint, near: shared(given, endpoint.path.split('/')) }))
+    ranked.sort((a, b) => b.near - a.near)
+    return ranked.slice(0, 5).map(({ endpoint }) => `${endpoint.method} ${endpoint.path}`)
+  }
+
+  const sold = endpoints.filter((endpoint) => endpoint.kind === 'paid')
+  return { endpoints, paid: new Map(sold.map((endpoint) => [endpoint.name, endpoint])), match }
+}
+
+/** Reads `{name}` and `{rest...}`; undefined when the path is another one or is badly encoded. */
+function read(segments: readonly string[], given: readonly string[]): Params | undefined {
+  const params: Params = {}
+  for (const [index, segment] of segments.entries()) {
+    if (!segment.startsWith('{')) {
+      if (segment !== given[index]) return undefined
+      continue
+    }
+    const isRest = segment.endsWith('...}')
+    const value = decode(isRest ? given.slice(index) : given.slice(index, index + 1))
+    if (!value) return undefined
+    params[segment.slice(1, isRest ? -4 : -1)] = value
+    if (isRest) return params
+  }
+  return segments.length === given.length ? params : undefined
+}
+
+function decode(segments: readonly string[]): string | undefined {
+  try {
+    return segments.map(decodeURIComponent).join('/')
+  } catch {
+    return undefined
+  }
+}
+
+const literals = (route: Route): number => route.segments.filter((segment) => !segment.startsWith('{')).length
+
+function allowed(byMethod: ReadonlyMap<string, Endpoint>): string {
+  const methods = new Set([...byMethod.keys(), 'OPTIONS'])
+  if (methods.has('GET') || byMethod.get('POST')?.kind === 'paid') methods.add('GET').add('HEAD')
+  return [...methods].sort().join(', ')
+}
+
+/** How much of two paths is alike, leading segments first. */
+function shared(a: readonly string[], b: readonly string[]): number {
+  let leading = 0
+  while (leading < a.length && a[leading] === b[leading]) leading++
+  return leading * 10 + b.filter((segment) => a.includes(segment)).length - Math.abs(a.length - b.length)
+}

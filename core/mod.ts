@@ -1,0 +1,11 @@
+/** The public door of core: everything that an embedding program or an adapter may use. */
+export { type Patience, patience } from './calls.ts'
+export { type Catalog, catalog, type ImageRow } from './catalog/mod.ts'
+export { type Endpoint, free, hybrid, json, onPoll, paid, poll, type Reply } from './endpoint.ts'
+export { endpoints } from './endpoints/mod.ts'
+export { Fault, rateLimited } from './faults.ts'
+export { type Caller, type Gateway, gateway, type Setup } from './gateway.ts'
+export * from './money.ts'
+export type * from './ports.ts'
+export { mediaPrice } from './pricing.ts'
+export { EXPOSED_HEADERS, type Offer, PAYMENT_HEADERS, type Payment, type Receipt } from './x402.ts'

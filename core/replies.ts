@@ -1,0 +1,109 @@
+/** How a call reads on the wire: results, envelopes, jobs and refusals (spec 1, Resources). No decision is made here. */
+import { json, type Paid, type Price, type Reply, type Stored } from './endpoint.ts'
+import { Fault } from './faults.ts'
+import { print } from './money.ts'
+import type { Call, Json, PaymentCode } from './ports.ts'
+import { challenge, type Offer, type Receipt, receiptHeaders, refusalHeaders, type Resource } from './x402.ts'
+
+export type Body = Readonly<Record<string, Json>>
+
+const PRIVATE = { 'cache-control': 'private, no-store' }
+/** A client polls every 2 to 5 seconds (spec 1, Limits). */
+const POLL_AGAIN = { 'cache-control': 'no-store', 'retry-after': '3' }
+
+export type Asking = { readonly offers: readonly Offer[]; readonly resource: Resource; readonly label: string }
+
+/** A 402 with a complete, signable challenge; `why` leads its body. */
+export function demand({ offers, resource, label }: Asking, why: Body, price: Body, also: Body = {}): Reply {
+  const paymentInfo = { network: label, asset: 'USDC', x402Version: 2 }
+  const made = challenge(offers, resource, { ...why, price, ...also, paymentInfo })
+  return { status: 402, headers: made.headers, body: made.body }
+}
+
+export const shownPrice = (price: Price): Body => ({ amount: print(price.amount), currency: 'USD', ...price.shown })
+export const priceOf = (call: Call): Body => ({ amount: print(call.quote), currency: 'USD' })
+
+export const paymentRequired = (price: Price): Body => ({
+  error: 'Payment Required',
+  message: `This request costs ${print(price.amount)} USDC. Sign one of the offers and send it again with a payment header.`,
+})
+
+export const signToCollect: Body = {
+  error: 'Payment Required',
+  message: 'Sign with the wallet that submitted this job to collect it. It is charged once, when its result is ready.',
+}
+
+export function verificationFailed(code: PaymentCode, reason: string): Body {
+  return { error: 'Payment verification failed', code, message: `${reason}. Nothing was charged by this request.`, details: reason }
+}
+
+/** The members by which a replayed payment finds its call. */
+export function recovery(endpoint: Paid, call: Call): Body {
+  return { job_id: call.id, poll_url: pollUrl(endpoint, call), recoverable: true }
+}
+
+export type Collected = { readonly stored: Stored; readonly receipt: Receipt; readonly label: string; readonly origin: string; readonly isFirst: boolean }
+
+/** 200: the result, its price and its receipt. `isFirst` tells the charge from its repetition. */
+export function result(endpoint: Paid, call: Call, { stored, receipt, label, origin, isFirst }: Collected): Reply {
+  const shown = endpoint.show(stored, { request: call.request, href: (key) => `${origin}/api/media/${key}` })
+  const payment = { status: isFirst ? 'settled' : 'already_settled', tx_hash: receipt.transaction, network: label }
+  return json(200, { id: call.id, ...shown, price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt) })
+}
+
+/** 202 from the POST: the job's envelope. */
+export function envelope(endpoint: Paid, call: Call, status: 'queued' | 'in_progress' = 'queued'): Reply {
+  const body = {
+    id: call.id,
+    object: endpoint.job.object,
+    status,
+    ...(call.request as Body),
+    price: priceOf(call),
+    payment_status: 'verified',
+    created: Math.floor(call.createdAt / 1000),
+    poll_url: pollUrl(endpoint, call),
+    poll_instructions: endpoint.job.instructions,
+  }
+  return json(202, body, { ...POLL_AGAIN, location: pollUrl(endpoint, call) })
+}
+
+/** 202 from a poll. A completed call whose settlement is not yet known reads as in progress. */
+export function running(endpoint: Paid, call: Call, note = endpoint.job.running): Reply {
+  const status = call.work === 'queued' ? 'queued' : 'in_progress'
+  const { object } = endpoint.job
+  return json(202, { id: call.id, object, status, model: call.model, payment_status: 'verified', note }, POLL_AGAIN)
+}
+
+export const CONFIRMING = 'The result is ready; its settlement is being confirmed. Poll again with the same authorization.'
+
+/** 200 from a poll: failed, and free. */
+export function failed(endpoint: Paid, call: Call): Reply {
+  const note = 'Nothing was charged.'
+  const { object } = endpoint.job
+  const body = { id: call.id, object, status: 'failed', model: call.model, error: call.error, payment_status: 'not_charged', note }
+  return json(200, body, { 'cache-control': 'no-store' })
+}
+
+/** The body of a refused settlement, inline or on a poll. */
+export const settlementFailed = (reason: string): Body => ({
+  error: 'Payment settlement failed',
+  details: reason,
+  note: 'The result is ready and kept for you. GET poll_url with a payment of the same wallet; sign again if the authorization has expired. Nothing was charged.',
+})
+
+/** An inline settlement that was refused: the result is withheld, and can still be collected (house decision 6). */
+export function inlineRefusal(endpoint: Paid, call: Call, reason: string): Reply {
+  const headers = { 'cache-control': 'no-store', ...refusalHeaders({ reason, network: call.offer.network, payer: call.payer }) }
+  return json(402, { ...settlementFailed(reason), ...recovery(endpoint, call) }, headers)
+}
+
+/** 503 with Retry-After: the chain could not be asked (ruling 4). */
+export function cannotVerify(reason: string): Fault {
+  return new Fault('PAYMENT_VERIFICATION_UNAVAILABLE', {
+    message: 'The payment could not be verified just now. Nothing was charged; send the same signed request again.',
+    details: reason,
+    headers: { 'retry-after': '5' },
+  })
+}
+
+export const pollUrl = (endpoint: Paid, call: Call): string => endpoint.job.poll.replace('{id}', call.id)

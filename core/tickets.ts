@@ -1,0 +1,47 @@
+/** Opaque job ids, and poll URLs whose query only the gateway can have written. */
+import { hmac } from '@noble/hashes/hmac'
+import { sha256 } from '@noble/hashes/sha256'
+import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
+
+/** A job id: 128 random bits. Not to be parsed, and not to be guessed: it is in a poll URL. */
+export function newId(random: (bytes: number) => Uint8Array): string {
+  return `job_${bytesToHex(random(16))}`
+}
+
+/** SHA-256 in hex, the fingerprint of a request. */
+export function fingerprint(...parts: readonly string[]): string {
+  return bytesToHex(sha256(utf8ToBytes(parts.join('\n'))))
+}
+
+/** Signs a path with its query: appends `sig`, an HMAC-SHA256 over both under the first (newest) key. */
+export function seal(path: string, query: URLSearchParams, keys: readonly Uint8Array[]): string {
+  const [key] = keys
+  if (!key) throw new RangeError('sealing needs a key')
+  const sealed = new URLSearchParams(query)
+  sealed.delete('sig')
+  const sig = bytesToHex(mac(path, sealed, key))
+  sealed.set('sig', sig)
+  return `${path}?${sealed}`
+}
+
+/** Whether `sig` is ours under any of the keys, newest first. Constant time in the signature. */
+export function isSealed(path: string, query: URLSearchParams, keys: readonly Uint8Array[]): boolean {
+  const sig = query.get('sig') ?? ''
+  if (!/^[0-9a-f]{64}$/.test(sig)) return false
+  const unsigned = new URLSearchParams(query)
+  unsigned.delete('sig')
+  const given = hexToBytes(sig)
+  let matches = 0
+  for (const key of keys) matches += equal(mac(path, unsigned, key), given)
+  return matches > 0
+}
+
+function mac(path: string, query: URLSearchParams, key: Uint8Array): Uint8Array {
+  return hmac(sha256, key, utf8ToBytes(`${path}?${query}`))
+}
+
+function equal(a: Uint8Array, b: Uint8Array): number {
+  let difference = a.length ^ b.length
+  for (let i = 0; i < a.length; i++) difference |= (a[i] ?? 0) ^ (b[i] ?? 0)
+  return difference === 0 ? 1 : 0
+}
