@@ -3,7 +3,6 @@ import { fail, LOST, overdue, type Patience, patience as usual, reconcile } from
 import { type Catalog, catalog as contractCatalog } from './catalog/mod.ts'
 import * as documents from './discovery.ts'
 import type { Endpoint, Free, Reply } from './endpoint.ts'
-import { json } from './endpoint.ts'
 import { endpoints as everything } from './endpoints/mod.ts'
 import { Fault, plain } from './faults.ts'
 import { flow, type House } from './flow.ts'
@@ -51,7 +50,9 @@ export type Gateway = {
   handle(request: Request, caller: Caller): Promise<Reply>
   /** The same as a web-standard Response. */
   fetch(request: Request, caller?: Partial<Caller>): Promise<Response>
-  /** Says that this process is alive, fails what others lost, and finds out about money in doubt. To be called every few seconds. */
+  /** Says that this process is alive: its unfinished calls are safe for another work lease. */
+  renew(): Promise<void>
+  /** Fails what dead processes lost, and finds out about money in doubt. Both are to be called every few seconds. */
   tend(): Promise<void>
   /** Fails every unfinished call of any other owner: for one who knows that no other process is alive. */
   takeOver(): Promise<number>
@@ -131,13 +132,14 @@ export function gateway(setup: Setup): Gateway {
 
   const keepUntil = (call: Call): number => clock.now() + (list.paid.get(call.endpoint)?.keep.settledMs ?? 0)
 
+  const renew = (): Promise<void> => storage.renew(owner, clock.now() + patience.workLeaseMs)
+
   async function tend(): Promise<void> {
     const now = clock.now()
-    await storage.renew(owner, now + patience.workLeaseMs)
     for (const call of await storage.lostCalls(now, 100)) await fail(storage, call, overdue(call, now, patience) ?? LOST, now)
     const money = { storage, chain, clock, log, patience }
     const doubtful = (await storage.unsettled(now, 100)).filter((call) => call.gateway === name)
-    for (const call of doubtful) await reconcile(money, call, keepUntil(call))
+    await Promise.all(doubtful.map((call) => reconcile(money, call, keepUntil(call))))
   }
 
   async function takeOver(): Promise<number> {
@@ -151,7 +153,7 @@ export function gateway(setup: Setup): Gateway {
     return new Response(body as BodyInit | null, { status, headers })
   }
 
-  return { name, endpoints: list.endpoints, handle, fetch, tend, takeOver }
+  return { name, endpoints: list.endpoints, handle, fetch, renew, tend, takeOver }
 }
 
 function wrongMethod(method: string, path: string, allow: string): Fault {

@@ -3,7 +3,8 @@
  * performs its `writes` in order and gives its `answer`, all in one atomic step. Storages decide nothing themselves.
  */
 import { type Usdc, usdc } from './money.ts'
-import type { Authorization, Bucket, Call, CallPatch, Cap, Money, NewCall, Outcome, Receipt, Work } from './ports.ts'
+import type { Authorization, Bucket, Call, CallPatch, Cap, Money, NewCall, Outcome, Work } from './ports.ts'
+import type { Receipt } from './x402.ts'
 
 // ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -73,7 +74,7 @@ export type ClaimAnswer =
   | { kind: 'nothing' }
 
 /** What a buyer reads when the process that did the work went away. */
-export const LOST = 'The work was lost before it finished. Nothing was charged.'
+export const LOST = 'The work was lost when the server stopped. Nothing was charged.'
 
 /** A balance read at `asOf` may lag this many milliseconds behind the settlements that it should show (house decision 8). */
 export const BALANCE_LAG_MS = 5_000
@@ -160,8 +161,7 @@ export function decideClaim(
   at: { now: number; until: number; result?: { result: Call['result']; expiresAt: number } },
 ): Decision<ClaimAnswer> {
   if (!call) return only({ kind: 'nothing' })
-  const done: RowPatch | undefined =
-    at.result && isUnfinished(call.work) ? { work: 'completed', endedAt: at.now, ...at.result } : undefined
+  const done = at.result && isUnfinished(call.work) ? completed(at.result, at.now) : undefined
   const kept: readonly Write[] = done ? [{ kind: 'patch', id: call.id, patch: done }] : []
   if (!done && call.work !== 'completed') return only({ kind: 'nothing' })
   if (call.receipt && call.money === 'settled') return { answer: { kind: 'settled', receipt: call.receipt }, writes: kept }
@@ -179,7 +179,7 @@ export function decideClaim(
     const mine = fresh && first.key === offered?.key
     return {
       answer: mine ? { kind: 'yours', token } : { kind: 'retry', token, key: first.key, sent: !fresh },
-      writes: [{ kind: 'patch', id: call.id, patch }, { kind: 'mark', key: first.key, state: 'sent' }],
+      writes: [{ kind: 'patch', id: call.id, patch }, ...(fresh ? [{ kind: 'mark', key: first.key, state: 'sent' } as const] : [])],
     }
   }
   // An authorization of ours that got here is dead or paid: it has nothing left to send.
@@ -194,6 +194,10 @@ export function decideClaim(
       { kind: 'patch', id: call.id, patch: { ...claim, claimKey: offered.key, claimFresh: true } },
     ],
   }
+}
+
+function completed(made: { result: Call['result']; expiresAt: number }, now: number): RowPatch {
+  return { work: 'completed', endedAt: now, result: made.result, expiresAt: made.expiresAt }
 }
 
 /** What came of a claim. Only `paid` is believed without the current token: money that moved has moved. */
@@ -287,7 +291,7 @@ export function takePermits(
   return { answer: { granted, resetAt }, window: granted > 0 ? { used: used + granted, resetAt } : undefined }
 }
 
-function isUnfinished(work: Work): boolean {
+export function isUnfinished(work: Work): boolean {
   return work === 'queued' || work === 'in_progress'
 }
 

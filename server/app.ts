@@ -1,0 +1,124 @@
+/** Elysia around the gateways: host to gateway, request id, CORS, access log, Reply to Response. Nothing here knows a price. */
+import { BlockList, isIP } from 'node:net'
+import { Elysia } from 'elysia'
+import { EXPOSED_HEADERS, type Gateway, PAYMENT_HEADERS, type Reply } from '../core/mod.ts'
+import type { ServerLog } from './log.ts'
+
+export type AppOptions = {
+  readonly gateways: readonly { readonly gateway: Gateway; readonly hosts: readonly string[] }[]
+  readonly log: ServerLog
+  readonly publicOrigin?: string | undefined
+  readonly trustedProxies?: readonly string[]
+  /** What GET /devnet shows; absent when the money is real. */
+  readonly devnet?: (origin: string) => unknown
+}
+
+type Address = { address: string } | null
+
+/** One app for all gateways. The first one answers for hosts that no gateway names. */
+export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet }: AppOptions) {
+  const byHost = new Map(gateways.flatMap(({ gateway, hosts }) => hosts.map((host) => [host.toLowerCase(), gateway] as const)))
+  const [first] = gateways
+  if (!first) throw new RangeError('an app needs a gateway')
+  const proxies = blockList(trustedProxies)
+  const newRequestId = requestIds()
+
+  async function serve(request: Request, peer: Address): Promise<Response> {
+    const startedAt = performance.now()
+    const id = givenRequestId(request) ?? newRequestId()
+    const { ip, host, origin } = standpoint(request, peer)
+    const reply = await answer(request, { ip, host, origin })
+    const path = pathOf(request.url)
+    log.access({ id, method: request.method, path, status: reply.status, ms: Math.round((performance.now() - startedAt) * 10) / 10, ip })
+    return new Response(reply.body as BodyInit | null, { status: reply.status, headers: { ...reply.headers, ...CORS, 'x-request-id': id } })
+  }
+
+  async function answer(request: Request, { ip, host, origin }: Standpoint): Promise<Reply> {
+    if (request.method === 'OPTIONS' && isPreflight(request)) return preflight
+    if (devnet && pathOf(request.url) === '/devnet') return showDevnet(request.method, devnet(origin))
+    const gateway = byHost.get(host) ?? first?.gateway
+    return await (gateway as Gateway).handle(request, { ip, origin })
+  }
+
+  type Standpoint = { readonly ip: string; readonly host: string; readonly origin: string }
+
+  /** Who calls, and what they call us. Forwarded headers count only from configured proxies (house decision 14). */
+  function standpoint(request: Request, peer: Address): Standpoint {
+    const url = new URL(request.url)
+    const direct = peer?.address ?? ''
+    if (!proxies || !isIn(proxies, direct)) return { ip: direct, host: url.host, origin: publicOrigin ?? url.origin }
+    const hops = list(request.headers.get('x-forwarded-for')).reverse()
+    const ip = hops.find((hop) => !isIn(proxies, hop)) ?? direct
+    const host = list(request.headers.get('x-forwarded-host')).at(-1) ?? url.host
+    const scheme = list(request.headers.get('x-forwarded-proto')).at(-1) === 'https' ? 'https' : url.protocol.slice(0, -1)
+    return { ip, host, origin: publicOrigin ?? asciiOrigin(scheme, host) ?? url.origin }
+  }
+
+  return new Elysia().all('/*', ({ request, server }) => serve(request, server?.requestIP(request) ?? null), { parse: 'none' })
+}
+
+/** Browsers may call every route, send every payment header and read every receipt. */
+const CORS = { 'access-control-allow-origin': '*', 'access-control-expose-headers': EXPOSED_HEADERS.join(', ') }
+
+/** Ruling 1. Public clients send `access-control-expose-headers` as a request header (reference x402 1.1). */
+const preflight: Reply = {
+  status: 204,
+  headers: {
+    'access-control-allow-methods': 'GET, HEAD, POST, OPTIONS',
+    'access-control-allow-headers': [...PAYMENT_HEADERS, 'content-type', 'accept', 'authorization', 'access-control-expose-headers', 'x-request-id', 'x-api-key', 'anthropic-version', 'anthropic-beta'].join(', '),
+    'access-control-max-age': '86400',
+    vary: 'Origin, Access-Control-Request-Method',
+  },
+  body: null,
+}
+
+function isPreflight(request: Request): boolean {
+  return request.headers.has('origin') && request.headers.has('access-control-request-method')
+}
+
+function showDevnet(method: string, facts: unknown): Reply {
+  if (method !== 'GET') return { status: 405, headers: { 'content-type': 'application/json', allow: 'GET' }, body: '{"error":"Method not allowed"}' }
+  return { status: 200, headers: { 'content-type': 'application/json', 'cache-control': 'no-store' }, body: JSON.stringify(facts, null, 2) }
+}
+
+function givenRequestId(request: Request): string | undefined {
+  const given = request.headers.get('x-request-id')
+  return given && /^[\w.-]{8,64}$/.test(given) ? given : undefined
+}
+
+/** A random prefix for each process, then a count: unique, and cheaper than a random id per request. */
+function requestIds(): () => string {
+  const prefix = crypto.randomUUID().slice(0, 8)
+  let count = 0
+  return () => `${prefix}-${(count++).toString(36).padStart(6, '0')}`
+}
+
+function pathOf(url: string): string {
+  const start = url.indexOf('/', 8)
+  if (start === -1) return '/'
+  const end = url.indexOf('?', start)
+  return end === -1 ? url.slice(start) : url.slice(start, end)
+}
+
+const list = (header: string | null): string[] => (header ?? '').split(',').map((item) => item.trim()).filter(Boolean)
+
+function blockList(ranges: readonly string[]): BlockList | undefined {
+  if (ranges.length === 0) return undefined
+  const blocks = new BlockList()
+  for (const range of ranges) {
+    const [address = '', bits] = range.split('/')
+    const family = isIP(address) === 6 ? 'ipv6' : 'ipv4'
+    if (bits === undefined) blocks.addAddress(address, family)
+    if (bits !== undefined) blocks.addSubnet(address, Number(bits), family)
+  }
+  return blocks
+}
+
+function isIn(blocks: BlockList, address: string): boolean {
+  const plain = address.replace(/^::ffff:/i, '')
+  return isIP(plain) !== 0 && blocks.check(plain, isIP(plain) === 6 ? 'ipv6' : 'ipv4')
+}
+
+function asciiOrigin(scheme: string, host: string): string | undefined {
+  return URL.canParse(`${scheme}://${host}`) ? new URL(`${scheme}://${host}`).origin : undefined
+}

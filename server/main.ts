@@ -1,0 +1,109 @@
+/** The binary: read the configuration, wire, listen, drain on SIGTERM. */
+import type { Serve } from 'bun'
+import { app } from './app.ts'
+import { type Config, isLoopback, readConfig } from './config.ts'
+import { type ServerLog, serverLog } from './log.ts'
+import { sweep } from './sweep.ts'
+import { StartError, VERSION, type Wired, wire } from './wiring.ts'
+
+export type Running = { readonly url: string; readonly wired: Wired; stop(): Promise<void> }
+
+/** Starts a gateway process. Throws StartError with a text for the operator, leaving nothing behind. */
+export async function start(config: Config, log: ServerLog): Promise<Running> {
+  const wired = await wire(config, log)
+  try {
+    const server = listen(config, wired, log)
+    const { gateways, storage, clock, owner } = wired
+    const sweeping = sweep({ gateways: gateways.map(({ gateway }) => gateway), storage, clock, log, owner })
+    const url = `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${server.port}`
+    return { url, wired, stop }
+
+    async function stop(): Promise<void> {
+      await Promise.race([server.stop(), clock.wait(config.drainMs)])
+      const left = await wired.drain(config.drainMs)
+      if (left > 0) log.warn('the drain ended before all work did; what was left is failed, uncharged', { left })
+      await sweeping.stop()
+      await server.stop(true)
+      await wired.close()
+      log.flush()
+    }
+  } catch (error) {
+    await wired.close()
+    throw error
+  }
+}
+
+function listen(config: Config, { gateways, devnet }: Wired, log: ServerLog) {
+  const { publicOrigin, trustedProxies } = config
+  const facts = devnet && { devnet: (origin: string) => devnetFacts(devnet, gateways, origin) }
+  const { fetch } = app({ gateways, log, publicOrigin, trustedProxies, ...facts }) as { fetch: Serve.Options<undefined>['fetch'] }
+  try {
+    const options = { port: config.port, hostname: config.host, idleTimeout: 255, maxRequestBodySize: Number.MAX_SAFE_INTEGER, fetch }
+    return Bun.serve(options as Parameters<typeof Bun.serve>[0])
+  } catch (error) {
+    const { code } = error as { code?: string }
+    if (code === 'EADDRINUSE') throw new StartError(`Port ${config.port} on ${config.host} is taken. Stop what listens there, or set PORT to another one (0 picks a free one).`)
+    if (code === 'EACCES') throw new StartError(`Port ${config.port} on ${config.host} may not be opened by this user. Set PORT to one above 1023.`)
+    throw new StartError(`Cannot listen on ${config.host}:${config.port}: ${(error as Error).message}`)
+  }
+}
+
+function devnetFacts(devnet: NonNullable<Wired['devnet']>, gateways: Wired['gateways'], origin: string) {
+  return {
+    note: 'A local chain with play money. This route and the key on it exist on devnet only.',
+    network: devnet.network,
+    rpc_url: devnet.rpcUrl,
+    asset: devnet.asset,
+    pay_to: devnet.payTo,
+    buyer: { address: devnet.buyer.address, private_key: devnet.buyer.privateKey },
+    gateways: gateways.map(({ gateway, config }) => ({ name: gateway.name, network: config.network, label: config.label, base_url: origin })),
+  }
+}
+
+async function main(): Promise<void> {
+  const read = readConfig(process.env)
+  if (!read.ok) return refuse(['Farebox cannot start; the configuration has mistakes:', ...read.mistakes.map((mistake) => `  - ${mistake}`)])
+  const { config } = read
+  const log = serverLog(config.logLevel)
+  let running: Running
+  try {
+    running = await start(config, log)
+  } catch (error) {
+    if (error instanceof StartError) return refuse([error.message])
+    throw error
+  }
+  greet(running, config)
+  let isStopping = false
+  const stop = async (signal: string) => {
+    if (isStopping) process.exit(1)
+    isStopping = true
+    log.info('draining; a second signal stops at once', { signal })
+    await running.stop()
+    process.exit(0)
+  }
+  process.on('SIGTERM', stop)
+  process.on('SIGINT', stop)
+  running.wired.devnet?.exited.then(({ asked }) => {
+    if (asked || isStopping) return
+    log.alert('the local chain has died; stopping')
+    void running.stop().then(() => process.exit(1))
+  })
+}
+
+function refuse(lines: readonly string[]): void {
+  console.error(lines.join('\n'))
+  process.exitCode = 1
+}
+
+function greet({ url, wired }: Running, config: Config): void {
+  const [first] = wired.gateways
+  const count = first?.gateway.endpoints.length
+  console.log(`Farebox ${VERSION} at ${config.publicOrigin ?? url}: ${count} endpoints, paid in USDC on ${wired.gateways.map((row) => row.config.label).join(', ')}`)
+  if (!wired.devnet) return
+  console.log('  devnet: a local chain, a funded buyer and procedural pictures; no real money, no real models')
+  console.log('  buy a picture:  npx -y bun@1.4.4 run buy -- images "a red fox in the snow"')
+  console.log(`  look around:    ${url}/openapi.json  ${url}/devnet`)
+  if (!isLoopback(config.host)) console.log(`  note: listening on ${config.host}, so others can reach this play system`)
+}
+
+if (import.meta.main) await main()

@@ -1,0 +1,49 @@
+/** Timers: say that this process is alive, fail what others lost, find out about money in doubt, forget what is past its life. */
+import type { Clock, Gateway, Log, Storage } from '../core/mod.ts'
+
+export type SweepOptions = {
+  readonly gateways: readonly Gateway[]
+  readonly storage: Storage
+  readonly clock: Clock
+  readonly log: Log
+  readonly owner: string
+  /** Milliseconds between two rounds; a third of the work lease at most. */
+  readonly everyMs?: number
+}
+
+const PRUNE_EVERY_MS = 3_600_000
+
+/** Starts sweeping; `stop` resolves when the round under way has ended. A failed round is logged, and the next one is tried. */
+export function sweep({ gateways, storage, clock, log, owner, everyMs = 5_000 }: SweepOptions): { stop(): Promise<void> } {
+  const stopped = new AbortController()
+  let prunedAt = 0
+
+  async function round(): Promise<void> {
+    for (const gateway of gateways) await gateway.tend()
+    const now = clock.now()
+    if (now - prunedAt < PRUNE_EVERY_MS) return
+    prunedAt = now
+    if (await storage.lease('prune', owner, { now, until: now + 60_000 })) await storage.prune(now)
+  }
+
+  async function renew(): Promise<void> {
+    for (const gateway of gateways) await gateway.renew()
+  }
+
+  async function repeat(step: () => Promise<void>): Promise<void> {
+    while (!stopped.signal.aborted) {
+      await step().catch((error: Error) => log.alert('a sweep failed', { error: error.message }))
+      await clock.wait(everyMs, stopped.signal)
+    }
+  }
+
+  /** Two loops: a slow chain must not keep this process from saying that it is alive. */
+  const running = Promise.all([repeat(renew), repeat(round)])
+
+  return {
+    async stop() {
+      stopped.abort()
+      await running
+    },
+  }
+}

@@ -1,0 +1,197 @@
+/** From configuration to ports, per gateway. The only place that names concrete adapters. */
+import { randomBytes } from 'node:crypto'
+import { rm } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { evmChain } from '../adapters/chains/evm.ts'
+import { diskObjects } from '../adapters/objects/disk.ts'
+import { memoryObjects } from '../adapters/objects/memory.ts'
+import { memoryStorage } from '../adapters/storage/memory.ts'
+import { holdAlone, newestReceipt, sqliteStorage } from '../adapters/storage/sqlite.ts'
+import { mediaFetcher } from '../adapters/vendors/http.ts'
+import { sketchVendor } from '../adapters/vendors/sketch.ts'
+import { type Catalog, catalog, type Clock, type Gateway, gateway, type ImageRow, type ImageVendor, type Objects, type Storage, type Vendors } from '../core/mod.ts'
+import type { Config, GatewayConfig } from './config.ts'
+import { type Devnet, resetDevnet, startDevnet } from './devnet/devnet.ts'
+import type { ServerLog } from './log.ts'
+
+export const VERSION = '0.1.0'
+
+export type Wired = {
+  readonly gateways: readonly { readonly gateway: Gateway; readonly hosts: readonly string[]; readonly config: GatewayConfig }[]
+  readonly storage: Storage
+  readonly clock: Clock
+  readonly owner: string
+  readonly devnet: Devnet | undefined
+  /** Waits for work that no request waits for, at most `ms`. Resolves with how many pieces were left. */
+  drain(ms: number): Promise<number>
+  close(): Promise<void>
+}
+
+/** A reason not to start that the operator can do something about: printed as it is, without a stack. */
+export class StartError extends Error {
+  override readonly name = 'StartError'
+}
+
+/** Builds everything that the configuration names. Throws StartError; then nothing is left running. */
+export async function wire(config: Config, log: ServerLog): Promise<Wired> {
+  const undo: (() => unknown)[] = []
+  const close = async () => {
+    for (const step of undo.splice(0).reverse()) await step()
+  }
+  try {
+    return { ...(await build(config, log, undo)), close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): Promise<Omit<Wired, 'close'>> {
+  if (config.database.kind === 'sqlite') {
+    const { path } = config.database
+    const hold = holdAlone(path)
+    if (!hold) throw new StartError(`Another Farebox is running on ${path}. SQLite serves one process: stop the other one, or set DATABASE_URL.`)
+    undo.push(() => hold.release())
+  }
+  const isDevnet = config.gateways.length === 0
+  const devnet = isDevnet ? await startLocalChain(config, log) : undefined
+  if (devnet) undo.push(() => devnet.stop())
+  const storage = openStorage(config)
+  undo.push(() => storage.close())
+
+  const objects = openObjects(config)
+  const clock = systemClock
+  const owner = randomBytes(12).toString('hex')
+  const pending = new Set<Promise<unknown>>()
+  const vendors = vendorsOf(config, isDevnet, undo)
+  const shelf = catalog()
+  const rows = devnet ? [devnetGateway(devnet)] : config.gateways
+  const gateways = []
+  for (const row of rows) {
+    const chain = evmChain({ network: row.network, rpcUrl: row.rpcUrl, asset: row.asset, payTo: row.payTo, domain: row.domain, relayerKey: row.relayerKey })
+    undo.push(() => chain.close())
+    await openChain(row, chain, { log, clock, undo })
+    const ports = { storage, objects, chain, vendors, clock, log, random: (bytes: number) => new Uint8Array(randomBytes(bytes)), background }
+    gateways.push({ gateway: gateway({ ports, ...gatewaySettings(config, row, { owner, shelf }) }), hosts: row.hosts, config: row })
+  }
+  for (const { gateway } of gateways.slice(0, 1)) {
+    const lost = config.database.kind === 'sqlite' ? await gateway.takeOver() : 0
+    if (lost > 0) log.warn('calls whose work was lost with the last process were failed, uncharged', { calls: lost })
+  }
+  return { gateways, storage, clock, owner, devnet, drain }
+
+  function background(work: Promise<unknown>): void {
+    pending.add(work)
+    work.catch((error: Error) => log.alert('background work failed', { error: error.stack })).finally(() => pending.delete(work))
+  }
+
+  async function drain(ms: number): Promise<number> {
+    const stop = new AbortController()
+    const timeout = clock.wait(ms, stop.signal)
+    while (pending.size > 0) {
+      const isOver = await Promise.race([Promise.allSettled(pending).then(() => false), timeout.then(() => true)])
+      if (isOver) break
+    }
+    stop.abort()
+    return pending.size
+  }
+}
+
+function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: { owner: string; shelf: Catalog }) {
+  return {
+    name: row.name,
+    label: row.label,
+    version: VERSION,
+    catalog: shelf,
+    owner,
+    maxBody: config.maxBody,
+    bareV1: config.bareV1,
+    ...(config.inlineMs !== undefined && { inlineMs: config.inlineMs }),
+  }
+}
+
+function openStorage({ database }: Config): Storage {
+  return database.kind === 'memory' ? memoryStorage() : sqliteStorage(database.path)
+}
+
+function openObjects({ objects }: Config): Objects {
+  return objects.kind === 'memory' ? memoryObjects() : diskObjects(objects.dir)
+}
+
+/** On devnet the embedded vendor draws every row; elsewhere a row needs a vendor that the operator has configured. */
+function vendorsOf(config: Config, isDevnet: boolean, undo: (() => unknown)[]): Vendors {
+  const sketch = sketchVendor()
+  undo.push(() => sketch.close())
+  const byProtocol: Readonly<Record<string, ImageVendor>> = { sketch }
+  const images = (row: ImageRow) => {
+    const protocol = isDevnet ? 'sketch' : config.vendors.get(row.vendor)?.protocol
+    return protocol ? byProtocol[protocol] : undefined
+  }
+  return { images, media: mediaFetcher() }
+}
+
+/** The local chain, and the ledger beside it. Where the chain is behind the ledger, both begin anew: paid must stay paid. */
+async function startLocalChain({ database }: Config, log: ServerLog): Promise<Devnet> {
+  const say = (line: string) => log.info(line)
+  if (database.kind === 'memory') return await startDevnet({ log: say })
+  const { path } = database
+  const dir = join(dirname(path), 'devnet')
+  const devnet = await startDevnet({ dir, log: say })
+  const newest = newestReceipt(path)
+  if (!newest || (await isKnown(devnet.rpcUrl, newest.transaction))) return devnet
+  log.warn('the local chain is behind the ledger: both were reset, and all play money with them', { missing: newest.transaction })
+  await devnet.stop()
+  await resetDevnet(dir)
+  for (const end of ['', '-wal', '-shm']) await rm(path + end, { force: true })
+  return await startDevnet({ dir, log: say })
+}
+
+async function isKnown(rpcUrl: string, transaction: string): Promise<boolean> {
+  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_getTransactionReceipt', params: [transaction] })
+  const response = await fetch(rpcUrl, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+  const { result } = (await response.json()) as { result: unknown }
+  return result !== null && result !== undefined
+}
+
+function devnetGateway(devnet: Devnet): GatewayConfig {
+  const { network, asset, payTo, domain, rpcUrl, relayerKey } = devnet
+  return { name: 'devnet', label: 'base-sepolia', hosts: [], network, asset, payTo, domain, rpcUrl, relayerKey }
+}
+
+type Opening = { readonly log: ServerLog; readonly clock: Clock; readonly undo: (() => unknown)[] }
+
+/** Checks a chain before its offers open. A misconfiguration stops the start; a node that is away is asked again until it answers. */
+async function openChain(row: GatewayConfig, chain: ReturnType<typeof evmChain>, { log, clock, undo }: Opening): Promise<void> {
+  const first = await chain.check()
+  if (first.kind === 'wrong') throw new StartError(`Gateway ${row.name} does not fit its chain:\n${first.problems.map((problem) => `  - ${problem}`).join('\n')}`)
+  if (first.kind === 'ready') return
+  log.warn('a chain cannot be asked yet; its gateway answers 503 until it can', { gateway: row.name, reason: first.reason })
+  const stop = new AbortController()
+  undo.push(() => stop.abort())
+  void retry()
+
+  async function retry(): Promise<void> {
+    for (;;) {
+      await clock.wait(5_000, stop.signal)
+      if (stop.signal.aborted) return
+      const again = await chain.check()
+      if (again.kind === 'ready') return log.info('the chain answers; the gateway is open', { gateway: row.name })
+      if (again.kind === 'wrong') log.alert('a gateway does not fit its chain and stays closed', { gateway: row.name, problems: again.problems })
+    }
+  }
+}
+
+const systemClock: Clock = {
+  now: () => Date.now(),
+  wait: (ms, signal) =>
+    new Promise((resolve) => {
+      if (signal?.aborted) return resolve()
+      const end = () => {
+        clearTimeout(timer)
+        signal?.removeEventListener('abort', end)
+        resolve()
+      }
+      const timer = setTimeout(end, ms)
+      signal?.addEventListener('abort', end, { once: true })
+    }),
+}

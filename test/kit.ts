@@ -1,0 +1,185 @@
+/** Ports for tests: a clock that only moves when told, counted ids, a cash chain, scripted vendors. And a buyer. */
+import { type CashChain, cashChain } from '../adapters/chains/cash.ts'
+const memoryObjects = (): any => { const m = new Map(); return { async put(k: string, bytes: any, type: string) { m.set(k, {body: bytes, size: bytes.length, type}) }, async get(k: string) { return m.get(k) } } }
+import { memoryStorage } from '../adapters/storage/memory.ts'
+import { type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
+import { type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type Setup } from '../core/mod.ts'
+
+/** 2026-11-20T00:00:00Z. */
+export const START = Date.UTC(2026, 10, 20)
+
+export type TestClock = Clock & {
+  /** Moves time and lets everything run that was waiting for it. */
+  advance(ms: number): Promise<void>
+  /** Lets everything run that waits for nothing but promises. */
+  settle(): Promise<void>
+  /** How many are waiting. */
+  readonly waiting: number
+}
+
+type Waiter = { readonly at: number; readonly resolve: () => void }
+
+export function testClock(start = START): TestClock {
+  let now = start
+  const waiters = new Set<Waiter>()
+
+  /** Macrotasks, not time: each lets all pending promise reactions and I/O callbacks run. */
+  async function settle(): Promise<void> {
+    for (let turn = 0; turn < 12; turn++) await new Promise((resolve) => setImmediate(resolve))
+  }
+
+  return {
+    settle,
+    now: () => now,
+    get waiting() {
+      return waiters.size
+    },
+    wait(ms, signal) {
+      return new Promise((resolve) => {
+        if (signal?.aborted) return resolve()
+        const waiter = { at: now + ms, resolve: end }
+        waiters.add(waiter)
+        signal?.addEventListener('abort', end, { once: true })
+        function end(): void {
+          waiters.delete(waiter)
+          signal?.removeEventListener('abort', end)
+          resolve()
+        }
+      })
+    },
+    async advance(ms) {
+      await settle()
+      now += ms
+      for (const waiter of [...waiters].sort((a, b) => a.at - b.at)) if (waiter.at <= now) waiter.resolve()
+      await settle()
+    },
+  }
+}
+
+export type LogLine = { readonly level: 'info' | 'warn' | 'alert'; readonly message: string; readonly fields: Record<string, unknown> }
+
+export function testLog() {
+  const lines: LogLine[] = []
+  const at = (level: LogLine['level']) => (message: string, fields: Record<string, unknown> = {}) => void lines.push({ level, message, fields })
+  return { lines, info: at('info'), warn: at('warn'), alert: at('alert') }
+}
+
+/** Bytes that count: every id is another one, and the same in every run. */
+export function countingRandom(): (bytes: number) => Uint8Array {
+  let count = 0
+  return (bytes) => {
+    const made = new Uint8Array(bytes)
+    new DataView(made.buffer).setUint32(bytes - 4, ++count)
+    return made
+  }
+}
+
+export type Kit = {
+  readonly clock: TestClock
+  readonly chain: CashChain
+  readonly vendor: ScriptedVendor
+  readonly log: ReturnType<typeof testLog>
+  readonly ports: Ports
+  readonly shop: Gateway
+  /** The same ports behind another process: another owner, nothing remembered. */
+  restart(setup?: Partial<Setup>): Gateway
+  buyer(name?: string): Buyer
+  /** All work that no request waits for has ended. */
+  idle(): Promise<void>
+}
+
+export type KitOptions = Partial<Omit<Setup, 'ports'>> & { readonly vendor?: ScriptedVendor; readonly ports?: Partial<Ports>; readonly chain?: CashChain }
+
+export const ORIGIN = 'http://farebox.test'
+export const GENERATIONS = '/api/v1/images/generations'
+export const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
+
+/** A gateway over memory adapters. Every part can be replaced. */
+export function kit({ vendor = scriptedVendor(), chain = cashChain(), ports: given = {}, ...setup }: KitOptions = {}): Kit {
+  const clock = (given.clock as TestClock | undefined) ?? testClock()
+  const log = testLog()
+  const pending = new Set<Promise<unknown>>()
+  const ports: Ports = {
+    storage: memoryStorage(),
+    objects: memoryObjects(),
+    chain,
+    vendors: { images: () => vendor, media: () => Promise.reject(new Error('no media host in this test')) },
+    clock,
+    log,
+    random: countingRandom(),
+    background(work) {
+      pending.add(work)
+      work.catch((error: Error) => log.alert('background work failed', { error: error.stack })).finally(() => pending.delete(work))
+    },
+    ...given,
+  }
+  const open = (more: Partial<Setup> = {}) => gateway({ ports, label: 'base-sepolia', owner: 'first', ...setup, ...more })
+  const shop = open()
+  return {
+    clock,
+    chain,
+    vendor,
+    log,
+    ports,
+    shop,
+    restart: (more) => open({ owner: 'second', ...more }),
+    buyer: (name = 'alice') => buyerOf({ name, chain, clock }, shop),
+    async idle() {
+      while (pending.size > 0) await Promise.allSettled(pending)
+    },
+  }
+}
+
+export type Answer = { readonly status: number; readonly headers: Headers; readonly body: any }
+
+export type Buyer = {
+  readonly name: string
+  readonly wallet: string
+  balance(): bigint
+  /** A POST without payment. */
+  ask(body?: unknown, at?: At): Promise<Answer>
+  /** Reads a 402 and signs its first offer. */
+  sign(challenge: Answer, how?: Partial<Parameters<CashChain['sign']>[1]>): Payment
+  /** A POST with a payment; asks and signs where none is given. */
+  buy(body?: unknown, at?: At & { payment?: Payment }): Promise<Answer>
+  /** A poll, paid with `payment`. */
+  poll(path: string, payment?: Payment, at?: At): Promise<Answer>
+}
+
+type At = { readonly path?: string; readonly header?: string; readonly shop?: Gateway; readonly gone?: AbortSignal }
+
+/** A wallet with 100 USDC that speaks HTTP to a gateway. */
+export function buyerOf({ name, chain, clock }: { name: string; chain: CashChain; clock: Clock }, shop: Gateway): Buyer {
+  const wallet = chain.wallet(name)
+  chain.fund(wallet, 100_000_000n)
+
+  async function send(method: string, at: At & { url: string; body?: string; payment?: Payment | undefined }): Promise<Answer> {
+    const headers: Record<string, string> = at.body === undefined ? {} : { 'content-type': 'application/json' }
+    if (at.payment) headers[at.header ?? 'payment-signature'] = encodePayment(at.payment)
+    const request = new Request(`${ORIGIN}${at.url}`, { method, headers, ...(at.body !== undefined && { body: at.body }) })
+    return await read(await (at.shop ?? shop).fetch(request, { ip: '192.0.2.1', ...(at.gone && { gone: at.gone }) }))
+  }
+
+  const ask = (body: unknown = FOX, at: At = {}) => send('POST', { ...at, url: at.path ?? GENERATIONS, body: JSON.stringify(body) })
+  const sign: Buyer['sign'] = (challenge, how = {}) => chain.sign(challenge.body.accepts[0] as Offer, { from: wallet, now: clock.now(), ...how })
+  return {
+    name,
+    wallet,
+    ask,
+    sign,
+    balance: () => chain.balanceOf(wallet),
+    async buy(body = FOX, at = {}) {
+      const payment = at.payment ?? sign(await ask(body, { ...at, shop: at.shop ?? shop }))
+      return await send('POST', { ...at, url: at.path ?? GENERATIONS, body: JSON.stringify(body), payment })
+    },
+    poll: (path, payment, at = {}) => send('GET', { ...at, url: path, payment }),
+  }
+}
+
+export const encodePayment = (payment: unknown): string => btoa(JSON.stringify(payment))
+export const decodeHeader = (header: string | null): any => JSON.parse(atob(header ?? ''))
+
+export async function read(response: Response): Promise<Answer> {
+  const text = await response.text()
+  return { status: response.status, headers: response.headers, body: text === '' ? undefined : JSON.parse(text) }
+}
