@@ -231,11 +231,10 @@ async function waitForRelease(statePath: string): Promise<void> {
  */
 function flags({ statePath, port = 0, blockTime = 300 }: AnvilOptions): string[] {
   const state = statePath ? ['--dump-state', `${statePath}.next`, ...(existsSync(statePath) ? ['--load-state', statePath] : [])] : []
-  return [
-    ...['--host', '127.0.0.1', '--port', String(port), '--chain-id', String(CHAIN_ID), '--accounts', '0', '--no-cors'],
-    ...['--mixed-mining', '--block-time', String(blockTime), '--order', 'fifo'],
-    ...['--prune-history', '--transaction-block-keeper', String(KEPT_BLOCKS), ...state],
-  ]
+  const network = ['--host', '127.0.0.1', '--port', String(port), '--chain-id', String(CHAIN_ID), '--accounts', '0', '--no-cors']
+  const mining = ['--mixed-mining', '--block-time', String(blockTime), '--order', 'fifo']
+  const history = ['--prune-history', '--transaction-block-keeper', String(KEPT_BLOCKS)]
+  return [...network, ...mining, ...history, ...state]
 }
 
 /** The port and pid, from the first lines that the shell and the node print. */

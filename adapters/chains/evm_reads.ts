@@ -1,0 +1,202 @@
+import { decodeFunctionResult } from 'viem'
+import type { Fate } from '../../core/ports.ts'
+import type { Offer } from '../../core/x402.ts'
+import type { Exact } from './exact.ts'
+import { flagIn, type Hex, hexOf, isHex, lower, numberIn, word } from './hex.ts'
+import {
+  AGGREGATE_ABI,
+  aggregateCall,
+  AUTHORIZATION_CANCELED,
+  AUTHORIZATION_USED,
+  type ChainLog,
+  MULTICALL,
+  paidIn,
+  readLogs,
+  readReceipt,
+  stateCall,
+  type Target,
+} from './evm_payload.ts'
+import { type Rpc, type Trouble, trouble } from './evm_rpc.ts'
+
+/** Some calls, answered by one block: its time in seconds, and per call what it returned, or that it reverted. */
+export type Seen = { readonly kind: 'seen'; readonly time: number; readonly results: readonly { readonly ok: boolean; readonly data: Hex }[] }
+
+export type Reads = {
+  /** `lagSeconds` is how far the node may be behind the newest block seen so far. */
+  view(calls: readonly Target[], at: { lagSeconds: number; signal?: AbortSignal; from?: Hex; gas?: bigint }): Promise<Seen | Trouble>
+  fate(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Fate>
+  /** Remembers in which transaction an authorization was seen to be paid, so that `fate` need not search. */
+  hint(key: string, transaction: Hex): void
+  /** Whether Multicall3 is there, as `check` has found it. Until then, reads take one round trip more. */
+  multicall(): boolean
+  foundMulticall(found: boolean): void
+}
+
+export type ReadsConfig = {
+  /** `latest` unless told. `pending` is for a local node that mines only on demand: its latest block may be hours old. */
+  readonly readAt?: 'latest' | 'pending'
+  /** Blocks per eth_getLogs, 2,000 unless told; halved where the node refuses that many. */
+  readonly logWindow?: number
+  /** How long before an authorization's likely signing its event is still searched for; a day unless told. */
+  readonly lookbackSeconds?: number
+}
+
+/** At most this many windows are searched; what was not found by then is unknown, not dead. */
+const WINDOWS = 64
+const HINTS = 10_000
+
+export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
+  const tag = config.readAt ?? 'latest'
+  const hints = new Map<string, Hex>()
+  let multicall = false
+  /** Time of the newest block that this process has seen: a node that shows less is behind. */
+  let newest = 0
+
+  /** One call through Multicall3 is one block by construction; without it, the block is read first and then named. */
+  async function view(calls: readonly Target[], at: { lagSeconds: number; signal?: AbortSignal; from?: Hex; gas?: bigint }): Promise<Seen | Trouble> {
+    const options = { ...(at.from ? { from: at.from } : {}), ...(at.gas ? { gas: `0x${at.gas.toString(16)}` } : {}) }
+    const seen = multicall ? await viewAtOnce(calls, options, at.signal) : await viewByBlock(calls, options, at.signal)
+    if (seen.kind === 'trouble') return seen
+    if (seen.time + at.lagSeconds < newest) return trouble('the node is behind what it has shown before')
+    newest = Math.max(newest, seen.time)
+    return seen
+  }
+
+  async function viewAtOnce(calls: readonly Target[], options: object, signal?: AbortSignal): Promise<Seen | Trouble> {
+    const time: Target = { to: MULTICALL, data: '0x0f28c97d' } // getCurrentBlockTimestamp()
+    const answer = await rpc.ask('eth_call', [{ ...options, to: MULTICALL, data: aggregateCall([time, ...calls]) }, tag], signal)
+    if (answer.kind === 'trouble') return answer
+    if (answer.kind === 'error') return trouble(`eth_call: ${answer.message}`)
+    try {
+      const results = decodeFunctionResult({ abi: AGGREGATE_ABI, functionName: 'aggregate3', data: answer.value as Hex })
+      const [first, ...rest] = results.map(({ success, returnData }) => ({ ok: success, data: returnData }))
+      const seconds = first && numberIn(first.data)
+      if (seconds === undefined || rest.length !== calls.length) return trouble('eth_call: the answer is not a block time and its results')
+      return { kind: 'seen', time: seconds, results: rest }
+    } catch {
+      return trouble('eth_call: the answer cannot be decoded')
+    }
+  }
+
+  async function viewByBlock(calls: readonly Target[], options: object, signal?: AbortSignal): Promise<Seen | Trouble> {
+    const block = await blockAt(tag, signal)
+    if (block.kind === 'trouble') return block
+    const at = tag === 'latest' ? hexOf(block.number) : tag
+    const answers = await Promise.all(calls.map(({ to, data }) => rpc.ask('eth_call', [{ ...options, to, data }, at], signal)))
+    const results: { ok: boolean; data: Hex }[] = []
+    for (const answer of answers) {
+      if (answer.kind === 'trouble') return answer
+      if (answer.kind === 'result' && !isHex(answer.value)) return trouble('eth_call: the answer is not hex')
+      if (answer.kind === 'error' && !/revert|out of gas|invalid opcode|stack/i.test(answer.message)) return trouble(`eth_call: ${answer.message}`)
+      results.push(answer.kind === 'result' ? { ok: true, data: answer.value as Hex } : { ok: false, data: '0x' })
+    }
+    return { kind: 'seen', time: block.time, results }
+  }
+
+  async function blockAt(number: bigint | string, signal?: AbortSignal): Promise<{ kind: 'block'; number: bigint; time: number } | Trouble> {
+    const name = typeof number === 'bigint' ? hexOf(number) : number
+    const answer = await rpc.ask('eth_getBlockByNumber', [name, false], signal)
+    if (answer.kind === 'trouble') return answer
+    if (answer.kind === 'error') return trouble(`eth_getBlockByNumber: ${answer.message}`)
+    const block = answer.value as { number?: unknown; timestamp?: unknown } | null
+    const time = block && numberIn(block.timestamp)
+    if (!block || !isHex(block.number) || time === undefined || time === null) return trouble('eth_getBlockByNumber: the answer is not a block')
+    return { kind: 'block', number: BigInt(block.number), time }
+  }
+
+  async function fate(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Fate> {
+    const call = { to: lower(offer.asset), data: stateCall(exact.from, exact.nonce) }
+    const seen = await view([call], { lagSeconds: 0, ...(signal ? { signal } : {}) })
+    if (seen.kind === 'trouble') return { kind: 'unknown', reason: seen.reason }
+    const used = flagIn(seen.results[0])
+    if (used === undefined) return { kind: 'unknown', reason: 'authorizationState() did not answer yes or no' }
+    // A transfer needs block.timestamp < validBefore, and time only grows: unused in this block, it is unused for good.
+    if (!used) return BigInt(seen.time) >= exact.validBefore ? { kind: 'dead' } : { kind: 'open' }
+    const known = hints.get(exact.key)
+    const hinted = known && (await fateIn(known, exact, offer, signal))
+    if (hinted && hinted.kind === 'paid') return hinted
+    return search(exact, offer, signal)
+  }
+
+  /** Paid or dead by what the transaction that used the authorization did. */
+  async function fateIn(transaction: Hex, exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Fate> {
+    const answer = await rpc.ask('eth_getTransactionReceipt', [transaction], signal)
+    if (answer.kind === 'trouble') return { kind: 'unknown', reason: answer.reason }
+    const receipt = answer.kind === 'result' ? readReceipt(answer.value) : undefined
+    if (!receipt) return { kind: 'unknown', reason: 'the transaction that used the authorization has no receipt' }
+    const paid = paidIn(receipt, exact, offer)
+    if (!paid) return { kind: 'dead' }
+    hint(exact.key, receipt.transactionHash)
+    return { kind: 'paid', receipt: paid }
+  }
+
+  /** Looks for the event that used the authorization, newest blocks first, no further back than it can lie. */
+  async function search(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Fate> {
+    const head = await blockAt('latest', signal)
+    if (head.kind === 'trouble') return { kind: 'unknown', reason: head.reason }
+    const last = exact.validBefore < BigInt(head.time) ? Number(exact.validBefore) : head.time
+    const first = last - offer.maxTimeoutSeconds - (config.lookbackSeconds ?? 86_400)
+    let window = BigInt(config.logWindow ?? 2_000)
+    let high = { number: head.number, time: head.time }
+    for (let i = 0; i < WINDOWS; i++) {
+      const low = high.number >= window ? high.number - window + 1n : 0n
+      const [answer, floor] = await Promise.all([rpc.ask('eth_getLogs', [filterFor(exact, offer, low, high.number)], signal), blockAt(low, signal)])
+      if (answer.kind === 'trouble') return { kind: 'unknown', reason: answer.reason }
+      if (floor.kind === 'trouble') return { kind: 'unknown', reason: floor.reason }
+      if (answer.kind === 'error') {
+        if (window < 8n) return { kind: 'unknown', reason: `eth_getLogs: ${answer.message}` }
+        window /= 2n
+        continue
+      }
+      const logs = readLogs(answer.value)
+      if (!logs) return { kind: 'unknown', reason: 'eth_getLogs: the answer is not a list of logs' }
+      const found = logs.find((log) => isOf(log, exact, offer))
+      if (found?.topics[0] === AUTHORIZATION_CANCELED) return { kind: 'dead' }
+      if (found?.topics[0] === AUTHORIZATION_USED) return fateIn(found.transactionHash, exact, offer, signal)
+      if (low === 0n || floor.time < first) break
+      high = { number: leap(high, floor, last), time: floor.time }
+    }
+    return { kind: 'unknown', reason: 'the authorization is used, but its event was not found' }
+  }
+
+  function hint(key: string, transaction: Hex): void {
+    hints.delete(key)
+    hints.set(key, transaction)
+    const oldest = hints.size > HINTS ? hints.keys().next().value : undefined
+    if (oldest !== undefined) hints.delete(oldest)
+  }
+
+  return {
+    view,
+    fate,
+    hint,
+    multicall: () => multicall,
+    foundMulticall: (found) => void (multicall = found),
+  }
+}
+
+type Block = { readonly number: bigint; readonly time: number }
+
+/** The next block to search down from: right below, or nearer to `last` by the pace of the window just searched, a tenth short of it. */
+function leap(high: Block, low: Block, last: number): bigint {
+  const below = low.number - 1n
+  const blocks = Number(high.number - low.number)
+  const pace = blocks > 0 ? (high.time - low.time) / blocks : 0
+  if (pace <= 0 || low.time <= last) return below
+  const skip = BigInt(Math.floor(((low.time - last) / pace) * 0.9))
+  return below > skip ? below - skip : below
+}
+
+/** A node that answers with somebody else's event must not make ours dead. */
+function isOf(log: ChainLog, exact: Exact, offer: Offer): boolean {
+  return log.address === lower(offer.asset) && log.topics[1]?.slice(2) === word(exact.from) && log.topics[2]?.slice(2) === word(exact.nonce)
+}
+
+function filterFor(exact: Exact, offer: Offer, low: bigint, high: bigint): object {
+  return {
+    address: lower(offer.asset),
+    topics: [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], `0x${word(exact.from)}`, exact.nonce],
+    fromBlock: hexOf(low),
+    toBlock: hexOf(high),
+  }
+}

@@ -1,0 +1,212 @@
+/** A node's answer. `trouble` is everything that is not an answer: no connection, no time, no JSON-RPC. Nothing here ever rejects. */
+export type Answer = { kind: 'result'; value: unknown } | { kind: 'error'; code: number; message: string } | Trouble
+export type Trouble = { kind: 'trouble'; reason: string }
+
+export type Rpc = {
+  /** Goes out with whatever else is asked at the moment, in one HTTP request. */
+  ask(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<Answer>
+  /** Goes out by itself: for calls that a node may hold open. */
+  alone(method: string, params: readonly unknown[], timeoutMs: number): Promise<Answer>
+  /** Ends everything under way, as trouble. */
+  close(): void
+}
+
+export type RpcConfig = {
+  /** Often holds an API key: it never appears in any text that leaves here, in whole or in part. */
+  readonly url: string
+  readonly fetch?: typeof globalThis.fetch
+  /** Deadline of one HTTP request, 10 s unless told. */
+  readonly timeoutMs?: number
+  /** Calls in one HTTP request, 50 unless told; 1 for nodes that do not batch. */
+  readonly maxBatch?: number
+  /** HTTP requests at a time; what is asked beyond them waits and is batched. 8 unless told. */
+  readonly maxRequests?: number
+  /** Largest answer that is read, 8 MiB unless told. */
+  readonly maxBytes?: number
+}
+
+type Asked = { readonly id: number; readonly method: string; readonly params: readonly unknown[]; readonly done: (answer: Answer) => void; over: boolean }
+
+/** A JSON-RPC client over HTTP that batches concurrent calls. Throws only here, when the URL is none. */
+export function evmRpc(config: RpcConfig): Rpc {
+  const { url, authorization, clean } = target(config.url)
+  const call = config.fetch ?? globalThis.fetch
+  const timeoutMs = config.timeoutMs ?? 10_000
+  const maxBatch = config.maxBatch ?? 50
+  const maxRequests = config.maxRequests ?? 8
+  const maxBytes = config.maxBytes ?? 8 * 1024 * 1024
+  const headers = { 'content-type': 'application/json', ...(authorization ? { authorization } : {}) }
+
+  const waiting: Asked[] = []
+  const closing = new AbortController()
+  let flying = 0
+  let ids = 0
+  let scheduled = false
+
+  function enqueue(method: string, params: readonly unknown[]): { asked: Asked; answer: Promise<Answer> } {
+    let resolve: (answer: Answer) => void = () => {}
+    const answer = new Promise<Answer>((done) => (resolve = done))
+    const asked: Asked = {
+      id: ++ids,
+      method,
+      params,
+      over: false,
+      done(given) {
+        if (asked.over) return
+        asked.over = true
+        resolve(given)
+      },
+    }
+    return { asked, answer }
+  }
+
+  function ask(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<Answer> {
+    if (closing.signal.aborted) return Promise.resolve(trouble('the client is closed'))
+    if (signal?.aborted) return Promise.resolve(trouble('no time was left to ask'))
+    const { asked, answer } = enqueue(method, params)
+    waiting.push(asked)
+    if (signal) {
+      const stop = () => asked.done(trouble(`${method}: the caller's time ran out`))
+      signal.addEventListener('abort', stop, { once: true })
+      void answer.then(() => signal.removeEventListener('abort', stop))
+    }
+    if (!scheduled) {
+      scheduled = true
+      queueMicrotask(pump)
+    }
+    return answer
+  }
+
+  async function alone(method: string, params: readonly unknown[], limitMs: number): Promise<Answer> {
+    const { asked, answer } = enqueue(method, params)
+    await post([asked], limitMs)
+    return answer
+  }
+
+  function pump(): void {
+    scheduled = false
+    while (waiting.length > 0 && flying < maxRequests) {
+      const group = waiting.splice(0, maxBatch).filter((asked) => !asked.over)
+      if (group.length === 0) continue
+      flying++
+      void post(group, timeoutMs).finally(() => {
+        flying--
+        pump()
+      })
+    }
+  }
+
+  async function post(group: readonly Asked[], limitMs: number): Promise<void> {
+    const stop = new AbortController()
+    const onClose = () => stop.abort()
+    const timer = setTimeout(onClose, limitMs)
+    closing.signal.addEventListener('abort', onClose, { once: true })
+    if (closing.signal.aborted) stop.abort()
+    const late = new Promise<Trouble>((done) => stop.signal.addEventListener('abort', () => done(trouble(`no answer in ${limitMs} ms`)), { once: true }))
+    const read = exchange(group, stop.signal).catch(() => trouble(stop.signal.aborted ? `no answer in ${limitMs} ms` : 'the connection failed'))
+    const given = await Promise.race([read, late])
+    clearTimeout(timer)
+    closing.signal.removeEventListener('abort', onClose)
+    for (const asked of group) asked.done(answerTo(asked, given))
+  }
+
+  /** The parsed body, as a list. Throws when there is no connection; every other defect is trouble. */
+  async function exchange(group: readonly Asked[], signal: AbortSignal): Promise<readonly unknown[] | Trouble> {
+    const messages = group.map(({ id, method, params }) => ({ jsonrpc: '2.0', id, method, params }))
+    const body = JSON.stringify(messages.length === 1 ? messages[0] : messages)
+    const response = await call(url, { method: 'POST', headers, body, signal, redirect: 'error' })
+    const text = await readText(response, maxBytes)
+    if (text === undefined) return trouble(`the answer was longer than ${maxBytes} bytes`)
+    try {
+      const value: unknown = JSON.parse(text)
+      if (Array.isArray(value)) return value
+      if (response.ok || (group.length === 1 && typeof value === 'object')) return [value]
+    } catch {
+      if (response.ok) return trouble('the answer was not JSON')
+    }
+    return trouble(`HTTP status ${response.status}`)
+  }
+
+  function answerTo(asked: Asked, given: readonly unknown[] | Trouble): Answer {
+    if ('kind' in given) return trouble(`${asked.method}: ${given.reason}`)
+    const message = given.find((each) => (each as { id?: unknown } | null)?.id === asked.id) as { result?: unknown; error?: unknown } | undefined
+    const error = message?.error as { code?: unknown; message?: unknown } | undefined | null
+    if (error && typeof error === 'object') {
+      return { kind: 'error', code: Number(error.code) || 0, message: clean(String(error.message)) }
+    }
+    if (message && message.result !== undefined) return { kind: 'result', value: message.result }
+    return trouble(`${asked.method}: the answer was not JSON-RPC`)
+  }
+
+  return {
+    ask,
+    alone,
+    close() {
+      closing.abort()
+      for (const asked of waiting.splice(0)) asked.done(trouble('the client is closed'))
+    },
+  }
+}
+
+export function trouble(reason: string): Trouble {
+  return { kind: 'trouble', reason }
+}
+
+/** Splits a URL into what is fetched and what must stay unsaid: credentials (which fetch refuses in a URL), path, query, host. */
+function target(text: string): { url: string; authorization: string | undefined; clean: (text: string) => string } {
+  const url = parsed(text)
+  const { username, password } = url
+  const [user, pass] = [plain(username), plain(password)]
+  const authorization = user || pass ? `Basic ${btoa(`${user}:${pass}`)}` : undefined
+  const parts = [text, url.href, url.host, username, password, user, pass, ...url.pathname.split('/'), ...url.searchParams.values()]
+  const secrets = parts.filter((part) => part.length >= 6).sort((a, b) => b.length - a.length)
+  url.username = ''
+  url.password = ''
+  const clean = (said: string) => {
+    let rest = said
+    for (const secret of secrets) rest = rest.replaceAll(secret, '…')
+    return rest.replace(/https?:\/\/\S+/gi, '…').replace(/[^\x20-\x7e…]+/g, ' ').slice(0, 200)
+  }
+  return { url: url.href, authorization, clean }
+}
+
+function plain(encoded: string): string {
+  try {
+    return decodeURIComponent(encoded)
+  } catch {
+    return encoded
+  }
+}
+
+function parsed(text: string): URL {
+  try {
+    const url = new URL(text)
+    if (url.protocol === 'http:' || url.protocol === 'https:') return url
+  } catch {
+    // what is wrong with it would say what it is
+  }
+  throw new RangeError('rpcUrl is not an http(s) URL')
+}
+
+/** The body, or undefined when it is longer than allowed; a length that the sender declares is believed only to refuse it. */
+async function readText(response: Response, maxBytes: number): Promise<string | undefined> {
+  if (Number(response.headers.get('content-length')) > maxBytes) {
+    await response.body?.cancel()
+    return undefined
+  }
+  if (!response.body) return ''
+  const reader = response.body.getReader()
+  const decoder = new TextDecoder()
+  let text = ''
+  let size = 0
+  for (;;) {
+    const { done, value } = await reader.read()
+    if (done) return text + decoder.decode()
+    size += value.length
+    if (size > maxBytes) {
+      await reader.cancel()
+      return undefined
+    }
+    text += decoder.decode(value, { stream: true })
+  }
+}

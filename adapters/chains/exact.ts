@@ -1,0 +1,124 @@
+import { type Static, Type } from '@sinclair/typebox'
+import { TypeCompiler } from '@sinclair/typebox/compiler'
+import { parseAtomic } from '../../core/money.ts'
+import type { PaymentCode, Refused } from '../../core/ports.ts'
+import type { Offer, Payment } from '../../core/x402.ts'
+import { type Hex, lower } from './hex.ts'
+
+/** What an authorization must still have to live when its work begins: six seconds (reference x402 2.2, check 8). */
+const LIFE_MS = 6_000n
+
+/** The last millisecond that a Date can hold: `validBefore` is a uint256, and most of those are not a time at all. */
+const LAST_MS = 8_640_000_000_000_000n
+
+const UINT256_MAX = 2n ** 256n - 1n
+
+const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' })
+const Uint = Type.String({ pattern: '^(0|[1-9][0-9]{0,77})$' })
+
+/** The payload of `exact` on EVM: one EIP-3009 TransferWithAuthorization and its signature (reference x402 2.1). */
+export const ExactPayload = Type.Object({
+  /** 65 bytes of a key, or whatever a contract wallet understands, up to 4 KiB. */
+  signature: Type.String({ pattern: '^0x([0-9a-fA-F]{2})+$', maxLength: 2 + 2 * 4096 }),
+  authorization: Type.Object({
+    from: Address,
+    to: Address,
+    value: Uint,
+    validAfter: Uint,
+    validBefore: Uint,
+    nonce: Type.String({ pattern: '^0x[0-9a-fA-F]{64}$' }),
+  }),
+})
+export type ExactPayload = Static<typeof ExactPayload>
+
+const isExactPayload = TypeCompiler.Compile(ExactPayload)
+
+/** A payload that has the right shape and answers the offer. Hex is lower case; times are the payer's own, in seconds. */
+export type Exact = {
+  readonly kind: 'exact'
+  readonly signature: Hex
+  readonly from: Hex
+  readonly to: Hex
+  readonly value: bigint
+  readonly validAfter: bigint
+  readonly validBefore: bigint
+  readonly nonce: Hex
+  /** Unique on its chain, whoever spells the addresses how. */
+  readonly key: string
+  /** `validBefore` in milliseconds, never past what a Date can hold. */
+  readonly expiresAt: number
+}
+
+/** Reads a payload for this offer: shape, scheme, network, asset, recipient. Neither value nor time: `judgeExact` looks at those. */
+export function readExact(payment: Payment, offer: Offer): Exact | Refused {
+  const { accepted, payload } = payment
+  if (accepted.scheme !== offer.scheme) return invalid('scheme', 'accepted.scheme', accepted.scheme, offer.scheme)
+  if (accepted.network !== offer.network) return invalid('network_mismatch', 'accepted.network', accepted.network, offer.network)
+  if (lower(accepted.asset) !== lower(offer.asset)) return invalid('asset_mismatch', 'accepted.asset', accepted.asset, offer.asset)
+  if (!isExactPayload.Check(payload)) {
+    const first = isExactPayload.Errors(payload).First()
+    return refused('PAYMENT_INVALID', 'payload', `payload${first?.path ?? ''} is malformed: ${first?.message ?? 'unknown shape'}`)
+  }
+  const { authorization } = payload
+  const [value, validAfter, validBefore] = [authorization.value, authorization.validAfter, authorization.validBefore].map(BigInt) as [bigint, bigint, bigint]
+  if (value > UINT256_MAX || validAfter > UINT256_MAX || validBefore > UINT256_MAX) {
+    return refused('PAYMENT_INVALID', 'payload', 'payload/authorization is malformed: a number is larger than a uint256')
+  }
+  if (lower(authorization.to) !== lower(offer.payTo)) return invalid('recipient_mismatch', 'authorization.to', authorization.to, offer.payTo)
+  const [from, nonce] = [lower(authorization.from), lower(authorization.nonce)]
+  return {
+    kind: 'exact',
+    signature: lower(payload.signature),
+    from,
+    to: lower(authorization.to),
+    value,
+    validAfter,
+    validBefore,
+    nonce,
+    key: `${offer.network}/${lower(offer.asset)}/${from}/${nonce}`,
+    expiresAt: Number(validBefore * 1000n < LAST_MS ? validBefore * 1000n : LAST_MS),
+  }
+}
+
+/** Can it be spent now, for exactly this price? In the order of reference x402 2.2, checks 8 and 9. Undefined when it can. */
+export function judgeExact(exact: Exact, offer: Offer, now: number): Refused | undefined {
+  const at = BigInt(Math.ceil(now))
+  if (exact.validBefore * 1000n < at + LIFE_MS) {
+    return refused(
+      'PAYMENT_UNFUNDED',
+      'payload_authorization_valid_before',
+      `authorization.validBefore is ${exact.validBefore}; it must be at least 6 seconds after now, ${seconds(now)}`,
+    )
+  }
+  if (exact.validAfter * 1000n > at) {
+    return refused(
+      'PAYMENT_UNFUNDED',
+      'payload_authorization_valid_after',
+      `authorization.validAfter is ${exact.validAfter}; it must not be after now, ${seconds(now)}`,
+    )
+  }
+  return judgeValue(exact, offer)
+}
+
+/** Exactly the price: too much is refused as well. Undefined when it is. */
+export function judgeValue(exact: Exact, offer: Offer): Refused | undefined {
+  if (exact.value === parseAtomic(offer.amount)) return undefined
+  return refused(
+    'PAYMENT_INVALID',
+    'payload_authorization_value_mismatch',
+    `authorization.value is ${exact.value} base units; the price is exactly ${offer.amount}`,
+  )
+}
+
+/** A refusal that begins with the protocol's own word for it (reference x402 2.2). */
+export function refused(code: PaymentCode, word: string, text: string): Refused {
+  return { kind: 'refused', code, reason: `invalid_exact_evm_${word}: ${text}` }
+}
+
+function invalid(word: string, field: string, got: string, want: string): Refused {
+  return refused('PAYMENT_INVALID', word, `${field} is ${JSON.stringify(got.slice(0, 80))}; it must be ${JSON.stringify(want)}`)
+}
+
+function seconds(now: number): number {
+  return Math.ceil(now / 1000)
+}

@@ -1,0 +1,195 @@
+import {
+  type Bond,
+  type ClaimAnswer,
+  type Debt,
+  type Lease,
+  type OpenAnswer,
+  type Row,
+  UNCLAIMED,
+  type Window,
+  type Write,
+  afterlife,
+  decideClaim,
+  decideFinish,
+  decideOpen,
+  isFree,
+  isLost,
+  isUnfinished,
+  mayLease,
+  mayMove,
+  patchOf,
+  takePermits,
+} from '../../core/ledger.ts'
+import type { Authorization, Call, Claim, Opened, Storage } from '../../core/ports.ts'
+
+type Bound = Bond & { readonly authorization: Authorization }
+
+/**
+ * The reference storage: what every other one must agree with. It forgets everything with the process and looks at every row for
+ * some answers, so it is for tests and sketches. Copies in and out; nobody holds a row of it.
+ */
+export function memoryStorage(): Storage {
+  const rows = new Map<string, Row>()
+  const bonds = new Map<string, Bound>()
+  const leases = new Map<string, Lease>()
+  const windows = new Map<string, Window>()
+
+  function row(id: string): Row {
+    const found = rows.get(id)
+    if (!found) throw new Error(`no call ${id}`)
+    return found
+  }
+
+  function boundTo(key: string | undefined): Row | undefined {
+    const bond = key === undefined ? undefined : bonds.get(key)
+    return bond && row(bond.call)
+  }
+
+  function bondsOf(id: string): Bound[] {
+    return [...bonds.values()].filter((bond) => bond.call === id).sort((a, b) => a.place - b.place)
+  }
+
+  function* debts(payer: string, asset: string): Iterable<Debt> {
+    for (const call of rows.values()) {
+      if (call.payer !== payer || call.asset !== asset) continue
+      yield { ...call, state: null, bondExpiresAt: null }
+      for (const bond of bondsOf(call.id)) yield { ...call, state: bond.state, bondExpiresAt: bond.expiresAt }
+    }
+  }
+
+  function perform(write: Write): void {
+    if (write.kind === 'insert') {
+      if (rows.has(write.call.id)) throw new Error(`call ${write.call.id} exists`)
+      rows.set(write.call.id, { ...structuredClone(write.call), ...UNCLAIMED })
+      return
+    }
+    if (write.kind === 'patch') {
+      rows.set(write.id, { ...row(write.id), ...structuredClone(write.patch) })
+      return
+    }
+    if (write.kind === 'bind') {
+      bonds.set(write.bond.key, { ...write.bond, authorization: structuredClone(write.authorization) })
+      return
+    }
+    if (write.kind === 'free') {
+      bonds.delete(write.key)
+      return
+    }
+    const bond = bonds.get(write.key)
+    if (bond) bonds.set(write.key, { ...bond, state: write.state })
+  }
+
+  function opened(answer: OpenAnswer): Opened {
+    if (answer.kind === 'replayed') return { kind: 'replayed', call: shown(row(answer.id)) }
+    return structuredClone(answer)
+  }
+
+  function claimed(answer: ClaimAnswer): Claim {
+    if (answer.kind === 'replayed') return { kind: 'replayed', call: shown(row(answer.id)) }
+    if (answer.kind !== 'retry') return structuredClone(answer)
+    const { key, ...rest } = answer
+    const bond = bonds.get(key)
+    if (!bond) throw new Error(`no authorization ${key}`)
+    return { ...rest, authorization: structuredClone(bond.authorization) }
+  }
+
+  function where(keep: (call: Row) => boolean, order: (call: Row) => number, limit: number): Call[] {
+    const found = [...rows.values()].filter(keep).sort((a, b) => order(a) - order(b))
+    return found.slice(0, limit).map(shown)
+  }
+
+  return {
+    async openCall(call, authorization, at) {
+      const seen = { bound: boundTo(authorization.key), debts: at.cap ? debts(call.payer, call.asset) : [] }
+      const { answer, writes } = decideOpen({ call, authorization }, seen, at)
+      writes.forEach(perform)
+      return opened(answer)
+    },
+
+    async getCall(id) {
+      const found = rows.get(id)
+      return found && shown(found)
+    },
+
+    async callOf(authorization, now) {
+      const found = boundTo(authorization)
+      return found && !isFree(found, now) ? shown(found) : undefined
+    },
+
+    async moveCall(id, from, patch) {
+      if (!mayMove(rows.get(id), from)) return false
+      perform({ kind: 'patch', id, patch: patchOf(patch) })
+      return true
+    },
+
+    async renew(owner, until) {
+      for (const call of rows.values()) {
+        if (call.owner !== owner || !isUnfinished(call.work) || call.until >= until) continue
+        perform({ kind: 'patch', id: call.id, patch: { until } })
+      }
+    },
+
+    async lostCalls(now, limit) {
+      return where((call) => isLost(call, now), (call) => call.until, limit)
+    },
+
+    async claimSettlement(id, authorization, at) {
+      const own = bondsOf(id)
+      const elsewhere = own.some((bond) => bond.key === authorization?.key) ? undefined : authorization?.key
+      const seen = { bonds: own, offered: authorization, bound: boundTo(elsewhere) }
+      const { answer, writes } = decideClaim(rows.get(id), seen, at)
+      writes.forEach(perform)
+      return claimed(answer)
+    },
+
+    async finishSettlement(id, token, outcome, at) {
+      const { answer, writes } = decideFinish(rows.get(id), { bonds: bondsOf(id), token, outcome }, at)
+      writes.forEach(perform)
+      return answer
+    },
+
+    async unsettled(before, limit) {
+      const due = (call: Row) => call.claimUntil ?? 0
+      return where((call) => call.money === 'settling' && due(call) <= before, due, limit)
+    },
+
+    async lease(name, owner, { now, until }) {
+      if (!mayLease(leases.get(name), owner, now)) return false
+      leases.set(name, { owner, until })
+      return true
+    },
+
+    async hit(bucket, take, now) {
+      const { answer, window } = takePermits(windows.get(bucket.key), bucket, { take, now })
+      if (window) windows.set(bucket.key, window)
+      return answer
+    },
+
+    async prune(now) {
+      let touched = 0
+      for (const call of rows.values()) {
+        const own = bondsOf(call.id)
+        const fate = afterlife(call, own, now)
+        if (fate === 'keep') continue
+        touched++
+        if (fate === 'empty') {
+          perform({ kind: 'patch', id: call.id, patch: { request: null, result: null, emptied: true } })
+          continue
+        }
+        for (const { key } of own) perform({ kind: 'free', key })
+        rows.delete(call.id)
+      }
+      for (const [name, { until }] of leases) if (until <= now && leases.delete(name)) touched++
+      for (const [key, { resetAt }] of windows) if (resetAt <= now && windows.delete(key)) touched++
+      return touched
+    },
+
+    async close() {},
+  }
+}
+
+/** The port's view of a row, as a copy. */
+function shown(row: Row): Call {
+  const { fence, claimUntil, claimKey, claimFresh, emptied, ...call } = row
+  return structuredClone(call)
+}

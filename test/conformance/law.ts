@@ -1,0 +1,66 @@
+import { expect, test } from 'bun:test'
+
+/** Something under test, fresh for each law. `open` gives one more handle on the same state, or the same one where there is only one. */
+export type Subject<T> = { open(): Promise<T>; close(): Promise<void> }
+
+/** A promise that every adapter of a port keeps; `check` throws when it is broken, and needs nothing but the subject. */
+export type Law<T> = { readonly name: string; check(subject: Subject<T>): Promise<void> }
+
+/** An adapter with one defect, and the law that has to catch it. `but` says what it does wrong: "forgets the second token". */
+export type Broken<T> = { readonly law: string; readonly but: string; readonly make: () => Promise<Subject<T>> }
+
+/** Registers one test per law. A law is skipped only under its name, with a reason; a name that is no law throws. */
+export function runLaws<T>(
+  suite: string,
+  laws: readonly Law<T>[],
+  make: () => Promise<Subject<T>>,
+  options: { except?: Readonly<Record<string, string>>; timeoutMs?: number } = {},
+): void {
+  const except = options.except ?? {}
+  for (const name of Object.keys(except)) lawNamed(laws, name)
+  for (const law of laws) {
+    const reason = except[law.name]
+    if (reason !== undefined) {
+      test.skip(`${suite}: ${law.name} (skipped: ${reason})`, () => {})
+      continue
+    }
+    test(`${suite}: ${law.name}`, () => uphold(law, make), options.timeoutMs ?? 20_000)
+  }
+}
+
+/** Registers one test per broken adapter: its law must fail on it, every other law must hold. Also tests that no law goes without. */
+export function runBroken<T>(suite: string, laws: readonly Law<T>[], broken: readonly Broken<T>[]): void {
+  test(`${suite}: every law has an adapter that breaks it`, () => {
+    const caught = new Set(broken.map((each) => lawNamed(laws, each.law).name))
+    expect(laws.map((law) => law.name).filter((name) => !caught.has(name))).toEqual([])
+  })
+  for (const { law, but, make } of broken) {
+    test(`${suite}: "${law}" alone catches an adapter that ${but}`, async () => {
+      const failing: string[] = []
+      for (const each of laws) if (!(await holds(each, make))) failing.push(each.name)
+      expect(failing).toEqual([law])
+    }, 60_000)
+  }
+}
+
+async function uphold<T>(law: Law<T>, make: () => Promise<Subject<T>>): Promise<void> {
+  const subject = await make()
+  try {
+    await law.check(subject)
+  } finally {
+    await subject.close()
+  }
+}
+
+function holds<T>(law: Law<T>, make: () => Promise<Subject<T>>): Promise<boolean> {
+  return uphold(law, make).then(
+    () => true,
+    () => false,
+  )
+}
+
+function lawNamed<T>(laws: readonly Law<T>[], name: string): Law<T> {
+  const law = laws.find((each) => each.name === name)
+  if (!law) throw new RangeError(`no law is called ${JSON.stringify(name)}`)
+  return law
+}
