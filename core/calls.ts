@@ -1,4 +1,5 @@
 /** The life of a paid call after it was opened: settling it once, failing what died, finding out what became of money. */
+import { isUnfinished, LOST } from './ledger.ts'
 import type { Authorization, Call, Chain, Clock, Json, Log, PaymentCode, Settlement, Storage } from './ports.ts'
 import type { Receipt } from './x402.ts'
 
@@ -189,12 +190,11 @@ export async function reconcile(money: Money, call: Call, keepUntil: number): Pr
   return paying === 'dead' ? 'dead' : paying.kind
 }
 
-export const LOST = 'The work was lost when the server stopped. Nothing was charged.'
 export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was charged.'
 
 /** Why an unfinished call has in truth failed; undefined while it may still succeed. */
 export function overdue(call: Call, now: number, patience: Patience): string | undefined {
-  if (call.work !== 'queued' && call.work !== 'in_progress') return undefined
+  if (!isUnfinished(call.work)) return undefined
   if (now - (call.startedAt ?? call.createdAt) > patience.stallMs) return STALLED
   if (call.until <= now) return LOST
   return undefined

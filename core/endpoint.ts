@@ -78,7 +78,7 @@ export type Paid<Input = unknown> = Common & {
   /** Whether the operator has configured what this input needs. */
   serves(input: Input, context: Context & { readonly vendors: Vendors }): boolean
   /** What the stored call keeps: the model for the ledger, and what polls show. */
-  remember(input: Input): { readonly model: string; readonly request: { readonly [key: string]: Json } }
+  remember(input: Input): { readonly model: string | null; readonly request: { readonly [key: string]: Json } }
   settle(input: Input, context: Context): Settle
   run(order: Order<Input>): Promise<Made>
   /** Members of the 200 body, beside id, price and payment. */
@@ -94,8 +94,8 @@ export type Paid<Input = unknown> = Common & {
   readonly output: TObject
 }
 
-/** Polls the jobs of the named paid endpoints, which share one store. */
-export type Poll = Common & { readonly kind: 'poll'; readonly method: 'GET'; readonly of: readonly string[] }
+/** Polls the jobs of the named paid endpoints, or of all. */
+export type Poll = Common & { readonly kind: 'poll'; readonly method: 'GET'; readonly of: readonly string[] | 'all' }
 
 export type FreeRequest = {
   readonly params: Readonly<Record<string, string>>
@@ -136,10 +136,49 @@ export type Free = Common & {
 
 export type Endpoint = Paid | Poll | Free
 
-/** Types `check`, `price` and the rest by the input schema, then forgets the type: the menu holds them all. */
-export function paid<Schema extends TObject>(endpoint: Omit<Paid<Static<Schema>>, 'kind' | 'input'> & { input: Schema }): Paid {
-  return { ...endpoint, kind: 'paid' } as unknown as Paid
+const HOUR_MS = 3_600_000
+
+/** How long an uncollected result can be claimed, and a settled one is kept: 48 hours and 30 days (ruling 8). */
+const KEEP = { unclaimedMs: 48 * HOUR_MS, settledMs: 30 * 24 * HOUR_MS }
+
+/** The job of an endpoint that has no poll path of its own. */
+const ANY_JOB: Job = {
+  object: 'call.job',
+  poll: '/api/v1/calls/{id}',
+  instructions: 'GET poll_url every 2 to 5 seconds with a payment header of the same wallet. You are charged once, by the first poll that finds the result ready.',
+  running: 'Still working. Nothing has been charged. Poll again in 2 to 5 seconds.',
 }
+
+const INLINE_WINDOW_MS = 30_000
+
+type Defaulted = 'method' | 'check' | 'span' | 'serves' | 'remember' | 'settle' | 'job' | 'dialect' | 'failure' | 'keep'
+type PaidWords<Input> = Omit<Paid<Input>, 'kind' | 'input' | Defaulted> & Partial<Pick<Paid<Input>, Defaulted>>
+
+/**
+ * Types the words by the input schema, fills the usual ones in, and forgets the type: the menu holds them all. Unless told, a call is
+ * valid when its schema says so, costs what its example costs, answers within 30 seconds or becomes a job under /api/v1/calls.
+ */
+export function paid<Schema extends TObject>(words: PaidWords<Static<Schema>> & { readonly input: Schema }): Paid {
+  const usual = {
+    method: 'POST',
+    check: (input) => input,
+    span: (context) => priceOfExample(words as unknown as Paid, context),
+    serves: () => true,
+    remember: () => ({ model: null, request: {} }),
+    settle: () => hybrid(INLINE_WINDOW_MS),
+    job: ANY_JOB,
+    dialect: 'plain',
+    failure: 'Internal server error',
+    keep: KEEP,
+  } satisfies Pick<Paid, Defaulted>
+  return { ...usual, ...words, kind: 'paid' } as unknown as Paid
+}
+
+function priceOfExample({ price, example }: Pick<Paid, 'price' | 'example'>, context: Context): { min: Usdc; max: Usdc } {
+  const { amount } = price(example, context)
+  return { min: amount, max: amount }
+}
+
 export const poll = (endpoint: Omit<Poll, 'kind' | 'method'>): Poll => ({ ...endpoint, kind: 'poll', method: 'GET' })
 export const free = (endpoint: Omit<Free, 'kind' | 'method'>): Free => ({ ...endpoint, kind: 'free', method: 'GET' })
 

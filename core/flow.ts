@@ -247,7 +247,8 @@ export function flow(house: House): Flow {
   async function poll({ of }: Poll, visit: Visit, id: string): Promise<Reply> {
     const now = clock.now()
     const found = await storage.getCall(id)
-    const endpoint = found && of.includes(found.endpoint) ? house.paid.get(found.endpoint) : undefined
+    const isOurs = found && (of === 'all' || of.includes(found.endpoint))
+    const endpoint = isOurs ? house.paid.get(found.endpoint) : undefined
     if (!found || !endpoint || found.gateway !== house.name || isForgotten(found, now)) {
       throw new Fault('JOB_NOT_FOUND', { message: 'There is no such job here: it never existed, or has expired.' })
     }
@@ -260,7 +261,7 @@ export function flow(house: House): Flow {
     if (header === null) return require(replies.signToCollect)
     const decoded = decodePayment(header)
     if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
-    const identified = await identify(decoded.payment, [found.offer, ...offers])
+    const identified = await identify(decoded.payment, [found.offer, ...offers.filter(({ payTo }) => payTo !== found.offer.payTo)])
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
     const { payer, key, expiresAt, offer } = identified
     if (payer !== found.payer) throw new Fault('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })

@@ -1,11 +1,12 @@
 /** One gateway: the menu over one set of ports, as a function from Request to Reply. The whole of Farebox, for those who embed it. */
-import { fail, LOST, overdue, type Patience, patience as usual, reconcile } from './calls.ts'
+import { fail, overdue, type Patience, patience as usual, reconcile } from './calls.ts'
 import { type Catalog, catalog as contractCatalog } from './catalog/mod.ts'
 import * as documents from './discovery.ts'
 import type { Endpoint, Free, Reply } from './endpoint.ts'
 import { endpoints as everything } from './endpoints/mod.ts'
 import { Fault, plain } from './faults.ts'
 import { flow, type House } from './flow.ts'
+import { LOST } from './ledger.ts'
 import { limits } from './limits.ts'
 import { menu } from './menu.ts'
 import { dollars, roundUp } from './money.ts'

@@ -11,6 +11,11 @@ export function mediaPrice(rate: Dollars, n: number): Usdc {
   return roundUp(plus(times(times(rate, BigInt(n)), MEDIA_MARGIN), FEE))
 }
 
+/** A flat price per call: what it says plus the fee, for example `0.01` is 0.011. */
+export function flatPrice(usd: string): Usdc {
+  return roundUp(plus(dollars(usd), FEE))
+}
+
 /** One output size of an image model, in pixels, and its catalog rate for one image, before margin and fee. */
 export type ImageSize = { readonly size: string; readonly width: number; readonly height: number; readonly rate: Dollars }
 

@@ -38,7 +38,6 @@ export const imageResult = Type.Object({
 
 const generations = paid({
   name: 'images.generations',
-  method: 'POST',
   path: '/api/v1/images/generations',
   summary: 'Generate images from a prompt',
   description: 'Answers 200 with the images within 30 seconds, else 202 with a job to poll. Charged only when the images are ready.',
@@ -46,9 +45,7 @@ const generations = paid({
   input,
   output: imageResult,
   example: { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' },
-  dialect: 'plain',
   failure: 'Image generation failed',
-  keep: { unclaimedMs: 48 * HOUR_MS, settledMs: 30 * 24 * HOUR_MS },
   job: {
     object: 'image.generation.job',
     poll: POLL_PATH,

@@ -1,5 +1,6 @@
 /** The menu: one line per product. Routes, quotes, OpenAPI and discovery follow from it. */
 import type { Endpoint } from '../endpoint.ts'
+import { calls } from './calls.ts'
 import { discovery } from './discovery.ts'
 import { health } from './health.ts'
 import { images } from './images.ts'
@@ -7,6 +8,7 @@ import { media } from './media.ts'
 
 export const endpoints: readonly Endpoint[] = [
   ...images,
+  ...calls,
   ...media,
   ...health,
   ...discovery,
