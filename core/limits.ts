@@ -17,21 +17,26 @@ export function limits(storage: Pick<Storage, 'hit'>): Limits {
     async take(name, caller, { requests, windowMs }, now) {
       const key = `${name}:${caller}`
       const known = blocks.get(key)
-      const block = known && known.resetAt > now && (known.left > 0 || known.isSpent) ? known : await lease()
-      if (block.left === 0) return { granted: false, resetAt: block.resetAt }
-      block.left -= 1
-      return { granted: true, resetAt: block.resetAt }
-
-      async function lease(): Promise<Block> {
-        const { granted, resetAt } = await storage.hit({ key, limit: requests, windowMs }, Math.ceil(requests / 10), now)
-        const raced = blocks.get(key)
-        const left = granted + (raced && raced.resetAt === resetAt ? raced.left : 0)
-        const leased = { left, isSpent: granted === 0, resetAt }
-        blocks.delete(key)
-        blocks.set(key, leased)
-        if (blocks.size > REMEMBERED) blocks.delete(blocks.keys().next().value ?? '')
-        return leased
-      }
+      if (known && known.resetAt > now && (known.left > 0 || known.isSpent)) return spend(known)
+      const { granted, resetAt } = await storage.hit({ key, limit: requests, windowMs }, Math.ceil(requests / 10), now)
+      return spend(leased(key, granted, resetAt))
     },
   }
+
+  /** Joins the block that a racing request may have leased meanwhile. No await between this and its spending. */
+  function leased(key: string, granted: number, resetAt: number): Block {
+    const raced = blocks.get(key)
+    const left = raced?.resetAt === resetAt ? raced.left : 0
+    const block = { left: left + granted, isSpent: granted === 0, resetAt }
+    blocks.delete(key)
+    blocks.set(key, block)
+    if (blocks.size > REMEMBERED) blocks.delete(blocks.keys().next().value ?? '')
+    return block
+  }
+}
+
+function spend(block: Block): Permit {
+  const granted = block.left > 0
+  if (granted) block.left -= 1
+  return { granted, resetAt: block.resetAt }
 }

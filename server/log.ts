@@ -9,7 +9,7 @@ export type ServerLog = Log & {
   flush(): void
 }
 
-const HELD_BYTES = 16_384
+const HELD_BYTES = 8_192
 const FLUSH_MS = 500
 
 export function serverLog(level: string): ServerLog {

@@ -1,5 +1,4 @@
 /** The binary: read the configuration, wire, listen, drain on SIGTERM. */
-import type { Serve } from 'bun'
 import { app } from './app.ts'
 import { type Config, isLoopback, readConfig } from './config.ts'
 import { type ServerLog, serverLog } from './log.ts'
@@ -36,10 +35,12 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
 function listen(config: Config, { gateways, devnet }: Wired, log: ServerLog) {
   const { publicOrigin, trustedProxies } = config
   const facts = devnet && { devnet: (origin: string) => devnetFacts(devnet, gateways, origin) }
-  const { fetch } = app({ gateways, log, publicOrigin, trustedProxies, ...facts }) as { fetch: Serve.Options<undefined>['fetch'] }
+  const elysia = app({ gateways, log, publicOrigin, trustedProxies, ...facts })
   try {
-    const options = { port: config.port, hostname: config.host, idleTimeout: 255, maxRequestBodySize: Number.MAX_SAFE_INTEGER, fetch }
-    return Bun.serve(options as Parameters<typeof Bun.serve>[0])
+    const { port, host: hostname } = config
+    // Bun's own 413 has no body and its idle limit is 10 s: sizes are checked in core, and an inline window takes 30 s.
+    elysia.server = Bun.serve({ port, hostname, idleTimeout: 255, maxRequestBodySize: Number.MAX_SAFE_INTEGER, fetch: elysia.fetch })
+    return elysia.server
   } catch (error) {
     const { code } = error as { code?: string }
     if (code === 'EADDRINUSE') throw new StartError(`Port ${config.port} on ${config.host} is taken. Stop what listens there, or set PORT to another one (0 picks a free one).`)

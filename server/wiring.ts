@@ -1,12 +1,13 @@
 /** From configuration to ports, per gateway. The only place that names concrete adapters. */
-import { randomBytes } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { evmChain } from '../adapters/chains/evm.ts'
+import { randomBytes, systemClock } from '../adapters/machine.ts'
 import { diskObjects } from '../adapters/objects/disk.ts'
 import { memoryObjects } from '../adapters/objects/memory.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
-import { holdAlone, newestReceipt, sqliteStorage } from '../adapters/storage/sqlite.ts'
+import { newestReceipt } from '../adapters/storage/newest_receipt.ts'
+import { holdAlone, sqliteStorage } from '../adapters/storage/sqlite.ts'
 import { mediaFetcher } from '../adapters/vendors/http.ts'
 import { sketchVendor } from '../adapters/vendors/sketch.ts'
 import { type Catalog, catalog, type Clock, type Gateway, gateway, type ImageRow, type ImageVendor, type Objects, type Storage, type Vendors } from '../core/mod.ts'
@@ -61,7 +62,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
 
   const objects = openObjects(config)
   const clock = systemClock
-  const owner = randomBytes(12).toString('hex')
+  const owner = crypto.randomUUID()
   const pending = new Set<Promise<unknown>>()
   const vendors = vendorsOf(config, isDevnet, undo)
   const shelf = catalog()
@@ -71,7 +72,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     const chain = evmChain({ network: row.network, rpcUrl: row.rpcUrl, asset: row.asset, payTo: row.payTo, domain: row.domain, relayerKey: row.relayerKey })
     undo.push(() => chain.close())
     await openChain(row, chain, { log, clock, undo })
-    const ports = { storage, objects, chain, vendors, clock, log, random: (bytes: number) => new Uint8Array(randomBytes(bytes)), background }
+    const ports = { storage, objects, chain, vendors, clock, log, random: randomBytes, background }
     gateways.push({ gateway: gateway({ ports, ...gatewaySettings(config, row, { owner, shelf }) }), hosts: row.hosts, config: row })
   }
   for (const { gateway } of gateways.slice(0, 1)) {
@@ -179,19 +180,4 @@ async function openChain(row: GatewayConfig, chain: ReturnType<typeof evmChain>,
       if (again.kind === 'wrong') log.alert('a gateway does not fit its chain and stays closed', { gateway: row.name, problems: again.problems })
     }
   }
-}
-
-const systemClock: Clock = {
-  now: () => Date.now(),
-  wait: (ms, signal) =>
-    new Promise((resolve) => {
-      if (signal?.aborted) return resolve()
-      const end = () => {
-        clearTimeout(timer)
-        signal?.removeEventListener('abort', end)
-        resolve()
-      }
-      const timer = setTimeout(end, ms)
-      signal?.addEventListener('abort', end, { once: true })
-    }),
 }

@@ -1,9 +1,8 @@
 /** Ports for tests: a clock that only moves when told, counted ids, a cash chain, scripted vendors. And a buyer. */
 import { type CashChain, cashChain } from '../adapters/chains/cash.ts'
-const memoryObjects = (): any => { const m = new Map(); return { async put(k: string, bytes: any, type: string) { m.set(k, {body: bytes, size: bytes.length, type}) }, async get(k: string) { return m.get(k) } } }
 import { memoryStorage } from '../adapters/storage/memory.ts'
 import { type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
-import { type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type Setup } from '../core/mod.ts'
+import { type Clock, type Gateway, gateway, type Objects, type Offer, type Payment, type Ports, type Setup, type StoredObject } from '../core/mod.ts'
 
 /** 2026-11-20T00:00:00Z. */
 export const START = Date.UTC(2026, 10, 20)
@@ -74,6 +73,29 @@ export function countingRandom(): (bytes: number) => Uint8Array {
   }
 }
 
+/** Media in a map, until a test wants another store. */
+export function mapObjects(): Objects & { readonly keys: () => readonly string[] } {
+  const kept = new Map<string, StoredObject>()
+  return {
+    keys: () => [...kept.keys()],
+    async put(key, bytes, type) {
+      kept.set(key, { body: bytes, size: bytes.length, type })
+    },
+    async get(key) {
+      return kept.get(key)
+    },
+  }
+}
+
+/** Something that waits until a test lets it go on. */
+export function door() {
+  let open = () => {}
+  const passed = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  return { passed, open: () => open() }
+}
+
 export type Kit = {
   readonly clock: TestClock
   readonly chain: CashChain
@@ -88,20 +110,28 @@ export type Kit = {
   idle(): Promise<void>
 }
 
-export type KitOptions = Partial<Omit<Setup, 'ports'>> & { readonly vendor?: ScriptedVendor; readonly ports?: Partial<Ports>; readonly chain?: CashChain }
+export type KitOptions = Partial<Omit<Setup, 'ports'>> & {
+  readonly vendor?: ScriptedVendor
+  readonly ports?: Partial<Ports>
+  readonly chain?: CashChain
+  /** Comes between the gateway and its ports; the kit itself keeps the bare ones. */
+  readonly wrap?: (ports: Ports) => Ports
+  /** Comes between the buyers and the gateway. */
+  readonly dress?: (shop: Gateway) => Gateway
+}
 
 export const ORIGIN = 'http://farebox.test'
 export const GENERATIONS = '/api/v1/images/generations'
 export const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
 
 /** A gateway over memory adapters. Every part can be replaced. */
-export function kit({ vendor = scriptedVendor(), chain = cashChain(), ports: given = {}, ...setup }: KitOptions = {}): Kit {
+export function kit({ vendor = scriptedVendor(), chain = cashChain(), ports: given = {}, wrap = (same) => same, dress = (same) => same, ...setup }: KitOptions = {}): Kit {
   const clock = (given.clock as TestClock | undefined) ?? testClock()
   const log = testLog()
   const pending = new Set<Promise<unknown>>()
   const ports: Ports = {
     storage: memoryStorage(),
-    objects: memoryObjects(),
+    objects: mapObjects(),
     chain,
     vendors: { images: () => vendor, media: () => Promise.reject(new Error('no media host in this test')) },
     clock,
@@ -113,7 +143,7 @@ export function kit({ vendor = scriptedVendor(), chain = cashChain(), ports: giv
     },
     ...given,
   }
-  const open = (more: Partial<Setup> = {}) => gateway({ ports, label: 'base-sepolia', owner: 'first', ...setup, ...more })
+  const open = (more: Partial<Setup> = {}) => dress(gateway({ ports: wrap(ports), label: 'base-sepolia', owner: 'first', ...setup, ...more }))
   const shop = open()
   return {
     clock,

@@ -64,7 +64,9 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
 
   async function viewAtOnce(calls: readonly Target[], options: object, signal?: AbortSignal): Promise<Seen | Trouble> {
     const time: Target = { to: MULTICALL, data: '0x0f28c97d' } // getCurrentBlockTimestamp()
-    const answer = await rpc.ask('eth_call', [{ ...options, to: MULTICALL, data: aggregateCall([time, ...calls]) }, tag], signal)
+    const ask = () => rpc.ask('eth_call', [{ ...options, to: MULTICALL, data: aggregateCall([time, ...calls]) }, tag], signal)
+    let answer = await ask()
+    for (let again = 0; again < 2 && answer.kind === 'error'; again++) answer = await ask() // it cannot revert: the node stumbled, for example over a new block
     if (answer.kind === 'trouble') return answer
     if (answer.kind === 'error') return trouble(`eth_call: ${answer.message}`)
     try {

@@ -182,9 +182,10 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     slot.hashes.add(keccak256(raw))
     if (!sync) return wordOf(await rpc.ask('eth_sendRawTransaction', [raw]), slot)
     const answer = await rpc.alone('eth_sendRawTransactionSync', [raw], SYNC_MS)
-    if (answer.kind !== 'error' || answer.code !== -32601) return wordOf(answer, slot)
-    sync = false
-    return broadcast(slot)
+    const word = wordOf(answer, slot)
+    if (word.kind !== 'unclear' || answer.kind !== 'error') return word
+    sync = /time(d )?-?out/i.test(answer.message) // else it is no node for this call after all
+    return wordOf(await rpc.ask('eth_sendRawTransaction', [raw]), slot)
   }
 
   function signed({ call, nonce, fee }: Slot): Promise<Hex> {

@@ -4,7 +4,7 @@ import { type Exact, judgeValue } from './exact.ts'
 import { aggregateCall, balanceCall, type ChainReceipt, MULTICALL, paidIn, type Target, transferCall } from './evm_payload.ts'
 import type { Reads } from './evm_reads.ts'
 import type { Outgoing, Relayer } from './evm_relayer.ts'
-import type { Rpc } from './evm_rpc.ts'
+import type { Answer, Rpc } from './evm_rpc.ts'
 import { type Hex, lower, uintIn } from './hex.ts'
 
 export type SettleConfig = {
@@ -125,28 +125,24 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
    */
   async function rehearse(group: readonly Job[]): Promise<readonly Job[]> {
     const lagSeconds = config.lagSeconds ?? 4
-    const gas = group[0]?.alone ? contractGas + 100_000n : undefined
-    const [seen, ...codes] = await Promise.all([
+    const gas = group[0]?.alone ? contractGas : undefined
+    const [seen, codes] = await Promise.all([
       reads.view(group.map((job) => job.target), { lagSeconds, from: config.relayer, ...(gas ? { gas } : {}) }),
-      ...group.map((job) => (job.alone ? undefined : rpc.ask('eth_getCode', [job.exact.from, 'latest']))),
+      Promise.all(group.map((job) => (group.length > 1 ? rpc.ask('eth_getCode', [job.exact.from, 'latest']) : undefined))),
     ])
-    const ready: Job[] = []
-    const refusals: Promise<void>[] = []
-    for (const [i, job] of group.entries()) {
-      const code = codes[i]
-      if (seen.kind === 'trouble') job.done({ kind: 'unknown', reason: `nothing was sent: ${seen.reason}` })
-      else if (code && code.kind !== 'result') job.done({ kind: 'unknown', reason: 'nothing was sent: the payer could not be looked at' })
-      else if (!seen.results[i]?.ok) refusals.push(refuse(job))
-      else if (code && code.value !== '0x' && group.length > 1) separate(job)
-      else ready.push(job)
+    if (seen.kind === 'trouble') {
+      for (const job of group) job.done({ kind: 'unknown', reason: `nothing was sent: ${seen.reason}` })
+      return []
     }
-    await Promise.all(refusals)
-    return ready
+    const judged = await Promise.all(group.map((job, i) => (seen.results[i]?.ok ? staysIn(job, codes[i]) : refuse(job))))
+    return group.filter((_, i) => judged[i])
   }
 
-  function separate(job: Job): void {
+  function staysIn(job: Job, code: Answer | undefined): boolean {
+    if (!code || (code.kind === 'result' && code.value === '0x')) return true
     job.alone = true
     enqueue(job)
+    return false
   }
 
   function outgoing(ready: readonly Job[]): Outgoing {
@@ -163,18 +159,23 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
       return job.done({ kind: 'settled', receipt: paid })
     }
     const fate = await reads.fate(job.exact, job.offer)
-    job.attempts++
-    const isWorthAnother = !receipt || wasTogether
-    if (fate.kind === 'open' && isWorthAnother && job.attempts < ATTEMPTS) return separate(job)
-    job.done(settlementOf(fate, 'the transfer reverted: the payer has moved the money or the chain has'))
+    const isWorthAnother = fate.kind === 'open' && (!receipt || wasTogether) && ++job.attempts < ATTEMPTS
+    if (isWorthAnother) {
+      job.alone = true
+      return enqueue(job)
+    }
+    if (fate.kind === 'open' && !receipt) return job.done({ kind: 'unknown', reason: 'the transaction was lost, and may still be mined' })
+    job.done(settlementOf(fate, 'the transfer reverted: nothing moved'))
   }
 
-  async function refuse(job: Job): Promise<void> {
-    const { exact, offer } = job
-    const [fate, balance] = await Promise.all([reads.fate(exact, offer), reads.view([{ to: job.target.to, data: balanceCall(exact.from) }], { lagSeconds: 0 })])
-    const amount = balance.kind === 'seen' ? uintIn(balance.results[0]) : undefined
-    const isPoor = amount !== undefined && amount < exact.value
-    job.done(settlementOf(fate, isPoor ? `the payer has ${amount} base units, the price is ${exact.value}` : 'transaction simulation failed'))
+  async function refuse(job: Job): Promise<false> {
+    const { exact, offer, target } = job
+    const balanceOf = { to: target.to, data: balanceCall(exact.from) }
+    const [fate, seen] = await Promise.all([reads.fate(exact, offer), reads.view([balanceOf], { lagSeconds: 0 })])
+    const balance = seen.kind === 'seen' ? uintIn(seen.results[0]) : undefined
+    const isPoor = balance !== undefined && balance < exact.value
+    job.done(settlementOf(fate, isPoor ? `the payer has ${balance} base units, the price is ${exact.value}` : 'transaction simulation failed'))
+    return false
   }
 
   async function afterAll(exact: Exact, offer: Offer, reason: string, signal: AbortSignal): Promise<Settlement> {

@@ -46,7 +46,7 @@ export const steps: readonly Step[] = [
       CREATE INDEX calls_owned ON calls (owner, until) WHERE work in ('queued', 'in_progress');
       CREATE INDEX calls_settling ON calls (claim_until) WHERE money = 'settling';
       CREATE INDEX calls_paid ON calls (payer, asset, settled_at) WHERE money = 'settled';
-      CREATE INDEX calls_aging ON calls (expires_at) WHERE emptied = 0;
+      CREATE INDEX calls_aging ON calls (expires_at, id) WHERE emptied = 0;
 
       CREATE TABLE authorizations (
         key TEXT PRIMARY KEY NOT NULL,

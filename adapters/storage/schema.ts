@@ -60,7 +60,7 @@ export const calls = sqliteTable(
     index('calls_owned').on(call.owner, call.until).where(sql`work in ('queued', 'in_progress')`),
     index('calls_settling').on(call.claimUntil).where(sql`money = 'settling'`),
     index('calls_paid').on(call.payer, call.asset, call.settledAt).where(sql`money = 'settled'`),
-    index('calls_aging').on(call.expiresAt).where(sql`emptied = 0`),
+    index('calls_aging').on(call.expiresAt, call.id).where(sql`emptied = 0`),
   ],
 )
 

@@ -1,130 +1,142 @@
+/** The embedded image vendor: a procedural illustrator that says so in every picture. */
 import { availableParallelism } from 'node:os'
 import { Worker } from 'node:worker_threads'
+import type { ImageJob, ImageVendor } from '../../core/mod.ts'
 import type { Sketch } from './sketch/scene.ts'
 import type { Answer } from './sketch/worker.ts'
 
-export type ImageJob = { model: string; prompt: string; width: number; height: number; n: number }
-export type MadeImage = { url: string; revisedPrompt?: string }
-export interface ImageVendor {
-  generate(job: ImageJob, options: { signal: AbortSignal }): Promise<readonly MadeImage[]>
-}
+/** `waiting` is how many pictures may queue; `program` replaces what the threads run, for tests. */
+export type SketchOptions = { readonly threads?: number; readonly waiting?: number; readonly program?: URL }
 
-/** `program` replaces the drawing program, for tests; `waiting` is how many pictures may queue. */
-export type SketchOptions = { threads?: number; waiting?: number; program?: URL }
+/** Compiled with `bun build --compile server/main.ts adapters/vendors/sketch/worker.ts`, a program goes by its path from the root. */
+const COMPILED = /\$bunfs|~BUN/.test(import.meta.url)
+const PROGRAM = COMPILED ? './adapters/vendors/sketch/worker.ts' : new URL('./sketch/worker.ts', import.meta.url)
 
 const LARGEST_SIDE = 4096
 const MOST_IMAGES = 16
-/** Pixels in the making at one time, for a picture takes about 12 bytes of memory for each. */
+/** Pixels in the making at one time; each takes about ten bytes of memory. */
 const PIXELS_AT_ONCE = LARGEST_SIDE * LARGEST_SIDE
-/** A thread never gives memory back; one that drew more pixels than this is let go. */
-const PIXELS_TO_RETIRE = 2048 * 2048
+/** A thread keeps the memory of its largest picture, so after more pixels than this it is let go. */
+const PIXELS_TO_KEEP = 2048 * 2048
 
-type Task = { sketch: Sketch; pixels: number; done(url: string): void; failed(cause: unknown): void }
-type Painter = { worker: Worker; task?: Task; retiring: boolean }
+type Task = { sketch: Sketch; done(url: string): void; failed(cause: unknown): void }
+type Painter = { worker: Worker; task: Task | undefined; pixels: number; leaving: boolean }
 
 /**
- * The embedded image vendor: an illustration composed from the words of the prompt, drawn on at most two threads that start with
- * the first picture. It is no model and says so in the picture. A running picture cannot be stopped, only dropped; `close` ends all.
+ * Draws what the words of a prompt name, the same picture for the same words, on at most two threads that start with the first one.
+ * Idle threads do not keep the process alive. An abort stops the picture itself; a thread that dies fails its picture and is replaced.
  */
 export function sketchVendor(options: SketchOptions = {}): ImageVendor & { close(): Promise<void> } {
   const threads = options.threads ?? Math.min(2, availableParallelism())
   const waiting = options.waiting ?? 256
-  const program = options.program ?? new URL('./sketch/worker.ts', import.meta.url)
   const painters = new Set<Painter>()
   const queue: Task[] = []
   let closed = false
 
-  const start = (): Painter => {
-    const painter: Painter = { worker: new Worker(program), retiring: false }
-    let reason = 'it ended without an answer'
-    painter.worker.on('message', (answer: Answer) => settle(painter, answer))
+  const hire = (): Painter => {
+    const painter: Painter = { worker: new Worker(options.program ?? PROGRAM), task: undefined, pixels: 0, leaving: false }
+    let reason = 'no answer'
+    painter.worker.on('message', (answer: Answer) => deliver(painter, answer))
     painter.worker.on('error', (cause: Error) => {
       reason = cause.message
-      lose(painter, reason)
     })
-    painter.worker.on('exit', () => lose(painter, reason))
+    painter.worker.on('exit', () => bury(painter, reason))
     painters.add(painter)
     return painter
   }
 
-  const settle = (painter: Painter, answer: Answer) => {
-    const { task } = painter
-    delete painter.task
+  /** Gives the oldest task to a free thread, as long as there is one and the pixels in the making stay within bounds. */
+  const assign = () => {
+    const [task] = queue
+    if (closed || !task) return
+    const pixels = task.sketch.width * task.sketch.height
+    const busy = [...painters].reduce((sum, painter) => sum + painter.pixels, 0)
+    if (busy > 0 && busy + pixels > PIXELS_AT_ONCE) return
+    const idle = [...painters].find((painter) => !painter.task && !painter.leaving)
+    if (!idle && painters.size >= threads) return
+    const painter = idle ?? hire()
+    queue.shift()
+    Object.assign(painter, { task, pixels })
+    painter.worker.ref()
+    painter.worker.postMessage(task.sketch)
+    assign()
+  }
+
+  const deliver = (painter: Painter, answer: Answer) => {
+    const { task, pixels } = painter
+    if (!task || painter.leaving) return
+    painter.task = undefined
+    if ('url' in answer) task.done(answer.url)
+    else task.failed(new Error(`sketch could not draw: ${answer.error}`))
+    if (pixels > PIXELS_TO_KEEP) return void dismiss(painter)
+    painter.pixels = 0
     painter.worker.unref()
-    if (task && 'url' in answer) task.done(answer.url)
-    if (task && 'error' in answer) task.failed(new Error(`sketch could not draw: ${answer.error}`))
-    if (painter.retiring) dismiss(painter)
-    work()
+    assign()
   }
 
-  const lose = (painter: Painter, reason: string) => {
-    painters.delete(painter)
-    painter.task?.failed(new Error(`the sketch thread stopped: ${reason}`))
-    delete painter.task
-    work()
-  }
-
+  /** Ends a thread; it counts until it is really gone, for until then its memory does. */
   const dismiss = (painter: Painter) => {
-    painters.delete(painter)
+    painter.leaving = true
     return painter.worker.terminate()
   }
 
-  const work = () => {
-    const [task] = queue
-    if (closed || !task) return
-    const drawing = [...painters].reduce((sum, painter) => sum + (painter.task?.pixels ?? 0), 0)
-    if (drawing > 0 && drawing + task.pixels > PIXELS_AT_ONCE) return
-    const idle = [...painters].find((painter) => !painter.task)
-    if (!idle && painters.size >= threads) return
-    queue.shift()
-    const painter = idle ?? start()
-    painter.task = task
-    painter.retiring = task.pixels > PIXELS_TO_RETIRE
-    painter.worker.ref()
-    painter.worker.postMessage(task.sketch)
-    work()
+  const bury = (painter: Painter, reason: string) => {
+    painters.delete(painter)
+    painter.task?.failed(new Error(`the sketch thread died: ${reason}`))
+    assign()
+  }
+
+  const abandon = (task: Task) => {
+    const at = queue.indexOf(task)
+    if (at >= 0) queue.splice(at, 1)
+    const painter = [...painters].find((candidate) => candidate.task === task)
+    if (painter) void dismiss(painter)
   }
 
   const draw = (sketch: Sketch, signal: AbortSignal) => new Promise<string>((resolve, reject) => {
+    const stop = () => {
+      reject(signal.reason)
+      abandon(task)
+    }
+    const over = () => signal.removeEventListener('abort', stop)
     const task: Task = {
       sketch,
-      pixels: sketch.width * sketch.height,
       done: (url) => {
-        signal.removeEventListener('abort', stop)
+        over()
         resolve(url)
       },
       failed: (cause) => {
-        signal.removeEventListener('abort', stop)
+        over()
         reject(cause)
       },
     }
-    const stop = () => {
-      const at = queue.indexOf(task)
-      if (at >= 0) queue.splice(at, 1)
-      task.failed(signal.reason)
-      work()
-    }
-    signal.addEventListener('abort', stop)
+    signal.addEventListener('abort', stop, { once: true })
     queue.push(task)
-    work()
+    assign()
   })
 
   return {
-    async generate({ prompt, width, height, n }, { signal }) {
+    async generate(job, { signal }) {
       signal.throwIfAborted()
-      if (closed) throw new Error('sketch is closed')
-      if (![width, height].every((side) => Number.isInteger(side) && side >= 16 && side <= LARGEST_SIDE)) throw new Error(`sketch draws 16 to ${LARGEST_SIDE} pixels a side, not ${width}x${height}`)
-      if (!Number.isInteger(n) || n < 1 || n > MOST_IMAGES) throw new Error(`sketch draws 1 to ${MOST_IMAGES} pictures at once, not ${n}`)
-      if (queue.length + n > waiting) throw new Error('sketch has too many pictures waiting')
-      const urls = await Promise.all(Array.from({ length: n }, (_, variant) => draw({ prompt, width, height, variant }, signal)))
+      if (closed) throw new Error('the sketch vendor is closed')
+      check(job)
+      if (queue.length + job.n > waiting) throw new Error('too many sketches are waiting')
+      const { prompt, width, height } = job
+      const urls = await Promise.all(Array.from({ length: job.n }, (_, variant) => draw({ prompt, width, height, variant }, signal)))
       return urls.map((url) => ({ url }))
     },
 
     async close() {
       closed = true
-      const running = [...painters].flatMap((painter) => painter.task ?? [])
-      for (const task of [...queue.splice(0), ...running]) task.failed(new Error('sketch is closed'))
+      const tasks = [...queue.splice(0), ...[...painters].flatMap((painter) => painter.task ?? [])]
+      for (const task of tasks) task.failed(new Error('the sketch vendor is closed'))
       await Promise.all([...painters].map(dismiss))
     },
   }
+}
+
+function check({ width, height, n }: ImageJob): void {
+  const fits = (side: number) => Number.isInteger(side) && side >= 64 && side <= LARGEST_SIDE
+  if (!fits(width) || !fits(height)) throw new Error(`sketch draws 64 to ${LARGEST_SIDE} pixels a side, not ${width}x${height}`)
+  if (!Number.isInteger(n) || n < 1 || n > MOST_IMAGES) throw new Error(`sketch draws 1 to ${MOST_IMAGES} images at a time, not ${n}`)
 }

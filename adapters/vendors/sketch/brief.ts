@@ -3,7 +3,7 @@ import { subjectOf, type Subject } from './subjects.ts'
 
 export type Place = 'meadow' | 'forest' | 'mountains' | 'desert' | 'ocean' | 'city' | 'space' | 'deep'
 export type Hour = 'day' | 'dawn' | 'sunset' | 'night'
-export type Extra = 'rain' | 'fog' | 'snow' | 'autumn' | 'stars' | 'moon' | 'rainbow' | 'aurora' | 'peaks' | 'flowers'
+export type Extra = 'rain' | 'fog' | 'snow' | 'autumn' | 'stars' | 'moon' | 'rainbow' | 'aurora' | 'peaks' | 'flowers' | 'neon'
 
 export type Actor = { subject: Subject; count: number; color?: string; accent?: string }
 
@@ -19,12 +19,12 @@ const PLACES: Readonly<Record<Place, string>> = {
   mountains: 'mountain mountains alps alpine peak peaks summit himalaya fjord cliff valleys volcano everest fuji',
   desert: 'desert dune dunes sahara canyon egypt savanna savannah arid mesa oasis',
   ocean: 'ocean sea beach coast coastal shore lake river island harbor harbour bay wave waves pond water lagoon surf tropical sailing',
-  city: 'city cityscape town skyline street urban tokyo york london paris downtown skyscraper skyscrapers building buildings metropolis cyberpunk rooftop',
+  city: 'city cityscape town skyline street urban tokyo york london paris downtown skyscraper skyscrapers buildings metropolis cyberpunk rooftop',
   space: 'space galaxy planet planets mars cosmic cosmos orbit nebula universe alien lunar asteroid saturn interstellar',
   deep: 'underwater undersea reef coral seabed submarine aquarium mermaid',
 }
 const HOURS: Readonly<Record<Hour, string>> = {
-  night: 'night midnight moonlit moonlight moon stars starry star dark nocturnal neon cyberpunk lantern firefly fireflies halloween aurora constellation',
+  night: 'night midnight moonlit moonlight moon stars starry star dark nocturnal neon cyberpunk lantern fireflies halloween aurora constellation',
   sunset: 'sunset dusk twilight evening sundown golden-hour dramatic synthwave',
   dawn: 'dawn sunrise morning misty pastel',
   day: 'day noon sunny sun bright daylight afternoon summer midday rainbow',
@@ -32,24 +32,29 @@ const HOURS: Readonly<Record<Hour, string>> = {
 const EXTRAS: Readonly<Record<Extra, string>> = {
   rain: 'rain rainy storm stormy thunder monsoon drizzle thunderstorm',
   fog: 'fog foggy mist misty haze hazy smoke',
-  snow: 'snow snowy winter wintry ice icy arctic polar blizzard antarctica antarctic frozen glacier christmas snowfall snowman snowflake frost frosty',
+  snow: 'snow snowy winter wintry ice icy arctic polar blizzard antarctica frozen glacier christmas snowfall snowman snowflake frost frosty',
   autumn: 'autumn fall harvest october thanksgiving',
   stars: 'stars starry star constellation cosmic',
   moon: 'moon moonlit moonlight lunar',
   rainbow: 'rainbow',
   aurora: 'aurora borealis northern-lights',
   peaks: 'mountain mountains alps alpine peak peaks summit himalaya fjord everest fuji volcano',
+  neon: 'neon cyberpunk synthwave',
   flowers: 'flowers blossom blossoms wildflowers spring garden meadow',
 }
 const COLORS: ReadonlyMap<string, string> = new Map(Object.entries({
   red: '#d3402f', crimson: '#b8263b', scarlet: '#d9331f', orange: '#ef8330', yellow: '#f2c230', golden: '#eab23c', gold: '#eab23c',
-  green: '#4f9d5b', emerald: '#2f9d72', lime: '#9acb45', teal: '#2b9c98', turquoise: '#39bdb4', cyan: '#42c3d9', blue: '#3f76c8',
+  green: '#4f9d5b', emerald: '#2f9d72', ruby: '#c22f4f', sapphire: '#3560c0', lime: '#9acb45', teal: '#2b9c98',
+  turquoise: '#39bdb4', cyan: '#42c3d9', blue: '#3f76c8',
   azure: '#4b9be0', navy: '#2b3f77', indigo: '#4a45a0', purple: '#8352b5', violet: '#8d5fd0', lavender: '#b6a2dc', magenta: '#cf4a9c',
   pink: '#ef8fb0', sakura: '#f2a7be', cherry: '#f2a7be', brown: '#8a5a3c', tan: '#cfa878', beige: '#e0cba8', cream: '#f3e6c9',
   white: '#f6f4ef', polar: '#f4f5f7', silver: '#c3cbd4', gray: '#8f98a3', grey: '#8f98a3', black: '#413e4c', copper: '#c2703f', rusty: '#b8582f',
 }))
-const NUMBERS: ReadonlyMap<string, number> = new Map(Object.entries({ a: 1, an: 1, one: 1, two: 2, three: 3, four: 4, five: 5, couple: 2, pair: 2, several: 3, many: 5, '2': 2, '3': 3, '4': 4, '5': 5 }))
-const SCENERY = new Set([...Object.values(PLACES), ...Object.values(HOURS), 'sky skies light lights background glow sunlight tones palette mood theme clouds color colors colour haze horizon'].join(' ').split(' '))
+const NUMBERS: ReadonlyMap<string, number> = new Map(Object.entries({
+  a: 1, an: 1, one: 1, two: 2, couple: 2, pair: 2, three: 3, several: 3, four: 4, five: 5, many: 5, '2': 2, '3': 3, '4': 4, '5': 5,
+}))
+const AMBIENCE = 'sky skies light lights background glow sunlight tones palette mood theme clouds color colors colour haze horizon'
+const SCENERY = new Set([...Object.values(PLACES), ...Object.values(HOURS), AMBIENCE].join(' ').split(' '))
 const JOINTS = new Set('in on at with and of under over by near the from to beside behind through against'.split(' '))
 
 /** Reads a prompt as nouns with their colours and numbers, a place, an hour and the weather. Linear, and never looks past READ_LIMIT. */
@@ -60,13 +65,17 @@ export function readPrompt(prompt: string, seed: string): Brief {
   const { actors, wash } = castOf(words)
   const extras = new Set((Object.keys(EXTRAS) as Extra[]).filter((extra) => mentions(words, EXTRAS[extra]) >= 0))
   const named = earliest(words, PLACES)
-  const place = placeFor(named, actors, extras, chance)
+  const lake = mentions(words, 'lake river pond fjord') >= 0
+  const place = placeFor(named, lake, actors, extras, chance)
   const hour = earliest(words, HOURS) ?? chance.pick<Hour>(['day', 'day', 'dawn', 'sunset'])
-  const shown = actors.length > 0 ? actors : companion(place, named !== undefined, chance)
+  const shown = actors.length > 0 ? actors : companion(place, named !== undefined, lake, chance)
   return { actors: shown, place, hour, extras, ...(wash ? { wash } : {}) }
 }
 
-/** Up to three subjects in the order of the prompt; of two nouns in a row ("pirate ship") the last one counts. `wash` is a colour that was said of the sky, the light or nothing at all. */
+/**
+ * Up to three subjects in the order of the prompt; of two nouns in a row ("pirate ship") the last one counts.
+ * `wash` is a colour that was said of the sky, of the light or of nothing at all.
+ */
 function castOf(words: readonly string[]): { actors: Actor[]; wash: string | undefined } {
   const actors: Actor[] = []
   let wash: string | undefined
@@ -117,10 +126,11 @@ function dress(actor: Actor | undefined, color: string): void {
   else actor.accent ??= color
 }
 
-function placeFor(named: Place | undefined, actors: readonly Actor[], extras: ReadonlySet<Extra>, chance: Dice): Place {
+function placeFor(named: Place | undefined, lake: boolean, actors: readonly Actor[], extras: ReadonlySet<Extra>, chance: Dice): Place {
   const homes = new Set(actors.map((actor) => actor.subject.home))
   if (homes.has('deep') && (named === undefined || named === 'ocean')) return 'deep'
   if (homes.has('afloat') && named !== 'deep') return 'ocean'
+  if (named === 'mountains' && lake) return 'ocean'
   if (named) return named
   if (actors.some((actor) => /^(astronaut|rocket)$/.test(actor.subject.name))) return 'space'
   if (actors.some((actor) => actor.subject.name === 'lighthouse')) return 'ocean'
@@ -132,11 +142,16 @@ function placeFor(named: Place | undefined, actors: readonly Actor[], extras: Re
 }
 
 /** Someone to look at where the prompt named nobody; a prompt that named a place may also be left empty. */
-function companion(place: Place, named: boolean, chance: Dice): Actor[] {
+function companion(place: Place, named: boolean, lake: boolean, chance: Dice): Actor[] {
   const fitting: Readonly<Record<Place, readonly string[]>> = {
-    meadow: ['cabin', 'tree', 'windmill', 'balloon', 'deer'], forest: ['cabin', 'deer', 'fox', 'owl'], mountains: ['cabin', 'balloon', 'eagle', 'deer'],
-    desert: ['cactus', 'balloon', 'horse'], ocean: ['boat', 'lighthouse', 'whale', 'palm'], city: ['balloon', 'bicycle', 'car', 'person'],
-    space: ['rocket', 'astronaut'], deep: ['fish', 'turtle', 'jellyfish'],
+    meadow: ['cabin', 'tree', 'windmill', 'balloon', 'deer'],
+    forest: ['cabin', 'deer', 'fox', 'owl'],
+    mountains: ['cabin', 'balloon', 'eagle', 'deer'],
+    desert: ['cactus', 'balloon', 'horse'],
+    ocean: lake ? ['boat', 'swan', 'duck'] : ['boat', 'boat', 'lighthouse', 'palm'],
+    city: ['balloon', 'bicycle', 'car', 'person'],
+    space: ['rocket', 'astronaut'],
+    deep: ['fish', 'turtle', 'jellyfish'],
   }
   if (named && chance.chance(0.2)) return []
   const { subject } = subjectOf(chance.pick(fitting[place])) as { subject: Subject }

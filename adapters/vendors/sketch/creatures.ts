@@ -1,4 +1,4 @@
-import { both, box, darker, disc, lighter, mix, oval, path, place, stroke, turned, type Dice } from './ink.ts'
+import { both, box, darker, disc, lighter, mix, oval, path, place, stroke, turned, wreath, type Dice } from './ink.ts'
 
 /** Colours already tinted by the hour, and the few facts of the scene that a drawing may show. */
 export type Paint = { main: string; shade: string; light: string; accent: string; ink: string; snow: boolean; night: boolean; dice: Dice }
@@ -26,6 +26,7 @@ export const fox: Draw = ({ main, shade, light, ink }) => [
 ].join('')
 
 const feline = ({ main, shade, light, accent, ink }: Paint, fur: { stripes?: boolean; mane?: string }): string => {
+  const ears = path('M4-74L21-96Q27-80 24-62Z', main) + path('M11-76L20-88Q22-80 21-71Z', accent)
   const stripes = both(stroke('M20-30L11-28M21-19L12-18M24-60L16-59M24-66L17-64', ink, 2.6)) + stroke('M0-80V-72M-6-79V-73M6-79V-73', ink, 2.4)
   return [
     stroke('M14-5C44 0 54-20 44-40', fur.mane ? main : shade, 8),
@@ -34,8 +35,8 @@ const feline = ({ main, shade, light, accent, ink }: Paint, fur: { stripes?: boo
     path('M0-50C15-46 28-24 22 0H4Z', shade),
     path('M0-44C-9-36-9-18 0-10C9-18 9-36 0-44Z', light),
     both(oval(8.5, -3.5, 7.5, 4.5, light)),
-    fur.mane ? turned(Array.from({ length: 12 }, (_, i) => turned(path('M-11-84L0-100L11-84Z', fur.mane as string), i * 30, 0, -60)).join(''), 15, 0, -60) + disc(0, -60, 30, fur.mane) : '',
-    both(fur.mane ? disc(19, -78, 7, shade) + disc(19, -78, 3.5, light) : path('M4-74L21-96Q27-80 24-62Z', main) + path('M11-76L20-88Q22-80 21-71Z', accent)),
+    fur.mane ? wreath(path('M-11-24L0-40L11-24Z', fur.mane), 12, 0, -60) + disc(0, -60, 30, fur.mane) : '',
+    both(fur.mane ? disc(19, -78, 7, shade) + disc(19, -78, 3.5, light) : ears),
     oval(0, -62, 25, 19.5, main),
     path('M0-42.5C18-43 25-52 25-62C25-72 15-81 0-81.5Q10-62 0-42.5Z', mix(main, shade, 0.5)),
     fur.stripes ? stripes : '',
@@ -99,8 +100,10 @@ const bearlike = ({ main, shade, light, ink }: Paint, limbs: string, patches: bo
 export const bear: Draw = (paint) => bearlike(paint, paint.shade, false)
 export const panda: Draw = (paint) => bearlike({ ...paint, main: paint.light, shade: mix(paint.light, paint.ink, 0.14) }, paint.ink, true)
 
+type Hair = { antlers?: boolean; mane?: boolean; horn?: boolean; spots?: string; low?: number }
+
 /** Deer, horse, unicorn and cow are one standing body with different hair; `low` is how far the head hangs below a deer's. */
-const hoofed = ({ main, shade, light, accent, ink }: Paint, has: { antlers?: boolean; mane?: boolean; horn?: boolean; spots?: string; low?: number }): string => {
+const hoofed = ({ main, shade, light, accent, ink }: Paint, has: Hair): string => {
   const low = has.low ?? 0
   const leg = (x: number, color: string) => path(`M${x - 5}-42H${x + 6}L${x + 3} 0H${x - 3}Z`, color) + box(x - 3.2, -4.5, 6.4, 4.5, ink)
   const spot = ([x, y, r]: readonly number[]) => oval(x as number, y as number, r as number, (r as number) * 0.75, has.spots as string)
@@ -156,7 +159,10 @@ export const elephant: Draw = ({ main, shade, light, accent, ink }) => [
   eye(40, -64, 2.6, ink),
 ].join('')
 
-const stump = (ink: string) => path('M-18 0L-14-20H14L18 0Z', mix('#8a6043', ink, 0.15)) + oval(0, -20, 14, 4, mix('#d3a878', ink, 0.1)) + oval(0, -20, 7, 2, mix('#8a6043', ink, 0.1))
+const stump = (ink: string) => [
+  path('M-18 0L-14-20H14L18 0Z', mix('#8a6043', ink, 0.15)),
+  oval(0, -20, 14, 4, mix('#d3a878', ink, 0.1)) + oval(0, -20, 7, 2, mix('#8a6043', ink, 0.1)),
+].join('')
 
 export const bird: Draw = ({ main, shade, light, accent, ink }) => stump(ink) + place([
   path('M-30-40L-58-26L-54-20L-40-22L-46-14L-20-24Z', shade),
@@ -173,7 +179,7 @@ export const owl: Draw = ({ main, shade, light, accent, ink }) => stump(ink) + p
   path('M0-92C30-92 32-62 30-40C28-16 14-6 0-6C-14-6-28-16-30-40C-32-62-30-92 0-92Z', main),
   both(path('M22-72C36-56 36-26 20-12C22-34 20-54 14-64Z', shade) + path('M4-88L26-100Q28-84 24-76Z', main)),
   path('M0-58C16-54 20-30 12-14Q0-6-12-14C-20-30-16-54 0-58Z', light),
-  [[-6, -42], [6, -42], [0, -34], [-7, -26], [7, -26]].map(([x, y]) => place(stroke('M-4-2L0 2L4-2', shade, 2), x as number, y as number, 1)).join(''),
+  stroke('M-10-44L-6-40L-2-44M2-44L6-40L10-44M-4-36L0-32L4-36M-11-28L-7-24L-3-28M3-28L7-24L11-28', shade, 2),
   both(disc(11, -72, 12, light) + disc(11, -72, 8, '#f4c84a') + disc(11, -72, 4.4, ink) + disc(12.5, -74, 1.5, '#fff')),
   path('M-4-66L0-56L4-66Q0-70-4-66Z', accent),
   both(oval(8, -5, 6, 3, accent)),
@@ -196,6 +202,15 @@ export const duck: Draw = ({ main, shade, light, accent, ink }) => [
   path('M-34-30C-18-40 6-32 10-18C-4-8-26-10-34-30Z', mix(main, light, 0.35)),
   path('M42-66C52-66 58-62 62-58C56-54 48-54 41-56Z', accent),
   eye(33, -65, 2.8, ink),
+].join('')
+
+export const swan: Draw = ({ main, shade, light, accent, ink }) => [
+  path('M-58-40C-44-36-30-52-6-50C20-48 36-34 34-16C32-2 18 4-2 4H-22C-46 2-60-18-58-40Z', main),
+  path('M-58-40C-54-16-30-4 33-12C30-2 18 4-2 4H-22C-46 2-60-18-58-40Z', shade),
+  stroke('M22-26C46-40 10-66 22-86C26-92 34-94 40-91', main, 11),
+  path('M-34-34C-14-48 12-36 14-22C-4-12-26-16-34-34Z', light),
+  disc(37, -89, 9, main) + path('M42-94L62-86L44-82Z', accent) + path('M40-96L47-92L45-84L38-90Z', ink),
+  eye(37, -91, 1.8, ink),
 ].join('')
 
 export const eagle: Draw = ({ main, shade, light, accent, ink }) => [
@@ -242,7 +257,8 @@ export const fish: Draw = ({ main, shade, light, accent, ink }) => place([
 ].join(''), 0, -45, 1)
 
 export const jellyfish: Draw = ({ main, shade, light, accent }) => [
-  [-24, -12, 0, 12, 24].map((x, i) => stroke(`M${x}-58C${x - 14}-44 ${x + 14}-34 ${x}-20S${x - 8}-8 ${x - 2}${i % 2 ? -1 : -10}`, i % 2 ? accent : shade, 6)).join(''),
+  [-24, 0, 24].map((x) => stroke(`M${x}-58C${x - 14}-44 ${x + 14}-34 ${x}-20S${x - 8}-8 ${x - 2}-10`, shade, 6)).join(''),
+  [-12, 12].map((x) => stroke(`M${x}-58C${x - 14}-44 ${x + 14}-34 ${x}-20S${x - 8}-8 ${x - 2}-1`, accent, 6)).join(''),
   path('M-38-58C-40-112 40-112 38-58Q28-50 19-58Q10-50 0-58Q-10-50-19-58Q-28-50-38-58Z', main),
   path('M8-98C34-96 38-74 38-58Q28-50 19-58Q28-80 8-98Z', shade),
   both(disc(12, -72, 3.4, '#20243a')) + stroke('M-4-66Q0-63 4-66', '#20243a', 1.8) + oval(-16, -86, 7, 4, light, 0.7),
@@ -256,4 +272,26 @@ export const turtle: Draw = ({ main, shade, light, ink }) => [
   path('M-12-42L10-43L18-28L2-18L-18-26Z', shade) + path('M-38-20Q-36-34-24-38L-22-22Z', shade) + path('M36-20Q34-34 22-39L24-22Z', shade),
   eye(57, -26, 2.6, ink),
   stroke('M56-17Q61-17 64-20', ink, 1.6),
+].join('')
+
+export const frog: Draw = ({ main, shade, light, ink }) => [
+  both(path('M14-22C40-44 54-18 34-4L52 0H20Z', shade) + disc(16, -66, 13, main)),
+  path('M-38-46C-38-70 38-70 38-46C38-34 34-26 30-18C24-2-24-2-30-18C-34-26-38-34-38-46Z', main),
+  path('M-28-30Q0-16 28-30C24-6 12-2 0-2C-12-2-24-6-28-30Z', light),
+  both(path('M10-22C18-20 18-8 14-4L22 0H2L8-6Z', main) + disc(16, -68, 8, '#ffffff') + disc(16, -68, 4.6, ink) + disc(25, -46, 4, '#f0a3a3', 0.5)),
+  stroke('M-20-42Q0-30 20-42', ink, 2.2),
+].join('')
+
+export const dragon: Draw = ({ main, shade, light, accent, ink }) => [
+  both(path('M12-48C30-88 52-98 78-96C70-86 70-76 74-66C64-68 58-62 56-52C46-56 38-50 34-42Z', accent)),
+  both(stroke('M16-50C32-80 52-92 76-95M34-74L56-53M44-84L73-67', darker(accent, 0.3), 1.8)),
+  path('M10-4C40 4 60-4 62-26L72-24L60-44L50-24L57-26C54-14 40-14 18-20Z', shade),
+  path('M-24 0C-30-26-15-48 0-54C15-48 30-26 24 0Z', main) + path('M0-54C15-48 30-26 24 0H8Z', shade),
+  path('M0-46C-14-38-14-12 0-3C14-12 14-38 0-46Z', light) + stroke('M-8-34H8M-10-25H10M-9-16H9', mix(light, shade, 0.4), 1.6),
+  both(oval(14, -4, 10, 5, main) + path('M8-82L20-104Q24-88 18-76Z', light) + path('M17-74L36-80L22-62Z', shade)),
+  path('M-3-84L0-100L3-84Z', accent),
+  path('M-24-66C-24-82-12-88 0-88C12-88 24-82 24-66C24-52 14-44 0-44C-14-44-24-52-24-66Z', main),
+  path('M4-88C16-86 24-80 24-66C24-54 17-47 7-45Q18-66 4-88Z', mix(main, shade, 0.5)),
+  oval(0, -54, 16, 9.5, light) + both(disc(5, -57, 1.6, ink)),
+  eyes(11, -69, 4, ink) + stroke('M-7-51Q0-47 7-51', ink, 1.6),
 ].join('')

@@ -65,7 +65,8 @@ export function path(d: string, fill: string, opacity = 1): string {
 }
 
 export function stroke(d: string, color: string, width: number, opacity = 1): string {
-  return `<path d="${d}" fill="none" stroke="${color}" stroke-width="${num(width)}" stroke-linecap="round" stroke-linejoin="round"${faded(opacity)}/>`
+  const pen = `stroke="${color}" stroke-width="${num(width)}" stroke-linecap="round" stroke-linejoin="round"`
+  return `<path d="${d}" fill="none" ${pen}${faded(opacity)}/>`
 }
 
 export function oval(x: number, y: number, rx: number, ry: number, fill: string, opacity = 1): string {
@@ -78,6 +79,12 @@ export function disc(x: number, y: number, r: number, fill: string, opacity = 1)
 
 export function box(x: number, y: number, width: number, height: number, fill: string, round = 0): string {
   return `<rect x="${num(x)}" y="${num(y)}" width="${num(width)}" height="${num(height)}" rx="${num(round)}" fill="${fill}"/>`
+}
+
+/** The outline of a circle. */
+export function hoop(x: number, y: number, r: number, color: string, width: number, opacity = 1): string {
+  const circle = `<circle cx="${num(x)}" cy="${num(y)}" r="${num(r)}" fill="none" stroke="${color}" stroke-width="${num(width)}"`
+  return `${circle}${faded(opacity)}/>`
 }
 
 /** The drawing and its mirror image about x = 0. */
@@ -93,6 +100,11 @@ export function place(drawing: string, x: number, y: number, scale: number): str
 
 export function turned(drawing: string, degrees: number, x = 0, y = 0): string {
   return `<g transform="rotate(${num(degrees)} ${num(x)} ${num(y)})">${drawing}</g>`
+}
+
+/** So many copies of a petal, which points up from (0, 0), around (x, y). */
+export function wreath(petal: string, count: number, x: number, y: number): string {
+  return Array.from({ length: count }, (_, at) => place(turned(petal, (at * 360) / count), x, y, 1)).join('')
 }
 
 export type Point = readonly [x: number, y: number]

@@ -45,7 +45,8 @@ export function tonesOf(brief: Brief, dice: Dice): Tones {
   const sky = skyOf(brief, dice)
   const tint = (color: string, share = 1) => mix(color, light.ambient, Math.min(1, light.depth * share))
   const leaves = extras.has('autumn') ? ['#d9722f', '#e8a23c', '#b8452f'] : ground.leaf.split(' ')
-  const near = snowy ? '#f3f8fc' : extras.has('autumn') && place !== 'ocean' ? '#b58a45' : ground.near
+  const dry = extras.has('autumn') && place !== 'ocean' ? '#b58a45' : ground.near
+  const near = snowy ? '#f3f8fc' : dry
   const far = snowy ? '#b3c9de' : ground.far
   return {
     sky,
@@ -62,12 +63,12 @@ export function tonesOf(brief: Brief, dice: Dice): Tones {
 function skyOf({ place, hour, extras, wash }: Brief, dice: Dice): readonly string[] {
   if (place === 'deep') return ['#7fd0cf', '#2f97b0', '#12527f'].map((tone) => (wash ? mix(tone, wash, 0.35) : tone))
   if (place === 'space') return ['#0a0a22', '#1e1847', '#4a2f72'].map((tone) => (wash ? mix(tone, darker(wash, 0.3), 0.4) : tone))
-  const tones = dice.pick(SKIES[hour]).split(' ')
+  const tones = extras.has('neon') ? ['#150b38', '#4a1a6e', '#c23f8f'] : dice.pick(SKIES[hour]).split(' ')
   const dim = hour === 'night' ? '#2b3550' : '#7d8a98'
   return tones.map((tone, at) => {
     const washed = wash ? mix(tone, hour === 'night' ? darker(wash, 0.45) : mix(wash, '#ffffff', (at / tones.length) * 0.6), 0.55) : tone
     const cold = extras.has('snow') && hour !== 'night' ? mix(washed, '#d3e2ee', hour === 'day' ? 0.45 : 0.22) : washed
-    const wet = extras.has('rain') ? mix(cold, dim, 0.6) : cold
+    const wet = extras.has('rain') ? mix(cold, dim, extras.has('neon') ? 0.2 : 0.6) : cold
     return extras.has('fog') ? mix(wet, hour === 'night' ? '#4a5674' : '#dcdfdc', 0.35) : wet
   })
 }

@@ -1,39 +1,54 @@
 import type { Draw, Paint } from './creatures.ts'
-import { both, box, darker, disc, lighter, mix, oval, path, stroke } from './ink.ts'
+import { both, box, darker, disc, hoop, lighter, mix, oval, path, stroke } from './ink.ts'
 
 const SKINS = ['#f3cfb3', '#e3b08a', '#c68a5f', '#94603f', '#6b4530']
 const HAIRS = ['#2b2230', '#5a3825', '#8c5a30', '#d9a852', '#b4502f', '#cfcad0']
 
-const coated = (paint: Paint, hat: 'none' | 'wizard' | 'crown' | 'helmet'): string => {
+type Dress = 'coat' | 'wizard' | 'crown' | 'suit'
+
+const coated = (paint: Paint, dress: Dress): string => {
   const { main, shade, light, accent, ink, dice } = paint
   const skin = mix(dice.pick(SKINS), ink, 0.06)
   const hair = mix(dice.pick(HAIRS), ink, 0.06)
   const long = dice.chance(0.5)
-  const space = hat === 'helmet'
-  const robe = hat === 'wizard' || hat === 'crown'
-  const sleeve = (side: number) => stroke(`M${side * 15}-56Q${side * 24}-44 ${side * 22}-30`, side < 0 ? main : shade, 9) + disc(side * 22, -28, 4.5, space ? accent : skin)
-  const legs = robe ? '' : both(path('M1.5-20H12L11 0H2Z', space ? light : darker(accent, 0.55)) + path('M1-4H11Q15-4 15 0H1Z', ink))
+  const space = dress === 'suit'
+  const robe = dress === 'wizard' || dress === 'crown'
+  const glove = space ? accent : skin
+  const sleeve = (side: number, color: string) => {
+    return stroke(`M${side * 15}-56Q${side * 24}-44 ${side * 22}-30`, color, 9) + disc(side * 22, -28, 4.5, glove)
+  }
+  const leg = path('M1.5-20H12L11 0H2Z', space ? light : darker(accent, 0.55)) + path('M1-4H11Q15-4 15 0H1Z', ink)
+  const buttons = stroke('M0-56V-16', shade, 1.2) + [-46, -36, -26].map((y) => disc(-4, y, 1.6, light)).join('')
+  const panel = box(-9, -48, 18, 12, light, 2) + disc(-4, -42, 2, accent) + disc(3, -42, 2, '#e2574c')
+  const extras: Readonly<Record<Dress, () => string>> = {
+    coat: () => stroke('M-13-60Q0-54 13-60', accent, 7) + path('M4-58L15-40L7-37L0-56Z', accent),
+    suit: () => disc(0, -76, 21, '#cfeaf5', 0.2) + hoop(0, -76, 20, lighter(light, 0.4), 4) + stroke('M-11-85Q-8-90-2-91', '#ffffff', 2.6),
+    crown: () => path('M-14-88L-16-104L-7-97L0-107L7-97L16-104L14-88Q0-84-14-88Z', '#f2c14e') + disc(0, -94, 2.4, '#e2574c'),
+    wizard: () => [
+      oval(0, -86, 25, 5, shade) + path('M-16-87Q-4-104 8-124Q6-102 16-87Q0-82-16-87Z', main),
+      path('M0-104l1.5 3.5l3.8.4l-2.9 2.6l.9 3.8l-3.3-2l-3.3 2l.9-3.8l-2.9-2.6l3.8-.4Z', '#ffe08a'),
+      path('M-9-66C-12-48-4-40 0-36C4-40 12-48 9-66Q0-60-9-66Z', '#f3f0ea'),
+    ].join(''),
+  }
   return [
     space ? box(-19, -60, 38, 34, shade, 6) : '',
     long && !space ? path('M-17-80C-22-60-22-56-16-50H16C22-56 22-60 17-80Z', hair) : '',
-    legs + sleeve(1),
+    robe ? '' : both(leg),
+    sleeve(1, shade),
     path(robe ? 'M-13-60Q0-66 13-60L24 0H-24Z' : 'M-15-60Q0-66 15-60L20-14Q0-9-20-14Z', main),
     path(robe ? 'M3-63Q10-62 13-60L24 0H8Z' : 'M3-63Q10-62 15-60L20-14Q14-12 8-11Z', shade),
-    space ? box(-9, -48, 18, 12, light, 2) + disc(-4, -42, 2, accent) + disc(3, -42, 2, '#e2574c') : stroke('M0-56V-16', shade, 1.2) + [-46, -36, -26].map((y) => disc(-4, y, 1.6, light)).join(''),
-    sleeve(-1),
+    space ? panel : buttons,
+    sleeve(-1, main),
     disc(0, -76, 15, skin),
     both(disc(5.5, -75, 1.9, ink) + disc(9, -70, 2.6, '#e58a7a', 0.5)) + stroke('M-3-69Q0-66.5 3-69', ink, 1.3),
     space ? '' : path('M-16-74C-18-92-8-96 2-95C14-94 18-84 16-73Q11-83 4-85Q-8-85-16-74Z', hair),
-    space ? disc(0, -76, 21, '#cfeaf5', 0.2) + `<circle cx="0" cy="-76" r="20" fill="none" stroke="${lighter(light, 0.4)}" stroke-width="4"/>` + stroke('M-11-85Q-8-90-2-91', '#ffffff', 2.6) : '',
-    space || robe ? '' : stroke('M-13-60Q0-54 13-60', accent, 7) + path('M4-58L15-40L7-37L0-56Z', accent),
-    hat === 'wizard' ? oval(0, -86, 25, 5, shade) + path('M-16-87Q-4-104 8-124Q6-102 16-87Q0-82-16-87Z', main) + path('M0-104l1.5 3.5l3.8.4l-2.9 2.6l.9 3.8l-3.3-2l-3.3 2l.9-3.8l-2.9-2.6l3.8-.4Z', '#ffe08a') + path('M-9-66C-12-48-4-40 0-36C4-40 12-48 9-66Q0-60-9-66Z', '#f3f0ea') : '',
-    hat === 'crown' ? path('M-14-88L-16-104L-7-97L0-107L7-97L16-104L14-88Q0-84-14-88Z', '#f2c14e') + disc(0, -94, 2.4, '#e2574c') : '',
+    extras[dress](),
   ].join('')
 }
-export const person: Draw = (paint) => coated(paint, 'none')
+export const person: Draw = (paint) => coated(paint, 'coat')
 export const wizard: Draw = (paint) => coated(paint, 'wizard')
 export const royal: Draw = (paint) => coated(paint, 'crown')
-export const astronaut: Draw = (paint) => coated(paint, 'helmet')
+export const astronaut: Draw = (paint) => coated(paint, 'suit')
 
 export const robot: Draw = ({ main, shade, light, accent, ink, night }) => [
   stroke('M0-88V-100', ink, 2.4) + disc(0, -103, 4, accent),
@@ -48,7 +63,10 @@ export const robot: Draw = ({ main, shade, light, accent, ink, night }) => [
 ].join('')
 
 export const snowman: Draw = ({ accent, main, ink }) => {
-  const ball = (y: number, r: number) => disc(0, y, r, '#fbfdff') + path(`M${r * 0.2} ${y - r * 0.98}A${r} ${r} 0 0 1 ${r * 0.2} ${y + r * 0.98}Q${r * 0.9} ${y} ${r * 0.2} ${y - r * 0.98}Z`, '#cfdeec')
+  const ball = (y: number, r: number) => {
+    const [x, top, low] = [r * 0.2, y - r * 0.98, y + r * 0.98]
+    return disc(0, y, r, '#fbfdff') + path(`M${x} ${top}A${r} ${r} 0 0 1 ${x} ${low}Q${r * 0.9} ${y} ${x} ${top}Z`, '#cfdeec')
+  }
   return [
     stroke('M-20-48L-40-62M-33-57L-34-66M20-48L42-58M34-55L40-66', '#6e4a35', 2.6),
     ball(-20, 24) + ball(-52, 18) + ball(-78, 14),

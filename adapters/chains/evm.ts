@@ -1,0 +1,213 @@
+import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
+import { usdc } from '../../core/money.ts'
+import type { Chain, Fate, Identity, Refused, Settlement, Terms, Unavailable, Verdict } from '../../core/ports.ts'
+import type { Offer, Payment } from '../../core/x402.ts'
+import { type CheckConfig, type Checked, checkEvm } from './evm_check.ts'
+import { balanceCall, checksummed, type Domain, digestOf, domainSeparator, MAGIC, malformed, signatureCall, signerOf, stateCall, transferCall } from './evm_payload.ts'
+import { evmReads, type ReadsConfig, type Seen } from './evm_reads.ts'
+import { evmRelayer, type RelayerConfig } from './evm_relayer.ts'
+import { evmRpc, type RpcConfig } from './evm_rpc.ts'
+import { evmSettler, type SettleConfig } from './evm_settle.ts'
+import { type Exact, judgeExact, readExact, refused } from './exact.ts'
+import { flagIn, type Hex, lower, uintIn } from './hex.ts'
+
+/** One gateway row on an EVM chain. What is optional has a default that suits a public node of an L2. */
+export type EvmConfig = {
+  /** CAIP-2, for example `eip155:8453`. */
+  readonly network: string
+  readonly rpcUrl: string
+  /** A token with EIP-3009: USDC. */
+  readonly asset: string
+  readonly payTo: string
+  /** EIP-712 domain of the asset; differs per deployment, so `check` compares it with the token. */
+  readonly domain: Domain
+  /** Pays the gas. One process per key: two would fight over nonces. */
+  readonly relayerKey: string
+} & Omit<RpcConfig, 'url'> &
+  Omit<RelayerConfig, 'chainId'> &
+  ReadsConfig &
+  Omit<SettleConfig, 'relayer'> &
+  Pick<CheckConfig, 'lowGas'>
+
+export type EvmChain = Chain & {
+  /** Compares the configuration with the chain; the terms open when it is ready, and stay open. Moves nothing. */
+  check(): Promise<Checked>
+  /** Stops what is under way in the background; whoever waits reads unknown. */
+  close(): void
+}
+
+/** USDC on one EVM chain, verified and settled by ourselves. Throws, without quoting them, when the URL, the key or the network is malformed. */
+export function evmChain(config: EvmConfig): EvmChain {
+  const chainId = chainIdOf(config.network)
+  const account = accountOf(config.relayerKey)
+  const rpc = evmRpc({ ...config, url: config.rpcUrl })
+  const reads = evmReads(rpc, config)
+  const relayer = evmRelayer(rpc, account, { ...config, chainId })
+  const settler = evmSettler({ rpc, reads, relayer }, { ...config, relayer: account.address })
+  const separators = new Map<string, Hex>()
+  const offered: readonly Terms[] = [
+    { scheme: 'exact', network: config.network, asset: config.asset, payTo: config.payTo, extra: { name: config.domain.name, version: config.domain.version } },
+  ]
+  let terms: readonly Terms[] = []
+
+  function read(payment: Payment, offer: Offer): { exact: Exact; digest: Hex } | Refused {
+    const { extra } = offer
+    if (offer.network !== config.network) return refused('PAYMENT_INVALID', 'network_mismatch', `the offer is for ${offer.network}, this chain is ${config.network}`)
+    if (typeof extra?.name !== 'string' || typeof extra.version !== 'string') {
+      return refused('PAYMENT_INVALID', 'missing_eip712_domain', 'the offer has no extra.name and extra.version')
+    }
+    const exact = readExact(payment, offer)
+    if (exact.kind === 'refused') return exact
+    return { exact, digest: digestOf(exact, separatorOf({ name: extra.name, version: extra.version }, lower(offer.asset))) }
+  }
+
+  /** Offers are our own, so there are few domains: one, unless the configuration has changed. */
+  function separatorOf(domain: Domain, asset: Hex): Hex {
+    const id = JSON.stringify([domain.name, domain.version, asset])
+    const known = separators.get(id)
+    if (known) return known
+    const made = domainSeparator(domain, chainId, asset)
+    if (separators.size < 100) separators.set(id, made)
+    return made
+  }
+
+  async function identify(payment: Payment, offer: Offer, at: { signal: AbortSignal }): Promise<Identity> {
+    const given = read(payment, offer)
+    if ('kind' in given) return given
+    const { exact, digest } = given
+    const signer = await signerOf(digest, exact.signature)
+    if (signer === exact.from) return known(exact)
+    const [code, seen] = await Promise.all([
+      rpc.ask('eth_getCode', [exact.from, 'latest'], at.signal),
+      reads.view([{ to: exact.from, data: signatureCall(digest, exact.signature) }], { lagSeconds: lagSeconds(config), signal: at.signal }),
+    ])
+    if (code.kind !== 'result') return unavailable(code.kind === 'trouble' ? code.reason : code.message)
+    if (code.value === '0x') return refusedSignature(exact, signer)
+    if (seen.kind === 'trouble') return unavailable(seen.reason)
+    if (isMagic(seen.results[0])) return known(exact)
+    return refused('PAYMENT_INVALID', 'signature', `the contract wallet ${exact.from} does not recognize the signature (ERC-1271)`)
+  }
+
+  async function verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict> {
+    const given = read(payment, offer)
+    if ('kind' in given) return given
+    const { exact, digest } = given
+    const bad = judgeExact(exact, offer, at.now)
+    if (bad) return bad
+    const asset = lower(offer.asset)
+    const calls = [
+      { to: asset, data: balanceCall(exact.from) },
+      { to: asset, data: stateCall(exact.from, exact.nonce) },
+      { to: asset, data: transferCall(exact) },
+      { to: exact.from, data: signatureCall(digest, exact.signature) }, // last: the payer's own code cannot touch the answers before it
+    ]
+    const [code, seen] = await Promise.all([
+      rpc.ask('eth_getCode', [exact.from, 'latest'], at.signal),
+      reads.view(calls, { lagSeconds: lagSeconds(config), signal: at.signal, from: account.address }),
+    ])
+    if (code.kind !== 'result') return unavailable(code.kind === 'trouble' ? code.reason : code.message)
+    if (seen.kind === 'trouble') return unavailable(seen.reason)
+    const [balanceOf, state, transfer, recognized] = seen.results
+    if (code.value !== '0x' && !isMagic(recognized)) {
+      return refused('PAYMENT_INVALID', 'signature', `the account ${exact.from} has code, and does not recognize the signature (ERC-1271)`)
+    }
+    const balance = uintIn(balanceOf)
+    if (transfer?.ok && balance !== undefined) return { kind: 'valid', balance: usdc(balance), asOf: at.now }
+    if (flagIn(state)) return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled on chain')
+    if (balance !== undefined && balance < exact.value) {
+      return refused('PAYMENT_UNFUNDED', 'insufficient_balance', `the payer has ${balance} base units, the price is ${exact.value}`)
+    }
+    return diagnose({ exact, digest, seen, asset }, code.value === '0x', at.signal)
+  }
+
+  /** Why a funded, unused authorization would revert. One more round trip, on this path only. */
+  async function diagnose(
+    { exact, digest, seen, asset }: { exact: Exact; digest: Hex; seen: Seen; asset: Hex },
+    isPlain: boolean,
+    signal: AbortSignal,
+  ): Promise<Refused | Unavailable> {
+    const signer = isPlain ? await signerOf(digest, exact.signature) : exact.from
+    if (signer !== exact.from) return refusedSignature(exact, signer)
+    if (exact.validAfter >= BigInt(seen.time)) {
+      return refused('PAYMENT_UNFUNDED', 'payload_authorization_valid_after', `authorization.validAfter is ${exact.validAfter}; the chain's clock is at ${seen.time}`)
+    }
+    const token = await reads.view([{ to: asset, data: '0x3644e515' }, { to: asset, data: stateCall(exact.from, exact.nonce) }], { lagSeconds: lagSeconds(config), signal })
+    if (token.kind === 'trouble') return unavailable(token.reason)
+    const [separator, state] = token.results
+    if (flagIn(state) === undefined) return refused('PAYMENT_INVALID', 'eip3009_not_supported', `${asset} has no authorizationState`)
+    if (separator?.ok && separator.data !== separatorOf(config.domain, asset)) {
+      return refused('PAYMENT_INVALID', 'token_name_mismatch', `the token has another EIP-712 domain than ${JSON.stringify(config.domain)}`)
+    }
+    return refused('PAYMENT_INVALID', 'transaction_simulation_failed', 'transferWithAuthorization would revert')
+  }
+
+  async function settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
+    const given = read(payment, offer)
+    if ('kind' in given) return { kind: 'refused', reason: given.reason }
+    return settler.settle(given.exact, offer, given.digest, at)
+  }
+
+  async function fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate> {
+    const given = read(payment, offer)
+    if ('kind' in given) return { kind: 'unknown', reason: given.reason }
+    return reads.fate(given.exact, offer, at.signal)
+  }
+
+  async function check(): Promise<Checked> {
+    const checked = await checkEvm(rpc, { ...config, chainId, relayer: account.address })
+    if (checked.kind !== 'ready') return checked
+    reads.foundMulticall(checked.multicall)
+    relayer.foundSync(checked.sync)
+    terms = offered
+    return checked
+  }
+
+  function close(): void {
+    settler.close()
+    relayer.close()
+    rpc.close()
+  }
+
+  return { terms: () => terms, identify, verify, settle, fate, check, close }
+}
+
+function known(exact: Exact): Identity {
+  return { kind: 'known', payer: checksummed(exact.from), key: exact.key, expiresAt: exact.expiresAt }
+}
+
+function unavailable(reason: string): Unavailable {
+  return { kind: 'unavailable', reason }
+}
+
+function lagSeconds(config: EvmConfig): number {
+  return config.lagSeconds ?? 4
+}
+
+function isMagic(result: { ok: boolean; data: Hex } | undefined): boolean {
+  return result?.ok === true && result.data === `0x${MAGIC}`
+}
+
+/** ERC-6492 signatures end here too: their wallet has no code yet, and counterfactual wallets are not accepted. */
+function refusedSignature(exact: Exact, signer: Hex | undefined): Refused {
+  const { signature, from } = exact
+  if (signature.endsWith('6492'.repeat(16))) return refused('PAYMENT_INVALID', 'signature', 'counterfactual wallets (ERC-6492) are not accepted; deploy the wallet first')
+  const form = malformed(signature)
+  if (form) return refused('PAYMENT_INVALID', 'signature', `${form}, and ${from} is not a contract wallet; counterfactual wallets are not accepted`)
+  return refused('PAYMENT_INVALID', 'signature', `in the offered EIP-712 domain it is a signature of ${signer ?? 'nobody'}, not of ${from}`)
+}
+
+function chainIdOf(network: string): number {
+  const digits = /^eip155:([1-9]\d{0,14})$/.exec(network)?.[1]
+  if (!digits) throw new RangeError(`network must be eip155:<chain id>, got ${JSON.stringify(network.slice(0, 40))}`)
+  return Number(digits)
+}
+
+/** Whatever is wrong with a key, the error must not say it. */
+function accountOf(key: string): PrivateKeyAccount {
+  try {
+    if (/^0x[0-9a-fA-F]{64}$/.test(key)) return privateKeyToAccount(key as Hex)
+  } catch {
+    // out of the curve's range
+  }
+  throw new RangeError('relayerKey must be 0x and 64 hex digits that make a key')
+}

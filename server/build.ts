@@ -1,0 +1,63 @@
+/** `bun run build`: core and the portable adapters as JavaScript with types, in dist/, a package of their own. */
+import { copyFile, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import manifest from '../package.json' with { type: 'json' }
+
+const ROOT = join(import.meta.dirname, '..')
+const TSC = join(ROOT, 'node_modules/typescript/bin/tsc')
+
+/** Empties `out` and builds into it. Throws with the compiler's words when the sources do not compile. */
+export async function build(out: string): Promise<void> {
+  await rm(out, { recursive: true, force: true })
+  await compile(out)
+  for (const file of ['LICENSE', 'README.md']) await copyFile(join(ROOT, file), join(out, file))
+  await writeFile(join(out, 'package.json'), `${JSON.stringify(await describe(out), null, 2)}\n`)
+}
+
+/** `adapters/tsconfig.json` says what is portable: it starts at the two doors, without Bun's types. */
+async function compile(out: string): Promise<void> {
+  const tsc = Bun.spawn([process.execPath, TSC, '-p', join(ROOT, 'adapters'), '--noEmit', 'false', '--outDir', out], { stderr: 'inherit' })
+  const said = await new Response(tsc.stdout).text()
+  if ((await tsc.exited) !== 0) throw new Error(`the package does not compile:\n${said}`)
+}
+
+async function describe(out: string): Promise<Record<string, unknown>> {
+  const { name, version, description, license, type, engines } = manifest
+  const door = (path: string) => ({ types: `./${path}.d.ts`, default: `./${path}.js` })
+  return {
+    name,
+    version,
+    description,
+    license,
+    type,
+    engines,
+    exports: { '.': door('core/mod'), './adapters': door('adapters/mod') },
+    dependencies: await needs(out),
+  }
+}
+
+/** What the built files import, at the versions that the root package names; one that it does not name is a mistake. */
+async function needs(out: string): Promise<Record<string, string>> {
+  const versions: Readonly<Record<string, string>> = manifest.dependencies
+  const needed = new Set<string>()
+  for (const path of await readdir(out, { recursive: true })) {
+    if (!path.endsWith('.js') && !path.endsWith('.d.ts')) continue
+    const text = await readFile(join(out, path), 'utf8')
+    for (const [, specifier = ''] of text.matchAll(/^(?:import|export|\}).* from '([^.'][^']*)'/gm)) {
+      if (!specifier.startsWith('node:')) needed.add(packageOf(specifier))
+    }
+  }
+  return Object.fromEntries([...needed].sort().map((name) => [name, versions[name] ?? missing(name)]))
+}
+
+const packageOf = (specifier: string): string => specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/')
+
+function missing(name: string): never {
+  throw new Error(`the built package imports ${name}, which is not among the dependencies in package.json`)
+}
+
+if (import.meta.main) {
+  const started = performance.now()
+  await build(join(ROOT, 'dist'))
+  console.log(`built farebox ${manifest.version} into dist/ in ${Math.round(performance.now() - started)} ms`)
+}

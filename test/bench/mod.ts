@@ -1,0 +1,225 @@
+/**
+ * `bun run bench`: what Farebox costs beside a bare Bun.serve and beside @x402/hono, measured in one run. Prints, never asserts.
+ * `--quick` for a look while developing; `--only challenges` or `--only paid`; `--prof DIR` for CPU profiles of the contestants.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { cpus, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { Readable } from 'node:stream'
+import { parseArgs } from 'node:util'
+import type { PrivateKeyAccount } from 'viem/accounts'
+import { ask, request, type Shop, signed, transfers, wallets } from './buyers.ts'
+import type { Given, Ready } from './contestant.ts'
+import type { Command, Measured } from './load.ts'
+
+type Plan = { readonly rounds: number; readonly roundMs: number; readonly warmMs: number; readonly paidRounds: number; readonly paid: Readonly<Record<number, number>> }
+
+const CONNECTIONS = 64
+const BUYERS = 256
+/** `paid` is images per round by how many are in flight. Bounded in time as well: everything is ended after LIMIT_MS. */
+const FULL: Plan = { rounds: 5, roundMs: 1_500, warmMs: 1_500, paidRounds: 3, paid: { 1: 80, 32: 640, 128: 1_024 } }
+const QUICK: Plan = { rounds: 3, roundMs: 500, warmMs: 500, paidRounds: 1, paid: { 1: 20, 32: 160, 128: 256 } }
+const LIMIT_MS = 180_000
+const PARTNER = { challenges: 'bare Bun.serve, same bytes', peer: '@x402/hono' }
+
+const { values: options } = parseArgs({ options: { quick: { type: 'boolean' }, only: { type: 'string' }, prof: { type: 'string' } } })
+const plan = options.quick ? QUICK : FULL
+const scratch = mkdtempSync(join(tmpdir(), 'farebox-bench-'))
+const children: Bun.Subprocess[] = []
+
+// ── processes ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+type Contestant = { readonly name: string; readonly port: number; readonly ready: Ready; stop(): Promise<void> }
+
+/** Starts a contestant in a process of its own; its log goes to a file, as in production. */
+async function contestant(name: string, given: Omit<Given, 'dir'> = {}): Promise<Contestant> {
+  const dir = mkdtempSync(join(scratch, `${name}-`))
+  const profile = options.prof ? ['--cpu-prof', '--cpu-prof-md', '--cpu-prof-dir', join(options.prof, name)] : []
+  const { promise, resolve, reject } = Promise.withResolvers<Ready>()
+  const child = Bun.spawn([process.execPath, ...profile, join(import.meta.dir, 'contestant.ts'), name, JSON.stringify({ ...given, dir })], {
+    stdin: 'ignore',
+    stdout: Bun.file(join(dir, 'log')),
+    stderr: 'inherit',
+    ipc: (message) => resolve(message as Ready),
+  })
+  children.push(child)
+  void child.exited.then((code) => reject(new Error(`${name} ended with ${code} before it was ready`)))
+  const ready = await promise
+  return {
+    name,
+    port: ready.port,
+    ready,
+    async stop() {
+      child.disconnect()
+      await child.exited
+    },
+  }
+}
+
+type Generator = { run(command: Omit<Command, 'file'>, requests: readonly string[]): Promise<Measured>; stop(): void }
+
+function generator(): Generator {
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, 'load.ts')], { stdin: 'pipe', stdout: 'pipe', stderr: 'inherit' })
+  children.push(child)
+  const lines = createInterface({ input: Readable.fromWeb(child.stdout as never) })[Symbol.asyncIterator]()
+  let count = 0
+  return {
+    async run(command, requests) {
+      const file = join(scratch, `requests-${count++}.json`)
+      writeFileSync(file, JSON.stringify(requests))
+      child.stdin.write(`${JSON.stringify({ ...command, file } satisfies Command)}\n`)
+      await child.stdin.flush()
+      const line = await lines.next()
+      rmSync(file)
+      if (line.done) throw new Error('the load generator ended')
+      return JSON.parse(line.value)
+    },
+    stop: () => child.stdin.end(),
+  }
+}
+
+// ── a: challenges per second ────────────────────────────────────────────────────────────────────────────────────────
+
+async function challenges(load: Generator): Promise<void> {
+  const farebox = await contestant('gateway')
+  const asked = await ask(farebox.port)
+  const hono = await contestant('peer', { amount: asked.challenge.accepts[0].amount })
+  const repeated = asked.headers.filter(([name]) => !['date', 'content-length', 'connection'].includes(name))
+  const bare = await contestant('bare', { challenge: { status: asked.status, headers: repeated, body: asked.body } })
+  const field = [farebox, bare, hono]
+  const seen = new Map<string, Measured[]>(field.map(({ name }) => [name, []]))
+  const command = { connections: CONNECTIONS, wanted: 402 }
+  for (const { port } of field) await load.run({ ...command, port, ms: plan.warmMs }, [request()])
+  for (let round = 0; round < plan.rounds; round++) {
+    for (const { name, port } of field) seen.get(name)?.push(await load.run({ ...command, port, ms: plan.roundMs }, [request()]))
+  }
+  await Promise.all(field.map((each) => each.stop()))
+
+  const rates = (name: string) => (seen.get(name) ?? []).map(({ good, seconds }) => good / seconds)
+  const ratio = (name: string) => median(rates('gateway').map((rate, round) => rate / (rates(name)[round] ?? NaN)))
+  console.log(`\n402 challenges, ${CONNECTIONS} connections, ${plan.rounds} rounds of ${plan.roundMs} ms each, taking turns; medians`)
+  table(
+    ['', 'per second', 'p50 ms', 'p99 ms', 'failed', 'load busy'],
+    [
+      ['Farebox (parses, validates, prices, logs)', 'gateway'],
+      [PARTNER.challenges, 'bare'],
+      [PARTNER.peer, 'peer'],
+    ].map(([label = '', name = '']) => {
+      const runs = seen.get(name) ?? []
+      const failed = runs.reduce((sum, run) => sum + total(run.bad), 0)
+      return [label, count(median(rates(name))), fixed(median(runs.map((run) => run.p50)), 2), fixed(median(runs.map((run) => run.p99)), 2), count(failed), fixed(median(runs.map((run) => run.busy)), 2)]
+    }),
+  )
+  goal('of bare Bun.serve', ratio('bare'), 0.6)
+  goal('of @x402/hono, which reads no body', ratio('peer'), 1)
+}
+
+// ── b: paid images per second ───────────────────────────────────────────────────────────────────────────────────────
+
+type Entrant = { readonly each: Contestant; readonly shop: Shop; readonly challenge: Awaited<ReturnType<typeof ask>>['challenge']; readonly buyers: readonly PrivateKeyAccount[] }
+
+async function paidImages(load: Generator): Promise<void> {
+  const farebox = await enter(await contestant('shop'))
+  const hono = await enter(await contestant('peer', { amount: farebox.challenge.accepts[0].amount }))
+  const field = [farebox, hono]
+  const seen = new Map<string, Measured[]>()
+  const run = async ({ each, shop, challenge, buyers }: Entrant, connections: number, images: number) => {
+    const requests = await signed(shop, challenge, buyers, images)
+    return await load.run({ port: each.port, connections, wanted: 200 }, requests)
+  }
+  const paid = new Map(field.map(({ each }) => [each.name, 0]))
+  const bought = ({ each }: Entrant, { good }: Measured) => paid.set(each.name, (paid.get(each.name) ?? 0) + good)
+  for (const entrant of field) bought(entrant, await run(entrant, 16, 64))
+  for (let round = 0; round < plan.paidRounds; round++) {
+    for (const [inFlight, images] of Object.entries(plan.paid)) {
+      for (const entrant of round % 2 === 0 ? field : field.toReversed()) {
+        const measured = await run(entrant, Number(inFlight), images)
+        bought(entrant, measured)
+        const key = `${entrant.each.name} ${inFlight}`
+        seen.set(key, [...(seen.get(key) ?? []), measured])
+      }
+    }
+  }
+  const onChain = new Map(await Promise.all(field.map(async ({ each, shop }) => [each.name, await transfers(shop)] as const)))
+  await Promise.all(field.map(({ each }) => each.stop()))
+
+  const rates = (key: string) => (seen.get(key) ?? []).map(({ good, seconds }) => good / seconds)
+  console.log(`\npaid images, ${BUYERS} buyers, each contestant on an anvil of its own, ${plan.paidRounds} rounds taking turns; medians`)
+  const levels = Object.keys(plan.paid)
+  table(
+    ['', 'in flight', 'bought', 'failed', 'per second', 'p50 ms', 'p99 ms'],
+    levels.flatMap((level) =>
+      [
+        ['Farebox', `shop ${level}`],
+        [`${PARTNER.peer}, local signer, nonce queue`, `peer ${level}`],
+      ].map(([label = '', key = '']) => {
+        const runs = seen.get(key) ?? []
+        const [good, bad] = [runs.reduce((sum, { good }) => sum + good, 0), runs.reduce((sum, run) => sum + total(run.bad), 0)]
+        return [label, level, count(good), count(bad), fixed(median(rates(key)), 1), fixed(median(runs.map((run) => run.p50)), 1), fixed(median(runs.map((run) => run.p99)), 1)]
+      }),
+    ),
+  )
+  for (const level of levels) {
+    const ratios = rates(`shop ${level}`).map((rate, round) => rate / (rates(`peer ${level}`)[round] ?? NaN))
+    goal(`of @x402/hono at ${level} in flight`, median(ratios), 1)
+  }
+  const failed = [...seen].filter(([key]) => key.startsWith('shop')).reduce((sum, [, runs]) => sum + runs.reduce((all, run) => all + total(run.bad), 0), 0)
+  console.log(`  ${failed === 0 ? 'met  ' : 'SHORT'} ${failed} of Farebox's payments failed (goal: none)`)
+  for (const [name, label] of [['shop', 'Farebox'], ['peer', PARTNER.peer]] as const) {
+    const [served, moved] = [paid.get(name), onChain.get(name)]
+    console.log(`  ${served === moved ? 'equal' : 'DIFFER'} ${label}: ${served} images served, ${moved} transfers to the seller on chain`)
+  }
+  for (const [key, runs] of seen) for (const { complaint } of runs) if (complaint) console.log(`  first failure of ${key}: ${complaint.slice(0, 400)}`)
+}
+
+async function enter(each: Contestant): Promise<Entrant> {
+  const shop = { ...each.ready.devnet, port: each.port } as Shop
+  const { challenge } = await ask(each.port)
+  return { each, shop, challenge, buyers: await wallets(shop, BUYERS) }
+}
+
+// ── printing ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): void {
+  const widths = head.map((title, column) => Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)))
+  for (const row of [head, ...rows]) {
+    console.log(`  ${row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0))).join('  ')}`)
+  }
+}
+
+function goal(of: string, got: number, wanted: number): void {
+  console.log(`  ${got >= wanted ? 'met  ' : 'SHORT'} ${fixed(got, 2)} ${of} (goal: at least ${wanted})`)
+}
+
+function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b)
+  const middle = sorted.length >> 1
+  return sorted.length % 2 === 1 ? (sorted[middle] ?? NaN) : ((sorted[middle - 1] ?? NaN) + (sorted[middle] ?? NaN)) / 2
+}
+
+const total = (bad: Readonly<Record<string, number>>): number => Object.values(bad).reduce((sum, each) => sum + each, 0)
+const fixed = (value: number, places: number): string => value.toFixed(places)
+const count = (value: number): string => Math.round(value).toLocaleString('en')
+
+// ── the run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const limit = setTimeout(() => {
+  console.error(`the bench was ended after ${LIMIT_MS / 1000} s`)
+  for (const child of children) child.kill()
+  process.exit(1)
+}, LIMIT_MS)
+
+const startedAt = performance.now()
+const [{ model = 'unknown processor' } = {}] = cpus()
+console.log(`Farebox bench: Bun ${Bun.version}, ${process.platform} ${process.arch}, ${navigator.hardwareConcurrency} cores (${model.trim()}), loopback only`)
+const load = generator()
+try {
+  if (options.only !== 'paid') await challenges(load)
+  if (options.only !== 'challenges') await paidImages(load)
+} finally {
+  load.stop()
+  clearTimeout(limit)
+  rmSync(scratch, { recursive: true, force: true })
+}
+console.log(`\n${fixed((performance.now() - startedAt) / 1000, 0)} s in all. On a shared or busy machine trust the ratios, not the figures.`)

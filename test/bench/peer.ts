@@ -1,0 +1,74 @@
+/** The peer: `@x402/hono` in front of the same vendor, with an in-process facilitator, a local signer and a queue of nonces. */
+import { x402Facilitator } from '@x402/core/facilitator'
+import { toFacilitatorEvmSigner } from '@x402/evm'
+import { ExactEvmScheme as FacilitatorScheme } from '@x402/evm/exact/facilitator'
+import { ExactEvmScheme as ServerScheme } from '@x402/evm/exact/server'
+import { type FacilitatorClient, paymentMiddlewareFromConfig } from '@x402/hono'
+import { Hono } from 'hono'
+import { createWalletClient, type Hex, http, publicActions } from 'viem'
+import { privateKeyToAccount } from 'viem/accounts'
+import { baseSepolia } from 'viem/chains'
+import type { ImageVendor } from '../../core/mod.ts'
+import type { Devnet } from '../../server/devnet/devnet.ts'
+import { ROUTE } from './buyers.ts'
+
+/** Tuned in its favour: gas and fees are fixed, so that a settlement costs one send; 20 ms between looks for a receipt was its best. */
+const RECEIPT_MS = 20
+const GAS = { gas: 120_000n, maxFeePerGas: 10_000_000_000n, maxPriorityFeePerGas: 0n }
+
+/** Its `fetch`, selling one image for `amount` base units. */
+export async function peer(devnet: Devnet, vendor: ImageVendor, amount: string): Promise<(request: Request) => Response | Promise<Response>> {
+  const routes = {
+    [`POST ${ROUTE}`]: {
+      accepts: { scheme: 'exact', network: devnet.network, payTo: devnet.payTo, price: { amount, asset: devnet.asset, extra: { ...devnet.domain } }, maxTimeoutSeconds: 600 },
+      description: 'Generate images from a prompt',
+      mimeType: 'application/json',
+    },
+  }
+  const app = new Hono()
+  app.use(paymentMiddlewareFromConfig(routes, await facilitator(devnet), [{ network: devnet.network, server: new ServerScheme() }]))
+  app.post(ROUTE, async (context) => {
+    const { model, prompt } = (await context.req.json()) as { model: string; prompt: string }
+    const images = await vendor.generate({ model, prompt, width: 1024, height: 1024, n: 1 }, { signal: context.req.raw.signal })
+    return context.json({ created: Math.floor(Date.now() / 1000), data: images })
+  })
+  return app.fetch
+}
+
+async function facilitator(devnet: Devnet): Promise<FacilitatorClient> {
+  const account = privateKeyToAccount(devnet.relayerKey)
+  const client = createWalletClient({ account, chain: baseSepolia, transport: http(devnet.rpcUrl), pollingInterval: RECEIPT_MS }).extend(publicActions)
+  const queue = nonces(await client.getTransactionCount({ address: account.address }))
+  type Write = Parameters<typeof client.writeContract>[0]
+  const signer = toFacilitatorEvmSigner({
+    address: account.address,
+    getCode: (args) => client.getCode(args),
+    readContract: (args) => client.readContract(args as Parameters<typeof client.readContract>[0]),
+    verifyTypedData: (args) => client.verifyTypedData(args as Parameters<typeof client.verifyTypedData>[0]),
+    writeContract: (args) => queue((nonce) => client.writeContract({ ...args, ...GAS, nonce } as Write)),
+    sendTransaction: (args) => queue((nonce) => client.sendTransaction({ ...args, ...GAS, nonce })),
+    waitForTransactionReceipt: (args) => client.waitForTransactionReceipt(args),
+  })
+  const local = new x402Facilitator()
+  local.register(devnet.network, new FacilitatorScheme(signer))
+  return {
+    verify: (payload, requirements) => local.verify(payload, requirements),
+    settle: (payload, requirements) => local.settle(payload, requirements),
+    getSupported: async () => local.getSupported() as Awaited<ReturnType<FacilitatorClient['getSupported']>>,
+  }
+}
+
+/** Each send gets the lowest nonce that is not taken; one that was refused is given to the next. */
+function nonces(first: number) {
+  const returned: number[] = []
+  let next = first
+  return async (send: (nonce: number) => Promise<Hex>): Promise<Hex> => {
+    const nonce = returned.sort((a, b) => a - b).shift() ?? next++
+    try {
+      return await send(nonce)
+    } catch (error) {
+      returned.push(nonce)
+      throw error
+    }
+  }
+}

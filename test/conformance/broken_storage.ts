@@ -1,0 +1,493 @@
+/** One deliberately broken storage per law. Each has a single defect, on which its law must fail and every other must hold. */
+import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { mayMove } from '../../core/ledger.ts'
+import { usdc } from '../../core/money.ts'
+import type { Authorization, Call, Storage } from '../../core/ports.ts'
+import type { Receipt } from '../../core/x402.ts'
+import type { Broken } from './law.ts'
+
+/** Replaces some verbs of a good storage. Called once per subject, or once per handle where the defect sits in the handle. */
+type Defect = (good: Storage) => Partial<Storage>
+
+export const brokenStorages: readonly Broken<Storage>[] = [
+  // ── opening ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+  broken('openCall() gives one winner among twenty racers', 'looks first and inserts later', (good) => ({
+    async openCall(call, authorization, at) {
+      const known = await good.callOf(authorization.key, at.now)
+      await turn()
+      const answer = await good.openCall(call, authorization, at)
+      return known || answer.kind !== 'replayed' ? answer : good.openCall(call, disguised(authorization, call.id), at)
+    },
+  })),
+  broken('the loser of openCall() learns the call of the winner', 'answers with the call that was asked for', (good) => ({
+    async openCall(call, authorization, at) {
+      const answer = await good.openCall(call, authorization, at)
+      return answer.kind === 'replayed' ? { kind: 'replayed', call: { ...answer.call, id: call.id } } : answer
+    },
+  })),
+  broken('an authorization opens one call, while that call works and when it is done', 'takes a completed call for paid and gone', (good) => ({
+    async openCall(call, authorization, at) {
+      const known = await good.callOf(authorization.key, at.now)
+      const isOver = known?.work === 'completed' && known.money === 'verified'
+      return good.openCall(call, isOver ? disguised(authorization, call.id) : authorization, at)
+    },
+  })),
+  broken('a failed call frees its authorization in the same step', 'leaves freeing to a sweep', (good) => {
+    const openers = openersOf(good)
+    return {
+      async openCall(call, authorization, at) {
+        const last = await openers.last(authorization.key)
+        if (last?.work === 'failed') return { kind: 'replayed', call: last }
+        return openers.openCall(call, authorization, at)
+      },
+    }
+  }),
+  broken('a lost call frees its authorization, and is failed in the same step', 'forgets the lost call', (good) => {
+    const openers = openersOf(good)
+    return {
+      async openCall(call, authorization, at) {
+        const last = await openers.last(authorization.key)
+        const isLost = last && (last.work === 'queued' || last.work === 'in_progress') && last.until <= at.now && !at.cap
+        return isLost ? good.openCall(call, disguised(authorization, call.id), at) : openers.openCall(call, authorization, at)
+      },
+    }
+  }),
+  broken("the end of an owner's promise is exact", 'waits a millisecond longer', (good) => ({
+    callOf: (key, now) => good.callOf(key, now - 1),
+  })),
+  broken('a call with a settlement begun never frees its authorization', 'frees what was refused', (good) => ({
+    async openCall(call, authorization, at) {
+      const known = await good.callOf(authorization.key, at.now)
+      return good.openCall(call, known?.money === 'refused' ? disguised(authorization, call.id) : authorization, at)
+    },
+  })),
+  broken('callOf() finds a call by each of its authorizations', 'knows the original only', (good) => ({
+    async callOf(key, now) {
+      const found = await good.callOf(key, now)
+      return found?.authorization === key ? found : undefined
+    },
+  })),
+  broken('a call comes back as it was given', 'forgets the fingerprint', (good) => ({
+    async getCall(id) {
+      const found = await good.getCall(id)
+      return found && { ...found, fingerprint: '' }
+    },
+  })),
+  broken('money round-trips as bigint', 'holds it as a double', (good) => ({
+    async getCall(id) {
+      const found = await good.getCall(id)
+      return found && { ...found, quote: usdc(BigInt(Number(found.quote))) }
+    },
+  })),
+  broken('nobody holds a row of the storage', 'hands out its cache', (good) => {
+    const cache = new Map<string, { handed: Call; truth: Call }>()
+    return {
+      async getCall(id) {
+        const truth = await good.getCall(id)
+        const cached = cache.get(id)
+        if (!truth || (cached && Bun.deepEquals(cached.truth, truth))) return cached?.handed
+        const handed = structuredClone(truth)
+        cache.set(id, { handed, truth })
+        return handed
+      },
+    }
+  }),
+
+  // ── exposure ────────────────────────────────────────────────────────────────────────────────────────────────────────
+  broken('openCall() lets 500 racing calls of one payer spend a balance once', 'sums first and inserts later', (good) => {
+    let inFlight = 0
+    return {
+      async openCall(call, authorization, { cap, ...at }) {
+        const isAlone = inFlight++ === 0
+        await turn()
+        inFlight--
+        return good.openCall(call, authorization, { ...at, ...(cap && isAlone && { cap }) })
+      },
+    }
+  }),
+  broken('over() tells the sum, and nothing is written', 'binds the authorization before it counts', (good) => ({
+    async openCall(call, authorization, at) {
+      const answer = await good.openCall(call, authorization, at)
+      if (answer.kind !== 'over') return answer
+      await good.openCall({ ...call, payer: 'nobody' }, authorization, { now: at.now, until: at.until })
+      return answer
+    },
+  })),
+  broken('exposure counts every call whose authorization can still move money, and no other', 'counts failed calls', (good) => {
+    const failed: Call[] = []
+    return {
+      async moveCall(id, from, patch) {
+        const moved = await good.moveCall(id, from, patch)
+        const call = moved && patch.work === 'failed' ? await good.getCall(id) : undefined
+        if (call) failed.push(call)
+        return moved
+      },
+      async openCall(call, authorization, at) {
+        const answer = await good.openCall(call, authorization, at)
+        if (answer.kind !== 'over') return answer
+        const more = failed.filter((each) => each.payer === call.payer).reduce((sum, each) => sum + each.quote, 0n)
+        return { kind: 'over', sum: usdc(answer.sum + more) }
+      },
+    }
+  }),
+  broken('exposure lets go of an authorization exactly at its end', 'holds it a millisecond longer', (good) => ({
+    openCall: (call, authorization, at) => good.openCall(call, authorization, at.cap ? { ...at, now: at.now - 1 } : at),
+  })),
+  broken('exposure counts the settlements that a balance may not show yet', 'trusts a balance a millisecond too early', (good) => ({
+    openCall: (call, authorization, { cap, ...at }) =>
+      good.openCall(call, authorization, { ...at, ...(cap && { cap: { ...cap, asOf: cap.asOf + 1 } }) }),
+  })),
+
+  // ── moving ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+  broken('moveCall() is won once among twenty racers', 'compares first and sets later', (good) => ({
+    async moveCall(id, from, patch) {
+      const before = await good.getCall(id)
+      await turn()
+      const moved = await good.moveCall(id, from, patch)
+      return moved || mayMove(before, from)
+    },
+  })),
+  broken('moveCall() applies only from what its caller expects', 'ignores the owner', (good) => ({
+    moveCall: (id, { owner, ...from }, patch) => good.moveCall(id, from, patch),
+  })),
+  broken('a patch changes what it names, and nothing else', 'clears what is not named', (good) => ({
+    moveCall: (id, from, patch) => good.moveCall(id, from, { startedAt: null, ...patch }),
+  })),
+  broken('renew() lengthens the promise for all unfinished calls of its owner, and no others', 'renews everybody', (good) => {
+    const owners = new Set<string>()
+    return {
+      openCall(call, authorization, at) {
+        owners.add(call.owner)
+        return good.openCall(call, authorization, at)
+      },
+      async renew(_owner, until) {
+        for (const owner of owners) await good.renew(owner, until)
+      },
+    }
+  }),
+  broken('lostCalls() lists unfinished calls past their promise, longest first', 'lists the newest first', (good) => ({
+    lostCalls: async (now, limit) => (await good.lostCalls(now, 1_000)).toReversed().slice(0, limit),
+  })),
+
+  // ── claiming ────────────────────────────────────────────────────────────────────────────────────────────────────────
+  broken('claimSettlement() gives one winner among twenty racers', 'looks first and claims later', (good) => {
+    let inFlight = 0
+    return {
+      async claimSettlement(id, authorization, at) {
+        inFlight++
+        const claim = await good.claimSettlement(id, authorization, at)
+        await turn()
+        const isRace = inFlight-- > 1
+        return isRace && claim.kind === 'taken' ? { kind: 'yours', token: 1 } : claim
+      },
+    }
+  }),
+  broken('a claim lasts exactly until its end', 'ends it a millisecond early', (good) => ({
+    claimSettlement: (id, authorization, at) => good.claimSettlement(id, authorization, authorization ? at : { ...at, now: at.now + 1 }),
+  })),
+  broken('claimSettlement() stores the result in the same step, and only the first', 'keeps the last result', (good) => ({
+    async claimSettlement(id, authorization, at) {
+      const claim = await good.claimSettlement(id, authorization, at)
+      if (at.result) await good.moveCall(id, { work: ['completed'] }, at.result)
+      return claim
+    },
+  })),
+  broken('claimSettlement() finds nothing to settle where there is no result', 'settles before the work is done', (good) => ({
+    async claimSettlement(id, authorization, at) {
+      const claim = await good.claimSettlement(id, authorization, at)
+      const isWorking = claim.kind === 'nothing' && (await good.getCall(id))?.work === 'in_progress'
+      return isWorking ? { kind: 'yours', token: 1 } : claim
+    },
+  })),
+  broken('an authorization that opened a call pays for no other', 'spends what another call was opened with', (good) => ({
+    async claimSettlement(id, authorization, at) {
+      const claim = await good.claimSettlement(id, authorization, at)
+      if (!authorization || claim.kind !== 'replayed' || claim.call.authorization !== authorization.key) return claim
+      return good.claimSettlement(id, disguised(authorization, id), at)
+    },
+  })),
+  broken('an authorization claimed for a call opens no other', 'looks among the originals only', (good) => ({
+    async openCall(call, authorization, at) {
+      const answer = await good.openCall(call, authorization, at)
+      if (answer.kind !== 'replayed' || answer.call.authorization === authorization.key) return answer
+      return good.openCall(call, disguised(authorization, call.id), at)
+    },
+  })),
+  broken('an authorization offered for two jobs at once pays for one', 'does not see what another job was paid with', (good) => ({
+    async claimSettlement(id, authorization, at) {
+      const claim = await good.claimSettlement(id, authorization, at)
+      if (!authorization || claim.kind !== 'replayed' || claim.call.authorization === authorization.key) return claim
+      return good.claimSettlement(id, disguised(authorization, id), at)
+    },
+  })),
+  broken('claimSettlement() takes over an authorization that its call has no more use for', 'never lets go of one', (good) => {
+    const openers = openersOf(good)
+    return {
+      openCall: openers.openCall,
+      async claimSettlement(id, authorization, at) {
+        const last = authorization && (await openers.last(authorization.key))
+        return last?.work === 'failed' && last.id !== id ? { kind: 'replayed', call: last } : good.claimSettlement(id, authorization, at)
+      },
+    }
+  }),
+  broken('every earlier authorization is proven dead before another is spent', 'prefers the one that is offered', (good) => ({
+    async claimSettlement(id, authorization, at) {
+      const claim = await good.claimSettlement(id, authorization, at)
+      return claim.kind === 'retry' && !claim.sent && authorization ? { kind: 'yours', token: claim.token } : claim
+    },
+  })),
+  broken('a dead authorization is never handed out again', 'hands out whatever is offered', (good) => ({
+    async claimSettlement(id, authorization, at) {
+      const claim = await good.claimSettlement(id, authorization, at)
+      const isDone = claim.kind === 'nothing' && authorization && (await good.getCall(id))?.work === 'completed'
+      return isDone ? { kind: 'yours', token: 1 } : claim
+    },
+  })),
+  broken('an expired lease hands over the earlier authorization, which may have been sent', 'takes a silent claim for an unsent one', (good) => {
+    const claims = claimsOf(good)
+    return {
+      finishSettlement: claims.finishSettlement,
+      async claimSettlement(id, authorization, at) {
+        const isSilent = claims.open.has(id)
+        const claim = await claims.claimSettlement(id, authorization, at)
+        return isSilent && claim.kind === 'retry' ? { ...claim, sent: false } : claim
+      },
+    }
+  }),
+  broken('tokens only grow', 'counts them down', (good) => ({
+    async claimSettlement(id, authorization, at) {
+      const claim = await good.claimSettlement(id, authorization, at)
+      return claim.kind === 'yours' || claim.kind === 'retry' ? { ...claim, token: 1_000 - claim.token } : claim
+    },
+    finishSettlement: (id, token, outcome, at) => good.finishSettlement(id, 1_000 - token, outcome, at),
+  })),
+
+  // ── finishing ───────────────────────────────────────────────────────────────────────────────────────────────────────
+  broken('only the current token ends a claim', 'believes any token that says dead', (good) => {
+    const claims = claimsOf(good)
+    return {
+      claimSettlement: claims.claimSettlement,
+      finishSettlement: (id, token, outcome, at) =>
+        claims.finishSettlement(id, outcome.kind === 'dead' ? (claims.open.get(id) ?? token) : token, outcome, at),
+    }
+  }),
+  broken('the token of an ended claim is stale', 'says yes twice', (good) => {
+    const accepted = new Set<string>()
+    return {
+      async finishSettlement(id, token, outcome, at) {
+        const isTrue = await good.finishSettlement(id, token, outcome, at)
+        const isSettled = (await good.getCall(id))?.money === 'settled'
+        if (isTrue) accepted.add(`${id} ${token}`)
+        return isTrue || (!isSettled && accepted.has(`${id} ${token}`))
+      },
+    }
+  }),
+  broken('a payment is recorded whatever the token says', 'wants the token for it', (good) => {
+    const claims = claimsOf(good)
+    return {
+      claimSettlement: claims.claimSettlement,
+      async finishSettlement(id, token, outcome, at) {
+        const current = claims.open.get(id)
+        return current !== undefined && current !== token ? false : claims.finishSettlement(id, token, outcome, at)
+      },
+    }
+  }),
+  broken('a settled call stays settled, with its first receipt', 'keeps the last receipt', (good) => {
+    const receipts = new Map<string, Receipt>()
+    return {
+      finishSettlement(id, token, outcome, at) {
+        if (outcome.kind === 'paid') receipts.set(id, outcome.receipt)
+        return good.finishSettlement(id, token, outcome, at)
+      },
+      async getCall(id) {
+        const found = await good.getCall(id)
+        return found && { ...found, receipt: receipts.get(id) ?? found.receipt }
+      },
+    }
+  }),
+  broken('the end of a claim moves the end of the shelf life where told', 'leaves it where it was', (good) => ({
+    finishSettlement: (id, token, outcome, { now }) => good.finishSettlement(id, token, outcome, { now }),
+  })),
+  broken('a refused original stays with its call, unsent', 'takes it for sent', (good) => {
+    const handedOut = new Set<string>()
+    return {
+      async claimSettlement(id, authorization, at) {
+        const claim = await good.claimSettlement(id, authorization, at)
+        if (!authorization || claim.kind !== 'yours') return claim
+        const again = handedOut.has(authorization.key)
+        handedOut.add(authorization.key)
+        return again
+          ? { kind: 'retry', token: claim.token, authorization, sent: true }
+          : claim
+      },
+    }
+  }),
+  broken('a refused later authorization is freed', 'keeps it for ever', (good) => {
+    const kept = new Map<string, string>()
+    return {
+      async claimSettlement(id, authorization, at) {
+        const claim = await good.claimSettlement(id, authorization, at)
+        if (authorization && claim.kind === 'yours') kept.set(authorization.key, id)
+        return claim
+      },
+      async callOf(key, now) {
+        const id = kept.get(key)
+        return (await good.callOf(key, now)) ?? (id === undefined ? undefined : await good.getCall(id))
+      },
+    }
+  }),
+  broken('a refusal frees nothing that may have been sent before', 'takes a refusal for death', (good) => {
+    const sent = new Set<string>()
+    return {
+      async claimSettlement(id, authorization, at) {
+        const claim = await good.claimSettlement(id, authorization, at)
+        if (claim.kind === 'retry' && claim.sent) sent.add(`${id} ${claim.token}`)
+        return claim
+      },
+      finishSettlement(id, token, outcome, at) {
+        const isDeath = outcome.kind === 'refused' && sent.has(`${id} ${token}`)
+        return good.finishSettlement(id, token, isDeath ? { kind: 'dead' } : outcome, at)
+      },
+    }
+  }),
+  broken('an unknown outcome is due for another look at once', 'lets the lease run out first', (good) => {
+    const ends = new Map<string, number>()
+    return {
+      async claimSettlement(id, authorization, at) {
+        const claim = await good.claimSettlement(id, authorization, at)
+        if (claim.kind === 'yours' || claim.kind === 'retry') ends.set(id, at.until)
+        return claim
+      },
+      unsettled: async (before, limit) => (await good.unsettled(before, limit)).filter(({ id }) => (ends.get(id) ?? 0) <= before),
+    }
+  }),
+  broken('unsettled() lists claims that ran out, longest first', 'lists the newest first', (good) => ({
+    unsettled: async (before, limit) => (await good.unsettled(before, 1_000)).toReversed().slice(0, limit),
+  })),
+  broken('an unresolved call is left to people, and may still settle', 'goes on asking about it', (good) => {
+    const unresolved = new Set<string>()
+    return {
+      finishSettlement(id, token, outcome, at) {
+        if (outcome.kind === 'unresolved') unresolved.add(id)
+        return good.finishSettlement(id, token, outcome, at)
+      },
+      async unsettled(before, limit) {
+        const more = await Promise.all([...unresolved].map((id) => good.getCall(id)))
+        return [...(await good.unsettled(before, limit)), ...more.filter((call) => call?.money === 'unresolved')] as Call[]
+      },
+    }
+  }),
+
+  // ── upkeep ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+  broken(
+    'two handles on one database agree',
+    'reads its own cache until it writes itself',
+    (good) => {
+      const cache = new Map<string, Call | undefined>()
+      const forgetting = <A extends unknown[], R>(verb: (...args: A) => R) => (...args: A): R => {
+        cache.clear()
+        return verb(...args)
+      }
+      return {
+        async getCall(id) {
+          if (!cache.has(id)) cache.set(id, await good.getCall(id))
+          return structuredClone(cache.get(id))
+        },
+        openCall: forgetting(good.openCall),
+        moveCall: forgetting(good.moveCall),
+        renew: forgetting(good.renew),
+        claimSettlement: forgetting(good.claimSettlement),
+        finishSettlement: forgetting(good.finishSettlement),
+        prune: forgetting(good.prune),
+      }
+    },
+    { perHandle: true },
+  ),
+  broken('a lease has one owner, exactly until its end', 'ends it a millisecond early', (good) => ({
+    lease: (name, owner, at) => good.lease(name, owner, { ...at, now: at.now + 1 }),
+  })),
+  broken('a rate window grants its limit and no more, until it resets', 'grants all or nothing', (good) => ({
+    async hit(bucket, take, now) {
+      const { granted, resetAt } = await good.hit(bucket, take, now)
+      return { granted: granted < take ? 0 : granted, resetAt }
+    },
+  })),
+  broken('prune() deletes nothing alive', 'is a millisecond early', (good) => ({
+    prune: (now) => good.prune(now + 1),
+  })),
+  broken('prune() empties settled calls, and forgets those that can no longer be paid', 'forgets nothing', () => ({
+    prune: async () => 0,
+  })),
+  broken('a settled call that was emptied still refuses its authorization', 'knows authorizations by their requests', (good) => ({
+    async callOf(key, now) {
+      const found = await good.callOf(key, now)
+      return found?.request === null ? undefined : found
+    },
+  })),
+]
+
+function broken(law: string, but: string, defect: Defect, { perHandle = false } = {}): Broken<Storage> {
+  return {
+    law,
+    but,
+    async make() {
+      const good = memoryStorage()
+      const once = copying({ ...good, ...defect(good) })
+      return { open: async () => (perHandle ? copying({ ...good, ...defect(good) }) : once), close: () => good.close() }
+    },
+  }
+}
+
+/** Takes its arguments by value, so that a defect that waits before it reads them has only the defect that it is there for. */
+function copying(storage: Storage): Storage {
+  return {
+    ...storage,
+    openCall: (...given) => storage.openCall(...structuredClone(given)),
+    moveCall: (...given) => storage.moveCall(...structuredClone(given)),
+    claimSettlement: (...given) => storage.claimSettlement(...structuredClone(given)),
+  }
+}
+
+/** The same authorization under a key that nobody knows: how a defect gets past a good storage. */
+function disguised(authorization: Authorization, as: string): Authorization {
+  return { ...authorization, key: `${authorization.key} disguised as ${as}` }
+}
+
+/** Remembers which call each authorization opened last. */
+function openersOf(good: Storage) {
+  const openers = new Map<string, string>()
+  return {
+    async last(key: string): Promise<Call | undefined> {
+      const id = openers.get(key)
+      return id === undefined ? undefined : good.getCall(id)
+    },
+    openCall: (async (call, authorization, at) => {
+      const answer = await good.openCall(call, authorization, at)
+      if (answer.kind === 'opened') openers.set(authorization.key, call.id)
+      return answer
+    }) satisfies Storage['openCall'],
+  }
+}
+
+/** Remembers the token of each claim that has not ended. */
+function claimsOf(good: Storage) {
+  const open = new Map<string, number>()
+  return {
+    open,
+    claimSettlement: (async (id, authorization, at) => {
+      const claim = await good.claimSettlement(id, authorization, at)
+      if (claim.kind === 'yours' || claim.kind === 'retry') open.set(id, claim.token)
+      return claim
+    }) satisfies Storage['claimSettlement'],
+    finishSettlement: (async (id, token, outcome, at) => {
+      const isTrue = await good.finishSettlement(id, token, outcome, at)
+      if (isTrue) open.delete(id)
+      return isTrue
+    }) satisfies Storage['finishSettlement'],
+  }
+}
+
+/** Lets everybody else who is ready run first. */
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
+}

@@ -1,0 +1,941 @@
+/** What every storage promises, as data. Each law runs on a fresh database; `subject.open()` twice gives two handles on it. */
+import { expect } from 'bun:test'
+import { usdc } from '../../core/money.ts'
+import type { Authorization, Call, Claim, NewCall, Opened, Outcome, Storage } from '../../core/ports.ts'
+import type { Offer, Receipt } from '../../core/x402.ts'
+import type { Law, Subject } from './law.ts'
+
+const T = 1_800_000_000_000
+const MINUTE = 60_000
+const HOUR = 60 * MINUTE
+const PAYER = '0x00000000000000000000000000000000000000Aa'
+const ASSET = 'eip155:84532/0x036cbd53842c5426634e7929541ec2318f3dcf7e'
+const CENT = usdc(10_000n)
+const LARGEST = usdc(99_999_999_999_999_999_999n)
+
+const opening: readonly Law<Storage>[] = [
+  {
+    name: 'openCall() gives one winner among twenty racers',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      const answers = await Promise.all(
+        times(20, (n) => (n % 2 ? one : two).openCall(newCall(`call ${n}`), signed('shared'), at())),
+      )
+      expect(kinds(answers)).toEqual({ opened: 1, replayed: 19 })
+    },
+  },
+  {
+    name: 'the loser of openCall() learns the call of the winner',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'winner', { key: 'shared' })
+      const answer = await storage.openCall(newCall('loser'), signed('shared'), at())
+      expect(answer).toMatchObject({ kind: 'replayed', call: { id: 'winner', authorization: 'shared', work: 'queued', money: 'verified' } })
+      expect(await storage.getCall('loser')).toBeUndefined()
+    },
+  },
+  {
+    name: 'an authorization opens one call, while that call works and when it is done',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'first', { key: 'shared' })
+      const again = async (id: string) => (await storage.openCall(newCall(id), signed('shared'), at())).kind
+      expect(await again('second')).toBe('replayed')
+      await storage.moveCall('first', { work: ['queued'] }, { work: 'in_progress' })
+      expect(await again('third')).toBe('replayed')
+      await storage.moveCall('first', { work: ['in_progress'] }, { work: 'completed', result: 1 })
+      expect(await again('fourth')).toBe('replayed')
+      expect((await storage.openCall(newCall('later'), signed('shared'), at(T + 10 * HOUR))).kind).toBe('replayed')
+      for (const id of ['second', 'third', 'fourth', 'later']) expect(await storage.getCall(id)).toBeUndefined()
+    },
+  },
+  {
+    name: 'a failed call frees its authorization in the same step',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'first', { key: 'shared' })
+      await storage.moveCall('first', { work: ['queued'] }, { work: 'failed', error: 'upstream', endedAt: T })
+      expect(await storage.callOf('shared', T)).toBeUndefined()
+      expect((await storage.openCall(newCall('second'), signed('shared'), at())).kind).toBe('opened')
+      expect((await storage.openCall(newCall('third'), signed('shared'), at())).kind).toBe('replayed')
+      expect(await storage.getCall('first')).toMatchObject({ work: 'failed', error: 'upstream', money: 'verified' })
+    },
+  },
+  {
+    name: 'a lost call frees its authorization, and is failed in the same step',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'lost', { key: 'shared', until: T + MINUTE })
+      await storage.moveCall('lost', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
+      const later = T + 2 * MINUTE
+      expect((await storage.openCall(newCall('next'), signed('shared'), at(later))).kind).toBe('opened')
+      const lost = await storage.getCall('lost')
+      expect(lost).toMatchObject({ work: 'failed', money: 'verified', endedAt: later, result: null })
+      expect(lost?.error).toStartWith('The work was lost')
+      expect(await storage.moveCall('lost', { work: ['queued', 'in_progress'] }, { work: 'completed', result: 1 })).toBe(false)
+      const late = { now: later, until: later + MINUTE, result: { result: 1, expiresAt: later + HOUR } }
+      expect(await storage.claimSettlement('lost', signed('shared'), late)).toEqual({ kind: 'nothing' })
+    },
+  },
+  {
+    name: 'the end of an owner\'s promise is exact',
+    async check(subject) {
+      const storage = await subject.open()
+      const end = T + MINUTE
+      await opened(storage, 'call', { key: 'shared', until: end })
+      expect((await storage.callOf('shared', end - 1))?.id).toBe('call')
+      expect(await storage.lostCalls(end - 1, 9)).toEqual([])
+      expect((await storage.openCall(newCall('early'), signed('shared'), at(end - 1))).kind).toBe('replayed')
+      expect(await storage.callOf('shared', end)).toBeUndefined()
+      expect(ids(await storage.lostCalls(end, 9))).toEqual(['call'])
+      expect((await storage.openCall(newCall('exact'), signed('shared'), at(end))).kind).toBe('opened')
+    },
+  },
+  {
+    name: 'a call with a settlement begun never frees its authorization',
+    async check(subject) {
+      const storage = await subject.open()
+      const outcomes: readonly (Outcome | undefined)[] = [
+        undefined,
+        { kind: 'unknown' },
+        { kind: 'refused' },
+        { kind: 'dead' },
+        { kind: 'unresolved' },
+        { kind: 'paid', receipt: receipt() },
+      ]
+      for (const [n, outcome] of outcomes.entries()) {
+        const id = `call ${n}`
+        await completed(storage, id)
+        const token = await claimed(storage, id)
+        if (outcome) await storage.finishSettlement(id, token, outcome, { now: T })
+        const much = T + 10 * HOUR
+        expect((await storage.callOf(keyOf(id), much))?.id).toBe(id)
+        expect((await storage.openCall(newCall(`thief ${n}`), signed(keyOf(id)), at(much))).kind).toBe('replayed')
+      }
+    },
+  },
+  {
+    name: 'callOf() finds a call by each of its authorizations',
+    async check(subject) {
+      const storage = await subject.open()
+      await withDeadOriginal(storage, 'call')
+      await storage.claimSettlement('call', signed('second'), at())
+      expect((await storage.callOf(keyOf('call'), T))?.id).toBe('call')
+      expect((await storage.callOf('second', T))?.id).toBe('call')
+      expect(await storage.callOf('third', T)).toBeUndefined()
+    },
+  },
+  {
+    name: 'a call comes back as it was given',
+    async check(subject) {
+      const storage = await subject.open()
+      const request = { text: 'naïve \u{1F3AB} \u0000 "quoted"', list: [1, -2.5, true, null, { deep: [] }], empty: {} }
+      const whole = newCall('whole', { request, model: null, createdAt: T - 1, expiresAt: Number.MAX_SAFE_INTEGER })
+      const call: Call = {
+        ...whole,
+        authorization: 'key 1',
+        work: 'queued',
+        money: 'verified',
+        until: T + MINUTE,
+        startedAt: null,
+        endedAt: null,
+        result: null,
+        error: null,
+        receipt: null,
+        settledAt: null,
+      }
+      expect(await storage.openCall(whole, signed('key 1'), { now: T, until: T + MINUTE })).toEqual({ kind: 'opened', call })
+      expect(await storage.getCall('whole')).toEqual(call)
+      expect(await storage.callOf('key 1', T)).toEqual(call)
+      const done = { work: 'completed', startedAt: T + 1, endedAt: T + 2, result: request, expiresAt: T + 3 } as const
+      await storage.moveCall('whole', { work: ['queued'] }, done)
+      expect(await storage.getCall('whole')).toEqual({ ...call, ...done })
+      expect(await storage.getCall('nobody')).toBeUndefined()
+    },
+  },
+  {
+    name: 'money round-trips as bigint',
+    async check(subject) {
+      const storage = await subject.open()
+      const amounts = [0n, 1n, 2n ** 53n + 1n, 2n ** 63n + 1n, LARGEST].map(usdc)
+      for (const [n, quote] of amounts.entries()) {
+        await opened(storage, `call ${n}`, { quote })
+        expect((await storage.getCall(`call ${n}`))?.quote).toBe(quote)
+      }
+      const sum = amounts.reduce((all, each) => all + each, 0n)
+      const cap = { observed: usdc(sum - 1n), asOf: T }
+      expect(await storage.openCall(newCall('over', { quote: usdc(0n) }), signed('over'), at(T, cap))).toEqual({ kind: 'over', sum: usdc(sum) })
+    },
+  },
+  {
+    name: 'nobody holds a row of the storage',
+    async check(subject) {
+      const storage = await subject.open()
+      const asked = newCall('call', { request: { prompt: 'a cat' } })
+      const authorization = signed(keyOf('call'))
+      const opening = storage.openCall(asked, authorization, at())
+      spoil(asked)
+      spoil(authorization)
+      const answer = await opening
+      if (answer.kind === 'opened') spoil(answer.call)
+      const read = await storage.getCall('call')
+      expect(read).toMatchObject({ endpoint: 'images', request: { prompt: 'a cat' } })
+      spoil(read)
+      expect(await storage.getCall('call')).toMatchObject({ endpoint: 'images', request: { prompt: 'a cat' } })
+      const result = { list: [1] }
+      const moving = storage.moveCall('call', { work: ['queued'] }, { work: 'completed', result })
+      result.list.push(2)
+      await moving
+      expect(await storage.getCall('call')).toMatchObject({ result: { list: [1] } })
+      const claim = await storage.claimSettlement('call', undefined, at())
+      expect(claim).toMatchObject({ kind: 'retry', authorization: signed(keyOf('call')) })
+    },
+  },
+]
+
+const exposure: readonly Law<Storage>[] = [
+  {
+    name: 'openCall() lets 500 racing calls of one payer spend a balance once',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      const cap = { observed: CENT, asOf: T }
+      const answers = await Promise.all(
+        times(500, (n) => (n % 2 ? one : two).openCall(newCall(`call ${n}`), signed(`key ${n}`), at(T, cap))),
+      )
+      expect(kinds(answers)).toEqual({ opened: 1, over: 499 })
+    },
+  },
+  {
+    name: 'over() tells the sum, and nothing is written',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'lost', { key: 'shared', until: T + 1 })
+      await opened(storage, 'other')
+      const later = T + MINUTE
+      const asked = newCall('call', { quote: usdc(15_000n) })
+      const tight = { observed: usdc(24_999n), asOf: later }
+      expect(await storage.openCall(asked, signed('shared'), at(later, tight))).toEqual({ kind: 'over', sum: usdc(25_000n) })
+      expect(await storage.getCall('call')).toBeUndefined()
+      expect(await storage.callOf('shared', later)).toBeUndefined()
+      expect(await storage.getCall('lost')).toMatchObject({ work: 'queued', endedAt: null })
+      const enough = { observed: usdc(25_000n), asOf: later }
+      expect((await storage.openCall(asked, signed('shared'), at(later, enough))).kind).toBe('opened')
+    },
+  },
+  {
+    name: 'exposure counts every call whose authorization can still move money, and no other',
+    async check(subject) {
+      const storage = await subject.open()
+      const bit = (n: number) => usdc(1n << BigInt(n))
+      const settling = async (id: string, n: number, outcome: Outcome) => {
+        await completed(storage, id, { quote: bit(n) })
+        await storage.finishSettlement(id, await claimed(storage, id), outcome, { now: T })
+      }
+      await opened(storage, 'queued', { quote: bit(0) })
+      await opened(storage, 'in progress', { quote: bit(1) })
+      await storage.moveCall('in progress', { work: ['queued'] }, { work: 'in_progress' })
+      await completed(storage, 'completed', { quote: bit(2) })
+      await completed(storage, 'claimed', { quote: bit(3) })
+      await claimed(storage, 'claimed')
+      await settling('unknown', 4, { kind: 'unknown' })
+      await settling('refused', 5, { kind: 'refused' })
+      await settling('unresolved', 6, { kind: 'unresolved' })
+      await withDeadOriginal(storage, 'second try', { quote: bit(7) })
+      await storage.claimSettlement('second try', signed('second'), at())
+
+      await settling('dead', 8, { kind: 'dead' })
+      await opened(storage, 'failed', { quote: bit(9) })
+      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await opened(storage, 'of another payer', { quote: bit(10), payer: '0xsomebody' })
+      await opened(storage, 'of another asset', { quote: bit(11), asset: 'eip155:1/0xother' })
+      expect(await exposed(storage, T)).toBe(0b1111_1111n)
+    },
+  },
+  {
+    name: 'exposure lets go of an authorization exactly at its end',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'call', { quote: CENT, expiresAt: T + MINUTE })
+      expect(await exposed(storage, T + MINUTE - 1)).toBe(CENT)
+      expect(await exposed(storage, T + MINUTE)).toBe(0n)
+    },
+  },
+  {
+    name: 'exposure counts the settlements that a balance may not show yet',
+    async check(subject) {
+      const storage = await subject.open()
+      for (const [n, settledAt] of [T - 5_001, T - 5_000, T, T + 1].entries()) {
+        await completed(storage, `call ${n}`, { quote: usdc(1n << BigInt(n)) })
+        const token = await claimed(storage, `call ${n}`, settledAt)
+        await storage.finishSettlement(`call ${n}`, token, { kind: 'paid', receipt: receipt() }, { now: settledAt })
+      }
+      expect(await exposed(storage, T + MINUTE, T)).toBe(0b1110n)
+    },
+  },
+]
+
+const moves: readonly Law<Storage>[] = [
+  {
+    name: 'moveCall() is won once among twenty racers',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      await opened(one, 'call')
+      const answers = await Promise.all(
+        times(20, (n) => (n % 2 ? one : two).moveCall('call', { work: ['queued'] }, { work: 'in_progress', startedAt: T + n })),
+      )
+      expect(answers.filter(Boolean).length).toBe(1)
+    },
+  },
+  {
+    name: 'moveCall() applies only from what its caller expects',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'call', { owner: 'me' })
+      const before = await storage.getCall('call')
+      const stale = [
+        { work: ['in_progress'] },
+        { work: ['completed', 'failed'] },
+        { work: [] },
+        { work: ['queued'], owner: 'somebody' },
+        { work: ['queued'], owner: 'me', money: 'settled' },
+      ] as const
+      for (const from of stale) expect(await storage.moveCall('call', from, { work: 'failed', error: 'no' })).toBe(false)
+      expect(await storage.getCall('call')).toEqual(before)
+      expect(await storage.moveCall('nobody', { work: ['queued'] }, { work: 'failed' })).toBe(false)
+      expect(await storage.moveCall('call', { work: ['in_progress', 'queued'], owner: 'me', money: 'verified' }, { work: 'in_progress' })).toBe(true)
+      expect((await storage.getCall('call'))?.work).toBe('in_progress')
+    },
+  },
+  {
+    name: 'a patch changes what it names, and nothing else',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'call')
+      await storage.moveCall('call', { work: ['queued'] }, { work: 'in_progress', startedAt: T + 1 })
+      const before = await storage.getCall('call')
+      expect(await storage.moveCall('call', { work: ['in_progress'] }, { until: T + HOUR })).toBe(true)
+      expect(await storage.getCall('call')).toEqual({ ...before, until: T + HOUR } as Call)
+      expect(await storage.moveCall('call', { work: ['in_progress'] }, {})).toBe(true)
+      expect(await storage.getCall('call')).toEqual({ ...before, until: T + HOUR } as Call)
+    },
+  },
+  {
+    name: 'renew() lengthens the promise for all unfinished calls of its owner, and no others',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'queued', { owner: 'me', until: T + 10 })
+      await opened(storage, 'in progress', { owner: 'me', until: T + 20 })
+      await storage.moveCall('in progress', { work: ['queued'] }, { work: 'in_progress' })
+      await opened(storage, 'done', { owner: 'me', until: T + 30 })
+      await storage.moveCall('done', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await opened(storage, 'promised for longer', { owner: 'me', until: T + HOUR })
+      await opened(storage, 'of another', { owner: 'you', until: T + 40 })
+      await storage.renew('me', T + MINUTE)
+      const until = async (id: string) => ((await storage.getCall(id))?.until ?? 0) - T
+      expect(await until('queued')).toBe(MINUTE)
+      expect(await until('in progress')).toBe(MINUTE)
+      expect(await until('done')).toBe(30)
+      expect(await until('promised for longer')).toBe(HOUR)
+      expect(await until('of another')).toBe(40)
+    },
+  },
+  {
+    name: 'lostCalls() lists unfinished calls past their promise, longest first',
+    async check(subject) {
+      const storage = await subject.open()
+      for (const [id, after] of [['b', 20], ['a', 10], ['c', 30], ['alive', 40]] as const) {
+        await opened(storage, id, { until: T + after })
+      }
+      await storage.moveCall('a', { work: ['queued'] }, { work: 'in_progress' })
+      await completed(storage, 'completed', { until: T + 1 })
+      await opened(storage, 'failed', { until: T + 1 })
+      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      expect(ids(await storage.lostCalls(T + 30, 9))).toEqual(['a', 'b', 'c'])
+      expect(ids(await storage.lostCalls(T + 30, 2))).toEqual(['a', 'b'])
+    },
+  },
+]
+
+const claiming: readonly Law<Storage>[] = [
+  {
+    name: 'claimSettlement() gives one winner among twenty racers',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      await completed(one, 'call')
+      const answers = await Promise.all(
+        times(20, (n) => (n % 2 ? one : two).claimSettlement('call', signed(keyOf('call')), at())),
+      )
+      expect(kinds(answers)).toEqual({ yours: 1, taken: 19 })
+      expect((await one.getCall('call'))?.money).toBe('settling')
+    },
+  },
+  {
+    name: 'a claim lasts exactly until its end',
+    async check(subject) {
+      const storage = await subject.open()
+      await completed(storage, 'call')
+      const end = T + MINUTE
+      expect((await storage.claimSettlement('call', signed(keyOf('call')), { now: T, until: end })).kind).toBe('yours')
+      const next = (now: number) => storage.claimSettlement('call', undefined, { now, until: now + MINUTE })
+      expect(await next(end - 1)).toEqual({ kind: 'taken', until: end })
+      expect((await next(end)).kind).toBe('retry')
+    },
+  },
+  {
+    name: 'claimSettlement() stores the result in the same step, and only the first',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'call')
+      await storage.moveCall('call', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
+      const first = { result: { made: [1] }, expiresAt: T + HOUR }
+      const claim = await storage.claimSettlement('call', signed(keyOf('call')), { now: T + 5, until: T + MINUTE, result: first })
+      expect(claim.kind).toBe('yours')
+      const stored = { work: 'completed', money: 'settling', result: { made: [1] }, startedAt: T, endedAt: T + 5, expiresAt: T + HOUR }
+      expect(await storage.getCall('call')).toMatchObject(stored)
+      const second = { result: { made: [2] }, expiresAt: T + 9 * HOUR }
+      await storage.claimSettlement('call', signed(keyOf('call')), { now: T + 6, until: T + MINUTE, result: second })
+      await storage.claimSettlement('call', signed(keyOf('call')), { now: T + HOUR, until: T + 2 * HOUR, result: second })
+      expect(await storage.getCall('call')).toMatchObject(stored)
+    },
+  },
+  {
+    name: 'claimSettlement() finds nothing to settle where there is no result',
+    async check(subject) {
+      const storage = await subject.open()
+      const claim = (id: string, more = {}) => storage.claimSettlement(id, signed(keyOf(id)), { ...at(), ...more })
+      const result = { result: 1, expiresAt: T + HOUR }
+      expect(await claim('nobody', { result })).toEqual({ kind: 'nothing' })
+      await opened(storage, 'call')
+      expect(await claim('call')).toEqual({ kind: 'nothing' })
+      await storage.moveCall('call', { work: ['queued'] }, { work: 'in_progress' })
+      expect(await claim('call')).toEqual({ kind: 'nothing' })
+      await storage.moveCall('call', { work: ['in_progress'] }, { work: 'failed', error: 'upstream' })
+      expect(await claim('call', { result })).toEqual({ kind: 'nothing' })
+      expect(await storage.getCall('call')).toMatchObject({ work: 'failed', money: 'verified', result: null })
+    },
+  },
+  {
+    name: 'an authorization that opened a call pays for no other',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'owner')
+      await withDeadOriginal(storage, 'thief')
+      const before = await storage.getCall('thief')
+      const claim = await storage.claimSettlement('thief', signed(keyOf('owner')), at())
+      expect(claim).toMatchObject({ kind: 'replayed', call: { id: 'owner' } })
+      expect(await storage.getCall('thief')).toEqual(before)
+      expect((await storage.callOf(keyOf('owner'), T))?.id).toBe('owner')
+    },
+  },
+  {
+    name: 'an authorization claimed for a call opens no other',
+    async check(subject) {
+      const storage = await subject.open()
+      await withDeadOriginal(storage, 'owner')
+      expect((await storage.claimSettlement('owner', signed('fresh'), at())).kind).toBe('yours')
+      expect((await storage.openCall(newCall('thief'), signed('fresh'), at(T + 10 * HOUR))).kind).toBe('replayed')
+    },
+  },
+  {
+    name: 'an authorization offered for two jobs at once pays for one',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      await withDeadOriginal(one, 'left')
+      await withDeadOriginal(one, 'right')
+      const answers = await Promise.all([
+        one.claimSettlement('left', signed('fresh'), at()),
+        two.claimSettlement('right', signed('fresh'), at()),
+      ])
+      expect(kinds(answers)).toEqual({ yours: 1, replayed: 1 })
+    },
+  },
+  {
+    name: 'claimSettlement() takes over an authorization that its call has no more use for',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'failed')
+      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await withDeadOriginal(storage, 'one')
+      expect((await storage.claimSettlement('one', signed(keyOf('failed')), at())).kind).toBe('yours')
+
+      await opened(storage, 'lost', { until: T + 1 })
+      await withDeadOriginal(storage, 'two')
+      expect((await storage.claimSettlement('two', signed(keyOf('lost')), at(T + MINUTE))).kind).toBe('yours')
+      expect(await storage.getCall('lost')).toMatchObject({ work: 'failed', endedAt: T + MINUTE })
+    },
+  },
+  {
+    name: 'every earlier authorization is proven dead before another is spent',
+    async check(subject) {
+      const storage = await subject.open()
+      await completed(storage, 'call')
+      const claim = (key: string, now: number) => storage.claimSettlement('call', signed(key), { now, until: now + MINUTE })
+      const original = { kind: 'retry', authorization: { key: keyOf('call') }, sent: false }
+      const first = await claim('second', T)
+      expect(first).toMatchObject(original)
+      await storage.finishSettlement('call', tokenOf(first), { kind: 'refused' }, { now: T })
+      const again = await claim('second', T)
+      expect(again).toMatchObject(original)
+      await storage.finishSettlement('call', tokenOf(again), { kind: 'dead' }, { now: T })
+      expect((await claim('second', T)).kind).toBe('yours')
+      const expired = await claim('third', T + HOUR)
+      expect(expired).toMatchObject({ kind: 'retry', authorization: { key: 'second' } })
+      expect(await storage.callOf('third', T + HOUR)).toBeUndefined()
+      await storage.finishSettlement('call', tokenOf(expired), { kind: 'dead' }, { now: T + HOUR })
+      expect((await claim('third', T + HOUR)).kind).toBe('yours')
+    },
+  },
+  {
+    name: 'a dead authorization is never handed out again',
+    async check(subject) {
+      const storage = await subject.open()
+      await withDeadOriginal(storage, 'call')
+      expect((await storage.getCall('call'))?.money).toBe('refused')
+      expect(await storage.claimSettlement('call', signed(keyOf('call')), at())).toEqual({ kind: 'nothing' })
+      expect(await storage.claimSettlement('call', undefined, at())).toEqual({ kind: 'nothing' })
+    },
+  },
+  {
+    name: 'an expired lease hands over the earlier authorization, which may have been sent',
+    async check(subject) {
+      const storage = await subject.open()
+      await completed(storage, 'call')
+      const first = await claimed(storage, 'call')
+      for (const [n, offered] of [undefined, signed('another'), signed(keyOf('call'))].entries()) {
+        const now = T + (n + 1) * HOUR
+        const claim = await storage.claimSettlement('call', offered, { now, until: now + MINUTE })
+        expect(claim).toMatchObject({ kind: 'retry', sent: true, authorization: signed(keyOf('call')) })
+        expect(tokenOf(claim)).not.toBe(first)
+      }
+    },
+  },
+  {
+    name: 'tokens only grow',
+    async check(subject) {
+      const storage = await subject.open()
+      await completed(storage, 'call')
+      const tokens: number[] = []
+      for (const n of [0, 1, 2, 3]) {
+        tokens.push(await claimed(storage, 'call', T + n * HOUR))
+        if (n === 0) await storage.finishSettlement('call', tokens[n] ?? 0, { kind: 'refused' }, { now: T })
+      }
+      expect(tokens.toSorted((a, b) => a - b)).toEqual(tokens)
+      expect(new Set(tokens).size).toBe(4)
+    },
+  },
+]
+
+const finishing: readonly Law<Storage>[] = [
+  {
+    name: 'only the current token ends a claim',
+    async check(subject) {
+      const storage = await subject.open()
+      await completed(storage, 'call')
+      const stale = await claimed(storage, 'call')
+      const current = await claimed(storage, 'call', T + HOUR)
+      const now = T + HOUR + 1
+      const before = await storage.getCall('call')
+      for (const kind of ['unknown', 'refused', 'dead', 'unresolved'] as const) {
+        expect(await storage.finishSettlement('call', stale, { kind }, { now, expiresAt: 1 })).toBe(false)
+      }
+      expect(await storage.getCall('call')).toEqual(before)
+      expect((await storage.claimSettlement('call', undefined, { now, until: now + 1 })).kind).toBe('taken')
+      expect(await storage.finishSettlement('nobody', 1, { kind: 'dead' }, { now })).toBe(false)
+      expect(await storage.finishSettlement('call', current, { kind: 'dead' }, { now })).toBe(true)
+      expect((await storage.getCall('call'))?.money).toBe('refused')
+    },
+  },
+  {
+    name: 'the token of an ended claim is stale',
+    async check(subject) {
+      const storage = await subject.open()
+      await completed(storage, 'call')
+      const token = await claimed(storage, 'call')
+      expect(await storage.finishSettlement('call', token, { kind: 'refused' }, { now: T })).toBe(true)
+      for (const kind of ['unknown', 'refused', 'dead', 'unresolved'] as const) {
+        expect(await storage.finishSettlement('call', token, { kind }, { now: T })).toBe(false)
+      }
+      expect((await storage.getCall('call'))?.money).toBe('refused')
+    },
+  },
+  {
+    name: 'a payment is recorded whatever the token says',
+    async check(subject) {
+      const storage = await subject.open()
+      await completed(storage, 'call')
+      const stale = await claimed(storage, 'call')
+      const current = await claimed(storage, 'call', T + HOUR)
+      expect(await storage.finishSettlement('call', stale, { kind: 'paid', receipt: receipt() }, { now: T + HOUR })).toBe(true)
+      expect(await storage.getCall('call')).toMatchObject({ money: 'settled', settledAt: T + HOUR, receipt: receipt() })
+      expect(await storage.finishSettlement('call', current, { kind: 'refused' }, { now: T + HOUR })).toBe(false)
+      expect(await storage.claimSettlement('call', signed('another'), at(T + HOUR))).toEqual({ kind: 'settled', receipt: receipt() })
+      expect(await storage.finishSettlement('nobody', 1, { kind: 'paid', receipt: receipt() }, { now: T })).toBe(false)
+    },
+  },
+  {
+    name: 'a settled call stays settled, with its first receipt',
+    async check(subject) {
+      const storage = await subject.open()
+      await completed(storage, 'call')
+      const token = await claimed(storage, 'call')
+      await storage.finishSettlement('call', token, { kind: 'paid', receipt: receipt() }, { now: T })
+      const before = await storage.getCall('call')
+      const again = { now: T + HOUR, expiresAt: T + 9 * HOUR }
+      expect(await storage.finishSettlement('call', token, { kind: 'paid', receipt: receipt('0xother') }, again)).toBe(true)
+      for (const kind of ['unknown', 'refused', 'dead', 'unresolved'] as const) {
+        expect(await storage.finishSettlement('call', token, { kind }, again)).toBe(false)
+      }
+      expect(await storage.getCall('call')).toEqual(before)
+      expect(before).toMatchObject({ money: 'settled', receipt: receipt() })
+    },
+  },
+  {
+    name: 'the end of a claim moves the end of the shelf life where told',
+    async check(subject) {
+      const storage = await subject.open()
+      for (const [id, kind] of [['a', 'refused'], ['b', 'unknown']] as const) {
+        await completed(storage, id, {}, T + HOUR)
+        await storage.finishSettlement(id, await claimed(storage, id), { kind }, { now: T })
+        expect((await storage.getCall(id))?.expiresAt).toBe(T + HOUR)
+      }
+      const paid: Outcome = { kind: 'paid', receipt: receipt() }
+      await storage.finishSettlement('a', await claimed(storage, 'a'), paid, { now: T, expiresAt: T + 9 * HOUR })
+      expect((await storage.getCall('a'))?.expiresAt).toBe(T + 9 * HOUR)
+    },
+  },
+  {
+    name: 'a refused original stays with its call, unsent',
+    async check(subject) {
+      const storage = await subject.open()
+      await completed(storage, 'call')
+      expect(await storage.finishSettlement('call', await claimed(storage, 'call'), { kind: 'refused' }, { now: T })).toBe(true)
+      expect((await storage.getCall('call'))?.money).toBe('refused')
+      const again = await storage.claimSettlement('call', signed(keyOf('call')), at())
+      expect(again.kind).toBe('yours')
+      await storage.finishSettlement('call', tokenOf(again), { kind: 'refused' }, { now: T })
+      const unasked = await storage.claimSettlement('call', undefined, at())
+      expect(unasked).toMatchObject({ kind: 'retry', sent: false, authorization: { key: keyOf('call') } })
+    },
+  },
+  {
+    name: 'a refused later authorization is freed',
+    async check(subject) {
+      const storage = await subject.open()
+      await withDeadOriginal(storage, 'call')
+      const claim = await storage.claimSettlement('call', signed('fresh'), at())
+      expect(await storage.finishSettlement('call', tokenOf(claim), { kind: 'refused' }, { now: T })).toBe(true)
+      expect((await storage.getCall('call'))?.money).toBe('refused')
+      expect(await storage.callOf('fresh', T)).toBeUndefined()
+      expect((await storage.openCall(newCall('other'), signed('fresh'), at())).kind).toBe('opened')
+    },
+  },
+  {
+    name: 'a refusal frees nothing that may have been sent before',
+    async check(subject) {
+      const storage = await subject.open()
+      await completed(storage, 'one')
+      await withDeadOriginal(storage, 'two')
+      for (const [id, key] of [['one', keyOf('one')], ['two', 'fresh']] as const) {
+        await storage.claimSettlement(id, signed(key), at())
+        const token = await claimed(storage, id, T + HOUR)
+        expect(await storage.finishSettlement(id, token, { kind: 'refused' }, { now: T + HOUR })).toBe(true)
+        expect((await storage.getCall(id))?.money).toBe('settling')
+        const again = await storage.claimSettlement(id, signed('another'), at(T + HOUR))
+        expect(again).toMatchObject({ kind: 'retry', sent: true, authorization: { key } })
+      }
+    },
+  },
+  {
+    name: 'an unknown outcome is due for another look at once',
+    async check(subject) {
+      const storage = await subject.open()
+      await completed(storage, 'call')
+      const token = await claimed(storage, 'call')
+      expect(await storage.unsettled(T, 9)).toEqual([])
+      expect(await storage.finishSettlement('call', token, { kind: 'unknown' }, { now: T })).toBe(true)
+      expect((await storage.getCall('call'))?.money).toBe('settling')
+      expect(ids(await storage.unsettled(T, 9))).toEqual(['call'])
+      expect(await storage.claimSettlement('call', signed(keyOf('call')), at())).toMatchObject({ kind: 'retry', sent: true })
+    },
+  },
+  {
+    name: 'unsettled() lists claims that ran out, longest first',
+    async check(subject) {
+      const storage = await subject.open()
+      for (const [id, end] of [['b', 20], ['a', 10], ['c', 30], ['later', 31]] as const) {
+        await completed(storage, id)
+        await storage.claimSettlement(id, signed(keyOf(id)), { now: T, until: T + end })
+      }
+      for (const kind of ['refused', 'paid'] as const) {
+        await completed(storage, kind)
+        const outcome: Outcome = kind === 'paid' ? { kind, receipt: receipt() } : { kind }
+        await storage.finishSettlement(kind, await claimed(storage, kind), outcome, { now: T })
+      }
+      await completed(storage, 'never claimed')
+      expect(ids(await storage.unsettled(T + 30, 9))).toEqual(['a', 'b', 'c'])
+      expect(ids(await storage.unsettled(T + 30, 2))).toEqual(['a', 'b'])
+    },
+  },
+  {
+    name: 'an unresolved call is left to people, and may still settle',
+    async check(subject) {
+      const storage = await subject.open()
+      await completed(storage, 'call')
+      const token = await claimed(storage, 'call')
+      expect(await storage.finishSettlement('call', token, { kind: 'unresolved' }, { now: T })).toBe(true)
+      expect((await storage.getCall('call'))?.money).toBe('unresolved')
+      expect(await storage.unsettled(T + 10 * HOUR, 9)).toEqual([])
+      const claim = await storage.claimSettlement('call', undefined, at())
+      expect(claim).toMatchObject({ kind: 'retry', sent: true })
+      expect(await storage.finishSettlement('call', tokenOf(claim), { kind: 'paid', receipt: receipt() }, { now: T })).toBe(true)
+      expect((await storage.getCall('call'))?.money).toBe('settled')
+    },
+  },
+]
+
+const upkeep: readonly Law<Storage>[] = [
+  {
+    name: 'two handles on one database agree',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      await opened(one, 'call', { owner: 'me' })
+      expect(await two.getCall('call')).toEqual((await one.getCall('call')) as Call)
+      await two.moveCall('call', { work: ['queued'] }, { work: 'completed', result: { from: 'two' } })
+      expect(await one.getCall('call')).toMatchObject({ work: 'completed', result: { from: 'two' } })
+      const token = await claimed(one, 'call')
+      expect((await two.claimSettlement('call', undefined, at())).kind).toBe('taken')
+      expect(await two.finishSettlement('call', token, { kind: 'paid', receipt: receipt() }, { now: T })).toBe(true)
+      expect(await one.getCall('call')).toMatchObject({ money: 'settled', receipt: receipt() })
+      expect(await one.lease('sweep', 'one', { now: T, until: T + HOUR })).toBe(true)
+      expect(await two.lease('sweep', 'two', { now: T, until: T + HOUR })).toBe(false)
+    },
+  },
+  {
+    name: 'a lease has one owner, exactly until its end',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      const answers = await Promise.all(
+        times(20, (n) => (n % 2 ? one : two).lease('sweep', `racer ${n}`, { now: T, until: T + 10 })),
+      )
+      expect(answers.filter(Boolean).length).toBe(1)
+      const winner = `racer ${answers.indexOf(true)}`
+      expect(await one.lease('relayer', 'other', { now: T, until: T + 99 })).toBe(true)
+      expect(await one.lease('sweep', winner, { now: T + 5, until: T + 20 })).toBe(true)
+      expect(await one.lease('sweep', 'other', { now: T + 19, until: T + 99 })).toBe(false)
+      expect(await one.lease('sweep', 'other', { now: T + 20, until: T + 99 })).toBe(true)
+      expect(await one.lease('sweep', winner, { now: T + 21, until: T + 99 })).toBe(false)
+      expect(await one.lease('sweep', 'other', { now: T + 22, until: T + 22 })).toBe(true)
+      expect(await one.lease('sweep', winner, { now: T + 22, until: T + 99 })).toBe(true)
+    },
+  },
+  {
+    name: 'a rate window grants its limit and no more, until it resets',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      const bucket = { key: 'chat:203.0.113.9', limit: 10, windowMs: 1_000 }
+      const raced = await Promise.all(times(20, (n) => (n % 2 ? one : two).hit(bucket, 3, T + n)))
+      expect(raced.reduce((sum, { granted }) => sum + granted, 0)).toBe(10)
+      expect(raced.map(({ granted }) => granted).toSorted((a, b) => b - a).slice(0, 5)).toEqual([3, 3, 3, 1, 0])
+      const resetAt = raced[0]?.resetAt ?? 0
+      expect(await one.hit(bucket, 1, resetAt - 1)).toEqual({ granted: 0, resetAt })
+      expect(await one.hit({ ...bucket, key: 'chat:203.0.113.10' }, 1, resetAt - 1)).toMatchObject({ granted: 1 })
+      expect(await one.hit(bucket, 1, resetAt)).toEqual({ granted: 1, resetAt: resetAt + 1_000 })
+      expect(await one.hit(bucket, 99, resetAt)).toEqual({ granted: 9, resetAt: resetAt + 1_000 })
+    },
+  },
+  {
+    name: 'prune() deletes nothing alive',
+    async check(subject) {
+      const storage = await subject.open()
+      const past = T + 10 * HOUR
+      const alive: string[] = []
+      const keep = async (id: string, outcome: Outcome | undefined, more: { expiresAt?: number; shelf?: number } = {}) => {
+        await completed(storage, id, { expiresAt: more.expiresAt ?? T + HOUR }, more.shelf ?? T)
+        if (outcome) await storage.finishSettlement(id, await claimed(storage, id), outcome, { now: T })
+        alive.push(id)
+      }
+      await keep('settling', { kind: 'unknown' })
+      await keep('unresolved', { kind: 'unresolved' })
+      await keep('payable', undefined, { expiresAt: past + 1 })
+      await keep('refused and payable', { kind: 'refused' }, { expiresAt: past + 1 })
+      await keep('unclaimed', undefined, { shelf: past + 1 })
+      await keep('settled', { kind: 'paid', receipt: receipt() }, { shelf: past + 1 })
+      await opened(storage, 'unfinished', { expiresAt: T + HOUR }, T)
+      alive.push('unfinished')
+      await storage.lease('sweep', 'me', { now: T, until: past + 1 })
+      const bucket = { key: 'chat', limit: 1, windowMs: past + 1 - T }
+      await storage.hit(bucket, 1, T)
+      const before = await Promise.all(alive.map((id) => storage.getCall(id)))
+
+      expect(await storage.prune(past)).toBe(0)
+      expect(await Promise.all(alive.map((id) => storage.getCall(id)))).toEqual(before)
+      expect(await storage.lease('sweep', 'you', { now: past - 1, until: past + 1 })).toBe(false)
+      expect(await storage.hit(bucket, 1, past)).toEqual({ granted: 0, resetAt: past + 1 })
+    },
+  },
+  {
+    name: 'prune() empties settled calls, and forgets those that can no longer be paid',
+    async check(subject) {
+      const storage = await subject.open()
+      const past = T + HOUR
+      const old = async (id: string, outcome?: Outcome) => {
+        await completed(storage, id, { expiresAt: past }, past)
+        if (outcome) await storage.finishSettlement(id, await claimed(storage, id), outcome, { now: T })
+      }
+      await old('settled', { kind: 'paid', receipt: receipt() })
+      await old('unclaimed')
+      await old('refused', { kind: 'refused' })
+      await old('dead', { kind: 'dead' })
+      await opened(storage, 'failed', { expiresAt: past + HOUR }, past)
+      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await storage.lease('sweep', 'me', { now: T, until: past })
+      await storage.hit({ key: 'chat', limit: 9, windowMs: HOUR }, 1, T)
+      const settled = await storage.getCall('settled')
+
+      expect(await storage.prune(past)).toBe(7)
+      expect(await storage.getCall('settled')).toEqual({ ...settled, request: null, result: null } as Call)
+      for (const id of ['unclaimed', 'refused', 'dead', 'failed']) {
+        expect(await storage.getCall(id)).toBeUndefined()
+        expect((await storage.openCall(newCall(`again ${id}`), signed(keyOf(id)), at(past))).kind).toBe('opened')
+      }
+      expect(await storage.prune(past)).toBe(0)
+    },
+  },
+  {
+    name: 'a settled call that was emptied still refuses its authorization',
+    async check(subject) {
+      const storage = await subject.open()
+      await completed(storage, 'call', { expiresAt: T + 9 * HOUR }, T + HOUR)
+      await storage.finishSettlement('call', await claimed(storage, 'call'), { kind: 'paid', receipt: receipt() }, { now: T })
+      await storage.prune(T + 2 * HOUR)
+      expect((await storage.callOf(keyOf('call'), T + 2 * HOUR))?.id).toBe('call')
+      expect((await storage.openCall(newCall('thief'), signed(keyOf('call')), at(T + 2 * HOUR))).kind).toBe('replayed')
+      expect(await storage.claimSettlement('call', signed('another'), at(T + 2 * HOUR))).toEqual({ kind: 'settled', receipt: receipt() })
+    },
+  },
+]
+
+export const storageLaws: readonly Law<Storage>[] = [...opening, ...exposure, ...moves, ...claiming, ...finishing, ...upkeep]
+
+// ── words that the laws are written in ──────────────────────────────────────────────────────────────────────────────
+
+type Shape = Partial<NewCall> & {
+  /** Of its authorization. */
+  key?: string
+  expiresAt?: number
+  until?: number
+}
+
+const offer: Offer = {
+  scheme: 'exact',
+  network: 'eip155:84532',
+  amount: '10000',
+  asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e',
+  payTo: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C',
+  maxTimeoutSeconds: 300,
+  extra: { name: 'USDC', version: '2' },
+}
+
+function newCall(id: string, shape: Partial<NewCall> = {}): NewCall {
+  return {
+    id,
+    gateway: 'devnet',
+    endpoint: 'images',
+    model: 'sketch/small',
+    payer: PAYER,
+    asset: ASSET,
+    quote: CENT,
+    offer: structuredClone(offer),
+    fingerprint: 'a'.repeat(64),
+    request: { prompt: 'a cat' },
+    createdAt: T,
+    owner: 'me',
+    expiresAt: T + 48 * HOUR,
+    ...shape,
+  }
+}
+
+function signed(key: string, expiresAt = T + HOUR): Authorization {
+  const payload = { signature: `0x${'5'.repeat(130)}`, authorization: { from: PAYER, nonce: key, value: '10000' } }
+  return { key, payer: PAYER, payment: { x402Version: 2, accepted: structuredClone(offer), payload }, offer: structuredClone(offer), expiresAt }
+}
+
+function receipt(transaction = '0xtransaction'): Receipt {
+  return { transaction, network: 'eip155:84532', payer: PAYER, amount: '10000' }
+}
+
+function keyOf(id: string): string {
+  return `key of ${id}`
+}
+
+/** A verb's times: `until` is a minute ahead. */
+function at<C>(now = T, cap?: C): { now: number; until: number; cap?: C } {
+  return { now, until: now + MINUTE, ...(cap && { cap }) }
+}
+
+/** Opens a call that is queued, until far ahead unless told; `expiresAt` is its authorization's, `shelf` its own. */
+async function opened(storage: Storage, id: string, shape: Shape = {}, shelf = T + 48 * HOUR): Promise<Call> {
+  const { key = keyOf(id), until = T + 100 * HOUR, expiresAt = T + HOUR, ...call } = shape
+  const answer = await storage.openCall(newCall(id, { ...call, expiresAt: shelf }), signed(key, expiresAt), { now: T, until })
+  if (answer.kind !== 'opened') throw new Error(`${id} should have been opened, but: ${answer.kind}`)
+  return answer.call
+}
+
+/** A call with a result, unpaid. */
+async function completed(storage: Storage, id: string, shape: Shape = {}, shelf?: number): Promise<void> {
+  await opened(storage, id, shape, shelf)
+  await storage.moveCall(id, { work: ['queued'] }, { work: 'completed', result: { made: id }, endedAt: T })
+}
+
+/** Claims with the original authorization, for a minute. */
+async function claimed(storage: Storage, id: string, now = T): Promise<number> {
+  return tokenOf(await storage.claimSettlement(id, signed(keyOf(id)), { now, until: now + MINUTE }))
+}
+
+/** A completed call whose original authorization has been found dead. */
+async function withDeadOriginal(storage: Storage, id: string, shape: Shape = {}): Promise<void> {
+  await completed(storage, id, shape)
+  await storage.finishSettlement(id, await claimed(storage, id), { kind: 'dead' }, { now: T })
+}
+
+/** The payer's exposure, read by asking for a call that costs nothing more than any cap. */
+async function exposed(storage: Storage, now: number, asOf = now): Promise<bigint> {
+  const probe = usdc(1n << 60n)
+  const cap = { observed: usdc(0n), asOf }
+  const answer = await storage.openCall(newCall(`probe ${now}`, { quote: probe }), signed(`probe ${now}`), at(now, cap))
+  if (answer.kind !== 'over') throw new Error(`the probe was ${answer.kind}`)
+  return answer.sum - probe
+}
+
+function tokenOf(claim: Claim): number {
+  if (claim.kind === 'yours' || claim.kind === 'retry') return claim.token
+  throw new Error(`there should have been a token, but: ${claim.kind}`)
+}
+
+async function handles(subject: Subject<Storage>): Promise<[Storage, Storage]> {
+  return [await subject.open(), await subject.open()]
+}
+
+function times<R>(count: number, make: (n: number) => R): R[] {
+  return Array.from({ length: count }, (_, n) => make(n))
+}
+
+function kinds(answers: readonly (Opened | Claim)[]): Record<string, number> {
+  const count: Record<string, number> = {}
+  for (const { kind } of answers) count[kind] = (count[kind] ?? 0) + 1
+  return count
+}
+
+function ids(calls: readonly Call[]): string[] {
+  return calls.map((call) => call.id)
+}
+
+/** Changes every part of a value that can be changed, as a careless caller might. */
+function spoil(value: unknown): void {
+  if (typeof value !== 'object' || value === null) return
+  const fields = value as Record<string, unknown>
+  for (const [name, inner] of Object.entries(fields)) {
+    spoil(inner)
+    if (typeof inner === 'string') fields[name] = 'spoiled'
+  }
+}
