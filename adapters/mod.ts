@@ -2,6 +2,7 @@
 export { type CashChain, type CashOptions, type CashSigning, type CashTransfer, cashChain, type Weather } from './chains/cash.ts'
 export { type EvmChain, type EvmConfig, evmChain } from './chains/evm.ts'
 export { consoleLog, type LocalPorts, localPorts, randomBytes, systemClock } from './machine.ts'
+export { nodeListener } from './node_http.ts'
 export { diskObjects } from './objects/disk.ts'
 export { memoryObjects } from './objects/memory.ts'
 export { memoryStorage } from './storage/memory.ts'

@@ -100,14 +100,14 @@ export function gateway(setup: Setup): Gateway {
     } catch (error) {
       if (error instanceof Fault) return plain(error)
       log.alert('a request failed for a reason that nobody foresaw', { method: request.method, error: (error as Error).stack })
-      return plain(new Fault('INTERNAL', { message: 'Something went wrong here. Nothing was charged by this request.' }))
+      return plain(new Fault('INTERNAL', { details: 'Something went wrong here. Nothing was charged by this request.' }))
     }
   }
 
   async function route(request: Request, caller: Caller): Promise<Reply> {
     const url = new URL(request.url)
     const path = bareV1 && url.pathname.startsWith('/v1/') ? `/api${url.pathname}` : url.pathname
-    const visit = { request, origin: caller.origin ?? url.origin, path, gone: caller.gone ?? request.signal }
+    const visit = { request, origin: caller.origin ?? url.origin, path: url.pathname, gone: caller.gone ?? request.signal }
     const match = list.match(request.method, path)
     if (match.kind === 'discover') return discover(match.endpoint, visit)
     if (match.kind === 'options') return { status: 204, headers: { allow: match.allow }, body: null }

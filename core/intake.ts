@@ -6,10 +6,12 @@ import { Fault } from './faults.ts'
 /** Reads a body of at most `maxBytes`; refuses a larger one before reading it where its length is declared. Throws TOO_LARGE. */
 export async function readBody(request: Request, maxBytes: number): Promise<string> {
   if (request.body === null) return ''
-  const declared = request.headers.get('content-length')
-  if (declared !== null && Number(declared) > maxBytes) throw tooLarge(maxBytes)
-  if (declared !== null) return await request.text()
-  return new TextDecoder().decode(await readBytes(request.body, maxBytes))
+  const declared = Number(request.headers.get('content-length') ?? Number.NaN)
+  if (declared > maxBytes) throw tooLarge(maxBytes)
+  if (!(declared >= 0)) return new TextDecoder().decode(await readBytes(request.body, maxBytes))
+  const text = await request.text()
+  if (text.length > maxBytes) throw tooLarge(maxBytes)
+  return text
 }
 
 async function readBytes(body: ReadableStream<Uint8Array>, maxBytes: number): Promise<Uint8Array> {
@@ -59,7 +61,7 @@ export function intake(schema: TObject): Intake {
   const required = new Set(schema.required ?? [])
   return (value) => {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-      throw invalidBody([{ path: '', message: `Expected a JSON object, got ${clip(JSON.stringify(value))}` }])
+      throw invalidBody([{ path: '', message: `Expected a JSON object, got ${quoted(value)}` }])
     }
     const known: Record<string, unknown> = {}
     for (const field of fields) {
@@ -79,7 +81,7 @@ function problems(compiled: TypeCheck<TObject>, value: unknown): readonly Proble
   for (const error of compiled.Errors(value)) {
     const path = error.path.slice(1).replaceAll('/', '.')
     if (byPath.has(path)) continue
-    const got = error.value === undefined ? 'it is missing' : `got ${clip(JSON.stringify(error.value))}`
+    const got = error.value === undefined ? 'it is missing' : `got ${quoted(error.value)}`
     byPath.set(path, { path, message: `${path}: ${error.message}; ${got}` })
     if (byPath.size === 10) break
   }
@@ -94,6 +96,13 @@ function invalidBody(details: readonly Problem[]): Fault {
 export function clip(value: unknown): string {
   const text = String(value)
   return text.length > 60 ? `${text.slice(0, 57)}...` : text
+}
+
+/** A caller's own value for an error text. Never its whole depth or length: both are the caller's to choose. */
+export function quoted(value: unknown): string {
+  if (Array.isArray(value)) return 'an array'
+  if (typeof value === 'object' && value !== null) return 'an object'
+  return clip(typeof value === 'string' ? JSON.stringify(value.slice(0, 60)) : value)
 }
 
 const DATA_URI = /^data:([a-z0-9.+-]+\/[a-z0-9.+-]+)((?:;[a-z0-9=.+-]+)*?)(;base64)?,/i

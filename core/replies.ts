@@ -3,7 +3,7 @@ import { json, type Paid, type Price, type Reply, type Stored } from './endpoint
 import { Fault } from './faults.ts'
 import { print } from './money.ts'
 import type { Call, Json, PaymentCode } from './ports.ts'
-import { challenge, type Offer, type Receipt, receiptHeaders, refusalHeaders, type Resource } from './x402.ts'
+import { ascii, challenge, type Offer, type Receipt, receiptHeaders, refusalHeaders, type Resource } from './x402.ts'
 
 export type Body = Readonly<Record<string, Json>>
 
@@ -33,7 +33,8 @@ export const signToCollect: Body = {
   message: 'Sign with the wallet that submitted this job to collect it. It is charged once, when its result is ready.',
 }
 
-export function verificationFailed(code: PaymentCode, reason: string): Body {
+export function verificationFailed(code: PaymentCode, why: string): Body {
+  const reason = ascii(why)
   return { error: 'Payment verification failed', code, message: `${reason}. Nothing was charged by this request.`, details: reason }
 }
 
@@ -87,7 +88,7 @@ export function failed(endpoint: Paid, call: Call): Reply {
 /** The body of a refused settlement, inline or on a poll. */
 export const settlementFailed = (reason: string): Body => ({
   error: 'Payment settlement failed',
-  details: reason,
+  details: ascii(reason),
   note: 'The result is ready and kept for you. GET poll_url with a payment of the same wallet; sign again if the authorization has expired. Nothing was charged.',
 })
 

@@ -1,5 +1,6 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
+import { quoted } from './intake.ts'
 
 /** The protocol version that Farebox speaks. */
 export const VERSION = 2
@@ -58,10 +59,14 @@ export function encodeHeader(value: unknown): string {
   return toBase64(JSON.stringify(value))
 }
 
+/** HTTP servers let about 16 KiB through; a longer header comes from a program that embeds core, and is not worth reading. */
+const MAX_HEADER = 32_768
+
 export type Decoded = { ok: true; payment: Payment } | { ok: false; reason: string }
 
 /** Reads a payment header; liberal about the base64 alphabet, strict about the v2 shape. Never throws. */
 export function decodePayment(header: string): Decoded {
+  if (header.length > MAX_HEADER) return { ok: false, reason: `the payment header is longer than ${MAX_HEADER} characters` }
   const text = fromBase64(header)
   if (text === undefined) return { ok: false, reason: 'the payment header is not base64' }
   let value: unknown
@@ -76,7 +81,7 @@ export function decodePayment(header: string): Decoded {
 
 function shapeProblem(value: unknown): string {
   const version = (value as { x402Version?: unknown } | null)?.x402Version
-  if (version !== VERSION) return `x402Version must be 2, got ${clip(version)}`
+  if (version !== VERSION) return `x402Version must be 2, got ${ascii(quoted(version))}`
   const first = isPayment.Errors(value).First()
   return `the payment payload is malformed at ${first?.path || '/'}: ${first?.message ?? 'unknown shape'}`
 }
@@ -131,6 +136,7 @@ function fromBase64(text: string): string | undefined {
   }
 }
 
-function clip(value: unknown): string {
-  return String(JSON.stringify(value)).slice(0, 40)
+/** Public clients run `btoa` over what a 402 says (reference clients 2): no caller's character may break that. */
+export function ascii(text: string): string {
+  return text.replace(/[^ -~]/g, '?')
 }

@@ -11,11 +11,12 @@ import { holdAlone, sqliteStorage } from '../adapters/storage/sqlite.ts'
 import { mediaFetcher } from '../adapters/vendors/http.ts'
 import { sketchVendor } from '../adapters/vendors/sketch.ts'
 import { type Catalog, catalog, type Clock, type Gateway, gateway, type ImageRow, type ImageVendor, type Objects, type Storage, type Vendors } from '../core/mod.ts'
+import manifest from '../package.json' with { type: 'json' }
 import type { Config, GatewayConfig } from './config.ts'
 import { type Devnet, resetDevnet, startDevnet } from './devnet/devnet.ts'
 import type { ServerLog } from './log.ts'
 
-export const VERSION = '0.1.0'
+export const VERSION = manifest.version
 
 export type Wired = {
   readonly gateways: readonly { readonly gateway: Gateway; readonly hosts: readonly string[]; readonly config: GatewayConfig }[]

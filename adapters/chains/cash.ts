@@ -58,6 +58,8 @@ export type CashChain = Chain & {
   outage(on: boolean): void
   /** The node shows the chain as it was that many blocks ago. */
   lag(blocks: number): void
+  /** How many blocks there are. */
+  height(): number
   /** A block at this time in milliseconds; each `now` that is passed to a question makes one as well. Time never goes back. */
   advance(now: number): void
 }
@@ -257,6 +259,7 @@ export function cashChain(options: CashOptions = {}): CashChain {
     },
     outage: (on) => void (down = on),
     lag: (blocks) => void (behind = blocks),
+    height: head,
     advance,
   }
 }

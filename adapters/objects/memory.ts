@@ -1,16 +1,16 @@
-import { isObjectKey } from '../../core/keys.ts'
-import type { Objects } from '../../core/mod.ts'
+import type { Objects } from '../../core/ports.ts'
+import { checkObject } from './check.ts'
 
-/** Objects in memory: the reference. Copies in and out, so that nobody can change what was put. */
+/** The reference object store: copies in and out, forgets with the process. */
 export function memoryObjects(): Objects {
-  const objects = new Map<string, { readonly bytes: Uint8Array; readonly type: string }>()
+  const stored = new Map<string, { bytes: Uint8Array; type: string }>()
   return {
     async put(key, bytes, type) {
-      if (!isObjectKey(key)) throw new RangeError(`not an object key: ${JSON.stringify(key)}`)
-      if (!objects.has(key)) objects.set(key, { bytes: bytes.slice(), type })
+      checkObject(key, type)
+      if (!stored.has(key)) stored.set(key, { bytes: bytes.slice(), type })
     },
     async get(key) {
-      const found = objects.get(key)
+      const found = stored.get(key)
       return found && { body: found.bytes.slice(), size: found.bytes.length, type: found.type }
     },
   }

@@ -1,8 +1,7 @@
 import { Database } from 'bun:sqlite'
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { and, asc, eq, getTableColumns, gt, gte, lt, lte, sql } from 'drizzle-orm'
-import { type BunSQLiteDatabase, drizzle } from 'drizzle-orm/bun-sqlite'
+import { drizzle } from 'drizzle-orm/bun-sqlite'
 import {
   BALANCE_LAG_MS,
   type ClaimAnswer,
@@ -23,15 +22,14 @@ import {
 } from '../../core/ledger.ts'
 import type { Call, Claim, Opened, Storage } from '../../core/ports.ts'
 import { migrate } from './migrations.ts'
-import { authorizations, calls, leases, windows } from './schema.ts'
+import { patchStatement, statements } from './statements.ts'
+import { isBusy, patiently, writer } from './writer.ts'
 
 /** Longest that one statement may block the event loop while another process writes; after that the wait is asynchronous. */
 const BUSY_MS = 10
 /** Longest wait for another process at the start, when nothing is being served yet. */
 const BUSY_AT_START_MS = 2_000
-/** With the pauses in `patiently`, about five seconds. */
-const TRIES = 100
-/** Verbs that share one commit at most, and rows that one step of `prune` touches: both bound how long the event loop stands. */
+/** Rows that one step of `prune` looks at: bounds how long the event loop stands. */
 const BATCH = 128
 
 /**
@@ -222,142 +220,6 @@ export function holdAlone(path: string): { release(): void } | undefined {
   }
 }
 
-// ── statements ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-/** Conditions that name a partial index are written out: SQLite cannot match one against a bound parameter. */
-function statements(db: BunSQLiteDatabase) {
-  const { fence, claimUntil, claimKey, claimFresh, emptied, ...shown } = getTableColumns(calls)
-  const { id, payer, work, money, owner, until, receipt, expiresAt } = shown
-  const head = { id, payer, work, money, owner, until, receipt, expiresAt, fence, claimUntil, claimKey, claimFresh, emptied }
-  const debt = { id, quote: calls.quote, work, money, settledAt: calls.settledAt }
-  const { signed, ...bond } = getTableColumns(authorizations)
-  const unfinished = sql`${work} in ('queued', 'in_progress')`
-  const given = sql.placeholder
-  const ofCall = eq(authorizations.call, calls.id)
-  return {
-    call: db.select(shown).from(calls).where(eq(id, given('id'))).prepare(),
-    head: db.select(head).from(calls).where(eq(id, given('id'))).prepare(),
-    bound: db.select(head).from(authorizations).innerJoin(calls, ofCall).where(eq(bond.key, given('key'))).prepare(),
-    bonds: db.select(bond).from(authorizations).where(eq(bond.call, given('id'))).orderBy(asc(bond.place)).prepare(),
-    signed: db.select({ signed }).from(authorizations).where(eq(bond.key, given('key'))).prepare(),
-    spendable: db
-      .select({ ...debt, state: bond.state, bondExpiresAt: bond.expiresAt })
-      .from(authorizations)
-      .innerJoin(calls, ofCall)
-      .where(
-        and(
-          eq(bond.payer, given('payer')),
-          gt(bond.expiresAt, given('now')),
-          sql`${bond.state} in ('open', 'sent')`,
-          eq(calls.asset, given('asset')),
-        ),
-      )
-      .prepare(),
-    paid: db
-      .select({ ...debt, state: sql<null>`null`, bondExpiresAt: sql<null>`null` })
-      .from(calls)
-      .where(
-        and(
-          eq(payer, given('payer')),
-          eq(calls.asset, given('asset')),
-          gte(calls.settledAt, given('since')),
-          sql`${money} = 'settled'`,
-        ),
-      )
-      .prepare(),
-    lost: db
-      .select(shown)
-      .from(calls)
-      .where(and(unfinished, sql`${money} = 'verified'`, lte(until, given('now'))))
-      .orderBy(asc(until))
-      .limit(given('limit'))
-      .prepare(),
-    unsettled: db
-      .select(shown)
-      .from(calls)
-      .where(and(sql`${money} = 'settling'`, lte(claimUntil, given('before'))))
-      .orderBy(asc(claimUntil))
-      .limit(given('limit'))
-      .prepare(),
-    aging: db
-      .select(head)
-      .from(calls)
-      .where(
-        and(
-          sql`${emptied} = 0`,
-          lte(expiresAt, given('now')),
-          sql`(${expiresAt}, ${id}) > (${given('expiresAt')}, ${given('id')})`,
-        ),
-      )
-      .orderBy(asc(expiresAt), asc(id))
-      .limit(given('limit'))
-      .prepare(),
-    lease: db.select().from(leases).where(eq(leases.name, given('name'))).prepare(),
-    window: db.select().from(windows).where(eq(windows.key, given('key'))).prepare(),
-
-    insertCall: db.insert(calls).values(everyField(calls)).prepare(),
-    renew: db
-      .update(calls)
-      .set({ until: sql`${given('until')}` })
-      .where(and(unfinished, eq(owner, given('owner')), lt(until, given('until'))))
-      .prepare(),
-    bind: db
-      .insert(authorizations)
-      .values(everyField(authorizations))
-      .onConflictDoUpdate({ target: bond.key, set: fromExcluded(authorizations, 'key') })
-      .prepare(),
-    mark: db
-      .update(authorizations)
-      .set({ state: sql`${given('state')}` })
-      .where(eq(bond.key, given('key')))
-      .prepare(),
-    free: db.delete(authorizations).where(eq(bond.key, given('key'))).prepare(),
-    freeAll: db.delete(authorizations).where(eq(bond.call, given('id'))).prepare(),
-    unsign: db.update(authorizations).set({ signed: null }).where(eq(bond.call, given('id'))).prepare(),
-    forget: db.delete(calls).where(eq(id, given('id'))).prepare(),
-    takeLease: db
-      .insert(leases)
-      .values(everyField(leases))
-      .onConflictDoUpdate({ target: leases.name, set: fromExcluded(leases, 'name') })
-      .prepare(),
-    keepWindow: db
-      .insert(windows)
-      .values(everyField(windows))
-      .onConflictDoUpdate({ target: windows.key, set: fromExcluded(windows, 'key') })
-      .prepare(),
-    staleLeases: db
-      .delete(leases)
-      .where(sql`${leases.name} in (select name from leases where until <= ${given('now')} limit ${given('limit')})`)
-      .returning({ name: leases.name })
-      .prepare(),
-    staleWindows: db
-      .delete(windows)
-      .where(sql`${windows.key} in (select key from windows where reset_at <= ${given('now')} limit ${given('limit')})`)
-      .returning({ key: windows.key })
-      .prepare(),
-  }
-}
-
-type Table = typeof calls | typeof authorizations | typeof leases | typeof windows
-
-/** `values` in which each field is the placeholder of its own name. */
-function everyField<T extends Table>(table: T): { [Field in keyof T['$inferSelect']]: ReturnType<typeof sql.placeholder> } {
-  const fields = Object.keys(getTableColumns(table)).map((field) => [field, sql.placeholder(field)])
-  return Object.fromEntries(fields)
-}
-
-/** `set` in which each field but the key takes the value that was to be inserted. */
-function fromExcluded(table: Table, key: string): Record<string, ReturnType<typeof sql.raw>> {
-  const fields = Object.entries(getTableColumns(table)).filter(([field]) => field !== key)
-  return Object.fromEntries(fields.map(([field, column]) => [field, sql.raw(`excluded."${column.name}"`)]))
-}
-
-/** An update of exactly these fields of one call. Parameters go through their columns, else money and JSON would not be encoded. */
-function patchStatement(db: BunSQLiteDatabase, fields: readonly (keyof RowPatch)[]) {
-  const set = Object.fromEntries(fields.map((field) => [field, sql`${sql.param(sql.placeholder(field), calls[field])}`]))
-  return db.update(calls).set(set).where(eq(calls.id, sql.placeholder('id'))).prepare()
-}
-
 // ── the file and its lock ───────────────────────────────────────────────────────────────────────────────────────────
 
 function openDatabase(path: string): Database {
@@ -385,68 +247,6 @@ function createPrivately(path: string): void {
   } catch (error) {
     if ((error as { code?: unknown }).code !== 'EEXIST') throw error
   }
-}
-
-type Job = { readonly step: () => unknown; readonly resolve: (value: never) => void; readonly reject: (error: unknown) => void }
-
-/**
- * Runs each step inside a write transaction, together with those that arrive in the same turn of the event loop, and answers once
- * it is on disk. A step may run more than once, so it must do nothing but read, write and answer; one that throws fails alone.
- */
-function writer(db: BunSQLiteDatabase) {
-  let waiting: Job[] = []
-  let draining: Promise<void> | undefined
-
-  function commit(jobs: readonly Job[]): Promise<unknown[]> {
-    return patiently(() => db.transaction(() => jobs.map((job) => job.step()), { behavior: 'immediate' }))
-  }
-
-  async function serve(jobs: readonly Job[]): Promise<void> {
-    try {
-      const answers = await commit(jobs)
-      jobs.forEach((job, at) => job.resolve(answers[at] as never))
-    } catch (error) {
-      if (jobs.length === 1) return jobs[0]?.reject(error)
-      for (const job of jobs) await serve([job])
-    }
-  }
-
-  async function drain(): Promise<void> {
-    while (waiting.length > 0) {
-      await new Promise((turn) => setImmediate(turn))
-      await serve(waiting.splice(0, BATCH))
-    }
-    draining = undefined
-  }
-
-  return {
-    write<T>(step: () => T): Promise<T> {
-      return new Promise<T>((resolve, reject) => {
-        waiting.push({ step, resolve, reject })
-        draining ??= drain()
-      })
-    },
-    /** Resolves when nothing is waiting any more. */
-    async settle(): Promise<void> {
-      await draining
-    },
-  }
-}
-
-/** Tries again, without blocking, while another process holds the lock. */
-async function patiently<T>(step: () => T): Promise<T> {
-  for (let tries = 1; ; tries++) {
-    try {
-      return step()
-    } catch (error) {
-      if (tries === TRIES || !isBusy(error)) throw error
-      await new Promise((turn) => setTimeout(turn, Math.min(tries, 50)))
-    }
-  }
-}
-
-function isBusy(error: unknown): boolean {
-  return typeof error === 'object' && error !== null && String((error as { code?: unknown }).code).startsWith('SQLITE_BUSY')
 }
 
 function must<T>(value: T | null | undefined, what: string): T {

@@ -3,7 +3,7 @@ import { subjectOf, type Subject } from './subjects.ts'
 
 export type Place = 'meadow' | 'forest' | 'mountains' | 'desert' | 'ocean' | 'city' | 'space' | 'deep'
 export type Hour = 'day' | 'dawn' | 'sunset' | 'night'
-export type Extra = 'rain' | 'fog' | 'snow' | 'autumn' | 'stars' | 'moon' | 'rainbow' | 'aurora' | 'peaks' | 'flowers' | 'neon'
+export type Extra = 'rain' | 'fog' | 'snow' | 'autumn' | 'stars' | 'moon' | 'rainbow' | 'aurora' | 'peaks' | 'flowers' | 'neon' | 'lake'
 
 export type Actor = { subject: Subject; count: number; color?: string; accent?: string }
 
@@ -24,7 +24,7 @@ const PLACES: Readonly<Record<Place, string>> = {
   deep: 'underwater undersea reef coral seabed submarine aquarium mermaid',
 }
 const HOURS: Readonly<Record<Hour, string>> = {
-  night: 'night midnight moonlit moonlight moon stars starry star dark nocturnal neon cyberpunk lantern fireflies halloween aurora constellation',
+  night: 'night midnight moonlit moonlight moon stars starry star dark neon cyberpunk lantern fireflies halloween aurora borealis northern-lights',
   sunset: 'sunset dusk twilight evening sundown golden-hour dramatic synthwave',
   dawn: 'dawn sunrise morning misty pastel',
   day: 'day noon sunny sun bright daylight afternoon summer midday rainbow',
@@ -40,6 +40,7 @@ const EXTRAS: Readonly<Record<Extra, string>> = {
   aurora: 'aurora borealis northern-lights',
   peaks: 'mountain mountains alps alpine peak peaks summit himalaya fjord everest fuji volcano',
   neon: 'neon cyberpunk synthwave',
+  lake: 'lake river pond fjord',
   flowers: 'flowers blossom blossoms wildflowers spring garden meadow',
 }
 const COLORS: ReadonlyMap<string, string> = new Map(Object.entries({
@@ -55,20 +56,19 @@ const NUMBERS: ReadonlyMap<string, number> = new Map(Object.entries({
 }))
 const AMBIENCE = 'sky skies light lights background glow sunlight tones palette mood theme clouds color colors colour haze horizon'
 const SCENERY = new Set([...Object.values(PLACES), ...Object.values(HOURS), AMBIENCE].join(' ').split(' '))
-const JOINTS = new Set('in on at with and of under over by near the from to beside behind through against'.split(' '))
+const JOINTS = new Set('in on at with and of under over by near the from to beside behind through against , ; .'.split(' '))
 
 /** Reads a prompt as nouns with their colours and numbers, a place, an hour and the weather. Linear, and never looks past READ_LIMIT. */
 export function readPrompt(prompt: string, seed: string): Brief {
   const text = prompt.slice(0, READ_LIMIT).normalize('NFKD').toLowerCase().replace('on the moon', 'lunar')
-  const words = text.match(/[a-z]+|\d/g) ?? []
+  const words = text.match(/[a-z]+|\d|[,;.]/g) ?? []
   const chance = dice(seed)
   const { actors, wash } = castOf(words)
   const extras = new Set((Object.keys(EXTRAS) as Extra[]).filter((extra) => mentions(words, EXTRAS[extra]) >= 0))
   const named = earliest(words, PLACES)
-  const lake = mentions(words, 'lake river pond fjord') >= 0
-  const place = placeFor(named, lake, actors, extras, chance)
+  const place = placeFor(named, actors, extras, chance)
   const hour = earliest(words, HOURS) ?? chance.pick<Hour>(['day', 'day', 'dawn', 'sunset'])
-  const shown = actors.length > 0 ? actors : companion(place, named !== undefined, lake, chance)
+  const shown = actors.length > 0 ? actors : companion(place, named !== undefined, extras, chance)
   return { actors: shown, place, hour, extras, ...(wash ? { wash } : {}) }
 }
 
@@ -90,10 +90,11 @@ function castOf(words: readonly string[]): { actors: Actor[]; wash: string | und
       const many = found.plural && count === 1 ? 3 : count
       const worn = color ?? compound?.color
       const known = actors.some((actor) => actor.subject === subject)
-      if (!known && actors.length < 3) actors.push({ subject, count: Math.max(many, compound?.count ?? 1), ...(worn ? { color: worn } : {}) })
+      const fresh = !known && actors.length < 3
+      if (fresh) actors.push({ subject, count: Math.max(many, compound?.count ?? 1), ...(worn ? { color: worn } : {}) })
+      lastAt = fresh ? at : -2
       color = undefined
       count = 1
-      lastAt = at
       continue
     }
     count = NUMBERS.get(word) ?? count
@@ -126,11 +127,11 @@ function dress(actor: Actor | undefined, color: string): void {
   else actor.accent ??= color
 }
 
-function placeFor(named: Place | undefined, lake: boolean, actors: readonly Actor[], extras: ReadonlySet<Extra>, chance: Dice): Place {
+function placeFor(named: Place | undefined, actors: readonly Actor[], extras: ReadonlySet<Extra>, chance: Dice): Place {
   const homes = new Set(actors.map((actor) => actor.subject.home))
   if (homes.has('deep') && (named === undefined || named === 'ocean')) return 'deep'
   if (homes.has('afloat') && named !== 'deep') return 'ocean'
-  if (named === 'mountains' && lake) return 'ocean'
+  if (named === 'mountains' && extras.has('lake')) return 'ocean'
   if (named) return named
   if (actors.some((actor) => /^(astronaut|rocket)$/.test(actor.subject.name))) return 'space'
   if (actors.some((actor) => actor.subject.name === 'lighthouse')) return 'ocean'
@@ -142,13 +143,13 @@ function placeFor(named: Place | undefined, lake: boolean, actors: readonly Acto
 }
 
 /** Someone to look at where the prompt named nobody; a prompt that named a place may also be left empty. */
-function companion(place: Place, named: boolean, lake: boolean, chance: Dice): Actor[] {
+function companion(place: Place, named: boolean, extras: ReadonlySet<Extra>, chance: Dice): Actor[] {
   const fitting: Readonly<Record<Place, readonly string[]>> = {
     meadow: ['cabin', 'tree', 'windmill', 'balloon', 'deer'],
     forest: ['cabin', 'deer', 'fox', 'owl'],
     mountains: ['cabin', 'balloon', 'eagle', 'deer'],
     desert: ['cactus', 'balloon', 'horse'],
-    ocean: lake ? ['boat', 'swan', 'duck'] : ['boat', 'boat', 'lighthouse', 'palm'],
+    ocean: extras.has('lake') ? ['boat', 'swan', 'duck'] : ['boat', 'boat', 'lighthouse', 'palm'],
     city: ['balloon', 'bicycle', 'car', 'person'],
     space: ['rocket', 'astronaut'],
     deep: ['fish', 'turtle', 'jellyfish'],

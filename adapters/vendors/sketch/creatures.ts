@@ -1,7 +1,7 @@
 import { both, box, darker, disc, lighter, mix, oval, path, place, stroke, turned, wreath, type Dice } from './ink.ts'
 
-/** Colours already tinted by the hour, and the few facts of the scene that a drawing may show. */
-export type Paint = { main: string; shade: string; light: string; accent: string; ink: string; snow: boolean; night: boolean; dice: Dice }
+/** Colours already tinted by the hour, and what a drawing may show of it: snow on roofs, lamps that are lit. */
+export type Paint = { main: string; shade: string; light: string; accent: string; ink: string; snow: boolean; lit: boolean; dice: Dice }
 
 /** A subject stands with its feet at (0, 0) and its head near y = -100. */
 export type Draw = (paint: Paint) => string

@@ -33,7 +33,7 @@ export function hills(stage: Stage): string {
 }
 
 export function woods(stage: Stage): string {
-  const kinds = stage.brief.extras.has('autumn') ? [roundTree, roundTree, pine] : [pine]
+  const kinds = stage.brief.extras.has('autumn') ? [roundTree] : [pine]
   const [far, middle, near, front] = ranges(stage, { at: [0.12, 0.4, 0.7, 0.94], rise: 30, length: 560 }) as [Ground, Ground, Ground, Ground]
   return [
     grove(stage, far, { each: 26, size: 200, depth: 0.12, kinds }) + far.drawing,

@@ -40,7 +40,7 @@ const GROUNDS: Readonly<Record<Place, { near: string; far: string; leaf: string 
 export function tonesOf(brief: Brief, dice: Dice): Tones {
   const { place, hour, extras } = brief
   const light = LIGHTS[place === 'space' || place === 'deep' ? 'day' : hour]
-  const ground = GROUNDS[place]
+  const ground = GROUNDS[place === 'ocean' && (extras.has('lake') || extras.has('peaks')) ? 'mountains' : place]
   const snowy = extras.has('snow') && place !== 'deep' && place !== 'space'
   const sky = skyOf(brief, dice)
   const tint = (color: string, share = 1) => mix(color, light.ambient, Math.min(1, light.depth * share))

@@ -50,8 +50,8 @@ export const wizard: Draw = (paint) => coated(paint, 'wizard')
 export const royal: Draw = (paint) => coated(paint, 'crown')
 export const astronaut: Draw = (paint) => coated(paint, 'suit')
 
-export const robot: Draw = ({ main, shade, light, accent, ink, night }) => [
-  stroke('M0-88V-100', ink, 2.4) + disc(0, -103, 4, accent),
+export const robot: Draw = ({ main, shade, light, accent, ink, lit }) => [
+  stroke('M0-88V-100', shade, 2.4) + disc(0, -103, 4, accent),
   both(path('M4-18H15V-4H4Z', shade) + path('M1 0Q1-8 10-8Q19-8 19 0Z', ink) + stroke('M26-48Q36-40 32-28', shade, 7) + disc(32, -25, 6, ink)),
   box(-25, -54, 50, 38, main, 8) + path('M8-54H17Q25-54 25-46V-24Q25-16 17-16H8Z', shade),
   box(-15, -46, 30, 18, light, 4) + stroke('M-10-37H-5L-2-42L2-32L5-37H10', accent, 2.2),
@@ -59,7 +59,7 @@ export const robot: Draw = ({ main, shade, light, accent, ink, night }) => [
   both(box(29, -80, 6, 14, accent, 2)),
   box(-31, -90, 62, 33, main, 10) + path('M12-90H21Q31-90 31-80V-67Q31-57 21-57H12Z', shade),
   box(-24, -84, 48, 21, darker(ink, 0.2), 8),
-  both(disc(11, -74, 6, night ? '#9ff5e6' : '#8fe6f2') + disc(12.5, -76, 2, '#ffffff')) + stroke('M-4-68Q0-65.5 4-68', '#8fe6f2', 1.6),
+  both(disc(11, -74, 6, lit ? '#9ff5e6' : '#8fe6f2') + disc(12.5, -76, 2, '#ffffff')) + stroke('M-4-68Q0-65.5 4-68', '#8fe6f2', 1.6),
 ].join('')
 
 export const snowman: Draw = ({ accent, main, ink }) => {

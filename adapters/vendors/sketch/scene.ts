@@ -100,7 +100,7 @@ function paintOf({ tones, brief }: Stage, { subject, color, accent }: Actor, cha
     accent: lit(accent ?? subject.accent),
     ink: tones.ink,
     snow: brief.extras.has('snow'),
-    night: brief.hour === 'night' || brief.place === 'space',
+    lit: brief.hour === 'night' || brief.hour === 'sunset' || brief.extras.has('rain'),
     dice: chance,
   }
 }

@@ -63,5 +63,5 @@ export function grove(
 function foliage({ brief, tones, dice }: Stage, depth: number, leaf: string): Paint {
   const main = mix(tones.haze, leaf, 0.35 + 0.62 * depth)
   const look = { light: '#ffffff', accent: tones.tint('#e2574c'), ink: tones.ink, dice }
-  return { ...look, main, shade: darker(main, 0.17), snow: brief.extras.has('snow'), night: brief.hour === 'night' }
+  return { ...look, main, shade: darker(main, 0.17), snow: brief.extras.has('snow'), lit: false }
 }

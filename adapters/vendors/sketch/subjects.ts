@@ -92,8 +92,9 @@ const ROWS: readonly Row[] = [
 
 /** Half the width of those that are wider than they are tall. */
 const REACHES: ReadonlyMap<Draw, number> = new Map([
-  [creatures.eagle, 106], [creatures.whale, 88], [things.plane, 86], [things.train, 76], [creatures.butterfly, 72], [creatures.fish, 70],
-  [things.car, 68], [creatures.turtle, 66], [creatures.elephant, 64], [things.bicycle, 64], [creatures.duck, 62], [things.boat, 60],
+  [creatures.eagle, 106], [creatures.whale, 88], [things.plane, 86], [creatures.dragon, 80], [things.train, 76], [creatures.butterfly, 72],
+  [creatures.fish, 70], [things.car, 68], [creatures.turtle, 66], [creatures.elephant, 64], [things.bicycle, 64],
+  [creatures.duck, 62], [things.boat, 60],
 ])
 
 const BY_WORD: ReadonlyMap<string, Subject> = new Map(ROWS.flatMap(([draw, home, size, colors, list]) => {

@@ -1,7 +1,7 @@
 import type { Draw, Paint } from './creatures.ts'
 import { both, box, darker, disc, hoop, lighter, mix, oval, path, place, stroke, turned, wreath } from './ink.ts'
 
-const glow = ({ night }: Paint) => (night ? '#ffd772' : '#bfe0ea')
+const glow = ({ lit }: Paint) => (lit ? '#ffd772' : '#bfe0ea')
 const white = ({ light }: Paint) => mix('#ffffff', light, 0.25)
 
 export const cabin: Draw = (paint) => {
@@ -46,16 +46,16 @@ export const castle: Draw = (paint) => {
 }
 
 export const lighthouse: Draw = (paint) => {
-  const { main, light, accent, ink, night } = paint
-  const beam = night ? path('M0-96L-210-140V-78Z', '#fff0b0', 0.28) + path('M0-96L210-118V-60Z', '#fff0b0', 0.2) : ''
+  const { main, light, accent, ink, lit } = paint
+  const beam = lit ? path('M0-96L-210-140V-78Z', '#fff0b0', 0.28) + path('M0-96L210-118V-60Z', '#fff0b0', 0.2) : ''
   return [
-    path('M-46 2C-44-10-30-16-18-14C-4-20 14-18 24-13C36-14 46-6 50 2Z', mix('#6c6a78', ink, 0.2)),
+    path('M-46 2C-44-10-30-16-18-14C-4-20 14-18 24-13C40-14 58-8 62 2Z', mix('#6c6a78', ink, 0.2)),
     box(22, -26, 26, 20, light) + path('M19-25L35-38L51-25Z', darker(main, 0.2)) + box(30, -19, 7, 8, glow(paint)),
     beam,
     path('M-16-12L-10-86H10L16-12Z', white(paint)),
     path('M-14.6-30L-13.4-46H13.4L14.6-30ZM-12.1-62L-10.9-77H10.9L12.1-62Z', main) + path('M-16-12L-15.5-19H15.5L16-12Z', main),
     path('M3-86H10L16-12H6Z', ink, 0.16),
-    box(-13, -89, 26, 4, ink, 1) + box(-8, -102, 16, 14, glow({ ...paint, night: true })) + stroke('M0-102V-89', ink, 1.2),
+    box(-13, -89, 26, 4, ink, 1) + box(-8, -102, 16, 14, glow({ ...paint, lit: true })) + stroke('M0-102V-89', ink, 1.2),
     path('M-11-101Q0-118 11-101Z', main) + disc(0, -111, 2, ink),
     box(-3, -56, 6, 8, ink, 3) + path('M-4-12V-22Q0-27 4-22V-12Z', accent),
   ].join('')
@@ -91,7 +91,7 @@ export const rocket: Draw = (paint) => {
     path('M-18-14C-26-52-16-88 0-106C16-88 26-52 18-14Z', white(paint)),
     path('M4-101C18-84 25-50 18-14H6Q16-60 4-101Z', ink, 0.14),
     path('M-14-82C-10-92-6-100 0-106C6-100 10-92 14-82Q0-76-14-82Z', main),
-    disc(0, -60, 10.5, accent) + disc(0, -60, 7.5, glow({ ...paint, night: false })) + stroke('M-4-62Q-2-66 2-66', '#fff', 1.8),
+    disc(0, -60, 10.5, accent) + disc(0, -60, 7.5, glow({ ...paint, lit: false })) + stroke('M-4-62Q-2-66 2-66', '#fff', 1.8),
     path('M-20-26Q0-20 20-26L18-14Q0-9-18-14Z', main),
     path('M-10-12H10L7-5H-7Z', ink),
   ].join(''), 16, 0, -50)
@@ -110,7 +110,7 @@ export const plane: Draw = (paint) => turned([
   path('M-60-60L-78-92H-64L-40-62Z', paint.main),
   path('M-72-52C-40-72 44-76 72-58C82-50 74-40 54-38H-30C-56-38-72-44-72-52Z', white(paint)),
   path('M-72-52C-30-46 40-42 74-46C68-40 62-38 54-38H-30C-56-38-72-44-72-52Z', paint.main),
-  path('M54-66Q68-62 74-55H56Z', glow({ ...paint, night: false })),
+  path('M54-66Q68-62 74-55H56Z', glow({ ...paint, lit: false })),
   [-36, -22, -8, 6, 20, 34].map((x) => disc(x, -57, 3.2, glow(paint))).join(''),
   path('M4-48L-34-8H-18L34-46Z', paint.shade) + path('M-62-52L-84-40H-74L-46-50Z', paint.shade),
 ].join(''), -8, 0, -50)

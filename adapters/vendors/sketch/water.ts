@@ -1,7 +1,8 @@
+import type { Extra } from './brief.ts'
 import { box, darker, disc, lighter, mix, num, path, place, polygon, stroke } from './ink.ts'
 import { backcloth } from './sky.ts'
 import { ground, grove, several, tone, type Stage } from './stage.ts'
-import { palm } from './things.ts'
+import { palm, pine } from './things.ts'
 
 /** The open sea with far hills, the sun's path on it, and a beach where somebody needs ground to stand on. */
 export function sea(stage: Stage): string {
@@ -41,10 +42,11 @@ export function waterline(stage: Stage, x: number, y: number, size: number): str
 }
 
 function beach(stage: Stage): string {
-  const { horizon, floor, tones } = stage
+  const { horizon, floor, brief, tones } = stage
+  const tree = ['lake', 'peaks', 'snow'].some((cold) => brief.extras.has(cold as Extra)) ? pine : palm
   const sand = ground(stage, { base: horizon + (floor - horizon) * 0.72, rise: 16, color: tones.near, length: 1300 })
   const foam = sand.drawing.replace(tones.near, lighter(tones.tint('#eef8f4', 0.6), 0.3))
-  return foam + place(sand.drawing, 0, 14, 1) + grove(stage, sand, { each: 3, size: 320, depth: 1, kinds: [palm], clear: 300 })
+  return foam + place(sand.drawing, 0, 14, 1) + grove(stage, sand, { each: 3, size: 320, depth: 1, kinds: [tree], clear: 300 })
 }
 
 /** Under water: rays from above, a shoal, rocks, weed and coral on the sand. */

@@ -1,0 +1,138 @@
+import { and, asc, eq, getTableColumns, gt, gte, lt, lte, sql } from 'drizzle-orm'
+import type { BunSQLiteDatabase } from 'drizzle-orm/bun-sqlite'
+import type { RowPatch } from '../../core/ledger.ts'
+import { authorizations, calls, leases, windows } from './schema.ts'
+
+/** Every statement of the SQLite storage, prepared once. Conditions that name a partial index are written out: SQLite cannot match one against a bound parameter. */
+export function statements(db: BunSQLiteDatabase) {
+  const { fence, claimUntil, claimKey, claimFresh, emptied, ...shown } = getTableColumns(calls)
+  const { id, payer, work, money, owner, until, receipt, expiresAt } = shown
+  const head = { id, payer, work, money, owner, until, receipt, expiresAt, fence, claimUntil, claimKey, claimFresh, emptied }
+  const debt = { id, quote: calls.quote, work, money, settledAt: calls.settledAt }
+  const { signed, ...bond } = getTableColumns(authorizations)
+  const unfinished = sql`${work} in ('queued', 'in_progress')`
+  const given = sql.placeholder
+  const ofCall = eq(authorizations.call, calls.id)
+  return {
+    call: db.select(shown).from(calls).where(eq(id, given('id'))).prepare(),
+    head: db.select(head).from(calls).where(eq(id, given('id'))).prepare(),
+    bound: db.select(head).from(authorizations).innerJoin(calls, ofCall).where(eq(bond.key, given('key'))).prepare(),
+    bonds: db.select(bond).from(authorizations).where(eq(bond.call, given('id'))).orderBy(asc(bond.place)).prepare(),
+    signed: db.select({ signed }).from(authorizations).where(eq(bond.key, given('key'))).prepare(),
+    spendable: db
+      .select({ ...debt, state: bond.state, bondExpiresAt: bond.expiresAt })
+      .from(authorizations)
+      .innerJoin(calls, ofCall)
+      .where(
+        and(
+          eq(bond.payer, given('payer')),
+          gt(bond.expiresAt, given('now')),
+          sql`${bond.state} in ('open', 'sent')`,
+          eq(calls.asset, given('asset')),
+        ),
+      )
+      .prepare(),
+    paid: db
+      .select({ ...debt, state: sql<null>`null`, bondExpiresAt: sql<null>`null` })
+      .from(calls)
+      .where(
+        and(
+          eq(payer, given('payer')),
+          eq(calls.asset, given('asset')),
+          gte(calls.settledAt, given('since')),
+          sql`${money} = 'settled'`,
+        ),
+      )
+      .prepare(),
+    lost: db
+      .select(shown)
+      .from(calls)
+      .where(and(unfinished, sql`${money} = 'verified'`, lte(until, given('now'))))
+      .orderBy(asc(until))
+      .limit(given('limit'))
+      .prepare(),
+    unsettled: db
+      .select(shown)
+      .from(calls)
+      .where(and(sql`${money} = 'settling'`, lte(claimUntil, given('before'))))
+      .orderBy(asc(claimUntil))
+      .limit(given('limit'))
+      .prepare(),
+    aging: db
+      .select(head)
+      .from(calls)
+      .where(
+        and(
+          sql`${emptied} = 0`,
+          lte(expiresAt, given('now')),
+          sql`(${expiresAt}, ${id}) > (${given('expiresAt')}, ${given('id')})`,
+        ),
+      )
+      .orderBy(asc(expiresAt), asc(id))
+      .limit(given('limit'))
+      .prepare(),
+    lease: db.select().from(leases).where(eq(leases.name, given('name'))).prepare(),
+    window: db.select().from(windows).where(eq(windows.key, given('key'))).prepare(),
+
+    insertCall: db.insert(calls).values(everyField(calls)).prepare(),
+    renew: db
+      .update(calls)
+      .set({ until: sql`${given('until')}` })
+      .where(and(unfinished, eq(owner, given('owner')), lt(until, given('until'))))
+      .prepare(),
+    bind: db
+      .insert(authorizations)
+      .values(everyField(authorizations))
+      .onConflictDoUpdate({ target: bond.key, set: fromExcluded(authorizations, 'key') })
+      .prepare(),
+    mark: db
+      .update(authorizations)
+      .set({ state: sql`${given('state')}` })
+      .where(eq(bond.key, given('key')))
+      .prepare(),
+    free: db.delete(authorizations).where(eq(bond.key, given('key'))).prepare(),
+    freeAll: db.delete(authorizations).where(eq(bond.call, given('id'))).prepare(),
+    unsign: db.update(authorizations).set({ signed: null }).where(eq(bond.call, given('id'))).prepare(),
+    forget: db.delete(calls).where(eq(id, given('id'))).prepare(),
+    takeLease: db
+      .insert(leases)
+      .values(everyField(leases))
+      .onConflictDoUpdate({ target: leases.name, set: fromExcluded(leases, 'name') })
+      .prepare(),
+    keepWindow: db
+      .insert(windows)
+      .values(everyField(windows))
+      .onConflictDoUpdate({ target: windows.key, set: fromExcluded(windows, 'key') })
+      .prepare(),
+    staleLeases: db
+      .delete(leases)
+      .where(sql`${leases.name} in (select name from leases where until <= ${given('now')} limit ${given('limit')})`)
+      .returning({ name: leases.name })
+      .prepare(),
+    staleWindows: db
+      .delete(windows)
+      .where(sql`${windows.key} in (select key from windows where reset_at <= ${given('now')} limit ${given('limit')})`)
+      .returning({ key: windows.key })
+      .prepare(),
+  }
+}
+
+type Table = typeof calls | typeof authorizations | typeof leases | typeof windows
+
+/** `values` in which each field is the placeholder of its own name. */
+function everyField<T extends Table>(table: T): { [Field in keyof T['$inferSelect']]: ReturnType<typeof sql.placeholder> } {
+  const fields = Object.keys(getTableColumns(table)).map((field) => [field, sql.placeholder(field)])
+  return Object.fromEntries(fields)
+}
+
+/** `set` in which each field but the key takes the value that was to be inserted. */
+function fromExcluded(table: Table, key: string): Record<string, ReturnType<typeof sql.raw>> {
+  const fields = Object.entries(getTableColumns(table)).filter(([field]) => field !== key)
+  return Object.fromEntries(fields.map(([field, column]) => [field, sql.raw(`excluded."${column.name}"`)]))
+}
+
+/** An update of exactly these fields of one call. Parameters go through their columns, else money and JSON would not be encoded. */
+export function patchStatement(db: BunSQLiteDatabase, fields: readonly (keyof RowPatch)[]) {
+  const set = Object.fromEntries(fields.map((field) => [field, sql`${sql.param(sql.placeholder(field), calls[field])}`]))
+  return db.update(calls).set(set).where(eq(calls.id, sql.placeholder('id'))).prepare()
+}

@@ -1,0 +1,549 @@
+/** What every chain promises, as data. Each law gets a harness of its own: nobody else's money, nonces or time. */
+import { expect } from 'bun:test'
+import type { Chain, Fate, Settlement, Terms } from '../../core/ports.ts'
+import type { Offer, Payment, Receipt } from '../../core/x402.ts'
+import type { Law, Subject } from './law.ts'
+
+export type Payer = { readonly address: string }
+export type Forgery = 'another key' | 'another domain' | 'high s' | 'too short' | 'too long'
+/** What to sign instead of what the offer says. Times are the authorization's, in seconds. */
+export type Signing = {
+  readonly to?: string
+  readonly value?: bigint
+  readonly validAfter?: bigint
+  readonly validBefore?: bigint
+  readonly nonce?: string
+  readonly forge?: Forgery
+}
+export type Transfer = { readonly from: string; readonly to: string; readonly value: bigint }
+
+/** A chain, and hands on the world around it. Whatever acts on the world has happened when its promise resolves. */
+export type ChainHarness = {
+  readonly chain: Chain
+  /** 10,000 base units to a recipient that nobody else is paying. */
+  readonly offer: Offer
+  /** The chain's own time in milliseconds; blocks made from now on are not older. */
+  now(): number
+  /** A plain account; 1,000,000 base units unless told. */
+  payer(balance?: bigint): Promise<Payer>
+  sign(payer: Payer, offer: Offer, signing?: Signing): Promise<Payment>
+  balanceOf(address: string): Promise<bigint>
+  fund(payer: Payer, balance: bigint): Promise<void>
+  /** The asset's transfers in a transaction; empty when there is no such transaction. */
+  transfersIn(transaction: string): Promise<readonly Transfer[]>
+  /** The payer takes it back on chain. */
+  cancel(payer: Payer, payment: Payment): Promise<void>
+  /** Somebody else sends it. */
+  submit(payment: Payment): Promise<void>
+  /** A block with exactly this time, in seconds. */
+  mineAt(seconds: number): Promise<void>
+  /** How often the chain has been asked anything. */
+  reads(): number
+  /** The node does not answer, or does again. */
+  outage(on: boolean): void
+  /** Sends vanish before they arrive, or arrive while their answers and receipts vanish, until `heal`. Resolves when one has. */
+  lose(what: 'sends' | 'answers'): Promise<void>
+  heal(): void
+  /** Remembers the chain as it is from here on; `rewind(true)` shows it so again, as a node that is behind does. */
+  mark(): void
+  rewind(on: boolean): void
+}
+
+type World = { readonly h: ChainHarness; readonly payer: Payer; readonly offer: Offer; readonly payment: Payment }
+
+const CENT = 10_000n
+const RICH = 1_000_000n
+const NONCE = `0x${'5a'.repeat(32)}`
+const STRANGER = '0x000000000000000000000000000000000000dEaD'
+
+const identifying: readonly Law<ChainHarness>[] = [
+  {
+    name: 'terms() are what an offer needs, and asked of nobody',
+    async check(subject) {
+      const h = await subject.open()
+      const before = h.reads()
+      const [terms] = h.chain.terms(h.now())
+      const { scheme, network, asset, payTo, extra } = h.offer
+      expect(terms).toEqual({ scheme, network, asset, payTo, extra } as Terms)
+      expect(h.reads()).toBe(before)
+    },
+  },
+  {
+    name: 'identify() tells the payer, the key of the authorization and the end of its life',
+    async check(subject) {
+      const h = await subject.open()
+      const payer = await h.payer()
+      const payment = await h.sign(payer, h.offer, { validBefore: 4_102_444_800n, nonce: NONCE })
+      const { network, asset } = h.offer
+      const key = `${network}/${asset.toLowerCase()}/${payer.address.toLowerCase()}/${NONCE}`
+      expect(await identify(h, payment)).toEqual({ kind: 'known', payer: payer.address, key, expiresAt: 4_102_444_800_000 })
+    },
+  },
+  {
+    name: 'identify() gives one key and one payer, however the addresses are spelled',
+    async check(subject) {
+      const { h, payment, payer } = await world(subject)
+      const { authorization, signature } = payment.payload as { authorization: Record<'from' | 'to' | 'nonce', string>; signature: string }
+      const shout = (hex: string) => `0x${hex.slice(2).toUpperCase()}`
+      const { from, to, nonce } = authorization
+      const loud = { ...payment, payload: { signature, authorization: { ...authorization, from: shout(from), to: shout(to), nonce: shout(nonce) } } }
+      const spelled = { ...loud, accepted: { ...payment.accepted, asset: shout(payment.accepted.asset) } }
+      const [one, two] = [await identify(h, payment), await identify(h, spelled)]
+      expect(two).toEqual(one)
+      expect(one).toMatchObject({ payer: payer.address })
+    },
+  },
+  {
+    name: 'identify() asks nobody about a plain account',
+    async check(subject) {
+      const { h, payment } = await world(subject)
+      const before = h.reads()
+      expect(await identify(h, payment)).toMatchObject({ kind: 'known' })
+      expect(h.reads()).toBe(before)
+    },
+  },
+  {
+    name: 'identify() looks at neither time nor value, and bears the largest numbers there are',
+    async check(subject) {
+      const h = await subject.open()
+      const payer = await h.payer()
+      const largest = 2n ** 256n - 1n
+      const payment = await h.sign(payer, h.offer, { value: largest, validAfter: largest, validBefore: largest })
+      const identity = await identify(h, payment)
+      expect(identity).toMatchObject({ kind: 'known', payer: payer.address })
+      if (identity.kind !== 'known') return
+      expect(new Date(identity.expiresAt).getTime()).toBe(identity.expiresAt)
+      expect(await identify(h, await h.sign(payer, h.offer, { validBefore: 0n }))).toMatchObject({ kind: 'known', expiresAt: 0 })
+    },
+  },
+  refusesForgery('identify() refuses the signature of another key', 'another key'),
+  refusesForgery('identify() refuses a signature over another domain name', 'another domain'),
+  refusesForgery('identify() refuses the high-s twin of a signature', 'high s'),
+  refusesForgery('identify() refuses a signature of the wrong length', 'too short', 'too long'),
+  {
+    name: 'identify() refuses a payment to another recipient',
+    async check(subject) {
+      const h = await subject.open()
+      await expectInvalid(h, await h.sign(await h.payer(), h.offer, { to: STRANGER }), STRANGER)
+    },
+  },
+  refusesAccepted('identify() refuses another asset', 'asset', STRANGER),
+  refusesAccepted('identify() refuses another network', 'network', 'eip155:1'),
+  refusesAccepted('identify() refuses another scheme', 'scheme', 'upto'),
+  {
+    name: 'identify() refuses what is no payload, and never throws',
+    async check(subject) {
+      const { h, payment } = await world(subject)
+      const { authorization, signature } = payment.payload as { authorization: object; signature: string }
+      const odd = (change: object) => ({ signature, authorization: { ...authorization, ...change } })
+      const payloads = [
+        {}, { signature }, { authorization }, { signature, authorization: null }, { signature: 1, authorization }, { signature: '0x', authorization },
+        odd({ value: '01' }), odd({ value: '-1' }), odd({ value: '1e3' }), odd({ value: 10_000 }), odd({ value: '9'.repeat(78) }), odd({ validBefore: '' }),
+        odd({ nonce: '0xab' }), odd({ from: 'alice' }), odd({ from: undefined }), odd({ to: `${h.offer.payTo}00` }), odd({ validAfter: null }),
+      ]
+      for (const payload of payloads) await expectInvalid(h, { ...payment, payload })
+    },
+  },
+]
+
+const verifying: readonly Law<ChainHarness>[] = [
+  {
+    name: 'verify() accepts a good payment and tells the balance as of the time given',
+    async check(subject) {
+      const { h, payment } = await world(subject)
+      const now = h.now()
+      expect(await verify(h, payment, now)).toEqual({ kind: 'valid', balance: RICH, asOf: now } as never)
+    },
+  },
+  {
+    name: 'verify() accepts the whole balance',
+    async check(subject) {
+      const h = await subject.open()
+      const payment = await h.sign(await h.payer(CENT), h.offer)
+      expect(await verify(h, payment)).toMatchObject({ kind: 'valid', balance: CENT })
+    },
+  },
+  {
+    name: 'verify() moves no money',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      const [before, height] = [await h.balanceOf(h.offer.payTo), await h.balanceOf(payer.address)]
+      for (let i = 0; i < 3; i++) expect(await verify(h, payment)).toMatchObject({ kind: 'valid' })
+      expect([await h.balanceOf(h.offer.payTo), await h.balanceOf(payer.address)]).toEqual([before, height])
+    },
+  },
+  {
+    name: 'verify() refuses one unit too little and one too much, and names both figures',
+    async check(subject) {
+      const h = await subject.open()
+      const payer = await h.payer()
+      for (const value of [CENT - 1n, CENT + 1n]) {
+        const verdict = await verify(h, await h.sign(payer, h.offer, { value }))
+        expect(verdict).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
+        if (verdict.kind === 'refused') for (const figure of [value, CENT]) expect(verdict.reason).toContain(String(figure))
+      }
+    },
+  },
+  refusesWindow('verify() refuses an expired authorization', (now) => ({ validBefore: now - 1n })),
+  refusesWindow('verify() refuses less than six seconds of life', (now) => ({ validBefore: now + 5n })),
+  {
+    name: 'verify() accepts exactly six seconds of life',
+    async check(subject) {
+      const h = await subject.open()
+      const now = (Math.floor(h.now() / 1000) + 1) * 1000
+      const payment = await h.sign(await h.payer(), h.offer, { validBefore: BigInt(now / 1000 + 6) })
+      expect(await verify(h, payment, now)).toMatchObject({ kind: 'valid' })
+    },
+  },
+  refusesWindow('verify() refuses an authorization that is not yet valid', (now) => ({ validAfter: now + 60n })),
+  {
+    name: 'verify() refuses an authorization that was used',
+    async check(subject) {
+      const { h, payment } = await world(subject)
+      await h.submit(payment)
+      expect(await verify(h, payment)).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
+    },
+  },
+  {
+    name: 'verify() refuses an authorization that was canceled',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      await h.cancel(payer, payment)
+      expect(await verify(h, payment)).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
+    },
+  },
+  {
+    name: 'verify() refuses a wallet that is one unit short',
+    async check(subject) {
+      const h = await subject.open()
+      const payment = await h.sign(await h.payer(CENT - 1n), h.offer)
+      expect(await verify(h, payment)).toMatchObject({ kind: 'refused', code: 'PAYMENT_UNFUNDED' })
+    },
+  },
+]
+
+const settling: readonly Law<ChainHarness>[] = [
+  {
+    name: 'settle() moves exactly the price, and its receipt names the transfer',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      const before = await h.balanceOf(h.offer.payTo)
+      await expectReal(h, payer, await settle(h, payment))
+      expect(await h.balanceOf(h.offer.payTo)).toBe(before + CENT)
+      expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
+    },
+  },
+  {
+    name: 'settle() of what is settled is the same receipt and no second transfer',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      const first = await settle(h, payment)
+      expect(first.kind).toBe('settled')
+      expect([await settle(h, payment), await settle(h, payment)]).toEqual([first, first])
+      expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
+    },
+  },
+  {
+    name: 'settle() by twenty at once moves money once, and all read one receipt',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      const all = await Promise.all(Array.from({ length: 20 }, () => settle(h, payment)))
+      expect(all[0]?.kind).toBe('settled')
+      expect(new Set(all.map((each) => JSON.stringify(each))).size).toBe(1)
+      expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
+    },
+  },
+  {
+    name: 'settle() of two equal payments of one payer moves money twice',
+    async check(subject) {
+      const { h, payer, offer } = await world(subject)
+      const payments = [await h.sign(payer, offer), await h.sign(payer, offer)]
+      const both = await Promise.all(payments.map((payment) => settle(h, payment)))
+      expect(both).toMatchObject([{ kind: 'settled' }, { kind: 'settled' }])
+      expect(await h.balanceOf(payer.address)).toBe(RICH - 2n * CENT)
+    },
+  },
+  {
+    name: 'settle() of one bad payment among good ones spoils no other',
+    async check(subject) {
+      const h = await subject.open()
+      const payers = await Promise.all(Array.from({ length: 9 }, () => h.payer()))
+      const payments = await Promise.all(payers.map((payer) => h.sign(payer, h.offer)))
+      await h.cancel(payers[2] as Payer, payments[2] as Payment)
+      await h.fund(payers[5] as Payer, 0n)
+      const before = await h.balanceOf(h.offer.payTo)
+      const all = await Promise.all(payments.map((payment) => settle(h, payment)))
+      expect(all.map((each) => each.kind)).toEqual(payers.map((_, i) => (i === 2 || i === 5 ? 'refused' : 'settled')))
+      expect(await h.balanceOf(h.offer.payTo)).toBe(before + 7n * CENT)
+    },
+  },
+  {
+    name: 'settle() refuses an emptied wallet; once funded again, the same authorization pays',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      await h.fund(payer, CENT - 1n)
+      expect(await settle(h, payment)).toMatchObject({ kind: 'refused' })
+      expect(await h.balanceOf(payer.address)).toBe(CENT - 1n)
+      await h.fund(payer, CENT)
+      expect(await settle(h, payment)).toMatchObject({ kind: 'settled' })
+      expect(await h.balanceOf(payer.address)).toBe(0n)
+    },
+  },
+  {
+    name: 'settle() refuses another price, and sends nothing',
+    async check(subject) {
+      const h = await subject.open()
+      const payer = await h.payer()
+      expect(await settle(h, await h.sign(payer, h.offer, { value: CENT - 1n }))).toMatchObject({ kind: 'refused' })
+      expect(await h.balanceOf(payer.address)).toBe(RICH)
+    },
+  },
+  {
+    name: 'settle() of what somebody else has sent is settled, with that transfer',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      await h.submit(payment)
+      await expectReal(h, payer, await settle(h, payment))
+      expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
+    },
+  },
+  {
+    name: 'settle() of a canceled authorization is refused',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      await h.cancel(payer, payment)
+      expect(await settle(h, payment)).toMatchObject({ kind: 'refused' })
+    },
+  },
+  {
+    name: 'settle() of an expired authorization is refused, and moves nothing',
+    async check(subject) {
+      const h = await subject.open()
+      const payer = await h.payer()
+      const end = seconds(h) + 30
+      const payment = await h.sign(payer, h.offer, { validBefore: BigInt(end) })
+      await h.mineAt(end)
+      expect(await settle(h, payment, end * 1000)).toMatchObject({ kind: 'refused' })
+      expect(await h.balanceOf(payer.address)).toBe(RICH)
+    },
+  },
+  {
+    name: 'settle() whose answer was lost is unknown; then it reads as paid, once',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      expect(await settleWhileLosing(h, payment, 'answers')).toMatchObject({ kind: 'unknown' })
+      h.heal()
+      await expectReal(h, payer, await settle(h, payment))
+      await expectReal(h, payer, await fate(h, payment))
+      expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
+    },
+  },
+  {
+    name: 'settle() that was dropped is unknown; sent again it is settled, once',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      expect(await settleWhileLosing(h, payment, 'sends')).toMatchObject({ kind: 'unknown' })
+      expect(await h.balanceOf(payer.address)).toBe(RICH)
+      h.heal()
+      await expectReal(h, payer, await settle(h, payment))
+      expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
+    },
+  },
+]
+
+const fates: readonly Law<ChainHarness>[] = [
+  {
+    name: 'fate() of what nobody has sent is open',
+    async check(subject) {
+      const { h, payment } = await world(subject)
+      expect(await fate(h, payment)).toEqual({ kind: 'open' })
+    },
+  },
+  {
+    name: 'fate() of what somebody else has sent is paid, with that transfer',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      await h.submit(payment)
+      await expectReal(h, payer, await fate(h, payment))
+    },
+  },
+  {
+    name: 'fate() of a canceled authorization is dead',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      await h.cancel(payer, payment)
+      expect(await fate(h, payment)).toEqual({ kind: 'dead' })
+    },
+  },
+  {
+    name: 'fate() of a nonce that was spent on somebody else is dead',
+    async check(subject) {
+      const h = await subject.open()
+      const payer = await h.payer()
+      const payment = await h.sign(payer, h.offer, { nonce: NONCE })
+      await h.submit(await h.sign(payer, h.offer, { nonce: NONCE, to: STRANGER }))
+      expect(await fate(h, payment)).toEqual({ kind: 'dead' })
+    },
+  },
+  {
+    name: 'fate() of an unused authorization is dead from the second of its end on, and not before',
+    async check(subject) {
+      const h = await subject.open()
+      const end = seconds(h) + 30
+      const payment = await h.sign(await h.payer(), h.offer, { validBefore: BigInt(end) })
+      await h.mineAt(end - 1)
+      expect(await fate(h, payment, (end - 1) * 1000)).toEqual({ kind: 'open' })
+      await h.mineAt(end)
+      expect(await fate(h, payment, end * 1000)).toEqual({ kind: 'dead' })
+    },
+  },
+  {
+    name: 'fate() stays paid when the authorization has expired',
+    async check(subject) {
+      const h = await subject.open()
+      const payer = await h.payer()
+      const end = seconds(h) + 30
+      const payment = await h.sign(payer, h.offer, { validBefore: BigInt(end) })
+      const settled = await settle(h, payment)
+      await h.mineAt(end + 3_600)
+      expect(await fate(h, payment)).toEqual({ kind: 'paid', receipt: receiptOf(settled) })
+    },
+  },
+  {
+    name: 'fate() stays dead, whatever comes after',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      await h.cancel(payer, payment)
+      const first = await fate(h, payment)
+      await h.fund(payer, 2n * RICH)
+      await h.submit(payment).catch(() => {})
+      await h.mineAt(seconds(h) + 4_000)
+      expect([first, await fate(h, payment)]).toEqual([first, first])
+      expect(await h.balanceOf(payer.address)).toBe(2n * RICH)
+    },
+  },
+]
+
+const failing: readonly Law<ChainHarness>[] = [
+  {
+    name: 'a node that does not answer reads as unavailable or unknown, never as refused',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      h.outage(true)
+      const [verdict, settlement, found] = [await verify(h, payment), await settle(h, payment), await fate(h, payment)]
+      h.outage(false)
+      expect([verdict.kind, settlement.kind, found.kind]).toEqual(['unavailable', 'unknown', 'unknown'])
+      expect(await h.balanceOf(payer.address)).toBe(RICH)
+      expect(await verify(h, payment)).toMatchObject({ kind: 'valid' })
+    },
+  },
+  {
+    name: 'a caller without time reads unavailable or unknown, and nothing is sent',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      const at = { now: h.now(), signal: AbortSignal.abort() }
+      const { chain, offer } = h
+      const answers = [await chain.verify(payment, offer, at), await chain.settle(payment, offer, at), await chain.fate(payment, offer, at)]
+      expect(answers.map((answer) => answer.kind)).toEqual(['unavailable', 'unknown', 'unknown'])
+      expect(await h.balanceOf(payer.address)).toBe(RICH)
+    },
+  },
+  {
+    name: 'a node that fell behind takes nothing back: what was paid is neither open nor dead',
+    async check(subject) {
+      const { h, payment } = await world(subject)
+      h.mark()
+      expect(await fate(h, payment)).toMatchObject({ kind: 'open' })
+      await h.mineAt(seconds(h) + 2)
+      const settled = await settle(h, payment)
+      const paid = { kind: 'paid', receipt: receiptOf(settled) }
+      expect(await fate(h, payment)).toMatchObject(paid)
+      h.rewind(true)
+      const behind = await fate(h, payment)
+      h.rewind(false)
+      expect(['paid', 'unknown']).toContain(behind.kind)
+      expect(await fate(h, payment)).toMatchObject(paid)
+    },
+  },
+]
+
+export const chainLaws: readonly Law<ChainHarness>[] = [...identifying, ...verifying, ...settling, ...fates, ...failing]
+
+// ── shared steps ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+async function world(subject: Subject<ChainHarness>): Promise<World> {
+  const h = await subject.open()
+  const payer = await h.payer()
+  return { h, payer, offer: h.offer, payment: await h.sign(payer, h.offer) }
+}
+
+const patience = () => AbortSignal.timeout(10_000)
+
+const identify = (h: ChainHarness, payment: Payment) => h.chain.identify(payment, h.offer, { signal: patience() })
+const verify = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.verify(payment, h.offer, { now, signal: patience() })
+const settle = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.settle(payment, h.offer, { now, signal: patience() })
+const fate = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.fate(payment, h.offer, { now, signal: patience() })
+
+/** The caller's time runs out as soon as something was lost. */
+async function settleWhileLosing(h: ChainHarness, payment: Payment, what: 'sends' | 'answers'): Promise<Settlement> {
+  const stop = new AbortController()
+  void h.lose(what).then(() => stop.abort())
+  return h.chain.settle(payment, h.offer, { now: h.now(), signal: stop.signal })
+}
+
+function seconds(h: ChainHarness): number {
+  return Math.ceil(h.now() / 1000)
+}
+
+function receiptOf(answer: Settlement | Fate): Receipt {
+  if (answer.kind === 'settled' || answer.kind === 'paid') return answer.receipt
+  throw new Error(`nothing was paid: ${JSON.stringify(answer)}`)
+}
+
+/** The receipt is ours, and its transaction holds a transfer of exactly that. */
+async function expectReal(h: ChainHarness, payer: Payer, answer: Settlement | Fate): Promise<void> {
+  const receipt = receiptOf(answer)
+  const { transaction } = receipt
+  expect(receipt).toEqual({ transaction, network: h.offer.network, payer: payer.address, amount: h.offer.amount })
+  const moved = { from: payer.address.toLowerCase(), to: h.offer.payTo.toLowerCase(), value: CENT }
+  expect(await h.transfersIn(transaction)).toContainEqual(moved)
+}
+
+async function expectInvalid(h: ChainHarness, payment: Payment, named = ''): Promise<void> {
+  const identity = await identify(h, payment)
+  expect(identity).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
+  if (identity.kind === 'refused') expect(identity.reason).toContain(named)
+}
+
+function refusesForgery(name: string, ...forgeries: readonly Forgery[]): Law<ChainHarness> {
+  return {
+    name,
+    async check(subject) {
+      const h = await subject.open()
+      const payer = await h.payer()
+      for (const forge of forgeries) await expectInvalid(h, await h.sign(payer, h.offer, { forge }))
+    },
+  }
+}
+
+function refusesAccepted(name: string, field: 'asset' | 'network' | 'scheme', value: string): Law<ChainHarness> {
+  return {
+    name,
+    async check(subject) {
+      const { h, payment } = await world(subject)
+      await expectInvalid(h, { ...payment, accepted: { ...payment.accepted, [field]: value } }, value)
+    },
+  }
+}
+
+function refusesWindow(name: string, window: (now: bigint) => Signing): Law<ChainHarness> {
+  return {
+    name,
+    async check(subject) {
+      const h = await subject.open()
+      const now = Math.floor(h.now() / 1000)
+      const payment = await h.sign(await h.payer(), h.offer, window(BigInt(now)))
+      expect(await verify(h, payment, now * 1000)).toMatchObject({ kind: 'refused', code: 'PAYMENT_UNFUNDED' })
+    },
+  }
+}

@@ -1,0 +1,215 @@
+import { describe, expect, test } from 'bun:test'
+import { Type } from '@sinclair/typebox'
+import { Fault } from '../../core/faults.ts'
+import { clip, decodeDataUri, intake, parseJson, quoted, readBody } from '../../core/intake.ts'
+
+const post = (body: BodyInit | null, headers: Record<string, string> = {}) => new Request('http://farebox.test/', { method: 'POST', headers, body })
+
+/** A body without a declared length, in these chunks; `pulled` counts how many were asked for. */
+function streamed(...chunks: readonly (string | Uint8Array)[]) {
+  const state = { pulled: 0 }
+  const stream = new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        const chunk = chunks[state.pulled++]
+        if (chunk === undefined) return controller.close()
+        controller.enqueue(typeof chunk === 'string' ? new TextEncoder().encode(chunk) : chunk)
+      },
+    },
+    { highWaterMark: 0 },
+  )
+  return { state, request: post(stream) }
+}
+
+async function faultOf(work: () => unknown): Promise<Fault> {
+  try {
+    await work()
+  } catch (error) {
+    if (error instanceof Fault) return error
+    throw error
+  }
+  throw new Error('nothing was thrown')
+}
+
+describe('reading a body', () => {
+  test('no body reads as empty', async () => {
+    expect(await readBody(post(null), 10)).toBe('')
+  })
+
+  test('a body of exactly the limit passes, declared or not', async () => {
+    expect(await readBody(post('0123456789', { 'content-length': '10' }), 10)).toBe('0123456789')
+    expect(await readBody(streamed('01234', '56789').request, 10)).toBe('0123456789')
+  })
+
+  test('one byte more is TOO_LARGE, declared or not', async () => {
+    const declared = await faultOf(() => readBody(post('0123456789a', { 'content-length': '11' }), 10))
+    const counted = await faultOf(() => readBody(streamed('01234', '56789', 'a').request, 10))
+    for (const { code, parts } of [declared, counted]) {
+      expect(code).toBe('TOO_LARGE')
+      expect(parts).toEqual({ message: 'The request body may be at most 10 bytes.', fields: { max_bytes: 10 } })
+    }
+  })
+
+  test('a body that is declared too large is refused unread', async () => {
+    const { state, request } = streamed('x')
+    request.headers.set('content-length', '1000000')
+    expect((await faultOf(() => readBody(request, 10))).code).toBe('TOO_LARGE')
+    expect(state.pulled).toBe(0)
+  })
+
+  test('an endless body is read no further than the limit', async () => {
+    const { state, request } = streamed(...Array.from({ length: 100 }, () => 'x'.repeat(10)))
+    expect((await faultOf(() => readBody(request, 25))).code).toBe('TOO_LARGE')
+    expect(state.pulled).toBeLessThanOrEqual(4)
+  })
+
+  test('a length that lies, or is no number, does not lift the limit', async () => {
+    for (const length of ['5', '-1', 'many', '']) {
+      const { request } = streamed('0123456789', 'a')
+      request.headers.set('content-length', length)
+      expect((await faultOf(() => readBody(request, 10))).code).toBe('TOO_LARGE')
+    }
+  })
+
+  test('a character split over two chunks stays whole, and a byte order mark is dropped', async () => {
+    const bytes = new TextEncoder().encode('\ufeff{"a":"狐"}')
+    expect(await readBody(streamed(bytes.slice(0, 10), bytes.slice(10)).request, 100)).toBe('{"a":"狐"}')
+  })
+})
+
+describe('parsing JSON', () => {
+  test('takes any JSON type, with parameters, in any case, or none at all', () => {
+    for (const type of ['application/json', 'Application/JSON; charset=utf-8', 'application/problem+json', ' application/json ;x=1', '', null]) {
+      expect(parseJson('{"a":1}', type)).toEqual({ a: 1 })
+    }
+  })
+
+  test('refuses every other type, and repeats it', async () => {
+    for (const type of ['text/plain', 'text/plain;charset=UTF-8', 'multipart/form-data; boundary=x', 'application/x-www-form-urlencoded', 'application/jsonp', 'json']) {
+      const { code, message } = await faultOf(() => parseJson('{}', type))
+      expect(code).toBe('INVALID_CONTENT_TYPE')
+      expect(message).toBe(`The content type must be application/json, got ${type.split(';')[0]}.`)
+    }
+  })
+
+  test('tells an empty body from a broken one', async () => {
+    expect((await faultOf(() => parseJson(' \n', null))).message).toBe('The request body is empty; a JSON object is expected.')
+    for (const text of ['{', "{'a':1}", '{"a":1,}', '{"a":NaN}', 'undefined', '{"a":1}{"b":2}', '\u0000']) {
+      const { code, message } = await faultOf(() => parseJson(text, 'application/json'))
+      expect([code, message]).toEqual(['INVALID_JSON', 'The request body is not valid JSON.'])
+    }
+  })
+})
+
+describe('checking fields', () => {
+  const check = intake(
+    Type.Object({
+      name: Type.String({ minLength: 1, maxLength: 5 }),
+      count: Type.Optional(Type.Integer({ minimum: 1, maximum: 10 })),
+      tags: Type.Optional(Type.Array(Type.String(), { maxItems: 2 })),
+      kind: Type.Optional(Type.Union([Type.Literal('a'), Type.Literal('b')])),
+    }),
+  )
+  const problems = async (value: unknown) => {
+    const { code, message, parts } = await faultOf(() => check(value))
+    expect(code).toBe('INVALID_BODY')
+    const details = parts.details as { path: string; message: string }[]
+    expect(message).toBe(details.map((detail) => detail.message).join('. '))
+    return details
+  }
+
+  test('known fields pass, unknown ones are dropped', () => {
+    expect(check({ name: 'fox', count: 10, quality: 'high', response_format: { deep: [1] } })).toEqual({ name: 'fox', count: 10 })
+  })
+
+  test('an optional null reads as absent; a required one does not', async () => {
+    expect(check({ name: 'fox', count: null, tags: null, kind: null })).toEqual({ name: 'fox' })
+    expect(await problems({ name: null })).toEqual([{ path: 'name', message: 'name: Expected string; got null' }])
+  })
+
+  test('every wrong field is named, with what it got and what it may be', async () => {
+    expect(await problems({ count: 11, tags: ['a', 5, 'c'] })).toEqual([
+      { path: 'name', message: 'name: Expected required property; it is missing' },
+      { path: 'count', message: 'count: Expected integer to be less or equal to 10; got 11' },
+      { path: 'tags', message: 'tags: Expected array length to be less or equal to 2; got an array' },
+      { path: 'tags.1', message: 'tags.1: Expected string; got 5' },
+    ])
+    expect(await problems({ name: '' })).toEqual([{ path: 'name', message: 'name: Expected string length greater or equal to 1; got ""' }])
+    expect(await problems({ name: 'fox', count: 0 })).toEqual([{ path: 'count', message: 'count: Expected integer to be greater or equal to 1; got 0' }])
+  })
+
+  test('numbers that are no count are refused, however large', async () => {
+    for (const [text, shown] of [['1.5', '1.5'], ['1e999', 'Infinity'], ['-1e999', '-Infinity'], ['9007199254740993', '9007199254740992'], ['"1"', '"1"'], ['true', 'true']] as const) {
+      const [problem] = await problems(JSON.parse(`{"name":"fox","count":${text}}`))
+      expect(problem?.message).toEndWith(`; got ${shown}`)
+    }
+  })
+
+  test('anything but an object is refused as a whole', async () => {
+    for (const [value, shown] of [[null, 'null'], [[], 'an array'], ['fox', '"fox"'], [5, '5'], [true, 'true']] as const) {
+      expect(await problems(value)).toEqual([{ path: '', message: `Expected a JSON object, got ${shown}` }])
+    }
+  })
+
+  test('names of Object.prototype are fields like any others', async () => {
+    const value = JSON.parse('{"__proto__":{"name":"fox"},"constructor":1,"toString":null}')
+    expect(await problems(value)).toEqual([{ path: 'name', message: 'name: Expected required property; it is missing' }])
+    const polluted = check(JSON.parse('{"name":"fox","__proto__":{"count":5}}'))
+    expect(polluted).toEqual({ name: 'fox' })
+    expect(Object.getPrototypeOf(polluted)).toBe(Object.prototype)
+    expect(check(Object.create({ name: 'inherited' }, { name: { value: 'own', enumerable: true } }))).toEqual({ name: 'own' })
+  })
+
+  test('deep nesting is an error text like any other, not a crash', async () => {
+    const deep = JSON.parse(`${'['.repeat(200_000)}${']'.repeat(200_000)}`)
+    expect(await problems(deep)).toEqual([{ path: '', message: 'Expected a JSON object, got an array' }])
+    expect(await problems({ name: deep })).toEqual([{ path: 'name', message: 'name: Expected string; got an array' }])
+    expect(await problems({ name: { deep } })).toEqual([{ path: 'name', message: 'name: Expected string; got an object' }])
+  })
+
+  test('at most ten problems are listed', async () => {
+    const many = intake(Type.Object(Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`f${i}`, Type.String()]))))
+    const { parts } = await faultOf(() => many({}))
+    expect((parts.details as unknown[]).length).toBe(10)
+  })
+
+  test('a value of the caller is repeated shortened, in any script', () => {
+    expect(quoted('狐'.repeat(500))).toBe(`"${'狐'.repeat(56)}...`)
+    expect(quoted('a "b"')).toBe('"a \\"b\\""')
+    expect(quoted(undefined)).toBe('undefined')
+    expect(clip('x'.repeat(61))).toHaveLength(60)
+    expect(clip('x'.repeat(60))).toBe('x'.repeat(60))
+  })
+})
+
+describe('data URIs', () => {
+  const text = (uri: string) => {
+    const decoded = decodeDataUri(uri)
+    return decoded && [decoded.type, new TextDecoder().decode(decoded.bytes)]
+  }
+
+  test('decode as base64 or percent-encoded, with parameters, in any case', () => {
+    expect(text('data:image/png;base64,aGk=')).toEqual(['image/png', 'hi'])
+    expect(text('DATA:Image/PNG;charset=utf-8;BASE64,aGk=')).toEqual(['image/png', 'hi'])
+    expect(text('data:image/svg+xml,%3Csvg/%3E')).toEqual(['image/svg+xml', '<svg/>'])
+    expect(text('data:image/png;base64,')).toEqual(['image/png', ''])
+  })
+
+  test('that are broken do not decode', () => {
+    for (const uri of ['', 'data:', 'data:,x', 'data:image/png', 'data:image/png;base64', 'data:png;base64,aGk=', 'data:image/png;base64,a', 'data:image/png;base64,%%%', 'data:image/png,%zz', 'https://x.test/a.png']) {
+      expect(text(uri)).toBeUndefined()
+    }
+  })
+
+  test('decode the same on a runtime without Uint8Array.fromBase64', () => {
+    const native = Uint8Array as unknown as { fromBase64: unknown }
+    const { fromBase64 } = native
+    native.fromBase64 = undefined
+    try {
+      expect(text('data:image/png;base64,aGk=')).toEqual(['image/png', 'hi'])
+      expect(text('data:image/png;base64,%%%')).toBeUndefined()
+    } finally {
+      native.fromBase64 = fromBase64
+    }
+  })
+})

@@ -1,0 +1,287 @@
+/** Public x402 clients, unmodified, and every bad payment, against one devnet gateway: a real node, real transactions. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { wrapAxiosWithPaymentFromConfig } from '@x402/axios'
+import { ExactEvmScheme } from '@x402/evm'
+import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x402/fetch'
+import axios from 'axios'
+import { type Hex, toHex } from 'viem'
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
+import { parseConfig } from '../../server/config.ts'
+import { type Running, start } from '../../server/main.ts'
+import { type Answer, decodeHeader, encodePayment, GENERATIONS, type Payer, payerAt, type Payment, pngSize, type Twist } from './payer.ts'
+
+const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
+/** The smallest picture on the menu, for what is not about pictures. */
+const SMALL = { model: 'vendor-d/image-cv4', prompt: 'a lighthouse at dusk', size: '512x512' }
+const SLOW = { model: 'vendor-e/image-pro', prompt: 'a harbour in the morning', size: '1280x720' }
+const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
+
+const scratch = mkdtempSync(join(tmpdir(), 'farebox-interop-'))
+const log = { info: () => {}, warn: () => {}, alert: (message: string, fields: unknown) => console.error(message, fields), access: () => {}, flush: () => {} }
+let running: Running
+let payer: Payer
+
+beforeAll(async () => {
+  const read = parseConfig('', { PORT: '0', DATABASE_URL: `sqlite:${join(scratch, 'farebox.db')}`, OBJECT_STORE: `file:${join(scratch, 'media')}` })
+  if (!read.ok) throw new Error(read.mistakes.join('\n'))
+  running = await start(read.config, log)
+  payer = await payerAt(running.url)
+})
+
+afterAll(async () => {
+  await running.stop()
+  rmSync(scratch, { recursive: true, force: true })
+})
+
+/** `fetch` as @x402/fetch makes it, without a single option. */
+const official = () => wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(payer.account) }] })
+const order = (body: unknown) => ({ method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })
+
+/** What left the buyer while `work` ran, and what it came to. */
+async function watched<T>(work: () => Promise<T>): Promise<{ answer: T; spent: bigint }> {
+  const before = await payer.balance()
+  const answer = await work()
+  return { answer, spent: before - (await payer.balance()) }
+}
+
+/** Money moved by this transaction: from the buyer, to the seller, exactly the quote, and nothing else. */
+async function expectTransfer(transaction: string, value: bigint): Promise<void> {
+  expect(transaction).toMatch(/^0x[0-9a-f]{64}$/)
+  const { account, payTo } = payer
+  expect(await payer.transfersIn(transaction)).toEqual([{ from: account.address.toLowerCase() as Hex, to: payTo.toLowerCase() as Hex, value }])
+}
+
+async function expectPng(url: string, size: string): Promise<void> {
+  const media = await fetch(url)
+  expect(media.status).toBe(200)
+  expect(media.headers.get('content-type')).toBe('image/png')
+  expect(media.headers.get('cache-control')).toBe('public, max-age=31536000, immutable')
+  const bytes = await media.bytes()
+  expect(pngSize(bytes)).toBe(size)
+  expect(Number(media.headers.get('content-length'))).toBe(bytes.length)
+}
+
+describe('public clients', () => {
+  test('@x402/fetch 2.27 buys an image unchanged: the chain shows the quote, moved once, and the URL shows the picture', async () => {
+    const quote = BigInt((await payer.sign(FOX)).accepted.amount)
+    expect(quote).toBe(22_000n)
+    const { answer: response, spent } = await watched(() => official()(running.url + GENERATIONS, order(FOX)))
+    expect(response.status).toBe(200)
+    const body = (await response.json()) as Answer['body']
+    expect(body).toMatchObject({ price: { amount: '0.022000', currency: 'USD' }, payment: { status: 'settled', network: 'base-sepolia' } })
+    const receipt = decodePaymentResponseHeader(response.headers.get('payment-response') ?? '')
+    expect(receipt).toMatchObject({ success: true, transaction: body.payment.tx_hash, network: 'eip155:84532', payer: payer.account.address })
+    expect(response.headers.get('x-payment-receipt')).toBe(receipt.transaction)
+    expect(spent).toBe(quote)
+    await expectTransfer(receipt.transaction, quote)
+    expect(body.data[0]).toMatchObject({ backed_up: true, source_url: 'data:image/png' })
+    await expectPng(body.data[0].url, '1024x1024')
+  })
+
+  test('@x402/axios 2.11 buys two images of another size unchanged', async () => {
+    const api = wrapAxiosWithPaymentFromConfig(axios.create(), { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(payer.account) as never }] })
+    const wide = { model: 'vendor-d/image-cv4', prompt: 'a sailing boat', size: '1344x768', n: 2 }
+    const { answer, spent } = await watched(() => api.post(running.url + GENERATIONS, wide))
+    expect(answer.status).toBe(200)
+    expect(spent).toBe(32_500n)
+    await expectTransfer(answer.data.payment.tx_hash, spent)
+    expect(answer.headers['payment-response']).toBeDefined()
+    expect(answer.data.data).toHaveLength(2)
+    for (const { url } of answer.data.data) await expectPng(url, '1344x768')
+  })
+
+  test('a slow model answers 202; the client signs each poll afresh, and is charged once', async () => {
+    const pay = official()
+    const before = await payer.balance()
+    const { answer: last, spent } = await watched(async () => {
+      const posted = await pay(running.url + GENERATIONS, order(SLOW))
+      expect(posted.status).toBe(202)
+      const job = (await posted.json()) as Answer['body']
+      expect(job).toMatchObject({ status: 'queued', payment_status: 'verified', price: { amount: '0.048250' } })
+      expect(await running.wired.drain(10_000)).toBe(0)
+      expect(await payer.balance()).toBe(before)
+      return { job, responses: await Promise.all([1, 2, 3].map(() => pay(running.url + job.poll_url))) }
+    })
+    const bodies = (await Promise.all(last.responses.map((response) => response.json()))) as Answer['body'][]
+    expect(last.responses.map(({ status }) => status)).toEqual([200, 200, 200])
+    expect(bodies.map(({ payment }) => payment.status).toSorted()).toEqual(['already_settled', 'already_settled', 'settled'])
+    expect(new Set(bodies.map(({ payment }) => payment.tx_hash)).size).toBe(1)
+    expect(bodies[0].id).toBe(last.job.id)
+    expect(spent).toBe(48_250n)
+    await expectTransfer(bodies[0].payment.tx_hash, spent)
+    await expectPng(bodies[0].data[0].url, '1280x720')
+  })
+})
+
+describe('payment headers', () => {
+  test.each([
+    ['payment-signature', 'x-payment'],
+    ['x-payment', 'payment-signature'],
+  ])('%s pays on the POST, and %s collects the same result from the poll, free', async (first, second) => {
+    const payment = encodePayment(await payer.sign(SMALL))
+    const { answer: bought, spent } = await watched(() => payer.post(SMALL, { [first]: payment }))
+    expect(bought).toMatchObject({ status: 200, body: { payment: { status: 'settled' } } })
+    expect(spent).toBe(16_750n)
+    const { answer: polled, spent: again } = await watched(() => payer.get(`${GENERATIONS}/${bought.body.id}`, { [second]: payment }))
+    expect(polled).toMatchObject({ status: 200, body: { payment: { status: 'already_settled', tx_hash: bought.body.payment.tx_hash } } })
+    expect(polled.body.data).toEqual(bought.body.data)
+    expect(again).toBe(0n)
+  })
+
+  test.each(['payment-signature', 'x-payment'])('%s pays on the poll of a slow job', async (header) => {
+    const payment = encodePayment(await payer.sign(SLOW))
+    const { answer: polled, spent } = await watched(async () => {
+      const job = await payer.post(SLOW, { [header]: payment })
+      expect(job.status).toBe(202)
+      await running.wired.drain(10_000)
+      return payer.get(job.body.poll_url, { [header]: payment })
+    })
+    expect(polled).toMatchObject({ status: 200, body: { payment: { status: 'settled' } } })
+    await expectTransfer(polled.body.payment.tx_hash, spent)
+  })
+
+  test('another wallet may not collect', async () => {
+    const bought = await payer.post(SMALL, { 'payment-signature': encodePayment(await payer.sign(SMALL)) })
+    const stranger = await payerAt(running.url, generatePrivateKey())
+    const polled = await payer.get(`${GENERATIONS}/${bought.body.id}`, { 'payment-signature': encodePayment(await stranger.sign(SMALL)) })
+    expect(polled).toMatchObject({ status: 403, body: { error: 'Payment payer mismatch' } })
+  })
+})
+
+describe('replays', () => {
+  test('a used authorization is refused under both names and for any body, and names its job', async () => {
+    const payment = encodePayment(await payer.sign(SMALL))
+    const bought = await payer.post(SMALL, { 'payment-signature': payment })
+    expect(bought.status).toBe(200)
+    const { answer, spent } = await watched(() =>
+      Promise.all([
+        payer.post(SMALL, { 'payment-signature': payment }),
+        payer.post(SMALL, { 'x-payment': payment }),
+        payer.post({ ...SMALL, prompt: 'another picture' }, { 'payment-signature': payment }),
+      ]),
+    )
+    for (const replay of answer) {
+      expectRefused(replay, 'PAYMENT_REPLAY')
+      expect(replay.body).toMatchObject({ job_id: bought.body.id, poll_url: `${GENERATIONS}/${bought.body.id}`, recoverable: true })
+    }
+    expect(spent).toBe(0n)
+  })
+
+  test('one hundred identical POSTs at once make one job and one transfer', async () => {
+    const payment = await payer.sign(SMALL)
+    const header = { 'payment-signature': encodePayment(payment) }
+    const { answer: answers, spent } = await watched(() => Promise.all(Array.from({ length: 100 }, () => payer.post(SMALL, header))))
+    const [won, ...others] = answers.filter(({ status }) => status === 200)
+    expect(others).toEqual([])
+    expect(new Set(answers.map(({ body }) => body.job_id ?? body.id))).toEqual(new Set([won?.body.id]))
+    const lost = answers.filter(({ status }) => status !== 200)
+    expect(lost).toHaveLength(99)
+    for (const answer of lost) expectRefused(answer, 'PAYMENT_REPLAY')
+    expect(spent).toBe(16_750n)
+    expect(await payer.usesOf(payment)).toEqual([won?.body.payment.tx_hash])
+    await expectTransfer(won?.body.payment.tx_hash, spent)
+  })
+})
+
+/** 402 with this code and a fresh, complete challenge that could be signed at once. */
+function expectRefused(answer: Answer, code: string): void {
+  expect({ status: answer.status, code: answer.body?.code, why: answer.body?.details }).toEqual({ status: 402, code, why: expect.any(String) })
+  const { headers, body } = answer
+  const required = headers.get('payment-required')
+  expect(headers.get('x-payment-required')).toBe(required)
+  expect(headers.get('www-authenticate')).toBe(`X402 requirements=${required}`)
+  expect(headers.get('cache-control')).toContain('no-store')
+  const challenge = decodeHeader(required)
+  expect(challenge).toMatchObject({ x402Version: 2, resource: { url: running.url + GENERATIONS } })
+  expect(body).toMatchObject({ x402Version: 2, accepts: challenge.accepts, error: 'Payment verification failed' })
+  const { asset, network } = payer.devnet
+  const offer = { scheme: 'exact', network, amount: '16750', asset, payTo: payer.payTo, maxTimeoutSeconds: 600, extra: { name: 'USDC', version: '2' } }
+  expect(challenge.accepts).toEqual([offer])
+}
+
+describe('bad payments: a 402 with a code and a fresh challenge, and no money moves', () => {
+  const now = () => Math.floor(Date.now() / 1000)
+  const signed = (twist: Twist | (() => Twist)) => async () => encodePayment(await payer.sign(SMALL, typeof twist === 'function' ? twist() : twist))
+  const changed = (change: (payment: Payment) => unknown) => async () => encodePayment(change(await payer.sign(SMALL)))
+  const accepting = (accepted: object) => changed((payment) => ({ ...payment, accepted: { ...payment.accepted, ...accepted } }))
+  const resigned = (change: (signature: Hex) => string) =>
+    changed((payment) => ({ ...payment, payload: { ...payment.payload, signature: change(payment.payload.signature) } }))
+  const otherSeller = '0x000000000000000000000000000000000000dEaD'
+
+  const bad: readonly [string, string, () => Promise<string>][] = [
+    ['not base64', 'PAYMENT_INVALID', async () => 'not base64, surely!'],
+    ['not JSON', 'PAYMENT_INVALID', async () => btoa('{"x402Version":')],
+    ['JSON, but no object', 'PAYMENT_INVALID', async () => encodePayment(null)],
+    ['wrong version', 'PAYMENT_INVALID', changed((payment) => ({ ...payment, x402Version: 3 }))],
+    ['a v1-shaped payload', 'PAYMENT_INVALID', changed(({ payload }) => ({ x402Version: 1, scheme: 'exact', network: 'base-sepolia', payload }))],
+    ['no payload', 'PAYMENT_INVALID', changed(({ payload: _, ...rest }) => rest)],
+    ['wrong scheme', 'PAYMENT_INVALID', accepting({ scheme: 'upto' })],
+    ['wrong network', 'PAYMENT_INVALID', accepting({ network: 'eip155:8453' })],
+    ['another asset', 'PAYMENT_INVALID', accepting({ asset: otherSeller })],
+    ['another recipient', 'PAYMENT_INVALID', signed({ authorization: { to: otherSeller } })],
+    ['value one unit too low', 'PAYMENT_INVALID', signed({ authorization: { value: '16749' } })],
+    ['value one unit too high', 'PAYMENT_INVALID', signed({ authorization: { value: '16751' } })],
+    ['expired', 'PAYMENT_UNFUNDED', signed(() => ({ authorization: { validBefore: String(now() - 1) } }))],
+    ['not yet valid', 'PAYMENT_UNFUNDED', signed(() => ({ authorization: { validAfter: String(now() + 60) } }))],
+    ['under six seconds of life', 'PAYMENT_UNFUNDED', signed(() => ({ authorization: { validBefore: String(now() + 5) } }))],
+    ['signature of another key', 'PAYMENT_INVALID', signed({ as: privateKeyToAccount(generatePrivateKey()) })],
+    ['signature of another domain name', 'PAYMENT_INVALID', signed({ domain: 'USD Coin' })],
+    ['high s', 'PAYMENT_INVALID', resigned(mirrored)],
+    ['signature one byte short', 'PAYMENT_INVALID', resigned((signature) => signature.slice(0, -2))],
+    ['signature one byte long', 'PAYMENT_INVALID', resigned((signature) => `${signature}00`)],
+    ['signature that is no hex', 'PAYMENT_INVALID', resigned(() => 'signed, the buyer')],
+    ['a header of 15,000 bytes that mean nothing', 'PAYMENT_INVALID', async () => 'A'.repeat(15_000)],
+  ]
+
+  test.each(bad)('%s: %s', async (_, code, header) => {
+    const sent = await header()
+    const { answer, spent } = await watched(() => payer.post(SMALL, { 'payment-signature': sent }))
+    expectRefused(answer, code)
+    console.log(_, answer.body.details)
+    expect(answer.body.job_id).toBeUndefined()
+    expect(spent).toBe(0n)
+  })
+
+  test('an empty wallet: PAYMENT_UNFUNDED', async () => {
+    const pauper = await payerAt(running.url, generatePrivateKey())
+    expectRefused(await pauper.post(SMALL, { 'payment-signature': encodePayment(await pauper.sign(SMALL)) }), 'PAYMENT_UNFUNDED')
+  })
+
+  test('a nonce used on chain: PAYMENT_REPLAY, without a job', async () => {
+    const payment = await payer.sign(SMALL)
+    await payer.spend(payment)
+    const { answer, spent } = await watched(() => payer.post(SMALL, { 'payment-signature': encodePayment(payment) }))
+    expectRefused(answer, 'PAYMENT_REPLAY')
+    expect(answer.body.job_id).toBeUndefined()
+    expect(spent).toBe(0n)
+  })
+
+  test('a nonce canceled on chain: PAYMENT_REPLAY, without a job', async () => {
+    const payment = await payer.sign(SMALL)
+    await payer.cancel(payment)
+    const { answer, spent } = await watched(() => payer.post(SMALL, { 'payment-signature': encodePayment(payment) }))
+    expectRefused(answer, 'PAYMENT_REPLAY')
+    expect(answer.body.job_id).toBeUndefined()
+    expect(spent).toBe(0n)
+  })
+
+  test('unknown extensions are tolerated, up to a header of 15,000 bytes', async () => {
+    const payment = await payer.sign(SMALL)
+    const extended = (filler: string) => encodePayment({ ...payment, extensions: { 'from-the-future': { info: { filler }, schema: {} } } })
+    const header = extended('x'.repeat(Math.floor(((15_000 - extended('').length) * 3) / 4)))
+    expect(header.length).toBeWithin(14_990, 15_001)
+    const { answer, spent } = await watched(() => payer.post(SMALL, { 'payment-signature': header }))
+    expect(answer.status).toBe(200)
+    expect(spent).toBe(16_750n)
+  })
+})
+
+/** The twin of a signature: n - s and the other parity, valid to plain ECDSA and refused by the token (EIP-2). */
+function mirrored(signature: Hex): Hex {
+  const s = BigInt(`0x${signature.slice(66, 130)}`)
+  const v = signature.slice(130) === '1b' ? '1c' : '1b'
+  return `${signature.slice(0, 66)}${toHex(ORDER - s, { size: 32 }).slice(2)}${v}` as Hex
+}
