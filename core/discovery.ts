@@ -130,6 +130,7 @@ const paymentParameter = {
 }
 
 const text = { type: 'string' }
+const model = { type: ['string', 'null'], description: 'Null where the product has no models.' }
 const challengeHeader = { description: 'Base64 of the x402 v2 PaymentRequired object.', schema: text }
 const challengeHeaders = { 'PAYMENT-REQUIRED': challengeHeader, 'X-Payment-Required': challengeHeader, 'WWW-Authenticate': challengeHeader }
 
@@ -143,8 +144,14 @@ const schemas = {
     { x402Version: { const: 2 }, accepts: { type: 'array', items: offer }, error: text, message: text, code: text, price: priced, job_id: text, poll_url: text, recoverable: { type: 'boolean' } },
     ['error'],
   ),
-  Envelope: object({ id: text, object: text, status: text, model: text, price: priced, payment_status: { const: 'verified' }, created: { type: 'integer' }, poll_url: text, poll_instructions: text }),
-  Running: object({ id: text, object: text, status: { enum: ['queued', 'in_progress'] }, model: text, payment_status: { const: 'verified' }, note: text }),
-  Failed: object({ id: text, object: text, status: { const: 'failed' }, model: text, error: text, payment_status: { const: 'not_charged' }, note: text }),
-  Result: object({ id: text, created: { type: 'integer' }, data: { type: 'array', items: { type: 'object' } }, price: priced, payment: object({ status: { enum: ['settled', 'already_settled'] }, tx_hash: text, network: text }) }),
+  Envelope: object(
+    { id: text, object: text, status: text, model: text, price: priced, payment_status: { const: 'verified' }, created: { type: 'integer' }, poll_url: text, poll_instructions: text },
+    ['id', 'object', 'status', 'price', 'payment_status', 'created', 'poll_url', 'poll_instructions'],
+  ),
+  Running: object({ id: text, object: text, status: { enum: ['queued', 'in_progress'] }, model, payment_status: { const: 'verified' }, note: text }),
+  Failed: object({ id: text, object: text, status: { const: 'failed' }, model, error: text, payment_status: { const: 'not_charged' }, note: text }),
+  Result: object(
+    { id: text, created: { type: 'integer' }, data: { type: 'array', items: { type: 'object' } }, price: priced, payment: object({ status: { enum: ['settled', 'already_settled'] }, tx_hash: text, network: text }) },
+    ['id', 'price', 'payment'],
+  ),
 }

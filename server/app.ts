@@ -14,6 +14,7 @@ export type AppOptions = {
 }
 
 type Address = { address: string } | null
+type Standpoint = { readonly ip: string; readonly host: string; readonly origin: string }
 
 /** One app for all gateways. The first one answers for hosts that no gateway names. */
 export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet }: AppOptions) {
@@ -26,10 +27,10 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet }
   async function serve(request: Request, peer: Address): Promise<Response> {
     const startedAt = performance.now()
     const id = givenRequestId(request) ?? newRequestId()
-    const { ip, host, origin } = standpoint(request, peer)
-    const reply = await answer(request, { ip, host, origin })
-    const path = pathOf(request.url)
-    log.access({ id, method: request.method, path, status: reply.status, ms: Math.round((performance.now() - startedAt) * 10) / 10, ip })
+    const url = URL.parse(request.url)
+    const { ip, host, origin } = url ? standpoint(url, request, peer) : nowhere(peer)
+    const reply = url ? await answer(request, { ip, host, origin }) : badHost
+    log.access({ id, method: request.method, path: url ? pathOf(request.url) : '', status: reply.status, ms: Math.round((performance.now() - startedAt) * 10) / 10, ip })
     return new Response(reply.body as BodyInit | null, { status: reply.status, headers: { ...reply.headers, ...CORS, 'x-request-id': id } })
   }
 
@@ -40,21 +41,25 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet }
     return await (gateway as Gateway).handle(request, { ip, origin })
   }
 
-  type Standpoint = { readonly ip: string; readonly host: string; readonly origin: string }
-
   /** Who calls, and what they call us. Forwarded headers count only from configured proxies (house decision 14). */
-  function standpoint(request: Request, peer: Address): Standpoint {
-    const url = new URL(request.url)
+  function standpoint(url: URL, request: Request, peer: Address): Standpoint {
     const direct = peer?.address ?? ''
     if (!proxies || !isIn(proxies, direct)) return { ip: direct, host: url.host, origin: publicOrigin ?? url.origin }
     const hops = list(request.headers.get('x-forwarded-for')).reverse()
     const ip = hops.find((hop) => !isIn(proxies, hop)) ?? direct
-    const host = list(request.headers.get('x-forwarded-host')).at(-1) ?? url.host
+    const host = list(request.headers.get('x-forwarded-host')).at(-1)?.toLowerCase() ?? url.host
     const scheme = list(request.headers.get('x-forwarded-proto')).at(-1) === 'https' ? 'https' : url.protocol.slice(0, -1)
     return { ip, host, origin: publicOrigin ?? asciiOrigin(scheme, host) ?? url.origin }
   }
 
   return new Elysia().all('/*', ({ request, server }) => serve(request, server?.requestIP(request) ?? null), { parse: 'none' })
+}
+
+/** A Host header that is no host makes no URL (RFC 9112, 3.2). */
+const badHost: Reply = { status: 400, headers: { 'content-type': 'application/json' }, body: '{"error":"Invalid Host header"}' }
+
+function nowhere(peer: Address): Standpoint {
+  return { ip: peer?.address ?? '', host: '', origin: '' }
 }
 
 /** Browsers may call every route, send every payment header and read every receipt. */
@@ -77,7 +82,7 @@ function isPreflight(request: Request): boolean {
 }
 
 function showDevnet(method: string, facts: unknown): Reply {
-  if (method !== 'GET') return { status: 405, headers: { 'content-type': 'application/json', allow: 'GET' }, body: '{"error":"Method not allowed"}' }
+  if (method !== 'GET' && method !== 'HEAD') return { status: 405, headers: { 'content-type': 'application/json', allow: 'GET, HEAD' }, body: '{"error":"Method not allowed"}' }
   return { status: 200, headers: { 'content-type': 'application/json', 'cache-control': 'no-store' }, body: JSON.stringify(facts, null, 2) }
 }
 

@@ -1,11 +1,14 @@
 /** One schema for the file and the environment. Reports every mistake at once, by name, and never prints a secret. */
 import { existsSync, readFileSync } from 'node:fs'
+import { isIP } from 'node:net'
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { parse } from 'smol-toml'
 
 const strict = { additionalProperties: false }
 const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' })
+/** The name of an environment variable; too short and too plain to be a key pasted in the wrong place. */
+const Variable = Type.String({ pattern: '^[A-Z_][A-Z0-9_]{0,49}$' })
 
 const GatewayRow = Type.Object(
   {
@@ -19,8 +22,8 @@ const GatewayRow = Type.Object(
     asset_name: Type.Optional(Type.String({ minLength: 1 })),
     asset_version: Type.Optional(Type.String({ minLength: 1 })),
     rpc_url: Type.Optional(Type.String({ pattern: '^https?://' })),
-    rpc_url_env: Type.Optional(Type.String({ minLength: 1 })),
-    relayer_key_env: Type.String({ minLength: 1 }),
+    rpc_url_env: Type.Optional(Variable),
+    relayer_key_env: Variable,
   },
   strict,
 )
@@ -104,7 +107,13 @@ export function readConfig(env: Environment): ConfigResult {
     if (env.FAREBOX_CONFIG) return { ok: false, mistakes: [`FAREBOX_CONFIG: there is no file at ${path}`] }
     return parseConfig('', env)
   }
-  return parseConfig(readFileSync(path, 'utf8'), env, path)
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8')
+  } catch (error) {
+    return { ok: false, mistakes: [`${path}: cannot be read (${(error as { code?: string }).code})`] }
+  }
+  return parseConfig(text, env, path)
 }
 
 export function parseConfig(toml: string, env: Environment = {}, path = 'farebox.toml'): ConfigResult {
@@ -138,13 +147,14 @@ function problems(settings: unknown, origin: ReadonlyMap<string, string>): strin
   for (const { path, message, value, schema } of Value.Errors(File, settings)) {
     const name = path.slice(1).replaceAll('/', '.')
     if (found.has(name)) continue
-    found.set(name, `${origin.get(name) ?? name}: ${allowed(schema, message)}${shown(name, value)}`)
+    const isUnknown = message.startsWith('Unexpected property')
+    const problem = isUnknown ? 'there is no such setting' : `${allowed(schema, message)}${shown(name, value)}`
+    found.set(name, `${origin.get(name) ?? name}: ${problem}`)
   }
   return [...found.values()]
 }
 
 function allowed(schema: TSchema, message: string): string {
-  if (message.startsWith('Unexpected property')) return 'there is no such setting'
   if (typeof schema.pattern === 'string') return `must match ${schema.pattern}`
   if (Array.isArray(schema.anyOf)) return `must be one of ${schema.anyOf.map((option: TSchema) => option.const).join(', ')}`
   return message.charAt(0).toLowerCase() + message.slice(1)
@@ -152,7 +162,7 @@ function allowed(schema: TSchema, message: string): string {
 
 function shown(name: string, value: unknown): string {
   if (value === undefined) return ''
-  if (/token|key|secret|url$/.test(name)) return ' (its value is not shown)'
+  if (/token|key|secret|url|store/.test(name)) return ' (its value is not shown)'
   return `, got ${JSON.stringify(value)?.slice(0, 80)}`
 }
 
@@ -165,6 +175,11 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   const gateways = (file.gateways ?? []).map((row, index) => resolveGateway(row, `gateways.${index}`, env, mistakes))
   const names = gateways.map(({ name }) => name)
   for (const name of new Set(names.filter((name, index) => names.indexOf(name) !== index))) mistakes.push(`gateways: two are called ${name}`)
+  const hosts = gateways.flatMap((row) => row.hosts.map((host) => host.toLowerCase()))
+  for (const host of new Set(hosts.filter((host, index) => hosts.indexOf(host) !== index))) mistakes.push(`gateways: two answer for the host ${host}`)
+  for (const [index, range] of (file.trusted_proxies ?? []).entries()) {
+    if (!isRange(range)) mistakes.push(`trusted_proxies.${index}: must be an address or a range such as 10.0.0.0/8, got ${JSON.stringify(range)}`)
+  }
   const isDevnet = gateways.length === 0
   const host = file.host ?? '127.0.0.1'
   if (mistakes.length > 0) return { ok: false, mistakes }
@@ -225,7 +240,15 @@ function secret(variable: string | undefined, at: string, env: Environment, mist
   return value
 }
 
+/** An address, or a range of them in CIDR notation. */
+function isRange(text: string): boolean {
+  const [address = '', bits, ...more] = text.split('/')
+  const family = isIP(address)
+  if (family === 0 || more.length > 0) return false
+  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 6 ? 128 : 32))
+}
+
 /** Loopback names and addresses: where play money may be shown. */
 export function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || /^127\./.test(host)
+  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host)
 }

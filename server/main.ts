@@ -73,7 +73,6 @@ async function main(): Promise<void> {
     if (error instanceof StartError) return refuse([error.message])
     throw error
   }
-  greet(running, config)
   let isStopping = false
   const stop = async (signal: string) => {
     if (isStopping) process.exit(1)
@@ -89,6 +88,7 @@ async function main(): Promise<void> {
     log.alert('the local chain has died; stopping')
     void running.stop().then(() => process.exit(1))
   })
+  greet(running, config) // last: whoever has read it may send a signal
 }
 
 function refuse(lines: readonly string[]): void {

@@ -1,8 +1,9 @@
 /** Ports for tests: a clock that only moves when told, counted ids, a cash chain, scripted vendors. And a buyer. */
 import { type CashChain, cashChain } from '../adapters/chains/cash.ts'
+import { memoryObjects } from '../adapters/objects/memory.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
-import { type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
-import { type Clock, type Gateway, gateway, type Objects, type Offer, type Payment, type Ports, type Setup, type StoredObject } from '../core/mod.ts'
+import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
+import { type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type Setup } from '../core/mod.ts'
 
 /** 2026-11-20T00:00:00Z. */
 export const START = Date.UTC(2026, 10, 20)
@@ -73,20 +74,6 @@ export function countingRandom(): (bytes: number) => Uint8Array {
   }
 }
 
-/** Media in a map, until a test wants another store. */
-export function mapObjects(): Objects & { readonly keys: () => readonly string[] } {
-  const kept = new Map<string, StoredObject>()
-  return {
-    keys: () => [...kept.keys()],
-    async put(key, bytes, type) {
-      kept.set(key, { body: bytes, size: bytes.length, type })
-    },
-    async get(key) {
-      return kept.get(key)
-    },
-  }
-}
-
 /** Something that waits until a test lets it go on. */
 export function door() {
   let open = () => {}
@@ -94,6 +81,16 @@ export function door() {
     open = resolve
   })
   return { passed, open: () => open() }
+}
+
+/** A vendor whose images are ready when the test opens the door. */
+export function slowVendor() {
+  const ready = door()
+  const vendor = scriptedVendor(async ({ n }) => {
+    await ready.passed
+    return Array.from({ length: n }, () => ({ url: PIXEL }))
+  })
+  return { vendor, ready: ready.open }
 }
 
 export type Kit = {
@@ -131,7 +128,7 @@ export function kit({ vendor = scriptedVendor(), chain = cashChain(), ports: giv
   const pending = new Set<Promise<unknown>>()
   const ports: Ports = {
     storage: memoryStorage(),
-    objects: mapObjects(),
+    objects: memoryObjects(),
     chain,
     vendors: { images: () => vendor, media: () => Promise.reject(new Error('no media host in this test')) },
     clock,

@@ -1,7 +1,7 @@
 import { decodeAbiParameters, getAddress } from 'viem'
 import { type Domain, domainSeparator, MULTICALL, stateCall } from './evm_payload.ts'
 import type { Answer, Rpc } from './evm_rpc.ts'
-import { flagIn, type Hex, isHex, lower } from './hex.ts'
+import { flagIn, type Hex, isHex, isQuantity, lower } from './hex.ts'
 
 /** `problems` and `warnings` begin with the name of the setting that they are about, and hold no secret. */
 export type Checked =
@@ -44,13 +44,13 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> 
   ])
   const away = [chain, code, name, version, separator, state, gas, block, multicall].find((answer) => answer.kind === 'trouble')
   if (away?.kind === 'trouble') return { kind: 'unavailable', reason: away.reason }
-  const [id, balance] = [hexIn(chain), hexIn(gas)]
+  const [id, balance] = [quantityIn(chain), quantityIn(gas)]
   const baseFee = block.kind === 'result' ? (block.value as { baseFeePerGas?: unknown } | null)?.baseFeePerGas : undefined
-  if (!id || !isHex(hexIn(code)) || !balance || block.kind !== 'result' || block.value === null) {
+  if (id === undefined || balance === undefined || hexIn(code) === undefined || block.kind !== 'result' || block.value === null) {
     return { kind: 'unavailable', reason: 'the node does not answer like an Ethereum node' }
   }
-  if (BigInt(id) !== BigInt(config.chainId)) {
-    return { kind: 'wrong', problems: [`network: it is ${config.network}, but the node serves eip155:${BigInt(id)}`] }
+  if (id !== BigInt(config.chainId)) {
+    return { kind: 'wrong', problems: [`network: it is ${config.network}, but the node serves eip155:${id}`] }
   }
   if (hexIn(code) === '0x') return { kind: 'wrong', problems: [`asset: ${config.asset} has no code on ${config.network}`] }
 
@@ -58,13 +58,13 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> 
     ...domainProblems(config, asset, { name: textIn(name), version: textIn(version), separator: hexIn(separator) }),
     ...(flagIn({ ok: true, data: hexIn(state) ?? '0x' }) === undefined ? [`asset: ${config.asset} has no authorizationState (EIP-3009)`] : []),
     ...(lower(config.payTo) === asset ? ['pay_to: it is the asset itself'] : []),
-    ...(BigInt(balance) === 0n ? [`relayer_key: its account ${config.relayer} has nothing to pay gas with`] : []),
-    ...(isHex(baseFee) ? [] : ['network: its blocks have no base fee (EIP-1559)']),
+    ...(balance === 0n ? [`relayer_key: its account ${config.relayer} has nothing to pay gas with`] : []),
+    ...(isQuantity(baseFee) ? [] : ['network: its blocks have no base fee (EIP-1559)']),
   ]
   if (problems.length > 0) return { kind: 'wrong', problems }
   const hasMulticall = (hexIn(multicall) ?? '0x') !== '0x'
   const warnings = [
-    ...(BigInt(balance) < (config.lowGas ?? 500_000_000_000_000n) ? [`relayer_key: its account ${config.relayer} is running out of gas`] : []),
+    ...(balance < (config.lowGas ?? 500_000_000_000_000n) ? [`relayer_key: its account ${config.relayer} is running out of gas`] : []),
     ...(hasMulticall ? [] : [`network: no Multicall3 at ${MULTICALL}, so payments settle one by one`]),
   ]
   const hasSync = sync.kind === 'error' && (sync.code === -32602 || /rlp|empty|decod/i.test(sync.message))
@@ -100,6 +100,10 @@ function domainProblems(config: CheckConfig, asset: Hex, token: Token): readonly
 
 function hexIn(answer: Answer): Hex | undefined {
   return answer.kind === 'result' && isHex(answer.value) ? lower(answer.value) : undefined
+}
+
+function quantityIn(answer: Answer): bigint | undefined {
+  return answer.kind === 'result' && isQuantity(answer.value) ? BigInt(answer.value) : undefined
 }
 
 function textIn(answer: Answer): string | undefined {

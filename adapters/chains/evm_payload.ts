@@ -1,7 +1,7 @@
 import { encodeFunctionData, getAddress, keccak256, parseAbi, recoverAddress, stringToHex } from 'viem'
 import type { Receipt } from '../../core/x402.ts'
 import type { Exact } from './exact.ts'
-import { type Hex, isHex, lower, word } from './hex.ts'
+import { type Hex, isHex, isQuantity, lower, word } from './hex.ts'
 
 export type Domain = { readonly name: string; readonly version: string }
 
@@ -124,7 +124,7 @@ function isAbout(log: ChainLog, event: Hex, indexed: readonly Hex[]): boolean {
 /** A transaction receipt as a node sends it; undefined for anything else, and while there is none. */
 export function readReceipt(value: unknown): ChainReceipt | undefined {
   const given = value as { transactionHash?: unknown; status?: unknown; blockNumber?: unknown; logs?: unknown } | null
-  if (!given || !isHex(given.transactionHash) || !isHex(given.status) || !isHex(given.blockNumber)) return undefined
+  if (!given || !isHex(given.transactionHash) || !isQuantity(given.status) || !isQuantity(given.blockNumber)) return undefined
   const logs = readLogs(given.logs)
   return logs && { transactionHash: lower(given.transactionHash), success: BigInt(given.status) === 1n, logs }
 }

@@ -2,7 +2,7 @@ import { decodeFunctionResult } from 'viem'
 import type { Fate } from '../../core/ports.ts'
 import type { Offer } from '../../core/x402.ts'
 import type { Exact } from './exact.ts'
-import { flagIn, type Hex, hexOf, isHex, lower, numberIn, word } from './hex.ts'
+import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, word } from './hex.ts'
 import {
   AGGREGATE_ABI,
   aggregateCall,
@@ -101,8 +101,8 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     if (answer.kind === 'trouble') return answer
     if (answer.kind === 'error') return trouble(`eth_getBlockByNumber: ${answer.message}`)
     const block = answer.value as { number?: unknown; timestamp?: unknown } | null
-    const time = block && numberIn(block.timestamp)
-    if (!block || !isHex(block.number) || time === undefined || time === null) return trouble('eth_getBlockByNumber: the answer is not a block')
+    const time = numberIn(block?.timestamp)
+    if (!block || !isQuantity(block.number) || time === undefined) return trouble('eth_getBlockByNumber: the answer is not a block')
     return { kind: 'block', number: BigInt(block.number), time }
   }
 

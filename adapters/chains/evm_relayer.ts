@@ -2,7 +2,7 @@ import { keccak256 } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import { type ChainReceipt, readReceipt, type Target } from './evm_payload.ts'
 import type { Answer, Rpc, Trouble } from './evm_rpc.ts'
-import { type Hex, isHex, numberIn } from './hex.ts'
+import { type Hex, isQuantity, numberIn } from './hex.ts'
 
 export type Outgoing = Target & { readonly gas: bigint }
 
@@ -229,8 +229,8 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     if (price && Math.abs(now - price.at) < FEES_LIVE_MS) return price.fee
     const [block, suggested] = await Promise.all([rpc.ask('eth_getBlockByNumber', ['latest', false]), rpc.ask('eth_maxPriorityFeePerGas', [])])
     const base = block.kind === 'result' ? (block.value as { baseFeePerGas?: unknown } | null)?.baseFeePerGas : undefined
-    if (!isHex(base) || base === '0x') return price?.fee ?? { kind: 'trouble', reason: 'the price of gas cannot be read' }
-    const tip = suggested.kind === 'result' && isHex(suggested.value) && suggested.value !== '0x' ? BigInt(suggested.value) : 1_000_000n
+    if (!isQuantity(base)) return price?.fee ?? { kind: 'trouble', reason: 'the price of gas cannot be read' }
+    const tip = suggested.kind === 'result' && isQuantity(suggested.value) ? BigInt(suggested.value) : 1_000_000n
     const fee = capped({ max: BigInt(base) * 2n + tip, tip })
     price = { fee, at: now }
     return fee

@@ -10,6 +10,11 @@ export function isHex(value: unknown): value is Hex {
   return typeof value === 'string' && /^0x[0-9a-fA-F]*$/.test(value)
 }
 
+/** A number as nodes write it: at least one digit, so that BigInt takes it. */
+export function isQuantity(value: unknown): value is Hex {
+  return typeof value === 'string' && /^0x[0-9a-fA-F]{1,64}$/.test(value)
+}
+
 export function hexOf(number: bigint): Hex {
   return `0x${number.toString(16)}`
 }
@@ -22,7 +27,7 @@ export function word(value: string | bigint, fill: 'right' | 'left' = 'right'): 
 
 /** A count or a time; undefined when it is not one that a double holds exactly. */
 export function numberIn(value: unknown): number | undefined {
-  if (!isHex(value) || value.length < 3 || value.length > 66) return undefined
+  if (!isQuantity(value)) return undefined
   const number = Number(BigInt(value))
   return Number.isSafeInteger(number) ? number : undefined
 }

@@ -20,7 +20,7 @@ import {
   patchOf,
   takePermits,
 } from '../../core/ledger.ts'
-import type { Call, Claim, Opened, Storage } from '../../core/ports.ts'
+import type { Call, Claim, NewCall, Opened, Storage } from '../../core/ports.ts'
 import { migrate } from './migrations.ts'
 import { patchStatement, statements } from './statements.ts'
 import { isBusy, patiently, writer } from './writer.ts'
@@ -31,6 +31,9 @@ const BUSY_MS = 10
 const BUSY_AT_START_MS = 2_000
 /** Rows that one step of `prune` looks at: bounds how long the event loop stands. */
 const BATCH = 128
+
+/** How far `prune` has come among the calls, in order of age. */
+type Place = { readonly expiresAt: number; readonly id: string }
 
 /**
  * One file, one process: writing is synchronous, under one write lock (house decision 12). Verbs that arrive together share a
@@ -75,13 +78,13 @@ export function sqliteStorage(path: string): Storage {
     return { ...rest, authorization: must(ask.signed.get({ key })?.signed, `authorization ${key}`) }
   }
 
-  function debts(payer: string, asset: string, at: { now: number; asOf: number }): readonly Debt[] {
+  function debts({ payer, asset }: NewCall, at: { now: number; asOf: number }): readonly Debt[] {
     const since = at.asOf - BALANCE_LAG_MS
     return [...ask.spendable.all({ payer, asset, now: at.now }), ...ask.paid.all({ payer, asset, since })]
   }
 
   /** One bounded step of `prune` over calls, beginning behind `after`. */
-  function age(now: number, after: { expiresAt: number; id: string }): { touched: number; last: typeof after | undefined } {
+  function age(now: number, after: Place): { touched: number; last: Place | undefined } {
     const found = ask.aging.all({ now, ...after, limit: BATCH })
     let touched = 0
     for (const head of found) {
@@ -101,12 +104,12 @@ export function sqliteStorage(path: string): Storage {
   }
 
   return {
-    openCall(asked, authorization, at) {
-      const { call, signed } = structuredClone({ call: asked, signed: authorization })
+    openCall(...given) {
+      const [call, authorization, at] = structuredClone(given)
       return write(() => {
-        const bound = ask.bound.get({ key: signed.key })
-        const seen = { bound, debts: at.cap ? debts(call.payer, call.asset, { now: at.now, asOf: at.cap.asOf }) : [] }
-        const { answer, writes } = decideOpen({ call, authorization: signed }, seen, at)
+        const bound = ask.bound.get({ key: authorization.key })
+        const seen = { bound, debts: at.cap ? debts(call, { now: at.now, asOf: at.cap.asOf }) : [] }
+        const { answer, writes } = decideOpen({ call, authorization }, seen, at)
         writes.forEach(perform)
         return opened(answer)
       })
@@ -116,15 +119,15 @@ export function sqliteStorage(path: string): Storage {
 
     callOf: (key, now) =>
       patiently(() => {
-        const bound = ask.bound.get({ key })
-        return bound && !isFree(bound, now) ? ask.call.get({ id: bound.id }) : undefined
+        const found = ask.callOf.get({ key })
+        return found && !isFree(found, now) ? found : undefined
       }),
 
-    moveCall(id, from, patch) {
-      const fields = structuredClone(patchOf(patch))
+    moveCall(...given) {
+      const [id, from, patch] = structuredClone(given)
       return write(() => {
         if (!mayMove(ask.head.get({ id }), from)) return false
-        patchCall(id, fields)
+        patchCall(id, patchOf(patch))
         return true
       })
     },
@@ -133,24 +136,26 @@ export function sqliteStorage(path: string): Storage {
 
     lostCalls: (now, limit) => patiently(() => ask.lost.all({ now, limit })),
 
-    claimSettlement(id, authorization, { now, until, ...more }) {
-      const { offered, made } = structuredClone({ offered: authorization, made: more })
+    claimSettlement(...given) {
+      const [id, offered, at] = structuredClone(given)
       return write(() => {
         const bonds = ask.bonds.all({ id })
         const own = bonds.some((bond) => bond.key === offered?.key)
         const bound = offered && !own ? ask.bound.get({ key: offered.key }) : undefined
-        const { answer, writes } = decideClaim(ask.head.get({ id }), { bonds, offered, bound }, { now, until, ...made })
+        const { answer, writes } = decideClaim(ask.head.get({ id }), { bonds, offered, bound }, at)
         writes.forEach(perform)
         return claimed(answer)
       })
     },
 
-    finishSettlement: (id, token, outcome, at) =>
-      write(() => {
+    finishSettlement(...given) {
+      const [id, token, outcome, at] = structuredClone(given)
+      return write(() => {
         const { answer, writes } = decideFinish(ask.head.get({ id }), { bonds: ask.bonds.all({ id }), token, outcome }, at)
         writes.forEach(perform)
         return answer
-      }),
+      })
+    },
 
     unsettled: (before, limit) => patiently(() => ask.unsettled.all({ before, limit })),
 
@@ -170,9 +175,8 @@ export function sqliteStorage(path: string): Storage {
 
     async prune(now) {
       let touched = 0
-      let after: { expiresAt: number; id: string } | undefined = { expiresAt: Number.MIN_SAFE_INTEGER, id: '' }
-      while (after) {
-        const from: { expiresAt: number; id: string } = after
+      for (let after: Place | undefined = { expiresAt: Number.MIN_SAFE_INTEGER, id: '' }; after; ) {
+        const from: Place = after
         const step = await write(() => age(now, from))
         touched += step.touched
         after = step.last
@@ -194,6 +198,9 @@ export function sqliteStorage(path: string): Storage {
   }
 }
 
+// ── the file and its lock ───────────────────────────────────────────────────────────────────────────────────────────
+
+/** Locks in force. Kept here, so that none is collected with an answer that nobody kept. */
 const held = new Set<Database>()
 
 /**
@@ -211,7 +218,6 @@ export function holdAlone(path: string): { release(): void } | undefined {
     if (isBusy(error)) return undefined
     throw error
   }
-  // Held here, so that the lock is not collected with an answer that nobody kept.
   held.add(lock)
   return {
     release() {
@@ -219,8 +225,6 @@ export function holdAlone(path: string): { release(): void } | undefined {
     },
   }
 }
-
-// ── the file and its lock ───────────────────────────────────────────────────────────────────────────────────────────
 
 function openDatabase(path: string): Database {
   if (path !== ':memory:') createPrivately(path)

@@ -3,7 +3,10 @@ import type { BunSQLiteDatabase } from 'drizzle-orm/bun-sqlite'
 import type { RowPatch } from '../../core/ledger.ts'
 import { authorizations, calls, leases, windows } from './schema.ts'
 
-/** Every statement of the SQLite storage, prepared once. Conditions that name a partial index are written out: SQLite cannot match one against a bound parameter. */
+/**
+ * What the SQLite storage asks and writes, prepared once. Conditions that name a partial index are written out: SQLite cannot match
+ * one against a bound parameter. The order of `bonds`, and what `spendable` and `paid` leave out, is what core/ledger.ts counts on.
+ */
 export function statements(db: BunSQLiteDatabase) {
   const { fence, claimUntil, claimKey, claimFresh, emptied, ...shown } = getTableColumns(calls)
   const { id, payer, work, money, owner, until, receipt, expiresAt } = shown
@@ -17,6 +20,7 @@ export function statements(db: BunSQLiteDatabase) {
     call: db.select(shown).from(calls).where(eq(id, given('id'))).prepare(),
     head: db.select(head).from(calls).where(eq(id, given('id'))).prepare(),
     bound: db.select(head).from(authorizations).innerJoin(calls, ofCall).where(eq(bond.key, given('key'))).prepare(),
+    callOf: db.select(shown).from(authorizations).innerJoin(calls, ofCall).where(eq(bond.key, given('key'))).prepare(),
     bonds: db.select(bond).from(authorizations).where(eq(bond.call, given('id'))).orderBy(asc(bond.place)).prepare(),
     signed: db.select({ signed }).from(authorizations).where(eq(bond.key, given('key'))).prepare(),
     spendable: db

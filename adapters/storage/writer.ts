@@ -1,8 +1,8 @@
 import type { BunSQLiteDatabase } from 'drizzle-orm/bun-sqlite'
 
 /** Steps that share one commit at most: bounds how long the event loop stands. */
-const BATCH = 128
-/** With the pauses in `patiently`, about four seconds. */
+const BATCH = 64
+/** With the pauses in `patiently`, about five seconds. */
 const TRIES = 100
 
 type Job = { readonly step: () => unknown; readonly resolve: (value: never) => void; readonly reject: (error: unknown) => void }
@@ -24,8 +24,11 @@ export function writer(db: BunSQLiteDatabase) {
       const answers = await commit(jobs)
       jobs.forEach((job, at) => job.resolve(answers[at] as never))
     } catch (error) {
-      if (jobs.length === 1) return jobs[0]?.reject(error)
-      for (const job of jobs) await serve([job])
+      if (jobs.length > 1 && !isBusy(error)) {
+        for (const job of jobs) await serve([job])
+        return
+      }
+      for (const job of jobs) job.reject(error)
     }
   }
 

@@ -166,7 +166,9 @@ export function anvilBinary(from: string = import.meta.url, platform = `${proces
   for (const resolve of [here.resolve, besideAnvil]) {
     try {
       return resolve(`${name}/package.json`).replace(/package\.json$/, 'bin/anvil')
-    } catch {} // not on this path: the next one, else the message below
+    } catch {
+      // not on this path: the next one, else the message below
+    }
   }
   throw new Error(`the local chain needs the package ${name}, which is not installed; run: bun add @foundry-rs/anvil (optional dependencies must not be omitted)`)
 

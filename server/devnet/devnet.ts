@@ -124,7 +124,9 @@ function parseKeys(path: string, text: string): Keys {
     const keys = JSON.parse(text) as Record<keyof Keys, unknown>
     const [relayerKey, buyerKey, sellerKey] = [keys.relayerKey, keys.buyerKey, keys.sellerKey].map(asKey)
     if (relayerKey && buyerKey && sellerKey) return { relayerKey, buyerKey, sellerKey }
-  } catch {} // not JSON: as useless as JSON without keys
+  } catch {
+    // not JSON: as useless as JSON without keys
+  }
   throw new Error(`${path} does not hold the local chain's three keys; delete it to get new ones (the old play money is then out of reach)`)
 }
 

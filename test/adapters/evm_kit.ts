@@ -165,8 +165,9 @@ function bent(signature: Hex, forge: Forgery | undefined): Hex {
 export type EvmHarness = ChainHarness & { readonly chain: EvmChain; readonly line: Line; readonly config: EvmConfig; account(address: string): PrivateKeyAccount }
 
 /** One checked chain on the shared node, with a relayer of its own. */
-export async function evmHarness(world: World, change: Partial<EvmConfig> = {}): Promise<EvmHarness> {
+export async function evmHarness(world: World, change: Partial<EvmConfig> & { judge?: Line['judge'] } = {}): Promise<EvmHarness> {
   const wire = line()
+  wire.judge = change.judge
   const relayerKey = world.key()
   await world.ask('anvil_setBalance', privateKeyToAccount(relayerKey).address, toHex(10n ** 20n))
   const payTo = privateKeyToAccount(world.key()).address

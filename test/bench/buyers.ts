@@ -1,17 +1,16 @@
 /** Many wallets with money, and their signed requests, made before anything is measured. */
-import { randomBytes } from 'node:crypto'
-import { encodeFunctionData, type Hex, parseAbi, toHex } from 'viem'
+import { encodeFunctionData, type Hex, parseAbi } from 'viem'
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { rpc } from '../../server/devnet/anvil.ts'
 import { DEVNET_MULTICALL } from '../../server/devnet/devnet.ts'
+import { encodePayment, GENERATIONS, type Offer, signOffer } from '../server/payer.ts'
 
-export const ROUTE = '/api/v1/images/generations'
 export const ORDER = JSON.stringify({ model: 'vendor-a/image-1', prompt: 'a red fox in the snow' })
 
 /** What a buyer needs to know of a shop. */
 export type Shop = { readonly port: number; readonly rpcUrl: string; readonly asset: Hex; readonly payTo: Hex; readonly minterKey: Hex }
 
-type Challenge = { readonly accepts: readonly [{ readonly amount: string; readonly maxTimeoutSeconds: number; readonly network: string }]; readonly resource: unknown }
+export type Challenge = { readonly accepts: readonly [Offer]; readonly resource: unknown }
 
 const ABI = parseAbi([
   'function mint(address to, uint256 value)',
@@ -19,8 +18,6 @@ const ABI = parseAbi([
   'function aggregate3(Call[] calls) payable returns ((bool success, bytes returnData)[])',
 ])
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
-const FIELDS = ['address from', 'address to', 'uint256 value', 'uint256 validAfter', 'uint256 validBefore', 'bytes32 nonce']
-const TYPES = { TransferWithAuthorization: FIELDS.map((field) => ({ type: field.split(' ')[0] ?? '', name: field.split(' ')[1] ?? '' })) }
 
 /** `count` fresh wallets with 1,000 USDC each. */
 export async function wallets({ rpcUrl, asset, minterKey }: Shop, count: number): Promise<readonly PrivateKeyAccount[]> {
@@ -46,7 +43,7 @@ export async function wallets({ rpcUrl, asset, minterKey }: Shop, count: number)
 
 /** The challenge as it came, headers and all. */
 export async function ask(port: number): Promise<{ status: number; headers: [string, string][]; body: string; challenge: Challenge }> {
-  const response = await fetch(`http://127.0.0.1:${port}${ROUTE}`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: ORDER })
+  const response = await fetch(`http://127.0.0.1:${port}${GENERATIONS}`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: ORDER })
   const body = await response.text()
   const required = response.headers.get('payment-required')
   if (!required) throw new Error(`no challenge from port ${port}: ${response.status} ${body}`)
@@ -56,21 +53,16 @@ export async function ask(port: number): Promise<{ status: number; headers: [str
 /** A raw request, with a payment or without. */
 export function request(payment?: string): string {
   const paid = payment === undefined ? '' : `payment-signature: ${payment}\r\n`
-  return `POST ${ROUTE} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n${paid}content-length: ${ORDER.length}\r\n\r\n${ORDER}`
+  return `POST ${GENERATIONS} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n${paid}content-length: ${ORDER.length}\r\n\r\n${ORDER}`
 }
 
 /** `count` requests, each paid by another authorization, the wallets taking turns. */
-export async function signed({ asset, payTo }: Shop, { accepts: [offer], resource }: Challenge, buyers: readonly PrivateKeyAccount[], count: number): Promise<readonly string[]> {
-  const domain = { name: 'USDC', version: '2', chainId: Number(offer.network.split(':')[1]), verifyingContract: asset }
-  const validBefore = BigInt(Math.floor(Date.now() / 1000) + offer.maxTimeoutSeconds)
+export async function signed({ accepts: [offer], resource }: Challenge, buyers: readonly PrivateKeyAccount[], count: number): Promise<readonly string[]> {
   const made: string[] = []
   for (let index = 0; index < count; index++) {
     const buyer = buyers[index % buyers.length]
     if (!buyer) throw new RangeError('signing needs a buyer')
-    const message = { from: buyer.address, to: payTo, value: BigInt(offer.amount), validAfter: 0n, validBefore, nonce: toHex(randomBytes(32)) }
-    const signature = await buyer.signTypedData({ domain, types: TYPES, primaryType: 'TransferWithAuthorization', message })
-    const authorization = { ...message, value: offer.amount, validAfter: '0', validBefore: validBefore.toString() }
-    made.push(request(btoa(JSON.stringify({ x402Version: 2, resource, accepted: offer, payload: { signature, authorization } }))))
+    made.push(request(encodePayment(await signOffer(buyer, { offer, resource }))))
   }
   return made
 }

@@ -108,7 +108,7 @@ async function measure({ port, connections, file, ms, wanted }: Command): Promis
 function read(bytes: Buffer): { status: number } | undefined {
   const end = bytes.indexOf('\r\n\r\n')
   if (end === -1) return undefined
-  const head = bytes.latin1Slice(0, end)
+  const head = bytes.toString('latin1', 0, end)
   const length = /\r\ncontent-length: (\d+)/i.exec(head)?.[1]
   if (length === undefined) throw new Error(`an answer without a content-length:\n${head}`)
   if (bytes.length < end + 4 + Number(length)) return undefined

@@ -1,16 +1,17 @@
 /** The peer: `@x402/hono` in front of the same vendor, with an in-process facilitator, a local signer and a queue of nonces. */
 import { x402Facilitator } from '@x402/core/facilitator'
+import type { FacilitatorClient } from '@x402/core/server'
 import { toFacilitatorEvmSigner } from '@x402/evm'
 import { ExactEvmScheme as FacilitatorScheme } from '@x402/evm/exact/facilitator'
 import { ExactEvmScheme as ServerScheme } from '@x402/evm/exact/server'
-import { type FacilitatorClient, paymentMiddlewareFromConfig } from '@x402/hono'
+import { paymentMiddlewareFromConfig } from '@x402/hono'
 import { Hono } from 'hono'
 import { createWalletClient, type Hex, http, publicActions } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
 import type { ImageVendor } from '../../core/mod.ts'
 import type { Devnet } from '../../server/devnet/devnet.ts'
-import { ROUTE } from './buyers.ts'
+import { GENERATIONS } from '../server/payer.ts'
 
 /** Tuned in its favour: gas and fees are fixed, so that a settlement costs one send; 20 ms between looks for a receipt was its best. */
 const RECEIPT_MS = 20
@@ -19,7 +20,7 @@ const GAS = { gas: 120_000n, maxFeePerGas: 10_000_000_000n, maxPriorityFeePerGas
 /** Its `fetch`, selling one image for `amount` base units. */
 export async function peer(devnet: Devnet, vendor: ImageVendor, amount: string): Promise<(request: Request) => Response | Promise<Response>> {
   const routes = {
-    [`POST ${ROUTE}`]: {
+    [`POST ${GENERATIONS}`]: {
       accepts: { scheme: 'exact', network: devnet.network, payTo: devnet.payTo, price: { amount, asset: devnet.asset, extra: { ...devnet.domain } }, maxTimeoutSeconds: 600 },
       description: 'Generate images from a prompt',
       mimeType: 'application/json',
@@ -27,7 +28,7 @@ export async function peer(devnet: Devnet, vendor: ImageVendor, amount: string):
   }
   const app = new Hono()
   app.use(paymentMiddlewareFromConfig(routes, await facilitator(devnet), [{ network: devnet.network, server: new ServerScheme() }]))
-  app.post(ROUTE, async (context) => {
+  app.post(GENERATIONS, async (context) => {
     const { model, prompt } = (await context.req.json()) as { model: string; prompt: string }
     const images = await vendor.generate({ model, prompt, width: 1024, height: 1024, n: 1 }, { signal: context.req.raw.signal })
     return context.json({ created: Math.floor(Date.now() / 1000), data: images })

@@ -9,7 +9,7 @@ import { createInterface } from 'node:readline'
 import { Readable } from 'node:stream'
 import { parseArgs } from 'node:util'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { ask, request, type Shop, signed, transfers, wallets } from './buyers.ts'
+import { ask, type Challenge, request, type Shop, signed, transfers, wallets } from './buyers.ts'
 import type { Given, Ready } from './contestant.ts'
 import type { Command, Measured } from './load.ts'
 
@@ -117,15 +117,15 @@ async function challenges(load: Generator): Promise<void> {
 
 // ── b: paid images per second ───────────────────────────────────────────────────────────────────────────────────────
 
-type Entrant = { readonly each: Contestant; readonly shop: Shop; readonly challenge: Awaited<ReturnType<typeof ask>>['challenge']; readonly buyers: readonly PrivateKeyAccount[] }
+type Entrant = { readonly each: Contestant; readonly shop: Shop; readonly challenge: Challenge; readonly buyers: readonly PrivateKeyAccount[] }
 
 async function paidImages(load: Generator): Promise<void> {
   const farebox = await enter(await contestant('shop'))
   const hono = await enter(await contestant('peer', { amount: farebox.challenge.accepts[0].amount }))
   const field = [farebox, hono]
   const seen = new Map<string, Measured[]>()
-  const run = async ({ each, shop, challenge, buyers }: Entrant, connections: number, images: number) => {
-    const requests = await signed(shop, challenge, buyers, images)
+  const run = async ({ each, challenge, buyers }: Entrant, connections: number, images: number) => {
+    const requests = await signed(challenge, buyers, images)
     return await load.run({ port: each.port, connections, wanted: 200 }, requests)
   }
   const paid = new Map(field.map(({ each }) => [each.name, 0]))

@@ -211,36 +211,36 @@ describe('bad payments: a 402 with a code and a fresh challenge, and no money mo
     changed((payment) => ({ ...payment, payload: { ...payment.payload, signature: change(payment.payload.signature) } }))
   const otherSeller = '0x000000000000000000000000000000000000dEaD'
 
-  const bad: readonly [string, string, () => Promise<string>][] = [
-    ['not base64', 'PAYMENT_INVALID', async () => 'not base64, surely!'],
-    ['not JSON', 'PAYMENT_INVALID', async () => btoa('{"x402Version":')],
-    ['JSON, but no object', 'PAYMENT_INVALID', async () => encodePayment(null)],
-    ['wrong version', 'PAYMENT_INVALID', changed((payment) => ({ ...payment, x402Version: 3 }))],
-    ['a v1-shaped payload', 'PAYMENT_INVALID', changed(({ payload }) => ({ x402Version: 1, scheme: 'exact', network: 'base-sepolia', payload }))],
-    ['no payload', 'PAYMENT_INVALID', changed(({ payload: _, ...rest }) => rest)],
-    ['wrong scheme', 'PAYMENT_INVALID', accepting({ scheme: 'upto' })],
-    ['wrong network', 'PAYMENT_INVALID', accepting({ network: 'eip155:8453' })],
-    ['another asset', 'PAYMENT_INVALID', accepting({ asset: otherSeller })],
-    ['another recipient', 'PAYMENT_INVALID', signed({ authorization: { to: otherSeller } })],
-    ['value one unit too low', 'PAYMENT_INVALID', signed({ authorization: { value: '16749' } })],
-    ['value one unit too high', 'PAYMENT_INVALID', signed({ authorization: { value: '16751' } })],
-    ['expired', 'PAYMENT_UNFUNDED', signed(() => ({ authorization: { validBefore: String(now() - 1) } }))],
-    ['not yet valid', 'PAYMENT_UNFUNDED', signed(() => ({ authorization: { validAfter: String(now() + 60) } }))],
-    ['under six seconds of life', 'PAYMENT_UNFUNDED', signed(() => ({ authorization: { validBefore: String(now() + 5) } }))],
-    ['signature of another key', 'PAYMENT_INVALID', signed({ as: privateKeyToAccount(generatePrivateKey()) })],
-    ['signature of another domain name', 'PAYMENT_INVALID', signed({ domain: 'USD Coin' })],
-    ['high s', 'PAYMENT_INVALID', resigned(mirrored)],
-    ['signature one byte short', 'PAYMENT_INVALID', resigned((signature) => signature.slice(0, -2))],
-    ['signature one byte long', 'PAYMENT_INVALID', resigned((signature) => `${signature}00`)],
-    ['signature that is no hex', 'PAYMENT_INVALID', resigned(() => 'signed, the buyer')],
-    ['a header of 15,000 bytes that mean nothing', 'PAYMENT_INVALID', async () => 'A'.repeat(15_000)],
+  const bad: readonly [string, string, string, () => Promise<string>][] = [
+    ['not base64', 'PAYMENT_INVALID', 'is not base64', async () => 'not base64, surely!'],
+    ['not JSON', 'PAYMENT_INVALID', 'is not base64 of JSON', async () => btoa('{"x402Version":')],
+    ['JSON, but no object', 'PAYMENT_INVALID', 'x402Version must be 2', async () => encodePayment(null)],
+    ['wrong version', 'PAYMENT_INVALID', 'x402Version must be 2, got 3', changed((payment) => ({ ...payment, x402Version: 3 }))],
+    ['a v1-shaped payload', 'PAYMENT_INVALID', 'x402Version must be 2, got 1', changed(({ payload }) => ({ x402Version: 1, scheme: 'exact', network: 'base-sepolia', payload }))],
+    ['no payload', 'PAYMENT_INVALID', 'malformed at /payload', changed(({ payload: _, ...rest }) => rest)],
+    ['wrong scheme', 'PAYMENT_INVALID', 'accepts upto', accepting({ scheme: 'upto' })],
+    ['wrong network', 'PAYMENT_INVALID', 'accepts exact on eip155:8453 ', accepting({ network: 'eip155:8453' })],
+    ['another asset', 'PAYMENT_INVALID', 'in 0x000000000000000000000000000000000000dEaD, but on offer', accepting({ asset: otherSeller })],
+    ['another recipient', 'PAYMENT_INVALID', 'recipient_mismatch', signed({ authorization: { to: otherSeller } })],
+    ['value one unit too low', 'PAYMENT_INVALID', 'value is 16749', signed({ authorization: { value: '16749' } })],
+    ['value one unit too high', 'PAYMENT_INVALID', 'value is 16751', signed({ authorization: { value: '16751' } })],
+    ['expired', 'PAYMENT_UNFUNDED', 'valid_before', signed(() => ({ authorization: { validBefore: String(now() - 1) } }))],
+    ['not yet valid', 'PAYMENT_UNFUNDED', 'valid_after', signed(() => ({ authorization: { validAfter: String(now() + 60) } }))],
+    ['under six seconds of life', 'PAYMENT_UNFUNDED', 'at least 6 seconds after now', signed(() => ({ authorization: { validBefore: String(now() + 5) } }))],
+    ['signature of another key', 'PAYMENT_INVALID', 'it is a signature of 0x', signed({ as: privateKeyToAccount(generatePrivateKey()) })],
+    ['signature of another domain name', 'PAYMENT_INVALID', 'in the offered EIP-712 domain it is a signature of 0x', signed({ domain: 'USD Coin' })],
+    ['high s', 'PAYMENT_INVALID', 'upper half of the order', resigned(mirrored)],
+    ['signature one byte short', 'PAYMENT_INVALID', '64 bytes long', resigned((signature) => signature.slice(0, -2))],
+    ['signature one byte long', 'PAYMENT_INVALID', '66 bytes long', resigned((signature) => `${signature}00`)],
+    ['signature that is no hex', 'PAYMENT_INVALID', 'signature is malformed', resigned(() => 'signed, the buyer')],
+    ['a header of 15,000 bytes that mean nothing', 'PAYMENT_INVALID', 'is not base64 of JSON', async () => 'A'.repeat(15_000)],
   ]
 
-  test.each(bad)('%s: %s', async (_, code, header) => {
+  test.each(bad)('%s: %s, %s', async (_, code, reason, header) => {
     const sent = await header()
     const { answer, spent } = await watched(() => payer.post(SMALL, { 'payment-signature': sent }))
     expectRefused(answer, code)
-    console.log(_, answer.body.details)
+    expect(answer.body.details).toContain(reason)
     expect(answer.body.job_id).toBeUndefined()
     expect(spent).toBe(0n)
   })

@@ -1,0 +1,277 @@
+/** The HTTP side of the gateway, over a real listener on loopback: what no reply of core says by itself. */
+import { afterEach, describe, expect, test } from 'bun:test'
+import { EXPOSED_HEADERS, PAYMENT_HEADERS } from '../../core/mod.ts'
+import { type AppOptions, app } from '../../server/app.ts'
+import type { ServerLog } from '../../server/log.ts'
+import { decodeHeader, encodePayment, FOX, GENERATIONS, type Kit, kit } from '../kit.ts'
+
+type AccessLine = Parameters<ServerLog['access']>[0]
+type Shop = Kit & { readonly url: string; readonly access: readonly AccessLine[]; get(path: string, init?: RequestInit): Promise<Response> }
+
+const JSON_TYPE = { 'content-type': 'application/json' }
+const ORDER = { method: 'POST', headers: JSON_TYPE, body: JSON.stringify(FOX) }
+
+const listening: { stop(now: boolean): unknown }[] = []
+afterEach(() => {
+  for (const server of listening.splice(0)) server.stop(true)
+})
+
+function open(options: Partial<AppOptions> = {}): Shop {
+  const made = kit()
+  const access: AccessLine[] = []
+  const log: ServerLog = { ...made.log, access: (line) => access.push(line), flush() {} }
+  const elysia = app({ gateways: [{ gateway: made.shop, hosts: [] }], log, ...options })
+  const server = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: elysia.fetch })
+  elysia.server = server
+  listening.push(server)
+  const url = `http://127.0.0.1:${server.port}`
+  return { ...made, url, access, get: (path, init) => fetch(url + path, init) }
+}
+
+/** Sends bytes that no client library would, and reads until the server hangs up. */
+async function raw({ url }: Shop, lines: readonly string[]): Promise<string> {
+  const { port } = new URL(url)
+  const { promise, resolve, reject } = Promise.withResolvers<string>()
+  let answer = ''
+  await Bun.connect({
+    hostname: '127.0.0.1',
+    port: Number(port),
+    socket: {
+      open: (socket) => void socket.write(Buffer.from(`${[...lines, 'Connection: close'].join('\r\n')}\r\n\r\n`)),
+      data: (_socket, bytes) => void (answer += bytes.toString()),
+      close: () => resolve(answer),
+      error: (_socket, error) => reject(error),
+    },
+  })
+  return await promise
+}
+
+const list = (header: string | null): string[] => (header ?? '').split(',').map((name) => name.trim().toLowerCase())
+
+describe('browsers', () => {
+  test('a preflight allows every payment header, and the one that public clients send by mistake', async () => {
+    const shop = open()
+    for (const path of [GENERATIONS, '/api/v1/images/models', '/nowhere']) {
+      const response = await shop.get(path, { method: 'OPTIONS', headers: { origin: 'https://app.example', 'access-control-request-method': 'POST' } })
+      expect(response.status).toBe(204)
+      expect(response.headers.get('access-control-allow-origin')).toBe('*')
+      expect(list(response.headers.get('access-control-allow-methods'))).toEqual(expect.arrayContaining(['get', 'post']))
+      expect(list(response.headers.get('access-control-allow-headers'))).toEqual(expect.arrayContaining([...PAYMENT_HEADERS, 'content-type', 'access-control-expose-headers']))
+      expect(list(response.headers.get('vary'))).toContain('origin')
+    }
+  })
+
+  test('OPTIONS without an origin is no preflight, and tells what the path allows', async () => {
+    const response = await open().get('/api/v1/images/models', { method: 'OPTIONS' })
+    expect(response.status).toBe(204)
+    expect(list(response.headers.get('allow'))).toEqual(['get', 'head', 'options'])
+    expect(response.headers.has('access-control-allow-methods')).toBe(false)
+  })
+
+  test('every reply may be read, with every header of the protocol: 200, 402, 404 and 405', async () => {
+    const shop = open()
+    const replies = [await shop.get('/api/health'), await shop.get(GENERATIONS, ORDER), await shop.get('/nowhere'), await shop.get('/api/health', { method: 'DELETE' })]
+    expect(replies.map(({ status }) => status)).toEqual([200, 402, 404, 405])
+    for (const { headers } of replies) {
+      expect(headers.get('access-control-allow-origin')).toBe('*')
+      expect(list(headers.get('access-control-expose-headers'))).toEqual(EXPOSED_HEADERS.map((name) => name.toLowerCase()))
+    }
+  })
+
+  test('a header of the protocol that a reply carries is exposed', async () => {
+    const { headers } = await open().get(GENERATIONS, ORDER)
+    const carried = [...headers.keys()].filter((name) => /payment|authenticate|request-id|ratelimit|retry/.test(name))
+    expect(carried.length).toBeGreaterThanOrEqual(4)
+    expect(carried.filter((name) => !list(headers.get('access-control-expose-headers')).includes(name))).toEqual([])
+  })
+})
+
+describe('request ids', () => {
+  test('a plain one is repeated; anything else is replaced', async () => {
+    const shop = open()
+    const idFor = async (given: string) => (await shop.get('/api/health', { headers: { 'x-request-id': given } })).headers.get('x-request-id')
+    expect(await idFor('trace-0123.abc_DEF')).toBe('trace-0123.abc_DEF')
+    for (const bad of ['short', 'x'.repeat(65), 'has space inside', '<script>alert(1)</script>', 'line\tbreak-in-it']) expect(await idFor(bad)).toMatch(/^[0-9a-f]{8}-[0-9a-z]{6}$/)
+  })
+
+  test('our own differ, and are those of the access log', async () => {
+    const shop = open()
+    const ids = await Promise.all([1, 2, 3].map(async () => (await shop.get('/nowhere')).headers.get('x-request-id')))
+    expect(new Set(ids).size).toBe(3)
+    expect(shop.access.map(({ id }) => id).sort()).toEqual(ids.map(String).sort())
+  })
+})
+
+describe('proxies', () => {
+  const forwarded = { 'x-forwarded-for': '203.0.113.9', 'x-forwarded-host': 'Pay.Example', 'x-forwarded-proto': 'https' }
+  const seen = async (shop: Shop, headers: Record<string, string>) => {
+    const challenge = await shop.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, ...headers } })
+    const { resource } = decodeHeader(challenge.headers.get('payment-required'))
+    return { ip: shop.access.at(-1)?.ip, url: resource.url }
+  }
+
+  test('from anybody else, forwarded headers mean nothing', async () => {
+    for (const trustedProxies of [[], ['10.0.0.0/8']]) {
+      const shop = open({ trustedProxies })
+      expect(await seen(shop, forwarded)).toEqual({ ip: '127.0.0.1', url: `${shop.url}${GENERATIONS}` })
+    }
+  })
+
+  test('a configured proxy says who called, and by what name', async () => {
+    const shop = open({ trustedProxies: ['127.0.0.0/8'] })
+    expect(await seen(shop, forwarded)).toEqual({ ip: '203.0.113.9', url: `https://pay.example${GENERATIONS}` })
+  })
+
+  test('the caller is the last hop that is no proxy: what a caller writes in front of it is ignored', async () => {
+    const shop = open({ trustedProxies: ['127.0.0.1', '10.0.0.0/8'] })
+    expect(await seen(shop, { 'x-forwarded-for': '198.51.100.1, 203.0.113.9, 10.1.2.3' })).toMatchObject({ ip: '203.0.113.9' })
+  })
+
+  test('the public origin wins over every header', async () => {
+    const shop = open({ trustedProxies: ['127.0.0.1'], publicOrigin: 'https://images.example' })
+    expect(await seen(shop, forwarded)).toMatchObject({ url: `https://images.example${GENERATIONS}` })
+    expect(await seen(shop, { host: 'evil.example' })).toMatchObject({ url: `https://images.example${GENERATIONS}` })
+  })
+
+  test('a forwarded host that is none falls back to the one that was called', async () => {
+    const shop = open({ trustedProxies: ['127.0.0.1'] })
+    expect(await seen(shop, { 'x-forwarded-host': 'not a host' })).toMatchObject({ url: `${shop.url}${GENERATIONS}` })
+  })
+
+  test('rate windows count the caller, not the proxy', async () => {
+    const shop = open({ trustedProxies: ['127.0.0.1'] })
+    const ask = async (ip: string) => (await shop.get('/api/health', { headers: { 'x-forwarded-for': ip } })).status
+    const first = await Promise.all(Array.from({ length: 61 }, () => ask('203.0.113.1')))
+    expect(first.filter((status) => status === 429)).toHaveLength(1)
+    expect(await ask('203.0.113.2')).toBe(200)
+  })
+})
+
+describe('hosts', () => {
+  test('the Host header chooses the gateway, and the first one answers for hosts that nobody names', async () => {
+    const [base, solana] = [kit({ name: 'base' }), kit({ name: 'solana' })]
+    const shop = open({ gateways: [{ gateway: base.shop, hosts: ['base.example'] }, { gateway: solana.shop, hosts: ['Solana.Example', 'solana.example:8080'] }] })
+    const askedAs = async (host: string) => ((await (await shop.get('/api/health', { headers: { host } })).json()) as { gateway: string }).gateway
+    expect(await askedAs('solana.example')).toBe('solana')
+    expect(await askedAs('SOLANA.example:8080')).toBe('solana')
+    expect(await askedAs('base.example')).toBe('base')
+    expect(await askedAs('nobody.example')).toBe('base')
+  })
+
+  test('a Host that is no host is a 400 in JSON, and the server goes on', async () => {
+    const shop = open()
+    for (const host of ['färe.bøx', 'a b', '[::1', 'x:99999']) {
+      const answer = await raw(shop, ['GET /api/health?key=s3cret HTTP/1.1', `Host: ${host}`])
+      expect(answer).toStartWith('HTTP/1.1 400 ')
+      expect(answer).toContain('{"error":"Invalid Host header"}')
+    }
+    expect((await shop.get('/api/health')).status).toBe(200)
+    expect(JSON.stringify(shop.access)).not.toContain('s3cret')
+  })
+
+  test('a name in punycode is a host like any other', async () => {
+    const shop = open()
+    const challenge = await shop.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, host: 'xn--fre-qla.example' } })
+    expect(decodeHeader(challenge.headers.get('payment-required')).resource.url).toBe(`http://xn--fre-qla.example${GENERATIONS}`)
+  })
+})
+
+describe('paths and methods', () => {
+  test('what is not there is a 404 in JSON, the root too', async () => {
+    const shop = open()
+    for (const path of ['/', '/?a=b', '/nowhere', '//', '/%ff/%zz', '/api/v1/images', '/api//health', '/devnet']) {
+      const response = await shop.get(path)
+      expect({ path, status: response.status, type: response.headers.get('content-type') }).toEqual({ path, status: 404, type: 'application/json' })
+      expect(await response.json()).toMatchObject({ error: 'Not found' })
+    }
+  })
+
+  test('a wrong method is a 405 in JSON that names the right ones', async () => {
+    const shop = open()
+    const wrong = [['DELETE', '/api/health'], ['PUT', GENERATIONS], ['POST', '/api/v1/images/models'], ['PROPFIND', '/openapi.json']]
+    for (const [method = '', path = ''] of wrong) {
+      const response = await shop.get(path, { method })
+      expect({ method, status: response.status, type: response.headers.get('content-type') }).toEqual({ method, status: 405, type: 'application/json' })
+      expect(list(response.headers.get('allow'))).not.toContain(method.toLowerCase())
+      expect(await response.json()).toMatchObject({ error: 'Method not allowed' })
+    }
+  })
+
+  test('HEAD is GET without its body, and a probe of what is sold', async () => {
+    const shop = open()
+    for (const [path = '', status] of [['/api/health', 200], ['/openapi.json', 200], [GENERATIONS, 402], ['/nowhere', 404]] as const) {
+      const response = await shop.get(path, { method: 'HEAD' })
+      expect({ path, status: response.status, body: await response.text() }).toEqual({ path, status, body: '' })
+    }
+  })
+
+  test('a payment header of 15,000 bytes reaches the gateway and is answered with a fresh challenge', async () => {
+    const shop = open()
+    for (const name of PAYMENT_HEADERS) {
+      const response = await shop.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, [name]: encodePayment({ x402Version: 2, junk: 'x'.repeat(11_200) }).slice(0, 15_000) } })
+      expect(response.status).toBe(402)
+      expect(await response.json()).toMatchObject({ code: 'PAYMENT_INVALID', x402Version: 2 })
+    }
+  })
+
+  test('a body over the limit is a 413 with a body', async () => {
+    const response = await open().get(GENERATIONS, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify({ ...FOX, prompt: 'x'.repeat(1 << 20) }) })
+    expect(response.status).toBe(413)
+    expect(await response.json()).toMatchObject({ error: 'Request body too large', max_bytes: 1 << 20 })
+  })
+})
+
+describe('a purchase over HTTP', () => {
+  test('challenge, payment, result and hosted image, under the origin that was called', async () => {
+    const shop = open()
+    const buyer = shop.buyer()
+    const challenge = await shop.get(GENERATIONS, ORDER)
+    const payment = buyer.sign({ status: 402, headers: challenge.headers, body: await challenge.json() })
+    const paid = await shop.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, 'payment-signature': encodePayment(payment) } })
+    const body = (await paid.json()) as { data: { url: string }[]; payment: { status: string } }
+    expect(paid.status).toBe(200)
+    expect(body.payment.status).toBe('settled')
+    expect(buyer.balance()).toBe(100_000_000n - 22_000n)
+    const [image] = body.data
+    expect(image?.url).toStartWith(`${shop.url}/api/media/images/`)
+    const media = await fetch(image?.url ?? '')
+    expect(media.headers.get('content-type')).toBe('image/png')
+    expect(media.headers.get('cache-control')).toContain('immutable')
+  })
+})
+
+describe('the access log', () => {
+  test('one line per request with method, path, status, time and address, and nothing that was sent in confidence', async () => {
+    const shop = open()
+    const secrets = { authorization: 'Bearer s3cret', 'x-api-key': 's3cret', 'payment-signature': encodePayment({ s3cret: true }), cookie: 's3cret=1', 'user-agent': 's3cret' }
+    await shop.get(`${GENERATIONS}?key=s3cret&sig=s3cret`, { method: 'POST', headers: { ...JSON_TYPE, ...secrets }, body: JSON.stringify({ ...FOX, prompt: 's3cret' }) })
+    expect(shop.access).toEqual([{ id: expect.any(String), method: 'POST', path: GENERATIONS, status: 402, ms: expect.any(Number), ip: '127.0.0.1' }])
+    expect(JSON.stringify([shop.access, shop.log.lines])).not.toMatch(/s3cret|czNjcmV0/)
+  })
+})
+
+describe('/devnet', () => {
+  const devnet = (origin: string) => ({ network: 'eip155:84532', gateways: [{ base_url: origin }] })
+
+  test('shows the local chain where there is one, and is never kept by a cache', async () => {
+    const shop = open({ devnet })
+    const response = await shop.get('/devnet?x=1')
+    expect(response.headers.get('cache-control')).toBe('no-store')
+    expect(await response.json()).toEqual({ network: 'eip155:84532', gateways: [{ base_url: shop.url }] })
+    expect((await shop.get('/devnet', { method: 'HEAD' })).status).toBe(200)
+  })
+
+  test('a wrong method on it is a 405 in JSON', async () => {
+    const response = await open({ devnet }).get('/devnet', { method: 'POST' })
+    expect({ status: response.status, allow: response.headers.get('allow') }).toEqual({ status: 405, allow: 'GET, HEAD' })
+    expect(await response.json()).toEqual({ error: 'Method not allowed' })
+  })
+
+  test('it is not there where the money is real', async () => {
+    const shop = open()
+    const response = await shop.get('/devnet')
+    expect(response.status).toBe(404)
+    expect(await response.text()).not.toContain('private_key')
+    expect(await (await shop.get('/openapi.json')).text()).not.toContain('devnet')
+  })
+})

@@ -1,0 +1,223 @@
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type Config, type Environment, isLoopback, parseConfig, readConfig } from '../../server/config.ts'
+
+const KEY = `0x${'5ec2e7'.repeat(10)}5ec2`
+const PAY_TO = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
+const env = { BASE_RPC_URL: 'https://node.example/v2/s3cretpath', RELAYER_KEY: KEY }
+const gateway = `[[gateways]]\nname = "base"\nnetwork = "eip155:8453"\npay_to = "${PAY_TO}"\nrpc_url_env = "BASE_RPC_URL"\nrelayer_key_env = "RELAYER_KEY"\n`
+
+function good(toml: string, env: Environment = {}): Config {
+  const read = parseConfig(toml, env)
+  if (!read.ok) throw new Error(read.mistakes.join('\n'))
+  return read.config
+}
+
+function mistakes(toml: string, env: Environment = {}): readonly string[] {
+  const read = parseConfig(toml, env)
+  return read.ok ? [] : read.mistakes
+}
+
+describe('defaults', () => {
+  test('nothing at all configures devnet on loopback, with SQLite and media files in one folder', () => {
+    expect(good('')).toEqual({
+      port: 4020,
+      host: '127.0.0.1',
+      publicOrigin: undefined,
+      database: { kind: 'sqlite', path: '.farebox/farebox.db' },
+      objects: { kind: 'file', dir: '.farebox/media' },
+      operatorToken: undefined,
+      maxBody: 1_048_576,
+      inlineMs: undefined,
+      drainMs: 30_000,
+      trustedProxies: [],
+      bareV1: false,
+      logLevel: 'info',
+      gateways: [],
+      vendors: new Map(),
+    })
+  })
+
+  test('the file sets everything', () => {
+    const config = good(`
+      port = 0
+      host = "0.0.0.0"
+      public_origin = "https://images.example.com"
+      database_url = "memory:"
+      object_store = "file:/srv/media"
+      operator_token = "0123456789abcdef"
+      max_body_bytes = 2048
+      inline_window_seconds = 0.5
+      drain_seconds = 5
+      trusted_proxies = ["10.0.0.0/8"]
+      bare_v1 = true
+      log_level = "silent"
+      [vendors.vendor-a]
+      protocol = "sketch"
+    `)
+    expect(config).toMatchObject({ port: 0, host: '0.0.0.0', publicOrigin: 'https://images.example.com', database: { kind: 'memory' }, objects: { kind: 'file', dir: '/srv/media' } })
+    expect(config).toMatchObject({ operatorToken: '0123456789abcdef', maxBody: 2048, inlineMs: 500, drainMs: 5_000, trustedProxies: ['10.0.0.0/8'], bareV1: true, logLevel: 'silent' })
+    expect(config.vendors.get('vendor-a')).toEqual({ protocol: 'sketch' })
+  })
+})
+
+describe('environment', () => {
+  test('it wins over the file', () => {
+    const file = 'port = 4020\nhost = "127.0.0.1"\ndatabase_url = "sqlite:a.db"\nobject_store = "memory:"\npublic_origin = "http://a.example"\n'
+    const config = good(file, { PORT: '8080', HOST: '::1', DATABASE_URL: 'memory:', OBJECT_STORE: 'file:b', PUBLIC_ORIGIN: 'https://b.example' })
+    expect(config).toMatchObject({ port: 8080, host: '::1', database: { kind: 'memory' }, objects: { kind: 'file', dir: 'b' }, publicOrigin: 'https://b.example' })
+  })
+
+  test('its numbers are read as numbers, and an empty variable is none', () => {
+    const config = good('port = 4020', { PORT: '', INLINE_WINDOW_SECONDS: '0', DRAIN_SECONDS: '1.5', MAX_BODY_BYTES: '4096', LOG_LEVEL: 'warn' })
+    expect(config).toMatchObject({ port: 4020, inlineMs: 0, drainMs: 1_500, maxBody: 4096, logLevel: 'warn' })
+  })
+
+  test('variables that are none of ours are none of our business', () => {
+    expect(mistakes('', { PATH: '/bin', PORTS: 'x', FAREBOX_BUYER_KEY: 'x' })).toEqual([])
+  })
+})
+
+describe('mistakes', () => {
+  test('every one is reported at once, by the name under which it was made', () => {
+    const found = mistakes('port = "x"\nhost = 5\nlog_level = "loud"\nbare_v1 = "yes"\nmax_body_bytes = 1\ndrain_seconds = -1', { PORT: '70000', DATABASE_URL: 'mysql://x' })
+    expect(found.map((mistake) => mistake.split(':', 1)[0]).sort()).toEqual(['DATABASE_URL', 'PORT', 'bare_v1', 'drain_seconds', 'host', 'log_level', 'max_body_bytes'])
+  })
+
+  test('one mistake is one line that says what is allowed, and what was given', () => {
+    expect(mistakes('log_level = "loud"')).toEqual(['log_level: must be one of silent, error, warn, info, got "loud"'])
+    expect(mistakes('', { PORT: 'four thousand' })).toEqual(['PORT: expected integer, got "four thousand"'])
+  })
+
+  test('an unknown setting is named, at every depth', () => {
+    expect(mistakes('prot = 80')).toEqual(['prot: there is no such setting'])
+    expect(mistakes(`${gateway}chain = 1`, env)).toEqual(['gateways.0.chain: there is no such setting'])
+    expect(mistakes('[vendors.vendor-a]\nprotocol = "sketch"\nmodel = "x"')).toEqual(['vendors.vendor-a.model: there is no such setting'])
+  })
+
+  test('a public origin has no path, and a vendor a protocol that exists', () => {
+    expect(mistakes('public_origin = "https://a.example/shop"')).toHaveLength(1)
+    expect(mistakes('[vendors.vendor-a]\nprotocol = "magic"')).toHaveLength(1)
+  })
+
+  test('a proxy is an address or a range', () => {
+    expect(good('trusted_proxies = ["::1", "fd00::/8", "192.0.2.1", "10.0.0.0/8"]').trustedProxies).toHaveLength(4)
+    const found = mistakes('trusted_proxies = ["10.0.0.0/33", "proxy.example", "10.0.0.0/8", "::1/129", "10.0.0.0/8/8"]')
+    expect(found.map((mistake) => mistake.split(':', 1)[0])).toEqual(['trusted_proxies.0', 'trusted_proxies.1', 'trusted_proxies.3', 'trusted_proxies.4'])
+  })
+
+  test('a file that is not TOML is one mistake with the name of the file', () => {
+    const [mistake, ...others] = mistakes('port = = 1')
+    expect(mistake).toStartWith('farebox.toml: ')
+    expect(mistake).not.toContain('\n')
+    expect(others).toEqual([])
+  })
+
+  test('what the schema allows but this version cannot do is said so', () => {
+    const found = mistakes('', { DATABASE_URL: 'postgres://user:s3cret@db/x', OBJECT_STORE: 's3://bucket' })
+    expect(found).toHaveLength(2)
+    expect(found.join()).not.toContain('s3cret')
+  })
+})
+
+describe('gateways', () => {
+  test('a row takes what is known of its network, and its secrets from the environment', () => {
+    expect(good(gateway, env).gateways).toEqual([
+      {
+        name: 'base',
+        label: 'base',
+        hosts: [],
+        network: 'eip155:8453',
+        asset: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913',
+        payTo: PAY_TO,
+        domain: { name: 'USD Coin', version: '2' },
+        rpcUrl: env.BASE_RPC_URL,
+        relayerKey: KEY,
+      },
+    ])
+  })
+
+  test('a network that is not known has to say its asset and its domain', () => {
+    const elsewhere = gateway.replace('eip155:8453', 'eip155:1')
+    expect(mistakes(elsewhere, env).map((mistake) => mistake.split(':', 1)[0])).toEqual(['gateways.0.asset', 'gateways.0.asset_name'])
+    const said = `${elsewhere}asset = "${PAY_TO}"\nasset_name = "Coin"\nasset_version = "1"\nlabel = "mainnet"\nhosts = ["pay.example"]`
+    expect(good(said, env).gateways[0]).toMatchObject({ asset: PAY_TO, domain: { name: 'Coin', version: '1' }, label: 'mainnet', hosts: ['pay.example'] })
+  })
+
+  test('missing and malformed secrets are named by their variable', () => {
+    const found = mistakes(gateway, { RELAYER_KEY: '0x1234' })
+    expect(found).toEqual(['gateways.0.rpc_url_env: the environment variable BASE_RPC_URL is not set', 'RELAYER_KEY: must be 0x and 64 hex digits (its value is not shown)'])
+  })
+
+  test('a row without a node is a mistake', () => {
+    expect(mistakes(gateway.replace('rpc_url_env = "BASE_RPC_URL"\n', ''), env)).toEqual(['gateways.0.rpc_url: missing; or name an environment variable in rpc_url_env'])
+  })
+
+  test('two rows that answer for one host are a mistake', () => {
+    const two = `${gateway}hosts = ["pay.example"]\n${gateway.replace('"base"', '"other"')}hosts = ["PAY.example"]`
+    expect(mistakes(two, env)).toEqual(['gateways: two answer for the host pay.example'])
+  })
+
+  test('two rows of one name are a mistake', () => {
+    expect(mistakes(gateway + gateway, env)).toEqual(['gateways: two are called base'])
+  })
+})
+
+describe('secrets', () => {
+  const secrets = { OPERATOR_TOKEN: 's3cret-short', DATABASE_URL: 's3cret://user:s3cret@db', OBJECT_STORE: 's3cret' }
+
+  test('no mistake shows the value of a token, a key or a URL', () => {
+    const found = mistakes(`${gateway.replace(/rpc_url_env.*/, 'rpc_url = "ftp://s3cret@node"')}relayer_key = "s3cret"`, { ...secrets, RELAYER_KEY: 's3cret' })
+    expect(found.length).toBeGreaterThanOrEqual(4)
+    expect(found.join()).not.toContain('s3cret')
+  })
+
+  test('a key pasted where the name of its variable belongs is not shown', () => {
+    for (const pasted of [KEY, KEY.slice(2), KEY.slice(2).toUpperCase(), env.BASE_RPC_URL]) {
+      const found = mistakes(gateway.replace('"RELAYER_KEY"', `"${pasted}"`).replace('"BASE_RPC_URL"', `"${pasted}"`), env)
+      expect(found).toHaveLength(2)
+      expect(found.join()).not.toContain(pasted)
+    }
+  })
+
+  test('a key in a setting that does not exist is not shown', () => {
+    expect(mistakes(`relayer = "${KEY}"`).join()).not.toContain(KEY)
+  })
+})
+
+describe('files', () => {
+  let dir = ''
+  beforeEach(() => {
+    dir = mkdtempSync(join(tmpdir(), 'farebox-config-'))
+  })
+  afterEach(() => rmSync(dir, { recursive: true }))
+
+  test('FAREBOX_CONFIG names the file, and the environment still wins', () => {
+    const path = join(dir, 'other.toml')
+    writeFileSync(path, 'port = 5000\nhost = "localhost"')
+    expect(readConfig({ FAREBOX_CONFIG: path, PORT: '6000' })).toMatchObject({ ok: true, config: { port: 6000, host: 'localhost' } })
+  })
+
+  test('a file that FAREBOX_CONFIG names and that is not there is a mistake', () => {
+    const path = join(dir, 'none.toml')
+    expect(readConfig({ FAREBOX_CONFIG: path })).toEqual({ ok: false, mistakes: [`FAREBOX_CONFIG: there is no file at ${path}`] })
+  })
+
+  test('what cannot be read is a mistake, not a stack', () => {
+    expect(readConfig({ FAREBOX_CONFIG: dir })).toEqual({ ok: false, mistakes: [`${dir}: cannot be read (EISDIR)`] })
+  })
+
+  test('a mistake in TOML names the file that it is in', () => {
+    const path = join(dir, 'broken.toml')
+    writeFileSync(path, 'port = = 1')
+    const read = readConfig({ FAREBOX_CONFIG: path })
+    expect(read.ok ? '' : read.mistakes[0]).toStartWith(`${path}: `)
+  })
+})
+
+test('loopback is what only this machine can reach', () => {
+  expect(['localhost', '127.0.0.1', '127.8.8.8', '::1'].filter((host) => !isLoopback(host))).toEqual([])
+  expect(['0.0.0.0', '::', '10.0.0.1', 'localhost.example.com', '127.evil.example', '1127.0.0.1'].filter(isLoopback)).toEqual([])
+})
