@@ -3,7 +3,6 @@ export { type CashChain, type CashOptions, type CashSigning, type CashTransfer, 
 export { type EvmChain, type EvmConfig, evmChain } from './chains/evm.ts'
 export { consoleLog, type LocalPorts, localPorts, randomBytes, systemClock } from './machine.ts'
 export { nodeListener } from './node_http.ts'
-export { diskObjects } from './objects/disk.ts'
 export { memoryObjects } from './objects/memory.ts'
 export { memoryStorage } from './storage/memory.ts'
 export { type FetchMedia, type HttpOptions, mediaFetcher } from './vendors/http.ts'

@@ -1,6 +1,6 @@
 /** The life of a paid call after it was opened: settling it once, failing what died, finding out what became of money. */
 import { isUnfinished, LOST } from './ledger.ts'
-import type { Authorization, Call, Chain, Clock, Json, Log, PaymentCode, Settlement, Storage } from './ports.ts'
+import type { Authorization, Call, Chain, Clock, Json, Log, Outcome, PaymentCode, Settlement, Storage } from './ports.ts'
 import type { Receipt } from './x402.ts'
 
 /** How long things may take, in milliseconds. The settlement lease outlives the deadline given to `settle`. */
@@ -46,6 +46,8 @@ export type Paying =
   /** The chain cannot be asked; nothing was sent. */
   | { kind: 'unavailable'; reason: string }
   | { kind: 'unknown'; reason: string }
+  /** Unknown for so long that the buyer has the result all the same (house decision 6). */
+  | { kind: 'unresolved'; reason: string }
   /** The offered authorization serves another call. */
   | { kind: 'replayed'; call: Call }
 
@@ -97,7 +99,7 @@ export async function settleCall(
     const authorization = claim.kind === 'yours' ? offered : claim.authorization
     const isFresh = claim.kind === 'yours' && offered.key !== call.authorization
     const spent = await spend(money, authorization, { isFresh, wasSent: claim.kind === 'retry' && claim.sent })
-    const paying = await record(money, call, { token: claim.token, spent, keepUntil })
+    const paying = await record(money, call, { token: claim.token, authorization, spent, keepUntil })
     if (paying === 'dead' && authorization.key !== offered.key) continue
     if (paying === 'dead') return { kind: 'refused', reason: spent.kind === 'dead' ? spent.reason : 'the authorization is dead' }
     return paying
@@ -148,45 +150,59 @@ async function askFate({ chain, clock, patience }: Money, { payment, offer }: Au
 
 /** Writes down what was found out. A stale token means that somebody else goes on: their answer counts, ours is unknown. */
 async function record(
-  { storage, clock, log }: Money,
+  money: Money,
   call: Call,
-  { token, spent, keepUntil }: { token: number; spent: Spent; keepUntil: number },
+  { token, authorization, spent, keepUntil }: { token: number; authorization: Authorization; spent: Spent; keepUntil: number },
 ): Promise<Paying | 'dead'> {
-  const at = { now: clock.now() }
+  const { clock, log, patience } = money
+  const now = clock.now()
   if (spent.kind === 'settled') {
-    try {
-      await storage.finishSettlement(call.id, token, { kind: 'paid', receipt: spent.receipt }, { ...at, expiresAt: keepUntil })
-    } catch (error) {
-      log.alert('money moved but could not be recorded; the reconciler will read it off the chain', {
-        call: call.id,
-        transaction: spent.receipt.transaction,
-        error: (error as Error).message,
-      })
-    }
+    await finish(money, call, { token, outcome: { kind: 'paid', receipt: spent.receipt }, at: { now, expiresAt: keepUntil } })
     return { kind: 'settled', receipt: spent.receipt, now: true }
   }
-  const kind = spent.kind === 'rejected' || spent.kind === 'unavailable' ? 'refused' : spent.kind
-  const isOurs = await storage.finishSettlement(call.id, token, { kind }, at)
-  if (!isOurs) return { kind: 'unknown', reason: 'another settlement of this call took over' }
+  const isHopeless = spent.kind === 'unknown' && now > authorization.expiresAt + patience.unresolvedMs
+  const kind = isHopeless ? 'unresolved' : endOf(spent)
+  const isOurs = await finish(money, call, { token, outcome: { kind }, at: { now } })
+  if (!isOurs) return { kind: 'unknown', reason: 'the settlement of this call goes on elsewhere' }
   if (spent.kind === 'dead') return 'dead'
-  if (spent.kind === 'unknown') log.warn('a settlement has an unknown outcome', { call: call.id, reason: spent.reason })
-  return spent
+  if (spent.kind !== 'unknown') return spent
+  if (!isHopeless) {
+    log.warn('a settlement has an unknown outcome', { call: call.id, reason: spent.reason })
+    return spent
+  }
+  if (call.money !== 'unresolved') {
+    log.alert('the fate of a payment is unresolved; look it up on the chain', { call: call.id, authorization: authorization.key, reason: spent.reason })
+  }
+  return { kind: 'unresolved', reason: spent.reason }
+}
+
+function endOf({ kind }: Exclude<Spent, { kind: 'settled' }>): 'unknown' | 'refused' | 'dead' {
+  return kind === 'rejected' || kind === 'unavailable' ? 'refused' : kind
+}
+
+/** False as well when storage fails: the reconciler then finds out again, from the chain. */
+async function finish(
+  { storage, log }: Money,
+  call: Call,
+  { token, outcome, at }: { token: number; outcome: Outcome; at: { now: number; expiresAt?: number } },
+): Promise<boolean> {
+  try {
+    return await storage.finishSettlement(call.id, token, outcome, at)
+  } catch (error) {
+    log.alert('the end of a settlement could not be recorded', { call: call.id, outcome, error: (error as Error).message })
+    return false
+  }
 }
 
 /** Finds out what became of a call left in `settling`, sends its authorization again where it is still open, or calls a person. */
-export async function reconcile(money: Money, call: Call, keepUntil: number): Promise<Paying['kind'] | 'dead' | 'unresolved' | 'nothing'> {
-  const { storage, clock, patience, log } = money
+export async function reconcile(money: Money, call: Call, keepUntil: number): Promise<Paying['kind'] | 'dead' | 'nothing'> {
+  const { storage, clock, patience } = money
   const now = clock.now()
   const claim = await storage.claimSettlement(call.id, undefined, { now, until: now + patience.settleLeaseMs })
   if (claim.kind !== 'retry') return claim.kind === 'settled' ? 'settled' : 'nothing'
   const { authorization, token } = claim
   const spent = await spend(money, authorization, { isFresh: false, wasSent: claim.sent })
-  if (spent.kind === 'unknown' && now > authorization.expiresAt + patience.unresolvedMs) {
-    const isOurs = await storage.finishSettlement(call.id, token, { kind: 'unresolved' }, { now: clock.now() })
-    if (isOurs) log.alert('the fate of a payment is unresolved; look it up on the chain', { call: call.id, authorization: authorization.key, reason: spent.reason })
-    return 'unresolved'
-  }
-  const paying = await record(money, call, { token, spent, keepUntil })
+  const paying = await record(money, call, { token, authorization, spent, keepUntil })
   return paying === 'dead' ? 'dead' : paying.kind
 }
 

@@ -151,7 +151,7 @@ const schemas = {
   Running: object({ id: text, object: text, status: { enum: ['queued', 'in_progress'] }, model, payment_status: { const: 'verified' }, note: text }),
   Failed: object({ id: text, object: text, status: { const: 'failed' }, model, error: text, payment_status: { const: 'not_charged' }, note: text }),
   Result: object(
-    { id: text, created: { type: 'integer' }, data: { type: 'array', items: { type: 'object' } }, price: priced, payment: object({ status: { enum: ['settled', 'already_settled'] }, tx_hash: text, network: text }) },
+    { id: text, created: { type: 'integer' }, data: { type: 'array', items: { type: 'object' } }, price: priced, payment: object({ status: { enum: ['settled', 'already_settled', 'unresolved'] }, tx_hash: text, network: text }) },
     ['id', 'price', 'payment'],
   ),
 }

@@ -1,9 +1,10 @@
 /** One paid call from start to finish. The only file that knows the order of work and money. */
-import { type Completion, fail, type Money, overdue, type Patience, type Paying, settleCall, within } from './calls.ts'
+import { type Completion, fail, type Money, overdue, type Patience, type Paying, settleCall, STALLED, within } from './calls.ts'
 import type { Catalog } from './catalog/mod.ts'
 import type { Paid, Poll, Price, Reply, Stored } from './endpoint.ts'
 import { Fault, plain } from './faults.ts'
 import { type Intake, intake, parseJson, readBody } from './intake.ts'
+import { LOST } from './ledger.ts'
 import { mirror } from './mirror.ts'
 import { print, type Usdc } from './money.ts'
 import type { Authorization, Call, Identity, Json, PaymentCode, Ports } from './ports.ts'
@@ -122,9 +123,10 @@ export function flow(house: House): Flow {
 
     const now = clock.now()
     const authorization: Authorization = { key, payer, payment, offer, expiresAt }
-    const opened = await storage.openCall(
+    const id = newId(ports.random)
+    const opening = storage.openCall(
       {
-        id: newId(ports.random),
+        id,
         gateway: house.name,
         endpoint: endpoint.name,
         payer,
@@ -140,6 +142,7 @@ export function flow(house: House): Flow {
       authorization,
       { now, until: now + patience.workLeaseMs, cap: { observed: verdict.balance ?? house.unreadableCap, asOf: verdict.asOf } },
     )
+    const opened = await opening.catch((error) => release({ id }, error))
     if (opened.kind === 'replayed') return replayed(opened.call)
     if (opened.kind === 'over') {
       return reject('PAYMENT_UNFUNDED', `the open calls of this wallet would come to ${print(opened.sum)} USDC, more than it holds`)
@@ -174,11 +177,11 @@ export function flow(house: House): Flow {
     const settle = endpoint.settle(input, context)
     const windowMs = settle.mode === 'hybrid' ? (house.inlineMs ?? settle.windowMs) : 0
     if (windowMs <= 0) {
-      ports.background(workLater(working))
+      ports.background(workLater(working).catch((error) => release(call, error)))
       return replies.envelope(endpoint, call)
     }
     const turn = { isSettling: false, isOver: false }
-    const work = workInline(working, turn)
+    const work = workInline(working, turn).catch((error) => release(call, error))
     ports.background(work)
     const waiting = new AbortController()
     const reply = await Promise.race([work, gone(visit.gone, waiting.signal), clock.wait(windowMs, waiting.signal).then(() => undefined)])
@@ -200,7 +203,7 @@ export function flow(house: House): Flow {
     const keepUntil = clock.now() + endpoint.keep.settledMs
     const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil })
     if (paying.kind === 'settled') return result(working, done.stored, paying)
-    if (paying.kind === 'unknown' || paying.kind === 'unavailable') return replies.envelope(endpoint, call, 'in_progress')
+    if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') return replies.envelope(endpoint, call, 'in_progress')
     const reason = paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason
     return replies.inlineRefusal(endpoint, call, reason)
   }
@@ -215,8 +218,15 @@ export function flow(house: House): Flow {
     await storage.moveCall(call.id, { work: ['queued'], owner: house.owner }, { work: 'in_progress', startedAt: clock.now() })
   }
 
+  /** When storage fails under a call, its authorization must not stay bound to work that nobody does. */
+  async function release(call: Pick<Call, 'id'>, error: unknown): Promise<never> {
+    await fail(storage, call, LOST, clock.now())
+    throw error
+  }
+
   /** Runs the work under the stall deadline and mirrors its media. A failure is recorded here, which frees the authorization. */
   async function make({ endpoint, input, call }: Working): Promise<Done> {
+    const stallsAt = clock.now() + patience.stallMs
     try {
       const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors }
       const made = await within(clock, patience.stallMs, (signal) => endpoint.run({ ...order, signal }))
@@ -227,7 +237,8 @@ export function flow(house: House): Flow {
     } catch (error) {
       const fault = asFault(endpoint, error)
       if (!(error instanceof Fault)) log.warn('work failed', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
-      await fail(storage, call, failureText(fault), clock.now())
+      const now = clock.now()
+      await fail(storage, call, now < stallsAt ? failureText(fault) : STALLED, now)
       return { kind: 'failed', fault }
     }
   }
@@ -277,6 +288,7 @@ export function flow(house: House): Flow {
     const paying = await settleCall(money, call, authorization, { keepUntil: now + endpoint.keep.settledMs })
     if (paying.kind === 'settled') return result(collected, stored, paying)
     if (paying.kind === 'unknown') return replies.running(endpoint, call, replies.CONFIRMING)
+    if (paying.kind === 'unresolved') return replies.unsettled(endpoint, call, { stored, label, origin: visit.origin })
     if (paying.kind === 'unavailable') throw replies.cannotVerify(paying.reason)
     if (paying.kind === 'rejected') return reject(paying.code, paying.reason)
     if (paying.kind === 'replayed') {

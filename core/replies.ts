@@ -43,13 +43,23 @@ export function recovery(endpoint: Paid, call: Call): Body {
   return { job_id: call.id, poll_url: pollUrl(endpoint, call), recoverable: true }
 }
 
+/** 200 without a receipt: the fate of the payment could not be found out in time, and the buyer is not to suffer for it (house decision 6). */
+export function unsettled(endpoint: Paid, call: Call, { stored, label, origin }: Omit<Collected, 'receipt' | 'isFirst'>): Reply {
+  const payment = { status: 'unresolved', tx_hash: '', network: label }
+  const headers = { ...PRIVATE, 'x-payment-settled': 'false', 'x-payment-settle-error-class': 'unresolved' }
+  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, origin }), price: priceOf(call), payment }, headers)
+}
+
 export type Collected = { readonly stored: Stored; readonly receipt: Receipt; readonly label: string; readonly origin: string; readonly isFirst: boolean }
 
 /** 200: the result, its price and its receipt. `isFirst` tells the charge from its repetition. */
 export function result(endpoint: Paid, call: Call, { stored, receipt, label, origin, isFirst }: Collected): Reply {
-  const shown = endpoint.show(stored, { request: call.request, href: (key) => `${origin}/api/media/${key}` })
   const payment = { status: isFirst ? 'settled' : 'already_settled', tx_hash: receipt.transaction, network: label }
-  return json(200, { id: call.id, ...shown, price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt) })
+  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, origin }), price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt) })
+}
+
+function shownBy(endpoint: Paid, call: Call, { stored, origin }: Pick<Collected, 'stored' | 'origin'>): Body {
+  return endpoint.show(stored, { request: call.request, href: (key) => `${origin}/api/media/${key}` })
 }
 
 /** 202 from the POST: the job's envelope. */

@@ -103,6 +103,8 @@ export type Kit = {
   /** The same ports behind another process: another owner, nothing remembered. */
   restart(setup?: Partial<Setup>): Gateway
   buyer(name?: string): Buyer
+  /** Time passes for a process that is alive: it renews its promise, as the server's sweep does. */
+  live(ms: number): Promise<void>
   /** All work that no request waits for has ended. */
   idle(): Promise<void>
 }
@@ -151,6 +153,12 @@ export function kit({ vendor = scriptedVendor(), chain = cashChain(), ports: giv
     shop,
     restart: (more) => open({ owner: 'second', ...more }),
     buyer: (name = 'alice') => buyerOf({ name, chain, clock }, shop),
+    async live(ms) {
+      for (let left = ms; left > 0; left -= 10_000) {
+        await shop.renew()
+        await clock.advance(Math.min(left, 10_000))
+      }
+    },
     async idle() {
       while (pending.size > 0) await Promise.allSettled(pending)
     },

@@ -6,7 +6,7 @@ import { type CheckConfig, type Checked, checkEvm } from './evm_check.ts'
 import { balanceCall, checksummed, type Domain, digestOf, domainSeparator, MAGIC, malformed, signatureCall, signerOf, stateCall, transferCall } from './evm_payload.ts'
 import { evmReads, type ReadsConfig, type Seen } from './evm_reads.ts'
 import { evmRelayer, type RelayerConfig } from './evm_relayer.ts'
-import { evmRpc, type RpcConfig } from './evm_rpc.ts'
+import { evmRpc, hasCode, type RpcConfig } from './evm_rpc.ts'
 import { evmSettler, type SettleConfig } from './evm_settle.ts'
 import { type Exact, judgeExact, readExact, refused } from './exact.ts'
 import { flagIn, type Hex, lower, uintIn } from './hex.ts'
@@ -81,8 +81,9 @@ export function evmChain(config: EvmConfig): EvmChain {
       rpc.ask('eth_getCode', [exact.from, 'latest'], at.signal),
       reads.view([{ to: exact.from, data: signatureCall(digest, exact.signature) }], { lagSeconds: lagSeconds(config), signal: at.signal }),
     ])
-    if (code.kind !== 'result') return unavailable(code.kind === 'trouble' ? code.reason : code.message)
-    if (code.value === '0x') return refusedSignature(exact, signer)
+    const isContract = hasCode(code)
+    if (isContract === undefined) return unavailable(`the code of ${exact.from} cannot be read`)
+    if (!isContract) return refusedSignature(exact, signer)
     if (seen.kind === 'trouble') return unavailable(seen.reason)
     if (isMagic(seen.results[0])) return known(exact)
     return refused('PAYMENT_INVALID', 'signature', `the contract wallet ${exact.from} does not recognize the signature (ERC-1271)`)
@@ -105,10 +106,11 @@ export function evmChain(config: EvmConfig): EvmChain {
       rpc.ask('eth_getCode', [exact.from, 'latest'], at.signal),
       reads.view(calls, { lagSeconds: lagSeconds(config), signal: at.signal, from: account.address }),
     ])
-    if (code.kind !== 'result') return unavailable(code.kind === 'trouble' ? code.reason : code.message)
+    const isContract = hasCode(code)
+    if (isContract === undefined) return unavailable(`the code of ${exact.from} cannot be read`)
     if (seen.kind === 'trouble') return unavailable(seen.reason)
     const [balanceOf, state, transfer, recognized] = seen.results
-    if (code.value !== '0x' && !isMagic(recognized)) {
+    if (isContract && !isMagic(recognized)) {
       return refused('PAYMENT_INVALID', 'signature', `the account ${exact.from} has code, and does not recognize the signature (ERC-1271)`)
     }
     const balance = uintIn(balanceOf)
@@ -117,7 +119,7 @@ export function evmChain(config: EvmConfig): EvmChain {
     if (balance !== undefined && balance < exact.value) {
       return refused('PAYMENT_UNFUNDED', 'insufficient_balance', `the payer has ${balance} base units, the price is ${exact.value}`)
     }
-    return diagnose({ exact, digest, seen, asset }, code.value === '0x', at.signal)
+    return diagnose({ exact, digest, seen, asset }, !isContract, at.signal)
   }
 
   /** Why a funded, unused authorization would revert. One more round trip, on this path only. */

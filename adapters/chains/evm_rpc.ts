@@ -1,3 +1,5 @@
+import { isHex } from './hex.ts'
+
 /** A node's answer. `trouble` is everything that is not an answer: no connection, no time, no JSON-RPC. Nothing here ever rejects. */
 export type Answer = { kind: 'result'; value: unknown } | { kind: 'error'; code: number; message: string } | Trouble
 export type Trouble = { kind: 'trouble'; reason: string }
@@ -150,6 +152,12 @@ export function evmRpc(config: RpcConfig): Rpc {
 
 export function trouble(reason: string): Trouble {
   return { kind: 'trouble', reason }
+}
+
+/** Whether eth_getCode found any; undefined when it did not say. */
+export function hasCode(answer: Answer): boolean | undefined {
+  if (answer.kind !== 'result' || !isHex(answer.value)) return undefined
+  return answer.value !== '0x'
 }
 
 /** Splits a URL into what is fetched and what must stay unsaid: credentials (which fetch refuses in a URL), path, query, host. */

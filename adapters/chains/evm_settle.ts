@@ -4,7 +4,7 @@ import { type Exact, judgeValue } from './exact.ts'
 import { aggregateCall, balanceCall, type ChainReceipt, MULTICALL, paidIn, type Target, transferCall } from './evm_payload.ts'
 import type { Reads } from './evm_reads.ts'
 import type { Outgoing, Relayer } from './evm_relayer.ts'
-import type { Answer, Rpc } from './evm_rpc.ts'
+import { type Answer, hasCode, type Rpc } from './evm_rpc.ts'
 import { type Hex, lower, uintIn } from './hex.ts'
 
 export type SettleConfig = {
@@ -139,7 +139,7 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
   }
 
   function staysIn(job: Job, code: Answer | undefined): boolean {
-    if (!code || (code.kind === 'result' && code.value === '0x')) return true
+    if (!code || hasCode(code) === false) return true
     job.alone = true
     enqueue(job)
     return false

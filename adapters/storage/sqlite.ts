@@ -193,7 +193,8 @@ export function sqliteStorage(path: string): Storage {
 
     async close() {
       await settle()
-      database.close()
+      // `true` ends prepared statements as well; without it they go on, and the log is never folded into the file.
+      database.close(true)
     },
   }
 }
@@ -214,14 +215,14 @@ export function holdAlone(path: string): { release(): void } | undefined {
     lock.run('PRAGMA busy_timeout = 0')
     lock.run('BEGIN EXCLUSIVE')
   } catch (error) {
-    lock.close()
+    lock.close(true)
     if (isBusy(error)) return undefined
     throw error
   }
   held.add(lock)
   return {
     release() {
-      if (held.delete(lock)) lock.close()
+      if (held.delete(lock)) lock.close(true)
     },
   }
 }
@@ -238,7 +239,7 @@ function openDatabase(path: string): Database {
     database.run(`PRAGMA busy_timeout = ${BUSY_MS}`)
     return database
   } catch (error) {
-    database.close()
+    database.close(true)
     throw error
   }
 }

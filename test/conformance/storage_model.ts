@@ -6,8 +6,10 @@ import { usdc } from '../../core/money.ts'
 import type { Authorization, Claim, NewCall, Outcome, Storage } from '../../core/ports.ts'
 
 const START = 1_800_000_000_000
-const LIFE = 5_000
+const LIFE = 3_000
 const LEASE = 400
+/** Calls and authorizations of one game at most: they have to meet again and again. */
+const FEW = 5
 
 /** What the chain knows of an authorization. A broadcast one may land until it expires or is cancelled. */
 type Coin = { state: 'unspent' | 'spent' | 'cancelled'; expiresAt: number; readonly sentFor: Set<string>; isPending: boolean }
@@ -37,9 +39,10 @@ export async function playMoney(storage: Storage, seed: number, steps: number): 
 
   const isDead = (each: Coin) => each.state === 'cancelled' || (each.state === 'unspent' && each.expiresAt <= now)
   const canLand = (each: Coin) => each.isPending && each.state === 'unspent' && each.expiresAt > now
-  const someKey = () => (chance(0.4) ? `coin ${coins.size}` : (one([...coins.keys()]) ?? 'coin 0'))
+  const someKey = () => (coins.size < FEW && chance(0.3) ? `coin ${coins.size}` : (one([...coins.keys()]) ?? 'coin 0'))
 
   async function open(): Promise<void> {
+    if (calls.length >= FEW) return
     const id = `call ${calls.length}`
     const key = someKey()
     if (isDead(coin(key)) || coin(key).state === 'spent') return
@@ -72,7 +75,7 @@ export async function playMoney(storage: Storage, seed: number, steps: number): 
 
   async function settle(): Promise<void> {
     const settler = one(settlers)
-    if (!settler || chance(0.3)) return
+    if (!settler || chance(0.5)) return
     const its = coin(settler.key)
     if (settler.mustLook || settler.hasSent) {
       if (its.state === 'spent') return await finish(settler, { kind: 'paid', receipt: receiptOf(settler.key) })
@@ -105,8 +108,8 @@ export async function playMoney(storage: Storage, seed: number, steps: number): 
   function weather(): void {
     const each = one([...coins.values()])
     if (!each) return
-    if (chance(0.5)) land(each)
-    else if (chance(0.2) && each.state === 'unspent') each.state = 'cancelled'
+    if (chance(0.3)) land(each)
+    else if (chance(0.3) && each.state === 'unspent') each.state = 'cancelled'
   }
 
   async function reconcile(): Promise<void> {

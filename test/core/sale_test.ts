@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { PIXEL, scriptedVendor } from '../../adapters/vendors/scripted.ts'
-import { Fault, rateLimited } from '../../core/mod.ts'
+import { catalog, Fault, rateLimited } from '../../core/mod.ts'
 import { decodeHeader, encodePayment, FOX, GENERATIONS, kit, ORIGIN, read, START } from '../kit.ts'
 
 const post = (body: string | null, headers: Record<string, string> = {}) => new Request(ORIGIN + GENERATIONS, { method: 'POST', headers, body })
@@ -199,12 +199,11 @@ describe('a purchase', () => {
   })
 
   test('by an alias id is of the same model, at its price', async () => {
-    const { catalog } = await import('../../core/mod.ts')
     const [row] = catalog().images.all
     if (!row) throw new Error('an empty catalog')
     const alice = kit({ catalog: catalog({ images: [{ ...row, aliases: ['openai/gpt-image-1'] }] }) }).buyer()
-    const job = await alice.buy({ ...FOX, model: 'openai/gpt-image-1' }, {})
-    expect(job.body.price.amount).toBe('0.022000')
+    const bought = await alice.buy({ ...FOX, model: 'openai/gpt-image-1' })
+    expect(bought.body.price.amount).toBe('0.022000')
   })
 })
 

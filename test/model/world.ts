@@ -120,6 +120,7 @@ export type World = {
   ready(): readonly (Item | Wait)[]
   release(which: Item | Wait): void
   crash(process: Process): void
+  hangUp(actor: Actor): void
   boot(): Process
   /** Passes time; processes that are well have said so in the meantime. */
   pass(ms: number): void
@@ -156,10 +157,10 @@ export function stage(rule: Rule): Stage {
     if (!made.world) throw new Error('there is no world')
     return made.world
   }
+  made.world = { now: START, cash: cashChain() } as World
   made.gateways = Array.from({ length: MOST_PROCESSES }, (_, index) =>
     gateway({ ports: portsOf(index, world), label: 'model', owner: `p${index}`, ...(rule.patience && { patience: rule.patience }) }),
   )
-  made.world = { now: START, cash: cashChain() } as World
   const [first] = made.gateways
   made.products = ['vendor-a/image-1', 'vendor-e/image-pro'].map((model) => productOf(model, first))
   made.world = undefined
@@ -217,7 +218,6 @@ function portsOf(index: number, world: () => World): Ports {
       return store('claimSettlement', async (inner, here) => here.books.claimed(await inner.claimSettlement(id, authorization, at), { id, authorization, at, actor: active }))
     },
     finishSettlement(id, token, outcome, at) {
-      world().books.finishing(id, outcome)
       return store(`finishSettlement ${outcome.kind}`, async (inner, here) => here.books.finished(await inner.finishSettlement(id, token, outcome, at), id, outcome))
     },
     unsettled: (before, limit) => store('unsettled', (inner) => inner.unsettled(before, limit)),
@@ -233,7 +233,7 @@ function portsOf(index: number, world: () => World): Ports {
     verify: (payment, offer, at) => node('verify', payment, (inner) => inner.verify(payment, offer, at)),
     settle(payment, offer, at) {
       const here = world()
-      const attempt = here.books.settling(here.active, payment)
+      const attempt = here.books.settling(here.active, payment, here.now < known(here, payment).expiresAt)
       return node('settle', payment, (inner) => inner.settle(payment, offer, at)).finally(() => here.books.answered(attempt))
     },
     fate: (payment, offer, at) => node('fate', payment, (inner) => inner.fate(payment, offer, at)),
@@ -283,7 +283,6 @@ export function createWorld(on: Stage, seed: number, { isTraced }: { isTraced: b
   const cash = cashChain()
   const items: Item[] = []
   let waits: Wait[] = []
-  const bySignature = new Map<string, Signed>()
   const byKey = new Map<string, Signed>()
   const storage = on.rule.storage ? on.rule.storage() : memoryStorage()
   const share = (...of: readonly number[]) => dice.pick(of)
@@ -450,6 +449,11 @@ export function createWorld(on: Stage, seed: number, { isTraced }: { isTraced: b
         answer(which)
         return drainMicrotasks()
       }
+      if (!which.actor.process.isAlive) {
+        world.say(() => `${which.actor.name}: ${which.label} is done after all, but nobody hears`)
+        which.run().catch(() => {})
+        return drainMicrotasks()
+      }
       world.say(() => `${which.actor.name}: ${which.label}`)
       perform(which)
       drainMicrotasks()
@@ -476,6 +480,13 @@ export function createWorld(on: Stage, seed: number, { isTraced }: { isTraced: b
         item.run().catch(() => {})
         drainMicrotasks()
       }
+    },
+
+    hangUp(actor) {
+      world.say(() => `${actor.name}: the caller hangs up`)
+      world.active = actor
+      actor.gone.abort()
+      drainMicrotasks()
     },
 
     boot() {
@@ -519,7 +530,6 @@ export function createWorld(on: Stage, seed: number, { isTraced }: { isTraced: b
       const signed: Signed = { name, key, payment, header: btoa(JSON.stringify(payment)), buyer, product, identity, expiresAt, isCancelled: false, isShown: false }
       world.signed.push(signed)
       byKey.set(key, signed)
-      bySignature.set(String(payment.payload.signature), signed)
       return signed
     },
 

@@ -1,0 +1,396 @@
+import { Database } from 'bun:sqlite'
+import { expect, spyOn, test } from 'bun:test'
+import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { getTableColumns, getTableName } from 'drizzle-orm'
+import { getTableConfig } from 'drizzle-orm/sqlite-core'
+import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { migrate, steps } from '../../adapters/storage/migrations.ts'
+import * as schema from '../../adapters/storage/schema.ts'
+import { holdAlone, sqliteStorage } from '../../adapters/storage/sqlite.ts'
+import { usdc } from '../../core/money.ts'
+import type { Authorization, NewCall, Outcome, Storage, Work } from '../../core/ports.ts'
+import { brokenStorages } from '../conformance/broken_storage.ts'
+import { type Subject, runBroken, runLaws } from '../conformance/law.ts'
+import { storageLaws } from '../conformance/storage.ts'
+import { dice, playMoney } from '../conformance/storage_model.ts'
+
+const T = 1_800_000_000_000
+const SQLITE = JSON.stringify(join(import.meta.dirname, '../../adapters/storage/sqlite.ts'))
+
+runLaws('memory storage', storageLaws, memory)
+runLaws('sqlite storage', storageLaws, sqlite)
+runBroken('storage', storageLaws, brokenStorages)
+
+async function memory(): Promise<Subject<Storage>> {
+  const storage = memoryStorage()
+  return { open: async () => storage, close: async () => {} }
+}
+
+async function sqlite(): Promise<Subject<Storage>> {
+  const { path, remove } = place()
+  const opened: Storage[] = []
+  return {
+    async open() {
+      const storage = sqliteStorage(path)
+      opened.push(storage)
+      return storage
+    },
+    async close() {
+      for (const storage of opened) await storage.close()
+      remove()
+    },
+  }
+}
+
+// ── money ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+test('memory storage: no buyer is charged twice in 400 random games of crashes, cancels and late broadcasts', async () => {
+  for (let seed = 1; seed <= 400; seed++) expect({ seed, wrong: await playMoney(memoryStorage(), seed, 250) }).toEqual({ seed, wrong: [] })
+})
+
+test('sqlite storage: no buyer is charged twice in random games', async () => {
+  for (const seed of [1, 2, 3, 4, 5]) {
+    const subject = await sqlite()
+    expect({ seed, wrong: await playMoney(await subject.open(), seed, 250) }).toEqual({ seed, wrong: [] })
+    await subject.close()
+  }
+})
+
+test('the random games catch storages that charge twice', async () => {
+  const charging = ['spends what another call was opened with', 'prefers the one that is offered', 'takes a refusal for death', 'frees what was refused']
+  const caught: string[] = []
+  for (const { but, make } of brokenStorages.filter((each) => charging.includes(each.but))) {
+    for (let seed = 1; seed <= 100 && !caught.includes(but); seed++) {
+      const wrong = await playMoney(await (await make()).open(), seed, 250)
+      if (wrong.length > 0) caught.push(but)
+    }
+  }
+  expect(caught.sort()).toEqual(charging.sort())
+})
+
+test('sqlite and memory storage give the same answers to the same 2,000 questions', async () => {
+  const subject = await sqlite()
+  const [one, two] = [await subject.open(), memoryStorage()]
+  const ask = questions(dice(7))
+  for (let n = 0; n < 2_000; n++) {
+    const { verb, put } = ask()
+    expect({ n, verb, answer: await put(one) }).toEqual({ n, verb, answer: await put(two) })
+  }
+  await subject.close()
+})
+
+/** Random questions over few names, so that they concern each other. Time moves on a little with each. */
+function questions(random: () => number): () => { verb: string; put(storage: Storage): Promise<unknown> } {
+  let now = T
+  let count = 0
+  const upTo = (limit: number) => Math.floor(random() * limit)
+  const one = <V>(...list: readonly V[]): V => list[upTo(list.length)] as V
+  const id = () => `call ${Math.max(0, count - 1 - upTo(8))}`
+  const auth = () => signed(`key ${Math.max(0, count - upTo(8))}`, now + upTo(2_000))
+  const work = () => one<Work>('queued', 'in_progress', 'completed', 'failed')
+  const outcome = () => one<Outcome>({ kind: 'paid', receipt: receipt(`0x${count}`) }, { kind: 'unknown' }, { kind: 'refused' }, { kind: 'dead' }, { kind: 'unresolved' })
+
+  return () => {
+    now += upTo(60)
+    const [at, some, key, pick] = [now, id(), auth(), random()]
+    if (pick < 0.2) {
+      const call = newCall(`call ${count++}`, { payer: one('0xa', '0xb'), quote: usdc(BigInt(upTo(50))), owner: one('me', 'you'), expiresAt: at + upTo(3_000) })
+      const cap = random() < 0.5 ? { cap: { observed: usdc(BigInt(upTo(300))), asOf: at - upTo(9_000) } } : {}
+      const until = at + upTo(400)
+      return { verb: 'openCall', put: (storage) => storage.openCall(call, key, { now: at, until, ...cap }) }
+    }
+    if (pick < 0.4) {
+      const [from, to] = [[work(), work()], work()]
+      const patch = { work: to, endedAt: at, ...(to === 'completed' && { result: { at } }), ...(to === 'failed' && { error: 'upstream' }) }
+      return { verb: 'moveCall', put: (storage) => storage.moveCall(some, { work: from, money: 'verified' }, patch) }
+    }
+    if (pick < 0.6) {
+      const offered = one(undefined, key, signed(some.replace('call', 'key'), at + 999))
+      const result = random() < 0.3 ? { result: { result: [at], expiresAt: at + upTo(3_000) } } : {}
+      const until = at + upTo(200)
+      return { verb: 'claimSettlement', put: (storage) => storage.claimSettlement(some, offered, { now: at, until, ...result }) }
+    }
+    if (pick < 0.75) {
+      const [token, end] = [1 + upTo(3), outcome()]
+      const shelf = random() < 0.3 ? { expiresAt: at + upTo(3_000) } : {}
+      return { verb: 'finishSettlement', put: (storage) => storage.finishSettlement(some, token, end, { now: at, ...shelf }) }
+    }
+    const owner = one('me', 'you')
+    const bucket = { key: one('x', 'y'), limit: 5, windowMs: 500 }
+    const take = upTo(4)
+    return one<{ verb: string; put(storage: Storage): Promise<unknown> }>(
+      { verb: 'getCall', put: (storage) => storage.getCall(some) },
+      { verb: 'callOf', put: (storage) => storage.callOf(key.key, at) },
+      { verb: 'renew', put: (storage) => storage.renew(owner, at + 300) },
+      { verb: 'lostCalls', put: (storage) => storage.lostCalls(at, 1 + take) },
+      { verb: 'unsettled', put: (storage) => storage.unsettled(at, 1 + take) },
+      { verb: 'lease', put: (storage) => storage.lease('sweep', owner, { now: at, until: at + 100 }) },
+      { verb: 'hit', put: (storage) => storage.hit(bucket, take, at) },
+      { verb: 'prune', put: (storage) => storage.prune(at) },
+    )
+  }
+}
+
+// ── the database ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+test('sqlite storage: what was answered survives kill -9', async () => {
+  const { path, remove } = place()
+  const first = sqliteStorage(path)
+  await first.openCall(newCall('call'), signed('key'), { now: T, until: T + 1 })
+  await first.close()
+  const child = spawn(`
+    const { sqliteStorage } = await import(${SQLITE})
+    const storage = sqliteStorage(${JSON.stringify(path)})
+    const result = { result: { made: true }, expiresAt: ${T + 9} }
+    const claim = await storage.claimSettlement('call', undefined, { now: ${T}, until: ${T + 5}, result })
+    console.log(claim.kind)
+    process.kill(process.pid, 'SIGKILL')
+  `)
+  expect(await new Response(child.stdout).text()).toBe('retry\n')
+  await child.exited
+  const storage = sqliteStorage(path)
+  expect(await storage.getCall('call')).toMatchObject({ work: 'completed', money: 'settling', result: { made: true }, quote: usdc(5n) })
+  expect(await storage.claimSettlement('call', undefined, { now: T + 5, until: T + 9 })).toMatchObject({ kind: 'retry', sent: true, authorization: signed('key') })
+  await storage.close()
+  remove()
+})
+
+test('sqlite storage: verbs that arrive together are answered one by one, and one that fails fails alone', async () => {
+  const subject = await sqlite()
+  const storage = await subject.open()
+  const open = (id: string, key: string) => storage.openCall(newCall(id), signed(key), { now: T, until: T + 1 })
+  const outcomes = await Promise.allSettled([open('a', 'key 1'), open('a', 'key 2'), open('b', 'key 1'), open('c', 'key 3')])
+  expect(outcomes.map((each) => (each.status === 'fulfilled' ? each.value.kind : 'failed'))).toEqual(['opened', 'failed', 'replayed', 'opened'])
+  await subject.close()
+})
+
+test('sqlite storage: close() answers what was asked before it, and nothing after', async () => {
+  const { path, remove } = place()
+  const storage = sqliteStorage(path)
+  const asked = storage.openCall(newCall('call'), signed('key'), { now: T, until: T + 1 })
+  await storage.close()
+  expect((await asked).kind).toBe('opened')
+  await expect(storage.getCall('call')).rejects.toThrow('closed')
+  await expect(storage.lease('sweep', 'me', { now: T, until: T + 1 })).rejects.toThrow('closed')
+  remove()
+})
+
+test('sqlite storage: while another process writes, readers go on and writers wait without blocking', async () => {
+  const { path, remove } = place()
+  const storage = sqliteStorage(path)
+  await storage.openCall(newCall('before'), signed('key 1'), { now: T, until: T + 1 })
+  const other = new Database(path)
+  other.run('BEGIN IMMEDIATE')
+  const log: string[] = []
+  const writing = storage.openCall(newCall('after'), signed('key 2'), { now: T, until: T + 1 }).then(({ kind }) => log.push(kind))
+  for (let turn = 0; turn < 3; turn++) {
+    await new Promise((resolve) => setImmediate(resolve))
+    expect((await storage.getCall('before'))?.id).toBe('before')
+    log.push('read')
+  }
+  other.run('COMMIT')
+  other.close()
+  await writing
+  expect(log).toEqual(['read', 'read', 'read', 'opened'])
+  await storage.close()
+  remove()
+})
+
+test('sqlite storage: the folder is made, and the files are their owner\'s only', async () => {
+  const { path, remove } = place('deep/er')
+  const storage = sqliteStorage(path)
+  const hold = holdAlone(path)
+  for (const file of [path, `${path}-wal`, `${path}.lock`]) expect({ file, others: statSync(file).mode & 0o077 }).toEqual({ file, others: 0 })
+  hold?.release()
+  await storage.close()
+  expect(() => statSync(`${path}-wal`)).toThrow()
+  remove()
+})
+
+test('sqlite storage: no statement looks through a table of calls, authorizations or windows', async () => {
+  const { path, remove } = place()
+  const prepare = Database.prototype.prepare
+  const spy = spyOn(Database.prototype, 'prepare')
+  const storage = sqliteStorage(path)
+  const asked = new Set(spy.mock.calls.map(([sql]) => String(sql)).filter((sql) => /^(select|update|delete)\b/.test(sql)))
+  spy.mockRestore()
+  const database = new Database(path)
+  const scans: string[] = []
+  for (const sql of asked) {
+    const values = Array.from(sql.matchAll(/\?/g), () => 1)
+    const plan = prepare.call(database, `EXPLAIN QUERY PLAN ${sql}`).all(...values) as { detail: string }[]
+    for (const { detail } of plan) if (/^SCAN (?!leases)|TEMP B-TREE/.test(detail)) scans.push(`${detail}: ${sql}`)
+  }
+  expect(asked.size).toBeGreaterThan(15)
+  expect(scans).toEqual([])
+  database.close()
+  await storage.close()
+  remove()
+})
+
+// ── one process ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+test('holdAlone() refuses everybody else at once, until it is released', async () => {
+  const { path, remove } = place()
+  const hold = holdAlone(path)
+  expect(hold).toBeDefined()
+  expect(holdAlone(path)).toBeUndefined()
+  expect(await heldByChild(path)).toBe('refused')
+  hold?.release()
+  hold?.release()
+  expect(await heldByChild(path)).toBe('held')
+  const again = holdAlone(path)
+  expect(again).toBeDefined()
+  again?.release()
+  remove()
+})
+
+test('holdAlone() is over when its process is killed, and not before', async () => {
+  const { path, remove } = place()
+  const child = spawn(`
+    const { holdAlone } = await import(${SQLITE})
+    holdAlone(${JSON.stringify(path)})
+    Bun.gc(true)
+    console.log('held')
+    setInterval(() => {}, 1_000)
+  `)
+  for await (const chunk of child.stdout) if (new TextDecoder().decode(chunk).includes('held')) break
+  expect(holdAlone(path)).toBeUndefined()
+  child.kill('SIGKILL')
+  await child.exited
+  const hold = holdAlone(path)
+  expect(hold).toBeDefined()
+  hold?.release()
+  remove()
+})
+
+async function heldByChild(path: string): Promise<string> {
+  const child = spawn(`
+    const { holdAlone } = await import(${SQLITE})
+    console.log(holdAlone(${JSON.stringify(path)}) ? 'held' : 'refused')
+  `)
+  const said = await new Response(child.stdout).text()
+  await child.exited
+  return said.trim()
+}
+
+// ── migrations ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+test('schema.ts and the migrated tables agree', () => {
+  const database = new Database(':memory:')
+  migrate(database)
+  const tables = Object.values(schema)
+  const there = database.query<{ name: string }, []>("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").all()
+  expect(there.map(({ name }) => name)).toEqual(tables.map(getTableName).sort())
+  for (const table of tables) {
+    const { name, indexes, foreignKeys } = getTableConfig(table)
+    const columns = database.query<Column, []>(`SELECT name, type, "notnull" AS required, pk FROM pragma_table_info('${name}')`).all()
+    const described = Object.values(getTableColumns(table)).map((column) => ({
+      name: column.name,
+      type: column.getSQLType().toUpperCase(),
+      required: column.notNull ? 1 : 0,
+      pk: column.primary ? 1 : 0,
+    }))
+    expect({ name, columns }).toEqual({ name, columns: described })
+
+    const found = database.query<{ name: string; sql: string }, []>(`SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND tbl_name = '${name}' AND sql IS NOT NULL`).all()
+    const written = indexes.map(({ config }) => {
+      const on = config.columns.map((column) => ('name' in column ? column.name : ''))
+      const where = config.where ? ` WHERE ${config.where.queryChunks.map((chunk) => ('value' in Object(chunk) ? (chunk as { value: string[] }).value.join('') : '')).join('')}` : ''
+      return { name: config.name, sql: `CREATE ${config.unique ? 'UNIQUE ' : ''}INDEX ${config.name} ON ${name} (${on.join(', ')})${where}` }
+    })
+    expect(found.sort(byName)).toEqual(written.sort(byName))
+
+    const keys = database.query<{ table: string; from: string; to: string }, []>(`SELECT "table", "from", "to" FROM pragma_foreign_key_list('${name}')`).all()
+    const referred = foreignKeys.map((key) => {
+      const { columns, foreignColumns, foreignTable } = key.reference()
+      return { table: getTableName(foreignTable), from: columns[0]?.name ?? '', to: foreignColumns[0]?.name ?? '' }
+    })
+    expect(keys).toEqual(referred)
+  }
+  database.close()
+})
+
+type Column = { name: string; type: string; required: number; pk: number }
+
+function byName(a: { name: string }, b: { name: string }): number {
+  return a.name < b.name ? -1 : 1
+}
+
+test('migrate() takes each step once, and a step that fails leaves nothing behind', () => {
+  const database = new Database(':memory:')
+  const [first, second] = [{ name: 'first', sql: 'CREATE TABLE a (x)' }, { name: 'second', sql: 'INSERT INTO a VALUES (2)' }]
+  const broken = { name: 'broken', sql: 'CREATE TABLE b (x); INSERT INTO nowhere VALUES (1)' }
+  migrate(database, [first])
+  expect(() => migrate(database, [first, second, broken])).toThrow('nowhere')
+  migrate(database, [first, second])
+  migrate(database, [first, second])
+  expect(database.query('SELECT x FROM a').values()).toEqual([[2]])
+  expect(database.query("SELECT name FROM sqlite_schema WHERE name = 'b'").values()).toEqual([])
+  expect(database.query('SELECT step, name FROM migrations').values()).toEqual([[1, 'first'], [2, 'second']])
+  database.close()
+})
+
+test('a database of a newer or another Farebox is refused, and left as it is', () => {
+  const { path, remove } = place()
+  const database = new Database(path)
+  migrate(database, [...steps, { name: 'from the future', sql: 'CREATE TABLE future (x)' }])
+  database.close()
+  expect(() => sqliteStorage(path)).toThrow(/was written by a newer Farebox: it has had \d+ migrations, this one knows \d+/)
+
+  const other = new Database(':memory:')
+  migrate(other, [{ name: 'something else', sql: 'CREATE TABLE other (x)' }])
+  expect(() => migrate(other)).toThrow('its migration 1 is "something else"')
+  expect(other.query("SELECT name FROM sqlite_schema WHERE name = 'calls'").values()).toEqual([])
+  other.close()
+  remove()
+})
+
+test('a file that is no database is refused', async () => {
+  const { path, remove } = place()
+  await Bun.write(path, 'This is a letter to my aunt, and certainly not a database. '.repeat(100))
+  expect(() => sqliteStorage(path)).toThrow('file is not a database')
+  remove()
+})
+
+// ── what the tests above speak of ───────────────────────────────────────────────────────────────────────────────────
+
+const offer = { scheme: 'exact', network: 'eip155:84532', amount: '5', asset: '0xa', payTo: '0xb', maxTimeoutSeconds: 60 }
+
+function newCall(id: string, more: Partial<NewCall> = {}): NewCall {
+  return {
+    id,
+    gateway: 'devnet',
+    endpoint: 'images',
+    model: null,
+    payer: '0xa',
+    asset: 'eip155:84532/0xa',
+    quote: usdc(5n),
+    offer,
+    fingerprint: 'f',
+    request: { prompt: 'a cat' },
+    createdAt: T,
+    owner: 'me',
+    expiresAt: T + 99_999,
+    ...more,
+  }
+}
+
+function signed(key: string, expiresAt = T + 60_000): Authorization {
+  return { key, payer: '0xa', payment: { x402Version: 2, accepted: offer, payload: { key } }, offer, expiresAt }
+}
+
+function receipt(transaction: string) {
+  return { transaction, network: 'eip155:84532', payer: '0xa', amount: '5' }
+}
+
+function place(folder = '.'): { path: string; remove(): void } {
+  const dir = mkdtempSync(join(tmpdir(), 'farebox-storage-'))
+  return { path: join(dir, folder, 'farebox.sqlite'), remove: () => rmSync(dir, { recursive: true, force: true }) }
+}
+
+function spawn(script: string) {
+  return Bun.spawn([process.execPath, '-e', script], { stdin: 'ignore', stdout: 'pipe', stderr: 'inherit' })
+}
