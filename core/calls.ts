@@ -82,13 +82,20 @@ export async function settleCall(
 ): Promise<Paying> {
   const { storage, clock, patience } = money
   const giveUpAt = clock.now() + patience.takenMs
+  let isVerified = offered.key === call.authorization
   let pause = 20
   for (;;) {
     const now = clock.now()
     const until = now + patience.settleLeaseMs
-    const claim = await storage.claimSettlement(call.id, offered, { now, until, ...(completion && { result: completion }) })
+    const claim = await storage.claimSettlement(call.id, isVerified ? offered : undefined, { now, until, ...(completion && { result: completion }) })
     if (claim.kind === 'settled') return { kind: 'settled', receipt: claim.receipt, now: false }
     if (claim.kind === 'replayed') return claim
+    if (claim.kind === 'nothing' && !isVerified) {
+      const bad = await verify(money, call, offered)
+      if (bad) return bad
+      isVerified = true
+      continue
+    }
     if (claim.kind === 'nothing') return { kind: 'refused', reason: 'the authorization can no longer move money' }
     if (claim.kind === 'taken') {
       if (now >= giveUpAt) return { kind: 'unknown', reason: 'another settlement of this call is under way' }
@@ -97,8 +104,7 @@ export async function settleCall(
       continue
     }
     const authorization = claim.kind === 'yours' ? offered : claim.authorization
-    const isFresh = claim.kind === 'yours' && offered.key !== call.authorization
-    const spent = await spend(money, authorization, { isFresh, wasSent: claim.kind === 'retry' && claim.sent })
+    const spent = await spend(money, authorization, claim.kind === 'retry' && claim.sent)
     const paying = await record(money, call, { token: claim.token, authorization, spent, keepUntil })
     if (paying === 'dead' && authorization.key !== offered.key) continue
     if (paying === 'dead') return { kind: 'refused', reason: spent.kind === 'dead' ? spent.reason : 'the authorization is dead' }
@@ -106,23 +112,32 @@ export async function settleCall(
   }
 }
 
-type Spent = Settlement | { kind: 'dead'; reason: string } | { kind: 'rejected'; code: PaymentCode; reason: string } | { kind: 'unavailable'; reason: string }
+/** Nothing, when a fresh authorization would pay for the call. One that would not is never bound: a crash would leave the call waiting for its end. */
+async function verify({ storage, chain, clock, patience }: Money, call: Call, { key, payment, offer }: Authorization): Promise<Paying | undefined> {
+  const verdict = await within(clock, patience.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(
+    (error: Error) => ({ kind: 'unavailable' as const, reason: error.message }),
+  )
+  if (verdict.kind === 'valid') return undefined
+  if (verdict.kind === 'unavailable') return verdict
+  const served = await storage.callOf(key, clock.now())
+  return served && served.id !== call.id ? { kind: 'replayed', call: served } : { ...verdict, kind: 'rejected' }
+}
 
-/** Sends one authorization, looking first at what became of it where it may have been sent before. */
-async function spend(money: Money, authorization: Authorization, { isFresh, wasSent }: { isFresh: boolean; wasSent: boolean }): Promise<Spent> {
+type Spent = Settlement | { kind: 'dead'; reason: string } | { kind: 'unavailable'; reason: string }
+
+/**
+ * Sends one authorization, looking first at what became of it where it may have been sent before. One that ended before it was ever
+ * sent is not sent any more: its fate would count as unknown, and an unknown fate gives the result away in the end.
+ */
+async function spend(money: Money, authorization: Authorization, wasSent: boolean): Promise<Spent> {
   const { chain, clock, patience } = money
   const { payment, offer } = authorization
   try {
-    if (wasSent) {
+    const isOver = !wasSent && authorization.expiresAt <= clock.now()
+    if (wasSent || isOver) {
       const fate = await askFate(money, authorization)
+      if (isOver && (fate.kind === 'open' || fate.kind === 'unknown')) return { kind: 'unavailable', reason: 'the chain has not yet confirmed that the authorization is over' }
       if (fate.kind !== 'open') return fate
-    }
-    if (isFresh) {
-      const verdict = await within(clock, patience.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(
-        (error: Error) => ({ kind: 'unavailable' as const, reason: error.message }),
-      )
-      if (verdict.kind === 'refused') return { ...verdict, kind: 'rejected' }
-      if (verdict.kind === 'unavailable') return verdict
     }
     const settlement = await within(clock, patience.settleMs, (signal) => chain.settle(payment, offer, { now: clock.now(), signal }))
     if (settlement.kind !== 'refused') return settlement
@@ -177,7 +192,7 @@ async function record(
 }
 
 function endOf({ kind }: Exclude<Spent, { kind: 'settled' }>): 'unknown' | 'refused' | 'dead' {
-  return kind === 'rejected' || kind === 'unavailable' ? 'refused' : kind
+  return kind === 'unavailable' ? 'refused' : kind
 }
 
 /** False as well when storage fails: the reconciler then finds out again, from the chain. */
@@ -201,7 +216,7 @@ export async function reconcile(money: Money, call: Call, keepUntil: number): Pr
   const claim = await storage.claimSettlement(call.id, undefined, { now, until: now + patience.settleLeaseMs })
   if (claim.kind !== 'retry') return claim.kind === 'settled' ? 'settled' : 'nothing'
   const { authorization, token } = claim
-  const spent = await spend(money, authorization, { isFresh: false, wasSent: claim.sent })
+  const spent = await spend(money, authorization, claim.sent)
   const paying = await record(money, call, { token, authorization, spent, keepUntil })
   return paying === 'dead' ? 'dead' : paying.kind
 }

@@ -96,15 +96,26 @@ function refuse(lines: readonly string[]): void {
   process.exitCode = 1
 }
 
+type Facts = { readonly version: string; readonly origin: string; readonly labels: readonly string[]; readonly endpoints: number; readonly isDevnet: boolean }
+
+/** What a person reads first. */
+export function greeting({ version, origin, labels, endpoints, isDevnet }: Facts): readonly string[] {
+  const first = `Farebox ${version} at ${origin}: ${endpoints} endpoints, paid in USDC on ${labels.join(', ')}`
+  if (!isDevnet) return [first]
+  return [
+    first,
+    '  devnet: a local chain, a funded buyer and procedural pictures; no real money, no real models',
+    '  buy a picture:  npx -y bun@1.4.4 run buy -- images "a red fox in the snow"',
+    `  look around:    ${origin}/openapi.json  ${origin}/devnet`,
+  ]
+}
+
 function greet({ url, wired }: Running, config: Config): void {
-  const [first] = wired.gateways
-  const count = first?.gateway.endpoints.length
-  console.log(`Farebox ${VERSION} at ${config.publicOrigin ?? url}: ${count} endpoints, paid in USDC on ${wired.gateways.map((row) => row.config.label).join(', ')}`)
-  if (!wired.devnet) return
-  console.log('  devnet: a local chain, a funded buyer and procedural pictures; no real money, no real models')
-  console.log('  buy a picture:  npx -y bun@1.4.4 run buy -- images "a red fox in the snow"')
-  console.log(`  look around:    ${url}/openapi.json  ${url}/devnet`)
-  if (!isLoopback(config.host)) console.log(`  note: listening on ${config.host}, so others can reach this play system`)
+  const { gateways, devnet } = wired
+  const labels = gateways.map((row) => row.config.label)
+  const facts = { version: VERSION, origin: config.publicOrigin ?? url, labels, endpoints: gateways[0]?.gateway.endpoints.length ?? 0 }
+  console.log(greeting({ ...facts, isDevnet: devnet !== undefined }).join('\n'))
+  if (devnet && !isLoopback(config.host)) console.log(`  note: listening on ${config.host}, so others can reach this play system`)
 }
 
 if (import.meta.main) await main()

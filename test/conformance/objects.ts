@@ -101,8 +101,9 @@ export const objectLaws: readonly Law<Objects>[] = [
     name: 'keys outside the rule are refused, and never found',
     async check(subject) {
       const objects = await subject.open()
-      const wrong = ['', '.', '..', '/etc/passwd', '../x', 'a/../b', 'a/..', 'a//b', 'a/', '/a', '.hidden', 'a/.b', '-a', '_a', 'a b', 'a\\b', 'a\0b', 'a\n', 'ä', 'a@', '%2e%2e/x', 'C:/x', 'x'.repeat(201)]
-      for (const key of wrong) {
+      const climbing = ['.', '..', '/etc/passwd', '../x', 'a/../b', 'a/..', '%2e%2e/x', 'C:/x', 'a\\b']
+      const malformed = ['', 'a//b', 'a/', '/a', '.hidden', 'a/.b', '-a', '_a', 'a b', 'a\0b', 'a\n', 'ä', 'a@', 'x'.repeat(201)]
+      for (const key of [...climbing, ...malformed]) {
         expect(await rejection(objects.put(key, text('x'), PNG))).toBeInstanceOf(RangeError)
         expect(await objects.get(key)).toBeUndefined()
       }

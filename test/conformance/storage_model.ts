@@ -88,8 +88,8 @@ export async function playMoney(storage: Storage, seed: number, steps: number): 
       its.sentFor.add(settler.call)
       if (chance(0.4)) land(its)
     }
-    if (chance(0.2)) leave(settler)
-    else if (chance(0.3)) await finish(settler, { kind: chance(0.9) ? 'unknown' : 'unresolved' })
+    if (chance(0.2)) return leave(settler)
+    if (chance(0.3)) await finish(settler, { kind: chance(0.9) ? 'unknown' : 'unresolved' })
   }
 
   async function finish(settler: Settler, outcome: Outcome): Promise<void> {
@@ -108,8 +108,9 @@ export async function playMoney(storage: Storage, seed: number, steps: number): 
   function weather(): void {
     const each = one([...coins.values()])
     if (!each) return
-    if (chance(0.3)) land(each)
-    else if (chance(0.3) && each.state === 'unspent') each.state = 'cancelled'
+    const sky = random()
+    if (sky < 0.3) land(each)
+    if (sky > 0.8 && each.state === 'unspent') each.state = 'cancelled'
   }
 
   async function reconcile(): Promise<void> {

@@ -1,0 +1,45 @@
+/** The package as a stranger gets it: built, packed, installed into an empty folder. */
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { build } from '../../server/build.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+
+export type Installed = {
+  /** A folder with the package in its node_modules and `type: module`. */
+  readonly dir: string
+  /** Every path in the tarball, sorted. */
+  readonly files: readonly string[]
+  /** Runs a command in the folder; throws with all that it said when it does not end well. */
+  run(command: readonly string[]): Promise<string>
+  remove(): Promise<void>
+}
+
+/** Builds, packs and installs without a network: what `npm install` would do with the tarball, beside exactly the dependencies that it names. */
+export async function installPackage(): Promise<Installed> {
+  const dir = await mkdtemp(join(tmpdir(), 'farebox-package-'))
+  const dist = join(dir, 'dist')
+  await build(dist)
+  const pack = ['npm', 'pack', '--offline', '--ignore-scripts', '--json', '--pack-destination', dir]
+  const [{ filename, files }] = JSON.parse(await run(pack, dist)) as [{ filename: string; files: { path: string }[] }]
+  const home = join(dir, 'node_modules/farebox')
+  await mkdir(home, { recursive: true })
+  await run(['tar', '-xzf', join(dir, filename), '-C', home, '--strip-components=1'], dir)
+  const { dependencies } = JSON.parse(await readFile(join(home, 'package.json'), 'utf8')) as { dependencies: Record<string, string> }
+  for (const name of [...Object.keys(dependencies), '@types/node']) {
+    const place = join(dir, 'node_modules', name)
+    await mkdir(dirname(place), { recursive: true })
+    await symlink(join(ROOT, 'node_modules', name), place, 'dir')
+  }
+  await writeFile(join(dir, 'package.json'), JSON.stringify({ type: 'module' }))
+  const paths = files.map(({ path }) => path).sort()
+  return { dir, files: paths, run: (command) => run(command, dir), remove: () => rm(dir, { recursive: true, force: true }) }
+}
+
+async function run(command: readonly string[], cwd: string): Promise<string> {
+  const child = Bun.spawn([...command], { cwd, stdout: 'pipe', stderr: 'pipe' })
+  const [said, complained, code] = await Promise.all([new Response(child.stdout).text(), new Response(child.stderr).text(), child.exited])
+  if (code !== 0) throw new Error(`${command.join(' ')} ended with ${code}:\n${said}${complained}`)
+  return said
+}

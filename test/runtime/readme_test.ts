@@ -1,0 +1,113 @@
+/** What the README shows, done: its commands exist, its output is the real one, its programs run. */
+import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { ExactEvmScheme } from '@x402/evm'
+import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
+import { privateKeyToAccount } from 'viem/accounts'
+import manifest from '../../package.json' with { type: 'json' }
+import { endpoints, type Endpoint, gateway } from '../../core/mod.ts'
+import { parseConfig } from '../../server/config.ts'
+import { type Devnet, startDevnet } from '../../server/devnet/devnet.ts'
+import { greeting } from '../../server/main.ts'
+import { kit, read } from '../kit.ts'
+import { type Installed, installPackage } from './packed.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const readme = await readFile(join(ROOT, 'README.md'), 'utf8')
+
+/** The code blocks of one language under a heading, in order. */
+function blocks(heading: string, language: string): readonly string[] {
+  const [, section = ''] = `\n${readme}`.split(`\n${heading}\n`)
+  const end = section.search(/\n##? /)
+  const text = end === -1 ? section : section.slice(0, end)
+  return [...text.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, 'gm'))].map(([, code = '']) => code)
+}
+
+let installed: Installed
+let devnet: Devnet
+
+beforeAll(async () => {
+  ;[installed, devnet] = await Promise.all([installPackage(), startDevnet()])
+}, 30_000)
+
+afterAll(async () => {
+  await devnet.stop()
+  await installed.remove()
+})
+
+test('every command of the README is a script of the package', () => {
+  const commands = [...readme.matchAll(/npx -y bun@([\d.]+) (?:run )?(\w+)/g)]
+  expect(commands.length).toBeGreaterThan(4)
+  for (const [, version, script = ''] of commands) {
+    expect(version).toBe(manifest.devDependencies['bun-types'])
+    expect(Object.keys({ ...manifest.scripts, install: '' })).toContain(script)
+  }
+})
+
+test('the greeting in the README is the one that is printed', () => {
+  const [, shown] = blocks('# Farebox', '')
+  const facts = { version: manifest.version, origin: 'http://127.0.0.1:4020', labels: ['base-sepolia'], endpoints: endpoints.length, isDevnet: true }
+  expect(shown?.trimEnd().split('\n')).toEqual([...greeting(facts)])
+})
+
+test('the embedding sells an image on a real chain, under plain Node and Bun', async () => {
+  const [snippet = ''] = blocks('## Embed it', 'js')
+  expect(snippet.trimEnd().split('\n').length).toBeLessThanOrEqual(13)
+  const { rpcUrl, asset, payTo, relayerKey } = devnet
+  const given = `const { rpcUrl, asset, payTo, relayerKey } = ${JSON.stringify({ rpcUrl, asset, payTo, relayerKey })}\n`
+  const paint = `const paint = () => 'data:image/png;base64,iVBORw0KGgo='\n`
+  const body = snippet.replace('.listen(3000)', '.listen(0, "127.0.0.1", function () { console.log(this.address().port) })')
+  expect(body).not.toBe(snippet)
+  await writeFile(join(installed.dir, 'readme.js'), `${given}${paint}${body}`)
+  const account = privateKeyToAccount(devnet.buyer.privateKey)
+  const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(account) }] })
+  for (const runtime of ['node', process.execPath]) {
+    const child = Bun.spawn([runtime, 'readme.js'], { cwd: installed.dir, stdout: 'pipe' })
+    const port = await firstLine(child.stdout)
+    const order = { method: 'POST', body: '{"model":"vendor-a/image-1","prompt":"a red fox in the snow"}', headers: { 'content-type': 'application/json' } }
+    const sold = await read(await pay(`http://127.0.0.1:${port}/api/v1/images/generations`, order))
+    child.kill('SIGKILL')
+    expect(sold.body).toMatchObject({ data: [{ backed_up: true }], payment: { status: 'settled', network: 'base-sepolia' } })
+  }
+}, 20_000)
+
+async function firstLine(stream: ReadableStream<Uint8Array>): Promise<string> {
+  let text = ''
+  for await (const chunk of stream) {
+    text += new TextDecoder().decode(chunk)
+    if (text.includes('\n')) break
+  }
+  return text.trim()
+}
+
+test('the endpoint that the README adds in one file is quoted, sold and described', async () => {
+  const [source = ''] = blocks('## Add an endpoint', 'ts')
+  const file = join(installed.dir, 'poems.ts')
+  await writeFile(file, source.replaceAll("'../", `'${ROOT}/core/`).replaceAll("'@sinclair/typebox'", `'${ROOT}/node_modules/@sinclair/typebox/build/esm/index.mjs'`))
+  const { poems } = (await import(file)) as { poems: readonly Endpoint[] }
+  const { ports, shop, ...rest } = kit({ endpoints: [...endpoints, ...poems] })
+  const buyer = rest.buyer()
+  const sold = await buyer.buy({ about: 'snow' }, { path: '/api/v1/haiku' })
+  expect(sold.status).toBe(200)
+  expect(sold.body).toMatchObject({ price: { amount: '0.011000' }, payment: { status: 'settled' }, lines: ['first light on snow', expect.any(String), expect.any(String)] })
+  const described = await read(await shop.fetch(new Request('http://farebox.test/openapi.json')))
+  expect(described.body.paths['/api/v1/haiku'].post['x-payment-info'].price).toEqual({ mode: 'fixed', currency: 'USD', amount: '0.011000' })
+  expect(gateway({ ports, endpoints: poems }).endpoints).toHaveLength(1)
+})
+
+test('the configuration in the README is accepted, and every setting of its table exists', () => {
+  const [toml = ''] = blocks('## Sell for real', 'toml')
+  const env = { BASE_RPC_URL: 'https://rpc.example.com/key', RELAYER_KEY: `0x${'11'.repeat(32)}` }
+  const read = parseConfig(toml, env)
+  expect(read.ok || read.mistakes).toBe(true)
+  const settings = [...readme.matchAll(/^\| (`[^|]*`) \| ([^|]*) \|/gm)]
+  expect(settings.length).toBeGreaterThan(8)
+  for (const [, names = '', variables = ''] of settings) {
+    for (const [, name = ''] of names.matchAll(/`(\w+)`/g)) {
+      const wrong = parseConfig(`${name} = { }`)
+      expect(wrong.ok ? name : wrong.mistakes.join()).not.toMatch(/no such setting/)
+    }
+    for (const [, variable = ''] of variables.matchAll(/`(\w+)`/g)) expect(parseConfig('', { [variable]: '' }).ok).toBe(true)
+  }
+})
