@@ -87,7 +87,8 @@ export async function settleCall(
   for (;;) {
     const now = clock.now()
     const until = now + patience.settleLeaseMs
-    const claim = await storage.claimSettlement(call.id, isVerified ? offered : undefined, { now, until, ...(completion && { result: completion }) })
+    const isOffered = isVerified && offered.expiresAt > now
+    const claim = await storage.claimSettlement(call.id, isOffered ? offered : undefined, { now, until, ...(completion && { result: completion }) })
     if (claim.kind === 'settled') return { kind: 'settled', receipt: claim.receipt, now: false }
     if (claim.kind === 'replayed') return claim
     if (claim.kind === 'nothing' && !isVerified) {

@@ -29,6 +29,7 @@ const table = {
   NOT_CONFIGURED: { status: 503, error: 'Not configured' },
   NOT_READY: { status: 503, error: 'Not ready' },
   PAYMENT_VERIFICATION_UNAVAILABLE: { status: 503, error: 'Payment verification unavailable', coded: true },
+  UPSTREAM_TIMEOUT: { status: 504, error: 'The model timed out' },
 } as const satisfies Record<string, Row>
 
 export type FaultCode = keyof typeof table

@@ -204,6 +204,8 @@ export function flow(house: House): Flow {
     const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil })
     if (paying.kind === 'settled') return result(working, done.stored, paying)
     if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') return replies.envelope(endpoint, call, 'in_progress')
+    const ended = await storage.getCall(call.id)
+    if (ended?.error) return failure(call, new Fault('WORK_FAILED', { error: endpoint.failure, details: ended.error }))
     const reason = paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason
     return replies.inlineRefusal(endpoint, call, reason)
   }
@@ -265,7 +267,7 @@ export function flow(house: House): Flow {
     }
     const offers = offersOf({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds })
     const asking = { offers, resource: resourceOf(endpoint, visit), label }
-    const require = (why: replies.Body) => replies.demand(asking, { ...why, job_id: found.id, model: found.model }, replies.priceOf(found))
+    const require = (why: replies.Body) => replies.demand(asking, { ...why, job_id: why.job_id ?? found.id, model: found.model }, replies.priceOf(found))
     const reject = (code: PaymentCode, reason: string) => require(replies.verificationFailed(code, reason))
 
     const header = paymentHeader(visit.request)

@@ -175,11 +175,13 @@ export function decideClaim(
   const { offered } = seen
   if (first) {
     const fresh = first.state === 'open'
+    // What has ended is asked about, not sent (`spend` in calls.ts): it must not count as sent after a crash.
+    const isOver = first.expiresAt <= at.now
     const patch: RowPatch = { ...claim, claimKey: first.key, claimFresh: fresh }
     const mine = fresh && first.key === offered?.key
     return {
       answer: mine ? { kind: 'yours', token } : { kind: 'retry', token, key: first.key, sent: !fresh },
-      writes: [{ kind: 'patch', id: call.id, patch }, ...(fresh ? [{ kind: 'mark', key: first.key, state: 'sent' } as const] : [])],
+      writes: [{ kind: 'patch', id: call.id, patch }, ...(fresh && !isOver ? [{ kind: 'mark', key: first.key, state: 'sent' } as const] : [])],
     }
   }
   // An authorization of ours that got here is dead or paid: it has nothing left to send.
@@ -227,8 +229,8 @@ export function decideFinish(
     answer: true,
     writes: [{ kind: 'patch', id: call.id, patch: { ...ended, money } }, ...rest],
   })
-  if (outcome.kind === 'unknown') return end('settling')
-  if (outcome.kind === 'unresolved') return end('unresolved')
+  if (outcome.kind === 'unknown') return end('settling', { kind: 'mark', key: bond.key, state: 'sent' })
+  if (outcome.kind === 'unresolved') return end('unresolved', { kind: 'mark', key: bond.key, state: 'sent' })
 
   const inDoubt = seen.bonds.some((each) => each.key !== bond.key && each.state === 'sent')
   const money = inDoubt ? 'settling' : 'refused'

@@ -276,8 +276,10 @@ function receiptOf(moved: CashTransfer, network: string): Receipt {
   return { transaction: moved.transaction, network, payer: moved.from, amount: String(moved.value) }
 }
 
+type Sealed = Pick<Exact, 'from' | 'to' | 'nonce'> & Record<'value' | 'validAfter' | 'validBefore', bigint | string>
+
 /** 65 bytes in the form of a signature. It proves nothing to anyone who can run this code. */
-function seal(content: Pick<Exact, 'from' | 'to' | 'nonce'> & Record<'value' | 'validAfter' | 'validBefore', bigint | string>, key: string, name: string): Hex {
+function seal(content: Sealed, key: string, name: string): Hex {
   const { from, to, value, validAfter, validBefore, nonce } = content
   const r = digest(['sealed', key, name, from, to, value, validAfter, validBefore, nonce].join('|'))
   return `0x${r}0${digest(r).slice(1)}1b`

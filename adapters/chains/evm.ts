@@ -3,8 +3,21 @@ import { usdc } from '../../core/money.ts'
 import type { Chain, Fate, Identity, Refused, Settlement, Terms, Unavailable, Verdict } from '../../core/ports.ts'
 import type { Offer, Payment } from '../../core/x402.ts'
 import { type CheckConfig, type Checked, checkEvm } from './evm_check.ts'
-import { balanceCall, checksummed, type Domain, digestOf, domainSeparator, MAGIC, malformed, signatureCall, signerOf, stateCall, transferCall } from './evm_payload.ts'
-import { evmReads, type ReadsConfig, type Seen } from './evm_reads.ts'
+import {
+  balanceCall,
+  checksummed,
+  digestOf,
+  type Domain,
+  domainSeparator,
+  MAGIC,
+  malformed,
+  SEPARATOR_CALL,
+  signatureCall,
+  signerOf,
+  stateCall,
+  transferCall,
+} from './evm_payload.ts'
+import { evmReads, type ReadsConfig } from './evm_reads.ts'
 import { evmRelayer, type RelayerConfig } from './evm_relayer.ts'
 import { evmRpc, hasCode, type RpcConfig } from './evm_rpc.ts'
 import { evmSettler, type SettleConfig } from './evm_settle.ts'
@@ -36,6 +49,9 @@ export type EvmChain = Chain & {
   close(): void
 }
 
+type Read = { readonly exact: Exact; readonly digest: Hex; readonly separator: Hex }
+type Found = { readonly asset: Hex; readonly time: number; readonly isContract: boolean }
+
 /** USDC on one EVM chain, verified and settled by ourselves. Throws, without quoting them, when the URL, the key or the network is malformed. */
 export function evmChain(config: EvmConfig): EvmChain {
   const chainId = chainIdOf(config.network)
@@ -45,20 +61,22 @@ export function evmChain(config: EvmConfig): EvmChain {
   const relayer = evmRelayer(rpc, account, { ...config, chainId })
   const settler = evmSettler({ rpc, reads, relayer }, { ...config, relayer: account.address })
   const separators = new Map<string, Hex>()
-  const offered: readonly Terms[] = [
-    { scheme: 'exact', network: config.network, asset: config.asset, payTo: config.payTo, extra: { name: config.domain.name, version: config.domain.version } },
-  ]
+  const { network, asset, payTo, domain } = config
+  const offered: readonly Terms[] = [{ scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } }]
   let terms: readonly Terms[] = []
 
-  function read(payment: Payment, offer: Offer): { exact: Exact; digest: Hex } | Refused {
+  function read(payment: Payment, offer: Offer): Read | Refused {
     const { extra } = offer
-    if (offer.network !== config.network) return refused('PAYMENT_INVALID', 'network_mismatch', `the offer is for ${offer.network}, this chain is ${config.network}`)
+    if (offer.network !== config.network) {
+      return refused('PAYMENT_INVALID', 'network_mismatch', `the offer is for ${offer.network}, this chain is ${config.network}`)
+    }
     if (typeof extra?.name !== 'string' || typeof extra.version !== 'string') {
       return refused('PAYMENT_INVALID', 'missing_eip712_domain', 'the offer has no extra.name and extra.version')
     }
     const exact = readExact(payment, offer)
     if (exact.kind === 'refused') return exact
-    return { exact, digest: digestOf(exact, separatorOf({ name: extra.name, version: extra.version }, lower(offer.asset))) }
+    const separator = separatorOf({ name: extra.name, version: extra.version }, lower(offer.asset))
+    return { exact, separator, digest: digestOf(exact, separator) }
   }
 
   /** Offers are our own, so there are few domains: one, unless the configuration has changed. */
@@ -119,26 +137,26 @@ export function evmChain(config: EvmConfig): EvmChain {
     if (balance !== undefined && balance < exact.value) {
       return refused('PAYMENT_UNFUNDED', 'insufficient_balance', `the payer has ${balance} base units, the price is ${exact.value}`)
     }
-    return diagnose({ exact, digest, seen, asset }, !isContract, at.signal)
+    return diagnose(given, { asset, time: seen.time, isContract }, at.signal)
   }
 
   /** Why a funded, unused authorization would revert. One more round trip, on this path only. */
-  async function diagnose(
-    { exact, digest, seen, asset }: { exact: Exact; digest: Hex; seen: Seen; asset: Hex },
-    isPlain: boolean,
-    signal: AbortSignal,
-  ): Promise<Refused | Unavailable> {
-    const signer = isPlain ? await signerOf(digest, exact.signature) : exact.from
+  async function diagnose(given: Read, found: Found, signal: AbortSignal): Promise<Refused | Unavailable> {
+    const { exact, digest, separator } = given
+    const { asset, time, isContract } = found
+    const signer = isContract ? exact.from : await signerOf(digest, exact.signature)
     if (signer !== exact.from) return refusedSignature(exact, signer)
-    if (exact.validAfter >= BigInt(seen.time)) {
-      return refused('PAYMENT_UNFUNDED', 'payload_authorization_valid_after', `authorization.validAfter is ${exact.validAfter}; the chain's clock is at ${seen.time}`)
+    if (exact.validAfter >= BigInt(time)) {
+      const text = `authorization.validAfter is ${exact.validAfter}; the clock of the chain is at ${time}`
+      return refused('PAYMENT_UNFUNDED', 'payload_authorization_valid_after', text)
     }
-    const token = await reads.view([{ to: asset, data: '0x3644e515' }, { to: asset, data: stateCall(exact.from, exact.nonce) }], { lagSeconds: lagSeconds(config), signal })
+    const calls = [{ to: asset, data: SEPARATOR_CALL }, { to: asset, data: stateCall(exact.from, exact.nonce) }]
+    const token = await reads.view(calls, { lagSeconds: lagSeconds(config), signal })
     if (token.kind === 'trouble') return unavailable(token.reason)
-    const [separator, state] = token.results
+    const [own, state] = token.results
     if (flagIn(state) === undefined) return refused('PAYMENT_INVALID', 'eip3009_not_supported', `${asset} has no authorizationState`)
-    if (separator?.ok && separator.data !== separatorOf(config.domain, asset)) {
-      return refused('PAYMENT_INVALID', 'token_name_mismatch', `the token has another EIP-712 domain than ${JSON.stringify(config.domain)}`)
+    if (own?.ok && own.data !== separator) {
+      return refused('PAYMENT_INVALID', 'token_name_mismatch', 'the token has another EIP-712 domain than the offer')
     }
     return refused('PAYMENT_INVALID', 'transaction_simulation_failed', 'transferWithAuthorization would revert')
   }
@@ -146,7 +164,7 @@ export function evmChain(config: EvmConfig): EvmChain {
   async function settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
     const given = read(payment, offer)
     if ('kind' in given) return { kind: 'refused', reason: given.reason }
-    return settler.settle(given.exact, offer, given.digest, at)
+    return settler.settle({ exact: given.exact, offer, id: given.digest }, at)
   }
 
   async function fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate> {
@@ -192,7 +210,9 @@ function isMagic(result: { ok: boolean; data: Hex } | undefined): boolean {
 /** ERC-6492 signatures end here too: their wallet has no code yet, and counterfactual wallets are not accepted. */
 function refusedSignature(exact: Exact, signer: Hex | undefined): Refused {
   const { signature, from } = exact
-  if (signature.endsWith('6492'.repeat(16))) return refused('PAYMENT_INVALID', 'signature', 'counterfactual wallets (ERC-6492) are not accepted; deploy the wallet first')
+  if (signature.endsWith('6492'.repeat(16))) {
+    return refused('PAYMENT_INVALID', 'signature', 'counterfactual wallets (ERC-6492) are not accepted; deploy the wallet first')
+  }
   const form = malformed(signature)
   if (form) return refused('PAYMENT_INVALID', 'signature', `${form}, and ${from} is not a contract wallet; counterfactual wallets are not accepted`)
   return refused('PAYMENT_INVALID', 'signature', `in the offered EIP-712 domain it is a signature of ${signer ?? 'nobody'}, not of ${from}`)

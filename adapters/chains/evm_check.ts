@@ -1,5 +1,5 @@
 import { decodeAbiParameters, getAddress } from 'viem'
-import { type Domain, domainSeparator, MULTICALL, stateCall } from './evm_payload.ts'
+import { type Domain, domainSeparator, MULTICALL, SEPARATOR_CALL, stateCall } from './evm_payload.ts'
 import type { Answer, Rpc } from './evm_rpc.ts'
 import { flagIn, type Hex, isHex, isQuantity, lower } from './hex.ts'
 
@@ -35,7 +35,7 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> 
     rpc.ask('eth_getCode', [asset, 'latest']),
     call('0x06fdde03'), // name()
     call('0x54fd4d50'), // version()
-    call('0x3644e515'), // DOMAIN_SEPARATOR()
+    call(SEPARATOR_CALL),
     call(stateCall(config.relayer, `0x${'0'.repeat(64)}`)),
     rpc.ask('eth_getBalance', [config.relayer, 'latest']),
     rpc.ask('eth_getBlockByNumber', ['latest', false]),
@@ -86,16 +86,13 @@ function domainProblems(config: CheckConfig, asset: Hex, token: Token): readonly
   const { name, version } = config.domain
   const hasSeparator = token.separator?.length === 66
   if (hasSeparator && token.separator === domainSeparator(config.domain, config.chainId, asset)) return []
-  const problems = [
-    ...(token.name !== undefined && token.name !== name ? [`domain.name: it is ${JSON.stringify(name)}, the token says ${JSON.stringify(token.name)}`] : []),
-    ...(token.version !== undefined && token.version !== version
-      ? [`domain.version: it is ${JSON.stringify(version)}, the token says ${JSON.stringify(token.version)}`]
-      : []),
-  ]
+  const differs = (setting: string, ours: string, its: string | undefined) =>
+    its === undefined || its === ours ? [] : [`${setting}: it is ${JSON.stringify(ours)}, the token says ${JSON.stringify(its)}`]
+  const problems = [...differs('domain.name', name, token.name), ...differs('domain.version', version, token.version)]
   if (problems.length > 0) return problems
   if (hasSeparator) return ['domain: name, version, chain and address do not give the DOMAIN_SEPARATOR of the token']
-  if (token.name === undefined || token.version === undefined) return [`asset: ${config.asset} tells neither its DOMAIN_SEPARATOR nor its name and version`]
-  return []
+  if (token.name !== undefined && token.version !== undefined) return []
+  return [`asset: ${config.asset} tells neither its DOMAIN_SEPARATOR nor its name and version`]
 }
 
 function hexIn(answer: Answer): Hex | undefined {

@@ -28,7 +28,7 @@ const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681
 const abi = parseAbi([
   'struct Call { address target; bool allowFailure; bytes callData; }',
   'function aggregate3(Call[] calls) payable returns ((bool success, bytes returnData)[])',
-  'function transferWithAuthorization(address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce, bytes signature)',
+  'function transferWithAuthorization(address, address, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce, bytes signature)',
   'function isValidSignature(bytes32 digest, bytes signature) view returns (bytes4)',
 ])
 
@@ -85,6 +85,7 @@ export function transferCall(exact: Exact): Hex {
   return `0xe3ee160e${[from, to, value, validAfter, validBefore, nonce, v, r, s].map((part) => word(part)).join('')}`
 }
 
+export const SEPARATOR_CALL: Hex = '0x3644e515'
 export const balanceCall = (owner: Hex): Hex => `0x70a08231${word(owner)}`
 export const stateCall = (from: Hex, nonce: Hex): Hex => `0xe94a0102${word(from)}${word(nonce)}`
 export const signatureCall = (digest: Hex, signature: Hex): Hex =>

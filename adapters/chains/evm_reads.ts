@@ -1,8 +1,6 @@
 import { decodeFunctionResult } from 'viem'
 import type { Fate } from '../../core/ports.ts'
 import type { Offer } from '../../core/x402.ts'
-import type { Exact } from './exact.ts'
-import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, word } from './hex.ts'
 import {
   AGGREGATE_ABI,
   aggregateCall,
@@ -16,7 +14,9 @@ import {
   stateCall,
   type Target,
 } from './evm_payload.ts'
-import { type Rpc, type Trouble, trouble } from './evm_rpc.ts'
+import { type Rpc, type Trouble, trouble, troubleIn } from './evm_rpc.ts'
+import type { Exact } from './exact.ts'
+import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, word } from './hex.ts'
 
 /** Some calls, answered by one block: its time in seconds, and per call what it returned, or that it reverted. */
 export type Seen = { readonly kind: 'seen'; readonly time: number; readonly results: readonly { readonly ok: boolean; readonly data: Hex }[] }
@@ -55,20 +55,22 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   /** One call through Multicall3 is one block by construction; without it, the block is read first and then named. */
   async function view(calls: readonly Target[], at: { lagSeconds: number; signal?: AbortSignal; from?: Hex; gas?: bigint }): Promise<Seen | Trouble> {
     const options = { ...(at.from ? { from: at.from } : {}), ...(at.gas ? { gas: `0x${at.gas.toString(16)}` } : {}) }
-    const seen = multicall ? await viewAtOnce(calls, options, at.signal) : await viewByBlock(calls, options, at.signal)
-    if (seen.kind === 'trouble') return seen
-    if (seen.time + at.lagSeconds < newest) return trouble('the node is behind what it has shown before')
-    newest = Math.max(newest, seen.time)
+    const look = async () => {
+      const seen = await (multicall ? viewAtOnce(calls, options, at.signal) : viewByBlock(calls, options, at.signal))
+      if (seen.kind === 'trouble' || seen.time + at.lagSeconds >= newest) return seen
+      return { ...trouble('the node is behind what it has shown before'), stumbled: true as const }
+    }
+    let seen = await look()
+    // a block came in between, or another node stands behind the same address
+    for (let again = 0; again < 2 && seen.kind === 'trouble' && seen.stumbled; again++) seen = await look()
+    if (seen.kind === 'seen') newest = Math.max(newest, seen.time)
     return seen
   }
 
   async function viewAtOnce(calls: readonly Target[], options: object, signal?: AbortSignal): Promise<Seen | Trouble> {
     const time: Target = { to: MULTICALL, data: '0x0f28c97d' } // getCurrentBlockTimestamp()
-    const ask = () => rpc.ask('eth_call', [{ ...options, to: MULTICALL, data: aggregateCall([time, ...calls]) }, tag], signal)
-    let answer = await ask()
-    for (let again = 0; again < 2 && answer.kind === 'error'; again++) answer = await ask() // it cannot revert: the node stumbled, for example over a new block
-    if (answer.kind === 'trouble') return answer
-    if (answer.kind === 'error') return trouble(`eth_call: ${answer.message}`)
+    const answer = await rpc.ask('eth_call', [{ ...options, to: MULTICALL, data: aggregateCall([time, ...calls]) }, tag], signal)
+    if (answer.kind !== 'result') return troubleIn('eth_call', answer)
     try {
       const results = decodeFunctionResult({ abi: AGGREGATE_ABI, functionName: 'aggregate3', data: answer.value as Hex })
       const [first, ...rest] = results.map(({ success, returnData }) => ({ ok: success, data: returnData }))
@@ -89,7 +91,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     for (const answer of answers) {
       if (answer.kind === 'trouble') return answer
       if (answer.kind === 'result' && !isHex(answer.value)) return trouble('eth_call: the answer is not hex')
-      if (answer.kind === 'error' && !/revert|out of gas|invalid opcode|stack/i.test(answer.message)) return trouble(`eth_call: ${answer.message}`)
+      if (answer.kind === 'error' && !/revert|out of gas|invalid opcode|stack/i.test(answer.message)) return troubleIn('eth_call', answer)
       results.push(answer.kind === 'result' ? { ok: true, data: answer.value as Hex } : { ok: false, data: '0x' })
     }
     return { kind: 'seen', time: block.time, results }
@@ -98,8 +100,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   async function blockAt(number: bigint | string, signal?: AbortSignal): Promise<{ kind: 'block'; number: bigint; time: number } | Trouble> {
     const name = typeof number === 'bigint' ? hexOf(number) : number
     const answer = await rpc.ask('eth_getBlockByNumber', [name, false], signal)
-    if (answer.kind === 'trouble') return answer
-    if (answer.kind === 'error') return trouble(`eth_getBlockByNumber: ${answer.message}`)
+    if (answer.kind !== 'result') return troubleIn('eth_getBlockByNumber', answer)
     const block = answer.value as { number?: unknown; timestamp?: unknown } | null
     const time = numberIn(block?.timestamp)
     if (!block || !isQuantity(block.number) || time === undefined) return trouble('eth_getBlockByNumber: the answer is not a block')
@@ -115,13 +116,13 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     // A transfer needs block.timestamp < validBefore, and time only grows: unused in this block, it is unused for good.
     if (!used) return BigInt(seen.time) >= exact.validBefore ? { kind: 'dead' } : { kind: 'open' }
     const known = hints.get(exact.key)
-    const hinted = known && (await fateIn(known, exact, offer, signal))
+    const hinted = known && (await fateIn(known, { exact, offer }, signal))
     if (hinted && hinted.kind === 'paid') return hinted
     return search(exact, offer, signal)
   }
 
   /** Paid or dead by what the transaction that used the authorization did. */
-  async function fateIn(transaction: Hex, exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Fate> {
+  async function fateIn(transaction: Hex, { exact, offer }: { exact: Exact; offer: Offer }, signal?: AbortSignal): Promise<Fate> {
     const answer = await rpc.ask('eth_getTransactionReceipt', [transaction], signal)
     if (answer.kind === 'trouble') return { kind: 'unknown', reason: answer.reason }
     const receipt = answer.kind === 'result' ? readReceipt(answer.value) : undefined
@@ -139,7 +140,8 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     const last = exact.validBefore < BigInt(head.time) ? Number(exact.validBefore) : head.time
     const first = last - offer.maxTimeoutSeconds - (config.lookbackSeconds ?? 86_400)
     let window = BigInt(config.logWindow ?? 2_000)
-    let high = { number: head.number, time: head.time }
+    let high: { number: bigint; time?: number } = head
+    let pace = 0
     for (let i = 0; i < WINDOWS; i++) {
       const low = high.number >= window ? high.number - window + 1n : 0n
       const [answer, floor] = await Promise.all([rpc.ask('eth_getLogs', [filterFor(exact, offer, low, high.number)], signal), blockAt(low, signal)])
@@ -154,9 +156,10 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
       if (!logs) return { kind: 'unknown', reason: 'eth_getLogs: the answer is not a list of logs' }
       const found = logs.find((log) => isOf(log, exact, offer))
       if (found?.topics[0] === AUTHORIZATION_CANCELED) return { kind: 'dead' }
-      if (found?.topics[0] === AUTHORIZATION_USED) return fateIn(found.transactionHash, exact, offer, signal)
+      if (found?.topics[0] === AUTHORIZATION_USED) return fateIn(found.transactionHash, { exact, offer }, signal)
       if (low === 0n || floor.time < first) break
-      high = { number: leap(high, floor, last), time: floor.time }
+      if (high.time !== undefined && high.number > low) pace = (high.time - floor.time) / Number(high.number - low)
+      high = below({ number: low, time: floor.time }, last, pace)
     }
     return { kind: 'unknown', reason: 'the authorization is used, but its event was not found' }
   }
@@ -177,16 +180,12 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   }
 }
 
-type Block = { readonly number: bigint; readonly time: number }
-
-/** The next block to search down from: right below, or nearer to `last` by the pace of the window just searched, a tenth short of it. */
-function leap(high: Block, low: Block, last: number): bigint {
-  const below = low.number - 1n
-  const blocks = Number(high.number - low.number)
-  const pace = blocks > 0 ? (high.time - low.time) / blocks : 0
-  if (pace <= 0 || low.time <= last) return below
-  const skip = BigInt(Math.floor(((low.time - last) / pace) * 0.9))
-  return below > skip ? below - skip : below
+/** Where to search on: right below, or nearer to `last` by the seconds per block, a tenth short of it. */
+function below(low: { number: bigint; time: number }, last: number, pace: number): { number: bigint; time?: number } {
+  const next = low.number - 1n
+  const skip = pace > 0 && low.time > last ? BigInt(Math.floor(((low.time - last) / pace) * 0.9)) : 0n
+  if (skip === 0n || skip > next) return { number: next, time: low.time }
+  return { number: next - skip }
 }
 
 /** A node that answers with somebody else's event must not make ours dead. */

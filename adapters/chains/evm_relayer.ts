@@ -7,7 +7,8 @@ import { type Hex, isQuantity, numberIn } from './hex.ts'
 export type Outgoing = Target & { readonly gas: bigint }
 
 export type Sent =
-  | { readonly kind: 'mined'; readonly receipt: ChainReceipt }
+  /** `strays`: versions of it with another nonce were sent as well, and may still be mined. */
+  | { readonly kind: 'mined'; readonly receipt: ChainReceipt; readonly strays: boolean }
   /** No node has it, and its nonce is free again. */
   | { readonly kind: 'rejected'; readonly reason: string }
   /** Another transaction took its nonce, or the relayer is closed: what became of it has to be read from the chain. */
@@ -43,6 +44,7 @@ type Slot = {
   raw: Hex | undefined
   readonly hashes: Set<Hex>
   gaps: number
+  strays: boolean
 }
 
 /** What a node said to a send. Only texts that leave no doubt are believed; what is unclear may have been broadcast. */
@@ -78,7 +80,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     const [fee, first] = await Promise.all([feeAt(now), floor ?? recount()])
     if ('kind' in fee) return { kind: 'rejected', reason: fee.reason }
     if (typeof first !== 'number') return { kind: 'rejected', reason: first.reason }
-    const slot: Slot = { call, now, nonce: lowestFree(), fee, raw: undefined, hashes: new Set(), gaps: 0 }
+    const slot: Slot = { call, now, nonce: lowestFree(), fee, raw: undefined, hashes: new Set(), gaps: 0, strays: false }
     slots.add(slot)
     try {
       const sent = await carry(slot)
@@ -93,7 +95,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
   async function carry(slot: Slot): Promise<Sent> {
     for (let tries = 1; tries <= TRIES && !closed; tries++) {
       const word = await broadcast(slot)
-      if (word.kind === 'mined') return word
+      if (word.kind === 'mined') return mined(slot, word.receipt)
       if (word.kind === 'refused') return { kind: 'rejected', reason: word.reason }
       if (word.kind === 'accepted' || word.kind === 'unclear') return watch(slot, word)
       if (word.kind === 'cheap') await reprice(slot)
@@ -117,7 +119,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
       const isSure = word.kind === 'accepted' && gone === 0
       patience = isSure ? resendMs : Math.min(Math.max(patience * 2, resendMs / 16), resendMs)
       const receipt = await look(slot, patience)
-      if (receipt) return { kind: 'mined', receipt }
+      if (receipt) return mined(slot, receipt)
       const count = await countOf('latest')
       if (typeof count !== 'number') {
         word = { kind: 'unclear' }
@@ -133,7 +135,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
         await reprice(slot)
       }
       word = await broadcast(slot)
-      if (word.kind === 'mined') return word
+      if (word.kind === 'mined') return mined(slot, word.receipt)
     }
     return { kind: 'lost', reason: 'the relayer is closed' }
   }
@@ -158,6 +160,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     slot.gaps = isMissing ? slot.gaps + 1 : 0
     if (slot.gaps < 2) return
     slot.gaps = 0
+    slot.strays = true
     floor = Math.min(floor ?? count, count)
     renumber(slot, count)
   }
@@ -261,6 +264,10 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
       for (const end of naps) end()
     },
   }
+}
+
+function mined({ strays }: Slot, receipt: ChainReceipt): Sent {
+  return { kind: 'mined', receipt, strays }
 }
 
 function wordOf(answer: Answer, slot: Slot): Word {

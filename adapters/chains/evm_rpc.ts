@@ -2,7 +2,8 @@ import { isHex } from './hex.ts'
 
 /** A node's answer. `trouble` is everything that is not an answer: no connection, no time, no JSON-RPC. Nothing here ever rejects. */
 export type Answer = { kind: 'result'; value: unknown } | { kind: 'error'; code: number; message: string } | Trouble
-export type Trouble = { kind: 'trouble'; reason: string }
+/** `stumbled`: the node did answer, with an error of its own, so that asking again may help. */
+export type Trouble = { kind: 'trouble'; reason: string; stumbled?: true }
 
 export type Rpc = {
   /** Goes out with whatever else is asked at the moment, in one HTTP request. */
@@ -27,7 +28,13 @@ export type RpcConfig = {
   readonly maxBytes?: number
 }
 
-type Asked = { readonly id: number; readonly method: string; readonly params: readonly unknown[]; readonly done: (answer: Answer) => void; over: boolean }
+type Asked = {
+  readonly id: number
+  readonly method: string
+  readonly params: readonly unknown[]
+  readonly done: (answer: Answer) => void
+  over: boolean
+}
 
 /** A JSON-RPC client over HTTP that batches concurrent calls. Throws only here, when the URL is none. */
 export function evmRpc(config: RpcConfig): Rpc {
@@ -104,8 +111,9 @@ export function evmRpc(config: RpcConfig): Rpc {
     const timer = setTimeout(onClose, limitMs)
     closing.signal.addEventListener('abort', onClose, { once: true })
     if (closing.signal.aborted) stop.abort()
-    const late = new Promise<Trouble>((done) => stop.signal.addEventListener('abort', () => done(trouble(`no answer in ${limitMs} ms`)), { once: true }))
-    const read = exchange(group, stop.signal).catch(() => trouble(stop.signal.aborted ? `no answer in ${limitMs} ms` : 'the connection failed'))
+    const tooLate = trouble(`no answer in ${limitMs} ms`)
+    const late = new Promise<Trouble>((done) => stop.signal.addEventListener('abort', () => done(tooLate), { once: true }))
+    const read = exchange(group, stop.signal).catch(() => (stop.signal.aborted ? tooLate : trouble('the connection failed')))
     const given = await Promise.race([read, late])
     clearTimeout(timer)
     closing.signal.removeEventListener('abort', onClose)
@@ -152,6 +160,12 @@ export function evmRpc(config: RpcConfig): Rpc {
 
 export function trouble(reason: string): Trouble {
   return { kind: 'trouble', reason }
+}
+
+/** An answer that is none, or an error where none is expected. */
+export function troubleIn(method: string, answer: Extract<Answer, { kind: 'error' }> | Trouble): Trouble {
+  if (answer.kind === 'trouble') return answer
+  return { kind: 'trouble', reason: `${method}: ${answer.message}`, stumbled: true }
 }
 
 /** Whether eth_getCode found any; undefined when it did not say. */

@@ -1,10 +1,10 @@
 import type { Fate, Settlement } from '../../core/ports.ts'
 import type { Offer } from '../../core/x402.ts'
-import { type Exact, judgeValue } from './exact.ts'
-import { aggregateCall, balanceCall, type ChainReceipt, MULTICALL, paidIn, type Target, transferCall } from './evm_payload.ts'
+import { aggregateCall, balanceCall, MULTICALL, paidIn, type Target, transferCall } from './evm_payload.ts'
 import type { Reads } from './evm_reads.ts'
-import type { Outgoing, Relayer } from './evm_relayer.ts'
+import type { Outgoing, Relayer, Sent } from './evm_relayer.ts'
 import { type Answer, hasCode, type Rpc } from './evm_rpc.ts'
+import { type Exact, judgeValue } from './exact.ts'
 import { type Hex, lower, uintIn } from './hex.ts'
 
 export type SettleConfig = {
@@ -20,9 +20,12 @@ export type SettleConfig = {
 }
 
 export type Settler = {
-  settle(exact: Exact, offer: Offer, id: string, at: { now: number; signal: AbortSignal }): Promise<Settlement>
+  settle(order: Order, at: { now: number; signal: AbortSignal }): Promise<Settlement>
   close(): void
 }
+
+/** `id` names the authorization in every detail (its digest): one under way is joined, never sent beside itself. */
+export type Order = { readonly exact: Exact; readonly offer: Offer; readonly id: string }
 
 /** One authorization on its way. It is finished whether or not the caller still waits. */
 type Job = {
@@ -53,13 +56,13 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
   let flying = 0
   let closed = false
 
-  /** `id` names the authorization in every detail: one under way is joined, never sent beside itself. */
-  async function settle(exact: Exact, offer: Offer, id: string, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
+  async function settle(order: Order, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
+    const { exact, offer, id } = order
     const bad = judgeValue(exact, offer)
     if (bad) return { kind: 'refused', reason: bad.reason }
     if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time was left to settle' }
-    if (at.now >= exact.expiresAt && !jobs.has(id)) return afterAll(exact, offer, 'the authorization is expired', at.signal)
-    const job = jobs.get(id) ?? begin(exact, offer, id, at.now)
+    if (at.now >= exact.expiresAt && !jobs.has(id)) return settlementOf(await reads.fate(exact, offer, at.signal), 'the authorization is expired')
+    const job = jobs.get(id) ?? begin(order, at.now)
     job.callers++
     try {
       return await Promise.race([job.promise, outOfTime(at.signal, job.promise)])
@@ -68,7 +71,7 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
     }
   }
 
-  function begin(exact: Exact, offer: Offer, id: string, now: number): Job {
+  function begin({ exact, offer, id }: Order, now: number): Job {
     let done: (settlement: Settlement) => void = () => {}
     const promise = new Promise<Settlement>((resolve) => (done = resolve))
     const target = { to: lower(offer.asset), data: transferCall(exact) }
@@ -115,8 +118,11 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
     const ready = await rehearse(group)
     if (ready.length === 0) return
     const sent = await relayer.send(outgoing(ready), Math.max(...ready.map((job) => job.now)))
-    if (sent.kind === 'rejected') return ready.forEach((job) => job.done({ kind: 'unknown', reason: `nothing was sent: ${sent.reason}` }))
-    await Promise.all(ready.map((job) => conclude(job, sent.kind === 'mined' ? sent.receipt : undefined, ready.length > 1)))
+    if (sent.kind === 'rejected') {
+      for (const job of ready) job.done({ kind: 'unknown', reason: `nothing was sent: ${sent.reason}` })
+      return
+    }
+    await Promise.all(ready.map((job) => conclude(job, sent, ready.length > 1)))
   }
 
   /**
@@ -128,7 +134,7 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
     const gas = group[0]?.alone ? contractGas : undefined
     const [seen, codes] = await Promise.all([
       reads.view(group.map((job) => job.target), { lagSeconds, from: config.relayer, ...(gas ? { gas } : {}) }),
-      Promise.all(group.map((job) => (group.length > 1 ? rpc.ask('eth_getCode', [job.exact.from, 'latest']) : undefined))),
+      Promise.all(group.map((job) => (job.alone ? undefined : rpc.ask('eth_getCode', [job.exact.from, 'latest'])))),
     ])
     if (seen.kind === 'trouble') {
       for (const job of group) job.done({ kind: 'unknown', reason: `nothing was sent: ${seen.reason}` })
@@ -152,19 +158,21 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
   }
 
   /** What became of one payment in a transaction that is over, by its own events; failing those, by the state of the authorization. */
-  async function conclude(job: Job, receipt: ChainReceipt | undefined, wasTogether: boolean): Promise<void> {
-    const paid = receipt && paidIn(receipt, job.exact, job.offer)
+  async function conclude(job: Job, sent: Sent, wasTogether: boolean): Promise<void> {
+    const isMined = sent.kind === 'mined'
+    const paid = isMined && paidIn(sent.receipt, job.exact, job.offer)
     if (paid) {
-      reads.hint(job.exact.key, receipt.transactionHash)
+      reads.hint(job.exact.key, sent.receipt.transactionHash)
       return job.done({ kind: 'settled', receipt: paid })
     }
     const fate = await reads.fate(job.exact, job.offer)
-    const isWorthAnother = fate.kind === 'open' && (!receipt || wasTogether) && ++job.attempts < ATTEMPTS
+    const isWorthAnother = fate.kind === 'open' && (!isMined || wasTogether) && ++job.attempts < ATTEMPTS
     if (isWorthAnother) {
       job.alone = true
       return enqueue(job)
     }
-    if (fate.kind === 'open' && !receipt) return job.done({ kind: 'unknown', reason: 'the transaction was lost, and may still be mined' })
+    const mayLand = fate.kind === 'open' && (!isMined || sent.strays)
+    if (mayLand) return job.done({ kind: 'unknown', reason: 'the transaction was lost, and may still be mined' })
     job.done(settlementOf(fate, 'the transfer reverted: nothing moved'))
   }
 
@@ -176,10 +184,6 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
     const isPoor = balance !== undefined && balance < exact.value
     job.done(settlementOf(fate, isPoor ? `the payer has ${balance} base units, the price is ${exact.value}` : 'transaction simulation failed'))
     return false
-  }
-
-  async function afterAll(exact: Exact, offer: Offer, reason: string, signal: AbortSignal): Promise<Settlement> {
-    return settlementOf(await reads.fate(exact, offer, signal), reason)
   }
 
   return {

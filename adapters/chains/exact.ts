@@ -60,7 +60,7 @@ export function readExact(payment: Payment, offer: Offer): Exact | Refused {
     return refused('PAYMENT_INVALID', 'payload', `payload${first?.path ?? ''} is malformed: ${first?.message ?? 'unknown shape'}`)
   }
   const { authorization } = payload
-  const [value, validAfter, validBefore] = [authorization.value, authorization.validAfter, authorization.validBefore].map(BigInt) as [bigint, bigint, bigint]
+  const [value, validAfter, validBefore] = [BigInt(authorization.value), BigInt(authorization.validAfter), BigInt(authorization.validBefore)]
   if (value > UINT256_MAX || validAfter > UINT256_MAX || validBefore > UINT256_MAX) {
     return refused('PAYMENT_INVALID', 'payload', 'payload/authorization is malformed: a number is larger than a uint256')
   }

@@ -1,80 +1,232 @@
-/** The only outgoing fetch: a deadline, bounded bytes, redirects followed by hand, and no private address behind a foreign URL. */
+/** The only outgoing HTTP: calls of vendors' APIs, and downloads of what their URLs point at. */
 import { lookup as systemLookup } from 'node:dns/promises'
-import { BlockList, isIP } from 'node:net'
+import { get as getPlain, type IncomingMessage } from 'node:http'
+import { get as getSecure } from 'node:https'
+import { isIP, type LookupFunction } from 'node:net'
+import type { Clock, Log } from '../../core/mod.ts'
+import { isPrivate, type Lookup } from './addresses.ts'
+import { typeOf } from './pictures.ts'
+import { errorFor, type Judge, type Refusal, retrySeconds, safeCode, type Trouble, usualTrouble } from './refusals.ts'
+
+// ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export type FetchMedia = (url: string, at: { signal: AbortSignal; maxBytes: number }) => Promise<{ bytes: Uint8Array; type: string }>
 
 export type HttpOptions = {
-  readonly fetch?: typeof globalThis.fetch
-  readonly lookup?: (host: string) => Promise<readonly { address: string }[]>
+  readonly lookup?: Lookup
   /** Hosts that may be private all the same: a vendor on the operator's own network. Written `host:port`. */
   readonly trusted?: readonly string[]
 }
 
 const MAX_REDIRECTS = 4
+const MEDIA_HEADERS = { accept: 'image/*, video/*, audio/*', 'accept-encoding': 'identity', 'user-agent': 'farebox' }
 
-/** Downloads what a vendor's URL points at. Throws for a private address, a bad status, too many bytes or redirects. */
-export function mediaFetcher({ fetch = globalThis.fetch, lookup = resolveAll, trusted = [] }: HttpOptions = {}): FetchMedia {
+/**
+ * Downloads what a vendor's URL points at. Throws for a private address, a bad status, too many bytes or redirects, and for a claimed image
+ * that is none. The addresses that were judged are the ones called: a name cannot change its answer in between. Ends with `signal`, mid-body too.
+ */
+export function mediaFetcher({ lookup = systemAddresses, trusted = [] }: HttpOptions = {}): FetchMedia {
   return async (start, { signal, maxBytes }) => {
-    let url = new URL(start)
-    for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
-      await assertPublic(url)
-      const response = await fetch(url, { signal, redirect: 'manual', headers: { accept: 'image/*, video/*, audio/*' } })
-      const location = response.headers.get('location')
-      if (response.status >= 300 && response.status < 400 && location) {
-        await response.body?.cancel()
-        url = new URL(location, url)
-        continue
+    try {
+      let url = new URL(start)
+      for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
+        const response = await open(url, signal)
+        const { statusCode = 0, headers } = response
+        if (statusCode >= 300 && statusCode < 400 && headers.location) {
+          response.destroy()
+          url = new URL(headers.location, url)
+          continue
+        }
+        return await receive(response, maxBytes)
       }
-      if (!response.ok) throw new Error(`the media host answered ${response.status}`)
-      const type = response.headers.get('content-type')?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
-      return { bytes: await readAtMost(response, maxBytes), type }
+    } catch (error) {
+      throw signal.aborted ? signal.reason : error
     }
     throw new Error(`more than ${MAX_REDIRECTS} redirects`)
   }
 
-  async function assertPublic(url: URL): Promise<void> {
+  function open(url: URL, signal: AbortSignal): Promise<IncomingMessage> {
     if (url.protocol !== 'https:' && url.protocol !== 'http:') throw new Error(`media over ${url.protocol} is not fetched`)
-    if (trusted.includes(url.host)) return
+    if (url.username || url.password) throw new Error('a media URL with credentials is not fetched')
+    const isTrusted = trusted.includes(url.host)
     const host = url.hostname.replace(/^\[|\]$/g, '')
-    const addresses = isIP(host) ? [{ address: host }] : await lookup(host)
-    if (addresses.length === 0) throw new Error('the media host has no address')
-    if (addresses.some(({ address }) => isPrivate(address))) throw new Error('the media host has a private address')
+    if (!isTrusted && isIP(host) && isPrivate(host)) throw new Error('the media host has a private address')
+    const get = url.protocol === 'https:' ? getSecure : getPlain
+    // A connection of its own: a pooled one may lead where nobody judged.
+    const options = { signal, agent: false, headers: MEDIA_HEADERS, lookup: judged(isTrusted) }
+    return new Promise((resolve, reject) => void get(url, options, resolve).on('error', reject))
+  }
+
+  function judged(isTrusted: boolean): LookupFunction {
+    return (host, { all }, done) => {
+      const answer = async () => {
+        const addresses = await lookup(host)
+        const [first] = addresses
+        if (!first) throw new Error('the media host has no address')
+        if (!isTrusted && addresses.some(({ address }) => isPrivate(address))) throw new Error('the media host has a private address')
+        return { first, addresses: [...addresses] }
+      }
+      answer().then(
+        ({ first, addresses }) => (all ? done(null, addresses) : done(null, first.address, first.family)),
+        (error: Error) => done(error, ''),
+      )
+    }
   }
 }
 
-async function readAtMost(response: Response, maxBytes: number): Promise<Uint8Array> {
-  if (Number(response.headers.get('content-length') ?? 0) > maxBytes) {
-    await response.body?.cancel()
-    throw new Error(`the media is larger than ${maxBytes} bytes`)
+async function receive(response: IncomingMessage, maxBytes: number): Promise<{ bytes: Uint8Array; type: string }> {
+  const { statusCode = 0, headers } = response
+  try {
+    if (statusCode < 200 || statusCode >= 300) throw new Error(`the media host answered ${statusCode}`)
+    if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the media is compressed, unasked')
+    if (Number(headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
+    const bytes = await readAtMost(response, maxBytes)
+    const claimed = headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
+    const type = typeOf(bytes)
+    if (!type && claimed.startsWith('image/')) throw new Error(`the media says ${claimed.slice(0, 40)}, and is no image`)
+    return { bytes, type: type ?? claimed }
+  } finally {
+    response.destroy()
   }
+}
+
+async function readAtMost(body: AsyncIterable<Uint8Array> | readonly Uint8Array[], maxBytes: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = []
   let length = 0
-  for await (const chunk of response.body ?? []) {
+  for await (const chunk of body) {
     length += chunk.length
-    if (length > maxBytes) throw new Error(`the media is larger than ${maxBytes} bytes`)
+    if (length > maxBytes) throw tooLarge(maxBytes)
     chunks.push(chunk)
   }
   return Buffer.concat(chunks, length)
 }
 
-const resolveAll = (host: string) => systemLookup(host, { all: true })
+const tooLarge = (maxBytes: number) => new Error(`more than ${maxBytes} bytes`)
+const systemAddresses: Lookup = (host) => systemLookup(host, { all: true })
 
-const PRIVATE_4 = ['0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12', '192.0.0.0/24', '192.168.0.0/16', '198.18.0.0/15', '224.0.0.0/3']
-const PRIVATE_6 = ['::/127', '64:ff9b::/96', '100::/64', 'fc00::/7', 'fe80::/10', 'ff00::/8']
-const privateBlocks = new BlockList()
-for (const block of PRIVATE_4) privateBlocks.addSubnet(...subnet(block), 'ipv4')
-for (const block of PRIVATE_6) privateBlocks.addSubnet(...subnet(block), 'ipv6')
+// ── API calls ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-function subnet(block: string): [string, number] {
-  const [address = '', bits] = block.split('/')
-  return [address, Number(bits)]
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>
+
+export type VendorHttpConfig = {
+  /** The protocol, for errors and logs. */
+  readonly name: string
+  /** Who made the model: the source of a rate limit in the buyer's eyes. */
+  readonly maker: string
+  /** Longest that one call may take, its retry and its body included, in milliseconds. */
+  readonly timeoutMs: number
+  readonly clock: Clock
+  readonly log: Log
+  /** Node's own gives up after 300 s without headers; there, pass one that does not where `timeoutMs` is longer. */
+  readonly fetch?: Fetch | undefined
+  /** Largest reply, in bytes. */
+  readonly maxBytes?: number | undefined
 }
 
-/** Loopback, private, link-local, carrier-grade NAT, multicast and reserved addresses, IPv4-mapped ones included. */
-export function isPrivate(address: string): boolean {
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1]
-  const plain = mapped ?? address
-  if (/^::ffff:/i.test(plain)) return true
-  return privateBlocks.check(plain, isIP(plain) === 6 ? 'ipv6' : 'ipv4')
+export type Asking = { readonly signal: AbortSignal; readonly headers?: Readonly<Record<string, string>>; readonly judge?: Judge }
+
+export type VendorHttp = {
+  /** Resolves with the parsed JSON of a 2xx reply. Throws what `errorFor` makes of any other; never a key, a URL or a vendor's text. */
+  postJson(url: string, body: unknown, asking: Asking): Promise<unknown>
+  postForm(url: string, form: FormData, asking: Asking): Promise<unknown>
+  /** What to throw for a refusal inside a 2xx reply. */
+  refusal(trouble: Trouble, what: string, refusal?: Refusal): Error
+}
+
+const MAX_REPLY_BYTES = 256 * 1024 * 1024
+const MAX_ERROR_BYTES = 64 * 1024
+const RETRY_PAUSE_MS = 500
+/** Statuses with which an overloaded server refuses before it begins (reference/vendors.md 1.1). */
+const OVERLOADED = new Set([502, 503, 529])
+
+/**
+ * Calls one vendor's API. One retry, after a pause, where nothing can have been made upstream: no connection, or OVERLOADED. Redirects are not
+ * followed, for they would carry the key away. The deadline and `signal` end a call at any point.
+ */
+export function vendorHttp({ name, maker, timeoutMs, clock, log, fetch = globalThis.fetch, maxBytes = MAX_REPLY_BYTES }: VendorHttpConfig): VendorHttp {
+  return {
+    postJson: (url, body, asking) => post(url, JSON.stringify(body), { ...asking, headers: { ...asking.headers, 'content-type': 'application/json' } }),
+    postForm: post,
+    refusal,
+  }
+
+  async function post(url: string, body: string | FormData, { signal, headers = {}, judge }: Asking): Promise<unknown> {
+    signal.throwIfAborted()
+    const late = new AbortController()
+    const done = new AbortController()
+    void clock.wait(timeoutMs, done.signal).then(() => late.abort())
+    const either = AbortSignal.any([signal, late.signal])
+    try {
+      const response = await send(() => fetch(url, { method: 'POST', headers: { accept: 'application/json', ...headers }, body, redirect: 'manual', signal: either }), either)
+      return response.ok ? await result(response) : await refuse(response, judge)
+    } catch (error) {
+      if (signal.aborted) throw signal.reason
+      throw late.signal.aborted ? refusal('timeout', `${name} did not answer within ${timeoutMs} ms`) : error
+    } finally {
+      done.abort()
+    }
+  }
+
+  async function send(attempt: () => Promise<Response>, signal: AbortSignal): Promise<Response> {
+    const first = await attempt().catch((error: unknown) => {
+      if (!neverArrived(error)) throw unreachable(error)
+      return undefined
+    })
+    if (first && !OVERLOADED.has(first.status)) return first
+    await first?.body?.cancel()
+    await clock.wait(RETRY_PAUSE_MS, signal)
+    return await attempt().catch((error: unknown) => {
+      throw unreachable(error)
+    })
+  }
+
+  async function result(response: Response): Promise<unknown> {
+    const bytes = await readAtMost(response.body ?? [], maxBytes).catch(() => {
+      throw refusal('failed', `${name} answered with a body that broke off, or of more than ${maxBytes} bytes`)
+    })
+    try {
+      return JSON.parse(new TextDecoder().decode(bytes))
+    } catch {
+      throw refusal('failed', `${name} answered ${response.status} with something that is not JSON`)
+    }
+  }
+
+  async function refuse(response: Response, judge: Judge | undefined): Promise<never> {
+    const { status, headers } = response
+    const said = { status, headers, body: await errorBody(response) }
+    const trouble = judge?.(said) ?? usualTrouble(status)
+    const code = safeCode(said.body)
+    throw refusal(trouble, `${name} answered ${status}${code && ` (${code})`}`, said)
+  }
+
+  function refusal(trouble: Trouble, what: string, { status = 200, headers = new Headers(), body }: Partial<Refusal> = {}): Error {
+    if (trouble === 'operator') {
+      const request = headers.get('x-request-id')?.slice(0, 80)
+      log.alert('a vendor refuses us: its key, balance, model or settings need the operator', { vendor: name, maker, status, code: safeCode(body), request })
+    }
+    return errorFor(trouble, { maker, what, retrySeconds: retrySeconds({ headers, body }, clock.now()) })
+  }
+
+  function unreachable(error: unknown): Error {
+    return refusal('failed', `${name} could not be reached (${codeOf(error) || 'broken off'})`)
+  }
+}
+
+async function errorBody(response: Response): Promise<unknown> {
+  try {
+    return JSON.parse(new TextDecoder().decode(await readAtMost(response.body ?? [], MAX_ERROR_BYTES)))
+  } catch {
+    return undefined
+  }
+}
+
+/** Bun has the code on the error, Node on its cause. */
+function codeOf(error: unknown): string {
+  const { code, cause } = error as { code?: unknown; cause?: { code?: unknown } }
+  return [code, cause?.code].map(String).find((word) => /^[A-Z][A-Za-z_]{1,40}$/.test(word)) ?? ''
+}
+
+/** No connection came about, so the request cannot have been read. A reset is something else: the upstream may be at work. */
+function neverArrived(error: unknown): boolean {
+  return /^(ECONNREFUSED|ConnectionRefused|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT|FailedToOpenSocket)$/.test(codeOf(error))
 }

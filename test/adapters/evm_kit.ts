@@ -84,7 +84,16 @@ export type Message = { readonly id: number; readonly method: string; readonly p
 type Reply = { readonly id: number; readonly result?: unknown; readonly error?: { code: number; message: string } }
 
 /** What happens to one HTTP request: `deaf` arrives, but its answer is lost; `lost` never arrives. A function answers in the node's place. */
-export type Fault = 'fine' | 'lost' | 'deaf' | 'busy' | 'garbage' | ((messages: readonly Message[], forward: () => Promise<readonly Reply[]>) => Promise<readonly Reply[]>)
+export type Fault = 'fine' | 'lost' | 'deaf' | 'busy' | 'garbage' | Stand
+export type Stand = (messages: readonly Message[], forward: () => Promise<readonly Reply[]>) => Promise<readonly Reply[]>
+
+/** What the node says, but for some messages something else. */
+export function instead(isIt: (message: Message) => boolean, said: object): Stand {
+  return async (messages, forward) => {
+    const replies = await forward()
+    return messages.map((message) => (isIt(message) ? { id: message.id, ...said } : (replies.find(({ id }) => id === message.id) ?? { id: message.id })))
+  }
+}
 
 export type Line = {
   readonly fetch: typeof globalThis.fetch
@@ -130,7 +139,7 @@ export function offerTo(payTo: string, amount = 10_000n): Offer {
 let nonces = 0
 
 /** Signs as public clients do, and badly where told. */
-export async function signPayment(account: PrivateKeyAccount, offer: Offer, at: { now: number; from?: string; key?: Hex } & Signing): Promise<Payment> {
+export async function signPayment(account: PrivateKeyAccount, offer: Offer, at: Signing & { now: number; from?: string }): Promise<Payment> {
   const authorization = {
     from: at.from ?? account.address,
     to: at.to ?? offer.payTo,
@@ -142,7 +151,8 @@ export async function signPayment(account: PrivateKeyAccount, offer: Offer, at: 
   const extra = offer.extra as { name: string; version: string }
   const name = at.forge === 'another domain' ? 'USD Coin' : extra.name
   const signer = at.forge === 'another key' ? privateKeyToAccount(keccak256(toHex('somebody else'))) : account
-  const signature = await signer.signTypedData({ domain: domainOf(offer, { ...extra, name }), types: TYPES, primaryType: 'TransferWithAuthorization', message: authorization })
+  const domain = domainOf(offer, { ...extra, name })
+  const signature = await signer.signTypedData({ domain, types: TYPES, primaryType: 'TransferWithAuthorization', message: authorization })
   const { value, validAfter, validBefore } = authorization
   const spelled = { ...authorization, value: String(value), validAfter: String(validAfter), validBefore: String(validBefore) }
   return { x402Version: 2, accepted: offer, payload: { signature: bent(signature, at.forge), authorization: spelled } }
@@ -162,7 +172,7 @@ function bent(signature: Hex, forge: Forgery | undefined): Hex {
 
 // ── the harness ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type EvmHarness = ChainHarness & { readonly chain: EvmChain; readonly line: Line; readonly config: EvmConfig; account(address: string): PrivateKeyAccount }
+export type EvmHarness = ChainHarness & { readonly chain: EvmChain; readonly line: Line; readonly config: EvmConfig }
 
 /** One checked chain on the shared node, with a relayer of its own. */
 export async function evmHarness(world: World, change: Partial<EvmConfig> & { judge?: Line['judge'] } = {}): Promise<EvmHarness> {
@@ -198,7 +208,6 @@ export async function evmHarness(world: World, change: Partial<EvmConfig> & { ju
     chain,
     line: wire,
     config,
-    account,
     offer,
     now: world.now,
     async payer(balance = 1_000_000n) {
@@ -218,7 +227,8 @@ export async function evmHarness(world: World, change: Partial<EvmConfig> & { ju
     async cancel(payer, payment) {
       const { nonce } = payment.payload.authorization as { nonce: Hex }
       const message = { authorizer: payer.address, nonce }
-      const signature = await account(payer.address).signTypedData({ domain: domainOf(offer, DOMAIN), types: TYPES, primaryType: 'CancelAuthorization', message })
+      const domain = domainOf(offer, DOMAIN)
+      const signature = await account(payer.address).signTypedData({ domain, types: TYPES, primaryType: 'CancelAuthorization', message })
       const [r, s, v] = [signature.slice(2, 66), signature.slice(66, 130), signature.slice(130)]
       await world.act(ASSET, `0x5a049a70${[payer.address, nonce, v, r, s].map((part) => word(part)).join('')}`)
     },

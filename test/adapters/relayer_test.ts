@@ -1,11 +1,26 @@
 /** The relayer and its line to the node, when things go wrong: every payment still moves exactly once. */
 import { afterAll, describe, expect, test } from 'bun:test'
-import type { Hex } from 'viem'
+import { type Hex, parseTransaction } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { evmChain } from '../../adapters/chains/evm.ts'
 import type { Settlement } from '../../core/ports.ts'
 import type { Payment } from '../../core/x402.ts'
-import { ASSET, DOMAIN, type EvmHarness, evmHarness, type Fault, isReceipt, isSend, type Line, type Message, MULTICALL, NETWORK, type World, world } from './evm_kit.ts'
+import {
+  ASSET,
+  DOMAIN,
+  type EvmHarness,
+  evmHarness,
+  type Fault,
+  instead,
+  isReceipt,
+  isSend,
+  type Line,
+  type Message,
+  MULTICALL,
+  NETWORK,
+  type World,
+  world,
+} from './evm_kit.ts'
 
 const chainWorld: World = await world()
 afterAll(() => chainWorld.close())
@@ -40,13 +55,7 @@ async function expectOnePaid(h: EvmHarness, settlement: Settlement): Promise<voi
 }
 
 /** A node that does not know eth_sendRawTransactionSync, as most do. */
-const noSync: Line['judge'] = (messages) =>
-  messages.some(({ method }) => method === 'eth_sendRawTransactionSync') ? without('eth_sendRawTransactionSync') : 'fine'
-
-function without(method: string): Fault {
-  return async (messages, forward) =>
-    (await forward()).map((reply) => (messages.find(({ id }) => id === reply.id)?.method === method ? { id: reply.id, error: { code: -32601, message: 'the method does not exist' } } : reply))
-}
+const noSync = () => instead(({ method }) => method === 'eth_sendRawTransactionSync', { error: { code: -32601, message: 'the method does not exist' } })
 
 /** Refuses the first send with these words, without passing it on. */
 function refusingOnce(message: string): Line['judge'] {
@@ -87,13 +96,89 @@ describe('a send', () => {
       { judge: noSync },
     ))
 
-  for (const words of ['already known', 'nonce too low', 'replacement transaction underpriced', 'max fee per gas less than block base fee', 'internal error']) {
-    test(`that is answered with "${words}" goes through, once`, () =>
+  const words = ['already known', 'nonce too low', 'replacement transaction underpriced', 'max fee per gas less than block base fee', 'internal error']
+  for (const said of words) {
+    test(`that is answered with "${said}" goes through, once`, () =>
       withChain(async (h) => {
-        h.line.judge = refusingOnce(words)
+        h.line.judge = refusingOnce(said)
         await expectOnePaid(h, await settle(h, await onePayment(h)))
       }))
   }
+
+  test('offers more until the node takes it', () =>
+    withChain(async (h) => {
+      const prices: bigint[] = []
+      h.line.judge = (messages) => {
+        if (!messages.some(isSend)) return 'fine'
+        prices.push(parseTransaction(String(messages.find(isSend)?.params[0]) as Hex).maxFeePerGas ?? 0n)
+        if (prices.length > 3) return 'fine'
+        return async () => messages.map(({ id }) => ({ id, error: { code: -32000, message: 'replacement transaction underpriced' } }))
+      }
+      await expectOnePaid(h, await settle(h, await onePayment(h)))
+      for (const [i, price] of prices.slice(1).entries()) expect(price * 10n).toBeGreaterThanOrEqual((prices[i] as bigint) * 11n)
+    }))
+
+  test('stops waiting for receipts with a node that no longer hands them out', () =>
+    withChain(async (h) => {
+      let asked = 0
+      h.line.judge = (messages) => {
+        if (messages.some(({ method }) => method === 'eth_sendRawTransactionSync')) asked++
+        return noSync()
+      }
+      for (const payment of await payments(h, 3)) expect(await settle(h, payment)).toMatchObject({ kind: 'settled' })
+      expect(asked).toBe(1)
+    }))
+
+  test('whose nonce somebody else takes each time is unknown after the third, and nothing moves', () =>
+    withChain(
+      async (h) => {
+        const relayer = relayerOf(h)
+        const payment = await onePayment(h)
+        h.line.judge = (messages) => {
+          const raw = messages.find(isSend)?.params[0]
+          if (!raw) return 'fine'
+          return async () => {
+            const { nonce } = parseTransaction(raw as Hex)
+            const fees = { gas: 21_000n, maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 0n }
+            const other = await relayer.signTransaction({ chainId: 84532, nonce: nonce ?? 0, to: relayer.address, ...fees })
+            await chainWorld.ask('eth_sendRawTransactionSync', other).catch(() => {})
+            throw new TypeError('connection reset')
+          }
+        }
+        expect(await settle(h, payment)).toMatchObject({ kind: 'unknown', reason: expect.stringContaining('may still be mined') })
+        h.heal()
+        await expectOnePaid(h, await settle(h, payment))
+      },
+      { judge: noSync, resendMs: 16 },
+    ))
+
+  test('that hangs does not hold the queue: it is sent again', () =>
+    withChain(
+      async (h) => {
+        h.line.judge = once(() => new Promise(() => {}), isSend)
+        await expectOnePaid(h, await settle(h, await onePayment(h)))
+      },
+      { judge: noSync, timeoutMs: 40 },
+    ))
+
+  test('is not begun for a caller who has left the queue', () =>
+    withChain(
+      async (h) => {
+        const [one, two] = (await payments(h, 2)) as [Payment, Payment]
+        const stop = new AbortController()
+        const lost = h.lose('sends').then(async () => {
+          const second = h.chain.settle(two, h.offer, { now: h.now(), signal: stop.signal })
+          stop.abort()
+          expect(await second).toMatchObject({ kind: 'unknown' })
+          h.heal()
+        })
+        expect(await settle(h, one)).toMatchObject({ kind: 'settled' })
+        await lost
+        expect(await settle(h, await onePayment(h))).toMatchObject({ kind: 'settled' })
+        expect(await h.chain.fate(two, h.offer, at(h))).toEqual({ kind: 'open' })
+      },
+      { maxInFlight: 1 },
+    ))
 
   test('that the node refuses for good sent nothing, and leaves its nonce to the next', () =>
     withChain(async (h) => {
@@ -274,18 +359,13 @@ describe('many at once', () => {
         expect(await h.chain.verify(all[0]!, h.offer, at(h))).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
         expect(await h.chain.fate(all[0]!, h.offer, at(h))).toMatchObject({ kind: 'paid' })
       },
-      {
-        judge: () => async (messages, forward) =>
-          (await forward()).map((reply) => {
-            const asked = messages.find(({ id }) => id === reply.id)
-            return asked?.method === 'eth_getCode' && String(asked.params[0]).toLowerCase() === MULTICALL.toLowerCase() ? { ...reply, result: '0x' } : reply
-          }),
-      },
+      { judge: () => instead(({ method, params: [address] }) => method === 'eth_getCode' && address === MULTICALL.toLowerCase(), { result: '0x' }) },
     ))
 })
 
 describe('a bad node', () => {
-  const junk: readonly unknown[] = [null, '', '0x', '0x0', '0xzz', `0x${'0'.repeat(64)}`, `0x${'f'.repeat(64)}`, 7, -1, true, [], {}, [null], { logs: [] }, 'x'.repeat(5_000), { number: '0x', timestamp: '0x' }]
+  const words: readonly unknown[] = [null, '', '0x', '0x0', '0xzz', `0x${'0'.repeat(64)}`, `0x${'f'.repeat(64)}`, 'x'.repeat(5_000)]
+  const junk: readonly unknown[] = [...words, 7, -1, true, [], {}, [null], { logs: [] }, { number: '0x', timestamp: '0x' }]
 
   for (const method of ['everything', 'eth_call', 'eth_getCode', 'eth_getLogs', 'eth_getTransactionReceipt', 'eth_getBlockByNumber']) {
     test(`that answers ${method} with junk is never believed`, () =>
@@ -296,10 +376,7 @@ describe('a bad node', () => {
         const chain = evmChain(h.config) // has not seen the payment made
         await chain.check()
         for (const value of junk) {
-          h.line.judge = () => async (messages, forward) => {
-            const replies = await forward()
-            return messages.map(({ id, method: asked }) => (method === 'everything' || asked === method ? { id, result: value } : (replies.find((reply) => reply.id === id) ?? { id })))
-          }
+          h.line.judge = () => instead((message) => method === 'everything' || message.method === method, { result: value })
           const verdict = await h.chain.verify(fresh, h.offer, at(h))
           if (method !== 'everything' && !['eth_call', 'eth_getCode'].includes(method)) expect(verdict.kind).toBe('valid')
           else if (method !== 'eth_getCode') expect(verdict.kind).toBe('unavailable')
@@ -332,8 +409,9 @@ describe('a bad node', () => {
       async (h) => {
         const payment = await onePayment(h)
         h.line.judge = () => async (messages) => messages.map(({ id }) => ({ id, result: `0x${'00'.repeat(100_000)}` }))
-        expect(await h.chain.verify(payment, h.offer, at(h))).toMatchObject({ kind: 'unavailable', reason: expect.stringContaining('cannot be read') })
-        expect(await h.chain.fate(payment, h.offer, at(h))).toMatchObject({ kind: 'unknown', reason: expect.stringContaining('longer than 50000 bytes') })
+        expect(await h.chain.verify(payment, h.offer, at(h))).toMatchObject({ kind: 'unavailable' })
+        const reason = expect.stringContaining('longer than 50000 bytes')
+        expect(await h.chain.fate(payment, h.offer, at(h))).toMatchObject({ kind: 'unknown', reason })
       },
       { maxBytes: 50_000 },
     ))
@@ -356,7 +434,7 @@ describe('a secret', () => {
       const payment = await onePayment(h)
       const secrets = ['pass+word!', 'k3y-of-the-path', 'query-k3y-123', 'alice-user']
       const rpcUrl = `http://alice-user:${encodeURIComponent('pass+word!')}@node.example/v2/k3y-of-the-path?apikey=query-k3y-123`
-      const tell = (said: unknown) => secrets.filter((secret) => JSON.stringify(said).includes(secret) || JSON.stringify(said).includes(encodeURIComponent(secret)))
+      const told = (said: unknown) => secrets.filter((secret) => [secret, encodeURIComponent(secret)].some((form) => JSON.stringify(said).includes(form)))
       const says: readonly (() => Response)[] = [
         () => Response.json({ message: rpcUrl }, { status: 401 }),
         () => new Response(rpcUrl),
@@ -370,8 +448,13 @@ describe('a secret', () => {
       }) as typeof fetch
       for (const answer of [...says.map((say) => (async () => say()) as unknown as typeof fetch), echo]) {
         const chain = evmChain({ ...h.config, rpcUrl, fetch: answer })
-        const said = [await chain.check(), await chain.verify(payment, h.offer, at(h)), await chain.settle(payment, h.offer, at(h)), await chain.fate(payment, h.offer, at(h))]
-        expect(tell(said)).toEqual([])
+        const said = [
+          await chain.check(),
+          await chain.verify(payment, h.offer, at(h)),
+          await chain.settle(payment, h.offer, at(h)),
+          await chain.fate(payment, h.offer, at(h)),
+        ]
+        expect(told(said)).toEqual([])
         expect(said.map((each) => each.kind)).toEqual(['unavailable', 'unavailable', 'unknown', 'unknown'])
         chain.close()
       }
@@ -388,7 +471,9 @@ describe('a secret', () => {
       }
     }
     expect(said({})).toBe('fine')
-    for (const relayerKey of ['hunter2', `0x${'ff'.repeat(32)}`, `0x${'00'.repeat(32)}`, '']) expect(said({ relayerKey })).toBe('RangeError: relayerKey must be 0x and 64 hex digits that make a key')
+    for (const relayerKey of ['hunter2', `0x${'ff'.repeat(32)}`, `0x${'00'.repeat(32)}`, '']) {
+      expect(said({ relayerKey })).toBe('RangeError: relayerKey must be 0x and 64 hex digits that make a key')
+    }
     for (const rpcUrl of ['hunter2', 'ftp://hunter2', 'http://']) expect(said({ rpcUrl })).toBe('RangeError: rpcUrl is not an http(s) URL')
     expect(said({ network: 'base' })).toContain('eip155:<chain id>')
   })
@@ -403,7 +488,9 @@ describe('a payload of anything', () => {
         seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0
         return (seed >>> 16) % below
       }
-      const values: readonly unknown[] = [null, undefined, 0, -1, 1e400, '', '0', '00', '0x', `0x${'f'.repeat(40)}`, `0x${'f'.repeat(64)}`, '9'.repeat(77), '9'.repeat(78), '1e5', ' 1', {}, [], [[]], true, '\u0000', '💸', `0x${'ab'.repeat(4_096)}`, `0x${'ab'.repeat(4_097)}`, 'x'.repeat(20_000), { toString: 'no' }]
+      const long = ['9'.repeat(77), '9'.repeat(78), `0x${'ab'.repeat(4_096)}`, `0x${'ab'.repeat(4_097)}`, 'x'.repeat(20_000)]
+      const words = ['', '0', '00', '0x', `0x${'f'.repeat(40)}`, `0x${'f'.repeat(64)}`, '1e5', ' 1', '\u0000', '💸']
+      const values: readonly unknown[] = [...words, ...long, null, undefined, 0, -1, Number.NaN, {}, [], [[]], true, { toString: 'no' }]
       const paths = ['', 'signature', 'authorization', 'from', 'to', 'value', 'validAfter', 'validBefore', 'nonce']
       for (let i = 0; i < 400; i++) {
         const authorization: Record<string, unknown> = { ...(good.payload.authorization as object) }

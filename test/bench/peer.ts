@@ -14,7 +14,7 @@ import type { Devnet } from '../../server/devnet/devnet.ts'
 import { GENERATIONS } from '../server/payer.ts'
 
 /** Tuned in its favour: gas and fees are fixed, so that a settlement costs one send; 20 ms between looks for a receipt was its best. */
-const RECEIPT_MS = 20
+const RECEIPT_MS = Number(process.env.RECEIPT_MS ?? 20)
 const GAS = { gas: 120_000n, maxFeePerGas: 10_000_000_000n, maxPriorityFeePerGas: 0n }
 
 /** Its `fetch`, selling one image for `amount` base units. */
@@ -38,13 +38,13 @@ export async function peer(devnet: Devnet, vendor: ImageVendor, amount: string):
 
 async function facilitator(devnet: Devnet): Promise<FacilitatorClient> {
   const account = privateKeyToAccount(devnet.relayerKey)
-  const client = createWalletClient({ account, chain: baseSepolia, transport: http(devnet.rpcUrl), pollingInterval: RECEIPT_MS }).extend(publicActions)
+  const client = createWalletClient({ account, chain: baseSepolia, transport: http(devnet.rpcUrl, { batch: process.env.BATCH === '1' }), pollingInterval: RECEIPT_MS }).extend(publicActions)
   const queue = nonces(await client.getTransactionCount({ address: account.address }))
   type Write = Parameters<typeof client.writeContract>[0]
   const signer = toFacilitatorEvmSigner({
     address: account.address,
     getCode: (args) => client.getCode(args),
-    readContract: (args) => client.readContract(args as Parameters<typeof client.readContract>[0]),
+    readContract: (args) => steadily(() => client.readContract(args as Parameters<typeof client.readContract>[0])),
     verifyTypedData: (args) => client.verifyTypedData(args as Parameters<typeof client.verifyTypedData>[0]),
     writeContract: (args) => queue((nonce) => client.writeContract({ ...args, ...GAS, nonce } as Write)),
     sendTransaction: (args) => queue((nonce) => client.sendTransaction({ ...args, ...GAS, nonce })),
@@ -56,6 +56,17 @@ async function facilitator(devnet: Devnet): Promise<FacilitatorClient> {
     verify: (payload, requirements) => local.verify(payload, requirements),
     settle: (payload, requirements) => local.settle(payload, requirements),
     getSupported: async () => local.getSupported() as Awaited<ReturnType<FacilitatorClient['getSupported']>>,
+  }
+}
+
+/** Again, at most twice, where a block came in between: a node without history refuses such a read, and Farebox asks again as well. */
+async function steadily<T>(read: () => Promise<T>): Promise<T> {
+  for (let again = 0; ; again++) {
+    try {
+      return await read()
+    } catch (error) {
+      if (again === 2 || !String(error).includes('BlockOutOfRange')) throw error
+    }
   }
 }
 

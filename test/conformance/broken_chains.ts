@@ -1,6 +1,6 @@
 /** One cash chain per law that breaks it, and no other. */
 import type { Chain, Fate, Identity, Settlement, Verdict } from '../../core/ports.ts'
-import type { Payment } from '../../core/x402.ts'
+import type { Payment, Receipt } from '../../core/x402.ts'
 import { cashHarness } from './cash_harness.ts'
 import type { ChainHarness, Forgery } from './chains.ts'
 import type { Broken } from './law.ts'
@@ -10,6 +10,7 @@ type Past = { forged: Map<Payment, Forgery>; submitted: Payment[]; canceled: Pay
 type Defect = (chain: Chain, past: Past) => Partial<Chain>
 
 const VALID: Verdict = { kind: 'valid', asOf: 0 }
+const UNFUNDED: Verdict = { kind: 'refused', code: 'PAYMENT_UNFUNDED', reason: 'broken' }
 const KNOWN: Identity = { kind: 'known', payer: '', key: '', expiresAt: 0 }
 const REFUSED: Settlement = { kind: 'refused', reason: 'broken' }
 const UNKNOWN: Settlement & Fate = { kind: 'unknown', reason: 'broken' }
@@ -25,7 +26,10 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
     identify: afterIdentify(chain, (found) => ({ ...found, expiresAt: Math.floor(found.expiresAt / 1000) })),
   })),
   broken('identify() gives one key and one payer, however the addresses are spelled', 'builds the key from the words as sent', (chain) => ({
-    identify: afterIdentify(chain, (found, payment) => ({ ...found, key: `${found.key.split('/').slice(0, 2).join('/')}/${field(payment, 'from')}/${field(payment, 'nonce')}` })),
+    identify: afterIdentify(chain, (found, payment) => {
+      const [network, asset] = found.key.split('/')
+      return { ...found, key: `${network}/${asset}/${field(payment, 'from')}/${field(payment, 'nonce')}` }
+    }),
   })),
   broken('identify() asks nobody about a plain account', 'looks at the chain first', (chain) => ({
     async identify(payment, offer, at) {
@@ -41,7 +45,10 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
   acceptsForgery('identify() refuses the high-s twin of a signature', 'high s'),
   acceptsForgery('identify() refuses a signature of the wrong length', 'too short'),
   broken('identify() refuses a payment to another recipient', 'takes money for anybody', (chain) => ({
-    identify: (payment, offer, at) => chain.identify(payment, { ...offer, payTo: (payment.payload.authorization as { to?: string } | null)?.to ?? offer.payTo }, at),
+    identify(payment, offer, at) {
+      const { to = offer.payTo } = (payment.payload.authorization ?? {}) as { to?: string }
+      return chain.identify(payment, { ...offer, payTo: to }, at)
+    },
   })),
   ignoresAccepted('identify() refuses another asset', 'asset'),
   ignoresAccepted('identify() refuses another network', 'network'),
@@ -55,7 +62,7 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
   })),
   broken('verify() accepts the whole balance', 'wants a unit more than the price', (chain) => ({
     verify: afterVerify(chain, (verdict, payment) =>
-      verdict.kind === 'valid' && String(verdict.balance) === field(payment, 'value') ? { kind: 'refused', code: 'PAYMENT_UNFUNDED', reason: 'broken' } : verdict,
+      verdict.kind === 'valid' && String(verdict.balance) === field(payment, 'value') ? UNFUNDED : verdict,
     ),
   })),
   broken('verify() moves no money', 'settles on the way', (chain) => ({
@@ -66,7 +73,10 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
     },
   })),
   broken('verify() refuses one unit too little and one too much, and names both figures', 'is glad of a gift', (chain) => ({
-    verify: (payment, offer, at) => chain.verify(payment, { ...offer, amount: BigInt(field(payment, 'value')) > BigInt(offer.amount) ? field(payment, 'value') : offer.amount }, at),
+    verify(payment, offer, at) {
+      const value = field(payment, 'value')
+      return chain.verify(payment, BigInt(value) > BigInt(offer.amount) ? { ...offer, amount: value } : offer, at)
+    },
   })),
   acceptsWhen('verify() refuses an expired authorization', 'forgets the end', (payment, now) => Number(field(payment, 'validBefore')) < now),
   acceptsWhen('verify() refuses less than six seconds of life', 'takes the last seconds too', (payment, now) => {
@@ -74,11 +84,11 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
     return left >= 0 && left < 6
   }),
   broken('verify() accepts exactly six seconds of life', 'wants seven', (chain) => ({
-    verify: afterVerify(chain, (verdict, payment, now) =>
-      Number(field(payment, 'validBefore')) - now === 6 ? { kind: 'refused', code: 'PAYMENT_UNFUNDED', reason: 'broken' } : verdict,
-    ),
+    verify: afterVerify(chain, (verdict, payment, now) => (Number(field(payment, 'validBefore')) - now === 6 ? UNFUNDED : verdict)),
   })),
-  acceptsWhen('verify() refuses an authorization that is not yet valid', 'forgets the beginning', (payment, now) => Number(field(payment, 'validAfter')) > now),
+  acceptsWhen('verify() refuses an authorization that is not yet valid', 'forgets the beginning', (payment, now) => {
+    return Number(field(payment, 'validAfter')) > now
+  }),
   broken('verify() refuses an authorization that was used', 'does not ask whether it was used', (chain, { submitted }) => ({
     verify: afterVerify(chain, (verdict, payment) => (submitted.includes(payment) ? VALID : verdict)),
   })),
@@ -91,13 +101,13 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
 
   broken('settle() moves exactly the price, and its receipt names the transfer', 'makes up a receipt for what is new', (chain, { submitted }) => {
     const first = new Map<Payment, boolean>()
+    const made = <T extends { receipt: Receipt }>(answer: T): T => ({ ...answer, receipt: { ...answer.receipt, payer: 'nobody' } })
     return {
       settle: afterSettle(chain, (settlement, payment) => {
         if (!first.has(payment)) first.set(payment, settlement.kind === 'settled' && !submitted.includes(payment))
-        if (settlement.kind !== 'settled' || !first.get(payment)) return settlement
-        return { kind: 'settled', receipt: { ...settlement.receipt, payer: 'nobody' } }
+        return settlement.kind === 'settled' && first.get(payment) ? made(settlement) : settlement
       }),
-      fate: afterFate(chain, (fate, payment) => (fate.kind === 'paid' && first.get(payment) ? { kind: 'paid', receipt: { ...fate.receipt, payer: 'nobody' } } : fate)),
+      fate: afterFate(chain, (fate, payment) => (fate.kind === 'paid' && first.get(payment) ? made(fate) : fate)),
     }
   }),
   broken('settle() of what is settled is the same receipt and no second transfer', 'refuses what it has settled', (chain) => {
@@ -219,7 +229,7 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
   }),
 
   broken('a node that does not answer reads as unavailable or unknown, never as refused', 'blames the buyer for an outage', (chain, past) => ({
-    verify: afterVerify(chain, (verdict) => (past.isDown ? { kind: 'refused', code: 'PAYMENT_INVALID', reason: 'broken' } : verdict)),
+    verify: afterVerify(chain, (verdict) => (past.isDown ? UNFUNDED : verdict)),
   })),
   broken('a caller without time reads unavailable or unknown, and nothing is sent', 'throws when it is out of time', (chain) => ({
     async settle(payment, offer, at) {

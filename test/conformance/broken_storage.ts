@@ -243,6 +243,20 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       return isDone ? { kind: 'yours', token: 1 } : claim
     },
   })),
+  broken(
+    'an authorization that was over when it was claimed does not count as sent, until someone says that it may have been',
+    'counts every claim as a sending',
+    (good) => {
+      const handedOut = new Set<string>()
+      return {
+        async claimSettlement(id, authorization, at) {
+          const claim = await good.claimSettlement(id, authorization, at)
+          if (claim.kind === 'yours' && authorization && authorization.expiresAt <= at.now) handedOut.add(authorization.key)
+          return claim.kind === 'retry' && handedOut.has(claim.authorization.key) ? { ...claim, sent: true } : claim
+        },
+      }
+    },
+  ),
   broken('an expired lease hands over the earlier authorization, which may have been sent', 'takes a silent claim for an unsent one', (good) => {
     const claims = claimsOf(good)
     return {

@@ -136,11 +136,9 @@ const identifying: readonly Law<ChainHarness>[] = [
       const { h, payment } = await world(subject)
       const { authorization, signature } = payment.payload as { authorization: object; signature: string }
       const odd = (change: object) => ({ signature, authorization: { ...authorization, ...change } })
-      const payloads = [
-        {}, { signature }, { authorization }, { signature, authorization: null }, { signature: 1, authorization }, { signature: '0x', authorization },
-        odd({ value: '01' }), odd({ value: '-1' }), odd({ value: '1e3' }), odd({ value: 10_000 }), odd({ value: '9'.repeat(78) }), odd({ validBefore: '' }),
-        odd({ nonce: '0xab' }), odd({ from: 'alice' }), odd({ from: undefined }), odd({ to: `${h.offer.payTo}00` }), odd({ validAfter: null }),
-      ]
+      const numbers = ['01', '-1', '1e3', ' 1', '', 10_000, null, '9'.repeat(78)].flatMap((number) => [odd({ value: number }), odd({ validBefore: number })])
+      const shapes = [{}, { signature }, { authorization }, { signature, authorization: null }, { signature: 1, authorization }, { signature: '0x', authorization }]
+      const payloads = [...shapes, ...numbers, odd({ nonce: '0xab' }), odd({ from: 'alice' }), odd({ from: undefined }), odd({ to: `${h.offer.payTo}00` })]
       for (const payload of payloads) await expectInvalid(h, { ...payment, payload })
     },
   },

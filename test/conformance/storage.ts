@@ -469,7 +469,8 @@ const claiming: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await completed(storage, 'call')
-      const claim = (key: string, now: number) => storage.claimSettlement('call', signed(key), { now, until: now + MINUTE })
+      const claim = (key: string, now: number) =>
+        storage.claimSettlement('call', signed(key, T + 9 * HOUR), { now, until: now + MINUTE })
       const original = { kind: 'retry', authorization: { key: keyOf('call') }, sent: false }
       const first = await claim('second', T)
       expect(first).toMatchObject(original)
@@ -496,15 +497,29 @@ const claiming: readonly Law<Storage>[] = [
     },
   },
   {
+    name: 'an authorization that was over when it was claimed does not count as sent, until someone says that it may have been',
+    async check(subject) {
+      const storage = await subject.open()
+      const end = T + HOUR
+      await completed(storage, 'call', { expiresAt: end })
+      await claimed(storage, 'call', end)
+      const claim = await storage.claimSettlement('call', undefined, at(end + HOUR))
+      expect(claim).toMatchObject({ kind: 'retry', sent: false, authorization: { key: keyOf('call') } })
+      await storage.finishSettlement('call', tokenOf(claim), { kind: 'unknown' }, { now: end + HOUR })
+      expect(await storage.claimSettlement('call', undefined, at(end + HOUR))).toMatchObject({ kind: 'retry', sent: true })
+    },
+  },
+  {
     name: 'an expired lease hands over the earlier authorization, which may have been sent',
     async check(subject) {
       const storage = await subject.open()
-      await completed(storage, 'call')
+      const original = signed(keyOf('call'), T + 1)
+      await completed(storage, 'call', { expiresAt: T + 1 })
       const first = await claimed(storage, 'call')
-      for (const [n, offered] of [undefined, signed('another'), signed(keyOf('call'))].entries()) {
+      for (const [n, offered] of [undefined, signed('another'), original].entries()) {
         const now = T + (n + 1) * HOUR
         const claim = await storage.claimSettlement('call', offered, { now, until: now + MINUTE })
-        expect(claim).toMatchObject({ kind: 'retry', sent: true, authorization: signed(keyOf('call')) })
+        expect(claim).toMatchObject({ kind: 'retry', sent: true, authorization: original })
         expect(tokenOf(claim)).not.toBe(first)
       }
     },

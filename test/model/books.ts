@@ -2,7 +2,7 @@
 import { peek } from 'bun'
 import type { CashTransfer } from '../../adapters/chains/cash.ts'
 import type { Authorization, Call, Claim, Opened, Outcome } from '../../core/ports.ts'
-import type { Payment } from '../../core/mod.ts'
+import { patience, type Payment } from '../../core/mod.ts'
 import type { Reply } from '../../core/endpoint.ts'
 import type { Actor, Signed, World } from './world.ts'
 
@@ -43,7 +43,7 @@ export type Books = {
   opened(opened: Opened, authorization: Authorization, at: { now: number; cap?: { observed: bigint } }): Opened
   claiming(actor: Actor | undefined, id: string): void
   claimed(claim: Claim, asked: { id: string; authorization: Authorization | undefined; at: { now: number }; actor: Actor | undefined }): Claim
-  settling(actor: Actor | undefined, payment: Payment, isInTime: boolean): Attempt | undefined
+  settling(actor: Actor | undefined, payment: Payment): Attempt | undefined
   answered(attempt: Attempt | undefined): void
   sending(actor: Actor | undefined, payment: Payment, signed: Signed): void
   landed(by: 'gateway' | 'payer', signed: Signed, transfer: CashTransfer): void
@@ -67,7 +67,7 @@ export function books(world: World): Books {
   const shownFor = new Map<string, string>()
   const claims = new WeakMap<Payment, Claimed>()
   const attempts = new Set<Attempt>()
-  /** Calls for which the chain was asked to settle while the authorization still could. */
+  /** Calls for which an authorization was handed out to be sent while it still could move money. */
   const tried = new Set<string>()
   let violation: Violation | undefined
   let counter = 0
@@ -121,7 +121,10 @@ export function books(world: World): Books {
   /** A result without a receipt (house decision 6): something was sent in time, and nobody has been able to find out since. */
   function judgeUnresolved(actor: Actor, id: string): void {
     if (!tried.has(id)) return violate('resultHasMoney', `${actor.name} shows ${name(id)} unpaid, and nothing was ever sent for it`)
-    const isLate = [...sends].filter(([, to]) => to.has(id)).every(([key]) => world.now > (world.byKey(key)?.expiresAt ?? 0) + world.stage.patience.unresolvedMs)
+    const isLate = [...sends].every(([key, to]) => {
+      const signed = world.byKey(key)
+      return !to.has(id) || !signed || signed.isCancelled || world.now > signed.expiresAt + patience.unresolvedMs
+    })
     if (!isLate) violate('resultHasMoney', `${actor.name} shows ${name(id)} unpaid too early`)
   }
 
@@ -184,16 +187,18 @@ export function books(world: World): Books {
 
     claimed(claim, { id, authorization, at }) {
       world.say(() => `   -> ${claim.kind}${'token' in claim ? ` token ${claim.token}` : ''}${claim.kind === 'retry' ? ` of ${nameOfKey(claim.authorization.key)}, ${claim.sent ? 'sent' : 'not sent'}` : ''}`)
-      if (claim.kind === 'yours' && authorization) claims.set(authorization.payment, { call: id, askedAt: at.now })
-      if (claim.kind === 'retry') claims.set(claim.authorization.payment, { call: id, askedAt: at.now })
+      const given = claim.kind === 'yours' ? authorization : claim.kind === 'retry' ? claim.authorization : undefined
+      if (!given) return claim
+      claims.set(given.payment, { call: id, askedAt: at.now })
+      if (at.now < given.expiresAt) tried.add(id)
       return claim
     },
 
     /** The lease is a promise only to who asks the chain soon after the claim: the house gives it 15 s. */
-    settling(actor, payment, isInTime) {
+    settling(actor, payment) {
       const claim = claims.get(payment)
       if (!actor || !claim) return undefined
-      const { settleMs } = world.stage.patience
+      const { settleMs } = patience
       const attempt: Attempt = { call: claim.call, at: world.now, actor, isTimely: world.now - claim.askedAt <= 15_000, isAnswered: false }
       for (const other of attempts) {
         const isUnderWay = !other.isAnswered && other.actor.process.isAlive && world.now < other.at + settleMs
@@ -202,7 +207,6 @@ export function books(world: World): Books {
         }
       }
       attempts.add(attempt)
-      if (isInTime) tried.add(claim.call)
       return attempt
     },
 

@@ -1,0 +1,413 @@
+import { expect } from 'bun:test'
+import { Value } from '@sinclair/typebox/value'
+import { cashChain } from '../../adapters/chains/cash.ts'
+import { PIXEL, scriptedVendor } from '../../adapters/vendors/scripted.ts'
+import type { Paid } from '../../core/endpoint.ts'
+import { endpoints } from '../../core/endpoints/mod.ts'
+import { catalog, type Endpoint, type Gateway, type Payment } from '../../core/mod.ts'
+import { type Answer, type Buyer, decodeHeader, type Kit, kit, type KitOptions, ORIGIN, read, slowVendor } from '../kit.ts'
+import type { Law, Subject } from './law.ts'
+
+/** A paid endpoint under law, on a menu with all the others. */
+export type Stall = {
+  readonly endpoint: Paid
+  /** A gateway over fresh ports that sells it. */
+  open(options?: KitOptions): Kit
+}
+
+/** What is wrong with a stall: its endpoint, the ports below its gateway, or what the gateway says. */
+export type Defect = {
+  readonly endpoint?: (good: Paid) => Paid
+  readonly wrap?: NonNullable<KitOptions['wrap']>
+  readonly dress?: NonNullable<KitOptions['dress']>
+}
+
+/** `setup` applies to every gateway of the stall, for example `inlineMs: 0`, which makes every call a job. */
+export async function stall(name: string, { endpoint: spoil = (good) => good, ...defect }: Defect = {}, setup: KitOptions = {}): Promise<Subject<Stall>> {
+  const menu: readonly Endpoint[] = endpoints.map((each) => (each.kind === 'paid' && each.name === name ? spoil(each) : each))
+  const endpoint = menu.find((each) => each.name === name)
+  if (endpoint?.kind !== 'paid') throw new RangeError(`nothing is sold as ${name}`)
+  return { open: async () => ({ endpoint, open: (options = {}) => kit({ endpoints: menu, ...defect, ...setup, ...options }) }), close: async () => {} }
+}
+
+// ── what the laws have in common ────────────────────────────────────────────────────────────────────────────────────
+
+type Scene = Kit & {
+  readonly endpoint: Paid
+  readonly alice: Buyer
+  readonly challenge: Answer
+  readonly payment: Payment
+  /** Sends the example with this payment. */
+  buy(at?: { payment?: Payment; header?: string; shop?: Gateway; gone?: AbortSignal }): Promise<Answer>
+  /** Buys, and polls where the answer is a job: what a buyer ends up with. */
+  collect(at?: { payment?: Payment; shop?: Gateway }): Promise<Answer>
+  /** Buys as a job, whose work has ended when this resolves. Answers with its poll URL. */
+  job(payment?: Payment): Promise<string>
+}
+
+async function set(subject: Subject<Stall>, options: KitOptions = {}): Promise<Scene> {
+  const { endpoint, open } = await subject.open()
+  const subjects = open(options)
+  const alice = subjects.buyer()
+  const ask = () => alice.ask(endpoint.example, endpoint)
+  const challenge = await ask()
+  expect(challenge.status).toBe(402)
+  const payment = alice.sign(challenge)
+  const buy: Scene['buy'] = (at = {}) => alice.buy(endpoint.example, { path: endpoint.path, payment, ...at })
+  async function collect(at: { payment?: Payment; shop?: Gateway } = {}): Promise<Answer> {
+    const answer = await buy(at)
+    if (answer.status !== 202) return answer
+    await subjects.idle()
+    return await alice.poll(answer.body.poll_url, at.payment ?? payment, at)
+  }
+  async function job(by = alice.sign(challenge)): Promise<string> {
+    const { status, body } = await buy({ payment: by })
+    await subjects.idle()
+    expect(status).toBe(202)
+    return body.poll_url
+  }
+  return { ...subjects, endpoint, alice, challenge, payment, buy, collect, job }
+}
+
+const post = ({ path }: Paid, body: string | null, headers: Record<string, string> = {}) =>
+  new Request(ORIGIN + path, { method: 'POST', headers: { ...(body !== null && { 'content-type': 'application/json' }), ...headers }, body })
+
+/** Bodies that the endpoint's schema refuses. */
+function badBodies({ input, example }: Paid): readonly string[] {
+  const good = example as Record<string, unknown>
+  const without = (input.required ?? []).map((name) => ({ ...good, [name]: undefined }))
+  const wrong = Object.keys(input.properties).map((name) => ({ ...good, [name]: { wrong: true } }))
+  return ['{"broken', 'null', '[]', '"text"', ...[...without, ...wrong].map((body) => JSON.stringify(body))]
+}
+
+const statusOf = ({ body }: Answer): string => body.payment?.status ?? body.code ?? body.error
+const dollars = (atomic: string): string => (Number(atomic) / 1e6).toFixed(6)
+const JOB = { inlineMs: 0 }
+const HOUR = 3_600_000
+
+// ── the laws ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export const endpointLaws: readonly Law<Stall>[] = [
+  {
+    name: 'the quote is one: in three equal headers, in the body, and in its price',
+    async check(subject) {
+      const { challenge: { headers, body }, endpoint } = await set(subject)
+      const required = headers.get('payment-required')
+      expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([required, `X402 requirements=${required}`])
+      const { x402Version, accepts, resource } = decodeHeader(required)
+      expect([body.x402Version, body.accepts, resource.url]).toEqual([x402Version, accepts, ORIGIN + endpoint.path])
+      for (const { amount } of accepts) expect(body.price.amount).toBe(dollars(amount))
+    },
+  },
+  {
+    name: 'a challenge is ASCII, under 6 KB and never cached',
+    async check(subject) {
+      const { headers, body } = (await set(subject)).challenge
+      const text = atob(headers.get('payment-required') ?? '') + JSON.stringify(body)
+      expect(text).toMatch(/^[ -~]+$/)
+      expect(3 * (headers.get('payment-required') ?? '').length + JSON.stringify(body).length).toBeLessThan(6144)
+      expect(headers.get('cache-control')).toContain('no-store')
+    },
+  },
+  {
+    name: 'a quote lies between the least and the most that discovery says',
+    async check(subject) {
+      const { challenge, endpoint } = await set(subject)
+      const { min, max } = endpoint.span({ catalog: catalog() })
+      const amount = BigInt(challenge.body.accepts[0].amount)
+      expect([amount >= min, amount <= max]).toEqual([true, true])
+    },
+  },
+  {
+    name: 'a probe without a body is answered with the quote of the example',
+    async check(subject) {
+      const { shop, endpoint, challenge } = await set(subject)
+      const url = ORIGIN + endpoint.path
+      for (const request of [post(endpoint, null), new Request(url), new Request(url, { method: 'HEAD' })]) {
+        const response = await shop.fetch(request)
+        expect([request.method, response.status, response.headers.get('payment-required')]).toEqual([request.method, 402, challenge.headers.get('payment-required')])
+      }
+    },
+  },
+  {
+    name: 'bad input is 400 before the quote, with a payment as without, and takes none',
+    async check(subject) {
+      const { shop, endpoint, payment, chain, collect } = await set(subject)
+      for (const body of badBodies(endpoint)) {
+        for (const headers of [{}, { 'payment-signature': btoa(JSON.stringify(payment)) }]) {
+          const { status, headers: answered } = await read(await shop.fetch(post(endpoint, body, headers)))
+          expect([body, status, answered.get('payment-required')]).toEqual([body, 400, null])
+        }
+      }
+      expect(chain.transfers).toEqual([])
+      expect((await collect()).status).toBe(200)
+    },
+  },
+  {
+    name: 'a body over the cap is 413, with a body',
+    async check(subject) {
+      const { shop, endpoint } = await set(subject, { maxBody: 500 })
+      const { status, body } = await read(await shop.fetch(post(endpoint, JSON.stringify({ ...(endpoint.example as object), pad: 'x'.repeat(500) }))))
+      expect([status, typeof body?.error]).toEqual([413, 'string'])
+    },
+  },
+  {
+    name: 'an unknown field changes nothing',
+    async check(subject) {
+      const { alice, endpoint, challenge } = await set(subject)
+      const { status, body } = await alice.ask({ ...(endpoint.example as object), some_unknown_field: { deep: [1] } }, endpoint)
+      expect([status, body]).toEqual([402, challenge.body])
+    },
+  },
+  {
+    name: 'what the operator has not configured is 503 in place of the 402',
+    async check(subject) {
+      const { endpoint, open } = await subject.open()
+      const alice = open({ ports: { vendors: { images: () => undefined, media: () => Promise.reject(new Error('no media')) } } }).buyer()
+      const { status, headers } = await alice.ask(endpoint.example, endpoint)
+      const needsNobody = status === 402 && (await alice.buy(endpoint.example, endpoint)).status < 300
+      if (!needsNobody) expect([status, headers.get('payment-required')]).toEqual([503, null])
+    },
+  },
+  {
+    name: 'nothing is asked of a vendor before the payment is verified',
+    async check(subject) {
+      const vendor = scriptedVendor()
+      const before: number[] = []
+      const chain = cashChain({ before: (question) => void (question === 'verify' && before.push(vendor.jobs.length)) })
+      const { alice, challenge, buy, collect } = await set(subject, { vendor, chain })
+      expect((await buy({ payment: alice.sign(challenge, { value: 1n }) })).status).toBe(402)
+      expect((await collect()).status).toBe(200)
+      expect(before).toEqual([0, 0])
+    },
+  },
+  {
+    name: 'a chain that cannot be asked is 503 with Retry-After, and the same payment buys later',
+    async check(subject) {
+      const { chain, buy, collect } = await set(subject)
+      chain.outage(true)
+      const { status, headers } = await buy()
+      expect([status, headers.has('retry-after'), headers.get('payment-required')]).toEqual([503, true, null])
+      chain.outage(false)
+      expect((await collect()).status).toBe(200)
+    },
+  },
+  {
+    name: 'nothing is settled before the result is stored',
+    async check(subject) {
+      const settling: unknown[] = []
+      const chain = cashChain({ before: (question) => (question === 'settle' ? look() : undefined) })
+      const { ports, collect } = await set(subject, { chain })
+      async function look(): Promise<void> {
+        const calls = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)
+        settling.push(...calls.map(({ work, result }) => [work, result !== null]))
+      }
+      expect((await collect()).status).toBe(200)
+      expect(settling).toEqual([['completed', true]])
+    },
+  },
+  {
+    name: 'exactly the quote moves, and the receipt says so in body and headers',
+    async check(subject) {
+      const { alice, chain, collect, challenge } = await set(subject)
+      const before = alice.balance()
+      const { headers, body } = await collect()
+      const [{ amount, payTo, network }] = challenge.body.accepts
+      expect(chain.transfers).toMatchObject([{ from: alice.wallet, to: payTo.toLowerCase(), value: BigInt(amount) }])
+      expect(before - alice.balance()).toBe(BigInt(amount))
+      const transaction = chain.transfers[0]?.transaction ?? ''
+      expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: true, transaction, network, payer: alice.wallet })
+      expect([headers.get('x-payment-receipt'), body.payment.tx_hash, body.price.amount]).toEqual([transaction, transaction, dollars(amount)])
+    },
+  },
+  {
+    name: 'the reply has the shape that the menu promises',
+    async check(subject) {
+      const { endpoint, collect } = await set(subject)
+      const { body } = await collect()
+      expect([...Value.Errors(endpoint.output, body)].map(({ path, message }) => `${path} ${message}`)).toEqual([])
+    },
+  },
+  {
+    name: 'a used authorization is refused under both header names, and names its job',
+    async check(subject) {
+      const { alice, buy, collect, chain, payment } = await set(subject)
+      const { body: bought } = await collect()
+      for (const header of ['payment-signature', 'x-payment']) {
+        const { status, headers, body } = await buy({ header })
+        expect([status, body.code, body.job_id, body.recoverable, headers.has('payment-required')]).toEqual([402, 'PAYMENT_REPLAY', bought.id, true, true])
+        expect((await alice.poll(body.poll_url, payment)).status).toBe(200)
+      }
+      expect(chain.transfers).toHaveLength(1)
+    },
+  },
+  {
+    name: 'the same request many times at once makes one job and one transfer',
+    async check(subject) {
+      const { alice, buy, idle, chain, payment } = await set(subject)
+      const answers = await Promise.all(Array.from({ length: 20 }, () => buy()))
+      await idle()
+      const ids = new Set(answers.map(({ body }) => body.id ?? body.job_id))
+      expect([ids.size, answers.filter(({ body }) => body.code === 'PAYMENT_REPLAY').length]).toEqual([1, 19])
+      const pollUrl = answers.find(({ body }) => body.poll_url !== undefined)?.body.poll_url
+      expect((await alice.poll(pollUrl, payment)).status).toBe(200)
+      expect(chain.transfers).toHaveLength(1)
+    },
+  },
+  {
+    name: 'a failure of the vendor charges nothing, and the same signed request buys afterwards',
+    async check(subject) {
+      let isBroken = true
+      const vendor = scriptedVendor(async ({ n }) => (isBroken ? Promise.reject(new Error('out of paint')) : Array.from({ length: n }, () => ({ url: PIXEL }))))
+      const { collect, chain } = await set(subject, { vendor })
+      const { status, body } = await collect()
+      expect(status === 200 ? body.payment_status : status).toBe(status === 200 ? 'not_charged' : 500)
+      expect(chain.transfers).toEqual([])
+      isBroken = false
+      expect(statusOf(await collect())).toBe('settled')
+    },
+  },
+  {
+    name: 'media that cannot be mirrored is served as the vendor made it, and not called backed up',
+    async check(subject) {
+      let puts = 0
+      const put = () => (puts++, Promise.reject(new Error('disk full')))
+      const { collect, chain } = await set(subject, { ports: { objects: { put, get: async () => undefined } } })
+      const { status, body } = await collect()
+      expect([status, chain.transfers.length]).toEqual([200, 1])
+      const said = JSON.stringify(body)
+      if (puts > 0) expect([said.includes(PIXEL), said.includes('"backed_up":false'), said.includes('/api/media/')]).toEqual([true, true, false])
+    },
+  },
+  {
+    name: 'polls at the same moment settle once: one reads settled, the others already_settled',
+    async check(subject) {
+      const { alice, job, payment, clock, chain } = await set(subject, JOB)
+      const pollUrl = await job(payment)
+      const polls = Array.from({ length: 6 }, () => alice.poll(pollUrl, payment))
+      await clock.advance(1_000)
+      expect((await Promise.all(polls)).map(statusOf).sort()).toEqual([...Array(5).fill('already_settled'), 'settled'])
+      expect(chain.transfers).toHaveLength(1)
+    },
+  },
+  {
+    name: 'another wallet is refused with 403, and neither is charged',
+    async check(subject) {
+      const { buyer, job, payment, chain, challenge } = await set(subject, JOB)
+      const pollUrl = await job(payment)
+      const bob = buyer('bob')
+      const { status, body } = await bob.poll(pollUrl, bob.sign(challenge))
+      expect([status, body.error, chain.transfers.length]).toEqual([403, 'Payment payer mismatch', 0])
+    },
+  },
+  {
+    name: 'one fresh authorization pays for one of two calls',
+    async check(subject) {
+      const { alice, job, clock, challenge, chain } = await set(subject, JOB)
+      const pollUrls = [await job(), await job()]
+      await clock.advance(HOUR)
+      const fresh = alice.sign(challenge)
+      const answers = await Promise.all(pollUrls.map((pollUrl) => alice.poll(pollUrl, fresh)))
+      expect(answers.map(statusOf).sort()).toEqual(['PAYMENT_REPLAY', 'settled'])
+      expect(chain.transfers).toHaveLength(1)
+    },
+  },
+  {
+    name: 'a paid result stays readable when its authorization has expired and its wallet is empty',
+    async check(subject) {
+      const { alice, job, payment, chain, clock } = await set(subject, JOB)
+      const pollUrl = await job(payment)
+      expect(statusOf(await alice.poll(pollUrl, payment))).toBe('settled')
+      chain.drain(alice.wallet)
+      await clock.advance(HOUR)
+      expect((await alice.poll(pollUrl, payment)).status).toBe(200)
+    },
+  },
+  {
+    name: 'a result that nobody collects is never charged',
+    async check(subject) {
+      const { job, chain, clock, shop } = await set(subject, JOB)
+      await job()
+      for (let hours = 0; hours < 50; hours += 5) {
+        await shop.tend()
+        await clock.advance(5 * HOUR)
+      }
+      expect(chain.transfers).toEqual([])
+    },
+  },
+  {
+    name: 'a buyer who hangs up is not charged, and collects by polling',
+    async check(subject) {
+      const { vendor, ready } = slowVendor()
+      const { alice, buy, idle, clock, chain, payment } = await set(subject, { vendor })
+      const gone = new AbortController()
+      const answer = buy({ gone: gone.signal })
+      await clock.settle()
+      gone.abort()
+      ready()
+      await answer
+      await idle()
+      expect(chain.transfers).toEqual([])
+      const { body } = await buy()
+      expect(statusOf(await alice.poll(body.poll_url, payment))).toBe('settled')
+    },
+  },
+  {
+    name: 'a refused settlement withholds the result, and a later poll collects it',
+    async check(subject) {
+      const { alice, collect, chain, payment } = await set(subject)
+      chain.forecast('refused')
+      const { status, headers, body } = await collect()
+      expect([status, body.error, 'payment' in body]).toEqual([402, 'Payment settlement failed', false])
+      expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: false, transaction: '' })
+      expect(statusOf(await alice.poll(`/api/v1/calls/${body.job_id}`, payment))).toBe('settled')
+      expect(chain.transfers).toHaveLength(1)
+    },
+  },
+  {
+    name: 'a settlement of unknown outcome is 202, and ends in one transfer',
+    async check(subject) {
+      for (const weather of ['landed', 'dropped'] as const) {
+        const { alice, buy, idle, ports, chain, payment, shop } = await set(subject)
+        chain.forecast(weather)
+        const bought = await buy()
+        await idle()
+        const collecting = `/api/v1/calls/${bought.body.id}`
+        const isPaidByPoll = (await ports.storage.getCall(bought.body.id))?.money === 'verified'
+        const { status, headers } = isPaidByPoll ? await alice.poll(collecting, payment) : bought
+        expect([status, headers.get('payment-required')]).toEqual([202, null])
+        await shop.tend()
+        expect((await alice.poll(collecting, payment)).status).toBe(200)
+        expect(chain.transfers).toHaveLength(1)
+      }
+    },
+  },
+  {
+    name: 'work that dies with its process is failed, not charged, and its authorization is free',
+    async check(subject) {
+      const { vendor, ready } = slowVendor()
+      const { buy, collect, clock, restart, chain } = await set(subject, { vendor })
+      void buy()
+      await clock.settle()
+      const shop = restart()
+      await shop.takeOver()
+      ready()
+      expect(statusOf(await collect({ shop }))).toBe('settled')
+      expect([chain.transfers.length, (await buy()).body.code]).toEqual([1, 'PAYMENT_REPLAY'])
+    },
+  },
+  {
+    name: 'an error reads in the dialect of the endpoint, as JSON that is not cached',
+    async check(subject) {
+      const vendor = scriptedVendor(() => Promise.reject(new Error('secret of the vendor')))
+      const { shop, endpoint, buy, alice, payment } = await set(subject, { vendor })
+      const bad = await read(await shop.fetch(post(endpoint, '{"broken')))
+      const answers = [bad, await buy(), await alice.poll('/api/v1/calls/none', payment)].filter(({ status }) => status >= 400 && status !== 402)
+      for (const { status, headers, body } of answers) {
+        expect([status, headers.get('content-type'), headers.get('cache-control')]).toEqual([status, 'application/json', 'no-store'])
+        expect([status, endpoint.dialect, typeof body.error]).toEqual([status, 'plain', 'string'])
+        expect(JSON.stringify(body)).not.toContain('secret')
+      }
+    },
+  },
+]

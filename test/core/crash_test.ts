@@ -1,0 +1,183 @@
+import { describe, expect, test } from 'bun:test'
+import type { Gateway, ImageVendor, Payment, Ports } from '../../core/mod.ts'
+import { type Answer, type Buyer, FOX, type Kit, kit, type KitOptions } from '../kit.ts'
+
+/** Where a process dies: at its k-th question to the world, before that takes effect or right after. */
+type Death = { readonly at: number; readonly after: boolean }
+
+/** Ports of a process that dies. From then on nothing is done and nothing answers, as after kill -9. */
+function mortal(ports: Ports, { at, after }: Death) {
+  const asked: string[] = []
+  const never = new Promise<never>(() => {})
+  let isDead = false
+
+  function step<Asked extends unknown[], Answered>(name: string, ask: (...asked: Asked) => Promise<Answered>) {
+    return (...question: Asked): Promise<Answered> => {
+      if (isDead) return never
+      asked.push(name)
+      isDead = asked.length === at
+      if (isDead && !after) return never
+      return ask(...question).then((answer) => (isDead ? never : answer))
+    }
+  }
+
+  const all = <Port extends object>(port: Port, ...except: (keyof Port)[]): Port => {
+    const verbs = Object.entries(port).filter(([name, verb]) => typeof verb === 'function' && !except.includes(name as keyof Port))
+    return { ...port, ...Object.fromEntries(verbs.map(([name, verb]) => [name, step(name, verb)])) }
+  }
+  const images: Ports['vendors']['images'] = (row) => {
+    const vendor = ports.vendors.images(row)
+    return vendor && ({ generate: step('generate', vendor.generate) } satisfies ImageVendor)
+  }
+  const doomed: Ports = {
+    ...ports,
+    storage: all(ports.storage),
+    objects: all(ports.objects),
+    chain: all(ports.chain, 'terms'),
+    vendors: { images, media: step('media', ports.vendors.media) },
+    background: () => {},
+  }
+  return { ports: doomed, asked, isDead: () => isDead }
+}
+
+/** How the world goes on: another process that knows the first one is dead, or one that waits for its leases to run out. */
+type Recovery = 'takeOver' | 'leases'
+
+async function recover({ clock }: Kit, shop: Gateway, recovery: Recovery): Promise<void> {
+  if (recovery === 'takeOver') await shop.takeOver()
+  await clock.advance(30_000)
+  await shop.tend()
+  await clock.advance(45_000)
+  await shop.tend()
+}
+
+/** What a buyer's program does who got no answer: sends the same request again, and polls where it is told to. */
+async function insist({ clock }: Kit, alice: Buyer, at: { payment: Payment; shop: Gateway; pollUrl?: string | undefined }): Promise<Answer> {
+  const { shop } = at
+  let { payment, pollUrl } = at
+  const trail: unknown[] = []
+  for (let round = 0; round < 8; round++) {
+    const answer = pollUrl === undefined ? await alice.buy(FOX, { payment, shop }) : await alice.poll(pollUrl, payment, { shop })
+    trail.push([answer.status, answer.body])
+    await clock.settle()
+    if (answer.status === 200 && answer.body.data) return answer
+    if (answer.body.status === 'failed') pollUrl = undefined
+    else if (answer.body.error === 'Payment settlement failed' && pollUrl !== undefined) payment = alice.sign(answer)
+    else pollUrl = answer.body.poll_url ?? pollUrl
+  }
+  throw new Error(`no result after ${JSON.stringify(trail, null, 1)}`)
+}
+
+type Story = {
+  readonly options?: KitOptions
+  /** What happens to the process that will die. A broken-off request answers undefined. */
+  tell(kit: Kit, alice: Buyer, at: { shop: Gateway; payment: Payment }): Promise<{ pollUrl?: string | undefined; payment?: Payment }>
+  /** Fewest questions that a process which survives asks: a harness that counts nothing proves nothing. */
+  readonly least: number
+}
+
+/** The answer, or undefined when the process has died on it. */
+async function unlessDead({ clock }: Kit, answer: Promise<Answer>): Promise<Answer | undefined> {
+  await clock.settle()
+  return await Promise.race([answer, clock.settle().then(() => undefined)])
+}
+
+const stories: Readonly<Record<string, Story>> = {
+  'an inline purchase': {
+    least: 9,
+    async tell(kit, alice, at) {
+      await unlessDead(kit, alice.buy(FOX, at))
+      return {}
+    },
+  },
+  'a job and the poll that pays for it': {
+    options: { inlineMs: 0 },
+    least: 13,
+    async tell(kit, alice, at) {
+      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
+      if (pollUrl !== undefined) await unlessDead(kit, alice.poll(pollUrl, at.payment, at))
+      return { pollUrl }
+    },
+  },
+  'an inline purchase whose settlement lands without an answer, and the poll after it': {
+    least: 14,
+    async tell(kit, alice, at) {
+      kit.chain.forecast('landed')
+      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
+      if (pollUrl !== undefined) await unlessDead(kit, alice.poll(pollUrl, at.payment, at))
+      return { pollUrl }
+    },
+  },
+  'an inline purchase whose settlement is dropped, and the sweep after it': {
+    least: 14,
+    async tell(kit, alice, at) {
+      kit.chain.forecast('dropped')
+      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
+      await Promise.race([at.shop.tend(), kit.clock.settle()])
+      return { pollUrl }
+    },
+  },
+  'a refused inline settlement, and the poll that pays': {
+    least: 15,
+    async tell(kit, alice, at) {
+      kit.chain.forecast('refused')
+      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
+      if (pollUrl !== undefined) await unlessDead(kit, alice.poll(pollUrl, at.payment, at))
+      return { pollUrl }
+    },
+  },
+  'a poll with a fresh authorization after the first has expired': {
+    options: { inlineMs: 0 },
+    least: 15,
+    async tell(kit, alice, at) {
+      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
+      if (pollUrl === undefined) return {}
+      await kit.clock.settle()
+      await Promise.race([kit.clock.advance(600_000), kit.clock.settle()])
+      const payment = alice.sign(await alice.ask())
+      await unlessDead(kit, alice.poll(pollUrl, payment, at))
+      return { pollUrl, payment }
+    },
+  },
+}
+
+/** Plays a story to its death and the recovery from it. Answers with how many questions the process asked. */
+async function play({ options, tell }: Story, death: Death, recovery: Recovery): Promise<{ asked: readonly string[]; isDead: boolean }> {
+  const subject = kit(options)
+  const { ports, chain, vendor, restart } = subject
+  const alice = subject.buyer()
+  const first = alice.sign(await alice.ask())
+  const doomed = mortal(ports, death)
+  const told = await tell(subject, alice, { shop: restart({ owner: 'first', ports: doomed.ports }), payment: first })
+  const label = `${doomed.isDead() ? `died ${death.after ? 'after' : 'before'} ${doomed.asked.at(-1)} (question ${death.at})` : 'survived'}, ${recovery}`
+
+  const shop = restart({ owner: 'second' })
+  await recover(subject, shop, recovery)
+  const [paid, jobs] = [chain.transfers.length, vendor.jobs.length]
+  const { status, body } = await insist(subject, alice, { payment: told.payment ?? first, shop, pollUrl: told.pollUrl }).catch((error: Error) => {
+    throw new Error(`${label}: ${error.message}`)
+  })
+  expect([label, status, body.data.length, paid <= 1, chain.transfers.length, alice.balance()]).toEqual([label, 200, 1, true, 1, 99_978_000n])
+  if (paid === 1) expect([label, vendor.jobs.length]).toEqual([label, jobs])
+  await shop.tend()
+  const left = [await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10), await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)]
+  expect([label, left]).toEqual([label, [[], []]])
+  return { asked: doomed.asked, isDead: doomed.isDead() }
+}
+
+describe('kill -9 at any moment leaves at most one transfer, no paid result lost and no authorization stuck', () => {
+  for (const [name, story] of Object.entries(stories)) {
+    for (const recovery of ['takeOver', 'leases'] as const) {
+      test(`in ${name}: ${recovery}`, async () => {
+        for (const after of [false, true]) {
+          for (let at = 1; ; at++) {
+            const { isDead, asked } = await play(story, { at, after }, recovery)
+            if (isDead) continue
+            expect([asked, asked.length >= story.least]).toEqual([asked, true])
+            break
+          }
+        }
+      })
+    }
+  }
+})
