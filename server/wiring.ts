@@ -70,7 +70,9 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const rows = devnet ? [devnetGateway(devnet)] : config.gateways
   const gateways = []
   for (const row of rows) {
-    const chain = evmChain({ network: row.network, rpcUrl: row.rpcUrl, asset: row.asset, payTo: row.payTo, domain: row.domain, relayerKey: row.relayerKey })
+    const { network, rpcUrl, asset, payTo, domain, relayerKey } = row
+    // An idle local chain makes no blocks, so the clock of its latest one is minutes behind.
+    const chain = evmChain({ network, rpcUrl, asset, payTo, domain, relayerKey, ...(isDevnet && { readAt: 'pending' as const }) })
     undo.push(() => chain.close())
     await openChain(row, chain, { log, clock, undo })
     const ports = { storage, objects, chain, vendors, clock, log, random: randomBytes, background }
@@ -166,7 +168,10 @@ type Opening = { readonly log: ServerLog; readonly clock: Clock; readonly undo: 
 async function openChain(row: GatewayConfig, chain: ReturnType<typeof evmChain>, { log, clock, undo }: Opening): Promise<void> {
   const first = await chain.check()
   if (first.kind === 'wrong') throw new StartError(`Gateway ${row.name} does not fit its chain:\n${first.problems.map((problem) => `  - ${problem}`).join('\n')}`)
-  if (first.kind === 'ready') return
+  if (first.kind === 'ready') {
+    for (const warning of first.warnings) log.warn(warning, { gateway: row.name })
+    return
+  }
   log.warn('a chain cannot be asked yet; its gateway answers 503 until it can', { gateway: row.name, reason: first.reason })
   const stop = new AbortController()
   undo.push(() => stop.abort())

@@ -26,21 +26,16 @@ const MEDIA_HEADERS = { accept: 'image/*, video/*, audio/*', 'accept-encoding': 
  * that is none. The addresses that were judged are the ones called: a name cannot change its answer in between. Ends with `signal`, mid-body too.
  */
 export function mediaFetcher({ lookup = systemAddresses, trusted = [] }: HttpOptions = {}): FetchMedia {
-  return async (start, { signal, maxBytes }) => {
-    try {
-      let url = new URL(start)
-      for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
-        const response = await open(url, signal)
-        const { statusCode = 0, headers } = response
-        if (statusCode >= 300 && statusCode < 400 && headers.location) {
-          response.destroy()
-          url = new URL(headers.location, url)
-          continue
-        }
-        return await receive(response, maxBytes)
-      }
-    } catch (error) {
-      throw signal.aborted ? signal.reason : error
+  return (start, at) => orAbort(follow(start, at), at.signal)
+
+  async function follow(start: string, { signal, maxBytes }: Parameters<FetchMedia>[1]): ReturnType<FetchMedia> {
+    let url = new URL(start)
+    for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
+      const response = await open(url, signal)
+      const { statusCode = 0, headers } = response
+      if (statusCode < 300 || statusCode >= 400 || !headers.location) return await receive(response, maxBytes)
+      response.destroy()
+      url = new URL(headers.location, url)
     }
     throw new Error(`more than ${MAX_REDIRECTS} redirects`)
   }
@@ -101,6 +96,16 @@ async function readAtMost(body: AsyncIterable<Uint8Array> | readonly Uint8Array[
   return Buffer.concat(chunks, length)
 }
 
+/** Ends with the signal, and with its reason, even where the work takes its time to notice or never does. */
+function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason)
+    signal.addEventListener('abort', abort, { once: true })
+    if (signal.aborted) abort()
+    work.then(resolve, (error) => reject(signal.aborted ? signal.reason : error)).finally(() => signal.removeEventListener('abort', abort))
+  })
+}
+
 const tooLarge = (maxBytes: number) => new Error(`more than ${maxBytes} bytes`)
 const systemAddresses: Lookup = (host) => systemLookup(host, { all: true })
 
@@ -156,9 +161,13 @@ export function vendorHttp({ name, maker, timeoutMs, clock, log, fetch = globalT
     const done = new AbortController()
     void clock.wait(timeoutMs, done.signal).then(() => late.abort())
     const either = AbortSignal.any([signal, late.signal])
-    try {
-      const response = await send(() => fetch(url, { method: 'POST', headers: { accept: 'application/json', ...headers }, body, redirect: 'manual', signal: either }), either)
+    const attempt = () => fetch(url, { method: 'POST', headers: { accept: 'application/json', ...headers }, body, redirect: 'manual', signal: either })
+    const converse = async () => {
+      const response = await send(attempt, either)
       return response.ok ? await result(response) : await refuse(response, judge)
+    }
+    try {
+      return await orAbort(converse(), either)
     } catch (error) {
       if (signal.aborted) throw signal.reason
       throw late.signal.aborted ? refusal('timeout', `${name} did not answer within ${timeoutMs} ms`) : error

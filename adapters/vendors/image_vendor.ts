@@ -17,6 +17,8 @@ export type ImageVendorConfig = {
   readonly overrides?: Fields | undefined
   /** Longest that one upstream call may take, in milliseconds. */
   readonly timeoutMs: number
+  /** Largest reply, in bytes; 256 MiB unless told. */
+  readonly maxBytes?: number | undefined
   /** Most images to ask of one upstream call; the protocol's own limit unless told. */
   readonly perCall?: number | undefined
   /** What a mask marks as the part to edit, where the server differs from the protocol: stable-diffusion.cpp takes white for it everywhere. */

@@ -81,11 +81,12 @@ const CODES: Readonly<Record<string, Trouble>> = {
 const IMAGE_CODES = /^(invalid_(base64_)?image(_\w+)?|image_(too_\w+|parse_error|file_too_large|file_not_found)|unsupported_image_media_type|empty_image_file|failed_to_download_image)$/
 
 const judge: Judge = ({ status, body }) => {
-  const { code, type, message } = envelope(body)
+  const { code, type, message, param } = envelope(body)
   const known = CODES[code] ?? CODES[type]
   if (known) return known
   if (IMAGE_CODES.test(code)) return 'image'
   if (status === 400 && /rejected by the safety system|content policy/i.test(message)) return 'policy'
   if (status === 400 && /invalid (image|mask) file|unsupported mimetype/i.test(message)) return 'image'
+  if (status === 400 && param === 'prompt') return 'request'
   return undefined
 }

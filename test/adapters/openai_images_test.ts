@@ -1,10 +1,11 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
-import { inflateSync } from 'node:zlib'
 import type { ImageEdit } from '../../core/mod.ts'
 import { openaiImages } from '../../adapters/vendors/openai_images.ts'
 import { PIXEL } from '../../adapters/vendors/scripted.ts'
-import { calm, FOX, FOX_EDIT, GIF, HEIC, KEY, outcome, PNG, recorded, replay, type Seen, setup, standIn } from './vendor_kit.ts'
+import { runLaws } from '../conformance/law.ts'
+import { imageVendorLaws } from '../conformance/vendors.ts'
+import { before, calm, FOX, FOX_EDIT, GIF, greyImages, HEIC, KEY, outcome, PNG, readGrey, recorded, refusals, replay, type Seen, setup, standIn } from './vendor_kit.ts'
 
 const PROTOCOL = 'openai_images'
 const made = (count: number) => Response.json({ created: 1, data: Array.from({ length: count }, () => ({ b64_json: PNG })) })
@@ -12,7 +13,8 @@ const count = ({ json, form }: Seen) => Number(json?.n ?? form?.get('n'))
 
 function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof setup>[1] = {}) {
   const server = standIn(answer)
-  return { server, ...setup(`${server.url}/v1`, more), get vendor() { return openaiImages(this.config) } }
+  const { config, log } = setup(`${server.url}/v1`, more)
+  return { server, config, log, vendor: openaiImages(config) }
 }
 
 describe('what openaiImages() sends', () => {
@@ -63,9 +65,8 @@ describe('what openaiImages() sends', () => {
   test('a mask for a server that takes white for the edited part is turned into one', async () => {
     const { server, vendor } = vendorOn(() => made(1), { maskMarks: 'white' })
     await vendor.edit?.({ ...FOX_EDIT, mask: PIXEL }, calm())
-    const mask = Buffer.from(await (server.seen[0]?.form?.get('mask') as unknown as File).arrayBuffer())
-    const { width, height, color, pixels } = readGrey(mask)
-    expect({ width, height, color, pixels }).toEqual({ width: 1, height: 1, color: 0, pixels: [255 - 239] })
+    const mask = server.seen[0]?.form?.get('mask') as unknown as File
+    expect(readGrey(Buffer.from(await mask.arrayBuffer()))).toEqual({ width: 1, height: 1, color: 0, pixels: [255 - 127] })
   })
 
   test('more images than one call makes are spread over calls', async () => {
@@ -106,6 +107,28 @@ describe('what openaiImages() reads', () => {
   })
 })
 
+runLaws('openaiImages()', imageVendorLaws, before(openaiImages, ({ json }) => Response.json({ data: greyImages(json.size, json.n).map((b64_json) => ({ b64_json })) })))
+
+refusals(PROTOCOL, openaiImages, {
+  read: ['generated', 'generated_two', 'generated_url', 'generated_sd_server'],
+  generate: {
+    empty: 'failure',
+    not_an_image: 'failure',
+    moderation_blocked: 'CONTENT_POLICY',
+    rate_limited: 'RATE_LIMITED 12',
+    insufficient_quota: 'operator',
+    billing_limit: 'operator',
+    wrong_key: 'operator',
+    model_not_found: 'operator',
+    prompt_too_long: 'INVALID_BODY',
+    unknown_parameter: 'operator',
+    server_error: 'failure',
+    sd_server_invalid: 'operator',
+    sd_server_failed: 'failure',
+  },
+  edit: { moderation_blocked: 'CONTENT_POLICY', invalid_image_file: 'INVALID_IMAGE', unsupported_mimetype: 'INVALID_IMAGE', image_parse_error: 'INVALID_IMAGE' },
+})
+
 /** A stand-in that this project did not write. */
 describe('against aimock', async () => {
   const mock = new LLMock({ port: 0 })
@@ -133,13 +156,3 @@ describe('against aimock', async () => {
     expect(await outcome(vendor.generate({ ...FOX, prompt: 'blocked' }, calm()), log)).toBe('CONTENT_POLICY')
   })
 })
-
-/** A grey PNG of one IDAT chunk without filters, as the mask writer makes it. */
-function readGrey(png: Buffer) {
-  const width = png.readUInt32BE(16)
-  const height = png.readUInt32BE(20)
-  const at = png.indexOf('IDAT')
-  const rows = inflateSync(png.subarray(at + 4, at + 4 + png.readUInt32BE(at - 4)))
-  const pixels = Array.from({ length: width * height }, (_, index) => rows[Math.floor(index / width) * (width + 1) + 1 + (index % width)])
-  return { width, height, color: png[25], pixels }
-}

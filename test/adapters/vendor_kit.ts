@@ -1,10 +1,13 @@
 /** For tests of vendors: a stand-in on loopback that replays recorded replies, a clock moved by hand, and what an error reads as. */
-import { afterAll } from 'bun:test'
+import { afterAll, describe, expect, test } from 'bun:test'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type Clock, Fault, type ImageEdit, type ImageJob } from '../../core/mod.ts'
+import { inflateSync } from 'node:zlib'
+import { type Clock, Fault, type ImageEdit, type ImageJob, type ImageVendor } from '../../core/mod.ts'
 import type { ImageVendorConfig } from '../../adapters/vendors/mod.ts'
 import { PIXEL } from '../../adapters/vendors/scripted.ts'
+import { greys } from '../conformance/broken_vendors.ts'
+import type { Subject } from '../conformance/law.ts'
 import { START, testLog } from '../kit.ts'
 
 export const KEY = 'sk-test-0123456789abcdef'
@@ -76,6 +79,27 @@ export async function until(isSo: () => boolean): Promise<void> {
   if (!isSo()) throw new Error('it never came about')
 }
 
+// ── bad replies ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** A body without an end. `cancelled` tells that its reader has left. */
+export function flood(head = '') {
+  const state = { sent: 0, cancelled: false }
+  const body = new ReadableStream<Uint8Array>({
+    start: (controller) => controller.enqueue(new TextEncoder().encode(head)),
+    pull(controller) {
+      state.sent += 65_536
+      controller.enqueue(new Uint8Array(65_536).fill(32))
+    },
+    cancel() {
+      state.cancelled = true
+    },
+  })
+  return { state, body }
+}
+
+/** A body that begins and never goes on. */
+export const drip = () => new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(new TextEncoder().encode('{"data":[')) })
+
 // ── time, log, configuration ────────────────────────────────────────────────────────────────────────────────────────
 
 /** Pauses of up to a second pass at once; longer waits are deadlines, and end when a test says so. */
@@ -122,8 +146,61 @@ export async function said(work: Promise<unknown>, log: ReturnType<typeof testLo
   return JSON.stringify([error.message, error.stack, error.parts, error.cause, Object.entries(error), log.lines])
 }
 
-/** Every text of a vendor's error body that is long enough to be recognised. */
+/** Every sentence of a vendor's error body. */
 export function prose(body: unknown): readonly string[] {
-  if (typeof body === 'string') return body.length > 20 ? [body] : []
+  if (typeof body === 'string') return /\w\s\w/.test(body) ? [body] : []
   return typeof body === 'object' && body !== null ? Object.values(body).flatMap(prose) : []
+}
+
+export type Expected = {
+  /** Recordings of good replies, which other tests read. */
+  readonly read: readonly string[]
+  readonly generate?: Readonly<Record<string, string>>
+  readonly edit?: Readonly<Record<string, string>>
+}
+
+/** One test for each recorded refusal: what it reads as, that it quotes nothing, and that no recording is left out or without a source. */
+export function refusals(protocol: string, make: (config: ImageVendorConfig) => ImageVendor, { read, generate = {}, edit = {} }: Expected): void {
+  describe(`a refusal of ${protocol}`, () => {
+    const rows = [generate, edit].flatMap((table, isEdit) => Object.entries(table).map(([name, expected]) => ({ name, expected, kind: isEdit ? 'edit' : 'generate' })))
+    test.each(rows)('$kind, $name, reads as $expected, and quotes nothing', async ({ name, expected, kind }) => {
+      const reply = recorded(protocol, name)
+      const { config, log } = setup(standIn(() => replay(reply)).url)
+      const vendor = make(config)
+      const work = Promise.resolve(kind === 'edit' ? vendor.edit?.(FOX_EDIT, calm()) : vendor.generate(FOX, calm()))
+      expect(await outcome(work, log)).toBe(expected)
+      const words = await said(work, log)
+      expect([KEY, ...prose(reply.body)].filter((secret) => words.includes(JSON.stringify(secret).slice(1, -1)))).toEqual([])
+    })
+
+    test('every recording is used, and names its document and how sure it is', () => {
+      expect(recordings(protocol)).toEqual([...new Set([...read, ...rows.map(({ name }) => name)])].sort())
+      const sources = recordings(protocol).map((name) => recorded(protocol, name))
+      expect(sources.filter(({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty))).toEqual([])
+    })
+  })
+}
+
+/** For the laws of vendors: an adapter before a stand-in that makes what it is asked for. */
+export function before(make: (config: ImageVendorConfig) => ImageVendor, answer: Answer): () => Promise<Subject<ImageVendor>> {
+  const vendor = make(setup(standIn(answer).url).config)
+  return async () => ({ open: async () => vendor, close: async () => {} })
+}
+
+/** The bare base64 of `n` grey images of a size such as `96x64`. */
+export function greyImages(size: string, n = 1): readonly string[] {
+  const [width = 0, height = 0] = size.split('x').map(Number)
+  return greys({ ...FOX, width, height, n }).map(({ url }) => url.slice(url.indexOf(',') + 1))
+}
+
+// ── pictures ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** A grey PNG of one IDAT chunk without filters, as the mask writer makes it. */
+export function readGrey(png: Buffer) {
+  const width = png.readUInt32BE(16)
+  const height = png.readUInt32BE(20)
+  const at = png.indexOf('IDAT')
+  const rows = inflateSync(png.subarray(at + 4, at + 4 + png.readUInt32BE(at - 4)))
+  const pixels = Array.from({ length: width * height }, (_, index) => rows[Math.floor(index / width) * (width + 1) + 1 + (index % width)])
+  return { width, height, color: png[25], pixels }
 }

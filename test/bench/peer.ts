@@ -14,7 +14,7 @@ import type { Devnet } from '../../server/devnet/devnet.ts'
 import { GENERATIONS } from '../server/payer.ts'
 
 /** Tuned in its favour: gas and fees are fixed, so that a settlement costs one send; 20 ms between looks for a receipt was its best. */
-const RECEIPT_MS = Number(process.env.RECEIPT_MS ?? 20)
+const RECEIPT_MS = Number(process.env.RECEIPT_MS ?? 5)
 const GAS = { gas: 120_000n, maxFeePerGas: 10_000_000_000n, maxPriorityFeePerGas: 0n }
 
 /** Its `fetch`, selling one image for `amount` base units. */
@@ -80,6 +80,7 @@ function nonces(first: number) {
       return await send(nonce)
     } catch (error) {
       returned.push(nonce)
+      console.error('send failed', nonce, String((error as any).details ?? error).slice(0, 300))
       throw error
     }
   }

@@ -1,9 +1,10 @@
-import { type Call, type Gateway, type Ports, type Storage, usdc } from '../../core/mod.ts'
+import { type Call, endpoints, type Gateway, type Ports, type Storage, usdc } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
 import { type Defect, type Stall, stall } from './endpoints.ts'
 
-const NAME = 'images.generations'
-const broken = (law: string, but: string, defect: Defect): Broken<Stall> => ({ law, but, make: () => stall(NAME, defect) })
+const [generations] = endpoints.filter((endpoint) => endpoint.kind === 'paid')
+if (!generations) throw new Error('nothing is for sale')
+const broken = (law: string, but: string, defect: Defect): Broken<Stall> => ({ law, but, make: () => stall(generations, defect) })
 
 /** A gateway whose answers are changed on the way out. */
 function saying(change: (response: Response, request: Request) => Response | Promise<Response>): Defect {

@@ -1,12 +1,50 @@
-import { endpoints } from '../../core/endpoints/mod.ts'
+import { describe, expect, test } from 'bun:test'
+import { Type } from '@sinclair/typebox'
+import { endpoints, flatPrice, paid } from '../../core/mod.ts'
 import { brokenEndpoints } from '../conformance/broken_endpoints.ts'
 import { endpointLaws, stall } from '../conformance/endpoints.ts'
 import { runBroken, runLaws } from '../conformance/law.ts'
+import { kit } from '../kit.ts'
 
-for (const { name, kind } of endpoints) {
-  if (kind !== 'paid') continue
-  runLaws(name, endpointLaws, () => stall(name))
-  runLaws(`${name} as a job`, endpointLaws, () => stall(name, {}, { inlineMs: 0 }))
+/** The fewest words that make an endpoint: no vendor, no model, no poll path of its own (README, "Add an endpoint"). */
+const haiku = paid({
+  name: 'haiku',
+  path: '/api/v1/haiku',
+  summary: 'Write a haiku',
+  tag: 'text',
+  input: Type.Object({ about: Type.String({ minLength: 1 }) }),
+  output: Type.Object({ lines: Type.Array(Type.String()) }),
+  example: { about: 'snow' },
+  price: () => ({ amount: flatPrice('0.01'), maxTimeoutSeconds: 300, shown: {} }),
+  run: async ({ input }) => ({ result: [`first light on ${input.about}`, 'the coin waits in its slot until', 'the picture is there'] }),
+  show: ({ made }) => ({ lines: made }),
+})
+
+for (const endpoint of [...endpoints, haiku]) {
+  if (endpoint.kind !== 'paid') continue
+  runLaws(endpoint.name, endpointLaws, () => stall(endpoint))
+  runLaws(`${endpoint.name} as a job`, endpointLaws, () => stall(endpoint, {}, { inlineMs: 0 }))
 }
 
 runBroken('endpoints', endpointLaws, brokenEndpoints)
+
+describe('an endpoint of the fewest words', () => {
+  test('sells at its flat price, inline', async () => {
+    const { status, body } = await kit({ endpoints: [haiku] }).buyer().buy({ about: 'rain' }, haiku)
+    expect([status, body.lines[0], body.price, body.payment.status]).toEqual([200, 'first light on rain', { amount: '0.011000', currency: 'USD' }, 'settled'])
+  })
+
+  test('fails as an internal error, under its own schema', async () => {
+    const broken = { ...haiku, run: () => Promise.reject(new Error('no ink')) }
+    const alice = kit({ endpoints: [broken] }).buyer()
+    expect((await alice.ask({ about: '' }, haiku)).body.details).toEqual([{ path: 'about', message: 'about: Expected string length greater or equal to 1; got ""' }])
+    const { status, body } = await alice.buy({ about: 'rain' }, haiku)
+    expect([status, body.error]).toEqual([500, 'Internal server error'])
+  })
+
+  test('becomes a job under /api/v1/calls when it is slow', async () => {
+    const alice = kit({ endpoints: [...endpoints, haiku], inlineMs: 0 }).buyer()
+    const { status, body } = await alice.buy({ about: 'rain' }, haiku)
+    expect([status, body.object, body.poll_url]).toEqual([202, 'call.job', `/api/v1/calls/${body.id}`])
+  })
+})

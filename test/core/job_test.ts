@@ -164,6 +164,19 @@ describe('a poll', () => {
     expect(chain.transfers).toEqual([])
   })
 
+  test('that finds its process dead, or an hour gone, reads failed at once, before any sweep', async () => {
+    const dead = await slowCall()
+    await dead.clock.advance(30_000)
+    const { body } = await dead.alice.poll(dead.pollUrl, dead.payment)
+    expect([body.status, body.payment_status, body.error]).toEqual(['failed', 'not_charged', 'The work was lost when the server stopped. Nothing was charged.'])
+    expect((await dead.alice.buy(FOX, { payment: dead.payment, shop: dead.restart({ inlineMs: 0 }) })).status).toBe(202)
+    const stuck = await slowCall()
+    await stuck.ports.storage.renew('first', START + 2 * HOUR)
+    const shop = stuck.restart({ patience: { stallMs: HOUR / 2 } })
+    await stuck.clock.advance(HOUR / 2 + 1)
+    expect((await stuck.alice.poll(stuck.pollUrl, stuck.payment, { shop })).body.error).toStartWith('Job stalled')
+  })
+
   test('without a payment is a fresh, signable challenge for this job', async () => {
     const { alice, pollUrl, finish, envelope } = await slowCall()
     for (const isFinished of [false, true]) {

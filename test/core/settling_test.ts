@@ -213,6 +213,15 @@ describe('one fresh authorization', () => {
     expect((await alice.poll(pollUrl, alice.sign(challenge))).body.payment.status).toBe('settled')
   })
 
+  test('whose settlement is refused is free for another purchase', async () => {
+    const { alice, pollUrl, chain, clock } = await readyJob()
+    await clock.advance(HOUR)
+    const fresh = alice.sign(await alice.poll(pollUrl))
+    chain.forecast('refused')
+    expect((await alice.poll(pollUrl, fresh)).body.error).toBe('Payment settlement failed')
+    expect((await alice.buy(FOX, { payment: fresh })).status).toBe(202)
+  })
+
   test('that cannot be verified is 503; nothing is sent, and the poll can be repeated', async () => {
     for (const fails of ['outage', 'throw'] as const) {
       const chain = cashChain({ before: (question) => (question === 'verify' && isBroken ? Promise.reject(new Error('socket closed')) : undefined) })

@@ -74,7 +74,8 @@ export function books(world: World): Books {
   const isFlaky = world.climate.lostStorage > 0
 
   function violate(law: LawName, text: string): void {
-    if (violation) return
+    const { breaks } = world.stage.rule
+    if (violation || (breaks && !breaks.includes(law))) return
     violation = { law, text, step: world.step }
     world.say(() => `VIOLATION: ${LAWS[law]}: ${text}`)
   }

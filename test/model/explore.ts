@@ -9,15 +9,14 @@ export function explore(on: Stage, seed: number, options: { isTraced?: boolean }
   world.boot()
   for (const { wallet } of world.buyers) world.cash.fund(wallet, PRICE * BigInt(1 + world.chance.below(3)))
   const habits = habitsOf(world)
-  const length = 30 + world.chance.below(31)
+  for (let jobs = world.chance.pick([0, 1, 1, 2]); jobs > 0; jobs--) headStart(world, habits)
+  const length = 25 + world.chance.below(31)
   for (world.step = 1; world.step <= length && !world.books.violation; world.step++) {
-    const ready = world.ready()
-    if (ready.length > 0 && world.chance.isLucky(habits.releases)) {
-      world.release(world.chance.pick(ready))
-      continue
-    }
-    const event = drawn(world, habits)
-    if (!event(world, habits) && ready.length > 0) world.release(world.chance.pick(ready))
+    const ready = world.ready().filter(({ actor }) => actor.asleepUntil <= world.step)
+    const next = ready.length > 0 ? world.chance.pick(ready) : undefined
+    if (next && world.chance.isLucky(habits.sleeps)) next.actor.asleepUntil = world.step + 6 + world.chance.below(30)
+    else if (next && world.chance.isLucky(habits.releases)) world.release(next)
+    else drawn(world, habits)(world, habits)
   }
   if (!world.books.violation) quiet(world)
   if (!world.books.violation) world.books.close()
@@ -25,13 +24,23 @@ export function explore(on: Stage, seed: number, options: { isTraced?: boolean }
   return { seed, steps: world.step, violation: world.books.violation, lines: world.lines }
 }
 
+/** A job that is ready to be collected: most of what can go wrong comes after this. */
+function headStart(world: World, { lives }: Habits): void {
+  const process = alive(world)
+  const slow = world.stage.products.find(({ name }) => name === 'slow')
+  if (!process || !slow) return
+  world.isCalm = true
+  post(world, process, world.sign(world.chance.pick(world.buyers), slow, world.chance.pick(lives)))
+  world.isCalm = false
+}
+
 // ── what may happen ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Does it, or says that there is nothing to do it to. */
-type Event = (world: World, habits: Habits) => boolean
+/** Does it, unless there is nothing to do it to. */
+type Event = (world: World, habits: Habits) => unknown
 
 /** No run does everything: those that do a few things often go deeper than those that do all of them now and then. */
-type Habits = { readonly releases: number; readonly calls: number; readonly events: readonly (readonly [Event, number])[]; readonly total: number; readonly jumps: readonly number[]; readonly lives: readonly number[] }
+type Habits = { readonly releases: number; readonly sleeps: number; readonly calls: number; readonly events: readonly (readonly [Event, number])[]; readonly total: number; readonly jumps: readonly number[]; readonly lives: readonly number[] }
 
 /** A little more than the dearest product costs. */
 const PRICE = 50_000n
@@ -60,6 +69,7 @@ function habitsOf(world: World): Habits {
   ]
   return {
     releases: often(0.45, 0.6, 0.75),
+    sleeps: often(0, 0.08, 0.2),
     calls: often(1, 2, 3),
     events,
     total: events.reduce((sum, [, weight]) => sum + weight, 0),
@@ -89,7 +99,7 @@ function alive(world: World): Process | undefined {
 
 const postNew: Event = (world, { calls, lives }) => {
   const process = alive(world)
-  if (!process || world.signed.length >= 2 * calls + 1) return false
+  if (!process || world.books.calls.length >= calls) return false
   post(world, process, world.sign(world.chance.pick(world.buyers), world.chance.pick(world.stage.products), world.chance.pick(lives)))
   return true
 }
@@ -109,8 +119,8 @@ const poll: Event = (world, { lives }) => {
   const of = openerOf(world, id)
   const draw = world.chance.next()
   const own = world.signed.filter(({ buyer, product }) => buyer === of.buyer && product === of.product)
-  if (draw < 0.4) return collect(world, process, id, of)
-  if (draw < 0.65) return collect(world, process, id, world.chance.pick(own))
+  if (draw < 0.3) return collect(world, process, id, of)
+  if (draw < 0.5) return collect(world, process, id, world.chance.pick(own))
   return collect(world, process, id, world.sign(of.buyer, of.product, world.chance.pick(lives)))
 }
 
@@ -344,5 +354,6 @@ function useAgain(world: World, process: Process, signed: Signed): void {
   if (!isKnown || id === undefined) return books.violate('nothingStuck', `${signed.name} moved no money, and answers ${reply?.status} ${body.code ?? ''}`)
   const { reply: collected } = pollWith(world, process, id, signed)
   finish(world)
-  if (collected?.status !== 200) books.violate('nothingStuck', `${signed.name} leads to ${books.call(id)}, which answers ${collected?.status}`)
+  const isServed = collected?.status === 200 && JSON.parse(String(collected.body)).data !== undefined
+  if (!isServed) books.violate('nothingStuck', `${signed.name} moved no money, and leads to ${books.call(id)}, which is ${books.row(id)?.work} and answers ${collected?.status}`)
 }

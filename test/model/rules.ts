@@ -1,5 +1,5 @@
 /** The rules of settling (house decisions 3 to 6 and 8), each switched off by what stands behind a port: the model must miss every one. */
-import { decideClaim, decideFinish, decideOpen, isFree, type Row, type RowPatch, type Write } from '../../core/ledger.ts'
+import { type Bond, decideClaim, decideFinish, decideOpen, isFree, type Row, type RowPatch, type Write } from '../../core/ledger.ts'
 import type { Chain } from '../../core/ports.ts'
 import type { LawName } from './books.ts'
 import { ruledStorage } from './ruled_storage.ts'
@@ -22,7 +22,7 @@ export const switches: readonly Switch[] = [
   },
   {
     name: 'a claim is ended only with its own token',
-    breaks: ['onePayment', 'noSecondSignature', 'oneCall', 'moneyHasResult', 'trueLedger'],
+    breaks: ['onePayment', 'oneCall'],
     storage: () => ruledStorage({ decideFinish: (call, seen, at) => decideFinish(call, { ...seen, token: call?.fence ?? seen.token }, at) }),
   },
   {
@@ -31,10 +31,8 @@ export const switches: readonly Switch[] = [
     storage: () =>
       ruledStorage({
         decideClaim(call, seen, at) {
-          const { offered } = seen
-          if (!offered) return decideClaim(call, seen, at)
-          const isEarlier = (key: string) => key !== offered.key
-          return decideClaim(call, { ...seen, bonds: seen.bonds.map((bond) => (isEarlier(bond.key) ? { ...bond, state: 'dead' } : bond)) }, at)
+          const isGone = ({ key, state }: Bond) => state === 'sent' && key !== seen.offered?.key
+          return decideClaim(call, { ...seen, bonds: seen.bonds.map((bond) => (isGone(bond) ? { ...bond, state: 'dead' } : bond)) }, at)
         },
       }),
   },
@@ -47,9 +45,12 @@ export const switches: readonly Switch[] = [
         decideClaim(call, seen, at) {
           const { answer, writes } = decideClaim(call, seen, at)
           if (call && at.result) made.set(call.id, { work: 'completed', result: at.result.result, endedAt: at.now })
-          const { id } = call ?? {}
-          const kept = call && made.has(call.id) ? { work: call.work, result: call.result, endedAt: call.endedAt } : {}
-          return { answer, writes: writes.map((write) => (write.kind === 'patch' && write.id === id ? { ...write, patch: { ...write.patch, ...kept } } : write)) }
+          const without = (write: Write): Write => {
+            if (write.kind !== 'patch' || !at.result) return write
+            const { work, result, endedAt, ...patch } = write.patch
+            return { ...write, patch }
+          }
+          return { answer, writes: writes.map(without) }
         },
         decideFinish(call, seen, at) {
           const { answer, writes } = decideFinish(call, seen, at)
@@ -62,7 +63,7 @@ export const switches: readonly Switch[] = [
   },
   {
     name: 'a refusal does not free what was sent before',
-    breaks: ['onePayment', 'noSecondSignature', 'oneCall', 'trueLedger'],
+    breaks: ['onePayment'],
     storage: () =>
       ruledStorage({
         decideClaim(call, seen, at) {
@@ -74,7 +75,7 @@ export const switches: readonly Switch[] = [
   },
   {
     name: 'unknown is not refused',
-    breaks: ['noSecondSignature', 'onePayment', 'trueLedger'],
+    breaks: ['noSecondSignature'],
     chain: (chain) => ({
       ...chain,
       async settle(payment, offer, at) {
@@ -91,7 +92,7 @@ export const switches: readonly Switch[] = [
   },
   {
     name: 'an authorization is not free once settling has begun',
-    breaks: ['oneCall', 'onePayment', 'trueLedger', 'moneyHasResult'],
+    breaks: ['oneCall'],
     storage: () => {
       const isLet = (call: Pick<Row, 'work' | 'money' | 'until'>, now: number) => isFree(call, now) || (call.money !== 'settled' && call.until <= now)
       return ruledStorage({
@@ -126,7 +127,7 @@ export const switches: readonly Switch[] = [
       },
     }),
   },
-  { name: 'dead means that it can never move money', breaks: ['onePayment', 'noSecondSignature', 'moneyHasResult', 'trueLedger'], chain: deadWhenUnseen },
+  { name: 'dead means that it can never move money', breaks: ['onePayment'], chain: deadWhenUnseen },
   {
     name: 'open calls of a wallet are summed against its balance',
     breaks: ['exposure'],

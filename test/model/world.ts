@@ -9,7 +9,7 @@ import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { type Gateway, gateway, type Offer, type Patience, patience, type Payment, type Ports, type Storage } from '../../core/mod.ts'
 import type { Chain, Identity, Settlement } from '../../core/ports.ts'
 import type { Reply } from '../../core/endpoint.ts'
-import { type Books, books } from './books.ts'
+import { type Books, books, type LawName } from './books.ts'
 import { type Chance, chance } from './chance.ts'
 
 export const START = Date.UTC(2026, 10, 20)
@@ -24,6 +24,8 @@ export type Rule = {
   readonly patience?: Partial<Patience>
   /** The gateway never hears that a caller has gone. */
   readonly isDeaf?: boolean
+  /** The laws that are judged; all of them unless told. */
+  readonly breaks?: readonly LawName[]
 }
 
 export type ChainFacts = { isCancelled(payment: Payment): boolean; readonly payTo: string }
@@ -64,6 +66,8 @@ export type Actor = {
   /** Authorizations that it put on the wire. */
   readonly sent: Set<string>
   reply: Reply | undefined
+  /** Step until which the scheduler leaves it alone: a process that is slow for a while. */
+  asleepUntil: number
 }
 
 type Item = {
@@ -115,7 +119,7 @@ export type World = {
   ask<T>(process: Process, label: string, run: () => Promise<T>, isStorage?: boolean): Promise<T>
   wait(process: Process, ms: number, signal: AbortSignal | undefined): Promise<void>
   /** Runs `work` as the actor until it only waits. */
-  start(actor: Omit<Actor, 'sent' | 'gone' | 'began' | 'reply'> & { readonly gone?: AbortController }, work: (actor: Actor) => Promise<Reply | undefined>): Actor
+  start(actor: Omit<Actor, 'sent' | 'gone' | 'began' | 'reply' | 'asleepUntil'> & { readonly gone?: AbortController }, work: (actor: Actor) => Promise<Reply | undefined>): Actor
   /** What the scheduler may let go on. */
   ready(): readonly (Item | Wait)[]
   release(which: Item | Wait): void
@@ -418,7 +422,7 @@ export function createWorld(on: Stage, seed: number, { isTraced }: { isTraced: b
     },
 
     start(given, work) {
-      const actor: Actor = { gone: new AbortController(), ...given, began: world.step, sent: new Set(), reply: undefined }
+      const actor: Actor = { gone: new AbortController(), ...given, began: world.step, sent: new Set(), reply: undefined, asleepUntil: 0 }
       world.active = actor
       work(actor).then(
         (reply) => {
