@@ -1,27 +1,15 @@
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { usdc } from '../../core/money.ts'
-import type { Chain, Fate, Identity, Refused, Settlement, Terms, Unavailable, Verdict } from '../../core/ports.ts'
+import type { Chain, Fate, Refused, Settlement, Terms, Unavailable, Verdict } from '../../core/ports.ts'
 import type { Offer, Payment } from '../../core/x402.ts'
 import { type CheckConfig, type Checked, checkEvm } from './evm_check.ts'
-import {
-  balanceCall,
-  checksummed,
-  digestOf,
-  type Domain,
-  domainSeparator,
-  MAGIC,
-  malformed,
-  SEPARATOR_CALL,
-  signatureCall,
-  signerOf,
-  stateCall,
-  transferCall,
-} from './evm_payload.ts'
+import { chainIdOf, evmIdentity, isMagic, type Read, refusedSignature, unavailable } from './evm_identity.ts'
+import { balanceCall, type Domain, SEPARATOR_CALL, signatureCall, signerOf, stateCall, transferCall } from './evm_payload.ts'
 import { evmReads, type ReadsConfig } from './evm_reads.ts'
 import { evmRelayer, type RelayerConfig } from './evm_relayer.ts'
 import { evmRpc, hasCode, type RpcConfig } from './evm_rpc.ts'
 import { evmSettler, type SettleConfig } from './evm_settle.ts'
-import { type Exact, judgeExact, readExact, refused } from './exact.ts'
+import { judgeExact, refused } from './exact.ts'
 import { flagIn, type Hex, lower, uintIn } from './hex.ts'
 
 /** One gateway row on an EVM chain. What is optional has a default that suits a public node of an L2. */
@@ -49,7 +37,6 @@ export type EvmChain = Chain & {
   close(): void
 }
 
-type Read = { readonly exact: Exact; readonly digest: Hex; readonly separator: Hex }
 type Found = { readonly asset: Hex; readonly time: number; readonly isContract: boolean }
 
 /** USDC on one EVM chain, verified and settled by ourselves. Throws, without quoting them, when the URL, the key or the network is malformed. */
@@ -59,56 +46,14 @@ export function evmChain(config: EvmConfig): EvmChain {
   const rpc = evmRpc({ ...config, url: config.rpcUrl })
   const reads = evmReads(rpc, config)
   const relayer = evmRelayer(rpc, account, { ...config, chainId })
+  const identity = evmIdentity({ rpc, reads }, { network: config.network, lagSeconds: lagSeconds(config) })
   const settler = evmSettler({ rpc, reads, relayer }, { ...config, relayer: account.address })
-  const separators = new Map<string, Hex>()
   const { network, asset, payTo, domain } = config
   const offered: readonly Terms[] = [{ scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } }]
   let terms: readonly Terms[] = []
 
-  function read(payment: Payment, offer: Offer): Read | Refused {
-    const { extra } = offer
-    if (offer.network !== config.network) {
-      return refused('PAYMENT_INVALID', 'network_mismatch', `the offer is for ${offer.network}, this chain is ${config.network}`)
-    }
-    if (typeof extra?.name !== 'string' || typeof extra.version !== 'string') {
-      return refused('PAYMENT_INVALID', 'missing_eip712_domain', 'the offer has no extra.name and extra.version')
-    }
-    const exact = readExact(payment, offer)
-    if (exact.kind === 'refused') return exact
-    const separator = separatorOf({ name: extra.name, version: extra.version }, lower(offer.asset))
-    return { exact, separator, digest: digestOf(exact, separator) }
-  }
-
-  /** Offers are our own, so there are few domains: one, unless the configuration has changed. */
-  function separatorOf(domain: Domain, asset: Hex): Hex {
-    const id = JSON.stringify([domain.name, domain.version, asset])
-    const known = separators.get(id)
-    if (known) return known
-    const made = domainSeparator(domain, chainId, asset)
-    if (separators.size < 100) separators.set(id, made)
-    return made
-  }
-
-  async function identify(payment: Payment, offer: Offer, at: { signal: AbortSignal }): Promise<Identity> {
-    const given = read(payment, offer)
-    if ('kind' in given) return given
-    const { exact, digest } = given
-    const signer = await signerOf(digest, exact.signature)
-    if (signer === exact.from) return known(exact)
-    const [code, seen] = await Promise.all([
-      rpc.ask('eth_getCode', [exact.from, 'latest'], at.signal),
-      reads.view([{ to: exact.from, data: signatureCall(digest, exact.signature) }], { lagSeconds: lagSeconds(config), signal: at.signal }),
-    ])
-    const isContract = hasCode(code)
-    if (isContract === undefined) return unavailable(`the code of ${exact.from} cannot be read`)
-    if (!isContract) return refusedSignature(exact, signer)
-    if (seen.kind === 'trouble') return unavailable(seen.reason)
-    if (isMagic(seen.results[0])) return known(exact)
-    return refused('PAYMENT_INVALID', 'signature', `the contract wallet ${exact.from} does not recognize the signature (ERC-1271)`)
-  }
-
   async function verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict> {
-    const given = read(payment, offer)
+    const given = identity.read(payment, offer)
     if ('kind' in given) return given
     const { exact, digest } = given
     const bad = judgeExact(exact, offer, at.now)
@@ -162,13 +107,13 @@ export function evmChain(config: EvmConfig): EvmChain {
   }
 
   async function settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
-    const given = read(payment, offer)
+    const given = identity.read(payment, offer)
     if ('kind' in given) return { kind: 'refused', reason: given.reason }
     return settler.settle({ exact: given.exact, offer, id: given.digest }, at)
   }
 
   async function fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate> {
-    const given = read(payment, offer)
+    const given = identity.read(payment, offer)
     if ('kind' in given) return { kind: 'unknown', reason: given.reason }
     return reads.fate(given.exact, offer, at.signal)
   }
@@ -188,40 +133,11 @@ export function evmChain(config: EvmConfig): EvmChain {
     rpc.close()
   }
 
-  return { terms: () => terms, identify, verify, settle, fate, check, close }
-}
-
-function known(exact: Exact): Identity {
-  return { kind: 'known', payer: checksummed(exact.from), key: exact.key, expiresAt: exact.expiresAt }
-}
-
-function unavailable(reason: string): Unavailable {
-  return { kind: 'unavailable', reason }
+  return { terms: () => terms, identify: identity.identify, verify, settle, fate, check, close }
 }
 
 function lagSeconds(config: EvmConfig): number {
   return config.lagSeconds ?? 4
-}
-
-function isMagic(result: { ok: boolean; data: Hex } | undefined): boolean {
-  return result?.ok === true && result.data === `0x${MAGIC}`
-}
-
-/** ERC-6492 signatures end here too: their wallet has no code yet, and counterfactual wallets are not accepted. */
-function refusedSignature(exact: Exact, signer: Hex | undefined): Refused {
-  const { signature, from } = exact
-  if (signature.endsWith('6492'.repeat(16))) {
-    return refused('PAYMENT_INVALID', 'signature', 'counterfactual wallets (ERC-6492) are not accepted; deploy the wallet first')
-  }
-  const form = malformed(signature)
-  if (form) return refused('PAYMENT_INVALID', 'signature', `${form}, and ${from} is not a contract wallet; counterfactual wallets are not accepted`)
-  return refused('PAYMENT_INVALID', 'signature', `in the offered EIP-712 domain it is a signature of ${signer ?? 'nobody'}, not of ${from}`)
-}
-
-function chainIdOf(network: string): number {
-  const digits = /^eip155:([1-9]\d{0,14})$/.exec(network)?.[1]
-  if (!digits) throw new RangeError(`network must be eip155:<chain id>, got ${JSON.stringify(network.slice(0, 40))}`)
-  return Number(digits)
 }
 
 /** Whatever is wrong with a key, the error must not say it. */

@@ -1,6 +1,6 @@
 import { decodeAbiParameters, getAddress } from 'viem'
 import { type Domain, domainSeparator, MULTICALL, SEPARATOR_CALL, stateCall } from './evm_payload.ts'
-import type { Answer, Rpc } from './evm_rpc.ts'
+import { type Answer, type Rpc, trouble } from './evm_rpc.ts'
 import { flagIn, type Hex, isHex, isQuantity, lower } from './hex.ts'
 
 /** `problems` and `warnings` begin with the name of the setting that they are about, and hold no secret. */
@@ -17,18 +17,20 @@ export type CheckConfig = {
   readonly asset: string
   readonly payTo: string
   readonly domain: Domain
-  readonly relayer: Hex
+  /** Absent where others settle: nothing about gas is looked at then. */
+  readonly relayer?: Hex
   /** Below this balance in wei the relayer is said to be running dry; 0.0005 ether unless told. */
   readonly lowGas?: bigint
 }
 
-const ZERO = `0x${'0'.repeat(40)}`
+const ZERO: Hex = `0x${'0'.repeat(40)}`
 
 /** Reads everything that a misconfigured gateway would find out only by losing money. One HTTP request. */
 export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> {
   const addresses = [...addressProblem('asset', config.asset), ...addressProblem('pay_to', config.payTo)]
   if (addresses.length > 0) return { kind: 'wrong', problems: addresses }
   const asset = lower(config.asset)
+  const { relayer } = config
   const call = (data: Hex) => rpc.ask('eth_call', [{ to: asset, data }, 'latest'])
   const [chain, code, name, version, separator, state, gas, block, multicall, sync] = await Promise.all([
     rpc.ask('eth_chainId', []),
@@ -36,11 +38,11 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> 
     call('0x06fdde03'), // name()
     call('0x54fd4d50'), // version()
     call(SEPARATOR_CALL),
-    call(stateCall(config.relayer, `0x${'0'.repeat(64)}`)),
-    rpc.ask('eth_getBalance', [config.relayer, 'latest']),
+    call(stateCall(relayer ?? ZERO, `0x${'0'.repeat(64)}`)),
+    rpc.ask('eth_getBalance', [relayer ?? ZERO, 'latest']),
     rpc.ask('eth_getBlockByNumber', ['latest', false]),
     rpc.ask('eth_getCode', [MULTICALL, 'latest']),
-    rpc.ask('eth_sendRawTransactionSync', ['0x']),
+    relayer ? rpc.ask('eth_sendRawTransactionSync', ['0x']) : trouble('nothing is sent'),
   ])
   const away = [chain, code, name, version, separator, state, gas, block, multicall].find((answer) => answer.kind === 'trouble')
   if (away?.kind === 'trouble') return { kind: 'unavailable', reason: away.reason }
@@ -58,14 +60,14 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> 
     ...domainProblems(config, asset, { name: textIn(name), version: textIn(version), separator: hexIn(separator) }),
     ...(flagIn({ ok: true, data: hexIn(state) ?? '0x' }) === undefined ? [`asset: ${config.asset} has no authorizationState (EIP-3009)`] : []),
     ...(lower(config.payTo) === asset ? ['pay_to: it is the asset itself'] : []),
-    ...(balance === 0n ? [`relayer_key: its account ${config.relayer} has nothing to pay gas with`] : []),
-    ...(isQuantity(baseFee) ? [] : ['network: its blocks have no base fee (EIP-1559)']),
+    ...(relayer && balance === 0n ? [`relayer_key: its account ${relayer} has nothing to pay gas with`] : []),
+    ...(!relayer || isQuantity(baseFee) ? [] : ['network: its blocks have no base fee (EIP-1559)']),
   ]
   if (problems.length > 0) return { kind: 'wrong', problems }
   const hasMulticall = (hexIn(multicall) ?? '0x') !== '0x'
   const warnings = [
-    ...(balance < (config.lowGas ?? 500_000_000_000_000n) ? [`relayer_key: its account ${config.relayer} is running out of gas`] : []),
-    ...(hasMulticall ? [] : [`network: no Multicall3 at ${MULTICALL}, so payments settle one by one`]),
+    ...(relayer && balance < (config.lowGas ?? 500_000_000_000_000n) ? [`relayer_key: its account ${relayer} is running out of gas`] : []),
+    ...(!relayer || hasMulticall ? [] : [`network: no Multicall3 at ${MULTICALL}, so payments settle one by one`]),
   ]
   const hasSync = sync.kind === 'error' && (sync.code === -32602 || /rlp|empty|decod/i.test(sync.message))
   return { kind: 'ready', warnings, multicall: hasMulticall, sync: hasSync }

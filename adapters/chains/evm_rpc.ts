@@ -211,7 +211,7 @@ function parsed(text: string): URL {
 }
 
 /** The body, or undefined when it is longer than allowed; a length that the sender declares is believed only to refuse it. */
-async function readText(response: Response, maxBytes: number): Promise<string | undefined> {
+export async function readText(response: Response, maxBytes: number): Promise<string | undefined> {
   if (Number(response.headers.get('content-length')) > maxBytes) {
     await response.body?.cancel()
     return undefined

@@ -1,0 +1,97 @@
+import type { Identity, Refused, Unavailable } from '../../core/ports.ts'
+import type { Offer, Payment } from '../../core/x402.ts'
+import { checksummed, digestOf, type Domain, domainSeparator, MAGIC, malformed, signatureCall, signerOf } from './evm_payload.ts'
+import type { Reads } from './evm_reads.ts'
+import { hasCode, type Rpc } from './evm_rpc.ts'
+import { type Exact, readExact, refused } from './exact.ts'
+import { type Hex, lower } from './hex.ts'
+
+/** A payment that answers an offer, and what its payer was asked to sign. */
+export type Read = { readonly exact: Exact; readonly digest: Hex; readonly separator: Hex }
+
+export type EvmIdentity = {
+  read(payment: Payment, offer: Offer): Read | Refused
+  identify(payment: Payment, offer: Offer, at: { signal: AbortSignal }): Promise<Identity>
+}
+
+/** Who signed, on one EVM chain, whoever settles there. Asks the node only about what is no key's signature (ERC-1271). */
+export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: { network: string; lagSeconds: number }): EvmIdentity {
+  const { network, lagSeconds } = config
+  const chainId = chainIdOf(network)
+  const separators = new Map<string, Hex>()
+
+  function read(payment: Payment, offer: Offer): Read | Refused {
+    const { extra } = offer
+    if (offer.network !== network) {
+      return refused('PAYMENT_INVALID', 'network_mismatch', `the offer is for ${offer.network}, this chain is ${network}`)
+    }
+    if (typeof extra?.name !== 'string' || typeof extra.version !== 'string') {
+      return refused('PAYMENT_INVALID', 'missing_eip712_domain', 'the offer has no extra.name and extra.version')
+    }
+    const exact = readExact(payment, offer)
+    if (exact.kind === 'refused') return exact
+    const separator = separatorOf({ name: extra.name, version: extra.version }, lower(offer.asset))
+    return { exact, separator, digest: digestOf(exact, separator) }
+  }
+
+  /** Offers are our own, so there are few domains: one, unless the configuration has changed. */
+  function separatorOf(domain: Domain, asset: Hex): Hex {
+    const id = JSON.stringify([domain.name, domain.version, asset])
+    const known = separators.get(id)
+    if (known) return known
+    const made = domainSeparator(domain, chainId, asset)
+    if (separators.size < 100) separators.set(id, made)
+    return made
+  }
+
+  async function identify(payment: Payment, offer: Offer, at: { signal: AbortSignal }): Promise<Identity> {
+    const given = read(payment, offer)
+    if ('kind' in given) return given
+    const { exact, digest } = given
+    const signer = await signerOf(digest, exact.signature)
+    if (signer === exact.from) return known(exact)
+    const [code, seen] = await Promise.all([
+      rpc.ask('eth_getCode', [exact.from, 'latest'], at.signal),
+      reads.view([{ to: exact.from, data: signatureCall(digest, exact.signature) }], { lagSeconds, signal: at.signal }),
+    ])
+    const isContract = hasCode(code)
+    if (isContract === undefined) return unavailable(`the code of ${exact.from} cannot be read`)
+    if (!isContract) return refusedSignature(exact, signer)
+    if (seen.kind === 'trouble') return unavailable(seen.reason)
+    if (isMagic(seen.results[0])) return known(exact)
+    return refused('PAYMENT_INVALID', 'signature', `the contract wallet ${exact.from} does not recognize the signature (ERC-1271)`)
+  }
+
+  return { read, identify }
+}
+
+export function unavailable(reason: string): Unavailable {
+  return { kind: 'unavailable', reason }
+}
+
+/** Whether an ERC-1271 wallet said yes. */
+export function isMagic(result: { ok: boolean; data: Hex } | undefined): boolean {
+  return result?.ok === true && result.data === `0x${MAGIC}`
+}
+
+/** ERC-6492 signatures end here too: their wallet has no code yet, and counterfactual wallets are not accepted. */
+export function refusedSignature(exact: Exact, signer: Hex | undefined): Refused {
+  const { signature, from } = exact
+  if (signature.endsWith('6492'.repeat(16))) {
+    return refused('PAYMENT_INVALID', 'signature', 'counterfactual wallets (ERC-6492) are not accepted; deploy the wallet first')
+  }
+  const form = malformed(signature)
+  if (form) return refused('PAYMENT_INVALID', 'signature', `${form}, and ${from} is not a contract wallet; counterfactual wallets are not accepted`)
+  return refused('PAYMENT_INVALID', 'signature', `in the offered EIP-712 domain it is a signature of ${signer ?? 'nobody'}, not of ${from}`)
+}
+
+/** The number in a CAIP-2 name. Throws RangeError when there is none. */
+export function chainIdOf(network: string): number {
+  const digits = /^eip155:([1-9]\d{0,14})$/.exec(network)?.[1]
+  if (!digits) throw new RangeError(`network must be eip155:<chain id>, got ${JSON.stringify(network.slice(0, 40))}`)
+  return Number(digits)
+}
+
+function known(exact: Exact): Identity {
+  return { kind: 'known', payer: checksummed(exact.from), key: exact.key, expiresAt: exact.expiresAt }
+}

@@ -1,0 +1,299 @@
+import { usdc } from '../../core/money.ts'
+import type { Chain, Fate, Refused, Settlement, Terms, Unavailable, Verdict } from '../../core/ports.ts'
+import { type Offer, type Payment, VERSION } from '../../core/x402.ts'
+import { type Checked, checkEvm } from './evm_check.ts'
+import { chainIdOf, evmIdentity, type Read, unavailable } from './evm_identity.ts'
+import { balanceCall, type ChainReceipt, checksummed, type Domain, paidIn, readReceipt, stateCall } from './evm_payload.ts'
+import { evmReads, type ReadsConfig } from './evm_reads.ts'
+import { evmRpc, type RpcConfig } from './evm_rpc.ts'
+import { type Exact, judgeExact, judgeValue, refused } from './exact.ts'
+import { type ApiConfig, deadline, facilitatorApi, type FacilitatorApi, type FacilitatorRow, type Said } from './facilitator_api.ts'
+import { readSettleReply, readSupported, readVerifyReply, type SettleReply } from './facilitator_replies.ts'
+import { flagIn, type Hex, lower, uintIn } from './hex.ts'
+
+/** One gateway row whose payments others verify and settle. `fetch` serves the node and the facilitators. */
+export type FacilitatorConfig = {
+  /** CAIP-2, for example `eip155:8453`. */
+  readonly network: string
+  /** A node that is only read: it tells balances, and what became of a payment. */
+  readonly rpcUrl: string
+  /** A token with EIP-3009: USDC. */
+  readonly asset: string
+  readonly payTo: string
+  readonly domain: Domain
+  /** Preferred first; the others stand in for one that does not answer. */
+  readonly facilitators: readonly FacilitatorRow[]
+  /** Deadline of one request for a verdict, 3 s unless told. */
+  readonly verifyMs?: number
+  /** Deadline of one settlement, 20 s unless told: less than the caller has, for afterwards the chain is asked. */
+  readonly settleMs?: number
+  /** How long our node may take to show a transaction that a facilitator calls settled; 4 s unless told. */
+  readonly confirmMs?: number
+  /** First pause between two looks at it, 100 ms unless told; it grows. */
+  readonly lookMs?: number
+  /** How far the node may be behind when a balance is read; 4 s unless told. */
+  readonly lagSeconds?: number
+} & Omit<RpcConfig, 'url'> &
+  ReadsConfig &
+  ApiConfig
+
+export type FacilitatorChain = Chain & {
+  /** Compares the configuration with the chain and with what each facilitator supports; the terms open when it is ready, and stay open. */
+  check(at: { now: number }): Promise<Checked>
+  /** Ends what is under way; whoever waits reads unknown. */
+  close(): void
+}
+
+const FATE_MS = 8_000
+
+type At = { readonly now: number; readonly signal: AbortSignal }
+
+/**
+ * One authorization on its way. It is followed to its end whether or not a caller still waits, but nobody new is asked then. `isOut`
+ * until the facilitator has answered, or not: whoever comes later may have it sent again.
+ */
+type Job = { readonly promise: Promise<Settlement>; callers: number; isOut: boolean }
+
+/**
+ * USDC on one EVM chain, settled by remote facilitators and judged by our own node: a facilitator's word moves a payment on, but only the chain
+ * says that it is paid. Throws, without quoting them, when a URL or the network is malformed.
+ */
+export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
+  const chainId = chainIdOf(config.network)
+  const rpc = evmRpc({ ...config, url: config.rpcUrl })
+  const reads = evmReads(rpc, config)
+  const lagSeconds = config.lagSeconds ?? 4
+  const identity = evmIdentity({ rpc, reads }, { network: config.network, lagSeconds })
+  const facilitators = config.facilitators.map((row, i) => namedApi(row, i, config))
+  if (facilitators.length === 0) throw new RangeError('facilitators: name at least one')
+  const verifyMs = config.verifyMs ?? 3_000
+  const settleMs = config.settleMs ?? 20_000
+  const confirmMs = config.confirmMs ?? 4_000
+  const { network, asset, payTo, domain } = config
+  const offered: readonly Terms[] = [{ scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } }]
+  const jobs = new Map<string, Job>()
+  const naps = new Set<() => void>()
+  let terms: readonly Terms[] = []
+  let closed = false
+
+  async function verify(payment: Payment, offer: Offer, at: At): Promise<Verdict> {
+    const given = identity.read(payment, offer)
+    if ('kind' in given) return given
+    const { exact } = given
+    const bad = judgeExact(exact, offer, at.now)
+    if (bad) return bad
+    const [said, holdings] = await Promise.all([askVerdict(exact, offer, at), look(exact, offer, at.signal)])
+    const { balance, isUsed } = holdings
+    if (isUsed) return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled on chain')
+    if (balance !== undefined && balance < exact.value) {
+      return refused('PAYMENT_UNFUNDED', 'insufficient_balance', `the payer has ${balance} base units, the price is ${exact.value}`)
+    }
+    if (said.kind !== 'valid') return said
+    return { kind: 'valid', ...(balance !== undefined && { balance: usdc(balance) }), asOf: at.now }
+  }
+
+  /** The first facilitator that decides, decides. A verdict moves nothing, so another may be asked after any failure. */
+  async function askVerdict(exact: Exact, offer: Offer, at: At): Promise<{ kind: 'valid' } | Refused | Unavailable> {
+    const troubles: string[] = []
+    for (const { name, api } of facilitators) {
+      const said = await api.ask('verify', { body: requestFor(exact, offer), read: readVerifyReply, now: at.now, timeoutMs: verifyMs, signal: at.signal })
+      if (said.kind === 'trouble') {
+        troubles.push(`${name}: ${said.reason}`)
+        continue
+      }
+      const { value } = said
+      return value.kind === 'valid' ? value : { kind: 'refused', code: value.code, reason: `${value.word}: the facilitator refused the payment` }
+    }
+    return unavailable(troubles.join('; '))
+  }
+
+  /** What our own node knows of the payer; nothing when it does not answer in time. */
+  async function look(exact: Exact, offer: Offer, signal: AbortSignal): Promise<{ balance?: bigint | undefined; isUsed?: boolean | undefined }> {
+    const token = lower(offer.asset)
+    const calls = [{ to: token, data: balanceCall(exact.from) }, { to: token, data: stateCall(exact.from, exact.nonce) }]
+    const stop = deadline(verifyMs, [signal])
+    const seen = await reads.view(calls, { lagSeconds, signal: stop.signal })
+    stop.end()
+    if (seen.kind === 'trouble') return {}
+    return { balance: uintIn(seen.results[0]), isUsed: flagIn(seen.results[1]) }
+  }
+
+  async function settle(payment: Payment, offer: Offer, at: At): Promise<Settlement> {
+    const given = identity.read(payment, offer)
+    if ('kind' in given) return { kind: 'refused', reason: given.reason }
+    const { exact, digest } = given
+    const bad = judgeValue(exact, offer)
+    if (bad) return { kind: 'refused', reason: bad.reason }
+    if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time was left to settle' }
+    if (at.now >= exact.expiresAt && !jobs.has(digest)) {
+      return settlementOf(await reads.fate(exact, offer, at.signal), { kind: 'refused', reason: 'the authorization is expired' })
+    }
+    const earlier = jobs.get(digest)
+    if (earlier && !earlier.isOut) {
+      const end = await wait(earlier, at.signal)
+      if (end.kind !== 'unknown' || at.signal.aborted) return end
+    }
+    return wait(jobs.get(digest) ?? begin(given, offer, at.now), at.signal)
+  }
+
+  async function wait(job: Job, signal: AbortSignal): Promise<Settlement> {
+    job.callers++
+    try {
+      return await Promise.race([job.promise, outOfTime(signal, job.promise)])
+    } finally {
+      job.callers--
+    }
+  }
+
+  /** One that is under way is joined, never sent beside itself. */
+  function begin({ exact, digest }: Read, offer: Offer, now: number): Job {
+    const job: Job = { callers: 0, isOut: true, promise: Promise.resolve().then(() => carry(exact, offer, { now, job })) }
+    jobs.set(digest, job)
+    void job.promise.then(() => jobs.delete(digest))
+    return job
+  }
+
+  /** Sends it to the first facilitator that can be reached, and to no other after that: it may be at work whatever becomes of the reply. */
+  async function carry(exact: Exact, offer: Offer, { now, job }: { now: number; job: Job }): Promise<Settlement> {
+    const troubles: string[] = []
+    let isSent = false
+    for (const { name, api } of facilitators) {
+      if (job.callers === 0) break
+      const said = await api.ask('settle', { body: requestFor(exact, offer), read: readSettleReply, now, timeoutMs: settleMs })
+      if (said.kind === 'said') {
+        job.isOut = false
+        return conclude(exact, offer, { name, reply: said.value })
+      }
+      troubles.push(`${name}: ${said.reason}`)
+      isSent = !said.unsent
+      if (isSent) break
+    }
+    job.isOut = false
+    return settlementOf(await fateOf(exact, offer), { kind: 'unknown', reason: `${isSent ? 'it may have been sent' : 'nothing was sent'}: ${troubles.join('; ')}` })
+  }
+
+  /** A yes is believed when our node shows the transfer, a no when nothing can have been sent or what was sent has reverted. */
+  async function conclude(exact: Exact, offer: Offer, { name, reply }: { name: string; reply: SettleReply }): Promise<Settlement> {
+    const { success, word, transaction, isRefusal } = reply
+    const receipt = transaction && (await receiptOf(transaction, success ? confirmMs : 0))
+    const paid = receipt && paidIn(receipt, exact, offer)
+    if (paid) {
+      reads.hint(exact.key, receipt.transactionHash)
+      return { kind: 'settled', receipt: paid }
+    }
+    const fate = await fateOf(exact, offer)
+    if (success) return settlementOf(fate, { kind: 'unknown', reason: `${name} says that it is settled, but our node does not show it` })
+    const hasReverted = receipt !== undefined && !receipt.success
+    return settlementOf(fate, { kind: hasReverted || isRefusal ? 'refused' : 'unknown', reason: `${name}: ${word}` })
+  }
+
+  /** For a job, whose callers come and go: whoever comes next must not wait for a slow node for ever. */
+  async function fateOf(exact: Exact, offer: Offer): Promise<Fate> {
+    const stop = deadline(FATE_MS, [])
+    const found = await reads.fate(exact, offer, stop.signal)
+    stop.end()
+    return found
+  }
+
+  /** Our node may be some blocks behind the facilitator's. */
+  async function receiptOf(transaction: Hex, patienceMs: number): Promise<ChainReceipt | undefined> {
+    let pause = config.lookMs ?? 100
+    for (let waited = 0; ; waited += pause, pause *= 1.5) {
+      const answer = await rpc.ask('eth_getTransactionReceipt', [transaction])
+      const receipt = answer.kind === 'result' ? readReceipt(answer.value) : undefined
+      if (receipt?.transactionHash === transaction) return receipt
+      if (closed || waited + pause > patienceMs) return undefined
+      await nap(pause)
+    }
+  }
+
+  async function fate(payment: Payment, offer: Offer, at: At): Promise<Fate> {
+    const given = identity.read(payment, offer)
+    if ('kind' in given) return { kind: 'unknown', reason: given.reason }
+    return reads.fate(given.exact, offer, at.signal)
+  }
+
+  async function check({ now }: { now: number }): Promise<Checked> {
+    const read = (body: unknown, isOk: boolean) => (isOk ? readSupported(body, config) : undefined)
+    const [chain, ...replies] = await Promise.all([
+      checkEvm(rpc, { ...config, chainId }),
+      ...facilitators.map(async ({ name, api }) => ({ name, said: await api.ask('supported', { read, now, timeoutMs: verifyMs }) })),
+    ])
+    const problems = replies.flatMap(({ name, said }) => problemOf(name, said, network))
+    if (chain.kind === 'wrong') return { kind: 'wrong', problems: [...chain.problems, ...problems] }
+    if (problems.length > 0) return { kind: 'wrong', problems }
+    if (chain.kind === 'unavailable') return chain
+    const away = replies.flatMap(({ name, said }) => (said.kind === 'trouble' ? [`${name}.url: ${said.reason}`] : []))
+    if (away.length === replies.length) return { kind: 'unavailable', reason: away.join('; ') }
+    reads.foundMulticall(chain.multicall)
+    terms = offered
+    return { ...chain, warnings: [...chain.warnings, ...away] }
+  }
+
+  function nap(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const end = () => {
+        clearTimeout(timer)
+        naps.delete(end)
+        resolve()
+      }
+      const timer = setTimeout(end, ms)
+      naps.add(end)
+    })
+  }
+
+  function close(): void {
+    closed = true
+    for (const { api } of facilitators) api.close()
+    for (const end of naps) end()
+    rpc.close()
+  }
+
+  return { terms: () => terms, identify: identity.identify, verify, settle, fate, check, close }
+}
+
+/** Named by their place in the configuration; what a URL says stays unsaid. */
+function namedApi(row: FacilitatorRow, index: number, config: ApiConfig): { name: string; api: FacilitatorApi } {
+  const name = `facilitators.${index}`
+  try {
+    return { name, api: facilitatorApi(row, config) }
+  } catch (error) {
+    throw new RangeError(`${name}.${(error as Error).message}`)
+  }
+}
+
+/**
+ * Our own offer, twice, and the authorization alone: nothing that the buyer sent beside it can change a verdict, or upset a facilitator that
+ * compares `accepted` with the requirements.
+ */
+function requestFor(exact: Exact, offer: Offer): object {
+  const { signature, value, validAfter, validBefore, nonce } = exact
+  const [from, to] = [checksummed(exact.from), checksummed(exact.to)]
+  const times = { validAfter: String(validAfter), validBefore: String(validBefore) }
+  const payload = { signature, authorization: { from, to, value: String(value), ...times, nonce } }
+  return { x402Version: VERSION, paymentPayload: { x402Version: VERSION, accepted: offer, payload }, paymentRequirements: offer }
+}
+
+/** Paid and dead are the chain's to say; while it is open, what the facilitator said counts. */
+function settlementOf(fate: Fate, whileOpen: Extract<Settlement, { kind: 'refused' | 'unknown' }>): Settlement {
+  if (fate.kind === 'paid') return { kind: 'settled', receipt: fate.receipt }
+  if (fate.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead: used, canceled or expired' }
+  return fate.kind === 'unknown' ? fate : whileOpen
+}
+
+/** What an operator has to mend; a facilitator that is merely away is none of it. */
+function problemOf(name: string, said: Said<boolean>, network: string): readonly string[] {
+  if (said.kind === 'trouble') {
+    const moved = said.movedTo ? `; configure its new place at ${said.movedTo}` : ''
+    return said.blame ? [`${name}.${said.blame}: ${said.reason}${moved}`] : []
+  }
+  return said.value ? [] : [`${name}.url: it does not settle exact payments of this asset on ${network}`]
+}
+
+function outOfTime(signal: AbortSignal, over: Promise<unknown>): Promise<Settlement> {
+  return new Promise((resolve) => {
+    const stop = () => resolve({ kind: 'unknown', reason: 'no outcome in time' })
+    signal.addEventListener('abort', stop, { once: true })
+    void over.then(() => signal.removeEventListener('abort', stop))
+  })
+}
