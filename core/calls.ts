@@ -211,15 +211,14 @@ async function finish(
 }
 
 /** Finds out what became of a call left in `settling`, sends its authorization again where it is still open, or calls a person. */
-export async function reconcile(money: Money, call: Call, keepUntil: number): Promise<Paying['kind'] | 'dead' | 'nothing'> {
+export async function reconcile(money: Money, call: Call, keepUntil: number): Promise<void> {
   const { storage, clock, patience } = money
   const now = clock.now()
   const claim = await storage.claimSettlement(call.id, undefined, { now, until: now + patience.settleLeaseMs })
-  if (claim.kind !== 'retry') return claim.kind === 'settled' ? 'settled' : 'nothing'
+  if (claim.kind !== 'retry') return
   const { authorization, token } = claim
   const spent = await spend(money, authorization, claim.sent)
-  const paying = await record(money, call, { token, authorization, spent, keepUntil })
-  return paying === 'dead' ? 'dead' : paying.kind
+  await record(money, call, { token, authorization, spent, keepUntil })
 }
 
 export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was charged.'

@@ -218,6 +218,8 @@ export type StoredObject = { readonly body: Uint8Array | ReadableStream<Uint8Arr
 export interface Objects {
   put(key: string, bytes: Uint8Array, type: string): Promise<void>
   get(key: string): Promise<StoredObject | undefined>
+  /** Where anybody may fetch the object without the gateway; undefined, or absent, where only the gateway can serve it. */
+  url?(key: string): string | undefined
 }
 
 // ── the machine ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -218,3 +218,12 @@ export async function read(response: Response): Promise<Answer> {
   const text = await response.text()
   return { status: response.status, headers: response.headers, body: text === '' ? undefined : JSON.parse(text) }
 }
+
+/** A job of alice's that is completed and unpaid, and the payment that opened it. */
+export async function readyJob(subject: Kit = kit({ inlineMs: 0 })) {
+  const alice = subject.buyer()
+  const payment = alice.sign(await alice.ask())
+  const { body } = await alice.buy(FOX, { payment })
+  await subject.idle()
+  return { ...subject, alice, payment, id: body.id as string, pollUrl: body.poll_url as string }
+}

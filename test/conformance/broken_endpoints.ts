@@ -1,6 +1,6 @@
 import { type Call, endpoints, type Gateway, type Ports, type Storage, usdc } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
-import { type Defect, type Stall, stall } from './endpoints.ts'
+import { type Defect, type Stall, stall } from './stall.ts'
 
 const [generations] = endpoints.filter((endpoint) => endpoint.kind === 'paid')
 if (!generations) throw new Error('nothing is for sale')

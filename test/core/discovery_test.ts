@@ -65,6 +65,7 @@ describe('/openapi.json', () => {
     const { schema, example } = sale.requestBody.content['application/json']
     expect(Object.keys(schema.properties)).toEqual(['model', 'prompt', 'size', 'n'])
     expect(schema.required).toEqual(['model', 'prompt'])
+    expect([schema.properties.size.default, schema.properties.n.default]).toEqual(['1024x1024', 1])
     expect((await kit().buyer().ask(example)).status).toBe(402)
     expect(Object.keys(sale.responses)).toEqual(['200', '202', '400', '402', '413', '429', '500', '503'])
     expect(Object.keys(sale.responses[402].headers)).toEqual(['PAYMENT-REQUIRED', 'X-Payment-Required', 'WWW-Authenticate'])
@@ -135,7 +136,7 @@ describe('what the gateway answers', () => {
     chain.outage(false)
     check(sale, challenge)
     check(sale, await alice.ask({ model: 'nobody' }))
-    check(sale, await alice.ask({ pad: 'x'.repeat(2 << 20) }))
+    check(sale, await alice.ask({ pad: 'x'.repeat(1 << 20) }))
     const failed = await alice.buy(undefined, { payment })
     check(sale, failed)
     check(poll, await alice.poll(`${GENERATIONS}/${failed.body.job_id}`, payment))

@@ -48,6 +48,26 @@ describe('a settlement of unknown outcome', () => {
     expect([chain.transfers.length, (await alice.poll(pollUrl, payment)).body.payment.status]).toEqual([1, 'already_settled'])
   })
 
+  test('is asked about before it is sent again', async () => {
+    const asked: string[] = []
+    const { shop } = await doubtful('landed', kit({ chain: cashChain({ before: (question) => void asked.push(question) }) }))
+    asked.length = 0
+    await shop.tend()
+    expect(asked).toEqual(['fate'])
+  })
+
+  test('is kept for 30 days from when it was found out', async () => {
+    const { alice, payment, pollUrl, shop, clock, ports } = await doubtful('landed')
+    await clock.advance(HOUR)
+    await shop.tend()
+    await clock.advance(30 * 24 * HOUR - 1)
+    await ports.storage.prune(clock.now())
+    expect((await alice.poll(pollUrl, payment)).status).toBe(200)
+    await clock.advance(1)
+    await ports.storage.prune(clock.now())
+    expect((await alice.poll(pollUrl, payment)).status).toBe(404)
+  })
+
   test('is found out by a poll as well', async () => {
     const { alice, payment, pollUrl, chain } = await doubtful('landed')
     const { status, body } = await alice.poll(pollUrl, payment)
@@ -175,13 +195,15 @@ describe('tend()', () => {
 
   test('of two processes at once settles once, and a call that is settled meanwhile is left alone', async () => {
     const gate = door()
-    const chain = cashChain({ before: (question) => (question === 'fate' ? gate.passed : undefined) })
+    let asked = 0
+    const hold = () => (asked++, gate.passed)
+    const chain = cashChain({ before: (question) => (question === 'fate' ? hold() : undefined) })
     const { shop, restart, clock, ports, answer } = await doubtful('landed', kit({ chain }))
     const both = [shop.tend(), restart().tend()]
     await clock.settle()
     gate.open()
     await Promise.all(both)
-    expect([(await ports.storage.getCall(answer.body.id))?.money, chain.transfers.length]).toEqual(['settled', 1])
+    expect([(await ports.storage.getCall(answer.body.id))?.money, chain.transfers.length, asked]).toEqual(['settled', 1, 1])
     const stale = (await ports.storage.getCall(answer.body.id))
     const behind = { ...ports.storage, unsettled: async () => (stale ? [stale] : []) }
     await restart({ ports: { ...ports, storage: behind } }).tend()
@@ -256,6 +278,16 @@ describe('a storage that fails', () => {
       })
     }
   }
+
+  test('to record a refusal knows nothing for sure: 202, and the authorization stays the call’s', async () => {
+    const { buyer, chain, shop } = kit({ ports: { storage: failing('finishSettlement', { after: false }) } })
+    const alice = buyer()
+    chain.forecast('refused')
+    const { status, body } = await alice.buy()
+    expect([status, body.status]).toEqual([202, 'in_progress'])
+    await shop.tend()
+    expect(chain.transfers).toEqual([])
+  })
 
   test('while a job completes fails it, and frees its authorization', async () => {
     for (const after of [false, true]) {

@@ -2,8 +2,9 @@ import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import { endpoints, flatPrice, paid } from '../../core/mod.ts'
 import { brokenEndpoints } from '../conformance/broken_endpoints.ts'
-import { endpointLaws, stall } from '../conformance/endpoints.ts'
+import { endpointLaws } from '../conformance/endpoints.ts'
 import { runBroken, runLaws } from '../conformance/law.ts'
+import { stall } from '../conformance/stall.ts'
 import { kit } from '../kit.ts'
 
 /** The fewest words that make an endpoint: no vendor, no model, no poll path of its own (README, "Add an endpoint"). */

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../adapters/chains/cash.ts'
 import { PIXEL, scriptedVendor } from '../../adapters/vendors/scripted.ts'
-import { decodeHeader, FOX, GENERATIONS, kit, ORIGIN, START, slowVendor } from '../kit.ts'
+import { endpoints, poll } from '../../core/mod.ts'
+import { decodeHeader, door, FOX, GENERATIONS, kit, ORIGIN, START, slowVendor } from '../kit.ts'
 
 const HOUR = 3_600_000
 const SLOW = { model: 'vendor-e/image-pro', prompt: 'a red fox in the snow' }
@@ -68,13 +69,15 @@ describe('the inline window', () => {
   })
 
   test('that ends during the settlement waits for it: the buyer is charged and served in one answer', async () => {
+    const gate = door()
+    const chain = cashChain({ before: (question) => (question === 'settle' ? gate.passed : undefined) })
     const { vendor, ready } = slowVendor()
-    const { buyer, clock, chain } = kit({ vendor })
-    const alice = buyer()
-    const answer = alice.buy(FOX)
+    const { buyer, clock } = kit({ vendor, chain })
+    const answer = buyer().buy(FOX)
     await clock.advance(29_999)
     ready()
-    await clock.advance(1)
+    await clock.advance(1_000)
+    gate.open()
     const { status, body } = await answer
     expect([status, body.payment.status, chain.transfers.length]).toEqual([200, 'settled', 1])
   })
@@ -166,7 +169,9 @@ describe('a poll', () => {
 
   test('that finds its process dead, or an hour gone, reads failed at once, before any sweep', async () => {
     const dead = await slowCall()
-    await dead.clock.advance(30_000)
+    await dead.clock.advance(19_999)
+    expect((await dead.alice.poll(dead.pollUrl, dead.payment)).status).toBe(202)
+    await dead.clock.advance(1)
     const { body } = await dead.alice.poll(dead.pollUrl, dead.payment)
     expect([body.status, body.payment_status, body.error]).toEqual(['failed', 'not_charged', 'The work was lost when the server stopped. Nothing was charged.'])
     expect((await dead.alice.buy(FOX, { payment: dead.payment, shop: dead.restart({ inlineMs: 0 }) })).status).toBe(202)
@@ -226,6 +231,13 @@ describe('a poll', () => {
     expect((await alice.poll(pollUrl, payment, { shop: restart() })).status).toBe(202)
   })
 
+  test('of a path for other products is 404', async () => {
+    const others = poll({ name: 'others', path: '/api/v1/others/{id}', summary: 'Others', tag: 'test', of: ['others.make'] })
+    const { alice, payment, envelope } = await slowCall({ endpoints: [...endpoints, others] })
+    expect((await alice.poll(`/api/v1/others/${envelope.body.id}`, payment)).status).toBe(404)
+    expect((await alice.poll(`/api/v1/calls/${envelope.body.id}`, payment)).status).toBe(202)
+  })
+
   test('under /api/v1/calls collects any call', async () => {
     const { alice, payment, envelope, finish } = await slowCall()
     await finish()
@@ -275,6 +287,18 @@ describe('the life of a job', () => {
       await clock.advance(ms)
       const fresh = alice.sign(await alice.ask())
       expect([ms, (await alice.poll(pollUrl, fresh)).status]).toEqual([ms, status])
+    }
+  })
+
+  test('an inline result is kept for 30 days, for those who lost the answer', async () => {
+    const { buyer, clock, ports } = kit()
+    const alice = buyer()
+    const payment = alice.sign(await alice.ask())
+    const { body } = await alice.buy(FOX, { payment })
+    for (const [ms, status] of [[30 * 24 * HOUR - 1, 200], [1, 404]] as const) {
+      await clock.advance(ms)
+      await ports.storage.prune(clock.now())
+      expect((await alice.poll(`${GENERATIONS}/${body.id}`, payment)).status).toBe(status)
     }
   })
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { type Bond, decideClaim, decideFinish, decideOpen, type Head, mayLease, mayMove, patchOf, takePermits, UNCLAIMED } from '../../core/ledger.ts'
+import { afterlife, type Bond, type Debt, decideClaim, decideFinish, decideOpen, exposure, type Head, mayLease, mayMove, patchOf, takePermits, UNCLAIMED } from '../../core/ledger.ts'
 import { usdc } from '../../core/money.ts'
 import type { Authorization, NewCall, Outcome } from '../../core/ports.ts'
 import { START } from '../kit.ts'
@@ -35,6 +35,22 @@ describe('opening', () => {
   })
 })
 
+describe('exposure', () => {
+  const debt = (more: Partial<Debt> = {}): Debt => ({ id: 'call', quote: usdc(5n), work: 'completed', money: 'verified', settledAt: null, state: 'open', bondExpiresAt: T + 1, ...more })
+  const owed = (...debts: readonly Debt[]) => exposure(debts, { now: T, asOf: T, without: 'let go' })
+
+  test('counts what may still be spent, each call once', () => {
+    expect(owed(debt(), debt({ state: 'sent' }), debt({ id: 'other', money: 'settling' }))).toBe(usdc(10n))
+    expect(owed(debt({ state: 'dead' }), debt({ state: 'paid' }), debt({ state: null, bondExpiresAt: null }))).toBe(usdc(0n))
+    expect(owed(debt({ bondExpiresAt: T }), debt({ work: 'failed' }), debt({ id: 'let go' }))).toBe(usdc(0n))
+  })
+
+  test('counts what was settled since the balance was read, less the lag of a node', () => {
+    const settled = (settledAt: number) => owed(debt({ money: 'settled', state: 'paid', settledAt }))
+    expect([settled(T), settled(T - 5_000), settled(T - 5_001)]).toEqual([usdc(5n), usdc(5n), usdc(0n)])
+  })
+})
+
 describe('claiming', () => {
   const claim = (call: Head | undefined, bonds: readonly Bond[], offered?: Authorization, bound?: Head) => decideClaim(call, { bonds, offered, bound }, { now: T, until: T + 45_000 }).answer
 
@@ -57,6 +73,19 @@ describe('claiming', () => {
     expect(claim(head(), dead)).toEqual({ kind: 'nothing' })
     expect(claim(head(), dead, authorization('fresh'), head({ id: 'other' }))).toEqual({ kind: 'replayed', id: 'other' })
     expect(claim(head(), dead, authorization('fresh'), head({ id: 'other', work: 'failed' }))).toEqual({ kind: 'yours', token: 1 })
+  })
+
+  test('marks as sent what may now be sent, and not what is over', () => {
+    const marks = (expiresAt: number) =>
+      decideClaim(head(), { bonds: [bond({ expiresAt })], offered: undefined, bound: undefined }, { now: T, until: T + 1 }).writes.filter(({ kind }) => kind === 'mark')
+    expect(marks(T + 1)).toEqual([{ kind: 'mark', key: 'first', state: 'sent' }])
+    expect(marks(T)).toEqual([])
+  })
+
+  test('puts a later authorization behind all earlier ones', () => {
+    const bonds = [bond({ state: 'dead' }), bond({ key: 'second', place: 3, state: 'dead' })]
+    const { writes } = decideClaim(head(), { bonds, offered: authorization('third'), bound: undefined }, { now: T, until: T + 1 })
+    expect(writes).toMatchObject([{ kind: 'bind', bond: { key: 'third', call: 'call', place: 4, state: 'sent' } }, { kind: 'patch', patch: { claimKey: 'third', claimFresh: true } }])
   })
 
   test('is exclusive to the millisecond', () => {
@@ -111,6 +140,13 @@ describe('the rest', () => {
 
   test('no patch reaches money past the ledger', () => {
     expect(patchOf({ work: 'failed', money: 'settled', receipt: {} } as never)).toEqual({ work: 'failed' })
+  })
+
+  test('past its life a call is emptied when settled, forgotten when nothing can pay for it any more, and else kept', () => {
+    const fate = (call: Partial<Head>, bondEnds: number = T, now = T) => afterlife(head({ expiresAt: T, ...call }), [{ expiresAt: bondEnds }], now)
+    expect([fate({}), fate({}, T, T - 1), fate({}, T + 1), fate({ money: 'refused' })]).toEqual(['forget', 'keep', 'keep', 'forget'])
+    expect([fate({ work: 'failed' }, T + 1), fate({ work: 'in_progress' }), fate({ money: 'settling' }), fate({ money: 'unresolved' })]).toEqual(['forget', 'keep', 'keep', 'keep'])
+    expect([fate({ money: 'settled' }), fate({ money: 'settled', emptied: true })]).toEqual(['empty', 'keep'])
   })
 
   test('a lease is taken when it is free, one’s own, or has run out', () => {

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { PIXEL } from '../../adapters/vendors/scripted.ts'
 import type { Objects, Vendors } from '../../core/mod.ts'
+import { isObjectKey } from '../../core/keys.ts'
 import { mirror } from '../../core/mirror.ts'
 import { testClock, testLog } from '../kit.ts'
 
@@ -16,6 +17,13 @@ function bench({ media = never, objects = memoryObjects() }: { media?: Vendors['
 }
 
 const bytesOf = async (objects: Objects, key: string) => (await objects.get(key))?.body as Uint8Array
+
+describe('media keys', () => {
+  test('are relative paths of plain segments, at most 200 characters', () => {
+    for (const key of ['a', 'images/2026-11-20/job_1-0.png', 'A.b_c-d/0', 'x'.repeat(200)]) expect([key, isObjectKey(key)]).toEqual([key, true])
+    for (const key of ['', '/', '/a', 'a/', 'a//b', '.', '..', '../a', 'a/../b', '.hidden', 'a/.b', 'a\\b', 'a b', 'a\0', 'a\n', '狐', 'a?b', 'a:b', 'x'.repeat(201)]) expect([key, isObjectKey(key)]).toEqual([key, false])
+  })
+})
 
 describe('mirroring', () => {
   test('hosts inline media under folder, date, id and index, and keeps only its type as source', async () => {

@@ -1,18 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../adapters/chains/cash.ts'
 import type { Payment } from '../../core/mod.ts'
-import { type Answer, decodeHeader, door, FOX, GENERATIONS, kit } from '../kit.ts'
-
-const HOUR = 3_600_000
-
-/** A job that is completed and unpaid, and the payment that opened it. */
-async function readyJob(subject = kit({ inlineMs: 0 }), name = 'alice') {
-  const buyer = subject.buyer(name)
-  const payment = buyer.sign(await buyer.ask())
-  const { body } = await buyer.buy(FOX, { payment })
-  await subject.idle()
-  return { ...subject, alice: buyer, payment, id: body.id as string, pollUrl: body.poll_url as string }
-}
+import { type Answer, decodeHeader, door, FOX, GENERATIONS, kit, readyJob } from '../kit.ts'
 
 const statuses = (answers: readonly Answer[]) => answers.map(({ body }) => body.payment?.status ?? body.code ?? body.status).sort()
 
@@ -121,123 +110,6 @@ describe('concurrent polls', () => {
     gate.open()
     expect((await first).body.payment.status).toBe('settled')
     expect((await alice.poll(pollUrl, payment)).body.payment.status).toBe('already_settled')
-  })
-})
-
-describe('one fresh authorization', () => {
-  /** Two jobs whose original authorizations have expired. */
-  async function twoExpiredJobs() {
-    const one = await readyJob()
-    const { body } = await one.alice.buy(FOX)
-    await one.idle()
-    await one.clock.advance(HOUR)
-    const fresh = one.alice.sign(await one.alice.poll(one.pollUrl))
-    return { ...one, fresh, other: body as { id: string; poll_url: string } }
-  }
-
-  test('on the polls of two jobs pays for one, and names it to the other', async () => {
-    const { alice, pollUrl, fresh, other, id, chain } = await twoExpiredJobs()
-    expect((await alice.poll(pollUrl, fresh)).body.payment.status).toBe('settled')
-    const { status, headers, body } = await alice.poll(other.poll_url, fresh)
-    expect([status, body.error, body.code, body.job_id, body.recoverable]).toEqual([402, 'Payment verification failed', 'PAYMENT_REPLAY', id, true])
-    expect(headers.get('payment-required')).not.toBeNull()
-    expect(chain.transfers).toHaveLength(1)
-    const another = alice.sign(await alice.poll(other.poll_url))
-    expect((await alice.poll(other.poll_url, another)).body.payment.status).toBe('settled')
-  })
-
-  test('on the polls of two jobs at once pays for one', async () => {
-    const { alice, pollUrl, fresh, other, chain } = await twoExpiredJobs()
-    const answers = await Promise.all([alice.poll(pollUrl, fresh), alice.poll(other.poll_url, fresh)])
-    expect(statuses(answers)).toEqual(['PAYMENT_REPLAY', 'settled'])
-    expect(chain.transfers).toHaveLength(1)
-  })
-
-  test('on a poll and then a POST pays for the polled job', async () => {
-    const { alice, pollUrl, fresh, id, chain } = await twoExpiredJobs()
-    expect((await alice.poll(pollUrl, fresh)).body.payment.status).toBe('settled')
-    expect((await alice.buy(FOX, { payment: fresh })).body).toMatchObject({ code: 'PAYMENT_REPLAY', job_id: id })
-    expect(chain.transfers).toHaveLength(1)
-  })
-
-  test('on a POST and then a poll belongs to the new job', async () => {
-    const { alice, pollUrl, fresh, chain } = await twoExpiredJobs()
-    const { body } = await alice.buy(FOX, { payment: fresh })
-    expect((await alice.poll(pollUrl, fresh)).body).toMatchObject({ code: 'PAYMENT_REPLAY', job_id: body.id, poll_url: body.poll_url })
-    expect(chain.transfers).toEqual([])
-  })
-
-  test('on a poll and a POST at once serves one of them', async () => {
-    const { alice, pollUrl, fresh, chain, idle } = await twoExpiredJobs()
-    const answers = await Promise.all([alice.poll(pollUrl, fresh), alice.buy(FOX, { payment: fresh })])
-    await idle()
-    expect(answers.filter(({ body }) => body.code === 'PAYMENT_REPLAY')).toHaveLength(1)
-    expect(chain.transfers.length).toBeLessThanOrEqual(1)
-  })
-
-  test('is spent only when the original is dead: while that lives, it pays', async () => {
-    const { alice, payment, pollUrl, chain } = await readyJob()
-    const fresh = alice.sign(await alice.poll(pollUrl))
-    expect((await alice.poll(pollUrl, fresh)).body.payment.status).toBe('settled')
-    expect(chain.submit(payment)).toBe(false)
-    expect((await alice.buy(FOX, { payment: fresh })).status).toBe(202)
-    expect(chain.transfers).toHaveLength(1)
-  })
-
-  test('is not spent while the fate of the original is unknown', async () => {
-    const { alice, pollUrl, payment, chain, clock } = await readyJob()
-    chain.forecast('late')
-    expect((await alice.poll(pollUrl, payment)).status).toBe(202)
-    const fresh = alice.sign(await alice.poll(pollUrl))
-    chain.forecast('dropped')
-    expect((await alice.poll(pollUrl, fresh)).status).toBe(202)
-    chain.deliver()
-    expect((await alice.poll(pollUrl, fresh)).body.payment.status).toBe('settled')
-    await clock.advance(HOUR)
-    expect(chain.transfers).toHaveLength(1)
-    expect(alice.balance()).toBe(99_978_000n)
-  })
-
-  test('that does not verify is refused with its code, and is free for another purchase', async () => {
-    const { alice, pollUrl, chain, clock } = await readyJob()
-    await clock.advance(HOUR)
-    const challenge = await alice.poll(pollUrl)
-    const cheap = await alice.poll(pollUrl, alice.sign(challenge, { value: 1n }))
-    expect([cheap.status, cheap.body.error, cheap.body.code]).toEqual([402, 'Payment verification failed', 'PAYMENT_INVALID'])
-    const fresh = alice.sign(challenge)
-    chain.drain(alice.wallet)
-    const poor = await alice.poll(pollUrl, fresh)
-    expect([poor.status, poor.body.code]).toEqual([402, 'PAYMENT_UNFUNDED'])
-    chain.fund(alice.wallet, 1_000_000n)
-    expect((await alice.buy(FOX, { payment: fresh })).status).toBe(202)
-    expect((await alice.poll(pollUrl, alice.sign(challenge))).body.payment.status).toBe('settled')
-  })
-
-  test('whose settlement is refused is free for another purchase', async () => {
-    const { alice, pollUrl, chain, clock } = await readyJob()
-    await clock.advance(HOUR)
-    const fresh = alice.sign(await alice.poll(pollUrl))
-    chain.forecast('refused')
-    expect((await alice.poll(pollUrl, fresh)).body.error).toBe('Payment settlement failed')
-    expect((await alice.buy(FOX, { payment: fresh })).status).toBe(202)
-  })
-
-  test('that cannot be verified is 503; nothing is sent, and the poll can be repeated', async () => {
-    for (const fails of ['outage', 'throw'] as const) {
-      const chain = cashChain({ before: (question) => (question === 'verify' && isBroken ? Promise.reject(new Error('socket closed')) : undefined) })
-      let isBroken = false
-      const { alice, pollUrl, clock } = await readyJob(kit({ chain, inlineMs: 0 }))
-      await clock.advance(HOUR)
-      const fresh = alice.sign(await alice.poll(pollUrl))
-      await alice.poll(pollUrl, alice.sign(await alice.poll(pollUrl), { value: 1n }))
-      isBroken = fails === 'throw'
-      chain.outage(fails === 'outage')
-      const { status, headers, body } = await alice.poll(pollUrl, fresh)
-      expect([status, headers.get('retry-after'), body.code]).toEqual([503, '5', 'PAYMENT_VERIFICATION_UNAVAILABLE'])
-      isBroken = false
-      chain.outage(false)
-      expect((await alice.poll(pollUrl, fresh)).body.payment.status).toBe('settled')
-    }
   })
 })
 
