@@ -50,16 +50,16 @@ export function unsettled(endpoint: Paid, call: Call, { stored, label, origin }:
   return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, origin }), price: priceOf(call), payment }, headers)
 }
 
-export type Collected = { readonly stored: Stored; readonly receipt: Receipt; readonly label: string; readonly origin: string; readonly isFirst: boolean }
+export type Collected = { readonly stored: Stored; readonly receipt: Receipt; readonly label: string; readonly origin: string; readonly isFirst: boolean; readonly raw?: readonly string[] }
 
 /** 200: the result, its price and its receipt. `isFirst` tells the charge from its repetition. */
-export function result(endpoint: Paid, call: Call, { stored, receipt, label, origin, isFirst }: Collected): Reply {
+export function result(endpoint: Paid, call: Call, { stored, receipt, label, origin, isFirst, raw }: Collected): Reply {
   const payment = { status: isFirst ? 'settled' : 'already_settled', tx_hash: receipt.transaction, network: label }
-  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, origin }), price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt) })
+  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, origin, ...(raw && { raw }) }), price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt) })
 }
 
-function shownBy(endpoint: Paid, call: Call, { stored, origin }: Pick<Collected, 'stored' | 'origin'>): Body {
-  return endpoint.show(stored, { request: call.request, href: (key) => `${origin}/api/media/${key}` })
+function shownBy(endpoint: Paid, call: Call, { stored, origin, raw }: Pick<Collected, 'stored' | 'origin' | 'raw'>): Body {
+  return endpoint.show(stored, { request: call.request, href: (key) => `${origin}/api/media/${key}`, ...(raw && { raw }) })
 }
 
 /** 202 from the POST: the job's envelope. */
