@@ -14,6 +14,8 @@ export type ImageRow = {
   readonly sizes: readonly ImageSize[]
   /** How many sources it fuses, and whether it takes a mask; absent where it only generates. */
   readonly edits?: { readonly maxImages: number; readonly mask: boolean }
+  /** The row that does the work instead, where an operator has redirected this one. */
+  readonly servedBy?: string
   /** Sold, but not listed. */
   readonly hidden?: boolean
   /** Never answers inline: always a job (spec 1, "Slow models"). */
