@@ -7,6 +7,7 @@ import { type Intake, intake, isForm, parseJson, readBody, readForm } from './in
 import { LOST } from './ledger.ts'
 import { mirror } from './mirror.ts'
 import { print, type Usdc } from './money.ts'
+import { isBrowser } from './paywall.ts'
 import type { Authorization, Call, Identity, Json, PaymentCode, Ports } from './ports.ts'
 import * as replies from './replies.ts'
 import { fingerprint, newId } from './tickets.ts'
@@ -96,7 +97,10 @@ export function flow(house: House): Flow {
   }
 
   function demand(endpoint: Paid, visit: Visit, { offers, price, why }: { offers: readonly Offer[]; price: Price; why: replies.Body }): Reply {
-    return replies.demand({ offers, resource: resourceOf(endpoint, visit), label }, why, replies.shownPrice(price), price.also)
+    const asking = { offers, resource: resourceOf(endpoint, visit), label }
+    const reply = replies.demand(asking, why, replies.shownPrice(price), price.also)
+    const isVisitor = paymentHeader(visit.request) === null && isBrowser(visit.request.headers)
+    return isVisitor ? replies.demandPage(reply, asking) : reply
   }
 
   /** Our offers at this price. Throws NOT_READY while the chain has not been checked: a paid route opens only with an offer. */
