@@ -47,8 +47,8 @@ export type Hosted = { readonly key: string | null; readonly url: string | null;
 /** What storage keeps of a completed call. */
 export type Stored = { readonly made: Json; readonly media: readonly Hosted[]; readonly created: number }
 
-/** What showing a result may use: absolute URLs of hosted media, under the origin that was called. */
-export type Showing = { readonly request: Json; readonly href: (key: string) => string }
+/** What showing a result may use: absolute URLs of hosted media, and inline (not in a poll) the raw values that the vendor gave. */
+export type Showing = { readonly request: Json; readonly href: (key: string) => string; readonly raw?: readonly string[] }
 
 /** What a slow call looks like while it runs. `poll` has `{id}` in it. */
 export type Job = { readonly object: string; readonly poll: string; readonly instructions: string; readonly running: string }
@@ -87,6 +87,8 @@ export type Paid<Input = unknown> = Common & {
   readonly dialect: Dialect
   /** The `error` text when the work fails for no reason of the buyer's. */
   readonly failure: string
+  /** Reads a multipart form as the JSON body would be; absent where only JSON is accepted. */
+  multipart?(form: FormData): Promise<Record<string, unknown>>
   /** Largest request body, in bytes; the gateway's own limit unless told. */
   readonly maxBody?: number
   /** How long an unsettled result can be claimed, and a settled one is kept (ruling 8). */

@@ -12,6 +12,7 @@ type Row = {
 const table = {
   INVALID_JSON: { status: 400, error: 'Invalid JSON' },
   INVALID_CONTENT_TYPE: { status: 400, error: 'Invalid content type' },
+  INVALID_FORM: { status: 400, error: 'Invalid multipart form' },
   INVALID_BODY: { status: 400, error: 'Invalid request body' },
   INVALID_MODEL: { status: 400, error: 'Invalid model' },
   INVALID_SIZE: { status: 400, error: 'Invalid size' },
@@ -28,8 +29,8 @@ const table = {
   INTERNAL: { status: 500, error: 'Internal server error' },
   NOT_CONFIGURED: { status: 503, error: 'Not configured' },
   NOT_READY: { status: 503, error: 'Not ready' },
-  PAYMENT_VERIFICATION_UNAVAILABLE: { status: 503, error: 'Payment verification unavailable', coded: true },
   UPSTREAM_TIMEOUT: { status: 504, error: 'The model timed out' },
+  PAYMENT_VERIFICATION_UNAVAILABLE: { status: 503, error: 'Payment verification unavailable', coded: true },
 } as const satisfies Record<string, Row>
 
 export type FaultCode = keyof typeof table

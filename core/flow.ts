@@ -3,10 +3,11 @@ import { type Completion, fail, type Money, overdue, type Patience, type Paying,
 import type { Catalog } from './catalog/mod.ts'
 import type { Paid, Poll, Price, Reply, Stored } from './endpoint.ts'
 import { Fault, plain } from './faults.ts'
-import { type Intake, intake, parseJson, readBody } from './intake.ts'
+import { type Intake, intake, isForm, parseJson, readBody, readForm } from './intake.ts'
 import { LOST } from './ledger.ts'
 import { mirror } from './mirror.ts'
 import { print, type Usdc } from './money.ts'
+import { isBrowser } from './paywall.ts'
 import type { Authorization, Call, Identity, Json, PaymentCode, Ports } from './ports.ts'
 import * as replies from './replies.ts'
 import { fingerprint, newId } from './tickets.ts'
@@ -51,8 +52,8 @@ export type Flow = {
 
 /** What all steps of one call share. */
 type Working = { readonly endpoint: Paid; readonly input: unknown; readonly call: Call; readonly authorization: Authorization; readonly visit: Visit }
-type Taking = { readonly input: unknown; readonly price: Price; readonly offers: readonly Offer[]; readonly header: string; readonly body: string; readonly visit: Visit }
-type Done = { kind: 'made'; stored: Stored; completion: Completion } | { kind: 'failed'; fault: Fault }
+type Taking = { readonly input: unknown; readonly price: Price; readonly offers: readonly Offer[]; readonly header: string; readonly body: string | Uint8Array; readonly visit: Visit }
+type Done = { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion } | { kind: 'failed'; fault: Fault }
 
 export function flow(house: House): Flow {
   const { ports, catalog, patience, label } = house
@@ -68,15 +69,26 @@ export function flow(house: House): Flow {
 
   async function sell(endpoint: Paid, visit: Visit): Promise<Reply> {
     const header = paymentHeader(visit.request)
-    const body = await readBody(visit.request, endpoint.maxBody ?? house.maxBody)
-    if (body === '' && header === null) return discover(endpoint, visit)
-    const value = parseJson(body, visit.request.headers.get('content-type'))
-    const input = endpoint.check(intakes.get(endpoint)?.(value), context)
+    const { body, value } = await receive(endpoint, visit.request)
+    if (body.length === 0 && header === null) return discover(endpoint, visit)
+    const input = endpoint.check(intakes.get(endpoint)?.(await value()), context)
     if (!endpoint.serves(input, { catalog, vendors: ports.vendors })) throw notConfigured(endpoint)
     const price = endpoint.price(input, context)
     const offers = offersOf(price)
     if (header === null) return demand(endpoint, visit, { offers, price, why: replies.paymentRequired(price) })
     return await take(endpoint, { input, price, offers, header, body, visit })
+  }
+
+  /** The body, and how to read it: as a form where the endpoint takes one, else as JSON. */
+  async function receive(endpoint: Paid, request: Request): Promise<{ body: string | Uint8Array; value(): unknown }> {
+    const type = request.headers.get('content-type')
+    const maxBytes = endpoint.maxBody ?? house.maxBody
+    if (endpoint.multipart && isForm(type)) {
+      const { bytes, form } = await readForm(request, maxBytes)
+      return { body: bytes, value: () => endpoint.multipart?.(form) }
+    }
+    const body = await readBody(request, maxBytes)
+    return { body, value: () => parseJson(body, type) }
   }
 
   function discover(endpoint: Paid, visit: Visit): Reply {
@@ -85,7 +97,10 @@ export function flow(house: House): Flow {
   }
 
   function demand(endpoint: Paid, visit: Visit, { offers, price, why }: { offers: readonly Offer[]; price: Price; why: replies.Body }): Reply {
-    return replies.demand({ offers, resource: resourceOf(endpoint, visit), label }, why, replies.shownPrice(price), price.also)
+    const asking = { offers, resource: resourceOf(endpoint, visit), label }
+    const reply = replies.demand(asking, why, replies.shownPrice(price), price.also)
+    const isVisitor = paymentHeader(visit.request) === null && isBrowser(visit.request.headers)
+    return isVisitor ? replies.demandPage(reply, asking) : reply
   }
 
   /** Our offers at this price. Throws NOT_READY while the chain has not been checked: a paid route opens only with an offer. */
@@ -202,7 +217,7 @@ export function flow(house: House): Flow {
     turn.isSettling = true
     const keepUntil = clock.now() + endpoint.keep.settledMs
     const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil })
-    if (paying.kind === 'settled') return result(working, done.stored, paying)
+    if (paying.kind === 'settled') return result(working, done, paying)
     if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') return replies.envelope(endpoint, call, 'in_progress')
     const ended = await storage.getCall(call.id)
     if (ended?.error) return failure(call, new Fault('WORK_FAILED', { error: endpoint.failure, details: ended.error }))
@@ -235,7 +250,7 @@ export function flow(house: House): Flow {
       const media = await mirror(mirroring, call.id, made.media)
       const now = clock.now()
       const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
-      return { kind: 'made', stored, completion: { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs } }
+      return { kind: 'made', stored, raw: made.media?.urls ?? [], completion: { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs } }
     } catch (error) {
       const fault = asFault(endpoint, error)
       if (!(error instanceof Fault)) log.warn('work failed', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
@@ -251,8 +266,8 @@ export function flow(house: House): Flow {
     if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
   }
 
-  function result({ endpoint, call, visit }: Pick<Working, 'endpoint' | 'call' | 'visit'>, stored: Stored, { receipt, now }: Extract<Paying, { kind: 'settled' }>): Reply {
-    return replies.result(endpoint, call, { stored, receipt, label, origin: visit.origin, isFirst: now })
+  function result({ endpoint, call, visit }: Pick<Working, 'endpoint' | 'call' | 'visit'>, { stored, raw }: { stored: Stored; raw?: readonly string[] }, { receipt, now }: Extract<Paying, { kind: 'settled' }>): Reply {
+    return replies.result(endpoint, call, { stored, receipt, label, origin: visit.origin, isFirst: now, ...(raw && { raw }) })
   }
 
   // ── polls ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -284,11 +299,11 @@ export function flow(house: House): Flow {
     if (call.work !== 'completed') return replies.running(endpoint, call)
     const stored = call.result as unknown as Stored
     const collected = { endpoint, call, visit }
-    if (call.receipt) return result(collected, stored, { kind: 'settled', receipt: call.receipt, now: false })
+    if (call.receipt) return result(collected, { stored }, { kind: 'settled', receipt: call.receipt, now: false })
 
     const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
     const paying = await settleCall(money, call, authorization, { keepUntil: now + endpoint.keep.settledMs })
-    if (paying.kind === 'settled') return result(collected, stored, paying)
+    if (paying.kind === 'settled') return result(collected, { stored }, paying)
     if (paying.kind === 'unknown') return replies.running(endpoint, call, replies.CONFIRMING)
     if (paying.kind === 'unresolved') return replies.unsettled(endpoint, call, { stored, label, origin: visit.origin })
     if (paying.kind === 'unavailable') throw replies.cannotVerify(paying.reason)

@@ -14,6 +14,24 @@ export async function readBody(request: Request, maxBytes: number): Promise<stri
   return text
 }
 
+/** Whether a content type is that of a multipart form. */
+export function isForm(contentType: string | null): boolean {
+  return contentType !== null && /^multipart\/form-data\s*;/i.test(contentType)
+}
+
+/** Reads a multipart form of at most `maxBytes`, with its bytes for the fingerprint. Throws TOO_LARGE or INVALID_FORM. */
+export async function readForm(request: Request, maxBytes: number): Promise<{ bytes: Uint8Array; form: FormData }> {
+  const declared = request.headers.get('content-length')
+  if (declared !== null && Number(declared) > maxBytes) throw tooLarge(maxBytes)
+  const bytes = request.body === null ? new Uint8Array() : await readBytes(request.body, maxBytes)
+  try {
+    const type = request.headers.get('content-type') ?? ''
+    return { bytes, form: await new Response(bytes as BodyInit, { headers: { 'content-type': type } }).formData() }
+  } catch {
+    throw new Fault('INVALID_FORM', { message: 'The request body is not a well-formed multipart form.' })
+  }
+}
+
 async function readBytes(body: ReadableStream<Uint8Array>, maxBytes: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = []
   let length = 0

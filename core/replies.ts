@@ -2,6 +2,7 @@
 import { json, type Paid, type Price, type Reply, type Stored } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import { print } from './money.ts'
+import { paywall } from './paywall.ts'
 import type { Call, Json, PaymentCode } from './ports.ts'
 import { ascii, challenge, type Offer, type Receipt, receiptHeaders, refusalHeaders, type Resource } from './x402.ts'
 
@@ -12,6 +13,13 @@ const PRIVATE = { 'cache-control': 'private, no-store' }
 const POLL_AGAIN = { 'cache-control': 'no-store', 'retry-after': '3' }
 
 export type Asking = { readonly offers: readonly Offer[]; readonly resource: Resource; readonly label: string }
+
+/** The same 402 as a page, for a person in a browser; its headers stay those of the protocol. */
+export function demandPage(reply: Reply, { resource, label }: Asking): Reply {
+  const body = JSON.parse(reply.body as string) as Body
+  const page = paywall({ url: resource.url, summary: resource.description, network: label, body })
+  return { ...reply, headers: { ...reply.headers, 'content-type': 'text/html; charset=utf-8', vary: 'Accept', 'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'" }, body: page }
+}
 
 /** A 402 with a complete, signable challenge; `why` leads its body. */
 export function demand({ offers, resource, label }: Asking, why: Body, price: Body, also: Body = {}): Reply {
@@ -50,16 +58,16 @@ export function unsettled(endpoint: Paid, call: Call, { stored, label, origin }:
   return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, origin }), price: priceOf(call), payment }, headers)
 }
 
-export type Collected = { readonly stored: Stored; readonly receipt: Receipt; readonly label: string; readonly origin: string; readonly isFirst: boolean }
+export type Collected = { readonly stored: Stored; readonly receipt: Receipt; readonly label: string; readonly origin: string; readonly isFirst: boolean; readonly raw?: readonly string[] }
 
 /** 200: the result, its price and its receipt. `isFirst` tells the charge from its repetition. */
-export function result(endpoint: Paid, call: Call, { stored, receipt, label, origin, isFirst }: Collected): Reply {
+export function result(endpoint: Paid, call: Call, { stored, receipt, label, origin, isFirst, raw }: Collected): Reply {
   const payment = { status: isFirst ? 'settled' : 'already_settled', tx_hash: receipt.transaction, network: label }
-  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, origin }), price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt) })
+  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, origin, ...(raw && { raw }) }), price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt) })
 }
 
-function shownBy(endpoint: Paid, call: Call, { stored, origin }: Pick<Collected, 'stored' | 'origin'>): Body {
-  return endpoint.show(stored, { request: call.request, href: (key) => `${origin}/api/media/${key}` })
+function shownBy(endpoint: Paid, call: Call, { stored, origin, raw }: Pick<Collected, 'stored' | 'origin' | 'raw'>): Body {
+  return endpoint.show(stored, { request: call.request, href: (key) => `${origin}/api/media/${key}`, ...(raw && { raw }) })
 }
 
 /** 202 from the POST: the job's envelope. */

@@ -9,8 +9,9 @@ export function newId(random: (bytes: number) => Uint8Array): string {
 }
 
 /** SHA-256 in hex, the fingerprint of a request. */
-export function fingerprint(...parts: readonly string[]): string {
-  return bytesToHex(sha256(utf8ToBytes(parts.join('\n'))))
+export function fingerprint(method: string, path: string, body: string | Uint8Array): string {
+  const hash = sha256.create().update(utf8ToBytes(`${method}\n${path}\n`))
+  return bytesToHex(hash.update(typeof body === 'string' ? utf8ToBytes(body) : body).digest())
 }
 
 /** Signs a path with its query: appends `sig`, an HMAC-SHA256 over both under the first (newest) key. */

@@ -4,11 +4,10 @@ import { isIP } from 'node:net'
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { parse } from 'smol-toml'
+import { hasKeys, ImageSetting, resolveShelf, type Shelf, Variable, VendorRow } from './config_vendors.ts'
 
 const strict = { additionalProperties: false }
 const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' })
-/** The name of an environment variable; too short and too plain to be a key pasted in the wrong place. */
-const Variable = Type.String({ pattern: '^[A-Z_][A-Z0-9_]{0,49}$' })
 
 const GatewayRow = Type.Object(
   {
@@ -28,8 +27,6 @@ const GatewayRow = Type.Object(
   strict,
 )
 
-const VendorRow = Type.Object({ protocol: Type.Union([Type.Literal('sketch')]) }, strict)
-
 const File = Type.Object(
   {
     port: Type.Optional(Type.Integer({ minimum: 0, maximum: 65_535 })),
@@ -46,6 +43,8 @@ const File = Type.Object(
     log_level: Type.Optional(Type.Union(['silent', 'error', 'warn', 'info'].map((level) => Type.Literal(level)))),
     gateways: Type.Optional(Type.Array(GatewayRow)),
     vendors: Type.Optional(Type.Record(Type.String({ pattern: '^[a-z0-9-]{1,40}$' }), VendorRow)),
+    images: Type.Optional(Type.Array(ImageSetting)),
+    trusted_hosts: Type.Optional(Type.Array(Type.String({ pattern: '^[^/ ]+$' }))),
   },
   strict,
 )
@@ -91,7 +90,10 @@ export type Config = {
   readonly logLevel: string
   /** Empty means devnet: the embedded local system. */
   readonly gateways: readonly GatewayConfig[]
-  readonly vendors: ReadonlyMap<string, Static<typeof VendorRow>>
+  /** Rows for sale and how each is served; devnet serves all of its rows with the embedded vendor. */
+  readonly shelf: Shelf
+  /** `host:port` of vendors on the operator's own network, whose media may be fetched from private addresses. */
+  readonly trustedHosts: readonly string[]
 }
 
 export type Environment = Readonly<Record<string, string | undefined>>
@@ -182,6 +184,10 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   }
   const isDevnet = gateways.length === 0
   const host = file.host ?? '127.0.0.1'
+  const shelf = resolveShelf(file.vendors ?? {}, file.images ?? [], env, mistakes)
+  if (isDevnet && !isLoopback(host) && hasKeys(shelf)) {
+    mistakes.push(`HOST: on ${host} others could buy real work with play money; name a gateway, or listen on 127.0.0.1, or remove the vendors' keys`)
+  }
   if (mistakes.length > 0) return { ok: false, mistakes }
   return {
     ok: true,
@@ -199,7 +205,8 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       bareV1: file.bare_v1 ?? false,
       logLevel: file.log_level ?? 'info',
       gateways: isDevnet ? [] : gateways,
-      vendors: new Map(Object.entries(file.vendors ?? {})),
+      shelf,
+      trustedHosts: file.trusted_hosts ?? [],
     },
   }
 }

@@ -9,6 +9,7 @@ import { memoryStorage } from '../adapters/storage/memory.ts'
 import { newestReceipt } from '../adapters/storage/newest_receipt.ts'
 import { holdAlone, sqliteStorage } from '../adapters/storage/sqlite.ts'
 import { mediaFetcher } from '../adapters/vendors/http.ts'
+import { imageBaseUrls, imageProtocols } from '../adapters/vendors/mod.ts'
 import { sketchVendor } from '../adapters/vendors/sketch.ts'
 import { type Catalog, catalog, type Clock, type Gateway, gateway, type ImageRow, type ImageVendor, type Objects, type Storage, type Vendors } from '../core/mod.ts'
 import manifest from '../package.json' with { type: 'json' }
@@ -65,8 +66,8 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const clock = systemClock
   const owner = crypto.randomUUID()
   const pending = new Set<Promise<unknown>>()
-  const vendors = vendorsOf(config, isDevnet, undo)
-  const shelf = catalog()
+  const vendors = vendorsOf(config, isDevnet, { log, clock, undo })
+  const shelf = catalog({ images: config.shelf.rows })
   const rows = devnet ? [devnetGateway(devnet)] : config.gateways
   const gateways = []
   for (const row of rows) {
@@ -122,16 +123,22 @@ function openObjects({ objects }: Config): Objects {
   return objects.kind === 'memory' ? memoryObjects() : diskObjects(objects.dir)
 }
 
-/** On devnet the embedded vendor draws every row; elsewhere a row needs a vendor that the operator has configured. */
-function vendorsOf(config: Config, isDevnet: boolean, undo: (() => unknown)[]): Vendors {
+type Serving = NonNullable<ReturnType<Config['shelf']['servings']['get']>>
+
+/** A row is served as the operator configured it; on devnet the embedded vendor draws the rest, elsewhere the rest is not for sale. */
+function vendorsOf({ shelf, trustedHosts }: Config, isDevnet: boolean, { log, clock, undo }: Opening): Vendors {
   const sketch = sketchVendor()
   undo.push(() => sketch.close())
-  const byProtocol: Readonly<Record<string, ImageVendor>> = { sketch }
-  const images = (row: ImageRow) => {
-    const protocol = isDevnet ? 'sketch' : config.vendors.get(row.vendor)?.protocol
-    return protocol ? byProtocol[protocol] : undefined
+  const build = (row: ImageRow, { protocol, baseUrl, ...settings }: Serving): ImageVendor => {
+    if (protocol === 'sketch') return sketch
+    return imageProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? imageBaseUrls[protocol], maker: row.maker, clock, log })
   }
-  return { images, media: mediaFetcher() }
+  const byRow = new Map<string, ImageVendor>()
+  for (const row of shelf.rows) {
+    const serving = shelf.servings.get(row.id)
+    if (serving) byRow.set(row.id, build(row, serving))
+  }
+  return { images: (row) => byRow.get(row.id) ?? (isDevnet ? sketch : undefined), media: mediaFetcher({ trusted: trustedHosts }) }
 }
 
 /** The local chain, and the ledger beside it. Where the chain is behind the ledger, both begin anew: paid must stay paid. */

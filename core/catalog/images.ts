@@ -12,6 +12,12 @@ export type ImageRow = {
   readonly vendor: string
   readonly upstream: string
   readonly sizes: readonly ImageSize[]
+  /** How many sources it fuses, and whether it takes a mask; absent where it only generates. */
+  readonly edits?: { readonly maxImages: number; readonly mask: boolean }
+  /** The row that does the work instead, where an operator has redirected this one. */
+  readonly servedBy?: string
+  /** Sold, but not listed. */
+  readonly hidden?: boolean
   /** Never answers inline: always a job (spec 1, "Slow models"). */
   readonly slow: boolean
 }
@@ -29,6 +35,7 @@ export const imageRows: readonly ImageRow[] = [
     vendor: 'vendor-a',
     upstream: 'gpt-image-2.5-flare',
     sizes: landscapeAndPortrait('0.02', '0.04'),
+    edits: { maxImages: 4, mask: true },
     slow: false,
   },
   {
@@ -39,6 +46,7 @@ export const imageRows: readonly ImageRow[] = [
     vendor: 'vendor-a',
     upstream: 'gpt-image-2',
     sizes: landscapeAndPortrait('0.06', '0.12'),
+    edits: { maxImages: 4, mask: true },
     slow: false,
   },
   {
@@ -49,6 +57,7 @@ export const imageRows: readonly ImageRow[] = [
     vendor: 'vendor-b',
     upstream: 'gemini-3.1-flash-image',
     sizes: imageSizes({ '1024x1024': '0.05' }),
+    edits: { maxImages: 3, mask: false },
     slow: false,
   },
   {
@@ -59,6 +68,7 @@ export const imageRows: readonly ImageRow[] = [
     vendor: 'vendor-b',
     upstream: 'gemini-3.1-flash-image',
     sizes: imageSizes({ '1024x1024': '0.09' }),
+    edits: { maxImages: 3, mask: false },
     slow: false,
   },
   {
@@ -69,6 +79,7 @@ export const imageRows: readonly ImageRow[] = [
     vendor: 'vendor-b',
     upstream: 'gemini-3-pro-image',
     sizes: imageSizes({ '1024x1024': '0.1', '2048x2048': '0.1', '4096x4096': '0.15' }),
+    edits: { maxImages: 3, mask: false },
     slow: false,
   },
   {

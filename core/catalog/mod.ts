@@ -1,7 +1,8 @@
 /** The catalog: what the operator has for sale, as rows. A row's public id, alias ids and upstream id are separate (house decision 10). */
 import { type ImageRow, imageRows } from './images.ts'
 
-export type { ImageRow } from './images.ts'
+export { type ImageRow, imageRows } from './images.ts'
+export { type ImageOverride, overrideImages } from './overrides.ts'
 
 /** Rows of one kind, found by public id or by any alias. */
 export type Rows<Row> = { readonly all: readonly Row[]; get(id: string): Row | undefined }
