@@ -4,29 +4,10 @@ import { isIP } from 'node:net'
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { parse } from 'smol-toml'
-import { hasKeys, ImageSetting, resolveShelf, type Shelf, Variable, VendorRow } from './config_vendors.ts'
+import { type GatewayConfig, GatewayRow, resolveGateways } from './config_gateways.ts'
+import { hasKeys, ImageSetting, resolveShelf, type Shelf, VendorRow } from './config_vendors.ts'
 
 const strict = { additionalProperties: false }
-const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' })
-
-const GatewayRow = Type.Object(
-  {
-    name: Type.String({ pattern: '^[a-z0-9-]{1,40}$' }),
-    /** CAIP-2; EVM networks for now. */
-    network: Type.String({ pattern: '^eip155:[0-9]{1,12}$' }),
-    label: Type.Optional(Type.String({ pattern: '^[a-z0-9-]{1,40}$' })),
-    hosts: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
-    pay_to: Address,
-    asset: Type.Optional(Address),
-    asset_name: Type.Optional(Type.String({ minLength: 1 })),
-    asset_version: Type.Optional(Type.String({ minLength: 1 })),
-    rpc_url: Type.Optional(Type.String({ pattern: '^https?://' })),
-    rpc_url_env: Type.Optional(Variable),
-    relayer_key_env: Variable,
-  },
-  strict,
-)
-
 const File = Type.Object(
   {
     port: Type.Optional(Type.Integer({ minimum: 0, maximum: 65_535 })),
@@ -63,24 +44,12 @@ const fromEnvironment: Readonly<Record<string, keyof Static<typeof File>>> = {
   LOG_LEVEL: 'log_level',
 }
 
-export type GatewayConfig = {
-  readonly name: string
-  readonly label: string
-  readonly hosts: readonly string[]
-  readonly network: string
-  readonly asset: string
-  readonly payTo: string
-  readonly domain: { readonly name: string; readonly version: string }
-  readonly rpcUrl: string
-  readonly relayerKey: string
-}
-
 export type Config = {
   readonly port: number
   readonly host: string
   readonly publicOrigin: string | undefined
-  readonly database: { readonly kind: 'memory' } | { readonly kind: 'sqlite'; readonly path: string }
-  readonly objects: { readonly kind: 'memory' } | { readonly kind: 'file'; readonly dir: string }
+  readonly database: { readonly kind: 'memory' } | { readonly kind: 'sqlite'; readonly path: string } | { readonly kind: 'postgres'; readonly url: string }
+  readonly objects: { readonly kind: 'memory' } | { readonly kind: 'file'; readonly dir: string } | { readonly kind: 's3'; readonly url: string; readonly env: Environment }
   readonly operatorToken: string | undefined
   readonly maxBody: number
   readonly inlineMs: number | undefined
@@ -172,13 +141,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   const mistakes: string[] = []
   const database = file.database_url ?? `sqlite:${DEFAULT_DIR}/farebox.db`
   const objects = file.object_store ?? `file:${DEFAULT_DIR}/media`
-  if (database.startsWith('postgres')) mistakes.push('DATABASE_URL: this version stores on memory: or sqlite:<path>')
-  if (objects.startsWith('s3:')) mistakes.push('OBJECT_STORE: this version stores on memory: or file:<dir>')
-  const gateways = (file.gateways ?? []).map((row, index) => resolveGateway(row, `gateways.${index}`, env, mistakes))
-  const names = gateways.map(({ name }) => name)
-  for (const name of new Set(names.filter((name, index) => names.indexOf(name) !== index))) mistakes.push(`gateways: two are called ${name}`)
-  const hosts = gateways.flatMap((row) => row.hosts.map((host) => host.toLowerCase()))
-  for (const host of new Set(hosts.filter((host, index) => hosts.indexOf(host) !== index))) mistakes.push(`gateways: two answer for the host ${host}`)
+  const gateways = resolveGateways(file.gateways ?? [], env, mistakes)
   for (const [index, range] of (file.trusted_proxies ?? []).entries()) {
     if (!isRange(range)) mistakes.push(`trusted_proxies.${index}: must be an address or a range such as 10.0.0.0/8, got ${JSON.stringify(range)}`)
   }
@@ -195,8 +158,8 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       port: file.port ?? 4020,
       host,
       publicOrigin: file.public_origin,
-      database: database === 'memory:' ? { kind: 'memory' } : { kind: 'sqlite', path: database.slice('sqlite:'.length) },
-      objects: objects === 'memory:' ? { kind: 'memory' } : { kind: 'file', dir: objects.slice('file:'.length) },
+      database: databaseOf(database),
+      objects: objectsOf(objects, env),
       operatorToken: file.operator_token,
       maxBody: file.max_body_bytes ?? 1 << 20,
       inlineMs: file.inline_window_seconds === undefined ? undefined : file.inline_window_seconds * 1000,
@@ -211,40 +174,17 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   }
 }
 
-/** USDC where the reference gives its address and signing domain (x402 2.1). Elsewhere the row has to say them. */
-const usdc: Readonly<Record<string, { label: string; asset: string; name: string }>> = {
-  'eip155:8453': { label: 'base', asset: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913', name: 'USD Coin' },
-  'eip155:84532': { label: 'base-sepolia', asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e', name: 'USDC' },
+function databaseOf(url: string): Config['database'] {
+  if (url === 'memory:') return { kind: 'memory' }
+  if (url.startsWith('sqlite:')) return { kind: 'sqlite', path: url.slice('sqlite:'.length) }
+  return { kind: 'postgres', url }
 }
 
-function resolveGateway(row: Static<typeof GatewayRow>, at: string, env: Environment, mistakes: string[]): GatewayConfig {
-  const known = usdc[row.network]
-  const rpcUrl = row.rpc_url ?? secret(row.rpc_url_env, `${at}.rpc_url_env`, env, mistakes)
-  const relayerKey = secret(row.relayer_key_env, `${at}.relayer_key_env`, env, mistakes)
-  if (!row.rpc_url && !row.rpc_url_env) mistakes.push(`${at}.rpc_url: missing; or name an environment variable in rpc_url_env`)
-  if (relayerKey && !/^0x[0-9a-fA-F]{64}$/.test(relayerKey)) mistakes.push(`${row.relayer_key_env}: must be 0x and 64 hex digits (its value is not shown)`)
-  const asset = row.asset ?? known?.asset
-  const name = row.asset_name ?? known?.name
-  if (!asset) mistakes.push(`${at}.asset: missing; USDC on ${row.network} is not known here`)
-  if (!name) mistakes.push(`${at}.asset_name: missing; the token's EIP-712 name on ${row.network} is not known here`)
-  return {
-    name: row.name,
-    label: row.label ?? known?.label ?? row.name,
-    hosts: row.hosts ?? [],
-    network: row.network,
-    asset: asset ?? '',
-    payTo: row.pay_to,
-    domain: { name: name ?? '', version: row.asset_version ?? '2' },
-    rpcUrl: rpcUrl ?? '',
-    relayerKey: relayerKey ?? '',
-  }
-}
-
-function secret(variable: string | undefined, at: string, env: Environment, mistakes: string[]): string | undefined {
-  if (!variable) return undefined
-  const value = env[variable]
-  if (!value) mistakes.push(`${at}: the environment variable ${variable} is not set`)
-  return value
+function objectsOf(url: string, env: Environment): Config['objects'] {
+  if (url === 'memory:') return { kind: 'memory' }
+  if (url.startsWith('file:')) return { kind: 'file', dir: url.slice('file:'.length) }
+  const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION } = env
+  return { kind: 's3', url, env: { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION } }
 }
 
 /** An address, or a range of them in CIDR notation. */

@@ -1,19 +1,25 @@
 /** From configuration to ports, per gateway. The only place that names concrete adapters. */
 import { rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { evmChain } from '../adapters/chains/evm.ts'
+import { type EvmChain, evmChain } from '../adapters/chains/evm.ts'
+import { facilitatorChain } from '../adapters/chains/facilitator.ts'
+import { type LeasedChain, leasedChain } from '../adapters/chains/leased.ts'
 import { randomBytes, systemClock } from '../adapters/machine.ts'
 import { diskObjects } from '../adapters/objects/disk.ts'
 import { memoryObjects } from '../adapters/objects/memory.ts'
+import { s3FromUrl, s3Objects } from '../adapters/objects/s3.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
 import { newestReceipt } from '../adapters/storage/newest_receipt.ts'
+import { postgresStorage } from '../adapters/storage/postgres.ts'
 import { holdAlone, sqliteStorage } from '../adapters/storage/sqlite.ts'
 import { mediaFetcher } from '../adapters/vendors/http.ts'
 import { imageBaseUrls, imageProtocols } from '../adapters/vendors/mod.ts'
 import { sketchVendor } from '../adapters/vendors/sketch.ts'
-import { type Catalog, catalog, type Clock, type Gateway, gateway, type ImageRow, type ImageVendor, type Objects, type Storage, type Vendors } from '../core/mod.ts'
+import { privateKeyToAddress } from 'viem/accounts'
+import { type Catalog, catalog, type Chain, type Clock, type Gateway, gateway, type ImageRow, type ImageVendor, type Objects, type Storage, type Vendors } from '../core/mod.ts'
 import manifest from '../package.json' with { type: 'json' }
-import type { Config, GatewayConfig } from './config.ts'
+import type { Config } from './config.ts'
+import type { GatewayConfig } from './config_gateways.ts'
 import { type Devnet, resetDevnet, startDevnet } from './devnet/devnet.ts'
 import type { ServerLog } from './log.ts'
 
@@ -71,11 +77,11 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const rows = devnet ? [devnetGateway(devnet)] : config.gateways
   const gateways = []
   for (const row of rows) {
-    const { network, rpcUrl, asset, payTo, domain, relayerKey } = row
-    // An idle local chain makes no blocks, so the clock of its latest one is minutes behind.
-    const chain = evmChain({ network, rpcUrl, asset, payTo, domain, relayerKey, ...(isDevnet && { readAt: 'pending' as const }) })
+    // Where there is one process only, the next one may take its key at once.
+    const chain = chainOf(row, { isDevnet, storage, owner: config.database.kind === 'postgres' ? owner : 'process' })
     undo.push(() => chain.close())
     await openChain(row, chain, { log, clock, undo })
+    await keepKey(row, chain, { log, clock, undo })
     const ports = { storage, objects, chain, vendors, clock, log, random: randomBytes, background }
     gateways.push({ gateway: gateway({ ports, ...gatewaySettings(config, row, { owner, shelf }) }), hosts: row.hosts, config: row })
   }
@@ -116,11 +122,18 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
 }
 
 function openStorage({ database }: Config): Storage {
-  return database.kind === 'memory' ? memoryStorage() : sqliteStorage(database.path)
+  if (database.kind === 'memory') return memoryStorage()
+  return database.kind === 'sqlite' ? sqliteStorage(database.path) : postgresStorage(database.url)
 }
 
 function openObjects({ objects }: Config): Objects {
-  return objects.kind === 'memory' ? memoryObjects() : diskObjects(objects.dir)
+  if (objects.kind === 'memory') return memoryObjects()
+  if (objects.kind === 'file') return diskObjects(objects.dir)
+  try {
+    return s3Objects(s3FromUrl(objects.url, objects.env))
+  } catch (error) {
+    throw new StartError(`OBJECT_STORE: ${(error as Error).message}`)
+  }
 }
 
 type Serving = NonNullable<ReturnType<Config['shelf']['servings']['get']>>
@@ -144,7 +157,7 @@ function vendorsOf({ shelf, trustedHosts }: Config, isDevnet: boolean, { log, cl
 /** The local chain, and the ledger beside it. Where the chain is behind the ledger, both begin anew: paid must stay paid. */
 async function startLocalChain({ database }: Config, log: ServerLog): Promise<Devnet> {
   const say = (line: string) => log.info(line)
-  if (database.kind === 'memory') return await startDevnet({ log: say })
+  if (database.kind !== 'sqlite') return await startDevnet({ log: say })
   const { path } = database
   const dir = join(dirname(path), 'devnet')
   const devnet = await startDevnet({ dir, log: say })
@@ -166,14 +179,63 @@ async function isKnown(rpcUrl: string, transaction: string): Promise<boolean> {
 
 function devnetGateway(devnet: Devnet): GatewayConfig {
   const { network, asset, payTo, domain, rpcUrl, relayerKey } = devnet
-  return { name: 'devnet', label: 'base-sepolia', hosts: [], network, asset, payTo, domain, rpcUrl, relayerKey }
+  return { name: 'devnet', label: 'base-sepolia', hosts: [], network, asset, payTo, domain, rpcUrl, settles: { by: 'relayer', keys: [relayerKey] } }
+}
+
+/** What wiring asks of a chain beside the port. */
+type ServedChain = Chain & Pick<EvmChain, 'close'> & { check(at: { now: number }): ReturnType<EvmChain['check']> } & Partial<Pick<LeasedChain, 'renew' | 'release'>>
+
+type Chaining = { readonly isDevnet: boolean; readonly storage: Storage; readonly owner: string }
+
+/** How long a replica that died keeps its relayer key from the others, and how often it says that it lives. */
+const KEY_LEASE_MS = 30_000
+const KEY_RENEW_MS = 5_000
+
+/** Whoever settles, the chain is read by our own node. What only an adapter can judge, a URL or a key, is the operator's to mend. */
+function chainOf({ name, network, rpcUrl, asset, payTo, domain, settles }: GatewayConfig, { isDevnet, storage, owner }: Chaining): ServedChain {
+  // An idle local chain makes no blocks, so the clock of its latest one is minutes behind.
+  const row = { network, rpcUrl, asset, payTo, domain, ...(isDevnet && { readAt: 'pending' as const }) }
+  try {
+    if (settles.by === 'facilitators') return facilitatorChain({ ...row, facilitators: settles.rows, random: randomBytes })
+    return leasedChain({
+      keys: settles.keys.map((key) => ({ name: `relayer:${network}:${privateKeyToAddress(key as `0x${string}`)}`, key })),
+      build: (relayerKey) => evmChain({ ...row, relayerKey }),
+      take: (key, at) => storage.lease(key, owner, at),
+      leaseMs: KEY_LEASE_MS,
+    })
+  } catch (error) {
+    throw new StartError(`Gateway ${name}: ${(error as Error).message}`)
+  }
+}
+
+/** Keeps hold of a relayer key while the process lives, and tries for a free one while it has none. */
+async function keepKey(row: GatewayConfig, chain: ServedChain, { log, clock, undo }: Opening): Promise<void> {
+  if (!chain.renew) return
+  const stop = new AbortController()
+  undo.push(async () => {
+    stop.abort()
+    await chain.release?.(clock.now())
+  })
+  let hasKey = true
+  const renew = async () => {
+    const has = await chain.renew?.(clock.now()).catch(() => false)
+    if (has !== hasKey) log.warn(has ? 'a relayer key is held; the gateway is open' : 'no relayer key is free; the gateway answers 503 until one is', { gateway: row.name })
+    hasKey = has ?? false
+  }
+  await renew()
+  void (async () => {
+    while (!stop.signal.aborted) {
+      await clock.wait(KEY_RENEW_MS, stop.signal)
+      if (!stop.signal.aborted) await renew()
+    }
+  })()
 }
 
 type Opening = { readonly log: ServerLog; readonly clock: Clock; readonly undo: (() => unknown)[] }
 
 /** Checks a chain before its offers open. A misconfiguration stops the start; a node that is away is asked again until it answers. */
-async function openChain(row: GatewayConfig, chain: ReturnType<typeof evmChain>, { log, clock, undo }: Opening): Promise<void> {
-  const first = await chain.check()
+async function openChain(row: GatewayConfig, chain: ServedChain, { log, clock, undo }: Opening): Promise<void> {
+  const first = await chain.check({ now: clock.now() })
   if (first.kind === 'wrong') throw new StartError(`Gateway ${row.name} does not fit its chain:\n${first.problems.map((problem) => `  - ${problem}`).join('\n')}`)
   if (first.kind === 'ready') {
     for (const warning of first.warnings) log.warn(warning, { gateway: row.name })
@@ -188,7 +250,7 @@ async function openChain(row: GatewayConfig, chain: ReturnType<typeof evmChain>,
     for (;;) {
       await clock.wait(5_000, stop.signal)
       if (stop.signal.aborted) return
-      const again = await chain.check()
+      const again = await chain.check({ now: clock.now() })
       if (again.kind === 'ready') return log.info('the chain answers; the gateway is open', { gateway: row.name })
       if (again.kind === 'wrong') log.alert('a gateway does not fit its chain and stays closed', { gateway: row.name, problems: again.problems })
     }

@@ -16,6 +16,8 @@ export type LeasedChain = Chain & {
   check: EvmChain['check']
   /** Keeps the key, or takes a free one. To be called several times per lease. False while every key is held elsewhere. */
   renew(now: number): Promise<boolean>
+  /** Gives the key back at once, for another replica to take. */
+  release(now: number): Promise<void>
   close(): void
 }
 
@@ -64,6 +66,11 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
     async settle(payment, offer, at): Promise<Settlement> {
       if (held && held.until > at.now) return await held.sender.settle(payment, offer, at)
       return { kind: 'unknown', reason: 'this replica holds no relayer key just now; another one will settle' }
+    },
+    async release(now) {
+      const name = held?.name
+      drop()
+      if (name) await take(name, { now, until: now })
     },
     close() {
       drop()

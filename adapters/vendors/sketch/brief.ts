@@ -7,8 +7,15 @@ export type Extra = 'rain' | 'fog' | 'snow' | 'autumn' | 'stars' | 'moon' | 'rai
 
 export type Actor = { subject: Subject; count: number; color?: string; accent?: string }
 
-/** What a prompt asks to see, filled up by seeded chance where it is silent. */
-export type Brief = { actors: readonly Actor[]; place: Place; hour: Hour; extras: ReadonlySet<Extra>; wash?: string }
+/** What a prompt asks to see, filled up by seeded chance where it is silent; `said` is what it did name. */
+export type Brief = {
+  actors: readonly Actor[]
+  place: Place
+  hour: Hour
+  extras: ReadonlySet<Extra>
+  wash?: string
+  said: ReadonlySet<'cast' | 'place' | 'hour'>
+}
 
 /** Only this much of a prompt is read; the rest cannot cost anything. */
 export const READ_LIMIT = 500
@@ -60,16 +67,23 @@ const JOINTS = new Set('in on at with and of under over by near the from to besi
 
 /** Reads a prompt as nouns with their colours and numbers, a place, an hour and the weather. Linear, and never looks past READ_LIMIT. */
 export function readPrompt(prompt: string, seed: string): Brief {
-  const text = prompt.slice(0, READ_LIMIT).normalize('NFKD').toLowerCase().replace('on the moon', 'lunar')
-  const words = text.match(/[a-z]+|\d|[,;.]/g) ?? []
+  const words = wordsOf(prompt)
   const chance = dice(seed)
   const { actors, wash } = castOf(words)
   const extras = new Set((Object.keys(EXTRAS) as Extra[]).filter((extra) => mentions(words, EXTRAS[extra]) >= 0))
   const named = earliest(words, PLACES)
   const place = placeFor(named, actors, extras, chance)
-  const hour = earliest(words, HOURS) ?? chance.pick<Hour>(['day', 'day', 'dawn', 'sunset'])
+  const hourNamed = earliest(words, HOURS)
+  const hour = hourNamed ?? chance.pick<Hour>(['day', 'day', 'dawn', 'sunset'])
   const shown = actors.length > 0 ? actors : companion(place, named !== undefined, extras, chance)
-  return { actors: shown, place, hour, extras, ...(wash ? { wash } : {}) }
+  const said = new Set([...(actors.length > 0 ? ['cast' as const] : []), ...(named ? ['place' as const] : []), ...(hourNamed ? ['hour' as const] : [])])
+  return { actors: shown, place, hour, extras, said, ...(wash ? { wash } : {}) }
+}
+
+/** The words of a prompt in lower case and without accents, digits and punctuation one by one. */
+export function wordsOf(prompt: string): readonly string[] {
+  const text = prompt.slice(0, READ_LIMIT).normalize('NFKD').toLowerCase().replace('on the moon', 'lunar')
+  return text.match(/[a-z]+|\d|[,;.]/g) ?? []
 }
 
 /**
@@ -164,7 +178,8 @@ function mentions(words: readonly string[], list: string): number {
   return words.findIndex((word, at) => wanted.has(word) || wanted.has(`${word}-${words[at + 1]}`))
 }
 
-function earliest<Key extends string>(words: readonly string[], table: Readonly<Record<Key, string>>): Key | undefined {
+/** The key whose list holds the earliest of the words. */
+export function earliest<Key extends string>(words: readonly string[], table: Readonly<Record<Key, string>>): Key | undefined {
   const found = (Object.keys(table) as Key[]).map((key) => [key, mentions(words, table[key])] as const).filter(([, at]) => at >= 0)
   return found.sort(([, a], [, b]) => a - b)[0]?.[0]
 }

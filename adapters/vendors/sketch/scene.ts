@@ -38,7 +38,7 @@ function stageFor(brief: Brief, width: number, height: number, seed: string): St
 }
 
 /** What lies behind the actors and what lies before them; most of the snow falls behind, to leave faces alone. */
-function backdrop(stage: Stage): { behind: string; before: string } {
+export function backdrop(stage: Stage): { behind: string; before: string } {
   const { place: where, extras } = stage.brief
   if (where === 'deep') return { behind: seabed(stage), before: bubbles(stage) }
   if (where === 'space') return { behind: outerSpace(stage) + moonscape(stage), before: '' }
@@ -53,7 +53,7 @@ function backdrop(stage: Stage): { behind: string; before: string } {
 type Spot = { actor: Actor; x: number; y: number; scale: number }
 
 /** The actors, furthest first, each with its shadow on the ground or its waterline. */
-function cast(stage: Stage, seed: string): string {
+export function cast(stage: Stage, seed: string): string {
   const spots = spotsFor(stage, dice(`${seed}:cast`)).sort((a, b) => a.y - b.y)
   return spots.map(({ actor, x, y, scale }, at) => {
     const { draw, home } = actor.subject

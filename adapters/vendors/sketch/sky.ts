@@ -39,7 +39,7 @@ export function backcloth({ width, height, tones }: Stage, low: number): string 
   return `<defs>${gradient}</defs>${box(0, 0, width, height, 'url(#sky)')}`
 }
 
-function stars(stage: Stage, low: number): string {
+export function stars(stage: Stage, low: number): string {
   const { width, dice } = stage
   const spark = path('M0-9Q1-1 9 0Q1 1 0 9Q-1 1-9 0Q-1-1 0-9Z', '#fffbe8')
   const dots = several(stage, 90, () => {
@@ -49,7 +49,7 @@ function stars(stage: Stage, low: number): string {
 }
 
 /** A low sun stands large behind the subject; a high one, and the moon, keep to the other side. */
-function sunOrMoon({ width, horizon, focus, brief, tones, dice }: Stage): string {
+export function sunOrMoon({ width, horizon, focus, brief, tones, dice }: Stage): string {
   const moon = brief.hour === 'night'
   const low = !moon && (brief.hour !== 'day' || dice.chance(0.35))
   const radius = low ? dice.between(140, 190) : dice.between(62, 86)
@@ -74,7 +74,7 @@ function cloud({ width, horizon, brief, tones, dice }: Stage): string {
   return `<g opacity="${night ? 0.35 : 0.78}">${at}</g>`
 }
 
-function rainbow({ width, horizon, dice }: Stage): string {
+export function rainbow({ width, horizon, dice }: Stage): string {
   const x = width * dice.between(0.35, 0.65)
   const outer = Math.min(width * 0.44, horizon * 0.86)
   return ['#e2574c', '#f0943f', '#f6cf57', '#67b26a', '#4a8fd0', '#8a63b8'].map((band, at) => {
@@ -83,7 +83,7 @@ function rainbow({ width, horizon, dice }: Stage): string {
 }
 
 /** Northern lights: three veils that glow along their lower edge. */
-function curtains({ width, horizon, dice }: Stage): string {
+export function curtains({ width, horizon, dice }: Stage): string {
   return ['#8a7bf0', '#4fd6c8', '#5ff0b0'].map((color, at) => {
     const [y, phase] = [horizon * (0.5 + at * 0.14), dice.between(0, 6)]
     const wave = (i: number) => y + 46 * Math.sin(phase + i * 0.8) + 22 * Math.sin(phase * 2 + i * 1.9)

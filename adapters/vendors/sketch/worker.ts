@@ -1,56 +1,23 @@
-import { readFile } from 'node:fs/promises'
 import { parentPort } from 'node:worker_threads'
-import { crc32 } from 'node:zlib'
-import { initWasm, Resvg } from '@resvg/resvg-wasm'
-import wasm from '@resvg/resvg-wasm/index_bg.wasm' with { type: 'file' }
+import { Fault } from '../../../core/faults.ts'
+import { editOf, type Edit } from './edit.ts'
+import { labelled } from './png.ts'
+import { drawnPng } from './render.ts'
 import { LABEL, sceneOf, type Sketch } from './scene.ts'
 
-/** One answer per sketch, in order: the picture as a data URI, or why there is none. */
-export type Answer = { url: string } | { error: string }
+/** One answer per task, in order: the picture as a data URI, why there is none, or what is wrong with the images to edit. */
+export type Answer = { url: string } | { error: string } | { refused: string }
 
-const SIGNATURE_AND_IHDR = 8 + 25
-
-const ready = readFile(wasm).then((bytes) => initWasm(bytes))
-
-parentPort?.on('message', async (sketch: Sketch) => {
-  try {
-    await ready
-    const answer: Answer = { url: `data:image/png;base64,${Buffer.from(pngOf(sketch)).toString('base64')}` }
-    parentPort?.postMessage(answer)
-  } catch (cause) {
-    const answer: Answer = { error: cause instanceof Error ? cause.message : String(cause) }
-    parentPort?.postMessage(answer)
-  }
+parentPort?.on('message', async (task: Sketch | Edit) => {
+  parentPort?.postMessage(await answerTo(task))
 })
 
-function pngOf(sketch: Sketch): Uint8Array {
-  const drawing = new Resvg(sceneOf(sketch), { font: { loadSystemFonts: false } })
-  const image = drawing.render()
+async function answerTo(task: Sketch | Edit): Promise<Answer> {
   try {
-    return labelled(image.asPng(), sketch.prompt)
-  } finally {
-    image.free()
-    drawing.free()
+    const png = 'images' in task ? await editOf(task) : labelled(await drawnPng(sceneOf(task)), LABEL, task.prompt)
+    return { url: `data:image/png;base64,${Buffer.from(png).toString('base64')}` }
+  } catch (cause) {
+    if (cause instanceof Fault) return { refused: String(cause.parts.details) }
+    return { error: cause instanceof Error ? cause.message : String(cause) }
   }
-}
-
-/** The PNG with text chunks behind its header that say what made it, and from which words. */
-function labelled(png: Uint8Array, prompt: string): Uint8Array {
-  const title = prompt.slice(0, 300).replace(/\p{Cc}/gu, ' ')
-  return Buffer.concat([
-    png.subarray(0, SIGNATURE_AND_IHDR),
-    chunk('tEXt', 'Software\u0000Farebox sketch'),
-    chunk('tEXt', `Description\u0000${LABEL}`),
-    chunk('iTXt', `Title\u0000\u0000\u0000\u0000\u0000${title}`),
-    png.subarray(SIGNATURE_AND_IHDR),
-  ])
-}
-
-function chunk(type: 'tEXt' | 'iTXt', text: string): Uint8Array {
-  const body = Buffer.from(type + text)
-  const framed = Buffer.alloc(body.length + 8)
-  framed.writeUInt32BE(body.length - 4, 0)
-  body.copy(framed, 4)
-  framed.writeUInt32BE(crc32(body), body.length + 4)
-  return framed
 }
