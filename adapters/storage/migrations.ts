@@ -1,6 +1,5 @@
 import type { Database } from 'bun:sqlite'
-
-export type Step = { readonly name: string; readonly sql: string }
+import { type Step, refuseStrangers } from './steps.ts'
 
 /**
  * How the database came to its present shape, in order. A step that has been released is never edited, only followed by another;
@@ -87,17 +86,4 @@ export function migrate(database: Database, wanted: readonly Step[] = steps): vo
     return true
   })
   while (next.immediate());
-}
-
-function refuseStrangers(path: string, had: readonly { step: number; name: string }[], wanted: readonly Step[]): void {
-  if (had.length > wanted.length) {
-    throw new Error(
-      `${path} was written by a newer Farebox: it has had ${had.length} migrations, this one knows ${wanted.length}. ` +
-        'Start the newer version, or restore a backup that was made before the upgrade.',
-    )
-  }
-  for (const [at, { name }] of had.entries()) {
-    if (name === wanted[at]?.name) continue
-    throw new Error(`${path} is not a database of this Farebox: its migration ${at + 1} is "${name}", not "${wanted[at]?.name}".`)
-  }
 }

@@ -1,17 +1,37 @@
-import { expect, test } from 'bun:test'
+import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { diskObjects } from '../../adapters/objects/disk.ts'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
+import { s3FromUrl, s3Objects } from '../../adapters/objects/s3.ts'
 import type { Objects } from '../../core/ports.ts'
 import { brokenObjects } from '../conformance/broken_objects.ts'
 import { type Subject, runBroken, runLaws } from '../conformance/law.ts'
 import { objectLaws } from '../conformance/objects.ts'
+import { type S3Server, s3Server } from './s3_server.ts'
 
 runLaws('memory objects', objectLaws, memory)
 runLaws('disk objects', objectLaws, disk)
+runLaws('s3 objects', objectLaws, () => s3(servers.minded))
+runLaws('s3 objects, on a store that ignores conditions', objectLaws, () => s3(servers.ignored))
 runBroken('objects', objectLaws, brokenObjects)
+
+const servers = {} as { minded: S3Server; ignored: S3Server }
+beforeAll(async () => {
+  servers.minded = await s3Server('minded')
+  servers.ignored = await s3Server('ignored')
+})
+afterAll(async () => {
+  await servers.minded.stop()
+  await servers.ignored.stop()
+})
+
+async function s3(server: S3Server): Promise<Subject<Objects>> {
+  const config = server.fresh()
+  return { open: async () => s3Objects(config), close: async () => {} }
+}
 
 async function memory(): Promise<Subject<Objects>> {
   const objects = memoryObjects()
@@ -60,6 +80,151 @@ test('disk objects: what was put is there for the next process', async () => {
   const found = await diskObjects(dir).get('a/b.txt')
   expect(new TextDecoder().decode(found?.body as Uint8Array)).toBe('kept')
   remove()
+})
+
+// ── s3 ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+test('s3 objects: 20 MB arrive whole, with their type, and come back as a stream', async () => {
+  const config = servers.minded.fresh()
+  const objects = s3Objects(config)
+  const bytes = crypto.getRandomValues(new Uint8Array(65_536))
+  const large = new Uint8Array(20_000_000).map((_, n) => bytes[n & 65_535] ?? 0)
+  await objects.put('video/large.mp4', large, 'video/mp4')
+  expect(Bun.hash(await Bun.file(servers.minded.fileOf(config, 'video/large.mp4')).bytes())).toBe(Bun.hash(large))
+  const found = await objects.get('video/large.mp4')
+  expect(found).toMatchObject({ size: large.length, type: 'video/mp4' })
+  expect(found?.body).toBeInstanceOf(ReadableStream)
+  expect(Bun.hash(await new Response(found?.body as ReadableStream).bytes())).toBe(Bun.hash(large))
+})
+
+test('s3 objects: what is stored is what was put, no framing around it', async () => {
+  for (const server of [servers.minded, servers.ignored]) {
+    const config = server.fresh()
+    const bytes = Uint8Array.from({ length: 70_000 }, (_, n) => n & 255)
+    await s3Objects(config).put('images/one.png', bytes, 'image/png')
+    expect(await Bun.file(server.fileOf(config, 'images/one.png')).bytes()).toEqual(bytes)
+  }
+})
+
+test('s3 objects: a store reads no further than its reader, and learns when he hangs up', async () => {
+  let sent = 0
+  const left = Promise.withResolvers<void>()
+  const store = createServer((_, response) => {
+    const more = (): void => {
+      sent += 65_536
+      if (response.write(new Uint8Array(65_536))) return more()
+      response.once('drain', more)
+    }
+    response.writeHead(200, { 'content-type': 'video/mp4', 'content-length': 10_000_000_000 }).on('close', left.resolve)
+    more()
+  })
+  await new Promise<void>((resolve) => void store.listen(0, '127.0.0.1', resolve))
+  const { port } = store.address() as { port: number }
+  const objects = s3Objects({ ...servers.minded.fresh(), endpoint: `http://127.0.0.1:${port}` })
+  const { body } = (await objects.get('video/endless.mp4')) ?? {}
+  if (!(body instanceof ReadableStream)) throw new Error('not a stream')
+  const reader = body.getReader()
+  expect((await reader.read()).value?.length).toBeGreaterThan(0)
+  await reader.cancel()
+  await left.promise
+  expect(sent).toBeLessThan(50_000_000)
+  store.close()
+})
+
+test('s3 objects: an object that ends early is an error, never a shorter object', async () => {
+  const server = Bun.listen({
+    hostname: '127.0.0.1',
+    port: 0,
+    socket: {
+      data(socket) {
+        socket.write(`HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 400000\r\n\r\n${'x'.repeat(1_000)}`)
+        socket.end()
+      },
+    },
+  })
+  const objects = s3Objects({ ...servers.minded.fresh(), endpoint: `http://127.0.0.1:${server.port}` })
+  const found = await objects.get('images/broken.png')
+  await expect(new Response(found?.body as ReadableStream).bytes()).rejects.toThrow('the object store')
+  server.stop(true)
+})
+
+test('s3 objects: a store that refuses conditions is asked without, and asked first', async () => {
+  const server = await s3Server('refused')
+  const config = server.fresh()
+  const objects = s3Objects(config)
+  await objects.put('a', new Uint8Array([1]), 'image/png')
+  await objects.put('a', new Uint8Array([2]), 'image/png')
+  expect((await objects.get('a'))?.body).toEqual(new Uint8Array([1]))
+  expect(server.requests.map((request) => request.split(' ', 1)[0])).toEqual(['HEAD', 'PUT', 'HEAD', 'PUT', 'HEAD', 'GET'])
+  await server.stop()
+})
+
+test('s3 objects: errors tell the code of the store, and neither keys nor addresses', async () => {
+  const config = servers.minded.fresh()
+  const secret = 'wJalrXUtnFEMI-K7MDENG-bPxRfiCYEXAMPLEKEY'
+  const broken = [
+    { ...config, secretAccessKey: secret, accessKeyId: 'AKIAIOSFODNN7EXAMPLE' },
+    { ...config, secretAccessKey: secret, endpoint: 'http://127.0.0.1:1' },
+  ]
+  for (const each of broken) {
+    const objects = s3Objects(each)
+    for (const ask of [() => objects.put('a', new Uint8Array(1), 'image/png'), () => objects.get('a')]) {
+      const error = await ask().catch((reason: unknown) => reason)
+      expect(error).toBeInstanceOf(Error)
+      expect((error as Error).message).toMatch(/^the object store could not [a-z ]+ \(\w+(, \d{3})?\)$/)
+      expect(Bun.inspect(error)).not.toContain(secret)
+    }
+  }
+})
+
+test('s3 objects: without its bucket nothing is missing, everything fails', async () => {
+  const config = servers.minded.fresh()
+  await s3Objects(config).ready()
+  const objects = s3Objects({ ...config, bucket: 'nobodys-bucket' })
+  await expect(objects.ready()).rejects.toThrow('the object store could not open its bucket (NotFound, 404)')
+  await expect(objects.put('a', new Uint8Array(1), 'image/png')).rejects.toThrow('the object store could not put (NoSuchBucket, 404)')
+  await expect(objects.get('a')).rejects.toThrow('the object store could not get (NoSuchBucket, 404)')
+})
+
+test('s3 objects: url() is public where there is a public address, and only for keys', () => {
+  const config = { region: 'auto', bucket: 'media', accessKeyId: 'a', secretAccessKey: 'b' }
+  expect(s3Objects(config).url?.('images/a.png')).toBeUndefined()
+  const objects = s3Objects({ ...config, publicBaseUrl: 'https://media.example.com/farebox/' })
+  expect(objects.url?.('images/a.png')).toBe('https://media.example.com/farebox/images/a.png')
+  expect(objects.url?.('../secret')).toBeUndefined()
+})
+
+test('s3FromUrl() reads bucket, prefix and settings; the keys come from the environment', () => {
+  const env = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret' }
+  const keys = { accessKeyId: 'id', secretAccessKey: 'secret' }
+  expect(s3FromUrl('s3://media?region=eu-west-1', env)).toEqual({ bucket: 'media', region: 'eu-west-1', ...keys })
+  expect(s3FromUrl('s3://media', { ...env, AWS_REGION: 'eu-north-1' })).toEqual({ bucket: 'media', region: 'eu-north-1', ...keys })
+  const url = 's3://media/farebox/live/?endpoint=https://s3.example.com&public=https://media.example.com/live&path_style=false'
+  const more = { endpoint: 'https://s3.example.com', publicBaseUrl: 'https://media.example.com/live', forcePathStyle: false }
+  expect(s3FromUrl(url, env)).toEqual({ bucket: 'media', prefix: 'farebox/live', region: 'us-east-1', ...more, ...keys })
+})
+
+test('s3FromUrl() tells every mistake at once, and no secret', () => {
+  const mistakesOf = (url: string, env = {}) => {
+    try {
+      return s3FromUrl(url, env)
+    } catch (error) {
+      return (error as Error).message.split('\n')
+    }
+  }
+  expect(mistakesOf('https://media')).toEqual(['must be s3://bucket or s3://bucket/prefix'])
+  expect(mistakesOf('s3://id:hunter2@Me/../.x?endpoint=ftp://x&public=x&path_style=1&pathstyle=true')).toEqual([
+    'the bucket must be 3 to 63 lower-case letters, digits, dots and hyphens',
+    'keys belong into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, not into the URL',
+    'the prefix must be plain words with slashes between them',
+    'endpoint must be an http or https URL without user, query and fragment',
+    'public must be an http or https URL without user, query and fragment',
+    'path_style must be true or false',
+    'there is no setting pathstyle',
+    'the environment variable AWS_ACCESS_KEY_ID is not set',
+    'the environment variable AWS_SECRET_ACCESS_KEY is not set',
+  ])
+  expect(mistakesOf('s3://media', { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret' })).toEqual(['the region is missing: add ?region=, or set AWS_REGION'])
 })
 
 function folder(): { dir: string; remove(): void } {

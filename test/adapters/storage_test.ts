@@ -10,17 +10,18 @@ import { migrate, steps } from '../../adapters/storage/migrations.ts'
 import * as schema from '../../adapters/storage/schema.ts'
 import { holdAlone, sqliteStorage } from '../../adapters/storage/sqlite.ts'
 import { usdc } from '../../core/money.ts'
-import type { Authorization, NewCall, Outcome, Storage, Work } from '../../core/ports.ts'
+import type { Storage } from '../../core/ports.ts'
 import { brokenStorages } from '../conformance/broken_storage.ts'
 import { type Subject, runBroken, runLaws } from '../conformance/law.ts'
 import { storageLaws } from '../conformance/storage.ts'
 import { dice, playMoney } from '../conformance/storage_model.ts'
+import { T, newCall, questions, signed } from '../conformance/storage_questions.ts'
 
-const T = 1_800_000_000_000
 const SQLITE = JSON.stringify(join(import.meta.dirname, '../../adapters/storage/sqlite.ts'))
 
 runLaws('memory storage', storageLaws, memory)
 runLaws('sqlite storage', storageLaws, sqlite)
+runLaws('sqlite storage in memory', storageLaws, sqliteInMemory)
 runBroken('storage', storageLaws, brokenStorages)
 
 async function memory(): Promise<Subject<Storage>> {
@@ -42,6 +43,12 @@ async function sqlite(): Promise<Subject<Storage>> {
       remove()
     },
   }
+}
+
+/** A database of one connection; two handles would be two databases. */
+async function sqliteInMemory(): Promise<Subject<Storage>> {
+  const storage = sqliteStorage(':memory:')
+  return { open: async () => storage, close: () => storage.close() }
 }
 
 // ── money ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -87,62 +94,6 @@ test('sqlite and memory storage give the same answers to the same 2,000 question
   }
   await subject.close()
 })
-
-/** Random questions over few names, so that they concern each other. Time moves on a little with each. */
-function questions(random: () => number): () => { verb: string; put(storage: Storage): Promise<unknown> } {
-  let now = T
-  let count = 0
-  const upTo = (limit: number) => Math.floor(random() * limit)
-  const one = <V>(...list: readonly V[]): V => list[upTo(list.length)] as V
-  const id = () => `call ${Math.max(0, count - 1 - upTo(8))}`
-  const auth = () => signed(`key ${Math.max(0, count - upTo(8))}`, now + upTo(2_000))
-  const work = () => one<Work>('queued', 'in_progress', 'completed', 'failed')
-  const outcome = (): Outcome => {
-    const kind = one('paid', 'unknown', 'refused', 'dead', 'unresolved')
-    return kind === 'paid' ? { kind, receipt: receipt(`0x${count}`) } : { kind }
-  }
-
-  return () => {
-    now += upTo(60)
-    const [at, some, key, pick] = [now, id(), auth(), random()]
-    if (pick < 0.2) {
-      const who = { payer: one('0xa', '0xb'), owner: one('me', 'you') }
-      const call = newCall(`call ${count++}`, { ...who, quote: usdc(BigInt(upTo(50))), expiresAt: at + upTo(3_000) })
-      const cap = random() < 0.5 ? { cap: { observed: usdc(BigInt(upTo(300))), asOf: at - upTo(9_000) } } : {}
-      const until = at + upTo(400)
-      return { verb: 'openCall', put: (storage) => storage.openCall(call, key, { now: at, until, ...cap }) }
-    }
-    if (pick < 0.4) {
-      const [from, to] = [[work(), work()], work()]
-      const patch = { work: to, endedAt: at, ...(to === 'completed' && { result: { at } }), ...(to === 'failed' && { error: 'upstream' }) }
-      return { verb: 'moveCall', put: (storage) => storage.moveCall(some, { work: from, money: 'verified' }, patch) }
-    }
-    if (pick < 0.6) {
-      const offered = one(undefined, key, signed(some.replace('call', 'key'), at + 999))
-      const result = random() < 0.3 ? { result: { result: [at], expiresAt: at + upTo(3_000) } } : {}
-      const until = at + upTo(200)
-      return { verb: 'claimSettlement', put: (storage) => storage.claimSettlement(some, offered, { now: at, until, ...result }) }
-    }
-    if (pick < 0.75) {
-      const [token, end] = [1 + upTo(3), outcome()]
-      const shelf = random() < 0.3 ? { expiresAt: at + upTo(3_000) } : {}
-      return { verb: 'finishSettlement', put: (storage) => storage.finishSettlement(some, token, end, { now: at, ...shelf }) }
-    }
-    const owner = one('me', 'you')
-    const bucket = { key: one('x', 'y'), limit: 5, windowMs: 500 }
-    const take = upTo(4)
-    return one<{ verb: string; put(storage: Storage): Promise<unknown> }>(
-      { verb: 'getCall', put: (storage) => storage.getCall(some) },
-      { verb: 'callOf', put: (storage) => storage.callOf(key.key, at) },
-      { verb: 'renew', put: (storage) => storage.renew(owner, at + 300) },
-      { verb: 'lostCalls', put: (storage) => storage.lostCalls(at, 1 + take) },
-      { verb: 'unsettled', put: (storage) => storage.unsettled(at, 1 + take) },
-      { verb: 'lease', put: (storage) => storage.lease('sweep', owner, { now: at, until: at + 100 }) },
-      { verb: 'hit', put: (storage) => storage.hit(bucket, take, at) },
-      { verb: 'prune', put: (storage) => storage.prune(at) },
-    )
-  }
-}
 
 // ── the database ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -372,35 +323,6 @@ test('a file that is no database is refused', async () => {
 })
 
 // ── what the tests above speak of ───────────────────────────────────────────────────────────────────────────────────
-
-const offer = { scheme: 'exact', network: 'eip155:84532', amount: '5', asset: '0xa', payTo: '0xb', maxTimeoutSeconds: 60 }
-
-function newCall(id: string, more: Partial<NewCall> = {}): NewCall {
-  return {
-    id,
-    gateway: 'devnet',
-    endpoint: 'images',
-    model: null,
-    payer: '0xa',
-    asset: 'eip155:84532/0xa',
-    quote: usdc(5n),
-    offer,
-    fingerprint: 'f',
-    request: { prompt: 'a cat' },
-    createdAt: T,
-    owner: 'me',
-    expiresAt: T + 99_999,
-    ...more,
-  }
-}
-
-function signed(key: string, expiresAt = T + 60_000): Authorization {
-  return { key, payer: '0xa', payment: { x402Version: 2, accepted: offer, payload: { key } }, offer, expiresAt }
-}
-
-function receipt(transaction: string) {
-  return { transaction, network: 'eip155:84532', payer: '0xa', amount: '5' }
-}
 
 function place(folder = '.'): { path: string; remove(): void } {
   const dir = mkdtempSync(join(tmpdir(), 'farebox-storage-'))
