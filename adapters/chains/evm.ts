@@ -56,7 +56,7 @@ export function evmChain(config: EvmConfig): EvmChain {
     const given = identity.read(payment, offer)
     if ('kind' in given) return given
     const { exact, digest } = given
-    const bad = judgeExact(exact, offer, at.now)
+    const bad = judgeExact(exact, offer, at.now, config.lookbackSeconds)
     if (bad) return bad
     const asset = lower(offer.asset)
     const calls = [

@@ -5,6 +5,7 @@ import type { Reads } from './evm_reads.ts'
 import { hasCode, type Rpc } from './evm_rpc.ts'
 import { type Exact, readExact, refused } from './exact.ts'
 import { type Hex, lower } from './hex.ts'
+import { recent } from './recent.ts'
 
 /** A payment that answers an offer, and what its payer was asked to sign. */
 export type Read = { readonly exact: Exact; readonly digest: Hex; readonly separator: Hex }
@@ -14,11 +15,24 @@ export type EvmIdentity = {
   identify(payment: Payment, offer: Offer, at: { signal: AbortSignal }): Promise<Identity>
 }
 
+export type IdentityConfig = {
+  readonly network: string
+  readonly lagSeconds: number
+  /** Does it so many milliseconds from now; a timer, unless told. */
+  readonly later?: (act: () => void, ms: number) => void
+}
+
+const PLAIN_MS = 60_000
+const ADDRESSES = 10_000
+
 /** Who signed, on one EVM chain, whoever settles there. Asks the node only about what is no key's signature (ERC-1271). */
-export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: { network: string; lagSeconds: number }): EvmIdentity {
-  const { network, lagSeconds } = config
+export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: IdentityConfig): EvmIdentity {
+  const { network, lagSeconds, later = soon } = config
   const chainId = chainIdOf(network)
   const separators = new Map<string, Hex>()
+  /** Addresses said to have no code less than a minute ago, or just being asked about. */
+  const plain = recent<Promise<boolean | undefined>>(ADDRESSES)
+  let isForgetting = false
 
   function read(payment: Payment, offer: Offer): Read | Refused {
     const { extra } = offer
@@ -50,16 +64,38 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
     const { exact, digest } = given
     const signer = await signerOf(digest, exact.signature)
     if (signer === exact.from) return known(exact)
-    const [code, seen] = await Promise.all([
-      rpc.ask('eth_getCode', [exact.from, 'latest'], at.signal),
+    const asked = plain.get(exact.from)
+    if (asked && (await inTime(asked, at.signal)) === false) return refusedSignature(exact, signer)
+    const [isContract, seen] = await Promise.all([
+      inTime(askCode(exact.from), at.signal),
       reads.view([{ to: exact.from, data: signatureCall(digest, exact.signature) }], { lagSeconds, signal: at.signal }),
     ])
-    const isContract = hasCode(code)
     if (isContract === undefined) return unavailable(`the code of ${exact.from} cannot be read`)
     if (!isContract) return refusedSignature(exact, signer)
     if (seen.kind === 'trouble') return unavailable(seen.reason)
     if (isMagic(seen.results[0])) return known(exact)
     return refused('PAYMENT_INVALID', 'signature', `the contract wallet ${exact.from} does not recognize the signature (ERC-1271)`)
+  }
+
+  /**
+   * Bad signatures cost nothing to make: a flood of them for one plain account is one question a minute. An account may gain code
+   * (EIP-7702) at any time, so only a refusal rests on this; `verify` and `settle` ask themselves.
+   */
+  async function askCode(address: Hex): Promise<boolean | undefined> {
+    const asked = rpc.ask('eth_getCode', [address, 'latest']).then(hasCode)
+    plain.set(address, asked)
+    const isContract = await asked
+    if (isContract !== false && plain.get(address) === asked) plain.delete(address)
+    if (isContract === false && !isForgetting) {
+      isForgetting = true
+      later(forget, PLAIN_MS)
+    }
+    return isContract
+  }
+
+  function forget(): void {
+    isForgetting = false
+    plain.clear()
   }
 
   return { read, identify }
@@ -83,6 +119,24 @@ export function refusedSignature(exact: Exact, signer: Hex | undefined): Refused
   const form = malformed(signature)
   if (form) return refused('PAYMENT_INVALID', 'signature', `${form}, and ${from} is not a contract wallet; counterfactual wallets are not accepted`)
   return refused('PAYMENT_INVALID', 'signature', `in the offered EIP-712 domain it is a signature of ${signer ?? 'nobody'}, not of ${from}`)
+}
+
+/** A timer that keeps no process alive. */
+function soon(act: () => void, ms: number): void {
+  setTimeout(act, ms).unref?.()
+}
+
+/** An answer that others may wait for as well; undefined for a caller whose time runs out before. */
+function inTime(answer: Promise<boolean | undefined>, signal: AbortSignal): Promise<boolean | undefined> {
+  return new Promise((resolve) => {
+    const stop = () => resolve(undefined)
+    if (signal.aborted) stop()
+    signal.addEventListener('abort', stop, { once: true })
+    void answer.then((said) => {
+      signal.removeEventListener('abort', stop)
+      resolve(said)
+    })
+  })
 }
 
 /** The number in a CAIP-2 name. Throws RangeError when there is none. */

@@ -15,16 +15,34 @@ import {
   type Target,
 } from './evm_payload.ts'
 import { type Rpc, type Trouble, trouble, troubleIn } from './evm_rpc.ts'
-import type { Exact } from './exact.ts'
+import { type Exact, LOOKBACK_SECONDS } from './exact.ts'
 import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, word } from './hex.ts'
+import { recent } from './recent.ts'
 
 /** Some calls, answered by one block: its time in seconds, and per call what it returned, or that it reverted. */
 export type Seen = { readonly kind: 'seen'; readonly time: number; readonly results: readonly { readonly ok: boolean; readonly data: Hex }[] }
 
+/** What pays for a unit of gas, in wei. */
+export type Fee = { readonly max: bigint; readonly tip: bigint }
+
+export type ViewAt = {
+  /** How far the node may be behind the newest block seen so far. */
+  readonly lagSeconds: number
+  readonly signal?: AbortSignal
+  readonly from?: Hex
+  readonly gas?: bigint
+  /** As a transaction would pay; without it gas is free, which a contract can see. */
+  readonly fee?: Fee
+  /** Not through Multicall3: what is called sees `from` itself, and all of `gas`. */
+  readonly direct?: boolean
+}
+
+/** A fate; `isUsed` where the token says that the authorization is used, and no event tells on what. */
+export type Found = Fate | { readonly kind: 'unknown'; readonly reason: string; readonly isUsed: true }
+
 export type Reads = {
-  /** `lagSeconds` is how far the node may be behind the newest block seen so far. */
-  view(calls: readonly Target[], at: { lagSeconds: number; signal?: AbortSignal; from?: Hex; gas?: bigint }): Promise<Seen | Trouble>
-  fate(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Fate>
+  view(calls: readonly Target[], at: ViewAt): Promise<Seen | Trouble>
+  fate(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Found>
   /** Remembers in which transaction an authorization was seen to be paid, so that `fate` need not search. */
   hint(key: string, transaction: Hex): void
   /** Whether Multicall3 is there, as `check` has found it. Until then, reads take one round trip more. */
@@ -37,26 +55,32 @@ export type ReadsConfig = {
   readonly readAt?: 'latest' | 'pending'
   /** Blocks per eth_getLogs, 2,000 unless told; halved where the node refuses that many. */
   readonly logWindow?: number
-  /** How long before an authorization's likely signing its event is still searched for; a day unless told. */
+  /** How long before an authorization's likely signing its event is still searched for; a day unless told. `judgeExact` must know. */
   readonly lookbackSeconds?: number
 }
 
-/** At most this many windows are searched; what was not found by then is unknown, not dead. */
+/** At most this many windows are searched at a time; what was not found by then is unknown, not dead, and searched on when asked again. */
 const WINDOWS = 64
-const HINTS = 10_000
+const REMEMBERED = 10_000
 
 export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   const tag = config.readAt ?? 'latest'
-  const hints = new Map<string, Hex>()
+  const hints = recent<Hex>(REMEMBERED)
+  /** Searches that came to no end, by how far down they have come. */
+  const searches = recent<{ readonly number: bigint; readonly time?: number }>(REMEMBERED)
   let multicall = false
   /** Time of the newest block that this process has seen: a node that shows less is behind. */
   let newest = 0
 
   /** One call through Multicall3 is one block by construction; without it, the block is read first and then named. */
-  async function view(calls: readonly Target[], at: { lagSeconds: number; signal?: AbortSignal; from?: Hex; gas?: bigint }): Promise<Seen | Trouble> {
-    const options = { ...(at.from ? { from: at.from } : {}), ...(at.gas ? { gas: `0x${at.gas.toString(16)}` } : {}) }
+  async function view(calls: readonly Target[], at: ViewAt): Promise<Seen | Trouble> {
+    const options = {
+      ...(at.from ? { from: at.from } : {}),
+      ...(at.gas ? { gas: hexOf(at.gas) } : {}),
+      ...(at.fee ? { maxFeePerGas: hexOf(at.fee.max), maxPriorityFeePerGas: hexOf(at.fee.tip) } : {}),
+    }
     const look = async () => {
-      const seen = await (multicall ? viewAtOnce(calls, options, at.signal) : viewByBlock(calls, options, at.signal))
+      const seen = await (multicall && !at.direct ? viewAtOnce(calls, options, at.signal) : viewByBlock(calls, options, at.signal))
       if (seen.kind === 'trouble' || seen.time + at.lagSeconds >= newest) return seen
       return { ...trouble('the node is behind what it has shown before'), stumbled: true as const }
     }
@@ -107,7 +131,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     return { kind: 'block', number: BigInt(block.number), time }
   }
 
-  async function fate(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Fate> {
+  async function fate(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Found> {
     const call = { to: lower(offer.asset), data: stateCall(exact.from, exact.nonce) }
     const seen = await view([call], { lagSeconds: 0, ...(signal ? { signal } : {}) })
     if (seen.kind === 'trouble') return { kind: 'unknown', reason: seen.reason }
@@ -129,20 +153,22 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     if (!receipt) return { kind: 'unknown', reason: 'the transaction that used the authorization has no receipt' }
     const paid = paidIn(receipt, exact, offer)
     if (!paid) return { kind: 'dead' }
-    hint(exact.key, receipt.transactionHash)
+    hints.set(exact.key, receipt.transactionHash)
     return { kind: 'paid', receipt: paid }
   }
 
-  /** Looks for the event that used the authorization, newest blocks first, no further back than it can lie. */
-  async function search(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Fate> {
+  /** Looks for the event that used the authorization, newest blocks first, no further back than it can lie (`longestLife`). */
+  async function search(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Found> {
     const head = await blockAt('latest', signal)
     if (head.kind === 'trouble') return { kind: 'unknown', reason: head.reason }
     const last = exact.validBefore < BigInt(head.time) ? Number(exact.validBefore) : head.time
-    const first = last - offer.maxTimeoutSeconds - (config.lookbackSeconds ?? 86_400)
+    const first = last - offer.maxTimeoutSeconds - (config.lookbackSeconds ?? LOOKBACK_SECONDS)
     let window = BigInt(config.logWindow ?? 2_000)
-    let high: { number: bigint; time?: number } = head
+    let high: { number: bigint; time?: number } = searches.get(exact.key) ?? head
+    searches.delete(exact.key)
+    let isOver = false
     let pace = 0
-    for (let i = 0; i < WINDOWS; i++) {
+    for (let i = 0; i < WINDOWS && !isOver; i++) {
       const low = high.number >= window ? high.number - window + 1n : 0n
       const [answer, floor] = await Promise.all([rpc.ask('eth_getLogs', [filterFor(exact, offer, low, high.number)], signal), blockAt(low, signal)])
       if (answer.kind === 'trouble') return { kind: 'unknown', reason: answer.reason }
@@ -157,24 +183,18 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
       const found = logs.find((log) => isOf(log, exact, offer))
       if (found?.topics[0] === AUTHORIZATION_CANCELED) return { kind: 'dead' }
       if (found?.topics[0] === AUTHORIZATION_USED) return fateIn(found.transactionHash, { exact, offer }, signal)
-      if (low === 0n || floor.time < first) break
+      isOver = low === 0n || floor.time < first
       if (high.time !== undefined && high.number > low) pace = (high.time - floor.time) / Number(high.number - low)
       high = below({ number: low, time: floor.time }, last, pace)
     }
-    return { kind: 'unknown', reason: 'the authorization is used, but its event was not found' }
-  }
-
-  function hint(key: string, transaction: Hex): void {
-    hints.delete(key)
-    hints.set(key, transaction)
-    const oldest = hints.size > HINTS ? hints.keys().next().value : undefined
-    if (oldest !== undefined) hints.delete(oldest)
+    if (!isOver) searches.set(exact.key, high)
+    return { kind: 'unknown', reason: `the authorization is used, but its event was not found${isOver ? '' : ' yet'}`, isUsed: true }
   }
 
   return {
     view,
     fate,
-    hint,
+    hint: hints.set,
     multicall: () => multicall,
     foundMulticall: (found) => void (multicall = found),
   }

@@ -1,6 +1,7 @@
 import { keccak256 } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import { type ChainReceipt, readReceipt, type Target } from './evm_payload.ts'
+import type { Fee } from './evm_reads.ts'
 import type { Answer, Rpc, Trouble } from './evm_rpc.ts'
 import { type Hex, isQuantity, numberIn } from './hex.ts'
 
@@ -17,6 +18,8 @@ export type Sent =
 export type Relayer = {
   /** Carries one transaction until it is mined, however long that takes; never rejects. `now` only ages the price of gas. */
   send(call: Outgoing, now: number): Promise<Sent>
+  /** What a transaction would offer for gas now. */
+  feeAt(now: number): Promise<Fee | Trouble>
   /** Whether the node holds a send open until the receipt is there (EIP-7966); `check` finds out. */
   foundSync(found: boolean): void
   close(): void
@@ -31,8 +34,6 @@ export type RelayerConfig = {
   /** Longest pause between two looks for a receipt; 1,000 ms unless told. */
   readonly pollMs?: number
 }
-
-type Fee = { readonly max: bigint; readonly tip: bigint }
 
 /** One transaction on its way. All versions ever signed are remembered: any of them may be the one that is mined. */
 type Slot = {
@@ -258,6 +259,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
 
   return {
     send,
+    feeAt,
     foundSync: (found) => void (sync = found),
     close() {
       closed = true

@@ -1,11 +1,13 @@
-import type { Fate, Settlement } from '../../core/ports.ts'
+import type { Settlement } from '../../core/ports.ts'
 import type { Offer } from '../../core/x402.ts'
 import { aggregateCall, balanceCall, MULTICALL, paidIn, type Target, transferCall } from './evm_payload.ts'
-import type { Reads } from './evm_reads.ts'
+import type { Found, Reads } from './evm_reads.ts'
 import type { Outgoing, Relayer, Sent } from './evm_relayer.ts'
 import { type Answer, hasCode, type Rpc } from './evm_rpc.ts'
+import { CONTRACT_STRIKES, evmStrikes } from './evm_strikes.ts'
 import { type Exact, judgeValue } from './exact.ts'
 import { type Hex, lower, uintIn } from './hex.ts'
+import { recent } from './recent.ts'
 
 export type SettleConfig = {
   readonly relayer: Hex
@@ -37,12 +39,17 @@ type Job = {
   readonly promise: Promise<Settlement>
   /** Goes in a transaction of its own: a contract decides what this one costs, or it has failed among others. */
   alone: boolean
+  /** The payer has code, which sees what is called and may do otherwise in the block than in rehearsal. */
+  isContract: boolean
+  /** It moved nothing in a transaction with others: by its own fault, if the next rehearsal says so too. */
+  failedAmongOthers: boolean
   /** Callers still waiting; a job that nobody waits for is not begun. */
   callers: number
   attempts: number
 }
 
 const ATTEMPTS = 3
+const REMEMBERED = 10_000
 
 /** Settles through one relayer: what waits at the same time goes in one transaction, and each outcome is read from its own events. */
 export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, config: SettleConfig): Settler {
@@ -53,6 +60,11 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
   const contractGas = config.gas?.contract ?? 500_000n
   const jobs = new Map<string, Job>()
   const waiting: Job[] = []
+  const strikes = evmStrikes()
+  /** Authorizations that a transaction of ours has carried: whatever used them may have been that one. */
+  const carried = recent<true>(REMEMBERED)
+  /** Transactions under way for payers with code. */
+  const contracts = new Map<Hex, number>()
   let flying = 0
   let closed = false
 
@@ -61,7 +73,7 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
     const bad = judgeValue(exact, offer)
     if (bad) return { kind: 'refused', reason: bad.reason }
     if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time was left to settle' }
-    if (at.now >= exact.expiresAt && !jobs.has(id)) return settlementOf(await reads.fate(exact, offer, at.signal), 'the authorization is expired')
+    if (at.now >= exact.expiresAt && !jobs.has(id)) return ended(await reads.fate(exact, offer, at.signal), exact, 'the authorization is expired')
     const job = jobs.get(id) ?? begin(order, at.now)
     job.callers++
     try {
@@ -75,8 +87,8 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
     let done: (settlement: Settlement) => void = () => {}
     const promise = new Promise<Settlement>((resolve) => (done = resolve))
     const target = { to: lower(offer.asset), data: transferCall(exact) }
-    const alone = exact.signature.length !== 132
-    const job: Job = { exact, offer, target, now, done, promise, alone, callers: 0, attempts: 0 }
+    const isContract = exact.signature.length !== 132
+    const job: Job = { exact, offer, target, now, done, promise, alone: isContract, isContract, failedAmongOthers: false, callers: 0, attempts: 0 }
     jobs.set(id, job)
     void promise.then(() => jobs.delete(id))
     enqueue(job)
@@ -89,21 +101,38 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
   }
 
   function pump(): void {
-    while (!closed && waiting.length > 0 && flying < maxInFlight) {
+    while (!closed && flying < maxInFlight) {
       const group = nextGroup()
-      if (group.length === 0) continue
+      if (!group) return
+      const [first] = group
+      if (!first) continue
+      const payer = first.isContract ? first.exact.from : undefined
+      if (payer) contracts.set(payer, underWay(payer) + 1)
       flying++
       void carry(group).finally(() => {
         flying--
+        if (payer) contracts.set(payer, underWay(payer) - 1)
+        if (payer && underWay(payer) === 0) contracts.delete(payer)
         pump()
       })
     }
   }
 
-  /** The oldest that waits, and with it all those that may share its transaction. */
-  function nextGroup(): Job[] {
-    const first = waiting.shift()
-    if (!first) return []
+  function underWay(payer: Hex): number {
+    return contracts.get(payer) ?? 0
+  }
+
+  /** A payer with code has no more under way than it may still revert, or it would burn gas many times before the first is counted. */
+  function mustWait({ isContract, exact, now }: Job): boolean {
+    const flown = isContract ? underWay(exact.from) : 0
+    return flown > 0 && flown + strikes.count(exact.from, now) >= CONTRACT_STRIKES
+  }
+
+  /** The oldest that may go, and with it all those that may share its transaction; undefined when nothing may. */
+  function nextGroup(): Job[] | undefined {
+    const first = waiting.find((job) => !mustWait(job))
+    if (!first) return undefined
+    waiting.splice(waiting.indexOf(first), 1)
     if (first.callers === 0) {
       first.done({ kind: 'unknown', reason: 'nobody waited for it any more' })
       return []
@@ -115,26 +144,42 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
   }
 
   async function carry(group: readonly Job[]): Promise<void> {
-    const ready = await rehearse(group)
+    const open = group.filter(mayStillPay)
+    const ready = open.length > 0 ? await rehearse(open) : []
     if (ready.length === 0) return
     const sent = await relayer.send(outgoing(ready), Math.max(...ready.map((job) => job.now)))
     if (sent.kind === 'rejected') {
       for (const job of ready) job.done({ kind: 'unknown', reason: `nothing was sent: ${sent.reason}` })
       return
     }
+    for (const { exact } of ready) carried.set(exact.key, true)
     await Promise.all(ready.map((job) => conclude(job, sent, ready.length > 1)))
+  }
+
+  /** False, and the job is over, when too many transfers of its payer have reverted at our cost. */
+  function mayStillPay(job: Job): boolean {
+    const { exact, offer, isContract, now } = job
+    const until = strikes.blockedUntil(exact.from, isContract, now)
+    if (until === undefined) return true
+    const count = strikes.count(exact.from, now)
+    const reason = `${count} transfers of ${exact.from} passed simulation and reverted on chain; nothing is sent for it until ${new Date(until).toISOString()}`
+    void reads.fate(exact, offer).then((fate) => job.done(ended(fate, exact, reason)))
+    return false
   }
 
   /**
    * Asks the chain what would happen, so that no gas is spent on the dead. Those that would pay come back. A payer with code decides
-   * what its transfer costs, so it may not share a transaction: it could burn the gas of all the others.
+   * what its transfer costs, so it may not share a transaction: it could burn the gas of all the others. What goes alone is rehearsed as
+   * it is sent, with the same caller, gas and price, for code can see all of them.
    */
   async function rehearse(group: readonly Job[]): Promise<readonly Job[]> {
-    const lagSeconds = config.lagSeconds ?? 4
-    const gas = group[0]?.alone ? contractGas : undefined
+    const [first] = group
+    const fee = first?.alone ? await relayer.feeAt(first.now) : undefined
+    const targets = group.map((job) => job.target)
+    const as = { lagSeconds: config.lagSeconds ?? 4, from: config.relayer }
     const [seen, codes] = await Promise.all([
-      reads.view(group.map((job) => job.target), { lagSeconds, from: config.relayer, ...(gas ? { gas } : {}) }),
-      Promise.all(group.map((job) => (job.alone ? undefined : rpc.ask('eth_getCode', [job.exact.from, 'latest'])))),
+      fee && 'kind' in fee ? fee : reads.view(targets, { ...as, ...(fee && { gas: contractGas, fee, direct: true }) }),
+      Promise.all(group.map((job) => (job.isContract ? undefined : rpc.ask('eth_getCode', [job.exact.from, 'latest'])))),
     ])
     if (seen.kind === 'trouble') {
       for (const job of group) job.done({ kind: 'unknown', reason: `nothing was sent: ${seen.reason}` })
@@ -147,6 +192,7 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
   function staysIn(job: Job, code: Answer | undefined): boolean {
     if (!code || hasCode(code) === false) return true
     job.alone = true
+    job.isContract = true
     enqueue(job)
     return false
   }
@@ -166,6 +212,9 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
       return job.done({ kind: 'settled', receipt: paid })
     }
     const fate = await reads.fate(job.exact, job.offer)
+    const isWasted = isMined && (fate.kind === 'open' || fate.kind === 'dead')
+    if (isWasted && (!wasTogether || fate.kind === 'dead')) strikes.note(job.exact.from, job.now)
+    job.failedAmongOthers ||= isWasted && fate.kind === 'open'
     const isWorthAnother = fate.kind === 'open' && (!isMined || wasTogether) && ++job.attempts < ATTEMPTS
     if (isWorthAnother) {
       job.alone = true
@@ -173,7 +222,7 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
     }
     const mayLand = fate.kind === 'open' && (!isMined || sent.strays)
     if (mayLand) return job.done({ kind: 'unknown', reason: 'the transaction was lost, and may still be mined' })
-    job.done(settlementOf(fate, 'the transfer reverted: nothing moved'))
+    job.done(ended(fate, job.exact, 'the transfer reverted: nothing moved'))
   }
 
   async function refuse(job: Job): Promise<false> {
@@ -181,9 +230,15 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
     const balanceOf = { to: target.to, data: balanceCall(exact.from) }
     const [fate, seen] = await Promise.all([reads.fate(exact, offer), reads.view([balanceOf], { lagSeconds: 0 })])
     const balance = seen.kind === 'seen' ? uintIn(seen.results[0]) : undefined
+    if (job.failedAmongOthers && fate.kind !== 'paid') strikes.note(exact.from, job.now)
     const isPoor = balance !== undefined && balance < exact.value
-    job.done(settlementOf(fate, isPoor ? `the payer has ${balance} base units, the price is ${exact.value}` : 'transaction simulation failed'))
+    job.done(ended(fate, exact, isPoor ? `the payer has ${balance} base units, the price is ${exact.value}` : 'transaction simulation failed'))
     return false
+  }
+
+  /** What is known when nothing of ours is under way any more. */
+  function ended(fate: Found, { key }: Exact, reason: string): Settlement {
+    return settlementOf(fate, { kind: 'refused', reason }, carried.get(key) === true)
   }
 
   return {
@@ -195,11 +250,18 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
   }
 }
 
-/** Nothing of ours is under way any more: an open authorization was not spent by this call. */
-function settlementOf(fate: Fate, reason: string): Settlement {
+/**
+ * Paid and dead are the chain's to say; while it is open, what is given here counts. Used on nobody knows what, and never sent by us, is
+ * refused: it is true (this call sent nothing), and core then neither frees the authorization nor ever gives its result away, as it does
+ * with what stays unknown. If a third party did pay us with it, the next settlement that finds the event says so. Sent by us, it is
+ * unknown: the transfer may be our own.
+ */
+export function settlementOf(fate: Found, whileOpen: Extract<Settlement, { kind: 'refused' | 'unknown' }>, mayBeOurs: boolean): Settlement {
   if (fate.kind === 'paid') return { kind: 'settled', receipt: fate.receipt }
-  if (fate.kind === 'unknown') return fate
-  return { kind: 'refused', reason: fate.kind === 'dead' ? 'the authorization is dead: used, canceled or expired' : reason }
+  if (fate.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead: used, canceled or expired' }
+  if (fate.kind === 'open') return whileOpen
+  if (mayBeOurs || !('isUsed' in fate)) return { kind: 'unknown', reason: fate.reason }
+  return { kind: 'refused', reason: `nothing was sent: ${fate.reason}` }
 }
 
 function outOfTime(signal: AbortSignal, over: Promise<unknown>): Promise<Settlement> {

@@ -8,6 +8,20 @@ import { type Hex, lower } from './hex.ts'
 /** What an authorization must still have to live when its work begins: six seconds (reference x402 2.2, check 8). */
 const LIFE_MS = 6_000n
 
+/** How long before an authorization's likely signing its event is still searched for (`evm_reads`): a day. */
+export const LOOKBACK_SECONDS = 86_400
+
+/** How far the chain's clock may be from ours. */
+const CLOCK_SECONDS = 600
+
+/**
+ * The longest life in seconds that an authorization may have when it is verified. The search for its event begins `maxTimeoutSeconds` and
+ * the lookback before its end: it then always reaches back to before it was verified, and finds even what was canceled right after that.
+ */
+export function longestLife({ maxTimeoutSeconds }: Offer, lookbackSeconds = LOOKBACK_SECONDS): number {
+  return Math.floor(maxTimeoutSeconds) + Math.max(lookbackSeconds - CLOCK_SECONDS, 0)
+}
+
 /** The last millisecond that a Date can hold: `validBefore` is a uint256, and most of those are not a time at all. */
 const LAST_MS = 8_640_000_000_000_000n
 
@@ -80,8 +94,11 @@ export function readExact(payment: Payment, offer: Offer): Exact | Refused {
   }
 }
 
-/** Can it be spent now, for exactly this price? In the order of reference x402 2.2, checks 8 and 9. Undefined when it can. */
-export function judgeExact(exact: Exact, offer: Offer, now: number): Refused | undefined {
+/**
+ * Can it be spent now, for exactly this price, and found again on chain until its end? In the order of reference x402 2.2, checks 8 and 9.
+ * Undefined when it can.
+ */
+export function judgeExact(exact: Exact, offer: Offer, now: number, lookbackSeconds?: number): Refused | undefined {
   const at = BigInt(Math.ceil(now))
   if (exact.validBefore * 1000n < at + LIFE_MS) {
     return refused(
@@ -95,6 +112,15 @@ export function judgeExact(exact: Exact, offer: Offer, now: number): Refused | u
       'PAYMENT_UNFUNDED',
       'payload_authorization_valid_after',
       `authorization.validAfter is ${exact.validAfter}; it must not be after now, ${seconds(now)}`,
+    )
+  }
+  const life = longestLife(offer, lookbackSeconds)
+  const latest = BigInt(Math.floor(now / 1000)) + BigInt(life)
+  if (exact.validBefore > latest) {
+    return refused(
+      'PAYMENT_INVALID',
+      'payload_authorization_valid_before',
+      `authorization.validBefore is ${exact.validBefore}; it must be at most ${latest}, which is ${life} seconds after now. Sign now + maxTimeoutSeconds`,
     )
   }
   return judgeValue(exact, offer)

@@ -4,12 +4,14 @@ import { type Offer, type Payment, VERSION } from '../../core/x402.ts'
 import { type Checked, checkEvm } from './evm_check.ts'
 import { chainIdOf, evmIdentity, type Read, unavailable } from './evm_identity.ts'
 import { balanceCall, type ChainReceipt, checksummed, type Domain, paidIn, readReceipt, stateCall } from './evm_payload.ts'
-import { evmReads, type ReadsConfig } from './evm_reads.ts'
+import { evmReads, type Found, type ReadsConfig } from './evm_reads.ts'
 import { evmRpc, type RpcConfig } from './evm_rpc.ts'
+import { settlementOf } from './evm_settle.ts'
 import { type Exact, judgeExact, judgeValue, refused } from './exact.ts'
 import { type ApiConfig, deadline, facilitatorApi, type FacilitatorApi, type FacilitatorRow, type Said } from './facilitator_api.ts'
 import { readSettleReply, readSupported, readVerifyReply, type SettleReply } from './facilitator_replies.ts'
 import { flagIn, type Hex, lower, uintIn } from './hex.ts'
+import { recent } from './recent.ts'
 
 /** One gateway row whose payments others verify and settle. `fetch` serves the node and the facilitators. */
 export type FacilitatorConfig = {
@@ -45,6 +47,7 @@ export type FacilitatorChain = Chain & {
 }
 
 const FATE_MS = 8_000
+const REMEMBERED = 10_000
 
 type At = { readonly now: number; readonly signal: AbortSignal }
 
@@ -72,6 +75,8 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
   const { network, asset, payTo, domain } = config
   const offered: readonly Terms[] = [{ scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } }]
   const jobs = new Map<string, Job>()
+  /** Authorizations that a facilitator has been handed, and did not at once refuse: whatever used them may have been that one. */
+  const handed = recent<true>(REMEMBERED)
   const naps = new Set<() => void>()
   let terms: readonly Terms[] = []
   let closed = false
@@ -80,7 +85,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     const given = identity.read(payment, offer)
     if ('kind' in given) return given
     const { exact } = given
-    const bad = judgeExact(exact, offer, at.now)
+    const bad = judgeExact(exact, offer, at.now, config.lookbackSeconds)
     if (bad) return bad
     const [said, holdings] = await Promise.all([askVerdict(exact, offer, at), look(exact, offer, at.signal)])
     const { balance, isUsed } = holdings
@@ -126,7 +131,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     if (bad) return { kind: 'refused', reason: bad.reason }
     if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time was left to settle' }
     if (at.now >= exact.expiresAt && !jobs.has(digest)) {
-      return settlementOf(await reads.fate(exact, offer, at.signal), { kind: 'refused', reason: 'the authorization is expired' })
+      return ended(await reads.fate(exact, offer, at.signal), exact, { kind: 'refused', reason: 'the authorization is expired' })
     }
     const earlier = jobs.get(digest)
     if (earlier && !earlier.isOut) {
@@ -160,6 +165,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     for (const { name, api } of facilitators) {
       if (job.callers === 0) break
       const said = await api.ask('settle', { body: requestFor(exact, offer), read: readSettleReply, now, timeoutMs: settleMs })
+      if (said.kind === 'said' ? !said.value.isRefusal : !said.unsent) handed.set(exact.key, true)
       if (said.kind === 'said') {
         job.isOut = false
         return conclude(exact, offer, { name, reply: said.value })
@@ -169,7 +175,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
       if (isSent) break
     }
     job.isOut = false
-    return settlementOf(await fateOf(exact, offer), { kind: 'unknown', reason: `${isSent ? 'it may have been sent' : 'nothing was sent'}: ${troubles.join('; ')}` })
+    return ended(await fateOf(exact, offer), exact, { kind: 'unknown', reason: `${isSent ? 'it may have been sent' : 'nothing was sent'}: ${troubles.join('; ')}` })
   }
 
   /** A yes is believed when our node shows the transfer, a no when nothing can have been sent or what was sent has reverted. */
@@ -182,13 +188,17 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
       return { kind: 'settled', receipt: paid }
     }
     const fate = await fateOf(exact, offer)
-    if (success) return settlementOf(fate, { kind: 'unknown', reason: `${name} says that it is settled, but our node does not show it` })
+    if (success) return ended(fate, exact, { kind: 'unknown', reason: `${name} says that it is settled, but our node does not show it` })
     const hasReverted = receipt !== undefined && !receipt.success
-    return settlementOf(fate, { kind: hasReverted || isRefusal ? 'refused' : 'unknown', reason: `${name}: ${word}` })
+    return ended(fate, exact, { kind: hasReverted || isRefusal ? 'refused' : 'unknown', reason: `${name}: ${word}` })
+  }
+
+  function ended(fate: Found, { key }: Exact, whileOpen: Extract<Settlement, { kind: 'refused' | 'unknown' }>): Settlement {
+    return settlementOf(fate, whileOpen, handed.get(key) === true)
   }
 
   /** For a job, whose callers come and go: whoever comes next must not wait for a slow node for ever. */
-  async function fateOf(exact: Exact, offer: Offer): Promise<Fate> {
+  async function fateOf(exact: Exact, offer: Offer): Promise<Found> {
     const stop = deadline(FATE_MS, [])
     const found = await reads.fate(exact, offer, stop.signal)
     stop.end()
@@ -272,13 +282,6 @@ function requestFor(exact: Exact, offer: Offer): object {
   const times = { validAfter: String(validAfter), validBefore: String(validBefore) }
   const payload = { signature, authorization: { from, to, value: String(value), ...times, nonce } }
   return { x402Version: VERSION, paymentPayload: { x402Version: VERSION, accepted: offer, payload }, paymentRequirements: offer }
-}
-
-/** Paid and dead are the chain's to say; while it is open, what the facilitator said counts. */
-function settlementOf(fate: Fate, whileOpen: Extract<Settlement, { kind: 'refused' | 'unknown' }>): Settlement {
-  if (fate.kind === 'paid') return { kind: 'settled', receipt: fate.receipt }
-  if (fate.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead: used, canceled or expired' }
-  return fate.kind === 'unknown' ? fate : whileOpen
 }
 
 /** What an operator has to mend; a facilitator that is merely away is none of it. */

@@ -32,6 +32,7 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
 
   async function renew(now: number): Promise<boolean> {
     const until = now + leaseMs
+    if (held && held.until <= now) drop() // another replica may have sent with it since
     if (held && (await take(held.name, { now, until }))) {
       held.until = until
       return true
@@ -46,6 +47,7 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
         return true
       }
       sender.close()
+      await take(name, { now, until: now }) // a replica that cannot ask the chain keeps no key from the others
     }
     return false
   }

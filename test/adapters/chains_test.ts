@@ -13,8 +13,11 @@ import {
   readReceipt,
   signerOf,
 } from '../../adapters/chains/evm_payload.ts'
-import { type Exact, readExact } from '../../adapters/chains/exact.ts'
-import { lower, word } from '../../adapters/chains/hex.ts'
+import { evmIdentity } from '../../adapters/chains/evm_identity.ts'
+import { evmReads } from '../../adapters/chains/evm_reads.ts'
+import { evmRpc } from '../../adapters/chains/evm_rpc.ts'
+import { type Exact, longestLife, readExact } from '../../adapters/chains/exact.ts'
+import { hexOf, lower, word } from '../../adapters/chains/hex.ts'
 import type { Offer, Payment } from '../../core/x402.ts'
 import { brokenChains } from '../conformance/broken_chains.ts'
 import { cashSubject } from '../conformance/cash_harness.ts'
@@ -37,6 +40,9 @@ import {
   type World,
   world,
 } from './evm_kit.ts'
+
+/** Code of a wallet that recognizes every signature. */
+const YES = `0x7f1626ba7e${'00'.repeat(28)}5f5260205ff3`
 
 const chainWorld: World = await world()
 afterAll(() => chainWorld.close())
@@ -208,8 +214,7 @@ describe('a contract wallet (ERC-1271)', () => {
     withChain(async (h) => {
       const payers = await Promise.all(Array.from({ length: 4 }, () => h.payer()))
       const payments = await Promise.all(payers.map((payer) => h.sign(payer, h.offer)))
-      // isValidSignature() says yes to anybody
-      await chainWorld.ask('anvil_setCode', payers[2]?.address, `0x7f1626ba7e${'00'.repeat(28)}5f5260205ff3`)
+      await chainWorld.ask('anvil_setCode', payers[2]?.address, YES)
       const all = await Promise.all(payments.map((payment) => h.chain.settle(payment, h.offer, at(h))))
       const used = all.map((each) => (each.kind === 'settled' ? each.receipt.transaction : each.kind))
       expect(used.map((each) => used.indexOf(each))).toEqual([0, 0, 2, 0])
@@ -377,10 +382,123 @@ describe('fate()', () => {
       const payment = await settledLongAgo(h, 8)
       const chain = stranger(h)
       h.line.judge = () => instead(({ method }) => method === 'eth_getLogs', { result: [] })
-      const unknown = { kind: 'unknown', reason: expect.stringContaining('not found') }
-      expect(await chain.fate(payment, h.offer, at(h))).toMatchObject(unknown)
-      expect(await chain.settle(payment, h.offer, at(h))).toMatchObject(unknown)
+      const reason = expect.stringContaining('not found')
+      expect(await chain.fate(payment, h.offer, at(h))).toMatchObject({ kind: 'unknown', reason })
       chain.close()
+    }))
+
+  test('finds what was canceled right after the longest life that verify() allows had begun', () =>
+    withChain(async (h) => {
+      const now = Math.ceil(h.now() / 1000)
+      const payer = await h.payer()
+      const end = now + longestLife(h.offer)
+      const payment = await h.sign(payer, h.offer, { validBefore: BigInt(end) })
+      expect(await h.chain.verify(payment, h.offer, { now: now * 1000, signal: patience() })).toMatchObject({ kind: 'valid' })
+      await h.cancel(payer, payment)
+      await chainWorld.ask('anvil_mine', hexOf(290n), hexOf(290n))
+      await chainWorld.mineAt(end + 700)
+      const chain = stranger(h, { logWindow: 16 })
+      expect(await chain.fate(payment, h.offer, at(h))).toEqual({ kind: 'dead' })
+      chain.close()
+    }))
+
+  test('searches on where it has stopped, when one look is not enough', () =>
+    withChain(async (h) => {
+      const payment = await h.sign(await h.payer(), h.offer, { validBefore: BigInt(Math.ceil(h.now() / 1000) + 2_000) })
+      await h.submit(payment)
+      await chainWorld.ask('anvil_mine', hexOf(150n), '0x2')
+      await chainWorld.mineAt(Math.ceil(h.now() / 1000) + 400)
+      const chain = stranger(h, { logWindow: 1 })
+      const looks: string[] = []
+      for (let i = 0; i < 3; i++) looks.push((await chain.fate(payment, h.offer, at(h))).kind)
+      expect(looks).toEqual(['unknown', 'unknown', 'paid'])
+      chain.close()
+    }))
+})
+
+describe('an authorization that is used, nobody knows on what,', () => {
+  const hidden = (h: EvmHarness) => void (h.line.judge = () => instead(({ method }) => method === 'eth_getLogs', { result: [] }))
+
+  test('is refused when it was never sent, and settled once its event is found', () =>
+    withChain(async (h) => {
+      const payment = await h.sign(await h.payer(), h.offer)
+      await h.submit(payment)
+      hidden(h)
+      const refusal = { kind: 'refused', reason: expect.stringContaining('nothing was sent') }
+      expect(await h.chain.settle(payment, h.offer, at(h))).toMatchObject(refusal)
+      const { expiresAt } = readExact(payment, h.offer) as Exact
+      expect(await h.chain.settle(payment, h.offer, { now: expiresAt, signal: patience() })).toMatchObject(refusal)
+      expect(await h.chain.fate(payment, h.offer, at(h))).toMatchObject({ kind: 'unknown' })
+      h.heal()
+      expect(await h.chain.settle(payment, h.offer, at(h))).toMatchObject({ kind: 'settled' })
+    }))
+
+  test('is unknown when it may have been our own transaction', () =>
+    withChain(async (h) => {
+      const payment = await h.sign(await h.payer(), h.offer)
+      const isOurs = ({ method }: Message) => method === 'eth_sendRawTransactionSync'
+      let isSent = false
+      // its receipt is taken back: to us it reads as reverted, while a node that shows no logs says that the authorization is used
+      h.line.judge = () => async (messages, forward) => {
+        const replies = await forward()
+        isSent ||= messages.some(isOurs)
+        const said = (id: number) => replies.find((each) => each.id === id)
+        return messages.map((message) => {
+          const reply = said(message.id) ?? { id: message.id }
+          if (isOurs(message)) return { ...reply, result: { ...(reply.result as object), logs: [] } }
+          return message.method === 'eth_getLogs' ? { id: message.id, result: [] } : reply
+        })
+      }
+      for (let i = 0; i < 2; i++) expect(await h.chain.settle(payment, h.offer, at(h))).toMatchObject({ kind: 'unknown' })
+      expect(isSent).toBe(true)
+      h.heal()
+      expect(await h.chain.settle(payment, h.offer, at(h))).toMatchObject({ kind: 'settled' })
+    }))
+})
+
+describe('a bad signature', () => {
+  const forged = async (h: EvmHarness, payer = privateKeyToAccount(chainWorld.key())) =>
+    signPayment(privateKeyToAccount(chainWorld.key()), h.offer, { now: h.now(), from: payer.address })
+  const kinds = async (h: EvmHarness, identify = h.chain.identify, all: readonly Payment[] = []) =>
+    [...new Set((await Promise.all(all.map((each) => identify(each, h.offer, { signal: patience() })))).map(({ kind }) => kind))]
+
+  test('costs one question, however many of them name one account', () =>
+    withChain(async (h) => {
+      const payer = privateKeyToAccount(chainWorld.key())
+      const flood = await Promise.all(Array.from({ length: 40 }, () => forged(h, payer)))
+      let asked = 0
+      h.line.judge = (messages) => {
+        asked += messages.length
+        return 'fine'
+      }
+      expect(await kinds(h, h.chain.identify, flood)).toEqual(['refused'])
+      for (const each of flood) expect(await kinds(h, h.chain.identify, [each])).toEqual(['refused'])
+      expect(asked).toBe(2)
+    }))
+
+  test('of an account that has gained code is judged by that code when the account is forgotten', () =>
+    withChain(async (h) => {
+      const rpc = evmRpc({ url: chainWorld.url })
+      let forget = () => {}
+      const { identify } = evmIdentity({ rpc, reads: evmReads(rpc, {}) }, { network: NETWORK, lagSeconds: 4, later: (act) => void (forget = act) })
+      const payer = privateKeyToAccount(chainWorld.key())
+      const payment = await forged(h, payer)
+      expect(await kinds(h, identify, [payment])).toEqual(['refused'])
+      await chainWorld.ask('anvil_setCode', payer.address, YES)
+      expect(await kinds(h, identify, [payment])).toEqual(['refused'])
+      forget()
+      expect(await kinds(h, identify, [payment])).toEqual(['known'])
+      expect(await kinds(h, identify, [payment])).toEqual(['known'])
+      rpc.close()
+    }))
+
+  test('is not known to be bad when the node did not say so', () =>
+    withChain(async (h) => {
+      const payment = await forged(h)
+      h.outage(true)
+      expect(await kinds(h, h.chain.identify, [payment, payment])).toEqual(['unavailable'])
+      h.outage(false)
+      expect(await kinds(h, h.chain.identify, [payment])).toEqual(['refused'])
     }))
 })
 

@@ -8,7 +8,7 @@ import type { Payment } from '../../core/x402.ts'
 import { chainLaws } from '../conformance/chains.ts'
 import { runLaws } from '../conformance/law.ts'
 import wallets from './contract_wallet.json' with { type: 'json' }
-import { ASSET, DOMAIN, MULTICALL, signPayment, world } from './evm_kit.ts'
+import { ASSET, DOMAIN, instead, MULTICALL, signPayment, world } from './evm_kit.ts'
 import { type Answer, type Desk, desk, facilitatorSubject, HANGS, type Harness, harness, land, referenceDesk, SUPPORTED, VALID } from './facilitator_kit.ts'
 
 const chainWorld = await world()
@@ -181,6 +181,37 @@ test('a settlement that nobody waits for is not sent on to the next facilitator'
     expect(await own.chain.fate(payment, own.offer, at(own))).toEqual({ kind: 'open' })
     expect(other.asked).toEqual([])
   }))
+
+describe('an authorization that is used, nobody knows on what,', () => {
+  /** Somebody has sent it, and the node shows no logs. */
+  const hidden = async (own: Harness) => {
+    const payment = await signed(own)
+    await own.submit(payment)
+    own.line.judge = () => instead(({ method }) => method === 'eth_getLogs', { result: [] })
+    return payment
+  }
+  const says = (errorReason: string) => () => Response.json({ success: false, errorReason })
+
+  test('is refused when the facilitator did nothing', () =>
+    using([told], async (own) => {
+      const payment = await hidden(own)
+      told.answer = says('invalid_exact_evm_signature')
+      expect(await settle(own, payment)).toMatchObject({ kind: 'refused', reason: expect.stringContaining('nothing was sent') })
+      const late = { now: own.now() + 3_600_000, signal: AbortSignal.timeout(10_000) }
+      expect(await own.chain.settle(payment, own.offer, late)).toMatchObject({ kind: 'refused', reason: expect.stringContaining('nothing was sent') })
+      own.heal()
+      expect(await settle(own, payment)).toMatchObject({ kind: 'settled' })
+    }))
+
+  test('is unknown from when the facilitator may have sent it', () =>
+    using([told], async (own) => {
+      const payment = await hidden(own)
+      told.answer = says('settlement_pending')
+      expect(await settle(own, payment)).toMatchObject({ kind: 'unknown' })
+      told.answer = says('invalid_exact_evm_signature')
+      expect(await settle(own, payment)).toMatchObject({ kind: 'unknown' })
+    }))
+})
 
 test('a contract wallet (ERC-1271) is known by our own node, and pays through the reference facilitator', () =>
   using([reference], async (own) => {

@@ -1,4 +1,5 @@
 /** One cash chain per law that breaks it, and no other. */
+import { longestLife } from '../../adapters/chains/exact.ts'
 import type { Chain, Fate, Identity, Settlement, Verdict } from '../../core/ports.ts'
 import type { Payment, Receipt } from '../../core/x402.ts'
 import { cashHarness } from './cash_harness.ts'
@@ -86,6 +87,9 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
   broken('verify() accepts exactly six seconds of life', 'wants seven', (chain) => ({
     verify: afterVerify(chain, (verdict, payment, now) => (Number(field(payment, 'validBefore')) - now === 6 ? UNFUNDED : verdict)),
   })),
+  acceptsWhen('verify() refuses an authorization that outlives the log search, and accepts one that ends with it', 'takes what never ends', (payment, now) => {
+    return BigInt(field(payment, 'validBefore')) > BigInt(Math.floor(now) + longestLife(payment.accepted))
+  }),
   acceptsWhen('verify() refuses an authorization that is not yet valid', 'forgets the beginning', (payment, now) => {
     return Number(field(payment, 'validAfter')) > now
   }),

@@ -1,5 +1,6 @@
 /** What every chain promises, as data. Each law gets a harness of its own: nobody else's money, nonces or time. */
 import { expect } from 'bun:test'
+import { longestLife } from '../../adapters/chains/exact.ts'
 import type { Chain, Fate, Settlement, Terms } from '../../core/ports.ts'
 import type { Offer, Payment, Receipt } from '../../core/x402.ts'
 import type { Law, Subject } from './law.ts'
@@ -191,6 +192,21 @@ const verifying: readonly Law<ChainHarness>[] = [
       const now = (Math.floor(h.now() / 1000) + 1) * 1000
       const payment = await h.sign(await h.payer(), h.offer, { validBefore: BigInt(now / 1000 + 6) })
       expect(await verify(h, payment, now)).toMatchObject({ kind: 'valid' })
+    },
+  },
+  {
+    name: 'verify() refuses an authorization that outlives the log search, and accepts one that ends with it',
+    async check(subject) {
+      const h = await subject.open()
+      const now = seconds(h)
+      const payer = await h.payer()
+      const latest = BigInt(now + longestLife(h.offer))
+      expect(await verify(h, await h.sign(payer, h.offer, { validBefore: latest }), now * 1000)).toMatchObject({ kind: 'valid' })
+      for (const validBefore of [latest + 1n, 4_102_444_800n, 2n ** 256n - 1n]) {
+        const verdict = await verify(h, await h.sign(payer, h.offer, { validBefore }), now * 1000)
+        expect(verdict).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
+        if (verdict.kind === 'refused') for (const said of ['authorization.validBefore', String(validBefore), String(latest)]) expect(verdict.reason).toContain(said)
+      }
     },
   },
   refusesWindow('verify() refuses an authorization that is not yet valid', (now) => ({ validAfter: now + 60n })),
