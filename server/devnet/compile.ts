@@ -21,8 +21,10 @@ const OUTPUTS = {
     Multicall: { source: 'server/devnet/multicall.sol', code: 'runtime' },
   },
   'test/adapters/contract_wallet.json': {
-  'test/adapters/moody_wallet.json': { MoodyWallet: { source: 'test/adapters/moody_wallet.sol', code: 'creation' } },
     ContractWallet: { source: 'test/adapters/contract_wallet.sol', code: 'creation' },
+  },
+  'test/adapters/moody_wallet.json': {
+    MoodyWallet: { source: 'test/adapters/moody_wallet.sol', code: 'creation' },
   },
 } as const
 
