@@ -187,7 +187,7 @@ async function record(
     return spent
   }
   if (call.money !== 'unresolved') {
-    log.alert('the fate of a payment is unresolved; look it up on the chain', { call: call.id, authorization: authorization.key, reason: spent.reason })
+    log.alert('the fate of a payment is unresolved; look it up on the chain', { call: call.id, payment: authorization.key, reason: spent.reason })
   }
   return { kind: 'unresolved', reason: spent.reason }
 }
@@ -234,4 +234,15 @@ export function overdue(call: Call, now: number, patience: Patience): string | u
 /** Fails a call, uncharged. False when it ended some other way first. */
 export function fail(storage: Storage, call: Pick<Call, 'id'>, error: string, now: number): Promise<boolean> {
   return storage.moveCall(call.id, { work: ['queued', 'in_progress'], money: 'verified' }, { work: 'failed', error, endedAt: now })
+}
+
+/** Past its claim window; or settled, and past its shelf life. */
+export function isForgotten(call: Call, now: number): boolean {
+  if (call.money === 'settled') return call.result === null
+  return call.expiresAt <= now && call.money !== 'settling' && call.money !== 'unresolved'
+}
+
+/** It came to nothing, or nothing is left of it: whoever asks for it again has to start afresh. */
+export function isOver(call: Call, now: number): boolean {
+  return call.work === 'failed' || isForgotten(call, now)
 }

@@ -81,16 +81,16 @@ export function gateway(setup: Setup): Gateway {
   }
   const { sell, discover, poll } = flow(house)
   const windows = limits(storage)
-  const context = { catalog }
   const facts = {
     name,
     label,
     version,
     startedAt: clock.now(),
+    isReady: () => chain.terms(clock.now()).length > 0,
     openapi: (origin: string) => JSON.stringify(documents.openapi(list.endpoints, origin, described())),
     wellKnown: (origin: string) => JSON.stringify(documents.wellKnown(list.endpoints, origin, described())),
   }
-  const described = () => ({ label, version, terms: chain.terms(clock.now()), context })
+  const described = () => ({ label, version, terms: chain.terms(clock.now()), offering: { catalog, vendors: ports.vendors } })
   const freeContext = { catalog, objects: ports.objects, vendors: ports.vendors, clock, gateway: facts }
 
   async function handle(request: Request, caller: Caller): Promise<Reply> {
@@ -100,7 +100,7 @@ export function gateway(setup: Setup): Gateway {
     } catch (error) {
       if (error instanceof Fault) return plain(error)
       log.alert('a request failed for a reason that nobody foresaw', { method: request.method, error: (error as Error).stack })
-      return plain(new Fault('INTERNAL', { details: 'Something went wrong here. Nothing was charged by this request.' }))
+      return plain(new Fault('INTERNAL', { details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.' }))
     }
   }
 

@@ -3,7 +3,7 @@
  * performs its `writes` in order and gives its `answer`, all in one atomic step. Storages decide nothing themselves.
  */
 import { type Usdc, usdc } from './money.ts'
-import type { Authorization, Bucket, Call, CallPatch, Cap, Money, NewCall, Outcome, Work } from './ports.ts'
+import type { Authorization, Bucket, Call, CallPatch, Cap, Json, Money, NewCall, Outcome, Owned, Work } from './ports.ts'
 import type { Receipt } from './x402.ts'
 
 // ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -268,6 +268,28 @@ export function afterlife(call: Head, bonds: readonly Pick<Bond, 'expiresAt'>[],
   if (call.money === 'settled') return call.emptied ? 'keep' : 'empty'
   if (call.money !== 'verified' && call.money !== 'refused') return 'keep'
   return isFree(call, now) || bonds.every((bond) => bond.expiresAt <= now) ? 'forget' : 'keep'
+}
+
+// ── owned records ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** What is left of a record at `now`. */
+export function alive<Record extends Pick<Owned, 'expiresAt'>>(stored: Record | undefined, now: number): Record | undefined {
+  return stored && stored.expiresAt > now ? stored : undefined
+}
+
+/** Whether a compare-and-set over a record applies. A record never changes hands. */
+export function mayMoveOwned(stored: Owned | undefined, asked: { record: Owned; from: Json; now: number }): boolean {
+  const held = alive(stored, asked.now)
+  return held !== undefined && held.owner === asked.record.owner && isSame(held.data, asked.from)
+}
+
+/** Equal as JSON: a database may have put the keys of an object in another order. */
+function isSame(one: Json, other: Json): boolean {
+  if (one === other) return true
+  if (typeof one !== 'object' || typeof other !== 'object' || one === null || other === null) return false
+  if (Array.isArray(one) !== Array.isArray(other)) return false
+  const [left, right] = [new Map(Object.entries<Json>(one)), new Map(Object.entries<Json>(other))]
+  return left.size === right.size && [...left].every(([key, value]) => right.has(key) && isSame(value, right.get(key) as Json))
 }
 
 // ── leases and rate windows ─────────────────────────────────────────────────────────────────────────────────────────

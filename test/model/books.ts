@@ -1,48 +1,51 @@
-/** Books of what truly happened in a run, kept apart from the storage, and the laws that they are read by. */
+/** Books of what truly happened in a run, kept apart from the storage, and the laws by which they are read. */
 import { peek } from 'bun'
 import type { CashTransfer } from '../../adapters/chains/cash.ts'
-import type { Authorization, Call, Claim, Opened, Outcome } from '../../core/ports.ts'
-import { patience, type Payment } from '../../core/mod.ts'
 import type { Reply } from '../../core/endpoint.ts'
+import { patience, type Payment } from '../../core/mod.ts'
+import type { Authorization, Call, Claim, Opened, Outcome } from '../../core/ports.ts'
 import type { Actor, Signed, World } from './world.ts'
 
 export const LAWS = {
   onePayment: 'a buyer pays once for a call',
   moneyHasResult: 'money moves only for a stored result, which its buyer can collect',
   resultHasMoney: 'a result is shown only for a transfer that is real, to us, and of its price',
-  noSecondSignature: 'nobody is asked to sign again while an earlier signature has moved money or may',
+  noSecondSignature: 'nobody is asked to sign again, or told that nothing was charged, while what was signed has moved money or may',
   oneCall: 'an authorization pays for one call',
   nothingStuck: 'an authorization that moved no money can be used, or its call collected',
   trueLedger: 'the ledger says what the chain says',
   exposure: 'open calls of a wallet never exceed the balance that was observed',
   oneAtATime: 'two settlements of a call are never under way at once',
   goneIsFree: 'who has gone before an inline settlement begins is not charged by it',
-  onlyThePayer: 'nobody collects what another wallet paid for',
+  onlyThePayer: 'nobody collects what another wallet ordered',
   noSurprise: 'no request fails for a reason that nobody foresaw',
 } as const
 export type LawName = keyof typeof LAWS
 
 export type Violation = { readonly law: LawName; readonly text: string; readonly step: number }
 
+/** One question to the chain to settle; timely when the claim left it the time that the house promises. */
 type Attempt = { readonly call: string; readonly at: number; readonly actor: Actor; readonly isTimely: boolean; isAnswered: boolean }
-type Claimed = { readonly call: string; readonly askedAt: number }
+
+const CLAIM_TO_SETTLE_MS = patience.settleLeaseMs - patience.settleMs
 
 export type Books = {
   readonly calls: readonly string[]
   readonly violation: Violation | undefined
-  /** The shown name of a call. */
-  call(id: string): string
+  /** How a call is called in traces. */
+  nameOf(id: string): string
   row(id: string): Call | undefined
-  /** Transaction that an authorization moved money in. */
+  /** Transaction in which an authorization moved money. */
   moved(key: string): string | undefined
-  /** Landed by their own payer, before a gateway had sent them: what such a transfer buys is the payer's own affair. */
-  isOwn(key: string): boolean
-  /** Calls for which an authorization was sent, or to which it was bound when its payer landed it. */
+  /** Calls for which an authorization was sent, or which it served when its payer landed it. */
   servedBy(key: string): ReadonlySet<string>
+  violate(law: LawName, text: string): void
   random(bytes: number): Uint8Array
-  opened(opened: Opened, authorization: Authorization, at: { now: number; cap?: { observed: bigint } }): Opened
+
+  // What processes and the chain do, as it happens.
+  opened(opened: Opened, authorization: Authorization, at: { cap?: { observed: bigint } }): Opened
   claiming(actor: Actor | undefined, id: string): void
-  claimed(claim: Claim, asked: { id: string; authorization: Authorization | undefined; at: { now: number }; actor: Actor | undefined }): Claim
+  claimed(claim: Claim, asked: { id: string; offered: Authorization | undefined; at: { now: number } }): Claim
   settling(actor: Actor | undefined, payment: Payment): Attempt | undefined
   answered(attempt: Attempt | undefined): void
   sending(actor: Actor | undefined, payment: Payment, signed: Signed): void
@@ -51,27 +54,30 @@ export type Books = {
   replied(actor: Actor, reply: Reply): void
   failed(actor: Actor, error: Error): void
   alerted(message: string, fields: Record<string, unknown> | undefined): void
-  violate(law: LawName, text: string): void
-  /** At the end of a run, when all is quiet. */
+
+  /** At the end of a run, when all is quiet: the ledger against the chain. */
   close(): void
 }
 
 export function books(world: World): Books {
   const calls = new Map<string, { readonly name: string; readonly opening: string }>()
+  /** By key of an authorization: the calls that it was sent for, and the step at which it first was. */
   const sends = new Map<string, Set<string>>()
   const firstSent = new Map<string, number>()
   const transfers = new Map<string, { readonly key: string; readonly transfer: CashTransfer }>()
   const movedIn = new Map<string, string>()
+  /** Landed by its payer before any gateway sent it; the call that it served then. What it buys is the payer's own affair. */
   const own = new Map<string, string | undefined>()
   const payments = new Map<string, Set<string>>()
   const shownFor = new Map<string, string>()
-  const claims = new WeakMap<Payment, Claimed>()
+  /** The claim that a payment was handed out for, by identity: the same authorization may be handed out twice. */
+  const claims = new WeakMap<Payment, { readonly call: string; readonly askedAt: number }>()
   const attempts = new Set<Attempt>()
-  /** Calls for which an authorization was handed out to be sent while it still could move money. */
+  /** Calls for which an authorization was handed out while it still could move money, and calls given away. */
   const tried = new Set<string>()
+  const unresolved = new Set<string>()
   let violation: Violation | undefined
   let counter = 0
-  const isFlaky = world.climate.lostStorage > 0
 
   function violate(law: LawName, text: string): void {
     const { breaks } = world.stage.rule
@@ -81,13 +87,13 @@ export function books(world: World): Books {
   }
 
   const row = (id: string): Call | undefined => peek(world.storage.getCall(id)) as Call | undefined
-  const name = (id: string): string => calls.get(id)?.name ?? id
+  const nameOf = (id: string): string => calls.get(id)?.name ?? id
   const nameOfKey = (key: string): string => world.byKey(key)?.name ?? key
 
   function pay(id: string, key: string): void {
     const keys = payments.get(id) ?? new Set()
     payments.set(id, keys.add(key))
-    if (keys.size > 1) violate('onePayment', `${[...keys].map(nameOfKey).join(' and ')} both paid for ${name(id)}`)
+    if (keys.size > 1) violate('onePayment', `${[...keys].map(nameOfKey).join(' and ')} both paid for ${nameOf(id)}`)
   }
 
   /** Calls that the payer of `call` can still be charged for, by what the chain will still take. */
@@ -106,46 +112,69 @@ export function books(world: World): Books {
     return sum
   }
 
-  /** An authorization that this request sent, or that had been sent for its call before it came, and that is not dead. */
-  function inDoubt(actor: Actor): string | undefined {
-    for (const [key, to] of sends) {
-      const signed = world.byKey(key)
-      const isMine = actor.sent.has(key)
-      const concerns = actor.kind === 'post' ? key === actor.signed?.key : to.has(actor.call ?? '')
-      const wasBefore = (firstSent.get(key) ?? Infinity) < actor.began
-      if (!signed || !(isMine || (concerns && wasBefore))) continue
-      if (movedIn.has(key) || world.isSpendable(signed)) return key
-    }
-    return undefined
+  /** It moved money, or still can. */
+  function isAlive(key: string): boolean {
+    const signed = world.byKey(key)
+    return signed !== undefined && (movedIn.has(key) || world.isSpendable(signed))
   }
 
-  /** A result without a receipt (house decision 6): something was sent in time, and nobody has been able to find out since. */
-  function judgeUnresolved(actor: Actor, id: string): void {
-    if (!tried.has(id)) return violate('resultHasMoney', `${actor.name} shows ${name(id)} unpaid, and nothing was ever sent for it`)
+  /** An authorization that this request sent, or that had been sent for its call before it came. */
+  function inDoubt(actor: Actor): string | undefined {
+    const concerns = (key: string, to: ReadonlySet<string>) => (actor.kind === 'post' ? key === actor.signed?.key : to.has(actor.call ?? ''))
+    const wasBefore = (key: string) => (firstSent.get(key) ?? Infinity) < actor.began
+    const [found] = [...sends].find(([key, to]) => isAlive(key) && (actor.sent.has(key) || (concerns(key, to) && wasBefore(key)))) ?? []
+    return found
+  }
+
+  /** The result may be given away (house decision 6): something was sent in time, and for long nobody has been able to find out what became of it. */
+  function judgeUnresolved(id: string): void {
+    unresolved.add(id)
+    if (!tried.has(id)) return violate('resultHasMoney', `${nameOf(id)} is given away, and nothing was ever sent for it`)
     const isLate = [...sends].every(([key, to]) => {
       const signed = world.byKey(key)
       return !to.has(id) || !signed || signed.isCancelled || world.now > signed.expiresAt + patience.unresolvedMs
     })
-    if (!isLate) violate('resultHasMoney', `${actor.name} shows ${name(id)} unpaid too early`)
+    if (!isLate) violate('resultHasMoney', `${nameOf(id)} is given away too early`)
   }
 
   function judgeResult(actor: Actor, body: { id: string; payment: { status: string; tx_hash: string } }): void {
     const { id, payment } = body
-    if (payment.status === 'unresolved') return judgeUnresolved(actor, id)
+    if (payment.status === 'unresolved' && unresolved.has(id)) return
     const found = transfers.get(payment.tx_hash)
     const call = row(id)
-    if (!call) return violate('moneyHasResult', `${actor.name} shows ${name(id)}, which is not stored`)
-    if (!found) return violate('resultHasMoney', `${actor.name} shows ${name(id)} for a transaction that does not exist`)
+    if (!call) return violate('moneyHasResult', `${actor.name} shows ${nameOf(id)}, which is not stored`)
+    if (!found) return violate('resultHasMoney', `${actor.name} shows ${nameOf(id)} for a transaction that does not exist`)
     const { transfer } = found
     const isRight = transfer.to === call.offer.payTo.toLowerCase() && transfer.value === call.quote && transfer.from === call.payer
-    if (!isRight) return violate('resultHasMoney', `${actor.name} shows ${name(id)} for a transfer of ${transfer.value} that is not its price`)
+    if (!isRight) return violate('resultHasMoney', `${actor.name} shows ${nameOf(id)} for a transfer of ${transfer.value} that is not its price`)
     const before = shownFor.get(payment.tx_hash) ?? id
     shownFor.set(payment.tx_hash, before)
-    if (before !== id) return violate('oneCall', `${nameOfKey(found.key)} paid for ${name(before)} and for ${name(id)}`)
-    if (isFlaky) return
+    if (before !== id) return violate('oneCall', `${nameOfKey(found.key)} paid for ${nameOf(before)} and for ${nameOf(id)}`)
+    if (world.isFlaky) return
     if (call.money !== 'settled' || call.receipt?.transaction !== payment.tx_hash) {
-      violate('trueLedger', `${actor.name} shows ${name(id)} as paid, and the ledger does not know`)
+      violate('trueLedger', `${actor.name} shows ${nameOf(id)} as paid, and the ledger does not know`)
     }
+  }
+
+  function judgeRow(id: string, settled: Map<string, string>): void {
+    const call = row(id)
+    if (!call) return violate('moneyHasResult', `${nameOf(id)} is forgotten`)
+    const paid = [...(payments.get(id) ?? [])]
+    if (call.money !== 'settled') {
+      const unseen = paid.find((key) => call.work === 'completed' || sends.has(key))
+      if (unseen) violate('moneyHasResult', `${nameOfKey(unseen)} paid for ${nameOf(id)}, which is ${call.work} and ${call.money}`)
+      return
+    }
+    const { transaction = '', amount } = call.receipt ?? {}
+    const found = transfers.get(transaction)
+    if (!found) return violate('trueLedger', `the receipt of ${nameOf(id)} is of no transaction`)
+    const { key, transfer } = found
+    const isRight = transfer.value === call.quote && transfer.from === call.payer && amount === String(call.quote)
+    if (!isRight) return violate('trueLedger', `the receipt of ${nameOf(id)} is of another transfer`)
+    if (call.result === null) return violate('moneyHasResult', `${nameOf(id)} is settled and has no result`)
+    const before = settled.get(transaction)
+    if (before) violate('oneCall', `${nameOfKey(key)} is the receipt of ${nameOf(before)} and of ${nameOf(id)}`)
+    settled.set(transaction, id)
   }
 
   return {
@@ -155,10 +184,9 @@ export function books(world: World): Books {
     get violation() {
       return violation
     },
-    call: name,
+    nameOf,
     row,
     moved: (key) => movedIn.get(key),
-    isOwn: (key) => own.has(key),
     servedBy: (key) => new Set([...(sends.get(key) ?? []), own.get(key) ?? '']),
     violate,
 
@@ -171,11 +199,11 @@ export function books(world: World): Books {
     },
 
     opened(opened, authorization, { cap }) {
-      world.say(() => `   -> ${opened.kind}${opened.kind === 'over' ? '' : ` ${name(opened.call.id)}`}`)
+      const isNew = opened.kind === 'opened' && !calls.has(opened.call.id)
+      if (isNew) calls.set(opened.call.id, { name: `call ${calls.size}`, opening: authorization.key })
+      world.say(() => `   -> ${opened.kind} ${opened.kind === 'over' ? opened.sum : nameOf(opened.call.id)}`)
       if (opened.kind !== 'opened') return opened
       const { call } = opened
-      calls.set(call.id, { name: `call ${calls.size}`, opening: authorization.key })
-      world.say(() => `   ${name(call.id)} is opened with ${nameOfKey(authorization.key)}`)
       if (!cap) return opened
       const sum = exposureOf(call)
       if (sum > cap.observed) violate('exposure', `${sum} base units are open on a balance of ${cap.observed}`)
@@ -183,28 +211,28 @@ export function books(world: World): Books {
     },
 
     claiming(actor, id) {
-      if (actor?.kind === 'post' && actor.gone.signal.aborted) violate('goneIsFree', `${actor.name} settles ${name(id)} for nobody`)
+      if (actor?.kind === 'post' && actor.gone.signal.aborted) violate('goneIsFree', `${actor.name} settles ${nameOf(id)} for nobody`)
     },
 
-    claimed(claim, { id, authorization, at }) {
-      world.say(() => `   -> ${claim.kind}${'token' in claim ? ` token ${claim.token}` : ''}${claim.kind === 'retry' ? ` of ${nameOfKey(claim.authorization.key)}, ${claim.sent ? 'sent' : 'not sent'}` : ''}`)
-      const given = claim.kind === 'yours' ? authorization : claim.kind === 'retry' ? claim.authorization : undefined
+    claimed(claim, { id, offered, at }) {
+      const given = givenBy(claim, offered)
+      const key = given ? `${nameOfKey(given.key)}, token ${'token' in claim ? claim.token : ''}` : ''
+      world.say(() => `   -> ${claim.kind} ${key}${claim.kind === 'retry' && claim.sent ? ', sent before' : ''}`)
       if (!given) return claim
       claims.set(given.payment, { call: id, askedAt: at.now })
       if (at.now < given.expiresAt) tried.add(id)
       return claim
     },
 
-    /** The lease is a promise only to who asks the chain soon after the claim: the house gives it 15 s. */
     settling(actor, payment) {
       const claim = claims.get(payment)
       if (!actor || !claim) return undefined
       const { settleMs } = patience
-      const attempt: Attempt = { call: claim.call, at: world.now, actor, isTimely: world.now - claim.askedAt <= 15_000, isAnswered: false }
+      const attempt: Attempt = { call: claim.call, at: world.now, actor, isTimely: world.now - claim.askedAt <= CLAIM_TO_SETTLE_MS, isAnswered: false }
       for (const other of attempts) {
         const isUnderWay = !other.isAnswered && other.actor.process.isAlive && world.now < other.at + settleMs
         if (other.call === attempt.call && attempt.isTimely && other.isTimely && isUnderWay) {
-          violate('oneAtATime', `${actor.name} settles ${name(claim.call)} while ${other.actor.name} does`)
+          violate('oneAtATime', `${actor.name} settles ${nameOf(claim.call)} while ${other.actor.name} does`)
         }
       }
       attempts.add(attempt)
@@ -222,9 +250,9 @@ export function books(world: World): Books {
       sends.set(key, to.add(claim.call))
       if (!firstSent.has(key)) firstSent.set(key, world.step)
       actor?.sent.add(key)
-      if (to.size > 1) violate('oneCall', `${shown} is sent for ${[...to].map(name).join(' and for ')}`)
+      if (to.size > 1) violate('oneCall', `${shown} is sent for ${[...to].map(nameOf).join(' and for ')}`)
       const call = row(claim.call)
-      if (call?.work !== 'completed' || call.result === null) violate('moneyHasResult', `${shown} is sent for ${name(claim.call)}, which has no result`)
+      if (call?.work !== 'completed' || call.result === null) violate('moneyHasResult', `${shown} is sent for ${nameOf(claim.call)}, which has no result`)
     },
 
     landed(by, { key, name: shown }, transfer) {
@@ -240,61 +268,47 @@ export function books(world: World): Books {
 
     finished(isWritten, id, outcome) {
       world.say(() => `   -> ${isWritten ? 'written' : 'refused: the token is stale'}`)
-      if (outcome.kind === 'paid' && !isWritten) violate('trueLedger', `a payment for ${name(id)} is refused by the ledger`)
+      if (outcome.kind === 'unresolved' && isWritten) judgeUnresolved(id)
+      if (outcome.kind === 'paid' && !isWritten) violate('trueLedger', `a payment for ${nameOf(id)} is refused by the ledger`)
       return isWritten
     },
 
     replied(actor, reply) {
       const text = String(reply.body)
-      const body = reply.status === 404 ? {} : JSON.parse(text)
-      world.say(() => `${actor.name}: ${reply.status} ${body.status ?? body.code ?? body.error ?? ''} ${body.payment?.status ?? ''} ${body.id ?? body.job_id ? name(body.id ?? body.job_id) : ''}`)
+      const body = JSON.parse(text)
+      const id = body.id ?? body.job_id
+      world.say(() => `${actor.name}: ${[reply.status, body.status ?? body.code ?? body.error, body.payment?.status, id && nameOf(id)].filter(Boolean).join(' ')}`)
       const isOther = actor.call !== undefined && row(actor.call)?.payer !== actor.signed?.buyer.wallet
-      if (isOther && reply.status !== 403 && !isFlaky) violate('onlyThePayer', `${actor.name} gets ${reply.status}`)
+      if (isOther && reply.status !== 403 && !world.isFlaky) violate('onlyThePayer', `${actor.name} gets ${reply.status}`)
       if (reply.status === 200 && body.data) judgeResult(actor, body)
-      if (reply.status !== 402 || (body.code === 'PAYMENT_REPLAY' && body.job_id)) return
-      const key = inDoubt(actor)
-      if (key) violate('noSecondSignature', `${actor.name} is told that nothing was charged, but ${nameOfKey(key)} ${movedIn.has(key) ? 'moved money' : 'may still land'}`)
+      if (body.code === 'PAYMENT_REPLAY' && body.job_id !== undefined) return
+      const key = reply.status === 402 ? inDoubt(actor) : [...actor.sent].find(isAlive)
+      if (!key || (reply.status !== 402 && !/nothing was charged/i.test(text))) return
+      violate('noSecondSignature', `${actor.name} gets ${reply.status}, but ${nameOfKey(key)} ${movedIn.has(key) ? 'moved money' : 'may still land'}`)
     },
 
     failed(actor, error) {
-      if (!isFlaky) violate('noSurprise', `${actor.name}: ${error.message}`)
+      if (!world.isFlaky) violate('noSurprise', `${actor.name}: ${error.message}`)
     },
 
     alerted(message, fields) {
       world.say(() => `alert: ${message}`)
-      if (!isFlaky && /nobody foresaw|background/.test(message)) violate('noSurprise', `${message}: ${String(fields?.error)}`)
+      if (!world.isFlaky && /nobody foresaw|background/.test(message)) violate('noSurprise', `${message}: ${String(fields?.error)}`)
     },
 
     close() {
       const settled = new Map<string, string>()
-      let sum = 0n
-      for (const id of calls.keys()) {
-        const call = row(id)
-        if (!call) return violate('moneyHasResult', `${name(id)} is forgotten`)
-        const paid = [...(payments.get(id) ?? [])]
-        if (call.money !== 'settled') {
-          const unseen = paid.find((key) => call.work === 'completed' || sends.has(key))
-          if (unseen) return violate('moneyHasResult', `${nameOfKey(unseen)} paid for ${name(id)}, which is ${call.work} and ${call.money}`)
-          continue
-        }
-        const { transaction = '' } = call.receipt ?? {}
-        const found = transfers.get(transaction)
-        if (!found) return violate('trueLedger', `the receipt of ${name(id)} is of no transaction`)
-        const { transfer } = found
-        if (transfer.value !== call.quote || transfer.from !== call.payer || call.receipt?.amount !== String(call.quote)) return violate('trueLedger', `the receipt of ${name(id)} is of another transfer`)
-        const before = settled.get(transaction)
-        if (before) return violate('oneCall', `${nameOfKey(found.key)} is the receipt of ${name(before)} and of ${name(id)}`)
-        settled.set(transaction, id)
-        if (call.result === null) return violate('moneyHasResult', `${name(id)} is settled and has no result`)
-        sum += transfer.value
-      }
-      for (const [transaction, { key, transfer }] of transfers) {
-        if (settled.has(transaction)) continue
-        if (!own.has(key)) return violate('trueLedger', `${nameOfKey(key)} moved money that the ledger does not know`)
-        sum += transfer.value
-      }
+      for (const id of calls.keys()) judgeRow(id, settled)
+      const unknown = [...transfers].filter(([transaction, { key }]) => !settled.has(transaction) && !own.has(key))
+      for (const [, { key }] of unknown) violate('trueLedger', `${nameOfKey(key)} moved money that the ledger does not know`)
+      const sum = [...transfers.values()].reduce((total, { transfer }) => total + transfer.value, 0n)
       const held = world.cash.balanceOf(world.cash.offer(1n).payTo)
-      if (held !== sum) violate('trueLedger', `the ledger says ${sum}, the chain ${held}`)
+      if (held !== sum) violate('trueLedger', `the transfers come to ${sum}, the balance to ${held}`)
     },
   }
+}
+
+function givenBy(claim: Claim, offered: Authorization | undefined): Authorization | undefined {
+  if (claim.kind === 'yours') return offered
+  return claim.kind === 'retry' ? claim.authorization : undefined
 }

@@ -1,4 +1,5 @@
 /** A storage in memory whose decisions can be exchanged: with none exchanged it keeps every rule, as `memoryStorage` does. */
+import { memoryStorage } from '../../adapters/storage/memory.ts'
 import * as ledger from '../../core/ledger.ts'
 import type { Authorization, Call, Storage } from '../../core/ports.ts'
 
@@ -43,6 +44,7 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
   const listed = (keep: (row: ledger.Row) => boolean): Call[] => [...rows.values()].filter(keep).map(shown)
 
   return {
+    ...memoryStorage(),
     async openCall(asked, authorization, at) {
       const { answer, writes } = decideOpen({ call: asked, authorization }, { bound: boundTo(authorization.key), debts: debts(asked) }, at)
       perform(writes)
@@ -81,9 +83,6 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
       return answer
     },
     unsettled: async (before) => listed((row) => row.money === 'settling' && (row.claimUntil ?? 0) <= before),
-    lease: async () => true,
-    hit: async (_bucket, take, now) => ({ granted: take, resetAt: now }),
     prune: async () => 0,
-    close: async () => {},
   }
 }

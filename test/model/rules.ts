@@ -3,7 +3,7 @@ import { type Bond, decideClaim, decideFinish, decideOpen, isFree, type Row, typ
 import type { Chain } from '../../core/ports.ts'
 import type { LawName } from './books.ts'
 import { ruledStorage } from './ruled_storage.ts'
-import type { Rule } from './world.ts'
+import type { Rule } from './stage.ts'
 
 /** A rule that is off, and the laws of which its absence breaks one. */
 export type Switch = Rule & { readonly breaks: readonly LawName[] }
@@ -23,7 +23,13 @@ export const switches: readonly Switch[] = [
   {
     name: 'a claim is ended only with its own token',
     breaks: ['onePayment', 'oneCall'],
-    storage: () => ruledStorage({ decideFinish: (call, seen, at) => decideFinish(call, { ...seen, token: call?.fence ?? seen.token }, at) }),
+    storage: () =>
+      ruledStorage({
+        decideFinish(call, seen, at) {
+          const claimKey = call?.claimKey ?? seen.bonds.find(({ state }) => state === 'open' || state === 'sent')?.key ?? null
+          return decideFinish(call && { ...call, claimKey }, { ...seen, token: call?.fence ?? seen.token }, at)
+        },
+      }),
   },
   {
     name: 'every earlier authorization is proven dead before another is spent',

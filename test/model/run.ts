@@ -1,14 +1,59 @@
-import { explore } from './explore.ts'
-import { seedOf } from './chance.ts'
-import { AS_BUILT, stage } from './world.ts'
-import { plainCopy } from './copy.ts'
-globalThis.structuredClone = plainCopy as typeof structuredClone
-const runs=Number(process.argv[2]??1000), base=Number(process.argv[3]??1)
-setImmediate(()=>{
- const on=stage(AS_BUILT)
- const t=performance.now(); const cpu=process.cpuUsage(); const kinds=new Map(); let n=0
- if (process.argv[4]) { const r=explore(on, Number(process.argv[4]), {isTraced:true}); console.log(r.lines.join('\n')); return }
- for(let i=0;i<runs;i++){ const r=explore(on, seedOf(base,i)); n++; if(r.violation){ const k=r.violation.law; const e=kinds.get(k)??[]; e.push([r.seed,r.violation.text,r.steps]); kinds.set(k,e) } }
- const c=process.cpuUsage(cpu); console.log('cpu', (n/((c.user+c.system)/1e6)).toFixed(0),'/s'); console.log(n,'runs',(n/((performance.now()-t)/1000)).toFixed(0),'/s')
- for(const [k,e] of kinds) console.log(k,e.length,e.slice(0,3))
+/**
+ * `bun test/model/run.ts --runs 400000 --seed 7` explores; `--replay SEED` tells one run; `--without "rule"` does either with that rule
+ * switched off; `--rules` lists them. Ends with 1 when a law was broken.
+ */
+import { parseArgs } from 'node:util'
+import { LAWS } from './books.ts'
+import { campaign, replay } from './campaign.ts'
+import type { Run } from './explore.ts'
+import { switches } from './rules.ts'
+import { AS_BUILT, type Rule } from './stage.ts'
+
+const { values } = parseArgs({
+  options: {
+    runs: { type: 'string', default: '20000' },
+    seed: { type: 'string', default: String(Date.now() % 1_000_000) },
+    skip: { type: 'string', default: '0' },
+    replay: { type: 'string' },
+    without: { type: 'string' },
+    rules: { type: 'boolean', default: false },
+  },
 })
+
+function ruleNamed(name: string | undefined): Rule {
+  if (name === undefined) return AS_BUILT
+  const rule = switches.find((each) => each.name === name)
+  if (!rule) throw new RangeError(`no rule is called ${JSON.stringify(name)}; --rules lists them`)
+  return rule
+}
+
+function describe({ seed, steps, violation }: Run): string {
+  return violation ? `seed ${seed}, ${steps} steps: ${LAWS[violation.law]}\n    ${violation.text}` : `seed ${seed}, ${steps} steps: every law holds`
+}
+
+async function tell(rule: Rule, seed: number): Promise<boolean> {
+  const run = await replay(rule, seed)
+  console.log(run.lines.join('\n'))
+  console.log(describe(run))
+  return run.violation === undefined
+}
+
+async function look(rule: Rule): Promise<boolean> {
+  const [seed, runs, skip] = [values.seed, values.runs, values.skip].map(Number) as [number, number, number]
+  console.log(`${runs} runs, seed ${seed}, ${rule === AS_BUILT ? rule.name : `without: ${rule.name}`}`)
+  const { found, ms } = await campaign(rule, { seed, runs, skip })
+  console.log(`${Math.round((runs / ms) * 1000)} runs/s, ${found.length} violations`)
+  for (const run of found.slice(0, 10)) console.log(`  ${describe(run)}`)
+  const [first] = found
+  if (first) console.log(`bun test/model/run.ts --replay ${first.seed}${values.without === undefined ? '' : ` --without ${JSON.stringify(values.without)}`}`)
+  return found.length === 0
+}
+
+async function main(): Promise<boolean> {
+  const rule = ruleNamed(values.without)
+  if (values.rules) console.log(switches.map(({ name }) => name).join('\n'))
+  if (values.rules) return true
+  return values.replay === undefined ? await look(rule) : await tell(rule, Number(values.replay))
+}
+
+process.exitCode = (await main()) ? 0 : 1

@@ -1,0 +1,49 @@
+/** What buyers send to a process, and the rounds that a process makes by itself. */
+import { POSTED, requestOf } from './stage.ts'
+import { type Actor, ownerOf, type Process, type Signed, type World } from './world.ts'
+
+const NEVER = new AbortController().signal
+
+export function post(world: World, process: Process, signed: Signed): Actor {
+  const request = requestOf('POST', POSTED, { body: signed.product.body, header: signed.header })
+  const name = `${ownerOf(process.index)} post ${signed.name} #${world.step}`
+  world.say(() => name)
+  signed.isShown = true
+  const { isDeaf } = world.stage.rule
+  return world.start({ name, kind: 'post', process, signed }, ({ gone }) => process.gateway.handle(request, { ip: '', gone: isDeaf ? NEVER : gone.signal }))
+}
+
+export function poll(world: World, process: Process, { id, signed }: { id: string; signed: Signed }): Actor {
+  const request = requestOf('GET', `${POSTED}/${id}`, { header: signed.header })
+  const name = `${ownerOf(process.index)} poll ${world.books.nameOf(id)} ${signed.name} #${world.step}`
+  world.say(() => name)
+  signed.isShown = true
+  return world.start({ name, kind: 'poll', process, signed, call: id }, ({ gone }) => process.gateway.handle(request, { ip: '', gone: gone.signal }))
+}
+
+/** A round of a process's own timer; the next begins when this one has ended. */
+export function tend(world: World, process: Process): void {
+  const name = `${ownerOf(process.index)} tends #${world.step}`
+  world.say(() => name)
+  process.isTending = true
+  world.start({ name, kind: 'tend', process }, async () => {
+    try {
+      await process.gateway.tend()
+    } finally {
+      process.isTending = false
+    }
+    return undefined
+  })
+}
+
+/** The authorization that opened a call. */
+export function openerOf(world: World, id: string): Signed {
+  const signed = world.byKey(world.books.row(id)?.authorization ?? '')
+  if (!signed) throw new Error(`nobody signed for ${id}`)
+  return signed
+}
+
+export function alive(world: World): Process | undefined {
+  const running = world.processes.filter(({ isAlive }) => isAlive)
+  return running.length === 0 ? undefined : world.chance.pick(running)
+}

@@ -1,0 +1,196 @@
+/** Everything that may happen in a run, and how often. */
+import { alive, openerOf, poll, post, tend } from './buyers.ts'
+import type { World } from './world.ts'
+
+/** A little more than the dearest product costs. */
+export const PRICE = 50_000n
+
+/** Happens, unless there is nothing that it could happen to. */
+type Event = (world: World, habits: Habits) => void
+
+/** No run does everything: one that does a few things often goes deeper than one that does all of them now and then. */
+export type Habits = {
+  /** Share of steps in which something goes on that was begun before, and share of those that leave it asleep instead. */
+  readonly releases: number
+  readonly sleeps: number
+  /** How many calls there are to be. */
+  readonly calls: number
+  /** Jobs that are ready before anything goes wrong: most of what can comes after that. */
+  readonly jobs: number
+  readonly events: readonly (readonly [Event, number])[]
+  /** Milliseconds that pass at once, and seconds that an authorization lives. */
+  readonly jumps: readonly number[]
+  readonly lives: readonly number[]
+}
+
+export function habitsOf({ chance }: World): Habits {
+  const often = <T>(...of: readonly T[]): T => chance.pick(of)
+  return {
+    releases: often(0.45, 0.6, 0.75),
+    sleeps: often(0, 0.08, 0.2),
+    calls: often(1, 2, 3),
+    jobs: often(0, 1, 1, 2),
+    events: [
+      [postNew, 6],
+      [postAgain, often(0, 2, 5)],
+      [pollSomehow, often(8, 14, 24)],
+      [pollWithAny, often(0, 0, 1)],
+      [tendOnce, often(0, 2, 5)],
+      [pass, often(2, 5, 9)],
+      [crash, often(0, 1, 3)],
+      [start, often(1, 4)],
+      [hangUp, often(0, 0, 2)],
+      [cancel, often(0, 1, 3)],
+      [submit, often(0, 0, 1, 3)],
+      [drain, often(0, 0, 1, 2)],
+      [refill, often(0, 1, 2)],
+      [lag, often(0, 0, 2)],
+      [outage, often(0, 0, 2)],
+      [deliver, often(0, 1, 3)],
+      [forget, often(0, 1)],
+    ],
+    jumps: often([700, 5_000, 9_000, 31_000, 46_000], [46_000, 46_000, 9_000], [2_000, 46_000, 700_000], [31_000, 46_000, 120_000, 1_300_000]),
+    lives: often([600], [600, 90], [60, 20], [600, 8]),
+  }
+}
+
+export function happen(world: World, habits: Habits): void {
+  const { events } = habits
+  let left = world.chance.next() * events.reduce((sum, [, weight]) => sum + weight, 0)
+  for (const [event, weight] of events) {
+    left -= weight
+    if (left < 0) return event(world, habits)
+  }
+}
+
+/** One step: something goes on, or falls asleep, or something happens. */
+export function step(world: World, habits: Habits): void {
+  const { chance } = world
+  const ready = world.ready().filter(({ actor }) => actor.asleepUntil <= world.step)
+  const next = ready.length > 0 ? chance.pick(ready) : undefined
+  if (next && chance.isLucky(habits.sleeps)) {
+    next.actor.asleepUntil = world.step + 6 + chance.below(30)
+    return
+  }
+  if (next && chance.isLucky(habits.releases)) return world.release(next)
+  happen(world, habits)
+}
+
+// ── buyers ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+function postNew(world: World, { calls, lives }: Habits): void {
+  const { chance, buyers, stage, books } = world
+  const process = alive(world)
+  if (process && books.calls.length < calls) post(world, process, world.sign(chance.pick(buyers), chance.pick(stage.products), chance.pick(lives)))
+}
+
+function postAgain(world: World): void {
+  const process = alive(world)
+  if (process && world.signed.length > 0) post(world, process, world.chance.pick(world.signed))
+}
+
+/** With what opened the call, with anything that its buyer has ever signed, or with a new signature, at times for another price. */
+function pollSomehow(world: World, { lives }: Habits): void {
+  const { chance, books, signed, stage } = world
+  const process = alive(world)
+  if (!process || books.calls.length === 0) return
+  const id = chance.pick(books.calls)
+  const opener = openerOf(world, id)
+  const draw = chance.next()
+  if (draw < 0.3) return void poll(world, process, { id, signed: opener })
+  if (draw < 0.5) return void poll(world, process, { id, signed: chance.pick(signed.filter(({ buyer }) => buyer === opener.buyer)) })
+  const product = chance.isLucky(0.15) ? chance.pick(stage.products) : opener.product
+  poll(world, process, { id, signed: world.sign(opener.buyer, product, chance.pick(lives)) })
+}
+
+function pollWithAny(world: World): void {
+  const { chance, books, signed } = world
+  const process = alive(world)
+  if (process && books.calls.length > 0) poll(world, process, { id: chance.pick(books.calls), signed: chance.pick(signed) })
+}
+
+function hangUp(world: World): void {
+  const posts = world.ready().filter(({ actor }) => actor.kind === 'post' && !actor.gone.signal.aborted && !actor.reply && actor.process.isAlive)
+  if (posts.length > 0) world.hangUp(world.chance.pick(posts).actor)
+}
+
+function cancel(world: World): void {
+  const open = world.signed.filter(world.isSpendable)
+  if (open.length === 0) return
+  const signed = world.chance.pick(open)
+  world.say(() => `${signed.buyer.name} cancels ${signed.name}`)
+  world.cash.cancel(signed.payment)
+  signed.isCancelled = true
+}
+
+function submit(world: World): void {
+  const open = world.signed.filter(world.isSpendable)
+  if (open.length === 0) return
+  const signed = world.chance.pick(open)
+  world.say(() => `somebody submits ${signed.name}`)
+  world.land('payer', signed)
+}
+
+function drain(world: World): void {
+  const { name, wallet } = world.chance.pick(world.buyers)
+  world.say(() => `${name} moves everything elsewhere`)
+  world.cash.drain(wallet)
+}
+
+function refill(world: World): void {
+  const { name, wallet } = world.chance.pick(world.buyers)
+  const times = 1 + world.chance.below(3)
+  world.say(() => `${name} gets enough for ${times}`)
+  world.cash.fund(wallet, PRICE * BigInt(times))
+}
+
+// ── processes and time ──────────────────────────────────────────────────────────────────────────────────────────────
+
+function tendOnce(world: World): void {
+  const process = alive(world)
+  if (process && !process.isTending) tend(world, process)
+}
+
+/** Until somebody's time is up, or by a jump. */
+function pass(world: World, { jumps }: Habits): void {
+  const { chance, now } = world
+  const next = world.nextWait()
+  const jump = chance.pick(jumps)
+  world.pass(next !== undefined && next > now && chance.isLucky(0.3) ? next - now : jump)
+}
+
+function crash(world: World): void {
+  const process = alive(world)
+  if (process && world.processes.length < world.stage.gateways.length) world.crash(process)
+}
+
+function start(world: World): void {
+  const running = world.processes.filter(({ isAlive }) => isAlive).length
+  if (running < (world.isSingle ? 1 : 2) && world.processes.length < world.stage.gateways.length) world.boot()
+}
+
+// ── the chain ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+function lag(world: World): void {
+  const blocks = world.chance.below(4)
+  world.say(() => `the node is ${blocks} blocks behind`)
+  world.cash.lag(blocks)
+}
+
+function outage(world: World): void {
+  world.isDown = !world.isDown
+  world.say(() => `the node ${world.isDown ? 'goes down' : 'is back'}`)
+  world.cash.outage(world.isDown)
+}
+
+function deliver(world: World): void {
+  const [signed] = world.mempool.splice(world.chance.below(Math.max(1, world.mempool.length)), 1)
+  if (!signed) return
+  world.say(() => `the late transaction of ${signed.name} is mined`)
+  world.land('gateway', signed)
+}
+
+function forget(world: World): void {
+  const [signed] = world.mempool.splice(world.chance.below(Math.max(1, world.mempool.length)), 1)
+  if (signed) world.say(() => `the late transaction of ${signed.name} is forgotten`)
+}

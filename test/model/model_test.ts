@@ -1,0 +1,65 @@
+import { expect, test } from 'bun:test'
+import { join } from 'node:path'
+import { LAWS, type LawName } from './books.ts'
+import { campaign, replay } from './campaign.ts'
+import type { Run } from './explore.ts'
+import { ruledStorage } from './ruled_storage.ts'
+import { switches } from './rules.ts'
+import { AS_BUILT, type Rule } from './stage.ts'
+
+const SEED = 7
+const RUNS = 20_000
+/** Within so many runs a rule that is off must be missed. */
+const ENOUGH = 20_000
+
+async function expectNone(rule: Rule, found: readonly Run[]): Promise<void> {
+  const [first] = found
+  if (!first) return
+  const { lines } = await replay(rule, first.seed)
+  throw new Error(`bun test/model/run.ts --replay ${first.seed}\n${lines.join('\n')}`)
+}
+
+test(`${RUNS} random histories of posts, polls, crashes and bad weather keep every law (seed ${SEED})`, async () => {
+  const half = RUNS / 2
+  const script = join(import.meta.dirname, 'run.ts')
+  const other = Bun.spawn([process.execPath, script, '--seed', String(SEED), '--runs', String(half), '--skip', String(half)], { stdout: 'pipe', stderr: 'inherit' })
+  const { found, runs, ms } = await campaign(AS_BUILT, { seed: SEED, runs: half })
+  const [code, text] = await Promise.all([other.exited, new Response(other.stdout).text()])
+  console.log(`seed ${SEED}: ${runs} runs at ${Math.round((runs / ms) * 1000)}/s, and in another process: ${text.trim()}`)
+  await expectNone(AS_BUILT, found)
+  expect(code).toBe(0)
+}, 300_000)
+
+test('a seed makes the same history again, and two seeds two of them', async () => {
+  const told = (seed: number) => replay(AS_BUILT, seed).then(({ lines }) => lines.join('\n'))
+  expect(await told(1)).toBe(await told(1))
+  expect(await told(1)).not.toBe(await told(2))
+})
+
+test('the storage whose rules can be switched off keeps every law while they are on', async () => {
+  const rule: Rule = { name: 'ruled', storage: () => ruledStorage() }
+  const { found } = await campaign(rule, { seed: SEED, runs: 1_000 })
+  await expectNone(rule, found)
+}, 60_000)
+
+for (const rule of switches) {
+  test(`without the rule that ${rule.name}, a law is broken`, async () => {
+    const { found, runs } = await campaign(rule, { seed: 3, runs: ENOUGH, isFirst: true })
+    const [first] = found
+    console.log(first ? `after ${runs} runs, seed ${first.seed}: ${first.violation?.text}` : `nothing in ${runs} runs`)
+    expect(rule.breaks).toContain(first?.violation?.law as LawName)
+    const again = await replay(rule, first?.seed ?? 0)
+    expect(again.violation).toEqual(first?.violation)
+  }, 300_000)
+}
+
+test('a storage that throws is a surprise', async () => {
+  const rule: Rule = { name: 'throws', storage: () => ({ ...ruledStorage(), callOf: () => Promise.reject(new Error('no table called bonds')) }) }
+  const { found } = await campaign(rule, { seed: SEED, runs: 100, isFirst: true })
+  expect(found[0]?.violation?.law).toBe('noSurprise')
+})
+
+test('every law is broken by some rule that is off', () => {
+  const broken = new Set<LawName>(['noSurprise', ...switches.flatMap(({ breaks }) => breaks)])
+  expect(Object.keys(LAWS).filter((law) => !broken.has(law as LawName))).toEqual([])
+})
