@@ -58,15 +58,16 @@ export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSi
   const deadline = new AbortController()
   const done = new AbortController()
   const timeout = clock.wait(ms, done.signal).then(() => {
+    if (done.signal.aborted) return new Promise<never>(() => {})
     const error = new Error(`no answer within ${ms} ms`)
-    if (!done.signal.aborted) deadline.abort(error)
+    deadline.abort(error)
     throw error
   })
   timeout.catch(() => {})
   try {
     return await Promise.race([work(deadline.signal), timeout])
   } finally {
-    done.abort()
+    done.abort('done')
   }
 }
 

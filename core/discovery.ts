@@ -1,5 +1,5 @@
 /** The menu as documents: OpenAPI 3.1 and /.well-known/x402. Prices come from the code that quotes them. */
-import type { Context, Endpoint, Free, Paid, Poll } from './endpoint.ts'
+import type { Endpoint, Free, Offering, Paid, Poll } from './endpoint.ts'
 import { print } from './money.ts'
 import type { Terms } from './ports.ts'
 
@@ -8,7 +8,7 @@ export type Described = {
   readonly label: string
   readonly version: string
   readonly terms: readonly Terms[]
-  readonly context: Context
+  readonly offering: Offering
 }
 
 const DESCRIPTION =
@@ -32,7 +32,7 @@ export function openapi(endpoints: readonly Endpoint[], origin: string, facts: D
 }
 
 /** The x402 v2 metadata and the v1 list of resource URLs, in one document (reference x402 6.1, clients 6.15). */
-export function wellKnown(endpoints: readonly Endpoint[], origin: string, { label, version, terms, context }: Described): Record<string, unknown> {
+export function wellKnown(endpoints: readonly Endpoint[], origin: string, { label, version, terms, offering }: Described): Record<string, unknown> {
   const sold = endpoints.filter((endpoint) => endpoint.kind === 'paid')
   return {
     x402Version: 2,
@@ -47,7 +47,7 @@ export function wellKnown(endpoints: readonly Endpoint[], origin: string, { labe
       endpoint: `${origin}${endpoint.path}`,
       method: endpoint.method,
       description: endpoint.summary,
-      pricing: priceRange(endpoint, context),
+      pricing: priceRange(endpoint, offering),
       payment: terms.map(({ scheme, network, asset, payTo, extra }) => ({ scheme, network, networkName: label, asset, payTo, extra })),
     })),
   }
@@ -65,9 +65,9 @@ function operation(endpoint: Endpoint, facts: Described): Record<string, unknown
   return { ...common, ...freeOperation(endpoint) }
 }
 
-function paidOperation(endpoint: Paid, { context }: Described): Record<string, unknown> {
+function paidOperation(endpoint: Paid, { offering }: Described): Record<string, unknown> {
   return {
-    'x-payment-info': { protocols: ['x402'], price: priceRange(endpoint, context) },
+    'x-payment-info': { protocols: ['x402'], price: priceRange(endpoint, offering) },
     parameters: [{ $ref: '#/components/parameters/payment' }],
     requestBody: { required: true, content: { 'application/json': { schema: endpoint.input, example: endpoint.example } } },
     responses: {
@@ -88,11 +88,10 @@ function pollOperation(endpoint: Poll): Record<string, unknown> {
     parameters: [...pathParameters(endpoint.path), { $ref: '#/components/parameters/payment' }],
     responses: {
       200: ok('Completed and settled, or failed and free.', { anyOf: [ref('Result'), ref('Failed')] }),
-      202: ok('Still running, or its settlement is being confirmed.', ref('Running')),
+      202: ok('Still running, or its settlement is being confirmed, or the chain cannot be asked just now.', ref('Running')),
       402: paymentRequired('Sign with the wallet that submitted the job; or the settlement failed and the result is kept.'),
       403: ok('The job belongs to another wallet.', ref('Error')),
       404: ok('No such job, or it has expired.', ref('Error')),
-      503: ok('The chain cannot be asked. Nothing was charged.', ref('Error')),
     },
   }
 }
@@ -104,8 +103,8 @@ function freeOperation(endpoint: Free): Record<string, unknown> {
   return { parameters: pathParameters(endpoint.path), responses: { 200: ok('OK', endpoint.output ?? { type: 'object' }), ...limited } }
 }
 
-function priceRange(endpoint: Paid, context: Context): Record<string, string> {
-  const { min, max } = endpoint.span(context)
+function priceRange(endpoint: Paid, offering: Offering): Record<string, string> {
+  const { min, max } = endpoint.span(offering)
   if (min === max) return { mode: 'fixed', currency: 'USD', amount: print(min) }
   return { mode: 'dynamic', currency: 'USD', min: print(min), max: print(max) }
 }

@@ -7,6 +7,9 @@ import type { Json, Ports, Vendors } from './ports.ts'
 /** What pure functions of an endpoint may look at beside the input. */
 export type Context = { readonly catalog: Catalog }
 
+/** What is on the shelf, and who of the operator's vendors can make it. */
+export type Offering = Context & { readonly vendors: Vendors }
+
 export type Price = {
   readonly amount: Usdc
   /** How long the signed authorization lives; work and settlement must fit into it. */
@@ -68,15 +71,17 @@ export type Paid<Input = unknown> = Common & {
   readonly kind: 'paid'
   readonly method: 'POST'
   readonly input: TObject
-  /** A valid request; its price is the endpoint's default price in discovery (ruling 2). */
+  /** A valid request, shown in OpenAPI and quoted to probes without a body (ruling 2). */
   readonly example: Input
   /** Checks what the schema cannot, fills defaults in; throws a `Fault`. */
   check(input: Input, context: Context): Input
   price(input: Input, context: Context): Price
+  /** A request that this gateway can serve as it is configured; its price is the default price in discovery. Undefined: the example. */
+  sample(offering: Offering): Input | undefined
   /** Lowest and highest price of one call, for discovery. */
-  span(context: Context): { readonly min: Usdc; readonly max: Usdc }
+  span(offering: Offering): { readonly min: Usdc; readonly max: Usdc }
   /** Whether the operator has configured what this input needs. */
-  serves(input: Input, context: Context & { readonly vendors: Vendors }): boolean
+  serves(input: Input, offering: Offering): boolean
   /** What the stored call keeps: the model for the ledger, and what polls show. */
   remember(input: Input): { readonly model: string | null; readonly request: { readonly [key: string]: Json } }
   settle(input: Input, context: Context): Settle
@@ -120,6 +125,8 @@ export type GatewayFacts = {
   readonly label: string
   readonly version: string
   readonly startedAt: number
+  /** Whether paid routes have an offer. */
+  isReady(): boolean
   openapi(origin: string): string
   wellKnown(origin: string): string
 }
@@ -153,7 +160,7 @@ const ANY_JOB: Job = {
 
 const INLINE_WINDOW_MS = 30_000
 
-type Defaulted = 'method' | 'check' | 'span' | 'serves' | 'remember' | 'settle' | 'job' | 'dialect' | 'failure' | 'keep'
+type Defaulted = 'method' | 'check' | 'sample' | 'span' | 'serves' | 'remember' | 'settle' | 'job' | 'dialect' | 'failure' | 'keep'
 type PaidWords<Input> = Omit<Paid<Input>, 'kind' | 'input' | Defaulted> & Partial<Pick<Paid<Input>, Defaulted>>
 
 /**
@@ -164,6 +171,7 @@ export function paid<Schema extends TObject>(words: PaidWords<Static<Schema>> & 
   const usual = {
     method: 'POST',
     check: (input) => input,
+    sample: () => undefined,
     span: (context) => priceOfExample(words as unknown as Paid, context),
     serves: () => true,
     remember: () => ({ model: null, request: {} }),

@@ -1,9 +1,10 @@
 /** One paid call from start to finish. The only file that knows the order of work and money. */
-import { type Completion, fail, type Money, overdue, type Patience, type Paying, settleCall, STALLED, within } from './calls.ts'
+import { type Completion, fail, isForgotten, isOver, type Money, overdue, type Patience, type Paying, settleCall, STALLED, within } from './calls.ts'
 import type { Catalog } from './catalog/mod.ts'
 import type { Paid, Poll, Price, Reply, Stored } from './endpoint.ts'
 import { Fault, plain } from './faults.ts'
-import { type Intake, intake, isForm, parseJson, readBody, readForm } from './intake.ts'
+import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from './identifier.ts'
+import { type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw } from './intake.ts'
 import { LOST } from './ledger.ts'
 import { mirror } from './mirror.ts'
 import { print, type Usdc } from './money.ts'
@@ -11,7 +12,8 @@ import { isBrowser } from './paywall.ts'
 import type { Authorization, Call, Identity, Json, PaymentCode, Ports } from './ports.ts'
 import * as replies from './replies.ts'
 import { fingerprint, newId } from './tickets.ts'
-import { decodePayment, type Offer, PAYMENT_HEADERS, type Payment, refusalHeaders } from './x402.ts'
+import { fits, gone, notOnOffer, paymentHeader, resourceOf, type Visit } from './visit.ts'
+import { decodePayment, type Offer, type Payment, refusalHeaders } from './x402.ts'
 
 /** What the flow of one gateway is made of. */
 export type House = {
@@ -33,16 +35,6 @@ export type House = {
   readonly inlineMs?: number
 }
 
-/** One HTTP request, as far as selling needs it. */
-export type Visit = {
-  readonly request: Request
-  readonly origin: string
-  /** Path as called, without the query; it goes into `resource.url`. */
-  readonly path: string
-  /** Aborts when the caller has gone. */
-  readonly gone: AbortSignal
-}
-
 export type Flow = {
   sell(endpoint: Paid, visit: Visit): Promise<Reply>
   /** The 402 that a probe without a body gets: the default price (ruling 2). */
@@ -52,8 +44,11 @@ export type Flow = {
 
 /** What all steps of one call share. */
 type Working = { readonly endpoint: Paid; readonly input: unknown; readonly call: Call; readonly authorization: Authorization; readonly visit: Visit }
-type Taking = { readonly input: unknown; readonly price: Price; readonly offers: readonly Offer[]; readonly header: string; readonly body: string | Uint8Array; readonly visit: Visit }
+type Taking = { readonly input: unknown; readonly price: Price; readonly offers: readonly Offer[]; readonly header: string; readonly asked: string; readonly visit: Visit }
 type Done = { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion } | { kind: 'failed'; fault: Fault }
+
+/** Challenges remembered at a time, about 5 KB each; then all are forgotten. */
+const MOST_QUOTES = 1_000
 
 export function flow(house: House): Flow {
   const { ports, catalog, patience, label } = house
@@ -61,7 +56,11 @@ export function flow(house: House): Flow {
   const money: Money = { storage, chain, clock, log, patience }
   const mirroring = { ports, maxBytes: house.maxMedia }
   const context = { catalog }
+  const offering = { catalog, vendors: ports.vendors }
   const intakes = new Map<Paid, Intake>([...house.paid.values()].map((endpoint) => [endpoint, intake(endpoint.input)]))
+
+  const quotes = new Map<string, Reply>()
+  let quotedFor: ReturnType<typeof chain.terms> | undefined
 
   return { sell, discover, poll }
 
@@ -71,12 +70,14 @@ export function flow(house: House): Flow {
     const header = paymentHeader(visit.request)
     const { body, value } = await receive(endpoint, visit.request)
     if (body.length === 0 && header === null) return discover(endpoint, visit)
-    const input = endpoint.check(intakes.get(endpoint)?.(await value()), context)
-    if (!endpoint.serves(input, { catalog, vendors: ports.vendors })) throw notConfigured(endpoint)
+    const said = await value()
+    const input = endpoint.check(intakes.get(endpoint)?.(said), context)
+    if (!endpoint.serves(input, offering)) throw notConfigured(endpoint)
     const price = endpoint.price(input, context)
+    if (header === null) return quote(endpoint, visit, price)
     const offers = offersOf(price)
-    if (header === null) return demand(endpoint, visit, { offers, price, why: replies.paymentRequired(price) })
-    return await take(endpoint, { input, price, offers, header, body, visit })
+    const asked = typeof body === 'string' ? body : JSON.stringify(said)
+    return await take(endpoint, { input, price, offers, header, asked, visit })
   }
 
   /** The body, and how to read it: as a form where the endpoint takes one, else as JSON. */
@@ -84,16 +85,32 @@ export function flow(house: House): Flow {
     const type = request.headers.get('content-type')
     const maxBytes = endpoint.maxBody ?? house.maxBody
     if (endpoint.multipart && isForm(type)) {
-      const { bytes, form } = await readForm(request, maxBytes)
-      return { body: bytes, value: () => endpoint.multipart?.(form) }
+      const body = await readRaw(request, maxBytes)
+      return { body, value: async () => await endpoint.multipart?.(await parseForm(body, type)) }
     }
     const body = await readBody(request, maxBytes)
     return { body, value: () => parseJson(body, type) }
   }
 
   function discover(endpoint: Paid, visit: Visit): Reply {
-    const price = endpoint.price(endpoint.check(endpoint.example, context), context)
-    return demand(endpoint, visit, { offers: offersOf(price), price, why: replies.paymentRequired(price) })
+    const input = endpoint.check(endpoint.sample(offering) ?? endpoint.example, context)
+    if (!endpoint.serves(input, offering)) throw notConfigured(endpoint)
+    const price = endpoint.price(input, context)
+    return quote(endpoint, visit, price)
+  }
+
+  /** The challenge of a request without payment. The same few prices are asked for over and over: what was said is said again. */
+  function quote(endpoint: Paid, visit: Visit, price: Price): Reply {
+    const make = () => demand(endpoint, visit, { offers: offersOf(price), price, why: replies.paymentRequired(price) })
+    if (isBrowser(visit.request.headers)) return make()
+    const terms = chain.terms(clock.now())
+    if (terms !== quotedFor || quotes.size === MOST_QUOTES) quotes.clear()
+    quotedFor = terms
+    const { amount, maxTimeoutSeconds, shown, also } = price
+    const key = JSON.stringify([endpoint.name, visit.origin, visit.path, `${amount}`, maxTimeoutSeconds, shown, also])
+    const reply = quotes.get(key) ?? make()
+    quotes.set(key, reply)
+    return reply
   }
 
   function demand(endpoint: Paid, visit: Visit, { offers, price, why }: { offers: readonly Offer[]; price: Price; why: replies.Body }): Reply {
@@ -103,42 +120,53 @@ export function flow(house: House): Flow {
     return isVisitor ? replies.demandPage(reply, asking) : reply
   }
 
-  /** Our offers at this price. Throws NOT_READY while the chain has not been checked: a paid route opens only with an offer. */
-  function offersOf({ amount, maxTimeoutSeconds }: Pick<Price, 'amount' | 'maxTimeoutSeconds'>): readonly Offer[] {
-    const offers = chain.terms(clock.now()).map(({ scheme, network, asset, payTo, extra }) => {
+  /** Our offers at this price. While the chain is not ready: `otherwise`, or NOT_READY, for a paid route opens only with an offer. */
+  function offersOf({ amount, maxTimeoutSeconds }: Pick<Price, 'amount' | 'maxTimeoutSeconds'>, otherwise: readonly Offer[] = []): readonly Offer[] {
+    const today = chain.terms(clock.now()).map(({ scheme, network, asset, payTo, extra }) => {
       return { scheme, network, amount: amount.toString(), asset, payTo, maxTimeoutSeconds, extra }
     })
+    const offers = today.length > 0 ? today : otherwise
     if (offers.length > 0) return offers
     throw new Fault('NOT_READY', { message: 'The gateway has not yet been able to check its chain. Nothing was charged.', headers: { 'retry-after': '5' } })
   }
 
   // ── 4 to 7: identify, known?, verify, open ────────────────────────────────────────────────────────────────────────
 
-  async function take(endpoint: Paid, { input, price, offers, header, body, visit }: Taking): Promise<Reply> {
+  async function take(endpoint: Paid, { input, price, offers, header, asked, visit }: Taking): Promise<Reply> {
     const reject = (code: PaymentCode, reason: string, more: replies.Body = {}) =>
       demand(endpoint, visit, { offers, price, why: { ...replies.verificationFailed(code, reason), ...more } })
-    const replayed = (call: Call) => reject('PAYMENT_REPLAY', 'the payment authorization was already used', recovery(call))
-
     const decoded = decodePayment(header)
     if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
     const { payment } = decoded
+    const named = identifierOf(payment)
     const identified = await identify(payment, offers)
+    if (identified.kind === 'unavailable') throw replies.cannotVerify(identified.reason)
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
     const { payer, key, expiresAt, offer } = identified
 
+    const request = fingerprint(visit.request.method, visit.path, asked)
+    const tag = named === undefined ? undefined : tagOf({ gateway: house.name, payer, id: named, fingerprint: request })
+    const answered = async () => tag && (await repeat(endpoint, tag, visit))
+    const again = await answered()
+    if (again) return again
+    // Whoever came first with the same identifier may meanwhile have what this one is refused.
+    const refuse = async (...why: Parameters<typeof reject>) => (await answered()) ?? reject(...why)
+    const replayed = (call: Call) => refuse('PAYMENT_REPLAY', 'the payment authorization was already used', recovery(call))
+
     const known = await storage.callOf(key, clock.now())
-    if (known) return replayed(known)
+    if (known) return await replayed(known)
 
     const verdict = await verify(payment, offer)
     if (verdict.kind === 'unavailable') throw replies.cannotVerify(verdict.reason)
     if (verdict.kind === 'refused') {
       const winner = await storage.callOf(key, clock.now())
-      return winner ? replayed(winner) : reject(verdict.code, verdict.reason)
+      return await (winner ? replayed(winner) : refuse(verdict.code, verdict.reason))
     }
 
     const now = clock.now()
     const authorization: Authorization = { key, payer, payment, offer, expiresAt }
-    const id = newId(ports.random)
+    const fresh = newId(ports.random)
+    const id = tag ? await bindTag(storage, tag, { call: fresh, keep: endpoint.keep, now }) : fresh
     const opening = storage.openCall(
       {
         id,
@@ -148,7 +176,7 @@ export function flow(house: House): Flow {
         asset: `${offer.network}/${offer.asset.toLowerCase()}`,
         quote: price.amount,
         offer,
-        fingerprint: fingerprint(visit.request.method, visit.path, body),
+        fingerprint: request,
         ...endpoint.remember(input),
         createdAt: now,
         owner: house.owner,
@@ -157,24 +185,38 @@ export function flow(house: House): Flow {
       authorization,
       { now, until: now + patience.workLeaseMs, cap: { observed: verdict.balance ?? house.unreadableCap, asOf: verdict.asOf } },
     )
-    const opened = await opening.catch((error) => release({ id }, error))
-    if (opened.kind === 'replayed') return replayed(opened.call)
+    const opened = await opening.catch(async (error) => {
+      const first = tag && (await storage.getCall(id))
+      if (first && first.authorization !== key) return { kind: 'replayed' as const, call: first }
+      return await release({ id }, error)
+    })
+    if (opened.kind === 'replayed') return await replayed(opened.call)
     if (opened.kind === 'over') {
-      return reject('PAYMENT_UNFUNDED', `the open calls of this wallet would come to ${print(opened.sum)} USDC, more than it holds`)
+      return await refuse('PAYMENT_UNFUNDED', `the open calls of this wallet would come to ${print(opened.sum)} USDC, more than it holds`)
     }
     return await serve({ endpoint, input, call: opened.call, authorization, visit })
   }
 
-  type Identified = (Extract<Identity, { kind: 'known' }> & { offer: Offer }) | Extract<Identity, { kind: 'refused' }>
+  /** The answer to a repetition: what a poll would say of the call. Nothing, where there is no call, or it came to nothing. */
+  async function repeat(endpoint: Paid, tag: Tag, visit: Visit): Promise<Reply | undefined> {
+    const now = clock.now()
+    const known = await taggedCall(storage, tag, now)
+    const call = known && (await failIfOverdue(known, now))
+    if (!call || isOver(call, now)) return undefined
+    const running = (unpaid: Call) => replies.envelope(endpoint, unpaid, unpaid.work === 'queued' ? 'queued' : 'in_progress')
+    return await collect(endpoint, call, { visit, running, more: replies.recovery(endpoint, call) })
+  }
 
-  /** Who signed, judged against the first of the offers that the payment fits. Throws when the chain cannot be asked. */
+  type Identified = (Extract<Identity, { kind: 'known' }> & { offer: Offer }) | Exclude<Identity, { kind: 'known' }>
+
+  /** Who signed, judged against the first of the offers that the payment fits. */
   async function identify(payment: Payment, offers: readonly Offer[]): Promise<Identified> {
     const fitting = offers.filter((offer) => fits(offer, payment.accepted))
     let refused: Identified = { kind: 'refused', code: 'PAYMENT_INVALID', reason: notOnOffer(payment.accepted, offers) }
     for (const offer of fitting) {
       const identity = await within(clock, patience.verifyMs, (signal) => chain.identify(payment, offer, { signal })).catch(couldNotAsk)
-      if (identity.kind === 'unavailable') throw replies.cannotVerify(identity.reason)
       if (identity.kind === 'known') return { ...identity, offer }
+      if (identity.kind === 'unavailable') return identity
       refused = identity
     }
     return refused
@@ -267,7 +309,7 @@ export function flow(house: House): Flow {
   }
 
   function result({ endpoint, call, visit }: Pick<Working, 'endpoint' | 'call' | 'visit'>, { stored, raw }: { stored: Stored; raw?: readonly string[] }, { receipt, now }: Extract<Paying, { kind: 'settled' }>): Reply {
-    return replies.result(endpoint, call, { stored, receipt, label, origin: visit.origin, isFirst: now, ...(raw && { raw }) })
+    return replies.result(endpoint, call, { stored, receipt, label, href: hrefOn(visit), isFirst: now, ...(raw && { raw }) })
   }
 
   // ── polls ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -280,23 +322,35 @@ export function flow(house: House): Flow {
     if (!found || !endpoint || found.gateway !== house.name || isForgotten(found, now)) {
       throw new Fault('JOB_NOT_FOUND', { message: 'There is no such job here: it never existed, or has expired.' })
     }
-    const offers = offersOf({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds })
+    const running = (call: Call, note?: string) => replies.running(endpoint, call, note)
+    return await collect(endpoint, found, { visit, running })
+  }
+
+  type Collecting = { readonly visit: Visit; readonly running: (call: Call, note?: string) => Reply; readonly more?: replies.Body }
+
+  /** What a wallet gets for a call that it has opened. `more` joins the body of a 402. */
+  async function collect(endpoint: Paid, found: Call, { visit, running, more }: Collecting): Promise<Reply> {
+    const now = clock.now()
+    const offers = offersOf({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [found.offer])
     const asking = { offers, resource: resourceOf(endpoint, visit), label }
-    const require = (why: replies.Body) => replies.demand(asking, { ...why, job_id: why.job_id ?? found.id, model: found.model }, replies.priceOf(found))
+    const require = (why: replies.Body) => replies.demand(asking, { ...more, ...why, job_id: why.job_id ?? found.id, model: found.model }, replies.priceOf(found))
     const reject = (code: PaymentCode, reason: string) => require(replies.verificationFailed(code, reason))
 
-    const header = paymentHeader(visit.request)
+    // HEAD must change nothing, so it never pays.
+    const header = visit.request.method === 'HEAD' ? null : paymentHeader(visit.request)
     if (header === null) return require(replies.signToCollect)
     const decoded = decodePayment(header)
     if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
     const identified = await identify(decoded.payment, [found.offer, ...offers.filter(({ payTo }) => payTo !== found.offer.payTo)])
+    // Public clients end a job on anything but 202 and 504 (reference clients 2).
+    if (identified.kind === 'unavailable') return running(found, replies.CHAIN_AWAY)
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
     const { payer, key, expiresAt, offer } = identified
     if (payer !== found.payer) throw new Fault('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
 
     const call = await failIfOverdue(found, now)
     if (call.work === 'failed') return replies.failed(endpoint, call)
-    if (call.work !== 'completed') return replies.running(endpoint, call)
+    if (call.work !== 'completed') return running(call)
     const stored = call.result as unknown as Stored
     const collected = { endpoint, call, visit }
     if (call.receipt) return result(collected, { stored }, { kind: 'settled', receipt: call.receipt, now: false })
@@ -304,9 +358,9 @@ export function flow(house: House): Flow {
     const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
     const paying = await settleCall(money, call, authorization, { keepUntil: now + endpoint.keep.settledMs })
     if (paying.kind === 'settled') return result(collected, { stored }, paying)
-    if (paying.kind === 'unknown') return replies.running(endpoint, call, replies.CONFIRMING)
-    if (paying.kind === 'unresolved') return replies.unsettled(endpoint, call, { stored, label, origin: visit.origin })
-    if (paying.kind === 'unavailable') throw replies.cannotVerify(paying.reason)
+    if (paying.kind === 'unknown') return running(call, replies.CONFIRMING)
+    if (paying.kind === 'unresolved') return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(visit) })
+    if (paying.kind === 'unavailable') return running(call, replies.CHAIN_AWAY)
     if (paying.kind === 'rejected') return reject(paying.code, paying.reason)
     if (paying.kind === 'replayed') {
       return require({ ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'), ...recovery(paying.call) })
@@ -323,29 +377,17 @@ export function flow(house: House): Flow {
     return (await storage.getCall(call.id)) ?? call
   }
 
+  /** Where a hosted object is fetched: its store's public address, else this gateway under the origin that was called. */
+  function hrefOn({ origin }: Visit): (key: string) => string {
+    return (key) => ports.objects.url?.(key) ?? `${origin}/api/media/${key}`
+  }
+
+  /** How a replayed payment finds its call; nothing, where the call can no longer be collected here. */
   function recovery(call: Call): replies.Body {
     const endpoint = house.paid.get(call.endpoint)
-    return endpoint && call.gateway === house.name ? replies.recovery(endpoint, call) : {}
+    const isHere = endpoint && call.gateway === house.name && !isForgotten(call, clock.now())
+    return isHere ? replies.recovery(endpoint, call) : {}
   }
-}
-
-/** Either header name; when both are there they are equal, or the protocol's own wins. */
-function paymentHeader(request: Request): string | null {
-  for (const name of PAYMENT_HEADERS) {
-    const value = request.headers.get(name)
-    if (value !== null) return value
-  }
-  return null
-}
-
-/** Not deep equality: public clients echo other timeouts and extras (reference clients 2). The signature is judged, not the echo. */
-function fits(offer: Offer, accepted: Offer): boolean {
-  return offer.scheme === accepted.scheme && offer.network === accepted.network && offer.asset.toLowerCase() === accepted.asset.toLowerCase()
-}
-
-function notOnOffer(accepted: Offer, offers: readonly Offer[]): string {
-  const name = ({ scheme, network, asset }: Offer) => `${scheme} on ${network} in ${asset}`.slice(0, 160)
-  return `the payment accepts ${name(accepted)}, but on offer is ${offers.map(name).join(', or ')}`
 }
 
 const couldNotAsk = (error: Error) => ({ kind: 'unavailable' as const, reason: error.message })
@@ -367,21 +409,4 @@ function failureText({ message, parts }: Fault): string {
 function failure(call: Call, fault: Fault): Reply {
   if (fault.code !== 'WORK_FAILED') return plain(fault)
   return plain(new Fault(fault.code, { ...fault.parts, fields: { ...fault.parts.fields, job_id: call.id } }))
-}
-
-function resourceOf({ summary }: Paid, { origin, path }: Visit) {
-  return { url: `${origin}${path}`, description: summary, mimeType: 'application/json' }
-}
-
-/** Past its claim window; or settled, and past its shelf life. */
-function isForgotten(call: Call, now: number): boolean {
-  if (call.money === 'settled') return call.result === null
-  return call.expiresAt <= now && call.money !== 'settling' && call.money !== 'unresolved'
-}
-
-function gone(signal: AbortSignal, stop: AbortSignal): Promise<undefined> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve(undefined)
-    signal.addEventListener('abort', () => resolve(undefined), { once: true, signal: stop })
-  })
 }

@@ -12,6 +12,7 @@ import { menu } from './menu.ts'
 import { dollars, roundUp } from './money.ts'
 import type { Call, Ports } from './ports.ts'
 import { newId } from './tickets.ts'
+import { paymentHeader, type Visit } from './visit.ts'
 
 /** What differs from one gateway to the next. Only `ports` must be given. */
 export type Setup = {
@@ -40,6 +41,8 @@ export type Caller = {
   readonly ip: string
   /** Public origin, where it is another one than the request's own. */
   readonly origin?: string
+  /** The request's URL, where it has been parsed already. */
+  readonly url?: URL
   /** Aborts when the caller has gone; the request's own signal unless told. */
   readonly gone?: AbortSignal
 }
@@ -105,9 +108,9 @@ export function gateway(setup: Setup): Gateway {
   }
 
   async function route(request: Request, caller: Caller): Promise<Reply> {
-    const url = new URL(request.url)
+    const url = caller.url ?? new URL(request.url)
     const path = bareV1 && url.pathname.startsWith('/v1/') ? `/api${url.pathname}` : url.pathname
-    const visit = { request, origin: caller.origin ?? url.origin, path: url.pathname, gone: caller.gone ?? request.signal }
+    const visit = visitOf(request, url, caller)
     const match = list.match(request.method, path)
     if (match.kind === 'discover') return discover(match.endpoint, visit)
     if (match.kind === 'options') return { status: 204, headers: { allow: match.allow }, body: null }
@@ -156,6 +159,14 @@ export function gateway(setup: Setup): Gateway {
 
   return { name, endpoints: list.endpoints, handle, fetch, renew, tend, takeOver }
 }
+
+/** A request's signal costs more than all else of a quote, so it is asked for only where there is a payment. */
+function visitOf(request: Request, url: URL, { origin = url.origin, gone }: Caller): Visit {
+  const isPaying = paymentHeader(request) !== null
+  return { request, origin, path: url.pathname, gone: gone ?? (isPaying ? request.signal : NEVER) }
+}
+
+const NEVER = new AbortController().signal
 
 function wrongMethod(method: string, path: string, allow: string): Fault {
   return new Fault('METHOD_NOT_ALLOWED', { message: `${method} is not served at ${path}; allowed: ${allow}.`, headers: { allow } })

@@ -1,15 +1,15 @@
 /** What generation and editing of images share: sizes, prices, jobs, and how images read on the wire (spec 1). */
 import { Type } from '@sinclair/typebox'
 import type { ImageRow } from './catalog/mod.ts'
-import type { Context, Job, Made, Price, Showing, Stored } from './endpoint.ts'
+import { type Context, hybrid, type Job, type Made, type Offering, onPoll, type Price, type Settle, type Showing, type Stored } from './endpoint.ts'
 import { Fault } from './faults.ts'
-import { clip } from './intake.ts'
+import { quoted } from './intake.ts'
 import type { Usdc } from './money.ts'
-import type { Json, MadeImage } from './ports.ts'
-import { type ImageSize, mediaPrice } from './pricing.ts'
+import type { ImageVendor, Json, MadeImage } from './ports.ts'
+import { flatPrice, type ImageSize, mediaPrice } from './pricing.ts'
 
 export const DEFAULT_SIZE = '1024x1024'
-export const INLINE_WINDOW_MS = 30_000
+const INLINE_WINDOW_MS = 30_000
 /** Generations and edits share one store of jobs, and this path. */
 export const POLL_PATH = '/api/v1/images/generations/{id}'
 
@@ -56,16 +56,16 @@ export function checkOrder(row: ImageRow, { prompt, size }: { prompt: string; si
   if (prompt.trim() === '') throw invalidField('prompt', 'must not be blank')
   if (row.sizes.some((candidate) => candidate.size === size)) return
   const valid = row.sizes.map((candidate) => candidate.size)
-  throw new Fault('INVALID_SIZE', { message: `${row.id} does not make ${clip(size)}. Valid sizes: ${valid.join(', ')}.`, fields: { valid_sizes: valid } })
+  throw new Fault('INVALID_SIZE', { message: `${row.id} does not make ${quoted(size)}. Valid sizes: ${valid.join(', ')}.`, fields: { valid_sizes: valid } })
 }
 
 export function invalidField(path: string, message: string): Fault {
   return new Fault('INVALID_BODY', { message: `${path}: ${message}.`, details: [{ path, message }] })
 }
 
-/** 400 whose message lists every id that would do. */
+/** 400 whose message lists every id that would do, except hidden ones. */
 export function invalidModel(problem: string, rows: readonly ImageRow[]): Fault {
-  const available = rows.map(({ id }) => id)
+  const available = rows.filter(({ hidden }) => !hidden).map(({ id }) => id)
   return new Fault('INVALID_MODEL', { message: `${problem} Available models: ${available.join(', ')}.`, fields: { available_models: available } })
 }
 
@@ -75,10 +75,36 @@ export function imagePrice(order: Sized, context: Context): Price {
   return { amount: mediaPrice(size.rate, n), maxTimeoutSeconds: 600, shown: { pricePerImage: decimal(size), totalImages: n } }
 }
 
-/** Lowest and highest quote over the given rows. */
+/** What a request needs: a row that `fits`, served by a vendor that `makes` such things. */
+export type Need = { fits(row: ImageRow): boolean; makes(vendor: ImageVendor): boolean }
+
+/** The rows on show that the operator's vendors can make; every row that fits where they can make none, so that documents have a price. */
+export function configured({ catalog, vendors }: Offering, { fits, makes }: Need): readonly ImageRow[] {
+  const rows = catalog.images.all.filter(fits)
+  const made = rows.filter((row) => {
+    const vendor = vendors.images(row)
+    return !row.hidden && vendor !== undefined && makes(vendor)
+  })
+  return made.length > 0 ? made : rows
+}
+
+/** The example, or its like for the first of these rows where its own model is not among them. */
+export function sampleOf<Order extends Sized>(example: Order, rows: readonly ImageRow[]): Order | undefined {
+  const row = rows.find(({ id }) => id === example.model) ?? rows[0]
+  const found = row?.sizes.find(({ size }) => size === DEFAULT_SIZE) ?? row?.sizes[0]
+  return row && found && { ...example, model: row.id, size: found.size }
+}
+
+/** Lowest and highest quote over the given rows; the fee alone where there are none. */
 export function imageSpan(rows: readonly ImageRow[]): { min: Usdc; max: Usdc } {
   const amounts = rows.flatMap((row) => row.sizes.flatMap(({ rate }) => [mediaPrice(rate, 1), mediaPrice(rate, 10)]))
-  return { min: amounts.reduce((a, b) => (a < b ? a : b)), max: amounts.reduce((a, b) => (a > b ? a : b)) }
+  const [first = flatPrice('0')] = amounts
+  return { min: amounts.reduce((a, b) => (a < b ? a : b), first), max: amounts.reduce((a, b) => (a > b ? a : b), first) }
+}
+
+/** A slow row never answers inline (spec 1, "Slow models"). */
+export function imageSettle(order: Sized, context: Context): Settle {
+  return offered(order, context).row.slow ? onPoll : hybrid(INLINE_WINDOW_MS)
 }
 
 /** US dollars for one image, before margin and fee, as the number that the contract shows. */

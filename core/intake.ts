@@ -1,32 +1,35 @@
 /** From request bytes to a plain, checked value. Everything a caller can get wrong is named here. */
+import { fromBase64 } from './base64.ts'
 import type { TObject } from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
 import { Fault } from './faults.ts'
 
 /** Reads a body of at most `maxBytes`; refuses a larger one before reading it where its length is declared. Throws TOO_LARGE. */
 export async function readBody(request: Request, maxBytes: number): Promise<string> {
-  if (request.body === null) return ''
   const declared = Number(request.headers.get('content-length') ?? Number.NaN)
   if (declared > maxBytes) throw tooLarge(maxBytes)
-  if (!(declared >= 0)) return new TextDecoder().decode(await readBytes(request.body, maxBytes))
+  if (!(declared >= 0)) return request.body === null ? '' : new TextDecoder().decode(await readBytes(request.body, maxBytes))
   const text = await request.text()
   if (text.length > maxBytes) throw tooLarge(maxBytes)
   return text
 }
 
 /** Whether a content type is that of a multipart form. */
-export function isForm(contentType: string | null): boolean {
-  return contentType !== null && /^multipart\/form-data\s*;/i.test(contentType)
+export function isForm(contentType: string | null): contentType is string {
+  return contentType !== null && /^multipart\/form-data\s*(?:;|$)/i.test(contentType)
 }
 
-/** Reads a multipart form of at most `maxBytes`, with its bytes for the fingerprint. Throws TOO_LARGE or INVALID_FORM. */
-export async function readForm(request: Request, maxBytes: number): Promise<{ bytes: Uint8Array; form: FormData }> {
-  const declared = request.headers.get('content-length')
-  if (declared !== null && Number(declared) > maxBytes) throw tooLarge(maxBytes)
-  const bytes = request.body === null ? new Uint8Array() : await readBytes(request.body, maxBytes)
+/** Reads the bytes of a body of at most `maxBytes`, like `readBody`. Throws TOO_LARGE. */
+export async function readRaw(request: Request, maxBytes: number): Promise<Uint8Array> {
+  const declared = Number(request.headers.get('content-length'))
+  if (declared > maxBytes) throw tooLarge(maxBytes)
+  return request.body === null ? new Uint8Array() : await readBytes(request.body, maxBytes)
+}
+
+/** Parses a multipart form. Throws INVALID_FORM. */
+export async function parseForm(bytes: Uint8Array, contentType: string): Promise<FormData> {
   try {
-    const type = request.headers.get('content-type') ?? ''
-    return { bytes, form: await new Response(bytes as BodyInit, { headers: { 'content-type': type } }).formData() }
+    return await new Response(bytes as BodyInit, { headers: { 'content-type': contentType } }).formData()
   } catch {
     throw new Fault('INVALID_FORM', { message: 'The request body is not a well-formed multipart form.' })
   }
@@ -137,10 +140,4 @@ export function decodeDataUri(uri: string): { type: string; bytes: Uint8Array } 
   } catch {
     return undefined
   }
-}
-
-function fromBase64(text: string): Uint8Array {
-  const native = Uint8Array as unknown as { fromBase64?: (text: string) => Uint8Array }
-  if (native.fromBase64) return native.fromBase64(text)
-  return Uint8Array.from(atob(text), (char) => char.charCodeAt(0))
 }

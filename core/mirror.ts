@@ -3,6 +3,7 @@ import { within } from './calls.ts'
 import type { Hosted, Made } from './endpoint.ts'
 import { decodeDataUri } from './intake.ts'
 import type { Ports } from './ports.ts'
+import { newSecret } from './tickets.ts'
 
 /** What is mirrored, and how its files are called. Any other type is passed on, never hosted under our origin. */
 const EXTENSIONS: Readonly<Record<string, string>> = {
@@ -15,12 +16,16 @@ const EXTENSIONS: Readonly<Record<string, string>> = {
 
 const FETCH_MS = 60_000
 
-export type Mirroring = { readonly ports: Pick<Ports, 'objects' | 'vendors' | 'clock' | 'log'>; readonly maxBytes: number }
+export type Mirroring = { readonly ports: Pick<Ports, 'objects' | 'vendors' | 'clock' | 'log' | 'random'>; readonly maxBytes: number }
 
-/** Stores every piece of media under `<folder>/<date>/<id>-<index>`. A piece that fails keeps its upstream value; this never throws. */
+/**
+ * Stores every piece of media under a key that nobody can guess, least of all from the job's id: buyers know that before they pay.
+ * A piece that fails keeps its upstream value; this never throws.
+ */
 export async function mirror({ ports, maxBytes }: Mirroring, id: string, media: Made['media']): Promise<readonly Hosted[]> {
   if (!media) return []
   const day = new Date(ports.clock.now()).toISOString().slice(0, 10)
+  const secret = newSecret(ports.random)
   return await Promise.all(media.urls.map(host))
 
   async function host(url: string, index: number): Promise<Hosted> {
@@ -28,7 +33,7 @@ export async function mirror({ ports, maxBytes }: Mirroring, id: string, media: 
       const { bytes, type } = await load(url)
       const extension = EXTENSIONS[type]
       if (!extension) throw new Error(`media of type ${type} is not hosted`)
-      const key = `${media?.folder}/${day}/${id}-${index}.${extension}`
+      const key = `${media?.folder}/${day}/${secret}-${index}.${extension}`
       await ports.objects.put(key, bytes, type)
       return { key, url: null, source: sourceOf(url) }
     } catch (error) {

@@ -35,7 +35,7 @@ export type Call = {
   readonly offer: Offer
   /** Key of the authorization that opened it. */
   readonly authorization: string
-  /** SHA-256 of method, path and body. */
+  /** SHA-256 of method, path and body; a form counts by what it says, for its boundary is new each time. */
   readonly fingerprint: string
   /** What the endpoint remembers of the request. */
   readonly request: Json
@@ -76,6 +76,16 @@ export type Authorization = {
 }
 
 export type CallPatch = Partial<Pick<Call, 'work' | 'until' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'expiresAt'>>
+
+/** A small record beside the calls, of one wallet; `kind` and `id` name it. */
+export type Owned = {
+  readonly kind: string
+  readonly id: string
+  readonly owner: string
+  readonly data: Json
+  /** From then on it is as if it had never been. */
+  readonly expiresAt: number
+}
 
 // ── storage ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -118,7 +128,7 @@ export interface Storage {
   /**
    * Binds the authorization, checks the payer's exposure and inserts the call, in one step. An authorization is free again
    * when its call failed with `money` verified, or when its call's `until` passed unfinished with `money` verified; that
-   * call is then failed in the same step.
+   * call is then failed in the same step. Rejects, and writes nothing, when there is a call of this id.
    */
   openCall(call: NewCall, authorization: Authorization, at: { now: number; until: number; cap?: Cap }): Promise<Opened>
   getCall(id: string): Promise<Call | undefined>
@@ -145,12 +155,18 @@ export interface Storage {
   /** Calls left in `settling` whose claim ran out at or before then. */
   unsettled(before: number, limit: number): Promise<readonly Call[]>
 
+  /** Keeps a record; false, and nothing written, while one of its kind and id lives. */
+  putOwned(record: Owned, now: number): Promise<boolean>
+  getOwned(kind: string, id: string, now: number): Promise<Owned | undefined>
+  /** Compare and set: true when the living record of this kind, id and owner had the data `from`, and is now this one. */
+  moveOwned(record: Owned, from: Json, now: number): Promise<boolean>
+
   /** Takes or extends a named lease; false while another owner holds it. */
   lease(name: string, owner: string, at: { now: number; until: number }): Promise<boolean>
   /** Takes up to `take` permits from a fixed window; grants what is left of it. */
   hit(bucket: Bucket, take: number, now: number): Promise<{ granted: number; resetAt: number }>
 
-  /** Forgets what is past its life: unsettled rows, results of settled ones, old windows and leases. The ledger stays. */
+  /** Forgets what is past its life: unsettled rows, results of settled ones, old windows, leases and records. The ledger stays. */
   prune(now: number): Promise<number>
   close(): Promise<void>
 }

@@ -1,5 +1,5 @@
 /** How a call reads on the wire: results, envelopes, jobs and refusals (spec 1, Resources). No decision is made here. */
-import { json, type Paid, type Price, type Reply, type Stored } from './endpoint.ts'
+import { json, type Paid, type Price, type Reply, type Showing, type Stored } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import { print } from './money.ts'
 import { paywall } from './paywall.ts'
@@ -52,22 +52,22 @@ export function recovery(endpoint: Paid, call: Call): Body {
 }
 
 /** 200 without a receipt: the fate of the payment could not be found out in time, and the buyer is not to suffer for it (house decision 6). */
-export function unsettled(endpoint: Paid, call: Call, { stored, label, origin }: Omit<Collected, 'receipt' | 'isFirst'>): Reply {
+export function unsettled(endpoint: Paid, call: Call, { stored, label, href }: Omit<Collected, 'receipt' | 'isFirst'>): Reply {
   const payment = { status: 'unresolved', tx_hash: '', network: label }
   const headers = { ...PRIVATE, 'x-payment-settled': 'false', 'x-payment-settle-error-class': 'unresolved' }
-  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, origin }), price: priceOf(call), payment }, headers)
+  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href }), price: priceOf(call), payment }, headers)
 }
 
-export type Collected = { readonly stored: Stored; readonly receipt: Receipt; readonly label: string; readonly origin: string; readonly isFirst: boolean; readonly raw?: readonly string[] }
+export type Collected = { readonly stored: Stored; readonly receipt: Receipt; readonly label: string; readonly href: Showing['href']; readonly isFirst: boolean; readonly raw?: readonly string[] }
 
 /** 200: the result, its price and its receipt. `isFirst` tells the charge from its repetition. */
-export function result(endpoint: Paid, call: Call, { stored, receipt, label, origin, isFirst, raw }: Collected): Reply {
+export function result(endpoint: Paid, call: Call, { stored, receipt, label, href, isFirst, raw }: Collected): Reply {
   const payment = { status: isFirst ? 'settled' : 'already_settled', tx_hash: receipt.transaction, network: label }
-  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, origin, ...(raw && { raw }) }), price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt) })
+  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href, ...(raw && { raw }) }), price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt) })
 }
 
-function shownBy(endpoint: Paid, call: Call, { stored, origin, raw }: Pick<Collected, 'stored' | 'origin' | 'raw'>): Body {
-  return endpoint.show(stored, { request: call.request, href: (key) => `${origin}/api/media/${key}`, ...(raw && { raw }) })
+function shownBy(endpoint: Paid, call: Call, { stored, href, raw }: Pick<Collected, 'stored' | 'href' | 'raw'>): Body {
+  return endpoint.show(stored, { request: call.request, href, ...(raw && { raw }) })
 }
 
 /** 202 from the POST: the job's envelope. */
@@ -93,6 +93,7 @@ export function running(endpoint: Paid, call: Call, note = endpoint.job.running)
   return json(202, { id: call.id, object, status, model: call.model, payment_status: 'verified', note }, POLL_AGAIN)
 }
 
+export const CHAIN_AWAY = 'The chain cannot be asked just now. This poll charged nothing. Poll again with the same authorization.'
 export const CONFIRMING = 'The result is ready; its settlement is being confirmed. Poll again with the same authorization.'
 
 /** 200 from a poll: failed, and free. */

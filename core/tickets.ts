@@ -5,7 +5,12 @@ import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
 
 /** A job id: 128 random bits. Not to be parsed, and not to be guessed: it is in a poll URL. */
 export function newId(random: (bytes: number) => Uint8Array): string {
-  return `job_${bytesToHex(random(16))}`
+  return `job_${newSecret(random)}`
+}
+
+/** 128 random bits in hex, for what must not be guessed. */
+export function newSecret(random: (bytes: number) => Uint8Array): string {
+  return bytesToHex(random(16))
 }
 
 /** SHA-256 in hex, the fingerprint of a request. */

@@ -1,5 +1,6 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
+import { fromBase64, toBase64 } from './base64.ts'
 import { quoted } from './intake.ts'
 
 /** The protocol version that Farebox speaks. */
@@ -47,6 +48,18 @@ export const Payment = Type.Object({
 })
 export type Payment = Static<typeof Payment>
 
+/** The extension by which a buyer names a purchase, to be safe to repeat it (reference 6.3). */
+export const IDENTIFIER = 'payment-identifier'
+export const Identifier = Type.String({ minLength: 16, maxLength: 128, pattern: '^[a-zA-Z0-9_-]+$' })
+
+/** What every challenge declares, as JSON. Official clients echo it, with or without an id. */
+const DECLARED = JSON.stringify({
+  [IDENTIFIER]: {
+    info: { required: false },
+    schema: Type.Object({ required: Type.Boolean(), id: Type.Optional(Identifier) }, { $schema: 'https://json-schema.org/draft/2020-12/schema' }),
+  },
+})
+
 /** Proof that money moved: the SettleResponse of the specification, as far as it is ours to keep. */
 export type Receipt = { transaction: string; network: string; payer: string; amount: string }
 
@@ -56,8 +69,10 @@ const isPayment = TypeCompiler.Compile(Payment)
 
 /** Standard base64 with padding over UTF-8 JSON, the form of every x402 header (reference x402 1.1). */
 export function encodeHeader(value: unknown): string {
-  return toBase64(JSON.stringify(value))
+  return encodeText(JSON.stringify(value))
 }
+
+const encodeText = (text: string): string => (isAscii(text) ? btoa(text) : toBase64(new TextEncoder().encode(text)))
 
 /** HTTP servers let about 16 KiB through; a longer header comes from a program that embeds core, and is not worth reading. */
 const MAX_HEADER = 32_768
@@ -67,7 +82,7 @@ export type Decoded = { ok: true; payment: Payment } | { ok: false; reason: stri
 /** Reads a payment header; liberal about the base64 alphabet, strict about the v2 shape. Never throws. */
 export function decodePayment(header: string): Decoded {
   if (header.length > MAX_HEADER) return { ok: false, reason: `the payment header is longer than ${MAX_HEADER} characters` }
-  const text = fromBase64(header)
+  const text = textOf(header)
   if (text === undefined) return { ok: false, reason: 'the payment header is not base64' }
   let value: unknown
   try {
@@ -89,7 +104,11 @@ function shapeProblem(value: unknown): string {
 /** The three equal challenge headers and the mirrored body of a 402 (spec 1, Authentication 3). */
 export function challenge(offers: readonly Offer[], resource: Resource, body: Record<string, unknown>): Challenge {
   const error = typeof body.error === 'string' ? body.error : 'Payment Required'
-  const required = encodeHeader({ x402Version: VERSION, error, resource, accepts: offers })
+  // The hottest path of all: what stands in header and body is written out once, what never changes never.
+  const accepts = JSON.stringify(offers)
+  const required = encodeText(
+    `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":${JSON.stringify(resource)},"accepts":${accepts},"extensions":${DECLARED}}`,
+  )
   return {
     headers: {
       'content-type': 'application/json',
@@ -98,7 +117,7 @@ export function challenge(offers: readonly Offer[], resource: Resource, body: Re
       'x-payment-required': required,
       'www-authenticate': `X402 requirements=${required}`,
     },
-    body: JSON.stringify({ x402Version: VERSION, accepts: offers, ...body }),
+    body: `{"x402Version":${VERSION},"accepts":${accepts},${JSON.stringify(body).slice(1)}`,
   }
 }
 export type Challenge = { headers: Record<string, string>; body: string }
@@ -117,19 +136,13 @@ export function refusalHeaders(refusal: { reason: string; network: string; payer
   return { 'payment-response': encodeHeader({ success: false, errorReason: reason, transaction: '', network, payer }) }
 }
 
-function toBase64(text: string): string {
-  const bytes = new TextEncoder().encode(text)
-  if (bytes.length === text.length) return btoa(text)
-  let binary = ''
-  for (const byte of bytes) binary += String.fromCharCode(byte)
-  return btoa(binary)
-}
+const isAscii = (text: string): boolean => /^[\x20-\x7e]*$/.test(text)
 
-function fromBase64(text: string): string | undefined {
-  if (!/^[A-Za-z0-9+/_-]+={0,2}$/.test(text)) return undefined
+/** UTF-8 behind base64, in either alphabet; undefined for anything else. */
+function textOf(base64: string): string | undefined {
+  if (!/^[A-Za-z0-9+/_-]+={0,2}$/.test(base64)) return undefined
   try {
-    const binary = atob(text.replaceAll('-', '+').replaceAll('_', '/'))
-    const bytes = Uint8Array.from(binary, (char) => char.charCodeAt(0))
+    const bytes = fromBase64(base64.replaceAll('-', '+').replaceAll('_', '/'))
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
     return undefined

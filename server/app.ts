@@ -29,16 +29,17 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet }
     const id = givenRequestId(request) ?? newRequestId()
     const url = URL.parse(request.url)
     const { ip, host, origin } = url ? standpoint(url, request, peer) : nowhere(peer)
-    const reply = url ? await answer(request, { ip, host, origin }) : badHost
-    log.access({ id, method: request.method, path: url ? pathOf(request.url) : '', status: reply.status, ms: Math.round((performance.now() - startedAt) * 10) / 10, ip })
-    return new Response(reply.body as BodyInit | null, { status: reply.status, headers: { ...reply.headers, ...CORS, 'x-request-id': id } })
+    const reply = url ? await answer(request, url, { ip, host, origin }) : badHost
+    const path = url ? pathOf(request.url) : ''
+    log.access({ id, method: request.method, path, status: reply.status, ms: Math.round((performance.now() - startedAt) * 10) / 10, ip })
+    return new Response(reply.body as BodyInit | null, { status: reply.status, headers: { ...reply.headers, ...(path !== DEVNET && CORS), 'x-request-id': id } })
   }
 
-  async function answer(request: Request, { ip, host, origin }: Standpoint): Promise<Reply> {
+  async function answer(request: Request, url: URL, { ip, host, origin }: Standpoint): Promise<Reply> {
     if (request.method === 'OPTIONS' && isPreflight(request)) return preflight
-    if (devnet && pathOf(request.url) === '/devnet') return showDevnet(request.method, devnet(origin))
-    const gateway = byHost.get(host) ?? first?.gateway
-    return await (gateway as Gateway).handle(request, { ip, origin })
+    if (devnet && pathOf(request.url) === DEVNET) return showDevnet(request.method, devnet(origin))
+    const gateway = byHost.get(host) ?? byHost.get(host.replace(/:\d+$/, '')) ?? first?.gateway
+    return await (gateway as Gateway).handle(request, { ip, origin, url })
   }
 
   /** Who calls, and what they call us. Forwarded headers count only from configured proxies (house decision 14). */
@@ -61,6 +62,9 @@ const badHost: Reply = { status: 400, headers: { 'content-type': 'application/js
 function nowhere(peer: Address): Standpoint {
   return { ip: peer?.address ?? '', host: '', origin: '' }
 }
+
+/** Shows a private key, if one to play money: no web page of another origin may read it. */
+const DEVNET = '/devnet'
 
 /** Browsers may call every route, send every payment header and read every receipt. */
 const CORS = { 'access-control-allow-origin': '*', 'access-control-expose-headers': EXPOSED_HEADERS.join(', ') }

@@ -2,7 +2,8 @@
  * The buyer's command: `bun run buy -- images "a red fox in the snow"`.
  * Pays with the official @x402/fetch client, unchanged; on devnet with the funded buyer, elsewhere with the key in FAREBOX_BUYER_KEY.
  */
-import { writeFile } from 'node:fs/promises'
+import { access, constants, writeFile } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { ExactEvmScheme } from '@x402/evm'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
@@ -36,8 +37,11 @@ async function buy(args: readonly string[]): Promise<void> {
     allowPositionals: true,
     options: { url: { type: 'string' }, model: { type: 'string' }, size: { type: 'string' }, n: { type: 'string' }, out: { type: 'string' }, rpc: { type: 'string' } },
   })
-  const [product, prompt] = positionals
-  if (product !== 'images' || !prompt) throw new BuyError(USAGE)
+  const [product, ...words] = positionals
+  const prompt = words.join(' ').trim()
+  if (product !== 'images' || prompt === '') throw new BuyError(USAGE)
+  if (values.n !== undefined && !/^\d+$/.test(values.n)) throw new BuyError(`--n takes a whole number, not ${JSON.stringify(values.n)}\n\n${USAGE}`)
+  if (values.out !== undefined) await access(dirname(resolve(values.out)), constants.W_OK).catch(refuseOut)
   const origin = (values.url ?? process.env.FAREBOX_URL ?? 'http://127.0.0.1:4020').replace(/\/$/, '')
   const body = JSON.stringify({
     model: values.model ?? 'vendor-a/image-1',
@@ -62,7 +66,14 @@ async function buy(args: readonly string[]): Promise<void> {
   console.log(`paid      ${result.payment.status} on ${result.payment.network}, transaction ${result.payment.tx_hash}`)
   const after = await balance()
   if (before !== undefined && after !== undefined) console.log(`balance   ${usd(before)} -> ${usd(after)} USDC`)
-  for (const [index, { url }] of result.data.entries()) console.log(`image     ${await save(url, values.out, index)}`)
+  for (const [index, { url }] of result.data.entries()) {
+    console.log(`hosted    ${url.slice(0, 200)}`)
+    console.log(`image     ${await save(url, values.out, index)}`)
+  }
+}
+
+function refuseOut(): never {
+  throw new BuyError('--out names a folder that cannot be written to')
 }
 
 async function ask(target: string, order: RequestInit): Promise<{ quote: Quote; offer: Quote['accepts'][number] }> {
@@ -107,6 +118,7 @@ async function readBalance(rpcUrl: string | undefined, asset: Hex, address: Hex)
 
 async function save(url: string, out: string | undefined, index: number): Promise<string> {
   const response = await fetch(url)
+  if (!response.ok) throw new BuyError(`${response.status}: the image could not be fetched; it stays at its URL`)
   const type = response.headers.get('content-type')?.split('/')[1] ?? 'png'
   const base = out ?? `farebox-${Date.now()}.${type}`
   const path = index === 0 ? base : base.replace(/(\.\w+)?$/, `-${index}$1`)

@@ -77,7 +77,10 @@ export function resolveShelf(vendors: VendorTable, settings: Settings, env: Read
   const servings = new Map<string, Serving>()
   for (const row of overridden.rows) {
     const served = row.servedBy ?? row.id
-    const merged = { ...vendors[row.vendor], ...servingFields(own.get(served)) }
+    const fields = servingFields(own.get(served))
+    const table = vendors[row.vendor]
+    // A row of another protocol is another service: it is not to be shown the key of the vendor's own.
+    const merged = fields.protocol && fields.protocol !== table?.protocol ? fields : { ...table, ...fields }
     const { protocol } = merged
     if (!protocol) continue
     const key = merged.key_env && env[merged.key_env]

@@ -15,18 +15,35 @@ const FLUSH_MS = 500
 export function serverLog(level: string): ServerLog {
   const destination = pino.destination({ dest: 1, minLength: HELD_BYTES, sync: true })
   const logger = pino({ level, base: null, redact: ['key', 'token', 'secret', 'authorization'] }, destination)
-  const timer = setInterval(flush, FLUSH_MS)
+  const isHeard = logger.isLevelEnabled('info')
+  let held = ''
+  const timer = setInterval(() => {
+    release()
+    destination.flush() // not flushSync: that waits for the disk, and every request with it
+  }, FLUSH_MS)
   timer.unref()
 
-  function flush(): void {
-    destination.flushSync()
+  /** Access lines go out before whatever was logged after them. */
+  function release(): void {
+    if (held === '') return
+    const lines = held
+    held = ''
+    destination.write(lines)
   }
 
   return {
-    info: (message, fields = {}) => logger.info(fields, message),
-    warn: (message, fields = {}) => logger.warn(fields, message),
-    alert: (message, fields = {}) => logger.error({ alert: true, ...fields }, message),
-    access: (line) => logger.info(line, 'request'),
-    flush,
+    info: (message, fields = {}) => (release(), logger.info(fields, message)),
+    warn: (message, fields = {}) => (release(), logger.warn(fields, message)),
+    alert: (message, fields = {}) => (release(), logger.error({ alert: true, ...fields }, message)),
+    access({ id, method, path, status, ms, ip }) {
+      if (!isHeard) return
+      // By hand, for pino takes four times as long; `id` and `method` are tokens, which need no escaping.
+      held += `{"level":30,"time":${Date.now()},"id":"${id}","method":"${method}","path":${JSON.stringify(path)},"status":${status},"ms":${ms},"ip":${JSON.stringify(ip)},"msg":"request"}\n`
+      if (held.length >= HELD_BYTES) release()
+    },
+    flush() {
+      release()
+      destination.flushSync()
+    },
   }
 }

@@ -11,16 +11,21 @@ export type Running = { readonly url: string; readonly wired: Wired; stop(): Pro
 export async function start(config: Config, log: ServerLog): Promise<Running> {
   const wired = await wire(config, log)
   try {
-    const server = listen(config, wired, log)
+    const requests = inFlight()
+    const server = listen(config, wired, { log, requests })
     const { gateways, storage, clock, owner } = wired
     const sweeping = sweep({ gateways: gateways.map(({ gateway }) => gateway), storage, clock, log, owner })
     const url = `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${server.port}`
     return { url, wired, stop }
 
     async function stop(): Promise<void> {
-      await Promise.race([server.stop(), clock.wait(config.drainMs)])
-      const left = await wired.drain(config.drainMs)
+      const closed = server.stop()
+      const deadline = clock.now() + config.drainMs
+      await Promise.race([requests.over(), clock.wait(config.drainMs)])
+      const left = await wired.drain(Math.max(0, deadline - clock.now()))
       if (left > 0) log.warn('the drain ended before all work did; what was left is failed, uncharged', { left })
+      // Replies are on their way out; a connection that never finished its request is not waited for.
+      await Promise.race([closed, clock.wait(FAREWELL_MS)])
       await sweeping.stop()
       await server.stop(true)
       await wired.close()
@@ -32,14 +37,35 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
   }
 }
 
-function listen(config: Config, { gateways, devnet }: Wired, log: ServerLog) {
+/** How long finished replies may take to leave when the server stops. */
+const FAREWELL_MS = 1_000
+
+type InFlight = { add<T>(request: Promise<T>): Promise<T>; over(): Promise<void> }
+
+/** Requests that have reached a handler and are not answered yet. */
+function inFlight(): InFlight {
+  const open = new Set<Promise<unknown>>()
+  return {
+    add(request) {
+      const over = () => void open.delete(request)
+      open.add(request)
+      request.then(over, over)
+      return request
+    },
+    async over() {
+      while (open.size > 0) await Promise.allSettled(open)
+    },
+  }
+}
+
+function listen(config: Config, { gateways, devnet }: Wired, { log, requests }: { log: ServerLog; requests: InFlight }) {
   const { publicOrigin, trustedProxies } = config
   const facts = devnet && { devnet: (origin: string) => devnetFacts(devnet, gateways, origin) }
   const elysia = app({ gateways, log, publicOrigin, trustedProxies, ...facts })
   try {
     const { port, host: hostname } = config
     // Bun's own 413 has no body and its idle limit is 10 s: sizes are checked in core, and an inline window takes 30 s.
-    elysia.server = Bun.serve({ port, hostname, idleTimeout: 255, maxRequestBodySize: Number.MAX_SAFE_INTEGER, fetch: elysia.fetch })
+    elysia.server = Bun.serve({ port, hostname, idleTimeout: 255, maxRequestBodySize: Number.MAX_SAFE_INTEGER, fetch: (request) => requests.add(Promise.resolve(elysia.fetch(request))) })
     return elysia.server
   } catch (error) {
     const { code } = error as { code?: string }
@@ -96,24 +122,25 @@ function refuse(lines: readonly string[]): void {
   process.exitCode = 1
 }
 
-type Facts = { readonly version: string; readonly origin: string; readonly labels: readonly string[]; readonly endpoints: number; readonly isDevnet: boolean }
+type Facts = { readonly version: string; readonly origin: string; readonly listening: string; readonly labels: readonly string[]; readonly endpoints: number; readonly isDevnet: boolean }
 
 /** What a person reads first. */
-export function greeting({ version, origin, labels, endpoints, isDevnet }: Facts): readonly string[] {
-  const first = `Farebox ${version} at ${origin}: ${endpoints} endpoints, paid in USDC on ${labels.join(', ')}`
+export function greeting({ version, origin, listening, labels, endpoints, isDevnet }: Facts): readonly string[] {
+  const place = listening === origin ? origin : `${origin}, listening on ${listening}`
+  const first = `Farebox ${version} at ${place}: ${endpoints} endpoints, paid in USDC on ${labels.join(', ')}`
   if (!isDevnet) return [first]
   return [
     first,
     '  devnet: a local chain, a funded buyer and procedural pictures; no real money, no real models',
     '  buy a picture:  npx -y bun@1.4.4 run buy -- images "a red fox in the snow"',
-    `  look around:    ${origin}/openapi.json  ${origin}/devnet`,
+    `  look around:    ${listening}/openapi.json  ${listening}/devnet`,
   ]
 }
 
 function greet({ url, wired }: Running, config: Config): void {
   const { gateways, devnet } = wired
   const labels = gateways.map((row) => row.config.label)
-  const facts = { version: VERSION, origin: config.publicOrigin ?? url, labels, endpoints: gateways[0]?.gateway.endpoints.length ?? 0 }
+  const facts = { version: VERSION, origin: config.publicOrigin ?? url, listening: url, labels, endpoints: gateways[0]?.gateway.endpoints.length ?? 0 }
   console.log(greeting({ ...facts, isDevnet: devnet !== undefined }).join('\n'))
   if (devnet && !isLoopback(config.host)) console.log(`  note: listening on ${config.host}, so others can reach this play system`)
 }

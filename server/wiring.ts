@@ -58,17 +58,17 @@ export async function wire(config: Config, log: ServerLog): Promise<Wired> {
 async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): Promise<Omit<Wired, 'close'>> {
   if (config.database.kind === 'sqlite') {
     const { path } = config.database
-    const hold = holdAlone(path)
+    const hold = await orRefuse('DATABASE_URL', () => holdAlone(path))
     if (!hold) throw new StartError(`Another Farebox is running on ${path}. SQLite serves one process: stop the other one, or set DATABASE_URL.`)
     undo.push(() => hold.release())
   }
   const isDevnet = config.gateways.length === 0
-  const devnet = isDevnet ? await startLocalChain(config, log) : undefined
+  const devnet = isDevnet ? await orRefuse('The local chain', () => startLocalChain(config, log)) : undefined
   if (devnet) undo.push(() => devnet.stop())
-  const storage = openStorage(config)
+  const storage = await orRefuse('DATABASE_URL', () => openStorage(config))
   undo.push(() => storage.close())
 
-  const objects = openObjects(config)
+  const objects = await orRefuse('OBJECT_STORE', () => openObjects(config))
   const clock = systemClock
   const owner = crypto.randomUUID()
   const pending = new Set<Promise<unknown>>()
@@ -121,18 +121,37 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
   }
 }
 
-function openStorage({ database }: Config): Storage {
+/** A database on another machine must answer before anything is sold. */
+async function openStorage({ database }: Config): Promise<Storage> {
   if (database.kind === 'memory') return memoryStorage()
-  return database.kind === 'sqlite' ? sqliteStorage(database.path) : postgresStorage(database.url)
+  if (database.kind === 'sqlite') return sqliteStorage(database.path)
+  const storage = postgresStorage(database.url)
+  await storage.ready().catch(async (error: Error) => {
+    await storage.close()
+    throw error
+  })
+  return storage
 }
 
-function openObjects({ objects }: Config): Objects {
+/** Opens the store and writes to it once: one that cannot be written to would be found out by the first buyer. */
+async function openObjects({ objects }: Config): Promise<Objects> {
+  const store = objectsOf(objects)
+  await store.put('start/probe', new Uint8Array([0]), 'application/octet-stream')
+  return store
+}
+
+function objectsOf(objects: Config['objects']): Objects {
   if (objects.kind === 'memory') return memoryObjects()
-  if (objects.kind === 'file') return diskObjects(objects.dir)
+  return objects.kind === 'file' ? diskObjects(objects.dir) : s3Objects(s3FromUrl(objects.url, objects.env))
+}
+
+/** Runs a step of the start; what fails is the operator's to mend, so it is said in one line that names the setting. */
+async function orRefuse<T>(setting: string, step: () => T | Promise<T>): Promise<T> {
   try {
-    return s3Objects(s3FromUrl(objects.url, objects.env))
+    return await step()
   } catch (error) {
-    throw new StartError(`OBJECT_STORE: ${(error as Error).message}`)
+    if (error instanceof StartError) throw error
+    throw new StartError(`${setting}: ${(error as Error).message}`)
   }
 }
 
@@ -150,6 +169,7 @@ function vendorsOf({ shelf, trustedHosts }: Config, isDevnet: boolean, { log, cl
   for (const row of shelf.rows) {
     const serving = shelf.servings.get(row.id)
     if (serving) byRow.set(row.id, build(row, serving))
+    if (serving?.protocol === 'sketch' && !isDevnet) log.warn('this model is served by the procedural sketch vendor, for real money', { model: row.id })
   }
   return { images: (row) => byRow.get(row.id) ?? (isDevnet ? sketch : undefined), media: mediaFetcher({ trusted: trustedHosts }) }
 }
@@ -193,8 +213,9 @@ const KEY_RENEW_MS = 5_000
 
 /** Whoever settles, the chain is read by our own node. What only an adapter can judge, a URL or a key, is the operator's to mend. */
 function chainOf({ name, network, rpcUrl, asset, payTo, domain, settles }: GatewayConfig, { isDevnet, storage, owner }: Chaining): ServedChain {
-  // An idle local chain makes no blocks, so the clock of its latest one is minutes behind.
-  const row = { network, rpcUrl, asset, payTo, domain, ...(isDevnet && { readAt: 'pending' as const }) }
+  // An idle local chain makes no blocks, so the clock of its latest one is minutes behind. And anvil never mines a transaction that
+  // comes while the one before it is being mined: one at a time, each for up to fifty payments, is as fast.
+  const row = { network, rpcUrl, asset, payTo, domain, ...(isDevnet && { readAt: 'pending' as const, maxInFlight: 1 }) }
   try {
     if (settles.by === 'facilitators') return facilitatorChain({ ...row, facilitators: settles.rows, random: randomBytes })
     return leasedChain({

@@ -63,8 +63,8 @@ function matches(from: readonly Source[], pattern: RegExp, part: 'code' | 'text'
 
 // ── who may import whom ─────────────────────────────────────────────────────────────────────────────────────────────
 
-test('core imports TypeBox, noble hashes and itself', () => {
-  expect(strays(inRoom('core'), (target) => /^(core\/|@sinclair\/typebox(\/|$)|@noble\/hashes\/)/.test(target))).toEqual([])
+test('core imports TypeBox, noble hashes, image-size and itself', () => {
+  expect(strays(inRoom('core'), (target) => /^(core\/|@sinclair\/typebox(\/|$)|@noble\/hashes\/|image-size$)/.test(target))).toEqual([])
 })
 
 test('adapters import core and adapters, never server', () => {

@@ -9,6 +9,7 @@ import {
   type Window,
   type Write,
   afterlife,
+  alive,
   decideClaim,
   decideFinish,
   decideOpen,
@@ -17,10 +18,11 @@ import {
   isUnfinished,
   mayLease,
   mayMove,
+  mayMoveOwned,
   patchOf,
   takePermits,
 } from '../../core/ledger.ts'
-import type { Authorization, Call, Claim, Opened, Storage } from '../../core/ports.ts'
+import type { Authorization, Call, Claim, Opened, Owned, Storage } from '../../core/ports.ts'
 
 type Bound = Bond & { readonly authorization: Authorization }
 
@@ -31,6 +33,7 @@ type Bound = Bond & { readonly authorization: Authorization }
 export function memoryStorage(): Storage {
   const rows = new Map<string, Row>()
   const bonds = new Map<string, Bound>()
+  const owned = new Map<string, Owned>()
   const leases = new Map<string, Lease>()
   const windows = new Map<string, Window>()
 
@@ -59,7 +62,6 @@ export function memoryStorage(): Storage {
 
   function perform(write: Write): void {
     if (write.kind === 'insert') {
-      if (rows.has(write.call.id)) throw new Error(`call ${write.call.id} exists`)
       rows.set(write.call.id, { ...structuredClone(write.call), ...UNCLAIMED })
       return
     }
@@ -102,6 +104,7 @@ export function memoryStorage(): Storage {
     async openCall(call, authorization, at) {
       const seen = { bound: boundTo(authorization.key), debts: at.cap ? debts(call.payer, call.asset) : [] }
       const { answer, writes } = decideOpen({ call, authorization }, seen, at)
+      if (answer.kind === 'opened' && rows.has(call.id)) throw new Error(`call ${call.id} exists`)
       writes.forEach(perform)
       return opened(answer)
     },
@@ -153,6 +156,22 @@ export function memoryStorage(): Storage {
       return where((call) => call.money === 'settling' && due(call) <= before, due, limit)
     },
 
+    async putOwned(record, now) {
+      if (alive(owned.get(nameOf(record)), now)) return false
+      owned.set(nameOf(record), structuredClone(record))
+      return true
+    },
+
+    async getOwned(kind, id, now) {
+      return structuredClone(alive(owned.get(nameOf({ kind, id })), now))
+    },
+
+    async moveOwned(record, from, now) {
+      if (!mayMoveOwned(owned.get(nameOf(record)), { record, from, now })) return false
+      owned.set(nameOf(record), structuredClone(record))
+      return true
+    },
+
     async lease(name, owner, { now, until }) {
       if (!mayLease(leases.get(name), owner, now)) return false
       leases.set(name, { owner, until })
@@ -179,6 +198,7 @@ export function memoryStorage(): Storage {
         for (const { key } of own) perform({ kind: 'free', key })
         rows.delete(call.id)
       }
+      for (const [name, { expiresAt }] of owned) if (expiresAt <= now && owned.delete(name)) touched++
       for (const [name, { until }] of leases) if (until <= now && leases.delete(name)) touched++
       for (const [key, { resetAt }] of windows) if (resetAt <= now && windows.delete(key)) touched++
       return touched
@@ -186,6 +206,10 @@ export function memoryStorage(): Storage {
 
     async close() {},
   }
+}
+
+function nameOf({ kind, id }: Pick<Owned, 'kind' | 'id'>): string {
+  return JSON.stringify([kind, id])
 }
 
 /** The port's view of a row, as a copy. */

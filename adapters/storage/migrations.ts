@@ -65,6 +65,20 @@ export const steps: readonly Step[] = [
       CREATE INDEX windows_reset ON windows (reset_at);
     `,
   },
+  {
+    name: 'owned records',
+    sql: `
+      CREATE TABLE owned (
+        kind TEXT NOT NULL,
+        id TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        expires_at INTEGER NOT NULL,
+        data TEXT,
+        PRIMARY KEY (kind, id)
+      );
+      CREATE INDEX owned_aging ON owned (expires_at);
+    `,
+  },
 ]
 
 /**

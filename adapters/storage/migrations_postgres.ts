@@ -63,6 +63,20 @@ export const steps: readonly Step[] = [
       CREATE INDEX windows_reset ON windows (reset_at);
     `,
   },
+  {
+    name: 'owned records',
+    sql: `
+      CREATE TABLE owned (
+        kind text NOT NULL,
+        id text NOT NULL,
+        owner text NOT NULL,
+        expires_at bigint NOT NULL,
+        data text,
+        PRIMARY KEY (kind, id)
+      );
+      CREATE INDEX owned_aging ON owned (expires_at);
+    `,
+  },
 ]
 
 /** "farebox" in ASCII: what a replica locks while it migrates. */

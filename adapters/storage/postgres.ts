@@ -9,16 +9,18 @@ import {
   UNCLAIMED,
   type Write,
   afterlife,
+  alive,
   decideClaim,
   decideFinish,
   decideOpen,
   isFree,
   mayLease,
   mayMove,
+  mayMoveOwned,
   patchOf,
   takePermits,
 } from '../../core/ledger.ts'
-import type { Call, Claim, NewCall, Opened, Storage } from '../../core/ports.ts'
+import type { Call, Claim, NewCall, Opened, Owned, Storage } from '../../core/ports.ts'
 import { type Limits, type Send, type Step, connections } from './connections.ts'
 import { type Statement, ask, patching } from './statements_postgres.ts'
 
@@ -121,6 +123,22 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
 
     unsettled: (before, limit) => read((send) => send(ask.unsettled, { before, limit })),
 
+    putOwned(...given) {
+      const [record, now] = structuredClone(given)
+      return write(owning(record, (stored) => !alive(stored, now)))
+    },
+
+    getOwned: (kind, id, now) =>
+      read(async (send) => {
+        const [stored] = await send(ask.owned, { kind, id })
+        return alive(stored, now)
+      }),
+
+    moveOwned(...given) {
+      const [record, from, now] = structuredClone(given)
+      return write(owning(record, (stored) => mayMoveOwned(stored, { record, from, now })))
+    },
+
     lease: (name, owner, { now, until }) =>
       write({
         turn: `lease ${name}`,
@@ -152,7 +170,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
         touched += step.touched
         from = step.last
       }
-      for (const stale of [ask.staleLeases, ask.staleWindows] as readonly Statement<object>[]) {
+      for (const stale of [ask.staleOwned, ask.staleLeases, ask.staleWindows] as readonly Statement<object>[]) {
         let gone: number
         do {
           gone = await write({ turn: 'prune', look: async () => {}, act: async (_, send) => (await send(stale, { now, limit: BATCH })).length })
@@ -171,6 +189,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
 const keyOf = (key: string) => `authorization ${key}`
 const payerOf = ({ payer, asset }: Pick<NewCall, 'payer' | 'asset'>) => `payer ${JSON.stringify([payer, asset])}`
 const callOf = (id: string) => `call ${id}`
+const ownedOf = ({ kind, id }: Pick<Owned, 'kind' | 'id'>) => `owned ${JSON.stringify([kind, id])}`
 
 // ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -211,6 +230,20 @@ function performOne(step: Write, send: Send): Promise<unknown> {
 function patchCall(id: string, patch: RowPatch, send: Send): Promise<unknown> {
   const fields = Object.keys(patch) as (keyof RowPatch)[]
   return fields.length === 0 ? Promise.resolve() : send(patching(fields), { ...patch, id })
+}
+
+/** Keeps the record where what is stored so far allows it. */
+function owning(record: Owned, may: (stored: Owned | undefined) => boolean): Step<readonly Owned[], boolean> {
+  return {
+    turn: ownedOf(record),
+    locks: [ownedOf(record)],
+    look: (send) => send(ask.owned, record),
+    async act([stored], send) {
+      if (!may(stored)) return false
+      await send(ask.keepOwned, record)
+      return true
+    },
+  }
 }
 
 type Aged = { readonly touched: number; readonly last: Place | undefined }

@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { customType, index, integer, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core'
+import { customType, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core'
 import type { BondState } from '../../core/ledger.ts'
 import { type Usdc, usdc } from '../../core/money.ts'
 import type { Authorization, Json, Money, Work } from '../../core/ports.ts'
@@ -82,6 +82,19 @@ export const authorizations = sqliteTable(
     uniqueIndex('authorizations_of_call').on(bond.call, bond.place),
     index('authorizations_spendable').on(bond.payer, bond.expiresAt).where(sql`state in ('open', 'sent')`),
   ],
+)
+
+/** Small records beside the calls, of one wallet each. */
+export const owned = sqliteTable(
+  'owned',
+  {
+    kind: text().notNull(),
+    id: text().notNull(),
+    owner: text().notNull(),
+    expiresAt: integer('expires_at').notNull(),
+    data: json().$type<Json>(),
+  },
+  (record) => [primaryKey({ columns: [record.kind, record.id] }), index('owned_aging').on(record.expiresAt)],
 )
 
 export const leases = sqliteTable('leases', {

@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { bigint, boolean, customType, index, pgTable, uniqueIndex } from 'drizzle-orm/pg-core'
+import { bigint, boolean, customType, index, pgTable, primaryKey, uniqueIndex } from 'drizzle-orm/pg-core'
 import type { BondState } from '../../core/ledger.ts'
 import { type Usdc, usdc } from '../../core/money.ts'
 import type { Authorization, Json, Money, Work } from '../../core/ports.ts'
@@ -89,6 +89,19 @@ export const authorizations = pgTable(
     uniqueIndex('authorizations_of_call').on(bond.call, bond.place),
     index('authorizations_spendable').on(bond.payer, bond.expiresAt).where(sql`state in ('open', 'sent')`),
   ],
+)
+
+/** Small records beside the calls, of one wallet each. */
+export const owned = pgTable(
+  'owned',
+  {
+    kind: text().notNull(),
+    id: text().notNull(),
+    owner: text().notNull(),
+    expiresAt: integer('expires_at').notNull(),
+    data: json().$type<Json>(),
+  },
+  (record) => [primaryKey({ columns: [record.kind, record.id] }), index('owned_aging').on(record.expiresAt)],
 )
 
 export const leases = pgTable('leases', {

@@ -11,12 +11,14 @@ import {
   UNCLAIMED,
   type Write,
   afterlife,
+  alive,
   decideClaim,
   decideFinish,
   decideOpen,
   isFree,
   mayLease,
   mayMove,
+  mayMoveOwned,
   patchOf,
   takePermits,
 } from '../../core/ledger.ts'
@@ -159,6 +161,26 @@ export function sqliteStorage(path: string): Storage {
 
     unsettled: (before, limit) => patiently(() => ask.unsettled.all({ before, limit })),
 
+    putOwned(...given) {
+      const [record, now] = structuredClone(given)
+      return write(() => {
+        if (alive(ask.owned.get(record), now)) return false
+        ask.keepOwned.run(record)
+        return true
+      })
+    },
+
+    getOwned: (kind, id, now) => patiently(() => alive(ask.owned.get({ kind, id }), now)),
+
+    moveOwned(...given) {
+      const [record, from, now] = structuredClone(given)
+      return write(() => {
+        if (!mayMoveOwned(ask.owned.get(record), { record, from, now })) return false
+        ask.keepOwned.run(record)
+        return true
+      })
+    },
+
     lease: (name, owner, { now, until }) =>
       write(() => {
         if (!mayLease(ask.lease.get({ name }), owner, now)) return false
@@ -181,7 +203,7 @@ export function sqliteStorage(path: string): Storage {
         touched += step.touched
         after = step.last
       }
-      for (const stale of [ask.staleLeases, ask.staleWindows]) {
+      for (const stale of [ask.staleOwned, ask.staleLeases, ask.staleWindows]) {
         let gone: number
         do {
           gone = await write(() => stale.all({ now, limit: BATCH }).length)

@@ -1,7 +1,7 @@
 import { and, asc, eq, getTableColumns, gt, gte, lt, lte, sql } from 'drizzle-orm'
 import type { BunSQLiteDatabase } from 'drizzle-orm/bun-sqlite'
 import type { RowPatch } from '../../core/ledger.ts'
-import { authorizations, calls, leases, windows } from './schema.ts'
+import { authorizations, calls, leases, owned, windows } from './schema.ts'
 
 /**
  * What the SQLite storage asks and writes, prepared once. Conditions that name a partial index are written out: SQLite cannot match
@@ -75,6 +75,7 @@ export function statements(db: BunSQLiteDatabase) {
       .orderBy(asc(expiresAt), asc(id))
       .limit(given('limit'))
       .prepare(),
+    owned: db.select().from(owned).where(and(eq(owned.kind, given('kind')), eq(owned.id, given('id')))).prepare(),
     lease: db.select().from(leases).where(eq(leases.name, given('name'))).prepare(),
     window: db.select().from(windows).where(eq(windows.key, given('key'))).prepare(),
 
@@ -98,6 +99,11 @@ export function statements(db: BunSQLiteDatabase) {
     freeAll: db.delete(authorizations).where(eq(bond.call, given('id'))).prepare(),
     unsign: db.update(authorizations).set({ signed: null }).where(eq(bond.call, given('id'))).prepare(),
     forget: db.delete(calls).where(eq(id, given('id'))).prepare(),
+    keepOwned: db
+      .insert(owned)
+      .values(everyField(owned))
+      .onConflictDoUpdate({ target: [owned.kind, owned.id], set: fromExcluded(owned, 'kind', 'id') })
+      .prepare(),
     takeLease: db
       .insert(leases)
       .values(everyField(leases))
@@ -107,6 +113,11 @@ export function statements(db: BunSQLiteDatabase) {
       .insert(windows)
       .values(everyField(windows))
       .onConflictDoUpdate({ target: windows.key, set: fromExcluded(windows, 'key') })
+      .prepare(),
+    staleOwned: db
+      .delete(owned)
+      .where(sql`(${owned.kind}, ${owned.id}) in (select kind, id from owned where expires_at <= ${given('now')} limit ${given('limit')})`)
+      .returning({ id: owned.id })
       .prepare(),
     staleLeases: db
       .delete(leases)
@@ -121,7 +132,7 @@ export function statements(db: BunSQLiteDatabase) {
   }
 }
 
-type Table = typeof calls | typeof authorizations | typeof leases | typeof windows
+type Table = typeof calls | typeof authorizations | typeof owned | typeof leases | typeof windows
 
 /** `values` in which each field is the placeholder of its own name. */
 function everyField<T extends Table>(table: T): { [Field in keyof T['$inferSelect']]: ReturnType<typeof sql.placeholder> } {
@@ -129,9 +140,9 @@ function everyField<T extends Table>(table: T): { [Field in keyof T['$inferSelec
   return Object.fromEntries(fields)
 }
 
-/** `set` in which each field but the key takes the value that was to be inserted. */
-function fromExcluded(table: Table, key: string): Record<string, ReturnType<typeof sql.raw>> {
-  const fields = Object.entries(getTableColumns(table)).filter(([field]) => field !== key)
+/** `set` in which each field but those of the key takes the value that was to be inserted. */
+function fromExcluded(table: Table, ...keys: readonly string[]): Record<string, ReturnType<typeof sql.raw>> {
+  const fields = Object.entries(getTableColumns(table)).filter(([field]) => !keys.includes(field))
   return Object.fromEntries(fields.map(([field, column]) => [field, sql.raw(`excluded."${column.name}"`)]))
 }
 

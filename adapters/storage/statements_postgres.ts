@@ -2,7 +2,7 @@ import { type GetColumnData, type SQL, and, asc, eq, fillPlaceholders, getTableC
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { type PgColumn, unionAll } from 'drizzle-orm/pg-core'
 import type { RowPatch } from '../../core/ledger.ts'
-import { authorizations, calls, leases, windows } from './schema_postgres.ts'
+import { authorizations, calls, leases, owned, windows } from './schema_postgres.ts'
 
 export type Values = Readonly<Record<string, unknown>>
 
@@ -113,6 +113,7 @@ export const ask = {
       .limit(sql.placeholder('limit'))
       .for('no key update', { skipLocked: true }),
   ),
+  owned: rows('owned', getTableColumns(owned), db.select().from(owned).where(and(same(owned.kind), same(owned.id)))),
   lease: rows('lease', getTableColumns(leases), db.select().from(leases).where(same(leases.name))),
   window: rows('window', getTableColumns(windows), db.select().from(windows).where(same(windows.key))),
 
@@ -145,6 +146,19 @@ export const ask = {
     'keep_window',
     {},
     db.insert(windows).values(everyField(windows)).onConflictDoUpdate({ target: windows.key, set: fromExcluded(windows, 'key') }),
+  ),
+  keepOwned: rows(
+    'keep_owned',
+    {},
+    db.insert(owned).values(everyField(owned)).onConflictDoUpdate({ target: [owned.kind, owned.id], set: fromExcluded(owned, 'kind', 'id') }),
+  ),
+  staleOwned: rows(
+    'stale_owned',
+    { id: owned.id },
+    db
+      .delete(owned)
+      .where(sql`ctid = any(array(select ctid from owned where ${lte(owned.expiresAt, given('now', owned.expiresAt))} ${aFew()}))`)
+      .returning({ id: owned.id }),
   ),
   staleLeases: rows(
     'stale_leases',
@@ -224,7 +238,7 @@ function aFew(): SQL {
   return sql`limit ${sql.placeholder('limit')} for update skip locked`
 }
 
-type Table = typeof calls | typeof authorizations | typeof leases | typeof windows
+type Table = typeof calls | typeof authorizations | typeof owned | typeof leases | typeof windows
 
 /** `values` in which each field is the placeholder of its own name. */
 function everyField<T extends Table>(table: T): { [Field in keyof T['$inferSelect']]: ReturnType<typeof sql.placeholder> } {
@@ -232,8 +246,8 @@ function everyField<T extends Table>(table: T): { [Field in keyof T['$inferSelec
   return Object.fromEntries(fields)
 }
 
-/** `set` in which each field but the key takes the value that was to be inserted. */
-function fromExcluded(table: Table, key: string): Record<string, SQL> {
-  const fields = Object.entries(getTableColumns(table)).filter(([field]) => field !== key)
+/** `set` in which each field but those of the key takes the value that was to be inserted. */
+function fromExcluded(table: Table, ...keys: readonly string[]): Record<string, SQL> {
+  const fields = Object.entries(getTableColumns(table)).filter(([field]) => !keys.includes(field))
   return Object.fromEntries(fields.map(([field, column]) => [field, sql.raw(`excluded."${column.name}"`)]))
 }

@@ -24,20 +24,24 @@ export type Overridden = { readonly rows: readonly ImageRow[]; readonly mistakes
 export function overrideImages(rows: readonly ImageRow[], overrides: readonly ImageOverride[]): Overridden {
   const mistakes: string[] = []
   const byId = new Map(rows.map((row) => [row.id, row]))
+  for (const id of twice(overrides.map((override) => override.id))) mistakes.push(`images: two entries change ${id}`)
   for (const override of overrides) {
     const row = changed(byId.get(override.id), override, mistakes)
     if (row) byId.set(row.id, row)
   }
   for (const { id, redirect } of overrides) {
     if (redirect === undefined) continue
+    const isChained = redirect !== id && overrides.some((other) => other.id === redirect && other.redirect !== undefined)
+    if (isChained) mistakes.push(`images ${id}.redirect: ${redirect} is redirected itself; name the row that does the work`)
     const row = redirected(byId.get(id), byId.get(redirect), { redirect, mistakes })
     if (row) byId.set(id, row)
   }
   const all = [...byId.values()]
-  const names = all.flatMap((row) => [row.id, ...row.aliases])
-  for (const name of new Set(names.filter((name, index) => names.indexOf(name) !== index))) mistakes.push(`images: two rows are called ${name}`)
+  for (const name of twice(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`images: two rows are called ${name}`)
   return { rows: all, mistakes }
 }
+
+const twice = (names: readonly string[]): Set<string> => new Set(names.filter((name, index) => names.indexOf(name) !== index))
 
 /** A row of the contract with its changes, or a new one, which has to say what it cannot inherit. */
 function changed(known: ImageRow | undefined, { id, sizes, redirect: _, ...fields }: ImageOverride, mistakes: string[]): ImageRow | undefined {
@@ -76,7 +80,9 @@ function redirected(row: ImageRow | undefined, fallback: ImageRow | undefined, {
   })
   if (shared.length === 0) mistakes.push(`images ${row.id}.redirect: ${redirect} makes none of its sizes`)
   const { vendor, upstream, slow } = fallback
-  return { ...row, vendor, upstream, slow, sizes: shared, servedBy: fallback.id }
+  const { edits: _, ...kept } = row
+  const edits = row.edits && fallback.edits && { maxImages: Math.min(row.edits.maxImages, fallback.edits.maxImages), mask: row.edits.mask && fallback.edits.mask }
+  return { ...kept, vendor, upstream, slow, sizes: shared, servedBy: fallback.id, ...(edits && { edits }) }
 }
 
 const above = (a: Dollars, b: Dollars): boolean => a.num * b.den > b.num * a.den

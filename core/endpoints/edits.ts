@@ -1,10 +1,11 @@
 /** Image editing: one or several sources, an optional mask (spec 1). Its jobs share the store and the poll path of generation. */
+import { toBase64 } from '../base64.ts'
 import { type Static, Type } from '@sinclair/typebox'
-import { hybrid, type Order, paid } from '../endpoint.ts'
+import { type Order, paid } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
 import * as sale from '../image_sale.ts'
 import { clip } from '../intake.ts'
-import { pictureOf } from '../pictures.ts'
+import { pictureOf, recognize } from '../pictures.ts'
 import type { MadeImage } from '../ports.ts'
 
 const DEFAULT_MODEL = 'vendor-a/image-2'
@@ -13,7 +14,7 @@ const dataUri = Type.String({ minLength: 1 })
 const input = Type.Object({
   model: Type.Optional(Type.String({ minLength: 1, maxLength: 200, default: DEFAULT_MODEL, description: 'Id of a model that edits.' })),
   prompt: sale.prompt('The edit to make.'),
-  image: Type.Union([dataUri, Type.Array(dataUri, { minItems: 1, maxItems: 16 })], {
+  image: Type.Union([dataUri, Type.Array(dataUri, { minItems: 1 })], {
     description: 'A data URI, or several to be fused into one result: at most 4 on vendor-a models, 3 on vendor-b models.',
   }),
   mask: Type.Optional(Type.String({ minLength: 1, description: 'A PNG of the dimensions of the source, transparent where it may change. vendor-a models and single sources only.' })),
@@ -25,6 +26,10 @@ type Input = Static<typeof input>
 /** The smallest PNG: a source for examples. */
 const PIXEL = 'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
 
+const EDITS: sale.Need = { fits: ({ edits }) => edits !== undefined, makes: ({ edit }) => edit !== undefined }
+
+const EXAMPLE = { prompt: 'make it snow', image: PIXEL }
+
 const edit = paid({
   name: 'images.image2image',
   path: '/api/v1/images/image2image',
@@ -33,16 +38,16 @@ const edit = paid({
   tag: 'images',
   input,
   output: sale.imageResult,
-  example: { prompt: 'make it snow', image: PIXEL },
+  example: EXAMPLE,
   multipart: fromForm,
   maxBody: 64 << 20,
   failure: 'Image editing failed',
   job: sale.imageJob('image.edit.job'),
-  settle: () => hybrid(sale.INLINE_WINDOW_MS),
+  settle: sale.imageSettle,
 
   check({ model = DEFAULT_MODEL, prompt, size = sale.DEFAULT_SIZE, n = 1, image, mask }, { catalog }) {
     const row = catalog.images.get(model)
-    const editors = catalog.images.all.filter(({ edits }) => edits !== undefined)
+    const editors = catalog.images.all.filter(EDITS.fits)
     if (!row?.edits) throw sale.invalidModel(`${clip(model)} does not edit images.`, editors)
     sale.checkOrder(row, { prompt, size })
     const sources = typeof image === 'string' ? [image] : image
@@ -55,7 +60,8 @@ const edit = paid({
   },
 
   price: sale.imagePrice,
-  span: ({ catalog }) => sale.imageSpan(catalog.images.all.filter(({ edits }) => edits !== undefined)),
+  sample: (offering) => sale.sampleOf({ model: DEFAULT_MODEL, ...EXAMPLE }, sale.configured(offering, EDITS)),
+  span: (offering) => sale.imageSpan(sale.configured(offering, EDITS)),
 
   serves({ model = DEFAULT_MODEL }, { catalog, vendors }) {
     const row = catalog.images.get(model)
@@ -104,7 +110,7 @@ function checkPictures(sources: readonly string[], mask: string | undefined): vo
   throw sale.invalidField('mask', `must have the dimensions of its source, ${source.width}x${source.height}, got ${shape.width}x${shape.height}`)
 }
 
-/** Form fields as the JSON body would have them; a file without an image type counts as PNG (spec 1, Edit request). */
+/** Form fields as the JSON body would have them (spec 1, Edit request). */
 async function fromForm(form: FormData): Promise<Record<string, unknown>> {
   const files = [...form.getAll('image[]'), ...form.getAll('image')]
   const images = await Promise.all(files.map(uriOf))
@@ -120,16 +126,9 @@ async function fromForm(form: FormData): Promise<Record<string, unknown>> {
   }
 }
 
+/** A file goes by its bytes, and counts as PNG where they say nothing: Bun derives its type from its name (oven-sh/bun#33012). */
 async function uriOf(field: FormDataEntryValue): Promise<string> {
   if (typeof field === 'string') return field
-  const type = field.type.startsWith('image/') ? field.type : 'image/png'
-  return `data:${type};base64,${toBase64(new Uint8Array(await field.arrayBuffer()))}`
-}
-
-function toBase64(bytes: Uint8Array): string {
-  const native = bytes as Uint8Array & { toBase64?: () => string }
-  if (native.toBase64) return native.toBase64()
-  let binary = ''
-  for (let at = 0; at < bytes.length; at += 0x8000) binary += String.fromCharCode(...bytes.subarray(at, at + 0x8000))
-  return btoa(binary)
+  const bytes = new Uint8Array(await field.arrayBuffer())
+  return `data:${recognize(bytes)?.type ?? 'image/png'};base64,${toBase64(bytes)}`
 }

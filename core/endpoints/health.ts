@@ -7,9 +7,9 @@ const up = free({
   path: '/api/health',
   summary: 'Whether the gateway is up',
   tag: 'health',
-  limit: { requests: 60, windowMs: 60_000 },
   output: Type.Object({
     status: Type.Literal('ok'),
+    ready: Type.Boolean({ description: 'Whether it can sell: its chain has been checked and can be settled on.' }),
     gateway: Type.String(),
     network: Type.String(),
     version: Type.String(),
@@ -22,6 +22,7 @@ const up = free({
       200,
       {
         status: 'ok',
+        ready: gateway.isReady(),
         gateway: gateway.name,
         network: gateway.label,
         version: gateway.version,

@@ -1,7 +1,7 @@
 /** Text-to-image generation, the poll of image jobs, and the image catalog (spec 1). */
 import { Type } from '@sinclair/typebox'
 import type { ImageRow } from '../catalog/mod.ts'
-import { free, hybrid, json, onPoll, paid, poll } from '../endpoint.ts'
+import { free, json, paid, poll } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
 import * as sale from '../image_sale.ts'
 import { clip } from '../intake.ts'
@@ -15,6 +15,10 @@ const input = Type.Object({
   n: Type.Optional(sale.count),
 })
 
+const GENERATES: sale.Need = { fits: () => true, makes: () => true }
+
+const EXAMPLE = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
+
 const generations = paid({
   name: 'images.generations',
   path: '/api/v1/images/generations',
@@ -23,7 +27,7 @@ const generations = paid({
   tag: 'images',
   input,
   output: sale.imageResult,
-  example: { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' },
+  example: EXAMPLE,
   failure: 'Image generation failed',
   job: sale.imageJob('image.generation.job'),
 
@@ -44,7 +48,8 @@ const generations = paid({
     return { ...sale.imagePrice(order, context), also: { generation_info } }
   },
 
-  span: ({ catalog }) => sale.imageSpan(catalog.images.all),
+  sample: (offering) => sale.sampleOf(EXAMPLE, sale.configured(offering, GENERATES)),
+  span: (offering) => sale.imageSpan(sale.configured(offering, GENERATES)),
 
   serves({ model }, { catalog, vendors }) {
     const row = catalog.images.get(model)
@@ -52,13 +57,14 @@ const generations = paid({
   },
 
   remember: ({ model, size = sale.DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
-  settle: (order, context) => (sale.offered(order, context).row.slow ? onPoll : hybrid(sale.INLINE_WINDOW_MS)),
+  settle: sale.imageSettle,
 
   async run({ input: order, catalog, vendors, signal }) {
     const { row, size, n } = sale.offered(order, { catalog })
     const vendor = vendors.images(row)
     if (!vendor) throw new Fault('NOT_CONFIGURED')
-    return sale.madeOf(await vendor.generate({ model: row.upstream, prompt: order.prompt, width: size.width, height: size.height, n }, { signal }))
+    const job = { model: row.upstream, prompt: order.prompt, width: size.width, height: size.height, n }
+    return sale.madeOf(await vendor.generate(job, { signal }).catch(withoutTimeout))
   },
 
   show: (stored, showing) => sale.shownImages(stored, showing),
@@ -98,6 +104,11 @@ const models = free({
 })
 
 export const images = [generations, jobPoll, models]
+
+/** Generation has no 504: a time-out upstream reads as any other failure (spec 1, Errors). */
+function withoutTimeout(error: unknown): never {
+  throw error instanceof Fault && error.code === 'UPSTREAM_TIMEOUT' ? new Error(error.message) : error
+}
 
 function listing(row: ImageRow) {
   const { id, name, maker, sizes } = row

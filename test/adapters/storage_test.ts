@@ -248,13 +248,14 @@ test('schema.ts and the migrated tables agree', () => {
   const there = database.query<{ name: string }, []>("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").all()
   expect(there.map(({ name }) => name)).toEqual(tables.map(getTableName).sort())
   for (const table of tables) {
-    const { name, indexes, foreignKeys } = getTableConfig(table)
+    const { name, indexes, foreignKeys, primaryKeys } = getTableConfig(table)
+    const joint = primaryKeys.flatMap(({ columns }) => columns.map((column) => column.name))
     const columns = database.query<Column, []>(`SELECT name, type, "notnull" AS required, pk FROM pragma_table_info('${name}')`).all()
     const described = Object.values(getTableColumns(table)).map((column) => ({
       name: column.name,
       type: column.getSQLType().toUpperCase(),
       required: column.notNull ? 1 : 0,
-      pk: column.primary ? 1 : 0,
+      pk: column.primary ? 1 : joint.indexOf(column.name) + 1,
     }))
     expect({ name, columns }).toEqual({ name, columns: described })
 

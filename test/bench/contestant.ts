@@ -41,7 +41,7 @@ async function startShop({ dir }: Given): Promise<Standing> {
   const log = serverLog('info')
   const storage = sqliteStorage(join(dir, 'farebox.db'))
   const vendor = scriptedVendor()
-  const chain = evmChain({ ...devnet })
+  const chain = evmChain({ ...devnet, readAt: 'pending', maxInFlight: 1 })
   const checked = await chain.check()
   if (checked.kind !== 'ready') throw new Error(JSON.stringify(checked))
   const ports = {

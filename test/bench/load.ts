@@ -9,7 +9,7 @@ import { createInterface } from 'node:readline'
 export type Command = { readonly port: number; readonly connections: number; readonly file: string; readonly ms?: number; readonly wanted: number }
 
 export type Measured = {
-  /** Answers with the wanted status, and all others by status; `closed` is a connection that ended without an answer. */
+  /** Answers with the wanted status, and all others by status; `closed` is a connection that ended without an answer, `silent` one that gave none in time. */
   readonly good: number
   readonly bad: Readonly<Record<string, number>>
   /** The first answer that was not wanted. */
@@ -21,6 +21,9 @@ export type Measured = {
   readonly busy: number
 }
 
+/** One run may take so long; what is not answered by then never will be. */
+const LIMIT_MS = 20_000
+
 type Line = { held: Buffer | undefined; unsent: string; sentAt: number; isWaiting: boolean }
 
 async function measure({ port, connections, file, ms, wanted }: Command): Promise<Measured> {
@@ -30,12 +33,12 @@ async function measure({ port, connections, file, ms, wanted }: Command): Promis
   let good = 0
   let sent = 0
   let complaint = ''
-  let open = 0
+  const open = new Set<Bun.Socket<Line>>()
   let done: () => void = () => {}
   const over = new Promise<void>((resolve) => (done = resolve))
   const cpu = process.cpuUsage()
   const startedAt = performance.now()
-  const endsAt = ms === undefined ? Infinity : startedAt + ms
+  const endsAt = startedAt + (ms ?? LIMIT_MS)
   const last = ms === undefined ? requests.length : Infinity
 
   const connect = () =>
@@ -44,7 +47,7 @@ async function measure({ port, connections, file, ms, wanted }: Command): Promis
       port,
       socket: {
         open(socket) {
-          open++
+          open.add(socket)
           socket.data = { held: undefined, unsent: '', sentAt: 0, isWaiting: false }
           next(socket)
         },
@@ -57,17 +60,17 @@ async function measure({ port, connections, file, ms, wanted }: Command): Promis
           line.isWaiting = false
           latencies.push(performance.now() - line.sentAt)
           if (answer.status === wanted) good++
-          if (answer.status !== wanted) fail(String(answer.status), bytes.toString('latin1'))
+          if (answer.status !== wanted) fail(String(answer.status), answer.text())
           next(socket)
         },
         drain(socket) {
           push(socket, socket.data.unsent)
         },
         close(socket) {
-          open--
+          open.delete(socket)
           if (socket.data.isWaiting) fail('closed', 'the connection ended without an answer')
           if (socket.data.isWaiting && hasMore()) return void connect()
-          if (open === 0) done()
+          if (open.size === 0) done()
         },
         error(_socket, error) {
           complaint ||= error.message
@@ -97,7 +100,16 @@ async function measure({ port, connections, file, ms, wanted }: Command): Promis
   }
 
   await Promise.all(Array.from({ length: connections }, connect))
+  const limit = setTimeout(() => {
+    for (const socket of open) if (socket.data.isWaiting) fail('silent', `no answer within ${LIMIT_MS} ms`)
+    done()
+    for (const socket of open) {
+      socket.data.isWaiting = false
+      socket.terminate()
+    }
+  }, LIMIT_MS)
   await over
+  clearTimeout(limit)
   const seconds = (performance.now() - startedAt) / 1000
   const { user, system } = process.cpuUsage(cpu)
   latencies.sort((a, b) => a - b)
@@ -105,14 +117,21 @@ async function measure({ port, connections, file, ms, wanted }: Command): Promis
 }
 
 /** Undefined until the whole answer is there. */
-function read(bytes: Buffer): { status: number } | undefined {
+function read(bytes: Buffer): { status: number; text(): string } | undefined {
   const end = bytes.indexOf('\r\n\r\n')
   if (end === -1) return undefined
   const head = bytes.toString('latin1', 0, end)
   const length = /\r\ncontent-length: (\d+)/i.exec(head)?.[1]
   if (length === undefined) throw new Error(`an answer without a content-length:\n${head}`)
   if (bytes.length < end + 4 + Number(length)) return undefined
-  return { status: Number(head.slice(9, 12)) }
+  const text = () => `${head.split('\r\n', 1)[0]} ${bytes.toString('utf8', end + 4)} ${errorIn(head)}`
+  return { status: Number(head.slice(9, 12)), text }
+}
+
+/** The peer says why in its challenge only. */
+function errorIn(head: string): string {
+  const required = /\r\npayment-required: (\S+)/i.exec(head)?.[1]
+  return required ? String(JSON.parse(atob(required)).error) : ''
 }
 
 const at = (sorted: readonly number[], share: number): number => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0

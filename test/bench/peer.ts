@@ -39,14 +39,14 @@ export async function peer(devnet: Devnet, vendor: ImageVendor, amount: string):
 async function facilitator(devnet: Devnet): Promise<FacilitatorClient> {
   const account = privateKeyToAccount(devnet.relayerKey)
   const client = createWalletClient({ account, chain: baseSepolia, transport: http(devnet.rpcUrl, { batch: process.env.BATCH === '1' }), pollingInterval: RECEIPT_MS }).extend(publicActions)
-  const queue = nonces(await client.getTransactionCount({ address: account.address }))
+  const queue = nonces(() => client.getTransactionCount({ address: account.address, blockTag: 'pending' }))
   type Write = Parameters<typeof client.writeContract>[0]
   const signer = toFacilitatorEvmSigner({
     address: account.address,
-    getCode: (args) => client.getCode(args),
+    getCode: (args) => steadily(() => client.getCode(args)),
     readContract: (args) => steadily(() => client.readContract(args as Parameters<typeof client.readContract>[0])),
     verifyTypedData: (args) => client.verifyTypedData(args as Parameters<typeof client.verifyTypedData>[0]),
-    writeContract: (args) => queue((nonce) => client.writeContract({ ...args, ...GAS, nonce } as Write)),
+    writeContract: (args) => queue(async (nonce) => process.env.PEER === 'plain' ? client.writeContract({ ...args, ...GAS, nonce } as Write) : (await client.writeContractSync({ ...args, ...GAS, nonce } as Write)).transactionHash),
     sendTransaction: (args) => queue((nonce) => client.sendTransaction({ ...args, ...GAS, nonce })),
     waitForTransactionReceipt: (args) => client.waitForTransactionReceipt(args),
   })
@@ -59,29 +59,30 @@ async function facilitator(devnet: Devnet): Promise<FacilitatorClient> {
   }
 }
 
-/** Again, at most twice, where a block came in between: a node without history refuses such a read, and Farebox asks again as well. */
+/** Again, a few times, where a block came in between: a node without history refuses such a read, and Farebox asks again as well. */
 async function steadily<T>(read: () => Promise<T>): Promise<T> {
   for (let again = 0; ; again++) {
     try {
       return await read()
     } catch (error) {
-      if (again === 2 || !String(error).includes('BlockOutOfRange')) throw error
+      if (again === 4 || !String(error).includes('BlockOutOfRange')) throw error
     }
   }
 }
 
-/** Each send gets the lowest nonce that is not taken; one that was refused is given to the next. */
-function nonces(first: number) {
-  const returned: number[] = []
-  let next = first
-  return async (send: (nonce: number) => Promise<Hex>): Promise<Hex> => {
-    const nonce = returned.sort((a, b) => a - b).shift() ?? next++
-    try {
-      return await send(nonce)
-    } catch (error) {
-      returned.push(nonce)
-      console.error('send failed', nonce, String((error as any).details ?? error).slice(0, 300))
-      throw error
-    }
+/** One send at a time, so that one that fails leaves no gap for those behind it to be stuck at: the count is then read again. */
+function nonces(count: () => Promise<number>) {
+  let next: number | undefined
+  let last: Promise<unknown> = Promise.resolve()
+  return (send: (nonce: number) => Promise<Hex>): Promise<Hex> => {
+    const turn = last.then(async () => {
+      const nonce = (next ??= await count())
+      next = undefined
+      const hash = await send(nonce)
+      next = nonce + 1
+      return hash
+    })
+    last = turn.catch((error) => console.error('SEND FAILED', String(error.details ?? error).slice(0, 400)))
+    return turn
   }
 }

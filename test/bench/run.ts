@@ -17,8 +17,10 @@ type Plan = { readonly rounds: number; readonly roundMs: number; readonly warmMs
 
 const CONNECTIONS = 64
 const BUYERS = 256
+const WARM_CONNECTIONS = 16
+const WARM_IMAGES = 128
 /** `paid` is images per round by how many are in flight. Bounded in time as well: everything is ended after LIMIT_MS. */
-const FULL: Plan = { rounds: 5, roundMs: 1_500, warmMs: 1_500, paidRounds: 3, paid: { 1: 80, 32: 640, 128: 1_024 } }
+const FULL: Plan = { rounds: 5, roundMs: 1_500, warmMs: 1_500, paidRounds: 3, paid: { 1: 60, 32: 400, 128: 640 } }
 const QUICK: Plan = { rounds: 3, roundMs: 500, warmMs: 500, paidRounds: 1, paid: { 1: 20, 32: 160, 128: 256 } }
 const LIMIT_MS = 180_000
 const PARTNER = { challenges: 'bare Bun.serve, same bytes', peer: '@x402/hono' }
@@ -130,10 +132,15 @@ async function paidImages(load: Generator): Promise<void> {
   }
   const paid = new Map(field.map(({ each }) => [each.name, 0]))
   const bought = ({ each }: Entrant, { good }: Measured) => paid.set(each.name, (paid.get(each.name) ?? 0) + good)
-  for (const entrant of field) bought(entrant, await run(entrant, 16, 64))
+  for (const entrant of field) {
+    const warming = await run(entrant, WARM_CONNECTIONS, WARM_IMAGES)
+    bought(entrant, warming)
+    seen.set(`${entrant.each.name} warming`, [warming])
+  }
   for (let round = 0; round < plan.paidRounds; round++) {
     for (const [inFlight, images] of Object.entries(plan.paid)) {
       for (const entrant of round % 2 === 0 ? field : field.toReversed()) {
+        if (process.env.DEBUG) console.error(entrant.each.name, inFlight, new Date().toISOString())
         const measured = await run(entrant, Number(inFlight), images)
         bought(entrant, measured)
         const key = `${entrant.each.name} ${inFlight}`
@@ -220,6 +227,7 @@ try {
 } finally {
   load.stop()
   clearTimeout(limit)
+  for (const child of children) child.kill()
   rmSync(scratch, { recursive: true, force: true })
 }
 console.log(`\n${fixed((performance.now() - startedAt) / 1000, 0)} s in all. On a shared or busy machine trust the ratios, not the figures.`)

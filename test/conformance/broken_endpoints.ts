@@ -1,10 +1,7 @@
-import { type Call, endpoints, type Gateway, type Ports, type Storage, usdc } from '../../core/mod.ts'
+import type { Paid } from '../../core/endpoint.ts'
+import { type Call, type Gateway, type Ports, type Storage, usdc } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
 import { type Defect, type Stall, stall } from './stall.ts'
-
-const [generations] = endpoints.filter((endpoint) => endpoint.kind === 'paid')
-if (!generations) throw new Error('nothing is for sale')
-const broken = (law: string, but: string, defect: Defect): Broken<Stall> => ({ law, but, make: () => stall(generations, defect) })
 
 /** A gateway whose answers are changed on the way out. */
 function saying(change: (response: Response, request: Request) => Response | Promise<Response>): Defect {
@@ -36,159 +33,163 @@ const onChain = (change: (chain: Ports['chain'], ports: Ports) => Partial<Ports[
 const onStorage = (change: (good: Storage) => Partial<Storage>): Defect => below(({ storage }) => ({ storage: { ...storage, ...change(storage) } }))
 const acting = (change: (good: Gateway) => Partial<Gateway>): Defect => ({ dress: (shop) => ({ ...shop, ...change(shop) }) })
 
-export const brokenEndpoints: readonly Broken<Stall>[] = [
-  broken('the quote is one: in three equal headers, in the body, and in its price', 'shows another price than it asks', rewriting(({ status }) => status === 402, (body) => ({ ...body, price: { ...body.price, amount: '0.020000' } }))),
-  broken('a challenge is ASCII, under 6 KB and never cached', 'lets caches keep a challenge', withHeader(({ status }) => status === 402, 'cache-control', 'public, max-age=60')),
-  broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', { endpoint: (good) => ({ ...good, span: () => ({ min: usdc(1n), max: usdc(2n) }) }) }),
-  broken('a probe without a body is answered with the quote of the example', 'has no answer to HEAD', saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response))),
-  broken(
-    'bad input is 400 before the quote, with a payment as without, and takes none',
-    'quotes whatever it is sent',
-    acting((shop) => ({
-      async fetch(request, caller) {
-        const response = await shop.fetch(request, caller)
-        return response.status === 400 ? await shop.fetch(new Request(request.url), caller) : response
-      },
-    })),
-  ),
-  broken('a body over the cap is 413, with a body', 'says nothing to a large body', saying((response) => (response.status === 413 ? new Response(null, { status: 413 }) : response))),
-  broken(
-    'an unknown field changes nothing',
-    'refuses unknown fields',
-    saying(async (response, request) => ((await request.text()).includes('some_unknown_field') ? Response.json({ error: 'Invalid request body' }, { status: 400, headers: response.headers }) : response)),
-  ),
-  broken('what the operator has not configured is 503 in place of the 402', 'quotes what nobody can make', { endpoint: (good) => ({ ...good, serves: () => true }) }),
-  broken(
-    'nothing is asked of a vendor before the payment is verified',
-    'starts to work for anybody who signs anything',
-    onChain(({ identify }, { vendors }) => ({
-      async identify(...asked) {
-        void vendors.images({} as never)?.generate({ model: '', prompt: '', width: 1, height: 1, n: 1 }, { signal: asked[2].signal }).catch(() => {})
-        return await identify(...asked)
-      },
-    })),
-  ),
-  broken(
-    'a chain that cannot be asked is 503 with Retry-After, and the same payment buys later',
-    'blames the payment for a silent node',
-    onChain(({ verify }) => ({
-      async verify(...asked) {
-        const verdict = await verify(...asked)
-        return verdict.kind === 'unavailable' ? { kind: 'refused', code: 'PAYMENT_INVALID', reason: verdict.reason } : verdict
-      },
-    })),
-  ),
-  broken(
-    'nothing is settled before the result is stored',
-    'stores the result when the settlement has ended',
-    onStorage((good) => {
-      const results = new Map<string, Call['result']>()
-      return {
-        async claimSettlement(id, authorization, at) {
-          if (at.result) results.set(id, at.result.result)
-          return await good.claimSettlement(id, authorization, { ...at, ...(at.result && { result: { ...at.result, result: null } }) })
+/** An endpoint sold by gateways that are each wrong in one way. */
+export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
+  const broken = (law: string, but: string, defect: Defect): Broken<Stall> => ({ law, but, make: () => stall(sold, defect) })
+  return [
+    broken('the quote is one: in three equal headers, in the body, and in its price', 'shows another price than it asks', rewriting(({ status }) => status === 402, (body) => ({ ...body, price: { ...body.price, amount: '0.020000' } }))),
+    broken('a challenge is ASCII, under 6 KB and never cached', 'lets caches keep a challenge', withHeader(({ status }) => status === 402, 'cache-control', 'public, max-age=60')),
+    broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', { endpoint: (good) => ({ ...good, span: () => ({ min: usdc(1n), max: usdc(2n) }) }) }),
+    broken('a probe without a body is answered with the quote of the example', 'has no answer to HEAD', saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response))),
+    broken(
+      'bad input is 400 before the quote, with a payment as without, and takes none',
+      'quotes whatever it is sent',
+      acting((shop) => ({
+        async fetch(request, caller) {
+          const response = await shop.fetch(request, caller)
+          return response.status === 400 ? await shop.fetch(new Request(request.url), caller) : response
         },
-        async finishSettlement(id, ...rest) {
-          const result = results.get(id)
-          if (result !== undefined) await good.moveCall(id, { work: ['completed'] }, { result })
-          return await good.finishSettlement(id, ...rest)
+      })),
+    ),
+    broken('a body over the cap is 413, with a body', 'says nothing to a large body', saying((response) => (response.status === 413 ? new Response(null, { status: 413 }) : response))),
+    broken(
+      'an unknown field changes nothing',
+      'refuses unknown fields',
+      saying(async (response, request) => ((await request.text()).includes('some_unknown_field') ? Response.json({ error: 'Invalid request body' }, { status: 400, headers: response.headers }) : response)),
+    ),
+    broken('what the operator has not configured is 503 in place of the 402', 'quotes what nobody can make', { endpoint: (good) => ({ ...good, serves: () => true }) }),
+    broken(
+      'nothing is asked of a vendor before the payment is verified',
+      'starts to work for anybody who signs anything',
+      onChain(({ identify }, { vendors }) => ({
+        async identify(...asked) {
+          void vendors.images({} as never)?.generate({ model: '', prompt: '', width: 1, height: 1, n: 1 }, { signal: asked[2].signal }).catch(() => {})
+          return await identify(...asked)
         },
-      }
-    }),
-  ),
-  broken('exactly the quote moves, and the receipt says so in body and headers', 'gives no receipt header', withHeader(({ status }) => status === 200, 'x-payment-receipt', null)),
-  broken('the reply has the shape that the menu promises', 'tells times as text', { endpoint: (good) => ({ ...good, show: (...asked) => ({ ...good.show(...asked), created: 'today' }) }) }),
-  broken('a used authorization is refused under both header names, and names its job', 'does not say that a replay is recoverable', rewriting((_, { code }) => code === 'PAYMENT_REPLAY', ({ recoverable: _, ...body }) => body)),
-  broken(
-    'the same request many times at once makes one job and one transfer',
-    'opens a call for each of two racers',
-    onStorage((good) => {
-      const opened = new Map<string, number>()
-      return {
-        openCall(call, authorization, at) {
-          const count = opened.get(authorization.key) ?? 0
-          opened.set(authorization.key, count + 1)
-          return good.openCall(call, count === 0 ? authorization : { ...authorization, key: `${authorization.key}#${count}` }, at)
+      })),
+    ),
+    broken(
+      'a chain that cannot be asked is 503 with Retry-After, and the same payment buys later',
+      'blames the payment for a silent node',
+      onChain(({ verify }) => ({
+        async verify(...asked) {
+          const verdict = await verify(...asked)
+          return verdict.kind === 'unavailable' ? { kind: 'refused', code: 'PAYMENT_INVALID', reason: verdict.reason } : verdict
         },
-      }
-    }),
-  ),
-  broken(
-    'a failure of the vendor charges nothing, and the same signed request buys afterwards',
-    'holds the authorization of a failed call',
-    onStorage((good) => {
-      const ids = new Map<string, string>()
-      return {
-        async openCall(call, authorization, at) {
-          ids.set(authorization.key, call.id)
-          return await good.openCall(call, authorization, at)
-        },
-        async callOf(key, now) {
-          const held = await good.getCall(ids.get(key) ?? '')
-          return held?.error?.startsWith('Image generation failed') ? held : await good.callOf(key, now)
-        },
-      }
-    }),
-  ),
-  broken('media that cannot be mirrored is served as the vendor made it, and not called backed up', 'takes a full disk for a good one', below(({ objects }) => ({ objects: { ...objects, put: (...asked) => objects.put(...asked).catch(() => {}) } }))),
-  broken('polls at the same moment settle once: one reads settled, the others already_settled', 'calls every collection a settlement', rewriting((_, { payment }) => payment?.status === 'already_settled', (body) => ({ ...body, payment: { ...body.payment, status: 'settled' } }))),
-  broken('another wallet is refused with 403, and neither is charged', 'takes everybody for one wallet', onChain(({ identify }) => ({
-    async identify(...asked) {
-      const identity = await identify(...asked)
-      return identity.kind === 'known' ? { ...identity, payer: 'everybody' } : identity
-    },
-  }))),
-  broken(
-    'one fresh authorization pays for one of two calls',
-    'binds a later authorization to as many calls as it is offered for',
-    onStorage((good) => ({
-      async claimSettlement(id, offered, at) {
-        const call = await good.getCall(id)
-        const isFresh = offered && offered.key !== call?.authorization
-        return await good.claimSettlement(id, isFresh ? { ...offered, key: `${offered.key}#${id}` } : offered, at)
-      },
-    })),
-  ),
-  broken(
-    'a paid result stays readable when its authorization has expired and its wallet is empty',
-    'does not know a wallet by an expired signature',
-    onChain(({ identify }, { clock }) => ({
+      })),
+    ),
+    broken(
+      'nothing is settled before the result is stored',
+      'stores the result when the settlement has ended',
+      onStorage((good) => {
+        const results = new Map<string, Call['result']>()
+        return {
+          async claimSettlement(id, authorization, at) {
+            if (at.result) results.set(id, at.result.result)
+            return await good.claimSettlement(id, authorization, { ...at, ...(at.result && { result: { ...at.result, result: null } }) })
+          },
+          async finishSettlement(id, ...rest) {
+            const result = results.get(id)
+            if (result !== undefined) await good.moveCall(id, { work: ['completed'] }, { result })
+            return await good.finishSettlement(id, ...rest)
+          },
+        }
+      }),
+    ),
+    broken('exactly the quote moves, and the receipt says so in body and headers', 'gives no receipt header', withHeader(({ status }) => status === 200, 'x-payment-receipt', null)),
+    broken('the reply has the shape that the menu promises', 'tells times as text', { endpoint: (good) => ({ ...good, show: (...asked) => ({ ...good.show(...asked), created: 'today' }) }) }),
+    broken('a used authorization is refused under both header names, and names its job', 'does not say that a replay is recoverable', rewriting((_, { code }) => code === 'PAYMENT_REPLAY', ({ recoverable: _, ...body }) => body)),
+    broken(
+      'the same request many times at once makes one job and one transfer',
+      'opens a call for each of two racers',
+      onStorage((good) => {
+        const opened = new Map<string, number>()
+        return {
+          openCall(call, authorization, at) {
+            const count = opened.get(authorization.key) ?? 0
+            opened.set(authorization.key, count + 1)
+            return good.openCall(call, count === 0 ? authorization : { ...authorization, key: `${authorization.key}#${count}` }, at)
+          },
+        }
+      }),
+    ),
+    broken(
+      'a failure of the vendor charges nothing, and the same signed request buys afterwards',
+      'holds the authorization of a failed call',
+      onStorage((good) => {
+        const ids = new Map<string, string>()
+        return {
+          async openCall(call, authorization, at) {
+            ids.set(authorization.key, call.id)
+            return await good.openCall(call, authorization, at)
+          },
+          async callOf(key, now) {
+            const held = await good.getCall(ids.get(key) ?? '')
+            return held?.error?.startsWith(sold.failure) ? held : await good.callOf(key, now)
+          },
+        }
+      }),
+    ),
+    broken('media that cannot be mirrored is served as the vendor made it, and not called backed up', 'takes a full disk for a good one', below(({ objects }) => ({ objects: { ...objects, put: (...asked) => objects.put(...asked).catch(() => {}) } }))),
+    broken('polls at the same moment settle once: one reads settled, the others already_settled', 'calls every collection a settlement', rewriting((_, { payment }) => payment?.status === 'already_settled', (body) => ({ ...body, payment: { ...body.payment, status: 'settled' } }))),
+    broken('another wallet is refused with 403, and neither is charged', 'takes everybody for one wallet', onChain(({ identify }) => ({
       async identify(...asked) {
         const identity = await identify(...asked)
-        return identity.kind === 'known' && identity.expiresAt <= clock.now() ? { kind: 'refused', code: 'PAYMENT_UNFUNDED', reason: 'it has expired' } : identity
+        return identity.kind === 'known' ? { ...identity, payer: 'everybody' } : identity
       },
-    })),
-  ),
-  broken(
-    'a result that nobody collects is never charged',
-    'sweeps up what has not been paid',
-    onStorage((good) => {
-      const ids: string[] = []
-      return {
-        openCall(call, ...rest) {
-          ids.push(call.id)
-          return good.openCall(call, ...rest)
+    }))),
+    broken(
+      'one fresh authorization pays for one of two calls',
+      'binds a later authorization to as many calls as it is offered for',
+      onStorage((good) => ({
+        async claimSettlement(id, offered, at) {
+          const call = await good.getCall(id)
+          const isFresh = offered && offered.key !== call?.authorization
+          return await good.claimSettlement(id, isFresh ? { ...offered, key: `${offered.key}#${id}` } : offered, at)
         },
-        async unsettled(...asked) {
-          const calls = await Promise.all(ids.map((id) => good.getCall(id)))
-          const unpaid = calls.filter((call): call is Call => call?.work === 'completed' && call.money === 'verified')
-          return [...(await good.unsettled(...asked)), ...unpaid]
+      })),
+    ),
+    broken(
+      'a paid result stays readable when its authorization has expired and its wallet is empty',
+      'does not know a wallet by an expired signature',
+      onChain(({ identify }, { clock }) => ({
+        async identify(...asked) {
+          const identity = await identify(...asked)
+          return identity.kind === 'known' && identity.expiresAt <= clock.now() ? { kind: 'refused', code: 'PAYMENT_UNFUNDED', reason: 'it has expired' } : identity
         },
-      }
-    }),
-  ),
-  broken('a buyer who hangs up is not charged, and collects by polling', 'does not notice that its buyer has gone', acting((shop) => ({ fetch: (request, caller) => shop.fetch(request, { ...caller, gone: new AbortController().signal }) }))),
-  broken('a refused settlement withholds the result, and a later poll collects it', 'does not say that nothing was settled', withHeader(({ status }) => status === 402, 'payment-response', null)),
-  broken(
-    'a settlement of unknown outcome is 202, and ends in one transfer',
-    'takes a lost answer for a refusal',
-    onChain(({ settle }) => ({
-      async settle(...asked) {
-        const settlement = await settle(...asked)
-        return settlement.kind === 'unknown' ? { ...settlement, kind: 'refused' } : settlement
-      },
-    })),
-  ),
-  broken('work that dies with its process is failed, not charged, and its authorization is free', 'leaves the work of the dead to the dead', acting(() => ({ takeOver: async () => 0 }))),
-  broken('an error reads in the dialect of the endpoint, as JSON that is not cached', 'speaks another dialect when it fails', rewriting(({ status }) => status === 500, (body) => ({ ...body, error: { message: body.error } }))),
-]
+      })),
+    ),
+    broken(
+      'a result that nobody collects is never charged',
+      'sweeps up what has not been paid',
+      onStorage((good) => {
+        const ids: string[] = []
+        return {
+          openCall(call, ...rest) {
+            ids.push(call.id)
+            return good.openCall(call, ...rest)
+          },
+          async unsettled(...asked) {
+            const calls = await Promise.all(ids.map((id) => good.getCall(id)))
+            const unpaid = calls.filter((call): call is Call => call?.work === 'completed' && call.money === 'verified')
+            return [...(await good.unsettled(...asked)), ...unpaid]
+          },
+        }
+      }),
+    ),
+    broken('a buyer who hangs up is not charged, and collects by polling', 'does not notice that its buyer has gone', acting((shop) => ({ fetch: (request, caller) => shop.fetch(request, { ...caller, gone: new AbortController().signal }) }))),
+    broken('a refused settlement withholds the result, and a later poll collects it', 'does not say that nothing was settled', withHeader(({ status }) => status === 402, 'payment-response', null)),
+    broken(
+      'a settlement of unknown outcome is 202, and ends in one transfer',
+      'takes a lost answer for a refusal',
+      onChain(({ settle }) => ({
+        async settle(...asked) {
+          const settlement = await settle(...asked)
+          return settlement.kind === 'unknown' ? { ...settlement, kind: 'refused' } : settlement
+        },
+      })),
+    ),
+    broken('work that dies with its process is failed, not charged, and its authorization is free', 'leaves the work of the dead to the dead', acting(() => ({ takeOver: async () => 0 }))),
+    broken('an error reads in the dialect of the endpoint, as JSON that is not cached', 'speaks another dialect when it fails', rewriting(({ status }) => status === 500, (body) => ({ ...body, error: { message: body.error } }))),
+  ]
+}

@@ -1,6 +1,6 @@
 /** One deliberately broken storage per law. Each has a single defect, on which its law must fail and every other must hold. */
 import { memoryStorage } from '../../adapters/storage/memory.ts'
-import { mayMove } from '../../core/ledger.ts'
+import { mayMove, mayMoveOwned } from '../../core/ledger.ts'
 import { usdc } from '../../core/money.ts'
 import type { Authorization, Call, Storage } from '../../core/ports.ts'
 import type { Receipt } from '../../core/x402.ts'
@@ -31,6 +31,9 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       const isOver = known?.work === 'completed' && known.money === 'verified'
       return good.openCall(call, isOver ? disguised(authorization, call.id) : authorization, at)
     },
+  })),
+  broken('a call id opens once: another authorization under it is rejected, and nothing is written', 'makes do with another id', (good) => ({
+    openCall: (call, authorization, at) => good.openCall(call, authorization, at).catch(() => good.openCall({ ...call, id: `${call.id} again` }, authorization, at)),
   })),
   broken('a failed call frees its authorization in the same step', 'leaves freeing to a sweep', (good) => {
     const openers = openersOf(good)
@@ -392,6 +395,41 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     }
   }),
 
+  // ── owned records ───────────────────────────────────────────────────────────────────────────────────────────────────
+  broken('putOwned() gives one winner among twenty racers', 'looks first and inserts later', (good) => ({
+    async putOwned(record, now) {
+      if (await good.getOwned(record.kind, record.id, now)) return false
+      await turn()
+      await good.putOwned(record, now)
+      return true
+    },
+  })),
+  broken('a record lives exactly until its end, and then makes room', 'waits a millisecond longer', (good) => ({
+    getOwned: (kind, id, now) => good.getOwned(kind, id, now - 1),
+  })),
+  broken('a record comes back as it was given, and nobody holds it', 'joins kind and id without a seam', (good) => ({
+    putOwned: (record, now) => good.putOwned({ ...record, kind: '', id: `${record.kind}${record.id}` }, now),
+    moveOwned: (record, from, now) => good.moveOwned({ ...record, kind: '', id: `${record.kind}${record.id}` }, from, now),
+    async getOwned(kind, id, now) {
+      const found = await good.getOwned('', `${kind}${id}`, now)
+      return found && { ...found, kind, id }
+    },
+  })),
+  broken('moveOwned() is won once among twenty racers', 'compares first and writes later', (good) => ({
+    async moveOwned(record, from, now) {
+      const seen = await good.getOwned(record.kind, record.id, now)
+      await turn()
+      const held = await good.getOwned(record.kind, record.id, now)
+      return held !== undefined && mayMoveOwned(seen, { record, from, now }) && good.moveOwned(record, held.data, now)
+    },
+  })),
+  broken('moveOwned() applies only to what its caller has seen, and a record never changes hands', 'asks nobody whose it is', (good) => ({
+    async moveOwned(record, from, now) {
+      const held = await good.getOwned(record.kind, record.id, now)
+      return good.moveOwned({ ...record, owner: held?.owner ?? record.owner }, from, now)
+    },
+  })),
+
   // ── upkeep ──────────────────────────────────────────────────────────────────────────────────────────────────────────
   broken(
     'two handles on one database agree',
@@ -459,6 +497,8 @@ function copying(storage: Storage): Storage {
     openCall: (...given) => storage.openCall(...structuredClone(given)),
     moveCall: (...given) => storage.moveCall(...structuredClone(given)),
     claimSettlement: (...given) => storage.claimSettlement(...structuredClone(given)),
+    putOwned: (...given) => storage.putOwned(...structuredClone(given)),
+    moveOwned: (...given) => storage.moveOwned(...structuredClone(given)),
   }
 }
 

@@ -19,6 +19,13 @@ function badBodies({ input, example }: Paid): readonly string[] {
   return ['{"broken', 'null', '[]', '"text"', ...[...without, ...wrong].map((body) => JSON.stringify(body))]
 }
 
+/** A body of undeclared length, at least this long. */
+function spaces(length: number): ReadableStream<Uint8Array> {
+  const chunk = new Uint8Array(Math.min(length, 1 << 20)).fill(0x20)
+  let left = length
+  return new ReadableStream({ pull: (it) => ((left -= chunk.length), it.enqueue(chunk), left > 0 ? undefined : it.close()) }, { highWaterMark: 0 })
+}
+
 const statusOf = ({ body }: Answer): string => body.payment?.status ?? body.code ?? body.error
 const dollars = (atomic: string): string => (Number(atomic) / 1e6).toFixed(6)
 const JOB = { inlineMs: 0 }
@@ -51,8 +58,8 @@ export const endpointLaws: readonly Law<Stall>[] = [
   {
     name: 'a quote lies between the least and the most that discovery says',
     async check(subject) {
-      const { challenge, endpoint } = await set(subject)
-      const { min, max } = endpoint.span({ catalog: catalog() })
+      const { challenge, endpoint, ports } = await set(subject)
+      const { min, max } = endpoint.span({ catalog: catalog(), vendors: ports.vendors })
       const amount = BigInt(challenge.body.accepts[0].amount)
       expect([amount >= min, amount <= max]).toEqual([true, true])
     },
@@ -86,8 +93,13 @@ export const endpointLaws: readonly Law<Stall>[] = [
     name: 'a body over the cap is 413, with a body',
     async check(subject) {
       const { shop, endpoint } = await set(subject, { maxBody: 500 })
-      const { status, body } = await read(await shop.fetch(post(endpoint, JSON.stringify({ ...(endpoint.example as object), pad: 'x'.repeat(500) }))))
-      expect([status, typeof body?.error]).toEqual([413, 'string'])
+      const { maxBody = 500 } = endpoint
+      const declared = post(endpoint, '{}', { 'content-length': String(maxBody + 1) })
+      const streamed = new Request(ORIGIN + endpoint.path, { method: 'POST', body: spaces(maxBody + 1) })
+      for (const request of [declared, streamed]) {
+        const { status, body } = await read(await shop.fetch(request))
+        expect([status, typeof body?.error]).toEqual([413, 'string'])
+      }
     },
   },
   {
@@ -212,11 +224,15 @@ export const endpointLaws: readonly Law<Stall>[] = [
     async check(subject) {
       let puts = 0
       const put = () => (puts++, Promise.reject(new Error('disk full')))
-      const { collect, chain } = await set(subject, { ports: { objects: { put, get: async () => undefined } } })
+      const { alice, payment, collect, chain } = await set(subject, { ports: { objects: { put, get: async () => undefined } } })
       const { status, body } = await collect()
       expect([status, chain.transfers.length]).toEqual([200, 1])
-      const said = JSON.stringify(body)
-      if (puts > 0) expect([said.includes(PIXEL), said.includes('"backed_up":false'), said.includes('/api/media/')]).toEqual([true, true, false])
+      if (puts === 0) return
+      const kept = await alice.poll(`/api/v1/calls/${body.id}`, payment)
+      for (const said of [body, kept.body].map((each) => JSON.stringify(each))) {
+        expect([said.includes(PIXEL), said.includes('"backed_up":true'), said.includes('/api/media/')]).toEqual([true, false, false])
+      }
+      expect(JSON.stringify(kept.body)).toContain('"backed_up":false')
     },
   },
   {

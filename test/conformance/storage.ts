@@ -1,7 +1,7 @@
 /** What every storage promises, as data. Each law runs on a fresh database; `subject.open()` twice gives two handles on it. */
 import { expect } from 'bun:test'
 import { usdc } from '../../core/money.ts'
-import type { Authorization, Call, Claim, NewCall, Opened, Outcome, Storage } from '../../core/ports.ts'
+import type { Authorization, Call, Claim, Json, NewCall, Opened, Outcome, Owned, Storage } from '../../core/ports.ts'
 import type { Offer, Receipt } from '../../core/x402.ts'
 import type { Law, Subject } from './law.ts'
 
@@ -47,6 +47,22 @@ const opening: readonly Law<Storage>[] = [
       expect(await again('fourth')).toBe('replayed')
       expect((await storage.openCall(newCall('later'), signed('shared'), at(T + 10 * HOUR))).kind).toBe('replayed')
       for (const id of ['second', 'third', 'fourth', 'later']) expect(await storage.getCall(id)).toBeUndefined()
+    },
+  },
+  {
+    name: 'a call id opens once: another authorization under it is rejected, and nothing is written',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      const racers = times(20, (n) => (n % 2 ? one : two).openCall(newCall('same'), signed(`key ${n}`), at()))
+      const answers = await Promise.allSettled(racers)
+      const winner = answers.findIndex(({ status }) => status === 'fulfilled')
+      expect(answers.map(({ status }) => status).filter((status) => status === 'fulfilled')).toEqual(['fulfilled'])
+      expect((await one.getCall('same'))?.authorization).toBe(`key ${winner}`)
+      await opened(one, 'lost', { key: 'shared', until: T + MINUTE })
+      const late = T + 2 * MINUTE
+      await expect(two.openCall(newCall('same'), signed('shared'), at(late))).rejects.toThrow()
+      expect(await one.getCall('lost')).toMatchObject({ work: 'queued' })
+      expect((await one.openCall(newCall('free'), signed(`key ${(winner + 1) % 20}`), at())).kind).toBe('opened')
     },
   },
   {
@@ -708,6 +724,84 @@ const finishing: readonly Law<Storage>[] = [
   },
 ]
 
+const keeping: readonly Law<Storage>[] = [
+  {
+    name: 'putOwned() gives one winner among twenty racers',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      const answers = await Promise.all(times(20, (n) => (n % 2 ? one : two).putOwned(record({ data: n }), T)))
+      expect(answers.filter(Boolean)).toEqual([true])
+      expect((await one.getOwned('asset', 'a', T))?.data).toBe(answers.indexOf(true))
+    },
+  },
+  {
+    name: 'a record lives exactly until its end, and then makes room',
+    async check(subject) {
+      const storage = await subject.open()
+      const end = T + HOUR
+      expect(await storage.putOwned(record({ expiresAt: end, data: 1 }), T)).toBe(true)
+      expect(await storage.putOwned(record({ data: 2 }), end - 1)).toBe(false)
+      expect((await storage.getOwned('asset', 'a', end - 1))?.data).toBe(1)
+      expect(await storage.getOwned('asset', 'a', end)).toBeUndefined()
+      expect(await storage.moveOwned(record({ expiresAt: end + HOUR, data: 2 }), 1, end)).toBe(false)
+      expect(await storage.putOwned(record({ owner: 'another', expiresAt: end + 1, data: 2 }), end)).toBe(true)
+      expect(await storage.getOwned('asset', 'a', end)).toEqual(record({ owner: 'another', expiresAt: end + 1, data: 2 }))
+    },
+  },
+  {
+    name: 'a record comes back as it was given, and nobody holds it',
+    async check(subject) {
+      const storage = await subject.open()
+      const odd = { text: 'naïve \u{1F3AB} \u0000 "quoted"', list: [1, -2.5, true, null, { deep: [] }], empty: {} }
+      const records = [
+        record({ data: odd, expiresAt: Number.MAX_SAFE_INTEGER }),
+        record({ id: 'b', data: null }),
+        record({ kind: 'number', data: 'the same id of another kind' }),
+        record({ kind: 'as', id: 'seta', data: 'not the first, however it is spelled' }),
+      ]
+      for (const each of records) {
+        const given = structuredClone(each)
+        const isKept = storage.putOwned(given, T)
+        spoil(given)
+        expect(await isKept).toBe(true)
+      }
+      for (const each of records) {
+        const read = () => storage.getOwned(each.kind, each.id, T)
+        spoil(await read())
+        expect(await read()).toEqual(each)
+      }
+      expect(await storage.getOwned('number', 'b', T)).toBeUndefined()
+    },
+  },
+  {
+    name: 'moveOwned() is won once among twenty racers',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      await one.putOwned(record({ data: { call: 'first' } }), T)
+      const answers = await Promise.all(times(20, (n) => (n % 2 ? one : two).moveOwned(record({ data: { call: n } }), { call: 'first' }, T)))
+      expect(answers.filter(Boolean)).toEqual([true])
+      expect((await two.getOwned('asset', 'a', T))?.data).toEqual({ call: answers.indexOf(true) })
+    },
+  },
+  {
+    name: 'moveOwned() applies only to what its caller has seen, and a record never changes hands',
+    async check(subject) {
+      const storage = await subject.open()
+      const seen = { one: 1, list: [1, { two: 2 }], none: null }
+      expect(await storage.moveOwned(record(), null, T)).toBe(false)
+      await storage.putOwned(record({ data: seen }), T)
+      const others: readonly Json[] = [null, 1, {}, [], { ...seen, one: 2 }, { ...seen, more: 1 }, { one: 1, list: [1, { two: 2 }] }, { ...seen, list: [{ two: 2 }, 1] }, { ...seen, list: { 0: 1, 1: { two: 2 } } }]
+      for (const other of others) expect([other, await storage.moveOwned(record(), other, T)]).toEqual([other, false])
+      expect(await storage.moveOwned(record({ owner: 'another' }), seen, T)).toBe(false)
+      expect(await storage.moveOwned(record({ id: 'b' }), seen, T)).toBe(false)
+      expect(await storage.getOwned('asset', 'a', T)).toEqual(record({ data: seen }))
+      const next = record({ data: 'next', expiresAt: T + 2 * HOUR })
+      expect(await storage.moveOwned(next, { none: null, list: [1, { two: 2 }], one: 1 }, T)).toBe(true)
+      expect(await storage.getOwned('asset', 'a', T)).toEqual(next)
+    },
+  },
+]
+
 const upkeep: readonly Law<Storage>[] = [
   {
     name: 'two handles on one database agree',
@@ -780,12 +874,14 @@ const upkeep: readonly Law<Storage>[] = [
       await storage.lease('sweep', 'me', { now: T, until: past + 1 })
       const bucket = { key: 'chat', limit: 1, windowMs: past + 1 - T }
       await storage.hit(bucket, 1, T)
+      await storage.putOwned(record({ expiresAt: past + 1 }), T)
       const before = await Promise.all(alive.map((id) => storage.getCall(id)))
 
       expect(await storage.prune(past)).toBe(0)
       expect(await Promise.all(alive.map((id) => storage.getCall(id)))).toEqual(before)
       expect(await storage.lease('sweep', 'you', { now: past - 1, until: past + 1 })).toBe(false)
       expect(await storage.hit(bucket, 1, past)).toEqual({ granted: 0, resetAt: past + 1 })
+      expect(await storage.getOwned('asset', 'a', past)).toEqual(record({ expiresAt: past + 1 }))
     },
   },
   {
@@ -805,9 +901,10 @@ const upkeep: readonly Law<Storage>[] = [
       await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
       await storage.lease('sweep', 'me', { now: T, until: past })
       await storage.hit({ key: 'chat', limit: 9, windowMs: HOUR }, 1, T)
+      await storage.putOwned(record({ expiresAt: past }), T)
       const settled = await storage.getCall('settled')
 
-      expect(await storage.prune(past)).toBe(7)
+      expect(await storage.prune(past)).toBe(8)
       expect(await storage.getCall('settled')).toEqual({ ...settled, request: null, result: null } as Call)
       for (const id of ['unclaimed', 'refused', 'dead', 'failed']) {
         expect(await storage.getCall(id)).toBeUndefined()
@@ -830,7 +927,7 @@ const upkeep: readonly Law<Storage>[] = [
   },
 ]
 
-export const storageLaws: readonly Law<Storage>[] = [...opening, ...exposure, ...moves, ...claiming, ...finishing, ...upkeep]
+export const storageLaws: readonly Law<Storage>[] = [...opening, ...exposure, ...moves, ...claiming, ...finishing, ...keeping, ...upkeep]
 
 // ── words that the laws are written in ──────────────────────────────────────────────────────────────────────────────
 
@@ -894,6 +991,10 @@ async function opened(storage: Storage, id: string, shape: Shape = {}, shelf = T
   const answer = await storage.openCall(newCall(id, { ...call, expiresAt: shelf }), signed(key, expiresAt), { now: T, until })
   if (answer.kind !== 'opened') throw new Error(`${id} should have been opened, but: ${answer.kind}`)
   return answer.call
+}
+
+function record(more: Partial<Owned> = {}): Owned {
+  return { kind: 'asset', id: 'a', owner: PAYER, data: null, expiresAt: T + HOUR, ...more }
 }
 
 /** A call with a result, unpaid. */

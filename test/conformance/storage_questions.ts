@@ -49,12 +49,17 @@ export function questions(random: () => number): () => Question {
     const owner = one('me', 'you')
     const bucket = { key: one('x', 'y'), limit: 5, windowMs: 500 }
     const take = upTo(4)
+    const seen = upTo(2)
+    const kept = { kind: one('asset', 'number'), id: one('x', 'y'), owner, data: { count: upTo(2) }, expiresAt: at + upTo(1_500) }
     return one<Question>(
       { verb: 'getCall', put: (storage) => storage.getCall(some) },
       { verb: 'callOf', put: (storage) => storage.callOf(key.key, at) },
       { verb: 'renew', put: (storage) => storage.renew(owner, at + 300) },
       { verb: 'lostCalls', put: (storage) => storage.lostCalls(at, 1 + take) },
       { verb: 'unsettled', put: (storage) => storage.unsettled(at, 1 + take) },
+      { verb: 'putOwned', put: (storage) => storage.putOwned(kept, at) },
+      { verb: 'getOwned', put: (storage) => storage.getOwned(kept.kind, kept.id, at) },
+      { verb: 'moveOwned', put: (storage) => storage.moveOwned(kept, { count: seen }, at) },
       { verb: 'lease', put: (storage) => storage.lease('sweep', owner, { now: at, until: at + 100 }) },
       { verb: 'hit', put: (storage) => storage.hit(bucket, take, at) },
       { verb: 'prune', put: (storage) => storage.prune(at) },

@@ -182,9 +182,10 @@ const failsFirst: Script = async ({ n }, { attempt }) => {
 describe('/.well-known/x402', () => {
   test('lists every resource that is for sale, with its price range and our terms', async () => {
     const found = await document('/.well-known/x402', { version: '1.2.3' })
-    expect(found).toMatchObject({ x402Version: 2, version: 1, name: 'Farebox', serviceVersion: '1.2.3', resources: [ORIGIN + GENERATIONS] })
-    const [service] = found.services
+    expect(found).toMatchObject({ x402Version: 2, version: 1, name: 'Farebox', serviceVersion: '1.2.3', resources: [ORIGIN + GENERATIONS, `${ORIGIN}/api/v1/images/image2image`] })
+    const [service, edits] = found.services
     expect(service).toMatchObject({ name: 'images.generations', endpoint: ORIGIN + GENERATIONS, method: 'POST', pricing: { min: '0.016750', max: '1.576000' } })
+    expect(edits).toMatchObject({ name: 'images.image2image', method: 'POST', pricing: { mode: 'dynamic', min: '0.022000', max: '1.576000' } })
     const quoted = (await kit().buyer().ask()).body.accepts[0]
     const { amount, maxTimeoutSeconds, ...terms } = quoted
     expect(service.payment).toEqual([{ ...terms, networkName: 'base-sepolia' }])

@@ -307,7 +307,7 @@ describe('a storage that fails', () => {
     const storage = { ...memoryStorage(), callOf: () => Promise.reject(new Error('password of db')) }
     const { buyer, log } = kit({ ports: { storage } })
     const { status, body } = await buyer().buy()
-    expect([status, body]).toEqual([500, { error: 'Internal server error', details: 'Something went wrong here. Nothing was charged by this request.' }])
+    expect([status, body]).toEqual([500, { error: 'Internal server error', details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.' }])
     expect(log.lines).toMatchObject([{ level: 'alert', fields: { method: 'POST', error: expect.stringContaining('password of db') } }])
   })
 })

@@ -59,7 +59,7 @@ describe('GET /api/health', () => {
     await clock.advance(61_500)
     const { status, headers, body } = await read(await get(shop, '/api/health'))
     expect([status, headers.get('cache-control')]).toEqual([200, 'no-store'])
-    expect(body).toEqual({ status: 'ok', gateway: 'main', network: 'base-sepolia', version: '1.2.3', uptime_seconds: 61, timestamp: '2026-11-20T00:01:01.500Z' })
+    expect(body).toEqual({ status: 'ok', ready: true, gateway: 'main', network: 'base-sepolia', version: '1.2.3', uptime_seconds: 61, timestamp: '2026-11-20T00:01:01.500Z' })
   })
 })
 

@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../adapters/chains/cash.ts'
+import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { PIXEL, scriptedVendor } from '../../adapters/vendors/scripted.ts'
 import { endpoints, poll } from '../../core/mod.ts'
-import { decodeHeader, door, FOX, GENERATIONS, kit, ORIGIN, START, slowVendor } from '../kit.ts'
+import { decodeHeader, door, encodePayment, FOX, GENERATIONS, kit, ORIGIN, START, slowVendor } from '../kit.ts'
 
 const HOUR = 3_600_000
 const SLOW = { model: 'vendor-e/image-pro', prompt: 'a red fox in the snow' }
@@ -111,6 +112,21 @@ describe('a poll', () => {
     expect((await ports.storage.getCall(envelope.body.id))?.startedAt).toBe(START + 30_000)
   })
 
+  test('nothing that is said before payment leads to the media: they lie under a secret of their own', async () => {
+    const { buyer, idle, ports } = kit()
+    const alice = buyer()
+    const envelope = await alice.buy(SLOW)
+    await idle()
+    const unpaid = await alice.poll(envelope.body.poll_url)
+    const call = await ports.storage.getCall(envelope.body.id)
+    const media = (call?.result as unknown as { media: readonly { key: string }[] } | undefined)?.media ?? []
+    expect(media).toHaveLength(1)
+    const said = JSON.stringify([envelope.body, unpaid.body, [...envelope.headers], [...unpaid.headers]])
+    const secrets = media.map(({ key }) => /([0-9a-f]{32})-/.exec(key)?.[1] ?? '')
+    expect(secrets.filter((secret) => secret.length !== 32 || said.includes(secret))).toEqual([])
+    expect(media.filter(({ key }) => key.includes(envelope.body.id))).toEqual([])
+  })
+
   test('that first sees it completed charges it: 200 with the result and receipt headers', async () => {
     const { alice, payment, pollUrl, finish, chain, envelope } = await slowCall()
     await finish()
@@ -121,7 +137,7 @@ describe('a poll', () => {
     expect(body).toEqual({
       id: envelope.body.id,
       created: (START + 30_000) / 1000,
-      data: [{ url: `${ORIGIN}/api/media/images/2026-11-20/${envelope.body.id}-0.png`, source_url: 'data:image/png', backed_up: true }],
+      data: [{ url: `${ORIGIN}/api/media/images/2026-11-20/00000000000000000000000000000002-0.png`, source_url: 'data:image/png', backed_up: true }],
       price: { amount: '0.022000', currency: 'USD' },
       payment: { status: 'settled', tx_hash: transfer?.transaction, network: 'base-sepolia' },
     })
@@ -238,6 +254,49 @@ describe('a poll', () => {
     expect((await alice.poll(`/api/v1/calls/${envelope.body.id}`, payment)).status).toBe(202)
   })
 
+  test('with HEAD never pays: it is the challenge without its body', async () => {
+    const { payment, pollUrl, finish, shop, chain } = await slowCall()
+    await finish()
+    for (const headers of [{}, { 'payment-signature': encodePayment(payment) }, { 'x-payment': 'garbage' }]) {
+      const response = await shop.fetch(new Request(ORIGIN + pollUrl, { method: 'HEAD', headers }))
+      expect([response.status, response.headers.has('payment-required'), await response.text()]).toEqual([402, true, ''])
+    }
+    expect(chain.transfers).toEqual([])
+  })
+
+  test('whose wallet cannot be recognised just now is 202 in every state, and charges nothing: clients end a job on 503', async () => {
+    const silent = () => Promise.resolve({ kind: 'unavailable' as const, reason: 'the node does not answer' })
+    const broken = () => Promise.reject(new Error('socket closed'))
+    const { alice, payment, pollUrl, finish, restart, ports, chain } = await slowCall()
+    for (const isFinished of [false, true]) {
+      if (isFinished) await finish()
+      for (const identify of [silent, broken]) {
+        const { status, headers, body } = await alice.poll(pollUrl, payment, { shop: restart({ ports: { ...ports, chain: { ...chain, identify } } }) })
+        expect([status, headers.get('retry-after'), body.status, body.payment_status]).toEqual([202, '3', 'in_progress', 'verified'])
+        expect(body.note).toContain('cannot be asked')
+      }
+    }
+    expect(chain.transfers).toEqual([])
+    expect((await alice.poll(pollUrl, payment)).body.payment.status).toBe('settled')
+  })
+
+  test('on a gateway that is not ready asks for and takes the offer that its call was sold under', async () => {
+    const { alice, payment, pollUrl, finish, restart, ports, chain } = await slowCall()
+    await finish()
+    const shop = restart({ ports: { ...ports, chain: { ...chain, terms: () => [] } } })
+    const challenge = await alice.poll(pollUrl, undefined, { shop })
+    expect([challenge.status, challenge.body.accepts]).toEqual([402, [payment.accepted]])
+    expect((await alice.poll(pollUrl, payment, { shop })).body.payment.status).toBe('settled')
+  })
+
+  test('names hosted media where their store is public, else under the origin that was called', async () => {
+    const objects = memoryObjects()
+    const cdn = { ...objects, url: (key: string) => (key.endsWith('-1.png') ? undefined : `https://cdn.example/${key}`) }
+    const { buyer } = kit({ ports: { objects: cdn } })
+    const { body } = await buyer().buy({ ...FOX, n: 2 })
+    expect(body.data.map(({ url }: { url: string }) => new URL(url).origin)).toEqual(['https://cdn.example', ORIGIN])
+  })
+
   test('under /api/v1/calls collects any call', async () => {
     const { alice, payment, envelope, finish } = await slowCall()
     await finish()
@@ -259,7 +318,7 @@ describe('the life of a job', () => {
   })
 
   test('a vendor that ignores its deadline cannot complete a stalled job', async () => {
-    const vendor = { jobs: [], generate: () => new Promise<never>(() => {}) }
+    const vendor = { ...scriptedVendor(), generate: () => new Promise<never>(() => {}) }
     const { alice, payment, pollUrl, live } = await slowCall({ vendor })
     await live(HOUR + 1)
     expect((await alice.poll(pollUrl, payment)).body.error).toStartWith('Job stalled')
@@ -267,7 +326,7 @@ describe('the life of a job', () => {
 
   test('the vendor’s signal aborts at the stall, not when the buyer hangs up or the window ends', async () => {
     let signal: AbortSignal | undefined
-    const vendor = { jobs: [], generate: (_job: unknown, at: { signal: AbortSignal }) => ((signal = at.signal), new Promise<never>(() => {})) }
+    const vendor = { ...scriptedVendor(), generate: (_job: unknown, at: { signal: AbortSignal }) => ((signal = at.signal), new Promise<never>(() => {})) }
     const gone = new AbortController()
     const { buyer, clock } = kit({ vendor })
     const answer = buyer().buy(FOX, { gone: gone.signal })

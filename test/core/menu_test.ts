@@ -122,7 +122,7 @@ describe('methods over HTTP', () => {
   test('an unknown path is 404 with nearby routes, as JSON', async () => {
     const { status, headers, body } = await call('GET', '/api/v1/images/generation')
     expect([status, headers.get('content-type'), body.error]).toEqual([404, 'application/json', 'Not found'])
-    expect(body.nearby.slice(0, 3)).toEqual(['POST /api/v1/images/generations', 'GET /api/v1/images/models', 'GET /api/v1/images/generations/{id}'])
+    expect(body.nearby.slice(0, 3)).toEqual(['POST /api/v1/images/generations', 'GET /api/v1/images/models', 'POST /api/v1/images/image2image'])
   })
 
   test('paths that only look like a paid one are 404 for every method: there is no way around the till', async () => {

@@ -6,6 +6,9 @@ import { decodeHeader, encodePayment, FOX, GENERATIONS, kit, ORIGIN, read, START
 const post = (body: string | null, headers: Record<string, string> = {}) => new Request(ORIGIN + GENERATIONS, { method: 'POST', headers, body })
 const JSON_TYPE = { 'content-type': 'application/json' }
 
+/** The second random of a kit; the first is the job's id. */
+const SECRET = '00000000000000000000000000000002'
+
 describe('the challenge', () => {
   test('quotes in three equal headers and the body, under 6 KB, never cached, in ASCII', async () => {
     const { status, headers, body } = await kit().buyer().ask({ ...FOX, prompt: '狐 in the snow' })
@@ -57,6 +60,17 @@ describe('the challenge', () => {
     }
   })
 
+  test('to a probe is for the example, else for the first model that can be made here; 503 where none can', async () => {
+    const probe = async (...made: readonly string[]) => {
+      const images = (row: { id: string }) => (made.includes(row.id) ? scriptedVendor() : undefined)
+      return await read(await kit({ ports: { vendors: { images, media: () => Promise.reject() } } }).shop.fetch(post(null)))
+    }
+    expect((await probe('vendor-b/image-pro', 'vendor-a/image-1')).body.price.amount).toBe('0.022000')
+    expect((await probe('vendor-e/image-pro', 'vendor-d/image-cv4')).body.price.amount).toBe('0.016750')
+    const { status, headers, body } = await probe()
+    expect([status, body.error, headers.get('payment-required')]).toEqual([503, 'Not configured', null])
+  })
+
   test('asks no port but the chain’s cached terms', async () => {
     const refuse = new Proxy({}, { get: (_, name) => () => Promise.reject(new Error(`${String(name)} was asked`)) }) as never
     const { buyer, log } = kit({ ports: { storage: refuse, objects: refuse } })
@@ -94,7 +108,7 @@ describe('bad input', () => {
     ['n of 11', JSON.stringify({ ...FOX, n: 11 }), 'application/json', 'Invalid request body', /^n: .*less or equal to 10; got 11$/],
     ['n of 1.5', JSON.stringify({ ...FOX, n: 1.5 }), 'application/json', 'Invalid request body', /^n: Expected integer; got 1.5$/],
     ['n as a string', JSON.stringify({ ...FOX, n: '1' }), 'application/json', 'Invalid request body', /^n: Expected integer; got "1"$/],
-    ['a wrong size', JSON.stringify({ ...FOX, size: '640x480' }), 'application/json', 'Invalid size', /vendor-a\/image-1 does not make 640x480\. Valid sizes: 1024x1024, 1536x1024, 1024x1536\.$/],
+    ['a wrong size', JSON.stringify({ ...FOX, size: '640x480' }), 'application/json', 'Invalid size', /vendor-a\/image-1 does not make "640x480"\. Valid sizes: 1024x1024, 1536x1024, 1024x1536\.$/],
     ['a removed model', JSON.stringify({ ...FOX, model: 'vendor-a/image-0' }), 'application/json', 'Invalid model', /Unknown model: vendor-a\/image-0\. Available models: vendor-a\/image-1, .*vendor-e\/image-pro\.$/],
     ['a name of Object.prototype as model', JSON.stringify({ ...FOX, model: '__proto__' }), 'application/json', 'Invalid model', /Unknown model: __proto__/],
   ]
@@ -156,7 +170,7 @@ describe('a purchase', () => {
     expect(body).toEqual({
       id: expect.stringMatching(/^job_[0-9a-f]{32}$/),
       created: START / 1000,
-      data: [0, 1].map((index) => ({ url: `${ORIGIN}/api/media/images/2026-11-20/${body.id}-${index}.png`, source_url: 'data:image/png', backed_up: true })),
+      data: [0, 1].map((index) => ({ url: `${ORIGIN}/api/media/images/2026-11-20/${SECRET}-${index}.png`, source_url: 'data:image/png', backed_up: true })),
       price: { amount: '0.043000', currency: 'USD' },
       payment: { status: 'settled', tx_hash: transfer?.transaction, network: 'base' },
     })
@@ -180,8 +194,8 @@ describe('a purchase', () => {
     const media = async () => ({ bytes: new Uint8Array([1]), type: 'image/jpeg' })
     const { body } = await kit({ ports: { vendors: { images: () => vendor, media } } }).buyer().buy()
     expect(body.data).toEqual([
-      { url: `${ORIGIN}/api/media/images/2026-11-20/${body.id}-0.jpg`, source_url: 'https://vendor.test/1', backed_up: true, revised_prompt: 'a vivid fox' },
-      { url: `${ORIGIN}/api/media/images/2026-11-20/${body.id}-1.png`, source_url: 'data:image/png', backed_up: true },
+      { url: `${ORIGIN}/api/media/images/2026-11-20/${SECRET}-0.jpg`, source_url: 'https://vendor.test/1', backed_up: true, revised_prompt: 'a vivid fox' },
+      { url: `${ORIGIN}/api/media/images/2026-11-20/${SECRET}-1.png`, source_url: 'data:image/png', backed_up: true },
     ])
   })
 
@@ -238,6 +252,13 @@ describe('a failure of the work', () => {
     const limited = await failing(rateLimited('vendor-a', 7)).buyer().buy()
     expect([limited.status, limited.headers.get('retry-after'), limited.headers.get('x-ratelimit-source')]).toEqual([429, '7', 'vendor-a'])
     expect(limited.body).toMatchObject({ code: 'RATE_LIMITED', source: 'vendor-a', retry_after_seconds: 7 })
+  })
+
+  test('of a time-out upstream is 500 like any other: generation has no 504', async () => {
+    const { buyer, chain } = failing(new Fault('UPSTREAM_TIMEOUT', { details: 'no answer within 600 s' }))
+    const { status, body } = await buyer().buy()
+    expect([status, body]).toEqual([500, { error: 'Image generation failed', job_id: expect.stringMatching(/^job_/), details: expect.any(String) }])
+    expect(chain.transfers).toEqual([])
   })
 
   test('is an answer without an image, too', async () => {

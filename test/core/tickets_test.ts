@@ -18,7 +18,8 @@ describe('job ids', () => {
   test('a fingerprint tells requests apart by method, path and body', () => {
     expect(fingerprint('POST', '/a', '{}')).toBe(fingerprint('POST', '/a', '{}'))
     expect(new Set([fingerprint('POST', '/a', '{}'), fingerprint('GET', '/a', '{}'), fingerprint('POST', '/b', '{}'), fingerprint('POST', '/a', '[]')]).size).toBe(4)
-    expect(fingerprint('é')).toMatch(/^[0-9a-f]{64}$/)
+    expect(fingerprint('POST', '/a', 'é')).toBe(fingerprint('POST', '/a', new TextEncoder().encode('é')))
+    expect(fingerprint('POST', '/a', 'é')).toMatch(/^[0-9a-f]{64}$/)
   })
 })
 

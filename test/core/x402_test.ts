@@ -6,6 +6,15 @@ import vectors from '../vectors/x402.json'
 const offer = vectors.payment.accepted
 const resource = { url: 'https://farebox.test/api/v1/images/generations', description: 'Generate images', mimeType: 'application/json' }
 
+/** As `declarePaymentIdentifierExtension()` of @x402/extensions 2.27 has it. */
+const schema = {
+  $schema: 'https://json-schema.org/draft/2020-12/schema',
+  type: 'object',
+  properties: { required: { type: 'boolean' }, id: { type: 'string', minLength: 16, maxLength: 128, pattern: '^[a-zA-Z0-9_-]+$' } },
+  required: ['required'],
+}
+const extensions = { 'payment-identifier': { info: { required: false }, schema } }
+
 describe('payment headers', () => {
   for (const { name, header, ok, reason } of vectors.headers) {
     test(`${ok ? 'read' : 'refuse'}: ${name}`, () => {
@@ -58,7 +67,7 @@ describe('challenges', () => {
     expect(headers['cache-control']).toContain('no-store')
     expect(headers['content-type']).toBe('application/json')
     expect(JSON.parse(body)).toEqual({ x402Version: 2, accepts: [offer], error: 'Payment Required', price: { amount: '0.010000' } })
-    expect(JSON.parse(atob(required))).toEqual({ x402Version: 2, error: 'Payment Required', resource, accepts: [offer] })
+    expect(JSON.parse(atob(required))).toEqual({ x402Version: 2, error: 'Payment Required', resource, accepts: [offer], extensions })
   })
 
   test('are standard base64, as the official client reads it', () => {
@@ -69,6 +78,7 @@ describe('challenges', () => {
       error: 'Payment Required',
       resource: { ...resource, description: '~~~???>>>' },
       accepts: [offer],
+      extensions,
     })
   })
 })

@@ -47,7 +47,7 @@ test('every command of the README is a script of the package', () => {
 
 test('the greeting in the README is the one that is printed', () => {
   const [, shown] = blocks('# Farebox', '')
-  const facts = { version: manifest.version, origin: 'http://127.0.0.1:4020', labels: ['base-sepolia'], endpoints: endpoints.length, isDevnet: true }
+  const facts = { version: manifest.version, origin: 'http://127.0.0.1:4020', listening: 'http://127.0.0.1:4020', labels: ['base-sepolia'], endpoints: endpoints.length, isDevnet: true }
   expect(shown?.trimEnd().split('\n')).toEqual([...greeting(facts)])
 })
 
@@ -98,7 +98,7 @@ test('the endpoint that the README adds in one file is quoted, sold and describe
 
 test('the configuration in the README is accepted, and every setting of its table exists', () => {
   const [toml = ''] = blocks('## Sell for real', 'toml')
-  const env = { BASE_RPC_URL: 'https://rpc.example.com/key', RELAYER_KEY: `0x${'11'.repeat(32)}` }
+  const env = { BASE_RPC_URL: 'https://rpc.example.com/key', RELAYER_KEY: `0x${'11'.repeat(32)}`, OPENAI_API_KEY: 'k' }
   const read = parseConfig(toml, env)
   expect(read.ok || read.mistakes).toBe(true)
   const settings = [...readme.matchAll(/^\| (`[^|]*`) \| ([^|]*) \|/gm)]

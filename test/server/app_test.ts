@@ -140,8 +140,8 @@ describe('proxies', () => {
 
   test('rate windows count the caller, not the proxy', async () => {
     const shop = open({ trustedProxies: ['127.0.0.1'] })
-    const ask = async (ip: string) => (await shop.get('/api/health', { headers: { 'x-forwarded-for': ip } })).status
-    const first = await Promise.all(Array.from({ length: 61 }, () => ask('203.0.113.1')))
+    const ask = async (ip: string) => (await shop.get('/api/v1/images/models', { headers: { 'x-forwarded-for': ip } })).status
+    const first = await Promise.all(Array.from({ length: 101 }, () => ask('203.0.113.1')))
     expect(first.filter((status) => status === 429)).toHaveLength(1)
     expect(await ask('203.0.113.2')).toBe(200)
   })

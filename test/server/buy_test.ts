@@ -45,6 +45,7 @@ test('buy images prints the quote, the transaction and both balances, and saves 
     `wallet    ${payer.account.address}, ${usd(before)} USDC`,
     `paid      settled on base-sepolia, transaction ${transaction}`,
     `balance   ${usd(before)} -> ${usd(after)} USDC`,
+    expect.stringMatching(/^hosted    http:.*\/api\/media\/images\/.*\.png$/),
     'image     fox.png',
     '',
   ])

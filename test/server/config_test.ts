@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { imageRows } from '../../core/mod.ts'
 import { type Config, type Environment, isLoopback, parseConfig, readConfig } from '../../server/config.ts'
 
 const KEY = `0x${'5ec2e7'.repeat(10)}5ec2`
@@ -36,7 +37,8 @@ describe('defaults', () => {
       bareV1: false,
       logLevel: 'info',
       gateways: [],
-      vendors: new Map(),
+      shelf: { rows: imageRows, servings: new Map() },
+      trustedHosts: [],
     })
   })
 
@@ -54,12 +56,19 @@ describe('defaults', () => {
       trusted_proxies = ["10.0.0.0/8"]
       bare_v1 = true
       log_level = "silent"
+      trusted_hosts = ["gpu.lan:7860"]
       [vendors.vendor-a]
       protocol = "sketch"
+      [[images]]
+      id = "vendor-a/image-1"
+      hidden = true
     `)
     expect(config).toMatchObject({ port: 0, host: '0.0.0.0', publicOrigin: 'https://images.example.com', database: { kind: 'memory' }, objects: { kind: 'file', dir: '/srv/media' } })
     expect(config).toMatchObject({ operatorToken: '0123456789abcdef', maxBody: 2048, inlineMs: 500, drainMs: 5_000, trustedProxies: ['10.0.0.0/8'], bareV1: true, logLevel: 'silent' })
-    expect(config.vendors.get('vendor-a')).toEqual({ protocol: 'sketch' })
+    expect(config.trustedHosts).toEqual(['gpu.lan:7860'])
+    expect([...config.shelf.servings.keys()]).toEqual(['vendor-a/image-1', 'vendor-a/image-2'])
+    expect(config.shelf.servings.get('vendor-a/image-2')).toMatchObject({ protocol: 'sketch', key: undefined, timeoutMs: 600_000 })
+    expect(config.shelf.rows.filter(({ hidden }) => hidden).map(({ id }) => id)).toEqual(['vendor-a/image-1'])
   })
 })
 
@@ -115,10 +124,17 @@ describe('mistakes', () => {
     expect(others).toEqual([])
   })
 
-  test('what the schema allows but this version cannot do is said so', () => {
-    const found = mistakes('', { DATABASE_URL: 'postgres://user:s3cret@db/x', OBJECT_STORE: 's3://bucket' })
-    expect(found).toHaveLength(2)
-    expect(found.join()).not.toContain('s3cret')
+})
+
+describe('databases and object stores', () => {
+  test('Postgres by its URL, with either name', () => {
+    for (const url of ['postgres://user:s3cret@db/x', 'postgresql://db/x']) expect(good('', { DATABASE_URL: url }).database).toEqual({ kind: 'postgres', url })
+  })
+
+  test('S3 by its URL, with the credentials of the environment and nothing else from there', () => {
+    const keys = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 's3cret', AWS_REGION: 'eu-central-1' }
+    const { objects } = good('', { OBJECT_STORE: 's3://bucket/media', ...keys, HOME: '/root' })
+    expect(objects).toEqual({ kind: 's3', url: 's3://bucket/media', env: keys })
   })
 })
 
@@ -134,7 +150,7 @@ describe('gateways', () => {
         payTo: PAY_TO,
         domain: { name: 'USD Coin', version: '2' },
         rpcUrl: env.BASE_RPC_URL,
-        relayerKey: KEY,
+        settles: { by: 'relayer', keys: [KEY] },
       },
     ])
   })
@@ -155,6 +171,28 @@ describe('gateways', () => {
     expect(mistakes(gateway.replace('rpc_url_env = "BASE_RPC_URL"\n', ''), env)).toEqual(['gateways.0.rpc_url: missing; or name an environment variable in rpc_url_env'])
   })
 
+  test('as many relayer keys as there are replicas, each another one', () => {
+    const keys = { ...env, RELAYER_KEY_2: `0x${'7'.repeat(64)}` }
+    const several = (second: string) => gateway.replace('"RELAYER_KEY"', `["RELAYER_KEY", "${second}"]`)
+    expect(good(several('RELAYER_KEY_2'), keys).gateways[0]?.settles).toEqual({ by: 'relayer', keys: [KEY, keys.RELAYER_KEY_2] })
+    expect(mistakes(several('RELAYER_KEY'), keys)).toEqual(['gateways.0.relayer_key_env: two variables hold the same key'])
+    expect(mistakes(several('RELAYER_KEY_3'), keys)).toEqual(['gateways.0.relayer_key_env: the environment variable RELAYER_KEY_3 is not set'])
+  })
+
+  test('settles by itself or through facilitators, not both and not neither', () => {
+    const bare = gateway.replace('relayer_key_env = "RELAYER_KEY"\n', '')
+    const facilitators = `[[gateways.facilitators]]\nurl = "https://x402.org/facilitator"\n[[gateways.facilitators]]\nurl = "https://api.cdp.example"\ncdp_key_id_env = "CDP_ID"\ncdp_key_secret_env = "CDP_SECRET"\nredirect_origins = ["https://edge.example"]`
+    const keys = { ...env, CDP_ID: 'id', CDP_SECRET: 's3cret' }
+    const who = ['gateways.0: name either relayer_key_env or facilitators, who settles its payments']
+    expect([mistakes(bare, keys), mistakes(gateway + facilitators, keys)]).toEqual([who, who])
+    expect(good(bare + facilitators, keys).gateways[0]?.settles).toEqual({
+      by: 'facilitators',
+      rows: [{ url: 'https://x402.org/facilitator' }, { url: 'https://api.cdp.example', cdp: { keyId: 'id', keySecret: 's3cret' }, redirectOrigins: ['https://edge.example'] }],
+    })
+    expect(mistakes(bare + facilitators, env).map((mistake) => mistake.split(': ', 1)[0])).toEqual(['gateways.0.facilitators.1.cdp_key_id_env', 'gateways.0.facilitators.1.cdp_key_secret_env'])
+    expect(mistakes((bare + facilitators).replace('cdp_key_id_env = "CDP_ID"\n', ''), keys)).toEqual(['gateways.0.facilitators.1: cdp_key_id_env and cdp_key_secret_env come together'])
+  })
+
   test('two rows that answer for one host are a mistake', () => {
     const two = `${gateway}hosts = ["pay.example"]\n${gateway.replace('"base"', '"other"')}hosts = ["PAY.example"]`
     expect(mistakes(two, env)).toEqual(['gateways: two answer for the host pay.example'])
@@ -162,6 +200,100 @@ describe('gateways', () => {
 
   test('two rows of one name are a mistake', () => {
     expect(mistakes(gateway + gateway, env)).toEqual(['gateways: two are called base'])
+  })
+})
+
+describe('vendors and rows', () => {
+  const keys = { OPENAI_KEY: 's3cret-a', OTHER_KEY: 's3cret-b' }
+  const vendor = '[vendors.vendor-a]\nprotocol = "openai-images"\nkey_env = "OPENAI_KEY"\nbase_url = "https://api.example/v1"\ntimeout_seconds = 60\nparameters = { quality = "low" }\n'
+  const image = (id: string, ...lines: readonly string[]) => `[[images]]\nid = "${id}"\n${lines.join('\n')}\n`
+  const serving = (toml: string, id: string, with_: Environment = keys) => good(toml, with_).shelf.servings.get(id)
+  const served = { protocol: 'openai-images', baseUrl: 'https://api.example/v1', key: 's3cret-a', timeoutMs: 60_000, parameters: { quality: 'low' }, overrides: undefined, perCall: undefined, maskMarks: undefined } as const
+
+  test('a vendor serves its rows, with its key from the environment; other rows have nobody', () => {
+    const { servings } = good(vendor, keys).shelf
+    expect([...servings]).toEqual([['vendor-a/image-1', served], ['vendor-a/image-2', served]])
+  })
+
+  test('a row says what differs for it: protocol, address, key, time, parameters, overrides, images per call and mask', () => {
+    const wins = (line: string, id = 'vendor-a/image-1') => serving(vendor + image(id, line), id)
+    expect(wins('base_url = "http://proxy.lan"')).toEqual({ ...served, baseUrl: 'http://proxy.lan' })
+    expect(wins('key_env = "OTHER_KEY"')).toEqual({ ...served, key: 's3cret-b' })
+    expect(wins('timeout_seconds = 600')).toEqual({ ...served, timeoutMs: 600_000 })
+    expect(wins('parameters = { quality = "high", n = 1 }')).toEqual({ ...served, parameters: { quality: 'high', n: 1 } })
+    expect(wins('overrides = { model = "x" }')).toEqual({ ...served, overrides: { model: 'x' } })
+    expect(wins('per_call = 1')).toEqual({ ...served, perCall: 1 })
+    expect(wins('mask_marks = "white"')).toEqual({ ...served, maskMarks: 'white' })
+    expect(wins('protocol = "openai-images"')).toEqual(served)
+    expect(serving(vendor + image('vendor-a/image-1', 'per_call = 1'), 'vendor-a/image-2')).toEqual(served)
+  })
+
+  test('a row of another protocol is another service: it inherits neither address nor key', () => {
+    const local = image('vendor-a/image-1', 'protocol = "sdapi"', 'base_url = "http://gpu.lan:7860"')
+    expect(serving(vendor + local, 'vendor-a/image-1')).toMatchObject({ protocol: 'sdapi', baseUrl: 'http://gpu.lan:7860', key: undefined, parameters: undefined, timeoutMs: 600_000 })
+  })
+
+  test('a row can be served without any vendor table', () => {
+    const local = image('vendor-e/image-pro', 'protocol = "sketch"', 'slow = false', 'edits = { max_images = 2, mask = true }')
+    const { shelf } = good(local)
+    expect([...shelf.servings.keys()]).toEqual(['vendor-e/image-pro'])
+    expect(shelf.rows.find(({ id }) => id === 'vendor-e/image-pro')).toMatchObject({ slow: false, edits: { maxImages: 2, mask: true } })
+  })
+
+  test('a new row is served by the vendor that it names, or says what is missing', () => {
+    const row = image('house/brush', 'vendor = "local"', 'upstream = "brush-9"', 'sizes = { "640x480" = "0.004" }', 'aliases = ["brush"]', 'name = "Brush"', 'maker = "house"')
+    const { shelf } = good(`[vendors.local]\nprotocol = "sdapi"\nbase_url = "http://127.0.0.1:7860"\n${row}`)
+    expect(shelf.rows.at(-1)).toMatchObject({ id: 'house/brush', aliases: ['brush'], name: 'Brush', maker: 'house', vendor: 'local', upstream: 'brush-9' })
+    expect(shelf.servings.get('house/brush')).toMatchObject({ protocol: 'sdapi', key: undefined })
+    expect(mistakes(image('house/brush', 'vendor = "local"'))).toEqual(['images house/brush: not a row of the contract, so vendor, upstream and sizes must be given'])
+  })
+
+  test('a redirected row is served as its fallback is, and keeps its name', () => {
+    const rows = image('vendor-a/image-2', 'redirect = "vendor-a/image-1"') + image('vendor-a/image-1', 'key_env = "OTHER_KEY"', 'upstream = "today"')
+    const { shelf } = good(vendor + rows, keys)
+    expect(shelf.servings.get('vendor-a/image-2')).toEqual({ ...served, key: 's3cret-b' })
+    expect(shelf.rows.find(({ id }) => id === 'vendor-a/image-2')).toMatchObject({ upstream: 'today', servedBy: 'vendor-a/image-1' })
+    expect(mistakes(vendor + image('vendor-a/image-1', 'redirect = "vendor-a/image-2"'), keys)).toHaveLength(3)
+  })
+
+  test('two rows with one name, and two entries for one row, are mistakes', () => {
+    expect(mistakes(image('vendor-a/image-1', 'aliases = ["vendor-a/image-2"]'))).toEqual(['images: two rows are called vendor-a/image-2'])
+    expect(mistakes(image('vendor-a/image-1', 'slow = true') + image('vendor-a/image-1', 'hidden = true'))).toEqual(['images: two entries change vendor-a/image-1'])
+  })
+
+  test('a key that is not in the environment is named once, wherever it is missing', () => {
+    expect(mistakes(vendor)).toEqual(['vendors: the environment variable OPENAI_KEY is not set'])
+    expect(mistakes(vendor + image('vendor-b/image-pro', 'protocol = "gemini-images"', 'key_env = "GONE"'), keys)).toEqual(['vendors: the environment variable GONE is not set'])
+  })
+
+  test('sizes, rates, ids and unknown fields are checked by name, and a key in the wrong place is not shown', () => {
+    const bad = [
+      [image('vendor-a/image-1', 'sizes = { "large" = "0.1" }'), 'images vendor-a/image-1.sizes'],
+      [image('vendor-a/image-1', 'sizes = { "1024x1024" = "free" }'), 'images.0.sizes.1024x1024'],
+      [image('has space'), 'images.0.id'],
+      [image('vendor-a/image-1', 'model = "x"'), 'images.0.model'],
+      [image('vendor-a/image-1', 'edits = { max_images = 0, mask = true }'), 'images.0.edits.max_images'],
+      [image('vendor-a/image-1', `key_env = "${KEY}"`), 'images.0.key_env'],
+      ['trusted_hosts = ["http://gpu.lan"]', 'trusted_hosts.0'],
+    ] as const
+    for (const [toml, name] of bad) {
+      const [first = ''] = mistakes(toml)
+      expect([toml, first]).toEqual([toml, expect.stringContaining(name)])
+      expect(first).not.toContain(KEY)
+    }
+  })
+
+  test('on devnet with a vendor’s key, only loopback is listened on: play money must not buy real work', () => {
+    for (const host of ['0.0.0.0', '::', '10.0.0.1', 'pay.example']) {
+      const found = mistakes(`host = "${host}"\n${vendor}`, keys)
+      expect(found).toEqual([expect.stringMatching(/^HOST: .*play money/)])
+      expect(found.join()).not.toContain('s3cret')
+      expect(mistakes(`host = "${host}"\n${vendor.replace('key_env = "OPENAI_KEY"\n', '')}`)).toEqual([])
+      expect(mistakes(`host = "${host}"\n${vendor}${gateway}`, { ...keys, ...env })).toEqual([])
+    }
+    for (const host of ['127.0.0.1', '::1', 'localhost']) expect(mistakes(`host = "${host}"\n${vendor}`, keys)).toEqual([])
+    expect(mistakes(vendor, { ...keys, HOST: '0.0.0.0' })).toHaveLength(1)
+    expect(mistakes(image('vendor-c/image-1', 'protocol = "xai-images"', 'key_env = "OTHER_KEY"'), { ...keys, HOST: '0.0.0.0' })).toHaveLength(1)
   })
 })
 

@@ -1,7 +1,7 @@
 /** The binary as an operator meets it: real processes, signals, kill -9, ports and files. Nothing here sleeps: it reads lines and exits. */
 import { afterAll, describe, expect, test } from 'bun:test'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
+import { type AddressInfo, createServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { encodePayment, GENERATIONS, payerAt, pngSize } from './payer.ts'
@@ -25,7 +25,7 @@ const freshDir = (): string => mkdtempSync(join(scratch, 'run-'))
 
 type Process = {
   readonly exited: Promise<{ readonly code: number | null; readonly out: string; readonly err: string }>
-  /** Resolves with the URL of the greeting; rejects, with what it said, when it ends without one. */
+  /** Resolves with the address that the greeting says it listens on; rejects, with what it said, when it ends without one. */
   readonly url: Promise<string>
   readonly pid: number
   kill(signal: NodeJS.Signals): void
@@ -79,6 +79,19 @@ function commandLine(pid: string): string {
   } catch {
     return ''
   }
+}
+
+function listening(): Promise<Server> {
+  const server = createServer()
+  return new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve(server)))
+}
+
+/** Nobody listens there now. */
+async function freePort(): Promise<number> {
+  const server = await listening()
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
 }
 
 const header = (payment: unknown) => ({ 'payment-signature': encodePayment(payment) })
@@ -173,15 +186,18 @@ describe('a gateway process', () => {
   }, 15_000)
 
   test.each([
-    ['in memory', { DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:' }, 'http://127.0.0.1:'],
-    ['on a name', { HOST: 'localhost', DATABASE_URL: 'memory:' }, 'http://localhost:'],
-    ['behind another origin', { PUBLIC_ORIGIN: 'https://sketches.example', OBJECT_STORE: 'memory:' }, 'http://127.0.0.1:'],
-  ])('starts its own chain %s', async (_, env, origin) => {
-    const gateway = farebox(freshDir(), env)
-    const url = await gateway.url
-    expect(url).toStartWith(origin)
-    const payer = await payerAt(url)
-    expect(await payer.post(SMALL, header(await payer.sign(SMALL)))).toMatchObject({ status: 200, body: { payment: { status: 'settled' } } })
+    ['in memory', { DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:' }, '127.0.0.1'],
+    ['on a name', { HOST: 'localhost', DATABASE_URL: 'memory:' }, 'localhost'],
+    ['behind another origin', { PUBLIC_ORIGIN: 'https://sketches.example', OBJECT_STORE: 'memory:' }, '127.0.0.1'],
+  ])('starts its own chain %s', async (_, env, host) => {
+    const port = await freePort()
+    const gateway = farebox(freshDir(), { PORT: String(port), ...env })
+    const origin = ('PUBLIC_ORIGIN' in env && env.PUBLIC_ORIGIN) || `http://${host}:${port}`
+    expect(await gateway.url).toBe(`http://${host}:${port}`)
+    const payer = await payerAt(`http://${host}:${port}`)
+    const bought = await payer.post(SMALL, header(await payer.sign(SMALL)))
+    expect(bought).toMatchObject({ status: 200, body: { payment: { status: 'settled' } } })
+    expect(bought.body.data[0].url).toStartWith(`${origin}/api/media/`)
     gateway.kill('SIGTERM')
     expect(await gateway.exited).toMatchObject({ code: 0, err: '' })
   }, 15_000)
@@ -212,8 +228,8 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
 
   test('a port that is taken', async () => {
     const dir = freshDir()
-    const taken = createServer()
-    const port = await new Promise<number>((resolve) => taken.listen(0, '127.0.0.1', () => resolve((taken.address() as AddressInfo).port)))
+    const taken = await listening()
+    const { port } = taken.address() as AddressInfo
     const refused = await farebox(dir, { PORT: String(port) }).exited
     taken.close()
     expect({ ...refused, out: '' }).toEqual({ code: 1, out: '', err: `Port ${port} on 127.0.0.1 is taken. Stop what listens there, or set PORT to another one (0 picks a free one).\n` })

@@ -1,0 +1,46 @@
+/** What a request says about paying: its header, the offer that it fits, and whether its caller is still there. */
+import type { Paid } from './endpoint.ts'
+import { type Offer, PAYMENT_HEADERS, type Resource } from './x402.ts'
+
+/** One HTTP request, as far as selling needs it. */
+export type Visit = {
+  readonly request: Request
+  readonly origin: string
+  /** Path as called, without the query; it goes into `resource.url`. */
+  readonly path: string
+  /** Aborts when the caller has gone. */
+  readonly gone: AbortSignal
+}
+
+/** Either header name; when both are there they are equal, or the protocol's own wins. */
+export function paymentHeader(request: Request): string | null {
+  for (const name of PAYMENT_HEADERS) {
+    const value = request.headers.get(name)
+    if (value !== null) return value
+  }
+  return null
+}
+
+/** Not deep equality: public clients echo other timeouts and extras (reference clients 2). The signature is judged, not the echo. */
+export function fits(offer: Offer, accepted: Offer): boolean {
+  return offer.scheme === accepted.scheme && offer.network === accepted.network && offer.asset.toLowerCase() === accepted.asset.toLowerCase()
+}
+
+/** Why no offer of ours fits. */
+export function notOnOffer(accepted: Offer, offers: readonly Offer[]): string {
+  const name = ({ scheme, network, asset }: Offer) => `${scheme} on ${network} in ${asset}`.slice(0, 160)
+  return `the payment accepts ${name(accepted)}, but on offer is ${offers.map(name).join(', or ')}`
+}
+
+/** What the challenge says is being paid for. */
+export function resourceOf({ summary }: Paid, { origin, path }: Visit): Resource {
+  return { url: `${origin}${path}`, description: summary, mimeType: 'application/json' }
+}
+
+/** Resolves when the caller has gone, and never after `stop`. */
+export function gone(signal: AbortSignal, stop: AbortSignal): Promise<undefined> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve(undefined)
+    signal.addEventListener('abort', () => resolve(undefined), { once: true, signal: stop })
+  })
+}

@@ -1,0 +1,188 @@
+/** Gateway processes that can be frozen, killed and started again where they were; none outlives this process. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+
+const MAIN = join(import.meta.dirname, '../../server/main.ts')
+
+/** Kills what it was told of, and takes the files away, when its input ends: that happens however we end. */
+const GUARD = `
+pids=' '
+while read -r sign pid; do
+  case $sign in
+    +) pids="$pids$pid " ;;
+    -) pids=$(printf %s "$pids" | sed "s/ $pid / /") ;;
+  esac
+done
+kill -KILL $pids 2> /dev/null
+sleep 0.2
+rm -rf "$1"
+`
+
+export type Guard = { add(pid: number): void; remove(pid: number): void; end(): Promise<void> }
+
+/** Watches over processes, and over the directory that is theirs. */
+export function guard(dir: string): Guard {
+  const child = spawn('/bin/sh', ['-c', GUARD, 'farebox-fault', dir], { stdio: ['pipe', 'ignore', 'ignore'], detached: true })
+  child.stdin.on('error', () => {})
+  return {
+    add: (pid) => void child.stdin.write(`+ ${pid}\n`),
+    remove: (pid) => void child.stdin.write(`- ${pid}\n`),
+    async end() {
+      const ended = once(child, 'exit')
+      child.stdin.end()
+      await ended
+    },
+  }
+}
+
+export type Replica = {
+  readonly name: string
+  readonly origin: string
+  /** Names this life of the replica in the database, through the setting `fault.life`. */
+  life(): string
+  pid(): number
+  isUp(): boolean
+  freeze(): void
+  thaw(): void
+  /** Resolves when the process is gone. */
+  kill(): Promise<void>
+  /** Resolves when it greets. Throws, with what it said, when it ends without. */
+  start(): Promise<void>
+  /** SIGTERM, and SIGKILL should it not end; resolves with the exit code. */
+  stop(): Promise<number | null>
+  /** What it has logged at level error: alerts, for a person to see. */
+  readonly alerts: readonly string[]
+  /** Of all its lives. */
+  readonly pids: readonly number[]
+}
+
+export type ReplicaOptions = {
+  readonly name: string
+  readonly dir: string
+  readonly databaseUrl: string
+  readonly env: Readonly<Record<string, string>>
+  readonly guard: Guard
+}
+
+const START_MS = 60_000
+const STOP_MS = 8_000
+
+export async function replica({ name, dir, databaseUrl, env, guard }: ReplicaOptions): Promise<Replica> {
+  const port = await freePort()
+  const alerts: string[] = []
+  const pids: number[] = []
+  let lives = 0
+  let child: ChildProcess | undefined
+  let isUp = false
+  const life = () => `${name}${lives}`
+
+  async function start(): Promise<void> {
+    lives++
+    const url = new URL(databaseUrl)
+    url.searchParams.set('options', `${url.searchParams.get('options') ?? ''} -c fault.life=${life()}`)
+    const given = { PATH: process.env.PATH ?? '', HOME: dir, PORT: `${port}`, DATABASE_URL: url.href, ...env }
+    const own = spawn(process.execPath, [MAIN], { cwd: dir, env: given, stdio: ['ignore', 'pipe', 'pipe'] })
+    child = own
+    const pid = own.pid ?? 0
+    guard.add(pid)
+    pids.push(pid)
+    own.once('exit', () => {
+      guard.remove(pid)
+      if (child === own) isUp = false
+    })
+    await greeting(own, alerts)
+    isUp = true
+  }
+
+  async function kill(): Promise<void> {
+    isUp = false
+    if (!child || child.exitCode !== null || child.signalCode !== null) return
+    const ended = once(child, 'exit')
+    child.kill('SIGKILL')
+    await ended
+  }
+
+  async function stop(): Promise<number | null> {
+    if (!child || child.exitCode !== null || child.signalCode !== null) return child?.exitCode ?? null
+    const own = child
+    const ended = once(own, 'exit')
+    own.kill('SIGCONT')
+    own.kill('SIGTERM')
+    const timer = setTimeout(() => own.kill('SIGKILL'), STOP_MS)
+    await ended
+    clearTimeout(timer)
+    return own.exitCode
+  }
+
+  return {
+    name,
+    origin: `http://127.0.0.1:${port}`,
+    life,
+    pid: () => child?.pid ?? 0,
+    isUp: () => isUp,
+    freeze: () => void child?.kill('SIGSTOP'),
+    thaw: () => void child?.kill('SIGCONT'),
+    kill,
+    start,
+    stop,
+    alerts,
+    pids,
+  }
+}
+
+function greeting(child: ChildProcess, alerts: string[]): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let said = ''
+    let rest = ''
+    const timer = setTimeout(() => reject(new Error(`a replica did not start in time: ${said}`)), START_MS)
+    child.stderr?.on('data', (chunk) => (said = (said + String(chunk)).slice(-4_000)))
+    child.stdout?.on('data', (chunk) => {
+      const lines = (rest + String(chunk)).split('\n')
+      rest = lines.pop() ?? ''
+      for (const line of lines) {
+        if (line.startsWith('Farebox ')) resolve()
+        if (line.includes('"alert":true')) alerts.push(line.slice(0, 500))
+      }
+    })
+    child.once('exit', (code, signal) => reject(new Error(`a replica ended with ${code ?? signal}: ${said}`)))
+    child.once('exit', () => clearTimeout(timer))
+    void once(child, 'spawn').catch(reject)
+  })
+}
+
+export type Shop = { readonly payTo: string; readonly media: string }
+
+/** One gateway row with two relayer keys, pictures by the embedded vendor. */
+export function writeConfig(dir: string, { payTo, media }: Shop): void {
+  mkdirSync(media, { recursive: true })
+  const text = `
+object_store = "file:${media}"
+log_level = "error"
+drain_seconds = 3
+
+[vendors.vendor-d]
+protocol = "sketch"
+
+[vendors.vendor-e]
+protocol = "sketch"
+
+[[gateways]]
+name = "fault"
+network = "eip155:84532"
+pay_to = "${payTo}"
+rpc_url_env = "RPC_URL"
+relayer_key_env = ["RELAYER_A", "RELAYER_B"]
+`
+  writeFileSync(join(dir, 'farebox.toml'), text)
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as { port: number }
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}

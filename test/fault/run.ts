@@ -1,0 +1,39 @@
+/**
+ * `bun run fault [--seed N] [--buyers 200] [--kills 10] [--hasten]`: two gateway processes on one Postgres and one chain, a bad wire between
+ * them and the chain, buyers, and a hand that kills. Prints the schedule and the counts; exits with 1 unless every unit of money is where it
+ * belongs and, with enough kills, every kill point was hit. `--hasten` ends what the dead held at once.
+ */
+import { parseArgs } from 'node:util'
+import { fault, type FaultReport } from './fault.ts'
+import { type Point, points, sayings } from './kill_points.ts'
+
+/** What the command prints. */
+function reported({ counts, ledgerSum, chainSum, kills, seconds, wire, answers, alerts, violations }: FaultReport): readonly string[] {
+  const list = (entries: Iterable<readonly [string, number]>) => [...entries].map(([what, count]) => `${what} ${count}`).join(', ')
+  const hits = (point: Point) => kills.filter(({ hit }) => hit.includes(point)).length
+  return [
+    `counts: ${list(Object.entries(counts))}`,
+    `answers: ${list([...answers].toSorted(([, a], [, b]) => b - a))}`,
+    `wire: ${list(Object.entries(wire))}`,
+    `money: ledger ${ledgerSum}, chain ${chainSum} micro-USDC`,
+    'kill points:',
+    ...points.map((point) => `  ${point.padEnd(9)} ${String(hits(point)).padStart(3)} kills  ${sayings[point]}`),
+    ...alerts.map((alert) => `alert: ${alert}`),
+    ...violations.map((violation) => `VIOLATION: ${violation}`),
+    `${kills.length} kills, ${violations.length} violations, ${seconds} s`,
+  ]
+}
+
+async function main(): Promise<void> {
+  const option = (initial: string) => ({ type: 'string', default: initial }) as const
+  const { values } = parseArgs({ options: { seed: option(`${Date.now() % 1_000_000}`), buyers: option('200'), kills: option('10'), hasten: { type: 'boolean', default: false } } })
+  const [seed, buyers, kills] = [values.seed, values.buyers, values.kills].map(Number) as [number, number, number]
+  const report = await fault({ seed, buyers, kills, hasten: values.hasten, log: console.log })
+  console.log(reported(report).join('\n'))
+  const missed = points.filter((point) => !report.kills.some(({ hit }) => hit.includes(point)))
+  if (missed.length > 0) console.log(`MISSED: no kill at ${missed.join(', ')}`)
+  const isWhole = report.violations.length === 0 && (missed.length === 0 || kills < points.length)
+  process.exit(isWhole ? 0 : 1)
+}
+
+if (import.meta.main) await main()
