@@ -47,9 +47,6 @@ type Working = { readonly endpoint: Paid; readonly input: unknown; readonly call
 type Taking = { readonly input: unknown; readonly price: Price; readonly offers: readonly Offer[]; readonly header: string; readonly asked: string; readonly visit: Visit }
 type Done = { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion } | { kind: 'failed'; fault: Fault }
 
-/** Challenges remembered at a time, about 5 KB each; then all are forgotten. */
-const MOST_QUOTES = 1_000
-
 export function flow(house: House): Flow {
   const { ports, catalog, patience, label } = house
   const { storage, chain, clock, log } = ports
@@ -58,9 +55,6 @@ export function flow(house: House): Flow {
   const context = { catalog }
   const offering = { catalog, vendors: ports.vendors }
   const intakes = new Map<Paid, Intake>([...house.paid.values()].map((endpoint) => [endpoint, intake(endpoint.input)]))
-
-  const quotes = new Map<string, Reply>()
-  let quotedFor: ReturnType<typeof chain.terms> | undefined
 
   return { sell, discover, poll }
 
@@ -74,8 +68,8 @@ export function flow(house: House): Flow {
     const input = endpoint.check(intakes.get(endpoint)?.(said), context)
     if (!endpoint.serves(input, offering)) throw notConfigured(endpoint)
     const price = endpoint.price(input, context)
-    if (header === null) return quote(endpoint, visit, price)
     const offers = offersOf(price)
+    if (header === null) return demand(endpoint, visit, { offers, price, why: replies.paymentRequired(price) })
     const asked = typeof body === 'string' ? body : JSON.stringify(said)
     return await take(endpoint, { input, price, offers, header, asked, visit })
   }
@@ -96,21 +90,7 @@ export function flow(house: House): Flow {
     const input = endpoint.check(endpoint.sample(offering) ?? endpoint.example, context)
     if (!endpoint.serves(input, offering)) throw notConfigured(endpoint)
     const price = endpoint.price(input, context)
-    return quote(endpoint, visit, price)
-  }
-
-  /** The challenge of a request without payment. The same few prices are asked for over and over: what was said is said again. */
-  function quote(endpoint: Paid, visit: Visit, price: Price): Reply {
-    const make = () => demand(endpoint, visit, { offers: offersOf(price), price, why: replies.paymentRequired(price) })
-    if (isBrowser(visit.request.headers)) return make()
-    const terms = chain.terms(clock.now())
-    if (terms !== quotedFor || quotes.size === MOST_QUOTES) quotes.clear()
-    quotedFor = terms
-    const { amount, maxTimeoutSeconds, shown, also } = price
-    const key = JSON.stringify([endpoint.name, visit.origin, visit.path, `${amount}`, maxTimeoutSeconds, shown, also])
-    const reply = quotes.get(key) ?? make()
-    quotes.set(key, reply)
-    return reply
+    return demand(endpoint, visit, { offers: offersOf(price), price, why: replies.paymentRequired(price) })
   }
 
   function demand(endpoint: Paid, visit: Visit, { offers, price, why }: { offers: readonly Offer[]; price: Price; why: replies.Body }): Reply {

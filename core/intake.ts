@@ -6,9 +6,10 @@ import { Fault } from './faults.ts'
 
 /** Reads a body of at most `maxBytes`; refuses a larger one before reading it where its length is declared. Throws TOO_LARGE. */
 export async function readBody(request: Request, maxBytes: number): Promise<string> {
+  if (request.body === null) return ''
   const declared = Number(request.headers.get('content-length') ?? Number.NaN)
   if (declared > maxBytes) throw tooLarge(maxBytes)
-  if (!(declared >= 0)) return request.body === null ? '' : new TextDecoder().decode(await readBytes(request.body, maxBytes))
+  if (!(declared >= 0)) return new TextDecoder().decode(await readBytes(request.body, maxBytes))
   const text = await request.text()
   if (text.length > maxBytes) throw tooLarge(maxBytes)
   return text

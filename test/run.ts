@@ -16,7 +16,7 @@ const steps: readonly Step[] = [
   { name: 'types of core, without Bun', command: tool('typescript/bin/tsc', '-p', 'core') },
   { name: 'types of the package, without Bun', command: tool('typescript/bin/tsc', '-p', 'adapters') },
   { name: 'lint', command: tool('oxlint/bin/oxlint', '--deny-warnings', '--format=unix') },
-  { name: 'tests', command: [process.execPath, 'test', ...process.argv.slice(2)] },
+  { name: 'tests', command: [process.execPath, 'test', '--parallel=2', ...process.argv.slice(2)] },
 ]
 
 async function run({ name, command }: Step): Promise<Ended> {

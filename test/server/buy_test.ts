@@ -63,6 +63,8 @@ test('buy images takes model, size and count, finds the gateway in FAREBOX_URL, 
 
 test.each([
   ['no product', [], 'usage: bun run buy -- images "<prompt>"'],
+  ['a count that is none', ['images', 'a fox', '--n', 'two'], '--n takes a whole number, not "two"'],
+  ['a folder that is not there', ['images', 'a fox', '--out', 'nowhere/fox.png'], '--out names a folder that cannot be written to'],
   ['an unknown option', ['images', 'a fox', '--colour', 'red'], '--colour'],
   ['a model that is not sold', ['images', 'a fox', '--model', 'vendor-z/none'], '400 Invalid model: Unknown model: vendor-z/none.'],
 ])('buy with %s says so, exits with 1 and pays nothing', async (_, args, message) => {
