@@ -69,16 +69,18 @@ function paidOperation(endpoint: Paid, { offering }: Described): Record<string, 
   return {
     'x-payment-info': { protocols: ['x402'], price: priceRange(endpoint, offering) },
     parameters: [{ $ref: '#/components/parameters/payment' }],
-    requestBody: { required: true, content: { 'application/json': { schema: endpoint.input, example: endpoint.example } } },
+    requestBody: { required: true, content: { 'application/json': { schema: endpoint.input, example: endpoint.example }, ...(endpoint.multipart && { 'multipart/form-data': FORM }) } },
     responses: {
       200: ok('The result; the payment is settled.', endpoint.output),
       202: ok('A job: poll `poll_url`. Nothing has been charged.', ref('Envelope')),
       400: ok('Bad input. Nothing was charged.', ref('Error')),
       402: paymentRequired('Payment required, rejected, replayed or not settled. Nothing was charged by this request.'),
+      409: ok('The same payment-identifier came with another request. Nothing was charged.', ref('Error')),
       413: ok('The body is too large.', ref('Error')),
       429: ok('The model is at capacity; see `Retry-After`. Nothing was charged.', ref('Error')),
       500: ok('The work failed. Nothing was charged, and the authorization is free again.', ref('Error')),
       503: ok('Not configured, not ready, or the chain cannot be asked. Nothing was charged.', ref('Error')),
+      ...(endpoint.multipart && { 504: ok('The model timed out. Nothing was charged.', ref('Error')) }),
     },
   }
 }
@@ -112,6 +114,9 @@ function priceRange(endpoint: Paid, offering: Offering): Record<string, string> 
 function pathParameters(path: string): readonly Record<string, unknown>[] {
   return [...path.matchAll(/\{(\w+)(?:\.{3})?\}/g)].map(([, name]) => ({ name, in: 'path', required: true, schema: { type: 'string' } }))
 }
+
+/** The same fields as the JSON body; files stand where it has data URIs. */
+const FORM = { schema: { type: 'object', description: 'The fields of the JSON body as form fields, with files where it has data URIs; several files of one field are written `name[]`.' } }
 
 const ref = (name: keyof typeof schemas) => ({ $ref: `#/components/schemas/${name}` })
 const ok = (description: string, schema: unknown) => ({ description, content: { 'application/json': { schema } } })

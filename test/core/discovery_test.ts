@@ -67,7 +67,9 @@ describe('/openapi.json', () => {
     expect(schema.required).toEqual(['model', 'prompt'])
     expect([schema.properties.size.default, schema.properties.n.default]).toEqual(['1024x1024', 1])
     expect((await kit().buyer().ask(example)).status).toBe(402)
-    expect(Object.keys(sale.responses)).toEqual(['200', '202', '400', '402', '413', '429', '500', '503'])
+    expect(Object.keys(sale.responses)).toEqual(['200', '202', '400', '402', '409', '413', '429', '500', '503'])
+    expect(Object.keys(paths['/api/v1/images/image2image'].post.responses)).toContain('504')
+    expect(Object.keys(paths['/api/v1/images/image2image'].post.requestBody.content)).toEqual(['application/json', 'multipart/form-data'])
     expect(Object.keys(sale.responses[402].headers)).toEqual(['PAYMENT-REQUIRED', 'X-Payment-Required', 'WWW-Authenticate'])
   })
 

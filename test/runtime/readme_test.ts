@@ -96,11 +96,15 @@ test('the endpoint that the README adds in one file is quoted, sold and describe
   expect(gateway({ ports, endpoints: poems }).endpoints).toHaveLength(1)
 })
 
-test('the configuration in the README is accepted, and every setting of its table exists', () => {
-  const [toml = ''] = blocks('## Sell for real', 'toml')
-  const env = { BASE_RPC_URL: 'https://rpc.example.com/key', RELAYER_KEY: `0x${'11'.repeat(32)}`, OPENAI_API_KEY: 'k' }
-  const read = parseConfig(toml, env)
-  expect(read.ok || read.mistakes).toBe(true)
+test('both configurations in the README are accepted, and every setting of its table exists', () => {
+  const files = blocks('## Sell for real', 'toml')
+  expect(files).toHaveLength(2)
+  const keys = Object.fromEntries(['', '_1', '_2', '_3'].map((end, index) => [`RELAYER_KEY${end}`, `0x${String(index + 1).repeat(64)}`]))
+  const env = { ...keys, BASE_RPC_URL: 'https://rpc.example.com/key', BASE_SEPOLIA_RPC_URL: 'https://rpc.example.com/key', OPENAI_API_KEY: 'k' }
+  for (const toml of files) {
+    const read = parseConfig(toml, env)
+    expect(read.ok || read.mistakes).toBe(true)
+  }
   const settings = [...readme.matchAll(/^\| (`[^|]*`) \| ([^|]*) \|/gm)]
   expect(settings.length).toBeGreaterThan(8)
   for (const [, names = '', variables = ''] of settings) {
