@@ -19,6 +19,7 @@ const File = Type.Object(
     max_body_bytes: Type.Optional(Type.Integer({ minimum: 1_024, maximum: 1 << 28 })),
     inline_window_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 240 })),
     drain_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 3_600 })),
+    lease_seconds: Type.Optional(Type.Number({ minimum: 5, maximum: 600 })),
     trusted_proxies: Type.Optional(Type.Array(Type.String({ minLength: 2 }))),
     bare_v1: Type.Optional(Type.Boolean()),
     log_level: Type.Optional(Type.Union(['silent', 'error', 'warn', 'info'].map((level) => Type.Literal(level)))),
@@ -41,6 +42,7 @@ const fromEnvironment: Readonly<Record<string, keyof Static<typeof File>>> = {
   MAX_BODY_BYTES: 'max_body_bytes',
   INLINE_WINDOW_SECONDS: 'inline_window_seconds',
   DRAIN_SECONDS: 'drain_seconds',
+  LEASE_SECONDS: 'lease_seconds',
   LOG_LEVEL: 'log_level',
 }
 
@@ -54,6 +56,8 @@ export type Config = {
   readonly maxBody: number
   readonly inlineMs: number | undefined
   readonly drainMs: number
+  /** How long a process that died keeps its work and its relayer key from the others. */
+  readonly leaseMs: number
   readonly trustedProxies: readonly string[]
   readonly bareV1: boolean
   readonly logLevel: string
@@ -164,6 +168,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       maxBody: file.max_body_bytes ?? 1 << 20,
       inlineMs: file.inline_window_seconds === undefined ? undefined : file.inline_window_seconds * 1000,
       drainMs: (file.drain_seconds ?? 30) * 1000,
+      leaseMs: (file.lease_seconds ?? 30) * 1000,
       trustedProxies: file.trusted_proxies ?? [],
       bareV1: file.bare_v1 ?? false,
       logLevel: file.log_level ?? 'info',

@@ -3,7 +3,7 @@ import { app } from './app.ts'
 import { type Config, isLoopback, readConfig } from './config.ts'
 import { type ServerLog, serverLog } from './log.ts'
 import { sweep } from './sweep.ts'
-import { StartError, VERSION, type Wired, wire } from './wiring.ts'
+import { RENEWALS, StartError, VERSION, type Wired, wire } from './wiring.ts'
 
 export type Running = { readonly url: string; readonly wired: Wired; stop(): Promise<void> }
 
@@ -14,7 +14,7 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
     const requests = inFlight()
     const server = listen(config, wired, { log, requests })
     const { gateways, storage, clock, owner } = wired
-    const sweeping = sweep({ gateways: gateways.map(({ gateway }) => gateway), storage, clock, log, owner })
+    const sweeping = sweep({ gateways: gateways.map(({ gateway }) => gateway), storage, clock, log, owner, everyMs: Math.min(5_000, config.leaseMs / RENEWALS) })
     const url = `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${server.port}`
     return { url, wired, stop }
 

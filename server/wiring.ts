@@ -78,10 +78,10 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const gateways = []
   for (const row of rows) {
     // Where there is one process only, the next one may take its key at once.
-    const chain = chainOf(row, { isDevnet, storage, owner: config.database.kind === 'postgres' ? owner : 'process' })
+    const chain = chainOf(row, { isDevnet, storage, owner: config.database.kind === 'postgres' ? owner : 'process', leaseMs: config.leaseMs })
     undo.push(() => chain.close())
     await openChain(row, chain, { log, clock, undo })
-    await keepKey(row, chain, { log, clock, undo })
+    await keepKey(row, chain, { log, clock, undo, leaseMs: config.leaseMs })
     const ports = { storage, objects, chain, vendors, clock, log, random: randomBytes, background }
     gateways.push({ gateway: gateway({ ports, ...gatewaySettings(config, row, { owner, shelf }) }), hosts: row.hosts, config: row })
   }
@@ -117,6 +117,7 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
     owner,
     maxBody: config.maxBody,
     bareV1: config.bareV1,
+    patience: { workLeaseMs: config.leaseMs },
     ...(config.inlineMs !== undefined && { inlineMs: config.inlineMs }),
   }
 }
@@ -205,14 +206,13 @@ function devnetGateway(devnet: Devnet): GatewayConfig {
 /** What wiring asks of a chain beside the port. */
 type ServedChain = Chain & Pick<EvmChain, 'close'> & { check(at: { now: number }): ReturnType<EvmChain['check']> } & Partial<Pick<LeasedChain, 'renew' | 'release'>>
 
-type Chaining = { readonly isDevnet: boolean; readonly storage: Storage; readonly owner: string }
+type Chaining = { readonly isDevnet: boolean; readonly storage: Storage; readonly owner: string; readonly leaseMs: number }
 
-/** How long a replica that died keeps its relayer key from the others, and how often it says that it lives. */
-const KEY_LEASE_MS = 30_000
-const KEY_RENEW_MS = 5_000
+/** A process says that it lives this many times per lease. */
+export const RENEWALS = 6
 
 /** Whoever settles, the chain is read by our own node. What only an adapter can judge, a URL or a key, is the operator's to mend. */
-function chainOf({ name, network, rpcUrl, asset, payTo, domain, settles }: GatewayConfig, { isDevnet, storage, owner }: Chaining): ServedChain {
+function chainOf({ name, network, rpcUrl, asset, payTo, domain, settles }: GatewayConfig, { isDevnet, storage, owner, leaseMs }: Chaining): ServedChain {
   // An idle local chain makes no blocks, so the clock of its latest one is minutes behind. And anvil never mines a transaction that
   // comes while the one before it is being mined: one at a time, each for up to fifty payments, is as fast.
   const row = { network, rpcUrl, asset, payTo, domain, ...(isDevnet && { readAt: 'pending' as const, maxInFlight: 1 }) }
@@ -222,7 +222,7 @@ function chainOf({ name, network, rpcUrl, asset, payTo, domain, settles }: Gatew
       keys: settles.keys.map((key) => ({ name: `relayer:${network}:${privateKeyToAddress(key as `0x${string}`)}`, key })),
       build: (relayerKey) => evmChain({ ...row, relayerKey }),
       take: (key, at) => storage.lease(key, owner, at),
-      leaseMs: KEY_LEASE_MS,
+      leaseMs,
     })
   } catch (error) {
     throw new StartError(`Gateway ${name}: ${(error as Error).message}`)
@@ -230,7 +230,7 @@ function chainOf({ name, network, rpcUrl, asset, payTo, domain, settles }: Gatew
 }
 
 /** Keeps hold of a relayer key while the process lives, and tries for a free one while it has none. */
-async function keepKey(row: GatewayConfig, chain: ServedChain, { log, clock, undo }: Opening): Promise<void> {
+async function keepKey(row: GatewayConfig, chain: ServedChain, { log, clock, undo, leaseMs }: Opening & { readonly leaseMs: number }): Promise<void> {
   if (!chain.renew) return
   const stop = new AbortController()
   undo.push(async () => {
@@ -246,7 +246,7 @@ async function keepKey(row: GatewayConfig, chain: ServedChain, { log, clock, und
   await renew()
   void (async () => {
     while (!stop.signal.aborted) {
-      await clock.wait(KEY_RENEW_MS, stop.signal)
+      await clock.wait(leaseMs / RENEWALS, stop.signal)
       if (!stop.signal.aborted) await renew()
     }
   })()

@@ -33,6 +33,7 @@ describe('defaults', () => {
       maxBody: 1_048_576,
       inlineMs: undefined,
       drainMs: 30_000,
+      leaseMs: 30_000,
       trustedProxies: [],
       bareV1: false,
       logLevel: 'info',
