@@ -94,8 +94,8 @@ export type Paid<Input = unknown> = Common & {
   readonly failure: string
   /** Reads a multipart form as the JSON body would be; absent where only JSON is accepted. */
   multipart?(form: FormData): Promise<Record<string, unknown>>
-  /** Largest request body, in bytes; the gateway's own limit unless told. */
-  readonly maxBody?: number
+  /** Takes files: its bodies may be as large as an upload, and share a budget of bytes in flight. */
+  readonly uploads?: true
   /** How long an unsettled result can be claimed, and a settled one is kept (ruling 8). */
   readonly keep: { readonly unclaimedMs: number; readonly settledMs: number }
   readonly output: TObject

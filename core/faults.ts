@@ -30,6 +30,7 @@ const table = {
   WORK_FAILED: { status: 500, error: 'Work failed' },
   INTERNAL: { status: 500, error: 'Internal server error' },
   NOT_CONFIGURED: { status: 503, error: 'Not configured' },
+  BUSY: { status: 503, error: 'Busy' },
   NOT_READY: { status: 503, error: 'Not ready' },
   UPSTREAM_TIMEOUT: { status: 504, error: 'The model timed out' },
   PAYMENT_VERIFICATION_UNAVAILABLE: { status: 503, error: 'Payment verification unavailable', coded: true },

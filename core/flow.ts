@@ -4,7 +4,7 @@ import type { Catalog } from './catalog/mod.ts'
 import type { Paid, Poll, Price, Reply, Stored } from './endpoint.ts'
 import { Fault, plain } from './faults.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from './identifier.ts'
-import { type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw } from './intake.ts'
+import { budget, type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw } from './intake.ts'
 import { LOST } from './ledger.ts'
 import { mirror } from './mirror.ts'
 import { print, type Usdc } from './money.ts'
@@ -28,6 +28,7 @@ export type House = {
   readonly owner: string
   /** Largest request body and largest mirrored piece of media, in bytes. */
   readonly maxBody: number
+  readonly maxUpload: number
   readonly maxMedia: number
   /** What a payer may have open when no balance can be read. */
   readonly unreadableCap: Usdc
@@ -47,12 +48,16 @@ type Working = { readonly endpoint: Paid; readonly input: unknown; readonly call
 type Taking = { readonly input: unknown; readonly price: Price; readonly offers: readonly Offer[]; readonly header: string; readonly asked: string; readonly visit: Visit }
 type Done = { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion } | { kind: 'failed'; fault: Fault }
 
+/** How many of the largest uploads may be read at a time; each may be held whole, several times over. */
+const UPLOADS_AT_ONCE = 8
+
 export function flow(house: House): Flow {
   const { ports, catalog, patience, label } = house
   const { storage, chain, clock, log } = ports
   const money: Money = { storage, chain, clock, log, patience }
   const mirroring = { ports, maxBytes: house.maxMedia }
   const context = { catalog }
+  const uploads = budget(UPLOADS_AT_ONCE * house.maxUpload)
   const offering = { catalog, vendors: ports.vendors }
   const intakes = new Map<Paid, Intake>([...house.paid.values()].map((endpoint) => [endpoint, intake(endpoint.input)]))
 
@@ -77,12 +82,11 @@ export function flow(house: House): Flow {
   /** The body, and how to read it: as a form where the endpoint takes one, else as JSON. */
   async function receive(endpoint: Paid, request: Request): Promise<{ body: string | Uint8Array; value(): unknown }> {
     const type = request.headers.get('content-type')
-    const maxBytes = endpoint.maxBody ?? house.maxBody
     if (endpoint.multipart && isForm(type)) {
-      const body = await readRaw(request, maxBytes)
+      const body = await uploads.room(request, () => readRaw(request, house.maxUpload))
       return { body, value: async () => await endpoint.multipart?.(await parseForm(body, type)) }
     }
-    const body = await readBody(request, maxBytes)
+    const body = endpoint.uploads ? await uploads.room(request, () => readBody(request, house.maxUpload)) : await readBody(request, house.maxBody)
     return { body, value: () => parseJson(body, type) }
   }
 

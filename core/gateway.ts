@@ -32,6 +32,8 @@ export type Setup = {
   /** Largest request body and mirrored media, in bytes: 1 MiB and 64 MiB. */
   readonly maxBody?: number
   readonly maxMedia?: number
+  /** Largest request body that brings files, in bytes: 32 MiB. Eight times as much may be in flight. */
+  readonly maxUpload?: number
   /** Serves `/v1/*` like `/api/v1/*` (ruling 10). */
   readonly bareV1?: boolean
 }
@@ -78,6 +80,7 @@ export function gateway(setup: Setup): Gateway {
     patience,
     owner,
     maxBody: setup.maxBody ?? 1 << 20,
+    maxUpload: setup.maxUpload ?? 32 << 20,
     maxMedia: setup.maxMedia ?? 64 << 20,
     unreadableCap: roundUp(dollars('5')),
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),

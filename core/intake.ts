@@ -57,6 +57,30 @@ function tooLarge(maxBytes: number): Fault {
   return new Fault('TOO_LARGE', { message: `The request body may be at most ${maxBytes} bytes.`, fields: { max_bytes: maxBytes } })
 }
 
+export type Budget = { room<T>(request: Request, read: () => Promise<T>): Promise<T> }
+
+/** What a body of undeclared length counts for. */
+const UNDECLARED = 1 << 20
+
+/** Lets so many declared bytes be read at a time; who comes then is told to come again, before anything of theirs is held. Throws BUSY. */
+export function budget(bytes: number): Budget {
+  let held = 0
+  return {
+    async room(request, read) {
+      const size = Number(request.headers.get('content-length') ?? UNDECLARED) || 0
+      if (held + size > bytes && held > 0) {
+        throw new Fault('BUSY', { message: 'Too many uploads are under way. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } })
+      }
+      held += size
+      try {
+        return await read()
+      } finally {
+        held -= size
+      }
+    },
+  }
+}
+
 /** Parses JSON. Throws INVALID_CONTENT_TYPE for a type that says something else, INVALID_JSON for text that is not. */
 export function parseJson(text: string, contentType: string | null): unknown {
   const type = contentType?.split(';', 1)[0]?.trim().toLowerCase()

@@ -30,11 +30,36 @@ const HEADS: readonly (readonly [RegExp, number])[] = [
   [/^\xff\xd8\xff/, 1 << 20],
 ]
 
+/** More segments than any camera or editor writes; the library takes its time over each. */
+const MOST_SEGMENTS = 1_000
+
+/** Whether a JPEG has more than that many segments before its frame. */
+function isSplintered(head: Uint8Array): boolean {
+  if (head[0] !== 0xff || head[1] !== 0xd8) return false
+  let at = 2
+  for (let count = 0; count <= MOST_SEGMENTS; count++) {
+    if (head[at] !== 0xff) return false
+    at += 2 + (((head[at + 2] ?? 0) << 8) | (head[at + 3] ?? 0))
+  }
+  return true
+}
+
+/** What a file begins like; cheap, and no proof that it is a picture. */
+export function typeByMagic(bytes: Uint8Array): string | undefined {
+  const start = String.fromCharCode(...bytes.subarray(0, 12))
+  if (start.startsWith('\x89PNG')) return 'image/png'
+  if (start.startsWith('\xff\xd8\xff')) return 'image/jpeg'
+  if (start.startsWith('GIF8')) return 'image/gif'
+  if (start.startsWith('BM')) return 'image/bmp'
+  if (/^RIFF....WEBP/s.test(start)) return 'image/webp'
+  return start.slice(4, 8) === 'ftyp' ? TYPES[start.slice(8, 12)] : undefined
+}
+
 /** Recognizes PNG, JPEG, GIF, BMP, WEBP and the ISO-BMFF family; undefined for anything else, however it is called. */
 export function recognize(bytes: Uint8Array): Picture | undefined {
   const start = String.fromCharCode(...bytes.subarray(0, 12))
   const [, length] = HEADS.find(([begins]) => begins.test(start)) ?? []
-  if (length === undefined) return undefined
+  if (length === undefined || isSplintered(bytes.subarray(0, length))) return undefined
   try {
     const { type = '', width, height } = imageSize(bytes.subarray(0, length))
     const known = TYPES[type]

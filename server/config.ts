@@ -17,6 +17,7 @@ const File = Type.Object(
     object_store: Type.Optional(Type.String({ pattern: '^(memory:|file:.+|s3://.+)$' })),
     operator_token: Type.Optional(Type.String({ minLength: 16 })),
     max_body_bytes: Type.Optional(Type.Integer({ minimum: 1_024, maximum: 1 << 28 })),
+    max_upload_bytes: Type.Optional(Type.Integer({ minimum: 1_024, maximum: 1 << 28 })),
     inline_window_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 240 })),
     drain_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 3_600 })),
     lease_seconds: Type.Optional(Type.Number({ minimum: 5, maximum: 600 })),
@@ -40,6 +41,7 @@ const fromEnvironment: Readonly<Record<string, keyof Static<typeof File>>> = {
   OBJECT_STORE: 'object_store',
   OPERATOR_TOKEN: 'operator_token',
   MAX_BODY_BYTES: 'max_body_bytes',
+  MAX_UPLOAD_BYTES: 'max_upload_bytes',
   INLINE_WINDOW_SECONDS: 'inline_window_seconds',
   DRAIN_SECONDS: 'drain_seconds',
   LEASE_SECONDS: 'lease_seconds',
@@ -54,6 +56,7 @@ export type Config = {
   readonly objects: { readonly kind: 'memory' } | { readonly kind: 'file'; readonly dir: string } | { readonly kind: 's3'; readonly url: string; readonly env: Environment }
   readonly operatorToken: string | undefined
   readonly maxBody: number
+  readonly maxUpload: number
   readonly inlineMs: number | undefined
   readonly drainMs: number
   /** How long a process that died keeps its work and its relayer key from the others. */
@@ -166,6 +169,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       objects: objectsOf(objects, env),
       operatorToken: file.operator_token,
       maxBody: file.max_body_bytes ?? 1 << 20,
+      maxUpload: file.max_upload_bytes ?? 32 << 20,
       inlineMs: file.inline_window_seconds === undefined ? undefined : file.inline_window_seconds * 1000,
       drainMs: (file.drain_seconds ?? 30) * 1000,
       leaseMs: (file.lease_seconds ?? 30) * 1000,

@@ -107,11 +107,18 @@ function resolveSettling({ relayer_key_env: named, facilitators }: Row, at: stri
   const variables = typeof named === 'string' ? [named] : (named ?? [])
   const keys = variables.map((variable) => {
     const key = secret(variable, `${at}.relayer_key_env`, reading)
-    if (key && !/^0x[0-9a-fA-F]{64}$/.test(key)) mistakes.push(`${variable}: must be 0x and 64 hex digits (its value is not shown)`)
+    if (key && !isPrivateKey(key)) mistakes.push(`${variable}: must be 0x and 64 hex digits, a key of secp256k1 (its value is not shown)`)
     return key ?? ''
   })
   if (twice(keys.filter(Boolean)).size > 0) mistakes.push(`${at}.relayer_key_env: two variables hold the same key`)
   return { by: 'relayer', keys }
+}
+
+/** Keys are the numbers from 1 to the order of the curve, exclusive (SEC 2, secp256k1). */
+const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
+
+function isPrivateKey(text: string): boolean {
+  return /^0x[0-9a-fA-F]{64}$/.test(text) && BigInt(text) > 0n && BigInt(text) < ORDER
 }
 
 function resolveFacilitator(row: Static<typeof FacilitatorRow>, at: string, reading: Reading): FacilitatorSetting {

@@ -25,7 +25,7 @@ const ProtocolName = Type.Union(protocols.map((name) => Type.Literal(name)))
 
 export const VendorRow = Type.Object({ protocol: ProtocolName, ...serving }, strict)
 
-const SIZE = '^[0-9]{2,5}x[0-9]{2,5}$'
+const SIZE = '^[0-9]{2,4}x[0-9]{2,4}$'
 
 export const ImageSetting = Type.Object(
   {

@@ -21,7 +21,7 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
     async function stop(): Promise<void> {
       const closed = server.stop()
       const deadline = clock.now() + config.drainMs
-      await Promise.race([requests.over(), clock.wait(config.drainMs)])
+      await Promise.race([requests.over(), nothingBegun(wired), clock.wait(config.drainMs)])
       const left = await wired.drain(Math.max(0, deadline - clock.now()))
       if (left > 0) log.warn('the drain ended before all work did; what was left is failed, uncharged', { left })
       // Replies are on their way out; a connection that never finished its request is not waited for.
@@ -39,6 +39,17 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
 
 /** How long finished replies may take to leave when the server stops. */
 const FAREWELL_MS = 1_000
+/** Longer than the verification of a payment may take (8 s), before which no work begins. */
+const IDLE_LOOKS = 9
+
+/** Resolves when no work has been under way for a while: requests that are still open then have not even been read. */
+async function nothingBegun({ clock, drain }: Wired): Promise<void> {
+  let idle = 0
+  while (idle < IDLE_LOOKS) {
+    await clock.wait(FAREWELL_MS)
+    idle = (await drain(0)) === 0 ? idle + 1 : 0
+  }
+}
 
 type InFlight = { add<T>(request: Promise<T>): Promise<T>; over(): Promise<void> }
 

@@ -116,6 +116,7 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
     catalog: shelf,
     owner,
     maxBody: config.maxBody,
+    maxUpload: config.maxUpload,
     bareV1: config.bareV1,
     patience: { workLeaseMs: config.leaseMs },
     ...(config.inlineMs !== undefined && { inlineMs: config.inlineMs }),

@@ -92,8 +92,8 @@ export const endpointLaws: readonly Law<Stall>[] = [
   {
     name: 'a body over the cap is 413, with a body',
     async check(subject) {
-      const { shop, endpoint } = await set(subject, { maxBody: 500 })
-      const { maxBody = 500 } = endpoint
+      const { shop, endpoint } = await set(subject, { maxBody: 500, maxUpload: 700 })
+      const maxBody = endpoint.uploads ? 700 : 500
       const declared = post(endpoint, '{}', { 'content-length': String(maxBody + 1) })
       const streamed = new Request(ORIGIN + endpoint.path, { method: 'POST', body: spaces(maxBody + 1) })
       for (const request of [declared, streamed]) {

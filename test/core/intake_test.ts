@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import { Fault } from '../../core/faults.ts'
-import { clip, decodeDataUri, intake, parseJson, quoted, readBody } from '../../core/intake.ts'
+import { budget, clip, decodeDataUri, intake, parseJson, quoted, readBody } from '../../core/intake.ts'
 
 const post = (body: BodyInit | null, headers: Record<string, string> = {}) => new Request('http://farebox.test/', { method: 'POST', headers, body })
 
@@ -211,5 +211,26 @@ describe('data URIs', () => {
     } finally {
       native.fromBase64 = fromBase64
     }
+  })
+})
+
+describe('a budget', () => {
+  const upload = (length?: number) => new Request('http://x.test', { method: 'POST', body: 'x', headers: length === undefined ? {} : { 'content-length': String(length) } })
+
+  test('reads what fits in, turns away what comes on top, and has room again afterwards', async () => {
+    const { room } = budget(100)
+    const first = Promise.withResolvers<string>()
+    const reading = room(upload(80), () => first.promise)
+    await expect(room(upload(30), async () => 'second')).rejects.toMatchObject({ code: 'BUSY', parts: { headers: { 'retry-after': '2' } } })
+    expect(await room(upload(20), async () => 'third')).toBe('third')
+    first.resolve('first')
+    expect(await reading).toBe('first')
+    expect(await room(upload(30), async () => 'second')).toBe('second')
+  })
+
+  test('takes a single body that is larger than all of it, and any without a length', async () => {
+    const { room } = budget(100)
+    expect(await room(upload(1000), async () => 'large')).toBe('large')
+    expect(await room(upload(), async () => 'unknown')).toBe('unknown')
   })
 })

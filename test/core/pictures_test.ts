@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { pictureOf, recognize } from '../../core/pictures.ts'
+import { pictureOf, recognize, typeByMagic } from '../../core/pictures.ts'
 import { bmp, box, dataUri, gif, isobmff, ispe, jpeg, pictures, png } from '../samples.ts'
 
 const text = (words: string) => new TextEncoder().encode(words)
@@ -40,6 +40,21 @@ describe('recognize()', () => {
     const withSegments = (count: number) => new Uint8Array(Buffer.concat([plain.slice(0, 20), ...Array.from({ length: count }, () => segment), plain.slice(20)]))
     expect(recognize(withSegments(15))).toEqual({ type: 'image/jpeg', width: 40, height: 30 })
     expect(recognize(withSegments(18))).toBeUndefined()
+  })
+
+  test('a JPEG in more than a thousand splinters is none, however small they are', () => {
+    const plain = jpeg({ width: 40, height: 30 })
+    const splinters = (count: number) => new Uint8Array(Buffer.concat([plain.slice(0, 2), ...Array.from({ length: count }, () => new Uint8Array([0xff, 0xe1, 0, 4, 0, 0])), plain.slice(2)]))
+    expect(recognize(splinters(100))).toEqual({ type: 'image/jpeg', width: 40, height: 30 })
+    expect(recognize(splinters(2_000))).toBeUndefined()
+  })
+
+  test('what a file begins like is told without reading on', () => {
+    for (const [type, bytes] of Object.entries({ 'image/jpeg': jpeg({ width: 1, height: 1 }), 'image/heic': isobmff('heic', ispe({ width: 1, height: 1 })) })) expect(typeByMagic(bytes)).toBe(type)
+    expect(typeByMagic(new TextEncoder().encode('GIF89a'))).toBe('image/gif')
+    expect(typeByMagic(new TextEncoder().encode('BM1234'))).toBe('image/bmp')
+    expect(typeByMagic(new TextEncoder().encode('RIFF1234WEBPVP8 '))).toBe('image/webp')
+    expect(typeByMagic(new TextEncoder().encode('hello'))).toBeUndefined()
   })
 
   test('crafted pictures of 8 MB are judged by their head: nothing super-linear runs before payment', () => {

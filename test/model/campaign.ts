@@ -15,8 +15,8 @@ export type Plan = {
 
 export type Campaign = { readonly runs: number; readonly ms: number; readonly found: readonly Run[] }
 
-/** Runs between two looks at the event loop. */
-const BATCH = 250
+/** Between two looks at the event loop. */
+const TURN_MS = 250
 
 export async function campaign(rule: Rule, { seed, runs, skip = 0, isFirst = false }: Plan): Promise<Campaign> {
   const started = performance.now()
@@ -25,7 +25,7 @@ export async function campaign(rule: Rule, { seed, runs, skip = 0, isFirst = fal
   let made = 0
   while (made < runs && !(isFirst && found.length > 0)) {
     await quickly(() => {
-      for (const end = Math.min(runs, made + BATCH); made < end && !(isFirst && found.length > 0); made++) {
+      for (const end = performance.now() + TURN_MS; made < runs && performance.now() < end && !(isFirst && found.length > 0); made++) {
         const run = explore(on, seedOf(seed, skip + made))
         if (run.violation) found.push(run)
       }

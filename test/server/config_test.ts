@@ -31,6 +31,7 @@ describe('defaults', () => {
       objects: { kind: 'file', dir: '.farebox/media' },
       operatorToken: undefined,
       maxBody: 1_048_576,
+      maxUpload: 33_554_432,
       inlineMs: undefined,
       drainMs: 30_000,
       leaseMs: 30_000,
@@ -165,7 +166,8 @@ describe('gateways', () => {
 
   test('missing and malformed secrets are named by their variable', () => {
     const found = mistakes(gateway, { RELAYER_KEY: '0x1234' })
-    expect(found).toEqual(['gateways.0.rpc_url_env: the environment variable BASE_RPC_URL is not set', 'RELAYER_KEY: must be 0x and 64 hex digits (its value is not shown)'])
+    expect(found).toEqual(['gateways.0.rpc_url_env: the environment variable BASE_RPC_URL is not set', 'RELAYER_KEY: must be 0x and 64 hex digits, a key of secp256k1 (its value is not shown)'])
+    expect(mistakes(gateway, { ...env, RELAYER_KEY: `0x${'f'.repeat(64)}` })).toEqual(['RELAYER_KEY: must be 0x and 64 hex digits, a key of secp256k1 (its value is not shown)'])
   })
 
   test('a row without a node is a mistake', () => {
