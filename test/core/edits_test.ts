@@ -323,6 +323,12 @@ describe('a multipart form', () => {
     expect([subject.vendor.jobs, subject.chain.transfers]).toEqual([[], []])
   })
 
+  test('with more files than anybody takes says how many are allowed, and looks into none of them', async () => {
+    const many = Array.from({ length: 60 }, () => ['image[]', file(new Uint8Array([1]))] as const)
+    const { message } = await refused(form(PROMPT, ...many))
+    expect(message).toContain('takes at most 4 source images, got 60')
+  })
+
   test('over 32 MiB is 413, declared or not; generation takes no form at all', async () => {
     const chunk = new Uint8Array(1 << 20)
     const stream = new ReadableStream<Uint8Array>({ pull: (it) => it.enqueue(chunk) }, { highWaterMark: 0 })
