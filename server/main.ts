@@ -39,8 +39,8 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
 
 /** How long finished replies may take to leave when the server stops. */
 const FAREWELL_MS = 1_000
-/** Longer than the verification of a payment may take (8 s), before which no work begins. */
-const IDLE_LOOKS = 9
+/** Longer than verifications take, before which no work begins; one that hangs is cut short, uncharged. Docker kills after 10 s. */
+const IDLE_LOOKS = 6
 
 /** Resolves when no work has been under way for a while: requests that are still open then have not even been read. */
 async function nothingBegun({ clock, drain }: Wired): Promise<void> {
