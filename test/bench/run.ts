@@ -140,7 +140,6 @@ async function paidImages(load: Generator): Promise<void> {
   for (let round = 0; round < plan.paidRounds; round++) {
     for (const [inFlight, images] of Object.entries(plan.paid)) {
       for (const entrant of round % 2 === 0 ? field : field.toReversed()) {
-        if (process.env.DEBUG) console.error(entrant.each.name, inFlight, new Date().toISOString())
         const measured = await run(entrant, Number(inFlight), images)
         bought(entrant, measured)
         const key = `${entrant.each.name} ${inFlight}`
