@@ -1,7 +1,8 @@
 /** The machine that core runs on: its clock, its randomness, its console. Bun, Deno and Node alike. */
-import type { Chain, Clock, ImageRow, ImageVendor, Log, Objects, Ports, Storage } from '../core/mod.ts'
+import type { Chain, ChatRow, ChatVendor, Clock, ImageRow, ImageVendor, Log, Objects, Ports, Storage } from '../core/mod.ts'
 import { memoryObjects } from './objects/memory.ts'
 import { memoryStorage } from './storage/memory.ts'
+import { countTokens } from './tokens.ts'
 
 /** Real time. A wait ends early when its signal aborts, and leaves no timer behind. */
 export const systemClock: Clock = {
@@ -35,16 +36,18 @@ export type LocalPorts = {
   readonly chain: Chain
   /** Who makes the images of a catalog row; undefined for a row that is not for sale. */
   readonly images: (row: ImageRow) => ImageVendor | undefined
+  /** Who converses for a chat row; nobody, unless told. */
+  readonly chat?: (row: ChatRow) => ChatVendor | undefined
   readonly storage?: Storage
   readonly objects?: Objects
   readonly log?: Log
 }
 
 /** Ports of one process that forgets everything when it ends, for a first embedding. Give it a storage before you take real money. */
-export function localPorts({ chain, images, storage = memoryStorage(), objects = memoryObjects(), log = consoleLog }: LocalPorts): Ports {
+export function localPorts({ chain, images, chat = () => undefined, storage = memoryStorage(), objects = memoryObjects(), log = consoleLog }: LocalPorts): Ports {
   const media = async (): Promise<never> => {
     throw new Error('give localPorts a vendor that answers with data URIs, or wire mediaFetcher')
   }
   const background = (work: Promise<unknown>) => void work.catch((error: Error) => log.alert('background work failed', { error: error.message }))
-  return { chain, storage, objects, log, clock: systemClock, random: randomBytes, vendors: { images, media }, background }
+  return { chain, storage, objects, log, clock: systemClock, random: randomBytes, vendors: { images, chat, media }, countTokens, background }
 }

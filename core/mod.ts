@@ -1,6 +1,6 @@
 /** The public door of core: everything that an embedding program or an adapter may use. */
 export { type Patience, patience } from './calls.ts'
-export { type Catalog, catalog, type ImageOverride, type ImageRow, imageRows, overrideImages } from './catalog/mod.ts'
+export { type Catalog, catalog, type ChatRow, chatRows, type ImageOverride, type ImageRow, imageRows, overrideImages } from './catalog/mod.ts'
 export { type Endpoint, free, hybrid, json, onPoll, paid, poll, type Reply } from './endpoint.ts'
 export { endpoints } from './endpoints/mod.ts'
 export { Fault, rateLimited } from './faults.ts'
@@ -8,4 +8,5 @@ export { type Caller, type Gateway, gateway, type Setup } from './gateway.ts'
 export * from './money.ts'
 export type * from './ports.ts'
 export { flatPrice, mediaPrice } from './pricing.ts'
+export type { Fields, Rewriter, SseEvent, Wire } from './wires/wire.ts'
 export { EXPOSED_HEADERS, type Offer, PAYMENT_HEADERS, type Payment, type Receipt } from './x402.ts'

@@ -3,8 +3,10 @@
  * Times are milliseconds since 1970 and come in as arguments; no adapter reads a clock to decide something.
  * Each verb's *answer* is atomic; no transaction, row or handle crosses a port.
  */
+import type { ChatRow } from './catalog/chat.ts'
 import type { ImageRow } from './catalog/images.ts'
 import type { Usdc } from './money.ts'
+import type { Fields, Wire } from './wires/wire.ts'
 import type { Offer, Payment, Receipt } from './x402.ts'
 
 // ── a paid call, as stored ──────────────────────────────────────────────────────────────────────────────────────────
@@ -221,9 +223,41 @@ export interface ImageVendor {
   edit?(job: ImageEdit, at: { signal: AbortSignal }): Promise<readonly MadeImage[]>
 }
 
+/** One order to a chat vendor. Its body has no `model` and no `stream`: the vendor writes those. */
+export type ChatOrder = {
+  /** How `body` is written, and how the answer is: `chat`, or the vendor's own wire. */
+  readonly wire: Wire
+  /** The vendor's own id. */
+  readonly model: string
+  readonly body: Fields
+  readonly stream: boolean
+  /** Headers of the caller's that belong to the wire, such as `anthropic-beta`; lower case. */
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** Server-sent events as bytes, whole events at a time, as they come. Ends with undefined; rejects with a `Fault`. */
+export type ChatStream = {
+  next(): Promise<Uint8Array | undefined>
+  /** Ends the upstream call at once. Never throws. */
+  cancel(): void
+}
+
+export type ChatAnswer = { readonly kind: 'whole'; readonly body: Fields } | { readonly kind: 'stream'; readonly stream: ChatStream }
+
+/**
+ * Converses. Throws a `Fault` for what the caller should hear of; anything else reads as MODEL_UNAVAILABLE. A whole order gets a whole
+ * answer; a stream is answered only when its first event has come, so that an error before it is a refusal like any other.
+ */
+export interface ChatVendor {
+  /** The wire that it speaks by itself, in which bodies pass untouched; every vendor takes `chat` as well. */
+  readonly wire: Wire
+  ask(order: ChatOrder, at: { signal: AbortSignal }): Promise<ChatAnswer>
+}
+
 export interface Vendors {
   /** The vendor that serves a catalog row; undefined when the operator has not configured it. */
   images(row: ImageRow): ImageVendor | undefined
+  chat(row: ChatRow): ChatVendor | undefined
   /** Fetches what a vendor's URL points at, behind the private-address guard. Throws when it cannot, or past `maxBytes`. */
   media(url: string, at: { signal: AbortSignal; maxBytes: number }): Promise<{ bytes: Uint8Array; type: string }>
 }
@@ -263,6 +297,8 @@ export type Ports = {
   readonly log: Log
   /** Cryptographically strong bytes. */
   random(bytes: number): Uint8Array
+  /** About how many tokens a text is. Linear in its length whatever the text, and lets other work run between slices. */
+  countTokens(text: string): Promise<number>
   /** Keeps work alive that no request waits for. */
   background(work: Promise<unknown>): void
 }

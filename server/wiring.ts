@@ -12,6 +12,7 @@ import { memoryStorage } from '../adapters/storage/memory.ts'
 import { newestReceipt } from '../adapters/storage/newest_receipt.ts'
 import { postgresStorage } from '../adapters/storage/postgres.ts'
 import { holdAlone, sqliteStorage } from '../adapters/storage/sqlite.ts'
+import { countTokens } from '../adapters/tokens.ts'
 import { mediaFetcher } from '../adapters/vendors/http.ts'
 import { imageBaseUrls, imageProtocols } from '../adapters/vendors/mod.ts'
 import { sketchVendor } from '../adapters/vendors/sketch.ts'
@@ -82,7 +83,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     undo.push(() => chain.close())
     await openChain(row, chain, { log, clock, undo })
     await keepKey(row, chain, { log, clock, undo, leaseMs: config.leaseMs })
-    const ports = { storage, objects, chain, vendors, clock, log, random: randomBytes, background }
+    const ports = { storage, objects, chain, vendors, clock, log, random: randomBytes, countTokens, background }
     gateways.push({ gateway: gateway({ ports, ...gatewaySettings(config, row, { owner, shelf }) }), hosts: row.hosts, config: row })
   }
   for (const { gateway } of gateways.slice(0, 1)) {
@@ -173,7 +174,7 @@ function vendorsOf({ shelf, trustedHosts }: Config, isDevnet: boolean, { log, cl
     if (serving) byRow.set(row.id, build(row, serving))
     if (serving?.protocol === 'sketch' && !isDevnet) log.warn('this model is served by the procedural sketch vendor, for real money', { model: row.id })
   }
-  return { images: (row) => byRow.get(row.id) ?? (isDevnet ? sketch : undefined), media: mediaFetcher({ trusted: trustedHosts }) }
+  return { images: (row) => byRow.get(row.id) ?? (isDevnet ? sketch : undefined), chat: () => undefined, media: mediaFetcher({ trusted: trustedHosts }) }
 }
 
 /** The local chain, and the ledger beside it. Where the chain is behind the ledger, both begin anew: paid must stay paid. */

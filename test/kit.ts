@@ -3,7 +3,7 @@ import { type CashChain, cashChain } from '../adapters/chains/cash.ts'
 import { memoryObjects } from '../adapters/objects/memory.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
-import { type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type Setup } from '../core/mod.ts'
+import { type ChatVendor, type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type Setup, type Vendors } from '../core/mod.ts'
 
 /** 2026-11-20T00:00:00Z. */
 export const START = Date.UTC(2026, 10, 20)
@@ -111,7 +111,9 @@ export type Kit = {
 
 export type KitOptions = Partial<Omit<Setup, 'ports'>> & {
   readonly vendor?: ScriptedVendor
-  readonly ports?: Partial<Ports>
+  readonly ports?: Partial<Omit<Ports, 'vendors'>> & { readonly vendors?: Partial<Vendors> }
+  /** Serves every chat row. */
+  readonly chatVendor?: ChatVendor
   readonly chain?: CashChain
   /** Comes between the gateway and its ports; the kit itself keeps the bare ones. */
   readonly wrap?: (ports: Ports) => Ports
@@ -124,7 +126,7 @@ export const GENERATIONS = '/api/v1/images/generations'
 export const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
 
 /** A gateway over memory adapters. Every part can be replaced. */
-export function kit({ vendor = scriptedVendor(), chain = cashChain(), ports: given = {}, wrap = (same) => same, dress = (same) => same, ...setup }: KitOptions = {}): Kit {
+export function kit({ vendor = scriptedVendor(), chatVendor, chain = cashChain(), ports: { vendors: givenVendors, ...given } = {}, wrap = (same) => same, dress = (same) => same, ...setup }: KitOptions = {}): Kit {
   const clock = (given.clock as TestClock | undefined) ?? testClock()
   const log = testLog()
   const pending = new Set<Promise<unknown>>()
@@ -132,7 +134,8 @@ export function kit({ vendor = scriptedVendor(), chain = cashChain(), ports: giv
     storage: memoryStorage(),
     objects: memoryObjects(),
     chain,
-    vendors: { images: () => vendor, media: () => Promise.reject(new Error('no media host in this test')) },
+    vendors: { images: () => vendor, chat: () => chatVendor, media: () => Promise.reject(new Error('no media host in this test')), ...givenVendors },
+    countTokens: async (text) => text.split(/\s+/).filter(Boolean).length,
     clock,
     log,
     random: countingRandom(),

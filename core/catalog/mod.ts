@@ -1,17 +1,19 @@
 /** The catalog: what the operator has for sale, as rows. A row's public id, alias ids and upstream id are separate (house decision 10). */
+import { type ChatRow, chatRows } from './chat.ts'
 import { type ImageRow, imageRows } from './images.ts'
 
+export { type ChatBilling, type ChatRow, chatRows, EFFORTS, type Effort, type EffortRules, type ImageTokens } from './chat.ts'
 export { type ImageRow, imageRows } from './images.ts'
 export { type ImageOverride, overrideImages } from './overrides.ts'
 
 /** Rows of one kind, found by public id or by any alias. */
 export type Rows<Row> = { readonly all: readonly Row[]; get(id: string): Row | undefined }
 
-export type Catalog = { readonly images: Rows<ImageRow> }
+export type Catalog = { readonly images: Rows<ImageRow>; readonly chat: Rows<ChatRow> }
 
 /** The catalog of the contract; pass rows of your own to sell other models. */
-export function catalog(rows: { images?: readonly ImageRow[] } = {}): Catalog {
-  return { images: index(rows.images ?? imageRows) }
+export function catalog(rows: { images?: readonly ImageRow[]; chat?: readonly ChatRow[] } = {}): Catalog {
+  return { images: index(rows.images ?? imageRows), chat: index(rows.chat ?? chatRows) }
 }
 
 /** Throws when two rows claim one name: a buyer must never get another model than the one that was quoted. */

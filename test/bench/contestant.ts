@@ -48,7 +48,7 @@ async function startShop({ dir }: Given): Promise<Standing> {
     storage,
     objects: diskObjects(join(dir, 'media')),
     chain,
-    vendors: { images: () => vendor, media: () => Promise.reject(new Error('the scripted vendor answers with data URIs')) },
+    vendors: { images: () => vendor, chat: () => undefined, media: () => Promise.reject(new Error('the scripted vendor answers with data URIs')) },
     clock: systemClock,
     log,
     random: (bytes: number) => new Uint8Array(randomBytes(bytes)),

@@ -11,7 +11,7 @@ const never: Vendors['media'] = () => Promise.reject(new Error('not to be fetche
 function bench({ media = never, objects = memoryObjects() }: { media?: Vendors['media']; objects?: Objects } = {}) {
   const clock = testClock()
   const log = testLog()
-  const ports = { objects, clock, log, random: countingRandom(), vendors: { images: () => undefined, media } }
+  const ports = { objects, clock, log, random: countingRandom(), vendors: { images: () => undefined, chat: () => undefined, media } }
   const host = (...urls: readonly string[]) => mirror({ ports, maxBytes: 1000 }, 'job_1', { folder: 'images', urls })
   return { host, objects, clock, log }
 }
@@ -79,7 +79,7 @@ describe('mirroring', () => {
 
   test('of no media is nothing', async () => {
     const { clock, log, objects } = bench()
-    const ports = { objects, clock, log, random: countingRandom(), vendors: { images: () => undefined, media: never } }
+    const ports = { objects, clock, log, random: countingRandom(), vendors: { images: () => undefined, chat: () => undefined, media: never } }
     expect(await mirror({ ports, maxBytes: 1 }, 'job_1', undefined)).toEqual([])
   })
 })

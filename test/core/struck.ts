@@ -37,7 +37,7 @@ export function struck(ports: Ports, { at, after, kills }: Blow) {
     storage: all(ports.storage),
     objects: all(ports.objects),
     chain: all(ports.chain, 'terms'),
-    vendors: { images, media: step('media', ports.vendors.media) },
+    vendors: { ...ports.vendors, images, media: step('media', ports.vendors.media) },
     background: (work) => void work.catch(() => {}),
   }
   return { ports: doomed, asked, isStruck: () => isStruck }

@@ -141,10 +141,11 @@ function portsOf(index: number, world: () => World): Ports {
     storage,
     chain,
     objects: { put: async () => {}, get: async () => undefined },
-    vendors: { images: () => ({ generate }), media: () => Promise.reject(new Error('there is no media host')) },
+    vendors: { images: () => ({ generate }), chat: () => undefined, media: () => Promise.reject(new Error('there is no media host')) },
     clock: { now: () => world().now, wait: (ms, signal) => world().wait(ms, signal) },
     log: { info() {}, warn() {}, alert: (message, fields) => world().books.alerted(message, fields) },
     random: (bytes) => world().books.random(bytes),
+    countTokens: async (text) => text.length,
     background(work) {
       const { books } = world()
       work.catch((error: Error) => books.alerted('background work failed', { error: error.message }))
