@@ -52,6 +52,7 @@ async function startShop({ dir }: Given): Promise<Standing> {
     clock: systemClock,
     log,
     random: (bytes: number) => new Uint8Array(randomBytes(bytes)),
+    countTokens: async (text: string) => text.length,
     background: (work: Promise<unknown>) => void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
   }
   const owner = randomBytes(12).toString('hex')
