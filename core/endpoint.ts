@@ -3,6 +3,7 @@ import type { Static, TObject } from '@sinclair/typebox'
 import type { Catalog } from './catalog/mod.ts'
 import type { Usdc } from './money.ts'
 import type { Json, Ports, Vendors } from './ports.ts'
+import type { Wire } from './wires/wire.ts'
 
 /** What pure functions of an endpoint may look at beside the input. */
 export type Context = { readonly catalog: Catalog }
@@ -29,7 +30,7 @@ export const hybrid = (windowMs: number): Settle => ({ mode: 'hybrid', windowMs 
 export const onPoll: Settle = { mode: 'on_poll' }
 
 /** The shape of an error body. */
-export type Dialect = 'plain'
+export type Dialect = 'plain' | Wire
 
 /** One order for work. `signal` aborts at the work's deadline, never because the buyer hung up. */
 export type Order<Input> = {

@@ -7,41 +7,56 @@ type Row = {
   readonly error: string
   /** Whether the plain dialect shows the code. */
   readonly coded?: true
+  /** How it reads in the chat dialect where that differs (spec 2, Errors); a code of null is none. */
+  readonly chat?: { readonly status?: number; readonly code?: string | null }
 }
 
 const table = {
   INVALID_JSON: { status: 400, error: 'Invalid JSON' },
-  INVALID_CONTENT_TYPE: { status: 400, error: 'Invalid content type' },
+  INVALID_CONTENT_TYPE: { status: 400, error: 'Invalid content type', chat: { code: 'INVALID_REQUEST_BODY' } },
   INVALID_FORM: { status: 400, error: 'Invalid multipart form' },
-  INVALID_BODY: { status: 400, error: 'Invalid request body' },
-  INVALID_MODEL: { status: 400, error: 'Invalid model' },
+  INVALID_BODY: { status: 400, error: 'Invalid request body', chat: { code: 'INVALID_REQUEST_BODY' } },
+  INVALID_MODEL: { status: 400, error: 'Invalid model', chat: { code: null } },
   INVALID_SIZE: { status: 400, error: 'Invalid size' },
-  CONTENT_POLICY: { status: 400, error: 'Content policy violation' },
-  INVALID_IMAGE: { status: 400, error: 'Invalid input image' },
+  CONTENT_POLICY: { status: 400, error: 'Content policy violation', chat: { code: 'CONTENT_FILTERED' } },
+  INVALID_IMAGE: { status: 400, error: 'Invalid input image', chat: { code: 'INVALID_IMAGE_URL' } },
+  EMPTY_CONVERSATION: { status: 400, error: 'Empty conversation', coded: true },
+  INVALID_PARAMETER: { status: 400, error: 'Invalid parameter', coded: true },
+  CONTEXT_LENGTH_EXCEEDED: { status: 400, error: 'Context length exceeded', coded: true },
+  STREAM_UNSUPPORTED: { status: 400, error: 'Streaming is not supported', coded: true },
   INVALID_PAYMENT_IDENTIFIER: { status: 400, error: 'Invalid payment identifier', coded: true },
+  NOT_ALLOWED: { status: 403, error: 'Not allowed' },
   PAYER_MISMATCH: { status: 403, error: 'Payment payer mismatch' },
   JOB_NOT_FOUND: { status: 404, error: 'Job not found' },
   NOT_FOUND: { status: 404, error: 'Not found' },
   METHOD_NOT_ALLOWED: { status: 405, error: 'Method not allowed' },
   PAYMENT_IDENTIFIER_CONFLICT: { status: 409, error: 'Payment identifier conflict', coded: true },
-  TOO_LARGE: { status: 413, error: 'Request body too large' },
+  TOO_LARGE: { status: 413, error: 'Request body too large', chat: { status: 400, code: 'REQUEST_TOO_LARGE' } },
   TOO_MANY_REQUESTS: { status: 429, error: 'Rate limit exceeded' },
   RATE_LIMITED: { status: 429, error: 'Rate limit exceeded', coded: true },
-  WORK_FAILED: { status: 500, error: 'Work failed' },
+  FREE_TIER_RATE_LIMITED: { status: 429, error: 'Rate limit exceeded', coded: true },
+  WORK_FAILED: { status: 500, error: 'Work failed', chat: { status: 503, code: 'MODEL_UNAVAILABLE' } },
   INTERNAL: { status: 500, error: 'Internal server error' },
-  NOT_CONFIGURED: { status: 503, error: 'Not configured' },
+  NOT_CONFIGURED: { status: 503, error: 'Not configured', chat: { code: 'PROVIDER_CONFIG_ERROR' } },
+  MODEL_UNAVAILABLE: { status: 503, error: 'Model unavailable', coded: true },
+  PROVIDER_CONFIG_ERROR: { status: 503, error: 'Model unavailable', coded: true },
   BUSY: { status: 503, error: 'Busy' },
   NOT_READY: { status: 503, error: 'Not ready' },
-  UPSTREAM_TIMEOUT: { status: 504, error: 'The model timed out' },
+  UPSTREAM_TIMEOUT: { status: 504, error: 'The model timed out', chat: { code: 'TIMEOUT' } },
   PAYMENT_VERIFICATION_UNAVAILABLE: { status: 503, error: 'Payment verification unavailable', coded: true },
 } as const satisfies Record<string, Row>
 
 export type FaultCode = keyof typeof table
 
+/** How a code reads: its status, its label, and its name in the chat dialect. */
+export const rowOf = (code: FaultCode): Row => table[code]
+
 /** `details` and `fields` join the body; `error` replaces the table's label; `headers` join the reply. */
 export type FaultParts = {
   readonly error?: string
   readonly message?: string
+  /** The field of the request that it is about. */
+  readonly param?: string
   readonly details?: Json
   readonly fields?: Readonly<Record<string, Json>>
   readonly headers?: Readonly<Record<string, string>>
