@@ -16,6 +16,18 @@ export type Patience = {
   readonly unresolvedMs: number
   /** How long a poll waits for another poll's settlement. */
   readonly takenMs: number
+  /** Longest wait for an answer, for the first event of a stream, and for the next one while the reader asks (spec 2, Limits). */
+  readonly answerMs: number
+  /** Longest stream. */
+  readonly streamMs: number
+  /** How long an answer that is ready waits for its settlement; it is then served in any case (house decision 7). */
+  readonly receiptMs: number
+  /** A stream settles when its authorization has so long to live. */
+  readonly marginMs: number
+  /** How long an identical resend of a paid request is given the stored answer (ruling 9). */
+  readonly resendMs: number
+  /** How long a refused settlement after delivery keeps its payer from further answers (house decision 7). */
+  readonly debtMs: number
 }
 
 export const patience: Patience = {
@@ -26,6 +38,12 @@ export const patience: Patience = {
   stallMs: 3_600_000,
   unresolvedMs: 600_000,
   takenMs: 40_000,
+  answerMs: 120_000,
+  streamMs: 500_000,
+  receiptMs: 10_000,
+  marginMs: 30_000,
+  resendMs: 600_000,
+  debtMs: 86_400_000,
 }
 
 export type Money = {
@@ -71,15 +89,18 @@ export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSi
   }
 }
 
+/** `keepUntil` is the end of a settled call's shelf life. Where the buyer has the result already, what could not be sent is tried again later. */
+export type Settling = { readonly completion?: Completion; readonly keepUntil: number; readonly isDelivered?: boolean }
+
 /**
  * Settles a completed call once, spending `offered` only when every earlier authorization of the call is proven dead (house decision 5).
- * With `completion`, stores the result and claims in one step. `keepUntil` is the end of a settled call's shelf life. Never throws for the chain's sake.
+ * With `completion`, stores the result and claims in one step. Never throws for the chain's sake.
  */
 export async function settleCall(
   money: Money,
   call: Call,
   offered: Authorization,
-  { completion, keepUntil }: { completion?: Completion; keepUntil: number },
+  { completion, keepUntil, isDelivered = false }: Settling,
 ): Promise<Paying> {
   const { storage, clock, patience } = money
   const giveUpAt = clock.now() + patience.takenMs
@@ -107,7 +128,7 @@ export async function settleCall(
     }
     const authorization = claim.kind === 'yours' ? offered : claim.authorization
     const spent = await spend(money, authorization, claim.kind === 'retry' && claim.sent)
-    const paying = await record(money, call, { token: claim.token, authorization, spent, keepUntil })
+    const paying = await record(money, call, { token: claim.token, authorization, spent, keepUntil, isDelivered })
     if (paying === 'dead' && authorization.key !== offered.key) continue
     if (paying === 'dead') return { kind: 'refused', reason: spent.kind === 'dead' ? spent.reason : 'the authorization is dead' }
     return paying
@@ -169,7 +190,7 @@ async function askFate({ chain, clock, patience }: Money, { payment, offer }: Au
 async function record(
   money: Money,
   call: Call,
-  { token, authorization, spent, keepUntil }: { token: number; authorization: Authorization; spent: Spent; keepUntil: number },
+  { token, authorization, spent, keepUntil, isDelivered }: { token: number; authorization: Authorization; spent: Spent; keepUntil: number; isDelivered: boolean },
 ): Promise<Paying | 'dead'> {
   const { clock, log, patience } = money
   const now = clock.now()
@@ -178,7 +199,7 @@ async function record(
     return { kind: 'settled', receipt: spent.receipt, now: true }
   }
   const isHopeless = spent.kind === 'unknown' && now > authorization.expiresAt + patience.unresolvedMs
-  const kind = isHopeless ? 'unresolved' : endOf(spent)
+  const kind = isHopeless ? 'unresolved' : endOf(spent, isDelivered)
   const isOurs = await finish(money, call, { token, outcome: { kind }, at: { now } })
   if (!isOurs) return { kind: 'unknown', reason: 'the settlement of this call goes on elsewhere' }
   if (spent.kind === 'dead') return 'dead'
@@ -193,8 +214,9 @@ async function record(
   return { kind: 'unresolved', reason: spent.reason }
 }
 
-function endOf({ kind }: Exclude<Spent, { kind: 'settled' }>): 'unknown' | 'refused' | 'dead' {
-  return kind === 'unavailable' ? 'refused' : kind
+function endOf({ kind }: Exclude<Spent, { kind: 'settled' }>, isDelivered: boolean): 'unknown' | 'refused' | 'dead' {
+  if (kind !== 'unavailable') return kind
+  return isDelivered ? 'unknown' : 'refused'
 }
 
 /** False as well when storage fails: the reconciler then finds out again, from the chain. */
@@ -219,7 +241,7 @@ export async function reconcile(money: Money, call: Call, keepUntil: number): Pr
   if (claim.kind !== 'retry') return
   const { authorization, token } = claim
   const spent = await spend(money, authorization, claim.sent)
-  await record(money, call, { token, authorization, spent, keepUntil })
+  await record(money, call, { token, authorization, spent, keepUntil, isDelivered: false })
 }
 
 export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was charged.'
@@ -235,6 +257,20 @@ export function overdue(call: Call, now: number, patience: Patience): string | u
 /** Fails a call, uncharged. False when it ended some other way first. */
 export function fail(storage: Storage, call: Pick<Call, 'id'>, error: string, now: number): Promise<boolean> {
   return storage.moveCall(call.id, { work: ['queued', 'in_progress'], money: 'verified' }, { work: 'failed', error, endedAt: now })
+}
+
+/** A call whose owner died, or that ran too long, fails when somebody looks at it. */
+export async function failIfOverdue(storage: Storage, call: Call, { now, patience }: { now: number; patience: Patience }): Promise<Call> {
+  const error = overdue(call, now, patience)
+  if (!error) return call
+  await fail(storage, call, error, now)
+  return (await storage.getCall(call.id)) ?? call
+}
+
+/** When storage fails under a call, its authorization must not stay bound to work that nobody does. Throws `error`. */
+export async function abandon(storage: Storage, call: Pick<Call, 'id'>, { error, now }: { error: unknown; now: number }): Promise<never> {
+  await fail(storage, call, LOST, now)
+  throw error
 }
 
 /** Past its claim window; or settled, and past its shelf life. */

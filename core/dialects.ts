@@ -16,13 +16,12 @@ export function spoken(fault: Fault, dialect: Dialect): Reply {
 
 /** The leading members of a 402 in each dialect; the challenge's own follow in all of them (ruling 20, reference clients 6.1 and 6.2). */
 export function demanded(why: Body, dialect: Dialect): Body {
-  const { error, message, code, details, ...rest } = why
+  const { error, message, details } = why
   const text = [error, message].filter((part) => typeof part === 'string').join(': ')
   if (dialect === 'messages') return { type: 'error', error: { type: 'payment_required', message: text } }
   if (dialect === 'responses') return { error: { message: text, type: 'payment_required', param: null, code: null } }
   if (dialect === 'generate_content') return { error: { code: 402, message: text, status: 'PAYMENT_REQUIRED' } }
-  if (dialect === 'chat' && typeof details === 'string') return { ...why, debug: details }
-  return { ...rest, ...why }
+  return typeof details === 'string' ? { ...why, debug: details } : why
 }
 
 /** An error inside a stream that has begun: one last event in the wire of the surface. */

@@ -1,5 +1,6 @@
 /** The menu as documents: OpenAPI 3.1 and /.well-known/x402. Prices come from the code that quotes them. */
-import type { Endpoint, Free, Offering, Paid, Poll } from './endpoint.ts'
+import type { Endpoint, Free, Live, Offering, Paid, Poll, Sold } from './endpoint.ts'
+import { isSold } from './menu.ts'
 import { print } from './money.ts'
 import type { Terms } from './ports.ts'
 
@@ -33,7 +34,7 @@ export function openapi(endpoints: readonly Endpoint[], origin: string, facts: D
 
 /** The x402 v2 metadata and the v1 list of resource URLs, in one document (reference x402 6.1, clients 6.15). */
 export function wellKnown(endpoints: readonly Endpoint[], origin: string, { label, version, terms, offering }: Described): Record<string, unknown> {
-  const sold = endpoints.filter((endpoint) => endpoint.kind === 'paid')
+  const sold = endpoints.filter(isSold)
   return {
     x402Version: 2,
     version: 1,
@@ -61,6 +62,7 @@ function operation(endpoint: Endpoint, facts: Described): Record<string, unknown
   const { name, summary, description, tag } = endpoint
   const common = { operationId: name, summary, ...(description && { description }), tags: [tag] }
   if (endpoint.kind === 'paid') return { ...common, ...paidOperation(endpoint, facts) }
+  if (endpoint.kind === 'live') return { ...common, ...liveOperation(endpoint, facts) }
   if (endpoint.kind === 'poll') return { ...common, ...pollOperation(endpoint) }
   return { ...common, ...freeOperation(endpoint) }
 }
@@ -85,6 +87,24 @@ function paidOperation(endpoint: Paid, { offering }: Described): Record<string, 
   }
 }
 
+function liveOperation(endpoint: Live, { offering }: Described): Record<string, unknown> {
+  const events = { schema: { type: 'string' }, example: 'data: {…}\n\n' }
+  const answer = ok('The answer, or its events where `stream` is true. A paid one is settled after it was made; see `PAYMENT-RESPONSE`, or the comment before the last event.', endpoint.output)
+  return {
+    'x-payment-info': { protocols: ['x402'], price: priceRange(endpoint, offering) },
+    parameters: [...pathParameters(endpoint.path), { $ref: '#/components/parameters/payment' }],
+    requestBody: { required: true, content: { 'application/json': { schema: { ...endpoint.input, additionalProperties: true }, example: endpoint.sample(offering) } } },
+    responses: {
+      200: { ...answer, content: { ...answer.content, 'text/event-stream': events } },
+      400: ok('Bad input, also where the model finds it so. Nothing was charged.', ref('ChatError')),
+      402: paymentRequired('Payment required, or rejected. Nothing was charged by this request.'),
+      429: ok('The model is at capacity, or the free tier of this address is spent; see `Retry-After`. Nothing was charged.', ref('ChatError')),
+      503: ok('The model is not available. Nothing was charged, and the authorization is free again.', ref('ChatError')),
+      504: ok('The model did not answer in time. Nothing was charged.', ref('ChatError')),
+    },
+  }
+}
+
 function pollOperation(endpoint: Poll): Record<string, unknown> {
   return {
     parameters: [...pathParameters(endpoint.path), { $ref: '#/components/parameters/payment' }],
@@ -102,10 +122,12 @@ function freeOperation(endpoint: Free): Record<string, unknown> {
   const limited = endpoint.limit && {
     429: ok(`More than ${endpoint.limit.requests} requests in ${endpoint.limit.windowMs / 60_000} minutes from one address.`, ref('Error')),
   }
-  return { parameters: pathParameters(endpoint.path), responses: { 200: ok('OK', endpoint.output ?? { type: 'object' }), ...limited } }
+  const { input } = endpoint
+  const body = input && { requestBody: { required: true, content: { 'application/json': { schema: input } } } }
+  return { parameters: pathParameters(endpoint.path), ...body, responses: { 200: ok('OK', endpoint.output ?? { type: 'object' }), ...limited } }
 }
 
-function priceRange(endpoint: Paid, offering: Offering): Record<string, string> {
+function priceRange(endpoint: Sold, offering: Offering): Record<string, string> {
   const { min, max } = endpoint.span(offering)
   if (min === max) return { mode: 'fixed', currency: 'USD', amount: print(min) }
   return { mode: 'dynamic', currency: 'USD', min: print(min), max: print(max) }
@@ -143,6 +165,7 @@ const priced = object({ amount: { type: 'string', description: 'US dollars, six 
 const offer = object({ scheme: text, network: text, amount: text, asset: text, payTo: text, maxTimeoutSeconds: { type: 'integer' }, extra: { type: 'object' } })
 
 const schemas = {
+  ChatError: object({ error: {}, message: text, code: text }, ['error']),
   Error: object({ error: text, message: text, code: text, details: {} }, ['error']),
   PaymentRequired: object(
     { x402Version: { const: 2 }, accepts: { type: 'array', items: offer }, error: text, message: text, code: text, price: priced, job_id: text, poll_url: text, recoverable: { type: 'boolean' } },

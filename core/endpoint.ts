@@ -2,7 +2,7 @@
 import type { Static, TObject } from '@sinclair/typebox'
 import type { Catalog } from './catalog/mod.ts'
 import type { Usdc } from './money.ts'
-import type { Json, Ports, Vendors } from './ports.ts'
+import type { Call, Json, Ports, Vendors } from './ports.ts'
 import type { Wire } from './wires/wire.ts'
 
 /** What pure functions of an endpoint may look at beside the input. */
@@ -67,28 +67,18 @@ type Common = {
   readonly tag: string
 }
 
-/** Sold by the call, checked first and then quoted: bad input never costs a signature. */
-export type Paid<Input = unknown> = Common & {
-  readonly kind: 'paid'
+/** Whatever is sold by the call. It is checked first and then quoted: bad input never costs a signature. */
+type Sale<Input> = Common & {
   readonly method: 'POST'
   readonly input: TObject
-  /** A valid request, shown in OpenAPI and quoted to probes without a body (ruling 2). */
-  readonly example: Input
-  /** Checks what the schema cannot, fills defaults in; throws a `Fault`. */
-  check(input: Input, context: Context): Input
-  price(input: Input, context: Context): Price
-  /** A request that this gateway can serve as it is configured; its price is the default price in discovery. Undefined: the example. */
-  sample(offering: Offering): Input | undefined
-  /** Lowest and highest price of one call, for discovery. */
-  span(offering: Offering): { readonly min: Usdc; readonly max: Usdc }
+  /** Fields that the schema does not know: dropped, or kept because they are forwarded verbatim. */
+  readonly unknownFields: 'dropped' | 'kept'
   /** Whether the operator has configured what this input needs. */
   serves(input: Input, offering: Offering): boolean
   /** What the stored call keeps: the model for the ledger, and what polls show. */
   remember(input: Input): { readonly model: string | null; readonly request: { readonly [key: string]: Json } }
-  settle(input: Input, context: Context): Settle
-  run(order: Order<Input>): Promise<Made>
-  /** Members of the 200 body, beside id, price and payment. */
-  show(stored: Stored, showing: Showing): Readonly<Record<string, Json>>
+  /** Lowest and highest price of one call, for discovery. */
+  span(offering: Offering): { readonly min: Usdc; readonly max: Usdc }
   readonly job: Job
   readonly dialect: Dialect
   /** The `error` text when the work fails for no reason of the buyer's. */
@@ -102,14 +92,71 @@ export type Paid<Input = unknown> = Common & {
   readonly output: TObject
 }
 
+/** Makes a result, and shows it when it is paid: at once, or to a poll. */
+export type Paid<Input = unknown> = Sale<Input> & {
+  readonly kind: 'paid'
+  /** A valid request, shown in OpenAPI and quoted to probes without a body (ruling 2). */
+  readonly example: Input
+  /** Checks what the schema cannot, fills defaults in; throws a `Fault`. */
+  check(input: Input, context: Context): Input
+  price(input: Input, context: Context): Price
+  /** A request that this gateway can serve as it is configured; its price is the default price in discovery. Undefined: the example. */
+  sample(offering: Offering): Input | undefined
+  settle(input: Input, context: Context): Settle
+  run(order: Order<Input>): Promise<Made>
+  /** Members of the 200 body, beside id, price and payment. */
+  show(stored: Stored, showing: Showing): Readonly<Record<string, Json>>
+}
+
+// ── answered as it is made ──────────────────────────────────────────────────────────────────────────────────────────
+
+/** What a live endpoint may look at beside the body: the path, and headers that belong to its wire. */
+export type Asked = { readonly params: Readonly<Record<string, string>>; readonly header: (name: string) => string | null }
+export type LiveContext = Offering & Pick<Ports, 'countTokens'>
+
+/** `id` is unique and unguessable, also where nothing is stored; `payer` is null where nobody pays. */
+export type LiveOrder<Input> = Offering &
+  Pick<Ports, 'clock' | 'log' | 'countTokens'> & { readonly id: string; readonly input: Input; readonly payer: string | null; readonly signal: AbortSignal }
+
+/** A reply as it is made. `closing` are its last events, which follow the receipt; they are known when `next` has ended. */
+export type LiveStream = {
+  next(): Promise<Uint8Array | undefined>
+  /** Ends it at once, upstream too. Never throws; a pending `next` ends as well. */
+  cancel(): void
+  /** Whether anything was handed out that a reader pays for. */
+  hasContent(): boolean
+  closing(): string
+  usage(): Json
+}
+
+export type Answer =
+  | { readonly kind: 'whole'; readonly headers: Readonly<Record<string, string>>; readonly body: Readonly<Record<string, Json>>; readonly usage: Json }
+  | { readonly kind: 'stream'; readonly headers: Readonly<Record<string, string>>; readonly stream: LiveStream }
+
+/** Answers at once, whole or streamed, and is settled after the answer (house decision 7). What costs nothing needs no payment. */
+export type Live<Input = unknown> = Sale<Input> & {
+  readonly kind: 'live'
+  /** A valid body, shown in OpenAPI and quoted to probes without one; the first that this gateway can serve. */
+  sample(offering: Offering): Readonly<Record<string, Json>>
+  check(body: Readonly<Record<string, unknown>>, asked: Asked, context: LiveContext): Promise<Input>
+  price(input: Input): Price | 'free'
+  answer(order: LiveOrder<Input>): Promise<Answer>
+  /** Who may buy at all; absent where everybody may (ruling 13). */
+  admits?(payer: string, input: Input): boolean
+  /** The reply to one who does not wait: the work goes on, and is settled before its output can be read (ruling 21). Absent on one who does. */
+  deferred?(input: Input, call: { readonly id: string; readonly createdAt: number }): Readonly<Record<string, Json>> | undefined
+}
+
+export type Sold = Paid | Live
+
 /** Polls the jobs of the named paid endpoints, or of all. */
 export type Poll = Common & { readonly kind: 'poll'; readonly method: 'GET'; readonly of: readonly string[] | 'all' }
 
-export type FreeRequest = {
-  readonly params: Readonly<Record<string, string>>
+export type FreeRequest = Asked & {
   readonly query: URLSearchParams
   readonly origin: string
-  readonly header: (name: string) => string | null
+  /** The body as JSON. Throws a `Fault`. */
+  json(): Promise<unknown>
 }
 export type Reply = {
   readonly status: number
@@ -117,7 +164,14 @@ export type Reply = {
   readonly body: string | Uint8Array | ReadableStream<Uint8Array> | null
 }
 /** What a free endpoint may ask; `gateway` speaks of the one that was called. */
-export type FreeContext = Context & Pick<Ports, 'objects' | 'vendors' | 'clock'> & { readonly gateway: GatewayFacts }
+export type FreeContext = LiveContext & Pick<Ports, 'objects' | 'clock'> & { readonly gateway: GatewayFacts; readonly calls: FreeCalls }
+
+/** Calls of this gateway, for free endpoints that follow one by its unguessable id. */
+export type FreeCalls = {
+  find(id: string): Promise<Call | undefined>
+  /** Stops the work of an unfinished call, which then costs nothing. False when it had ended. */
+  cancel(id: string, why: string): Promise<boolean>
+}
 
 /** Facts that anybody may know of a gateway, derived from the menu and its chain. */
 export type GatewayFacts = {
@@ -134,7 +188,10 @@ export type GatewayFacts = {
 
 export type Free = Common & {
   readonly kind: 'free'
-  readonly method: 'GET'
+  readonly method: 'GET' | 'POST'
+  readonly dialect?: Dialect
+  /** Of a POST's body. */
+  readonly input?: TObject
   /** Requests per window and caller's address. */
   readonly limit?: { readonly requests: number; readonly windowMs: number }
   /** Absent for what is not JSON, such as media bytes. */
@@ -144,7 +201,7 @@ export type Free = Common & {
   answer(request: FreeRequest, context: FreeContext): Reply | Promise<Reply>
 }
 
-export type Endpoint = Paid | Poll | Free
+export type Endpoint = Paid | Live | Poll | Free
 
 const HOUR_MS = 3_600_000
 
@@ -161,7 +218,7 @@ const ANY_JOB: Job = {
 
 const INLINE_WINDOW_MS = 30_000
 
-type Defaulted = 'method' | 'check' | 'sample' | 'span' | 'serves' | 'remember' | 'settle' | 'job' | 'dialect' | 'failure' | 'keep'
+type Defaulted = 'method' | 'unknownFields' | 'check' | 'sample' | 'span' | 'serves' | 'remember' | 'settle' | 'job' | 'dialect' | 'failure' | 'keep'
 type PaidWords<Input> = Omit<Paid<Input>, 'kind' | 'input' | Defaulted> & Partial<Pick<Paid<Input>, Defaulted>>
 
 /**
@@ -171,6 +228,7 @@ type PaidWords<Input> = Omit<Paid<Input>, 'kind' | 'input' | Defaulted> & Partia
 export function paid<Schema extends TObject>(words: PaidWords<Static<Schema>> & { readonly input: Schema }): Paid {
   const usual = {
     method: 'POST',
+    unknownFields: 'dropped',
     check: (input) => input,
     sample: () => undefined,
     span: (context) => priceOfExample(words as unknown as Paid, context),
@@ -190,8 +248,18 @@ function priceOfExample({ price, example }: Pick<Paid, 'price' | 'example'>, con
   return { min: amount, max: amount }
 }
 
+/** An answer is kept for those who lost the reply that they have paid for. */
+const KEEP_ANSWERS = { unclaimedMs: 48 * HOUR_MS, settledMs: 24 * HOUR_MS }
+
+type LiveWords<Input> = Omit<Live<Input>, 'kind' | 'method' | 'unknownFields' | 'job' | 'failure' | 'keep'> & Partial<Pick<Live<Input>, 'failure' | 'keep'>>
+
+/** Fills the usual words in, and forgets the type of the input. */
+export function live<Input>(words: LiveWords<Input>): Live {
+  return { failure: 'Model unavailable', keep: KEEP_ANSWERS, ...words, kind: 'live', method: 'POST', unknownFields: 'kept', job: ANY_JOB } as unknown as Live
+}
+
 export const poll = (endpoint: Omit<Poll, 'kind' | 'method'>): Poll => ({ ...endpoint, kind: 'poll', method: 'GET' })
-export const free = (endpoint: Omit<Free, 'kind' | 'method'>): Free => ({ ...endpoint, kind: 'free', method: 'GET' })
+export const free = (endpoint: Omit<Free, 'kind' | 'method'> & { readonly method?: Free['method'] }): Free => ({ method: 'GET', ...endpoint, kind: 'free' })
 
 /** A JSON reply. */
 export function json(status: number, body: unknown, headers: Readonly<Record<string, string>> = {}): Reply {

@@ -1,18 +1,21 @@
 /** One gateway: the menu over one set of ports, as a function from Request to Reply. The whole of Farebox, for those who embed it. */
-import { fail, overdue, type Patience, patience as usual, reconcile } from './calls.ts'
+import { fail, isForgotten, overdue, type Patience, patience as usual, reconcile } from './calls.ts'
 import { type Catalog, catalog as contractCatalog } from './catalog/mod.ts'
 import * as documents from './discovery.ts'
-import type { Endpoint, Free, Reply } from './endpoint.ts'
+import type { Dialect, Endpoint, Free, FreeCalls, Reply } from './endpoint.ts'
 import { endpoints as everything } from './endpoints/mod.ts'
-import { Fault, plain } from './faults.ts'
-import { flow, type House } from './flow.ts'
+import { spoken } from './dialects.ts'
+import { Fault } from './faults.ts'
+import { flow } from './flow.ts'
+import type { House } from './house.ts'
 import { LOST } from './ledger.ts'
-import { limits } from './limits.ts'
+import { parseJson, readBody } from './intake.ts'
+import { limits, type Window } from './limits.ts'
 import { menu } from './menu.ts'
 import { dollars, roundUp } from './money.ts'
 import type { Call, Ports } from './ports.ts'
 import { newId } from './tickets.ts'
-import { paymentHeader, type Visit } from './visit.ts'
+import type { Visit } from './visit.ts'
 
 /** What differs from one gateway to the next. Only `ports` must be given. */
 export type Setup = {
@@ -34,9 +37,17 @@ export type Setup = {
   readonly maxMedia?: number
   /** Largest request body that brings files, in bytes: 32 MiB. Eight times as much may be in flight. */
   readonly maxUpload?: number
+  /** What an address may ask of free models; 30 a minute and 300 an hour (spec 2, Limits). */
+  readonly freeTier?: readonly Window[]
   /** Serves `/v1/*` like `/api/v1/*` (ruling 10). */
   readonly bareV1?: boolean
 }
+
+const MINUTE_MS = 60_000
+const FREE_TIER: readonly Window[] = [
+  { requests: 30, windowMs: MINUTE_MS },
+  { requests: 300, windowMs: 60 * MINUTE_MS },
+]
 
 export type Caller = {
   /** Address for rate windows. */
@@ -71,12 +82,15 @@ export function gateway(setup: Setup): Gateway {
   const list = menu(setup.endpoints ?? everything)
   const patience: Patience = { ...usual, ...setup.patience }
   const owner = setup.owner ?? newId(ports.random)
+  const windows = limits(storage)
   const house: House = {
     name,
     label,
     ports,
     catalog,
-    paid: list.paid,
+    sold: list.sold,
+    windows,
+    freeTier: setup.freeTier ?? FREE_TIER,
     patience,
     owner,
     maxBody: setup.maxBody ?? 1 << 20,
@@ -85,8 +99,7 @@ export function gateway(setup: Setup): Gateway {
     unreadableCap: roundUp(dollars('5')),
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
   }
-  const { sell, discover, poll } = flow(house)
-  const windows = limits(storage)
+  const { sell, discover, poll, cancel } = flow(house)
   const facts = {
     name,
     label,
@@ -97,34 +110,52 @@ export function gateway(setup: Setup): Gateway {
     wellKnown: (origin: string) => JSON.stringify(documents.wellKnown(list.endpoints, origin, described())),
   }
   const described = () => ({ label, version, terms: chain.terms(clock.now()), offering: { catalog, vendors: ports.vendors } })
-  const freeContext = { catalog, objects: ports.objects, vendors: ports.vendors, clock, gateway: facts }
+  const calls: FreeCalls = {
+    async find(id) {
+      const call = await storage.getCall(id)
+      return call?.gateway === name && !isForgotten(call, clock.now()) ? call : undefined
+    },
+    cancel,
+  }
+  const { objects, vendors, countTokens } = ports
+  const freeContext = { catalog, objects, vendors, countTokens, clock, gateway: facts, calls }
 
   async function handle(request: Request, caller: Caller): Promise<Reply> {
     try {
       const reply = await route(request, caller)
       return request.method === 'HEAD' ? await withoutBody(reply) : reply
     } catch (error) {
-      if (error instanceof Fault) return plain(error)
-      log.alert('a request failed for a reason that nobody foresaw', { method: request.method, error: (error as Error).stack })
-      return plain(new Fault('INTERNAL', { details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.' }))
+      return refusal(error, 'plain', request)
     }
+  }
+
+  /** What went wrong, in the words of the surface that was called. */
+  function refusal(error: unknown, dialect: Dialect, request: Request): Reply {
+    if (error instanceof Fault) return spoken(error, dialect)
+    log.alert('a request failed for a reason that nobody foresaw', { method: request.method, error: (error as Error).stack })
+    return spoken(new Fault('INTERNAL', { details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.' }), dialect)
   }
 
   async function route(request: Request, caller: Caller): Promise<Reply> {
     const url = caller.url ?? new URL(request.url)
     const path = bareV1 && url.pathname.startsWith('/v1/') ? `/api${url.pathname}` : url.pathname
-    const visit = visitOf(request, url, caller)
     const match = list.match(request.method, path)
-    if (match.kind === 'discover') return discover(match.endpoint, visit)
+    if (match.kind === 'discover') return await discover(match.endpoint, visitOf(request, url, { caller, params: {} }))
     if (match.kind === 'options') return { status: 204, headers: { allow: match.allow }, body: null }
     if (match.kind === 'wrong_method') throw wrongMethod(request.method, path, match.allow)
     if (match.kind === 'unknown') throw unknownPath(path, match.nearby)
     const { endpoint, params } = match
-    if (endpoint.kind === 'paid') return await sell(endpoint, visit)
+    const visit = visitOf(request, url, { caller, params })
     if (endpoint.kind === 'poll') return await poll(endpoint, visit, params.id ?? '')
-    await permit(endpoint, caller.ip)
-    const header = (name: string) => request.headers.get(name)
-    return await endpoint.answer({ params, query: url.searchParams, origin: visit.origin, header }, freeContext)
+    try {
+      if (endpoint.kind !== 'free') return await sell(endpoint, visit)
+      await permit(endpoint, caller.ip)
+      const header = (name: string) => request.headers.get(name)
+      const json = async () => parseJson(await readBody(request, house.maxBody), header('content-type'))
+      return await endpoint.answer({ params, query: url.searchParams, origin: visit.origin, header, json }, freeContext)
+    } catch (error) {
+      return refusal(error, endpoint.dialect ?? 'plain', request)
+    }
   }
 
   async function permit({ name, limit }: Free, ip: string): Promise<void> {
@@ -137,7 +168,7 @@ export function gateway(setup: Setup): Gateway {
     throw new Fault('TOO_MANY_REQUESTS', { message, headers })
   }
 
-  const keepUntil = (call: Call): number => clock.now() + (list.paid.get(call.endpoint)?.keep.settledMs ?? 0)
+  const keepUntil = (call: Call): number => clock.now() + (list.sold.get(call.endpoint)?.keep.settledMs ?? 0)
 
   const renew = (): Promise<void> => storage.renew(owner, clock.now() + patience.workLeaseMs)
 
@@ -163,13 +194,19 @@ export function gateway(setup: Setup): Gateway {
   return { name, endpoints: list.endpoints, handle, fetch, renew, tend, takeOver }
 }
 
-/** A request's signal costs more than all else of a quote, so it is asked for only where there is a payment. */
-function visitOf(request: Request, url: URL, { origin = url.origin, gone }: Caller): Visit {
-  const isPaying = paymentHeader(request) !== null
-  return { request, origin, path: url.pathname, gone: gone ?? (isPaying ? request.signal : NEVER) }
+/** A request's signal costs more than all else of a quote, so it is asked for only by those who wait for work. */
+function visitOf(request: Request, url: URL, { caller: { ip, origin = url.origin, gone }, params }: { caller: Caller; params: Visit['params'] }): Visit {
+  return {
+    request,
+    origin,
+    path: url.pathname,
+    params,
+    ip,
+    get gone() {
+      return gone ?? request.signal
+    },
+  }
 }
-
-const NEVER = new AbortController().signal
 
 function wrongMethod(method: string, path: string, allow: string): Fault {
   return new Fault('METHOD_NOT_ALLOWED', { message: `${method} is not served at ${path}; allowed: ${allow}.`, headers: { allow } })

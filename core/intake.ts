@@ -98,10 +98,10 @@ export function parseJson(text: string, contentType: string | null): unknown {
 export type Intake = (value: unknown) => Record<string, unknown>
 
 /**
- * Compiles a schema once into a check that drops unknown fields and reads an optional null as absent.
+ * Compiles a schema once into a check that drops unknown fields, or keeps them, and reads an optional null as absent.
  * The check throws INVALID_BODY with `details: [{path, message}]`, one per field.
  */
-export function intake(schema: TObject): Intake {
+export function intake(schema: TObject, unknownFields: 'dropped' | 'kept' = 'dropped'): Intake {
   const compiled = TypeCompiler.Compile(schema)
   const fields = Object.keys(schema.properties)
   const required = new Set(schema.required ?? [])
@@ -110,6 +110,7 @@ export function intake(schema: TObject): Intake {
       throw invalidBody([{ path: '', message: `Expected a JSON object, got ${quoted(value)}` }])
     }
     const known: Record<string, unknown> = {}
+    if (unknownFields === 'kept') for (const [field, given] of Object.entries(value)) if (!fields.includes(field)) known[field] = given
     for (const field of fields) {
       const given = Object.hasOwn(value, field) ? (value as Record<string, unknown>)[field] : undefined
       if (given === undefined || (given === null && !required.has(field))) continue

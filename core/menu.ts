@@ -1,17 +1,17 @@
 /** Everything for sale and everything free, as one list; finds the endpoint that a path means. */
-import type { Endpoint, Paid } from './endpoint.ts'
+import type { Endpoint, Sold } from './endpoint.ts'
 
 export type Match =
   | { kind: 'found'; endpoint: Endpoint; params: Readonly<Record<string, string>> }
   /** GET or HEAD on a path that only sells: answered with its default quote (ruling 2). */
-  | { kind: 'discover'; endpoint: Paid }
+  | { kind: 'discover'; endpoint: Sold }
   | { kind: 'options'; allow: string }
   | { kind: 'wrong_method'; allow: string }
   | { kind: 'unknown'; nearby: readonly string[] }
 
 export type Menu = {
   readonly endpoints: readonly Endpoint[]
-  readonly paid: ReadonlyMap<string, Paid>
+  readonly sold: ReadonlyMap<string, Sold>
   /** `path` is the URL's pathname, still percent-encoded; segments are decoded here, once. */
   match(method: string, path: string): Match
 }
@@ -59,7 +59,7 @@ export function menu(endpoints: readonly Endpoint[]): Menu {
     const endpoint = byMethod.get(method === 'HEAD' ? 'GET' : method)
     if (endpoint) return { kind: 'found', endpoint, params: found.params }
     const sold = byMethod.get('POST')
-    if ((method === 'GET' || method === 'HEAD') && sold?.kind === 'paid') return { kind: 'discover', endpoint: sold }
+    if ((method === 'GET' || method === 'HEAD') && sold && isSold(sold)) return { kind: 'discover', endpoint: sold }
     const allow = allowed(byMethod)
     return method === 'OPTIONS' ? { kind: 'options', allow } : { kind: 'wrong_method', allow }
   }
@@ -72,11 +72,13 @@ export function menu(endpoints: readonly Endpoint[]): Menu {
     return ranked.slice(0, 5).map(({ endpoint }) => `${endpoint.method} ${endpoint.path}`)
   }
 
-  const sold = endpoints.filter((endpoint) => endpoint.kind === 'paid')
-  return { endpoints, paid: new Map(sold.map((endpoint) => [endpoint.name, endpoint])), match }
+  const sold = endpoints.filter(isSold)
+  return { endpoints, sold: new Map(sold.map((endpoint) => [endpoint.name, endpoint])), match }
 }
 
-/** Reads `{name}` and `{rest...}`; undefined when the path is another one or is badly encoded. */
+export const isSold = (endpoint: Endpoint): endpoint is Sold => endpoint.kind === 'paid' || endpoint.kind === 'live'
+
+/** Reads `{name}`, `{rest...}` and `{rest...}:verb`; undefined when the path is another one or is badly encoded. */
 function read(segments: readonly string[], given: readonly string[]): Params | undefined {
   const params: Params = {}
   for (const [index, segment] of segments.entries()) {
@@ -84,10 +86,11 @@ function read(segments: readonly string[], given: readonly string[]): Params | u
       if (segment !== given[index]) return undefined
       continue
     }
-    const isRest = segment.endsWith('...}')
+    const [name = '', suffix = ''] = segment.slice(1).split('}', 2)
+    const isRest = name.endsWith('...')
     const value = decode(isRest ? given.slice(index) : given.slice(index, index + 1))
-    if (!value) return undefined
-    params[segment.slice(1, isRest ? -4 : -1)] = value
+    if (!value?.endsWith(suffix) || value.length === suffix.length) return undefined
+    params[isRest ? name.slice(0, -3) : name] = value.slice(0, value.length - suffix.length)
     if (isRest) return params
   }
   return segments.length === given.length ? params : undefined
@@ -105,7 +108,8 @@ const literals = (route: Route): number => route.segments.filter((segment) => !s
 
 function allowed(byMethod: ReadonlyMap<string, Endpoint>): string {
   const methods = new Set([...byMethod.keys(), 'OPTIONS'])
-  if (methods.has('GET') || byMethod.get('POST')?.kind === 'paid') methods.add('GET').add('HEAD')
+  const post = byMethod.get('POST')
+  if (methods.has('GET') || (post && isSold(post))) methods.add('GET').add('HEAD')
   return [...methods].sort().join(', ')
 }
 

@@ -1,5 +1,6 @@
 /** The formulas of the contract. Each is exact until its last step; the fee is added once per paid call. */
-import { type Dollars, dollars, plus, roundUp, times, type Usdc } from './money.ts'
+import type { ChatBilling, Effort } from './catalog/chat_row.ts'
+import { type Dollars, dollars, plus, print, roundUp, times, type Usdc } from './money.ts'
 
 /** Flat transaction fee per paid call (spec 1, Limits). */
 export const FEE = dollars('0.001')
@@ -8,8 +9,11 @@ const MEDIA_MARGIN = dollars('1.05')
 
 /** Images: `rate * n * 1.05 + 0.001` (spec 1, "Pricing formula"). `rate` is the catalog rate for one image. */
 export function mediaPrice(rate: Dollars, n: number): Usdc {
-  return roundUp(plus(times(times(rate, BigInt(n)), MEDIA_MARGIN), FEE))
+  return roundUp(plus(withMargin(times(rate, BigInt(n))), FEE))
 }
+
+/** What one image costs with margin and without fee, as the model listing shows it. */
+export const withMargin = (rate: Dollars): Dollars => times(rate, MEDIA_MARGIN)
 
 /** A flat price per call: what it says plus the fee, for example `0.01` is 0.011. */
 export function flatPrice(usd: string): Usdc {
@@ -26,4 +30,73 @@ export function imageSizes(rates: Readonly<Record<string, string>>): readonly Im
     if (!width || !height) throw new RangeError(`not an image size such as 1024x1024: ${size}`)
     return { size, width: Number(width), height: Number(height), rate: dollars(rate) }
   })
+}
+
+/** What a chat quote is made from. `effort` is the one that is sent upstream (ruling 18); `surcharge` is that of live search. */
+export type ChatOrderSize = {
+  readonly billing: ChatBilling
+  readonly promptTokens: number
+  readonly maxTokens: number
+  readonly effort?: Effort | undefined
+  readonly scalesQuote?: boolean | undefined
+  readonly surcharge?: Dollars | undefined
+}
+
+/** Exact US dollars as decimals, unrounded; `total` is what is charged. For a flat model the price is all in `total`, fee included. */
+export type ChatPriceParts = {
+  readonly input: string
+  readonly output: string
+  readonly floorApplied: boolean
+  readonly surcharge: string
+  readonly fee: string
+  readonly total: string
+}
+
+const NOTHING = dollars('0')
+const FLOOR = dollars('0.001')
+const ONE_TOKEN = dollars('0.000001')
+
+/** The part of `max_tokens` that is quoted: 10%, times 2.5, 3 or 4.5 where effort scales it; so it never exceeds `max_tokens`. */
+const OUTPUT_SHARE = dollars('0.1')
+const SCALED_SHARE: Readonly<Partial<Record<Effort, Dollars>>> = { high: dollars('0.25'), xhigh: dollars('0.3'), max: dollars('0.45') }
+
+/** Chat: input + share of output, at least 0.001, + surcharge + fee (spec 2, "Quote computation"; ruling 18). Throws for a free model. */
+export function chatPrice(order: ChatOrderSize): Usdc {
+  const { tokens, surcharge, fee } = chatCost(order)
+  return roundUp(plus(plus(tokens, surcharge), fee))
+}
+
+/** The same, taken apart, for those who want to know before they pay. Throws for a free model. */
+export function chatPriceParts(order: ChatOrderSize): ChatPriceParts {
+  const { input, output, floorApplied, surcharge, fee } = chatCost(order)
+  return { input: decimal(input), output: decimal(output), floorApplied, surcharge: decimal(surcharge), fee: decimal(fee), total: print(chatPrice(order)) }
+}
+
+function chatCost({ billing, promptTokens, maxTokens, effort, scalesQuote = false, surcharge = NOTHING }: ChatOrderSize) {
+  if (billing.mode === 'free') throw new RangeError('a free model has no price')
+  if (billing.mode === 'flat') return { input: NOTHING, output: NOTHING, tokens: billing.price, floorApplied: false, surcharge, fee: NOTHING }
+  const { long } = billing
+  const rates = long && promptTokens >= long.from ? long : billing
+  const share = (scalesQuote && effort && SCALED_SHARE[effort]) || OUTPUT_SHARE
+  const input = times(perToken(rates.input), BigInt(promptTokens))
+  const output = times(times(perToken(rates.output), BigInt(maxTokens)), share)
+  const tokens = plus(input, output)
+  const floorApplied = isBelow(tokens, FLOOR)
+  return { input, output, tokens: floorApplied ? FLOOR : tokens, floorApplied, surcharge, fee: FEE }
+}
+
+const perToken = (perMillion: Dollars): Dollars => times(perMillion, ONE_TOKEN)
+
+/** Whether `a` is less than `b`, exactly. */
+export const isBelow = (a: Dollars, b: Dollars): boolean => a.num * b.den < b.num * a.den
+
+/** As a JSON number, for listings. */
+export const asNumber = ({ num, den }: Dollars): number => Number(num) / Number(den)
+
+/** Every amount here is a decimal, so its denominator is a power of ten: it is printed exactly, with six decimals or more. */
+function decimal({ num, den }: Dollars): string {
+  const places = den.toString().length - 1
+  const digits = num.toString().padStart(places + 1, '0')
+  const fraction = digits.slice(digits.length - places).replace(/0+$/, '').padEnd(6, '0')
+  return `${digits.slice(0, digits.length - places)}.${fraction}`
 }

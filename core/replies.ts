@@ -1,5 +1,6 @@
 /** How a call reads on the wire: results, envelopes, jobs and refusals (spec 1, Resources). No decision is made here. */
-import { json, type Paid, type Price, type Reply, type Showing, type Stored } from './endpoint.ts'
+import { demanded } from './dialects.ts'
+import { type Dialect, json, type Paid, type Price, type Reply, type Showing, type Sold, type Stored } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import { print } from './money.ts'
 import { paywall } from './paywall.ts'
@@ -12,7 +13,7 @@ const PRIVATE = { 'cache-control': 'private, no-store' }
 /** A client polls every 2 to 5 seconds (spec 1, Limits). */
 const POLL_AGAIN = { 'cache-control': 'no-store', 'retry-after': '3' }
 
-export type Asking = { readonly offers: readonly Offer[]; readonly resource: Resource; readonly label: string }
+export type Asking = { readonly offers: readonly Offer[]; readonly resource: Resource; readonly label: string; readonly dialect: Dialect }
 
 /** The same 402 as a page, for a person in a browser; its headers stay those of the protocol. */
 export function demandPage(reply: Reply, { resource, label }: Asking): Reply {
@@ -22,9 +23,10 @@ export function demandPage(reply: Reply, { resource, label }: Asking): Reply {
 }
 
 /** A 402 with a complete, signable challenge; `why` leads its body. */
-export function demand({ offers, resource, label }: Asking, why: Body, price: Body, also: Body = {}): Reply {
+export function demand({ offers, resource, label, dialect }: Asking, why: Body, price: Body, also: Body = {}): Reply {
   const paymentInfo = { network: label, asset: 'USDC', x402Version: 2 }
-  const made = challenge(offers, resource, { ...why, price, ...also, paymentInfo })
+  const words = dialect === 'plain' ? why : demanded(why, dialect)
+  const made = challenge(offers, resource, { ...words, price, ...also, paymentInfo })
   return { status: 402, headers: made.headers, body: made.body }
 }
 
@@ -47,31 +49,44 @@ export function verificationFailed(code: PaymentCode, why: string): Body {
 }
 
 /** The members by which a replayed payment finds its call. */
-export function recovery(endpoint: Paid, call: Call): Body {
+export function recovery(endpoint: Sold, call: Call): Body {
   return { job_id: call.id, poll_url: pollUrl(endpoint, call), recoverable: true }
 }
 
 /** 200 without a receipt: the fate of the payment could not be found out in time, and the buyer is not to suffer for it (house decision 6). */
-export function unsettled(endpoint: Paid, call: Call, { stored, label, href }: Omit<Collected, 'receipt' | 'isFirst'>): Reply {
+export function unsettled(endpoint: Sold, call: Call, { stored, label, href }: Omit<Collected, 'receipt' | 'isFirst'>): Reply {
   const payment = { status: 'unresolved', tx_hash: '', network: label }
-  const headers = { ...PRIVATE, 'x-payment-settled': 'false', 'x-payment-settle-error-class': 'unresolved' }
+  const headers = { ...PRIVATE, ...unsettledHeaders('unresolved') }
+  if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, headers)
   return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href }), price: priceOf(call), payment }, headers)
 }
 
 export type Collected = { readonly stored: Stored; readonly receipt: Receipt; readonly label: string; readonly href: Showing['href']; readonly isFirst: boolean; readonly raw?: readonly string[] }
 
 /** 200: the result, its price and its receipt. `isFirst` tells the charge from its repetition. */
-export function result(endpoint: Paid, call: Call, { stored, receipt, label, href, isFirst, raw }: Collected): Reply {
+export function result(endpoint: Sold, call: Call, { stored, receipt, label, href, isFirst, raw }: Collected): Reply {
   const payment = { status: isFirst ? 'settled' : 'already_settled', tx_hash: receipt.transaction, network: label }
+  if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, { 'x-payment-status': payment.status, ...receiptHeaders(receipt) })
   return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href, ...(raw && { raw }) }), price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt) })
 }
+
+/** What storage keeps of an answer: a JSON body, or the events of a stream. */
+export type StoredAnswer = { readonly headers: Readonly<Record<string, string>>; readonly body: string; readonly usage: Json }
+
+/** 200: an answer as its surface writes it, with what became of its payment in the headers. */
+export function answered({ headers, body }: StoredAnswer, paymentHeaders: Readonly<Record<string, string>>): Reply {
+  return { status: 200, headers: { ...PRIVATE, ...headers, ...paymentHeaders }, body }
+}
+
+/** An answer that was served before its money moved, or although it did not (spec 2, Chat response headers). */
+export const unsettledHeaders = (why: string) => ({ 'x-payment-settled': 'false', 'x-payment-settle-error-class': why })
 
 function shownBy(endpoint: Paid, call: Call, { stored, href, raw }: Pick<Collected, 'stored' | 'href' | 'raw'>): Body {
   return endpoint.show(stored, { request: call.request, href, ...(raw && { raw }) })
 }
 
 /** 202 from the POST: the job's envelope. */
-export function envelope(endpoint: Paid, call: Call, status: 'queued' | 'in_progress' = 'queued'): Reply {
+export function envelope(endpoint: Sold, call: Call, status: 'queued' | 'in_progress' = 'queued'): Reply {
   const body = {
     id: call.id,
     object: endpoint.job.object,
@@ -87,7 +102,7 @@ export function envelope(endpoint: Paid, call: Call, status: 'queued' | 'in_prog
 }
 
 /** 202 from a poll. A completed call whose settlement is not yet known reads as in progress. */
-export function running(endpoint: Paid, call: Call, note = endpoint.job.running): Reply {
+export function running(endpoint: Sold, call: Call, note = endpoint.job.running): Reply {
   const status = call.work === 'queued' ? 'queued' : 'in_progress'
   const { object } = endpoint.job
   return json(202, { id: call.id, object, status, model: call.model, payment_status: 'verified', note }, POLL_AGAIN)
@@ -97,7 +112,7 @@ export const CHAIN_AWAY = 'The chain cannot be asked just now. This poll charged
 export const CONFIRMING = 'The result is ready; its settlement is being confirmed. Poll again with the same authorization.'
 
 /** 200 from a poll: failed, and free. */
-export function failed(endpoint: Paid, call: Call): Reply {
+export function failed(endpoint: Sold, call: Call): Reply {
   const note = 'Nothing was charged.'
   const { object } = endpoint.job
   const body = { id: call.id, object, status: 'failed', model: call.model, error: call.error, payment_status: 'not_charged', note }
@@ -112,7 +127,7 @@ export const settlementFailed = (reason: string): Body => ({
 })
 
 /** An inline settlement that was refused: the result is withheld, and can still be collected (house decision 6). */
-export function inlineRefusal(endpoint: Paid, call: Call, reason: string): Reply {
+export function inlineRefusal(endpoint: Sold, call: Call, reason: string): Reply {
   const headers = { 'cache-control': 'no-store', ...refusalHeaders({ reason, network: call.offer.network, payer: call.payer }) }
   return json(402, { ...settlementFailed(reason), ...recovery(endpoint, call) }, headers)
 }
@@ -126,4 +141,4 @@ export function cannotVerify(reason: string): Fault {
   })
 }
 
-export const pollUrl = (endpoint: Paid, call: Call): string => endpoint.job.poll.replace('{id}', call.id)
+export const pollUrl = (endpoint: Sold, call: Call): string => endpoint.job.poll.replace('{id}', call.id)

@@ -67,9 +67,9 @@ describe('a menu', () => {
   })
 
   test('keeps all endpoints in order, and the paid ones by name', () => {
-    const { endpoints: kept, paid } = menu(endpoints)
+    const { endpoints: kept, sold } = menu(endpoints)
     expect(kept).toEqual(endpoints)
-    expect([...paid.keys()]).toEqual(endpoints.filter(({ kind }) => kind === 'paid').map(({ name }) => name))
+    expect([...sold.keys()]).toEqual(endpoints.filter(({ kind }) => kind === 'paid' || kind === 'live').map(({ name }) => name))
   })
 
   test('a poll and a sale may share a path', () => {

@@ -1,0 +1,40 @@
+/** What one gateway is made of, as its flow sees it. */
+import type { Patience } from './calls.ts'
+import type { Catalog } from './catalog/mod.ts'
+import type { Sold } from './endpoint.ts'
+import type { Limits, Window } from './limits.ts'
+import type { Usdc } from './money.ts'
+import type { Authorization, Call, Ports } from './ports.ts'
+import type { Visit } from './visit.ts'
+
+export type House = {
+  readonly name: string
+  /** `base`, `base-sepolia`, ... (ruling 7). */
+  readonly label: string
+  readonly ports: Ports
+  readonly catalog: Catalog
+  readonly sold: ReadonlyMap<string, Sold>
+  readonly patience: Patience
+  readonly windows: Limits
+  /** What an address may ask of free models. */
+  readonly freeTier: readonly Window[]
+  /** Names this process in the calls that it works on. */
+  readonly owner: string
+  /** Largest request body and largest mirrored piece of media, in bytes. */
+  readonly maxBody: number
+  readonly maxUpload: number
+  readonly maxMedia: number
+  /** What a payer may have open when no balance can be read. */
+  readonly unreadableCap: Usdc
+  /** Overrides every inline window, in milliseconds. */
+  readonly inlineMs?: number
+}
+
+/** A call that has been opened, and is to be worked on. */
+export type Working<Endpoint extends Sold = Sold> = {
+  readonly endpoint: Endpoint
+  readonly input: unknown
+  readonly call: Call
+  readonly authorization: Authorization
+  readonly visit: Visit
+}

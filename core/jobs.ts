@@ -1,0 +1,199 @@
+/** Work that makes a result: inline while its window lasts, else as a job; and the polls that collect and pay for results. Steps 8 to 12. */
+import { abandon, type Completion, fail, failIfOverdue, isForgotten, type Money, type Paying, settleCall, STALLED, within } from './calls.ts'
+import { spoken } from './dialects.ts'
+import type { Paid, Poll, Reply, Sold, Stored } from './endpoint.ts'
+import { Fault } from './faults.ts'
+import type { House, Working } from './house.ts'
+import { mirror } from './mirror.ts'
+import type { Offers } from './offers.ts'
+import type { Authorization, Call, Json, PaymentCode } from './ports.ts'
+import * as replies from './replies.ts'
+import { gone, paymentHeader, resourceOf, type Visit } from './visit.ts'
+import { decodePayment, refusalHeaders } from './x402.ts'
+
+export type Jobs = {
+  serve(working: Working<Paid>): Promise<Reply>
+  poll(endpoint: Poll, visit: Visit, id: string): Promise<Reply>
+  /** What a wallet gets for a call that it has opened. */
+  collect(endpoint: Sold, found: Call, collecting: Collecting): Promise<Reply>
+  /** How a replayed payment finds its call; nothing, where the call can no longer be collected here. */
+  recovery(call: Call): replies.Body
+}
+
+/** `more` joins the body of a 402. */
+export type Collecting = { readonly visit: Visit; readonly running: (call: Call, note?: string) => Reply; readonly more?: replies.Body }
+
+type Done = { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion } | { kind: 'failed'; fault: Fault }
+
+export function jobs(house: House, offering: Offers): Jobs {
+  const { ports, catalog, patience, label } = house
+  const { storage, chain, clock, log } = ports
+  const money: Money = { storage, chain, clock, log, patience }
+  const mirroring = { ports, maxBytes: house.maxMedia }
+  const context = { catalog }
+
+  return { serve, poll, collect, recovery }
+
+  /** Answers inline while the window lasts and the caller stays. The work goes on in any case. */
+  async function serve(working: Working<Paid>): Promise<Reply> {
+    const { endpoint, input, call, visit } = working
+    const settle = endpoint.settle(input, context)
+    const windowMs = settle.mode === 'hybrid' ? (house.inlineMs ?? settle.windowMs) : 0
+    if (windowMs <= 0) {
+      ports.background(workLater(working).catch((error) => release(call, error)))
+      return replies.envelope(endpoint, call)
+    }
+    const turn = { isSettling: false, isOver: false }
+    const work = workInline(working, turn).catch((error) => release(call, error))
+    ports.background(work)
+    const waiting = new AbortController()
+    const reply = await Promise.race([work, gone(visit.gone, waiting.signal), clock.wait(windowMs, waiting.signal).then(() => undefined)])
+    waiting.abort()
+    if (reply) return reply
+    if (turn.isSettling) return (await work) ?? replies.envelope(endpoint, call)
+    turn.isOver = true
+    ports.background(begin(call))
+    return replies.envelope(endpoint, call)
+  }
+
+  /** Works, then settles at once, unless the inline turn is over or the caller has gone: the result then waits for a poll to pay. */
+  async function workInline(working: Working<Paid>, turn: { isSettling: boolean; isOver: boolean }): Promise<Reply | undefined> {
+    const { endpoint, call, visit, authorization } = working
+    const done = await make(working)
+    if (done.kind === 'failed') return failure(endpoint, call, done.fault)
+    if (turn.isOver || visit.gone.aborted) return await complete(call, done.completion)
+    turn.isSettling = true
+    const keepUntil = clock.now() + endpoint.keep.settledMs
+    const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil })
+    if (paying.kind === 'settled') return result(working, done, paying)
+    if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') return replies.envelope(endpoint, call, 'in_progress')
+    const ended = await storage.getCall(call.id)
+    if (ended?.error) return failure(endpoint, call, new Fault('WORK_FAILED', { error: endpoint.failure, details: ended.error }))
+    const reason = paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason
+    return replies.inlineRefusal(endpoint, call, reason)
+  }
+
+  async function workLater(working: Working<Paid>): Promise<void> {
+    await begin(working.call)
+    const done = await make(working)
+    if (done.kind === 'made') await complete(working.call, done.completion)
+  }
+
+  async function begin(call: Call): Promise<void> {
+    await storage.moveCall(call.id, { work: ['queued'], owner: house.owner }, { work: 'in_progress', startedAt: clock.now() })
+  }
+
+  function release(call: Pick<Call, 'id'>, error: unknown): Promise<never> {
+    return abandon(storage, call, { error, now: clock.now() })
+  }
+
+  /** Runs the work under the stall deadline and mirrors its media. A failure is recorded here, which frees the authorization. */
+  async function make({ endpoint, input, call }: Working<Paid>): Promise<Done> {
+    const stallsAt = clock.now() + patience.stallMs
+    try {
+      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors }
+      const made = await within(clock, patience.stallMs, (signal) => endpoint.run({ ...order, signal }))
+      const media = await mirror(mirroring, call.id, made.media)
+      const now = clock.now()
+      const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
+      return { kind: 'made', stored, raw: made.media?.urls ?? [], completion: { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs } }
+    } catch (error) {
+      const fault = asFault(endpoint, error)
+      if (!(error instanceof Fault)) log.warn('work failed', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
+      const now = clock.now()
+      await fail(storage, call, now < stallsAt ? failureText(fault) : STALLED, now)
+      return { kind: 'failed', fault }
+    }
+  }
+
+  async function complete(call: Call, { result, expiresAt }: Completion): Promise<undefined> {
+    const from = { work: ['queued', 'in_progress'], owner: house.owner, money: 'verified' } as const
+    const isWon = await storage.moveCall(call.id, from, { work: 'completed', result, expiresAt, endedAt: clock.now() })
+    if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
+  }
+
+  function result({ endpoint, call, visit }: Pick<Working, 'endpoint' | 'call' | 'visit'>, { stored, raw }: { stored: Stored; raw?: readonly string[] }, { receipt, now }: Extract<Paying, { kind: 'settled' }>): Reply {
+    return replies.result(endpoint, call, { stored, receipt, label, href: hrefOn(visit), isFirst: now, ...(raw && { raw }) })
+  }
+
+  // ── polls ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  async function poll({ of }: Poll, visit: Visit, id: string): Promise<Reply> {
+    const now = clock.now()
+    const found = await storage.getCall(id)
+    const isOurs = found && (of === 'all' || of.includes(found.endpoint))
+    const endpoint = isOurs ? house.sold.get(found.endpoint) : undefined
+    if (!found || !endpoint || found.gateway !== house.name || isForgotten(found, now)) {
+      throw new Fault('JOB_NOT_FOUND', { message: 'There is no such job here: it never existed, or has expired.' })
+    }
+    const running = (call: Call, note?: string) => replies.running(endpoint, call, note)
+    return await collect(endpoint, found, { visit, running })
+  }
+
+  async function collect(endpoint: Sold, found: Call, { visit, running, more }: Collecting): Promise<Reply> {
+    const now = clock.now()
+    const offers = offering.at({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [found.offer])
+    const asking = { offers, resource: resourceOf(endpoint, visit), label, dialect: endpoint.dialect }
+    const require = (why: replies.Body) => replies.demand(asking, { ...more, ...why, job_id: why.job_id ?? found.id, model: found.model }, replies.priceOf(found))
+    const reject = (code: PaymentCode, reason: string) => require(replies.verificationFailed(code, reason))
+
+    // HEAD must change nothing, so it never pays.
+    const header = visit.request.method === 'HEAD' ? null : paymentHeader(visit.request)
+    if (header === null) return require(replies.signToCollect)
+    const decoded = decodePayment(header)
+    if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
+    const identified = await offering.identify(decoded.payment, [found.offer, ...offers.filter(({ payTo }) => payTo !== found.offer.payTo)])
+    // Public clients end a job on anything but 202 and 504 (reference clients 2).
+    if (identified.kind === 'unavailable') return running(found, replies.CHAIN_AWAY)
+    if (identified.kind === 'refused') return reject(identified.code, identified.reason)
+    const { payer, key, expiresAt, offer } = identified
+    if (payer !== found.payer) throw new Fault('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
+
+    const call = await failIfOverdue(storage, found, { now, patience })
+    if (call.work === 'failed') return replies.failed(endpoint, call)
+    if (call.work !== 'completed') return running(call)
+    const stored = call.result as unknown as Stored
+    const collected = { endpoint, call, visit }
+    if (call.receipt) return result(collected, { stored }, { kind: 'settled', receipt: call.receipt, now: false })
+
+    const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
+    const paying = await settleCall(money, call, authorization, { keepUntil: now + endpoint.keep.settledMs })
+    if (paying.kind === 'settled') return result(collected, { stored }, paying)
+    if (paying.kind === 'unknown') return running(call, replies.CONFIRMING)
+    if (paying.kind === 'unresolved') return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(visit) })
+    if (paying.kind === 'unavailable') return running(call, replies.CHAIN_AWAY)
+    if (paying.kind === 'rejected') return reject(paying.code, paying.reason)
+    if (paying.kind === 'replayed') {
+      return require({ ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'), ...recovery(paying.call) })
+    }
+    const refusal = require(replies.settlementFailed(paying.reason))
+    return { ...refusal, headers: { ...refusal.headers, ...refusalHeaders({ reason: paying.reason, network: offer.network, payer }) } }
+  }
+
+  /** Where a hosted object is fetched: its store's public address, else this gateway under the origin that was called. */
+  function hrefOn({ origin }: Visit): (key: string) => string {
+    return (key) => ports.objects.url?.(key) ?? `${origin}/api/media/${key}`
+  }
+
+  function recovery(call: Call): replies.Body {
+    const endpoint = house.sold.get(call.endpoint)
+    const isHere = endpoint && call.gateway === house.name && !isForgotten(call, clock.now())
+    return isHere ? replies.recovery(endpoint, call) : {}
+  }
+}
+
+function asFault(endpoint: Paid, error: unknown): Fault {
+  if (error instanceof Fault) return error
+  return new Fault('WORK_FAILED', { error: endpoint.failure, details: 'The model did not deliver a result. Nothing was charged.' })
+}
+
+/** Why work failed, as the ledger keeps it and a poll says it. */
+export function failureText({ message, parts }: Fault): string {
+  return typeof parts.details === 'string' ? `${message}: ${parts.details}` : message
+}
+
+/** An inline failure that is not the buyer's names its job (spec 1, Errors 500). */
+function failure({ dialect }: Sold, call: Call, fault: Fault): Reply {
+  if (fault.code !== 'WORK_FAILED') return spoken(fault, dialect)
+  return spoken(new Fault(fault.code, { ...fault.parts, fields: { ...fault.parts.fields, job_id: call.id } }), dialect)
+}

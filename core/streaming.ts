@@ -1,0 +1,127 @@
+/** A stream on its way to its reader: pulled piece by piece, cut when it stalls or lasts too long, and settled on its way where it is paid. */
+import { errorEvent } from './dialects.ts'
+import type { Patience } from './calls.ts'
+import type { Dialect, LiveStream, Reply } from './endpoint.ts'
+import { Fault } from './faults.ts'
+import type { Clock, Ports } from './ports.ts'
+
+/** The money side of a stream. `settle` may be called again; it settles once. */
+export type Paywall = {
+  /** When the stream has to be settled at the latest, in milliseconds since 1970. */
+  readonly settleBy: number
+  keep(bytes: Uint8Array): void
+  settle(): Promise<{ readonly comment: string; readonly isRefused: boolean }>
+  fail(fault: Fault): Promise<void>
+}
+
+export type Streaming = { readonly clock: Clock; readonly patience: Patience; readonly background: Ports['background'] }
+
+type Sending = { readonly stream: LiveStream; readonly headers: Readonly<Record<string, string>>; readonly dialect: Dialect; readonly paywall?: Paywall }
+
+const EVENT_STREAM = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no' }
+
+/**
+ * The reply of a stream. Nothing is buffered: the upstream is read when the reader asks, and hangs up when the reader does. A paid one settles at
+ * its end, at its deadline, when its reader leaves after content, or shortly before its authorization ends; an error ends it unsettled.
+ */
+export function streamed({ clock, patience, background }: Streaming, { stream, headers, dialect, paywall }: Sending): Reply {
+  const encoder = new TextEncoder()
+  const endsAt = clock.now() + patience.streamMs
+  const over = new AbortController()
+  let askedAt: number | undefined
+  let cut: ((fault: Fault) => void) | undefined
+  let out: ReadableStreamDefaultController<Uint8Array> | undefined
+
+  const body = new ReadableStream<Uint8Array>(
+    {
+      start(controller) {
+        out = controller
+      },
+      async pull(controller) {
+        askedAt = clock.now()
+        try {
+          const bytes = await next()
+          askedAt = undefined
+          if (over.signal.aborted) return
+          if (bytes === undefined) return await close(stream.closing())
+          paywall?.keep(bytes)
+          controller.enqueue(bytes)
+        } catch (error) {
+          await fail(error)
+        }
+      },
+      cancel() {
+        if (over.signal.aborted) return
+        over.abort()
+        stream.cancel()
+        if (paywall) background(stream.hasContent() ? paywall.settle() : paywall.fail(new Fault('MODEL_UNAVAILABLE', { message: 'The caller left before the answer began. Nothing was charged.' })))
+      },
+    },
+    { highWaterMark: 0 },
+  )
+  background(watch())
+  return { status: 200, headers: { ...EVENT_STREAM, ...headers }, body }
+
+  /** The next piece; rejects when the stream is cut while it waits. */
+  function next(): Promise<Uint8Array | undefined> {
+    return new Promise((resolve, reject) => {
+      cut = reject
+      stream.next().then(resolve, reject)
+    })
+  }
+
+  /** The end of a stream that has said all it had to say, or may say no more. */
+  async function close(last: string): Promise<void> {
+    over.abort()
+    const { comment } = paywall ? await paywall.settle() : { comment: '' }
+    if (comment + last !== '') out?.enqueue(encoder.encode(comment + last))
+    out?.close()
+  }
+
+  async function fail(error: unknown): Promise<void> {
+    if (over.signal.aborted) return
+    over.abort()
+    stream.cancel()
+    const fault = error instanceof Fault ? error : new Fault('MODEL_UNAVAILABLE', { message: 'The model broke off its answer.' })
+    await paywall?.fail(fault)
+    out?.enqueue(encoder.encode(errorEvent(fault, dialect)))
+    out?.close()
+  }
+
+  /** One timer for all limits: it sleeps until the next of them could be passed, and never once per piece. */
+  async function watch(): Promise<void> {
+    let settleBy = paywall?.settleBy ?? Number.POSITIVE_INFINITY
+    for (;;) {
+      const now = clock.now()
+      const stallsAt = (askedAt ?? now) + patience.answerMs
+      await clock.wait(Math.max(1, Math.min(stallsAt, endsAt, settleBy) - now), over.signal)
+      if (over.signal.aborted) return
+      const then = clock.now()
+      const isStalled = askedAt !== undefined && then - askedAt >= patience.answerMs
+      if (isStalled) return halt(STALLED)
+      if (then >= endsAt) return await terminate()
+      if (then < settleBy) continue
+      settleBy = Number.POSITIVE_INFINITY
+      // The reader asks and has had nothing: there is nothing to pay for, and no time left to pay.
+      if (askedAt !== undefined && !stream.hasContent()) return halt(STALLED)
+      const paid = await paywall?.settle()
+      if (paid?.isRefused) return halt(REFUSED)
+    }
+  }
+
+  /** Ends a stream with an error. Where nobody asks for the next piece, nobody is waiting to be told: it is said at once. */
+  function halt(fault: Fault): void {
+    if (askedAt !== undefined) return cut?.(fault)
+    background(fail(fault))
+  }
+
+  async function terminate(): Promise<void> {
+    stream.cancel()
+    if (!stream.hasContent()) return halt(STALLED)
+    const seconds = patience.streamMs / 1000
+    await close(errorEvent(new Fault('UPSTREAM_TIMEOUT', { message: `The stream was ended after ${seconds} seconds, which is its limit.` }), dialect))
+  }
+}
+
+const STALLED = new Fault('UPSTREAM_TIMEOUT', { message: 'The model stopped in the middle of its answer.' })
+const REFUSED = new Fault('MODEL_UNAVAILABLE', { message: 'The payment of this stream was refused, so it ends here.' })
