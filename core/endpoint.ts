@@ -141,11 +141,14 @@ export type Live<Input = unknown> = Sale<Input> & {
   check(body: Readonly<Record<string, unknown>>, asked: Asked, context: LiveContext): Promise<Input>
   price(input: Input): Price | 'free'
   answer(order: LiveOrder<Input>): Promise<Answer>
-  /** Who may buy at all; absent where everybody may (ruling 13). */
-  admits?(payer: string, input: Input): boolean
+  /** The operator's list of the wallets that may buy this; undefined where everybody may (ruling 13). */
+  guests?(input: Input): GuestList | undefined
   /** The reply to one who does not wait: the work goes on, and is settled before its output can be read (ruling 21). Absent on one who does. */
   deferred?(input: Input, call: { readonly id: string; readonly createdAt: number }): Readonly<Record<string, Json>> | undefined
 }
+
+/** `name` is its setting; `unset` says who may come while the operator has written none. */
+export type GuestList = { readonly name: string; readonly unset: 'nobody' | 'everybody' }
 
 export type Sold = Paid | Live
 

@@ -1,7 +1,7 @@
 /** One paid call from start to finish. The only file that knows the order of work and money. */
 import { abandon, failIfOverdue, isOver } from './calls.ts'
 import { owedBy } from './debts.ts'
-import type { Asked, Live, Poll, Price, Reply, Sold } from './endpoint.ts'
+import type { Asked, GuestList, Live, Poll, Price, Reply, Sold } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import type { House } from './house.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from './identifier.ts'
@@ -141,7 +141,7 @@ export function flow(house: House): Flow {
 
     const asset = `${offer.network}/${offer.asset.toLowerCase()}`
     if (endpoint.kind === 'live') {
-      if (endpoint.admits?.(payer, input) === false) throw notAdmitted(payer)
+      if (!isGuest(payer, endpoint.guests?.(input))) throw notAdmitted(payer)
       const owed = await owedBy(storage, { payer, asset }, clock.now())
       if (owed) return await refuse('PAYMENT_UNFUNDED', 'an answer was delivered to this wallet and its payment refused; collect that call to pay for it', recovery(owed))
     }
@@ -178,6 +178,12 @@ export function flow(house: House): Flow {
     }
     const working = { input, call: opened.call, authorization, visit }
     return endpoint.kind === 'live' ? await live.serve({ ...working, endpoint }) : await serve({ ...working, endpoint })
+  }
+
+  function isGuest(payer: string, list: GuestList | undefined): boolean {
+    if (!list) return true
+    const guests = house.guests[list.name]
+    return guests ? guests.includes(payer.toLowerCase()) : list.unset === 'everybody'
   }
 
   /** The answer to a repetition: what a poll would say of the call. Nothing, where there is no call, or it came to nothing. */

@@ -39,6 +39,8 @@ export type Setup = {
   readonly maxUpload?: number
   /** What an address may ask of free models; 30 a minute and 300 an hour (spec 2, Limits). */
   readonly freeTier?: readonly Window[]
+  /** Wallets that may buy what is not for everybody: `generate_content`, `background`. */
+  readonly guests?: Readonly<Record<string, readonly string[]>>
   /** Serves `/v1/*` like `/api/v1/*` (ruling 10). */
   readonly bareV1?: boolean
 }
@@ -91,6 +93,7 @@ export function gateway(setup: Setup): Gateway {
     sold: list.sold,
     windows,
     freeTier: setup.freeTier ?? FREE_TIER,
+    guests: Object.fromEntries(Object.entries(setup.guests ?? {}).map(([list, wallets]) => [list, wallets.map((wallet) => wallet.toLowerCase())])),
     patience,
     owner,
     maxBody: setup.maxBody ?? 1 << 20,

@@ -18,6 +18,8 @@ export type House = {
   readonly windows: Limits
   /** What an address may ask of free models. */
   readonly freeTier: readonly Window[]
+  /** Wallets by the name of their list, in lower case (ruling 13). */
+  readonly guests: Readonly<Record<string, readonly string[]>>
   /** Names this process in the calls that it works on. */
   readonly owner: string
   /** Largest request body and largest mirrored piece of media, in bytes. */

@@ -110,6 +110,7 @@ export function intake(schema: TObject, unknownFields: 'dropped' | 'kept' = 'dro
       throw invalidBody([{ path: '', message: `Expected a JSON object, got ${quoted(value)}` }])
     }
     const known: Record<string, unknown> = {}
+    if (unknownFields === 'kept') checkDepth(value)
     if (unknownFields === 'kept') for (const [field, given] of Object.entries(value)) if (!fields.includes(field)) known[field] = given
     for (const field of fields) {
       const given = Object.hasOwn(value, field) ? (value as Record<string, unknown>)[field] : undefined
@@ -118,6 +119,17 @@ export function intake(schema: TObject, unknownFields: 'dropped' | 'kept' = 'dro
     }
     if (compiled.Check(known)) return known
     throw invalidBody(problems(compiled, known))
+  }
+}
+
+const DEEPEST = 200
+
+/** What is written out again must not be deep: JSON.stringify takes half a second for 50,000 levels, and throws for more. */
+function checkDepth(value: object): void {
+  let level: object[] = [value]
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > DEEPEST) throw invalidBody([{ path: '', message: `Nested deeper than ${DEEPEST} levels` }])
+    level = level.flatMap((each) => Object.values(each).filter((inner): inner is object => typeof inner === 'object' && inner !== null))
   }
 }
 

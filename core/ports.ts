@@ -3,7 +3,7 @@
  * Times are milliseconds since 1970 and come in as arguments; no adapter reads a clock to decide something.
  * Each verb's *answer* is atomic; no transaction, row or handle crosses a port.
  */
-import type { ChatRow } from './catalog/chat.ts'
+import type { ChatRow } from './catalog/chat_row.ts'
 import type { ImageRow } from './catalog/images.ts'
 import type { Usdc } from './money.ts'
 import type { Fields, Wire } from './wires/wire.ts'
@@ -231,14 +231,19 @@ export type ChatOrder = {
   readonly model: string
   readonly body: Fields
   readonly stream: boolean
+  /** Asks a vendor that has both to serve `chat` over its responses API, which can do more. */
+  readonly by?: 'responses'
   /** Headers of the caller's that belong to the wire, such as `anthropic-beta`; lower case. */
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** Server-sent events as bytes, whole events at a time, as they come. Ends with undefined; rejects with a `Fault`. */
+/**
+ * Server-sent events as bytes, as they come, cut anywhere. Ends with undefined; rejects where the connection breaks. An error among the events
+ * is passed on like any other: who reads the stream judges it, and one that ends without its last event.
+ */
 export type ChatStream = {
   next(): Promise<Uint8Array | undefined>
-  /** Ends the upstream call at once. Never throws. */
+  /** Ends the upstream call at once, and a pending `next` with it. Never throws. */
   cancel(): void
 }
 

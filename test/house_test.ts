@@ -222,6 +222,7 @@ const LAWS: Readonly<Record<string, string>> = {
   Objects: 'test/conformance/objects.ts',
   Chain: 'test/conformance/chains.ts',
   ImageVendor: 'test/conformance/vendors.ts',
+  ChatVendor: 'test/conformance/chat_vendors.ts',
 }
 
 function kindOf(path: string): string {

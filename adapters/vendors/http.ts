@@ -3,10 +3,11 @@ import { lookup as systemLookup } from 'node:dns/promises'
 import { get as getPlain, type IncomingMessage } from 'node:http'
 import { get as getSecure } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
-import type { Clock, Log } from '../../core/mod.ts'
+import { type ChatStream, type Clock, Fault, type Log } from '../../core/mod.ts'
 import { isPrivate, type Lookup } from './addresses.ts'
+import { chatStream, firstBytes, firstRefusal } from './http_stream.ts'
 import { typeOf } from './pictures.ts'
-import { errorFor, type Judge, type Refusal, retrySeconds, safeCode, type Trouble, usualTrouble } from './refusals.ts'
+import { type ErrorFor, errorFor as usualErrorFor, type Judge, type Refusal, retrySeconds, safeCode, type Trouble, usualTrouble } from './refusals.ts'
 
 // ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -118,8 +119,12 @@ export type VendorHttpConfig = {
   readonly name: string
   /** Who made the model: the source of a rate limit in the buyer's eyes. */
   readonly maker: string
-  /** Longest that one call may take, its retry and its body included, in milliseconds. */
+  /** Longest that one call may take, its retry and its body included, in milliseconds. Of a stream, the first bytes of its body. */
   readonly timeoutMs: number
+  /** Before the one retry, in milliseconds; 500 unless told. */
+  readonly retryPauseMs?: number | undefined
+  /** What troubles read as; what they do for media unless told. */
+  readonly errorFor?: ErrorFor | undefined
   readonly clock: Clock
   readonly log: Log
   /** Node's own gives up after 300 s without headers; there, pass one that does not where `timeoutMs` is longer. */
@@ -130,12 +135,22 @@ export type VendorHttpConfig = {
 
 export type Asking = { readonly signal: AbortSignal; readonly headers?: Readonly<Record<string, string>>; readonly judge?: Judge }
 
+/** `whole` where a server does not stream, and answers with JSON all the same. */
+export type Streamed = { readonly kind: 'stream'; readonly stream: ChatStream } | { readonly kind: 'whole'; readonly body: unknown }
+
 export type VendorHttp = {
   /** Resolves with the parsed JSON of a 2xx reply. Throws what `errorFor` makes of any other; never a key, a URL or a vendor's text. */
   postJson(url: string, body: unknown, asking: Asking): Promise<unknown>
   postForm(url: string, form: FormData, asking: Asking): Promise<unknown>
-  /** What to throw for a refusal inside a 2xx reply. */
+  /**
+   * Resolves when the first bytes of the reply are here; an error in them is a refusal. From then on no deadline stands: the reader watches the
+   * time and calls `cancel`. Chunks come as the upstream cuts them, and the upstream is read only when asked for one.
+   */
+  postStream(url: string, body: unknown, asking: Asking): Promise<Streamed>
+  /** What to throw for a trouble inside a 2xx reply. */
   refusal(trouble: Trouble, what: string, refusal?: Refusal): Error
+  /** What to throw for a refusal, after `judge`. */
+  refused(refusal: Refusal, judge?: Judge): Error
 }
 
 const MAX_REPLY_BYTES = 256 * 1024 * 1024
@@ -144,33 +159,61 @@ const RETRY_PAUSE_MS = 500
 /** Statuses with which an overloaded server refuses before it begins (reference/vendors.md 1.1). */
 const OVERLOADED = new Set([502, 503, 529])
 
+const JSON_HEADERS = { 'content-type': 'application/json' }
+/** Not compressed: a compressor holds events back. */
+const STREAM_HEADERS = { ...JSON_HEADERS, accept: 'text/event-stream', 'accept-encoding': 'identity' }
+
+type Ends = {
+  /** Ends the upstream call, for as long as there is one. */
+  readonly cut: AbortController
+  /** Aborts with the caller's signal, the deadline or `cut`. */
+  readonly either: AbortSignal
+}
+type Order = { readonly url: string; readonly body: string | FormData; readonly asking: Asking; readonly headers?: Readonly<Record<string, string>> }
+
 /**
  * Calls one vendor's API. One retry, after a pause, where nothing can have been made upstream: no connection, or OVERLOADED. Redirects are not
  * followed, for they would carry the key away. The deadline and `signal` end a call at any point.
  */
-export function vendorHttp({ name, maker, timeoutMs, clock, log, fetch = globalThis.fetch, maxBytes = MAX_REPLY_BYTES }: VendorHttpConfig): VendorHttp {
+export function vendorHttp(config: VendorHttpConfig): VendorHttp {
+  const { name, maker, timeoutMs, clock, log, fetch = globalThis.fetch, maxBytes = MAX_REPLY_BYTES } = config
+  const { errorFor = usualErrorFor, retryPauseMs = RETRY_PAUSE_MS } = config
+
   return {
-    postJson: (url, body, asking) => post(url, JSON.stringify(body), { ...asking, headers: { ...asking.headers, 'content-type': 'application/json' } }),
-    postForm: post,
+    postJson: (url, body, asking) => call({ url, body: JSON.stringify(body), asking, headers: JSON_HEADERS }, result),
+    postForm: (url, body, asking) => call({ url, body, asking }, result),
+    postStream: (url, body, asking) =>
+      call({ url, body: JSON.stringify(body), asking, headers: STREAM_HEADERS }, (response, ends) => begin(response, { ...ends, asking })),
     refusal,
+    refused,
   }
 
-  async function post(url: string, body: string | FormData, { signal, headers = {}, judge }: Asking): Promise<unknown> {
+  async function call<T>(order: Order, take: (response: Response, ends: Ends) => Promise<T>): Promise<T> {
+    const { url, body, asking } = order
+    const { signal, judge } = asking
     signal.throwIfAborted()
-    const late = new AbortController()
+    const cut = new AbortController()
     const done = new AbortController()
-    void clock.wait(timeoutMs, done.signal).then(() => late.abort())
-    const either = AbortSignal.any([signal, late.signal])
-    const attempt = () => fetch(url, { method: 'POST', headers: { accept: 'application/json', ...headers }, body, redirect: 'manual', signal: either })
+    let isLate = false
+    void clock.wait(timeoutMs, done.signal).then(() => {
+      if (done.signal.aborted) return
+      isLate = true
+      cut.abort()
+    })
+    const either = AbortSignal.any([signal, cut.signal])
+    const headers = { accept: 'application/json', ...asking.headers, ...order.headers }
+    const attempt = () => fetch(url, { method: 'POST', headers, body, redirect: 'manual', signal: either })
     const converse = async () => {
       const response = await send(attempt, either)
-      return response.ok ? await result(response) : await refuse(response, judge)
+      if (!response.ok) throw refused(await refusalOf(response), judge)
+      return await take(response, { cut, either })
     }
     try {
       return await orAbort(converse(), either)
     } catch (error) {
+      cut.abort()
       if (signal.aborted) throw signal.reason
-      throw late.signal.aborted ? refusal('timeout', `${name} did not answer within ${timeoutMs} ms`) : error
+      throw isLate ? refusal('timeout', `${name} did not answer within ${timeoutMs} ms`) : error
     } finally {
       done.abort()
     }
@@ -178,20 +221,34 @@ export function vendorHttp({ name, maker, timeoutMs, clock, log, fetch = globalT
 
   async function send(attempt: () => Promise<Response>, signal: AbortSignal): Promise<Response> {
     const first = await attempt().catch((error: unknown) => {
-      if (!neverArrived(error)) throw unreachable(error)
+      if (!neverArrived(error)) throw unreachable(error, signal)
       return undefined
     })
     if (first && !OVERLOADED.has(first.status)) return first
     await first?.body?.cancel()
-    await clock.wait(RETRY_PAUSE_MS, signal)
+    await clock.wait(retryPauseMs, signal)
     return await attempt().catch((error: unknown) => {
-      throw unreachable(error)
+      throw unreachable(error, signal)
     })
   }
 
-  async function result(response: Response): Promise<unknown> {
-    const bytes = await readAtMost(response.body ?? [], maxBytes).catch(() => {
-      throw refusal('failed', `${name} answered with a body that broke off, or of more than ${maxBytes} bytes`)
+  async function begin(response: Response, { cut, either, asking: { signal, judge } }: Ends & { asking: Asking }): Promise<Streamed> {
+    const type = response.headers.get('content-type') ?? ''
+    if (/\bjson\b/i.test(type)) return { kind: 'whole', body: await result(response, { either }) }
+    const reader = response.body?.getReader()
+    const first = await firstBytes(reader).catch((error: unknown) => {
+      throw unreachable(error, either)
+    })
+    if (!reader || !first || /\bhtml\b/i.test(type)) throw refusal('failed', `${name} answered ${response.status} with something that is no stream`)
+    const error = firstRefusal(first, response.headers)
+    if (error) throw refused(error, judge)
+    const broken = (reason: unknown) => refusal('failed', `${name} broke off in mid-stream (${codeOf(reason) || 'without a code'})`)
+    return { kind: 'stream', stream: chatStream({ reader, first }, { signal, cut, broken }) }
+  }
+
+  async function result(response: Response, { either }: Pick<Ends, 'either'>): Promise<unknown> {
+    const bytes = await readAtMost(response.body ?? [], maxBytes).catch((error: unknown) => {
+      throw either.aborted ? error : refusal('failed', `${name} answered with a body that broke off, or of more than ${maxBytes} bytes`)
     })
     try {
       return JSON.parse(new TextDecoder().decode(bytes))
@@ -200,32 +257,38 @@ export function vendorHttp({ name, maker, timeoutMs, clock, log, fetch = globalT
     }
   }
 
-  async function refuse(response: Response, judge: Judge | undefined): Promise<never> {
-    const { status, headers } = response
-    const said = { status, headers, body: await errorBody(response) }
-    const trouble = judge?.(said) ?? usualTrouble(status)
+  function refused(said: Refusal, judge?: Judge): Error {
+    const { status } = said
+    const verdict = judge?.(said) ?? usualTrouble(status)
+    if (verdict instanceof Fault) {
+      log.info('a vendor refuses what a caller sent', { ...about(said), fault: verdict.code })
+      return verdict
+    }
     const code = safeCode(said.body)
-    throw refusal(trouble, `${name} answered ${status}${code && ` (${code})`}`, said)
+    return refusal(verdict, `${name} answered ${status}${code && ` (${code})`}`, said)
   }
 
   function refusal(trouble: Trouble, what: string, { status = 200, headers = new Headers(), body }: Partial<Refusal> = {}): Error {
-    if (trouble === 'operator') {
-      const request = headers.get('x-request-id')?.slice(0, 80)
-      log.alert('a vendor refuses us: its key, balance, model or settings need the operator', { vendor: name, maker, status, code: safeCode(body), request })
-    }
+    if (trouble === 'operator') log.alert('a vendor refuses us: its key, balance, model or settings need the operator', about({ status, headers, body }))
     return errorFor(trouble, { maker, what, retrySeconds: retrySeconds({ headers, body }, clock.now()) })
   }
 
-  function unreachable(error: unknown): Error {
-    return refusal('failed', `${name} could not be reached (${codeOf(error) || 'broken off'})`)
+  function about({ status, headers, body }: Refusal): Record<string, unknown> {
+    return { vendor: name, maker, status, code: safeCode(body), request: headers.get('x-request-id')?.slice(0, 80) }
+  }
+
+  /** What we ended ourselves is no trouble of the vendor's. */
+  function unreachable(error: unknown, signal: AbortSignal): unknown {
+    return signal.aborted ? error : refusal('failed', `${name} could not be reached (${codeOf(error) || 'broken off'})`)
   }
 }
 
-async function errorBody(response: Response): Promise<unknown> {
+async function refusalOf(response: Response): Promise<Refusal> {
+  const { status, headers } = response
   try {
-    return JSON.parse(new TextDecoder().decode(await readAtMost(response.body ?? [], MAX_ERROR_BYTES)))
+    return { status, headers, body: JSON.parse(new TextDecoder().decode(await readAtMost(response.body ?? [], MAX_ERROR_BYTES))) }
   } catch {
-    return undefined
+    return { status, headers, body: undefined }
   }
 }
 

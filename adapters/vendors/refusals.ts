@@ -10,8 +10,8 @@ export type Trouble = 'rate_limited' | 'policy' | 'image' | 'request' | 'operato
 /** A reply that is no result. `body` is undefined when it was not JSON. */
 export type Refusal = { readonly status: number; readonly headers: Headers; readonly body: unknown }
 
-/** How a vendor reads its own refusals; undefined where its status says enough. */
-export type Judge = (refusal: Refusal) => Trouble | undefined
+/** How a vendor reads its own refusals; a fault where a trouble says too little, undefined where its status says enough. */
+export type Judge = (refusal: Refusal) => Trouble | Fault | undefined
 
 export const DEFAULT_RETRY_SECONDS = 30
 
@@ -22,8 +22,11 @@ const BUYER_READS = {
   timeout: 'The model did not answer in time. Nothing was charged.',
 } as const
 
+/** What is thrown for a trouble. `what` is the operator's to read, and holds nothing of the vendor's but a safe code. */
+export type ErrorFor = (trouble: Trouble, about: { readonly maker: string; readonly retrySeconds: number; readonly what: string }) => Error
+
 /** What is thrown for a refusal. A plain error reads as a failed call; its text is ours alone, and nothing of the vendor's is in it. */
-export function errorFor(trouble: Trouble, { maker, retrySeconds, what }: { maker: string; retrySeconds: number; what: string }): Error {
+export const errorFor: ErrorFor = (trouble, { maker, retrySeconds, what }) => {
   switch (trouble) {
     case 'rate_limited':
       return rateLimited(maker, retrySeconds)
@@ -96,4 +99,33 @@ function retryInfo(body: unknown): number {
   if (!Array.isArray(details)) return Number.NaN
   const info = details.map(record).find((detail) => String(detail['@type']).endsWith('google.rpc.RetryInfo'))
   return Number.parseFloat(text(info?.retryDelay))
+}
+
+// ── refusals inside a 2xx reply ─────────────────────────────────────────────────────────────────────────────────────
+
+/** Statuses of the types that an error names where its own status is lost. */
+const TYPES: ReadonlyMap<string, number> = new Map([
+  ['invalid_request_error', 400],
+  ['authentication_error', 401],
+  ['billing_error', 402],
+  ['permission_error', 403],
+  ['not_found_error', 404],
+  ['request_too_large', 413],
+  ['rate_limit_error', 429],
+  ['rate_limit_exceeded', 429],
+  ['timeout_error', 504],
+  ['overloaded_error', 529],
+])
+
+/**
+ * The refusal that a 2xx reply, or the first event of a stream, is instead of an answer; undefined for an answer. Its status is the one that
+ * the error speaks of, as OpenRouter (`error.code: 429`) and vLLM (`object: 'error', code: 400`) write it, or 500.
+ */
+export function refusalIn(body: unknown, headers: Headers = new Headers()): Refusal | undefined {
+  const { error, object, type } = record(body)
+  const held = typeof error === 'string' ? error !== '' : Object.keys(record(error)).length > 0
+  if (!held && object !== 'error' && type !== 'error') return undefined
+  const { code, type: kind } = envelope(body)
+  const status = [code, text(record(error).status), text(record(body).status)].map(Number).find((number) => number >= 400 && number < 600)
+  return { status: status ?? TYPES.get(code) ?? TYPES.get(kind) ?? 500, headers, body }
 }

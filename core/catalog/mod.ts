@@ -1,8 +1,11 @@
 /** The catalog: what the operator has for sale, as rows. A row's public id, alias ids and upstream id are separate (house decision 10). */
-import { type ChatRow, chatRows } from './chat.ts'
+import { chatRows } from './chat.ts'
+import type { ChatRow } from './chat_row.ts'
 import { type ImageRow, imageRows } from './images.ts'
 
-export { type ChatBilling, type ChatRow, chatRows, EFFORTS, type Effort, type EffortRules, type ImageTokens } from './chat.ts'
+export { chatRows } from './chat.ts'
+export { type ChatOverride, overrideChat } from './chat_overrides.ts'
+export { type ChatBilling, type ChatRow, EFFORTS, type Effort, type EffortRules, type ImageTokens } from './chat_row.ts'
 export { type ImageRow, imageRows } from './images.ts'
 export { type ImageOverride, overrideImages } from './overrides.ts'
 

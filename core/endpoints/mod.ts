@@ -1,17 +1,27 @@
 /** The menu: one line per product. Routes, quotes, OpenAPI and discovery follow from it. */
 import type { Endpoint } from '../endpoint.ts'
 import { calls } from './calls.ts'
+import { chat } from './chat.ts'
 import { discovery } from './discovery.ts'
 import { edits } from './edits.ts'
+import { generateContent } from './generate_content.ts'
 import { health } from './health.ts'
 import { images } from './images.ts'
 import { media } from './media.ts'
+import { messages } from './messages.ts'
+import { models } from './models.ts'
+import { responses } from './responses.ts'
 
 export const endpoints: readonly Endpoint[] = [
   ...images,
   ...edits,
+  ...chat,
+  ...messages,
+  ...responses,
+  ...generateContent,
   ...calls,
   ...media,
+  ...models,
   ...health,
   ...discovery,
 ]

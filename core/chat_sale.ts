@@ -1,0 +1,231 @@
+/** What all surfaces of chat have in common: finding the model, sizing the prompt, quoting, asking the vendor, and shaping the answer. */
+import type { ChatRow, Effort } from './catalog/mod.ts'
+import { type ChatBody, checkMessages, hasFunctions, outputCap, requestedTokens, ruled, trimmed, unknownModel } from './chat_request.ts'
+import type { Answer, LiveContext, LiveOrder, Offering, Price } from './endpoint.ts'
+import { Fault } from './faults.ts'
+import type { Dollars, Usdc } from './money.ts'
+import type { ChatVendor, Json } from './ports.ts'
+import { chatPrice, flatPrice } from './pricing.ts'
+import { estimatePrompt, upperBound } from './token_estimate.ts'
+import { rewritten, watched } from './wires/watch.ts'
+import { usageOf } from './wires/usage.ts'
+import type { Fields, Rewriter, Wire } from './wires/wire.ts'
+import { asksForJson, plainReply, withJsonAsked, withoutFence } from './wires/chat_reply.ts'
+
+/** An order on any surface, checked and sized. */
+export type ChatInput = {
+  readonly row: ChatRow
+  /** The wire of the surface that was called. */
+  readonly wire: Wire
+  /** The request as the surface writes it, for a vendor that speaks the same wire; `chat` for one that does not. */
+  readonly own: Fields
+  readonly chat: Fields
+  readonly stream: boolean
+  /** Estimated; 0 where neither price nor limits needed it. */
+  readonly promptTokens: number
+  readonly maxTokens: number
+  readonly effort: Effort | undefined
+  readonly surcharge: Dollars | undefined
+  /** Of the reply. */
+  readonly headers: Readonly<Record<string, string>>
+  /** Headers of the caller's that go to the vendor. */
+  readonly passed: Readonly<Record<string, string>>
+  readonly background: boolean
+}
+
+/** The longest text of a request, in characters; the longest window of any model is shorter. */
+const MOST_TEXT = 8_388_608
+
+/** How long a signed authorization lives (spec 2, Limits), and that of work in the background (ruling 21). */
+const TIMEOUT_S = 300
+const BACKGROUND_TIMEOUT_S = 600
+
+export function findRow(model: string, { catalog }: Pick<Offering, 'catalog'>): ChatRow {
+  const row = catalog.chat.get(model)
+  if (!row) throw unknownModel(model, catalog.chat.all)
+  return row
+}
+
+export type Sizing = {
+  readonly row: ChatRow
+  readonly wire: Wire
+  /** The request in `chat`, checked by its schema. */
+  readonly chat: Fields
+  /** The same as the surface writes it; absent where that is `chat`. Gets the sizes and rules that were worked out. */
+  readonly own?: (ruled: { readonly maxTokens: number; readonly row: ChatRow }) => Fields
+  readonly stream: boolean
+  /** What `max_tokens` is where the caller names none; 8192 unless told. */
+  readonly defaultTokens?: number
+  readonly passed?: Readonly<Record<string, string>>
+  readonly background?: boolean
+}
+
+/** Applies the rules of the model and measures the prompt. Counts tokens only where the price or a limit depends on them. */
+export async function sized({ row, wire, chat: said, own, stream, defaultTokens, passed = {}, background = false }: Sizing, { countTokens }: LiveContext): Promise<ChatInput> {
+  checkMessages(said.messages as ChatBody['messages'], row)
+  const { body: { max_tokens: _, max_completion_tokens: __, stream: ___, model: ____, ...body }, effort } = ruled(said, row)
+  const requested = requestedTokens(said)
+  const most = upperBound(body, row)
+  if (most > 3 * MOST_TEXT) throw new Fault('TOO_LARGE', { message: `A request may hold at most ${MOST_TEXT} characters of text.` })
+  const roomy = outputCap({ requested, usual: defaultTokens }, row, 0)
+  const isCounted = row.billing.mode === 'paid' || most + roomy.maxTokens > row.contextWindow
+  const estimate = isCounted ? await estimatePrompt(body, { row, countTokens }) : undefined
+  const fitting = estimate && estimate.total >= row.contextWindow ? fit(body, { row, wire, estimate }) : { body, removed: 0, promptTokens: estimate?.total ?? 0 }
+  const { maxTokens, headers } = outputCap({ requested, usual: defaultTokens }, row, fitting.promptTokens)
+  const chat = { ...fitting.body, max_tokens: maxTokens }
+  return {
+    row,
+    wire,
+    chat,
+    own: own ? own({ maxTokens, row }) : chat,
+    stream,
+    promptTokens: fitting.promptTokens,
+    maxTokens,
+    effort,
+    surcharge: body.search_parameters === undefined ? undefined : row.liveSearch,
+    headers: { ...headers, ...(fitting.removed > 0 && { 'x-context-truncated': 'true', 'x-messages-removed': String(fitting.removed) }) },
+    passed,
+    background,
+  }
+}
+
+type Estimate = Awaited<ReturnType<typeof estimatePrompt>>
+
+/** Drops the oldest turns of a prompt that does not fit. Only chat is trimmed; the other surfaces answer as their vendors would. */
+function fit(body: Fields, { row, wire, estimate }: { row: ChatRow; wire: Wire; estimate: Estimate }) {
+  const tooLong = new Fault('CONTEXT_LENGTH_EXCEEDED', {
+    message: `The prompt has about ${estimate.total} tokens; ${row.id} has a window of ${row.contextWindow}. Shorten it, or choose a model with a longer window.`,
+    param: 'messages',
+  })
+  if (wire !== 'chat') throw tooLong
+  const messages = body.messages as readonly Fields[]
+  const perMessage = estimate.messages
+  const rest = estimate.total - perMessage.reduce((sum, tokens) => sum + tokens, 0)
+  const kept = trimmed(messages, perMessage, row.contextWindow - 1 - rest)
+  if (!kept) throw tooLong
+  const dropped = messages.map((message, index) => (kept.includes(message) ? 0 : (perMessage[index] ?? 0))).reduce((sum, tokens) => sum + tokens, 0)
+  return { body: { ...body, messages: kept }, removed: messages.length - kept.length, promptTokens: estimate.total - dropped }
+}
+
+// ── the price ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** What the quote is made from; several answers (`n`) are each quoted. */
+export function orderSize({ row, promptTokens, maxTokens, effort, surcharge, chat }: ChatInput) {
+  const answers = typeof chat.n === 'number' ? chat.n : 1
+  return { billing: row.billing, promptTokens, maxTokens: maxTokens * answers, effort, scalesQuote: row.effort?.scalesQuote, surcharge }
+}
+
+export function quote(input: ChatInput): Price | 'free' {
+  if (input.row.billing.mode === 'free') return 'free'
+  return { amount: chatPrice(orderSize(input)), maxTimeoutSeconds: input.background ? BACKGROUND_TIMEOUT_S : TIMEOUT_S, shown: {} }
+}
+
+/** Lowest and highest quote over the rows on sale: nothing said and nothing asked, and a whole window with the longest answer. */
+export function chatSpan({ catalog, vendors }: Offering): { min: Usdc; max: Usdc } {
+  const rows = catalog.chat.all.filter((row) => row.billing.mode !== 'free' && (vendors.chat(row) !== undefined))
+  const amounts = (rows.length > 0 ? rows : catalog.chat.all.filter((row) => row.billing.mode !== 'free')).flatMap((row) => {
+    const { billing, effort, liveSearch, contextWindow, maxOutput } = row
+    const most = { billing, promptTokens: contextWindow, maxTokens: 8 * maxOutput, effort: 'max' as const, scalesQuote: effort?.scalesQuote, surcharge: liveSearch }
+    return [chatPrice({ billing, promptTokens: 0, maxTokens: 0 }), chatPrice(most)]
+  })
+  const [first = flatPrice('0')] = amounts
+  return { min: amounts.reduce((a, b) => (a < b ? a : b), first), max: amounts.reduce((a, b) => (a > b ? a : b), first) }
+}
+
+/** The first paid row that fits and that somebody here serves; where nobody serves any, the first that fits, so that documents have a price. */
+export function sampleRow({ catalog, vendors }: Offering, fits: (row: ChatRow) => boolean = () => true): ChatRow | undefined {
+  const rows = catalog.chat.all.filter((row) => row.billing.mode !== 'free' && !row.hidden && fits(row))
+  return rows.find((row) => vendors.chat(row) !== undefined) ?? rows[0]
+}
+
+export function isServed(input: ChatInput, offering: Offering): boolean {
+  return offering.vendors.chat(input.row) !== undefined || standIns(input, offering).length > 0
+}
+
+export const remembered = ({ row }: ChatInput) => ({ model: row.id, request: { model: row.id } })
+
+// ── the answer ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** How a surface that is not chat reads the answer of a vendor that speaks chat. */
+export type Translation = {
+  reply(chat: Fields): Fields
+  stream(): Rewriter
+}
+
+type StandIn = { readonly row: ChatRow; readonly vendor: ChatVendor }
+
+/** The row and its fallbacks, as far as somebody serves them, and they see as much and hold as much. */
+function standIns({ row, promptTokens, chat }: ChatInput, { catalog, vendors }: Offering): readonly StandIn[] {
+  const hasImages = row.images !== undefined && row.fallbacks !== undefined && showsImages(chat)
+  const isFit = (other: ChatRow) => other.contextWindow > promptTokens && (!hasImages || other.images !== undefined)
+  const rows = [row, ...(row.fallbacks ?? []).flatMap((id) => catalog.chat.get(id) ?? []).filter(isFit)]
+  return rows.flatMap((candidate) => {
+    const vendor = vendors.chat(candidate)
+    return vendor ? [{ row: candidate, vendor }] : []
+  })
+}
+
+const showsImages = ({ messages }: Fields): boolean =>
+  (messages as readonly Fields[]).some(({ content }) => Array.isArray(content) && content.some((part) => (part as Fields).type === 'image_url'))
+
+/** Asks the model, and in turn its fallbacks while one after the other is unavailable. */
+export async function answered(order: LiveOrder<ChatInput>, translation: (row: ChatRow) => Translation | undefined): Promise<Answer> {
+  const { input, log } = order
+  const candidates = standIns(input, order)
+  for (const [index, candidate] of candidates.entries()) {
+    try {
+      const answer = await asked(candidate, order, translation(candidate.row))
+      return { ...answer, headers: { ...answer.headers, ...input.headers, ...namesOf(input.row, candidate.row) } }
+    } catch (error) {
+      const isLast = index === candidates.length - 1
+      if (isLast || order.signal.aborted || !isUnavailable(error, input.row)) throw error
+      log.warn('a model is unavailable; its fallback is asked', { model: candidate.row.id, fallback: candidates[index + 1]?.row.id, error: (error as Error).message })
+    }
+  }
+  throw new Fault('NOT_CONFIGURED')
+}
+
+function isUnavailable(error: unknown, { billing }: ChatRow): boolean {
+  if (!(error instanceof Fault)) return true
+  if (error.code === 'RATE_LIMITED') return billing.mode === 'free'
+  return error.code === 'MODEL_UNAVAILABLE' || error.code === 'PROVIDER_CONFIG_ERROR' || error.code === 'NOT_CONFIGURED'
+}
+
+/** The headers that name who answered (spec 2, Chat response headers). */
+function namesOf(asked: ChatRow, served: ChatRow): Readonly<Record<string, string>> {
+  return {
+    ...(asked.billing.mode === 'free' && { 'x-free-model': 'true' }),
+    ...(asked.id !== served.id && { 'x-fallback-used': 'true', 'x-original-model': asked.id, 'x-fallback-model': served.id }),
+  }
+}
+
+async function asked({ row, vendor }: StandIn, { input, signal, clock }: LiveOrder<ChatInput>, translation: Translation | undefined): Promise<Answer> {
+  const isNative = input.wire !== 'chat' && vendor.wire === input.wire && row === input.row
+  const wire = isNative ? input.wire : 'chat'
+  const { stream, passed } = input
+  const body = isNative ? input.own : bodyFor(row, input)
+  const isRicher = !isNative && ((row.toolsByResponses && hasFunctions(body)) || body.search_parameters !== undefined)
+  const answer = await vendor.ask({ wire, model: row.upstream, body, stream, headers: passed, ...(isRicher && { by: 'responses' }) }, { signal })
+  const model = { upstream: row.upstream, ours: row.id }
+  if (answer.kind === 'stream') {
+    if (isNative) return { kind: 'stream', headers: {}, stream: watched(answer.stream, { wire }) }
+    return { kind: 'stream', headers: {}, stream: translation ? rewritten(answer.stream, translation.stream()) : watched(answer.stream, { wire, model }) }
+  }
+  if (isNative) return { kind: 'whole', headers: {}, body: answer.body, usage: usageIn(answer.body) }
+  const isFenced = row.structured === 'emulated' && asksForJson(input.chat)
+  const reply = plainReply(isFenced ? withoutFence(answer.body) : answer.body, { model: row.id, created: Math.floor(clock.now() / 1000) })
+  return { kind: 'whole', headers: {}, body: translation ? translation.reply(reply) : reply, usage: usageIn(reply) }
+}
+
+/** The request in chat for one row: a fallback has rules of its own, and takes what it can. */
+function bodyFor(row: ChatRow, { row: first, chat }: ChatInput): Fields {
+  const body = row === first ? chat : ruled({ ...chat, max_tokens: Math.min(chat.max_tokens as number, row.maxOutput) }, row, { isLenient: true }).body
+  return row.structured === 'emulated' && asksForJson(body) ? withJsonAsked(body) : body
+}
+
+function usageIn({ usage, usageMetadata }: Fields): Json {
+  const counted = usage ?? usageMetadata
+  if (typeof counted !== 'object' || counted === null || Array.isArray(counted)) return null
+  return 'prompt_tokens' in counted ? usageOf(counted as Fields) : counted
+}
+

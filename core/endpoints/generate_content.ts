@@ -1,0 +1,89 @@
+/** The generate-content API of vendor-b's clients, for payers that the operator has listed (spec 3, inventory; ruling 22). */
+import { Type } from '@sinclair/typebox'
+import type { ChatRow } from '../catalog/mod.ts'
+import { invalid, invalidParameter } from '../chat_request.ts'
+import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from '../chat_sale.ts'
+import { type Asked, type GuestList, live, type LiveContext, type Offering } from '../endpoint.ts'
+import { Fault } from '../faults.ts'
+import { generateContentFromChatReply } from '../wires/generate_content_reply.ts'
+import { builtInTools, chatFromGenerateContent } from '../wires/generate_content_request.ts'
+import { generateContentFromChatStream } from '../wires/generate_content_stream.ts'
+import type { Fields } from '../wires/wire.ts'
+
+const input = Type.Object({
+  contents: Type.Array(Type.Object({ role: Type.Optional(Type.String()), parts: Type.Optional(Type.Array(Type.Object({}))) }), { minItems: 1 }),
+  systemInstruction: Type.Optional(Type.Object({})),
+  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: 512 })),
+  toolConfig: Type.Optional(Type.Object({})),
+  generationConfig: Type.Optional(Type.Object({})),
+  safetySettings: Type.Optional(Type.Array(Type.Object({}))),
+})
+
+const output = Type.Object({ candidates: Type.Array(Type.Object({ content: Type.Object({}), finishReason: Type.Optional(Type.String()) })), usageMetadata: Type.Object({}) })
+
+const isOnSurface = ({ surfaces, billing }: ChatRow): boolean => billing.mode !== 'free' && (surfaces ?? []).includes('generate_content')
+
+const shared = {
+  tag: 'chat',
+  input,
+  output,
+  uploads: true,
+  dialect: 'generate_content',
+  price: quote,
+  span: chatSpan,
+  serves: isServed,
+  remember: remembered,
+  guests: (): GuestList => ({ name: 'generate_content', unset: 'nobody' }),
+  sample: (): Fields => ({ contents: [{ role: 'user', parts: [{ text: 'Why is the sky blue?' }] }] }),
+  answer: (order: Parameters<typeof answered>[0]) => answered(order, translation),
+} as const
+
+const check = (stream: boolean) => async (said: Readonly<Record<string, unknown>>, { params }: Asked, context: LiveContext) => {
+  const body = said as Fields
+  const row = params.model === undefined ? anyRow(context) : findRow(params.model, context)
+  if (!isOnSurface(row)) throw new Fault('INVALID_MODEL', { message: `${row.id} is not served by generateContent; POST /api/v1/chat/completions serves it.`, param: 'model' })
+  if (body.contents === undefined) throw invalid('contents', 'is required')
+  const [served] = builtInTools(body)
+  if (served !== undefined) throw invalidParameter('tools', `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`)
+  if (body.cachedContent !== undefined || body.cached_content !== undefined) throw invalidParameter('cachedContent', 'names something in the account of the operator; send the content itself.')
+  return await sized({ row, wire: 'generate_content', chat: chatFromGenerateContent(body), own: (size) => ownBody(body, size), stream }, context)
+}
+
+/** A probe without a body names no model either. */
+function anyRow(offering: Offering): ChatRow {
+  const row = sampleRow(offering, isOnSurface)
+  if (!row) throw new Fault('NOT_CONFIGURED')
+  return row
+}
+
+const generate = live<ChatInput>({
+  ...shared,
+  name: 'generate_content',
+  path: '/api/v1beta/models/{model...}:generateContent',
+  aliases: ['/api/v1/models/{model...}:generateContent'],
+  summary: 'Converse in the generate-content API',
+  description: 'For wallets that the operator has listed. x-goog-api-key is ignored.',
+  check: check(false),
+})
+
+const generateStream = live<ChatInput>({
+  ...shared,
+  name: 'generate_content.stream',
+  path: '/api/v1beta/models/{model...}:streamGenerateContent',
+  aliases: ['/api/v1/models/{model...}:streamGenerateContent'],
+  summary: 'Converse in the generate-content API, streamed',
+  description: 'Server-sent events, with alt=sse or without. For wallets that the operator has listed.',
+  check: check(true),
+})
+
+export const generateContent = [generate, generateStream]
+
+function ownBody(body: Fields, { maxTokens }: { maxTokens: number }): Fields {
+  const { generation_config, generationConfig = generation_config ?? {}, ...rest } = body
+  const { max_output_tokens: _, ...config } = generationConfig as Fields
+  return { ...rest, generationConfig: { ...config, maxOutputTokens: maxTokens } }
+}
+
+function translation({ id: model }: ChatRow): Translation {
+  return { reply: (chat) => generateContentFromChatReply(chat, { model }), stream: () => generateContentFromChatStream({ model }) }
+}

@@ -1,0 +1,103 @@
+/** The messages API of vendor-g's clients: verbatim on its own models, converted on all others (reference clients 6.1). */
+import { Type } from '@sinclair/typebox'
+import type { ChatRow } from '../catalog/mod.ts'
+import { invalidParameter } from '../chat_request.ts'
+import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from '../chat_sale.ts'
+import { type Asked, live } from '../endpoint.ts'
+import type { Json } from '../ports.ts'
+import { messagesFromChatStream } from '../wires/messages_events.ts'
+import { messagesFromChatReply } from '../wires/messages_reply.ts'
+import { chatFromMessages } from '../wires/messages_request.ts'
+import type { Fields } from '../wires/wire.ts'
+
+const input = Type.Object({
+  model: Type.String({ minLength: 1, maxLength: 200 }),
+  max_tokens: Type.Integer({ minimum: 1 }),
+  messages: Type.Array(Type.Object({ role: Type.Union([Type.Literal('user'), Type.Literal('assistant'), Type.Literal('system')]), content: Type.Unknown() }), { minItems: 1 }),
+  system: Type.Optional(Type.Union([Type.String(), Type.Array(Type.Object({ type: Type.String() }))])),
+  stream: Type.Optional(Type.Boolean()),
+  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: 512 })),
+  tool_choice: Type.Optional(Type.Object({ type: Type.String() })),
+  thinking: Type.Optional(Type.Object({ type: Type.String(), budget_tokens: Type.Optional(Type.Integer({ minimum: 1 })) })),
+  stop_sequences: Type.Optional(Type.Array(Type.String())),
+  temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+  top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+  top_k: Type.Optional(Type.Integer({ minimum: 0 })),
+})
+
+const output = Type.Object({
+  id: Type.String(),
+  type: Type.Literal('message'),
+  role: Type.Literal('assistant'),
+  model: Type.String(),
+  content: Type.Array(Type.Object({ type: Type.String() })),
+  stop_reason: Type.String(),
+  usage: Type.Object({ input_tokens: Type.Integer(), output_tokens: Type.Integer() }),
+})
+
+const passthrough = live<ChatInput>({
+  name: 'messages',
+  path: '/api/v1/messages',
+  summary: 'Converse in the messages API',
+  description: 'Answers of vendor-g models are passed on as they are, thinking blocks and events included; those of other models are converted. x-api-key and Authorization are ignored.',
+  tag: 'chat',
+  input,
+  output,
+  uploads: true,
+  dialect: 'messages',
+  price: quote,
+  span: chatSpan,
+  serves: isServed,
+  remember: remembered,
+  sample: (offering) => ({ model: sampleRow(offering, ({ maker }) => maker === 'vendor-g')?.id ?? sampleRow(offering)?.id ?? '', max_tokens: 1_000, messages: [{ role: 'user', content: 'Why is the sky blue?' }] }),
+
+  async check(body, asked, context) {
+    const row = findRow(body.model as string, context)
+    const said = body as Fields
+    checkExtras(said, asked)
+    return await sized({ row, wire: 'messages', chat: chatFromMessages(said), own: (size) => ownBody(said, size), stream: said.stream === true, passed: headersOf(asked) }, context)
+  },
+
+  answer: (order) => answered(order, (row) => translation(row, `msg_${order.id.replace(/^job_/, '')}`)),
+})
+
+export const messages = [passthrough]
+
+/** Tools that the vendor runs itself, and charges for by the call. */
+const SERVER_TOOL = /^(?:web_search|web_fetch|code_execution)_/
+
+/** What costs more than was quoted, or cannot work (ruling 17). */
+function checkExtras({ context_management, tools, speed }: Fields, { header }: Asked): void {
+  if (context_management !== undefined && !header('anthropic-beta')) {
+    throw invalidParameter('context_management', 'is a beta feature; send it with the matching anthropic-beta header.')
+  }
+  const served = Array.isArray(tools) ? tools.findIndex((tool) => SERVER_TOOL.test(String((tool as Fields).type))) : -1
+  if (served >= 0) throw invalidParameter(`tools.${served}`, 'is run by the vendor at a price of its own, and is not sold here.')
+  if (speed === 'fast') throw invalidParameter('speed', 'must be standard: the fast mode is not what was quoted.')
+}
+
+const PASSED = ['anthropic-version', 'anthropic-beta'] as const
+
+function headersOf({ header }: Asked): Readonly<Record<string, string>> {
+  return Object.fromEntries(PASSED.flatMap((name) => (header(name) === null ? [] : [[name, header(name) as string]])))
+}
+
+const LEAST_BUDGET = 1_024
+
+/** The body for a vendor that speaks messages itself: as it came, but for the sizes and for what the model does not take. */
+function ownBody({ model: _, stream: __, ...body }: Fields, { maxTokens, row }: { maxTokens: number; row: ChatRow }): Fields {
+  const kept: Record<string, Json> = { ...body, max_tokens: maxTokens }
+  for (const name of row.strips ?? []) delete kept[name]
+  const thinking = kept.thinking as Fields | undefined
+  if (thinking?.type === 'enabled' && thinking.budget_tokens === undefined) {
+    if (maxTokens <= LEAST_BUDGET) delete kept.thinking
+    else kept.thinking = { ...thinking, budget_tokens: Math.max(LEAST_BUDGET, Math.floor(maxTokens / 2)) }
+  }
+  const choice = kept.tool_choice as Fields | undefined
+  if (row.noForcedTools && (choice?.type === 'any' || choice?.type === 'tool')) kept.tool_choice = { type: 'auto' }
+  return kept
+}
+
+function translation({ id: model }: ChatRow, id: string): Translation {
+  return { reply: (chat) => messagesFromChatReply({ ...chat, id }, { model }), stream: () => messagesFromChatStream({ model, id }) }
+}

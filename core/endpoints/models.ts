@@ -1,0 +1,104 @@
+/** The catalog: every model that this gateway can serve as it is configured, and what it costs (spec 2, "Model catalog entry"). */
+import { Type } from '@sinclair/typebox'
+import type { Catalog, ChatBilling, ChatRow, ImageRow } from '../catalog/mod.ts'
+import { free, type Reply } from '../endpoint.ts'
+import type { Vendors } from '../ports.ts'
+import { asNumber, FEE, withMargin } from '../pricing.ts'
+
+const rate = (description: string) => Type.Optional(Type.Number({ description }))
+
+const model = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('model'),
+  created: Type.Integer({ description: 'Unix time in seconds.' }),
+  owned_by: Type.String({ description: 'The maker.' }),
+  name: Type.String(),
+  description: Type.String(),
+  context_window: Type.Optional(Type.Integer({ description: 'Tokens; chat models only.' })),
+  max_output: Type.Optional(Type.Integer({ description: 'Tokens; chat models only.' })),
+  categories: Type.Array(Type.String()),
+  billing_mode: Type.String({ description: '`paid` is per token, `flat` per request, `free` needs no payment, `per_image` is for each image.' }),
+  pricing: Type.Object({
+    input: rate('US dollars for a million tokens.'),
+    output: rate('US dollars for a million tokens.'),
+    cache_read: rate('US dollars for a million tokens.'),
+    cache_write: rate('US dollars for a million tokens.'),
+    flat: rate('US dollars for a request, fee included.'),
+    per_image: rate('US dollars for one image of 1024x1024, or of the first size, margin included.'),
+    transaction_fee: rate('US dollars for a call, once.'),
+  }),
+})
+
+const list = free({
+  name: 'models',
+  path: '/api/v1/models',
+  summary: 'List the models and what they cost',
+  tag: 'models',
+  output: Type.Object({ object: Type.Literal('list'), data: Type.Array(model) }),
+  answer: (_request, { catalog, vendors }) => listed(catalog, vendors),
+})
+
+export const models = [list]
+
+/** Rows and vendors stand for the life of a gateway, so its list is written once. */
+const replies = new WeakMap<Catalog, WeakMap<Vendors, Reply>>()
+
+function listed(catalog: Catalog, vendors: Vendors): Reply {
+  const known = replies.get(catalog) ?? new WeakMap<Vendors, Reply>()
+  replies.set(catalog, known)
+  const reply = known.get(vendors) ?? written(catalog, vendors)
+  known.set(vendors, reply)
+  return reply
+}
+
+function written(catalog: Catalog, vendors: Vendors): Reply {
+  const chat = catalog.chat.all.filter((row) => !row.hidden && vendors.chat(row) !== undefined).map(chatEntry)
+  const images = catalog.images.all.filter((row) => !row.hidden && vendors.images(row) !== undefined).map(imageEntry)
+  return { status: 200, headers: { 'content-type': 'application/json' }, body: JSON.stringify({ object: 'list', data: [...chat, ...images] }) }
+}
+
+function chatEntry({ id, created, maker, name, description, contextWindow, maxOutput, categories, billing }: ChatRow) {
+  return {
+    id,
+    object: 'model',
+    created,
+    owned_by: maker,
+    name,
+    description,
+    context_window: contextWindow,
+    max_output: maxOutput,
+    categories,
+    billing_mode: billing.mode,
+    pricing: chatPricing(billing),
+  }
+}
+
+function chatPricing(billing: ChatBilling) {
+  if (billing.mode === 'free') return { input: 0, output: 0 }
+  if (billing.mode === 'flat') return { flat: asNumber(billing.price) }
+  const { input, output, cacheRead, cacheWrite } = billing
+  return {
+    input: asNumber(input),
+    output: asNumber(output),
+    ...(cacheRead && { cache_read: asNumber(cacheRead) }),
+    ...(cacheWrite && { cache_write: asNumber(cacheWrite) }),
+  }
+}
+
+/** Image rows carry no date of release; they are listed from the day on which this catalog began, 2026-11-20. */
+const IMAGES_CREATED = 1_795_132_800
+
+function imageEntry({ id, maker, name, sizes, edits }: ImageRow) {
+  const offered = sizes.find(({ size }) => size === '1024x1024') ?? sizes[0]
+  return {
+    id,
+    object: 'model',
+    created: IMAGES_CREATED,
+    owned_by: maker,
+    name,
+    description: edits ? 'Generates and edits images.' : 'Generates images.',
+    categories: ['image'],
+    billing_mode: 'per_image',
+    pricing: { ...(offered && { per_image: asNumber(withMargin(offered.rate)) }), transaction_fee: asNumber(FEE) },
+  }
+}

@@ -1,0 +1,177 @@
+/** What both directions of the `messages` wire share: lenient readers, tool inputs, thinking, pictures, stop reasons, usage. */
+import { Fault } from '../faults.ts'
+import type { Json } from '../ports.ts'
+import { tryJson } from './sse.ts'
+import type { Fields } from './wire.ts'
+
+export const isFields = (value: Json | undefined): value is Fields => typeof value === 'object' && value !== null && !Array.isArray(value)
+export const fields = (value: Json | undefined): Fields => (isFields(value) ? value : {})
+export const list = (value: Json | undefined): readonly Json[] => (Array.isArray(value) ? value : [])
+export const text = (value: Json | undefined): string => (typeof value === 'string' ? value : '')
+/** A count that a vendor gave; 0 for anything that is none. */
+export const count = (value: Json | undefined): number => (typeof value === 'number' && value > 0 ? value : 0)
+
+/** An object of the members that have a value. */
+export function given(members: Readonly<Record<string, Json | undefined>>): Fields {
+  return Object.fromEntries(Object.entries(members).filter((member): member is [string, Json] => member[1] !== undefined))
+}
+
+/** 400 about one place of a caller's request. */
+export function invalid(path: string, message: string): Fault {
+  return new Fault('INVALID_BODY', { message: `${path}: ${message}.`, details: [{ path, message }] })
+}
+
+/** The object that stands at `path` of a caller's request. Throws INVALID_BODY for anything else. */
+export function objectAt(value: Json | undefined, path: string): Fields {
+  if (!isFields(value)) throw invalid(path, 'must be an object')
+  return value
+}
+
+/** The objects of the array that stands at `path`; none where it is absent. Throws INVALID_BODY for anything else. */
+export function objectsAt(value: Json | undefined, path: string): Fields[] {
+  if (value === undefined || value === null) return []
+  if (!Array.isArray(value)) throw invalid(path, 'must be an array')
+  return value.map((item: Json, at) => objectAt(item, `${path}[${at}]`))
+}
+
+/** The text that must stand at `path` and not be empty. */
+export function nameAt(value: Json | undefined, path: string): string {
+  if (typeof value !== 'string' || value === '') throw invalid(path, 'must be a non-empty string')
+  return value
+}
+
+/** Whether a block is text and nothing else, so that a plain string says the same. */
+export function isBareText(block: Fields): boolean {
+  return block.type === 'text' && Object.keys(block).every((name) => name === 'type' || name === 'text')
+}
+
+/** Joins what may be a string, or an array of text parts. */
+export function contentText(content: Json | undefined): string {
+  if (!Array.isArray(content)) return text(content)
+  return content.map((part: Json) => (typeof part === 'string' ? part : text(fields(part).text) || text(fields(part).refusal))).join('')
+}
+
+/** JSON of what a caller sent. Throws INVALID_BODY where it is nested too deeply to be written. */
+export function written(value: Json): string {
+  try {
+    return JSON.stringify(value)
+  } catch {
+    throw invalid('body', 'is nested too deeply')
+  }
+}
+
+// ── tool inputs ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Under this name the vendor's own guide sends arguments that are no JSON object. */
+const BROKEN = 'INVALID_JSON'
+
+/** The arguments of a call as an object. What is no JSON object is wrapped, so that it is not lost. */
+export function inputOf(value: Json | undefined): Fields {
+  if (isFields(value)) return value
+  if (value === undefined || value === null) return {}
+  const source = typeof value === 'string' ? value : written(value)
+  if (source.trim() === '') return {}
+  return tryJson(source) ?? { [BROKEN]: source }
+}
+
+/** The reverse of `inputOf`. */
+export function argumentsOf(input: Json | undefined): string {
+  const broken = fields(input)[BROKEN]
+  if (typeof broken === 'string' && Object.keys(fields(input)).length === 1) return broken
+  return written(input ?? {})
+}
+
+// ── thinking ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export const isThinking = ({ type }: Fields): boolean => type === 'thinking' || type === 'redacted_thinking'
+
+/** Whether the vendor takes the block back: it refuses thinking that it has not signed. */
+function isSigned(block: Fields): boolean {
+  if (block.type === 'redacted_thinking') return text(block.data) !== ''
+  return block.type === 'thinking' && typeof block.thinking === 'string' && text(block.signature) !== ''
+}
+
+/**
+ * Thinking blocks as members of a chat message: the text as `reasoning_content`; the signature as `reasoning_signature`. Several blocks, and
+ * redacted ones, are also kept whole as `reasoning_blocks`, for one text and one signature cannot tell them apart.
+ */
+export function reasoningMembers(blocks: readonly Fields[]): Fields {
+  const content = blocks.map(({ thinking }) => text(thinking)).filter((thought) => thought !== '').join('\n\n')
+  const [first] = blocks
+  const isSingle = blocks.length === 1 && first?.type === 'thinking'
+  return given({
+    reasoning_content: content || undefined,
+    reasoning_signature: (isSingle && text(first?.signature)) || undefined,
+    reasoning_blocks: !isSingle && blocks.some(isSigned) ? blocks : undefined,
+  })
+}
+
+/** The thinking of a chat message that the vendor takes back; none when it is not signed. */
+export function signedThinking(message: Fields): Fields[] {
+  const blocks = list(message.reasoning_blocks).filter(isFields).filter(isSigned)
+  if (blocks.length > 0) return blocks
+  const signature = text(message.reasoning_signature)
+  return signature === '' ? [] : [{ type: 'thinking', thinking: text(message.reasoning_content), signature }]
+}
+
+// ── pictures ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** A base64 source as a `data:` URI. */
+export function dataUri(source: Fields, path: string): string {
+  return `data:${nameAt(source.media_type, `${path}.media_type`)};base64,${nameAt(source.data, `${path}.data`)}`
+}
+
+/** A `data:` URI in base64 as its type and its data; undefined for anything else. */
+export function base64Source(uri: string): Fields | undefined {
+  const head = /^data:([^;,]+)(?:;[^;,]+)*;base64,/i.exec(uri.slice(0, 256))
+  if (head?.[1] === undefined) return undefined
+  const type = head[1].toLowerCase()
+  return { type: 'base64', media_type: type === 'image/jpg' ? 'image/jpeg' : type, data: uri.slice(head[0].length) }
+}
+
+// ── replies ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const FINISHES: Readonly<Record<string, string>> = {
+  max_tokens: 'length',
+  model_context_window_exceeded: 'length',
+  tool_use: 'tool_calls',
+  refusal: 'content_filter',
+}
+
+export const finishReason = (stopReason: Json | undefined): string => FINISHES[text(stopReason)] ?? 'stop'
+
+/** Calls count for more than the reason that is given: some vendors say `stop` where the model has called a tool. */
+export function stopReason(finishReason: Json | undefined, { hasCalls }: { hasCalls: boolean }): string {
+  if (finishReason === 'length') return 'max_tokens'
+  return hasCalls || finishReason === 'tool_calls' ? 'tool_use' : 'end_turn'
+}
+
+/** Usage as chat counts it: cache reads and writes are part of the prompt. */
+export function chatUsage(usage: Fields): Fields {
+  const read = count(usage.cache_read_input_tokens)
+  const written = count(usage.cache_creation_input_tokens)
+  const prompt = count(usage.input_tokens) + read + written
+  const completion = count(usage.output_tokens)
+  const details = given({ cached_tokens: read || undefined, cached_creation_tokens: written || undefined })
+  return given({
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+    prompt_tokens_details: read + written > 0 ? details : undefined,
+    cache_read_input_tokens: read || undefined,
+    cache_creation_input_tokens: written || undefined,
+  })
+}
+
+/** Usage as messages counts it: cache reads and writes stand beside the input. Reads the names of every vendor of chat. */
+export function messagesUsage(usage: Fields): Fields {
+  const details = fields(usage.prompt_tokens_details)
+  const read = count(details.cached_tokens) || count(usage.cache_read_input_tokens) || count(usage.prompt_cache_hit_tokens)
+  const written = count(details.cached_creation_tokens) || count(details.cache_write_tokens) || count(usage.cache_creation_input_tokens)
+  return given({
+    input_tokens: Math.max(0, count(usage.prompt_tokens) - read - written),
+    output_tokens: count(usage.completion_tokens),
+    cache_creation_input_tokens: written || undefined,
+    cache_read_input_tokens: read || undefined,
+  })
+}
