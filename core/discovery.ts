@@ -19,7 +19,7 @@ const DESCRIPTION =
 export function openapi(endpoints: readonly Endpoint[], origin: string, facts: Described): Record<string, unknown> {
   const paths: Record<string, Record<string, unknown>> = {}
   for (const endpoint of shown(endpoints)) {
-    const path = endpoint.path.replaceAll('...}', '}')
+    const path = template(endpoint)
     paths[path] = { ...paths[path], [endpoint.method.toLowerCase()]: operation(endpoint, facts) }
   }
   return {
@@ -41,11 +41,11 @@ export function wellKnown(endpoints: readonly Endpoint[], origin: string, { labe
     name: 'Farebox',
     description: DESCRIPTION,
     serviceVersion: version,
-    resources: sold.map(({ path }) => `${origin}${path}`),
+    resources: sold.map((endpoint) => origin + template(endpoint)),
     resource: { url: origin, description: DESCRIPTION, mimeType: 'application/json' },
     services: sold.map((endpoint) => ({
       name: endpoint.name,
-      endpoint: `${origin}${endpoint.path}`,
+      endpoint: origin + template(endpoint),
       method: endpoint.method,
       description: endpoint.summary,
       pricing: priceRange(endpoint, offering),
@@ -53,6 +53,9 @@ export function wellKnown(endpoints: readonly Endpoint[], origin: string, { labe
     })),
   }
 }
+
+/** A path as URI templates have it; `{rest...}` is our own. */
+const template = ({ path }: Endpoint): string => path.replaceAll('...}', '}')
 
 function shown(endpoints: readonly Endpoint[]): readonly Endpoint[] {
   return endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
@@ -88,7 +91,7 @@ function paidOperation(endpoint: Paid, { offering }: Described): Record<string, 
 }
 
 function liveOperation(endpoint: Live, { offering }: Described): Record<string, unknown> {
-  const events = { schema: { type: 'string' }, example: 'data: {…}\n\n' }
+  const events = { schema: { type: 'string' }, example: 'data: {}\n\n' }
   const answer = ok('The answer, or its events where `stream` is true. A paid one is settled after it was made; see `PAYMENT-RESPONSE`, or the comment before the last event.', endpoint.output)
   return {
     'x-payment-info': { protocols: ['x402'], price: priceRange(endpoint, offering) },

@@ -4,6 +4,7 @@ import { PIXEL, type Script, scriptedVendor } from '../../adapters/vendors/scrip
 import { flatPrice, paid } from '../../core/mod.ts'
 import { endpoints } from '../../core/endpoints/mod.ts'
 import vectors from '../vectors/pricing.json'
+import { isSold } from '../../core/menu.ts'
 import { GENERATIONS, kit, ORIGIN, read } from '../kit.ts'
 
 const document = async (path: string, options: Parameters<typeof kit>[0] = {}) => (await read(await kit(options).shop.fetch(new Request(ORIGIN + path)))).body
@@ -33,7 +34,7 @@ describe('/openapi.json', () => {
   test('has every route of the menu that is not hidden, and no other', async () => {
     const { paths } = await document('/openapi.json')
     const described = Object.entries<object>(paths).flatMap(([path, item]) => Object.keys(item).map((method) => `${method.toUpperCase()} ${path}`))
-    expect(described.sort()).toEqual(shown.map(({ method, path }) => `${method} ${path}`).sort())
+    expect(described.sort()).toEqual(shown.map(({ method, path }) => `${method} ${path.replaceAll('...}', '}')}`).sort())
   })
 
   test('every reference resolves, and every component is referred to', async () => {
@@ -184,8 +185,10 @@ const failsFirst: Script = async ({ n }, { attempt }) => {
 describe('/.well-known/x402', () => {
   test('lists every resource that is for sale, with its price range and our terms', async () => {
     const found = await document('/.well-known/x402', { version: '1.2.3' })
-    expect(found).toMatchObject({ x402Version: 2, version: 1, name: 'Farebox', serviceVersion: '1.2.3', resources: [ORIGIN + GENERATIONS, `${ORIGIN}/api/v1/images/image2image`] })
+    expect(found).toMatchObject({ x402Version: 2, version: 1, name: 'Farebox', serviceVersion: '1.2.3' })
+    expect(found.resources).toEqual(endpoints.filter(isSold).map(({ path }) => ORIGIN + path.replaceAll('...}', '}')))
     const [service, edits] = found.services
+    expect(found.services).toHaveLength(found.resources.length)
     expect(service).toMatchObject({ name: 'images.generations', endpoint: ORIGIN + GENERATIONS, method: 'POST', pricing: { min: '0.016750', max: '1.576000' } })
     expect(edits).toMatchObject({ name: 'images.image2image', method: 'POST', pricing: { mode: 'dynamic', min: '0.022000', max: '1.576000' } })
     const quoted = (await kit().buyer().ask()).body.accepts[0]
