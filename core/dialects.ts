@@ -8,6 +8,7 @@ type Body = Readonly<Record<string, Json>>
 /** A fault as a reply of the surface that was called. */
 export function spoken(fault: Fault, dialect: Dialect): Reply {
   if (dialect === 'plain') return plain(fault)
+  if (dialect === 'market') return plain(fault, { coded: false })
   const { status, code } = wording(fault)
   const said = { status, code, message: sentence(fault), param: paramOf(fault), ...fault.parts }
   const body = envelopes[dialect]({ ...said, message: sentence(fault) })
@@ -17,6 +18,7 @@ export function spoken(fault: Fault, dialect: Dialect): Reply {
 /** The leading members of a 402 in each dialect; the challenge's own follow in all of them (ruling 20, reference clients 6.1 and 6.2). */
 export function demanded(why: Body, dialect: Dialect): Body {
   const { error, message, details } = why
+  if (dialect === 'market') return without(why, 'code')
   const text = [error, message].filter((part) => typeof part === 'string').join(': ')
   if (dialect === 'messages') return { type: 'error', error: { type: 'payment_required', message: text } }
   if (dialect === 'responses') return { error: { message: text, type: 'payment_required', param: null, code: null } }
@@ -24,10 +26,14 @@ export function demanded(why: Body, dialect: Dialect): Body {
   return typeof details === 'string' ? { ...why, debug: details } : why
 }
 
+function without(body: Body, name: string): Body {
+  return Object.fromEntries(Object.entries(body).filter(([key]) => key !== name))
+}
+
 /** An error inside a stream that has begun: one last event in the wire of the surface. */
 export function errorEvent(fault: Fault, dialect: Dialect): string {
   const { status, code } = wording(fault)
-  const body = envelopes[dialect === 'plain' ? 'chat' : dialect]({ status, code, message: sentence(fault), param: paramOf(fault) })
+  const body = envelopes[dialect === 'plain' || dialect === 'market' ? 'chat' : dialect]({ status, code, message: sentence(fault), param: paramOf(fault) })
   if (dialect === 'messages') return `event: error\ndata: ${JSON.stringify(body)}\n\n`
   if (dialect !== 'responses') return `data: ${JSON.stringify(body)}\n\n`
   return `event: error\ndata: ${JSON.stringify({ type: 'error', code, message: sentence(fault), param: paramOf(fault) })}\n\n`
@@ -35,7 +41,7 @@ export function errorEvent(fault: Fault, dialect: Dialect): string {
 
 type Said = { readonly status: number; readonly code: string | null; readonly message: string; readonly param: string | null; readonly details?: Json; readonly fields?: Body }
 
-const envelopes: Readonly<Record<Exclude<Dialect, 'plain'>, (said: Said) => Body>> = {
+const envelopes: Readonly<Record<Exclude<Dialect, 'plain' | 'market'>, (said: Said) => Body>> = {
   chat: ({ status, code, message, param, details, fields }) => ({
     error: { message, type: typeOf(status), code, param },
     message,

@@ -2,7 +2,7 @@
 import type { Static, TObject } from '@sinclair/typebox'
 import type { Catalog } from './catalog/mod.ts'
 import type { Usdc } from './money.ts'
-import type { Call, Json, Ports, Vendors } from './ports.ts'
+import type { Call, Chain, Json, Ports, Vendors } from './ports.ts'
 import type { Wire } from './wires/wire.ts'
 
 /** What pure functions of an endpoint may look at beside the input. */
@@ -30,7 +30,8 @@ export const hybrid = (windowMs: number): Settle => ({ mode: 'hybrid', windowMs 
 export const onPoll: Settle = { mode: 'on_poll' }
 
 /** The shape of an error body. */
-export type Dialect = 'plain' | Wire
+/** `market` is plain without codes (spec 2, Errors); the wires word errors as their vendors do. */
+export type Dialect = 'plain' | 'market' | Wire
 
 /** One order for work. `signal` aborts at the work's deadline, never because the buyer hung up. */
 export type Order<Input> = {
@@ -69,8 +70,14 @@ type Common = {
 
 /** Whatever is sold by the call. It is checked first and then quoted: bad input never costs a signature. */
 type Sale<Input> = Common & {
-  readonly method: 'POST'
+  readonly method: 'GET' | 'POST'
+  /** Served under these methods as well, in the same way: for callers that cannot attach headers to a GET. */
+  readonly methods?: readonly ('GET' | 'POST')[]
   readonly input: TObject
+  /** Where the input is: in the body, or in path and query, as text. */
+  readonly from: 'body' | 'query'
+  /** Bad input is told before the quote, or only to those who pay: the quote then reads the raw input, and never fails for it. */
+  readonly order: 'check_then_quote' | 'quote_then_check'
   /** Fields that the schema does not know: dropped, or kept because they are forwarded verbatim. */
   readonly unknownFields: 'dropped' | 'kept'
   /** Whether the operator has configured what this input needs. */
@@ -103,6 +110,8 @@ export type Paid<Input = unknown> = Sale<Input> & {
   /** A request that this gateway can serve as it is configured; its price is the default price in discovery. Undefined: the example. */
   sample(offering: Offering): Input | undefined
   settle(input: Input, context: Context): Settle
+  /** One shot, instead of `settle`: settled before its reply, which is the bare result; the receipt is in the headers. */
+  readonly inline?: true
   run(order: Order<Input>): Promise<Made>
   /** Members of the 200 body, beside id, price and payment. */
   show(stored: Stored, showing: Showing): Readonly<Record<string, Json>>
@@ -156,7 +165,11 @@ export type Sold = Paid | Live
 export type Poll = Common & { readonly kind: 'poll'; readonly method: 'GET'; readonly of: readonly string[] | 'all' }
 
 export type FreeRequest = Asked & {
+  readonly method: string
+  readonly path: string
   readonly query: URLSearchParams
+  /** The query as it came, with its question mark; '' where there is none. */
+  readonly search: string
   readonly origin: string
   /** The body as JSON. Throws a `Fault`. */
   json(): Promise<unknown>
@@ -167,7 +180,14 @@ export type Reply = {
   readonly body: string | Uint8Array | ReadableStream<Uint8Array> | null
 }
 /** What a free endpoint may ask; `gateway` speaks of the one that was called. */
-export type FreeContext = LiveContext & Pick<Ports, 'objects' | 'clock'> & { readonly gateway: GatewayFacts; readonly calls: FreeCalls }
+export type FreeContext = LiveContext &
+  Pick<Ports, 'objects' | 'clock' | 'log'> & {
+    readonly gateway: GatewayFacts
+    readonly calls: FreeCalls
+    readonly chain: Pick<Chain, 'balance'>
+    /** Whether an `Authorization` header is the operator's (ruling 13). Takes the same time for any wrong one. */
+    readonly isOperator: (authorization: string | null) => boolean
+  }
 
 /** Calls of this gateway, for free endpoints that follow one by its unguessable id. */
 export type FreeCalls = {
@@ -192,9 +212,12 @@ export type GatewayFacts = {
 export type Free = Common & {
   readonly kind: 'free'
   readonly method: 'GET' | 'POST'
+  readonly methods?: readonly ('GET' | 'POST')[]
   readonly dialect?: Dialect
-  /** Of a POST's body. */
+  /** Of a POST's body, or of the query. */
   readonly input?: TObject
+  /** Answers HEAD and OPTIONS with a 402 that asks for nothing: how indexers learn of free feeds (spec 2, "Market data endpoints"). */
+  readonly discoverable?: true
   /** Requests per window and caller's address. */
   readonly limit?: { readonly requests: number; readonly windowMs: number }
   /** Absent for what is not JSON, such as media bytes. */
@@ -221,7 +244,7 @@ const ANY_JOB: Job = {
 
 const INLINE_WINDOW_MS = 30_000
 
-type Defaulted = 'method' | 'unknownFields' | 'check' | 'sample' | 'span' | 'serves' | 'remember' | 'settle' | 'job' | 'dialect' | 'failure' | 'keep'
+type Defaulted = 'method' | 'from' | 'order' | 'unknownFields' | 'check' | 'sample' | 'span' | 'serves' | 'remember' | 'settle' | 'job' | 'dialect' | 'failure' | 'keep'
 type PaidWords<Input> = Omit<Paid<Input>, 'kind' | 'input' | Defaulted> & Partial<Pick<Paid<Input>, Defaulted>>
 
 /**
@@ -231,6 +254,8 @@ type PaidWords<Input> = Omit<Paid<Input>, 'kind' | 'input' | Defaulted> & Partia
 export function paid<Schema extends TObject>(words: PaidWords<Static<Schema>> & { readonly input: Schema }): Paid {
   const usual = {
     method: 'POST',
+    from: 'body',
+    order: 'check_then_quote',
     unknownFields: 'dropped',
     check: (input) => input,
     sample: () => undefined,
@@ -254,11 +279,11 @@ function priceOfExample({ price, example }: Pick<Paid, 'price' | 'example'>, con
 /** An answer is kept for those who lost the reply that they have paid for. */
 const KEEP_ANSWERS = { unclaimedMs: 48 * HOUR_MS, settledMs: 24 * HOUR_MS }
 
-type LiveWords<Input> = Omit<Live<Input>, 'kind' | 'method' | 'unknownFields' | 'job' | 'failure' | 'keep'> & Partial<Pick<Live<Input>, 'failure' | 'keep'>>
+type LiveWords<Input> = Omit<Live<Input>, 'kind' | 'method' | 'methods' | 'from' | 'order' | 'unknownFields' | 'job' | 'failure' | 'keep'> & Partial<Pick<Live<Input>, 'failure' | 'keep'>>
 
 /** Fills the usual words in, and forgets the type of the input. */
 export function live<Input>(words: LiveWords<Input>): Live {
-  return { failure: 'Model unavailable', keep: KEEP_ANSWERS, ...words, kind: 'live', method: 'POST', unknownFields: 'kept', job: ANY_JOB } as unknown as Live
+  return { failure: 'Model unavailable', keep: KEEP_ANSWERS, ...words, kind: 'live', method: 'POST', from: 'body', order: 'check_then_quote', unknownFields: 'kept', job: ANY_JOB } as unknown as Live
 }
 
 export const poll = (endpoint: Omit<Poll, 'kind' | 'method'>): Poll => ({ ...endpoint, kind: 'poll', method: 'GET' })

@@ -75,13 +75,13 @@ export class Fault extends Error {
   }
 }
 
-/** A fault in the plain dialect (spec 1, Errors). */
-export function plain(fault: Fault): { status: number; headers: Record<string, string>; body: string } {
+/** A fault in the plain dialect (spec 1, Errors); `coded: false` leaves out the codes that it has for programs. */
+export function plain(fault: Fault, { coded = true }: { coded?: boolean } = {}): { status: number; headers: Record<string, string>; body: string } {
   const row: Row = table[fault.code]
   const { error, message, details, fields, headers } = fault.parts
   const body = {
     error: error ?? row.error,
-    ...(row.coded && { code: fault.code }),
+    ...(row.coded && coded && { code: fault.code }),
     ...(message !== undefined && { message }),
     ...fields,
     ...(details !== undefined && { details }),

@@ -1,14 +1,14 @@
 /** One paid call from start to finish. The only file that knows the order of work and money. */
 import { abandon, failIfOverdue, isOver } from './calls.ts'
 import { owedBy } from './debts.ts'
-import type { Asked, GuestList, Live, Poll, Price, Reply, Sold } from './endpoint.ts'
+import type { Asked, Free, GuestList, Live, Paid, Poll, Price, Reply, Sold } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import type { House } from './house.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from './identifier.ts'
 import { budget, type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw } from './intake.ts'
 import { jobs } from './jobs.ts'
 import { liveFlow } from './live.ts'
-import { print } from './money.ts'
+import { print, usdc } from './money.ts'
 import { offersOf } from './offers.ts'
 import { isBrowser } from './paywall.ts'
 import type { Authorization, Call, PaymentCode } from './ports.ts'
@@ -20,7 +20,7 @@ import { decodePayment, type Offer } from './x402.ts'
 export type Flow = {
   sell(endpoint: Sold, visit: Visit): Promise<Reply>
   /** The 402 that a probe without a body gets: the default price (ruling 2). */
-  discover(endpoint: Sold, visit: Visit): Promise<Reply>
+  discover(endpoint: Sold | Free, visit: Visit): Promise<Reply>
   poll(endpoint: Poll, visit: Visit, id: string): Promise<Reply>
   /** Stops the work of an unfinished call, which then costs nothing. False when it had ended. */
   cancel(id: string, why: string): Promise<boolean>
@@ -49,10 +49,11 @@ export function flow(house: House): Flow {
 
   async function sell(endpoint: Sold, visit: Visit): Promise<Reply> {
     const header = paymentHeader(visit.request)
-    const { body, value } = await receive(endpoint, visit.request)
-    if (body.length === 0 && header === null) return await discover(endpoint, visit)
+    const { body, value } = await receive(endpoint, visit)
+    if (body.length === 0 && header === null && endpoint.from === 'body') return await discover(endpoint, visit)
     const said = await value()
-    const { input, price } = await check(endpoint, said, askedOf(visit))
+    const isRaw = header === null && endpoint.order === 'quote_then_check'
+    const { input, price } = isRaw ? unchecked(endpoint as Paid, said) : await check(endpoint, said, askedOf(visit))
     if (price === 'free') return await give(endpoint as Live, input, visit)
     const offers = offering.at(price)
     if (header === null) return demand(endpoint, visit, { offers, price, why: replies.paymentRequired(price) })
@@ -68,6 +69,12 @@ export function flow(house: House): Flow {
     return { input, price: endpoint.kind === 'live' ? endpoint.price(input) : endpoint.price(input, context) }
   }
 
+  /** The quote of raw input: whoever pays it is told what is wrong with it. */
+  function unchecked(endpoint: Paid, said: unknown): { input: unknown; price: Price } {
+    if (!endpoint.serves(said, context)) throw notConfigured(endpoint)
+    return { input: said, price: endpoint.price(said, context) }
+  }
+
   /** Free answers are rationed by address; a payment that comes with the request is not looked at (spec 2, Authentication). */
   async function give(endpoint: Live, input: unknown, visit: Visit): Promise<Reply> {
     const now = clock.now()
@@ -79,8 +86,12 @@ export function flow(house: House): Flow {
   }
 
   /** The body, and how to read it: as a form where the endpoint takes one, else as JSON. */
-  async function receive(endpoint: Sold, request: Request): Promise<{ body: string | Uint8Array; value(): unknown }> {
+  async function receive(endpoint: Sold, { request, params, query }: Visit): Promise<{ body: string | Uint8Array; value(): unknown }> {
     const type = request.headers.get('content-type')
+    if (endpoint.from === 'query') {
+      const said = { ...Object.fromEntries(query), ...params }
+      return { body: JSON.stringify(said), value: () => said }
+    }
     if (endpoint.multipart && isForm(type)) {
       const body = await uploads.room(request, () => readRaw(request, house.maxUpload))
       return { body, value: async () => await endpoint.multipart?.(await parseForm(body, type)) }
@@ -89,15 +100,20 @@ export function flow(house: House): Flow {
     return { body, value: () => parseJson(body, type) }
   }
 
-  async function discover(endpoint: Sold, visit: Visit): Promise<Reply> {
+  async function discover(endpoint: Sold | Free, visit: Visit): Promise<Reply> {
+    if (endpoint.kind === 'free') return demand(endpoint, visit, { offers: offering.at(NOTHING), price: NOTHING, why: replies.free(endpoint.summary) })
+    if (endpoint.order === 'quote_then_check' && endpoint.kind === 'paid') {
+      const { price } = unchecked(endpoint, { ...Object.fromEntries(visit.query), ...visit.params })
+      return demand(endpoint, visit, { offers: offering.at(price), price, why: replies.paymentRequired(price) })
+    }
     const said = endpoint.kind === 'live' ? endpoint.sample(context) : (endpoint.sample(context) ?? endpoint.example)
     const { price } = await check(endpoint, said, NOTHING_ASKED)
     if (price === 'free') throw new Fault('METHOD_NOT_ALLOWED', { message: `${endpoint.path} is free here: POST a request to it.`, headers: { allow: 'OPTIONS, POST' } })
     return demand(endpoint, visit, { offers: offering.at(price), price, why: replies.paymentRequired(price) })
   }
 
-  function demand(endpoint: Sold, visit: Visit, { offers, price, why }: Omit<Priced, 'input'> & { why: replies.Body }): Reply {
-    const asking = { offers, resource: resourceOf(endpoint, visit), label, dialect: endpoint.dialect }
+  function demand(endpoint: Sold | Free, visit: Visit, { offers, price, why }: Omit<Priced, 'input'> & { why: replies.Body }): Reply {
+    const asking = { offers, resource: resourceOf(endpoint, visit), label, dialect: endpoint.dialect ?? 'plain' }
     const reply = replies.demand(asking, why, replies.shownPrice(price), price.also)
     const isVisitor = paymentHeader(visit.request) === null && isBrowser(visit.request.headers)
     return isVisitor ? replies.demandPage(reply, asking) : reply
@@ -197,7 +213,8 @@ export function flow(house: House): Flow {
 
   /** The answer to the same signed request, sent again because its reply was lost (ruling 9). Nothing while it is made, or when it is too late. */
   async function resend(endpoint: Sold, call: Call, visit: Visit): Promise<Reply | undefined> {
-    if (endpoint.kind !== 'live' || call.endpoint !== endpoint.name || call.work !== 'completed' || call.result === null) return undefined
+    const isOneShot = endpoint.kind === 'live' || endpoint.inline === true
+    if (!isOneShot || call.endpoint !== endpoint.name || call.work !== 'completed' || call.result === null) return undefined
     const isLate = clock.now() > (call.endedAt ?? 0) + patience.resendMs
     return isLate && call.money === 'settled' ? undefined : await again(endpoint, call, visit)
   }
@@ -208,6 +225,8 @@ export function flow(house: House): Flow {
   }
 }
 
+/** A quote of nothing, for what is free. */
+const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, shown: {} }
 const NOTHING_ASKED: Asked = { params: {}, header: () => null }
 const askedOf = ({ params, request }: Visit): Asked => ({ params, header: (name) => request.headers.get(name) })
 

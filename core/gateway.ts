@@ -14,7 +14,7 @@ import { limits, type Window } from './limits.ts'
 import { menu } from './menu.ts'
 import { dollars, roundUp } from './money.ts'
 import type { Call, Ports } from './ports.ts'
-import { newId } from './tickets.ts'
+import { isSameSecret, newId } from './tickets.ts'
 import type { Visit } from './visit.ts'
 
 /** What differs from one gateway to the next. Only `ports` must be given. */
@@ -41,6 +41,8 @@ export type Setup = {
   readonly freeTier?: readonly Window[]
   /** Wallets that may buy what is not for everybody: `generate_content`, `background`. */
   readonly guests?: Readonly<Record<string, readonly string[]>>
+  /** Opens the operator's routes to `Authorization: Bearer`; absent, nobody is the operator. */
+  readonly operatorToken?: string
   /** Serves `/v1/*` like `/api/v1/*` (ruling 10). */
   readonly bareV1?: boolean
 }
@@ -121,7 +123,7 @@ export function gateway(setup: Setup): Gateway {
     cancel,
   }
   const { objects, vendors, countTokens } = ports
-  const freeContext = { catalog, objects, vendors, countTokens, clock, gateway: facts, calls }
+  const freeContext = { catalog, objects, vendors, countTokens, clock, log, gateway: facts, calls, chain, isOperator: operatorOf(setup.operatorToken) }
 
   async function handle(request: Request, caller: Caller): Promise<Reply> {
     try {
@@ -143,7 +145,7 @@ export function gateway(setup: Setup): Gateway {
     const url = caller.url ?? new URL(request.url)
     const path = bareV1 && url.pathname.startsWith('/v1/') ? `/api${url.pathname}` : url.pathname
     const match = list.match(request.method, path)
-    if (match.kind === 'discover') return await discover(match.endpoint, visitOf(request, url, { caller, params: {} }))
+    if (match.kind === 'discover') return await discover(match.endpoint, visitOf(request, url, { caller, params: match.params }))
     if (match.kind === 'options') return { status: 204, headers: { allow: match.allow }, body: null }
     if (match.kind === 'wrong_method') throw wrongMethod(request.method, path, match.allow)
     if (match.kind === 'unknown') throw unknownPath(path, match.nearby)
@@ -155,7 +157,7 @@ export function gateway(setup: Setup): Gateway {
       await permit(endpoint, caller.ip)
       const header = (name: string) => request.headers.get(name)
       const json = async () => parseJson(await readBody(request, house.maxBody), header('content-type'))
-      return await endpoint.answer({ params, query: url.searchParams, origin: visit.origin, header, json }, freeContext)
+      return await endpoint.answer({ method: request.method, path, params, query: url.searchParams, search: url.search, origin: visit.origin, header, json }, freeContext)
     } catch (error) {
       return refusal(error, endpoint.dialect ?? 'plain', request)
     }
@@ -204,11 +206,16 @@ function visitOf(request: Request, url: URL, { caller: { ip, origin = url.origin
     origin,
     path: url.pathname,
     params,
+    query: url.searchParams,
     ip,
     get gone() {
       return gone ?? request.signal
     },
   }
+}
+
+function operatorOf(token: string | undefined): (authorization: string | null) => boolean {
+  return (authorization) => token !== undefined && isSameSecret(authorization ?? '', `Bearer ${token}`)
 }
 
 function wrongMethod(method: string, path: string, allow: string): Fault {

@@ -37,6 +37,7 @@ export function jobs(house: House, offering: Offers): Jobs {
   /** Answers inline while the window lasts and the caller stays. The work goes on in any case. */
   async function serve(working: Working<Paid>): Promise<Reply> {
     const { endpoint, input, call, visit } = working
+    if (endpoint.inline) return await serveAtOnce(working)
     const settle = endpoint.settle(input, context)
     const windowMs = settle.mode === 'hybrid' ? (house.inlineMs ?? settle.windowMs) : 0
     if (windowMs <= 0) {
@@ -54,6 +55,26 @@ export function jobs(house: House, offering: Offers): Jobs {
     turn.isOver = true
     ports.background(begin(call))
     return replies.envelope(endpoint, call)
+  }
+
+  /** One shot: the result in this reply or not at all. Where the fate of its payment is unknown it is served all the same (house decision 6). */
+  async function serveAtOnce(working: Working<Paid>): Promise<Reply> {
+    const { endpoint, call, visit, authorization } = working
+    const work = make(working, patience.answerMs).catch((error) => release(call, error))
+    ports.background(work)
+    const done = await work
+    if (done.kind === 'failed') return failure(endpoint, call, done.fault)
+    if (visit.gone.aborted) {
+      await complete(call, done.completion)
+      return replies.envelope(endpoint, call)
+    }
+    const keepUntil = clock.now() + endpoint.keep.settledMs
+    const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil, isDelivered: true })
+    if (paying.kind === 'settled') return result(working, done, paying)
+    if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') {
+      return replies.bare(endpoint, call, { stored: done.stored, href: hrefOn(visit), headers: replies.unsettledHeaders(paying.kind) })
+    }
+    return replies.inlineRefusal(endpoint, call, paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason)
   }
 
   /** Works, then settles at once, unless the inline turn is over or the caller has gone: the result then waits for a poll to pay. */
@@ -88,11 +109,11 @@ export function jobs(house: House, offering: Offers): Jobs {
   }
 
   /** Runs the work under the stall deadline and mirrors its media. A failure is recorded here, which frees the authorization. */
-  async function make({ endpoint, input, call }: Working<Paid>): Promise<Done> {
+  async function make({ endpoint, input, call }: Working<Paid>, deadlineMs = patience.stallMs): Promise<Done> {
     const stallsAt = clock.now() + patience.stallMs
     try {
       const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors }
-      const made = await within(clock, patience.stallMs, (signal) => endpoint.run({ ...order, signal }))
+      const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, signal }))
       const media = await mirror(mirroring, call.id, made.media)
       const now = clock.now()
       const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }

@@ -1,10 +1,10 @@
 /** Everything for sale and everything free, as one list; finds the endpoint that a path means. */
-import type { Endpoint, Sold } from './endpoint.ts'
+import type { Endpoint, Free, Sold } from './endpoint.ts'
 
 export type Match =
   | { kind: 'found'; endpoint: Endpoint; params: Readonly<Record<string, string>> }
-  /** GET or HEAD on a path that only sells: answered with its default quote (ruling 2). */
-  | { kind: 'discover'; endpoint: Sold }
+  /** A look at what is sold here, or is free to be found: answered with the default quote, or with one of nothing (rulings 1 and 2). */
+  | { kind: 'discover'; endpoint: Sold | Free; params: Readonly<Record<string, string>> }
   | { kind: 'options'; allow: string }
   | { kind: 'wrong_method'; allow: string }
   | { kind: 'unknown'; nearby: readonly string[] }
@@ -34,8 +34,10 @@ export function menu(endpoints: readonly Endpoint[]): Menu {
     const routes = path.includes('{') ? open : fixed
     const shape = path.replace(/\{[^}]*\}/g, (name) => (name.endsWith('...}') ? '{...}' : '{}'))
     const route = routes.get(shape) ?? { segments: path.slice(1).split('/'), byMethod: new Map() }
-    if (route.byMethod.has(endpoint.method)) throw new RangeError(`two endpoints at ${endpoint.method} ${path}`)
-    route.byMethod.set(endpoint.method, endpoint)
+    for (const method of methodsOf(endpoint)) {
+      if (route.byMethod.has(method)) throw new RangeError(`two endpoints at ${method} ${path}`)
+      route.byMethod.set(method, endpoint)
+    }
     routes.set(shape, route)
   }
 
@@ -56,10 +58,11 @@ export function menu(endpoints: readonly Endpoint[]): Menu {
     const found = find(path)
     if (!found) return { kind: 'unknown', nearby: nearby(path) }
     const { byMethod } = found.route
+    const { params } = found
+    const looked = byMethod.get('GET') ?? byMethod.get('POST')
+    if (looked && isLook(method, looked, byMethod)) return { kind: 'discover', endpoint: looked, params }
     const endpoint = byMethod.get(method === 'HEAD' ? 'GET' : method)
-    if (endpoint) return { kind: 'found', endpoint, params: found.params }
-    const sold = byMethod.get('POST')
-    if ((method === 'GET' || method === 'HEAD') && sold && isSold(sold)) return { kind: 'discover', endpoint: sold }
+    if (endpoint) return { kind: 'found', endpoint, params }
     const allow = allowed(byMethod)
     return method === 'OPTIONS' ? { kind: 'options', allow } : { kind: 'wrong_method', allow }
   }
@@ -74,6 +77,14 @@ export function menu(endpoints: readonly Endpoint[]): Menu {
 
   const sold = endpoints.filter(isSold)
   return { endpoints, sold: new Map(sold.map((endpoint) => [endpoint.name, endpoint])), match }
+}
+
+const methodsOf = (endpoint: Endpoint): readonly string[] => ('methods' in endpoint && endpoint.methods) || [endpoint.method]
+
+/** HEAD never buys. A GET only looks where nothing is served under it. */
+function isLook(method: string, endpoint: Endpoint, byMethod: ReadonlyMap<string, Endpoint>): endpoint is Sold | Free {
+  if (endpoint.kind === 'free') return endpoint.discoverable === true && (method === 'HEAD' || method === 'OPTIONS')
+  return isSold(endpoint) && (method === 'HEAD' || (method === 'GET' && !byMethod.has('GET')))
 }
 
 export const isSold = (endpoint: Endpoint): endpoint is Sold => endpoint.kind === 'paid' || endpoint.kind === 'live'

@@ -193,8 +193,10 @@ export type Settlement =
   | { kind: 'unknown'; reason: string }
 export type Fate = { kind: 'paid'; receipt: Receipt } | { kind: 'open' } | { kind: 'dead' } | { kind: 'unknown'; reason: string }
 
-/** Five questions about money on one network (house decision 9). */
+/** Five questions about money on one network (house decision 9), and one for visitors. */
 export interface Chain {
+  /** What an address holds of the asset that is asked for. Rejects where it cannot be read, or is no address there. */
+  balance?(address: string, at: { signal: AbortSignal }): Promise<Usdc>
   /** What it can be paid in, preferred first. Synchronous, from cache, never I/O. Empty until checked: no paid route opens before. */
   terms(now: number): readonly Terms[]
   /** Who signed, under which key; looks at signature, domain, asset and recipient only. No I/O for plain accounts. */
@@ -259,7 +261,59 @@ export interface ChatVendor {
   ask(order: ChatOrder, at: { signal: AbortSignal }): Promise<ChatAnswer>
 }
 
+/** What a search is asked for (spec 2, "Search request"). Dates are YYYY-MM-DD. */
+export type SearchJob = {
+  readonly query: string
+  readonly sources: readonly ('web' | 'news')[]
+  readonly maxResults: number
+  readonly fromDate?: string
+  readonly toDate?: string
+}
+/** `citations` in the order in which they are cited; `sourcesUsed` where the upstream reports it. */
+export type SearchAnswer = { readonly summary: string; readonly citations: readonly string[]; readonly sourcesUsed?: number; readonly model: string }
+
+/** Searches the live web. Throws a `Fault` for what the caller should hear of. */
+export interface SearchVendor {
+  search(job: SearchJob, at: { signal: AbortSignal }): Promise<SearchAnswer>
+}
+
+/** A shelf of feeds: three classes, and a stock market by its country. */
+export const STOCK_MARKETS = ['us', 'hk', 'jp', 'kr', 'gb', 'de', 'fr', 'nl', 'ie', 'lu', 'cn', 'ca'] as const
+export type StockMarket = (typeof STOCK_MARKETS)[number]
+export type Shelf = 'crypto' | 'fx' | 'commodity' | StockMarket
+
+/** One thing that has a price. `symbol` is ours (spec 2, "Market data resources"); `key` is what its vendor calls it. */
+export type Feed = { readonly symbol: string; readonly description: string; readonly assetType: string; readonly feedId: string; readonly key: string }
+/** Decimals as text; `publishTime` in unix seconds. */
+export type Spot = { readonly price: string; readonly confidence: string; readonly publishTime: number }
+export type Bar = { readonly t: number; readonly o: string; readonly h: string; readonly l: string; readonly c: string; readonly v: string }
+export const RESOLUTIONS = ['1', '5', '15', '60', '240', 'D', 'W', 'M'] as const
+export type Resolution = (typeof RESOLUTIONS)[number]
+export type Session = 'pre' | 'post' | 'on'
+
+/** Prices and their history. Undefined where there is none for what was asked; throws a `Fault` when the upstream is away. */
+export interface MarketVendor {
+  /** Its name in replies. */
+  readonly source: string
+  feeds(shelf: Shelf, at: { signal: AbortSignal }): Promise<readonly Feed[]>
+  latest(feed: Feed, at: { session?: Session; signal: AbortSignal }): Promise<Spot | undefined>
+  /** `from` and `to` in unix seconds, both within. */
+  bars(feed: Feed, at: { resolution: Resolution; from: number; to: number; session?: Session; signal: AbortSignal }): Promise<readonly Bar[]>
+}
+
+/** One call of the swap aggregator: `path` under its root, `query` with its question mark or ''. */
+export type SwapCall = { readonly method: 'GET' | 'POST'; readonly path: string; readonly query: string; readonly body?: string }
+/** The aggregator's own answer, whatever its status. Throws a `Fault` UPSTREAM_TIMEOUT or MODEL_UNAVAILABLE where there is none. */
+export interface SwapVendor {
+  call(call: SwapCall, at: { signal: AbortSignal }): Promise<{ readonly status: number; readonly body: Json }>
+  /** Where the affiliate fee goes: the treasury, as an address. */
+  readonly feeRecipient: string
+}
+
 export interface Vendors {
+  readonly search?: SearchVendor
+  readonly market?: MarketVendor
+  readonly swap?: SwapVendor
   /** The vendor that serves a catalog row; undefined when the operator has not configured it. */
   images(row: ImageRow): ImageVendor | undefined
   chat(row: ChatRow): ChatVendor | undefined

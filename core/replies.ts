@@ -2,6 +2,7 @@
 import { demanded } from './dialects.ts'
 import { type Dialect, json, type Paid, type Price, type Reply, type Showing, type Sold, type Stored } from './endpoint.ts'
 import { Fault } from './faults.ts'
+import { exactJson } from './exact.ts'
 import { print } from './money.ts'
 import { paywall } from './paywall.ts'
 import type { Call, Json, PaymentCode } from './ports.ts'
@@ -26,7 +27,8 @@ export function demandPage(reply: Reply, { resource, label }: Asking): Reply {
 export function demand({ offers, resource, label, dialect }: Asking, why: Body, price: Body, also: Body = {}): Reply {
   const paymentInfo = { network: label, asset: 'USDC', x402Version: 2 }
   const words = dialect === 'plain' ? why : demanded(why, dialect)
-  const made = challenge(offers, resource, { ...words, price, ...also, paymentInfo })
+  const mirrored = dialect === 'market' ? { x402: { x402Version: 2, accepts: offers } } : {}
+  const made = challenge(offers, resource, { ...words, price, ...also, ...mirrored, paymentInfo })
   return { status: 402, headers: made.headers, body: made.body }
 }
 
@@ -37,6 +39,9 @@ export const paymentRequired = (price: Price): Body => ({
   error: 'Payment Required',
   message: `This request costs ${print(price.amount)} USDC. Sign one of the offers and send it again with a payment header.`,
 })
+
+/** What a look at something free is told: it costs nothing, and needs no payment. */
+export const free = (summary: string): Body => ({ error: 'Payment Required (discovery)', message: `${summary}. This is free: send a plain request, without payment.`, free: true })
 
 export const signToCollect: Body = {
   error: 'Payment Required',
@@ -58,6 +63,7 @@ export function unsettled(endpoint: Sold, call: Call, { stored, label, href }: O
   const payment = { status: 'unresolved', tx_hash: '', network: label }
   const headers = { ...PRIVATE, ...unsettledHeaders('unresolved') }
   if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, headers)
+  if (endpoint.inline) return bare(endpoint, call, { stored, href, headers })
   return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href }), price: priceOf(call), payment }, headers)
 }
 
@@ -67,7 +73,13 @@ export type Collected = { readonly stored: Stored; readonly receipt: Receipt; re
 export function result(endpoint: Sold, call: Call, { stored, receipt, label, href, isFirst, raw }: Collected): Reply {
   const payment = { status: isFirst ? 'settled' : 'already_settled', tx_hash: receipt.transaction, network: label }
   if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, { 'x-payment-status': payment.status, ...receiptHeaders(receipt) })
+  if (endpoint.inline) return bare(endpoint, call, { stored, href, headers: { 'x-payment-status': payment.status, ...receiptHeaders(receipt) } })
   return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href, ...(raw && { raw }) }), price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt) })
+}
+
+/** 200: the result and nothing else, its numbers as exact as they were made; what became of its payment is in the headers. */
+export function bare(endpoint: Paid, call: Call, { stored, href, headers }: Pick<Collected, 'stored' | 'href'> & { headers: Readonly<Record<string, string>> }): Reply {
+  return { status: 200, headers: { ...PRIVATE, 'content-type': 'application/json', ...headers }, body: exactJson(shownBy(endpoint, call, { stored, href })) }
 }
 
 /** What storage keeps of an answer: a JSON body, or the events of a stream. */

@@ -1,5 +1,5 @@
 /** What a request says about paying: its header, the offer that it fits, and whether its caller is still there. */
-import type { Sold } from './endpoint.ts'
+import type { Free, Sold } from './endpoint.ts'
 import { type Offer, PAYMENT_HEADERS, type Resource } from './x402.ts'
 
 /** One HTTP request, as far as selling needs it. */
@@ -9,6 +9,7 @@ export type Visit = {
   /** Path as called, without the query; it goes into `resource.url`. */
   readonly path: string
   readonly params: Readonly<Record<string, string>>
+  readonly query: URLSearchParams
   /** Address for rate windows. */
   readonly ip: string
   /** Aborts when the caller has gone. */
@@ -36,7 +37,7 @@ export function notOnOffer(accepted: Offer, offers: readonly Offer[]): string {
 }
 
 /** What the challenge says is being paid for. */
-export function resourceOf({ summary }: Sold, { origin, path }: Visit): Resource {
+export function resourceOf({ summary }: Sold | Free, { origin, path }: Visit): Resource {
   return { url: `${origin}${path}`, description: summary, mimeType: 'application/json' }
 }
 
