@@ -44,7 +44,7 @@ export function isSealed(path: string, query: URLSearchParams, keys: readonly Ui
 
 /** Compares two secrets in a time that tells nothing of where they differ, nor of how long they are. */
 export function isSameSecret(given: string, expected: string): boolean {
-  return equal(sha256(utf8ToBytes(given)), sha256(utf8ToBytes(expected)))
+  return equal(sha256(utf8ToBytes(given)), sha256(utf8ToBytes(expected))) === 1
 }
 
 function mac(path: string, query: URLSearchParams, key: Uint8Array): Uint8Array {
