@@ -1,5 +1,5 @@
 /** The machine that core runs on: its clock, its randomness, its console. Bun, Deno and Node alike. */
-import type { Chain, ChatRow, ChatVendor, Clock, ImageRow, ImageVendor, Log, Objects, Ports, Storage } from '../core/mod.ts'
+import { type Chain, type ChatRow, type ChatVendor, type Clock, type ImageRow, type ImageVendor, type Log, memoized, type Objects, type Ports, type Storage } from '../core/mod.ts'
 import { memoryObjects } from './objects/memory.ts'
 import { memoryStorage } from './storage/memory.ts'
 import { countTokens } from './tokens.ts'
@@ -49,5 +49,5 @@ export function localPorts({ chain, images, chat = () => undefined, storage = me
     throw new Error('give localPorts a vendor that answers with data URIs, or wire mediaFetcher')
   }
   const background = (work: Promise<unknown>) => void work.catch((error: Error) => log.alert('background work failed', { error: error.message }))
-  return { chain, storage, objects, log, clock: systemClock, random: randomBytes, vendors: { images, chat, media }, countTokens, background }
+  return { chain, storage, objects, log, clock: systemClock, random: randomBytes, vendors: { images, chat, media }, countTokens: memoized(countTokens), background }
 }

@@ -1,6 +1,6 @@
 /** The life of a paid call after it was opened: settling it once, failing what died, finding out what became of money. */
 import { isUnfinished, LOST } from './ledger.ts'
-import type { Authorization, Call, Chain, Clock, Json, Log, Outcome, PaymentCode, Settlement, Storage } from './ports.ts'
+import type { Authorization, Call, Chain, Clock, Json, Log, Outcome, PaymentCode, Settlement, Storage, Usage } from './ports.ts'
 import type { Receipt } from './x402.ts'
 
 /** How long things may take, in milliseconds. The settlement lease outlives the deadline given to `settle`. */
@@ -69,7 +69,7 @@ export type Paying =
   /** The offered authorization serves another call. */
   | { kind: 'replayed'; call: Call }
 
-export type Completion = { readonly result: Json; readonly expiresAt: number }
+export type Completion = { readonly result: Json; readonly expiresAt: number; readonly usage?: Usage | null }
 
 /** Runs `work` under a deadline. Its signal aborts when time is up, and the returned promise then rejects even if `work` goes on. */
 export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {

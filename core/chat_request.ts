@@ -31,6 +31,7 @@ const SearchParameters = Type.Object({
   max_search_results: Type.Optional(Type.Integer({ minimum: 1, maximum: 50 })),
 })
 
+const MOST_ANSWERS = 8
 const Count = (description: string) => Type.Optional(Type.Integer({ minimum: 1, description }))
 
 /** Of /chat/{model}, whose path names the model. Unknown members are kept, and forwarded as they are. */
@@ -41,7 +42,7 @@ export const ChatBody = Type.Object({
   max_completion_tokens: Count('The same as max_tokens.'),
   temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
   top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
-  n: Type.Optional(Type.Integer({ minimum: 1, maximum: 8, description: 'How many answers; each is quoted.' })),
+  n: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_ANSWERS, description: 'How many answers; each is quoted.' })),
   stream: Type.Optional(Type.Boolean({ description: 'Whether the answer comes as server-sent events.' })),
   tools: Type.Optional(Type.Array(Type.Object({ type: text }), { maxItems: 512 })),
   tool_choice: Type.Optional(Type.Union([text, Type.Object({})])),
@@ -95,15 +96,26 @@ export function invalidParameter(param: string, message: string): Fault {
   return new Fault('INVALID_PARAMETER', { message: `${param}: ${message}`, param })
 }
 
+/** The numbers that a quote is made from. The schema of chat has seen to them; those of the other surfaces do not know them all. */
+export function checkCounts({ max_tokens, max_completion_tokens, n }: Fields): void {
+  for (const [name, count] of Object.entries({ max_tokens, max_completion_tokens, n })) {
+    if (count === undefined || count === null) continue
+    if (!Number.isSafeInteger(count) || (count as number) < 1) throw invalid(name, `must be a whole number from 1 on, got ${quoted(count)}`)
+  }
+  if (typeof n === 'number' && n > MOST_ANSWERS) throw invalid('n', `must be at most ${MOST_ANSWERS}, got ${n}`)
+}
+
 // ── the rules of a model ────────────────────────────────────────────────────────────────────────────────────────────
 
+type Ruling = { readonly isLenient?: boolean; readonly byResponses?: boolean }
 export type Ruled = { readonly body: Fields; readonly effort: Effort | undefined }
 
 /**
  * The request as its model takes it: parameters stripped, effort raised or lowered, forced tools served as auto. Throws INVALID_PARAMETER for
- * what the model refuses; with `isLenient` that is stripped too, for the caller did not choose this model.
+ * what the model refuses; with `isLenient` that is stripped too, for the caller did not choose this model. An order `byResponses` may have the
+ * effort that plain chat may not.
  */
-export function ruled(body: Fields, row: ChatRow, { isLenient = false }: { isLenient?: boolean } = {}): Ruled {
+export function ruled(body: Fields, row: ChatRow, { isLenient = false, byResponses = false }: Ruling = {}): Ruled {
   const kept: Record<string, Json> = { ...body }
   for (const name of row.strips ?? []) delete kept[name]
   for (const name of row.refuses ?? []) {
@@ -117,7 +129,7 @@ export function ruled(body: Fields, row: ChatRow, { isLenient = false }: { isLen
   if (!row.promptCache) delete kept.prompt_cache
   if (row.noForcedTools && isForced(kept.tool_choice)) kept.tool_choice = 'auto'
   ruleSearch(kept, row, isLenient)
-  const effort = ruleEffort(kept, row, isLenient)
+  const effort = ruleEffort(kept, row, { isLenient, byResponses })
   if (effort === undefined) delete kept.reasoning_effort
   if (effort !== undefined) kept.reasoning_effort = effort
   return { body: kept, effort }
@@ -127,7 +139,7 @@ const isForced = (choice: Json | undefined): boolean => choice === 'required' ||
 
 export const hasFunctions = ({ tools }: Fields): boolean => Array.isArray(tools) && tools.some((tool) => (tool as Fields).type === 'function')
 
-function ruleEffort(body: Fields, row: ChatRow, isLenient: boolean): Effort | undefined {
+function ruleEffort(body: Fields, row: ChatRow, { isLenient, byResponses }: Required<Ruling>): Effort | undefined {
   const asked = body.reasoning_effort
   const isKnown = EFFORTS.includes(asked as Effort)
   if (asked !== undefined && asked !== null && !isKnown) {
@@ -142,7 +154,7 @@ function ruleEffort(body: Fields, row: ChatRow, isLenient: boolean): Effort | un
   }
   const withTools = hasFunctions(body)
   if (withTools && rules.forcedWithTools) return rules.forcedWithTools
-  const sent = (withTools && rules.withTools) || rules.sent
+  const sent = ((withTools || byResponses) && rules.withTools) || rules.sent
   if (named === undefined) return withTools ? rules.defaultWithTools : undefined
   const effort = sent[named]
   if (effort !== undefined || isLenient) return effort
@@ -158,10 +170,12 @@ function ruleTier(body: Record<string, Json>, isLenient: boolean): void {
 }
 
 function ruleSearch(body: Record<string, Json>, row: ChatRow, isLenient: boolean): void {
-  const asked = body.search_parameters as Fields | undefined
-  if (asked === undefined) return
-  if (asked.mode === 'off') delete body.search_parameters
-  if (asked.mode === 'off' || row.liveSearch) return
+  const asked = body.search_parameters
+  if (asked === undefined || asked === null) return void delete body.search_parameters
+  if (typeof asked !== 'object' || Array.isArray(asked)) throw invalid('search_parameters', `must be an object, got ${quoted(asked)}`)
+  const isOff = (asked as Fields).mode === 'off'
+  if (isOff) delete body.search_parameters
+  if (isOff || row.liveSearch) return
   if (!isLenient) throw invalidParameter('search_parameters', `${row.id} has no live search; choose a vendor-c model, or set mode to off.`)
   delete body.search_parameters
 }

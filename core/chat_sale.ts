@@ -1,6 +1,6 @@
 /** What all surfaces of chat have in common: finding the model, sizing the prompt, quoting, asking the vendor, and shaping the answer. */
 import type { ChatRow, Effort } from './catalog/mod.ts'
-import { type ChatBody, checkMessages, hasFunctions, outputCap, requestedTokens, ruled, trimmed, unknownModel } from './chat_request.ts'
+import { type ChatBody, checkCounts, checkMessages, hasFunctions, outputCap, requestedTokens, ruled, trimmed, unknownModel } from './chat_request.ts'
 import type { Answer, LiveContext, LiveOrder, Offering, Price } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import type { Dollars, Usdc } from './money.ts'
@@ -52,7 +52,7 @@ export type Sizing = {
   /** The request in `chat`, checked by its schema. */
   readonly chat: Fields
   /** The same as the surface writes it; absent where that is `chat`. Gets the sizes and rules that were worked out. */
-  readonly own?: (ruled: { readonly maxTokens: number; readonly row: ChatRow }) => Fields
+  readonly own?: (ruled: { readonly maxTokens: number; readonly row: ChatRow; readonly effort: Effort | undefined }) => Fields
   readonly stream: boolean
   /** What `max_tokens` is where the caller names none; 8192 unless told. */
   readonly defaultTokens?: number
@@ -61,14 +61,15 @@ export type Sizing = {
 }
 
 /** Applies the rules of the model and measures the prompt. Counts tokens only where the price or a limit depends on them. */
-export async function sized({ row, wire, chat: said, own, stream, defaultTokens, passed = {}, background = false }: Sizing, { countTokens }: LiveContext): Promise<ChatInput> {
+export async function sized({ row, wire, chat: said, own, stream, defaultTokens, passed = {}, background = false }: Sizing, { catalog, countTokens }: LiveContext): Promise<ChatInput> {
+  checkCounts(said)
   checkMessages(said.messages as ChatBody['messages'], row)
-  const { body: { max_tokens: _, max_completion_tokens: __, stream: ___, model: ____, ...body }, effort } = ruled(said, row)
+  const { body: { max_tokens: _, max_completion_tokens: __, stream: ___, model: ____, ...body }, effort } = ruled(said, row, { byResponses: wire === 'responses' })
   const requested = requestedTokens(said)
   const most = upperBound(body, row)
   if (most > 3 * MOST_TEXT) throw new Fault('TOO_LARGE', { message: `A request may hold at most ${MOST_TEXT} characters of text.` })
   const roomy = outputCap({ requested, usual: defaultTokens }, row, 0)
-  const isCounted = row.billing.mode === 'paid' || most + roomy.maxTokens > row.contextWindow
+  const isCounted = row.billing.mode === 'paid' || most + roomy.maxTokens > smallestWindow(row, { catalog })
   const estimate = isCounted ? await estimatePrompt(body, { row, countTokens }) : undefined
   const fitting = estimate && estimate.total >= row.contextWindow ? fit(body, { row, wire, estimate }) : { body, removed: 0, promptTokens: estimate?.total ?? 0 }
   const { maxTokens, headers } = outputCap({ requested, usual: defaultTokens }, row, fitting.promptTokens)
@@ -77,7 +78,7 @@ export async function sized({ row, wire, chat: said, own, stream, defaultTokens,
     row,
     wire,
     chat,
-    own: own ? own({ maxTokens, row }) : chat,
+    own: own ? own({ maxTokens, row, effort }) : chat,
     stream,
     promptTokens: fitting.promptTokens,
     maxTokens,
@@ -87,6 +88,11 @@ export async function sized({ row, wire, chat: said, own, stream, defaultTokens,
     passed,
     background,
   }
+}
+
+/** Whoever answers in the end must hold the prompt: the row, or one of its fallbacks. */
+function smallestWindow(row: ChatRow, { catalog }: Pick<Offering, 'catalog'>): number {
+  return Math.min(row.contextWindow, ...(row.fallbacks ?? []).flatMap((id) => catalog.chat.get(id)?.contextWindow ?? []))
 }
 
 type Estimate = Awaited<ReturnType<typeof estimatePrompt>>
@@ -103,7 +109,8 @@ function fit(body: Fields, { row, wire, estimate }: { row: ChatRow; wire: Wire; 
   const rest = estimate.total - perMessage.reduce((sum, tokens) => sum + tokens, 0)
   const kept = trimmed(messages, perMessage, row.contextWindow - 1 - rest)
   if (!kept) throw tooLong
-  const dropped = messages.map((message, index) => (kept.includes(message) ? 0 : (perMessage[index] ?? 0))).reduce((sum, tokens) => sum + tokens, 0)
+  const stays = new Set(kept)
+  const dropped = messages.reduce((sum, message, index) => (stays.has(message) ? sum : sum + (perMessage[index] ?? 0)), 0)
   return { body: { ...body, messages: kept }, removed: messages.length - kept.length, promptTokens: estimate.total - dropped }
 }
 
@@ -204,7 +211,7 @@ async function asked({ row, vendor }: StandIn, { input, signal, clock }: LiveOrd
   const wire = isNative ? input.wire : 'chat'
   const { stream, passed } = input
   const body = isNative ? input.own : bodyFor(row, input)
-  const isRicher = !isNative && ((row.toolsByResponses && hasFunctions(body)) || body.search_parameters !== undefined)
+  const isRicher = !isNative && ((row.toolsByResponses && (hasFunctions(body) || body.reasoning_effort === 'max')) || body.search_parameters !== undefined)
   const answer = await vendor.ask({ wire, model: row.upstream, body, stream, headers: passed, ...(isRicher && { by: 'responses' }) }, { signal })
   const model = { upstream: row.upstream, ours: row.id }
   if (answer.kind === 'stream') {
@@ -218,8 +225,9 @@ async function asked({ row, vendor }: StandIn, { input, signal, clock }: LiveOrd
 }
 
 /** The request in chat for one row: a fallback has rules of its own, and takes what it can. */
-function bodyFor(row: ChatRow, { row: first, chat }: ChatInput): Fields {
-  const body = row === first ? chat : ruled({ ...chat, max_tokens: Math.min(chat.max_tokens as number, row.maxOutput) }, row, { isLenient: true }).body
+function bodyFor(row: ChatRow, { row: first, chat, promptTokens, maxTokens }: ChatInput): Fields {
+  const own = () => ({ ...chat, max_tokens: outputCap({ requested: maxTokens }, row, promptTokens).maxTokens })
+  const body = row === first ? chat : ruled(own(), row, { isLenient: true }).body
   return row.structured === 'emulated' && asksForJson(body) ? withJsonAsked(body) : body
 }
 

@@ -1,24 +1,56 @@
 /** Who has had an answer and not paid for it. A debt ends when its call is paid, or after a day (house decision 7). */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
-import type { Call, Owned, Storage } from './ports.ts'
+import type { Call, Json, Owned, Storage } from './ports.ts'
 
 const KIND = 'debt'
+/** Of one wallet; the oldest give way to newer ones. */
+const MOST_CALLS = 100
 
-/** One debt per wallet and asset: the first one that stands. */
-const idOf = ({ payer, asset }: Pick<Call, 'payer' | 'asset'>): string => bytesToHex(sha256(utf8ToBytes(`${asset}\n${payer}`)))
+type Debtor = Pick<Call, 'payer' | 'asset'>
+type Unpaid = { readonly call: string; readonly until: number }
 
-export function debtOf(call: Call, expiresAt: number): Owned {
-  return { kind: KIND, id: idOf(call), owner: call.payer, data: { call: call.id }, expiresAt }
+/** One record per wallet and asset. */
+const idOf = ({ payer, asset }: Debtor): string => bytesToHex(sha256(utf8ToBytes(`${asset}\n${payer}`)))
+const unpaidIn = ({ data }: Owned): readonly Unpaid[] => (data as { readonly calls: readonly Unpaid[] }).calls
+const written = (calls: readonly Unpaid[]): Json => ({ calls: calls.slice(-MOST_CALLS) })
+
+/** Notes an answer that was delivered and is not known to be paid. It counts as a debt from when its payment is refused, until then. */
+export async function owe(storage: Storage, call: Debtor & Pick<Call, 'id'>, { now, until }: { now: number; until: number }): Promise<void> {
+  const unpaid: Unpaid = { call: call.id, until }
+  const record: Owned = { kind: KIND, id: idOf(call), owner: call.payer, data: written([unpaid]), expiresAt: until }
+  // Each further round means that somebody else has got on.
+  for (;;) {
+    if (await storage.putOwned(record, now)) return
+    const held = await storage.getOwned(KIND, record.id, now)
+    if (!held) continue
+    const known = unpaidIn(held)
+    if (known.some(({ call: id }) => id === call.id)) return
+    if (await storage.moveOwned({ ...held, data: written([...known, unpaid]), expiresAt: Math.max(held.expiresAt, until) }, held.data, now)) return
+  }
 }
 
-/** The unpaid call of a wallet; undefined where it owes nothing. */
-export async function owedBy(storage: Storage, debtor: Pick<Call, 'payer' | 'asset'>, now: number): Promise<Call | undefined> {
-  const debt = await storage.getOwned(KIND, idOf(debtor), now)
-  if (!debt) return undefined
-  const call = await storage.getCall((debt.data as { call: string }).call)
-  if (call && call.money !== 'settled') return call
-  // Paid, or forgotten: let the place go, so that the next debt can take it.
-  await storage.moveOwned({ ...debt, expiresAt: now }, debt.data, now)
-  return undefined
+/** The same for a call whose money was in doubt; nothing, where it was paid after all, or made in the background and so never delivered. */
+export async function oweIfRefused(storage: Storage, id: string, at: { now: number; until: number }): Promise<void> {
+  const call = await storage.getCall(id)
+  if (call?.money === 'refused' && call.startedAt === null) await owe(storage, call, at)
+}
+
+/** An answered call of this wallet whose payment was refused; undefined where it owes nothing. */
+export async function owedBy(storage: Storage, debtor: Debtor, now: number): Promise<Call | undefined> {
+  const held = await storage.getOwned(KIND, idOf(debtor), now)
+  if (!held) return undefined
+  const standing = unpaidIn(held).filter(({ until }) => until > now)
+  const paid = new Set<string>()
+  let owed: Call | undefined
+  for (const { call: id } of standing) {
+    const call = await storage.getCall(id)
+    if (!call || call.money === 'settled' || call.work === 'failed') paid.add(id)
+    if (call?.money === 'refused') owed = call
+    if (owed) break
+  }
+  const rest = standing.filter(({ call }) => !paid.has(call))
+  const isShorter = rest.length < unpaidIn(held).length
+  if (isShorter) await storage.moveOwned({ ...held, data: written(rest), expiresAt: rest.length > 0 ? held.expiresAt : now }, held.data, now)
+  return owed
 }

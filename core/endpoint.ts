@@ -40,6 +40,8 @@ export type Order<Input> = {
   readonly payer: string
   readonly catalog: Catalog
   readonly vendors: Vendors
+  /** When the work began, in milliseconds. */
+  readonly now: number
   readonly signal: AbortSignal
 }
 
@@ -214,6 +216,8 @@ export type Free = Common & {
   readonly method: 'GET' | 'POST'
   readonly methods?: readonly ('GET' | 'POST')[]
   readonly dialect?: Dialect
+  /** Its bodies may be as large as an upload. */
+  readonly uploads?: true
   /** Of a POST's body, or of the query. */
   readonly input?: TObject
   /** Answers HEAD and OPTIONS with a 402 that asks for nothing: how indexers learn of free feeds (spec 2, "Market data endpoints"). */

@@ -37,6 +37,7 @@ const table = {
   FREE_TIER_RATE_LIMITED: { status: 429, error: 'Rate limit exceeded', coded: true },
   WORK_FAILED: { status: 500, error: 'Work failed', chat: { status: 503, code: 'MODEL_UNAVAILABLE' } },
   INTERNAL: { status: 500, error: 'Internal server error' },
+  FEED_UNAVAILABLE: { status: 502, error: 'Price feed unavailable' },
   NOT_CONFIGURED: { status: 503, error: 'Not configured', chat: { code: 'PROVIDER_CONFIG_ERROR' } },
   MODEL_UNAVAILABLE: { status: 503, error: 'Model unavailable', coded: true },
   PROVIDER_CONFIG_ERROR: { status: 503, error: 'Model unavailable', coded: true },

@@ -5,7 +5,7 @@ import type { Asked, Free, GuestList, Live, Paid, Poll, Price, Reply, Sold } fro
 import { Fault } from './faults.ts'
 import type { House } from './house.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from './identifier.ts'
-import { budget, type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw } from './intake.ts'
+import { budget, type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw, textFields } from './intake.ts'
 import { jobs } from './jobs.ts'
 import { liveFlow } from './live.ts'
 import { print, usdc } from './money.ts'
@@ -89,8 +89,12 @@ export function flow(house: House): Flow {
   async function receive(endpoint: Sold, { request, params, query }: Visit): Promise<{ body: string | Uint8Array; value(): unknown }> {
     const type = request.headers.get('content-type')
     if (endpoint.from === 'query') {
-      const said = { ...Object.fromEntries(query), ...params }
-      return { body: JSON.stringify(said), value: () => said }
+      const asked = { ...Object.fromEntries(query), ...params }
+      const written = request.method === 'POST' ? await readBody(request, house.maxBody) : ''
+      if (written === '') return { body: JSON.stringify(asked), value: () => asked }
+      const read = () => ({ ...textFields(parseJson(written, type)), ...asked })
+      const isRaw = endpoint.order === 'quote_then_check' && paymentHeader(request) === null
+      return { body: JSON.stringify(asked) + written, value: () => (isRaw ? orElse(read, asked) : read()) }
     }
     if (endpoint.multipart && isForm(type)) {
       const body = await uploads.room(request, () => readRaw(request, house.maxUpload))
@@ -139,7 +143,7 @@ export function flow(house: House): Flow {
     const again = await answered()
     if (again) return again
     // Whoever came first with the same identifier may meanwhile have what this one is refused.
-    const refuse = async (...why: Parameters<typeof reject>) => (await answered()) ?? reject(...why)
+    const refuse = async (code: PaymentCode, reason: string, more: replies.Body = {}) => (await answered()) ?? reject(code, reason, { payer, ...more })
     const replayed = async (call: Call) => {
       const repeated = call.fingerprint === request ? await resend(endpoint, call, visit) : undefined
       return repeated ?? (await refuse('PAYMENT_REPLAY', 'the payment authorization was already used', recovery(call)))
@@ -222,6 +226,14 @@ export function flow(house: House): Flow {
   function again(endpoint: Sold, call: Call, visit: Visit): Promise<Reply> {
     const running = (unpaid: Call) => replies.envelope(endpoint, unpaid, unpaid.work === 'queued' ? 'queued' : 'in_progress')
     return collect(endpoint, call, { visit, running, more: replies.recovery(endpoint, call) })
+  }
+}
+
+function orElse<T>(read: () => T, otherwise: T): T {
+  try {
+    return read()
+  } catch {
+    return otherwise
   }
 }
 

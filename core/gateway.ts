@@ -1,6 +1,7 @@
 /** One gateway: the menu over one set of ports, as a function from Request to Reply. The whole of Farebox, for those who embed it. */
 import { fail, isForgotten, overdue, type Patience, patience as usual, reconcile } from './calls.ts'
 import { type Catalog, catalog as contractCatalog } from './catalog/mod.ts'
+import { oweIfRefused } from './debts.ts'
 import * as documents from './discovery.ts'
 import type { Dialect, Endpoint, Free, FreeCalls, Reply } from './endpoint.ts'
 import { endpoints as everything } from './endpoints/mod.ts'
@@ -156,7 +157,7 @@ export function gateway(setup: Setup): Gateway {
       if (endpoint.kind !== 'free') return await sell(endpoint, visit)
       await permit(endpoint, caller.ip)
       const header = (name: string) => request.headers.get(name)
-      const json = async () => parseJson(await readBody(request, house.maxBody), header('content-type'))
+      const json = async () => parseJson(await readBody(request, endpoint.uploads ? house.maxUpload : house.maxBody), header('content-type'))
       return await endpoint.answer({ method: request.method, path, params, query: url.searchParams, search: url.search, origin: visit.origin, header, json }, freeContext)
     } catch (error) {
       return refusal(error, endpoint.dialect ?? 'plain', request)
@@ -183,6 +184,8 @@ export function gateway(setup: Setup): Gateway {
     const money = { storage, chain, clock, log, patience }
     const doubtful = (await storage.unsettled(now, 100)).filter((call) => call.gateway === name)
     await Promise.all(doubtful.map((call) => reconcile(money, call, keepUntil(call))))
+    const answered = doubtful.filter(({ endpoint }) => list.sold.get(endpoint)?.kind === 'live')
+    for (const { id } of answered) await oweIfRefused(storage, id, { now: clock.now(), until: clock.now() + patience.debtMs })
   }
 
   async function takeOver(): Promise<number> {

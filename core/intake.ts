@@ -122,6 +122,15 @@ export function intake(schema: TObject, unknownFields: 'dropped' | 'kept' = 'dro
   }
 }
 
+/** The members of a JSON object as a query would have them: numbers and booleans as text. Throws INVALID_BODY for what is no object. */
+export function textFields(value: unknown): Record<string, unknown> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw invalidBody([{ path: '', message: `Expected a JSON object, got ${quoted(value)}` }])
+  }
+  const isScalar = (member: unknown) => typeof member === 'number' || typeof member === 'boolean'
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, isScalar(member) ? String(member) : member]))
+}
+
 const DEEPEST = 200
 
 /** What is written out again must not be deep: JSON.stringify takes half a second for 50,000 levels, and throws for more. */

@@ -112,7 +112,7 @@ export function jobs(house: House, offering: Offers): Jobs {
   async function make({ endpoint, input, call }: Working<Paid>, deadlineMs = patience.stallMs): Promise<Done> {
     const stallsAt = clock.now() + patience.stallMs
     try {
-      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors }
+      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, now: clock.now() }
       const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, signal }))
       const media = await mirror(mirroring, call.id, made.media)
       const now = clock.now()
@@ -127,9 +127,9 @@ export function jobs(house: House, offering: Offers): Jobs {
     }
   }
 
-  async function complete(call: Call, { result, expiresAt }: Completion): Promise<undefined> {
+  async function complete(call: Call, { result, expiresAt, usage = null }: Completion): Promise<undefined> {
     const from = { work: ['queued', 'in_progress'], owner: house.owner, money: 'verified' } as const
-    const isWon = await storage.moveCall(call.id, from, { work: 'completed', result, expiresAt, endedAt: clock.now() })
+    const isWon = await storage.moveCall(call.id, from, { work: 'completed', result, expiresAt, usage, endedAt: clock.now() })
     if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
   }
 

@@ -2,8 +2,8 @@
  * The safety of money, as pure decisions (house decisions 3 to 6 and 8). A storage reads the rows that a function here asks for,
  * performs its `writes` in order and gives its `answer`, all in one atomic step. Storages decide nothing themselves.
  */
-import { type Usdc, usdc } from './money.ts'
-import type { Authorization, Bucket, Call, CallPatch, Cap, Json, Money, NewCall, Outcome, Owned, Work } from './ports.ts'
+import { parseAtomic, type Usdc, usdc } from './money.ts'
+import type { Authorization, Bucket, Call, CallPatch, Cap, Json, Money, NewCall, Outcome, Owned, Usage, Work } from './ports.ts'
 import type { Receipt } from './x402.ts'
 
 // ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -38,14 +38,18 @@ export type Hold = {
   readonly emptied: boolean
 }
 
-export type Row = Call & Hold
+export type Row = Call &
+  Hold & {
+    /** What the receipt says was paid. Null until then, and where it was never written down: then it was the quote. */
+    readonly paid: Usdc | null
+  }
 export type RowPatch = Partial<Omit<Row, 'id'>>
 
 /** The part of a row that decisions read; whole rows fit, too. */
 export type Head = Pick<Row, 'id' | 'payer' | 'work' | 'money' | 'owner' | 'until' | 'receipt' | 'expiresAt' | keyof Hold>
 
 /** How a new row begins. */
-export const UNCLAIMED: Hold = { fence: 0, claimUntil: null, claimKey: null, claimFresh: false, emptied: false }
+export const UNCLAIMED: Hold & Pick<Row, 'paid'> = { fence: 0, claimUntil: null, claimKey: null, claimFresh: false, emptied: false, paid: null }
 
 // ── decisions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -118,6 +122,7 @@ export function decideOpen(
     endedAt: null,
     result: null,
     error: null,
+    usage: null,
     receipt: null,
     settledAt: null,
   }
@@ -158,7 +163,7 @@ function owes(debt: Debt, at: { now: number; asOf: number }): boolean {
 export function decideClaim(
   call: Head | undefined,
   seen: { bonds: readonly Bond[]; offered: Authorization | undefined; bound: Head | undefined },
-  at: { now: number; until: number; result?: { result: Call['result']; expiresAt: number } },
+  at: { now: number; until: number; result?: Made },
 ): Decision<ClaimAnswer> {
   if (!call) return only({ kind: 'nothing' })
   const done = at.result && isUnfinished(call.work) ? completed(at.result, at.now) : undefined
@@ -198,8 +203,10 @@ export function decideClaim(
   }
 }
 
-function completed(made: { result: Call['result']; expiresAt: number }, now: number): RowPatch {
-  return { work: 'completed', endedAt: now, result: made.result, expiresAt: made.expiresAt }
+type Made = { readonly result: Json; readonly expiresAt: number; readonly usage?: Usage | null }
+
+function completed({ result, expiresAt, usage }: Made, now: number): RowPatch {
+  return { work: 'completed', endedAt: now, result, expiresAt, ...(usage && { usage }) }
 }
 
 /** What came of a claim. Only `paid` is believed without the current token: money that moved has moved. */
@@ -220,7 +227,8 @@ export function decideFinish(
     ...(at.expiresAt === undefined ? {} : { expiresAt: at.expiresAt }),
   }
   if (outcome.kind === 'paid') {
-    const patch: RowPatch = { ...ended, money: 'settled', receipt: outcome.receipt, settledAt: at.now }
+    const { receipt } = outcome
+    const patch: RowPatch = { ...ended, money: 'settled', receipt, paid: parseAtomic(receipt.amount) ?? null, settledAt: at.now }
     const paid: readonly Write[] = bond ? [{ kind: 'mark', key: bond.key, state: 'paid' }] : []
     return { answer: true, writes: [{ kind: 'patch', id: call.id, patch }, ...paid] }
   }
@@ -253,7 +261,7 @@ export function mayMove(
 }
 
 /** The fields that a patch may name; anything else in it is ignored, so that no caller moves money past the ledger. */
-export const PATCHABLE = ['work', 'until', 'startedAt', 'endedAt', 'result', 'error', 'expiresAt'] as const satisfies readonly (keyof CallPatch)[]
+export const PATCHABLE = ['work', 'until', 'startedAt', 'endedAt', 'result', 'error', 'usage', 'expiresAt'] as const satisfies readonly (keyof CallPatch)[]
 
 export function patchOf(patch: CallPatch): RowPatch {
   return Object.fromEntries(PATCHABLE.filter((field) => patch[field] !== undefined).map((field) => [field, patch[field]]))

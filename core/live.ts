@@ -1,15 +1,17 @@
 /** Answers that are given as they are made, whole or streamed, and settled after they were made. Steps 8 to 12 of such a call (house decision 7). */
 import { abandon, fail, type Money, type Paying, settleCall, within } from './calls.ts'
-import { debtOf } from './debts.ts'
+import { owe } from './debts.ts'
+import { errorEvent } from './dialects.ts'
 import type { Answer, Live, LiveOrder, Reply, Stored } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import type { House, Working } from './house.ts'
 import { failureText } from './jobs.ts'
 import type { Call, Json } from './ports.ts'
 import * as replies from './replies.ts'
-import { type Paywall, streamed } from './streaming.ts'
+import { tokensOf } from './spend.ts'
+import { EVENT_STREAM, type Paywall, streamed } from './streaming.ts'
 import { newSecret } from './tickets.ts'
-import type { Visit } from './visit.ts'
+import { gone, type Visit } from './visit.ts'
 import { receiptHeaders } from './x402.ts'
 
 export type LiveFlow = {
@@ -46,10 +48,13 @@ export function liveFlow(house: House): LiveFlow {
       return { status: 200, headers: { 'content-type': JSON_TYPE, 'cache-control': 'no-store' }, body: JSON.stringify(queued) }
     }
     const answer = await attempt(working, visit.gone)
+    if (visit.gone.aborted) {
+      if (answer.kind === 'stream') answer.stream.cancel()
+      throw await failed(call, callerLeft())
+    }
     if (answer.kind === 'stream') return streamed(streaming, { stream: answer.stream, headers: answer.headers, dialect: endpoint.dialect, paywall: paywallOf(working, answer) })
-    if (visit.gone.aborted) throw await failed(call, new Fault('MODEL_UNAVAILABLE', { message: LEFT }))
     const stored = storedOf(answer, JSON.stringify(answer.body))
-    const { headers } = await settle(working, stored).catch((error) => abandon(storage, call, { error, now: clock.now() }))
+    const { headers } = await settle(working, stored, 'whole').catch((error) => abandon(storage, call, { error, now: clock.now() }))
     return replies.answered(answerOf(stored), headers)
   }
 
@@ -63,53 +68,93 @@ export function liveFlow(house: House): LiveFlow {
   }
 
   async function failed(call: Call, fault: Fault): Promise<Fault> {
-    await fail(storage, call, failureText(fault), clock.now())
+    await fail(storage, call, failureText(fault), clock.now()).catch((error) => abandon(storage, call, { error, now: clock.now() }))
     return fault
   }
 
-  /** Never rejects with anything but a Fault. The time-out is that of the first event where the answer is a stream. */
+  /**
+   * Never rejects with anything but a Fault, and at once when `signal` aborts, whatever the vendor does. The time-out is that of the first
+   * event where the answer is a stream; a stream that has begun is ended by its reader, who pays for what he had.
+   */
   async function ask(endpoint: Live, { signal, ...order }: Pick<LiveOrder<unknown>, 'id' | 'input' | 'payer' | 'signal'>): Promise<Answer> {
     let isLate = false
     const stop = new AbortController()
-    const leave = () => stop.abort(signal.reason)
-    // Until there is an answer. A stream that has begun is ended by its reader, who pays for what he had.
-    signal.addEventListener('abort', leave, { once: true })
+    const done = new AbortController()
     try {
       signal.throwIfAborted()
+      signal.addEventListener('abort', () => stop.abort(signal.reason), { once: true, signal: done.signal })
       return await within(clock, patience.answerMs, (deadline) => {
         deadline.addEventListener('abort', () => stop.abort((isLate = true)), { once: true })
-        return endpoint.answer({ ...order, catalog, vendors, countTokens, clock, log, signal: stop.signal })
+        const answering = endpoint.answer({ ...order, catalog, vendors, countTokens, clock, log, signal: stop.signal })
+        // One that comes when nobody waits any more would be read by nobody.
+        answering.then((answer) => stop.signal.aborted && answer.kind === 'stream' && answer.stream.cancel()).catch(() => {})
+        const leaving = gone(signal, done.signal).then((): never => {
+          throw callerLeft()
+        })
+        return Promise.race([answering, leaving])
       })
     } catch (error) {
+      if (signal.aborted) throw callerLeft()
       if (error instanceof Fault) throw error
-      if (signal.aborted) throw new Fault('MODEL_UNAVAILABLE', { message: LEFT })
       if (isLate) throw new Fault('UPSTREAM_TIMEOUT', { message: `The model did not answer within ${patience.answerMs / 1000} seconds. Nothing was charged.` })
       log.warn('an answer failed', { endpoint: endpoint.name, error: (error as Error).message })
       throw new Fault('MODEL_UNAVAILABLE', { message: 'The model did not answer. Nothing was charged; the same request may be sent again.', headers: { 'retry-after': '5' } })
     } finally {
-      signal.removeEventListener('abort', leave)
+      done.abort()
     }
   }
 
-  /** Stores the answer, then settles it; waits for the money only so long, for the answer is served in any case. */
-  async function settle({ endpoint, call, authorization }: Working<Live>, stored: Stored): Promise<Paidness> {
-    const now = clock.now()
-    const completion = { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs }
-    const settling = settleCall(money, call, authorization, { completion, keepUntil: now + endpoint.keep.settledMs, isDelivered: true }).then(async (paying) => {
-      if (paying.kind === 'refused' || paying.kind === 'rejected' || paying.kind === 'replayed') await owe(call)
-      return paying
-    })
-    const waited = within(clock, patience.receiptMs, () => settling).catch((error): Paying => {
-      ports.background(settling)
-      return { kind: 'unknown', reason: (error as Error).message }
-    })
-    return paidness(await waited)
+  /**
+   * Stores the answer, then settles it; waits for the money only so long, for the answer is served in any case. Rejects where a whole answer
+   * cannot be stored: it is then not served, and not charged. One that is out is seen to the end, as is one that is served before its money moved.
+   */
+  async function settle({ endpoint, call, authorization }: Working<Live>, stored: Stored, answer: 'whole' | 'streamed' | 'unread'): Promise<Paidness> {
+    const attempt = async (): Promise<Paying> => {
+      const now = clock.now()
+      const completion = { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs, usage: tokensOf(answerOf(stored).usage) }
+      return await settleCall(money, call, authorization, { completion, keepUntil: now + endpoint.keep.settledMs, isDelivered: true })
+    }
+    const insisted = async (): Promise<Paying> => (await insist(authorization, { call, what: 'the settlement of an answer that was delivered' }, attempt)) ?? (await givenAway(call))
+    const heard = async (paying: Paying): Promise<Paidness> => paidness(answer === 'unread' ? paying : await noted(call, paying))
+    const known = (answer === 'streamed' ? insisted() : attempt()).then(heard)
+    const enough = new AbortController()
+    const first = await Promise.race([known, clock.wait(patience.receiptMs, enough.signal).then(() => undefined)])
+    enough.abort()
+    if (first) return first
+    const again = async (error: Error): Promise<Paidness> => {
+      log.alert('an answer was served, and storage failed before it was settled; it is tried again', { call: call.id, payer: call.payer, error: error.message })
+      return await heard(await insisted())
+    }
+    ports.background(known.catch(again))
+    return { headers: replies.unsettledHeaders('unknown'), isRefused: false }
   }
 
-  async function owe(call: Call): Promise<void> {
+  /** What is not paid when its buyer has it may become a debt. */
+  async function noted(call: Call, paying: Paying): Promise<Paying> {
+    if (paying.kind === 'settled') return paying
     const now = clock.now()
-    log.warn('an answer was delivered, and its payment refused; its wallet gets no more until it is paid', { call: call.id, payer: call.payer })
-    await storage.putOwned(debtOf(call, now + patience.debtMs), now)
+    if (isRefusal(paying)) log.warn('an answer was delivered, and its payment refused; its wallet gets no more until it is paid', { call: call.id, payer: call.payer })
+    await owe(storage, call, { now, until: now + patience.debtMs }).catch((error: Error) => log.alert('a debt could not be recorded', { call: call.id, payer: call.payer, error: error.message }))
+    return paying
+  }
+
+  /** Does what storage refused once more, while the authorization lives; undefined when it has ended. A person is told. */
+  async function insist<T>(authorization: Working['authorization'], { call, what }: { call: Call; what: string }, work: () => Promise<T>): Promise<T | undefined> {
+    for (let pause = 1_000; ; pause *= 2) {
+      try {
+        return await work()
+      } catch (error) {
+        const left = authorization.expiresAt - clock.now()
+        log.alert(`storage failed in ${what}`, { call: call.id, payer: call.payer, isLast: left <= 0, error: (error as Error).message })
+        if (left <= 0) return undefined
+        await clock.wait(Math.min(pause, left))
+      }
+    }
+  }
+
+  async function givenAway(call: Call): Promise<Paying> {
+    await fail(storage, call, 'The answer was delivered, and could not be settled in time. Nothing was charged.', clock.now()).catch(() => false)
+    return { kind: 'unavailable', reason: 'storage failed until the authorization had ended' }
   }
 
   /** Work that nobody waits for: its output cannot be read before it is settled (ruling 21). */
@@ -121,7 +166,7 @@ export function liveFlow(house: House): LiveFlow {
       await storage.moveCall(call.id, { work: ['queued'], owner: house.owner }, { work: 'in_progress', startedAt: clock.now() })
       const answer = await attempt(working, stop.signal)
       if (answer.kind === 'stream') throw new Error('work in the background is answered whole')
-      await settle(working, storedOf(answer, JSON.stringify(answer.body)))
+      await settle(working, storedOf(answer, JSON.stringify(answer.body)), 'unread')
     } catch (error) {
       if (!(error instanceof Fault)) throw error
     } finally {
@@ -135,39 +180,45 @@ export function liveFlow(house: House): LiveFlow {
     return isFirst
   }
 
-  /** The money side of a paid stream. */
+  /** The money side of a paid stream. What is stored of one that is not whole ends with an error, so that nobody takes it for the answer. */
   function paywallOf(working: Working<Live>, { headers, stream }: Extract<Answer, { kind: 'stream' }>): Paywall {
-    const { call, authorization } = working
+    const { endpoint: { dialect }, call, authorization } = working
+    const now = clock.now()
     const kept: Uint8Array[] = []
     let size = 0
     let paid: Promise<Paidness> | undefined
-    const body = () => (size > MOST_KEPT ? '' : new TextDecoder().decode(joined(kept, size)) + stream.closing())
-    const stored = () => storedOf({ headers, usage: stream.usage() }, body())
+    const body = (isWhole: boolean) => {
+      if (size > MOST_KEPT) return errorEvent(TOO_LONG, dialect)
+      return new TextDecoder().decode(joined(kept, size)) + (isWhole ? stream.closing() : errorEvent(NOT_WHOLE, dialect))
+    }
+    const stored = (isWhole: boolean) => storedOf({ headers: { ...headers, 'content-type': EVENT_STREAM['content-type'] }, usage: stream.usage() }, body(isWhole))
 
     return {
-      settleBy: authorization.expiresAt - patience.marginMs,
+      // One that lives less than twice the margin is settled halfway, so that something can be said before.
+      settleBy: Math.max(authorization.expiresAt - patience.marginMs, (now + authorization.expiresAt) / 2),
       keep(bytes) {
         size += bytes.length
         if (size <= MOST_KEPT) kept.push(bytes)
         if (size > MOST_KEPT) kept.length = 0
       },
-      async settle() {
+      async settle({ isWhole }) {
         const isFirst = paid === undefined
-        paid ??= settle(working, stored()).catch(unrecorded)
+        paid ??= settle(working, stored(isWhole), 'streamed')
         const outcome = await paid
-        if (!isFirst) await storage.moveCall(call.id, { work: ['completed'] }, { result: stored() as unknown as Json }).catch(unrecorded)
+        // Settled on its way: the rest has come since.
+        if (!isFirst) await storage.moveCall(call.id, { work: ['completed'] }, { result: stored(isWhole) as unknown as Json, endedAt: clock.now() }).catch(unkept)
         return { comment: commentOf(outcome.headers), isRefused: outcome.isRefused }
       },
       async fail(fault) {
-        if (paid === undefined) await fail(storage, call, failureText(fault), clock.now())
+        if (paid !== undefined) return
+        const failing = () => fail(storage, call, failureText(fault), clock.now())
+        await failing().catch(() => ports.background(insist(authorization, { call, what: 'the end of a stream that broke off' }, failing)))
       },
     }
   }
 
-  /** The stream is out, and storage away: nothing can be proven any more, so a person has to look. */
-  function unrecorded(error: Error): Paidness {
-    log.alert('a stream was delivered and could not be settled', { error: error.message })
-    return { headers: replies.unsettledHeaders('unknown'), isRefused: false }
+  function unkept(error: Error): void {
+    log.warn('the rest of a stream that was settled on its way could not be kept', { error: error.message })
   }
 
   function storedOf({ headers, usage }: Pick<Answer & { kind: 'whole' }, 'headers' | 'usage'>, body: string): Stored {
@@ -177,7 +228,9 @@ export function liveFlow(house: House): LiveFlow {
 }
 
 const JSON_TYPE = 'application/json'
-const LEFT = 'The caller left before the answer was there. Nothing was charged.'
+const callerLeft = () => new Fault('MODEL_UNAVAILABLE', { message: 'The caller left before the answer was there. Nothing was charged.' })
+const NOT_WHOLE = new Fault('MODEL_UNAVAILABLE', { message: 'No more than this was kept of the stream: its reader had not read it to its end.' })
+const TOO_LONG = new Fault('MODEL_UNAVAILABLE', { message: 'The stream was delivered once, and was too long to be kept.' })
 /** Of a longer stream nothing is kept for one who asks for it again, so that many streams cannot fill the memory. */
 const MOST_KEPT = 131_072
 
@@ -185,9 +238,11 @@ const answerOf = ({ made }: Stored) => made as unknown as replies.StoredAnswer
 
 function paidness(paying: Paying): Paidness {
   if (paying.kind === 'settled') return { headers: receiptHeaders(paying.receipt), isRefused: false }
-  const isRefused = paying.kind === 'refused' || paying.kind === 'rejected' || paying.kind === 'replayed'
+  const isRefused = isRefusal(paying)
   return { headers: replies.unsettledHeaders(isRefused ? 'refused' : paying.kind), isRefused }
 }
+
+const isRefusal = ({ kind }: Paying): boolean => kind === 'refused' || kind === 'rejected' || kind === 'replayed'
 
 /** The receipt of a stream, for its headers have long gone: comments, which clients that do not know them pass over. */
 function commentOf(headers: Readonly<Record<string, string>>): string {

@@ -19,6 +19,9 @@ export type Work = 'queued' | 'in_progress' | 'completed' | 'failed'
 /** verified -> settling -> settled | refused | unresolved; refused and unresolved may still settle later. */
 export type Money = 'verified' | 'settling' | 'settled' | 'refused' | 'unresolved'
 
+/** Tokens that a call used, all that was read and all that was written. */
+export type Usage = { readonly input: number; readonly output: number }
+
 /** One row per paid call (house decision 3). */
 export type Call = {
   readonly id: string
@@ -53,6 +56,8 @@ export type Call = {
   readonly result: Json
   /** Why it failed, as the buyer may read it; present exactly when `work` is failed. */
   readonly error: string | null
+  /** Known when it completes, and kept for good; null where the product has no tokens, or its vendor told none. */
+  readonly usage: Usage | null
   readonly receipt: Receipt | null
   readonly settledAt: number | null
   /** When the row may be forgotten: an unsettled result's claim window, a settled one's shelf life. */
@@ -62,7 +67,7 @@ export type Call = {
 /** What `openCall` is given; it adds queued, verified and the empty rest. */
 export type NewCall = Omit<
   Call,
-  'work' | 'money' | 'until' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'receipt' | 'settledAt' | 'authorization'
+  'work' | 'money' | 'until' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'usage' | 'receipt' | 'settledAt' | 'authorization'
 >
 
 /** A signed promise to pay, bound to exactly one call across all gateways. */
@@ -77,7 +82,18 @@ export type Authorization = {
   readonly expiresAt: number
 }
 
-export type CallPatch = Partial<Pick<Call, 'work' | 'until' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'expiresAt'>>
+export type CallPatch = Partial<Pick<Call, 'work' | 'until' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'usage' | 'expiresAt'>>
+
+/** What a wallet has paid for one model of one product. */
+export type Spend = Pick<Call, 'gateway' | 'endpoint' | 'model' | 'asset'> & {
+  readonly calls: number
+  /** What left the wallet by the receipts, which is not always what was quoted. */
+  readonly spent: Usdc
+  readonly inputTokens: number
+  readonly outputTokens: number
+  /** When the last of them settled. */
+  readonly lastAt: number
+}
 
 /** A small record beside the calls, of one wallet; `kind` and `id` name it. */
 export type Owned = {
@@ -140,22 +156,24 @@ export interface Storage {
   moveCall(id: string, from: { work: readonly Work[]; owner?: string; money?: Money }, patch: CallPatch): Promise<boolean>
   /** Promises that `owner` is alive until then, for all its unfinished calls. */
   renew(owner: string, until: number): Promise<void>
-  /** Unfinished calls whose owner's promise has passed. */
+  /** Unfinished calls whose owner's promise has passed, longest first, then by id. */
   lostCalls(now: number, limit: number): Promise<readonly Call[]>
 
   /**
-   * The right to settle a completed call. With `result`, completes the call in the same step. `expiresAt` moves the end of its shelf
-   * life. The lease must outlive the deadline given to `settle`.
+   * The right to settle a completed call. With `result`, completes the call in the same step; its `usage` is kept with it, and its
+   * `expiresAt` moves the end of the shelf life. The lease must outlive the deadline given to `settle`.
    */
   claimSettlement(
     id: string,
     authorization: Authorization | undefined,
-    at: { now: number; until: number; result?: { result: Json; expiresAt: number } },
+    at: { now: number; until: number; result?: { result: Json; expiresAt: number; usage?: Usage | null } },
   ): Promise<Claim>
   /** Ends a claim. False, and nothing written, when the token is stale, except for `paid`, which always holds. */
   finishSettlement(id: string, token: number, outcome: Outcome, at: { now: number; expiresAt?: number }): Promise<boolean>
-  /** Calls left in `settling` whose claim ran out at or before then. */
+  /** Calls left in `settling` whose claim ran out at or before then, longest first, then by id. */
   unsettled(before: number, limit: number): Promise<readonly Call[]>
+  /** Calls of a wallet, as it is stored, that settled at or after then, summed by gateway, endpoint, model and asset; dearest first. */
+  spendByModel(payer: string, since: number): Promise<readonly Spend[]>
 
   /** Keeps a record; false, and nothing written, while one of its kind and id lives. */
   putOwned(record: Owned, now: number): Promise<boolean>

@@ -5,12 +5,12 @@ import type { Dialect, LiveStream, Reply } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import type { Clock, Ports } from './ports.ts'
 
-/** The money side of a stream. `settle` may be called again; it settles once. */
+/** The money side of a stream. Nothing here rejects. `settle` may be called again; it settles once. `isWhole` says that all was handed out. */
 export type Paywall = {
   /** When the stream has to be settled at the latest, in milliseconds since 1970. */
   readonly settleBy: number
   keep(bytes: Uint8Array): void
-  settle(): Promise<{ readonly comment: string; readonly isRefused: boolean }>
+  settle(how: { readonly isWhole: boolean }): Promise<{ readonly comment: string; readonly isRefused: boolean }>
   fail(fault: Fault): Promise<void>
 }
 
@@ -18,7 +18,7 @@ export type Streaming = { readonly clock: Clock; readonly patience: Patience; re
 
 type Sending = { readonly stream: LiveStream; readonly headers: Readonly<Record<string, string>>; readonly dialect: Dialect; readonly paywall?: Paywall }
 
-const EVENT_STREAM = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no' }
+export const EVENT_STREAM = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no' }
 
 /**
  * The reply of a stream. Nothing is buffered: the upstream is read when the reader asks, and hangs up when the reader does. A paid one settles at
@@ -43,7 +43,7 @@ export function streamed({ clock, patience, background }: Streaming, { stream, h
           const bytes = await next()
           askedAt = undefined
           if (over.signal.aborted) return
-          if (bytes === undefined) return await close(stream.closing())
+          if (bytes === undefined) return await close({ last: stream.closing(), isWhole: true })
           paywall?.keep(bytes)
           controller.enqueue(bytes)
         } catch (error) {
@@ -54,7 +54,7 @@ export function streamed({ clock, patience, background }: Streaming, { stream, h
         if (over.signal.aborted) return
         over.abort()
         stream.cancel()
-        if (paywall) background(stream.hasContent() ? paywall.settle() : paywall.fail(new Fault('MODEL_UNAVAILABLE', { message: 'The caller left before the answer began. Nothing was charged.' })))
+        if (paywall) background(stream.hasContent() ? paywall.settle({ isWhole: false }) : paywall.fail(LEFT))
       },
     },
     { highWaterMark: 0 },
@@ -71,11 +71,12 @@ export function streamed({ clock, patience, background }: Streaming, { stream, h
   }
 
   /** The end of a stream that has said all it had to say, or may say no more. */
-  async function close(last: string): Promise<void> {
+  async function close({ last, isWhole }: { last: string; isWhole: boolean }): Promise<void> {
     over.abort()
-    const { comment } = paywall ? await paywall.settle() : { comment: '' }
-    if (comment + last !== '') out?.enqueue(encoder.encode(comment + last))
-    out?.close()
+    const { comment } = paywall ? await paywall.settle({ isWhole }) : { comment: '' }
+    say(comment + last)
+    // Upstreams that keep the line open after their last event are not waited for.
+    stream.cancel()
   }
 
   async function fail(error: unknown): Promise<void> {
@@ -84,8 +85,17 @@ export function streamed({ clock, patience, background }: Streaming, { stream, h
     stream.cancel()
     const fault = error instanceof Fault ? error : new Fault('MODEL_UNAVAILABLE', { message: 'The model broke off its answer.' })
     await paywall?.fail(fault)
-    out?.enqueue(encoder.encode(errorEvent(fault, dialect)))
-    out?.close()
+    say(errorEvent(fault, dialect))
+  }
+
+  /** The last that the reader hears. He may have left while his money moved. */
+  function say(text: string): void {
+    try {
+      if (text !== '') out?.enqueue(encoder.encode(text))
+      out?.close()
+    } catch {
+      out = undefined
+    }
   }
 
   /** One timer for all limits: it sleeps until the next of them could be passed, and never once per piece. */
@@ -104,7 +114,7 @@ export function streamed({ clock, patience, background }: Streaming, { stream, h
       settleBy = Number.POSITIVE_INFINITY
       // The reader asks and has had nothing: there is nothing to pay for, and no time left to pay.
       if (askedAt !== undefined && !stream.hasContent()) return halt(STALLED)
-      const paid = await paywall?.settle()
+      const paid = await paywall?.settle({ isWhole: false })
       if (paid?.isRefused) return halt(REFUSED)
     }
   }
@@ -116,12 +126,14 @@ export function streamed({ clock, patience, background }: Streaming, { stream, h
   }
 
   async function terminate(): Promise<void> {
-    stream.cancel()
-    if (!stream.hasContent()) return halt(STALLED)
     const seconds = patience.streamMs / 1000
-    await close(errorEvent(new Fault('UPSTREAM_TIMEOUT', { message: `The stream was ended after ${seconds} seconds, which is its limit.` }), dialect))
+    const fault = new Fault('UPSTREAM_TIMEOUT', { message: `The stream was ended after ${seconds} seconds, which is its limit.` })
+    if (askedAt !== undefined && !stream.hasContent()) return halt(fault)
+    stream.cancel()
+    await close({ last: errorEvent(fault, dialect), isWhole: false })
   }
 }
 
+const LEFT = new Fault('MODEL_UNAVAILABLE', { message: 'The caller left before the answer began. Nothing was charged.' })
 const STALLED = new Fault('UPSTREAM_TIMEOUT', { message: 'The model stopped in the middle of its answer.' })
 const REFUSED = new Fault('MODEL_UNAVAILABLE', { message: 'The payment of this stream was refused, so it ends here.' })

@@ -43,7 +43,8 @@ async function needs(out: string): Promise<Record<string, string>> {
   for (const path of await readdir(out, { recursive: true })) {
     if (!path.endsWith('.js') && !path.endsWith('.d.ts')) continue
     const text = await readFile(join(out, path), 'utf8')
-    for (const [, specifier = ''] of text.matchAll(/^(?:import|export|\}).* from '([^.'][^']*)'/gm)) {
+    for (const [, stated, loaded] of text.matchAll(/^(?:import|export|\}).* from '([^.'][^']*)'|\bimport\(["']([^."'][^"']*)["']\)/gm)) {
+      const specifier = stated ?? loaded ?? ''
       if (!specifier.startsWith('node:')) needed.add(packageOf(specifier))
     }
   }

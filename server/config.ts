@@ -5,9 +5,13 @@ import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { parse } from 'smol-toml'
 import { type GatewayConfig, GatewayRow, resolveGateways } from './config_gateways.ts'
-import { hasKeys, ImageSetting, resolveShelf, type Shelf, VendorRow } from './config_vendors.ts'
+import { type ChatShelf, ChatSetting, resolveChat } from './config_chat.ts'
+import { fromEnvironment } from './config_makers.ts'
+import { checkVendors, type Environment, ImageSetting, keyedVendors, resolveShelf, type Shelf, VendorRow } from './config_vendors.ts'
 
 const strict = { additionalProperties: false }
+const Wallets = Type.Array(Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' }))
+const Requests = Type.Integer({ minimum: 1, maximum: 1_000_000 })
 const File = Type.Object(
   {
     port: Type.Optional(Type.Integer({ minimum: 0, maximum: 65_535 })),
@@ -27,13 +31,19 @@ const File = Type.Object(
     gateways: Type.Optional(Type.Array(GatewayRow)),
     vendors: Type.Optional(Type.Record(Type.String({ pattern: '^[a-z0-9-]{1,40}$' }), VendorRow)),
     images: Type.Optional(Type.Array(ImageSetting)),
+    chat: Type.Optional(Type.Array(ChatSetting)),
+    chat_receipt_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 60 })),
+    free_per_minute: Type.Optional(Requests),
+    free_per_hour: Type.Optional(Requests),
+    generate_content_payers: Type.Optional(Wallets),
+    background_payers: Type.Optional(Wallets),
     trusted_hosts: Type.Optional(Type.Array(Type.String({ pattern: '^[^/ ]+$' }))),
   },
   strict,
 )
 
 /** Environment variables that stand for a setting of the file, and win over it. */
-const fromEnvironment: Readonly<Record<string, keyof Static<typeof File>>> = {
+const variables: Readonly<Record<string, keyof Static<typeof File>>> = {
   PORT: 'port',
   HOST: 'host',
   PUBLIC_ORIGIN: 'public_origin',
@@ -46,6 +56,9 @@ const fromEnvironment: Readonly<Record<string, keyof Static<typeof File>>> = {
   DRAIN_SECONDS: 'drain_seconds',
   LEASE_SECONDS: 'lease_seconds',
   LOG_LEVEL: 'log_level',
+  CHAT_RECEIPT_SECONDS: 'chat_receipt_seconds',
+  FREE_PER_MINUTE: 'free_per_minute',
+  FREE_PER_HOUR: 'free_per_hour',
 }
 
 export type Config = {
@@ -66,13 +79,22 @@ export type Config = {
   readonly logLevel: string
   /** Empty means devnet: the embedded local system. */
   readonly gateways: readonly GatewayConfig[]
-  /** Rows for sale and how each is served; devnet serves all of its rows with the embedded vendor. */
-  readonly shelf: Shelf
+  /** Image rows for sale and how each is served; what nobody is configured for, the embedded vendor draws on devnet. */
+  readonly images: Shelf
+  /** Chat rows for sale and how each is served; nobody stands in for a model. */
+  readonly chat: ChatShelf
+  /** Vendors that no file names: a key in the environment brought them. */
+  readonly environmentVendors: readonly string[]
+  /** How long an answer that is ready waits for its settlement. */
+  readonly receiptMs: number
+  readonly freePerMinute: number
+  readonly freePerHour: number
+  /** Wallets by list; a list that is not set is everybody's, or nobody's, as the endpoint says. */
+  readonly guests: { readonly generate_content?: readonly string[]; readonly background?: readonly string[] }
   /** `host:port` of vendors on the operator's own network, whose media may be fetched from private addresses. */
   readonly trustedHosts: readonly string[]
 }
 
-export type Environment = Readonly<Record<string, string | undefined>>
 export type ConfigResult = { ok: true; config: Config } | { ok: false; mistakes: readonly string[] }
 
 /** Where everything is kept when nothing else is said, relative to the working directory. */
@@ -103,7 +125,7 @@ export function parseConfig(toml: string, env: Environment = {}, path = 'farebox
   }
   const settings: Record<string, unknown> = { ...file }
   const origin = new Map<string, string>()
-  for (const [variable, setting] of Object.entries(fromEnvironment)) {
+  for (const [variable, setting] of Object.entries(variables)) {
     const value = env[variable]
     if (value === undefined || value === '') continue
     settings[setting] = typed(File.properties[setting], value)
@@ -154,9 +176,15 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   }
   const isDevnet = gateways.length === 0
   const host = file.host ?? '127.0.0.1'
-  const shelf = resolveShelf(file.vendors ?? {}, file.images ?? [], env, mistakes)
-  if (isDevnet && !isLoopback(host) && hasKeys(shelf)) {
-    mistakes.push(`HOST: on ${host} others could buy real work with play money; name a gateway, or listen on 127.0.0.1, or remove the vendors' keys`)
+  const named = file.vendors ?? {}
+  checkVendors(named, mistakes)
+  const found = fromEnvironment(env, { named, isDevnet, mistakes })
+  const vendors = { ...found.vendors, ...named }
+  const images = resolveShelf(vendors, file.images ?? [], env, mistakes)
+  const chat = resolveChat(vendors, file.chat ?? [], { env, added: found.rows, mistakes })
+  const keyed = realVendors({ images, chat }).map((name) => (vendors[name]?.key_env ? `${name} (${vendors[name].key_env})` : name))
+  if (isDevnet && !isLoopback(host) && keyed.length > 0) {
+    mistakes.push(`HOST: on ${host} others could buy real work with play money; name a gateway, or listen on 127.0.0.1, or remove the keys of ${keyed.join(', ')}`)
   }
   if (mistakes.length > 0) return { ok: false, mistakes }
   return {
@@ -177,7 +205,16 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       bareV1: file.bare_v1 ?? false,
       logLevel: file.log_level ?? 'info',
       gateways: isDevnet ? [] : gateways,
-      shelf,
+      images,
+      chat,
+      environmentVendors: Object.keys(found.vendors),
+      receiptMs: (file.chat_receipt_seconds ?? 10) * 1000,
+      freePerMinute: file.free_per_minute ?? 30,
+      freePerHour: file.free_per_hour ?? 300,
+      guests: {
+        ...(file.generate_content_payers && { generate_content: file.generate_content_payers }),
+        ...(file.background_payers && { background: file.background_payers }),
+      },
       trustedHosts: file.trusted_hosts ?? [],
     },
   }
@@ -202,6 +239,11 @@ function isRange(text: string): boolean {
   const family = isIP(address)
   if (family === 0 || more.length > 0) return false
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 6 ? 128 : 32))
+}
+
+/** Vendors that a call costs real money at. */
+export function realVendors({ images, chat }: Pick<Config, 'images' | 'chat'>): readonly string[] {
+  return [...new Set([...keyedVendors(images), ...keyedVendors(chat)])]
 }
 
 /** Loopback names and addresses: where play money may be shown. */

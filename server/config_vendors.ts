@@ -1,4 +1,4 @@
-/** The part of the configuration that says who makes what: vendors, and changes to the catalog's rows. */
+/** The part of the configuration that says who makes what: vendors, and changes to the catalog's image rows. */
 import { type Static, Type } from '@sinclair/typebox'
 import { type ImageOverride, type ImageRow, imageRows, type Json, overrideImages } from '../core/mod.ts'
 
@@ -9,21 +9,44 @@ export const Variable = Type.String({ pattern: '^[A-Z_][A-Z0-9_]{0,49}$' })
 /** What `protocol` may say; wiring knows an adapter for each. */
 const protocols = ['openai-images', 'gemini-images', 'xai-images', 'cogview', 'seedream', 'sdapi', 'sketch'] as const
 export type Protocol = (typeof protocols)[number]
+/** What `chat` may say. */
+const chatProtocols = ['openai', 'openai-chat', 'openai-responses', 'anthropic-messages', 'gemini', 'parrot'] as const
+export type ChatProtocol = (typeof chatProtocols)[number]
 
 const Fields = Type.Record(Type.String(), Type.Unknown())
+const Url = Type.String({ pattern: '^https?://' })
+const Seconds = Type.Number({ minimum: 1, maximum: 3_600 })
 
-const serving = {
-  base_url: Type.Optional(Type.String({ pattern: '^https?://' })),
+/** How anything is served: by a vendor, or one row of it. */
+export const serving = {
+  base_url: Type.Optional(Url),
   key_env: Type.Optional(Variable),
-  timeout_seconds: Type.Optional(Type.Number({ minimum: 1, maximum: 3_600 })),
+  timeout_seconds: Type.Optional(Seconds),
   parameters: Type.Optional(Fields),
   overrides: Type.Optional(Fields),
+}
+const imageServing = {
+  ...serving,
   per_call: Type.Optional(Type.Integer({ minimum: 1, maximum: 10 })),
   mask_marks: Type.Optional(Type.Union([Type.Literal('transparent'), Type.Literal('white')])),
 }
 const ProtocolName = Type.Union(protocols.map((name) => Type.Literal(name)))
+export const ChatProtocolName = Type.Union(chatProtocols.map((name) => Type.Literal(name)))
 
-export const VendorRow = Type.Object({ protocol: ProtocolName, ...serving }, strict)
+/** One account of the operator's: `protocol` makes images, `chat` converses, either with the same address and key unless told. */
+export const VendorRow = Type.Object(
+  {
+    protocol: Type.Optional(ProtocolName),
+    ...imageServing,
+    chat: Type.Optional(ChatProtocolName),
+    chat_base_url: Type.Optional(Url),
+    chat_timeout_seconds: Type.Optional(Seconds),
+    chat_parameters: Type.Optional(Fields),
+    chat_overrides: Type.Optional(Fields),
+  },
+  strict,
+)
+export type VendorTable = Readonly<Record<string, Static<typeof VendorRow>>>
 
 const SIZE = '^[0-9]{2,4}x[0-9]{2,4}$'
 
@@ -41,10 +64,12 @@ export const ImageSetting = Type.Object(
     hidden: Type.Optional(Type.Boolean()),
     redirect: Type.Optional(Type.String({ minLength: 1 })),
     protocol: Type.Optional(ProtocolName),
-    ...serving,
+    ...imageServing,
   },
   strict,
 )
+
+export type Environment = Readonly<Record<string, string | undefined>>
 
 /** How one row is served: a protocol with its settings, the key read from the environment. */
 export type Serving = {
@@ -60,35 +85,39 @@ export type Serving = {
 }
 
 /** Rows for sale, and by row id how each is served; a row whose vendor is not configured has no serving. */
-export type Shelf = { readonly rows: readonly ImageRow[]; readonly servings: ReadonlyMap<string, Serving> }
+export type Shelf<Row = ImageRow, Served = Serving> = { readonly rows: readonly Row[]; readonly servings: ReadonlyMap<string, Served> }
 
-type VendorTable = Readonly<Record<string, Static<typeof VendorRow>>>
 type Settings = readonly Static<typeof ImageSetting>[]
 
 /** 600 s: what an image of the slowest model may take upstream (spec 1, Limits). */
 const TIMEOUT_S = 600
 
+/** Settings that speak of one service only, in a table that does not name that service. */
+export function checkVendors(vendors: VendorTable, mistakes: string[]): void {
+  for (const [name, { protocol, chat, base_url: _url, key_env: _key, ...rest }] of Object.entries(vendors)) {
+    if (!protocol && !chat) mistakes.push(`vendors.${name}: name a protocol, which makes images, or chat, or both`)
+    for (const setting of Object.keys(rest)) {
+      const isOfChat = setting.startsWith('chat_')
+      if (isOfChat && !chat) mistakes.push(`vendors.${name}.${setting}: has no meaning without chat`)
+      if (!isOfChat && !protocol && chat) mistakes.push(`vendors.${name}.${setting}: is about images, which need a protocol${`chat_${setting}` in VendorRow.properties ? `; for chat it is chat_${setting}` : ''}`)
+    }
+  }
+}
+
 /** Mistakes are added by name; keys are looked up, never shown. */
-export function resolveShelf(vendors: VendorTable, settings: Settings, env: Readonly<Record<string, string | undefined>>, mistakes: string[]): Shelf {
+export function resolveShelf(vendors: VendorTable, settings: Settings, env: Environment, mistakes: string[]): Shelf {
   const overridden = overrideImages(imageRows, settings.map(overrideOf))
   mistakes.push(...overridden.mistakes)
   const own = new Map(settings.map((setting) => [setting.id, setting]))
-  const missing = new Set<string>()
   const servings = new Map<string, Serving>()
   for (const row of overridden.rows) {
-    const served = row.servedBy ?? row.id
-    const fields = servingFields(own.get(served))
-    const table = vendors[row.vendor]
-    // A row of another protocol is another service: it is not to be shown the key of the vendor's own.
-    const merged = fields.protocol && fields.protocol !== table?.protocol ? fields : { ...table, ...fields }
-    const { protocol } = merged
-    if (!protocol) continue
-    const key = merged.key_env && env[merged.key_env]
-    if (merged.key_env && !key) missing.add(`vendors: the environment variable ${merged.key_env} is not set`)
+    const fields = servingFields(own.get(row.servedBy ?? row.id))
+    const merged = above(vendors[row.vendor], fields)
+    if (!merged.protocol) continue
     servings.set(row.id, {
-      protocol,
+      protocol: merged.protocol,
       baseUrl: merged.base_url,
-      key: key || undefined,
+      key: keyOf(merged, env, mistakes),
       timeoutMs: (merged.timeout_seconds ?? TIMEOUT_S) * 1000,
       parameters: merged.parameters as Serving['parameters'],
       overrides: merged.overrides as Serving['overrides'],
@@ -96,13 +125,25 @@ export function resolveShelf(vendors: VendorTable, settings: Settings, env: Read
       maskMarks: merged.mask_marks,
     })
   }
-  mistakes.push(...missing)
   return { rows: overridden.rows, servings }
 }
 
-/** Whether a vendor's key would buy real work. */
-export function hasKeys({ servings }: Shelf): boolean {
-  return [...servings.values()].some(({ key }) => key !== undefined)
+/** What a row says above what its vendor says. A row of another protocol is another service: it is not to be shown the vendor's own key. */
+export function above<Said extends { readonly protocol?: string }>(table: Said | undefined, own: Partial<Said>): Partial<Said> {
+  return own.protocol && own.protocol !== table?.protocol ? own : { ...table, ...own }
+}
+
+/** The key that a variable holds; a variable that is not set is a mistake, told once. */
+export function keyOf({ key_env }: { readonly key_env?: string }, env: Environment, mistakes: string[]): string | undefined {
+  const key = key_env && env[key_env]
+  const missing = `vendors: the environment variable ${key_env} is not set`
+  if (key_env && !key && !mistakes.includes(missing)) mistakes.push(missing)
+  return key || undefined
+}
+
+/** The vendors whose key would buy real work. */
+export function keyedVendors({ rows, servings }: Shelf<{ readonly id: string; readonly vendor: string }, { readonly key: string | undefined }>): readonly string[] {
+  return [...new Set(rows.filter(({ id }) => servings.get(id)?.key !== undefined).map(({ vendor }) => vendor))]
 }
 
 function overrideOf(setting: Settings[number]): ImageOverride {

@@ -1,6 +1,6 @@
 /** The binary: read the configuration, wire, listen, drain on SIGTERM. */
 import { app } from './app.ts'
-import { type Config, isLoopback, readConfig } from './config.ts'
+import { type Config, isLoopback, readConfig, realVendors } from './config.ts'
 import { type ServerLog, serverLog } from './log.ts'
 import { sweep } from './sweep.ts'
 import { RENEWALS, StartError, VERSION, type Wired, wire } from './wiring.ts'
@@ -133,18 +133,20 @@ function refuse(lines: readonly string[]): void {
   process.exitCode = 1
 }
 
-type Facts = { readonly version: string; readonly origin: string; readonly listening: string; readonly labels: readonly string[]; readonly endpoints: number; readonly isDevnet: boolean }
+type Facts = { readonly version: string; readonly origin: string; readonly listening: string; readonly labels: readonly string[]; readonly endpoints: number; readonly isDevnet: boolean; readonly real: readonly string[] }
 
 /** What a person reads first. */
-export function greeting({ version, origin, listening, labels, endpoints, isDevnet }: Facts): readonly string[] {
+export function greeting({ version, origin, listening, labels, endpoints, isDevnet, real }: Facts): readonly string[] {
   const place = listening === origin ? origin : `${origin}, listening on ${listening}`
   const first = `Farebox ${version} at ${place}: ${endpoints} endpoints, paid in USDC on ${labels.join(', ')}`
   if (!isDevnet) return [first]
+  const play = 'a local chain, a funded buyer, procedural pictures and a parrot'
   return [
     first,
-    '  devnet: a local chain, a funded buyer and procedural pictures; no real money, no real models',
-    '  buy a picture:  npx -y bun@1.4.4 run buy -- images "a red fox in the snow"',
-    `  look around:    ${listening}/openapi.json  ${listening}/devnet`,
+    real.length === 0 ? `  devnet: ${play}; no real money, no real models` : `  devnet: ${play}; but what ${real.join(', ')} makes is real, and is charged to your keys`,
+    '  talk to a model:  npx -y bun@1.4.4 run buy -- chat "Why is the sky blue?"',
+    '  buy a picture:    npx -y bun@1.4.4 run buy -- images "a red fox in the snow"',
+    `  look around:      ${listening}/openapi.json  ${listening}/devnet`,
   ]
 }
 
@@ -152,7 +154,7 @@ function greet({ url, wired }: Running, config: Config): void {
   const { gateways, devnet } = wired
   const labels = gateways.map((row) => row.config.label)
   const facts = { version: VERSION, origin: config.publicOrigin ?? url, listening: url, labels, endpoints: gateways[0]?.gateway.endpoints.length ?? 0 }
-  console.log(greeting({ ...facts, isDevnet: devnet !== undefined }).join('\n'))
+  console.log(greeting({ ...facts, isDevnet: devnet !== undefined, real: realVendors(config) }).join('\n'))
   if (devnet && !isLoopback(config.host)) console.log(`  note: listening on ${config.host}, so others can reach this play system`)
 }
 

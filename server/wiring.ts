@@ -12,15 +12,33 @@ import { memoryStorage } from '../adapters/storage/memory.ts'
 import { newestReceipt } from '../adapters/storage/newest_receipt.ts'
 import { postgresStorage } from '../adapters/storage/postgres.ts'
 import { holdAlone, sqliteStorage } from '../adapters/storage/sqlite.ts'
-import { countTokens } from '../adapters/tokens.ts'
+import { countTokens, warmTokenizer } from '../adapters/tokens.ts'
 import { mediaFetcher } from '../adapters/vendors/http.ts'
-import { imageBaseUrls, imageProtocols } from '../adapters/vendors/mod.ts'
+import { chatBaseUrls, chatProtocols, imageBaseUrls, imageProtocols } from '../adapters/vendors/mod.ts'
+import { parrotVendor } from '../adapters/vendors/parrot.ts'
 import { sketchVendor } from '../adapters/vendors/sketch.ts'
 import { privateKeyToAddress } from 'viem/accounts'
-import { type Catalog, catalog, type Chain, type Clock, type Gateway, gateway, type ImageRow, type ImageVendor, type Objects, type Storage, type Vendors } from '../core/mod.ts'
+import {
+  type Catalog,
+  catalog,
+  type Chain,
+  type ChatRow,
+  type ChatVendor,
+  type Clock,
+  type Gateway,
+  gateway,
+  type ImageRow,
+  type ImageVendor,
+  memoized,
+  type Objects,
+  type Storage,
+  type Vendors,
+} from '../core/mod.ts'
 import manifest from '../package.json' with { type: 'json' }
 import type { Config } from './config.ts'
+import type { ChatServing } from './config_chat.ts'
 import type { GatewayConfig } from './config_gateways.ts'
+import type { Serving } from './config_vendors.ts'
 import { type Devnet, resetDevnet, startDevnet } from './devnet/devnet.ts'
 import type { ServerLog } from './log.ts'
 
@@ -73,8 +91,15 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const clock = systemClock
   const owner = crypto.randomUUID()
   const pending = new Set<Promise<unknown>>()
-  const vendors = vendorsOf(config, isDevnet, { log, clock, undo })
-  const shelf = catalog({ images: config.shelf.rows })
+  const counted = memoized(countTokens)
+  const opening = { log, clock, undo }
+  const vendors: Vendors = {
+    images: imageVendors(config, isDevnet, opening),
+    chat: chatVendors(config, isDevnet, { ...opening, countTokens: counted }),
+    media: mediaFetcher({ trusted: config.trustedHosts }),
+  }
+  if (config.environmentVendors.length > 0) log.info('vendors were found in the environment', { vendors: config.environmentVendors })
+  const shelf = catalog({ images: config.images.rows, chat: config.chat.rows })
   const rows = devnet ? [devnetGateway(devnet)] : config.gateways
   const gateways = []
   for (const row of rows) {
@@ -83,13 +108,17 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     undo.push(() => chain.close())
     await openChain(row, chain, { log, clock, undo })
     await keepKey(row, chain, { log, clock, undo, leaseMs: config.leaseMs })
-    const ports = { storage, objects, chain, vendors, clock, log, random: randomBytes, countTokens, background }
-    gateways.push({ gateway: gateway({ ports, ...gatewaySettings(config, row, { owner, shelf }) }), hosts: row.hosts, config: row })
+    const ports = { storage, objects, chain, vendors, clock, log, random: randomBytes, countTokens: counted, background }
+    const guests = devnet ? { generate_content: [devnet.buyer.address], ...config.guests } : config.guests
+    gateways.push({ gateway: gateway({ ports, guests, ...gatewaySettings(config, row, { owner, shelf }) }), hosts: row.hosts, config: row })
   }
   for (const { gateway } of gateways.slice(0, 1)) {
     const lost = config.database.kind === 'sqlite' ? await gateway.takeOver() : 0
     if (lost > 0) log.warn('calls whose work was lost with the last process were failed, uncharged', { calls: lost })
   }
+  // Loading it takes a third of a second, which the first buyer should not wait.
+  const isCounted = shelf.chat.all.some((row) => row.billing.mode === 'paid' && vendors.chat(row) !== undefined)
+  if (isCounted) warmTokenizer().catch((error: Error) => log.warn('the tokenizer could not be loaded', { error: error.message }))
   return { gateways, storage, clock, owner, devnet, drain }
 
   function background(work: Promise<unknown>): void {
@@ -109,6 +138,8 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   }
 }
 
+const MINUTE_MS = 60_000
+
 function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: { owner: string; shelf: Catalog }) {
   return {
     name: row.name,
@@ -119,7 +150,11 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
     maxBody: config.maxBody,
     maxUpload: config.maxUpload,
     bareV1: config.bareV1,
-    patience: { workLeaseMs: config.leaseMs },
+    patience: { workLeaseMs: config.leaseMs, receiptMs: config.receiptMs },
+    freeTier: [
+      { requests: config.freePerMinute, windowMs: MINUTE_MS },
+      { requests: config.freePerHour, windowMs: 60 * MINUTE_MS },
+    ],
     ...(config.inlineMs !== undefined && { inlineMs: config.inlineMs }),
   }
 }
@@ -158,10 +193,8 @@ async function orRefuse<T>(setting: string, step: () => T | Promise<T>): Promise
   }
 }
 
-type Serving = NonNullable<ReturnType<Config['shelf']['servings']['get']>>
-
 /** A row is served as the operator configured it; on devnet the embedded vendor draws the rest, elsewhere the rest is not for sale. */
-function vendorsOf({ shelf, trustedHosts }: Config, isDevnet: boolean, { log, clock, undo }: Opening): Vendors {
+function imageVendors({ images }: Config, isDevnet: boolean, { log, clock, undo }: Opening): Vendors['images'] {
   const sketch = sketchVendor()
   undo.push(() => sketch.close())
   const build = (row: ImageRow, { protocol, baseUrl, ...settings }: Serving): ImageVendor => {
@@ -169,12 +202,34 @@ function vendorsOf({ shelf, trustedHosts }: Config, isDevnet: boolean, { log, cl
     return imageProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? imageBaseUrls[protocol], maker: row.maker, clock, log })
   }
   const byRow = new Map<string, ImageVendor>()
-  for (const row of shelf.rows) {
-    const serving = shelf.servings.get(row.id)
+  for (const row of images.rows) {
+    const serving = images.servings.get(row.id)
     if (serving) byRow.set(row.id, build(row, serving))
     if (serving?.protocol === 'sketch' && !isDevnet) log.warn('this model is served by the procedural sketch vendor, for real money', { model: row.id })
   }
-  return { images: (row) => byRow.get(row.id) ?? (isDevnet ? sketch : undefined), chat: () => undefined, media: mediaFetcher({ trusted: trustedHosts }) }
+  return (row) => byRow.get(row.id) ?? (isDevnet ? sketch : undefined)
+}
+
+/** Rows served alike share one vendor. Nobody stands in for a model: on devnet too, the parrot serves its own rows only, unless told. */
+function chatVendors({ chat }: Config, isDevnet: boolean, { log, clock, countTokens }: Opening & { countTokens(text: string): Promise<number> }): Vendors['chat'] {
+  const parrot = parrotVendor({ countTokens, now: clock.now })
+  const built = new Map<string, ChatVendor>()
+  const build = (row: ChatRow, serving: ChatServing): ChatVendor => {
+    const { protocol, baseUrl, ...settings } = serving
+    if (protocol === 'parrot') return parrot
+    const alike = JSON.stringify([row.maker, serving])
+    const vendor = built.get(alike) ?? chatProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? chatBaseUrls[protocol], maker: row.maker, clock, log })
+    built.set(alike, vendor)
+    return vendor
+  }
+  const byRow = new Map<string, ChatVendor>()
+  for (const row of chat.rows) {
+    const serving = chat.servings.get(row.id)
+    if (serving) byRow.set(row.id, build(row, serving))
+    else if (isDevnet && row.vendor === 'embedded') byRow.set(row.id, parrot)
+    if (serving?.protocol === 'parrot' && !isDevnet && row.billing.mode !== 'free') log.warn('this model is served by the parrot, a small text program, for real money', { model: row.id })
+  }
+  return (row) => byRow.get(row.id)
 }
 
 /** The local chain, and the ledger beside it. Where the chain is behind the ledger, both begin anew: paid must stay paid. */

@@ -23,6 +23,7 @@ import {
   takePermits,
 } from '../../core/ledger.ts'
 import type { Authorization, Call, Claim, Opened, Owned, Storage } from '../../core/ports.ts'
+import { spendOf, summed } from '../../core/spend.ts'
 
 type Bound = Bond & { readonly authorization: Authorization }
 
@@ -96,7 +97,7 @@ export function memoryStorage(): Storage {
   }
 
   function where(keep: (call: Row) => boolean, order: (call: Row) => number, limit: number): Call[] {
-    const found = [...rows.values()].filter(keep).sort((a, b) => order(a) - order(b))
+    const found = [...rows.values()].filter(keep).sort((a, b) => order(a) - order(b) || (a.id < b.id ? -1 : 1))
     return found.slice(0, limit).map(shown)
   }
 
@@ -154,6 +155,10 @@ export function memoryStorage(): Storage {
     async unsettled(before, limit) {
       const due = (call: Row) => call.claimUntil ?? 0
       return where((call) => call.money === 'settling' && due(call) <= before, due, limit)
+    },
+
+    async spendByModel(payer, since) {
+      return summed([...rows.values()].flatMap((row) => spendOf(row, payer, since) ?? []))
     },
 
     async putOwned(record, now) {
@@ -214,6 +219,6 @@ function nameOf({ kind, id }: Pick<Owned, 'kind' | 'id'>): string {
 
 /** The port's view of a row, as a copy. */
 function shown(row: Row): Call {
-  const { fence, claimUntil, claimKey, claimFresh, emptied, ...call } = row
+  const { fence, claimUntil, claimKey, claimFresh, emptied, paid, ...call } = row
   return structuredClone(call)
 }

@@ -79,6 +79,19 @@ export const steps: readonly Step[] = [
       CREATE INDEX owned_aging ON owned (expires_at);
     `,
   },
+  {
+    name: 'what was paid, and for how many tokens',
+    sql: `
+      ALTER TABLE calls ADD COLUMN usage TEXT;
+      ALTER TABLE calls ADD COLUMN paid TEXT;
+      DROP INDEX calls_paid;
+      DROP INDEX calls_unfinished;
+      DROP INDEX calls_settling;
+      CREATE INDEX calls_unfinished ON calls (until, id) WHERE work in ('queued', 'in_progress');
+      CREATE INDEX calls_settling ON calls (claim_until, id) WHERE money = 'settling';
+      CREATE INDEX calls_spent ON calls (payer, settled_at, asset, gateway, endpoint, model, quote, paid, usage) WHERE money = 'settled';
+    `,
+  },
 ]
 
 /**

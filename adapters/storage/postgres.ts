@@ -21,6 +21,7 @@ import {
   takePermits,
 } from '../../core/ledger.ts'
 import type { Call, Claim, NewCall, Opened, Owned, Storage } from '../../core/ports.ts'
+import { summed } from '../../core/spend.ts'
 import { type Limits, type Send, type Step, connections } from './connections.ts'
 import { type Statement, ask, patching } from './statements_postgres.ts'
 
@@ -122,6 +123,8 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
     },
 
     unsettled: (before, limit) => read((send) => send(ask.unsettled, { before, limit })),
+
+    spendByModel: (payer, since) => read((send) => send(ask.spent, { payer, since }).then(summed)),
 
     putOwned(...given) {
       const [record, now] = structuredClone(given)

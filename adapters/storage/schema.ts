@@ -2,17 +2,17 @@ import { sql } from 'drizzle-orm'
 import { customType, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core'
 import type { BondState } from '../../core/ledger.ts'
 import { type Usdc, usdc } from '../../core/money.ts'
-import type { Authorization, Json, Money, Work } from '../../core/ports.ts'
+import type { Authorization, Json, Money, Usage, Work } from '../../core/ports.ts'
 import type { Offer, Receipt } from '../../core/x402.ts'
 
 /**
  * Money as decimal text. SQLite's INTEGER ends at 2^63, below the 20 digits that the wire allows, and SUM over it overflows or
- * turns into floats; so amounts are text and sums are made in core, as bigint.
+ * turns into floats; so amounts are text, and sums are made in core, as bigint, of amounts or of sums of their halves.
  */
-const money = customType<{ data: Usdc; driverData: string }>({
+const money = customType<{ data: Usdc; driverData: string | null }>({
   dataType: () => 'text',
-  toDriver: (amount) => amount.toString(),
-  fromDriver: (digits) => usdc(BigInt(digits)),
+  toDriver: (amount: Usdc | null) => (amount === null ? null : amount.toString()),
+  fromDriver: (digits) => usdc(BigInt(digits as string)),
 })
 
 /** JSON as text; JSON's null is the column's NULL. */
@@ -22,7 +22,10 @@ const json = customType<{ data: unknown; driverData: string | null }>({
   fromDriver: (written) => (written === null ? null : JSON.parse(written)),
 })
 
-/** Every paid call, and who may settle it. Wide columns come last, so that what only reads the others never loads them. */
+/**
+ * Every paid call, and who may settle it. Wide columns come last, so that what only reads the others never loads them. `usage` and `paid`
+ * were added later, behind those: what a wallet spent is read in `calls_spent` alone, which holds all that the sum needs.
+ */
 export const calls = sqliteTable(
   'calls',
   {
@@ -54,12 +57,16 @@ export const calls = sqliteTable(
     receipt: json().$type<Receipt>(),
     request: json().$type<Json>(),
     result: json().$type<Json>(),
+    usage: json().$type<Usage>(),
+    paid: money(),
   },
   (call) => [
-    index('calls_unfinished').on(call.until).where(sql`work in ('queued', 'in_progress')`),
+    index('calls_unfinished').on(call.until, call.id).where(sql`work in ('queued', 'in_progress')`),
     index('calls_owned').on(call.owner, call.until).where(sql`work in ('queued', 'in_progress')`),
-    index('calls_settling').on(call.claimUntil).where(sql`money = 'settling'`),
-    index('calls_paid').on(call.payer, call.asset, call.settledAt).where(sql`money = 'settled'`),
+    index('calls_settling').on(call.claimUntil, call.id).where(sql`money = 'settling'`),
+    index('calls_spent')
+      .on(call.payer, call.settledAt, call.asset, call.gateway, call.endpoint, call.model, call.quote, call.paid, call.usage)
+      .where(sql`money = 'settled'`),
     index('calls_aging').on(call.expiresAt, call.id).where(sql`emptied = 0`),
   ],
 )

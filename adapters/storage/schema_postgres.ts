@@ -2,14 +2,14 @@ import { sql } from 'drizzle-orm'
 import { bigint, boolean, customType, index, pgTable, primaryKey, uniqueIndex } from 'drizzle-orm/pg-core'
 import type { BondState } from '../../core/ledger.ts'
 import { type Usdc, usdc } from '../../core/money.ts'
-import type { Authorization, Json, Money, Work } from '../../core/ports.ts'
+import type { Authorization, Json, Money, Usage, Work } from '../../core/ports.ts'
 import type { Offer, Receipt } from '../../core/x402.ts'
 
 /** Money as an exact integer, as wide as an EVM word: an operator's report may SUM it. */
-const amount = customType<{ data: Usdc; driverData: string }>({
+const amount = customType<{ data: Usdc; driverData: string | null }>({
   dataType: () => 'numeric(78,0)',
-  toDriver: (value) => value.toString(),
-  fromDriver: (digits) => usdc(BigInt(digits)),
+  toDriver: (value: Usdc | null) => (value === null ? null : value.toString()),
+  fromDriver: (digits) => usdc(BigInt(digits as string)),
 })
 
 /** JSON as text, for jsonb reorders keys and refuses U+0000; JSON's null is the column's NULL. */
@@ -29,7 +29,7 @@ const text = customType<{ data: string; driverData: string | null }>({
 /** Milliseconds since 1970, and counters: integers up to 2^53. */
 const integer = (name?: string) => (name === undefined ? bigint({ mode: 'number' }) : bigint(name, { mode: 'number' }))
 
-/** The tables of schema.ts, field by field, as Postgres spells them. Wide columns come last: they live out of line, unread. */
+/** The tables of schema.ts, field by field, as Postgres spells them. Wide columns live out of line, unread. */
 export const calls = pgTable(
   'calls',
   {
@@ -61,12 +61,14 @@ export const calls = pgTable(
     receipt: json().$type<Receipt>(),
     request: json().$type<Json>(),
     result: json().$type<Json>(),
+    usage: json().$type<Usage>(),
+    paid: amount(),
   },
   (call) => [
-    index('calls_unfinished').on(call.until).where(sql`work in ('queued', 'in_progress')`),
+    index('calls_unfinished').on(call.until, call.id).where(sql`work in ('queued', 'in_progress')`),
     index('calls_owned').on(call.owner, call.until).where(sql`work in ('queued', 'in_progress')`),
-    index('calls_settling').on(call.claimUntil).where(sql`money = 'settling'`),
-    index('calls_paid').on(call.payer, call.asset, call.settledAt).where(sql`money = 'settled'`),
+    index('calls_settling').on(call.claimUntil, call.id).where(sql`money = 'settling'`),
+    index('calls_spent').on(call.payer, call.settledAt).where(sql`money = 'settled'`),
     index('calls_aging').on(call.expiresAt, call.id).where(sql`not emptied`),
   ],
 )

@@ -22,7 +22,9 @@ import {
   patchOf,
   takePermits,
 } from '../../core/ledger.ts'
+import { usdc } from '../../core/money.ts'
 import type { Call, Claim, NewCall, Opened, Storage } from '../../core/ports.ts'
+import { summed } from '../../core/spend.ts'
 import { migrate } from './migrations.ts'
 import { patchStatement, statements } from './statements.ts'
 import { isBusy, patiently, writer } from './writer.ts'
@@ -33,6 +35,8 @@ const BUSY_MS = 10
 const BUSY_AT_START_MS = 2_000
 /** Rows that one step of `prune` looks at: bounds how long the event loop stands. */
 const BATCH = 128
+
+const BILLION = 1_000_000_000n
 
 /** How far `prune` has come among the calls, in order of age. */
 type Place = { readonly expiresAt: number; readonly id: string }
@@ -82,7 +86,7 @@ export function sqliteStorage(path: string): Storage {
 
   function debts({ payer, asset }: NewCall, at: { now: number; asOf: number }): readonly Debt[] {
     const since = at.asOf - BALANCE_LAG_MS
-    return [...ask.spendable.all({ payer, asset, now: at.now }), ...ask.paid.all({ payer, asset, since })]
+    return [...ask.spendable.all({ payer, asset, now: at.now }), ...ask.recent.all({ payer, asset, since })]
   }
 
   /** One bounded step of `prune` over calls, beginning behind `after`. */
@@ -160,6 +164,12 @@ export function sqliteStorage(path: string): Storage {
     },
 
     unsettled: (before, limit) => patiently(() => ask.unsettled.all({ before, limit })),
+
+    spendByModel: (payer, since) =>
+      patiently(() => {
+        const groups = ask.spent.all({ payer, since })
+        return summed(groups.map(({ billions, rest, ...group }) => ({ ...group, spent: usdc(BigInt(billions) * BILLION + BigInt(rest)) })))
+      }),
 
     putOwned(...given) {
       const [record, now] = structuredClone(given)

@@ -5,15 +5,16 @@ import { authorizations, calls, leases, owned, windows } from './schema.ts'
 
 /**
  * What the SQLite storage asks and writes, prepared once. Conditions that name a partial index are written out: SQLite cannot match
- * one against a bound parameter. The order of `bonds`, and what `spendable` and `paid` leave out, is what core/ledger.ts counts on.
+ * one against a bound parameter. The order of `bonds`, and what `spendable` and `recent` leave out, is what core/ledger.ts counts on.
  */
 export function statements(db: BunSQLiteDatabase) {
-  const { fence, claimUntil, claimKey, claimFresh, emptied, ...shown } = getTableColumns(calls)
-  const { id, payer, work, money, owner, until, receipt, expiresAt } = shown
+  const { fence, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
+  const { id, payer, work, money, owner, until, receipt, expiresAt, gateway, endpoint, model, asset, usage, settledAt } = shown
   const head = { id, payer, work, money, owner, until, receipt, expiresAt, fence, claimUntil, claimKey, claimFresh, emptied }
   const debt = { id, quote: calls.quote, work, money, settledAt: calls.settledAt }
   const { signed, ...bond } = getTableColumns(authorizations)
   const unfinished = sql`${work} in ('queued', 'in_progress')`
+  const spent = sql`coalesce(${paid}, ${calls.quote})`
   const given = sql.placeholder
   const ofCall = eq(authorizations.call, calls.id)
   return {
@@ -36,7 +37,7 @@ export function statements(db: BunSQLiteDatabase) {
         ),
       )
       .prepare(),
-    paid: db
+    recent: db
       .select({ ...debt, state: sql<null>`null`, bondExpiresAt: sql<null>`null` })
       .from(calls)
       .where(
@@ -52,15 +53,33 @@ export function statements(db: BunSQLiteDatabase) {
       .select(shown)
       .from(calls)
       .where(and(unfinished, sql`${money} = 'verified'`, lte(until, given('now'))))
-      .orderBy(asc(until))
+      .orderBy(asc(until), asc(id))
       .limit(given('limit'))
       .prepare(),
     unsettled: db
       .select(shown)
       .from(calls)
       .where(and(sql`${money} = 'settling'`, lte(claimUntil, given('before'))))
-      .orderBy(asc(claimUntil))
+      .orderBy(asc(claimUntil), asc(id))
       .limit(given('limit'))
+      .prepare(),
+    /** Money in two sums, of all but the last nine digits and of these: neither outgrows an INTEGER, and both are exact. */
+    spent: db
+      .select({
+        gateway,
+        endpoint,
+        model,
+        asset,
+        calls: sql<number>`count(*)`,
+        billions: sql<string>`cast(sum(cast(substr(${spent}, 1, length(${spent}) - 9) as integer)) as text)`,
+        rest: sql<string>`cast(sum(cast(substr(${spent}, -9) as integer)) as text)`,
+        inputTokens: sql<number>`total(${usage} ->> 'input')`,
+        outputTokens: sql<number>`total(${usage} ->> 'output')`,
+        lastAt: sql<number>`max(${settledAt})`,
+      })
+      .from(calls)
+      .where(and(eq(payer, given('payer')), gte(settledAt, given('since')), sql`${money} = 'settled'`))
+      .groupBy(gateway, endpoint, model, asset)
       .prepare(),
     aging: db
       .select(head)

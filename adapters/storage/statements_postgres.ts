@@ -17,8 +17,8 @@ export type Statement<Row> = {
 
 /** Drizzle builds and types the statements, and codes their values; it never holds a connection. */
 const db = drizzle.mock()
-const { fence, claimUntil, claimKey, claimFresh, emptied, ...shown } = getTableColumns(calls)
-const { id, payer, asset, work, money, owner, until, receipt, expiresAt, settledAt, quote } = shown
+const { fence, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
+const { id, payer, asset, work, money, owner, until, receipt, expiresAt, settledAt, quote, gateway, endpoint, model, usage, createdAt } = shown
 const heads = { id, payer, work, money, owner, until, receipt, expiresAt, fence, claimUntil, claimKey, claimFresh, emptied }
 const { signed, ...bonds } = getTableColumns(authorizations)
 const debts = { id, quote, work, money, settledAt, state: bonds.state, bondExpiresAt: bonds.expiresAt }
@@ -30,7 +30,7 @@ const spendable = db
   .from(authorizations)
   .innerJoin(calls, isOfCall)
   .where(and(same(bonds.payer, 'payer'), gt(bonds.expiresAt, given('now', bonds.expiresAt)), sql`${bonds.state} in ('open', 'sent')`, same(asset)))
-const paid = db
+const recent = db
   .select({ ...debts, state: sql<never>`null::text`, bondExpiresAt: sql<never>`null::bigint` })
   .from(calls)
   .where(and(same(payer), same(asset), gte(settledAt, given('since', settledAt)), sql`${money} = 'settled'`))
@@ -74,7 +74,7 @@ export const ask = {
   bondsAmong: rows('bonds_among', bonds, db.select(bonds).from(authorizations).where(among(bonds.call))),
   signed: rows('signed', { signed }, db.select({ signed }).from(authorizations).where(same(bonds.key))),
   /** One statement, hence one moment: a settlement that ends meanwhile is seen before or after, not in between. */
-  debts: rows('debts', debts, unionAll(spendable, paid)),
+  debts: rows('debts', debts, unionAll(spendable, recent)),
   lost: rows(
     'lost',
     shown,
@@ -82,7 +82,7 @@ export const ask = {
       .select(shown)
       .from(calls)
       .where(and(isUnfinished, sql`${money} = 'verified'`, lte(until, given('now', until))))
-      .orderBy(asc(until))
+      .orderBy(asc(until), asc(id))
       .limit(sql.placeholder('limit')),
   ),
   unsettled: rows(
@@ -92,8 +92,29 @@ export const ask = {
       .select(shown)
       .from(calls)
       .where(and(sql`${money} = 'settling'`, lte(claimUntil, given('before', claimUntil))))
-      .orderBy(asc(claimUntil))
+      .orderBy(asc(claimUntil), asc(id))
       .limit(sql.placeholder('limit')),
+  ),
+  /** Tokens as numeric: nothing that was ever counted makes the sum overflow. */
+  spent: rows(
+    'spent',
+    // Each is read as the column whose kind it is of.
+    { gateway, endpoint, model, asset, calls: createdAt, spent: quote, inputTokens: createdAt, outputTokens: createdAt, lastAt: createdAt },
+    db
+      .select({
+        gateway,
+        endpoint,
+        model,
+        asset,
+        calls: sql`count(*)`.as('calls'),
+        spent: sql`sum(coalesce(${paid}, ${quote}))`.as('spent'),
+        inputTokens: tokens('input'),
+        outputTokens: tokens('output'),
+        lastAt: sql`max(${settledAt})`.as('last_at'),
+      })
+      .from(calls)
+      .where(and(same(payer), gte(settledAt, given('since', settledAt)), sql`${money} = 'settled'`))
+      .groupBy(gateway, endpoint, model, asset),
   ),
   /** Locks what it lists, and passes over what others are busy with. */
   aging: rows(
@@ -232,6 +253,11 @@ function among(column: PgColumn): SQL {
 /** Through an array, so that the rows are chosen, and locked, once. */
 function anyOf(column: PgColumn, chosen: SQL): SQL {
   return sql`${column} = any(array(${chosen}))`
+}
+
+/** The sum of one kind of tokens; `usage` is JSON of ours, with numbers only. */
+function tokens(kind: 'input' | 'output') {
+  return sql`coalesce(sum((${usage}::json ->> ${sql.raw(`'${kind}'`)})::numeric), 0)`.as(`${kind}_tokens`)
 }
 
 function aFew(): SQL {

@@ -2,9 +2,9 @@
  * The OpenAI chat protocol: OpenAI itself, xAI, DeepSeek, Z.ai, and what vLLM, llama.cpp, Ollama and others serve under the same path.
  * Sources: openai@7.55.0 `resources/chat/completions`; reference/vendors.md 2.1, 2.3, 2.4, 2.8 and 11.
  */
-import type { ChatAnswer, ChatOrder, ChatVendor, Fields, Json } from '../../core/mod.ts'
-import { sseJson } from '../../core/wires/sse.ts'
+import type { ChatOrder, ChatVendor, Fields, Json } from '../../core/mod.ts'
 import { usageOf } from '../../core/wires/usage.ts'
+import { atOnce } from './chat_translation.ts'
 import { type ChatVendorConfig, chatHttp, writeChat } from './chat_vendor.ts'
 import { chatJudge, contextFault } from './chat_refusals.ts'
 import type { VendorHttp } from './http.ts'
@@ -14,6 +14,8 @@ import { envelope, type Judge, record, refusalIn, type Trouble } from './refusal
 export type OpenaiChatConfig = ChatVendorConfig & {
   /** How the output cap is spelt; `max_completion_tokens` at api.openai.com, whose reasoning models refuse the other, else `max_tokens`. */
   readonly maxTokensField?: 'max_tokens' | 'max_completion_tokens' | undefined
+  /** Whether the server reads `cache_control` of parts and tools, as OpenRouter does; others may refuse it. */
+  readonly keepsCacheControl?: boolean | undefined
 }
 
 /** Bodies pass as they came, plus `model`, `stream` and our own `stream_options`; what the gateway alone understands is left out. */
@@ -21,13 +23,13 @@ export function openaiChat(config: OpenaiChatConfig): ChatVendor {
   const http = chatHttp(config, 'openai-chat')
   const url = under(config.baseUrl, '/chat/completions')
   const headers = { ...bearer(config.key), ...config.headers }
-  const cap = config.maxTokensField ?? (new URL(config.baseUrl).hostname === 'api.openai.com' ? 'max_completion_tokens' : 'max_tokens')
+  const taste = tasteOf(config)
 
   return {
     wire: 'chat',
     async ask(order, { signal }) {
-      const sent = writeChat(config, { order: write(order, cap) })
-      const judge = chatJudge({ body: order.body, sent, streams: order.stream, callerPath }, quirks)
+      const sent = writeChat(config, { order: write(order, taste) })
+      const judge = chatJudge({ body: order.body, sent, streams: order.stream, callerPath }, openaiQuirks)
       const asking = { headers, signal, judge }
       if (!order.stream) return { kind: 'whole', body: read(await http.postJson(url, sent, asking), { http, judge }) }
       const answer = await http.postStream(url, sent, asking)
@@ -38,12 +40,40 @@ export function openaiChat(config: OpenaiChatConfig): ChatVendor {
 
 // ── what is sent ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-function write({ body, model, stream }: ChatOrder, cap: 'max_tokens' | 'max_completion_tokens'): Fields {
-  const { prompt_cache, search_parameters, stream_options, max_tokens, max_completion_tokens, messages, ...rest } = body
+/** What a server takes beyond the protocol, and what it refuses. */
+type Taste = {
+  readonly cap: 'max_tokens' | 'max_completion_tokens'
+  /** OpenAI itself, which refuses the reasoning members that DeepSeek and Z.ai need. */
+  readonly isOpenai: boolean
+  readonly drops: ReadonlySet<string>
+}
+
+/** Members of a message, a part, a tool or a call that belong to other wires; strict servers refuse what they do not know. */
+const FOREIGN = ['reasoning_signature', 'reasoning_blocks', 'content_before_tools', 'citations', 'other_blocks']
+
+function tasteOf({ baseUrl, maxTokensField, keepsCacheControl = false }: OpenaiChatConfig): Taste {
+  const { hostname } = new URL(baseUrl)
+  // Also its regional hosts, such as eu.api.openai.com.
+  const isOpenai = /^(?:[\w-]+\.)?api\.openai\.com$/.test(hostname)
+  const drops = new Set([
+    ...FOREIGN,
+    // Signatures of thoughts, which Google's own host wants back.
+    ...(hostname === 'generativelanguage.googleapis.com' ? [] : ['extra_content']),
+    ...(keepsCacheControl ? [] : ['cache_control']),
+    ...(isOpenai ? ['reasoning_content'] : []),
+  ])
+  return { cap: maxTokensField ?? (isOpenai ? 'max_completion_tokens' : 'max_tokens'), isOpenai, drops }
+}
+
+function write({ body, model, stream }: ChatOrder, { cap, isOpenai, drops }: Taste): Fields {
+  const { prompt_cache, search_parameters, stream_options, max_tokens, max_completion_tokens, messages, tools, thinking, cache_control, ...rest } = body
   const most = max_tokens ?? max_completion_tokens
   return {
     model,
-    ...(messages !== undefined && { messages: withoutSignatures(messages) }),
+    ...(messages !== undefined && { messages: eachOf(messages, (message) => plain(message, drops)) }),
+    ...(tools !== undefined && { tools: eachOf(tools, (tool) => without(tool, drops)) }),
+    ...(thinking !== undefined && !isOpenai && { thinking }),
+    ...(cache_control !== undefined && !drops.has('cache_control') && { cache_control }),
     ...rest,
     ...(most !== undefined && { [cap]: most }),
     stream,
@@ -51,16 +81,23 @@ function write({ body, model, stream }: ChatOrder, cap: 'max_tokens' | 'max_comp
   }
 }
 
-/** These members of a message belong to another wire, and strict servers refuse what they do not know. */
-const isForeign = (message: Json): boolean => 'reasoning_signature' in record(message) || 'reasoning_blocks' in record(message)
+/** A message in the protocol's own members. Words that came before calls go back to where the protocol has them. */
+function plain(message: Fields, drops: ReadonlySet<string>): Fields {
+  const { content, tool_calls, content_before_tools: before } = message
+  const isSilent = content === '' || content === null || content === undefined
+  const said = isSilent && typeof before === 'string' && before !== '' ? before : content
+  return {
+    ...without(message, drops),
+    ...(said !== undefined && { content: eachOf(said, (part) => without(part, drops)) }),
+    ...(tool_calls !== undefined && { tool_calls: eachOf(tool_calls, (call) => without(call, drops)) }),
+  }
+}
 
-function withoutSignatures(messages: Json): Json {
-  if (!Array.isArray(messages) || !messages.some(isForeign)) return messages
-  return messages.map((message: Json) => {
-    if (!isForeign(message)) return message
-    const { reasoning_signature, reasoning_blocks, ...rest } = message as Fields
-    return rest
-  })
+const eachOf = (list: Json, change: (entry: Fields) => Fields): Json => (Array.isArray(list) ? list.map((entry: Json) => (isFields(entry) ? change(entry) : entry)) : list)
+
+function without(entry: Fields, names: ReadonlySet<string>): Fields {
+  const kept = Object.entries(entry).filter(([name]) => !names.has(name))
+  return kept.length === Object.keys(entry).length ? entry : Object.fromEntries(kept)
 }
 
 const callerPath = (path: string): string => path.replace(/^max_completion_tokens$/, 'max_tokens')
@@ -90,29 +127,6 @@ function isFields(value: Json | undefined): value is Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** A whole answer as a stream, for a server that does not stream. */
-function atOnce({ choices, usage, ...head }: Fields): ChatAnswer {
-  const base = { ...head, object: 'chat.completion.chunk' }
-  const chunks = (choices as readonly Fields[]).flatMap(({ message, finish_reason = 'stop', index = 0, ...rest }) => [
-    { ...base, choices: [{ ...rest, index, delta: delta(message as Fields), finish_reason: null }] },
-    { ...base, choices: [{ index, delta: {}, finish_reason }] },
-  ])
-  const all = [...chunks, ...(usage === undefined ? [] : [{ ...base, choices: [], usage }])]
-  let held: Uint8Array | undefined = new TextEncoder().encode(`${all.map((chunk) => sseJson(chunk)).join('')}data: [DONE]\n\n`)
-  const take = () => {
-    const bytes = held
-    held = undefined
-    return bytes
-  }
-  return { kind: 'stream', stream: { next: async () => take(), cancel: () => void take() } }
-}
-
-/** The parts of a tool call are told apart by `index` in a stream. */
-function delta({ tool_calls, ...message }: Fields): Fields {
-  if (!Array.isArray(tool_calls)) return message
-  return { ...message, tool_calls: (tool_calls as readonly Fields[]).map((call, index) => ({ index, ...call })) }
-}
-
 // ── quirks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Z.ai's codes (docs.z.ai; reference/vendors.md 2.4). 1113, an account in arrears, comes as a 429. */
@@ -122,7 +136,8 @@ const ZAI: readonly (readonly [RegExp, Trouble])[] = [
   [/^1(302|303|305|312)$/, 'rate_limited'],
 ]
 
-const quirks: Judge = ({ status, body }) => {
+/** Of all who serve OpenAI's protocols. */
+export const openaiQuirks: Judge = ({ status, body }) => {
   const { code, message } = envelope(body)
   // xAI: a 403 is moderation as often as a bad key (reference/vendors.md 2.3).
   if (status === 403 && /violates usage guidelines|SAFETY_CHECK_TYPE_/.test(message)) return 'policy'

@@ -1,8 +1,9 @@
 /** Chat completions: the common chat API, quoted before it is answered and settled after (spec 2). */
 import { Type } from '@sinclair/typebox'
-import { ChatBody, invalid } from '../chat_request.ts'
+import { ChatBody, invalid, invalidParameter } from '../chat_request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, orderSize, quote, remembered, sampleRow, sized } from '../chat_sale.ts'
 import { free, json, live, type LiveContext, type Offering } from '../endpoint.ts'
+import { Fault } from '../faults.ts'
 import { intake } from '../intake.ts'
 import { print } from '../money.ts'
 import { chatPrice, chatPriceParts } from '../pricing.ts'
@@ -21,10 +22,19 @@ const output = Type.Object({
   usage,
 })
 
+/** Any other tool is one that some vendor runs itself, at a price that nobody was quoted. */
+const TOOLS: readonly unknown[] = ['function', 'custom']
+
+function checkTools({ tools }: Fields): void {
+  const other = Array.isArray(tools) ? (tools as readonly Fields[]).findIndex(({ type }) => !TOOLS.includes(type)) : -1
+  if (other >= 0) throw invalidParameter(`tools.${other}.type`, 'must be function: tools that a vendor runs itself are not sold here.')
+}
+
 /** The order of a checked body; `model` from the path where that names one. */
 async function orderOf(body: Readonly<Record<string, unknown>>, model: string | undefined, context: LiveContext): Promise<ChatInput> {
   const named = model ?? body.model
   if (typeof named !== 'string') throw invalid('model', 'is required')
+  checkTools(body as Fields)
   return await sized({ row: findRow(named, context), wire: 'chat', chat: body as Fields, stream: body.stream === true }, context)
 }
 
@@ -66,6 +76,7 @@ const estimate = free({
   name: 'chat.estimate',
   method: 'POST',
   path: '/api/v1/chat/estimate',
+  uploads: true,
   summary: 'What a chat request would cost',
   description: 'The quote of the same body at /api/v1/chat/completions, and what it is made from.',
   tag: 'chat',
@@ -81,6 +92,7 @@ const estimate = free({
   }),
   async answer(request, context) {
     const order = await orderOf(read(await request.json()), undefined, context)
+    if (!isServed(order, context)) throw new Fault('NOT_CONFIGURED', { message: `The operator has not configured ${order.row.id}.` })
     const { row, promptTokens, maxTokens, effort } = order
     const isFree = row.billing.mode === 'free'
     return json(200, {

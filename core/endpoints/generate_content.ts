@@ -5,6 +5,8 @@ import { invalid, invalidParameter } from '../chat_request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from '../chat_sale.ts'
 import { type Asked, type GuestList, live, type LiveContext, type Offering } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
+import { quoted } from '../intake.ts'
+import { camel, isFields } from '../wires/generate_content_parts.ts'
 import { generateContentFromChatReply } from '../wires/generate_content_reply.ts'
 import { builtInTools, chatFromGenerateContent } from '../wires/generate_content_request.ts'
 import { generateContentFromChatStream } from '../wires/generate_content_stream.ts'
@@ -39,13 +41,13 @@ const shared = {
 } as const
 
 const check = (stream: boolean) => async (said: Readonly<Record<string, unknown>>, { params }: Asked, context: LiveContext) => {
-  const body = said as Fields
+  const body = oneSpelling(said as Fields)
   const row = params.model === undefined ? anyRow(context) : findRow(params.model, context)
   if (!isOnSurface(row)) throw new Fault('INVALID_MODEL', { message: `${row.id} is not served by generateContent; POST /api/v1/chat/completions serves it.`, param: 'model' })
   if (body.contents === undefined) throw invalid('contents', 'is required')
   const [served] = builtInTools(body)
   if (served !== undefined) throw invalidParameter('tools', `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`)
-  if (body.cachedContent !== undefined || body.cached_content !== undefined) throw invalidParameter('cachedContent', 'names something in the account of the operator; send the content itself.')
+  if (body.cachedContent !== undefined) throw invalidParameter('cachedContent', 'names something in the account of the operator; send the content itself.')
   return await sized({ row, wire: 'generate_content', chat: chatFromGenerateContent(body), own: (size) => ownBody(body, size), stream }, context)
 }
 
@@ -78,10 +80,24 @@ const generateStream = live<ChatInput>({
 
 export const generateContent = [generate, generateStream]
 
-function ownBody(body: Fields, { maxTokens }: { maxTokens: number }): Fields {
-  const { generation_config, generationConfig = generation_config ?? {}, ...rest } = body
-  const { max_output_tokens: _, ...config } = generationConfig as Fields
-  return { ...rest, generationConfig: { ...config, maxOutputTokens: maxTokens } }
+/**
+ * The same in camelCase: the vendor reads both spellings, and what it reads must be what was quoted. It reads numbers out of texts as well, so
+ * those are refused where the quote depends on them.
+ */
+function oneSpelling(said: Fields): Fields {
+  const { generationConfig, ...body } = camel(said)
+  if (generationConfig === undefined || generationConfig === null) return body
+  if (!isFields(generationConfig)) throw invalid('generationConfig', `must be an object, got ${quoted(generationConfig)}`)
+  const config = camel(generationConfig)
+  for (const name of ['maxOutputTokens', 'candidateCount']) {
+    const count = config[name] ?? undefined
+    if (count !== undefined && typeof count !== 'number') throw invalid(`generationConfig.${name}`, `must be a number, got ${quoted(count)}`)
+  }
+  return { ...body, generationConfig: config }
+}
+
+function ownBody({ generationConfig, ...body }: Fields, { maxTokens }: { maxTokens: number }): Fields {
+  return { ...body, generationConfig: { ...(generationConfig as Fields | undefined), maxOutputTokens: maxTokens } }
 }
 
 function translation({ id: model }: ChatRow): Translation {

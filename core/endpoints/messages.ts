@@ -55,7 +55,7 @@ const passthrough = live<ChatInput>({
     const row = findRow(body.model as string, context)
     const said = body as Fields
     checkExtras(said, asked)
-    return await sized({ row, wire: 'messages', chat: chatFromMessages(said), own: (size) => ownBody(said, size), stream: said.stream === true, passed: headersOf(asked) }, context)
+    return await sized({ row, wire: 'messages', chat: chatFromMessages(withoutTier(said)), own: (size) => ownBody(said, size), stream: said.stream === true, passed: headersOf(asked) }, context)
   },
 
   answer: (order) => answered(order, (row) => translation(row, `msg_${order.id.replace(/^job_/, '')}`)),
@@ -66,14 +66,33 @@ export const messages = [passthrough]
 /** Tools that the vendor runs itself, and charges for by the call. */
 const SERVER_TOOL = /^(?:web_search|web_fetch|code_execution)_/
 
+const UNSOLD = ['container', 'mcp_servers', 'inference_geo'] as const
+
 /** What costs more than was quoted, or cannot work (ruling 17). */
-function checkExtras({ context_management, tools, speed }: Fields, { header }: Asked): void {
+function checkExtras(said: Fields, { header }: Asked): void {
+  const { context_management, tools, speed, messages } = said
   if (context_management !== undefined && !header('anthropic-beta')) {
     throw invalidParameter('context_management', 'is a beta feature; send it with the matching anthropic-beta header.')
   }
   const served = Array.isArray(tools) ? tools.findIndex((tool) => SERVER_TOOL.test(String((tool as Fields).type))) : -1
   if (served >= 0) throw invalidParameter(`tools.${served}`, 'is run by the vendor at a price of its own, and is not sold here.')
+  for (const name of UNSOLD) {
+    if (said[name] !== undefined && said[name] !== null) throw invalidParameter(name, 'is charged for beyond the tokens, or names something in the account of the operator, and is not sold here.')
+  }
+  if (namesFiles(messages)) throw invalidParameter('messages', 'must not refer to files by id; send the content itself.')
   if (speed === 'fast') throw invalidParameter('speed', 'must be standard: the fast mode is not what was quoted.')
+}
+
+/** Files live in the account of the operator, where any caller could name another one's. */
+function namesFiles(messages: Json | undefined): boolean {
+  const blocks = (messages as readonly Fields[]).flatMap(({ content }) => (Array.isArray(content) ? (content as readonly Fields[]) : []))
+  const inner = blocks.flatMap(({ content }) => (Array.isArray(content) ? (content as readonly Fields[]) : []))
+  return [...blocks, ...inner].some((block) => (block?.source as Fields | undefined)?.type === 'file')
+}
+
+/** `standard_only` is what is quoted, and a word of this wire alone. */
+function withoutTier({ service_tier, ...body }: Fields): Fields {
+  return service_tier === undefined || service_tier === 'standard_only' ? body : { ...body, service_tier }
 }
 
 const PASSED = ['anthropic-version', 'anthropic-beta'] as const
@@ -84,12 +103,17 @@ function headersOf({ header }: Asked): Readonly<Record<string, string>> {
 
 const LEAST_BUDGET = 1_024
 
+/** Where there is none, or where the clamped `max_tokens` no longer holds the one that was given. */
+function needsBudget({ budget_tokens: budget }: Fields, { maxTokens, asked }: { maxTokens: number; asked: number }): boolean {
+  return typeof budget !== 'number' || (budget < asked && budget >= maxTokens)
+}
+
 /** The body for a vendor that speaks messages itself: as it came, but for the sizes and for what the model does not take. */
 function ownBody({ model: _, stream: __, ...body }: Fields, { maxTokens, row }: { maxTokens: number; row: ChatRow }): Fields {
   const kept: Record<string, Json> = { ...body, max_tokens: maxTokens }
   for (const name of row.strips ?? []) delete kept[name]
   const thinking = kept.thinking as Fields | undefined
-  if (thinking?.type === 'enabled' && thinking.budget_tokens === undefined) {
+  if (thinking?.type === 'enabled' && needsBudget(thinking, { maxTokens, asked: body.max_tokens as number })) {
     if (maxTokens <= LEAST_BUDGET) delete kept.thinking
     else kept.thinking = { ...thinking, budget_tokens: Math.max(LEAST_BUDGET, Math.floor(maxTokens / 2)) }
   }

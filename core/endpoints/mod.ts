@@ -7,10 +7,13 @@ import { edits } from './edits.ts'
 import { generateContent } from './generate_content.ts'
 import { health } from './health.ts'
 import { images } from './images.ts'
+import { marketData } from './market.ts'
 import { media } from './media.ts'
 import { messages } from './messages.ts'
 import { models } from './models.ts'
 import { responses } from './responses.ts'
+import { search } from './search.ts'
+import { swap } from './swap.ts'
 
 export const endpoints: readonly Endpoint[] = [
   ...images,
@@ -19,6 +22,9 @@ export const endpoints: readonly Endpoint[] = [
   ...messages,
   ...responses,
   ...generateContent,
+  ...search,
+  ...swap,
+  ...marketData,
   ...calls,
   ...media,
   ...models,

@@ -1,6 +1,6 @@
 /** The stateless responses API: whole, streamed, or in the background with poll, attach and cancel (spec 3; reference clients 6.2; ruling 21). */
 import { Type } from '@sinclair/typebox'
-import type { ChatRow } from '../catalog/mod.ts'
+import type { ChatRow, Effort } from '../catalog/mod.ts'
 import { invalid, invalidParameter } from '../chat_request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from '../chat_sale.ts'
 import { free, type FreeCalls, type FreeRequest, json, live, type Reply, type Stored } from '../endpoint.ts'
@@ -65,7 +65,7 @@ const create = live<ChatInput>({
     checkStateless(body)
     const row = findRow(body.model as string, context)
     if (!isOnSurface(row)) throw new Fault('INVALID_MODEL', { message: `${row.id} is not served by /responses; POST /api/v1/chat/completions serves it.`, param: 'model' })
-    const sizing = { row, wire: 'responses', chat: chatFromResponses(body), own: (size: { maxTokens: number }) => ownBody(body, size) } as const
+    const sizing = { row, wire: 'responses', chat: chatFromResponses(body), own: (size: Size) => ownBody(body, size) } as const
     return await sized({ ...sizing, stream: body.stream === true, defaultTokens: row.maxOutput, background: body.background === true }, context)
   },
 
@@ -88,6 +88,7 @@ function checkStateless(body: Fields): void {
   for (const name of ['previous_response_id', 'conversation', 'prompt']) {
     if (body[name] !== undefined && body[name] !== null) throw invalidParameter(name, 'is not served: this API is stateless; send the whole input.')
   }
+  if (namesFiles(body)) throw invalidParameter('input', 'must not refer to files by id; send the content itself.')
   if (body.store === true) throw invalidParameter('store', 'must be false: nothing is stored here.')
   if (body.input === undefined && body.instructions === undefined) throw invalid('input', 'is required, or instructions')
   if (body.background === true && body.stream === true) throw new Fault('STREAM_UNSUPPORTED', { message: 'stream: not together with background; attach with GET /api/v1/responses/{id}?stream=true.', param: 'stream' })
@@ -95,8 +96,20 @@ function checkStateless(body: Fields): void {
   if (served !== undefined) throw invalidParameter('tools', `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`)
 }
 
-function ownBody({ model: _, stream: __, background: ___, ...body }: Fields, { maxTokens }: { maxTokens: number }): Fields {
-  return { ...body, store: false, max_output_tokens: maxTokens }
+/** Files live in the account of the operator, where any caller could name another one's. */
+function namesFiles({ input }: Fields): boolean {
+  const items = Array.isArray(input) ? (input as readonly Fields[]) : []
+  const parts = items.flatMap((item) => [item.content, item.output]).flatMap((content) => (Array.isArray(content) ? (content as readonly Fields[]) : []))
+  return [...items, ...parts].some((part) => part?.file_id !== undefined && part.file_id !== null)
+}
+
+type Size = { readonly maxTokens: number; readonly row: ChatRow; readonly effort: Effort | undefined }
+
+/** The body for a vendor that speaks responses itself. Where the effort is quoted, the one that was quoted is sent (ruling 18). */
+function ownBody({ model: _, stream: __, background: ___, ...body }: Fields, { maxTokens, row, effort }: Size): Fields {
+  const asked = body.reasoning as Fields | undefined
+  const isQuoted = row.effort?.scalesQuote && effort !== undefined && typeof asked?.effort === 'string'
+  return { ...body, store: false, max_output_tokens: maxTokens, ...(isQuoted && { reasoning: { ...asked, effort } }) }
 }
 
 /** What a response repeats of its request, as far as it is short. */

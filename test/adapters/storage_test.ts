@@ -184,7 +184,9 @@ test('sqlite storage: no statement looks through a table of calls, authorization
   for (const sql of asked) {
     const values = Array.from(sql.matchAll(/\?/g), () => 1)
     const plan = prepare.call(database, `EXPLAIN QUERY PLAN ${sql}`).all(...values) as { detail: string }[]
-    for (const { detail } of plan) if (/^SCAN (?!leases)|TEMP B-TREE/.test(detail)) scans.push(`${detail}: ${sql}`)
+    // Sums of groups are made of what the index alone has given.
+    const allowed = sql.includes(' group by ') && plan.every(({ detail }) => !detail.startsWith('S') || /COVERING INDEX calls_spent \(payer=\? AND settled_at>\?\)/.test(detail))
+    for (const { detail } of plan) if (/^SCAN (?!leases)|TEMP B-TREE/.test(detail) && !allowed) scans.push(`${detail}: ${sql}`)
   }
   expect(asked.size).toBeGreaterThan(15)
   expect(scans).toEqual([])
@@ -299,6 +301,35 @@ test('migrate() takes each step once, and a step that fails leaves nothing behin
   expect(database.query("SELECT name FROM sqlite_schema WHERE name = 'b'").values()).toEqual([])
   expect(database.query('SELECT step, name FROM migrations').values()).toEqual([[1, 'first'], [2, 'second']])
   database.close()
+})
+
+test('sqlite storage: a database of the schema before this one goes on, and what was settled then was paid as it was quoted', async () => {
+  const { path, remove } = place()
+  const old = new Database(path)
+  migrate(old, steps.slice(0, 2))
+  const columns = ['id', 'gateway', 'endpoint', 'payer', 'asset', 'quote', 'authorization', 'fingerprint', 'created_at', 'work', 'money', 'owner', 'until', 'settled_at', 'expires_at', 'fence', 'claim_until', 'claim_fresh', 'emptied', 'offer', 'receipt', 'request', 'result']
+  const insert = old.query(`INSERT INTO calls (${columns.join()}) VALUES (${columns.map(() => '?').join()})`)
+  const receipt = JSON.stringify({ transaction: '0x1', network: 'eip155:84532', payer: '0xa', amount: '7' })
+  insert.run('settled', 'devnet', 'images', '0xa', 'usdc', '7', 'key 1', 'f', T, 'completed', 'settled', 'me', T, T, T + 9, 1, T, 0, 0, '{}', receipt, '1', '2')
+  insert.run('settling', 'devnet', 'images', '0xa', 'usdc', '9', 'key 2', 'f', T, 'completed', 'settling', 'me', T, null, T + 9, 1, T, 0, 0, '{}', null, '1', '2')
+  insert.run('queued', 'devnet', 'images', '0xa', 'usdc', '9', 'key 3', 'f', T, 'queued', 'verified', 'me', T, null, T + 9, 0, null, 0, 0, '{}', null, '1', null)
+  old.query('INSERT INTO authorizations VALUES (?, ?, ?, ?, ?, ?, ?)').run('key 2', 'settling', '0xa', 0, 'sent', T + 9_999, JSON.stringify(signed('key 2')))
+  old.close()
+
+  for (const start of ['first', 'second']) {
+    const storage = sqliteStorage(path)
+    expect({ start, ...(await storage.getCall('settled')) }).toMatchObject({ start, quote: usdc(7n), usage: null, result: 2, receipt: { amount: '7' } })
+    expect((await storage.lostCalls(T, 9)).map(({ id }) => id)).toEqual(['queued'])
+    expect((await storage.unsettled(T, 9)).map(({ id }) => id)).toEqual(start === 'first' ? ['settling'] : [])
+    if (start === 'first') {
+      const claim = await storage.claimSettlement('settling', undefined, { now: T + 1, until: T + 2 })
+      await storage.finishSettlement('settling', claim.kind === 'retry' ? claim.token : 0, { kind: 'paid', receipt: { ...JSON.parse(receipt), amount: '8' } }, { now: T + 1 })
+    }
+    const sum = { gateway: 'devnet', endpoint: 'images', model: null, asset: 'usdc', calls: 2, spent: usdc(15n), inputTokens: 0, outputTokens: 0, lastAt: T + 1 }
+    expect(await storage.spendByModel('0xa', T)).toEqual([sum])
+    await storage.close()
+  }
+  remove()
 })
 
 test('a database of a newer or another Farebox is refused, and left as it is', () => {

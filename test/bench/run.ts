@@ -1,6 +1,6 @@
 /**
  * `bun run bench`: what Farebox costs beside a bare Bun.serve and beside @x402/hono, measured in one run. Prints, never asserts.
- * `--quick` for a look while developing; `--only challenges` or `--only paid`; `--prof DIR` for CPU profiles of the contestants.
+ * `bun run bench -- chat` runs one part alone: challenges, paid or chat. `--quick` for a look while developing; `--prof DIR` for CPU profiles of the contestants.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
@@ -11,7 +11,9 @@ import { parseArgs } from 'node:util'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import { ask, type Challenge, request, type Shop, signed, transfers, wallets } from './buyers.ts'
 import type { Given, Ready } from './contestant.ts'
+import { chat } from './chat.ts'
 import type { Command, Measured } from './load.ts'
+import { count, fixed, goal, median, table, total } from './print.ts'
 
 type Plan = { readonly rounds: number; readonly roundMs: number; readonly warmMs: number; readonly paidRounds: number; readonly paid: Readonly<Record<number, number>> }
 
@@ -22,10 +24,14 @@ const WARM_IMAGES = 128
 /** `paid` is images per round by how many are in flight. Bounded in time as well: everything is ended after LIMIT_MS. */
 const FULL: Plan = { rounds: 5, roundMs: 1_500, warmMs: 1_500, paidRounds: 3, paid: { 1: 60, 32: 400, 128: 640 } }
 const QUICK: Plan = { rounds: 3, roundMs: 500, warmMs: 500, paidRounds: 1, paid: { 1: 20, 32: 160, 128: 256 } }
-const LIMIT_MS = 180_000
+const LIMIT_MS = 300_000
 const PARTNER = { challenges: 'bare Bun.serve, same bytes', peer: '@x402/hono' }
 
-const { values: options } = parseArgs({ options: { quick: { type: 'boolean' }, only: { type: 'string' }, prof: { type: 'string' } } })
+const PARTS = ['challenges', 'paid', 'chat']
+const { values: options, positionals } = parseArgs({ options: { quick: { type: 'boolean' }, only: { type: 'string' }, prof: { type: 'string' } }, allowPositionals: true })
+const wanted = options.only ? [options.only] : positionals
+for (const part of wanted) if (!PARTS.includes(part)) throw new RangeError(`no such part: ${part}; there are ${PARTS.join(', ')}`)
+const isWanted = (part: string): boolean => wanted.length === 0 || wanted.includes(part)
 const plan = options.quick ? QUICK : FULL
 const scratch = mkdtempSync(join(tmpdir(), 'farebox-bench-'))
 const children: Bun.Subprocess[] = []
@@ -185,29 +191,6 @@ async function enter(each: Contestant): Promise<Entrant> {
   return { each, shop, challenge, buyers: await wallets(shop, BUYERS) }
 }
 
-// ── printing ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-function table(head: readonly string[], rows: readonly (readonly string[])[]): void {
-  const widths = head.map((title, column) => Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)))
-  for (const row of [head, ...rows]) {
-    console.log(`  ${row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0))).join('  ')}`)
-  }
-}
-
-function goal(of: string, got: number, wanted: number): void {
-  console.log(`  ${got >= wanted ? 'met  ' : 'SHORT'} ${fixed(got, 2)} ${of} (goal: at least ${wanted})`)
-}
-
-function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b)
-  const middle = sorted.length >> 1
-  return sorted.length % 2 === 1 ? (sorted[middle] ?? NaN) : ((sorted[middle - 1] ?? NaN) + (sorted[middle] ?? NaN)) / 2
-}
-
-const total = (bad: Readonly<Record<string, number>>): number => Object.values(bad).reduce((sum, each) => sum + each, 0)
-const fixed = (value: number, places: number): string => value.toFixed(places)
-const count = (value: number): string => Math.round(value).toLocaleString('en')
-
 // ── the run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const limit = setTimeout(() => {
@@ -221,8 +204,9 @@ const [{ model = 'unknown processor' } = {}] = cpus()
 console.log(`Farebox bench: Bun ${Bun.version}, ${process.platform} ${process.arch}, ${navigator.hardwareConcurrency} cores (${model.trim()}), loopback only`)
 const load = generator()
 try {
-  if (options.only !== 'paid') await challenges(load)
-  if (options.only !== 'challenges') await paidImages(load)
+  if (isWanted('challenges')) await challenges(load)
+  if (isWanted('paid')) await paidImages(load)
+  if (isWanted('chat')) await chat({ scratch, isQuick: options.quick ?? false, profile: options.prof, children })
 } finally {
   load.stop()
   clearTimeout(limit)

@@ -203,14 +203,21 @@ export const brokenChatVendors: readonly Broken<ChatHarness>[] = [
       return { kind: 'stream', stream: { next: () => Promise.reject(error), cancel() {} } }
     }
   }),
-  broken('what fails after the first event rejects next(), and never reads as an end', 'takes a connection that broke off for an end',
-    spoiled((good) => ({
-      next: () =>
-        good.next().catch((error: unknown) => {
-          if (error === ERRORS.breaks) return undefined
-          throw error
-        }),
-    }))),
+  broken('what fails after the first event rejects next(), or ends without [DONE]', 'makes up an end where the connection broke off',
+    spoiled((good) => {
+      let isOver = false
+      return {
+        async next() {
+          try {
+            return isOver ? undefined : await good.next()
+          } catch (error) {
+            if (error !== ERRORS.breaks) throw error
+            isOver = true
+            return new TextEncoder().encode(DONE)
+          }
+        },
+      }
+    })),
   broken('a stream is handed out as it comes', 'is an event behind',
     spoiled((good) => {
       let held: Uint8Array | undefined

@@ -1,8 +1,8 @@
 /** One deliberately broken storage per law. Each has a single defect, on which its law must fail and every other must hold. */
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { mayMove, mayMoveOwned } from '../../core/ledger.ts'
-import { usdc } from '../../core/money.ts'
-import type { Authorization, Call, Storage } from '../../core/ports.ts'
+import { parseAtomic, usdc } from '../../core/money.ts'
+import type { Authorization, Call, Spend, Storage } from '../../core/ports.ts'
 import type { Receipt } from '../../core/x402.ts'
 import type { Broken } from './law.ts'
 
@@ -169,8 +169,39 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     }
   }),
   broken('lostCalls() lists unfinished calls past their promise, longest first', 'lists the newest first', (good) => ({
-    lostCalls: async (now, limit) => (await good.lostCalls(now, 1_000)).toReversed().slice(0, limit),
+    lostCalls: async (now, limit) => (await good.lostCalls(now, 1_000)).toSorted((one, other) => other.until - one.until).slice(0, limit),
   })),
+
+  broken('calls that are due at the same moment are listed in the order of their ids', 'lists them as they were opened', (good) => {
+    const opened: string[] = []
+    const placeOf = ({ id }: Call) => opened.indexOf(id)
+    return {
+      openCall(call, authorization, at) {
+        opened.push(call.id)
+        return good.openCall(call, authorization, at)
+      },
+      async lostCalls(now, limit) {
+        const lost = await good.lostCalls(now, 1_000)
+        return lost.toSorted((one, other) => one.until - other.until || placeOf(one) - placeOf(other)).slice(0, limit)
+      },
+    }
+  }),
+  broken('calls that are due at the same moment are listed in the order of their ids', 'lists settlements as they were claimed', (good) => {
+    const ends = new Map<string, number>()
+    const places = new Map<string, number>()
+    const of = (among: ReadonlyMap<string, number>, { id }: Call) => among.get(id) ?? 0
+    return {
+      claimSettlement(id, authorization, at) {
+        places.set(id, places.size)
+        ends.set(id, at.until)
+        return good.claimSettlement(id, authorization, at)
+      },
+      async unsettled(before, limit) {
+        const due = await good.unsettled(before, 1_000)
+        return due.toSorted((one, other) => of(ends, one) - of(ends, other) || of(places, one) - of(places, other)).slice(0, limit)
+      },
+    }
+  }),
 
   // ── claiming ────────────────────────────────────────────────────────────────────────────────────────────────────────
   broken('claimSettlement() gives one winner among twenty racers', 'looks first and claims later', (good) => {
@@ -191,7 +222,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
   broken('claimSettlement() stores the result in the same step, and only the first', 'keeps the last result', (good) => ({
     async claimSettlement(id, authorization, at) {
       const claim = await good.claimSettlement(id, authorization, at)
-      if (at.result) await good.moveCall(id, { work: ['completed'] }, at.result)
+      if (at.result) await good.moveCall(id, { work: ['completed'] }, { result: at.result.result, expiresAt: at.result.expiresAt })
       return claim
     },
   })),
@@ -378,9 +409,17 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       unsettled: async (before, limit) => (await good.unsettled(before, limit)).filter(({ id }) => (ends.get(id) ?? 0) <= before),
     }
   }),
-  broken('unsettled() lists claims that ran out, longest first', 'lists the newest first', (good) => ({
-    unsettled: async (before, limit) => (await good.unsettled(before, 1_000)).toReversed().slice(0, limit),
-  })),
+  broken('unsettled() lists claims that ran out, longest first', 'lists the newest first', (good) => {
+    const ends = new Map<string, number>()
+    const endOf = ({ id }: Call) => ends.get(id) ?? 0
+    return {
+      claimSettlement(id, authorization, at) {
+        ends.set(id, at.until)
+        return good.claimSettlement(id, authorization, at)
+      },
+      unsettled: async (before, limit) => (await good.unsettled(before, 1_000)).toSorted((one, other) => endOf(other) - endOf(one)).slice(0, limit),
+    }
+  }),
   broken('an unresolved call is left to people, and may still settle', 'goes on asking about it', (good) => {
     const unresolved = new Set<string>()
     return {
@@ -476,7 +515,65 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       return found?.request === null ? undefined : found
     },
   })),
+
+  // ── spending ────────────────────────────────────────────────────────────────────────────────────────────────────────
+  broken('claimSettlement() keeps how many tokens the result took, of the first result only', 'keeps the last count', (good) => ({
+    async claimSettlement(id, authorization, at) {
+      const claim = await good.claimSettlement(id, authorization, at)
+      if (at.result?.usage) await good.moveCall(id, { work: ['completed'] }, { usage: at.result.usage })
+      return claim
+    },
+  })),
+  broken('spendByModel() sums what was settled, and nothing else', 'counts what people still have to look at', (good) => {
+    let unresolved = 0
+    return {
+      finishSettlement(id, token, outcome, at) {
+        if (outcome.kind === 'unresolved') unresolved++
+        return good.finishSettlement(id, token, outcome, at)
+      },
+      ...told(good, (spend) => ({ ...spend, calls: spend.calls + unresolved })),
+    }
+  }),
+  broken('spendByModel() sums what the receipts say, exactly, and the quote where one does not say it in base units', 'sums in doubles', (good) =>
+    told(good, (spend) => ({ ...spend, spent: usdc(BigInt(Number(spend.spent))) })),
+  ),
+  broken('spendByModel() sums what the receipts say, exactly, and the quote where one does not say it in base units', 'takes what does not read as an amount for nothing', (good) => ({
+    finishSettlement(id, token, outcome, at) {
+      if (outcome.kind !== 'paid' || parseAtomic(outcome.receipt.amount) !== undefined) return good.finishSettlement(id, token, outcome, at)
+      return good.finishSettlement(id, token, { kind: 'paid', receipt: { ...outcome.receipt, amount: '0' } }, at)
+    },
+  })),
+  broken('spendByModel() begins exactly at the time that it is given', 'begins a millisecond later', (good) => ({
+    async spendByModel(payer, since) {
+      const spends = await good.spendByModel(payer, since)
+      return spends.some(({ lastAt }) => lastAt > since + 60_000) ? good.spendByModel(payer, since + 1) : spends
+    },
+  })),
+  broken('spendByModel() keeps gateways, endpoints, models and assets apart, dearest first, then by name', 'takes no model for an empty name', (good) =>
+    told(good, (spend) => ({ ...spend, model: spend.model ?? '' })),
+  ),
+  broken('spendByModel() knows a wallet by the spelling in which it is stored', 'asks for lower case as well', (good) => ({
+    async spendByModel(payer, since) {
+      const spends = await good.spendByModel(payer, since)
+      return spends.length > 0 ? spends : good.spendByModel(payer.toLowerCase().replace('0X', '0x'), since)
+    },
+  })),
+  broken('what was spent, and for how many tokens, survives prune()', 'empties too much', (good) => {
+    let isPruned = false
+    return {
+      prune(now) {
+        isPruned = true
+        return good.prune(now)
+      },
+      ...told(good, (spend) => (isPruned ? { ...spend, inputTokens: 0, outputTokens: 0 } : spend)),
+    }
+  }),
 ]
+
+/** Changes what a good storage says of each sum. */
+function told(good: Storage, change: (spend: Spend) => Spend): Partial<Storage> {
+  return { spendByModel: async (payer, since) => (await good.spendByModel(payer, since)).map(change) }
+}
 
 function broken(law: string, but: string, defect: Defect, { perHandle = false } = {}): Broken<Storage> {
   return {

@@ -1,7 +1,7 @@
 /** What every storage promises, as data. Each law runs on a fresh database; `subject.open()` twice gives two handles on it. */
 import { expect } from 'bun:test'
 import { usdc } from '../../core/money.ts'
-import type { Authorization, Call, Claim, Json, NewCall, Opened, Outcome, Owned, Storage } from '../../core/ports.ts'
+import type { Authorization, Call, Claim, Json, NewCall, Opened, Outcome, Owned, Spend, Storage, Usage } from '../../core/ports.ts'
 import type { Offer, Receipt } from '../../core/x402.ts'
 import type { Law, Subject } from './law.ts'
 
@@ -157,13 +157,14 @@ const opening: readonly Law<Storage>[] = [
         endedAt: null,
         result: null,
         error: null,
+        usage: null,
         receipt: null,
         settledAt: null,
       }
       expect(await storage.openCall(whole, signed('key 1'), { now: T, until: T + MINUTE })).toEqual({ kind: 'opened', call })
       expect(await storage.getCall('whole')).toEqual(call)
       expect(await storage.callOf('key 1', T)).toEqual(call)
-      const done = { work: 'completed', startedAt: T + 1, endedAt: T + 2, result: request, expiresAt: T + 3 } as const
+      const done = { work: 'completed', startedAt: T + 1, endedAt: T + 2, result: request, usage: { input: 0, output: Number.MAX_SAFE_INTEGER }, expiresAt: T + 3 } as const
       await storage.moveCall('whole', { work: ['queued'] }, done)
       expect(await storage.getCall('whole')).toEqual({ ...call, ...done })
       expect(await storage.getCall('nobody')).toBeUndefined()
@@ -368,6 +369,23 @@ const moves: readonly Law<Storage>[] = [
       await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
       expect(ids(await storage.lostCalls(T + 30, 9))).toEqual(['a', 'b', 'c'])
       expect(ids(await storage.lostCalls(T + 30, 2))).toEqual(['a', 'b'])
+    },
+  },
+]
+
+const ties: readonly Law<Storage>[] = [
+  {
+    name: 'calls that are due at the same moment are listed in the order of their ids',
+    async check(subject) {
+      const storage = await subject.open()
+      const names = ['d', 'b', 'e', 'a', 'c']
+      for (const id of names) await opened(storage, `lost ${id}`, { until: T + 10 })
+      for (const id of names) await completed(storage, `unsettled ${id}`)
+      for (const id of names.toReversed()) await storage.claimSettlement(`unsettled ${id}`, undefined, { now: T, until: T + 10 })
+      await storage.moveCall('lost a', { work: ['queued'] }, { work: 'in_progress' })
+      const [lost, unsettled] = ['lost', 'unsettled'].map((of) => ['a', 'b', 'c'].map((id) => `${of} ${id}`)) as [string[], string[]]
+      expect(ids(await storage.lostCalls(T + 10, 3))).toEqual(lost)
+      expect(ids(await storage.unsettled(T + 10, 3))).toEqual(unsettled)
     },
   },
 ]
@@ -927,7 +945,131 @@ const upkeep: readonly Law<Storage>[] = [
   },
 ]
 
-export const storageLaws: readonly Law<Storage>[] = [...opening, ...exposure, ...moves, ...claiming, ...finishing, ...keeping, ...upkeep]
+const spending: readonly Law<Storage>[] = [
+  {
+    name: 'claimSettlement() keeps how many tokens the result took, of the first result only',
+    async check(subject) {
+      const storage = await subject.open()
+      const claim = (id: string, usage?: Usage | null) =>
+        storage.claimSettlement(id, signed(keyOf(id)), { ...at(), result: { result: 1, expiresAt: T + HOUR, ...(usage !== undefined && { usage }) } })
+      const used = async (id: string) => (await storage.getCall(id))?.usage
+      for (const id of ['counted', 'uncounted', 'without']) await opened(storage, id)
+      await claim('counted', { input: 12, output: 34 })
+      await claim('counted', { input: 56, output: 78 })
+      await claim('uncounted', null)
+      await claim('without')
+      expect(await used('counted')).toEqual({ input: 12, output: 34 })
+      expect([await used('uncounted'), await used('without')]).toEqual([null, null])
+    },
+  },
+  {
+    name: 'spendByModel() sums what was settled, and nothing else',
+    async check(subject) {
+      const storage = await subject.open()
+      await spent(storage, 'one', { settledAt: T + 1, usage: { input: 100, output: 7 } })
+      await spent(storage, 'two', { settledAt: T + 3, usage: { input: 20, output: 1 } })
+      await spent(storage, 'three', { settledAt: T + 2 })
+      await spent(storage, 'of another', { payer: '0xsomebody' })
+      for (const kind of ['unknown', 'refused', 'dead', 'unresolved'] as const) {
+        await completed(storage, kind)
+        await storage.finishSettlement(kind, await claimed(storage, kind), { kind }, { now: T })
+      }
+      await completed(storage, 'claimed')
+      await claimed(storage, 'claimed')
+      await completed(storage, 'completed')
+      await opened(storage, 'queued')
+      await opened(storage, 'failed')
+      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream', usage: { input: 1, output: 1 } })
+      const sum = { ...SKETCH, calls: 3, spent: usdc(30_000n), inputTokens: 120, outputTokens: 8, lastAt: T + 3 }
+      expect(await storage.spendByModel(PAYER, T)).toEqual([sum])
+      expect(await storage.spendByModel('0xnobody', T)).toEqual([])
+    },
+  },
+  {
+    name: 'spendByModel() sums what the receipts say, exactly, and the quote where one does not say it in base units',
+    async check(subject) {
+      const storage = await subject.open()
+      const amounts = ['0', '1', '9007199254740993', '999999999', '1000000000', '9223372036854775809', '99999999999999999999']
+      for (const [n, amount] of amounts.entries()) await spent(storage, `call ${n}`, { amount })
+      const sum = amounts.reduce((all, each) => all + BigInt(each), 0n)
+      expect(await spentOn(storage)).toEqual([usdc(sum)])
+      for (const [n, amount] of ['0.01', '', '-5', '007', '1e6'].entries()) await spent(storage, `odd ${n}`, { amount, quote: usdc(LARGEST - BigInt(n)) })
+      expect(await spentOn(storage)).toEqual([usdc(sum + 5n * LARGEST - 10n)])
+    },
+  },
+  {
+    name: 'spendByModel() begins exactly at the time that it is given',
+    async check(subject) {
+      const storage = await subject.open()
+      await spent(storage, 'early', { settledAt: T - 1, amount: '1' })
+      await spent(storage, 'exact', { settledAt: T, amount: '2' })
+      await spent(storage, 'late', { settledAt: T + HOUR, amount: '4' })
+      expect(await spentOn(storage, T - 1)).toEqual([usdc(7n)])
+      expect(await spentOn(storage, T)).toEqual([usdc(6n)])
+      expect(await spentOn(storage, T + 1)).toEqual([usdc(4n)])
+      expect(await spentOn(storage, T + HOUR + 1)).toEqual([])
+    },
+  },
+  {
+    name: 'spendByModel() keeps gateways, endpoints, models and assets apart, dearest first, then by name',
+    async check(subject) {
+      const storage = await subject.open()
+      const same: readonly Partial<NewCall>[] = [
+        { endpoint: 'chat', model: null },
+        { endpoint: 'chat', model: '' },
+        { endpoint: 'chat', model: 'A' },
+        { endpoint: 'chat', model: '\u0000' },
+        { endpoint: 'chat', model: 'a', asset: 'eip155:1/0xother' },
+        { endpoint: 'chat', model: 'a', asset: 'eip155:1/0xother', gateway: 'elsewhere' },
+        { endpoint: 'chat', model: '\u{1F3AB}' },
+        { endpoint: 'Chat', model: 'z' },
+      ]
+      await spent(storage, 'dearest', { endpoint: 'video', model: 'last in the alphabet', amount: '60' })
+      for (const [n, shape] of same.entries()) {
+        for (const part of ['first', 'second']) await spent(storage, `call ${n} ${part}`, { ...shape, amount: '5' })
+      }
+      await spent(storage, 'cheapest', { endpoint: 'audio', model: null, amount: '9' })
+      const order = (await storage.spendByModel(PAYER, T)).map(({ endpoint, model, gateway, asset, calls, spent: sum }) => [endpoint, model, gateway, asset, calls, sum])
+      expect(order).toEqual([
+        ['video', 'last in the alphabet', 'devnet', ASSET, 1, usdc(60n)],
+        ['Chat', 'z', 'devnet', ASSET, 2, usdc(10n)],
+        ['chat', null, 'devnet', ASSET, 2, usdc(10n)],
+        ['chat', '', 'devnet', ASSET, 2, usdc(10n)],
+        ['chat', '\u0000', 'devnet', ASSET, 2, usdc(10n)],
+        ['chat', 'A', 'devnet', ASSET, 2, usdc(10n)],
+        ['chat', 'a', 'devnet', 'eip155:1/0xother', 2, usdc(10n)],
+        ['chat', 'a', 'elsewhere', 'eip155:1/0xother', 2, usdc(10n)],
+        ['chat', '\u{1F3AB}', 'devnet', ASSET, 2, usdc(10n)],
+        ['audio', null, 'devnet', ASSET, 1, usdc(9n)],
+      ])
+    },
+  },
+  {
+    name: 'spendByModel() knows a wallet by the spelling in which it is stored',
+    async check(subject) {
+      const storage = await subject.open()
+      const like = '0x00000000000000000000000000000000000000A_'
+      for (const [n, payer] of [PAYER, PAYER.toLowerCase(), like, `${PAYER} `].entries()) await spent(storage, `call ${n}`, { payer, amount: `${1 << n}` })
+      const sums = await Promise.all([PAYER, PAYER.toLowerCase(), like, `${PAYER} `, PAYER.toUpperCase(), '%'].map((payer) => spentOn(storage, T, payer)))
+      expect(sums).toEqual([[usdc(1n)], [usdc(2n)], [usdc(4n)], [usdc(8n)], [], []])
+    },
+  },
+  {
+    name: 'what was spent, and for how many tokens, survives prune()',
+    async check(subject) {
+      const storage = await subject.open()
+      await spent(storage, 'chat', { endpoint: 'chat', usage: { input: 3, output: 4 }, amount: '123' }, T + HOUR)
+      await spent(storage, 'image', {}, T + HOUR)
+      const before = await storage.spendByModel(PAYER, T)
+      await storage.prune(T + HOUR)
+      expect(await storage.spendByModel(PAYER, T)).toEqual(before)
+      expect(before.length).toBe(2)
+      expect(await storage.getCall('chat')).toMatchObject({ usage: { input: 3, output: 4 } })
+    },
+  },
+]
+
+export const storageLaws: readonly Law<Storage>[] = [...opening, ...exposure, ...moves, ...ties, ...claiming, ...finishing, ...keeping, ...upkeep, ...spending]
 
 // ── words that the laws are written in ──────────────────────────────────────────────────────────────────────────────
 
@@ -1006,6 +1148,26 @@ async function completed(storage: Storage, id: string, shape: Shape = {}, shelf?
 /** Claims with the original authorization, for a minute. */
 async function claimed(storage: Storage, id: string, now = T): Promise<number> {
   return tokenOf(await storage.claimSettlement(id, signed(keyOf(id)), { now, until: now + MINUTE }))
+}
+
+/** What `spendByModel` says of a call that is made without a shape, beside the numbers. */
+const SKETCH = { gateway: 'devnet', endpoint: 'images', model: 'sketch/small', asset: ASSET } satisfies Partial<Spend>
+
+/** A settled call: `amount` is what its receipt says, `shelf` the end of its shelf life. */
+async function spent(
+  storage: Storage,
+  id: string,
+  { usage, amount = '10000', settledAt = T, ...shape }: Partial<NewCall> & { usage?: Usage; amount?: string; settledAt?: number },
+  shelf = T + 48 * HOUR,
+): Promise<void> {
+  await completed(storage, id, shape, shelf)
+  if (usage) await storage.moveCall(id, { work: ['completed'] }, { usage })
+  const outcome: Outcome = { kind: 'paid', receipt: { ...receipt(), amount } }
+  await storage.finishSettlement(id, await claimed(storage, id), outcome, { now: settledAt })
+}
+
+async function spentOn(storage: Storage, since = T, payer = PAYER): Promise<bigint[]> {
+  return (await storage.spendByModel(payer, since)).map((each) => each.spent)
 }
 
 /** A completed call whose original authorization has been found dead. */

@@ -137,6 +137,9 @@ export async function playMoney(storage: Storage, seed: number, steps: number): 
     if (money === 'settled' && paidBy.length === 0) wrong.push(`${id} is settled, but nothing paid for it`)
     if (money !== 'settled' && money !== 'unresolved' && paidBy.length > 0) wrong.push(`${id} was paid, but is ${money}`)
   }
+  const settled = (await Promise.all(calls.map((id) => storage.getCall(id)))).filter((call) => call?.money === 'settled').length
+  const spent = (await storage.spendByModel('0xpayer', START)).reduce((sum, each) => sum + each.calls, 0)
+  if (spent !== settled) wrong.push(`${settled} calls are settled, but ${spent} are in the ledger`)
   return wrong
 }
 

@@ -17,14 +17,14 @@ export function questions(random: () => number): () => Question {
   const work = () => one<Work>('queued', 'in_progress', 'completed', 'failed')
   const outcome = (): Outcome => {
     const kind = one('paid', 'unknown', 'refused', 'dead', 'unresolved')
-    return kind === 'paid' ? { kind, receipt: receipt(`0x${count}`) } : { kind }
+    return kind === 'paid' ? { kind, receipt: receipt(`0x${count}`, one('5', '0', '12345678901', '0.5')) } : { kind }
   }
 
   return () => {
     now += upTo(60)
     const [at, some, key, pick] = [now, id(), auth(), random()]
     if (pick < 0.2) {
-      const who = { payer: one('0xa', '0xb'), owner: one('me', 'you') }
+      const who = { payer: one('0xa', '0xb'), owner: one('me', 'you'), model: one(null, 'small', 'large'), endpoint: one('images', 'chat') }
       const call = newCall(`call ${count++}`, { ...who, quote: usdc(BigInt(upTo(50))), expiresAt: at + upTo(3_000) })
       const cap = random() < 0.5 ? { cap: { observed: usdc(BigInt(upTo(300))), asOf: at - upTo(9_000) } } : {}
       const until = at + upTo(400)
@@ -32,12 +32,12 @@ export function questions(random: () => number): () => Question {
     }
     if (pick < 0.4) {
       const [from, to] = [[work(), work()], work()]
-      const patch = { work: to, endedAt: at, ...(to === 'completed' && { result: { at } }), ...(to === 'failed' && { error: 'upstream' }) }
+      const patch = { work: to, endedAt: at, ...(to === 'completed' && { result: { at } }), ...(to === 'failed' && { error: 'upstream' }), ...(pick < 0.25 && { usage: { input: 1, output: 2 } }) }
       return { verb: 'moveCall', put: (storage) => storage.moveCall(some, { work: from, money: 'verified' }, patch) }
     }
     if (pick < 0.6) {
       const offered = one(undefined, key, signed(some.replace('call', 'key'), at + 999))
-      const result = random() < 0.3 ? { result: { result: [at], expiresAt: at + upTo(3_000) } } : {}
+      const result = random() < 0.3 ? { result: { result: [at], expiresAt: at + upTo(3_000), usage: one(null, { input: upTo(900), output: upTo(90) }) } } : {}
       const until = at + upTo(200)
       return { verb: 'claimSettlement', put: (storage) => storage.claimSettlement(some, offered, { now: at, until, ...result }) }
     }
@@ -50,6 +50,7 @@ export function questions(random: () => number): () => Question {
     const bucket = { key: one('x', 'y'), limit: 5, windowMs: 500 }
     const take = upTo(4)
     const seen = upTo(2)
+    const payer = one('0xa', '0xb')
     const kept = { kind: one('asset', 'number'), id: one('x', 'y'), owner, data: { count: upTo(2) }, expiresAt: at + upTo(1_500) }
     return one<Question>(
       { verb: 'getCall', put: (storage) => storage.getCall(some) },
@@ -57,6 +58,7 @@ export function questions(random: () => number): () => Question {
       { verb: 'renew', put: (storage) => storage.renew(owner, at + 300) },
       { verb: 'lostCalls', put: (storage) => storage.lostCalls(at, 1 + take) },
       { verb: 'unsettled', put: (storage) => storage.unsettled(at, 1 + take) },
+      { verb: 'spendByModel', put: (storage) => storage.spendByModel(payer, at - 500 * take) },
       { verb: 'putOwned', put: (storage) => storage.putOwned(kept, at) },
       { verb: 'getOwned', put: (storage) => storage.getOwned(kept.kind, kept.id, at) },
       { verb: 'moveOwned', put: (storage) => storage.moveOwned(kept, { count: seen }, at) },
@@ -92,6 +94,6 @@ export function signed(key: string, expiresAt = T + 60_000): Authorization {
   return { key, payer: '0xa', payment: { x402Version: 2, accepted: offer, payload: { key } }, offer, expiresAt }
 }
 
-function receipt(transaction: string) {
-  return { transaction, network: 'eip155:84532', payer: '0xa', amount: '5' }
+function receipt(transaction: string, amount: string) {
+  return { transaction, network: 'eip155:84532', payer: '0xa', amount }
 }

@@ -4,6 +4,7 @@ import { endpoints, flatPrice, paid } from '../../core/mod.ts'
 import { brokenEndpoints } from '../conformance/broken_endpoints.ts'
 import { endpointLaws } from '../conformance/endpoints.ts'
 import { runBroken, runLaws } from '../conformance/law.ts'
+import { liveLaws, liveStall, ordersOf } from '../conformance/live_endpoints.ts'
 import { stall } from '../conformance/stall.ts'
 import { kit } from '../kit.ts'
 
@@ -29,6 +30,11 @@ for (const endpoint of [...endpoints, haiku]) {
 
 for (const endpoint of endpoints) {
   if (endpoint.kind === 'paid') runBroken(endpoint.name, endpointLaws, brokenEndpoints(endpoint))
+}
+
+for (const endpoint of endpoints) {
+  if (endpoint.kind !== 'live') continue
+  for (const order of ordersOf(endpoint)) runLaws(`${endpoint.name}${order.isStream ? ' streamed' : ''}`, liveLaws, () => liveStall(endpoint, order))
 }
 
 describe('an endpoint of the fewest words', () => {

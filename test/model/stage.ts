@@ -107,6 +107,7 @@ function portsOf(index: number, world: () => World): Ports {
     finishSettlement: (id, token, outcome, at) =>
       store(`finishSettlement ${outcome.kind}`, async (inner, { books }) => books.finished(await inner.finishSettlement(id, token, outcome, at), id, outcome)),
     unsettled: (before, limit) => store('unsettled', (inner) => inner.unsettled(before, limit)),
+    spendByModel: (payer, since) => store('spendByModel', (inner) => inner.spendByModel(payer, since)),
     lease: (name, owner, at) => store('lease', (inner) => inner.lease(name, owner, at)),
     hit: (bucket, take, now) => store('hit', (inner) => inner.hit(bucket, take, now)),
     putOwned: (...asked) => store('putOwned', (inner) => inner.putOwned(...asked)),

@@ -9,7 +9,7 @@ import manifest from '../../package.json' with { type: 'json' }
 import { endpoints, type Endpoint, gateway } from '../../core/mod.ts'
 import { parseConfig } from '../../server/config.ts'
 import { type Devnet, startDevnet } from '../../server/devnet/devnet.ts'
-import { greeting } from '../../server/main.ts'
+import { greeting, type Running, start } from '../../server/main.ts'
 import { kit, read } from '../kit.ts'
 import { type Installed, installPackage } from './packed.ts'
 
@@ -26,12 +26,21 @@ function blocks(heading: string, language: string): readonly string[] {
 
 let installed: Installed
 let devnet: Devnet
+let running: Running
 
 beforeAll(async () => {
-  ;[installed, devnet] = await Promise.all([installPackage(), startDevnet()])
+  ;[installed, devnet, running] = await Promise.all([installPackage(), startDevnet(), startGateway()])
 }, 30_000)
 
+async function startGateway(): Promise<Running> {
+  const read = parseConfig('', { PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:' })
+  if (!read.ok) throw new Error(read.mistakes.join('\n'))
+  const quiet = () => {}
+  return await start(read.config, { info: quiet, warn: quiet, alert: (message) => console.error(message), access: quiet, flush: quiet })
+}
+
 afterAll(async () => {
+  await running.stop()
   await devnet.stop()
   await installed.remove()
 })
@@ -47,9 +56,42 @@ test('every command of the README is a script of the package', () => {
 
 test('the greeting in the README is the one that is printed', () => {
   const [, shown] = blocks('# Farebox', '')
-  const facts = { version: manifest.version, origin: 'http://127.0.0.1:4020', listening: 'http://127.0.0.1:4020', labels: ['base-sepolia'], endpoints: endpoints.length, isDevnet: true }
+  const facts = { version: manifest.version, origin: 'http://127.0.0.1:4020', listening: 'http://127.0.0.1:4020', labels: ['base-sepolia'], endpoints: endpoints.length, isDevnet: true, real: [] }
   expect(shown?.trimEnd().split('\n')).toEqual([...greeting(facts)])
 })
+
+test('the answer that the README buys is the one that is sold', async () => {
+  const [, , command = '', shown = ''] = blocks('# Farebox', '')
+  const [, words = ''] = /run buy -- chat "(.*)"/.exec(command) ?? []
+  const child = Bun.spawn([process.execPath, 'server/buy.ts', 'chat', words, '--url', running.url], { cwd: ROOT, env: { PATH: process.env.PATH ?? '' }, stdout: 'pipe' })
+  expect((await child.stdout.text()).replace(/0x[0-9a-fA-F]{40,64}/g, '0x…')).toBe(shown)
+})
+
+test('the SDK in the README pays and streams', async () => {
+  const [snippet = ''] = blocks('## Chat', 'js')
+  const { buyer } = (await (await fetch(`${running.url}/devnet`)).json()) as { buyer: { private_key: string } }
+  const env = { PATH: process.env.PATH ?? '', FAREBOX_BUYER_KEY: buyer.private_key }
+  const child = Bun.spawn([process.execPath, '-e', snippet.replace('http://127.0.0.1:4020', running.url)], { cwd: ROOT, env, stdout: 'pipe', stderr: 'pipe' })
+  const [said, complained] = await Promise.all([child.stdout.text(), child.stderr.text()])
+  expect(complained).toBe('')
+  expect(said).toContain('You said: "Why is the sky blue?"')
+})
+
+test('the keys and servers that the README names bring their vendors to life', () => {
+  const chat = readme.slice(readme.indexOf('\n## Chat\n'), readme.indexOf('\n## Embed it\n'))
+  const keys = [...chat.matchAll(/((?:`\w+_API_KEY`(?: or )?)+) \((vendor-\w+)\)/g)].flatMap(([, names = '', vendor = '']) => [...names.matchAll(/\w+_API_KEY/g)].map(([name]) => [name, vendor] as const))
+  expect(keys.length).toBeGreaterThan(8)
+  for (const [name, vendor] of keys) expect([name, found({ [name]: 'k' })]).toEqual([name, [vendor]])
+  const lines = blocks('## Chat', 'sh').join('').trim().split('\n')
+  const started = lines.map((line) => found(Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]))))
+  expect(started).toEqual([['vendor-g'], ['local'], ['vendor-open']])
+})
+
+/** Vendors of the environment alone. */
+function found(env: Readonly<Record<string, string>>): readonly string[] {
+  const read = parseConfig('', env)
+  return read.ok ? read.config.environmentVendors : read.mistakes
+}
 
 test('the embedding sells an image on a real chain, under plain Node and Bun', async () => {
   const [snippet = ''] = blocks('## Embed it', 'js')

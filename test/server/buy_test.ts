@@ -12,9 +12,33 @@ const scratch = mkdtempSync(join(tmpdir(), 'farebox-buy-'))
 const log = { info: () => {}, warn: () => {}, alert: (message: string, fields: unknown) => console.error(message, fields), access: () => {}, flush: () => {} }
 let running: Running
 let payer: Payer
+let model: Bun.Server<undefined>
+/** The buyer has been shown what came before the breaker breaks. */
+const printed = Promise.withResolvers<void>()
+
+/** A server of the operator's that speaks openai-chat: it thinks before it answers, or breaks off. */
+function openaiServer(): Bun.Server<undefined> {
+  const event = (delta: unknown) => `data: ${JSON.stringify({ id: 'x', choices: [{ index: 0, delta, finish_reason: null }] })}\n\n`
+  const fetch = async (request: Request) => {
+    const asked = (await request.json()) as { model: string; messages: readonly { role: string; content: string }[] }
+    const said = asked.messages.map(({ role, content }) => `${role}=${content}`).join(';')
+    const end = asked.model === 'breaker' ? 'data: {"error":{"message":"out of memory"}}\n\n' : `data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: {"id":"x","choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}\n\ndata: [DONE]\n\n`
+    const events = [event({ role: 'assistant', reasoning_content: 'Hm.' }), event({ content: `I heard ${said}` }), end].map((text) => new TextEncoder().encode(text))
+    const pull = async (to: ReadableStreamDefaultController<Uint8Array>) => {
+      if (asked.model === 'breaker' && events.length === 1) await printed.promise
+      const next = events.shift()
+      return next ? to.enqueue(next) : to.close()
+    }
+    const body = new ReadableStream<Uint8Array>({ pull }, { highWaterMark: 0 })
+    return new Response(body, { headers: { 'content-type': 'text/event-stream' } })
+  }
+  return Bun.serve({ port: 0, hostname: '127.0.0.1', fetch })
+}
 
 beforeAll(async () => {
-  const read = parseConfig('', { PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:' })
+  model = openaiServer()
+  const free = { CHAT_BASE_URL: `${model.url}v1`, CHAT_MODEL: 'thinker,breaker' }
+  const read = parseConfig('', { PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:', ...free })
   if (!read.ok) throw new Error(read.mistakes.join('\n'))
   running = await start(read.config, log)
   payer = await payerAt(running.url)
@@ -22,13 +46,24 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await running.stop()
+  await model.stop(true)
   rmSync(scratch, { recursive: true, force: true })
 })
 
 async function buy(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<{ code: number; out: string; err: string }> {
   const child = Bun.spawn([process.execPath, BUY, ...args], { cwd: scratch, env: { PATH: process.env.PATH ?? '', ...env }, stdout: 'pipe', stderr: 'pipe' })
-  const [code, out, err] = await Promise.all([child.exited, child.stdout.text(), child.stderr.text()])
+  const [code, out, err] = await Promise.all([child.exited, gather(child.stdout), child.stderr.text()])
   return { code, out, err }
+}
+
+async function gather(stream: ReadableStream<Uint8Array>): Promise<string> {
+  const decoder = new TextDecoder()
+  let text = ''
+  for await (const bytes of stream) {
+    text += decoder.decode(bytes, { stream: true })
+    if (text.includes('I heard user=Hello')) printed.resolve()
+  }
+  return text
 }
 
 const usd = (micro: bigint): string => String(Number(micro) / 1e6)
@@ -61,9 +96,57 @@ test('buy images takes model, size and count, finds the gateway in FAREBOX_URL, 
   for (const name of ['boat.png', 'boat-1.png']) expect(pngSize(readFileSync(join(scratch, name)))).toBe('768x1344')
 })
 
+test('buy chat prints the quote, the answer as it came, its usage, the transaction and both balances', async () => {
+  const before = await payer.balance()
+  const { code, out, err } = await buy(['chat', 'Why is the sky blue?', '--url', running.url])
+  expect({ code, err }).toEqual({ code: 0, err: '' })
+  const after = await payer.balance()
+  expect(before - after).toBe(2_236n)
+  const transaction = /transaction (0x[0-9a-f]{64})/.exec(out)?.[1] ?? ''
+  expect(out.split('\n')).toEqual([
+    `quote     0.002236 USDC on eip155:84532, to ${payer.payTo}`,
+    `wallet    ${payer.account.address}, ${usd(before)} USDC`,
+    'model     farebox/parrot',
+    '',
+    expect.stringContaining('Why is the sky blue?'),
+    '',
+    expect.stringMatching(/^usage     \d+ tokens in, \d+ out$/),
+    `paid      settled, transaction ${transaction}`,
+    `balance   ${usd(before)} -> ${usd(after)} USDC`,
+    '',
+  ])
+  expect(await payer.transfersIn(transaction)).toMatchObject([{ value: 2_236n }])
+})
+
+test('buy chat takes the longest answer, which the quote grows with', async () => {
+  const { code, out } = await buy(['chat', 'Sing', '--max-tokens', '20', '--model', 'farebox/parrot'], { FAREBOX_URL: running.url })
+  expect(code).toBe(0)
+  expect(out).toStartWith('quote     0.002000 USDC')
+  expect(out).toMatch(/usage     \d+ tokens in, (?:1\d|20) out/)
+})
+
+test('a free model is asked without a payment: system prompt, reasoning, and whose server it was', async () => {
+  const before = await payer.balance()
+  const { code, out, err } = await buy(['chat', 'Hello', '--model', 'local/thinker', '--system', 'Be brief'], { FAREBOX_URL: running.url })
+  expect({ code, err }).toEqual({ code: 0, err: '' })
+  expect(out).toBe('model     local/thinker\n\nHm.\n\nI heard system=Be brief;user=Hello\n\nusage     7 tokens in, 3 out\npaid      free, nothing was paid\n')
+  expect(await payer.balance()).toBe(before)
+})
+
+test('an answer that breaks off is said to have, with what had come', async () => {
+  const { code, out, err } = await buy(['chat', 'Hello', '--model', 'local/breaker'], { FAREBOX_URL: running.url })
+  expect(code).toBe(1)
+  expect(out).toContain('I heard user=Hello')
+  expect(err).toStartWith('\nThe answer broke off: ')
+})
+
 test.each([
   ['no product', [], 'usage: bun run buy -- images "<prompt>"'],
   ['a count that is none', ['images', 'a fox', '--n', 'two'], '--n takes a whole number, not "two"'],
+  ['an option of the other product', ['chat', 'hello', '--size', '1x1'], '--size is an option of images'],
+  ['a longest answer that is none', ['chat', 'hello', '--max-tokens', 'long'], '--max-tokens takes a whole number, not "long"'],
+  ['a chat model that is not sold', ['chat', 'hello', '--model', 'vendor-z/none'], '400: Unknown model: vendor-z/none.'],
+  ['a chat model that nobody serves', ['chat', 'hello', '--model', 'vendor-a/chat-6-small'], '503'],
   ['a folder that is not there', ['images', 'a fox', '--out', 'nowhere/fox.png'], '--out names a folder that cannot be written to'],
   ['an unknown option', ['images', 'a fox', '--colour', 'red'], '--colour'],
   ['a model that is not sold', ['images', 'a fox', '--model', 'vendor-z/none'], '400 Invalid model: Unknown model: vendor-z/none.'],

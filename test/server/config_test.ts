@@ -2,8 +2,9 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { imageRows } from '../../core/mod.ts'
-import { type Config, type Environment, isLoopback, parseConfig, readConfig } from '../../server/config.ts'
+import { chatRows, imageRows } from '../../core/mod.ts'
+import { type Config, isLoopback, parseConfig, readConfig } from '../../server/config.ts'
+import type { Environment } from '../../server/config_vendors.ts'
 
 const KEY = `0x${'5ec2e7'.repeat(10)}5ec2`
 const PAY_TO = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
@@ -39,7 +40,13 @@ describe('defaults', () => {
       bareV1: false,
       logLevel: 'info',
       gateways: [],
-      shelf: { rows: imageRows, servings: new Map() },
+      images: { rows: imageRows, servings: new Map() },
+      chat: { rows: chatRows, servings: new Map() },
+      environmentVendors: [],
+      receiptMs: 10_000,
+      freePerMinute: 30,
+      freePerHour: 300,
+      guests: {},
       trustedHosts: [],
     })
   })
@@ -68,9 +75,9 @@ describe('defaults', () => {
     expect(config).toMatchObject({ port: 0, host: '0.0.0.0', publicOrigin: 'https://images.example.com', database: { kind: 'memory' }, objects: { kind: 'file', dir: '/srv/media' } })
     expect(config).toMatchObject({ operatorToken: '0123456789abcdef', maxBody: 2048, inlineMs: 500, drainMs: 5_000, trustedProxies: ['10.0.0.0/8'], bareV1: true, logLevel: 'silent' })
     expect(config.trustedHosts).toEqual(['gpu.lan:7860'])
-    expect([...config.shelf.servings.keys()]).toEqual(['vendor-a/image-1', 'vendor-a/image-2'])
-    expect(config.shelf.servings.get('vendor-a/image-2')).toMatchObject({ protocol: 'sketch', key: undefined, timeoutMs: 600_000 })
-    expect(config.shelf.rows.filter(({ hidden }) => hidden).map(({ id }) => id)).toEqual(['vendor-a/image-1'])
+    expect([...config.images.servings.keys()]).toEqual(['vendor-a/image-1', 'vendor-a/image-2'])
+    expect(config.images.servings.get('vendor-a/image-2')).toMatchObject({ protocol: 'sketch', key: undefined, timeoutMs: 600_000 })
+    expect(config.images.rows.filter(({ hidden }) => hidden).map(({ id }) => id)).toEqual(['vendor-a/image-1'])
   })
 })
 
@@ -210,11 +217,11 @@ describe('vendors and rows', () => {
   const keys = { OPENAI_KEY: 's3cret-a', OTHER_KEY: 's3cret-b' }
   const vendor = '[vendors.vendor-a]\nprotocol = "openai-images"\nkey_env = "OPENAI_KEY"\nbase_url = "https://api.example/v1"\ntimeout_seconds = 60\nparameters = { quality = "low" }\n'
   const image = (id: string, ...lines: readonly string[]) => `[[images]]\nid = "${id}"\n${lines.join('\n')}\n`
-  const serving = (toml: string, id: string, with_: Environment = keys) => good(toml, with_).shelf.servings.get(id)
+  const serving = (toml: string, id: string, with_: Environment = keys) => good(toml, with_).images.servings.get(id)
   const served = { protocol: 'openai-images', baseUrl: 'https://api.example/v1', key: 's3cret-a', timeoutMs: 60_000, parameters: { quality: 'low' }, overrides: undefined, perCall: undefined, maskMarks: undefined } as const
 
   test('a vendor serves its rows, with its key from the environment; other rows have nobody', () => {
-    const { servings } = good(vendor, keys).shelf
+    const { servings } = good(vendor, keys).images
     expect([...servings]).toEqual([['vendor-a/image-1', served], ['vendor-a/image-2', served]])
   })
 
@@ -238,14 +245,14 @@ describe('vendors and rows', () => {
 
   test('a row can be served without any vendor table', () => {
     const local = image('vendor-e/image-pro', 'protocol = "sketch"', 'slow = false', 'edits = { max_images = 2, mask = true }')
-    const { shelf } = good(local)
+    const { images: shelf } = good(local)
     expect([...shelf.servings.keys()]).toEqual(['vendor-e/image-pro'])
     expect(shelf.rows.find(({ id }) => id === 'vendor-e/image-pro')).toMatchObject({ slow: false, edits: { maxImages: 2, mask: true } })
   })
 
   test('a new row is served by the vendor that it names, or says what is missing', () => {
     const row = image('house/brush', 'vendor = "local"', 'upstream = "brush-9"', 'sizes = { "640x480" = "0.004" }', 'aliases = ["brush"]', 'name = "Brush"', 'maker = "house"')
-    const { shelf } = good(`[vendors.local]\nprotocol = "sdapi"\nbase_url = "http://127.0.0.1:7860"\n${row}`)
+    const { images: shelf } = good(`[vendors.local]\nprotocol = "sdapi"\nbase_url = "http://127.0.0.1:7860"\n${row}`)
     expect(shelf.rows.at(-1)).toMatchObject({ id: 'house/brush', aliases: ['brush'], name: 'Brush', maker: 'house', vendor: 'local', upstream: 'brush-9' })
     expect(shelf.servings.get('house/brush')).toMatchObject({ protocol: 'sdapi', key: undefined })
     expect(mistakes(image('house/brush', 'vendor = "local"'))).toEqual(['images house/brush: not a row of the contract, so vendor, upstream and sizes must be given'])
@@ -253,7 +260,7 @@ describe('vendors and rows', () => {
 
   test('a redirected row is served as its fallback is, and keeps its name', () => {
     const rows = image('vendor-a/image-2', 'redirect = "vendor-a/image-1"') + image('vendor-a/image-1', 'key_env = "OTHER_KEY"', 'upstream = "today"')
-    const { shelf } = good(vendor + rows, keys)
+    const { images: shelf } = good(vendor + rows, keys)
     expect(shelf.servings.get('vendor-a/image-2')).toEqual({ ...served, key: 's3cret-b' })
     expect(shelf.rows.find(({ id }) => id === 'vendor-a/image-2')).toMatchObject({ upstream: 'today', servedBy: 'vendor-a/image-1' })
     expect(mistakes(vendor + image('vendor-a/image-1', 'redirect = "vendor-a/image-2"'), keys)).toHaveLength(3)

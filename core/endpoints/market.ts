@@ -1,0 +1,164 @@
+/** Market data: spot prices and bars of crypto, FX and commodities for nothing, of equities for 0.002 USD (spec 2, "Market data endpoints"). */
+import { type TProperties, Type } from '@sinclair/typebox'
+import { within } from '../calls.ts'
+import { openShelves, stockShelf, type ShelfRow } from '../catalog/markets.ts'
+import { type Endpoint, free, type Free, type FreeContext, type FreeRequest, paid, type Paid } from '../endpoint.ts'
+import { Fault } from '../faults.ts'
+import { clip, intake, textFields } from '../intake.ts'
+import * as sale from '../market_sale.ts'
+import { type Json, STOCK_MARKETS } from '../ports.ts'
+import { flatPrice } from '../pricing.ts'
+
+/** Longer than a vendor that asks twice, 5 s each time, for the symbols and then for the price. */
+const DEADLINE_MS = 25_000
+/** An authorization for a feed lives as long as one for chat or search. */
+const MAX_TIMEOUT_SECONDS = 300
+
+const GET_AND_POST = ['GET', 'POST'] as const
+const readHistory = intake(sale.historyInput)
+const readList = intake(sale.listInput)
+
+type Params = Readonly<Record<string, unknown>>
+/** Where a family of endpoints is served. `row` finds its shelf from the path, and throws a 404 for a market that is not on the list. */
+type Family = { readonly name: string; readonly root: string; readonly title: string; readonly inPath?: TProperties; row(params: Params): ShelfRow }
+
+const market = Type.String({ maxLength: 16, description: `One of ${STOCK_MARKETS.join(', ')}.` })
+
+function marketRow({ market }: Params): ShelfRow {
+  const row = stockShelf(typeof market === 'string' ? market.toLowerCase() : market)
+  if (row) return row
+  const message = `There is no market ${clip(market)}; supported: ${STOCK_MARKETS.join(', ')}.`
+  throw new Fault('NOT_FOUND', { error: 'Unknown market', message, fields: { supported: STOCK_MARKETS } })
+}
+
+const open: readonly Family[] = openShelves.map((row) => ({ name: row.shelf, root: row.root, title: row.label, row: () => row }))
+const equities: readonly Family[] = [
+  { name: 'stocks', root: '/api/v1/stocks/{market}', title: 'equities of one market', inPath: { market }, row: marketRow },
+  { name: 'usstock', root: '/api/v1/usstock', title: 'US equities, as /api/v1/stocks/us', row: () => marketRow({ market: 'us' }) },
+]
+
+// ── free ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+type Feedless = Pick<Free, 'name' | 'path' | 'summary' | 'input' | 'output' | 'methods'>
+
+function feed(words: Feedless, answer: (request: FreeRequest, context: FreeContext, signal: AbortSignal) => Promise<Readonly<Record<string, Json>>>): Free {
+  return free({
+    ...words,
+    tag: 'market data',
+    dialect: 'market',
+    discoverable: true,
+    answer: async (request, context) => sale.marketReply(await sale.orAway(within(context.clock, DEADLINE_MS, (signal) => answer(request, context, signal)), context.log)),
+  })
+}
+
+function list({ name, root, title, row }: Family): Free {
+  const words = { name: `${name}.list`, path: `${root}/list`, summary: `List the symbols of ${title}`, input: sale.listInput, output: sale.listOutput }
+  return feed(words, async ({ params, query }, { vendors }, signal) => {
+    const said = readList(Object.fromEntries(query)) as sale.ListAsked
+    const asked = { row: row(params), q: said.q ?? '', limit: sale.limitOf(said.limit) }
+    return await sale.listing(sale.marketOf(vendors), asked, signal)
+  })
+}
+
+function freePrice({ name, root, title, row }: Family): Free {
+  const words = { name: `${name}.price`, path: `${root}/price/{symbol}`, summary: `Latest price of ${title}`, methods: GET_AND_POST, input: sale.spotInput, output: sale.spotOutput }
+  return feed(words, async ({ params }, { vendors }, signal) => {
+    const asked = { row: row(params), symbol: params.symbol ?? '', session: undefined }
+    return { ...(await sale.spot(sale.marketOf(vendors), asked, signal)), free: true }
+  })
+}
+
+function freeHistory({ name, root, title, row }: Family): Free {
+  const words = { name: `${name}.history`, path: `${root}/history/{symbol}`, summary: `Bars of ${title}`, methods: GET_AND_POST, input: sale.historyInput, output: sale.historyOutput }
+  return feed(words, async (request, { vendors, clock }, signal) => {
+    const { params, query } = request
+    const said = readHistory({ ...(await posted(request)), ...Object.fromEntries(query), ...params }) as sale.HistoryAsked
+    const asked = { row: row(params), symbol: said.symbol, session: undefined, window: sale.windowOf(said), now: clock.now() }
+    return { ...(await sale.history(sale.marketOf(vendors), asked, signal)), free: true }
+  })
+}
+
+/** A POST may say in its body what a GET says in its query. */
+async function posted({ method, json, header }: FreeRequest): Promise<Readonly<Record<string, unknown>>> {
+  const isEmpty = method !== 'POST' || header('content-length') === '0' || (header('content-length') ?? header('content-type')) === null
+  return isEmpty ? {} : textFields(await json())
+}
+
+// ── paid ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** 0.001 and the fee. The 402 shows four decimals, and a call that costs this (spec 2). */
+function quote(row: ShelfRow, call: string) {
+  return {
+    amount: flatPrice('0.001'),
+    maxTimeoutSeconds: MAX_TIMEOUT_SECONDS,
+    shown: { amount: '0.0020' },
+    also: { example: { method: 'GET', path: `${row.root}/${call}`, headers: { 'PAYMENT-SIGNATURE': '<base64 of the signed payment>' } } },
+  }
+}
+
+const common = {
+  method: 'GET',
+  methods: GET_AND_POST,
+  from: 'query',
+  order: 'quote_then_check',
+  inline: true,
+  dialect: 'market',
+  tag: 'market data',
+  failure: 'Price feed unavailable',
+} as const
+const exampleMarket = (inPath: TProperties | undefined) => (inPath ? { market: 'us' } : {})
+const isServed: Paid['serves'] = (_input, { vendors }) => vendors.market !== undefined
+
+function paidPrice({ name, root, title, inPath, row }: Family): Paid {
+  return paid({
+    ...common,
+    name: `${name}.price`,
+    path: `${root}/price/{symbol}`,
+    summary: `Latest price of ${title}`,
+    input: Type.Object({ ...inPath, ...sale.spotInput.properties }) as typeof sale.spotInput,
+    output: sale.spotOutput,
+    example: { ...exampleMarket(inPath), symbol: 'AAPL' },
+    price: (input) => quote(row(input), `price/${row(input).example}`),
+    serves: isServed,
+    check(input) {
+      sale.sessionOf(row(input), input.session)
+      return input
+    },
+    remember: (input) => ({ model: null, request: { market: row(input).shelf, symbol: input.symbol } }),
+    async run({ input, vendors, signal }) {
+      const asked = { row: row(input), symbol: input.symbol, session: sale.sessionOf(row(input), input.session) }
+      return { result: await sale.orAway(sale.spot(sale.marketOf(vendors), asked, signal)) }
+    },
+    show: ({ made }) => made as Readonly<Record<string, Json>>,
+  })
+}
+
+function paidHistory({ name, root, title, inPath, row }: Family): Paid {
+  return paid({
+    ...common,
+    name: `${name}.history`,
+    path: `${root}/history/{symbol}`,
+    summary: `Bars of ${title}`,
+    input: Type.Object({ ...inPath, ...sale.historyInput.properties }) as typeof sale.historyInput,
+    output: sale.historyOutput,
+    example: { ...exampleMarket(inPath), symbol: 'AAPL', resolution: 'D', from: '1790000000' },
+    price: (input) => quote(row(input), `history/${row(input).example}?resolution=D&from=1790000000`),
+    serves: isServed,
+    check(input) {
+      sale.windowOf(input)
+      sale.sessionOf(row(input), input.session)
+      return input
+    },
+    remember: (input) => ({ model: null, request: { market: row(input).shelf, symbol: input.symbol, resolution: input.resolution ?? 'D' } }),
+    async run({ input, vendors, signal, now }) {
+      const asked = { row: row(input), symbol: input.symbol, session: sale.sessionOf(row(input), input.session), window: sale.windowOf(input), now }
+      return { result: await sale.orAway(sale.history(sale.marketOf(vendors), asked, signal)) }
+    },
+    show: ({ made }) => made as Readonly<Record<string, Json>>,
+  })
+}
+
+export const marketData: readonly Endpoint[] = [
+  ...open.flatMap((family) => [list(family), freePrice(family), freeHistory(family)]),
+  ...equities.flatMap((family) => [list(family), paidPrice(family), paidHistory(family)]),
+]

@@ -1,0 +1,225 @@
+/** A free passthrough of a swap aggregator that puts our fee into every price and quote (spec 3, "Swap passthrough resources"). */
+import { Type } from '@sinclair/typebox'
+import { within } from '../calls.ts'
+import { type Free, type FreeContext, type FreeRequest, free, json, type Reply } from '../endpoint.ts'
+import { Fault } from '../faults.ts'
+import type { Json, SwapCall } from '../ports.ts'
+
+/** Spec 3, Limits: 20 basis points; no longer than 30 s. */
+const FEE_BPS = '20'
+const LONGEST_MS = 30_000
+
+const ROOT = '/api/v1/dexagg'
+const ALIAS = '/api/v1/zerox'
+/** Spec 3: on every successful response, whoever asked. */
+const AFFILIATE = { 'x-affiliate': 'farebox', 'cache-control': 'no-store' }
+const ERROR = { 'cache-control': 'no-store' }
+
+type Route = {
+  readonly name: string
+  readonly method: 'GET' | 'POST'
+  /** Below our root, and what the vendor is asked for: never a path of the caller's. */
+  readonly path: string
+  readonly summary: string
+  readonly description?: string
+  readonly takesFee?: true
+}
+
+const QUERY = 'Query: chainId, sellToken, buyToken, sellAmount and taker, and whatever else the aggregator takes. The affiliate fee of 0.2% of sellAmount is set by this gateway.'
+
+const ROUTES: readonly Route[] = [
+  { name: 'swap.price', method: 'GET', path: '/price', summary: 'Indicative price of a swap', description: QUERY, takesFee: true },
+  { name: 'swap.quote', method: 'GET', path: '/quote', summary: 'Firm quote of a swap, with the transaction and the data to sign', description: QUERY, takesFee: true },
+  { name: 'swap.gasless_price', method: 'GET', path: '/gasless/price', summary: 'Indicative price of a gasless swap', description: QUERY, takesFee: true },
+  { name: 'swap.gasless_quote', method: 'GET', path: '/gasless/quote', summary: 'Firm quote of a gasless swap, with the data to sign', description: QUERY, takesFee: true },
+  { name: 'swap.gasless_submit', method: 'POST', path: '/gasless/submit', summary: 'Submit a signed gasless swap; a relayer pays its gas' },
+  { name: 'swap.gasless_approval_tokens', method: 'GET', path: '/gasless/approval-tokens', summary: 'Tokens that can be approved without gas', description: 'Query: chainId.' },
+  { name: 'swap.gasless_chains', method: 'GET', path: '/gasless/chains', summary: 'Chains with gasless swaps' },
+  { name: 'swap.chains', method: 'GET', path: '/swap/chains', summary: 'Chains with swaps' },
+]
+
+const STATUS_PATH = '/gasless/status/'
+/** The operator's; to everybody else they do not exist, so they are not on the menu. */
+const ANALYTICS = ['trade-analytics/swap', 'trade-analytics/gasless']
+
+const submission = Type.Object({
+  trade: Type.Object({ eip712: Type.Object({}), signature: Type.Object({}) }),
+  approval: Type.Optional(Type.Object({ eip712: Type.Object({}), signature: Type.Object({}) })),
+  chainId: Type.Integer(),
+})
+
+/** The aggregator's answer, as it came. */
+const answer = Type.Object({})
+
+const passed = ROUTES.map(({ name, method, path, summary, description, takesFee }) =>
+  free({
+    name,
+    method,
+    path: ROOT + path,
+    aliases: [ALIAS + path],
+    summary,
+    tag: 'swap',
+    output: answer,
+    ...(description !== undefined && { description }),
+    ...(method === 'POST' && { input: submission }),
+    async answer(request, context) {
+      const query = takesFee ? withFee(request.search, vendorOf(context).feeRecipient) : request.search
+      return await pass({ method, path, query, ...(method === 'POST' && { body: await bodyOf(request) }) }, context)
+    },
+  }),
+)
+
+const status = free({
+  name: 'swap.gasless_status',
+  path: `${ROOT}${STATUS_PATH}{trade_hash}`,
+  aliases: [`${ALIAS}${STATUS_PATH}{trade_hash}`],
+  summary: 'Where a gasless swap stands: pending, submitted, confirmed',
+  description: 'Query: chainId. The all-zeros hash is a placeholder, and is not asked for.',
+  tag: 'swap',
+  output: answer,
+  async answer(request, context) {
+    const { trade_hash: hash = '' } = request.params
+    vendorOf(context)
+    if (hash.includes('/')) return unknownRoute()
+    if (/^(0x)?0+$/i.test(hash)) return json(200, PLACEHOLDER, AFFILIATE)
+    if (!/^[\w-]{1,128}$/.test(hash)) {
+      return json(400, { error: 'Invalid trade hash', message: 'A trade hash is the tradeHash that gasless/submit returned.', status: 400, details: null }, ERROR)
+    }
+    return await pass({ method: 'GET', path: STATUS_PATH + hash, query: request.search }, context)
+  },
+})
+
+const others: Free = free({
+  name: 'swap.others',
+  path: `${ROOT}/{rest...}`,
+  aliases: [`${ALIAS}/{rest...}`, ROOT, ALIAS, `${ROOT}/`, `${ALIAS}/`],
+  methods: ['GET', 'POST'],
+  summary: 'The routes of the swap passthrough',
+  tag: 'swap',
+  hidden: true,
+  async answer({ method, params: { rest = '' }, search, header }, context) {
+    const isOperators = method !== 'POST' && ANALYTICS.includes(rest) && context.isOperator(header('authorization'))
+    return isOperators ? await pass({ method: 'GET', path: `/${rest}`, query: search }, context) : unknownRoute()
+  },
+})
+
+export const swap = [...passed, status, others]
+
+const PLACEHOLDER = {
+  status: 'placeholder',
+  message: 'This is the placeholder of all zeros, not a trade. Put the tradeHash that gasless/submit returned in its place; the status is then pending, submitted or confirmed.',
+  transactions: [],
+}
+
+function unknownRoute(): Reply {
+  const routes = [...ROUTES.map(({ method, path }) => `${method} ${ROOT}${path}`), `GET ${ROOT}${STATUS_PATH}{trade_hash}`]
+  return json(404, { error: 'Not found', message: 'The swap passthrough has no such route.', routes }, ERROR)
+}
+
+// ── one call ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+function vendorOf({ vendors }: FreeContext) {
+  if (vendors.swap) return vendors.swap
+  throw new Fault('NOT_CONFIGURED', { message: 'The operator has not configured a swap aggregator on this gateway.' })
+}
+
+/** The bytes of the body, verbatim where the gateway hands them over. */
+async function bodyOf(request: FreeRequest & { text?(): Promise<string> }): Promise<string> {
+  return request.text ? await request.text() : JSON.stringify(await request.json())
+}
+
+async function pass(call: SwapCall, context: FreeContext): Promise<Reply> {
+  const vendor = vendorOf(context)
+  let deadline: AbortSignal | undefined
+  const asking = within(context.clock, LONGEST_MS, (signal) => {
+    deadline = signal
+    return vendor.call(call, { signal })
+  })
+  try {
+    return reply(await asking)
+  } catch (error) {
+    const code = error instanceof Fault ? error.code : undefined
+    if (deadline?.aborted || code === 'UPSTREAM_TIMEOUT') {
+      return noAnswer('Upstream provider did not respond in time', 'The swap aggregator did not respond in time. What was submitted may still be carried out: look at its status.')
+    }
+    if (error instanceof Fault && code !== 'MODEL_UNAVAILABLE') throw error
+    context.log.warn('the swap aggregator gave no answer', { path: call.path, error: (error as Error).message })
+    return noAnswer('Upstream provider error', 'The swap aggregator could not be reached.')
+  }
+}
+
+const noAnswer = (error: string, message: string): Reply => json(502, { error, message, status: 502 }, ERROR)
+
+function reply({ status, body }: { readonly status: number; readonly body: Json }): Reply {
+  if (status >= 200 && status < 300) return json(status, body, AFFILIATE)
+  if (status >= 400 && status < 500) {
+    return json(status, { error: wordOf(body, 'name') ?? 'Swap request refused', message: wordOf(body, 'message') ?? 'The swap aggregator refused this request.', status, details: body }, ERROR)
+  }
+  return json(502, { error: 'Upstream provider error', message: `The swap aggregator answered ${status}.`, status }, ERROR)
+}
+
+function wordOf(body: Json, name: string): string | undefined {
+  const word = typeof body === 'object' && body !== null && !Array.isArray(body) ? (body as Readonly<Record<string, Json>>)[name] : undefined
+  return typeof word === 'string' && word !== '' ? word : undefined
+}
+
+// ── the fee ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The three names with anything but letters before, between and after theirs: indices, operators, dashes, blanks. */
+const FEE = new RegExp(`^[^a-z]*(?:${['swapfeerecipient', 'swapfeebps', 'swapfeetoken'].map((name) => [...name].join('[^a-z]*')).join('|')})(?![a-z])`)
+
+/**
+ * The raw query with our fee at its end, and without any that the caller wrote, however spelt. All else stays byte for byte and in order.
+ * Works on text, because parsing and writing again would change what is not ours.
+ */
+export function withFee(search: string, feeRecipient: string): string {
+  const kept = theirs(piecesOf(search.replace(/^\?/, '')))
+  const sold = kept.find(({ name }) => name === 'sellToken') ?? kept.find(({ name }) => levelled(name).replace(/[^a-z]/g, '') === 'selltoken')
+  const query = kept.map(({ before, text }, index) => (index === 0 ? text : before + text)).join('')
+  const token = sold?.value ? [`swapFeeToken=${sold.value}`] : []
+  return `?${[...(query === '' ? [] : [query]), `swapFeeRecipient=${encodeURIComponent(feeRecipient)}`, `swapFeeBps=${FEE_BPS}`, ...token].join('&')}`
+}
+
+/** One parameter and the separator before it. Some servers separate with a semicolon too. */
+type Piece = { readonly before: string; readonly text: string; readonly name: string; readonly value: string }
+
+function piecesOf(query: string): readonly Piece[] {
+  const parts = query.split(/([&;])/)
+  return parts.flatMap((text, index) => {
+    if (index % 2 === 1) return []
+    const end = text.includes('=') ? text.indexOf('=') : text.length
+    return [{ before: parts[index - 1] ?? '', text, name: text.slice(0, end), value: text.slice(end + 1) }]
+  })
+}
+
+/** What is not a fee. A parameter that followed one after a semicolon does not become part of the one before. */
+function theirs(pieces: readonly Piece[]): readonly Piece[] {
+  const kept: Piece[] = []
+  let dropped = ''
+  for (const piece of pieces) {
+    if (isFee(piece.name)) dropped = piece.before === '&' || dropped === '&' ? '&' : piece.before
+    else {
+      kept.push({ ...piece, before: dropped === '&' ? '&' : piece.before })
+      dropped = ''
+    }
+  }
+  return kept
+}
+
+const isFee = (name: string): boolean => levelled(name).split(/[&;=?]/).some((part) => FEE.test(part))
+
+/** Of one case and one width, so that look-alikes are alike. */
+const levelled = (name: string): string => decoded(name).normalize('NFKC').toLowerCase()
+
+const DEEPEST = 5
+
+/** Percent-decoded until nothing is left to decode, as a chain of servers might; bytes that are no text are replaced, not refused. */
+function decoded(name: string): string {
+  let text = name
+  for (let depth = 0; depth < DEEPEST && text.includes('%'); depth++) text = decodedOnce(text)
+  return text
+}
+
+function decodedOnce(text: string): string {
+  return text.replace(/(?:%[0-9a-f]{2})+/gi, (run) => new TextDecoder().decode(Uint8Array.from(run.slice(1).split('%'), (hex) => Number.parseInt(hex, 16))))
+}

@@ -1,0 +1,114 @@
+/**
+ * Processes of the chat bench: `bun chat_gateways.ts <name> <json>`. Says over IPC where it listens, answers `facts`, and ends with its parent.
+ * upstream: the model. bare: Bun.serve that passes everything on. farebox: the product as the server has it, before the same upstream.
+ */
+import { randomBytes } from 'node:crypto'
+import { join } from 'node:path'
+import { cashChain } from '../../adapters/chains/cash.ts'
+import { systemClock } from '../../adapters/machine.ts'
+import { memoryObjects } from '../../adapters/objects/memory.ts'
+import { sqliteStorage } from '../../adapters/storage/sqlite.ts'
+import { countTokens, warmTokenizer } from '../../adapters/tokens.ts'
+import { openaiChat } from '../../adapters/vendors/openai_chat.ts'
+import { CHAT_TIMEOUT_MS } from '../../adapters/vendors/chat_vendor.ts'
+import { gateway } from '../../core/mod.ts'
+import { app } from '../../server/app.ts'
+import { serverLog } from '../../server/log.ts'
+import { sweep } from '../../server/sweep.ts'
+import { upstream } from './upstream.ts'
+
+/** `baseUrl` is the upstream's, up to where the protocol's own paths begin; `dir` is where it may write. */
+export type Given = { readonly dir: string; readonly baseUrl: string }
+
+export type Ready = { readonly port: number }
+
+export type Facts = {
+  /** Resident memory in MB, after a collection of garbage. */
+  readonly rss: number
+  /** What the upstream answered, by name of who asked. */
+  readonly requests: Readonly<Record<string, number>>
+  /** Transfers to the seller on the cash chain. */
+  readonly transfers: number
+}
+
+type Standing = { readonly port: number; facts(): Partial<Facts>; stop(): Promise<unknown> }
+
+export const BUYERS = 256
+/** Wallets of the cash chain exist by name. */
+export const buyerName = (index: number): string => `buyer ${index % BUYERS}`
+const PURSE = 1_000_000_000_000n
+/** Raised by configuration, on the same path. */
+const FREE_TIER = [
+  { requests: 1_000_000_000, windowMs: 60_000 },
+  { requests: 1_000_000_000, windowMs: 3_600_000 },
+]
+
+const starts: Readonly<Record<string, (given: Given) => Promise<Standing>>> = { upstream: startUpstream, bare: startBare, farebox: startFarebox }
+
+async function startUpstream(): Promise<Standing> {
+  const { port, requests, stop } = upstream()
+  return { port, facts: () => ({ requests }), stop }
+}
+
+/** What passing on costs at the least: nothing is read, checked or counted. */
+async function startBare({ baseUrl }: Given): Promise<Standing> {
+  const url = `${baseUrl}/chat/completions`
+  const server = serve(async (request) => {
+    const { status, headers, body } = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: request.body })
+    return new Response(body, { status, headers: { 'content-type': headers.get('content-type') ?? '' } })
+  })
+  return { port: server.port ?? 0, facts: () => ({}), stop: () => server.stop(true) }
+}
+
+async function startFarebox({ baseUrl, dir }: Given): Promise<Standing> {
+  const log = serverLog('info')
+  const storage = sqliteStorage(join(dir, 'farebox.db'))
+  const chain = cashChain()
+  for (let index = 0; index < BUYERS; index++) chain.fund(chain.wallet(buyerName(index)), PURSE)
+  const vendor = openaiChat({ baseUrl, key: 'bench', maker: 'bench', timeoutMs: CHAT_TIMEOUT_MS, clock: systemClock, log })
+  await warmTokenizer()
+  const ports = {
+    storage,
+    objects: memoryObjects(),
+    chain,
+    vendors: { images: () => undefined, chat: () => vendor, media: () => Promise.reject(new Error('no media here')) },
+    clock: systemClock,
+    log,
+    random: (bytes: number) => new Uint8Array(randomBytes(bytes)),
+    countTokens,
+    background: (work: Promise<unknown>) => void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
+  }
+  const owner = randomBytes(12).toString('hex')
+  const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', owner, freeTier: FREE_TIER })
+  const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, owner })
+  const elysia = app({ gateways: [{ gateway: shop, hosts: [] }], log })
+  const server = serve((request) => elysia.fetch(request))
+  elysia.server = server
+  return {
+    port: server.port ?? 0,
+    facts: () => ({ transfers: chain.transfers.length }),
+    async stop() {
+      await server.stop(true)
+      await sweeping.stop()
+      await storage.close()
+      log.flush()
+    },
+  }
+}
+
+function serve(fetch: (request: Request) => Response | Promise<Response>) {
+  return Bun.serve({ port: 0, hostname: '127.0.0.1', idleTimeout: 255, fetch } as Parameters<typeof Bun.serve>[0])
+}
+
+if (import.meta.main) {
+  const [name = '', given = '{}'] = process.argv.slice(2)
+  const start = starts[name]
+  if (!start) throw new Error(`no such process: ${name}`)
+  const { port, facts, stop } = await start(JSON.parse(given))
+  process.on('disconnect', () => void stop().finally(() => process.exit(0)))
+  process.on('message', () => {
+    Bun.gc(true)
+    process.send?.({ rss: process.memoryUsage.rss() / 1e6, requests: {}, transfers: 0, ...facts() } satisfies Facts)
+  })
+  process.send?.({ port } satisfies Ready)
+}

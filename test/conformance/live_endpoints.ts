@@ -1,0 +1,305 @@
+import { expect } from 'bun:test'
+import { Value } from '@sinclair/typebox/value'
+import { cashChain } from '../../adapters/chains/cash.ts'
+import { chunk, type ChatScript, scriptedChat, type ScriptedChat, streamAnswer, wholeAnswer } from '../../adapters/vendors/scripted_chat.ts'
+import type { Live } from '../../core/endpoint.ts'
+import { catalog, type Endpoint, endpoints, type Gateway, type Payment } from '../../core/mod.ts'
+import { type Answer, type Buyer, decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN } from '../kit.ts'
+import type { Law, Subject } from './law.ts'
+
+/** What a buyer sends to a live endpoint; a stream is another order than a whole answer. */
+export type Order = { readonly path: string; readonly body: Readonly<Record<string, unknown>>; readonly isStream: boolean }
+
+/** A live endpoint under law, on a menu with all the others. `script` is what its vendor does. */
+export type LiveStall = { readonly endpoint: Live; readonly order: Order; open(options?: KitOptions & { script?: ChatScript }): Kit & { readonly chat: ScriptedChat } }
+
+export type LiveDefect = { readonly endpoint?: (good: Live) => Live; readonly wrap?: NonNullable<KitOptions['wrap']>; readonly dress?: NonNullable<KitOptions['dress']>; readonly setup?: KitOptions }
+
+/** The wallets of the buyers: what is sold to the listed only is sold to them. */
+const GUESTS = ['alice', 'bob'].map((name) => cashChain().wallet(name))
+
+/** Whole and streamed, as far as the endpoint has both. */
+export function ordersOf(endpoint: Live): readonly Order[] {
+  const vendors = { images: () => undefined, chat: () => scriptedChat(), media: () => Promise.reject(new Error('no media')) }
+  const offering = { catalog: catalog(), vendors }
+  const body = endpoint.sample(offering)
+  const surfaced = offering.catalog.chat.all.find(({ billing, surfaces }) => billing.mode !== 'free' && (endpoint.dialect === 'chat' || surfaces?.includes('generate_content')))
+  const path = endpoint.path.replace('{model...}', typeof body.model === 'string' ? body.model : (surfaced?.id ?? ''))
+  if (endpoint.dialect === 'generate_content') return [{ path, body, isStream: endpoint.name.endsWith('.stream') }]
+  return [false, true].map((isStream) => ({ path, body: isStream ? { ...body, stream: true } : body, isStream }))
+}
+
+export async function liveStall(good: Live, order: Order, { endpoint: spoil = (same) => same, setup, ...defect }: LiveDefect = {}): Promise<Subject<LiveStall>> {
+  const endpoint = spoil(good)
+  const menu: readonly Endpoint[] = [...endpoints.map((each) => (each.name === good.name ? endpoint : each))]
+  const open: LiveStall['open'] = ({ script, ...options } = {}) => {
+    const chat = scriptedChat(script)
+    return { ...kit({ endpoints: menu, chatVendor: chat, guests: { generate_content: GUESTS }, ...defect, ...setup, ...options }), chat }
+  }
+  return { open: async () => ({ endpoint, order, open }), close: async () => {} }
+}
+
+type Bought = { readonly status: number; readonly headers: Headers; readonly text: string; readonly body: any }
+type Scene = ReturnType<LiveStall['open']> & {
+  readonly endpoint: Live
+  readonly order: Order
+  readonly alice: Buyer
+  readonly challenge: Answer
+  readonly payment: Payment
+  send(at?: { payment?: Payment; header?: string; shop?: Gateway; body?: unknown; gone?: AbortSignal }): Promise<Response>
+  buy(at?: Parameters<Scene['send']>[0]): Promise<Bought>
+}
+
+async function set(subject: Subject<LiveStall>, options: Parameters<LiveStall['open']>[0] = {}): Promise<Scene> {
+  const { endpoint, order, open } = await subject.open()
+  const subjects = open(options)
+  const alice = subjects.buyer()
+  const challenge = await alice.ask(order.body, order)
+  expect(challenge.status).toBe(402)
+  const payment = alice.sign(challenge)
+  const send: Scene['send'] = async ({ payment: paid = payment, header = 'payment-signature', shop = subjects.shop, body = order.body, gone } = {}) => {
+    const request = new Request(ORIGIN + order.path, { method: 'POST', headers: { 'content-type': 'application/json', [header]: encodePayment(paid) }, body: JSON.stringify(body) })
+    return await shop.fetch(request, { ip: '192.0.2.1', ...(gone && { gone }) })
+  }
+  async function buy(at: Parameters<Scene['send']>[0] = {}): Promise<Bought> {
+    const { status, headers, text } = await told(await send(at))
+    return { status, headers, text, body: text.startsWith('{') ? JSON.parse(text) : undefined }
+  }
+  return { ...subjects, endpoint, order, alice, challenge, payment, send, buy }
+}
+
+async function told(response: Response) {
+  return { status: response.status, headers: response.headers, text: await response.text() }
+}
+
+/** An answer of the vendor's in either form, unless told. */
+const hello: ChatScript = async ({ stream }) => (stream ? streamAnswer([chunk({ content: 'Hello' }), chunk({}, { finish: 'stop' }), 'data: [DONE]\n\n']) : wholeAnswer())
+const isReplay = ({ status, text }: Bought): boolean => status === 402 && /PAYMENT_REPLAY|already used/.test(text)
+
+/** What a reply says about its payment: in its headers, or in the comments before the last event. */
+function receiptIn({ headers, text }: Bought, { isStream }: Order): { response: string | null; receipt: string | null; settled: string | null } {
+  const said = (name: string) => (isStream ? (new RegExp(`^: ${name} (\\S+)$`, 'm').exec(text)?.[1] ?? null) : headers.get(name))
+  return { response: said('payment-response'), receipt: said('x-payment-receipt'), settled: said('x-payment-settled') }
+}
+
+/** How the last event of a stream begins. */
+const LAST = { chat: 'data: [DONE]', messages: 'event: message_stop', responses: 'event: response.completed', generate_content: undefined, plain: undefined } as const
+
+/** Whether an error reads as the clients of this surface expect it. */
+const dialects: Readonly<Record<Live['dialect'], (body: any) => boolean>> = {
+  plain: ({ error }) => typeof error === 'string',
+  chat: ({ error, message }) => (typeof error === 'string' || typeof error.type === 'string') && typeof message === 'string',
+  messages: ({ type, error }) => type === 'error' && typeof error.type === 'string' && typeof error.message === 'string',
+  responses: ({ error }) => typeof error.type === 'string' && typeof error.message === 'string' && 'param' in error && 'code' in error,
+  generate_content: ({ error }) => typeof error.code === 'number' && typeof error.status === 'string' && typeof error.message === 'string',
+}
+
+// ── the laws ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export const liveLaws: readonly Law<LiveStall>[] = [
+  {
+    name: 'the quote is one: in three equal headers, in the body, and in its price',
+    async check(subject) {
+      const { headers, body } = (await set(subject)).challenge
+      const required = headers.get('payment-required')
+      expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([required, `X402 requirements=${required}`])
+      const { x402Version, accepts } = decodeHeader(required)
+      expect([body.x402Version, body.accepts]).toEqual([x402Version, accepts])
+      for (const { amount } of accepts) expect(body.price.amount).toBe((Number(amount) / 1e6).toFixed(6))
+      expect(atob(required ?? '') + JSON.stringify(body)).toMatch(/^[ -~]+$/)
+    },
+  },
+  {
+    name: 'a quote lies between the least and the most that discovery says',
+    async check(subject) {
+      const { challenge, endpoint, ports } = await set(subject)
+      const { min, max } = endpoint.span({ catalog: catalog(), vendors: ports.vendors })
+      const amount = BigInt(challenge.body.accepts[0].amount)
+      expect([amount >= min, amount <= max]).toEqual([true, true])
+    },
+  },
+  {
+    name: 'a probe without a body is answered with the quote of the sample',
+    async check(subject) {
+      const { shop, order, challenge } = await set(subject)
+      for (const method of ['GET', 'HEAD', 'POST']) {
+        const response = await shop.fetch(new Request(ORIGIN + order.path, { method }))
+        expect([method, response.status, decodeHeader(response.headers.get('payment-required')).accepts]).toEqual([method, 402, challenge.body.accepts])
+      }
+    },
+  },
+  {
+    name: 'bad input is 400 before the quote, with a payment as without, in the words of its surface',
+    async check(subject) {
+      const { shop, order, endpoint, payment, chain, chat } = await set(subject)
+      const wrong = (endpoint.input.required ?? []).map((name) => JSON.stringify({ ...order.body, [name]: 7 }))
+      for (const body of ['{"broken', 'null', '[]', ...wrong]) {
+        for (const headers of [{}, { 'payment-signature': encodePayment(payment) }]) {
+          const response = await shop.fetch(new Request(ORIGIN + order.path, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, body }))
+          expect([body, response.status, response.headers.get('payment-required'), dialects[endpoint.dialect](await response.json())]).toEqual([body, 400, null, true])
+        }
+      }
+      expect([chat.orders.length, chain.transfers.length]).toEqual([0, 0])
+    },
+  },
+  {
+    name: 'nothing is asked of a vendor before the payment is verified',
+    async check(subject) {
+      const before: number[] = []
+      const chain = cashChain({ before: (question) => void (question === 'verify' && before.push(scene.chat.orders.length)) })
+      const scene = await set(subject, { chain })
+      expect((await scene.buy({ payment: scene.alice.sign(scene.challenge, { value: 1n }) })).status).toBe(402)
+      expect([(await scene.buy()).status, before]).toEqual([200, [0, 0]])
+    },
+  },
+  {
+    name: 'a chain that cannot be asked is 503 with Retry-After, and the same payment buys later',
+    async check(subject) {
+      const { chain, buy } = await set(subject)
+      chain.outage(true)
+      const { status, headers } = await buy()
+      expect([status, headers.has('retry-after'), headers.get('payment-required')]).toEqual([503, true, null])
+      chain.outage(false)
+      expect((await buy()).status).toBe(200)
+    },
+  },
+  {
+    name: 'exactly the quote moves, after the answer is stored, and the receipt says so',
+    async check(subject) {
+      const stored: unknown[] = []
+      const chain = cashChain({ before: (question) => (question === 'settle' ? look() : undefined) })
+      const { ports, buy, order, alice, challenge } = await set(subject, { chain })
+      async function look(): Promise<void> {
+        stored.push(...(await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)).map(({ work, result }) => [work, result !== null]))
+      }
+      const before = alice.balance()
+      const { response, receipt, settled } = receiptIn(await buy(), order)
+      const [{ amount, network, payTo }] = challenge.body.accepts
+      expect([stored, chain.transfers.length, before - alice.balance(), chain.transfers[0]?.to as string]).toEqual([[['completed', true]], 1, BigInt(amount), payTo.toLowerCase()])
+      const transaction = chain.transfers[0]?.transaction ?? ''
+      expect([receipt, settled, decodeHeader(response)]).toMatchObject([transaction, null, { success: true, transaction, network, payer: alice.wallet }])
+    },
+  },
+  {
+    name: 'an answer has the shape that the menu promises, or ends with the last event of its wire',
+    async check(subject) {
+      const { endpoint, order, buy } = await set(subject, { script: hello })
+      const { status, headers, text, body } = await buy()
+      expect([status, headers.get('content-type')?.split(';')[0] ?? '']).toEqual([200, order.isStream ? 'text/event-stream' : 'application/json'])
+      if (!order.isStream) return expect([...Value.Errors(endpoint.output, body)].map(({ path, message }) => `${path} ${message}`)).toEqual([])
+      const last = LAST[endpoint.dialect]
+      expect([text.includes('Hello'), /^data:(?! )/m.test(text)]).toEqual([true, false])
+      if (last) expect(text.indexOf(last)).toBeGreaterThan(text.indexOf('\n: payment-response '))
+    },
+  },
+  {
+    name: 'a used authorization is refused for another request, under both header names',
+    async check(subject) {
+      const { buy, order, chat, chain } = await set(subject)
+      expect((await buy()).status).toBe(200)
+      const body = { ...order.body, another: 1 }
+      for (const header of ['payment-signature', 'x-payment']) expect(isReplay(await buy({ header, body }))).toBe(true)
+      expect([chat.orders.length, chain.transfers.length]).toEqual([1, 1])
+    },
+  },
+  {
+    name: 'the same request, sent again, gets the stored answer for ten minutes',
+    async check(subject) {
+      const { buy, chat, chain, clock } = await set(subject)
+      const first = await buy()
+      const again = await buy()
+      const bare = (text: string) => text.replace(/^: .*\n(?:: .*\n)*\n/gm, '')
+      expect([again.status, again.headers.get('x-payment-status'), again.headers.has('payment-response'), again.text]).toEqual([200, 'already_settled', true, bare(first.text)])
+      await clock.advance(600_001)
+      expect(isReplay(await buy())).toBe(true)
+      expect([chat.orders.length, chain.transfers.length]).toEqual([1, 1])
+    },
+  },
+  {
+    name: 'the same request many times at once makes one answer and one transfer',
+    async check(subject) {
+      const { buy, chat, chain } = await set(subject)
+      const answers = await Promise.all(Array.from({ length: 12 }, () => buy()))
+      const got = answers.filter(({ status }) => status === 200)
+      expect([got.length > 0, answers.filter(isReplay).length, chat.orders.length, chain.transfers.length]).toEqual([true, 12 - got.length, 1, 1])
+    },
+  },
+  {
+    name: 'a failure of the vendor charges nothing, says nothing of the vendor, and the same signed request buys afterwards',
+    async check(subject) {
+      const { buy, chain, endpoint } = await set(subject, { script: async (order, at) => (at.attempt === 1 ? Promise.reject(new Error('secret of the vendor')) : await hello(order, at)) })
+      const { status, text, body } = await buy()
+      expect([status, text.includes('secret'), dialects[endpoint.dialect](body), chain.transfers.length]).toEqual([503, false, true, 0])
+      expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
+    },
+  },
+  {
+    name: 'a stream that breaks off is not charged: it ends with an error of its surface',
+    async check(subject) {
+      let isFirst = true
+      const broken: ChatScript = async (order, at) => {
+        if (!isFirst || !order.stream) return await hello(order, at)
+        isFirst = false
+        return streamAnswer([chunk({ content: 'Hel' }), 'data: {"error":{"message":"secret of the vendor"}}\n\n'])
+      }
+      const { buy, chain, order, endpoint } = await set(subject, { script: broken })
+      const { text } = await buy()
+      if (!order.isStream) return
+      const data = text.trimEnd().split('\n').at(-1)?.replace(/^data: /, '') ?? ''
+      const said = JSON.parse(data)
+      const isOurs = endpoint.dialect === 'responses' ? said.type === 'error' && typeof said.message === 'string' : dialects[endpoint.dialect](said)
+      expect([text.includes('Hel'), text.includes('secret'), isOurs, chain.transfers.length]).toEqual([true, false, true, 0])
+      expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
+    },
+  },
+  {
+    name: 'a settlement of unknown outcome is served, and ends in one transfer',
+    async check(subject) {
+      for (const weather of ['landed', 'dropped'] as const) {
+        const { buy, order, chain, shop, ports } = await set(subject)
+        chain.forecast(weather)
+        const bought = await buy()
+        expect([bought.status, receiptIn(bought, order).settled]).toEqual([200, 'false'])
+        await shop.tend()
+        expect([chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([1, []])
+      }
+    },
+  },
+  {
+    name: 'after a refused settlement the wallet gets no more until it has paid',
+    async check(subject) {
+      const { buy, alice, challenge, chain, order, payment, ports } = await set(subject)
+      chain.forecast('refused')
+      const bought = await buy()
+      expect([bought.status, receiptIn(bought, order).settled, chain.transfers.length]).toEqual([200, 'false', 0])
+      expect((await buy({ payment: alice.sign(challenge) })).status).toBe(402)
+      const identity = await chain.identify(payment, payment.accepted, { signal: new AbortController().signal })
+      const owed = identity.kind === 'known' ? await ports.storage.callOf(identity.key, 0) : undefined
+      const again = await buy()
+      expect([owed?.money, again.status, chain.transfers.length]).toEqual(['refused', 200, 1])
+      expect((await buy({ payment: alice.sign(challenge) })).status).toBe(200)
+    },
+  },
+  {
+    name: 'a caller who leaves before there is content costs nothing, and his upstream ends at once',
+    async check(subject) {
+      let isCancelled = false
+      const gone = new AbortController()
+      const script: ChatScript = async (order, { signal, attempt }) => {
+        if (attempt > 1) return await hello(order, { signal, attempt })
+        signal.addEventListener('abort', () => void (isCancelled = true))
+        if (!order.stream) return await new Promise<never>(() => {})
+        return streamAnswer([chunk({ role: 'assistant', content: '' })], { onCancel: () => void (isCancelled = true), gate: (at) => (at > 0 ? new Promise(() => {}) : undefined) })
+      }
+      const { send, buy, order, chain, clock, idle } = await set(subject, { script })
+      const sending = send({ gone: gone.signal })
+      await clock.settle()
+      gone.abort()
+      if (order.isStream) await (await sending).body?.cancel()
+      await sending
+      if (order.isStream) await idle()
+      expect([isCancelled, chain.transfers.length]).toEqual([true, 0])
+      expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
+    },
+  },
+]
