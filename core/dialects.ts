@@ -15,14 +15,18 @@ export function spoken(fault: Fault, dialect: Dialect): Reply {
   return { status, headers: { 'content-type': 'application/json', 'cache-control': 'no-store', ...fault.parts.headers }, body: JSON.stringify(body) }
 }
 
+/** By these a payer finds his call on any surface. */
+const FINDS = ['job_id', 'poll_url', 'recoverable'] as const
+
 /** The leading members of a 402 in each dialect; the challenge's own follow in all of them (ruling 20, reference clients 6.1 and 6.2). */
 export function demanded(why: Body, dialect: Dialect): Body {
   const { error, message, details } = why
   if (dialect === 'market') return without(why, 'code')
   const text = [error, message].filter((part) => typeof part === 'string').join(': ')
-  if (dialect === 'messages') return { type: 'error', error: { type: 'payment_required', message: text } }
-  if (dialect === 'responses') return { error: { message: text, type: 'payment_required', param: null, code: null } }
-  if (dialect === 'generate_content') return { error: { code: 402, message: text, status: 'PAYMENT_REQUIRED' } }
+  const found = Object.fromEntries(FINDS.flatMap((name) => (why[name] === undefined ? [] : [[name, why[name] as Json]])))
+  if (dialect === 'messages') return { type: 'error', error: { type: 'payment_required', message: text }, ...found }
+  if (dialect === 'responses') return { error: { message: text, type: 'payment_required', param: null, code: null }, ...found }
+  if (dialect === 'generate_content') return { error: { code: 402, message: text, status: 'PAYMENT_REQUIRED' }, ...found }
   return typeof details === 'string' ? { ...why, debug: details } : why
 }
 

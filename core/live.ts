@@ -58,10 +58,16 @@ export function liveFlow(house: House): LiveFlow {
     return replies.answered(answerOf(stored), headers)
   }
 
+  /** When an answer has to be there, to be paid with this authorization. One that lives less than twice the margin is used halfway. */
+  function lastMoment({ expiresAt }: Working['authorization'], now: number): number {
+    return Math.max(expiresAt - patience.marginMs, (now + expiresAt) / 2)
+  }
+
   /** Asks the endpoint; what goes wrong fails the call, which frees its authorization, and is said in the caller's dialect. */
-  async function attempt({ endpoint, input, call }: Working<Live>, signal: AbortSignal): Promise<Answer> {
+  async function attempt({ endpoint, input, call, authorization }: Working<Live>, signal: AbortSignal): Promise<Answer> {
+    const now = clock.now()
     try {
-      return await ask(endpoint, { id: call.id, input, payer: call.payer, signal })
+      return await ask(endpoint, { id: call.id, input, payer: call.payer, signal }, Math.min(patience.answerMs, lastMoment(authorization, now) - now))
     } catch (error) {
       throw await failed(call, error as Fault)
     }
@@ -76,14 +82,14 @@ export function liveFlow(house: House): LiveFlow {
    * Never rejects with anything but a Fault, and at once when `signal` aborts, whatever the vendor does. The time-out is that of the first
    * event where the answer is a stream; a stream that has begun is ended by its reader, who pays for what he had.
    */
-  async function ask(endpoint: Live, { signal, ...order }: Pick<LiveOrder<unknown>, 'id' | 'input' | 'payer' | 'signal'>): Promise<Answer> {
+  async function ask(endpoint: Live, { signal, ...order }: Pick<LiveOrder<unknown>, 'id' | 'input' | 'payer' | 'signal'>, ms = patience.answerMs): Promise<Answer> {
     let isLate = false
     const stop = new AbortController()
     const done = new AbortController()
     try {
       signal.throwIfAborted()
       signal.addEventListener('abort', () => stop.abort(signal.reason), { once: true, signal: done.signal })
-      return await within(clock, patience.answerMs, (deadline) => {
+      return await within(clock, ms, (deadline) => {
         deadline.addEventListener('abort', () => stop.abort((isLate = true)), { once: true })
         const answering = endpoint.answer({ ...order, catalog, vendors, countTokens, clock, log, signal: stop.signal })
         // One that comes when nobody waits any more would be read by nobody.
@@ -96,7 +102,7 @@ export function liveFlow(house: House): LiveFlow {
     } catch (error) {
       if (signal.aborted) throw callerLeft()
       if (error instanceof Fault) throw error
-      if (isLate) throw new Fault('UPSTREAM_TIMEOUT', { message: `The model did not answer within ${patience.answerMs / 1000} seconds. Nothing was charged.` })
+      if (isLate) throw new Fault('UPSTREAM_TIMEOUT', { message: `The model did not answer within ${Math.round(ms / 1000)} seconds${ms < patience.answerMs ? ', and the authorization lives no longer' : ''}. Nothing was charged.` })
       log.warn('an answer failed', { endpoint: endpoint.name, error: (error as Error).message })
       throw new Fault('MODEL_UNAVAILABLE', { message: 'The model did not answer. Nothing was charged; the same request may be sent again.', headers: { 'retry-after': '5' } })
     } finally {
@@ -118,8 +124,8 @@ export function liveFlow(house: House): LiveFlow {
     const heard = async (paying: Paying): Promise<Paidness> => paidness(answer === 'unread' ? paying : await noted(call, paying))
     const known = (answer === 'streamed' ? insisted() : attempt()).then(heard)
     const enough = new AbortController()
-    const first = await Promise.race([known, clock.wait(patience.receiptMs, enough.signal).then(() => undefined)])
-    enough.abort()
+    const late = clock.wait(patience.receiptMs, enough.signal).then(() => undefined)
+    const first = await Promise.race([known, late]).finally(() => enough.abort())
     if (first) return first
     const again = async (error: Error): Promise<Paidness> => {
       log.alert('an answer was served, and storage failed before it was settled; it is tried again', { call: call.id, payer: call.payer, error: error.message })
@@ -183,7 +189,6 @@ export function liveFlow(house: House): LiveFlow {
   /** The money side of a paid stream. What is stored of one that is not whole ends with an error, so that nobody takes it for the answer. */
   function paywallOf(working: Working<Live>, { headers, stream }: Extract<Answer, { kind: 'stream' }>): Paywall {
     const { endpoint: { dialect }, call, authorization } = working
-    const now = clock.now()
     const kept: Uint8Array[] = []
     let size = 0
     let paid: Promise<Paidness> | undefined
@@ -194,8 +199,7 @@ export function liveFlow(house: House): LiveFlow {
     const stored = (isWhole: boolean) => storedOf({ headers: { ...headers, 'content-type': EVENT_STREAM['content-type'] }, usage: stream.usage() }, body(isWhole))
 
     return {
-      // One that lives less than twice the margin is settled halfway, so that something can be said before.
-      settleBy: Math.max(authorization.expiresAt - patience.marginMs, (now + authorization.expiresAt) / 2),
+      settleBy: lastMoment(authorization, clock.now()),
       keep(bytes) {
         size += bytes.length
         if (size <= MOST_KEPT) kept.push(bytes)
@@ -206,7 +210,7 @@ export function liveFlow(house: House): LiveFlow {
         paid ??= settle(working, stored(isWhole), 'streamed')
         const outcome = await paid
         // Settled on its way: the rest has come since.
-        if (!isFirst) await storage.moveCall(call.id, { work: ['completed'] }, { result: stored(isWhole) as unknown as Json, endedAt: clock.now() }).catch(unkept)
+        if (!isFirst) await storage.moveCall(call.id, { work: ['completed'] }, { result: stored(isWhole) as unknown as Json, usage: tokensOf(stream.usage()), endedAt: clock.now() }).catch(unkept)
         return { comment: commentOf(outcome.headers), isRefused: outcome.isRefused }
       },
       async fail(fault) {

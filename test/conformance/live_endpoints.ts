@@ -31,7 +31,7 @@ export function ordersOf(endpoint: Live): readonly Order[] {
 
 export async function liveStall(good: Live, order: Order, { endpoint: spoil = (same) => same, setup, ...defect }: LiveDefect = {}): Promise<Subject<LiveStall>> {
   const endpoint = spoil(good)
-  const menu: readonly Endpoint[] = [...endpoints.map((each) => (each.name === good.name ? endpoint : each))]
+  const menu: readonly Endpoint[] = endpoints.map((each) => (each.name === good.name ? endpoint : each))
   const open: LiveStall['open'] = ({ script, ...options } = {}) => {
     const chat = scriptedChat(script)
     return { ...kit({ endpoints: menu, chatVendor: chat, guests: { generate_content: GUESTS }, ...defect, ...setup, ...options }), chat }
@@ -83,11 +83,11 @@ function receiptIn({ headers, text }: Bought, { isStream }: Order): { response: 
 }
 
 /** How the last event of a stream begins. */
-const LAST = { chat: 'data: [DONE]', messages: 'event: message_stop', responses: 'event: response.completed', generate_content: undefined, plain: undefined } as const
+const LAST = { chat: 'data: [DONE]', messages: 'event: message_stop', responses: 'event: response.completed' } as Readonly<Partial<Record<Live['dialect'], string>>>
 
 /** Whether an error reads as the clients of this surface expect it. */
-const dialects: Readonly<Record<Live['dialect'], (body: any) => boolean>> = {
-  plain: ({ error }) => typeof error === 'string',
+const isSpoken = (dialect: Live['dialect'], body: any): boolean => dialects[dialect]?.(body) ?? typeof body.error === 'string'
+const dialects: Readonly<Partial<Record<Live['dialect'], (body: any) => boolean>>> = {
   chat: ({ error, message }) => (typeof error === 'string' || typeof error.type === 'string') && typeof message === 'string',
   messages: ({ type, error }) => type === 'error' && typeof error.type === 'string' && typeof error.message === 'string',
   responses: ({ error }) => typeof error.type === 'string' && typeof error.message === 'string' && 'param' in error && 'code' in error,
@@ -132,11 +132,11 @@ export const liveLaws: readonly Law<LiveStall>[] = [
     name: 'bad input is 400 before the quote, with a payment as without, in the words of its surface',
     async check(subject) {
       const { shop, order, endpoint, payment, chain, chat } = await set(subject)
-      const wrong = (endpoint.input.required ?? []).map((name) => JSON.stringify({ ...order.body, [name]: 7 }))
+      const wrong = (endpoint.input.required ?? []).map((name) => JSON.stringify({ ...order.body, [name]: { wrong: true } }))
       for (const body of ['{"broken', 'null', '[]', ...wrong]) {
         for (const headers of [{}, { 'payment-signature': encodePayment(payment) }]) {
           const response = await shop.fetch(new Request(ORIGIN + order.path, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, body }))
-          expect([body, response.status, response.headers.get('payment-required'), dialects[endpoint.dialect](await response.json())]).toEqual([body, 400, null, true])
+          expect([body, response.status, response.headers.get('payment-required'), isSpoken(endpoint.dialect, await response.json())]).toEqual([body, 400, null, true])
         }
       }
       expect([chat.orders.length, chain.transfers.length]).toEqual([0, 0])
@@ -229,7 +229,7 @@ export const liveLaws: readonly Law<LiveStall>[] = [
     async check(subject) {
       const { buy, chain, endpoint } = await set(subject, { script: async (order, at) => (at.attempt === 1 ? Promise.reject(new Error('secret of the vendor')) : await hello(order, at)) })
       const { status, text, body } = await buy()
-      expect([status, text.includes('secret'), dialects[endpoint.dialect](body), chain.transfers.length]).toEqual([503, false, true, 0])
+      expect([status, text.includes('secret'), isSpoken(endpoint.dialect, body), chain.transfers.length]).toEqual([503, false, true, 0])
       expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
     },
   },
@@ -247,7 +247,7 @@ export const liveLaws: readonly Law<LiveStall>[] = [
       if (!order.isStream) return
       const data = text.trimEnd().split('\n').at(-1)?.replace(/^data: /, '') ?? ''
       const said = JSON.parse(data)
-      const isOurs = endpoint.dialect === 'responses' ? said.type === 'error' && typeof said.message === 'string' : dialects[endpoint.dialect](said)
+      const isOurs = endpoint.dialect === 'responses' ? said.type === 'error' && typeof said.message === 'string' : isSpoken(endpoint.dialect, said)
       expect([text.includes('Hel'), text.includes('secret'), isOurs, chain.transfers.length]).toEqual([true, false, true, 0])
       expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
     },
@@ -291,13 +291,13 @@ export const liveLaws: readonly Law<LiveStall>[] = [
         if (!order.stream) return await new Promise<never>(() => {})
         return streamAnswer([chunk({ role: 'assistant', content: '' })], { onCancel: () => void (isCancelled = true), gate: (at) => (at > 0 ? new Promise(() => {}) : undefined) })
       }
-      const { send, buy, order, chain, clock, idle } = await set(subject, { script })
+      const { send, buy, order, chain, clock } = await set(subject, { script })
       const sending = send({ gone: gone.signal })
       await clock.settle()
       gone.abort()
       if (order.isStream) await (await sending).body?.cancel()
       await sending
-      if (order.isStream) await idle()
+      await clock.settle()
       expect([isCancelled, chain.transfers.length]).toEqual([true, 0])
       expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
     },

@@ -4,7 +4,7 @@ import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { wholeAnswer } from '../../adapters/vendors/scripted_chat.ts'
 import { Fault } from '../../core/mod.ts'
 import { decodeHeader, read } from '../kit.ts'
-import { SKY, slowChain, STREAM, table } from './live_kit.ts'
+import { COMPLETIONS, SKY, slowChain, STREAM, table } from './live_kit.ts'
 
 const FREE = 'nvidia/gpt-oss-120b'
 const never = new Promise<never>(() => {})
@@ -120,6 +120,16 @@ describe('a whole answer', () => {
     expect((await post(SKY, { payment })).status).toBe(200)
   })
 
+  test('that would come after its authorization is cut before, so that nobody has an answer that cannot be paid', async () => {
+    const { post, alice, clock, chain } = await table(() => never)
+    const payment = alice.sign(await alice.ask(SKY, { path: COMPLETIONS }), { validBefore: BigInt(clock.now() / 1000 + 20) })
+    const answer = post(SKY, { payment })
+    await clock.advance(10_000)
+    const { status, body } = await read(await answer)
+    expect([status, body.code, chain.transfers.length]).toEqual([504, 'TIMEOUT', 0])
+    expect(body.message).toBe('The model did not answer within 10 seconds, and the authorization lives no longer. Nothing was charged.')
+  })
+
   test('that fails says so in our words, costs nothing, and leaves the authorization free', async () => {
     const errors: readonly [Error, number, string][] = [
       [new Error('secret of the vendor'), 503, 'MODEL_UNAVAILABLE'],
@@ -185,6 +195,21 @@ describe('a storage that fails under a whole answer', () => {
     await live(60_000)
     await idle()
     expect(chain.transfers).toHaveLength(1)
+  })
+
+  test('while it records a debt is alerted, and the answer is served', async () => {
+    const broken = { ...memoryStorage(), putOwned: () => Promise.reject(new Error('disk full')) }
+    const { post, signed, chain, log } = await table(undefined, { ports: { storage: broken } })
+    chain.forecast('refused')
+    const response = await post(SKY, { payment: await signed(SKY) })
+    expect([response.status, ...settledness(response)]).toEqual([200, 'false', 'refused', false])
+    expect(log.lines.map(({ level, message }) => [level, message])).toContainEqual(['alert', 'a debt could not be recorded'])
+  })
+
+  test('leaves no timer behind', async () => {
+    const { post, signed, clock } = await table(undefined, { ports: { storage: failing('claimSettlement', false) } })
+    expect((await post(SKY, { payment: await signed(SKY) })).status).toBe(500)
+    expect(clock.waiting).toBe(0)
   })
 
   test('while it records that work failed frees the authorization', async () => {

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { chatPieces, DONE, scriptedChat, streamAnswer, wholeAnswer } from '../../adapters/vendors/scripted_chat.ts'
 import type { Gateway, Payment } from '../../core/mod.ts'
 import { encodePayment, kit, type Kit, ORIGIN, read } from '../kit.ts'
-import { COMPLETIONS, HELLO, reading, said, SKY, STREAM, streaming, table } from './live_kit.ts'
+import { COMPLETIONS, HELLO, reading, said, SKY, STREAM, streaming, table, USED } from './live_kit.ts'
 import { type Blow, struck } from './struck.ts'
 
 const MINUTE = 60_000
@@ -59,7 +59,7 @@ describe('the same signed request, sent again', () => {
 
   test('of a stream that was settled on its way gets the whole of it when it is over, and ten minutes count from there', async () => {
     const pieces = chatPieces(HI)
-    const { post, signed, live, clock, chain } = await table(streaming(pieces.answer))
+    const { post, signed, live, clock, chain, ports } = await table(streaming(pieces.answer))
     const payment = await signed()
     const reader = reading(await post(STREAM, { payment }))
     await reader.next()
@@ -67,8 +67,11 @@ describe('the same signed request, sent again', () => {
     expect(chain.transfers).toHaveLength(1)
     const early = await (await post(STREAM, { payment })).text()
     expect([early.startsWith(HI), early.includes('[DONE]'), early.includes('"error"')]).toEqual([true, false, true])
-    pieces.push(said({ content: ' there' }), said({}, { finish: 'stop' }), DONE)
+    pieces.push(said({ content: ' there' }), said({}, { finish: 'stop' }), USED, DONE)
     await reader.rest()
+    const identity = await chain.identify(payment, payment.accepted, { signal: new AbortController().signal })
+    const call = identity.kind === 'known' ? await ports.storage.callOf(identity.key, clock.now()) : undefined
+    expect(call?.usage).toMatchObject({ output: 2 })
     await clock.advance(10 * MINUTE)
     const late = await (await post(STREAM, { payment })).text()
     expect([late.includes(' there'), late.endsWith(DONE), late.includes('"error"'), chain.transfers.length]).toEqual([true, true, false, 1])

@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'bun:test'
+import { cashChain } from '../../adapters/chains/cash.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { chatPieces, DONE, streamAnswer } from '../../adapters/vendors/scripted_chat.ts'
 import { Fault } from '../../core/mod.ts'
 import { decodeHeader, type KitOptions, read } from '../kit.ts'
-import { HELLO, reading, said, slowChain, STREAM, streaming, table, USED } from './live_kit.ts'
+import { HELLO, MODEL, reading, said, slowChain, STREAM, streaming, table, USED } from './live_kit.ts'
 
 const HI = said({ content: 'Hi' })
 const RECEIPT = /^: payment-response (\S+)$/im
@@ -254,6 +255,41 @@ describe('a stream', () => {
     expect((await post(STREAM, { payment: await signed(), gone: gone.signal })).status).toBe(503)
     expect([isCancelled, chain.transfers.length]).toEqual([true, 0])
   })
+})
+
+describe('a stream of a vendor that speaks the wire of its reader', () => {
+  const events = (...all: readonly (readonly [string, object])[]) => all.map(([event, data]) => `event: ${event}\ndata: ${JSON.stringify({ type: event, ...data })}\n\n`)
+  const MESSAGES = events(['message_start', { message: { usage: { input_tokens: 3 } } }], ['content_block_delta', { index: 0, delta: { type: 'text_delta', text: 'Hi' } }], ['message_delta', { delta: { stop_reason: 'end_turn' } }], ['message_stop', {}])
+  const RESPONSES = events(['response.created', { response: {} }], ['response.output_text.delta', { delta: 'Hi' }], ['response.completed', { response: { usage: { input_tokens: 3 } } }])
+  const CONTENTS = [{ candidates: [{ content: { parts: [{ text: 'Hi' }] } }] }, { candidates: [{ content: { parts: [{ text: '!' }] }, finishReason: 'STOP' }] }].map((data) => `data: ${JSON.stringify(data)}\n\n`)
+  const asked = [{ role: 'user', content: 'Hi?' }]
+  const surfaces = [
+    ['messages', MESSAGES, 1, '/api/v1/messages', { model: 'vendor-g/chat-5.1-flagship', max_tokens: 100, messages: asked, stream: true }],
+    ['responses', RESPONSES, 1, '/api/v1/responses', { model: MODEL, input: 'Hi?', stream: true }],
+    ['generate_content', CONTENTS, 0, '/api/v1beta/models/vendor-b/chat-3.1-pro:streamGenerateContent', { contents: [{ role: 'user', parts: [{ text: 'Hi?' }] }] }],
+  ] as const
+  for (const [wire, told, held, path, body] of surfaces) {
+    const open = async (...pieces: readonly (string | Error)[]) => {
+      const subject = await table(undefined, { chatVendor: { wire, ask: async () => streamAnswer(pieces) }, guests: { generate_content: [cashChain().wallet('alice')] } })
+      const payment = await subject.signed(body, { path })
+      return { ...subject, text: await (await subject.post(body, { path, payment })).text() }
+    }
+
+    test(`${wire}: passes as it came, with the receipt before its last event`, async () => {
+      const { text, chain } = await open(...told)
+      const last = told.slice(told.length - held).join('')
+      expect([text.startsWith(told.slice(0, told.length - held).join('')), text.endsWith(`\n\n${last}`), chain.transfers.length]).toEqual([true, true, 1])
+      expect(text.replace(/^: .*\n: .*\n\n/m, '')).toBe(told.join(''))
+    })
+
+    test(`${wire}: one that breaks off is not charged, and ends with an error of its surface`, async () => {
+      for (const end of [[], [new Error('secret')], ['event: error\ndata: {"error":{"message":"secret"}}\n\n']]) {
+        const { text, chain } = await open(...told.slice(0, 1), ...end)
+        expect([text.startsWith(told[0] ?? ''), text.includes('secret'), chain.transfers.length]).toEqual([true, false, 0])
+        expect(text.slice(told[0]?.length)).toMatch(wire === 'generate_content' ? /^data: \{"error":\{"code":503/ : /^event: error\ndata: \{"type":"error"/)
+      }
+    })
+  }
 })
 
 describe('two hundred streams at once', () => {

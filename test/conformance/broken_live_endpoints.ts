@@ -1,0 +1,132 @@
+import type { Live } from '../../core/endpoint.ts'
+import { type Gateway, type Ports, usdc } from '../../core/mod.ts'
+import type { Broken } from './law.ts'
+import { type LiveDefect, type LiveStall, liveStall, type Order } from './live_endpoints.ts'
+
+/** A gateway whose answers are changed on the way out. */
+function saying(change: (response: Response, request: Request) => Response | Promise<Response>): LiveDefect {
+  return { dress: (shop) => ({ ...shop, fetch: async (request, caller) => await change(await shop.fetch(request.clone(), caller), request) }) }
+}
+
+/** Changes the JSON body of the answers with this status. */
+function rewriting(status: number, change: (body: Record<string, any>) => unknown): LiveDefect {
+  return saying(async (response) => {
+    if (response.status !== status) return response
+    const text = await response.clone().text()
+    return text.startsWith('{') ? new Response(JSON.stringify(change(JSON.parse(text))), response) : response
+  })
+}
+
+function withHeader(concerns: (response: Response, request: Request) => boolean, name: string, value: string | null): LiveDefect {
+  return saying((response, request) => {
+    if (!concerns(response, request)) return response
+    if (value === null) response.headers.delete(name)
+    if (value !== null) response.headers.set(name, value)
+    return response
+  })
+}
+
+/** Streams that are passed on piece by piece, and not as they came. */
+function relaying({ change = (text) => text, cancels = true }: { change?: (text: string) => string; cancels?: boolean }): LiveDefect {
+  return saying((response) => {
+    if (!response.headers.get('content-type')?.startsWith('text/event-stream') || !response.body) return response
+    const reader = response.body.getReader()
+    const body = new ReadableStream<Uint8Array>(
+      {
+        async pull(controller) {
+          const { done, value } = await reader.read()
+          if (done) return controller.close()
+          controller.enqueue(new TextEncoder().encode(change(new TextDecoder().decode(value))))
+        },
+        cancel: () => (cancels ? reader.cancel() : undefined),
+      },
+      { highWaterMark: 0 },
+    )
+    return new Response(body, response)
+  })
+}
+
+const below = (change: (ports: Ports) => Partial<Ports>): LiveDefect => ({ wrap: (ports) => ({ ...ports, ...change(ports) }) })
+const acting = (change: (good: Gateway) => Partial<Gateway>): LiveDefect => ({ dress: (shop) => ({ ...shop, ...change(shop) }) })
+
+/** Refuses what is bad with a price, as if it were for sale. */
+const quotingAnything = acting((shop) => ({
+  async fetch(request, caller) {
+    const response = await shop.fetch(request, caller)
+    return response.status === 400 ? await shop.fetch(new Request(request.url), caller) : response
+  },
+}))
+
+/** Shows a vendor what is asked for before it is known whether it will be paid. */
+const asking = below(({ chain, vendors }) => ({
+  chain: {
+    ...chain,
+    async verify(payment, offer, at) {
+      const { value } = payment.payload.authorization as { value: string }
+      const row = { id: 'any' } as never
+      if (value !== offer.amount) await vendors.chat(row)?.ask({ wire: 'chat', model: 'any', body: {}, stream: false, headers: {} }, at)
+      return await chain.verify(payment, offer, at)
+    },
+  },
+}))
+
+/** Has no patience with those who come twice at a time. */
+function crowded(): LiveDefect {
+  let inside = 0
+  return acting((shop) => ({
+    async fetch(request, caller) {
+      inside++
+      const isCrowded = inside > 1
+      const response = await shop.fetch(request, caller)
+      inside--
+      return isCrowded && response.status === 402 ? new Response('{"error":"busy"}', { status: 409 }) : response
+    },
+  }))
+}
+
+/** A streamed order, sold by gateways that are each wrong in one way. */
+export function brokenLiveEndpoints(sold: Live, order: Order): readonly Broken<LiveStall>[] {
+  const broken = (law: string, but: string, defect: LiveDefect): Broken<LiveStall> => ({ law, but, make: () => liveStall(sold, order, defect) })
+  return [
+    broken('the quote is one: in three equal headers, in the body, and in its price', 'shows another price than it asks', rewriting(402, (body) => ({ ...body, price: { ...body.price, amount: '0.020000' } }))),
+    broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', { endpoint: (good) => ({ ...good, span: () => ({ min: usdc(1n), max: usdc(2n) }) }) }),
+    broken('a probe without a body is answered with the quote of the sample', 'has no answer to HEAD', saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response))),
+    broken('bad input is 400 before the quote, with a payment as without, in the words of its surface', 'quotes whatever it is sent', quotingAnything),
+    broken('nothing is asked of a vendor before the payment is verified', 'asks first', asking),
+    broken('a chain that cannot be asked is 503 with Retry-After, and the same payment buys later', 'does not say when to come again', withHeader(({ status }) => status === 503, 'retry-after', null)),
+    broken(
+      'exactly the quote moves, after the answer is stored, and the receipt says so',
+      'names another transaction',
+      below(({ chain }) => ({
+        chain: {
+          ...chain,
+          async settle(...asked) {
+            const settled = await chain.settle(...asked)
+            return settled.kind === 'settled' ? { ...settled, receipt: { ...settled.receipt, transaction: '0x00' } } : settled
+          },
+        },
+      })),
+    ),
+    broken('an answer has the shape that the menu promises, or ends with the last event of its wire', 'calls its answers text', withHeader(({ status }, { method }) => status === 200 && method === 'POST', 'content-type', 'text/plain')),
+    broken(
+      'a used authorization is refused for another request, under both header names',
+      'takes it for another request',
+      saying(async (response, request) => ((await request.text()).includes('"another"') ? new Response('{}') : response)),
+    ),
+    broken(
+      'the same request, sent again, gets the stored answer for ten minutes',
+      'gives nothing twice',
+      saying((response) => (response.headers.get('x-payment-status') === 'already_settled' ? new Response('{"error":"PAYMENT_REPLAY"}', { status: 402 }) : response)),
+    ),
+    broken('the same request many times at once makes one answer and one transfer', 'loses its temper in a crowd', crowded()),
+    broken('a failure of the vendor charges nothing, says nothing of the vendor, and the same signed request buys afterwards', 'repeats what the vendor said', rewriting(503, (body) => ({ ...body, debug: 'secret of the vendor' }))),
+    broken('a stream that breaks off is not charged: it ends with an error of its surface', 'repeats what the vendor said in a stream', relaying({ change: (text) => text.replace('The model broke off its answer.', 'secret of the vendor') })),
+    broken('a settlement of unknown outcome is served, and ends in one transfer', 'never looks at it again', acting(() => ({ tend: async () => {} }))),
+    broken(
+      'after a refused settlement the wallet gets no more until it has paid',
+      'forgets its debtors',
+      below(({ storage }) => ({ storage: { ...storage, putOwned: async (record, now) => record.kind === 'debt' || (await storage.putOwned(record, now)) } })),
+    ),
+    broken('a caller who leaves before there is content costs nothing, and his upstream ends at once', 'does not tell its upstream', relaying({ cancels: false })),
+  ]
+}
