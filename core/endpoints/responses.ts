@@ -12,6 +12,7 @@ import { type ResponseFacts, responseOf, responsesFromChatReply } from '../wires
 import { builtInTools, chatFromResponses } from '../wires/responses_request.ts'
 import { tryJson } from '../wires/sse.ts'
 import type { Fields } from '../wires/wire.ts'
+import { receiptHeaders } from '../x402.ts'
 
 const input = Type.Object({
   model: Type.String({ minLength: 1, maxLength: 200 }),
@@ -66,12 +67,31 @@ const create = live<ChatInput>({
     const row = findRow(body.model as string, context)
     if (!isOnSurface(row)) throw new Fault('INVALID_MODEL', { message: `${row.id} is not served by /responses; POST /api/v1/chat/completions serves it.`, param: 'model' })
     const sizing = { row, wire: 'responses', chat: chatFromResponses(body), own: (size: Size) => ownBody(body, size) } as const
-    return await sized({ ...sizing, stream: body.stream === true, defaultTokens: row.maxOutput, background: body.background === true }, context)
+    return await inOwnNames(sized({ ...sizing, stream: body.stream === true, defaultTokens: row.maxOutput, background: body.background === true }, context))
   },
 
   deferred: ({ row, own, background }, { id, createdAt }) => (background ? { ...responseOf(factsOf({ row, own, id, createdAt }), QUEUED), status: 'queued', background: true } : undefined),
-  answer: (order) => answered(order, (row) => translation(factsOf({ row, own: order.input.own, id: order.id, createdAt: order.clock.now() }))),
+  answer: (order) => inOwnNames(answered(order, (row) => translation(factsOf({ row, own: order.input.own, id: order.id, createdAt: order.clock.now() })))),
 })
+
+/** What chat calls otherwise, by the first member of its path. */
+const NAMES: ReadonlyMap<string, string> = new Map([
+  ['messages', 'input'],
+  ['max_tokens', 'max_output_tokens'],
+  ['reasoning_effort', 'reasoning.effort'],
+  ['response_format', 'text.format'],
+])
+
+/** A fault of the work in chat names the field that its caller sent. */
+async function inOwnNames<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work
+  } catch (error) {
+    const [first = ''] = error instanceof Fault ? (error.parts.param ?? '').split(/[.[]/) : []
+    const param = NAMES.get(first)
+    throw error instanceof Fault && param !== undefined ? new Fault(error.code, { ...error.parts, param }) : error
+  }
+}
 
 const QUEUED = { status: 'queued', incomplete_details: null, output: [], usage: null }
 
@@ -134,7 +154,7 @@ const get = free({
   async answer({ params, query }, { calls, clock }) {
     const id = params.id ?? ''
     const call = await found(id, calls)
-    if (query.get('stream') !== 'true') return json(200, shown(call), { 'cache-control': 'no-store' })
+    if (query.get('stream') !== 'true') return json(200, shown(call), { 'cache-control': 'no-store', ...receiptOf(call) })
     const after = Number(query.get('starting_after') ?? -1)
     if (!Number.isInteger(after) || after < -1) throw invalidParameter('starting_after', 'must be a sequence number, from 0.')
     return attached(call, { after, calls, clock })
@@ -179,6 +199,9 @@ function shown(call: Call): Fields {
   return { ...tryJson(body), id, background: true, store: false }
 }
 
+/** Of a response that is settled by now. */
+const receiptOf = ({ receipt }: Call): Readonly<Record<string, string>> => (receipt ? receiptHeaders(receipt) : {})
+
 const isUnderWay = ({ status }: Fields): boolean => status === 'queued' || status === 'in_progress'
 
 const LOOK_MS = 1_000
@@ -217,5 +240,5 @@ function attached(call: Call, { after, calls, clock }: { after: number; calls: F
     },
     { highWaterMark: 0 },
   )
-  return { status: 200, headers: { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store' }, body }
+  return { status: 200, headers: { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', ...receiptOf(call) }, body }
 }
