@@ -12,7 +12,7 @@ type Row = {
 }
 
 const table = {
-  INVALID_JSON: { status: 400, error: 'Invalid JSON' },
+  INVALID_JSON: { status: 400, error: 'Invalid JSON', coded: true },
   INVALID_CONTENT_TYPE: { status: 400, error: 'Invalid content type', chat: { code: 'INVALID_REQUEST_BODY' } },
   INVALID_FORM: { status: 400, error: 'Invalid multipart form' },
   INVALID_BODY: { status: 400, error: 'Invalid request body', chat: { code: 'INVALID_REQUEST_BODY' } },

@@ -23,6 +23,17 @@ export const EXPOSED_HEADERS = [
   'X-RateLimit-Remaining',
   'X-RateLimit-Reset',
   'X-RateLimit-Source',
+  'X-Affiliate',
+  'X-Free-Model',
+  'X-Fallback-Used',
+  'X-Original-Model',
+  'X-Fallback-Model',
+  'X-Max-Tokens-Capped',
+  'X-Max-Tokens-Requested',
+  'X-Max-Tokens-Effective',
+  'X-Context-Truncated',
+  'X-Messages-Removed',
+  'X-Payment-Status',
   'Retry-After',
 ] as const
 
@@ -52,18 +63,19 @@ export type Payment = Static<typeof Payment>
 export const IDENTIFIER = 'payment-identifier'
 export const Identifier = Type.String({ minLength: 16, maxLength: 128, pattern: '^[a-zA-Z0-9_-]+$' })
 
-/** What every challenge declares, as JSON. Official clients echo it, with or without an id. */
+/** What every challenge declares, as the first members of a JSON object. Official clients echo it, with or without an id. */
 const DECLARED = JSON.stringify({
   [IDENTIFIER]: {
     info: { required: false },
     schema: Type.Object({ required: Type.Boolean(), id: Type.Optional(Identifier) }, { $schema: 'https://json-schema.org/draft/2020-12/schema' }),
   },
-})
+}).slice(1, -1)
 
 /** Proof that money moved: the SettleResponse of the specification, as far as it is ours to keep. */
 export type Receipt = { transaction: string; network: string; payer: string; amount: string }
 
-export type Resource = { url: string; description: string; mimeType: string }
+/** `bazaar`, already JSON, is told as the extension of that name (reference 6.1) and is no part of the resource itself. */
+export type Resource = { url: string; description: string; mimeType: string; bazaar?: string | undefined }
 
 const isPayment = TypeCompiler.Compile(Payment)
 
@@ -102,12 +114,12 @@ function shapeProblem(value: unknown): string {
 }
 
 /** The three equal challenge headers and the mirrored body of a 402 (spec 1, Authentication 3). */
-export function challenge(offers: readonly Offer[], resource: Resource, body: Record<string, unknown>): Challenge {
+export function challenge(offers: readonly Offer[], { bazaar, ...resource }: Resource, body: Record<string, unknown>): Challenge {
   const error = typeof body.error === 'string' ? body.error : 'Payment Required'
   // The hottest path of all: what stands in header and body is written out once, what never changes never.
   const accepts = JSON.stringify(offers)
   const required = encodeText(
-    `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":${JSON.stringify(resource)},"accepts":${accepts},"extensions":${DECLARED}}`,
+    `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":${JSON.stringify(resource)},"accepts":${accepts},"extensions":{${DECLARED}${bazaar === undefined ? '' : `,"bazaar":${bazaar}`}}}`,
   )
   return {
     headers: {

@@ -54,7 +54,8 @@ export function firstOf(first: SearchVendor, second: SearchVendor): SearchVendor
       try {
         return await first.search(job, at)
       } catch (error) {
-        if (at.signal.aborted || (error instanceof Fault && FINAL.has(error.code))) throw error
+        at.signal.throwIfAborted()
+        if (error instanceof Fault && FINAL.has(error.code)) throw error
         return await second.search(job, at)
       }
     },

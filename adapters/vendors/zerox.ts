@@ -49,10 +49,7 @@ export function zerox(config: ZeroxConfig): SwapVendor {
     feeRecipient,
     async call(call, { signal }) {
       signal.throwIfAborted()
-      const answer = await ask(call, signal).catch((error: unknown) => {
-        if (signal.aborted) throw signal.reason
-        throw error
-      })
+      const answer = await orAbort(ask(call, signal), signal)
       if (isAboutUs(answer)) {
         log.alert('the swap aggregator refuses us: its key, plan or balance needs the operator', { status: answer.status, code: nameOf(answer.body) })
         throw new Fault('NOT_CONFIGURED', { message: 'The swap aggregator does not accept this gateway just now; the operator has been told.' })
@@ -85,6 +82,15 @@ export function zerox(config: ZeroxConfig): SwapVendor {
     }
     return Buffer.concat(chunks, length).toString('utf8')
   }
+}
+
+/** Ends with the signal, and with its reason; `fetch` may take its time to notice. */
+function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason)
+    signal.addEventListener('abort', abort, { once: true })
+    work.then(resolve, (error) => reject(signal.aborted ? signal.reason : error)).finally(() => signal.removeEventListener('abort', abort))
+  })
 }
 
 type Answer = { readonly status: number; readonly body: Json }

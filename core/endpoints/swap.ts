@@ -1,7 +1,7 @@
 /** A free passthrough of a swap aggregator that puts our fee into every price and quote (spec 3, "Swap passthrough resources"). */
-import { Type } from '@sinclair/typebox'
+import { type TObject, Type } from '@sinclair/typebox'
 import { within } from '../calls.ts'
-import { type Free, type FreeContext, type FreeRequest, free, json, type Reply } from '../endpoint.ts'
+import { type Free, type FreeContext, free, json, type Reply } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
 import type { Json, SwapCall } from '../ports.ts'
 
@@ -21,19 +21,35 @@ type Route = {
   /** Below our root, and what the vendor is asked for: never a path of the caller's. */
   readonly path: string
   readonly summary: string
-  readonly description?: string
+  /** Of the query; what it does not name is passed on as well. */
+  readonly input?: TObject
   readonly takesFee?: true
 }
 
-const QUERY = 'Query: chainId, sellToken, buyToken, sellAmount and taker, and whatever else the aggregator takes. The affiliate fee of 0.2% of sellAmount is set by this gateway.'
+const chain = Type.Object({ chainId: Type.String({ description: 'For example 8453.' }) })
+const trade = Type.Object({
+  chainId: Type.String({ description: 'For example 8453.' }),
+  sellToken: Type.String({ description: 'Address of the token to sell; the fee is taken in it.' }),
+  buyToken: Type.String({ description: 'Address of the token to buy.' }),
+  sellAmount: Type.String({ description: 'In the smallest unit of the sell token.' }),
+  taker: Type.Optional(Type.String({ description: 'The wallet that trades; a firm quote needs it.' })),
+})
+/** One USDC for wrapped ether, on Base. */
+const SAMPLE = { chainId: '8453', sellToken: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913', buyToken: '0x4200000000000000000000000000000000000006', sellAmount: '1000000', taker: '0x0000000000000000000000000000000000010000' }
+const submission = Type.Object({
+  trade: Type.Object({ eip712: Type.Object({}), signature: Type.Object({}) }),
+  approval: Type.Optional(Type.Object({ eip712: Type.Object({}), signature: Type.Object({}) })),
+  chainId: Type.Integer(),
+})
+const FEE_NOTE = 'Whatever else the aggregator takes is passed on. The affiliate fee of 0.2% of sellAmount is set by this gateway.'
 
 const ROUTES: readonly Route[] = [
-  { name: 'swap.price', method: 'GET', path: '/price', summary: 'Indicative price of a swap', description: QUERY, takesFee: true },
-  { name: 'swap.quote', method: 'GET', path: '/quote', summary: 'Firm quote of a swap, with the transaction and the data to sign', description: QUERY, takesFee: true },
-  { name: 'swap.gasless_price', method: 'GET', path: '/gasless/price', summary: 'Indicative price of a gasless swap', description: QUERY, takesFee: true },
-  { name: 'swap.gasless_quote', method: 'GET', path: '/gasless/quote', summary: 'Firm quote of a gasless swap, with the data to sign', description: QUERY, takesFee: true },
-  { name: 'swap.gasless_submit', method: 'POST', path: '/gasless/submit', summary: 'Submit a signed gasless swap; a relayer pays its gas' },
-  { name: 'swap.gasless_approval_tokens', method: 'GET', path: '/gasless/approval-tokens', summary: 'Tokens that can be approved without gas', description: 'Query: chainId.' },
+  { name: 'swap.price', method: 'GET', path: '/price', summary: 'Indicative price of a swap', input: trade, takesFee: true },
+  { name: 'swap.quote', method: 'GET', path: '/quote', summary: 'Firm quote of a swap, with the transaction and the data to sign', input: trade, takesFee: true },
+  { name: 'swap.gasless_price', method: 'GET', path: '/gasless/price', summary: 'Indicative price of a gasless swap', input: trade, takesFee: true },
+  { name: 'swap.gasless_quote', method: 'GET', path: '/gasless/quote', summary: 'Firm quote of a gasless swap, with the data to sign', input: trade, takesFee: true },
+  { name: 'swap.gasless_submit', method: 'POST', path: '/gasless/submit', summary: 'Submit a signed gasless swap; a relayer pays its gas', input: submission },
+  { name: 'swap.gasless_approval_tokens', method: 'GET', path: '/gasless/approval-tokens', summary: 'Tokens that can be approved without gas', input: chain },
   { name: 'swap.gasless_chains', method: 'GET', path: '/gasless/chains', summary: 'Chains with gasless swaps' },
   { name: 'swap.chains', method: 'GET', path: '/swap/chains', summary: 'Chains with swaps' },
 ]
@@ -42,16 +58,10 @@ const STATUS_PATH = '/gasless/status/'
 /** The operator's; to everybody else they do not exist, so they are not on the menu. */
 const ANALYTICS = ['trade-analytics/swap', 'trade-analytics/gasless']
 
-const submission = Type.Object({
-  trade: Type.Object({ eip712: Type.Object({}), signature: Type.Object({}) }),
-  approval: Type.Optional(Type.Object({ eip712: Type.Object({}), signature: Type.Object({}) })),
-  chainId: Type.Integer(),
-})
-
 /** The aggregator's answer, as it came. */
 const answer = Type.Object({})
 
-const passed = ROUTES.map(({ name, method, path, summary, description, takesFee }) =>
+const passed = ROUTES.map(({ name, method, path, summary, input, takesFee }) =>
   free({
     name,
     method,
@@ -60,11 +70,12 @@ const passed = ROUTES.map(({ name, method, path, summary, description, takesFee 
     summary,
     tag: 'swap',
     output: answer,
-    ...(description !== undefined && { description }),
-    ...(method === 'POST' && { input: submission }),
+    ...(input && { input }),
+    ...(takesFee && { description: FEE_NOTE }),
+    ...(method === 'GET' && input && { sample: { query: takesFee ? SAMPLE : { chainId: SAMPLE.chainId } } }),
     async answer(request, context) {
       const query = takesFee ? withFee(request.search, vendorOf(context).feeRecipient) : request.search
-      return await pass({ method, path, query, ...(method === 'POST' && { body: await bodyOf(request) }) }, context)
+      return await pass({ method, path, query, ...(method === 'POST' && { body: await request.text() }) }, context)
     },
   }),
 )
@@ -74,8 +85,10 @@ const status = free({
   path: `${ROOT}${STATUS_PATH}{trade_hash}`,
   aliases: [`${ALIAS}${STATUS_PATH}{trade_hash}`],
   summary: 'Where a gasless swap stands: pending, submitted, confirmed',
-  description: 'Query: chainId. The all-zeros hash is a placeholder, and is not asked for.',
+  description: 'The all-zeros hash is a placeholder, and is not asked for.',
   tag: 'swap',
+  input: chain,
+  sample: { path: { trade_hash: `0x${'0'.repeat(64)}` }, query: { chainId: SAMPLE.chainId } },
   output: answer,
   async answer(request, context) {
     const { trade_hash: hash = '' } = request.params
@@ -121,11 +134,6 @@ function unknownRoute(): Reply {
 function vendorOf({ vendors }: FreeContext) {
   if (vendors.swap) return vendors.swap
   throw new Fault('NOT_CONFIGURED', { message: 'The operator has not configured a swap aggregator on this gateway.' })
-}
-
-/** The bytes of the body, verbatim where the gateway hands them over. */
-async function bodyOf(request: FreeRequest & { text?(): Promise<string> }): Promise<string> {
-  return request.text ? await request.text() : JSON.stringify(await request.json())
 }
 
 async function pass(call: SwapCall, context: FreeContext): Promise<Reply> {

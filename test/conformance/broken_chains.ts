@@ -1,5 +1,6 @@
 /** One cash chain per law that breaks it, and no other. */
 import { longestLife } from '../../adapters/chains/exact.ts'
+import { type Usdc, usdc } from '../../core/money.ts'
 import type { Chain, Fate, Identity, Settlement, Verdict } from '../../core/ports.ts'
 import type { Payment, Receipt } from '../../core/x402.ts'
 import { cashHarness } from './cash_harness.ts'
@@ -244,6 +245,21 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
   broken('a node that fell behind takes nothing back: what was paid is neither open nor dead', 'believes any block', (chain, past) => ({
     fate: afterFate(chain, (fate) => (past.isBehind ? OPEN : fate)),
   })),
+
+  broken('balance() reads what transfers leave', 'remembers what it has read', (chain) => {
+    const read = new Map<string, Usdc>()
+    return {
+      async balance(address, at) {
+        const now = await held(chain, address, at)
+        const first = read.get(address) ?? now
+        read.set(address, first)
+        return first
+      },
+    }
+  }),
+  broken('balance() rejects what is no address, and a node that does not answer', 'has nothing to say, so it says nothing', (chain) => ({
+    balance: (address, at) => held(chain, address, at).catch(() => usdc(0n)),
+  })),
 ]
 
 function broken(law: string, but: string, defect: Defect): Broken<ChainHarness> {
@@ -328,6 +344,11 @@ function afterSettle(chain: Chain, change: (settlement: Settlement, payment: Pay
 
 function afterFate(chain: Chain, change: (fate: Fate, payment: Payment, now: number) => Fate): Chain['fate'] {
   return async (payment, offer, at) => change(await chain.fate(payment, offer, at), payment, at.now / 1000)
+}
+
+async function held(chain: Chain, address: string, at: { signal: AbortSignal }): Promise<Usdc> {
+  if (!chain.balance) throw new Error('it cannot be asked')
+  return await chain.balance(address, at)
 }
 
 function field(payment: Payment, name: string): string {

@@ -488,7 +488,35 @@ const failing: readonly Law<ChainHarness>[] = [
   },
 ]
 
-export const chainLaws: readonly Law<ChainHarness>[] = [...identifying, ...verifying, ...settling, ...fates, ...failing]
+const looking: readonly Law<ChainHarness>[] = [
+  {
+    name: 'balance() reads what transfers leave',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      const before = await balance(h, h.offer.payTo)
+      expect(await balance(h, payer.address)).toBe(RICH)
+      expect((await settle(h, payment)).kind).toBe('settled')
+      expect(await balance(h, payer.address)).toBe(RICH - CENT)
+      expect(await balance(h, h.offer.payTo)).toBe(before + CENT)
+      expect(await balance(h, `0x${payer.address.slice(2).toUpperCase()}`)).toBe(RICH - CENT)
+      expect(await balance(h, STRANGER.replace('dEaD', '0b0b'))).toBe(0n)
+    },
+  },
+  {
+    name: 'balance() rejects what is no address, and a node that does not answer',
+    async check(subject) {
+      const { h, payer } = await world(subject)
+      for (const odd of ['', 'alice', payer.address.slice(0, -1), `${payer.address}00`, 'x'.repeat(42)]) await expect(balance(h, odd)).rejects.toThrow()
+      h.outage(true)
+      const refused = balance(h, payer.address).then(() => 'answered', () => 'rejected')
+      expect(await refused).toBe('rejected')
+      h.outage(false)
+      expect(await balance(h, payer.address)).toBe(RICH)
+    },
+  },
+]
+
+export const chainLaws: readonly Law<ChainHarness>[] = [...identifying, ...verifying, ...settling, ...fates, ...failing, ...looking]
 
 // ── shared steps ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -503,6 +531,11 @@ const patience = () => AbortSignal.timeout(10_000)
 const identify = (h: ChainHarness, payment: Payment) => h.chain.identify(payment, h.offer, { signal: patience() })
 const verify = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.verify(payment, h.offer, { now, signal: patience() })
 const settle = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.settle(payment, h.offer, { now, signal: patience() })
+async function balance(h: ChainHarness, address: string): Promise<bigint> {
+  if (!h.chain.balance) throw new Error('this chain cannot be asked for balances')
+  return await h.chain.balance(address, { signal: patience() })
+}
+
 const fate = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.fate(payment, h.offer, { now, signal: patience() })
 
 /** The caller's time runs out as soon as something was lost. */

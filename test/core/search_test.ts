@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../adapters/chains/cash.ts'
 import { corpusSearch } from '../../adapters/vendors/corpus_search.ts'
+import { search } from '../../core/endpoints/search.ts'
 import { Fault, rateLimited, type SearchAnswer, type SearchJob } from '../../core/mod.ts'
 import { decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN, read } from '../kit.ts'
 
@@ -20,8 +21,8 @@ type Script = (job: SearchJob, at: { signal: AbortSignal }) => Promise<SearchAns
 /** A gateway whose search does what a test says, and a list of what was asked of it. */
 function stage(script: Script = async () => FOUND, more: KitOptions = {}): Kit & { readonly jobs: readonly SearchJob[] } {
   const jobs: SearchJob[] = []
-  const search = { search: (job: SearchJob, at: { signal: AbortSignal }) => (jobs.push(job), script(job, at)) }
-  return { ...kit({ ports: { vendors: { search } }, ...more }), jobs }
+  const vendor = { search: (job: SearchJob, at: { signal: AbortSignal }) => (jobs.push(job), script(job, at)) }
+  return { ...kit({ ports: { vendors: { search: vendor } }, ...more }), jobs }
 }
 
 async function shown(answer: Partial<SearchAnswer>, body: object = QUESTION) {
@@ -235,10 +236,13 @@ describe('the payment of a search', () => {
   })
 })
 
-test('OpenAPI shows the schema of a search as it is', async () => {
-  const { body } = await read(await stage().shop.fetch(new Request(`${ORIGIN}/openapi.json`)))
-  const { schema } = body.paths[PATH].post.requestBody.content['application/json']
-  expect(schema).toMatchObject({ type: 'object', required: ['query'], properties: { query: { minLength: 1, maxLength: 1000 }, max_results: { maximum: 50 }, from_date: { format: 'date' } } })
+test('the documents are given the schema of a search as it is', () => {
+  const [endpoint] = search
+  expect(JSON.parse(JSON.stringify(endpoint?.input))).toMatchObject({
+    type: 'object',
+    required: ['query'],
+    properties: { query: { type: 'string', minLength: 1, maxLength: 1000 }, sources: { type: 'array' }, max_results: { type: 'integer', maximum: 50 }, from_date: { format: 'date' } },
+  })
 })
 
 test('devnet sells a search of its sample corpus, and says what it is', async () => {

@@ -1,0 +1,47 @@
+/** The `bazaar` extension: how an indexer may call what is for sale, in as few words as fit into a header (reference x402 1.1 and 6.1). */
+import type { Endpoint, Free, Offering, Sold } from './endpoint.ts'
+import { namesIn, trialOf } from './samples.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** Characters of JSON: they go into three headers, as base64, and come back in one. */
+const LONGEST = 640
+
+/** The declaration of an endpoint as JSON. An example that is too long for a header is left out, then what it is made of. */
+export function bazaarOf(endpoint: Sold | Free, offering: Offering): string {
+  const { path, query, body } = trialOf(endpoint, offering)
+  const method = endpoint.kind === 'free' || endpoint.from === 'query' ? 'GET' : endpoint.method
+  const inputs: readonly Fields[] = [
+    { type: 'http', method, ...some('pathParams', path), ...some('queryParams', query), ...(body !== undefined && { bodyType: 'json', body }) },
+    { type: 'http', method, ...(body !== undefined && { bodyType: 'json', body: {} }) },
+  ]
+  const written = inputs.map((input) => JSON.stringify({ info: { input }, schema: schemaOf(input), ...template(endpoint) }))
+  return inAscii(written.find((text) => text.length <= LONGEST) ?? written.at(-1) ?? '')
+}
+
+/** JSON in characters that every header bears. */
+const inAscii = (json: string): string => json.replace(/[^ -~]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
+
+const some = (name: string, values: Fields): Fields => (Object.keys(values).length > 0 ? { [name]: values } : {})
+
+/** A path with names in it is one resource, however they are filled in. */
+function template({ path }: Endpoint): Fields {
+  return namesIn(path).length > 0 ? { routeTemplate: path.replaceAll(/\{(\w+)(?:\.{3})?\}/g, ':$1') } : {}
+}
+
+/** JSON Schema of `info`, as long as it has to be: what a field means is in OpenAPI. */
+function schemaOf({ type, method, bodyType, ...parts }: Fields): Fields {
+  const properties = { type: { const: type }, method: { const: method }, ...(bodyType !== undefined && { bodyType: { const: bodyType } }), ...typesOf(parts) }
+  const input = { type: 'object', properties, required: ['type', 'method'] }
+  return { $schema: 'https://json-schema.org/draft/2020-12/schema', type: 'object', properties: { input }, required: ['input'] }
+}
+
+const typesOf = (values: Fields): Fields => Object.fromEntries(Object.entries(values).map(([name, value]) => [name, typeOf(value)]))
+
+function typeOf(value: unknown): Fields {
+  if (typeof value === 'number') return { type: Number.isInteger(value) ? 'integer' : 'number' }
+  if (Array.isArray(value)) return { type: 'array' }
+  if (typeof value !== 'object' || value === null) return { type: typeof value }
+  const fields = typesOf(value as Fields)
+  return Object.keys(fields).length > 0 ? { type: 'object', properties: fields } : { type: 'object' }
+}

@@ -1,0 +1,208 @@
+import type { Paid } from '../../core/endpoint.ts'
+import { LOST } from '../../core/ledger.ts'
+import { type Call, type Gateway, type Ports, type Storage, usdc } from '../../core/mod.ts'
+import type { KitOptions } from '../kit.ts'
+import type { Broken } from './law.ts'
+import { type Defect, type Stall, stall } from './stall.ts'
+
+/** A gateway whose answers are changed on the way out. */
+function saying(change: (response: Response, request: Request) => Response | Promise<Response>): Defect {
+  return { dress: (shop) => ({ ...shop, fetch: async (request, caller) => await change(await shop.fetch(request.clone(), caller), request) }) }
+}
+
+type Body = Record<string, any>
+
+/** Changes the JSON body of those answers that `concerns` picks. */
+function rewriting(concerns: (response: Response, body: Body) => boolean, change: (body: Body) => unknown): Defect {
+  return saying(async (response) => {
+    const text = await response.clone().text()
+    const body = text === '' ? {} : JSON.parse(text)
+    return concerns(response, body) ? new Response(JSON.stringify(change(body)), response) : response
+  })
+}
+
+function withHeader(concerns: (response: Response, request: Request) => boolean, name: string, value: string | null): Defect {
+  return saying((response, request) => {
+    if (!concerns(response, request)) return response
+    if (value === null) response.headers.delete(name)
+    if (value !== null) response.headers.set(name, value)
+    return response
+  })
+}
+
+const below = (change: (ports: Ports) => Partial<Ports>): Defect => ({ wrap: (ports) => ({ ...ports, ...change(ports) }) })
+const onChain = (change: (chain: Ports['chain'], ports: Ports) => Partial<Ports['chain']>): Defect => below((ports) => ({ chain: { ...ports.chain, ...change(ports.chain, ports) } }))
+const onStorage = (change: (good: Storage) => Partial<Storage>): Defect => below(({ storage }) => ({ storage: { ...storage, ...change(storage) } }))
+const acting = (change: (good: Gateway) => Partial<Gateway>): Defect => ({ dress: (shop) => ({ ...shop, ...change(shop) }) })
+
+/** What a one-shot endpoint is made of, sold by gateways that are each wrong in one way. */
+export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
+  const broken = (law: string, but: string, defect: Defect, setup: KitOptions = {}): Broken<Stall> => ({ law, but, make: () => stall(sold, defect, setup) })
+  return [
+    broken('the quote is one: in three equal headers, in the body, and in its price to four decimals or six', 'shows another price than it asks', rewriting(({ status }) => status === 402, (body) => ({ ...body, price: { ...body.price, amount: '0.0200' } }))),
+    broken('a challenge is ASCII, with headers under 6 KB, and never cached', 'lets caches keep a challenge', withHeader(({ status }, { headers }) => status === 402 && !headers.has('payment-signature'), 'cache-control', 'public, max-age=60')),
+    broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', { endpoint: (good) => ({ ...good, span: () => ({ min: usdc(1n), max: usdc(2n) }) }) }),
+    broken('a probe is answered with the quote, and buys nothing even with a payment', 'has no answer to HEAD', saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response))),
+    broken(
+      'bad input is 400 on the right side of the quote, takes no payment and frees it',
+      'quotes whatever it is sent',
+      acting((shop) => ({
+        async fetch(request, caller) {
+          const response = await shop.fetch(request, caller)
+          const isOrder = response.status === 400 && !(await response.clone().text()).includes('JSON"')
+          return isOrder ? await shop.fetch(new Request(request.url), caller) : response
+        },
+      })),
+    ),
+    broken('a body over the cap is 413, with a body', 'says nothing to a large body', saying((response) => (response.status === 413 ? new Response(null, { status: 413 }) : response))),
+    broken(
+      'an unknown field changes nothing',
+      'refuses unknown fields',
+      saying(async (response, request) =>
+        `${request.url}${await request.text()}`.includes('some_unknown_field') ? Response.json({ error: 'Invalid request body' }, { status: 400, headers: response.headers }) : response,
+      ),
+    ),
+    broken('it is sold under each of its methods alike, and under no other', 'does not know a wrong method from a wrong path', saying((response) => (response.status === 405 ? new Response(response.body, { status: 404 }) : response))),
+    broken('what the operator has not configured is 503 in place of the 402', 'quotes what nobody can make', { endpoint: (good) => ({ ...good, serves: () => true }) }),
+    broken(
+      'nothing is asked of a vendor before the payment is verified',
+      'works for those whose payment does not verify',
+      onChain(({ verify }, { vendors: { search, market } }) => ({
+        async verify(...asked) {
+          const verdict = await verify(...asked)
+          if (verdict.kind !== 'refused') return verdict
+          await search?.search({ query: 'x', sources: ['web'], maxResults: 1 }, asked[2]).catch(() => {})
+          await market?.feeds('us', asked[2]).catch(() => {})
+          return verdict
+        },
+      })),
+    ),
+    broken(
+      'a chain that cannot be asked is 503 with Retry-After, and the same payment buys later',
+      'blames the payment for a silent node',
+      onChain(({ verify }) => ({
+        async verify(...asked) {
+          const verdict = await verify(...asked)
+          return verdict.kind === 'unavailable' ? { kind: 'refused', code: 'PAYMENT_INVALID', reason: verdict.reason } : verdict
+        },
+      })),
+    ),
+    broken(
+      'nothing is settled before the result is stored',
+      'stores the result when the settlement has ended',
+      onStorage((good) => {
+        const results = new Map<string, Call['result']>()
+        return {
+          async claimSettlement(id, authorization, at) {
+            if (at.result) results.set(id, at.result.result)
+            return await good.claimSettlement(id, authorization, { ...at, ...(at.result && { result: { ...at.result, result: null } }) })
+          },
+          async finishSettlement(id, ...rest) {
+            const result = results.get(id)
+            if (result !== undefined) await good.moveCall(id, { work: ['completed'] }, { result })
+            return await good.finishSettlement(id, ...rest)
+          },
+        }
+      }),
+    ),
+    broken('exactly the quote moves, and the receipt is in the headers', 'gives no receipt header', withHeader(({ status }) => status === 200, 'x-payment-receipt', null)),
+    broken('the reply is the bare result, in the shape that the menu promises', 'wraps its result', rewriting(({ status }) => status === 200, (body) => ({ ...body, payment: { status: 'settled' } }))),
+    broken('an identical resend within ten minutes gets the stored reply, already settled', 'forgets a reply as soon as it is paid', {}, { patience: { resendMs: 0 } }),
+    broken('an identical resend after ten minutes is a replay, and makes nothing', 'serves what was paid once for ever', {}, { patience: { resendMs: 86_400_000 } }),
+    broken(
+      'another request with a used authorization is refused under both header names, and names its call',
+      'does not say that a replay is recoverable',
+      rewriting((_, { error }) => error === 'Payment verification failed', ({ recoverable: _, ...body }) => body),
+    ),
+    broken(
+      'the same request many times at once makes one call and one transfer',
+      'opens a call for each of two racers',
+      onStorage((good) => {
+        const opened = new Map<string, number>()
+        return {
+          openCall(call, authorization, at) {
+            const count = opened.get(authorization.key) ?? 0
+            opened.set(authorization.key, count + 1)
+            return good.openCall(call, count === 0 ? authorization : { ...authorization, key: `${authorization.key}#${count}` }, at)
+          },
+        }
+      }),
+    ),
+    broken(
+      'a vendor that fails, or never answers, charges nothing, and the same signed request buys afterwards',
+      'holds the authorization of a failed call',
+      onStorage((good) => {
+        const ids = new Map<string, string>()
+        return {
+          async openCall(call, authorization, at) {
+            ids.set(authorization.key, call.id)
+            return await good.openCall(call, authorization, at)
+          },
+          async callOf(key, now) {
+            const held = await good.getCall(ids.get(key) ?? '')
+            return held?.work === 'failed' && held.error !== LOST ? held : await good.callOf(key, now)
+          },
+        }
+      }),
+    ),
+    broken('a refused settlement withholds the result, which a poll or a resend collects and pays for', 'does not say that nothing was settled', withHeader(({ status }) => status === 402, 'payment-response', null)),
+    broken(
+      'a settlement of unknown outcome is served all the same, and ends in one transfer',
+      'takes a lost answer for a refusal',
+      onChain(({ settle }) => ({
+        async settle(...asked) {
+          const settlement = await settle(...asked)
+          return settlement.kind === 'unknown' ? { ...settlement, kind: 'refused' } : settlement
+        },
+      })),
+    ),
+    broken('a buyer who hangs up is not charged, and collects by a resend or a poll', 'does not notice that its buyer has gone', acting((shop) => ({ fetch: (request, caller) => shop.fetch(request, { ...caller, gone: new AbortController().signal }) }))),
+    broken(
+      'polls and resends at the same moment settle once: one reads settled, the others already_settled',
+      'takes a settlement that is under way for one that cannot be',
+      onStorage((good) => ({
+        async claimSettlement(...asked) {
+          const claim = await good.claimSettlement(...asked)
+          return claim.kind === 'taken' ? { kind: 'nothing' } : claim
+        },
+      })),
+    ),
+    broken('another wallet is refused with 403, and neither is charged', 'takes everybody for one wallet', onChain(({ identify }) => ({
+      async identify(...asked) {
+        const identity = await identify(...asked)
+        return identity.kind === 'known' ? { ...identity, payer: 'everybody' } : identity
+      },
+    }))),
+    broken(
+      'one fresh authorization pays for one of two calls',
+      'binds a later authorization to as many calls as it is offered for',
+      onStorage((good) => ({
+        async claimSettlement(id, offered, at) {
+          const call = await good.getCall(id)
+          const isFresh = offered && offered.key !== call?.authorization
+          return await good.claimSettlement(id, isFresh ? { ...offered, key: `${offered.key}#${id}` } : offered, at)
+        },
+      })),
+    ),
+    broken(
+      'a result that nobody collects is never charged',
+      'sweeps up what has not been paid',
+      onStorage((good) => {
+        const ids: string[] = []
+        return {
+          openCall(call, ...rest) {
+            ids.push(call.id)
+            return good.openCall(call, ...rest)
+          },
+          async unsettled(...asked) {
+            const calls = await Promise.all(ids.map((id) => good.getCall(id)))
+            const unpaid = calls.filter((call): call is Call => call?.work === 'completed' && call.money !== 'settled')
+            return [...(await good.unsettled(...asked)), ...unpaid]
+          },
+        }
+      }),
+    ),
+    broken('work that dies with its process is failed, not charged, and its authorization is free', 'leaves the work of the dead to the dead', acting(() => ({ takeOver: async () => 0 }))),
+    broken('an error reads in the dialect of the endpoint, as JSON that is not cached, and leaks nothing', 'speaks another dialect when it fails', rewriting(({ status }) => status === 500 || status === 502, (body) => ({ ...body, error: { message: body.error } }))),
+  ]
+}

@@ -1,0 +1,512 @@
+import { expect } from 'bun:test'
+import { Value } from '@sinclair/typebox/value'
+import { cashChain } from '../../adapters/chains/cash.ts'
+import type { Paid } from '../../core/endpoint.ts'
+import { catalog, type Clock, type Endpoint, type Gateway, type Payment } from '../../core/mod.ts'
+import { type Answer, type Buyer, decodeHeader, door, embedded, encodePayment, type Kit, type KitOptions, located, ORIGIN, read, testClock } from '../kit.ts'
+import type { Law, Subject } from './law.ts'
+import type { Stall } from './stall.ts'
+
+/** What is settled before its reply, and answers with nothing but its result. Every other paid endpoint may become a job. */
+export const isOneShot = (endpoint: Endpoint): endpoint is Paid => endpoint.kind === 'paid' && endpoint.inline === true
+
+type At = { readonly payment?: Payment; readonly method?: 'GET' | 'POST'; readonly header?: string; readonly shop?: Gateway; readonly gone?: AbortSignal; readonly more?: Record<string, unknown> }
+
+export type Scene = Kit & {
+  readonly endpoint: Paid
+  readonly alice: Buyer
+  readonly challenge: Answer
+  readonly payment: Payment
+  /** How often a vendor was asked. */
+  asked(): number
+  /** Sends the example without payment; `more` joins it. */
+  ask(at?: At): Promise<Answer>
+  /** Sends the example with this payment. */
+  buy(at?: At): Promise<Answer>
+  /** A request in the endpoint's words that is not of a buyer's making. */
+  raw(method: string, how?: { body?: BodyInit | null; payment?: Payment; query?: boolean; headers?: Record<string, string> }): Promise<Answer>
+  /** A sale whose settlement was refused: its result is kept and unpaid. Answers with its poll URL. */
+  kept(payment?: Payment): Promise<string>
+}
+
+/** Alice in front of a stall that sells by the shot. `before` is awaited in every question to a vendor; what it throws, the vendor throws. */
+export async function shot(subject: Subject<Stall>, { before, ...options }: KitOptions & { before?: () => unknown } = {}): Promise<Scene> {
+  const { endpoint, open } = await subject.open()
+  const clock = testClock()
+  const { vendors, asked } = watched(clock, before)
+  const subjects = open({ ...options, ports: { clock, vendors, ...options.ports } })
+  const alice = subjects.buyer()
+  const { method, path, example } = endpoint
+  const order = ({ more }: At) => ({ ...(example as object), ...more })
+  const ask: Scene['ask'] = (at = {}) => alice.ask(order(at), { method, path, ...at })
+  const challenge = await ask()
+  expect(challenge.status).toBe(402)
+  const payment = alice.sign(challenge)
+  const buy: Scene['buy'] = (at = {}) => alice.buy(order(at), { method, path, payment, ...at })
+
+  async function raw(method: string, { body = null, payment, query = false, headers = {} }: Parameters<Scene['raw']>[1] = {}): Promise<Answer> {
+    const { url, rest } = located(path, example)
+    const asking = query ? `?${new URLSearchParams(rest as Record<string, string>)}` : ''
+    const signed = payment && { 'payment-signature': encodePayment(payment) }
+    return await read(await subjects.shop.fetch(new Request(ORIGIN + url + asking, { method, body, headers: { ...(typeof body === 'string' && JSON_TYPE), ...signed, ...headers } })))
+  }
+
+  async function kept(by = alice.sign(challenge)): Promise<string> {
+    subjects.chain.forecast('refused')
+    const { status, body } = await buy({ payment: by })
+    expect(status).toBe(402)
+    return body.poll_url
+  }
+
+  return { ...subjects, endpoint, alice, challenge, payment, asked, ask, buy, raw, kept }
+}
+
+const JSON_TYPE = { 'content-type': 'application/json' }
+
+function watched(clock: Clock, before: () => unknown = () => {}) {
+  let count = 0
+  const spied = (name: string, member: unknown) => {
+    if (typeof member !== 'function') return [name, member]
+    return [name, async (...given: unknown[]) => (count++, await before(), await member(...given))]
+  }
+  const each = Object.entries(embedded(clock)).map(([name, vendor]) => [name, Object.fromEntries(Object.entries(vendor).map(([part, member]) => spied(part, member)))])
+  return { vendors: Object.fromEntries(each) as ReturnType<typeof embedded>, asked: () => count }
+}
+
+/** Everything in the order that a buyer may get wrong: as raw bodies, and field by field. */
+function badOrders({ from, path, input, example }: Paid): { readonly bodies: readonly string[]; readonly fields: readonly Record<string, unknown>[] } {
+  const bodies = ['{"broken', 'null', '[]', '"text"']
+  const names = Object.keys(input.properties)
+  if (from === 'query') return { bodies, fields: names.flatMap((name) => ['?', 'x'.repeat(200)].map((wrong) => ({ [name]: wrong }))) }
+  const without = (input.required ?? []).filter((name) => !path.includes(`{${name}}`)).map((name) => ({ ...(example as object), [name]: undefined }))
+  const wrong = names.map((name) => ({ ...(example as object), [name]: { wrong: true } }))
+  return { bodies: [...bodies, ...[...without, ...wrong].map((body) => JSON.stringify(body))], fields: [] }
+}
+
+/** A body of undeclared length, at least this long. */
+const flood = (length: number) => new Blob([' '.repeat(length)]).stream() as ReadableStream<Uint8Array>
+
+const dollars = (atomic: string, decimals = 6): string => (Number(atomic) / 1e6).toFixed(decimals)
+const paidness = ({ status, headers }: Answer): string => headers.get('x-payment-status') ?? String(status)
+const isCoded = ({ dialect }: Paid): boolean => dialect !== 'market'
+/** Members of a 402 that some results have as well. */
+const CHALLENGED = ['price', 'model']
+const HOUR = 3_600_000
+const RESEND = 600_000
+
+/** A buyer who hung up while the vendor was at work; the work has ended since. */
+async function deserted(subject: Subject<Stall>): Promise<Scene> {
+  const ready = door()
+  const scene = await shot(subject, { before: () => ready.passed })
+  const gone = new AbortController()
+  const answer = scene.buy({ gone: gone.signal })
+  await scene.clock.settle()
+  gone.abort()
+  ready.open()
+  await answer
+  await scene.idle()
+  return scene
+}
+
+// ── the laws ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export const oneShotLaws: readonly Law<Stall>[] = [
+  {
+    name: 'the quote is one: in three equal headers, in the body, and in its price to four decimals or six',
+    async check(subject) {
+      const { challenge: { headers, body }, endpoint, shop } = await shot(subject)
+      const required = headers.get('payment-required')
+      expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([required, `X402 requirements=${required}`])
+      const { x402Version, accepts, resource } = decodeHeader(required)
+      expect([body.x402Version, body.accepts, resource.url]).toEqual([x402Version, accepts, ORIGIN + located(endpoint.path, endpoint.example).url])
+      expect(body.price.amount).toMatch(/^\d+\.(\d{4}|\d{6})$/)
+      const decimals = body.price.amount.split('.')[1].length
+      for (const { amount } of accepts) expect(body.price.amount).toBe(dollars(amount, decimals))
+      if (endpoint.dialect !== 'market') return
+      expect(body.x402.accepts).toEqual(accepts)
+      const [shown] = /\/api\/v1\/[^\s"]+/.exec(JSON.stringify(body.example)) ?? []
+      expect((await read(await shop.fetch(new Request(ORIGIN + shown)))).body.accepts).toEqual(accepts)
+    },
+  },
+  {
+    name: 'a challenge is ASCII, with headers under 6 KB, and never cached',
+    async check(subject) {
+      const { headers, body } = (await shot(subject)).challenge
+      const required = headers.get('payment-required') ?? ''
+      expect(atob(required) + JSON.stringify(body)).toMatch(/^[ -~]+$/)
+      expect(3 * required.length).toBeLessThan(6144)
+      expect(headers.get('cache-control')).toContain('no-store')
+    },
+  },
+  {
+    name: 'a quote lies between the least and the most that discovery says',
+    async check(subject) {
+      const { challenge, endpoint, ports } = await shot(subject)
+      const { min, max } = endpoint.span({ catalog: catalog(), vendors: ports.vendors })
+      const amount = BigInt(challenge.body.accepts[0].amount)
+      expect([amount >= min, amount <= max]).toEqual([true, true])
+    },
+  },
+  {
+    name: 'a probe is answered with the quote, and buys nothing even with a payment',
+    async check(subject) {
+      const { endpoint, challenge, payment, raw, asked, chain } = await shot(subject)
+      const required = challenge.headers.get('payment-required')
+      const methods = endpoint.methods ?? [endpoint.method]
+      const looks = ['HEAD', ...(methods.includes('GET') ? [] : ['GET'])]
+      const probes = [...looks.flatMap((method) => [{ method }, { method, payment }, { method, query: true }]), ...methods.map((method) => ({ method }))]
+      for (const { method, ...how } of probes) {
+        const { status, headers } = await raw(method, how)
+        expect([method, status, headers.get('payment-required')]).toEqual([method, 402, required])
+      }
+      const { status, headers } = await raw('OPTIONS')
+      expect([status, methods.every((method) => headers.get('allow')?.includes(method))]).toEqual([204, true])
+      expect([asked(), chain.transfers]).toEqual([0, []])
+    },
+  },
+  {
+    name: 'bad input is 400 on the right side of the quote, takes no payment and frees it',
+    async check(subject) {
+      const { raw, ask, buy, alice, endpoint, payment, challenge, chain } = await shot(subject)
+      const isLate = endpoint.order === 'quote_then_check'
+      const { bodies, fields } = badOrders(endpoint)
+      for (const body of bodies) {
+        const [unpaid, paid] = [await raw('POST', { body }), await raw('POST', { body, payment })]
+        expect([body, unpaid.status, paid.status]).toEqual([body, isLate ? 402 : 400, 400])
+        expect([unpaid.headers.has('payment-required'), paid.headers.has('payment-required')]).toEqual([isLate, false])
+      }
+      for (const more of fields) {
+        const [unpaid, paid] = [await ask({ more }), await buy({ more, payment: alice.sign(challenge) })]
+        // What the path names and is not there is told to everybody.
+        const isNowhere = unpaid.status === 404
+        expect([more, unpaid.status, isNowhere ? paid.status === 404 : [400, 404].includes(paid.status)]).toEqual([more, isNowhere ? 404 : 402, true])
+        expect(paid.headers.has('payment-required')).toBe(false)
+      }
+      expect(chain.transfers).toEqual([])
+      expect((await buy()).status).toBe(200)
+    },
+  },
+  {
+    name: 'a body over the cap is 413, with a body',
+    async check(subject) {
+      const { raw } = await shot(subject, { maxBody: 500, maxUpload: 500 })
+      for (const body of ['{}'.padEnd(501), flood(501)]) {
+        const { status, body: said } = await raw('POST', { body, headers: typeof body === 'string' ? { 'content-length': '501' } : {} })
+        expect([status, typeof said?.error]).toEqual([413, 'string'])
+      }
+    },
+  },
+  {
+    name: 'an unknown field changes nothing',
+    async check(subject) {
+      const known = await shot(subject)
+      const { ask, buy, challenge, endpoint } = await shot(subject)
+      const more = { some_unknown_field: endpoint.from === 'query' ? '1' : { deep: [1] } }
+      const { status, body } = await ask({ more })
+      expect([status, body]).toEqual([402, challenge.body])
+      const [plain, wordy] = [await known.buy(), await buy({ more })]
+      expect([wordy.status, wordy.body]).toEqual([200, plain.body])
+    },
+  },
+  {
+    name: 'it is sold under each of its methods alike, and under no other',
+    async check(subject) {
+      const { alice, buy, raw, endpoint, challenge, payment, chain } = await shot(subject)
+      const methods = endpoint.methods ?? [endpoint.method]
+      const answers: Answer[] = []
+      for (const method of methods) answers.push(await buy({ method, payment: alice.sign(challenge) }))
+      expect(answers.map(({ status, body }) => [status, body])).toEqual(methods.map(() => [200, answers[0]?.body]))
+      for (const method of ['PUT', 'PATCH', 'DELETE']) {
+        const { status, headers, body } = await raw(method, { payment, query: true })
+        expect([method, status, headers.has('allow'), typeof body?.error]).toEqual([method, 405, true, 'string'])
+      }
+      expect(chain.transfers).toHaveLength(methods.length)
+    },
+  },
+  {
+    name: 'what the operator has not configured is 503 in place of the 402',
+    async check(subject) {
+      const { challenge, alice } = await shot(subject)
+      const { endpoint, open } = await subject.open()
+      const { buyer, chain } = open({ ports: { vendors: {} } })
+      const { method, path, example } = endpoint
+      for (const payment of [undefined, alice.sign(challenge)]) {
+        const send = payment ? buyer().buy(example, { method, path, payment }) : buyer().ask(example, { method, path })
+        const { status, headers } = await send
+        expect([status, headers.has('payment-required')]).toEqual([503, false])
+      }
+      expect(chain.transfers).toEqual([])
+    },
+  },
+  {
+    name: 'nothing is asked of a vendor before the payment is verified',
+    async check(subject) {
+      const before: number[] = []
+      const scene: { asked?: () => number } = {}
+      const chain = cashChain({ before: (question) => void (question === 'verify' && before.push(scene.asked?.() ?? -1)) })
+      const { alice, challenge, buy, asked } = Object.assign(scene, await shot(subject, { chain }))
+      expect((await buy({ payment: alice.sign(challenge, { value: 1n }) })).status).toBe(402)
+      expect(asked()).toBe(0)
+      expect((await buy()).status).toBe(200)
+      expect([before, asked() > 0]).toEqual([[0, 0], true])
+    },
+  },
+  {
+    name: 'a chain that cannot be asked is 503 with Retry-After, and the same payment buys later',
+    async check(subject) {
+      const { chain, buy, asked } = await shot(subject)
+      chain.outage(true)
+      const { status, headers } = await buy()
+      expect([status, headers.has('retry-after'), headers.get('payment-required'), asked()]).toEqual([503, true, null, 0])
+      chain.outage(false)
+      expect((await buy()).status).toBe(200)
+    },
+  },
+  {
+    name: 'nothing is settled before the result is stored',
+    async check(subject) {
+      const settling: unknown[] = []
+      const chain = cashChain({ before: (question) => (question === 'settle' ? look() : undefined) })
+      const { ports, buy } = await shot(subject, { chain })
+      async function look(): Promise<void> {
+        const calls = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)
+        settling.push(...calls.map(({ work, result }) => [work, result !== null]))
+      }
+      expect((await buy()).status).toBe(200)
+      expect(settling).toEqual([['completed', true]])
+    },
+  },
+  {
+    name: 'exactly the quote moves, and the receipt is in the headers',
+    async check(subject) {
+      const { alice, chain, buy, challenge } = await shot(subject)
+      const before = alice.balance()
+      const { headers } = await buy()
+      const [{ amount, payTo, network }] = challenge.body.accepts
+      expect(chain.transfers).toMatchObject([{ from: alice.wallet, to: payTo.toLowerCase(), value: BigInt(amount) }])
+      expect(before - alice.balance()).toBe(BigInt(amount))
+      const transaction = chain.transfers[0]?.transaction ?? ''
+      expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: true, transaction, network, payer: alice.wallet })
+      expect([headers.get('x-payment-receipt'), headers.get('x-payment-status')]).toEqual([transaction, 'settled'])
+    },
+  },
+  {
+    name: 'the reply is the bare result, in the shape that the menu promises',
+    async check(subject) {
+      const { endpoint, buy } = await shot(subject)
+      const { status, headers, body } = await buy()
+      expect([status, headers.get('content-type'), headers.get('cache-control')]).toEqual([200, 'application/json', 'private, no-store'])
+      expect([...Value.Errors(endpoint.output, body)].map(({ path, message }) => `${path} ${message}`)).toEqual([])
+      expect(Object.keys(body).filter((name) => !(name in endpoint.output.properties))).toEqual([])
+    },
+  },
+  {
+    name: 'an identical resend within ten minutes gets the stored reply, already settled',
+    async check(subject) {
+      const { buy, clock, chain, asked } = await shot(subject)
+      const first = await buy()
+      const work = asked()
+      for (const [header, passing] of [['payment-signature', 0], ['x-payment', RESEND - 1], ['payment-signature', 1]] as const) {
+        await clock.advance(passing)
+        const { status, headers, body } = await buy({ header })
+        expect([status, headers.get('x-payment-status'), body]).toEqual([200, 'already_settled', first.body])
+        expect(headers.get('payment-response')).toBe(first.headers.get('payment-response'))
+      }
+      expect([chain.transfers.length, asked()]).toEqual([1, work])
+    },
+  },
+  {
+    name: 'an identical resend after ten minutes is a replay, and makes nothing',
+    async check(subject) {
+      const { buy, clock, chain, asked, endpoint } = await shot(subject)
+      await buy()
+      const work = asked()
+      await clock.advance(RESEND + 1)
+      const { status, body } = await buy()
+      expect([status, body.error, body.code]).toEqual([402, 'Payment verification failed', isCoded(endpoint) ? 'PAYMENT_REPLAY' : undefined])
+      expect([chain.transfers.length, asked()]).toEqual([1, work])
+    },
+  },
+  {
+    name: 'another request with a used authorization is refused under both header names, and names its call',
+    async check(subject) {
+      const { alice, buy, chain, payment, endpoint, asked } = await shot(subject)
+      const bought = await buy()
+      const work = asked()
+      for (const header of ['payment-signature', 'x-payment']) {
+        const { status, headers, body } = await buy({ header, more: { another_request: '1' } })
+        const code = isCoded(endpoint) ? 'PAYMENT_REPLAY' : undefined
+        expect([status, body.error, body.code, body.recoverable, headers.has('payment-required')]).toEqual([402, 'Payment verification failed', code, true, true])
+        expect(body.poll_url).toBe(`/api/v1/calls/${body.job_id}`)
+        const collected = await alice.poll(body.poll_url, payment)
+        expect([collected.status, collected.body]).toEqual([200, bought.body])
+      }
+      expect([chain.transfers.length, asked()]).toEqual([1, work])
+    },
+  },
+  {
+    name: 'the same request many times at once makes one call and one transfer',
+    async check(subject) {
+      const alone = await shot(subject)
+      await alone.buy()
+      const ready = door()
+      const { alice, buy, clock, chain, payment, asked } = await shot(subject, { before: () => ready.passed })
+      const buying = Array.from({ length: 20 }, () => buy())
+      await clock.settle()
+      ready.open()
+      const answers = await Promise.all(buying)
+      expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(19).fill(402)])
+      const pollUrls = [...new Set(answers.flatMap(({ body }) => body.poll_url ?? []))]
+      expect([pollUrls.length, chain.transfers.length, asked()]).toEqual([1, 1, alone.asked()])
+      expect((await alice.poll(pollUrls[0], payment)).status).toBe(200)
+    },
+  },
+  {
+    name: 'a vendor that fails, or never answers, charges nothing, and the same signed request buys afterwards',
+    async check(subject) {
+      for (const failing of [() => Promise.reject(new Error('out of order')), () => new Promise(() => {})]) {
+        let isBroken = true
+        const { buy, live, chain } = await shot(subject, { before: () => (isBroken ? failing() : undefined) })
+        const buying = buy()
+        await live(120_000)
+        const { status, headers } = await buying
+        expect([status >= 500, headers.has('payment-response'), headers.has('payment-required')]).toEqual([true, false, false])
+        expect(chain.transfers).toEqual([])
+        isBroken = false
+        expect(paidness(await buy())).toBe('settled')
+        expect(chain.transfers).toHaveLength(1)
+      }
+    },
+  },
+  {
+    name: 'a refused settlement withholds the result, which a poll or a resend collects and pays for',
+    async check(subject) {
+      const { endpoint, alice, buy, asked, chain, payment } = await shot(subject)
+      chain.forecast('refused', 'refused')
+      const withheld = await buy()
+      const polled = await alice.poll(withheld.body.poll_url, payment)
+      for (const { status, headers, body } of [withheld, polled]) {
+        const shown = Object.keys(body).filter((name) => name in endpoint.output.properties && !CHALLENGED.includes(name))
+        expect([status, body.error, shown]).toEqual([402, 'Payment settlement failed', []])
+        expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: false, transaction: '', errorReason: expect.any(String) })
+      }
+      const work = asked()
+      expect(paidness(await alice.poll(`/api/v1/calls/${withheld.body.job_id}`, payment))).toBe('settled')
+      const again = await shot(subject)
+      again.chain.forecast('refused')
+      await again.buy()
+      expect(paidness(await again.buy())).toBe('settled')
+      expect([chain.transfers.length, asked(), again.chain.transfers.length, again.asked()]).toEqual([1, work, 1, work])
+    },
+  },
+  {
+    name: 'a settlement of unknown outcome is served all the same, and ends in one transfer',
+    async check(subject) {
+      for (const weather of ['landed', 'dropped', 'late'] as const) {
+        const { alice, buy, chain, payment, shop, ports, endpoint } = await shot(subject)
+        chain.forecast(weather)
+        const { status, headers, body } = await buy()
+        expect([status, headers.get('x-payment-settled'), headers.get('x-payment-settle-error-class')]).toEqual([200, 'false', 'unknown'])
+        expect([headers.has('payment-required'), headers.has('payment-response'), Value.Check(endpoint.output, body)]).toEqual([false, false, true])
+        await shop.tend()
+        chain.deliver()
+        await shop.tend()
+        expect([chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([1, []])
+        expect(paidness(await buy())).toBe('already_settled')
+        const [{ transaction = '' } = {}] = chain.transfers
+        expect(decodeHeader((await alice.poll(await callOf(payment), payment)).headers.get('payment-response'))).toMatchObject({ success: true, transaction })
+        async function callOf(by: Payment): Promise<string> {
+          return (await buy({ payment: by, more: { another_request: '1' } })).body.poll_url
+        }
+      }
+    },
+  },
+  {
+    name: 'a buyer who hangs up is not charged, and collects by a resend or a poll',
+    async check(subject) {
+      for (const way of ['resend', 'poll'] as const) {
+        const { alice, buy, chain, payment, asked } = await deserted(subject)
+        expect(chain.transfers).toEqual([])
+        const work = asked()
+        const pollUrl = (await buy({ more: { another_request: '1' } })).body.poll_url
+        expect(paidness(way === 'resend' ? await buy() : await alice.poll(pollUrl, payment))).toBe('settled')
+        expect([chain.transfers.length, asked()]).toEqual([1, work])
+      }
+    },
+  },
+  {
+    name: 'polls and resends at the same moment settle once: one reads settled, the others already_settled',
+    async check(subject) {
+      const { alice, buy, kept, payment, clock, chain } = await shot(subject)
+      const pollUrl = await kept(payment)
+      const collecting = Array.from({ length: 6 }, (_, index) => (index % 2 === 0 ? alice.poll(pollUrl, payment) : buy()))
+      await clock.advance(1_000)
+      expect((await Promise.all(collecting)).map(paidness).sort()).toEqual([...Array(5).fill('already_settled'), 'settled'])
+      expect(chain.transfers).toHaveLength(1)
+    },
+  },
+  {
+    name: 'another wallet is refused with 403, and neither is charged',
+    async check(subject) {
+      const { buyer, kept, chain, challenge } = await shot(subject)
+      const pollUrl = await kept()
+      const bob = buyer('bob')
+      const { status, body } = await bob.poll(pollUrl, bob.sign(challenge))
+      expect([status, body.error, chain.transfers.length]).toEqual([403, 'Payment payer mismatch', 0])
+    },
+  },
+  {
+    name: 'one fresh authorization pays for one of two calls',
+    async check(subject) {
+      const { alice, kept, clock, challenge, chain } = await shot(subject)
+      const pollUrls = [await kept(), await kept()]
+      await clock.advance(HOUR)
+      const fresh = alice.sign(challenge)
+      const answers = await Promise.all(pollUrls.map((pollUrl) => alice.poll(pollUrl, fresh)))
+      expect(answers.map(paidness).sort()).toEqual(['402', 'settled'])
+      expect(chain.transfers).toHaveLength(1)
+    },
+  },
+  {
+    name: 'a result that nobody collects is never charged',
+    async check(subject) {
+      const { kept, chain, clock, shop } = await shot(subject)
+      await kept()
+      for (let hours = 0; hours < 50; hours += 5) {
+        await shop.tend()
+        await clock.advance(5 * HOUR)
+      }
+      expect(chain.transfers).toEqual([])
+    },
+  },
+  {
+    name: 'work that dies with its process is failed, not charged, and its authorization is free',
+    async check(subject) {
+      const ready = door()
+      const { buy, clock, restart, chain } = await shot(subject, { before: () => ready.passed })
+      const lost = buy()
+      await clock.settle()
+      const shop = restart()
+      await shop.takeOver()
+      ready.open()
+      expect(paidness(await buy({ shop }))).toBe('settled')
+      expect([chain.transfers.length, (await lost).status === 200]).toEqual([1, false])
+    },
+  },
+  {
+    name: 'an error reads in the dialect of the endpoint, as JSON that is not cached, and leaks nothing',
+    async check(subject) {
+      const { raw, buy, alice, endpoint, payment, challenge } = await shot(subject, { before: () => Promise.reject(new Error('secret of the vendor')) })
+      const refused = await buy({ payment: alice.sign(challenge, { value: 1n }) })
+      expect([refused.status, refused.body.error, typeof refused.body.details, 'code' in refused.body]).toEqual([402, 'Payment verification failed', 'string', isCoded(endpoint)])
+      const answers = [await raw('POST', { body: '{"broken', payment }), await buy(), await alice.poll('/api/v1/calls/none', payment), refused]
+      for (const { status, headers, body } of answers) {
+        expect([status, headers.get('content-type'), headers.get('cache-control')?.includes('no-store')]).toEqual([status, 'application/json', true])
+        expect([status, typeof body.error]).toEqual([status, 'string'])
+        if (!isCoded(endpoint)) expect([status, body.code]).toEqual([status, undefined])
+        expect(JSON.stringify(body)).not.toContain('secret')
+      }
+      expect(answers.map(({ status }) => status)).toEqual([400, endpoint.dialect === 'market' ? 502 : 500, 404, 402])
+    },
+  },
+]
