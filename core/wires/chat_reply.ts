@@ -1,17 +1,15 @@
 /** A whole answer of the chat wire as the contract has it, and JSON asked for in words where a model has no decoder for it (spec 2). */
 import type { Json } from '../ports.ts'
+import { isFields, objectsOf } from './json.ts'
 import { usageOf } from './usage.ts'
 import type { Fields } from './wire.ts'
-
-const isFields = (value: Json | undefined): value is Fields => typeof value === 'object' && value !== null && !Array.isArray(value)
-const objects = (value: Json | undefined): readonly Fields[] => (Array.isArray(value) ? value.filter(isFields) : [])
 
 /**
  * Fills in what every answer has, under our name of the model. A tool turn has an empty content, and an answer without text gets its
  * reasoning as text, so that nobody pays for a blank (spec 2, "Reasoning rules").
  */
 export function plainReply(reply: Fields, { model, created }: { model: string; created: number }): Fields {
-  const choices = objects(reply.choices).map((choice, index) => ({ ...choice, index: choice.index ?? index, message: message(isFields(choice.message) ? choice.message : {}) }))
+  const choices = objectsOf(reply.choices).map((choice, index) => ({ ...choice, index: choice.index ?? index, message: message(isFields(choice.message) ? choice.message : {}) }))
   return {
     ...reply,
     id: typeof reply.id === 'string' && reply.id !== '' ? reply.id : `chatcmpl-${created}`,
@@ -44,7 +42,7 @@ export function withJsonAsked(body: Fields): Fields {
   const schema = isFields(json_schema) ? json_schema.schema : undefined
   const follows = schema === undefined ? '' : ` It must conform to this JSON Schema:\n${JSON.stringify(schema)}`
   const instruction = `Answer with one valid JSON value and nothing else: no explanation, no code fence.${follows}`
-  const messages = objects(rest.messages)
+  const messages = objectsOf(rest.messages)
   const [first, ...others] = messages
   if (first?.role !== 'system') return { ...rest, messages: [{ role: 'system', content: instruction }, ...messages] }
   const content: Json = Array.isArray(first.content) ? [...first.content, { type: 'text', text: instruction }] : `${first.content}\n\n${instruction}`
@@ -55,7 +53,7 @@ const FENCE = /^\s*```(?:json)?\s*\n([\s\S]*?)\n?```\s*$/i
 
 /** An answer whose text was wrapped in a code fence, without it. */
 export function withoutFence(reply: Fields): Fields {
-  const choices = objects(reply.choices).map((choice) => {
+  const choices = objectsOf(reply.choices).map((choice) => {
     const { content, ...rest } = isFields(choice.message) ? choice.message : {}
     const bare = typeof content === 'string' ? (FENCE.exec(content)?.[1] ?? content) : (content ?? null)
     return { ...choice, message: { ...rest, content: bare } }

@@ -1,24 +1,13 @@
 /** What both directions of the `generate_content` wire share: lenient readers, parts of media and tool calls, schemas, token counts. */
 import type { Json } from '../ports.ts'
+import { countOf, fieldsOf, given, isFields, listOf, textOf } from './json.ts'
 import { tryJson } from './sse.ts'
 import type { Fields } from './wire.ts'
 
-export const isFields = (value: Json | undefined): value is Fields => typeof value === 'object' && value !== null && !Array.isArray(value)
-export const fields = (value: Json | undefined): Fields => (isFields(value) ? value : {})
-export const list = (value: Json | undefined): readonly Json[] => (Array.isArray(value) ? value : [])
-export const text = (value: Json | undefined): string => (typeof value === 'string' ? value : '')
-export const texts = (value: Json | undefined): string[] => list(value).filter((item) => typeof item === 'string')
-export const number = (value: Json | undefined): number | undefined => (typeof value === 'number' ? value : undefined)
-const count = (value: Json | undefined): number => (typeof value === 'number' && value > 0 ? value : 0)
-
-/** An object of the members that have a value. */
-export function given(members: Readonly<Record<string, Json | undefined>>): Fields {
-  return Object.fromEntries(Object.entries(members).filter((member): member is [string, Json] => member[1] !== undefined))
-}
-
+export const texts = (value: Json | undefined): string[] => listOf(value).filter((item) => typeof item === 'string')
 /** Member names in camelCase; Gemini reads snake_case as well. Where both are there, camelCase wins. Only the outermost names. */
 export function camel(value: Json | undefined): Fields {
-  const members = Object.entries(fields(value))
+  const members = Object.entries(fieldsOf(value))
   const named = members.map(([name, inner]) => ({ name: name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase()), was: name, inner }))
   const renamedFirst = [...named.filter(({ name, was }) => name !== was), ...named.filter(({ name, was }) => name === was)]
   return Object.fromEntries(renamedFirst.map(({ name, inner }) => [name, inner]))
@@ -29,13 +18,13 @@ export function signed(entry: Fields, signature: string): Fields {
   return signature === '' ? entry : { ...entry, extra_content: { google: { thought_signature: signature } } }
 }
 
-export const signatureOf = (entry: Fields): string => text(fields(fields(entry.extra_content).google).thought_signature)
+export const signatureOf = (entry: Fields): string => textOf(fieldsOf(fieldsOf(entry.extra_content).google).thought_signature)
 
 /** The arguments of a call as an object. Text that is no JSON object is kept under `arguments`, so that it is not lost. */
 export function argsOf(written: Json | undefined): Fields {
   if (isFields(written)) return written
-  if (text(written).trim() === '') return {}
-  return tryJson(text(written)) ?? { arguments: text(written) }
+  if (textOf(written).trim() === '') return {}
+  return tryJson(textOf(written)) ?? { arguments: textOf(written) }
 }
 
 /** An object as text. One that is nested beyond any stack is '{}'; it could not be sent on either. */
@@ -49,17 +38,17 @@ export function jsonText(value: Fields): string {
 
 /** A `functionCall` part out of one entry of `tool_calls`. */
 export function callPart(call: Fields): Fields {
-  const { name, arguments: written } = fields(call.function)
+  const { name, arguments: written } = fieldsOf(call.function)
   const signature = signatureOf(call)
-  const functionCall = given({ id: text(call.id) || undefined, name: text(name), args: argsOf(written) })
+  const functionCall = given({ id: textOf(call.id) || undefined, name: textOf(name), args: argsOf(written) })
   return given({ functionCall, thoughtSignature: signature || undefined })
 }
 
 /** One entry of `tool_calls` out of a `functionCall` part. `id` is used where the part has none. */
 export function toolCall(part: Fields, id: string): Fields {
   const call = camel(part.functionCall)
-  const entry = { id: text(call.id) || id, type: 'function', function: { name: text(call.name), arguments: jsonText(fields(call.args)) } }
-  return signed(entry, text(part.thoughtSignature))
+  const entry = { id: textOf(call.id) || id, type: 'function', function: { name: textOf(call.name), arguments: jsonText(fieldsOf(call.args)) } }
+  return signed(entry, textOf(part.thoughtSignature))
 }
 
 /** A `data:` URI in base64 as its type and its data; undefined for anything else. */
@@ -72,15 +61,15 @@ export function dataUriParts(uri: string): { mimeType: string; data: string } | 
 export function shownText(part: Fields): string | undefined {
   if (typeof part.text === 'string') return part.text
   const code = camel(part.executableCode)
-  if (typeof code.code === 'string') return `\`\`\`${text(code.language).toLowerCase()}\n${code.code}\n\`\`\`\n`
+  if (typeof code.code === 'string') return `\`\`\`${textOf(code.language).toLowerCase()}\n${code.code}\n\`\`\`\n`
   const ran = camel(part.codeExecutionResult)
   return typeof ran.output === 'string' ? `\`\`\`\n${ran.output}\n\`\`\`\n` : undefined
 }
 
 /** Texts of a chat message's content, joined. */
 export function contentText(content: Json | undefined): string {
-  if (!Array.isArray(content)) return text(content)
-  return content.map((part: Json) => (typeof part === 'string' ? part : text(fields(part).text))).join('')
+  if (!Array.isArray(content)) return textOf(content)
+  return content.map((part: Json) => (typeof part === 'string' ? part : textOf(fieldsOf(part).text))).join('')
 }
 
 // ── schemas ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -94,7 +83,7 @@ export function jsonSchema(schema: Json | undefined, depth = 0): Json {
   if (!isFields(schema) || depth > MAX_SCHEMA_DEPTH) return schema ?? {}
   const { type, nullable, propertyOrdering: _order, example, items, properties, anyOf, additionalProperties, ...rest } = camel(schema)
   const inner = (value: Json) => jsonSchema(value, depth + 1)
-  const counts = COUNTS.map((name): [string, Json | undefined] => [name, countOf(rest[name])])
+  const counts = COUNTS.map((name): [string, Json | undefined] => [name, usedOf(rest[name])])
   return given({
     ...rest,
     ...Object.fromEntries(counts),
@@ -108,7 +97,7 @@ export function jsonSchema(schema: Json | undefined, depth = 0): Json {
 }
 
 /** Gemini writes 64-bit counts as text. */
-const countOf = (value: Json | undefined) => (typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : value)
+const usedOf = (value: Json | undefined) => (typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : value)
 
 function lowerType(type: Json | undefined, isNullable: boolean): Json | undefined {
   if (Array.isArray(type)) return type.map((one: Json) => (typeof one === 'string' ? one.toLowerCase() : one))
@@ -122,24 +111,24 @@ function lowerType(type: Json | undefined, isNullable: boolean): Json | undefine
 export function usageFrom(counts: Json | undefined): Fields | undefined {
   if (!isFields(counts)) return undefined
   const told = camel(counts)
-  const prompt = count(told.promptTokenCount) + count(told.toolUsePromptTokenCount)
-  const completion = count(told.candidatesTokenCount) + count(told.thoughtsTokenCount)
-  const cached = count(told.cachedContentTokenCount)
+  const prompt = countOf(told.promptTokenCount) + countOf(told.toolUsePromptTokenCount)
+  const completion = countOf(told.candidatesTokenCount) + countOf(told.thoughtsTokenCount)
+  const cached = countOf(told.cachedContentTokenCount)
   const cache = cached > 0 ? { prompt_tokens_details: { cached_tokens: cached }, cache_read_input_tokens: cached } : {}
-  return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: Math.max(count(told.totalTokenCount), prompt + completion), ...cache }
+  return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: Math.max(countOf(told.totalTokenCount), prompt + completion), ...cache }
 }
 
 export function usageMetadataFrom(usage: Json | undefined): Fields | undefined {
   if (!isFields(usage)) return undefined
-  const prompt = count(usage.prompt_tokens)
-  const completion = count(usage.completion_tokens)
-  const thought = Math.min(completion, count(fields(usage.completion_tokens_details).reasoning_tokens))
-  const cached = count(fields(usage.prompt_tokens_details).cached_tokens)
+  const prompt = countOf(usage.prompt_tokens)
+  const completion = countOf(usage.completion_tokens)
+  const thought = Math.min(completion, countOf(fieldsOf(usage.completion_tokens_details).reasoning_tokens))
+  const cached = countOf(fieldsOf(usage.prompt_tokens_details).cached_tokens)
   return given({
     promptTokenCount: prompt,
     candidatesTokenCount: completion - thought,
     thoughtsTokenCount: thought > 0 ? thought : undefined,
     cachedContentTokenCount: cached > 0 ? cached : undefined,
-    totalTokenCount: Math.max(count(usage.total_tokens), prompt + completion),
+    totalTokenCount: Math.max(countOf(usage.total_tokens), prompt + completion),
   })
 }

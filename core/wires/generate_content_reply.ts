@@ -3,25 +3,8 @@
  * Lenient: what a vendor leaves out is left out, and nothing throws.
  */
 import type { Json } from '../ports.ts'
-import {
-  callPart,
-  camel,
-  contentText,
-  dataUriParts,
-  fields,
-  given,
-  isFields,
-  jsonText,
-  list,
-  number,
-  shownText,
-  signatureOf,
-  signed,
-  text,
-  toolCall,
-  usageFrom,
-  usageMetadataFrom,
-} from './generate_content_parts.ts'
+import { fieldsOf, given, isFields, listOf, numberOf, textOf } from './json.ts'
+import { callPart, camel, contentText, dataUriParts, jsonText, shownText, signatureOf, signed, toolCall, usageFrom, usageMetadataFrom } from './generate_content_parts.ts'
 import type { Fields } from './wire.ts'
 
 const FILTERED = ['SAFETY', 'RECITATION', 'BLOCKLIST', 'PROHIBITED_CONTENT', 'SPII', 'LANGUAGE', 'IMAGE_SAFETY', 'IMAGE_PROHIBITED_CONTENT', 'IMAGE_RECITATION']
@@ -31,7 +14,7 @@ export type ChatReplyFacts = { readonly model: string; readonly created: number;
 
 /** A candidate's finish reason in chat's words. Calls are `tool_calls` whatever Gemini says, unless it was stopped for safety. */
 export function finishReason(reason: Json | undefined, hasCalls: boolean): string {
-  if (FILTERED.includes(text(reason))) return 'content_filter'
+  if (FILTERED.includes(textOf(reason))) return 'content_filter'
   if (hasCalls) return 'tool_calls'
   return reason === 'MAX_TOKENS' ? 'length' : 'stop'
 }
@@ -44,24 +27,24 @@ export function geminiFinish(reason: Json | undefined): string {
 
 /** The parts of a candidate by kind. `callId` names the calls that have no id, by their place. */
 export function readCandidate(candidate: Fields, callId: (place: number) => string) {
-  const parts = list(camel(candidate.content).parts).map(camel)
+  const parts = listOf(camel(candidate.content).parts).map(camel)
   const shown = parts.filter(({ thought }) => thought !== true)
   const thoughts = parts.filter(({ thought }) => thought === true)
   const calls = parts.filter(({ functionCall }) => isFields(functionCall)).map((part, place) => toolCall(part, callId(place)))
-  const bearer = shown.findLast((part) => part.functionCall === undefined && text(part.thoughtSignature) !== '')
+  const bearer = shown.findLast((part) => part.functionCall === undefined && textOf(part.thoughtSignature) !== '')
   return {
     content: shown.map((part) => shownText(part) ?? '').join(''),
-    reasoning: thoughts.map((part) => text(part.text)).join(''),
+    reasoning: thoughts.map((part) => textOf(part.text)).join(''),
     calls,
     images: shown.flatMap(imageOf),
-    signature: text(bearer?.thoughtSignature),
+    signature: textOf(bearer?.thoughtSignature),
   }
 }
 
 /** An image that the model drew, as OpenRouter's `images` of a message. */
 function imageOf(part: Fields): Fields[] {
   const { mimeType, data } = camel(part.inlineData)
-  return text(data) === '' ? [] : [{ type: 'image_url', image_url: { url: `data:${text(mimeType) || 'image/png'};base64,${text(data)}` } }]
+  return textOf(data) === '' ? [] : [{ type: 'image_url', image_url: { url: `data:${textOf(mimeType) || 'image/png'};base64,${textOf(data)}` } }]
 }
 
 /**
@@ -70,7 +53,7 @@ function imageOf(part: Fields): Fields[] {
  */
 export function chatFromGenerateContentReply(reply: Fields, facts: ChatReplyFacts): Fields {
   const { candidates, promptFeedback, usageMetadata } = camel(reply)
-  const choices = list(candidates).map((candidate, place) => {
+  const choices = listOf(candidates).map((candidate, place) => {
     const { index, finishReason: reason, logprobsResult, ...rest } = camel(candidate)
     const { content, reasoning, calls, images, signature } = readCandidate(rest, (call) => `call_${call}_${facts.id}`)
     const message = given({
@@ -82,7 +65,7 @@ export function chatFromGenerateContentReply(reply: Fields, facts: ChatReplyFact
     })
     const logprobs = logprobsFrom(logprobsResult)
     const finish_reason = finishReason(reason, calls.length > 0)
-    return given({ index: number(index) ?? place, message: signed(message, signature), logprobs, finish_reason })
+    return given({ index: numberOf(index) ?? place, message: signed(message, signature), logprobs, finish_reason })
   })
   const blocked = { index: 0, message: { role: 'assistant', content: '' }, finish_reason: 'content_filter' }
   const { id, created, model } = facts
@@ -90,29 +73,29 @@ export function chatFromGenerateContentReply(reply: Fields, facts: ChatReplyFact
   return given({ id, object: 'chat.completion', created, model, choices: isBlocked ? [blocked] : choices, usage: usageFrom(usageMetadata) })
 }
 
-export const isBlocking = (feedback: Json | undefined) => text(camel(feedback).blockReason) !== ''
+export const isBlocking = (feedback: Json | undefined) => textOf(camel(feedback).blockReason) !== ''
 
 /** A chat completion as a Gemini reply. A reason to refuse is told as text, for Gemini has no other place for it. */
 export function generateContentFromChatReply(reply: Fields, facts: { readonly model: string }): Fields {
-  const candidates = list(reply.choices).map((choice, place) => {
-    const { index, message, finish_reason, logprobs } = fields(choice)
+  const candidates = listOf(reply.choices).map((choice, place) => {
+    const { index, message, finish_reason, logprobs } = fieldsOf(choice)
     return given({
-      content: { role: 'model', parts: replyParts(fields(message)) },
+      content: { role: 'model', parts: replyParts(fieldsOf(message)) },
       finishReason: geminiFinish(finish_reason),
-      index: number(index) ?? place,
+      index: numberOf(index) ?? place,
       logprobsResult: logprobsResultFrom(logprobs),
     })
   })
-  return given({ candidates, usageMetadata: usageMetadataFrom(reply.usage), modelVersion: facts.model, responseId: text(reply.id) || undefined })
+  return given({ candidates, usageMetadata: usageMetadataFrom(reply.usage), modelVersion: facts.model, responseId: textOf(reply.id) || undefined })
 }
 
 /** The parts of a message or of a delta; its calls must be whole. Empty where it says nothing. */
 export function partsFrom(message: Fields): Fields[] {
-  const thought = text(message.reasoning_content) || text(message.reasoning)
-  const said = contentText(message.content) + text(message.refusal)
+  const thought = textOf(message.reasoning_content) || textOf(message.reasoning)
+  const said = contentText(message.content) + textOf(message.refusal)
   const signature = signatureOf(message)
-  const images = list(message.images).flatMap((image) => {
-    const inlineData = dataUriParts(text(fields(fields(image).image_url).url))
+  const images = listOf(message.images).flatMap((image) => {
+    const inlineData = dataUriParts(textOf(fieldsOf(fieldsOf(image).image_url).url))
     return inlineData ? [{ inlineData }] : []
   })
   const legacy = isFields(message.function_call) ? [{ function: message.function_call }] : []
@@ -120,7 +103,7 @@ export function partsFrom(message: Fields): Fields[] {
     ...(thought === '' ? [] : [{ text: thought, thought: true }]),
     ...(said === '' && signature === '' ? [] : [given({ text: said, thoughtSignature: signature || undefined })]),
     ...images,
-    ...[...list(message.tool_calls).map(fields), ...legacy].map(callPart),
+    ...[...listOf(message.tool_calls).map(fieldsOf), ...legacy].map(callPart),
   ]
 }
 
@@ -135,17 +118,17 @@ function replyParts(message: Fields): Fields[] {
 export function logprobsFrom(result: Json | undefined): Fields | undefined {
   if (!isFields(result)) return undefined
   const { chosenCandidates, topCandidates } = camel(result)
-  const token = (told: Json) => ({ token: text(fields(told).token), logprob: number(camel(told).logProbability) ?? 0, bytes: null })
-  const tops = list(topCandidates)
-  const content = list(chosenCandidates).map((chosen, at) => ({ ...token(chosen), top_logprobs: list(fields(tops[at]).candidates).map(token) }))
+  const token = (told: Json) => ({ token: textOf(fieldsOf(told).token), logprob: numberOf(camel(told).logProbability) ?? 0, bytes: null })
+  const tops = listOf(topCandidates)
+  const content = listOf(chosenCandidates).map((chosen, at) => ({ ...token(chosen), top_logprobs: listOf(fieldsOf(tops[at]).candidates).map(token) }))
   return { content, refusal: null }
 }
 
 export function logprobsResultFrom(logprobs: Json | undefined): Fields | undefined {
-  const content = list(fields(logprobs).content)
+  const content = listOf(fieldsOf(logprobs).content)
   if (content.length === 0) return undefined
-  const token = (told: Json) => ({ token: text(fields(told).token), logProbability: number(fields(told).logprob) ?? 0 })
-  const tops = content.map((told) => ({ candidates: list(fields(told).top_logprobs).map(token) }))
+  const token = (told: Json) => ({ token: textOf(fieldsOf(told).token), logProbability: numberOf(fieldsOf(told).logprob) ?? 0 })
+  const tops = content.map((told) => ({ candidates: listOf(fieldsOf(told).top_logprobs).map(token) }))
   return { chosenCandidates: content.map(token), topCandidates: tops }
 }
 
@@ -153,15 +136,15 @@ export function logprobsResultFrom(logprobs: Json | undefined): Fields | undefin
 export function joinedCalls(fragments: readonly Fields[]): Fields[] {
   const calls: { index: Json; id: string; name: string; written: string; signature: string }[] = []
   for (const fragment of fragments) {
-    const { name, arguments: written } = fields(fragment.function)
-    const id = text(fragment.id)
+    const { name, arguments: written } = fieldsOf(fragment.function)
+    const id = textOf(fragment.id)
     const index = fragment.index ?? 0
     const known = calls.findLast((call) => call.index === index && (id === '' || call.id === '' || call.id === id))
     const call = known ?? { index, id, name: '', written: '', signature: '' }
     if (!known) calls.push(call)
     call.id ||= id
-    call.name ||= text(name)
-    call.written += isFields(written) ? jsonText(written) : text(written)
+    call.name ||= textOf(name)
+    call.written += isFields(written) ? jsonText(written) : textOf(written)
     call.signature ||= signatureOf(fragment)
   }
   return calls.map(({ id, name, written, signature }) => signed({ id, type: 'function', function: { name, arguments: written } }, signature))

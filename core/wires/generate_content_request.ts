@@ -3,25 +3,8 @@
  * signatures" pages; reference vendors 2.2. Neither direction throws; what the other side has no word for is dropped, for Gemini refuses it.
  */
 import type { Json } from '../ports.ts'
-import {
-  callPart,
-  camel,
-  contentText,
-  dataUriParts,
-  fields,
-  given,
-  isFields,
-  jsonSchema,
-  jsonText,
-  list,
-  number,
-  shownText,
-  signatureOf,
-  signed,
-  text,
-  texts,
-  toolCall,
-} from './generate_content_parts.ts'
+import { fieldsOf, given, isFields, listOf, numberOf, textOf } from './json.ts'
+import { callPart, camel, contentText, dataUriParts, jsonSchema, jsonText, shownText, signatureOf, signed, texts, toolCall } from './generate_content_parts.ts'
 import { tryJson } from './sse.ts'
 import type { Fields } from './wire.ts'
 
@@ -52,18 +35,18 @@ const LEVELS: ReadonlyMap<string, string> = new Map([
  * wins, and the two members that decide the price, `maxOutputTokens` and `candidateCount`, come from chat only.
  */
 export function generateContentFromChat(body: Fields): Fields {
-  const messages = list(body.messages).map(fields)
+  const messages = listOf(body.messages).map(fieldsOf)
   const systems = messages.filter(isSystem).flatMap(({ content }) => mediaParts(content))
-  const declarations = list(body.tools).flatMap(declaration)
+  const declarations = listOf(body.tools).flatMap(declaration)
   const settings = generationConfig(body)
   return given({
     systemInstruction: systems.length > 0 ? { parts: systems } : undefined,
-    contents: turns(messages, needsSignatures(text(body.model))),
+    contents: turns(messages, needsSignatures(textOf(body.model))),
     tools: declarations.length > 0 ? [{ functionDeclarations: declarations }] : undefined,
     toolConfig: declarations.length > 0 ? toolConfig(body.tool_choice) : undefined,
     generationConfig: Object.keys(settings).length > 0 ? settings : undefined,
     safetySettings: Array.isArray(body.safetySettings) ? body.safetySettings : undefined,
-    cachedContent: text(body.cachedContent) || undefined,
+    cachedContent: textOf(body.cachedContent) || undefined,
   })
 }
 
@@ -82,7 +65,7 @@ function turns(messages: readonly Fields[], isStrict: boolean): Fields[] {
   for (const message of messages) {
     if (isSystem(message)) continue
     const isModel = message.role === 'assistant'
-    if (isModel) for (const call of list(message.tool_calls).map(fields)) names.set(text(call.id), text(fields(call.function).name))
+    if (isModel) for (const call of listOf(message.tool_calls).map(fieldsOf)) names.set(textOf(call.id), textOf(fieldsOf(call.function).name))
     const role = isModel ? 'model' : 'user'
     const parts = isModel ? modelParts(message, isStrict) : userParts(message, names)
     const last = contents.at(-1)
@@ -94,21 +77,21 @@ function turns(messages: readonly Fields[], isStrict: boolean): Fields[] {
 
 function userParts(message: Fields, names: ReadonlyMap<string, string>): Fields[] {
   if (message.role !== 'tool' && message.role !== 'function') return mediaParts(message.content)
-  const id = text(message.tool_call_id)
+  const id = textOf(message.tool_call_id)
   const said = contentText(message.content)
-  const name = names.get(id) || text(message.name) || id
+  const name = names.get(id) || textOf(message.name) || id
   const functionResponse = given({ id: id || undefined, name, response: tryJson(said) ?? { result: said } })
   return [{ functionResponse }, ...mediaParts(message.content).filter((part) => part.text === undefined)]
 }
 
 function modelParts(message: Fields, isStrict: boolean): Fields[] {
   const signature = signatureOf(message)
-  const thought = text(message.reasoning_content)
+  const thought = textOf(message.reasoning_content)
   const said = mediaParts(message.content)
   const shown: Fields[] = signature !== '' && said.length === 0 ? [{ text: '' }] : said
   const signedLast = shown.map((part, at) => (signature !== '' && at === shown.length - 1 ? { ...part, thoughtSignature: signature } : part))
   const legacy = isFields(message.function_call) ? [{ function: message.function_call }] : []
-  const calls = [...list(message.tool_calls).map(fields), ...legacy].map(callPart)
+  const calls = [...listOf(message.tool_calls).map(fieldsOf), ...legacy].map(callPart)
   const isUnsigned = isStrict && !calls.some(({ thoughtSignature }) => thoughtSignature !== undefined)
   const thoughts = thought === '' ? [] : [{ text: thought, thought: true }]
   return [...thoughts, ...signedLast, ...calls.map((call, at) => (isUnsigned && at === 0 ? { ...call, thoughtSignature: NO_SIGNATURE } : call))]
@@ -117,19 +100,19 @@ function modelParts(message: Fields, isStrict: boolean): Fields[] {
 /** Text, images, audio and files; empty text says nothing, and Gemini may refuse it. */
 function mediaParts(content: Json | undefined): Fields[] {
   if (typeof content === 'string') return content === '' ? [] : [{ text: content }]
-  return list(content).flatMap((part) => {
+  return listOf(content).flatMap((part) => {
     if (typeof part === 'string') return mediaParts(part)
-    const { type, ...member } = fields(part)
+    const { type, ...member } = fieldsOf(part)
     if (type === 'image_url') return linked(urlOf(member.image_url), 'image/jpeg')
     if (type === 'video_url') return linked(urlOf(member.video_url), 'video/mp4')
-    if (type === 'file') return linked(text(fields(member.file).file_data), 'application/pdf')
-    if (type !== 'input_audio') return mediaParts(text(member.text) || text(member.refusal))
-    const { data, format } = fields(member.input_audio)
-    return [{ inlineData: { mimeType: `audio/${text(format) || 'wav'}`, data: text(data) } }]
+    if (type === 'file') return linked(textOf(fieldsOf(member.file).file_data), 'application/pdf')
+    if (type !== 'input_audio') return mediaParts(textOf(member.text) || textOf(member.refusal))
+    const { data, format } = fieldsOf(member.input_audio)
+    return [{ inlineData: { mimeType: `audio/${textOf(format) || 'wav'}`, data: textOf(data) } }]
   })
 }
 
-const urlOf = (value: Json | undefined) => text(value) || text(fields(value).url)
+const urlOf = (value: Json | undefined) => textOf(value) || textOf(fieldsOf(value).url)
 
 function linked(url: string, usual: string): Fields[] {
   if (url === '') return []
@@ -140,10 +123,10 @@ function linked(url: string, usual: string): Fields[] {
 }
 
 function declaration(tool: Json): Fields[] {
-  const { name, description, parameters } = fields(fields(tool).function)
-  if (text(name) === '') return []
+  const { name, description, parameters } = fieldsOf(fieldsOf(tool).function)
+  if (textOf(name) === '') return []
   const isSchema = isFields(parameters) && Object.keys(parameters).length > 0
-  return [given({ name, description: text(description) || undefined, parametersJsonSchema: isSchema ? parameters : undefined })]
+  return [given({ name, description: textOf(description) || undefined, parametersJsonSchema: isSchema ? parameters : undefined })]
 }
 
 function toolConfig(choice: Json | undefined): Fields | undefined {
@@ -154,31 +137,31 @@ function toolConfig(choice: Json | undefined): Fields | undefined {
   if (choice === 'auto') return config('AUTO')
   if (choice === 'none') return config('NONE')
   if (choice === 'required') return config('ANY')
-  const { type, function: named, allowed_tools: allowed } = fields(choice)
-  const only = text(fields(named).name)
+  const { type, function: named, allowed_tools: allowed } = fieldsOf(choice)
+  const only = textOf(fieldsOf(named).name)
   if (only !== '') return config('ANY', [only])
   if (type !== 'allowed_tools') return undefined
-  const names = list(fields(allowed).tools).flatMap((tool) => text(fields(fields(tool).function).name) || text(fields(tool).name) || [])
-  return config(fields(allowed).mode === 'required' ? 'ANY' : 'VALIDATED', names)
+  const names = listOf(fieldsOf(allowed).tools).flatMap((tool) => textOf(fieldsOf(fieldsOf(tool).function).name) || textOf(fieldsOf(tool).name) || [])
+  return config(fieldsOf(allowed).mode === 'required' ? 'ANY' : 'VALIDATED', names)
 }
 
 function generationConfig(body: Fields): Fields {
   const { maxOutputTokens: _max, candidateCount: _count, ...theirs } = camel(body.generationConfig)
   const stops = typeof body.stop === 'string' ? [body.stop] : texts(body.stop)
   const ours = given({
-    maxOutputTokens: number(body.max_tokens) ?? number(body.max_completion_tokens),
-    temperature: number(body.temperature),
-    topP: number(body.top_p),
-    topK: number(body.top_k),
+    maxOutputTokens: numberOf(body.max_tokens) ?? numberOf(body.max_completion_tokens),
+    temperature: numberOf(body.temperature),
+    topP: numberOf(body.top_p),
+    topK: numberOf(body.top_k),
     stopSequences: stops.length > 0 ? stops.slice(0, MAX_STOPS) : undefined,
-    seed: number(body.seed),
-    candidateCount: number(body.n),
-    presencePenalty: number(body.presence_penalty),
-    frequencyPenalty: number(body.frequency_penalty),
+    seed: numberOf(body.seed),
+    candidateCount: numberOf(body.n),
+    presencePenalty: numberOf(body.presence_penalty),
+    frequencyPenalty: numberOf(body.frequency_penalty),
     responseLogprobs: body.logprobs === true ? true : undefined,
-    logprobs: body.logprobs === true ? number(body.top_logprobs) : undefined,
+    logprobs: body.logprobs === true ? numberOf(body.top_logprobs) : undefined,
   })
-  return { ...theirs, ...ours, thinkingConfig: thinkingConfig(text(body.reasoning_effort), camel(theirs.thinkingConfig)) }
+  return { ...theirs, ...ours, thinkingConfig: thinkingConfig(textOf(body.reasoning_effort), camel(theirs.thinkingConfig)) }
 }
 
 /** An effort replaces the caller's own level and budget, for Gemini refuses both at once. Thoughts are asked for, as spec 2 promises them. */
@@ -194,7 +177,7 @@ function thinkingConfig(effort: string, { thinkingLevel, thinkingBudget, ...thei
 export function chatFromGenerateContent(body: Fields): Fields {
   const { systemInstruction, contents, tools, toolConfig: config, generationConfig: settings } = camel(body)
   const system = partsOf(systemInstruction).map(shownText).join('')
-  const functions = list(tools).flatMap((tool) => list(camel(tool).functionDeclarations).map(toolOf))
+  const functions = listOf(tools).flatMap((tool) => listOf(camel(tool).functionDeclarations).map(toolOf))
   const choice = choiceOf(camel(camel(config).functionCallingConfig))
   return given({
     messages: [...(system === '' ? [] : [{ role: 'system', content: system }]), ...messagesOf(contents)],
@@ -206,7 +189,7 @@ export function chatFromGenerateContent(body: Fields): Fields {
 
 /** Names of the tools that Gemini runs by itself, such as `googleSearch`; no chat model has them. */
 export function builtInTools(body: Fields): string[] {
-  const names = list(body.tools).flatMap((tool) => Object.keys(camel(tool)))
+  const names = listOf(body.tools).flatMap((tool) => Object.keys(camel(tool)))
   return [...new Set(names)].filter((name) => name !== 'functionDeclarations')
 }
 
@@ -216,7 +199,7 @@ function partsOf(content: Json | undefined): Fields[] {
   if (Array.isArray(content)) return content.flatMap((part: Json) => (Array.isArray(part) ? [] : partsOf(part)))
   const whole = camel(content)
   if (whole.parts === undefined) return whole.role === undefined && Object.keys(whole).length > 0 ? [whole] : []
-  const parts = Array.isArray(whole.parts) ? list(whole.parts) : [whole.parts]
+  const parts = Array.isArray(whole.parts) ? listOf(whole.parts) : [whole.parts]
   return parts.map((part) => (typeof part === 'string' ? { text: part } : camel(part)))
 }
 
@@ -240,21 +223,21 @@ function messagesOf(contents: Json | undefined): Fields[] {
 
   function model(parts: readonly Fields[]): Fields {
     const made = parts.filter(({ functionCall }) => isFields(functionCall)).map((part) => toolCall(part, `call_${calls++}`))
-    for (const call of made) opened(text(fields(call.function).name)).ids.push(text(call.id))
+    for (const call of made) opened(textOf(fieldsOf(call.function).name)).ids.push(textOf(call.id))
     const shown = parts.filter(({ thought }) => thought !== true)
-    const thoughts = parts.filter(({ thought }) => thought === true).map(({ text: said }) => text(said)).join('')
-    const signature = shown.findLast((part) => part.functionCall === undefined && text(part.thoughtSignature) !== '')
+    const thoughts = parts.filter(({ thought }) => thought === true).map(({ text: said }) => textOf(said)).join('')
+    const signature = shown.findLast((part) => part.functionCall === undefined && textOf(part.thoughtSignature) !== '')
     const message = { role: 'assistant', content: shown.map((part) => shownText(part) ?? '').join('') }
     const more = given({ reasoning_content: thoughts || undefined, tool_calls: made.length > 0 ? made : undefined })
-    return signed({ ...message, ...more }, text(signature?.thoughtSignature))
+    return signed({ ...message, ...more }, textOf(signature?.thoughtSignature))
   }
 
   /** A response without an id answers the oldest open call of its name. */
   function answer(response: Fields): Fields {
     const { id, name, response: said } = camel(response)
-    const call = text(id) || oldest(text(name)) || `call_${calls++}`
+    const call = textOf(id) || oldest(textOf(name)) || `call_${calls++}`
     answered.add(call)
-    return { role: 'tool', tool_call_id: call, name: text(name), content: responseText(said) }
+    return { role: 'tool', tool_call_id: call, name: textOf(name), content: responseText(said) }
   }
 
   function user(parts: readonly Fields[]): Fields[] {
@@ -262,20 +245,20 @@ function messagesOf(contents: Json | undefined): Fields[] {
     const said = parts.flatMap(chatPart)
     if (said.length === 0) return answers
     const isText = said.every(({ type }) => type === 'text')
-    return [...answers, { role: 'user', content: isText && said.length === 1 ? text(said[0]?.text) : said }]
+    return [...answers, { role: 'user', content: isText && said.length === 1 ? textOf(said[0]?.text) : said }]
   }
 
   const all: readonly Json[] = Array.isArray(contents) ? contents : [contents ?? null]
   return all.flatMap((content) => {
     const parts = partsOf(content)
     if (parts.length === 0) return []
-    return fields(content).role === 'model' ? [model(parts)] : user(parts)
+    return fieldsOf(content).role === 'model' ? [model(parts)] : user(parts)
   })
 }
 
 function responseText(said: Json | undefined): string {
   if (typeof said === 'string') return said
-  const whole = fields(said)
+  const whole = fieldsOf(said)
   const [only, ...others] = Object.keys(whole)
   return only === 'result' && others.length === 0 && typeof whole.result === 'string' ? whole.result : jsonText(whole)
 }
@@ -284,11 +267,11 @@ function chatPart(part: Fields): Fields[] {
   const said = shownText(part)
   if (said !== undefined) return [{ type: 'text', text: said }]
   const { data, fileUri, mimeType } = camel(part.inlineData ?? part.fileData)
-  const type = text(mimeType) || 'image/jpeg'
-  const url = text(fileUri) || (text(data) === '' ? '' : `data:${type};base64,${text(data)}`)
+  const type = textOf(mimeType) || 'image/jpeg'
+  const url = textOf(fileUri) || (textOf(data) === '' ? '' : `data:${type};base64,${textOf(data)}`)
   if (url === '') return []
   if (type.startsWith('image/')) return [{ type: 'image_url', image_url: { url } }]
-  if (type.startsWith('audio/') && text(data) !== '') return [{ type: 'input_audio', input_audio: { data: text(data), format: type.slice('audio/'.length) } }]
+  if (type.startsWith('audio/') && textOf(data) !== '') return [{ type: 'input_audio', input_audio: { data: textOf(data), format: type.slice('audio/'.length) } }]
   if (type.startsWith('video/')) return [{ type: 'video_url', video_url: { url } }]
   return [{ type: 'file', file: { file_data: url } }]
 }
@@ -296,13 +279,13 @@ function chatPart(part: Fields): Fields[] {
 function toolOf(declared: Json): Fields {
   const { name, description, parameters, parametersJsonSchema } = camel(declared)
   const schema = parametersJsonSchema ?? (isFields(parameters) ? jsonSchema(parameters) : { type: 'object', properties: {} })
-  return { type: 'function', function: given({ name: text(name), description: text(description) || undefined, parameters: schema }) }
+  return { type: 'function', function: given({ name: textOf(name), description: textOf(description) || undefined, parameters: schema }) }
 }
 
 function choiceOf({ mode, allowedFunctionNames }: Fields): Json | undefined {
   const names = texts(allowedFunctionNames)
   const [only, ...others] = names
-  const told = text(mode).toUpperCase()
+  const told = textOf(mode).toUpperCase()
   if (told === 'NONE') return 'none'
   if (told === 'ANY' && only !== undefined && others.length === 0) return { type: 'function', function: { name: only } }
   if (only !== undefined && (told === 'ANY' || told === 'VALIDATED')) {
@@ -315,18 +298,18 @@ function choiceOf({ mode, allowedFunctionNames }: Fields): Json | undefined {
 
 function settingsOf(settings: Fields): Fields {
   const stops = texts(settings.stopSequences)
-  const top = number(settings.logprobs)
+  const top = numberOf(settings.logprobs)
   const format = formatOf(settings)
   return given({
-    max_tokens: number(settings.maxOutputTokens),
-    temperature: number(settings.temperature),
-    top_p: number(settings.topP),
-    top_k: number(settings.topK),
+    max_tokens: numberOf(settings.maxOutputTokens),
+    temperature: numberOf(settings.temperature),
+    top_p: numberOf(settings.topP),
+    top_k: numberOf(settings.topK),
     stop: stops.length > 0 ? stops : undefined,
-    seed: number(settings.seed),
-    n: number(settings.candidateCount),
-    presence_penalty: number(settings.presencePenalty),
-    frequency_penalty: number(settings.frequencyPenalty),
+    seed: numberOf(settings.seed),
+    n: numberOf(settings.candidateCount),
+    presence_penalty: numberOf(settings.presencePenalty),
+    frequency_penalty: numberOf(settings.frequencyPenalty),
     logprobs: settings.responseLogprobs === true ? true : undefined,
     top_logprobs: settings.responseLogprobs === true ? top : undefined,
     reasoning_effort: effortOf(camel(settings.thinkingConfig)),
@@ -336,8 +319,8 @@ function settingsOf(settings: Fields): Fields {
 
 /** Budgets as in Google's own table: up to 1,024 tokens low, up to 8,192 medium. A budget of -1 leaves it to the model. */
 function effortOf({ thinkingLevel, thinkingBudget }: Fields): string | undefined {
-  const level = LEVELS.get(text(thinkingLevel).toLowerCase())
-  const budget = number(thinkingBudget)
+  const level = LEVELS.get(textOf(thinkingLevel).toLowerCase())
+  const budget = numberOf(thinkingBudget)
   if (level !== undefined || budget === undefined || budget < 0) return level
   if (budget === 0) return 'none'
   if (budget <= 1024) return 'low'

@@ -1,17 +1,8 @@
 /** Streams between Gemini's streamGenerateContent (`alt=sse`) and `chat`. What ends a stream is held back to its end, where the usage is known. */
 import type { Json } from '../ports.ts'
-import { camel, fields, given, isFields, list, number, signed, text, usageFrom, usageMetadataFrom } from './generate_content_parts.ts'
-import {
-  type ChatReplyFacts,
-  finishReason,
-  geminiFinish,
-  isBlocking,
-  joinedCalls,
-  logprobsFrom,
-  logprobsResultFrom,
-  partsFrom,
-  readCandidate,
-} from './generate_content_reply.ts'
+import { fieldsOf, given, isFields, listOf, numberOf, textOf } from './json.ts'
+import { camel, signed, usageFrom, usageMetadataFrom } from './generate_content_parts.ts'
+import { type ChatReplyFacts, finishReason, geminiFinish, isBlocking, joinedCalls, logprobsFrom, logprobsResultFrom, partsFrom, readCandidate } from './generate_content_reply.ts'
 import { sseJson, sseText, tryJson } from './sse.ts'
 import type { Fields, Rewriter } from './wire.ts'
 
@@ -39,12 +30,12 @@ export function chatFromGenerateContentStream(facts: ChatReplyFacts): Rewriter {
   }
 
   function candidate(told: Fields, place: number): string {
-    const index = number(told.index) ?? place
+    const index = numberOf(told.index) ?? place
     const { state, role } = choiceAt(index)
     const first = state.calls
     const { content, reasoning, calls, images, signature } = readCandidate(told, (call) => `call_${first + call}_${facts.id}`)
     state.calls += calls.length
-    if (text(told.finishReason) !== '') state.reason = told.finishReason
+    if (textOf(told.finishReason) !== '') state.reason = told.finishReason
     const delta = given({
       ...role,
       reasoning_content: reasoning || undefined,
@@ -65,11 +56,11 @@ export function chatFromGenerateContentStream(facts: ChatReplyFacts): Rewriter {
       if (isFields(told.error)) {
         isBroken = true
         const { message, status, code } = told.error
-        return sseJson({ error: { message: text(message), type: 'upstream_error', param: null, code: text(status) || (code ?? null) } })
+        return sseJson({ error: { message: textOf(message), type: 'upstream_error', param: null, code: textOf(status) || (code ?? null) } })
       }
       const { candidates, promptFeedback, usageMetadata } = camel(told)
       if (isFields(usageMetadata)) usage = usageMetadata
-      const said = list(candidates).map((one, place) => candidate(camel(one), place)).join('')
+      const said = listOf(candidates).map((one, place) => candidate(camel(one), place)).join('')
       if (open.size > 0 || !isBlocking(promptFeedback)) return said
       const { state, role } = choiceAt(0)
       state.reason = 'SAFETY'
@@ -99,12 +90,12 @@ export function generateContentFromChatStream(facts: { readonly model: string })
     sseJson(given({ candidates, ...more, modelVersion: facts.model, responseId: responseId || undefined }))
 
   function choice(told: Fields, place: number): Fields[] {
-    const index = number(told.index) ?? place
+    const index = numberOf(told.index) ?? place
     const state = open.get(index) ?? { fragments: [], reason: undefined }
     open.set(index, state)
-    const { tool_calls: calls, ...delta } = fields(told.delta)
-    for (const fragment of list(calls)) state.fragments.push(fields(fragment))
-    if (text(told.finish_reason) !== '') state.reason = told.finish_reason
+    const { tool_calls: calls, ...delta } = fieldsOf(told.delta)
+    for (const fragment of listOf(calls)) state.fragments.push(fieldsOf(fragment))
+    if (textOf(told.finish_reason) !== '') state.reason = told.finish_reason
     const parts = partsFrom(delta)
     const logprobsResult = logprobsResultFrom(told.logprobs)
     return parts.length === 0 && !logprobsResult ? [] : [given({ content: { role: 'model', parts }, index, logprobsResult })]
@@ -116,11 +107,11 @@ export function generateContentFromChatStream(facts: { readonly model: string })
       if (!told || isBroken) return ''
       if (isFields(told.error)) {
         isBroken = true
-        return sseJson({ error: { code: number(told.error.code) ?? OVERLOADED, message: text(told.error.message), status: 'UNAVAILABLE' } })
+        return sseJson({ error: { code: numberOf(told.error.code) ?? OVERLOADED, message: textOf(told.error.message), status: 'UNAVAILABLE' } })
       }
-      responseId ||= text(told.id)
+      responseId ||= textOf(told.id)
       if (isFields(told.usage)) usage = told.usage
-      const candidates = list(told.choices).flatMap((one, place) => choice(fields(one), place))
+      const candidates = listOf(told.choices).flatMap((one, place) => choice(fieldsOf(one), place))
       return candidates.length > 0 ? event(candidates) : ''
     },
     end() {

@@ -1,5 +1,6 @@
 /** Streamed chat completions as the events of the `messages` wire. */
-import { contentText, fields, isFields, list, messagesUsage, stopReason, text } from './messages_parts.ts'
+import { fieldsOf, isFields, listOf, textOf } from './json.ts'
+import { contentText, messagesUsage, stopReason } from './messages_parts.ts'
 import { messageId, toolId } from './messages_reply.ts'
 import { sseJson, tryJson } from './sse.ts'
 import type { Fields, Rewriter } from './wire.ts'
@@ -68,16 +69,16 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
   /** A part of a call. Vendors that number every call 0 are known by a new id, those that number none by its absence. */
   function call(part: Fields): void {
     const known = typeof part.index === 'number' ? calls.get(part.index) : calling
-    const id = text(part.id)
-    const { name, arguments: written } = fields(part.function)
+    const id = textOf(part.id)
+    const { name, arguments: written } = fieldsOf(part.function)
     const isNew = !known || (id !== '' && known.id !== '' && known.id !== id)
     const block: Block = isNew ? blank('tool') : known
     if (isNew) blocks.push(block)
     if (typeof part.index === 'number') calls.set(part.index, block)
     calling = block
     block.id ||= id
-    block.name ||= text(name)
-    const words = isFields(written) ? JSON.stringify(written) : text(written)
+    block.name ||= textOf(name)
+    const words = isFields(written) ? JSON.stringify(written) : textOf(written)
     block.whole += words
     block.waiting += words
   }
@@ -127,12 +128,12 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
       const chunk = isOver ? undefined : tryJson(data)
       if (!chunk || (chunk.error ?? null) !== null) return ''
       if (isFields(chunk.usage)) usage = chunk.usage
-      const choice = list(chunk.choices).filter(isFields).find(({ index }) => (index ?? 0) === 0)
-      const part = fields(choice?.delta)
-      add('thinking', text(part.reasoning_content))
-      sign(text(part.reasoning_signature))
-      add('text', contentText(part.content) || text(part.refusal))
-      for (const entry of list(part.tool_calls).filter(isFields)) call(entry)
+      const choice = listOf(chunk.choices).filter(isFields).find(({ index }) => (index ?? 0) === 0)
+      const part = fieldsOf(choice?.delta)
+      add('thinking', textOf(part.reasoning_content))
+      sign(textOf(part.reasoning_signature))
+      add('text', contentText(part.content) || textOf(part.refusal))
+      for (const entry of listOf(part.tool_calls).filter(isFields)) call(entry)
       if (typeof choice?.finish_reason === 'string') finish = choice.finish_reason
       const told = `${begin()}${tell()}`
       return finish !== undefined && isFields(chunk.usage) ? `${told}${close(finish)}` : told

@@ -2,7 +2,8 @@
 import { toBase64 } from '../base64.ts'
 import { decodeDataUri } from '../intake.ts'
 import type { Json } from '../ports.ts'
-import { base64Source, count, fields, given, inputOf, invalid, isBareText, isFields, list, nameAt, objectAt, objectsAt, signedThinking, text } from './messages_parts.ts'
+import { countOf, fieldsOf, given, isFields, listOf, textOf } from './json.ts'
+import { base64Source, inputOf, invalid, isBareText, nameAt, objectAt, objectsAt, signedThinking } from './messages_parts.ts'
 import type { Fields } from './wire.ts'
 
 /** Parameters that the vendor refuses. `response_format` is emulated elsewhere. */
@@ -32,7 +33,7 @@ export function messagesFromChat(body: Fields, { maxTokens }: { maxTokens: numbe
   const { messages, tools, functions, tool_choice, function_call, parallel_tool_calls, stop, max_tokens, max_completion_tokens, ...other } = body
   const { temperature, top_p, top_k, user, metadata, thinking, reasoning_effort, output_config, prompt_cache, ...rest } = other
   if (!Array.isArray(messages)) throw invalid('messages', 'must be an array')
-  const named = [max_completion_tokens, max_tokens].map(count).filter((limit) => limit > 0)
+  const named = [max_completion_tokens, max_tokens].map(countOf).filter((limit) => limit > 0)
   const limit = named.length > 0 ? Math.min(...named) : maxTokens
   const offered = [...objectsAt(tools, 'tools').map(orderTool), ...objectsAt(functions, 'functions').map((called) => orderTool({ type: 'function', function: called }))]
   const draft = { ...conversation(objectsAt(messages, 'messages')), tools: offered }
@@ -48,7 +49,7 @@ export function messagesFromChat(body: Fields, { maxTokens }: { maxTokens: numbe
     temperature: typeof temperature === 'number' ? Math.min(temperature, 1) : (temperature ?? undefined),
     top_p: top_p ?? undefined,
     top_k: top_k ?? undefined,
-    metadata: typeof user === 'string' ? { user_id: user, ...fields(metadata) } : (metadata ?? undefined),
+    metadata: typeof user === 'string' ? { user_id: user, ...fieldsOf(metadata) } : (metadata ?? undefined),
     ...thought({ thinking, effort: reasoning_effort, output_config }, limit),
   })
 }
@@ -94,7 +95,7 @@ function resultsFirst(content: readonly Fields[]): Fields[] {
 function assistantBlocks(message: Fields, { called, at }: { called: Map<string, string>; at: number }): Fields[] {
   const path = `messages[${at}]`
   const said = blocksOf(message.content, `${path}.content`)
-  const kept = said.length > 0 ? [] : [text(message.content_before_tools), text(message.refusal)].filter((words) => words !== '').map((words) => ({ type: 'text', text: words }))
+  const kept = said.length > 0 ? [] : [textOf(message.content_before_tools), textOf(message.refusal)].filter((words) => words !== '').map((words) => ({ type: 'text', text: words }))
   const calls = objectsAt(message.tool_calls, `${path}.tool_calls`).map((call, index) => toolUse(call, `${path}.tool_calls[${index}]`))
   const legacy = isFields(message.function_call) ? [legacyUse(message.function_call, { called, at })] : []
   return [...signedThinking(message), ...said, ...kept, ...calls, ...legacy]
@@ -114,7 +115,7 @@ function legacyUse({ name, arguments: written }: Fields, { called, at }: { calle
 }
 
 function legacyId(called: Map<string, string>, { name }: Fields, path: string): string {
-  const id = called.get(text(name))
+  const id = called.get(textOf(name))
   if (id === undefined) throw invalid(`${path}.name`, 'must name a function that an earlier message calls')
   return id
 }
@@ -146,7 +147,7 @@ function blockOf(part: Fields, path: string): Fields[] {
   const { type, ...rest } = part
   if (type === 'text' && typeof part.text !== 'string') throw invalid(`${path}.text`, 'must be a string')
   if (type === 'text') return part.text === '' ? [] : [part]
-  if (type === 'refusal') return text(part.refusal) === '' ? [] : [{ type: 'text', text: text(part.refusal) }]
+  if (type === 'refusal') return textOf(part.refusal) === '' ? [] : [{ type: 'text', text: textOf(part.refusal) }]
   if (type === 'image_url') return [imageBlock(rest, `${path}.image_url`)]
   return [type === 'file' ? fileBlock(rest, `${path}.file`) : part]
 }
@@ -160,7 +161,7 @@ function imageBlock({ image_url, ...rest }: Fields, path: string): Fields {
 function fileBlock({ file, ...rest }: Fields, path: string): Fields {
   const { filename, file_data, file_id } = objectAt(file, path)
   if (typeof file_id === 'string') return { ...rest, type: 'document', source: { type: 'file', file_id } }
-  const title = given({ title: text(filename) || undefined })
+  const title = given({ title: textOf(filename) || undefined })
   const uri = nameAt(file_data, `${path}.file_data`)
   const decoded = /^data:text\//i.test(uri) ? decodeDataUri(uri) : undefined
   if (!decoded) return { ...rest, type: 'document', ...title, source: dataSource(uri, `${path}.file_data`) }
@@ -178,12 +179,12 @@ function dataSource(uri: string, path: string): Fields {
 /** A single plain text is a string. */
 function brief(content: readonly Fields[]): Json {
   const [only] = content
-  return only && content.length === 1 && isBareText(only) ? text(only.text) : content
+  return only && content.length === 1 && isBareText(only) ? textOf(only.text) : content
 }
 
 function systemText(blocks: readonly Fields[]): Json | undefined {
   if (blocks.length === 0) return undefined
-  return blocks.some(({ cache_control }) => isFields(cache_control)) ? blocks : blocks.map((block) => text(block.text)).join('\n\n')
+  return blocks.some(({ cache_control }) => isFields(cache_control)) ? blocks : blocks.map((block) => textOf(block.text)).join('\n\n')
 }
 
 // ── tools and parameters ────────────────────────────────────────────────────────────────────────────────────────────
@@ -218,7 +219,7 @@ function knownChoice(choice: Json): Fields {
   if (choice === 'auto' || choice === 'none') return { type: choice }
   const named = objectAt(choice, 'tool_choice')
   const { type } = named
-  if (type === 'function' || type === undefined) return { type: 'tool', name: nameAt(fields(named.function).name ?? named.name, 'tool_choice.function.name') }
+  if (type === 'function' || type === undefined) return { type: 'tool', name: nameAt(fieldsOf(named.function).name ?? named.name, 'tool_choice.function.name') }
   if (type === 'auto' || type === 'any' || type === 'tool' || type === 'none') return named
   throw invalid('tool_choice.type', 'must be function')
 }
@@ -238,7 +239,7 @@ function thought({ thinking, effort, output_config }: Thought, limit: number): R
   if (effort === 'none' || effort === 'minimal') return { thinking: { type: 'disabled' }, output_config: config }
   return {
     thinking: thinking === undefined || thinking === null ? undefined : budgeted(objectAt(thinking, 'thinking'), limit),
-    output_config: typeof effort === 'string' ? { ...fields(output_config), effort } : config,
+    output_config: typeof effort === 'string' ? { ...fieldsOf(output_config), effort } : config,
   }
 }
 
@@ -254,7 +255,7 @@ function budgeted(thinking: Fields, limit: number): Fields | undefined {
 
 const MOST_MARKS = 4
 
-const marksOf = (block: Fields): number => (isFields(block.cache_control) ? 1 : 0) + list(block.content).filter(isFields).reduce((sum, inner) => sum + (isFields(inner.cache_control) ? 1 : 0), 0)
+const marksOf = (block: Fields): number => (isFields(block.cache_control) ? 1 : 0) + listOf(block.content).filter(isFields).reduce((sum, inner) => sum + (isFields(inner.cache_control) ? 1 : 0), 0)
 const allMarks = (blocks: readonly Fields[]): number => blocks.reduce((sum, block) => sum + marksOf(block), 0)
 
 /** Marks the end of the last user turn, of the system text and of the tools, the longest prefix first, as far as the caller's own marks leave room. */

@@ -1,20 +1,9 @@
 /** What both directions of the `messages` wire share: lenient readers, tool inputs, thinking, pictures, stop reasons, usage. */
 import { Fault } from '../faults.ts'
 import type { Json } from '../ports.ts'
+import { countOf, fieldsOf, given, isFields, listOf, textOf } from './json.ts'
 import { tryJson } from './sse.ts'
 import type { Fields } from './wire.ts'
-
-export const isFields = (value: Json | undefined): value is Fields => typeof value === 'object' && value !== null && !Array.isArray(value)
-export const fields = (value: Json | undefined): Fields => (isFields(value) ? value : {})
-export const list = (value: Json | undefined): readonly Json[] => (Array.isArray(value) ? value : [])
-export const text = (value: Json | undefined): string => (typeof value === 'string' ? value : '')
-/** A count that a vendor gave; 0 for anything that is none. */
-export const count = (value: Json | undefined): number => (typeof value === 'number' && value > 0 ? value : 0)
-
-/** An object of the members that have a value. */
-export function given(members: Readonly<Record<string, Json | undefined>>): Fields {
-  return Object.fromEntries(Object.entries(members).filter((member): member is [string, Json] => member[1] !== undefined))
-}
 
 /** 400 about one place of a caller's request. */
 export function invalid(path: string, message: string): Fault {
@@ -47,8 +36,8 @@ export function isBareText(block: Fields): boolean {
 
 /** Joins what may be a string, or an array of text parts. */
 export function contentText(content: Json | undefined): string {
-  if (!Array.isArray(content)) return text(content)
-  return content.map((part: Json) => (typeof part === 'string' ? part : text(fields(part).text) || text(fields(part).refusal))).join('')
+  if (!Array.isArray(content)) return textOf(content)
+  return content.map((part: Json) => (typeof part === 'string' ? part : textOf(fieldsOf(part).text) || textOf(fieldsOf(part).refusal))).join('')
 }
 
 /** JSON of what a caller sent. Throws INVALID_BODY where it is nested too deeply to be written. */
@@ -76,8 +65,8 @@ export function inputOf(value: Json | undefined): Fields {
 
 /** The reverse of `inputOf`. */
 export function argumentsOf(input: Json | undefined): string {
-  const broken = fields(input)[BROKEN]
-  if (typeof broken === 'string' && Object.keys(fields(input)).length === 1) return broken
+  const broken = fieldsOf(input)[BROKEN]
+  if (typeof broken === 'string' && Object.keys(fieldsOf(input)).length === 1) return broken
   return written(input ?? {})
 }
 
@@ -87,8 +76,8 @@ export const isThinking = ({ type }: Fields): boolean => type === 'thinking' || 
 
 /** Whether the vendor takes the block back: it refuses thinking that it has not signed. */
 function isSigned(block: Fields): boolean {
-  if (block.type === 'redacted_thinking') return text(block.data) !== ''
-  return block.type === 'thinking' && typeof block.thinking === 'string' && text(block.signature) !== ''
+  if (block.type === 'redacted_thinking') return textOf(block.data) !== ''
+  return block.type === 'thinking' && typeof block.thinking === 'string' && textOf(block.signature) !== ''
 }
 
 /**
@@ -96,22 +85,22 @@ function isSigned(block: Fields): boolean {
  * redacted ones, are also kept whole as `reasoning_blocks`, for one text and one signature cannot tell them apart.
  */
 export function reasoningMembers(blocks: readonly Fields[]): Fields {
-  const content = blocks.map(({ thinking }) => text(thinking)).filter((thought) => thought !== '').join('\n\n')
+  const content = blocks.map(({ thinking }) => textOf(thinking)).filter((thought) => thought !== '').join('\n\n')
   const [first] = blocks
   const isSingle = blocks.length === 1 && first?.type === 'thinking'
   return given({
     reasoning_content: content || undefined,
-    reasoning_signature: (isSingle && text(first?.signature)) || undefined,
+    reasoning_signature: (isSingle && textOf(first?.signature)) || undefined,
     reasoning_blocks: !isSingle && blocks.some(isSigned) ? blocks : undefined,
   })
 }
 
 /** The thinking of a chat message that the vendor takes back; none when it is not signed. */
 export function signedThinking(message: Fields): Fields[] {
-  const blocks = list(message.reasoning_blocks).filter(isFields).filter(isSigned)
+  const blocks = listOf(message.reasoning_blocks).filter(isFields).filter(isSigned)
   if (blocks.length > 0) return blocks
-  const signature = text(message.reasoning_signature)
-  return signature === '' ? [] : [{ type: 'thinking', thinking: text(message.reasoning_content), signature }]
+  const signature = textOf(message.reasoning_signature)
+  return signature === '' ? [] : [{ type: 'thinking', thinking: textOf(message.reasoning_content), signature }]
 }
 
 // ── pictures ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -138,7 +127,7 @@ const FINISHES: Readonly<Record<string, string>> = {
   refusal: 'content_filter',
 }
 
-export const finishReason = (stopReason: Json | undefined): string => FINISHES[text(stopReason)] ?? 'stop'
+export const finishReason = (stopReason: Json | undefined): string => FINISHES[textOf(stopReason)] ?? 'stop'
 
 /** Calls count for more than the reason that is given: some vendors say `stop` where the model has called a tool. */
 export function stopReason(finishReason: Json | undefined, { hasCalls }: { hasCalls: boolean }): string {
@@ -148,10 +137,10 @@ export function stopReason(finishReason: Json | undefined, { hasCalls }: { hasCa
 
 /** Usage as chat counts it: cache reads and writes are part of the prompt. */
 export function chatUsage(usage: Fields): Fields {
-  const read = count(usage.cache_read_input_tokens)
-  const written = count(usage.cache_creation_input_tokens)
-  const prompt = count(usage.input_tokens) + read + written
-  const completion = count(usage.output_tokens)
+  const read = countOf(usage.cache_read_input_tokens)
+  const written = countOf(usage.cache_creation_input_tokens)
+  const prompt = countOf(usage.input_tokens) + read + written
+  const completion = countOf(usage.output_tokens)
   const details = given({ cached_tokens: read || undefined, cached_creation_tokens: written || undefined })
   return given({
     prompt_tokens: prompt,
@@ -165,12 +154,12 @@ export function chatUsage(usage: Fields): Fields {
 
 /** Usage as messages counts it: cache reads and writes stand beside the input. Reads the names of every vendor of chat. */
 export function messagesUsage(usage: Fields): Fields {
-  const details = fields(usage.prompt_tokens_details)
-  const read = count(details.cached_tokens) || count(usage.cache_read_input_tokens) || count(usage.prompt_cache_hit_tokens)
-  const written = count(details.cached_creation_tokens) || count(details.cache_write_tokens) || count(usage.cache_creation_input_tokens)
+  const details = fieldsOf(usage.prompt_tokens_details)
+  const read = countOf(details.cached_tokens) || countOf(usage.cache_read_input_tokens) || countOf(usage.prompt_cache_hit_tokens)
+  const written = countOf(details.cached_creation_tokens) || countOf(details.cache_write_tokens) || countOf(usage.cache_creation_input_tokens)
   return given({
-    input_tokens: Math.max(0, count(usage.prompt_tokens) - read - written),
-    output_tokens: count(usage.completion_tokens),
+    input_tokens: Math.max(0, countOf(usage.prompt_tokens) - read - written),
+    output_tokens: countOf(usage.completion_tokens),
     cache_creation_input_tokens: written || undefined,
     cache_read_input_tokens: read || undefined,
   })

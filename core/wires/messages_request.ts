@@ -1,6 +1,7 @@
 /** A caller's request in the `messages` wire, as a chat request for a vendor that does not speak it. */
 import type { Json } from '../ports.ts'
-import { argumentsOf, dataUri, fields, given, invalid, isBareText, isFields, isThinking, list, nameAt, objectAt, objectsAt, reasoningMembers, text, written } from './messages_parts.ts'
+import { fieldsOf, given, isFields, listOf, textOf } from './json.ts'
+import { argumentsOf, dataUri, invalid, isBareText, isThinking, nameAt, objectAt, objectsAt, reasoningMembers, written } from './messages_parts.ts'
 import type { Fields } from './wire.ts'
 
 /**
@@ -10,17 +11,17 @@ import type { Fields } from './wire.ts'
 export function chatFromMessages(body: Fields): Fields {
   const { system, messages, tools, tool_choice, stop_sequences, metadata, output_config, ...rest } = body
   if (!Array.isArray(messages)) throw invalid('messages', 'must be an array')
-  const { user_id, ...about } = fields(metadata)
+  const { user_id, ...about } = fieldsOf(metadata)
   return given({
     ...rest,
     messages: [...systemMessages(system, 'system'), ...objectsAt(messages, 'messages').flatMap((message, at) => turn(message, `messages[${at}]`))],
     tools: Array.isArray(tools) ? objectsAt(tools, 'tools').map((tool, at) => chatTool(tool, `tools[${at}]`)) : undefined,
     tool_choice: chatToolChoice(tool_choice),
-    parallel_tool_calls: fields(tool_choice).disable_parallel_tool_use === true ? false : rest.parallel_tool_calls,
+    parallel_tool_calls: fieldsOf(tool_choice).disable_parallel_tool_use === true ? false : rest.parallel_tool_calls,
     stop: stop_sequences ?? rest.stop,
     user: typeof user_id === 'string' ? user_id : rest.user,
     metadata: Object.keys(about).length > 0 ? about : undefined,
-    ...chatOutput(fields(output_config), rest),
+    ...chatOutput(fieldsOf(output_config), rest),
   })
 }
 
@@ -34,7 +35,7 @@ function systemMessages(system: Json | undefined, path: string): Fields[] {
   })
   if (blocks.length === 0) return []
   const isCached = blocks.some(({ cache_control }) => isFields(cache_control))
-  return [{ role: 'system', content: isCached ? blocks.map(bare) : blocks.map((block) => text(block.text)).join('\n\n') }]
+  return [{ role: 'system', content: isCached ? blocks.map(bare) : blocks.map((block) => textOf(block.text)).join('\n\n') }]
 }
 
 function turn({ role, content }: Fields, path: string): Fields[] {
@@ -61,7 +62,7 @@ function assistantMessages(blocks: readonly Fields[], path: string): Fields[] {
   const parts = placed.filter(({ block }) => block.type !== 'tool_use' && !isThinking(block)).flatMap(({ block, at }) => partsOf(block, at))
   const reasoning = reasoningMembers(blocks.filter(isThinking))
   if (calls.length + parts.length === 0 && Object.keys(reasoning).length === 0) return []
-  const content = parts.every(isBareText) ? parts.map((part) => text(part.text)).join('') : parts
+  const content = parts.every(isBareText) ? parts.map((part) => textOf(part.text)).join('') : parts
   return [given({ role: 'assistant', content: content === '' ? null : content, ...reasoning, tool_calls: calls.length > 0 ? calls : undefined })]
 }
 
@@ -90,7 +91,7 @@ function toolMessage(block: Fields, path: string): { message: Fields; shown: Fie
 
 /** A part of a tool's result as text: a picture leaves a note where it stood. */
 function sayable(part: Fields): Fields & { text: string } {
-  if (part.type === 'text') return { ...part, text: text(part.text) }
+  if (part.type === 'text') return { ...part, text: textOf(part.text) }
   if (part.type === 'image_url') return { type: 'text', text: '[image: in the next message]' }
   if (part.type === 'file') return { type: 'text', text: '[file: in the next message]' }
   return { type: 'text', text: written(part) }
@@ -105,7 +106,7 @@ function partsOf(block: Fields, path: string): Fields[] {
 
 /** Text without what says nothing: chat knows no citations, and an empty list is none. */
 function bare({ citations, ...block }: Fields): Fields {
-  return citations === undefined || citations === null || list(citations).length + Object.keys(fields(citations)).length === 0 ? block : { ...block, citations }
+  return citations === undefined || citations === null || listOf(citations).length + Object.keys(fieldsOf(citations)).length === 0 ? block : { ...block, citations }
 }
 
 /** A text block whose text is one. */
@@ -117,7 +118,7 @@ function worded(block: Fields, path: string): Fields {
 function leafPart(block: Fields, path: string): Fields {
   if (block.type === 'text') return bare(worded(block, path))
   const { type, source, ...rest } = block
-  const from = fields(source)
+  const from = fieldsOf(source)
   if (type === 'image' && from.type === 'base64') return { ...rest, type: 'image_url', image_url: { url: dataUri(from, `${path}.source`) } }
   if (type === 'image' && from.type === 'url') return { ...rest, type: 'image_url', image_url: { url: nameAt(from.url, `${path}.source.url`) } }
   return block
@@ -127,10 +128,10 @@ function documentParts(block: Fields, path: string): Fields[] {
   const { source, title, context, cache_control } = block
   const from = objectAt(source, `${path}.source`)
   const mark = given({ cache_control: cache_control ?? undefined })
-  const told = text(context) === '' ? [] : [{ type: 'text', text: text(context) }]
-  const headed = [text(title), text(context)].filter((line) => line !== '')
+  const told = textOf(context) === '' ? [] : [{ type: 'text', text: textOf(context) }]
+  const headed = [textOf(title), textOf(context)].filter((line) => line !== '')
   if (from.type === 'text') return [{ type: 'text', text: [...headed, nameAt(from.data, `${path}.source.data`)].join('\n\n'), ...mark }]
-  if (from.type === 'base64') return [...told, { type: 'file', file: { filename: text(title) || 'document.pdf', file_data: dataUri(from, `${path}.source`) }, ...mark }]
+  if (from.type === 'base64') return [...told, { type: 'file', file: { filename: textOf(title) || 'document.pdf', file_data: dataUri(from, `${path}.source`) }, ...mark }]
   if (from.type !== 'content') throw invalid(`${path}.source.type`, 'must be text, base64 or content for this model')
   const head = headed.map((line) => ({ type: 'text', text: line }))
   if (typeof from.content === 'string') return [...head, { type: 'text', text: from.content, ...mark }]
@@ -138,15 +139,15 @@ function documentParts(block: Fields, path: string): Fields[] {
 }
 
 function foundPart({ title, source, content, cache_control }: Fields): Fields {
-  const found = list(content).map((inner) => text(fields(inner).text))
-  const lines = [text(title), text(source), ...found].filter((line) => line !== '')
+  const found = listOf(content).map((inner) => textOf(fieldsOf(inner).text))
+  const lines = [textOf(title), textOf(source), ...found].filter((line) => line !== '')
   return given({ type: 'text', text: lines.join('\n\n'), cache_control: cache_control ?? undefined })
 }
 
 /** A single plain text is a string. */
 function brief(parts: readonly Fields[]): Json {
   const [only] = parts
-  return only && parts.length === 1 && isBareText(only) ? text(only.text) : parts
+  return only && parts.length === 1 && isBareText(only) ? textOf(only.text) : parts
 }
 
 // ── tools and output ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -182,10 +183,10 @@ function budgetEffort(thinking: Fields): string | undefined {
 
 /** The effort, named or read off the thinking budget, and the schema of the answer. */
 function chatOutput({ effort, format, ...rest }: Fields, { reasoning_effort, response_format, thinking }: Fields): Readonly<Record<string, Json | undefined>> {
-  const { type, schema, name, ...more } = fields(format)
-  const asked = type === 'json_schema' && schema !== undefined ? { type, json_schema: { name: text(name) || 'output', schema, ...more } } : undefined
+  const { type, schema, name, ...more } = fieldsOf(format)
+  const asked = type === 'json_schema' && schema !== undefined ? { type, json_schema: { name: textOf(name) || 'output', schema, ...more } } : undefined
   return {
-    reasoning_effort: reasoning_effort ?? (text(effort) || budgetEffort(fields(thinking))),
+    reasoning_effort: reasoning_effort ?? (textOf(effort) || budgetEffort(fieldsOf(thinking))),
     response_format: response_format ?? asked,
     output_config: Object.keys(rest).length > 0 ? rest : undefined,
   }

@@ -1,6 +1,7 @@
 /** Streamed replies of the `messages` wire as chat chunks, and what went wrong in a stream of either wire. */
 import type { Json } from '../ports.ts'
-import { argumentsOf, chatUsage, count, fields, finishReason, given, inputOf, isFields, isThinking, reasoningMembers, text } from './messages_parts.ts'
+import { countOf, fieldsOf, given, isFields, textOf } from './json.ts'
+import { argumentsOf, chatUsage, finishReason, inputOf, isThinking, reasoningMembers } from './messages_parts.ts'
 import { chatId } from './messages_reply.ts'
 import { sseJson, tryJson } from './sse.ts'
 import type { Fields, Rewriter, SseEvent } from './wire.ts'
@@ -8,12 +9,12 @@ import type { Fields, Rewriter, SseEvent } from './wire.ts'
 /** The error that an event reports, in either wire; undefined for any other event. A rewriter passes over such an event: ask this first. */
 export function upstreamError({ event, data }: SseEvent): { type: string; message: string } | undefined {
   if (event !== 'error' && !data.includes('"error"')) return undefined
-  const body = fields(tryJson(data))
+  const body = fieldsOf(tryJson(data))
   const { error } = body
   if (typeof error === 'string') return { type: 'error', message: error }
-  if (isFields(error)) return { type: text(error.type) || text(error.code) || 'error', message: text(error.message) }
+  if (isFields(error)) return { type: textOf(error.type) || textOf(error.code) || 'error', message: textOf(error.message) }
   if (event !== 'error' && body.type !== 'error') return undefined
-  return { type: 'error', message: text(body.message) }
+  return { type: 'error', message: textOf(body.message) }
 }
 
 /** One content block while it is being told. `input` is the JSON of a tool's input so far. */
@@ -42,43 +43,43 @@ export function chatFromMessagesStream({ model, created }: { model: string; crea
   function begin(message: Fields): string {
     if (isBegun) return ''
     isBegun = true
-    if (text(message.id) !== '') id = chatId(message.id, created)
+    if (textOf(message.id) !== '') id = chatId(message.id, created)
     tally(message.usage)
     return chunk({ role: 'assistant', content: '' })
   }
 
   /** Later counts replace earlier ones: each is of the whole reply so far. */
   function tally(told: Json | undefined): void {
-    const known = Object.entries(fields(told)).filter(([name, value]) => USAGE.includes(name) && count(value) > 0)
+    const known = Object.entries(fieldsOf(told)).filter(([name, value]) => USAGE.includes(name) && countOf(value) > 0)
     usage = { ...usage, ...Object.fromEntries(known) }
   }
 
   function open({ index, content_block }: Fields): string {
-    const start = fields(content_block)
+    const start = fieldsOf(content_block)
     const isCall = start.type === 'tool_use'
-    const block = { start, input: '', thinking: text(start.thinking), signature: text(start.signature), ...(isCall && { call: calls++ }) }
+    const block = { start, input: '', thinking: textOf(start.thinking), signature: textOf(start.signature), ...(isCall && { call: calls++ }) }
     blocks.set(index, block)
-    if (isCall) return chunk({ tool_calls: [{ index: block.call ?? 0, id: text(start.id), type: 'function', function: { name: text(start.name), arguments: '' } }] })
-    if (start.type === 'text' && text(start.text) !== '') return chunk({ content: text(start.text) })
+    if (isCall) return chunk({ tool_calls: [{ index: block.call ?? 0, id: textOf(start.id), type: 'function', function: { name: textOf(start.name), arguments: '' } }] })
+    if (start.type === 'text' && textOf(start.text) !== '') return chunk({ content: textOf(start.text) })
     return block.thinking === '' ? '' : chunk({ reasoning_content: block.thinking })
   }
 
   function grow({ index, delta }: Fields): string {
     const block = blocks.get(index)
-    const { type, ...rest } = fields(delta)
-    if (type === 'text_delta') return text(rest.text) === '' ? '' : chunk({ content: text(rest.text) })
+    const { type, ...rest } = fieldsOf(delta)
+    if (type === 'text_delta') return textOf(rest.text) === '' ? '' : chunk({ content: textOf(rest.text) })
     if (type === 'citations_delta') return chunk({ citations: [rest.citation ?? null] })
     if (!block) return ''
-    if (type === 'thinking_delta') return think(block, text(rest.thinking))
-    if (type === 'signature_delta') block.signature += text(rest.signature)
+    if (type === 'thinking_delta') return think(block, textOf(rest.thinking))
+    if (type === 'signature_delta') block.signature += textOf(rest.signature)
     if (type !== 'input_json_delta') return ''
-    block.input += text(rest.partial_json)
-    return block.call === undefined ? '' : argumentsChunk(block.call, text(rest.partial_json))
+    block.input += textOf(rest.partial_json)
+    return block.call === undefined ? '' : argumentsChunk(block.call, textOf(rest.partial_json))
   }
 
   function think(block: Block, thinking: string): string {
     // One text holds the thoughts of all blocks, so a blank line stands between them as in a whole reply.
-    const gap = block.thinking === '' && thoughts.some((earlier) => text(earlier.thinking) !== '') ? '\n\n' : ''
+    const gap = block.thinking === '' && thoughts.some((earlier) => textOf(earlier.thinking) !== '') ? '\n\n' : ''
     block.thinking += thinking
     return thinking === '' ? '' : chunk({ reasoning_content: `${gap}${thinking}` })
   }
@@ -95,7 +96,7 @@ export function chatFromMessagesStream({ model, created }: { model: string; crea
 
   function finish({ delta, usage: told }: Fields): string {
     tally(told)
-    const reason = fields(delta).stop_reason
+    const reason = fieldsOf(delta).stop_reason
     if (isFinished || typeof reason !== 'string') return ''
     isFinished = true
     const { reasoning_blocks } = reasoningMembers(thoughts)
@@ -112,7 +113,7 @@ export function chatFromMessagesStream({ model, created }: { model: string; crea
     on({ data }) {
       const told = isOver ? undefined : tryJson(data)
       if (!told) return ''
-      if (told.type === 'message_start') return begin(fields(told.message))
+      if (told.type === 'message_start') return begin(fieldsOf(told.message))
       if (told.type === 'content_block_start') return open(told)
       if (told.type === 'content_block_delta') return grow(told)
       if (told.type === 'content_block_stop') return close(told)

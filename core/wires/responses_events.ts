@@ -1,6 +1,7 @@
 /** The events of the responses wire: of a stream that comes as chat, and of a Response that is finished already. Source: openai@7.55.0 `responses.d.ts`. */
 import type { Json } from '../ports.ts'
-import { fieldsOf, isFields, numberOf, objectsOf, plainText, textOf } from './responses_parts.ts'
+import { fieldsOf, isFields, numberOf, objectsOf, textOf } from './json.ts'
+import { plainText } from './responses_parts.ts'
 import { callItem, citedIn, endingOf, itemId, messageItem, reasoningItem, type ResponseFacts, responseOf, responsesUsage, summaryOf } from './responses_reply.ts'
 import { sseJson, tryJson } from './sse.ts'
 import type { Fields, Rewriter } from './wire.ts'

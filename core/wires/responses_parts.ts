@@ -1,17 +1,7 @@
 /** How the responses wire reads JSON that may be anything: a member of another type reads as absent, never as an error. */
 import type { Json } from '../ports.ts'
+import { fieldsOf, isFields, objectsOf, textOf } from './json.ts'
 import type { Fields } from './wire.ts'
-
-export const isFields = (value: unknown): value is Fields => typeof value === 'object' && value !== null && !Array.isArray(value)
-
-export const fieldsOf = (value: unknown): Fields => (isFields(value) ? value : {})
-
-/** The objects of a list; whatever else stands in it is skipped. */
-export const objectsOf = (value: unknown): readonly Fields[] => (Array.isArray(value) ? value.filter(isFields) : [])
-
-export const textOf = (value: unknown): string => (typeof value === 'string' ? value : '')
-
-export const numberOf = (value: unknown): number | undefined => (typeof value === 'number' ? value : undefined)
 
 /** Without the members that are undefined or null: neither wire tells null from absent in what is translated. */
 export function given(members: Readonly<Record<string, Json | undefined>>): Fields {

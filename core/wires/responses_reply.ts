@@ -1,6 +1,7 @@
 /** Whole replies between the responses wire and the chat wire. Lenient: a reply of another shape reads as one with less in it. */
 import type { Json } from '../ports.ts'
-import { fieldsOf, given, numberOf, objectsOf, plainText, reasoningText, textOf } from './responses_parts.ts'
+import { fieldsOf, numberOf, objectsOf, textOf } from './json.ts'
+import { given, plainText, reasoningText } from './responses_parts.ts'
 import type { Fields } from './wire.ts'
 
 // ── to chat ─────────────────────────────────────────────────────────────────────────────────────────────────────────

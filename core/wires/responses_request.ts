@@ -1,6 +1,7 @@
 /** Requests between the chat wire and the responses wire. Sources: openai@7.55.0 `responses.d.ts` and `completions.d.ts`. */
 import type { Json } from '../ports.ts'
-import { chosenFunction, fieldsOf, given, isFields, isFunctionTool, objectsOf, plainText, reasoningText, textOf, without } from './responses_parts.ts'
+import { fieldsOf, isFields, objectsOf, textOf } from './json.ts'
+import { chosenFunction, given, isFunctionTool, plainText, reasoningText, without } from './responses_parts.ts'
 import type { Fields } from './wire.ts'
 
 /**

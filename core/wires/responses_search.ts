@@ -3,7 +3,8 @@
  * (reference vendors 2.3).
  */
 import type { Json } from '../ports.ts'
-import { fieldsOf, given, isFields, isFunctionTool, objectsOf, textOf } from './responses_parts.ts'
+import { fieldsOf, isFields, listOf, objectsOf, textOf } from './json.ts'
+import { given, isFunctionTool } from './responses_parts.ts'
 import { responsesFromChat } from './responses_request.ts'
 import type { Fields } from './wire.ts'
 
@@ -47,7 +48,6 @@ function sourcesOf(sources: Json | undefined): Sources {
   }
 }
 
-const listOf = (value: Json | undefined): readonly Json[] => (Array.isArray(value) ? value : [])
 const textsOf = (sources: readonly Fields[], ...names: readonly string[]) => [
   ...new Set(sources.flatMap((source) => names.flatMap((name) => listOf(source[name]).filter((value): value is string => typeof value === 'string')))),
 ]

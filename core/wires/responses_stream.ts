@@ -1,5 +1,6 @@
 /** A stream of the responses wire as one of the chat wire. Sources: openai@7.55.0 `responses.d.ts` and its stream accumulator. */
-import { fieldsOf, given, isFields, numberOf, objectsOf, textOf } from './responses_parts.ts'
+import { fieldsOf, isFields, numberOf, objectsOf, textOf } from './json.ts'
+import { given } from './responses_parts.ts'
 import { type ChatFacts, callId, chatFromResponsesReply, completionId, type Failure, finishOf, responseFailure } from './responses_reply.ts'
 import { sseJson, sseText, tryJson } from './sse.ts'
 import type { Fields, Rewriter, SseEvent } from './wire.ts'

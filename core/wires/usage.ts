@@ -1,5 +1,6 @@
 /** What a chat answer says it used, in the words of the contract (spec 2, "Usage fields"). */
 import type { Json } from '../ports.ts'
+import { fieldsOf } from './json.ts'
 import type { Fields } from './wire.ts'
 
 /**
@@ -10,13 +11,13 @@ import type { Fields } from './wire.ts'
 export function usageOf(usage: Fields): Fields {
   const { prompt_tokens, completion_tokens, total_tokens, prompt_tokens_details, completion_tokens_details, ...others } = usage
   const { prompt_cache_hit_tokens, prompt_cache_miss_tokens, cache_read_input_tokens, cache_creation_input_tokens, ...rest } = others
-  const { cached_tokens, cached_creation_tokens, cache_write_tokens, ...details } = fields(prompt_tokens_details)
+  const { cached_tokens, cached_creation_tokens, cache_write_tokens, ...details } = fieldsOf(prompt_tokens_details)
   const read = first(cached_tokens, cache_read_input_tokens, prompt_cache_hit_tokens)
   const written = first(cached_creation_tokens, cache_write_tokens, cache_creation_input_tokens)
   const prompt = first(prompt_tokens) || Math.max(first(total_tokens) - first(completion_tokens), 0)
   const total = Math.max(first(total_tokens), prompt + first(completion_tokens))
   const promptDetails = { ...details, ...(read > 0 && { cached_tokens: read }), ...(written > 0 && { cached_creation_tokens: written }) }
-  const completionDetails = fields(completion_tokens_details)
+  const completionDetails = fieldsOf(completion_tokens_details)
   return {
     ...rest,
     prompt_tokens: prompt,
@@ -32,8 +33,4 @@ export function usageOf(usage: Fields): Fields {
 /** The first count above zero; 0 where there is none. */
 function first(...counts: readonly (Json | undefined)[]): number {
   return counts.find((count) => typeof count === 'number' && Number.isFinite(count) && count > 0) as number | undefined ?? 0
-}
-
-function fields(value: Json | undefined): Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {}
 }

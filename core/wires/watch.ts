@@ -2,6 +2,7 @@
 import { Fault } from '../faults.ts'
 import type { LiveStream } from '../endpoint.ts'
 import type { ChatStream, Json } from '../ports.ts'
+import { isFields, objectsOf } from './json.ts'
 import { type EventSplitter, eventSplitter, MAX_EVENT, parseEvent, sseJson, tryJson } from './sse.ts'
 import { usageOf } from './usage.ts'
 import type { Fields, Rewriter, SseEvent, Wire } from './wire.ts'
@@ -171,7 +172,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
 
   /** A chunk before the first text. Answers with what has to go before it. */
   function opening(chunk: Fields): string {
-    const [choice] = fieldsOf(chunk.choices)
+    const [choice] = objectsOf(chunk.choices)
     const { role: _, reasoning_content: thought, ...said } = isFields(choice?.delta) ? choice.delta : {}
     if (isSaid(thought)) {
       hasContent = true
@@ -275,9 +276,6 @@ const FINISH = /"finish_reason": ?"(\w*)/
 /** Members of a delta that are an answer; `function_call` is that of old clients. */
 const SPOKEN = ['content', 'tool_calls', 'refusal', 'function_call', 'images', 'audio'] as const
 
-const isFields = (value: Json | undefined): value is Fields => typeof value === 'object' && value !== null && !Array.isArray(value)
-const fieldsOf = (value: Json | undefined): readonly Fields[] => (Array.isArray(value) ? value.filter(isFields) : [])
-
 function isSaid(value: Json | undefined): boolean {
   if (typeof value === 'string' || Array.isArray(value)) return value.length > 0
   return isFields(value)
@@ -286,7 +284,7 @@ function isSaid(value: Json | undefined): boolean {
 /** vLLM and OpenRouter call it `reasoning`; the contract says `reasoning_content` (spec 2, rule 1). The same chunk where there is none. */
 function withReasoning(chunk: Fields): Fields {
   const isNamed = ({ delta }: Fields) => isFields(delta) && isSaid(delta.reasoning) && !isSaid(delta.reasoning_content)
-  const choices = fieldsOf(chunk.choices)
+  const choices = objectsOf(chunk.choices)
   if (!choices.some(isNamed)) return chunk
   const renamed = choices.map((choice) => {
     if (!isNamed(choice)) return choice
