@@ -5,17 +5,16 @@ import { namesIn, trialOf } from './samples.ts'
 type Fields = Readonly<Record<string, unknown>>
 
 /** Characters of JSON: they go into three headers, as base64, and come back in one. */
-const LONGEST = 640
+const LONGEST = 590
 
-/** The declaration of an endpoint as JSON. An example that is too long for a header is left out, then what it is made of. */
+/** The declaration of an endpoint as JSON. What is too long for a header is left out: the types of the fields first, then the example. */
 export function bazaarOf(endpoint: Sold | Free, offering: Offering): string {
   const { path, query, body } = trialOf(endpoint, offering)
   const method = endpoint.kind === 'free' || endpoint.from === 'query' ? 'GET' : endpoint.method
-  const inputs: readonly Fields[] = [
-    { type: 'http', method, ...some('pathParams', path), ...some('queryParams', query), ...(body !== undefined && { bodyType: 'json', body }) },
-    { type: 'http', method, ...(body !== undefined && { bodyType: 'json', body: {} }) },
-  ]
-  const written = inputs.map((input) => JSON.stringify({ info: { input }, schema: schemaOf(input), ...template(endpoint) }))
+  const whole = { type: 'http', method, ...some('pathParams', path), ...some('queryParams', query), ...(body !== undefined && { bodyType: 'json', body }) }
+  const bare = { type: 'http', method, ...(body !== undefined && { bodyType: 'json', body: {} }) }
+  const ways = [{ input: whole, schema: schemaOf(whole) }, { input: whole, schema: schemaOf(whole, 'shallow') }, { input: bare, schema: schemaOf(bare) }]
+  const written = ways.map(({ input, schema }) => JSON.stringify({ info: { input }, schema, ...template(endpoint) }))
   return inAscii(written.find((text) => text.length <= LONGEST) ?? written.at(-1) ?? '')
 }
 
@@ -30,18 +29,19 @@ function template({ path }: Endpoint): Fields {
 }
 
 /** JSON Schema of `info`, as long as it has to be: what a field means is in OpenAPI. */
-function schemaOf({ type, method, bodyType, ...parts }: Fields): Fields {
-  const properties = { type: { const: type }, method: { const: method }, ...(bodyType !== undefined && { bodyType: { const: bodyType } }), ...typesOf(parts) }
+function schemaOf({ type, method, bodyType, ...parts }: Fields, depth: 'deep' | 'shallow' = 'deep'): Fields {
+  const properties = { type: { const: type }, method: { const: method }, ...(bodyType !== undefined && { bodyType: { const: bodyType } }), ...typesOf(parts, depth) }
   const input = { type: 'object', properties, required: ['type', 'method'] }
   return { $schema: 'https://json-schema.org/draft/2020-12/schema', type: 'object', properties: { input }, required: ['input'] }
 }
 
-const typesOf = (values: Fields): Fields => Object.fromEntries(Object.entries(values).map(([name, value]) => [name, typeOf(value)]))
+const typesOf = (values: Fields, depth: 'deep' | 'shallow'): Fields => Object.fromEntries(Object.entries(values).map(([name, value]) => [name, typeOf(value, depth)]))
 
-function typeOf(value: unknown): Fields {
+function typeOf(value: unknown, depth: 'deep' | 'shallow'): Fields {
   if (typeof value === 'number') return { type: Number.isInteger(value) ? 'integer' : 'number' }
   if (Array.isArray(value)) return { type: 'array' }
   if (typeof value !== 'object' || value === null) return { type: typeof value }
-  const fields = typesOf(value as Fields)
+  if (depth === 'shallow') return { type: 'object' }
+  const fields = typesOf(value as Fields, depth)
   return Object.keys(fields).length > 0 ? { type: 'object', properties: fields } : { type: 'object' }
 }

@@ -1,5 +1,7 @@
 /** The life of a paid call after it was opened: settling it once, failing what died, finding out what became of money. */
 import { isUnfinished, LOST } from './ledger.ts'
+import { type Meter, silent } from './metrics.ts'
+import { parseAtomic } from './money.ts'
 import type { Authorization, Call, Chain, Clock, Json, Log, Outcome, PaymentCode, Settlement, Storage, Usage } from './ports.ts'
 import type { Receipt } from './x402.ts'
 
@@ -51,6 +53,7 @@ export type Money = {
   readonly chain: Chain
   readonly clock: Clock
   readonly log: Log
+  readonly meter?: Meter | undefined
   readonly patience: Patience
 }
 
@@ -136,10 +139,11 @@ export async function settleCall(
 }
 
 /** Nothing, when a fresh authorization would pay for the call. One that would not is never bound: a crash would leave the call waiting for its end. */
-async function verify({ storage, chain, clock, patience }: Money, call: Call, { key, payment, offer }: Authorization): Promise<Paying | undefined> {
+async function verify({ storage, chain, clock, meter = silent, patience }: Money, call: Call, { key, payment, offer }: Authorization): Promise<Paying | undefined> {
   const verdict = await within(clock, patience.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(
     (error: Error) => ({ kind: 'unavailable' as const, reason: error.message }),
   )
+  meter.judged(verdict.kind === 'refused' ? verdict.code : verdict.kind)
   if (verdict.kind === 'valid') return undefined
   if (verdict.kind === 'unavailable') return verdict
   const served = await storage.callOf(key, clock.now())
@@ -192,16 +196,18 @@ async function record(
   call: Call,
   { token, authorization, spent, keepUntil, isDelivered }: { token: number; authorization: Authorization; spent: Spent; keepUntil: number; isDelivered: boolean },
 ): Promise<Paying | 'dead'> {
-  const { clock, log, patience } = money
+  const { clock, log, meter = silent, patience } = money
   const now = clock.now()
   if (spent.kind === 'settled') {
-    await finish(money, call, { token, outcome: { kind: 'paid', receipt: spent.receipt }, at: { now, expiresAt: keepUntil } })
+    const isKept = await finish(money, call, { token, outcome: { kind: 'paid', receipt: spent.receipt }, at: { now, expiresAt: keepUntil } })
+    if (isKept) meter.attempted(call.endpoint, 'settled', parseAtomic(spent.receipt.amount))
     return { kind: 'settled', receipt: spent.receipt, now: true }
   }
   const isHopeless = spent.kind === 'unknown' && now > authorization.expiresAt + patience.unresolvedMs
   const kind = isHopeless ? 'unresolved' : endOf(spent, isDelivered)
   const isOurs = await finish(money, call, { token, outcome: { kind }, at: { now } })
   if (!isOurs) return { kind: 'unknown', reason: 'the settlement of this call goes on elsewhere' }
+  meter.attempted(call.endpoint, isHopeless ? 'unresolved' : spent.kind)
   if (spent.kind === 'dead') return 'dead'
   if (spent.kind !== 'unknown') return spent
   if (!isHopeless) {

@@ -1,8 +1,10 @@
 /** What an endpoint is: a value. Routes, 402s, OpenAPI, discovery and the endpoint laws are all derived from it. */
 import type { Static, TObject } from '@sinclair/typebox'
 import type { Catalog } from './catalog/mod.ts'
+import type { FaultCode } from './faults.ts'
 import type { Usdc } from './money.ts'
-import type { Call, Chain, Json, Ports, Vendors } from './ports.ts'
+import type { Call, Chain, Json, Ports, Storage, Terms, Vendors } from './ports.ts'
+import type { Pulse } from './pulse.ts'
 import type { Wire } from './wires/wire.ts'
 
 /** What pure functions of an endpoint may look at beside the input. */
@@ -68,6 +70,8 @@ type Common = {
   readonly summary: string
   readonly description?: string
   readonly tag: string
+  /** Faults of its own, for the documents; what its kind, dialect and input bring with them is known already. */
+  readonly errors?: readonly FaultCode[]
 }
 
 /** Whatever is sold by the call. It is checked first and then quoted: bad input never costs a signature. */
@@ -173,7 +177,8 @@ export type FreeRequest = Asked & {
   /** The query as it came, with its question mark; '' where there is none. */
   readonly search: string
   readonly origin: string
-  /** The body as JSON. Throws a `Fault`. */
+  /** The body as it came, or as JSON. Both throw a `Fault`. */
+  text(): Promise<string>
   json(): Promise<unknown>
 }
 export type Reply = {
@@ -187,6 +192,8 @@ export type FreeContext = LiveContext &
     readonly gateway: GatewayFacts
     readonly calls: FreeCalls
     readonly chain: Pick<Chain, 'balance'>
+    /** What wallets have spent, at all gateways of this storage. */
+    readonly ledger: Pick<Storage, 'spendByModel'>
     /** Whether an `Authorization` header is the operator's (ruling 13). Takes the same time for any wrong one. */
     readonly isOperator: (authorization: string | null) => boolean
   }
@@ -207,9 +214,27 @@ export type GatewayFacts = {
   readonly startedAt: number
   /** Whether paid routes have an offer. */
   isReady(): boolean
-  openapi(origin: string): string
+  /** What it is paid in; empty until its chain has been checked. */
+  terms(): readonly Terms[]
+  /** What it has seen of its chain and its models lately. */
+  readonly pulse: Pulse
+  /** What is on the menu, and what one call of it costs. */
+  pricing(): readonly Priced[]
+  openapi(origin: string): Promise<string>
   wellKnown(origin: string): string
+  /** The reference page, as HTML. */
+  docs(origin: string): Promise<string>
 }
+
+/** An endpoint and its price: `free`, one, or the least and the most in US dollars. */
+export type Priced = { readonly name: string; readonly methods: readonly string[]; readonly path: string; readonly tag: string; readonly summary: string; readonly price: PriceRange | 'free' }
+/** As `x-payment-info` has it (reference x402 6.1). */
+export type PriceRange =
+  | { readonly mode: 'fixed'; readonly currency: 'USD'; readonly amount: string }
+  | { readonly mode: 'dynamic'; readonly currency: 'USD'; readonly min: string; readonly max: string }
+
+/** A request that anybody may try; a value of path or query, as text, by its name. */
+export type Sample = { readonly path?: Readonly<Record<string, string>>; readonly query?: Readonly<Record<string, string>>; readonly body?: Json }
 
 export type Free = Common & {
   readonly kind: 'free'
@@ -222,10 +247,14 @@ export type Free = Common & {
   readonly input?: TObject
   /** Answers HEAD and OPTIONS with a 402 that asks for nothing: how indexers learn of free feeds (spec 2, "Market data endpoints"). */
   readonly discoverable?: true
-  /** Requests per window and caller's address. */
-  readonly limit?: { readonly requests: number; readonly windowMs: number }
+  /** Requests per window and caller's address; endpoints that name the same `bucket` share one. */
+  readonly limit?: { readonly requests: number; readonly windowMs: number; readonly bucket?: string }
   /** Absent for what is not JSON, such as media bytes. */
   readonly output?: TObject
+  /** Its content type, where that is not JSON. */
+  readonly produces?: string
+  /** Shown in OpenAPI, which tells what is in the query from it as well as from `input`. */
+  readonly sample?: Sample | ((offering: Offering) => Sample)
   /** Left out of OpenAPI and discovery: it serves other endpoints. */
   readonly hidden?: true
   answer(request: FreeRequest, context: FreeContext): Reply | Promise<Reply>

@@ -8,6 +8,7 @@ import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from './identifier
 import { budget, type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw, textFields } from './intake.ts'
 import { jobs } from './jobs.ts'
 import { liveFlow } from './live.ts'
+import { silent } from './metrics.ts'
 import { print, usdc } from './money.ts'
 import { offersOf } from './offers.ts'
 import { isBrowser } from './paywall.ts'
@@ -35,7 +36,7 @@ const UPLOADS_AT_ONCE = 8
 
 export function flow(house: House): Flow {
   const { ports, catalog, patience, label } = house
-  const { storage, clock, vendors, countTokens } = ports
+  const { storage, clock, vendors, countTokens, meter = silent } = ports
   const offering = offersOf(house)
   const { serve, poll, collect, recovery } = jobs(house, offering)
   const live = liveFlow(house)
@@ -56,7 +57,10 @@ export function flow(house: House): Flow {
     const { input, price } = isRaw ? unchecked(endpoint as Paid, said) : await check(endpoint, said, askedOf(visit))
     if (price === 'free') return await give(endpoint as Live, input, visit)
     const offers = offering.at(price)
-    if (header === null) return demand(endpoint, visit, { offers, price, why: replies.paymentRequired(price) })
+    if (header === null) {
+      meter.quoted(endpoint.name)
+      return demand(endpoint, visit, { offers, price, why: replies.paymentRequired(price) })
+    }
     const asked = typeof body === 'string' ? body : JSON.stringify(said)
     return await take(endpoint, { input, price, offers, header, asked, visit })
   }
@@ -126,14 +130,20 @@ export function flow(house: House): Flow {
   // ── 4 to 7: identify, known?, verify, open ────────────────────────────────────────────────────────────────────────
 
   async function take(endpoint: Sold, { input, price, offers, header, asked, visit }: Taking): Promise<Reply> {
-    const reject = (code: PaymentCode, reason: string, more: replies.Body = {}) =>
-      demand(endpoint, visit, { offers, price, why: { ...replies.verificationFailed(code, reason), ...more } })
+    const reject = (code: PaymentCode, reason: string, more: replies.Body = {}) => {
+      meter.judged(code)
+      return demand(endpoint, visit, { offers, price, why: { ...replies.verificationFailed(code, reason), ...more } })
+    }
+    const away = (reason: string) => {
+      meter.judged('unavailable')
+      return replies.cannotVerify(reason)
+    }
     const decoded = decodePayment(header)
     if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
     const { payment } = decoded
     const named = identifierOf(payment)
     const identified = await offering.identify(payment, offers)
-    if (identified.kind === 'unavailable') throw replies.cannotVerify(identified.reason)
+    if (identified.kind === 'unavailable') throw away(identified.reason)
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
     const { payer, key, expiresAt, offer } = identified
 
@@ -153,7 +163,7 @@ export function flow(house: House): Flow {
     if (known) return await replayed(known)
 
     const verdict = await offering.verify(payment, offer)
-    if (verdict.kind === 'unavailable') throw replies.cannotVerify(verdict.reason)
+    if (verdict.kind === 'unavailable') throw away(verdict.reason)
     if (verdict.kind === 'refused') {
       const winner = await storage.callOf(key, clock.now())
       return await (winner ? replayed(winner) : refuse(verdict.code, verdict.reason))
@@ -196,6 +206,7 @@ export function flow(house: House): Flow {
     if (opened.kind === 'over') {
       return await refuse('PAYMENT_UNFUNDED', `the open calls of this wallet would come to ${print(opened.sum)} USDC, more than it holds`)
     }
+    meter.judged('valid')
     const working = { input, call: opened.call, authorization, visit }
     return endpoint.kind === 'live' ? await live.serve({ ...working, endpoint }) : await serve({ ...working, endpoint })
   }
@@ -225,7 +236,7 @@ export function flow(house: House): Flow {
 
   function again(endpoint: Sold, call: Call, visit: Visit): Promise<Reply> {
     const running = (unpaid: Call) => replies.envelope(endpoint, unpaid, unpaid.work === 'queued' ? 'queued' : 'in_progress')
-    return collect(endpoint, call, { visit, running, more: replies.recovery(endpoint, call) })
+    return collect(endpoint, call, { visit, running, more: replies.recovery(endpoint, call), isOrder: true })
   }
 }
 

@@ -2,8 +2,8 @@
 import { fail, isForgotten, overdue, type Patience, patience as usual, reconcile } from './calls.ts'
 import { type Catalog, catalog as contractCatalog } from './catalog/mod.ts'
 import { oweIfRefused } from './debts.ts'
-import * as documents from './discovery.ts'
-import type { Dialect, Endpoint, Free, FreeCalls, Reply } from './endpoint.ts'
+import { documentsOf } from './discovery.ts'
+import type { Dialect, Endpoint, Free, FreeCalls, GatewayFacts, Reply } from './endpoint.ts'
 import { endpoints as everything } from './endpoints/mod.ts'
 import { spoken } from './dialects.ts'
 import { Fault } from './faults.ts'
@@ -13,8 +13,10 @@ import { LOST } from './ledger.ts'
 import { parseJson, readBody } from './intake.ts'
 import { limits, type Window } from './limits.ts'
 import { menu } from './menu.ts'
+import { metered, NO_ENDPOINT, silent } from './metrics.ts'
 import { dollars, roundUp } from './money.ts'
 import type { Call, Ports } from './ports.ts'
+import { watched } from './pulse.ts'
 import { isSameSecret, newId } from './tickets.ts'
 import type { Visit } from './visit.ts'
 
@@ -81,8 +83,9 @@ export type Gateway = {
 }
 
 export function gateway(setup: Setup): Gateway {
-  const { ports, name = 'default', label = name, version = '0.0.0', bareV1 = false } = setup
-  const { storage, chain, clock, log } = ports
+  const { name = 'default', label = name, version = '0.0.0', bareV1 = false } = setup
+  const { ports, pulse } = watched(metered(setup.ports))
+  const { storage, chain, clock, log, meter = silent } = ports
   const catalog = setup.catalog ?? contractCatalog()
   const list = menu(setup.endpoints ?? everything)
   const patience: Patience = { ...usual, ...setup.patience }
@@ -106,16 +109,10 @@ export function gateway(setup: Setup): Gateway {
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
   }
   const { sell, discover, poll, cancel } = flow(house)
-  const facts = {
-    name,
-    label,
-    version,
-    startedAt: clock.now(),
-    isReady: () => chain.terms(clock.now()).length > 0,
-    openapi: (origin: string) => JSON.stringify(documents.openapi(list.endpoints, origin, described())),
-    wellKnown: (origin: string) => JSON.stringify(documents.wellKnown(list.endpoints, origin, described())),
-  }
-  const described = () => ({ label, version, terms: chain.terms(clock.now()), offering: { catalog, vendors: ports.vendors } })
+  const { objects, vendors, countTokens } = ports
+  const terms = () => chain.terms(clock.now())
+  const documents = documentsOf(list.endpoints, { label, version, terms, offering: { catalog, vendors, countTokens } })
+  const facts: GatewayFacts = { name, label, version, startedAt: clock.now(), isReady: () => terms().length > 0, terms, pulse, ...documents.shown }
   const calls: FreeCalls = {
     async find(id) {
       const call = await storage.getCall(id)
@@ -123,16 +120,22 @@ export function gateway(setup: Setup): Gateway {
     },
     cancel,
   }
-  const { objects, vendors, countTokens } = ports
-  const freeContext = { catalog, objects, vendors, countTokens, clock, log, gateway: facts, calls, chain, isOperator: operatorOf(setup.operatorToken) }
+  const { bazaar } = documents
+  const freeContext = { catalog, objects, vendors, countTokens, clock, log, gateway: facts, calls, chain, ledger: storage, isOperator: operatorOf(setup.operatorToken) }
 
   async function handle(request: Request, caller: Caller): Promise<Reply> {
+    const found = { name: NO_ENDPOINT }
     try {
-      const reply = await route(request, caller)
-      return request.method === 'HEAD' ? await withoutBody(reply) : reply
+      const reply = await route(request, caller, found)
+      return counted(found.name, request.method === 'HEAD' ? await withoutBody(reply) : reply)
     } catch (error) {
-      return refusal(error, 'plain', request)
+      return counted(found.name, refusal(error, 'plain', request))
     }
+  }
+
+  function counted(endpoint: string, reply: Reply): Reply {
+    meter.answered(endpoint, reply.status)
+    return reply
   }
 
   /** What went wrong, in the words of the surface that was called. */
@@ -142,23 +145,26 @@ export function gateway(setup: Setup): Gateway {
     return spoken(new Fault('INTERNAL', { details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.' }), dialect)
   }
 
-  async function route(request: Request, caller: Caller): Promise<Reply> {
+  /** Names in `found` the endpoint that was called. */
+  async function route(request: Request, caller: Caller, found: { name: string }): Promise<Reply> {
     const url = caller.url ?? new URL(request.url)
     const path = bareV1 && url.pathname.startsWith('/v1/') ? `/api${url.pathname}` : url.pathname
     const match = list.match(request.method, path)
-    if (match.kind === 'discover') return await discover(match.endpoint, visitOf(request, url, { caller, params: match.params }))
+    if ('endpoint' in match) found.name = match.endpoint.name
+    if (match.kind === 'discover') return await discover(match.endpoint, visitOf(request, url, { caller, params: match.params, bazaar }))
     if (match.kind === 'options') return { status: 204, headers: { allow: match.allow }, body: null }
     if (match.kind === 'wrong_method') throw wrongMethod(request.method, path, match.allow)
     if (match.kind === 'unknown') throw unknownPath(path, match.nearby)
     const { endpoint, params } = match
-    const visit = visitOf(request, url, { caller, params })
+    const visit = visitOf(request, url, { caller, params, bazaar: endpoint.kind === 'poll' ? () => undefined : bazaar })
     if (endpoint.kind === 'poll') return await poll(endpoint, visit, params.id ?? '')
     try {
       if (endpoint.kind !== 'free') return await sell(endpoint, visit)
       await permit(endpoint, caller.ip)
       const header = (name: string) => request.headers.get(name)
-      const json = async () => parseJson(await readBody(request, endpoint.uploads ? house.maxUpload : house.maxBody), header('content-type'))
-      return await endpoint.answer({ method: request.method, path, params, query: url.searchParams, search: url.search, origin: visit.origin, header, json }, freeContext)
+      const text = () => readBody(request, endpoint.uploads ? house.maxUpload : house.maxBody)
+      const json = async () => parseJson(await text(), header('content-type'))
+      return await endpoint.answer({ method: request.method, path, params, query: url.searchParams, search: url.search, origin: visit.origin, header, text, json }, freeContext)
     } catch (error) {
       return refusal(error, endpoint.dialect ?? 'plain', request)
     }
@@ -167,9 +173,14 @@ export function gateway(setup: Setup): Gateway {
   async function permit({ name, limit }: Free, ip: string): Promise<void> {
     if (!limit) return
     const now = clock.now()
-    const { granted, resetAt } = await windows.take(name, ip, limit, now)
+    const { granted, resetAt } = await windows.take(limit.bucket ?? name, ip, limit, now)
     if (granted) return
-    const headers = { 'retry-after': String(Math.max(1, Math.ceil((resetAt - now) / 1000))), 'x-ratelimit-reset': String(resetAt) }
+    const headers = {
+      'retry-after': String(Math.max(1, Math.ceil((resetAt - now) / 1000))),
+      'x-ratelimit-limit': String(limit.requests),
+      'x-ratelimit-remaining': '0',
+      'x-ratelimit-reset': String(resetAt),
+    }
     const message = `At most ${limit.requests} requests in ${limit.windowMs / 60_000} minutes; the next is answered after ${new Date(resetAt).toISOString()}.`
     throw new Fault('TOO_MANY_REQUESTS', { message, headers })
   }
@@ -181,11 +192,15 @@ export function gateway(setup: Setup): Gateway {
   async function tend(): Promise<void> {
     const now = clock.now()
     for (const call of await storage.lostCalls(now, 100)) await fail(storage, call, overdue(call, now, patience) ?? LOST, now)
-    const money = { storage, chain, clock, log, patience }
+    const money = { storage, chain, clock, log, meter, patience }
     const doubtful = (await storage.unsettled(now, 100)).filter((call) => call.gateway === name)
-    await Promise.all(doubtful.map((call) => reconcile(money, call, keepUntil(call))))
-    const answered = doubtful.filter(({ endpoint }) => list.sold.get(endpoint)?.kind === 'live')
-    for (const { id } of answered) await oweIfRefused(storage, id, { now: clock.now(), until: clock.now() + patience.debtMs })
+    await Promise.all(
+      doubtful.map(async (call) => {
+        await reconcile(money, call, keepUntil(call))
+        // Its buyer has had the answer.
+        if (list.sold.get(call.endpoint)?.kind === 'live') await oweIfRefused(storage, call.id, { now: clock.now(), until: clock.now() + patience.debtMs })
+      }),
+    )
   }
 
   async function takeOver(): Promise<number> {
@@ -203,9 +218,10 @@ export function gateway(setup: Setup): Gateway {
 }
 
 /** A request's signal costs more than all else of a quote, so it is asked for only by those who wait for work. */
-function visitOf(request: Request, url: URL, { caller: { ip, origin = url.origin, gone }, params }: { caller: Caller; params: Visit['params'] }): Visit {
+function visitOf(request: Request, url: URL, { caller: { ip, origin = url.origin, gone }, params, bazaar }: { caller: Caller } & Pick<Visit, 'params' | 'bazaar'>): Visit {
   return {
     request,
+    bazaar,
     origin,
     path: url.pathname,
     params,

@@ -20,15 +20,15 @@ export type Jobs = {
   recovery(call: Call): replies.Body
 }
 
-/** `more` joins the body of a 402. */
-export type Collecting = { readonly visit: Visit; readonly running: (call: Call, note?: string) => Reply; readonly more?: replies.Body }
+/** `more` joins the body of a 402. `isOrder`: this is the order itself, sent again, and not a poll. */
+export type Collecting = { readonly visit: Visit; readonly running: (call: Call, note?: string) => Reply; readonly more?: replies.Body; readonly isOrder?: true }
 
 type Done = { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion } | { kind: 'failed'; fault: Fault }
 
 export function jobs(house: House, offering: Offers): Jobs {
   const { ports, catalog, patience, label } = house
-  const { storage, chain, clock, log } = ports
-  const money: Money = { storage, chain, clock, log, patience }
+  const { storage, chain, clock, log, meter } = ports
+  const money: Money = { storage, chain, clock, log, meter, patience }
   const mirroring = { ports, maxBytes: house.maxMedia }
   const context = { catalog }
 
@@ -57,12 +57,17 @@ export function jobs(house: House, offering: Offers): Jobs {
     return replies.envelope(endpoint, call)
   }
 
-  /** One shot: the result in this reply or not at all. Where the fate of its payment is unknown it is served all the same (house decision 6). */
+  /** One shot: the result in this reply or not at all. The work goes on without its caller; its result then waits for a poll to pay. */
   async function serveAtOnce(working: Working<Paid>): Promise<Reply> {
-    const { endpoint, call, visit, authorization } = working
-    const work = make(working, patience.answerMs).catch((error) => release(call, error))
+    const work = workAtOnce(working).catch((error) => release(working.call, error))
     ports.background(work)
-    const done = await work
+    return await work
+  }
+
+  /** Where the fate of its payment is unknown the result is served all the same (house decision 6). */
+  async function workAtOnce(working: Working<Paid>): Promise<Reply> {
+    const { endpoint, call, visit, authorization } = working
+    const done = await make(working, patience.answerMs)
     if (done.kind === 'failed') return failure(endpoint, call, done.fault)
     if (visit.gone.aborted) {
       await complete(call, done.completion)
@@ -72,9 +77,9 @@ export function jobs(house: House, offering: Offers): Jobs {
     const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil, isDelivered: true })
     if (paying.kind === 'settled') return result(working, done, paying)
     if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') {
-      return replies.bare(endpoint, call, { stored: done.stored, href: hrefOn(visit), headers: replies.unsettledHeaders(paying.kind) })
+      return servedUnsettled(working, done.stored, paying.kind)
     }
-    return replies.inlineRefusal(endpoint, call, paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason)
+    return await refusal(working, paying)
   }
 
   /** Works, then settles at once, unless the inline turn is over or the caller has gone: the result then waits for a poll to pay. */
@@ -88,10 +93,14 @@ export function jobs(house: House, offering: Offers): Jobs {
     const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil })
     if (paying.kind === 'settled') return result(working, done, paying)
     if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') return replies.envelope(endpoint, call, 'in_progress')
+    return await refusal(working, paying)
+  }
+
+  /** Why a result that was made is not in the reply. One that came too late is not kept: its call had already failed. */
+  async function refusal({ endpoint, call }: Working<Paid>, paying: Exclude<Paying, { kind: 'settled' | 'unknown' | 'unresolved' | 'unavailable' }>): Promise<Reply> {
     const ended = await storage.getCall(call.id)
     if (ended?.error) return failure(endpoint, call, new Fault('WORK_FAILED', { error: endpoint.failure, details: ended.error }))
-    const reason = paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason
-    return replies.inlineRefusal(endpoint, call, reason)
+    return replies.inlineRefusal(endpoint, call, paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason)
   }
 
   async function workLater(working: Working<Paid>): Promise<void> {
@@ -137,6 +146,11 @@ export function jobs(house: House, offering: Offers): Jobs {
     return replies.result(endpoint, call, { stored, receipt, label, href: hrefOn(visit), isFirst: now, ...(raw && { raw }) })
   }
 
+  /** The result of a one shot although its payment has not settled; `why` is the class that its header names. */
+  function servedUnsettled({ endpoint, call, visit }: Pick<Working<Paid>, 'endpoint' | 'call' | 'visit'>, stored: Stored, why: string): Reply {
+    return replies.bare(endpoint, call, { stored, href: hrefOn(visit), headers: replies.unsettledHeaders(why) })
+  }
+
   // ── polls ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
   async function poll({ of }: Poll, visit: Visit, id: string): Promise<Reply> {
@@ -151,7 +165,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     return await collect(endpoint, found, { visit, running })
   }
 
-  async function collect(endpoint: Sold, found: Call, { visit, running, more }: Collecting): Promise<Reply> {
+  async function collect(endpoint: Sold, found: Call, { visit, running, more, isOrder }: Collecting): Promise<Reply> {
     const now = clock.now()
     const offers = offering.at({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [found.offer])
     const asking = { offers, resource: resourceOf(endpoint, visit), label, dialect: endpoint.dialect }
@@ -180,6 +194,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
     const paying = await settleCall(money, call, authorization, { keepUntil: now + endpoint.keep.settledMs })
     if (paying.kind === 'settled') return result(collected, { stored }, paying)
+    if (paying.kind === 'unknown' && isOrder && endpoint.kind === 'paid' && endpoint.inline) return servedUnsettled({ endpoint, call, visit }, stored, paying.kind)
     if (paying.kind === 'unknown') return running(call, replies.CONFIRMING)
     if (paying.kind === 'unresolved') return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(visit) })
     if (paying.kind === 'unavailable') return running(call, replies.CHAIN_AWAY)

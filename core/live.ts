@@ -27,8 +27,8 @@ type Paidness = { readonly headers: Readonly<Record<string, string>>; readonly i
 
 export function liveFlow(house: House): LiveFlow {
   const { ports, catalog, patience } = house
-  const { storage, chain, clock, log, vendors, countTokens } = ports
-  const money: Money = { storage, chain, clock, log, patience }
+  const { storage, chain, clock, log, meter, vendors, countTokens } = ports
+  const money: Money = { storage, chain, clock, log, meter, patience }
   const running = new Map<string, AbortController>()
   const streaming = { clock, patience, background: ports.background }
 

@@ -206,7 +206,7 @@ const common = { symbol: Type.String(), category: Type.String(), market: Type.Op
 export const spotOutput = Type.Object({
   ...common,
   price,
-  confidence: Type.Number({ description: 'The feed’s interval around the price.' }),
+  confidence: Type.Number({ description: 'The interval of the feed around the price.' }),
   publishTime: Type.Integer({ description: 'Unix seconds; old where the market is closed.' }),
   timestamp: Type.String({ description: 'The same as ISO 8601.' }),
   assetType: Type.String(),

@@ -79,7 +79,8 @@ export function menu(endpoints: readonly Endpoint[]): Menu {
   return { endpoints, sold: new Map(sold.map((endpoint) => [endpoint.name, endpoint])), match }
 }
 
-const methodsOf = (endpoint: Endpoint): readonly string[] => ('methods' in endpoint && endpoint.methods) || [endpoint.method]
+/** Every method under which an endpoint is served. */
+export const methodsOf = (endpoint: Endpoint): readonly string[] => ('methods' in endpoint && endpoint.methods) || [endpoint.method]
 
 /** HEAD never buys. A GET only looks where nothing is served under it. */
 function isLook(method: string, endpoint: Endpoint, byMethod: ReadonlyMap<string, Endpoint>): endpoint is Sold | Free {

@@ -5,6 +5,7 @@ export { type Endpoint, free, hybrid, json, live, onPoll, paid, poll, type Reply
 export { endpoints } from './endpoints/mod.ts'
 export { Fault, rateLimited } from './faults.ts'
 export { type Caller, type Gateway, gateway, type Setup } from './gateway.ts'
+export { type Judged, type Meter, NO_ENDPOINT, type Settled } from './metrics.ts'
 export * from './money.ts'
 export type * from './ports.ts'
 export { flatPrice, mediaPrice } from './pricing.ts'

@@ -32,7 +32,7 @@ const reply = await pay(${escape(JSON.stringify(url))}, {
   headers: { 'content-type': 'application/json' },
   body: JSON.stringify(order),
 })</pre>
-<p>Every route, field and price: <a href="/openapi.json">openapi.json</a>.</p>
+<p>Every route, field and price: <a href="/docs">the reference</a>, or for programs <a href="/openapi.json">openapi.json</a>.</p>
 </html>
 `
 }

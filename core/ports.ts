@@ -5,6 +5,7 @@
  */
 import type { ChatRow } from './catalog/chat_row.ts'
 import type { ImageRow } from './catalog/images.ts'
+import type { Meter } from './metrics.ts'
 import type { Usdc } from './money.ts'
 import type { Fields, Wire } from './wires/wire.ts'
 import type { Offer, Payment, Receipt } from './x402.ts'
@@ -372,6 +373,8 @@ export type Ports = {
   readonly vendors: Vendors
   readonly clock: Clock
   readonly log: Log
+  /** Counts what is done; nobody counts where there is none. */
+  readonly meter?: Meter
   /** Cryptographically strong bytes. */
   random(bytes: number): Uint8Array
   /** About how many tokens a text is. Linear in its length whatever the text, and lets other work run between slices. */

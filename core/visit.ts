@@ -14,6 +14,8 @@ export type Visit = {
   readonly ip: string
   /** Aborts when the caller has gone. */
   readonly gone: AbortSignal
+  /** How an indexer may call what is sold, as JSON; undefined where it is not to be told. */
+  readonly bazaar: (endpoint: Sold | Free) => string | undefined
 }
 
 /** Either header name; when both are there they are equal, or the protocol's own wins. */
@@ -37,8 +39,8 @@ export function notOnOffer(accepted: Offer, offers: readonly Offer[]): string {
 }
 
 /** What the challenge says is being paid for. */
-export function resourceOf({ summary }: Sold | Free, { origin, path }: Visit): Resource {
-  return { url: `${origin}${path}`, description: summary, mimeType: 'application/json' }
+export function resourceOf(endpoint: Sold | Free, { origin, path, bazaar }: Visit): Resource {
+  return { url: `${origin}${path}`, description: endpoint.summary, mimeType: 'application/json', bazaar: bazaar(endpoint) }
 }
 
 /** Resolves when the caller has gone, and never after `stop`. */

@@ -74,7 +74,7 @@ const DECLARED = JSON.stringify({
 /** Proof that money moved: the SettleResponse of the specification, as far as it is ours to keep. */
 export type Receipt = { transaction: string; network: string; payer: string; amount: string }
 
-/** `bazaar`, already JSON, is told as the extension of that name (reference 6.1) and is no part of the resource itself. */
+/** `bazaar`, already JSON, is told as the extension of that name where there is room (reference 6.1), and is no part of the resource. */
 export type Resource = { url: string; description: string; mimeType: string; bazaar?: string | undefined }
 
 const isPayment = TypeCompiler.Compile(Payment)
@@ -113,14 +113,18 @@ function shapeProblem(value: unknown): string {
   return `the payment payload is malformed at ${first?.path || '/'}: ${first?.message ?? 'unknown shape'}`
 }
 
+/** Bytes of three headers, each 4/3 of its JSON, and of the body: what proxies let through (reference x402 1.1), less what encloses the parts. */
+const MOST_CHALLENGE = 6_144 - 64
+
 /** The three equal challenge headers and the mirrored body of a 402 (spec 1, Authentication 3). */
 export function challenge(offers: readonly Offer[], { bazaar, ...resource }: Resource, body: Record<string, unknown>): Challenge {
   const error = typeof body.error === 'string' ? body.error : 'Payment Required'
   // The hottest path of all: what stands in header and body is written out once, what never changes never.
   const accepts = JSON.stringify(offers)
-  const required = encodeText(
-    `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":${JSON.stringify(resource)},"accepts":${accepts},"extensions":{${DECLARED}${bazaar === undefined ? '' : `,"bazaar":${bazaar}`}}}`,
-  )
+  const written = `{"x402Version":${VERSION},"accepts":${accepts},${JSON.stringify(body).slice(1)}`
+  const told = `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":${JSON.stringify(resource)},"accepts":${accepts},"extensions":{${DECLARED}`
+  const isRoom = bazaar !== undefined && 4 * (told.length + bazaar.length) + written.length < MOST_CHALLENGE
+  const required = encodeText(isRoom ? `${told},"bazaar":${bazaar}}}` : `${told}}}`)
   return {
     headers: {
       'content-type': 'application/json',
@@ -129,7 +133,7 @@ export function challenge(offers: readonly Offer[], { bazaar, ...resource }: Res
       'x-payment-required': required,
       'www-authenticate': `X402 requirements=${required}`,
     },
-    body: `{"x402Version":${VERSION},"accepts":${accepts},${JSON.stringify(body).slice(1)}`,
+    body: written,
   }
 }
 export type Challenge = { headers: Record<string, string>; body: string }

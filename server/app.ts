@@ -2,6 +2,7 @@
 import { BlockList, isIP } from 'node:net'
 import { Elysia } from 'elysia'
 import { EXPOSED_HEADERS, type Gateway, PAYMENT_HEADERS, type Reply } from '../core/mod.ts'
+import { isSameSecret } from '../core/tickets.ts'
 import type { ServerLog } from './log.ts'
 
 export type AppOptions = {
@@ -11,13 +12,15 @@ export type AppOptions = {
   readonly trustedProxies?: readonly string[]
   /** What GET /devnet shows; absent when the money is real. */
   readonly devnet?: (origin: string) => unknown
+  /** What GET /metrics shows to who brings the token; to everybody else there is no such path. */
+  readonly metrics?: { readonly token: string; scrape(): Promise<{ readonly type: string; readonly body: string }> }
 }
 
 type Address = { address: string } | null
 type Standpoint = { readonly ip: string; readonly host: string; readonly origin: string }
 
 /** One app for all gateways. The first one answers for hosts that no gateway names. */
-export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet }: AppOptions) {
+export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet, metrics }: AppOptions) {
   const byHost = new Map(gateways.flatMap(({ gateway, hosts }) => hosts.map((host) => [host.toLowerCase(), gateway] as const)))
   const [first] = gateways
   if (!first) throw new RangeError('an app needs a gateway')
@@ -38,6 +41,7 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet }
   async function answer(request: Request, url: URL, { ip, host, origin }: Standpoint): Promise<Reply> {
     if (request.method === 'OPTIONS' && isPreflight(request)) return preflight
     if (devnet && pathOf(request.url) === DEVNET) return showDevnet(request.method, devnet(origin))
+    if (metrics && isScrape(request, metrics.token)) return showMetrics(await metrics.scrape())
     const gateway = byHost.get(host) ?? byHost.get(host.replace(/:\d+$/, '')) ?? first?.gateway
     return await (gateway as Gateway).handle(request, { ip, origin, url })
   }
@@ -65,6 +69,7 @@ function nowhere(peer: Address): Standpoint {
 
 /** Shows a private key, if one to play money: no web page of another origin may read it. */
 const DEVNET = '/devnet'
+const METRICS = '/metrics'
 
 /** Browsers may call every route, send every payment header and read every receipt. */
 const CORS = { 'access-control-allow-origin': '*', 'access-control-expose-headers': EXPOSED_HEADERS.join(', ') }
@@ -88,6 +93,16 @@ function isPreflight(request: Request): boolean {
 function showDevnet(method: string, facts: unknown): Reply {
   if (method !== 'GET' && method !== 'HEAD') return { status: 405, headers: { 'content-type': 'application/json', allow: 'GET, HEAD' }, body: '{"error":"Method not allowed"}' }
   return { status: 200, headers: { 'content-type': 'application/json', 'cache-control': 'no-store' }, body: JSON.stringify(facts, null, 2) }
+}
+
+/** Whoever is not the operator is answered as at any path that is not there. */
+function isScrape(request: Request, token: string): boolean {
+  if (request.method !== 'GET' || pathOf(request.url) !== METRICS) return false
+  return isSameSecret(request.headers.get('authorization') ?? '', `Bearer ${token}`)
+}
+
+function showMetrics({ type, body }: { type: string; body: string }): Reply {
+  return { status: 200, headers: { 'content-type': type, 'cache-control': 'no-store' }, body }
 }
 
 function givenRequestId(request: Request): string | undefined {

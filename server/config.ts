@@ -7,6 +7,7 @@ import { parse } from 'smol-toml'
 import { type GatewayConfig, GatewayRow, resolveGateways } from './config_gateways.ts'
 import { type ChatShelf, ChatSetting, resolveChat } from './config_chat.ts'
 import { fromEnvironment } from './config_makers.ts'
+import { keyedServices, resolveServices, type Services, serviceSettings, serviceVariables } from './config_services.ts'
 import { checkVendors, type Environment, ImageSetting, keyedVendors, resolveShelf, type Shelf, VendorRow } from './config_vendors.ts'
 
 const strict = { additionalProperties: false }
@@ -38,6 +39,7 @@ const File = Type.Object(
     generate_content_payers: Type.Optional(Wallets),
     background_payers: Type.Optional(Wallets),
     trusted_hosts: Type.Optional(Type.Array(Type.String({ pattern: '^[^/ ]+$' }))),
+    ...serviceSettings,
   },
   strict,
 )
@@ -59,14 +61,16 @@ const variables: Readonly<Record<string, keyof Static<typeof File>>> = {
   CHAT_RECEIPT_SECONDS: 'chat_receipt_seconds',
   FREE_PER_MINUTE: 'free_per_minute',
   FREE_PER_HOUR: 'free_per_hour',
+  ...serviceVariables,
 }
 
-export type Config = {
+export type Config = Services & {
   readonly port: number
   readonly host: string
   readonly publicOrigin: string | undefined
   readonly database: { readonly kind: 'memory' } | { readonly kind: 'sqlite'; readonly path: string } | { readonly kind: 'postgres'; readonly url: string }
   readonly objects: { readonly kind: 'memory' } | { readonly kind: 'file'; readonly dir: string } | { readonly kind: 's3'; readonly url: string; readonly env: Environment }
+  /** Opens `/metrics` and the operator's routes; without one they do not exist. */
   readonly operatorToken: string | undefined
   readonly maxBody: number
   readonly maxUpload: number
@@ -182,7 +186,12 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   const vendors = { ...found.vendors, ...named }
   const images = resolveShelf(vendors, file.images ?? [], env, mistakes)
   const chat = resolveChat(vendors, file.chat ?? [], { env, added: found.rows, mistakes })
-  const keyed = realVendors({ images, chat }).map((name) => (vendors[name]?.key_env ? `${name} (${vendors[name].key_env})` : name))
+  const services = resolveServices(file, { env, mistakes })
+  const variables = keyedServices(services)
+  const keyed = realVendors({ images, chat, ...services }).map((name) => {
+    const variable = vendors[name]?.key_env ?? variables.get(name)
+    return variable ? `${name} (${variable})` : name
+  })
   if (isDevnet && !isLoopback(host) && keyed.length > 0) {
     mistakes.push(`HOST: on ${host} others could buy real work with play money; name a gateway, or listen on 127.0.0.1, or remove the keys of ${keyed.join(', ')}`)
   }
@@ -216,6 +225,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
         ...(file.background_payers && { background: file.background_payers }),
       },
       trustedHosts: file.trusted_hosts ?? [],
+      ...services,
     },
   }
 }
@@ -241,9 +251,9 @@ function isRange(text: string): boolean {
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 6 ? 128 : 32))
 }
 
-/** Vendors that a call costs real money at. */
-export function realVendors({ images, chat }: Pick<Config, 'images' | 'chat'>): readonly string[] {
-  return [...new Set([...keyedVendors(images), ...keyedVendors(chat)])]
+/** Vendors and services whose calls are charged to the operator. */
+export function realVendors({ images, chat, ...services }: Pick<Config, 'images' | 'chat' | keyof Services>): readonly string[] {
+  return [...new Set([...keyedVendors(images), ...keyedVendors(chat), ...keyedServices(services).keys()])]
 }
 
 /** Loopback names and addresses: where play money may be shown. */

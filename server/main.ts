@@ -69,10 +69,11 @@ function inFlight(): InFlight {
   }
 }
 
-function listen(config: Config, { gateways, devnet }: Wired, { log, requests }: { log: ServerLog; requests: InFlight }) {
-  const { publicOrigin, trustedProxies } = config
+function listen(config: Config, { gateways, devnet, metrics }: Wired, { log, requests }: { log: ServerLog; requests: InFlight }) {
+  const { publicOrigin, trustedProxies, operatorToken } = config
   const facts = devnet && { devnet: (origin: string) => devnetFacts(devnet, gateways, origin) }
-  const elysia = app({ gateways, log, publicOrigin, trustedProxies, ...facts })
+  const figures = metrics && operatorToken !== undefined && { metrics: { token: operatorToken, scrape: metrics.scrape } }
+  const elysia = app({ gateways, log, publicOrigin, trustedProxies, ...facts, ...figures })
   try {
     const { port, host: hostname } = config
     // Bun's own 413 has no body and its idle limit is 10 s: sizes are checked in core, and an inline window takes 30 s.

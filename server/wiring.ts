@@ -13,10 +13,18 @@ import { newestReceipt } from '../adapters/storage/newest_receipt.ts'
 import { postgresStorage } from '../adapters/storage/postgres.ts'
 import { holdAlone, sqliteStorage } from '../adapters/storage/sqlite.ts'
 import { countTokens, warmTokenizer } from '../adapters/tokens.ts'
+import { corpusSearch } from '../adapters/vendors/corpus_search.ts'
+import { EXA_SEARCH, exaSearch } from '../adapters/vendors/exa_search.ts'
 import { mediaFetcher } from '../adapters/vendors/http.ts'
+import { cachedMarket } from '../adapters/vendors/market_cache.ts'
 import { chatBaseUrls, chatProtocols, imageBaseUrls, imageProtocols } from '../adapters/vendors/mod.ts'
 import { parrotVendor } from '../adapters/vendors/parrot.ts'
+import { pythMarket } from '../adapters/vendors/pyth.ts'
+import { sampleMarket } from '../adapters/vendors/sample_market.ts'
+import { firstOf, SEARCH_TIMEOUT_MS } from '../adapters/vendors/search_vendor.ts'
 import { sketchVendor } from '../adapters/vendors/sketch.ts'
+import { XAI_SEARCH, xaiSearch } from '../adapters/vendors/xai_search.ts'
+import { zerox } from '../adapters/vendors/zerox.ts'
 import { privateKeyToAddress } from 'viem/accounts'
 import {
   type Catalog,
@@ -31,6 +39,7 @@ import {
   type ImageVendor,
   memoized,
   type Objects,
+  type SearchVendor,
   type Storage,
   type Vendors,
 } from '../core/mod.ts'
@@ -38,9 +47,11 @@ import manifest from '../package.json' with { type: 'json' }
 import type { Config } from './config.ts'
 import type { ChatServing } from './config_chat.ts'
 import type { GatewayConfig } from './config_gateways.ts'
+import type { SearchConfig } from './config_services.ts'
 import type { Serving } from './config_vendors.ts'
 import { type Devnet, resetDevnet, startDevnet } from './devnet/devnet.ts'
 import type { ServerLog } from './log.ts'
+import { type Metrics, metrics, type Timed } from './metrics.ts'
 
 export const VERSION = manifest.version
 
@@ -50,6 +61,8 @@ export type Wired = {
   readonly clock: Clock
   readonly owner: string
   readonly devnet: Devnet | undefined
+  /** Where somebody may read them: with an operator's token. */
+  readonly metrics: Metrics | undefined
   /** Waits for work that no request waits for, at most `ms`. Resolves with how many pieces were left. */
   drain(ms: number): Promise<number>
   close(): Promise<void>
@@ -92,8 +105,10 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const owner = crypto.randomUUID()
   const pending = new Set<Promise<unknown>>()
   const counted = memoized(countTokens)
-  const opening = { log, clock, undo }
+  const meters = config.operatorToken === undefined ? undefined : metrics({ version: VERSION, clock })
+  const opening = { log, clock, undo, timed: meters?.timed ?? untimed }
   const vendors: Vendors = {
+    ...services(config, isDevnet, opening),
     images: imageVendors(config, isDevnet, opening),
     chat: chatVendors(config, isDevnet, { ...opening, countTokens: counted }),
     media: mediaFetcher({ trusted: config.trustedHosts }),
@@ -108,7 +123,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     undo.push(() => chain.close())
     await openChain(row, chain, { log, clock, undo })
     await keepKey(row, chain, { log, clock, undo, leaseMs: config.leaseMs })
-    const ports = { storage, objects, chain, vendors, clock, log, random: randomBytes, countTokens: counted, background }
+    const ports = { storage, objects, chain, vendors, clock, log, random: randomBytes, countTokens: counted, background, ...(meters && { meter: meters.meterOf(row.name) }) }
     const guests = devnet ? { generate_content: [devnet.buyer.address], ...config.guests } : config.guests
     gateways.push({ gateway: gateway({ ports, guests, ...gatewaySettings(config, row, { owner, shelf }) }), hosts: row.hosts, config: row })
   }
@@ -119,7 +134,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   // Loading it takes a third of a second, which the first buyer should not wait.
   const isCounted = shelf.chat.all.some((row) => row.billing.mode === 'paid' && vendors.chat(row) !== undefined)
   if (isCounted) warmTokenizer().catch((error: Error) => log.warn('the tokenizer could not be loaded', { error: error.message }))
-  return { gateways, storage, clock, owner, devnet, drain }
+  return { gateways, storage, clock, owner, devnet, metrics: meters, drain }
 
   function background(work: Promise<unknown>): void {
     pending.add(work)
@@ -156,6 +171,7 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
       { requests: config.freePerHour, windowMs: 60 * MINUTE_MS },
     ],
     ...(config.inlineMs !== undefined && { inlineMs: config.inlineMs }),
+    ...(config.operatorToken !== undefined && { operatorToken: config.operatorToken }),
   }
 }
 
@@ -194,12 +210,13 @@ async function orRefuse<T>(setting: string, step: () => T | Promise<T>): Promise
 }
 
 /** A row is served as the operator configured it; on devnet the embedded vendor draws the rest, elsewhere the rest is not for sale. */
-function imageVendors({ images }: Config, isDevnet: boolean, { log, clock, undo }: Opening): Vendors['images'] {
-  const sketch = sketchVendor()
-  undo.push(() => sketch.close())
+function imageVendors({ images }: Config, isDevnet: boolean, { log, clock, undo, timed }: Vending): Vendors['images'] {
+  const drawing = sketchVendor()
+  undo.push(() => drawing.close())
+  const sketch = timed('sketch', drawing)
   const build = (row: ImageRow, { protocol, baseUrl, ...settings }: Serving): ImageVendor => {
     if (protocol === 'sketch') return sketch
-    return imageProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? imageBaseUrls[protocol], maker: row.maker, clock, log })
+    return timed(row.vendor, imageProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? imageBaseUrls[protocol], maker: row.maker, clock, log }))
   }
   const byRow = new Map<string, ImageVendor>()
   for (const row of images.rows) {
@@ -211,14 +228,14 @@ function imageVendors({ images }: Config, isDevnet: boolean, { log, clock, undo 
 }
 
 /** Rows served alike share one vendor. Nobody stands in for a model: on devnet too, the parrot serves its own rows only, unless told. */
-function chatVendors({ chat }: Config, isDevnet: boolean, { log, clock, countTokens }: Opening & { countTokens(text: string): Promise<number> }): Vendors['chat'] {
-  const parrot = parrotVendor({ countTokens, now: clock.now })
+function chatVendors({ chat }: Config, isDevnet: boolean, { log, clock, timed, countTokens }: Vending & { countTokens(text: string): Promise<number> }): Vendors['chat'] {
+  const parrot = timed('parrot', parrotVendor({ countTokens, now: clock.now }))
   const built = new Map<string, ChatVendor>()
   const build = (row: ChatRow, serving: ChatServing): ChatVendor => {
     const { protocol, baseUrl, ...settings } = serving
     if (protocol === 'parrot') return parrot
-    const alike = JSON.stringify([row.maker, serving])
-    const vendor = built.get(alike) ?? chatProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? chatBaseUrls[protocol], maker: row.maker, clock, log })
+    const alike = JSON.stringify([row.maker, row.vendor, serving])
+    const vendor = built.get(alike) ?? timed(row.vendor, chatProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? chatBaseUrls[protocol], maker: row.maker, clock, log }))
     built.set(alike, vendor)
     return vendor
   }
@@ -230,6 +247,28 @@ function chatVendors({ chat }: Config, isDevnet: boolean, { log, clock, countTok
     if (serving?.protocol === 'parrot' && !isDevnet && row.billing.mode !== 'free') log.warn('this model is served by the parrot, a small text program, for real money', { model: row.id })
   }
   return (row) => byRow.get(row.id)
+}
+
+/** Search, prices and swaps, shared by all gateways: one cache stands before the price feed. On devnet the embedded ones fill in where nothing is set. */
+function services({ search, market, swap }: Config, isDevnet: boolean, { log, clock, timed }: Vending): Pick<Vendors, 'search' | 'market' | 'swap'> {
+  const sources = (search ?? (isDevnet ? [{ by: 'corpus' as const }] : [])).map((source) => timed(source.by, searchVendor(source, { log, clock })))
+  const [first, ...rest] = sources
+  const prices = market ?? { by: isDevnet ? ('sample' as const) : ('off' as const) }
+  if (!isDevnet && search?.some(({ by }) => by === 'corpus')) log.warn('search answers from a few bundled documents, for real money')
+  if (!isDevnet && prices.by === 'sample') log.warn('prices are made up by the embedded sample market, for real money')
+  return {
+    ...(first && { search: rest.reduce(firstOf, first) }),
+    ...(prices.by === 'sample' && { market: sampleMarket({ clock }) }),
+    ...(prices.by === 'pyth' && { market: cachedMarket(timed('pyth', pythMarket({ ...prices, clock, log })), { clock, log }) }),
+    ...(swap && { swap: timed('zerox', zerox({ ...swap, log })) }),
+  }
+}
+
+function searchVendor(source: SearchConfig, { log, clock }: Pick<Vending, 'log' | 'clock'>): SearchVendor {
+  if (source.by === 'corpus') return corpusSearch()
+  const common = { key: source.key, timeoutMs: SEARCH_TIMEOUT_MS, clock, log }
+  if (source.by === 'exa') return exaSearch({ ...common, baseUrl: source.baseUrl ?? EXA_SEARCH.baseUrl, maker: 'Exa' })
+  return xaiSearch({ ...common, baseUrl: source.baseUrl ?? XAI_SEARCH.baseUrl, model: source.model ?? XAI_SEARCH.model, maker: 'xAI' })
 }
 
 /** The local chain, and the ledger beside it. Where the chain is behind the ledger, both begin anew: paid must stay paid. */
@@ -308,6 +347,9 @@ async function keepKey(row: GatewayConfig, chain: ServedChain, { log, clock, und
     }
   })()
 }
+
+type Vending = Opening & { readonly timed: Timed }
+const untimed: Timed = (_name, vendor) => vendor
 
 type Opening = { readonly log: ServerLog; readonly clock: Clock; readonly undo: (() => unknown)[] }
 

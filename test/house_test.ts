@@ -223,6 +223,9 @@ const LAWS: Readonly<Record<string, string>> = {
   Chain: 'test/conformance/chains.ts',
   ImageVendor: 'test/conformance/vendors.ts',
   ChatVendor: 'test/conformance/chat_vendors.ts',
+  SearchVendor: 'test/conformance/search.ts',
+  SwapVendor: 'test/conformance/swap.ts',
+  MarketVendor: 'test/conformance/markets.ts',
 }
 
 function kindOf(path: string): string {

@@ -2,6 +2,8 @@
 import { type CashChain, cashChain } from '../adapters/chains/cash.ts'
 import { memoryObjects } from '../adapters/objects/memory.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
+import { corpusSearch } from '../adapters/vendors/corpus_search.ts'
+import { sampleMarket } from '../adapters/vendors/sample_market.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
 import { type ChatVendor, type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type Setup, type Vendors } from '../core/mod.ts'
 
@@ -93,6 +95,11 @@ export function slowVendor() {
   return { vendor, ready: ready.open }
 }
 
+/** The embedded vendors of what is sold in one shot. No kit has them unless told, so that tests can be without. */
+export function embedded(clock: Clock): Pick<Vendors, 'search' | 'market'> {
+  return { search: corpusSearch(), market: sampleMarket({ clock }) }
+}
+
 export type Kit = {
   readonly clock: TestClock
   readonly chain: CashChain
@@ -174,31 +181,39 @@ export type Buyer = {
   readonly name: string
   readonly wallet: string
   balance(): bigint
-  /** A POST without payment. */
+  /** A request without payment: a POST of `body`, or a GET that says it in path and query. */
   ask(body?: unknown, at?: At): Promise<Answer>
   /** Reads a 402 and signs its first offer. */
   sign(challenge: Answer, how?: Partial<Parameters<CashChain['sign']>[1]>): Payment
-  /** A POST with a payment; asks and signs where none is given. */
+  /** The same with a payment; asks and signs where none is given. */
   buy(body?: unknown, at?: At & { payment?: Payment }): Promise<Answer>
   /** A poll, paid with `payment`. */
   poll(path: string, payment?: Payment, at?: At): Promise<Answer>
 }
 
-type At = { readonly path?: string; readonly header?: string; readonly shop?: Gateway; readonly gone?: AbortSignal }
+/** `{name}` in a path is filled from the body. */
+type At = { readonly method?: 'GET' | 'POST'; readonly path?: string; readonly header?: string; readonly shop?: Gateway; readonly gone?: AbortSignal }
 
 /** A wallet with 100 USDC that speaks HTTP to a gateway. */
 export function buyerOf({ name, chain, clock }: { name: string; chain: CashChain; clock: Clock }, shop: Gateway): Buyer {
   const wallet = chain.wallet(name)
   chain.fund(wallet, 100_000_000n)
 
-  async function send(method: string, at: At & { url: string; body?: string; payment?: Payment | undefined }): Promise<Answer> {
+  async function send(method: string, at: Omit<At, 'method'> & { url: string; body?: string; payment?: Payment | undefined }): Promise<Answer> {
     const headers: Record<string, string> = at.body === undefined ? {} : { 'content-type': 'application/json' }
     if (at.payment) headers[at.header ?? 'payment-signature'] = encodePayment(at.payment)
     const request = new Request(`${ORIGIN}${at.url}`, { method, headers, ...(at.body !== undefined && { body: at.body }) })
     return await read(await (at.shop ?? shop).fetch(request, { ip: '192.0.2.1', ...(at.gone && { gone: at.gone }) }))
   }
 
-  const ask = (body: unknown = FOX, at: At = {}) => send('POST', { ...at, url: at.path ?? GENERATIONS, body: JSON.stringify(body) })
+  function order(body: unknown, { method = 'POST', path = GENERATIONS, ...at }: At & { payment?: Payment }): Promise<Answer> {
+    const { url, rest } = located(path, body)
+    if (method === 'POST') return send(method, { ...at, url, body: JSON.stringify(rest) })
+    const query = new URLSearchParams(rest as Record<string, string>).toString()
+    return send(method, { ...at, url: query === '' ? url : `${url}?${query}` })
+  }
+
+  const ask = (body: unknown = FOX, at: At = {}) => order(body, at)
   const sign: Buyer['sign'] = (challenge, how = {}) => chain.sign(challenge.body.accepts[0] as Offer, { from: wallet, now: clock.now(), ...how })
   return {
     name,
@@ -208,10 +223,22 @@ export function buyerOf({ name, chain, clock }: { name: string; chain: CashChain
     balance: () => chain.balanceOf(wallet),
     async buy(body = FOX, at = {}) {
       const payment = at.payment ?? sign(await ask(body, { ...at, shop: at.shop ?? shop }))
-      return await send('POST', { ...at, url: at.path ?? GENERATIONS, body: JSON.stringify(body), payment })
+      return await order(body, { ...at, payment })
     },
     poll: (path, payment, at = {}) => send('GET', { ...at, url: path, payment }),
   }
+}
+
+/** A path with its `{name}` segments filled in, and what of the body is left. */
+export function located(path: string, body: unknown): { url: string; rest: unknown } {
+  if (typeof body !== 'object' || body === null || !path.includes('{')) return { url: path, rest: body }
+  const rest: Record<string, unknown> = { ...body }
+  const url = path.replace(/\{(\w+)\}/g, (segment, name: string) => {
+    const value = rest[name]
+    delete rest[name]
+    return typeof value === 'string' ? encodeURIComponent(value) : segment
+  })
+  return { url, rest }
 }
 
 export const encodePayment = (payment: unknown): string => btoa(JSON.stringify(payment))

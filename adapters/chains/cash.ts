@@ -1,9 +1,9 @@
 import { sha256 } from '@noble/hashes/sha2'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
-import { usdc } from '../../core/money.ts'
+import { type Usdc, usdc } from '../../core/money.ts'
 import type { Chain, Fate, Identity, Settlement, Terms, Verdict } from '../../core/ports.ts'
 import type { Offer, Payment, Receipt } from '../../core/x402.ts'
-import { type Exact, judgeExact, judgeValue, readExact, refused } from './exact.ts'
+import { addressOf, type Exact, judgeExact, judgeValue, readExact, refused } from './exact.ts'
 import { type Hex, lower } from './hex.ts'
 
 export type CashOptions = {
@@ -12,7 +12,7 @@ export type CashOptions = {
   readonly payTo?: string
   readonly domain?: { readonly name: string; readonly version: string }
   /** Awaited before each question that would leave the machine: tests hold it, fail it or count it. */
-  readonly before?: (question: 'verify' | 'settle' | 'fate') => Promise<void> | void
+  readonly before?: (question: 'verify' | 'settle' | 'fate' | 'balance') => Promise<void> | void
 }
 
 /** What becomes of one settlement: `landed`, `late` and `dropped` all answer unknown; late ones wait for `deliver`. */
@@ -35,7 +35,7 @@ export type CashSigning = {
   readonly name?: string
 }
 
-export type CashChain = Chain & {
+export type CashChain = Chain & Required<Pick<Chain, 'balance'>> & {
   /** Every transfer that an authorization moved, oldest first. */
   readonly transfers: readonly CashTransfer[]
   /** The address of a wallet that exists only by name. */
@@ -210,6 +210,14 @@ export function cashChain(options: CashOptions = {}): CashChain {
     return judge(exact, offer, block)
   }
 
+  async function balance(address: string, at: { signal: AbortSignal }): Promise<Usdc> {
+    await options.before?.('balance')
+    const who = addressOf(address)
+    const block = down || at.signal.aborted ? undefined : look()
+    if (block === undefined) throw new Error('the node does not answer')
+    return usdc(balanceAt(who, block))
+  }
+
   function sign(offer: Offer, signing: CashSigning): Payment {
     const from = lower(signing.from)
     const now = BigInt(Math.floor(signing.now / 1000))
@@ -232,6 +240,7 @@ export function cashChain(options: CashOptions = {}): CashChain {
     verify,
     settle,
     fate,
+    balance,
     transfers,
     wallet: (name) => `0x${digest(`wallet ${name}`).slice(0, 40)}`,
     fund(who, amount) {

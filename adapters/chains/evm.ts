@@ -30,7 +30,7 @@ export type EvmConfig = {
   Omit<SettleConfig, 'relayer'> &
   Pick<CheckConfig, 'lowGas'>
 
-export type EvmChain = Chain & {
+export type EvmChain = Chain & Required<Pick<Chain, 'balance'>> & {
   /** Compares the configuration with the chain; the terms open when it is ready, and stay open. Moves nothing. */
   check(): Promise<Checked>
   /** Stops what is under way in the background; whoever waits reads unknown. */
@@ -133,7 +133,8 @@ export function evmChain(config: EvmConfig): EvmChain {
     rpc.close()
   }
 
-  return { terms: () => terms, identify: identity.identify, verify, settle, fate, check, close }
+  const balance: EvmChain['balance'] = (address, { signal }) => reads.balance(asset, address, { lagSeconds: lagSeconds(config), signal })
+  return { terms: () => terms, identify: identity.identify, verify, settle, fate, balance, check, close }
 }
 
 function lagSeconds(config: EvmConfig): number {

@@ -1,4 +1,5 @@
 import { decodeFunctionResult } from 'viem'
+import { type Usdc, usdc } from '../../core/money.ts'
 import type { Fate } from '../../core/ports.ts'
 import type { Offer } from '../../core/x402.ts'
 import {
@@ -6,6 +7,7 @@ import {
   aggregateCall,
   AUTHORIZATION_CANCELED,
   AUTHORIZATION_USED,
+  balanceCall,
   type ChainLog,
   MULTICALL,
   paidIn,
@@ -15,8 +17,8 @@ import {
   type Target,
 } from './evm_payload.ts'
 import { type Rpc, type Trouble, trouble, troubleIn } from './evm_rpc.ts'
-import { type Exact, LOOKBACK_SECONDS } from './exact.ts'
-import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, word } from './hex.ts'
+import { addressOf, type Exact, LOOKBACK_SECONDS } from './exact.ts'
+import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, uintIn, word } from './hex.ts'
 import { recent } from './recent.ts'
 
 /** Some calls, answered by one block: its time in seconds, and per call what it returned, or that it reverted. */
@@ -43,6 +45,8 @@ export type Found = Fate | { readonly kind: 'unknown'; readonly reason: string; 
 export type Reads = {
   view(calls: readonly Target[], at: ViewAt): Promise<Seen | Trouble>
   fate(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Found>
+  /** What an address holds of a token. Rejects for what is no address, and where the node does not tell. */
+  balance(token: string, address: string, at: Pick<ViewAt, 'lagSeconds' | 'signal'>): Promise<Usdc>
   /** Remembers in which transaction an authorization was seen to be paid, so that `fate` need not search. */
   hint(key: string, transaction: Hex): void
   /** Whether Multicall3 is there, as `check` has found it. Until then, reads take one round trip more. */
@@ -131,6 +135,14 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     return { kind: 'block', number: BigInt(block.number), time }
   }
 
+  async function balance(token: string, address: string, at: Pick<ViewAt, 'lagSeconds' | 'signal'>): Promise<Usdc> {
+    const seen = await view([{ to: lower(token), data: balanceCall(addressOf(address)) }], at)
+    if (seen.kind === 'trouble') throw new Error(seen.reason)
+    const held = uintIn(seen.results[0])
+    if (held === undefined) throw new Error('balanceOf() did not answer a number')
+    return usdc(held)
+  }
+
   async function fate(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Found> {
     const call = { to: lower(offer.asset), data: stateCall(exact.from, exact.nonce) }
     const seen = await view([call], { lagSeconds: 0, ...(signal ? { signal } : {}) })
@@ -194,6 +206,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   return {
     view,
     fate,
+    balance,
     hint: hints.set,
     multicall: () => multicall,
     foundMulticall: (found) => void (multicall = found),

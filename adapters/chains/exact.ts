@@ -28,6 +28,7 @@ const LAST_MS = 8_640_000_000_000_000n
 const UINT256_MAX = 2n ** 256n - 1n
 
 const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' })
+const isAddress = TypeCompiler.Compile(Address)
 const Uint = Type.String({ pattern: '^(0|[1-9][0-9]{0,77})$' })
 
 /** The payload of `exact` on EVM: one EIP-3009 TransferWithAuthorization and its signature (reference x402 2.1). */
@@ -46,6 +47,12 @@ export const ExactPayload = Type.Object({
 export type ExactPayload = Static<typeof ExactPayload>
 
 const isExactPayload = TypeCompiler.Compile(ExactPayload)
+
+/** An address in lower case, which is how it is asked about. Throws for what is none. */
+export function addressOf(text: string): Hex {
+  if (isAddress.Check(text)) return lower(text)
+  throw new RangeError('not an address: 0x and 40 hex digits')
+}
 
 /** A payload that has the right shape and answers the offer. Hex is lower case; times are the payer's own, in seconds. */
 export type Exact = {

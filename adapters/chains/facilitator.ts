@@ -39,7 +39,7 @@ export type FacilitatorConfig = {
   ReadsConfig &
   ApiConfig
 
-export type FacilitatorChain = Chain & {
+export type FacilitatorChain = Chain & Required<Pick<Chain, 'balance'>> & {
   /** Compares the configuration with the chain and with what each facilitator supports; the terms open when it is ready, and stay open. */
   check(at: { now: number }): Promise<Checked>
   /** Ends what is under way; whoever waits reads unknown. */
@@ -259,7 +259,8 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     rpc.close()
   }
 
-  return { terms: () => terms, identify: identity.identify, verify, settle, fate, check, close }
+  const balance: FacilitatorChain['balance'] = (address, { signal }) => reads.balance(asset, address, { lagSeconds, signal })
+  return { terms: () => terms, identify: identity.identify, verify, settle, fate, balance, check, close }
 }
 
 /** Named by their place in the configuration; what a URL says stays unsaid. */

@@ -57,11 +57,12 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
     held = undefined
   }
 
-  const { identify, verify, fate, check } = reader
+  const { identify, verify, fate, balance, check } = reader
   return {
     identify,
     verify,
     fate,
+    balance,
     check,
     renew,
     terms: (now) => (held && held.until > now ? reader.terms(now) : []),

@@ -83,6 +83,8 @@ const estimate = free({
   dialect: 'chat',
   input: ChatBody,
   limit: { requests: 120, windowMs: MINUTE_MS },
+  errors: ['INVALID_BODY', 'INVALID_MODEL', 'CONTEXT_LENGTH_EXCEEDED', 'NOT_CONFIGURED'],
+  sample: (offering) => ({ body: shared.sample(offering) }),
   output: Type.Object({
     model: Type.String(),
     billing_mode: Type.String(),

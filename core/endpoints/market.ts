@@ -22,7 +22,8 @@ type Params = Readonly<Record<string, unknown>>
 /** Where a family of endpoints is served. `row` finds its shelf from the path, and throws a 404 for a market that is not on the list. */
 type Family = { readonly name: string; readonly root: string; readonly title: string; readonly inPath?: TProperties; row(params: Params): ShelfRow }
 
-const market = Type.String({ maxLength: 16, description: `One of ${STOCK_MARKETS.join(', ')}.` })
+/** Of any length: what is not on the list is a 404, to those who pay as to those who ask. */
+const market = Type.String({ description: `One of ${STOCK_MARKETS.join(', ')}.` })
 
 function marketRow({ market }: Params): ShelfRow {
   const row = stockShelf(typeof market === 'string' ? market.toLowerCase() : market)
@@ -33,15 +34,19 @@ function marketRow({ market }: Params): ShelfRow {
 
 const open: readonly Family[] = openShelves.map((row) => ({ name: row.shelf, root: row.root, title: row.label, row: () => row }))
 const equities: readonly Family[] = [
-  { name: 'stocks', root: '/api/v1/stocks/{market}', title: 'equities of one market', inPath: { market }, row: marketRow },
-  { name: 'usstock', root: '/api/v1/usstock', title: 'US equities, as /api/v1/stocks/us', row: () => marketRow({ market: 'us' }) },
+  { name: 'stocks', root: '/api/v1/stocks/{market}', title: 'equities', inPath: { market }, row: marketRow },
+  { name: 'usstock', root: '/api/v1/usstock', title: 'US equities', row: () => marketRow({ market: 'us' }) },
 ]
+
+/** In the examples: the market, where the path names one, and a time in autumn 2026. */
+const exampleMarket = (inPath: TProperties | undefined): Readonly<Record<string, string>> => (inPath ? { market: 'us' } : {})
+const EXAMPLE_FROM = '1790000000'
 
 // ── free ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-type Feedless = Pick<Free, 'name' | 'path' | 'summary' | 'input' | 'output' | 'methods'>
+type FeedWords = Pick<Free, 'name' | 'path' | 'summary' | 'input' | 'output' | 'methods' | 'sample' | 'errors'>
 
-function feed(words: Feedless, answer: (request: FreeRequest, context: FreeContext, signal: AbortSignal) => Promise<Readonly<Record<string, Json>>>): Free {
+function feed(words: FeedWords, answer: (request: FreeRequest, context: FreeContext, signal: AbortSignal) => Promise<Readonly<Record<string, Json>>>): Free {
   return free({
     ...words,
     tag: 'market data',
@@ -51,8 +56,9 @@ function feed(words: Feedless, answer: (request: FreeRequest, context: FreeConte
   })
 }
 
-function list({ name, root, title, row }: Family): Free {
-  const words = { name: `${name}.list`, path: `${root}/list`, summary: `List the symbols of ${title}`, input: sale.listInput, output: sale.listOutput }
+function list({ name, root, title, inPath, row }: Family): Free {
+  const sample = { path: exampleMarket(inPath), query: { q: row(exampleMarket(inPath)).example, limit: '10' } }
+  const words = { name: `${name}.list`, path: `${root}/list`, summary: `List the symbols of ${title}`, input: sale.listInput, output: sale.listOutput, sample }
   return feed(words, async ({ params, query }, { vendors }, signal) => {
     const said = readList(Object.fromEntries(query)) as sale.ListAsked
     const asked = { row: row(params), q: said.q ?? '', limit: sale.limitOf(said.limit) }
@@ -61,7 +67,8 @@ function list({ name, root, title, row }: Family): Free {
 }
 
 function freePrice({ name, root, title, row }: Family): Free {
-  const words = { name: `${name}.price`, path: `${root}/price/{symbol}`, summary: `Latest price of ${title}`, methods: GET_AND_POST, input: sale.spotInput, output: sale.spotOutput }
+  const sample = { path: { symbol: row({}).example } }
+  const words = { name: `${name}.price`, path: `${root}/price/{symbol}`, summary: `Latest price of ${title}`, methods: GET_AND_POST, input: sale.spotInput, output: sale.spotOutput, sample }
   return feed(words, async ({ params }, { vendors }, signal) => {
     const asked = { row: row(params), symbol: params.symbol ?? '', session: undefined }
     return { ...(await sale.spot(sale.marketOf(vendors), asked, signal)), free: true }
@@ -69,7 +76,8 @@ function freePrice({ name, root, title, row }: Family): Free {
 }
 
 function freeHistory({ name, root, title, row }: Family): Free {
-  const words = { name: `${name}.history`, path: `${root}/history/{symbol}`, summary: `Bars of ${title}`, methods: GET_AND_POST, input: sale.historyInput, output: sale.historyOutput }
+  const sample = { path: { symbol: row({}).example }, query: { resolution: 'D', from: EXAMPLE_FROM } }
+  const words = { name: `${name}.history`, path: `${root}/history/{symbol}`, summary: `Bars of ${title}`, methods: GET_AND_POST, input: sale.historyInput, output: sale.historyOutput, sample, errors: ['BUSY'] as const }
   return feed(words, async (request, { vendors, clock }, signal) => {
     const { params, query } = request
     const said = readHistory({ ...(await posted(request)), ...Object.fromEntries(query), ...params }) as sale.HistoryAsked
@@ -92,7 +100,7 @@ function quote(row: ShelfRow, call: string) {
     amount: flatPrice('0.001'),
     maxTimeoutSeconds: MAX_TIMEOUT_SECONDS,
     shown: { amount: '0.0020' },
-    also: { example: { method: 'GET', path: `${row.root}/${call}`, headers: { 'PAYMENT-SIGNATURE': '<base64 of the signed payment>' } } },
+    also: { example: { method: 'GET', path: `${row.root}/${call}` } },
   }
 }
 
@@ -106,7 +114,6 @@ const common = {
   tag: 'market data',
   failure: 'Price feed unavailable',
 } as const
-const exampleMarket = (inPath: TProperties | undefined) => (inPath ? { market: 'us' } : {})
 const isServed: Paid['serves'] = (_input, { vendors }) => vendors.market !== undefined
 
 function paidPrice({ name, root, title, inPath, row }: Family): Paid {
@@ -141,8 +148,9 @@ function paidHistory({ name, root, title, inPath, row }: Family): Paid {
     summary: `Bars of ${title}`,
     input: Type.Object({ ...inPath, ...sale.historyInput.properties }) as typeof sale.historyInput,
     output: sale.historyOutput,
-    example: { ...exampleMarket(inPath), symbol: 'AAPL', resolution: 'D', from: '1790000000' },
-    price: (input) => quote(row(input), `history/${row(input).example}?resolution=D&from=1790000000`),
+    example: { ...exampleMarket(inPath), symbol: 'AAPL', from: EXAMPLE_FROM },
+    errors: ['BUSY'],
+    price: (input) => quote(row(input), `history/${row(input).example}?from=${EXAMPLE_FROM}`),
     serves: isServed,
     check(input) {
       sale.windowOf(input)

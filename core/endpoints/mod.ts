@@ -1,8 +1,10 @@
 /** The menu: one line per product. Routes, quotes, OpenAPI and discovery follow from it. */
 import type { Endpoint } from '../endpoint.ts'
 import { calls } from './calls.ts'
+import { changelog } from './changelog.ts'
 import { chat } from './chat.ts'
 import { discovery } from './discovery.ts'
+import { docs } from './docs.ts'
 import { edits } from './edits.ts'
 import { generateContent } from './generate_content.ts'
 import { health } from './health.ts'
@@ -11,9 +13,11 @@ import { marketData } from './market.ts'
 import { media } from './media.ts'
 import { messages } from './messages.ts'
 import { models } from './models.ts'
+import { pricing } from './pricing.ts'
 import { responses } from './responses.ts'
 import { search } from './search.ts'
 import { swap } from './swap.ts'
+import { wallet } from './wallet.ts'
 
 export const endpoints: readonly Endpoint[] = [
   ...images,
@@ -28,6 +32,10 @@ export const endpoints: readonly Endpoint[] = [
   ...calls,
   ...media,
   ...models,
+  ...wallet,
   ...health,
+  ...pricing,
+  ...changelog,
   ...discovery,
+  ...docs,
 ]

@@ -70,6 +70,7 @@ const passed = ROUTES.map(({ name, method, path, summary, input, takesFee }) =>
     summary,
     tag: 'swap',
     output: answer,
+    errors: ['NOT_CONFIGURED', 'INVALID_BODY', 'MODEL_UNAVAILABLE'],
     ...(input && { input }),
     ...(takesFee && { description: FEE_NOTE }),
     ...(method === 'GET' && input && { sample: { query: takesFee ? SAMPLE : { chainId: SAMPLE.chainId } } }),

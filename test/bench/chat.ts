@@ -18,7 +18,7 @@ export type ChatBench = { readonly scratch: string; readonly isQuick: boolean; r
 
 type Plan = { readonly rounds: number; readonly roundMs: number; readonly warmMs: number; readonly streams: number }
 
-const FULL: Plan = { rounds: 5, roundMs: 500, warmMs: 400, streams: 500 }
+const FULL: Plan = { rounds: 5, roundMs: 500, warmMs: 800, streams: 500 }
 const QUICK: Plan = { rounds: 3, roundMs: 250, warmMs: 250, streams: 500 }
 /** Payments that may be used up in one round, by how many are in flight: more than any machine takes. */
 const MOST_PAID: Readonly<Record<number, number>> = { 1: 2, 32: 5 }
@@ -50,7 +50,8 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
   const model = await worker('upstream', {})
   const upstreamOf = (name: string) => `http://127.0.0.1:${model.port}/${name}/v1`
   const bare = await worker('bare', { baseUrl: upstreamOf('bare') })
-  const farebox = await worker('farebox', { baseUrl: upstreamOf('farebox') })
+  const free = await worker('farebox', { baseUrl: upstreamOf('free') })
+  const paid = await worker('farebox', { baseUrl: upstreamOf('paid') })
   const rivals = (await Promise.all([portkey('node'), portkey('bun')])).flatMap((each) => each ?? [])
   children.push(...rivals.map(({ child }) => child))
   const field: readonly Entrant[] = [
@@ -60,8 +61,8 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
       const name = index === 0 ? 'portkey' : 'portkey2'
       return { name, label: `@portkey-ai/gateway, ${runtime}`, path: COMPLETIONS, model: FREE_MODEL, headers: portkeyHeaders(upstreamOf(name)), port }
     }),
-    { name: 'free', label: 'Farebox, free model', path: OURS, model: FREE_MODEL, headers: {}, port: farebox.port },
-    { name: 'paid', label: 'Farebox, paid model', path: OURS, model: PAID_MODEL, headers: {}, port: farebox.port, isPaid: true },
+    { name: 'free', label: 'Farebox, free model', path: OURS, model: FREE_MODEL, headers: {}, port: free.port },
+    { name: 'paid', label: 'Farebox, paid model', path: OURS, model: PAID_MODEL, headers: {}, port: paid.port, isPaid: true },
   ]
   const signer = cashChain()
   const good = new Map<string, number>()
@@ -93,9 +94,9 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
       }
     }
   }
-  const [{ requests }, { transfers }] = await Promise.all([model.facts(), farebox.facts()])
+  const [{ requests }, { transfers }] = await Promise.all([model.facts(), paid.facts()])
   for (const { child } of rivals) child.kill()
-  await farebox.stop()
+  await Promise.all([free.stop(), paid.stop()])
 
   for (const shape of SHAPES) {
     console.log(`\nchat, ${shape === 'whole' ? 'whole answers of 1 KB' : 'streams of 50 pieces'}, ${plan.rounds} rounds of ${plan.roundMs} ms each, taking turns; medians; added is what comes on top of the upstream's own`)
@@ -104,7 +105,7 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
   const paced = (shape: Shape, inFlight: number) => `${shape === 'whole' ? 'whole' : 'streamed'} at ${inFlight} in flight, the free model`
   for (const shape of SHAPES) {
     for (const inFlight of IN_FLIGHT) {
-      goal(`of Portkey, ${paced(shape, inFlight)}`, ratio('free', 'portkey', { shape, inFlight }), 9)
+      goal(`of Portkey, ${paced(shape, inFlight)}; the bare proxy: ${fixed(ratio('bare', 'portkey', { shape, inFlight }), 2)}`, ratio('free', 'portkey', { shape, inFlight }), 9)
       goal(`of the bare proxy, ${paced(shape, inFlight)}`, ratio('free', 'bare', { shape, inFlight }), 0.6)
     }
   }
@@ -161,7 +162,8 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
     const checks = [
       ['bare proxy: good answers', answered('bare'), 'requests at the upstream', requests.bare ?? 0],
       ['Portkey: good answers', answered('portkey', 'portkey2'), 'requests at the upstream', (requests.portkey ?? 0) + (requests.portkey2 ?? 0)],
-      ['Farebox: good answers', answered('free', 'paid'), 'requests at the upstream', requests.farebox ?? 0],
+      ['Farebox: free answers', answered('free'), 'requests at the upstream', requests.free ?? 0],
+      ['Farebox: paid answers', answered('paid'), 'requests at the upstream', requests.paid ?? 0],
       ['Farebox: paid answers', answered('paid'), 'transfers on the cash chain', transfers],
     ] as const
     for (const [one, ours, two, theirs] of checks) console.log(`  ${ours === theirs ? 'equal ' : 'DIFFER'} ${one} ${count(ours)}, ${two} ${count(theirs)}`)

@@ -30,7 +30,7 @@ export function upstream(): Upstream {
       const [, name = ''] = new URL(request.url).pathname.split('/')
       requests[name] = (requests[name] ?? 0) + 1
       if (!asked.stream) return Response.json(whole(asked.model))
-      return new Response(streamOf(piecesOf(asked.model), asked.user === HELD), { headers: { 'content-type': 'text/event-stream' } })
+      return new Response(streamOf(piecesOf(asked.model), asked.user === HELD), { headers: { 'content-type': 'text/event-stream; charset=utf-8' } })
     },
   })
   return { port: server.port ?? 0, requests, stop: () => server.stop(true) }

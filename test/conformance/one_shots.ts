@@ -2,76 +2,13 @@ import { expect } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
 import { cashChain } from '../../adapters/chains/cash.ts'
 import type { Paid } from '../../core/endpoint.ts'
-import { catalog, type Clock, type Endpoint, type Gateway, type Payment } from '../../core/mod.ts'
-import { type Answer, type Buyer, decodeHeader, door, embedded, encodePayment, type Kit, type KitOptions, located, ORIGIN, read, testClock } from '../kit.ts'
-import type { Law, Subject } from './law.ts'
-import type { Stall } from './stall.ts'
+import { catalog, type Endpoint } from '../../core/mod.ts'
+import { type Answer, decodeHeader, door, located, ORIGIN, read } from '../kit.ts'
+import type { Law } from './law.ts'
+import { deserted, shot, type Stall } from './stall.ts'
 
 /** What is settled before its reply, and answers with nothing but its result. Every other paid endpoint may become a job. */
-export const isOneShot = (endpoint: Endpoint): endpoint is Paid => endpoint.kind === 'paid' && endpoint.inline === true
-
-type At = { readonly payment?: Payment; readonly method?: 'GET' | 'POST'; readonly header?: string; readonly shop?: Gateway; readonly gone?: AbortSignal; readonly more?: Record<string, unknown> }
-
-export type Scene = Kit & {
-  readonly endpoint: Paid
-  readonly alice: Buyer
-  readonly challenge: Answer
-  readonly payment: Payment
-  /** How often a vendor was asked. */
-  asked(): number
-  /** Sends the example without payment; `more` joins it. */
-  ask(at?: At): Promise<Answer>
-  /** Sends the example with this payment. */
-  buy(at?: At): Promise<Answer>
-  /** A request in the endpoint's words that is not of a buyer's making. */
-  raw(method: string, how?: { body?: BodyInit | null; payment?: Payment; query?: boolean; headers?: Record<string, string> }): Promise<Answer>
-  /** A sale whose settlement was refused: its result is kept and unpaid. Answers with its poll URL. */
-  kept(payment?: Payment): Promise<string>
-}
-
-/** Alice in front of a stall that sells by the shot. `before` is awaited in every question to a vendor; what it throws, the vendor throws. */
-export async function shot(subject: Subject<Stall>, { before, ...options }: KitOptions & { before?: () => unknown } = {}): Promise<Scene> {
-  const { endpoint, open } = await subject.open()
-  const clock = testClock()
-  const { vendors, asked } = watched(clock, before)
-  const subjects = open({ ...options, ports: { clock, vendors, ...options.ports } })
-  const alice = subjects.buyer()
-  const { method, path, example } = endpoint
-  const order = ({ more }: At) => ({ ...(example as object), ...more })
-  const ask: Scene['ask'] = (at = {}) => alice.ask(order(at), { method, path, ...at })
-  const challenge = await ask()
-  expect(challenge.status).toBe(402)
-  const payment = alice.sign(challenge)
-  const buy: Scene['buy'] = (at = {}) => alice.buy(order(at), { method, path, payment, ...at })
-
-  async function raw(method: string, { body = null, payment, query = false, headers = {} }: Parameters<Scene['raw']>[1] = {}): Promise<Answer> {
-    const { url, rest } = located(path, example)
-    const asking = query ? `?${new URLSearchParams(rest as Record<string, string>)}` : ''
-    const signed = payment && { 'payment-signature': encodePayment(payment) }
-    return await read(await subjects.shop.fetch(new Request(ORIGIN + url + asking, { method, body, headers: { ...(typeof body === 'string' && JSON_TYPE), ...signed, ...headers } })))
-  }
-
-  async function kept(by = alice.sign(challenge)): Promise<string> {
-    subjects.chain.forecast('refused')
-    const { status, body } = await buy({ payment: by })
-    expect(status).toBe(402)
-    return body.poll_url
-  }
-
-  return { ...subjects, endpoint, alice, challenge, payment, asked, ask, buy, raw, kept }
-}
-
-const JSON_TYPE = { 'content-type': 'application/json' }
-
-function watched(clock: Clock, before: () => unknown = () => {}) {
-  let count = 0
-  const spied = (name: string, member: unknown) => {
-    if (typeof member !== 'function') return [name, member]
-    return [name, async (...given: unknown[]) => (count++, await before(), await member(...given))]
-  }
-  const each = Object.entries(embedded(clock)).map(([name, vendor]) => [name, Object.fromEntries(Object.entries(vendor).map(([part, member]) => spied(part, member)))])
-  return { vendors: Object.fromEntries(each) as ReturnType<typeof embedded>, asked: () => count }
-}
+export const isOneShot = (endpoint: Endpoint): endpoint is Paid & { readonly inline: true } => endpoint.kind === 'paid' && endpoint.inline === true
 
 /** Everything in the order that a buyer may get wrong: as raw bodies, and field by field. */
 function badOrders({ from, path, input, example }: Paid): { readonly bodies: readonly string[]; readonly fields: readonly Record<string, unknown>[] } {
@@ -93,20 +30,6 @@ const isCoded = ({ dialect }: Paid): boolean => dialect !== 'market'
 const CHALLENGED = ['price', 'model']
 const HOUR = 3_600_000
 const RESEND = 600_000
-
-/** A buyer who hung up while the vendor was at work; the work has ended since. */
-async function deserted(subject: Subject<Stall>): Promise<Scene> {
-  const ready = door()
-  const scene = await shot(subject, { before: () => ready.passed })
-  const gone = new AbortController()
-  const answer = scene.buy({ gone: gone.signal })
-  await scene.clock.settle()
-  gone.abort()
-  ready.open()
-  await answer
-  await scene.idle()
-  return scene
-}
 
 // ── the laws ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -404,20 +327,23 @@ export const oneShotLaws: readonly Law<Stall>[] = [
     async check(subject) {
       for (const weather of ['landed', 'dropped', 'late'] as const) {
         const { alice, buy, chain, payment, shop, ports, endpoint } = await shot(subject)
+        const another = () => buy({ more: { another_request: '1' } })
         chain.forecast(weather)
         const { status, headers, body } = await buy()
         expect([status, headers.get('x-payment-settled'), headers.get('x-payment-settle-error-class')]).toEqual([200, 'false', 'unknown'])
         expect([headers.has('payment-required'), headers.has('payment-response'), Value.Check(endpoint.output, body)]).toEqual([false, false, true])
+        if (weather !== 'landed') {
+          chain.forecast('dropped', 'dropped')
+          const [resent, polled] = [await buy(), await alice.poll((await another()).body.poll_url, payment)]
+          expect([resent.status, resent.headers.get('x-payment-settle-error-class'), resent.body, polled.status]).toEqual([200, 'unknown', body, 202])
+        }
         await shop.tend()
         chain.deliver()
         await shop.tend()
         expect([chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([1, []])
         expect(paidness(await buy())).toBe('already_settled')
         const [{ transaction = '' } = {}] = chain.transfers
-        expect(decodeHeader((await alice.poll(await callOf(payment), payment)).headers.get('payment-response'))).toMatchObject({ success: true, transaction })
-        async function callOf(by: Payment): Promise<string> {
-          return (await buy({ payment: by, more: { another_request: '1' } })).body.poll_url
-        }
+        expect(decodeHeader((await alice.poll((await another()).body.poll_url, payment)).headers.get('payment-response'))).toMatchObject({ success: true, transaction })
       }
     },
   },

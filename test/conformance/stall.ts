@@ -1,7 +1,7 @@
 import { expect } from 'bun:test'
 import type { Paid } from '../../core/endpoint.ts'
-import { type Endpoint, endpoints, type Gateway, type Payment } from '../../core/mod.ts'
-import { type Answer, type Buyer, type Kit, kit, type KitOptions } from '../kit.ts'
+import { type Clock, type Endpoint, endpoints, type Gateway, type Payment } from '../../core/mod.ts'
+import { type Answer, type Buyer, door, embedded, encodePayment, type Kit, kit, type KitOptions, located, ORIGIN, read, testClock } from '../kit.ts'
 import type { Subject } from './law.ts'
 
 /** A paid endpoint under law, on a menu with all the others. */
@@ -61,4 +61,84 @@ export async function set(subject: Subject<Stall>, options: KitOptions = {}): Pr
     return body.poll_url
   }
   return { ...subjects, endpoint, alice, challenge, payment, buy, collect, job }
+}
+
+// ── one shot ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+type At = { readonly payment?: Payment; readonly method?: 'GET' | 'POST'; readonly header?: string; readonly shop?: Gateway; readonly gone?: AbortSignal; readonly more?: Record<string, unknown> }
+
+/** Like `Scene`, for what is settled before its reply. */
+export type OneShotScene = Kit & {
+  readonly endpoint: Paid
+  readonly alice: Buyer
+  readonly challenge: Answer
+  readonly payment: Payment
+  /** How often a vendor was asked. */
+  asked(): number
+  /** Sends the example without payment; `more` joins it. */
+  ask(at?: At): Promise<Answer>
+  /** Sends the example with this payment. */
+  buy(at?: At): Promise<Answer>
+  /** A request in the endpoint's words that is not of a buyer's making. */
+  raw(method: string, how?: { body?: BodyInit | null; payment?: Payment; query?: boolean; headers?: Record<string, string> }): Promise<Answer>
+  /** A sale whose settlement was refused: its result is kept and unpaid. Answers with its poll URL. */
+  kept(payment?: Payment): Promise<string>
+}
+
+/** Alice in front of a stall that sells by the shot. `before` is awaited in every question to a vendor; what it throws, the vendor throws. */
+export async function shot(subject: Subject<Stall>, { before, ...options }: KitOptions & { before?: () => unknown } = {}): Promise<OneShotScene> {
+  const { endpoint, open } = await subject.open()
+  const clock = testClock()
+  const { vendors, asked } = watched(clock, before)
+  const subjects = open({ ...options, ports: { clock, vendors, ...options.ports } })
+  const alice = subjects.buyer()
+  const { method, path, example } = endpoint
+  const order = ({ more }: At) => ({ ...(example as object), ...more })
+  const ask: OneShotScene['ask'] = (at = {}) => alice.ask(order(at), { method, path, ...at })
+  const challenge = await ask()
+  expect(challenge.status).toBe(402)
+  const payment = alice.sign(challenge)
+  const buy: OneShotScene['buy'] = (at = {}) => alice.buy(order(at), { method, path, payment, ...at })
+
+  async function raw(method: string, { body = null, payment, query = false, headers = {} }: Parameters<OneShotScene['raw']>[1] = {}): Promise<Answer> {
+    const { url, rest } = located(path, example)
+    const asking = query ? `?${new URLSearchParams(rest as Record<string, string>)}` : ''
+    const signed = payment && { 'payment-signature': encodePayment(payment) }
+    return await read(await subjects.shop.fetch(new Request(ORIGIN + url + asking, { method, body, headers: { ...(typeof body === 'string' && JSON_TYPE), ...signed, ...headers } })))
+  }
+
+  async function kept(by = alice.sign(challenge)): Promise<string> {
+    subjects.chain.forecast('refused')
+    const { status, body } = await buy({ payment: by })
+    expect(status).toBe(402)
+    return body.poll_url
+  }
+
+  return { ...subjects, endpoint, alice, challenge, payment, asked, ask, buy, raw, kept }
+}
+
+const JSON_TYPE = { 'content-type': 'application/json' }
+
+function watched(clock: Clock, before: () => unknown = () => {}) {
+  let count = 0
+  const spied = (name: string, member: unknown) => {
+    if (typeof member !== 'function') return [name, member]
+    return [name, async (...given: unknown[]) => (count++, await before(), await member(...given))]
+  }
+  const each = Object.entries(embedded(clock)).map(([name, vendor]) => [name, Object.fromEntries(Object.entries(vendor).map(([part, member]) => spied(part, member)))])
+  return { vendors: Object.fromEntries(each) as ReturnType<typeof embedded>, asked: () => count }
+}
+
+/** A sale to a buyer who hung up while the vendor was at work; the work has ended since. */
+export async function deserted(subject: Subject<Stall>): Promise<OneShotScene> {
+  const ready = door()
+  const scene = await shot(subject, { before: () => ready.passed })
+  const gone = new AbortController()
+  const answer = scene.buy({ gone: gone.signal })
+  await scene.clock.settle()
+  gone.abort()
+  ready.open()
+  await answer
+  await scene.idle()
+  return scene
 }

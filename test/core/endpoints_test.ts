@@ -2,9 +2,12 @@ import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import { endpoints, flatPrice, paid } from '../../core/mod.ts'
 import { brokenEndpoints } from '../conformance/broken_endpoints.ts'
+import { brokenLiveEndpoints } from '../conformance/broken_live_endpoints.ts'
+import { brokenOneShots } from '../conformance/broken_one_shots.ts'
 import { endpointLaws } from '../conformance/endpoints.ts'
 import { runBroken, runLaws } from '../conformance/law.ts'
 import { liveLaws, liveStall, ordersOf } from '../conformance/live_endpoints.ts'
+import { isOneShot, oneShotLaws } from '../conformance/one_shots.ts'
 import { stall } from '../conformance/stall.ts'
 import { kit } from '../kit.ts'
 
@@ -23,18 +26,28 @@ const haiku = paid({
 })
 
 for (const endpoint of [...endpoints, haiku]) {
-  if (endpoint.kind !== 'paid') continue
+  if (endpoint.kind !== 'paid' || isOneShot(endpoint)) continue
   runLaws(endpoint.name, endpointLaws, () => stall(endpoint))
   runLaws(`${endpoint.name} as a job`, endpointLaws, () => stall(endpoint, {}, { inlineMs: 0 }))
 }
 
 for (const endpoint of endpoints) {
-  if (endpoint.kind === 'paid') runBroken(endpoint.name, endpointLaws, brokenEndpoints(endpoint))
+  if (endpoint.kind === 'paid' && !isOneShot(endpoint)) runBroken(endpoint.name, endpointLaws, brokenEndpoints(endpoint))
 }
+
+const oneShots = endpoints.filter(isOneShot)
+for (const endpoint of oneShots) runLaws(endpoint.name, oneShotLaws, () => stall(endpoint))
+/** One of each kind, of those that are checked and quoted in the same order, is enough to see the laws fail. */
+for (const endpoint of new Map(oneShots.map((each) => [each.order, each])).values()) runBroken(endpoint.name, oneShotLaws, brokenOneShots(endpoint))
 
 for (const endpoint of endpoints) {
   if (endpoint.kind !== 'live') continue
   for (const order of ordersOf(endpoint)) runLaws(`${endpoint.name}${order.isStream ? ' streamed' : ''}`, liveLaws, () => liveStall(endpoint, order))
+}
+
+for (const endpoint of endpoints) {
+  if (endpoint.kind !== 'live') continue
+  for (const order of ordersOf(endpoint)) if (order.isStream) runBroken(endpoint.name, liveLaws, brokenLiveEndpoints(endpoint, order))
 }
 
 describe('an endpoint of the fewest words', () => {
