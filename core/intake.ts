@@ -135,11 +135,14 @@ const DEEPEST = 200
 
 /** What is written out again must not be deep: JSON.stringify takes half a second for 50,000 levels, and throws for more. */
 function checkDepth(value: object): void {
-  let level: object[] = [value]
-  for (let depth = 0; level.length > 0; depth++) {
-    if (depth > DEEPEST) throw invalidBody([{ path: '', message: `Nested deeper than ${DEEPEST} levels` }])
-    level = level.flatMap((each) => Object.values(each).filter((inner): inner is object => typeof inner === 'object' && inner !== null))
-  }
+  if (isDeeper(value, DEEPEST)) throw invalidBody([{ path: '', message: `Nested deeper than ${DEEPEST} levels` }])
+}
+
+/** Whether it has more than `levels` below it; goes no deeper than that itself. */
+function isDeeper(value: object, levels: number): boolean {
+  if (levels < 0) return true
+  for (const inner of Array.isArray(value) ? value : Object.values(value)) if (typeof inner === 'object' && inner !== null && isDeeper(inner, levels - 1)) return true
+  return false
 }
 
 type Problem = { path: string; message: string }

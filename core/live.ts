@@ -1,5 +1,6 @@
 /** Answers that are given as they are made, whole or streamed, and settled after they were made. Steps 8 to 12 of such a call (house decision 7). */
-import { abandon, fail, type Money, type Paying, settleCall, within } from './calls.ts'
+import { abandon, fail, type Money, type Paying, settleCall } from './calls.ts'
+import { deadlines } from './deadlines.ts'
 import { owe } from './debts.ts'
 import { errorEvent } from './dialects.ts'
 import type { Answer, Live, LiveOrder, Reply, Stored } from './endpoint.ts'
@@ -11,7 +12,7 @@ import * as replies from './replies.ts'
 import { tokensOf } from './spend.ts'
 import { EVENT_STREAM, type Paywall, streamed } from './streaming.ts'
 import { newSecret } from './tickets.ts'
-import { gone, type Visit } from './visit.ts'
+import type { Visit } from './visit.ts'
 import { receiptHeaders } from './x402.ts'
 
 export type LiveFlow = {
@@ -29,6 +30,7 @@ export function liveFlow(house: House): LiveFlow {
   const { ports, catalog, patience } = house
   const { storage, chain, clock, log, meter, vendors, countTokens } = ports
   const money: Money = { storage, chain, clock, log, meter, patience }
+  const answering = deadlines(clock)
   const running = new Map<string, AbortController>()
   const streaming = { clock, patience, background: ports.background }
 
@@ -85,19 +87,25 @@ export function liveFlow(house: House): LiveFlow {
   async function ask(endpoint: Live, { signal, ...order }: Pick<LiveOrder<unknown>, 'id' | 'input' | 'payer' | 'signal'>, ms = patience.answerMs): Promise<Answer> {
     let isLate = false
     const stop = new AbortController()
-    const done = new AbortController()
+    let leave = () => {}
+    let met = () => {}
     try {
       signal.throwIfAborted()
-      signal.addEventListener('abort', () => stop.abort(signal.reason), { once: true, signal: done.signal })
-      return await within(clock, ms, (deadline) => {
-        deadline.addEventListener('abort', () => stop.abort((isLate = true)), { once: true })
-        const answering = endpoint.answer({ ...order, catalog, vendors, countTokens, clock, log, signal: stop.signal })
-        // One that comes when nobody waits any more would be read by nobody.
-        answering.then((answer) => stop.signal.aborted && answer.kind === 'stream' && answer.stream.cancel()).catch(() => {})
-        const leaving = gone(signal, done.signal).then((): never => {
-          throw callerLeft()
+      return await new Promise<Answer>((resolve, reject) => {
+        leave = () => {
+          stop.abort(signal.reason)
+          reject(callerLeft())
+        }
+        signal.addEventListener('abort', leave, { once: true })
+        met = answering.after(ms, () => {
+          stop.abort((isLate = true))
+          reject(new Error(`no answer within ${ms} ms`))
         })
-        return Promise.race([answering, leaving])
+        endpoint.answer({ ...order, catalog, vendors, countTokens, clock, log, signal: stop.signal }).then((answer) => {
+          // One that comes when nobody waits any more would be read by nobody.
+          if (stop.signal.aborted && answer.kind === 'stream') answer.stream.cancel()
+          resolve(answer)
+        }, reject)
       })
     } catch (error) {
       if (signal.aborted) throw callerLeft()
@@ -106,7 +114,8 @@ export function liveFlow(house: House): LiveFlow {
       log.warn('an answer failed', { endpoint: endpoint.name, error: (error as Error).message })
       throw new Fault('MODEL_UNAVAILABLE', { message: 'The model did not answer. Nothing was charged; the same request may be sent again.', headers: { 'retry-after': '5' } })
     } finally {
-      done.abort()
+      met()
+      signal.removeEventListener('abort', leave)
     }
   }
 

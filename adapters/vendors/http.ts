@@ -3,6 +3,7 @@ import { lookup as systemLookup } from 'node:dns/promises'
 import { get as getPlain, type IncomingMessage } from 'node:http'
 import { get as getSecure } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
+import { deadlines } from '../../core/deadlines.ts'
 import { type ChatStream, type Clock, Fault, type Log } from '../../core/mod.ts'
 import { isPrivate, type Lookup } from './addresses.ts'
 import { chatStream, firstBytes, firstRefusal } from './http_stream.ts'
@@ -97,6 +98,14 @@ async function readAtMost(body: AsyncIterable<Uint8Array> | readonly Uint8Array[
   return Buffer.concat(chunks, length)
 }
 
+/** At once where its length is declared, which costs less than chunk by chunk. */
+async function textOf(response: Response, maxBytes: number): Promise<string> {
+  const declared = Number(response.headers.get('content-length') ?? Number.NaN)
+  const isPlain = (response.headers.get('content-encoding') ?? 'identity') === 'identity'
+  if (isPlain && declared <= maxBytes) return await response.text()
+  return new TextDecoder().decode(await readAtMost(response.body ?? [], maxBytes))
+}
+
 /** Ends with the signal, and with its reason, even where the work takes its time to notice or never does. */
 function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
@@ -163,12 +172,6 @@ const JSON_HEADERS = { 'content-type': 'application/json' }
 /** Not compressed: a compressor holds events back. */
 const STREAM_HEADERS = { ...JSON_HEADERS, accept: 'text/event-stream', 'accept-encoding': 'identity' }
 
-type Ends = {
-  /** Ends the upstream call, for as long as there is one. */
-  readonly cut: AbortController
-  /** Aborts with the caller's signal, the deadline or `cut`. */
-  readonly either: AbortSignal
-}
 type Order = { readonly url: string; readonly body: string | FormData; readonly asking: Asking; readonly headers?: Readonly<Record<string, string>> }
 
 /**
@@ -178,44 +181,53 @@ type Order = { readonly url: string; readonly body: string | FormData; readonly 
 export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   const { name, maker, timeoutMs, clock, log, fetch = globalThis.fetch, maxBytes = MAX_REPLY_BYTES } = config
   const { errorFor = usualErrorFor, retryPauseMs = RETRY_PAUSE_MS } = config
+  const calling = deadlines(clock)
 
   return {
     postJson: (url, body, asking) => call({ url, body: JSON.stringify(body), asking, headers: JSON_HEADERS }, result),
     postForm: (url, body, asking) => call({ url, body, asking }, result),
     postStream: (url, body, asking) =>
-      call({ url, body: JSON.stringify(body), asking, headers: STREAM_HEADERS }, (response, ends) => begin(response, { ...ends, asking })),
+      call({ url, body: JSON.stringify(body), asking, headers: STREAM_HEADERS }, (response, cut) => begin(response, cut, asking)),
     refusal,
     refused,
   }
 
-  async function call<T>(order: Order, take: (response: Response, ends: Ends) => Promise<T>): Promise<T> {
+  async function call<T>(order: Order, take: (response: Response, cut: AbortController) => Promise<T>): Promise<T> {
     const { url, body, asking } = order
     const { signal, judge } = asking
     signal.throwIfAborted()
     const cut = new AbortController()
-    const done = new AbortController()
     let isLate = false
-    void clock.wait(timeoutMs, done.signal).then(() => {
-      if (done.signal.aborted) return
+    let end = (reason: unknown): void => cut.abort(reason)
+    const leave = () => end(signal.reason)
+    const met = calling.after(timeoutMs, () => {
       isLate = true
-      cut.abort()
+      end('late')
     })
-    const either = AbortSignal.any([signal, cut.signal])
+    signal.addEventListener('abort', leave, { once: true })
     const headers = { accept: 'application/json', ...asking.headers, ...order.headers }
-    const attempt = () => fetch(url, { method: 'POST', headers, body, redirect: 'manual', signal: either })
+    const attempt = () => fetch(url, { method: 'POST', headers, body, redirect: 'manual', signal: cut.signal })
     const converse = async () => {
-      const response = await send(attempt, either)
+      const response = await send(attempt, cut.signal)
       if (!response.ok) throw refused(await refusalOf(response), judge)
-      return await take(response, { cut, either })
+      return await take(response, cut)
     }
     try {
-      return await orAbort(converse(), either)
+      // Ends when it is cut, also where the work takes its time to notice or never does.
+      return await new Promise<T>((resolve, reject) => {
+        end = (reason) => {
+          cut.abort(reason)
+          reject(reason)
+        }
+        converse().then(resolve, reject)
+      })
     } catch (error) {
-      cut.abort()
+      cut.abort('failed')
       if (signal.aborted) throw signal.reason
       throw isLate ? refusal('timeout', `${name} did not answer within ${timeoutMs} ms`) : error
     } finally {
-      done.abort()
+      met()
+      signal.removeEventListener('abort', leave)
     }
   }
 
@@ -232,12 +244,12 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     })
   }
 
-  async function begin(response: Response, { cut, either, asking: { signal, judge } }: Ends & { asking: Asking }): Promise<Streamed> {
+  async function begin(response: Response, cut: AbortController, { signal, judge }: Asking): Promise<Streamed> {
     const type = response.headers.get('content-type') ?? ''
-    if (/\bjson\b/i.test(type)) return { kind: 'whole', body: await result(response, { either }) }
+    if (/\bjson\b/i.test(type)) return { kind: 'whole', body: await result(response, cut) }
     const reader = response.body?.getReader()
     const first = await firstBytes(reader).catch((error: unknown) => {
-      throw unreachable(error, either)
+      throw unreachable(error, cut.signal)
     })
     if (!reader || !first || /\bhtml\b/i.test(type)) throw refusal('failed', `${name} answered ${response.status} with something that is no stream`)
     const error = firstRefusal(first, response.headers)
@@ -246,12 +258,12 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     return { kind: 'stream', stream: chatStream({ reader, first }, { signal, cut, broken }) }
   }
 
-  async function result(response: Response, { either }: Pick<Ends, 'either'>): Promise<unknown> {
-    const bytes = await readAtMost(response.body ?? [], maxBytes).catch((error: unknown) => {
-      throw either.aborted ? error : refusal('failed', `${name} answered with a body that broke off, or of more than ${maxBytes} bytes`)
+  async function result(response: Response, cut: AbortController): Promise<unknown> {
+    const text = await textOf(response, maxBytes).catch((error: unknown) => {
+      throw cut.signal.aborted ? error : refusal('failed', `${name} answered with a body that broke off, or of more than ${maxBytes} bytes`)
     })
     try {
-      return JSON.parse(new TextDecoder().decode(bytes))
+      return JSON.parse(text)
     } catch {
       throw refusal('failed', `${name} answered ${response.status} with something that is not JSON`)
     }

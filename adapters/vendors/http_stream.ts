@@ -55,6 +55,8 @@ export function chatStream({ reader, first }: { reader: Reader; first: Uint8Arra
   let held: Uint8Array | undefined = first
   let isReading = false
   let isOver = false
+  const leave = () => cut.abort(signal.reason)
+  signal.addEventListener('abort', leave, { once: true })
 
   return {
     async next() {
@@ -66,7 +68,7 @@ export function chatStream({ reader, first }: { reader: Reader; first: Uint8Arra
       isReading = true
       try {
         const { done, value } = await reader.read()
-        isOver ||= done
+        if (done) end()
         return isOver ? undefined : value
       } catch (error) {
         if (isOver) return undefined
@@ -77,10 +79,15 @@ export function chatStream({ reader, first }: { reader: Reader; first: Uint8Arra
     },
 
     cancel() {
-      isOver = true
+      end()
       held = undefined
-      cut.abort()
+      cut.abort('canceled')
       reader.cancel().catch(() => {})
     },
+  }
+
+  function end(): void {
+    isOver = true
+    signal.removeEventListener('abort', leave)
   }
 }

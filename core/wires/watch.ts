@@ -135,7 +135,8 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
     let out = ''
     for (const raw of text.split(EVENT_END)) {
       try {
-        const event = parseEvent(raw)
+        // Of those that came together, most say nothing that matters.
+        const event = isOpening || marks.test(raw) ? parseEvent(raw) : undefined
         out += event ? read(event, raw) : raw
       } catch (error) {
         trouble = error as Fault
