@@ -44,6 +44,7 @@ export type Order<Input> = {
   readonly vendors: Vendors
   /** When the work began, in milliseconds. */
   readonly now: number
+  readonly clock: Ports['clock']
   readonly signal: AbortSignal
 }
 

@@ -156,7 +156,9 @@ export function flow(house: House): Flow {
     const refuse = async (code: PaymentCode, reason: string, more: replies.Body = {}) => (await answered()) ?? reject(code, reason, { payer, ...more })
     const replayed = async (call: Call) => {
       const repeated = call.fingerprint === request ? await resend(endpoint, call, visit) : undefined
-      return repeated ?? (await refuse('PAYMENT_REPLAY', 'the payment authorization was already used', recovery(call)))
+      const isSearch = endpoint.kind === 'paid' && endpoint.inline && endpoint.dialect === 'plain'
+      const worded = isSearch ? { error: 'Payment authorization already used' } : {}
+      return repeated ?? (await refuse('PAYMENT_REPLAY', 'the payment authorization was already used', { ...worded, ...recovery(call) }))
     }
 
     const known = await storage.callOf(key, clock.now())

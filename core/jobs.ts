@@ -76,6 +76,9 @@ export function jobs(house: House, offering: Offers): Jobs {
     const keepUntil = clock.now() + endpoint.keep.settledMs
     const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil, isDelivered: true })
     if (paying.kind === 'settled') return result(working, done, paying)
+    // What ended unsent can never be paid: it is withheld, though the chain cannot confirm that just now.
+    const isLost = paying.kind === 'unavailable' && authorization.expiresAt <= clock.now()
+    if (isLost) return replies.inlineRefusal(endpoint, call, paying.reason)
     if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') {
       return servedUnsettled(working, done.stored, paying.kind)
     }
@@ -121,7 +124,7 @@ export function jobs(house: House, offering: Offers): Jobs {
   async function make({ endpoint, input, call }: Working<Paid>, deadlineMs = patience.stallMs): Promise<Done> {
     const stallsAt = clock.now() + patience.stallMs
     try {
-      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, now: clock.now() }
+      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, clock, now: clock.now() }
       const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, signal }))
       const media = await mirror(mirroring, call.id, made.media)
       const now = clock.now()

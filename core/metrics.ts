@@ -2,7 +2,7 @@
 import type { Usdc } from './money.ts'
 import type { PaymentCode, Ports, Storage } from './ports.ts'
 
-/** How a payment that came with an order, or with a poll, was judged. */
+/** How a payment was judged: one that came with an order, or a fresh one that a poll would settle with. */
 export type Judged = 'valid' | 'unavailable' | PaymentCode
 /** What an attempt to settle came to. All but `settled`, `refused` and `dead` are looked into again. */
 export type Settled = 'settled' | 'refused' | 'dead' | 'unknown' | 'unavailable' | 'unresolved'

@@ -132,9 +132,9 @@ function paidPrice({ name, root, title, inPath, row }: Family): Paid {
       return input
     },
     remember: (input) => ({ model: null, request: { market: row(input).shelf, symbol: input.symbol } }),
-    async run({ input, vendors, signal }) {
+    async run({ input, vendors, clock }) {
       const asked = { row: row(input), symbol: input.symbol, session: sale.sessionOf(row(input), input.session) }
-      return { result: await sale.orAway(sale.spot(sale.marketOf(vendors), asked, signal)) }
+      return { result: await sale.orAway(within(clock, DEADLINE_MS, (signal) => sale.spot(sale.marketOf(vendors), asked, signal))) }
     },
     show: ({ made }) => made as Readonly<Record<string, Json>>,
   })
@@ -158,9 +158,9 @@ function paidHistory({ name, root, title, inPath, row }: Family): Paid {
       return input
     },
     remember: (input) => ({ model: null, request: { market: row(input).shelf, symbol: input.symbol, resolution: input.resolution ?? 'D' } }),
-    async run({ input, vendors, signal, now }) {
+    async run({ input, vendors, clock, now }) {
       const asked = { row: row(input), symbol: input.symbol, session: sale.sessionOf(row(input), input.session), window: sale.windowOf(input), now }
-      return { result: await sale.orAway(sale.history(sale.marketOf(vendors), asked, signal)) }
+      return { result: await sale.orAway(within(clock, DEADLINE_MS, (signal) => sale.history(sale.marketOf(vendors), asked, signal))) }
     },
     show: ({ made }) => made as Readonly<Record<string, Json>>,
   })

@@ -112,7 +112,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
     broken(
       'another request with a used authorization is refused under both header names, and names its call',
       'does not say that a replay is recoverable',
-      rewriting((_, { error }) => error === 'Payment verification failed', ({ recoverable: _, ...body }) => body),
+      rewriting((_, { error }) => /^Payment (?:verification failed|authorization already used)$/.test(error), ({ recoverable: _, ...body }) => body),
     ),
     broken(
       'the same request many times at once makes one call and one transfer',

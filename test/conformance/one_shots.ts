@@ -25,6 +25,8 @@ const flood = (length: number) => new Blob([' '.repeat(length)]).stream() as Rea
 
 const dollars = (atomic: string, decimals = 6): string => (Number(atomic) / 1e6).toFixed(decimals)
 const paidness = ({ status, headers }: Answer): string => headers.get('x-payment-status') ?? String(status)
+/** Spec 2, Errors: search and market data word a replay differently. */
+const replayError = (endpoint: Paid): string => (isCoded(endpoint) ? 'Payment authorization already used' : 'Payment verification failed')
 const isCoded = ({ dialect }: Paid): boolean => dialect !== 'market'
 /** Members of a 402 that some results have as well. */
 const CHALLENGED = ['price', 'model']
@@ -246,7 +248,7 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       const work = asked()
       await clock.advance(RESEND + 1)
       const { status, body } = await buy()
-      expect([status, body.error, body.code]).toEqual([402, 'Payment verification failed', isCoded(endpoint) ? 'PAYMENT_REPLAY' : undefined])
+      expect([status, body.error, body.code]).toEqual([402, replayError(endpoint), isCoded(endpoint) ? 'PAYMENT_REPLAY' : undefined])
       expect([chain.transfers.length, asked()]).toEqual([1, work])
     },
   },
@@ -259,7 +261,7 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       for (const header of ['payment-signature', 'x-payment']) {
         const { status, headers, body } = await buy({ header, more: { another_request: '1' } })
         const code = isCoded(endpoint) ? 'PAYMENT_REPLAY' : undefined
-        expect([status, body.error, body.code, body.recoverable, headers.has('payment-required')]).toEqual([402, 'Payment verification failed', code, true, true])
+        expect([status, body.error, body.code, body.recoverable, headers.has('payment-required')]).toEqual([402, replayError(endpoint), code, true, true])
         expect(body.poll_url).toBe(`/api/v1/calls/${body.job_id}`)
         const collected = await alice.poll(body.poll_url, payment)
         expect([collected.status, collected.body]).toEqual([200, bought.body])

@@ -114,7 +114,7 @@ describe('a one-shot result', () => {
     expect([subject.chain.transfers.length, statusOf(await buy())]).toEqual([1, 'already_settled'])
   })
 
-  test('whose authorization ended before it could be sent, on a chain that is away, is served as unavailable and never charged', async () => {
+  test('whose authorization ended before it could be sent, on a chain that is away, is withheld and never charged', async () => {
     const ready = door()
     const subject = stage({ before: () => ready.passed })
     const { buy } = await signed(subject, { seconds: 20 })
@@ -122,8 +122,8 @@ describe('a one-shot result', () => {
     await subject.live(21_000)
     subject.chain.outage(true)
     ready.open()
-    const { status, headers } = await buying
-    expect([status, headers.get('x-payment-settled'), headers.get('x-payment-settle-error-class')]).toEqual([200, 'false', 'unavailable'])
+    const { status, body } = await buying
+    expect([status, body.error, body.recoverable]).toEqual([402, 'Payment settlement failed', true])
     subject.chain.outage(false)
     await subject.shop.tend()
     expect([subject.chain.transfers, await subject.ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([[], []])

@@ -32,8 +32,8 @@ beforeAll(async () => {
   ;[installed, devnet, running] = await Promise.all([installPackage(), startDevnet(), startGateway()])
 }, 30_000)
 
-async function startGateway(): Promise<Running> {
-  const read = parseConfig('', { PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:' })
+async function startGateway(env: Readonly<Record<string, string>> = {}): Promise<Running> {
+  const read = parseConfig('', { PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:', ...env })
   if (!read.ok) throw new Error(read.mistakes.join('\n'))
   const quiet = () => {}
   return await start(read.config, { info: quiet, warn: quiet, alert: (message) => console.error(message), access: quiet, flush: quiet })
@@ -92,6 +92,35 @@ function found(env: Readonly<Record<string, string>>): readonly string[] {
   const read = parseConfig('', env)
   return read.ok ? read.config.environmentVendors : read.mistakes
 }
+
+test('the keys of search, prices and swaps bring what the README says', () => {
+  const services = blocks('## Search, prices and swaps', 'sh').join('').trim().split('\n').map((line) => {
+    const read = parseConfig('', Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value])))
+    if (!read.ok) return read.mistakes
+    const { search, market, swap } = read.config
+    return [search?.map(({ by }) => by), market?.by, swap?.feeRecipient]
+  })
+  expect(services).toEqual([
+    [['xai', 'exa'], undefined, undefined],
+    [undefined, 'pyth', undefined],
+    [undefined, undefined, '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'],
+  ])
+})
+
+test('the figures that the README names are those that the operator reads, with the scrape that it shows', async () => {
+  const [scrape = ''] = blocks('## Watch it', 'yaml')
+  const [, credentials = ''] = /credentials: ([\w-]+)/.exec(scrape) ?? []
+  const watched = await startGateway({ OPERATOR_TOKEN: credentials })
+  try {
+    const response = await fetch(`${watched.url}/metrics`, { headers: { authorization: `Bearer ${credentials}` } })
+    const shown = [...(await response.text()).matchAll(/^# TYPE (farebox_\w+) /gm)].map(([, name]) => name)
+    const section = readme.slice(readme.indexOf('\n## Watch it\n'), readme.indexOf('\n## The house\n'))
+    const named = [...section.matchAll(/`(farebox_\w+)`/g)].map(([, name]) => name)
+    expect(shown.toSorted()).toEqual(named.toSorted())
+  } finally {
+    await watched.stop()
+  }
+})
 
 test('the embedding sells an image on a real chain, under plain Node and Bun', async () => {
   const [snippet = ''] = blocks('## Embed it', 'js')

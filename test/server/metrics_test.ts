@@ -5,6 +5,7 @@ import { scriptedVendor } from '../../adapters/vendors/scripted.ts'
 import { endpoints } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
 import { type Metrics, metrics } from '../../server/metrics.ts'
+import { SKY, STREAM, table } from '../core/live_kit.ts'
 import { embedded, encodePayment, FOX, GENERATIONS, type Kit, kit, type KitOptions, START, testClock } from '../kit.ts'
 
 const TOKEN = '0123456789abcdef'
@@ -138,6 +139,23 @@ describe('figures', () => {
     await job.buyer().buy()
     await job.idle()
     expect(await job.figures()).toMatchObject({ 'calls_total{state="opened"}': 1, 'calls_total{state="completed"}': 1 })
+  })
+
+  test('an answer counts once, whole or streamed, and a free one not at all', async () => {
+    const counted = metrics({ version: '1', clock: testClock() })
+    const { post, signed, idle } = await table(undefined, { name: 'till', ports: { meter: counted.meterOf('till') } })
+    for (const order of [SKY, STREAM]) await (await post(order, { payment: await signed(order) })).text()
+    await (await post({ ...SKY, model: 'nvidia/gpt-oss-120b' })).text()
+    await idle()
+    const seen = await figuresOf(counted)
+    expect(seen).toMatchObject({
+      'quotes_total{endpoint="chat.completions"}': 2,
+      'verifications_total{outcome="valid"}': 2,
+      'calls_total{state="opened"}': 2,
+      'calls_total{state="completed"}': 2,
+      'settlements_total{outcome="settled"}': 2,
+    })
+    expect(await requestsOf({ counted })).toEqual({ 'chat.completions 402': 2, 'chat.completions 2xx': 3 })
   })
 
   test('a label is a name of the menu: callers cannot add one', async () => {
