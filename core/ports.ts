@@ -5,6 +5,7 @@
  */
 import type { ChatRow } from './catalog/chat_row.ts'
 import type { ImageRow } from './catalog/images.ts'
+import type { VideoRow } from './catalog/video.ts'
 import type { Meter } from './metrics.ts'
 import type { Usdc } from './money.ts'
 import type { Fields, Wire } from './wires/wire.ts'
@@ -280,6 +281,47 @@ export interface ChatVendor {
   ask(order: ChatOrder, at: { signal: AbortSignal }): Promise<ChatAnswer>
 }
 
+/** One video to make. Media are http(s) URLs, or data URIs where their vendor takes them; `asset` is the vendor's own id of an enrolled character. */
+export type VideoJob = {
+  readonly model: string
+  readonly prompt: string
+  readonly seconds: number
+  /** `480p`, `720p`, `1080p` or `4K`. */
+  readonly resolution: string
+  readonly aspectRatio?: string
+  readonly image?: string
+  readonly lastFrame?: string
+  readonly asset?: string
+  readonly referenceImages?: readonly string[]
+  readonly referenceVideos?: readonly string[]
+  readonly referenceAudios?: readonly string[]
+  readonly generateAudio?: boolean
+  readonly seed?: number
+  readonly watermark?: boolean
+  readonly returnLastFrame?: boolean
+}
+
+/** Where a job stands at its vendor. `done` and `failed` are final, whatever the vendor says afterwards. */
+export type VideoState =
+  | { readonly kind: 'running'; readonly status: 'queued' | 'in_progress'; readonly progress?: number }
+  /** `url` is http(s), often short-lived, or a data URI; absent where the clip has to be asked for with `clip`. */
+  | { readonly kind: 'done'; readonly url?: string; readonly lastFrameUrl?: string; readonly seconds?: number; readonly tokens?: number; readonly requestId?: string }
+  /** `reason` is for the buyer, in our words. */
+  | { readonly kind: 'failed'; readonly reason: string; readonly code?: 'output_audio_moderation' | 'content_policy' }
+
+/** Makes videos, over minutes and at the vendor's place. Throws a `Fault` for what the caller should hear of. */
+export interface VideoVendor {
+  /** Resolves when the vendor has taken the job; `handle` finds it from any process, for days. */
+  submit(job: VideoJob, at: { signal: AbortSignal }): Promise<{ readonly handle: string }>
+  /** Throws where the vendor cannot be asked just now: the job goes on. */
+  look(handle: string, at: { signal: AbortSignal }): Promise<VideoState>
+  /** The bytes of a finished clip that has no public URL. */
+  clip?(handle: string, at: { signal: AbortSignal }): Promise<MediaStream>
+}
+
+/** Media on its way: read once, never held whole. `size` in bytes where it is known. */
+export type MediaStream = { readonly body: ReadableStream<Uint8Array>; readonly type: string; readonly size?: number }
+
 /** What a search is asked for (spec 2, "Search request"). Dates are YYYY-MM-DD. */
 export type SearchJob = {
   readonly query: string
@@ -336,8 +378,11 @@ export interface Vendors {
   /** The vendor that serves a catalog row; undefined when the operator has not configured it. */
   images(row: ImageRow): ImageVendor | undefined
   chat(row: ChatRow): ChatVendor | undefined
+  video?(row: VideoRow): VideoVendor | undefined
   /** Fetches what a vendor's URL points at, behind the private-address guard. Throws when it cannot, or past `maxBytes`. */
   media(url: string, at: { signal: AbortSignal; maxBytes: number }): Promise<{ bytes: Uint8Array; type: string }>
+  /** The same, read as it comes: for what is too large to be held. The body errors past `maxBytes`. */
+  stream?(url: string, at: { signal: AbortSignal; maxBytes: number }): Promise<MediaStream>
 }
 
 export type StoredObject = { readonly body: Uint8Array | ReadableStream<Uint8Array>; readonly size: number; readonly type: string }
@@ -345,6 +390,8 @@ export type StoredObject = { readonly body: Uint8Array | ReadableStream<Uint8Arr
 /** Media bytes under keys such as `images/2026-11-20/<id>-0.png`. What is put is never changed. */
 export interface Objects {
   put(key: string, bytes: Uint8Array, type: string): Promise<void>
+  /** Puts a stream without ever holding it whole. What breaks off leaves nothing under the key. */
+  putStream?(key: string, body: ReadableStream<Uint8Array>, type: string): Promise<{ readonly size: number }>
   get(key: string): Promise<StoredObject | undefined>
   /** Where anybody may fetch the object without the gateway; undefined, or absent, where only the gateway can serve it. */
   url?(key: string): string | undefined

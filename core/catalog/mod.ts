@@ -2,21 +2,23 @@
 import { chatRows } from './chat.ts'
 import type { ChatRow } from './chat_row.ts'
 import { type ImageRow, imageRows } from './images.ts'
+import { type VideoRow, videoRows } from './video.ts'
 
 export { chatRows } from './chat.ts'
 export { type ChatOverride, overrideChat } from './chat_overrides.ts'
 export { type ChatBilling, type ChatRow, EFFORTS, type Effort, type EffortRules, type ImageTokens } from './chat_row.ts'
 export { type ImageRow, imageRows } from './images.ts'
 export { type ImageOverride, overrideImages } from './overrides.ts'
+export { type VideoBilling, type VideoRow, videoRows } from './video.ts'
 
 /** Rows of one kind, found by public id or by any alias. */
 export type Rows<Row> = { readonly all: readonly Row[]; get(id: string): Row | undefined }
 
-export type Catalog = { readonly images: Rows<ImageRow>; readonly chat: Rows<ChatRow> }
+export type Catalog = { readonly images: Rows<ImageRow>; readonly chat: Rows<ChatRow>; readonly video: Rows<VideoRow> }
 
 /** The catalog of the contract; pass rows of your own to sell other models. */
-export function catalog(rows: { images?: readonly ImageRow[]; chat?: readonly ChatRow[] } = {}): Catalog {
-  return { images: index(rows.images ?? imageRows), chat: index(rows.chat ?? chatRows) }
+export function catalog(rows: { images?: readonly ImageRow[]; chat?: readonly ChatRow[]; video?: readonly VideoRow[] } = {}): Catalog {
+  return { images: index(rows.images ?? imageRows), chat: index(rows.chat ?? chatRows), video: index(rows.video ?? videoRows) }
 }
 
 /** Throws when two rows claim one name: a buyer must never get another model than the one that was quoted. */
