@@ -18,6 +18,8 @@ export type Patience = {
   readonly unresolvedMs: number
   /** How long a poll waits for another poll's settlement. */
   readonly takenMs: number
+  /** Longest wait until a vendor has taken a job (spec 3, Limits). */
+  readonly submitMs: number
   /** Longest wait for an answer, for the first event of a stream, and for the next one while the reader asks (spec 2, Limits). */
   readonly answerMs: number
   /** Longest stream. */
@@ -40,6 +42,7 @@ export const patience: Patience = {
   stallMs: 3_600_000,
   unresolvedMs: 600_000,
   takenMs: 40_000,
+  submitMs: 20_000,
   answerMs: 120_000,
   streamMs: 500_000,
   receiptMs: 10_000,
@@ -80,7 +83,7 @@ export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSi
   const done = new AbortController()
   const timeout = clock.wait(ms, done.signal).then(() => {
     if (done.signal.aborted) return new Promise<never>(() => {})
-    const error = new Error(`no answer within ${ms} ms`)
+    const error = Object.assign(new Error(`no answer within ${ms} ms`), { name: 'TimeoutError' })
     deadline.abort(error)
     throw error
   })

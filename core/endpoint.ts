@@ -48,6 +48,14 @@ export type Order<Input> = {
   readonly signal: AbortSignal
 }
 
+/** What looking at a job may use; `request` is what the endpoint remembers. */
+export type Looking = Offering & { readonly request: Json; readonly signal: AbortSignal }
+/** `error` and `fields` are what a poll says of a failed job. */
+export type Looked =
+  | { readonly kind: 'running'; readonly progress?: number }
+  | { readonly kind: 'done'; readonly made: Made }
+  | { readonly kind: 'failed'; readonly error: string; readonly fields?: Readonly<Record<string, Json>> }
+
 /** What work made: a JSON result, and media to be mirrored to durable storage under `<folder>/<date>/`. */
 export type Made = { readonly result: Json; readonly media?: { readonly folder: string; readonly urls: readonly string[] } }
 
@@ -60,8 +68,17 @@ export type Stored = { readonly made: Json; readonly media: readonly Hosted[]; r
 /** What showing a result may use: absolute URLs of hosted media, and inline (not in a poll) the raw values that the vendor gave. */
 export type Showing = { readonly request: Json; readonly href: (key: string) => string; readonly raw?: readonly string[] }
 
-/** What a slow call looks like while it runs. `poll` has `{id}` in it. */
-export type Job = { readonly object: string; readonly poll: string; readonly instructions: string; readonly running: string }
+/**
+ * What a slow call looks like while it runs. `poll` has `{id}` in it. `query` makes of what is remembered a query that is signed, and without
+ * which the poll is refused.
+ */
+export type Job = {
+  readonly object: string
+  readonly poll: string
+  readonly instructions: string
+  readonly running: string
+  query?(request: Json): Readonly<Record<string, string>>
+}
 
 type Common = {
   /** Name in the ledger and in logs, for example `images.generations`. */
@@ -120,6 +137,10 @@ export type Paid<Input = unknown> = Sale<Input> & {
   /** One shot, instead of `settle`: settled before its reply, which is the bare result; the receipt is in the headers. */
   readonly inline?: true
   run(order: Order<Input>): Promise<Made>
+  /** Instead of `run`, where the work goes on at the vendor's place: `handle` finds it from any process. Always a job. */
+  submit?(order: Order<Input>): Promise<{ readonly handle: string }>
+  /** What has become of a submitted job. Throws where the vendor cannot be asked just now: the job goes on. */
+  look?(handle: string, looking: Looking): Promise<Looked>
   /** Members of the 200 body, beside id, price and payment. */
   show(stored: Stored, showing: Showing): Readonly<Record<string, Json>>
 }
@@ -169,7 +190,13 @@ export type GuestList = { readonly name: string; readonly unset: 'nobody' | 'eve
 export type Sold = Paid | Live
 
 /** Polls the jobs of the named paid endpoints, or of all. */
-export type Poll = Common & { readonly kind: 'poll'; readonly method: 'GET'; readonly of: readonly string[] | 'all' }
+export type Poll = Common & {
+  readonly kind: 'poll'
+  readonly method: 'GET'
+  readonly of: readonly string[] | 'all'
+  /** Takes only the queries that we have signed for the jobs' own poll path. */
+  readonly sealed?: true
+}
 
 export type FreeRequest = Asked & {
   readonly method: string
@@ -278,7 +305,7 @@ const ANY_JOB: Job = {
 
 const INLINE_WINDOW_MS = 30_000
 
-type Defaulted = 'method' | 'from' | 'order' | 'unknownFields' | 'check' | 'sample' | 'span' | 'serves' | 'remember' | 'settle' | 'job' | 'dialect' | 'failure' | 'keep'
+type Defaulted = 'method' | 'run' | 'from' | 'order' | 'unknownFields' | 'check' | 'sample' | 'span' | 'serves' | 'remember' | 'settle' | 'job' | 'dialect' | 'failure' | 'keep'
 type PaidWords<Input> = Omit<Paid<Input>, 'kind' | 'input' | Defaulted> & Partial<Pick<Paid<Input>, Defaulted>>
 
 /**
@@ -293,6 +320,7 @@ export function paid<Schema extends TObject>(words: PaidWords<Static<Schema>> & 
     unknownFields: 'dropped',
     check: (input) => input,
     sample: () => undefined,
+    run: () => Promise.reject(new Error('this work is submitted, not run')),
     span: (context) => priceOfExample(words as unknown as Paid, context),
     serves: () => true,
     remember: () => ({ model: null, request: {} }),

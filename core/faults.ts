@@ -25,6 +25,7 @@ const table = {
   CONTEXT_LENGTH_EXCEEDED: { status: 400, error: 'Context length exceeded', coded: true },
   STREAM_UNSUPPORTED: { status: 400, error: 'Streaming is not supported', coded: true },
   INVALID_PAYMENT_IDENTIFIER: { status: 400, error: 'Invalid payment identifier', coded: true },
+  INVALID_JOB_ID: { status: 400, error: 'Invalid job id' },
   NOT_ALLOWED: { status: 403, error: 'Not allowed' },
   PAYER_MISMATCH: { status: 403, error: 'Payment payer mismatch' },
   JOB_NOT_FOUND: { status: 404, error: 'Job not found' },

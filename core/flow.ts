@@ -6,7 +6,7 @@ import { Fault } from './faults.ts'
 import type { House } from './house.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from './identifier.ts'
 import { budget, type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw, textFields } from './intake.ts'
-import { jobs } from './jobs.ts'
+import { type Jobs, jobs } from './jobs.ts'
 import { liveFlow } from './live.ts'
 import { silent } from './metrics.ts'
 import { print, usdc } from './money.ts'
@@ -23,6 +23,8 @@ export type Flow = {
   /** The 402 that a probe without a body gets: the default price (ruling 2). */
   discover(endpoint: Sold | Free, visit: Visit): Promise<Reply>
   poll(endpoint: Poll, visit: Visit, id: string): Promise<Reply>
+  /** Sees to a call whose work goes on at its vendor's place. */
+  look: Jobs['look']
   /** Stops the work of an unfinished call, which then costs nothing. False when it had ended. */
   cancel(id: string, why: string): Promise<boolean>
 }
@@ -38,13 +40,13 @@ export function flow(house: House): Flow {
   const { ports, catalog, patience, label } = house
   const { storage, clock, vendors, countTokens, meter = silent } = ports
   const offering = offersOf(house)
-  const { serve, poll, collect, recovery } = jobs(house, offering)
+  const { serve, poll, collect, look, recovery } = jobs(house, offering)
   const live = liveFlow(house)
   const uploads = budget(UPLOADS_AT_ONCE * house.maxUpload)
   const context = { catalog, vendors, countTokens }
   const intakes = new Map<Sold, Intake>([...house.sold.values()].map((endpoint) => [endpoint, intake(endpoint.input, endpoint.unknownFields)]))
 
-  return { sell, discover, poll, cancel: live.cancel }
+  return { sell, discover, poll, look, cancel: live.cancel }
 
   // ── 1 to 3: parse, price, challenge. No database, no network ──────────────────────────────────────────────────────
 
@@ -181,6 +183,8 @@ export function flow(house: House): Flow {
     const authorization: Authorization = { key, payer, payment, offer, expiresAt }
     const fresh = newId(ports.random)
     const id = tag ? await bindTag(storage, tag, { call: fresh, keep: endpoint.keep, now }) : fresh
+    const { model, request: said } = endpoint.remember(input)
+    const remembered = await house.seals.signed(endpoint, said, { id, expiresAt: now + endpoint.keep.unclaimedMs })
     const opening = storage.openCall(
       {
         id,
@@ -191,7 +195,8 @@ export function flow(house: House): Flow {
         quote: price.amount,
         offer,
         fingerprint: request,
-        ...endpoint.remember(input),
+        model,
+        request: remembered,
         createdAt: now,
         owner: house.owner,
         expiresAt: now + endpoint.keep.unclaimedMs,

@@ -9,9 +9,10 @@ import { spoken } from './dialects.ts'
 import { Fault } from './faults.ts'
 import { flow } from './flow.ts'
 import type { House } from './house.ts'
-import { LOST } from './ledger.ts'
+import { HELD, LOST } from './ledger.ts'
 import { parseJson, readBody } from './intake.ts'
 import { limits, type Window } from './limits.ts'
+import { seals } from './seals.ts'
 import { menu } from './menu.ts'
 import { metered, NO_ENDPOINT, silent } from './metrics.ts'
 import { dollars, roundUp } from './money.ts'
@@ -44,6 +45,8 @@ export type Setup = {
   readonly freeTier?: readonly Window[]
   /** Wallets that may buy what is not for everybody: `generate_content`, `background`. */
   readonly guests?: Readonly<Record<string, readonly string[]>>
+  /** Keys that sign poll URLs, in hex, newest first; absent, storage keeps one that all replicas share. */
+  readonly pollKeys?: readonly string[]
   /** Opens the operator's routes to `Authorization: Bearer`; absent, nobody is the operator. */
   readonly operatorToken?: string
   /** Serves `/v1/*` like `/api/v1/*` (ruling 10). */
@@ -55,6 +58,10 @@ const FREE_TIER: readonly Window[] = [
   { requests: 30, windowMs: MINUTE_MS },
   { requests: 300, windowMs: 60 * MINUTE_MS },
 ]
+
+/** How often jobs at their vendors' place are seen to, and how many at a time. */
+const LOOK_EVERY_MS = 15_000
+const MOST_LOOKS = 50
 
 export type Caller = {
   /** Address for rate windows. */
@@ -98,6 +105,7 @@ export function gateway(setup: Setup): Gateway {
     catalog,
     sold: list.sold,
     windows,
+    seals: seals(ports, setup.pollKeys),
     freeTier: setup.freeTier ?? FREE_TIER,
     guests: Object.fromEntries(Object.entries(setup.guests ?? {}).map(([list, wallets]) => [list, wallets.map((wallet) => wallet.toLowerCase())])),
     patience,
@@ -108,7 +116,7 @@ export function gateway(setup: Setup): Gateway {
     unreadableCap: roundUp(dollars('5')),
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
   }
-  const { sell, discover, poll, cancel } = flow(house)
+  const { sell, discover, poll, look, cancel } = flow(house)
   const { objects, vendors, countTokens } = ports
   const terms = () => chain.terms(clock.now())
   const documents = documentsOf(list.endpoints, { label, version, terms, offering: { catalog, vendors, countTokens } })
@@ -185,6 +193,7 @@ export function gateway(setup: Setup): Gateway {
     throw new Fault('TOO_MANY_REQUESTS', { message, headers })
   }
 
+  const holds = [...list.sold.values()].some((endpoint) => endpoint.kind === 'paid' && endpoint.look !== undefined)
   const keepUntil = (call: Call): number => clock.now() + (list.sold.get(call.endpoint)?.keep.settledMs ?? 0)
 
   const renew = (): Promise<void> => storage.renew(owner, clock.now() + patience.workLeaseMs)
@@ -192,6 +201,7 @@ export function gateway(setup: Setup): Gateway {
   async function tend(): Promise<void> {
     const now = clock.now()
     for (const call of await storage.lostCalls(now, 100)) await fail(storage, call, overdue(call, now, patience) ?? LOST, now)
+    await seeToHeld(now)
     const money = { storage, chain, clock, log, meter, patience }
     const doubtful = (await storage.unsettled(now, 100)).filter((call) => call.gateway === name)
     await Promise.all(
@@ -203,8 +213,22 @@ export function gateway(setup: Setup): Gateway {
     )
   }
 
+  let lookedAt = Number.NEGATIVE_INFINITY
+
+  /** Jobs at their vendors' place are seen to although nobody polls: what was made there can often be fetched for a day only. */
+  async function seeToHeld(now: number): Promise<void> {
+    if (now - lookedAt < LOOK_EVERY_MS || !holds) return
+    lookedAt = now
+    const unfinished = await storage.lostCalls(now + patience.stallMs, 1_000)
+    for (const call of unfinished.filter((each) => each.owner === HELD && each.gateway === name).slice(0, MOST_LOOKS)) {
+      const endpoint = list.sold.get(call.endpoint)
+      if (endpoint?.kind !== 'paid' || !endpoint.look) continue
+      ports.background(look(endpoint, call).catch((error: Error) => log.warn('a job could not be looked at', { call: call.id, error: error.message })))
+    }
+  }
+
   async function takeOver(): Promise<number> {
-    const lost = (await storage.lostCalls(Number.MAX_SAFE_INTEGER, 100_000)).filter((call) => call.owner !== owner)
+    const lost = (await storage.lostCalls(Number.MAX_SAFE_INTEGER, 100_000)).filter((call) => call.owner !== owner && call.owner !== HELD)
     for (const call of lost) await fail(storage, call, LOST, clock.now())
     return lost.length
   }

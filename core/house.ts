@@ -5,6 +5,7 @@ import type { Sold } from './endpoint.ts'
 import type { Limits, Window } from './limits.ts'
 import type { Usdc } from './money.ts'
 import type { Authorization, Call, Ports } from './ports.ts'
+import type { Seals } from './seals.ts'
 import type { Visit } from './visit.ts'
 
 export type House = {
@@ -16,6 +17,7 @@ export type House = {
   readonly sold: ReadonlyMap<string, Sold>
   readonly patience: Patience
   readonly windows: Limits
+  readonly seals: Seals
   /** What an address may ask of free models. */
   readonly freeTier: readonly Window[]
   /** Wallets by the name of their list, in lower case (ruling 13). */

@@ -3,6 +3,7 @@ import { abandon, type Completion, fail, failIfOverdue, isForgotten, type Money,
 import { spoken } from './dialects.ts'
 import type { Paid, Poll, Reply, Sold, Stored } from './endpoint.ts'
 import { Fault } from './faults.ts'
+import { type Held, held } from './held.ts'
 import type { House, Working } from './house.ts'
 import { mirror } from './mirror.ts'
 import type { Offers } from './offers.ts'
@@ -16,12 +17,16 @@ export type Jobs = {
   poll(endpoint: Poll, visit: Visit, id: string): Promise<Reply>
   /** What a wallet gets for a call that it has opened. */
   collect(endpoint: Sold, found: Call, collecting: Collecting): Promise<Reply>
+  look: Held['look']
   /** How a replayed payment finds its call; nothing, where the call can no longer be collected here. */
   recovery(call: Call): replies.Body
 }
 
+/** What a running job says beside its state. */
+type Told = { readonly note?: string; readonly progress?: number; readonly elapsed_seconds?: number }
+
 /** `more` joins the body of a 402. `isOrder`: this is the order itself, sent again, and not a poll. */
-export type Collecting = { readonly visit: Visit; readonly running: (call: Call, note?: string) => Reply; readonly more?: replies.Body; readonly isOrder?: true }
+export type Collecting = { readonly visit: Visit; readonly running: (call: Call, told?: Told) => Reply; readonly more?: replies.Body; readonly isOrder?: true }
 
 type Done = { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion } | { kind: 'failed'; fault: Fault }
 
@@ -31,13 +36,15 @@ export function jobs(house: House, offering: Offers): Jobs {
   const money: Money = { storage, chain, clock, log, meter, patience }
   const mirroring = { ports, maxBytes: house.maxMedia }
   const context = { catalog }
+  const upstream = held(house)
 
-  return { serve, poll, collect, recovery }
+  return { serve, poll, collect, recovery, look: upstream.look }
 
   /** Answers inline while the window lasts and the caller stays. The work goes on in any case. */
   async function serve(working: Working<Paid>): Promise<Reply> {
     const { endpoint, input, call, visit } = working
     if (endpoint.inline) return await serveAtOnce(working)
+    if (endpoint.submit) return replies.envelope(endpoint, await upstream.submit(working))
     const settle = endpoint.settle(input, context)
     const windowMs = settle.mode === 'hybrid' ? (house.inlineMs ?? settle.windowMs) : 0
     if (windowMs <= 0) {
@@ -156,15 +163,18 @@ export function jobs(house: House, offering: Offers): Jobs {
 
   // ── polls ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  async function poll({ of }: Poll, visit: Visit, id: string): Promise<Reply> {
+  async function poll(route: Poll, visit: Visit, id: string): Promise<Reply> {
+    const { of } = route
     const now = clock.now()
     const found = await storage.getCall(id)
     const isOurs = found && (of === 'all' || of.includes(found.endpoint))
     const endpoint = isOurs ? house.sold.get(found.endpoint) : undefined
     if (!found || !endpoint || found.gateway !== house.name || isForgotten(found, now)) {
+      if (route.sealed) throw new Fault('INVALID_JOB_ID', { message: 'There is no such job here: it never existed, or has expired.' })
       throw new Fault('JOB_NOT_FOUND', { message: 'There is no such job here: it never existed, or has expired.' })
     }
-    const running = (call: Call, note?: string) => replies.running(endpoint, call, note)
+    await house.seals.check(route, endpoint, { id, visit, now })
+    const running = (call: Call, told?: Told) => replies.running(endpoint, call, told)
     return await collect(endpoint, found, { visit, running })
   }
 
@@ -182,14 +192,15 @@ export function jobs(house: House, offering: Offers): Jobs {
     if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
     const identified = await offering.identify(decoded.payment, [found.offer, ...offers.filter(({ payTo }) => payTo !== found.offer.payTo)])
     // Public clients end a job on anything but 202 and 504 (reference clients 2).
-    if (identified.kind === 'unavailable') return running(found, replies.CHAIN_AWAY)
+    if (identified.kind === 'unavailable') return running(found, { note: replies.CHAIN_AWAY })
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
     const { payer, key, expiresAt, offer } = identified
     if (payer !== found.payer) throw new Fault('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
 
-    const call = await failIfOverdue(storage, found, { now, patience })
-    if (call.work === 'failed') return replies.failed(endpoint, call)
-    if (call.work !== 'completed') return running(call)
+    const known = await failIfOverdue(storage, found, { now, patience })
+    const { call, ...seen } = endpoint.kind === 'paid' && endpoint.look ? await lookAt(endpoint, known) : { call: known }
+    if (call.work === 'failed') return replies.failed(endpoint, call, endpoint.kind === 'paid' && endpoint.look ? await upstream.failure(call, now) : {})
+    if (call.work !== 'completed') return running(call, seen)
     const stored = call.result as unknown as Stored
     const collected = { endpoint, call, visit }
     if (call.receipt) return result(collected, { stored }, { kind: 'settled', receipt: call.receipt, now: false })
@@ -198,15 +209,28 @@ export function jobs(house: House, offering: Offers): Jobs {
     const paying = await settleCall(money, call, authorization, { keepUntil: now + endpoint.keep.settledMs })
     if (paying.kind === 'settled') return result(collected, { stored }, paying)
     if (paying.kind === 'unknown' && isOrder && endpoint.kind === 'paid' && endpoint.inline) return servedUnsettled({ endpoint, call, visit }, stored, paying.kind)
-    if (paying.kind === 'unknown') return running(call, replies.CONFIRMING)
+    if (paying.kind === 'unknown') return running(call, { note: replies.CONFIRMING })
     if (paying.kind === 'unresolved') return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(visit) })
-    if (paying.kind === 'unavailable') return running(call, replies.CHAIN_AWAY)
+    if (paying.kind === 'unavailable') return running(call, { note: replies.CHAIN_AWAY })
     if (paying.kind === 'rejected') return reject(paying.code, paying.reason)
     if (paying.kind === 'replayed') {
       return require({ ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'), ...recovery(paying.call) })
     }
     const refusal = require(replies.settlementFailed(paying.reason))
     return { ...refusal, headers: { ...refusal.headers, ...refusalHeaders({ reason: paying.reason, network: offer.network, payer }) } }
+  }
+
+  /** A vendor that cannot be asked is told to the poll where waiting helps; the job goes on. */
+  async function lookAt(endpoint: Paid, known: Call): Promise<{ call: Call } & Told> {
+    try {
+      const { call, progress, elapsedSeconds } = await upstream.look(endpoint, known)
+      return { call, elapsed_seconds: elapsedSeconds, ...(progress !== undefined && { progress }) }
+    } catch (error) {
+      if (error instanceof Fault && (error.code === 'RATE_LIMITED' || error.code === 'UPSTREAM_TIMEOUT')) throw error
+      if ((error as Error).name === 'TimeoutError') throw new Fault('UPSTREAM_TIMEOUT', { message: 'The model could not be asked in time. The job goes on; poll again in a few seconds.' })
+      log.warn('a job could not be looked at', { call: known.id, error: (error as Error).message })
+      return { call: known }
+    }
   }
 
   /** Where a hosted object is fetched: its store's public address, else this gateway under the origin that was called. */

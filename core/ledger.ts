@@ -80,6 +80,9 @@ export type ClaimAnswer =
 /** What a buyer reads when the process that did the work went away. */
 export const LOST = 'The work was lost when the server stopped. Nothing was charged.'
 
+/** Owner of a call whose work goes on at its vendor's place: no process, so it outlives them all. */
+export const HELD = 'held upstream'
+
 /** A balance read at `asOf` may lag this many milliseconds behind the settlements that it should show (house decision 8). */
 export const BALANCE_LAG_MS = 5_000
 
@@ -261,7 +264,7 @@ export function mayMove(
 }
 
 /** The fields that a patch may name; anything else in it is ignored, so that no caller moves money past the ledger. */
-export const PATCHABLE = ['work', 'until', 'startedAt', 'endedAt', 'result', 'error', 'usage', 'expiresAt'] as const satisfies readonly (keyof CallPatch)[]
+export const PATCHABLE = ['work', 'owner', 'until', 'startedAt', 'endedAt', 'result', 'error', 'usage', 'expiresAt'] as const satisfies readonly (keyof CallPatch)[]
 
 export function patchOf(patch: CallPatch): RowPatch {
   return Object.fromEntries(PATCHABLE.filter((field) => patch[field] !== undefined).map((field) => [field, patch[field]]))

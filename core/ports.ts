@@ -84,7 +84,7 @@ export type Authorization = {
   readonly expiresAt: number
 }
 
-export type CallPatch = Partial<Pick<Call, 'work' | 'until' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'usage' | 'expiresAt'>>
+export type CallPatch = Partial<Pick<Call, 'work' | 'owner' | 'until' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'usage' | 'expiresAt'>>
 
 /** What a wallet has paid for one model of one product. */
 export type Spend = Pick<Call, 'gateway' | 'endpoint' | 'model' | 'asset'> & {

@@ -103,7 +103,7 @@ export function envelope(endpoint: Sold, call: Call, status: 'queued' | 'in_prog
     id: call.id,
     object: endpoint.job.object,
     status,
-    ...(call.request as Body),
+    ...told(call.request),
     price: priceOf(call),
     payment_status: 'verified',
     created: Math.floor(call.createdAt / 1000),
@@ -114,20 +114,20 @@ export function envelope(endpoint: Sold, call: Call, status: 'queued' | 'in_prog
 }
 
 /** 202 from a poll. A completed call whose settlement is not yet known reads as in progress. */
-export function running(endpoint: Sold, call: Call, note = endpoint.job.running): Reply {
+export function running(endpoint: Sold, call: Call, { note = endpoint.job.running, ...more }: Body & { readonly note?: string } = {}): Reply {
   const status = call.work === 'queued' ? 'queued' : 'in_progress'
   const { object } = endpoint.job
-  return json(202, { id: call.id, object, status, model: call.model, payment_status: 'verified', note }, POLL_AGAIN)
+  return json(202, { id: call.id, object, status, model: call.model, payment_status: 'verified', ...more, note }, POLL_AGAIN)
 }
 
 export const CHAIN_AWAY = 'The chain cannot be asked just now. This poll charged nothing. Poll again with the same authorization.'
 export const CONFIRMING = 'The result is ready; its settlement is being confirmed. Poll again with the same authorization.'
 
 /** 200 from a poll: failed, and free. */
-export function failed(endpoint: Sold, call: Call): Reply {
+export function failed(endpoint: Sold, call: Call, more: Body = {}): Reply {
   const note = 'Nothing was charged.'
   const { object } = endpoint.job
-  const body = { id: call.id, object, status: 'failed', model: call.model, error: call.error, payment_status: 'not_charged', note }
+  const body = { id: call.id, object, status: 'failed', model: call.model, error: call.error, ...more, payment_status: 'not_charged', note }
   return json(200, body, { 'cache-control': 'no-store' })
 }
 
@@ -153,4 +153,13 @@ export function cannotVerify(reason: string): Fault {
   })
 }
 
-export const pollUrl = (endpoint: Sold, call: Call): string => endpoint.job.poll.replace('{id}', call.id)
+/** Where a job is polled; a signed URL was made with the call, and is kept with it. */
+export function pollUrl({ job }: Sold, { id, request }: Call): string {
+  const kept = (request as { readonly _poll?: unknown } | null)?._poll
+  return typeof kept === 'string' ? kept : job.poll.replace('{id}', id)
+}
+
+/** What is remembered of a request, without what we remember for ourselves. */
+function told(request: Json): Body {
+  return Object.fromEntries(Object.entries(request as Body).filter(([name]) => !name.startsWith('_')))
+}
