@@ -5,7 +5,8 @@ import { Fault } from './faults.ts'
 import { clip, quoted } from './intake.ts'
 import { pictureOf } from './pictures.ts'
 import type { Json } from './ports.ts'
-import type { Fields } from './wires/wire.ts'
+import { isFields } from './wires/json.ts'
+import type { Fields, Wire } from './wires/wire.ts'
 
 // ── the schema ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -37,7 +38,7 @@ const Count = (description: string) => Type.Optional(Type.Integer({ minimum: 1, 
 /** Of /chat/{model}, whose path names the model. Unknown members are kept, and forwarded as they are. */
 export const ChatBody = Type.Object({
   model: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'Id of a chat model, as listed by /api/v1/models.' })),
-  messages: Type.Array(Message, { description: 'At least one user, assistant or tool message.' }),
+  messages: Type.Array(Message, { description: 'At least one user, assistant or tool message, and at most 10,000 in all.' }),
   max_tokens: Count('Most tokens of the answer; the smaller of the ceiling of the model and 8192 unless told.'),
   max_completion_tokens: Count('The same as max_tokens.'),
   temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
@@ -57,8 +58,15 @@ export type ChatBody = Static<typeof ChatBody>
 
 // ── messages ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+type Checking = {
+  readonly row: ChatRow
+  readonly wire: Wire
+  /** Whether the vendor gets the caller's own body, whose parts chat need not know. */
+  readonly isNative: boolean
+}
+
 /** What the schema cannot say of messages. Throws EMPTY_CONVERSATION, INVALID_BODY, INVALID_IMAGE or INVALID_PARAMETER. */
-export function checkMessages(messages: ChatBody['messages'], row: ChatRow): void {
+export function checkMessages(messages: ChatBody['messages'], checking: Checking): void {
   if (!messages.some(({ role }) => role !== 'system' && role !== 'developer')) {
     throw new Fault('EMPTY_CONVERSATION', { message: 'messages must have at least one user, assistant or tool message.', param: 'messages' })
   }
@@ -67,17 +75,49 @@ export function checkMessages(messages: ChatBody['messages'], row: ChatRow): voi
     if (message.role === 'tool' && !message.tool_call_id) throw invalid(`${at}.tool_call_id`, 'is required on a tool message')
     const isSilent = message.content === null || message.content === undefined
     if (isSilent && !(message.role === 'assistant')) throw invalid(`${at}.content`, 'is required; only an assistant message with tool_calls may go without')
-    if (Array.isArray(message.content)) message.content.forEach((part, place) => checkPart(part, { at: `${at}.content.${place}`, row }))
+    if (Array.isArray(message.content)) message.content.forEach((part, place) => checkPart(part as Fields | null, { ...checking, at: `${at}.content.${place}` }))
   }
 }
 
-function checkPart(part: Static<typeof Part>, { at, row }: { at: string; row: ChatRow }): void {
-  if (part.type === 'text' && part.text === undefined) throw invalid(`${at}.text`, 'is required on a text part')
-  if (part.type !== 'image_url') return
-  const url = part.image_url?.url ?? ''
-  const param = `${at}.image_url.url`
+/** Any other part is one that some vendor resolves itself, or one that nobody here has counted. */
+const PARTS: readonly unknown[] = ['text', 'image_url', 'input_audio', 'file', 'refusal']
+
+function checkPart(part: Fields | null, { at, row, wire, isNative }: Checking & { readonly at: string }): void {
+  if (!isFields(part)) throw invalid(at, 'must be an object')
+  const isFilm = wire === 'generate_content' && part.type === 'video_url'
+  if (!isNative && !isFilm && !PARTS.includes(part.type)) throw invalidParameter(`${at}.type`, `must be one of ${PARTS.join(', ')}, got ${quoted(part.type)}.`)
+  if (part.type === 'text' && typeof part.text !== 'string') throw invalid(`${at}.text`, 'is required on a text part')
+  if (part.type === 'file' && !isNative) checkFile(part.file, `${at}.file`)
+  if (part.type === 'input_audio' && !isNative) checkData(isFields(part.input_audio) ? part.input_audio.data : undefined, `${at}.input_audio.data`)
+  if (part.type === 'image_url') checkImage(part.image_url, { at: `${at}.image_url.url`, row })
+}
+
+/** A file comes with its data: an id names one in the account of the operator, and what is behind an address nobody has counted. */
+function checkFile(file: Json | undefined, at: string): void {
+  if (!isFields(file)) throw invalid(at, 'must be an object')
+  for (const name of ['file_id', 'file_url']) {
+    if ((file[name] ?? undefined) !== undefined) throw invalidParameter(`${at}.${name}`, 'is not served; send the content itself, as file_data.')
+  }
+  checkData(file.file_data, `${at}.file_data`)
+}
+
+/** A data URI, or bare base64. */
+function checkData(data: Json | undefined, at: string): void {
+  if (typeof data !== 'string' || data === '') throw invalid(at, 'is required, as base64')
+  if (!/^(?:data:[^,]*,|[\w+/=\s-]*$)/i.test(data.slice(0, 200))) throw invalidParameter(at, 'must be the content itself, as base64 or a data URI, and no address.')
+}
+
+/** Hosts whose addresses some vendor reads as a film, or as a file of the operator's. */
+const NO_PICTURES = /(?:^|\.)(?:youtube\.com|youtube-nocookie\.com|youtu\.be|generativelanguage\.googleapis\.com)\.?$/
+
+function checkImage(image: Json | undefined, { at: param, row }: { at: string; row: ChatRow }): void {
+  const given = isFields(image) ? image.url : image
+  const url = typeof given === 'string' ? given : ''
   if (!row.images) throw new Fault('INVALID_PARAMETER', { message: `${row.id} sees no images; choose a model of the category vision.`, param })
-  if (/^https?:\/\//i.test(url) && URL.canParse(url)) return
+  if (/^https?:\/\//i.test(url) && URL.canParse(url)) {
+    if (NO_PICTURES.test(new URL(url).hostname)) throw badImage(param, `must be the address of a picture, got ${quoted(url)}`)
+    return
+  }
   if (!url.startsWith('data:')) throw badImage(param, `must be an http(s) URL or a data URI, got ${quoted(url)}`)
   const picture = pictureOf(url)
   if (typeof picture === 'string') throw badImage(param, picture)
@@ -224,14 +264,14 @@ export function trimmed(messages: readonly Fields[], tokens: readonly number[], 
   return messages.filter(({ role }, index) => role === 'system' || role === 'developer' || kept.has(index))
 }
 
-/** 400 with ids that the caller may have meant, and where all of them are. */
+/** 400 with ids out of `rows` that the caller may have meant, and where all of them are. */
 export function unknownModel(asked: string, rows: readonly ChatRow[]): Fault {
   const words = asked.toLowerCase().split(/[^a-z0-9]+/).filter(Boolean)
   const near = ({ id, aliases }: ChatRow) => words.filter((word) => [id, ...aliases].some((name) => name.includes(word))).length
   const listed = rows.filter(({ hidden }) => !hidden).map((row) => ({ id: row.id, near: near(row) }))
   const alternatives = listed.sort((a, b) => b.near - a.near).slice(0, 8).map(({ id }) => id)
   return new Fault('INVALID_MODEL', {
-    message: `Unknown model: ${clip(asked)}. Alternatives: ${alternatives.join(', ')}. All models: GET /api/v1/models.`,
+    message: `Unknown model: ${clip(asked)}. ${alternatives.length > 0 ? `Alternatives: ${alternatives.join(', ')}. ` : ''}All models: GET /api/v1/models.`,
     param: 'model',
     fields: { alternatives, models_url: '/api/v1/models' },
   })

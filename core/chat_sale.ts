@@ -1,12 +1,15 @@
 /** What all surfaces of chat have in common: finding the model, sizing the prompt, quoting, asking the vendor, and shaping the answer. */
 import type { ChatRow, Effort } from './catalog/mod.ts'
-import { type ChatBody, checkCounts, checkMessages, hasFunctions, outputCap, requestedTokens, ruled, trimmed, unknownModel } from './chat_request.ts'
+import { checkExtras, checkLength, checkSizes, givesSeveral, goesByResponses } from './chat_extras.ts'
+import { type ChatBody, checkCounts, checkMessages, invalidParameter, outputCap, requestedTokens, ruled, trimmed, unknownModel } from './chat_request.ts'
 import type { Answer, LiveContext, LiveOrder, Offering, Price } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import type { Dollars, Usdc } from './money.ts'
-import type { ChatVendor, Json } from './ports.ts'
+import type { Json } from './ports.ts'
+import type { ChatVendor } from './vendors.ts'
 import { chatPrice, flatPrice } from './pricing.ts'
 import { estimatePrompt, upperBound } from './token_estimate.ts'
+import { isEmpty } from './wires/empty.ts'
 import { rewritten, watched } from './wires/watch.ts'
 import { usageOf } from './wires/usage.ts'
 import type { Fields, Rewriter, Wire } from './wires/wire.ts'
@@ -33,16 +36,13 @@ export type ChatInput = {
   readonly background: boolean
 }
 
-/** The longest text of a request, in characters; the longest window of any model is shorter. */
-const MOST_TEXT = 8_388_608
-
 /** How long a signed authorization lives (spec 2, Limits), and that of work in the background (ruling 21). */
 const TIMEOUT_S = 300
 const BACKGROUND_TIMEOUT_S = 600
 
-export function findRow(model: string, { catalog }: Pick<Offering, 'catalog'>): ChatRow {
+export function findRow(model: string, { catalog, vendors }: Pick<Offering, 'catalog' | 'vendors'>): ChatRow {
   const row = catalog.chat.get(model)
-  if (!row) throw unknownModel(model, catalog.chat.all)
+  if (!row) throw unknownModel(model, catalog.chat.all.filter((other) => vendors.chat(other) !== undefined))
   return row
 }
 
@@ -58,19 +58,31 @@ export type Sizing = {
   readonly defaultTokens?: number
   readonly passed?: Readonly<Record<string, string>>
   readonly background?: boolean
+  /** What a vendor of the surface's own wire reads, and `chat` does not hold. */
+  readonly beside?: { readonly text: string; readonly tokens: number }
 }
 
 /** Applies the rules of the model and measures the prompt. Counts tokens only where the price or a limit depends on them. */
-export async function sized({ row, wire, chat: said, own, stream, defaultTokens, passed = {}, background = false }: Sizing, { catalog, countTokens }: LiveContext): Promise<ChatInput> {
+export async function sized({ row, wire, chat: said, own, stream, defaultTokens, passed = {}, background = false, beside }: Sizing, { catalog, vendors, countTokens }: LiveContext): Promise<ChatInput> {
+  const vendorWire = vendors.chat(row)?.wire
+  const isNative = wire !== 'chat' && vendorWire === wire
   checkCounts(said)
-  checkMessages(said.messages as ChatBody['messages'], row)
+  checkExtras(said)
+  checkSizes(said)
+  checkMessages(said.messages as ChatBody['messages'], { row, wire, isNative })
   const { body: { max_tokens: _, max_completion_tokens: __, stream: ___, model: ____, ...body }, effort } = ruled(said, row, { byResponses: wire === 'responses' })
   const requested = requestedTokens(said)
-  const most = upperBound(body, row)
-  if (most > 3 * MOST_TEXT) throw new Fault('TOO_LARGE', { message: `A request may hold at most ${MOST_TEXT} characters of text.` })
+  if (answersOf(said) > 1 && !givesSeveral(body, { row, wire, vendorWire })) {
+    throw invalidParameter(wire === 'generate_content' ? 'generationConfig.candidateCount' : 'n', `must be 1: ${row.id} gives one answer to such a request.`)
+  }
+  const measured = beside?.text ? { ...body, messages: [...(body.messages as readonly Json[]), { role: 'assistant', content: beside.text }] } : body
+  const unread = beside?.tokens ?? 0
+  const most = upperBound(measured, row) + unread
+  checkLength(measured, most)
   const roomy = outputCap({ requested, usual: defaultTokens }, row, 0)
   const isCounted = row.billing.mode === 'paid' || most + roomy.maxTokens > smallestWindow(row, { catalog })
-  const estimate = isCounted ? await estimatePrompt(body, { row, countTokens }) : undefined
+  const counted = isCounted ? await estimatePrompt(measured, { row, countTokens }) : undefined
+  const estimate = counted && { ...counted, total: counted.total + unread }
   const fitting = estimate && estimate.total >= row.contextWindow ? fit(body, { row, wire, estimate }) : { body, removed: 0, promptTokens: estimate?.total ?? 0 }
   const { maxTokens, headers } = outputCap({ requested, usual: defaultTokens }, row, fitting.promptTokens)
   const chat = { ...fitting.body, max_tokens: maxTokens }
@@ -116,10 +128,11 @@ function fit(body: Fields, { row, wire, estimate }: { row: ChatRow; wire: Wire; 
 
 // ── the price ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+const answersOf = ({ n }: Fields): number => (typeof n === 'number' ? n : 1)
+
 /** What the quote is made from; several answers (`n`) are each quoted. */
 export function orderSize({ row, promptTokens, maxTokens, effort, surcharge, chat }: ChatInput) {
-  const answers = typeof chat.n === 'number' ? chat.n : 1
-  return { billing: row.billing, promptTokens, maxTokens: maxTokens * answers, effort, scalesQuote: row.effort?.scalesQuote, surcharge }
+  return { billing: row.billing, promptTokens, maxTokens: maxTokens * answersOf(chat), effort, scalesQuote: row.effort?.scalesQuote, surcharge }
 }
 
 export function quote(input: ChatInput): Price | 'free' {
@@ -164,7 +177,8 @@ type StandIn = { readonly row: ChatRow; readonly vendor: ChatVendor }
 /** The row and its fallbacks, as far as somebody serves them, and they see as much and hold as much. */
 function standIns({ row, promptTokens, chat }: ChatInput, { catalog, vendors }: Offering): readonly StandIn[] {
   const hasImages = row.images !== undefined && row.fallbacks !== undefined && showsImages(chat)
-  const isFit = (other: ChatRow) => other.contextWindow > promptTokens && (!hasImages || other.images !== undefined)
+  const isAble = (other: ChatRow) => answersOf(chat) === 1 || givesSeveral(chat, { row: other, wire: 'chat', vendorWire: vendors.chat(other)?.wire })
+  const isFit = (other: ChatRow) => other.contextWindow > promptTokens && (!hasImages || other.images !== undefined) && isAble(other)
   const rows = [row, ...(row.fallbacks ?? []).flatMap((id) => catalog.chat.get(id) ?? []).filter(isFit)]
   return rows.flatMap((candidate) => {
     const vendor = vendors.chat(candidate)
@@ -211,17 +225,23 @@ async function asked({ row, vendor }: StandIn, { input, signal, clock }: LiveOrd
   const wire = isNative ? input.wire : 'chat'
   const { stream, passed } = input
   const body = isNative ? input.own : bodyFor(row, input)
-  const isRicher = !isNative && ((row.toolsByResponses && (hasFunctions(body) || body.reasoning_effort === 'max')) || body.search_parameters !== undefined)
+  const isRicher = !isNative && goesByResponses(row, body)
   const answer = await vendor.ask({ wire, model: row.upstream, body, stream, headers: passed, ...(isRicher && { by: 'responses' }) }, { signal })
   const model = { upstream: row.upstream, ours: row.id }
   if (answer.kind === 'stream') {
     if (isNative) return { kind: 'stream', headers: {}, stream: watched(answer.stream, { wire }) }
     return { kind: 'stream', headers: {}, stream: translation ? rewritten(answer.stream, translation.stream()) : watched(answer.stream, { wire, model }) }
   }
-  if (isNative) return { kind: 'whole', headers: {}, body: answer.body, usage: usageIn(answer.body) }
+  if (isNative) return { kind: 'whole', headers: {}, body: filled(answer.body, wire), usage: usageIn(answer.body) }
   const isFenced = row.structured === 'emulated' && asksForJson(input.chat)
   const reply = plainReply(isFenced ? withoutFence(answer.body) : answer.body, { model: row.id, created: Math.floor(clock.now() / 1000) })
-  return { kind: 'whole', headers: {}, body: translation ? translation.reply(reply) : reply, usage: usageIn(reply) }
+  return { kind: 'whole', headers: {}, body: translation ? translation.reply(filled(reply, 'chat')) : filled(reply, 'chat'), usage: usageIn(reply) }
+}
+
+/** The same answer. Throws MODEL_UNAVAILABLE for one that says nothing: it is not charged. */
+function filled(body: Fields, wire: Wire): Fields {
+  if (!isEmpty(body, wire)) return body
+  throw new Fault('MODEL_UNAVAILABLE', { message: 'The model ended without an answer; a larger max_tokens may help. Nothing was charged.' })
 }
 
 /** The request in chat for one row: a fallback has rules of its own, and takes what it can. */

@@ -3,12 +3,17 @@ import type { Static, TObject } from '@sinclair/typebox'
 import type { Catalog } from './catalog/mod.ts'
 import type { FaultCode } from './faults.ts'
 import type { Usdc } from './money.ts'
-import type { Call, Chain, Json, Ports, Storage, Terms, Vendors } from './ports.ts'
+import type { Call, Chain, Json, Owned, Ports, Storage, Terms } from './ports.ts'
+import type { MediaStream, Vendors } from './vendors.ts'
 import type { Pulse } from './pulse.ts'
 import type { Wire } from './wires/wire.ts'
 
 /** What pure functions of an endpoint may look at beside the input. */
-export type Context = { readonly catalog: Catalog }
+export type Context = {
+  readonly catalog: Catalog
+  /** What the operator has switched off for a while; everything is on unless told. */
+  readonly switches?: { readonly referenceMedia?: boolean }
+}
 
 /** What is on the shelf, and who of the operator's vendors can make it. */
 export type Offering = Context & { readonly vendors: Vendors }
@@ -45,6 +50,10 @@ export type Order<Input> = {
   /** When the work began, in milliseconds. */
   readonly now: number
   readonly clock: Ports['clock']
+  /** The vendor's own id of a character that this payer has enrolled; undefined for anybody else's, and for none. */
+  asset?(id: string): Promise<string | undefined>
+  /** A record beside the calls, whoever's it is; in work that runs here only. */
+  kept?(kind: string, id: string): Promise<Owned | undefined>
   readonly signal: AbortSignal
 }
 
@@ -56,8 +65,19 @@ export type Looked =
   | { readonly kind: 'done'; readonly made: Made }
   | { readonly kind: 'failed'; readonly error: string; readonly fields?: Readonly<Record<string, Json>> }
 
-/** What work made: a JSON result, and media to be mirrored to durable storage under `<folder>/<date>/`. */
-export type Made = { readonly result: Json; readonly media?: { readonly folder: string; readonly urls: readonly string[] } }
+/** Begins to read a piece of media. `signal` aborts when it is given up. */
+export type OpenMedia = (at: { signal: AbortSignal }) => Promise<MediaStream>
+
+/**
+ * What work made: a JSON result, and media to be mirrored to durable storage under `<folder>/<date>/`. `streams` reads a piece, by its index
+ * in `urls`, that its URL alone does not give: its URL is then only what it falls back to.
+ */
+export type Made = {
+  readonly result: Json
+  readonly media?: { readonly folder: string; readonly urls: readonly string[]; readonly streams?: readonly (OpenMedia | undefined)[] }
+  /** What is kept for the payer beside the call, once the media are mirrored and before money moves. One that another wallet has already fails the call. */
+  keeps?(media: readonly Hosted[]): readonly Omit<Owned, 'owner'>[]
+}
 
 /** One piece of media after mirroring. `key` is null where mirroring failed, and `url` is then the raw upstream value. */
 export type Hosted = { readonly key: string | null; readonly url: string | null; readonly source: string }
@@ -66,7 +86,10 @@ export type Hosted = { readonly key: string | null; readonly url: string | null;
 export type Stored = { readonly made: Json; readonly media: readonly Hosted[]; readonly created: number }
 
 /** What showing a result may use: absolute URLs of hosted media, and inline (not in a poll) the raw values that the vendor gave. */
-export type Showing = { readonly request: Json; readonly href: (key: string) => string; readonly raw?: readonly string[] }
+export type Showing = { readonly request: Json; readonly href: (key: string) => string; readonly raw?: readonly string[]; readonly settlement?: Settled }
+
+/** What became of the payment of a one shot, for a body that tells it beside the headers. */
+export type Settled = { readonly success: boolean; readonly tx_hash: string; readonly network: string }
 
 /**
  * What a slow call looks like while it runs. `poll` has `{id}` in it. `query` makes of what is remembered a query that is signed, and without
@@ -134,6 +157,8 @@ export type Paid<Input = unknown> = Sale<Input> & {
   /** A request that this gateway can serve as it is configured; its price is the default price in discovery. Undefined: the example. */
   sample(offering: Offering): Input | undefined
   settle(input: Input, context: Context): Settle
+  /** Joins the 402 of a look without an order, for example a catalog. */
+  discovery?(offering: Offering): Readonly<Record<string, Json>>
   /** One shot, instead of `settle`: settled before its reply, which is the bare result; the receipt is in the headers. */
   readonly inline?: true
   run(order: Order<Input>): Promise<Made>
@@ -205,7 +230,8 @@ export type FreeRequest = Asked & {
   /** The query as it came, with its question mark; '' where there is none. */
   readonly search: string
   readonly origin: string
-  /** The body as it came, or as JSON. Both throw a `Fault`. */
+  /** The body as it came, as text, or as JSON. All throw a `Fault`. */
+  bytes(): Promise<Uint8Array>
   text(): Promise<string>
   json(): Promise<unknown>
 }
@@ -222,6 +248,10 @@ export type FreeContext = LiveContext &
     readonly chain: Pick<Chain, 'balance'>
     /** What wallets have spent, at all gateways of this storage. */
     readonly ledger: Pick<Storage, 'spendByModel'>
+    /** Small records beside the calls, and the calls that they came from, of whichever gateway. */
+    readonly records: Pick<Storage, 'putOwned' | 'getOwned' | 'moveOwned' | 'listOwned' | 'getCall'>
+    /** Cryptographically strong bytes. */
+    random(bytes: number): Uint8Array
     /** Whether an `Authorization` header is the operator's (ruling 13). Takes the same time for any wrong one. */
     readonly isOperator: (authorization: string | null) => boolean
   }
@@ -283,6 +313,8 @@ export type Free = Common & {
   readonly produces?: string
   /** Shown in OpenAPI, which tells what is in the query from it as well as from `input`. */
   readonly sample?: Sample | ((offering: Offering) => Sample)
+  /** Where it words its refusals itself, and takes any body: examples of them, for the documents. */
+  readonly refusals?: readonly { readonly name: string; readonly summary: string; readonly reply: Reply }[]
   /** Left out of OpenAPI and discovery: it serves other endpoints. */
   readonly hidden?: true
   answer(request: FreeRequest, context: FreeContext): Reply | Promise<Reply>

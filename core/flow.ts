@@ -1,5 +1,6 @@
 /** One paid call from start to finish. The only file that knows the order of work and money. */
 import { abandon, failIfOverdue, isOver } from './calls.ts'
+import { deadlines } from './deadlines.ts'
 import { owedBy } from './debts.ts'
 import type { Asked, Free, GuestList, Live, Paid, Poll, Price, Reply, Sold } from './endpoint.ts'
 import { Fault } from './faults.ts'
@@ -27,13 +28,14 @@ export type Flow = {
   look: Jobs['look']
   /** Stops the work of an unfinished call, which then costs nothing. False when it had ended. */
   cancel(id: string, why: string): Promise<boolean>
+  windUp(): void
 }
 
 /** An order that was checked and priced. */
 type Priced = { readonly input: unknown; readonly price: Price; readonly offers: readonly Offer[] }
 type Taking = Priced & { readonly header: string; readonly asked: string; readonly visit: Visit }
 
-/** How many of the largest uploads may be read at a time; each may be held whole, several times over. */
+/** How many of the largest uploads may be held at a time; each is, several times over. */
 const UPLOADS_AT_ONCE = 8
 
 export function flow(house: House): Flow {
@@ -42,11 +44,11 @@ export function flow(house: House): Flow {
   const offering = offersOf(house)
   const { serve, poll, collect, look, recovery } = jobs(house, offering)
   const live = liveFlow(house)
-  const uploads = budget(UPLOADS_AT_ONCE * house.maxUpload)
-  const context = { catalog, vendors, countTokens }
+  const uploads = budget(UPLOADS_AT_ONCE * house.maxUpload, deadlines(clock))
+  const context = { catalog, vendors, countTokens, switches: house.switches }
   const intakes = new Map<Sold, Intake>([...house.sold.values()].map((endpoint) => [endpoint, intake(endpoint.input, endpoint.unknownFields)]))
 
-  return { sell, discover, poll, look, cancel: live.cancel }
+  return { sell, discover, poll, look, cancel: live.cancel, windUp: live.windUp }
 
   // ── 1 to 3: parse, price, challenge. No database, no network ──────────────────────────────────────────────────────
 
@@ -103,10 +105,10 @@ export function flow(house: House): Flow {
       return { body: JSON.stringify(asked) + written, value: () => (isRaw ? orElse(read, asked) : read()) }
     }
     if (endpoint.multipart && isForm(type)) {
-      const body = await uploads.room(request, () => readRaw(request, house.maxUpload))
+      const body = await readRaw(request, house.maxUpload, uploads)
       return { body, value: async () => await endpoint.multipart?.(await parseForm(body, type)) }
     }
-    const body = endpoint.uploads ? await uploads.room(request, () => readBody(request, house.maxUpload)) : await readBody(request, house.maxBody)
+    const body = await readBody(request, endpoint.uploads ? house.maxUpload : house.maxBody, uploads)
     return { body, value: () => parseJson(body, type) }
   }
 
@@ -119,7 +121,8 @@ export function flow(house: House): Flow {
     const said = endpoint.kind === 'live' ? endpoint.sample(context) : (endpoint.sample(context) ?? endpoint.example)
     const { price } = await check(endpoint, said, NOTHING_ASKED)
     if (price === 'free') throw new Fault('METHOD_NOT_ALLOWED', { message: `${endpoint.path} is free here: POST a request to it.`, headers: { allow: 'OPTIONS, POST' } })
-    return demand(endpoint, visit, { offers: offering.at(price), price, why: replies.paymentRequired(price) })
+    const also = endpoint.kind === 'paid' && endpoint.discovery ? { ...price.also, ...endpoint.discovery(context) } : price.also
+    return demand(endpoint, visit, { offers: offering.at(price), price: also ? { ...price, also } : price, why: replies.paymentRequired(price) })
   }
 
   function demand(endpoint: Sold | Free, visit: Visit, { offers, price, why }: Omit<Priced, 'input'> & { why: replies.Body }): Reply {
@@ -174,17 +177,17 @@ export function flow(house: House): Flow {
     }
 
     const asset = `${offer.network}/${offer.asset.toLowerCase()}`
-    if (endpoint.kind === 'live') {
-      if (!isGuest(payer, endpoint.guests?.(input))) throw notAdmitted(payer)
-      const owed = await owedBy(storage, { payer, asset }, clock.now())
-      if (owed) return await refuse('PAYMENT_UNFUNDED', 'an answer was delivered to this wallet and its payment refused; collect that call to pay for it', recovery(owed))
-    }
+    if (endpoint.kind === 'live' && !isGuest(payer, endpoint.guests?.(input))) throw notAdmitted(payer)
+    const owed = endpoint.kind === 'live' || endpoint.inline ? await owedBy(storage, { payer, asset }, clock.now()) : undefined
+    if (owed) return await refuse('PAYMENT_UNFUNDED', 'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it', recovery(owed))
     const now = clock.now()
     const authorization: Authorization = { key, payer, payment, offer, expiresAt }
     const fresh = newId(ports.random)
     const id = tag ? await bindTag(storage, tag, { call: fresh, keep: endpoint.keep, now }) : fresh
     const { model, request: said } = endpoint.remember(input)
-    const remembered = await house.seals.signed(endpoint, said, { id, expiresAt: now + endpoint.keep.unclaimedMs })
+    // A poll URL ends no earlier than what it may collect.
+    const longest = patience.stallMs + Math.max(endpoint.keep.unclaimedMs, endpoint.keep.settledMs)
+    const remembered = await house.seals.signed(endpoint, said, { id, expiresAt: now + longest })
     const opening = storage.openCall(
       {
         id,
@@ -271,7 +274,7 @@ function notAdmitted(payer: string): Fault {
 /** 429 with the four headers; the reset in unix seconds (ruling 11). */
 function freeTierSpent({ requests, windowMs }: { requests: number; windowMs: number }, resetAt: number, now: number): Fault {
   return new Fault('FREE_TIER_RATE_LIMITED', {
-    message: `Free models answer ${requests} requests in ${windowMs / 60_000} minutes from one address. Wait, or choose a paid model.`,
+    message: `Free models answer ${requests} requests in ${minutes(windowMs)} from one address. Wait, or choose a paid model.`,
     headers: {
       'retry-after': String(Math.max(1, Math.ceil((resetAt - now) / 1000))),
       'x-ratelimit-limit': String(requests),
@@ -280,3 +283,5 @@ function freeTierSpent({ requests, windowMs }: { requests: number; windowMs: num
     },
   })
 }
+
+const minutes = (ms: number): string => (ms === 60_000 ? 'a minute' : `${ms / 60_000} minutes`)

@@ -3,14 +3,14 @@ import { fail, isForgotten, overdue, type Patience, patience as usual, reconcile
 import { type Catalog, catalog as contractCatalog } from './catalog/mod.ts'
 import { oweIfRefused } from './debts.ts'
 import { documentsOf } from './discovery.ts'
-import type { Dialect, Endpoint, Free, FreeCalls, GatewayFacts, Reply } from './endpoint.ts'
+import type { Context, Dialect, Endpoint, Free, FreeCalls, GatewayFacts, Reply, Sold } from './endpoint.ts'
 import { endpoints as everything } from './endpoints/mod.ts'
 import { spoken } from './dialects.ts'
 import { Fault } from './faults.ts'
 import { flow } from './flow.ts'
 import type { House } from './house.ts'
 import { HELD, LOST } from './ledger.ts'
-import { parseJson, readBody } from './intake.ts'
+import { parseJson, readBody, readRaw } from './intake.ts'
 import { limits, type Window } from './limits.ts'
 import { seals } from './seals.ts'
 import { menu } from './menu.ts'
@@ -45,6 +45,8 @@ export type Setup = {
   readonly freeTier?: readonly Window[]
   /** Wallets that may buy what is not for everybody: `generate_content`, `background`. */
   readonly guests?: Readonly<Record<string, readonly string[]>>
+  /** What the operator has switched off for a while. */
+  readonly switches?: Context['switches']
   /** Keys that sign poll URLs, in hex, newest first; absent, storage keeps one that all replicas share. */
   readonly pollKeys?: readonly string[]
   /** Opens the operator's routes to `Authorization: Bearer`; absent, nobody is the operator. */
@@ -59,9 +61,10 @@ const FREE_TIER: readonly Window[] = [
   { requests: 300, windowMs: 60 * MINUTE_MS },
 ]
 
-/** How often jobs at their vendors' place are seen to, and how many at a time. */
+/** How often jobs at their vendors' place are seen to, and how many at a time; among so many unfinished calls of all kinds. */
 const LOOK_EVERY_MS = 15_000
 const MOST_LOOKS = 50
+const MOST_LISTED = 5_000
 
 export type Caller = {
   /** Address for rate windows. */
@@ -87,6 +90,8 @@ export type Gateway = {
   tend(): Promise<void>
   /** Fails every unfinished call of any other owner: for one who knows that no other process is alive. */
   takeOver(): Promise<number>
+  /** Ends every stream that is under way, paid for as far as it went: for a process that has to stop. */
+  windUp(): void
 }
 
 export function gateway(setup: Setup): Gateway {
@@ -106,6 +111,7 @@ export function gateway(setup: Setup): Gateway {
     sold: list.sold,
     windows,
     seals: seals(ports, setup.pollKeys),
+    switches: setup.switches ?? {},
     freeTier: setup.freeTier ?? FREE_TIER,
     guests: Object.fromEntries(Object.entries(setup.guests ?? {}).map(([list, wallets]) => [list, wallets.map((wallet) => wallet.toLowerCase())])),
     patience,
@@ -116,7 +122,7 @@ export function gateway(setup: Setup): Gateway {
     unreadableCap: roundUp(dollars('5')),
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
   }
-  const { sell, discover, poll, look, cancel } = flow(house)
+  const { sell, discover, poll, look, cancel, windUp } = flow(house)
   const { objects, vendors, countTokens } = ports
   const terms = () => chain.terms(clock.now())
   const documents = documentsOf(list.endpoints, { label, version, terms, offering: { catalog, vendors, countTokens } })
@@ -129,7 +135,7 @@ export function gateway(setup: Setup): Gateway {
     cancel,
   }
   const { bazaar } = documents
-  const freeContext = { catalog, objects, vendors, countTokens, clock, log, gateway: facts, calls, chain, ledger: storage, isOperator: operatorOf(setup.operatorToken) }
+  const freeContext = { catalog, objects, vendors, countTokens, clock, log, gateway: facts, calls, chain, ledger: storage, records: storage, random: ports.random, isOperator: operatorOf(setup.operatorToken) }
 
   async function handle(request: Request, caller: Caller): Promise<Reply> {
     const found = { name: NO_ENDPOINT }
@@ -170,9 +176,11 @@ export function gateway(setup: Setup): Gateway {
       if (endpoint.kind !== 'free') return await sell(endpoint, visit)
       await permit(endpoint, caller.ip)
       const header = (name: string) => request.headers.get(name)
-      const text = () => readBody(request, endpoint.uploads ? house.maxUpload : house.maxBody)
+      const most = endpoint.uploads ? house.maxUpload : house.maxBody
+      const bytes = () => readRaw(request, most)
+      const text = () => readBody(request, most)
       const json = async () => parseJson(await text(), header('content-type'))
-      return await endpoint.answer({ method: request.method, path, params, query: url.searchParams, search: url.search, origin: visit.origin, header, text, json }, freeContext)
+      return await endpoint.answer({ method: request.method, path, params, query: url.searchParams, search: url.search, origin: visit.origin, header, bytes, text, json }, freeContext)
     } catch (error) {
       return refusal(error, endpoint.dialect ?? 'plain', request)
     }
@@ -183,14 +191,15 @@ export function gateway(setup: Setup): Gateway {
     const now = clock.now()
     const { granted, resetAt } = await windows.take(limit.bucket ?? name, ip, limit, now)
     if (granted) return
+    const retryAfterSeconds = Math.max(1, Math.ceil((resetAt - now) / 1000))
     const headers = {
-      'retry-after': String(Math.max(1, Math.ceil((resetAt - now) / 1000))),
+      'retry-after': String(retryAfterSeconds),
       'x-ratelimit-limit': String(limit.requests),
       'x-ratelimit-remaining': '0',
       'x-ratelimit-reset': String(resetAt),
     }
     const message = `At most ${limit.requests} requests in ${limit.windowMs / 60_000} minutes; the next is answered after ${new Date(resetAt).toISOString()}.`
-    throw new Fault('TOO_MANY_REQUESTS', { message, headers })
+    throw new Fault('TOO_MANY_REQUESTS', { message, fields: { retryAfterSeconds }, headers })
   }
 
   const holds = [...list.sold.values()].some((endpoint) => endpoint.kind === 'paid' && endpoint.look !== undefined)
@@ -208,19 +217,25 @@ export function gateway(setup: Setup): Gateway {
       doubtful.map(async (call) => {
         await reconcile(money, call, keepUntil(call))
         // Its buyer has had the answer.
-        if (list.sold.get(call.endpoint)?.kind === 'live') await oweIfRefused(storage, call.id, { now: clock.now(), until: clock.now() + patience.debtMs })
+        if (isServedFirst(list.sold.get(call.endpoint))) await oweIfRefused(storage, call.id, { now: clock.now(), until: clock.now() + patience.debtMs })
       }),
     )
   }
 
   let lookedAt = Number.NEGATIVE_INFINITY
+  let lastSeen = ''
 
   /** Jobs at their vendors' place are seen to although nobody polls: what was made there can often be fetched for a day only. */
   async function seeToHeld(now: number): Promise<void> {
     if (now - lookedAt < LOOK_EVERY_MS || !holds) return
     lookedAt = now
-    const unfinished = await storage.lostCalls(now + patience.stallMs, 1_000)
-    for (const call of unfinished.filter((each) => each.owner === HELD && each.gateway === name).slice(0, MOST_LOOKS)) {
+    const unfinished = await storage.lostCalls(now + patience.stallMs + LOOK_EVERY_MS, MOST_LISTED)
+    const ours = unfinished.filter((each) => each.owner === HELD && each.gateway === name).sort((one, other) => (one.id < other.id ? -1 : 1))
+    // Each sweep goes on behind the last one, so that none is starved by those that hang.
+    const next = ours.findIndex(({ id }) => id > lastSeen)
+    const turn = [...ours.slice(Math.max(0, next)), ...ours.slice(0, Math.max(0, next))].slice(0, MOST_LOOKS)
+    lastSeen = turn.at(-1)?.id ?? ''
+    for (const call of turn) {
       const endpoint = list.sold.get(call.endpoint)
       if (endpoint?.kind !== 'paid' || !endpoint.look) continue
       ports.background(look(endpoint, call).catch((error: Error) => log.warn('a job could not be looked at', { call: call.id, error: error.message })))
@@ -238,7 +253,7 @@ export function gateway(setup: Setup): Gateway {
     return new Response(body as BodyInit | null, { status, headers })
   }
 
-  return { name, endpoints: list.endpoints, handle, fetch, renew, tend, takeOver }
+  return { name, endpoints: list.endpoints, handle, fetch, renew, tend, takeOver, windUp }
 }
 
 /** A request's signal costs more than all else of a quote, so it is asked for only by those who wait for work. */
@@ -261,6 +276,9 @@ function operatorOf(token: string | undefined): (authorization: string | null) =
   return (authorization) => token !== undefined && isSameSecret(authorization ?? '', `Bearer ${token}`)
 }
 
+/** Whether an endpoint may give its answer before its money has moved. */
+const isServedFirst = (endpoint: Sold | undefined): boolean => endpoint?.kind === 'live' || (endpoint?.kind === 'paid' && endpoint.inline === true)
+
 function wrongMethod(method: string, path: string, allow: string): Fault {
   return new Fault('METHOD_NOT_ALLOWED', { message: `${method} is not served at ${path}; allowed: ${allow}.`, headers: { allow } })
 }
@@ -273,5 +291,7 @@ function unknownPath(path: string, nearby: readonly string[]): Fault {
 
 async function withoutBody(reply: Reply): Promise<Reply> {
   if (reply.body instanceof ReadableStream) await reply.body.cancel()
-  return { ...reply, body: null }
+  if (typeof reply.body !== 'string') return { ...reply, body: null }
+  // The length that GET would have; a server says 0 otherwise (RFC 9110, 8.6).
+  return { ...reply, headers: { ...reply.headers, 'content-length': String(new TextEncoder().encode(reply.body).length) }, body: null }
 }

@@ -4,6 +4,7 @@
  */
 import { type Completion, fail, within } from './calls.ts'
 import type { Looked, Paid, Stored } from './endpoint.ts'
+import { enrolledAs } from './enrolled.ts'
 import { Fault } from './faults.ts'
 import type { House, Working } from './house.ts'
 import { HELD } from './ledger.ts'
@@ -28,8 +29,10 @@ const KIND = 'held'
 /** The vendor is asked at most so often for one call, however many poll. */
 const LOOK_EVERY_MS = 2_000
 const LOOK_MS = 10_000
-/** A replica that dies while it collects keeps the others from it for so long. */
-const COLLECT_LEASE_MS = 120_000
+/** Who looks or collects says so often that it is alive; one that dies keeps the others from it for so long. */
+const ALONE_MS = 30_000
+/** A caller waits so long for a result to be mirrored; with its settlement that stays under the 60 seconds of public clients. */
+const WAIT_MS = 20_000
 
 export function held({ ports, catalog, patience, owner, maxMedia }: House): Held {
   const { storage, clock, log, vendors } = ports
@@ -37,14 +40,23 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
 
   return { submit, look, failure }
 
-  async function submit({ endpoint, input, call }: Working<Paid>): Promise<Call> {
+  /** Goes on without its caller, who finds the job by the authorization. */
+  function submit(working: Working<Paid>): Promise<Call> {
+    const handing = handOver(working)
+    ports.background(handing.catch(() => {}))
+    return handing
+  }
+
+  async function handOver({ endpoint, input, call }: Working<Paid>): Promise<Call> {
     const now = clock.now()
     try {
-      const order = { id: call.id, input, payer: call.payer, catalog, vendors, clock, now }
+      const order = { id: call.id, input, payer: call.payer, catalog, vendors, clock, now, asset: (id: string) => enrolledAs(storage, id, { payer: call.payer, now }) }
       const { handle } = await within(clock, patience.submitMs, (signal) => (endpoint.submit as NonNullable<Paid['submit']>)({ ...order, signal }))
       const data: Handle = { handle }
-      await storage.putOwned({ kind: KIND, id: call.id, owner: call.payer, data, expiresAt: now + patience.stallMs + endpoint.keep.unclaimedMs }, now)
-      const begun = { work: 'in_progress', owner: HELD, startedAt: now, until: clock.now() + patience.stallMs } as const
+      const startedAt = clock.now()
+      await storage.putOwned({ kind: KIND, id: call.id, owner: call.payer, data, expiresAt: startedAt + patience.stallMs + endpoint.keep.unclaimedMs }, startedAt)
+      // A millisecond past the hour, so that it ends as stalled and never as lost.
+      const begun = { work: 'in_progress', owner: HELD, startedAt, until: startedAt + patience.stallMs + 1 } as const
       const isOurs = await storage.moveCall(call.id, { work: ['queued'], owner }, begun)
       if (!isOurs) throw new Error('the call ended before its vendor took it')
       return { ...call, ...begun }
@@ -64,37 +76,79 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
     return new Fault('WORK_FAILED', { error: said, details: 'The model did not take the job. Nothing was charged.' })
   }
 
-  async function look(endpoint: Paid, call: Call): Promise<Seen> {
-    const seen = (now: number, progress?: number): Seen => ({ call, elapsedSeconds: Math.floor((now - (call.startedAt ?? call.createdAt)) / 1000), ...(progress !== undefined && { progress }) })
-    const now = clock.now()
-    if (call.owner !== HELD || call.work !== 'in_progress') return seen(now)
-    const [lease, by] = [`${KIND}:${call.id}`, newSecret(ports.random)]
-    if (!(await storage.lease(lease, by, { now, until: now + COLLECT_LEASE_MS }))) return seen(now)
-    try {
-      const record = await storage.getOwned(KIND, call.id, now)
-      if (!record) return seen(now)
-      const { handle } = record.data as Handle
-      const asking = { request: call.request, catalog, vendors }
-      const state = await within(clock, LOOK_MS, (signal) => (endpoint.look as NonNullable<Paid['look']>)(handle, { ...asking, signal }))
-      if (state.kind === 'running') return seen(clock.now(), state.progress)
-      if (state.kind === 'failed') {
-        await storage.moveOwned({ ...record, data: { handle, failure: state.fields ?? {} } }, record.data, clock.now())
-        await fail(storage, call, state.error, clock.now())
+  async function look(endpoint: Paid, known: Call): Promise<Seen> {
+    if (!isHeld(known)) return seen(known)
+    const asking = alone(known.id, async () => {
+      // It may have ended since it was read: what has ended is not asked about again.
+      const call = (await storage.getCall(known.id)) ?? known
+      return isHeld(call) ? await ask(endpoint, call) : seen(call)
+    })
+    const answered = new AbortController()
+    const unheard = (error: Error): void => {
+      if (answered.signal.aborted) log.warn('a job could not be collected', { call: known.id, error: error.message })
+    }
+    ports.background(asking.catch(unheard))
+    const asked = await Promise.race([asking, clock.wait(WAIT_MS, answered.signal)]).finally(() => answered.abort())
+    return asked || seen(known)
+  }
+
+  async function ask(endpoint: Paid, call: Call): Promise<Seen> {
+    const record = await storage.getOwned(KIND, call.id, clock.now())
+    if (!record) return seen(call)
+    const { handle } = record.data as Handle
+    const asking = { request: call.request, catalog, vendors }
+    const state = await within(clock, LOOK_MS, (signal) => (endpoint.look as NonNullable<Paid['look']>)(handle, { ...asking, signal }))
+    if (state.kind === 'running') return seen(call, state.progress)
+    if (state.kind === 'failed') {
+      await storage.moveOwned({ ...record, data: { handle, failure: state.fields ?? {} } }, record.data, clock.now())
+      await fail(storage, call, state.error, clock.now())
+    }
+    if (state.kind === 'done') await collect(endpoint, call, state)
+    return seen((await storage.getCall(call.id)) ?? call)
+  }
+
+  function seen(call: Call, progress?: number): Seen {
+    const elapsedMs = clock.now() - (call.startedAt ?? call.createdAt)
+    return { call, elapsedSeconds: Math.max(0, Math.floor(elapsedMs / 1000)), ...(progress !== undefined && { progress }) }
+  }
+
+  /** Does what one may do at a time for a call, over all replicas; undefined where another is at it, or was just now. */
+  async function alone<T>(id: string, work: () => Promise<T>): Promise<T | undefined> {
+    const [name, by] = [`${KIND}:${id}`, newSecret(ports.random)]
+    const hold = (ms: number): Promise<boolean> => {
+      const now = clock.now()
+      return storage.lease(name, by, { now, until: now + ms })
+    }
+    if (!(await hold(ALONE_MS))) return undefined
+    const over = new AbortController()
+    const renewed = (async () => {
+      for (;;) {
+        await clock.wait(ALONE_MS / 3, over.signal)
+        if (over.signal.aborted) return
+        await hold(ALONE_MS)
       }
-      if (state.kind === 'done') await collect(endpoint, call, state)
-      return { ...seen(clock.now()), call: (await storage.getCall(call.id)) ?? call }
+    })()
+    // Nobody is kept out any longer, that is all: the call is completed once.
+    renewed.catch(() => {})
+    try {
+      return await work()
     } finally {
-      await storage.lease(lease, by, { now: clock.now(), until: clock.now() + LOOK_EVERY_MS })
+      over.abort()
+      await hold(LOOK_EVERY_MS).catch(() => {})
     }
   }
 
   /** Mirrors what was made, then completes the call: a result is stored before its money moves. */
   async function collect(endpoint: Paid, call: Call, { made }: Extract<Looked, { kind: 'done' }>): Promise<void> {
     const media = await mirror(mirroring, call.id, made.media)
+    // Nothing hosted and nowhere to fetch it: there is no result yet, and nothing to be paid for.
+    if (media.some(({ key, url }) => key === null && !url)) throw new Error('the result could neither be hosted nor linked')
     const now = clock.now()
     const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
     const { result, expiresAt }: Completion = { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs }
-    await storage.moveCall(call.id, { work: ['in_progress'], owner: HELD, money: 'verified' }, { work: 'completed', result, expiresAt, endedAt: now })
+    const from = { work: ['in_progress'], owner: HELD, money: 'verified' } as const
+    const isWon = await storage.moveCall(call.id, from, { work: 'completed', result, expiresAt, endedAt: now })
+    if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
   }
 
   async function failure({ id }: Call, now: number): Promise<Readonly<Record<string, Json>>> {
@@ -102,3 +156,5 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
     return (record?.data as Handle | undefined)?.failure ?? {}
   }
 }
+
+const isHeld = ({ owner, work }: Call): boolean => owner === HELD && work === 'in_progress'

@@ -1,7 +1,7 @@
 /** What one gateway is made of, as its flow sees it. */
 import type { Patience } from './calls.ts'
 import type { Catalog } from './catalog/mod.ts'
-import type { Sold } from './endpoint.ts'
+import type { Context, Sold } from './endpoint.ts'
 import type { Limits, Window } from './limits.ts'
 import type { Usdc } from './money.ts'
 import type { Authorization, Call, Ports } from './ports.ts'
@@ -18,6 +18,7 @@ export type House = {
   readonly patience: Patience
   readonly windows: Limits
   readonly seals: Seals
+  readonly switches: NonNullable<Context['switches']>
   /** What an address may ask of free models. */
   readonly freeTier: readonly Window[]
   /** Wallets by the name of their list, in lower case (ruling 13). */

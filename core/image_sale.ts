@@ -5,7 +5,8 @@ import { type Context, hybrid, type Job, type Made, type Offering, onPoll, type 
 import { Fault } from './faults.ts'
 import { quoted } from './intake.ts'
 import type { Usdc } from './money.ts'
-import type { ImageVendor, Json, MadeImage } from './ports.ts'
+import type { Json } from './ports.ts'
+import type { ImageVendor, MadeImage } from './vendors.ts'
 import { flatPrice, type ImageSize, mediaPrice } from './pricing.ts'
 
 export const DEFAULT_SIZE = '1024x1024'

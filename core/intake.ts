@@ -2,18 +2,25 @@
 import { fromBase64 } from './base64.ts'
 import type { TObject } from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
+import type { Deadlines } from './deadlines.ts'
 import { Fault } from './faults.ts'
 
-/** Reads a body of at most `maxBytes`; refuses a larger one before reading it where its length is declared. Throws TOO_LARGE. */
-export async function readBody(request: Request, maxBytes: number): Promise<string> {
+/**
+ * Reads a body of at most `maxBytes`; refuses a larger one before reading it where its length is declared. What arrives of a large one, or of
+ * one that does not say how large it is, counts against the budget while it is held, and has to arrive in time. Throws TOO_LARGE, BUSY or TOO_SLOW.
+ */
+export async function readBody(request: Request, maxBytes: number, budget?: Budget): Promise<string> {
   if (request.body === null) return ''
   const declared = Number(request.headers.get('content-length') ?? Number.NaN)
   if (declared > maxBytes) throw tooLarge(maxBytes)
-  if (!(declared >= 0)) return new TextDecoder().decode(await readBytes(request.body, maxBytes))
+  if (!(declared <= SMALL)) return new TextDecoder().decode(await readBytes(request.body, maxBytes, budget))
   const text = await request.text()
   if (text.length > maxBytes) throw tooLarge(maxBytes)
   return text
 }
+
+/** What needs no place in the budget, in bytes. */
+const SMALL = 1 << 20
 
 /** Whether a content type is that of a multipart form. */
 export function isForm(contentType: string | null): contentType is string {
@@ -21,10 +28,10 @@ export function isForm(contentType: string | null): contentType is string {
 }
 
 /** Reads the bytes of a body of at most `maxBytes`, like `readBody`. Throws TOO_LARGE. */
-export async function readRaw(request: Request, maxBytes: number): Promise<Uint8Array> {
+export async function readRaw(request: Request, maxBytes: number, budget?: Budget): Promise<Uint8Array> {
   const declared = Number(request.headers.get('content-length'))
   if (declared > maxBytes) throw tooLarge(maxBytes)
-  return request.body === null ? new Uint8Array() : await readBytes(request.body, maxBytes)
+  return request.body === null ? new Uint8Array() : await readBytes(request.body, maxBytes, budget)
 }
 
 /** Parses a multipart form. Throws INVALID_FORM. */
@@ -36,13 +43,27 @@ export async function parseForm(bytes: Uint8Array, contentType: string): Promise
   }
 }
 
-async function readBytes(body: ReadableStream<Uint8Array>, maxBytes: number): Promise<Uint8Array> {
+async function readBytes(body: ReadableStream<Uint8Array>, maxBytes: number, budget: Budget | undefined): Promise<Uint8Array> {
   const chunks: Uint8Array[] = []
   let length = 0
-  for await (const chunk of body) {
-    length += chunk.length
-    if (length > maxBytes) throw tooLarge(maxBytes)
-    chunks.push(chunk)
+  const reader = body.getReader()
+  const late = budget?.deadline(() => void reader.cancel(new Error('too slow')).catch(() => {}))
+  try {
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (late?.isOver()) throw new Fault('TOO_SLOW', { message: 'The request body did not arrive in time. Nothing was charged.' })
+      if (done) break
+      length += value.length
+      if (length > maxBytes) throw tooLarge(maxBytes)
+      budget?.take(value.length)
+      chunks.push(value)
+    }
+  } catch (error) {
+    reader.cancel(error).catch(() => {})
+    throw error
+  } finally {
+    late?.end()
+    budget?.give(Math.min(length, chunks.reduce((sum, chunk) => sum + chunk.length, 0)))
   }
   const bytes = new Uint8Array(length)
   let offset = 0
@@ -57,28 +78,52 @@ function tooLarge(maxBytes: number): Fault {
   return new Fault('TOO_LARGE', { message: `The request body may be at most ${maxBytes} bytes.`, fields: { max_bytes: maxBytes } })
 }
 
-export type Budget = { room<T>(request: Request, read: () => Promise<T>): Promise<T> }
+export type Budget = {
+  /** Counts bytes that have arrived. Throws BUSY where too many are held already. */
+  take(bytes: number): void
+  give(bytes: number): void
+  /** How long a body may take to arrive. */
+  deadline(late: () => void): { isOver(): boolean; end(): void }
+}
 
-/** What a body of undeclared length counts for. */
-const UNDECLARED = 1 << 20
+/** Long enough for the largest body on a slow line. */
+const ARRIVAL_MS = 120_000
 
-/** Lets so many declared bytes be read at a time; who comes then is told to come again, before anything of theirs is held. Throws BUSY. */
-export function budget(bytes: number): Budget {
+/** Lets so many bytes of bodies be held at a time, by what has arrived and not by what is promised: idle connections take nothing from others. */
+export function budget(bytes: number, deadlines: Deadlines): Budget {
   let held = 0
   return {
-    async room(request, read) {
-      const size = Number(request.headers.get('content-length') ?? UNDECLARED) || 0
-      if (held + size > bytes && held > 0) {
+    take(count) {
+      if (held + count > bytes) {
         throw new Fault('BUSY', { message: 'Too many uploads are under way. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } })
       }
-      held += size
-      try {
-        return await read()
-      } finally {
-        held -= size
-      }
+      held += count
+    },
+    give(count) {
+      held -= count
+    },
+    deadline(late) {
+      let isOver = false
+      const end = deadlines.after(ARRIVAL_MS, () => {
+        isOver = true
+        late()
+      })
+      return { isOver: () => isOver, end }
     },
   }
+}
+
+const MOST_MEMBERS = 1_000_000
+const [COMMA, BRACE, BRACKET] = [0x2c, 0x7b, 0x5b]
+
+/** Whether a text may hold more values than can be walked while others wait: ten million empty objects parse into gigabytes. */
+function isDense(text: string): boolean {
+  let members = 0
+  for (let at = 0; at < text.length; at++) {
+    const char = text.charCodeAt(at)
+    if (char === COMMA || char === BRACE || char === BRACKET) members += 1
+  }
+  return members > MOST_MEMBERS
 }
 
 /** Parses JSON. Throws INVALID_CONTENT_TYPE for a type that says something else, INVALID_JSON for text that is not. */
@@ -87,6 +132,7 @@ export function parseJson(text: string, contentType: string | null): unknown {
   if (type && type !== 'application/json' && !type.endsWith('+json')) {
     throw new Fault('INVALID_CONTENT_TYPE', { message: `The content type must be application/json, got ${clip(type)}.` })
   }
+  if (text.length > SMALL && isDense(text)) throw new Fault('TOO_LARGE', { message: `A large body may hold at most ${MOST_MEMBERS} values.` })
   try {
     return JSON.parse(text)
   } catch {
@@ -145,9 +191,14 @@ function isDeeper(value: object, levels: number): boolean {
   return false
 }
 
+/** Saying what is wrong with an item takes far longer than seeing that something is. */
+const MOST_LOOKED_AT = 10_000
+
 type Problem = { path: string; message: string }
 
 function problems(compiled: TypeCheck<TObject>, value: unknown): readonly Problem[] {
+  const [long] = Object.entries(value as object).filter((field): field is [string, unknown[]] => Array.isArray(field[1]) && field[1].length > MOST_LOOKED_AT)
+  if (long) return [{ path: long[0], message: `${long[0]}: something in it is wrong, and it has ${long[1].length} items; of at most ${MOST_LOOKED_AT} we say what` }]
   const byPath = new Map<string, Problem>()
   for (const error of compiled.Errors(value)) {
     const path = error.path.slice(1).replaceAll('/', '.')

@@ -1,7 +1,9 @@
 /** Work that makes a result: inline while its window lasts, else as a job; and the polls that collect and pay for results. Steps 8 to 12. */
 import { abandon, type Completion, fail, failIfOverdue, isForgotten, type Money, type Paying, settleCall, STALLED, within } from './calls.ts'
+import { owe } from './debts.ts'
 import { spoken } from './dialects.ts'
 import type { Paid, Poll, Reply, Sold, Stored } from './endpoint.ts'
+import { keepFor } from './enrolled.ts'
 import { Fault } from './faults.ts'
 import { type Held, held } from './held.ts'
 import type { House, Working } from './house.ts'
@@ -78,6 +80,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     if (done.kind === 'failed') return failure(endpoint, call, done.fault)
     if (visit.gone.aborted) {
       await complete(call, done.completion)
+      await noteUnpaid(call)
       return replies.envelope(endpoint, call)
     }
     const keepUntil = clock.now() + endpoint.keep.settledMs
@@ -87,9 +90,16 @@ export function jobs(house: House, offering: Offers): Jobs {
     const isLost = paying.kind === 'unavailable' && authorization.expiresAt <= clock.now()
     if (isLost) return replies.inlineRefusal(endpoint, call, paying.reason)
     if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') {
+      await noteUnpaid(call)
       return servedUnsettled(working, done.stored, paying.kind)
     }
     return await refusal(working, paying)
+  }
+
+  /** A wallet that lets results lie, or whose payment then fails, is not worked for without end. */
+  async function noteUnpaid(call: Call): Promise<void> {
+    const now = clock.now()
+    await owe(storage, call, { now, until: now + patience.debtMs }).catch((error: Error) => log.alert('a debt could not be recorded', { call: call.id, payer: call.payer, error: error.message }))
   }
 
   /** Works, then settles at once, unless the inline turn is over or the caller has gone: the result then waits for a poll to pay. */
@@ -131,9 +141,11 @@ export function jobs(house: House, offering: Offers): Jobs {
   async function make({ endpoint, input, call }: Working<Paid>, deadlineMs = patience.stallMs): Promise<Done> {
     const stallsAt = clock.now() + patience.stallMs
     try {
-      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, clock, now: clock.now() }
+      const kept = (kind: string, id: string) => storage.getOwned(kind, id, clock.now())
+      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, clock, now: clock.now(), kept }
       const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, signal }))
       const media = await mirror(mirroring, call.id, made.media)
+      for (const record of made.keeps?.(media) ?? []) await keepFor(storage, { ...record, owner: call.payer }, clock.now())
       const now = clock.now()
       const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
       return { kind: 'made', stored, raw: made.media?.urls ?? [], completion: { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs } }
@@ -158,7 +170,7 @@ export function jobs(house: House, offering: Offers): Jobs {
 
   /** The result of a one shot although its payment has not settled; `why` is the class that its header names. */
   function servedUnsettled({ endpoint, call, visit }: Pick<Working<Paid>, 'endpoint' | 'call' | 'visit'>, stored: Stored, why: string): Reply {
-    return replies.bare(endpoint, call, { stored, href: hrefOn(visit), headers: replies.unsettledHeaders(why) })
+    return replies.bare(endpoint, call, { stored, href: hrefOn(visit), headers: replies.unsettledHeaders(why), settlement: { success: false, tx_hash: '', network: label } })
   }
 
   // ── polls ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -198,7 +210,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     if (payer !== found.payer) throw new Fault('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
 
     const known = await failIfOverdue(storage, found, { now, patience })
-    const { call, ...seen } = endpoint.kind === 'paid' && endpoint.look ? await lookAt(endpoint, known) : { call: known }
+    const { call, ...seen } = endpoint.kind === 'paid' && endpoint.look ? await lookAt(endpoint, known, isOrder) : { call: known }
     if (call.work === 'failed') return replies.failed(endpoint, call, endpoint.kind === 'paid' && endpoint.look ? await upstream.failure(call, now) : {})
     if (call.work !== 'completed') return running(call, seen)
     const stored = call.result as unknown as Stored
@@ -220,14 +232,14 @@ export function jobs(house: House, offering: Offers): Jobs {
     return { ...refusal, headers: { ...refusal.headers, ...refusalHeaders({ reason: paying.reason, network: offer.network, payer }) } }
   }
 
-  /** A vendor that cannot be asked is told to the poll where waiting helps; the job goes on. */
-  async function lookAt(endpoint: Paid, known: Call): Promise<{ call: Call } & Told> {
+  /** A vendor that cannot be asked is told to a poll where waiting helps, and never to the order itself; the job goes on. */
+  async function lookAt(endpoint: Paid, known: Call, isOrder?: true): Promise<{ call: Call } & Told> {
     try {
       const { call, progress, elapsedSeconds } = await upstream.look(endpoint, known)
       return { call, elapsed_seconds: elapsedSeconds, ...(progress !== undefined && { progress }) }
     } catch (error) {
-      if (error instanceof Fault && (error.code === 'RATE_LIMITED' || error.code === 'UPSTREAM_TIMEOUT')) throw error
-      if ((error as Error).name === 'TimeoutError') throw new Fault('UPSTREAM_TIMEOUT', { message: 'The model could not be asked in time. The job goes on; poll again in a few seconds.' })
+      if (!isOrder && error instanceof Fault && (error.code === 'RATE_LIMITED' || error.code === 'UPSTREAM_TIMEOUT')) throw error
+      if (!isOrder && (error as Error).name === 'TimeoutError') throw new Fault('UPSTREAM_TIMEOUT', { message: 'The model could not be asked in time. The job goes on; poll again in a few seconds.' })
       log.warn('a job could not be looked at', { call: known.id, error: (error as Error).message })
       return { call: known }
     }

@@ -21,6 +21,8 @@ export type LiveFlow = {
   serve(working: Working<Live>): Promise<Reply>
   /** Stops unfinished work that nobody waits for. False when it had ended. */
   cancel(id: string, why: string): Promise<boolean>
+  /** Ends every stream that is under way, paid for as far as it went. */
+  windUp(): void
 }
 
 /** What became of the money of an answer, as its headers or its last comment say. */
@@ -32,9 +34,9 @@ export function liveFlow(house: House): LiveFlow {
   const money: Money = { storage, chain, clock, log, meter, patience }
   const answering = deadlines(clock)
   const running = new Map<string, AbortController>()
-  const streaming = { clock, patience, background: ports.background }
+  const streaming = { clock, patience, background: ports.background, open: new Set<() => void>() }
 
-  return { give, serve, cancel }
+  return { give, serve, cancel, windUp: () => streaming.open.forEach((end) => end()) }
 
   async function give(endpoint: Live, input: unknown, visit: Visit): Promise<Reply> {
     const answer = await ask(endpoint, { id: newSecret(ports.random), input, payer: null, signal: visit.gone })

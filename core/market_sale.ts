@@ -5,7 +5,8 @@ import type { Reply } from './endpoint.ts'
 import { exact, exactJson } from './exact.ts'
 import { Fault } from './faults.ts'
 import { clip } from './intake.ts'
-import { type Bar, type Feed, type Json, type Log, type MarketVendor, RESOLUTIONS, type Resolution, type Session, type Spot, type Vendors } from './ports.ts'
+import { type Json, type Log } from './ports.ts'
+import { type Bar, type Feed, type Lane, type MarketVendor, RESOLUTIONS, type Resolution, type Session, type Shelf, type Spot, type Vendors } from './vendors.ts'
 
 type Fields = Readonly<Record<string, Json>>
 
@@ -21,8 +22,8 @@ export const spotInput = Type.Object({ symbol, session })
 export const historyInput = Type.Object({
   symbol,
   resolution: Type.Optional(text(`One of ${RESOLUTIONS.join(', ')}: minutes, day, week, month; D unless told.`)),
-  from: Type.Optional(text('Unix seconds, positive. Required.')),
-  to: Type.Optional(text('Unix seconds, greater than `from`; now unless told.')),
+  from: text('Unix seconds, positive and in the past.'),
+  to: Type.Optional(text('Unix seconds, greater than `from`; now unless told, and now for what is to come.')),
   session,
 })
 export const listInput = Type.Object({
@@ -59,7 +60,6 @@ export type Window = { readonly resolution: Resolution; readonly from: number; r
 /** What can be judged without knowing what time it is. Throws a 400. */
 export function windowOf({ resolution = 'D', from, to }: Omit<HistoryAsked, 'symbol'>): Window {
   if (!isResolution(resolution)) throw invalid('resolution', `must be one of ${RESOLUTIONS.join(', ')}; got ${clip(resolution)}`)
-  if (from === undefined) throw invalid('from', 'is required, in unix seconds')
   const window = { resolution, from: secondsOf('from', from), to: to === undefined ? undefined : secondsOf('to', to) }
   if (window.to !== undefined) checkOrder(window.from, window.to)
   return window
@@ -99,12 +99,53 @@ export async function orAway<T>(work: Promise<T>, log?: Log): Promise<T> {
 
 export type Asked = { readonly row: ShelfRow; readonly symbol: string; readonly session: Session | undefined }
 
+type Latest = { readonly row: ShelfRow; readonly feed: Feed; readonly latest: Spot }
+
 /** Throws a 404 with a hint for a symbol that is not on the shelf, or that does not trade in this session. */
-export async function spot(market: MarketVendor, { row, symbol, session }: Asked, signal: AbortSignal): Promise<Fields> {
+export async function spot(market: MarketVendor, asked: Asked, signal: AbortSignal): Promise<Fields> {
+  return spotFields(market, await latestOf(market, asked, signal))
+}
+
+/** The same as finished JSON, for those who pay nothing. */
+export async function freeSpot(market: MarketVendor, asked: Asked, signal: AbortSignal): Promise<string> {
+  return freeText(market, await latestOf(market, asked, signal))
+}
+
+/** A market that says at once what it has in memory and is still good: undefined where it must be asked. Never I/O. */
+export type AtHand = { readonly atHand: { feeds(shelf: Shelf): readonly Feed[] | undefined; latest(feed: Feed): Spot | undefined } }
+
+/** The same at once, with no promise and no deadline, where all of it is at hand: most prices are, and a timer would cost more than they do. */
+export function freeSpotAtHand(market: MarketVendor & Partial<AtHand>, { row, symbol }: Pick<Asked, 'row' | 'symbol'>): string | undefined {
+  const feeds = market.atHand?.feeds(row.shelf)
+  const feed = feeds && indexOf(feeds).exact.get(symbol)
+  const latest = feed && market.atHand?.latest(feed)
+  return latest && freeText(market, { row, feed, latest })
+}
+
+const written = new WeakMap<Spot, { readonly row: ShelfRow; readonly feed: Feed; readonly source: string; readonly text: string }>()
+
+/** Written once for each spot, however many ask while a cache hands out the same one. */
+function freeText(market: MarketVendor, found: Latest): string {
+  const { row, feed, latest } = found
+  const known = written.get(latest)
+  if (known?.feed === feed && known.row === row && known.source === market.source) return known.text
+  const text = exactJson({ ...spotFields(market, found), free: true })
+  written.set(latest, { row, feed, source: market.source, text })
+  return text
+}
+
+async function latestOf(market: MarketVendor, { row, symbol, session }: Asked, signal: AbortSignal): Promise<Latest> {
   const feed = await find(market, { row, symbol }, signal)
   const latest = await market.latest(feed, { ...(session && { session }), signal })
-  if (!latest) throw missing(row, { symbol: feed.symbol, hint: session ? `There is no ${session} session feed for ${feed.symbol}; leave session out for regular hours.` : `${feed.symbol} has no price just now.` })
-  return spotFields(market, { row, feed, latest })
+  if (latest) return { row, feed, latest }
+  throw noPrice(feed, session)
+}
+
+/** The symbol is known; it is its price that is not there. */
+function noPrice({ symbol }: Feed, session: Session | undefined): Fault {
+  if (!session) return new Fault('NOT_FOUND', { error: 'No price', message: `${symbol} has no price just now. Nothing was charged.`, fields: { hint: 'The feed has not published one lately; try again later.' } })
+  const message = `${symbol} has no price of the ${session} session. Nothing was charged.`
+  return new Fault('NOT_FOUND', { error: 'No such session', message, fields: { hint: `There is no ${session} session feed for ${symbol}; leave session out for regular hours.` } })
 }
 
 /** More than this many bars are not made at once: a reply stays under a megabyte. */
@@ -112,15 +153,17 @@ export const MOST_BARS = 5000
 
 /**
  * The newest bars of the window: one that is longer than MOST_BARS bars is cut at its far end, and the reply's `from` and `truncated` say so.
- * Throws a 404 with a hint for a symbol that is not on the shelf, or when there are no bars. `now` in milliseconds.
+ * There are no bars of the future, so a window ends now at the latest. Throws a 404 with a hint for a symbol that is not on the shelf, or when there
+ * are no bars. `now` in milliseconds.
  */
-export async function history(market: MarketVendor, asked: Asked & { readonly window: Window; readonly now: number }, signal: AbortSignal): Promise<Fields> {
-  const { row, session, now, window: { resolution, ...window } } = asked
-  const to = window.to ?? Math.floor(now / 1000)
-  checkOrder(window.from, to)
+export async function history(market: MarketVendor, asked: Asked & { readonly window: Window; readonly now: number; readonly lane: Lane }, signal: AbortSignal): Promise<Fields> {
+  const { row, session, lane, window: { resolution, ...window } } = asked
+  const now = Math.floor(asked.now / 1000)
+  if (window.from >= now) throw invalid('from', `must be in the past, before ${now}; got ${window.from}`)
+  const to = Math.min(window.to ?? now, now)
   const from = Math.max(window.from, to - MOST_BARS * BAR_SECONDS[resolution])
   const feed = await find(market, asked, signal)
-  const bars = await market.bars(feed, { resolution, from, to, ...(session && { session }), signal })
+  const bars = await market.bars(feed, { resolution, from, to, ...(session && { session }), lane, signal })
   if (bars.length === 0) throw noBars(feed, { resolution, from, to })
   const truncated = from > window.from && { truncated: true }
   return { symbol: feed.symbol, ...shelfFields(row), resolution, from, to, bars: bars.slice(-MOST_BARS).map(barFields), source: market.source, ...truncated }
@@ -128,12 +171,27 @@ export async function history(market: MarketVendor, asked: Asked & { readonly wi
 
 async function find(market: MarketVendor, { row, symbol }: Pick<Asked, 'row' | 'symbol'>, signal: AbortSignal): Promise<Feed> {
   const feeds = await market.feeds(row.shelf, { signal })
+  const { exact, upper } = indexOf(feeds)
   const wanted = symbol.toUpperCase()
-  const feed = feeds.find((each) => each.symbol === symbol) ?? feeds.find((each) => each.symbol.toUpperCase() === wanted)
+  const feed = exact.get(symbol) ?? upper.get(wanted)
   if (feed) return feed
   const near = nearest(feeds, wanted)
   const meant = near.length > 0 ? ` Near to it: ${near.join(', ')}.` : ''
   throw missing(row, { symbol: clip(symbol), hint: `Symbols here are written as ${row.format}, for example ${row.example}.${meant}`, near })
+}
+
+type Index = { readonly exact: ReadonlyMap<string, Feed>; readonly upper: ReadonlyMap<string, Feed> }
+
+const indexes = new WeakMap<readonly Feed[], Index>()
+
+/** Made once for each list that a cache hands out. Where two feeds have one symbol, the first counts. */
+function indexOf(feeds: readonly Feed[]): Index {
+  const known = indexes.get(feeds)
+  if (known) return known
+  const last = feeds.toReversed()
+  const index = { exact: new Map(last.map((feed) => [feed.symbol, feed])), upper: new Map(last.map((feed) => [feed.symbol.toUpperCase(), feed])) }
+  indexes.set(feeds, index)
+  return index
 }
 
 function missing({ root, label }: ShelfRow, { symbol, hint, near = [] }: { symbol: string; hint: string; near?: readonly string[] }): Fault {
@@ -169,7 +227,7 @@ function likeness(a: ReadonlySet<string>, b: ReadonlySet<string>): number {
 
 const shelfFields = ({ category, shelf }: ShelfRow): Fields => ({ category, ...(category === 'stocks' && { market: shelf }) })
 
-function spotFields({ source }: MarketVendor, { row, feed, latest }: { row: ShelfRow; feed: Feed; latest: Spot }): Fields {
+function spotFields({ source }: MarketVendor, { row, feed, latest }: Latest): Fields {
   return {
     symbol: feed.symbol,
     ...shelfFields(row),
@@ -196,9 +254,8 @@ export async function listing(market: MarketVendor, { row, q, limit }: { row: Sh
 }
 
 /** A price is old as soon as it is read, so none is kept on the way. */
-export function marketReply(fields: Fields): Reply {
-  return { status: 200, headers: { 'content-type': 'application/json', 'cache-control': 'no-store' }, body: exactJson(fields) }
-}
+export const marketReply = (body: string): Reply => ({ status: 200, headers: REPLY_HEADERS, body })
+const REPLY_HEADERS = { 'content-type': 'application/json', 'cache-control': 'no-store' }
 
 const price = Type.Number({ description: 'Exact, as the feed publishes it.' })
 const common = { symbol: Type.String(), category: Type.String(), market: Type.Optional(Type.String({ description: 'Of equities.' })), source: Type.String({ description: '`pyth`, or `sample` for made-up prices.' }), free: Type.Optional(Type.Literal(true)) }

@@ -1,8 +1,9 @@
 /** From a vendor's short-lived or inline media to durable, hosted objects. */
 import { within } from './calls.ts'
-import type { Hosted, Made } from './endpoint.ts'
+import type { Hosted, Made, OpenMedia } from './endpoint.ts'
 import { decodeDataUri } from './intake.ts'
 import type { Ports } from './ports.ts'
+import type { MediaStream } from './vendors.ts'
 import { newSecret } from './tickets.ts'
 
 /** What is mirrored, and how its files are called. Any other type is passed on, never hosted under our origin. */
@@ -12,42 +13,144 @@ const EXTENSIONS: Readonly<Record<string, string>> = {
   'image/webp': 'webp',
   'image/gif': 'gif',
   'image/avif': 'avif',
+  'video/mp4': 'mp4',
+  'video/quicktime': 'mov',
+  'video/webm': 'webm',
+  'audio/mpeg': 'mp3',
+  'audio/wav': 'wav',
+  'audio/pcm': 'pcm',
 }
 
+/** Longest for media that is fetched whole, and longest without a byte of media that is streamed. */
 const FETCH_MS = 60_000
+/** Longest for one streamed piece, however steadily it drips. */
+const STREAM_MS = 10 * 60_000
+/** Largest piece that is streamed: it takes room in the store, and none in memory. An image stays within `maxBytes` all the same. */
+const MAX_STREAM_BYTES = 2 * 1024 ** 3
 
-export type Mirroring = { readonly ports: Pick<Ports, 'objects' | 'vendors' | 'clock' | 'log' | 'random'>; readonly maxBytes: number }
+export type Mirroring = {
+  readonly ports: Pick<Ports, 'objects' | 'vendors' | 'clock' | 'log' | 'random'>
+  /** Largest image, and largest piece of anything that has to be held whole. */
+  readonly maxBytes: number
+  readonly maxStreamBytes?: number
+}
 
 /**
  * Stores every piece of media under a key that nobody can guess, least of all from the job's id: buyers know that before they pay.
- * A piece that fails keeps its upstream value; this never throws.
+ * A piece that fails keeps its upstream value; this never throws. What is streamed is never held whole.
  */
-export async function mirror({ ports, maxBytes }: Mirroring, id: string, media: Made['media']): Promise<readonly Hosted[]> {
+export async function mirror({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: Mirroring, id: string, media: Made['media']): Promise<readonly Hosted[]> {
   if (!media) return []
-  const day = new Date(ports.clock.now()).toISOString().slice(0, 10)
-  const secret = newSecret(ports.random)
-  return await Promise.all(media.urls.map(host))
+  const { clock, objects, vendors, log, random } = ports
+  const { folder, urls, streams } = media
+  const day = new Date(clock.now()).toISOString().slice(0, 10)
+  const secret = newSecret(random)
+  return await Promise.all(urls.map(host))
 
   async function host(url: string, index: number): Promise<Hosted> {
+    const source = sourceOf(url)
+    const keyOf = (type: string) => `${folder}/${day}/${secret}-${index}.${extensionOf(type)}`
     try {
-      const { bytes, type } = await load(url)
-      const extension = EXTENSIONS[type]
-      if (!extension) throw new Error(`media of type ${type} is not hosted`)
-      const key = `${media?.folder}/${day}/${secret}-${index}.${extension}`
-      await ports.objects.put(key, bytes, type)
-      return { key, url: null, source: sourceOf(url) }
+      const open = streams?.[index] ?? openingOf(url)
+      return { key: open ? await pour(open, keyOf) : await put(url, keyOf), url: null, source }
     } catch (error) {
-      ports.log.warn('media could not be mirrored', { call: id, error: (error as Error).message })
-      return { key: null, url, source: sourceOf(url) }
+      log.warn('media could not be mirrored', { call: id, error: (error as Error).message })
+      return { key: null, url, source }
     }
   }
 
+  async function put(url: string, keyOf: (type: string) => string): Promise<string> {
+    const { bytes, type } = await load(url)
+    const key = keyOf(type)
+    await objects.put(key, bytes, type)
+    return key
+  }
+
   async function load(url: string): Promise<{ bytes: Uint8Array; type: string }> {
-    if (!url.startsWith('data:')) return await within(ports.clock, FETCH_MS, (signal) => ports.vendors.media(url, { signal, maxBytes }))
+    if (!url.startsWith('data:')) return await within(clock, FETCH_MS, (signal) => vendors.media(url, { signal, maxBytes }))
     const decoded = decodeDataUri(url)
     if (!decoded) throw new Error('the data URI does not decode')
     return decoded
   }
+
+  /** How a URL is streamed; undefined where it has to be held whole. */
+  function openingOf(url: string): OpenMedia | undefined {
+    const { stream } = vendors
+    if (!stream || !objects.putStream || url.startsWith('data:')) return undefined
+    return ({ signal }) => stream(url, { signal, maxBytes: maxStreamBytes })
+  }
+
+  function pour(open: OpenMedia, keyOf: (type: string) => string): Promise<string> {
+    return within(clock, STREAM_MS, async (signal) => {
+      const cut = new AbortController()
+      const end = () => cut.abort(signal.reason)
+      signal.addEventListener('abort', end, { once: true })
+      try {
+        const found = await within(clock, FETCH_MS, () => open({ signal: cut.signal }))
+        return await store(watched(found, cut), { type: found.type, keyOf })
+      } catch (error) {
+        cut.abort(error)
+        throw error
+      }
+    })
+  }
+
+  async function store(body: ReadableStream<Uint8Array>, { type, keyOf }: { type: string; keyOf: (type: string) => string }): Promise<string> {
+    try {
+      const key = keyOf(type)
+      if (objects.putStream) await objects.putStream(key, body, type)
+      else await objects.put(key, await gathered(body), type)
+      return key
+    } finally {
+      if (!body.locked) body.cancel().catch(() => {})
+    }
+  }
+
+  /** The same body, cut off where it grows too large, falls silent, or `cut` says so. Read only when it is asked for more. */
+  function watched({ body, type }: MediaStream, cut: AbortController): ReadableStream<Uint8Array> {
+    const reader = body.getReader()
+    const most = type.startsWith('image/') || !objects.putStream ? maxBytes : maxStreamBytes
+    let length = 0
+    const leave = (reason: unknown) => {
+      cut.abort(reason)
+      reader.cancel(reason).catch(() => {})
+    }
+    const pull = async (controller: ReadableStreamDefaultController<Uint8Array>) => {
+      try {
+        cut.signal.throwIfAborted()
+        const { done, value } = await within(clock, FETCH_MS, () => orCut(reader.read(), cut.signal))
+        cut.signal.throwIfAborted()
+        if (done) return controller.close()
+        length += value.length
+        if (length > most) throw new Error(`more than ${most} bytes`)
+        controller.enqueue(value)
+      } catch (error) {
+        leave(error)
+        throw error
+      }
+    }
+    return new ReadableStream({ pull, cancel: leave }, { highWaterMark: 0 })
+  }
+}
+
+function extensionOf(type: string): string {
+  const extension = EXTENSIONS[type]
+  if (!extension) throw new Error(`media of type ${type} is not hosted`)
+  return extension
+}
+
+/** Ends with the signal, and with its reason, though the read may never end. */
+function orCut<T>(reading: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const cut = () => reject(signal.reason)
+    signal.addEventListener('abort', cut, { once: true })
+    if (signal.aborted) cut()
+    reading.then(resolve, reject).finally(() => signal.removeEventListener('abort', cut))
+  })
+}
+
+async function gathered(body: ReadableStream<Uint8Array>): Promise<Uint8Array> {
+  return new Uint8Array(await new Response(body).arrayBuffer())
 }
 
 /** For inline media only the type is kept, never the payload (spec 1, `source_url`). */

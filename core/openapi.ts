@@ -1,10 +1,9 @@
 /** The menu as OpenAPI 3.1: every endpoint, field, price and error, each with an example. Prices come from the code that quotes them. */
 import type { Endpoint, Free, Poll, Price, Sold } from './endpoint.ts'
 import type { Described } from './discovery.ts'
-import { rowOf } from './faults.ts'
 import { isSold, methodsOf } from './menu.ts'
 import { usdc } from './money.ts'
-import { collectExample, demandExample, type Demanding, exampleOf, faultsOf, meaningOf, rejectionExamples } from './openapi_errors.ts'
+import { collectExample, demandExample, type Demanding, meaningOf, refusalsOf, rejectionExamples } from './openapi_errors.ts'
 import { challengeHeaders, errorSchemaOf, isText, paymentParameter, receiptHeaders, schemas, windowHeaders } from './openapi_parts.ts'
 import { priceRange } from './price_list.ts'
 import { namesIn, pricedTrial, type Trial, trialOf } from './samples.ts'
@@ -142,17 +141,17 @@ function demand(description: string, own: Fields, shared: Fields): Fields {
 }
 
 function errorsOf(endpoint: Endpoint, { parts }: Telling): Fields {
-  const codes = [...new Set(faultsOf(endpoint))].sort().map((code) => ({ code, reply: exampleOf(code, endpoint) }))
-  const statuses = [...new Set(codes.map(({ reply }) => reply.status))].sort((a, b) => a - b)
+  const refusals = refusalsOf(endpoint)
+  const statuses = [...new Set(refusals.map(({ reply }) => reply.status))].sort((a, b) => a - b)
   const dialect = endpoint.kind === 'poll' ? 'plain' : (endpoint.dialect ?? 'plain')
   return Object.fromEntries(
     statuses.map((status) => {
-      const those = codes.filter(({ reply }) => reply.status === status)
+      const those = refusals.filter(({ reply }) => reply.status === status)
       const sent = Object.assign({}, ...those.map(({ reply }) => reply.headers)) as Record<string, string>
       const headers = Object.fromEntries(Object.entries(windowHeaders).filter(([name]) => name.toLowerCase() in sent))
-      const examples = Object.fromEntries(those.map(({ code, reply }) => [code, { summary: rowOf(code).error, value: JSON.parse(reply.body as string) as unknown }]))
+      const examples = Object.fromEntries(those.map(({ name, summary, reply }) => [name, { summary, value: JSON.parse(reply.body as string) as unknown }]))
       const content = { 'application/json': { schema: ref(errorSchemaOf(dialect)), examples } }
-      const description = meaningOf(those.map(({ code }) => code)) + (endpoint.kind === 'free' ? '' : ' Nothing was charged.')
+      const description = meaningOf(those) + (endpoint.kind === 'free' ? '' : ' Nothing was charged.')
       return [status, parts.response(`${dialect}_${status}`, { description, ...(Object.keys(headers).length > 0 && { headers }), content })]
     }),
   )

@@ -35,8 +35,9 @@ export function faultsOf(endpoint: Endpoint): readonly FaultCode[] {
   return [...BODY, ...('size' in endpoint.input.properties ? (['INVALID_SIZE'] as const) : []), ...model, ...(endpoint.multipart ? FILES : []), 'WORK_FAILED', ...PAYING, ...own]
 }
 
-function freeFaults({ method, methods, input, dialect, limit, path }: Extract<Endpoint, { kind: 'free' }>, own: readonly FaultCode[]): readonly FaultCode[] {
+function freeFaults({ method, methods, input, dialect, limit, path, refusals }: Extract<Endpoint, { kind: 'free' }>, own: readonly FaultCode[]): readonly FaultCode[] {
   const takesBody = method === 'POST' || methods?.includes('POST') === true
+  if (refusals) return [...(takesBody ? (['TOO_LARGE'] as const) : []), ...(limit ? (['TOO_MANY_REQUESTS'] as const) : []), 'INTERNAL', ...own]
   return [
     ...(takesBody ? BODY : []),
     ...(dialect === 'market' ? FEED : []),
@@ -91,6 +92,15 @@ const WORDS: Readonly<Partial<Record<FaultCode, FaultParts>>> = {
   PAYMENT_VERIFICATION_UNAVAILABLE: { message: 'The payment could not be verified just now. Nothing was charged; send the same signed request again.', headers: { 'retry-after': '5' } },
 }
 
+/** One way of an endpoint to refuse, as the documents show it. */
+export type Refusing = { readonly name: string; readonly summary: string; readonly reply: Reply }
+
+/** Every one of them, beside what a 402 says: its faults by their code, and what it words itself. */
+export function refusalsOf(endpoint: Endpoint): readonly Refusing[] {
+  const faults = [...new Set(faultsOf(endpoint))].sort().map((code) => ({ name: code, summary: rowOf(code).error, reply: exampleOf(code, endpoint) }))
+  return endpoint.kind === 'free' ? [...faults, ...(endpoint.refusals ?? [])] : faults
+}
+
 /** A fault as the endpoint would speak it. */
 export function exampleOf(code: FaultCode, endpoint: Endpoint): Reply {
   const dialect = endpoint.kind === 'poll' ? 'plain' : (endpoint.dialect ?? 'plain')
@@ -100,9 +110,8 @@ export function exampleOf(code: FaultCode, endpoint: Endpoint): Reply {
 }
 
 /** What a status means, for one who reads the table of contents. */
-export function meaningOf(codes: readonly FaultCode[]): string {
-  const labels = [...new Set(codes.map((code) => rowOf(code).error))]
-  return `${labels.join('; ')}.`
+export function meaningOf(those: readonly Refusing[]): string {
+  return `${[...new Set(those.map(({ summary }) => summary))].join('; ')}.`
 }
 
 // ── the many ways of a 402 ──────────────────────────────────────────────────────────────────────────────────────────

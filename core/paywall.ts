@@ -8,8 +8,23 @@ export function isBrowser(headers: Headers): boolean {
 
 export type Page = { readonly url: string; readonly summary: string; readonly network: string; readonly body: Readonly<Record<string, Json>> }
 
+/** How it is called: a body's own `example` says so where that is a GET, and its path stands for what the page was opened at. */
+function callOf({ url, body }: Page): string {
+  const { method, path } = (body.example ?? {}) as { method?: Json; path?: Json }
+  const isGet = method === 'GET' && typeof path === 'string'
+  const called = isGet && URL.canParse(path, url) ? new URL(path, url).href : url
+  const address = escape(JSON.stringify(called))
+  if (isGet) return `const reply = await pay(${address})   // a GET`
+  return `const reply = await pay(${address}, {
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify(order),
+})`
+}
+
 /** Explains what is sold here, at what price and how to pay; no script, no foreign resource, every value escaped. */
-export function paywall({ url, summary, network, body }: Page): string {
+export function paywall(page: Page): string {
+  const { summary, network, body } = page
   const { amount = '' } = (body.price ?? {}) as { amount?: string }
   const isFree = Number(amount) === 0
   return `<!doctype html>
@@ -27,11 +42,7 @@ export function paywall({ url, summary, network, body }: Page): string {
 <p>This is an API that programs pay for by the call, with USDC on ${escape(network)} through <code>x402</code>. Nothing was charged for looking,
 and a call that brings no result costs nothing.</p>
 <pre>const pay = wrapFetchWithPayment(fetch, client)   // @x402/fetch
-const reply = await pay(${escape(JSON.stringify(url))}, {
-  method: 'POST',
-  headers: { 'content-type': 'application/json' },
-  body: JSON.stringify(order),
-})</pre>
+${callOf(page)}</pre>
 <p>Every route, field and price: <a href="/docs">the reference</a>, or for programs <a href="/openapi.json">openapi.json</a>.</p>
 </html>
 `

@@ -3,12 +3,9 @@
  * Times are milliseconds since 1970 and come in as arguments; no adapter reads a clock to decide something.
  * Each verb's *answer* is atomic; no transaction, row or handle crosses a port.
  */
-import type { ChatRow } from './catalog/chat_row.ts'
-import type { ImageRow } from './catalog/images.ts'
-import type { VideoRow } from './catalog/video.ts'
 import type { Meter } from './metrics.ts'
 import type { Usdc } from './money.ts'
-import type { Fields, Wire } from './wires/wire.ts'
+import type { Vendors } from './vendors.ts'
 import type { Offer, Payment, Receipt } from './x402.ts'
 
 // ── a paid call, as stored ──────────────────────────────────────────────────────────────────────────────────────────
@@ -182,6 +179,8 @@ export interface Storage {
   getOwned(kind: string, id: string, now: number): Promise<Owned | undefined>
   /** Compare and set: true when the living record of this kind, id and owner had the data `from`, and is now this one. */
   moveOwned(record: Owned, from: Json, now: number): Promise<boolean>
+  /** Living records of a kind and owner, at most `limit`, in no order that means anything. */
+  listOwned(kind: string, owner: string, at: { now: number; limit: number }): Promise<readonly Owned[]>
 
   /** Takes or extends a named lease; false while another owner holds it. */
   lease(name: string, owner: string, at: { now: number; until: number }): Promise<boolean>
@@ -228,171 +227,30 @@ export interface Chain {
   fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate>
 }
 
-// ── vendors and media ───────────────────────────────────────────────────────────────────────────────────────────────
+// ── objects ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** `model` is the vendor's own id; sizes are in pixels. */
-export type ImageJob = { readonly model: string; readonly prompt: string; readonly width: number; readonly height: number; readonly n: number }
-/** `url` is an http(s) URL, often short-lived, or a data URI. */
-export type MadeImage = { readonly url: string; readonly revisedPrompt?: string }
+/** Bytes of an object, both ends included. A negative `first` counts from the end; `last` may lie beyond it. */
+export type ByteRange = { readonly first: number; readonly last?: number }
 
-/** `images` and `mask` are data URIs of recognized image bytes; the mask is a PNG of the first image's dimensions. */
-export type ImageEdit = ImageJob & { readonly images: readonly string[]; readonly mask?: string }
-
-/** Makes images. Throws a `Fault` for what the caller should hear of; anything else reads as a failed call. */
-export interface ImageVendor {
-  generate(job: ImageJob, at: { signal: AbortSignal }): Promise<readonly MadeImage[]>
-  /** Absent where the vendor cannot edit. */
-  edit?(job: ImageEdit, at: { signal: AbortSignal }): Promise<readonly MadeImage[]>
+export type StoredObject = {
+  readonly body: Uint8Array | ReadableStream<Uint8Array>
+  /** Of the whole object. */
+  readonly size: number
+  readonly type: string
+  /** What `body` is of it, where a range was asked for; null, with no body, where no byte lies within. Absent: it is the whole. */
+  readonly part?: { readonly first: number; readonly last: number } | null
 }
-
-/** One order to a chat vendor. Its body has no `model` and no `stream`: the vendor writes those. */
-export type ChatOrder = {
-  /** How `body` is written, and how the answer is: `chat`, or the vendor's own wire. */
-  readonly wire: Wire
-  /** The vendor's own id. */
-  readonly model: string
-  readonly body: Fields
-  readonly stream: boolean
-  /** Asks a vendor that has both to serve `chat` over its responses API, which can do more. */
-  readonly by?: 'responses'
-  /** Headers of the caller's that belong to the wire, such as `anthropic-beta`; lower case. */
-  readonly headers: Readonly<Record<string, string>>
-}
-
-/**
- * Server-sent events as bytes, as they come, cut anywhere. Ends with undefined; rejects where the connection breaks. An error among the events
- * is passed on like any other: who reads the stream judges it, and one that ends without its last event.
- */
-export type ChatStream = {
-  next(): Promise<Uint8Array | undefined>
-  /** Ends the upstream call at once, and a pending `next` with it. Never throws. */
-  cancel(): void
-}
-
-export type ChatAnswer = { readonly kind: 'whole'; readonly body: Fields } | { readonly kind: 'stream'; readonly stream: ChatStream }
-
-/**
- * Converses. Throws a `Fault` for what the caller should hear of; anything else reads as MODEL_UNAVAILABLE. A whole order gets a whole
- * answer; a stream is answered only when its first event has come, so that an error before it is a refusal like any other.
- */
-export interface ChatVendor {
-  /** The wire that it speaks by itself, in which bodies pass untouched; every vendor takes `chat` as well. */
-  readonly wire: Wire
-  ask(order: ChatOrder, at: { signal: AbortSignal }): Promise<ChatAnswer>
-}
-
-/** One video to make. Media are http(s) URLs, or data URIs where their vendor takes them; `asset` is the vendor's own id of an enrolled character. */
-export type VideoJob = {
-  readonly model: string
-  readonly prompt: string
-  readonly seconds: number
-  /** `480p`, `720p`, `1080p` or `4K`. */
-  readonly resolution: string
-  readonly aspectRatio?: string
-  readonly image?: string
-  readonly lastFrame?: string
-  readonly asset?: string
-  readonly referenceImages?: readonly string[]
-  readonly referenceVideos?: readonly string[]
-  readonly referenceAudios?: readonly string[]
-  readonly generateAudio?: boolean
-  readonly seed?: number
-  readonly watermark?: boolean
-  readonly returnLastFrame?: boolean
-}
-
-/** Where a job stands at its vendor. `done` and `failed` are final, whatever the vendor says afterwards. */
-export type VideoState =
-  | { readonly kind: 'running'; readonly status: 'queued' | 'in_progress'; readonly progress?: number }
-  /** `url` is http(s), often short-lived, or a data URI; absent where the clip has to be asked for with `clip`. */
-  | { readonly kind: 'done'; readonly url?: string; readonly lastFrameUrl?: string; readonly seconds?: number; readonly tokens?: number; readonly requestId?: string }
-  /** `reason` is for the buyer, in our words. */
-  | { readonly kind: 'failed'; readonly reason: string; readonly code?: 'output_audio_moderation' | 'content_policy' }
-
-/** Makes videos, over minutes and at the vendor's place. Throws a `Fault` for what the caller should hear of. */
-export interface VideoVendor {
-  /** Resolves when the vendor has taken the job; `handle` finds it from any process, for days. */
-  submit(job: VideoJob, at: { signal: AbortSignal }): Promise<{ readonly handle: string }>
-  /** Throws where the vendor cannot be asked just now: the job goes on. */
-  look(handle: string, at: { signal: AbortSignal }): Promise<VideoState>
-  /** The bytes of a finished clip that has no public URL. */
-  clip?(handle: string, at: { signal: AbortSignal }): Promise<MediaStream>
-}
-
-/** Media on its way: read once, never held whole. `size` in bytes where it is known. */
-export type MediaStream = { readonly body: ReadableStream<Uint8Array>; readonly type: string; readonly size?: number }
-
-/** What a search is asked for (spec 2, "Search request"). Dates are YYYY-MM-DD. */
-export type SearchJob = {
-  readonly query: string
-  readonly sources: readonly ('web' | 'news')[]
-  readonly maxResults: number
-  readonly fromDate?: string
-  readonly toDate?: string
-}
-/** `citations` in the order in which they are cited; `sourcesUsed` where the upstream reports it. */
-export type SearchAnswer = { readonly summary: string; readonly citations: readonly string[]; readonly sourcesUsed?: number; readonly model: string }
-
-/** Searches the live web. Throws a `Fault` for what the caller should hear of. */
-export interface SearchVendor {
-  search(job: SearchJob, at: { signal: AbortSignal }): Promise<SearchAnswer>
-}
-
-/** A shelf of feeds: three classes, and a stock market by its country. */
-export const STOCK_MARKETS = ['us', 'hk', 'jp', 'kr', 'gb', 'de', 'fr', 'nl', 'ie', 'lu', 'cn', 'ca'] as const
-export type StockMarket = (typeof STOCK_MARKETS)[number]
-export type Shelf = 'crypto' | 'fx' | 'commodity' | StockMarket
-
-/** One thing that has a price. `symbol` is ours (spec 2, "Market data resources"); `key` is what its vendor calls it. */
-export type Feed = { readonly symbol: string; readonly description: string; readonly assetType: string; readonly feedId: string; readonly key: string }
-/** Decimals as text; `publishTime` in unix seconds. */
-export type Spot = { readonly price: string; readonly confidence: string; readonly publishTime: number }
-export type Bar = { readonly t: number; readonly o: string; readonly h: string; readonly l: string; readonly c: string; readonly v: string }
-export const RESOLUTIONS = ['1', '5', '15', '60', '240', 'D', 'W', 'M'] as const
-export type Resolution = (typeof RESOLUTIONS)[number]
-export type Session = 'pre' | 'post' | 'on'
-
-/** Prices and their history. Undefined where there is none for what was asked; throws a `Fault` when the upstream is away. */
-export interface MarketVendor {
-  /** Its name in replies. */
-  readonly source: string
-  feeds(shelf: Shelf, at: { signal: AbortSignal }): Promise<readonly Feed[]>
-  latest(feed: Feed, at: { session?: Session; signal: AbortSignal }): Promise<Spot | undefined>
-  /** `from` and `to` in unix seconds, both within. */
-  bars(feed: Feed, at: { resolution: Resolution; from: number; to: number; session?: Session; signal: AbortSignal }): Promise<readonly Bar[]>
-}
-
-/** One call of the swap aggregator: `path` under its root, `query` with its question mark or ''. */
-export type SwapCall = { readonly method: 'GET' | 'POST'; readonly path: string; readonly query: string; readonly body?: string }
-/** The aggregator's own answer, whatever its status. Throws a `Fault` UPSTREAM_TIMEOUT or MODEL_UNAVAILABLE where there is none. */
-export interface SwapVendor {
-  call(call: SwapCall, at: { signal: AbortSignal }): Promise<{ readonly status: number; readonly body: Json }>
-  /** Where the affiliate fee goes: the treasury, as an address. */
-  readonly feeRecipient: string
-}
-
-export interface Vendors {
-  readonly search?: SearchVendor
-  readonly market?: MarketVendor
-  readonly swap?: SwapVendor
-  /** The vendor that serves a catalog row; undefined when the operator has not configured it. */
-  images(row: ImageRow): ImageVendor | undefined
-  chat(row: ChatRow): ChatVendor | undefined
-  video?(row: VideoRow): VideoVendor | undefined
-  /** Fetches what a vendor's URL points at, behind the private-address guard. Throws when it cannot, or past `maxBytes`. */
-  media(url: string, at: { signal: AbortSignal; maxBytes: number }): Promise<{ bytes: Uint8Array; type: string }>
-  /** The same, read as it comes: for what is too large to be held. The body errors past `maxBytes`. */
-  stream?(url: string, at: { signal: AbortSignal; maxBytes: number }): Promise<MediaStream>
-}
-
-export type StoredObject = { readonly body: Uint8Array | ReadableStream<Uint8Array>; readonly size: number; readonly type: string }
 
 /** Media bytes under keys such as `images/2026-11-20/<id>-0.png`. What is put is never changed. */
 export interface Objects {
   put(key: string, bytes: Uint8Array, type: string): Promise<void>
-  /** Puts a stream without ever holding it whole. What breaks off leaves nothing under the key. */
+  /**
+   * Puts a stream without ever holding it whole. What breaks off leaves nothing under the key. Lets go of a body that it does not read
+   * to its end; `size` is what then lies under the key.
+   */
   putStream?(key: string, body: ReadableStream<Uint8Array>, type: string): Promise<{ readonly size: number }>
-  get(key: string): Promise<StoredObject | undefined>
+  /** A store that knows no ranges answers with the whole. */
+  get(key: string, range?: ByteRange): Promise<StoredObject | undefined>
   /** Where anybody may fetch the object without the gateway; undefined, or absent, where only the gateway can serve it. */
   url?(key: string): string | undefined
 }

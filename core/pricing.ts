@@ -1,5 +1,6 @@
 /** The formulas of the contract. Each is exact until its last step; the fee is added once per paid call. */
 import type { ChatBilling, Effort } from './catalog/chat_row.ts'
+import type { VideoBilling } from './catalog/video.ts'
 import { type Dollars, dollars, plus, print, roundUp, times, type Usdc } from './money.ts'
 
 /** Flat transaction fee per paid call (spec 1, Limits). */
@@ -30,6 +31,58 @@ export function imageSizes(rates: Readonly<Record<string, string>>): readonly Im
     if (!width || !height) throw new RangeError(`not an image size such as 1024x1024: ${size}`)
     return { size, width: Number(width), height: Number(height), rate: dollars(rate) }
   })
+}
+
+/** What a video quote is made from; `videos` and `audios` count the clips and sounds that it refers to. */
+export type VideoOrderSize = { readonly billing: VideoBilling; readonly seconds: number; readonly resolution: string; readonly videos?: number; readonly audios?: number }
+
+/** Tokens for a second at 720p, and what other resolutions take of them (spec 3, "Video pricing"). */
+const TOKENS_PER_SECOND = dollars('21690')
+const RESOLUTION_FACTORS = new Map([
+  ['480p', dollars('0.5')],
+  ['720p', dollars('1')],
+  ['1080p', dollars('2.25')],
+  ['4K', dollars('9')],
+])
+
+/** What a resolution may be called where tokens are billed, lowest first. */
+export const RESOLUTION_NAMES: readonly string[] = [...RESOLUTION_FACTORS.keys()]
+
+/** Videos: by the second, by the second and resolution, or by the token; the fee once, rounded once. Throws for a resolution without a rate. */
+export function videoPrice(order: VideoOrderSize): Usdc {
+  const { billing, seconds, resolution } = order
+  if (billing.mode === 'per_second_with_margin') return roundUp(plus(withMargin(times(billing.rate, BigInt(seconds))), FEE))
+  if (billing.mode === 'per_token') return roundUp(plus(withMargin(times(perToken(billing.rate), exactTokens(order))), FEE))
+  return roundUp(plus(plus(times(tierOf(billing, resolution), BigInt(seconds)), billing.perGeneration), FEE))
+}
+
+/** How many tokens a clip is billed as, where its maker does not say. */
+export function videoTokens(order: Omit<VideoOrderSize, 'billing'>): number {
+  const { num, den } = exactTokens(order)
+  return Number((num + den - 1n) / den)
+}
+
+/** What a second is shown to cost, without margin and fee: of the tier that is billed, else the flat rate of the model, which for tokens is that at 720p. */
+export function videoRate(billing: VideoBilling, resolution: string): Dollars {
+  if (billing.mode === 'per_second_by_tier') return tierOf(billing, resolution)
+  return billing.mode === 'per_token' ? times(perToken(billing.rate), TOKENS_PER_SECOND) : billing.rate
+}
+
+/** What each generation costs on top, however long it is. */
+export const videoGenerationFee = (billing: VideoBilling): Dollars => (billing.mode === 'per_second_by_tier' ? billing.perGeneration : NOTHING)
+
+/** Each video that is referred to adds the tokens of the clip once more, each audio 0.3 of them. */
+function exactTokens({ seconds, resolution, videos = 0, audios = 0 }: Omit<VideoOrderSize, 'billing'>): Dollars {
+  const factor = RESOLUTION_FACTORS.get(resolution)
+  if (!factor) throw new RangeError(`no tokens are known for ${resolution}`)
+  const tenths = BigInt(10 + 10 * videos + 3 * audios)
+  return times(times(times(TOKENS_PER_SECOND, factor), BigInt(seconds)), { num: tenths, den: 10n })
+}
+
+function tierOf({ tiers }: Extract<VideoBilling, { mode: 'per_second_by_tier' }>, resolution: string): Dollars {
+  const rate = Object.hasOwn(tiers, resolution) ? tiers[resolution] : undefined
+  if (!rate) throw new RangeError(`no rate is known for ${resolution}`)
+  return rate
 }
 
 /** What a chat quote is made from. `effort` is the one that is sent upstream (ruling 18); `surcharge` is that of live search. */

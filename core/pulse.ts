@@ -1,6 +1,7 @@
 /** What a gateway has lately seen of its chain and of its models: outcomes and times, never words, so that health can leak none. */
 import { Fault, rowOf } from './faults.ts'
-import type { Chain, ChatVendor, Clock, ImageVendor, Ports, Vendors } from './ports.ts'
+import type { Chain, Clock, Ports } from './ports.ts'
+import type { ChatVendor, ImageVendor, Vendors } from './vendors.ts'
 
 /** Times in milliseconds; null where there was none since the start. */
 export type Sight = { readonly lastOkAt: number | null; readonly lastFailureAt: number | null; readonly failuresInARow: number }

@@ -1,6 +1,6 @@
 /** How a call reads on the wire: results, envelopes, jobs and refusals (spec 1, Resources). No decision is made here. */
 import { demanded } from './dialects.ts'
-import { type Dialect, json, type Paid, type Price, type Reply, type Showing, type Sold, type Stored } from './endpoint.ts'
+import { type Dialect, json, type Paid, type Price, type Reply, type Settled, type Showing, type Sold, type Stored } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import { exactJson } from './exact.ts'
 import { print } from './money.ts'
@@ -63,7 +63,7 @@ export function unsettled(endpoint: Sold, call: Call, { stored, label, href }: O
   const payment = { status: 'unresolved', tx_hash: '', network: label }
   const headers = { ...PRIVATE, ...unsettledHeaders('unresolved') }
   if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, headers)
-  if (endpoint.inline) return bare(endpoint, call, { stored, href, headers })
+  if (endpoint.inline) return bare(endpoint, call, { stored, href, headers, settlement: { success: false, tx_hash: '', network: label } })
   return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href }), price: priceOf(call), payment }, headers)
 }
 
@@ -73,13 +73,18 @@ export type Collected = { readonly stored: Stored; readonly receipt: Receipt; re
 export function result(endpoint: Sold, call: Call, { stored, receipt, label, href, isFirst, raw }: Collected): Reply {
   const payment = { status: isFirst ? 'settled' : 'already_settled', tx_hash: receipt.transaction, network: label }
   if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, { 'x-payment-status': payment.status, ...receiptHeaders(receipt) })
-  if (endpoint.inline) return bare(endpoint, call, { stored, href, headers: { 'x-payment-status': payment.status, ...receiptHeaders(receipt) } })
+  if (endpoint.inline) {
+    const settlement = { success: true, tx_hash: receipt.transaction, network: label }
+    return bare(endpoint, call, { stored, href, headers: { 'x-payment-status': payment.status, ...receiptHeaders(receipt) }, settlement })
+  }
   return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href, ...(raw && { raw }) }), price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt) })
 }
 
+type Bare = Pick<Collected, 'stored' | 'href'> & { readonly headers: Readonly<Record<string, string>>; readonly settlement: Settled }
+
 /** 200: the result and nothing else, its numbers as exact as they were made; what became of its payment is in the headers. */
-export function bare(endpoint: Paid, call: Call, { stored, href, headers }: Pick<Collected, 'stored' | 'href'> & { headers: Readonly<Record<string, string>> }): Reply {
-  return { status: 200, headers: { ...PRIVATE, 'content-type': 'application/json', ...headers }, body: exactJson(shownBy(endpoint, call, { stored, href })) }
+export function bare(endpoint: Paid, call: Call, { headers, ...shown }: Bare): Reply {
+  return { status: 200, headers: { ...PRIVATE, 'content-type': 'application/json', ...headers }, body: exactJson(shownBy(endpoint, call, shown)) }
 }
 
 /** What storage keeps of an answer: a JSON body, or the events of a stream. */
@@ -93,8 +98,8 @@ export function answered({ headers, body }: StoredAnswer, paymentHeaders: Readon
 /** An answer that was served before its money moved, or although it did not (spec 2, Chat response headers). */
 export const unsettledHeaders = (why: string) => ({ 'x-payment-settled': 'false', 'x-payment-settle-error-class': why })
 
-function shownBy(endpoint: Paid, call: Call, { stored, href, raw }: Pick<Collected, 'stored' | 'href' | 'raw'>): Body {
-  return endpoint.show(stored, { request: call.request, href, ...(raw && { raw }) })
+function shownBy(endpoint: Paid, call: Call, { stored, href, raw, settlement }: Pick<Collected, 'stored' | 'href' | 'raw'> & Pick<Showing, 'settlement'>): Body {
+  return endpoint.show(stored, { request: call.request, href, ...(raw && { raw }), ...(settlement && { settlement }) })
 }
 
 /** 202 from the POST: the job's envelope. */

@@ -18,16 +18,17 @@ const FOREVER = Number.MAX_SAFE_INTEGER
 
 /**
  * Signs with the first of the given keys, in hex, and accepts them all: put a new one in front to rotate. Without any, all replicas of a
- * storage share one that the first of them makes and keeps there.
+ * storage share one that the first of them makes and keeps there. Throws for a key that is none.
  */
 export function seals({ storage, clock, random }: Pick<Ports, 'storage' | 'clock' | 'random'>, given: readonly string[] = []): Seals {
-  let keys: Promise<readonly Uint8Array[]> | undefined
+  const own = given.map(keyOf)
+  let shared: Promise<readonly Uint8Array[]> | undefined
 
   return {
     async signed(endpoint, request, { id, expiresAt }) {
       const query = endpoint.job.query?.(request)
       if (!query) return request
-      const all = new URLSearchParams({ ...query, exp: String(Math.floor(expiresAt / 1000)) })
+      const all = new URLSearchParams({ ...query, exp: String(Math.ceil(expiresAt / 1000)) })
       return { ...request, _poll: seal(pathOf(endpoint, id), all, await known()) }
     },
 
@@ -40,17 +41,25 @@ export function seals({ storage, clock, random }: Pick<Ports, 'storage' | 'clock
   }
 
   function known(): Promise<readonly Uint8Array[]> {
-    keys ??= (given.length > 0 ? Promise.resolve(given) : stored()).then((all) => all.map(hexToBytes))
-    keys.catch(() => (keys = undefined))
-    return keys
+    if (own.length > 0) return Promise.resolve(own)
+    shared ??= stored()
+    shared.catch(() => (shared = undefined))
+    return shared
   }
 
-  async function stored(): Promise<readonly string[]> {
+  async function stored(): Promise<readonly Uint8Array[]> {
     const now = clock.now()
     await storage.putOwned({ ...SECRET, data: { key: bytesToHex(random(32)) }, expiresAt: FOREVER }, now)
     const kept = await storage.getOwned(SECRET.kind, SECRET.id, now)
-    return [(kept?.data as { key: string }).key]
+    if (!kept) throw new Error('the key that signs poll URLs was not kept')
+    return [hexToBytes((kept.data as { key: string }).key)]
   }
+}
+
+/** Never says the key. */
+function keyOf(hex: string, index: number): Uint8Array {
+  if (/^([0-9a-f]{2}){16,}$/i.test(hex)) return hexToBytes(hex)
+  throw new RangeError(`poll key ${index + 1} must be at least 16 bytes in hex`)
 }
 
 const pathOf = ({ job }: Pick<Paid, 'job'>, id: string): string => job.poll.replace('{id}', id)

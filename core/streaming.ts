@@ -14,7 +14,13 @@ export type Paywall = {
   fail(fault: Fault): Promise<void>
 }
 
-export type Streaming = { readonly clock: Clock; readonly patience: Patience; readonly background: Ports['background'] }
+export type Streaming = {
+  readonly clock: Clock
+  readonly patience: Patience
+  readonly background: Ports['background']
+  /** How to end each stream that is under way. */
+  readonly open: Set<() => void>
+}
 
 type Sending = { readonly stream: LiveStream; readonly headers: Readonly<Record<string, string>>; readonly dialect: Dialect; readonly paywall?: Paywall }
 
@@ -24,7 +30,7 @@ export const EVENT_STREAM = { 'content-type': 'text/event-stream; charset=utf-8'
  * The reply of a stream. Nothing is buffered: the upstream is read when the reader asks, and hangs up when the reader does. A paid one settles at
  * its end, at its deadline, when its reader leaves after content, or shortly before its authorization ends; an error ends it unsettled.
  */
-export function streamed({ clock, patience, background }: Streaming, { stream, headers, dialect, paywall }: Sending): Reply {
+export function streamed({ clock, patience, background, open }: Streaming, { stream, headers, dialect, paywall }: Sending): Reply {
   const encoder = new TextEncoder()
   const endsAt = clock.now() + patience.streamMs
   const over = new AbortController()
@@ -59,7 +65,9 @@ export function streamed({ clock, patience, background }: Streaming, { stream, h
     },
     { highWaterMark: 0 },
   )
-  background(watch())
+  const windUp = () => background(terminate(STOPPING))
+  open.add(windUp)
+  background(watch().finally(() => open.delete(windUp)))
   return { status: 200, headers: { ...EVENT_STREAM, ...headers }, body }
 
   /** The next piece; rejects when the stream is cut while it waits. */
@@ -72,6 +80,7 @@ export function streamed({ clock, patience, background }: Streaming, { stream, h
 
   /** The end of a stream that has said all it had to say, or may say no more. */
   async function close({ last, isWhole }: { last: string; isWhole: boolean }): Promise<void> {
+    if (isWhole && !stream.hasContent()) return await fail(EMPTY)
     over.abort()
     const { comment } = paywall ? await paywall.settle({ isWhole }) : { comment: '' }
     say(comment + last)
@@ -109,7 +118,7 @@ export function streamed({ clock, patience, background }: Streaming, { stream, h
       const then = clock.now()
       const isStalled = askedAt !== undefined && then - askedAt >= patience.answerMs
       if (isStalled) return halt(STALLED)
-      if (then >= endsAt) return await terminate()
+      if (then >= endsAt) return await terminate(tooLong(patience.streamMs))
       if (then < settleBy) continue
       settleBy = Number.POSITIVE_INFINITY
       // The reader asks and has had nothing: there is nothing to pay for, and no time left to pay.
@@ -125,15 +134,18 @@ export function streamed({ clock, patience, background }: Streaming, { stream, h
     background(fail(fault))
   }
 
-  async function terminate(): Promise<void> {
-    const seconds = patience.streamMs / 1000
-    const fault = new Fault('UPSTREAM_TIMEOUT', { message: `The stream was ended after ${seconds} seconds, which is its limit.` })
+  /** Ends it from here: what was handed out is paid for, and the reader is told why there is no more. */
+  async function terminate(fault: Fault): Promise<void> {
+    if (over.signal.aborted) return
     if (askedAt !== undefined && !stream.hasContent()) return halt(fault)
     stream.cancel()
     await close({ last: errorEvent(fault, dialect), isWhole: false })
   }
 }
 
+const tooLong = (ms: number) => new Fault('UPSTREAM_TIMEOUT', { message: `The stream was ended after ${ms / 1000} seconds, which is its limit.` })
+const STOPPING = new Fault('MODEL_UNAVAILABLE', { message: 'The gateway is stopping; the stream ends here.' })
 const LEFT = new Fault('MODEL_UNAVAILABLE', { message: 'The caller left before the answer began. Nothing was charged.' })
+const EMPTY = new Fault('MODEL_UNAVAILABLE', { message: 'The model ended without an answer. Nothing was charged.' })
 const STALLED = new Fault('UPSTREAM_TIMEOUT', { message: 'The model stopped in the middle of its answer.' })
 const REFUSED = new Fault('MODEL_UNAVAILABLE', { message: 'The payment of this stream was refused, so it ends here.' })

@@ -59,6 +59,12 @@ export function upperBound(body: Fields, row: Pick<ChatRow, 'images'>): number {
   return bound
 }
 
+/** How many characters of text a request holds. */
+export function characters(body: Fields): number {
+  const texts = listOf(body.messages).map((message) => readMessage(message, () => 0).text)
+  return [...texts, toolsText(body), schemaText(body)].reduce((sum, text) => sum + lengthOf(text), 0)
+}
+
 // ── what a message says ─────────────────────────────────────────────────────────────────────────────────────────────
 
 type Image = { readonly url: string; readonly isLow: boolean }
@@ -66,10 +72,10 @@ type Said = { readonly text: string; readonly images: number; readonly attachmen
 
 function readMessage(message: Json, costOf: (image: Image) => number): Said {
   if (!isFields(message)) return { text: jsonOf(message), images: 0, attachments: 0 }
-  const { content = null, reasoning_content: reasoning, name, tool_calls: calls } = message
+  const { content = null, reasoning_content: reasoning, reasoning_blocks: blocks, name, tool_calls: calls } = message
   const texts: string[] = []
   let images = 0
-  let attachments = 0
+  let attachments = listOf(blocks).reduce((sum: number, block) => sum + sealedTokens(isFields(block) ? block.data : undefined), 0)
   for (const part of Array.isArray(content) ? (content as readonly Json[]) : []) {
     const image = imageOf(part)
     const size = image ? undefined : attachmentTokens(part)
@@ -163,6 +169,9 @@ function tiles({ width, height }: Size, side: number): number {
 const AUDIO_BYTES_PER_TOKEN = { compressed: 125, wav: 1_000 }
 const FILE_BYTES_PER_TOKEN = 4
 
+/** Thoughts that the vendor has sealed, and reads again: by their length, four characters to a token. */
+export const sealedTokens = (data: Json | undefined): number => (typeof data === 'string' ? Math.ceil(data.length / 4) : 0)
+
 /** By the bytes alone: a WAV file is one that begins with RIFF. Undefined for a part that carries no bytes. */
 function attachmentTokens(part: Json): number | undefined {
   if (!isFields(part)) return undefined
@@ -220,6 +229,12 @@ function leavesOf(root: Json): string {
     for (const each of inner) open.push(each)
   }
   return text
+}
+
+function lengthOf(text: string): number {
+  let pairs = 0
+  for (let at = 0; at < text.length; at++) pairs += Number((text.charCodeAt(at) & 0xfc00) === 0xdc00)
+  return text.length - pairs
 }
 
 /** At least the length in UTF-8: a surrogate pair counts for six bytes, and has four. */

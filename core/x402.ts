@@ -123,7 +123,9 @@ export function challenge(offers: readonly Offer[], { bazaar, ...resource }: Res
   const accepts = JSON.stringify(offers)
   const written = `{"x402Version":${VERSION},"accepts":${accepts},${JSON.stringify(body).slice(1)}`
   const told = `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":${JSON.stringify(resource)},"accepts":${accepts},"extensions":{${DECLARED}`
-  const isRoom = bazaar !== undefined && 4 * (told.length + bazaar.length) + written.length < MOST_CHALLENGE
+  // A catalog for those who only look is no part of what a client carries back.
+  const carried = body.catalog === undefined ? written.length : written.length - JSON.stringify(body.catalog).length
+  const isRoom = bazaar !== undefined && 4 * (told.length + bazaar.length) + carried < MOST_CHALLENGE
   const required = encodeText(isRoom ? `${told},"bazaar":${bazaar}}}` : `${told}}}`)
   return {
     headers: {

@@ -50,7 +50,7 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet, 
   function standpoint(url: URL, request: Request, peer: Address): Standpoint {
     const direct = peer?.address ?? ''
     if (!proxies || !isIn(proxies, direct)) return { ip: direct, host: url.host, origin: publicOrigin ?? url.origin }
-    const hops = list(request.headers.get('x-forwarded-for')).reverse()
+    const hops = list(request.headers.get('x-forwarded-for')).map(withoutPort).reverse()
     const ip = hops.find((hop) => !isIn(proxies, hop)) ?? direct
     const host = list(request.headers.get('x-forwarded-host')).at(-1)?.toLowerCase() ?? url.host
     const scheme = list(request.headers.get('x-forwarded-proto')).at(-1) === 'https' ? 'https' : url.protocol.slice(0, -1)
@@ -125,6 +125,12 @@ function pathOf(url: string): string {
 }
 
 const list = (header: string | null): string[] => (header ?? '').split(',').map((item) => item.trim()).filter(Boolean)
+
+/** Some proxies write the port of the connection as well: each would be a caller of its own. `1.2.3.4:80`, `[2001:db8::1]:80` and `[2001:db8::1]` lose it. */
+function withoutPort(hop: string): string {
+  const [, v6, v4] = /^(?:\[([0-9a-fA-F:.]+)\](?::\d*)?|(\d+\.\d+\.\d+\.\d+):\d*)$/.exec(hop) ?? []
+  return v6 ?? v4 ?? hop
+}
 
 function blockList(ranges: readonly string[]): BlockList | undefined {
   if (ranges.length === 0) return undefined

@@ -1,6 +1,9 @@
-/** `bun run build`: core and the portable adapters as JavaScript with types, in dist/, a package of their own. */
+/**
+ * `bun run build`: core and the portable adapters as JavaScript with types, in dist/, a package of their own.
+ * `bun run build -- --binary FILE`: the gateway as one executable file, for who brings a chain; the local one stays with its packages.
+ */
 import { copyFile, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import manifest from '../package.json' with { type: 'json' }
 
 const ROOT = join(import.meta.dirname, '..')
@@ -12,6 +15,16 @@ export async function build(out: string): Promise<void> {
   await compile(out)
   for (const file of ['LICENSE', 'README.md']) await copyFile(join(ROOT, file), join(out, file))
   await writeFile(join(out, 'package.json'), `${JSON.stringify(await describe(out), null, 2)}\n`)
+}
+
+/** Programs that draw apart from the server: a binary finds them by their path from the root. */
+const PROGRAMS = ['adapters/vendors/sketch/worker.ts', 'adapters/vendors/sketch/film_worker.ts']
+
+/** Compiles the server into one file. Throws with the compiler's words. */
+export async function compileBinary(out: string): Promise<void> {
+  const compiler = Bun.spawn([process.execPath, 'build', '--compile', 'server/main.ts', ...PROGRAMS, '--outfile', resolve(out)], { cwd: ROOT, stdout: 'ignore', stderr: 'pipe' })
+  const said = await compiler.stderr.text()
+  if ((await compiler.exited) !== 0) throw new Error(`the binary does not compile:\n${said}`)
 }
 
 /** `adapters/tsconfig.json` says what is portable: it starts at the two doors, without Bun's types. */
@@ -59,6 +72,9 @@ function missing(name: string): never {
 
 if (import.meta.main) {
   const started = performance.now()
-  await build(join(ROOT, 'dist'))
-  console.log(`built farebox ${manifest.version} into dist/ in ${Math.round(performance.now() - started)} ms`)
+  const [option, file] = process.argv.slice(2)
+  if (option !== undefined && (option !== '--binary' || file === undefined)) throw new Error('usage: bun run build [-- --binary FILE]')
+  if (file === undefined) await build(join(ROOT, 'dist'))
+  else await compileBinary(file)
+  console.log(`built farebox ${manifest.version} into ${file ?? 'dist/'} in ${Math.round(performance.now() - started)} ms`)
 }

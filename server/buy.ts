@@ -1,27 +1,32 @@
 /**
- * The buyer's command: `bun run buy -- images "a red fox in the snow"`, `bun run buy -- chat "Why is the sky blue?"`.
+ * The buyer's command: `bun run buy -- images "a red fox in the snow"`, `bun run buy -- video "a red fox runs through the snow"`,
+ * `bun run buy -- chat "Why is the sky blue?"`.
  * Pays with the official @x402/fetch client, unchanged; on devnet with the funded buyer, elsewhere with the key in FAREBOX_BUYER_KEY.
  */
 import { parseArgs } from 'node:util'
 import { buyChat } from './buy_chat.ts'
 import { buyImages } from './buy_images.ts'
+import { buyVideo } from './buy_video.ts'
 import { BuyError } from './buy_wallet.ts'
 
 const USAGE = `usage: bun run buy -- images "<prompt>" [--model ID] [--size WxH] [--n N] [--out FILE]
+       bun run buy -- video "<prompt>" [--model ID] [--seconds N] [--resolution R] [--image URL] [--out FILE]
        bun run buy -- chat "<words>" [--model ID] [--system TEXT] [--max-tokens N]
 
   --url         the gateway (default FAREBOX_URL, or http://127.0.0.1:4020)
   --rpc         the chain to read the balance from, where it is not devnet
-  --model       the gateway lists them at /api/v1/models; images default to vendor-a/image-1, chat to the parrot or the first paid model
-  --out         where the first image goes (default farebox-<time>.<type>; further ones get -1, -2, ...)
+  --model       the gateway lists them at /api/v1/models; images default to vendor-a/image-1, video to vendor-c/video-1 or
+                the first that is made, chat to the parrot or the first paid model
+  --out         where the video or first image goes (default farebox-<time>.<type>; further images get -1, -2, ...)
+  --seconds     how long the video is, which the quote depends on; --resolution is 480p, 720p, 1080p or 4K, --image its first frame
   --system      what the model is told before the words
   --max-tokens  the longest answer, which the quote depends on
   FAREBOX_BUYER_KEY  the wallet that pays, where it is not devnet`
 
 const text = { type: 'string' } as const
-const options = { url: text, rpc: text, model: text, size: text, n: text, out: text, system: text, 'max-tokens': text }
-/** Options that only one of the products knows. */
-const own: Readonly<Record<string, readonly string[]>> = { images: ['size', 'n', 'out'], chat: ['system', 'max-tokens'] }
+const options = { url: text, rpc: text, model: text, size: text, n: text, out: text, seconds: text, resolution: text, image: text, system: text, 'max-tokens': text }
+/** Options that not every product knows. */
+const own: Readonly<Record<string, readonly string[]>> = { images: ['size', 'n', 'out'], video: ['seconds', 'resolution', 'image', 'out'], chat: ['system', 'max-tokens'] }
 
 async function buy(args: readonly string[]): Promise<void> {
   const { values, positionals } = parseArgs({ args: [...args], allowPositionals: true, options })
@@ -30,12 +35,16 @@ async function buy(args: readonly string[]): Promise<void> {
   const known = own[product]
   if (!known || prompt === '') throw new BuyError(USAGE)
   for (const [other, names] of Object.entries(own)) {
-    const stray = other !== product && names.find((name) => Object.hasOwn(values, name))
+    const stray = names.find((name) => Object.hasOwn(values, name) && !known.includes(name))
     if (stray) throw new BuyError(`--${stray} is an option of ${other}\n\n${USAGE}`)
   }
   const origin = (values.url ?? process.env.FAREBOX_URL ?? 'http://127.0.0.1:4020').replace(/\/$/, '')
   const shared = { origin, prompt, rpc: values.rpc, model: values.model }
   if (product === 'chat') return await buyChat({ ...shared, system: values.system, maxTokens: count('--max-tokens', values['max-tokens']) })
+  if (product === 'video') {
+    const { resolution, image, out } = values
+    return await buyVideo({ ...shared, seconds: count('--seconds', values.seconds), resolution, image, out })
+  }
   await buyImages({ ...shared, size: values.size, n: count('--n', values.n), out: values.out })
 }
 

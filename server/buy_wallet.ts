@@ -7,6 +7,8 @@ import { privateKeyToAccount } from 'viem/accounts'
 /** What went wrong, in words for the person at the keyboard. */
 export class BuyError extends Error {}
 
+const PAYMENT = 'payment-signature'
+
 /** `fetch`, paying where it has to. */
 export type Pay = (url: string, init?: RequestInit) => Promise<Response>
 export type Asked = { readonly origin: string; readonly prompt: string; readonly model: string | undefined; readonly rpc: string | undefined }
@@ -42,6 +44,8 @@ export function refusal(status: number, body: unknown): BuyError {
 
 export type Purse = {
   readonly pay: Pay
+  /** Asks with the payment that was signed last; pays anew where that one will no longer do. */
+  readonly again: Pay
   /** Prints what the wallet had and has, where that can be read. */
   spent(): Promise<void>
 }
@@ -52,8 +56,20 @@ export async function openPurse({ origin, rpc }: Asked, offer: Offer): Promise<P
   const account = privateKeyToAccount(key)
   const before = await readBalance(rpcUrl, offer.asset, account.address)
   console.log(`wallet    ${account.address}${before === undefined ? '' : `, ${usd(before)} USDC`}`)
+  let signed: string | null = null
+  const watched = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
+    const request = new Request(input, init)
+    signed = request.headers.get(PAYMENT) ?? signed
+    return await fetch(request)
+  }
+  const pay: Pay = wrapFetchWithPaymentFromConfig(watched as typeof fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(account) }] })
   return {
-    pay: wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(account) }] }),
+    pay,
+    async again(url) {
+      if (signed === null) return await pay(url)
+      const response = await fetch(url, { headers: { [PAYMENT]: signed } })
+      return response.status === 402 ? await pay(url) : response
+    },
     async spent() {
       const after = await readBalance(rpcUrl, offer.asset, account.address)
       if (before !== undefined && after !== undefined) console.log(`balance   ${usd(before)} -> ${usd(after)} USDC`)

@@ -8,6 +8,7 @@ import { type GatewayConfig, GatewayRow, resolveGateways } from './config_gatewa
 import { type ChatShelf, ChatSetting, resolveChat } from './config_chat.ts'
 import { fromEnvironment } from './config_makers.ts'
 import { keyedServices, resolveServices, type Services, serviceSettings, serviceVariables } from './config_services.ts'
+import { resolveVideos, type VideoShelf, VideoSetting } from './config_video.ts'
 import { checkVendors, type Environment, ImageSetting, keyedVendors, resolveShelf, type Shelf, VendorRow } from './config_vendors.ts'
 
 const strict = { additionalProperties: false }
@@ -20,7 +21,7 @@ const File = Type.Object(
     public_origin: Type.Optional(Type.String({ pattern: '^https?://[^/]+$' })),
     database_url: Type.Optional(Type.String({ pattern: '^(memory:|sqlite:.+|postgres(ql)?://.+)$' })),
     object_store: Type.Optional(Type.String({ pattern: '^(memory:|file:.+|s3://.+)$' })),
-    operator_token: Type.Optional(Type.String({ minLength: 16 })),
+    operator_token: Type.Optional(Type.String({ pattern: '^[!-~]{16,}$' })),
     max_body_bytes: Type.Optional(Type.Integer({ minimum: 1_024, maximum: 1 << 28 })),
     max_upload_bytes: Type.Optional(Type.Integer({ minimum: 1_024, maximum: 1 << 28 })),
     inline_window_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 240 })),
@@ -33,6 +34,9 @@ const File = Type.Object(
     vendors: Type.Optional(Type.Record(Type.String({ pattern: '^[a-z0-9-]{1,40}$' }), VendorRow)),
     images: Type.Optional(Type.Array(ImageSetting)),
     chat: Type.Optional(Type.Array(ChatSetting)),
+    videos: Type.Optional(Type.Array(VideoSetting)),
+    reference_media: Type.Optional(Type.Boolean()),
+    poll_keys: Type.Optional(Type.Array(Type.String({ pattern: '^([0-9a-fA-F]{2}){16,64}$' }), { minItems: 1, maxItems: 20 })),
     chat_receipt_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 60 })),
     free_per_minute: Type.Optional(Requests),
     free_per_hour: Type.Optional(Requests),
@@ -58,6 +62,7 @@ const variables: Readonly<Record<string, keyof Static<typeof File>>> = {
   DRAIN_SECONDS: 'drain_seconds',
   LEASE_SECONDS: 'lease_seconds',
   LOG_LEVEL: 'log_level',
+  POLL_KEYS: 'poll_keys',
   CHAT_RECEIPT_SECONDS: 'chat_receipt_seconds',
   FREE_PER_MINUTE: 'free_per_minute',
   FREE_PER_HOUR: 'free_per_hour',
@@ -87,6 +92,11 @@ export type Config = Services & {
   readonly images: Shelf
   /** Chat rows for sale and how each is served; nobody stands in for a model. */
   readonly chat: ChatShelf
+  /** Video rows for sale and how each is served; on devnet the embedded vendor films what nobody is configured for, vendor-f's rows aside. */
+  readonly videos: VideoShelf
+  readonly switches: { readonly referenceMedia?: boolean }
+  /** In hex, newest first; undefined where storage keeps one. */
+  readonly pollKeys: readonly string[] | undefined
   /** Vendors that no file names: a key in the environment brought them. */
   readonly environmentVendors: readonly string[]
   /** How long an answer that is ready waits for its settlement. */
@@ -140,8 +150,9 @@ export function parseConfig(toml: string, env: Environment = {}, path = 'farebox
   return resolve(settings as Static<typeof File>, env)
 }
 
-/** Environment values are text; numbers and booleans are read where the schema wants them. */
+/** Environment values are text; numbers are read where the schema wants them, and lists at their commas. */
 function typed(schema: TSchema, value: string): unknown {
+  if (schema.type === 'array') return value.split(',').map((part) => part.trim()).filter((part) => part !== '')
   const isNumber = schema.type === 'integer' || schema.type === 'number'
   return isNumber && value.trim() !== '' && Number.isFinite(Number(value)) ? Number(value) : value
 }
@@ -153,7 +164,7 @@ function problems(settings: unknown, origin: ReadonlyMap<string, string>): strin
     if (found.has(name)) continue
     const isUnknown = message.startsWith('Unexpected property')
     const problem = isUnknown ? 'there is no such setting' : `${allowed(schema, message)}${shown(name, value)}`
-    found.set(name, `${origin.get(name) ?? name}: ${problem}`)
+    found.set(name, `${origin.get(name.split('.', 1)[0] ?? name) ?? name}: ${problem}`)
   }
   return [...found.values()]
 }
@@ -186,9 +197,10 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   const vendors = { ...found.vendors, ...named }
   const images = resolveShelf(vendors, file.images ?? [], env, mistakes)
   const chat = resolveChat(vendors, file.chat ?? [], { env, added: found.rows, mistakes })
+  const videos = resolveVideos(vendors, file.videos ?? [], { env, mistakes })
   const services = resolveServices(file, { env, mistakes })
   const variables = keyedServices(services)
-  const keyed = realVendors({ images, chat, ...services }).map((name) => {
+  const keyed = realVendors({ images, chat, videos, ...services }).map((name) => {
     const variable = vendors[name]?.key_env ?? variables.get(name)
     return variable ? `${name} (${variable})` : name
   })
@@ -216,6 +228,9 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       gateways: isDevnet ? [] : gateways,
       images,
       chat,
+      videos,
+      switches: file.reference_media === undefined ? {} : { referenceMedia: file.reference_media },
+      pollKeys: file.poll_keys,
       environmentVendors: Object.keys(found.vendors),
       receiptMs: (file.chat_receipt_seconds ?? 10) * 1000,
       freePerMinute: file.free_per_minute ?? 30,
@@ -252,8 +267,8 @@ function isRange(text: string): boolean {
 }
 
 /** Vendors and services whose calls are charged to the operator. */
-export function realVendors({ images, chat, ...services }: Pick<Config, 'images' | 'chat' | keyof Services>): readonly string[] {
-  return [...new Set([...keyedVendors(images), ...keyedVendors(chat), ...keyedServices(services).keys()])]
+export function realVendors({ images, chat, videos, ...services }: Pick<Config, 'images' | 'chat' | 'videos' | keyof Services>): readonly string[] {
+  return [...new Set([...keyedVendors(images), ...keyedVendors(chat), ...keyedVendors(videos), ...keyedServices(services).keys()])]
 }
 
 /** Loopback names and addresses: where play money may be shown. */

@@ -1,6 +1,6 @@
 /** Vendors that come alive by an environment variable alone: the makers' own services, and a chat server of the operator's. */
 import type { ChatSetting } from './config_chat.ts'
-import type { ChatProtocol, Environment, Protocol, VendorTable } from './config_vendors.ts'
+import type { ChatProtocol, Environment, Protocol, VendorTable, VideoProtocol } from './config_vendors.ts'
 
 type Maker = {
   /** Variables that may hold the key, the first that is set; `X_BASE_URL` beside `X_API_KEY` says another address. */
@@ -9,6 +9,7 @@ type Maker = {
   readonly chat?: ChatProtocol
   /** Where the maker serves each protocol; `own` is the address that the protocol is known for. */
   readonly chatAt?: Readonly<Partial<Record<ChatProtocol, string>>>
+  readonly video?: VideoProtocol
 }
 
 const compatible = (address: string) => ({ openai: address, 'openai-chat': address, 'openai-responses': address })
@@ -16,9 +17,9 @@ const compatible = (address: string) => ({ openai: address, 'openai-chat': addre
 const makers: Readonly<Record<string, Maker>> = {
   'vendor-a': { keys: ['OPENAI_API_KEY'], protocol: 'openai-images', chat: 'openai', chatAt: compatible('own') },
   'vendor-b': { keys: ['GEMINI_API_KEY', 'GOOGLE_API_KEY'], protocol: 'gemini-images', chat: 'gemini', chatAt: { gemini: 'own' } },
-  'vendor-c': { keys: ['XAI_API_KEY'], protocol: 'xai-images', chat: 'openai', chatAt: compatible('https://api.x.ai/v1') },
+  'vendor-c': { keys: ['XAI_API_KEY'], protocol: 'xai-images', chat: 'openai', chatAt: compatible('https://api.x.ai/v1'), video: 'xai-videos' },
   'vendor-d': { keys: ['ZAI_API_KEY', 'ZHIPU_API_KEY'], protocol: 'cogview', chat: 'openai-chat', chatAt: compatible('https://api.z.ai/api/paas/v4') },
-  'vendor-e': { keys: ['ARK_API_KEY'], protocol: 'seedream' },
+  'vendor-e': { keys: ['ARK_API_KEY'], protocol: 'seedream', video: 'seedance' },
   'vendor-g': { keys: ['ANTHROPIC_API_KEY'], chat: 'anthropic-messages', chatAt: { 'anthropic-messages': 'own' } },
   'vendor-h': { keys: ['DEEPSEEK_API_KEY'], chat: 'openai-chat', chatAt: compatible('https://api.deepseek.com') },
   'vendor-open': { keys: ['NVIDIA_API_KEY'], chat: 'openai-chat', chatAt: compatible('https://integrate.api.nvidia.com/v1') },
@@ -32,6 +33,14 @@ export function addressOf(vendor: string, chat: ChatProtocol): string {
   return chat === 'openai-chat' ? 'unknown' : 'own'
 }
 
+/** The same for videos. Only what is built on it speaks openai-videos any more: OpenAI has shut its own down. */
+export function videoAddressOf(vendor: string, video: VideoProtocol): 'own' | 'unknown' {
+  if (video === 'sketch') return 'own'
+  const maker = makers[vendor]
+  if (maker) return maker.video === video ? 'own' : 'unknown'
+  return video === 'openai-videos' ? 'unknown' : 'own'
+}
+
 export type Found = { readonly vendors: VendorTable; readonly rows: readonly ChatSetting[] }
 
 /** What the environment brings. A vendor that the file names is the file's alone. */
@@ -41,11 +50,11 @@ export function fromEnvironment(env: Environment, { named, isDevnet, mistakes }:
   return { vendors: Object.fromEntries(Object.entries(vendors).filter(([name]) => !Object.hasOwn(named, name))), rows: own.rows }
 }
 
-function tableOf(name: string, { keys, protocol, chat }: Maker, { env, mistakes }: { env: Environment; mistakes: string[] }): [string, VendorTable[string]][] {
+function tableOf(name: string, { keys, protocol, chat, video }: Maker, { env, mistakes }: { env: Environment; mistakes: string[] }): [string, VendorTable[string]][] {
   const key = keys.find((variable) => env[variable])
   if (!key) return []
   const address = addressIn(env, key.replace(/_API_KEY$/, '_BASE_URL'), mistakes)
-  return [[name, { key_env: key, ...(protocol && { protocol }), ...(chat && { chat }), ...(address && { base_url: address }) }]]
+  return [[name, { key_env: key, ...(protocol && { protocol }), ...(chat && { chat }), ...(video && { video }), ...(address && { base_url: address }) }]]
 }
 
 function addressIn(env: Environment, variable: string, mistakes: string[]): string | undefined {

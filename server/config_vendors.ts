@@ -12,10 +12,15 @@ export type Protocol = (typeof protocols)[number]
 /** What `chat` may say. */
 const chatProtocols = ['openai', 'openai-chat', 'openai-responses', 'anthropic-messages', 'gemini', 'parrot'] as const
 export type ChatProtocol = (typeof chatProtocols)[number]
+/** What `video` may say. */
+const videoProtocols = ['xai-videos', 'seedance', 'openai-videos', 'reseller-videos', 'sketch'] as const
+export type VideoProtocol = (typeof videoProtocols)[number]
 
 const Fields = Type.Record(Type.String(), Type.Unknown())
 const Url = Type.String({ pattern: '^https?://' })
 const Seconds = Type.Number({ minimum: 1, maximum: 3_600 })
+/** Until a vendor has taken a job: its buyer waits for that, and public clients wait for a minute. */
+export const SubmitSeconds = Type.Number({ minimum: 1, maximum: 55 })
 
 /** How anything is served: by a vendor, or one row of it. */
 export const serving = {
@@ -32,8 +37,9 @@ const imageServing = {
 }
 const ProtocolName = Type.Union(protocols.map((name) => Type.Literal(name)))
 export const ChatProtocolName = Type.Union(chatProtocols.map((name) => Type.Literal(name)))
+export const VideoProtocolName = Type.Union(videoProtocols.map((name) => Type.Literal(name)))
 
-/** One account of the operator's: `protocol` makes images, `chat` converses, either with the same address and key unless told. */
+/** One account of the operator's: `protocol` makes images, `chat` converses, `video` films, all with the same address and key unless told. */
 export const VendorRow = Type.Object(
   {
     protocol: Type.Optional(ProtocolName),
@@ -43,6 +49,11 @@ export const VendorRow = Type.Object(
     chat_timeout_seconds: Type.Optional(Seconds),
     chat_parameters: Type.Optional(Fields),
     chat_overrides: Type.Optional(Fields),
+    video: Type.Optional(VideoProtocolName),
+    video_base_url: Type.Optional(Url),
+    video_timeout_seconds: Type.Optional(SubmitSeconds),
+    video_parameters: Type.Optional(Fields),
+    video_overrides: Type.Optional(Fields),
   },
   strict,
 )
@@ -94,12 +105,16 @@ const TIMEOUT_S = 600
 
 /** Settings that speak of one service only, in a table that does not name that service. */
 export function checkVendors(vendors: VendorTable, mistakes: string[]): void {
-  for (const [name, { protocol, chat, base_url: _url, key_env: _key, ...rest }] of Object.entries(vendors)) {
-    if (!protocol && !chat) mistakes.push(`vendors.${name}: name a protocol, which makes images, or chat, or both`)
+  for (const [name, { protocol, chat, video, base_url: _url, key_env: _key, ...rest }] of Object.entries(vendors)) {
+    const named = { chat, video }
+    const others = (['chat', 'video'] as const).filter((service) => named[service])
+    if (!protocol && others.length === 0) mistakes.push(`vendors.${name}: name a protocol, which makes images, or chat, or video, or several of them`)
     for (const setting of Object.keys(rest)) {
-      const isOfChat = setting.startsWith('chat_')
-      if (isOfChat && !chat) mistakes.push(`vendors.${name}.${setting}: has no meaning without chat`)
-      if (!isOfChat && !protocol && chat) mistakes.push(`vendors.${name}.${setting}: is about images, which need a protocol${`chat_${setting}` in VendorRow.properties ? `; for chat it is chat_${setting}` : ''}`)
+      const service = (['chat', 'video'] as const).find((each) => setting.startsWith(`${each}_`))
+      if (service && !named[service]) mistakes.push(`vendors.${name}.${setting}: has no meaning without ${service}`)
+      if (service || protocol || others.length === 0) continue
+      const meant = others.filter((each) => `${each}_${setting}` in VendorRow.properties).map((each) => `; for ${each} it is ${each}_${setting}`)
+      mistakes.push(`vendors.${name}.${setting}: is about images, which need a protocol${meant.join('')}`)
     }
   }
 }

@@ -9,11 +9,12 @@ export type ServerLog = Log & {
   flush(): void
 }
 
-const HELD_BYTES = 8_192
+/** A busy server writes some hundred lines at a time; what a SIGKILL can take along is half a second of them. */
+const HELD_BYTES = 65_536
 const FLUSH_MS = 500
 
 export function serverLog(level: string): ServerLog {
-  const destination = pino.destination({ dest: 1, minLength: HELD_BYTES, sync: true })
+  const destination = pino.destination({ dest: 1, minLength: HELD_BYTES, maxWrite: 2 * HELD_BYTES, sync: true })
   const logger = pino({ level, base: null, redact: ['key', 'token', 'secret', 'authorization'] }, destination)
   const isHeard = logger.isLevelEnabled('info')
   let held = ''

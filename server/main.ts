@@ -22,6 +22,9 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
       const closed = server.stop()
       const deadline = clock.now() + config.drainMs
       await Promise.race([requests.over(), nothingBegun(wired), clock.wait(config.drainMs)])
+      // Streams may outlast any drain: what they have given is settled while that can still be done.
+      const going = await wired.drain(Math.max(0, deadline - clock.now() - config.drainMs / 3))
+      if (going > 0) for (const { gateway } of gateways) gateway.windUp()
       const left = await wired.drain(Math.max(0, deadline - clock.now()))
       if (left > 0) log.warn('the drain ended before all work did; what was left is failed, uncharged', { left })
       // Replies are on their way out; a connection that never finished its request is not waited for.
@@ -154,7 +157,7 @@ export function greeting({ version, origin, listening, labels, endpoints, isDevn
 function greet({ url, wired }: Running, config: Config): void {
   const { gateways, devnet } = wired
   const labels = gateways.map((row) => row.config.label)
-  const facts = { version: VERSION, origin: config.publicOrigin ?? url, listening: url, labels, endpoints: gateways[0]?.gateway.endpoints.length ?? 0 }
+  const facts = { version: VERSION, origin: config.publicOrigin ?? url, listening: url, labels, endpoints: gateways[0]?.gateway.endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden).length ?? 0 }
   console.log(greeting({ ...facts, isDevnet: devnet !== undefined, real: realVendors(config) }).join('\n'))
   if (devnet && !isLoopback(config.host)) console.log(`  note: listening on ${config.host}, so others can reach this play system`)
 }

@@ -1,4 +1,4 @@
-/** From configuration to ports, per gateway. The only place that names concrete adapters. */
+/** From configuration to ports, per gateway. Nothing but this and `wiring_vendors.ts` names concrete adapters. */
 import { rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { type EvmChain, evmChain } from '../adapters/chains/evm.ts'
@@ -13,45 +13,26 @@ import { newestReceipt } from '../adapters/storage/newest_receipt.ts'
 import { postgresStorage } from '../adapters/storage/postgres.ts'
 import { holdAlone, sqliteStorage } from '../adapters/storage/sqlite.ts'
 import { countTokens, warmTokenizer } from '../adapters/tokens.ts'
-import { corpusSearch } from '../adapters/vendors/corpus_search.ts'
-import { EXA_SEARCH, exaSearch } from '../adapters/vendors/exa_search.ts'
-import { mediaFetcher } from '../adapters/vendors/http.ts'
-import { cachedMarket } from '../adapters/vendors/market_cache.ts'
-import { chatBaseUrls, chatProtocols, imageBaseUrls, imageProtocols } from '../adapters/vendors/mod.ts'
-import { parrotVendor } from '../adapters/vendors/parrot.ts'
-import { pythMarket } from '../adapters/vendors/pyth.ts'
-import { sampleMarket } from '../adapters/vendors/sample_market.ts'
-import { firstOf, SEARCH_TIMEOUT_MS } from '../adapters/vendors/search_vendor.ts'
-import { sketchVendor } from '../adapters/vendors/sketch.ts'
-import { XAI_SEARCH, xaiSearch } from '../adapters/vendors/xai_search.ts'
-import { zerox } from '../adapters/vendors/zerox.ts'
+import { SUBMIT_TIMEOUT_MS } from '../adapters/vendors/mod.ts'
 import { privateKeyToAddress } from 'viem/accounts'
 import {
   type Catalog,
   catalog,
   type Chain,
-  type ChatRow,
-  type ChatVendor,
   type Clock,
   type Gateway,
   gateway,
-  type ImageRow,
-  type ImageVendor,
   memoized,
   type Objects,
-  type SearchVendor,
   type Storage,
-  type Vendors,
 } from '../core/mod.ts'
 import manifest from '../package.json' with { type: 'json' }
 import type { Config } from './config.ts'
-import type { ChatServing } from './config_chat.ts'
 import type { GatewayConfig } from './config_gateways.ts'
-import type { SearchConfig } from './config_services.ts'
-import type { Serving } from './config_vendors.ts'
 import { type Devnet, resetDevnet, startDevnet } from './devnet/devnet.ts'
 import type { ServerLog } from './log.ts'
-import { type Metrics, metrics, type Timed } from './metrics.ts'
+import { type Metrics, metrics } from './metrics.ts'
+import { type Opening, untimed, vendorsOf } from './wiring_vendors.ts'
 
 export const VERSION = manifest.version
 
@@ -107,14 +88,9 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const counted = memoized(countTokens)
   const meters = config.operatorToken === undefined ? undefined : metrics({ version: VERSION, clock })
   const opening = { log, clock, undo, timed: meters?.timed ?? untimed }
-  const vendors: Vendors = {
-    ...services(config, isDevnet, opening),
-    images: imageVendors(config, isDevnet, opening),
-    chat: chatVendors(config, isDevnet, { ...opening, countTokens: counted }),
-    media: mediaFetcher({ trusted: config.trustedHosts }),
-  }
+  const vendors = vendorsOf(config, { ...opening, isDevnet, countTokens: counted })
   if (config.environmentVendors.length > 0) log.info('vendors were found in the environment', { vendors: config.environmentVendors })
-  const shelf = catalog({ images: config.images.rows, chat: config.chat.rows })
+  const shelf = catalog({ images: config.images.rows, chat: config.chat.rows, video: config.videos.rows })
   const rows = devnet ? [devnetGateway(devnet)] : config.gateways
   const gateways = []
   for (const row of rows) {
@@ -165,15 +141,20 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
     maxBody: config.maxBody,
     maxUpload: config.maxUpload,
     bareV1: config.bareV1,
-    patience: { workLeaseMs: config.leaseMs, receiptMs: config.receiptMs },
+    switches: config.switches,
+    patience: { workLeaseMs: config.leaseMs, receiptMs: config.receiptMs, submitMs: longestSubmit(config) },
     freeTier: [
       { requests: config.freePerMinute, windowMs: MINUTE_MS },
       { requests: config.freePerHour, windowMs: 60 * MINUTE_MS },
     ],
     ...(config.inlineMs !== undefined && { inlineMs: config.inlineMs }),
     ...(config.operatorToken !== undefined && { operatorToken: config.operatorToken }),
+    ...(config.pollKeys && { pollKeys: config.pollKeys }),
   }
 }
+
+/** No vendor is given up before its own time is over. */
+const longestSubmit = ({ videos }: Config): number => Math.max(SUBMIT_TIMEOUT_MS, ...[...videos.servings.values()].map(({ timeoutMs }) => timeoutMs))
 
 /** A database on another machine must answer before anything is sold. */
 async function openStorage({ database }: Config): Promise<Storage> {
@@ -207,68 +188,6 @@ async function orRefuse<T>(setting: string, step: () => T | Promise<T>): Promise
     if (error instanceof StartError) throw error
     throw new StartError(`${setting}: ${(error as Error).message}`)
   }
-}
-
-/** A row is served as the operator configured it; on devnet the embedded vendor draws the rest, elsewhere the rest is not for sale. */
-function imageVendors({ images }: Config, isDevnet: boolean, { log, clock, undo, timed }: Vending): Vendors['images'] {
-  const drawing = sketchVendor()
-  undo.push(() => drawing.close())
-  const sketch = timed('sketch', drawing)
-  const build = (row: ImageRow, { protocol, baseUrl, ...settings }: Serving): ImageVendor => {
-    if (protocol === 'sketch') return sketch
-    return timed(row.vendor, imageProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? imageBaseUrls[protocol], maker: row.maker, clock, log }))
-  }
-  const byRow = new Map<string, ImageVendor>()
-  for (const row of images.rows) {
-    const serving = images.servings.get(row.id)
-    if (serving) byRow.set(row.id, build(row, serving))
-    if (serving?.protocol === 'sketch' && !isDevnet) log.warn('this model is served by the procedural sketch vendor, for real money', { model: row.id })
-  }
-  return (row) => byRow.get(row.id) ?? (isDevnet ? sketch : undefined)
-}
-
-/** Rows served alike share one vendor. Nobody stands in for a model: on devnet too, the parrot serves its own rows only, unless told. */
-function chatVendors({ chat }: Config, isDevnet: boolean, { log, clock, timed, countTokens }: Vending & { countTokens(text: string): Promise<number> }): Vendors['chat'] {
-  const parrot = timed('parrot', parrotVendor({ countTokens, now: clock.now }))
-  const built = new Map<string, ChatVendor>()
-  const build = (row: ChatRow, serving: ChatServing): ChatVendor => {
-    const { protocol, baseUrl, ...settings } = serving
-    if (protocol === 'parrot') return parrot
-    const alike = JSON.stringify([row.maker, row.vendor, serving])
-    const vendor = built.get(alike) ?? timed(row.vendor, chatProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? chatBaseUrls[protocol], maker: row.maker, clock, log }))
-    built.set(alike, vendor)
-    return vendor
-  }
-  const byRow = new Map<string, ChatVendor>()
-  for (const row of chat.rows) {
-    const serving = chat.servings.get(row.id)
-    if (serving) byRow.set(row.id, build(row, serving))
-    else if (isDevnet && row.vendor === 'embedded') byRow.set(row.id, parrot)
-    if (serving?.protocol === 'parrot' && !isDevnet && row.billing.mode !== 'free') log.warn('this model is served by the parrot, a small text program, for real money', { model: row.id })
-  }
-  return (row) => byRow.get(row.id)
-}
-
-/** Search, prices and swaps, shared by all gateways: one cache stands before the price feed. On devnet the embedded ones fill in where nothing is set. */
-function services({ search, market, swap }: Config, isDevnet: boolean, { log, clock, timed }: Vending): Pick<Vendors, 'search' | 'market' | 'swap'> {
-  const sources = (search ?? (isDevnet ? [{ by: 'corpus' as const }] : [])).map((source) => timed(source.by, searchVendor(source, { log, clock })))
-  const [first, ...rest] = sources
-  const prices = market ?? { by: isDevnet ? ('sample' as const) : ('off' as const) }
-  if (!isDevnet && search?.some(({ by }) => by === 'corpus')) log.warn('search answers from a few bundled documents, for real money')
-  if (!isDevnet && prices.by === 'sample') log.warn('prices are made up by the embedded sample market, for real money')
-  return {
-    ...(first && { search: rest.reduce(firstOf, first) }),
-    ...(prices.by === 'sample' && { market: sampleMarket({ clock }) }),
-    ...(prices.by === 'pyth' && { market: cachedMarket(timed('pyth', pythMarket({ ...prices, clock, log })), { clock, log }) }),
-    ...(swap && { swap: timed('zerox', zerox({ ...swap, log })) }),
-  }
-}
-
-function searchVendor(source: SearchConfig, { log, clock }: Pick<Vending, 'log' | 'clock'>): SearchVendor {
-  if (source.by === 'corpus') return corpusSearch()
-  const common = { key: source.key, timeoutMs: SEARCH_TIMEOUT_MS, clock, log }
-  if (source.by === 'exa') return exaSearch({ ...common, baseUrl: source.baseUrl ?? EXA_SEARCH.baseUrl, maker: 'Exa' })
-  return xaiSearch({ ...common, baseUrl: source.baseUrl ?? XAI_SEARCH.baseUrl, model: source.model ?? XAI_SEARCH.model, maker: 'xAI' })
 }
 
 /** The local chain, and the ledger beside it. Where the chain is behind the ledger, both begin anew: paid must stay paid. */
@@ -347,11 +266,6 @@ async function keepKey(row: GatewayConfig, chain: ServedChain, { log, clock, und
     }
   })()
 }
-
-type Vending = Opening & { readonly timed: Timed }
-const untimed: Timed = (_name, vendor) => vendor
-
-type Opening = { readonly log: ServerLog; readonly clock: Clock; readonly undo: (() => unknown)[] }
 
 /** Checks a chain before its offers open. A misconfiguration stops the start; a node that is away is asked again until it answers. */
 async function openChain(row: GatewayConfig, chain: ServedChain, { log, clock, undo }: Opening): Promise<void> {

@@ -3,8 +3,10 @@ import { type CashChain, cashChain } from '../adapters/chains/cash.ts'
 import { memoryObjects } from '../adapters/objects/memory.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
 import { corpusSearch } from '../adapters/vendors/corpus_search.ts'
+import { localPortraits } from '../adapters/vendors/local_portraits.ts'
 import { sampleMarket } from '../adapters/vendors/sample_market.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
+import { type ScriptedVideo, scriptedVideo } from '../adapters/vendors/scripted_video.ts'
 import { type ChatVendor, type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type Setup, type Vendors } from '../core/mod.ts'
 
 /** 2026-11-20T00:00:00Z. */
@@ -96,14 +98,15 @@ export function slowVendor() {
 }
 
 /** The embedded vendors of what is sold in one shot. No kit has them unless told, so that tests can be without. */
-export function embedded(clock: Clock): Pick<Vendors, 'search' | 'market'> {
-  return { search: corpusSearch(), market: sampleMarket({ clock }) }
+export function embedded(clock: Clock): Pick<Vendors, 'search' | 'market' | 'portraits'> {
+  return { search: corpusSearch(), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) }
 }
 
 export type Kit = {
   readonly clock: TestClock
   readonly chain: CashChain
   readonly vendor: ScriptedVendor
+  readonly video: ScriptedVideo
   readonly log: ReturnType<typeof testLog>
   readonly ports: Ports
   readonly shop: Gateway
@@ -119,6 +122,8 @@ export type Kit = {
 export type KitOptions = Partial<Omit<Setup, 'ports'>> & {
   readonly vendor?: ScriptedVendor
   readonly ports?: Partial<Omit<Ports, 'vendors'>> & { readonly vendors?: Partial<Vendors> }
+  /** Serves every video row. */
+  readonly video?: ScriptedVideo
   /** Serves every chat row. */
   readonly chatVendor?: ChatVendor
   readonly chain?: CashChain
@@ -133,7 +138,8 @@ export const GENERATIONS = '/api/v1/images/generations'
 export const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
 
 /** A gateway over memory adapters. Every part can be replaced. */
-export function kit({ vendor = scriptedVendor(), chatVendor, chain = cashChain(), ports: { vendors: givenVendors, ...given } = {}, wrap = (same) => same, dress = (same) => same, ...setup }: KitOptions = {}): Kit {
+export function kit({ vendor = scriptedVendor(), video: filming, chatVendor, chain = cashChain(), ports: { vendors: givenVendors, ...given } = {}, wrap = (same) => same, dress = (same) => same, ...setup }: KitOptions = {}): Kit {
+  const video = filming ?? scriptedVideo()
   const clock = (given.clock as TestClock | undefined) ?? testClock()
   const log = testLog()
   const pending = new Set<Promise<unknown>>()
@@ -141,7 +147,7 @@ export function kit({ vendor = scriptedVendor(), chatVendor, chain = cashChain()
     storage: memoryStorage(),
     objects: memoryObjects(),
     chain,
-    vendors: { images: () => vendor, chat: () => chatVendor, media: () => Promise.reject(new Error('no media host in this test')), ...givenVendors },
+    vendors: { images: () => vendor, chat: () => chatVendor, ...(filming && { video: () => filming }), media: () => Promise.reject(new Error('no media host in this test')), ...givenVendors },
     countTokens: async (text) => text.split(/\s+/).filter(Boolean).length,
     clock,
     log,
@@ -158,6 +164,7 @@ export function kit({ vendor = scriptedVendor(), chatVendor, chain = cashChain()
     clock,
     chain,
     vendor,
+    video,
     log,
     ports,
     shop,

@@ -1,4 +1,5 @@
 import { isObjectKey } from '../../core/keys.ts'
+import type { ByteRange } from '../../core/ports.ts'
 
 /** Printable ASCII, as a type is sent as a header; short enough for the first read of a file. */
 const TYPE = /^[\x21-\x7e][\x20-\x7e]{0,199}$/
@@ -7,4 +8,16 @@ const TYPE = /^[\x21-\x7e][\x20-\x7e]{0,199}$/
 export function checkObject(key: string, type: string): void {
   if (!isObjectKey(key)) throw new RangeError(`not an object key: ${JSON.stringify(key).slice(0, 80)}`)
   if (!TYPE.test(type)) throw new RangeError(`not a content type: ${JSON.stringify(type).slice(0, 80)}`)
+}
+
+/** The bytes that a range means of an object of this size; null where there are none. */
+export function partOf({ first, last = Number.POSITIVE_INFINITY }: ByteRange, size: number): { first: number; last: number } | null {
+  const from = first < 0 ? Math.max(0, size + first) : first
+  const to = Math.min(first < 0 ? size - 1 : last, size - 1)
+  return from <= to ? { first: from, last: to } : null
+}
+
+/** Lets go of a body that nobody reads on: its source hangs up. Nothing happens to one that has ended. */
+export function letGo(body: ReadableStream<Uint8Array>): void {
+  if (!body.locked) void body.cancel().catch(() => {})
 }

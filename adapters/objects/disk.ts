@@ -2,10 +2,12 @@ import { type FileHandle, link, mkdir, open, rename, rm, stat } from 'node:fs/pr
 import { dirname, join, resolve } from 'node:path'
 import { isObjectKey } from '../../core/keys.ts'
 import type { Objects } from '../../core/ports.ts'
-import { checkObject } from './check.ts'
+import { checkObject, letGo, partOf } from './check.ts'
 
-/** Up to here an object is read whole; beyond, it is streamed. */
+/** Up to here what is asked for is read whole; beyond, it is streamed. */
 const SMALL = 256 * 1024
+/** More than the first line of a file. */
+const LINE = 512
 /** What link(2) answers where the file system has no hard links. */
 const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'])
 
@@ -33,34 +35,49 @@ export function diskObjects(dir: string): Objects {
     }
   }
 
+  /** `write` fills a file of its own, which gets its name when it is whole and on disk. */
+  async function store(path: string, write: (file: FileHandle) => Promise<void>): Promise<void> {
+    const temporary = await openTemporary()
+    try {
+      await durably(temporary.file, write)
+      const folder = dirname(path)
+      const made = await mkdir(folder, { recursive: true, mode: 0o700 })
+      await publish(temporary.path, path)
+      await syncFolders(folder, made === undefined ? folder : dirname(made))
+    } finally {
+      await rm(temporary.path, { force: true })
+    }
+  }
+
   return {
     async put(key, bytes, type) {
       checkObject(key, type)
       const content = withType(bytes, type)
       const path = pathOf(key)
       if (await exists(path)) return
-      const temporary = await openTemporary()
+      await store(path, (file) => file.writeFile(content))
+    },
+
+    async putStream(key, body, type) {
       try {
-        await writeDurably(temporary.file, content)
-        const folder = dirname(path)
-        const made = await mkdir(folder, { recursive: true, mode: 0o700 })
-        await publish(temporary.path, path)
-        await syncFolders(folder, made === undefined ? folder : dirname(made))
+        checkObject(key, type)
+        const path = pathOf(key)
+        if (!(await exists(path))) await store(path, (file) => writePieces(file, body, type))
+        return { size: (await opened(path))?.size ?? 0 }
       } finally {
-        await rm(temporary.path, { force: true })
+        letGo(body)
       }
     },
 
-    async get(key) {
+    async get(key, range) {
       if (!isObjectKey(key)) return undefined
-      const file = Bun.file(pathOf(key))
-      const head = await file.slice(0, SMALL).bytes().catch(absent)
-      if (!head) return undefined
-      const start = head.indexOf(NEWLINE) + 1
-      const { type } = JSON.parse(new TextDecoder().decode(head.subarray(0, start))) as { type: string }
-      const isWhole = head.length < SMALL
-      if (isWhole) return { body: head.subarray(start), size: head.length - start, type }
-      return { body: file.slice(start).stream(), size: file.size - start, type }
+      const found = await opened(pathOf(key))
+      if (!found) return undefined
+      const { file, start, size, type } = found
+      const part = range ? partOf(range, size) : { first: 0, last: size - 1 }
+      const content = part ? file.slice(start + part.first, start + part.last + 1) : file.slice(0, 0)
+      const isLarge = part !== null && part.last - part.first >= SMALL
+      return { body: isLarge ? content.stream() : await content.bytes(), size, type, ...(range && { part }) }
     },
   }
 }
@@ -75,13 +92,33 @@ function withType(bytes: Uint8Array, type: string): Uint8Array {
   return content
 }
 
-async function writeDurably(file: FileHandle, content: Uint8Array): Promise<void> {
+async function writePieces(file: FileHandle, body: ReadableStream<Uint8Array>, type: string): Promise<void> {
+  await file.writeFile(withType(new Uint8Array(0), type))
+  for await (const piece of body) await writeAll(file, piece)
+}
+
+/** One write may take less than it is given. */
+async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
+  for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at)).bytesWritten
+}
+
+async function durably(file: FileHandle, write: (file: FileHandle) => Promise<void>): Promise<void> {
   try {
-    await file.writeFile(content)
+    await write(file)
     await file.sync()
   } finally {
     await file.close()
   }
+}
+
+/** Where in its file an object begins, and what it is. Undefined where there is none. */
+async function opened(path: string): Promise<{ file: ReturnType<typeof Bun.file>; start: number; size: number; type: string } | undefined> {
+  const file = Bun.file(path)
+  const head = await file.slice(0, LINE).bytes().catch(absent)
+  if (!head) return undefined
+  const start = head.indexOf(NEWLINE) + 1
+  const { type } = JSON.parse(new TextDecoder().decode(head.subarray(0, start))) as { type: string }
+  return { file, start, size: file.size - start, type }
 }
 
 /** Gives a finished file its name, unless another has it: linking, unlike renaming, replaces nothing. */

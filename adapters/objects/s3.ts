@@ -1,7 +1,10 @@
+import { Readable } from 'node:stream'
 import type * as Sdk from '@aws-sdk/client-s3'
 import { isObjectKey } from '../../core/keys.ts'
-import type { Objects, StoredObject } from '../../core/ports.ts'
-import { checkObject } from './check.ts'
+import type { ByteRange, Objects, StoredObject } from '../../core/ports.ts'
+import { checkObject, letGo, partOf } from './check.ts'
+import { nameOf, statusOf, StoreError, washed } from './s3_error.ts'
+import { beginUpload, PART_BYTES, partsOf } from './s3_parts.ts'
 
 export type S3Config = {
   /** Of a compatible store; Amazon's own when absent. */
@@ -20,11 +23,13 @@ export type S3Config = {
 
 /** Up to here an object is read whole; beyond, it is streamed. */
 const SMALL = 256 * 1024
+const SLICE = 64 * 1024
 const CONNECT_MS = 5_000
 /** Longest wait for the head of an answer, the sending of the object included. */
 const ANSWER_MS = 60_000
 /** Longest wait for more of a body, while somebody waits for it. */
 const SILENCE_MS = 15_000
+const ANY_TYPE = 'application/octet-stream'
 /** Tries while another writer of the same key is under way. */
 const TRIES = 5
 
@@ -35,7 +40,8 @@ export type S3Objects = Objects & {
 
 /**
  * Objects in a bucket of S3 or of a compatible store. A key is written if it is not there: asked first, as some stores ignore
- * `If-None-Match: *`, then said. Needs GetObject, PutObject, and ListBucket, or S3 says 403 of what is missing. Errors hold codes only.
+ * `If-None-Match: *`, then said. Needs GetObject, PutObject, AbortMultipartUpload, and ListBucket, or S3 says 403 of what is missing. Errors hold codes only. Let a rule of
+ * the bucket drop unfinished multipart uploads: a crash leaves one.
  */
 export function s3Objects(config: S3Config): S3Objects {
   const { bucket, publicBaseUrl } = config
@@ -51,15 +57,66 @@ export function s3Objects(config: S3Config): S3Objects {
 
   const pathOf = (key: string) => (config.prefix ? `${config.prefix}/${key}` : key)
 
-  async function isThere(key: string): Promise<boolean> {
+  /** Of what is stored; undefined where nothing is. */
+  async function sizeOf(key: string): Promise<number | undefined> {
     const { sdk, client } = await store()
     try {
-      await client.send(new sdk.HeadObjectCommand({ Bucket: bucket, Key: pathOf(key) }))
-      return true
+      const { ContentLength: size } = await client.send(new sdk.HeadObjectCommand({ Bucket: bucket, Key: pathOf(key) }))
+      return size ?? 0
     } catch (error) {
       // Whoever may write but not list is told 403 of what is missing.
-      if (statusOf(error) === 404 || statusOf(error) === 403) return false
+      if (statusOf(error) === 404 || statusOf(error) === 403) return undefined
       throw washed(error, 'find')
+    }
+  }
+
+  /**
+   * Writes if nothing is there, and tells the size of what was. Another writer of the same key may be under way, and a store may not know the
+   * condition, or may have done what it did not live to say.
+   */
+  async function unlessThere(key: string, write: (condition: { IfNoneMatch?: string }) => Promise<unknown>): Promise<number | undefined> {
+    for (let tries = 1; ; tries++) {
+      const size = await sizeOf(key)
+      if (size !== undefined) return size
+      try {
+        await write(isConditional ? { IfNoneMatch: '*' } : {})
+        return undefined
+      } catch (error) {
+        const isRaced = statusOf(error) === 409 || statusOf(error) === 412
+        const isUnknown = statusOf(error) === 501 && isConditional
+        if (!(isRaced || isUnknown) || tries === TRIES) throw washed(error, 'put')
+        if (isUnknown) isConditional = false
+      }
+    }
+  }
+
+  /** A range that counts from the end, which not every store does; null where the object is empty. */
+  async function fromStart(key: string, range: ByteRange | undefined): Promise<ByteRange | null | undefined> {
+    if (!range || range.first >= 0) return range
+    const size = await sizeOf(key)
+    return size === undefined ? undefined : partOf(range, size)
+  }
+
+  async function putWhole(key: string, bytes: Uint8Array, type: string): Promise<number> {
+    const { sdk, client } = await store()
+    const content = { Bucket: bucket, Key: pathOf(key), Body: bytes, ContentType: type, ContentLength: bytes.length }
+    return (await unlessThere(key, (condition) => client.send(new sdk.PutObjectCommand({ ...content, ...condition })))) ?? bytes.length
+  }
+
+  async function putParts(key: string, first: Uint8Array, { rest, spare, type }: { rest: AsyncIterable<Uint8Array>; spare: Uint8Array[]; type: string }): Promise<number> {
+    const upload = await beginUpload({ ...(await store()), bucket, path: pathOf(key), type })
+    let isComplete = false
+    try {
+      const sent = await upload.send(first, { rest, spare })
+      const there = await unlessThere(key, upload.complete).catch(async (error: unknown) => {
+        // A completion whose answer was lost is tried again, and then finds no upload.
+        if ((await sizeOf(key)) !== sent) throw error
+      })
+      isComplete = there === undefined
+      return there ?? sent
+    } finally {
+      // Parts that the store keeps all the same are its bucket's to drop: they lie under no key.
+      if (!isComplete) await upload.abort().catch(() => {})
     }
   }
 
@@ -73,32 +130,36 @@ export function s3Objects(config: S3Config): S3Objects {
 
     async put(key, given, type) {
       checkObject(key, type)
-      const bytes = given.slice()
-      const { sdk, client } = await store()
-      for (let tries = 1; ; tries++) {
-        if (await isThere(key)) return
-        try {
-          const content = { Body: bytes, ContentType: type, ContentLength: bytes.length, ...(isConditional && { IfNoneMatch: '*' }) }
-          await client.send(new sdk.PutObjectCommand({ Bucket: bucket, Key: pathOf(key), ...content }))
-          return
-        } catch (error) {
-          if (statusOf(error) === 412) return
-          const isRaced = statusOf(error) === 409
-          const isUnknown = statusOf(error) === 501 && isConditional
-          if (!(isRaced || isUnknown) || tries === TRIES) throw washed(error, 'put')
-          if (isUnknown) isConditional = false
-        }
+      await putWhole(key, given.slice(), type)
+    },
+
+    async putStream(key, body, type) {
+      const spare: Uint8Array[] = []
+      const parts = partsOf(body, spare)
+      try {
+        checkObject(key, type)
+        const there = await sizeOf(key)
+        if (there !== undefined) return { size: there }
+        const { value: first = new Uint8Array(0) } = await parts.next()
+        const isSmall = first.length < PART_BYTES
+        return { size: isSmall ? await putWhole(key, first, type) : await putParts(key, first, { rest: parts, spare, type }) }
+      } finally {
+        await parts.return(undefined)
+        letGo(body)
       }
     },
 
-    async get(key) {
+    async get(key, range) {
       if (!isObjectKey(key)) return undefined
       const { sdk, client } = await store()
+      const wanted = await fromStart(key, range)
+      if (wanted === null) return nothingOf(0)
       try {
-        const found = await client.send(new sdk.GetObjectCommand({ Bucket: bucket, Key: pathOf(key) }))
-        return await opened(found)
+        const within = wanted && { Range: `bytes=${wanted.first}-${wanted.last ?? ''}` }
+        return await opened(await client.send(new sdk.GetObjectCommand({ Bucket: bucket, Key: pathOf(key), ...within })))
       } catch (error) {
         if (statusOf(error) === 404 && nameOf(error) !== 'NoSuchBucket') return undefined
+        if (statusOf(error) === 416) return nothingOf((await sizeOf(key)) ?? 0)
         throw washed(error, 'get')
       }
     },
@@ -111,7 +172,7 @@ type Store = { readonly sdk: typeof Sdk; readonly client: Sdk.S3Client }
 
 function connect({ S3Client }: typeof Sdk, config: S3Config): Sdk.S3Client {
   const { endpoint, region, accessKeyId, secretAccessKey, forcePathStyle = endpoint !== undefined } = config
-  return new S3Client({
+  const client = new S3Client({
     region,
     forcePathStyle,
     credentials: { accessKeyId, secretAccessKey },
@@ -121,14 +182,33 @@ function connect({ S3Client }: typeof Sdk, config: S3Config): Sdk.S3Client {
     requestHandler: { connectionTimeout: CONNECT_MS, requestTimeout: ANSWER_MS, throwOnRequestTimeout: true },
     ...(endpoint !== undefined && { endpoint }),
   })
+  // Next to the wire: after signing, and anew for each try.
+  client.middlewareStack.add((next) => (sent) => next({ ...sent, request: sliced(sent.request) }), { name: 'sliced', step: 'deserialize', priority: 'low' })
+  return client
 }
 
-async function opened({ Body, ContentLength: size, ContentType: type = 'application/octet-stream' }: Sdk.GetObjectCommandOutput): Promise<StoredObject> {
-  if (!Body || size === undefined) throw new StoreError('answered without a body or its length')
-  const body = streamed(Body as Chunks, size)
-  if (size > SMALL) return { body, size, type }
-  return { body: new Uint8Array(await new Response(body).arrayBuffer()), size, type }
+/** A large body goes out in slices: given whole, it is copied on its way more than once, and the copies wait for the collector. */
+function sliced(request: unknown): unknown {
+  const { body } = request as { body?: unknown }
+  if (!(body instanceof Uint8Array) || body.length <= SMALL) return request
+  return Object.assign(Object.create(Object.getPrototypeOf(request)), request, { body: Readable.from(slicesOf(body)) })
 }
+
+function* slicesOf(bytes: Uint8Array): Generator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += SLICE) yield bytes.subarray(at, at + SLICE)
+}
+
+async function opened(found: Sdk.GetObjectCommandOutput): Promise<StoredObject> {
+  const { Body, ContentLength: length, ContentType: type = ANY_TYPE, ContentRange } = found
+  if (!Body || length === undefined) throw new StoreError('answered without a body or its length')
+  const stream = streamed(Body as Chunks, length)
+  const body = length > SMALL ? stream : new Uint8Array(await new Response(stream).arrayBuffer())
+  const [, first, last, size] = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(ContentRange ?? '') ?? []
+  return { body, size: Number(size ?? length), type, ...(size && { part: { first: Number(first), last: Number(last) } }) }
+}
+
+/** The answer to a range in which no byte lies. */
+const nothingOf = (size: number): StoredObject => ({ body: new Uint8Array(0), size, type: ANY_TYPE, part: null })
 
 /** On every runtime that the SDK calls Node's: a readable of node:http. */
 type Chunks = AsyncIterable<Uint8Array> & { destroy(): unknown }
@@ -164,33 +244,6 @@ async function inTime<Answer>(answer: Promise<Answer>, giveUp: () => void): Prom
   })
   silence.catch(giveUp)
   return await Promise.race([answer, silence]).finally(() => clearTimeout(timer))
-}
-
-// ── errors ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-/** Names the store's own code. The SDK's messages may hold the endpoint, the key id or the signed request. */
-class StoreError extends Error {
-  override readonly name = 'StoreError'
-
-  constructor(what: string) {
-    super(`the object store ${what}`)
-  }
-}
-
-function washed(error: unknown, verb: string): StoreError {
-  if (error instanceof StoreError) return error
-  const { code } = error as { code?: unknown }
-  const reasons = [typeof code === 'string' ? code : nameOf(error), statusOf(error)].filter((reason) => reason !== undefined)
-  return new StoreError(`could not ${verb} (${reasons.join(', ')})`)
-}
-
-function statusOf(error: unknown): number | undefined {
-  return (error as { $metadata?: { httpStatusCode?: number } } | null)?.$metadata?.httpStatusCode
-}
-
-function nameOf(error: unknown): string {
-  const { name } = error as { name?: unknown }
-  return typeof name === 'string' && /^\w{1,60}$/.test(name) ? name : 'Error'
 }
 
 // ── configuration ───────────────────────────────────────────────────────────────────────────────────────────────────

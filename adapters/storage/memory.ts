@@ -177,6 +177,11 @@ export function memoryStorage(): Storage {
       return true
     },
 
+    async listOwned(kind, owner, { now, limit }) {
+      const found = [...owned.values()].filter((record) => record.kind === kind && record.owner === owner && alive(record, now))
+      return structuredClone(found.slice(0, limit))
+    },
+
     async lease(name, owner, { now, until }) {
       if (!mayLease(leases.get(name), owner, now)) return false
       leases.set(name, { owner, until })

@@ -92,6 +92,10 @@ export const steps: readonly Step[] = [
       CREATE INDEX calls_spent ON calls (payer, settled_at, asset, gateway, endpoint, model, quote, paid, usage) WHERE money = 'settled';
     `,
   },
+  {
+    name: 'the records of an owner',
+    sql: 'CREATE INDEX owned_by ON owned (owner, kind, expires_at);',
+  },
 ]
 
 /**

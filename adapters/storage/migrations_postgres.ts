@@ -90,6 +90,10 @@ export const steps: readonly Step[] = [
       CREATE INDEX calls_spent ON calls (payer, settled_at) WHERE money = 'settled';
     `,
   },
+  {
+    name: 'the records of an owner',
+    sql: 'CREATE INDEX owned_by ON owned (owner, kind, expires_at);',
+  },
 ]
 
 /** "farebox" in ASCII: what a replica locks while it migrates. */

@@ -142,6 +142,8 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       return write(owning(record, (stored) => mayMoveOwned(stored, { record, from, now })))
     },
 
+    listOwned: (kind, owner, at) => read((send) => send(ask.ownedBy, { kind, owner, ...at })),
+
     lease: (name, owner, { now, until }) =>
       write({
         turn: `lease ${name}`,

@@ -101,7 +101,11 @@ export const owned = sqliteTable(
     expiresAt: integer('expires_at').notNull(),
     data: json().$type<Json>(),
   },
-  (record) => [primaryKey({ columns: [record.kind, record.id] }), index('owned_aging').on(record.expiresAt)],
+  (record) => [
+    primaryKey({ columns: [record.kind, record.id] }),
+    index('owned_aging').on(record.expiresAt),
+    index('owned_by').on(record.owner, record.kind, record.expiresAt),
+  ],
 )
 
 export const leases = sqliteTable('leases', {

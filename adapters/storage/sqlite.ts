@@ -191,6 +191,8 @@ export function sqliteStorage(path: string): Storage {
       })
     },
 
+    listOwned: (kind, owner, at) => patiently(() => ask.ownedBy.all({ kind, owner, ...at })),
+
     lease: (name, owner, { now, until }) =>
       write(() => {
         if (!mayLease(ask.lease.get({ name }), owner, now)) return false

@@ -95,6 +95,12 @@ export function statements(db: BunSQLiteDatabase) {
       .limit(given('limit'))
       .prepare(),
     owned: db.select().from(owned).where(and(eq(owned.kind, given('kind')), eq(owned.id, given('id')))).prepare(),
+    ownedBy: db
+      .select()
+      .from(owned)
+      .where(and(eq(owned.owner, given('owner')), eq(owned.kind, given('kind')), gt(owned.expiresAt, given('now'))))
+      .limit(given('limit'))
+      .prepare(),
     lease: db.select().from(leases).where(eq(leases.name, given('name'))).prepare(),
     window: db.select().from(windows).where(eq(windows.key, given('key'))).prepare(),
 

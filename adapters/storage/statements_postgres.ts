@@ -135,6 +135,15 @@ export const ask = {
       .for('no key update', { skipLocked: true }),
   ),
   owned: rows('owned', getTableColumns(owned), db.select().from(owned).where(and(same(owned.kind), same(owned.id)))),
+  ownedBy: rows(
+    'owned_by',
+    getTableColumns(owned),
+    db
+      .select()
+      .from(owned)
+      .where(and(same(owned.owner), same(owned.kind), gt(owned.expiresAt, given('now', owned.expiresAt))))
+      .limit(sql.placeholder('limit')),
+  ),
   lease: rows('lease', getTableColumns(leases), db.select().from(leases).where(same(leases.name))),
   window: rows('window', getTableColumns(windows), db.select().from(windows).where(same(windows.key))),
 

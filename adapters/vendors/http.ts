@@ -1,89 +1,34 @@
-/** The only outgoing HTTP: calls of vendors' APIs, and downloads of what their URLs point at. */
-import { lookup as systemLookup } from 'node:dns/promises'
-import { get as getPlain, type IncomingMessage } from 'node:http'
-import { get as getSecure } from 'node:https'
-import { isIP, type LookupFunction } from 'node:net'
+/** The only outgoing HTTP beside `media.ts`: calls of vendors' APIs, and small downloads of what their URLs point at. */
 import { deadlines } from '../../core/deadlines.ts'
-import { type ChatStream, type Clock, Fault, type Log } from '../../core/mod.ts'
-import { isPrivate, type Lookup } from './addresses.ts'
+import { type ChatStream, type Clock, Fault, type Log, type MediaStream } from '../../core/mod.ts'
+import { clipStream } from './clip_stream.ts'
 import { chatStream, firstBytes, firstRefusal } from './http_stream.ts'
-import { typeOf } from './pictures.ts'
+import { checkHead, guarded, judgedType, type MediaOptions, orAbort, tooLarge } from './media.ts'
 import { type ErrorFor, errorFor as usualErrorFor, type Judge, type Refusal, retrySeconds, safeCode, type Trouble, usualTrouble } from './refusals.ts'
 
 // ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export type FetchMedia = (url: string, at: { signal: AbortSignal; maxBytes: number }) => Promise<{ bytes: Uint8Array; type: string }>
-
-export type HttpOptions = {
-  readonly lookup?: Lookup
-  /** Hosts that may be private all the same: a vendor on the operator's own network. Written `host:port`. */
-  readonly trusted?: readonly string[]
-}
-
-const MAX_REDIRECTS = 4
-const MEDIA_HEADERS = { accept: 'image/*, video/*, audio/*', 'accept-encoding': 'identity', 'user-agent': 'farebox' }
+export type HttpOptions = MediaOptions
 
 /**
- * Downloads what a vendor's URL points at. Throws for a private address, a bad status, too many bytes or redirects, and for a claimed image
- * that is none. The addresses that were judged are the ones called: a name cannot change its answer in between. Ends with `signal`, mid-body too.
+ * Downloads what a vendor's URL points at. Throws for a private address, a bad status, too many bytes or redirects, and for what claims to be
+ * an image, a clip or a sound and is none. The addresses that were judged are the ones called: a name cannot change its answer in between. Ends
+ * with `signal`, mid-body too.
  */
-export function mediaFetcher({ lookup = systemAddresses, trusted = [] }: HttpOptions = {}): FetchMedia {
-  return (start, at) => orAbort(follow(start, at), at.signal)
+export function mediaFetcher(options: HttpOptions = {}): FetchMedia {
+  const follow = guarded(options)
+  return (start, at) => orAbort(receive(start, at), at.signal)
 
-  async function follow(start: string, { signal, maxBytes }: Parameters<FetchMedia>[1]): ReturnType<FetchMedia> {
-    let url = new URL(start)
-    for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
-      const response = await open(url, signal)
-      const { statusCode = 0, headers } = response
-      if (statusCode < 300 || statusCode >= 400 || !headers.location) return await receive(response, maxBytes)
+  async function receive(start: string, { signal, maxBytes }: Parameters<FetchMedia>[1]): ReturnType<FetchMedia> {
+    const response = await follow(start, signal)
+    try {
+      checkHead(response, maxBytes)
+      const bytes = await readAtMost(response, maxBytes)
+      return { bytes, type: judgedType(bytes, response) }
+    } finally {
       response.destroy()
-      url = new URL(headers.location, url)
     }
-    throw new Error(`more than ${MAX_REDIRECTS} redirects`)
-  }
-
-  function open(url: URL, signal: AbortSignal): Promise<IncomingMessage> {
-    if (url.protocol !== 'https:' && url.protocol !== 'http:') throw new Error(`media over ${url.protocol} is not fetched`)
-    if (url.username || url.password) throw new Error('a media URL with credentials is not fetched')
-    const isTrusted = trusted.includes(url.host)
-    const host = url.hostname.replace(/^\[|\]$/g, '')
-    if (!isTrusted && isIP(host) && isPrivate(host)) throw new Error('the media host has a private address')
-    const get = url.protocol === 'https:' ? getSecure : getPlain
-    // A connection of its own: a pooled one may lead where nobody judged.
-    const options = { signal, agent: false, headers: MEDIA_HEADERS, lookup: judged(isTrusted) }
-    return new Promise((resolve, reject) => void get(url, options, resolve).on('error', reject))
-  }
-
-  function judged(isTrusted: boolean): LookupFunction {
-    return (host, { all }, done) => {
-      const answer = async () => {
-        const addresses = await lookup(host)
-        const [first] = addresses
-        if (!first) throw new Error('the media host has no address')
-        if (!isTrusted && addresses.some(({ address }) => isPrivate(address))) throw new Error('the media host has a private address')
-        return { first, addresses: [...addresses] }
-      }
-      answer().then(
-        ({ first, addresses }) => (all ? done(null, addresses) : done(null, first.address, first.family)),
-        (error: Error) => done(error, ''),
-      )
-    }
-  }
-}
-
-async function receive(response: IncomingMessage, maxBytes: number): Promise<{ bytes: Uint8Array; type: string }> {
-  const { statusCode = 0, headers } = response
-  try {
-    if (statusCode < 200 || statusCode >= 300) throw new Error(`the media host answered ${statusCode}`)
-    if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the media is compressed, unasked')
-    if (Number(headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
-    const bytes = await readAtMost(response, maxBytes)
-    const claimed = headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
-    const type = typeOf(bytes)
-    if (!type && claimed.startsWith('image/')) throw new Error(`the media says ${claimed.slice(0, 40)}, and is no image`)
-    return { bytes, type: type ?? claimed }
-  } finally {
-    response.destroy()
   }
 }
 
@@ -105,19 +50,6 @@ async function textOf(response: Response, maxBytes: number): Promise<string> {
   if (isPlain && declared <= maxBytes) return await response.text()
   return new TextDecoder().decode(await readAtMost(response.body ?? [], maxBytes))
 }
-
-/** Ends with the signal, and with its reason, even where the work takes its time to notice or never does. */
-function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason)
-    signal.addEventListener('abort', abort, { once: true })
-    if (signal.aborted) abort()
-    work.then(resolve, (error) => reject(signal.aborted ? signal.reason : error)).finally(() => signal.removeEventListener('abort', abort))
-  })
-}
-
-const tooLarge = (maxBytes: number) => new Error(`more than ${maxBytes} bytes`)
-const systemAddresses: Lookup = (host) => systemLookup(host, { all: true })
 
 // ── API calls ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -147,10 +79,16 @@ export type Asking = { readonly signal: AbortSignal; readonly headers?: Readonly
 /** `whole` where a server does not stream, and answers with JSON all the same. */
 export type Streamed = { readonly kind: 'stream'; readonly stream: ChatStream } | { readonly kind: 'whole'; readonly body: unknown }
 
+export type Answered = { readonly status: number; readonly body: unknown }
+
 export type VendorHttp = {
   /** Resolves with the parsed JSON of a 2xx reply. Throws what `errorFor` makes of any other; never a key, a URL or a vendor's text. */
   postJson(url: string, body: unknown, asking: Asking): Promise<unknown>
   postForm(url: string, form: FormData, asking: Asking): Promise<unknown>
+  /** The same for a question. `body` is undefined where a 2xx reply has none, or none that is JSON: the status may say enough. */
+  getJson(url: string, asking: Asking): Promise<Answered>
+  /** Media behind our key, resolved with its headers. No deadline stands from then on: `signal` ends it, and it errors past `mostBytes`. */
+  getMedia(url: string, asking: Asking & { readonly mostBytes: number }): Promise<MediaStream>
   /**
    * Resolves when the first bytes of the reply are here; an error in them is a refusal. From then on no deadline stands: the reader watches the
    * time and calls `cancel`. Chunks come as the upstream cuts them, and the upstream is read only when asked for one.
@@ -171,8 +109,10 @@ const OVERLOADED = new Set([502, 503, 529])
 const JSON_HEADERS = { 'content-type': 'application/json' }
 /** Not compressed: a compressor holds events back. */
 const STREAM_HEADERS = { ...JSON_HEADERS, accept: 'text/event-stream', 'accept-encoding': 'identity' }
+const CLIP_HEADERS = { accept: 'video/*, audio/*, image/*', 'accept-encoding': 'identity' }
 
-type Order = { readonly url: string; readonly body: string | FormData; readonly asking: Asking; readonly headers?: Readonly<Record<string, string>> }
+/** A question where it has no body. */
+type Order = { readonly url: string; readonly body?: string | FormData; readonly asking: Asking; readonly headers?: Readonly<Record<string, string>> }
 
 /**
  * Calls one vendor's API. One retry, after a pause, where nothing can have been made upstream: no connection, or OVERLOADED. Redirects are not
@@ -186,6 +126,13 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   return {
     postJson: (url, body, asking) => call({ url, body: JSON.stringify(body), asking, headers: JSON_HEADERS }, result),
     postForm: (url, body, asking) => call({ url, body, asking }, result),
+    getJson: (url, asking) => call({ url, asking }, answered),
+    getMedia: (url, asking) =>
+      call({ url, asking, headers: CLIP_HEADERS }, async (response, cut) => {
+        const media = clipStream(response, { ...asking, cut })
+        if (!media) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
+        return media
+      }),
     postStream: (url, body, asking) =>
       call({ url, body: JSON.stringify(body), asking, headers: STREAM_HEADERS }, (response, cut) => begin(response, cut, asking)),
     refusal,
@@ -206,7 +153,8 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     })
     signal.addEventListener('abort', leave, { once: true })
     const headers = { accept: 'application/json', ...asking.headers, ...order.headers }
-    const attempt = () => fetch(url, { method: 'POST', headers, body, redirect: 'manual', signal: cut.signal })
+    const sent = body === undefined ? { method: 'GET' } : { method: 'POST', body }
+    const attempt = () => fetch(url, { ...sent, headers, redirect: 'manual', signal: cut.signal })
     const converse = async () => {
       const response = await send(attempt, cut.signal)
       if (!response.ok) throw refused(await refusalOf(response), judge)
@@ -259,13 +207,20 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   }
 
   async function result(response: Response, cut: AbortController): Promise<unknown> {
+    const { status, body } = await answered(response, cut)
+    if (body === undefined) throw refusal('failed', `${name} answered ${status} with something that is not JSON`)
+    return body
+  }
+
+  async function answered(response: Response, cut: AbortController): Promise<Answered> {
+    const { status } = response
     const text = await textOf(response, maxBytes).catch((error: unknown) => {
       throw cut.signal.aborted ? error : refusal('failed', `${name} answered with a body that broke off, or of more than ${maxBytes} bytes`)
     })
     try {
-      return JSON.parse(text)
+      return { status, body: JSON.parse(text) }
     } catch {
-      throw refusal('failed', `${name} answered ${response.status} with something that is not JSON`)
+      return { status, body: undefined }
     }
   }
 

@@ -1,5 +1,6 @@
 /** Stands between a crowd and a price feed: whoever asks the same thing at the same time, or soon after, shares one answer. */
 import { type Bar, type Clock, Fault, type Feed, type Log, type MarketVendor, type Shelf, type Spot } from '../../core/mod.ts'
+import type { AtHand } from '../../core/market_sale.ts'
 import { orAbort } from './market_http.ts'
 
 export type MarketCacheOptions = {
@@ -12,39 +13,52 @@ export type MarketCacheOptions = {
   /** How much is kept: 5,000 prices, and histories of 200,000 bars together. */
   readonly mostSpots?: number | undefined
   readonly mostBars?: number | undefined
-  /** How many histories may be asked for at a time, 8, and how many more may wait, 100. */
+  /** How many histories may be asked for at a time, 8, and how many more may wait, 100: of those that cost nothing, and as many again of those that are paid for. */
   readonly atOnce?: number | undefined
   readonly mostWaiting?: number | undefined
 }
 
 /** After a list could not be renewed. */
 const LIST_RETRY_MS = 30_000
+/** How long a question that failed is not asked again: long enough to spare a feed that is away, too short for anybody to notice. */
+const FAILED_MS = 1_000
+const MOST_FAILED = 1_000
 const MINUTE = 60
 
 /**
  * A list past its hour is served once more, and renewed behind it. A price or a history past its time is asked for again, and never served stale.
- * A failure is not kept. What is shared is not ended by one who gives up waiting: only their own wait is.
+ * A failure is kept for a second. What is shared is not ended by one who gives up waiting, only their own wait is; a history that nobody waits for any
+ * more is, and leaves its place to the next.
  */
-export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions): MarketVendor {
+export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions): MarketVendor & AtHand {
   const { clock, log, listMs = 3_600_000, spotMs = 5_000, barsMs = 15_000, mostSpots = 5_000, mostBars = 200_000, atOnce = 8, mostWaiting = 100 } = options
   const lists = new Map<Shelf, { readonly feeds: readonly Feed[]; due: number }>()
   const spots = shelf<Spot | undefined>({ clock, ttlMs: spotMs, room: mostSpots, weigh: () => 1 })
   const histories = shelf<readonly Bar[]>({ clock, ttlMs: barsMs, room: mostBars, weigh: (bars) => 1 + bars.length })
-  const turns = turnstile(atOnce, mostWaiting)
-  const shared = singleFlight()
+  const turns = { paid: turnstile(atOnce, mostWaiting), free: turnstile(atOnce, mostWaiting) }
+  const failed = shelf<unknown>({ clock, ttlMs: FAILED_MS, room: MOST_FAILED, weigh: () => 1 })
+  const shared = singleFlight(failed)
   /** What is shared ends by the vendor's own deadline. */
   const unending = () => ({ signal: new AbortController().signal })
 
   return {
     source: vendor.source,
 
+    atHand: {
+      feeds(shelf) {
+        const known = lists.get(shelf)
+        return known && clock.now() < known.due ? known.feeds : undefined
+      },
+      latest: (feed) => spots.get(` ${feed.key}`)?.value,
+    },
+
     async feeds(shelf, { signal }) {
       signal.throwIfAborted()
       const known = lists.get(shelf)
-      if (!known) return await orAbort(list(shelf), signal)
+      if (!known) return await list(shelf, signal)
       if (clock.now() >= known.due) {
         known.due = clock.now() + LIST_RETRY_MS
-        list(shelf).catch((error: Error) => log.warn('a list of symbols could not be renewed; the old one is served', { shelf, error: error.message }))
+        list(shelf, unending().signal).catch((error: Error) => log.warn('a list of symbols could not be renewed; the old one is served', { shelf, error: error.message }))
       }
       return known.feeds
     },
@@ -54,11 +68,10 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
       const key = `${session ?? ''} ${feed.key}`
       const kept = spots.get(key)
       if (kept) return kept.value
-      const asked = shared(`latest ${key}`, async () => spots.keep(key, await vendor.latest(feed, { ...(session && { session }), ...unending() })))
-      return await orAbort(asked, signal)
+      return await shared(`latest ${key}`, signal, async () => spots.keep(key, await vendor.latest(feed, { ...(session && { session }), ...unending() })))
     },
 
-    async bars(feed, { resolution, from, to, session, signal }) {
+    async bars(feed, { resolution, from, to, session, lane = 'free', signal }) {
       signal.throwIfAborted()
       // Bars begin at whole minutes, so windows that differ in their seconds hold the same ones.
       const window = { from: Math.ceil(from / MINUTE) * MINUTE, to: Math.floor(to / MINUTE) * MINUTE + MINUTE - 1 }
@@ -66,31 +79,74 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
       const key = `${session ?? ''} ${resolution} ${window.from} ${window.to} ${feed.key}`
       const kept = histories.get(key)
       if (kept) return kept.value
-      const ask = () => vendor.bars(feed, { resolution, ...window, ...(session && { session }), ...unending() })
-      return await orAbort(shared(`bars ${key}`, async () => histories.keep(key, await turns(ask))), signal)
+      return await shared(`bars ${lane} ${key}`, signal, async (wanted) => {
+        const ask = () => vendor.bars(feed, { resolution, ...window, ...(session && { session }), lane, signal: wanted })
+        return histories.keep(key, await turns[lane](ask, wanted))
+      })
     },
   }
 
-  function list(shelf: Shelf): Promise<readonly Feed[]> {
-    return shared(`list ${shelf}`, async () => {
+  /** A list of less than half of what it was is a feed in trouble, until the operator has looked: a symbol that has gone is a 404 to those who pay. */
+  function list(shelf: Shelf, signal: AbortSignal): Promise<readonly Feed[]> {
+    return shared(`list ${shelf}`, signal, async () => {
       const feeds = await vendor.feeds(shelf, unending())
-      lists.set(shelf, { feeds, due: clock.now() + listMs })
-      return feeds
+      const known = lists.get(shelf)
+      const isCut = known !== undefined && feeds.length * 2 < known.feeds.length
+      if (isCut) log.alert('a list of symbols came back much shorter; the old one is served until this process starts anew', { shelf, before: known.feeds.length, now: feeds.length })
+      const kept = isCut ? known.feeds : feeds
+      lists.set(shelf, { feeds: kept, due: clock.now() + listMs })
+      return kept
     })
   }
 }
 
-/** One flight for each key at a time; who comes while it is under way rides along. */
-function singleFlight(): <T>(key: string, begin: () => Promise<T>) => Promise<T> {
-  const flights = new Map<string, Promise<unknown>>()
-  return <T>(key: string, begin: () => Promise<T>) => {
-    const known = flights.get(key) as Promise<T> | undefined
-    if (known) return known
-    const flight = begin().finally(() => flights.delete(key))
+type Flight = { readonly landed: Promise<unknown>; readonly wanted: AbortController; riders: number }
+
+/** One flight for each key at a time; who comes while it is under way rides along, and `wanted` aborts when the last of them has left. */
+function singleFlight(failed: ReturnType<typeof shelf<unknown>>) {
+  const flights = new Map<string, Flight>()
+
+  return async <T>(key: string, signal: AbortSignal, begin: (wanted: AbortSignal) => Promise<T>): Promise<T> => {
+    const failure = failed.get(key)
+    if (failure) throw failure.value
+    const flight = flights.get(key) ?? departed(key, begin)
+    flight.riders++
+    try {
+      return await orAbort(flight.landed as Promise<T>, signal)
+    } finally {
+      flight.riders--
+      if (flight.riders === 0) leave(key, flight)
+    }
+  }
+
+  function departed<T>(key: string, begin: (wanted: AbortSignal) => Promise<T>): Flight {
+    const wanted = new AbortController()
+    const landed = begin(wanted.signal)
+    const flight: Flight = { landed, wanted, riders: 0 }
     flights.set(key, flight)
+    landed.then(
+      () => arrive(key, flight),
+      (error: unknown) => {
+        if (!wanted.signal.aborted && !isBusy(error)) failed.keep(key, error)
+        arrive(key, flight)
+      },
+    )
     return flight
   }
+
+  function arrive(key: string, flight: Flight): void {
+    if (flights.get(key) === flight) flights.delete(key)
+  }
+
+  function leave(key: string, flight: Flight): void {
+    if (flights.get(key) !== flight) return
+    flights.delete(key)
+    flight.wanted.abort(new Error('nobody waits for it any more'))
+  }
 }
+
+/** Says something of us, and nothing of the feed. */
+const isBusy = (error: unknown): boolean => error instanceof Fault && error.code === 'BUSY'
 
 /** Keeps values for a time, and together at most `room` in weight: the oldest go first. */
 function shelf<T>({ clock, ttlMs, room, weigh }: { clock: Pick<Clock, 'now'>; ttlMs: number; room: number; weigh: (value: T) => number }) {
@@ -121,15 +177,15 @@ function shelf<T>({ clock, ttlMs, room, weigh }: { clock: Pick<Clock, 'now'>; tt
   }
 }
 
-/** Lets `atOnce` through at a time, in the order in which they came; past `most` waiting, the next is told to come again. Throws BUSY. */
-function turnstile(atOnce: number, most: number): <T>(work: () => Promise<T>) => Promise<T> {
+/** Lets `atOnce` through at a time, in the order in which they came; who gives up leaves the queue. Past `most` waiting, the next is told to come again. Throws BUSY. */
+function turnstile(atOnce: number, most: number) {
   const waiting: (() => void)[] = []
   let inside = 0
-  return async (work) => {
+  return async <T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> => {
     if (inside >= atOnce && waiting.length >= most) {
       throw new Fault('BUSY', { message: 'Too many histories are being fetched. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } })
     }
-    if (inside >= atOnce) await new Promise<void>((resolve) => waiting.push(resolve))
+    if (inside >= atOnce) await queued(signal)
     else inside++
     try {
       return await work()
@@ -138,5 +194,20 @@ function turnstile(atOnce: number, most: number): <T>(work: () => Promise<T>) =>
       if (next) next()
       else inside--
     }
+  }
+
+  function queued(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const enter = () => {
+        signal.removeEventListener('abort', leave)
+        resolve()
+      }
+      const leave = () => {
+        waiting.splice(waiting.indexOf(enter), 1)
+        reject(signal.reason)
+      }
+      signal.addEventListener('abort', leave, { once: true })
+      waiting.push(enter)
+    })
   }
 }

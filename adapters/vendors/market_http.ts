@@ -13,15 +13,21 @@ export type MarketHttpConfig = {
   readonly fetch?: Fetch | undefined
 }
 
-/** A reply that means something: JSON, or undefined for a 404. */
-export type MarketHttp = { get(url: string, signal: AbortSignal): Promise<unknown> }
+/** How a reply is understood. Undefined, or a SyntaxError, is one that is no answer to the question: it counts as a failure like any other. */
+export type Reading<T> = {
+  read(text: string): T | undefined
+  /** What a 404 means where it says so itself; else it means that our address is wrong. */
+  missing?(text: string): T | undefined
+}
+export type MarketHttp = { get<T>(url: string, signal: AbortSignal, reading: Reading<T>): Promise<T> }
 
 export const TIMEOUT_MS = 5_000
 const RETRY_PAUSE_MS = 250
 const MAX_BYTES = 32 * 1024 * 1024
 
 /** What an attempt came to. `isOurs`: our key or settings, so that asking again is of no use. */
-type Attempt = { kind: 'got'; body: unknown } | { kind: 'failed'; what: string; status?: number; isOurs?: true }
+type Attempt<T> = { kind: 'got'; answer: T } | Failed
+type Failed = { kind: 'failed'; what: string; status?: number; isOurs?: true }
 
 /**
  * Throws FEED_UNAVAILABLE where there is no answer; nothing of the feed's own words is in it. Redirects are not followed, for they would carry the key
@@ -31,26 +37,26 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
   const headers = { accept: 'application/json', 'user-agent': 'farebox', ...bearer(key) }
 
   return {
-    async get(url, signal) {
+    async get(url, signal, reading) {
       signal.throwIfAborted()
-      const first = await attempt(url, signal)
-      if (first.kind === 'got') return first.body
+      const first = await attempt(url, signal, reading)
+      if (first.kind === 'got') return first.answer
       if (first.isOurs) throw away(first)
       await clock.wait(RETRY_PAUSE_MS, signal)
-      const second = await attempt(url, signal)
-      if (second.kind === 'got') return second.body
+      const second = await attempt(url, signal, reading)
+      if (second.kind === 'got') return second.answer
       throw away(second)
     },
   }
 
-  async function attempt(url: string, signal: AbortSignal): Promise<Attempt> {
+  async function attempt<T>(url: string, signal: AbortSignal, reading: Reading<T>): Promise<Attempt<T>> {
     signal.throwIfAborted()
     const done = new AbortController()
     const late = new AbortController()
     void clock.wait(TIMEOUT_MS, done.signal).then(() => done.signal.aborted || late.abort(new Error(`no answer within ${TIMEOUT_MS} ms`)))
     const either = AbortSignal.any([signal, late.signal])
     try {
-      return await orAbort(converse(url, either), either)
+      return await orAbort(converse(url, either, reading), either)
     } catch {
       if (signal.aborted) throw signal.reason
       return { kind: 'failed', what: late.signal.aborted ? (late.signal.reason as Error).message : 'could not be reached, or broke off' }
@@ -59,21 +65,20 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
     }
   }
 
-  async function converse(url: string, signal: AbortSignal): Promise<Attempt> {
+  async function converse<T>(url: string, signal: AbortSignal, { read, missing }: Reading<T>): Promise<Attempt<T>> {
     const response = await fetch(url, { headers, redirect: 'manual', signal })
-    const { status } = response
-    if (status === 404) {
-      await response.body?.cancel()
-      return { kind: 'got', body: undefined }
-    }
-    const body = parse(await readAtMost(response, response.ok ? MAX_BYTES : 65_536))
-    if (response.ok) return body === undefined ? { kind: 'failed', what: 'answered with something that is not JSON', status } : { kind: 'got', body }
+    const { status, ok } = response
+    const text = await readAtMost(response, ok ? MAX_BYTES : 65_536)
+    const understood = ok ? read : status === 404 && missing
+    const answer = understood ? quiet(() => understood(text)) : undefined
+    if (answer !== undefined) return { kind: 'got', answer }
     const isBusy = status === 429 || status >= 500
-    const code = safeCode(body)
+    const code = safeCode(quiet(() => JSON.parse(text) as unknown))
+    if (ok) return { kind: 'failed', what: `answered with something else than what it was asked for${code && ` (${code})`}`, status }
     return { kind: 'failed', what: `answered ${status}${code && ` (${code})`}`, status, ...(!isBusy && { isOurs: true as const }) }
   }
 
-  function away({ what, status, isOurs }: Extract<Attempt, { kind: 'failed' }>): Fault {
+  function away({ what, status, isOurs }: Failed): Fault {
     const fields = { feed: name, what, ...(status && { status }) }
     if (isOurs) log.alert('a price feed refuses us: its key, plan or settings need the operator', fields)
     else log.warn('a price feed is away', fields)
@@ -81,11 +86,13 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
   }
 }
 
-function parse(text: string): unknown {
+/** What is no JSON says nothing. */
+function quiet<T>(read: () => T): T | undefined {
   try {
-    return JSON.parse(text) ?? undefined
-  } catch {
-    return undefined
+    return read()
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined
+    throw error
   }
 }
 

@@ -1,5 +1,5 @@
 /** The protocols that an operator can name in the configuration. */
-import type { ChatVendor, ImageVendor } from '../../core/mod.ts'
+import type { ChatVendor, ImageVendor, VideoVendor } from '../../core/mod.ts'
 import { anthropicMessages } from './anthropic_messages.ts'
 import { cogview } from './cogview.ts'
 import { geminiChat } from './gemini_chat.ts'
@@ -9,12 +9,18 @@ import { openai } from './openai.ts'
 import { openaiChat, type OpenaiChatConfig } from './openai_chat.ts'
 import { openaiImages } from './openai_images.ts'
 import { openaiResponses } from './openai_responses.ts'
+import { openaiVideos } from './openai_videos.ts'
+import { resellerVideos } from './reseller_videos.ts'
 import { sdapi } from './sdapi.ts'
+import { seedance } from './seedance.ts'
 import { seedream } from './seedream.ts'
+import type { VideoVendorConfig } from './video_vendor.ts'
 import { xaiImages } from './xai_images.ts'
+import { xaiVideos } from './xai_videos.ts'
 
 export { CHAT_TIMEOUT_MS } from './chat_vendor.ts'
 export type { ImageVendorConfig } from './image_vendor.ts'
+export { LOOK_TIMEOUT_MS, SUBMIT_TIMEOUT_MS, type VideoVendorConfig } from './video_vendor.ts'
 
 // ── images ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -62,4 +68,23 @@ export const chatBaseUrls: Readonly<Record<ChatProtocol, string>> = {
   'openai-responses': 'https://api.openai.com/v1',
   'anthropic-messages': 'https://api.anthropic.com',
   gemini: 'https://generativelanguage.googleapis.com',
+}
+
+// ── videos ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export type VideoProtocol = 'xai-videos' | 'seedance' | 'openai-videos' | 'reseller-videos'
+
+export const videoProtocols: Readonly<Record<VideoProtocol, (config: VideoVendorConfig) => VideoVendor>> = {
+  'xai-videos': xaiVideos,
+  seedance,
+  'openai-videos': openaiVideos,
+  'reseller-videos': resellerVideos,
+}
+
+/** Where each protocol is served (reference/vendors.md 2.3, 2.5, 2.6); OpenAI itself has shut its videos down. */
+export const videoBaseUrls: Readonly<Record<VideoProtocol, string>> = {
+  'xai-videos': 'https://api.x.ai/v1',
+  seedance: 'https://ark.ap-southeast.bytepluses.com/api/v3',
+  'openai-videos': 'https://api.openai.com/v1',
+  'reseller-videos': 'https://api.token360.ai/v1',
 }

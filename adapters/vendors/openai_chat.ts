@@ -65,7 +65,11 @@ function tasteOf({ baseUrl, maxTokensField, keepsCacheControl = false }: OpenaiC
   return { cap: maxTokensField ?? (isOpenai ? 'max_completion_tokens' : 'max_tokens'), isOpenai, drops }
 }
 
-function write({ body, model, stream }: ChatOrder, { cap, isOpenai, drops }: Taste): Fields {
+/** Members of other wires, which come here when a model of theirs is unavailable; a compatible server would refuse them. */
+const ELSEWHERE = new Set(['context_management', 'output_config', 'speed'])
+
+function write({ body: given, model, stream }: ChatOrder, { cap, isOpenai, drops }: Taste): Fields {
+  const body = without(given, ELSEWHERE)
   const { prompt_cache, search_parameters, stream_options, max_tokens, max_completion_tokens, messages, tools, thinking, cache_control, ...rest } = body
   const most = max_tokens ?? max_completion_tokens
   return {

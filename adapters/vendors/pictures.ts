@@ -1,4 +1,4 @@
-/** Images as vendors take and give them. What an image is, its first bytes say: never a name, a header or a claim. */
+/** Images and other media as vendors take and give them. What one is, its first bytes say: never a name, a header or a claim. */
 import { decodeDataUri } from '../../core/intake.ts'
 import { Fault } from '../../core/mod.ts'
 
@@ -17,12 +17,30 @@ const SIGNATURES: readonly [type: string, at: number, marks: readonly string[]][
   ['image/heif', 4, ['ftypmif1', 'ftypmsf1']],
 ]
 
+/** An image is known by so many bytes. */
 const HEAD_BYTES = 32
+/** The name of a Matroska file's kind may lie as deep as this. */
+const MEDIA_HEAD_BYTES = 64
 
 /** The MIME type that the first bytes tell; undefined when they are none of the eight formats of spec 1. */
 export function typeOf(bytes: Uint8Array): string | undefined {
   const head = String.fromCharCode(...bytes.subarray(0, HEAD_BYTES))
   return SIGNATURES.find(([, at, marks]) => marks.some((mark) => head.startsWith(mark, at)))?.[0]
+}
+
+/** Brands of MP4 video as encoders write them first; QuickTime has its own, and images and bare audio are none. */
+const MP4 = /^.{4}ftyp(?:iso[\dm-]|mp4[12]|avc1|hvc1|M4V[ HP]|dash|msdh|msix|MSNV|cmf[c2]|f4v |mmp4|XAVC)/s
+
+/** As `typeOf`, and for `video/mp4`, `video/quicktime`, `video/webm`, `audio/mpeg` and `audio/wav`. Wants the first 64 bytes. */
+export function mediaTypeOf(bytes: Uint8Array): string | undefined {
+  const head = String.fromCharCode(...bytes.subarray(0, MEDIA_HEAD_BYTES))
+  if (MP4.test(head)) return 'video/mp4'
+  if (head.startsWith('ftypqt  ', 4)) return 'video/quicktime'
+  if (head.startsWith('\x1aE\xdf\xa3') && head.includes('webm')) return 'video/webm'
+  if (head.startsWith('RIFF') && head.startsWith('WAVE', 8)) return 'audio/wav'
+  // A tag, or the sync word of layer III.
+  if (/^(?:ID3|\xff[\xf2\xf3\xfa\xfb])/.test(head)) return 'audio/mpeg'
+  return typeOf(bytes)
 }
 
 /** A data URI of what a vendor sent as base64, with or without a `data:` before it. Undefined when it is no image. */

@@ -51,15 +51,17 @@ export function pythMarket({ key, hermesUrl = PYTH_HERMES_URL, historyUrl = PYTH
       if (session && !(await sessionFeeds(signal)).has(sessionKey(feed, session))) return []
       const symbol = session ? sessionKey(feed, session) : feed.key
       const query = new URLSearchParams({ symbol, resolution, from: String(from), to: String(to) })
-      const body = await http.get(`${under(historyUrl, '/history')}?${query}`, signal)
-      return barsOf(body).filter(({ t }) => t >= from && t <= to)
+      const bars = await http.get(`${under(historyUrl, '/history')}?${query}`, signal, { read: barsOf })
+      return bars.filter(({ t }) => t >= from && t <= to)
     },
   }
 
   async function feeds(shelf: Shelf, { signal }: { signal: AbortSignal }): Promise<readonly Feed[]> {
     const { assetType } = shelfRule(shelf)
-    const listed = listedOf(await http.get(`${under(hermesUrl, '/v2/price_feeds')}${assetType ? `?asset_type=${assetType}` : ''}`, signal))
-    if (assetType === 'equity') sessions = new Map(listed.filter(({ symbol }) => SESSION.test(symbol)).map(({ symbol, id }) => [symbol, id]))
+    const listed = await http.get(`${under(hermesUrl, '/v2/price_feeds')}${assetType ? `?asset_type=${assetType}` : ''}`, signal, { read: listedOf })
+    const found = new Map(listed.filter(({ symbol }) => SESSION.test(symbol)).map(({ symbol, id }) => [symbol, id]))
+    // Of a list that has lost most of itself, nothing is believed.
+    if (assetType === 'equity' && found.size * 2 >= (sessions?.size ?? 0)) sessions = found
     return feedsOf(shelf, listed)
   }
 
@@ -71,7 +73,8 @@ export function pythMarket({ key, hermesUrl = PYTH_HERMES_URL, historyUrl = PYTH
   /** Shared by all who ask in the same turn, so it ends by its own deadline and by nobody's signal. */
   async function latestOf(ids: readonly string[]): Promise<ReadonlyMap<string, Spot>> {
     const query = `${ids.map((id) => `ids[]=${encodeURIComponent(id)}`).join('&')}&parsed=true&encoding=hex&ignore_invalid_price_ids=true`
-    return spotsOf(await http.get(`${under(hermesUrl, '/v2/updates/price/latest')}?${query}`, new AbortController().signal))
+    const missing = (text: string) => (/price ids? not found/i.test(text) ? new Map<string, Spot>() : undefined)
+    return await http.get(`${under(hermesUrl, '/v2/updates/price/latest')}?${query}`, new AbortController().signal, { read: spotsOf, missing })
   }
 }
 
@@ -89,14 +92,19 @@ function shelfRule(shelf: Shelf): ShelfRule {
   return { assetType: 'equity', prefixes: [`Equity.${shelf.toUpperCase()}.`] }
 }
 
-/** Entries that are no feed are left out, as are those that Pyth calls deprecated: they have gone silent. */
-function listedOf(body: unknown): readonly Listed[] {
+/**
+ * Entries that are no feed are left out, as are those that Pyth calls deprecated: they have gone silent. Undefined where nothing is left, for
+ * Pyth has feeds of every type that it is asked for: an empty list would make every symbol unknown.
+ */
+function listedOf(text: string): readonly Listed[] | undefined {
+  const body: unknown = JSON.parse(text)
   const entries = Array.isArray(body) ? body.map(record) : []
-  return entries.flatMap(({ id, attributes }) => {
+  const listed = entries.flatMap(({ id, attributes }) => {
     const { symbol, description, asset_type } = record(attributes)
     if (typeof id !== 'string' || typeof symbol !== 'string' || /deprecated/i.test(String(description))) return []
     return [{ id: id.replace(/^0x/, ''), symbol, description: typeof description === 'string' ? description : symbol, assetType: typeof asset_type === 'string' ? asset_type : '' }]
   })
+  return listed.length > 0 ? listed : undefined
 }
 
 /** One feed for each of our symbols: where two come to the same, the later is told apart by its quote currency. */
@@ -126,11 +134,11 @@ function symbolOf(prefix: string, name: string): string {
 // ── prices ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** A feed that has never published has a time of 0, and no price. */
-function spotsOf(body: unknown): ReadonlyMap<string, Spot> {
-  const { parsed } = record(body)
-  const entries = Array.isArray(parsed) ? parsed.map(record) : []
+function spotsOf(text: string): ReadonlyMap<string, Spot> | undefined {
+  const { parsed } = record(JSON.parse(text))
+  if (!Array.isArray(parsed)) return undefined
   return new Map(
-    entries.flatMap(({ id, price }): [string, Spot][] => {
+    parsed.map(record).flatMap(({ id, price }): [string, Spot][] => {
       const { price: units, conf, expo, publish_time } = record(price)
       const isWhole = typeof id === 'string' && isInteger(units) && isInteger(conf) && Number.isInteger(expo) && Math.abs(Number(expo)) <= 30
       if (!isWhole || !Number.isSafeInteger(publish_time) || Number(publish_time) <= 0) return []
@@ -140,25 +148,32 @@ function spotsOf(body: unknown): ReadonlyMap<string, Spot> {
   )
 }
 
-const isInteger = (value: unknown): boolean => /^-?\d{1,30}$/.test(String(value))
+/** As text; a number may have been rounded already. */
+const isInteger = (value: unknown): boolean => (typeof value === 'string' ? /^-?\d{1,30}$/.test(value) : Number.isSafeInteger(value))
 
-/** UDF's columns as rows, in the order of time. None for `no_data`, for an error, and for a symbol that is not there; a bar with a hole is left out. */
-function barsOf(body: unknown): readonly Bar[] {
-  const { s, t, o, h, l, c, v } = record(body)
-  if (s !== 'ok' || !Array.isArray(t)) return []
+/** UDF's columns as rows, in the order of time; a bar with a hole is left out. Undefined for what is neither `ok` nor `no_data`. */
+function barsOf(text: string): readonly Bar[] | undefined {
+  const { s, t, o, h, l, c, v } = record(JSON.parse(numbersAsText(text)))
+  if (s === 'no_data') return []
+  if (s !== 'ok' || !Array.isArray(t)) return undefined
   const column = (values: unknown, index: number) => decimalOf(Array.isArray(values) ? values[index] : undefined)
   const bars = new Map<number, Bar>()
-  for (const [index, at] of t.entries()) {
+  for (const [index, said] of t.entries()) {
+    const time = decimalOf(said) ?? ''
+    const at = /^\d{1,12}$/.test(time) ? Number(time) : Number.NaN
     const [open, high, low, close] = [o, h, l, c].map((values) => column(values, index))
-    if (!Number.isSafeInteger(at) || !open || !high || !low || !close) continue
+    if (Number.isNaN(at) || !open || !high || !low || !close) continue
     bars.set(at, { t: at, o: open, h: high, l: low, c: close, v: column(v, index) ?? '0' })
   }
   return [...bars.values()].sort((a, b) => a.t - b.t)
 }
 
-/** A JSON number as a plain decimal, without an exponent. */
+/** The same JSON with texts for its numbers, so that none becomes a binary float (ruling 24). */
+const numbersAsText = (text: string): string => text.replace(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g, (token) => (token.startsWith('"') ? token : `"${token}"`))
+
+/** A JSON number, as it is written, as a plain decimal without an exponent. */
 function decimalOf(value: unknown): string | undefined {
-  const [, sign = '', whole = '', fraction = '', power = '0'] = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/.exec(String(value)) ?? []
+  const [, sign = '', whole = '', fraction = '', power = '0'] = /^(-?)(\d{1,60})(?:\.(\d{1,60}))?(?:[eE]([+-]?\d{1,3}))?$/.exec(String(value)) ?? []
   if (whole === '' || Math.abs(Number(power)) > 30) return undefined
   return scaled(BigInt(`${sign}${whole}${fraction}`), Number(power) - fraction.length).exact
 }

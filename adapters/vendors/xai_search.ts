@@ -83,10 +83,12 @@ function citationsOf(parts: readonly Loose[], { citations }: Loose): readonly st
   return unique(Array.isArray(citations) ? citations.map((each: unknown) => (typeof each === 'string' ? each : record(each).url)) : [])
 }
 
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
+
 /** Newer models report 0 sources and list those of each search instead; nothing at all where neither says anything. */
 function countOf(reply: Loose, cited: number): number | undefined {
   const { num_sources_used: reported } = record(reply.usage)
-  if (typeof reported === 'number' && (reported > 0 || cited === 0)) return reported
+  if (isCount(reported) && (reported > 0 || cited === 0)) return reported
   const seen = outputOf(reply).flatMap(({ type, action }) => (type === 'web_search_call' ? records(record(action).sources) : []))
   const count = unique(seen.map(({ url }) => url)).length
   return count > 0 ? count : undefined

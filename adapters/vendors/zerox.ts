@@ -2,7 +2,7 @@
  * The 0x swap API v2. Sources: @0x/swap-ts-sdk@2.1.1 `__generated__/routers.d.ts` (names of errors, shapes), the route table of
  * reference/vendors.md 3. Its keys and its version travel in headers; nothing of the caller's does.
  */
-import { Fault, type Json, type Log, type SwapCall, type SwapVendor } from '../../core/mod.ts'
+import { Fault, type Json, type Log, type SwapAnswer, type SwapCall, type SwapVendor } from '../../core/mod.ts'
 import type { Fetch } from './http.ts'
 import { record, safeCode } from './refusals.ts'
 
@@ -34,6 +34,9 @@ const PATHS: Readonly<Record<string, string>> = {
 
 const STATUS = /^\/gasless\/status\/[\w-]+$/
 
+/** Seconds, or an HTTP date (RFC 9110 10.2.3). */
+const RETRY_AFTER = /^(?:\d{1,9}|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)$/
+
 const MAX_REPLY_BYTES = 8 * 1024 * 1024
 
 /** These 403s speak of the trade or of the operator's own question; any other speaks of our key. */
@@ -58,18 +61,27 @@ export function zerox(config: ZeroxConfig): SwapVendor {
     },
   }
 
-  async function ask({ method, path, query, body }: SwapCall, signal: AbortSignal): Promise<Answer> {
+  async function ask({ method, path, query, body }: SwapCall, signal: AbortSignal): Promise<SwapAnswer> {
     const url = baseUrl.replace(/\/+$/, '') + upstreamPath(method, path) + query.replaceAll('#', '%23')
-    const sent = method === 'POST' ? { body: body ?? '', headers: { ...headers, 'content-type': 'application/json' } } : { headers }
+    const sent = method === 'POST' ? { body: (body ?? '') as BodyInit, headers: { ...headers, 'content-type': 'application/json' } } : { headers }
     const response = await fetch(url, { method, ...sent, redirect: 'manual', signal }).catch(() => {
       throw away('could not be reached')
     })
-    const text = await readText(response).catch(() => {
+    const came = await readText(response).catch(() => {
       throw away(`answered ${response.status} with a body that broke off, or of more than ${maxBytes} bytes`)
     })
+    const { status, ok } = response
+    const text = ok ? came : withoutKey(came)
     const said = parsed(text)
-    if (said === undefined && response.ok) throw away('answered with something that is not JSON')
-    return { status: response.status, body: said ?? null }
+    if (said === undefined && ok) throw away('answered with something that is not JSON')
+    const wait = response.headers.get('retry-after')?.trim() ?? ''
+    return { status, text, body: said ?? null, ...(RETRY_AFTER.test(wait) && { retryAfter: wait }) }
+  }
+
+  /** An aggregator that quotes what it was sent quotes our key; no caller may read it. */
+  function withoutKey(text: string): string {
+    const written = [key, JSON.stringify(key).slice(1, -1), encodeURIComponent(key)]
+    return written.reduce((rest, each) => (each === '' ? rest : rest.replaceAll(each, '***')), text)
   }
 
   async function readText(response: Response): Promise<string> {
@@ -93,8 +105,6 @@ function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   })
 }
 
-type Answer = { readonly status: number; readonly body: Json }
-
 function upstreamPath(method: SwapCall['method'], path: string): string {
   const known = PATHS[`${method} ${path}`]
   if (known !== undefined) return known
@@ -103,7 +113,7 @@ function upstreamPath(method: SwapCall['method'], path: string): string {
 }
 
 /** 401 is our key, 402 our account; the caller can mend neither, and must not be asked to pay by mistake. */
-function isAboutUs({ status, body }: Answer): boolean {
+function isAboutUs({ status, body }: SwapAnswer): boolean {
   return status === 401 || status === 402 || (status === 403 && !ABOUT_THE_CALL.test(nameOf(body)))
 }
 

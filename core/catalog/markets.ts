@@ -1,5 +1,5 @@
 /** The shelves of market data as rows, and the lengths of bars (spec 2, "Market data resources"). */
-import { RESOLUTIONS, type Resolution, type Shelf, STOCK_MARKETS, type StockMarket } from '../ports.ts'
+import { RESOLUTIONS, type Resolution, type Shelf, STOCK_MARKETS, type StockMarket } from '../vendors.ts'
 
 /** One shelf of feeds. `example` is a symbol in its format, `root` the path of its endpoints. */
 export type ShelfRow = {

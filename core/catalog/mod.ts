@@ -9,6 +9,7 @@ export { type ChatOverride, overrideChat } from './chat_overrides.ts'
 export { type ChatBilling, type ChatRow, EFFORTS, type Effort, type EffortRules, type ImageTokens } from './chat_row.ts'
 export { type ImageRow, imageRows } from './images.ts'
 export { type ImageOverride, overrideImages } from './overrides.ts'
+export { overrideVideos, type VideoOverride } from './video_overrides.ts'
 export { type VideoBilling, type VideoRow, videoRows } from './video.ts'
 
 /** Rows of one kind, found by public id or by any alias. */

@@ -1,6 +1,7 @@
 /** Chat completions: the common chat API, quoted before it is answered and settled after (spec 2). */
 import { Type } from '@sinclair/typebox'
-import { ChatBody, invalid, invalidParameter } from '../chat_request.ts'
+import { checkChatExtras, checkTools, checkTurns } from '../chat_extras.ts'
+import { ChatBody, invalid } from '../chat_request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, orderSize, quote, remembered, sampleRow, sized } from '../chat_sale.ts'
 import { free, json, live, type LiveContext, type Offering } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
@@ -22,19 +23,13 @@ const output = Type.Object({
   usage,
 })
 
-/** Any other tool is one that some vendor runs itself, at a price that nobody was quoted. */
-const TOOLS: readonly unknown[] = ['function', 'custom']
-
-function checkTools({ tools }: Fields): void {
-  const other = Array.isArray(tools) ? (tools as readonly Fields[]).findIndex(({ type }) => !TOOLS.includes(type)) : -1
-  if (other >= 0) throw invalidParameter(`tools.${other}.type`, 'must be function: tools that a vendor runs itself are not sold here.')
-}
-
 /** The order of a checked body; `model` from the path where that names one. */
 async function orderOf(body: Readonly<Record<string, unknown>>, model: string | undefined, context: LiveContext): Promise<ChatInput> {
   const named = model ?? body.model
   if (typeof named !== 'string') throw invalid('model', 'is required')
+  checkTurns((body as Fields).messages, 'messages')
   checkTools(body as Fields)
+  checkChatExtras(body as Fields)
   return await sized({ row: findRow(named, context), wire: 'chat', chat: body as Fields, stream: body.stream === true }, context)
 }
 

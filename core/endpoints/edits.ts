@@ -6,7 +6,7 @@ import { Fault } from '../faults.ts'
 import * as sale from '../image_sale.ts'
 import { clip } from '../intake.ts'
 import { pictureOf, typeByMagic } from '../pictures.ts'
-import type { MadeImage } from '../ports.ts'
+import type { MadeImage } from '../vendors.ts'
 
 const DEFAULT_MODEL = 'vendor-a/image-2'
 

@@ -1,13 +1,15 @@
 /** The generate-content API of vendor-b's clients, for payers that the operator has listed (spec 3, inventory; ruling 22). */
 import { Type } from '@sinclair/typebox'
 import type { ChatRow } from '../catalog/mod.ts'
+import { checkTurns, MOST_TOOLS, partCounter } from '../chat_extras.ts'
 import { invalid, invalidParameter } from '../chat_request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from '../chat_sale.ts'
 import { type Asked, type GuestList, live, type LiveContext, type Offering } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
 import { quoted } from '../intake.ts'
+import type { Json } from '../ports.ts'
 import { camel } from '../wires/generate_content_parts.ts'
-import { isFields } from '../wires/json.ts'
+import { fieldsOf, isFields } from '../wires/json.ts'
 import { generateContentFromChatReply } from '../wires/generate_content_reply.ts'
 import { builtInTools, chatFromGenerateContent } from '../wires/generate_content_request.ts'
 import { generateContentFromChatStream } from '../wires/generate_content_stream.ts'
@@ -16,7 +18,7 @@ import type { Fields } from '../wires/wire.ts'
 const input = Type.Object({
   contents: Type.Array(Type.Object({ role: Type.Optional(Type.String()), parts: Type.Optional(Type.Array(Type.Object({}))) }), { minItems: 1 }),
   systemInstruction: Type.Optional(Type.Object({})),
-  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: 512 })),
+  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MOST_TOOLS })),
   toolConfig: Type.Optional(Type.Object({})),
   generationConfig: Type.Optional(Type.Object({})),
   safetySettings: Type.Optional(Type.Array(Type.Object({}))),
@@ -49,7 +51,48 @@ const check = (stream: boolean) => async (said: Readonly<Record<string, unknown>
   const [served] = builtInTools(body)
   if (served !== undefined) throw invalidParameter('tools', `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`)
   if (body.cachedContent !== undefined) throw invalidParameter('cachedContent', 'names something in the account of the operator; send the content itself.')
+  checkExtras(body)
   return await sized({ row, wire: 'generate_content', chat: chatFromGenerateContent(body), own: (size) => ownBody(body, size), stream }, context)
+}
+
+/** What costs more than was quoted, or is not in the request (DECISIONS.md). */
+function checkExtras({ serviceTier, generationConfig, contents, systemInstruction }: Fields): void {
+  const tier = serviceTier ?? fieldsOf(generationConfig).serviceTier ?? 'standard'
+  if (tier !== 'standard') throw invalidParameter('serviceTier', `must be standard, got ${quoted(tier)}.`)
+  const kinds = fieldsOf(generationConfig).responseModalities ?? 'TEXT'
+  const others = (Array.isArray(kinds) ? (kinds as readonly Json[]) : [kinds]).filter((kind) => kind !== 'TEXT')
+  if (others.length > 0) throw invalidParameter('generationConfig.responseModalities', `must be TEXT, got ${quoted(others[0])}.`)
+  checkTurns(contents, 'contents')
+  const count = partCounter()
+  for (const [at, content] of (contents as readonly Fields[]).entries()) checkParts(content, { at: `contents.${at}`, count, levels: DEEPEST })
+  checkParts(systemInstruction, { at: 'systemInstruction', count, levels: DEEPEST })
+}
+
+/** Levels: a content has parts, one of them answers a call, and that answer has parts of media. */
+const DEEPEST = 16
+
+/** What is the caller's own JSON, in which no vendor looks for files. */
+const FREE_FORM: ReadonlySet<string> = new Set(['args', 'response', 'partMetadata', 'partmetadata'])
+
+type Place = { readonly at: string; readonly count: ReturnType<typeof partCounter>; readonly levels: number }
+
+/** Files live in the account of the operator, or behind an address that nobody has counted. */
+function checkParts(value: Json | undefined, { at, count, levels }: Place): void {
+  if (typeof value !== 'object' || value === null) return
+  if (levels === 0) throw invalid(at, 'is nested too deeply')
+  if (Array.isArray(value)) {
+    count(value, at)
+    for (const [place, part] of (value as readonly Json[]).entries()) {
+      if (part === null) throw invalid(`${at}.${place}`, 'must be an object')
+      checkParts(part, { at: `${at}.${place}`, count, levels: levels - 1 })
+    }
+    return
+  }
+  for (const [spelling, inner] of Object.entries(value)) {
+    const name = spelling.replaceAll('_', '')
+    if (/^filedata$/i.test(name) && inner !== null) throw invalidParameter(`${at}.fileData`, 'is not served; send the content itself, as inlineData.')
+    if (!FREE_FORM.has(name)) checkParts(inner, { at: `${at}.${name}`, count, levels: levels - 1 })
+  }
 }
 
 /** A probe without a body names no model either. */

@@ -3,10 +3,12 @@ import { type TProperties, Type } from '@sinclair/typebox'
 import { within } from '../calls.ts'
 import { openShelves, stockShelf, type ShelfRow } from '../catalog/markets.ts'
 import { type Endpoint, free, type Free, type FreeContext, type FreeRequest, paid, type Paid } from '../endpoint.ts'
+import { exactJson } from '../exact.ts'
 import { Fault } from '../faults.ts'
-import { clip, intake, textFields } from '../intake.ts'
+import { clip, intake, parseJson, textFields } from '../intake.ts'
 import * as sale from '../market_sale.ts'
-import { type Json, STOCK_MARKETS } from '../ports.ts'
+import { type Json } from '../ports.ts'
+import { STOCK_MARKETS } from '../vendors.ts'
 import { flatPrice } from '../pricing.ts'
 
 /** Longer than a vendor that asks twice, 5 s each time, for the symbols and then for the price. */
@@ -44,10 +46,15 @@ const EXAMPLE_FROM = '1790000000'
 
 // ── free ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-type FeedWords = Pick<Free, 'name' | 'path' | 'summary' | 'input' | 'output' | 'methods' | 'sample' | 'errors'>
+/** What one address may ask for nothing: a history is a call upstream nearly every time, a price or a list seldom. */
+const FEED_LIMIT = { requests: 600, windowMs: 60_000, bucket: 'market.feeds' } as const
+const HISTORY_LIMIT = { requests: 120, windowMs: 60_000, bucket: 'market.histories' } as const
 
-function feed(words: FeedWords, answer: (request: FreeRequest, context: FreeContext, signal: AbortSignal) => Promise<Readonly<Record<string, Json>>>): Free {
+type FeedWords = Pick<Free, 'name' | 'path' | 'summary' | 'input' | 'output' | 'methods' | 'sample' | 'errors' | 'limit'>
+
+function feed(words: FeedWords, answer: (request: FreeRequest, context: FreeContext, signal: AbortSignal) => Promise<string>): Free {
   return free({
+    limit: FEED_LIMIT,
     ...words,
     tag: 'market data',
     dialect: 'market',
@@ -62,34 +69,39 @@ function list({ name, root, title, inPath, row }: Family): Free {
   return feed(words, async ({ params, query }, { vendors }, signal) => {
     const said = readList(Object.fromEntries(query)) as sale.ListAsked
     const asked = { row: row(params), q: said.q ?? '', limit: sale.limitOf(said.limit) }
-    return await sale.listing(sale.marketOf(vendors), asked, signal)
+    return exactJson(await sale.listing(sale.marketOf(vendors), asked, signal))
   })
 }
 
 function freePrice({ name, root, title, row }: Family): Free {
   const sample = { path: { symbol: row({}).example } }
   const words = { name: `${name}.price`, path: `${root}/price/{symbol}`, summary: `Latest price of ${title}`, methods: GET_AND_POST, input: sale.spotInput, output: sale.spotOutput, sample }
-  return feed(words, async ({ params }, { vendors }, signal) => {
-    const asked = { row: row(params), symbol: params.symbol ?? '', session: undefined }
-    return { ...(await sale.spot(sale.marketOf(vendors), asked, signal)), free: true }
-  })
+  const asks = ({ params }: FreeRequest) => ({ row: row(params), symbol: params.symbol ?? '', session: undefined })
+  const asked = feed(words, (request, { vendors }, signal) => sale.freeSpot(sale.marketOf(vendors), asks(request), signal))
+  return {
+    ...asked,
+    answer(request, context) {
+      const text = sale.freeSpotAtHand(sale.marketOf(context.vendors), asks(request))
+      return text === undefined ? asked.answer(request, context) : sale.marketReply(text)
+    },
+  }
 }
 
 function freeHistory({ name, root, title, row }: Family): Free {
   const sample = { path: { symbol: row({}).example }, query: { resolution: 'D', from: EXAMPLE_FROM } }
-  const words = { name: `${name}.history`, path: `${root}/history/{symbol}`, summary: `Bars of ${title}`, methods: GET_AND_POST, input: sale.historyInput, output: sale.historyOutput, sample, errors: ['BUSY'] as const }
+  const words = { name: `${name}.history`, path: `${root}/history/{symbol}`, summary: `Bars of ${title}`, methods: GET_AND_POST, input: sale.historyInput, output: sale.historyOutput, sample, errors: ['BUSY'] as const, limit: HISTORY_LIMIT }
   return feed(words, async (request, { vendors, clock }, signal) => {
     const { params, query } = request
     const said = readHistory({ ...(await posted(request)), ...Object.fromEntries(query), ...params }) as sale.HistoryAsked
-    const asked = { row: row(params), symbol: said.symbol, session: undefined, window: sale.windowOf(said), now: clock.now() }
-    return { ...(await sale.history(sale.marketOf(vendors), asked, signal)), free: true }
+    const asked = { row: row(params), symbol: said.symbol, session: undefined, window: sale.windowOf(said), now: clock.now(), lane: 'free' as const }
+    return exactJson({ ...(await sale.history(sale.marketOf(vendors), asked, signal)), free: true })
   })
 }
 
 /** A POST may say in its body what a GET says in its query. */
-async function posted({ method, json, header }: FreeRequest): Promise<Readonly<Record<string, unknown>>> {
-  const isEmpty = method !== 'POST' || header('content-length') === '0' || (header('content-length') ?? header('content-type')) === null
-  return isEmpty ? {} : textFields(await json())
+async function posted({ method, text, header }: FreeRequest): Promise<Readonly<Record<string, unknown>>> {
+  const said = method === 'POST' ? await text() : ''
+  return said === '' ? {} : textFields(parseJson(said, header('content-type')))
 }
 
 // ── paid ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -159,7 +171,7 @@ function paidHistory({ name, root, title, inPath, row }: Family): Paid {
     },
     remember: (input) => ({ model: null, request: { market: row(input).shelf, symbol: input.symbol, resolution: input.resolution ?? 'D' } }),
     async run({ input, vendors, clock, now }) {
-      const asked = { row: row(input), symbol: input.symbol, session: sale.sessionOf(row(input), input.session), window: sale.windowOf(input), now }
+      const asked = { row: row(input), symbol: input.symbol, session: sale.sessionOf(row(input), input.session), window: sale.windowOf(input), now, lane: 'paid' as const }
       return { result: await sale.orAway(within(clock, DEADLINE_MS, (signal) => sale.history(sale.marketOf(vendors), asked, signal))) }
     },
     show: ({ made }) => made as Readonly<Record<string, Json>>,

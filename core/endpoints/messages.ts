@@ -1,10 +1,12 @@
 /** The messages API of vendor-g's clients: verbatim on its own models, converted on all others (reference clients 6.1). */
 import { Type } from '@sinclair/typebox'
 import type { ChatRow } from '../catalog/mod.ts'
-import { invalidParameter } from '../chat_request.ts'
+import { checkTurns, MOST_TOOLS, partCounter } from '../chat_extras.ts'
+import { invalid, invalidParameter } from '../chat_request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from '../chat_sale.ts'
 import { type Asked, live } from '../endpoint.ts'
 import type { Json } from '../ports.ts'
+import { fieldsOf, isFields, listOf } from '../wires/json.ts'
 import { messagesFromChatStream } from '../wires/messages_events.ts'
 import { messagesFromChatReply } from '../wires/messages_reply.ts'
 import { chatFromMessages } from '../wires/messages_request.ts'
@@ -16,7 +18,7 @@ const input = Type.Object({
   messages: Type.Array(Type.Object({ role: Type.Union([Type.Literal('user'), Type.Literal('assistant'), Type.Literal('system')]), content: Type.Unknown() }), { minItems: 1 }),
   system: Type.Optional(Type.Union([Type.String(), Type.Array(Type.Object({ type: Type.String() }))])),
   stream: Type.Optional(Type.Boolean()),
-  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: 512 })),
+  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MOST_TOOLS })),
   tool_choice: Type.Optional(Type.Object({ type: Type.String() })),
   thinking: Type.Optional(Type.Object({ type: Type.String(), budget_tokens: Type.Optional(Type.Integer({ minimum: 1 })) })),
   stop_sequences: Type.Optional(Type.Array(Type.String())),
@@ -63,31 +65,48 @@ const passthrough = live<ChatInput>({
 
 export const messages = [passthrough]
 
-/** Tools that the vendor runs itself, and charges for by the call. */
-const SERVER_TOOL = /^(?:web_search|web_fetch|code_execution)_/
+/** Tools that the caller runs, beside those that it declares itself; any other is run by the vendor, at a price that nobody was quoted. */
+const CALLERS_TOOL = /^(?:bash|text_editor|computer|memory)_\d+$/
 
-const UNSOLD = ['container', 'mcp_servers', 'inference_geo'] as const
+const isCallers = ({ type }: Fields): boolean => type === undefined || type === null || type === 'custom' || (typeof type === 'string' && CALLERS_TOOL.test(type))
 
-/** What costs more than was quoted, or cannot work (ruling 17). */
+/** What costs more than was quoted, or cannot work (ruling 17). What no surface sells is refused with all others. */
 function checkExtras(said: Fields, { header }: Asked): void {
-  const { context_management, tools, speed, messages } = said
+  const { context_management, output_format, tools } = said
   if (context_management !== undefined && !header('anthropic-beta')) {
     throw invalidParameter('context_management', 'is a beta feature; send it with the matching anthropic-beta header.')
   }
-  const served = Array.isArray(tools) ? tools.findIndex((tool) => SERVER_TOOL.test(String((tool as Fields).type))) : -1
-  if (served >= 0) throw invalidParameter(`tools.${served}`, 'is run by the vendor at a price of its own, and is not sold here.')
-  for (const name of UNSOLD) {
-    if (said[name] !== undefined && said[name] !== null) throw invalidParameter(name, 'is charged for beyond the tokens, or names something in the account of the operator, and is not sold here.')
+  if (output_format !== undefined && output_format !== null) throw invalidParameter('output_format', 'has another name by now: send output_config.format.')
+  for (const [at, tool] of listOf(tools).entries()) {
+    if (!isFields(tool)) throw invalid(`tools.${at}`, 'must be an object')
+    if (!isCallers(tool)) throw invalidParameter(`tools.${at}`, 'is run by the vendor at a price of its own, and is not sold here.')
   }
-  if (namesFiles(messages)) throw invalidParameter('messages', 'must not refer to files by id; send the content itself.')
-  if (speed === 'fast') throw invalidParameter('speed', 'must be standard: the fast mode is not what was quoted.')
+  checkTurns(said.messages, 'messages')
+  const count = partCounter()
+  const turns = (said.messages as readonly Fields[]).map(({ content }, at) => ({ content, at: `messages.${at}.content` }))
+  for (const { content, at } of [{ content: said.system, at: 'system' }, ...turns]) checkBlocks(content, { at, count, levels: DEEPEST })
 }
 
-/** Files live in the account of the operator, where any caller could name another one's. */
-function namesFiles(messages: Json | undefined): boolean {
-  const blocks = (messages as readonly Fields[]).flatMap(({ content }) => (Array.isArray(content) ? (content as readonly Fields[]) : []))
-  const inner = blocks.flatMap(({ content }) => (Array.isArray(content) ? (content as readonly Fields[]) : []))
-  return [...blocks, ...inner].some((block) => (block?.source as Fields | undefined)?.type === 'file')
+/** Levels of blocks in blocks; results of tools hold documents, which hold texts and pictures. */
+const DEEPEST = 8
+
+type Place = { readonly at: string; readonly count: ReturnType<typeof partCounter>; readonly levels: number }
+
+/** Files live in the account of the operator, where any caller could name another one's; what is behind an address nobody has counted. */
+function checkBlocks(content: Json | undefined, { at, count, levels }: Place): void {
+  const blocks = isFields(content) ? [content] : listOf(content)
+  if (blocks.length > 0 && levels === 0) throw invalid(at, 'is nested too deeply')
+  count(blocks, at)
+  for (const [place, block] of blocks.entries()) {
+    const here = `${at}.${place}`
+    if (!isFields(block)) throw invalid(here, 'must be an object')
+    const { type } = block
+    const source = fieldsOf(block.source)
+    if (type === 'container_upload' || source.type === 'file') throw invalidParameter(here, 'must not refer to files by id; send the content itself.')
+    if (type === 'document' && source.type === 'url') throw invalidParameter(`${here}.source`, 'must hold the document itself: what is behind an address cannot be quoted.')
+    checkBlocks(block.content, { at: `${here}.content`, count, levels: levels - 1 })
+    checkBlocks(source.content, { at: `${here}.source.content`, count, levels: levels - 1 })
+  }
 }
 
 /** `standard_only` is what is quoted, and a word of this wire alone. */

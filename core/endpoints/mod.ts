@@ -13,15 +13,19 @@ import { marketData } from './market.ts'
 import { media } from './media.ts'
 import { messages } from './messages.ts'
 import { models } from './models.ts'
+import { portraits } from './portraits.ts'
 import { pricing } from './pricing.ts'
 import { responses } from './responses.ts'
 import { search } from './search.ts'
 import { swap } from './swap.ts'
+import { video } from './video.ts'
 import { wallet } from './wallet.ts'
 
 export const endpoints: readonly Endpoint[] = [
   ...images,
   ...edits,
+  ...video,
+  ...portraits,
   ...chat,
   ...messages,
   ...responses,

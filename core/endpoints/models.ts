@@ -1,9 +1,10 @@
 /** The catalog: every model that this gateway can serve as it is configured, and what it costs (spec 2, "Model catalog entry"). */
 import { Type } from '@sinclair/typebox'
-import type { Catalog, ChatBilling, ChatRow, ImageRow } from '../catalog/mod.ts'
+import type { Catalog, ChatBilling, ChatRow, ImageRow, VideoBilling, VideoRow } from '../catalog/mod.ts'
 import { free, type Reply } from '../endpoint.ts'
-import type { Vendors } from '../ports.ts'
-import { asNumber, FEE, withMargin } from '../pricing.ts'
+import type { Vendors } from '../vendors.ts'
+import { asNumber, FEE, videoGenerationFee, videoRate, withMargin } from '../pricing.ts'
+import { isListed } from '../video_request.ts'
 
 const rate = (description: string) => Type.Optional(Type.Number({ description }))
 
@@ -17,7 +18,7 @@ const model = Type.Object({
   context_window: Type.Optional(Type.Integer({ description: 'Tokens; chat models only.' })),
   max_output: Type.Optional(Type.Integer({ description: 'Tokens; chat models only.' })),
   categories: Type.Array(Type.String()),
-  billing_mode: Type.String({ description: '`paid` is per token, `flat` per request, `free` needs no payment, `per_image` is for each image.' }),
+  billing_mode: Type.String({ description: '`paid` is per token, `flat` per request, `free` needs no payment, `per_image` is for each image; videos are `per_second`, or `per_token` of the clip.' }),
   pricing: Type.Object({
     input: rate('US dollars for a million tokens.'),
     output: rate('US dollars for a million tokens.'),
@@ -25,7 +26,13 @@ const model = Type.Object({
     cache_write: rate('US dollars for a million tokens.'),
     flat: rate('US dollars for a request, fee included.'),
     per_image: rate('US dollars for one image of 1024x1024, or of the first size, margin included.'),
+    per_second: rate('US dollars for a second of video at its usual resolution, margin included; at 720p where tokens are billed.'),
+    per_second_by_resolution: Type.Optional(Type.Record(Type.String(), Type.Number())),
+    per_million_tokens: rate('US dollars for a million tokens of video, margin included.'),
+    per_call_surcharge: rate('US dollars for a generation, beside the fee.'),
     transaction_fee: rate('US dollars for a call, once.'),
+    default_duration_seconds: Type.Optional(Type.Integer()),
+    max_duration_seconds: Type.Optional(Type.Integer()),
   }),
 })
 
@@ -54,7 +61,8 @@ function listed(catalog: Catalog, vendors: Vendors): Reply {
 function written(catalog: Catalog, vendors: Vendors): Reply {
   const chat = catalog.chat.all.filter((row) => !row.hidden && vendors.chat(row) !== undefined).map(chatEntry)
   const images = catalog.images.all.filter((row) => !row.hidden && vendors.images(row) !== undefined).map(imageEntry)
-  return { status: 200, headers: { 'content-type': 'application/json' }, body: JSON.stringify({ object: 'list', data: [...chat, ...images] }) }
+  const videos = catalog.video.all.filter((row) => isListed(row) && vendors.video?.(row) !== undefined).map(videoEntry)
+  return { status: 200, headers: { 'content-type': 'application/json' }, body: JSON.stringify({ object: 'list', data: [...chat, ...images, ...videos] }) }
 }
 
 function chatEntry({ id, created, maker, name, description, contextWindow, maxOutput, categories, billing }: ChatRow) {
@@ -85,15 +93,15 @@ function chatPricing(billing: ChatBilling) {
   }
 }
 
-/** Image rows carry no date of release; they are listed from the day on which this catalog began, 2026-11-20. */
-const IMAGES_CREATED = 1_795_132_800
+/** Rows of images and videos carry no date of release; they are listed from the day on which this catalog began, 2026-11-20. */
+const MEDIA_CREATED = 1_795_132_800
 
 function imageEntry({ id, maker, name, sizes, edits }: ImageRow) {
   const offered = sizes.find(({ size }) => size === '1024x1024') ?? sizes[0]
   return {
     id,
     object: 'model',
-    created: IMAGES_CREATED,
+    created: MEDIA_CREATED,
     owned_by: maker,
     name,
     description: edits ? 'Generates and edits images.' : 'Generates images.',
@@ -101,4 +109,32 @@ function imageEntry({ id, maker, name, sizes, edits }: ImageRow) {
     billing_mode: 'per_image',
     pricing: { ...(offered && { per_image: asNumber(withMargin(offered.rate)) }), transaction_fee: asNumber(FEE) },
   }
+}
+
+function videoEntry({ id, maker, name, seconds, resolutions, usualResolution, audio, billing }: VideoRow) {
+  return {
+    id,
+    object: 'model',
+    created: MEDIA_CREATED,
+    owned_by: maker,
+    name,
+    description: `Makes videos of ${seconds.min} to ${seconds.max} seconds from a prompt or an image${audio ? ', with sound' : ''}.`,
+    categories: ['video'],
+    billing_mode: billing.mode === 'per_token' ? 'per_token' : 'per_second',
+    pricing: {
+      ...videoPricing(billing, { resolutions, usualResolution }),
+      transaction_fee: asNumber(FEE),
+      default_duration_seconds: seconds.usual,
+      max_duration_seconds: seconds.max,
+    },
+  }
+}
+
+/** With margin, where there is one: what a second is charged at. */
+function videoPricing(billing: VideoBilling, { resolutions, usualResolution }: Pick<VideoRow, 'resolutions' | 'usualResolution'>) {
+  const usual = videoRate(billing, usualResolution)
+  if (billing.mode === 'per_second_with_margin') return { per_second: asNumber(withMargin(usual)) }
+  if (billing.mode === 'per_token') return { per_second: asNumber(withMargin(usual)), per_million_tokens: asNumber(withMargin(billing.rate)) }
+  const byResolution = resolutions.map((resolution) => [resolution, asNumber(videoRate(billing, resolution))])
+  return { per_second: asNumber(usual), per_second_by_resolution: Object.fromEntries(byResolution), per_call_surcharge: asNumber(videoGenerationFee(billing)) }
 }

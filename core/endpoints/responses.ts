@@ -1,15 +1,17 @@
 /** The stateless responses API: whole, streamed, or in the background with poll, attach and cancel (spec 3; reference clients 6.2; ruling 21). */
 import { Type } from '@sinclair/typebox'
 import type { ChatRow, Effort } from '../catalog/mod.ts'
+import { checkTurns, MOST_TOOLS, partCounter } from '../chat_extras.ts'
 import { invalid, invalidParameter } from '../chat_request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from '../chat_sale.ts'
 import { free, type FreeCalls, type FreeRequest, json, live, type Reply, type Stored } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
 import type { Call, Clock } from '../ports.ts'
 import type { StoredAnswer } from '../replies.ts'
+import { isFields, listOf } from '../wires/json.ts'
 import { responseEvents, responsesFromChatStream } from '../wires/responses_events.ts'
 import { type ResponseFacts, responseOf, responsesFromChatReply } from '../wires/responses_reply.ts'
-import { builtInTools, chatFromResponses } from '../wires/responses_request.ts'
+import { besideChat, builtInTools, chatFromResponses } from '../wires/responses_request.ts'
 import { tryJson } from '../wires/sse.ts'
 import type { Fields } from '../wires/wire.ts'
 import { receiptHeaders } from '../x402.ts'
@@ -22,7 +24,7 @@ const input = Type.Object({
   stream: Type.Optional(Type.Boolean()),
   background: Type.Optional(Type.Boolean({ description: 'Answers at once, and works on: poll or attach with GET /api/v1/responses/{id}.' })),
   store: Type.Optional(Type.Boolean()),
-  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: 512 })),
+  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MOST_TOOLS })),
   reasoning: Type.Optional(Type.Object({ effort: Type.Optional(Type.Union([Type.String(), Type.Null()])) })),
   temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
   top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
@@ -57,7 +59,7 @@ const create = live<ChatInput>({
   price: quote,
   span: chatSpan,
   serves: isServed,
-  remember: ({ row, own }) => ({ ...remembered({ row } as ChatInput), request: { model: row.id, ...echoOf(own) } }),
+  remember: ({ row, own, background }) => ({ ...remembered({ row } as ChatInput), request: { model: row.id, ...echoOf(own), ...(background && { _background: true }) } }),
   guests: ({ background }) => (background ? { name: 'background', unset: 'everybody' } : undefined),
   sample: (offering) => ({ model: sampleRow(offering, isOnSurface)?.id ?? '', input: 'Why is the sky blue?', max_output_tokens: 1_000 }),
 
@@ -66,7 +68,7 @@ const create = live<ChatInput>({
     checkStateless(body)
     const row = findRow(body.model as string, context)
     if (!isOnSurface(row)) throw new Fault('INVALID_MODEL', { message: `${row.id} is not served by /responses; POST /api/v1/chat/completions serves it.`, param: 'model' })
-    const sizing = { row, wire: 'responses', chat: chatFromResponses(body), own: (size: Size) => ownBody(body, size) } as const
+    const sizing = { row, wire: 'responses', chat: chatFromResponses(body), beside: besideChat(body), own: (size: Size) => ownBody(body, size) } as const
     return await inOwnNames(sized({ ...sizing, stream: body.stream === true, defaultTokens: row.maxOutput, background: body.background === true }, context))
   },
 
@@ -108,7 +110,7 @@ function checkStateless(body: Fields): void {
   for (const name of ['previous_response_id', 'conversation', 'prompt']) {
     if (body[name] !== undefined && body[name] !== null) throw invalidParameter(name, 'is not served: this API is stateless; send the whole input.')
   }
-  if (namesFiles(body)) throw invalidParameter('input', 'must not refer to files by id; send the content itself.')
+  checkInput(body)
   if (body.store === true) throw invalidParameter('store', 'must be false: nothing is stored here.')
   if (body.input === undefined && body.instructions === undefined) throw invalid('input', 'is required, or instructions')
   if (body.background === true && body.stream === true) throw new Fault('STREAM_UNSUPPORTED', { message: 'stream: not together with background; attach with GET /api/v1/responses/{id}?stream=true.', param: 'stream' })
@@ -116,11 +118,33 @@ function checkStateless(body: Fields): void {
   if (served !== undefined) throw invalidParameter('tools', `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`)
 }
 
-/** Files live in the account of the operator, where any caller could name another one's. */
-function namesFiles({ input }: Fields): boolean {
-  const items = Array.isArray(input) ? (input as readonly Fields[]) : []
-  const parts = items.flatMap((item) => [item.content, item.output]).flatMap((content) => (Array.isArray(content) ? (content as readonly Fields[]) : []))
-  return [...items, ...parts].some((part) => part?.file_id !== undefined && part.file_id !== null)
+/** Files live in the account of the operator, where any caller could name another one's; what is behind an address nobody has counted. */
+function checkInput({ input }: Fields): void {
+  const items = listOf(input)
+  checkTurns(input, 'input')
+  const count = partCounter()
+  for (const [at, item] of items.entries()) {
+    const here = `input.${at}`
+    if (!isFields(item)) throw invalid(here, 'must be an object')
+    // The type of a reference may be left out (openai@7.55.0 `ResponseInputItem.ItemReference`).
+    const isReference = item.type === 'item_reference' || ((item.type ?? undefined) === undefined && (item.role ?? undefined) === undefined)
+    if (isReference) throw invalidParameter(here, 'must not refer to an earlier item: this API is stateless; send the item itself.')
+    checkReferences(item, here)
+    for (const member of ['content', 'output', 'summary']) {
+      const parts = isFields(item[member]) ? [item[member] as Fields] : listOf(item[member])
+      count(parts, `${here}.${member}`)
+      for (const [place, part] of parts.entries()) {
+        if (!isFields(part)) throw invalid(`${here}.${member}.${place}`, 'must be an object')
+        checkReferences(part, `${here}.${member}.${place}`)
+      }
+    }
+  }
+}
+
+function checkReferences(part: Fields, at: string): void {
+  for (const name of ['file_id', 'file_url']) {
+    if ((part[name] ?? undefined) !== undefined) throw invalidParameter(`${at}.${name}`, 'is not served; send the content itself, as file_data or image_url.')
+  }
 }
 
 type Size = { readonly maxTokens: number; readonly row: ChatRow; readonly effort: Effort | undefined }
@@ -182,7 +206,8 @@ export const responses = [create, get, cancel]
 
 async function found(id: string, calls: FreeCalls): Promise<Call> {
   const call = /^resp_[0-9a-f]{32}$/.test(id) ? await calls.find(callIdOf(id)) : undefined
-  if (call?.endpoint === NAME) return call
+  // An answer that its caller waits for is neither polled nor cancelled: it would be free.
+  if (call?.endpoint === NAME && (call.request as Fields)._background === true) return call
   throw new Fault('JOB_NOT_FOUND', { message: 'There is no such response here: it never existed, or has expired.' })
 }
 

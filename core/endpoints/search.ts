@@ -4,7 +4,8 @@ import { paid } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
 import { clip } from '../intake.ts'
 import { print } from '../money.ts'
-import type { Json, SearchAnswer, SearchJob } from '../ports.ts'
+import type { Json } from '../ports.ts'
+import type { SearchAnswer, SearchJob } from '../vendors.ts'
 import { flatPrice } from '../pricing.ts'
 
 /** US dollars for a call, before the fee, whatever `max_results` is. */
@@ -90,7 +91,8 @@ function shown(query: string, { maxResults }: SearchJob, { summary, citations, s
     const host = hostOf(url)
     return host === undefined ? [] : [{ url, title: host }]
   })
-  return { query, summary, citations: cited.slice(0, maxResults), sources_used: sourcesUsed, model }
+  const isCount = Number.isSafeInteger(sourcesUsed) && sourcesUsed >= 0
+  return { query, summary, citations: cited.slice(0, maxResults), sources_used: isCount ? sourcesUsed : maxResults, model }
 }
 
 /** The host of a web page; undefined for what is none, such as a `javascript:` URL. */
@@ -117,9 +119,12 @@ function queryIssues(query: unknown): readonly Issue[] {
   if (typeof query !== 'string') return [wrongType('string', query, path)]
   const bounds = { type: 'string', inclusive: true, exact: false }
   if (query.length < 1) return [{ code: 'too_small', minimum: 1, ...bounds, path, message: 'query must have at least 1 character' }]
-  if (query.length <= LONGEST_QUERY) return []
+  if (isWithin(query, LONGEST_QUERY)) return []
   return [{ code: 'too_big', maximum: LONGEST_QUERY, ...bounds, path, message: `query must have at most ${LONGEST_QUERY} characters` }]
 }
+
+/** Characters are code points, as JSON Schema counts them: a fox of two code units is one. A text of twice as many units is too long in any case. */
+const isWithin = (text: string, most: number): boolean => text.length <= most || (text.length <= 2 * most && [...text].length <= most)
 
 function sourcesIssues(sources: unknown): readonly Issue[] {
   if (sources === undefined) return []

@@ -3,7 +3,8 @@ import { type TObject, Type } from '@sinclair/typebox'
 import { within } from '../calls.ts'
 import { type Free, type FreeContext, free, json, type Reply } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
-import type { Json, SwapCall } from '../ports.ts'
+import type { Json } from '../ports.ts'
+import type { SwapAnswer, SwapCall } from '../vendors.ts'
 
 /** Spec 3, Limits: 20 basis points; no longer than 30 s. */
 const FEE_BPS = '20'
@@ -29,7 +30,7 @@ type Route = {
 const chain = Type.Object({ chainId: Type.String({ description: 'For example 8453.' }) })
 const trade = Type.Object({
   chainId: Type.String({ description: 'For example 8453.' }),
-  sellToken: Type.String({ description: 'Address of the token to sell; the fee is taken in it.' }),
+  sellToken: Type.String({ description: 'Address of the token to sell; the fee is taken in it, so it is said once, spelt just so.' }),
   buyToken: Type.String({ description: 'Address of the token to buy.' }),
   sellAmount: Type.String({ description: 'In the smallest unit of the sell token.' }),
   taker: Type.Optional(Type.String({ description: 'The wallet that trades; a firm quote needs it.' })),
@@ -61,6 +62,29 @@ const ANALYTICS = ['trade-analytics/swap', 'trade-analytics/gasless']
 /** The aggregator's answer, as it came. */
 const answer = Type.Object({})
 
+const noAnswer = (error: string, message: string): Reply => json(502, { error, message, status: 502 }, ERROR)
+
+/** In the words of the aggregator (reference: 0x `INPUT_INVALID`). */
+function invalidInput(message: string, reason: string): Reply {
+  const details = { name: 'INPUT_INVALID', message: 'The input is invalid', data: { details: [{ field: 'sellToken', reason }] } }
+  return json(400, { error: details.name, message: `${message}.`, status: 400, details }, ERROR)
+}
+
+const NO_SELL_TOKEN = { name: 'no_sell_token', summary: 'Without sellToken, or with several', reply: invalidInput('sellToken is required', 'Required') }
+const BAD_HASH = {
+  name: 'invalid_trade_hash',
+  summary: 'Not a trade hash',
+  reply: json(400, { error: 'Invalid trade hash', message: 'A trade hash is the tradeHash that gasless/submit returned.', status: 400, details: null }, ERROR),
+}
+const REFUSED = { name: 'INPUT_INVALID', message: 'The input is invalid', data: { details: [{ field: 'taker', reason: 'Invalid ethereum address' }] } }
+/** The refusals of every route, for the documents; any other 4xx of the aggregator's reads like these. */
+const REFUSALS = [
+  { name: 'refused', summary: 'The aggregator refused it', reply: json(400, { error: REFUSED.name, message: REFUSED.message, status: 400, details: REFUSED }, ERROR) },
+  { name: 'limited', summary: 'The aggregator is asked too often', reply: json(429, { error: 'Swap request refused', message: 'The swap aggregator refused this request.', status: 429, details: null }, { ...ERROR, 'retry-after': '1' }) },
+  { name: 'failed', summary: 'The aggregator failed', reply: json(502, { error: 'Upstream provider error', message: 'The swap aggregator answered 500.', status: 500 }, ERROR) },
+  { name: 'late', summary: 'The aggregator was too slow', reply: noAnswer('Upstream provider did not respond in time', 'The swap aggregator did not respond in time. What was submitted may still be carried out: look at its status.') },
+]
+
 const passed = ROUTES.map(({ name, method, path, summary, input, takesFee }) =>
   free({
     name,
@@ -70,13 +94,17 @@ const passed = ROUTES.map(({ name, method, path, summary, input, takesFee }) =>
     summary,
     tag: 'swap',
     output: answer,
-    errors: ['NOT_CONFIGURED', 'INVALID_BODY', 'MODEL_UNAVAILABLE'],
+    errors: ['NOT_CONFIGURED'],
+    refusals: takesFee ? [...REFUSALS, NO_SELL_TOKEN] : REFUSALS,
     ...(input && { input }),
     ...(takesFee && { description: FEE_NOTE }),
     ...(method === 'GET' && input && { sample: { query: takesFee ? SAMPLE : { chainId: SAMPLE.chainId } } }),
     async answer(request, context) {
-      const query = takesFee ? withFee(request.search, vendorOf(context).feeRecipient) : request.search
-      return await pass({ method, path, query, ...(method === 'POST' && { body: await request.text() }) }, context)
+      const { feeRecipient } = vendorOf(context)
+      const unclear = takesFee && sellTokenProblem(request.search)
+      if (unclear) return unclear
+      const query = takesFee ? withFee(request.search, feeRecipient) : request.search
+      return await pass({ method, path, query, ...(method === 'POST' && { body: await request.bytes() }) }, context)
     },
   }),
 )
@@ -91,13 +119,15 @@ const status = free({
   input: chain,
   sample: { path: { trade_hash: `0x${'0'.repeat(64)}` }, query: { chainId: SAMPLE.chainId } },
   output: answer,
+  errors: ['NOT_CONFIGURED'],
+  refusals: [...REFUSALS, BAD_HASH],
   async answer(request, context) {
     const { trade_hash: hash = '' } = request.params
     vendorOf(context)
     if (hash.includes('/')) return unknownRoute()
     if (/^(0x)?0+$/i.test(hash)) return json(200, PLACEHOLDER, AFFILIATE)
     if (!/^[\w-]{1,128}$/.test(hash)) {
-      return json(400, { error: 'Invalid trade hash', message: 'A trade hash is the tradeHash that gasless/submit returned.', status: 400, details: null }, ERROR)
+      return BAD_HASH.reply
     }
     return await pass({ method: 'GET', path: STATUS_PATH + hash, query: request.search }, context)
   },
@@ -157,14 +187,15 @@ async function pass(call: SwapCall, context: FreeContext): Promise<Reply> {
   }
 }
 
-const noAnswer = (error: string, message: string): Reply => json(502, { error, message, status: 502 }, ERROR)
-
-function reply({ status, body }: { readonly status: number; readonly body: Json }): Reply {
-  if (status >= 200 && status < 300) return json(status, body, AFFILIATE)
+/** What the aggregator says stays its own text: parsing and writing it again would round its numbers. */
+function reply({ status, body, text, retryAfter }: SwapAnswer): Reply {
+  if (status >= 200 && status < 300) return { status, headers: { 'content-type': 'application/json', ...AFFILIATE }, body: text }
+  const again = retryAfter === undefined ? ERROR : { ...ERROR, 'retry-after': retryAfter }
   if (status >= 400 && status < 500) {
-    return json(status, { error: wordOf(body, 'name') ?? 'Swap request refused', message: wordOf(body, 'message') ?? 'The swap aggregator refused this request.', status, details: body }, ERROR)
+    const said = { error: wordOf(body, 'name') ?? 'Swap request refused', message: wordOf(body, 'message') ?? 'The swap aggregator refused this request.', status }
+    return { status, headers: { 'content-type': 'application/json', ...again }, body: `${JSON.stringify(said).slice(0, -1)},"details":${body === null ? 'null' : text}}` }
   }
-  return json(502, { error: 'Upstream provider error', message: `The swap aggregator answered ${status}.`, status }, ERROR)
+  return json(502, { error: 'Upstream provider error', message: `The swap aggregator answered ${status}.`, status }, again)
 }
 
 function wordOf(body: Json, name: string): string | undefined {
@@ -178,12 +209,30 @@ function wordOf(body: Json, name: string): string | undefined {
 const FEE = new RegExp(`^[^a-z]*(?:${['swapfeerecipient', 'swapfeebps', 'swapfeetoken'].map((name) => [...name].join('[^a-z]*')).join('|')})(?![a-z])`)
 
 /**
+ * What is wrong with the sell token of a query, if anything: the fee is taken in it, so what we read must be what the aggregator reads, however
+ * it splits and decodes. Said twice, spelt another way, or beside a semicolon, it is not clear which one that is.
+ */
+export function sellTokenProblem(search: string): Reply | undefined {
+  const pieces = piecesOf(search.replace(/^\?/, ''))
+  const said = pieces.flatMap(({ name }, index) => (isSellToken(name) ? [index] : []))
+  const [at = -1] = said
+  const sold = pieces[at]
+  if (!sold || (said.length === 1 && sold.value === '')) return NO_SELL_TOKEN.reply
+  const isCut = sold.before === ';' || pieces[at + 1]?.before === ';'
+  if (said.length === 1 && sold.name === 'sellToken' && !isCut) return undefined
+  return invalidInput('sellToken must be said once, spelt just so, and between ampersands', 'Ambiguous')
+}
+
+const isSellToken = (name: string): boolean => levelled(name).split(/[&;=?]/).some((part) => part.replace(/[^a-z]/g, '') === 'selltoken')
+
+/**
  * The raw query with our fee at its end, and without any that the caller wrote, however spelt. All else stays byte for byte and in order.
+ * Take it only of a query that `sellTokenProblem` has nothing against.
  * Works on text, because parsing and writing again would change what is not ours.
  */
 export function withFee(search: string, feeRecipient: string): string {
   const kept = theirs(piecesOf(search.replace(/^\?/, '')))
-  const sold = kept.find(({ name }) => name === 'sellToken') ?? kept.find(({ name }) => levelled(name).replace(/[^a-z]/g, '') === 'selltoken')
+  const sold = kept.find(({ name }) => name === 'sellToken')
   const query = kept.map(({ before, text }, index) => (index === 0 ? text : before + text)).join('')
   const token = sold?.value ? [`swapFeeToken=${sold.value}`] : []
   return `?${[...(query === '' ? [] : [query]), `swapFeeRecipient=${encodeURIComponent(feeRecipient)}`, `swapFeeBps=${FEE_BPS}`, ...token].join('&')}`

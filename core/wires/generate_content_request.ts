@@ -31,8 +31,8 @@ const LEVELS: ReadonlyMap<string, string> = new Map([
 // ── chat to Gemini ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * A chat request for a Gemini upstream. `safetySettings`, `cachedContent` and `generationConfig` of the caller's pass, but what chat says itself
- * wins, and the two members that decide the price, `maxOutputTokens` and `candidateCount`, come from chat only.
+ * A chat request for a Gemini upstream. `safetySettings` of the caller's pass, and so much of `generationConfig` as costs nothing beyond the quote,
+ * but what chat says itself wins; `maxOutputTokens` and `candidateCount`, which decide the price, come from chat only.
  */
 export function generateContentFromChat(body: Fields): Fields {
   const messages = listOf(body.messages).map(fieldsOf)
@@ -46,7 +46,6 @@ export function generateContentFromChat(body: Fields): Fields {
     toolConfig: declarations.length > 0 ? toolConfig(body.tool_choice) : undefined,
     generationConfig: Object.keys(settings).length > 0 ? settings : undefined,
     safetySettings: Array.isArray(body.safetySettings) ? body.safetySettings : undefined,
-    cachedContent: textOf(body.cachedContent) || undefined,
   })
 }
 
@@ -105,7 +104,7 @@ function mediaParts(content: Json | undefined): Fields[] {
     const { type, ...member } = fieldsOf(part)
     if (type === 'image_url') return linked(urlOf(member.image_url), 'image/jpeg')
     if (type === 'video_url') return linked(urlOf(member.video_url), 'video/mp4')
-    if (type === 'file') return linked(textOf(fieldsOf(member.file).file_data), 'application/pdf')
+    if (type === 'file') return enclosed(textOf(fieldsOf(member.file).file_data))
     if (type !== 'input_audio') return mediaParts(textOf(member.text) || textOf(member.refusal))
     const { data, format } = fieldsOf(member.input_audio)
     return [{ inlineData: { mimeType: `audio/${textOf(format) || 'wav'}`, data: textOf(data) } }]
@@ -113,6 +112,11 @@ function mediaParts(content: Json | undefined): Fields[] {
 }
 
 const urlOf = (value: Json | undefined) => textOf(value) || textOf(fieldsOf(value).url)
+
+/** A file is never linked: a name such as `files/x` is one in the account of the operator. */
+function enclosed(data: string): Fields[] {
+  return data === '' ? [] : [{ inlineData: dataUriParts(data) ?? { mimeType: 'application/pdf', data } }]
+}
 
 function linked(url: string, usual: string): Fields[] {
   if (url === '') return []
@@ -145,8 +149,18 @@ function toolConfig(choice: Json | undefined): Fields | undefined {
   return config(fieldsOf(allowed).mode === 'required' ? 'ANY' : 'VALIDATED', names)
 }
 
+/** Members of `generationConfig` that pass; schemas are not counted here, and other modalities have other prices. */
+const SETTINGS: ReadonlySet<string> = new Set(
+  'temperature topP topK stopSequences seed presencePenalty frequencyPenalty responseLogprobs logprobs mediaResolution thinkingConfig responseMimeType'.split(' '),
+)
+
+/** Names of a caller's settings that `generateContentFromChat` leaves out. */
+export function unsoldSettings({ generationConfig }: Fields): string[] {
+  return Object.keys(camel(generationConfig)).filter((name) => !SETTINGS.has(name) && name !== 'maxOutputTokens' && name !== 'candidateCount')
+}
+
 function generationConfig(body: Fields): Fields {
-  const { maxOutputTokens: _max, candidateCount: _count, ...theirs } = camel(body.generationConfig)
+  const theirs: Fields = Object.fromEntries(Object.entries(camel(body.generationConfig)).filter(([name]) => SETTINGS.has(name)))
   const stops = typeof body.stop === 'string' ? [body.stop] : texts(body.stop)
   const ours = given({
     maxOutputTokens: numberOf(body.max_tokens) ?? numberOf(body.max_completion_tokens),

@@ -6,40 +6,26 @@ import { countOf, fieldsOf, given, isFields, listOf, textOf } from './json.ts'
 import { base64Source, inputOf, invalid, isBareText, nameAt, objectAt, objectsAt, signedThinking } from './messages_parts.ts'
 import type { Fields } from './wire.ts'
 
-/** Parameters that the vendor refuses. `response_format` is emulated elsewhere. */
-const UNKNOWN = new Set([
-  'n',
-  'logprobs',
-  'top_logprobs',
-  'seed',
-  'frequency_penalty',
-  'presence_penalty',
-  'logit_bias',
-  'stream_options',
-  'service_tier',
-  'store',
-  'response_format',
-  'search_parameters',
-])
-
 type Turn = { readonly role: 'user' | 'assistant'; readonly content: readonly Fields[] }
 type Draft = { readonly system: readonly Fields[]; readonly tools: readonly Fields[]; readonly turns: readonly Turn[] }
 
 /**
- * The same request for POST /v1/messages; `maxTokens` where the body names none. Members that neither wire names are kept, those that the vendor
- * is known to refuse are dropped, and so is reasoning without a signature. Throws INVALID_BODY for what cannot be read.
+ * The same request for POST /v1/messages; `maxTokens` where the body names none. Nothing goes on but what is named here: what nobody knows may
+ * cost more than was quoted. Reasoning without a signature is dropped. Throws INVALID_BODY for what cannot be read.
  */
 export function messagesFromChat(body: Fields, { maxTokens }: { maxTokens: number }): Fields {
-  const { messages, tools, functions, tool_choice, function_call, parallel_tool_calls, stop, max_tokens, max_completion_tokens, ...other } = body
-  const { temperature, top_p, top_k, user, metadata, thinking, reasoning_effort, output_config, prompt_cache, ...rest } = other
+  const { messages, tools, functions, tool_choice, function_call, parallel_tool_calls, stop, max_tokens, max_completion_tokens } = body
+  const { temperature, top_p, top_k, user, metadata, thinking, reasoning_effort, output_config, prompt_cache, cache_control, context_management } = body
   if (!Array.isArray(messages)) throw invalid('messages', 'must be an array')
   const named = [max_completion_tokens, max_tokens].map(countOf).filter((limit) => limit > 0)
   const limit = named.length > 0 ? Math.min(...named) : maxTokens
-  const offered = [...objectsAt(tools, 'tools').map(orderTool), ...objectsAt(functions, 'functions').map((called) => orderTool({ type: 'function', function: called }))]
+  const legacy = objectsAt(functions, 'functions').map((called, at) => functionTool(called, `functions[${at}]`))
+  const offered = [...objectsAt(tools, 'tools').map((tool, at) => orderTool(tool, `tools[${at}]`)), ...legacy]
   const draft = { ...conversation(objectsAt(messages, 'messages')), tools: offered }
-  const { system, tools: marked, turns } = prompt_cache === true ? cached(draft, isFields(rest.cache_control)) : draft
+  const { system, tools: marked, turns } = prompt_cache === true ? cached(draft, isFields(cache_control)) : draft
   return given({
-    ...Object.fromEntries(Object.entries(rest).filter(([name]) => !UNKNOWN.has(name))),
+    model: body.model,
+    stream: body.stream,
     max_tokens: limit,
     system: systemText(system),
     messages: turns.map(({ role, content }) => ({ role, content: brief(content) })),
@@ -49,7 +35,9 @@ export function messagesFromChat(body: Fields, { maxTokens }: { maxTokens: numbe
     temperature: typeof temperature === 'number' ? Math.min(temperature, 1) : (temperature ?? undefined),
     top_p: top_p ?? undefined,
     top_k: top_k ?? undefined,
-    metadata: typeof user === 'string' ? { user_id: user, ...fieldsOf(metadata) } : (metadata ?? undefined),
+    metadata: about(user, metadata),
+    cache_control: cache_control ?? undefined,
+    context_management: context_management ?? undefined,
     ...thought({ thinking, effort: reasoning_effort, output_config }, limit),
   })
 }
@@ -159,8 +147,7 @@ function imageBlock({ image_url, ...rest }: Fields, path: string): Fields {
 }
 
 function fileBlock({ file, ...rest }: Fields, path: string): Fields {
-  const { filename, file_data, file_id } = objectAt(file, path)
-  if (typeof file_id === 'string') return { ...rest, type: 'document', source: { type: 'file', file_id } }
+  const { filename, file_data } = objectAt(file, path)
   const title = given({ title: textOf(filename) || undefined })
   const uri = nameAt(file_data, `${path}.file_data`)
   const decoded = /^data:text\//i.test(uri) ? decodeDataUri(uri) : undefined
@@ -189,19 +176,34 @@ function systemText(blocks: readonly Fields[]): Json | undefined {
 
 // ── tools and parameters ────────────────────────────────────────────────────────────────────────────────────────────
 
-/** A function as the vendor's tool; a tool of another kind is kept as it came. */
-function orderTool(tool: Fields, at = 0): Fields {
-  const { type, function: called, ...rest } = tool
-  if (type !== 'function') return tool
-  const { name, description, parameters, strict, ...more } = objectAt(called, `tools[${at}].function`)
+/** Tools that the caller runs and the vendor knows. */
+const CALLERS_TOOL = /^(?:bash|text_editor|computer|memory)_\d+$/
+
+/** A function as the vendor's tool, or a tool of its own wire. Any other is run by the vendor, at a price of its own. */
+function orderTool(tool: Fields, path: string): Fields {
+  const { type, function: called, cache_control } = tool
+  if (type === 'function') return functionTool(given({ cache_control, ...objectAt(called, `${path}.function`) }), `${path}.function`)
+  if (type === undefined || type === 'custom') return functionTool({ ...tool, ...fieldsOf(tool.custom) }, path)
+  if (typeof type === 'string' && CALLERS_TOOL.test(type)) return tool
+  throw invalid(`${path}.type`, 'must be function')
+}
+
+/** Written anew: a `type` among the members of a function would make another tool of it. */
+function functionTool({ name, description, parameters, input_schema, strict, cache_control }: Fields, path: string): Fields {
+  const schema = fieldsOf(parameters ?? input_schema)
   return given({
-    ...rest,
-    ...more,
-    name: nameAt(name, `tools[${at}].function.name`),
+    name: nameAt(name, `${path}.name`),
     description: description ?? undefined,
-    input_schema: isFields(parameters) ? { type: 'object', ...parameters } : { type: 'object', properties: {} },
+    input_schema: Object.keys(schema).length > 0 ? { type: 'object', ...schema } : { type: 'object', properties: {} },
     strict: strict ?? undefined,
+    cache_control: cache_control ?? undefined,
   })
+}
+
+/** Whose request it is: the one member that the vendor takes. */
+function about(user: Json | undefined, metadata: Json | undefined): Fields | undefined {
+  const { user_id = user } = fieldsOf(metadata)
+  return typeof user_id === 'string' ? { user_id } : undefined
 }
 
 type Tooling = { readonly hasTools: boolean; readonly parallel: Json | undefined }

@@ -151,7 +151,7 @@ function formatOf(format: Json | undefined): Fields | undefined {
 export function chatFromResponses(body: Fields): Fields {
   const { input, instructions } = body
   const system: Fields[] = typeof instructions === 'string' && instructions !== '' ? [{ role: 'system', content: instructions }] : []
-  const turns: readonly Fields[] = typeof input === 'string' ? [{ role: 'user', content: input }] : messagesOf(objectsOf(input))
+  const turns: readonly Fields[] = typeof input === 'string' ? [{ role: 'user', content: input }] : messagesOf(objectsOf(input)).turns
   const { format, verbosity } = fieldsOf(body.text)
   const tools = objectsOf(body.tools).filter(isFunctionTool)
   const calling: Fields = tools.length === 0 ? {} : given({ tool_choice: chatChoice(body.tool_choice), parallel_tool_calls: body.parallel_tool_calls })
@@ -171,9 +171,26 @@ export function chatFromResponses(body: Fields): Fields {
 
 type Turn = { role: string; content?: Json; refusal?: string; reasoning_content?: string; tool_calls?: Json[]; tool_call_id?: string }
 
-function messagesOf(items: readonly Fields[]): readonly Turn[] {
+/**
+ * What a vendor of this wire reads of a request and `chatFromResponses` leaves out: reasoning that led to nothing, its full text beside a summary,
+ * and what is sealed, which counts by its length, four characters to a token.
+ */
+export function besideChat({ input }: Fields): { readonly text: string; readonly tokens: number } {
+  const items = objectsOf(input)
+  const reasoning = items.filter(({ type }) => type === 'reasoning')
+  if (reasoning.length === 0) return { text: '', tokens: 0 }
+  const full = reasoning.map((item) => (reasoningText({ content: [], summary: item.summary ?? [] }) === '' ? '' : reasoningText({ content: item.content ?? [] })))
+  const sealed = reasoning.reduce((sum, { encrypted_content }) => sum + Math.ceil(textOf(encrypted_content).length / SEALED_PER_TOKEN), 0)
+  return { text: [...messagesOf(items).dropped, ...full].filter((text) => text !== '').join('\n\n'), tokens: sealed }
+}
+
+const SEALED_PER_TOKEN = 4
+
+/** `dropped` is reasoning that led to nothing: chat has no turn for it. */
+function messagesOf(items: readonly Fields[]): { readonly turns: readonly Turn[]; readonly dropped: readonly string[] } {
   const turns: Turn[] = []
-  // Reasoning stands before the answer or the calls that it led to. What led to nothing is dropped: chat has no turn for it.
+  const dropped: string[] = []
+  // Reasoning stands before the answer or the calls that it led to.
   let reasoning: string[] = []
   const assistant = (members: Omit<Turn, 'role'>) => {
     turns.push({ role: 'assistant', ...members, ...(reasoning.length > 0 && { reasoning_content: reasoning.join('\n\n') }) })
@@ -196,10 +213,11 @@ function messagesOf(items: readonly Fields[]): readonly Turn[] {
     const isSaid = (item.type === undefined || item.type === 'message') && item.role === 'assistant'
     if (isSaid) assistant(saidTurn(item.content))
     if (isSaid) continue
+    dropped.push(...reasoning)
     reasoning = []
     turns.push(otherTurn(item))
   }
-  return turns
+  return { turns, dropped: [...dropped, ...reasoning] }
 }
 
 function saidTurn(content: Json | undefined): Omit<Turn, 'role'> {

@@ -1,7 +1,8 @@
 /** Streams on their way through: bytes pass untouched, and are read only where they say something that matters (house decision 13). */
 import { Fault } from '../faults.ts'
 import type { LiveStream } from '../endpoint.ts'
-import type { ChatStream, Json } from '../ports.ts'
+import type { Json } from '../ports.ts'
+import type { ChatStream } from '../vendors.ts'
 import { isFields, objectsOf } from './json.ts'
 import { type EventSplitter, eventSplitter, MAX_EVENT, parseEvent, sseJson, tryJson } from './sse.ts'
 import { usageOf } from './usage.ts'
@@ -18,7 +19,7 @@ const MARKS: Readonly<Record<Wire, RegExp>> = {
 /** What a reader would pay for. In `chat` the first chunks are read one by one instead, for they hold an empty text. */
 const CONTENT: Readonly<Record<Wire, RegExp>> = {
   chat: /(?!)/,
-  messages: /content_block_delta/,
+  messages: /content_block_delta|"type": ?"tool_use"/,
   responses: /\.delta"/,
   generate_content: /"parts":/,
 }
@@ -126,7 +127,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
   function said(text: string): string {
     if (!hasContent) hasContent = CONTENT[wire].test(text)
     if (wire === 'generate_content') count(text)
-    const out = isOpening || marks.test(text) ? judged(text) : text
+    const out = isOpening || marks.test(text) || !PLAIN[wire].test(text) ? judged(text) : text
     return rename ? rename(out) : out
   }
 
@@ -136,8 +137,11 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
     for (const raw of text.split(EVENT_END)) {
       try {
         // Of those that came together, most say nothing that matters.
-        const event = isOpening || marks.test(raw) ? parseEvent(raw) : undefined
-        out += event ? read(event, raw) : raw
+        const isPlain = PLAIN[wire].test(raw)
+        const event = isOpening || !isPlain || marks.test(raw) ? parseEvent(raw) : undefined
+        if (event && !isPlain && event.data !== '[DONE]' && !tryJson(event.data)) throw broken()
+        if (event) out += read(event, raw)
+        if (!event) out += isPlain ? raw : silence(raw)
       } catch (error) {
         trouble = error as Fault
       }
@@ -155,7 +159,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
     }
     if (event === 'error') throw broken()
     const told = tryJson(data)
-    if (!told) return raw
+    if (!told) throw broken()
     if ((told.error !== undefined && told.error !== null) || told.object === 'error') throw broken()
     if (model && typeof told.model === 'string' && told.model !== named) {
       named = told.model
@@ -166,6 +170,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
     const finish = FINISH.exec(data)?.[1]
     if (finish === 'error') throw broken()
     if (finish !== undefined) isFinished = true
+    if (finish === 'content_filter') hasContent = true
     if (isFields(thought.usage)) usage = usageOf(thought.usage)
     const out = isFields(thought.usage) ? { ...thought, usage } : thought
     return before + (out === told ? raw : sseJson(out))
@@ -195,7 +200,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
     if (event === 'error' || told?.type === 'error') throw broken()
     const counts = isFields(told?.message) ? told.message.usage : told?.usage
     if (isFields(counts)) usage = { ...(isFields(usage) ? usage : {}), ...counts }
-    if (event === 'message_delta') hasContent = true
+    if (isFields(told?.delta) && told.delta.stop_reason === 'refusal') hasContent = true
     return event === 'message_stop' ? last(raw) : raw
   }
 
@@ -205,8 +210,9 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
     const told = isLast || data.includes('"error"') ? tryJson(data) : undefined
     if (told?.type === 'error') throw broken()
     if (!isLast) return raw
-    usage = (isFields(told?.response) ? told.response.usage : null) ?? null
-    hasContent = true
+    const made = isFields(told?.response) ? told.response : {}
+    usage = made.usage ?? null
+    hasContent ||= objectsOf(made.output).length > 0
     return last(raw)
   }
 
@@ -313,6 +319,14 @@ const CR = 13
 const NOTHING = new Uint8Array()
 const DONE = 'data: [DONE]\n\n'
 const DATA = /^data:/m
+/** Whole events that each hold a JSON object by the look of it, and nothing else. */
+const NAMELESS = /^(?:data: \{[^\n]*\}\n\n)+$/
+const NAMED = /^(?:event: [\w.]+\ndata: \{[^\n]*\}\n\n)+$/
+const PLAIN: Readonly<Record<Wire, RegExp>> = { chat: NAMELESS, messages: NAMED, responses: NAMED, generate_content: NAMELESS }
+
+/** A comment says only that the upstream lives; its words are not ours to pass on. */
+const silence = (raw: string): string => (raw.trim() === '' ? '' : ': working\n\n')
+
 /** A line without the one space after its name. */
 const ODD = /^(?:data|event|id|retry):(?! )/m
 const EVENT_END = /(?<=\n\r?\n)(?!\r?\n)/

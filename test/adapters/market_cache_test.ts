@@ -22,7 +22,7 @@ function counted(options: Partial<MarketCacheOptions> = {}) {
   const clock = testClock()
   const log = testLog()
   const asked: string[] = []
-  const state: { failing: boolean; gate: Promise<void> | undefined } = { failing: false, gate: undefined }
+  const state: { failing: boolean; gate: Promise<void> | undefined; list?: () => readonly Feed[] } = { failing: false, gate: undefined }
   const good = plainMarket()
   const note = async (question: string) => {
     asked.push(question)
@@ -31,7 +31,7 @@ function counted(options: Partial<MarketCacheOptions> = {}) {
   }
   const vendor: MarketVendor = {
     source: 'plain',
-    feeds: async (shelf, at) => note(`feeds ${shelf}`).then(() => good.feeds(shelf, at)),
+    feeds: async (shelf, at) => note(`feeds ${shelf}`).then(() => state.list?.() ?? good.feeds(shelf, at)),
     latest: async (feed, at) => note(`latest ${feed.symbol}${at.session ? ` ${at.session}` : ''}`).then(() => good.latest(feed, at)),
     bars: async (feed, at) => note(`bars ${feed.symbol} ${at.resolution} ${at.from} ${at.to}`).then(() => good.bars(feed, at)),
   }
@@ -98,14 +98,35 @@ describe('a cached market', () => {
     expect([renewed === first, renewed.length, asked.length]).toEqual([false, 1, 3])
   })
 
-  test('a failure reaches all who wait, and is not kept; no stale price stands in', async () => {
+  test('a list that comes back much shorter, or empty, does not replace a good one; a slightly shorter one does', async () => {
+    const { market, clock, log, state } = counted()
+    const lists = [10, 4, 0, 6]
+    const rows = (count: number) => Array.from({ length: count }, (_, index) => ({ symbol: `S${index}`, description: 'x', assetType: 'x', feedId: `${index}`, key: `${index}` }))
+    state.list = () => rows(lists.shift() ?? 0)
+    const seen: number[] = []
+    for (let hour = 0; hour < 4; hour++) {
+      await market.feeds('crypto', calm())
+      await clock.settle()
+      seen.push((await market.feeds('crypto', calm())).length)
+      await clock.advance(3_600_000)
+    }
+    expect(seen).toEqual([10, 10, 10, 6])
+    expect(log.lines).toMatchObject([4, 0].map((now) => ({ level: 'alert', fields: { shelf: 'crypto', before: 10, now } })))
+  })
+
+  test('a failure reaches all who wait, and is kept for a second; no stale price stands in', async () => {
     const { market, asked, clock, state, bitcoin } = counted()
     await market.latest(bitcoin, calm())
     await clock.advance(5_000)
     state.failing = true
     const failed = await Promise.allSettled([market.latest(bitcoin, calm()), market.latest(bitcoin, calm()), market.feeds('fx', calm())])
     expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
+    expect(asked.length).toBe(3)
     state.failing = false
+    await clock.advance(999)
+    for (let times = 0; times < 10; times++) expect(await market.latest(bitcoin, calm()).catch((error: Error) => error.message)).toBe('the feed is away')
+    expect(asked.length).toBe(3)
+    await clock.advance(1)
     expect((await market.latest(bitcoin, calm()))?.price).toBe('94123.5')
     expect(asked.length).toBe(4)
   })
@@ -142,6 +163,58 @@ describe('a cached market', () => {
     expect(await Promise.all(histories)).toEqual([2, 3, 4, 'BUSY'])
     expect(asked.length).toBe(3)
     expect((await market.bars(bitcoin, hours(NOW - 5 * 3_600, NOW))).length).toBe(6)
+  })
+
+  test('who pays never waits behind those who do not, and is not told to come again because of them', async () => {
+    const { market, asked, state, clock, bitcoin } = counted({ atOnce: 2, mostWaiting: 3 })
+    const gate = door()
+    state.gate = gate.passed
+    const free = Array.from({ length: 20 }, (_, index) => market.bars(bitcoin, hours(NOW - (index + 1) * 3_600, NOW)).then(() => 'answered', (error: { code: string }) => error.code))
+    await clock.settle()
+    expect(asked.length).toBe(2)
+    const paid = market.bars(bitcoin, { ...hours(NOW - 5 * 3_600, NOW), lane: 'paid' })
+    await clock.settle()
+    expect(asked.length).toBe(3)
+    gate.open()
+    expect((await paid).length).toBe(6)
+    expect((await Promise.all(free)).filter((said) => said === 'BUSY').length).toBe(15)
+  })
+
+  test('a history that nobody waits for any more leaves its place, in the queue and at the vendor; one that somebody waits for does not', async () => {
+    const clock = testClock()
+    const [asked, ended]: [number[], number[]] = [[], []]
+    const vendor: MarketVendor = {
+      ...plainMarket(),
+      bars: (_, { from, signal }) => {
+        asked.push(from)
+        return new Promise((_, reject) => signal.addEventListener('abort', () => (ended.push(from), reject(signal.reason))))
+      },
+    }
+    const market = cachedMarket(vendor, { clock, log: testLog(), atOnce: 1, mostWaiting: 2 })
+    const [feed] = await plainMarket().feeds('crypto', calm())
+    if (!feed) throw new Error('no feed')
+    const ask = (from: number) => {
+      const leaving = new AbortController()
+      const said = market.bars(feed, { resolution: '60', from, to: NOW, signal: leaving.signal }).catch((error: Error & { code?: string }) => error.code ?? error.message)
+      return { said, leave: () => leaving.abort(new Error('gone')) }
+    }
+    const [first, twin, second, third] = [ask(60), ask(60), ask(120), ask(180)]
+    await clock.settle()
+    expect([asked, await ask(240).said]).toEqual([[60], 'BUSY'])
+    second.leave()
+    first.leave()
+    await clock.settle()
+    expect([await second.said, await first.said, asked, ended]).toEqual(['gone', 'gone', [60], []])
+    const fourth = ask(240)
+    twin.leave()
+    await clock.settle()
+    expect([asked, ended]).toEqual([[60, 180], [60]])
+    third.leave()
+    await clock.settle()
+    expect(asked).toEqual([60, 180, 240])
+    fourth.leave()
+    await clock.settle()
+    expect([await third.said, await fourth.said, ended]).toEqual(['gone', 'gone', [60, 180, 240]])
   })
 
   test('goes on for others when the first to ask gives up', async () => {

@@ -10,6 +10,7 @@ import type { Objects } from '../../core/ports.ts'
 import { brokenObjects } from '../conformance/broken_objects.ts'
 import { type Subject, runBroken, runLaws } from '../conformance/law.ts'
 import { objectLaws } from '../conformance/objects.ts'
+import { teachMultipart } from './s3_multipart.ts'
 import { type S3Server, s3Server } from './s3_server.ts'
 
 runLaws('memory objects', objectLaws, memory)
@@ -20,6 +21,7 @@ runBroken('objects', objectLaws, brokenObjects)
 
 const servers = {} as { minded: S3Server; ignored: S3Server }
 beforeAll(async () => {
+  teachMultipart()
   servers.minded = await s3Server('minded')
   servers.ignored = await s3Server('ignored')
 })
@@ -52,6 +54,17 @@ test('disk objects: a large object is streamed, a small one is bytes', async () 
   expect(large).toBeInstanceOf(ReadableStream)
   expect((await objects.get('small'))?.body).toBeInstanceOf(Uint8Array)
   if (large instanceof ReadableStream) await large.cancel()
+  remove()
+})
+
+test('disk objects: a stream that breaks leaves no file', async () => {
+  const { dir, remove } = folder()
+  const objects = diskObjects(dir)
+  const broken = new Error('broken')
+  await expect(objects.putStream?.('video/a.mp4', growing({ pieces: 3, broken }), 'video/mp4')).rejects.toBe(broken)
+  expect([readdirSync(dir), readdirSync(join(dir, '.incoming'))]).toEqual([['.incoming'], []])
+  expect(await objects.putStream?.('video/a.mp4', growing({ pieces: 3 }), 'video/mp4')).toEqual({ size: 3 * PIECE })
+  expect([readdirSync(join(dir, 'video')), readdirSync(join(dir, '.incoming'))]).toEqual([['a.mp4@'], []])
   remove()
 })
 
@@ -104,6 +117,41 @@ test('s3 objects: what is stored is what was put, no framing around it', async (
     await s3Objects(config).put('images/one.png', bytes, 'image/png')
     expect(await Bun.file(server.fileOf(config, 'images/one.png')).bytes()).toEqual(bytes)
   }
+})
+
+test('s3 objects: a stream goes in parts of five megabytes, and a short one in one request', async () => {
+  const config = servers.minded.fresh()
+  const objects = s3Objects(config)
+  const asked = async (work: () => Promise<unknown> | undefined) => {
+    const before = servers.minded.requests.length
+    await work()
+    return servers.minded.requests.slice(before).map((request) => request.split(' ', 1)[0])
+  }
+  expect(await asked(() => objects.putStream?.('video/long.mp4', growing({ pieces: 12 }), 'video/mp4'))).toEqual(['HEAD', 'POST', 'PUT', 'PUT', 'PUT', 'HEAD', 'POST'])
+  expect(await asked(() => objects.putStream?.('video/short.mp4', growing({ pieces: 4 }), 'video/mp4'))).toEqual(['HEAD', 'HEAD', 'PUT'])
+  expect(await asked(() => objects.putStream?.('video/long.mp4', growing({ pieces: 20 }), 'video/mp4'))).toEqual(['HEAD'])
+})
+
+test('s3 objects: the upload of a stream that breaks is aborted', async () => {
+  const config = servers.minded.fresh()
+  const broken = new Error('broken')
+  await expect(s3Objects(config).putStream?.('video/a.mp4', growing({ pieces: 20, broken }), 'video/mp4')).rejects.toBe(broken)
+  expect(servers.minded.requests.at(-1)?.split(' ', 1)[0]).toBe('DELETE')
+})
+
+test.each([
+  ['a part is refused', { refused: 2 }, ['could not put', 'DELETE']],
+  ['nobody may begin', { refused: 0 }, ['could not put', 'POST']],
+  ['somebody else was first', { isTaken: true }, ['6 bytes', 'DELETE']],
+  ['the answer to its completion was lost', { isLost: true }, ['20971520 bytes', 'HEAD']],
+])('s3 objects: a stream of which %s', async (_, troubles, [outcome = '', last]) => {
+  const store = partsServer(troubles)
+  const objects = s3Objects({ ...servers.minded.fresh(), endpoint: store.url })
+  const said = await objects.putStream?.('video/a.mp4', growing({ pieces: 20 }), 'video/mp4').then(({ size }) => `${size} bytes`, String)
+  expect(said).toContain(outcome)
+  expect(store.asked.at(-1)).toBe(last)
+  expect(store.most()).toBeLessThanOrEqual(2)
+  await store.stop()
 })
 
 test('s3 objects: a store reads no further than its reader, and learns when he hangs up', async () => {
@@ -226,6 +274,52 @@ test('s3FromUrl() tells every mistake at once, and no secret', () => {
   ])
   expect(mistakesOf('s3://media', { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret' })).toEqual(['the region is missing: add ?region=, or set AWS_REGION'])
 })
+
+const PIECE = 1024 * 1024
+
+/** Pieces of a megabyte, made as they are asked for; then the end, or an error. */
+function growing({ pieces, broken }: { pieces: number; broken?: Error }): ReadableStream<Uint8Array> {
+  let count = 0
+  const pull = (controller: ReadableStreamDefaultController<Uint8Array>) => {
+    if (count++ < pieces) return controller.enqueue(new Uint8Array(PIECE).fill(count))
+    if (broken) return controller.error(broken)
+    controller.close()
+  }
+  return new ReadableStream({ pull }, { highWaterMark: 0 })
+}
+
+/** A store that has troubles with parts: it refuses one (or to begin, as 0), has meanwhile got the key from somebody else, or does not say that it has completed. */
+function partsServer({ refused, isTaken = false, isLost = false }: { refused?: number; isTaken?: boolean; isLost?: boolean }) {
+  const asked: string[] = []
+  let [flying, most, size] = [0, 0, 0]
+  let stored: number | undefined
+  const denied = () => new Response('<Error><Code>AccessDenied</Code></Error>', { status: 403 })
+  const server = Bun.serve({
+    hostname: '127.0.0.1',
+    port: 0,
+    async fetch(request) {
+      const { method } = request
+      const query = new URL(request.url).searchParams
+      asked.push(method)
+      if (method === 'HEAD') return stored === undefined ? new Response(null, { status: 404 }) : new Response(new Uint8Array(stored))
+      if (method === 'PUT') {
+        most = Math.max(most, ++flying)
+        const { length } = await request.bytes()
+        size += length
+        flying--
+        return query.get('partNumber') === String(refused) ? denied() : new Response(null, { headers: { etag: `"${query.get('partNumber')}"` } })
+      }
+      if (method === 'DELETE') return new Response(null, { status: 204 })
+      if (query.has('uploads')) return refused === 0 ? denied() : new Response('<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>')
+      if (isTaken) stored = 6
+      if (isTaken) return new Response('<Error><Code>PreconditionFailed</Code></Error>', { status: 412 })
+      stored = size
+      if (isLost) return new Response('<Error><Code>NoSuchUpload</Code></Error>', { status: 404 })
+      return new Response('<CompleteMultipartUploadResult><ETag>"e"</ETag></CompleteMultipartUploadResult>')
+    },
+  })
+  return { url: `http://127.0.0.1:${server.port}`, asked, most: () => most, stop: () => server.stop(true) }
+}
 
 function folder(): { dir: string; remove(): void } {
   const dir = mkdtempSync(join(tmpdir(), 'farebox-objects-'))

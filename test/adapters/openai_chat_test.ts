@@ -42,6 +42,11 @@ describe('what openaiChat() sends', () => {
     expect(json).toEqual({ model: 'model-x', messages: [{ role: 'user', content: 'hello' }], max_tokens: 64, ...body, stream: false })
   })
 
+  test('nothing of the messages wire, whose model this one may stand in for', async () => {
+    const { json } = await sent(ordered({ context_management: { edits: [] }, output_config: { task_budget: 1 }, speed: 'standard', seed: 7 }))
+    expect(json).toEqual({ model: 'model-x', messages: [{ role: 'user', content: 'hello' }], max_tokens: 64, seed: 7, stream: false })
+  })
+
   test('for a stream, its own `stream_options`, and that it takes events uncompressed', async () => {
     const { headers, json } = await sent(ordered({ stream_options: { include_usage: false, mine: 1 } }, STREAMED))
     expect([headers.get('accept'), headers.get('accept-encoding')]).toEqual(['text/event-stream', 'identity'])

@@ -70,8 +70,15 @@ describe('lists of Pyth', () => {
     expect(gold).toEqual({ symbol: 'XAU-USD', description: 'GOLD / US DOLLAR', assetType: 'Metal', feedId: '601'.padStart(64, '0'), key: 'Metal.XAU/USD' })
   })
 
-  test('are empty for a reply in another shape', async () => {
-    expect(await subject(() => Response.json({ feeds: [] })).market.feeds('us', calm())).toEqual([])
+  test.each([['in another shape', () => Response.json({ feeds: [] })], ['of an error', () => Response.json({ error: 'maintenance' })], ['of nothing', () => Response.json([])], ['of no feed', () => Response.json([{ id: 7 }])], ['of 404', () => replay('latest_not_found')]])('%s is no list: it reads as FEED_UNAVAILABLE, never as a shelf without symbols', async (_, reply) => {
+    const { market, log } = subject(reply)
+    for (const shelf of ['us', 'crypto', 'commodity'] as const) expect(await failure(market.feeds(shelf, calm()))).toBe('FEED_UNAVAILABLE')
+    expect(log.lines.length).toBe(3)
+  })
+
+  test('that come wrong once are asked for again', async () => {
+    const { market } = subject((one, count) => (count === 1 ? Response.json({ error: 'maintenance' }) : usual(one)))
+    expect(await symbols(market, 'fx')).toEqual(['EUR-USD'])
   })
 })
 
@@ -97,6 +104,7 @@ describe('prices of Pyth', () => {
     expect(await subject(usual).market.latest(feed('x', 'abc'), calm())).toBeUndefined()
     expect(await subject(usual).market.latest(feed('x', '701'.padStart(64, '0')), calm())).toBeUndefined()
     expect(await subject(() => replay('latest_not_found')).market.latest(APPLE, calm())).toBeUndefined()
+    for (const wrong of [() => Response.json({ error: 'maintenance' }), () => Response.json([]), () => new Response('no such page', { status: 404 })]) expect(await failure(subject(wrong).market.latest(APPLE, calm()))).toBe('FEED_UNAVAILABLE')
   })
 
   test('of a session are of its own feed, and none where there is none or it is deprecated', async () => {
@@ -120,8 +128,19 @@ describe('bars of Pyth', () => {
     expect((await market.bars(APPLE, { ...days, from: 1795046401, to: 1795219199, ...calm() })).map(({ t }) => t)).toEqual([1795132800])
   })
 
-  test('are none where Pyth has none, or no such symbol', async () => {
-    for (const reply of ['history_no_data', 'history_error', 'latest_not_found']) expect(await subject(() => replay(reply)).market.bars(APPLE, { ...days, ...calm() })).toEqual([])
+  test('are none where Pyth says so; an error, a 404 and another shape are a feed that is away', async () => {
+    const ask = (reply: () => Response) => subject(reply).market.bars(APPLE, { ...days, ...calm() })
+    expect(await ask(() => replay('history_no_data'))).toEqual([])
+    for (const reply of [() => replay('history_error'), () => replay('latest_not_found'), () => Response.json({ error: 'x' }), () => Response.json({ s: 'ok' }), () => new Response('"ok"')]) expect(await failure(ask(reply))).toBe('FEED_UNAVAILABLE')
+  })
+
+  test('are never binary floats on the way', async () => {
+    const text = `{"s":"ok","errmsg":"1.5 \\"2\\" {3}","t":[${days.from}, 1795132800.0],"o":[0.12345678901234567890123,9007199254740993],"h":[100000000000000000000.1,1e+2],"l":[1e-20,1.50E1],"c":[ 0.1 ,-0],"v":["12345678901234567890",0]}`
+    const bars = await subject(() => new Response(text)).market.bars(APPLE, { ...days, ...calm() })
+    expect(bars).toEqual([
+      { t: days.from, o: '0.12345678901234567890123', h: '100000000000000000000.1', l: '0.00000000000000000001', c: '0.1', v: '12345678901234567890' },
+      { t: 1795132800, o: '9007199254740993', h: '100', l: '15', c: '0', v: '0' },
+    ])
   })
 
   test('of a session are of its own feed', async () => {
@@ -213,7 +232,7 @@ function imitation({ path, query }: Asked): Response {
     return Response.json({ parsed: rows.filter(([, [id]]) => ids.includes(id)).map(([, [id, , price]]) => ({ id, price: { price, conf: '12345', expo: -8, publish_time: NOW - 2 } })) })
   }
   const price = Number(PRICES[query.get('symbol') ?? '']?.[2]) / 1e8
-  if (!price) return Response.json({ s: 'error', errmsg: 'unknown symbol' }, { status: 200 })
+  if (!price) return Response.json({ s: 'no_data', t: [] })
   const length = BAR_SECONDS[(query.get('resolution') ?? 'D') as Resolution]
   const first = Math.ceil(Number(query.get('from')) / length) * length
   const t = Array.from({ length: Math.max(0, Math.floor((Number(query.get('to')) - first) / length) + 1) }, (_, index) => first + index * length)

@@ -75,6 +75,11 @@ describe('what xaiSearch() reads', () => {
   test('is the number of sources where it is reported, and nothing where it is not', async () => {
     expect((await on('found_counted').vendor.search(JOB, calm())).sourcesUsed).toBe(5)
     expect(await on('found_listed').vendor.search(JOB, calm())).not.toHaveProperty('sourcesUsed')
+    for (const num_sources_used of [1.5, -5, 1e300, '7']) {
+      const reply = { ...(recorded(PROTOCOL, 'found_counted').body as object), usage: { num_sources_used } }
+      const { sourcesUsed } = await vendorOn(() => Response.json(reply)).vendor.search(JOB, calm())
+      expect([num_sources_used, sourcesUsed === undefined || (Number.isInteger(sourcesUsed) && sourcesUsed > 1)]).toEqual([num_sources_used, true])
+    }
   })
 
   test('is the list of citations where the text has no marks', async () => {

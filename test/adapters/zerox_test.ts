@@ -46,7 +46,7 @@ describe('what zerox() sends', () => {
     [get(`/gasless/status/${HASH}`, '?chainId=1'), `GET /gasless/status/${HASH}?chainId=1`],
     [get('/trade-analytics/swap', '?cursor=a%3D'), 'GET /trade-analytics/swap?cursor=a%3D'],
     [get('/trade-analytics/gasless'), 'GET /trade-analytics/gasless'],
-    [{ method: 'POST', path: '/gasless/submit', query: '', body: '{}' }, 'POST /gasless/submit'],
+    [{ method: 'POST', path: '/gasless/submit', query: '', body: new TextEncoder().encode('{}') }, 'POST /gasless/submit'],
   ]
 
   test.each(routes)('for %j is its key, its version and nothing else', async (call, line) => {
@@ -62,7 +62,7 @@ describe('what zerox() sends', () => {
     const query = '?b=2&a=%20+%2B&&c[]=1&%zz=;x=1?y'
     const body = '{ "n": 12345678901234567890,\n "é": "\\u00e9" }'
     await vendor.call(get('/price', query), calm())
-    await vendor.call({ method: 'POST', path: '/gasless/submit', query: '', body }, calm())
+    await vendor.call({ method: 'POST', path: '/gasless/submit', query: '', body: new TextEncoder().encode(body) }, calm())
     expect(seen.map((one) => [one.line, one.body, one.headers.get('content-type')])).toEqual([[`GET /swap/permit2/price${query}`, '', null], ['POST /gasless/submit', body, 'application/json']])
   })
 
@@ -81,7 +81,7 @@ describe('what zerox() answers', () => {
   test.each(['price', 'no_liquidity', 'submitted', 'input_invalid', 'token_not_authorized', 'taker_not_authorized', 'status_not_found', 'no_trades_access', 'rate_limited', 'internal'])('%s is the aggregator’s own, status and body', async (name) => {
     const { vendor, log } = on(name)
     const { status, body } = recorded(PROTOCOL, name)
-    expect(await vendor.call(get('/price'), calm())).toEqual({ status, body } as never)
+    expect(await vendor.call(get('/price'), calm())).toMatchObject({ status, body, text: JSON.stringify(body) } as never)
     expect(log.lines).toEqual([])
   })
 
@@ -103,7 +103,24 @@ describe('what zerox() answers', () => {
 
   test.each([400, 500])('a page instead of JSON is a %d without details', async (status) => {
     const { vendor } = stage(() => new Response('<html>secret</html>', { status }))
-    expect(await vendor.call(get('/price'), calm())).toEqual({ status, body: null })
+    expect(await vendor.call(get('/price'), calm())).toMatchObject({ status, body: null })
+  })
+
+  test('the text is as it came, and says when to come again', async () => {
+    const text = '{ "a": 12345678901234567890.10, "a": 1e400 }'
+    const answer = (status: number, headers: Record<string, string> = {}) => stage(() => new Response(text, { status, headers })).vendor.call(get('/price'), calm())
+    expect((await answer(200)).text).toBe(text)
+    expect((await answer(429, { 'retry-after': '12' })).retryAfter).toBe('12')
+    expect((await answer(429, { 'retry-after': 'Fri, 20 Nov 2026 12:00:00 GMT' })).retryAfter).toBe('Fri, 20 Nov 2026 12:00:00 GMT')
+    expect(await answer(429, { 'retry-after': 'soon <b>' })).not.toHaveProperty('retryAfter')
+  })
+
+  test.each([400, 404, 429, 500])('%d never quotes our key', async (status) => {
+    const key = 'k"e/y-0123456789'
+    const { vendor } = stage(() => Response.json({ name: 'X', message: `bad key ${key}`, url: `https://a.example/?k=${encodeURIComponent(key)}` }, { status }), { key })
+    const { text, body } = await vendor.call(get('/price'), calm())
+    expect([text, JSON.stringify(body)].filter((said) => said.includes('0123456789'))).toEqual([])
+    expect(body).toMatchObject({ message: 'bad key ***' })
   })
 
   test('a success that is no JSON, a flood, and a connection that breaks are no answer', async () => {

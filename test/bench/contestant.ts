@@ -1,15 +1,19 @@
 /**
  * One contestant, a process of its own: `bun contestant.ts <name> <json>`. Says where it listens over IPC, and ends with its parent.
- * gateway: the product as `bun run start` has it. shop: the same, before a scripted vendor. peer: @x402/hono. bare: Bun.serve.
+ * gateway: the product as `bun run start` has it. shop: the same, before a scripted vendor. prices: the same, before
+ * made-up prices. peer: @x402/hono. bare: Bun.serve.
  */
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
+import { cashChain } from '../../adapters/chains/cash.ts'
 import { evmChain } from '../../adapters/chains/evm.ts'
 import { systemClock } from '../../adapters/machine.ts'
 import { diskObjects } from '../../adapters/objects/disk.ts'
 import { sqliteStorage } from '../../adapters/storage/sqlite.ts'
+import { cachedMarket } from '../../adapters/vendors/market_cache.ts'
+import { sampleMarket } from '../../adapters/vendors/sample_market.ts'
 import { scriptedVendor } from '../../adapters/vendors/scripted.ts'
-import { gateway } from '../../core/mod.ts'
+import { endpoints, gateway } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
 import { parseConfig } from '../../server/config.ts'
 import { startDevnet } from '../../server/devnet/devnet.ts'
@@ -18,15 +22,15 @@ import { start } from '../../server/main.ts'
 import { sweep } from '../../server/sweep.ts'
 import { peer } from './peer.ts'
 
-/** `dir` is where it may write; `amount` is the peer's price; `challenge` is what bare answers with. */
-export type Given = { readonly dir: string; readonly amount?: string; readonly challenge?: { readonly status: number; readonly headers: [string, string][]; readonly body: string } }
+/** `dir` is where it may write; `amount` is the peer's price; `repeat` is what bare answers with. */
+export type Given = { readonly dir: string; readonly amount?: string; readonly repeat?: { readonly status: number; readonly headers: [string, string][]; readonly body: string } }
 
 /** What it tells its parent; the devnet only where it has one. */
 export type Ready = { readonly port: number; readonly devnet?: { readonly rpcUrl: string; readonly asset: string; readonly payTo: string; readonly minterKey: string } }
 
 type Standing = { readonly ready: Ready; stop(): Promise<unknown> }
 
-const contestants: Readonly<Record<string, (given: Given) => Promise<Standing>>> = { gateway: startGateway, shop: startShop, peer: startPeer, bare: startBare }
+const contestants: Readonly<Record<string, (given: Given) => Promise<Standing>>> = { gateway: startGateway, shop: startShop, prices: startPrices, peer: startPeer, bare: startBare }
 
 async function startGateway({ dir }: Given): Promise<Standing> {
   const read = parseConfig('', { PORT: '0', DATABASE_URL: `sqlite:${join(dir, 'farebox.db')}`, OBJECT_STORE: `file:${join(dir, 'media')}` })
@@ -85,13 +89,50 @@ async function startPeer({ dir, amount = '22000' }: Given): Promise<Standing> {
   }
 }
 
-/** Reads the JSON and answers with the same bytes: what HTTP itself costs here. */
-async function startBare({ challenge }: Given): Promise<Standing> {
-  if (!challenge) throw new Error('bare needs a challenge to repeat')
-  const { status, headers, body } = challenge
+/** The source's clock stands, so that every answer is as long as the first; the cache's goes, and asks again every five seconds. */
+async function startPrices({ dir }: Given): Promise<Standing> {
+  const log = serverLog('info')
+  const storage = sqliteStorage(join(dir, 'farebox.db'))
+  const market = cachedMarket(sampleMarket({ clock: { now: () => 1_790_000_000_000 } }), { clock: systemClock, log })
+  const ports = {
+    storage,
+    objects: diskObjects(join(dir, 'media')),
+    chain: cashChain(),
+    vendors: { market, images: () => undefined, chat: () => undefined, media: () => Promise.reject(new Error('no media here')) },
+    clock: systemClock,
+    log,
+    random: (bytes: number) => new Uint8Array(randomBytes(bytes)),
+    countTokens: async (text: string) => text.length,
+    background: (work: Promise<unknown>) => void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
+  }
+  const owner = randomBytes(12).toString('hex')
+  // An address may ask for 600 a minute; the window stays, with room for all that is asked here.
+  const roomy = endpoints.map((each) => (each.kind === 'free' && each.limit ? { ...each, limit: { ...each.limit, requests: 1_000_000_000 } } : each))
+  const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', owner, endpoints: roomy })
+  const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, owner })
+  const elysia = app({ gateways: [{ gateway: shop, hosts: [] }], log })
+  const server = serve((request) => elysia.fetch(request))
+  elysia.server = server
+  return {
+    ready: { port: server.port ?? 0 },
+    async stop() {
+      await server.stop(true)
+      await sweeping.stop()
+      await storage.close()
+      log.flush()
+    },
+  }
+}
+
+/** Reads the JSON that a POST brings, and answers with the same bytes: what HTTP itself costs here. */
+async function startBare({ repeat }: Given): Promise<Standing> {
+  if (!repeat) throw new Error('bare needs something to repeat')
+  const { status, headers, body } = repeat
+  const answer = () => new Response(body, { status, headers })
   const server = serve(async (request) => {
+    if (request.method !== 'POST') return answer()
     await request.json()
-    return new Response(body, { status, headers })
+    return answer()
   })
   return { ready: { port: server.port ?? 0 }, stop: () => server.stop(true) }
 }

@@ -5,11 +5,11 @@
 import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 
-/** `file` holds a JSON list of raw HTTP requests: sent round and round for `ms`, or, without `ms`, each once. */
-export type Command = { readonly port: number; readonly connections: number; readonly file: string; readonly ms?: number; readonly wanted: number }
+/** `file` holds a JSON list of raw HTTP requests: sent round and round for `ms`, or, without `ms`, each once. `length` is that of every good body, where it is known. */
+export type Command = { readonly port: number; readonly connections: number; readonly file: string; readonly ms?: number; readonly wanted: number; readonly length?: number }
 
 export type Measured = {
-  /** Answers with the wanted status, and all others by status; `closed` is a connection that ended without an answer, `silent` one that gave none in time. */
+  /** Answers with the wanted status, and all others by status; `length` is a body of another length, `closed` is a connection that ended without an answer, `silent` one that gave none in time. */
   readonly good: number
   readonly bad: Readonly<Record<string, number>>
   /** The first answer that was not wanted. */
@@ -26,7 +26,7 @@ const LIMIT_MS = 20_000
 
 type Line = { held: Buffer | undefined; unsent: string; sentAt: number; isWaiting: boolean }
 
-async function measure({ port, connections, file, ms, wanted }: Command): Promise<Measured> {
+async function measure({ port, connections, file, ms, wanted, length }: Command): Promise<Measured> {
   const requests = JSON.parse(readFileSync(file, 'utf8')) as readonly string[]
   const latencies: number[] = []
   const bad: Record<string, number> = {}
@@ -59,7 +59,9 @@ async function measure({ port, connections, file, ms, wanted }: Command): Promis
           if (!answer) return
           line.isWaiting = false
           latencies.push(performance.now() - line.sentAt)
-          if (answer.status === wanted) good++
+          const isWhole = length === undefined || length === answer.length
+          if (answer.status === wanted && isWhole) good++
+          if (answer.status === wanted && !isWhole) fail('length', answer.text())
           if (answer.status !== wanted) fail(String(answer.status), answer.text())
           next(socket)
         },
@@ -117,7 +119,7 @@ async function measure({ port, connections, file, ms, wanted }: Command): Promis
 }
 
 /** Undefined until the whole answer is there. */
-function read(bytes: Buffer): { status: number; text(): string } | undefined {
+function read(bytes: Buffer): { status: number; length: number; text(): string } | undefined {
   const end = bytes.indexOf('\r\n\r\n')
   if (end === -1) return undefined
   const head = bytes.toString('latin1', 0, end)
@@ -125,7 +127,7 @@ function read(bytes: Buffer): { status: number; text(): string } | undefined {
   if (length === undefined) throw new Error(`an answer without a content-length:\n${head}`)
   if (bytes.length < end + 4 + Number(length)) return undefined
   const text = () => `${head.split('\r\n', 1)[0]} ${bytes.toString('utf8', end + 4)} ${errorIn(head)}`
-  return { status: Number(head.slice(9, 12)), text }
+  return { status: Number(head.slice(9, 12)), length: Number(length), text }
 }
 
 /** The peer says why in its challenge only. */

@@ -1,6 +1,6 @@
 /**
  * `bun run bench`: what Farebox costs beside a bare Bun.serve and beside @x402/hono, measured in one run. Prints, never asserts.
- * `bun run bench -- chat` runs one part alone: challenges, paid or chat. `--quick` for a look while developing; `--prof DIR` for CPU profiles of the contestants.
+ * `bun run bench -- chat` runs one part alone: challenges, paid, market or chat. `--quick` for a look while developing; `--prof DIR` for CPU profiles of the contestants.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
@@ -12,7 +12,9 @@ import type { PrivateKeyAccount } from 'viem/accounts'
 import { ask, type Challenge, request, type Shop, signed, transfers, wallets } from './buyers.ts'
 import type { Given, Ready } from './contestant.ts'
 import { chat } from './chat.ts'
+import { clip } from './clip.ts'
 import type { Command, Measured } from './load.ts'
+import { market } from './market.ts'
 import { count, fixed, goal, median, table, total } from './print.ts'
 
 type Plan = { readonly rounds: number; readonly roundMs: number; readonly warmMs: number; readonly paidRounds: number; readonly paid: Readonly<Record<number, number>> }
@@ -27,7 +29,7 @@ const QUICK: Plan = { rounds: 3, roundMs: 500, warmMs: 500, paidRounds: 1, paid:
 const LIMIT_MS = 300_000
 const PARTNER = { challenges: 'bare Bun.serve, same bytes', peer: '@x402/hono' }
 
-const PARTS = ['challenges', 'paid', 'chat']
+const PARTS = ['challenges', 'paid', 'market', 'chat', 'clip']
 const { values: options, positionals } = parseArgs({ options: { quick: { type: 'boolean' }, only: { type: 'string' }, prof: { type: 'string' } }, allowPositionals: true })
 const wanted = options.only ? [options.only] : positionals
 for (const part of wanted) if (!PARTS.includes(part)) throw new RangeError(`no such part: ${part}; there are ${PARTS.join(', ')}`)
@@ -38,7 +40,9 @@ const children: Bun.Subprocess[] = []
 
 // ── processes ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-type Contestant = { readonly name: string; readonly port: number; readonly ready: Ready; stop(): Promise<void> }
+export type Contestant = { readonly name: string; readonly port: number; readonly ready: Ready; stop(): Promise<void> }
+
+export type Entered = (name: string, given?: Omit<Given, 'dir'>) => Promise<Contestant>
 
 /** Starts a contestant in a process of its own; its log goes to a file, as in production. */
 async function contestant(name: string, given: Omit<Given, 'dir'> = {}): Promise<Contestant> {
@@ -65,7 +69,7 @@ async function contestant(name: string, given: Omit<Given, 'dir'> = {}): Promise
   }
 }
 
-type Generator = { run(command: Omit<Command, 'file'>, requests: readonly string[]): Promise<Measured>; stop(): void }
+export type Generator = { run(command: Omit<Command, 'file'>, requests: readonly string[]): Promise<Measured>; stop(): void }
 
 function generator(): Generator {
   const child = Bun.spawn([process.execPath, join(import.meta.dir, 'load.ts')], { stdin: 'pipe', stdout: 'pipe', stderr: 'inherit' })
@@ -94,7 +98,7 @@ async function challenges(load: Generator): Promise<void> {
   const asked = await ask(farebox.port)
   const hono = await contestant('peer', { amount: asked.challenge.accepts[0].amount })
   const repeated = asked.headers.filter(([name]) => !['date', 'content-length', 'connection'].includes(name))
-  const bare = await contestant('bare', { challenge: { status: asked.status, headers: repeated, body: asked.body } })
+  const bare = await contestant('bare', { repeat: { status: asked.status, headers: repeated, body: asked.body } })
   const field = [farebox, bare, hono]
   const seen = new Map<string, Measured[]>(field.map(({ name }) => [name, []]))
   const command = { connections: CONNECTIONS, wanted: 402 }
@@ -206,6 +210,8 @@ const load = generator()
 try {
   if (isWanted('challenges')) await challenges(load)
   if (isWanted('paid')) await paidImages(load)
+  if (isWanted('market')) await market({ load, enter: contestant, isQuick: options.quick ?? false })
+  if (isWanted('clip')) await clip({ scratch, isQuick: options.quick ?? false, children })
   if (isWanted('chat')) await chat({ scratch, isQuick: options.quick ?? false, profile: options.prof, children })
 } finally {
   load.stop()

@@ -2,7 +2,7 @@
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { mayMove, mayMoveOwned } from '../../core/ledger.ts'
 import { parseAtomic, usdc } from '../../core/money.ts'
-import type { Authorization, Call, Spend, Storage } from '../../core/ports.ts'
+import type { Authorization, Call, Owned, Spend, Storage } from '../../core/ports.ts'
 import type { Receipt } from '../../core/x402.ts'
 import type { Broken } from './law.ts'
 
@@ -156,18 +156,29 @@ export const brokenStorages: readonly Broken<Storage>[] = [
   broken('a patch changes what it names, and nothing else', 'clears what is not named', (good) => ({
     moveCall: (id, from, patch) => good.moveCall(id, from, { startedAt: null, ...patch }),
   })),
-  broken('renew() lengthens the promise for all unfinished calls of its owner, and no others', 'renews everybody', (good) => {
-    const owners = new Set<string>()
+  broken("an unfinished call that is moved to another owner is that owner's alone", 'renews for whoever opened it', (good) => {
+    const openers = new Map<string, string>()
     return {
       openCall(call, authorization, at) {
-        owners.add(call.owner)
+        openers.set(call.id, call.owner)
         return good.openCall(call, authorization, at)
       },
-      async renew(_owner, until) {
-        for (const owner of owners) await good.renew(owner, until)
+      async renew(owner, until) {
+        await good.renew(owner, until)
+        const unfinished = await good.lostCalls(until - 1, 1_000)
+        for (const { id } of unfinished) if (openers.get(id) === owner) await good.moveCall(id, { work: ['queued', 'in_progress'] }, { until })
       },
     }
   }),
+  broken("an unfinished call that is moved to another owner is that owner's alone", 'never writes the owner', (good) => ({
+    moveCall: (id, from, { owner: _, ...patch }) => good.moveCall(id, from, patch),
+  })),
+  broken('renew() lengthens the promise for all unfinished calls of its owner, and no others', "renews everybody's queue", (good) => ({
+    async renew(owner, until) {
+      await good.renew(owner, until)
+      for (const { id } of await good.lostCalls(until - 1, 1_000)) await good.moveCall(id, { work: ['queued'] }, { until })
+    },
+  })),
   broken('lostCalls() lists unfinished calls past their promise, longest first', 'lists the newest first', (good) => ({
     lostCalls: async (now, limit) => (await good.lostCalls(now, 1_000)).toSorted((one, other) => other.until - one.until).slice(0, limit),
   })),
@@ -446,14 +457,22 @@ export const brokenStorages: readonly Broken<Storage>[] = [
   broken('a record lives exactly until its end, and then makes room', 'waits a millisecond longer', (good) => ({
     getOwned: (kind, id, now) => good.getOwned(kind, id, now - 1),
   })),
-  broken('a record comes back as it was given, and nobody holds it', 'joins kind and id without a seam', (good) => ({
-    putOwned: (record, now) => good.putOwned({ ...record, kind: '', id: `${record.kind}${record.id}` }, now),
-    moveOwned: (record, from, now) => good.moveOwned({ ...record, kind: '', id: `${record.kind}${record.id}` }, from, now),
-    async getOwned(kind, id, now) {
-      const found = await good.getOwned('', `${kind}${id}`, now)
-      return found && { ...found, kind, id }
-    },
-  })),
+  broken('a record comes back as it was given, and nobody holds it', 'joins kind and id without a seam', (good) => {
+    const joined = (record: Owned): Owned => ({ ...record, kind: '', id: `${record.kind}${record.id}`, data: { kind: record.kind, id: record.id, data: record.data } })
+    const apart = (record: Owned) => ({ ...record, ...(record.data as Pick<Owned, 'kind' | 'id' | 'data'>) })
+    return {
+      putOwned: (record, now) => good.putOwned(joined(record), now),
+      moveOwned: (record, from, now) => good.moveOwned(joined(record), joined({ ...record, data: from }).data, now),
+      async getOwned(kind, id, now) {
+        const found = await good.getOwned('', `${kind}${id}`, now)
+        return found && { ...apart(found), kind, id }
+      },
+      async listOwned(kind, owner, { now, limit }) {
+        const found = (await good.listOwned('', owner, { now, limit: 1_000 })).map(apart)
+        return found.filter((record) => record.kind === kind).slice(0, limit)
+      },
+    }
+  }),
   broken('moveOwned() is won once among twenty racers', 'compares first and writes later', (good) => ({
     async moveOwned(record, from, now) {
       const seen = await good.getOwned(record.kind, record.id, now)
@@ -467,6 +486,9 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       const held = await good.getOwned(record.kind, record.id, now)
       return good.moveOwned({ ...record, owner: held?.owner ?? record.owner }, from, now)
     },
+  })),
+  broken('listOwned() lists the living records of a kind and owner, and no others', 'lists a millisecond past the end', (good) => ({
+    listOwned: (kind, owner, { now, limit }) => good.listOwned(kind, owner, { now: now - 1, limit }),
   })),
 
   // ── upkeep ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,10 @@ const turns = async (count: number) => {
 }
 
 const ROUTE = /^(GET \/(gasless\/)?(price|quote|chains|approval-tokens)|GET \/swap\/chains|GET \/gasless\/status\/\w+|GET \/trade-analytics\/(swap|gasless)|POST \/gasless\/submit)$/
-const echo = ({ method, path, query }: SwapCall) => ({ status: 200, body: { method, path, query } })
+function echo({ method, path, query }: SwapCall) {
+  const body = { method, path, query }
+  return { status: 200, body, text: JSON.stringify(body) }
+}
 
 /** Keeps every law: answers with what it was asked, after a few turns. */
 export function echoVendor(): SwapVendor {
@@ -36,6 +39,9 @@ const broken = (law: string, but: string, spoil: (good: SwapVendor) => Partial<S
 export const brokenSwapVendors: readonly Broken<SwapVendor>[] = [
   broken('every call of the passthrough is answered with a status and JSON', 'knows no gasless swaps', (good) => ({
     call: (call, at) => (call.path.startsWith('/gasless/q') ? Promise.reject(new RangeError('no such route')) : good.call(call, at)),
+  })),
+  broken('every call of the passthrough is answered with a status and JSON', 'parses, and forgets the text', (good) => ({
+    call: async (call, at) => ({ ...(await good.call(call, at)), text: '' }),
   })),
   broken('a path that is no route is never called', 'calls whatever path it is given', (good) => ({
     call: (call, at) => (ROUTE.test(`${call.method} ${call.path}`) ? good.call(call, at) : Promise.resolve(echo(call))),

@@ -1,6 +1,6 @@
 import { expect } from 'bun:test'
 import type { Bar, Feed, MarketVendor, Resolution, Shelf } from '../../core/mod.ts'
-import { RESOLUTIONS, STOCK_MARKETS } from '../../core/ports.ts'
+import { RESOLUTIONS, STOCK_MARKETS } from '../../core/vendors.ts'
 import { BAR_SECONDS } from '../../core/catalog/markets.ts'
 import { START } from '../kit.ts'
 import type { Law } from './law.ts'

@@ -1,6 +1,6 @@
 /** What every object store promises, as data. */
 import { expect } from 'bun:test'
-import type { Objects } from '../../core/ports.ts'
+import type { ByteRange, Objects } from '../../core/ports.ts'
 import type { Law } from './law.ts'
 
 const PNG = 'image/png'
@@ -133,7 +133,131 @@ export const objectLaws: readonly Law<Objects>[] = [
       expect(await read(one, 'from/two')).toEqual(text('2'))
     },
   },
+  {
+    name: 'what is put as a stream comes back whole',
+    async check(subject) {
+      const objects = await subject.open()
+      for (const length of [0, 1, 300_000, 8 * MIB, 20_000_000]) {
+        const bytes = pattern(length)
+        expect(await putStream(objects, `video/of-${length}.mp4`, pieces(bytes, 700_001), 'video/mp4')).toEqual({ size: length })
+        const found = await objects.get(`video/of-${length}.mp4`)
+        expect(found?.type).toBe('video/mp4')
+        expect(Bun.hash(await new Response(found?.body as BodyInit).bytes())).toBe(Bun.hash(bytes))
+      }
+    },
+  },
+  {
+    name: 'a stream that breaks leaves nothing',
+    async check(subject) {
+      const objects = await subject.open()
+      for (const length of [0, 100, 9 * MIB]) {
+        const broken = new Error(`broken after ${length}`)
+        expect(await rejection(putStream(objects, 'video/broken.mp4', pieces(pattern(length), MIB, broken), 'video/mp4'))).toBe(broken)
+        expect(await objects.get('video/broken.mp4')).toBeUndefined()
+      }
+      await objects.put('video/broken.mp4', text('whole'), 'video/mp4')
+      expect(await read(objects, 'video/broken.mp4')).toEqual(text('whole'))
+    },
+  },
+  {
+    name: 'of a stream a few parts are held at a time',
+    async check(subject) {
+      const objects = await subject.open()
+      const given: WeakRef<Uint8Array>[] = []
+      let held = 0
+      const body = new ReadableStream<Uint8Array>(
+        {
+          async pull(controller) {
+            if (given.length === 48) {
+              await new Promise((resolve) => setImmediate(resolve))
+              Bun.gc(true)
+              held = given.filter((piece) => piece.deref() !== undefined).length
+              return controller.close()
+            }
+            const piece = new Uint8Array(MIB)
+            given.push(new WeakRef(piece))
+            controller.enqueue(piece)
+          },
+        },
+        { highWaterMark: 0 },
+      )
+      await putStream(objects, 'video/long.mp4', body, 'video/mp4')
+      expect(held).toBeLessThan(32)
+    },
+  },
+  {
+    name: 'no stream changes what was put, and one that is not needed is let go',
+    async check(subject) {
+      const objects = await subject.open()
+      await objects.put('a', text('first'), PNG)
+      for (const [key, type] of [['a', PNG], ['../a', PNG], ['b', 'no type\n']] as const) {
+        let isLetGo = false
+        const body = new ReadableStream<Uint8Array>({ pull: (controller) => controller.enqueue(text('second')), cancel: () => void (isLetGo = true) }, { highWaterMark: 0 })
+        const outcome = await putStream(objects, key, body, type).catch((error: unknown) => error)
+        if (key === 'a') expect(outcome).toEqual({ size: 5 })
+        else expect(outcome).toBeInstanceOf(RangeError)
+        expect([key, isLetGo]).toEqual([key, true])
+      }
+      expect(await read(objects, 'a')).toEqual(text('first'))
+      expect(await objects.get('b')).toBeUndefined()
+      const rivals = [9 * MIB, 9 * MIB + 1].map((length, n) => pattern(length).fill(65 + n, 0, 100))
+      await Promise.all(rivals.map((bytes) => putStream(objects, 'raced', pieces(bytes, MIB), PNG)))
+      const stored = Bun.hash(await read(objects, 'raced'))
+      expect(rivals.map((bytes) => Bun.hash(bytes))).toContain(stored)
+      await putStream(objects, 'raced', pieces(text('late'), 2), PNG)
+      expect(Bun.hash(await read(objects, 'raced'))).toBe(stored)
+    },
+  },
+  {
+    name: 'a range is that part of the object',
+    async check(subject) {
+      const objects = await subject.open()
+      const bytes = pattern(700_000).map((byte) => byte & 127)
+      await objects.put('ranged', bytes, 'video/mp4')
+      const whole = bytes.length - 1
+      const asked: readonly [ByteRange, number, number][] = [
+        [{ first: 0 }, 0, whole],
+        [{ first: 0, last: 1 }, 0, 1],
+        [{ first: 5, last: 5 }, 5, 5],
+        [{ first: 1_000, last: 400_000 }, 1_000, 400_000],
+        [{ first: 699_000, last: 800_000 }, 699_000, whole],
+        [{ first: whole }, whole, whole],
+        [{ first: -10 }, whole - 9, whole],
+        [{ first: -800_000 }, 0, whole],
+      ]
+      for (const [range, first, last] of asked) {
+        const found = await objects.get('ranged', range)
+        expect(found).toMatchObject({ size: bytes.length, type: 'video/mp4', part: { first, last } })
+        expect(Bun.hash(await new Response(found?.body as BodyInit).bytes())).toBe(Bun.hash(bytes.subarray(first, last + 1)))
+      }
+      expect(await objects.get('ranged', { first: bytes.length })).toMatchObject({ size: bytes.length, part: null })
+      await objects.put('empty', new Uint8Array(0), 'video/mp4')
+      expect(await objects.get('empty', { first: -1 })).toMatchObject({ size: 0, part: null })
+      expect(await objects.get('nothing', { first: -1 })).toBeUndefined()
+      expect(await objects.get('nothing', { first: 1 })).toBeUndefined()
+    },
+  },
 ]
+
+const MIB = 1024 * 1024
+
+function putStream(objects: Objects, key: string, body: ReadableStream<Uint8Array>, type: string): Promise<{ readonly size: number }> {
+  if (!objects.putStream) throw new Error('it takes no streams')
+  return objects.putStream(key, body, type)
+}
+
+/** The bytes, cut into pieces, as they are asked for; then the end, or an error. */
+function pieces(bytes: Uint8Array, length: number, broken?: Error): ReadableStream<Uint8Array> {
+  let at = 0
+  return new ReadableStream({
+    pull(controller) {
+      if (at < bytes.length) controller.enqueue(bytes.slice(at, at + length))
+      else if (broken) controller.error(broken)
+      else controller.close()
+      at += length
+    },
+  })
+}
 
 function text(content: string): Uint8Array {
   return new TextEncoder().encode(content)
@@ -141,7 +265,9 @@ function text(content: string): Uint8Array {
 
 /** Bytes of every value, newlines included, in an order that a shifted copy does not have. */
 function pattern(length: number): Uint8Array {
-  return Uint8Array.from({ length }, (_, n) => (n * 31 + (n >> 8)) & 255)
+  const bytes = new Uint8Array(length)
+  for (let n = 0; n < length; n++) bytes[n] = (n * 31 + (n >> 8)) & 255
+  return bytes
 }
 
 async function read(objects: Objects, key: string): Promise<Uint8Array> {

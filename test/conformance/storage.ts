@@ -337,6 +337,26 @@ const moves: readonly Law<Storage>[] = [
     },
   },
   {
+    name: 'an unfinished call that is moved to another owner is that owner\'s alone',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      await opened(one, 'call', { key: 'shared', owner: 'me', until: T + MINUTE })
+      const handed = { work: 'in_progress', owner: 'the vendor', startedAt: T, until: T + HOUR } as const
+      expect(await one.moveCall('call', { work: ['queued'], owner: 'me' }, handed)).toBe(true)
+      expect(await two.getCall('call')).toMatchObject(handed)
+      await two.renew('me', T + 9 * HOUR)
+      expect(await one.getCall('call')).toMatchObject(handed)
+      expect(await one.lostCalls(T + HOUR - 1, 9)).toEqual([])
+      expect((await two.openCall(newCall('early'), signed('shared'), at(T + HOUR - 1))).kind).toBe('replayed')
+      expect(await one.lostCalls(T + HOUR, 9)).toMatchObject([{ id: 'call', ...handed }])
+      await one.renew('the vendor', T + 2 * HOUR)
+      expect(await two.lostCalls(T + HOUR, 9)).toEqual([])
+      expect(await two.lostCalls(Number.MAX_SAFE_INTEGER, 9)).toMatchObject([{ id: 'call', ...handed, until: T + 2 * HOUR }])
+      const done = { work: 'completed', result: 1 } as const
+      expect(await two.moveCall('call', { work: ['in_progress'], owner: 'the vendor', money: 'verified' }, done)).toBe(true)
+    },
+  },
+  {
     name: 'renew() lengthens the promise for all unfinished calls of its owner, and no others',
     async check(subject) {
       const storage = await subject.open()
@@ -816,6 +836,25 @@ const keeping: readonly Law<Storage>[] = [
       const next = record({ data: 'next', expiresAt: T + 2 * HOUR })
       expect(await storage.moveOwned(next, { none: null, list: [1, { two: 2 }], one: 1 }, T)).toBe(true)
       expect(await storage.getOwned('asset', 'a', T)).toEqual(next)
+    },
+  },
+  {
+    name: 'listOwned() lists the living records of a kind and owner, and no others',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      const ours = [record({ id: 'a', data: { n: 1 } }), record({ id: 'b', data: null }), record({ id: 'c', expiresAt: Number.MAX_SAFE_INTEGER })]
+      const others = [record({ id: 'd', owner: 'another' }), record({ id: 'a', kind: 'number' }), record({ id: 'e', kind: 'asset2' }), record({ id: 'f', expiresAt: T + 1 })]
+      expect(await one.listOwned('asset', PAYER, { now: T, limit: 10 })).toEqual([])
+      for (const each of [...others, ...ours]) expect(await one.putOwned(each, T)).toBe(true)
+      const listed = async (now = T + 1, limit = 10) => (await two.listOwned('asset', PAYER, { now, limit })).toSorted((a, b) => (a.id < b.id ? -1 : 1))
+      expect(await listed()).toEqual(ours)
+      expect((await listed(T)).map(({ id }) => id)).toEqual(['a', 'b', 'c', 'f'])
+      expect((await listed(T + HOUR)).map(({ id }) => id)).toEqual(['c'])
+      expect(await listed(T + 1, 2)).toHaveLength(2)
+      spoil(await one.listOwned('asset', PAYER, { now: T, limit: 10 }))
+      expect(await one.moveOwned(record({ id: 'b', data: 'moved' }), null, T)).toBe(true)
+      expect((await listed())[1]).toEqual(record({ id: 'b', data: 'moved' }))
+      expect(await two.listOwned('asset', PAYER.toUpperCase(), { now: T, limit: 10 })).toEqual([])
     },
   },
 ]

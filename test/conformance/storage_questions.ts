@@ -61,6 +61,10 @@ export function questions(random: () => number): () => Question {
       { verb: 'spendByModel', put: (storage) => storage.spendByModel(payer, at - 500 * take) },
       { verb: 'putOwned', put: (storage) => storage.putOwned(kept, at) },
       { verb: 'getOwned', put: (storage) => storage.getOwned(kept.kind, kept.id, at) },
+      {
+        verb: 'listOwned',
+        put: async (storage) => (await storage.listOwned(kept.kind, owner, { now: at, limit: 9 })).toSorted((a, b) => (a.id < b.id ? -1 : 1)),
+      },
       { verb: 'moveOwned', put: (storage) => storage.moveOwned(kept, { count: seen }, at) },
       { verb: 'lease', put: (storage) => storage.lease('sweep', owner, { now: at, until: at + 100 }) },
       { verb: 'hit', put: (storage) => storage.hit(bucket, take, at) },

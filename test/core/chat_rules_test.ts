@@ -2,7 +2,8 @@
 import { describe, expect, test } from 'bun:test'
 import { PIXEL } from '../../adapters/vendors/scripted.ts'
 import { scriptedChat, wholeAnswer } from '../../adapters/vendors/scripted_chat.ts'
-import { catalog, chatRows, type Fields, type Json } from '../../core/mod.ts'
+import { catalog, chatRows, type Fields, type Json, type Wire } from '../../core/mod.ts'
+import { characters, upperBound } from '../../core/token_estimate.ts'
 import { kit, ORIGIN, read } from '../kit.ts'
 
 const COMPLETIONS = '/api/v1/chat/completions'
@@ -78,7 +79,9 @@ describe('what is forwarded', () => {
 })
 
 describe('what is refused before anybody pays', () => {
-  const cases: readonly [string, Record<string, unknown>, string, string | null][] = [
+  type Case = readonly [string, Record<string, unknown>, string, string | null]
+  const texts = (count: number) => Array.from({ length: count }, () => ({ type: 'text', text: 'x' }))
+  const cases: readonly Case[] = [
     ['only system messages', { messages: [{ role: 'system', content: 'Be brief.' }] }, 'EMPTY_CONVERSATION', 'messages'],
     ['only developer messages', { messages: [{ role: 'developer', content: 'Be brief.' }] }, 'EMPTY_CONVERSATION', 'messages'],
     ['no messages', { messages: [] }, 'EMPTY_CONVERSATION', 'messages'],
@@ -116,6 +119,26 @@ describe('what is refused before anybody pays', () => {
     ['a search where there is none', { search_parameters: { mode: 'on' } }, 'INVALID_PARAMETER', 'search_parameters'],
     ['a search of no mode where there is none', { search_parameters: {} }, 'INVALID_PARAMETER', 'search_parameters'],
     ['a service tier that costs more', { service_tier: 'priority' }, 'INVALID_PARAMETER', 'service_tier'],
+    ...['web_search_options', 'plugins', 'models', 'route', 'provider', 'mcp_servers', 'container', 'inference_geo', 'prediction', 'audio', 'output_config', 'context_management', 'cachedContent', 'preset', 'deferred'].map((name): Case => [`${name}, which costs extra or chooses for itself`, { [name]: { any: 1 } }, 'INVALID_PARAMETER', name]),
+    ['the fast mode', { speed: 'fast' }, 'INVALID_PARAMETER', 'speed'],
+    ['an answer in sound', { modalities: ['text', 'audio'] }, 'INVALID_PARAMETER', 'modalities'],
+    ['an answer that the vendor stores', { store: true }, 'INVALID_PARAMETER', 'store'],
+    ['settings of another wire that cost extra', { generationConfig: { response_modalities: ['IMAGE'] } }, 'INVALID_PARAMETER', 'generationConfig.responseModalities'],
+    ['an earlier sound by its id', { messages: [user(), { role: 'assistant', content: 'x', audio: { id: 'audio_1' } }] }, 'INVALID_PARAMETER', 'messages.1.audio'],
+    ['a part that is null', { messages: [user([{ type: 'text', text: 'x' }, null])] }, 'INVALID_REQUEST_BODY', 'messages.0.content'],
+    ['a part that nobody here knows', { messages: [user([{ type: 'text', text: 'x' }, { type: 'document', source: { type: 'url', url: 'https://example.com/a.pdf' } }])] }, 'INVALID_PARAMETER', 'messages.0.content.1.type'],
+    ['a part that is run by the vendor', { messages: [user([{ type: 'container_upload', file_id: 'f' }])] }, 'INVALID_PARAMETER', 'messages.0.content.0.type'],
+    ['a file by its id', { messages: [user([{ type: 'file', file: { file_id: 'file-1' } }])] }, 'INVALID_PARAMETER', 'messages.0.content.0.file.file_id'],
+    ['a file by its address', { messages: [user([{ type: 'file', file: { file_url: 'https://example.com/a.pdf' } }])] }, 'INVALID_PARAMETER', 'messages.0.content.0.file.file_url'],
+    ['an address for the data of a file', { messages: [user([{ type: 'file', file: { file_data: 'https://example.com/a.pdf' } }])] }, 'INVALID_PARAMETER', 'messages.0.content.0.file.file_data'],
+    ['an address for a sound', { messages: [user([{ type: 'input_audio', input_audio: { data: 'gs://a/b', format: 'wav' } }])] }, 'INVALID_PARAMETER', 'messages.0.content.0.input_audio.data'],
+    ['a tool that is null', { tools: [null] }, 'INVALID_REQUEST_BODY', 'tools.0'],
+    ['a tool whose function is a text', { tools: [{ type: 'function', function: 'look' }] }, 'INVALID_REQUEST_BODY', 'tools.0.function'],
+    ['a legacy function that is null', { functions: [null] }, 'INVALID_REQUEST_BODY', 'functions.0'],
+    ['10,001 messages', { messages: Array.from({ length: 10_001 }, () => user('x')) }, 'INVALID_REQUEST_BODY', 'messages'],
+    ['2,001 parts in a message', { messages: [user(), user(texts(2_001))] }, 'INVALID_REQUEST_BODY', 'messages.1.content'],
+    ['20,001 parts in all', { messages: Array.from({ length: 11 }, () => user(texts(1_900))) }, 'INVALID_REQUEST_BODY', 'messages.10.content'],
+    ['513 tools of both kinds', { tools: Array.from({ length: 512 }, () => FUNCTION), functions: [FUNCTION.function] }, 'INVALID_REQUEST_BODY', 'tools'],
     ['no model', { model: undefined }, 'INVALID_REQUEST_BODY', 'model'],
     ['a model that is a number', { model: 7 }, 'INVALID_REQUEST_BODY', 'model'],
   ]
@@ -334,7 +357,7 @@ describe('a prompt that is too long', () => {
   })
 
   test('of any number of turns is trimmed in a time that grows with them, and not with their square', async () => {
-    const messages = Array.from({ length: 250_000 }, () => user('one two three'))
+    const messages = Array.from({ length: 10_000 }, () => user(words(150)))
     const { ask } = shopOf()
     const { body } = await ask({ model: 'vendor-b/chat-3.8-flash', messages }, '/api/v1/chat/completions')
     expect(body.accepts?.length).toBe(1)
@@ -348,6 +371,76 @@ describe('a prompt that is too long', () => {
     expect((await alice.buy(flat, { path: COMPLETIONS })).headers.get('x-messages-removed')).toBe('1')
     expect(vendor.orders.map(({ body }) => body.messages)).toEqual([[user('And now?')], [user('And now?')]])
   })
+})
+
+describe('what costs nothing beyond the quote', () => {
+  test('is taken: the words for the usual, files and sounds with their data, refusals that are echoed', async () => {
+    const parts = [{ type: 'text', text: 'x' }, { type: 'file', file: { filename: 'a.pdf', file_data: 'data:application/pdf;base64,AAAA' } }, { type: 'file', file: { file_data: 'AAAA' } }, { type: 'input_audio', input_audio: { data: 'AAAA', format: 'wav' } }, { type: 'refusal', refusal: 'No.' }]
+    const usual = { speed: 'standard', modalities: ['text'], store: false, plugins: null, generationConfig: { mediaResolution: 'LOW' } }
+    const body = await shopOf().sent({ model: 'vendor-d/chat-5.3', messages: [user(parts as never)], ...usual })
+    expect(body).toMatchObject({ messages: [user(parts as never)], modalities: ['text'], store: false })
+  })
+
+  test('on every surface: what chat refuses is refused by its own name there too', async () => {
+    const surfaces = [['/api/v1/messages', { model: 'vendor-a/chat-5.4', max_tokens: 10, messages: [user()] }], ['/api/v1/responses', { model: 'vendor-a/chat-5.4', input: 'x' }]] as const
+    for (const [path, body] of surfaces) {
+      for (const name of ['web_search_options', 'plugins', 'models', 'provider', 'container', 'mcp_servers', 'prediction', 'audio']) {
+        const { ask, vendor } = shopOf()
+        const answer = await ask({ ...body, [name]: { any: 1 } }, path)
+        expect([path, name, answer.status, answer.body.error.message.startsWith(`${name}: `), vendor.orders.length]).toEqual([path, name, 400, true, 0])
+      }
+    }
+  })
+})
+
+describe('several answers', () => {
+  test('are sold where the row delivers them, each of them quoted', async () => {
+    const { ask } = shopOf()
+    const amount = async (n: number) => Number((await ask({ model: 'vendor-d/chat-5.3', messages: [user()], max_tokens: 100_000, n }, '/api/v1/chat/completions')).body.accepts[0].amount)
+    expect((await amount(4)) - (await amount(1))).toBeGreaterThan(2 * (await amount(1)))
+  })
+
+  test('are 400 where it does not: emulated structure, embedded, flat, free, by the responses wire, or for a vendor of another wire', async () => {
+    const cases: [Record<string, unknown>, Wire?][] = [
+      [{ model: 'vendor-g/chat-5-medium' }],
+      [{ model: 'vendor-b/chat-3.8-flash' }],
+      [{ model: 'farebox/parrot' }],
+      [{ model: 'vendor-open/llama-3.3-70b' }],
+      [{ model: FREE }],
+      [{ model: 'vendor-a/chat-6-large', tools: [FUNCTION] }],
+      [{ model: 'vendor-c/chat-4.7', search_parameters: { mode: 'on' } }],
+      [{ model: 'vendor-d/chat-5.3' }, 'messages'],
+    ]
+    for (const [more, wire] of cases) {
+      const chatVendor = scriptedChat(undefined, { wire: wire ?? 'chat' })
+      const refusal = await shopOf({ chatVendor }).refused({ ...more, n: 2 })
+      expect([more.model, refusal.status, refusal.code, refusal.param]).toEqual([more.model, 400, 'INVALID_PARAMETER', 'n'])
+      expect((await shopOf({ chatVendor }).ask({ messages: [user()], ...more, n: 1 })).status).not.toBe(400)
+    }
+  })
+})
+
+describe('the text of a request', () => {
+  test('may hold 8,388,608 characters, whatever they are written with, and not one more', async () => {
+    const { ask } = shopOf()
+    const sizes = async (content: string) => await ask({ model: 'vendor-b/chat-3.8-flash', messages: [user(content), user('x')] }, '/api/v1/chat/completions')
+    const over = await sizes('ab'.repeat(4_194_304))
+    expect([over.status, over.body.code]).toEqual([400, 'REQUEST_TOO_LARGE'])
+    expect(over.body.message).toBe('A request may hold at most 8388608 characters of text; this one holds 8388609.')
+  })
+
+  test('counts a character of two units once', () => {
+    expect([characters({ messages: [user('a\u{1f98a}é語')] }), upperBound({ messages: [user('a\u{1f98a}é語')] }, {})]).toEqual([4, 19])
+  })
+})
+
+test('an unknown model is answered with models that are served here', async () => {
+  const vendor = scriptedChat()
+  const { ask } = shopOf({ ports: { vendors: { chat: ({ id }) => (id === 'vendor-d/chat-5.3' ? vendor : undefined) } } })
+  const { status, body } = await ask({ model: 'vendor-a/chat-99', messages: [user()] })
+  expect([status, body.alternatives]).toEqual([400, ['vendor-d/chat-5.3']])
+  const nobody = shopOf({ ports: { vendors: { chat: () => undefined } } })
+  expect((await nobody.ask({ model: 'vendor-a/chat-99', messages: [user()] })).body.message).toBe('Unknown model: vendor-a/chat-99. All models: GET /api/v1/models.')
 })
 
 describe('the rules of a model', () => {
@@ -458,7 +551,7 @@ describe('images', () => {
   })
 
   test('that are none are 400 INVALID_IMAGE_URL, and name their place', async () => {
-    for (const url of ['', 'a.png', 'ftp://example.com/a.png', 'file:///etc/passwd', 'javascript:alert(1)', 'https://', 'data:image/png;base64,!!!!', 'data:image/png;base64,aGVsbG8=', 'data:text/html,<b>']) {
+    for (const url of ['https://www.youtube.com/watch?v=x', 'https://youtu.be/x', 'https://generativelanguage.googleapis.com/v1beta/files/x', '', 'a.png', 'ftp://example.com/a.png', 'file:///etc/passwd', 'javascript:alert(1)', 'https://', 'data:image/png;base64,!!!!', 'data:image/png;base64,aGVsbG8=', 'data:text/html,<b>']) {
       const refusal = await shopOf().refused({ model: VISION, ...see(url) })
       expect([url, refusal.status, refusal.code, refusal.param]).toEqual([url, 400, 'INVALID_IMAGE_URL', 'messages.0.content.1.image_url.url'])
     }

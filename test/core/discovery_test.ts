@@ -1,20 +1,22 @@
 import { describe, expect, test } from 'bun:test'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { corpusSearch } from '../../adapters/vendors/corpus_search.ts'
+import { localPortraits } from '../../adapters/vendors/local_portraits.ts'
 import { sampleMarket } from '../../adapters/vendors/sample_market.ts'
+import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import { scriptedChat } from '../../adapters/vendors/scripted_chat.ts'
 import { endpoints } from '../../core/endpoints/mod.ts'
 import { isSold } from '../../core/menu.ts'
 import { pathOf, pricedTrial } from '../../core/samples.ts'
 import { catalog } from '../../core/mod.ts'
-import { decodeHeader, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../kit.ts'
+import { countingRandom, decodeHeader, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../kit.ts'
 
 const document = async (path: string, options: KitOptions = {}) => (await read(await kit(options).shop.fetch(new Request(ORIGIN + path)))).body
 
 /** A gateway that can sell everything on the menu. */
 function whole(options: KitOptions = {}) {
   const clock = testClock()
-  return kit({ chatVendor: scriptedChat(), ports: { clock, vendors: { search: corpusSearch(), market: sampleMarket({ clock }) } }, ...options })
+  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), ports: { clock, vendors: { search: corpusSearch(), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) } }, ...options })
 }
 
 describe('/.well-known/x402', () => {
@@ -83,7 +85,8 @@ describe('the bazaar extension', () => {
     const trial = await pricedTrial(endpoint, { catalog: catalog(), vendors: ports.vendors, countTokens: ports.countTokens })
     const response = await shop.fetch(new Request(ORIGIN + pathOf(endpoint, trial)))
     const header = response.headers.get('payment-required') ?? ''
-    return { trial, status: response.status, size: 3 * header.length + (await response.text()).length, required: decodeHeader(header) }
+    const { catalog: _, ...body } = (await response.json()) as Record<string, unknown>
+    return { trial, status: response.status, size: 3 * header.length + JSON.stringify(body).length, required: decodeHeader(header) }
   }
 
   for (const endpoint of endpoints.filter(isSold)) {

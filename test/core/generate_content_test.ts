@@ -191,6 +191,18 @@ describe('a refusal', () => {
     ['a tool that the vendor runs and charges for', { tools: [{ googleSearch: {} }] }],
     ['something in the account of the operator', { cachedContent: 'cachedContents/1' }],
     ['the same, in the other spelling', { cached_content: 'cachedContents/1' }],
+    ['a tier that costs more', { serviceTier: 'priority' }],
+    ['the same, in the other spelling', { service_tier: 'priority' }],
+    ['a file of the operator\'s, or behind an address', { contents: [{ parts: [{ fileData: { fileUri: 'https://www.youtube.com/watch?v=x' } }] }] }],
+    ['the same, in the other spelling', { contents: [{ parts: [{ text: 'x' }, { file_data: { file_uri: 'files/x' } }] }] }],
+    ['the same, in both', { contents: [{ parts: [{ fileData: null, file_data: { file_uri: 'files/x' } }] }] }],
+    ['a file in the answer of a function', { contents: [{ parts: [{ functionResponse: { name: 'f', response: {}, parts: [{ fileData: { fileUri: 'files/x' } }] } }] }] }],
+    ['a file in the system instruction', { system_instruction: { parts: [{ fileData: { fileUri: 'files/x' } }] } }],
+    ['an answer in pictures', { generationConfig: { responseModalities: ['TEXT', 'IMAGE'] } }],
+    ['the same, in the other spelling', { generation_config: { response_modalities: ['AUDIO'] } }],
+    ['a part that is null', { contents: [{ parts: [null] }] }],
+    ['10,001 contents', { contents: Array.from({ length: 10_001 }, () => ({ parts: [{ text: 'x' }] })) }],
+    ['2,001 parts', { contents: [{ parts: Array.from({ length: 2_001 }, () => ({ text: 'x' })) }] }],
     ['no tokens for an answer', { generationConfig: { maxOutputTokens: 0 } }],
     ['less than none', { generationConfig: { maxOutputTokens: -5 } }],
     ['half an answer', { generationConfig: { candidateCount: 0.5 } }],
@@ -208,6 +220,16 @@ describe('a refusal', () => {
       expect([status, body, vendor.orders.length]).toEqual([400, { error: { code: 400, message: expect.any(String), status: 'INVALID_ARGUMENT' } }, 0])
     })
   }
+
+  test('the usual tier and text are taken, and the free form of a call may say what it likes', async () => {
+    const contents = [{ parts: [{ text: 'x' }] }, { role: 'model', parts: [{ functionCall: { name: 'f', args: { fileData: [null] } } }] }, { parts: [{ functionResponse: { name: 'f', response: { file_data: 1 } } }] }]
+    expect((await shopOf().ask(order({ contents, serviceTier: 'standard', generationConfig: { responseModalities: ['TEXT'] } }))).status).toBe(402)
+  })
+
+  test('several candidates are not sold where another wire gives one answer', async () => {
+    const { status, body } = await shopOf(undefined, { wire: 'messages' }).ask(order({ generationConfig: { candidateCount: 2 } }))
+    expect([status, body.error.message.startsWith('generationConfig.candidateCount: ')]).toEqual([400, true])
+  })
 
   test('a 402 is in the envelope too, and carries the whole challenge', async () => {
     const { status, headers, body } = await shopOf().ask(order())

@@ -91,18 +91,22 @@ describe('a chat request for Gemini', () => {
     expect(levels).toEqual(['minimal', 'low', 'medium', 'high', 'high', 'high'])
   })
 
-  test("Gemini's own members pass, except for those that decide the price; all else is dropped", () => {
+  test("Gemini's own members pass, except for those that decide the price or name something of the operator's; all else is dropped", () => {
     const safetySettings = [{ category: 'HARM_CATEGORY_HATE_SPEECH', threshold: 'BLOCK_NONE' }]
-    const generationConfig = { max_output_tokens: 65_536, candidateCount: 8, mediaResolution: 'LOW', temperature: 2, thinking_config: { thinking_budget: 5 } }
+    const generationConfig = { max_output_tokens: 65_536, candidateCount: 8, mediaResolution: 'LOW', responseModalities: ['IMAGE'], responseSchema: {}, temperature: 2, thinking_config: { thinking_budget: 5 } }
     const body = { messages: [], user: 'me', stream: true, logit_bias: {}, response_format: { type: 'json_object' }, safetySettings, cachedContent: 'cachedContents/1' }
     expect(generateContentFromChat({ ...body, generationConfig, max_tokens: 10, temperature: 1 })).toEqual({
       contents: [],
       safetySettings,
-      cachedContent: 'cachedContents/1',
       generationConfig: { mediaResolution: 'LOW', maxOutputTokens: 10, temperature: 1, thinkingConfig: { includeThoughts: true, thinkingBudget: 5 } },
     })
     expect(generateContentFromChat({ generationConfig, reasoning_effort: 'high' })).toMatchObject({ generationConfig: { thinkingConfig: { thinkingLevel: 'high' } } })
   })
+})
+
+test('a file is never linked: its name would be one in the account of the operator', () => {
+  const sent = (file_data: string) => generateContentFromChat({ messages: [{ role: 'user', content: [{ type: 'file', file: { file_data } }] }] }).contents
+  for (const name of ['files/abc', 'https://generativelanguage.googleapis.com/v1beta/files/x']) expect(JSON.stringify(sent(name))).not.toContain('fileData')
 })
 
 describe('a Gemini request for chat', () => {

@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import { Fault } from '../../core/faults.ts'
-import { budget, clip, decodeDataUri, intake, parseJson, quoted, readBody } from '../../core/intake.ts'
+import { deadlines } from '../../core/deadlines.ts'
+import { budget, clip, decodeDataUri, intake, parseJson, quoted, readBody, readRaw } from '../../core/intake.ts'
+import { testClock } from '../kit.ts'
 
 const post = (body: BodyInit | null, headers: Record<string, string> = {}) => new Request('http://farebox.test/', { method: 'POST', headers, body })
 
@@ -215,22 +217,59 @@ describe('data URIs', () => {
 })
 
 describe('a budget', () => {
-  const upload = (length?: number) => new Request('http://x.test', { method: 'POST', body: 'x', headers: length === undefined ? {} : { 'content-length': String(length) } })
+  const MB = 1 << 20
+  const bytes = (length: number) => new Uint8Array(length).fill(0x20)
 
-  test('reads what fits in, turns away what comes on top, and has room again afterwards', async () => {
-    const { room } = budget(100)
-    const first = Promise.withResolvers<string>()
-    const reading = room(upload(80), () => first.promise)
-    await expect(room(upload(30), async () => 'second')).rejects.toMatchObject({ code: 'BUSY', parts: { headers: { 'retry-after': '2' } } })
-    expect(await room(upload(20), async () => 'third')).toBe('third')
-    first.resolve('first')
-    expect(await reading).toBe('first')
-    expect(await room(upload(30), async () => 'second')).toBe('second')
+  /** A body that arrives as the test says. */
+  function arriving(headers: Record<string, string> = {}) {
+    let send!: ReadableStreamDefaultController<Uint8Array>
+    const body = new ReadableStream<Uint8Array>({ start: (controller) => void (send = controller) })
+    return { request: new Request('http://x.test', { method: 'POST', body, headers }), send: (count: number) => send.enqueue(bytes(count)), end: () => send.close() }
+  }
+
+  test('counts what has arrived and not what is promised, turns away what comes on top, and has room again afterwards', async () => {
+    const clock = testClock()
+    const shared = budget(4 * MB, deadlines(clock))
+    const idle = Array.from({ length: 20 }, () => arriving({ 'content-length': String(30 * MB) }))
+    for (const { request } of idle) readBody(request, 32 * MB, shared).catch(() => {})
+    const first = arriving()
+    const reading = readBody(first.request, 8 * MB, shared)
+    first.send(3 * MB)
+    await clock.settle()
+    const second = arriving()
+    const refused = readBody(second.request, 8 * MB, shared).catch((error: unknown) => error)
+    second.send(2 * MB)
+    expect(await refused).toMatchObject({ code: 'BUSY', parts: { headers: { 'retry-after': '2' } } })
+    first.end()
+    expect((await reading).length).toBe(3 * MB)
+    const third = arriving()
+    third.send(2 * MB)
+    third.end()
+    expect((await readBody(third.request, 8 * MB, shared)).length).toBe(2 * MB)
   })
 
-  test('takes a single body that is larger than all of it, and any without a length', async () => {
-    const { room } = budget(100)
-    expect(await room(upload(1000), async () => 'large')).toBe('large')
-    expect(await room(upload(), async () => 'unknown')).toBe('unknown')
+  test('lets small bodies pass whatever else is under way', async () => {
+    const shared = budget(0, deadlines(testClock()))
+    expect(await readBody(new Request('http://x.test', { method: 'POST', body: '{}', headers: { 'content-length': '2' } }), MB, shared)).toBe('{}')
   })
+
+  test('ends a body that does not arrive in time, and gives back what it held', async () => {
+    const clock = testClock()
+    const shared = budget(2 * MB, deadlines(clock))
+    const slow = arriving()
+    const reading = readRaw(slow.request, 8 * MB, shared)
+    slow.send(2 * MB)
+    const refused = reading.catch((error: unknown) => error)
+    await clock.advance(120_000)
+    expect(await refused).toMatchObject({ code: 'TOO_SLOW' })
+    const next = arriving()
+    next.send(2 * MB)
+    next.end()
+    expect((await readRaw(next.request, 8 * MB, shared)).length).toBe(2 * MB)
+  })
+})
+
+test('a large body of very many values is refused before it is parsed', () => {
+  expect(() => parseJson(`[${'{},'.repeat(2_000_000)}{}]`, null)).toThrow('at most 1000000 values')
+  expect(parseJson(JSON.stringify('word, '.repeat(300_000)), null)).toHaveLength(1_800_000)
 })

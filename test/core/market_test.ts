@@ -3,7 +3,7 @@ import { Value } from '@sinclair/typebox/value'
 import { sampleMarket } from '../../adapters/vendors/sample_market.ts'
 import { Fault, type MarketVendor } from '../../core/mod.ts'
 import { marketData } from '../../core/endpoints/market.ts'
-import { STOCK_MARKETS } from '../../core/ports.ts'
+import { STOCK_MARKETS } from '../../core/vendors.ts'
 import { type Answer, decodeHeader, encodePayment, kit, ORIGIN, read, START, testClock } from '../kit.ts'
 
 const NOW = START / 1000
@@ -69,6 +69,38 @@ describe('free feeds', () => {
     expect((await send(`/api/v1/crypto/history/BTC-USD?from=${NOW - 86_400}`, { method: 'POST' })).body.bars.length).toBe(2)
     for (const bad of ['{', '[]', '"x"', '{"from":[1]}', '{"from":{"a":1}}']) expect([bad, (await send('/api/v1/crypto/history/BTC-USD', { method: 'POST', body: bad })).status]).toEqual([bad, 400])
     expect(seen.filter((question) => question.startsWith('bars')).length).toBe(3)
+  })
+
+  test('take a body that comes in pieces, and has no content type', async () => {
+    const { shop } = market()
+    const pieces = (text: string) => new ReadableStream<Uint8Array>({ start: (stream) => ([...text].forEach((letter) => stream.enqueue(new TextEncoder().encode(letter))), stream.close()) })
+    const post = async (text: string) => await read(await shop.fetch(new Request(`${ORIGIN}/api/v1/crypto/history/BTC-USD`, { method: 'POST', body: pieces(text) })))
+    expect((await post(JSON.stringify({ from: NOW - 7_200, resolution: '60' }))).body.bars.length).toBe(3)
+    expect([(await post('{')).status, (await post('')).body.details[0].path]).toEqual([400, 'from'])
+  })
+
+  test('end now at the latest: a window that reaches into the future loses none of its bars for it', async () => {
+    const { send, seen } = market()
+    const { status, body } = await send(`/api/v1/crypto/history/BTC-USD?resolution=1&from=${NOW - 600}&to=99999999999`)
+    expect([status, body.from, body.to, body.bars.length, body.truncated]).toEqual([200, NOW - 600, NOW, 11, undefined])
+    expect(seen.at(-1)).toBe(`bars BTC-USD 1 ${NOW - 600} ${NOW}`)
+    expect((await send(`/api/v1/crypto/history/BTC-USD?resolution=1&from=1&to=${NOW + 5_000 * 60}`)).body.bars.length).toBe(5_000)
+    expect((await send(`/api/v1/crypto/history/BTC-USD?from=${NOW}&to=${NOW + 9}`)).body.details).toEqual([{ path: 'from', message: `must be in the past, before ${NOW}; got ${NOW}` }])
+  })
+
+  test.each([['history', `history/BTC-USD?from=${NOW - 9}&resolution=1`, 120, 'list'], ['price', 'price/BTC-USD', 600, `history/BTC-USD?from=${NOW - 9}&resolution=1`], ['list', 'list', 600, `history/BTC-USD?from=${NOW - 9}&resolution=1`]] as const)('have a ration for each address: %s', async (_, path, requests, other) => {
+    const { shop, clock } = market()
+    const ask = (path: string, ip: string) => shop.fetch(new Request(`${ORIGIN}/api/v1/crypto/${path}`), { ip })
+    const statuses: number[] = []
+    for (let count = 0; count < requests; count++) statuses.push((await ask(path, '192.0.2.1')).status)
+    expect(new Set(statuses)).toEqual(new Set([200]))
+    const refused = await ask(path, '192.0.2.1')
+    const reset = Number(refused.headers.get('x-ratelimit-reset'))
+    expect([refused.status, ...['retry-after', 'x-ratelimit-limit', 'x-ratelimit-remaining'].map((name) => refused.headers.get(name))]).toEqual([429, '60', String(requests), '0'])
+    expect([reset - clock.now(), Object.keys((await refused.json()) as object)]).toEqual([60_000, ['error', 'message', 'retryAfterSeconds']])
+    expect([(await ask(path, '192.0.2.2')).status, (await ask(other, '192.0.2.1')).status]).toEqual([200, 200])
+    await clock.advance(60_000)
+    expect((await ask(path, '192.0.2.1')).status).toBe(200)
   })
 
   test('are cut to 5,000 bars at the far end of a longer window, and say so', async () => {
@@ -226,7 +258,8 @@ describe('paid feeds', () => {
       ['from=100&to=100', 'to'],
       ['from=100&to=99', 'to'],
       ['from=100&to=x', 'to'],
-      [`from=${NOW + 1}`, 'to'],
+      [`from=${NOW + 1}`, 'from'],
+      [`from=${NOW + 1}&to=${NOW + 2}`, 'from'],
       ['from=100&resolution=2', 'resolution'],
       ['from=100&resolution=d', 'resolution'],
       ['from=100&resolution=', 'resolution'],
@@ -266,10 +299,26 @@ describe('paid feeds', () => {
   test('answer 404 where a symbol has no such session, or the window no bars', async () => {
     const { pay, chain } = market()
     const session = await pay('/api/v1/stocks/hk/price/0700-HK?session=pre')
-    expect([session.status, session.body.hint]).toEqual([404, 'There is no pre session feed for 0700-HK; leave session out for regular hours. All symbols: GET /api/v1/stocks/hk/list'])
+    expect([session.status, session.body.error, session.body.hint]).toEqual([404, 'No such session', 'There is no pre session feed for 0700-HK; leave session out for regular hours.'])
     const bars = await pay(`/api/v1/stocks/us/history/AAPL?from=${NOW - 3_600}&to=${NOW - 1_800}`)
     expect([bars.status, bars.body.error, typeof bars.body.hint]).toEqual([404, 'No bars in this window', 'string'])
     expect(chain.transfers).toEqual([])
+  })
+
+  test('that have no price just now do not call the symbol unknown', async () => {
+    const { pay, send, chain } = market({ latest: async () => undefined })
+    for (const { status, body } of [await pay(PRICE), await send('/api/v1/crypto/price/BTC-USD')]) {
+      expect([status, body.error]).toEqual([404, 'No price'])
+      expect(body.message).toMatch(/^(AAPL|BTC-USD) has no price just now\. Nothing was charged\.$/)
+    }
+    expect(chain.transfers).toEqual([])
+  })
+
+  test('tell the vendor who pays', async () => {
+    const lanes: (string | undefined)[] = []
+    const { pay, send } = market({ bars: async (_, { lane, to }) => (lanes.push(lane), [{ t: to - 1, o: '1', h: '1', l: '1', c: '1', v: '0' }]) })
+    for (const { status } of [await pay(HISTORY), await send(`/api/v1/crypto/history/BTC-USD?from=${NOW - 9}`)]) expect(status).toBe(200)
+    expect(lanes).toEqual(['paid', 'free'])
   })
 
   test('that are away are 502 without a charge, and 503 in place of the 402 where none is configured', async () => {

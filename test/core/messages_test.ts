@@ -207,7 +207,24 @@ describe('a refusal', () => {
     ['an unknown model', { model: 'vendor-z/chat-1' }],
     ['context_management without the beta header', { context_management: { edits: [] } }],
     ['a tool that the vendor runs and charges for', { tools: [{ type: 'web_search_20250305', name: 'web_search' }] }],
+    ['a tool of a kind that nobody here knows', { tools: [{ name: 'ok' }, { type: 'mcp_toolset', mcp_server_name: 'x' }] }],
+    ['a tool that looks like one of the caller\'s', { tools: [{ type: 'memory_tool_search_2', name: 'x' }] }],
+    ['a tool that is null', { tools: [null] }],
     ['the fast mode, which costs more', { speed: 'fast' }],
+    ['another place to compute in', { inference_geo: 'us' }],
+    ['servers of tools', { mcp_servers: [{ type: 'url', url: 'https://example.com', name: 'x' }] }],
+    ['an answer form under its old name', { output_format: { type: 'json_schema', schema: {} } }],
+    ['an upload into a container', { messages: [user([{ type: 'container_upload', file_id: 'f' }])] }],
+    ['a file by its id', { messages: [user([{ type: 'document', source: { type: 'file', file_id: 'f' } }])] }],
+    ['a file by its id, three levels down', { messages: [user([{ type: 'tool_result', tool_use_id: 'a', content: [{ type: 'document', source: { type: 'content', content: [{ type: 'image', source: { type: 'file', file_id: 'f' } }] } }] }])] }],
+    ['a document by its address', { messages: [user([{ type: 'document', source: { type: 'url', url: 'https://example.com/a.pdf' } }])] }],
+    ['a document by its address in the result of a tool', { messages: [user([{ type: 'tool_result', tool_use_id: 'a', content: [{ type: 'document', source: { type: 'url', url: 'https://example.com/a.pdf' } }] }])] }],
+    ['a block that is null', { messages: [user([null])] }],
+    ['a block that is null in the result of a tool', { messages: [user([{ type: 'tool_result', tool_use_id: 'a', content: [null] }])] }],
+    ['blocks without an end', { messages: [user(Array.from({ length: 20 }).reduce((inner: unknown) => [{ type: 'tool_result', tool_use_id: 'a', content: inner }], [{ type: 'text', text: 'x' }]))] }],
+    ['10,001 messages', { messages: Array.from({ length: 10_001 }, () => user('x')) }],
+    ['2,001 blocks', { messages: [user(Array.from({ length: 2_001 }, () => ({ type: 'text', text: 'x' })))] }],
+    ['two answers', { n: 2 }],
     ['an image that is none', { messages: [user([{ type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'aGVsbG8=' } }])] }],
   ]
   for (const [name, more] of REFUSED) {
@@ -219,6 +236,13 @@ describe('a refusal', () => {
       }
     })
   }
+
+  test('an argument of a tool may say what it likes, and the caller\'s own tools are taken, with pictures by address', async () => {
+    const input = { source: { type: 'file', file_id: 'f' }, content: [null] }
+    const messages = [user([{ type: 'image', source: { type: 'url', url: 'https://example.com/a.png' } }]), { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'look', input }] }, user([{ type: 'tool_result', tool_use_id: 'a', content: 'x' }])]
+    const tools = [{ name: 'look' }, { type: 'custom', name: 'x' }, ...['bash_20250124', 'text_editor_20250728', 'computer_20250124', 'memory_20250818'].map((type) => ({ type, name: 'y' }))]
+    expect((await shopOf().ask(order({ messages, tools, speed: 'standard' }))).status).toBe(402)
+  })
 
   test('a number of answers that is none is refused: the quote depends on it', async () => {
     for (const n of [0, -3, 0.5, 9, '2', 1e9]) {
@@ -270,6 +294,15 @@ describe('a refusal', () => {
       expect(chain.transfers.length).toBe(1)
     })
   }
+})
+
+test('sealed thoughts are part of the quote', async () => {
+  const { ask } = shopOf()
+  const amount = async (length: number) => {
+    const messages = [user('x'), { role: 'assistant', content: [{ type: 'redacted_thinking', data: 'A'.repeat(length) }, { type: 'text', text: 'x' }] }, user('x')]
+    return Number((await ask(order({ model: NEWEST, messages }))).body.accepts[0].amount)
+  }
+  expect((await amount(400_000)) - (await amount(4))).toBeGreaterThan(100_000)
 })
 
 test('both spellings of the makers are known, with the maker and without', async () => {

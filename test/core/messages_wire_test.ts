@@ -22,7 +22,6 @@ const talk: Fields = {
   stop: ['END'],
   stream: true,
   user: 'wallet-1',
-  x_unknown: { kept: [1] },
   messages: [
     { role: 'system', content: 'Be brief.' },
     { role: 'user', content: [{ type: 'text', text: 'What is this?' }, { type: 'image_url', image_url: { url: png } }, { type: 'image_url', image_url: { url: 'https://a.example/b.jpg' } }] },
@@ -56,7 +55,6 @@ const talked: Fields = {
   stop_sequences: ['END'],
   stream: true,
   metadata: { user_id: 'wallet-1' },
-  x_unknown: { kept: [1] },
   system: 'Be brief.',
   messages: [
     {
@@ -257,6 +255,25 @@ describe('requests', () => {
     const dropped = { n: 2, seed: 1, logprobs: true, top_logprobs: 2, frequency_penalty: 1, presence_penalty: 1, logit_bias: {}, stream_options: {}, service_tier: 'auto', store: true, response_format: {}, search_parameters: {} }
     const body = order({ ...dropped, messages: [], temperature: 1.7, top_p: null, top_k: 3, stop: 'x', max_completion_tokens: 70, max_tokens: 90, context_management: { edits: [] } })
     expect(body).toEqual({ messages: [], temperature: 1, top_k: 3, stop_sequences: ['x'], max_tokens: 70, context_management: { edits: [] } })
+  })
+
+  test('messagesFromChat() sends nothing that it does not know, on its own level or among the members of a tool', () => {
+    const smuggled = { type: 'web_search_20250305', max_uses: 100, allowed_callers: ['x'] }
+    const mark = { type: 'ephemeral' }
+    const extras = { speed: 'fast', mcp_servers: [{}], container: 'c', inference_geo: 'us', betas: ['x'], x_unknown: 1, input: 'x' }
+    const tools = [{ type: 'function', max_uses: 9, cache_control: mark, function: { name: 'f', strict: true, ...smuggled } }, { type: 'custom', name: 'g', input_schema: { properties: {} }, url: 'x' }]
+    const body = order({ ...extras, messages: [], tools, functions: [{ name: 'h', ...smuggled }], metadata: { user_id: 'u', other: 1 } })
+    expect(Object.keys(body).sort()).toEqual(['max_tokens', 'messages', 'metadata', 'tools'])
+    expect(body.metadata).toEqual({ user_id: 'u' })
+    expect(body.tools).toEqual([
+      { name: 'f', input_schema: { type: 'object', properties: {} }, strict: true, cache_control: mark },
+      { name: 'g', input_schema: { type: 'object', properties: {} } },
+      { name: 'h', input_schema: { type: 'object', properties: {} } },
+    ])
+    const bash = { type: 'bash_20250124', name: 'bash' }
+    expect(order({ messages: [], tools: [bash] }).tools).toEqual([bash])
+    expect(() => order({ messages: [], tools: [{ type: 'web_search_20250305', name: 'web_search' }] })).toThrow(Fault)
+    expect(() => order(said([{ type: 'file', file: { file_id: 'file-1' } }]))).toThrow(Fault)
   })
 
   test('messagesFromChat() turns data URIs and files into sources', () => {

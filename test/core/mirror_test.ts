@@ -1,19 +1,21 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { PIXEL } from '../../adapters/vendors/scripted.ts'
-import type { Objects, Vendors } from '../../core/mod.ts'
+import type { OpenMedia } from '../../core/endpoint.ts'
+import type { MediaStream, Objects, Vendors } from '../../core/mod.ts'
 import { isObjectKey } from '../../core/keys.ts'
 import { mirror } from '../../core/mirror.ts'
 import { countingRandom, testClock, testLog } from '../kit.ts'
 
 const never: Vendors['media'] = () => Promise.reject(new Error('not to be fetched'))
 
-function bench({ media = never, objects = memoryObjects() }: { media?: Vendors['media']; objects?: Objects } = {}) {
+function bench({ media = never, stream, objects = memoryObjects() }: { media?: Vendors['media']; stream?: Vendors['stream']; objects?: Objects } = {}) {
   const clock = testClock()
   const log = testLog()
-  const ports = { objects, clock, log, random: countingRandom(), vendors: { images: () => undefined, chat: () => undefined, media } }
+  const ports = { objects, clock, log, random: countingRandom(), vendors: { images: () => undefined, chat: () => undefined, media, ...(stream && { stream }) } }
   const host = (...urls: readonly string[]) => mirror({ ports, maxBytes: 1000 }, 'job_1', { folder: 'images', urls })
-  return { host, objects, clock, log }
+  const pour = (open: OpenMedia) => mirror({ ports, maxBytes: 1000, maxStreamBytes: 5000 }, 'job_1', { folder: 'images', urls: ['https://vendor.test/a'], streams: [open] })
+  return { host, pour, objects, clock, log }
 }
 
 /** Where the first media of a bench lie: nothing of the job's id is in it. */
@@ -81,5 +83,114 @@ describe('mirroring', () => {
     const { clock, log, objects } = bench()
     const ports = { objects, clock, log, random: countingRandom(), vendors: { images: () => undefined, chat: () => undefined, media: never } }
     expect(await mirror({ ports, maxBytes: 1 }, 'job_1', undefined)).toEqual([])
+  })
+})
+
+describe('mirroring a stream', () => {
+  const FELL_BACK = [{ key: null, url: 'https://vendor.test/a', source: 'https://vendor.test/a' }]
+  const piece = (length: number, value = 7) => new Uint8Array(length).fill(value)
+
+  /** Gives its pieces as they are asked for; then ends, breaks, or waits without end. */
+  function clip({ type = 'video/mp4', pieces = [piece(3), piece(4)], end = 'closes' as Error | 'closes' | 'stalls' } = {}) {
+    const seen = { asked: 0, left: false }
+    const body = new ReadableStream<Uint8Array>(
+      {
+        pull(controller) {
+          const next = pieces[seen.asked++]
+          if (next) return controller.enqueue(next)
+          if (end === 'stalls') return new Promise(() => {})
+          if (end === 'closes') return controller.close()
+          controller.error(end)
+        },
+        cancel: () => void (seen.left = true),
+      },
+      { highWaterMark: 0 },
+    )
+    return { seen, media: { body, type } satisfies MediaStream }
+  }
+
+  test('pours what a URL points at into the store, and never asks for it whole', async () => {
+    const given: unknown[] = []
+    const { host, objects } = bench({
+      stream: async (url, { maxBytes }) => {
+        given.push([url, maxBytes])
+        return clip().media
+      },
+    })
+    expect(await host('https://vendor.test/a', PIXEL)).toEqual([
+      { key: `${SECRET}-0.mp4`, url: null, source: 'https://vendor.test/a' },
+      { key: `${SECRET}-1.png`, url: null, source: 'data:image/png' },
+    ])
+    expect(given).toEqual([['https://vendor.test/a', 2 * 1024 ** 3]])
+    expect(await objects.get(`${SECRET}-0.mp4`)).toEqual({ body: piece(7), size: 7, type: 'video/mp4' })
+  })
+
+  test('reads a piece by the stream that comes with it, instead of its URL', async () => {
+    for (const [type, extension] of Object.entries({ 'video/quicktime': 'mov', 'video/webm': 'webm', 'audio/mpeg': 'mp3', 'audio/wav': 'wav', 'audio/pcm': 'pcm' })) {
+      expect(await bench().pour(async () => clip({ type }).media)).toEqual([{ key: `${SECRET}-0.${extension}`, url: null, source: 'https://vendor.test/a' }])
+    }
+  })
+
+  test('holds a stream where the store or the vendors cannot do otherwise, up to what may be held', async () => {
+    const { put, get } = memoryObjects()
+    const small = bench({ objects: { put, get } })
+    expect((await small.pour(async () => clip().media))[0]?.key).toBe(`${SECRET}-0.mp4`)
+    expect(await bench({ objects: { put, get } }).pour(async () => clip({ pieces: [piece(600), piece(600)] }).media)).toEqual(FELL_BACK)
+    const fetched = bench({ objects: { put, get: async () => undefined }, stream: () => Promise.reject(new Error('not to be streamed')), media: async () => ({ bytes: piece(1), type: 'video/mp4' }) })
+    expect((await fetched.host('https://vendor.test/a'))[0]?.key).toBe(`${SECRET}-0.mp4`)
+  })
+
+  test.each([
+    ['breaks', { end: new Error('the vendor hung up') }, 'the vendor hung up', false],
+    ['is of a type that is not hosted', { type: 'text/html' }, 'media of type text/html is not hosted', true],
+    ['is larger than it may be', { pieces: Array.from({ length: 9 }, () => piece(600)) }, 'more than 5000 bytes', true],
+    ['is an image larger than one may be', { type: 'image/png', pieces: [piece(600), piece(600)] }, 'more than 1000 bytes', true],
+  ])('leaves nothing of one that %s, and falls back to its URL', async (_, given, why, isLeft) => {
+    const { pour, objects, log } = bench()
+    const { seen, media } = clip(given)
+    let signal: AbortSignal | undefined
+    const opened = pour(async (at) => {
+      signal = at.signal
+      return media
+    })
+    expect(await opened).toEqual(FELL_BACK)
+    expect([seen.left, signal?.aborted, log.lines[0]?.fields.error]).toEqual([isLeft, true, why])
+    for (const extension of ['mp4', 'png', 'html']) expect(await objects.get(`${SECRET}-0.${extension}`)).toBeUndefined()
+  })
+
+  test('leaves nothing where the store fails, and lets the vendor go', async () => {
+    const { media, seen } = clip()
+    const full: Objects = { ...memoryObjects(), putStream: () => Promise.reject(new Error('disk full')) }
+    const { pour, log } = bench({ objects: full })
+    expect(await pour(async () => media)).toEqual(FELL_BACK)
+    expect([seen.left, log.lines[0]?.fields.error]).toEqual([true, 'disk full'])
+  })
+
+  test('gives up on one that never begins, or falls silent for a minute', async () => {
+    const silent = bench()
+    const beginning = silent.pour(() => new Promise(() => {}))
+    await silent.clock.advance(60_000)
+    expect(await beginning).toEqual(FELL_BACK)
+    const { media, seen } = clip({ end: 'stalls' })
+    const stalled = bench()
+    const hosted = stalled.pour(async () => media)
+    await stalled.clock.advance(59_000)
+    expect(seen.left).toBe(false)
+    await stalled.clock.advance(1_000)
+    expect([await hosted, seen.left, stalled.clock.waiting]).toEqual([FELL_BACK, true, 0])
+  })
+
+  test('gives up on one that drips for ten minutes', async () => {
+    const { pour, clock, objects } = bench()
+    let drop = () => {}
+    const body = new ReadableStream<Uint8Array>({ pull: (controller) => new Promise((resolve) => (drop = () => resolve(controller.enqueue(piece(1))))) }, { highWaterMark: 0 })
+    const hosted = pour(async () => ({ body, type: 'video/mp4' }))
+    for (let passed = 50_000; passed < 600_000; passed += 50_000) {
+      await clock.advance(50_000)
+      drop()
+    }
+    await clock.advance(50_000)
+    expect(await hosted).toEqual(FELL_BACK)
+    expect(await objects.get(`${SECRET}-0.mp4`)).toBeUndefined()
   })
 })

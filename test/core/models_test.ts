@@ -1,20 +1,21 @@
 import { describe, expect, test } from 'bun:test'
-import { catalog, type ChatRow, chatRows, type ChatVendor, imageRows } from '../../core/mod.ts'
+import { catalog, type ChatRow, chatRows, type ChatVendor, imageRows, type VideoRow, videoRows } from '../../core/mod.ts'
 import { scriptedVendor } from '../../adapters/vendors/scripted.ts'
+import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import { kit, type KitOptions, ORIGIN, read, START } from '../kit.ts'
 
 const chatVendor: ChatVendor = { wire: 'chat', ask: () => Promise.reject(new Error('nothing is asked here')) }
-const get = (options: KitOptions = {}) => kit({ chatVendor, ...options }).shop.fetch(new Request(`${ORIGIN}/api/v1/models`))
+const get = (options: KitOptions = {}) => kit({ chatVendor, video: scriptedVideo(), ...options }).shop.fetch(new Request(`${ORIGIN}/api/v1/models`))
 const listed = async (options: KitOptions = {}): Promise<any[]> => (await read(await get(options))).body.data
 const entry = async (id: string) => (await listed()).find((model) => model.id === id)
 
 describe('GET /api/v1/models', () => {
-  test('lists every row that is not hidden, chat and images, without payment', async () => {
+  test('lists every row that is not hidden, chat, images and videos, without payment', async () => {
     const { status, headers, body } = await read(await get())
     expect([status, headers.get('content-type'), body.object]).toEqual([200, 'application/json', 'list'])
-    const shown = [...chatRows, ...imageRows].filter(({ hidden }) => !hidden).map(({ id }) => id)
+    const shown = [...chatRows, ...imageRows, ...videoRows].filter(({ hidden }) => !hidden).map(({ id }) => id)
     expect(body.data.map(({ id }: { id: string }) => id)).toEqual(shown)
-    expect(shown.length).toBeLessThan(chatRows.length + imageRows.length)
+    expect(shown.length).toBeLessThan(chatRows.length + imageRows.length + videoRows.length)
   })
 
   test('gives every field of a paid model, with its list prices as numbers', async () => {
@@ -58,10 +59,48 @@ describe('GET /api/v1/models', () => {
     expect((await listed({ catalog: catalog({ images, chat: [] }) }))[0].pricing.per_image).toBe(0.042)
   })
 
+  test('gives videos by the second with margin inside, by resolution where that differs, and how long they are', async () => {
+    expect(await entry('vendor-c/video-1')).toEqual({
+      id: 'vendor-c/video-1',
+      object: 'model',
+      created: START / 1000,
+      owned_by: 'vendor-c',
+      name: 'Video 1',
+      description: 'Makes videos of 1 to 15 seconds from a prompt or an image.',
+      categories: ['video'],
+      billing_mode: 'per_second',
+      pricing: {
+        per_second: 0.05,
+        per_second_by_resolution: { '480p': 0.05, '720p': 0.07 },
+        per_call_surcharge: 0.001,
+        transaction_fee: 0.001,
+        default_duration_seconds: 8,
+        max_duration_seconds: 15,
+      },
+    })
+    expect(await entry('vendor-f/video-1')).toMatchObject({
+      description: 'Makes videos of 4 to 12 seconds from a prompt or an image, with sound.',
+      billing_mode: 'per_second',
+      pricing: { per_second: 0.105, transaction_fee: 0.001, default_duration_seconds: 4, max_duration_seconds: 12 },
+    })
+  })
+
+  test('gives videos that are billed by the token as such, with what a second at 720p comes to', async () => {
+    expect(await entry('vendor-e/video-2.5')).toMatchObject({ billing_mode: 'per_token', pricing: { per_million_tokens: 14.549325, per_second: 0.31557485925, default_duration_seconds: 5, max_duration_seconds: 30 } })
+  })
+
+  test('leaves out videos that are hidden or retired', async () => {
+    const [first, second, ...rest] = videoRows
+    if (!first || !second) throw new Error('an empty catalog')
+    const video = [{ ...first, hidden: true }, { ...second, retired: true }, ...rest]
+    expect((await listed({ catalog: catalog({ images: [], chat: [], video }) })).map(({ id }) => id)).toEqual(rest.map(({ id }) => id))
+  })
+
   test('leaves out what the operator has not configured', async () => {
-    const vendors = { chat: ({ vendor }: ChatRow) => (vendor === 'embedded' ? chatVendor : undefined), images: () => undefined }
+    const vendors = { chat: ({ vendor }: ChatRow) => (vendor === 'embedded' ? chatVendor : undefined), images: () => undefined, video: () => undefined }
     expect((await listed({ ports: { vendors } })).map(({ id }) => id)).toEqual(['farebox/parrot', 'farebox/parrot-free'])
-    expect(await listed({ ports: { vendors: { chat: () => undefined, images: () => undefined } } })).toEqual([])
+    expect(await listed({ ports: { vendors: { chat: () => undefined, images: () => undefined, video: ({ family }: VideoRow) => (family === 'e' ? scriptedVideo() : undefined) } } })).toHaveLength(5)
+    expect(await listed({ ports: { vendors: { chat: () => undefined, images: () => undefined, video: () => undefined } } })).toEqual([])
   })
 
   test('asks for each vendor once, however often it is called', async () => {
@@ -75,10 +114,10 @@ describe('GET /api/v1/models', () => {
 
   test('is each gateway’s own: another catalog or other vendors make another list', async () => {
     const shared = catalog()
-    const none = { chat: () => undefined, images: () => undefined }
+    const none = { chat: () => undefined, images: () => undefined, video: () => undefined }
     expect((await listed({ catalog: shared })).length).toBeGreaterThan(0)
     expect(await listed({ catalog: shared, ports: { vendors: none } })).toEqual([])
-    expect(await listed({ catalog: catalog({ chat: [], images: [] }) })).toEqual([])
+    expect(await listed({ catalog: catalog({ chat: [], images: [], video: [] }) })).toEqual([])
   })
 
   test('ignores a query, and answers HEAD without a body', async () => {

@@ -3,13 +3,15 @@ import { Type } from '@sinclair/typebox'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { corpusSearch } from '../../adapters/vendors/corpus_search.ts'
+import { localPortraits } from '../../adapters/vendors/local_portraits.ts'
 import { sampleMarket } from '../../adapters/vendors/sample_market.ts'
+import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import { PIXEL, type Script, scriptedVendor } from '../../adapters/vendors/scripted.ts'
 import { scriptedChat } from '../../adapters/vendors/scripted_chat.ts'
 import { endpoints } from '../../core/endpoints/mod.ts'
 import { flatPrice, paid } from '../../core/mod.ts'
 import vectors from '../vectors/pricing.json'
-import { type Answer, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../kit.ts'
+import { type Answer, countingRandom, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../kit.ts'
 
 const document = async (path: string, options: KitOptions = {}) => (await read(await kit(options).shop.fetch(new Request(ORIGIN + path)))).body
 
@@ -19,8 +21,8 @@ const methodsOf = (endpoint: (typeof endpoints)[number]) => ('methods' in endpoi
 /** A gateway that can serve everything on the menu. */
 function whole(options: KitOptions = {}) {
   const clock = testClock()
-  const swap = { feeRecipient: `0x${'11'.repeat(20)}`, call: async () => ({ status: 200, body: { ok: true } }) }
-  return kit({ chatVendor: scriptedChat(), ports: { clock, vendors: { search: corpusSearch(), market: sampleMarket({ clock }), swap } }, ...options })
+  const swap = { feeRecipient: `0x${'11'.repeat(20)}`, call: async () => ({ status: 200, body: { ok: true }, text: '{"ok":true}' }) }
+  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), ports: { clock, vendors: { search: corpusSearch(), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }), swap } }, ...options })
 }
 
 type Operation = { readonly id: string; readonly method: string; readonly path: string; readonly node: any }
@@ -68,6 +70,30 @@ describe('/openapi.json', () => {
   test('has every route of the menu that is not hidden under each of its methods, and no other', async () => {
     const described = operationsIn(await document('/openapi.json')).map(({ method, path }) => `${method} ${path}`)
     expect([...described].sort()).toEqual(shown.flatMap((endpoint) => methodsOf(endpoint).map((method) => `${method} ${endpoint.path.replaceAll('...}', '}')}`)).sort())
+  })
+
+  test('says what the swap passthrough really answers: its own words, and no fault that it never speaks', async () => {
+    const openapi = await document('/openapi.json')
+    const swaps = operationsIn(openapi).filter(({ id }) => id.startsWith('swap.'))
+    expect(swaps.length).toBe(9)
+    for (const { id, node } of swaps) {
+      const shown = Object.entries<any>(node.responses).flatMap(([status, response]) => Object.entries<any>(resolved(openapi, response).content['application/json'].examples ?? {}).map(([name, { value }]) => [status, name, value] as const))
+      const takesFee = /price|quote/.test(id)
+      expect([id, Object.keys(node.responses)]).toEqual([id, ['200', '400', ...(id === 'swap.gasless_submit' ? ['413'] : []), '429', '500', '502', '503']])
+      expect([id, shown.some(([, name]) => name === 'no_sell_token')]).toEqual([id, takesFee])
+      expect(shown.filter(([, name]) => ['INVALID_BODY', 'INVALID_JSON', 'MODEL_UNAVAILABLE'].includes(name))).toEqual([])
+      for (const [status, , value] of shown) if (['400', '429'].includes(status)) expect([id, Object.keys(value)]).toEqual([id, ['error', 'message', 'status', 'details']])
+      expect(Object.keys(resolved(openapi, node.responses[429]).headers)).toEqual(['Retry-After'])
+    }
+  })
+
+  test('says that a history needs `from`, in the query and in a body', async () => {
+    const histories = operationsIn(await document('/openapi.json')).filter(({ path }) => path.includes('/history/'))
+    expect(histories.length).toBe(10)
+    for (const { id, node } of histories) {
+      const asked = node.parameters.find(({ name }: { name: string }) => name === 'from') ?? { required: node.requestBody.content['application/json'].schema.required.includes('from') }
+      expect([id, asked.required]).toEqual([id, true])
+    }
   })
 
   test('every reference resolves, and every component is referred to', async () => {
@@ -223,8 +249,8 @@ describe('every operation, called with its own example', () => {
       const { status } = await shop.fetch(requestOf(operation))
       if (status !== 200) others.push(`${status} ${operation.id}`)
     }
-    const followed = (id: string) => endpoints.some((endpoint) => endpoint.name === id && (endpoint.kind === 'poll' || endpoint.path.includes('{id}')))
-    expect(others.filter((other) => !(other.startsWith('404 ') && followed(other.slice(4))))).toEqual([])
+    const followed = (id: string) => endpoints.some((endpoint) => endpoint.name === id && (endpoint.kind === 'poll' || endpoint.path.includes('{id}') || id === 'realface.status'))
+    expect(others.filter((other) => !(/^40[04] /.test(other) && followed(other.slice(4))))).toEqual([])
   })
 })
 

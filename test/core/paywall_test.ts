@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'bun:test'
+import { sampleMarket } from '../../adapters/vendors/sample_market.ts'
 import { isBrowser, type Page, paywall } from '../../core/paywall.ts'
 import { encodePayment, FOX, GENERATIONS, kit, ORIGIN, readyJob } from '../kit.ts'
 
@@ -30,6 +31,16 @@ describe('a browser on a paid route', () => {
     const html = await (await get(BROWSER)).text()
     expect(html).toStartWith('<!doctype html>')
     for (const said of ['Generate images from a prompt', '0.022000 USDC', 'base-sepolia', `${ORIGIN}${GENERATIONS}`, 'Nothing was charged', '/openapi.json']) expect(html).toContain(said)
+  })
+
+  test('on a feed that is read by GET sees a GET, and its example', async () => {
+    const { shop: feeds } = kit({ ports: { vendors: { market: sampleMarket({ clock: { now: () => 0 } }) } } })
+    const html = async (path: string) => await (await feeds.fetch(new Request(ORIGIN + path, { headers: BROWSER }))).text()
+    const [price, history] = [await html('/api/v1/usstock/price/TSLA'), await html('/api/v1/stocks/hk/history/0700-HK')]
+    expect(price).toContain(`await pay(&quot;${ORIGIN}/api/v1/stocks/us/price/AAPL&quot;)   // a GET`)
+    expect(history).toContain(`await pay(&quot;${ORIGIN}/api/v1/stocks/hk/history/0700-HK?from=1790000000&quot;)   // a GET`)
+    expect(price + history).not.toContain('POST')
+    expect(await (await get(BROWSER)).text()).toContain('method: &#39;POST&#39;'.replaceAll('&#39;', "'"))
   })
 
   test('loads and runs nothing', async () => {

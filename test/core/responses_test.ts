@@ -110,6 +110,21 @@ describe('on a vendor that speaks responses', () => {
   })
 })
 
+test('reasoning that is sent back is part of the quote: its summary, wherever it led, and what is sealed', async () => {
+  const { ask } = shopOf()
+  const amount = async (reasoning: Record<string, unknown>, rest: readonly unknown[] = [{ role: 'user', content: 'x' }]) => {
+    const { status, body } = await ask(order({ input: [{ role: 'user', content: 'x' }, { type: 'reasoning', id: 'rs_1', summary: [], ...reasoning }, ...rest] }))
+    expect(status).toBe(402)
+    return Number(body.accepts[0].amount)
+  }
+  const summary = [{ type: 'summary_text', text: 'word '.repeat(40_000) }]
+  const led = [{ role: 'assistant', content: 'x' }]
+  const [none, sealed, dropped, carried] = [await amount({}), await amount({ encrypted_content: 'A'.repeat(160_000) }), await amount({ summary }), (await amount({ summary }, led)) - (await amount({}, led))]
+  // 40,000 tokens each.
+  expect(sealed - none).toBeGreaterThan(1_000)
+  for (const more of [dropped - none, carried]) expect(Math.abs(more / (sealed - none) - 1)).toBeLessThan(0.01)
+})
+
 describe('on any other vendor', () => {
   test('a request goes out as chat, and its answer comes back as a response', async () => {
     const { buy, vendor } = shopOf(async () => wholeAnswer({ content: 'Blue.' }), { wire: 'chat' })
@@ -148,6 +163,12 @@ describe('a refusal', () => {
     ['a conversation', { conversation: 'conv_1' }, 'conversation'],
     ['a stored prompt', { prompt: { id: 'pmpt_1' } }, 'prompt'],
     ['a tool that the vendor runs and charges for', { tools: [{ type: 'web_search' }] }, 'tools'],
+    ['an item of an earlier response', { input: [{ type: 'item_reference', id: 'msg_1' }] }, 'input.0'],
+    ['the same, without its type', { input: [{ role: 'user', content: 'x' }, { id: 'msg_1' }] }, 'input.1'],
+    ['a file by its address', { input: [{ role: 'user', content: [{ type: 'input_text', text: 'x' }, { type: 'input_file', file_url: 'https://example.com/a.pdf' }] }] }, 'input.0.content.1.file_url'],
+    ['a file by its id', { input: [{ role: 'user', content: [{ type: 'input_image', file_id: 'file_1' }] }] }, 'input.0.content.0.file_id'],
+    ['a file by its id in the output of a tool', { input: [{ type: 'computer_call_output', call_id: 'a', output: { type: 'computer_screenshot', file_id: 'file_1' } }] }, 'input.0.output.0.file_id'],
+    ['two answers', { n: 2 }, 'n'],
     ['neither input nor instructions', { input: undefined }, 'input'],
     ['no model', { model: undefined }, 'model'],
     ['background and stream at once', { background: true, stream: true }, 'stream'],
@@ -163,6 +184,13 @@ describe('a refusal', () => {
       expect([status, body, vendor.orders.length]).toEqual([400, envelope(param), 0])
     })
   }
+
+  test('items and parts that are null are 400, and so are more than are taken', async () => {
+    const part = { type: 'input_text', text: 'x' }
+    for (const input of [[null], [{ role: 'user', content: [null] }], Array.from({ length: 10_001 }, () => ({ role: 'user', content: 'x' })), [{ role: 'user', content: Array.from({ length: 2_001 }, () => part) }]]) {
+      expect((await shopOf().ask(order({ input }))).status).toBe(400)
+    }
+  })
 
   test('store: null and the like are as good as absent', async () => {
     expect((await shopOf().ask(order({ store: null, previous_response_id: null, conversation: null, prompt: null }))).status).toBe(402)

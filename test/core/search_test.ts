@@ -85,6 +85,7 @@ describe('the answer of a search', () => {
     const alice = stage(async () => uncounted).buyer()
     expect((await alice.buy(QUESTION, AT)).body.sources_used).toBe(10)
     expect((await alice.buy({ ...QUESTION, max_results: 3 }, AT)).body.sources_used).toBe(3)
+    for (const sourcesUsed of [1.5, -1, 1e300, Number.NaN]) expect((await shown({ sourcesUsed })).sources_used).toBe(10)
   })
 })
 
@@ -170,7 +171,8 @@ describe('a bad order for a search', () => {
   })
 
   test('is not one of 1000 characters', async () => {
-    expect((await stage().buyer().ask({ query: 'ü'.repeat(1000) }, AT)).status).toBe(402)
+    for (const letter of ['ü', '🦊', 'x']) expect([letter, (await stage().buyer().ask({ query: letter.repeat(1000) }, AT)).status]).toEqual([letter, 402])
+    expect((await stage().buyer().ask({ query: '🦊'.repeat(1001) }, AT)).status).toBe(400)
   })
 })
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import fc from 'fast-check'
 import type { FreeContext, FreeRequest } from '../../core/endpoint.ts'
-import { swap, withFee } from '../../core/endpoints/swap.ts'
+import { sellTokenProblem, swap, withFee } from '../../core/endpoints/swap.ts'
 import { Fault, type Json, type SwapCall } from '../../core/mod.ts'
 import { kit, type KitOptions, ORIGIN, read, testLog } from '../kit.ts'
 
@@ -13,12 +13,16 @@ const HASH = `0x${'ab'.repeat(32)}`
 const OURS = `swapFeeRecipient=${TREASURY}&swapFeeBps=20`
 const TRADE = 'chainId=8453&sellToken=0xSELL&buyToken=0xBUY&sellAmount=100'
 
-type Said = { readonly status: number; readonly body: Json }
+type Said = { readonly status: number; readonly body: Json; readonly text?: string; readonly retryAfter?: string }
 
 /** A gateway before an aggregator that says what a test wants, and what it was asked. */
 function stage(answer: (call: SwapCall, at: { signal: AbortSignal }) => Promise<Said> = async () => ({ status: 200, body: { ok: true } }), more: KitOptions = {}) {
   const calls: SwapCall[] = []
-  const vendor = { feeRecipient: TREASURY, call: (call: SwapCall, at: { signal: AbortSignal }) => (calls.push(call), answer(call, at)) }
+  const vendor = { feeRecipient: TREASURY, call: async (call: SwapCall, at: { signal: AbortSignal }) => {
+    calls.push(call)
+    const said = await answer(call, at)
+    return { text: JSON.stringify(said.body), ...said }
+  } }
   const made = kit({ ports: { vendors: { swap: vendor } }, ...more })
   const send = async (method: string, path: string, init: RequestInit = {}) => await read(await made.shop.fetch(new Request(ORIGIN + path, { method, ...init }), { ip: '192.0.2.1' }))
   return { ...made, calls, send, get: (path: string, init?: RequestInit) => send('GET', path, init) }
@@ -119,11 +123,43 @@ describe('the fee', () => {
     }
   })
 
-  test('is taken in the sell token: as the caller wrote it, the first of several; none where there is none', () => {
-    expect(withFee('?sellToken=0xA%20&sellToken=0xB', TREASURY)).toBe(`?sellToken=0xA%20&sellToken=0xB&${OURS}&swapFeeToken=0xA%20`)
-    expect(withFee('?SELLTOKEN=0xA&sellToken=0xB', TREASURY)).toEndWith('swapFeeToken=0xB')
-    expect(withFee('?sellToken=0xA;x=1', TREASURY)).toEndWith('swapFeeToken=0xA')
-    expect(['', '?', '?sellToken=', '?chainId=1'].map((query) => withFee(query, TREASURY))).toEqual([`?${OURS}`, `?${OURS}`, `?sellToken=&${OURS}`, `?chainId=1&${OURS}`])
+  test('is taken in the sell token, as the caller wrote it', () => {
+    expect(withFee('?sellToken=0xA%20&buyToken=0xB', TREASURY)).toBe(`?sellToken=0xA%20&buyToken=0xB&${OURS}&swapFeeToken=0xA%20`)
+    for (const query of ['?sellToken=0xA', '?a=1&sellToken=0xA&b=2;c=3', '?sellToken=0xA&sellTokenDecimals=6&note=sellToken&x=1%26sellToken%3D0xB']) expect([query, sellTokenProblem(query)]).toEqual([query, undefined])
+  })
+
+  /** In each, one server reads 0xA and another 0xB, or none. */
+  const unclear = [
+    'sellToken=0xA&sellToken=0xB',
+    'sellToken=0xA&SELLTOKEN=0xB',
+    'selltoken=0xB&sellToken=0xA',
+    'sellToken=0xA&sell%54oken=0xB',
+    'sellToken=0xA&%2573ellToken=0xB',
+    'sellToken=0xA&sellToken[]=0xB',
+    'sellToken=0xA&sell_token=0xB',
+    'sellToken=0xA&x%26sellToken=0xB',
+    'sellToken=0xA;sellToken=0xB',
+    'sellToken=0xA;x=1',
+    'chainId=1;sellToken=0xA',
+    'SELLTOKEN=0xA',
+    'sell%54oken=0xA',
+    '?sellToken=0xA',
+    'sellToken=&sellToken=0xA',
+  ]
+
+  test.each(unclear)('is asked of nobody where it is unclear what is sold: %s', async (query) => {
+    for (const path of WITH_FEE) {
+      const { get, calls } = stage()
+      const { status, body } = await get(`/api/v1/dexagg${path}?${query}`)
+      expect([status, calls]).toEqual([400, []])
+      expect([body.error, body.status, body.details.data.details[0].field, body.message.startsWith('sellToken')]).toEqual(['INPUT_INVALID', 400, 'sellToken', true])
+    }
+  })
+
+  test.each(['', '?', '?chainId=1', '?sellToken=', '?sellToken'])('without a sell token is 400, in the words of the aggregator: %p', async (search) => {
+    const { get, calls } = stage()
+    const { status, body } = await get(`/api/v1/zerox/quote${search}`)
+    expect([status, body.message, calls]).toEqual([400, 'sellToken is required.', []])
   })
 
   test('a parameter that followed a fee does not become part of another', () => {
@@ -194,14 +230,14 @@ describe('a route without a fee', () => {
 
 describe('a submission', () => {
   const submit = swap.find(({ name }) => name === 'swap.gasless_submit')
-  const text = '{ "trade":{"eip712":{},"signature":{}},\n "chainId": 8453, "n": 12345678901234567890 }'
+  const bytes = Uint8Array.from([0xef, 0xbb, 0xbf, ...new TextEncoder().encode('{ "trade":{},\n "chainId": 8453, "n": 12345678901234567890 }'), 0xff, 0x00])
 
   test('reaches the aggregator byte for byte', async () => {
     const { calls, ports } = stage()
-    const request = { search: '?a=1', text: async () => text, json: async () => JSON.parse(text) } as unknown as FreeRequest
+    const request = { search: '?a=1', bytes: async () => bytes } as unknown as FreeRequest
     const context = { vendors: ports.vendors, clock: ports.clock, log: testLog() } as unknown as FreeContext
     await submit?.answer(request, context)
-    expect(calls).toEqual([{ method: 'POST', path: '/gasless/submit', query: '?a=1', body: text }])
+    expect(calls).toEqual([{ method: 'POST', path: '/gasless/submit', query: '?a=1', body: bytes }])
   })
 
   test('passes through the gateway, and one that is too large is 413', async () => {
@@ -209,7 +245,10 @@ describe('a submission', () => {
     const headers = { 'content-type': 'application/json' }
     expect((await send('POST', '/api/v1/zerox/gasless/submit', { headers, body: '{"chainId":1}' })).status).toBe(200)
     expect((await send('POST', '/api/v1/zerox/gasless/submit', { headers, body: JSON.stringify({ a: 'x'.repeat(100) }) })).status).toBe(413)
-    expect(calls.map(({ path, body }) => [path, JSON.parse(body ?? '')])).toEqual([['/gasless/submit', { chainId: 1 }]])
+    expect(calls.map(({ path, body }) => [path, new TextDecoder().decode(body)])).toEqual([['/gasless/submit', '{"chainId":1}']])
+    const whole = stage()
+    await whole.send('POST', '/api/v1/zerox/gasless/submit', { body: bytes })
+    expect(whole.calls.map(({ body }) => body)).toEqual([bytes])
   })
 })
 
@@ -233,6 +272,22 @@ describe('what the aggregator says', () => {
   test.each([[null], ['text'], [[1]], [{ name: 7 }]])('of a mistake in another shape, %p, is still all four', async (details) => {
     const { body } = await stage(async () => ({ status: 400, body: details as Json })).get(PRICE)
     expect(body).toEqual({ error: expect.any(String), message: expect.any(String), status: 400, details })
+  })
+
+  test('is forwarded as it came: no number is rounded, no member lost, whether it succeeds or refuses', async () => {
+    const text = '{ "a": 12345678901234567890.123456789012345678,\n "a": 1e400, "name": "X", "é": "\\u00e9" }'
+    for (const [status, shown] of [[200, text], [400, `{"error":"X","message":"The swap aggregator refused this request.","status":400,"details":${text}}`]] as const) {
+      const { shop } = stage(async () => ({ status, text, body: JSON.parse(text) as Json }))
+      expect(await (await shop.fetch(new Request(ORIGIN + PRICE))).text()).toBe(shown)
+    }
+  })
+
+  test('about when to come again is passed on', async () => {
+    for (const [status, answered] of [[429, 429], [503, 502]] as const) {
+      const { status: got, headers } = await stage(async () => ({ status, body: null, retryAfter: '7' })).get(PRICE)
+      expect([got, headers.get('retry-after')]).toEqual([answered, '7'])
+    }
+    expect((await stage(async () => ({ status: 429, body: null })).get(PRICE)).headers.has('retry-after')).toBe(false)
   })
 
   test.each([500, 502, 503, 302])('of trouble of its own, %d, is 502 Upstream provider error with its status', async (status) => {

@@ -3,10 +3,15 @@ import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
 import { cashChain } from '../../adapters/chains/cash.ts'
 import type { Reply } from '../../core/endpoint.ts'
+import { calls } from '../../core/endpoints/calls.ts'
+import { images } from '../../core/endpoints/images.ts'
 import { type Gateway, gateway, type Offer, type Patience, patience, type Payment, type Ports, type Storage } from '../../core/mod.ts'
 import type { Chain } from '../../core/ports.ts'
 import type { LawName } from './books.ts'
 import { ownerOf, type Process, START, type World } from './world.ts'
+
+/** What the buyers of the model buy; a gateway is used for many runs, so it may sell nothing for which it remembers anything. */
+const MENU = [...images, ...calls]
 
 export const POSTED = '/api/v1/images/generations'
 
@@ -49,7 +54,7 @@ export function stage(rule: Rule): Stage {
     return made.world
   }
   made.world = { now: START, cash: cashChain() } as World
-  const open = (index: number) => gateway({ ports: portsOf(index, world), label: 'model', owner: ownerOf(index), patience: made.patience })
+  const open = (index: number) => gateway({ ports: portsOf(index, world), endpoints: MENU, label: 'model', owner: ownerOf(index), patience: made.patience })
   const gateways = Array.from({ length: MOST_PROCESSES }, (_, index) => open(index))
   const products = [productOf('fast', 'vendor-a/image-1', open(0)), productOf('slow', 'vendor-e/image-pro', open(0))]
   made.world = undefined
@@ -113,6 +118,7 @@ function portsOf(index: number, world: () => World): Ports {
     putOwned: (...asked) => store('putOwned', (inner) => inner.putOwned(...asked)),
     getOwned: (...asked) => store('getOwned', (inner) => inner.getOwned(...asked)),
     moveOwned: (...asked) => store('moveOwned', (inner) => inner.moveOwned(...asked)),
+    listOwned: (...asked) => store('listOwned', (inner) => inner.listOwned(...asked)),
     prune: (now) => store('prune', (inner) => inner.prune(now)),
     close: async () => {},
   }

@@ -56,7 +56,7 @@ test('every command of the README is a script of the package', () => {
 
 test('the greeting in the README is the one that is printed', () => {
   const [, shown] = blocks('# Farebox', '')
-  const facts = { version: manifest.version, origin: 'http://127.0.0.1:4020', listening: 'http://127.0.0.1:4020', labels: ['base-sepolia'], endpoints: endpoints.length, isDevnet: true, real: [] }
+  const facts = { version: manifest.version, origin: 'http://127.0.0.1:4020', listening: 'http://127.0.0.1:4020', labels: ['base-sepolia'], endpoints: endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden).length, isDevnet: true, real: [] }
   expect(shown?.trimEnd().split('\n')).toEqual([...greeting(facts)])
 })
 
@@ -91,6 +91,26 @@ test('the keys and servers that the README names bring their vendors to life', (
 function found(env: Readonly<Record<string, string>>): readonly string[] {
   const read = parseConfig('', env)
   return read.ok ? read.config.environmentVendors : read.mistakes
+}
+
+test('the video that the README buys is quoted as the shortest one, and its keys and servers film what it says', async () => {
+  const [, seconds = ''] = /run buy -- video "[^"]*" --seconds (\d+)/.exec(blocks('## Video', '').join('')) ?? []
+  const order = JSON.stringify({ prompt: 'a red fox', duration_seconds: Number(seconds) })
+  const quote = await fetch(`${running.url}/api/v1/videos/generations`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: order })
+  expect([quote.status, (await quote.json()).price.amount]).toEqual([402, '0.052000'])
+  for (const line of blocks('## Video', 'sh').join('').trim().split('\n')) {
+    const [, key = '', vendor = ''] = /^(\w+)=key .*# (\S+)$/.exec(line) ?? []
+    expect(films(parseConfig('', { [key]: 'k' }))).toEqual([vendor])
+  }
+  const [toml = ''] = blocks('## Video', 'toml')
+  expect(films(parseConfig(toml, { RESELLER_KEY: 'k' }))).toEqual(['vendor-f', 'vendor-e'])
+})
+
+/** Whose videos are sold. */
+function films(read: ReturnType<typeof parseConfig>): readonly string[] {
+  if (!read.ok) return read.mistakes
+  const { rows, servings } = read.config.videos
+  return [...new Set(rows.filter(({ id }) => servings.has(id)).map(({ vendor }) => vendor))]
 }
 
 test('the keys of search, prices and swaps bring what the README says', () => {

@@ -127,6 +127,12 @@ describe('proxies', () => {
     expect(await seen(shop, { 'x-forwarded-for': '198.51.100.1, 203.0.113.9, 10.1.2.3' })).toMatchObject({ ip: '203.0.113.9' })
   })
 
+  test('the port that a proxy writes behind an address is no part of who calls', async () => {
+    const shop = open({ trustedProxies: ['127.0.0.1', '10.0.0.0/8', '2001:db8:1::/48'] })
+    const cases = [['203.0.113.9:5000', '203.0.113.9'], ['[2001:db8::1]:444', '2001:db8::1'], ['[2001:db8::1]', '2001:db8::1'], ['2001:db8::1', '2001:db8::1'], ['203.0.113.9:1, 10.1.2.3:2, [2001:db8:1::7]:3', '203.0.113.9'], ['203.0.113.9:', '203.0.113.9']] as const
+    for (const [header, ip] of cases) expect([header, await seen(shop, { 'x-forwarded-for': header })]).toMatchObject([header, { ip }])
+  })
+
   test('the public origin wins over every header', async () => {
     const shop = open({ trustedProxies: ['127.0.0.1'], publicOrigin: 'https://images.example' })
     expect(await seen(shop, forwarded)).toMatchObject({ url: `https://images.example${GENERATIONS}` })

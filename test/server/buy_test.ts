@@ -96,6 +96,27 @@ test('buy images takes model, size and count, finds the gateway in FAREBOX_URL, 
   for (const name of ['boat.png', 'boat-1.png']) expect(pngSize(readFileSync(join(scratch, name)))).toBe('768x1344')
 })
 
+test('buy video prints the quote, how it goes, the transaction and both balances, and saves the clip', async () => {
+  const before = await payer.balance()
+  const { code, out, err } = await buy(['video', 'a red fox runs through the snow', '--seconds', '1', '--url', running.url, '--out', 'fox.mp4'])
+  expect({ code, err }).toEqual({ code: 0, err: '' })
+  const after = await payer.balance()
+  expect(before - after).toBe(52_000n)
+  const transaction = /transaction (0x[0-9a-f]{64})/.exec(out)?.[1] ?? ''
+  const [quote, wallet, waiting, ...rest] = out.split('\n')
+  expect([quote, wallet]).toEqual([`quote     0.052000 USDC on eip155:84532, to ${payer.payTo}`, `wallet    ${payer.account.address}, ${usd(before)} USDC`])
+  expect(waiting).toMatch(/^waiting   job_\w+ is queued$/)
+  expect(rest.filter((line) => !/^waiting   job_\w+ is (queued|in_progress)(, \d+%)?$/.test(line))).toEqual([
+    `paid      settled on base-sepolia, transaction ${transaction}`,
+    `balance   ${usd(before)} -> ${usd(after)} USDC`,
+    expect.stringMatching(/^hosted    http:.*\/api\/media\/videos\/.*\.mp4$/),
+    'video     fox.mp4, 1 s',
+    '',
+  ])
+  expect(await payer.transfersIn(transaction)).toMatchObject([{ value: 52_000n }])
+  expect(readFileSync(join(scratch, 'fox.mp4')).toString('latin1', 4, 8)).toBe('ftyp')
+}, 20_000)
+
 test('buy chat prints the quote, the answer as it came, its usage, the transaction and both balances', async () => {
   const before = await payer.balance()
   const { code, out, err } = await buy(['chat', 'Why is the sky blue?', '--url', running.url])
@@ -137,13 +158,69 @@ test('an answer that breaks off is said to have, with what had come', async () =
   const { code, out, err } = await buy(['chat', 'Hello', '--model', 'local/breaker'], { FAREBOX_URL: running.url })
   expect(code).toBe(1)
   expect(out).toContain('I heard user=Hello')
-  expect(err).toStartWith('\nThe answer broke off: ')
+  expect(err).toStartWith('The answer broke off: ')
+  expect(out).toEndWith('\n\npaid      free, nothing was paid\n')
+})
+
+const DONE = 'data: [DONE]\n\n'
+const HALF = 'data: {"choices":[{"index":0,"delta":{"content":"Half"}}]}\n\n'
+const BROKEN = 'data: {"error":{"message":"out of memory"}}\n\n'
+const RECEIPT = `: x-payment-receipt 0x${'ab'.repeat(32)}\n\n`
+const CAPPED = { 'x-max-tokens-capped': 'true', 'x-max-tokens-requested': '99999', 'x-max-tokens-effective': '8192' }
+
+/** The gateway, but for paid answers of chat, which are these events. */
+function between(events: string): Bun.Server<undefined> {
+  const fetch = async (request: Request) => {
+    const { pathname } = new URL(request.url)
+    if (request.headers.has('payment-signature')) return new Response(events, { headers: { 'content-type': 'text/event-stream', ...CAPPED } })
+    const body = request.method === 'POST' ? await request.text() : null
+    const { status, headers, body: answer } = await globalThis.fetch(running.url + pathname, { method: request.method, headers: { 'content-type': 'application/json' }, body })
+    headers.delete('content-encoding')
+    return new Response(answer, { status, headers })
+  }
+  return Bun.serve({ port: 0, hostname: '127.0.0.1', fetch })
+}
+
+test.each([
+  ['with its receipt', HALF + RECEIPT + BROKEN, `paid      settled, transaction 0x${'ab'.repeat(32)}`, 'out of memory'],
+  ['without one', HALF + BROKEN, 'paid      nothing, as far as the gateway says: no receipt came', 'out of memory'],
+  ['without an end', HALF, 'paid      no receipt came; what had arrived may still be charged', 'the connection was lost'],
+  ['in an event that nobody can read', `${HALF}data: {"choices":[{\n\ndata: 7\n\n${RECEIPT}${DONE}`, `paid      settled, transaction 0x${'ab'.repeat(32)}`, 'a part of it could not be read'],
+])('a paid answer that breaks off %s says what was charged, and the balance', async (_, events, paid, why) => {
+  const server = between(events)
+  const { code, out, err } = await buy(['chat', 'Sing', '--url', server.url.origin, '--max-tokens', '99999'])
+  await server.stop(true)
+  expect([code, err]).toEqual([1, `The answer broke off: ${why}\n`])
+  expect(out).toContain('capped    at 8192 tokens; 99999 are more than the model gives to this prompt\n\nHalf\n\n')
+  expect(out).toContain(`\n\n${paid}\nbalance   `)
+})
+
+test.each([
+  ['no address', 'notaurl', '--url takes the address of a gateway, such as http://127.0.0.1:4020, not "notaurl"'],
+  ['another site', undefined, 'is no gateway: its reply cannot be read.'],
+])('buy chat at %s says so', async (_, url, message) => {
+  const site = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: () => new Response('<html>', { status: 402 }) })
+  for (const more of [[], ['--model', 'a/b']]) {
+    const { code, out, err } = await buy(['chat', 'Sing', '--url', url ?? site.url.origin, ...more])
+    expect({ code, out }).toEqual({ code: 1, out: '' })
+    expect(err).toContain(message)
+    expect(err).not.toContain('JSON')
+  }
+  await site.stop(true)
 })
 
 test.each([
   ['no product', [], 'usage: bun run buy -- images "<prompt>"'],
   ['a count that is none', ['images', 'a fox', '--n', 'two'], '--n takes a whole number, not "two"'],
   ['an option of the other product', ['chat', 'hello', '--size', '1x1'], '--size is an option of images'],
+  ['an option that video knows not', ['video', 'a fox', '--size', '1x1'], '--size is an option of images'],
+  ['an option that only video knows', ['images', 'a fox', '--seconds', '4'], '--seconds is an option of video'],
+  ['a length that is none', ['video', 'a fox', '--seconds', 'long'], '--seconds takes a whole number, not "long"'],
+  ['a length that is not made', ['video', 'a fox', '--seconds', '99'], '400 '],
+  ['a resolution that is not made', ['video', 'a fox', '--resolution', '4K'], '400 '],
+  ['an image that is none', ['video', 'a fox', '--image', 'fox.png'], '400 '],
+  ['a video model that nobody makes', ['video', 'a fox', '--model', 'vendor-f/video-1'], '503'],
+  ['a folder for a video that is not there', ['video', 'a fox', '--out', 'nowhere/fox.mp4'], '--out names a folder that cannot be written to'],
   ['a longest answer that is none', ['chat', 'hello', '--max-tokens', 'long'], '--max-tokens takes a whole number, not "long"'],
   ['a chat model that is not sold', ['chat', 'hello', '--model', 'vendor-z/none'], '400: Unknown model: vendor-z/none.'],
   ['a chat model that nobody serves', ['chat', 'hello', '--model', 'vendor-a/chat-6-small'], '503'],

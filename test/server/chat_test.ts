@@ -54,8 +54,8 @@ function devnetOf({ wired }: Running) {
 }
 
 async function chatModels({ url }: Running): Promise<readonly string[]> {
-  const { data } = (await (await fetch(`${url}/api/v1/models`)).json()) as { data: readonly { id: string; billing_mode: string }[] }
-  return data.filter(({ billing_mode: mode }) => mode !== 'per_image').map(({ id }) => id)
+  const { data } = (await (await fetch(`${url}/api/v1/models`)).json()) as { data: readonly { id: string; categories: readonly string[] }[] }
+  return data.filter(({ categories }) => categories.includes('chat')).map(({ id }) => id)
 }
 
 describe('devnet without a key', () => {

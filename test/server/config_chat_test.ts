@@ -85,7 +85,7 @@ describe('vendors that converse', () => {
   })
 
   test('settings of a service that a table does not name are mistakes, and say what was meant', () => {
-    expect(mistakes('[vendors.vendor-a]\nkey_env = "OPENAI_KEY"', keys)).toEqual(['vendors.vendor-a: name a protocol, which makes images, or chat, or both'])
+    expect(mistakes('[vendors.vendor-a]\nkey_env = "OPENAI_KEY"', keys)).toEqual(['vendors.vendor-a: name a protocol, which makes images, or chat, or video, or several of them'])
     expect(mistakes('[vendors.vendor-a]\nprotocol = "openai-images"\nchat_timeout_seconds = 5')).toEqual(['vendors.vendor-a.chat_timeout_seconds: has no meaning without chat'])
     expect(mistakes('[vendors.vendor-a]\nchat = "openai"\nparameters = { seed = 1 }\nper_call = 1')).toEqual([
       'vendors.vendor-a.parameters: is about images, which need a protocol; for chat it is chat_parameters',

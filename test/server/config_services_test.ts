@@ -85,7 +85,7 @@ describe('market data', () => {
     expect(own.market).toEqual({ by: 'pyth', key: undefined, hermesUrl: 'http://hermes.lan', historyUrl: 'http://bars.lan' })
     expect(realVendors(own)).toEqual([])
     expect(mistakes('', { MARKET: 'nasdaq' })).toEqual(['MARKET: must be one of pyth, sample, off, got "nasdaq"'])
-    expect(mistakes('pyth_hermes_url = "hermes.s3cret.lan"')).toEqual(['pyth_hermes_url: must match ^https?:// (its value is not shown)'])
+    expect(mistakes('market = "pyth"\npyth_hermes_url = "hermes.s3cret.lan"')).toEqual(['pyth_hermes_url: must match ^https?:// (its value is not shown)'])
   })
 })
 
@@ -104,6 +104,50 @@ describe('swaps', () => {
   test('the recipient is an address that somebody can have', () => {
     expect(mistakes('', { ...ZEROX, SWAP_FEE_RECIPIENT: 'treasury.eth' })).toEqual(['SWAP_FEE_RECIPIENT: must match ^0x[0-9a-fA-F]{40}$, got "treasury.eth"'])
     expect(mistakes('', { ...ZEROX, SWAP_FEE_RECIPIENT: `0x${'0'.repeat(40)}` })).toEqual(['SWAP_FEE_RECIPIENT: the zero address would burn every fee'])
+  })
+})
+
+describe('what can be said wrongly', () => {
+  const NO_ROOT = 'must be the root of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)'
+
+  test.each(['http://', 'https://a b.example', 'https://s3cret:pass@api.example', 'https://api.example/v1?key=s3cret', 'https://api.example/#s3cret', 'https://api.example:99999', 'https:///v1', 'https://api.example\\v1', 'https://api.example/\nv1'])('an address that is no root is a mistake by its name: %p', (address) => {
+    const env = { PYTH_API_KEY: 'p', EXA_API_KEY: 'e', ...ZEROX }
+    const told = mistakes('', { ...env, EXA_BASE_URL: address, PYTH_HERMES_URL: address, PYTH_HISTORY_URL: address, ZEROX_BASE_URL: address })
+    expect(told).toEqual(['exa_base_url (EXA_BASE_URL)', 'pyth_hermes_url (PYTH_HERMES_URL)', 'pyth_history_url (PYTH_HISTORY_URL)', 'zerox_base_url (ZEROX_BASE_URL)'].map((name) => `${name}: ${NO_ROOT}`))
+  })
+
+  test.each(['http://127.0.0.1:4899/hermes', 'https://api.example/v1/', 'http://[::1]:8080', 'https://api.example'])('a root is a root: %s', (address) => {
+    expect(mistakes('', { PYTH_API_KEY: 'p', PYTH_HERMES_URL: address })).toEqual([])
+  })
+
+  test('a setting that nothing reads', () => {
+    expect(mistakes('', { PYTH_HERMES_URL: 'http://h.lan', EXA_BASE_URL: 'http://e.lan', XAI_SEARCH_MODEL: 'grok-5', ZEROX_BASE_URL: 'http://z.lan' })).toEqual([
+      'xai_search_model (XAI_SEARCH_MODEL): has no meaning unless xAI searches, which needs XAI_API_KEY',
+      'exa_base_url (EXA_BASE_URL): has no meaning unless Exa searches, which needs EXA_API_KEY',
+      'pyth_hermes_url (PYTH_HERMES_URL): has no meaning unless market (MARKET) is pyth, which needs PYTH_API_KEY or both of them',
+      'zerox_base_url (ZEROX_BASE_URL): has no meaning without ZEROX_API_KEY',
+    ])
+    expect(mistakes('market = "off"\nsearch = ["xai"]\nexa_base_url = "http://e.lan"', { XAI_API_KEY: 'x', EXA_API_KEY: 'e', PYTH_API_KEY: 'p', PYTH_HISTORY_URL: 'http://h.lan' }).length).toBe(2)
+  })
+
+  test.each(['XAI_API_KEY', 'EXA_API_KEY', 'PYTH_API_KEY', 'ZEROX_API_KEY'])('a %s that no header can carry', (variable) => {
+    for (const key of ['s3cret\n', ' s3cret', 's3 cret', 's3crét', '   ']) {
+      expect(mistakes('', { ...(variable === 'ZEROX_API_KEY' && ZEROX), [variable]: key })).toEqual([`${variable}: holds a blank, a line break or a letter that no key has (its value is not shown)`])
+    }
+  })
+
+  test('a recipient of fees with a mistyped digit', () => {
+    const wrong = PAYER.replace('0x209693B', '0x209693C')
+    expect(mistakes('', { ...ZEROX, SWAP_FEE_RECIPIENT: wrong })).toEqual(['SWAP_FEE_RECIPIENT: its capitals do not match its checksum (EIP-55); a digit may be wrong'])
+    for (const address of [PAYER, wrong.toLowerCase(), `0x${PAYER.slice(2).toUpperCase()}`]) expect(mistakes('', { ...ZEROX, SWAP_FEE_RECIPIENT: address })).toEqual([])
+  })
+
+  test('an operator’s token that no header can carry, or that is all blanks', () => {
+    for (const token of [' '.repeat(20), 'sixteen letters!\n', 'a token with blanks', 'short']) {
+      const [mistake, ...others] = mistakes('', { OPERATOR_TOKEN: token })
+      expect([mistake, others]).toEqual(['OPERATOR_TOKEN: must match ^[!-~]{16,}$ (its value is not shown)', []])
+    }
+    expect(good('', { OPERATOR_TOKEN: 'the-operators-own-token' }).operatorToken).toBe('the-operators-own-token')
   })
 })
 

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { chatRows, imageRows } from '../../core/mod.ts'
+import { chatRows, imageRows, videoRows } from '../../core/mod.ts'
 import { type Config, isLoopback, parseConfig, readConfig } from '../../server/config.ts'
 import type { Environment } from '../../server/config_vendors.ts'
 
@@ -42,6 +42,9 @@ describe('defaults', () => {
       gateways: [],
       images: { rows: imageRows, servings: new Map() },
       chat: { rows: chatRows, servings: new Map() },
+      videos: { rows: videoRows, servings: new Map(), byVendor: new Map() },
+      switches: {},
+      pollKeys: undefined,
       environmentVendors: [],
       receiptMs: 10_000,
       freePerMinute: 30,

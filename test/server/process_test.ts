@@ -202,12 +202,14 @@ describe('a gateway process', () => {
     expect(await gateway.exited).toMatchObject({ code: 0, err: '' })
   }, 15_000)
 
-  test('says so when it listens where others can reach it', async () => {
+  test('counts the endpoints that its documents show, and says so when it listens where others can reach it', async () => {
     const gateway = farebox(freshDir(), { HOST: '0.0.0.0', DATABASE_URL: 'memory:' })
-    await gateway.url
+    const { port } = new URL(await gateway.url)
+    const { endpoints } = (await (await fetch(`http://127.0.0.1:${port}/brand/numbers.json`)).json()) as { endpoints: { paid: number; free: number } }
     gateway.kill('SIGTERM')
     const { code, out } = await gateway.exited
     expect(code).toBe(0)
+    expect(out).toContain(`: ${endpoints.paid + endpoints.free} endpoints, paid in USDC`)
     expect(out).toContain('note: listening on 0.0.0.0, so others can reach this play system')
   }, 15_000)
 })

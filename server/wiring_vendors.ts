@@ -1,0 +1,141 @@
+/** From configuration to vendors: who makes, answers and finds what is sold. All gateways of a process share them. */
+import { randomBytes } from '../adapters/machine.ts'
+import { arkAssets } from '../adapters/vendors/ark_assets.ts'
+import { corpusSearch } from '../adapters/vendors/corpus_search.ts'
+import { EXA_SEARCH, exaSearch } from '../adapters/vendors/exa_search.ts'
+import { mediaFetcher } from '../adapters/vendors/http.ts'
+import { localPortraits } from '../adapters/vendors/local_portraits.ts'
+import { cachedMarket } from '../adapters/vendors/market_cache.ts'
+import { mediaStreamer } from '../adapters/vendors/media.ts'
+import { chatBaseUrls, chatProtocols, imageBaseUrls, imageProtocols, videoBaseUrls, videoProtocols } from '../adapters/vendors/mod.ts'
+import { parrotVendor } from '../adapters/vendors/parrot.ts'
+import { pythMarket } from '../adapters/vendors/pyth.ts'
+import { pictureResizer } from '../adapters/vendors/resize.ts'
+import { sampleMarket } from '../adapters/vendors/sample_market.ts'
+import { firstOf, SEARCH_TIMEOUT_MS } from '../adapters/vendors/search_vendor.ts'
+import { sketchVendor } from '../adapters/vendors/sketch.ts'
+import { sketchVideo } from '../adapters/vendors/sketch_video.ts'
+import { XAI_SEARCH, xaiSearch } from '../adapters/vendors/xai_search.ts'
+import { zerox } from '../adapters/vendors/zerox.ts'
+import type { ChatRow, ChatVendor, Clock, ImageRow, ImageVendor, SearchVendor, Vendors, VideoRow, VideoVendor } from '../core/mod.ts'
+import type { Config } from './config.ts'
+import type { ChatServing } from './config_chat.ts'
+import type { SearchConfig } from './config_services.ts'
+import type { Serving } from './config_vendors.ts'
+import type { VideoServing } from './config_video.ts'
+import type { ServerLog } from './log.ts'
+import type { Timed } from './metrics.ts'
+
+/** `undo` are steps of the stop, the last one first. */
+export type Opening = { readonly log: ServerLog; readonly clock: Clock; readonly undo: (() => unknown)[] }
+type Vending = Opening & { readonly timed: Timed; readonly isDevnet: boolean }
+type Counting = { countTokens(text: string): Promise<number> }
+
+export const untimed: Timed = (_name, vendor) => vendor
+
+export function vendorsOf(config: Config, vending: Vending & Counting): Vendors {
+  const trusted = { trusted: config.trustedHosts }
+  return {
+    ...services(config, vending),
+    images: imageVendors(config, vending),
+    chat: chatVendors(config, vending),
+    video: videoVendors(config, vending),
+    media: mediaFetcher(trusted),
+    stream: mediaStreamer(trusted),
+  }
+}
+
+/** A row is served as the operator configured it; on devnet the embedded vendor draws the rest, elsewhere the rest is not for sale. */
+function imageVendors({ images }: Config, { log, clock, undo, timed, isDevnet }: Vending): Vendors['images'] {
+  const drawing = sketchVendor()
+  undo.push(() => drawing.close())
+  const sketch = timed('sketch', drawing)
+  const build = (row: ImageRow, { protocol, baseUrl, ...settings }: Serving): ImageVendor => {
+    if (protocol === 'sketch') return sketch
+    return timed(row.vendor, imageProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? imageBaseUrls[protocol], maker: row.maker, clock, log }))
+  }
+  const byRow = new Map<string, ImageVendor>()
+  for (const row of images.rows) {
+    const serving = images.servings.get(row.id)
+    if (serving) byRow.set(row.id, build(row, serving))
+    if (serving?.protocol === 'sketch' && !isDevnet) log.warn('this model is served by the procedural sketch vendor, for real money', { model: row.id })
+  }
+  return (row) => byRow.get(row.id) ?? (isDevnet ? sketch : undefined)
+}
+
+/** Rows served alike share one vendor. Nobody stands in for a model: on devnet too, the parrot serves its own rows only, unless told. */
+function chatVendors({ chat }: Config, { log, clock, timed, isDevnet, countTokens }: Vending & Counting): Vendors['chat'] {
+  const parrot = timed('parrot', parrotVendor({ countTokens, now: clock.now }))
+  const built = new Map<string, ChatVendor>()
+  const build = (row: ChatRow, serving: ChatServing): ChatVendor => {
+    const { protocol, baseUrl, ...settings } = serving
+    if (protocol === 'parrot') return parrot
+    const alike = JSON.stringify([row.maker, row.vendor, serving])
+    const vendor = built.get(alike) ?? timed(row.vendor, chatProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? chatBaseUrls[protocol], maker: row.maker, clock, log }))
+    built.set(alike, vendor)
+    return vendor
+  }
+  const byRow = new Map<string, ChatVendor>()
+  for (const row of chat.rows) {
+    const serving = chat.servings.get(row.id)
+    if (serving) byRow.set(row.id, build(row, serving))
+    else if (isDevnet && row.vendor === 'embedded') byRow.set(row.id, parrot)
+    if (serving?.protocol === 'parrot' && !isDevnet && row.billing.mode !== 'free') log.warn('this model is served by the parrot, a small text program, for real money', { model: row.id })
+  }
+  return (row) => byRow.get(row.id)
+}
+
+/**
+ * A job is looked for where it was submitted: a row that names another vendor than its own means that one. On devnet the embedded vendor films
+ * what nobody is configured for; it does not stand in for vendor-f, whose maker has shut its videos down.
+ */
+function videoVendors({ videos, trustedHosts }: Config, { log, clock, undo, timed, isDevnet }: Vending): NonNullable<Vendors['video']> {
+  const filming = sketchVideo({ log })
+  undo.push(() => filming.close())
+  const sketch = timed('sketch', filming)
+  const resize = pictureResizer()
+  const media = mediaFetcher({ trusted: trustedHosts })
+  const built = new Map<string, VideoVendor>()
+  const build = ({ maker, vendor: name }: VideoRow, serving: VideoServing): VideoVendor => {
+    const { protocol, baseUrl, ...settings } = serving
+    if (protocol === 'sketch') return sketch
+    const alike = JSON.stringify([maker, name, serving])
+    const vendor = built.get(alike) ?? timed(name, videoProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? videoBaseUrls[protocol], maker, clock, log, resize, media }))
+    built.set(alike, vendor)
+    return vendor
+  }
+  const own = new Map(videos.rows.map((row) => [row.id, row.vendor]))
+  for (const row of videos.rows) {
+    const isSketched = videos.servings.get(row.id)?.protocol === 'sketch'
+    if (isSketched && !isDevnet) log.warn('this model is served by the procedural sketch vendor, for real money', { model: row.id })
+  }
+  return (row) => {
+    const serving = own.get(row.id) === row.vendor ? videos.servings.get(row.id) : videos.byVendor.get(row.vendor)
+    if (serving) return build(row, serving)
+    return isDevnet && row.family !== 'f' ? sketch : undefined
+  }
+}
+
+/** Search, prices and swaps, shared by all gateways: one cache stands before the price feed. On devnet the embedded ones fill in where nothing is set. */
+function services({ search, market, swap, portraits }: Config, { log, clock, timed, isDevnet }: Vending): Pick<Vendors, 'search' | 'market' | 'swap' | 'portraits'> {
+  const sources = (search ?? (isDevnet ? [{ by: 'corpus' as const }] : [])).map((source) => timed(source.by, searchVendor(source, { log, clock })))
+  const [first, ...rest] = sources
+  const prices = market ?? { by: isDevnet ? ('sample' as const) : ('off' as const) }
+  if (!isDevnet && search?.some(({ by }) => by === 'corpus')) log.warn('search answers from a few bundled documents, for real money')
+  if (!isDevnet && prices.by === 'sample') log.warn('prices are made up by the embedded sample market, for real money')
+  return {
+    ...(first && { search: rest.reduce(firstOf, first) }),
+    ...(prices.by === 'sample' && { market: sampleMarket({ clock }) }),
+    ...(prices.by === 'pyth' && { market: cachedMarket(timed('pyth', pythMarket({ ...prices, clock, log })), { clock, log }) }),
+    ...(swap && { swap: timed('zerox', zerox({ ...swap, log })) }),
+    ...(portraits && { portraits: timed('ark-assets', arkAssets({ ...portraits, maker: 'vendor-e', clock, log })) }),
+    ...(!portraits && isDevnet && { portraits: localPortraits({ random: randomBytes }) }),
+  }
+}
+
+function searchVendor(source: SearchConfig, { log, clock }: Pick<Vending, 'log' | 'clock'>): SearchVendor {
+  if (source.by === 'corpus') return corpusSearch()
+  const common = { key: source.key, timeoutMs: SEARCH_TIMEOUT_MS, clock, log }
+  if (source.by === 'exa') return exaSearch({ ...common, baseUrl: source.baseUrl ?? EXA_SEARCH.baseUrl, maker: 'Exa' })
+  return xaiSearch({ ...common, baseUrl: source.baseUrl ?? XAI_SEARCH.baseUrl, model: source.model ?? XAI_SEARCH.model, maker: 'xAI' })
+}
