@@ -1,7 +1,7 @@
 /** Who has had an answer and not paid for it. A debt ends when its call is paid, or after a day (house decision 7). */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
-import type { Call, Json, Owned, Storage } from './ports.ts'
+import type { Call, Json, Log, Owned, Storage } from './ports.ts'
 
 const KIND = 'debt'
 /** Of one wallet; the oldest give way to newer ones. */
@@ -31,6 +31,11 @@ export async function owe(storage: Storage, call: Debtor & Pick<Call, 'id'>, { n
     if (known.some(({ call: id }) => id === call.id)) return
     if (await storage.moveOwned({ ...held, data: written([...known, unpaid]), expiresAt: Math.max(held.expiresAt, until) }, held.data, now)) return
   }
+}
+
+/** The same where an answer is already on its way: what storage then refuses is told to a person, and stops nothing. */
+export async function noteDebt({ storage, log }: { storage: Storage; log: Log }, call: Call, at: { now: number; until: number }): Promise<void> {
+  await owe(storage, call, at).catch((error: Error) => log.alert('a debt could not be recorded', { call: call.id, payer: call.payer, error: error.message }))
 }
 
 /** The same for a call whose money was in doubt; nothing, where it was paid after all, or made in the background and so never delivered. */

@@ -9,6 +9,7 @@ import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from './identifier
 import { budget, type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw, textFields } from './intake.ts'
 import { type Jobs, jobs } from './jobs.ts'
 import { liveFlow } from './live.ts'
+import { isServedFirst } from './menu.ts'
 import { silent } from './metrics.ts'
 import { print, usdc } from './money.ts'
 import { offersOf } from './offers.ts'
@@ -178,7 +179,7 @@ export function flow(house: House): Flow {
 
     const asset = `${offer.network}/${offer.asset.toLowerCase()}`
     if (endpoint.kind === 'live' && !isGuest(payer, endpoint.guests?.(input))) throw notAdmitted(payer)
-    const owed = endpoint.kind === 'live' || endpoint.inline ? await owedBy(storage, { payer, asset }, clock.now()) : undefined
+    const owed = isServedFirst(endpoint) ? await owedBy(storage, { payer, asset }, clock.now()) : undefined
     if (owed) return await refuse('PAYMENT_UNFUNDED', 'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it', recovery(owed))
     const now = clock.now()
     const authorization: Authorization = { key, payer, payment, offer, expiresAt }
@@ -238,8 +239,7 @@ export function flow(house: House): Flow {
 
   /** The answer to the same signed request, sent again because its reply was lost (ruling 9). Nothing while it is made, or when it is too late. */
   async function resend(endpoint: Sold, call: Call, visit: Visit): Promise<Reply | undefined> {
-    const isOneShot = endpoint.kind === 'live' || endpoint.inline === true
-    if (!isOneShot || call.endpoint !== endpoint.name || call.work !== 'completed' || call.result === null) return undefined
+    if (!isServedFirst(endpoint) || call.endpoint !== endpoint.name || call.work !== 'completed' || call.result === null) return undefined
     const isLate = clock.now() > (call.endedAt ?? 0) + patience.resendMs
     return isLate && call.money === 'settled' ? undefined : await again(endpoint, call, visit)
   }

@@ -3,7 +3,7 @@ import { fail, isForgotten, overdue, type Patience, patience as usual, reconcile
 import { type Catalog, catalog as contractCatalog } from './catalog/mod.ts'
 import { oweIfRefused } from './debts.ts'
 import { documentsOf } from './discovery.ts'
-import type { Context, Dialect, Endpoint, Free, FreeCalls, GatewayFacts, Reply, Sold } from './endpoint.ts'
+import type { Context, Dialect, Endpoint, Free, FreeCalls, GatewayFacts, Reply } from './endpoint.ts'
 import { endpoints as everything } from './endpoints/mod.ts'
 import { spoken } from './dialects.ts'
 import { Fault } from './faults.ts'
@@ -13,7 +13,7 @@ import { HELD, LOST } from './ledger.ts'
 import { parseJson, readBody, readRaw } from './intake.ts'
 import { limits, type Window } from './limits.ts'
 import { seals } from './seals.ts'
-import { menu } from './menu.ts'
+import { isServedFirst, menu } from './menu.ts'
 import { metered, NO_ENDPOINT, silent } from './metrics.ts'
 import { dollars, roundUp } from './money.ts'
 import type { Call, Ports } from './ports.ts'
@@ -275,9 +275,6 @@ function visitOf(request: Request, url: URL, { caller: { ip, origin = url.origin
 function operatorOf(token: string | undefined): (authorization: string | null) => boolean {
   return (authorization) => token !== undefined && isSameSecret(authorization ?? '', `Bearer ${token}`)
 }
-
-/** Whether an endpoint may give its answer before its money has moved. */
-const isServedFirst = (endpoint: Sold | undefined): boolean => endpoint?.kind === 'live' || (endpoint?.kind === 'paid' && endpoint.inline === true)
 
 function wrongMethod(method: string, path: string, allow: string): Fault {
   return new Fault('METHOD_NOT_ALLOWED', { message: `${method} is not served at ${path}; allowed: ${allow}.`, headers: { allow } })

@@ -1,6 +1,6 @@
 /** Work that makes a result: inline while its window lasts, else as a job; and the polls that collect and pay for results. Steps 8 to 12. */
 import { abandon, type Completion, fail, failIfOverdue, isForgotten, type Money, type Paying, settleCall, STALLED, within } from './calls.ts'
-import { owe } from './debts.ts'
+import { noteDebt } from './debts.ts'
 import { spoken } from './dialects.ts'
 import type { Paid, Poll, Reply, Sold, Stored } from './endpoint.ts'
 import { keepFor } from './enrolled.ts'
@@ -99,7 +99,7 @@ export function jobs(house: House, offering: Offers): Jobs {
   /** A wallet that lets results lie, or whose payment then fails, is not worked for without end. */
   async function noteUnpaid(call: Call): Promise<void> {
     const now = clock.now()
-    await owe(storage, call, { now, until: now + patience.debtMs }).catch((error: Error) => log.alert('a debt could not be recorded', { call: call.id, payer: call.payer, error: error.message }))
+    await noteDebt({ storage, log }, call, { now, until: now + patience.debtMs })
   }
 
   /** Works, then settles at once, unless the inline turn is over or the caller has gone: the result then waits for a poll to pay. */
@@ -182,8 +182,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     const isOurs = found && (of === 'all' || of.includes(found.endpoint))
     const endpoint = isOurs ? house.sold.get(found.endpoint) : undefined
     if (!found || !endpoint || found.gateway !== house.name || isForgotten(found, now)) {
-      if (route.sealed) throw new Fault('INVALID_JOB_ID', { message: 'There is no such job here: it never existed, or has expired.' })
-      throw new Fault('JOB_NOT_FOUND', { message: 'There is no such job here: it never existed, or has expired.' })
+      throw new Fault(route.sealed ? 'INVALID_JOB_ID' : 'JOB_NOT_FOUND', { message: 'There is no such job here: it never existed, or has expired.' })
     }
     await house.seals.check(route, endpoint, { id, visit, now })
     const running = (call: Call, told?: Told) => replies.running(endpoint, call, told)

@@ -1,7 +1,7 @@
 /** Answers that are given as they are made, whole or streamed, and settled after they were made. Steps 8 to 12 of such a call (house decision 7). */
 import { abandon, fail, type Money, type Paying, settleCall } from './calls.ts'
 import { deadlines } from './deadlines.ts'
-import { owe } from './debts.ts'
+import { noteDebt } from './debts.ts'
 import { errorEvent } from './dialects.ts'
 import type { Answer, Live, LiveOrder, Reply, Stored } from './endpoint.ts'
 import { Fault } from './faults.ts'
@@ -151,7 +151,7 @@ export function liveFlow(house: House): LiveFlow {
     if (paying.kind === 'settled') return paying
     const now = clock.now()
     if (isRefusal(paying)) log.warn('an answer was delivered, and its payment refused; its wallet gets no more until it is paid', { call: call.id, payer: call.payer })
-    await owe(storage, call, { now, until: now + patience.debtMs }).catch((error: Error) => log.alert('a debt could not be recorded', { call: call.id, payer: call.payer, error: error.message }))
+    await noteDebt({ storage, log }, call, { now, until: now + patience.debtMs })
     return paying
   }
 

@@ -90,6 +90,9 @@ function isLook(method: string, endpoint: Endpoint, byMethod: ReadonlyMap<string
 
 export const isSold = (endpoint: Endpoint): endpoint is Sold => endpoint.kind === 'paid' || endpoint.kind === 'live'
 
+/** Whether an endpoint may give its answer before its money has moved. */
+export const isServedFirst = (endpoint: Sold | undefined): boolean => endpoint?.kind === 'live' || (endpoint?.kind === 'paid' && endpoint.inline === true)
+
 /** Reads `{name}`, `{rest...}` and `{rest...}:verb`; undefined when the path is another one or is badly encoded. */
 function read(segments: readonly string[], given: readonly string[]): Params | undefined {
   const params: Params = {}
