@@ -32,7 +32,7 @@ export function offersOf({ ports: { chain, clock }, patience }: House): Offers {
       const fitting = offers.filter((offer) => fits(offer, payment.accepted))
       let refused: Identified = { kind: 'refused', code: 'PAYMENT_INVALID', reason: notOnOffer(payment.accepted, offers) }
       for (const offer of fitting) {
-        const identity = await within(clock, patience.verifyMs, (signal) => chain.identify(payment, offer, { signal })).catch(couldNotAsk)
+        const identity = await within(clock, patience.verifyMs, (signal) => chain.identify(payment, offer, { now: clock.now(), signal })).catch(couldNotAsk)
         if (identity.kind === 'known') return { ...identity, offer }
         if (identity.kind === 'unavailable') return identity
         refused = identity

@@ -199,27 +199,33 @@ export type Bucket = { readonly key: string; readonly limit: number; readonly wi
 /** What an offer needs beyond price and time. */
 export type Terms = Pick<Offer, 'scheme' | 'network' | 'asset' | 'payTo'> & { extra: Record<string, unknown> }
 
-export type PaymentCode = 'PAYMENT_INVALID' | 'PAYMENT_UNFUNDED' | 'PAYMENT_REPLAY' | 'PAYMENT_BLOCKHASH_STALE'
+export type PaymentCode = 'PAYMENT_INVALID' | 'PAYMENT_UNFUNDED' | 'PAYMENT_REPLAY' | 'PAYMENT_BLOCKHASH_STALE' | 'PAYMENT_VERIFICATION_UNAVAILABLE'
 export type Refused = { kind: 'refused'; code: PaymentCode; reason: string }
 export type Unavailable = { kind: 'unavailable'; reason: string }
 
-export type Identity = { kind: 'known'; payer: string; key: string; expiresAt: number } | Refused | Unavailable
+/** `purse` names what it is paid from, where that is not the payer's own balance of the asset: exposure is summed over it. */
+export type Identity = { kind: 'known'; payer: string; key: string; expiresAt: number; purse?: string } | Refused | Unavailable
 export type Verdict = { kind: 'valid'; balance?: Usdc; asOf: number } | Refused | Unavailable
 export type Settlement =
   | { kind: 'settled'; receipt: Receipt }
-  /** Promises that this call sent nothing, or that the authorization is dead. */
-  | { kind: 'refused'; reason: string }
+  /** Promises that this call sent nothing, or that the authorization is dead. With a code, a fresh signature is what helps. */
+  | { kind: 'refused'; reason: string; code?: PaymentCode }
   | { kind: 'unknown'; reason: string }
-export type Fate = { kind: 'paid'; receipt: Receipt } | { kind: 'open' } | { kind: 'dead' } | { kind: 'unknown'; reason: string }
+export type Fate = { kind: 'paid'; receipt: Receipt } | { kind: 'open' } | { kind: 'dead'; code?: PaymentCode } | { kind: 'unknown'; reason: string }
 
-/** Five questions about money on one network (house decision 9), and one for visitors. */
+/** A wallet's signature over a text, which proves who asks and pays nothing. */
+export type Proof = { readonly wallet: string; readonly message: string; readonly signature: string }
+
+/** Five questions about money on one network (house decision 9), and two about who somebody is and what he holds. */
 export interface Chain {
   /** What an address holds of the asset that is asked for. Rejects where it cannot be read, or is no address there. */
   balance?(address: string, at: { signal: AbortSignal }): Promise<Usdc>
   /** What it can be paid in, preferred first. Synchronous, from cache, never I/O. Empty until checked: no paid route opens before. */
   terms(now: number): readonly Terms[]
-  /** Who signed, under which key; looks at signature, domain, asset and recipient only. No I/O for plain accounts. */
-  identify(payment: Payment, offer: Offer, at: { signal: AbortSignal }): Promise<Identity>
+  /** Whether the wallet has signed the message, in this chain's way. Absent where no client proves itself so. Never rejects. */
+  proves?(proof: Proof): Promise<boolean>
+  /** Who signed, under which key; looks at signature, domain, asset and recipient only. No I/O for plain accounts. `now` dates what names no end itself. */
+  identify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Identity>
   /** Would it pay now? Moves no money. */
   verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict>
   settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement>

@@ -12,7 +12,7 @@ export type Read = { readonly exact: Exact; readonly digest: Hex; readonly separ
 
 export type EvmIdentity = {
   read(payment: Payment, offer: Offer): Read | Refused
-  identify(payment: Payment, offer: Offer, at: { signal: AbortSignal }): Promise<Identity>
+  identify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Identity>
 }
 
 export type IdentityConfig = {
@@ -58,7 +58,7 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
     return made
   }
 
-  async function identify(payment: Payment, offer: Offer, at: { signal: AbortSignal }): Promise<Identity> {
+  async function identify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Identity> {
     const given = read(payment, offer)
     if ('kind' in given) return given
     const { exact, digest } = given

@@ -460,7 +460,7 @@ describe('a bad signature', () => {
   const forged = async (h: EvmHarness, payer = privateKeyToAccount(chainWorld.key())) =>
     signPayment(privateKeyToAccount(chainWorld.key()), h.offer, { now: h.now(), from: payer.address })
   const kinds = async (h: EvmHarness, identify = h.chain.identify, all: readonly Payment[] = []) =>
-    [...new Set((await Promise.all(all.map((each) => identify(each, h.offer, { signal: patience() })))).map(({ kind }) => kind))]
+    [...new Set((await Promise.all(all.map((each) => identify(each, h.offer, at(h))))).map(({ kind }) => kind))]
 
   test('costs one question, however many of them name one account', () =>
     withChain(async (h) => {

@@ -63,7 +63,7 @@ test('a wallet that says yes only where gas is free is seen through in rehearsal
   withChain(async (h) => {
     const wallet = await moody(h, FREE_ONLY)
     const payment = await wallet.sign()
-    expect(await h.chain.identify(payment, h.offer, { signal: AbortSignal.timeout(10_000) })).toMatchObject({ kind: 'known' })
+    expect(await h.chain.identify(payment, h.offer, { now: h.now(), signal: AbortSignal.timeout(10_000) })).toMatchObject({ kind: 'known' })
     for (let i = 0; i < 5; i++) expect(await settle(h, await wallet.sign())).toMatchObject({ kind: 'refused', reason: 'transaction simulation failed' })
     expect(await sent(h)).toBe(0)
   }))

@@ -35,7 +35,7 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
   })),
   broken('identify() asks nobody about a plain account', 'looks at the chain first', (chain) => ({
     async identify(payment, offer, at) {
-      await chain.fate(payment, offer, { now: 0, ...at })
+      await chain.fate(payment, offer, at)
       return chain.identify(payment, offer, at)
     },
   })),

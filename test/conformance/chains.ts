@@ -528,7 +528,7 @@ async function world(subject: Subject<ChainHarness>): Promise<World> {
 
 const patience = () => AbortSignal.timeout(10_000)
 
-const identify = (h: ChainHarness, payment: Payment) => h.chain.identify(payment, h.offer, { signal: patience() })
+const identify = (h: ChainHarness, payment: Payment) => h.chain.identify(payment, h.offer, { now: h.now(), signal: patience() })
 const verify = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.verify(payment, h.offer, { now, signal: patience() })
 const settle = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.settle(payment, h.offer, { now, signal: patience() })
 async function balance(h: ChainHarness, address: string): Promise<bigint> {

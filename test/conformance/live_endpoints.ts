@@ -273,7 +273,7 @@ export const liveLaws: readonly Law<LiveStall>[] = [
       const bought = await buy()
       expect([bought.status, receiptIn(bought, order).settled, chain.transfers.length]).toEqual([200, 'false', 0])
       expect((await buy({ payment: alice.sign(challenge) })).status).toBe(402)
-      const identity = await chain.identify(payment, payment.accepted, { signal: new AbortController().signal })
+      const identity = await chain.identify(payment, payment.accepted, { now: 0, signal: new AbortController().signal })
       const owed = identity.kind === 'known' ? await ports.storage.callOf(identity.key, 0) : undefined
       const again = await buy()
       expect([owed?.money, again.status, chain.transfers.length]).toEqual(['refused', 200, 1])

@@ -69,7 +69,7 @@ describe('the same signed request, sent again', () => {
     expect([early.startsWith(HI), early.includes('[DONE]'), early.includes('"error"')]).toEqual([true, false, true])
     pieces.push(said({ content: ' there' }), said({}, { finish: 'stop' }), USED, DONE)
     await reader.rest()
-    const identity = await chain.identify(payment, payment.accepted, { signal: new AbortController().signal })
+    const identity = await chain.identify(payment, payment.accepted, { now: clock.now(), signal: new AbortController().signal })
     const call = identity.kind === 'known' ? await ports.storage.callOf(identity.key, clock.now()) : undefined
     expect(call?.usage).toMatchObject({ output: 2 })
     await clock.advance(10 * MINUTE)

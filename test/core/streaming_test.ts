@@ -17,7 +17,7 @@ async function fed(first: readonly string[] = [HI], options: KitOptions = {}) {
   const response = await subject.post(STREAM, { payment })
   expect(response.status).toBe(200)
   const callOf = async () => {
-    const identity = await subject.chain.identify(payment, payment.accepted, { signal: new AbortController().signal })
+    const identity = await subject.chain.identify(payment, payment.accepted, { now: subject.clock.now(), signal: new AbortController().signal })
     return identity.kind === 'known' ? await subject.ports.storage.callOf(identity.key, subject.clock.now()) : undefined
   }
   return { ...subject, pieces, payment, response, reader: reading(response), callOf }

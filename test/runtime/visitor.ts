@@ -28,7 +28,7 @@ assert.ok(offer)
 assert.deepEqual(JSON.parse(atob(challenge.headers.get('payment-required') ?? '')).accepts, accepts)
 
 const payment = chain.sign(offer, { from: wallet, now: Date.now() })
-const identity = await chain.identify(payment, offer, { signal })
+const identity = await chain.identify(payment, offer, { now: Date.now(), signal })
 assert.equal(identity.kind === 'known' && identity.payer, wallet)
 
 const paid = await post({ 'payment-signature': btoa(JSON.stringify(payment)) })
@@ -67,7 +67,7 @@ const signature = await account.signTypedData({
 })
 const authorization = { ...message, value: offer.amount, validAfter: '0', validBefore: '4102444800' }
 const signed: Payment = { x402Version: 2, accepted: offer, payload: { signature, authorization } }
-const known = await base.identify(signed, offer, { signal })
+const known = await base.identify(signed, offer, { now: Date.now(), signal })
 assert.equal(known.kind === 'known' && known.payer, account.address)
 base.close()
 
