@@ -63,8 +63,10 @@ export type Money = {
 /** What came of trying to settle a call. Only `settled` means that money moved. */
 export type Paying =
   | { kind: 'settled'; receipt: Receipt; now: boolean }
-  /** The authorization could not be spent; `dead` when it never will be. */
-  | { kind: 'refused'; reason: string }
+  /** Its quote is nothing: the result is stored, and no money is to move. */
+  | { kind: 'free' }
+  /** The authorization could not be spent. With a code, a fresh signature is what helps. */
+  | { kind: 'refused'; reason: string; code?: PaymentCode }
   /** The fresh authorization that came with a poll did not verify. */
   | { kind: 'rejected'; code: PaymentCode; reason: string }
   /** The chain cannot be asked; nothing was sent. */
@@ -109,6 +111,7 @@ export async function settleCall(
   { completion, keepUntil, isDelivered = false }: Settling,
 ): Promise<Paying> {
   const { storage, clock, patience } = money
+  if (call.quote === 0n) return await completeFree(storage, call, { completion, now: clock.now() })
   const giveUpAt = clock.now() + patience.takenMs
   let isVerified = offered.key === call.authorization
   let pause = 20
@@ -136,9 +139,17 @@ export async function settleCall(
     const spent = await spend(money, authorization, claim.kind === 'retry' && claim.sent)
     const paying = await record(money, call, { token: claim.token, authorization, spent, keepUntil, isDelivered })
     if (paying === 'dead' && authorization.key !== offered.key) continue
-    if (paying === 'dead') return { kind: 'refused', reason: spent.kind === 'dead' ? spent.reason : 'the authorization is dead' }
+    if (paying === 'dead') return spent.kind === 'dead' ? { ...spent, kind: 'refused' } : { kind: 'refused', reason: 'the authorization is dead' }
     return paying
   }
+}
+
+/** An authorization of nothing proves a wallet: it stays bound to its call, and is never sent. */
+async function completeFree(storage: Storage, call: Call, { completion, now }: { completion: Completion | undefined; now: number }): Promise<Paying> {
+  if (!completion) return { kind: 'free' }
+  const { result, expiresAt, usage = null } = completion
+  const isWon = await storage.moveCall(call.id, { work: ['queued', 'in_progress'], money: 'verified' }, { work: 'completed', result, expiresAt, usage, endedAt: now })
+  return isWon ? { kind: 'free' } : { kind: 'refused', reason: 'the call had already ended' }
 }
 
 /** Nothing, when a fresh authorization would pay for the call. One that would not is never bound: a crash would leave the call waiting for its end. */
@@ -153,7 +164,7 @@ async function verify({ storage, chain, clock, meter = silent, patience }: Money
   return served && served.id !== call.id ? { kind: 'replayed', call: served } : { ...verdict, kind: 'rejected' }
 }
 
-type Spent = Settlement | { kind: 'dead'; reason: string } | { kind: 'unavailable'; reason: string }
+type Spent = Settlement | Dead | { kind: 'unavailable'; reason: string }
 
 /**
  * Sends one authorization, looking first at what became of it where it may have been sent before. One that ended before it was ever
@@ -173,20 +184,21 @@ async function spend(money: Money, authorization: Authorization, wasSent: boolea
     if (settlement.kind !== 'refused') return settlement
     const fate = await askFate(money, authorization)
     if (fate.kind === 'settled') return fate
-    if (fate.kind === 'dead') return { kind: 'dead', reason: settlement.reason }
+    if (fate.kind === 'dead') return { ...fate, ...settlement, kind: 'dead' }
     return wasSent ? { kind: 'unknown', reason: settlement.reason } : settlement
   } catch (error) {
     return { kind: 'unknown', reason: (error as Error).message }
   }
 }
 
-type FateOf = { kind: 'settled'; receipt: Receipt } | { kind: 'open' } | { kind: 'dead'; reason: string } | { kind: 'unknown'; reason: string }
+type Dead = { kind: 'dead'; reason: string; code?: PaymentCode }
+type FateOf = { kind: 'settled'; receipt: Receipt } | { kind: 'open' } | Dead | { kind: 'unknown'; reason: string }
 
 async function askFate({ chain, clock, patience }: Money, { payment, offer }: Authorization): Promise<FateOf> {
   try {
     const fate = await within(clock, patience.verifyMs, (signal) => chain.fate(payment, offer, { now: clock.now(), signal }))
     if (fate.kind === 'paid') return { kind: 'settled', receipt: fate.receipt }
-    if (fate.kind === 'dead') return { kind: 'dead', reason: 'the authorization can no longer move money' }
+    if (fate.kind === 'dead') return { reason: 'the authorization can no longer move money', ...fate }
     return fate
   } catch (error) {
     return { kind: 'unknown', reason: (error as Error).message }

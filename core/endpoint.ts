@@ -2,7 +2,8 @@
 import type { Static, TObject } from '@sinclair/typebox'
 import type { Catalog } from './catalog/mod.ts'
 import type { FaultCode } from './faults.ts'
-import type { Usdc } from './money.ts'
+import type { Window } from './limits.ts'
+import { type Usdc, usdc } from './money.ts'
 import type { Call, Chain, Json, Owned, Ports, Storage, Terms } from './ports.ts'
 import type { MediaStream, Vendors } from './vendors.ts'
 import type { Pulse } from './pulse.ts'
@@ -13,6 +14,8 @@ export type Context = {
   readonly catalog: Catalog
   /** What the operator has switched off for a while; everything is on unless told. */
   readonly switches?: { readonly referenceMedia?: boolean }
+  /** Those that this gateway is paid on, CAIP-2. */
+  readonly networks?: readonly string[]
 }
 
 /** What is on the shelf, and who of the operator's vendors can make it. */
@@ -44,6 +47,7 @@ export type Dialect = 'plain' | 'market' | Wire
 export type Order<Input> = {
   readonly id: string
   readonly input: Input
+  /** Empty where nobody pays. */
   readonly payer: string
   readonly catalog: Catalog
   readonly vendors: Vendors
@@ -123,6 +127,8 @@ type Sale<Input> = Common & {
   readonly input: TObject
   /** Where the input is: in the body, or in path and query, as text. */
   readonly from: 'body' | 'query'
+  /** Makes the input of what was sent, where it is not the body or the query itself. `body` is undefined where none came, or none that is JSON. */
+  arrange?(said: { readonly params: Readonly<Record<string, string>>; readonly query: Readonly<Record<string, string>>; readonly body: unknown }): unknown
   /** Bad input is told before the quote, or only to those who pay: the quote then reads the raw input, and never fails for it. */
   readonly order: 'check_then_quote' | 'quote_then_check'
   /** Fields that the schema does not know: dropped, or kept because they are forwarded verbatim. */
@@ -153,7 +159,10 @@ export type Paid<Input = unknown> = Sale<Input> & {
   readonly example: Input
   /** Checks what the schema cannot, fills defaults in; throws a `Fault`. */
   check(input: Input, context: Context): Input
-  price(input: Input, context: Context): Price
+  /** `free` needs no payment, and is rationed by address. */
+  price(input: Input, context: Context): Price | 'free'
+  /** The windows of what is free of it; those of free models unless told. */
+  readonly freely?: readonly Window[]
   /** A request that this gateway can serve as it is configured; its price is the default price in discovery. Undefined: the example. */
   sample(offering: Offering): Input | undefined
   settle(input: Input, context: Context): Settle
@@ -366,7 +375,8 @@ export function paid<Schema extends TObject>(words: PaidWords<Static<Schema>> & 
 }
 
 function priceOfExample({ price, example }: Pick<Paid, 'price' | 'example'>, context: Context): { min: Usdc; max: Usdc } {
-  const { amount } = price(example, context)
+  const quote = price(example, context)
+  const amount = quote === 'free' ? usdc(0n) : quote.amount
   return { min: amount, max: amount }
 }
 

@@ -2,7 +2,7 @@
 import { abandon, failIfOverdue, isOver } from './calls.ts'
 import { deadlines } from './deadlines.ts'
 import { owedBy } from './debts.ts'
-import type { Asked, Free, GuestList, Live, Paid, Poll, Price, Reply, Sold } from './endpoint.ts'
+import type { Asked, Free, GuestList, Paid, Poll, Price, Reply, Sold } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import type { House } from './house.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from './identifier.ts'
@@ -43,10 +43,10 @@ export function flow(house: House): Flow {
   const { ports, catalog, patience, label } = house
   const { storage, clock, vendors, countTokens, meter = silent } = ports
   const offering = offersOf(house)
-  const { serve, poll, collect, look, recovery } = jobs(house, offering)
+  const { serve, give: giveMade, poll, collect, look, recovery } = jobs(house, offering)
   const live = liveFlow(house)
   const uploads = budget(UPLOADS_AT_ONCE * house.maxUpload, deadlines(clock))
-  const context = { catalog, vendors, countTokens, switches: house.switches }
+  const context = { catalog, vendors, countTokens, switches: house.switches, networks: house.networks }
   const intakes = new Map<Sold, Intake>([...house.sold.values()].map((endpoint) => [endpoint, intake(endpoint.input, endpoint.unknownFields)]))
 
   return { sell, discover, poll, look, cancel: live.cancel, windUp: live.windUp }
@@ -58,9 +58,9 @@ export function flow(house: House): Flow {
     const { body, value } = await receive(endpoint, visit)
     if (body.length === 0 && header === null && endpoint.from === 'body') return await discover(endpoint, visit)
     const said = await value()
-    const isRaw = header === null && endpoint.order === 'quote_then_check'
-    const { input, price } = isRaw ? unchecked(endpoint as Paid, said) : await check(endpoint, said, askedOf(visit))
-    if (price === 'free') return await give(endpoint as Live, input, visit)
+    const quoted = header === null && endpoint.order === 'quote_then_check' ? unchecked(endpoint as Paid, said) : undefined
+    const { input, price } = quoted && quoted.price !== 'free' ? quoted : await check(endpoint, said, askedOf(visit))
+    if (price === 'free') return await give(endpoint, input, visit)
     const offers = offering.at(price)
     if (header === null) {
       meter.quoted(endpoint.name)
@@ -79,30 +79,39 @@ export function flow(house: House): Flow {
   }
 
   /** The quote of raw input: whoever pays it is told what is wrong with it. */
-  function unchecked(endpoint: Paid, said: unknown): { input: unknown; price: Price } {
+  function unchecked(endpoint: Paid, said: unknown): { input: unknown; price: Price | 'free' } {
     if (!endpoint.serves(said, context)) throw notConfigured(endpoint)
     return { input: said, price: endpoint.price(said, context) }
   }
 
   /** Free answers are rationed by address; a payment that comes with the request is not looked at (spec 2, Authentication). */
-  async function give(endpoint: Live, input: unknown, visit: Visit): Promise<Reply> {
+  async function give(endpoint: Sold, input: unknown, visit: Visit): Promise<Reply> {
     const now = clock.now()
-    for (const window of house.freeTier) {
-      const { granted, resetAt } = await house.windows.take(`free:${window.windowMs}`, visit.ip, window, now)
+    const [bucket, all] = endpoint.kind === 'live' ? ['free', house.freeTier] : [endpoint.name, endpoint.freely ?? house.freeTier]
+    for (const window of all) {
+      const { granted, resetAt } = await house.windows.take(`${bucket}:${window.windowMs}`, visit.ip, window, now)
       if (!granted) throw freeTierSpent(window, resetAt, now)
     }
-    return await live.give(endpoint, input, visit)
+    return endpoint.kind === 'live' ? await live.give(endpoint, input, visit) : await giveMade(endpoint, input, visit)
   }
 
   /** The body, and how to read it: as a form where the endpoint takes one, else as JSON. */
   async function receive(endpoint: Sold, { request, params, query }: Visit): Promise<{ body: string | Uint8Array; value(): unknown }> {
     const type = request.headers.get('content-type')
+    const isRaw = endpoint.order === 'quote_then_check' && paymentHeader(request) === null
+    const { arrange } = endpoint
+    if (arrange) {
+      const written = request.method === 'POST' ? await readBody(request, house.maxBody) : ''
+      const read = () => (written === '' ? undefined : parseJson(written, type))
+      const asked = Object.fromEntries(query)
+      const value = () => arrange({ params, query: asked, body: isRaw ? orElse(read, undefined) : read() })
+      return { body: written === '' && query.size === 0 ? '' : JSON.stringify(asked) + written, value }
+    }
     if (endpoint.from === 'query') {
       const asked = { ...Object.fromEntries(query), ...params }
       const written = request.method === 'POST' ? await readBody(request, house.maxBody) : ''
       if (written === '') return { body: JSON.stringify(asked), value: () => asked }
       const read = () => ({ ...textFields(parseJson(written, type)), ...asked })
-      const isRaw = endpoint.order === 'quote_then_check' && paymentHeader(request) === null
       return { body: JSON.stringify(asked) + written, value: () => (isRaw ? orElse(read, asked) : read()) }
     }
     if (endpoint.multipart && isForm(type)) {
@@ -114,14 +123,16 @@ export function flow(house: House): Flow {
   }
 
   async function discover(endpoint: Sold | Free, visit: Visit): Promise<Reply> {
-    if (endpoint.kind === 'free') return demand(endpoint, visit, { offers: offering.at(NOTHING), price: NOTHING, why: replies.free(endpoint.summary) })
+    if (endpoint.kind === 'free') return demand(endpoint, visit, { offers: offering.at(NOTHING), price: NOTHING, why: replies.freeOfCharge(endpoint.summary) })
     if (endpoint.order === 'quote_then_check' && endpoint.kind === 'paid') {
-      const { price } = unchecked(endpoint, { ...Object.fromEntries(visit.query), ...visit.params })
+      const said = endpoint.from === 'query' ? { ...Object.fromEntries(visit.query), ...visit.params } : { ...(endpoint.sample(context) ?? endpoint.example as object), ...visit.params }
+      const { price } = unchecked(endpoint, said)
+      if (price === 'free') throw freeHere(endpoint)
       return demand(endpoint, visit, { offers: offering.at(price), price, why: replies.paymentRequired(price) })
     }
     const said = endpoint.kind === 'live' ? endpoint.sample(context) : (endpoint.sample(context) ?? endpoint.example)
     const { price } = await check(endpoint, said, NOTHING_ASKED)
-    if (price === 'free') throw new Fault('METHOD_NOT_ALLOWED', { message: `${endpoint.path} is free here: POST a request to it.`, headers: { allow: 'OPTIONS, POST' } })
+    if (price === 'free') throw freeHere(endpoint)
     const also = endpoint.kind === 'paid' && endpoint.discovery ? { ...price.also, ...endpoint.discovery(context) } : price.also
     return demand(endpoint, visit, { offers: offering.at(price), price: also ? { ...price, also } : price, why: replies.paymentRequired(price) })
   }
@@ -140,18 +151,20 @@ export function flow(house: House): Flow {
       meter.judged(code)
       return demand(endpoint, visit, { offers, price, why: { ...replies.verificationFailed(code, reason), ...more } })
     }
-    const away = (reason: string) => {
+    // Nothing is opened: the same signed request is good for another try (ruling 4).
+    const away = (reason: string): Reply => {
+      if (house.unverifiable === 402) return reject('PAYMENT_VERIFICATION_UNAVAILABLE', `the payment could not be verified just now (${reason}); send the same signed request again`)
       meter.judged('unavailable')
-      return replies.cannotVerify(reason)
+      throw replies.cannotVerify(reason)
     }
     const decoded = decodePayment(header)
     if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
     const { payment } = decoded
     const named = identifierOf(payment)
     const identified = await offering.identify(payment, offers)
-    if (identified.kind === 'unavailable') throw away(identified.reason)
+    if (identified.kind === 'unavailable') return away(identified.reason)
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
-    const { payer, key, expiresAt, offer } = identified
+    const { payer, key, expiresAt, offer, purse = offer.asset } = identified
 
     const request = fingerprint(visit.request.method, visit.path, asked)
     const tag = named === undefined ? undefined : tagOf({ gateway: house.name, payer, id: named, fingerprint: request })
@@ -171,13 +184,13 @@ export function flow(house: House): Flow {
     if (known) return await replayed(known)
 
     const verdict = await offering.verify(payment, offer)
-    if (verdict.kind === 'unavailable') throw away(verdict.reason)
+    if (verdict.kind === 'unavailable') return away(verdict.reason)
     if (verdict.kind === 'refused') {
       const winner = await storage.callOf(key, clock.now())
       return await (winner ? replayed(winner) : refuse(verdict.code, verdict.reason))
     }
 
-    const asset = `${offer.network}/${offer.asset.toLowerCase()}`
+    const asset = `${offer.network}/${purse.toLowerCase()}`
     if (endpoint.kind === 'live' && !isGuest(payer, endpoint.guests?.(input))) throw notAdmitted(payer)
     const owed = isServedFirst(endpoint) ? await owedBy(storage, { payer, asset }, clock.now()) : undefined
     if (owed) return await refuse('PAYMENT_UNFUNDED', 'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it', recovery(owed))
@@ -263,6 +276,10 @@ const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, shown: {} }
 const NOTHING_ASKED: Asked = { params: {}, header: () => null }
 const askedOf = ({ params, request }: Visit): Asked => ({ params, header: (name) => request.headers.get(name) })
 
+function freeHere({ path }: Sold): Fault {
+  return new Fault('METHOD_NOT_ALLOWED', { message: `${path} is free here: POST a request to it.`, headers: { allow: 'OPTIONS, POST' } })
+}
+
 function notConfigured({ summary }: Sold): Fault {
   return new Fault('NOT_CONFIGURED', { message: `${summary}: the operator has not configured this model. Nothing was charged.` })
 }
@@ -274,7 +291,7 @@ function notAdmitted(payer: string): Fault {
 /** 429 with the four headers; the reset in unix seconds (ruling 11). */
 function freeTierSpent({ requests, windowMs }: { requests: number; windowMs: number }, resetAt: number, now: number): Fault {
   return new Fault('FREE_TIER_RATE_LIMITED', {
-    message: `Free models answer ${requests} requests in ${minutes(windowMs)} from one address. Wait, or choose a paid model.`,
+    message: `What is free answers ${requests} requests in ${minutes(windowMs)} from one address. Wait, or choose what is paid.`,
     headers: {
       'retry-after': String(Math.max(1, Math.ceil((resetAt - now) / 1000))),
       'x-ratelimit-limit': String(requests),

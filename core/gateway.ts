@@ -41,6 +41,12 @@ export type Setup = {
   readonly maxMedia?: number
   /** Largest request body that brings files, in bytes: 32 MiB. Eight times as much may be in flight. */
   readonly maxUpload?: number
+  /** CAIP-2 networks that it is paid on, for what is sold differently there. */
+  readonly networks?: readonly string[]
+  /** Endpoints that it does not have, by name; `voice` hides every endpoint whose name begins with `voice.`. */
+  readonly hidden?: readonly string[]
+  /** Status of the answer while its chain cannot be asked: 503, or 402 with a code (ruling 4). */
+  readonly unverifiable?: 402 | 503
   /** What an address may ask of free models; 30 a minute and 300 an hour (spec 2, Limits). */
   readonly freeTier?: readonly Window[]
   /** Wallets that may buy what is not for everybody: `generate_content`, `background`. */
@@ -99,7 +105,7 @@ export function gateway(setup: Setup): Gateway {
   const { ports, pulse } = watched(metered(setup.ports))
   const { storage, chain, clock, log, meter = silent } = ports
   const catalog = setup.catalog ?? contractCatalog()
-  const list = menu(setup.endpoints ?? everything)
+  const list = menu(shownOf(setup.endpoints ?? everything, setup.hidden ?? []))
   const patience: Patience = { ...usual, ...setup.patience }
   const owner = setup.owner ?? newId(ports.random)
   const windows = limits(storage)
@@ -111,6 +117,8 @@ export function gateway(setup: Setup): Gateway {
     sold: list.sold,
     windows,
     seals: seals(ports, setup.pollKeys),
+    networks: setup.networks ?? [],
+    unverifiable: setup.unverifiable ?? 503,
     switches: setup.switches ?? {},
     freeTier: setup.freeTier ?? FREE_TIER,
     guests: Object.fromEntries(Object.entries(setup.guests ?? {}).map(([list, wallets]) => [list, wallets.map((wallet) => wallet.toLowerCase())])),
@@ -270,6 +278,13 @@ function visitOf(request: Request, url: URL, { caller: { ip, origin = url.origin
       return gone ?? request.signal
     },
   }
+}
+
+/** Throws for a name that hides nothing: it was meant to. */
+function shownOf(endpoints: readonly Endpoint[], hidden: readonly string[]): readonly Endpoint[] {
+  const hides = (name: string) => (endpoint: Endpoint) => endpoint.name === name || endpoint.name.startsWith(`${name}.`)
+  for (const name of hidden) if (!endpoints.some(hides(name))) throw new RangeError(`there is no endpoint ${name} to hide`)
+  return endpoints.filter((endpoint) => !hidden.some((name) => hides(name)(endpoint)))
 }
 
 function operatorOf(token: string | undefined): (authorization: string | null) => boolean {

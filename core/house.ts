@@ -18,7 +18,10 @@ export type House = {
   readonly patience: Patience
   readonly windows: Limits
   readonly seals: Seals
+  readonly networks: readonly string[]
   readonly switches: NonNullable<Context['switches']>
+  /** Status of the answer while the chain cannot be asked (ruling 4). */
+  readonly unverifiable: 402 | 503
   /** What an address may ask of free models. */
   readonly freeTier: readonly Window[]
   /** Wallets by the name of their list, in lower case (ruling 13). */

@@ -11,11 +11,14 @@ import { mirror } from './mirror.ts'
 import type { Offers } from './offers.ts'
 import type { Authorization, Call, Json, PaymentCode } from './ports.ts'
 import * as replies from './replies.ts'
-import { gone, paymentHeader, resourceOf, type Visit } from './visit.ts'
+import { newId } from './tickets.ts'
+import { gone, isTimely, paymentHeader, proofOf, resourceOf, type Visit } from './visit.ts'
 import { decodePayment, refusalHeaders } from './x402.ts'
 
 export type Jobs = {
   serve(working: Working<Paid>): Promise<Reply>
+  /** The result of an order that costs nothing: no call is opened, and nothing is kept. Throws a Fault where there is none. */
+  give(endpoint: Paid, input: unknown, visit: Visit): Promise<Reply>
   poll(endpoint: Poll, visit: Visit, id: string): Promise<Reply>
   /** What a wallet gets for a call that it has opened. */
   collect(endpoint: Sold, found: Call, collecting: Collecting): Promise<Reply>
@@ -28,7 +31,12 @@ export type Jobs = {
 type Told = { readonly note?: string; readonly progress?: number; readonly elapsed_seconds?: number }
 
 /** `more` joins the body of a 402. `isOrder`: this is the order itself, sent again, and not a poll. */
-export type Collecting = { readonly visit: Visit; readonly running: (call: Call, told?: Told) => Reply; readonly more?: replies.Body; readonly isOrder?: true }
+export type Collecting = { readonly visit: Visit; readonly running: (call: Call, told?: Told) => Reply; readonly more?: replies.Body; readonly isOrder?: boolean; readonly isProven?: boolean }
+type Showing = Pick<Collecting, 'running' | 'isOrder'> & { readonly collected: (call: Call, paid: IsPaid) => Reply; readonly now: number }
+
+/** Nothing is left to pay. */
+type IsPaid = Extract<Paying, { kind: 'settled' | 'free' }>
+const isPaid = (paying: Paying): paying is IsPaid => paying.kind === 'settled' || paying.kind === 'free'
 
 type Done = { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion } | { kind: 'failed'; fault: Fault }
 
@@ -40,7 +48,7 @@ export function jobs(house: House, offering: Offers): Jobs {
   const context = { catalog }
   const upstream = held(house)
 
-  return { serve, poll, collect, recovery, look: upstream.look }
+  return { serve, give, poll, collect, recovery, look: upstream.look }
 
   /** Answers inline while the window lasts and the caller stays. The work goes on in any case. */
   async function serve(working: Working<Paid>): Promise<Reply> {
@@ -66,6 +74,18 @@ export function jobs(house: House, offering: Offers): Jobs {
     return replies.envelope(endpoint, call)
   }
 
+  async function give(endpoint: Paid, input: unknown, visit: Visit): Promise<Reply> {
+    const order = { id: newId(ports.random), input, payer: '', catalog, vendors: ports.vendors, clock, now: clock.now() }
+    try {
+      const { result: made } = await within(clock, patience.answerMs, (signal) => endpoint.run({ ...order, signal }))
+      const stored: Stored = { made, media: [], created: Math.floor(clock.now() / 1000) }
+      return replies.bare(endpoint, { request: {} }, { stored, href: hrefOn(visit), headers: {} })
+    } catch (error) {
+      if (!(error instanceof Fault)) log.warn('work that costs nothing failed', { endpoint: endpoint.name, error: (error as Error).message })
+      throw asFault(endpoint, error)
+    }
+  }
+
   /** One shot: the result in this reply or not at all. The work goes on without its caller; its result then waits for a poll to pay. */
   async function serveAtOnce(working: Working<Paid>): Promise<Reply> {
     const work = workAtOnce(working).catch((error) => release(working.call, error))
@@ -85,7 +105,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     }
     const keepUntil = clock.now() + endpoint.keep.settledMs
     const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil, isDelivered: true })
-    if (paying.kind === 'settled') return result(working, done, paying)
+    if (isPaid(paying)) return result(working, done, paying)
     // What ended unsent can never be paid: it is withheld, though the chain cannot confirm that just now.
     const isLost = paying.kind === 'unavailable' && authorization.expiresAt <= clock.now()
     if (isLost) return replies.inlineRefusal(endpoint, call, paying.reason)
@@ -111,13 +131,13 @@ export function jobs(house: House, offering: Offers): Jobs {
     turn.isSettling = true
     const keepUntil = clock.now() + endpoint.keep.settledMs
     const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil })
-    if (paying.kind === 'settled') return result(working, done, paying)
+    if (isPaid(paying)) return result(working, done, paying)
     if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') return replies.envelope(endpoint, call, 'in_progress')
     return await refusal(working, paying)
   }
 
   /** Why a result that was made is not in the reply. One that came too late is not kept: its call had already failed. */
-  async function refusal({ endpoint, call }: Working<Paid>, paying: Exclude<Paying, { kind: 'settled' | 'unknown' | 'unresolved' | 'unavailable' }>): Promise<Reply> {
+  async function refusal({ endpoint, call }: Working<Paid>, paying: Exclude<Paying, { kind: 'settled' | 'free' | 'unknown' | 'unresolved' | 'unavailable' }>): Promise<Reply> {
     const ended = await storage.getCall(call.id)
     if (ended?.error) return failure(endpoint, call, new Fault('WORK_FAILED', { error: endpoint.failure, details: ended.error }))
     return replies.inlineRefusal(endpoint, call, paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason)
@@ -164,8 +184,9 @@ export function jobs(house: House, offering: Offers): Jobs {
     if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
   }
 
-  function result({ endpoint, call, visit }: Pick<Working, 'endpoint' | 'call' | 'visit'>, { stored, raw }: { stored: Stored; raw?: readonly string[] }, { receipt, now }: Extract<Paying, { kind: 'settled' }>): Reply {
-    return replies.result(endpoint, call, { stored, receipt, label, href: hrefOn(visit), isFirst: now, ...(raw && { raw }) })
+  function result({ endpoint, call, visit }: Pick<Working, 'endpoint' | 'call' | 'visit'>, { stored, raw }: { stored: Stored; raw?: readonly string[] }, paid: IsPaid): Reply {
+    const { receipt, now: isFirst } = paid.kind === 'settled' ? paid : { receipt: null, now: false }
+    return replies.result(endpoint, call, { stored, receipt, label, href: hrefOn(visit), isFirst, ...(raw && { raw }) })
   }
 
   /** The result of a one shot although its payment has not settled; `why` is the class that its header names. */
@@ -181,16 +202,20 @@ export function jobs(house: House, offering: Offers): Jobs {
     const found = await storage.getCall(id)
     const isOurs = found && (of === 'all' || of.includes(found.endpoint))
     const endpoint = isOurs ? house.sold.get(found.endpoint) : undefined
-    if (!found || !endpoint || found.gateway !== house.name || isForgotten(found, now)) {
-      throw new Fault(route.sealed ? 'INVALID_JOB_ID' : 'JOB_NOT_FOUND', { message: 'There is no such job here: it never existed, or has expired.' })
-    }
+    const unknown = () => new Fault(route.sealed ? 'INVALID_JOB_ID' : 'JOB_NOT_FOUND', { message: 'There is no such job here: it never existed, or has expired.' })
+    if (!found || !endpoint || found.gateway !== house.name || isForgotten(found, now)) throw unknown()
     await house.seals.check(route, endpoint, { id, visit, now })
     const running = (call: Call, told?: Told) => replies.running(endpoint, call, told)
-    return await collect(endpoint, found, { visit, running })
+    const proof = chain.proves && proofOf(visit.request, { job: endpoint.job, id })
+    const isProven = proof !== undefined && isTimely(proof, now) && proof.wallet === found.payer && (await chain.proves?.(proof)) === true
+    // Whose proof does not hold is told what a stranger is told (reference clients 5).
+    if (proof && !isProven) throw unknown()
+    return await collect(endpoint, found, { visit, running, isProven })
   }
 
-  async function collect(endpoint: Sold, found: Call, { visit, running, more, isOrder }: Collecting): Promise<Reply> {
+  async function collect(endpoint: Sold, found: Call, { visit, running, more, isOrder = false, isProven = false }: Collecting): Promise<Reply> {
     const now = clock.now()
+    const collected = (call: Call, paid: IsPaid) => result({ endpoint, call, visit }, { stored: call.result as unknown as Stored }, paid)
     const offers = offering.at({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [found.offer])
     const asking = { offers, resource: resourceOf(endpoint, visit), label, dialect: endpoint.dialect }
     const require = (why: replies.Body) => replies.demand(asking, { ...more, ...why, job_id: why.job_id ?? found.id, model: found.model }, replies.priceOf(found))
@@ -198,7 +223,10 @@ export function jobs(house: House, offering: Offers): Jobs {
 
     // HEAD must change nothing, so it never pays.
     const header = visit.request.method === 'HEAD' ? null : paymentHeader(visit.request)
-    if (header === null) return require(replies.signToCollect)
+    if (header === null) {
+      const shown = isProven ? await show(endpoint, found, { running, collected, now }) : { call: found }
+      return 'status' in shown ? shown : require(replies.signToCollect)
+    }
     const decoded = decodePayment(header)
     if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
     const identified = await offering.identify(decoded.payment, [found.offer, ...offers.filter(({ payTo }) => payTo !== found.offer.payTo)])
@@ -208,22 +236,19 @@ export function jobs(house: House, offering: Offers): Jobs {
     const { payer, key, expiresAt, offer } = identified
     if (payer !== found.payer) throw new Fault('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
 
-    const known = await failIfOverdue(storage, found, { now, patience })
-    const { call, ...seen } = endpoint.kind === 'paid' && endpoint.look ? await lookAt(endpoint, known, isOrder) : { call: known }
-    if (call.work === 'failed') return replies.failed(endpoint, call, endpoint.kind === 'paid' && endpoint.look ? await upstream.failure(call, now) : {})
-    if (call.work !== 'completed') return running(call, seen)
+    const shown = await show(endpoint, found, { running, collected, now, isOrder })
+    if ('status' in shown) return shown
+    const { call } = shown
     const stored = call.result as unknown as Stored
-    const collected = { endpoint, call, visit }
-    if (call.receipt) return result(collected, { stored }, { kind: 'settled', receipt: call.receipt, now: false })
-
     const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
     const paying = await settleCall(money, call, authorization, { keepUntil: now + endpoint.keep.settledMs })
-    if (paying.kind === 'settled') return result(collected, { stored }, paying)
+    if (isPaid(paying)) return collected(call, paying)
     if (paying.kind === 'unknown' && isOrder && endpoint.kind === 'paid' && endpoint.inline) return servedUnsettled({ endpoint, call, visit }, stored, paying.kind)
     if (paying.kind === 'unknown') return running(call, { note: replies.CONFIRMING })
     if (paying.kind === 'unresolved') return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(visit) })
     if (paying.kind === 'unavailable') return running(call, { note: replies.CHAIN_AWAY })
-    if (paying.kind === 'rejected') return reject(paying.code, paying.reason)
+    // What only a fresh signature can mend is a payment that does not verify (ruling 6).
+    if (paying.kind === 'rejected' || (paying.kind === 'refused' && paying.code)) return reject(paying.code ?? 'PAYMENT_INVALID', paying.reason)
     if (paying.kind === 'replayed') {
       return require({ ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'), ...recovery(paying.call) })
     }
@@ -231,8 +256,17 @@ export function jobs(house: House, offering: Offers): Jobs {
     return { ...refusal, headers: { ...refusal.headers, ...refusalHeaders({ reason: paying.reason, network: offer.network, payer }) } }
   }
 
+  /** What one who has shown that the call is his is told of it; the call itself where only its money is missing. */
+  async function show(endpoint: Sold, found: Call, { running, collected, now, isOrder = false }: Showing): Promise<Reply | { readonly call: Call }> {
+    const known = await failIfOverdue(storage, found, { now, patience })
+    const { call, ...seen } = endpoint.kind === 'paid' && endpoint.look ? await lookAt(endpoint, known, isOrder) : { call: known }
+    if (call.work === 'failed') return replies.failed(endpoint, call, endpoint.kind === 'paid' && endpoint.look ? await upstream.failure(call, now) : {})
+    if (call.work !== 'completed') return running(call, seen)
+    return call.receipt ? collected(call, { kind: 'settled', receipt: call.receipt, now: false }) : { call }
+  }
+
   /** A vendor that cannot be asked is told to a poll where waiting helps, and never to the order itself; the job goes on. */
-  async function lookAt(endpoint: Paid, known: Call, isOrder?: true): Promise<{ call: Call } & Told> {
+  async function lookAt(endpoint: Paid, known: Call, isOrder: boolean): Promise<{ call: Call } & Told> {
     try {
       const { call, progress, elapsedSeconds } = await upstream.look(endpoint, known)
       return { call, elapsed_seconds: elapsedSeconds, ...(progress !== undefined && { progress }) }

@@ -41,7 +41,7 @@ export const paymentRequired = (price: Price): Body => ({
 })
 
 /** What a look at something free is told: it costs nothing, and needs no payment. */
-export const free = (summary: string): Body => ({ error: 'Payment Required (discovery)', message: `${summary}. This is free: send a plain request, without payment.`, free: true })
+export const freeOfCharge = (summary: string): Body => ({ error: 'Payment Required (discovery)', message: `${summary}. This is free: send a plain request, without payment.`, free: true })
 
 export const signToCollect: Body = {
   error: 'Payment Required',
@@ -67,10 +67,11 @@ export function unsettled(endpoint: Sold, call: Call, { stored, label, href }: O
   return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href }), price: priceOf(call), payment }, headers)
 }
 
-export type Collected = { readonly stored: Stored; readonly receipt: Receipt; readonly label: string; readonly href: Showing['href']; readonly isFirst: boolean; readonly raw?: readonly string[] }
+export type Collected = { readonly stored: Stored; readonly receipt: Receipt | null; readonly label: string; readonly href: Showing['href']; readonly isFirst: boolean; readonly raw?: readonly string[] }
 
-/** 200: the result, its price and its receipt. `isFirst` tells the charge from its repetition. */
+/** 200: the result, its price and its receipt, where it cost anything. `isFirst` tells the charge from its repetition. */
 export function result(endpoint: Sold, call: Call, { stored, receipt, label, href, isFirst, raw }: Collected): Reply {
+  if (!receipt) return free(endpoint, call, { stored, label, href, ...(raw && { raw }) })
   const payment = { status: isFirst ? 'settled' : 'already_settled', tx_hash: receipt.transaction, network: label }
   if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, { 'x-payment-status': payment.status, ...receiptHeaders(receipt) })
   if (endpoint.inline) {
@@ -80,10 +81,19 @@ export function result(endpoint: Sold, call: Call, { stored, receipt, label, hre
   return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href, ...(raw && { raw }) }), price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt) })
 }
 
-type Bare = Pick<Collected, 'stored' | 'href'> & { readonly headers: Readonly<Record<string, string>>; readonly settlement: Settled }
+const NOT_CHARGED = { 'x-payment-status': 'not_charged' }
+
+function free(endpoint: Sold, call: Call, { stored, label, href, raw }: Omit<Collected, 'receipt' | 'isFirst'>): Reply {
+  if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, NOT_CHARGED)
+  if (endpoint.inline) return bare(endpoint, call, { stored, href, headers: NOT_CHARGED })
+  const payment = { status: 'not_charged', tx_hash: '', network: label }
+  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href, ...(raw && { raw }) }), price: priceOf(call), payment }, { ...PRIVATE, ...NOT_CHARGED })
+}
+
+type Bare = Pick<Collected, 'stored' | 'href'> & { readonly headers: Readonly<Record<string, string>>; readonly settlement?: Settled }
 
 /** 200: the result and nothing else, its numbers as exact as they were made; what became of its payment is in the headers. */
-export function bare(endpoint: Paid, call: Call, { headers, ...shown }: Bare): Reply {
+export function bare(endpoint: Paid, call: Pick<Call, 'request'>, { headers, ...shown }: Bare): Reply {
   return { status: 200, headers: { ...PRIVATE, 'content-type': 'application/json', ...headers }, body: exactJson(shownBy(endpoint, call, shown)) }
 }
 
@@ -98,7 +108,7 @@ export function answered({ headers, body }: StoredAnswer, paymentHeaders: Readon
 /** An answer that was served before its money moved, or although it did not (spec 2, Chat response headers). */
 export const unsettledHeaders = (why: string) => ({ 'x-payment-settled': 'false', 'x-payment-settle-error-class': why })
 
-function shownBy(endpoint: Paid, call: Call, { stored, href, raw, settlement }: Pick<Collected, 'stored' | 'href' | 'raw'> & Pick<Showing, 'settlement'>): Body {
+function shownBy(endpoint: Paid, call: Pick<Call, 'request'>, { stored, href, raw, settlement }: Pick<Collected, 'stored' | 'href' | 'raw'> & Pick<Showing, 'settlement'>): Body {
   return endpoint.show(stored, { request: call.request, href, ...(raw && { raw }), ...(settlement && { settlement }) })
 }
 

@@ -44,7 +44,7 @@ export async function pricedTrial(endpoint: Sold, context: LiveContext): Promise
   return { ...trial, price: quiet(() => paidPrice(endpoint, context)) }
 }
 
-function paidPrice(endpoint: Paid, context: LiveContext): Price | undefined {
+function paidPrice(endpoint: Paid, context: LiveContext): Price | 'free' | undefined {
   const said = orderOf(endpoint, context)
   const input = endpoint.order === 'quote_then_check' ? said : endpoint.check(said, context)
   return endpoint.serves(input, context) ? endpoint.price(input, context) : undefined

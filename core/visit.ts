@@ -1,5 +1,6 @@
 /** What a request says about paying: its header, the offer that it fits, and whether its caller is still there. */
-import type { Free, Sold } from './endpoint.ts'
+import type { Free, Job, Sold } from './endpoint.ts'
+import type { Proof } from './ports.ts'
 import { type Offer, PAYMENT_HEADERS, type Resource } from './x402.ts'
 
 /** One HTTP request, as far as selling needs it. */
@@ -25,6 +26,23 @@ export function paymentHeader(request: Request): string | null {
     if (value !== null) return value
   }
   return null
+}
+
+/** How a wallet shows that a job is its own without paying: headers, signed as `poll:v1:<kind>:<job id>:<unix seconds>` (reference clients 5). */
+export type PollProof = Proof & { readonly seconds: number }
+
+/** Nothing where the headers are not there, or where a payment says who asks. */
+export function proofOf(request: Request, { job, id }: { job: Pick<Job, 'object'>; id: string }): PollProof | undefined {
+  if (paymentHeader(request) !== null) return undefined
+  const [wallet, timestamp, signature] = ['wallet', 'timestamp', 'signature'].map((name) => request.headers.get(`x-poll-${name}`))
+  if (!wallet || !timestamp || !signature) return undefined
+  const [kind] = job.object.split('.')
+  return { wallet, signature, seconds: Number(timestamp), message: `poll:v1:${kind}:${id}:${timestamp}` }
+}
+
+/** Five minutes to either side of our clock. */
+export function isTimely({ seconds }: PollProof, now: number): boolean {
+  return Math.abs(now / 1000 - seconds) <= 300
 }
 
 /** Not deep equality: public clients echo other timeouts and extras (reference clients 2). The signature is judged, not the echo. */

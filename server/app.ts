@@ -79,7 +79,7 @@ const preflight: Reply = {
   status: 204,
   headers: {
     'access-control-allow-methods': 'GET, HEAD, POST, OPTIONS',
-    'access-control-allow-headers': [...PAYMENT_HEADERS, 'content-type', 'accept', 'authorization', 'access-control-expose-headers', 'x-request-id', 'x-api-key', 'anthropic-version', 'anthropic-beta'].join(', '),
+    'access-control-allow-headers': [...PAYMENT_HEADERS, 'content-type', 'accept', 'authorization', 'access-control-expose-headers', 'x-request-id', 'x-api-key', 'x-poll-wallet', 'x-poll-timestamp', 'x-poll-signature', 'anthropic-version', 'anthropic-beta'].join(', '),
     'access-control-max-age': '86400',
     vary: 'Origin, Access-Control-Request-Method',
   },
