@@ -1,10 +1,11 @@
 /** The public door of core: everything that an embedding program or an adapter may use. */
 export { type Patience, patience } from './calls.ts'
-export { type Catalog, catalog, type ChatOverride, type ChatRow, chatRows, type ImageOverride, type ImageRow, imageRows, overrideChat, overrideImages, overrideVideos, type VideoOverride, type VideoRow, videoRows } from './catalog/mod.ts'
+export { type Catalog, catalog, type ChatOverride, type ChatRow, chatRows, type ImageOverride, type ImageRow, imageRows, narrowed, overrideChat, overrideImages, overrideVideos, SMALL, type VideoOverride, type VideoRow, videoRows } from './catalog/mod.ts'
 export { type Endpoint, free, hybrid, json, live, onPoll, paid, poll, type Reply } from './endpoint.ts'
 export { endpoints } from './endpoints/mod.ts'
 export { Fault, rateLimited } from './faults.ts'
 export { type Caller, type Gateway, gateway, type Setup } from './gateway.ts'
+export { retiredGateway } from './retired.ts'
 export { type Judged, type Meter, NO_ENDPOINT, type Settled } from './metrics.ts'
 export * from './money.ts'
 export type * from './ports.ts'

@@ -6,7 +6,8 @@ import { isSameSecret } from '../core/tickets.ts'
 import type { ServerLog } from './log.ts'
 
 export type AppOptions = {
-  readonly gateways: readonly { readonly gateway: Gateway; readonly hosts: readonly string[] }[]
+  /** `origin` is a gateway's own public one, where it has one. */
+  readonly gateways: readonly Hosted[]
   readonly log: ServerLog
   readonly publicOrigin?: string | undefined
   readonly trustedProxies?: readonly string[]
@@ -16,12 +17,13 @@ export type AppOptions = {
   readonly metrics?: { readonly token: string; scrape(): Promise<{ readonly type: string; readonly body: string }> }
 }
 
+type Hosted = { readonly gateway: Gateway; readonly hosts: readonly string[]; readonly origin?: string }
 type Address = { address: string } | null
 type Standpoint = { readonly ip: string; readonly host: string; readonly origin: string }
 
 /** One app for all gateways. The first one answers for hosts that no gateway names. */
 export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet, metrics }: AppOptions) {
-  const byHost = new Map(gateways.flatMap(({ gateway, hosts }) => hosts.map((host) => [host.toLowerCase(), gateway] as const)))
+  const byHost = new Map(gateways.flatMap((each) => each.hosts.map((host) => [host.toLowerCase(), each] as const)))
   const [first] = gateways
   if (!first) throw new RangeError('an app needs a gateway')
   const proxies = blockList(trustedProxies)
@@ -42,8 +44,8 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet, 
     if (request.method === 'OPTIONS' && isPreflight(request)) return preflight
     if (devnet && pathOf(request.url) === DEVNET) return showDevnet(request.method, devnet(origin))
     if (metrics && isScrape(request, metrics.token)) return showMetrics(await metrics.scrape())
-    const gateway = byHost.get(host) ?? byHost.get(host.replace(/:\d+$/, '')) ?? first?.gateway
-    return await (gateway as Gateway).handle(request, { ip, origin, url })
+    const called = byHost.get(host) ?? byHost.get(host.replace(/:\d+$/, '')) ?? (first as Hosted)
+    return await called.gateway.handle(request, { ip, origin: called.origin ?? origin, url })
   }
 
   /** Who calls, and what they call us. Forwarded headers count only from configured proxies (house decision 14). */

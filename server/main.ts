@@ -1,9 +1,11 @@
 /** The binary: read the configuration, wire, listen, drain on SIGTERM. */
-import { app } from './app.ts'
 import { type Config, isLoopback, readConfig, realVendors } from './config.ts'
+import { inFlight, listen } from './listening.ts'
 import { type ServerLog, serverLog } from './log.ts'
+import { StartError } from './start_error.ts'
 import { sweep } from './sweep.ts'
-import { RENEWALS, StartError, VERSION, type Wired, wire } from './wiring.ts'
+import { VERSION, type Wired, wire } from './wiring.ts'
+import { RENEWALS } from './wiring_chains.ts'
 
 export type Running = { readonly url: string; readonly wired: Wired; stop(): Promise<void> }
 
@@ -12,14 +14,14 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
   const wired = await wire(config, log)
   try {
     const requests = inFlight()
-    const server = listen(config, wired, { log, requests })
+    const listening = listen(config, wired, { log, requests })
     const { gateways, storage, clock, owner } = wired
     const sweeping = sweep({ gateways: gateways.map(({ gateway }) => gateway), storage, clock, log, owner, everyMs: Math.min(5_000, config.leaseMs / RENEWALS) })
-    const url = `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${server.port}`
+    const { url } = listening
     return { url, wired, stop }
 
     async function stop(): Promise<void> {
-      const closed = server.stop()
+      const closed = listening.stop(false)
       const deadline = clock.now() + config.drainMs
       await Promise.race([requests.over(), nothingBegun(wired), clock.wait(config.drainMs)])
       // Streams may outlast any drain: what they have given is settled while that can still be done.
@@ -30,7 +32,7 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
       // Replies are on their way out; a connection that never finished its request is not waited for.
       await Promise.race([closed, clock.wait(FAREWELL_MS)])
       await sweeping.stop()
-      await server.stop(true)
+      await listening.stop(true)
       await wired.close()
       log.flush()
     }
@@ -51,54 +53,6 @@ async function nothingBegun({ clock, drain }: Wired): Promise<void> {
   while (idle < IDLE_LOOKS) {
     await clock.wait(FAREWELL_MS)
     idle = (await drain(0)) === 0 ? idle + 1 : 0
-  }
-}
-
-type InFlight = { add<T>(request: Promise<T>): Promise<T>; over(): Promise<void> }
-
-/** Requests that have reached a handler and are not answered yet. */
-function inFlight(): InFlight {
-  const open = new Set<Promise<unknown>>()
-  return {
-    add(request) {
-      const over = () => void open.delete(request)
-      open.add(request)
-      request.then(over, over)
-      return request
-    },
-    async over() {
-      while (open.size > 0) await Promise.allSettled(open)
-    },
-  }
-}
-
-function listen(config: Config, { gateways, devnet, metrics }: Wired, { log, requests }: { log: ServerLog; requests: InFlight }) {
-  const { publicOrigin, trustedProxies, operatorToken } = config
-  const facts = devnet && { devnet: (origin: string) => devnetFacts(devnet, gateways, origin) }
-  const figures = metrics && operatorToken !== undefined && { metrics: { token: operatorToken, scrape: metrics.scrape } }
-  const elysia = app({ gateways, log, publicOrigin, trustedProxies, ...facts, ...figures })
-  try {
-    const { port, host: hostname } = config
-    // Bun's own 413 has no body and its idle limit is 10 s: sizes are checked in core, and an inline window takes 30 s.
-    elysia.server = Bun.serve({ port, hostname, idleTimeout: 255, maxRequestBodySize: Number.MAX_SAFE_INTEGER, fetch: (request) => requests.add(Promise.resolve(elysia.fetch(request))) })
-    return elysia.server
-  } catch (error) {
-    const { code } = error as { code?: string }
-    if (code === 'EADDRINUSE') throw new StartError(`Port ${config.port} on ${config.host} is taken. Stop what listens there, or set PORT to another one (0 picks a free one).`)
-    if (code === 'EACCES') throw new StartError(`Port ${config.port} on ${config.host} may not be opened by this user. Set PORT to one above 1023.`)
-    throw new StartError(`Cannot listen on ${config.host}:${config.port}: ${(error as Error).message}`)
-  }
-}
-
-function devnetFacts(devnet: NonNullable<Wired['devnet']>, gateways: Wired['gateways'], origin: string) {
-  return {
-    note: 'A local chain with play money. This route and the key on it exist on devnet only.',
-    network: devnet.network,
-    rpc_url: devnet.rpcUrl,
-    asset: devnet.asset,
-    pay_to: devnet.payTo,
-    buyer: { address: devnet.buyer.address, private_key: devnet.buyer.privateKey },
-    gateways: gateways.map(({ gateway, config }) => ({ name: gateway.name, network: config.network, label: config.label, base_url: origin })),
   }
 }
 
@@ -124,7 +78,7 @@ async function main(): Promise<void> {
   }
   process.on('SIGTERM', stop)
   process.on('SIGINT', stop)
-  running.wired.devnet?.exited.then(({ asked }) => {
+  running.wired.devnet?.evm.exited.then(({ asked }) => {
     if (asked || isStopping) return
     log.alert('the local chain has died; stopping')
     void running.stop().then(() => process.exit(1))

@@ -10,6 +10,7 @@ export { type ChatBilling, type ChatRow, EFFORTS, type Effort, type EffortRules,
 export { type ImageRow, imageRows } from './images.ts'
 export { type ImageOverride, overrideImages } from './overrides.ts'
 export { overrideVideos, type VideoOverride } from './video_overrides.ts'
+export { SMALL } from './small.ts'
 export { type VideoBilling, type VideoRow, videoRows } from './video.ts'
 
 /** Rows of one kind, found by public id or by any alias. */
@@ -20,6 +21,12 @@ export type Catalog = { readonly images: Rows<ImageRow>; readonly chat: Rows<Cha
 /** The catalog of the contract; pass rows of your own to sell other models. */
 export function catalog(rows: { images?: readonly ImageRow[]; chat?: readonly ChatRow[]; video?: readonly VideoRow[] } = {}): Catalog {
   return { images: index(rows.images ?? imageRows), chat: index(rows.chat ?? chatRows), video: index(rows.video ?? videoRows) }
+}
+
+/** The rows of these models, by public id or alias. Names that no row has are nobody's. */
+export function narrowed({ images, chat, video }: Catalog, names: readonly string[]): Catalog {
+  const isIn = <Row extends { id: string; aliases: readonly string[] }>({ id, aliases }: Row) => names.includes(id) || aliases.some((alias) => names.includes(alias))
+  return { images: index(images.all.filter(isIn)), chat: index(chat.all.filter(isIn)), video: index(video.all.filter(isIn)) }
 }
 
 /** Throws when two rows claim one name: a buyer must never get another model than the one that was quoted. */

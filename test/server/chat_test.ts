@@ -42,7 +42,7 @@ async function ask({ url }: Running, body: unknown, path = CHAT): Promise<{ stat
 
 /** Bought by the devnet's buyer, with the official client. */
 async function buy({ url }: Running, body: unknown, path = CHAT): Promise<{ status: number; headers: Headers; body: any }> {
-  const { privateKey } = devnetOf(plain).buyer
+  const { privateKey } = devnetOf(plain).evm.buyer
   const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(privateKeyToAccount(privateKey as Hex)) }] })
   const response = await pay(url + path, post(body))
   return { status: response.status, headers: response.headers, body: await response.json() }
@@ -119,7 +119,7 @@ describe('what the operator sets', () => {
   test('generateContent is for the wallets that are listed, and a refusal is not charged', async () => {
     const stranger = await startWith(playMoney(), `generate_content_payers = ["0x${'1'.repeat(40)}"]\n${playGateway()}[vendors.embedded]\nchat = "parrot"\n`)
     expect((await buy(stranger, CONTENTS, GENERATE)).status).toBe(403)
-    const guest = await startWith(playMoney(), `generate_content_payers = ["${devnetOf(plain).buyer.address}"]\n${playGateway()}[vendors.embedded]\nchat = "parrot"\n`)
+    const guest = await startWith(playMoney(), `generate_content_payers = ["${devnetOf(plain).evm.buyer.address}"]\n${playGateway()}[vendors.embedded]\nchat = "parrot"\n`)
     expect((await buy(guest, CONTENTS, GENERATE)).status).toBe(200)
   })
 
@@ -140,10 +140,10 @@ describe('what the operator sets', () => {
 
 /** A gateway that was named by its operator, on the chain of the devnet. */
 function playGateway(): string {
-  const { rpcUrl, payTo, network } = devnetOf(plain)
+  const { rpcUrl, payTo, network } = devnetOf(plain).evm
   return `[[gateways]]\nname = "play"\nnetwork = "${network}"\npay_to = "${payTo}"\nrpc_url = "${rpcUrl}"\nrelayer_key_env = "RELAYER_KEY"\n`
 }
 
 function playMoney(): Readonly<Record<string, string>> {
-  return { RELAYER_KEY: devnetOf(plain).relayerKey }
+  return { RELAYER_KEY: devnetOf(plain).evm.relayerKey }
 }

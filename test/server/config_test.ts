@@ -150,6 +150,12 @@ describe('databases and object stores', () => {
   })
 })
 
+/** Who settles the first rail of the first gateway. */
+function settlesOf({ gateways: [row] }: Config): unknown {
+  const [rail] = row?.rails ?? []
+  return rail && 'settles' in rail ? rail.settles : undefined
+}
+
 describe('gateways', () => {
   test('a row takes what is known of its network, and its secrets from the environment', () => {
     expect(good(gateway, env).gateways).toEqual([
@@ -157,12 +163,20 @@ describe('gateways', () => {
         name: 'base',
         label: 'base',
         hosts: [],
-        network: 'eip155:8453',
-        asset: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913',
-        payTo: PAY_TO,
-        domain: { name: 'USD Coin', version: '2' },
-        rpcUrl: env.BASE_RPC_URL,
-        settles: { by: 'relayer', keys: [KEY] },
+        catalog: 'full',
+        hidden: [],
+        retired: false,
+        rails: [
+          {
+            kind: 'evm',
+            network: 'eip155:8453',
+            asset: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913',
+            payTo: PAY_TO,
+            domain: { name: 'USD Coin', version: '2' },
+            rpcUrl: env.BASE_RPC_URL,
+            settles: { by: 'relayer', keys: [KEY] },
+          },
+        ],
       },
     ])
   })
@@ -171,7 +185,7 @@ describe('gateways', () => {
     const elsewhere = gateway.replace('eip155:8453', 'eip155:1')
     expect(mistakes(elsewhere, env).map((mistake) => mistake.split(':', 1)[0])).toEqual(['gateways.0.asset', 'gateways.0.asset_name'])
     const said = `${elsewhere}asset = "${PAY_TO}"\nasset_name = "Coin"\nasset_version = "1"\nlabel = "mainnet"\nhosts = ["pay.example"]`
-    expect(good(said, env).gateways[0]).toMatchObject({ asset: PAY_TO, domain: { name: 'Coin', version: '1' }, label: 'mainnet', hosts: ['pay.example'] })
+    expect(good(said, env).gateways[0]).toMatchObject({ rails: [{ asset: PAY_TO, domain: { name: 'Coin', version: '1' } }], label: 'mainnet', hosts: ['pay.example'] })
   })
 
   test('missing and malformed secrets are named by their variable', () => {
@@ -187,7 +201,7 @@ describe('gateways', () => {
   test('as many relayer keys as there are replicas, each another one', () => {
     const keys = { ...env, RELAYER_KEY_2: `0x${'7'.repeat(64)}` }
     const several = (second: string) => gateway.replace('"RELAYER_KEY"', `["RELAYER_KEY", "${second}"]`)
-    expect(good(several('RELAYER_KEY_2'), keys).gateways[0]?.settles).toEqual({ by: 'relayer', keys: [KEY, keys.RELAYER_KEY_2] })
+    expect(settlesOf(good(several('RELAYER_KEY_2'), keys))).toEqual({ by: 'relayer', keys: [KEY, keys.RELAYER_KEY_2] })
     expect(mistakes(several('RELAYER_KEY'), keys)).toEqual(['gateways.0.relayer_key_env: two variables hold the same key'])
     expect(mistakes(several('RELAYER_KEY_3'), keys)).toEqual(['gateways.0.relayer_key_env: the environment variable RELAYER_KEY_3 is not set'])
   })
@@ -198,7 +212,7 @@ describe('gateways', () => {
     const keys = { ...env, CDP_ID: 'id', CDP_SECRET: 's3cret' }
     const who = ['gateways.0: name either relayer_key_env or facilitators, who settles its payments']
     expect([mistakes(bare, keys), mistakes(gateway + facilitators, keys)]).toEqual([who, who])
-    expect(good(bare + facilitators, keys).gateways[0]?.settles).toEqual({
+    expect(settlesOf(good(bare + facilitators, keys))).toEqual({
       by: 'facilitators',
       rows: [{ url: 'https://x402.org/facilitator' }, { url: 'https://api.cdp.example', cdp: { keyId: 'id', keySecret: 's3cret' }, redirectOrigins: ['https://edge.example'] }],
     })
@@ -213,6 +227,47 @@ describe('gateways', () => {
 
   test('two rows of one name are a mistake', () => {
     expect(mistakes(gateway + gateway, env)).toEqual(['gateways: two are called base'])
+  })
+
+  const WALLET = '7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU'
+  const solana = `[[gateways]]\nname = "solana"\nnetwork = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"\npay_to = "${WALLET}"\nrpc_url_env = "BASE_RPC_URL"\nfee_payer_key_env = "FEE_PAYER"\nport = 4021\n`
+  const keypair = JSON.stringify(Array.from({ length: 64 }, (_, index) => index))
+  const nano = `[[gateways]]\nname = "nano"\npay_to = "${PAY_TO}"\nport = 4022\nbatched = { networks = ["eip155:8453"] }\n`
+
+  test('one process serves Base, Solana, nano, a test network and one that is retired', () => {
+    const testnet = `${gateway.replace('"base"', '"testnet"').replace('eip155:8453', 'eip155:84532')}catalog = "small"\nhidden = ["portraits"]\npublic_origin = "https://test.example"\n`
+    const rows = good(`${gateway}${solana}${nano}${testnet}[[gateways]]\nname = "ledger"\nhosts = ["old.example"]\nretired = true\n`, { ...env, FEE_PAYER: keypair }).gateways
+    expect(rows.map(({ name, label, port, retired, catalog, rails }) => [name, label, port, retired, catalog, rails.map(({ kind }) => kind)])).toEqual([
+      ['base', 'base', undefined, false, 'full', ['evm']],
+      ['solana', 'solana', 4021, false, 'full', ['solana']],
+      ['nano', 'nano', 4022, false, 'full', ['batched']],
+      ['testnet', 'base-sepolia', undefined, false, 'small', ['evm']],
+      ['ledger', 'ledger', undefined, true, 'full', []],
+    ])
+    expect(rows[1]?.rails[0]).toMatchObject({ asset: 'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v', payTo: WALLET, settles: { by: 'fee_payer', keys: [keypair] } })
+    expect(rows[2]?.rails[0]).toEqual({ kind: 'batched', url: 'https://gateway-api.circle.com', networks: ['eip155:8453'], payTo: PAY_TO })
+    expect(rows[3]).toMatchObject({ hidden: ['portraits'], publicOrigin: 'https://test.example' })
+  })
+
+  test('a plain offer stands before a batched one', () => {
+    expect(good(`${gateway}batched = {}\n`, env).gateways[0]?.rails.map(({ kind }) => kind)).toEqual(['evm', 'batched'])
+  })
+
+  test('what does not belong to a rail is named', () => {
+    const keys = { ...env, FEE_PAYER: keypair }
+    const wrong: readonly (readonly [string, string])[] = [
+      ['[[gateways]]\nname = "x"\n', 'gateways.0.network: missing; or say batched, for payments through Circle Gateway'],
+      [`${nano}rpc_url = "http://x"\n`, 'gateways.0.rpc_url: belongs to a network, and the row names none'],
+      [solana.replace(WALLET, PAY_TO), `gateways.0.pay_to: must be a base58 wallet address, got "${PAY_TO}"`],
+      [gateway.replace(PAY_TO, WALLET), `gateways.0.pay_to: must be 0x and 40 hex digits, got "${WALLET}"`],
+      [solana.replace('fee_payer_key_env', 'relayer_key_env'), 'gateways.0.relayer_key_env: is for EVM networks; here it is fee_payer_key_env'],
+      [gateway.replace('relayer_key_env', 'fee_payer_key_env'), 'gateways.0.fee_payer_key_env: is for Solana; here it is relayer_key_env'],
+      [`${solana}${nano.replace('4022', '4021')}`, 'gateways: two listen on port 4021'],
+      ['[[gateways]]\nname = "x"\nretired = true\n', 'gateways: all are retired, and none is left to sell'],
+      [gateway + gateway.replace('"base"', '"other"').replace(PAY_TO, `0x${'1'.repeat(40)}`), 'gateways: other shares a relayer key with another one on eip155:8453, to another pay_to or in another way; give it its own'],
+    ]
+    for (const [toml, mistake] of wrong) expect(mistakes(toml, keys)).toContain(mistake)
+    expect(mistakes(solana, { ...env, FEE_PAYER: KEY })).toEqual(['FEE_PAYER: must be a keypair of 64 bytes, in base58 or as a JSON array (its value is not shown)'])
   })
 })
 

@@ -55,7 +55,7 @@ async function buy({ url }: Running, path: string, body?: unknown): Promise<Answ
 
 function devnet() {
   if (!plain.wired.devnet) throw new Error('not on devnet')
-  return plain.wired.devnet
+  return plain.wired.devnet.evm
 }
 
 /** Gateways that were named by their operator, on the chain of the devnet. */

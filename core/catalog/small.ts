@@ -1,0 +1,12 @@
+/** The catalog of a gateway whose money costs nothing, such as a test network: one or two cheap models of a kind (spec 3, "Inventory"). */
+export const SMALL: readonly string[] = [
+  'vendor-a/image-1',
+  'vendor-c/image-1',
+  'vendor-c/video-1',
+  'vendor-a/chat-6-small',
+  'vendor-b/chat-3.1-flash-lite',
+  'vendor-open/llama-3.3-70b',
+  'vendor-open/gpt-oss-20b',
+  'farebox/parrot',
+  'farebox/parrot-free',
+]

@@ -1,0 +1,145 @@
+/** From a row's rails to chains: who verifies and settles, checked before an offer opens, and kept while the process lives. */
+import { privateKeyToAddress } from 'viem/accounts'
+import { type EvmChain, evmChain } from '../adapters/chains/evm.ts'
+import { facilitatorChain } from '../adapters/chains/facilitator.ts'
+import { type LeasedChain, leasedChain } from '../adapters/chains/leased.ts'
+import { randomBytes } from '../adapters/machine.ts'
+import type { Chain, Storage } from '../core/mod.ts'
+import { batchedChain } from '../adapters/chains/batched.ts'
+import { severalChains } from '../adapters/chains/several.ts'
+import { solanaChain } from '../adapters/chains/solana.ts'
+import { solanaFacilitatorChain } from '../adapters/chains/solana_facilitator.ts'
+import type { GatewayConfig } from './config_gateways.ts'
+import type { EvmRail, Rail, SolanaRail } from './config_rails.ts'
+import { StartError } from './start_error.ts'
+import type { Opening } from './wiring_vendors.ts'
+
+/** What wiring asks of a chain beside the port. */
+type ServedChain = Chain & Pick<EvmChain, 'close'> & { check(at: { now: number }): ReturnType<EvmChain['check']> } & Partial<Pick<LeasedChain, 'renew' | 'release'>> & {
+  /** Brings what offers need up to date, and looks after payments that are under way. */
+  refresh?(now: number): Promise<void>
+}
+
+type Chaining = Opening & { readonly isDevnet: boolean; readonly storage: Storage; readonly owner: string; readonly leaseMs: number }
+
+/** A process says that it lives this many times per lease. */
+export const RENEWALS = 6
+const REFRESH_EVERY_MS = 2_000
+
+/** Opens chains for the rows of a process; rows that are paid in the very same way share one. */
+export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chain> {
+  const opened = new Map<string, Promise<ServedChain>>()
+
+  return async ({ name, rails }) => {
+    const all = await Promise.all(
+      rails.map((rail) => {
+        const key = JSON.stringify(rail)
+        const chain = opened.get(key) ?? open(name, rail)
+        opened.set(key, chain)
+        return chain
+      }),
+    )
+    return all.length === 1 && all[0] ? all[0] : severalChains(all)
+  }
+
+  async function open(name: string, rail: Rail): Promise<ServedChain> {
+    // Where there is one process only, the next one may take its key at once.
+    const chain = chainOf(name, rail, chaining)
+    chaining.undo.push(() => chain.close())
+    await openChain(name, chain, chaining)
+    await keepKey(name, chain, chaining)
+    keepFresh(name, chain, chaining)
+    return chain
+  }
+}
+
+/** Whoever settles, the chain is read by our own node. What only an adapter can judge, a URL or a key, is the operator's to mend. */
+function chainOf(name: string, rail: Rail, chaining: Chaining): ServedChain {
+  try {
+    if (rail.kind === 'evm') return evmRail(rail, chaining)
+    if (rail.kind === 'solana') return solanaRail(rail, chaining)
+    return batchedChain({ apiUrl: rail.url, networks: rail.networks, payTo: rail.payTo, clock: chaining.clock, log: chaining.log })
+  } catch (error) {
+    throw new StartError(`Gateway ${name}: ${(error as Error).message}`)
+  }
+}
+
+function evmRail({ network, rpcUrl, asset, payTo, domain, settles }: EvmRail, { isDevnet, storage, owner, leaseMs }: Chaining): ServedChain {
+  // An idle local chain makes no blocks, so the clock of its latest one is minutes behind. And anvil never mines a transaction that
+  // comes while the one before it is being mined: one at a time, each for up to fifty payments, is as fast.
+  const row = { network, rpcUrl, asset, payTo, domain, ...(isDevnet && { readAt: 'pending' as const, maxInFlight: 1 }) }
+  if (settles.by === 'facilitators') return facilitatorChain({ ...row, facilitators: settles.rows, random: randomBytes })
+  return leasedChain({
+    keys: settles.keys.map((key) => ({ name: `relayer:${network}:${privateKeyToAddress(key as `0x${string}`)}`, key })),
+    build: (relayerKey) => evmChain({ ...row, relayerKey }),
+    take: (key, at) => storage.lease(key, owner, at),
+    leaseMs,
+  })
+}
+
+function solanaRail({ network, rpcUrl, asset: mint, payTo, settles }: SolanaRail, { clock }: Chaining): ServedChain {
+  const row = { network, rpcUrl, mint, payTo, clock }
+  if (settles.by === 'facilitators') return solanaFacilitatorChain({ ...row, facilitators: settles.rows, random: randomBytes })
+  return solanaChain({ ...row, feePayerKeys: settles.keys })
+}
+
+/** Asks a chain every few seconds to bring itself up to date. */
+function keepFresh(gateway: string, chain: ServedChain, { log, clock, undo }: Opening): void {
+  const { refresh } = chain
+  if (!refresh) return
+  const stop = new AbortController()
+  undo.push(() => stop.abort())
+  void (async () => {
+    while (!stop.signal.aborted) {
+      await refresh(clock.now()).catch((error: Error) => log.warn('a chain could not be brought up to date', { gateway, error: error.message }))
+      await clock.wait(REFRESH_EVERY_MS, stop.signal)
+    }
+  })()
+}
+
+/** Keeps hold of a relayer key while the process lives, and tries for a free one while it has none. */
+async function keepKey(gateway: string, chain: ServedChain, { log, clock, undo, leaseMs }: Chaining): Promise<void> {
+  if (!chain.renew) return
+  const stop = new AbortController()
+  undo.push(async () => {
+    stop.abort()
+    await chain.release?.(clock.now())
+  })
+  let hasKey = true
+  const renew = async () => {
+    const has = await chain.renew?.(clock.now()).catch(() => false)
+    if (has !== hasKey) log.warn(has ? 'a relayer key is held; the gateway is open' : 'no relayer key is free; the gateway answers 503 until one is', { gateway })
+    hasKey = has ?? false
+  }
+  await renew()
+  void (async () => {
+    while (!stop.signal.aborted) {
+      await clock.wait(leaseMs / RENEWALS, stop.signal)
+      if (!stop.signal.aborted) await renew()
+    }
+  })()
+}
+
+/** Checks a chain before its offers open. A misconfiguration stops the start; a node that is away is asked again until it answers. */
+async function openChain(gateway: string, chain: ServedChain, { log, clock, undo }: Opening): Promise<void> {
+  const first = await chain.check({ now: clock.now() })
+  if (first.kind === 'wrong') throw new StartError(`Gateway ${gateway} does not fit its chain:\n${first.problems.map((problem) => `  - ${problem}`).join('\n')}`)
+  if (first.kind === 'ready') {
+    for (const warning of first.warnings) log.warn(warning, { gateway })
+    return
+  }
+  log.warn('a chain cannot be asked yet; its gateway answers 503 until it can', { gateway, reason: first.reason })
+  const stop = new AbortController()
+  undo.push(() => stop.abort())
+  void retry()
+
+  async function retry(): Promise<void> {
+    for (;;) {
+      await clock.wait(5_000, stop.signal)
+      if (stop.signal.aborted) return
+      const again = await chain.check({ now: clock.now() })
+      if (again.kind === 'ready') return log.info('the chain answers; the gateway is open', { gateway })
+      if (again.kind === 'wrong') log.alert('a gateway does not fit its chain and stays closed', { gateway, problems: again.problems })
+    }
+  }
+}

@@ -1,0 +1,198 @@
+/** What differs from one gateway to the next is a row: hidden endpoints, how an absent chain reads, who proves himself without paying. */
+import { describe, expect, test } from 'bun:test'
+import { type CashChain, cashChain } from '../../adapters/chains/cash.ts'
+import { Type } from '@sinclair/typebox'
+import { catalog, type Endpoint, endpoints, narrowed, paid, retiredGateway, SMALL, usdc } from '../../core/mod.ts'
+import { FOX, GENERATIONS, kit, type KitOptions, ORIGIN, read, readyJob, START } from '../kit.ts'
+
+const get = (path: string) => new Request(ORIGIN + path)
+
+describe('a hidden endpoint', () => {
+  test('is nowhere: not served, not documented, not discovered; the rest stands', async () => {
+    const { shop } = kit({ hidden: ['images.image2image', 'videos', 'video'] })
+    expect((await shop.fetch(get('/api/v1/images/image2image'))).status).toBe(404)
+    expect((await shop.fetch(get('/api/v1/videos/generations'))).status).toBe(404)
+    expect((await shop.fetch(get(GENERATIONS))).status).toBe(402)
+    const { paths } = (await (await shop.fetch(get('/openapi.json'))).json()) as { paths: object }
+    expect(Object.keys(paths).filter((path) => path.includes('video') || path.includes('image2image'))).toEqual([])
+    expect(await (await shop.fetch(get('/.well-known/x402'))).text()).not.toContain('image2image')
+  })
+
+  test('that does not exist is a mistake of who hides it', () => {
+    expect(() => kit({ hidden: ['teleport'] })).toThrow('there is no endpoint teleport to hide')
+  })
+})
+
+test('a small catalog sells a few models of each kind, under the same prices', () => {
+  const whole = catalog()
+  const small = narrowed(whole, SMALL)
+  for (const kind of ['images', 'chat', 'video'] as const) {
+    expect(small[kind].all.length).toBeGreaterThan(0)
+    expect(small[kind].all.length).toBeLessThan(whole[kind].all.length / 2)
+    for (const row of small[kind].all) expect(row).toBe(whole[kind].get(row.id) as typeof row)
+  }
+  for (const id of SMALL) expect([id, whole.images.get(id) ?? whole.chat.get(id) ?? whole.video.get(id)]).not.toEqual([id, undefined])
+})
+
+test('a retired gateway answers 404 to everything, in JSON', async () => {
+  const { fetch } = retiredGateway('ledger')
+  for (const path of ['/', GENERATIONS, '/api/health']) {
+    const { status, body } = await read(await fetch(get(path)))
+    expect([status, body.error]).toEqual([404, 'Not found'])
+  }
+})
+
+describe('while the chain cannot be asked', () => {
+  test('a gateway whose row says so answers 402 with a code and a fresh challenge, and the same payment is good once it can', async () => {
+    const { buyer, chain, vendor } = kit({ unverifiable: 402 })
+    const alice = buyer()
+    const payment = alice.sign(await alice.ask())
+    chain.outage(true)
+    const { status, body, headers } = await alice.buy(FOX, { payment })
+    expect([status, body.error, body.code]).toEqual([402, 'Payment verification failed', 'PAYMENT_VERIFICATION_UNAVAILABLE'])
+    expect(headers.get('payment-required')).not.toBeNull()
+    chain.outage(false)
+    expect((await alice.buy(FOX, { payment })).status).toBe(200)
+    expect([vendor.jobs.length, chain.transfers.length]).toEqual([1, 1])
+  })
+})
+
+/** A product that costs nothing, for a wallet that proves itself. */
+const badge = paid({
+  name: 'badge',
+  path: '/api/v1/badge',
+  summary: 'A badge with the name of a wallet',
+  tag: 'test',
+  input: Type.Object({}),
+  output: Type.Object({ wallet: Type.String() }),
+  example: {},
+  inline: true,
+  price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, shown: {} }),
+  run: async ({ payer }) => ({ result: { wallet: payer } }),
+  show: ({ made }) => made as { wallet: string },
+})
+const BADGE = { path: badge.path }
+
+describe('a quote of nothing', () => {
+  const stage = (more: KitOptions = {}) => kit({ endpoints: [...endpoints, badge as Endpoint], ...more })
+
+  test('asks for a signature over "0", proves the wallet, and settles nothing', async () => {
+    const { buyer, chain } = stage()
+    const alice = buyer()
+    const challenge = await alice.ask({}, BADGE)
+    expect([challenge.status, challenge.body.accepts[0].amount]).toEqual([402, '0'])
+    const { status, headers, body } = await alice.buy({}, { ...BADGE, payment: alice.sign(challenge) })
+    expect([status, body, headers.get('x-payment-status'), headers.get('payment-response')]).toEqual([200, { wallet: alice.wallet }, 'not_charged', null])
+    expect(chain.transfers).toEqual([])
+  })
+
+  test('claims its authorization: sent with another body it is a replay, sent again it gets the same reply', async () => {
+    const { buyer } = stage()
+    const alice = buyer()
+    const payment = alice.sign(await alice.ask({}, BADGE))
+    const bought = await alice.buy({}, { ...BADGE, payment })
+    expect((await alice.buy({}, { ...BADGE, payment })).body).toEqual(bought.body)
+    expect((await alice.buy({ more: 1 }, { ...BADGE, payment })).body).toMatchObject({ code: 'PAYMENT_REPLAY' })
+  })
+
+  test('needs no money, and is refused for the signature of another', async () => {
+    const { buyer, chain } = stage()
+    const alice = buyer()
+    chain.drain(alice.wallet)
+    const challenge = await alice.ask({}, BADGE)
+    expect((await alice.buy({}, { ...BADGE, payment: alice.sign(challenge, { by: chain.wallet('mallory') }) })).status).toBe(402)
+    expect((await alice.buy({}, { ...BADGE, payment: alice.sign(challenge) })).status).toBe(200)
+  })
+
+  test('an authorization of nothing never pays for what costs something', async () => {
+    const { buyer, vendor, chain } = stage()
+    const alice = buyer()
+    const payment = alice.sign(await alice.ask({}, BADGE))
+    expect((await alice.buy(FOX, { payment })).status).toBe(402)
+    expect([vendor.jobs, chain.transfers]).toEqual([[], []])
+  })
+})
+
+/** A chain on which wallets sign texts: the signature is the wallet and the text. */
+function proving(chain: CashChain = cashChain()): CashChain {
+  return { ...chain, proves: async ({ wallet, message, signature }) => signature === `${wallet} says ${message}` }
+}
+
+describe('a poll that proves itself by signed headers (ruling 33)', () => {
+  const stage = (more: KitOptions = {}) => readyJob(kit({ inlineMs: 0, chain: proving(), ...more }))
+  type Stage = Awaited<ReturnType<typeof stage>>
+
+  async function proved({ shop, pollUrl, id, clock, alice }: Stage, { wallet = alice.wallet as string, seconds = Math.floor(clock.now() / 1000), kind = 'image', job = id, signed = '' } = {}) {
+    const message = `poll:v1:${kind}:${job}:${seconds}`
+    const headers = { 'x-poll-wallet': wallet, 'x-poll-timestamp': String(seconds), 'x-poll-signature': signed || `${wallet} says ${message}` }
+    return await read(await shop.fetch(new Request(ORIGIN + pollUrl, { headers })))
+  }
+
+  test('is told that its result waits for a payment, never the result; once that is paid it is shown it', async () => {
+    const subject = await stage()
+    const unpaid = await proved(subject)
+    expect([unpaid.status, unpaid.body.error, unpaid.body.job_id]).toEqual([402, 'Payment Required', subject.id])
+    expect(unpaid.headers.get('payment-required')).not.toBeNull()
+    expect(subject.chain.transfers).toEqual([])
+    expect((await subject.alice.poll(subject.pollUrl, subject.payment)).status).toBe(200)
+    const paid = await proved(subject)
+    expect([paid.status, paid.body.payment.status]).toEqual([200, 'already_settled'])
+    expect(subject.chain.transfers).toHaveLength(1)
+  })
+
+  test('is refused like an unknown job when it is another wallet, another job, another kind, too old, too new, or badly signed', async () => {
+    const subject = await stage()
+    const now = Math.floor(START / 1000)
+    const unknown = { status: 404, error: 'Job not found' }
+    for (const lie of [{ wallet: subject.chain.wallet('mallory') }, { job: 'f'.repeat(32) }, { kind: 'video' }, { seconds: now - 301 }, { seconds: now + 301 }, { seconds: Number.NaN }, { signed: 'nonsense' }]) {
+      const { status, body } = await proved(subject, lie)
+      expect([lie, { status, error: body.error }]).toEqual([lie, unknown])
+    }
+    expect((await proved(subject, { seconds: now - 300 })).status).toBe(402)
+  })
+
+  test('is not looked at on a chain that knows no such proof', async () => {
+    const subject = await stage({ chain: cashChain() })
+    expect((await proved(subject, { signed: 'nonsense' })).status).toBe(402)
+  })
+})
+
+describe('a payment that died while its work was done', () => {
+  /** Refuses to settle as a chain does on which the signed transaction has expired. */
+  const dying = (): CashChain => {
+    const chain = cashChain()
+    let isDead = true
+    return {
+      ...chain,
+      settle: async (...asked) => (isDead ? { kind: 'refused', reason: 'its blockhash has expired' } : await chain.settle(...asked)),
+      async fate(...asked) {
+        if (!isDead) return await chain.fate(...asked)
+        isDead = false
+        return { kind: 'dead', code: 'PAYMENT_BLOCKHASH_STALE' }
+      },
+    }
+  }
+
+  test('reads on its poll as one that does not verify, with its code and a challenge; a fresh signature collects the result (ruling 6)', async () => {
+    const { alice, payment, pollUrl, chain } = await readyJob(kit({ inlineMs: 0, chain: dying() }))
+    const stale = await alice.poll(pollUrl, payment)
+    expect([stale.status, stale.body.error, stale.body.code]).toEqual([402, 'Payment verification failed', 'PAYMENT_BLOCKHASH_STALE'])
+    expect((await alice.poll(pollUrl, alice.sign(stale))).status).toBe(200)
+    expect(chain.transfers).toHaveLength(1)
+  })
+})
+
+describe('what a wallet may have open', () => {
+  test('is summed over the purse that its authorizations are paid from', async () => {
+    const chain = cashChain()
+    const purses: CashChain = {
+      ...chain,
+      async identify(...asked) {
+        const identity = await chain.identify(...asked)
+        return identity.kind === 'known' ? { ...identity, purse: 'DEPOSIT' } : identity
+      },
+    }
+    const { alice, ports, id } = await readyJob(kit({ inlineMs: 0, chain: purses }))
+    expect(await ports.storage.getCall(id)).toMatchObject({ payer: alice.wallet, asset: 'eip155:84532/deposit' })
+  })
+})
