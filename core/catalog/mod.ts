@@ -22,8 +22,12 @@ export function catalog(rows: { images?: readonly ImageRow[]; chat?: readonly Ch
   return { images: index(rows.images ?? imageRows), chat: index(rows.chat ?? chatRows), video: index(rows.video ?? videoRows) }
 }
 
-/** Throws when two rows claim one name: a buyer must never get another model than the one that was quoted. */
+const indexes = new WeakMap<readonly unknown[], Rows<never>>()
+
+/** Made once for each list; lists do not change. Throws when two rows claim one name: a buyer must never get another model than the one that was quoted. */
 function index<Row extends { id: string; aliases: readonly string[] }>(all: readonly Row[]): Rows<Row> {
+  const known = indexes.get(all)
+  if (known) return known
   const byName = new Map<string, Row>()
   for (const row of all) {
     for (const name of [row.id, ...row.aliases]) {
@@ -31,5 +35,7 @@ function index<Row extends { id: string; aliases: readonly string[] }>(all: read
       byName.set(name, row)
     }
   }
-  return { all, get: (id) => byName.get(id) }
+  const made: Rows<Row> = { all, get: (id) => byName.get(id) }
+  indexes.set(all, made as Rows<never>)
+  return made
 }
