@@ -143,12 +143,22 @@ export function parseJson(text: string, contentType: string | null): unknown {
 
 export type Intake = (value: unknown) => Record<string, unknown>
 
+const checks = new WeakMap<TObject, TypeCheck<TObject>>()
+
+/** Each schema is compiled once in a process, when something is first said under it: a menu has hundreds, and a request needs one. */
+function checkOf(schema: TObject): TypeCheck<TObject> {
+  const known = checks.get(schema)
+  if (known) return known
+  const compiled = TypeCompiler.Compile(schema)
+  checks.set(schema, compiled)
+  return compiled
+}
+
 /**
- * Compiles a schema once into a check that drops unknown fields, or keeps them, and reads an optional null as absent.
+ * Makes of a schema a check that drops unknown fields, or keeps them, and reads an optional null as absent.
  * The check throws INVALID_BODY with `details: [{path, message}]`, one per field.
  */
 export function intake(schema: TObject, unknownFields: 'dropped' | 'kept' = 'dropped'): Intake {
-  const compiled = TypeCompiler.Compile(schema)
   const fields = Object.keys(schema.properties)
   const required = new Set(schema.required ?? [])
   return (value) => {
@@ -163,6 +173,7 @@ export function intake(schema: TObject, unknownFields: 'dropped' | 'kept' = 'dro
       if (given === undefined || (given === null && !required.has(field))) continue
       known[field] = given
     }
+    const compiled = checkOf(schema)
     if (compiled.Check(known)) return known
     throw invalidBody(problems(compiled, known))
   }

@@ -19,8 +19,16 @@ export type Menu = {
 type Route = { readonly segments: readonly string[]; readonly byMethod: Map<string, Endpoint> }
 type Params = Record<string, string>
 
-/** Throws when two endpoints share a method and path, or a name. */
+const menus = new WeakMap<readonly Endpoint[], Menu>()
+
+/** Made once for each list; lists do not change. Throws when two endpoints share a method and path, or a name. */
 export function menu(endpoints: readonly Endpoint[]): Menu {
+  const known = menus.get(endpoints) ?? menuOf(endpoints)
+  menus.set(endpoints, known)
+  return known
+}
+
+function menuOf(endpoints: readonly Endpoint[]): Menu {
   const fixed = new Map<string, Route>()
   const open = new Map<string, Route>()
   const names = new Set<string>()

@@ -29,8 +29,12 @@ export function narrowed({ images, chat, video }: Catalog, names: readonly strin
   return { images: index(images.all.filter(isIn)), chat: index(chat.all.filter(isIn)), video: index(video.all.filter(isIn)) }
 }
 
-/** Throws when two rows claim one name: a buyer must never get another model than the one that was quoted. */
+const indexes = new WeakMap<readonly unknown[], Rows<never>>()
+
+/** Made once for each list; lists do not change. Throws when two rows claim one name: a buyer must never get another model than the one that was quoted. */
 function index<Row extends { id: string; aliases: readonly string[] }>(all: readonly Row[]): Rows<Row> {
+  const known = indexes.get(all)
+  if (known) return known
   const byName = new Map<string, Row>()
   for (const row of all) {
     for (const name of [row.id, ...row.aliases]) {
@@ -38,5 +42,7 @@ function index<Row extends { id: string; aliases: readonly string[] }>(all: read
       byName.set(name, row)
     }
   }
-  return { all, get: (id) => byName.get(id) }
+  const made: Rows<Row> = { all, get: (id) => byName.get(id) }
+  indexes.set(all, made as Rows<never>)
+  return made
 }
