@@ -7,13 +7,14 @@ import { parseArgs } from 'node:util'
 import { buyChat } from './buy_chat.ts'
 import { buyImages } from './buy_images.ts'
 import { buyVideo } from './buy_video.ts'
-import { BuyError } from './buy_wallet.ts'
+import { BuyError, gatewayAt } from './buy_wallet.ts'
 
 const USAGE = `usage: bun run buy -- images "<prompt>" [--model ID] [--size WxH] [--n N] [--out FILE]
        bun run buy -- video "<prompt>" [--model ID] [--seconds N] [--resolution R] [--image URL] [--out FILE]
        bun run buy -- chat "<words>" [--model ID] [--system TEXT] [--max-tokens N]
 
   --url         the gateway (default FAREBOX_URL, or http://127.0.0.1:4020)
+  --gateway     on devnet, the one of this name: devnet, solana, nano or testnet
   --rpc         the chain to read the balance from, where it is not devnet
   --model       the gateway lists them at /api/v1/models; images default to vendor-a/image-1, video to vendor-c/video-1 or
                 the first that is made, chat to the parrot or the first paid model
@@ -24,7 +25,7 @@ const USAGE = `usage: bun run buy -- images "<prompt>" [--model ID] [--size WxH]
   FAREBOX_BUYER_KEY  the wallet that pays, where it is not devnet`
 
 const text = { type: 'string' } as const
-const options = { url: text, rpc: text, model: text, size: text, n: text, out: text, seconds: text, resolution: text, image: text, system: text, 'max-tokens': text }
+const options = { url: text, gateway: text, rpc: text, model: text, size: text, n: text, out: text, seconds: text, resolution: text, image: text, system: text, 'max-tokens': text }
 /** Options that not every product knows. */
 const own: Readonly<Record<string, readonly string[]>> = { images: ['size', 'n', 'out'], video: ['seconds', 'resolution', 'image', 'out'], chat: ['system', 'max-tokens'] }
 
@@ -38,7 +39,8 @@ async function buy(args: readonly string[]): Promise<void> {
     const stray = names.find((name) => Object.hasOwn(values, name) && !known.includes(name))
     if (stray) throw new BuyError(`--${stray} is an option of ${other}\n\n${USAGE}`)
   }
-  const origin = (values.url ?? process.env.FAREBOX_URL ?? 'http://127.0.0.1:4020').replace(/\/$/, '')
+  const url = (values.url ?? process.env.FAREBOX_URL ?? 'http://127.0.0.1:4020').replace(/\/$/, '')
+  const origin = values.gateway === undefined ? url : await gatewayAt(url, values.gateway)
   const shared = { origin, prompt, rpc: values.rpc, model: values.model }
   if (product === 'chat') return await buyChat({ ...shared, system: values.system, maxTokens: count('--max-tokens', values['max-tokens']) })
   if (product === 'video') {

@@ -12,7 +12,7 @@ const PAYMENT = 'payment-signature'
 /** `fetch`, paying where it has to. */
 export type Pay = (url: string, init?: RequestInit) => Promise<Response>
 export type Asked = { readonly origin: string; readonly prompt: string; readonly model: string | undefined; readonly rpc: string | undefined }
-type Offer = { readonly amount: string; readonly asset: Hex; readonly network: string; readonly payTo: string }
+type Offer = { readonly amount: string; readonly asset: string; readonly network: string; readonly payTo: string }
 type Quote = { readonly accepts?: readonly Offer[]; readonly price: { readonly amount: string } }
 
 /** Asks without paying. A reply that is no quote is handed on. */
@@ -53,16 +53,16 @@ export type Purse = {
 /** Opens the wallet that pays, and prints what is in it. */
 export async function openPurse({ origin, rpc }: Asked, offer: Offer): Promise<Purse> {
   const { key, rpcUrl } = await findWallet(origin, rpc)
-  const account = privateKeyToAccount(key)
-  const before = await readBalance(rpcUrl, offer.asset, account.address)
-  console.log(`wallet    ${account.address}${before === undefined ? '' : `, ${usd(before)} USDC`}`)
+  const wallet = offer.network.startsWith('solana:') ? await solanaWallet(key, { rpcUrl, offer }) : evmWallet(key as Hex, { rpcUrl, offer })
+  const before = await wallet.balance()
+  console.log(`wallet    ${wallet.address}${before === undefined ? '' : `, ${usd(before)} USDC`}`)
   let signed: string | null = null
   const watched = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
     const request = new Request(input, init)
     signed = request.headers.get(PAYMENT) ?? signed
     return await fetch(request)
   }
-  const pay: Pay = wrapFetchWithPaymentFromConfig(watched as typeof fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(account) }] })
+  const pay: Pay = wrapFetchWithPaymentFromConfig(watched as typeof fetch, { schemes: [wallet.scheme] })
   return {
     pay,
     async again(url) {
@@ -71,24 +71,67 @@ export async function openPurse({ origin, rpc }: Asked, offer: Offer): Promise<P
       return response.status === 402 ? await pay(url) : response
     },
     async spent() {
-      const after = await readBalance(rpcUrl, offer.asset, account.address)
+      const after = await wallet.balance()
       if (before !== undefined && after !== undefined) console.log(`balance   ${usd(before)} -> ${usd(after)} USDC`)
     },
   }
 }
 
-async function findWallet(origin: string, rpc: string | undefined): Promise<{ key: Hex; rpcUrl: string | undefined }> {
-  const key = process.env.FAREBOX_BUYER_KEY
-  if (key) return { key: key as Hex, rpcUrl: rpc }
-  const response = await fetch(`${origin}/devnet`)
-  if (!response.ok) throw new BuyError('This gateway takes real money. Set FAREBOX_BUYER_KEY to the private key of the wallet that pays.')
-  const devnet = (await response.json()) as { rpc_url: string; buyer: { private_key: Hex } }
-  return { key: devnet.buyer.private_key, rpcUrl: rpc ?? devnet.rpc_url }
+type Scheme = Parameters<typeof wrapFetchWithPaymentFromConfig>[1]['schemes'][number]
+/** `balance` is undefined where no node is known that could be asked. */
+type Wallet = { readonly address: string; readonly scheme: Scheme; balance(): Promise<bigint | undefined> }
+type Reading = { readonly rpcUrl: string | undefined; readonly offer: Offer }
+
+function evmWallet(key: Hex, { rpcUrl, offer: { asset } }: Reading): Wallet {
+  const account = privateKeyToAccount(key)
+  return {
+    address: account.address,
+    scheme: { network: 'eip155:*', client: new ExactEvmScheme(account) },
+    async balance() {
+      if (!rpcUrl) return undefined
+      return await createPublicClient({ transport: http(rpcUrl) }).readContract({ address: asset as Hex, abi: erc20Abi, functionName: 'balanceOf', args: [account.address] })
+    },
+  }
 }
 
-async function readBalance(rpcUrl: string | undefined, asset: Hex, address: Hex): Promise<bigint | undefined> {
-  if (!rpcUrl) return undefined
-  return await createPublicClient({ transport: http(rpcUrl) }).readContract({ address: asset, abi: erc20Abi, functionName: 'balanceOf', args: [address] })
+async function solanaWallet(key: string, { rpcUrl, offer: { asset } }: Reading): Promise<Wallet> {
+  const { address, createKeyPairSignerFromBytes, createSolanaRpc, getBase58Encoder } = await import('@solana/kit')
+  const { ExactSvmScheme } = await import('@x402/svm')
+  const signer = await createKeyPairSignerFromBytes(new Uint8Array(getBase58Encoder().encode(key)))
+  return {
+    address: signer.address,
+    scheme: { network: 'solana:*', client: new ExactSvmScheme(signer, { ...(rpcUrl && { rpcUrl }) }) },
+    async balance() {
+      if (!rpcUrl) return undefined
+      const { value } = await createSolanaRpc(rpcUrl).getTokenAccountsByOwner(signer.address, { mint: address(asset) }, { encoding: 'jsonParsed' }).send()
+      return value.reduce((sum, { account }) => sum + BigInt(account.data.parsed.info.tokenAmount.amount), 0n)
+    },
+  }
+}
+
+type Chain = { readonly rpc_url: string; readonly buyer: { readonly private_key: string } }
+type Devnet = Chain & { readonly gateways: readonly (Chain & { readonly name: string; readonly base_url: string })[] }
+
+/** Where the gateway of this name listens. */
+export async function gatewayAt(url: string, name: string): Promise<string> {
+  const { gateways } = (await devnetAt(url)) ?? { gateways: [] }
+  const found = gateways.find((each) => each.name === name)
+  if (found) return found.base_url
+  throw new BuyError(gateways.length === 0 ? '--gateway names one of a devnet; elsewhere, --url says where a gateway is.' : `There is no gateway ${name} here, but ${gateways.map((each) => each.name).join(', ')}.`)
+}
+
+async function devnetAt(url: string): Promise<Devnet | undefined> {
+  const response = await ask(`${url}/devnet`)
+  return response.ok ? ((await response.json()) as Devnet) : undefined
+}
+
+async function findWallet(origin: string, rpc: string | undefined): Promise<{ key: string; rpcUrl: string | undefined }> {
+  const key = process.env.FAREBOX_BUYER_KEY
+  if (key) return { key, rpcUrl: rpc }
+  const devnet = await devnetAt(origin)
+  if (!devnet) throw new BuyError('This gateway takes real money. Set FAREBOX_BUYER_KEY to the private key of the wallet that pays.')
+  const { rpc_url: rpcUrl, buyer } = devnet.gateways.find((each) => each.base_url === origin) ?? devnet
+  return { key: buyer.private_key, rpcUrl: rpc ?? rpcUrl }
 }
 
 const usd = (micro: bigint): string => formatUnits(micro, 6)

@@ -39,13 +39,15 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
   const { publicOrigin, trustedProxies, operatorToken } = config
   const servers: Bun.Server<unknown>[] = []
   const ports = new Map<string, number>()
-  const facts = devnet && { devnet: (origin: string) => devnetFacts(devnet, gateways, (name) => atPort(origin, ports.get(name))) }
+  let main = config.port
+  const facts = devnet && { devnet: (origin: string) => devnetFacts(devnet, gateways, (name) => atPort(origin, ports.get(name) ?? main)) }
   const figures = metrics && operatorToken !== undefined && { metrics: { token: operatorToken, scrape: metrics.scrape } }
   const shared = { log, trustedProxies, ...facts, ...figures }
   const hosted = gateways.map(({ gateway, config: { hosts, publicOrigin: origin } }): Hosted => ({ gateway, hosts, ...(origin && { origin }) }))
 
   try {
     const server = open(config.port, { gateways: hosted, publicOrigin })
+    main = portOf(server)
     for (const [index, { config: row }] of gateways.entries()) {
       if (row.port === undefined) continue
       const own = { gateways: [{ ...(hosted[index] as Hosted), hosts: [] }] }
@@ -92,8 +94,7 @@ function refusal({ code, message }: Error & { code?: string }, { port, host }: {
   return new StartError(`Cannot listen on ${host}:${port}: ${message}`)
 }
 
-function atPort(origin: string, port: number | undefined): string {
-  if (port === undefined) return origin
+function atPort(origin: string, port: number): string {
   const url = new URL(origin)
   url.port = String(port)
   return url.origin
