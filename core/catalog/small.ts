@@ -1,7 +1,7 @@
 /** The catalog of a gateway whose money costs nothing, such as a test network: one or two cheap models of a kind (spec 3, "Inventory"). */
 export const SMALL: readonly string[] = [
   'vendor-a/image-1',
-  'vendor-c/image-1',
+  'vendor-a/image-2',
   'vendor-c/video-1',
   'vendor-a/chat-6-small',
   'vendor-b/chat-3.1-flash-lite',

@@ -69,7 +69,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
       })),
     ),
     broken(
-      'a chain that cannot be asked is 503 with Retry-After, and the same payment buys later',
+      'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
       'blames the payment for a silent node',
       onChain(({ verify }) => ({
         async verify(...asked) {

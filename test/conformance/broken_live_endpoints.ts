@@ -93,7 +93,7 @@ export function brokenLiveEndpoints(sold: Live, order: Order): readonly Broken<L
     broken('a probe without a body is answered with the quote of the sample', 'has no answer to HEAD', saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response))),
     broken('bad input is 400 before the quote, with a payment as without, in the words of its surface', 'quotes whatever it is sent', quotingAnything),
     broken('nothing is asked of a vendor before the payment is verified', 'asks first', asking),
-    broken('a chain that cannot be asked is 503 with Retry-After, and the same payment buys later', 'does not say when to come again', withHeader(({ status }) => status === 503, 'retry-after', null)),
+    broken('a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later', 'does not say when to come again', withHeader(({ status }) => status === 503, 'retry-after', null)),
     broken(
       'exactly the quote moves, after the answer is stored, and the receipt says so',
       'names another transaction',

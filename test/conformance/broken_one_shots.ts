@@ -37,7 +37,7 @@ const acting = (change: (good: Gateway) => Partial<Gateway>): Defect => ({ dress
 
 /** What a one-shot endpoint is made of, sold by gateways that are each wrong in one way. */
 export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
-  const broken = (law: string, but: string, defect: Defect, setup: KitOptions = {}): Broken<Stall> => ({ law, but, make: () => stall(sold, defect, setup) })
+  const broken = (law: string, but: string, defect: Defect, setup: KitOptions = {}): Broken<Stall> => ({ law, but, make: () => stall(sold, defect, () => setup) })
   return [
     broken('the quote is one: in three equal headers, in the body, and in its price to four decimals or six', 'shows another price than it asks', rewriting(({ status }) => status === 402, (body) => ({ ...body, price: { ...body.price, amount: '0.0200' } }))),
     broken('a challenge is ASCII, with headers under 6 KB, and never cached', 'lets caches keep a challenge', withHeader(({ status }, { headers }) => status === 402 && !headers.has('payment-signature'), 'cache-control', 'public, max-age=60')),
@@ -78,7 +78,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
       })),
     ),
     broken(
-      'a chain that cannot be asked is 503 with Retry-After, and the same payment buys later',
+      'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
       'blames the payment for a silent node',
       onChain(({ verify }) => ({
         async verify(...asked) {

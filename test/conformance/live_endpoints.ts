@@ -3,25 +3,26 @@ import { Value } from '@sinclair/typebox/value'
 import { cashChain } from '../../adapters/chains/cash.ts'
 import { chunk, type ChatScript, scriptedChat, type ScriptedChat, streamAnswer, wholeAnswer } from '../../adapters/vendors/scripted_chat.ts'
 import type { Live } from '../../core/endpoint.ts'
-import { catalog, type Endpoint, endpoints, type Gateway, type Payment } from '../../core/mod.ts'
+import { type Catalog, catalog, type Endpoint, endpoints, type Gateway, type Payment } from '../../core/mod.ts'
 import { type Answer, type Buyer, decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN } from '../kit.ts'
 import type { Law, Subject } from './law.ts'
+import { type Away, awayOf, isAway } from './stall.ts'
 
 /** What a buyer sends to a live endpoint; a stream is another order than a whole answer. */
 export type Order = { readonly path: string; readonly body: Readonly<Record<string, unknown>>; readonly isStream: boolean }
 
 /** A live endpoint under law, on a menu with all the others. `script` is what its vendor does. */
-export type LiveStall = { readonly endpoint: Live; readonly order: Order; open(options?: KitOptions & { script?: ChatScript }): Kit & { readonly chat: ScriptedChat } }
+export type LiveStall = { readonly endpoint: Live; readonly order: Order; readonly away: Away; open(options?: KitOptions & { script?: ChatScript }): Kit & { readonly chat: ScriptedChat } }
 
-export type LiveDefect = { readonly endpoint?: (good: Live) => Live; readonly wrap?: NonNullable<KitOptions['wrap']>; readonly dress?: NonNullable<KitOptions['dress']>; readonly setup?: KitOptions }
+export type LiveDefect = { readonly endpoint?: (good: Live) => Live; readonly wrap?: NonNullable<KitOptions['wrap']>; readonly dress?: NonNullable<KitOptions['dress']>; readonly setup?: () => KitOptions }
 
 /** The wallets of the buyers: what is sold to the listed only is sold to them. */
 const GUESTS = ['alice', 'bob'].map((name) => cashChain().wallet(name))
 
 /** Whole and streamed, as far as the endpoint has both. */
-export function ordersOf(endpoint: Live): readonly Order[] {
+export function ordersOf(endpoint: Live, rows: Catalog = catalog()): readonly Order[] {
   const vendors = { images: () => undefined, chat: () => scriptedChat(), media: () => Promise.reject(new Error('no media')) }
-  const offering = { catalog: catalog(), vendors }
+  const offering = { catalog: rows, vendors }
   const body = endpoint.sample(offering)
   const surfaced = offering.catalog.chat.all.find(({ billing, surfaces }) => billing.mode !== 'free' && (endpoint.dialect === 'chat' || surfaces?.includes('generate_content')))
   const path = endpoint.path.replace('{model...}', typeof body.model === 'string' ? body.model : (surfaced?.id ?? ''))
@@ -34,15 +35,16 @@ export async function liveStall(good: Live, order: Order, { endpoint: spoil = (s
   const menu: readonly Endpoint[] = endpoints.map((each) => (each.name === good.name ? endpoint : each))
   const open: LiveStall['open'] = ({ script, ...options } = {}) => {
     const chat = scriptedChat(script)
-    return { ...kit({ endpoints: menu, chatVendor: chat, guests: { generate_content: GUESTS }, ...defect, ...setup, ...options }), chat }
+    return { ...kit({ endpoints: menu, chatVendor: chat, guests: { generate_content: GUESTS }, ...defect, ...setup?.(), ...options }), chat }
   }
-  return { open: async () => ({ endpoint, order, open }), close: async () => {} }
+  return { open: async () => ({ endpoint, order, away: awayOf(setup?.()), open }), close: async () => {} }
 }
 
 type Bought = { readonly status: number; readonly headers: Headers; readonly text: string; readonly body: any }
 type Scene = ReturnType<LiveStall['open']> & {
   readonly endpoint: Live
   readonly order: Order
+  readonly away: Away
   readonly alice: Buyer
   readonly challenge: Answer
   readonly payment: Payment
@@ -51,7 +53,7 @@ type Scene = ReturnType<LiveStall['open']> & {
 }
 
 async function set(subject: Subject<LiveStall>, options: Parameters<LiveStall['open']>[0] = {}): Promise<Scene> {
-  const { endpoint, order, open } = await subject.open()
+  const { endpoint, order, away, open } = await subject.open()
   const subjects = open(options)
   const alice = subjects.buyer()
   const challenge = await alice.ask(order.body, order)
@@ -65,7 +67,7 @@ async function set(subject: Subject<LiveStall>, options: Parameters<LiveStall['o
     const { status, headers, text } = await told(await send(at))
     return { status, headers, text, body: text.startsWith('{') ? JSON.parse(text) : undefined }
   }
-  return { ...subjects, endpoint, order, alice, challenge, payment, send, buy }
+  return { ...subjects, endpoint, order, away, alice, challenge, payment, send, buy }
 }
 
 async function told(response: Response) {
@@ -153,12 +155,11 @@ export const liveLaws: readonly Law<LiveStall>[] = [
     },
   },
   {
-    name: 'a chain that cannot be asked is 503 with Retry-After, and the same payment buys later',
+    name: 'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
     async check(subject) {
-      const { chain, buy } = await set(subject)
+      const { chain, away, buy } = await set(subject)
       chain.outage(true)
-      const { status, headers } = await buy()
-      expect([status, headers.has('retry-after'), headers.get('payment-required')]).toEqual([503, true, null])
+      expect(isAway(await buy())).toEqual(away)
       chain.outage(false)
       expect((await buy()).status).toBe(200)
     },

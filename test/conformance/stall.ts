@@ -9,9 +9,16 @@ import type { Subject } from './law.ts'
 /** A paid endpoint under law, on a menu with all the others. */
 export type Stall = {
   readonly endpoint: Paid
+  /** What its gateway answers while the chain cannot be asked. */
+  readonly away: Away
   /** A gateway over fresh ports that sells it. */
   open(options?: KitOptions): Kit
 }
+
+/** Status, whether the reply says when to try again, and whether it brings a challenge (ruling 4). */
+export type Away = readonly [status: number, retries: boolean, challenges: boolean]
+export const awayOf = ({ unverifiable }: KitOptions = {}): Away => (unverifiable === 402 ? [402, false, true] : [503, true, false])
+export const isAway = ({ status, headers }: Pick<Answer, 'status' | 'headers'>): Away => [status, headers.has('retry-after'), headers.has('payment-required')]
 
 /** What is wrong with a stall: its endpoint, the ports below its gateway, or what the gateway says. */
 export type Defect = {
@@ -20,15 +27,16 @@ export type Defect = {
   readonly dress?: NonNullable<KitOptions['dress']>
 }
 
-/** Sells an endpoint beside the rest of the menu. `setup` is of every gateway of the stall: `inlineMs: 0` makes every call a job. */
-export async function stall(good: Paid, { endpoint: spoil = (same) => same, ...defect }: Defect = {}, setup: KitOptions = {}): Promise<Subject<Stall>> {
+/** Sells an endpoint beside the rest of the menu. `setup` is of every gateway of the stall, anew for each: `inlineMs: 0` makes every call a job. */
+export async function stall(good: Paid, { endpoint: spoil = (same) => same, ...defect }: Defect = {}, setup: () => KitOptions = () => ({})): Promise<Subject<Stall>> {
   const endpoint = spoil(good)
   const menu: readonly Endpoint[] = [endpoint, ...endpoints.filter(({ name }) => name !== good.name)]
-  return { open: async () => ({ endpoint, open: (options = {}) => kit({ endpoints: menu, ...defect, ...setup, ...options }) }), close: async () => {} }
+  return { open: async () => ({ endpoint, away: awayOf(setup()), open: (options = {}) => kit({ endpoints: menu, ...defect, ...setup(), ...options }) }), close: async () => {} }
 }
 
 export type Scene = Kit & {
   readonly endpoint: Paid
+  readonly away: Away
   readonly alice: Buyer
   readonly challenge: Answer
   readonly payment: Payment
@@ -45,7 +53,7 @@ export const READY = inTurn({ kind: 'done', url: CLIP })
 
 /** Alice in front of the stall, with a challenge in hand and a payment signed. */
 export async function set(subject: Subject<Stall>, options: KitOptions = {}): Promise<Scene> {
-  const { endpoint, open } = await subject.open()
+  const { endpoint, away, open } = await subject.open()
   const subjects = open({ video: scriptedVideo({ look: READY }), ...options })
   const alice = subjects.buyer()
   const ask = () => alice.ask(endpoint.example, endpoint)
@@ -62,12 +70,12 @@ export async function set(subject: Subject<Stall>, options: KitOptions = {}): Pr
   async function job(by = alice.sign(challenge)): Promise<string> {
     const { status, body } = await buy({ payment: by })
     // What is made at its vendor's place is collected by any replica's sweep: here by one that has no defect.
-    if (endpoint.look) await gateway({ ports: subjects.ports, endpoints: [endpoint], owner: 'sweeper' }).tend()
+    if (endpoint.look) await gateway({ name: subjects.shop.name, ports: subjects.ports, endpoints: [endpoint], owner: 'sweeper' }).tend()
     await subjects.idle()
     expect(status).toBe(202)
     return body.poll_url
   }
-  return { ...subjects, endpoint, alice, challenge, payment, buy, collect, job }
+  return { ...subjects, endpoint, away, alice, challenge, payment, buy, collect, job }
 }
 
 // ── one shot ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -77,6 +85,7 @@ type At = { readonly payment?: Payment; readonly method?: 'GET' | 'POST'; readon
 /** Like `Scene`, for what is settled before its reply. */
 export type OneShotScene = Kit & {
   readonly endpoint: Paid
+  readonly away: Away
   readonly alice: Buyer
   readonly challenge: Answer
   readonly payment: Payment
@@ -94,7 +103,7 @@ export type OneShotScene = Kit & {
 
 /** Alice in front of a stall that sells by the shot. `before` is awaited in every question to a vendor; what it throws, the vendor throws. */
 export async function shot(subject: Subject<Stall>, { before, ...options }: KitOptions & { before?: () => unknown } = {}): Promise<OneShotScene> {
-  const { endpoint, open } = await subject.open()
+  const { endpoint, away, open } = await subject.open()
   const clock = testClock()
   const { vendors, asked } = watched(clock, before)
   const subjects = open({ ...options, ports: { clock, vendors, ...options.ports } })
@@ -123,7 +132,7 @@ export async function shot(subject: Subject<Stall>, { before, ...options }: KitO
     return body.poll_url
   }
 
-  return { ...subjects, endpoint, alice, challenge, payment, asked, ask, buy, raw, kept }
+  return { ...subjects, endpoint, away, alice, challenge, payment, asked, ask, buy, raw, kept }
 }
 
 /** A person who has passed the check that a face's enrollment follows. */

@@ -28,7 +28,7 @@ const haiku = paid({
 for (const endpoint of [...endpoints, haiku]) {
   if (endpoint.kind !== 'paid' || isOneShot(endpoint)) continue
   runLaws(endpoint.name, endpointLaws, () => stall(endpoint))
-  runLaws(`${endpoint.name} as a job`, endpointLaws, () => stall(endpoint, {}, { inlineMs: 0 }))
+  runLaws(`${endpoint.name} as a job`, endpointLaws, () => stall(endpoint, {}, () => ({ inlineMs: 0 })))
 }
 
 for (const endpoint of endpoints) {
