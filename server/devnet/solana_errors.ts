@@ -1,6 +1,5 @@
 /** How a Solana node says no: the errors of a transaction as it spells and words them, and those of a JSON-RPC call. */
 import type { FailedTransactionMetadata } from 'litesvm'
-import * as native from 'litesvm/dist/internal.js'
 
 /** A name, or an object around one: `'BlockhashNotFound'`, `{ InstructionError: [2, { Custom: 1 }] }`. */
 export type TransactionError = string | Readonly<Record<string, unknown>>
@@ -19,25 +18,16 @@ export class RpcError extends Error {
 
 export const invalidParams = (message: string): RpcError => new RpcError(-32602, message)
 
-type Names = Readonly<Record<string, number>>
-const { TransactionErrorFieldless, InstructionErrorFieldless } = native as unknown as Record<'TransactionErrorFieldless' | 'InstructionErrorFieldless', Names>
+/** A name; then an index, with a cause and its code; or an account. */
+const SPELLED = /\{ err: (\w+)(?:\((\d+)(?:, (\w+)(?:\((\d+)\))?)?\)| \{ account_index: (\d+) \})?, meta/
 
-/** litesvm numbers what has no fields, and gives the rest as objects that differ by what they carry. */
+/** Read from how litesvm prints it: what it hands out has numbers for names, and their table is not in the package. */
 export function errorOf(failed: FailedTransactionMetadata): TransactionError {
-  const error = failed.err() as unknown as number | { index?: number; accountIndex?: number; err?(): number | { code?: number; msg?: string } }
-  if (typeof error === 'number') return nameOf(TransactionErrorFieldless, error)
-  if (error.err) return { InstructionError: [error.index, instructionErrorOf(error.err())] }
-  if (error.accountIndex !== undefined) return { [String(failed.err()).split(' ', 1)[0]?.replace('TransactionError', '') ?? '']: { account_index: error.accountIndex } }
-  return { DuplicateInstruction: error.index }
-}
-
-function instructionErrorOf(error: number | { code?: number; msg?: string }): TransactionError {
-  if (typeof error === 'number') return nameOf(InstructionErrorFieldless, error)
-  return error.code === undefined ? 'BorshIoError' : { Custom: error.code }
-}
-
-function nameOf(names: Names, value: number): string {
-  return Object.keys(names).find((name) => names[name] === value) ?? 'SanitizeFailure'
+  const [, name = 'SanitizeFailure', index, cause, code, account] = SPELLED.exec(String(failed)) ?? []
+  if (account !== undefined) return { [name]: { account_index: Number(account) } }
+  if (index === undefined) return name
+  if (cause === undefined) return { [name]: Number(index) }
+  return { [name]: [Number(index), code === undefined ? cause : { [cause]: Number(code) }] }
 }
 
 const WORDS: Readonly<Record<string, string>> = {
@@ -59,7 +49,7 @@ const WORDS: Readonly<Record<string, string>> = {
 export function wordsOf(error: TransactionError): string {
   if (typeof error === 'string') return WORDS[error] ?? error
   const [index, cause] = (error['InstructionError'] ?? []) as [number, string | { Custom: number }]
-  if (index === undefined) return Object.keys(error).join()
+  if (cause === undefined) return `Transaction results in an error: ${JSON.stringify(error)}`
   const said = typeof cause === 'string' ? (WORDS[cause] ?? cause) : `custom program error: 0x${cause.Custom.toString(16)}`
   return `Error processing Instruction ${index}: ${said}`
 }

@@ -1,19 +1,11 @@
 /** A Solana in memory: accounts, slots, blockhashes and what has landed, as each of the three commitments sees them. Nothing is kept. */
 import { createHash } from 'node:crypto'
-import {
-  type Address,
-  type CompiledTransactionMessage,
-  type EncodedAccount,
-  getBase58Decoder,
-  getBase58Encoder,
-  getCompiledTransactionMessageDecoder,
-  getTransactionDecoder,
-  type Transaction,
-} from '@solana/kit'
-import { Clock as ClockSysvar, FailedTransactionMetadata, type InnerInstruction, LiteSVM, type TransactionMetadata } from 'litesvm'
+import { type Address, type EncodedAccount, getBase58Decoder, getBase58Encoder, type Transaction } from '@solana/kit'
+import { Clock as ClockSysvar, LiteSVM } from 'litesvm'
 import type { Clock } from '../../core/mod.ts'
-import { errorOf, type TransactionError } from './solana_errors.ts'
-import { type Holding, holdingOf } from './solana_tokens.ts'
+import type { TransactionError } from './solana_errors.ts'
+import { type Holding, holdingOf, walletAccount } from './solana_tokens.ts'
+import { failure, isSigned, type Message, type Outcome, outcomeOf, type Parsed, type Ran } from './solana_transaction.ts'
 
 export const SLOT_MS = 400
 /** A transaction may land while its blockhash is at most this many slots old. */
@@ -29,28 +21,6 @@ const LONGEST_LOOK_BACK = 200
 const KEPT_TRANSACTIONS = 10_000
 
 export type Commitment = 'processed' | 'confirmed' | 'finalized'
-export type Instruction = { readonly programIdIndex: number; readonly accounts: readonly number[]; readonly data: Uint8Array; readonly stackHeight: number }
-/** Addresses from lookup tables are not among the keys: no table exists here. */
-export type Message = Pick<CompiledTransactionMessage, 'header'> & {
-  readonly version: 'legacy' | 0
-  readonly keys: readonly Address[]
-  readonly blockhash: string
-  readonly instructions: readonly Instruction[]
-}
-/** The instructions that programs gave in their turn, under the index of the one that began it. */
-export type Inner = { readonly index: number; readonly instructions: readonly Instruction[] }
-
-/** What running a transaction did, or would do. */
-export type Outcome = {
-  readonly err: TransactionError | null
-  readonly logs: readonly string[]
-  readonly unitsConsumed: number
-  readonly inner: readonly Inner[]
-  readonly returnData: { readonly programId: Uint8Array; readonly data: Uint8Array } | null
-  /** The writable accounts as they would be; only of a simulation that succeeded. */
-  readonly accounts: readonly EncodedAccount[]
-}
-
 /** A transaction in a block: also one that failed there, for which its fee was taken. Holdings are by index of its account keys. */
 export type Landed = Outcome & {
   readonly signature: string
@@ -62,7 +32,6 @@ export type Landed = Outcome & {
   readonly after: readonly Holding[]
 }
 
-export type Parsed = { readonly wire: Uint8Array; readonly transaction: Transaction; readonly message: Message; readonly signature: string }
 export type Simulating = { readonly slot: number; readonly sigVerify: boolean; /** As if signed over the newest blockhash. */ readonly isRenewed?: boolean }
 
 export type SolanaLedger = {
@@ -70,6 +39,8 @@ export type SolanaLedger = {
   now(): number
   /** Moves the time; throws where it would go back. */
   setTime(ms: number): void
+  /** The newest slot there is. What has been under way long enough has landed when this returns. */
+  tip(): number
   /** The newest slot of a commitment, as the node sees it: older than the truth while it is behind. */
   slotOf(commitment: Commitment): number
   timeOf(slot: number): number
@@ -97,27 +68,29 @@ export type SolanaLedger = {
   setDelay(slots: number): void
   /** Forgets whatever is not confirmed, transactions and blockhashes; returns the signatures. */
   fork(): readonly string[]
-  /** Shows the chain as it was at `slot`; undefined is the truth again. */
-  showAt(slot: number | undefined): void
+  /** Remembers the chain as it is; the next slot begins. */
+  mark(): void
+  /** Shows the chain as it was at the mark, or as it is. */
+  rewind(on: boolean): void
 }
 
 type Change = { readonly slot: number; readonly address: Address; readonly before: EncodedAccount | undefined }
 
 export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   const svm = new LiteSVM().withBlockhashCheck(false).withTransactionHistory(0n)
-  const first = Number(svm.getClock().slot)
+  const first = Number(svm.getClock().slot) + LONGEST_LOOK_BACK // the programs stand since litesvm's own first slot
   const begun = clock.now()
   const landed = new Map<string, Landed>()
   const forks: number[] = []
   let changes: Change[] = []
   let underway: { readonly parsed: Parsed; readonly due: number }[] = []
   let [offset, newest, lag, delay] = [0, first, 0, 0]
-  let shown: number | undefined
+  let marked = Infinity
+  let isBehind = false
 
   const now = () => clock.now() + offset
   const timeOf = (slot: number) => begun + (slot - first) * SLOT_MS
 
-  /** The newest slot. What has been under way long enough has landed when this returns. */
   function tip(): number {
     newest = Math.max(newest, first + Math.floor((now() - begun) / SLOT_MS))
     const due = underway.filter((each) => each.due <= newest)
@@ -127,7 +100,7 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   }
 
   function slotOf(commitment: Commitment): number {
-    const seen = Math.min(shown ?? Infinity, tip())
+    const seen = Math.min(tip(), isBehind ? marked : Infinity)
     if (commitment === 'processed') return seen
     return commitment === 'confirmed' ? seen - lag : seen - lag - ROOT_DEPTH
   }
@@ -166,7 +139,7 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   }
 
   function write(address: Address, account: EncodedAccount | undefined): void {
-    svm.setAccount(account ?? { ...NOTHING, address })
+    svm.setAccount(account ?? walletAccount(address, 0n))
   }
 
   /** What a block would refuse without running it. */
@@ -203,11 +176,15 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
       if (landed.size <= KEPT_TRANSACTIONS) break
       landed.delete(oldest)
     }
-    const past = Math.min(newest, shown ?? Infinity) - LONGEST_LOOK_BACK
+    const past = Math.min(newest, marked) - LONGEST_LOOK_BACK
     if (changes[0] && changes[0].slot < past - LONGEST_LOOK_BACK) changes = changes.filter((change) => change.slot >= past)
   }
 
-  const isSeen = ({ slot }: Landed) => slot <= slotOf('processed')
+  function setTime(ms: number): void {
+    if (ms < now()) throw new RangeError(`it is already ${now()}: time does not go back to ${ms}`)
+    offset += ms - now()
+    tip()
+  }
 
   return {
     now,
@@ -218,27 +195,24 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
     account,
     heightOf: (slot) => slot - SKIPPED,
     rentFor: (bytes) => svm.minimumBalanceForRentExemption(BigInt(bytes)),
-    setTime(ms) {
-      if (ms < now()) throw new RangeError(`it is already ${now()}: time does not go back to ${ms}`)
-      offset += ms - now()
-      tip()
-    },
+    setTime,
+    tip,
     accountsOf(program, slot) {
       const all = new Set([...svm.getProgramAccounts(program).map((each) => each.address), ...changes.map((change) => change.address)])
       return [...all].map((address) => account(address, slot)).filter((each) => each?.programAddress === program) as EncodedAccount[]
-    },
-    find(signature) {
-      tip()
-      const found = landed.get(signature)
-      return found && isSeen(found) ? found : undefined
     },
     landed(signature) {
       tip()
       return landed.get(signature)
     },
+    find(signature) {
+      const newestSeen = slotOf('processed')
+      const found = landed.get(signature)
+      return found && found.slot <= newestSeen ? found : undefined
+    },
     history() {
-      tip()
-      return [...landed.values()].filter(isSeen).reverse()
+      const newestSeen = slotOf('processed')
+      return [...landed.values()].filter(({ slot }) => slot <= newestSeen).reverse()
     },
     simulate(parsed, { slot, sigVerify, isRenewed = false }) {
       if (sigVerify && !isSigned(parsed)) return failure('SignatureFailure')
@@ -273,54 +247,13 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
       forks.push(safe)
       return lost
     },
-    showAt: (slot) => void (shown = slot),
+    mark() {
+      marked = tip()
+      setTime(timeOf(marked + 1))
+    },
+    rewind: (on) => void (isBehind = on),
   }
 }
-
-/** Throws where the bytes are no transaction. */
-export function parse(wire: Uint8Array): Parsed {
-  const transaction = getTransactionDecoder().decode(wire)
-  const compiled = getCompiledTransactionMessageDecoder().decode(transaction.messageBytes)
-  if (compiled.version === 1 || !compiled.lifetimeToken) throw new TypeError('a transaction of another time')
-  const { version, header, staticAccounts: keys, lifetimeToken: blockhash } = compiled
-  const instructions = compiled.instructions.map(({ programAddressIndex, accountIndices = [], data = [] }) => {
-    return { programIdIndex: programAddressIndex, accounts: accountIndices, data: Uint8Array.from(data), stackHeight: 1 }
-  })
-  const signature = Object.values(transaction.signatures)[0] ?? new Uint8Array(64)
-  return { wire, transaction, message: { version, header, keys, blockhash, instructions }, signature: getBase58Decoder().decode(signature) }
-}
-
-type Ran = TransactionMetadata | FailedTransactionMetadata | { meta(): TransactionMetadata; postAccounts(): EncodedAccount[] }
-
-const NOTHING = { lamports: 0n, data: new Uint8Array(), executable: false, programAddress: '11111111111111111111111111111111', space: 0n } as unknown as Omit<EncodedAccount, 'address'>
-
-function outcomeOf(ran: Ran): Outcome {
-  const meta = 'meta' in ran ? ran.meta() : ran
-  const err = ran instanceof FailedTransactionMetadata ? errorOf(ran) : null
-  const returned = meta.returnData()
-  return {
-    err,
-    logs: meta.logs(),
-    unitsConsumed: Number(meta.computeUnitsConsumed()),
-    inner: meta.innerInstructions().map(innerOf).filter(({ instructions }) => instructions.length > 0),
-    returnData: returned.data().length > 0 ? { programId: returned.programId(), data: returned.data() } : null,
-    accounts: 'postAccounts' in ran ? ran.postAccounts() : [],
-  }
-}
-
-function innerOf(instructions: readonly InnerInstruction[], index: number): Inner {
-  const read = (each: InnerInstruction) => {
-    const instruction = each.instruction()
-    return { programIdIndex: instruction.programIdIndex(), accounts: [...instruction.accounts()], data: instruction.data(), stackHeight: each.stackHeight() }
-  }
-  return { index, instructions: instructions.map(read) }
-}
-
-function failure(err: TransactionError): Outcome {
-  return { err, logs: [], unitsConsumed: 0, inner: [], returnData: null, accounts: [] }
-}
-
-const isSigned = ({ transaction }: Parsed): boolean => Object.values(transaction.signatures).every((signature) => signature !== null)
 
 function sum(accounts: readonly (EncodedAccount | undefined)[]): bigint {
   return accounts.reduce((total, account) => total + (account?.lamports ?? 0n), 0n)

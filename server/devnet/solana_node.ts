@@ -2,27 +2,16 @@
  * A Solana node on loopback, for the local chain and for tests: JSON-RPC over a ledger in memory, and hands on the world around it. It
  * keeps nothing. Its slots follow the clock it is given: under a clock that stands still, only `advance` and `setTime` make new ones.
  */
-import { createHash } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import {
-  type Address,
-  address,
-  appendTransactionMessageInstruction,
-  type Blockhash,
-  createKeyPairSignerFromPrivateKeyBytes,
-  createTransactionMessage,
-  getTransactionEncoder,
-  pipe,
-  setTransactionMessageFeePayerSigner,
-  setTransactionMessageLifetimeUsingBlockhash,
-  signTransactionMessageWithSigners,
-} from '@solana/kit'
+import { type Address, address } from '@solana/kit'
 import type { Clock } from '../../core/mod.ts'
 import { RpcError } from './solana_errors.ts'
-import { type Commitment, type Landed, parse, type Parsed, SLOT_MS, solanaLedger } from './solana_ledger.ts'
+import { solanaFaucet } from './solana_faucet.ts'
+import { type Commitment, type Landed, SLOT_MS, solanaLedger } from './solana_ledger.ts'
 import { solanaRpc } from './solana_rpc.ts'
-import { accountOf, MINT, mintAccount, mintOf, SYSTEM_PROGRAM, tokenAccount, tokenOf, walletAccount } from './solana_tokens.ts'
+import { accountOf, MINT, mintAccount, mintOf, tokenAccount, tokenOf, walletAccount } from './solana_tokens.ts'
+import { parse, type Parsed } from './solana_transaction.ts'
 import { LAST_EPOCH } from './solana_views.ts'
 
 export type Transfer = { readonly from: string; readonly to: string; readonly value: bigint }
@@ -79,7 +68,7 @@ export type SolanaNode = {
    */
   lose(what: 'sends' | 'answers' | 'landings'): Promise<void>
   heal(): void
-  /** Remembers the chain as it is, at the end of this slot; `rewind(true)` shows it so again, as a node that is behind does. */
+  /** Remembers the chain as it is, and begins the next slot; `rewind(true)` shows it so again, as a node that is behind does. */
   mark(): void
   rewind(on: boolean): void
   /** Another fork wins: whatever was processed and not confirmed never happened. Needs a lag. Returns the signatures that are gone. */
@@ -104,7 +93,7 @@ const RECEIPTS = ['getSignatureStatuses', 'getTransaction', 'getSignaturesForAdd
 /** Starts a node with the USDC mint in place and a faucet. Resolves when it answers. */
 export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promise<SolanaNode> {
   const ledger = solanaLedger(clock)
-  const faucet = await createKeyPairSignerFromPrivateKeyBytes(createHash('sha256').update('farebox: faucet of the local Solana').digest())
+  const faucet = await solanaFaucet()
   ledger.put(walletAccount(faucet.address, 1_000_000n * SOL))
   ledger.put(mintAccount({ authority: faucet.address, supply: 0n }))
 
@@ -113,7 +102,6 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
   let out: boolean | 'busy' = false
   let losing: 'sends' | 'answers' | 'landings' | undefined
   let lost = () => {}
-  let marked: number | undefined
 
   const answer = solanaRpc(ledger, { submit, airdrop })
   const server = createServer((request, response) => void serve(request, response).catch(() => request.socket.destroy()))
@@ -126,18 +114,18 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
     if (!request.headers['content-type']?.startsWith('application/json')) return end(415, 'Supplied content type is not allowed. Content-Type: application/json is required')
     const text = await textOf(request)
     if (text === undefined) return end(413, 'Request body too large')
-    const calls = callsIn(text)
-    for (const { method = '' } of [calls].flat()) counts.set(method, (counts.get(method) ?? 0) + 1)
-    if (out === 'busy') return end(429, '{"jsonrpc":"2.0","error":{"code":429,"message":"Too many requests for a specific RPC call"},"id":null}')
-    const methods = [calls].flat().map(({ method = '' }) => method)
+    const { calls, isBatch } = callsIn(text) ?? {}
+    if (!calls) return end(200, '{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"},"id":null}')
+    const methods = calls.map(({ method = '' }) => method)
+    for (const method of methods) counts.set(method, (counts.get(method) ?? 0) + 1)
     const isSending = methods.includes('sendTransaction')
+    if (out === 'busy') return end(429, '{"jsonrpc":"2.0","error":{"code":429,"message":"Too many requests for a specific RPC call"},"id":null}')
     if (out || (losing === 'sends' && isSending)) return hangUp()
-    const replies = await Promise.all([calls].flat().map(reply))
+    const replies = await Promise.all(calls.map(reply))
     if (losing === 'answers' && (isSending || methods.some((method) => RECEIPTS.includes(method)))) return hangUp()
-    const said = replies.filter((each) => each !== undefined)
     if (losing === 'landings' && isSending) lost()
-    if (said.length === 0) return end(200, '')
-    end(200, JSON.stringify(Array.isArray(calls) && calls.length > 0 ? said : said[0]).replaceAll(`"${LAST_EPOCH}"`, '18446744073709551615'))
+    const said = replies.filter((each) => each !== undefined)
+    end(200, said.length > 0 ? JSON.stringify(isBatch ? said : said[0]).replaceAll(`"${LAST_EPOCH}"`, '18446744073709551615') : '')
 
     function hangUp(): void {
       request.socket.destroy()
@@ -164,22 +152,12 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
   }
 
   async function airdrop(to: Address, lamports: bigint): Promise<string> {
-    const data = Buffer.alloc(12)
-    data.writeUInt32LE(2)
-    data.writeBigUInt64LE(lamports, 4)
-    const accounts = [{ address: faucet.address, role: 3 }, { address: to, role: 1 }] as const
-    const message = pipe(
-      createTransactionMessage({ version: 0 }),
-      (made) => setTransactionMessageFeePayerSigner(faucet, made),
-      (made) => setTransactionMessageLifetimeUsingBlockhash({ blockhash: ledger.blockhashOf(ledger.slotOf('processed')) as Blockhash, lastValidBlockHeight: 0n }, made),
-      (made) => appendTransactionMessageInstruction({ programAddress: SYSTEM_PROGRAM, accounts, data: Uint8Array.from(data) }, made),
-    )
-    const parsed = parse(Uint8Array.from(getTransactionEncoder().encode(await signTransactionMessageWithSigners(message))))
+    const parsed = parse(await faucet.give(to, lamports, { blockhash: ledger.blockhashOf(ledger.slotOf('processed')) }))
     submit(parsed)
     return parsed.signature
   }
 
-  const newest = (at: Address) => ledger.account(at, Infinity)
+  const newest = (at: Address) => ledger.account(at, ledger.tip())
 
   async function setTokens(owner: string, change: (held: bigint | undefined) => { amount: bigint; isFrozen?: boolean } | undefined): Promise<void> {
     const at = await accountOf(address(owner))
@@ -228,11 +206,8 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
       losing = undefined
       lost = () => {}
     },
-    mark() {
-      marked = ledger.slotOf('processed')
-      ledger.setTime(ledger.now() + SLOT_MS)
-    },
-    rewind: (on) => ledger.showAt(on ? marked : undefined),
+    mark: ledger.mark,
+    rewind: ledger.rewind,
     fork: ledger.fork,
     lie: (method, lie) => void (lie ? lies.set(method, lie) : lies.delete(method)),
   }
@@ -255,15 +230,14 @@ function transfersOf(landed: Landed | undefined): Transfer[] {
   })
 }
 
-/** What is not JSON reads as one call that is none. */
-function callsIn(text: string): Call | readonly Call[] {
+/** Undefined where the text is not JSON. What is no call reads as one without a method. */
+function callsIn(text: string): { readonly calls: readonly Call[]; readonly isBatch: boolean } | undefined {
   try {
-    const calls = JSON.parse(text) as unknown
-    const isCall = (value: unknown) => typeof value === 'object' && value !== null
-    if (Array.isArray(calls)) return calls.length > 0 ? calls.map((call) => (isCall(call) ? (call as Call) : {})) : {}
-    return isCall(calls) ? (calls as Call) : {}
+    const said = JSON.parse(text) as unknown
+    const isBatch = Array.isArray(said) && said.length > 0
+    return { isBatch, calls: (isBatch ? said : [said]).map((call: unknown) => (typeof call === 'object' && call !== null ? call : {})) }
   } catch {
-    return {}
+    return undefined
   }
 }
 

@@ -1,15 +1,16 @@
 /** The JSON-RPC methods of a Solana node over a ledger, with the answers, codes and words that public nodes give. */
-import { type Address, assertIsAddress, getBase58Encoder } from '@solana/kit'
+import type { Address } from '@solana/kit'
 import { TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
 import { invalidParams, RpcError, wordsOf } from './solana_errors.ts'
-import { BLOCKHASH_LIFE, type Commitment, type Landed, type Outcome, type Parsed, parse, SLOTS_PER_EPOCH, type SolanaLedger } from './solana_ledger.ts'
-import { accountView, amountView, base64, innerView, memoOf, returnView, transactionView } from './solana_views.ts'
+import { BLOCKHASH_LIFE, type Commitment, type Landed, SLOTS_PER_EPOCH, type SolanaLedger } from './solana_ledger.ts'
+import { addressOf, bytesOf, configOf, encodingOf, listOf, parsedFrom, signatureOf, unsigned } from './solana_params.ts'
 import { mintOf, tokenOf } from './solana_tokens.ts'
+import type { Outcome, Parsed } from './solana_transaction.ts'
+import { accountView, amountView, innerView, memoOf, returnView, transactionView } from './solana_views.ts'
 
 /** Of Solana's devnet: clients that check where they are find themselves there. */
 export const GENESIS_HASH = 'EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG'
 const VERSION = { 'solana-core': '3.0.10', 'feature-set': 3_604_001_754 }
-const LARGEST_TRANSACTION = 1232
 /** Slots after which a status is found only by those who search the history. */
 const RECENT_STATUSES = 300
 const HEALTHY_DISTANCE = 128
@@ -24,14 +25,6 @@ export type RpcHands = {
 }
 
 type Params = readonly unknown[]
-type Config = {
-  readonly commitment?: Commitment
-  readonly minContextSlot?: number
-  readonly encoding?: string
-  readonly dataSlice?: { offset: number; length: number }
-  readonly maxSupportedTransactionVersion?: number
-  readonly [name: string]: unknown
-}
 export type SolanaRpc = (method: string, params: Params) => Promise<unknown>
 
 /** Answers one call, or throws an RpcError. */
@@ -180,7 +173,7 @@ export function solanaRpc(ledger: SolanaLedger, hands: RpcHands): SolanaRpc {
   }
 
   function behind(): number {
-    return Math.floor((ledger.now() - ledger.timeOf(ledger.slotOf('processed'))) / 400)
+    return ledger.tip() - ledger.slotOf('processed')
   }
 
   function secondsOf(slot: number): number {
@@ -237,66 +230,6 @@ function inContext(slot: number, value: unknown) {
 function simulationView(outcome: Outcome): object {
   const { err, logs, unitsConsumed } = outcome
   return { err, logs, unitsConsumed, returnData: returnView(outcome).returnData ?? null }
-}
-
-function configOf(config: unknown): Config {
-  return typeof config === 'object' && config !== null ? (config as Config) : {}
-}
-
-/** Some methods also take the encoding itself in the place of the options. */
-function encodingOf(config: unknown, otherwise: string): string {
-  return typeof config === 'string' ? config : (configOf(config).encoding ?? otherwise)
-}
-
-function addressOf(value: unknown): Address {
-  try {
-    assertIsAddress(String(value))
-    return String(value) as Address
-  } catch {
-    throw invalidParams('Invalid param: Invalid')
-  }
-}
-
-function signatureOf(value: unknown): string {
-  if (decoded(String(value))?.length !== 64) throw invalidParams('Invalid param: Invalid')
-  return String(value)
-}
-
-function listOf(value: unknown, max: number): readonly unknown[] {
-  if (!Array.isArray(value)) throw invalidParams('Invalid params: invalid type, expected a sequence.')
-  if (value.length > max) throw invalidParams(`Too many inputs provided; max ${max}`)
-  return value as readonly unknown[]
-}
-
-function bytesOf(text: unknown, encoding: string): Uint8Array {
-  if (encoding !== 'base64' && encoding !== 'base58') throw invalidParams(`unsupported encoding: ${encoding}. Supported encodings: base58, base64`)
-  const said = String(text)
-  const bytes = encoding === 'base58' ? decoded(said) : new Uint8Array(Buffer.from(said, 'base64'))
-  if (!bytes || (encoding === 'base64' && base64(bytes) !== said)) throw invalidParams(`invalid ${encoding} encoding`)
-  return bytes
-}
-
-function decoded(text: string): Uint8Array | undefined {
-  try {
-    return Uint8Array.from(getBase58Encoder().encode(text))
-  } catch {
-    return undefined
-  }
-}
-
-function parsedFrom(wire: Uint8Array, what = 'VersionedTransaction'): Parsed {
-  if (wire.length > LARGEST_TRANSACTION) throw invalidParams(`decoded ${what} too large: ${wire.length} bytes (max: ${LARGEST_TRANSACTION} bytes)`)
-  try {
-    return parse(wire)
-  } catch {
-    throw invalidParams(`failed to deserialize ${what}`)
-  }
-}
-
-/** A message as a transaction that nobody has signed. The count of signers stands behind the version, where there is one. */
-function unsigned(message: Uint8Array): Uint8Array {
-  const signers = (message[0] ?? 0) >= 0x80 ? (message[1] ?? 0) : (message[0] ?? 0)
-  return Uint8Array.from([signers, ...new Uint8Array(64 * signers), ...message])
 }
 
 /** 5,000 lamports per signature, and what is bid for the compute units asked for: 3,000 per instruction of the budget, 200,000 per other, unless limited. */

@@ -6,6 +6,7 @@ import { type Address, address, type EncodedAccount, lamports } from '@solana/ki
 export const MINT = address('4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU')
 export const DECIMALS = 6
 export const SYSTEM_PROGRAM = address('11111111111111111111111111111111')
+export const MEMO_PROGRAM = address('MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr')
 /** What token accounts and mints must hold to live for ever, as `getMinimumBalanceForRentExemption` says. */
 const RENT = { mint: 1_461_600n, token: 2_039_280n }
 const MINT_BYTES = 82

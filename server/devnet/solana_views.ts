@@ -1,11 +1,10 @@
 /** How accounts, transactions and their outcomes read in JSON, as Solana's nodes write them. */
 import { type Address, type EncodedAccount, getBase58Decoder } from '@solana/kit'
-import { TOKEN_PROGRAM_ADDRESS, AccountState, type Token } from '@solana-program/token'
+import { AccountState, type Token, TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
 import { invalidParams } from './solana_errors.ts'
-import type { Inner, Instruction, Landed, Message, Outcome } from './solana_ledger.ts'
-import { DECIMALS, type Holding, mintOf, tokenOf } from './solana_tokens.ts'
-
-const MEMO_PROGRAM = 'MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr'
+import type { Landed } from './solana_ledger.ts'
+import { DECIMALS, type Holding, MEMO_PROGRAM, mintOf, tokenOf } from './solana_tokens.ts'
+import type { Inner, Instruction, Message, Outcome } from './solana_transaction.ts'
 
 export type AccountLook = { readonly encoding?: string | undefined; readonly dataSlice?: { readonly offset: number; readonly length: number } | undefined }
 
