@@ -14,6 +14,7 @@ import { parseJson, readBody, readRaw } from './intake.ts'
 import { limits, type Window } from './limits.ts'
 import { seals } from './seals.ts'
 import { isServedFirst, menu } from './menu.ts'
+import { withoutHints } from './offers.ts'
 import { metered, NO_ENDPOINT, silent } from './metrics.ts'
 import { dollars, roundUp } from './money.ts'
 import type { Call, Ports } from './ports.ts'
@@ -132,8 +133,8 @@ export function gateway(setup: Setup): Gateway {
   }
   const { sell, discover, poll, look, cancel, windUp } = flow(house)
   const { objects, vendors, countTokens } = ports
-  const terms = () => chain.terms(clock.now())
-  const documents = documentsOf(list.endpoints, { label, version, terms, offering: { catalog, vendors, countTokens } })
+  const terms = () => withoutHints(chain.terms(clock.now()))
+  const documents = documentsOf(list.endpoints, { label, version, terms, offering: { catalog, vendors, countTokens, networks: house.networks } })
   const facts: GatewayFacts = { name, label, version, startedAt: clock.now(), isReady: () => terms().length > 0, terms, pulse, ...documents.shown }
   const calls: FreeCalls = {
     async find(id) {

@@ -3,7 +3,7 @@ import { within } from './calls.ts'
 import type { Price } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import type { House } from './house.ts'
-import type { Identity, Verdict } from './ports.ts'
+import type { Identity, Terms, Verdict } from './ports.ts'
 import { fits, notOnOffer } from './visit.ts'
 import type { Offer, Payment } from './x402.ts'
 
@@ -42,6 +42,13 @@ export function offersOf({ ports: { chain, clock }, patience }: House): Offers {
 
     verify: (payment, offer) => within(clock, patience.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(couldNotAsk),
   }
+}
+
+/** What helps a client for seconds only (reference x402 1.5); documents that are written once leave it out. */
+const HINTS: ReadonlySet<string> = new Set(['recentBlockhash', 'lastValidBlockHeight'])
+
+export function withoutHints(terms: readonly Terms[]): readonly Terms[] {
+  return terms.map((each) => ({ ...each, extra: Object.fromEntries(Object.entries(each.extra).filter(([name]) => !HINTS.has(name))) }))
 }
 
 const couldNotAsk = (error: Error) => ({ kind: 'unavailable' as const, reason: error.message })

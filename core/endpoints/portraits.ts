@@ -11,7 +11,7 @@ import type { Enrolling, PortraitVendor } from '../vendors.ts'
 import { flatPrice } from '../pricing.ts'
 import { newSecret } from '../tickets.ts'
 import { isListed, refused } from '../video_request.ts'
-import { WALLET_LISTS, walletOf } from './wallet.ts'
+import { sampleWallet, WALLET_LISTS, walletOf } from './wallet.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -333,7 +333,7 @@ function list(field: 'portraits' | 'realfaces', { type, summary }: { type: Chara
     description: `Newest first, ${MOST_LISTED} at most; count is the number of all.`,
     tag: 'wallet',
     limit: WALLET_LISTS,
-    sample: { path: { address: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C' } },
+    sample: (offering) => ({ path: { address: sampleWallet(offering) } }),
     errors: ['INVALID_PARAMETER'],
     output: Type.Object({
       wallet: Type.String(),

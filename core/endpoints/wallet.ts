@@ -1,7 +1,7 @@
 /** What a wallet holds, and what it has spent here (reference clients 6.15). */
 import { Type } from '@sinclair/typebox'
 import { within } from '../calls.ts'
-import { free, type GatewayFacts, json } from '../endpoint.ts'
+import { type Context, free, type GatewayFacts, json } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
 import { clip } from '../intake.ts'
 import { print, type Usdc, usdc } from '../money.ts'
@@ -27,7 +27,10 @@ export function walletOf(given: string, { terms }: Pick<GatewayFacts, 'terms'>):
   throw new Fault('INVALID_PARAMETER', { message, param: 'address', details: [{ path: 'address', message }] })
 }
 
-const EXAMPLE = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
+/** A wallet of the network that a gateway is paid on, for documents. */
+export function sampleWallet({ networks = [] }: Pick<Context, 'networks'>): string {
+  return networks.some((network) => network.startsWith('solana:')) ? '7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU' : '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
+}
 
 const balance = free({
   name: 'wallet.balance',
@@ -37,7 +40,7 @@ const balance = free({
   tag: 'wallet',
   limit: { requests: 60, windowMs: MINUTE_MS },
   input: Type.Object({ address: Type.String({ description: 'The address of a wallet.' }) }),
-  sample: { query: { address: EXAMPLE } },
+  sample: (offering) => ({ query: { address: sampleWallet(offering) } }),
   errors: ['INVALID_PARAMETER', 'NOT_CONFIGURED', 'NOT_READY'],
   output: Type.Object({
     object: Type.Literal('balance'),
@@ -83,7 +86,7 @@ const reconciliation = free({
   description: 'From the ledger of settled calls. What was answered but not settled is not in it.',
   tag: 'wallet',
   limit: WALLET_LISTS,
-  sample: { path: { address: EXAMPLE } },
+  sample: (offering) => ({ path: { address: sampleWallet(offering) } }),
   errors: ['INVALID_PARAMETER'],
   output: Type.Object({
     object: Type.Literal('usage_summary'),

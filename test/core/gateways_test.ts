@@ -34,6 +34,19 @@ test('a small catalog sells a few models of each kind, under the same prices', (
   for (const id of SMALL) expect([id, whole.images.get(id) ?? whole.chat.get(id) ?? whole.video.get(id)]).not.toEqual([id, undefined])
 })
 
+test('documents speak of the gateway that was asked: its label, its offers without what is good for seconds, a wallet of its network', async () => {
+  const network = 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'
+  const chain = cashChain({ network })
+  let slot = 0
+  const hinting: CashChain = { ...chain, terms: (now) => chain.terms(now).map((terms) => ({ ...terms, extra: { ...terms.extra, recentBlockhash: `hash ${slot++}`, lastValidBlockHeight: slot } })) }
+  const { shop, buyer } = kit({ name: 'solana', label: 'solana-devnet', networks: [network], chain: hinting })
+  const told = async () => await (await shop.fetch(get('/openapi.json'))).text()
+  const first = await told()
+  expect([first.includes('solana-devnet'), first.includes('recentBlockhash'), first.includes('7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU')]).toEqual([true, false, true])
+  expect(await told()).toBe(first)
+  expect((await buyer().ask()).body.accepts[0].extra.recentBlockhash).toStartWith('hash ')
+})
+
 test('a retired gateway answers 404 to everything, in JSON', async () => {
   const { fetch } = retiredGateway('ledger')
   for (const path of ['/', GENERATIONS, '/api/health']) {
