@@ -1,5 +1,5 @@
 /** What an endpoint is: a value. Routes, 402s, OpenAPI, discovery and the endpoint laws are all derived from it. */
-import type { Static, TObject } from '@sinclair/typebox'
+import type { Static, TObject, TSchema } from '@sinclair/typebox'
 import type { Catalog } from './catalog/mod.ts'
 import type { FaultCode } from './faults.ts'
 import type { Window } from './limits.ts'
@@ -149,7 +149,7 @@ type Sale<Input> = Common & {
   readonly uploads?: true
   /** How long an unsettled result can be claimed, and a settled one is kept (ruling 8). */
   readonly keep: { readonly unclaimedMs: number; readonly settledMs: number }
-  readonly output: TObject
+  readonly output: TSchema
 }
 
 /** Makes a result, and shows it when it is paid: at once, or to a poll. */
@@ -168,6 +168,8 @@ export type Paid<Input = unknown> = Sale<Input> & {
   settle(input: Input, context: Context): Settle
   /** Joins the 402 of a look without an order, for example a catalog. */
   discovery?(offering: Offering): Readonly<Record<string, Json>>
+  /** A one shot whose result is JSON as text, passed on as it came: `show` is not asked. */
+  readonly verbatim?: true
   /** One shot, instead of `settle`: settled before its reply, which is the bare result; the receipt is in the headers. */
   readonly inline?: true
   run(order: Order<Input>): Promise<Made>

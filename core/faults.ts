@@ -25,6 +25,7 @@ const table = {
   CONTEXT_LENGTH_EXCEEDED: { status: 400, error: 'Context length exceeded', coded: true },
   STREAM_UNSUPPORTED: { status: 400, error: 'Streaming is not supported', coded: true },
   INVALID_PAYMENT_IDENTIFIER: { status: 400, error: 'Invalid payment identifier', coded: true },
+  PASSED_ON: { status: 400, error: 'Bad Request' },
   INVALID_JOB_ID: { status: 400, error: 'Invalid job id' },
   INPUT_IMAGE_REAL_PERSON: { status: 400, error: 'Input image contains a real person', coded: true },
   INVALID_VIDEO_REQUEST: { status: 400, error: 'Invalid video request', coded: true },
@@ -44,6 +45,7 @@ const table = {
   WORK_FAILED: { status: 500, error: 'Work failed', chat: { status: 503, code: 'MODEL_UNAVAILABLE' } },
   INTERNAL: { status: 500, error: 'Internal server error' },
   ENROLLMENT_FAILED: { status: 502, error: 'Enrollment failed', coded: true },
+  UPSTREAM_FAILED: { status: 502, error: 'Upstream provider error' },
   FEED_UNAVAILABLE: { status: 502, error: 'Price feed unavailable' },
   NOT_CONFIGURED: { status: 503, error: 'Not configured', chat: { code: 'PROVIDER_CONFIG_ERROR' } },
   MODEL_UNAVAILABLE: { status: 503, error: 'Model unavailable', coded: true },
@@ -61,6 +63,8 @@ export const rowOf = (code: FaultCode): Row => table[code]
 
 /** `details` and `fields` join the body; `error` replaces the table's label; `headers` join the reply. */
 export type FaultParts = {
+  /** A service's own 4xx, where it is passed on; in the plain dialect only. */
+  readonly status?: number
   readonly error?: string
   readonly message?: string
   /** The field of the request that it is about. */
@@ -95,7 +99,7 @@ export function plain(fault: Fault, { coded = true }: { coded?: boolean } = {}):
     ...(details !== undefined && { details }),
   }
   return {
-    status: row.status,
+    status: fault.parts.status ?? row.status,
     headers: { 'content-type': 'application/json', 'cache-control': 'no-store', ...headers },
     body: JSON.stringify(body),
   }

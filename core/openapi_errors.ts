@@ -70,6 +70,8 @@ const WORDS: Readonly<Partial<Record<FaultCode, FaultParts>>> = {
   PAYER_MISMATCH: { message: 'Another wallet has submitted this job.' },
   JOB_NOT_FOUND: { message: 'There is no such job here: it never existed, or has expired.' },
   NOT_FOUND: { message: 'There is no such thing here.' },
+  PASSED_ON: { message: 'The service 404: market not found (payment NOT charged).', fields: { status: 404, details: { error: 'market not found' } }, status: 404 },
+  UPSTREAM_FAILED: { message: 'The service did not answer in time. Payment was NOT charged.' },
   PAYMENT_IDENTIFIER_CONFLICT: { message: 'extensions.payment-identifier.info.id was already used with another request. Nothing was charged; choose a new id.' },
   TOO_LARGE: { message: 'The request body may be at most 1048576 bytes.', fields: { max_bytes: 1_048_576 } },
   TOO_MANY_REQUESTS: {

@@ -21,6 +21,11 @@ export function flatPrice(usd: string): Usdc {
   return roundUp(plus(dollars(usd), FEE))
 }
 
+/** A price by the piece: `usd` for each, and the fee once, for example `0.002` for 3 is 0.007. */
+export function piecePrice(usd: string, pieces: number): Usdc {
+  return roundUp(plus(times(dollars(usd), BigInt(pieces)), FEE))
+}
+
 /** One output size of an image model, in pixels, and its catalog rate for one image, before margin and fee. */
 export type ImageSize = { readonly size: string; readonly width: number; readonly height: number; readonly rate: Dollars }
 

@@ -168,8 +168,25 @@ export interface SwapVendor {
   readonly feeRecipient: string
 }
 
+/** What the web can be asked for, each in the words of its endpoint. */
+export type WebQuestion = 'search' | 'find-similar' | 'answer' | 'contents'
+/** Searches the web and reads its pages. Answers, like all that is passed on, with JSON as text: its numbers are not ours to round. */
+export interface WebSearchVendor {
+  ask(question: WebQuestion, order: Fields, at: { signal: AbortSignal }): Promise<string>
+}
+
+/** A question to a service whose answers are passed on: a path below its root and a query that core/passage.ts has judged; a POST where there is a body. */
+export type Passage = { readonly path: string; readonly query: string; readonly body?: Fields }
+/** Throws a `Fault`: PASSED_ON for what the caller should hear of, UPSTREAM_FAILED where there is no answer. */
+export interface DataVendor {
+  ask(passage: Passage, at: { signal: AbortSignal }): Promise<string>
+}
+
 export interface Vendors {
   readonly search?: SearchVendor
+  readonly websearch?: WebSearchVendor
+  readonly prediction?: DataVendor
+  readonly defi?: DataVendor
   readonly market?: MarketVendor
   readonly swap?: SwapVendor
   readonly portraits?: PortraitVendor

@@ -1,6 +1,7 @@
 /** The part of the configuration that says who searches, who knows prices, and who finds swaps. */
 import { type Static, Type } from '@sinclair/typebox'
 import { getAddress } from 'viem'
+import { type DataServices, dataSettings, dataUrls, dataVariables, keyedData, resolveData } from './config_data.ts'
 import type { Environment } from './config_vendors.ts'
 
 const Url = Type.Optional(Type.String({ pattern: '^https?://' }))
@@ -8,6 +9,7 @@ const oneOf = <const Words extends readonly string[]>(...words: Words) => Type.U
 
 /** Settings of the file; their keys come from the environment only. */
 export const serviceSettings = {
+  ...dataSettings,
   /** In the order in which they are asked; an empty list sells no search. */
   search: Type.Optional(Type.Array(oneOf('xai', 'exa', 'corpus'), { maxItems: 2 })),
   xai_search_model: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),
@@ -24,6 +26,7 @@ const Settings = Type.Object(serviceSettings)
 
 /** Environment variables that stand for those settings. */
 export const serviceVariables = {
+  ...dataVariables,
   XAI_SEARCH_MODEL: 'xai_search_model',
   EXA_BASE_URL: 'exa_base_url',
   MARKET: 'market',
@@ -47,7 +50,7 @@ export type SwapConfig = { readonly key: string; readonly feeRecipient: string; 
 export type PortraitConfig = { readonly accessKey: string; readonly secretKey: string; readonly baseUrl: string | undefined; readonly region: string | undefined }
 
 /** What is not set here is embedded on devnet, and not for sale elsewhere. A swap has nothing embedded. */
-export type Services = { readonly search?: readonly SearchConfig[] | undefined; readonly market?: MarketConfig | undefined; readonly swap?: SwapConfig | undefined; readonly portraits?: PortraitConfig | undefined }
+export type Services = DataServices & { readonly search?: readonly SearchConfig[] | undefined; readonly market?: MarketConfig | undefined; readonly swap?: SwapConfig | undefined; readonly portraits?: PortraitConfig | undefined }
 
 type Reading = { readonly env: Environment; readonly mistakes: string[] }
 type Given = Static<typeof Settings>
@@ -55,7 +58,8 @@ type Given = Static<typeof Settings>
 /** Mistakes are added by name; keys are looked up, never shown. */
 export function resolveServices(given: Given, reading: Reading): Services {
   reading.mistakes.push(...urlMistakes(given))
-  return { search: resolveSearch(given, reading), market: resolveMarket(given, reading), swap: resolveSwap(given, reading), portraits: resolvePortraits(given, reading) }
+  const tools = { key: (variable: string) => keyIn(reading, variable), mistake: (text: string) => void reading.mistakes.push(text), unread: (settings: Parameters<typeof unread>[0], why: string) => unread(settings, why, reading) }
+  return { ...resolveData(given, tools), search: resolveSearch(given, reading), market: resolveMarket(given, reading), swap: resolveSwap(given, reading), portraits: resolvePortraits(given, reading) }
 }
 
 /** The setting and the variable that stands for it: either may have said it. */
@@ -66,7 +70,7 @@ const named = (setting: keyof Given): string => {
 
 /** Roots, to which paths are added. Their values are not shown: an address may hold a key. */
 function urlMistakes(given: Given): readonly string[] {
-  return (['exa_base_url', 'pyth_hermes_url', 'pyth_history_url', 'zerox_base_url', 'ark_assets_base_url'] as const).flatMap((setting) => {
+  return (['exa_base_url', 'pyth_hermes_url', 'pyth_history_url', 'zerox_base_url', 'ark_assets_base_url', ...dataUrls] as const).flatMap((setting) => {
     const value = given[setting]
     return value === undefined || isRoot(value) ? [] : [`${named(setting)}: must be the root of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)`]
   })
@@ -94,14 +98,14 @@ function unread(settings: Readonly<Record<string, string | undefined>>, why: str
 const ARK = { access: 'ARK_ACCESS_KEY', secret: 'ARK_SECRET_KEY' } as const
 const KEYS = { xai: 'XAI_API_KEY', exa: 'EXA_API_KEY', pyth: 'PYTH_API_KEY', zerox: 'ZEROX_API_KEY' } as const
 
-function resolveSearch({ search, xai_search_model: model, exa_base_url: exaUrl }: Given, reading: Reading): Services['search'] {
+function resolveSearch({ search, websearch, xai_search_model: model, exa_base_url: exaUrl }: Given, reading: Reading): Services['search'] {
   const { env, mistakes } = reading
   const found = (['xai', 'exa'] as const).filter((name) => env[KEYS[name]])
   const order = search ?? (found.length > 0 ? found : undefined)
   if (search && new Set(search).size < search.length) mistakes.push('search: names one twice')
   if (search?.includes('corpus') && search.length > 1) mistakes.push('search: corpus answers from a few bundled documents, so it stands alone')
   if (!order?.includes('xai')) unread({ xai_search_model: model }, `unless xAI searches, which needs ${KEYS.xai}`, reading)
-  if (!order?.includes('exa')) unread({ exa_base_url: exaUrl }, `unless Exa searches, which needs ${KEYS.exa}`, reading)
+  if (!order?.includes('exa') && websearch !== 'exa' && (websearch || !env[KEYS.exa])) unread({ exa_base_url: exaUrl }, `unless Exa searches, which needs ${KEYS.exa}`, reading)
   return order?.map((name): SearchConfig => {
     if (name === 'corpus') return { by: 'corpus' }
     const key = keyIn(reading, KEYS[name])
@@ -154,8 +158,8 @@ function isMistyped(address: string): boolean {
 }
 
 /** Services whose calls are the operator's to pay for or to answer for, by the name of their account, with the variable of their key. */
-export function keyedServices({ search = [], market, swap, portraits }: Services): ReadonlyMap<string, string> {
-  const keyed = new Map<string, string>()
+export function keyedServices({ search = [], market, swap, portraits, ...data }: Services): ReadonlyMap<string, string> {
+  const keyed = new Map<string, string>(keyedData(data))
   for (const { by } of search) if (by !== 'corpus') keyed.set(by === 'xai' ? 'vendor-c' : by, KEYS[by])
   if (market?.by === 'pyth' && market.key) keyed.set('pyth', KEYS.pyth)
   if (swap) keyed.set('zerox', KEYS.zerox)

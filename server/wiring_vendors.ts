@@ -21,6 +21,7 @@ import type { ChatRow, ChatVendor, Clock, ImageRow, ImageVendor, SearchVendor, V
 import type { Config } from './config.ts'
 import type { ChatServing } from './config_chat.ts'
 import type { SearchConfig } from './config_services.ts'
+import { dataVendors } from './wiring_data.ts'
 import type { Serving } from './config_vendors.ts'
 import type { VideoServing } from './config_video.ts'
 import type { ServerLog } from './log.ts'
@@ -37,6 +38,7 @@ export function vendorsOf(config: Config, vending: Vending & Counting): Vendors 
   const trusted = { trusted: config.trustedHosts }
   return {
     ...services(config, vending),
+    ...dataVendors(config, vending),
     images: imageVendors(config, vending),
     chat: chatVendors(config, vending),
     video: videoVendors(config, vending),

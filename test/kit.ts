@@ -3,7 +3,9 @@ import { type CashChain, cashChain } from '../adapters/chains/cash.ts'
 import { memoryObjects } from '../adapters/objects/memory.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
 import { corpusSearch } from '../adapters/vendors/corpus_search.ts'
+import { corpusWeb } from '../adapters/vendors/corpus_web.ts'
 import { localPortraits } from '../adapters/vendors/local_portraits.ts'
+import { sampleDefi, samplePrediction } from '../adapters/vendors/sample_data.ts'
 import { sampleMarket } from '../adapters/vendors/sample_market.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
 import { type ScriptedVideo, scriptedVideo } from '../adapters/vendors/scripted_video.ts'
@@ -98,8 +100,8 @@ export function slowVendor() {
 }
 
 /** The embedded vendors of what is sold in one shot. No kit has them unless told, so that tests can be without. */
-export function embedded(clock: Clock): Pick<Vendors, 'search' | 'market' | 'portraits'> {
-  return { search: corpusSearch(), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) }
+export function embedded(clock: Clock): Pick<Vendors, 'search' | 'websearch' | 'prediction' | 'defi' | 'market' | 'portraits'> {
+  return { search: corpusSearch(), websearch: corpusWeb(), prediction: samplePrediction({ clock }), defi: sampleDefi({ clock }), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) }
 }
 
 export type Kit = {
@@ -240,10 +242,11 @@ export function buyerOf({ name, chain, clock }: { name: string; chain: CashChain
 export function located(path: string, body: unknown): { url: string; rest: unknown } {
   if (typeof body !== 'object' || body === null || !path.includes('{')) return { url: path, rest: body }
   const rest: Record<string, unknown> = { ...body }
-  const url = path.replace(/\{(\w+)\}/g, (segment, name: string) => {
+  const url = path.replace(/\{(\w+)(\.{3})?\}/g, (segment, name: string, isRest: string | undefined) => {
     const value = rest[name]
     delete rest[name]
-    return typeof value === 'string' ? encodeURIComponent(value) : segment
+    if (typeof value !== 'string') return segment
+    return isRest ? value.split('/').map(encodeURIComponent).join('/') : encodeURIComponent(value)
   })
   return { url, rest }
 }

@@ -1,7 +1,7 @@
 /** The embedded search: a dozen short documents of our own, ranked by words. Every answer says that it is a sample, and not the web. */
 import type { SearchJob, SearchVendor } from '../../core/mod.ts'
 
-type Document = {
+export type Document = {
   /** Last part of its address; the host is reserved for examples (RFC 2606), so nobody takes it for a page of the web. */
   readonly slug: string
   readonly kind: 'web' | 'news'
@@ -13,7 +13,7 @@ type Document = {
 
 const document = (kind: Document['kind'], slug: string, date: string, title: string, text: string): Document => ({ slug, kind, date, title, text })
 
-const CORPUS: readonly Document[] = [
+export const CORPUS: readonly Document[] = [
   document('web', 'x402', '2026-01-15', 'The x402 payment protocol', 'x402 uses the HTTP status 402 Payment Required. A server quotes a price with its offers, the client signs a payment for one of them and sends the request again with a payment header.'),
   document('web', 'x402-version-2', '2026-03-02', 'Version 2 of x402', 'In version 2 of x402 the offers travel in the PAYMENT-REQUIRED header and the payment in PAYMENT-SIGNATURE, both as base64 of JSON. Networks are named as in CAIP-2, for example eip155:8453.'),
   document('web', 'farebox', '2026-11-20', 'What Farebox is', 'Farebox is a self-hosted gateway that sells AI media, chat, search and data by the call. It is paid in USDC through x402, and money moves only when there is a result.'),
@@ -30,6 +30,7 @@ const CORPUS: readonly Document[] = [
 ]
 
 const ADDRESS = { web: 'https://sample.farebox.example/', news: 'https://news.farebox.example/' } as const
+export const addressOf = ({ kind, slug }: Document): string => ADDRESS[kind] + slug
 const MODEL = 'farebox/sample-search'
 
 /** Words that say nothing about what is looked for. */
@@ -44,13 +45,13 @@ export function corpusSearch(): SearchVendor {
     async search(job, { signal }) {
       signal.throwIfAborted()
       const found = ranked(job).slice(0, job.maxResults)
-      return { summary: summaryOf(found), citations: found.map(({ kind, slug }) => ADDRESS[kind] + slug), sourcesUsed: found.length, model: MODEL }
+      return { summary: summaryOf(found), citations: found.map(addressOf), sourcesUsed: found.length, model: MODEL }
     },
   }
 }
 
 /** By the rarity of the words that they share with the query, those of a title twice; equals stay in the order of the corpus. */
-function ranked({ query, sources, fromDate = '', toDate = '9999-12-31' }: SearchJob): readonly Document[] {
+export function ranked({ query, sources, fromDate = '', toDate = '9999-12-31' }: SearchJob): readonly Document[] {
   const wanted = [...new Set(wordsOf(query))].filter((word) => !COMMON.has(word))
   const rarity = new Map(wanted.map((word) => [word, 1 + Math.log(entries.length / Math.max(1, entries.filter(({ words }) => words.has(word)).length))]))
   const scored = entries.map(({ document, title, words }) => ({
@@ -63,7 +64,7 @@ function ranked({ query, sources, fromDate = '', toDate = '9999-12-31' }: Search
     .map(({ document }) => document)
 }
 
-function summaryOf(found: readonly Document[]): string {
+export function summaryOf(found: readonly Document[]): string {
   const label = `Sample search: these are the closest of ${CORPUS.length} bundled documents, not results from the web.`
   if (found.length === 0) return `Sample search: none of ${CORPUS.length} bundled documents matches. This is not a result from the web.`
   return [label, ...found.slice(0, 3).map(({ title, text }) => `${title}: ${text}`)].join('\n\n')

@@ -87,6 +87,8 @@ export type VendorHttp = {
   postForm(url: string, form: FormData, asking: Asking): Promise<unknown>
   /** The same for a question. `body` is undefined where a 2xx reply has none, or none that is JSON: the status may say enough. */
   getJson(url: string, asking: Asking): Promise<Answered>
+  /** The JSON of a 2xx reply as it came, for what is passed on: its numbers are not ours to round. A POST where there is a body. */
+  passText(url: string, asking: Asking & { readonly body?: unknown }): Promise<string>
   /** Media behind our key, resolved with its headers. No deadline stands from then on: `signal` ends it, and it errors past `mostBytes`. */
   getMedia(url: string, asking: Asking & { readonly mostBytes: number }): Promise<MediaStream>
   /**
@@ -127,6 +129,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     postJson: (url, body, asking) => call({ url, body: JSON.stringify(body), asking, headers: JSON_HEADERS }, result),
     postForm: (url, body, asking) => call({ url, body, asking }, result),
     getJson: (url, asking) => call({ url, asking }, answered),
+    passText: (url, asking) => call({ url, asking, ...(asking.body !== undefined && { body: JSON.stringify(asking.body), headers: JSON_HEADERS }) }, verbatim),
     getMedia: (url, asking) =>
       call({ url, asking, headers: CLIP_HEADERS }, async (response, cut) => {
         const media = clipStream(response, { ...asking, cut })
@@ -213,15 +216,19 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   }
 
   async function answered(response: Response, cut: AbortController): Promise<Answered> {
-    const { status } = response
-    const text = await textOf(response, maxBytes).catch((error: unknown) => {
+    return { status: response.status, body: parsed(await whole(response, cut)) }
+  }
+
+  async function verbatim(response: Response, cut: AbortController): Promise<string> {
+    const text = await whole(response, cut)
+    if (parsed(text) === undefined) throw refusal('failed', `${name} answered ${response.status} with something that is not JSON`)
+    return text
+  }
+
+  async function whole(response: Response, cut: AbortController): Promise<string> {
+    return await textOf(response, maxBytes).catch((error: unknown) => {
       throw cut.signal.aborted ? error : refusal('failed', `${name} answered with a body that broke off, or of more than ${maxBytes} bytes`)
     })
-    try {
-      return { status, body: JSON.parse(text) }
-    } catch {
-      return { status, body: undefined }
-    }
   }
 
   function refused(said: Refusal, judge?: Judge): Error {
@@ -247,6 +254,15 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   /** What we ended ourselves is no trouble of the vendor's. */
   function unreachable(error: unknown, signal: AbortSignal): unknown {
     return signal.aborted ? error : refusal('failed', `${name} could not be reached (${codeOf(error) || 'broken off'})`)
+  }
+}
+
+/** Undefined for what is no JSON. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
   }
 }
 

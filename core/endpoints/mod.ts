@@ -3,6 +3,7 @@ import type { Endpoint } from '../endpoint.ts'
 import { calls } from './calls.ts'
 import { changelog } from './changelog.ts'
 import { chat } from './chat.ts'
+import { defidata } from './defidata.ts'
 import { discovery } from './discovery.ts'
 import { docs } from './docs.ts'
 import { edits } from './edits.ts'
@@ -14,12 +15,14 @@ import { media } from './media.ts'
 import { messages } from './messages.ts'
 import { models } from './models.ts'
 import { portraits } from './portraits.ts'
+import { prediction } from './prediction.ts'
 import { pricing } from './pricing.ts'
 import { responses } from './responses.ts'
 import { search } from './search.ts'
 import { swap } from './swap.ts'
 import { video } from './video.ts'
 import { wallet } from './wallet.ts'
+import { websearch } from './websearch.ts'
 
 export const endpoints: readonly Endpoint[] = [
   ...images,
@@ -31,8 +34,11 @@ export const endpoints: readonly Endpoint[] = [
   ...responses,
   ...generateContent,
   ...search,
+  ...websearch,
   ...swap,
   ...marketData,
+  ...prediction,
+  ...defidata,
   ...calls,
   ...media,
   ...models,

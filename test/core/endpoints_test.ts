@@ -38,8 +38,8 @@ for (const endpoint of endpoints) {
 
 const oneShots = endpoints.filter(isOneShot)
 for (const endpoint of oneShots) runLaws(endpoint.name, oneShotLaws, () => stall(endpoint))
-/** One of each kind, of those that are checked and quoted in the same order, is enough to see the laws fail. */
-for (const endpoint of new Map(oneShots.map((each) => [each.order, each])).values()) runBroken(endpoint.name, oneShotLaws, brokenOneShots(endpoint))
+/** One of each kind, of those that are checked and quoted in the same order, is enough to see the laws fail; what is passed on has no shape of ours to break. */
+for (const endpoint of new Map(oneShots.filter(({ verbatim }) => !verbatim).map((each) => [each.order, each])).values()) runBroken(endpoint.name, oneShotLaws, brokenOneShots(endpoint))
 
 for (const endpoint of endpoints) {
   if (endpoint.kind !== 'live') continue
