@@ -51,6 +51,7 @@ export type Order<Input> = {
   readonly payer: string
   readonly catalog: Catalog
   readonly vendors: Vendors
+  readonly networks?: Context['networks']
   /** When the work began, in milliseconds. */
   readonly now: number
   readonly clock: Ports['clock']
@@ -168,7 +169,7 @@ export type Paid<Input = unknown> = Sale<Input> & {
   settle(input: Input, context: Context): Settle
   /** Joins the 402 of a look without an order, for example a catalog. */
   discovery?(offering: Offering): Readonly<Record<string, Json>>
-  /** A one shot whose result is JSON as text, passed on as it came: `show` is not asked. */
+  /** A one shot whose result is JSON as text, or `{text, headers}`, passed on as it came: `show` is not asked. */
   readonly verbatim?: true
   /** One shot, instead of `settle`: settled before its reply, which is the bare result; the receipt is in the headers. */
   readonly inline?: true

@@ -94,7 +94,13 @@ type Bare = Pick<Collected, 'stored' | 'href'> & { readonly headers: Readonly<Re
 
 /** 200: the result and nothing else, its numbers as exact as they were made; what became of its payment is in the headers. */
 export function bare(endpoint: Paid, call: Pick<Call, 'request'>, { headers, ...shown }: Bare): Reply {
-  return { status: 200, headers: { ...PRIVATE, 'content-type': 'application/json', ...headers }, body: endpoint.verbatim ? String(shown.stored.made) : exactJson(shownBy(endpoint, call, shown)) }
+  const { text, headers: own = {} } = endpoint.verbatim ? passed(shown.stored.made) : { text: exactJson(shownBy(endpoint, call, shown)) }
+  return { status: 200, headers: { ...PRIVATE, 'content-type': 'application/json', ...own, ...headers }, body: text }
+}
+
+/** What was passed on, and the headers that say where it is from. */
+function passed(made: Json): { readonly text: string; readonly headers?: Readonly<Record<string, string>> } {
+  return typeof made === 'string' ? { text: made } : (made as { text: string; headers: Record<string, string> })
 }
 
 /** What storage keeps of an answer: a JSON body, or the events of a stream. */

@@ -182,7 +182,18 @@ export interface DataVendor {
   ask(passage: Passage, at: { signal: AbortSignal }): Promise<string>
 }
 
+/** One call of JSON-RPC 2.0, and what a node says to it or to a list of them. */
+export type RpcCall = { readonly jsonrpc: '2.0'; readonly id: string | number; readonly method: string; readonly params?: readonly Json[] }
+export type RpcAnswer = { readonly text: string; readonly isCached: boolean }
+/** The operator's nodes. Throws a `Fault` UPSTREAM_FAILED where there is no answer, or only one that the node is at fault for. */
+export interface RpcVendor {
+  /** Networks that there is a node of, by slug. */
+  readonly networks: readonly string[]
+  ask(network: string, calls: RpcCall | readonly RpcCall[], at: { signal: AbortSignal }): Promise<RpcAnswer>
+}
+
 export interface Vendors {
+  readonly rpc?: RpcVendor
   readonly search?: SearchVendor
   readonly websearch?: WebSearchVendor
   readonly prediction?: DataVendor

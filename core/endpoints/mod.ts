@@ -18,6 +18,7 @@ import { portraits } from './portraits.ts'
 import { prediction } from './prediction.ts'
 import { pricing } from './pricing.ts'
 import { responses } from './responses.ts'
+import { rpc } from './rpc.ts'
 import { search } from './search.ts'
 import { swap } from './swap.ts'
 import { video } from './video.ts'
@@ -39,6 +40,7 @@ export const endpoints: readonly Endpoint[] = [
   ...marketData,
   ...prediction,
   ...defidata,
+  ...rpc,
   ...calls,
   ...media,
   ...models,
