@@ -41,7 +41,7 @@ const isPaid = (paying: Paying): paying is IsPaid => paying.kind === 'settled' |
 type Done = { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion } | { kind: 'failed'; fault: Fault }
 
 export function jobs(house: House, offering: Offers): Jobs {
-  const { ports, catalog, patience, label } = house
+  const { ports, catalog, networks, patience, label } = house
   const { storage, chain, clock, log, meter } = ports
   const money: Money = { storage, chain, clock, log, meter, patience }
   const mirroring = { ports, maxBytes: house.maxMedia }
@@ -75,7 +75,7 @@ export function jobs(house: House, offering: Offers): Jobs {
   }
 
   async function give(endpoint: Paid, input: unknown, visit: Visit): Promise<Reply> {
-    const order = { id: newId(ports.random), input, payer: '', catalog, vendors: ports.vendors, clock, now: clock.now() }
+    const order = { id: newId(ports.random), input, payer: '', catalog, vendors: ports.vendors, networks, clock, now: clock.now() }
     try {
       const { result: made } = await within(clock, patience.answerMs, (signal) => endpoint.run({ ...order, signal }))
       const stored: Stored = { made, media: [], created: Math.floor(clock.now() / 1000) }
@@ -162,7 +162,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     const stallsAt = clock.now() + patience.stallMs
     try {
       const kept = (kind: string, id: string) => storage.getOwned(kind, id, clock.now())
-      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, clock, now: clock.now(), kept }
+      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, networks, clock, now: clock.now(), kept }
       const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, signal }))
       const media = await mirror(mirroring, call.id, made.media)
       for (const record of made.keeps?.(media) ?? []) await keepFor(storage, { ...record, owner: call.payer }, clock.now())

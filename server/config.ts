@@ -8,6 +8,7 @@ import { type GatewayConfig, GatewayRow, resolveGateways } from './config_gatewa
 import { type ChatShelf, ChatSetting, resolveChat } from './config_chat.ts'
 import { fromEnvironment } from './config_makers.ts'
 import { keyedServices, resolveServices, type Services, serviceSettings, serviceVariables } from './config_services.ts'
+import { resolveRpc, type RpcNodes, rpcSettings } from './config_rpc.ts'
 import { resolveVideos, type VideoShelf, VideoSetting } from './config_video.ts'
 import { checkVendors, type Environment, ImageSetting, keyedVendors, resolveShelf, type Shelf, VendorRow } from './config_vendors.ts'
 
@@ -44,6 +45,7 @@ const File = Type.Object(
     background_payers: Type.Optional(Wallets),
     trusted_hosts: Type.Optional(Type.Array(Type.String({ pattern: '^[^/ ]+$' }))),
     ...serviceSettings,
+    ...rpcSettings,
   },
   strict,
 )
@@ -107,6 +109,8 @@ export type Config = Services & {
   readonly guests: { readonly generate_content?: readonly string[]; readonly background?: readonly string[] }
   /** `host:port` of vendors on the operator's own network, whose media may be fetched from private addresses. */
   readonly trustedHosts: readonly string[]
+  /** Nodes that answer JSON-RPC, by the slug of their network. */
+  readonly rpc: RpcNodes
 }
 
 export type ConfigResult = { ok: true; config: Config } | { ok: false; mistakes: readonly string[] }
@@ -199,6 +203,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   const chat = resolveChat(vendors, file.chat ?? [], { env, added: found.rows, mistakes })
   const videos = resolveVideos(vendors, file.videos ?? [], { env, mistakes })
   const services = resolveServices(file, { env, mistakes })
+  const rpc = resolveRpc(file, { env, mistakes })
   const variables = keyedServices(services)
   const keyed = realVendors({ images, chat, videos, ...services }).map((name) => {
     const variable = vendors[name]?.key_env ?? variables.get(name)
@@ -240,6 +245,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
         ...(file.background_payers && { background: file.background_payers }),
       },
       trustedHosts: file.trusted_hosts ?? [],
+      rpc,
       ...services,
     },
   }

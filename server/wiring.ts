@@ -25,6 +25,7 @@ import manifest from '../package.json' with { type: 'json' }
 import type { Config } from './config.ts'
 import type { GatewayConfig } from './config_gateways.ts'
 import type { ServerLog } from './log.ts'
+import { nodesOf } from './config_rpc.ts'
 import { type Metrics, metrics } from './metrics.ts'
 import { StartError } from './start_error.ts'
 import { chains } from './wiring_chains.ts'
@@ -79,10 +80,10 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const counted = memoized(countTokens)
   const meters = config.operatorToken === undefined ? undefined : metrics({ version: VERSION, clock })
   const opening = { log, clock, undo, timed: meters?.timed ?? untimed }
-  const vendors = vendorsOf(config, { ...opening, isDevnet, countTokens: counted })
+  const rows = devnet ? devnet.gateways : config.gateways
+  const vendors = vendorsOf(config, { ...opening, isDevnet, countTokens: counted, nodes: nodesOf(config, rows, { isDevnet }) })
   if (config.environmentVendors.length > 0) log.info('vendors were found in the environment', { vendors: config.environmentVendors })
   const shelf = catalog({ images: config.images.rows, chat: config.chat.rows, video: config.videos.rows })
-  const rows = devnet ? devnet.gateways : config.gateways
   const chainOf = chains({ ...opening, isDevnet, storage, owner: config.database.kind === 'postgres' ? owner : 'process', leaseMs: config.leaseMs })
   const guests = devnet ? { generate_content: [devnet.evm.buyer.address, devnet.solana.buyer.address], ...config.guests } : config.guests
   const gateways: Wired['gateways'][number][] = []

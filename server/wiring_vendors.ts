@@ -11,6 +11,7 @@ import { chatBaseUrls, chatProtocols, imageBaseUrls, imageProtocols, videoBaseUr
 import { parrotVendor } from '../adapters/vendors/parrot.ts'
 import { pythMarket } from '../adapters/vendors/pyth.ts'
 import { pictureResizer } from '../adapters/vendors/resize.ts'
+import { rpcNodes } from '../adapters/vendors/rpc_nodes.ts'
 import { sampleMarket } from '../adapters/vendors/sample_market.ts'
 import { firstOf, SEARCH_TIMEOUT_MS } from '../adapters/vendors/search_vendor.ts'
 import { sketchVendor } from '../adapters/vendors/sketch.ts'
@@ -20,6 +21,7 @@ import { zerox } from '../adapters/vendors/zerox.ts'
 import type { ChatRow, ChatVendor, Clock, ImageRow, ImageVendor, SearchVendor, Vendors, VideoRow, VideoVendor } from '../core/mod.ts'
 import type { Config } from './config.ts'
 import type { ChatServing } from './config_chat.ts'
+import type { RpcNodes } from './config_rpc.ts'
 import type { SearchConfig } from './config_services.ts'
 import { dataVendors } from './wiring_data.ts'
 import type { Serving } from './config_vendors.ts'
@@ -29,7 +31,7 @@ import type { Timed } from './metrics.ts'
 
 /** `undo` are steps of the stop, the last one first. */
 export type Opening = { readonly log: ServerLog; readonly clock: Clock; readonly undo: (() => unknown)[] }
-type Vending = Opening & { readonly timed: Timed; readonly isDevnet: boolean }
+type Vending = Opening & { readonly timed: Timed; readonly isDevnet: boolean; readonly nodes: RpcNodes }
 type Counting = { countTokens(text: string): Promise<number> }
 
 export const untimed: Timed = (_name, vendor) => vendor
@@ -39,12 +41,17 @@ export function vendorsOf(config: Config, vending: Vending & Counting): Vendors 
   return {
     ...services(config, vending),
     ...dataVendors(config, vending),
+    ...rpcVendor(vending),
     images: imageVendors(config, vending),
     chat: chatVendors(config, vending),
     video: videoVendors(config, vending),
     media: mediaFetcher(trusted),
     stream: mediaStreamer(trusted),
   }
+}
+
+function rpcVendor({ nodes, log, clock, timed }: Vending): Pick<Vendors, 'rpc'> {
+  return Object.keys(nodes).length === 0 ? {} : { rpc: timed('rpc', rpcNodes({ nodes, log, clock })) }
 }
 
 /** A row is served as the operator configured it; on devnet the embedded vendor draws the rest, elsewhere the rest is not for sale. */

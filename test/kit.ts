@@ -9,7 +9,7 @@ import { sampleDefi, samplePrediction } from '../adapters/vendors/sample_data.ts
 import { sampleMarket } from '../adapters/vendors/sample_market.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
 import { type ScriptedVideo, scriptedVideo } from '../adapters/vendors/scripted_video.ts'
-import { type ChatVendor, type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type Setup, type Vendors } from '../core/mod.ts'
+import { type ChatVendor, type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type RpcCall, type RpcVendor, type Setup, type Vendors } from '../core/mod.ts'
 
 /** 2026-11-20T00:00:00Z. */
 export const START = Date.UTC(2026, 10, 20)
@@ -99,9 +99,16 @@ export function slowVendor() {
   return { vendor, ready: ready.open }
 }
 
+/** A node of two chains that answers every call with its own method. */
+export const oneNode: RpcVendor = {
+  networks: ['base-mainnet', 'solana-mainnet'],
+  ask: async (_network, calls) => ({ text: JSON.stringify('method' in calls ? heard(calls) : calls.map(heard)), isCached: false }),
+}
+const heard = ({ id, method }: RpcCall) => ({ jsonrpc: '2.0', id, result: method })
+
 /** The embedded vendors of what is sold in one shot. No kit has them unless told, so that tests can be without. */
-export function embedded(clock: Clock): Pick<Vendors, 'search' | 'websearch' | 'prediction' | 'defi' | 'market' | 'portraits'> {
-  return { search: corpusSearch(), websearch: corpusWeb(), prediction: samplePrediction({ clock }), defi: sampleDefi({ clock }), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) }
+export function embedded(clock: Clock): Pick<Vendors, 'rpc' | 'search' | 'websearch' | 'prediction' | 'defi' | 'market' | 'portraits'> {
+  return { rpc: oneNode, search: corpusSearch(), websearch: corpusWeb(), prediction: samplePrediction({ clock }), defi: sampleDefi({ clock }), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) }
 }
 
 export type Kit = {

@@ -1,6 +1,6 @@
 /** JSON-RPC 2.0 to the operator's nodes, one call or a batch, answered as the node answers (reference clients 6.13, ruling 32). */
 import { type Static, Type } from '@sinclair/typebox'
-import { networkNamed, networkOf } from '../catalog/networks.ts'
+import { networkNamed, networkOf } from '../catalog/mod.ts'
 import { type Context, type Offering, paid } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
 import { quoted } from '../intake.ts'
@@ -62,7 +62,7 @@ const evm = paid({
   description: `JSON-RPC 2.0 to one of the operator's nodes: a call, or a list of up to ${MOST_CALLS}, each at the price of one. X-Network says which chain answered, X-Cache whether it had to be asked.`,
   input: anywhere,
   example: { network: 'base-mainnet', jsonrpc: '2.0', id: 1, method: 'eth_blockNumber', params: [] },
-  sample: (offering) => ({ network: offering.vendors.rpc?.networks.find((slug) => !isSolana(slug)) ?? 'base-mainnet', jsonrpc: '2.0', id: 1, method: 'eth_blockNumber', params: [] }),
+  sample: (offering) => ({ network: offering.vendors.rpc?.networks.find((slug) => !isSolana(slug)) ?? 'base-mainnet', jsonrpc: '2.0' as const, id: 1, method: 'eth_blockNumber', params: [] }),
   arrange: ({ params, body }) => ({ ...asCalls(body), network: params.network }),
   check: (given) => checked(given),
   serves: (given, offering) => serves(offering, () => slugOf(given.network, offering)),
@@ -104,7 +104,7 @@ function priced(given: Input, usd: string) {
 }
 
 /** Throws a 400 that names the call and its field. */
-function checked(given: Input): Input {
+function checked<Given extends Input>(given: Given): Given {
   const calls = callsOf(given)
   if (calls.length < 1 || calls.length > MOST_CALLS) throw refused('batch', `must be a list of 1 to ${MOST_CALLS} calls, has ${calls.length}`)
   for (const [index, call] of calls.entries()) checkCall(call, given.batch === undefined ? '' : `batch/${index}`)

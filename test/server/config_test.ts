@@ -50,6 +50,7 @@ describe('defaults', () => {
       freePerMinute: 30,
       freePerHour: 300,
       guests: {},
+      rpc: {},
       trustedHosts: [],
     })
   })

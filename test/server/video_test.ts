@@ -160,7 +160,7 @@ describe('the vendor of a row', () => {
     const told: string[] = []
     const names = new Map<object, string>()
     const timed: Timed = (name, vendor) => (names.set(vendor, name), vendor)
-    const { video } = vendorsOf(read.config, { log: { ...log, warn: (message) => void told.push(message) }, clock: systemClock, undo, timed, isDevnet, countTokens: async () => 0 })
+    const { video } = vendorsOf(read.config, { log: { ...log, warn: (message) => void told.push(message) }, clock: systemClock, undo, timed, isDevnet, countTokens: async () => 0, nodes: {} })
     for (const step of undo) step()
     return { told, nameOf: (row: VideoRow) => names.get(video?.(row) ?? {}), video }
   }
