@@ -263,10 +263,14 @@ function text(content: string): Uint8Array {
   return new TextEncoder().encode(content)
 }
 
+/** After so many bytes the pattern begins again. */
+const PERIOD = 65_536
+
 /** Bytes of every value, newlines included, in an order that a shifted copy does not have. */
 function pattern(length: number): Uint8Array {
   const bytes = new Uint8Array(length)
-  for (let n = 0; n < length; n++) bytes[n] = (n * 31 + (n >> 8)) & 255
+  for (let n = 0; n < Math.min(length, PERIOD); n++) bytes[n] = (n * 31 + (n >> 8)) & 255
+  for (let made = PERIOD; made < length; made *= 2) bytes.copyWithin(made, 0, made)
   return bytes
 }
 

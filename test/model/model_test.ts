@@ -1,5 +1,4 @@
 import { expect, test } from 'bun:test'
-import { join } from 'node:path'
 import { LAWS, type LawName } from './books.ts'
 import { campaign, replay } from './campaign.ts'
 import type { Run } from './explore.ts'
@@ -8,7 +7,8 @@ import { switches } from './rules.ts'
 import { AS_BUILT, type Rule } from './stage.ts'
 
 const SEED = 7
-const RUNS = 20_000
+/** A rule that is off is missed within 325 runs. `bun run model --runs 400000` goes further than a suite has time for. */
+const RUNS = 8_000
 /** Within so many runs a rule that is off must be missed. */
 const ENOUGH = 20_000
 
@@ -20,14 +20,9 @@ async function expectNone(rule: Rule, found: readonly Run[]): Promise<void> {
 }
 
 test(`${RUNS} random histories of posts, polls, crashes and bad weather keep every law (seed ${SEED})`, async () => {
-  const half = RUNS / 2
-  const script = join(import.meta.dirname, 'run.ts')
-  const other = Bun.spawn([process.execPath, script, '--seed', String(SEED), '--runs', String(half), '--skip', String(half)], { stdout: 'pipe', stderr: 'inherit' })
-  const { found, runs, ms } = await campaign(AS_BUILT, { seed: SEED, runs: half })
-  const [code, text] = await Promise.all([other.exited, new Response(other.stdout).text()])
-  console.log(`seed ${SEED}: ${runs} runs at ${Math.round((runs / ms) * 1000)}/s, and in another process: ${text.trim()}`)
+  const { found, runs, ms } = await campaign(AS_BUILT, { seed: SEED, runs: RUNS })
+  console.log(`seed ${SEED}: ${runs} runs at ${Math.round((runs / ms) * 1000)}/s`)
   await expectNone(AS_BUILT, found)
-  expect(code).toBe(0)
 }, 300_000)
 
 test('a seed makes the same history again, and two seeds two of them', async () => {
