@@ -8,7 +8,7 @@ import { enrolledAs } from './enrolled.ts'
 import { Fault } from './faults.ts'
 import type { House, Working } from './house.ts'
 import { HELD } from './ledger.ts'
-import { mirror } from './mirror.ts'
+import { isWhole, mirror } from './mirror.ts'
 import type { Call, Json } from './ports.ts'
 import { newSecret } from './tickets.ts'
 
@@ -142,7 +142,7 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
   async function collect(endpoint: Paid, call: Call, { made }: Extract<Looked, { kind: 'done' }>): Promise<void> {
     const media = await mirror(mirroring, call.id, made.media)
     // Nothing hosted and nowhere to fetch it: there is no result yet, and nothing to be paid for.
-    if (media.some(({ key, url }) => key === null && !url)) throw new Error('the result could neither be hosted nor linked')
+    if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
     const now = clock.now()
     const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
     const { result, expiresAt }: Completion = { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs }

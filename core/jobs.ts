@@ -7,7 +7,7 @@ import { keepFor } from './enrolled.ts'
 import { Fault } from './faults.ts'
 import { type Held, held } from './held.ts'
 import type { House, Working } from './house.ts'
-import { mirror } from './mirror.ts'
+import { isWhole, mirror } from './mirror.ts'
 import type { Offers } from './offers.ts'
 import type { Authorization, Call, Json, PaymentCode } from './ports.ts'
 import * as replies from './replies.ts'
@@ -145,6 +145,7 @@ export function jobs(house: House, offering: Offers): Jobs {
       const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, clock, now: clock.now(), kept }
       const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, signal }))
       const media = await mirror(mirroring, call.id, made.media)
+      if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
       for (const record of made.keeps?.(media) ?? []) await keepFor(storage, { ...record, owner: call.payer }, clock.now())
       const now = clock.now()
       const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }

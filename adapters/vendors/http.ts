@@ -1,6 +1,6 @@
 /** The only outgoing HTTP beside `media.ts`: calls of vendors' APIs, and small downloads of what their URLs point at. */
 import { deadlines } from '../../core/deadlines.ts'
-import { type ChatStream, type Clock, Fault, type Log, type MediaStream } from '../../core/mod.ts'
+import { type ChatStream, type Clock, Fault, type Fetching, type Log, type MediaStream } from '../../core/mod.ts'
 import { clipStream } from './clip_stream.ts'
 import { chatStream, firstBytes, firstRefusal } from './http_stream.ts'
 import { checkHead, guarded, judgedType, type MediaOptions, orAbort, tooLarge } from './media.ts'
@@ -8,7 +8,7 @@ import { type ErrorFor, errorFor as usualErrorFor, type Judge, type Refusal, ret
 
 // ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type FetchMedia = (url: string, at: { signal: AbortSignal; maxBytes: number }) => Promise<{ bytes: Uint8Array; type: string }>
+export type FetchMedia = (url: string, at: Fetching) => Promise<{ bytes: Uint8Array; type: string }>
 export type HttpOptions = MediaOptions
 
 /**
@@ -20,12 +20,12 @@ export function mediaFetcher(options: HttpOptions = {}): FetchMedia {
   const follow = guarded(options)
   return (start, at) => orAbort(receive(start, at), at.signal)
 
-  async function receive(start: string, { signal, maxBytes }: Parameters<FetchMedia>[1]): ReturnType<FetchMedia> {
-    const response = await follow(start, signal)
+  async function receive(start: string, at: Fetching): ReturnType<FetchMedia> {
+    const response = await follow(start, at)
     try {
-      checkHead(response, maxBytes)
-      const bytes = await readAtMost(response, maxBytes)
-      return { bytes, type: judgedType(bytes, response) }
+      checkHead(response, at.maxBytes)
+      const bytes = await readAtMost(response, at.maxBytes)
+      return { bytes, type: judgedType(bytes, response.headers['content-type']) }
     } finally {
       response.destroy()
     }

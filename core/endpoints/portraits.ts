@@ -155,7 +155,7 @@ function made({ id, now, catalog, vendors }: Order<unknown>, { name, image }: En
   const kept: Kept = { asset, group, name, vendorAsset, models, price: print(price().amount) }
   return {
     result: kept,
-    media: { folder: 'portraits', urls: [image] },
+    media: { folder: 'portraits', urls: [image], foreign: true },
     keeps(media) {
       const data: Character = { type, group, name, vendorAsset, source: image, mediaKey: media[0]?.key ?? null, createdAt: now, call: id }
       return [...also, { kind: ASSET, id: asset, data, expiresAt: FOREVER }]

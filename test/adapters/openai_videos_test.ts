@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
 import { clipStream } from '../../adapters/vendors/clip_stream.ts'
+import type { FetchMedia } from '../../adapters/vendors/http.ts'
 import { openaiVideos } from '../../adapters/vendors/openai_videos.ts'
 import { pictureResizer } from '../../adapters/vendors/resize.ts'
 import { PIXEL } from '../../adapters/vendors/scripted.ts'
@@ -80,15 +81,15 @@ describe('what openaiVideos() sends', () => {
     expect([type, `${width}x${height}`, server.seen[0]?.form?.get('size')]).toEqual(['image/png', to, to])
   })
 
-  test('is a seed by URL, fetched through the guard', async () => {
-    const asked: string[] = []
-    const media = async (url: string) => {
-      asked.push(url)
+  test('is a seed by URL, fetched through the guard as a stranger\'s', async () => {
+    const asked: unknown[] = []
+    const media: FetchMedia = async (url, { foreign }) => {
+      asked.push([url, foreign])
       return { bytes: bytesOf(grey('64x96')), type: 'image/png' }
     }
     const { server, vendor } = vendorOn(openaiVideos, took, { media })
     await vendor.submit({ ...JOB, image: 'https://pictures.example/1.png' }, calm())
-    expect([asked, server.seen[0]?.form?.get('size')]).toEqual([['https://pictures.example/1.png'], '720x1280'])
+    expect([asked, server.seen[0]?.form?.get('size')]).toEqual([[['https://pictures.example/1.png', true]], '720x1280'])
     const guarded = vendorOn(openaiVideos, took)
     expect(await outcome(guarded.vendor.submit({ ...JOB, image: 'http://127.0.0.1:1/x.png' }, calm()), guarded.log)).toBe('INVALID_IMAGE')
     expect(guarded.server.seen).toEqual([])

@@ -4,7 +4,7 @@ import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import { PIXEL } from '../../adapters/vendors/scripted.ts'
 import { FACE_GROUP, idFrom } from '../../core/enrolled.ts'
 import { decodeDataUri } from '../../core/intake.ts'
-import { Fault, type PortraitVendor } from '../../core/mod.ts'
+import { Fault, NoMedia, type PortraitVendor, type Vendors } from '../../core/mod.ts'
 import { type Answer, countingRandom, kit, type Kit, type KitOptions, ORIGIN, read, START } from '../kit.ts'
 
 const PORTRAIT = '/api/v1/portrait/enroll'
@@ -74,6 +74,19 @@ describe('an invented character', () => {
     const { status, body } = await alice.buy(ADA, { path: PORTRAIT })
     expect([status, body.image_url, body.source_image_url, body.mirrored]).toEqual([200, ADA.image_url, ADA.image_url, false])
     expect((await get(listOf(alice.wallet))).body.portraits[0].imageUrl).toBe(ADA.image_url)
+  })
+
+  test('whose picture is none is enrolled all the same, and its page or film is not hosted; it is fetched as a stranger\'s', async () => {
+    const asked: boolean[] = []
+    const given = [{ bytes: new Uint8Array(1), type: 'video/mp4' }, { bytes: new Uint8Array(1), type: 'text/html' }]
+    const media: Vendors['media'] = async (_url, { foreign = false }) => (asked.push(foreign), given.shift() ?? Promise.reject(new NoMedia('gone')))
+    const stream = () => Promise.reject(new Error('not to be streamed'))
+    const alice = studio({}, { ports: { vendors: { media, stream } } }).buyer()
+    for (const _ of [1, 2, 3]) {
+      const { status, body } = await alice.buy(ADA, { path: PORTRAIT })
+      expect([status, body.image_url, body.mirrored]).toEqual([200, ADA.image_url, false])
+    }
+    expect(asked).toEqual([true, true, true])
   })
 
   test('is drawn in videos of the wallet that enrolled it, and of no other', async () => {
