@@ -1,7 +1,7 @@
 /** The only outgoing HTTP beside `media.ts`: calls of vendors' APIs, and small downloads of what their URLs point at. */
 import { deadlines } from '../../core/deadlines.ts'
 import { type ChatStream, type Clock, Fault, type Fetching, type Log, type MediaStream } from '../../core/mod.ts'
-import { clipStream } from './clip_stream.ts'
+import { clipStream, declaredLength } from './clip_stream.ts'
 import { chatStream, firstBytes, firstRefusal } from './http_stream.ts'
 import { checkHead, guarded, judgedType, type MediaOptions, orAbort, tooLarge } from './media.ts'
 import { type ErrorFor, errorFor as usualErrorFor, type Judge, type Refusal, retrySeconds, safeCode, type Trouble, usualTrouble } from './refusals.ts'
@@ -45,9 +45,8 @@ async function readAtMost(body: AsyncIterable<Uint8Array> | readonly Uint8Array[
 
 /** At once where its length is declared, which costs less than chunk by chunk. */
 async function textOf(response: Response, maxBytes: number): Promise<string> {
-  const declared = Number(response.headers.get('content-length') ?? Number.NaN)
-  const isPlain = (response.headers.get('content-encoding') ?? 'identity') === 'identity'
-  if (isPlain && declared <= maxBytes) return await response.text()
+  const declared = declaredLength(response.headers)
+  if (declared !== undefined && declared <= maxBytes) return await response.text()
   return new TextDecoder().decode(await readAtMost(response.body ?? [], maxBytes))
 }
 
@@ -129,7 +128,9 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     getJson: (url, asking) => call({ url, asking }, answered),
     getMedia: (url, asking) =>
       call({ url, asking, headers: CLIP_HEADERS }, async (response, cut) => {
-        const media = clipStream(response, { ...asking, cut })
+        const media = await clipStream(response, { ...asking, cut }).catch((error: unknown) => {
+          throw unreachable(error, cut.signal)
+        })
         if (!media) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
         return media
       }),

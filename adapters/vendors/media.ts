@@ -45,7 +45,7 @@ export function mediaStreamer(options: MediaOptions = {}): StreamMedia {
       const chunks = response[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>
       const head = await headOf(chunks)
       const type = judgedType(Buffer.concat(head), response.headers['content-type'])
-      return { type, body: bodyOf({ head, chunks, size, maxBytes, signal, end }), ...(size !== undefined && { size }) }
+      return { type, body: pouring({ head, chunks, size, maxBytes, signal, end }), ...(size !== undefined && { size }) }
     } catch (error) {
       signal.removeEventListener('abort', end)
       end()
@@ -63,7 +63,8 @@ type Reading = {
   end(): void
 }
 
-function bodyOf({ head, chunks, size, maxBytes, signal, end }: Reading): ReadableStream<Uint8Array> {
+/** A body of chunks, some of them read already; nothing more is read before it is asked for. `end` lets go of where they come from. */
+export function pouring({ head, chunks, size, maxBytes, signal, end }: Reading): ReadableStream<Uint8Array> {
   let length = 0
   const over = () => {
     signal.removeEventListener('abort', end)
@@ -99,7 +100,7 @@ function bodyOf({ head, chunks, size, maxBytes, signal, end }: Reading): Readabl
 }
 
 /** Chunks, up to the first that completes the head, or to the end. */
-async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> {
+export async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> {
   const head: Uint8Array[] = []
   for (let length = 0; length < HEAD_BYTES; ) {
     const { done, value } = await chunks.next()
