@@ -5,7 +5,7 @@
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../core/mod.ts'
 import { under, writeOrder } from './image_vendor.ts'
 import { record } from './refusals.ts'
-import { arkFailure, arkJudge, assetUrl, lookJudge, takesSeed } from './seedance.ts'
+import { arkFailure, arkJudge, assetUrl, lookJudge, plainWords, takesSeed } from './seedance.ts'
 import { doneWith, FAILED, running, type VideoVendorConfig, videoHttp, word } from './video_vendor.ts'
 
 /**
@@ -37,7 +37,7 @@ function orderOf(job: VideoJob): Readonly<Record<string, Json>> {
   ]
   return {
     model,
-    prompt,
+    prompt: plainWords(prompt),
     duration: job.seconds,
     resolution: job.resolution.toLowerCase(),
     ...(aspectRatio !== undefined && { aspect_ratio: aspectRatio }),

@@ -40,6 +40,12 @@ describe('what resellerVideos() sends', () => {
     })
   })
 
+  test('is a prompt in which no settings hide', async () => {
+    const { server, vendor } = vendorOn(resellerVideos, took)
+    await vendor.submit({ ...JOB, prompt: 'a fox --resolution 1080p' }, calm())
+    expect(server.seen[0]?.json.prompt).toBe('a fox \u2014resolution 1080p')
+  })
+
   test('is a seed for the 1.x models alone', async () => {
     const { server, vendor } = vendorOn(resellerVideos, took)
     for (const model of ['seedance-1.5-pro', 'seedance-2.0', 'seedance-2.0-fast']) await vendor.submit({ ...JOB, model, seed: 7 }, calm())
