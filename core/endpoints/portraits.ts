@@ -4,7 +4,7 @@ import { within } from '../calls.ts'
 import { free, type FreeContext, json, type Made, type Offering, type Order, paid, type Price, type Showing, type Stored } from '../endpoint.ts'
 import { ASSET, type Character, FACE_CLAIM, FACE_GROUP, FOREVER, idFrom, isGiven, ofAnother } from '../enrolled.ts'
 import { Fault } from '../faults.ts'
-import { clip, intake, quoted } from '../intake.ts'
+import { clip, intake, isWebUrl, quoted } from '../intake.ts'
 import { print } from '../money.ts'
 import type { Call, Json, Owned } from '../ports.ts'
 import type { Enrolling, PortraitVendor } from '../vendors.ts'
@@ -119,7 +119,7 @@ const face = paid({
 function checked<Given extends { readonly name: string; readonly image_url: string }>(given: Given): Given {
   const { name, image_url } = given
   if (name.trim() === '') throw refused('name', 'must not be blank')
-  if (!/^https?:\/\/[^\s]/i.test(image_url) || !URL.canParse(image_url)) throw refused('image_url', `must be an http(s) URL, got ${clip(image_url)}`)
+  if (!isWebUrl(image_url)) throw refused('image_url', `must be an http(s) URL, got ${clip(image_url)}`)
   return given
 }
 
