@@ -227,8 +227,8 @@ export function quoted(value: unknown): string {
   return clip(typeof value === 'string' ? JSON.stringify(value.slice(0, 60)) : value)
 }
 
-/** The longest authority that a web address is read with, in characters; a host name has 253, a few times that where it is written in percents. */
-const AUTHORITY = /^https?:\/\/[^\s/?#\\][^/?#\\]{0,1023}(?:[/?#\\]|$)/i
+/** The longest authority that a web address is read with, in characters; a host name has 253 at most. */
+const AUTHORITY = /^https?:\/\/[^\s/?#\\][^/?#\\]{0,299}(?:[/?#\\]|$)/i
 
 /** Whether a text is an http(s) URL. Reading a host takes time by the square of its length: minutes, for a megabyte of combining marks. */
 export const isWebUrl = (text: string): boolean => AUTHORITY.test(text) && URL.canParse(text)

@@ -20,7 +20,7 @@ const MARKS: Readonly<Record<Wire, RegExp>> = {
 const CONTENT: Readonly<Record<Wire, RegExp>> = {
   chat: /(?!)/,
   messages: /content_block_delta|"type": ?"tool_use"/,
-  responses: /\.delta"/,
+  responses: /\.delta"|"response\.(?:output_text|refusal|function_call_arguments)\.done"/,
   generate_content: /"parts":/,
 }
 
@@ -178,13 +178,13 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
 
   /** A chunk before the first text. Answers with what has to go before it. */
   function opening(chunk: Fields): string {
-    const [choice] = objectsOf(chunk.choices)
-    const { role: _, reasoning_content: thought, ...said } = isFields(choice?.delta) ? choice.delta : {}
-    if (isSaid(thought)) {
-      hasContent = true
-      if (reasoning.length < MAX_EVENT) reasoning += thought as string
-    }
-    if (SPOKEN.some((name) => isSaid(said[name]))) {
+    const choices = objectsOf(chunk.choices)
+    const [choice] = choices
+    const deltas = choices.map(({ delta }) => (isFields(delta) ? delta : {}))
+    const thought = deltas[0]?.reasoning_content
+    if (isSaid(thought) && reasoning.length < MAX_EVENT) reasoning += thought as string
+    if (deltas.some((delta) => isSaid(delta.reasoning_content))) hasContent = true
+    if (deltas.some((delta) => SPOKEN.some((name) => isSaid(delta[name])))) {
       hasContent = true
       isOpening = false
       return ''
