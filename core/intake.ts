@@ -1,5 +1,6 @@
 /** From request bytes to a plain, checked value. Everything a caller can get wrong is named here. */
 import { fromBase64 } from './base64.ts'
+import { joined } from './bytes.ts'
 import type { TObject } from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
 import type { Deadlines } from './deadlines.ts'
@@ -65,13 +66,7 @@ async function readBytes(body: ReadableStream<Uint8Array>, maxBytes: number, bud
     late?.end()
     budget?.give(Math.min(length, chunks.reduce((sum, chunk) => sum + chunk.length, 0)))
   }
-  const bytes = new Uint8Array(length)
-  let offset = 0
-  for (const chunk of chunks) {
-    bytes.set(chunk, offset)
-    offset += chunk.length
-  }
-  return bytes
+  return joined(chunks, length)
 }
 
 function tooLarge(maxBytes: number): Fault {

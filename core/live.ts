@@ -1,4 +1,5 @@
 /** Answers that are given as they are made, whole or streamed, and settled after they were made. Steps 8 to 12 of such a call (house decision 7). */
+import { joined } from './bytes.ts'
 import { abandon, fail, type Money, type Paying, settleCall } from './calls.ts'
 import { deadlines } from './deadlines.ts'
 import { noteDebt } from './debts.ts'
@@ -262,15 +263,5 @@ const isRefusal = ({ kind }: Paying): boolean => kind === 'refused' || kind === 
 /** The receipt of a stream, for its headers have long gone: comments, which clients that do not know them pass over. */
 function commentOf(headers: Readonly<Record<string, string>>): string {
   return `${Object.entries(headers).map(([name, value]) => `: ${name} ${value}`).join('\n')}\n\n`
-}
-
-function joined(chunks: readonly Uint8Array[], size: number): Uint8Array {
-  const bytes = new Uint8Array(size)
-  let offset = 0
-  for (const chunk of chunks) {
-    bytes.set(chunk, offset)
-    offset += chunk.length
-  }
-  return bytes
 }
 

@@ -1,4 +1,5 @@
 /** Streams on their way through: bytes pass untouched, and are read only where they say something that matters (house decision 13). */
+import { joined } from '../bytes.ts'
 import { Fault } from '../faults.ts'
 import type { LiveStream } from '../endpoint.ts'
 import type { Json } from '../ports.ts'
@@ -386,14 +387,4 @@ function lastEventEnd(bytes: Uint8Array | readonly number[]): number {
     if (bytes[at - 1] === LF || (bytes[at - 1] === CR && bytes[at - 2] === LF)) return at + 1
   }
   return 0
-}
-
-function joined(chunks: readonly Uint8Array[], size: number): Uint8Array {
-  const bytes = new Uint8Array(size)
-  let offset = 0
-  for (const chunk of chunks) {
-    bytes.set(chunk, offset)
-    offset += chunk.length
-  }
-  return bytes
 }
