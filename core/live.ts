@@ -4,7 +4,7 @@ import { abandon, fail, type Money, type Paying, settleCall } from './calls.ts'
 import { deadlines } from './deadlines.ts'
 import { noteDebt } from './debts.ts'
 import { errorEvent } from './dialects.ts'
-import type { Answer, Live, LiveOrder, Reply, Stored } from './endpoint.ts'
+import { type Answer, json, type Live, type LiveOrder, type Reply, type Stored } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import type { House, Working } from './house.ts'
 import { failureText } from './jobs.ts'
@@ -41,7 +41,7 @@ export function liveFlow(house: House): LiveFlow {
 
   async function give(endpoint: Live, input: unknown, visit: Visit): Promise<Reply> {
     const answer = await ask(endpoint, { id: newSecret(ports.random), input, payer: null, signal: visit.gone })
-    if (answer.kind === 'whole') return { status: 200, headers: { 'content-type': JSON_TYPE, 'cache-control': 'no-store', ...answer.headers }, body: JSON.stringify(answer.body) }
+    if (answer.kind === 'whole') return json(200, answer.body, { 'cache-control': 'no-store', ...answer.headers })
     return streamed(streaming, { stream: answer.stream, headers: answer.headers, dialect: endpoint.dialect })
   }
 
@@ -50,7 +50,7 @@ export function liveFlow(house: House): LiveFlow {
     const queued = endpoint.deferred?.(input, call)
     if (queued) {
       ports.background(workAlone(working).catch((error) => abandon(storage, call, { error, now: clock.now() })))
-      return { status: 200, headers: { 'content-type': JSON_TYPE, 'cache-control': 'no-store' }, body: JSON.stringify(queued) }
+      return json(200, queued, { 'cache-control': 'no-store' })
     }
     const answer = await attempt(working, visit.gone)
     if (visit.gone.aborted) {
