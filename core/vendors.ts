@@ -163,6 +163,9 @@ export interface MarketVendor {
   bars(feed: Feed, at: { resolution: Resolution; from: number; to: number; session?: Session; lane?: Lane; signal: AbortSignal }): Promise<readonly Bar[]>
 }
 
+/** A market that says at once what it has in memory and is still good: undefined where it must be asked. Never I/O. */
+export type AtHand = { readonly atHand: { feeds(shelf: Shelf): readonly Feed[] | undefined; latest(feed: Feed): Spot | undefined } }
+
 /** One call of the swap aggregator: `path` under its root, `query` with its question mark or ''. */
 export type SwapCall = { readonly method: 'GET' | 'POST'; readonly path: string; readonly query: string; readonly body?: Uint8Array }
 /** `text` is the JSON as it came, for its numbers are not ours to round; `body` the same, parsed, or null where it was none. */
