@@ -3,7 +3,8 @@ import { deadlines } from '../../core/deadlines.ts'
 import { type ChatStream, type Clock, Fault, type Fetching, type Log, type MediaStream } from '../../core/mod.ts'
 import { clipStream, declaredLength } from './clip_stream.ts'
 import { chatStream, firstBytes, firstRefusal } from './http_stream.ts'
-import { checkHead, guarded, judgedType, type MediaOptions, orAbort, tooLarge } from './media.ts'
+import { checkHead, guarded, judgedType, type MediaOptions, tooLarge } from './media.ts'
+import { orAbort } from './or_abort.ts'
 import { type ErrorFor, errorFor as usualErrorFor, type Judge, type Refusal, retrySeconds, safeCode, type Trouble, usualTrouble } from './refusals.ts'
 
 // ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -32,7 +33,8 @@ export function mediaFetcher(options: HttpOptions = {}): FetchMedia {
   }
 }
 
-async function readAtMost(body: AsyncIterable<Uint8Array> | readonly Uint8Array[], maxBytes: number): Promise<Uint8Array> {
+/** A body, let go of when it turns out longer. */
+export async function readAtMost(body: AsyncIterable<Uint8Array> | readonly Uint8Array[], maxBytes: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = []
   let length = 0
   for await (const chunk of body) {

@@ -1,6 +1,6 @@
 /** Stands between a crowd and a price feed: whoever asks the same thing at the same time, or soon after, shares one answer. */
 import { type AtHand, type Bar, type Clock, Fault, type Feed, type Log, type MarketVendor, type Shelf, type Spot } from '../../core/mod.ts'
-import { orAbort } from './market_http.ts'
+import { orAbort } from './or_abort.ts'
 
 export type MarketCacheOptions = {
   readonly clock: Pick<Clock, 'now'>

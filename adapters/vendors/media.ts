@@ -5,6 +5,7 @@ import { get as getSecure } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 import { type Fetching, type MediaStream, NoMedia } from '../../core/mod.ts'
 import { isPrivate, type Lookup } from './addresses.ts'
+import { orAbort } from './or_abort.ts'
 import { mediaTypeOf } from './pictures.ts'
 
 export type MediaOptions = {
@@ -173,16 +174,6 @@ export function judgedType(bytes: Uint8Array, contentType: string | null | undef
   const type = mediaTypeOf(bytes)
   if (!type && CHECKED.test(claimed)) throw new NoMedia(`the media says ${claimed.slice(0, 40)}, and is no ${claimed.split('/', 1)[0]}`)
   return type ?? claimed
-}
-
-/** Ends with the signal, and with its reason, even where the work takes its time to notice or never does. */
-export function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason)
-    signal.addEventListener('abort', abort, { once: true })
-    if (signal.aborted) abort()
-    work.then(resolve, (error) => reject(signal.aborted ? signal.reason : error)).finally(() => signal.removeEventListener('abort', abort))
-  })
 }
 
 export const tooLarge = (maxBytes: number) => new Error(`more than ${maxBytes} bytes`)
