@@ -82,7 +82,7 @@ describe('an invented character', () => {
     const media: Vendors['media'] = async (_url, { foreign = false }) => (asked.push(foreign), given.shift() ?? Promise.reject(new NoMedia('gone')))
     const stream = () => Promise.reject(new Error('not to be streamed'))
     const alice = studio({}, { ports: { vendors: { media, stream } } }).buyer()
-    for (const _ of [1, 2, 3]) {
+    for (let n = 0; n < 3; n++) {
       const { status, body } = await alice.buy(ADA, { path: PORTRAIT })
       expect([status, body.image_url, body.mirrored]).toEqual([200, ADA.image_url, false])
     }
