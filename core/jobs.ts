@@ -5,7 +5,7 @@ import { spoken } from './dialects.ts'
 import type { Paid, Poll, Reply, Sold, Stored } from './endpoint.ts'
 import { keepFor } from './enrolled.ts'
 import { Fault } from './faults.ts'
-import { type Held, held } from './held.ts'
+import { type Held, held, type HeldPaid, isHeldPaid } from './held.ts'
 import type { House, Working } from './house.ts'
 import { isWhole, mirror } from './mirror.ts'
 import type { Offers } from './offers.ts'
@@ -46,7 +46,7 @@ export function jobs(house: House, offering: Offers): Jobs {
   async function serve(working: Working<Paid>): Promise<Reply> {
     const { endpoint, input, call, visit } = working
     if (endpoint.inline) return await serveAtOnce(working)
-    if (endpoint.submit) return replies.envelope(endpoint, await upstream.submit(working))
+    if (isHeldPaid(endpoint)) return replies.envelope(endpoint, await upstream.submit({ ...working, endpoint }))
     const settle = endpoint.settle(input, context)
     const windowMs = settle.mode === 'hybrid' ? (house.inlineMs ?? settle.windowMs) : 0
     if (windowMs <= 0) {
@@ -210,8 +210,8 @@ export function jobs(house: House, offering: Offers): Jobs {
     if (payer !== found.payer) throw new Fault('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
 
     const known = await failIfOverdue(storage, found, { now, patience })
-    const { call, ...seen } = endpoint.kind === 'paid' && endpoint.look ? await lookAt(endpoint, known, isOrder) : { call: known }
-    if (call.work === 'failed') return replies.failed(endpoint, call, endpoint.kind === 'paid' && endpoint.look ? await upstream.failure(call, now) : {})
+    const { call, ...seen } = isHeldPaid(endpoint) ? await lookAt(endpoint, known, isOrder) : { call: known }
+    if (call.work === 'failed') return replies.failed(endpoint, call, isHeldPaid(endpoint) ? await upstream.failure(call, now) : {})
     if (call.work !== 'completed') return running(call, seen)
     const stored = call.result as unknown as Stored
     const collected = { endpoint, call, visit }
@@ -233,7 +233,7 @@ export function jobs(house: House, offering: Offers): Jobs {
   }
 
   /** A vendor that cannot be asked is told to a poll where waiting helps, and never to the order itself; the job goes on. */
-  async function lookAt(endpoint: Paid, known: Call, isOrder?: true): Promise<{ call: Call } & Told> {
+  async function lookAt(endpoint: HeldPaid, known: Call, isOrder?: true): Promise<{ call: Call } & Told> {
     try {
       const { call, progress, elapsedSeconds } = await upstream.look(endpoint, known)
       return { call, elapsed_seconds: elapsedSeconds, ...(progress !== undefined && { progress }) }
