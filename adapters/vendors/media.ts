@@ -10,7 +10,7 @@ import { mediaTypeOf } from './pictures.ts'
 
 export type MediaOptions = {
   readonly lookup?: Lookup
-  /** Hosts that may be private all the same, for what is not foreign: a vendor on the operator's own network. Written `host:port`. */
+  /** Hosts that may be private all the same, for what is not foreign: a vendor on the operator's own network. Written `host:port`, of the usual port as `host` too. */
   readonly trusted?: readonly string[]
 }
 
@@ -131,7 +131,8 @@ export function guarded({ lookup = systemAddresses, trusted = [] }: MediaOptions
   function open(url: URL, { signal, foreign }: Pick<Fetching, 'signal' | 'foreign'>): Promise<IncomingMessage> {
     if (url.protocol !== 'https:' && url.protocol !== 'http:') throw new NoMedia(`media over ${url.protocol} is not fetched`)
     if (url.username || url.password) throw new NoMedia('a media URL with credentials is not fetched')
-    const isTrusted = !foreign && trusted.includes(url.host)
+    const names = [url.host, `${url.hostname}:${url.protocol === 'https:' ? 443 : 80}`].slice(0, url.port === '' ? 2 : 1)
+    const isTrusted = !foreign && names.some((name) => trusted.includes(name))
     const host = url.hostname.replace(/^\[|\]$/g, '')
     if (!isTrusted && isIP(host) && isPrivate(host)) throw new Error('the media host has a private address')
     const get = url.protocol === 'https:' ? getSecure : getPlain
