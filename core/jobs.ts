@@ -93,6 +93,8 @@ export function jobs(house: House, offering: Offers): Jobs {
       await noteUnpaid(call)
       return servedUnsettled(working, done.stored, paying.kind)
     }
+    // Too short an authorization makes results lie as surely as a caller who leaves.
+    if (authorization.expiresAt <= clock.now()) await noteUnpaid(call)
     return await refusal(working, paying)
   }
 
