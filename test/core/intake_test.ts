@@ -216,6 +216,14 @@ describe('data URIs', () => {
   })
 })
 
+test('what keeps unknown fields keeps a thousand, and no million; what drops them does not count', () => {
+  const schema = Type.Object({ model: Type.String() })
+  const crowd = (count: number) => ({ model: 'm', ...Object.fromEntries(Array.from({ length: count - 1 }, (_, index) => [`k${index}`, 1])) })
+  expect(Object.keys(intake(schema, 'kept')(crowd(1_000)))).toHaveLength(1_000)
+  expect(() => intake(schema, 'kept')(crowd(1_001))).toThrow('More than 1000 fields')
+  expect(intake(schema)(crowd(1_001))).toEqual({ model: 'm' })
+})
+
 describe('a web address', () => {
   test.each([
     'https://a.example',
