@@ -2,7 +2,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { EFFORTS, type ChatRow, type Effort } from './catalog/mod.ts'
 import { Fault } from './faults.ts'
-import { clip, quoted } from './intake.ts'
+import { clip, isWebUrl, quoted } from './intake.ts'
 import { pictureOf } from './pictures.ts'
 import type { Json } from './ports.ts'
 import { isFields } from './wires/json.ts'
@@ -114,7 +114,7 @@ function checkImage(image: Json | undefined, { at: param, row }: { at: string; r
   const given = isFields(image) ? image.url : image
   const url = typeof given === 'string' ? given : ''
   if (!row.images) throw new Fault('INVALID_PARAMETER', { message: `${row.id} sees no images; choose a model of the category vision.`, param })
-  if (/^https?:\/\//i.test(url) && URL.canParse(url)) {
+  if (isWebUrl(url)) {
     if (NO_PICTURES.test(new URL(url).hostname)) throw badImage(param, `must be the address of a picture, got ${quoted(url)}`)
     return
   }

@@ -74,17 +74,27 @@ export type Looked =
 export type OpenMedia = (at: { signal: AbortSignal }) => Promise<MediaStream>
 
 /**
- * What work made: a JSON result, and media to be mirrored to durable storage under `<folder>/<date>/`. `streams` reads a piece, by its index
- * in `urls`, that its URL alone does not give: its URL is then only what it falls back to.
+ * Media to be mirrored to durable storage under `<folder>/<date>/`. `streams` reads a piece, by its index in `urls`, that its URL alone does not
+ * give: its URL is then only what it falls back to. `kinds` says what a piece must be to be sold: of one that turns out to be nothing of the kind,
+ * the URL is not handed out either. `foreign`: the URLs are the caller's own, of pictures.
  */
+export type MadeMedia = {
+  readonly folder: string
+  readonly urls: readonly string[]
+  readonly streams?: readonly (OpenMedia | undefined)[]
+  readonly kinds?: readonly ('image' | 'video')[]
+  readonly foreign?: true
+}
+
+/** What work made: a JSON result, and media. */
 export type Made = {
   readonly result: Json
-  readonly media?: { readonly folder: string; readonly urls: readonly string[]; readonly streams?: readonly (OpenMedia | undefined)[] }
+  readonly media?: MadeMedia
   /** What is kept for the payer beside the call, once the media are mirrored and before money moves. One that another wallet has already fails the call. */
   keeps?(media: readonly Hosted[]): readonly Omit<Owned, 'owner'>[]
 }
 
-/** One piece of media after mirroring. `key` is null where mirroring failed, and `url` is then the raw upstream value. */
+/** One piece of media after mirroring. `key` is null where mirroring failed, and `url` is then the raw upstream value, or null where that is worth nothing. */
 export type Hosted = { readonly key: string | null; readonly url: string | null; readonly source: string }
 
 /** What storage keeps of a completed call. */

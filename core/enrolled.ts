@@ -2,7 +2,7 @@
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { Fault } from './faults.ts'
-import type { Json, Owned, Storage } from './ports.ts'
+import type { Call, Owned, Storage } from './ports.ts'
 
 export const ASSET = 'asset'
 /** A real person's check, from its beginning; nobody's until a face of it is enrolled. */
@@ -12,11 +12,10 @@ export const FACE_CLAIM = 'realface_claim'
 /** What was paid for is kept for good. */
 export const FOREVER = Number.MAX_SAFE_INTEGER
 
-/** What is kept of an enrolled character; `vendorAsset` is shown to nobody but its payer. */
-export type Enrolled = { readonly vendorAsset: string; readonly [more: string]: Json }
-
 /** One that was enrolled here. Its picture is at `mediaKey`, or where `source` says when it was not mirrored; `call` paid for it. */
-export type Character = Enrolled & {
+export type Character = {
+  /** What its vendor calls it; shown to nobody but its payer. */
+  readonly vendorAsset: string
   readonly type: 'portrait' | 'face'
   readonly group: string
   readonly name: string
@@ -26,10 +25,20 @@ export type Character = Enrolled & {
   readonly call: string
 }
 
-/** The vendor's own id of a character of this payer; undefined for anybody else's, and for none. */
-export async function enrolledAs(storage: Pick<Storage, 'getOwned'>, id: string, { payer, now }: { payer: string; now: number }): Promise<string | undefined> {
+/** The vendor's own id of a character of this payer; undefined for anybody else's, for one that waits to be paid, and for none. */
+export async function enrolledAs(storage: Pick<Storage, 'getOwned' | 'getCall'>, id: string, { payer, now }: { payer: string; now: number }): Promise<string | undefined> {
   const record = await storage.getOwned(ASSET, id, now)
-  return record?.owner === payer ? (record.data as Enrolled).vendorAsset : undefined
+  if (record?.owner !== payer) return undefined
+  const { vendorAsset, call } = record.data as Character
+  return isGiven(await storage.getCall(call)) ? vendorAsset : undefined
+}
+
+/**
+ * Whether the call that made a character has given it away: paid, or served while its payment is in doubt. It is kept before its money moves, and until then
+ * withheld like any other result; a call that is gone was never paid.
+ */
+export function isGiven(call: Call | undefined): call is Call {
+  return call !== undefined && call.money !== 'verified' && call.money !== 'refused'
 }
 
 /** An id as unguessable as that of the call it comes from, and from which that cannot be found. */

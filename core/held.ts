@@ -3,18 +3,25 @@
  * owns such a call, so none takes it along when it dies.
  */
 import { type Completion, fail, within } from './calls.ts'
-import type { Looked, Paid, Stored } from './endpoint.ts'
+import type { Looked, Paid, Sold, Stored } from './endpoint.ts'
 import { enrolledAs } from './enrolled.ts'
 import { Fault } from './faults.ts'
 import type { House, Working } from './house.ts'
 import { HELD } from './ledger.ts'
-import { mirror } from './mirror.ts'
+import { isWhole, mirror } from './mirror.ts'
 import type { Call, Json } from './ports.ts'
 import { newSecret } from './tickets.ts'
 
+/** What is sold so. */
+export type HeldPaid = Paid & Required<Pick<Paid, 'submit' | 'look'>>
+
+export function isHeldPaid(endpoint: Sold): endpoint is HeldPaid {
+  return endpoint.kind === 'paid' && endpoint.submit !== undefined && endpoint.look !== undefined
+}
+
 export type Held = {
   /** Hands the job to the vendor. Throws a Fault, the call then failed, where it is not taken in time. */
-  submit(working: Working<Paid>): Promise<Call>
+  submit(working: Working<HeldPaid>): Promise<Call>
   /** What the vendor says of a running call by now; it is completed or failed by this where the vendor is done. Throws a Fault only for a caller. */
   look(endpoint: Paid, call: Call): Promise<Seen>
   /** What a failed call adds to its reply. */
@@ -41,17 +48,17 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
   return { submit, look, failure }
 
   /** Goes on without its caller, who finds the job by the authorization. */
-  function submit(working: Working<Paid>): Promise<Call> {
+  function submit(working: Working<HeldPaid>): Promise<Call> {
     const handing = handOver(working)
     ports.background(handing.catch(() => {}))
     return handing
   }
 
-  async function handOver({ endpoint, input, call }: Working<Paid>): Promise<Call> {
+  async function handOver({ endpoint, input, call }: Working<HeldPaid>): Promise<Call> {
     const now = clock.now()
     try {
       const order = { id: call.id, input, payer: call.payer, catalog, vendors, clock, now, asset: (id: string) => enrolledAs(storage, id, { payer: call.payer, now }) }
-      const { handle } = await within(clock, patience.submitMs, (signal) => (endpoint.submit as NonNullable<Paid['submit']>)({ ...order, signal }))
+      const { handle } = await within(clock, patience.submitMs, (signal) => endpoint.submit({ ...order, signal }))
       const data: Handle = { handle }
       const startedAt = clock.now()
       await storage.putOwned({ kind: KIND, id: call.id, owner: call.payer, data, expiresAt: startedAt + patience.stallMs + endpoint.keep.unclaimedMs }, startedAt)
@@ -77,7 +84,7 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
   }
 
   async function look(endpoint: Paid, known: Call): Promise<Seen> {
-    if (!isHeld(known)) return seen(known)
+    if (!isHeldPaid(endpoint) || !isHeld(known)) return seen(known)
     const asking = alone(known.id, async () => {
       // It may have ended since it was read: what has ended is not asked about again.
       const call = (await storage.getCall(known.id)) ?? known
@@ -92,12 +99,12 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
     return asked || seen(known)
   }
 
-  async function ask(endpoint: Paid, call: Call): Promise<Seen> {
+  async function ask(endpoint: HeldPaid, call: Call): Promise<Seen> {
     const record = await storage.getOwned(KIND, call.id, clock.now())
     if (!record) return seen(call)
     const { handle } = record.data as Handle
     const asking = { request: call.request, catalog, vendors }
-    const state = await within(clock, LOOK_MS, (signal) => (endpoint.look as NonNullable<Paid['look']>)(handle, { ...asking, signal }))
+    const state = await within(clock, LOOK_MS, (signal) => endpoint.look(handle, { ...asking, signal }))
     if (state.kind === 'running') return seen(call, state.progress)
     if (state.kind === 'failed') {
       await storage.moveOwned({ ...record, data: { handle, failure: state.fields ?? {} } }, record.data, clock.now())
@@ -142,7 +149,7 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
   async function collect(endpoint: Paid, call: Call, { made }: Extract<Looked, { kind: 'done' }>): Promise<void> {
     const media = await mirror(mirroring, call.id, made.media)
     // Nothing hosted and nowhere to fetch it: there is no result yet, and nothing to be paid for.
-    if (media.some(({ key, url }) => key === null && !url)) throw new Error('the result could neither be hosted nor linked')
+    if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
     const now = clock.now()
     const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
     const { result, expiresAt }: Completion = { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs }

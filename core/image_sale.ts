@@ -114,7 +114,7 @@ export const decimal = ({ rate }: ImageSize): number => Number(rate.num) / Numbe
 /** What a vendor's images become: prompts in the result, bytes on their way to the mirror. */
 export function madeOf(images: readonly MadeImage[]): Made {
   if (images.length === 0) throw new Error('the vendor answered without an image')
-  return { result: images.map(promptOf), media: { folder: 'images', urls: images.map(({ url }) => url) } }
+  return { result: images.map(promptOf), media: { folder: 'images', urls: images.map(({ url }) => url), kinds: images.map(() => 'image' as const) } }
 }
 
 const promptOf = ({ revisedPrompt }: MadeImage) => (revisedPrompt === undefined ? {} : { revised_prompt: revisedPrompt })

@@ -1,5 +1,6 @@
 /** From request bytes to a plain, checked value. Everything a caller can get wrong is named here. */
 import { fromBase64 } from './base64.ts'
+import { joined } from './bytes.ts'
 import type { TObject } from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
 import type { Deadlines } from './deadlines.ts'
@@ -65,13 +66,7 @@ async function readBytes(body: ReadableStream<Uint8Array>, maxBytes: number, bud
     late?.end()
     budget?.give(Math.min(length, chunks.reduce((sum, chunk) => sum + chunk.length, 0)))
   }
-  const bytes = new Uint8Array(length)
-  let offset = 0
-  for (const chunk of chunks) {
-    bytes.set(chunk, offset)
-    offset += chunk.length
-  }
-  return bytes
+  return joined(chunks, length)
 }
 
 function tooLarge(maxBytes: number): Fault {
@@ -166,8 +161,12 @@ export function intake(schema: TObject, unknownFields: 'dropped' | 'kept' = 'dro
       throw invalidBody([{ path: '', message: `Expected a JSON object, got ${quoted(value)}` }])
     }
     const known: Record<string, unknown> = {}
-    if (unknownFields === 'kept') checkDepth(value)
-    if (unknownFields === 'kept') for (const [field, given] of Object.entries(value)) if (!fields.includes(field)) known[field] = given
+    if (unknownFields === 'kept') {
+      checkDepth(value)
+      const all = Object.entries(value)
+      if (all.length > MOST_FIELDS) throw invalidBody([{ path: '', message: `More than ${MOST_FIELDS} fields` }])
+      for (const [field, given] of all) if (!fields.includes(field)) known[field] = given
+    }
     for (const field of fields) {
       const given = Object.hasOwn(value, field) ? (value as Record<string, unknown>)[field] : undefined
       if (given === undefined || (given === null && !required.has(field))) continue
@@ -187,6 +186,9 @@ export function textFields(value: unknown): Record<string, unknown> {
   const isScalar = (member: unknown) => typeof member === 'number' || typeof member === 'boolean'
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, isScalar(member) ? String(member) : member]))
 }
+
+/** Of an object whose unknown fields go on: it is copied whenever a rule changes it, and a million fields take a second of everybody's. */
+const MOST_FIELDS = 1_000
 
 const DEEPEST = 200
 
@@ -237,6 +239,12 @@ export function quoted(value: unknown): string {
   if (typeof value === 'object' && value !== null) return 'an object'
   return clip(typeof value === 'string' ? JSON.stringify(value.slice(0, 60)) : value)
 }
+
+/** The longest authority that a web address is read with, in characters; a host name has 253 at most. */
+const AUTHORITY = /^https?:\/\/[^\s/?#\\][^/?#\\]{0,299}(?:[/?#\\]|$)/i
+
+/** Whether a text is an http(s) URL. Reading a host takes time by the square of its length: minutes, for a megabyte of combining marks. */
+export const isWebUrl = (text: string): boolean => AUTHORITY.test(text) && URL.canParse(text)
 
 const DATA_URI = /^data:([a-z0-9.+-]+\/[a-z0-9.+-]+)((?:;[a-z0-9=.+-]+)*?)(;base64)?,/i
 

@@ -5,9 +5,9 @@ import { spoken } from './dialects.ts'
 import type { Paid, Poll, Reply, Sold, Stored } from './endpoint.ts'
 import { keepFor } from './enrolled.ts'
 import { Fault } from './faults.ts'
-import { type Held, held } from './held.ts'
+import { type Held, held, type HeldPaid, isHeldPaid } from './held.ts'
 import type { House, Working } from './house.ts'
-import { mirror } from './mirror.ts'
+import { isWhole, mirror } from './mirror.ts'
 import type { Offers } from './offers.ts'
 import type { Authorization, Call, Json, PaymentCode } from './ports.ts'
 import * as replies from './replies.ts'
@@ -54,7 +54,7 @@ export function jobs(house: House, offering: Offers): Jobs {
   async function serve(working: Working<Paid>): Promise<Reply> {
     const { endpoint, input, call, visit } = working
     if (endpoint.inline) return await serveAtOnce(working)
-    if (endpoint.submit) return replies.envelope(endpoint, await upstream.submit(working))
+    if (isHeldPaid(endpoint)) return replies.envelope(endpoint, await upstream.submit({ ...working, endpoint }))
     const settle = endpoint.settle(input, context)
     const windowMs = settle.mode === 'hybrid' ? (house.inlineMs ?? settle.windowMs) : 0
     if (windowMs <= 0) {
@@ -113,6 +113,8 @@ export function jobs(house: House, offering: Offers): Jobs {
       await noteUnpaid(call)
       return servedUnsettled(working, done.stored, paying.kind)
     }
+    // Too short an authorization makes results lie as surely as a caller who leaves.
+    if (authorization.expiresAt <= clock.now()) await noteUnpaid(call)
     return await refusal(working, paying)
   }
 
@@ -165,6 +167,7 @@ export function jobs(house: House, offering: Offers): Jobs {
       const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, networks, clock, now: clock.now(), kept }
       const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, signal }))
       const media = await mirror(mirroring, call.id, made.media)
+      if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
       for (const record of made.keeps?.(media) ?? []) await keepFor(storage, { ...record, owner: call.payer }, clock.now())
       const now = clock.now()
       const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
@@ -259,14 +262,14 @@ export function jobs(house: House, offering: Offers): Jobs {
   /** What one who has shown that the call is his is told of it; the call itself where only its money is missing. */
   async function show(endpoint: Sold, found: Call, { running, collected, now, isOrder = false }: Showing): Promise<Reply | { readonly call: Call }> {
     const known = await failIfOverdue(storage, found, { now, patience })
-    const { call, ...seen } = endpoint.kind === 'paid' && endpoint.look ? await lookAt(endpoint, known, isOrder) : { call: known }
-    if (call.work === 'failed') return replies.failed(endpoint, call, endpoint.kind === 'paid' && endpoint.look ? await upstream.failure(call, now) : {})
+    const { call, ...seen } = isHeldPaid(endpoint) ? await lookAt(endpoint, known, isOrder) : { call: known }
+    if (call.work === 'failed') return replies.failed(endpoint, call, isHeldPaid(endpoint) ? await upstream.failure(call, now) : {})
     if (call.work !== 'completed') return running(call, seen)
     return call.receipt ? collected(call, { kind: 'settled', receipt: call.receipt, now: false }) : { call }
   }
 
   /** A vendor that cannot be asked is told to a poll where waiting helps, and never to the order itself; the job goes on. */
-  async function lookAt(endpoint: Paid, known: Call, isOrder: boolean): Promise<{ call: Call } & Told> {
+  async function lookAt(endpoint: HeldPaid, known: Call, isOrder: boolean): Promise<{ call: Call } & Told> {
     try {
       const { call, progress, elapsedSeconds } = await upstream.look(endpoint, known)
       return { call, elapsed_seconds: elapsedSeconds, ...(progress !== undefined && { progress }) }

@@ -1,9 +1,10 @@
 /** Answers that are given as they are made, whole or streamed, and settled after they were made. Steps 8 to 12 of such a call (house decision 7). */
+import { joined } from './bytes.ts'
 import { abandon, fail, type Money, type Paying, settleCall } from './calls.ts'
 import { deadlines } from './deadlines.ts'
 import { noteDebt } from './debts.ts'
 import { errorEvent } from './dialects.ts'
-import type { Answer, Live, LiveOrder, Reply, Stored } from './endpoint.ts'
+import { type Answer, json, type Live, type LiveOrder, type Reply, type Stored } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import type { House, Working } from './house.ts'
 import { failureText } from './jobs.ts'
@@ -40,7 +41,7 @@ export function liveFlow(house: House): LiveFlow {
 
   async function give(endpoint: Live, input: unknown, visit: Visit): Promise<Reply> {
     const answer = await ask(endpoint, { id: newSecret(ports.random), input, payer: null, signal: visit.gone })
-    if (answer.kind === 'whole') return { status: 200, headers: { 'content-type': JSON_TYPE, 'cache-control': 'no-store', ...answer.headers }, body: JSON.stringify(answer.body) }
+    if (answer.kind === 'whole') return json(200, answer.body, { 'cache-control': 'no-store', ...answer.headers })
     return streamed(streaming, { stream: answer.stream, headers: answer.headers, dialect: endpoint.dialect })
   }
 
@@ -49,7 +50,7 @@ export function liveFlow(house: House): LiveFlow {
     const queued = endpoint.deferred?.(input, call)
     if (queued) {
       ports.background(workAlone(working).catch((error) => abandon(storage, call, { error, now: clock.now() })))
-      return { status: 200, headers: { 'content-type': JSON_TYPE, 'cache-control': 'no-store' }, body: JSON.stringify(queued) }
+      return json(200, queued, { 'cache-control': 'no-store' })
     }
     const answer = await attempt(working, visit.gone)
     if (visit.gone.aborted) {
@@ -262,15 +263,5 @@ const isRefusal = ({ kind }: Paying): boolean => kind === 'refused' || kind === 
 /** The receipt of a stream, for its headers have long gone: comments, which clients that do not know them pass over. */
 function commentOf(headers: Readonly<Record<string, string>>): string {
   return `${Object.entries(headers).map(([name, value]) => `: ${name} ${value}`).join('\n')}\n\n`
-}
-
-function joined(chunks: readonly Uint8Array[], size: number): Uint8Array {
-  const bytes = new Uint8Array(size)
-  let offset = 0
-  for (const chunk of chunks) {
-    bytes.set(chunk, offset)
-    offset += chunk.length
-  }
-  return bytes
 }
 

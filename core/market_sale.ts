@@ -6,7 +6,7 @@ import { exact, exactJson } from './exact.ts'
 import { Fault } from './faults.ts'
 import { clip } from './intake.ts'
 import { type Json, type Log } from './ports.ts'
-import { type Bar, type Feed, type Lane, type MarketVendor, RESOLUTIONS, type Resolution, type Session, type Shelf, type Spot, type Vendors } from './vendors.ts'
+import { type AtHand, type Bar, type Feed, type Lane, type MarketVendor, RESOLUTIONS, type Resolution, type Session, type Spot, type Vendors } from './vendors.ts'
 
 type Fields = Readonly<Record<string, Json>>
 
@@ -110,9 +110,6 @@ export async function spot(market: MarketVendor, asked: Asked, signal: AbortSign
 export async function freeSpot(market: MarketVendor, asked: Asked, signal: AbortSignal): Promise<string> {
   return freeText(market, await latestOf(market, asked, signal))
 }
-
-/** A market that says at once what it has in memory and is still good: undefined where it must be asked. Never I/O. */
-export type AtHand = { readonly atHand: { feeds(shelf: Shelf): readonly Feed[] | undefined; latest(feed: Feed): Spot | undefined } }
 
 /** The same at once, with no promise and no deadline, where all of it is at hand: most prices are, and a timer would cost more than they do. */
 export function freeSpotAtHand(market: MarketVendor & Partial<AtHand>, { row, symbol }: Pick<Asked, 'row' | 'symbol'>): string | undefined {

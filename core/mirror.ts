@@ -1,10 +1,10 @@
 /** From a vendor's short-lived or inline media to durable, hosted objects. */
 import { within } from './calls.ts'
-import type { Hosted, Made, OpenMedia } from './endpoint.ts'
+import type { Hosted, MadeMedia, OpenMedia } from './endpoint.ts'
 import { decodeDataUri } from './intake.ts'
 import type { Ports } from './ports.ts'
-import type { MediaStream } from './vendors.ts'
 import { newSecret } from './tickets.ts'
+import { type MediaStream, NoMedia } from './vendors.ts'
 
 /** What is mirrored, and how its files are called. Any other type is passed on, never hosted under our origin. */
 const EXTENSIONS: Readonly<Record<string, string>> = {
@@ -39,23 +39,24 @@ export type Mirroring = {
  * Stores every piece of media under a key that nobody can guess, least of all from the job's id: buyers know that before they pay.
  * A piece that fails keeps its upstream value; this never throws. What is streamed is never held whole.
  */
-export async function mirror({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: Mirroring, id: string, media: Made['media']): Promise<readonly Hosted[]> {
+export async function mirror({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: Mirroring, id: string, media: MadeMedia | undefined): Promise<readonly Hosted[]> {
   if (!media) return []
   const { clock, objects, vendors, log, random } = ports
-  const { folder, urls, streams } = media
+  const { folder, urls, streams, kinds, foreign = false } = media
   const day = new Date(clock.now()).toISOString().slice(0, 10)
   const secret = newSecret(random)
   return await Promise.all(urls.map(host))
 
   async function host(url: string, index: number): Promise<Hosted> {
     const source = sourceOf(url)
-    const keyOf = (type: string) => `${folder}/${day}/${secret}-${index}.${extensionOf(type)}`
+    const keyOf = (type: string) => `${folder}/${day}/${secret}-${index}.${extensionOf(type, foreign ? 'image' : kinds?.[index])}`
     try {
       const open = streams?.[index] ?? openingOf(url)
       return { key: open ? await pour(open, keyOf) : await put(url, keyOf), url: null, source }
     } catch (error) {
       log.warn('media could not be mirrored', { call: id, error: (error as Error).message })
-      return { key: null, url, source }
+      const isNothing = error instanceof NoMedia && kinds?.[index] !== undefined
+      return { key: null, url: isNothing ? null : url, source }
     }
   }
 
@@ -67,7 +68,7 @@ export async function mirror({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTE
   }
 
   async function load(url: string): Promise<{ bytes: Uint8Array; type: string }> {
-    if (!url.startsWith('data:')) return await within(clock, FETCH_MS, (signal) => vendors.media(url, { signal, maxBytes }))
+    if (!url.startsWith('data:')) return await within(clock, FETCH_MS, (signal) => vendors.media(url, { signal, maxBytes, foreign }))
     const decoded = decodeDataUri(url)
     if (!decoded) throw new Error('the data URI does not decode')
     return decoded
@@ -76,7 +77,7 @@ export async function mirror({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTE
   /** How a URL is streamed; undefined where it has to be held whole. */
   function openingOf(url: string): OpenMedia | undefined {
     const { stream } = vendors
-    if (!stream || !objects.putStream || url.startsWith('data:')) return undefined
+    if (!stream || !objects.putStream || foreign || url.startsWith('data:')) return undefined
     return ({ signal }) => stream(url, { signal, maxBytes: maxStreamBytes })
   }
 
@@ -133,7 +134,14 @@ export async function mirror({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTE
   }
 }
 
-function extensionOf(type: string): string {
+/** Whether all that was made is there, hosted or at least linked. */
+export const isWhole = (media: readonly Hosted[]): boolean => media.every(({ key, url }) => key !== null || Boolean(url))
+
+/** Of what does not say what it is, nothing is known; all else is of its kind or nothing. */
+const UNSAID = /^(?:(?:application|binary)\/octet-stream)?$/
+
+function extensionOf(type: string, kind: string | undefined): string {
+  if (kind && !type.startsWith(`${kind}/`) && !UNSAID.test(type)) throw new NoMedia(`media of type ${type} is no ${kind}`)
   const extension = EXTENSIONS[type]
   if (!extension) throw new Error(`media of type ${type} is not hosted`)
   return extension

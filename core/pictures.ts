@@ -44,6 +44,13 @@ function isSplintered(head: Uint8Array): boolean {
   return true
 }
 
+/** More sizes than any HEIC or AVIF tells of itself and its tiles; the library looks through all of them for each. */
+const MOST_SIZES = 64
+
+/** Whether a picture of the ISO-BMFF family tells more sizes than that. */
+const isCrowded = (head: Uint8Array): boolean => latin1.decode(head).split('ispe').length - 1 > MOST_SIZES
+const latin1 = new TextDecoder('latin1')
+
 /** What a file begins like; cheap, and no proof that it is a picture. */
 export function typeByMagic(bytes: Uint8Array): string | undefined {
   const start = String.fromCharCode(...bytes.subarray(0, 12))
@@ -59,9 +66,10 @@ export function typeByMagic(bytes: Uint8Array): string | undefined {
 export function recognize(bytes: Uint8Array): Picture | undefined {
   const start = String.fromCharCode(...bytes.subarray(0, 12))
   const [, length] = HEADS.find(([begins]) => begins.test(start)) ?? []
-  if (length === undefined || isSplintered(bytes.subarray(0, length))) return undefined
+  const head = bytes.subarray(0, length)
+  if (length === undefined || isSplintered(head) || (start.startsWith('ftyp', 4) && isCrowded(head))) return undefined
   try {
-    const { type = '', width, height } = imageSize(bytes.subarray(0, length))
+    const { type = '', width, height } = imageSize(head)
     const known = TYPES[type]
     return known && width > 0 && height > 0 ? { type: known, width, height } : undefined
   } catch {

@@ -113,6 +113,12 @@ export interface PortraitVendor {
   face(groupId: string, character: Enrolling, at: { signal: AbortSignal }): Promise<Enrollment | { readonly kind: 'not_active' }>
 }
 
+/** How media are fetched. `foreign`: the URL is a caller's, for whom not even the operator's own hosts are called. */
+export type Fetching = { readonly signal: AbortSignal; readonly maxBytes: number; readonly foreign?: boolean }
+
+/** What a URL leads to is nothing that could be given to anybody: not there, behind a key, or no media. */
+export class NoMedia extends Error {}
+
 /** Media on its way: read once, never held whole. `size` in bytes where it is known. */
 export type MediaStream = { readonly body: ReadableStream<Uint8Array>; readonly type: string; readonly size?: number }
 
@@ -156,6 +162,9 @@ export interface MarketVendor {
   /** `from` and `to` in unix seconds, both within. Who pays says so: their questions never wait behind those that cost nothing. */
   bars(feed: Feed, at: { resolution: Resolution; from: number; to: number; session?: Session; lane?: Lane; signal: AbortSignal }): Promise<readonly Bar[]>
 }
+
+/** A market that says at once what it has in memory and is still good: undefined where it must be asked. Never I/O. */
+export type AtHand = { readonly atHand: { feeds(shelf: Shelf): readonly Feed[] | undefined; latest(feed: Feed): Spot | undefined } }
 
 /** One call of the swap aggregator: `path` under its root, `query` with its question mark or ''. */
 export type SwapCall = { readonly method: 'GET' | 'POST'; readonly path: string; readonly query: string; readonly body?: Uint8Array }
@@ -205,8 +214,8 @@ export interface Vendors {
   images(row: ImageRow): ImageVendor | undefined
   chat(row: ChatRow): ChatVendor | undefined
   video?(row: VideoRow): VideoVendor | undefined
-  /** Fetches what a vendor's URL points at, behind the private-address guard. Throws when it cannot, or past `maxBytes`. */
-  media(url: string, at: { signal: AbortSignal; maxBytes: number }): Promise<{ bytes: Uint8Array; type: string }>
+  /** Fetches what a URL points at, behind the private-address guard. Throws when it cannot, or past `maxBytes`; NoMedia where nobody could. */
+  media(url: string, at: Fetching): Promise<{ bytes: Uint8Array; type: string }>
   /** The same, read as it comes: for what is too large to be held. The body errors past `maxBytes`. */
-  stream?(url: string, at: { signal: AbortSignal; maxBytes: number }): Promise<MediaStream>
+  stream?(url: string, at: Fetching): Promise<MediaStream>
 }

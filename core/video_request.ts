@@ -3,7 +3,7 @@ import { type Static, Type } from '@sinclair/typebox'
 import type { VideoRow } from './catalog/mod.ts'
 import type { Context } from './endpoint.ts'
 import { Fault } from './faults.ts'
-import { clip, quoted } from './intake.ts'
+import { clip, isWebUrl, quoted } from './intake.ts'
 import { pictureOf } from './pictures.ts'
 import type { Json } from './ports.ts'
 import { asNumber, RESOLUTION_NAMES } from './pricing.ts'
@@ -180,8 +180,6 @@ function checkPicture(path: string, url: string): void {
   const found = pictureOf(url)
   if (typeof found === 'string') throw refused(path, `${found}, got ${quoted(url)}`)
 }
-
-const isWebUrl = (url: string): boolean => /^https?:\/\/[^\s]/i.test(url) && URL.canParse(url)
 
 function checkInputType(order: VideoRequest): void {
   const { input_type: given } = order

@@ -208,7 +208,7 @@ function madeOf(state: Extract<VideoState, { kind: 'done' }>, { row, remembered,
   const urls = [url ?? '', ...(lastFrameUrl === undefined ? [] : [lastFrameUrl])]
   const { clip } = vendor
   const streams = url === undefined && clip ? { streams: [(at: { signal: AbortSignal }) => clip(handle, at)] } : {}
-  return { result: kept as unknown as Json, media: { folder: 'videos', urls, ...streams } }
+  return { result: kept as unknown as Json, media: { folder: 'videos', urls, kinds: ['video'], ...streams } }
 }
 
 function usageOf({ duration_seconds, _: { resolution, rv, ra } }: Remembered, tokens: number | undefined): NonNullable<Kept['usage']> {

@@ -1,14 +1,15 @@
 /** The only outgoing HTTP beside `media.ts`: calls of vendors' APIs, and small downloads of what their URLs point at. */
 import { deadlines } from '../../core/deadlines.ts'
-import { type ChatStream, type Clock, Fault, type Log, type MediaStream } from '../../core/mod.ts'
-import { clipStream } from './clip_stream.ts'
+import { type ChatStream, type Clock, Fault, type Fetching, type Log, type MediaStream } from '../../core/mod.ts'
+import { clipStream, declaredLength } from './clip_stream.ts'
 import { chatStream, firstBytes, firstRefusal } from './http_stream.ts'
-import { checkHead, guarded, judgedType, type MediaOptions, orAbort, tooLarge } from './media.ts'
+import { checkHead, guarded, judgedType, type MediaOptions, tooLarge } from './media.ts'
+import { orAbort } from './or_abort.ts'
 import { type ErrorFor, errorFor as usualErrorFor, type Judge, type Refusal, retrySeconds, safeCode, type Trouble, usualTrouble } from './refusals.ts'
 
 // ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type FetchMedia = (url: string, at: { signal: AbortSignal; maxBytes: number }) => Promise<{ bytes: Uint8Array; type: string }>
+export type FetchMedia = (url: string, at: Fetching) => Promise<{ bytes: Uint8Array; type: string }>
 export type HttpOptions = MediaOptions
 
 /**
@@ -20,19 +21,20 @@ export function mediaFetcher(options: HttpOptions = {}): FetchMedia {
   const follow = guarded(options)
   return (start, at) => orAbort(receive(start, at), at.signal)
 
-  async function receive(start: string, { signal, maxBytes }: Parameters<FetchMedia>[1]): ReturnType<FetchMedia> {
-    const response = await follow(start, signal)
+  async function receive(start: string, at: Fetching): ReturnType<FetchMedia> {
+    const response = await follow(start, at)
     try {
-      checkHead(response, maxBytes)
-      const bytes = await readAtMost(response, maxBytes)
-      return { bytes, type: judgedType(bytes, response) }
+      checkHead(response, at.maxBytes)
+      const bytes = await readAtMost(response, at.maxBytes)
+      return { bytes, type: judgedType(bytes, response.headers['content-type']) }
     } finally {
       response.destroy()
     }
   }
 }
 
-async function readAtMost(body: AsyncIterable<Uint8Array> | readonly Uint8Array[], maxBytes: number): Promise<Uint8Array> {
+/** A body, let go of when it turns out longer. */
+export async function readAtMost(body: AsyncIterable<Uint8Array> | readonly Uint8Array[], maxBytes: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = []
   let length = 0
   for await (const chunk of body) {
@@ -45,9 +47,8 @@ async function readAtMost(body: AsyncIterable<Uint8Array> | readonly Uint8Array[
 
 /** At once where its length is declared, which costs less than chunk by chunk. */
 async function textOf(response: Response, maxBytes: number): Promise<string> {
-  const declared = Number(response.headers.get('content-length') ?? Number.NaN)
-  const isPlain = (response.headers.get('content-encoding') ?? 'identity') === 'identity'
-  if (isPlain && declared <= maxBytes) return await response.text()
+  const declared = declaredLength(response.headers)
+  if (declared !== undefined && declared <= maxBytes) return await response.text()
   return new TextDecoder().decode(await readAtMost(response.body ?? [], maxBytes))
 }
 
@@ -132,7 +133,9 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     passText: (url, asking) => call({ url, asking, ...(asking.body !== undefined && { body: JSON.stringify(asking.body), headers: JSON_HEADERS }) }, verbatim),
     getMedia: (url, asking) =>
       call({ url, asking, headers: CLIP_HEADERS }, async (response, cut) => {
-        const media = clipStream(response, { ...asking, cut })
+        const media = await clipStream(response, { ...asking, cut }).catch((error: unknown) => {
+          throw unreachable(error, cut.signal)
+        })
         if (!media) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
         return media
       }),

@@ -1,4 +1,5 @@
 /** What the image protocols have in common: how the operator configures one, how an order is written, how `n` is spread over calls. */
+import { isWebUrl } from '../../core/intake.ts'
 import type { Clock, ImageJob, Json, Log, MadeImage } from '../../core/mod.ts'
 import type { Fetch, VendorHttp } from './http.ts'
 import { dataUri } from './pictures.ts'
@@ -94,7 +95,7 @@ export function readImages(raw: readonly RawImage[], count: number, http: Pick<V
 
 function hosted(url: string): string | undefined {
   if (url.startsWith('data:')) return dataUri(url)
-  return /^https?:\/\//i.test(url) && URL.canParse(url) ? url : undefined
+  return isWebUrl(url) ? url : undefined
 }
 
 export const bearer = (key: string | undefined): Readonly<Record<string, string>> => (key ? { authorization: `Bearer ${key}` } : {})

@@ -1,6 +1,5 @@
 /** Stands between a crowd and a price feed: whoever asks the same thing at the same time, or soon after, shares one answer. */
-import { type Bar, type Clock, Fault, type Feed, type Log, type MarketVendor, type Shelf, type Spot } from '../../core/mod.ts'
-import type { AtHand } from '../../core/market_sale.ts'
+import { type AtHand, type Bar, type Clock, Fault, type Feed, type Log, type MarketVendor, type Shelf, type Spot } from '../../core/mod.ts'
 import { shelf, singleFlight } from './shared_answers.ts'
 
 export type MarketCacheOptions = {

@@ -1,7 +1,8 @@
 /** Reads JSON from a price feed: 5 s, and once more (spec 2, Errors 502). */
 import { type Clock, Fault, type Log } from '../../core/mod.ts'
-import type { Fetch } from './http.ts'
+import { type Fetch, readAtMost } from './http.ts'
 import { bearer } from './image_vendor.ts'
+import { orAbort } from './or_abort.ts'
 import { safeCode } from './refusals.ts'
 
 export type MarketHttpConfig = {
@@ -68,7 +69,7 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
   async function converse<T>(url: string, signal: AbortSignal, { read, missing }: Reading<T>): Promise<Attempt<T>> {
     const response = await fetch(url, { headers, redirect: 'manual', signal })
     const { status, ok } = response
-    const text = await readAtMost(response, ok ? MAX_BYTES : 65_536)
+    const text = new TextDecoder().decode(await readAtMost(response.body ?? [], ok ? MAX_BYTES : 65_536))
     const understood = ok ? read : status === 404 && missing
     const answer = understood ? quiet(() => understood(text)) : undefined
     if (answer !== undefined) return { kind: 'got', answer }
@@ -94,25 +95,4 @@ function quiet<T>(read: () => T): T | undefined {
     if (error instanceof SyntaxError) return undefined
     throw error
   }
-}
-
-async function readAtMost(response: Response, maxBytes: number): Promise<string> {
-  const decoder = new TextDecoder()
-  let [text, length] = ['', 0]
-  for await (const chunk of response.body ?? []) {
-    length += chunk.length
-    if (length > maxBytes) throw new Error(`more than ${maxBytes} bytes`)
-    text += decoder.decode(chunk, { stream: true })
-  }
-  return text + decoder.decode()
-}
-
-/** Ends with the signal, and with its reason, while the work goes on for others who wait for it. */
-export function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason)
-    signal.addEventListener('abort', abort, { once: true })
-    if (signal.aborted) abort()
-    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
-  })
 }

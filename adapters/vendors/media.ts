@@ -3,13 +3,14 @@ import { lookup as systemLookup } from 'node:dns/promises'
 import { get as getPlain, type IncomingMessage } from 'node:http'
 import { get as getSecure } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
-import type { MediaStream } from '../../core/mod.ts'
+import { type Fetching, type MediaStream, NoMedia } from '../../core/mod.ts'
 import { isPrivate, type Lookup } from './addresses.ts'
+import { orAbort } from './or_abort.ts'
 import { mediaTypeOf } from './pictures.ts'
 
 export type MediaOptions = {
   readonly lookup?: Lookup
-  /** Hosts that may be private all the same: a vendor on the operator's own network. Written `host:port`. */
+  /** Hosts that may be private all the same, for what is not foreign: a vendor on the operator's own network. Written `host:port`, of the usual port as `host` too. */
   readonly trusted?: readonly string[]
 }
 
@@ -18,10 +19,12 @@ export const MEDIA_HEADERS = { accept: 'image/*, video/*, audio/*', 'accept-enco
 
 /** What our own bytes tell: whoever claims one of these is checked. */
 const CHECKED = /^(?:image\/|video\/(?:mp4|quicktime|webm)$|audio\/(?:mpeg|wav)$)/
+/** What nobody is given who comes without a key. */
+const NOT_THERE = new Set([401, 403, 404, 410])
 /** Enough of a head to tell what it is. */
 const HEAD_BYTES = 64
 
-export type StreamMedia = (url: string, at: { signal: AbortSignal; maxBytes: number }) => Promise<MediaStream>
+export type StreamMedia = (url: string, at: Fetching) => Promise<MediaStream>
 
 /**
  * Reads what a vendor's URL points at as it comes; judges what `mediaFetcher` judges. Resolves when the first bytes have told the type. Upstream is
@@ -32,8 +35,9 @@ export function mediaStreamer(options: MediaOptions = {}): StreamMedia {
   const follow = guarded(options)
   return (start, at) => orAbort(begin(start, at), at.signal)
 
-  async function begin(start: string, { signal, maxBytes }: Parameters<StreamMedia>[1]): Promise<MediaStream> {
-    const response = await follow(start, signal)
+  async function begin(start: string, at: Fetching): Promise<MediaStream> {
+    const { signal, maxBytes } = at
+    const response = await follow(start, at)
     const end = () => void response.destroy()
     try {
       signal.throwIfAborted()
@@ -41,8 +45,8 @@ export function mediaStreamer(options: MediaOptions = {}): StreamMedia {
       const size = checkHead(response, maxBytes)
       const chunks = response[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>
       const head = await headOf(chunks)
-      const type = judgedType(Buffer.concat(head), response)
-      return { type, body: bodyOf({ head, chunks, size, maxBytes, signal, end }), ...(size !== undefined && { size }) }
+      const type = judgedType(Buffer.concat(head), response.headers['content-type'])
+      return { type, body: pouring({ head, chunks, size, maxBytes, signal, end }), ...(size !== undefined && { size }) }
     } catch (error) {
       signal.removeEventListener('abort', end)
       end()
@@ -60,7 +64,8 @@ type Reading = {
   end(): void
 }
 
-function bodyOf({ head, chunks, size, maxBytes, signal, end }: Reading): ReadableStream<Uint8Array> {
+/** A body of chunks, some of them read already; nothing more is read before it is asked for. `end` lets go of where they come from. */
+export function pouring({ head, chunks, size, maxBytes, signal, end }: Reading): ReadableStream<Uint8Array> {
   let length = 0
   const over = () => {
     signal.removeEventListener('abort', end)
@@ -96,7 +101,7 @@ function bodyOf({ head, chunks, size, maxBytes, signal, end }: Reading): Readabl
 }
 
 /** Chunks, up to the first that completes the head, or to the end. */
-async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> {
+export async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> {
   const head: Uint8Array[] = []
   for (let length = 0; length < HEAD_BYTES; ) {
     const { done, value } = await chunks.next()
@@ -108,13 +113,13 @@ async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> 
 }
 
 /** Follows redirects, judging each address anew, to a response whose body nobody has read yet. */
-export function guarded({ lookup = systemAddresses, trusted = [] }: MediaOptions): (start: string, signal: AbortSignal) => Promise<IncomingMessage> {
+export function guarded({ lookup = systemAddresses, trusted = [] }: MediaOptions): (start: string, at: Pick<Fetching, 'signal' | 'foreign'>) => Promise<IncomingMessage> {
   return follow
 
-  async function follow(start: string, signal: AbortSignal): Promise<IncomingMessage> {
+  async function follow(start: string, at: Pick<Fetching, 'signal' | 'foreign'>): Promise<IncomingMessage> {
     let url = new URL(start)
     for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
-      const response = await open(url, signal)
+      const response = await open(url, at)
       const { statusCode = 0, headers } = response
       if (statusCode < 300 || statusCode >= 400 || !headers.location) return response
       response.destroy()
@@ -123,10 +128,11 @@ export function guarded({ lookup = systemAddresses, trusted = [] }: MediaOptions
     throw new Error(`more than ${MAX_REDIRECTS} redirects`)
   }
 
-  function open(url: URL, signal: AbortSignal): Promise<IncomingMessage> {
-    if (url.protocol !== 'https:' && url.protocol !== 'http:') throw new Error(`media over ${url.protocol} is not fetched`)
-    if (url.username || url.password) throw new Error('a media URL with credentials is not fetched')
-    const isTrusted = trusted.includes(url.host)
+  function open(url: URL, { signal, foreign }: Pick<Fetching, 'signal' | 'foreign'>): Promise<IncomingMessage> {
+    if (url.protocol !== 'https:' && url.protocol !== 'http:') throw new NoMedia(`media over ${url.protocol} is not fetched`)
+    if (url.username || url.password) throw new NoMedia('a media URL with credentials is not fetched')
+    const names = [url.host, `${url.hostname}:${url.protocol === 'https:' ? 443 : 80}`].slice(0, url.port === '' ? 2 : 1)
+    const isTrusted = !foreign && names.some((name) => trusted.includes(name))
     const host = url.hostname.replace(/^\[|\]$/g, '')
     if (!isTrusted && isIP(host) && isPrivate(host)) throw new Error('the media host has a private address')
     const get = url.protocol === 'https:' ? getSecure : getPlain
@@ -154,6 +160,7 @@ export function guarded({ lookup = systemAddresses, trusted = [] }: MediaOptions
 
 /** The declared length, undefined where there is none. Throws for a body that is not to be read. */
 export function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes: number): number | undefined {
+  if (NOT_THERE.has(statusCode)) throw new NoMedia(`the media host answered ${statusCode}`)
   if (statusCode < 200 || statusCode >= 300) throw new Error(`the media host answered ${statusCode}`)
   if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the media is compressed, unasked')
   const declared = headers['content-length']
@@ -163,21 +170,11 @@ export function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes
 }
 
 /** What its first bytes say, else what it claims to be and cannot be checked. */
-export function judgedType(bytes: Uint8Array, { headers }: IncomingMessage): string {
-  const claimed = headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
+export function judgedType(bytes: Uint8Array, contentType: string | null | undefined): string {
+  const claimed = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   const type = mediaTypeOf(bytes)
-  if (!type && CHECKED.test(claimed)) throw new Error(`the media says ${claimed.slice(0, 40)}, and is no ${claimed.split('/', 1)[0]}`)
+  if (!type && CHECKED.test(claimed)) throw new NoMedia(`the media says ${claimed.slice(0, 40)}, and is no ${claimed.split('/', 1)[0]}`)
   return type ?? claimed
-}
-
-/** Ends with the signal, and with its reason, even where the work takes its time to notice or never does. */
-export function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason)
-    signal.addEventListener('abort', abort, { once: true })
-    if (signal.aborted) abort()
-    work.then(resolve, (error) => reject(signal.aborted ? signal.reason : error)).finally(() => signal.removeEventListener('abort', abort))
-  })
 }
 
 export const tooLarge = (maxBytes: number) => new Error(`more than ${maxBytes} bytes`)

@@ -45,7 +45,7 @@ export function openaiVideos(config: VideoVendorConfig): VideoVendor {
 
   async function seedOf(image: string, signal: AbortSignal): Promise<Seed> {
     if (/^data:/i.test(image)) return pictureIn(decodeDataUri(image)?.bytes, image)
-    const fetched = await media(image, { signal, maxBytes: MOST_SEED_BYTES }).catch((error: unknown) => {
+    const fetched = await media(image, { signal, maxBytes: MOST_SEED_BYTES, foreign: true }).catch((error: unknown) => {
       if (signal.aborted) throw error
       throw invalidImage('The seed image could not be fetched.')
     })

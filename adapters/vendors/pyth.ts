@@ -6,7 +6,8 @@
 import { scaled } from '../../core/exact.ts'
 import type { Bar, Clock, Feed, Log, MarketVendor, Session, Shelf, Spot } from '../../core/mod.ts'
 import type { Fetch } from './http.ts'
-import { marketHttp, orAbort } from './market_http.ts'
+import { marketHttp } from './market_http.ts'
+import { orAbort } from './or_abort.ts'
 import { record } from './refusals.ts'
 import { under } from './image_vendor.ts'
 

@@ -5,7 +5,7 @@
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../core/mod.ts'
 import { under, writeOrder } from './image_vendor.ts'
 import { record } from './refusals.ts'
-import { arkFailure, arkJudge, assetUrl, lookJudge, takesSeed } from './seedance.ts'
+import { arkFailure, arkJudge, assetUrl, lookJudge, plainWords, takesSeed } from './seedance.ts'
 import { doneWith, FAILED, running, type VideoVendorConfig, videoHttp, word } from './video_vendor.ts'
 
 /**
@@ -37,7 +37,7 @@ function orderOf(job: VideoJob): Readonly<Record<string, Json>> {
   ]
   return {
     model,
-    prompt,
+    prompt: plainWords(prompt),
     duration: job.seconds,
     resolution: job.resolution.toLowerCase(),
     ...(aspectRatio !== undefined && { aspect_ratio: aspectRatio }),
@@ -50,7 +50,7 @@ function orderOf(job: VideoJob): Readonly<Record<string, Json>> {
   }
 }
 
-/** The job may stand at the top or in `data`; its clip there, or one level below in `content` or `video`. */
+/** The job may stand at the top or in `data`; its clip there, or one level below in `content` or `video`. A bare `url` may be the job's own. */
 function read(handle: string, body: unknown): VideoState | undefined {
   const outer = record(body)
   const job = word(outer.status) === '' ? record(outer.data) : outer
@@ -76,7 +76,7 @@ function read(handle: string, body: unknown): VideoState | undefined {
 
 function finished(handle: string, job: Readonly<Record<string, unknown>>): VideoState {
   const places = [job, job.content, job.video, job.data].map(record)
-  const find = (...names: readonly string[]) => places.flatMap((place) => names.map((name) => place[name])).find((value) => typeof value === 'string' && value !== '')
+  const find = (...names: readonly string[]) => names.flatMap((name) => places.map((place) => place[name])).find((value) => typeof value === 'string' && value !== '')
   const { total_tokens, completion_tokens } = record(job.usage)
   return doneWith({
     url: find('video_url', 'url'),

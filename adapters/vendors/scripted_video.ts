@@ -1,5 +1,6 @@
 /** A video vendor that does what a test tells it to. */
 import type { MediaStream, VideoJob, VideoState, VideoVendor } from '../../core/mod.ts'
+import { orAbort } from './or_abort.ts'
 
 export type VideoScript = {
   /** The handle of a job; given nothing, `job-1`, `job-2` and so on. */
@@ -68,13 +69,4 @@ export function scriptedVideo(script: VideoScript = {}): ScriptedVideo {
     },
     clip: (handle, { signal }) => orAbort(clip(handle, { signal }), signal),
   }
-}
-
-function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason)
-    if (signal.aborted) abort()
-    signal.addEventListener('abort', abort, { once: true })
-    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
-  })
 }

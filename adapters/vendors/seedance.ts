@@ -44,7 +44,7 @@ function orderOf(job: VideoJob): Readonly<Record<string, Json>> {
 function contentOf({ prompt, image, lastFrame, asset, referenceImages = [], referenceVideos = [], referenceAudios = [] }: VideoJob): readonly Part[] {
   const picture = (url: string, role: string): Part => ({ type: 'image_url', image_url: { url }, role })
   return [
-    { type: 'text', text: prompt },
+    { type: 'text', text: plainWords(prompt) },
     ...(image === undefined ? [] : [picture(image, 'first_frame')]),
     ...(lastFrame === undefined ? [] : [picture(lastFrame, 'last_frame')]),
     ...(asset === undefined ? [] : [picture(assetUrl(asset), 'reference_image')]),
@@ -53,6 +53,9 @@ function contentOf({ prompt, image, lastFrame, asset, referenceImages = [], refe
     ...referenceAudios.map((url) => ({ type: 'audio_url', audio_url: { url }, role: 'reference_audio' })),
   ]
 }
+
+/** The 1.x models take settings out of a prompt, `--duration 12` and `--resolution 1080p` among them: not from a buyer, who has paid for others. */
+export const plainWords = (prompt: string): string => prompt.replace(/-{2,}(?=\s*[a-z_])/gi, '\u2014')
 
 export const assetUrl = (asset: string): string => (asset.startsWith('asset://') ? asset : `asset://${asset}`)
 

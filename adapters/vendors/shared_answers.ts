@@ -1,6 +1,6 @@
 /** One answer for all who ask the same thing at the same time, or soon after: flights that are shared, and a shelf of what they brought. */
 import { type Clock, Fault } from '../../core/mod.ts'
-import { orAbort } from './market_http.ts'
+import { orAbort } from './or_abort.ts'
 
 type Flight = { readonly landed: Promise<unknown>; readonly wanted: AbortController; riders: number }
 

@@ -1,4 +1,5 @@
 /** What the video protocols have in common: how the operator configures one, how it refuses, and how a job is submitted and looked at. */
+import { isWebUrl } from '../../core/intake.ts'
 import { Fault, type VideoState } from '../../core/mod.ts'
 import { type FetchMedia, type VendorHttp, vendorHttp } from './http.ts'
 import { bearer, type ImageVendorConfig, under } from './image_vendor.ts'
@@ -143,5 +144,5 @@ function whole(value: unknown): number | undefined {
 }
 
 function isAddress(url: unknown): url is string {
-  return typeof url === 'string' && (/^data:(video|image)\//i.test(url) || (/^https?:\/\//i.test(url) && URL.canParse(url)))
+  return typeof url === 'string' && (/^data:(video|image)\//i.test(url) || isWebUrl(url))
 }

@@ -4,6 +4,7 @@
  */
 import { Fault, type Json, type Log, type SwapAnswer, type SwapCall, type SwapVendor } from '../../core/mod.ts'
 import type { Fetch } from './http.ts'
+import { orAbort } from './or_abort.ts'
 import { record, safeCode } from './refusals.ts'
 
 export type ZeroxConfig = {
@@ -94,15 +95,6 @@ export function zerox(config: ZeroxConfig): SwapVendor {
     }
     return Buffer.concat(chunks, length).toString('utf8')
   }
-}
-
-/** Ends with the signal, and with its reason; `fetch` may take its time to notice. */
-function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason)
-    signal.addEventListener('abort', abort, { once: true })
-    work.then(resolve, (error) => reject(signal.aborted ? signal.reason : error)).finally(() => signal.removeEventListener('abort', abort))
-  })
 }
 
 function upstreamPath(method: SwapCall['method'], path: string): string {

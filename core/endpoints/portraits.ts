@@ -2,11 +2,11 @@
 import { type Static, type TObject, Type } from '@sinclair/typebox'
 import { within } from '../calls.ts'
 import { free, type FreeContext, json, type Made, type Offering, type Order, paid, type Price, type Showing, type Stored } from '../endpoint.ts'
-import { ASSET, type Character, FACE_CLAIM, FACE_GROUP, FOREVER, idFrom, ofAnother } from '../enrolled.ts'
+import { ASSET, type Character, FACE_CLAIM, FACE_GROUP, FOREVER, idFrom, isGiven, ofAnother } from '../enrolled.ts'
 import { Fault } from '../faults.ts'
-import { clip, intake, quoted } from '../intake.ts'
+import { clip, intake, isWebUrl, quoted } from '../intake.ts'
 import { print } from '../money.ts'
-import type { Json, Owned } from '../ports.ts'
+import type { Call, Json, Owned } from '../ports.ts'
 import type { Enrolling, PortraitVendor } from '../vendors.ts'
 import { flatPrice } from '../pricing.ts'
 import { newSecret } from '../tickets.ts'
@@ -119,7 +119,7 @@ const face = paid({
 function checked<Given extends { readonly name: string; readonly image_url: string }>(given: Given): Given {
   const { name, image_url } = given
   if (name.trim() === '') throw refused('name', 'must not be blank')
-  if (!/^https?:\/\/[^\s]/i.test(image_url) || !URL.canParse(image_url)) throw refused('image_url', `must be an http(s) URL, got ${clip(image_url)}`)
+  if (!isWebUrl(image_url)) throw refused('image_url', `must be an http(s) URL, got ${clip(image_url)}`)
   return given
 }
 
@@ -155,7 +155,7 @@ function made({ id, now, catalog, vendors }: Order<unknown>, { name, image }: En
   const kept: Kept = { asset, group, name, vendorAsset, models, price: print(price().amount) }
   return {
     result: kept,
-    media: { folder: 'portraits', urls: [image] },
+    media: { folder: 'portraits', urls: [image], foreign: true },
     keeps(media) {
       const data: Character = { type, group, name, vendorAsset, source: image, mediaKey: media[0]?.key ?? null, createdAt: now, call: id }
       return [...also, { kind: ASSET, id: asset, data, expiresAt: FOREVER }]
@@ -316,12 +316,17 @@ const page = free({
 
 // ── what a wallet has enrolled ──────────────────────────────────────────────────────────────────────────────────────
 
-type Found = { readonly id: string; readonly data: Character }
+type Found = { readonly id: string; readonly data: Character; readonly call: Call }
 
-/** Newest first. */
+/** Newest first; without those that wait to be paid. */
 async function charactersOf(wallet: string, type: Character['type'], { records, clock }: FreeContext): Promise<readonly Found[]> {
   const kept = await records.listOwned(ASSET, wallet, { now: clock.now(), limit: MOST_READ })
-  const found = kept.map(({ id, data }): Found => ({ id, data: data as Character })).filter(({ data }) => data.type === type)
+  const ofType = kept.map(({ id, data }) => ({ id, data: data as Character })).filter(({ data }) => data.type === type)
+  const found: Found[] = []
+  for (const each of ofType) {
+    const call = await records.getCall(each.data.call)
+    if (isGiven(call)) found.push({ ...each, call })
+  }
   return found.toSorted((one, other) => other.data.createdAt - one.data.createdAt || (one.id < other.id ? -1 : 1))
 }
 
@@ -350,20 +355,18 @@ function list(field: 'portraits' | 'realfaces', { type, summary }: { type: Chara
       count: Type.Integer(),
     }),
     async answer({ params, origin }, context) {
-      const { gateway, objects, records } = context
+      const { gateway, objects } = context
       const wallet = walletOf(params.address ?? '', gateway)
       const all = await charactersOf(wallet, type, context)
       const href = (key: string) => objects.url?.(key) ?? `${origin}/api/media/${key}`
-      const listed = await Promise.all(
-        all.slice(0, MOST_LISTED).map(async ({ id, data: { group, name, source, mediaKey, createdAt, call } }) => ({
-          assetId: id,
-          groupId: group,
-          name,
-          imageUrl: mediaKey === null ? source : href(mediaKey),
-          createdAt: new Date(createdAt).toISOString(),
-          enrollmentTxHash: (await records.getCall(call))?.receipt?.transaction ?? null,
-        })),
-      )
+      const listed = all.slice(0, MOST_LISTED).map(({ id, data: { group, name, source, mediaKey, createdAt }, call }) => ({
+        assetId: id,
+        groupId: group,
+        name,
+        imageUrl: mediaKey === null ? source : href(mediaKey),
+        createdAt: new Date(createdAt).toISOString(),
+        enrollmentTxHash: call.receipt?.transaction ?? null,
+      }))
       return json(200, { wallet, [field]: listed, count: all.length }, { 'cache-control': 'private, max-age=30' })
     },
   })

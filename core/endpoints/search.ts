@@ -2,7 +2,7 @@
 import { Kind, type Static, type TObject, Type } from '@sinclair/typebox'
 import { paid } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
-import { clip } from '../intake.ts'
+import { clip, isWebUrl } from '../intake.ts'
 import { print } from '../money.ts'
 import type { Json } from '../ports.ts'
 import type { SearchAnswer, SearchJob } from '../vendors.ts'
@@ -97,8 +97,7 @@ function shown(query: string, { maxResults }: SearchJob, { summary, citations, s
 
 /** The host of a web page; undefined for what is none, such as a `javascript:` URL. */
 function hostOf(url: string): string | undefined {
-  if (!/^https?:\/\//i.test(url) || !URL.canParse(url)) return undefined
-  return new URL(url).hostname || undefined
+  return isWebUrl(url) ? new URL(url).hostname : undefined
 }
 
 /** Spec 2, Errors: a search that fails upstream is 500. What the buyer can do something about, a refusal or a rate limit, stays what it is. */

@@ -1,4 +1,5 @@
 /** Streams on their way through: bytes pass untouched, and are read only where they say something that matters (house decision 13). */
+import { joined } from '../bytes.ts'
 import { Fault } from '../faults.ts'
 import type { LiveStream } from '../endpoint.ts'
 import type { Json } from '../ports.ts'
@@ -20,7 +21,7 @@ const MARKS: Readonly<Record<Wire, RegExp>> = {
 const CONTENT: Readonly<Record<Wire, RegExp>> = {
   chat: /(?!)/,
   messages: /content_block_delta|"type": ?"tool_use"/,
-  responses: /\.delta"/,
+  responses: /\.delta"|"response\.(?:output_text|refusal|function_call_arguments)\.done"/,
   generate_content: /"parts":/,
 }
 
@@ -178,13 +179,13 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
 
   /** A chunk before the first text. Answers with what has to go before it. */
   function opening(chunk: Fields): string {
-    const [choice] = objectsOf(chunk.choices)
-    const { role: _, reasoning_content: thought, ...said } = isFields(choice?.delta) ? choice.delta : {}
-    if (isSaid(thought)) {
-      hasContent = true
-      if (reasoning.length < MAX_EVENT) reasoning += thought as string
-    }
-    if (SPOKEN.some((name) => isSaid(said[name]))) {
+    const choices = objectsOf(chunk.choices)
+    const [choice] = choices
+    const deltas = choices.map(({ delta }) => (isFields(delta) ? delta : {}))
+    const thought = deltas[0]?.reasoning_content
+    if (isSaid(thought) && reasoning.length < MAX_EVENT) reasoning += thought as string
+    if (deltas.some((delta) => isSaid(delta.reasoning_content))) hasContent = true
+    if (deltas.some((delta) => SPOKEN.some((name) => isSaid(delta[name])))) {
       hasContent = true
       isOpening = false
       return ''
@@ -386,14 +387,4 @@ function lastEventEnd(bytes: Uint8Array | readonly number[]): number {
     if (bytes[at - 1] === LF || (bytes[at - 1] === CR && bytes[at - 2] === LF)) return at + 1
   }
   return 0
-}
-
-function joined(chunks: readonly Uint8Array[], size: number): Uint8Array {
-  const bytes = new Uint8Array(size)
-  let offset = 0
-  for (const chunk of chunks) {
-    bytes.set(chunk, offset)
-    offset += chunk.length
-  }
-  return bytes
 }

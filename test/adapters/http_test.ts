@@ -127,6 +127,21 @@ describe('vendorHttp()', () => {
     server.close()
   })
 
+  test('believes no declared length of a body that comes in pieces, and lets go of one without end', async () => {
+    let isLeft = false
+    const server = createServer((socket) => {
+      socket.on('error', () => {}).on('close', () => (isLeft = true))
+      const piece = `8000\r\n${' '.repeat(0x8000)}\r\n`
+      const pour = (): void => void (!socket.destroyed && socket.write(piece, pour))
+      socket.once('data', () => socket.write('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n', pour))
+    })
+    const port = await new Promise<number>((resolve) => server.listen(0, '127.0.0.1', () => resolve((server.address() as { port: number }).port)))
+    const made = setup('')
+    expect(await outcome(http(made, { maxBytes: 1_000_000 }).postJson(`http://127.0.0.1:${port}/`, {}, calm()), made.log)).toBe('failure')
+    await until(() => isLeft)
+    server.close()
+  })
+
   test('follows no redirect, so the key goes nowhere else; the operator is told', async () => {
     const other = standIn(good)
     const { url } = standIn(() => Response.redirect(other.url, 307))

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { createServer } from 'node:net'
 import { mediaStreamer } from '../../adapters/vendors/media.ts'
+import { NoMedia } from '../../core/mod.ts'
 import { mediaTypeOf } from '../../adapters/vendors/pictures.ts'
 import { flood, standIn, until } from './vendor_kit.ts'
 
@@ -47,6 +48,22 @@ describe('mediaStreamer()', () => {
     const { url, host } = standIn(() => answer(new Uint8Array(10), 'audio/pcm; rate=24000'))
     const { body, type } = await mediaStreamer({ trusted: [host] })(url, calm())
     expect([type, (await new Response(body).bytes()).length]).toEqual(['audio/pcm', 10])
+  })
+
+  test('tells what nobody could be given from what it could not fetch', async () => {
+    const kindOf = async (reply: () => Response) => {
+      const { url, host } = standIn(reply)
+      return await mediaStreamer({ trusted: [host] })(url, calm()).catch((error: unknown) => error instanceof NoMedia)
+    }
+    const worthless = [() => answer(Buffer.from('<html>oops</html>')), () => answer(new Uint8Array(0)), ...[401, 403, 404, 410].map((status) => () => new Response('no', { status }))]
+    const away = [429, 500, 503].map((status) => () => new Response('no', { status }))
+    expect(await Promise.all([...worthless, ...away].map(kindOf))).toEqual([...worthless.map(() => true), ...away.map(() => false)])
+  })
+
+  test('calls no host of the operator\'s own for a foreign URL', async () => {
+    const { url, host, seen } = standIn(() => answer(clip()))
+    await expect(mediaStreamer({ trusted: [host] })(url, { ...calm(), foreign: true })).rejects.toThrow('private address')
+    expect(seen).toEqual([])
   })
 
   test.each([

@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
 import { clipStream } from '../../adapters/vendors/clip_stream.ts'
+import type { FetchMedia } from '../../adapters/vendors/http.ts'
 import { openaiVideos } from '../../adapters/vendors/openai_videos.ts'
 import { pictureResizer } from '../../adapters/vendors/resize.ts'
 import { PIXEL } from '../../adapters/vendors/scripted.ts'
@@ -15,6 +16,7 @@ import { type Dialect, FULL, readings, STATES, studioSubject, vendorOn } from '.
 const took = () => Response.json({ id: 'video_1', status: 'queued' })
 const JOB = { ...CLIP_JOB, model: 'sora-2', resolution: '720p' }
 const grey = (size: string) => `data:image/png;base64,${greyImages(size)[0]}`
+const MP4 = new TextDecoder('latin1').decode(CLIP_BYTES)
 const bytesOf = (uri: string) => Buffer.from(uri.slice(uri.indexOf(',') + 1), 'base64')
 
 /** What stands in a form, files as their type and size. */
@@ -80,15 +82,15 @@ describe('what openaiVideos() sends', () => {
     expect([type, `${width}x${height}`, server.seen[0]?.form?.get('size')]).toEqual(['image/png', to, to])
   })
 
-  test('is a seed by URL, fetched through the guard', async () => {
-    const asked: string[] = []
-    const media = async (url: string) => {
-      asked.push(url)
+  test('is a seed by URL, fetched through the guard as a stranger\'s', async () => {
+    const asked: unknown[] = []
+    const media: FetchMedia = async (url, { foreign }) => {
+      asked.push([url, foreign])
       return { bytes: bytesOf(grey('64x96')), type: 'image/png' }
     }
     const { server, vendor } = vendorOn(openaiVideos, took, { media })
     await vendor.submit({ ...JOB, image: 'https://pictures.example/1.png' }, calm())
-    expect([asked, server.seen[0]?.form?.get('size')]).toEqual([['https://pictures.example/1.png'], '720x1280'])
+    expect([asked, server.seen[0]?.form?.get('size')]).toEqual([[['https://pictures.example/1.png', true]], '720x1280'])
     const guarded = vendorOn(openaiVideos, took)
     expect(await outcome(guarded.vendor.submit({ ...JOB, image: 'http://127.0.0.1:1/x.png' }, calm()), guarded.log)).toBe('INVALID_IMAGE')
     expect(guarded.server.seen).toEqual([])
@@ -131,6 +133,8 @@ describe('a clip of openaiVideos()', () => {
     ['nothing', 'failure', () => video(null)],
     ['a 404', 'operator', () => new Response(null, { status: 404 })],
     ['a 429', 'RATE_LIMITED 30', () => new Response(null, { status: 429 })],
+    ['a page that says it is a clip', 'failure', () => video('<html>')],
+    ['nothing in pieces', 'failure', () => video(new ReadableStream({ start: (controller) => controller.close() }))],
     ['a redirect', 'operator', () => Response.redirect('https://other.example/', 302)],
     ['a bare 500', 'failure', () => new Response(null, { status: 500 })],
   ])('that is %s is a %s', async (_, expected, answer) => {
@@ -139,7 +143,7 @@ describe('a clip of openaiVideos()', () => {
   })
 
   test('without end is read only as far as it is asked for, and let go of', async () => {
-    const { state, body } = flood()
+    const { state, body } = flood(MP4)
     const reader = (await clip(() => video(body)).fetch()).body.getReader()
     for (let times = 0; times < 4; times++) expect((await reader.read()).value?.length).toBeGreaterThan(0)
     await reader.cancel()
@@ -148,24 +152,29 @@ describe('a clip of openaiVideos()', () => {
   })
 
   test.each([
-    ['breaks off', 'broke off', {}, [CLIP_BYTES, new Error('cut')]],
-    ['ends before its declared length', 'broke off', { 'content-length': '50' }, [CLIP_BYTES]],
+    ['breaks off', 'the clip broke off', {}, [...Array(3).fill(CLIP_BYTES), new Error('cut')]],
+    ['ends before its declared length', 'ended after 24 of 50 bytes', { 'content-length': '50' }, [CLIP_BYTES]],
     ['goes on for ever', 'more than 100 bytes', {}, Array(9).fill(CLIP_BYTES)],
   ])('that %s errors, in our words', async (_, words, headers, pieces) => {
     const cut = new AbortController()
-    const media = clipStream(video(clipOf(pieces as Uint8Array[]).body, headers as Record<string, string>), { ...calm(), cut, mostBytes: 100 })
-    await expect(new Response(media?.body ?? null).arrayBuffer()).rejects.toThrow(`the clip ${words.replace('more', 'has more')}`)
+    const media = await clipStream(video(clipOf(pieces as Uint8Array[]).body, headers as Record<string, string>), { ...calm(), cut, mostBytes: 100 })
+    await expect(new Response(media?.body ?? null).arrayBuffer()).rejects.toThrow(words)
     expect(cut.signal.aborted).toBe(true)
   })
 
-  test('of more bytes than may be, by its header, is none', () => {
+  test('of more bytes than may be, by its header, is none', async () => {
     const cut = new AbortController()
-    expect([clipStream(video(CLIP_BYTES as BodyInit, { 'content-length': '101' }), { ...calm(), cut, mostBytes: 100 }), cut.signal.aborted]).toEqual([undefined, true])
+    expect([await clipStream(video(CLIP_BYTES as BodyInit, { 'content-length': '101' }), { ...calm(), cut, mostBytes: 100 }), cut.signal.aborted]).toEqual([undefined, true])
+  })
+
+  test('is known by its bytes where its server does not say what it is', async () => {
+    const { fetch } = clip(() => video(CLIP_BYTES as BodyInit, { 'content-type': 'application/octet-stream' }))
+    expect((await fetch()).type).toBe('video/mp4')
   })
 
   test('ends with its signal, and with its reason, also in the middle', async () => {
     const reason = new Error('out of time')
-    const { fetch } = clip(() => video(flood().body))
+    const { fetch } = clip(() => video(flood(MP4).body))
     await expect(fetch({ signal: AbortSignal.abort(reason) })).rejects.toBe(reason)
     const controller = new AbortController()
     const reader = (await fetch(controller)).body.getReader()

@@ -40,6 +40,17 @@ describe('what resellerVideos() sends', () => {
     })
   })
 
+  test('is a prompt in which no settings hide', async () => {
+    const { server, vendor } = vendorOn(resellerVideos, took)
+    await vendor.submit({ ...JOB, prompt: 'a fox --resolution 1080p' }, calm())
+    expect(server.seen[0]?.json.prompt).toBe('a fox \u2014resolution 1080p')
+  })
+
+  test('comes back as a clip by its own name first: a bare URL may be that of the job', async () => {
+    const body = { id: 'vt_1', status: 'completed', url: 'https://api.example/v1/videos/vt_1', content: { video_url: 'https://clips.example/1.mp4' } }
+    expect(await vendorOn(resellerVideos, () => Response.json(body)).vendor.look('vt_1', calm())).toMatchObject({ kind: 'done', url: body.content.video_url })
+  })
+
   test('is a seed for the 1.x models alone', async () => {
     const { server, vendor } = vendorOn(resellerVideos, took)
     for (const model of ['seedance-1.5-pro', 'seedance-2.0', 'seedance-2.0-fast']) await vendor.submit({ ...JOB, model, seed: 7 }, calm())

@@ -45,6 +45,13 @@ describe('what seedance() sends', () => {
     })
   })
 
+  test('is a prompt in which no settings hide, for they would outdo those that were paid for', async () => {
+    const { server, vendor } = vendorOn(seedance, took)
+    const sent = async (prompt: string) => (await vendor.submit({ ...JOB, prompt }, calm()), server.seen.at(-1)?.json.content[0].text)
+    for (const setting of ['--duration 12', '--dur 12', '--RS 1080p', '-- resolution 1080p', 'fox--wm true', '---fps 60']) expect([setting, (await sent(`a fox ${setting}`)).includes('--')]).toEqual([setting, false])
+    expect(await sent('a well-known fox - at 5-10 m, -- 3 of them')).toBe('a well-known fox - at 5-10 m, -- 3 of them')
+  })
+
   test.each([
     ['seedance-1-5-pro-251215', 7],
     ['doubao-seedance-1-0-pro-250528', 7],

@@ -56,6 +56,15 @@ describe('the media guard', () => {
     expect([[...bytes], type]).toEqual([[...PNG], 'image/png'])
   })
 
+  test('knows a trusted host by its usual port, written or not', async () => {
+    const lookup = async () => [{ address: '127.0.0.1', family: 4 }]
+    const isCalled = async (url: string, trusted: string) =>
+      await mediaFetcher({ lookup, trusted: [trusted] })(url, { signal: AbortSignal.timeout(5_000), maxBytes: 1 }).catch(({ message }: Error) => !message.includes('private address'))
+    const trusted = [['http://own.test/', 'own.test'], ['http://own.test/', 'own.test:80'], ['https://own.test/', 'own.test:443']] as const
+    const others = [['http://own.test/', 'own.test:443'], ['http://own.test:81/', 'own.test'], ['http://own.test:81/', 'own.test:80']] as const
+    expect(await Promise.all([...trusted, ...others].map(([url, host]) => isCalled(url, host)))).toEqual([true, true, true, false, false, false])
+  })
+
   test('follows redirects, relative ones too, at most four', async () => {
     expect((await load('http://trusted.test:PORT/?to=/%3Fto=%2Fimage')).type).toBe('image/png')
     await expect(load('http://trusted.test:PORT/loop')).rejects.toThrow('more than 4 redirects')

@@ -73,7 +73,7 @@ test("an upstream's comments are not passed on, but that it lives is", async () 
   expect([text.includes('FAKE'), text.includes(': working\n\n'), text.endsWith(DONE)]).toEqual([false, true, true])
 })
 
-test('a wallet that lets five searches lie gets no sixth, until it collects one', async () => {
+test.each(['hangs up on', 'signs too short an authorization for'] as const)('a wallet that %s five searches gets no sixth, until it collects one', async (trick) => {
   let ready = door()
   const bundled = corpusSearch()
   const slow: SearchVendor = { search: async (job, at) => (await ready.passed, await bundled.search(job, at)) }
@@ -84,10 +84,12 @@ test('a wallet that lets five searches lie gets no sixth, until it collects one'
   for (let count = 0; count < 5; count++) {
     ready = door()
     const gone = new AbortController()
-    const payment = alice.sign(await alice.ask(order, { path: SEARCH }))
+    const validBefore = BigInt(clock.now() / 1000 + (trick === 'hangs up on' ? 300 : 10))
+    const payment = alice.sign(await alice.ask(order, { path: SEARCH }), { validBefore })
     const bought = alice.buy(order, { path: SEARCH, payment, gone: gone.signal })
     await clock.settle()
-    gone.abort()
+    if (trick === 'hangs up on') gone.abort()
+    else await clock.advance(11_000)
     ready.open()
     await bought
     await idle()

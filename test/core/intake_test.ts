@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import { Fault } from '../../core/faults.ts'
 import { deadlines } from '../../core/deadlines.ts'
-import { budget, clip, decodeDataUri, intake, parseJson, quoted, readBody, readRaw } from '../../core/intake.ts'
+import { budget, clip, decodeDataUri, intake, isWebUrl, parseJson, quoted, readBody, readRaw } from '../../core/intake.ts'
 import { testClock } from '../kit.ts'
 
 const post = (body: BodyInit | null, headers: Record<string, string> = {}) => new Request('http://farebox.test/', { method: 'POST', headers, body })
@@ -213,6 +213,32 @@ describe('data URIs', () => {
     } finally {
       native.fromBase64 = fromBase64
     }
+  })
+})
+
+test('what keeps unknown fields keeps a thousand, and no million; what drops them does not count', () => {
+  const schema = Type.Object({ model: Type.String() })
+  const crowd = (count: number) => ({ model: 'm', ...Object.fromEntries(Array.from({ length: count - 1 }, (_, index) => [`k${index}`, 1])) })
+  expect(Object.keys(intake(schema, 'kept')(crowd(1_000)))).toHaveLength(1_000)
+  expect(() => intake(schema, 'kept')(crowd(1_001))).toThrow('More than 1000 fields')
+  expect(intake(schema)(crowd(1_001))).toEqual({ model: 'm' })
+})
+
+describe('a web address', () => {
+  test.each([
+    'https://a.example',
+    'HTTP://a.example:8080/x?y#z',
+    'https://a.example?x=1',
+    'https://user:word@a.example/x',
+    'https://f\u00fcchse.example/\u72d0.png',
+    'https://[::1]/x',
+    `https://a.example/${'x'.repeat(1 << 20)}`,
+  ])('%p is one', (text) => expect(isWebUrl(text)).toBe(true))
+
+  test.each(['', 'https://', 'https:///x', 'https://?x', 'https:// a/', 'https://a b/', 'ftp://a.example/', 'javascript:alert(1)', ' https://a.example', 'https://a.example:99999/', 'data:image/png;base64,'])('%p is none', (text) => expect(isWebUrl(text)).toBe(false))
+
+  test('with a host of megabytes is none, and seen to be none at once', () => {
+    for (const mark of ['\u0301\u0323', '%CC%81%CC%A3', '\u00e4.']) for (const end of ['', '/', '?']) expect(isWebUrl(`https://a${mark.repeat(1 << 20)}${end}`)).toBe(false)
   })
 })
 

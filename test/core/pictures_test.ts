@@ -49,6 +49,11 @@ describe('recognize()', () => {
     expect(recognize(splinters(2_000))).toBeUndefined()
   })
 
+  test('a HEIC that tells more sizes than any picture has is none', () => {
+    const crowd = (count: number) => isobmff('heic', new Uint8Array(Buffer.concat(Array<Uint8Array>(count).fill(ispe({ width: 5, height: 5 })))))
+    expect([recognize(crowd(64)), recognize(crowd(65))]).toEqual([{ type: 'image/heic', width: 5, height: 5 }, undefined])
+  })
+
   test('what a file begins like is told without reading on', () => {
     for (const [type, bytes] of Object.entries({ 'image/jpeg': jpeg({ width: 1, height: 1 }), 'image/heic': isobmff('heic', ispe({ width: 1, height: 1 })) })) expect(typeByMagic(bytes)).toBe(type)
     expect(typeByMagic(new TextEncoder().encode('GIF89a'))).toBe('image/gif')

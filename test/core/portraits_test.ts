@@ -2,14 +2,15 @@ import { describe, expect, test } from 'bun:test'
 import { localPortraits } from '../../adapters/vendors/local_portraits.ts'
 import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import { PIXEL } from '../../adapters/vendors/scripted.ts'
-import { FACE_GROUP } from '../../core/enrolled.ts'
+import { FACE_GROUP, idFrom } from '../../core/enrolled.ts'
 import { decodeDataUri } from '../../core/intake.ts'
-import { Fault, type PortraitVendor } from '../../core/mod.ts'
+import { Fault, NoMedia, type PortraitVendor, type Vendors } from '../../core/mod.ts'
 import { type Answer, countingRandom, kit, type Kit, type KitOptions, ORIGIN, read, START } from '../kit.ts'
 
 const PORTRAIT = '/api/v1/portrait/enroll'
 const FACE = '/api/v1/realface/enroll'
 const INIT = '/api/v1/realface/init'
+const VIDEOS = '/api/v1/videos/generations'
 const ADA = { name: 'Ada', image_url: 'https://pictures.example/ada.png' }
 const HOUR = 3_600_000
 
@@ -41,6 +42,7 @@ function studio(script: Partial<PortraitVendor> = {}, options: KitOptions = {}):
 }
 
 const picture = async () => decodeDataUri(PIXEL) as { bytes: Uint8Array; type: string }
+const clipWith = (asset: string) => ({ model: 'vendor-e/video-2.0', prompt: 'she runs', real_face_asset_id: asset })
 const listOf = (wallet: string, field = 'portraits') => `/api/v1/wallet/${wallet}/${field}`
 
 describe('an invented character', () => {
@@ -74,12 +76,24 @@ describe('an invented character', () => {
     expect((await get(listOf(alice.wallet))).body.portraits[0].imageUrl).toBe(ADA.image_url)
   })
 
+  test('whose picture is none is enrolled all the same, and its page or film is not hosted; it is fetched as a stranger\'s', async () => {
+    const asked: boolean[] = []
+    const given = [{ bytes: new Uint8Array(1), type: 'video/mp4' }, { bytes: new Uint8Array(1), type: 'text/html' }]
+    const media: Vendors['media'] = async (_url, { foreign = false }) => (asked.push(foreign), given.shift() ?? Promise.reject(new NoMedia('gone')))
+    const stream = () => Promise.reject(new Error('not to be streamed'))
+    const alice = studio({}, { ports: { vendors: { media, stream } } }).buyer()
+    for (let n = 0; n < 3; n++) {
+      const { status, body } = await alice.buy(ADA, { path: PORTRAIT })
+      expect([status, body.image_url, body.mirrored]).toEqual([200, ADA.image_url, false])
+    }
+    expect(asked).toEqual([true, true, true])
+  })
+
   test('is drawn in videos of the wallet that enrolled it, and of no other', async () => {
     const { buyer, video, chain } = studio()
     const alice = buyer()
     const { body } = await alice.buy(ADA, { path: PORTRAIT })
-    const clip = { model: 'vendor-e/video-2.0', prompt: 'she runs', real_face_asset_id: body.asset_id }
-    const VIDEOS = '/api/v1/videos/generations'
+    const clip = clipWith(body.asset_id)
     const stolen = await buyer('bob').buy(clip, { path: VIDEOS })
     expect([stolen.status, stolen.body.details[0].path, video.jobs.length]).toEqual([400, 'real_face_asset_id', 0])
     expect((await alice.buy(clip, { path: VIDEOS })).status).toBe(202)
@@ -300,23 +314,27 @@ describe('the characters of a wallet', () => {
     expect(body).toEqual({ wallet: alice.wallet.toLowerCase(), portraits: [item(second, 1), item(first, 0)] as never, count: 2 })
   })
 
-  test('whose settlement was refused is listed without a transaction until it is collected', async () => {
-    const { buyer, get, chain } = studio()
+  test('whose settlement was refused are withheld until they are collected: neither listed nor drawn', async () => {
+    const { buyer, get, chain, video } = studio()
     const alice = buyer()
     const payment = alice.sign(await alice.ask(ADA, { path: PORTRAIT }))
     chain.forecast('refused')
     const { status, body } = await alice.buy(ADA, { path: PORTRAIT, payment })
-    const hash = async () => (await get(listOf(alice.wallet))).body.portraits[0].enrollmentTxHash
-    expect([status, await hash()]).toEqual([402, null])
+    const draw = async () => (await alice.buy(clipWith(idFrom(body.job_id, 'ta_')), { path: VIDEOS })).status
+    expect([status, (await get(listOf(alice.wallet))).body.count, await draw(), video.jobs.length]).toEqual([402, 0, 400, 0])
     await alice.poll(body.poll_url, payment)
-    expect(await hash()).toBe(chain.transfers[0]?.transaction ?? '')
+    expect((await get(listOf(alice.wallet))).body.portraits[0].enrollmentTxHash).toBe(chain.transfers[0]?.transaction ?? '')
+    expect([await draw(), video.jobs.length]).toEqual([202, 1])
   })
 
-  test('of unknown settlement are served, and say so', async () => {
-    const { buyer, chain } = studio()
+  test('of unknown settlement are served, listed and drawn, and say so', async () => {
+    const { buyer, chain, get } = studio()
+    const alice = buyer()
     chain.forecast('dropped')
-    const { status, body, headers } = await buyer().buy(ADA, { path: PORTRAIT })
+    const { status, body, headers } = await alice.buy(ADA, { path: PORTRAIT })
     expect([status, headers.get('x-payment-settled'), body.settlement]).toEqual([200, 'false', { success: false, tx_hash: '', network: 'base-sepolia' }])
+    expect((await get(listOf(alice.wallet))).body).toMatchObject({ portraits: [{ assetId: body.asset_id, enrollmentTxHash: null }], count: 1 })
+    expect((await alice.buy(clipWith(body.asset_id), { path: VIDEOS })).status).toBe(202)
   })
 
   test('are kept when their call has been emptied', async () => {

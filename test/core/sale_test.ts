@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { PIXEL, scriptedVendor } from '../../adapters/vendors/scripted.ts'
-import { catalog, Fault, rateLimited } from '../../core/mod.ts'
+import { catalog, Fault, NoMedia, rateLimited } from '../../core/mod.ts'
 import { decodeHeader, encodePayment, FOX, GENERATIONS, kit, ORIGIN, read, START } from '../kit.ts'
 
 const post = (body: string | null, headers: Record<string, string> = {}) => new Request(ORIGIN + GENERATIONS, { method: 'POST', headers, body })
@@ -210,6 +210,15 @@ describe('a purchase', () => {
       { url: PIXEL, source_url: 'data:image/png', backed_up: false },
     ])
     expect(chain.transfers).toHaveLength(1)
+  })
+
+  test('whose link leads to no picture is not sold', async () => {
+    const vendor = scriptedVendor(async () => [{ url: PIXEL }, { url: 'https://vendor.test/1' }])
+    for (const media of [() => Promise.reject(new NoMedia('the media host answered 404')), async () => ({ bytes: new Uint8Array(1), type: 'text/html' })]) {
+      const { buyer, chain } = kit({ ports: { vendors: { images: () => vendor, media } } })
+      const { status, body } = await buyer().buy({ ...FOX, n: 2 })
+      expect([status, body.error, JSON.stringify(body).includes('vendor.test'), chain.transfers]).toEqual([500, 'Image generation failed', false, []])
+    }
   })
 
   test('by an alias id is of the same model, at its price', async () => {

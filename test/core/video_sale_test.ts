@@ -1,9 +1,9 @@
 /** How a video is sold once it is paid for: what its vendor is asked, what a poll URL says, and how its end reads. */
 import { describe, expect, test } from 'bun:test'
-import { CLIP, clipOf, inTurn, scriptedVideo, type VideoScript } from '../../adapters/vendors/scripted_video.ts'
+import { CLIP, CLIP_BYTES, clipOf, inTurn, scriptedVideo, type VideoScript } from '../../adapters/vendors/scripted_video.ts'
 import { PIXEL } from '../../adapters/vendors/scripted.ts'
 import { video } from '../../core/endpoints/video.ts'
-import type { VideoJob } from '../../core/mod.ts'
+import { NoMedia, type VideoJob, type Vendors } from '../../core/mod.ts'
 import { checkVideo, type VideoRequest } from '../../core/video_request.ts'
 import { look, pollQuery, remember, shown, submit } from '../../core/video_sale.ts'
 import { catalog as contract } from '../../core/catalog/mod.ts'
@@ -15,9 +15,9 @@ const IMAGE = 'https://pictures.example/fox.png'
 const CLIP_URL = 'https://clips.example/run.mp4'
 const E2 = 'vendor-e/video-2.0'
 
-function studio(script: VideoScript = {}) {
+function studio(script: VideoScript = {}, media: Partial<Vendors> = {}) {
   const vendor = scriptedVideo(script)
-  const subject = kit({ label: 'base', endpoints: video, ports: { vendors: { video: () => vendor } } })
+  const subject = kit({ label: 'base', endpoints: video, ports: { vendors: { video: () => vendor, ...media } } })
   return { ...subject, vendor, alice: subject.buyer() }
 }
 
@@ -124,8 +124,8 @@ describe('the envelope', () => {
 })
 
 /** The poll that finds a job done, or whatever its vendor says of it first. */
-async function polled(body: object, script: VideoScript, path = GENERATIONS): Promise<Answer & { subject: ReturnType<typeof studio>; payment: ReturnType<ReturnType<typeof studio>['alice']['sign']>; url: string }> {
-  const subject = studio(script)
+async function polled(body: object, script: VideoScript, path = GENERATIONS, vendors: Partial<Vendors> = {}): Promise<Answer & { subject: ReturnType<typeof studio>; payment: ReturnType<ReturnType<typeof studio>['alice']['sign']>; url: string }> {
+  const subject = studio(script, vendors)
   const { alice } = subject
   const order = path === PARTS ? body : { prompt: 'a red fox', ...body }
   const payment = alice.sign(await alice.ask(order, { path }))
@@ -182,6 +182,20 @@ describe('a poll', () => {
     expect(body.data).toEqual([{ url: 'https://maker.example/1.mp4', source_url: 'https://maker.example/1.mp4', duration_seconds: 8, backed_up: false }])
   })
 
+  test.each([
+    ['a link to nothing', () => Promise.reject(new NoMedia('the media host answered 404'))],
+    ['a picture', async () => ({ bytes: new Uint8Array(1), type: 'image/png' })],
+    ['a page', async () => ({ bytes: new Uint8Array(1), type: 'text/html' })],
+  ])('never sells %s for a clip: the job goes on until there is one', async (_, media) => {
+    const answers = [media, async () => ({ bytes: CLIP_BYTES, type: 'video/mp4' })]
+    const script = { look: inTurn({ kind: 'done', url: 'https://maker.example/1.mp4' }) } as const
+    const { subject, status, body, payment, url } = await polled({}, script, GENERATIONS, { media: () => (answers.shift() ?? media)() })
+    expect([status, body.status, JSON.stringify(body).includes('maker.example'), subject.chain.transfers]).toEqual([202, 'in_progress', false, []])
+    await subject.clock.advance(2_000)
+    expect((await subject.alice.poll(url, payment)).body.data).toEqual([expect.objectContaining({ backed_up: true })])
+    expect(subject.chain.transfers).toHaveLength(1)
+  })
+
   test('of a failed job charges nothing and says why', async () => {
     const { status, body, subject } = await polled({}, { look: inTurn({ kind: 'failed', reason: 'The model gave up.', code: 'output_audio_moderation' }) })
     expect([status, body]).toEqual([200, { id: expect.any(String), object: 'video.generation.job', status: 'failed', model: 'vendor-c/video-1', error: 'The model gave up.', payment_status: 'not_charged', note: expect.any(String) }])
@@ -230,7 +244,7 @@ describe('what is remembered', () => {
     const vendors = { video: () => vendor } as never
     const looked = await look(JSON.stringify(['vendor-e', 'job-1']), { request, catalog, vendors, signal: new AbortController().signal })
     if (looked.kind !== 'done') return expect.unreachable()
-    expect(looked.made.media).toEqual({ folder: 'videos', urls: [CLIP] })
+    expect(looked.made.media).toEqual({ folder: 'videos', urls: [CLIP], kinds: ['video'] })
     const stored = { made: JSON.parse(JSON.stringify(looked.made.result)), media: [{ key: 'k', url: null, source: CLIP_URL }], created: 5 }
     expect(shown(stored, { request, href: (key) => `https://here/${key}` })).toEqual({
       object: 'video.generation.job',

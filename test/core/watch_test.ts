@@ -60,6 +60,22 @@ const native: readonly (readonly [Wire, readonly string[], last: number, usage: 
   ['generate_content', CONTENTS, 0, { promptTokenCount: 3, candidatesTokenCount: 2 }],
 ]
 
+describe('what a reader pays for', () => {
+  const choices = (...deltas: readonly object[]) => `data: ${JSON.stringify({ choices: deltas.map((delta, index) => ({ index, delta, finish_reason: null })) })}\n\n`
+  test.each([
+    ['chat', choices({ role: 'assistant', content: '' }, { content: 'hello' }), true],
+    ['chat', choices({}, { reasoning_content: 'hm' }), true],
+    ['chat', choices({ role: 'assistant', content: '' }, { role: 'assistant' }), false],
+    ['responses', events(['response.output_text.done', { text: 'hello' }]).join(''), true],
+    ['responses', events(['response.function_call_arguments.done', { arguments: '{}' }]).join(''), true],
+    ['responses', events(['response.created', { response: {} }], ['response.output_item.done', { item: { type: 'reasoning', summary: [] } }]).join(''), false],
+  ] as const)('in %s of %p is there: %p', async (wire, piece, isThere) => {
+    const stream = watched(upstream(piece), { wire })
+    await stream.next()
+    expect(stream.hasContent()).toBe(isThere)
+  })
+})
+
 describe('watched()', () => {
   for (const [wire, told, last, usage] of native) {
     const body = told.slice(0, told.length - last).join('')
