@@ -39,8 +39,7 @@ export const hybrid = (windowMs: number): Settle => ({ mode: 'hybrid', windowMs 
 /** Always a job, settled by the first poll that sees it completed. */
 export const onPoll: Settle = { mode: 'on_poll' }
 
-/** The shape of an error body. */
-/** `market` is plain without codes (spec 2, Errors); the wires word errors as their vendors do. */
+/** The shape of an error body. `market` is plain without codes (spec 2, Errors); the wires word errors as their vendors do. */
 export type Dialect = 'plain' | 'market' | Wire
 
 /** One order for work. `signal` aborts at the work's deadline, never because the buyer hung up. */

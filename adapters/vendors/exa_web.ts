@@ -25,7 +25,7 @@ export function exaWeb({ baseUrl, key, ...ports }: ExaWebConfig): WebSearchVendo
     async ask(question, order, at) {
       if (question === 'answer') return await post('answer', { query: order.query ?? '', text: false, stream: false }, at)
       if (question === 'contents') return await post('contents', { urls: order.urls ?? [], text: true }, at)
-      const { numResults = USUAL_RESULTS, ...words } = order
+      const { numResults = USUAL_RESULTS, ...words } = withTimes(order)
       if (question === 'search') return await post('search', { ...words, type: 'auto', numResults }, at)
       return await post('findSimilar', { ...words, numResults }, at).catch((error: unknown) => (isGone(error) ? searchedFor({ ...words, numResults }, at) : Promise.reject(error as Error)))
     },
@@ -40,6 +40,12 @@ export function exaWeb({ baseUrl, key, ...ports }: ExaWebConfig): WebSearchVendo
     const excluded = [...((words.excludeDomains as readonly string[] | undefined) ?? []), ...own]
     return await post('search', { ...words, query, type: 'auto', ...(excluded.length > 0 && { excludeDomains: excluded }) }, at)
   }
+}
+
+/** Exa takes times with an hour; a day begins at its midnight. */
+function withTimes(order: Fields): Fields {
+  const times = (['startPublishedDate', 'endPublishedDate'] as const).flatMap((name) => (typeof order[name] === 'string' ? [[name, new Date(order[name]).toISOString()]] : []))
+  return { ...order, ...Object.fromEntries(times) }
 }
 
 /** The path itself, not the page: that is told in a 200. */

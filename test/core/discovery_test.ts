@@ -1,22 +1,19 @@
 import { describe, expect, test } from 'bun:test'
 import { Ajv2020 } from 'ajv/dist/2020.js'
-import { corpusSearch } from '../../adapters/vendors/corpus_search.ts'
-import { localPortraits } from '../../adapters/vendors/local_portraits.ts'
-import { sampleMarket } from '../../adapters/vendors/sample_market.ts'
 import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import { scriptedChat } from '../../adapters/vendors/scripted_chat.ts'
 import { endpoints } from '../../core/endpoints/mod.ts'
 import { isSold } from '../../core/menu.ts'
 import { pathOf, pricedTrial } from '../../core/samples.ts'
 import { catalog } from '../../core/mod.ts'
-import { countingRandom, decodeHeader, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../kit.ts'
+import { decodeHeader, embedded, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../kit.ts'
 
 const document = async (path: string, options: KitOptions = {}) => (await read(await kit(options).shop.fetch(new Request(ORIGIN + path)))).body
 
 /** A gateway that can sell everything on the menu. */
 function whole(options: KitOptions = {}) {
   const clock = testClock()
-  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), ports: { clock, vendors: { search: corpusSearch(), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) } }, ...options })
+  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), ports: { clock, vendors: { ...embedded(clock) } }, ...options })
 }
 
 describe('/.well-known/x402', () => {

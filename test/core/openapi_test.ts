@@ -2,16 +2,13 @@ import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import { Ajv2020 } from 'ajv/dist/2020.js'
-import { corpusSearch } from '../../adapters/vendors/corpus_search.ts'
-import { localPortraits } from '../../adapters/vendors/local_portraits.ts'
-import { sampleMarket } from '../../adapters/vendors/sample_market.ts'
 import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import { PIXEL, type Script, scriptedVendor } from '../../adapters/vendors/scripted.ts'
 import { scriptedChat } from '../../adapters/vendors/scripted_chat.ts'
 import { endpoints } from '../../core/endpoints/mod.ts'
 import { flatPrice, paid } from '../../core/mod.ts'
 import vectors from '../vectors/pricing.json'
-import { type Answer, countingRandom, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../kit.ts'
+import { type Answer, embedded, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../kit.ts'
 
 const document = async (path: string, options: KitOptions = {}) => (await read(await kit(options).shop.fetch(new Request(ORIGIN + path)))).body
 
@@ -22,7 +19,7 @@ const methodsOf = (endpoint: (typeof endpoints)[number]) => ('methods' in endpoi
 function whole(options: KitOptions = {}) {
   const clock = testClock()
   const swap = { feeRecipient: `0x${'11'.repeat(20)}`, call: async () => ({ status: 200, body: { ok: true }, text: '{"ok":true}' }) }
-  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), ports: { clock, vendors: { search: corpusSearch(), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }), swap } }, ...options })
+  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), ports: { clock, vendors: { ...embedded(clock), swap } }, ...options })
 }
 
 type Operation = { readonly id: string; readonly method: string; readonly path: string; readonly node: any }

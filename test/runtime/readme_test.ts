@@ -127,6 +127,13 @@ test('the keys of search, prices and swaps bring what the README says', () => {
   ])
 })
 
+test('the settings of what is passed on bring what the README says', () => {
+  const [line = ''] = blocks('## Pages, prediction markets and DeFi', 'sh')
+  const read = parseConfig('', Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value])))
+  const { websearch, prediction, defi } = read.ok ? read.config : {}
+  expect([websearch?.by, prediction?.by, defi?.by]).toEqual(['exa', 'venues', 'defillama'])
+})
+
 test('the figures that the README names are those that the operator reads, with the scrape that it shows', async () => {
   const [scrape = ''] = blocks('## Watch it', 'yaml')
   const [, credentials = ''] = /credentials: ([\w-]+)/.exec(scrape) ?? []

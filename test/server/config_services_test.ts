@@ -127,7 +127,7 @@ describe('what can be said wrongly', () => {
       'pyth_hermes_url (PYTH_HERMES_URL): has no meaning unless market (MARKET) is pyth, which needs PYTH_API_KEY or both of them',
       'zerox_base_url (ZEROX_BASE_URL): has no meaning without ZEROX_API_KEY',
     ])
-    expect(mistakes('market = "off"\nsearch = ["xai"]\nexa_base_url = "http://e.lan"', { XAI_API_KEY: 'x', EXA_API_KEY: 'e', PYTH_API_KEY: 'p', PYTH_HISTORY_URL: 'http://h.lan' }).length).toBe(2)
+    expect(mistakes('market = "off"\nsearch = ["xai"]\nwebsearch = "off"\nexa_base_url = "http://e.lan"', { XAI_API_KEY: 'x', EXA_API_KEY: 'e', PYTH_API_KEY: 'p', PYTH_HISTORY_URL: 'http://h.lan' }).length).toBe(2)
   })
 
   test.each(['XAI_API_KEY', 'EXA_API_KEY', 'PYTH_API_KEY', 'ZEROX_API_KEY'])('a %s that no header can carry', (variable) => {
@@ -167,6 +167,6 @@ describe('real keys', () => {
   })
 
   test('a key that nothing uses buys nothing', () => {
-    expect(mistakes('search = []\nmarket = "sample"', { EXA_API_KEY: 'e', PYTH_API_KEY: 'p', HOST: '0.0.0.0' })).toEqual([])
+    expect(mistakes('search = []\nwebsearch = "off"\nmarket = "sample"', { EXA_API_KEY: 'e', PYTH_API_KEY: 'p', HOST: '0.0.0.0' })).toEqual([])
   })
 })
