@@ -88,6 +88,21 @@ test('buy images prints the quote, the transaction and both balances, and saves 
   expect(pngSize(readFileSync(join(scratch, 'fox.png')))).toBe('1024x1024')
 })
 
+test('buy --gateway solana pays on Solana, and says what left the wallet there', async () => {
+  const { code, out, err } = await buy(['--gateway', 'solana', 'images', 'a lighthouse', '--model', 'vendor-d/image-cv4', '--size', '512x512', '--url', running.url, '--out', 'solana.png'])
+  expect({ code, err }).toEqual({ code: 0, err: '' })
+  expect(out).toMatch(/^quote     0\.\d{6} USDC on solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1, to [1-9A-HJ-NP-Za-km-z]{32,44}\n/)
+  expect(out).toMatch(/\npaid      settled on solana-devnet, transaction [1-9A-HJ-NP-Za-km-z]{64,90}\n/)
+  const [before = 0, after = 0] = (/balance   (\S+) -> (\S+) USDC/.exec(out) ?? []).slice(1).map(Number)
+  expect((before - after).toFixed(6)).toBe(/quote     (\S+)/.exec(out)?.[1] ?? '')
+  expect(pngSize(readFileSync(join(scratch, 'solana.png')))).toBe('512x512')
+})
+
+test('buy --gateway names those that there are', async () => {
+  const { code, err } = await buy(['--gateway', 'moon', 'chat', 'Hello', '--url', running.url])
+  expect([code, err]).toEqual([1, 'There is no gateway moon here, but devnet, solana, nano, testnet.\n'])
+})
+
 test('buy images takes model, size and count, finds the gateway in FAREBOX_URL, and numbers the pictures', async () => {
   const { code, out } = await buy(['images', 'two boats', '--model', 'vendor-d/image-cv4', '--size', '768x1344', '--n', '2', '--out', 'boat.png'], { FAREBOX_URL: `${running.url}/` })
   expect(code).toBe(0)

@@ -285,3 +285,59 @@ function mirrored(signature: Hex): Hex {
   const v = signature.slice(130) === '1b' ? '1c' : '1b'
   return `${signature.slice(0, 66)}${toHex(ORDER - s, { size: 32 }).slice(2)}${v}` as Hex
 }
+
+describe('four gateways in one process', () => {
+  type Listed = { readonly name: string; readonly base_url: string; readonly network: string; readonly label: string; readonly buyer: { readonly address: string } }
+  const listed = async (url = running.url) => ((await (await fetch(`${url}/devnet`)).json()) as { gateways: readonly Listed[] }).gateways
+  const offersAt = async (url: string) => decodeHeader((await fetch(url + GENERATIONS, order(FOX))).headers.get('payment-required')).accepts as readonly Payment['accepted'][]
+
+  test('are listed at /devnet with an origin each, the same whichever of them is asked', async () => {
+    const gateways = await listed()
+    expect(gateways.map(({ name, label }) => [name, label])).toEqual([['devnet', 'base-sepolia'], ['solana', 'solana-devnet'], ['nano', 'base-sepolia'], ['testnet', 'base-sepolia']])
+    expect(new Set(gateways.map(({ base_url }) => base_url)).size).toBe(4)
+    expect(gateways[0]?.base_url).toBe(running.url)
+    for (const { base_url } of gateways) expect(await listed(base_url)).toEqual(gateways)
+  })
+
+  test('sell the same at the same price, each for its own money and under its own origin', async () => {
+    const gateways = await listed()
+    const told = await Promise.all(gateways.map(async ({ base_url, name }) => [name, (await offersAt(base_url)).map(({ scheme, network, amount, extra }) => [scheme, network, amount, extra?.name ?? 'transaction'])]))
+    const evm = ['exact', 'eip155:84532', '22000', 'USDC']
+    expect(told).toEqual([['devnet', [evm]], ['solana', [['exact', 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1', '22000', 'transaction']]], ['nano', [evm, ['exact', 'eip155:84532', '22000', 'GatewayWalletBatched']]], ['testnet', [evm]]])
+    for (const { base_url, network } of gateways) {
+      const { resource } = decodeHeader((await fetch(base_url + GENERATIONS, order(FOX))).headers.get('payment-required'))
+      const health = (await (await fetch(`${base_url}/api/v1/health/chain`)).json()) as { networks: readonly { network: string }[] }
+      expect([resource.url, health.networks[0]?.network]).toEqual([base_url + GENERATIONS, network])
+    }
+  })
+
+  test('the test network lists fewer models', async () => {
+    const [first, , , testnet] = await listed()
+    const count = async (url = '') => ((await (await fetch(`${url}/api/v1/models`)).json()) as { data: readonly unknown[] }).data.length
+    expect(await count(testnet?.base_url)).toBeLessThan(await count(first?.base_url))
+  })
+
+  test('show the wallet of their own network what it holds', async () => {
+    const { base_url, buyer } = (await listed())[1] as Listed
+    const balance = (await (await fetch(`${base_url}/api/v1/balance?address=${buyer.address}`)).json()) as { balance: string; chain: string }
+    expect([Number(balance.balance) > 0, balance.chain]).toEqual([true, 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'])
+    expect((await fetch(`${base_url}/api/v1/balance?address=${payer.account.address}`)).status).toBe(400)
+  })
+
+  test('a payment that is good at one is good nowhere else, whatever it says that it accepts', async () => {
+    const [, solana, nano] = await listed()
+    const { payment } = await payer.sign(FOX)
+    const send = (url: string, sent: Payment) => fetch(url + GENERATIONS, { ...order(FOX), headers: { 'content-type': 'application/json', 'payment-signature': encodePayment(sent) } })
+    const foreign = (await offersAt(solana?.base_url ?? ''))[0] as Payment['accepted']
+    const batched = (await offersAt(nano?.base_url ?? ''))[1] as Payment['accepted']
+    const lies = [
+      await send(solana?.base_url ?? '', payment),
+      await send(solana?.base_url ?? '', { ...payment, accepted: foreign }),
+      await send(running.url, { ...payment, accepted: foreign }),
+    ]
+    for (const response of lies) expect([response.status, ((await response.json()) as { code: string }).code]).toEqual([402, 'PAYMENT_INVALID'])
+    // Of the two offers of nano it fits the one that it was signed for, and it pays once: at one of the gateways that share the asset.
+    expect((await send(nano?.base_url ?? '', { ...payment, accepted: batched })).status).toBe(200)
+    expect(((await (await send(running.url, payment)).json()) as { code: string }).code).toBe('PAYMENT_REPLAY')
+  })
+})
