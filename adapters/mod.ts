@@ -1,7 +1,9 @@
 /** The door to the adapters that run on Bun, Deno and Node alike: what the package brings beside core. */
+export { type BatchedChain, type BatchedConfig, batchedChain } from './chains/batched.ts'
 export { type CashChain, type CashOptions, type CashSigning, type CashTransfer, cashChain, type Weather } from './chains/cash.ts'
 export { type EvmChain, type EvmConfig, evmChain } from './chains/evm.ts'
 export { type FacilitatorChain, type FacilitatorConfig, facilitatorChain } from './chains/facilitator.ts'
+export { severalChains } from './chains/several.ts'
 export { consoleLog, type LocalPorts, localPorts, randomBytes, systemClock } from './machine.ts'
 export { nodeListener } from './node_http.ts'
 export { memoryObjects } from './objects/memory.ts'

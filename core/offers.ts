@@ -10,34 +10,46 @@ import type { Offer, Payment } from './x402.ts'
 export type Identified = (Extract<Identity, { kind: 'known' }> & { offer: Offer }) | Exclude<Identity, { kind: 'known' }>
 
 export type Offers = {
-  /** Our offers at this price. While the chain is not ready: `otherwise`, or NOT_READY, for a paid route opens only with an offer. */
-  at(price: Pick<Price, 'amount' | 'maxTimeoutSeconds'>, otherwise?: readonly Offer[]): readonly Offer[]
-  /** Who signed, judged against the first of the offers that the payment fits. */
+  /**
+   * Our offers at this price. While the chain is not ready: `otherwise`, or NOT_READY, for a paid route opens only with an offer. Where offers
+   * of an earlier sale are given, the price's time is theirs.
+   */
+  at(price: Asked, otherwise?: readonly Offer[]): readonly Offer[]
+  /** Who signed, judged against the offers that the payment fits: the one first that the payment names, where several are alike. */
   identify(payment: Payment, offers: readonly Offer[]): Promise<Identified>
   verify(payment: Payment, offer: Offer): Promise<Verdict>
+}
+
+type Asked = Pick<Price, 'amount' | 'maxTimeoutSeconds'>
+
+/** An authorization for it lives as long as the work takes, and beyond that as long as it must to settle. */
+export function offerOf({ scheme, network, asset, payTo, extra, minValiditySeconds = 0 }: Terms, { amount, maxTimeoutSeconds }: Asked): Offer {
+  return { scheme, network, amount: amount.toString(), asset, payTo, maxTimeoutSeconds: maxTimeoutSeconds + minValiditySeconds, extra }
 }
 
 export function offersOf({ ports: { chain, clock }, patience }: House): Offers {
   return {
     at({ amount, maxTimeoutSeconds }, otherwise = []) {
-      const today = chain.terms(clock.now()).map(({ scheme, network, asset, payTo, extra }) => {
-        return { scheme, network, amount: amount.toString(), asset, payTo, maxTimeoutSeconds, extra }
-      })
-      const offers = today.length > 0 ? today : otherwise
+      const terms = chain.terms(clock.now())
+      const [sold] = otherwise
+      const before = sold && terms.find((each) => fits(each, sold) && isNamed(each, sold))
+      const price = { amount, maxTimeoutSeconds: maxTimeoutSeconds - (before?.minValiditySeconds ?? 0) }
+      const offers = terms.length > 0 ? terms.map((each) => offerOf(each, price)) : otherwise
       if (offers.length > 0) return offers
       throw new Fault('NOT_READY', { message: 'The gateway has not yet been able to check its chain. Nothing was charged.', headers: { 'retry-after': '5' } })
     },
 
     async identify(payment, offers) {
-      const fitting = offers.filter((offer) => fits(offer, payment.accepted))
-      let refused: Identified = { kind: 'refused', code: 'PAYMENT_INVALID', reason: notOnOffer(payment.accepted, offers) }
+      const { accepted } = payment
+      const fitting = offers.filter((offer) => fits(offer, accepted)).toSorted((a, b) => Number(isNamed(b, accepted)) - Number(isNamed(a, accepted)))
+      let refused: Identified | undefined
       for (const offer of fitting) {
         const identity = await within(clock, patience.verifyMs, (signal) => chain.identify(payment, offer, { now: clock.now(), signal })).catch(couldNotAsk)
         if (identity.kind === 'known') return { ...identity, offer }
         if (identity.kind === 'unavailable') return identity
-        refused = identity
+        refused ??= identity
       }
-      return refused
+      return refused ?? { kind: 'refused', code: 'PAYMENT_INVALID', reason: notOnOffer(accepted, offers) }
     },
 
     verify: (payment, offer) => within(clock, patience.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(couldNotAsk),
@@ -52,3 +64,6 @@ export function withoutHints(terms: readonly Terms[]): readonly Terms[] {
 }
 
 const couldNotAsk = (error: Error) => ({ kind: 'unavailable' as const, reason: error.message })
+
+/** Offers of one network and asset differ in what is signed over. */
+const isNamed = ({ extra }: Pick<Offer, 'extra'>, accepted: Offer): boolean => extra?.name === accepted.extra?.name

@@ -3,6 +3,7 @@ import type { Endpoint, Free, Poll, Price, Sold } from './endpoint.ts'
 import type { Described } from './discovery.ts'
 import { isSold, methodsOf } from './menu.ts'
 import { usdc } from './money.ts'
+import { offerOf } from './offers.ts'
 import { collectExample, demandExample, type Demanding, meaningOf, refusalsOf, rejectionExamples } from './openapi_errors.ts'
 import { challengeHeaders, errorSchemaOf, isText, paymentParameter, receiptHeaders, schemas, windowHeaders } from './openapi_parts.ts'
 import { priceRange } from './price_list.ts'
@@ -124,8 +125,8 @@ const EVENTS = { schema: { type: 'string' }, example: 'data: {}\n\n' }
 /** What examples cost that are nobody's in particular. */
 const NOMINAL: Price = { amount: usdc(22_000n), maxTimeoutSeconds: 600, shown: {} }
 
-function demanding(endpoint: Sold | Poll, { amount, maxTimeoutSeconds }: Price, { terms, label }: Described): Demanding {
-  const offers = terms().map(({ scheme, network, asset, payTo, extra }) => ({ scheme, network, amount: amount.toString(), asset, payTo, maxTimeoutSeconds, extra }))
+function demanding(endpoint: Sold | Poll, price: Price, { terms, label }: Described): Demanding {
+  const offers = terms().map((each) => offerOf(each, price))
   return { offers, label, dialect: endpoint.kind === 'poll' ? 'plain' : endpoint.dialect }
 }
 

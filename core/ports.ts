@@ -196,8 +196,11 @@ export type Bucket = { readonly key: string; readonly limit: number; readonly wi
 
 // ── chains ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What an offer needs beyond price and time. */
-export type Terms = Pick<Offer, 'scheme' | 'network' | 'asset' | 'payTo'> & { extra: Record<string, unknown> }
+/**
+ * What an offer needs beyond price and time. `minValiditySeconds` is the life that an authorization must still have when it settles: an
+ * offer asks for so much more than its work takes.
+ */
+export type Terms = Pick<Offer, 'scheme' | 'network' | 'asset' | 'payTo'> & { extra: Record<string, unknown>; minValiditySeconds?: number }
 
 export type PaymentCode = 'PAYMENT_INVALID' | 'PAYMENT_UNFUNDED' | 'PAYMENT_REPLAY' | 'PAYMENT_BLOCKHASH_STALE' | 'PAYMENT_VERIFICATION_UNAVAILABLE'
 export type Refused = { kind: 'refused'; code: PaymentCode; reason: string }

@@ -46,7 +46,7 @@ export function isTimely({ seconds }: PollProof, now: number): boolean {
 }
 
 /** Not deep equality: public clients echo other timeouts and extras (reference clients 2). The signature is judged, not the echo. */
-export function fits(offer: Offer, accepted: Offer): boolean {
+export function fits(offer: Pick<Offer, 'scheme' | 'network' | 'asset'>, accepted: Offer): boolean {
   return offer.scheme === accepted.scheme && offer.network === accepted.network && offer.asset.toLowerCase() === accepted.asset.toLowerCase()
 }
 

@@ -73,7 +73,8 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> 
   return { kind: 'ready', warnings, multicall: hasMulticall, sync: hasSync }
 }
 
-function addressProblem(setting: string, address: string): readonly string[] {
+/** What is wrong with a configured address, as far as its letters tell. */
+export function addressProblem(setting: string, address: string): readonly string[] {
   if (!/^0x[0-9a-fA-F]{40}$/.test(address)) return [`${setting}: ${JSON.stringify(address.slice(0, 60))} is not an address`]
   if (address === ZERO) return [`${setting}: it is the zero address`]
   const isMixed = /[a-f]/.test(address.slice(2)) && /[A-F]/.test(address.slice(2))

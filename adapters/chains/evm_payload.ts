@@ -1,6 +1,6 @@
 import { encodeFunctionData, getAddress, keccak256, parseAbi, recoverAddress, stringToHex } from 'viem'
 import type { Receipt } from '../../core/x402.ts'
-import type { Exact } from './exact.ts'
+import type { Exact, ExactPayload } from './exact.ts'
 import { type Hex, isHex, isQuantity, lower, word } from './hex.ts'
 
 export type Domain = { readonly name: string; readonly version: string }
@@ -71,6 +71,12 @@ export async function signerOf(digest: Hex, signature: Hex): Promise<Hex | undef
 /** The chain's canonical spelling of an address (EIP-55). */
 export function checksummed(address: Hex): Hex {
   return getAddress(address)
+}
+
+/** An authorization and its signature as they were signed, and nothing that was sent beside them. */
+export function payloadOf({ from, to, value, validAfter, validBefore, nonce, signature }: Exact): ExactPayload {
+  const times = { validAfter: String(validAfter), validBefore: String(validBefore) }
+  return { signature, authorization: { from: checksummed(from), to: checksummed(to), value: String(value), ...times, nonce } }
 }
 
 // ── what is called ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,6 +7,7 @@ import { type Answer, hasCode, type Rpc } from './evm_rpc.ts'
 import { CONTRACT_STRIKES, evmStrikes } from './evm_strikes.ts'
 import { type Exact, judgeValue } from './exact.ts'
 import { type Hex, lower, uintIn } from './hex.ts'
+import { outOfTime } from './joined.ts'
 import { recent } from './recent.ts'
 
 export type SettleConfig = {
@@ -77,7 +78,7 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
     const job = jobs.get(id) ?? begin(order, at.now)
     job.callers++
     try {
-      return await Promise.race([job.promise, outOfTime(at.signal, job.promise)])
+      return await Promise.race([job.promise, outOfTime(at.signal, job.promise, 'no receipt in time')])
     } finally {
       job.callers--
     }
@@ -262,12 +263,4 @@ export function settlementOf(fate: Found, whileOpen: Extract<Settlement, { kind:
   if (fate.kind === 'open') return whileOpen
   if (mayBeOurs || !('isUsed' in fate)) return { kind: 'unknown', reason: fate.reason }
   return { kind: 'refused', reason: `nothing was sent: ${fate.reason}` }
-}
-
-function outOfTime(signal: AbortSignal, over: Promise<unknown>): Promise<Settlement> {
-  return new Promise((resolve) => {
-    const stop = () => resolve({ kind: 'unknown', reason: 'no receipt in time' })
-    signal.addEventListener('abort', stop, { once: true })
-    void over.then(() => signal.removeEventListener('abort', stop))
-  })
 }

@@ -2,8 +2,8 @@ import { usdc } from '../../core/money.ts'
 import type { Chain, Fate, Refused, Settlement, Terms, Unavailable, Verdict } from '../../core/ports.ts'
 import { type Offer, type Payment, VERSION } from '../../core/x402.ts'
 import { type Checked, checkEvm } from './evm_check.ts'
-import { chainIdOf, evmIdentity, type Read, unavailable } from './evm_identity.ts'
-import { balanceCall, type ChainReceipt, checksummed, type Domain, paidIn, readReceipt, stateCall } from './evm_payload.ts'
+import { chainIdOf, evmIdentity, unavailable } from './evm_identity.ts'
+import { balanceCall, type ChainReceipt, type Domain, paidIn, payloadOf, readReceipt, stateCall } from './evm_payload.ts'
 import { evmReads, type Found, type ReadsConfig } from './evm_reads.ts'
 import { evmRpc, type RpcConfig } from './evm_rpc.ts'
 import { settlementOf } from './evm_settle.ts'
@@ -11,6 +11,7 @@ import { type Exact, judgeExact, judgeValue, refused } from './exact.ts'
 import { type ApiConfig, deadline, facilitatorApi, type FacilitatorApi, type FacilitatorRow, type Said } from './facilitator_api.ts'
 import { readSettleReply, readSupported, readVerifyReply, type SettleReply } from './facilitator_replies.ts'
 import { flagIn, type Hex, lower, uintIn } from './hex.ts'
+import { type Job, joined } from './joined.ts'
 import { recent } from './recent.ts'
 
 /** One gateway row whose payments others verify and settle. `fetch` serves the node and the facilitators. */
@@ -52,12 +53,6 @@ const REMEMBERED = 10_000
 type At = { readonly now: number; readonly signal: AbortSignal }
 
 /**
- * One authorization on its way. It is followed to its end whether or not a caller still waits, but nobody new is asked then. `isOut`
- * until the facilitator has answered, or not: whoever comes later may have it sent again.
- */
-type Job = { readonly promise: Promise<Settlement>; callers: number; isOut: boolean }
-
-/**
  * USDC on one EVM chain, settled by remote facilitators and judged by our own node: a facilitator's word moves a payment on, but only the chain
  * says that it is paid. Throws, without quoting them, when a URL or the network is malformed.
  */
@@ -74,7 +69,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
   const confirmMs = config.confirmMs ?? 4_000
   const { network, asset, payTo, domain } = config
   const offered: readonly Terms[] = [{ scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } }]
-  const jobs = new Map<string, Job>()
+  const jobs = joined()
   /** Authorizations that a facilitator has been handed, and did not at once refuse: whatever used them may have been that one. */
   const handed = recent<true>(REMEMBERED)
   const naps = new Set<() => void>()
@@ -133,29 +128,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     if (at.now >= exact.expiresAt && !jobs.has(digest)) {
       return ended(await reads.fate(exact, offer, at.signal), exact, { kind: 'refused', reason: 'the authorization is expired' })
     }
-    const earlier = jobs.get(digest)
-    if (earlier && !earlier.isOut) {
-      const end = await wait(earlier, at.signal)
-      if (end.kind !== 'unknown' || at.signal.aborted) return end
-    }
-    return wait(jobs.get(digest) ?? begin(given, offer, at.now), at.signal)
-  }
-
-  async function wait(job: Job, signal: AbortSignal): Promise<Settlement> {
-    job.callers++
-    try {
-      return await Promise.race([job.promise, outOfTime(signal, job.promise)])
-    } finally {
-      job.callers--
-    }
-  }
-
-  /** One that is under way is joined, never sent beside itself. */
-  function begin({ exact, digest }: Read, offer: Offer, now: number): Job {
-    const job: Job = { callers: 0, isOut: true, promise: Promise.resolve().then(() => carry(exact, offer, { now, job })) }
-    jobs.set(digest, job)
-    void job.promise.then(() => jobs.delete(digest))
-    return job
+    return await jobs.settle(digest, (job) => carry(exact, offer, { now: at.now, job }), at.signal)
   }
 
   /** Sends it to the first facilitator that can be reached, and to no other after that: it may be at work whatever becomes of the reply. */
@@ -278,11 +251,7 @@ function namedApi(row: FacilitatorRow, index: number, config: ApiConfig): { name
  * compares `accepted` with the requirements.
  */
 function requestFor(exact: Exact, offer: Offer): object {
-  const { signature, value, validAfter, validBefore, nonce } = exact
-  const [from, to] = [checksummed(exact.from), checksummed(exact.to)]
-  const times = { validAfter: String(validAfter), validBefore: String(validBefore) }
-  const payload = { signature, authorization: { from, to, value: String(value), ...times, nonce } }
-  return { x402Version: VERSION, paymentPayload: { x402Version: VERSION, accepted: offer, payload }, paymentRequirements: offer }
+  return { x402Version: VERSION, paymentPayload: { x402Version: VERSION, accepted: offer, payload: payloadOf(exact) }, paymentRequirements: offer }
 }
 
 /** What an operator has to mend; a facilitator that is merely away is none of it. */
@@ -292,12 +261,4 @@ function problemOf(name: string, said: Said<boolean>, network: string): readonly
     return said.blame ? [`${name}.${said.blame}: ${said.reason}${moved}`] : []
   }
   return said.value ? [] : [`${name}.url: it does not settle exact payments of this asset on ${network}`]
-}
-
-function outOfTime(signal: AbortSignal, over: Promise<unknown>): Promise<Settlement> {
-  return new Promise((resolve) => {
-    const stop = () => resolve({ kind: 'unknown', reason: 'no outcome in time' })
-    signal.addEventListener('abort', stop, { once: true })
-    void over.then(() => signal.removeEventListener('abort', stop))
-  })
 }

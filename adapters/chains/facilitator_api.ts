@@ -9,6 +9,8 @@ export type FacilitatorRow = {
   readonly cdp?: CdpKey
   /** Origins besides its own that a redirect may lead to, without the key: `https://www.x402.org`. */
   readonly redirectOrigins?: readonly string[]
+  /** False: it is followed nowhere, not even within its own origin. */
+  readonly redirects?: boolean
 }
 
 export type ApiConfig = {
@@ -35,16 +37,18 @@ export type Said<T> = { readonly kind: 'said'; readonly value: T } | ApiTrouble
 
 /** `read` gives undefined for a reply that decides nothing. `now` moves the breaker and dates the token; milliseconds. */
 export type Asking<T> = {
-  readonly read: (body: unknown, isOk: boolean) => T | undefined
+  readonly read: (body: unknown, isOk: boolean, headers: Headers) => T | undefined
+  /** Is sent by POST; what has none is a GET. */
   readonly body?: unknown
+  readonly query?: Readonly<Record<string, string>>
   readonly now: number
   readonly timeoutMs: number
   readonly signal?: AbortSignal
 }
 
 export type FacilitatorApi = {
-  /** Never rejects. Ends at `timeoutMs` or with `signal`, mid-reply too; then the request counts as sent. */
-  ask<T>(what: 'verify' | 'settle' | 'supported', asking: Asking<T>): Promise<Said<T>>
+  /** Asks what is below its URL. Never rejects. Ends at `timeoutMs` or with `signal`, mid-reply too; then the request counts as sent. */
+  ask<T>(what: string, asking: Asking<T>): Promise<Said<T>>
   close(): void
 }
 
@@ -61,7 +65,7 @@ export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): Facilita
   const breaker = makeBreaker(config.failures ?? 5, config.openMs ?? 30_000)
   const closing = new AbortController()
 
-  async function ask<T>(what: 'verify' | 'settle' | 'supported', asking: Asking<T>): Promise<Said<T>> {
+  async function ask<T>(what: string, asking: Asking<T>): Promise<Said<T>> {
     const { now, timeoutMs, signal } = asking
     if (signal?.aborted || closing.signal.aborted) return trouble('no time was left to ask', { unsent: true })
     const leave = breaker.enter(now)
@@ -75,10 +79,10 @@ export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): Facilita
     return said
   }
 
-  async function exchange<T>(what: 'verify' | 'settle' | 'supported', { read, body, now }: Asking<T>, signal: AbortSignal): Promise<Ended<T>> {
-    const method = what === 'supported' ? 'GET' : 'POST'
+  async function exchange<T>(what: string, { read, body, query = {}, now }: Asking<T>, signal: AbortSignal): Promise<Ended<T>> {
+    const method = body === undefined ? 'GET' : 'POST'
     const text = body === undefined ? {} : { body: JSON.stringify(body) }
-    let url = below(base, what)
+    let url = below(base, what, query)
     for (let hop = 0; ; hop++) {
       const headers = await headersFor(method, url, now)
       if (!headers) return neither(trouble('its key cannot sign', { unsent: true, blame: 'cdp_key_secret' }))
@@ -105,7 +109,7 @@ export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): Facilita
     const { status, ok } = response
     const text = await readText(response, maxBytes)
     if (text === undefined) return bad(trouble(`its reply was longer than ${maxBytes} bytes`))
-    const value = read(json(text), ok)
+    const value = read(json(text), ok, response.headers)
     if (value !== undefined) return { said: { kind: 'said', value }, outcome: 'good' }
     const undecided = trouble(`its reply decides nothing (HTTP status ${status})`, accused(status))
     // a buyer who sends what it cannot read must not switch it off for everybody else
@@ -127,6 +131,7 @@ export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): Facilita
   }
 
   function isAllowed({ origin, username, password }: URL): boolean {
+    if (row.redirects === false) return false
     const isKnown = origin === base.origin || (row.redirectOrigins ?? []).includes(origin)
     return isKnown && !username && !password
   }
@@ -222,8 +227,12 @@ function baseOf({ url, cdp }: FacilitatorRow): URL {
   return base
 }
 
-function below(base: URL, name: string): URL {
+/** The colon of a CAIP-2 name stays one: not every API reads it encoded. */
+function below(base: URL, name: string, query: Readonly<Record<string, string>>): URL {
   const url = new URL(base)
   url.pathname = `${base.pathname.replace(/\/+$/, '')}/${name}`
+  const asked = Object.entries(query)
+  for (const [field, value] of asked) url.searchParams.set(field, value)
+  if (asked.length > 0) url.search = url.search.replaceAll('%3A', ':')
   return url
 }

@@ -158,8 +158,8 @@ export async function signPayment(account: PrivateKeyAccount, offer: Offer, at: 
   return { x402Version: 2, accepted: offer, payload: { signature: bent(signature, at.forge), authorization: spelled } }
 }
 
-function domainOf(offer: Offer, { name, version }: { name: string; version: string }) {
-  return { name, version, chainId: 84532, verifyingContract: offer.asset as Hex }
+function domainOf({ asset, extra }: Offer, { name, version }: { name: string; version: string }) {
+  return { name, version, chainId: 84532, verifyingContract: (extra?.verifyingContract ?? asset) as Hex }
 }
 
 function bent(signature: Hex, forge: Forgery | undefined): Hex {

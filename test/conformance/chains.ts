@@ -23,12 +23,16 @@ export type ChainHarness = {
   readonly chain: Chain
   /** 10,000 base units to a recipient that nobody else is paying. */
   readonly offer: Offer
+  /** What an authorization is used up with, and paid out of, where that is not the asset. */
+  readonly contract?: string
   /** The chain's own time in milliseconds; blocks made from now on are not older. */
   now(): number
   /** A plain account; 1,000,000 base units unless told. */
   payer(balance?: bigint): Promise<Payer>
   sign(payer: Payer, offer: Offer, signing?: Signing): Promise<Payment>
   balanceOf(address: string): Promise<bigint>
+  /** Lets what was settled arrive where it can be spent, where that takes more than settling. */
+  arrive?(): Promise<void>
   fund(payer: Payer, balance: bigint): Promise<void>
   /** The asset's transfers in a transaction; empty when there is no such transaction. */
   transfersIn(transaction: string): Promise<readonly Transfer[]>
@@ -63,7 +67,7 @@ const identifying: readonly Law<ChainHarness>[] = [
     async check(subject) {
       const h = await subject.open()
       const before = h.reads()
-      const [terms] = h.chain.terms(h.now())
+      const [{ minValiditySeconds: _, ...terms }] = h.chain.terms(h.now()) as [Terms]
       const { scheme, network, asset, payTo, extra } = h.offer
       expect(terms).toEqual({ scheme, network, asset, payTo, extra } as Terms)
       expect(h.reads()).toBe(before)
@@ -76,8 +80,10 @@ const identifying: readonly Law<ChainHarness>[] = [
       const payer = await h.payer()
       const payment = await h.sign(payer, h.offer, { validBefore: 4_102_444_800n, nonce: NONCE })
       const { network, asset } = h.offer
-      const key = `${network}/${asset.toLowerCase()}/${payer.address.toLowerCase()}/${NONCE}`
-      expect(await identify(h, payment)).toEqual({ kind: 'known', payer: payer.address, key, expiresAt: 4_102_444_800_000 })
+      const { contract = asset } = h
+      const key = `${network}/${contract.toLowerCase()}/${payer.address.toLowerCase()}/${NONCE}`
+      const purse = h.contract && { purse: h.contract.toLowerCase() }
+      expect(await identify(h, payment)).toEqual({ kind: 'known', payer: payer.address, key, expiresAt: 4_102_444_800_000, ...purse })
     },
   },
   {
@@ -496,6 +502,7 @@ const looking: readonly Law<ChainHarness>[] = [
       const before = await balance(h, h.offer.payTo)
       expect(await balance(h, payer.address)).toBe(RICH)
       expect((await settle(h, payment)).kind).toBe('settled')
+      await h.arrive?.()
       expect(await balance(h, payer.address)).toBe(RICH - CENT)
       expect(await balance(h, h.offer.payTo)).toBe(before + CENT)
       expect(await balance(h, `0x${payer.address.slice(2).toUpperCase()}`)).toBe(RICH - CENT)
