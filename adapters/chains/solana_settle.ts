@@ -80,7 +80,8 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
   /** Looks whether it has run, and whether it still would: no fee is spent on what cannot pay. */
   async function carry(order: Order, at: At): Promise<Settlement> {
     const { exact, transaction } = order
-    const [found, verdict] = await Promise.all([find(exact, at), verifier.verify(exact, transaction, at)])
+    const finding = find(exact, at)
+    const [found, verdict] = await Promise.all([finding, verifier.verify(exact, transaction, { ...at, finding })])
     const end = fates.conclude(exact, found)
     if (end) return ended(end)
     if (found.kind === 'trouble') return unknown(`nothing was sent: ${found.reason}`)
@@ -154,7 +155,7 @@ export function outOfTime(signal: AbortSignal, over: Promise<unknown>): Promise<
   })
 }
 
-function pause(ms: number, signal: AbortSignal): Promise<void> {
+export function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer)

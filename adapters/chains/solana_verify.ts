@@ -1,7 +1,7 @@
 import { usdc } from '../../core/money.ts'
 import type { Refused, Unavailable, Verdict } from '../../core/ports.ts'
 import type { Trouble } from './evm_rpc.ts'
-import type { Finder } from './solana_fate.ts'
+import type { Finder, Found } from './solana_fate.ts'
 import { refused, type SolanaExact } from './solana_payload.ts'
 import { type Accounts, holdingIn, type SolanaReads } from './solana_reads.ts'
 
@@ -11,8 +11,8 @@ export type VerifyConfig = {
 }
 
 export type SolanaVerifier = {
-  /** Would this transaction go through now? Its bytes have been judged before. */
-  verify(exact: SolanaExact, transaction: string, at: { now: number; signal: AbortSignal }): Promise<Verdict>
+  /** Would this transaction go through now? Its bytes have been judged before. `finding` is for whoever looks for it already. */
+  verify(exact: SolanaExact, transaction: string, at: { now: number; signal: AbortSignal; finding?: Promise<Found> }): Promise<Verdict>
 }
 
 /** What a transaction must still have to live when its work begins. */
@@ -29,28 +29,25 @@ export function solanaVerifier(
 ): SolanaVerifier {
   const lagSeconds = config.lagSeconds ?? 30
 
-  async function verify(exact: SolanaExact, transaction: string, { now, signal }: { now: number; signal: AbortSignal }): Promise<Verdict> {
-    const [rehearsed, bank] = await Promise.all([reads.rehearse(transaction, signal), reads.accounts([exact.source], { commitment: 'confirmed', signal })])
+  async function verify(...[exact, transaction, { now, signal, finding = find(exact, { signal }) }]: Parameters<SolanaVerifier['verify']>): Promise<Verdict> {
+    const asked = [reads.rehearse(transaction, signal), reads.accounts([exact.source], { commitment: 'confirmed', signal }), finding] as const
+    const [rehearsed, bank, found] = await Promise.all(asked)
     const away = awayIn(bank, { now, lagSeconds })
     if (away || bank.kind === 'trouble') return unavailable(away ?? 'the node cannot be asked')
-    const end = endOf(exact.wire.blockhash)
     if (rehearsed.kind === 'trouble') return unavailable(rehearsed.reason)
-    const balance = holdingIn(bank.found[0], exact.mint)?.amount ?? 0n
-    if (rehearsed.err !== null) return judgeError(errorIn(rehearsed.err), exact, { balance, isAlive: end !== undefined && end > now, signal })
-    if (end !== undefined && end < now + LIFE_MS) return stale('its blockhash has less than 6 seconds to live')
-    if (balance < exact.amount) return unfunded(exact, balance)
-    return { kind: 'valid', balance: usdc(balance), asOf: now }
-  }
-
-  async function judgeError(error: string, exact: SolanaExact, { balance, isAlive, signal }: { balance: bigint; isAlive: boolean; signal: AbortSignal }): Promise<Verdict> {
-    if (OURS.test(error)) return unavailable('the fee payer cannot pay the fee just now')
-    if (ITS_OWN.test(error)) return unavailable(`the node cannot run it just now: ${error}`)
-    if (error === 'AlreadyProcessed') return replayed()
-    if (error !== 'BlockhashNotFound') return balance < exact.amount ? unfunded(exact, balance) : failed(error)
-    if (isAlive) return unavailable('the node does not know a blockhash that it has named itself')
-    const found = await find(exact, { signal })
     if (found.kind === 'trouble') return unavailable(found.reason)
-    return found.kind === 'none' ? stale('the blockhash of the transaction is expired or unknown') : replayed()
+    const error = rehearsed.err === null ? undefined : errorIn(rehearsed.err)
+    if (found.kind !== 'none' || error === 'AlreadyProcessed') return replayed()
+    const end = endOf(exact.wire.blockhash)
+    const balance = holdingIn(bank.found[0], exact.mint)?.amount ?? 0n
+    if (error === 'BlockhashNotFound' && end !== undefined && end > now) return unavailable('the node does not know a blockhash that it has named itself')
+    if (error === 'BlockhashNotFound') return stale('the blockhash of the transaction is expired or unknown')
+    if (error && OURS.test(error)) return unavailable('the fee payer cannot pay the fee just now')
+    if (error && ITS_OWN.test(error)) return unavailable(`the node cannot run it just now: ${error}`)
+    if (balance < exact.amount) return unfunded(exact, balance)
+    if (error) return refused('PAYMENT_INVALID', 'transaction_simulation_failed', `the transaction would fail: ${error}`)
+    if (end !== undefined && end < now + LIFE_MS) return stale('its blockhash has less than 6 seconds to live')
+    return { kind: 'valid', balance: usdc(balance), asOf: now }
   }
 
   return { verify }
@@ -80,4 +77,3 @@ export function unavailable(reason: string): Unavailable {
 /** Clients sign anew when they read this code, or the word blockhash. */
 const stale = (text: string): Refused => refused('PAYMENT_BLOCKHASH_STALE', 'transaction_simulation_failed', text)
 const replayed = (): Refused => refused('PAYMENT_REPLAY', 'transaction_simulation_failed', 'the transaction has been processed already')
-const failed = (error: string): Refused => refused('PAYMENT_INVALID', 'transaction_simulation_failed', `the transaction would fail: ${error}`)

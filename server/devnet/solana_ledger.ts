@@ -1,6 +1,6 @@
 /** A Solana in memory: accounts, slots, blockhashes and what has landed, as each of the three commitments sees them. Nothing is kept. */
 import { createHash } from 'node:crypto'
-import { type Address, type EncodedAccount, getBase58Decoder, getBase58Encoder, type Transaction } from '@solana/kit'
+import { type Address, address, type EncodedAccount, getBase58Decoder, getBase58Encoder, type Transaction } from '@solana/kit'
 import { Clock as ClockSysvar, LiteSVM } from 'litesvm'
 import type { Clock } from '../../core/mod.ts'
 import type { TransactionError } from './solana_errors.ts'
@@ -19,6 +19,9 @@ const SKIPPED = 11_000_000
 const LONGEST_LOOK_BACK = 200
 /** Transactions that are remembered: about 5 KB of memory each. */
 const KEPT_TRANSACTIONS = 10_000
+
+const CLOCK = address('SysvarC1ock11111111111111111111111111111111')
+const SYSVARS = address('Sysvar1111111111111111111111111111111111111')
 
 export type Commitment = 'processed' | 'confirmed' | 'finalized'
 /** A transaction in a block: also one that failed there, for which its fee was taken. Holdings are by index of its account keys. */
@@ -126,8 +129,17 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   }
 
   function account(address: Address, slot: number): EncodedAccount | undefined {
+    if (address === CLOCK) return clockAt(Math.min(slot, tip()))
     const later = changes.find((change) => change.address === address && change.slot > slot)
     return later ? later.before : current(address)
+  }
+
+  /** No transaction writes it: each block has its own. */
+  function clockAt(slot: number): EncodedAccount {
+    const [data, epoch] = [Buffer.alloc(40), BigInt(Math.floor(slot / SLOTS_PER_EPOCH))]
+    const fields = [BigInt(slot), 0n, epoch, epoch + 1n, BigInt(Math.floor(timeOf(slot) / 1000))]
+    fields.forEach((field, i) => data.writeBigInt64LE(field, 8 * i))
+    return { ...walletAccount(CLOCK, 1_169_280n), data: Uint8Array.from(data), space: 40n, programAddress: SYSVARS }
   }
 
   /** Puts the accounts back to what they were at a slot; returns what they were put back from. */
