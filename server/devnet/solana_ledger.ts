@@ -17,13 +17,14 @@ export const SLOTS_PER_EPOCH = 432_000
 const SKIPPED = 11_000_000
 /** The oldest state that anybody may ask for is this many slots old: finalized, with a great lag. */
 const LONGEST_LOOK_BACK = 200
-/** Transactions that are remembered: about 5 KB of memory each. */
-const KEPT_TRANSACTIONS = 10_000
+/** Transactions that are remembered when they are older than that: about 8 KB of memory each. */
+const KEPT_TRANSACTIONS = 5_000
 
 const CLOCK = address('SysvarC1ock11111111111111111111111111111111')
 const SYSVARS = address('Sysvar1111111111111111111111111111111111111')
 
 export type Commitment = 'processed' | 'confirmed' | 'finalized'
+
 /** A transaction in a block: also one that failed there, for which its fee was taken. Holdings are by index of its account keys. */
 export type Landed = Outcome & {
   readonly signature: string
@@ -84,6 +85,8 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   const first = Number(svm.getClock().slot) + LONGEST_LOOK_BACK // the programs stand since litesvm's own first slot
   const begun = clock.now()
   const landed = new Map<string, Landed>()
+  /** The same by their messages: with another signature of the fee payer, or before he has signed, it is the same transaction. */
+  const ran = new Map<string, Landed>()
   const forks: number[] = []
   let changes: Change[] = []
   let underway: { readonly parsed: Parsed; readonly due: number }[] = []
@@ -96,7 +99,7 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
 
   function tip(): number {
     newest = Math.max(newest, first + Math.floor((now() - begun) / SLOT_MS))
-    const due = underway.filter((each) => each.due <= newest)
+    const due = underway.filter((each) => each.due <= newest).sort((one, other) => one.due - other.due)
     underway = underway.filter((each) => each.due > newest)
     for (const each of due) land(each.parsed, each.due)
     return newest
@@ -108,10 +111,10 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
     return commitment === 'confirmed' ? seen - lag : seen - lag - ROOT_DEPTH
   }
 
-  /** Its last eight bytes are the slot, the others tell one fork from another. */
+  /** Its last eight bytes are the slot, the others tell forks apart, and this chain from the one that another start began. */
   function blockhashOf(slot: number): string {
     const fork = forks.filter((at) => at < slot).length
-    const hash = createHash('sha256').update(`block ${slot} of fork ${fork}`).digest()
+    const hash = createHash('sha256').update(`block ${slot} of fork ${fork} since ${begun}`).digest()
     hash.writeBigUInt64BE(BigInt(slot), 24)
     return getBase58Decoder().decode(hash)
   }
@@ -130,8 +133,13 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
 
   function account(address: Address, slot: number): EncodedAccount | undefined {
     if (address === CLOCK) return clockAt(Math.min(slot, tip()))
-    const later = changes.find((change) => change.address === address && change.slot > slot)
-    return later ? later.before : current(address)
+    const next = changesAfter(slot).find((change) => change.address === address)
+    return next ? next.before : current(address)
+  }
+
+  /** They are in the order of their slots, and mostly the newest are asked for. */
+  function changesAfter(slot: number): readonly Change[] {
+    return changes.slice(changes.findLastIndex((change) => change.slot <= slot) + 1)
   }
 
   /** No transaction writes it: each block has its own. */
@@ -144,7 +152,7 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
 
   /** Puts the accounts back to what they were at a slot; returns what they were put back from. */
   function unwind(slot: number): readonly (readonly [Address, EncodedAccount | undefined])[] {
-    const touched = [...new Set(changes.filter((change) => change.slot > slot).map((change) => change.address))]
+    const touched = [...new Set(changesAfter(slot).map((change) => change.address))]
     const kept = touched.map((address) => [address, current(address)] as const)
     for (const address of touched) write(address, account(address, slot))
     return kept
@@ -155,9 +163,9 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   }
 
   /** What a block would refuse without running it. */
-  function refusalOf({ message, signature }: Parsed, slot: number): TransactionError | undefined {
+  function refusalOf({ message, wire }: Parsed, slot: number): TransactionError | undefined {
     if (slotOfBlockhash(message.blockhash, slot) === undefined) return 'BlockhashNotFound'
-    const twin = landed.get(signature)
+    const twin = ran.get(signedIn(wire))
     return twin && twin.slot <= slot ? 'AlreadyProcessed' : undefined
   }
 
@@ -173,23 +181,38 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
 
   function land(parsed: Parsed, slot: number): void {
     if (refusalOf(parsed, slot) || !isSigned(parsed)) return
-    const keys = parsed.message.keys
-    const before = keys.map(current)
+    const { keys, instructions } = parsed.message
+    const called = new Set(instructions.map(({ programIdIndex }) => programIdIndex))
+    const look = () => keys.map((key, i) => (called.has(i) ? walletAccount(key, svm.getBalance(key) ?? 0n) : current(key))) // a program's code is long to copy
+    const before = look()
     const outcome = run(parsed, slot, (transaction) => svm.sendTransaction(transaction))
-    const after = keys.map(current)
+    const after = look()
     const fee = sum(before) - sum(after)
     if (fee === 0n) return // refused before it began
     keys.forEach((address, i) => {
       if (!isSame(before[i], after[i])) changes.push({ slot, address, before: before[i] })
     })
     const { wire, message, signature } = parsed
-    landed.set(signature, { ...outcome, signature, slot, wire, message, fee, before: before.map(holdingOf), after: after.map(holdingOf) })
-    for (const oldest of landed.keys()) {
-      if (landed.size <= KEPT_TRANSACTIONS) break
-      landed.delete(oldest)
-    }
+    const made: Landed = { ...outcome, signature, slot, wire, message, fee, before: before.map(holdingOf), after: after.map(holdingOf) }
+    landed.set(signature, made)
+    ran.set(signedIn(wire), made)
+    forget()
+  }
+
+  /** A transaction is known for as long as its blockhash lives, however many there are: else it would land twice. */
+  function forget(): void {
     const past = Math.min(newest, marked) - LONGEST_LOOK_BACK
+    for (const [signature, { slot }] of landed) {
+      if (landed.size <= KEPT_TRANSACTIONS || slot >= past) break
+      drop(signature)
+    }
     if (changes[0] && changes[0].slot < past - LONGEST_LOOK_BACK) changes = changes.filter((change) => change.slot >= past)
+  }
+
+  function drop(signature: string): void {
+    const gone = landed.get(signature)
+    if (gone) ran.delete(signedIn(gone.wire))
+    landed.delete(signature)
   }
 
   function setTime(ms: number): void {
@@ -255,7 +278,7 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
       const lost = [...landed.values()].filter(({ slot }) => slot > safe).map(({ signature }) => signature)
       unwind(safe)
       changes = changes.filter((change) => change.slot <= safe)
-      for (const signature of lost) landed.delete(signature)
+      for (const signature of lost) drop(signature)
       forks.push(safe)
       return lost
     },
@@ -275,3 +298,5 @@ function isSame(one: EncodedAccount | undefined, other: EncodedAccount | undefin
   if (!one || !other) return one === other
   return one.lamports === other.lamports && one.programAddress === other.programAddress && Buffer.from(one.data).equals(Buffer.from(other.data))
 }
+
+const signedIn = (wire: Uint8Array): string => createHash('sha256').update(wire.subarray(1 + 64 * (wire[0] ?? 0))).digest('base64')

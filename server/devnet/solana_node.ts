@@ -18,6 +18,8 @@ export type Transfer = { readonly from: string; readonly to: string; readonly va
 /** What a lie is told about: the true result, and the call's parameters. It may throw an RpcError. */
 export type Lie = (truth: unknown, params: readonly unknown[]) => unknown
 
+export type Outage = boolean | 'busy' | 'silent'
+
 export type SolanaNode = {
   readonly url: string
   stop(): Promise<void>
@@ -50,6 +52,7 @@ export type SolanaNode = {
   advance(slots: number): void
   /** Throws where time would go back. */
   setTime(ms: number): void
+  /** As the node sees it; the newest unless told. */
   slot(commitment?: Commitment): number
   /** Slots by which confirmed is behind processed; 0 until told. Finalized is always 31 behind confirmed. */
   setLag(slots: number): void
@@ -60,8 +63,8 @@ export type SolanaNode = {
 
   /** How many calls, each of a batch, have reached the node; of one method, or of all. */
   reads(method?: string): number
-  /** No request is answered, or each with 429. */
-  outage(how: boolean | 'busy'): void
+  /** Requests are cut off, or answered with 429, or left without an answer. */
+  outage(how: Outage): void
   /**
    * Until `heal`: sends vanish before they arrive, or arrive while their answers and all statuses vanish, or are answered and never land.
    * Resolves when one has.
@@ -99,7 +102,7 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
 
   const counts = new Map<string, number>()
   const lies = new Map<string, Lie>()
-  let out: boolean | 'busy' = false
+  let out: Outage = false
   let losing: 'sends' | 'answers' | 'landings' | undefined
   let lost = () => {}
 
@@ -120,6 +123,7 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
     for (const method of methods) counts.set(method, (counts.get(method) ?? 0) + 1)
     const isSending = methods.includes('sendTransaction')
     if (out === 'busy') return end(429, '{"jsonrpc":"2.0","error":{"code":429,"message":"Too many requests for a specific RPC call"},"id":null}')
+    if (out === 'silent') return
     if (out || (losing === 'sends' && isSending)) return hangUp()
     const replies = await Promise.all(calls.map(reply))
     if (losing === 'answers' && (isSending || methods.some((method) => RECEIPTS.includes(method)))) return hangUp()
@@ -180,7 +184,7 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
     openAccount: (owner) => setTokens(owner, (held) => (held === undefined ? { amount: 0n } : undefined)),
     freeze: (owner) => setTokens(owner, (held = 0n) => ({ amount: held, isFrozen: true })),
     async closeAccount(owner) {
-      await setTokens(owner, (held) => held === undefined ? undefined : { amount: 0n })
+      await setTokens(owner, (held) => (held === undefined ? undefined : { amount: 0n }))
       ledger.put(walletAccount(await accountOf(address(owner)), 0n))
     },
     airdropSol: (to, lamports = SOL) => ledger.put(walletAccount(address(to), (newest(address(to))?.lamports ?? 0n) + lamports)),

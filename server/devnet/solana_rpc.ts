@@ -54,7 +54,7 @@ export function solanaRpc(ledger: SolanaLedger, hands: RpcHands): SolanaRpc {
     },
     isBlockhashValid([blockhash, config]) {
       const slot = slotOf(config)
-      return inContext(slot, ledger.slotOfBlockhash(String(blockhash), slot) !== undefined)
+      return inContext(slot, ledger.slotOfBlockhash(addressOf(blockhash), slot) !== undefined) // as long as an address, and spelled alike
     },
     getMinimumBalanceForRentExemption: ([bytes]) => Number(ledger.rentFor(Number(bytes))),
     getRecentPrioritizationFees() {
@@ -98,9 +98,11 @@ export function solanaRpc(ledger: SolanaLedger, hands: RpcHands): SolanaRpc {
     getTokenAccountsByOwner([owner, filter, config]) {
       const slot = slotOf(config)
       const { mint, programId } = (filter ?? {}) as { mint?: string; programId?: string }
-      const program = programId ?? TOKEN_PROGRAM_ADDRESS
-      const isWanted = (token: ReturnType<typeof tokenOf>) => token?.owner === addressOf(owner) && (mint === undefined || token.mint === addressOf(mint))
-      const all = ledger.accountsOf(addressOf(program), slot).filter((account) => isWanted(tokenOf(account)))
+      const [whose, program] = [addressOf(owner), addressOf(programId ?? TOKEN_PROGRAM_ADDRESS)]
+      const all = ledger.accountsOf(program, slot).filter((account) => {
+        const token = tokenOf(account)
+        return token?.owner === whose && (mint === undefined || token.mint === mint)
+      })
       return inContext(slot, all.map((account) => ({ pubkey: account.address, account: accountView(account, configOf(config)) })))
     },
 

@@ -1,7 +1,7 @@
 /** How accounts, transactions and their outcomes read in JSON, as Solana's nodes write them. */
 import { type Address, type EncodedAccount, getBase58Decoder } from '@solana/kit'
 import { AccountState, type Token, TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
-import { invalidParams } from './solana_errors.ts'
+import { invalidParams, RpcError } from './solana_errors.ts'
 import type { Landed } from './solana_ledger.ts'
 import { DECIMALS, type Holding, MEMO_PROGRAM, mintOf, tokenOf } from './solana_tokens.ts'
 import type { Inner, Instruction, Message, Outcome } from './solana_transaction.ts'
@@ -20,11 +20,15 @@ export function accountView(account: EncodedAccount | undefined, { encoding = 'b
     const parsed = encoding === 'jsonParsed' && account ? parsedView(account) : undefined
     if (parsed) return parsed
     const bytes = account?.data.slice(dataSlice?.offset ?? 0, dataSlice && dataSlice.offset + dataSlice.length) ?? new Uint8Array()
+    if (encoding === 'base58' && bytes.length > LONGEST_BASE58) throw new RpcError(-32600, LONG_BASE58)
     if (encoding === 'base58') return [base58(bytes), 'base58']
     if (encoding === 'base64' || encoding === 'jsonParsed') return [base64(bytes), 'base64']
     throw invalidParams(`Invalid params: this chain writes no ${encoding}.`)
   }
 }
+
+const LONGEST_BASE58 = 128
+const LONG_BASE58 = 'Encoded binary (base 58) data should be less than 128 bytes, please use Base64 encoding.'
 
 /** The largest u64, which no JavaScript number is: put in its place when the answer is text. */
 export const LAST_EPOCH = 'u64::MAX'

@@ -8,6 +8,7 @@ import {
   createKeyPairSignerFromPrivateKeyBytes,
   createSolanaRpc,
   getBase58Encoder,
+  getBase64Decoder,
   getBase64EncodedWireTransaction,
   getBase64Encoder,
   getTransactionDecoder,
@@ -16,6 +17,7 @@ import {
   partiallySignTransaction,
   type Signature,
   signature,
+  type TransactionMessageBytesBase64,
 } from '@solana/kit'
 import { ExactSvmScheme } from '@x402/svm/exact/client'
 import { SOLANA_BUYER_FUNDS, SOLANA_DEVNET, startSolanaDevnet } from '../../server/devnet/solana.ts'
@@ -77,6 +79,8 @@ const isCutOff = (asking: Promise<unknown>) => asking.then(() => false, () => tr
 test('a payment of the official client lands once, however often it is sent, and moves its tokens', async () => {
   const { node, rpc, feePayer, buyer, seller, pay, send } = await world()
   const wire = await pay()
+  const { messageBytes } = getTransactionDecoder().decode(getBase64Encoder().encode(wire))
+  expect((await rpc.getFeeForMessage(getBase64Decoder().decode(messageBytes) as TransactionMessageBytesBase64).send()).value).toBe(lamports(FEE))
   const [id, ...again] = await Promise.all([send(wire), send(wire), send(wire)])
   expect([...again, await send(wire)]).toEqual([id, id, id])
   expect([await node.balanceOf(buyer.address), await node.balanceOf(seller)]).toEqual([RICH - CENT, CENT])
@@ -201,8 +205,12 @@ test('a node may be down, lose sends, answers or landings, fall behind, and lie'
   node.outage(true)
   const before = node.reads()
   expect(await isCutOff(rpc.getSlot().send())).toBe(true)
+  node.outage('silent')
+  expect(await isCutOff(rpc.getSlot().send({ abortSignal: AbortSignal.timeout(5) }))).toBe(true)
+  node.outage('busy')
+  expect(await isCutOff(rpc.getSlot().send())).toBe(true)
   node.outage(false)
-  expect([node.reads() - before, node.reads('sendTransaction')]).toEqual([1, 0])
+  expect([node.reads() - before, node.reads('getSlot'), node.reads('sendTransaction')]).toEqual([3, 3, 0])
 
   const gone = node.lose('sends')
   expect(await isCutOff(send(one))).toBe(true)
