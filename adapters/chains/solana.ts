@@ -4,7 +4,7 @@ import type { Offer, Payment } from '../../core/x402.ts'
 import { evmRpc, type RpcConfig } from './evm_rpc.ts'
 import { type CheckConfig, checkSolana, type SolanaChecked } from './solana_check.ts'
 import { bySearch, bySignature, type FateConfig, type Finder, solanaFates } from './solana_fate.ts'
-import { BLOCK_MS, LIFE_BLOCKS, solanaHint } from './solana_hint.ts'
+import { LIFE_MS, solanaHint } from './solana_hint.ts'
 import { type FeePayer, feePayerOf, isProof } from './solana_keys.ts'
 import { CAPS, type Caps, judgeSolana, type SolanaExact, TOKEN, TOKEN_2022, tokenAccount } from './solana_payload.ts'
 import { holdingIn, type SolanaReads, solanaReads } from './solana_reads.ts'
@@ -81,12 +81,10 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   async function identify(payment: Payment, offer: Offer, { now }: At): Promise<Identity> {
     const exact = await judgeSolana(payment, offer, { network, feePayers })
     if (exact.kind === 'refused') return exact
-    return { kind: 'known', payer: exact.payer, key: exact.key, expiresAt: endOf(exact, now) }
-  }
-
-  /** A blockhash that was never a hint of ours may be as old as it is: it has at most a minute from when it was first seen. */
-  function endOf({ key, wire }: SolanaExact, now: number): number {
-    return hint.endOf(wire.blockhash) ?? fates.seen(key, now) + LIFE_BLOCKS * BLOCK_MS
+    const { payer, key, wire } = exact
+    // one that was never a hint of ours may be as old as it is: it has at most a minute from when it was first seen
+    const first = fates.seen(key, now)
+    return { kind: 'known', payer, key, expiresAt: hint.endOf(wire.blockhash) ?? first + LIFE_MS }
   }
 
   async function verify(payment: Payment, offer: Offer, at: At): Promise<Verdict> {

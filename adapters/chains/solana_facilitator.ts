@@ -9,12 +9,12 @@ import { recent } from './recent.ts'
 import { balanceOf, networkOf, type SolanaChain } from './solana.ts'
 import { checkSolana, type SolanaChecked } from './solana_check.ts'
 import { bySearch, type FateConfig, solanaFates } from './solana_fate.ts'
-import { BLOCK_MS, LIFE_BLOCKS, solanaHint } from './solana_hint.ts'
+import { LIFE_MS, solanaHint } from './solana_hint.ts'
 import { isProof } from './solana_keys.ts'
-import { type Caps, judgeSolana, refused, type SolanaExact } from './solana_payload.ts'
+import { type Caps, judgeSolana, type SolanaExact } from './solana_payload.ts'
 import { holdingIn, isPaidIn, solanaReads } from './solana_reads.ts'
 import { ended, outOfTime, pause } from './solana_settle.ts'
-import { awayIn, unavailable, unfunded, type VerifyConfig } from './solana_verify.ts'
+import { awayIn, GONE, replayed, stale, unavailable, unfunded, type VerifyConfig } from './solana_verify.ts'
 import { addressOf, fromBase58 } from './solana_wire.ts'
 
 /** One gateway row on a Solana cluster whose payments others verify and settle. `fetch` serves the node and the facilitators. */
@@ -46,12 +46,12 @@ export type SolanaFacilitatorConfig = {
 export type SolanaFacilitatorChain = Chain & SolanaChain
 
 type At = { readonly now: number; readonly signal: AbortSignal }
-/** One authorization on its way; it is followed to its end whether or not a caller still waits. */
-type Job = { readonly promise: Promise<Settlement>; callers: number }
 
 /** What a payment costs its fee payer is not ours to judge: the protocol's own limits. */
 const CAPS: Caps = { maxComputeUnits: 1_400_000, maxComputeUnitPrice: 5_000_000, maxSignatures: 12, maxFeeLamports: Infinity }
 const FATE_MS = 8_000
+/** Transactions of a payer that are looked into when his payment was refused: it may have been spent. */
+const GLANCE = 10
 const REMEMBERED = 10_000
 
 /**
@@ -64,11 +64,11 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
   const rpc = evmRpc({ maxBatch: 1, maxRequests: 32, ...config, url: config.rpcUrl })
   const reads = solanaReads(rpc)
   const hint = solanaHint(reads)
-  const find = bySearch(reads)
+  const [find, glance] = [bySearch(reads), bySearch(reads, GLANCE)]
   const fates = solanaFates({ reads, find }, { ...config, network })
   const facilitators = namedApis(config.facilitators, config)
   const [verifyMs, settleMs, confirmMs] = [config.verifyMs ?? 3_000, config.settleMs ?? 20_000, config.confirmMs ?? 4_000]
-  const jobs = new Map<string, Job>()
+  const jobs = new Map<string, Promise<Settlement>>()
   /** Payments that a facilitator has been handed, and did not at once refuse. */
   const handed = recent<true>(REMEMBERED)
   const closing = new AbortController()
@@ -94,7 +94,8 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     const exact = await judge(payment, offer)
     if (exact.kind === 'refused') return exact
     const { payer, key, wire } = exact
-    return { kind: 'known', payer, key, expiresAt: hint.endOf(wire.blockhash) ?? fates.seen(key, now) + LIFE_BLOCKS * BLOCK_MS }
+    const first = fates.seen(key, now)
+    return { kind: 'known', payer, key, expiresAt: hint.endOf(wire.blockhash) ?? first + LIFE_MS }
   }
 
   async function verify(payment: Payment, offer: Offer, at: At): Promise<Verdict> {
@@ -102,16 +103,17 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     if (exact.kind === 'refused') return exact
     const { key, source, wire, amount } = exact
     fates.seen(key, at.now)
-    if (fates.ended(key)) return refused('PAYMENT_REPLAY', 'transaction_simulation_failed', 'the transaction has been processed already, or never will be')
+    const end = fates.ended(key)
+    if (end) return end.kind === 'dead' && end.code ? stale(GONE) : replayed()
     const stop = deadline(verifyMs, [at.signal])
     const asked = [askVerdict(payment, offer, at), reads.accounts([source], { commitment: 'confirmed', signal: stop.signal }), reads.validity(wire.blockhash, 'confirmed', stop.signal)] as const
     const [said, bank, alive] = await Promise.all(asked)
     stop.end()
     const isFresh = bank.kind === 'accounts' && awayIn(bank, { now: at.now, lagSeconds: config.lagSeconds ?? 30 }) === undefined
     const balance = isFresh ? (holdingIn(bank.found[0], exact.mint)?.amount ?? 0n) : undefined
-    if (said.kind !== 'valid' && alive.kind === 'validity' && isFresh && !alive.valid) return refused('PAYMENT_BLOCKHASH_STALE', 'transaction_simulation_failed', 'the blockhash of the transaction is expired or unknown')
+    if (said.kind !== 'valid' && alive.kind === 'validity' && isFresh && !alive.valid) return stale(GONE)
     if (balance !== undefined && balance < amount) return unfunded(exact, balance)
-    if (said.kind !== 'valid') return said
+    if (said.kind !== 'valid') return said.kind === 'refused' && fates.conclude(exact, await glance(exact, at)) ? replayed() : said
     return { kind: 'valid', ...(balance !== undefined && { balance: usdc(balance) }), asOf: at.now }
   }
 
@@ -137,20 +139,22 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     const end = fates.ended(exact.key)
     if (end) return ended(end)
     if (signal.aborted || closing.signal.aborted) return unknown('no time was left to settle')
-    const job = jobs.get(exact.key) ?? begin(exact, { payment, offer, now })
-    job.callers++
-    try {
-      return await Promise.race([job.promise, outOfTime(signal, job.promise)])
-    } finally {
-      job.callers--
-    }
+    const order = { payment, offer, now }
+    const earlier = jobs.get(exact.key)
+    const outcome = await wait(earlier ?? begin(exact, order), signal)
+    if (!earlier || outcome.kind !== 'unknown' || signal.aborted) return outcome
+    return await wait(jobs.get(exact.key) ?? begin(exact, order), signal)
   }
 
-  /** One that is under way is joined, never sent beside itself. */
-  function begin(exact: SolanaExact, order: { payment: Payment; offer: Offer; now: number }): Job {
-    const job: Job = { callers: 0, promise: Promise.resolve().then(() => carry(exact, order)) }
+  function wait(job: Promise<Settlement>, signal: AbortSignal): Promise<Settlement> {
+    return Promise.race([job, outOfTime(signal, job)])
+  }
+
+  /** One that is under way is joined, never sent beside itself, and followed to its end whether or not a caller still waits. */
+  function begin(exact: SolanaExact, order: { payment: Payment; offer: Offer; now: number }): Promise<Settlement> {
+    const job = carry(exact, order).catch(() => unknown('it could not be followed to its end'))
     jobs.set(exact.key, job)
-    void job.promise.then(() => jobs.delete(exact.key))
+    void job.then(() => jobs.delete(exact.key))
     return job
   }
 

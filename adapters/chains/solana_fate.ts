@@ -120,33 +120,46 @@ export function bySignature(reads: SolanaReads, signatureOf: (exact: SolanaExact
 
 const PAGE = 1_000
 const PAGES = 3
-/** Transactions of a payer that are looked into at a time: those with our memo, and those whose memo the node does not tell. */
-const LOOKED_INTO = 100
+const TOGETHER = 10
 
-/** Where it is not: the payer's token account has been touched by few transactions, and one of them has our message. */
-export function bySearch(reads: SolanaReads): Finder {
+/**
+ * Where it is not: the payer's token account has been touched by few transactions, and one of them has our message. At most `most` of them
+ * are looked into, those with our memo and those whose memo the node does not tell.
+ */
+export function bySearch(reads: SolanaReads, most = 200): Finder {
+  /** Undefined where it is none of these. */
+  async function among(signatures: readonly string[], exact: SolanaExact, signal: AbortSignal | undefined): Promise<Found | undefined> {
+    const all = await Promise.all(signatures.map(async (signature) => ({ signature, landed: await reads.transaction(signature, signal) })))
+    const ours = all.find(({ landed }) => landed.kind === 'landed' && landed.id === exact.wire.id)
+    if (ours?.landed.kind === 'landed') return isPaidIn(ours.landed, exact) ? { kind: 'paid', transaction: ours.signature } : { kind: 'failed' }
+    const lost = all.find(({ landed }) => landed.kind !== 'landed')?.landed
+    if (lost?.kind === 'absent') return trouble('a transaction of its payer is confirmed, but the node does not show it yet')
+    return lost?.kind === 'trouble' ? lost : undefined
+  }
+
   return async (exact, { since, signal }) => {
-    const { source, wire } = exact
+    const memo = memoLine(exact)
     let before: string | undefined
-    let left = LOOKED_INTO
+    let left = most
     for (let page = 0; page < PAGES; page++) {
-      const rows = await reads.signatures(source, { before, limit: PAGE, since }, signal)
+      const rows = await reads.signatures(exact.source, { before, limit: PAGE, since }, signal)
       if (rows.kind === 'trouble') return rows
-      for (const { signature, memo } of rows.found) {
-        if (memo !== undefined && memo !== memoLine(exact)) continue
-        if (left-- === 0) return trouble('its payer has too many transactions to find it among them')
-        const landed = await reads.transaction(signature, signal)
-        if (landed.kind === 'trouble') return landed
-        if (landed.kind === 'absent') return trouble('a transaction of its payer is confirmed, but the node does not show it yet')
-        if (landed.id !== wire.id) continue
-        return isPaidIn(landed, exact) ? { kind: 'paid', transaction: signature } : { kind: 'failed' }
+      const likely = rows.found.filter((row) => row.memo === undefined || row.memo === memo).map(({ signature }) => signature)
+      for (let i = 0; i < likely.length; i += TOGETHER) {
+        const some = likely.slice(i, i + TOGETHER)
+        left -= some.length
+        if (left < 0) return TOO_MANY
+        const found = await among(some, exact, signal)
+        if (found) return found
       }
       if (rows.found.length < PAGE) return { kind: 'none' }
       before = rows.found.at(-1)?.signature
     }
-    return trouble('its payer has too many transactions to find it among them')
+    return TOO_MANY
   }
 }
+
+const TOO_MANY = trouble('its payer has too many transactions to find it among them')
 
 /** The memos of a payment, as nodes list them. */
 function memoLine({ memos }: SolanaExact): string {

@@ -14,8 +14,9 @@ export type SolanaHint = {
 /** How old a hint may be. It has a minute to live, and the buyer's work has to fit in it. */
 const FRESH_MS = 15_000
 /** How many blocks a blockhash lives, and how long one of them takes at the least. */
-export const LIFE_BLOCKS = 150
-export const BLOCK_MS = 400
+const LIFE_BLOCKS = 150
+const BLOCK_MS = 400
+export const LIFE_MS = LIFE_BLOCKS * BLOCK_MS
 
 export function solanaHint(reads: SolanaReads): SolanaHint {
   const lastValids = recent<number>(1_000)

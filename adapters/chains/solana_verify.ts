@@ -41,7 +41,7 @@ export function solanaVerifier(
     const end = endOf(exact.wire.blockhash)
     const balance = holdingIn(bank.found[0], exact.mint)?.amount ?? 0n
     if (error === 'BlockhashNotFound' && end !== undefined && end > now) return unavailable('the node does not know a blockhash that it has named itself')
-    if (error === 'BlockhashNotFound') return stale('the blockhash of the transaction is expired or unknown')
+    if (error === 'BlockhashNotFound') return stale(GONE)
     if (error && OURS.test(error)) return unavailable('the fee payer cannot pay the fee just now')
     if (error && ITS_OWN.test(error)) return unavailable(`the node cannot run it just now: ${error}`)
     if (balance < exact.amount) return unfunded(exact, balance)
@@ -74,6 +74,7 @@ export function unavailable(reason: string): Unavailable {
   return { kind: 'unavailable', reason }
 }
 
+export const GONE = 'the blockhash of the transaction is expired or unknown'
 /** Clients sign anew when they read this code, or the word blockhash. */
-const stale = (text: string): Refused => refused('PAYMENT_BLOCKHASH_STALE', 'transaction_simulation_failed', text)
-const replayed = (): Refused => refused('PAYMENT_REPLAY', 'transaction_simulation_failed', 'the transaction has been processed already')
+export const stale = (text: string): Refused => refused('PAYMENT_BLOCKHASH_STALE', 'transaction_simulation_failed', text)
+export const replayed = (): Refused => refused('PAYMENT_REPLAY', 'transaction_simulation_failed', 'the transaction has been processed already')
