@@ -4,11 +4,11 @@ import { aggregateCall, balanceCall, MULTICALL, paidIn, type Target, transferCal
 import type { Found, Reads } from './evm_reads.ts'
 import type { Outgoing, Relayer, Sent } from './evm_relayer.ts'
 import { type Answer, hasCode, type Rpc } from './evm_rpc.ts'
-import { CONTRACT_STRIKES, evmStrikes } from './evm_strikes.ts'
 import { type Exact, judgeValue } from './exact.ts'
 import { type Hex, lower, uintIn } from './hex.ts'
 import { outOfTime } from './joined.ts'
 import { recent } from './recent.ts'
+import { CONTRACT_STRIKES, payerStrikes } from './strikes.ts'
 
 export type SettleConfig = {
   readonly relayer: Hex
@@ -61,7 +61,7 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
   const contractGas = config.gas?.contract ?? 500_000n
   const jobs = new Map<string, Job>()
   const waiting: Job[] = []
-  const strikes = evmStrikes()
+  const strikes = payerStrikes()
   /** Authorizations that a transaction of ours has carried: whatever used them may have been that one. */
   const carried = recent<true>(REMEMBERED)
   /** Transactions under way for payers with code. */

@@ -8,7 +8,7 @@ import { evmReads, type Found, type ReadsConfig } from './evm_reads.ts'
 import { evmRpc, type RpcConfig } from './evm_rpc.ts'
 import { settlementOf } from './evm_settle.ts'
 import { type Exact, judgeExact, judgeValue, refused } from './exact.ts'
-import { type ApiConfig, deadline, facilitatorApi, type FacilitatorApi, type FacilitatorRow, type Said } from './facilitator_api.ts'
+import { type ApiConfig, blameIn, deadline, type FacilitatorRow, namedApis, type Said } from './facilitator_api.ts'
 import { readSettleReply, readSupported, readVerifyReply, type SettleReply } from './facilitator_replies.ts'
 import { flagIn, type Hex, lower, uintIn } from './hex.ts'
 import { type Job, joined } from './joined.ts'
@@ -62,8 +62,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
   const reads = evmReads(rpc, config)
   const lagSeconds = config.lagSeconds ?? 4
   const identity = evmIdentity({ rpc, reads }, { network: config.network, lagSeconds })
-  const facilitators = config.facilitators.map((row, i) => namedApi(row, i, config))
-  if (facilitators.length === 0) throw new RangeError('facilitators: name at least one')
+  const facilitators = namedApis(config.facilitators, config)
   const verifyMs = config.verifyMs ?? 3_000
   const settleMs = config.settleMs ?? 20_000
   const confirmMs = config.confirmMs ?? 4_000
@@ -236,16 +235,6 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
   return { terms: () => terms, identify: identity.identify, verify, settle, fate, balance, check, close }
 }
 
-/** Named by their place in the configuration; what a URL says stays unsaid. */
-function namedApi(row: FacilitatorRow, index: number, config: ApiConfig): { name: string; api: FacilitatorApi } {
-  const name = `facilitators.${index}`
-  try {
-    return { name, api: facilitatorApi(row, config) }
-  } catch (error) {
-    throw new RangeError(`${name}.${(error as Error).message}`)
-  }
-}
-
 /**
  * Our own offer, twice, and the authorization alone: nothing that the buyer sent beside it can change a verdict, or upset a facilitator that
  * compares `accepted` with the requirements.
@@ -254,11 +243,7 @@ function requestFor(exact: Exact, offer: Offer): object {
   return { x402Version: VERSION, paymentPayload: { x402Version: VERSION, accepted: offer, payload: payloadOf(exact) }, paymentRequirements: offer }
 }
 
-/** What an operator has to mend; a facilitator that is merely away is none of it. */
 function problemOf(name: string, said: Said<boolean>, network: string): readonly string[] {
-  if (said.kind === 'trouble') {
-    const moved = said.movedTo ? `; configure its new place at ${said.movedTo}` : ''
-    return said.blame ? [`${name}.${said.blame}: ${said.reason}${moved}`] : []
-  }
+  if (said.kind === 'trouble') return blameIn(name, said)
   return said.value ? [] : [`${name}.url: it does not settle exact payments of this asset on ${network}`]
 }

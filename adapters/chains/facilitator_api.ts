@@ -52,6 +52,27 @@ export type FacilitatorApi = {
   close(): void
 }
 
+export type NamedApi = { readonly name: string; readonly api: FacilitatorApi }
+
+/** In order of the configuration and named by their place in it; what a URL says stays unsaid. Throws RangeError when there is none, or one is malformed. */
+export function namedApis(rows: readonly FacilitatorRow[], config: ApiConfig): readonly NamedApi[] {
+  if (rows.length === 0) throw new RangeError('facilitators: name at least one')
+  return rows.map((row, i) => {
+    const name = `facilitators.${i}`
+    try {
+      return { name, api: facilitatorApi(row, config) }
+    } catch (error) {
+      throw new RangeError(`${name}.${(error as Error).message}`)
+    }
+  })
+}
+
+/** What an operator has to mend; a facilitator that is merely away is none of it. */
+export function blameIn(name: string, said: ApiTrouble): readonly string[] {
+  const moved = said.movedTo ? `; configure its new place at ${said.movedTo}` : ''
+  return said.blame ? [`${name}.${said.blame}: ${said.reason}${moved}`] : []
+}
+
 /** What a request says of the facilitator itself, for its breaker. */
 type Outcome = 'good' | 'bad' | 'neither'
 type Ended<T> = { readonly said: Said<T>; readonly outcome: Outcome }

@@ -26,6 +26,8 @@ export type SettleReply = {
   readonly success: boolean
   readonly word: string
   readonly transaction: Hex | undefined
+  /** What it calls the transaction, whatever that is on its chain. */
+  readonly named: string | undefined
   /** It refuses this payment, and nothing of it can have been sent. */
   readonly isRefusal: boolean
 }
@@ -57,7 +59,7 @@ export function readSettleReply(body: unknown, isOk: boolean): SettleReply | und
   // something that is no hash may still be a name for what was sent
   const isNamed = transaction !== undefined && transaction !== null && transaction !== ''
   const isRefusal = !body.success && !isNamed && said !== '' && !MAY_LAND.test(said) && !ITS_OWN.test(said)
-  return { success: body.success, word: wordOf(body.errorReason), transaction: hash, isRefusal }
+  return { success: body.success, word: wordOf(body.errorReason), transaction: hash, named: typeof transaction === 'string' ? transaction : undefined, isRefusal }
 }
 
 /** Whether one of the kinds is an EIP-3009 payment of `exact` in our domain; undefined when the body is no list of kinds. */
@@ -67,6 +69,19 @@ export function readSupported(body: unknown, ours: { network: string; asset: str
     const isNetwork = network === ours.network || network === `${ours.network.split(':', 1)[0]}:*`
     return x402Version === 2 && scheme === 'exact' && isNetwork && fits(extra ?? {}, ours)
   })
+}
+
+/** Who pays the fees of exact payments on a Solana cluster; undefined when the body is no list of kinds. */
+export type SolanaSupport = { readonly isSupported: boolean; /** The one that it names for offers, perhaps another one each time. */ readonly named: string | undefined; readonly signers: readonly string[] }
+
+export function readSolanaSupport(body: unknown, network: string): SolanaSupport | undefined {
+  if (!supported.Check(body)) return undefined
+  const networks = [network, `${network.split(':', 1)[0]}:*`]
+  const ours = body.kinds.filter(isKind).filter((each) => each.x402Version === 2 && each.scheme === 'exact' && networks.includes(each.network))
+  const named = ours.map(({ extra }) => extra?.feePayer).find((feePayer) => typeof feePayer === 'string')
+  const listed = (body as { signers?: Readonly<Record<string, unknown>> | null }).signers
+  const signers = networks.flatMap((name) => listed?.[name] ?? []).filter((signer) => typeof signer === 'string')
+  return { isSupported: ours.length > 0, named, signers: [...new Set([...signers, ...(named === undefined ? [] : [named])])].sort() }
 }
 
 /** Most say nothing here. Some list one network several times, once per token or way to pay; Circle's batches sign for a wallet contract. */

@@ -1,6 +1,6 @@
 /** A Solana in memory: accounts, slots, blockhashes and what has landed, as each of the three commitments sees them. Nothing is kept. */
 import { createHash } from 'node:crypto'
-import { type Address, type EncodedAccount, getBase58Decoder, getBase58Encoder, type Transaction } from '@solana/kit'
+import { type Address, address, type EncodedAccount, getBase58Decoder, getBase58Encoder, type Transaction } from '@solana/kit'
 import { Clock as ClockSysvar, LiteSVM } from 'litesvm'
 import type { Clock } from '../../core/mod.ts'
 import type { TransactionError } from './solana_errors.ts'
@@ -19,6 +19,9 @@ const SKIPPED = 11_000_000
 const LONGEST_LOOK_BACK = 200
 /** Transactions that are remembered when they are older than that: about 8 KB of memory each. */
 const KEPT_TRANSACTIONS = 5_000
+
+const CLOCK = address('SysvarC1ock11111111111111111111111111111111')
+const SYSVARS = address('Sysvar1111111111111111111111111111111111111')
 
 export type Commitment = 'processed' | 'confirmed' | 'finalized'
 
@@ -82,6 +85,8 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   const first = Number(svm.getClock().slot) + LONGEST_LOOK_BACK // the programs stand since litesvm's own first slot
   const begun = clock.now()
   const landed = new Map<string, Landed>()
+  /** The same by their messages: with another signature of the fee payer, or before he has signed, it is the same transaction. */
+  const ran = new Map<string, Landed>()
   const forks: number[] = []
   let changes: Change[] = []
   let underway: { readonly parsed: Parsed; readonly due: number }[] = []
@@ -127,6 +132,7 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   }
 
   function account(address: Address, slot: number): EncodedAccount | undefined {
+    if (address === CLOCK) return clockAt(Math.min(slot, tip()))
     const next = changesAfter(slot).find((change) => change.address === address)
     return next ? next.before : current(address)
   }
@@ -134,6 +140,14 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   /** They are in the order of their slots, and mostly the newest are asked for. */
   function changesAfter(slot: number): readonly Change[] {
     return changes.slice(changes.findLastIndex((change) => change.slot <= slot) + 1)
+  }
+
+  /** No transaction writes it: each block has its own. */
+  function clockAt(slot: number): EncodedAccount {
+    const [data, epoch] = [Buffer.alloc(40), BigInt(Math.floor(slot / SLOTS_PER_EPOCH))]
+    const fields = [BigInt(slot), 0n, epoch, epoch + 1n, BigInt(Math.floor(timeOf(slot) / 1000))]
+    fields.forEach((field, i) => data.writeBigInt64LE(field, 8 * i))
+    return { ...walletAccount(CLOCK, 1_169_280n), data: Uint8Array.from(data), space: 40n, programAddress: SYSVARS }
   }
 
   /** Puts the accounts back to what they were at a slot; returns what they were put back from. */
@@ -149,9 +163,9 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   }
 
   /** What a block would refuse without running it. */
-  function refusalOf({ message, signature }: Parsed, slot: number): TransactionError | undefined {
+  function refusalOf({ message, wire }: Parsed, slot: number): TransactionError | undefined {
     if (slotOfBlockhash(message.blockhash, slot) === undefined) return 'BlockhashNotFound'
-    const twin = landed.get(signature)
+    const twin = ran.get(signedIn(wire))
     return twin && twin.slot <= slot ? 'AlreadyProcessed' : undefined
   }
 
@@ -179,7 +193,9 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
       if (!isSame(before[i], after[i])) changes.push({ slot, address, before: before[i] })
     })
     const { wire, message, signature } = parsed
-    landed.set(signature, { ...outcome, signature, slot, wire, message, fee, before: before.map(holdingOf), after: after.map(holdingOf) })
+    const made: Landed = { ...outcome, signature, slot, wire, message, fee, before: before.map(holdingOf), after: after.map(holdingOf) }
+    landed.set(signature, made)
+    ran.set(signedIn(wire), made)
     forget()
   }
 
@@ -188,9 +204,15 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
     const past = Math.min(newest, marked) - LONGEST_LOOK_BACK
     for (const [signature, { slot }] of landed) {
       if (landed.size <= KEPT_TRANSACTIONS || slot >= past) break
-      landed.delete(signature)
+      drop(signature)
     }
     if (changes[0] && changes[0].slot < past - LONGEST_LOOK_BACK) changes = changes.filter((change) => change.slot >= past)
+  }
+
+  function drop(signature: string): void {
+    const gone = landed.get(signature)
+    if (gone) ran.delete(signedIn(gone.wire))
+    landed.delete(signature)
   }
 
   function setTime(ms: number): void {
@@ -256,7 +278,7 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
       const lost = [...landed.values()].filter(({ slot }) => slot > safe).map(({ signature }) => signature)
       unwind(safe)
       changes = changes.filter((change) => change.slot <= safe)
-      for (const signature of lost) landed.delete(signature)
+      for (const signature of lost) drop(signature)
       forks.push(safe)
       return lost
     },
@@ -276,3 +298,5 @@ function isSame(one: EncodedAccount | undefined, other: EncodedAccount | undefin
   if (!one || !other) return one === other
   return one.lamports === other.lamports && one.programAddress === other.programAddress && Buffer.from(one.data).equals(Buffer.from(other.data))
 }
+
+const signedIn = (wire: Uint8Array): string => createHash('sha256').update(wire.subarray(1 + 64 * (wire[0] ?? 0))).digest('base64')

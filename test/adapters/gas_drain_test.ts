@@ -2,7 +2,7 @@
 import { afterAll, expect, test } from 'bun:test'
 import { type Hex, pad, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { evmStrikes } from '../../adapters/chains/evm_strikes.ts'
+import { payerStrikes } from '../../adapters/chains/strikes.ts'
 import { word } from '../../adapters/chains/hex.ts'
 import { recent } from '../../adapters/chains/recent.ts'
 import type { Payment } from '../../core/x402.ts'
@@ -175,7 +175,7 @@ test('among others, only the account at fault is counted', () =>
   }))
 
 test('strikes are forgotten an hour after the last, and the oldest payer first', () => {
-  const strikes = evmStrikes()
+  const strikes = payerStrikes()
   const payer = (i: number): Hex => `0x${word(BigInt(i)).slice(24)}`
   const [now, first] = [1_000_000, payer(0)]
   strikes.note(first, now)

@@ -18,6 +18,21 @@ export type Signing = {
 }
 export type Transfer = { readonly from: string; readonly to: string; readonly value: bigint }
 
+/** What chains without EIP-3009 spell or end in another way. */
+export type Ways = {
+  /** An address that nobody holds, and how a payment to it names it. */
+  readonly stranger: string
+  readonly shown: string
+  /** Other spellings of an address that mean the same one. */
+  spellings(address: string): readonly string[]
+  /** What is nearly an address. */
+  notAddresses(address: string): readonly string[]
+  /** Payloads that are none, made from a good one. */
+  malformed(payment: Payment, offer: Offer): readonly Payment['payload'][]
+  /** After so many seconds an authorization that was to live for 30 is over. */
+  readonly lifeSeconds: number
+}
+
 /** A chain, and hands on the world around it. Whatever acts on the world has happened when its promise resolves. */
 export type ChainHarness = {
   readonly chain: Chain
@@ -52,6 +67,8 @@ export type ChainHarness = {
   /** Remembers the chain as it is from here on; `rewind(true)` shows it so again, as a node that is behind does. */
   mark(): void
   rewind(on: boolean): void
+  /** Those of EIP-3009 unless told. */
+  readonly ways?: Ways
 }
 
 type World = { readonly h: ChainHarness; readonly payer: Payer; readonly offer: Offer; readonly payment: Payment }
@@ -60,6 +77,27 @@ const CENT = 10_000n
 const RICH = 1_000_000n
 const NONCE = `0x${'5a'.repeat(32)}`
 const STRANGER = '0x000000000000000000000000000000000000dEaD'
+
+const shout = (hex: string) => `0x${hex.slice(2).toUpperCase()}`
+
+const NOBODY = STRANGER.replace('dEaD', '0b0b')
+
+const EIP3009: Ways = {
+  stranger: NOBODY,
+  shown: NOBODY,
+  spellings: (address) => [shout(address)],
+  notAddresses: (address) => ['', 'alice', address.slice(0, -1), `${address}00`, 'x'.repeat(42)],
+  malformed({ payload }, offer) {
+    const { authorization, signature } = payload as { authorization: object; signature: string }
+    const odd = (change: object) => ({ signature, authorization: { ...authorization, ...change } })
+    const numbers = ['01', '-1', '1e3', ' 1', '', 10_000, null, '9'.repeat(78)].flatMap((number) => [odd({ value: number }), odd({ validBefore: number })])
+    const shapes = [{}, { signature }, { authorization }, { signature, authorization: null }, { signature: 1, authorization }, { signature: '0x', authorization }]
+    return [...shapes, ...numbers, odd({ nonce: '0xab' }), odd({ from: 'alice' }), odd({ from: undefined }), odd({ to: `${offer.payTo}00` })]
+  },
+  lifeSeconds: 30,
+}
+
+const waysOf = ({ ways = EIP3009 }: ChainHarness): Ways => ways
 
 const identifying: readonly Law<ChainHarness>[] = [
   {
@@ -91,7 +129,6 @@ const identifying: readonly Law<ChainHarness>[] = [
     async check(subject) {
       const { h, payment, payer } = await world(subject)
       const { authorization, signature } = payment.payload as { authorization: Record<'from' | 'to' | 'nonce', string>; signature: string }
-      const shout = (hex: string) => `0x${hex.slice(2).toUpperCase()}`
       const { from, to, nonce } = authorization
       const loud = { ...payment, payload: { signature, authorization: { ...authorization, from: shout(from), to: shout(to), nonce: shout(nonce) } } }
       const spelled = { ...loud, accepted: { ...payment.accepted, asset: shout(payment.accepted.asset) } }
@@ -131,7 +168,8 @@ const identifying: readonly Law<ChainHarness>[] = [
     name: 'identify() refuses a payment to another recipient',
     async check(subject) {
       const h = await subject.open()
-      await expectInvalid(h, await h.sign(await h.payer(), h.offer, { to: STRANGER }), STRANGER)
+      const { stranger, shown } = waysOf(h)
+      await expectInvalid(h, await h.sign(await h.payer(), h.offer, { to: stranger }), shown)
     },
   },
   refusesAccepted('identify() refuses another asset', 'asset', STRANGER),
@@ -141,12 +179,7 @@ const identifying: readonly Law<ChainHarness>[] = [
     name: 'identify() refuses what is no payload, and never throws',
     async check(subject) {
       const { h, payment } = await world(subject)
-      const { authorization, signature } = payment.payload as { authorization: object; signature: string }
-      const odd = (change: object) => ({ signature, authorization: { ...authorization, ...change } })
-      const numbers = ['01', '-1', '1e3', ' 1', '', 10_000, null, '9'.repeat(78)].flatMap((number) => [odd({ value: number }), odd({ validBefore: number })])
-      const shapes = [{}, { signature }, { authorization }, { signature, authorization: null }, { signature: 1, authorization }, { signature: '0x', authorization }]
-      const payloads = [...shapes, ...numbers, odd({ nonce: '0xab' }), odd({ from: 'alice' }), odd({ from: undefined }), odd({ to: `${h.offer.payTo}00` })]
-      for (const payload of payloads) await expectInvalid(h, { ...payment, payload })
+      for (const payload of waysOf(h).malformed(payment, h.offer)) await expectInvalid(h, { ...payment, payload })
     },
   },
 ]
@@ -339,7 +372,7 @@ const settling: readonly Law<ChainHarness>[] = [
     async check(subject) {
       const h = await subject.open()
       const payer = await h.payer()
-      const end = seconds(h) + 30
+      const end = seconds(h) + waysOf(h).lifeSeconds
       const payment = await h.sign(payer, h.offer, { validBefore: BigInt(end) })
       await h.mineAt(end)
       expect(await settle(h, payment, end * 1000)).toMatchObject({ kind: 'refused' })
@@ -429,7 +462,7 @@ const fates: readonly Law<ChainHarness>[] = [
     async check(subject) {
       const h = await subject.open()
       const payer = await h.payer()
-      const end = seconds(h) + 30
+      const end = seconds(h) + waysOf(h).lifeSeconds
       const payment = await h.sign(payer, h.offer, { validBefore: BigInt(end) })
       await settle(h, payment)
       const paid = await fate(h, payment)
@@ -505,15 +538,15 @@ const looking: readonly Law<ChainHarness>[] = [
       await h.arrive?.()
       expect(await balance(h, payer.address)).toBe(RICH - CENT)
       expect(await balance(h, h.offer.payTo)).toBe(before + CENT)
-      expect(await balance(h, `0x${payer.address.slice(2).toUpperCase()}`)).toBe(RICH - CENT)
-      expect(await balance(h, STRANGER.replace('dEaD', '0b0b'))).toBe(0n)
+      for (const spelled of waysOf(h).spellings(payer.address)) expect(await balance(h, spelled)).toBe(RICH - CENT)
+      expect(await balance(h, waysOf(h).stranger)).toBe(0n)
     },
   },
   {
     name: 'balance() rejects what is no address, and a node that does not answer',
     async check(subject) {
       const { h, payer } = await world(subject)
-      for (const odd of ['', 'alice', payer.address.slice(0, -1), `${payer.address}00`, 'x'.repeat(42)]) await expect(balance(h, odd)).rejects.toThrow()
+      for (const odd of waysOf(h).notAddresses(payer.address)) await expect(balance(h, odd)).rejects.toThrow()
       h.outage(true)
       const refused = balance(h, payer.address).then(() => 'answered', () => 'rejected')
       expect(await refused).toBe('rejected')

@@ -1,4 +1,3 @@
-import type { Hex } from './hex.ts'
 import { recent } from './recent.ts'
 
 /** Reverts of one payer within an hour. A contract can tell a rehearsal from the block; a key's account can only be emptied in between. */
@@ -10,20 +9,20 @@ const PAYERS = 10_000
 
 export type Strikes = {
   /** One more transfer of this payer passed its rehearsal, was mined at our cost, and moved nothing. */
-  note(payer: Hex, now: number): void
-  count(payer: Hex, now: number): number
+  note(payer: string, now: number): void
+  count(payer: string, now: number): number
   /** Until when nothing is sent for this payer any more; undefined while it may pay. */
-  blockedUntil(payer: Hex, isContract: boolean, now: number): number | undefined
+  blockedUntil(payer: string, isContract: boolean, now: number): number | undefined
 }
 
 /**
  * Bounds the gas that a payer can burn. Counted per process: a restart forgives. A success does not, or every second one could
  * burn gas; an hour without another revert does.
  */
-export function evmStrikes(): Strikes {
+export function payerStrikes(): Strikes {
   const noted = recent<{ readonly count: number; readonly until: number }>(PAYERS)
 
-  function count(payer: Hex, now: number): number {
+  function count(payer: string, now: number): number {
     const found = noted.get(payer)
     return found && now < found.until ? found.count : 0
   }

@@ -1,0 +1,151 @@
+import { type Usdc, usdc } from '../../core/money.ts'
+import type { Chain, Fate, Identity, Settlement, Terms, Verdict } from '../../core/ports.ts'
+import type { Offer, Payment } from '../../core/x402.ts'
+import { evmRpc, type RpcConfig } from './evm_rpc.ts'
+import { type CheckConfig, checkSolana, type SolanaChecked } from './solana_check.ts'
+import { bySearch, bySignature, type FateConfig, type Finder, solanaFates } from './solana_fate.ts'
+import { LIFE_MS, solanaHint } from './solana_hint.ts'
+import { type FeePayer, feePayerOf, isProof } from './solana_keys.ts'
+import { CAPS, type Caps, judgeSolana, type SolanaExact, TOKEN, TOKEN_2022, tokenAccount } from './solana_payload.ts'
+import { holdingIn, type SolanaReads, solanaReads } from './solana_reads.ts'
+import { type SettleConfig, solanaSettler } from './solana_settle.ts'
+import { solanaVerifier, type VerifyConfig } from './solana_verify.ts'
+import { addressOf, toBase58 } from './solana_wire.ts'
+
+/** One gateway row on a Solana cluster. What is optional has a default that suits a public node. */
+export type SolanaConfig = {
+  /** CAIP-2: `solana:` and the first 32 characters of the genesis hash. */
+  readonly network: string
+  readonly rpcUrl: string
+  /** A token of 6 decimals under Token or Token-2022: USDC. */
+  readonly mint: string
+  /** A wallet, whose token account is open already. */
+  readonly payTo: string
+  /**
+   * 64-byte key pairs, in base58 or as JSON arrays. The first is offered, the same on every replica; payments under any of them are
+   * accepted. Their accounts hold SOL for fees and nothing else.
+   */
+  readonly feePayerKeys: readonly string[]
+} & Partial<Caps> &
+  Pick<CheckConfig, 'minFeePayerLamports'> &
+  Omit<RpcConfig, 'url'> &
+  VerifyConfig &
+  FateConfig &
+  SettleConfig
+
+export type SolanaChain = Chain & Required<Pick<Chain, 'balance' | 'proves'>> & {
+  /** Compares the configuration with the chain; the terms open when it is ready, and stay open. Moves nothing. */
+  check(at: { now: number }): Promise<SolanaChecked>
+  /** Renews the blockhash that the terms hint at; to be called every few seconds. Never rejects. */
+  refresh(now: number): Promise<void>
+  /** Stops what is under way in the background; whoever waits reads unknown. */
+  close(): void
+}
+
+type At = { readonly now: number; readonly signal: AbortSignal }
+
+/** USDC on one Solana cluster, verified and settled by ourselves. Throws, without quoting them, when the URL, a key or the network is malformed. */
+export function solanaChain(config: SolanaConfig): SolanaChain {
+  const { mint, payTo } = config
+  const network = networkOf(config.network)
+  const caps: Caps = { ...CAPS, ...config }
+  const keys = config.feePayerKeys.map(keyOf)
+  const [first] = keys
+  if (!first) throw new RangeError('fee_payer_keys: name at least one')
+  const feePayers = keys.map(({ address }) => address)
+  const rpc = evmRpc({ maxBatch: 1, maxRequests: 32, ...config, url: config.rpcUrl })
+  const reads = solanaReads(rpc)
+  const hint = solanaHint(reads)
+  const [direct, searching] = [bySignature(reads, async (exact) => toBase58(await sign(exact))), bySearch(reads)]
+  const find: Finder = (exact, at) => (feePayers.includes(exact.feePayer) ? direct : searching)(exact, at)
+  const fates = solanaFates({ reads, find }, { ...config, network })
+  const verifier = solanaVerifier({ reads, find, endOf: hint.endOf }, config)
+  const settler = solanaSettler({ reads, find, fates, verifier, sign }, config)
+  const offered = { scheme: 'exact', network, asset: mint, payTo }
+  const plain: readonly Terms[] = [{ ...offered, extra: { feePayer: first.address } }]
+  let isReady = false
+
+  async function sign({ feePayer, wire }: SolanaExact): Promise<Uint8Array> {
+    const key = keys.find(({ address }) => address === feePayer)
+    if (!key) throw new RangeError('the fee payer is not one of ours')
+    return await key.sign(wire.message)
+  }
+
+  function terms(now: number): readonly Terms[] {
+    if (!isReady) return []
+    const newest = hint.newest(now)
+    if (!newest) return plain
+    return [{ ...offered, extra: { feePayer: first?.address, recentBlockhash: newest.blockhash, lastValidBlockHeight: String(newest.lastValid) } }]
+  }
+
+  async function identify(payment: Payment, offer: Offer, { now }: At): Promise<Identity> {
+    const exact = await judgeSolana(payment, offer, { network, feePayers })
+    if (exact.kind === 'refused') return exact
+    const { payer, key, wire } = exact
+    // one that was never a hint of ours may be as old as it is: it has at most a minute from when it was first seen
+    const first = fates.seen(key, now)
+    return { kind: 'known', payer, key, expiresAt: hint.endOf(wire.blockhash) ?? first + LIFE_MS }
+  }
+
+  async function verify(payment: Payment, offer: Offer, at: At): Promise<Verdict> {
+    const exact = await judgeSolana(payment, offer, { network, feePayers, caps })
+    if (exact.kind === 'refused') return exact
+    fates.seen(exact.key, at.now)
+    return await verifier.verify(exact, String(payment.payload.transaction), at)
+  }
+
+  async function settle(payment: Payment, offer: Offer, at: At): Promise<Settlement> {
+    const exact = await judgeSolana(payment, offer, { network, feePayers, caps })
+    if (exact.kind === 'refused') return { kind: 'refused', reason: exact.reason }
+    return await settler.settle({ exact, transaction: String(payment.payload.transaction) }, at)
+  }
+
+  /** Also of what was signed for a fee payer that is configured no longer. */
+  async function fate(payment: Payment, offer: Offer, at: At): Promise<Fate> {
+    const former = addressOf(offer.extra?.feePayer)
+    const exact = await judgeSolana(payment, offer, { network, feePayers: former ? [...feePayers, former] : feePayers })
+    return exact.kind === 'refused' ? { kind: 'unknown', reason: exact.reason } : await fates.fate(exact, at)
+  }
+
+  async function check({ now }: { now: number }): Promise<SolanaChecked> {
+    const problems = await Promise.all(keys.map((key, i) => key.sign(new Uint8Array(1)).then(() => [], (error: Error) => [`fee_payer_keys.${i}: ${error.message}`])))
+    if (problems.flat().length > 0) return { kind: 'wrong', problems: problems.flat() }
+    const checked = await checkSolana({ rpc, reads }, { ...config, feePayers }, now)
+    if (checked.kind !== 'ready') return checked
+    await hint.refresh(now)
+    isReady = true
+    return checked
+  }
+
+  function close(): void {
+    settler.close()
+    rpc.close()
+  }
+
+  const balance = (address: string, { signal }: { signal: AbortSignal }) => balanceOf(reads, { address, mint }, signal)
+  return { terms, identify, verify, settle, fate, balance, proves: isProof, check, refresh: hint.refresh, close }
+}
+
+/** USDC of a wallet, under whichever token program; 0 where it has no account. Rejects for what is no address, and where the node does not tell. */
+export async function balanceOf(reads: SolanaReads, { address, mint }: { address: string; mint: string }, signal: AbortSignal): Promise<Usdc> {
+  const [owner, token] = [addressOf(address), addressOf(mint)]
+  if (!owner || !token) throw new RangeError('not an address: base58 of 32 bytes')
+  const held = await Promise.all([TOKEN, TOKEN_2022].map((program) => tokenAccount(owner, token, program)))
+  const bank = await reads.accounts(held, { commitment: 'confirmed', signal })
+  if (bank.kind === 'trouble') throw new Error(bank.reason)
+  return usdc(bank.found.reduce((sum, account) => sum + (holdingIn(account, mint)?.amount ?? 0n), 0n))
+}
+
+/** The name of a cluster. Throws RangeError for what is none. */
+export function networkOf(network: string): string {
+  if (/^solana:[1-9A-HJ-NP-Za-km-z]{32}$/.test(network)) return network
+  throw new RangeError(`network must be solana:<32 characters of the genesis hash>, got ${JSON.stringify(network.slice(0, 40))}`)
+}
+
+function keyOf(secret: string, index: number): FeePayer {
+  try {
+    return feePayerOf(secret)
+  } catch (error) {
+    throw new RangeError(`fee_payer_keys.${index}: ${(error as Error).message}`)
+  }
+}

@@ -1,0 +1,263 @@
+import type { Address } from '@solana/kit'
+import { usdc } from '../../core/money.ts'
+import type { Chain, Fate, Identity, Refused, Settlement, Terms, Unavailable, Verdict } from '../../core/ports.ts'
+import { type Offer, type Payment, VERSION } from '../../core/x402.ts'
+import { evmRpc, type RpcConfig } from './evm_rpc.ts'
+import { type ApiConfig, blameIn, deadline, type FacilitatorRow, type NamedApi, namedApis } from './facilitator_api.ts'
+import { readSettleReply, readSolanaSupport, readVerifyReply, type SettleReply } from './facilitator_replies.ts'
+import { recent } from './recent.ts'
+import { balanceOf, networkOf, type SolanaChain } from './solana.ts'
+import { checkSolana, type SolanaChecked } from './solana_check.ts'
+import { bySearch, type FateConfig, solanaFates } from './solana_fate.ts'
+import { LIFE_MS, solanaHint } from './solana_hint.ts'
+import { isProof } from './solana_keys.ts'
+import { type Caps, judgeSolana, type SolanaExact } from './solana_payload.ts'
+import { holdingIn, isPaidIn, solanaReads } from './solana_reads.ts'
+import { ended, outOfTime, pause } from './solana_settle.ts'
+import { awayIn, GONE, replayed, stale, unavailable, unfunded, type VerifyConfig } from './solana_verify.ts'
+import { addressOf, fromBase58 } from './solana_wire.ts'
+
+/** One gateway row on a Solana cluster whose payments others verify and settle. `fetch` serves the node and the facilitators. */
+export type SolanaFacilitatorConfig = {
+  /** CAIP-2: `solana:` and the first 32 characters of the genesis hash. */
+  readonly network: string
+  /** A node that is only read: it tells balances, and what became of a payment. */
+  readonly rpcUrl: string
+  readonly mint: string
+  /** A wallet, whose token account is open already. */
+  readonly payTo: string
+  /** Preferred first; the others stand in for one that does not answer, if they sign for the same fee payer. */
+  readonly facilitators: readonly FacilitatorRow[]
+  /** Offered on every replica. Unless told, the first of the first facilitator's signers, by the alphabet: some name another one each time. */
+  readonly feePayer?: string
+  /** Deadline of one request for a verdict, 3 s unless told. */
+  readonly verifyMs?: number
+  /** Deadline of one settlement, 20 s unless told: less than the caller has, for afterwards the chain is asked. */
+  readonly settleMs?: number
+  /** How long our node may take to show a transaction that a facilitator calls settled; 4 s unless told. */
+  readonly confirmMs?: number
+  /** First pause between two looks at it, 100 ms unless told; it grows. */
+  readonly lookMs?: number
+} & Omit<RpcConfig, 'url'> &
+  VerifyConfig &
+  FateConfig &
+  ApiConfig
+
+export type SolanaFacilitatorChain = Chain & SolanaChain
+
+type At = { readonly now: number; readonly signal: AbortSignal }
+
+/** What a payment costs its fee payer is not ours to judge: the protocol's own limits. */
+const CAPS: Caps = { maxComputeUnits: 1_400_000, maxComputeUnitPrice: 5_000_000, maxSignatures: 12, maxFeeLamports: Infinity }
+const FATE_MS = 8_000
+/** Transactions of a payer that are looked into when his payment was refused: it may have been spent. */
+const GLANCE = 10
+const REMEMBERED = 10_000
+
+/**
+ * USDC on one Solana cluster, settled by remote facilitators and judged by our own node: a facilitator's word moves a payment on, but only
+ * the chain says that it is paid. Throws, without quoting them, when a URL or the network is malformed.
+ */
+export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacilitatorChain {
+  const { mint, payTo } = config
+  const network = networkOf(config.network)
+  const rpc = evmRpc({ maxBatch: 1, maxRequests: 32, ...config, url: config.rpcUrl })
+  const reads = solanaReads(rpc)
+  const hint = solanaHint(reads)
+  const [find, glance] = [bySearch(reads), bySearch(reads, GLANCE)]
+  const fates = solanaFates({ reads, find }, { ...config, network })
+  const facilitators = namedApis(config.facilitators, config)
+  const [verifyMs, settleMs, confirmMs] = [config.verifyMs ?? 3_000, config.settleMs ?? 20_000, config.confirmMs ?? 4_000]
+  const jobs = new Map<string, Promise<Settlement>>()
+  /** Payments that a facilitator has been handed, and did not at once refuse. */
+  const handed = recent<true>(REMEMBERED)
+  const closing = new AbortController()
+  let feePayer = config.feePayer === undefined ? undefined : addressOf(config.feePayer)
+  if (config.feePayer !== undefined && !feePayer) throw new RangeError('fee_payer is not an address')
+  /** Who signs for the fee payer that is offered. */
+  let signing: readonly NamedApi[] = []
+
+  function terms(now: number): readonly Terms[] {
+    if (signing.length === 0) return []
+    const newest = hint.newest(now)
+    const hinted = newest && { recentBlockhash: newest.blockhash, lastValidBlockHeight: String(newest.lastValid) }
+    return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer, ...hinted } }]
+  }
+
+  /** Offers are our own: the fee payer that one names was pinned when it was made. */
+  function judge(payment: Payment, offer: Offer, caps?: Caps): Promise<SolanaExact | Refused> {
+    const named = [feePayer, addressOf(offer.extra?.feePayer)].filter((address): address is Address => address !== undefined)
+    return judgeSolana(payment, offer, { network, feePayers: named, ...(caps && { caps }) })
+  }
+
+  async function identify(payment: Payment, offer: Offer, { now }: At): Promise<Identity> {
+    const exact = await judge(payment, offer)
+    if (exact.kind === 'refused') return exact
+    const { payer, key, wire } = exact
+    const first = fates.seen(key, now)
+    return { kind: 'known', payer, key, expiresAt: hint.endOf(wire.blockhash) ?? first + LIFE_MS }
+  }
+
+  async function verify(payment: Payment, offer: Offer, at: At): Promise<Verdict> {
+    const exact = await judge(payment, offer, CAPS)
+    if (exact.kind === 'refused') return exact
+    const { key, source, wire, amount } = exact
+    fates.seen(key, at.now)
+    const end = fates.ended(key)
+    if (end) return end.kind === 'dead' && end.code ? stale(GONE) : replayed()
+    const stop = deadline(verifyMs, [at.signal])
+    const asked = [askVerdict(payment, offer, at), reads.accounts([source], { commitment: 'confirmed', signal: stop.signal }), reads.validity(wire.blockhash, 'confirmed', stop.signal)] as const
+    const [said, bank, alive] = await Promise.all(asked)
+    stop.end()
+    const isFresh = bank.kind === 'accounts' && awayIn(bank, { now: at.now, lagSeconds: config.lagSeconds ?? 30 }) === undefined
+    const balance = isFresh ? (holdingIn(bank.found[0], exact.mint)?.amount ?? 0n) : undefined
+    if (said.kind !== 'valid' && alive.kind === 'validity' && isFresh && !alive.valid) return stale(GONE)
+    if (balance !== undefined && balance < amount) return unfunded(exact, balance)
+    if (said.kind !== 'valid') return said.kind === 'refused' && fates.conclude(exact, await glance(exact, at)) ? replayed() : said
+    return { kind: 'valid', ...(balance !== undefined && { balance: usdc(balance) }), asOf: at.now }
+  }
+
+  /** The first facilitator that decides, decides. A verdict moves nothing, so another may be asked after any failure. */
+  async function askVerdict(payment: Payment, offer: Offer, { now, signal }: At): Promise<{ kind: 'valid' } | Refused | Unavailable> {
+    const troubles: string[] = []
+    for (const { name, api } of signing) {
+      const said = await api.ask('verify', { body: requestFor(payment, offer), read: readVerifyReply, now, timeoutMs: verifyMs, signal })
+      if (said.kind === 'trouble') {
+        troubles.push(`${name}: ${said.reason}`)
+        continue
+      }
+      const { value } = said
+      return value.kind === 'valid' ? value : { kind: 'refused', code: value.code, reason: `${value.word}: the facilitator refused the payment` }
+    }
+    return unavailable(troubles.join('; ') || 'no facilitator has been checked yet')
+  }
+
+  async function settle(payment: Payment, offer: Offer, { now, signal }: At): Promise<Settlement> {
+    const exact = await judge(payment, offer, CAPS)
+    if (exact.kind === 'refused') return { kind: 'refused', reason: exact.reason }
+    fates.seen(exact.key, now)
+    const end = fates.ended(exact.key)
+    if (end) return ended(end)
+    if (signal.aborted || closing.signal.aborted) return unknown('no time was left to settle')
+    const order = { payment, offer, now }
+    const earlier = jobs.get(exact.key)
+    const outcome = await wait(earlier ?? begin(exact, order), signal)
+    if (!earlier || outcome.kind !== 'unknown' || signal.aborted) return outcome
+    return await wait(jobs.get(exact.key) ?? begin(exact, order), signal)
+  }
+
+  function wait(job: Promise<Settlement>, signal: AbortSignal): Promise<Settlement> {
+    return Promise.race([job, outOfTime(signal, job)])
+  }
+
+  /** One that is under way is joined, never sent beside itself, and followed to its end whether or not a caller still waits. */
+  function begin(exact: SolanaExact, order: { payment: Payment; offer: Offer; now: number }): Promise<Settlement> {
+    const job = carry(exact, order).catch(() => unknown('it could not be followed to its end'))
+    jobs.set(exact.key, job)
+    void job.then(() => jobs.delete(exact.key))
+    return job
+  }
+
+  /** Sends it to the first facilitator that can be reached, and to no other after that: it may be at work whatever becomes of the reply. */
+  async function carry(exact: SolanaExact, { payment, offer, now }: { payment: Payment; offer: Offer; now: number }): Promise<Settlement> {
+    if (handed.get(exact.key)) {
+      const fate = await fateOf(exact, now)
+      if (fate.kind === 'paid' || fate.kind === 'dead') return ended(fate)
+    }
+    const troubles: string[] = []
+    for (const { name, api } of signing) {
+      const said = await api.ask('settle', { body: requestFor(payment, offer), read: readSettleReply, now, timeoutMs: settleMs })
+      if (said.kind === 'said' ? !said.value.isRefusal : !said.unsent) handed.set(exact.key, true)
+      if (said.kind === 'said') return await conclude(exact, { name, reply: said.value, now })
+      troubles.push(`${name}: ${said.reason}`)
+      if (!said.unsent) break
+    }
+    const fate = await fateOf(exact, now)
+    if (fate.kind === 'paid' || fate.kind === 'dead') return ended(fate)
+    return unknown(`${handed.get(exact.key) ? 'it may have been sent' : 'nothing was sent'}: ${troubles.join('; ')}`)
+  }
+
+  /** A yes is believed when our node shows the transfer, a no when nothing can have been sent. */
+  async function conclude(exact: SolanaExact, { name, reply, now }: { name: string; reply: SettleReply; now: number }): Promise<Settlement> {
+    const { success, word, named, isRefusal } = reply
+    const signature = named !== undefined && fromBase58(named, 64) ? named : undefined
+    const end = signature && (await endIn(exact, signature, success ? confirmMs : 0))
+    if (end) return ended(end)
+    const fate = await fateOf(exact, now)
+    if (fate.kind === 'paid' || fate.kind === 'dead') return ended(fate)
+    if (success) return unknown(`${name} says that it is settled, but our node does not show it`)
+    if (!isRefusal || handed.get(exact.key)) return unknown(`${name}: ${word}`)
+    const alive = await reads.validity(exact.wire.blockhash, 'confirmed')
+    return { kind: 'refused', reason: `${name}: ${word}`, ...(alive.kind === 'validity' && !alive.valid && { code: 'PAYMENT_BLOCKHASH_STALE' as const }) }
+  }
+
+  /** What the transaction that a facilitator names has done, if it is this payment's. Our node may be some blocks behind. */
+  async function endIn(exact: SolanaExact, signature: string, patienceMs: number) {
+    let nap = config.lookMs ?? 100
+    for (let waited = 0; ; waited += nap, nap *= 1.5) {
+      const landed = await reads.transaction(signature)
+      if (landed.kind === 'landed' && landed.id !== exact.wire.id) return undefined
+      if (landed.kind === 'landed') return fates.conclude(exact, isPaidIn(landed, exact) ? { kind: 'paid', transaction: signature } : { kind: 'failed' })
+      if (closing.signal.aborted || waited + nap > patienceMs) return undefined
+      await pause(nap, closing.signal)
+    }
+  }
+
+  /** For a job, whose callers come and go: whoever comes next must not wait for a slow node for ever. */
+  async function fateOf(exact: SolanaExact, now: number): Promise<Fate> {
+    const stop = deadline(FATE_MS, [closing.signal])
+    const fate = await fates.fate(exact, { now, signal: stop.signal })
+    stop.end()
+    return fate
+  }
+
+  async function fate(payment: Payment, offer: Offer, at: At): Promise<Fate> {
+    const exact = await judge(payment, offer)
+    return exact.kind === 'refused' ? unknown(exact.reason) : await fates.fate(exact, at)
+  }
+
+  async function check({ now }: { now: number }): Promise<SolanaChecked> {
+    const read = (body: unknown, isOk: boolean) => (isOk ? readSolanaSupport(body, network) : undefined)
+    const [chain, ...replies] = await Promise.all([
+      checkSolana({ rpc, reads }, { ...config, network, feePayers: [] }, now),
+      ...facilitators.map(async (row) => ({ row, said: await row.api.ask('supported', { read, now, timeoutMs: verifyMs }) })),
+    ])
+    const [first] = replies
+    const pinned = feePayer ?? (first?.said.kind === 'said' ? first.said.value.signers.map(addressOf).find((signer) => signer !== undefined) : undefined)
+    const able = replies.filter(({ said }) => said.kind === 'said' && said.value.isSupported && pinned !== undefined && said.value.signers.includes(pinned)).map(({ row }) => row)
+    const problems = replies.flatMap(({ row: { name }, said }) => {
+      if (said.kind === 'trouble') return blameIn(name, said)
+      return said.value.isSupported ? [] : [`${name}.url: it does not settle exact payments on ${network}`]
+    })
+    if (chain.kind === 'wrong') return { kind: 'wrong', problems: [...chain.problems, ...problems] }
+    if (problems.length > 0) return { kind: 'wrong', problems }
+    if (chain.kind === 'unavailable') return chain
+    const away = replies.flatMap(({ row: { name }, said }) => (said.kind === 'trouble' ? [`${name}.url: ${said.reason}`] : []))
+    if (!pinned && first?.said.kind === 'trouble') return { kind: 'unavailable', reason: away.join('; ') }
+    if (!pinned) return { kind: 'wrong', problems: ['facilitators.0.url: it names no fee payer'] }
+    if (pinned === payTo) return { kind: 'wrong', problems: [`pay_to: it is the fee payer ${pinned}, which pays fees and nothing else`] }
+    if (able.length === 0 && away.length > 0) return { kind: 'unavailable', reason: away.join('; ') }
+    if (able.length === 0) return { kind: 'wrong', problems: [`fee_payer: no facilitator signs for ${pinned}`] }
+    const others = replies.filter(({ row, said }) => said.kind === 'said' && !able.includes(row)).map(({ row: { name } }) => `${name}.url: it does not sign for the fee payer ${pinned}, so it cannot stand in`)
+    await hint.refresh(now)
+    feePayer = pinned
+    signing = able
+    return { ...chain, warnings: [...chain.warnings, ...away, ...others] }
+  }
+
+  function close(): void {
+    closing.abort()
+    for (const { api } of facilitators) api.close()
+    rpc.close()
+  }
+
+  const balance = (address: string, { signal }: { signal: AbortSignal }) => balanceOf(reads, { address, mint }, signal)
+  return { terms, identify, verify, settle, fate, balance, proves: isProof, check, refresh: hint.refresh, close }
+}
+
+/** Our own offer, twice, and the transaction alone: nothing that the buyer sent beside it can change a verdict, or upset a facilitator. */
+function requestFor({ payload: { transaction } }: Payment, offer: Offer): object {
+  return { x402Version: VERSION, paymentPayload: { x402Version: VERSION, accepted: offer, payload: { transaction } }, paymentRequirements: offer }
+}
+
+const unknown = (reason: string): { kind: 'unknown'; reason: string } => ({ kind: 'unknown', reason })

@@ -1,0 +1,80 @@
+import { usdc } from '../../core/money.ts'
+import type { Refused, Unavailable, Verdict } from '../../core/ports.ts'
+import type { Trouble } from './evm_rpc.ts'
+import type { Finder, Found } from './solana_fate.ts'
+import { refused, type SolanaExact } from './solana_payload.ts'
+import { type Accounts, holdingIn, type SolanaReads } from './solana_reads.ts'
+
+export type VerifyConfig = {
+  /** How far the node's confirmed bank may be behind, 30 s unless told: what it then says of money and blockhashes is not worth much. */
+  readonly lagSeconds?: number
+}
+
+export type SolanaVerifier = {
+  /** Would this transaction go through now? Its bytes have been judged before. `finding` is for whoever looks for it already. */
+  verify(exact: SolanaExact, transaction: string, at: { now: number; signal: AbortSignal; finding?: Promise<Found> }): Promise<Verdict>
+}
+
+/** What a transaction must still have to live when its work begins. */
+const LIFE_MS = 6_000
+
+/** The node's or the fee payer's trouble: nothing that the buyer could mend. */
+const OURS = /^(AccountNotFound|InsufficientFundsForFee|InvalidAccountForFee|InsufficientFundsForRent 0)$/
+const ITS_OWN = /^(AccountInUse|ClusterMaintenance|CommitCancelled|ProgramCacheHitMaxLimit|ProgramExecutionTemporarilyRestricted.*|ResanitizationNeeded|WouldExceed.*)$/
+
+/** Rehearses payments on a node. `endOf` tells when a blockhash runs out, where that is known. */
+export function solanaVerifier(
+  { reads, find, endOf }: { reads: SolanaReads; find: Finder; endOf: (blockhash: string) => number | undefined },
+  config: VerifyConfig,
+): SolanaVerifier {
+  const lagSeconds = config.lagSeconds ?? 30
+
+  async function verify(...[exact, transaction, { now, signal, finding = find(exact, { signal }) }]: Parameters<SolanaVerifier['verify']>): Promise<Verdict> {
+    const asked = [reads.rehearse(transaction, signal), reads.accounts([exact.source], { commitment: 'confirmed', signal }), finding] as const
+    const [rehearsed, bank, found] = await Promise.all(asked)
+    const away = awayIn(bank, { now, lagSeconds })
+    if (away || bank.kind === 'trouble') return unavailable(away ?? 'the node cannot be asked')
+    if (rehearsed.kind === 'trouble') return unavailable(rehearsed.reason)
+    if (found.kind === 'trouble') return unavailable(found.reason)
+    const error = rehearsed.err === null ? undefined : errorIn(rehearsed.err)
+    if (found.kind !== 'none' || error === 'AlreadyProcessed') return replayed()
+    const end = endOf(exact.wire.blockhash)
+    const balance = holdingIn(bank.found[0], exact.mint)?.amount ?? 0n
+    if (error === 'BlockhashNotFound' && end !== undefined && end > now) return unavailable('the node does not know a blockhash that it has named itself')
+    if (error === 'BlockhashNotFound') return stale(GONE)
+    if (error && OURS.test(error)) return unavailable('the fee payer cannot pay the fee just now')
+    if (error && ITS_OWN.test(error)) return unavailable(`the node cannot run it just now: ${error}`)
+    if (balance < exact.amount) return unfunded(exact, balance)
+    if (error) return refused('PAYMENT_INVALID', 'transaction_simulation_failed', `the transaction would fail: ${error}`)
+    if (end !== undefined && end < now + LIFE_MS) return stale('its blockhash has less than 6 seconds to live')
+    return { kind: 'valid', balance: usdc(balance), asOf: now }
+  }
+
+  return { verify }
+}
+
+/** Why the node's word does not count, if it does not. */
+export function awayIn(bank: Accounts | Trouble, { now, lagSeconds }: { now: number; lagSeconds: number }): string | undefined {
+  if (bank.kind === 'trouble') return bank.reason
+  const behind = Math.floor(now / 1000 - bank.time)
+  return behind > lagSeconds ? `the node is ${behind} s behind` : undefined
+}
+
+/** A transaction error in one line, as nodes name it: `BlockhashNotFound`, `InstructionError 2 Custom 1`. */
+function errorIn(err: unknown): string {
+  const words = JSON.stringify(err).replace(/account_index/g, '').match(/[A-Za-z0-9_]+/g) ?? []
+  return words.join(' ').slice(0, 120)
+}
+
+export function unfunded(exact: SolanaExact, balance: bigint): Refused {
+  return refused('PAYMENT_UNFUNDED', 'insufficient_balance', `the payer has ${balance} base units, the price is ${exact.amount}`)
+}
+
+export function unavailable(reason: string): Unavailable {
+  return { kind: 'unavailable', reason }
+}
+
+export const GONE = 'the blockhash of the transaction is expired or unknown'
+/** Clients sign anew when they read this code, or the word blockhash. */
+export const stale = (text: string): Refused => refused('PAYMENT_BLOCKHASH_STALE', 'transaction_simulation_failed', text)
+export const replayed = (): Refused => refused('PAYMENT_REPLAY', 'transaction_simulation_failed', 'the transaction has been processed already')
