@@ -8,10 +8,10 @@ import { Fault } from './faults.ts'
 import { type Held, held, type HeldPaid, isHeldPaid } from './held.ts'
 import type { House, Working } from './house.ts'
 import { isWhole, mirror } from './mirror.ts'
-import type { Offers } from './offers.ts'
 import type { Authorization, Call, Json, PaymentCode } from './ports.ts'
 import * as replies from './replies.ts'
 import { newId } from './tickets.ts'
+import { isSameRail, type Offers } from './offers.ts'
 import { gone, isTimely, paymentHeader, proofOf, resourceOf, type Visit } from './visit.ts'
 import { decodePayment, refusalHeaders } from './x402.ts'
 
@@ -232,7 +232,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     }
     const decoded = decodePayment(header)
     if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
-    const identified = await offering.identify(decoded.payment, [found.offer, ...offers.filter(({ payTo }) => payTo !== found.offer.payTo)])
+    const identified = await offering.identify(decoded.payment, [found.offer, ...offers.filter((offer) => !isSameRail(offer, found.offer))])
     // Public clients end a job on anything but 202 and 504 (reference clients 2).
     if (identified.kind === 'unavailable') return running(found, { note: replies.CHAIN_AWAY })
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)

@@ -56,6 +56,11 @@ export function offersOf({ ports: { chain, clock }, patience }: House): Offers {
   }
 }
 
+/** Whether two offers are paid in the same way to the same one, whatever they ask. */
+export function isSameRail(one: Offer, other: Offer): boolean {
+  return one.network === other.network && one.asset === other.asset && one.payTo === other.payTo && one.extra?.name === other.extra?.name
+}
+
 /** What helps a client for seconds only (reference x402 1.5); documents that are written once leave it out. */
 const HINTS: ReadonlySet<string> = new Set(['recentBlockhash', 'lastValidBlockHeight'])
 

@@ -103,8 +103,8 @@ function atPort(origin: string, port: number): string {
 /** `baseUrl` of a gateway by its name. Shows keys, if to play money. */
 function devnetFacts({ evm, solana }: NonNullable<Wired['devnet']>, gateways: Wired['gateways'], baseUrl: (name: string) => string) {
   const onEvm = { network: evm.network, rpc_url: evm.rpcUrl, asset: evm.asset, pay_to: evm.payTo, buyer: { address: evm.buyer.address, private_key: evm.buyer.privateKey } }
-  const onSolana = { network: solana.network, rpc_url: solana.rpcUrl, asset: solana.mint, pay_to: solana.payTo, buyer: { address: solana.buyer.address, private_key: solana.buyer.privateKey } }
-  const chainOf = (name: string) => (name === 'solana' ? onSolana : onEvm)
+  const onSolana = solana && { network: solana.network, rpc_url: solana.rpcUrl, asset: solana.mint, pay_to: solana.payTo, buyer: { address: solana.buyer.address, private_key: solana.buyer.privateKey } }
+  const chainOf = (name: string) => (name === 'solana' && onSolana ? onSolana : onEvm)
   return {
     note: 'Local chains with play money. This route and the keys on it exist on devnet only.',
     ...onEvm,

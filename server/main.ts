@@ -110,8 +110,8 @@ export function greeting({ version, origin, listening, labels, endpoints, isDevn
 
 function greet({ url, wired }: Running, config: Config): void {
   const { gateways, devnet } = wired
-  const labels = gateways.map((row) => row.config.label)
-  const facts = { version: VERSION, origin: config.publicOrigin ?? url, listening: url, labels, endpoints: gateways[0]?.gateway.endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden).length ?? 0 }
+  const labels = [...new Set(gateways.map((row) => row.config.label))]
+  const facts = { version: VERSION, origin: config.publicOrigin ?? url, listening: url, labels, endpoints: gateways.find((row) => !row.config.retired)?.gateway.endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden).length ?? 0 }
   console.log(greeting({ ...facts, isDevnet: devnet !== undefined, real: realVendors(config) }).join('\n'))
   if (devnet && !isLoopback(config.host)) console.log(`  note: listening on ${config.host}, so others can reach this play system`)
 }

@@ -8,16 +8,17 @@ import type { Chain, Storage } from '../core/mod.ts'
 import { batchedChain } from '../adapters/chains/batched.ts'
 import { severalChains } from '../adapters/chains/several.ts'
 import { solanaChain } from '../adapters/chains/solana.ts'
-import { solanaFacilitatorChain } from '../adapters/chains/solana_facilitator.ts'
+import type { SolanaChecked } from '../adapters/chains/solana_check.ts'
+import { solanaFacilitator } from '../adapters/chains/solana_facilitator.ts'
 import type { GatewayConfig } from './config_gateways.ts'
 import type { EvmRail, Rail, SolanaRail } from './config_rails.ts'
 import { StartError } from './start_error.ts'
 import type { Opening } from './wiring_vendors.ts'
 
 /** What wiring asks of a chain beside the port. */
-type ServedChain = Chain & Pick<EvmChain, 'close'> & { check(at: { now: number }): ReturnType<EvmChain['check']> } & Partial<Pick<LeasedChain, 'renew' | 'release'>> & {
+type ServedChain = Chain & Pick<EvmChain, 'close'> & { check(at: { now: number }): Promise<SolanaChecked> } & Partial<Pick<LeasedChain, 'renew' | 'release'>> & {
   /** Brings what offers need up to date, and looks after payments that are under way. */
-  refresh?(now: number): Promise<void>
+  refresh?(at: { now: number }): Promise<void>
 }
 
 type Chaining = Opening & { readonly isDevnet: boolean; readonly storage: Storage; readonly owner: string; readonly leaseMs: number }
@@ -57,8 +58,8 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
 function chainOf(name: string, rail: Rail, chaining: Chaining): ServedChain {
   try {
     if (rail.kind === 'evm') return evmRail(rail, chaining)
-    if (rail.kind === 'solana') return solanaRail(rail, chaining)
-    return batchedChain({ apiUrl: rail.url, networks: rail.networks, payTo: rail.payTo, clock: chaining.clock, log: chaining.log })
+    if (rail.kind === 'solana') return solanaRail(rail)
+    return batchedChain({ apiUrl: rail.url, networks: rail.networks, payTo: rail.payTo, alert: chaining.log.alert })
   } catch (error) {
     throw new StartError(`Gateway ${name}: ${(error as Error).message}`)
   }
@@ -77,9 +78,9 @@ function evmRail({ network, rpcUrl, asset, payTo, domain, settles }: EvmRail, { 
   })
 }
 
-function solanaRail({ network, rpcUrl, asset: mint, payTo, settles }: SolanaRail, { clock }: Chaining): ServedChain {
-  const row = { network, rpcUrl, mint, payTo, clock }
-  if (settles.by === 'facilitators') return solanaFacilitatorChain({ ...row, facilitators: settles.rows, random: randomBytes })
+function solanaRail({ network, rpcUrl, asset: mint, payTo, settles }: SolanaRail): ServedChain {
+  const row = { network, rpcUrl, mint, payTo }
+  if (settles.by === 'facilitators') return solanaFacilitator({ ...row, facilitators: settles.rows, random: randomBytes })
   return solanaChain({ ...row, feePayerKeys: settles.keys })
 }
 
@@ -91,7 +92,7 @@ function keepFresh(gateway: string, chain: ServedChain, { log, clock, undo }: Op
   undo.push(() => stop.abort())
   void (async () => {
     while (!stop.signal.aborted) {
-      await refresh(clock.now()).catch((error: Error) => log.warn('a chain could not be brought up to date', { gateway, error: error.message }))
+      await refresh({ now: clock.now() }).catch((error: Error) => log.warn('a chain could not be brought up to date', { gateway, error: error.message }))
       await clock.wait(REFRESH_EVERY_MS, stop.signal)
     }
   })()

@@ -37,7 +37,7 @@ export type SolanaChain = Chain & Required<Pick<Chain, 'balance' | 'proves'>> & 
   /** Compares the configuration with the chain; the terms open when it is ready, and stay open. Moves nothing. */
   check(at: { now: number }): Promise<SolanaChecked>
   /** Renews the blockhash that the terms hint at; to be called every few seconds. Never rejects. */
-  refresh(now: number): Promise<void>
+  refresh(at: { now: number }): Promise<void>
   /** Stops what is under way in the background; whoever waits reads unknown. */
   close(): void
 }
@@ -123,7 +123,7 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   }
 
   const balance = (address: string, { signal }: { signal: AbortSignal }) => balanceOf(reads, { address, mint }, signal)
-  return { terms, identify, verify, settle, fate, balance, proves: isProof, check, refresh: hint.refresh, close }
+  return { terms, identify, verify, settle, fate, balance, proves: isProof, check, refresh: ({ now }) => hint.refresh(now), close }
 }
 
 /** USDC of a wallet, under whichever token program; 0 where it has no account. Rejects for what is no address, and where the node does not tell. */

@@ -252,7 +252,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
   }
 
   const balance = (address: string, { signal }: { signal: AbortSignal }) => balanceOf(reads, { address, mint }, signal)
-  return { terms, identify, verify, settle, fate, balance, proves: isProof, check, refresh: hint.refresh, close }
+  return { terms, identify, verify, settle, fate, balance, proves: isProof, check, refresh: ({ now }) => hint.refresh(now), close }
 }
 
 /** Our own offer, twice, and the transaction alone: nothing that the buyer sent beside it can change a verdict, or upset a facilitator. */

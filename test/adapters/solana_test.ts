@@ -64,7 +64,7 @@ describe('identify()', () => {
     const key = `${offer.network}/${new Bun.CryptoHasher('sha256').update(message).digest('hex')}`
     expect(identity).toEqual({ kind: 'known', payer: payer.address, key, expiresAt: begun + 60_000 })
     node.advance(50)
-    await h.chain.refresh(node.now())
+    await h.chain.refresh({ now: node.now() })
     expect(await h.chain.identify(payment, offer, at())).toEqual(identity)
   })
 
