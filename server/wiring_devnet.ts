@@ -9,7 +9,13 @@ import { type Devnet, resetDevnet, startDevnet } from './devnet/devnet.ts'
 import { type SolanaDevnet, startSolanaDevnet } from './devnet/solana.ts'
 import type { Opening } from './wiring_vendors.ts'
 
-export type LocalSystem = { readonly evm: Devnet; /** Undefined where this machine has no program for it. */ readonly solana: SolanaDevnet | undefined; readonly batched: BatchedStandIn; readonly gateways: readonly GatewayConfig[] }
+export type LocalSystem = {
+  readonly evm: Devnet
+  /** Undefined where this machine has no program for it. */
+  readonly solana: SolanaDevnet | undefined
+  readonly batched: BatchedStandIn
+  readonly gateways: readonly GatewayConfig[]
+}
 
 /** Starts the local chains; `undo` stops them. The EVM chain is kept beside a SQLite ledger, the others begin anew with each start. */
 export async function startLocalSystem(config: Config, { log, clock, undo }: Opening): Promise<LocalSystem> {

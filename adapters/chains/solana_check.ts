@@ -39,6 +39,7 @@ export async function checkSolana({ rpc, reads }: { rpc: Rpc; reads: SolanaReads
     reads.accounts([mint, payTo, ...holders, ...feePayers], { commitment: 'confirmed' }),
     reads.transaction(NEVER),
   ])
+  if (genesis.kind === 'trouble') return { kind: 'unavailable', reason: genesis.reason }
   if (genesis.kind !== 'result' || typeof genesis.value !== 'string') return { kind: 'unavailable', reason: 'the node does not answer like a Solana node' }
   const served = `solana:${genesis.value.slice(0, 32)}`
   if (served !== network) return { kind: 'wrong', problems: [`network: it is ${network}, but the node serves ${served}`] }

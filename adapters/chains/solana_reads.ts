@@ -81,11 +81,12 @@ export function solanaReads(rpc: Rpc): SolanaReads {
       ask('getSignatureStatuses', [[signature], { searchTransactionHistory: true }], {
         signal,
         read(result): Status | undefined {
-          const [status] = field(result, 'value') as readonly ({ err?: unknown; confirmationStatus?: unknown } | null | undefined)[]
+          const [status] = field(result, 'value') as readonly ({ err?: unknown; confirmations?: unknown; confirmationStatus?: unknown } | null | undefined)[]
           if (status === null) return { kind: 'unseen', slot: slotIn(result) }
           if (status?.err === undefined) return undefined
-          const { err, confirmationStatus } = status
-          return { kind: 'seen', failed: err !== null, isConfirmed: confirmationStatus === 'confirmed' || confirmationStatus === 'finalized' }
+          const { err, confirmations, confirmationStatus } = status
+          const isConfirmed = confirmations === null || confirmationStatus === 'confirmed' || confirmationStatus === 'finalized' // null is finalized
+          return { kind: 'seen', failed: err !== null, isConfirmed }
         },
       }),
 

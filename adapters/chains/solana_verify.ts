@@ -18,6 +18,9 @@ export type SolanaVerifier = {
 /** What a transaction must still have to live when its work begins. */
 const LIFE_MS = 6_000
 
+/** A hint of ours with so much life left is known to every node that is not behind. */
+const YOUNG_MS = 20_000
+
 /** The node's or the fee payer's trouble: nothing that the buyer could mend. */
 const OURS = /^(AccountNotFound|InsufficientFundsForFee|InvalidAccountForFee|InsufficientFundsForRent 0)$/
 const ITS_OWN = /^(AccountInUse|ClusterMaintenance|CommitCancelled|ProgramCacheHitMaxLimit|ProgramExecutionTemporarilyRestricted.*|ResanitizationNeeded|WouldExceed.*)$/
@@ -40,7 +43,7 @@ export function solanaVerifier(
     if (found.kind !== 'none' || error === 'AlreadyProcessed') return replayed()
     const end = endOf(exact.wire.blockhash)
     const balance = holdingIn(bank.found[0], exact.mint)?.amount ?? 0n
-    if (error === 'BlockhashNotFound' && end !== undefined && end > now) return unavailable('the node does not know a blockhash that it has named itself')
+    if (error === 'BlockhashNotFound' && end !== undefined && end > now + YOUNG_MS) return unavailable('the node does not know a blockhash that it has named itself')
     if (error === 'BlockhashNotFound') return stale(GONE)
     if (error && OURS.test(error)) return unavailable('the fee payer cannot pay the fee just now')
     if (error && ITS_OWN.test(error)) return unavailable(`the node cannot run it just now: ${error}`)
