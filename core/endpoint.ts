@@ -158,7 +158,7 @@ export type Paid<Input = unknown> = Sale<Input> & {
   /** A valid request, shown in OpenAPI and quoted to probes without a body (ruling 2). */
   readonly example: Input
   /** Checks what the schema cannot, fills defaults in; throws a `Fault`. */
-  check(input: Input, context: Context): Input
+  check(input: Input, offering: Offering): Input
   /** `free` needs no payment, and is rationed by address. */
   price(input: Input, context: Context): Price | 'free'
   /** The windows of what is free of it; those of free models unless told. */

@@ -45,6 +45,7 @@ const table = {
   INTERNAL: { status: 500, error: 'Internal server error' },
   ENROLLMENT_FAILED: { status: 502, error: 'Enrollment failed', coded: true },
   FEED_UNAVAILABLE: { status: 502, error: 'Price feed unavailable' },
+  UPSTREAM_FAILED: { status: 502, error: 'Upstream provider error' },
   NOT_CONFIGURED: { status: 503, error: 'Not configured', chat: { code: 'PROVIDER_CONFIG_ERROR' } },
   MODEL_UNAVAILABLE: { status: 503, error: 'Model unavailable', coded: true },
   PROVIDER_CONFIG_ERROR: { status: 503, error: 'Model unavailable', coded: true },

@@ -81,6 +81,9 @@ export type Streamed = { readonly kind: 'stream'; readonly stream: ChatStream } 
 
 export type Answered = { readonly status: number; readonly body: unknown }
 
+/** `headers` are those of its reply. */
+export type Media = { readonly bytes: Uint8Array; readonly type: string; readonly headers: Headers }
+
 export type VendorHttp = {
   /** Resolves with the parsed JSON of a 2xx reply. Throws what `errorFor` makes of any other; never a key, a URL or a vendor's text. */
   postJson(url: string, body: unknown, asking: Asking): Promise<unknown>
@@ -89,6 +92,8 @@ export type VendorHttp = {
   getJson(url: string, asking: Asking): Promise<Answered>
   /** Media behind our key, resolved with its headers. No deadline stands from then on: `signal` ends it, and it errors past `mostBytes`. */
   getMedia(url: string, asking: Asking & { readonly mostBytes: number }): Promise<MediaStream>
+  /** What a POST is answered with, whole and within the deadline: media that a vendor makes while it is asked. */
+  postMedia(url: string, body: unknown, asking: Asking & { readonly mostBytes: number }): Promise<Media>
   /**
    * Resolves when the first bytes of the reply are here; an error in them is a refusal. From then on no deadline stands: the reader watches the
    * time and calls `cancel`. Chunks come as the upstream cuts them, and the upstream is read only when asked for one.
@@ -132,6 +137,15 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
         const media = clipStream(response, { ...asking, cut })
         if (!media) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
         return media
+      }),
+    postMedia: (url, body, asking) =>
+      call({ url, body: JSON.stringify(body), asking, headers: { ...JSON_HEADERS, ...CLIP_HEADERS } }, async (response, cut) => {
+        const media = clipStream(response, { ...asking, cut })
+        if (!media) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
+        const bytes = await readAtMost(media.body as unknown as AsyncIterable<Uint8Array>, asking.mostBytes).catch((error: unknown) => {
+          throw cut.signal.aborted ? error : refusal('failed', `${name} broke off in its media`)
+        })
+        return { bytes, type: media.type, headers: response.headers }
       }),
     postStream: (url, body, asking) =>
       call({ url, body: JSON.stringify(body), asking, headers: STREAM_HEADERS }, (response, cut) => begin(response, cut, asking)),
