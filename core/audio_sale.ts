@@ -17,6 +17,8 @@ export const FOLDER = 'audios'
 export const modelField = Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'Id of an audio model, as listed by /api/v1/audio/models.' }))
 export const formatField = Type.Optional(Type.String({ maxLength: 20, description: 'mp3, opus, pcm or wav, where the vendor makes it; its usual one unless told. pcm is 16 bits, little-endian, one channel.' }))
 
+export const noteField = Type.Optional(Type.String({ description: 'Where no model made it: what did.' }))
+
 /** A one-shot reply: the sound is where its URL says, never in the body. */
 export const soundResult = Type.Object({
   created: Type.Integer({ description: 'Unix time in seconds.' }),
@@ -29,9 +31,9 @@ export const soundResult = Type.Object({
       credits: Type.Optional(Type.Number({ description: 'What the vendor counted for it, where it says.' })),
       duration_seconds: Type.Optional(Type.Number()),
       sample_rate: Type.Optional(Type.Integer({ description: 'Of bare samples, which do not say it.' })),
+      note: noteField,
     }),
   ),
-  note: Type.Optional(Type.String({ description: 'Where no model made it: what did.' })),
 })
 
 /** 400 that names the field (ruling 12). */
@@ -131,8 +133,9 @@ export function hosted(made: MadeAudio, { format, model, ...said }: { readonly f
     ...(credits !== undefined && { credits }),
     ...(seconds !== undefined && { duration_seconds: seconds }),
     ...(format === 'pcm' && sampleRate !== undefined && { sample_rate: sampleRate }),
+    ...(note !== undefined && { note }),
   }
-  return { result: { model, piece, ...(note !== undefined && { note }) }, media: { folder: FOLDER, urls: [url] }, keeps: nothingUnlessHosted }
+  return { result: { model, piece }, media: { folder: FOLDER, urls: [url] }, keeps: nothingUnlessHosted }
 }
 
 function nothingUnlessHosted(media: readonly Hosted[]): [] {
@@ -140,10 +143,10 @@ function nothingUnlessHosted(media: readonly Hosted[]): [] {
   throw new Fault('WORK_FAILED', { error: 'Audio could not be stored', details: 'The sound was made, and could not be stored for you. Nothing was charged; try again.' })
 }
 
-type Kept = { readonly model: string; readonly piece: Record<string, Json>; readonly note?: string }
+type Kept = { readonly model: string; readonly piece: Record<string, Json> }
 
 export function shownSound({ made, media, created }: Stored, { href }: Pick<Showing, 'href'>): Record<string, Json> {
-  const { model, piece, note } = made as unknown as Kept
+  const { model, piece } = made as unknown as Kept
   const urls = media.map(({ key, url }) => (key === null ? (url ?? '') : href(key)))
-  return { created, model, data: urls.map((url) => ({ url, ...piece })), ...(note !== undefined && { note }) }
+  return { created, model, data: urls.map((url) => ({ url, ...piece })) }
 }

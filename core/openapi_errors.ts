@@ -83,6 +83,7 @@ const WORDS: Readonly<Partial<Record<FaultCode, FaultParts>>> = {
   WORK_FAILED: { details: 'The model did not deliver a result. Nothing was charged, and the authorization is free again.' },
   INTERNAL: { details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.' },
   FEED_UNAVAILABLE: { message: 'The price feed did not answer. Nothing was charged; try again.' },
+  UPSTREAM_FAILED: { message: 'The provider of this failed. Payment was NOT charged; try again.' },
   NOT_CONFIGURED: { message: 'The operator has not configured this. Nothing was charged.' },
   MODEL_UNAVAILABLE: { message: 'The model is not available just now. Nothing was charged.', headers: { 'retry-after': '30' } },
   PROVIDER_CONFIG_ERROR: { message: 'The operator has to mend the access to this model. Nothing was charged.' },

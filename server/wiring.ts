@@ -90,7 +90,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const opening = { log, clock, undo, timed: meters?.timed ?? untimed }
   const vendors = vendorsOf(config, { ...opening, isDevnet, countTokens: counted })
   if (config.environmentVendors.length > 0) log.info('vendors were found in the environment', { vendors: config.environmentVendors })
-  const shelf = catalog({ images: config.images.rows, chat: config.chat.rows, video: config.videos.rows })
+  const shelf = catalog({ images: config.images.rows, chat: config.chat.rows, video: config.videos.rows, audio: config.audio.rows })
   const rows = devnet ? [devnetGateway(devnet)] : config.gateways
   const gateways = []
   for (const row of rows) {

@@ -21,6 +21,7 @@ const piece = Type.Object({
   duration_seconds: Type.Optional(Type.Number()),
   lyrics: Type.Optional(Type.String({ description: 'What is sung, where it was sent or the maker says.' })),
   backed_up: Type.Boolean({ description: 'Whether the track was mirrored to durable storage.' }),
+  note: sale.noteField,
 })
 
 const compose = paid({
@@ -43,13 +44,12 @@ const compose = paid({
     created: Type.Integer({ description: 'Unix time in seconds.' }),
     model: Type.String(),
     data: Type.Array(piece),
-    note: Type.Optional(Type.String({ description: 'Where no model made it: what did.' })),
     price: Type.Object({ amount: Type.String(), currency: Type.Literal('USD') }),
     payment: Type.Object({ status: Type.Union([Type.Literal('settled'), Type.Literal('already_settled')]), tx_hash: Type.String(), network: Type.String() }),
   }),
   example: EXAMPLE,
   failure: 'Music generation failed',
-  errors: ['CONTENT_POLICY', 'INVALID_MODEL', 'RATE_LIMITED', 'UPSTREAM_TIMEOUT'],
+  errors: ['UPSTREAM_TIMEOUT'],
   job: {
     object: JOB,
     poll: POLL_PATH,
@@ -89,14 +89,14 @@ const compose = paid({
     if (!vendor.compose) throw sale.notMade()
     const { url, note, ...made } = await vendor.compose(job, { signal: order.signal })
     const sung = instrumental ? undefined : (made.lyrics ?? lyrics)
-    const track = { ...(made.seconds !== undefined && { duration_seconds: made.seconds }), ...(sung !== undefined && { lyrics: sung }) }
-    return { result: { model: row.id, track, ...(note !== undefined && { note }) }, media: { folder: sale.FOLDER, urls: [url] } }
+    const track = { ...(made.seconds !== undefined && { duration_seconds: made.seconds }), ...(sung !== undefined && { lyrics: sung }), ...(note !== undefined && { note }) }
+    return { result: { model: row.id, track }, media: { folder: sale.FOLDER, urls: [url] } }
   },
 
   show({ made, media, created }, { href }) {
-    const { model, track, note } = made as unknown as { model: string; track: Record<string, Json>; note?: string }
+    const { model, track } = made as unknown as { model: string; track: Record<string, Json> }
     const data = media.map(({ key, url }) => ({ url: key === null ? (url ?? '') : href(key), ...track, backed_up: key !== null }))
-    return { object: JOB, status: 'completed', created, model, data, ...(note !== undefined && { note }) }
+    return { object: JOB, status: 'completed', created, model, data }
   },
 })
 

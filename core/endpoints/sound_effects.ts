@@ -24,7 +24,7 @@ const generate = paid({
   example: EXAMPLE,
   inline: true,
   failure: 'Sound generation failed',
-  errors: ['CONTENT_POLICY', 'INVALID_MODEL', 'RATE_LIMITED', 'UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
+  errors: ['UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
 
   check({ model, response_format, text, ...said }, offering) {
     const row = sale.rowFor(offering.catalog, KIND, model)

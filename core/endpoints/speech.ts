@@ -37,7 +37,7 @@ const speak = paid({
   example: EXAMPLE,
   inline: true,
   failure: 'Speech generation failed',
-  errors: ['CONTENT_POLICY', 'INVALID_MODEL', 'RATE_LIMITED', 'UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
+  errors: ['UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
 
   check({ model, input: text, voice, response_format, speed = 1 }, offering) {
     const row = sale.rowFor(offering.catalog, 'speech', model)
@@ -103,6 +103,7 @@ const voices = free({
   description: 'Asked of their vendors at most every five minutes.',
   tag: 'audio',
   limit: { requests: 60, windowMs: MINUTE_MS },
+  errors: ['UPSTREAM_FAILED', 'NOT_CONFIGURED'],
   output: Type.Object({
     object: Type.Literal('list'),
     endpoint: Type.Literal(speak.path),

@@ -3,6 +3,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import { corpusSearch } from '../../adapters/vendors/corpus_search.ts'
 import { localPortraits } from '../../adapters/vendors/local_portraits.ts'
 import { sampleMarket } from '../../adapters/vendors/sample_market.ts'
+import { scriptedAudio } from '../../adapters/vendors/scripted_audio.ts'
 import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import { scriptedChat } from '../../adapters/vendors/scripted_chat.ts'
 import { endpoints } from '../../core/endpoints/mod.ts'
@@ -16,7 +17,7 @@ const document = async (path: string, options: KitOptions = {}) => (await read(a
 /** A gateway that can sell everything on the menu. */
 function whole(options: KitOptions = {}) {
   const clock = testClock()
-  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), ports: { clock, vendors: { search: corpusSearch(), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) } }, ...options })
+  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), audio: scriptedAudio(), ports: { clock, vendors: { search: corpusSearch(), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) } }, ...options })
 }
 
 describe('/.well-known/x402', () => {

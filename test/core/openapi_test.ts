@@ -5,6 +5,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import { corpusSearch } from '../../adapters/vendors/corpus_search.ts'
 import { localPortraits } from '../../adapters/vendors/local_portraits.ts'
 import { sampleMarket } from '../../adapters/vendors/sample_market.ts'
+import { scriptedAudio } from '../../adapters/vendors/scripted_audio.ts'
 import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import { PIXEL, type Script, scriptedVendor } from '../../adapters/vendors/scripted.ts'
 import { scriptedChat } from '../../adapters/vendors/scripted_chat.ts'
@@ -22,7 +23,7 @@ const methodsOf = (endpoint: (typeof endpoints)[number]) => ('methods' in endpoi
 function whole(options: KitOptions = {}) {
   const clock = testClock()
   const swap = { feeRecipient: `0x${'11'.repeat(20)}`, call: async () => ({ status: 200, body: { ok: true }, text: '{"ok":true}' }) }
-  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), ports: { clock, vendors: { search: corpusSearch(), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }), swap } }, ...options })
+  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), audio: scriptedAudio(), ports: { clock, vendors: { search: corpusSearch(), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }), swap } }, ...options })
 }
 
 type Operation = { readonly id: string; readonly method: string; readonly path: string; readonly node: any }

@@ -27,6 +27,8 @@ function rung(pitch: number, partials: readonly (readonly [number, number, numbe
 
 const BELL = [[0.5, 0.4, 1.9], [1, 1, 1.4], [1.19, 0.5, 1.1], [2, 0.5, 0.7], [2.74, 0.3, 0.5], [4.1, 0.2, 0.25]] as const
 
+const PEAL = [1, 0.84, 1.12, 0.75]
+
 /** A low note whose pitch falls, for drums, steps and blows. */
 const thud = (from: number, to: number, decay: number): Track => {
   let phase = 0
@@ -96,7 +98,7 @@ const recipes: readonly Recipe[] = [
     words: /\b(bells?|chimes?|gong|church)\b/i, usual: 5, room: 0.4,
     make(making) {
       const pitch = making.dice.between(380, 720)
-      often(making, { every: 1.6, spread: 0.05 }, (count) => rung(pitch * [1, 0.84, 1.12, 0.75][count % 4]!, BELL, 3.5))
+      often(making, { every: 1.6, spread: 0.05 }, (count) => rung(pitch * (PEAL[count % 4] ?? 1), BELL, 3.5))
     },
   },
   {

@@ -152,8 +152,8 @@ export function tuneOf({ prompt, seconds }: { prompt: string; seconds: number })
       place(mix, play('pad', key, whole, INSTRUMENTS.pad), { at: at(bar, 0), pan: (index - 1) * 0.5, gain: 0.16 })
     }
     if (bar > 0 || bars < 6) {
-      const low = tonic - 12 + degree(scale, root)
-      for (const position of isLast ? [0] : beats === 3 ? [0] : [0, 2]) place(mix, play('bass', low, beat * (isLast ? beats : 1.8), bass), { at: at(bar, position), gain: 0.42 })
+      const deep = tonic - 12 + degree(scale, root)
+      for (const position of isLast || beats === 3 ? [0] : [0, 2]) place(mix, play('bass', deep, beat * (isLast ? beats : 1.8), bass), { at: at(bar, position), gain: 0.42 })
     }
     if (!isLast && (bar > 1 || bars < 6)) beatOf(bar)
     const theme = themes[Math.floor(bar / 2) % 4 === 2 ? 1 : 0]

@@ -11,6 +11,7 @@ const DIRECTORY = 3
 const REGULAR_FILE = 4
 const ROOT_FD = 3
 const FILE_FD = 4
+const FILE_TYPES: Readonly<Record<number, number>> = { [ROOT_FD]: DIRECTORY, [FILE_FD]: REGULAR_FILE }
 const MOST_SAID = 2_000
 
 /** Ends a command that calls exit. */
@@ -66,7 +67,7 @@ export async function runCommand(module: WebAssembly.Module, args: readonly stri
     fd_fdstat_get(fd: number, at: number) {
       if (fd > FILE_FD || (fd === FILE_FD && !file.isOpen)) return BAD_FD
       bytes(at, 24).fill(0)
-      view().setUint8(at, fd === ROOT_FD ? DIRECTORY : fd === FILE_FD ? REGULAR_FILE : CHARACTER_DEVICE)
+      view().setUint8(at, FILE_TYPES[fd] ?? CHARACTER_DEVICE)
       view().setBigUint64(at + 8, ~0n, true)
       view().setBigUint64(at + 16, ~0n, true)
       return SUCCESS
