@@ -102,10 +102,13 @@ export function echoed({ left, right }: Mix, share: number): Mix {
 }
 
 const LOUDEST = 0.85
+/** Nobody hears what is below; it would only take room. */
+const LOWEST_HZ = 25
 const EDGE_S = 0.01
 
 /** 16 bits, little-endian, in turn, as loud as can be, with edges that do not click; softly bent rather than cut off. */
-export function samplesOf({ left, right }: Mix): Uint8Array {
+export function samplesOf(mix: Mix): Uint8Array {
+  const [left, right] = [high(mix.left, LOWEST_HZ), high(mix.right, LOWEST_HZ)]
   let peak = 0
   for (const side of [left, right]) for (const value of side) peak = Math.max(peak, Math.abs(value))
   const gain = peak > 0 ? LOUDEST / Math.min(peak, 4) : 0
