@@ -1,6 +1,6 @@
 /**
- * MiniMax music: one call, up to minutes, whose status says 200 even when it fails. Sources: reference/vendors.md 7.2 (fields, codes). MiniMax
- * takes no new customers for it since 2026-08-20; `baseUrl` may be another server that speaks the protocol.
+ * MiniMax music: one call, up to minutes, whose status says 200 even when it fails. Sources: reference/vendors.md 7.2 (fields, codes).
+ * cluely/unmodel notes that new customers are not taken since 2026-08-20, which is not verified; `baseUrl` may be another server of this protocol.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
