@@ -1,7 +1,8 @@
 /** Everything that a gateway tells of itself for free, derived from its menu and written once. */
 import { bazaarOf } from './bazaar.ts'
 import { docsPage, escape } from './docs_page.ts'
-import type { Endpoint, Free, GatewayFacts, LiveContext, Sold } from './endpoint.ts'
+import type { Endpoint, Free, LiveContext, Sold } from './endpoint.ts'
+import type { GatewayFacts } from './facts.ts'
 import { openapi } from './openapi.ts'
 import type { Terms } from './ports.ts'
 import { priceList } from './price_list.ts'

@@ -1,12 +1,12 @@
 /** What an endpoint is: a value. Routes, 402s, OpenAPI, discovery and the endpoint laws are all derived from it. */
 import type { Static, TObject, TSchema } from '@sinclair/typebox'
 import type { Catalog } from './catalog/mod.ts'
+import type { GatewayFacts } from './facts.ts'
 import type { FaultCode } from './faults.ts'
 import type { Window } from './limits.ts'
 import { type Usdc, usdc } from './money.ts'
-import type { Call, Chain, Json, Owned, Ports, Storage, Terms } from './ports.ts'
+import type { Call, Chain, Json, Owned, Ports, Storage } from './ports.ts'
 import type { MediaStream, Vendors } from './vendors.ts'
-import type { Pulse } from './pulse.ts'
 import type { Wire } from './wires/wire.ts'
 
 /** What pure functions of an endpoint may look at beside the input. */
@@ -168,7 +168,7 @@ export type Paid<Input = unknown> = Sale<Input> & {
   /** A valid request, shown in OpenAPI and quoted to probes without a body (ruling 2). */
   readonly example: Input
   /** Checks what the schema cannot, fills defaults in; throws a `Fault`. */
-  check(input: Input, context: Context): Input
+  check(input: Input, offering: Offering): Input
   /** `free` needs no payment, and is rationed by address. */
   price(input: Input, context: Context): Price | 'free'
   /** The windows of what is free of it; those of free models unless told. */
@@ -283,34 +283,6 @@ export type FreeCalls = {
   /** Stops the work of an unfinished call, which then costs nothing. False when it had ended. */
   cancel(id: string, why: string): Promise<boolean>
 }
-
-/** Facts that anybody may know of a gateway, derived from the menu and its chain. */
-export type GatewayFacts = {
-  readonly name: string
-  /** `base`, `base-sepolia`, ... (ruling 7). */
-  readonly label: string
-  readonly version: string
-  readonly startedAt: number
-  /** Whether paid routes have an offer. */
-  isReady(): boolean
-  /** What it is paid in; empty until its chain has been checked. */
-  terms(): readonly Terms[]
-  /** What it has seen of its chain and its models lately. */
-  readonly pulse: Pulse
-  /** What is on the menu, and what one call of it costs. */
-  pricing(): readonly Priced[]
-  openapi(origin: string): Promise<string>
-  wellKnown(origin: string): string
-  /** The reference page, as HTML. */
-  docs(origin: string): Promise<string>
-}
-
-/** An endpoint and its price: `free`, one, or the least and the most in US dollars. */
-export type Priced = { readonly name: string; readonly methods: readonly string[]; readonly path: string; readonly tag: string; readonly summary: string; readonly price: PriceRange | 'free' }
-/** As `x-payment-info` has it (reference x402 6.1). */
-export type PriceRange =
-  | { readonly mode: 'fixed'; readonly currency: 'USD'; readonly amount: string }
-  | { readonly mode: 'dynamic'; readonly currency: 'USD'; readonly min: string; readonly max: string }
 
 /** A request that anybody may try; a value of path or query, as text, by its name. */
 export type Sample = { readonly path?: Readonly<Record<string, string>>; readonly query?: Readonly<Record<string, string>>; readonly body?: Json }

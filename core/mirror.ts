@@ -18,6 +18,7 @@ const EXTENSIONS: Readonly<Record<string, string>> = {
   'video/webm': 'webm',
   'audio/mpeg': 'mp3',
   'audio/wav': 'wav',
+  'audio/ogg': 'ogg',
   'audio/pcm': 'pcm',
 }
 

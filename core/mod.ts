@@ -1,6 +1,6 @@
 /** The public door of core: everything that an embedding program or an adapter may use. */
 export { type Patience, patience } from './calls.ts'
-export { type Catalog, catalog, type ChatOverride, type ChatRow, chatRows, type ImageOverride, type ImageRow, imageRows, narrowed, networkOf, networkRows, overrideChat, overrideImages, overrideVideos, SMALL, type VideoOverride, type VideoRow, videoRows } from './catalog/mod.ts'
+export { AUDIO_KINDS, type AudioKind, type AudioOverride, type AudioRow, audioRows, type Catalog, catalog, type ChatOverride, type ChatRow, chatRows, type ImageOverride, type ImageRow, imageRows, narrowed, networkOf, networkRows, overrideAudio, overrideChat, overrideImages, overrideVideos, SMALL, type VideoOverride, type VideoRow, videoRows } from './catalog/mod.ts'
 export { type Endpoint, free, hybrid, json, live, onPoll, paid, poll, type Reply } from './endpoint.ts'
 export { endpoints } from './endpoints/mod.ts'
 export { Fault, type FaultCode, rateLimited } from './faults.ts'

@@ -1,5 +1,6 @@
 /** What one call of each endpoint costs, by the code that quotes it. */
-import type { Endpoint, Offering, Priced, PriceRange, Sold } from './endpoint.ts'
+import type { Endpoint, Offering, Sold } from './endpoint.ts'
+import type { Priced, PriceRange } from './facts.ts'
 import { isSold, methodsOf } from './menu.ts'
 import { print } from './money.ts'
 

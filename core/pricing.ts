@@ -1,4 +1,5 @@
 /** The formulas of the contract. Each is exact until its last step; the fee is added once per paid call. */
+import type { AudioBilling } from './catalog/audio.ts'
 import type { ChatBilling, Effort } from './catalog/chat_row.ts'
 import type { VideoBilling } from './catalog/video.ts'
 import { type Dollars, dollars, plus, print, roundUp, times, type Usdc } from './money.ts'
@@ -88,6 +89,34 @@ function tierOf({ tiers }: Extract<VideoBilling, { mode: 'per_second_by_tier' }>
   const rate = Object.hasOwn(tiers, resolution) ? tiers[resolution] : undefined
   if (!rate) throw new RangeError(`no rate is known for ${resolution}`)
   return rate
+}
+
+/** Characters as people count them, code points: one that takes two code units is one. */
+export const charactersIn = (text: string): number => text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0)
+
+const WIDE = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/gu
+/** Letters that are spoken in a second; a syllable of a script that writes them whole takes the time of three. */
+const SPOKEN_PER_SECOND = 15
+/** What is billed at most, however long the text. */
+export const LONGEST_SPEECH_SECONDS = 120
+
+/** How long a text is thought to take when it is spoken: from 1 to 120 seconds (reference clients 6.4). */
+export function spokenSeconds(text: string): number {
+  const beats = charactersIn(text) + 2 * (text.match(WIDE)?.length ?? 0)
+  return Math.min(LONGEST_SPEECH_SECONDS, Math.max(1, Math.ceil(beats / SPOKEN_PER_SECOND)))
+}
+
+const THOUSANDTH = dollars('0.001')
+
+/**
+ * Speech by the character: `characters / 1000 * rate * 1.05`, at least 0.001, + 0.001; by the second: `seconds * rate + 0.001`, without margin.
+ * Whatever else makes a sound costs its rate once, with margin and fee (spec 3, inventory; reference clients 6.4).
+ */
+export function audioPrice({ mode, rate }: AudioBilling, { characters = 0, seconds = 0 }: { readonly characters?: number; readonly seconds?: number } = {}): Usdc {
+  if (mode === 'per_second') return roundUp(plus(times(rate, BigInt(seconds)), FEE))
+  if (mode !== 'per_character') return mediaPrice(rate, 1)
+  const text = withMargin(times(times(rate, BigInt(characters)), THOUSANDTH))
+  return roundUp(plus(isBelow(text, FLOOR) ? FLOOR : text, FEE))
 }
 
 /** What a chat quote is made from. `effort` is the one that is sent upstream (ruling 18); `surcharge` is that of live search. */

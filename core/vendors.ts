@@ -1,4 +1,5 @@
 /** Who makes what is sold: every vendor that core asks, beside the ports of `ports.ts` and like them. Each throws a `Fault` for what the caller should hear of. */
+import type { AudioKind, AudioRow } from './catalog/audio.ts'
 import type { ChatRow } from './catalog/chat_row.ts'
 import type { ImageRow } from './catalog/images.ts'
 import type { VideoRow } from './catalog/video.ts'
@@ -119,6 +120,36 @@ export type Fetching = { readonly signal: AbortSignal; readonly maxBytes: number
 /** What a URL leads to is nothing that could be given to anybody: not there, behind a key, or no media. */
 export class NoMedia extends Error {}
 
+export const AUDIO_FORMATS = ['mp3', 'opus', 'pcm', 'wav'] as const
+export type AudioFormat = (typeof AUDIO_FORMATS)[number]
+/** `model` is the vendor's own id, and so is `voice`. `speed` 1 is that of the voice itself. */
+export type SpeechJob = { readonly model: string; readonly text: string; readonly voice: string; readonly format: AudioFormat; readonly speed: number }
+/** The vendor chooses a length where none is said. */
+export type SoundJob = { readonly model: string; readonly text: string; readonly format: AudioFormat; readonly seconds?: number; readonly promptInfluence?: number }
+/** Sung where it is not instrumental: these lyrics, or some that the vendor writes. `seconds` is a hint. */
+export type MusicJob = { readonly model: string; readonly prompt: string; readonly instrumental: boolean; readonly lyrics?: string; readonly seconds?: number }
+/**
+ * `url` is http(s), often short-lived, or a data URI. `sampleRate` is that of bare samples, which do not say it: 16 bits, little-endian, one
+ * channel. `credits` is what the vendor counted; `note` is for the buyer, where no model made this.
+ */
+export type MadeAudio = { readonly url: string; readonly seconds?: number; readonly sampleRate?: number; readonly credits?: number; readonly lyrics?: string; readonly note?: string }
+export type Voice = { readonly id: string; readonly name: string; readonly category: string; readonly labels: Readonly<Record<string, string>>; readonly previewUrl: string | null }
+/** What buyers may call the voices: aliases in lower case with the vendor's own ids, the usual one first, and how its other ids look. */
+export type VoiceNames = { readonly aliases: Readonly<Record<string, string>>; readonly ids: RegExp }
+
+/** Makes sounds. Throws a `Fault` for what the caller should hear of; anything else reads as a failed call. */
+export interface AudioVendor {
+  /** What it makes, and in which formats, the usual one first; a kind that is not there it does not make. */
+  readonly makes: Readonly<Partial<Record<AudioKind, readonly AudioFormat[]>>>
+  readonly voiceNames: VoiceNames
+  /** Most characters of a speech, where that is less than its row says. */
+  readonly maxCharacters?: number
+  speak?(job: SpeechJob, at: { signal: AbortSignal }): Promise<MadeAudio>
+  sound?(job: SoundJob, at: { signal: AbortSignal }): Promise<MadeAudio>
+  compose?(job: MusicJob, at: { signal: AbortSignal }): Promise<MadeAudio>
+  voices?(at: { signal: AbortSignal }): Promise<readonly Voice[]>
+}
+
 /** Media on its way: read once, never held whole. `size` in bytes where it is known. */
 export type MediaStream = { readonly body: ReadableStream<Uint8Array>; readonly type: string; readonly size?: number }
 
@@ -214,6 +245,7 @@ export interface Vendors {
   images(row: ImageRow): ImageVendor | undefined
   chat(row: ChatRow): ChatVendor | undefined
   video?(row: VideoRow): VideoVendor | undefined
+  audio?(row: AudioRow): AudioVendor | undefined
   /** Fetches what a URL points at, behind the private-address guard. Throws when it cannot, or past `maxBytes`; NoMedia where nobody could. */
   media(url: string, at: Fetching): Promise<{ bytes: Uint8Array; type: string }>
   /** The same, read as it comes: for what is too large to be held. The body errors past `maxBytes`. */

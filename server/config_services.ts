@@ -1,6 +1,7 @@
 /** The part of the configuration that says who searches, who knows prices, and who finds swaps. */
 import { type Static, Type } from '@sinclair/typebox'
 import { getAddress } from 'viem'
+import { type AudioConfig, audioSettings, audioVariables, keyedAudio, resolveAudio } from './config_audio.ts'
 import { type DataServices, dataSettings, dataUrls, dataVariables, keyedData, resolveData } from './config_data.ts'
 import type { Environment } from './config_vendors.ts'
 
@@ -21,6 +22,7 @@ export const serviceSettings = {
   zerox_base_url: Url,
   ark_assets_base_url: Url,
   ark_assets_region: Type.Optional(Type.String({ pattern: '^[a-z0-9-]{2,40}$' })),
+  ...audioSettings,
 }
 const Settings = Type.Object(serviceSettings)
 
@@ -36,6 +38,7 @@ export const serviceVariables = {
   ZEROX_BASE_URL: 'zerox_base_url',
   ARK_ASSETS_BASE_URL: 'ark_assets_base_url',
   ARK_ASSETS_REGION: 'ark_assets_region',
+  ...audioVariables,
 } as const
 
 /** Addresses and models are the maker's own unless told. */
@@ -50,7 +53,7 @@ export type SwapConfig = { readonly key: string; readonly feeRecipient: string; 
 export type PortraitConfig = { readonly accessKey: string; readonly secretKey: string; readonly baseUrl: string | undefined; readonly region: string | undefined }
 
 /** What is not set here is embedded on devnet, and not for sale elsewhere. A swap has nothing embedded. */
-export type Services = DataServices & { readonly search?: readonly SearchConfig[] | undefined; readonly market?: MarketConfig | undefined; readonly swap?: SwapConfig | undefined; readonly portraits?: PortraitConfig | undefined }
+export type Services = DataServices & { readonly search?: readonly SearchConfig[] | undefined; readonly market?: MarketConfig | undefined; readonly swap?: SwapConfig | undefined; readonly portraits?: PortraitConfig | undefined; readonly audio: AudioConfig }
 
 type Reading = { readonly env: Environment; readonly mistakes: string[] }
 type Given = Static<typeof Settings>
@@ -59,7 +62,7 @@ type Given = Static<typeof Settings>
 export function resolveServices(given: Given, reading: Reading): Services {
   reading.mistakes.push(...urlMistakes(given))
   const tools = { key: (variable: string) => keyIn(reading, variable), mistake: (text: string) => void reading.mistakes.push(text), unread: (settings: Parameters<typeof unread>[0], why: string) => unread(settings, why, reading) }
-  return { ...resolveData(given, tools), search: resolveSearch(given, reading), market: resolveMarket(given, reading), swap: resolveSwap(given, reading), portraits: resolvePortraits(given, reading) }
+  return { ...resolveData(given, tools), search: resolveSearch(given, reading), market: resolveMarket(given, reading), swap: resolveSwap(given, reading), portraits: resolvePortraits(given, reading), audio: resolveAudio(given, { ...reading, keyIn: tools.key, unread: tools.unread }) }
 }
 
 /** The setting and the variable that stands for it: either may have said it. */
@@ -70,7 +73,7 @@ const named = (setting: keyof Given): string => {
 
 /** Roots, to which paths are added. Their values are not shown: an address may hold a key. */
 function urlMistakes(given: Given): readonly string[] {
-  return (['exa_base_url', 'pyth_hermes_url', 'pyth_history_url', 'zerox_base_url', 'ark_assets_base_url', ...dataUrls] as const).flatMap((setting) => {
+  return (['exa_base_url', 'pyth_hermes_url', 'pyth_history_url', 'zerox_base_url', 'ark_assets_base_url', 'elevenlabs_base_url', 'minimax_base_url', 'speech_base_url', ...dataUrls] as const).flatMap((setting) => {
     const value = given[setting]
     return value === undefined || isRoot(value) ? [] : [`${named(setting)}: must be the root of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)`]
   })
@@ -158,11 +161,12 @@ function isMistyped(address: string): boolean {
 }
 
 /** Services whose calls are the operator's to pay for or to answer for, by the name of their account, with the variable of their key. */
-export function keyedServices({ search = [], market, swap, portraits, ...data }: Services): ReadonlyMap<string, string> {
+export function keyedServices({ search = [], market, swap, portraits, audio, ...data }: Services): ReadonlyMap<string, string> {
   const keyed = new Map<string, string>(keyedData(data))
   for (const { by } of search) if (by !== 'corpus') keyed.set(by === 'xai' ? 'vendor-c' : by, KEYS[by])
   if (market?.by === 'pyth' && market.key) keyed.set('pyth', KEYS.pyth)
   if (swap) keyed.set('zerox', KEYS.zerox)
   if (portraits) keyed.set('ark-assets', ARK.access)
+  for (const [name, variable] of keyedAudio(audio)) keyed.set(name, variable)
   return keyed
 }

@@ -1,13 +1,17 @@
 /** From configuration to vendors: who makes, answers and finds what is sold. All gateways of a process share them. */
 import { randomBytes } from '../adapters/machine.ts'
 import { arkAssets } from '../adapters/vendors/ark_assets.ts'
+import { MUSIC_TIMEOUT_MS, SOUND_TIMEOUT_MS } from '../adapters/vendors/audio_vendor.ts'
 import { corpusSearch } from '../adapters/vendors/corpus_search.ts'
+import { ELEVENLABS, elevenlabs } from '../adapters/vendors/elevenlabs.ts'
 import { EXA_SEARCH, exaSearch } from '../adapters/vendors/exa_search.ts'
 import { mediaFetcher } from '../adapters/vendors/http.ts'
 import { localPortraits } from '../adapters/vendors/local_portraits.ts'
 import { cachedMarket } from '../adapters/vendors/market_cache.ts'
 import { mediaStreamer } from '../adapters/vendors/media.ts'
+import { MINIMAX, minimaxMusic } from '../adapters/vendors/minimax_music.ts'
 import { chatBaseUrls, chatProtocols, imageBaseUrls, imageProtocols, videoBaseUrls, videoProtocols } from '../adapters/vendors/mod.ts'
+import { openaiSpeech } from '../adapters/vendors/openai_speech.ts'
 import { parrotVendor } from '../adapters/vendors/parrot.ts'
 import { pythMarket } from '../adapters/vendors/pyth.ts'
 import { pictureResizer } from '../adapters/vendors/resize.ts'
@@ -15,11 +19,13 @@ import { rpcNodes } from '../adapters/vendors/rpc_nodes.ts'
 import { sampleMarket } from '../adapters/vendors/sample_market.ts'
 import { firstOf, SEARCH_TIMEOUT_MS } from '../adapters/vendors/search_vendor.ts'
 import { sketchVendor } from '../adapters/vendors/sketch.ts'
+import { sketchAudio } from '../adapters/vendors/sketch_audio.ts'
 import { sketchVideo } from '../adapters/vendors/sketch_video.ts'
 import { XAI_SEARCH, xaiSearch } from '../adapters/vendors/xai_search.ts'
 import { zerox } from '../adapters/vendors/zerox.ts'
-import type { ChatRow, ChatVendor, Clock, ImageRow, ImageVendor, SearchVendor, Vendors, VideoRow, VideoVendor } from '../core/mod.ts'
+import type { AudioVendor, ChatRow, ChatVendor, Clock, ImageRow, ImageVendor, SearchVendor, Vendors, VideoRow, VideoVendor } from '../core/mod.ts'
 import type { Config } from './config.ts'
+import { AUDIO_NEEDS } from './config_audio.ts'
 import type { ChatServing } from './config_chat.ts'
 import type { RpcNodes } from './config_rpc.ts'
 import type { SearchConfig } from './config_services.ts'
@@ -45,6 +51,7 @@ export function vendorsOf(config: Config, vending: Vending & Counting): Vendors 
     images: imageVendors(config, vending),
     chat: chatVendors(config, vending),
     video: videoVendors(config, vending),
+    audio: audioVendors(config, vending),
     media: mediaFetcher(trusted),
     stream: mediaStreamer(trusted),
   }
@@ -123,6 +130,25 @@ function videoVendors({ videos, trustedHosts }: Config, { log, clock, undo, time
     if (serving) return build(row, serving)
     return isDevnet && row.family !== 'f' ? sketch : undefined
   }
+}
+
+/** A row is served by the vendor that it names; on devnet the embedded one speaks and plays for those that are not set up. */
+function audioVendors({ audio }: Config, { log, clock, undo, timed, isDevnet }: Vending): NonNullable<Vendors['audio']> {
+  const { rows, elevenlabs: eleven, minimax, speech } = audio
+  const sketching = sketchAudio()
+  undo.push(() => sketching.close())
+  const sketch = timed('sketch', sketching)
+  const common = { clock, log }
+  const built: Readonly<Record<string, AudioVendor | undefined>> = {
+    embedded: sketch,
+    elevenlabs: eleven && timed('elevenlabs', elevenlabs({ ...common, key: eleven.key, baseUrl: eleven.baseUrl ?? ELEVENLABS.baseUrl, maker: 'elevenlabs', timeoutMs: SOUND_TIMEOUT_MS })),
+    minimax: minimax && timed('minimax', minimaxMusic({ ...common, key: minimax.key, baseUrl: minimax.baseUrl ?? MINIMAX.baseUrl, maker: 'minimax', timeoutMs: MUSIC_TIMEOUT_MS })),
+    speech: speech && timed('speech', openaiSpeech({ ...common, ...speech, maker: 'local', timeoutMs: SOUND_TIMEOUT_MS })),
+  }
+  const missing = new Set(rows.filter(({ vendor }) => !built[vendor]).map(({ vendor }) => vendor))
+  for (const vendor of isDevnet ? [] : missing) log.info('audio models are not for sale: their vendor is not set up', { vendor, setting: AUDIO_NEEDS[vendor] ?? 'another vendor in [[audio]]' })
+  for (const { id } of isDevnet ? [] : rows.filter(({ vendor }) => vendor === 'embedded')) log.warn('this model is served by the embedded audio vendor, for real money', { model: id })
+  return ({ vendor }) => built[vendor] ?? (isDevnet ? sketch : undefined)
 }
 
 /** Search, prices and swaps, shared by all gateways: one cache stands before the price feed. On devnet the embedded ones fill in where nothing is set. */

@@ -224,6 +224,7 @@ const LAWS: Readonly<Record<string, string>> = {
   ImageVendor: 'test/conformance/vendors.ts',
   VideoVendor: 'test/conformance/videos.ts',
   ChatVendor: 'test/conformance/chat_vendors.ts',
+  AudioVendor: 'test/conformance/audio.ts',
   SearchVendor: 'test/conformance/search.ts',
   SwapVendor: 'test/conformance/swap.ts',
   MarketVendor: 'test/conformance/markets.ts',

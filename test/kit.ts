@@ -8,6 +8,7 @@ import { localPortraits } from '../adapters/vendors/local_portraits.ts'
 import { sampleDefi, samplePrediction } from '../adapters/vendors/sample_data.ts'
 import { sampleMarket } from '../adapters/vendors/sample_market.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
+import type { ScriptedAudio } from '../adapters/vendors/scripted_audio.ts'
 import { type ScriptedVideo, scriptedVideo } from '../adapters/vendors/scripted_video.ts'
 import { type ChatVendor, type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type RpcCall, type RpcVendor, type Setup, type Vendors } from '../core/mod.ts'
 
@@ -133,6 +134,8 @@ export type KitOptions = Partial<Omit<Setup, 'ports'>> & {
   readonly ports?: Partial<Omit<Ports, 'vendors'>> & { readonly vendors?: Partial<Vendors> }
   /** Serves every video row. */
   readonly video?: ScriptedVideo
+  /** Serves every audio row. */
+  readonly audio?: ScriptedAudio
   /** Serves every chat row. */
   readonly chatVendor?: ChatVendor
   readonly chain?: CashChain
@@ -147,7 +150,7 @@ export const GENERATIONS = '/api/v1/images/generations'
 export const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
 
 /** A gateway over memory adapters. Every part can be replaced. */
-export function kit({ vendor = scriptedVendor(), video: filming, chatVendor, chain = cashChain(), ports: { vendors: givenVendors, ...given } = {}, wrap = (same) => same, dress = (same) => same, ...setup }: KitOptions = {}): Kit {
+export function kit({ vendor = scriptedVendor(), video: filming, audio, chatVendor, chain = cashChain(), ports: { vendors: givenVendors, ...given } = {}, wrap = (same) => same, dress = (same) => same, ...setup }: KitOptions = {}): Kit {
   const video = filming ?? scriptedVideo()
   const clock = (given.clock as TestClock | undefined) ?? testClock()
   const log = testLog()
@@ -156,7 +159,7 @@ export function kit({ vendor = scriptedVendor(), video: filming, chatVendor, cha
     storage: memoryStorage(),
     objects: memoryObjects(),
     chain,
-    vendors: { images: () => vendor, chat: () => chatVendor, ...(filming && { video: () => filming }), media: () => Promise.reject(new Error('no media host in this test')), ...givenVendors },
+    vendors: { images: () => vendor, chat: () => chatVendor, ...(filming && { video: () => filming }), ...(audio && { audio: () => audio }), media: () => Promise.reject(new Error('no media host in this test')), ...givenVendors },
     countTokens: async (text) => text.split(/\s+/).filter(Boolean).length,
     clock,
     log,

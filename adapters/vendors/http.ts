@@ -82,6 +82,9 @@ export type Streamed = { readonly kind: 'stream'; readonly stream: ChatStream } 
 
 export type Answered = { readonly status: number; readonly body: unknown }
 
+/** `headers` are those of its reply. */
+export type Media = { readonly bytes: Uint8Array; readonly type: string; readonly headers: Headers }
+
 export type VendorHttp = {
   /** Resolves with the parsed JSON of a 2xx reply. Throws what `errorFor` makes of any other; never a key, a URL or a vendor's text. */
   postJson(url: string, body: unknown, asking: Asking): Promise<unknown>
@@ -92,6 +95,8 @@ export type VendorHttp = {
   passText(url: string, asking: Asking & { readonly body?: unknown }): Promise<string>
   /** Media behind our key, resolved with its headers. No deadline stands from then on: `signal` ends it, and it errors past `mostBytes`. */
   getMedia(url: string, asking: Asking & { readonly mostBytes: number }): Promise<MediaStream>
+  /** What a POST is answered with, whole and within the deadline: media that a vendor makes while it is asked. */
+  postMedia(url: string, body: unknown, asking: Asking & { readonly mostBytes: number }): Promise<Media>
   /**
    * Resolves when the first bytes of the reply are here; an error in them is a refusal. From then on no deadline stands: the reader watches the
    * time and calls `cancel`. Chunks come as the upstream cuts them, and the upstream is read only when asked for one.
@@ -132,17 +137,27 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     getJson: (url, asking) => call({ url, asking }, answered),
     passText: (url, asking) => call({ url, asking, ...(asking.body !== undefined && { body: JSON.stringify(asking.body), headers: JSON_HEADERS }) }, verbatim),
     getMedia: (url, asking) =>
-      call({ url, asking, headers: CLIP_HEADERS }, async (response, cut) => {
-        const media = await clipStream(response, { ...asking, cut }).catch((error: unknown) => {
-          throw unreachable(error, cut.signal)
+      call({ url, asking, headers: CLIP_HEADERS }, (response, cut) => mediaIn(response, { ...asking, cut })),
+    postMedia: (url, body, asking) =>
+      call({ url, body: JSON.stringify(body), asking, headers: { ...JSON_HEADERS, ...CLIP_HEADERS } }, async (response, cut) => {
+        const media = await mediaIn(response, { ...asking, cut })
+        const bytes = await readAtMost(media.body as unknown as AsyncIterable<Uint8Array>, asking.mostBytes).catch((error: unknown) => {
+          throw cut.signal.aborted ? error : refusal('failed', `${name} broke off in its media`)
         })
-        if (!media) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
-        return media
+        return { bytes, type: media.type, headers: response.headers }
       }),
     postStream: (url, body, asking) =>
       call({ url, body: JSON.stringify(body), asking, headers: STREAM_HEADERS }, (response, cut) => begin(response, cut, asking)),
     refusal,
     refused,
+  }
+
+  async function mediaIn(response: Response, { cut, ...asking }: Parameters<typeof clipStream>[1]): Promise<MediaStream> {
+    const media = await clipStream(response, { ...asking, cut }).catch((error: unknown) => {
+      throw unreachable(error, cut.signal)
+    })
+    if (!media) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
+    return media
   }
 
   async function call<T>(order: Order, take: (response: Response, cut: AbortController) => Promise<T>): Promise<T> {

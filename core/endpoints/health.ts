@@ -1,6 +1,7 @@
 /** How this gateway is, from what it knows already: nobody is asked, so it answers at once, and says nothing that was said to it. */
 import { Type } from '@sinclair/typebox'
-import { free, type FreeContext, type GatewayFacts, json } from '../endpoint.ts'
+import { free, type FreeContext, json } from '../endpoint.ts'
+import type { GatewayFacts } from '../facts.ts'
 import { DEGRADED_AFTER, type Sight } from '../pulse.ts'
 import { models as listing } from './models.ts'
 

@@ -14,12 +14,15 @@ import { marketData } from './market.ts'
 import { media } from './media.ts'
 import { messages } from './messages.ts'
 import { models } from './models.ts'
+import { music } from './music.ts'
 import { portraits } from './portraits.ts'
 import { prediction } from './prediction.ts'
 import { pricing } from './pricing.ts'
 import { responses } from './responses.ts'
 import { rpc } from './rpc.ts'
 import { search } from './search.ts'
+import { soundEffects } from './sound_effects.ts'
+import { speech } from './speech.ts'
 import { swap } from './swap.ts'
 import { video } from './video.ts'
 import { wallet } from './wallet.ts'
@@ -30,6 +33,9 @@ export const endpoints: readonly Endpoint[] = [
   ...edits,
   ...video,
   ...portraits,
+  ...speech,
+  ...soundEffects,
+  ...music,
   ...chat,
   ...messages,
   ...responses,

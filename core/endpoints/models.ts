@@ -1,9 +1,10 @@
 /** The catalog: every model that this gateway can serve as it is configured, and what it costs (spec 2, "Model catalog entry"). */
 import { Type } from '@sinclair/typebox'
-import type { Catalog, ChatBilling, ChatRow, ImageRow, VideoBilling, VideoRow } from '../catalog/mod.ts'
+import { makerOf, RATE_NAMES } from '../audio_sale.ts'
+import type { AudioRow, Catalog, ChatBilling, ChatRow, ImageRow, VideoBilling, VideoRow } from '../catalog/mod.ts'
 import { free, type Reply } from '../endpoint.ts'
 import type { Vendors } from '../vendors.ts'
-import { asNumber, FEE, videoGenerationFee, videoRate, withMargin } from '../pricing.ts'
+import { asNumber, FEE, LONGEST_SPEECH_SECONDS, videoGenerationFee, videoRate, withMargin } from '../pricing.ts'
 import { isListed } from '../video_request.ts'
 
 const rate = (description: string) => Type.Optional(Type.Number({ description }))
@@ -18,7 +19,7 @@ const model = Type.Object({
   context_window: Type.Optional(Type.Integer({ description: 'Tokens; chat models only.' })),
   max_output: Type.Optional(Type.Integer({ description: 'Tokens; chat models only.' })),
   categories: Type.Array(Type.String()),
-  billing_mode: Type.String({ description: '`paid` is per token, `flat` per request, `free` needs no payment, `per_image` is for each image; videos are `per_second`, or `per_token` of the clip.' }),
+  billing_mode: Type.String({ description: '`paid` is per token, `flat` per request, `free` needs no payment, `per_image` is for each image; videos are `per_second`, or `per_token` of the clip; sounds `per_character`, `per_second`, `per_generation` or `per_track`.' }),
   pricing: Type.Object({
     input: rate('US dollars for a million tokens.'),
     output: rate('US dollars for a million tokens.'),
@@ -26,13 +27,18 @@ const model = Type.Object({
     cache_write: rate('US dollars for a million tokens.'),
     flat: rate('US dollars for a request, fee included.'),
     per_image: rate('US dollars for one image of 1024x1024, or of the first size, margin included.'),
-    per_second: rate('US dollars for a second of video at its usual resolution, margin included; at 720p where tokens are billed.'),
+    per_second: rate('US dollars for a second of video at its usual resolution, margin included; at 720p where tokens are billed. Of speech, for a second that is estimated.'),
     per_second_by_resolution: Type.Optional(Type.Record(Type.String(), Type.Number())),
     per_million_tokens: rate('US dollars for a million tokens of video, margin included.'),
+    per_1k_chars: rate('US dollars for 1,000 characters that are spoken, margin included.'),
+    per_generation: rate('US dollars for a sound effect, margin included.'),
+    per_track: rate('US dollars for a piece of music, margin included.'),
     per_call_surcharge: rate('US dollars for a generation, beside the fee.'),
     transaction_fee: rate('US dollars for a call, once.'),
     default_duration_seconds: Type.Optional(Type.Integer()),
     max_duration_seconds: Type.Optional(Type.Integer()),
+    max_input_chars: Type.Optional(Type.Integer()),
+    max_output_seconds: Type.Optional(Type.Integer()),
   }),
 })
 
@@ -62,7 +68,8 @@ function written(catalog: Catalog, vendors: Vendors): Reply {
   const chat = catalog.chat.all.filter((row) => !row.hidden && vendors.chat(row) !== undefined).map(chatEntry)
   const images = catalog.images.all.filter((row) => !row.hidden && vendors.images(row) !== undefined).map(imageEntry)
   const videos = catalog.video.all.filter((row) => isListed(row) && vendors.video?.(row) !== undefined).map(videoEntry)
-  return { status: 200, headers: { 'content-type': 'application/json' }, body: JSON.stringify({ object: 'list', data: [...chat, ...images, ...videos] }) }
+  const sounds = catalog.audio.all.filter((row) => !row.hidden && makerOf(row, { vendors }) !== undefined).map(audioEntry)
+  return { status: 200, headers: { 'content-type': 'application/json' }, body: JSON.stringify({ object: 'list', data: [...chat, ...images, ...videos, ...sounds] }) }
 }
 
 function chatEntry({ id, created, maker, name, description, contextWindow, maxOutput, categories, billing }: ChatRow) {
@@ -93,7 +100,7 @@ function chatPricing(billing: ChatBilling) {
   }
 }
 
-/** Rows of images and videos carry no date of release; they are listed from the day on which this catalog began, 2026-11-20. */
+/** Rows of media carry no date of release; they are listed from the day on which this catalog began, 2026-11-20. */
 const MEDIA_CREATED = 1_795_132_800
 
 function imageEntry({ id, maker, name, sizes, edits }: ImageRow) {
@@ -137,4 +144,23 @@ function videoPricing(billing: VideoBilling, { resolutions, usualResolution }: P
   if (billing.mode === 'per_token') return { per_second: asNumber(withMargin(usual)), per_million_tokens: asNumber(withMargin(billing.rate)) }
   const byResolution = resolutions.map((resolution) => [resolution, asNumber(videoRate(billing, resolution))])
   return { per_second: asNumber(usual), per_second_by_resolution: Object.fromEntries(byResolution), per_call_surcharge: asNumber(videoGenerationFee(billing)) }
+}
+
+const AUDIO_CATEGORIES = { speech: ['speech', 'tts'], 'sound-effects': ['sound-effects'], music: ['audio', 'music'] } as const
+const AUDIO_WORDS = { speech: 'Speaks a text.', 'sound-effects': 'Makes a sound effect from words.', music: 'Composes music from words, sung or instrumental.' } as const
+
+function audioEntry({ id, maker, name, kind, billing: { mode, rate }, maxCharacters }: AudioRow) {
+  const charged = asNumber(mode === 'per_second' ? rate : withMargin(rate))
+  const sizes = { max_input_chars: maxCharacters, ...(mode === 'per_second' && { max_output_seconds: LONGEST_SPEECH_SECONDS }) }
+  return {
+    id,
+    object: 'model',
+    created: MEDIA_CREATED,
+    owned_by: maker,
+    name,
+    description: AUDIO_WORDS[kind],
+    categories: AUDIO_CATEGORIES[kind],
+    billing_mode: mode,
+    pricing: { [RATE_NAMES[mode]]: charged, transaction_fee: asNumber(FEE), ...(kind === 'speech' && sizes) },
+  }
 }

@@ -90,8 +90,8 @@ export const rpc = [evm, solana]
 
 /** A list is a batch; anything else that is no object is left to the check. */
 function asCalls(body: unknown): Record<string, unknown> {
-  if (Array.isArray(body)) return { batch: body }
-  return typeof body === 'object' && body !== null ? { ...body } : body === undefined ? {} : { batch: body }
+  if (body === undefined) return {}
+  return typeof body === 'object' && body !== null && !Array.isArray(body) ? { ...body } : { batch: body }
 }
 
 function callsOf({ batch, jsonrpc, id, method, params }: Input): readonly unknown[] {

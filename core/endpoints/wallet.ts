@@ -1,7 +1,8 @@
 /** What a wallet holds, and what it has spent here (reference clients 6.15). */
 import { Type } from '@sinclair/typebox'
 import { within } from '../calls.ts'
-import { type Context, free, type GatewayFacts, json } from '../endpoint.ts'
+import { type Context, free, json } from '../endpoint.ts'
+import type { GatewayFacts } from '../facts.ts'
 import { Fault } from '../faults.ts'
 import { clip } from '../intake.ts'
 import { print, type Usdc, usdc } from '../money.ts'

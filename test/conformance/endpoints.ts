@@ -1,6 +1,7 @@
 import { expect } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
 import { cashChain } from '../../adapters/chains/cash.ts'
+import { type ScriptedAudio, scriptedAudio, TONE } from '../../adapters/vendors/scripted_audio.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../../adapters/vendors/scripted.ts'
 import { CLIP, type ScriptedVideo, scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import type { Paid } from '../../core/endpoint.ts'
@@ -34,13 +35,20 @@ function quoteIn(header: string | null, { discovery }: Paid): unknown {
   return quote
 }
 
-type Makers = { readonly vendor: ScriptedVendor; readonly video: ScriptedVideo; /** Jobs that they were given. */ asked(): number }
+type Makers = { readonly vendor: ScriptedVendor; readonly video: ScriptedVideo; readonly audio: ScriptedAudio; /** Jobs that they were given. */ asked(): number }
 
-/** Those who make pictures and films, after `before`: what it throws, they throw. */
+/** Those who make pictures, films and sounds, after `before`: what it throws, they throw. */
 function makersThat(before: () => Promise<unknown> | undefined = () => undefined): Makers {
   const vendor = scriptedVendor(async ({ n }) => (await before(), Array.from({ length: n }, () => ({ url: PIXEL }))))
   const video = scriptedVideo({ look: READY, submit: async (_, { attempt }) => (await before(), `job-${attempt}`) })
-  return { vendor, video, asked: () => vendor.jobs.length + video.jobs.length }
+  const audio = scriptedAudio(async () => (await before(), { url: TONE }))
+  return { vendor, video, audio, asked: () => vendor.jobs.length + video.jobs.length + audio.jobs.length }
+}
+
+/** What the vendor's own URL of a result is. */
+function madeBy({ look, tag }: Paid): string {
+  if (tag === 'audio') return TONE
+  return look ? CLIP : PIXEL
 }
 
 const statusOf = ({ body }: Answer): string => body.payment?.status ?? body.code ?? body.error
@@ -247,7 +255,7 @@ export const endpointLaws: readonly Law<Stall>[] = [
       if (puts === 0) return
       const kept = await alice.poll(`/api/v1/calls/${body.id}`, payment)
       for (const said of [body, kept.body].map((each) => JSON.stringify(each))) {
-        expect([said.includes(endpoint.look ? CLIP : PIXEL), said.includes('"backed_up":true'), said.includes('/api/media/')]).toEqual([true, false, false])
+        expect([said.includes(madeBy(endpoint)), said.includes('"backed_up":true'), said.includes('/api/media/')]).toEqual([true, false, false])
       }
       expect(JSON.stringify(kept.body)).toContain('"backed_up":false')
     },

@@ -2,6 +2,7 @@ import { expect } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
 import { cashChain } from '../../adapters/chains/cash.ts'
 import type { Paid } from '../../core/endpoint.ts'
+import { rowOf } from '../../core/faults.ts'
 import { catalog, type Endpoint } from '../../core/mod.ts'
 import { type Answer, decodeHeader, door, located, ORIGIN, read } from '../kit.ts'
 import type { Law } from './law.ts'
@@ -34,7 +35,7 @@ const paidness = ({ status, headers }: Answer): string => headers.get('x-payment
 /** Spec 2, Errors: search and market data word a replay differently. */
 const replayError = (endpoint: Paid): string => (isCoded(endpoint) ? 'Payment authorization already used' : 'Payment verification failed')
 /** Whose vendor's failure is told as one (spec 2, Errors; reference clients 6.14). */
-const isUpstream = ({ dialect, errors = [] }: Paid): boolean => dialect === 'market' || errors.includes('ENROLLMENT_FAILED')
+const isUpstream = ({ dialect, errors = [] }: Paid): boolean => dialect === 'market' || errors.some((code) => rowOf(code).status === 502)
 const isCoded = ({ dialect }: Paid): boolean => dialect !== 'market'
 /** Members of a 402 that some results have as well. */
 const CHALLENGED = ['price', 'model']

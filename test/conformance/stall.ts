@@ -1,4 +1,5 @@
 import { expect } from 'bun:test'
+import { scriptedAudio } from '../../adapters/vendors/scripted_audio.ts'
 import { CLIP, inTurn, scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import type { Paid } from '../../core/endpoint.ts'
 import { FACE_GROUP, FOREVER } from '../../core/enrolled.ts'
@@ -54,7 +55,7 @@ export const READY = inTurn({ kind: 'done', url: CLIP })
 /** Alice in front of the stall, with a challenge in hand and a payment signed. */
 export async function set(subject: Subject<Stall>, options: KitOptions = {}): Promise<Scene> {
   const { endpoint, away, open } = await subject.open()
-  const subjects = open({ video: scriptedVideo({ look: READY }), ...options })
+  const subjects = open({ video: scriptedVideo({ look: READY }), audio: scriptedAudio(), ...options })
   const alice = subjects.buyer()
   const ask = () => alice.ask(endpoint.example, endpoint)
   const challenge = await ask()
@@ -147,7 +148,9 @@ function watched(clock: Clock, before: () => unknown = () => {}) {
     return [name, async (...given: unknown[]) => (count++, await before(), await member(...given))]
   }
   const each = Object.entries(embedded(clock)).map(([name, vendor]) => [name, Object.fromEntries(Object.entries(vendor).map(([part, member]) => spied(part, member)))])
-  return { vendors: Object.fromEntries(each) as ReturnType<typeof embedded>, asked: () => count }
+  const { jobs: _, ...audio } = scriptedAudio()
+  const heard = Object.fromEntries(Object.entries(audio).map(([part, member]) => spied(part, member))) as typeof audio
+  return { vendors: { ...(Object.fromEntries(each) as ReturnType<typeof embedded>), audio: () => heard }, asked: () => count }
 }
 
 /** A sale to a buyer who hung up while the vendor was at work; the work has ended since. */

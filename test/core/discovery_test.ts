@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { Ajv2020 } from 'ajv/dist/2020.js'
+import { scriptedAudio } from '../../adapters/vendors/scripted_audio.ts'
 import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import { scriptedChat } from '../../adapters/vendors/scripted_chat.ts'
 import { endpoints } from '../../core/endpoints/mod.ts'
@@ -13,7 +14,7 @@ const document = async (path: string, options: KitOptions = {}) => (await read(a
 /** A gateway that can sell everything on the menu. */
 function whole(options: KitOptions = {}) {
   const clock = testClock()
-  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), ports: { clock, vendors: { ...embedded(clock) } }, ...options })
+  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), audio: scriptedAudio(), ports: { clock, vendors: { ...embedded(clock) } }, ...options })
 }
 
 describe('/.well-known/x402', () => {

@@ -32,8 +32,8 @@ for (const endpoint of [...endpoints, haiku]) {
 }
 
 for (const endpoint of endpoints) {
-  // What is held upstream settles by polls alone, whoever has left: two of the defects cannot show there, and the others show on the pictures.
-  if (endpoint.kind === 'paid' && !isOneShot(endpoint) && !endpoint.look) runBroken(endpoint.name, endpointLaws, brokenEndpoints(endpoint))
+  // What is held upstream settles by polls alone, whoever has left: two of the defects cannot show there, and the others show on the pictures, as do those of music.
+  if (endpoint.kind === 'paid' && !isOneShot(endpoint) && endpoint.tag === 'images') runBroken(endpoint.name, endpointLaws, brokenEndpoints(endpoint))
 }
 
 const oneShots = endpoints.filter(isOneShot)

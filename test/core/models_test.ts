@@ -1,21 +1,22 @@
 import { describe, expect, test } from 'bun:test'
-import { catalog, type ChatRow, chatRows, type ChatVendor, imageRows, type VideoRow, videoRows } from '../../core/mod.ts'
+import { audioRows, catalog, type ChatRow, chatRows, type ChatVendor, imageRows, type VideoRow, videoRows } from '../../core/mod.ts'
 import { scriptedVendor } from '../../adapters/vendors/scripted.ts'
+import { scriptedAudio } from '../../adapters/vendors/scripted_audio.ts'
 import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import { kit, type KitOptions, ORIGIN, read, START } from '../kit.ts'
 
 const chatVendor: ChatVendor = { wire: 'chat', ask: () => Promise.reject(new Error('nothing is asked here')) }
-const get = (options: KitOptions = {}) => kit({ chatVendor, video: scriptedVideo(), ...options }).shop.fetch(new Request(`${ORIGIN}/api/v1/models`))
+const get = (options: KitOptions = {}) => kit({ chatVendor, video: scriptedVideo(), audio: scriptedAudio(), ...options }).shop.fetch(new Request(`${ORIGIN}/api/v1/models`))
 const listed = async (options: KitOptions = {}): Promise<any[]> => (await read(await get(options))).body.data
 const entry = async (id: string) => (await listed()).find((model) => model.id === id)
 
 describe('GET /api/v1/models', () => {
-  test('lists every row that is not hidden, chat, images and videos, without payment', async () => {
+  test('lists every row that is not hidden, chat, images, videos and sounds, without payment', async () => {
     const { status, headers, body } = await read(await get())
     expect([status, headers.get('content-type'), body.object]).toEqual([200, 'application/json', 'list'])
-    const shown = [...chatRows, ...imageRows, ...videoRows].filter(({ hidden }) => !hidden).map(({ id }) => id)
+    const shown = [...chatRows, ...imageRows, ...videoRows, ...audioRows].filter(({ hidden }) => !hidden).map(({ id }) => id)
     expect(body.data.map(({ id }: { id: string }) => id)).toEqual(shown)
-    expect(shown.length).toBeLessThan(chatRows.length + imageRows.length + videoRows.length)
+    expect(shown.length).toBeLessThan(chatRows.length + imageRows.length + videoRows.length + audioRows.length)
   })
 
   test('gives every field of a paid model, with its list prices as numbers', async () => {
@@ -89,18 +90,35 @@ describe('GET /api/v1/models', () => {
     expect(await entry('vendor-e/video-2.5')).toMatchObject({ billing_mode: 'per_token', pricing: { per_million_tokens: 14.549325, per_second: 0.31557485925, default_duration_seconds: 5, max_duration_seconds: 30 } })
   })
 
+  test('gives sounds by the character with margin inside, by the estimated second without, by the sound and by the track', async () => {
+    expect(await entry('elevenlabs/flash-v2.5')).toEqual({
+      id: 'elevenlabs/flash-v2.5',
+      object: 'model',
+      created: START / 1000,
+      owned_by: 'elevenlabs',
+      name: 'Flash v2.5',
+      description: 'Speaks a text.',
+      categories: ['speech', 'tts'],
+      billing_mode: 'per_character',
+      pricing: { per_1k_chars: 0.0525, transaction_fee: 0.001, max_input_chars: 40_000 },
+    })
+    expect(await entry('bytedance/seed-audio-1.0')).toMatchObject({ billing_mode: 'per_second', pricing: { per_second: 0.003, max_input_chars: 3_000, max_output_seconds: 120 } })
+    expect(await entry('elevenlabs/sound-effects')).toMatchObject({ categories: ['sound-effects'], billing_mode: 'per_generation', pricing: { per_generation: 0.0525, transaction_fee: 0.001 } })
+    expect(await entry('minimax/music-2.5+')).toMatchObject({ categories: ['audio', 'music'], billing_mode: 'per_track', pricing: { per_track: 0.1575, transaction_fee: 0.001 } })
+  })
+
   test('leaves out videos that are hidden or retired', async () => {
     const [first, second, ...rest] = videoRows
     if (!first || !second) throw new Error('an empty catalog')
     const video = [{ ...first, hidden: true }, { ...second, retired: true }, ...rest]
-    expect((await listed({ catalog: catalog({ images: [], chat: [], video }) })).map(({ id }) => id)).toEqual(rest.map(({ id }) => id))
+    expect((await listed({ catalog: catalog({ images: [], chat: [], video, audio: [] }) })).map(({ id }) => id)).toEqual(rest.map(({ id }) => id))
   })
 
   test('leaves out what the operator has not configured', async () => {
-    const vendors = { chat: ({ vendor }: ChatRow) => (vendor === 'embedded' ? chatVendor : undefined), images: () => undefined, video: () => undefined }
+    const vendors = { chat: ({ vendor }: ChatRow) => (vendor === 'embedded' ? chatVendor : undefined), images: () => undefined, video: () => undefined, audio: () => undefined }
     expect((await listed({ ports: { vendors } })).map(({ id }) => id)).toEqual(['farebox/parrot', 'farebox/parrot-free'])
-    expect(await listed({ ports: { vendors: { chat: () => undefined, images: () => undefined, video: ({ family }: VideoRow) => (family === 'e' ? scriptedVideo() : undefined) } } })).toHaveLength(5)
-    expect(await listed({ ports: { vendors: { chat: () => undefined, images: () => undefined, video: () => undefined } } })).toEqual([])
+    expect(await listed({ ports: { vendors: { chat: () => undefined, images: () => undefined, video: ({ family }: VideoRow) => (family === 'e' ? scriptedVideo() : undefined), audio: () => undefined } } })).toHaveLength(5)
+    expect(await listed({ ports: { vendors: { chat: () => undefined, images: () => undefined, video: () => undefined, audio: () => undefined } } })).toEqual([])
   })
 
   test('asks for each vendor once, however often it is called', async () => {
@@ -114,10 +132,10 @@ describe('GET /api/v1/models', () => {
 
   test('is each gateway’s own: another catalog or other vendors make another list', async () => {
     const shared = catalog()
-    const none = { chat: () => undefined, images: () => undefined, video: () => undefined }
+    const none = { chat: () => undefined, images: () => undefined, video: () => undefined, audio: () => undefined }
     expect((await listed({ catalog: shared })).length).toBeGreaterThan(0)
     expect(await listed({ catalog: shared, ports: { vendors: none } })).toEqual([])
-    expect(await listed({ catalog: catalog({ chat: [], images: [], video: [] }) })).toEqual([])
+    expect(await listed({ catalog: catalog({ chat: [], images: [], video: [], audio: [] }) })).toEqual([])
   })
 
   test('ignores a query, and answers HEAD without a body', async () => {

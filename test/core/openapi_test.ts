@@ -2,6 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import { Ajv2020 } from 'ajv/dist/2020.js'
+import { scriptedAudio } from '../../adapters/vendors/scripted_audio.ts'
 import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import { PIXEL, type Script, scriptedVendor } from '../../adapters/vendors/scripted.ts'
 import { scriptedChat } from '../../adapters/vendors/scripted_chat.ts'
@@ -19,7 +20,7 @@ const methodsOf = (endpoint: (typeof endpoints)[number]) => ('methods' in endpoi
 function whole(options: KitOptions = {}) {
   const clock = testClock()
   const swap = { feeRecipient: `0x${'11'.repeat(20)}`, call: async () => ({ status: 200, body: { ok: true }, text: '{"ok":true}' }) }
-  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), ports: { clock, vendors: { ...embedded(clock), swap } }, ...options })
+  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), audio: scriptedAudio(), ports: { clock, vendors: { ...embedded(clock), swap } }, ...options })
 }
 
 type Operation = { readonly id: string; readonly method: string; readonly path: string; readonly node: any }

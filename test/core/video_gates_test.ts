@@ -2,9 +2,8 @@
 import { describe, expect, test } from 'bun:test'
 import { videoRows } from '../../core/catalog/video.ts'
 import { video } from '../../core/endpoints/video.ts'
-import type { Context } from '../../core/endpoint.ts'
+import type { Offering } from '../../core/endpoint.ts'
 import { catalog, type Endpoint, type VideoVendor } from '../../core/mod.ts'
-import type { VideoContext } from '../../core/video_request.ts'
 import { type Answer, kit, type KitOptions } from '../kit.ts'
 import vectors from '../vectors/video_gates.json'
 
@@ -41,7 +40,7 @@ function shopOf(setup: KitOptions = {}) {
 /** The operator has switched videos and sounds to refer to off. */
 const off: readonly Endpoint[] = video.map((endpoint) => {
   if (endpoint.kind !== 'paid') return endpoint
-  return { ...endpoint, check: (input: unknown, context: Context) => endpoint.check(input, { ...context, switches: { referenceMedia: false } } as VideoContext) }
+  return { ...endpoint, check: (input: unknown, offering: Offering) => endpoint.check(input, { ...offering, switches: { referenceMedia: false } }) }
 })
 
 const shops = { on: shopOf(), off: shopOf({ endpoints: off }) }

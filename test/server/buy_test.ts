@@ -132,6 +132,35 @@ test('buy video prints the quote, how it goes, the transaction and both balances
   expect(readFileSync(join(scratch, 'fox.mp4')).toString('latin1', 4, 8)).toBe('ftyp')
 }, 20_000)
 
+test('buy speech prints the quote, the transaction and both balances, and saves a WAV that somebody speaks in', async () => {
+  const before = await payer.balance()
+  const { code, out, err } = await buy(['speech', 'Hello, this is a gateway.', '--voice', 'George', '--url', running.url, '--out', 'hello.wav'])
+  expect({ code, err }).toEqual({ code: 0, err: '' })
+  const after = await payer.balance()
+  expect(before - after).toBe(2_313n)
+  const transaction = /transaction (0x[0-9a-f]{64})/.exec(out)?.[1] ?? ''
+  expect(out.split('\n')).toEqual([
+    `quote     0.002313 USDC on eip155:84532, to ${payer.payTo}`,
+    `wallet    ${payer.account.address}, ${usd(before)} USDC`,
+    `paid      settled on eip155:84532, transaction ${transaction}`,
+    `balance   ${usd(before)} -> ${usd(after)} USDC`,
+    expect.stringMatching(/^hosted    http:.*\/api\/media\/audios\/.*\.wav$/),
+    expect.stringMatching(/^speech    hello\.wav, \d(\.\d)? s$/),
+    expect.stringMatching(/^note      Spoken by flite/),
+    '',
+  ])
+  expect(await payer.transfersIn(transaction)).toMatchObject([{ value: 2_313n }])
+  const wav = readFileSync(join(scratch, 'hello.wav'))
+  expect([wav.toString('latin1', 0, 4), wav.toString('latin1', 8, 12), wav.length > 32_000]).toEqual(['RIFF', 'WAVE', true])
+})
+
+test('buy music prints the same of a track, and saves it', async () => {
+  const { code, out, err } = await buy(['music', 'calm piano', '--seconds', '6', '--out', 'calm.wav'], { FAREBOX_URL: running.url })
+  expect({ code, err }).toEqual({ code: 0, err: '' })
+  expect(out).toMatch(/^quote     0\.158500 USDC[^]*\npaid      settled on base-sepolia, transaction 0x\w+\nbalance [^]*\nmusic     calm\.wav, \d(\.\d)? s\nnote      Procedural music by Farebox - not a model/)
+  expect(readFileSync(join(scratch, 'calm.wav')).toString('latin1', 8, 12)).toBe('WAVE')
+})
+
 test('buy chat prints the quote, the answer as it came, its usage, the transaction and both balances', async () => {
   const before = await payer.balance()
   const { code, out, err } = await buy(['chat', 'Why is the sky blue?', '--url', running.url])
@@ -230,6 +259,7 @@ test.each([
   ['an option of the other product', ['chat', 'hello', '--size', '1x1'], '--size is an option of images'],
   ['an option that video knows not', ['video', 'a fox', '--size', '1x1'], '--size is an option of images'],
   ['an option that only video knows', ['images', 'a fox', '--seconds', '4'], '--seconds is an option of video'],
+  ['a format that is not made', ['speech', 'Hello', '--format', 'mp3'], 'response_format: must be one of wav, pcm here, got "mp3"'],
   ['a length that is none', ['video', 'a fox', '--seconds', 'long'], '--seconds takes a whole number, not "long"'],
   ['a length that is not made', ['video', 'a fox', '--seconds', '99'], '400 '],
   ['a resolution that is not made', ['video', 'a fox', '--resolution', '4K'], '400 '],

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { chatRows, imageRows, videoRows } from '../../core/mod.ts'
+import { audioRows, chatRows, imageRows, videoRows } from '../../core/mod.ts'
 import { type Config, isLoopback, parseConfig, readConfig } from '../../server/config.ts'
 import type { Environment } from '../../server/config_vendors.ts'
 
@@ -43,6 +43,7 @@ describe('defaults', () => {
       images: { rows: imageRows, servings: new Map() },
       chat: { rows: chatRows, servings: new Map() },
       videos: { rows: videoRows, servings: new Map(), byVendor: new Map() },
+      audio: { rows: audioRows, elevenlabs: undefined, minimax: undefined, speech: undefined },
       switches: {},
       pollKeys: undefined,
       environmentVendors: [],

@@ -40,7 +40,7 @@ for (const [name, make] of Object.entries({ 'a fee payer of its own': own, 'a fa
       shop = kit({ ports: { clock }, chatVendor: scriptedChat(), label: 'solana-devnet', wrap: (ports) => ({ ...ports, chain }) })
     })
     beforeEach(async () => {
-      await chain.refresh(clock.now())
+      await chain.refresh({ now: clock.now() })
       buyer = await newKey()
       await node.fund(buyer.address, 1_000_000n)
     })
@@ -100,7 +100,7 @@ for (const [name, make] of Object.entries({ 'a fee payer of its own': own, 'a fa
       expect([first.status, again.status, again.body.code]).toEqual([200, 402, 'PAYMENT_REPLAY'])
       const late = await signed()
       await clock.advance(61_000)
-      await chain.refresh(clock.now())
+      await chain.refresh({ now: clock.now() })
       const stale = await read(await ask(GENERATIONS, FOX, { 'payment-signature': late }))
       expect([stale.status, stale.body.code]).toEqual([402, 'PAYMENT_BLOCKHASH_STALE'])
       expect(stale.body.accepts[0].extra).not.toEqual(offer.extra)

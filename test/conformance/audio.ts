@@ -1,0 +1,124 @@
+import { expect } from 'bun:test'
+import { type AudioFormat, type AudioKind, type AudioVendor, Fault, type MadeAudio } from '../../core/mod.ts'
+import type { Law } from './law.ts'
+
+/** For vendors that can be told: one behind a stand-in refuses this text, and puts VENDOR_SAYS into all that it says of the refusal. */
+export const BARRED = 'is refused at once'
+export const VENDOR_SAYS = 'upstream text zebra-7431'
+
+type At = { readonly signal: AbortSignal }
+type Asked = { readonly kind: AudioKind; readonly format: AudioFormat; make(text: string, at: At): Promise<MadeAudio> }
+
+const never = (): At => ({ signal: new AbortController().signal })
+const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
+const TEXT = 'Hello from the gateway.'
+const TYPES: Readonly<Record<AudioFormat, string>> = { mp3: 'audio/mpeg', opus: 'audio/ogg', pcm: 'audio/pcm', wav: 'audio/wav' }
+/** How the bytes of each begin; bare samples begin with anything. */
+const HEADS: Readonly<Record<AudioFormat, RegExp>> = { mp3: /^(ID3|\xff[\xe0-\xff])/, opus: /^OggS/, pcm: /^/, wav: /^RIFF....WAVE/s }
+
+/** Everything that a vendor says it makes. */
+function madeBy(vendor: AudioVendor): readonly Asked[] {
+  const [voice = 'voice'] = Object.values(vendor.voiceNames.aliases)
+  return Object.entries(vendor.makes).flatMap(([kind, formats]) =>
+    formats.map((format) => ({
+      kind: kind as AudioKind,
+      format,
+      async make(text: string, at: At) {
+        if (kind === 'speech') return (await vendor.speak?.(Object.freeze({ model: 'm', text, voice, format, speed: 1 }), at)) as MadeAudio
+        if (kind === 'sound-effects') return (await vendor.sound?.(Object.freeze({ model: 'm', text, format, seconds: 1 }), at)) as MadeAudio
+        return (await vendor.compose?.(Object.freeze({ model: 'm', prompt: text, instrumental: true, seconds: 5 }), at)) as MadeAudio
+      },
+    })),
+  )
+}
+
+const kindsOf = (vendor: AudioVendor): readonly Asked[] => madeBy(vendor).filter(({ kind }, index, all) => all.findIndex((each) => each.kind === kind) === index)
+
+/** What work that was aborted while it ran came to: quickly, or `running`. A vendor may have been faster than the abort. */
+async function stopped(begin: (at: At) => Promise<unknown>, reason: Error): Promise<unknown> {
+  const controller = new AbortController()
+  const work = begin(controller).then(
+    () => 'made',
+    (error: unknown) => error,
+  )
+  await turn()
+  controller.abort(reason)
+  const patience = async () => {
+    for (let turns = 0; turns < 20; turns++) await turn()
+    return 'running'
+  }
+  return await Promise.race([work, patience()])
+}
+
+export const audioVendorLaws: readonly Law<AudioVendor>[] = [
+  {
+    name: 'makes something, and has a verb for all that it says it makes',
+    async check(subject) {
+      const { makes, speak, sound, compose } = await subject.open()
+      const verbs = { speech: speak, 'sound-effects': sound, music: compose }
+      const promised = Object.entries(makes)
+      expect([promised.length > 0, promised.filter(([kind, formats]) => formats.length === 0 || verbs[kind as AudioKind] === undefined)]).toEqual([true, []])
+    },
+  },
+  {
+    name: 'a sound is one of the format that was ordered, by its URL or in a data URI',
+    async check(subject) {
+      for (const { kind, format, make } of madeBy(await subject.open())) {
+        const { url } = await make(TEXT, never())
+        if (/^https?:\/\/[^/]/.test(url)) continue
+        const [head = '', payload = ''] = url.split(',')
+        expect([kind, head]).toEqual([kind, `data:${TYPES[format]};base64`])
+        expect([kind, format, HEADS[format].test(Buffer.from(payload.slice(0, 64), 'base64').toString('latin1'))]).toEqual([kind, format, true])
+      }
+    },
+  },
+  {
+    name: 'says how long a sound is in seconds, or nothing of it; of bare samples their rate as well',
+    async check(subject) {
+      for (const { format, make } of madeBy(await subject.open())) {
+        const { seconds = 1, sampleRate = format === 'pcm' ? 0 : 1 } = await make(TEXT, never())
+        expect([seconds > 0 && seconds < 3600, sampleRate > 0]).toEqual([true, true])
+      }
+    },
+  },
+  {
+    name: 'its voices have names of their own, in lower case, and its other ids are none of these',
+    async check(subject) {
+      const { makes, voiceNames: { aliases, ids } } = await subject.open()
+      const names = Object.keys(aliases)
+      expect(names.filter((name) => name !== name.toLowerCase() || !aliases[name])).toEqual([])
+      if (makes.speech) expect([names.length > 0, ids.test('no such voice, at all')]).toEqual([true, false])
+    },
+  },
+  {
+    name: 'lists each voice once, with labels that are text',
+    async check(subject) {
+      const list = await (await subject.open()).voices?.(never())
+      const ids = (list ?? []).map(({ id }) => id)
+      expect(new Set(ids).size).toBe(ids.length)
+      for (const { id, name, labels, previewUrl } of list ?? []) expect([id, typeof name, Object.values(labels).every((label) => typeof label === 'string'), previewUrl ?? 'https:'].map(String)).toEqual([id, 'string', 'true', expect.stringMatching(/^https?:/)])
+    },
+  },
+  {
+    name: 'a refused text is a fault, in words that are not the vendor’s',
+    async check(subject) {
+      for (const { make } of kindsOf(await subject.open())) {
+        const error = await make(BARRED, never()).then(() => undefined, (reason: unknown) => reason)
+        if (error === undefined) continue
+        const { message, stack, parts, cause } = error as Fault
+        expect([error instanceof Fault, [message, stack, JSON.stringify(parts), String(cause)].join('\n').includes(VENDOR_SAYS)]).toEqual([true, false])
+      }
+    },
+  },
+  {
+    name: 'an aborted signal ends work with its reason, before it begins and while it runs',
+    async check(subject) {
+      const reason = new Error('out of time')
+      for (const { make } of kindsOf(await subject.open())) {
+        const begin = (at: At) => make(TEXT, at)
+        expect(await begin({ signal: AbortSignal.abort(reason) }).catch((error: unknown) => error)).toBe(reason)
+        expect([reason, 'made']).toContain((await stopped(begin, reason)) as Error)
+      }
+    },
+  },
+]
