@@ -8,7 +8,6 @@ import { enrolledAs } from './enrolled.ts'
 import { Fault } from './faults.ts'
 import type { House, Working } from './house.ts'
 import { HELD } from './ledger.ts'
-import { mirror } from './mirror.ts'
 import type { Call, Json } from './ports.ts'
 import { newSecret } from './tickets.ts'
 
@@ -34,9 +33,8 @@ const ALONE_MS = 30_000
 /** A caller waits so long for a result to be mirrored; with its settlement that stays under the 60 seconds of public clients. */
 const WAIT_MS = 20_000
 
-export function held({ ports, catalog, patience, owner, maxMedia }: House): Held {
+export function held({ ports, catalog, patience, owner, mirror }: House): Held {
   const { storage, clock, log, vendors } = ports
-  const mirroring = { ports, maxBytes: maxMedia }
 
   return { submit, look, failure }
 
@@ -140,7 +138,7 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
 
   /** Mirrors what was made, then completes the call: a result is stored before its money moves. */
   async function collect(endpoint: Paid, call: Call, { made }: Extract<Looked, { kind: 'done' }>): Promise<void> {
-    const media = await mirror(mirroring, call.id, made.media)
+    const media = await mirror(call.id, made.media)
     // Nothing hosted and nowhere to fetch it: there is no result yet, and nothing to be paid for.
     if (media.some(({ key, url }) => key === null && !url)) throw new Error('the result could neither be hosted nor linked')
     const now = clock.now()

@@ -7,7 +7,6 @@ import { keepFor } from './enrolled.ts'
 import { Fault } from './faults.ts'
 import { type Held, held } from './held.ts'
 import type { House, Working } from './house.ts'
-import { mirror } from './mirror.ts'
 import type { Offers } from './offers.ts'
 import type { Authorization, Call, Json, PaymentCode } from './ports.ts'
 import * as replies from './replies.ts'
@@ -36,7 +35,6 @@ export function jobs(house: House, offering: Offers): Jobs {
   const { ports, catalog, patience, label } = house
   const { storage, chain, clock, log, meter } = ports
   const money: Money = { storage, chain, clock, log, meter, patience }
-  const mirroring = { ports, maxBytes: house.maxMedia }
   const context = { catalog }
   const upstream = held(house)
 
@@ -144,7 +142,7 @@ export function jobs(house: House, offering: Offers): Jobs {
       const kept = (kind: string, id: string) => storage.getOwned(kind, id, clock.now())
       const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, clock, now: clock.now(), kept }
       const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, signal }))
-      const media = await mirror(mirroring, call.id, made.media)
+      const media = await house.mirror(call.id, made.media)
       for (const record of made.keeps?.(media) ?? []) await keepFor(storage, { ...record, owner: call.payer }, clock.now())
       const now = clock.now()
       const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
