@@ -1,5 +1,6 @@
 /** The bytes of a clip on their way from a vendor's API, read as they come and never held whole. */
 import type { MediaStream } from '../../core/mod.ts'
+import { headOf, orAbort, toldType } from './media.ts'
 
 export type ClipOptions = {
   readonly signal: AbortSignal
@@ -8,18 +9,20 @@ export type ClipOptions = {
   readonly mostBytes: number
 }
 
-/** Undefined for a reply that is no media: an error page with status 200, or nothing at all. A body that breaks off, or is too long, errors. */
-export function clipStream(response: Response, { signal, cut, mostBytes }: ClipOptions): MediaStream | undefined {
-  const reader = response.body?.getReader()
-  const type = response.headers.get('content-type')?.split(';', 1)[0]?.trim().toLowerCase() || 'application/octet-stream'
+/**
+ * Resolves when the first bytes have told what it is. Undefined for a reply that is no media, whatever it claims: an error page with status 200,
+ * or nothing at all. A body that breaks off, or is too long, errors.
+ */
+export async function clipStream(response: Response, { signal, cut, mostBytes }: ClipOptions): Promise<MediaStream | undefined> {
   const isPlain = (response.headers.get('content-encoding') ?? 'identity') === 'identity'
   const declared = Number((isPlain ? response.headers.get('content-length') : null) ?? Number.NaN)
-  const isMedia = /^(video|audio|image)\/|^(application|binary)\/octet-stream$/.test(type) && declared !== 0 && !(declared > mostBytes)
-  if (!reader || !isMedia) {
+  const pieces = response.body && declared !== 0 && !(declared > mostBytes) ? piecesOf(response.body.getReader(), { declared, mostBytes }) : undefined
+  const head = pieces && (await orAbort(headOf(pieces), signal).catch(cutOff))
+  const type = head && toldType(head, response.headers.get('content-type'))
+  if (!type || !/^(?:video|audio|image)\//.test(type)) {
     cut.abort('no media')
     return undefined
   }
-  let length = 0
   let release = () => {}
   const body = new ReadableStream<Uint8Array>({
     start(controller) {
@@ -33,26 +36,42 @@ export function clipStream(response: Response, { signal, cut, mostBytes }: ClipO
     },
     async pull(controller) {
       try {
-        const { done, value } = await reader.read()
+        const value = head.shift() ?? (await pieces.next()).value
         if (signal.aborted) return
-        length += value?.length ?? 0
-        if (length > mostBytes) throw new Error(`the clip has more than ${mostBytes} bytes`)
-        if (done && length < declared) throw new Error('the clip broke off')
-        if (!done) return controller.enqueue(value)
+        if (value) return controller.enqueue(value)
         release()
         controller.close()
       } catch (error) {
         if (signal.aborted) return
         end('broken off')
-        controller.error(error instanceof Error && error.message.startsWith('the clip ') ? error : new Error('the clip broke off'))
+        controller.error(error)
       }
     },
     cancel: () => end('not wanted'),
   })
   return { body, type, ...(Number.isSafeInteger(declared) && { size: declared }) }
 
+  function cutOff(error: unknown): never {
+    cut.abort('broken off')
+    throw error
+  }
+
   function end(reason: string): void {
     release()
     cut.abort(reason)
+  }
+}
+
+/** Throws, in our words, where the body breaks off or goes on for too long. */
+async function* piecesOf(reader: ReadableStreamDefaultReader<Uint8Array>, { declared, mostBytes }: { declared: number; mostBytes: number }): AsyncGenerator<Uint8Array, undefined> {
+  for (let length = 0; ; ) {
+    const { done, value } = await reader.read().catch(() => {
+      throw new Error('the clip broke off')
+    })
+    if (done && length < declared) throw new Error('the clip broke off')
+    if (done) return
+    length += value.length
+    if (length > mostBytes) throw new Error(`the clip has more than ${mostBytes} bytes`)
+    yield value
   }
 }

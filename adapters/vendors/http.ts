@@ -129,7 +129,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     getJson: (url, asking) => call({ url, asking }, answered),
     getMedia: (url, asking) =>
       call({ url, asking, headers: CLIP_HEADERS }, async (response, cut) => {
-        const media = clipStream(response, { ...asking, cut })
+        const media = await clipStream(response, { ...asking, cut })
         if (!media) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
         return media
       }),

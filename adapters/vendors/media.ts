@@ -96,7 +96,7 @@ function bodyOf({ head, chunks, size, maxBytes, signal, end }: Reading): Readabl
 }
 
 /** Chunks, up to the first that completes the head, or to the end. */
-async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> {
+export async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> {
   const head: Uint8Array[] = []
   for (let length = 0; length < HEAD_BYTES; ) {
     const { done, value } = await chunks.next()
@@ -164,11 +164,19 @@ export function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes
 
 /** What its first bytes say, else what it claims to be and cannot be checked. */
 export function judgedType(bytes: Uint8Array, { headers }: IncomingMessage): string {
-  const claimed = headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
-  const type = mediaTypeOf(bytes)
-  if (!type && CHECKED.test(claimed)) throw new Error(`the media says ${claimed.slice(0, 40)}, and is no ${claimed.split('/', 1)[0]}`)
-  return type ?? claimed
+  const type = toldType([bytes], headers['content-type'])
+  if (type !== undefined) return type
+  const claimed = plainType(headers['content-type'])
+  throw new Error(`the media says ${claimed.slice(0, 40)}, and is no ${claimed.split('/', 1)[0]}`)
 }
+
+/** The same of the first pieces; undefined where they are not what they claim to be. */
+export function toldType(head: readonly Uint8Array[], claim: string | null | undefined): string | undefined {
+  const claimed = plainType(claim)
+  return mediaTypeOf(Buffer.concat(head)) ?? (CHECKED.test(claimed) ? undefined : claimed)
+}
+
+const plainType = (claim: string | null | undefined): string => claim?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
 
 /** Ends with the signal, and with its reason, even where the work takes its time to notice or never does. */
 export function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {

@@ -116,6 +116,7 @@ describe('a clip of openaiVideos()', () => {
     const made = vendorOn(openaiVideos, answer)
     return { ...made, fetch: (at = calm()) => made.vendor.clip?.('video_1', at) as NonNullable<ReturnType<NonNullable<typeof made.vendor.clip>>> }
   }
+  const endless = () => flood(new TextDecoder().decode(CLIP_BYTES))
   const video = (body: BodyInit | null, headers: Record<string, string> = {}) => new Response(body, { headers: { 'content-type': 'video/mp4', ...headers } })
 
   test('is asked for with the key, and comes with its type and size', async () => {
@@ -129,6 +130,9 @@ describe('a clip of openaiVideos()', () => {
     ['a page', 'failure', () => new Response('<html>', { headers: { 'content-type': 'text/html' } })],
     ['JSON', 'failure', () => Response.json({ error: { message: 'no' } })],
     ['nothing', 'failure', () => video(null)],
+    ['nothing, of no declared length', 'failure', () => video(clipOf([]).body)],
+    ['a page that claims to be a clip', 'failure', () => video('<!doctype html><title>Gateway time-out</title>')],
+    ['bytes of no kind', 'failure', () => new Response(new Uint8Array(200), { headers: { 'content-type': 'application/octet-stream' } })],
     ['a 404', 'operator', () => new Response(null, { status: 404 })],
     ['a 429', 'RATE_LIMITED 30', () => new Response(null, { status: 429 })],
     ['a redirect', 'operator', () => Response.redirect('https://other.example/', 302)],
@@ -138,8 +142,15 @@ describe('a clip of openaiVideos()', () => {
     expect(await outcome(fetch(), log)).toBe(expected)
   })
 
+  test('is known by its first bytes, however they are cut and whatever its server calls it', async () => {
+    const pieces = [...CLIP_BYTES].map((byte) => Uint8Array.of(byte))
+    const { fetch } = clip(() => video(clipOf(pieces).body, { 'content-type': 'application/octet-stream' }))
+    const { body, type } = await fetch()
+    expect([type, [...new Uint8Array(await new Response(body).arrayBuffer())]]).toEqual(['video/mp4', [...CLIP_BYTES]])
+  })
+
   test('without end is read only as far as it is asked for, and let go of', async () => {
-    const { state, body } = flood()
+    const { state, body } = endless()
     const reader = (await clip(() => video(body)).fetch()).body.getReader()
     for (let times = 0; times < 4; times++) expect((await reader.read()).value?.length).toBeGreaterThan(0)
     await reader.cancel()
@@ -153,19 +164,19 @@ describe('a clip of openaiVideos()', () => {
     ['goes on for ever', 'more than 100 bytes', {}, Array(9).fill(CLIP_BYTES)],
   ])('that %s errors, in our words', async (_, words, headers, pieces) => {
     const cut = new AbortController()
-    const media = clipStream(video(clipOf(pieces as Uint8Array[]).body, headers as Record<string, string>), { ...calm(), cut, mostBytes: 100 })
-    await expect(new Response(media?.body ?? null).arrayBuffer()).rejects.toThrow(`the clip ${words.replace('more', 'has more')}`)
+    const read = async () => await new Response((await clipStream(video(clipOf(pieces as Uint8Array[]).body, headers as Record<string, string>), { ...calm(), cut, mostBytes: 100 }))?.body ?? null).arrayBuffer()
+    await expect(read()).rejects.toThrow(`the clip ${words.replace('more', 'has more')}`)
     expect(cut.signal.aborted).toBe(true)
   })
 
-  test('of more bytes than may be, by its header, is none', () => {
+  test('of more bytes than may be, by its header, is none', async () => {
     const cut = new AbortController()
-    expect([clipStream(video(CLIP_BYTES as BodyInit, { 'content-length': '101' }), { ...calm(), cut, mostBytes: 100 }), cut.signal.aborted]).toEqual([undefined, true])
+    expect([await clipStream(video(CLIP_BYTES as BodyInit, { 'content-length': '101' }), { ...calm(), cut, mostBytes: 100 }), cut.signal.aborted]).toEqual([undefined, true])
   })
 
   test('ends with its signal, and with its reason, also in the middle', async () => {
     const reason = new Error('out of time')
-    const { fetch } = clip(() => video(flood().body))
+    const { fetch } = clip(() => video(endless().body))
     await expect(fetch({ signal: AbortSignal.abort(reason) })).rejects.toBe(reason)
     const controller = new AbortController()
     const reader = (await fetch(controller)).body.getReader()
