@@ -79,8 +79,8 @@ export type Made = {
   keeps?(media: readonly Hosted[]): readonly Omit<Owned, 'owner'>[]
 }
 
-/** One piece of media after mirroring. `key` is null where mirroring failed, and `url` is then the raw upstream value. */
-export type Hosted = { readonly key: string | null; readonly url: string | null; readonly source: string }
+/** One piece of media after mirroring. `key` is null where mirroring failed, and `url` is then the raw upstream value; `isGone` where nobody can have it. */
+export type Hosted = { readonly key: string | null; readonly url: string | null; readonly source: string; readonly isGone?: true }
 
 /** What storage keeps of a completed call. */
 export type Stored = { readonly made: Json; readonly media: readonly Hosted[]; readonly created: number }

@@ -8,7 +8,7 @@ import { enrolledAs } from './enrolled.ts'
 import { Fault } from './faults.ts'
 import type { House, Working } from './house.ts'
 import { HELD } from './ledger.ts'
-import type { Call, Json } from './ports.ts'
+import type { Call, Json, Owned } from './ports.ts'
 import { newSecret } from './tickets.ts'
 
 export type Held = {
@@ -22,7 +22,8 @@ export type Held = {
 
 export type Seen = { readonly call: Call; readonly progress?: number; readonly elapsedSeconds: number }
 
-type Handle = { readonly handle: string; readonly failure?: Readonly<Record<string, Json>> }
+/** `missed`: when what was made could not be had for the first time, and for the last. */
+type Handle = { readonly handle: string; readonly failure?: Readonly<Record<string, Json>>; readonly missed?: { readonly since: number; readonly last: number } }
 
 const KIND = 'held'
 /** The vendor is asked at most so often for one call, however many poll. */
@@ -30,6 +31,10 @@ const LOOK_EVERY_MS = 2_000
 const LOOK_MS = 10_000
 /** Who looks or collects says so often that it is alive; one that dies keeps the others from it for so long. */
 const ALONE_MS = 30_000
+/** What cannot be had is asked for again for so long, and so often: a media host may be a little behind, and a store has its moments. */
+const MISSING_MS = 60_000
+const MISSED_EVERY_MS = 15_000
+const GONE = 'The model finished, and its result could not be fetched.'
 /** A caller waits so long for a result to be mirrored; with its settlement that stays under the 60 seconds of public clients. */
 const WAIT_MS = 20_000
 
@@ -93,7 +98,8 @@ export function held({ ports, catalog, patience, owner, mirror }: House): Held {
   async function ask(endpoint: Paid, call: Call): Promise<Seen> {
     const record = await storage.getOwned(KIND, call.id, clock.now())
     if (!record) return seen(call)
-    const { handle } = record.data as Handle
+    const { handle, missed } = record.data as Handle
+    if (missed && clock.now() - missed.last < MISSED_EVERY_MS) return seen(call)
     const asking = { request: call.request, catalog, vendors }
     const state = await within(clock, LOOK_MS, (signal) => (endpoint.look as NonNullable<Paid['look']>)(handle, { ...asking, signal }))
     if (state.kind === 'running') return seen(call, state.progress)
@@ -101,7 +107,7 @@ export function held({ ports, catalog, patience, owner, mirror }: House): Held {
       await storage.moveOwned({ ...record, data: { handle, failure: state.fields ?? {} } }, record.data, clock.now())
       await fail(storage, call, state.error, clock.now())
     }
-    if (state.kind === 'done') await collect(endpoint, call, state)
+    if (state.kind === 'done') await collect(endpoint, call, { ...state, record })
     return seen((await storage.getCall(call.id)) ?? call)
   }
 
@@ -137,16 +143,28 @@ export function held({ ports, catalog, patience, owner, mirror }: House): Held {
   }
 
   /** Mirrors what was made, then completes the call: a result is stored before its money moves. */
-  async function collect(endpoint: Paid, call: Call, { made }: Extract<Looked, { kind: 'done' }>): Promise<void> {
+  async function collect(endpoint: Paid, call: Call, { made, record }: Extract<Looked, { kind: 'done' }> & { record: Owned }): Promise<void> {
     const media = await mirror(call.id, made.media)
     // Nothing hosted and nowhere to fetch it: there is no result yet, and nothing to be paid for.
     if (media.some(({ key, url }) => key === null && !url)) throw new Error('the result could neither be hosted nor linked')
     const now = clock.now()
+    // The first piece is what is sold. A link to it is sold as well, unless it leads nowhere.
+    const [main] = media
+    if (main?.key === null && (await isAwaited(record, now))) return
+    if (main?.isGone) return void (await fail(storage, call, GONE, now))
     const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
     const { result, expiresAt }: Completion = { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs }
     const from = { work: ['in_progress'], owner: HELD, money: 'verified' } as const
     const isWon = await storage.moveCall(call.id, from, { work: 'completed', result, expiresAt, endedAt: now })
     if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
+  }
+
+  /** Notes that what was made could not be had; whether it is asked for again. */
+  async function isAwaited(record: Owned, now: number): Promise<boolean> {
+    const { missed = { since: now }, ...data } = record.data as Handle
+    if (now - missed.since >= MISSING_MS) return false
+    await storage.moveOwned({ ...record, data: { ...data, missed: { since: missed.since, last: now } } }, record.data, now)
+    return true
   }
 
   async function failure({ id }: Call, now: number): Promise<Readonly<Record<string, Json>>> {

@@ -67,7 +67,7 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: 
         return { key, url: null, source }
       } catch (error) {
         log.warn('media could not be mirrored', { call: id, error: (error as Error).message })
-        return { key: null, url, source }
+        return { key: null, url, source, ...((error as Error).name === 'NoMediaError' && { isGone: true }) }
       }
     }
   }
@@ -160,8 +160,10 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: 
 
 function extensionOf(type: string): string {
   const extension = EXTENSIONS[type]
-  if (!extension) throw new Error(`media of type ${type} is not hosted`)
-  return extension
+  if (extension) return extension
+  const refused = new Error(`media of type ${type} is not hosted`)
+  // A page, however it came to be there, is nothing that was made.
+  throw /^(?:text\/|application\/(?:json|xml|xhtml))/.test(type) ? Object.assign(refused, { name: 'NoMediaError' }) : refused
 }
 
 /** Ends with the signal, and with its reason, though the read may never end. */

@@ -113,7 +113,7 @@ export interface PortraitVendor {
   face(groupId: string, character: Enrolling, at: { signal: AbortSignal }): Promise<Enrollment | { readonly kind: 'not_active' }>
 }
 
-/** Media on its way: read once, never held whole. `size` in bytes where it is known. */
+/** Media on its way: read once, never held whole. `size` in bytes where it is known. What nobody can have rejects with a `NoMediaError`. */
 export type MediaStream = { readonly body: ReadableStream<Uint8Array>; readonly type: string; readonly size?: number }
 
 /** What a search is asked for (spec 2, "Search request"). Dates are YYYY-MM-DD. */

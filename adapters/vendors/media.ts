@@ -14,6 +14,8 @@ export type MediaOptions = {
 }
 
 const MAX_REDIRECTS = 4
+/** Refusals that another time may be none. */
+const PASSING = new Set([408, 425, 429])
 export const MEDIA_HEADERS = { accept: 'image/*, video/*, audio/*', 'accept-encoding': 'identity', 'user-agent': 'farebox' }
 
 /** What our own bytes tell: whoever claims one of these is checked. */
@@ -124,11 +126,11 @@ export function guarded({ lookup = systemAddresses, trusted = [] }: MediaOptions
   }
 
   function open(url: URL, signal: AbortSignal): Promise<IncomingMessage> {
-    if (url.protocol !== 'https:' && url.protocol !== 'http:') throw new Error(`media over ${url.protocol} is not fetched`)
-    if (url.username || url.password) throw new Error('a media URL with credentials is not fetched')
+    if (url.protocol !== 'https:' && url.protocol !== 'http:') throw noMedia(`media over ${url.protocol} is not fetched`)
+    if (url.username || url.password) throw noMedia('a media URL with credentials is not fetched')
     const isTrusted = trusted.includes(url.host)
     const host = url.hostname.replace(/^\[|\]$/g, '')
-    if (!isTrusted && isIP(host) && isPrivate(host)) throw new Error('the media host has a private address')
+    if (!isTrusted && isIP(host) && isPrivate(host)) throw noMedia('the media host has a private address')
     const get = url.protocol === 'https:' ? getSecure : getPlain
     // A connection of its own: a pooled one may lead where nobody judged.
     const options = { signal, agent: false, headers: MEDIA_HEADERS, lookup: judged(isTrusted) }
@@ -141,7 +143,7 @@ export function guarded({ lookup = systemAddresses, trusted = [] }: MediaOptions
         const addresses = await lookup(host)
         const [first] = addresses
         if (!first) throw new Error('the media host has no address')
-        if (!isTrusted && addresses.some(({ address }) => isPrivate(address))) throw new Error('the media host has a private address')
+        if (!isTrusted && addresses.some(({ address }) => isPrivate(address))) throw noMedia('the media host has a private address')
         return { first, addresses: [...addresses] }
       }
       answer().then(
@@ -154,7 +156,8 @@ export function guarded({ lookup = systemAddresses, trusted = [] }: MediaOptions
 
 /** The declared length, undefined where there is none. Throws for a body that is not to be read. */
 export function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes: number): number | undefined {
-  if (statusCode < 200 || statusCode >= 300) throw new Error(`the media host answered ${statusCode}`)
+  const isRefusal = statusCode >= 400 && statusCode < 500 && !PASSING.has(statusCode)
+  if (statusCode < 200 || statusCode >= 300) throw (isRefusal ? noMedia : Error)(`the media host answered ${statusCode}`)
   if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the media is compressed, unasked')
   const declared = headers['content-length']
   if (declared === undefined) return undefined
@@ -167,7 +170,7 @@ export function judgedType(bytes: Uint8Array, { headers }: IncomingMessage): str
   const type = toldType([bytes], headers['content-type'])
   if (type !== undefined) return type
   const claimed = plainType(headers['content-type'])
-  throw new Error(`the media says ${claimed.slice(0, 40)}, and is no ${claimed.split('/', 1)[0]}`)
+  throw noMedia(`the media says ${claimed.slice(0, 40)}, and is no ${claimed.split('/', 1)[0]}`)
 }
 
 /** The same of the first pieces; undefined where they are not what they claim to be. */
@@ -187,6 +190,9 @@ export function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
     work.then(resolve, (error) => reject(signal.aborted ? signal.reason : error)).finally(() => signal.removeEventListener('abort', abort))
   })
 }
+
+/** What nobody can fetch, or is no media: said so that nobody pays for it. */
+const noMedia = (why: string): Error => Object.assign(new Error(why), { name: 'NoMediaError' })
 
 export const tooLarge = (maxBytes: number) => new Error(`more than ${maxBytes} bytes`)
 const systemAddresses: Lookup = (host) => systemLookup(host, { all: true })

@@ -62,6 +62,14 @@ describe('mediaStreamer()', () => {
     await expect(mediaStreamer({ trusted: [host] })(url, calm())).rejects.toThrow(why)
   })
 
+  test('says of what nobody can have that it is so, and of nothing else', async () => {
+    const { url, host } = standIn(({ path }) => (path.startsWith('/page') ? answer(Buffer.from('<html>oops</html>')) : new Response('no', { status: Number(path.slice(1)) })))
+    const nameAt = (path: string, trusted = [host]) => mediaStreamer({ trusted })(url + path, calm()).then(() => '', ({ name }: Error) => name)
+    for (const path of ['/page', '/403', '/404', '/410']) expect([path, await nameAt(path)]).toEqual([path, 'NoMediaError'])
+    for (const path of ['/408', '/429', '/500', '/503']) expect([path, await nameAt(path)]).toEqual([path, 'Error'])
+    expect(await nameAt('/404', [])).toBe('NoMediaError')
+  })
+
   test('judges each redirect anew: a public host cannot lead to a private one', async () => {
     const inner = standIn(() => answer(clip()))
     const outer = standIn(() => new Response(null, { status: 302, headers: { location: inner.url } }))

@@ -3,7 +3,7 @@ import { cashChain } from '../../adapters/chains/cash.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { sqliteStorage } from '../../adapters/storage/sqlite.ts'
 import { Fault, rateLimited } from '../../core/faults.ts'
-import type { Payment } from '../../core/mod.ts'
+import type { Payment, Vendors } from '../../core/mod.ts'
 import { decodeHeader, door, type KitOptions, START } from '../kit.ts'
 import { cinema, CLIP, DONE, FILMS, order, type Shoot, shoot, signed } from './film.ts'
 
@@ -344,11 +344,45 @@ describe('a film that is done', () => {
     expect((await alice.poll(pollUrl, payment)).body.payment.status).toBe('settled')
   })
 
-  test('that could not be mirrored is served from its vendor, and charged', async () => {
-    const { alice, payment, pollUrl, studio, chain } = await shoot(cinema({ ports: { vendors: { media: () => Promise.reject(new Error('gone')) } } }))
+  /** A film that is done, and what becomes of it when its clip cannot be fetched at first, or ever; minutes pass in quarters. */
+  async function missed(media: (times: number) => ReturnType<Vendors['media']>) {
+    let times = 0
+    const film = await shoot(cinema({ ports: { vendors: { media: () => media(++times) } } }))
+    const { alice, payment, pollUrl, studio, clock } = film
     studio.says = () => DONE
-    const { body } = await alice.poll(pollUrl, payment)
-    expect([body.data[0].url, body.data[0].backed_up, chain.transfers.length]).toEqual([CLIP, false, 1])
+    const told: unknown[] = []
+    for (let quarter = 0; quarter < 5; quarter++) {
+      for (let polls = 0; polls < 3; polls++) {
+        const { status, body } = await alice.poll(pollUrl, payment)
+        if (polls === 0) told.push([status, body.status])
+        await clock.advance(5_000)
+      }
+    }
+    return { ...film, told, times, last: (await alice.poll(pollUrl, payment)).body }
+  }
+  const RUNS = [202, 'in_progress']
+  const SOLD = [200, 'completed']
+
+  test('that cannot be mirrored just now is tried again, four times a minute however many poll', async () => {
+    const { told, times, last, chain } = await missed(async (nth) => {
+      if (nth < 3) throw new Error('connection reset')
+      return { bytes: new Uint8Array([1]), type: 'image/png' }
+    })
+    expect([told, times]).toEqual([[RUNS, RUNS, SOLD, SOLD, SOLD], 3])
+    expect([last.data[0].backed_up, chain.transfers.length]).toEqual([true, 1])
+  })
+
+  test('that could not be mirrored for a minute is served from its vendor, and charged', async () => {
+    const { told, times, last, chain } = await missed(() => Promise.reject(new Error('connection reset')))
+    expect([told, times]).toEqual([[RUNS, RUNS, RUNS, RUNS, SOLD], 5])
+    expect([last.data[0].url, last.data[0].backed_up, chain.transfers.length]).toEqual([CLIP, false, 1])
+  })
+
+  test('that nobody can have has failed after a minute, uncharged, its authorization free', async () => {
+    const { told, last, chain, alice, payment } = await missed(() => Promise.reject(Object.assign(new Error('the media host answered 404'), { name: 'NoMediaError' })))
+    expect(told).toEqual([RUNS, RUNS, RUNS, RUNS, [200, 'failed']])
+    expect([last.payment_status, chain.transfers]).toEqual(['not_charged', []])
+    expect((await order(alice, payment)).status).toBe(202)
   })
 
   test('stays done: what its vendor says afterwards changes nothing, to a poll that comes late either', async () => {

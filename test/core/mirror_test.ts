@@ -63,11 +63,20 @@ describe('mirroring', () => {
   test('never hosts a type that a browser could run under our origin', async () => {
     for (const type of ['text/html', 'image/svg+xml', 'application/octet-stream', '']) {
       const { host, objects } = bench({ media: async () => ({ bytes: new Uint8Array(1), type }) })
-      expect(await host('https://vendor.test/a')).toEqual([{ key: null, url: 'https://vendor.test/a', source: 'https://vendor.test/a' }])
+      expect(await host('https://vendor.test/a')).toMatchObject([{ key: null, url: 'https://vendor.test/a', source: 'https://vendor.test/a' }])
       expect(await objects.get(`${SECRET}-0.html`)).toBeUndefined()
     }
     expect((await bench().host('data:image/svg+xml,%3Csvg/%3E'))[0]).toMatchObject({ key: null, source: 'data:image/svg+xml' })
     expect((await bench().host('data:'))[0]?.source).toBe('data:')
+  })
+
+  test('tells what nobody can have from what could not be had just now', async () => {
+    const gone = Object.assign(new Error('the media host answered 404'), { name: 'NoMediaError' })
+    const isGone = async (media: Vendors['media']) => (await bench({ media }).host('https://vendor.test/a'))[0]?.isGone
+    expect(await isGone(() => Promise.reject(gone))).toBe(true)
+    for (const type of ['text/html', 'application/json']) expect([type, await isGone(async () => ({ bytes: new Uint8Array(1), type }))]).toEqual([type, true])
+    expect(await isGone(() => Promise.reject(new Error('connection reset')))).toBeUndefined()
+    for (const type of ['video/x-matroska', 'application/octet-stream']) expect([type, await isGone(async () => ({ bytes: new Uint8Array(1), type }))]).toEqual([type, undefined])
   })
 
   test('gives up on a media host that does not answer within a minute', async () => {
@@ -155,7 +164,7 @@ describe('mirroring a stream', () => {
       signal = at.signal
       return media
     })
-    expect(await opened).toEqual(FELL_BACK)
+    expect(await opened).toMatchObject(FELL_BACK)
     expect([seen.left, signal?.aborted, log.lines[0]?.fields.error]).toEqual([isLeft, true, why])
     for (const extension of ['mp4', 'png', 'html']) expect(await objects.get(`${SECRET}-0.${extension}`)).toBeUndefined()
   })

@@ -178,7 +178,9 @@ describe('a poll', () => {
   })
 
   test('of a clip that could not be mirrored gives the URL of its maker', async () => {
-    const { body } = await polled({}, { look: inTurn({ kind: 'done', url: 'https://maker.example/1.mp4' }) })
+    const { subject, url, payment } = await polled({}, { look: inTurn({ kind: 'done', url: 'https://maker.example/1.mp4' }) })
+    await subject.clock.advance(60_000)
+    const { body } = await subject.alice.poll(url, payment)
     expect(body.data).toEqual([{ url: 'https://maker.example/1.mp4', source_url: 'https://maker.example/1.mp4', duration_seconds: 8, backed_up: false }])
   })
 
