@@ -11,7 +11,8 @@ const PAYMENT = 'payment-signature'
 
 /** `fetch`, paying where it has to. */
 export type Pay = (url: string, init?: RequestInit) => Promise<Response>
-export type Asked = { readonly origin: string; readonly prompt: string; readonly model: string | undefined; readonly rpc: string | undefined }
+/** `most`: the dearest purchase that may be signed, in US dollars. */
+export type Asked = { readonly origin: string; readonly prompt: string; readonly model: string | undefined; readonly rpc: string | undefined; readonly most: number | undefined }
 type Offer = { readonly amount: string; readonly asset: Hex; readonly network: string; readonly payTo: string }
 type Quote = { readonly accepts?: readonly Offer[]; readonly price: { readonly amount: string } }
 
@@ -50,9 +51,15 @@ export type Purse = {
   spent(): Promise<void>
 }
 
-/** Opens the wallet that pays, and prints what is in it. */
-export async function openPurse({ origin, rpc }: Asked, offer: Offer): Promise<Purse> {
-  const { key, rpcUrl } = await findWallet(origin, rpc)
+/** What is signed without a word from the person at the keyboard, in US dollars; play money has no limit. */
+const USUAL_MOST = 1
+
+/** Opens the wallet that pays, and prints what is in it. Throws for a price above the limit. */
+export async function openPurse({ origin, rpc, most: said }: Asked, offer: Offer): Promise<Purse> {
+  const { key, rpcUrl, isPlay } = await findWallet(origin, rpc)
+  const most = said ?? (isPlay ? undefined : USUAL_MOST)
+  const price = Number(formatUnits(BigInt(offer.amount), 6))
+  if (most !== undefined && price > most) throw new BuyError(`This costs more than ${most} USDC. To pay it all the same, say --most ${Math.ceil(price)}`)
   const account = privateKeyToAccount(key)
   const before = await readBalance(rpcUrl, offer.asset, account.address)
   console.log(`wallet    ${account.address}${before === undefined ? '' : `, ${usd(before)} USDC`}`)
@@ -62,7 +69,10 @@ export async function openPurse({ origin, rpc }: Asked, offer: Offer): Promise<P
     signed = request.headers.get(PAYMENT) ?? signed
     return await fetch(request)
   }
-  const pay: Pay = wrapFetchWithPaymentFromConfig(watched as typeof fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(account) }] })
+  const pay: Pay = wrapFetchWithPaymentFromConfig(watched as typeof fetch, {
+    schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(account) }],
+    spendControls: { maxAmountPerPayment: most === undefined ? false : `$${most}` },
+  })
   return {
     pay,
     async again(url) {
@@ -77,13 +87,13 @@ export async function openPurse({ origin, rpc }: Asked, offer: Offer): Promise<P
   }
 }
 
-async function findWallet(origin: string, rpc: string | undefined): Promise<{ key: Hex; rpcUrl: string | undefined }> {
+async function findWallet(origin: string, rpc: string | undefined): Promise<{ key: Hex; rpcUrl: string | undefined; isPlay: boolean }> {
   const key = process.env.FAREBOX_BUYER_KEY
-  if (key) return { key: key as Hex, rpcUrl: rpc }
+  if (key) return { key: key as Hex, rpcUrl: rpc, isPlay: false }
   const response = await fetch(`${origin}/devnet`)
   if (!response.ok) throw new BuyError('This gateway takes real money. Set FAREBOX_BUYER_KEY to the private key of the wallet that pays.')
   const devnet = (await response.json()) as { rpc_url: string; buyer: { private_key: Hex } }
-  return { key: devnet.buyer.private_key, rpcUrl: rpc ?? devnet.rpc_url }
+  return { key: devnet.buyer.private_key, rpcUrl: rpc ?? devnet.rpc_url, isPlay: true }
 }
 
 async function readBalance(rpcUrl: string | undefined, asset: Hex, address: Hex): Promise<bigint | undefined> {
