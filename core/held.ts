@@ -3,10 +3,12 @@
  * owns such a call, so none takes it along when it dies.
  */
 import { type Completion, fail, within } from './calls.ts'
+import { deadlines } from './deadlines.ts'
 import type { Looked, Paid, Stored } from './endpoint.ts'
 import { enrolledAs } from './enrolled.ts'
 import { Fault } from './faults.ts'
 import type { House, Working } from './house.ts'
+import { budget } from './intake.ts'
 import { HELD } from './ledger.ts'
 import type { Call, Json, Owned } from './ports.ts'
 import { newSecret } from './tickets.ts'
@@ -26,6 +28,8 @@ export type Seen = { readonly call: Call; readonly progress?: number; readonly e
 type Handle = { readonly handle: string; readonly failure?: Readonly<Record<string, Json>>; readonly missed?: { readonly since: number; readonly last: number } }
 
 const KIND = 'held'
+/** How many of the largest orders may be on their way to vendors at a time: each is held four times over, 125 MB of one of 28 (Bun 1.4.4). */
+const ORDERS_AT_ONCE = 4
 /** The vendor is asked at most so often for one call, however many poll. */
 const LOOK_EVERY_MS = 2_000
 const LOOK_MS = 10_000
@@ -38,8 +42,9 @@ const GONE = 'The model finished, and its result could not be fetched.'
 /** A caller waits so long for a result to be mirrored; with its settlement that stays under the 60 seconds of public clients. */
 const WAIT_MS = 20_000
 
-export function held({ ports, catalog, patience, owner, mirror }: House): Held {
+export function held({ ports, catalog, patience, owner, mirror, maxUpload }: House): Held {
   const { storage, clock, log, vendors } = ports
+  const sending = budget(ORDERS_AT_ONCE * maxUpload, deadlines(clock))
 
   return { submit, look, failure }
 
@@ -52,7 +57,11 @@ export function held({ ports, catalog, patience, owner, mirror }: House): Held {
 
   async function handOver({ endpoint, input, call }: Working<Paid>): Promise<Call> {
     const now = clock.now()
+    const weight = lengthOf(input)
+    let counted = 0
     try {
+      sending.take(weight)
+      counted = weight
       const order = { id: call.id, input, payer: call.payer, catalog, vendors, clock, now, asset: (id: string) => enrolledAs(storage, id, { payer: call.payer, now }) }
       const { handle } = await within(clock, patience.submitMs, (signal) => (endpoint.submit as NonNullable<Paid['submit']>)({ ...order, signal }))
       const data: Handle = { handle }
@@ -68,6 +77,8 @@ export function held({ ports, catalog, patience, owner, mirror }: House): Held {
       if (!(error instanceof Fault)) log.warn('a job was not taken', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
       await fail(storage, call, fault.message, clock.now())
       throw fault
+    } finally {
+      sending.give(counted)
     }
   }
 
@@ -171,6 +182,12 @@ export function held({ ports, catalog, patience, owner, mirror }: House): Held {
     const record = await storage.getOwned(KIND, id, now)
     return (record?.data as Handle | undefined)?.failure ?? {}
   }
+}
+
+/** Characters of all texts in an order. */
+function lengthOf(value: unknown): number {
+  if (typeof value === 'string') return value.length
+  return typeof value === 'object' && value !== null ? Object.values(value).reduce((sum: number, each) => sum + lengthOf(each), 0) : 0
 }
 
 const isHeld = ({ owner, work }: Call): boolean => owner === HELD && work === 'in_progress'

@@ -5,7 +5,7 @@ import { sqliteStorage } from '../../adapters/storage/sqlite.ts'
 import { Fault, rateLimited } from '../../core/faults.ts'
 import type { Payment, Vendors } from '../../core/mod.ts'
 import { decodeHeader, door, type KitOptions, START } from '../kit.ts'
-import { cinema, CLIP, DONE, FILMS, order, type Shoot, shoot, signed } from './film.ts'
+import { cinema, CLIP, DONE, FILM, FILMS, order, type Shoot, shoot, signed } from './film.ts'
 
 const QUOTE = 400_000n
 const never = new Promise<never>(() => {})
@@ -47,6 +47,24 @@ describe('an order whose work goes on elsewhere', () => {
     subject.studio.submit = () => {}
     expect((await order(alice, payment)).status).toBe(202)
     expect([subject.chain.transfers, subject.studio.submitted]).toEqual([[], 2])
+  })
+
+  test('that finds the largest ones on their way to the vendor is 503, uncharged, and taken when they have arrived', async () => {
+    const arrived = door()
+    const subject = cinema({ maxUpload: 100 })
+    subject.studio.submit = () => arrived.passed
+    const alice = subject.buyer()
+    const large = { ...FILM, prompt: 'a'.repeat(100) }
+    const sent = async () => order(alice, await signed(alice), { body: large })
+    const under = Array.from({ length: 4 }, sent)
+    await subject.clock.advance(0)
+    const payment = await signed(alice)
+    const refused = await order(alice, payment, { body: large })
+    expect([refused.status, refused.body.error, refused.headers.get('retry-after'), subject.studio.submitted]).toEqual([503, 'Busy', '2', 4])
+    arrived.open()
+    expect((await Promise.all(under)).map(({ status }) => status)).toEqual([202, 202, 202, 202])
+    expect((await order(alice, payment, { body: large })).status).toBe(202)
+    expect(subject.chain.transfers).toEqual([])
   })
 
   test('that its vendor refuses is told so at once, uncharged; the same authorization buys again', async () => {
