@@ -134,7 +134,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     getMedia: (url, asking) =>
       call({ url, asking, headers: CLIP_HEADERS }, async (response, cut) => {
         const media = await clipStream(response, { ...asking, cut }).catch((error: unknown) => {
-          throw unreachable(error, cut.signal)
+          throw unreachable(error, asking.signal)
         })
         if (!media) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
         return media
