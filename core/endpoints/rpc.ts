@@ -91,7 +91,8 @@ export const rpc = [evm, solana]
 /** A list is a batch; anything else that is no object is left to the check. */
 function asCalls(body: unknown): Record<string, unknown> {
   if (Array.isArray(body)) return { batch: body }
-  return typeof body === 'object' && body !== null ? { ...body } : body === undefined ? {} : { batch: body }
+  if (typeof body === 'object' && body !== null) return { ...body }
+  return body === undefined ? {} : { batch: body }
 }
 
 function callsOf({ batch, jsonrpc, id, method, params }: Input): readonly unknown[] {

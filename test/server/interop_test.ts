@@ -326,7 +326,7 @@ describe('four gateways in one process', () => {
 
   test('a payment that is good at one is good nowhere else, whatever it says that it accepts', async () => {
     const [, solana, nano] = await listed()
-    const { payment } = await payer.sign(FOX)
+    const payment = await payer.sign(FOX)
     const send = (url: string, sent: Payment) => fetch(url + GENERATIONS, { ...order(FOX), headers: { 'content-type': 'application/json', 'payment-signature': encodePayment(sent) } })
     const foreign = (await offersAt(solana?.base_url ?? ''))[0] as Payment['accepted']
     const batched = (await offersAt(nano?.base_url ?? ''))[1] as Payment['accepted']
