@@ -17,6 +17,7 @@ import { seals } from './seals.ts'
 import { isServedFirst, menu } from './menu.ts'
 import { withoutHints } from './offers.ts'
 import { metered, NO_ENDPOINT, silent } from './metrics.ts'
+import { mirrors } from './mirror.ts'
 import { dollars, roundUp } from './money.ts'
 import type { Call, Ports } from './ports.ts'
 import { watched } from './pulse.ts'
@@ -128,7 +129,7 @@ export function gateway(setup: Setup): Gateway {
     owner,
     maxBody: setup.maxBody ?? 1 << 20,
     maxUpload: setup.maxUpload ?? 32 << 20,
-    maxMedia: setup.maxMedia ?? 64 << 20,
+    mirror: mirrors({ ports, maxBytes: setup.maxMedia ?? 64 << 20 }),
     unreadableCap: roundUp(dollars('5')),
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
   }

@@ -3,13 +3,15 @@
  * owns such a call, so none takes it along when it dies.
  */
 import { type Completion, fail, within } from './calls.ts'
+import { deadlines } from './deadlines.ts'
 import type { Looked, Paid, Sold, Stored } from './endpoint.ts'
 import { enrolledAs } from './enrolled.ts'
 import { Fault } from './faults.ts'
 import type { House, Working } from './house.ts'
+import { budget } from './intake.ts'
 import { HELD } from './ledger.ts'
-import { isWhole, mirror } from './mirror.ts'
-import type { Call, Json } from './ports.ts'
+import { isWhole } from './mirror.ts'
+import type { Call, Json, Owned } from './ports.ts'
 import { newSecret } from './tickets.ts'
 
 /** What is sold so. */
@@ -30,20 +32,27 @@ export type Held = {
 
 export type Seen = { readonly call: Call; readonly progress?: number; readonly elapsedSeconds: number }
 
-type Handle = { readonly handle: string; readonly failure?: Readonly<Record<string, Json>> }
+/** `missed`: when what was made could not be had for the first time, and for the last. */
+type Handle = { readonly handle: string; readonly failure?: Readonly<Record<string, Json>>; readonly missed?: { readonly since: number; readonly last: number } }
 
 const KIND = 'held'
+/** How many of the largest orders may be on their way to vendors at a time: each is held four times over, 125 MB of one of 28 (Bun 1.4.4). */
+const ORDERS_AT_ONCE = 4
 /** The vendor is asked at most so often for one call, however many poll. */
 const LOOK_EVERY_MS = 2_000
 const LOOK_MS = 10_000
 /** Who looks or collects says so often that it is alive; one that dies keeps the others from it for so long. */
 const ALONE_MS = 30_000
+/** What cannot be had is asked for again for so long, and so often: a media host may be a little behind, and a store has its moments. */
+const MISSING_MS = 60_000
+const MISSED_EVERY_MS = 15_000
+const GONE = 'The model finished, and its result could not be fetched.'
 /** A caller waits so long for a result to be mirrored; with its settlement that stays under the 60 seconds of public clients. */
 const WAIT_MS = 20_000
 
-export function held({ ports, catalog, patience, owner, maxMedia }: House): Held {
+export function held({ ports, catalog, patience, owner, mirror, maxUpload }: House): Held {
   const { storage, clock, log, vendors } = ports
-  const mirroring = { ports, maxBytes: maxMedia }
+  const sending = budget(ORDERS_AT_ONCE * maxUpload, deadlines(clock))
 
   return { submit, look, failure }
 
@@ -56,7 +65,11 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
 
   async function handOver({ endpoint, input, call }: Working<HeldPaid>): Promise<Call> {
     const now = clock.now()
+    const weight = lengthOf(input)
+    let counted = 0
     try {
+      sending.take(weight)
+      counted = weight
       const order = { id: call.id, input, payer: call.payer, catalog, vendors, clock, now, asset: (id: string) => enrolledAs(storage, id, { payer: call.payer, now }) }
       const { handle } = await within(clock, patience.submitMs, (signal) => endpoint.submit({ ...order, signal }))
       const data: Handle = { handle }
@@ -72,6 +85,8 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
       if (!(error instanceof Fault)) log.warn('a job was not taken', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
       await fail(storage, call, fault.message, clock.now())
       throw fault
+    } finally {
+      sending.give(counted)
     }
   }
 
@@ -102,7 +117,8 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
   async function ask(endpoint: HeldPaid, call: Call): Promise<Seen> {
     const record = await storage.getOwned(KIND, call.id, clock.now())
     if (!record) return seen(call)
-    const { handle } = record.data as Handle
+    const { handle, missed } = record.data as Handle
+    if (missed && clock.now() - missed.last < MISSED_EVERY_MS) return seen(call)
     const asking = { request: call.request, catalog, vendors }
     const state = await within(clock, LOOK_MS, (signal) => endpoint.look(handle, { ...asking, signal }))
     if (state.kind === 'running') return seen(call, state.progress)
@@ -110,7 +126,7 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
       await storage.moveOwned({ ...record, data: { handle, failure: state.fields ?? {} } }, record.data, clock.now())
       await fail(storage, call, state.error, clock.now())
     }
-    if (state.kind === 'done') await collect(endpoint, call, state)
+    if (state.kind === 'done') await collect(endpoint, call, { ...state, record })
     return seen((await storage.getCall(call.id)) ?? call)
   }
 
@@ -146,11 +162,14 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
   }
 
   /** Mirrors what was made, then completes the call: a result is stored before its money moves. */
-  async function collect(endpoint: Paid, call: Call, { made }: Extract<Looked, { kind: 'done' }>): Promise<void> {
-    const media = await mirror(mirroring, call.id, made.media)
-    // Nothing hosted and nowhere to fetch it: there is no result yet, and nothing to be paid for.
-    if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
+  async function collect(endpoint: Paid, call: Call, { made, record }: Extract<Looked, { kind: 'done' }> & { record: Owned }): Promise<void> {
+    const media = await mirror(call.id, made.media)
     const now = clock.now()
+    // The first piece is what is sold. What only our key leads to is asked for as long as the job may run; what has a link, for a minute.
+    const [main] = media
+    if (main?.url === '') throw new Error('the result could neither be hosted nor linked')
+    if (main?.key === null && (await isAwaited(record, now))) return
+    if (!isWhole(media)) return void (await fail(storage, call, GONE, now))
     const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
     const { result, expiresAt }: Completion = { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs }
     const from = { work: ['in_progress'], owner: HELD, money: 'verified' } as const
@@ -158,10 +177,24 @@ export function held({ ports, catalog, patience, owner, maxMedia }: House): Held
     if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
   }
 
+  /** Notes that what was made could not be had; whether it is asked for again. */
+  async function isAwaited(record: Owned, now: number): Promise<boolean> {
+    const { missed = { since: now }, ...data } = record.data as Handle
+    if (now - missed.since >= MISSING_MS) return false
+    await storage.moveOwned({ ...record, data: { ...data, missed: { since: missed.since, last: now } } }, record.data, now)
+    return true
+  }
+
   async function failure({ id }: Call, now: number): Promise<Readonly<Record<string, Json>>> {
     const record = await storage.getOwned(KIND, id, now)
     return (record?.data as Handle | undefined)?.failure ?? {}
   }
+}
+
+/** Characters of all texts in an order. */
+function lengthOf(value: unknown): number {
+  if (typeof value === 'string') return value.length
+  return typeof value === 'object' && value !== null ? Object.values(value).reduce((sum: number, each) => sum + lengthOf(each), 0) : 0
 }
 
 const isHeld = ({ owner, work }: Call): boolean => owner === HELD && work === 'in_progress'

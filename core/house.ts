@@ -3,6 +3,7 @@ import type { Patience } from './calls.ts'
 import type { Catalog } from './catalog/mod.ts'
 import type { Context, Sold } from './endpoint.ts'
 import type { Limits, Window } from './limits.ts'
+import type { Mirror } from './mirror.ts'
 import type { Usdc } from './money.ts'
 import type { Authorization, Call, Ports } from './ports.ts'
 import type { Seals } from './seals.ts'
@@ -28,10 +29,11 @@ export type House = {
   readonly guests: Readonly<Record<string, readonly string[]>>
   /** Names this process in the calls that it works on. */
   readonly owner: string
-  /** Largest request body and largest mirrored piece of media, in bytes. */
+  /** Largest request body, in bytes. */
   readonly maxBody: number
   readonly maxUpload: number
-  readonly maxMedia: number
+  /** Makes the media of all calls durable. */
+  readonly mirror: Mirror
   /** What a payer may have open when no balance can be read. */
   readonly unreadableCap: Usdc
   /** Overrides every inline window, in milliseconds. */

@@ -7,7 +7,7 @@ import { keepFor } from './enrolled.ts'
 import { Fault } from './faults.ts'
 import { type Held, held, type HeldPaid, isHeldPaid } from './held.ts'
 import type { House, Working } from './house.ts'
-import { isWhole, mirror } from './mirror.ts'
+import { isWhole } from './mirror.ts'
 import type { Authorization, Call, Json, PaymentCode } from './ports.ts'
 import * as replies from './replies.ts'
 import { newId } from './tickets.ts'
@@ -44,7 +44,6 @@ export function jobs(house: House, offering: Offers): Jobs {
   const { ports, catalog, networks, patience, label } = house
   const { storage, chain, clock, log, meter } = ports
   const money: Money = { storage, chain, clock, log, meter, patience }
-  const mirroring = { ports, maxBytes: house.maxMedia }
   const context = { catalog }
   const upstream = held(house)
 
@@ -166,7 +165,7 @@ export function jobs(house: House, offering: Offers): Jobs {
       const kept = (kind: string, id: string) => storage.getOwned(kind, id, clock.now())
       const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, networks, clock, now: clock.now(), kept }
       const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, signal }))
-      const media = await mirror(mirroring, call.id, made.media)
+      const media = await house.mirror(call.id, made.media)
       if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
       for (const record of made.keeps?.(media) ?? []) await keepFor(storage, { ...record, owner: call.payer }, clock.now())
       const now = clock.now()

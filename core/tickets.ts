@@ -32,8 +32,8 @@ export function seal(path: string, query: URLSearchParams, keys: readonly Uint8A
 
 /** Whether `sig` is ours under any of the keys, newest first. Constant time in the signature. */
 export function isSealed(path: string, query: URLSearchParams, keys: readonly Uint8Array[]): boolean {
-  const sig = query.get('sig') ?? ''
-  if (!/^[0-9a-f]{64}$/.test(sig)) return false
+  const [sig = '', ...more] = query.getAll('sig')
+  if (!/^[0-9a-f]{64}$/.test(sig) || more.length > 0) return false
   const unsigned = new URLSearchParams(query)
   unsigned.delete('sig')
   const given = hexToBytes(sig)

@@ -18,6 +18,7 @@ const USAGE = `usage: bun run buy -- images "<prompt>" [--model ID] [--size WxH]
 
   --url         the gateway (default FAREBOX_URL, or http://127.0.0.1:4020)
   --gateway     on devnet, the one of this name: devnet, solana, nano or testnet
+  --most        the dearest purchase to pay for, in USDC (default 1; play money has no limit)
   --rpc         the chain to read the balance from, where it is not devnet
   --model       the gateway lists them at /api/v1/models; images default to vendor-a/image-1, video to vendor-c/video-1 or
                 the first that is made, chat to the parrot or the first paid model
@@ -29,7 +30,7 @@ const USAGE = `usage: bun run buy -- images "<prompt>" [--model ID] [--size WxH]
   FAREBOX_BUYER_KEY  the wallet that pays, where it is not devnet`
 
 const text = { type: 'string' } as const
-const options = { url: text, gateway: text, rpc: text, model: text, size: text, n: text, out: text, seconds: text, resolution: text, image: text, system: text, 'max-tokens': text, voice: text, format: text, lyrics: text }
+const options = { url: text, gateway: text, rpc: text, most: text, model: text, size: text, n: text, out: text, seconds: text, resolution: text, image: text, system: text, 'max-tokens': text, voice: text, format: text, lyrics: text }
 /** Options that not every product knows. */
 const own: Readonly<Record<string, readonly string[]>> = { images: ['size', 'n', 'out'], video: ['seconds', 'resolution', 'image', 'out'], chat: ['system', 'max-tokens'], speech: ['voice', 'format', 'out'], music: ['seconds', 'lyrics', 'out'] }
 
@@ -44,8 +45,9 @@ async function buy(args: readonly string[]): Promise<void> {
     if (stray) throw new BuyError(`--${stray} is an option of ${other}\n\n${USAGE}`)
   }
   const url = (values.url ?? process.env.FAREBOX_URL ?? 'http://127.0.0.1:4020').replace(/\/$/, '')
+  const most = dollars('--most', values.most)
   const origin = values.gateway === undefined ? url : await gatewayAt(url, values.gateway)
-  const shared = { origin, prompt, rpc: values.rpc, model: values.model }
+  const shared = { origin, prompt, rpc: values.rpc, model: values.model, most }
   if (product === 'chat') return await buyChat({ ...shared, system: values.system, maxTokens: count('--max-tokens', values['max-tokens']) })
   if (product === 'video') {
     const { resolution, image, out } = values
@@ -60,6 +62,12 @@ function count(option: string, value: string | undefined): number | undefined {
   if (value === undefined) return undefined
   if (/^\d{1,9}$/.test(value)) return Number(value)
   throw new BuyError(`${option} takes a whole number, not ${JSON.stringify(value)}\n\n${USAGE}`)
+}
+
+function dollars(option: string, value: string | undefined): number | undefined {
+  if (value === undefined) return undefined
+  if (/^\d{1,9}(\.\d{1,6})?$/.test(value)) return Number(value)
+  throw new BuyError(`${option} takes an amount such as 2.50, not ${JSON.stringify(value)}\n\n${USAGE}`)
 }
 
 try {

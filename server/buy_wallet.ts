@@ -11,7 +11,8 @@ const PAYMENT = 'payment-signature'
 
 /** `fetch`, paying where it has to. */
 export type Pay = (url: string, init?: RequestInit) => Promise<Response>
-export type Asked = { readonly origin: string; readonly prompt: string; readonly model: string | undefined; readonly rpc: string | undefined }
+/** `most`: the dearest purchase that may be signed, in US dollars. */
+export type Asked = { readonly origin: string; readonly prompt: string; readonly model: string | undefined; readonly rpc: string | undefined; readonly most: number | undefined }
 type Offer = { readonly amount: string; readonly asset: string; readonly network: string; readonly payTo: string }
 type Quote = { readonly accepts?: readonly Offer[]; readonly price: { readonly amount: string } }
 
@@ -50,9 +51,15 @@ export type Purse = {
   spent(): Promise<void>
 }
 
-/** Opens the wallet that pays, and prints what is in it. */
-export async function openPurse({ origin, rpc }: Asked, offer: Offer): Promise<Purse> {
-  const { key, rpcUrl } = await findWallet(origin, rpc)
+/** What is signed without a word from the person at the keyboard, in US dollars; play money has no limit. */
+const USUAL_MOST = 1
+
+/** Opens the wallet that pays, and prints what is in it. Throws for a price above the limit. */
+export async function openPurse({ origin, rpc, most: said }: Asked, offer: Offer): Promise<Purse> {
+  const { key, rpcUrl, isPlay } = await findWallet(origin, rpc)
+  const most = said ?? (isPlay ? undefined : USUAL_MOST)
+  const price = Number(formatUnits(BigInt(offer.amount), 6))
+  if (most !== undefined && price > most) throw new BuyError(`This costs more than ${most} USDC. To pay it all the same, say --most ${Math.ceil(price)}`)
   const wallet = offer.network.startsWith('solana:') ? await solanaWallet(key, { rpcUrl, offer }) : evmWallet(key as Hex, { rpcUrl, offer })
   const before = await wallet.balance()
   console.log(`wallet    ${wallet.address}${before === undefined ? '' : `, ${usd(before)} USDC`}`)
@@ -62,7 +69,8 @@ export async function openPurse({ origin, rpc }: Asked, offer: Offer): Promise<P
     signed = request.headers.get(PAYMENT) ?? signed
     return await fetch(request)
   }
-  const pay: Pay = wrapFetchWithPaymentFromConfig(watched as typeof fetch, { schemes: [wallet.scheme] })
+  const spendControls = { maxAmountPerPayment: most === undefined ? (false as const) : `$${most}` }
+  const pay: Pay = wrapFetchWithPaymentFromConfig(watched as typeof fetch, { schemes: [wallet.scheme], spendControls })
   return {
     pay,
     async again(url) {
@@ -125,13 +133,13 @@ async function devnetAt(url: string): Promise<Devnet | undefined> {
   return response.ok ? ((await response.json()) as Devnet) : undefined
 }
 
-async function findWallet(origin: string, rpc: string | undefined): Promise<{ key: string; rpcUrl: string | undefined }> {
+async function findWallet(origin: string, rpc: string | undefined): Promise<{ key: string; rpcUrl: string | undefined; isPlay: boolean }> {
   const key = process.env.FAREBOX_BUYER_KEY
-  if (key) return { key, rpcUrl: rpc }
+  if (key) return { key, rpcUrl: rpc, isPlay: false }
   const devnet = await devnetAt(origin)
   if (!devnet) throw new BuyError('This gateway takes real money. Set FAREBOX_BUYER_KEY to the private key of the wallet that pays.')
   const { rpc_url: rpcUrl, buyer } = devnet.gateways.find((each) => each.base_url === origin) ?? devnet
-  return { key: buyer.private_key, rpcUrl: rpc ?? rpcUrl }
+  return { key: buyer.private_key, rpcUrl: rpc ?? rpcUrl, isPlay: true }
 }
 
 const usd = (micro: bigint): string => formatUnits(micro, 6)

@@ -1,10 +1,10 @@
 /** The bytes of a clip on their way from a vendor's API: known by the first of them, read as they come and never held whole. */
-import type { MediaStream } from '../../core/mod.ts'
-import { headOf, judgedType, pouring } from './media.ts'
+import { type MediaStream, NoMedia } from '../../core/mod.ts'
+import { judgedStream } from './media.ts'
 
 export type ClipOptions = {
   readonly signal: AbortSignal
-  /** Ends the upstream call. */
+  /** Hangs up on the vendor when the body is left. */
   readonly cut: AbortController
   readonly mostBytes: number
 }
@@ -15,21 +15,17 @@ export type ClipOptions = {
  */
 export async function clipStream(response: Response, { signal, cut, mostBytes }: ClipOptions): Promise<MediaStream | undefined> {
   const { body, headers } = response
-  const claimed = headers.get('content-type')?.split(';', 1)[0]?.trim().toLowerCase() || 'application/octet-stream'
   const size = declaredLength(headers)
-  const isMedia = /^(video|audio|image)\/|^(application|binary)\/octet-stream$/.test(claimed) && size !== 0 && !(size !== undefined && size > mostBytes)
-  if (!body || !isMedia) return none()
-  const chunks = told(body)
-  const head = await headOf(chunks)
-  const type = typeOf(Buffer.concat(head), claimed)
-  if (type === undefined) return none()
   const end = () => cut.abort('not wanted')
-  signal.addEventListener('abort', end, { once: true })
-  return { type, body: pouring({ head, chunks, size, maxBytes: mostBytes, signal, end }), ...(size !== undefined && { size }) }
-
-  function none(): undefined {
-    cut.abort('no media')
+  if (!body || (size !== undefined && size > mostBytes)) return void end()
+  try {
+    const media = await judgedStream({ chunks: told(body), claimed: headers.get('content-type'), size, maxBytes: mostBytes, signal, end })
+    if (/^(?:video|audio|image)\//.test(media.type)) return media
+  } catch (error) {
+    end()
+    if (!(error instanceof NoMedia)) throw error
   }
+  return void end()
 }
 
 /** The length that a body says it has; undefined where it says none, or comes in pieces, whatever else its header says (RFC 9112, 6.3). */
@@ -37,14 +33,6 @@ export function declaredLength(headers: Headers): number | undefined {
   const isPlain = (headers.get('content-encoding') ?? 'identity') === 'identity' && !headers.has('transfer-encoding')
   const declared = isPlain ? Number(headers.get('content-length') ?? Number.NaN) : Number.NaN
   return Number.isSafeInteger(declared) ? declared : undefined
-}
-
-function typeOf(head: Uint8Array, claimed: string): string | undefined {
-  try {
-    return head.length > 0 ? judgedType(head, claimed) : undefined
-  } catch {
-    return undefined
-  }
 }
 
 /** The same pieces; what goes wrong with them is told in our words. */

@@ -154,7 +154,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
 
   async function mediaIn(response: Response, { cut, ...asking }: Parameters<typeof clipStream>[1]): Promise<MediaStream> {
     const media = await clipStream(response, { ...asking, cut }).catch((error: unknown) => {
-      throw unreachable(error, cut.signal)
+      throw unreachable(error, asking.signal)
     })
     if (!media) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
     return media

@@ -1,4 +1,5 @@
 /** Stands between a crowd and a price feed: whoever asks the same thing at the same time, or soon after, shares one answer. */
+import { turnstile } from '../../core/turnstile.ts'
 import { type AtHand, type Bar, type Clock, Fault, type Feed, type Log, type MarketVendor, type Shelf, type Spot } from '../../core/mod.ts'
 import { shelf, singleFlight } from './shared_answers.ts'
 
@@ -34,7 +35,8 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
   const lists = new Map<Shelf, { readonly feeds: readonly Feed[]; due: number }>()
   const spots = shelf<Spot | undefined>({ clock, ttlMs: spotMs, room: mostSpots, weigh: () => 1 })
   const histories = shelf<readonly Bar[]>({ clock, ttlMs: barsMs, room: mostBars, weigh: (bars) => 1 + bars.length })
-  const turns = { paid: turnstile(atOnce, mostWaiting), free: turnstile(atOnce, mostWaiting) }
+  const queue = { most: mostWaiting, full: crowded }
+  const turns = { paid: turnstile(atOnce, queue), free: turnstile(atOnce, queue) }
   const failed = shelf<unknown>({ clock, ttlMs: FAILED_MS, room: MOST_FAILED, weigh: () => 1 })
   const shared = singleFlight(failed)
   /** What is shared ends by the vendor's own deadline. */
@@ -99,37 +101,5 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
   }
 }
 
-/** Lets `atOnce` through at a time, in the order in which they came; who gives up leaves the queue. Past `most` waiting, the next is told to come again. Throws BUSY. */
-function turnstile(atOnce: number, most: number) {
-  const waiting: (() => void)[] = []
-  let inside = 0
-  return async <T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> => {
-    if (inside >= atOnce && waiting.length >= most) {
-      throw new Fault('BUSY', { message: 'Too many histories are being fetched. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } })
-    }
-    if (inside >= atOnce) await queued(signal)
-    else inside++
-    try {
-      return await work()
-    } finally {
-      const next = waiting.shift()
-      if (next) next()
-      else inside--
-    }
-  }
-
-  function queued(signal: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const enter = () => {
-        signal.removeEventListener('abort', leave)
-        resolve()
-      }
-      const leave = () => {
-        waiting.splice(waiting.indexOf(enter), 1)
-        reject(signal.reason)
-      }
-      signal.addEventListener('abort', leave, { once: true })
-      waiting.push(enter)
-    })
-  }
-}
+const crowded = (): Fault =>
+  new Fault('BUSY', { message: 'Too many histories are being fetched. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } })

@@ -15,12 +15,12 @@ export type MediaOptions = {
 }
 
 const MAX_REDIRECTS = 4
+/** Refusals that may be none another time; by all others nobody is given anything who comes without a key. */
+const PASSING = new Set([408, 425, 429])
 export const MEDIA_HEADERS = { accept: 'image/*, video/*, audio/*', 'accept-encoding': 'identity', 'user-agent': 'farebox' }
 
 /** What our own bytes tell: whoever claims one of these is checked. */
 const CHECKED = /^(?:image\/|video\/(?:mp4|quicktime|webm)$|audio\/(?:mpeg|wav)$)/
-/** What nobody is given who comes without a key. */
-const NOT_THERE = new Set([401, 403, 404, 410])
 /** Enough of a head to tell what it is. */
 const HEAD_BYTES = 64
 
@@ -40,15 +40,10 @@ export function mediaStreamer(options: MediaOptions = {}): StreamMedia {
     const response = await follow(start, at)
     const end = () => void response.destroy()
     try {
-      signal.throwIfAborted()
-      signal.addEventListener('abort', end, { once: true })
       const size = checkHead(response, maxBytes)
       const chunks = response[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>
-      const head = await headOf(chunks)
-      const type = judgedType(Buffer.concat(head), response.headers['content-type'])
-      return { type, body: pouring({ head, chunks, size, maxBytes, signal, end }), ...(size !== undefined && { size }) }
+      return await judgedStream({ chunks, claimed: response.headers['content-type'], size, maxBytes, signal, end })
     } catch (error) {
-      signal.removeEventListener('abort', end)
       end()
       throw error
     }
@@ -56,16 +51,31 @@ export function mediaStreamer(options: MediaOptions = {}): StreamMedia {
 }
 
 type Reading = {
-  readonly head: Uint8Array[]
   readonly chunks: AsyncIterator<Uint8Array>
   readonly size: number | undefined
   readonly maxBytes: number
   readonly signal: AbortSignal
+  /** Lets go of where the chunks come from; called when the body is over or left, and when `signal` aborts. */
   end(): void
 }
 
-/** A body of chunks, some of them read already; nothing more is read before it is asked for. `end` lets go of where they come from. */
-export function pouring({ head, chunks, size, maxBytes, signal, end }: Reading): ReadableStream<Uint8Array> {
+/** Media whose first bytes have told what it is. Where this throws, the caller has to `end`. */
+export async function judgedStream({ claimed, ...reading }: Reading & { readonly claimed: string | null | undefined }): Promise<MediaStream> {
+  const { chunks, size, signal, end } = reading
+  try {
+    signal.throwIfAborted()
+    signal.addEventListener('abort', end, { once: true })
+    const head = await orAbort(headOf(chunks), signal)
+    const type = judgedType(Buffer.concat(head), claimed)
+    return { type, body: pouring(head, reading), ...(size !== undefined && { size }) }
+  } catch (error) {
+    signal.removeEventListener('abort', end)
+    throw error
+  }
+}
+
+/** A body of chunks, some of them read already; nothing more is read before it is asked for. */
+function pouring(head: Uint8Array[], { chunks, size, maxBytes, signal, end }: Reading): ReadableStream<Uint8Array> {
   let length = 0
   const over = () => {
     signal.removeEventListener('abort', end)
@@ -101,7 +111,7 @@ export function pouring({ head, chunks, size, maxBytes, signal, end }: Reading):
 }
 
 /** Chunks, up to the first that completes the head, or to the end. */
-export async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> {
+async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> {
   const head: Uint8Array[] = []
   for (let length = 0; length < HEAD_BYTES; ) {
     const { done, value } = await chunks.next()
@@ -160,7 +170,7 @@ export function guarded({ lookup = systemAddresses, trusted = [] }: MediaOptions
 
 /** The declared length, undefined where there is none. Throws for a body that is not to be read. */
 export function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes: number): number | undefined {
-  if (NOT_THERE.has(statusCode)) throw new NoMedia(`the media host answered ${statusCode}`)
+  if (statusCode >= 400 && statusCode < 500 && !PASSING.has(statusCode)) throw new NoMedia(`the media host answered ${statusCode}`)
   if (statusCode < 200 || statusCode >= 300) throw new Error(`the media host answered ${statusCode}`)
   if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the media is compressed, unasked')
   const declared = headers['content-length']
@@ -169,11 +179,12 @@ export function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes
   return Number(declared)
 }
 
-/** What its first bytes say, else what it claims to be and cannot be checked. */
+/** What its first bytes say, else what it claims to be and cannot be checked. Throws NoMedia where it is not what it claims to be, or nothing at all. */
 export function judgedType(bytes: Uint8Array, contentType: string | null | undefined): string {
   const claimed = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   const type = mediaTypeOf(bytes)
   if (!type && CHECKED.test(claimed)) throw new NoMedia(`the media says ${claimed.slice(0, 40)}, and is no ${claimed.split('/', 1)[0]}`)
+  if (bytes.length === 0) throw new NoMedia('the media has no bytes')
   return type ?? claimed
 }
 

@@ -3,6 +3,7 @@ import { isWebUrl } from '../../core/intake.ts'
 import { Fault, type VideoState } from '../../core/mod.ts'
 import { type FetchMedia, type VendorHttp, vendorHttp } from './http.ts'
 import { bearer, type ImageVendorConfig, under } from './image_vendor.ts'
+import { mediaTypeOf } from './pictures.ts'
 import { type ErrorFor, errorFor, type Judge, type Refusal, record, refusalIn } from './refusals.ts'
 
 /** A picture brought to exactly that size, in a format that every vendor reads. Throws INVALID_IMAGE for what it cannot read. */
@@ -143,6 +144,9 @@ function whole(value: unknown): number | undefined {
   return typeof number === 'number' && Number.isSafeInteger(number) && number > 0 ? number : undefined
 }
 
+/** Of what comes in the reply itself the first bytes have to be media: an address is judged where it is fetched. */
 function isAddress(url: unknown): url is string {
-  return typeof url === 'string' && (/^data:(video|image)\//i.test(url) || isWebUrl(url))
+  if (typeof url !== 'string') return false
+  const [, head] = /^data:(?:video|image)\/[^,]{1,100};base64,(.{1,100})/is.exec(url) ?? []
+  return head === undefined ? isWebUrl(url) : mediaTypeOf(Buffer.from(head, 'base64')) !== undefined
 }

@@ -51,13 +51,14 @@ describe('mediaStreamer()', () => {
   })
 
   test('tells what nobody could be given from what it could not fetch', async () => {
-    const kindOf = async (reply: () => Response) => {
+    const kindOf = async (reply: () => Response, isTrusted = true) => {
       const { url, host } = standIn(reply)
-      return await mediaStreamer({ trusted: [host] })(url, calm()).catch((error: unknown) => error instanceof NoMedia)
+      return await mediaStreamer({ trusted: isTrusted ? [host] : [] })(url, calm()).catch((error: unknown) => error instanceof NoMedia)
     }
-    const worthless = [() => answer(Buffer.from('<html>oops</html>')), () => answer(new Uint8Array(0)), ...[401, 403, 404, 410].map((status) => () => new Response('no', { status }))]
-    const away = [429, 500, 503].map((status) => () => new Response('no', { status }))
-    expect(await Promise.all([...worthless, ...away].map(kindOf))).toEqual([...worthless.map(() => true), ...away.map(() => false)])
+    const worthless = [() => answer(Buffer.from('<html>oops</html>')), () => answer(new Uint8Array(0)), () => answer(new Uint8Array(0), 'application/octet-stream'), ...[400, 401, 403, 404, 410, 451].map((status) => () => new Response('no', { status }))]
+    const away = [408, 425, 429, 500, 503].map((status) => () => new Response('no', { status }))
+    expect(await Promise.all([...worthless, ...away].map((reply) => kindOf(reply)))).toEqual([...worthless.map(() => true), ...away.map(() => false)])
+    expect(await kindOf(() => answer(clip()), false)).toBe(false)
   })
 
   test('calls no host of the operator\'s own for a foreign URL', async () => {

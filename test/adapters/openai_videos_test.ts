@@ -131,15 +131,23 @@ describe('a clip of openaiVideos()', () => {
     ['a page', 'failure', () => new Response('<html>', { headers: { 'content-type': 'text/html' } })],
     ['JSON', 'failure', () => Response.json({ error: { message: 'no' } })],
     ['nothing', 'failure', () => video(null)],
+    ['nothing, of no declared length', 'failure', () => video(clipOf([]).body)],
+    ['a page that claims to be a clip', 'failure', () => video('<!doctype html><title>Gateway time-out</title>')],
+    ['bytes of no kind', 'failure', () => new Response(new Uint8Array(200), { headers: { 'content-type': 'application/octet-stream' } })],
     ['a 404', 'operator', () => new Response(null, { status: 404 })],
     ['a 429', 'RATE_LIMITED 30', () => new Response(null, { status: 429 })],
-    ['a page that says it is a clip', 'failure', () => video('<html>')],
-    ['nothing in pieces', 'failure', () => video(new ReadableStream({ start: (controller) => controller.close() }))],
     ['a redirect', 'operator', () => Response.redirect('https://other.example/', 302)],
     ['a bare 500', 'failure', () => new Response(null, { status: 500 })],
   ])('that is %s is a %s', async (_, expected, answer) => {
     const { fetch, log } = clip(answer)
     expect(await outcome(fetch(), log)).toBe(expected)
+  })
+
+  test('is known by its first bytes, however they are cut and whatever its server calls it', async () => {
+    const pieces = [...CLIP_BYTES].map((byte) => Uint8Array.of(byte))
+    const { fetch } = clip(() => video(clipOf(pieces).body, { 'content-type': 'application/octet-stream' }))
+    const { body, type } = await fetch()
+    expect([type, [...new Uint8Array(await new Response(body).arrayBuffer())]]).toEqual(['video/mp4', [...CLIP_BYTES]])
   })
 
   test('without end is read only as far as it is asked for, and let go of', async () => {
@@ -153,23 +161,24 @@ describe('a clip of openaiVideos()', () => {
 
   test.each([
     ['breaks off', 'the clip broke off', {}, [...Array(3).fill(CLIP_BYTES), new Error('cut')]],
+    ['breaks off at its head', 'the clip broke off', {}, [CLIP_BYTES, new Error('cut')]],
     ['ends before its declared length', 'ended after 24 of 50 bytes', { 'content-length': '50' }, [CLIP_BYTES]],
     ['goes on for ever', 'more than 100 bytes', {}, Array(9).fill(CLIP_BYTES)],
   ])('that %s errors, in our words', async (_, words, headers, pieces) => {
     const cut = new AbortController()
-    const media = await clipStream(video(clipOf(pieces as Uint8Array[]).body, headers as Record<string, string>), { ...calm(), cut, mostBytes: 100 })
-    await expect(new Response(media?.body ?? null).arrayBuffer()).rejects.toThrow(words)
+    const read = async () => await new Response((await clipStream(video(clipOf(pieces as Uint8Array[]).body, headers as Record<string, string>), { ...calm(), cut, mostBytes: 100 }))?.body ?? null).arrayBuffer()
+    await expect(read()).rejects.toThrow(words)
     expect(cut.signal.aborted).toBe(true)
+  })
+
+  test('that breaks off at its head is a failure of its vendor', async () => {
+    const { vendor, log } = vendorOn(openaiVideos, took, { fetch: async () => video(clipOf([CLIP_BYTES, new Error('cut')]).body) })
+    expect(await outcome(vendor.clip?.('video_1', calm()) as Promise<unknown>, log)).toBe('failure')
   })
 
   test('of more bytes than may be, by its header, is none', async () => {
     const cut = new AbortController()
     expect([await clipStream(video(CLIP_BYTES as BodyInit, { 'content-length': '101' }), { ...calm(), cut, mostBytes: 100 }), cut.signal.aborted]).toEqual([undefined, true])
-  })
-
-  test('is known by its bytes where its server does not say what it is', async () => {
-    const { fetch } = clip(() => video(CLIP_BYTES as BodyInit, { 'content-type': 'application/octet-stream' }))
-    expect((await fetch()).type).toBe('video/mp4')
   })
 
   test('ends with its signal, and with its reason, also in the middle', async () => {

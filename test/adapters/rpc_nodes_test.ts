@@ -85,7 +85,7 @@ describe('what never changes', () => {
     expect((await node.ask('base-mainnet', call('eth_chainId'), at())).isCached).toBe(false)
     for (const method of ['eth_gasPrice', 'eth_sendRawTransaction', 'eth_blockNumber', 'getLatestBlockhash', 'sendTransaction', 'eth_call']) {
       const before = sent.length
-      for (const id of [1, 1]) expect((await node.ask('base-mainnet', call(method, { id }), at())).isCached).toBe(false)
+      for (let times = 0; times < 2; times++) expect((await node.ask('base-mainnet', call(method), at())).isCached).toBe(false)
       expect([method, sent.length - before]).toEqual([method, 2])
     }
   })

@@ -1,6 +1,7 @@
 /** What any vendor may do to any video protocol: a queue that answers oddly, loses jobs, or does not answer at all. */
 import { describe, expect, test } from 'bun:test'
 import { LOOK_TIMEOUT_MS, SUBMIT_TIMEOUT_MS, type VideoProtocol, videoBaseUrls, videoProtocols } from '../../adapters/vendors/mod.ts'
+import { CLIP } from '../../adapters/vendors/scripted_video.ts'
 import { CLIP_JOB } from '../conformance/videos.ts'
 import { type Answer, calm, drip, flood, KEY, outcome, said, until } from './vendor_kit.ts'
 import { STATES, vendorOn } from './video_kit.ts'
@@ -105,10 +106,16 @@ describe.each(protocols)('%s', (protocol) => {
     expect([(await vendor.look('job-1', calm())).kind, (await vendor.look('job-1', calm())).kind]).toEqual(['done', 'running'])
   })
 
-  test.each([['ftp://x.example/1.mp4'], ['javascript:alert(1)'], ['data:text/html,x'], ['//x.example/1.mp4'], ['']])('a clip at %p is none', async (url) => {
+  test.each([['ftp://x.example/1.mp4'], ['javascript:alert(1)'], ['data:text/html,x'], ['//x.example/1.mp4'], ['data:video/mp4;base64,'], ['data:video/mp4;base64,PGh0bWw+PC9odG1sPg=='], ['']])('a clip at %p is none', async (url) => {
     if (protocol === 'openai-videos') return
     const { vendor } = on(() => Response.json({ status: DONE_WORDS[protocol], video: { url }, content: { video_url: url } }))
     expect(await vendor.look('job-1', calm())).toEqual(STATES.empty)
+  })
+
+  test('a clip in the reply itself is one, where its bytes are', async () => {
+    if (protocol === 'openai-videos') return
+    const { vendor } = on(() => Response.json({ status: DONE_WORDS[protocol], video: { url: CLIP }, content: { video_url: CLIP } }))
+    expect(await vendor.look('job-1', calm())).toMatchObject({ kind: 'done', url: CLIP })
   })
 
   test('progress is a percentage, whatever is sent', async () => {

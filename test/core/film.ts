@@ -13,7 +13,7 @@ export const FILM = { prompt: 'a red fox runs', seconds: 8 }
 export const CLIP = 'https://studio.example/clip.png'
 
 /** What a vendor says of a film that is ready. */
-export const DONE: Looked = { kind: 'done', made: { result: { seconds: 8 }, media: { folder: 'films', urls: [CLIP] } } }
+export const DONE: Looked = { kind: 'done', made: { result: { seconds: 8 }, media: { folder: 'films', urls: [CLIP], kinds: ['image'] } } }
 const RUNNING: Looked = { kind: 'running', progress: 40 }
 
 /** What the studio was asked, and how often; what it says can be changed at any time. */

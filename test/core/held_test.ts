@@ -2,10 +2,12 @@ import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../adapters/chains/cash.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { sqliteStorage } from '../../adapters/storage/sqlite.ts'
+import { CLIP_BYTES, clipOf } from '../../adapters/vendors/scripted_video.ts'
+import type { OpenMedia } from '../../core/endpoint.ts'
 import { Fault, rateLimited } from '../../core/faults.ts'
-import type { Payment } from '../../core/mod.ts'
+import { NoMedia, type Payment, type Vendors } from '../../core/mod.ts'
 import { decodeHeader, door, type KitOptions, START } from '../kit.ts'
-import { cinema, CLIP, DONE, FILMS, order, type Shoot, shoot, signed } from './film.ts'
+import { cinema, CLIP, DONE, FILM, FILMS, order, type Shoot, shoot, signed } from './film.ts'
 
 const QUOTE = 400_000n
 const never = new Promise<never>(() => {})
@@ -47,6 +49,24 @@ describe('an order whose work goes on elsewhere', () => {
     subject.studio.submit = () => {}
     expect((await order(alice, payment)).status).toBe(202)
     expect([subject.chain.transfers, subject.studio.submitted]).toEqual([[], 2])
+  })
+
+  test('that finds the largest ones on their way to the vendor is 503, uncharged, and taken when they have arrived', async () => {
+    const arrived = door()
+    const subject = cinema({ maxUpload: 100 })
+    subject.studio.submit = () => arrived.passed
+    const alice = subject.buyer()
+    const large = { ...FILM, prompt: 'a'.repeat(100) }
+    const sent = async () => order(alice, await signed(alice), { body: large })
+    const under = Array.from({ length: 4 }, sent)
+    await subject.clock.advance(0)
+    const payment = await signed(alice)
+    const refused = await order(alice, payment, { body: large })
+    expect([refused.status, refused.body.error, refused.headers.get('retry-after'), subject.studio.submitted]).toEqual([503, 'Busy', '2', 4])
+    arrived.open()
+    expect((await Promise.all(under)).map(({ status }) => status)).toEqual([202, 202, 202, 202])
+    expect((await order(alice, payment, { body: large })).status).toBe(202)
+    expect(subject.chain.transfers).toEqual([])
   })
 
   test('that its vendor refuses is told so at once, uncharged; the same authorization buys again', async () => {
@@ -344,11 +364,58 @@ describe('a film that is done', () => {
     expect((await alice.poll(pollUrl, payment)).body.payment.status).toBe('settled')
   })
 
-  test('that could not be mirrored is served from its vendor, and charged', async () => {
-    const { alice, payment, pollUrl, studio, chain } = await shoot(cinema({ ports: { vendors: { media: () => Promise.reject(new Error('gone')) } } }))
+  /** A film that is done, and what becomes of it when its clip cannot be fetched at first, or ever; minutes pass in quarters. */
+  async function missed(media: (times: number) => ReturnType<Vendors['media']>) {
+    let times = 0
+    const film = await shoot(cinema({ ports: { vendors: { media: () => media(++times) } } }))
+    const { alice, payment, pollUrl, studio, clock } = film
     studio.says = () => DONE
-    const { body } = await alice.poll(pollUrl, payment)
-    expect([body.data[0].url, body.data[0].backed_up, chain.transfers.length]).toEqual([CLIP, false, 1])
+    const told: unknown[] = []
+    for (let quarter = 0; quarter < 5; quarter++) {
+      for (let polls = 0; polls < 3; polls++) {
+        const { status, body } = await alice.poll(pollUrl, payment)
+        if (polls === 0) told.push([status, body.status])
+        await clock.advance(5_000)
+      }
+    }
+    return { ...film, told, times, last: (await alice.poll(pollUrl, payment)).body }
+  }
+  const RUNS = [202, 'in_progress']
+  const SOLD = [200, 'completed']
+
+  test('that cannot be mirrored just now is tried again, four times a minute however many poll', async () => {
+    const { told, times, last, chain } = await missed(async (nth) => {
+      if (nth < 3) throw new Error('connection reset')
+      return { bytes: new Uint8Array([1]), type: 'image/png' }
+    })
+    expect([told, times]).toEqual([[RUNS, RUNS, SOLD, SOLD, SOLD], 3])
+    expect([last.data[0].backed_up, chain.transfers.length]).toEqual([true, 1])
+  })
+
+  test('that could not be mirrored for a minute is served from its vendor, and charged', async () => {
+    const { told, times, last, chain } = await missed(() => Promise.reject(new Error('connection reset')))
+    expect([told, times]).toEqual([[RUNS, RUNS, RUNS, RUNS, SOLD], 5])
+    expect([last.data[0].url, last.data[0].backed_up, chain.transfers.length]).toEqual([CLIP, false, 1])
+  })
+
+  test('that nobody can have has failed after a minute, uncharged, its authorization free', async () => {
+    const { told, last, chain, alice, payment } = await missed(() => Promise.reject(new NoMedia('the media host answered 404')))
+    expect(told).toEqual([RUNS, RUNS, RUNS, RUNS, [200, 'failed']])
+    expect([last.payment_status, chain.transfers]).toEqual(['not_charged', []])
+    expect((await order(alice, payment)).status).toBe(202)
+  })
+
+  test('that only our key leads to is looked for beyond the minute: there is no link to sell', async () => {
+    const { alice, payment, pollUrl, studio, clock, chain } = await shoot(cinema())
+    const streams: OpenMedia[] = [() => Promise.reject(new Error('connection reset'))]
+    studio.says = () => ({ kind: 'done', made: { result: { seconds: 8 }, media: { folder: 'films', urls: [''], streams, kinds: ['video'] } } })
+    for (let minute = 0; minute < 3; minute++) {
+      expect((await alice.poll(pollUrl, payment)).status).toBe(202)
+      await clock.advance(60_000)
+    }
+    streams[0] = async () => ({ body: clipOf([CLIP_BYTES]).body, type: 'video/mp4' })
+    const { status, body } = await alice.poll(pollUrl, payment)
+    expect([status, body.data[0].backed_up, chain.transfers.length]).toEqual([200, true, 1])
   })
 
   test('stays done: what its vendor says afterwards changes nothing, to a poll that comes late either', async () => {

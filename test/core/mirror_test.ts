@@ -2,10 +2,10 @@ import { describe, expect, test } from 'bun:test'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { PIXEL } from '../../adapters/vendors/scripted.ts'
 import type { OpenMedia } from '../../core/endpoint.ts'
-import type { MediaStream, Objects, Vendors } from '../../core/mod.ts'
+import { type MediaStream, NoMedia, type Objects, type Vendors } from '../../core/mod.ts'
 import { isObjectKey } from '../../core/keys.ts'
-import { mirror } from '../../core/mirror.ts'
-import { countingRandom, testClock, testLog } from '../kit.ts'
+import { mirrors } from '../../core/mirror.ts'
+import { countingRandom, START, testClock, testLog } from '../kit.ts'
 
 const never: Vendors['media'] = () => Promise.reject(new Error('not to be fetched'))
 
@@ -13,9 +13,12 @@ function bench({ media = never, stream, objects = memoryObjects() }: { media?: V
   const clock = testClock()
   const log = testLog()
   const ports = { objects, clock, log, random: countingRandom(), vendors: { images: () => undefined, chat: () => undefined, media, ...(stream && { stream }) } }
-  const host = (...urls: readonly string[]) => mirror({ ports, maxBytes: 1000 }, 'job_1', { folder: 'images', urls })
-  const pour = (open: OpenMedia) => mirror({ ports, maxBytes: 1000, maxStreamBytes: 5000 }, 'job_1', { folder: 'images', urls: ['https://vendor.test/a'], streams: [open] })
-  return { host, pour, objects, clock, log }
+  const usual = mirrors({ ports, maxBytes: 1000 })
+  const short = mirrors({ ports, maxBytes: 1000, maxStreamBytes: 5000 })
+  const host = (...urls: readonly string[]) => usual('job_1', { folder: 'images', urls })
+  const film = (...urls: readonly string[]) => usual('job_1', { folder: 'videos', urls, kinds: ['video'] })
+  const pour = (open: OpenMedia, folder = 'images') => short('job_1', { folder, urls: ['https://vendor.test/a'], streams: [open] })
+  return { host, film, pour, objects, clock, log }
 }
 
 /** Where the first media of a bench lie: nothing of the job's id is in it. */
@@ -68,6 +71,15 @@ describe('mirroring', () => {
     expect((await bench().host('data:'))[0]?.source).toBe('data:')
   })
 
+  test('hands out no link to what is nothing of its kind, nor to what nobody can have', async () => {
+    const linked = async (media: Vendors['media']) => (await bench({ media }).film('https://vendor.test/a'))[0]?.url
+    expect(await linked(() => Promise.reject(new NoMedia('the media host answered 404')))).toBeNull()
+    for (const type of ['text/html', 'application/json', 'image/png']) expect([type, await linked(async () => ({ bytes: new Uint8Array(1), type }))]).toEqual([type, null])
+    const link = 'https://vendor.test/a'
+    expect(await linked(() => Promise.reject(new Error('connection reset')))).toBe(link)
+    for (const type of ['video/x-matroska', 'application/octet-stream', '']) expect([type, await linked(async () => ({ bytes: new Uint8Array(1), type }))]).toEqual([type, link])
+  })
+
   test('gives up on a media host that does not answer within a minute', async () => {
     let aborted = false
     const { host, clock } = bench({
@@ -82,7 +94,7 @@ describe('mirroring', () => {
   test('of no media is nothing', async () => {
     const { clock, log, objects } = bench()
     const ports = { objects, clock, log, random: countingRandom(), vendors: { images: () => undefined, chat: () => undefined, media: never } }
-    expect(await mirror({ ports, maxBytes: 1 }, 'job_1', undefined)).toEqual([])
+    expect(await mirrors({ ports, maxBytes: 1 })('job_1', undefined)).toEqual([])
   })
 })
 
@@ -192,5 +204,47 @@ describe('mirroring a stream', () => {
     await clock.advance(50_000)
     expect(await hosted).toEqual(FELL_BACK)
     expect(await objects.get(`${SECRET}-0.mp4`)).toBeUndefined()
+  })
+})
+
+describe('a crowd of streams', () => {
+  test('goes eight at a time, in the order in which it came; a picture, and what is in our hands, wait for none of it', async () => {
+    const { pour, host, clock } = bench()
+    const ends: (() => void)[] = []
+    const body = () => new ReadableStream<Uint8Array>({ pull: (controller) => new Promise((resolve) => ends.push(() => resolve(controller.close()))) }, { highWaterMark: 0 })
+    const hosted: number[] = []
+    for (let index = 0; index < 20; index++) void pour(async () => ({ body: body(), type: 'video/mp4' }), 'videos').then(([piece]) => piece?.key && hosted.push(index))
+    await clock.advance(0)
+    expect(ends).toHaveLength(8)
+    expect((await host(PIXEL))[0]?.key).toEndWith('.png')
+    const small = { body: new Response(new Uint8Array(3)).body as ReadableStream<Uint8Array>, type: 'image/png' }
+    expect((await pour(async () => small))[0]?.key).toEndWith('.png')
+    for (let ended = 0; ended < 20; ended++) {
+      ends[ended]?.()
+      await clock.advance(0)
+      expect([hosted.length, ends.length]).toEqual([ended + 1, Math.min(20, ended + 9)])
+    }
+    expect(hosted).toEqual(Array.from({ length: 20 }, (_, index) => index))
+    expect(clock.waiting).toBe(0)
+  })
+
+  test('that drips keeps nobody waiting for more than ten minutes', async () => {
+    const { pour, clock, log } = bench()
+    let begun = 0
+    const drip: OpenMedia = async () => {
+      begun++
+      const pull = (controller: ReadableStreamDefaultController<Uint8Array>) => clock.wait(50_000).then(() => controller.enqueue(new Uint8Array(1)))
+      return { body: new ReadableStream({ pull }, { highWaterMark: 0 }), type: 'video/mp4' }
+    }
+    const last: unknown[] = []
+    const crowd = (size: number) => Array.from({ length: size }, () => pour(drip, 'videos'))
+    void crowd(8)
+    await clock.advance(50_000)
+    void crowd(8)
+    void pour(drip, 'videos').then((hosted) => last.push(...hosted))
+    while (last.length === 0 && clock.now() < START + 3_600_000) await clock.advance(50_000)
+    expect([begun, clock.now() - START]).toEqual([16, 650_000])
+    expect(last).toEqual([{ key: null, url: 'https://vendor.test/a', source: 'https://vendor.test/a' }])
+    expect(log.lines.at(-1)?.fields.error).toBe('too many others were being mirrored')
   })
 })

@@ -49,6 +49,7 @@ describe('seals', () => {
       expect(changed((copy) => copy.set('sig', wrong))).toBe(false)
     }
     expect(changed((copy) => copy.delete('sig'))).toBe(false)
+    expect(changed((copy) => copy.append('sig', sig))).toBe(false)
   })
 
   test('after a rotation old seals hold, new ones are made with the new key, and a dropped key holds no more', () => {

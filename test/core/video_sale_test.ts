@@ -178,7 +178,9 @@ describe('a poll', () => {
   })
 
   test('of a clip that could not be mirrored gives the URL of its maker', async () => {
-    const { body } = await polled({}, { look: inTurn({ kind: 'done', url: 'https://maker.example/1.mp4' }) })
+    const { subject, url, payment } = await polled({}, { look: inTurn({ kind: 'done', url: 'https://maker.example/1.mp4' }) })
+    await subject.clock.advance(60_000)
+    const { body } = await subject.alice.poll(url, payment)
     expect(body.data).toEqual([{ url: 'https://maker.example/1.mp4', source_url: 'https://maker.example/1.mp4', duration_seconds: 8, backed_up: false }])
   })
 
@@ -186,14 +188,18 @@ describe('a poll', () => {
     ['a link to nothing', () => Promise.reject(new NoMedia('the media host answered 404'))],
     ['a picture', async () => ({ bytes: new Uint8Array(1), type: 'image/png' })],
     ['a page', async () => ({ bytes: new Uint8Array(1), type: 'text/html' })],
-  ])('never sells %s for a clip: the job goes on until there is one', async (_, media) => {
+  ])('never sells %s for a clip: it is looked for again, and the job has failed where there is none for a minute', async (_, media) => {
     const answers = [media, async () => ({ bytes: CLIP_BYTES, type: 'video/mp4' })]
     const script = { look: inTurn({ kind: 'done', url: 'https://maker.example/1.mp4' }) } as const
     const { subject, status, body, payment, url } = await polled({}, script, GENERATIONS, { media: () => (answers.shift() ?? media)() })
     expect([status, body.status, JSON.stringify(body).includes('maker.example'), subject.chain.transfers]).toEqual([202, 'in_progress', false, []])
-    await subject.clock.advance(2_000)
+    await subject.clock.advance(15_000)
     expect((await subject.alice.poll(url, payment)).body.data).toEqual([expect.objectContaining({ backed_up: true })])
     expect(subject.chain.transfers).toHaveLength(1)
+    const never = await polled({}, script, GENERATIONS, { media })
+    await never.subject.clock.advance(60_000)
+    expect((await never.subject.alice.poll(never.url, never.payment)).body).toMatchObject({ status: 'failed', payment_status: 'not_charged' })
+    expect(never.subject.chain.transfers).toEqual([])
   })
 
   test('of a failed job charges nothing and says why', async () => {

@@ -1,24 +1,13 @@
 /** One schedule of faults, from the first buyer to the last look into the books. */
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { Pool } from 'pg'
-import { type Hex, parseEther, toHex } from 'viem'
-import { generatePrivateKey, privateKeyToAddress } from 'viem/accounts'
-import { postgresStorage } from '../../adapters/storage/postgres.ts'
-import { type Anvil, rpc, startAnvil } from '../../server/devnet/anvil.ts'
-import contracts from '../../server/devnet/contracts.json' with { type: 'json' }
-import { DEVNET_ASSET, DEVNET_MULTICALL } from '../../server/devnet/devnet.ts'
-import { postgresServer } from '../adapters/postgres_server.ts'
-import { wallets } from '../bench/buyers.ts'
+import type { Pool } from 'pg'
 import { type Chance, chance, seedOf } from '../model/chance.ts'
 import { type Audit, audit, type Books } from './audit.ts'
 import { type Board, buy, newPurchase, type Order, type Purchase } from './buyers.ts'
-import { NOTES, type Point, points, type Scene } from './kill_points.ts'
+import { type Point, points, type Scene } from './kill_points.ts'
 import { type Killed, killAt } from './killer.ts'
-import { guard, type Replica, replica, writeConfig } from './replicas.ts'
-import { rpcProxy } from './rpc_proxy.ts'
+import type { Replica } from './replicas.ts'
+import { bury, type Stage, stage } from './stage.ts'
 
 export type FaultOptions = {
   readonly seed: number
@@ -57,37 +46,18 @@ export async function fault({ seed, buyers, kills, trouble = 0.05, hasten = fals
   const dice = (index: number) => chance(seedOf(seed, index))
   const undo: (() => unknown)[] = []
   try {
-    const dir = mkdtempSync(join(tmpdir(), 'farebox-fault-'))
-    const guarding = guard(dir)
-    undo.push(() => guarding.end())
-    const [postgres, node] = await Promise.all([
-      postgresServer().then((server) => (undo.push(() => server.stop()), server)),
-      startAnvil({ blockTime: 1 }).then((anvil) => (undo.push(() => anvil.stop()), anvil)),
-    ])
-    const databaseUrl = await postgres.fresh()
-    const pool = await prepared(databaseUrl)
-    undo.push(() => pool.end())
-    const proxy = await rpcProxy({ upstream: node.url, chance: dice(0), slowMs: hasten ? 300 : 3_000, silentShare: hasten ? 0 : 0.3 })
-    undo.push(() => proxy.close())
-    const keys = [generatePrivateKey(), generatePrivateKey(), generatePrivateKey()] as const
-    const payTo = privateKeyToAddress(generatePrivateKey())
-    const people = await funded(node, { keys, payTo, buyers })
-
-    const media = join(dir, 'media')
-    writeConfig(dir, { payTo, media })
-    const env = { RELAYER_A: keys[0], RELAYER_B: keys[1] }
-    const replicas = [await hired('a'), await hired('b')] as const
-    await Promise.all(replicas.map((each) => each.start()))
+    const proxy = { chance: dice(0), slowMs: hasten ? 300 : 3_000, silentShare: hasten ? 0 : 0.3 }
+    const { replicas, people, pool, node, payTo, media, dir, wire } = await stage(undo, { buyers, proxy })
     log(`seed ${seed}: ${buyers} buyers, ${kills} kills; ready after ${seconds(startedAt)} s`)
 
     const board: Board = new Set()
     const shopping = shop(people, { replicas, board, chance: dice(1), waves: kills + 1, pollMs: hasten ? 150 : 1_000, hurriedSeconds: hasten ? 9 : 40 })
-    const scene: Scene = { pool, proxy, media, board }
-    proxy.setTrouble(trouble)
+    const scene: Scene = { pool, proxy: wire, media, board }
+    wire.setTrouble(trouble)
     const killed = await rampage({ replicas, scene, chance: dice(2), kills, hasten, startedAt, release: shopping.release, log })
     shopping.releaseAll()
     await shopping.over
-    proxy.setTrouble(0)
+    wire.setTrouble(0)
     await quiet(pool)
     const books: Books = { pool, rpcUrl: node.url, payTo, purchases: shopping.purchases, replicas }
     const audited = await audit(books)
@@ -95,13 +65,7 @@ export async function fault({ seed, buyers, kills, trouble = 0.05, hasten = fals
     const answers = new Map<string, number>()
     for (const [what, count] of shopping.purchases.flatMap((purchase) => [...purchase.answers])) answers.set(what, (answers.get(what) ?? 0) + count)
     const alerts = replicas.flatMap((each) => each.alerts)
-    return { ...audited, kills: killed, seconds: Number(seconds(startedAt)), wire: { ...proxy.counts }, answers, alerts, pids: replicas.flatMap((each) => each.pids), dir }
-
-    async function hired(name: string): Promise<Replica> {
-      const made = await replica({ name, dir, databaseUrl, env: { ...env, RPC_URL: proxy.urlOf(name) }, guard: guarding })
-      undo.push(() => made.stop())
-      return made
-    }
+    return { ...audited, kills: killed, seconds: Number(seconds(startedAt)), wire: { ...wire.counts }, answers, alerts, pids: replicas.flatMap((each) => each.pids), dir }
   } finally {
     for (const step of undo.toReversed()) await step()
   }
@@ -109,30 +73,10 @@ export async function fault({ seed, buyers, kills, trouble = 0.05, hasten = fals
 
 const seconds = (since: number): string => ((performance.now() - since) / 1000).toFixed(1)
 
-/** The tables, with notes beside them of who did what. */
-async function prepared(url: string): Promise<Pool> {
-  const storage = postgresStorage(url)
-  await storage.ready()
-  await storage.close()
-  const pool = new Pool({ connectionString: url, max: 4 })
-  pool.on('error', () => {}) // the server may end first
-  pool.on('connect', (client) => client.on('error', () => {}))
-  await pool.query(NOTES)
-  return pool
-}
-
-/** Test USDC on the chain, gas for the relayers, money for the buyers. The third key mints. */
-async function funded({ url }: Anvil, { keys, payTo, buyers }: { keys: readonly [Hex, Hex, Hex]; payTo: Hex; buyers: number }) {
-  await rpc(url, 'anvil_setCode', [DEVNET_ASSET, contracts.TestUsdc.runtime])
-  await rpc(url, 'anvil_setCode', [DEVNET_MULTICALL, contracts.Multicall.runtime])
-  for (const key of keys) await rpc(url, 'anvil_setBalance', [privateKeyToAddress(key), toHex(parseEther('1000'))])
-  return await wallets({ port: 0, rpcUrl: url, asset: DEVNET_ASSET, payTo, minterKey: keys[2] }, buyers)
-}
-
 type Shopping = { readonly replicas: readonly Replica[]; readonly board: Board; readonly chance: Chance; readonly waves: number; readonly pollMs: number; readonly hurriedSeconds: number }
 
 /** Buyers come in waves, so that there is business at each kill; each buys one picture or two, one after the other. Some sign for a short time. */
-function shop(people: Awaited<ReturnType<typeof wallets>>, { replicas, board, chance: dice, waves, pollMs, hurriedSeconds }: Shopping) {
+function shop(people: Stage['people'], { replicas, board, chance: dice, waves, pollMs, hurriedSeconds }: Shopping) {
   const gates = Array.from({ length: waves }, () => Promise.withResolvers<void>())
   const purchases: Purchase[] = []
   let released = 0
@@ -206,14 +150,6 @@ async function keyed(replicas: readonly Replica[], { pool }: Scene, chance: Chan
     await pause(100)
   }
   throw new Error('no replica holds a relayer key')
-}
-
-/** Ends the leases of a life that is over: work, settlements and the relayer's key. */
-async function bury(life: string, { pool }: Scene): Promise<void> {
-  const now = Date.now()
-  await pool.query(`UPDATE leases SET until = $2 WHERE owner IN (SELECT owner FROM fault_owners WHERE life = $1)`, [life, now])
-  await pool.query(`UPDATE calls SET until = $2 WHERE work IN ('queued', 'in_progress') AND owner IN (SELECT owner FROM fault_owners WHERE life = $1)`, [life, now])
-  await pool.query(`UPDATE calls c SET claim_until = $2 FROM fault_claims k WHERE k.call = c.id AND k.fence = c.fence AND k.life = $1 AND c.money = 'settling'`, [life, now])
 }
 
 /** Waits until no call is under way and none is in doubt, no longer than the bound; what is left then is the audit's to name. */

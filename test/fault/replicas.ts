@@ -153,15 +153,17 @@ function greeting(child: ChildProcess, alerts: string[]): Promise<void> {
   })
 }
 
-export type Shop = { readonly payTo: string; readonly media: string }
+/** `films` is the origin of whoever films, on this machine. */
+export type Shop = { readonly payTo: string; readonly media: string; readonly films?: string }
 
 /** One gateway row with two relayer keys, pictures by the embedded vendor. */
-export function writeConfig(dir: string, { payTo, media }: Shop): void {
+export function writeConfig(dir: string, { payTo, media, films }: Shop): void {
   mkdirSync(media, { recursive: true })
   const text = `
 object_store = "file:${media}"
 log_level = "error"
 drain_seconds = 3
+${films ? `trusted_hosts = ["${new URL(films).host}"]` : ''}
 
 [vendors.vendor-d]
 protocol = "sketch"

@@ -1,11 +1,13 @@
 /**
  * `bun run fault [--seed N] [--buyers 200] [--kills 10] [--hasten]`: two gateway processes on one Postgres and one chain, a bad wire between
  * them and the chain, buyers, and a hand that kills. Prints the schedule and the counts; exits with 1 unless every unit of money is where it
- * belongs and, with enough kills, every kill point was hit. `--hasten` ends what the dead held at once.
+ * belongs and, with enough kills, every kill point was hit. `--hasten` ends what the dead held at once. Then the same for videos, scene by
+ * scene; `--kills 0` plays these alone.
  */
 import { parseArgs } from 'node:util'
-import { fault, type FaultReport } from './fault.ts'
+import { fault, type FaultOptions, type FaultReport } from './fault.ts'
 import { type Point, points, sayings } from './kill_points.ts'
+import { videoFaults } from './videos.ts'
 
 /** What the command prints. */
 function reported({ counts, ledgerSum, chainSum, kills, seconds, wire, answers, alerts, violations }: FaultReport): readonly string[] {
@@ -28,12 +30,19 @@ async function main(): Promise<void> {
   const option = (initial: string) => ({ type: 'string', default: initial }) as const
   const { values } = parseArgs({ options: { seed: option(`${Date.now() % 1_000_000}`), buyers: option('200'), kills: option('10'), hasten: { type: 'boolean', default: false } } })
   const [seed, buyers, kills] = [values.seed, values.buyers, values.kills].map(Number) as [number, number, number]
-  const report = await fault({ seed, buyers, kills, hasten: values.hasten, log: console.log })
+  const arePicturesWhole = kills === 0 || (await pictures({ seed, buyers, kills, hasten: values.hasten }))
+  const videos = await videoFaults({ seed, log: console.log })
+  for (const violation of videos.violations) console.log(`VIOLATION: ${violation}`)
+  console.log(`${videos.scenes} scenes of videos, ${videos.violations.length} violations`)
+  process.exit(arePicturesWhole && videos.violations.length === 0 ? 0 : 1)
+}
+
+async function pictures({ seed, buyers, kills, hasten }: Omit<FaultOptions, 'log'>): Promise<boolean> {
+  const report = await fault({ seed, buyers, kills, hasten: hasten === true, log: console.log })
   console.log(reported(report).join('\n'))
   const missed = points.filter((point) => !report.kills.some(({ hit }) => hit.includes(point)))
   if (missed.length > 0) console.log(`MISSED: no kill at ${missed.join(', ')}`)
-  const isWhole = report.violations.length === 0 && (missed.length === 0 || kills < points.length)
-  process.exit(isWhole ? 0 : 1)
+  return report.violations.length === 0 && (missed.length === 0 || kills < points.length)
 }
 
 if (import.meta.main) await main()

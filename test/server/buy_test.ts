@@ -161,6 +161,17 @@ test('buy music prints the same of a track, and saves it', async () => {
   expect(readFileSync(join(scratch, 'calm.wav')).toString('latin1', 8, 12)).toBe('WAVE')
 })
 
+test('buy signs nothing above its limit, which is 1 USDC for real money and none for play money', async () => {
+  const before = await payer.balance()
+  const film = ['video', 'a red fox', '--model', 'vendor-e/video-2.0', '--resolution', '4K', '--url', running.url]
+  const too = (most: number, again: number) => ({ code: 1, err: `This costs more than ${most} USDC. To pay it all the same, say --most ${again}\n` })
+  expect(await buy([...film, '--most', '9.99'])).toMatchObject(too(9.99, 11))
+  expect(await buy(film, { FAREBOX_BUYER_KEY: payer.devnet.buyer.private_key })).toMatchObject(too(1, 11))
+  expect(await payer.balance()).toBe(before)
+  const { code, out } = await buy(['video', 'a red fox', '--model', 'vendor-e/video-2.5', '--resolution', '480p', '--seconds', '7', '--out', 'dear.mp4'], { FAREBOX_URL: running.url })
+  expect([code, out]).toEqual([0, expect.stringMatching(/^quote     1\.1/)])
+}, 20_000)
+
 test('buy chat prints the quote, the answer as it came, its usage, the transaction and both balances', async () => {
   const before = await payer.balance()
   const { code, out, err } = await buy(['chat', 'Why is the sky blue?', '--url', running.url])

@@ -1,0 +1,94 @@
+/** Where faults play: one Postgres, one chain behind a wire, two gateway processes, and wallets with money. */
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Pool } from 'pg'
+import { type Hex, parseEther, toHex } from 'viem'
+import { generatePrivateKey, privateKeyToAddress } from 'viem/accounts'
+import { postgresStorage } from '../../adapters/storage/postgres.ts'
+import { type Anvil, rpc, startAnvil } from '../../server/devnet/anvil.ts'
+import contracts from '../../server/devnet/contracts.json' with { type: 'json' }
+import { DEVNET_ASSET, DEVNET_MULTICALL } from '../../server/devnet/devnet.ts'
+import { postgresServer } from '../adapters/postgres_server.ts'
+import { wallets } from '../bench/buyers.ts'
+import { NOTES } from './kill_points.ts'
+import { guard, type Replica, replica, writeConfig } from './replicas.ts'
+import { type ProxyOptions, type RpcProxy, rpcProxy } from './rpc_proxy.ts'
+
+export type Stage = {
+  readonly dir: string
+  readonly media: string
+  readonly pool: Pool
+  readonly node: Anvil
+  readonly wire: RpcProxy
+  readonly payTo: Hex
+  readonly replicas: readonly [Replica, Replica]
+  readonly people: Awaited<ReturnType<typeof wallets>>
+}
+
+export type StageOptions = {
+  readonly buyers: number
+  readonly proxy: Omit<ProxyOptions, 'upstream'>
+  /** Origin of a stand-in for xAI, which then films. */
+  readonly films?: string
+}
+
+/** Both replicas greet when it resolves. What it started is in `undo`, also when it rejects: to be ended from the last to the first. */
+export async function stage(undo: (() => unknown)[], { buyers, proxy, films }: StageOptions): Promise<Stage> {
+  const dir = mkdtempSync(join(tmpdir(), 'farebox-fault-'))
+  const guarding = guard(dir)
+  undo.push(() => guarding.end())
+  const [postgres, node] = await Promise.all([
+    postgresServer().then((server) => (undo.push(() => server.stop()), server)),
+    startAnvil({ blockTime: 1 }).then((anvil) => (undo.push(() => anvil.stop()), anvil)),
+  ])
+  const databaseUrl = await postgres.fresh()
+  const pool = await prepared(databaseUrl)
+  undo.push(() => pool.end())
+  const wire = await rpcProxy({ upstream: node.url, ...proxy })
+  undo.push(() => wire.close())
+  const keys = [generatePrivateKey(), generatePrivateKey(), generatePrivateKey()] as const
+  const payTo = privateKeyToAddress(generatePrivateKey())
+  const people = await funded(node, { keys, payTo, buyers })
+
+  const media = join(dir, 'media')
+  writeConfig(dir, { payTo, media, ...(films && { films }) })
+  const env = { RELAYER_A: keys[0], RELAYER_B: keys[1], ...(films && { XAI_API_KEY: 'key', XAI_BASE_URL: films }) }
+  const replicas = [await hired('a'), await hired('b')] as const
+  await Promise.all(replicas.map((each) => each.start()))
+  return { dir, media, pool, node, wire, payTo, replicas, people }
+
+  async function hired(name: string): Promise<Replica> {
+    const made = await replica({ name, dir, databaseUrl, env: { ...env, RPC_URL: wire.urlOf(name) }, guard: guarding })
+    undo.push(() => made.stop())
+    return made
+  }
+}
+
+/** The tables, with notes beside them of who did what. */
+async function prepared(url: string): Promise<Pool> {
+  const storage = postgresStorage(url)
+  await storage.ready()
+  await storage.close()
+  const pool = new Pool({ connectionString: url, max: 4 })
+  pool.on('error', () => {}) // the server may end first
+  pool.on('connect', (client) => client.on('error', () => {}))
+  await pool.query(NOTES)
+  return pool
+}
+
+/** Test USDC on the chain, gas for the relayers, money for the buyers. The third key mints. */
+async function funded({ url }: Anvil, { keys, payTo, buyers }: { keys: readonly [Hex, Hex, Hex]; payTo: Hex; buyers: number }) {
+  await rpc(url, 'anvil_setCode', [DEVNET_ASSET, contracts.TestUsdc.runtime])
+  await rpc(url, 'anvil_setCode', [DEVNET_MULTICALL, contracts.Multicall.runtime])
+  for (const key of keys) await rpc(url, 'anvil_setBalance', [privateKeyToAddress(key), toHex(parseEther('1000'))])
+  return await wallets({ port: 0, rpcUrl: url, asset: DEVNET_ASSET, payTo, minterKey: keys[2] }, buyers)
+}
+
+/** Ends the leases of a life that is over: work, settlements and the relayer's key. */
+export async function bury(life: string, { pool }: Pick<Stage, 'pool'>): Promise<void> {
+  const now = Date.now()
+  await pool.query(`UPDATE leases SET until = $2 WHERE owner IN (SELECT owner FROM fault_owners WHERE life = $1)`, [life, now])
+  await pool.query(`UPDATE calls SET until = $2 WHERE work IN ('queued', 'in_progress') AND owner IN (SELECT owner FROM fault_owners WHERE life = $1)`, [life, now])
+  await pool.query(`UPDATE calls c SET claim_until = $2 FROM fault_claims k WHERE k.call = c.id AND k.fence = c.fence AND k.life = $1 AND c.money = 'settling'`, [life, now])
+}
