@@ -294,6 +294,7 @@ export function jobs(house: House, offering: Offers): Jobs {
 
 function asFault(endpoint: Paid, error: unknown): Fault {
   if (error instanceof Fault) return error
+  if (endpoint.errors?.includes('UPSTREAM_FAILED')) return new Fault('UPSTREAM_FAILED', { message: 'The service behind this failed. Payment was NOT charged; the same request may be sent again.' })
   return new Fault('WORK_FAILED', { error: endpoint.failure, details: 'The model did not deliver a result. Nothing was charged.' })
 }
 

@@ -137,27 +137,27 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     getJson: (url, asking) => call({ url, asking }, answered),
     passText: (url, asking) => call({ url, asking, ...(asking.body !== undefined && { body: JSON.stringify(asking.body), headers: JSON_HEADERS }) }, verbatim),
     getMedia: (url, asking) =>
-      call({ url, asking, headers: CLIP_HEADERS }, (response, cut) => mediaIn(response, { ...asking, cut })),
+      call({ url, asking, headers: CLIP_HEADERS }, async (response, cut) => {
+        const media = await clipStream(response, { ...asking, cut }).catch((error: unknown) => {
+          throw unreachable(error, asking.signal)
+        })
+        if (!media) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
+        return media
+      }),
     postMedia: (url, body, asking) =>
       call({ url, body: JSON.stringify(body), asking, headers: { ...JSON_HEADERS, ...CLIP_HEADERS } }, async (response, cut) => {
-        const media = await mediaIn(response, { ...asking, cut })
-        const bytes = await readAtMost(media.body as unknown as AsyncIterable<Uint8Array>, asking.mostBytes).catch((error: unknown) => {
+        const type = response.headers.get('content-type')?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
+        const bytes = await readAtMost(response.body ?? [], asking.mostBytes).catch((error: unknown) => {
           throw cut.signal.aborted ? error : refusal('failed', `${name} broke off in its media`)
         })
-        return { bytes, type: media.type, headers: response.headers }
+        // Bare samples have no first bytes that would tell what they are.
+        if (bytes.length === 0 || !/^(?:audio|video|image)\/|^(?:application|binary)\/octet-stream$/.test(type)) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
+        return { bytes, type, headers: response.headers }
       }),
     postStream: (url, body, asking) =>
       call({ url, body: JSON.stringify(body), asking, headers: STREAM_HEADERS }, (response, cut) => begin(response, cut, asking)),
     refusal,
     refused,
-  }
-
-  async function mediaIn(response: Response, { cut, ...asking }: Parameters<typeof clipStream>[1]): Promise<MediaStream> {
-    const media = await clipStream(response, { ...asking, cut }).catch((error: unknown) => {
-      throw unreachable(error, asking.signal)
-    })
-    if (!media) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
-    return media
   }
 
   async function call<T>(order: Order, take: (response: Response, cut: AbortController) => Promise<T>): Promise<T> {

@@ -171,6 +171,6 @@ describe('what a client of Solana must know before it pays', () => {
   test('a node that fails costs nothing and says so', async () => {
     const { free } = stage({ networks: [SOLANA] }, { networks: ['solana-devnet'], ask: () => Promise.reject(new Error('secret')) })
     const { status, body } = await free(call({ method: 'getLatestBlockhash' }))
-    expect([status, JSON.stringify(body).includes('secret')]).toEqual([500, false])
+    expect([status, JSON.stringify(body).includes('secret')]).toEqual([502, false])
   })
 })
