@@ -9,7 +9,7 @@ import { type FeePayer, feePayerOf, isProof } from './solana_keys.ts'
 import { CAPS, type Caps, judgeSolana, type SolanaExact, TOKEN, TOKEN_2022, tokenAccount } from './solana_payload.ts'
 import { holdingIn, type SolanaReads, solanaReads } from './solana_reads.ts'
 import { type SettleConfig, solanaSettler } from './solana_settle.ts'
-import { solanaVerifier, type VerifyConfig } from './solana_verify.ts'
+import { solanaVerifier, stale, type VerifyConfig } from './solana_verify.ts'
 import { addressOf, toBase58 } from './solana_wire.ts'
 
 /** One gateway row on a Solana cluster. What is optional has a default that suits a public node. */
@@ -41,6 +41,9 @@ export type SolanaChain = Chain & Required<Pick<Chain, 'balance' | 'proves'>> & 
   /** Stops what is under way in the background; whoever waits reads unknown. */
   close(): void
 }
+
+/** What a payment must still have to live when its work begins; when it settles, every moment counts. */
+const WORK_MS = 6_000
 
 type At = { readonly now: number; readonly signal: AbortSignal }
 
@@ -91,13 +94,16 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
     const exact = await judgeSolana(payment, offer, { network, feePayers, caps })
     if (exact.kind === 'refused') return exact
     fates.seen(exact.key, at.now)
-    return await verifier.verify(exact, String(payment.payload.transaction), at)
+    const verdict = await verifier.verify(exact, at)
+    const end = hint.endOf(exact.wire.blockhash)
+    const isLate = verdict.kind === 'valid' && end !== undefined && end < at.now + WORK_MS
+    return isLate ? stale('its blockhash has less than 6 seconds to live') : verdict
   }
 
   async function settle(payment: Payment, offer: Offer, at: At): Promise<Settlement> {
     const exact = await judgeSolana(payment, offer, { network, feePayers, caps })
     if (exact.kind === 'refused') return { kind: 'refused', reason: exact.reason }
-    return await settler.settle({ exact, transaction: String(payment.payload.transaction) }, at)
+    return await settler.settle(exact, at)
   }
 
   /** Also of what was signed for a fee payer that is configured no longer. */
