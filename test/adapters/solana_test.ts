@@ -352,6 +352,18 @@ describe('fate()', () => {
     expect(await fate(h, payment)).toEqual({ kind: 'open' })
   })
 
+  test('is not dead on the word of a node that is a minute behind, though that would be enough', async () => {
+    const { h, payment } = await world()
+    await fate(h, payment)
+    node.advance(GONE + FINAL)
+    node.mark()
+    node.advance(120)
+    node.rewind(true)
+    expect((await fate(h, payment)).kind).toBe('unknown')
+    node.rewind(false)
+    expect(await fate(h, payment)).toEqual(DEAD)
+  })
+
   test('is not dead to a process that has just begun, until a finalized block is younger than its first look', async () => {
     const { h, payment } = await world()
     node.advance(GONE + FINAL)
