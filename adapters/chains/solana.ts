@@ -64,8 +64,6 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   const fates = solanaFates({ reads, find }, { ...config, network })
   const verifier = solanaVerifier({ reads, find, endOf: hint.endOf }, config)
   const settler = solanaSettler({ reads, find, fates, verifier, sign }, config)
-  const offered = { scheme: 'exact', network, asset: mint, payTo }
-  const plain: readonly Terms[] = [{ ...offered, extra: { feePayer: first.address } }]
   let isReady = false
 
   async function sign({ feePayer, wire }: SolanaExact): Promise<Uint8Array> {
@@ -75,10 +73,8 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   }
 
   function terms(now: number): readonly Terms[] {
-    if (!isReady) return []
-    const newest = hint.newest(now)
-    if (!newest) return plain
-    return [{ ...offered, extra: { feePayer: first?.address, recentBlockhash: newest.blockhash, lastValidBlockHeight: String(newest.lastValid) } }]
+    if (!isReady || !first) return []
+    return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer: first.address, ...hint.extra(now) } }]
   }
 
   async function identify(payment: Payment, offer: Offer, { now }: At): Promise<Identity> {

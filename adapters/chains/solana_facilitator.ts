@@ -79,9 +79,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
 
   function terms(now: number): readonly Terms[] {
     if (signing.length === 0) return []
-    const newest = hint.newest(now)
-    const hinted = newest && { recentBlockhash: newest.blockhash, lastValidBlockHeight: String(newest.lastValid) }
-    return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer, ...hinted } }]
+    return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer, ...hint.extra(now) } }]
   }
 
   /** Offers are our own: the fee payer that one names was pinned when it was made. */

@@ -11,9 +11,12 @@ export type VerifyConfig = {
   readonly lagSeconds?: number
 }
 
+/** `finding` is for whoever looks for it already. */
+export type Verifying = { readonly now: number; readonly signal: AbortSignal; readonly finding?: Promise<Found> }
+
 export type SolanaVerifier = {
-  /** Would this transaction go through now? Its bytes have been judged before. `finding` is for whoever looks for it already. */
-  verify(exact: SolanaExact, at: { now: number; signal: AbortSignal; finding?: Promise<Found> }): Promise<Verdict>
+  /** Would this transaction go through now? Its bytes have been judged before. */
+  verify(exact: SolanaExact, at: Verifying): Promise<Verdict>
 }
 
 /** A hint of ours with so much life left is known to every node that is not behind. */
@@ -30,9 +33,12 @@ export function solanaVerifier(
 ): SolanaVerifier {
   const lagSeconds = config.lagSeconds ?? 30
 
-  async function verify(...[exact, { now, signal, finding = find(exact, { signal }) }]: Parameters<SolanaVerifier['verify']>): Promise<Verdict> {
-    const asked = [reads.rehearse(writeWire(exact.wire), signal), reads.accounts([exact.source], { commitment: 'confirmed', signal }), finding] as const
-    const [rehearsed, bank, found] = await Promise.all(asked)
+  async function verify(exact: SolanaExact, { now, signal, finding = find(exact, { signal }) }: Verifying): Promise<Verdict> {
+    const [rehearsed, bank, found] = await Promise.all([
+      reads.rehearse(writeWire(exact.wire), signal),
+      reads.accounts([exact.source], { commitment: 'confirmed', signal }),
+      finding,
+    ])
     const away = awayIn(bank, { now, lagSeconds })
     if (away || bank.kind === 'trouble') return unavailable(away ?? 'the node cannot be asked')
     if (rehearsed.kind === 'trouble') return unavailable(rehearsed.reason)

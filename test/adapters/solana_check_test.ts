@@ -38,6 +38,8 @@ describe('check()', () => {
     expect(await check()).toEqual({ kind: 'ready', warnings: [] })
     const warned = await check({ minFeePayerLamports: 2_000_000_000 })
     expect(warned).toMatchObject({ warnings: [expect.stringContaining('fee_payer_keys.0: '), expect.stringContaining('fee_payer_keys.1: ')] })
+    const former = await check({ feePayerKeys: [feePayer.secret, poor.secret] })
+    expect(former).toEqual({ kind: 'ready', warnings: [expect.stringContaining('fee_payer_keys.1: ')] })
     expect([node.lamportsOf(feePayer.address), node.reads('sendTransaction')]).toEqual([before, 0])
   })
 
@@ -50,7 +52,7 @@ describe('check()', () => {
     ['a recipient without an account', { payTo: poor.address }, ['pay_to: ']],
     ['a recipient that is a token account', { payTo: held }, ['pay_to: ', 'pay_to: ']],
     ['a recipient that pays fees', { payTo: second.address }, ['pay_to: ']],
-    ['a fee payer without SOL', { feePayerKeys: [feePayer.secret, poor.secret] }, ['fee_payer_keys.1: ']],
+    ['a fee payer without SOL', { feePayerKeys: [poor.secret, feePayer.secret] }, ['fee_payer_keys.0: ']],
     ['a fee payer whose halves are of two keys', { feePayerKeys: [mended.halves] }, ['fee_payer_keys.0: ']],
   ]
   test.each(wrong)('names %s', async (_, change, settings) => {
