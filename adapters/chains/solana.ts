@@ -9,7 +9,7 @@ import { type FeePayer, feePayerOf, isProof } from './solana_keys.ts'
 import { CAPS, type Caps, judgeSolana, type SolanaExact, TOKEN, TOKEN_2022, tokenAccount } from './solana_payload.ts'
 import { holdingIn, type SolanaReads, solanaReads } from './solana_reads.ts'
 import { type SettleConfig, solanaSettler } from './solana_settle.ts'
-import { solanaVerifier, type VerifyConfig } from './solana_verify.ts'
+import { solanaVerifier, stale, type VerifyConfig } from './solana_verify.ts'
 import { addressOf, toBase58 } from './solana_wire.ts'
 
 /** One gateway row on a Solana cluster. What is optional has a default that suits a public node. */
@@ -42,6 +42,9 @@ export type SolanaChain = Chain & Required<Pick<Chain, 'balance' | 'proves'>> & 
   close(): void
 }
 
+/** What a payment must still have to live when its work begins; when it settles, every moment counts. */
+const WORK_MS = 6_000
+
 type At = { readonly now: number; readonly signal: AbortSignal }
 
 /** USDC on one Solana cluster, verified and settled by ourselves. Throws, without quoting them, when the URL, a key or the network is malformed. */
@@ -61,8 +64,6 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   const fates = solanaFates({ reads, find }, { ...config, network })
   const verifier = solanaVerifier({ reads, find, endOf: hint.endOf }, config)
   const settler = solanaSettler({ reads, find, fates, verifier, sign }, config)
-  const offered = { scheme: 'exact', network, asset: mint, payTo }
-  const plain: readonly Terms[] = [{ ...offered, extra: { feePayer: first.address } }]
   let isReady = false
 
   async function sign({ feePayer, wire }: SolanaExact): Promise<Uint8Array> {
@@ -72,10 +73,8 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   }
 
   function terms(now: number): readonly Terms[] {
-    if (!isReady) return []
-    const newest = hint.newest(now)
-    if (!newest) return plain
-    return [{ ...offered, extra: { feePayer: first?.address, recentBlockhash: newest.blockhash, lastValidBlockHeight: String(newest.lastValid) } }]
+    if (!isReady || !first) return []
+    return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer: first.address, ...hint.extra(now) } }]
   }
 
   async function identify(payment: Payment, offer: Offer, { now }: At): Promise<Identity> {
@@ -91,13 +90,16 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
     const exact = await judgeSolana(payment, offer, { network, feePayers, caps })
     if (exact.kind === 'refused') return exact
     fates.seen(exact.key, at.now)
-    return await verifier.verify(exact, String(payment.payload.transaction), at)
+    const verdict = await verifier.verify(exact, at)
+    const end = hint.endOf(exact.wire.blockhash)
+    const isLate = verdict.kind === 'valid' && end !== undefined && end < at.now + WORK_MS
+    return isLate ? stale('its blockhash has less than 6 seconds to live') : verdict
   }
 
   async function settle(payment: Payment, offer: Offer, at: At): Promise<Settlement> {
     const exact = await judgeSolana(payment, offer, { network, feePayers, caps })
     if (exact.kind === 'refused') return { kind: 'refused', reason: exact.reason }
-    return await settler.settle({ exact, transaction: String(payment.payload.transaction) }, at)
+    return await settler.settle(exact, at)
   }
 
   /** Also of what was signed for a fee payer that is configured no longer. */

@@ -52,10 +52,10 @@ export async function checkSolana({ rpc, reads }: { rpc: Rpc; reads: SolanaReads
   if (!token || !program) return { kind: 'wrong', problems: [...own, `mint: ${mint} is no token on ${network}`] }
   const holder = rest[program === TOKEN ? 0 : 1]
   const payers = rest.slice(2)
-  const problems = [...own, ...mintProblems(token), ...walletProblems(payTo, wallet), ...holderProblems(payTo, { mint, holder }), ...feePayers.flatMap((feePayer, i) => payerProblems(feePayer, i, payers[i]))]
+  const problems = [...own, ...mintProblems(token), ...walletProblems(payTo, wallet), ...holderProblems(payTo, { mint, holder }), ...payers.flatMap((account, i) => payerProblems(i, account))]
   if (problems.length > 0) return { kind: 'wrong', problems }
   const low = config.minFeePayerLamports ?? 10_000_000
-  const warnings = feePayers.flatMap((feePayer, i) => ((payers[i]?.lamports ?? 0) < low ? [`fee_payer_keys.${i}: its account ${feePayer} is running out of SOL`] : []))
+  const warnings = payers.flatMap((account, i) => ((account?.lamports ?? 0) < low ? [`fee_payer_keys.${i}: its account ${feePayers[i]} is running out of SOL`] : []))
   return { kind: 'ready', warnings }
 }
 
@@ -93,9 +93,10 @@ function holderProblems(payTo: string, { mint, holder }: { mint: string; holder:
   return held.isFrozen ? [`pay_to: the token account of ${payTo} is frozen`] : []
 }
 
-function payerProblems(feePayer: string, index: number, account: Account | undefined): readonly string[] {
-  if (!account || account.lamports === 0) return [`fee_payer_keys.${index}: its account ${feePayer} has no SOL to pay fees with`]
-  if (account.owner !== SYSTEM || account.data.length > 0) return [`fee_payer_keys.${index}: its account ${feePayer} is no plain wallet, and cannot pay fees`]
+/** Only the first is offered; payments under another one wait until it has SOL again. */
+function payerProblems(index: number, account: Account | undefined): readonly string[] {
+  if (index === 0 && !account?.lamports) return ['fee_payer_keys.0: its account has no SOL to pay fees with']
+  if (account && (account.owner !== SYSTEM || account.data.length > 0)) return [`fee_payer_keys.${index}: its account is no plain wallet, and cannot pay fees`]
   return []
 }
 

@@ -15,7 +15,7 @@ import { type Caps, judgeSolana, type SolanaExact } from './solana_payload.ts'
 import { holdingIn, isPaidIn, solanaReads } from './solana_reads.ts'
 import { ended, outOfTime, pause } from './solana_settle.ts'
 import { awayIn, GONE, replayed, stale, unavailable, unfunded, type VerifyConfig } from './solana_verify.ts'
-import { addressOf, fromBase58 } from './solana_wire.ts'
+import { addressOf, fromBase58, writeWire } from './solana_wire.ts'
 
 /** One gateway row on a Solana cluster whose payments others verify and settle. `fetch` serves the node and the facilitators. */
 export type SolanaFacilitatorConfig = {
@@ -79,9 +79,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
 
   function terms(now: number): readonly Terms[] {
     if (signing.length === 0) return []
-    const newest = hint.newest(now)
-    const hinted = newest && { recentBlockhash: newest.blockhash, lastValidBlockHeight: String(newest.lastValid) }
-    return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer, ...hinted } }]
+    return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer, ...hint.extra(now) } }]
   }
 
   /** Offers are our own: the fee payer that one names was pinned when it was made. */
@@ -106,7 +104,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     const end = fates.ended(key)
     if (end) return end.kind === 'dead' && end.code ? stale(GONE) : replayed()
     const stop = deadline(verifyMs, [at.signal])
-    const asked = [askVerdict(payment, offer, at), reads.accounts([source], { commitment: 'confirmed', signal: stop.signal }), reads.validity(wire.blockhash, 'confirmed', stop.signal)] as const
+    const asked = [askVerdict(exact, offer, at), reads.accounts([source], { commitment: 'confirmed', signal: stop.signal }), reads.validity(wire.blockhash, 'confirmed', stop.signal)] as const
     const [said, bank, alive] = await Promise.all(asked)
     stop.end()
     const isFresh = bank.kind === 'accounts' && awayIn(bank, { now: at.now, lagSeconds: config.lagSeconds ?? 30 }) === undefined
@@ -118,10 +116,10 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
   }
 
   /** The first facilitator that decides, decides. A verdict moves nothing, so another may be asked after any failure. */
-  async function askVerdict(payment: Payment, offer: Offer, { now, signal }: At): Promise<{ kind: 'valid' } | Refused | Unavailable> {
+  async function askVerdict(exact: SolanaExact, offer: Offer, { now, signal }: At): Promise<{ kind: 'valid' } | Refused | Unavailable> {
     const troubles: string[] = []
     for (const { name, api } of signing) {
-      const said = await api.ask('verify', { body: requestFor(payment, offer), read: readVerifyReply, now, timeoutMs: verifyMs, signal })
+      const said = await api.ask('verify', { body: requestFor(exact, offer), read: readVerifyReply, now, timeoutMs: verifyMs, signal })
       if (said.kind === 'trouble') {
         troubles.push(`${name}: ${said.reason}`)
         continue
@@ -139,7 +137,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     const end = fates.ended(exact.key)
     if (end) return ended(end)
     if (signal.aborted || closing.signal.aborted) return unknown('no time was left to settle')
-    const order = { payment, offer, now }
+    const order = { offer, now }
     const earlier = jobs.get(exact.key)
     const outcome = await wait(earlier ?? begin(exact, order), signal)
     if (!earlier || outcome.kind !== 'unknown' || signal.aborted) return outcome
@@ -151,7 +149,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
   }
 
   /** One that is under way is joined, never sent beside itself, and followed to its end whether or not a caller still waits. */
-  function begin(exact: SolanaExact, order: { payment: Payment; offer: Offer; now: number }): Promise<Settlement> {
+  function begin(exact: SolanaExact, order: { offer: Offer; now: number }): Promise<Settlement> {
     const job = carry(exact, order).catch(() => unknown('it could not be followed to its end'))
     jobs.set(exact.key, job)
     void job.then(() => jobs.delete(exact.key))
@@ -159,14 +157,14 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
   }
 
   /** Sends it to the first facilitator that can be reached, and to no other after that: it may be at work whatever becomes of the reply. */
-  async function carry(exact: SolanaExact, { payment, offer, now }: { payment: Payment; offer: Offer; now: number }): Promise<Settlement> {
+  async function carry(exact: SolanaExact, { offer, now }: { offer: Offer; now: number }): Promise<Settlement> {
     if (handed.get(exact.key)) {
       const fate = await fateOf(exact, now)
       if (fate.kind === 'paid' || fate.kind === 'dead') return ended(fate)
     }
     const troubles: string[] = []
     for (const { name, api } of signing) {
-      const said = await api.ask('settle', { body: requestFor(payment, offer), read: readSettleReply, now, timeoutMs: settleMs })
+      const said = await api.ask('settle', { body: requestFor(exact, offer), read: readSettleReply, now, timeoutMs: settleMs })
       if (said.kind === 'said' ? !said.value.isRefusal : !said.unsent) handed.set(exact.key, true)
       if (said.kind === 'said') return await conclude(exact, { name, reply: said.value, now })
       troubles.push(`${name}: ${said.reason}`)
@@ -256,7 +254,8 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
 }
 
 /** Our own offer, twice, and the transaction alone: nothing that the buyer sent beside it can change a verdict, or upset a facilitator. */
-function requestFor({ payload: { transaction } }: Payment, offer: Offer): object {
+function requestFor({ wire }: SolanaExact, offer: Offer): object {
+  const transaction = writeWire(wire)
   return { x402Version: VERSION, paymentPayload: { x402Version: VERSION, accepted: offer, payload: { transaction } }, paymentRequirements: offer }
 }
 

@@ -5,8 +5,8 @@ import type { Latest, SolanaReads } from './solana_reads.ts'
 export type SolanaHint = {
   /** Asks for the newest blockhash. Never rejects; without an answer the last one grows old. */
   refresh(now: number): Promise<void>
-  /** The newest blockhash; undefined when it is too old to be worth a buyer's signature. */
-  newest(now: number): Latest | undefined
+  /** What an offer says of it; nothing when it is too old to be worth a buyer's signature. */
+  extra(now: number): { readonly recentBlockhash?: string; readonly lastValidBlockHeight?: string }
   /** About when a blockhash runs out, in milliseconds, rather too early; undefined for one that was never a hint. */
   endOf(blockhash: string): number | undefined
 }
@@ -29,7 +29,10 @@ export function solanaHint(reads: SolanaReads): SolanaHint {
       latest = { ...answer, at: now }
       lastValids.set(answer.blockhash, answer.lastValid)
     },
-    newest: (now) => (latest && now - latest.at <= FRESH_MS ? latest : undefined),
+    extra(now) {
+      if (!latest || now - latest.at > FRESH_MS) return {}
+      return { recentBlockhash: latest.blockhash, lastValidBlockHeight: String(latest.lastValid) }
+    },
     endOf(blockhash) {
       const lastValid = lastValids.get(blockhash)
       if (!latest || lastValid === undefined) return undefined

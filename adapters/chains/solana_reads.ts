@@ -144,9 +144,9 @@ export function holdingIn(account: Account | undefined, mint: string | undefined
   return { amount: view(data).getBigUint64(64, true), owner: data.subarray(32, 64), isFrozen: data[108] === 2 }
 }
 
-/** Whether this transaction is the payment's own, has run without error, and has left exactly its amount in its destination. */
-export function isPaidIn({ id, failed, gain }: Landed, { wire, destination, mint, amount }: SolanaExact): boolean {
-  return !failed && id === wire.id && gain(wire.accounts.indexOf(destination), mint) === amount
+/** Whether the transaction of a payment has run without error, and has left exactly its amount in its destination. */
+export function isPaidIn({ failed, gain }: Landed, { wire, destination, mint, amount }: SolanaExact): boolean {
+  return !failed && gain(wire.accounts.indexOf(destination), mint) === amount
 }
 
 /** What cannot be read here is some other transaction: no payment would have got so far. */

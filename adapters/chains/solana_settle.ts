@@ -3,7 +3,7 @@ import type { Finder, SolanaFates } from './solana_fate.ts'
 import type { SolanaExact } from './solana_payload.ts'
 import type { SolanaReads } from './solana_reads.ts'
 import type { SolanaVerifier } from './solana_verify.ts'
-import { signedWire } from './solana_wire.ts'
+import { writeWire } from './solana_wire.ts'
 import { payerStrikes } from './strikes.ts'
 
 export type SettleConfig = {
@@ -15,11 +15,10 @@ export type SettleConfig = {
   readonly wait?: (ms: number, signal: AbortSignal) => Promise<void>
 }
 
-export type Order = { readonly exact: SolanaExact; /** As the payer sent it, in base64. */ readonly transaction: string }
 export type At = { readonly now: number; readonly signal: AbortSignal }
 
 export type SolanaSettler = {
-  settle(order: Order, at: At): Promise<Settlement>
+  settle(exact: SolanaExact, at: At): Promise<Settlement>
   close(): void
 }
 
@@ -48,13 +47,13 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
   const strikes = payerStrikes()
   let closed = false
 
-  async function settle(order: Order, { now, signal }: At): Promise<Settlement> {
-    const { key } = order.exact
+  async function settle(exact: SolanaExact, { now, signal }: At): Promise<Settlement> {
+    const { key } = exact
     fates.seen(key, now)
     const end = fates.ended(key)
     if (end) return ended(end)
     if (signal.aborted || closed) return unknown('no time was left to settle')
-    const job = jobs.get(key) ?? begin(order, now)
+    const job = jobs.get(key) ?? begin(exact, now)
     job.callers++
     try {
       return await Promise.race([job.promise, outOfTime(signal, job.promise)])
@@ -64,11 +63,11 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
     }
   }
 
-  function begin(order: Order, now: number): Job {
+  function begin(exact: SolanaExact, now: number): Job {
     const stop = new AbortController()
-    const promise = carry(order, { now, signal: stop.signal }).catch(() => unknown('it could not be followed to its end'))
+    const promise = carry(exact, { now, signal: stop.signal }).catch(() => unknown('it could not be followed to its end'))
     const job: Job = { promise, stop, callers: 0 }
-    jobs.set(order.exact.key, job)
+    jobs.set(exact.key, job)
     return job
   }
 
@@ -78,18 +77,17 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
   }
 
   /** Looks whether it has run, and whether it still would: no fee is spent on what cannot pay. */
-  async function carry(order: Order, at: At): Promise<Settlement> {
-    const { exact, transaction } = order
+  async function carry(exact: SolanaExact, at: At): Promise<Settlement> {
     const finding = find(exact, at)
-    const [found, verdict] = await Promise.all([finding, verifier.verify(exact, transaction, { ...at, finding })])
+    const [found, verdict] = await Promise.all([finding, verifier.verify(exact, { ...at, finding })])
     const end = fates.conclude(exact, found)
     if (end) return ended(end)
     if (found.kind === 'trouble') return unknown(`nothing was sent: ${found.reason}`)
-    if (found.kind === 'pending') return follow(order, at)
+    if (found.kind === 'pending') return follow(exact, at)
     if (verdict.kind === 'unavailable') return unknown(`nothing was sent: ${verdict.reason}`)
     if (verdict.kind === 'refused' && verdict.code !== 'PAYMENT_REPLAY') return refuse(exact, verdict, at)
     const until = strikes.blockedUntil(exact.payer, false, at.now)
-    if (until === undefined) return follow(order, at)
+    if (until === undefined) return follow(exact, at)
     return refused(`${strikes.count(exact.payer, at.now)} transfers of ${exact.payer} passed simulation and failed on chain; nothing is sent for it until ${new Date(until).toISOString()}`)
   }
 
@@ -100,8 +98,8 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
     return fate.kind === 'paid' ? ended(fate) : { kind: 'refused', reason, code: 'PAYMENT_BLOCKHASH_STALE' }
   }
 
-  async function follow({ exact }: Order, { now, signal }: At): Promise<Settlement> {
-    const signed = signedWire(exact.wire, await sign(exact))
+  async function follow(exact: SolanaExact, { now, signal }: At): Promise<Settlement> {
+    const signed = writeWire(exact.wire, await sign(exact))
     let [waited, due] = [0, 0]
     for (;;) {
       const isDue = waited >= due

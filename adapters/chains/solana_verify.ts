@@ -4,19 +4,20 @@ import type { Trouble } from './evm_rpc.ts'
 import type { Finder, Found } from './solana_fate.ts'
 import { refused, type SolanaExact } from './solana_payload.ts'
 import { type Accounts, holdingIn, type SolanaReads } from './solana_reads.ts'
+import { writeWire } from './solana_wire.ts'
 
 export type VerifyConfig = {
   /** How far the node's confirmed bank may be behind, 30 s unless told: what it then says of money and blockhashes is not worth much. */
   readonly lagSeconds?: number
 }
 
-export type SolanaVerifier = {
-  /** Would this transaction go through now? Its bytes have been judged before. `finding` is for whoever looks for it already. */
-  verify(exact: SolanaExact, transaction: string, at: { now: number; signal: AbortSignal; finding?: Promise<Found> }): Promise<Verdict>
-}
+/** `finding` is for whoever looks for it already. */
+export type Verifying = { readonly now: number; readonly signal: AbortSignal; readonly finding?: Promise<Found> }
 
-/** What a transaction must still have to live when its work begins. */
-const LIFE_MS = 6_000
+export type SolanaVerifier = {
+  /** Would this transaction go through now? Its bytes have been judged before. */
+  verify(exact: SolanaExact, at: Verifying): Promise<Verdict>
+}
 
 /** A hint of ours with so much life left is known to every node that is not behind. */
 const YOUNG_MS = 20_000
@@ -32,9 +33,12 @@ export function solanaVerifier(
 ): SolanaVerifier {
   const lagSeconds = config.lagSeconds ?? 30
 
-  async function verify(...[exact, transaction, { now, signal, finding = find(exact, { signal }) }]: Parameters<SolanaVerifier['verify']>): Promise<Verdict> {
-    const asked = [reads.rehearse(transaction, signal), reads.accounts([exact.source], { commitment: 'confirmed', signal }), finding] as const
-    const [rehearsed, bank, found] = await Promise.all(asked)
+  async function verify(exact: SolanaExact, { now, signal, finding = find(exact, { signal }) }: Verifying): Promise<Verdict> {
+    const [rehearsed, bank, found] = await Promise.all([
+      reads.rehearse(writeWire(exact.wire), signal),
+      reads.accounts([exact.source], { commitment: 'confirmed', signal }),
+      finding,
+    ])
     const away = awayIn(bank, { now, lagSeconds })
     if (away || bank.kind === 'trouble') return unavailable(away ?? 'the node cannot be asked')
     if (rehearsed.kind === 'trouble') return unavailable(rehearsed.reason)
@@ -49,7 +53,6 @@ export function solanaVerifier(
     if (error && ITS_OWN.test(error)) return unavailable(`the node cannot run it just now: ${error}`)
     if (balance < exact.amount) return unfunded(exact, balance)
     if (error) return refused('PAYMENT_INVALID', 'transaction_simulation_failed', `the transaction would fail: ${error}`)
-    if (end !== undefined && end < now + LIFE_MS) return stale('its blockhash has less than 6 seconds to live')
     return { kind: 'valid', balance: usdc(balance), asOf: now }
   }
 

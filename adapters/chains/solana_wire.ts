@@ -40,8 +40,8 @@ export function readWire(base64: unknown): Wire | string {
   }
 }
 
-/** The transaction with the first signature put in its place, in base64. */
-export function signedWire({ signatures, message }: Wire, first: Uint8Array): string {
+/** The transaction in base64, perhaps with another first signature. The only way it is passed on: bytes have many spellings. */
+export function writeWire({ signatures, message }: Wire, first = signatures[0] ?? new Uint8Array(64)): string {
   const bytes = new Uint8Array(1 + 64 * signatures.length + message.length)
   bytes[0] = signatures.length
   for (const [i, signature] of signatures.entries()) bytes.set(i === 0 ? first : signature, 1 + 64 * i)

@@ -7,6 +7,7 @@ import type { Offer, Payment } from '../../core/x402.ts'
 import type { SolanaNode } from '../../server/devnet/solana_node.ts'
 import { MINT } from '../../server/devnet/solana_tokens.ts'
 import {
+  ANYBODYS,
   base64,
   COMPUTE_BUDGET,
   type Draft,
@@ -16,6 +17,7 @@ import {
   LIGHTHOUSE,
   memo,
   newKey,
+  NOBODY,
   ORDER,
   paymentOf,
   readonly,
@@ -106,9 +108,6 @@ async function smallR(wire: Uint8Array, { payer }: World): Promise<Uint8Array> {
   return Uint8Array.from([...wire.subarray(0, 65), ...signature, ...wire.subarray(MESSAGE)])
 }
 
-/** Everybody's key: whoever likes signs for it. */
-const NOBODY = getAddressDecoder().decode(Uint8Array.from({ length: 32 }, (_, i) => (i === 0 ? 1 : 0)))
-
 // ── the attacks ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const UNREADABLE = 'payload_transaction_could_not_be_decoded'
@@ -158,7 +157,7 @@ const signatures: readonly Attack[] = [
   { does: 'was changed after it was signed', reason: UNSIGNED, bytes: (wire) => wire.with(wire.length - 3, 0x21) },
   { does: 'is signed with the high twin of S', reason: UNSIGNED, bytes: (wire) => Uint8Array.from([...wire.slice(0, 97), ...highS(wire.subarray(97, 129)), ...wire.slice(MESSAGE)]) },
   { does: 'is signed with an R that validators refuse', reason: UNSIGNED, bytes: smallR },
-  { does: 'moves the money of the key that everybody has', reason: UNSIGNED, draft: paying(() => ({ from: NOBODY })), bytes: (wire) => Uint8Array.from([...wire.slice(0, 65), 1, ...new Uint8Array(63), ...wire.slice(MESSAGE)]) },
+  { does: 'moves the money of the key that everybody has', reason: UNSIGNED, draft: paying(() => ({ from: NOBODY })), bytes: (wire) => Uint8Array.from([...wire.slice(0, 65), ...ANYBODYS, ...wire.slice(MESSAGE)]) },
   { does: "moves another wallet's money without its signature", reason: UNSIGNED, draft: async (draft, given) => changed(2, (instruction) => ({ accounts: [...(instruction.accounts ?? []).slice(0, 3), readonly(given.thief.address)] }))(await changed(3, (instruction) => also(instruction, signing(given.payer.address)))(draft, given), given) },
   { does: 'wants a third signature', reason: 'payload_excessive_signers', draft: (draft, given) => ({ ...changed(3, (instruction) => also(instruction, signing(given.thief.address)))(draft, given), signers: [given.payer, given.thief] }) },
   { does: 'wants nine signatures', reason: 'payload_excessive_signers', draft: (draft) => changed(3, (instruction) => also(instruction, ...Array.from({ length: 7 }, (_, i) => signing(getAddressDecoder().decode(new Uint8Array(32).fill(i + 40))))))(draft, w) },

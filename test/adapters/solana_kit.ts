@@ -9,6 +9,7 @@ import {
   compileTransaction,
   createKeyPairSignerFromPrivateKeyBytes,
   createTransactionMessage,
+  getAddressDecoder,
   getBase58Decoder,
   getTransactionEncoder,
   type Instruction,
@@ -32,6 +33,9 @@ export const COMPUTE_BUDGET = address('ComputeBudget1111111111111111111111111111
 export const MEMO = address('MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr')
 export const LIGHTHOUSE = address('L2TExMFKdjpN9kozasaurPirfHy9P8sbXoAN1qA3S95')
 const NOON = Date.UTC(2030, 0, 1, 12)
+/** Everybody's key: whoever likes signs for it, any message, with the base point for R and one for S. WebCrypto does not mind. */
+export const NOBODY = getAddressDecoder().decode(Uint8Array.from({ length: 32 }, (_, i) => (i === 0 ? 1 : 0)))
+export const ANYBODYS = Uint8Array.from({ length: 64 }, (_, i) => [0x58, ...Array<number>(31).fill(0x66), 1][i] ?? 0)
 /** Order of the group of Ed25519. */
 export const ORDER = 2n ** 252n + 27742317777372353535851937790883648493n
 

@@ -108,17 +108,25 @@ describe('verify()', () => {
   })
 
   test('refuses a blockhash that has run out, and one of our own that is about to', async () => {
-    const { h, payment } = await world()
-    await h.chain.identify(payment, h.offer, at())
+    const { h, payer, payment } = await world()
     node.advance(134)
     expect(await verify(h, payment)).toMatchObject({ kind: 'valid' })
     node.advance(2)
     const late = await verify(h, payment)
     expect(late).toMatchObject({ kind: 'refused', code: 'PAYMENT_BLOCKHASH_STALE' })
+    const last = await h.sign({ address: payer.address }, h.offer)
+    expect(await verify(h, last)).toMatchObject({ kind: 'valid' })
     node.advance(16)
     const gone = await verify(h, payment)
     expect(gone).toMatchObject({ kind: 'refused', code: 'PAYMENT_BLOCKHASH_STALE' })
     for (const verdict of [late, gone]) expect('reason' in verdict && verdict.reason).toContain('blockhash')
+  })
+
+  test('leaves to settle() the last seconds of a life', async () => {
+    const { h, payment } = await world()
+    node.advance(150)
+    expect(await verify(h, payment)).toMatchObject({ kind: 'refused', code: 'PAYMENT_BLOCKHASH_STALE' })
+    expect(await settle(h, payment)).toMatchObject({ kind: 'settled' })
   })
 
   test('reads as replayed what was spent, long after its blockhash has run out too', async () => {
@@ -342,6 +350,18 @@ describe('fate()', () => {
     for (const seconds of [0, 10, 20, 40, 60, 600, 86_400]) expect([seconds, (await fate(h, payment, node.now() + 1000 * seconds)).kind]).toEqual([seconds, 'unknown'])
     node.rewind(false)
     expect(await fate(h, payment)).toEqual({ kind: 'open' })
+  })
+
+  test('is not dead on the word of a node that is a minute behind, though that would be enough', async () => {
+    const { h, payment } = await world()
+    await fate(h, payment)
+    node.advance(GONE + FINAL)
+    node.mark()
+    node.advance(120)
+    node.rewind(true)
+    expect((await fate(h, payment)).kind).toBe('unknown')
+    node.rewind(false)
+    expect(await fate(h, payment)).toEqual(DEAD)
   })
 
   test('is not dead to a process that has just begun, until a finalized block is younger than its first look', async () => {
