@@ -102,7 +102,12 @@ describe('an invented character', () => {
     const { vendor, clock, log } = plane({ ...GOOD, GetAsset: () => ({ result: { Status: 'Processing' } }) })
     let ended: string | undefined
     void outcome(vendor.enroll(ADA, calm()), log).then((found) => (ended = found))
-    for (let look = 0; ended === undefined && look < 500; look++) await clock.advance(3_000)
+    for (let look = 0; ended === undefined && look < 500; ) {
+      await clock.settle()
+      if (clock.waiting === 0) continue // its question is on the wire
+      look += 1
+      await clock.advance(3_000)
+    }
     expect(ended).toBe('UPSTREAM_TIMEOUT')
   })
 

@@ -205,7 +205,7 @@ describe('a settlement', () => {
         told.answer = async () => Response.json({ success: true, transaction: await land(chainWorld, payment) })
         expect(await settle(own, payment)).toMatchObject({ kind: 'settled' })
       },
-      { settleMs: 10 },
+      { settleMs: 250 }, // a real answer has to come in within it
     ))
 })
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getTableColumns, getTableName } from 'drizzle-orm'
 import { SQLiteSyncDialect, getTableConfig } from 'drizzle-orm/sqlite-core'
-import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { copied, memoryStorage } from '../../adapters/storage/memory.ts'
 import { migrate, steps } from '../../adapters/storage/migrations.ts'
 import * as schema from '../../adapters/storage/schema.ts'
 import { holdAlone, sqliteStorage } from '../../adapters/storage/sqlite.ts'
@@ -364,3 +364,13 @@ function place(folder = '.'): { path: string; remove(): void } {
 function spawn(script: string) {
   return Bun.spawn([process.execPath, '-e', script], { stdin: 'ignore', stdout: 'pipe', stderr: 'inherit' })
 }
+
+test('memory storage copies as structuredClone does', () => {
+  const given: Record<string, unknown> = { text: 'a', amount: 1n, none: null, absent: undefined, list: [1, [2, { three: 3 }]], bytes: Uint8Array.of(1, 2), at: new Date(7), deep: JSON.parse('{"__proto__":{"a":1},"b":2}') }
+  const made = copied(given)
+  expect(made).toEqual(structuredClone(given))
+  expect(Object.keys(made)).toEqual(Object.keys(given))
+  expect(Object.keys(made.deep as object)).toEqual(['__proto__', 'b'])
+  for (const part of ['list', 'bytes', 'at', 'deep']) expect(made[part]).not.toBe(given[part])
+  expect(() => copied({ call: () => {} })).toThrow()
+})

@@ -20,11 +20,11 @@ const TURN_MS = 250
 
 export async function campaign(rule: Rule, { seed, runs, skip = 0, isFirst = false }: Plan): Promise<Campaign> {
   const started = performance.now()
-  const on = await quickly(() => stage(rule))
+  const on = await alone(() => stage(rule))
   const found: Run[] = []
   let made = 0
   while (made < runs && !(isFirst && found.length > 0)) {
-    await quickly(() => {
+    await alone(() => {
       for (const end = performance.now() + TURN_MS; made < runs && performance.now() < end && !(isFirst && found.length > 0); made++) {
         const run = explore(on, seedOf(seed, skip + made))
         if (run.violation) found.push(run)
@@ -36,36 +36,18 @@ export async function campaign(rule: Rule, { seed, runs, skip = 0, isFirst = fal
 
 /** The same run again, with everything that happened. */
 export function replay(rule: Rule, seed: number): Promise<Run> {
-  return quickly(() => explore(stage(rule), seed, { isTraced: true }))
+  return alone(() => explore(stage(rule), seed, { isTraced: true }))
 }
 
-/**
- * Does work in a macrotask of its own, where microtasks can be drained, and lends it a faster `structuredClone`: half the time of a
- * run would be copying what the storage holds.
- */
-function quickly<T>(work: () => T): Promise<T> {
+/** Does work in a macrotask of its own, where microtasks can be drained. */
+function alone<T>(work: () => T): Promise<T> {
   return new Promise((resolve, reject) => {
     setImmediate(() => {
-      const { structuredClone } = globalThis
       try {
-        globalThis.structuredClone = plainCopy as typeof structuredClone
         resolve(work())
       } catch (error) {
         reject(error)
-      } finally {
-        globalThis.structuredClone = structuredClone
       }
     })
   })
 }
-
-/** A deep copy of plain data. */
-export function plainCopy<T>(value: T): T {
-  if (typeof value !== 'object' || value === null) return value
-  if (Array.isArray(value)) return value.map(plainCopy) as T
-  if (Object.getPrototypeOf(value) !== Object.prototype) throw new TypeError('this is not plain data')
-  const copy: Record<string, unknown> = {}
-  for (const key in value) copy[key] = plainCopy(value[key])
-  return copy as T
-}
-
