@@ -56,7 +56,7 @@ test('every command of the README is a script of the package', () => {
 
 test('the greeting in the README is the one that is printed', () => {
   const [, shown] = blocks('# Farebox', '')
-  const facts = { version: manifest.version, origin: 'http://127.0.0.1:4020', listening: 'http://127.0.0.1:4020', labels: ['base-sepolia'], endpoints: endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden).length, isDevnet: true, real: [] }
+  const facts = { version: manifest.version, origin: 'http://127.0.0.1:4020', listening: 'http://127.0.0.1:4020', labels: ['base-sepolia', 'solana-devnet'], endpoints: endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden).length, isDevnet: true, real: [] }
   expect(shown?.trimEnd().split('\n')).toEqual([...greeting(facts)])
 })
 
@@ -198,7 +198,7 @@ test('both configurations in the README are accepted, and every setting of its t
   const files = blocks('## Sell for real', 'toml')
   expect(files).toHaveLength(2)
   const keys = Object.fromEntries(['', '_1', '_2', '_3'].map((end, index) => [`RELAYER_KEY${end}`, `0x${String(index + 1).repeat(64)}`]))
-  const env = { ...keys, BASE_RPC_URL: 'https://rpc.example.com/key', BASE_SEPOLIA_RPC_URL: 'https://rpc.example.com/key', OPENAI_API_KEY: 'k' }
+  const env = { ...keys, BASE_RPC_URL: 'https://rpc.example.com/key', BASE_SEPOLIA_RPC_URL: 'https://rpc.example.com/key', OPENAI_API_KEY: 'k', SOLANA_RPC_URL: 'https://rpc.example.com/key', SOLANA_FEE_PAYER: JSON.stringify(Array.from({ length: 64 }, (_, index) => index)) }
   for (const toml of files) {
     const read = parseConfig(toml, env)
     expect(read.ok || read.mistakes).toBe(true)

@@ -7,7 +7,7 @@ import { app } from '../../server/app.ts'
 import { COMPLETIONS, reading, said, STREAM, table, USED } from '../core/live_kit.ts'
 import { door, encodePayment, type KitOptions } from '../kit.ts'
 
-const main = await Bun.file(new URL('../../server/main.ts', import.meta.url)).text()
+const main = await Bun.file(new URL('../../server/listening.ts', import.meta.url)).text()
 const IDLE_S = Number(/idleTimeout: (\d+)/.exec(main)?.[1])
 
 const servers: ReturnType<typeof Bun.serve>[] = []
