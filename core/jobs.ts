@@ -5,6 +5,7 @@ import { spoken } from './dialects.ts'
 import type { Paid, Poll, Reply, Sold, Stored } from './endpoint.ts'
 import { keepFor } from './enrolled.ts'
 import { Fault } from './faults.ts'
+import { handsOf } from './hands.ts'
 import { type Held, held } from './held.ts'
 import type { House, Working } from './house.ts'
 import { mirror } from './mirror.ts'
@@ -47,6 +48,7 @@ export function jobs(house: House, offering: Offers): Jobs {
   const mirroring = { ports, maxBytes: house.maxMedia }
   const context = { catalog }
   const upstream = held(house)
+  const hands = handsOf(house, offering)
 
   return { serve, give, poll, collect, recovery, look: upstream.look }
 
@@ -113,6 +115,7 @@ export function jobs(house: House, offering: Offers): Jobs {
       await noteUnpaid(call)
       return servedUnsettled(working, done.stored, paying.kind)
     }
+    if (endpoint.effects?.owed) await noteUnpaid(call)
     return await refusal(working, paying)
   }
 
@@ -158,12 +161,13 @@ export function jobs(house: House, offering: Offers): Jobs {
   }
 
   /** Runs the work under the stall deadline and mirrors its media. A failure is recorded here, which frees the authorization. */
-  async function make({ endpoint, input, call }: Working<Paid>, deadlineMs = patience.stallMs): Promise<Done> {
+  async function make(working: Working<Paid>, deadlineMs = patience.stallMs): Promise<Done> {
+    const { endpoint, input, call } = working
     const stallsAt = clock.now() + patience.stallMs
     try {
       const kept = (kind: string, id: string) => storage.getOwned(kind, id, clock.now())
       const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, clock, now: clock.now(), kept }
-      const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, signal }))
+      const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, call: hands(working, signal), signal }))
       const media = await mirror(mirroring, call.id, made.media)
       for (const record of made.keeps?.(media) ?? []) await keepFor(storage, { ...record, owner: call.payer }, clock.now())
       const now = clock.now()

@@ -9,6 +9,7 @@ import { sampleDefi, samplePrediction } from '../adapters/vendors/sample_data.ts
 import { sampleMarket } from '../adapters/vendors/sample_market.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
 import { type ScriptedVideo, scriptedVideo } from '../adapters/vendors/scripted_video.ts'
+import { actors } from './actors.ts'
 import { type ChatVendor, type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type Setup, type Vendors } from '../core/mod.ts'
 
 /** 2026-11-20T00:00:00Z. */
@@ -99,9 +100,10 @@ export function slowVendor() {
   return { vendor, ready: ready.open }
 }
 
-/** The embedded vendors of what is sold in one shot. No kit has them unless told, so that tests can be without. */
-export function embedded(clock: Clock): Pick<Vendors, 'search' | 'websearch' | 'prediction' | 'defi' | 'market' | 'portraits'> {
-  return { search: corpusSearch(), websearch: corpusWeb(), prediction: samplePrediction({ clock }), defi: sampleDefi({ clock }), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) }
+/** The embedded vendors of what is sold in one shot, and stand-ins of those that nothing embedded stands in for. No kit has them unless told, so that tests can be without. */
+export function embedded(clock: Clock): Pick<Vendors, 'search' | 'websearch' | 'prediction' | 'defi' | 'market' | 'portraits' | 'voice' | 'phone' | 'onramp' | 'bridge'> {
+  const { voice, phone, onramp, bridge } = actors()
+  return { voice, phone, onramp, bridge, search: corpusSearch(), websearch: corpusWeb(), prediction: samplePrediction({ clock }), defi: sampleDefi({ clock }), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) }
 }
 
 export type Kit = {

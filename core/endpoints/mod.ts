@@ -7,6 +7,7 @@ import { defidata } from './defidata.ts'
 import { discovery } from './discovery.ts'
 import { docs } from './docs.ts'
 import { edits } from './edits.ts'
+import { funding } from './funding.ts'
 import { generateContent } from './generate_content.ts'
 import { health } from './health.ts'
 import { images } from './images.ts'
@@ -14,6 +15,8 @@ import { marketData } from './market.ts'
 import { media } from './media.ts'
 import { messages } from './messages.ts'
 import { models } from './models.ts'
+import { onramp } from './onramp.ts'
+import { phone } from './phone.ts'
 import { portraits } from './portraits.ts'
 import { prediction } from './prediction.ts'
 import { pricing } from './pricing.ts'
@@ -21,6 +24,7 @@ import { responses } from './responses.ts'
 import { search } from './search.ts'
 import { swap } from './swap.ts'
 import { video } from './video.ts'
+import { voice } from './voice.ts'
 import { wallet } from './wallet.ts'
 import { websearch } from './websearch.ts'
 
@@ -39,6 +43,10 @@ export const endpoints: readonly Endpoint[] = [
   ...marketData,
   ...prediction,
   ...defidata,
+  ...voice,
+  ...phone,
+  ...onramp,
+  ...funding,
   ...calls,
   ...media,
   ...models,
