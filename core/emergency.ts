@@ -12,6 +12,7 @@ const LONGER: Readonly<Record<string, readonly string[]>> = {
   '44': ['18000'],
   '49': ['8001110111', '8001110222'],
   '61': ['131114', '132500'],
+  '66': ['1155', '1669'],
   '82': ['1339', '1393'],
   '91': ['1033', '1070', '1091', '1098', '14416'],
   '92': ['1122'],
@@ -31,7 +32,7 @@ const DEAR = /^(?:1900|1976|808|870|878|881|882|883|888|979|991)/
 /** The digits that are dialed: without separators, and without the prefix of an international call. */
 function dialed(text: string): string {
   const digits = text.normalize('NFKC').replaceAll(/[^\d]/g, '')
-  return text.trimStart().startsWith('+') ? digits : digits.replace(/^(?:00|011)(?=\d)/, '')
+  return text.trimStart().startsWith('+') ? digits : digits.replace(/^(?:00|011)(?=\d{3})/, '')
 }
 
 function split(digits: string): { code: string; rest: string } {

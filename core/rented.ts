@@ -135,7 +135,7 @@ async function seeTo(line: Line, at: Sweeping): Promise<void> {
 /** Its result may still be paid for, or the same signed request may come again and find the number. */
 async function isWorkedOn(id: string, { records, now }: Pick<Sweeping, 'records' | 'now'>): Promise<boolean> {
   const call = await records.getCall(id)
-  if (!call) return false
+  if (!call || isPaid(call)) return false
   if (call.work === 'failed') return (call.endedAt ?? call.createdAt) > now - GRACE_MS
   return !isOver(call, now - GRACE_MS)
 }

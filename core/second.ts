@@ -4,6 +4,7 @@
  */
 import { failIfOverdue, type Money, settleCall } from './calls.ts'
 import { noteDebt, owedBy } from './debts.ts'
+import { Fault } from './faults.ts'
 import type { House } from './house.ts'
 import type { Offers } from './offers.ts'
 import { print, type Usdc } from './money.ts'
@@ -47,7 +48,7 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
     const { payer, key, expiresAt, offer, purse = offer.asset } = identified
     if (payer !== call.payer) return refused(`it is signed by ${payer}, and the payment of this request by ${call.payer}`)
     const owed = await owedBy(storage, call, clock.now())
-    if (owed) return { kind: 'refused', code: 'PAYMENT_UNFUNDED', reason: `this wallet owes the payment of an earlier request, ${owed.id}; poll /api/v1/calls/${owed.id} with a payment first` }
+    if (owed) throw owes(owed)
 
     const known = await storage.callOf(key, clock.now())
     if (known) {
@@ -125,6 +126,11 @@ const isPlain = ({ scheme, network }: Offer): boolean => scheme === 'exact' && n
 async function parentOf(storage: Pick<Storage, 'getOwned'>, known: Call, now: number): Promise<string> {
   const taken = await storage.getOwned(TAKEN, known.id, now)
   return ((taken?.data ?? known.request) as { readonly parent: string }).parent
+}
+
+function owes({ id }: Call): Fault {
+  const poll_url = `/api/v1/calls/${id}`
+  return new Fault('NOT_ALLOWED', { error: 'Forbidden', message: 'This wallet owes the payment of an earlier request: poll it with a payment first. Nothing was charged.', fields: { reason: 'unpaid', job_id: id, poll_url } })
 }
 
 const used = ({ receipt }: Call): Used => ({ kind: 'used', transaction: receipt?.transaction ?? null })

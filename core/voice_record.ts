@@ -36,7 +36,7 @@ type Status = 'queued' | 'started' | 'ringing' | 'in-progress' | 'completed' | '
 function statusOf(record: Fields): Status {
   const word = String(record.status ?? record.queue_status ?? '').toLowerCase()
   if (textIn(record, 'error_message') || /error|fail/.test(word)) return 'error'
-  if (record.completed === true || /^complete/.test(word)) return 'completed'
+  if (record.completed === true || word.startsWith('complete')) return 'completed'
   if (/progress/.test(word)) return 'in-progress'
   if (/ring/.test(word)) return 'ringing'
   return /start/.test(word) ? 'started' : 'queued'

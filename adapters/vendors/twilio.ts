@@ -83,7 +83,9 @@ export function twilio(config: TwilioConfig): PhoneVendor {
     },
   }
 
-  const one = (id: string) => `${account}/IncomingPhoneNumbers/${sidOf(id)}.json`
+  function one(id: string): string {
+    return `${account}/IncomingPhoneNumbers/${sidOf(id)}.json`
+  }
 
   async function boughtUnder(order: string, signal: AbortSignal): Promise<Line | undefined> {
     const { body } = await http.getJson(`${account}/IncomingPhoneNumbers.json?FriendlyName=${encodeURIComponent(OURS + order)}&PageSize=20`, { signal, headers })

@@ -88,6 +88,7 @@ const fund = paid({
     if (expected.toLowerCase() !== recipient.toLowerCase()) throw forbidden('recipient', `recipient: the bridge takes deposits for ${asked.depositWallet} at ${expected}, not at ${recipient}. Nothing was charged.`)
     const settled = await second.settle()
     if (settled.kind === 'used') throw used(settled.transaction)
+    if (settled.kind === 'refused' && settled.code === 'PAYMENT_UNFUNDED') throw invalid(settled.reason)
     if (settled.kind === 'refused') throw new Fault('UPSTREAM_FAILED', { error: 'Deposit settlement failed', message: `The deposit was not sent: ${settled.reason}. Neither it nor the fee was charged.` })
     const { transaction, network } = settled.receipt
     const deposited: Deposited = { txHash: transaction, amountUsd: dollarsOf(amount), recipient, network }

@@ -38,7 +38,7 @@ const token = paid({
     const { address, network = 'base', asset = 'USDC' } = order.input as Static<typeof input>
     const { ip, permit } = handsIn(order)
     const { payer, vendors, signal } = order
-    const isOwn = address === payer || (/^0x/.test(address) && address.toLowerCase() === payer.toLowerCase())
+    const isOwn = address === payer || (address.startsWith('0x') && address.toLowerCase() === payer.toLowerCase())
     if (!isOwn) throw forbidden('wrong_wallet', `address: must be the wallet that signs, ${payer}; got ${clip(address)}. Nothing was charged.`, { payer_wallet: payer })
     if (!vendors.onramp) throw new Fault('NOT_CONFIGURED')
     await permit('onramp', WINDOWS)

@@ -120,7 +120,13 @@ function ringing(asked: Asked, from: string): Ringing {
   const { to, task, voice = VOICES[0], language = 'en-US', max_duration: maxMinutes = 5, model = 'base' } = asked
   const { first_sentence: firstSentence, wait_for_greeting: waitForGreeting, interruption_threshold: interruptionMs, voicemail_action: action, voicemail_message: message } = asked
   return {
-    ...{ to, from, task, voice, language, maxMinutes, model },
+    to,
+    from,
+    task,
+    voice,
+    language,
+    maxMinutes,
+    model,
     ...(firstSentence !== undefined && { firstSentence }),
     ...(waitForGreeting !== undefined && { waitForGreeting }),
     ...(interruptionMs !== undefined && { interruptionMs }),
