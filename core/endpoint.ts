@@ -3,6 +3,7 @@ import type { Static, TObject, TSchema } from '@sinclair/typebox'
 import type { Catalog } from './catalog/mod.ts'
 import type { GatewayFacts } from './facts.ts'
 import type { FaultCode } from './faults.ts'
+import type { Effects, Hands } from './hands.ts'
 import type { Window } from './limits.ts'
 import { type Usdc, usdc } from './money.ts'
 import type { Call, Chain, Json, Owned, Ports, Storage } from './ports.ts'
@@ -58,6 +59,7 @@ export type Order<Input> = {
   asset?(id: string): Promise<string | undefined>
   /** A record beside the calls, whoever's it is; in work that runs here only. */
   kept?(kind: string, id: string): Promise<Owned | undefined>
+  readonly call?: Hands
   readonly signal: AbortSignal
 }
 
@@ -160,6 +162,7 @@ type Sale<Input> = Common & {
   /** How long an unsettled result can be claimed, and a settled one is kept (ruling 8). */
   readonly keep: { readonly unclaimedMs: number; readonly settledMs: number }
   readonly output: TSchema
+  readonly effects?: Effects
 }
 
 /** Makes a result, and shows it when it is paid: at once, or to a poll. */
@@ -190,8 +193,6 @@ export type Paid<Input = unknown> = Sale<Input> & {
   /** Members of the 200 body, beside id, price and payment. */
   show(stored: Stored, showing: Showing): Readonly<Record<string, Json>>
 }
-
-// ── answered as it is made ──────────────────────────────────────────────────────────────────────────────────────────
 
 /** What a live endpoint may look at beside the body: the path, and headers that belong to its wire. */
 export type Asked = { readonly params: Readonly<Record<string, string>>; readonly header: (name: string) => string | null }
@@ -328,8 +329,6 @@ const ANY_JOB: Job = {
   running: 'Still working. Nothing has been charged. Poll again in 2 to 5 seconds.',
 }
 
-const INLINE_WINDOW_MS = 30_000
-
 type Defaulted = 'method' | 'run' | 'from' | 'order' | 'unknownFields' | 'check' | 'sample' | 'span' | 'serves' | 'remember' | 'settle' | 'job' | 'dialect' | 'failure' | 'keep'
 type PaidWords<Input> = Omit<Paid<Input>, 'kind' | 'input' | Defaulted> & Partial<Pick<Paid<Input>, Defaulted>>
 
@@ -349,7 +348,7 @@ export function paid<Schema extends TObject>(words: PaidWords<Static<Schema>> & 
     span: (context) => priceOfExample(words as unknown as Paid, context),
     serves: () => true,
     remember: () => ({ model: null, request: {} }),
-    settle: () => hybrid(INLINE_WINDOW_MS),
+    settle: () => hybrid(30_000),
     job: ANY_JOB,
     dialect: 'plain',
     failure: 'Internal server error',

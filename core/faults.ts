@@ -36,6 +36,7 @@ const table = {
   METHOD_NOT_ALLOWED: { status: 405, error: 'Method not allowed' },
   FACE_REJECTED: { status: 422, error: 'Face rejected', coded: true },
   FACE_NOT_ACTIVE: { status: 425, error: 'Group not active', coded: true },
+  AUTHORIZATION_USED: { status: 409, error: 'Authorization already used' },
   PAYMENT_IDENTIFIER_CONFLICT: { status: 409, error: 'Payment identifier conflict', coded: true },
   TOO_SLOW: { status: 408, error: 'Request timeout' },
   TOO_LARGE: { status: 413, error: 'Request body too large', chat: { status: 400, code: 'REQUEST_TOO_LARGE' } },

@@ -1,5 +1,5 @@
 /** One gateway: the menu over one set of ports, as a function from Request to Reply. The whole of Farebox, for those who embed it. */
-import { fail, isForgotten, overdue, type Patience, patience as usual, reconcile } from './calls.ts'
+import { fail, isForgotten, overdue, type Patience, patience as usual, reconcile, within } from './calls.ts'
 import { type Catalog, catalog as contractCatalog } from './catalog/mod.ts'
 import { oweIfRefused } from './debts.ts'
 import { documentsOf } from './discovery.ts'
@@ -12,7 +12,7 @@ import { flow } from './flow.ts'
 import type { House } from './house.ts'
 import { HELD, LOST } from './ledger.ts'
 import { parseJson, readBody, readRaw } from './intake.ts'
-import { limits, type Window } from './limits.ts'
+import { limits, type Window, windowSpent } from './limits.ts'
 import { seals } from './seals.ts'
 import { isServedFirst, menu } from './menu.ts'
 import { withoutHints } from './offers.ts'
@@ -201,16 +201,7 @@ export function gateway(setup: Setup): Gateway {
     if (!limit) return
     const now = clock.now()
     const { granted, resetAt } = await windows.take(limit.bucket ?? name, ip, limit, now)
-    if (granted) return
-    const retryAfterSeconds = Math.max(1, Math.ceil((resetAt - now) / 1000))
-    const headers = {
-      'retry-after': String(retryAfterSeconds),
-      'x-ratelimit-limit': String(limit.requests),
-      'x-ratelimit-remaining': '0',
-      'x-ratelimit-reset': String(resetAt),
-    }
-    const message = `At most ${limit.requests} requests in ${limit.windowMs / 60_000} minutes; the next is answered after ${new Date(resetAt).toISOString()}.`
-    throw new Fault('TOO_MANY_REQUESTS', { message, fields: { retryAfterSeconds }, headers })
+    if (!granted) throw windowSpent(limit, resetAt, now)
   }
 
   const holds = [...list.sold.values()].some((endpoint) => endpoint.kind === 'paid' && endpoint.look !== undefined)
@@ -222,6 +213,7 @@ export function gateway(setup: Setup): Gateway {
     const now = clock.now()
     for (const call of await storage.lostCalls(now, 100)) await fail(storage, call, overdue(call, now, patience) ?? LOST, now)
     await seeToHeld(now)
+    await seeToChores(now)
     const money = { storage, chain, clock, log, meter, patience }
     const doubtful = (await storage.unsettled(now, 100)).filter((call) => call.gateway === name)
     await Promise.all(
@@ -252,6 +244,20 @@ export function gateway(setup: Setup): Gateway {
       ports.background(look(endpoint, call).catch((error: Error) => log.warn('a job could not be looked at', { call: call.id, error: error.message })))
     }
   }
+
+  const chores = list.endpoints.flatMap((endpoint) => (endpoint.kind === 'paid' && endpoint.effects?.chore ? [{ name: `chore:${endpoint.name}`, ...endpoint.effects.chore }] : []))
+
+  /** Whoever holds the lease of a chore has done it lately, or is at it. */
+  async function seeToChores(now: number): Promise<void> {
+    for (const { name: chore, everyMs, do: work } of chores) {
+      if ((choreAt.get(chore) ?? 0) > now) continue
+      choreAt.set(chore, now + everyMs)
+      if (!(await storage.lease(chore, `${owner}:${name}`, { now, until: now + everyMs }))) continue
+      const doing = within(clock, everyMs, (signal) => work({ records: storage, vendors, clock, log, signal }))
+      ports.background(doing.catch((error: Error) => log.warn('a chore was not done', { chore, error: error.message })))
+    }
+  }
+  const choreAt = new Map<string, number>()
 
   async function takeOver(): Promise<number> {
     const lost = (await storage.lostCalls(Number.MAX_SAFE_INTEGER, 100_000)).filter((call) => call.owner !== owner && call.owner !== HELD)

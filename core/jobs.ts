@@ -5,6 +5,7 @@ import { spoken } from './dialects.ts'
 import type { Paid, Poll, Reply, Sold, Stored } from './endpoint.ts'
 import { keepFor } from './enrolled.ts'
 import { Fault } from './faults.ts'
+import { handsOf } from './hands.ts'
 import { type Held, held, type HeldPaid, isHeldPaid } from './held.ts'
 import type { House, Working } from './house.ts'
 import { isWhole } from './mirror.ts'
@@ -46,6 +47,7 @@ export function jobs(house: House, offering: Offers): Jobs {
   const money: Money = { storage, chain, clock, log, meter, patience }
   const context = { catalog }
   const upstream = held(house)
+  const hands = handsOf(house, offering)
 
   return { serve, give, poll, collect, recovery, look: upstream.look }
 
@@ -114,6 +116,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     }
     // Too short an authorization makes results lie as surely as a caller who leaves.
     if (authorization.expiresAt <= clock.now()) await noteUnpaid(call)
+    if (endpoint.effects?.owed) await noteUnpaid(call)
     return await refusal(working, paying)
   }
 
@@ -159,12 +162,13 @@ export function jobs(house: House, offering: Offers): Jobs {
   }
 
   /** Runs the work under the stall deadline and mirrors its media. A failure is recorded here, which frees the authorization. */
-  async function make({ endpoint, input, call }: Working<Paid>, deadlineMs = patience.stallMs): Promise<Done> {
+  async function make(working: Working<Paid>, deadlineMs = patience.stallMs): Promise<Done> {
+    const { endpoint, input, call } = working
     const stallsAt = clock.now() + patience.stallMs
     try {
       const kept = (kind: string, id: string) => storage.getOwned(kind, id, clock.now())
       const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, networks, clock, now: clock.now(), kept }
-      const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, signal }))
+      const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, call: hands(working, signal), signal }))
       const media = await house.mirror(call.id, made.media)
       if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
       for (const record of made.keeps?.(media) ?? []) await keepFor(storage, { ...record, owner: call.payer }, clock.now())

@@ -1,4 +1,5 @@
 /** Named rate windows. Permits are leased from storage in blocks, so that a free request costs no database call. */
+import { Fault } from './faults.ts'
 import type { Storage } from './ports.ts'
 
 export type Window = { readonly requests: number; readonly windowMs: number }
@@ -39,4 +40,17 @@ function spend(block: Block): Permit {
   const granted = block.left > 0
   if (granted) block.left -= 1
   return { granted, resetAt: block.resetAt }
+}
+
+/** 429 with the four headers; the reset in unix milliseconds (ruling 11). */
+export function windowSpent({ requests, windowMs }: Window, resetAt: number, now: number): Fault {
+  const retryAfterSeconds = Math.max(1, Math.ceil((resetAt - now) / 1000))
+  const headers = {
+    'retry-after': String(retryAfterSeconds),
+    'x-ratelimit-limit': String(requests),
+    'x-ratelimit-remaining': '0',
+    'x-ratelimit-reset': String(resetAt),
+  }
+  const message = `At most ${requests} requests in ${windowMs / 60_000} minutes; the next is answered after ${new Date(resetAt).toISOString()}.`
+  return new Fault('TOO_MANY_REQUESTS', { message, fields: { retryAfterSeconds }, headers })
 }

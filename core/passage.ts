@@ -68,3 +68,11 @@ export function pageProblem(text: string): string | undefined {
 export function notOnList(path: string, available: readonly string[]): Fault {
   return new Fault('NOT_FOUND', { message: `There is nothing at ${quoted(path)}; payment was NOT charged.`, fields: { available } })
 }
+
+/** For work whose vendor fails: the same fault, by the name that the endpoint has for it. */
+export const failedAs =
+  (error: string, status?: number) =>
+  (reason: unknown): never => {
+    if (!(reason instanceof Fault) || reason.code !== 'UPSTREAM_FAILED') throw reason
+    throw new Fault(reason.code, { ...reason.parts, error, ...(status !== undefined && { status }) })
+  }

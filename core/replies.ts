@@ -63,8 +63,9 @@ export function unsettled(endpoint: Sold, call: Call, { stored, label, href }: O
   const payment = { status: 'unresolved', tx_hash: '', network: label }
   const headers = { ...PRIVATE, ...unsettledHeaders('unresolved') }
   if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, headers)
-  if (endpoint.inline) return bare(endpoint, call, { stored, href, headers, settlement: { success: false, tx_hash: '', network: label } })
-  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href }), price: priceOf(call), payment }, headers)
+  const settlement = { success: false, tx_hash: '', network: label }
+  if (endpoint.inline) return bare(endpoint, call, { stored, href, headers, settlement })
+  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href, settlement }), price: priceOf(call), payment }, { ...headers, ...toldBy(endpoint, stored) })
 }
 
 export type Collected = { readonly stored: Stored; readonly receipt: Receipt | null; readonly label: string; readonly href: Showing['href']; readonly isFirst: boolean; readonly raw?: readonly string[] }
@@ -74,11 +75,10 @@ export function result(endpoint: Sold, call: Call, { stored, receipt, label, hre
   if (!receipt) return free(endpoint, call, { stored, label, href, ...(raw && { raw }) })
   const payment = { status: isFirst ? 'settled' : 'already_settled', tx_hash: receipt.transaction, network: label }
   if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, { 'x-payment-status': payment.status, ...receiptHeaders(receipt) })
-  if (endpoint.inline) {
-    const settlement = { success: true, tx_hash: receipt.transaction, network: label }
-    return bare(endpoint, call, { stored, href, headers: { 'x-payment-status': payment.status, ...receiptHeaders(receipt) }, settlement })
-  }
-  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href, ...(raw && { raw }) }), price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt) })
+  const settlement = { success: true, tx_hash: receipt.transaction, network: label }
+  if (endpoint.inline) return bare(endpoint, call, { stored, href, headers: { 'x-payment-status': payment.status, ...receiptHeaders(receipt) }, settlement })
+  const shown = shownBy(endpoint, call, { stored, href, settlement, ...(raw && { raw }) })
+  return json(200, { id: call.id, ...shown, price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt), ...toldBy(endpoint, stored) })
 }
 
 const NOT_CHARGED = { 'x-payment-status': 'not_charged' }
@@ -114,6 +114,8 @@ export function answered({ headers, body }: StoredAnswer, paymentHeaders: Readon
 /** An answer that was served before its money moved, or although it did not (spec 2, Chat response headers). */
 export const unsettledHeaders = (why: string) => ({ 'x-payment-settled': 'false', 'x-payment-settle-error-class': why })
 
+const toldBy = ({ effects }: Paid, { made }: Stored): Readonly<Record<string, string>> => effects?.headers?.(made) ?? {}
+
 function shownBy(endpoint: Paid, call: Pick<Call, 'request'>, { stored, href, raw, settlement }: Pick<Collected, 'stored' | 'href' | 'raw'> & Pick<Showing, 'settlement'>): Body {
   return endpoint.show(stored, { request: call.request, href, ...(raw && { raw }), ...(settlement && { settlement }) })
 }
@@ -146,7 +148,7 @@ export const CONFIRMING = 'The result is ready; its settlement is being confirme
 
 /** 200 from a poll: failed, and free. */
 export function failed(endpoint: Sold, call: Call, more: Body = {}): Reply {
-  const note = 'Nothing was charged.'
+  const note = (endpoint.kind === 'paid' && endpoint.effects?.failed) || 'Nothing was charged.'
   const { object } = endpoint.job
   const body = { id: call.id, object, status: 'failed', model: call.model, error: call.error, ...more, payment_status: 'not_charged', note }
   return json(200, body, { 'cache-control': 'no-store' })

@@ -34,6 +34,7 @@ export const EXPOSED_HEADERS = [
   'X-Context-Truncated',
   'X-Messages-Removed',
   'X-Payment-Status',
+  'X-Deposit-Tx',
   'Retry-After',
 ] as const
 

@@ -30,6 +30,7 @@ import type { ChatServing } from './config_chat.ts'
 import type { RpcNodes } from './config_rpc.ts'
 import type { SearchConfig } from './config_services.ts'
 import { dataVendors } from './wiring_data.ts'
+import { effectVendors } from './wiring_effects.ts'
 import type { Serving } from './config_vendors.ts'
 import type { VideoServing } from './config_video.ts'
 import type { ServerLog } from './log.ts'
@@ -48,6 +49,7 @@ export function vendorsOf(config: Config, vending: Vending & Counting): Vendors 
     ...services(config, vending),
     ...dataVendors(config, vending),
     ...rpcVendor(vending),
+    ...effectVendors(config, vending),
     images: imageVendors(config, vending),
     chat: chatVendors(config, vending),
     video: videoVendors(config, vending),

@@ -10,6 +10,7 @@ import { sampleMarket } from '../adapters/vendors/sample_market.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
 import type { ScriptedAudio } from '../adapters/vendors/scripted_audio.ts'
 import { type ScriptedVideo, scriptedVideo } from '../adapters/vendors/scripted_video.ts'
+import { actors } from './actors.ts'
 import { type ChatVendor, type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type RpcCall, type RpcVendor, type Setup, type Vendors } from '../core/mod.ts'
 
 /** 2026-11-20T00:00:00Z. */
@@ -107,9 +108,10 @@ export const oneNode: RpcVendor = {
 }
 const heard = ({ id, method }: RpcCall) => ({ jsonrpc: '2.0', id, result: method })
 
-/** The embedded vendors of what is sold in one shot. No kit has them unless told, so that tests can be without. */
-export function embedded(clock: Clock): Pick<Vendors, 'rpc' | 'search' | 'websearch' | 'prediction' | 'defi' | 'market' | 'portraits'> {
-  return { rpc: oneNode, search: corpusSearch(), websearch: corpusWeb(), prediction: samplePrediction({ clock }), defi: sampleDefi({ clock }), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) }
+/** The embedded vendors of what is sold in one shot, and stand-ins of those that nothing embedded stands in for. No kit has them unless told, so that tests can be without. */
+export function embedded(clock: Clock): Pick<Vendors, 'rpc' | 'search' | 'websearch' | 'prediction' | 'defi' | 'market' | 'portraits' | 'voice' | 'phone' | 'onramp' | 'bridge'> {
+  const { voice, phone, onramp, bridge } = actors()
+  return { rpc: oneNode, voice, phone, onramp, bridge, search: corpusSearch(), websearch: corpusWeb(), prediction: samplePrediction({ clock }), defi: sampleDefi({ clock }), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) }
 }
 
 export type Kit = {

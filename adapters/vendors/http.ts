@@ -75,7 +75,13 @@ export type VendorHttpConfig = {
   readonly maxBytes?: number | undefined
 }
 
-export type Asking = { readonly signal: AbortSignal; readonly headers?: Readonly<Record<string, string>>; readonly judge?: Judge }
+export type Asking = {
+  readonly signal: AbortSignal
+  readonly headers?: Readonly<Record<string, string>>
+  readonly judge?: Judge
+  /** What it asks for must not happen twice: sent again only where no connection came about. */
+  readonly once?: true
+}
 
 /** `whole` where a server does not stream, and answers with JSON all the same. */
 export type Streamed = { readonly kind: 'stream'; readonly stream: ChatStream } | { readonly kind: 'whole'; readonly body: unknown }
@@ -88,9 +94,11 @@ export type Media = { readonly bytes: Uint8Array; readonly type: string; readonl
 export type VendorHttp = {
   /** Resolves with the parsed JSON of a 2xx reply. Throws what `errorFor` makes of any other; never a key, a URL or a vendor's text. */
   postJson(url: string, body: unknown, asking: Asking): Promise<unknown>
-  postForm(url: string, form: FormData, asking: Asking): Promise<unknown>
+  postForm(url: string, form: FormData | URLSearchParams, asking: Asking): Promise<unknown>
   /** The same for a question. `body` is undefined where a 2xx reply has none, or none that is JSON: the status may say enough. */
   getJson(url: string, asking: Asking): Promise<Answered>
+  /** DELETE. What a 2xx reply says is not read. */
+  remove(url: string, asking: Asking): Promise<void>
   /** The JSON of a 2xx reply as it came, for what is passed on: its numbers are not ours to round. A POST where there is a body. */
   passText(url: string, asking: Asking & { readonly body?: unknown }): Promise<string>
   /** Media behind our key, resolved with its headers. No deadline stands from then on: `signal` ends it, and it errors past `mostBytes`. */
@@ -120,7 +128,7 @@ const STREAM_HEADERS = { ...JSON_HEADERS, accept: 'text/event-stream', 'accept-e
 const CLIP_HEADERS = { accept: 'video/*, audio/*, image/*', 'accept-encoding': 'identity' }
 
 /** A question where it has no body. */
-type Order = { readonly url: string; readonly body?: string | FormData; readonly asking: Asking; readonly headers?: Readonly<Record<string, string>> }
+type Order = { readonly url: string; readonly method?: 'DELETE'; readonly body?: string | FormData | URLSearchParams; readonly asking: Asking; readonly headers?: Readonly<Record<string, string>> }
 
 /**
  * Calls one vendor's API. One retry, after a pause, where nothing can have been made upstream: no connection, or OVERLOADED. Redirects are not
@@ -135,6 +143,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     postJson: (url, body, asking) => call({ url, body: JSON.stringify(body), asking, headers: JSON_HEADERS }, result),
     postForm: (url, body, asking) => call({ url, body, asking }, result),
     getJson: (url, asking) => call({ url, asking }, answered),
+    remove: (url, asking) => call({ url, asking, method: 'DELETE' }, async (response) => void (await response.body?.cancel())),
     passText: (url, asking) => call({ url, asking, ...(asking.body !== undefined && { body: JSON.stringify(asking.body), headers: JSON_HEADERS }) }, verbatim),
     getMedia: (url, asking) =>
       call({ url, asking, headers: CLIP_HEADERS }, async (response, cut) => {
@@ -161,8 +170,8 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   }
 
   async function call<T>(order: Order, take: (response: Response, cut: AbortController) => Promise<T>): Promise<T> {
-    const { url, body, asking } = order
-    const { signal, judge } = asking
+    const { url, method = order.body === undefined ? 'GET' : 'POST', body, asking } = order
+    const { signal, judge, once = false } = asking
     signal.throwIfAborted()
     const cut = new AbortController()
     let isLate = false
@@ -174,10 +183,10 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     })
     signal.addEventListener('abort', leave, { once: true })
     const headers = { accept: 'application/json', ...asking.headers, ...order.headers }
-    const sent = body === undefined ? { method: 'GET' } : { method: 'POST', body }
+    const sent = body === undefined ? { method } : { method, body }
     const attempt = () => fetch(url, { ...sent, headers, redirect: 'manual', signal: cut.signal })
     const converse = async () => {
-      const response = await send(attempt, cut.signal)
+      const response = await send(attempt, { signal: cut.signal, once })
       if (!response.ok) throw refused(await refusalOf(response), judge)
       return await take(response, cut)
     }
@@ -200,12 +209,12 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     }
   }
 
-  async function send(attempt: () => Promise<Response>, signal: AbortSignal): Promise<Response> {
+  async function send(attempt: () => Promise<Response>, { signal, once }: { signal: AbortSignal; once: boolean }): Promise<Response> {
     const first = await attempt().catch((error: unknown) => {
       if (!neverArrived(error)) throw unreachable(error, signal)
       return undefined
     })
-    if (first && !OVERLOADED.has(first.status)) return first
+    if (first && (once || !OVERLOADED.has(first.status))) return first
     await first?.body?.cancel()
     await clock.wait(retryPauseMs, signal)
     return await attempt().catch((error: unknown) => {

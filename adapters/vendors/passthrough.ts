@@ -36,8 +36,8 @@ const LONGEST_REASON = 300
 const LONGEST_DETAILS = 8_192
 
 export function passthrough(config: PassthroughConfig): Passthrough {
-  const { source, headers = {}, secrets = [], failure = { code: 'UPSTREAM_FAILED' } } = config
-  const http = vendorHttp({ ...config, maker: source, errorFor: troubleFor(config) })
+  const { source, headers = {}, secrets = [] } = config
+  const http = vendorHttp({ ...config, maker: source, errorFor: toldOf(config) })
 
   /** 4xx keeps its status, in the words of reference clients 6.11. */
   const judge: Judge = ({ status, body }) => {
@@ -59,14 +59,17 @@ export function passthrough(config: PassthroughConfig): Passthrough {
     const told = JSON.stringify(body ?? null)
     return told.length <= LONGEST_DETAILS && withoutSecrets(told, secrets) === told ? ((body ?? null) as Json) : null
   }
+}
 
-  function troubleFor({ timeoutMs }: PassthroughConfig): ErrorFor {
-    return (trouble, { retrySeconds }) => {
-      if (trouble === 'rate_limited') return rateLimited(source, retrySeconds)
-      if (trouble === 'operator') return new Fault('NOT_CONFIGURED', { message: `${source} does not accept this gateway just now; its operator has been told. Payment was NOT charged.` })
-      const what = trouble === 'timeout' ? `did not answer within ${timeoutMs / 1000} s` : 'failed, or could not be reached'
-      return new Fault(failure.code, { ...(failure.error && { error: failure.error }), message: `${source} ${what}. Payment was NOT charged.` })
-    }
+export type Naming = { readonly source: string; readonly timeoutMs: number; readonly failure?: { readonly code: FaultCode; readonly error?: string } }
+
+/** What buyers are told of the troubles of a service, by its name. */
+export function toldOf({ source, timeoutMs, failure = { code: 'UPSTREAM_FAILED' } }: Naming): ErrorFor {
+  return (trouble, { retrySeconds }) => {
+    if (trouble === 'rate_limited') return rateLimited(source, retrySeconds)
+    if (trouble === 'operator') return new Fault('NOT_CONFIGURED', { message: `${source} does not accept this gateway just now; its operator has been told. Payment was NOT charged.` })
+    const what = trouble === 'timeout' ? `did not answer within ${timeoutMs / 1000} s` : 'failed, or could not be reached'
+    return new Fault(failure.code, { ...(failure.error && { error: failure.error }), message: `${source} ${what}. Payment was NOT charged.` })
   }
 }
 

@@ -7,6 +7,7 @@ import { defidata } from './defidata.ts'
 import { discovery } from './discovery.ts'
 import { docs } from './docs.ts'
 import { edits } from './edits.ts'
+import { funding } from './funding.ts'
 import { generateContent } from './generate_content.ts'
 import { health } from './health.ts'
 import { images } from './images.ts'
@@ -15,6 +16,8 @@ import { media } from './media.ts'
 import { messages } from './messages.ts'
 import { models } from './models.ts'
 import { music } from './music.ts'
+import { onramp } from './onramp.ts'
+import { phone } from './phone.ts'
 import { portraits } from './portraits.ts'
 import { prediction } from './prediction.ts'
 import { pricing } from './pricing.ts'
@@ -25,6 +28,7 @@ import { soundEffects } from './sound_effects.ts'
 import { speech } from './speech.ts'
 import { swap } from './swap.ts'
 import { video } from './video.ts'
+import { voice } from './voice.ts'
 import { wallet } from './wallet.ts'
 import { websearch } from './websearch.ts'
 
@@ -47,6 +51,10 @@ export const endpoints: readonly Endpoint[] = [
   ...prediction,
   ...defidata,
   ...rpc,
+  ...voice,
+  ...phone,
+  ...onramp,
+  ...funding,
   ...calls,
   ...media,
   ...models,

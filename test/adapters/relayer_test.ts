@@ -510,3 +510,15 @@ describe('a payload of anything', () => {
       expect(await h.balanceOf(h.offer.payTo)).toBe(0n)
     }))
 })
+
+test('a payment to somebody else goes where its offer says, and is no payment to us', () =>
+  withChain(async (h) => {
+    const theirs = { ...h.offer, payTo: '0x00000000000000000000000000000000000000aa' }
+    const before = await h.balanceOf(theirs.payTo)
+    const payment = await h.sign(await h.payer(), theirs)
+    expect(await h.chain.identify(payment, h.offer, at(h))).toMatchObject({ kind: 'refused' })
+    expect(await h.chain.verify(payment, theirs, at(h))).toMatchObject({ kind: 'valid' })
+    expect(await h.chain.settle(payment, theirs, at(h))).toMatchObject({ kind: 'settled' })
+    expect([await h.chain.fate(payment, theirs, at(h)), (await h.balanceOf(theirs.payTo)) - before]).toMatchObject([{ kind: 'paid' }, 10_000n])
+    expect((await h.chain.fate(payment, h.offer, at(h))).kind).not.toBe('paid')
+  }))

@@ -36,9 +36,11 @@ const paidness = ({ status, headers }: Answer): string => headers.get('x-payment
 const replayError = (endpoint: Paid): string => (isCoded(endpoint) ? 'Payment authorization already used' : 'Payment verification failed')
 /** Whose vendor's failure is told as one (spec 2, Errors; reference clients 6.14). */
 const isUpstream = ({ dialect, errors = [] }: Paid): boolean => dialect === 'market' || errors.some((code) => rowOf(code).status === 502)
+/** Takes no field that it does not know. */
+const isStrict = ({ input }: Paid): boolean => input.additionalProperties === false
 const isCoded = ({ dialect }: Paid): boolean => dialect !== 'market'
 /** Members of a 402 that some results have as well. */
-const CHALLENGED = ['price', 'model']
+const CHALLENGED = ['price', 'model', 'poll_url']
 const HOUR = 3_600_000
 const RESEND = 600_000
 
@@ -133,10 +135,16 @@ export const oneShotLaws: readonly Law<Stall>[] = [
     },
   },
   {
-    name: 'an unknown field changes nothing',
+    name: 'an unknown field changes nothing, or is 400 before the quote where a misspelled one would buy the wrong thing',
     async check(subject) {
       const known = await shot(subject)
       const { ask, buy, challenge, endpoint } = await shot(subject)
+      if (isStrict(endpoint)) {
+        for (const answer of [await ask({ more: { unheard: 1 } }), await buy({ more: { unheard: 1 } })]) {
+          expect([answer.status, answer.body.details[0].path, answer.headers.has('payment-required')]).toEqual([400, 'unheard', false])
+        }
+        return
+      }
       const more = { some_unknown_field: endpoint.from === 'query' ? '1' : { deep: [1] } }
       const { status, body } = await ask({ more })
       expect([status, body]).toEqual([402, challenge.body])
@@ -293,7 +301,7 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       ready.open()
       const answers = await Promise.all(buying)
       expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(19).fill(402)])
-      const pollUrls = [...new Set(answers.flatMap(({ body }) => body.poll_url ?? []))]
+      const pollUrls = [...new Set(answers.flatMap(({ status, body }) => (status === 402 ? (body.poll_url ?? []) : [])))]
       expect([pollUrls.length, chain.transfers.length, asked()]).toEqual([1, 1, alone.asked()])
       expect((await alice.poll(pollUrls[0], payment)).status).toBe(200)
     },

@@ -4,6 +4,7 @@ import { CLIP, inTurn, scriptedVideo } from '../../adapters/vendors/scripted_vid
 import type { Paid } from '../../core/endpoint.ts'
 import { FACE_GROUP, FOREVER } from '../../core/enrolled.ts'
 import { type Clock, type Endpoint, endpoints, type Gateway, gateway, type Payment } from '../../core/mod.ts'
+import { rentTo } from '../actors.ts'
 import { type Answer, type Buyer, door, embedded, encodePayment, type Kit, kit, type KitOptions, located, ORIGIN, read, testClock } from '../kit.ts'
 import type { Subject } from './law.ts'
 
@@ -97,7 +98,7 @@ export type OneShotScene = Kit & {
   /** Sends the example with this payment. */
   buy(at?: At): Promise<Answer>
   /** A request in the endpoint's words that is not of a buyer's making. */
-  raw(method: string, how?: { body?: BodyInit | null; payment?: Payment; query?: boolean; headers?: Record<string, string> }): Promise<Answer>
+  raw(method: string, how?: { body?: BodyInit | null; payment?: Payment; header?: string; query?: boolean; headers?: Record<string, string> }): Promise<Answer>
   /** A sale whose settlement was refused: its result is kept and unpaid. Answers with its poll URL. */
   kept(payment?: Payment): Promise<string>
 }
@@ -111,18 +112,24 @@ export async function shot(subject: Subject<Stall>, { before, ...options }: KitO
   const alice = subjects.buyer()
   const { method, path, example } = endpoint
   const { group_id } = example as { readonly group_id?: string }
+  if (RENTING.has(endpoint.name)) await rentTo(subjects.ports.storage, alice.wallet, clock.now())
   if (group_id) await subjects.ports.storage.putOwned(passed(group_id), clock.now())
   const order = ({ more }: At) => ({ ...(example as object), ...more })
   const ask: OneShotScene['ask'] = (at = {}) => alice.ask(order(at), { method, path, ...at })
   const challenge = await ask()
   expect(challenge.status).toBe(402)
   const payment = alice.sign(challenge)
-  const buy: OneShotScene['buy'] = (at = {}) => alice.buy(order(at), { method, path, payment, ...at })
+  const isStrict = endpoint.input.additionalProperties === false
+  const buy: OneShotScene['buy'] = (at = {}) => {
+    // Where unknown fields are refused, a blank makes another request.
+    if (isStrict && at.more?.another_request) return raw(method, { body: `${JSON.stringify(example)} `, payment: at.payment ?? payment, ...(at.header && { header: at.header }) })
+    return alice.buy(order(at), { method, path, payment, ...at })
+  }
 
-  async function raw(method: string, { body = null, payment, query = false, headers = {} }: Parameters<OneShotScene['raw']>[1] = {}): Promise<Answer> {
+  async function raw(method: string, { body = null, payment, header = 'payment-signature', query = false, headers = {} }: Parameters<OneShotScene['raw']>[1] = {}): Promise<Answer> {
     const { url, rest } = located(path, example)
     const asking = query ? `?${new URLSearchParams(rest as Record<string, string>)}` : ''
-    const signed = payment && { 'payment-signature': encodePayment(payment) }
+    const signed = payment && { [header]: encodePayment(payment) }
     return await read(await subjects.shop.fetch(new Request(ORIGIN + url + asking, { method, body, headers: { ...(typeof body === 'string' && JSON_TYPE), ...signed, ...headers } })))
   }
 
@@ -135,6 +142,9 @@ export async function shot(subject: Subject<Stall>, { before, ...options }: KitO
 
   return { ...subjects, endpoint, away, alice, challenge, payment, asked, ask, buy, raw, kept }
 }
+
+/** What is sold to those who rent a number. */
+const RENTING = new Set(['voice.call', 'phone.numbers.renew'])
 
 /** A person who has passed the check that a face's enrollment follows. */
 const passed = (id: string) => ({ kind: FACE_GROUP, id, owner: 'anybody', data: { name: 'Ada', tokens: [], link: null, vendorGroup: 'group' }, expiresAt: FOREVER })

@@ -1,0 +1,57 @@
+/** Phone numbers that no program may ring: emergency services and crisis lines, however they are written, and what bills the caller without bound. */
+
+/** Calling codes of two digits; all others have three, but 1 and 7 (ITU-T E.164, list of assigned codes). */
+const TWO = new Set('20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 84 86 90 91 92 93 94 95 98'.split(' '))
+
+/** Those of four digits and more, by calling code; shorter ones need no list. Leading zeros of a trunk are not part of them. */
+const LONGER: Readonly<Record<string, readonly string[]>> = {
+  '1': ['8002738255'],
+  '27': ['10111', '10177'],
+  '32': ['1813'],
+  '33': ['3114'],
+  '44': ['18000'],
+  '49': ['8001110111', '8001110222'],
+  '61': ['131114', '132500'],
+  '66': ['1155', '1669'],
+  '82': ['1339', '1393'],
+  '91': ['1033', '1070', '1091', '1098', '14416'],
+  '92': ['1122'],
+  '94': ['1990'],
+  '254': ['1190', '1199'],
+}
+
+/** Three digits that open no subscriber's number in North America: whatever follows them reaches the same service. */
+const NANP = /^(?:911|988|933|211|311|411|511|611|711|811)/
+
+/** Harmonised services of social value in Europe: 116 and three digits, missing children and crisis lines among them. */
+const HARMONISED = /^116\d{3}$/
+
+/** Satellites, networks of no country, and rates that are the callee's to choose. */
+const DEAR = /^(?:1900|1976|808|870|878|881|882|883|888|979|991)/
+
+/** The digits that are dialed: without separators, and without the prefix of an international call. */
+function dialed(text: string): string {
+  const digits = text.normalize('NFKC').replaceAll(/[^\d]/g, '')
+  return text.trimStart().startsWith('+') ? digits : digits.replace(/^(?:00|011)(?=\d{3})/, '')
+}
+
+function split(digits: string): { code: string; rest: string } {
+  const long = TWO.has(digits.slice(0, 2)) ? 2 : 3
+  const length = /^[17]/.test(digits) ? 1 : long
+  return { code: digits.slice(0, length), rest: digits.slice(length) }
+}
+
+/** Whether a number reaches an emergency service or a crisis line somewhere, with its country's code or without. Errs on the side of not ringing. */
+export function isEmergency(text: string): boolean {
+  const digits = dialed(text)
+  const { code, rest } = split(digits)
+  const national = rest.replace(/^0+(?=\d)/, '')
+  if (digits.length < 2) return false
+  // No subscriber has three digits or fewer, with the code or without: 911, 112, 999, 000, 110, 119 and all their like.
+  if (digits.length <= 5 || national.length <= 3) return true
+  if (code === '1' && NANP.test(national)) return true
+  return HARMONISED.test(national) || (LONGER[code] ?? []).includes(national)
+}
+
+/** Whether a call there costs what nobody has quoted. */
+export const isDear = (text: string): boolean => DEAR.test(dialed(text))

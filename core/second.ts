@@ -1,0 +1,137 @@
+/**
+ * A second authorization that is part of the work: the same wallet pays somebody else, and only then us. In storage it is a call of its own: the table that
+ * binds every authorization binds this one too, what became of it is found out as for any call, and a crash between the two neither loses nor repeats it.
+ */
+import { failIfOverdue, type Money, settleCall } from './calls.ts'
+import { noteDebt, owedBy } from './debts.ts'
+import { Fault } from './faults.ts'
+import type { House } from './house.ts'
+import type { Offers } from './offers.ts'
+import { print, type Usdc } from './money.ts'
+import type { Authorization, Call, Json, PaymentCode, Storage } from './ports.ts'
+import { cannotVerify } from './replies.ts'
+import { newId } from './tickets.ts'
+import type { Offer, Payment, Receipt } from './x402.ts'
+
+/** Who is paid, how much, and under which name the ledger has it. */
+export type To = { readonly name: string; readonly payTo: string; readonly amount: Usdc; readonly maxTimeoutSeconds: number }
+
+/** It serves another call, or moved its money without us; `transaction` is told where it is ours and known. */
+type Used = { readonly kind: 'used'; readonly transaction: string | null }
+type Refused = { readonly kind: 'refused'; readonly code: PaymentCode; readonly reason: string }
+
+export type Second =
+  /** `settle` ends when the fate of the money is known, however long that takes. Refused: it has not moved, and nobody sends it any more. */
+  | { readonly kind: 'ready'; settle(): Promise<{ readonly kind: 'settled'; readonly receipt: Receipt } | Refused | Used> }
+  | Refused
+  | Used
+
+/** Between two looks at what became of it. */
+const LOOK_AGAIN_MS = 3_000
+/** How long its row stays, beside the ledger's. */
+const KEEP_MS = 30 * 24 * 3_600_000
+/** Which call a settled or waiting second authorization belongs to by now, where that is no longer the one that brought it. */
+const TAKEN = 'second'
+
+type Asked = To & { readonly signal: AbortSignal }
+
+export function secondHand(house: House, offering: Offers): (call: Call, payment: Payment, asked: Asked) => Promise<Second> {
+  const { storage, chain, clock, log } = house.ports
+  const { patience } = house
+  const money: Money = { storage, chain, clock, log, patience }
+
+  return async function second(call, payment, { name, payTo, amount, maxTimeoutSeconds, signal }) {
+    const offers = offering.at({ amount, maxTimeoutSeconds }).flatMap((offer) => (isPlain(offer) ? [{ ...offer, payTo }] : []))
+    const identified = await offering.identify(payment, offers)
+    if (identified.kind === 'unavailable') throw cannotVerify(identified.reason)
+    if (identified.kind === 'refused') return identified
+    const { payer, key, expiresAt, offer, purse = offer.asset } = identified
+    if (payer !== call.payer) return refused(`it is signed by ${payer}, and the payment of this request by ${call.payer}`)
+    const owed = await owedBy(storage, call, clock.now())
+    if (owed) throw owes(owed)
+
+    const known = await storage.callOf(key, clock.now())
+    if (known) {
+      const isOurs = known.endpoint === name && known.quote === amount && known.offer.payTo.toLowerCase() === payTo.toLowerCase()
+      if (!isOurs || !(await isLeft(known))) return used(known)
+      return { kind: 'ready', settle: async () => ((await take(known)) ? await settled(known, { key, payer, payment, offer, expiresAt }) : used(known)) }
+    }
+    const verdict = await offering.verify(payment, offer)
+    if (verdict.kind === 'unavailable') throw cannotVerify(verdict.reason)
+    if (verdict.kind === 'refused') return verdict.code === 'PAYMENT_REPLAY' ? { kind: 'used', transaction: null } : verdict
+    return { kind: 'ready', settle: begin }
+
+    async function begin() {
+      const now = clock.now()
+      const authorization: Authorization = { key, payer, payment, offer, expiresAt }
+      const fresh = {
+        id: newId(house.ports.random),
+        gateway: house.name,
+        endpoint: name,
+        payer,
+        asset: `${offer.network}/${purse.toLowerCase()}`,
+        quote: amount,
+        offer,
+        fingerprint: call.fingerprint,
+        model: null,
+        request: { parent: call.id },
+        createdAt: now,
+        owner: house.owner,
+        expiresAt: now + KEEP_MS,
+      }
+      const cap = verdict.kind === 'valid' ? { observed: verdict.balance ?? house.unreadableCap, asOf: verdict.asOf } : undefined
+      const opened = await storage.openCall(fresh, authorization, { now, until: now + patience.workLeaseMs, ...(cap && { cap }) })
+      if (opened.kind === 'replayed') return used(opened.call)
+      if (opened.kind === 'over') return { ...refused(`with it, the open calls of this wallet would come to ${print(opened.sum)} USDC, more than it holds`), code: 'PAYMENT_UNFUNDED' as const }
+      return await settled(opened.call, authorization)
+    }
+
+    /** The result of this call of its own is nothing but that it was sent. An outcome that is not known is looked at until it is. */
+    async function settled(own: Call, authorization: Authorization) {
+      for (;;) {
+        signal.throwIfAborted()
+        const completion = { result: { parent: call.id } as Json, expiresAt: clock.now() + KEEP_MS }
+        const paying = await settleCall(money, own, authorization, { completion, keepUntil: clock.now() + KEEP_MS })
+        if (paying.kind === 'settled') {
+          await noteDebt({ storage, log }, call, { now: clock.now(), until: clock.now() + patience.debtMs })
+          return { kind: 'settled' as const, receipt: paying.receipt }
+        }
+        if (paying.kind === 'refused' || paying.kind === 'rejected' || paying.kind === 'unavailable') return refused(paying.reason)
+        if (paying.kind === 'replayed') return used(paying.call)
+        await clock.wait(LOOK_AGAIN_MS, signal)
+      }
+    }
+
+    /** Nobody else has the use of it: the call that brought it came to nothing. */
+    async function isLeft(known: Call): Promise<boolean> {
+      const parent = await storage.getCall(await parentOf(storage, known, clock.now()))
+      if (parent?.id === call.id) return true
+      return parent !== undefined && (await failIfOverdue(storage, parent, { now: clock.now(), patience })).work === 'failed'
+    }
+
+    /** Makes it this call's. False where somebody else was first. */
+    async function take(known: Call): Promise<boolean> {
+      const now = clock.now()
+      const record = { kind: TAKEN, id: known.id, owner: known.payer, data: { parent: call.id }, expiresAt: now + KEEP_MS }
+      const held = await storage.getOwned(TAKEN, known.id, now)
+      if (!(await isLeft(known))) return false
+      return held ? await storage.moveOwned(record, held.data, now) : await storage.putOwned(record, now)
+    }
+  }
+}
+
+/** One transfer, signed as it is to be sent: what is batched or signed in other ways cannot be handed to somebody else. */
+const isPlain = ({ scheme, network }: Offer): boolean => scheme === 'exact' && network.startsWith('eip155:')
+
+async function parentOf(storage: Pick<Storage, 'getOwned'>, known: Call, now: number): Promise<string> {
+  const taken = await storage.getOwned(TAKEN, known.id, now)
+  return ((taken?.data ?? known.request) as { readonly parent: string }).parent
+}
+
+function owes({ id }: Call): Fault {
+  const poll_url = `/api/v1/calls/${id}`
+  return new Fault('NOT_ALLOWED', { error: 'Forbidden', message: 'This wallet owes the payment of an earlier request: poll it with a payment first. Nothing was charged.', fields: { reason: 'unpaid', job_id: id, poll_url } })
+}
+
+const used = ({ receipt }: Call): Used => ({ kind: 'used', transaction: receipt?.transaction ?? null })
+const refused = (reason: string): Refused => ({ kind: 'refused', code: 'PAYMENT_INVALID', reason })

@@ -1,0 +1,26 @@
+/** From configuration to those who act upon the world: they call people, rent numbers, sell links and take deposits. Nothing embedded stands in for any of them. */
+import { type CdpKey, cdpBearer } from '../adapters/chains/cdp_auth.ts'
+import { randomBytes } from '../adapters/machine.ts'
+import { bland } from '../adapters/vendors/bland.ts'
+import { coinbaseOnramp } from '../adapters/vendors/coinbase_onramp.ts'
+import { polymarketBridge } from '../adapters/vendors/polymarket_bridge.ts'
+import { twilio } from '../adapters/vendors/twilio.ts'
+import type { Clock, Log, Vendors } from '../core/mod.ts'
+import { type EffectServices, effectsOff } from './config_effects.ts'
+import type { Timed } from './metrics.ts'
+
+type Ports = { readonly clock: Clock; readonly log: Log; readonly timed: Timed }
+
+export function effectVendors(config: EffectServices, { timed, clock, log }: Ports): Pick<Vendors, 'voice' | 'phone' | 'onramp' | 'bridge'> {
+  const { voice, phone, onramp, bridge } = config
+  const missing = effectsOff(config)
+  if (missing.length > 0) log.info('what acts upon the world is off until it is named; its paths answer 503', { missing })
+  return {
+    ...(voice && { voice: timed('bland', bland({ ...voice, clock, log })) }),
+    ...(phone && { phone: timed('twilio', twilio({ ...phone, clock, log })) }),
+    ...(onramp && { onramp: timed('coinbase', coinbaseOnramp({ bearer: bearerOf(onramp), baseUrl: onramp.baseUrl, clock, log })) }),
+    ...(bridge && { bridge: timed('polymarket-bridge', polymarketBridge({ ...bridge, clock, log })) }),
+  }
+}
+
+const bearerOf = ({ keyId, keySecret }: CdpKey) => cdpBearer({ keyId, keySecret }, randomBytes)
