@@ -14,10 +14,10 @@ import { stall } from '../conformance/stall.ts'
 import { kit } from '../kit.ts'
 
 /** The fewest words that make an endpoint: no vendor, no model, no poll path of its own (README, "Add an endpoint"). */
-const haiku = paid({
-  name: 'haiku',
-  path: '/api/v1/haiku',
-  summary: 'Write a haiku',
+const verse = paid({
+  name: 'verse',
+  path: '/api/v1/verse',
+  summary: 'Write a verse',
   tag: 'text',
   input: Type.Object({ about: Type.String({ minLength: 1 }) }),
   output: Type.Object({ lines: Type.Array(Type.String()) }),
@@ -27,7 +27,7 @@ const haiku = paid({
   show: ({ made }) => ({ lines: made }),
 })
 
-for (const endpoint of [...endpoints, haiku]) {
+for (const endpoint of [...endpoints, verse]) {
   if (endpoint.kind !== 'paid' || isOneShot(endpoint) || OF_THEIR_OWN.has(endpoint.name)) continue
   runLaws(endpoint.name, endpointLaws, () => stall(endpoint))
   runLaws(`${endpoint.name} as a job`, endpointLaws, () => stall(endpoint, {}, () => ({ inlineMs: 0 })))
@@ -55,21 +55,21 @@ for (const endpoint of endpoints) {
 
 describe('an endpoint of the fewest words', () => {
   test('sells at its flat price, inline', async () => {
-    const { status, body } = await kit({ endpoints: [haiku] }).buyer().buy({ about: 'rain' }, haiku)
+    const { status, body } = await kit({ endpoints: [verse] }).buyer().buy({ about: 'rain' }, verse)
     expect([status, body.lines[0], body.price, body.payment.status]).toEqual([200, 'first light on rain', { amount: '0.011000', currency: 'USD' }, 'settled'])
   })
 
   test('fails as an internal error, under its own schema', async () => {
-    const broken = { ...haiku, run: () => Promise.reject(new Error('no ink')) }
+    const broken = { ...verse, run: () => Promise.reject(new Error('no ink')) }
     const alice = kit({ endpoints: [broken] }).buyer()
-    expect((await alice.ask({ about: '' }, haiku)).body.details).toEqual([{ path: 'about', message: 'about: Expected string length greater or equal to 1; got ""' }])
-    const { status, body } = await alice.buy({ about: 'rain' }, haiku)
+    expect((await alice.ask({ about: '' }, verse)).body.details).toEqual([{ path: 'about', message: 'about: Expected string length greater or equal to 1; got ""' }])
+    const { status, body } = await alice.buy({ about: 'rain' }, verse)
     expect([status, body.error]).toEqual([500, 'Internal server error'])
   })
 
   test('becomes a job under /api/v1/calls when it is slow', async () => {
-    const alice = kit({ endpoints: [...endpoints, haiku], inlineMs: 0 }).buyer()
-    const { status, body } = await alice.buy({ about: 'rain' }, haiku)
+    const alice = kit({ endpoints: [...endpoints, verse], inlineMs: 0 }).buyer()
+    const { status, body } = await alice.buy({ about: 'rain' }, verse)
     expect([status, body.object, body.poll_url]).toEqual([202, 'call.job', `/api/v1/calls/${body.id}`])
   })
 })

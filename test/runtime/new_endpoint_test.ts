@@ -1,0 +1,39 @@
+/** Adding a product is one file and one line: the README's own example, put into a copy of this repository, is sold and held to every law there. */
+import { afterAll, expect, test } from 'bun:test'
+import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+const ROOT = join(import.meta.dirname, '../..')
+const copy = await mkdtemp(join(tmpdir(), 'farebox-copy-'))
+afterAll(() => rm(copy, { recursive: true, force: true }))
+
+/** Everything that is checked in, and the packages as they are installed. */
+async function copied(): Promise<void> {
+  const parts = ['core', 'adapters', 'server', 'test', 'package.json', 'tsconfig.json', 'bunfig.toml', 'README.md', 'LICENSE', 'bun.lock', '.oxlintrc.json', '.gitignore']
+  await Promise.all(parts.map((part) => cp(join(ROOT, part), join(copy, part), { recursive: true })))
+  await symlink(join(ROOT, 'node_modules'), join(copy, 'node_modules'))
+}
+
+async function run(...args: readonly string[]): Promise<{ code: number; said: string }> {
+  const child = Bun.spawn([process.execPath, ...args], { cwd: copy, stdout: 'pipe', stderr: 'pipe' })
+  const [code, out, err] = await Promise.all([child.exited, child.stdout.text(), child.stderr.text()])
+  return { code, said: out + err }
+}
+
+const count = (said: string, word: string): number => Number(new RegExp(`^ *(\\d+) ${word}$`, 'm').exec(said)?.[1] ?? 0)
+
+test('one file and one line: the laws of endpoints, gateways and documents run on it, and the house stands', async () => {
+  await copied()
+  const [, section = ''] = (await readFile(join(copy, 'README.md'), 'utf8')).split('\n## Add an endpoint\n')
+  const source = /```ts\n([^]*?)```/.exec(section)?.[1] ?? ''
+  await writeFile(join(copy, 'core/endpoints/poems.ts'), `/** Poems, by the line. */\n${source}`)
+  const door = await readFile(join(copy, 'core/endpoints/mod.ts'), 'utf8')
+  await writeFile(join(copy, 'core/endpoints/mod.ts'), door.replace('export const', "import { poems } from './poems.ts'\n\nexport const").replace('  ...calls,\n', '  ...poems,\n  ...calls,\n'))
+
+  const laws = await run('test', '--no-isolate', '-t', 'haiku', 'test/core/endpoints_test.ts', 'test/core/gateway_laws_test.ts', 'test/core/openapi_test.ts', 'test/core/discovery_test.ts')
+  expect([laws.code, count(laws.said, 'fail')]).toEqual([0, 0])
+  // 27 laws inline and as a job, once more on each of three gateways, and its place in the documents.
+  expect(count(laws.said, 'pass')).toBeGreaterThan(130)
+  expect(await run('test', 'test/house_test.ts')).toMatchObject({ code: 0 })
+}, 60_000)
