@@ -10,7 +10,7 @@ import { crc32 } from 'node:zlib'
 import { diskObjects } from '../../adapters/objects/disk.ts'
 import { type S3Config, s3Objects } from '../../adapters/objects/s3.ts'
 import { mediaStreamer } from '../../adapters/vendors/media.ts'
-import { scriptedVendor } from '../../adapters/vendors/scripted.ts'
+import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import { teachMultipart } from '../adapters/s3_multipart.ts'
 import { s3Server } from '../adapters/s3_server.ts'
 import { kit } from '../kit.ts'
@@ -61,13 +61,19 @@ async function startS3(): Promise<void> {
   say(server.fresh())
 }
 
+const FILM = { model: 'vendor-c/video-1', prompt: 'a red fox runs through the snow' }
+const FILMS = { path: '/api/v1/videos/generations' }
+
 /** Sells a clip of one megabyte first, so that all is loaded that a sale needs; then, when it is told to, the long one. */
 async function startGateway(host: string, store: Store): Promise<void> {
   const objects = store.kind === 'disk' ? diskObjects(store.dir) : s3Objects(store.config)
-  const vendor = scriptedVendor(async (_, { attempt }) => [{ url: `http://${host}/${attempt === 1 ? 'short' : 'long'}.mp4` }])
-  const { buyer } = kit({ vendor, ports: { objects, vendors: { stream: mediaStreamer({ trusted: [host] }) } } })
+  const video = scriptedVideo({ look: async (_, { handle }) => ({ kind: 'done', url: `http://${host}/${handle === 'job-1' ? 'short' : 'long'}.mp4` }) })
+  const { buyer } = kit({ video, ports: { objects, vendors: { stream: mediaStreamer({ trusted: [host] }) } } })
+  const alice = buyer()
   const buy = async (): Promise<Bought> => {
-    const { body } = await buyer().buy()
+    const payment = alice.sign(await alice.ask(FILM, FILMS))
+    const { body: job } = await alice.buy(FILM, { ...FILMS, payment })
+    const { body } = await alice.poll(job.poll_url, payment)
     const { url, backed_up: isHosted } = body.data[0]
     return { url, isHosted }
   }
