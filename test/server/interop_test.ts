@@ -4,8 +4,10 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { wrapAxiosWithPaymentFromConfig } from '@x402/axios'
+import { createKeyPairSignerFromBytes, getBase58Encoder } from '@solana/kit'
 import { ExactEvmScheme } from '@x402/evm'
 import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x402/fetch'
+import { ExactSvmScheme } from '@x402/svm'
 import axios from 'axios'
 import { type Hex, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
@@ -287,7 +289,7 @@ function mirrored(signature: Hex): Hex {
 }
 
 describe('four gateways in one process', () => {
-  type Listed = { readonly name: string; readonly base_url: string; readonly network: string; readonly label: string; readonly buyer: { readonly address: string } }
+  type Listed = { readonly name: string; readonly base_url: string; readonly network: string; readonly label: string; readonly buyer: { readonly address: string; readonly private_key: string } }
   const listed = async (url = running.url) => ((await (await fetch(`${url}/devnet`)).json()) as { gateways: readonly Listed[] }).gateways
   const offersAt = async (url: string) => decodeHeader((await fetch(url + GENERATIONS, order(FOX))).headers.get('payment-required')).accepts as readonly Payment['accepted'][]
 
@@ -322,6 +324,15 @@ describe('four gateways in one process', () => {
     const balance = (await (await fetch(`${base_url}/api/v1/balance?address=${buyer.address}`)).json()) as { balance: string; chain: string }
     expect([Number(balance.balance) > 0, balance.chain]).toEqual([true, 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'])
     expect((await fetch(`${base_url}/api/v1/balance?address=${payer.account.address}`)).status).toBe(400)
+  })
+
+  test('@x402/svm pays with nothing but the gateway: what it reads before is free there, and what it then asks a node is sold', async () => {
+    const { base_url, buyer } = (await listed())[1] as Listed
+    const signer = await createKeyPairSignerFromBytes(new Uint8Array(getBase58Encoder().encode(buyer.private_key)))
+    const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'solana:*', client: new ExactSvmScheme(signer, { rpcUrl: `${base_url}/api/v1/solana/rpc` }) }] })
+    const asked = await pay(`${base_url}/api/v1/solana/rpc`, order({ jsonrpc: '2.0', id: 7, method: 'getSlot', params: [] }))
+    expect([asked.status, asked.headers.get('x-network'), ((await asked.json()) as { result: unknown }).result]).toEqual([200, 'solana-devnet', expect.any(Number)])
+    expect(decodePaymentResponseHeader(asked.headers.get('payment-response') ?? '')).toMatchObject({ success: true, payer: signer.address, amount: '1500' })
   })
 
   test('a payment that is good at one is good nowhere else, whatever it says that it accepts', async () => {
