@@ -2,6 +2,7 @@
 import type { Static, TObject, TSchema } from '@sinclair/typebox'
 import type { Catalog } from './catalog/mod.ts'
 import type { FaultCode } from './faults.ts'
+import type { UnknownFields } from './intake.ts'
 import type { Window } from './limits.ts'
 import { type Usdc, usdc } from './money.ts'
 import type { Call, Chain, Json, Owned, Ports, Storage, Terms } from './ports.ts'
@@ -130,8 +131,8 @@ type Sale<Input> = Common & {
   arrange?(said: { readonly params: Readonly<Record<string, string>>; readonly query: Readonly<Record<string, string>>; readonly body: unknown }): unknown
   /** Bad input is told before the quote, or only to those who pay: the quote then reads the raw input, and never fails for it. */
   readonly order: 'check_then_quote' | 'quote_then_check'
-  /** Fields that the schema does not know: dropped, or kept because they are forwarded verbatim. */
-  readonly unknownFields: 'dropped' | 'kept'
+  /** Fields that the schema does not know: dropped, kept because they are forwarded verbatim, or refused by name. */
+  readonly unknownFields: UnknownFields
   /** Whether the operator has configured what this input needs. */
   serves(input: Input, offering: Offering): boolean
   /** What the stored call keeps: the model for the ledger, and what polls show. */

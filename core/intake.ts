@@ -143,11 +143,13 @@ export function parseJson(text: string, contentType: string | null): unknown {
 
 export type Intake = (value: unknown) => Record<string, unknown>
 
+export type UnknownFields = 'dropped' | 'kept' | 'refused'
+
 /**
- * Compiles a schema once into a check that drops unknown fields, or keeps them, and reads an optional null as absent.
+ * Compiles a schema once into a check that drops unknown fields, keeps them, or refuses them, and reads an optional null as absent.
  * The check throws INVALID_BODY with `details: [{path, message}]`, one per field.
  */
-export function intake(schema: TObject, unknownFields: 'dropped' | 'kept' = 'dropped'): Intake {
+export function intake(schema: TObject, unknownFields: UnknownFields = 'dropped'): Intake {
   const compiled = TypeCompiler.Compile(schema)
   const fields = Object.keys(schema.properties)
   const required = new Set(schema.required ?? [])
@@ -156,6 +158,7 @@ export function intake(schema: TObject, unknownFields: 'dropped' | 'kept' = 'dro
       throw invalidBody([{ path: '', message: `Expected a JSON object, got ${quoted(value)}` }])
     }
     const known: Record<string, unknown> = {}
+    if (unknownFields === 'refused') checkNames(value, fields)
     if (unknownFields === 'kept') checkDepth(value)
     if (unknownFields === 'kept') for (const [field, given] of Object.entries(value)) if (!fields.includes(field)) known[field] = given
     for (const field of fields) {
@@ -175,6 +178,12 @@ export function textFields(value: unknown): Record<string, unknown> {
   }
   const isScalar = (member: unknown) => typeof member === 'number' || typeof member === 'boolean'
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, isScalar(member) ? String(member) : member]))
+}
+
+/** Names what is not known, and what is. */
+function checkNames(value: object, fields: readonly string[]): void {
+  const unknown = Object.keys(value).filter((name) => !fields.includes(name)).slice(0, 10)
+  if (unknown.length > 0) throw invalidBody(unknown.map((name) => ({ path: clip(name), message: `${clip(name)}: is not known here; the fields are ${fields.join(', ')}` })))
 }
 
 const DEEPEST = 200

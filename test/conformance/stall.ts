@@ -86,6 +86,8 @@ export type OneShotScene = Kit & {
   ask(at?: At): Promise<Answer>
   /** Sends the example with this payment. */
   buy(at?: At): Promise<Answer>
+  /** Sends the example once more in other letters, with the same payment. */
+  another(at?: { header?: string }): Promise<Answer>
   /** A request in the endpoint's words that is not of a buyer's making. */
   raw(method: string, how?: { body?: BodyInit | null; payment?: Payment; query?: boolean; headers?: Record<string, string> }): Promise<Answer>
   /** A sale whose settlement was refused: its result is kept and unpaid. Answers with its poll URL. */
@@ -109,6 +111,11 @@ export async function shot(subject: Subject<Stall>, { before, ...options }: KitO
   const payment = alice.sign(challenge)
   const buy: OneShotScene['buy'] = (at = {}) => alice.buy(order(at), { method, path, payment, ...at })
 
+  function another({ header = 'payment-signature' } = {}): Promise<Answer> {
+    if (endpoint.unknownFields !== 'refused') return buy({ header, more: { another_request: '1' } })
+    return raw(method, { body: `${JSON.stringify(located(path, example).rest)}\n`, headers: { [header]: encodePayment(payment) } })
+  }
+
   async function raw(method: string, { body = null, payment, query = false, headers = {} }: Parameters<OneShotScene['raw']>[1] = {}): Promise<Answer> {
     const { url, rest } = located(path, example)
     const asking = query ? `?${new URLSearchParams(rest as Record<string, string>)}` : ''
@@ -123,7 +130,7 @@ export async function shot(subject: Subject<Stall>, { before, ...options }: KitO
     return body.poll_url
   }
 
-  return { ...subjects, endpoint, alice, challenge, payment, asked, ask, buy, raw, kept }
+  return { ...subjects, endpoint, alice, challenge, payment, asked, ask, buy, another, raw, kept }
 }
 
 /** A person who has passed the check that a face's enrollment follows. */
