@@ -5,7 +5,7 @@ import type { FaultCode } from './faults.ts'
 import type { UnknownFields } from './intake.ts'
 import type { Window } from './limits.ts'
 import { type Usdc, usdc } from './money.ts'
-import type { Call, Chain, Json, Owned, Ports, Storage, Terms } from './ports.ts'
+import type { Call, Chain, Json, Money, Owned, Ports, Storage, Terms } from './ports.ts'
 import type { MediaStream, Vendors } from './vendors.ts'
 import type { Pulse } from './pulse.ts'
 import type { Wire } from './wires/wire.ts'
@@ -58,6 +58,8 @@ export type Order<Input> = {
   asset?(id: string): Promise<string | undefined>
   /** A record beside the calls, whoever's it is; in work that runs here only. */
   kept?(kind: string, id: string): Promise<Owned | undefined>
+  /** What has become of the money of this call by now; undefined where the call is forgotten. In work that runs here only. */
+  money?(): Promise<Money | undefined>
   readonly signal: AbortSignal
 }
 
@@ -79,6 +81,8 @@ export type OpenMedia = (at: { signal: AbortSignal }) => Promise<MediaStream>
 export type Made = {
   readonly result: Json
   readonly media?: { readonly folder: string; readonly urls: readonly string[]; readonly streams?: readonly (OpenMedia | undefined)[] }
+  /** When there is nothing left of it that anybody should pay for, where that is sooner than its endpoint says. */
+  readonly until?: number
   /** What is kept for the payer beside the call, once the media are mirrored and before money moves. One that another wallet has already fails the call. */
   keeps?(media: readonly Hosted[]): readonly Omit<Owned, 'owner'>[]
 }

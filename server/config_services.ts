@@ -2,6 +2,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { getAddress } from 'viem'
 import { type DataServices, dataSettings, dataUrls, dataVariables, keyedData, resolveData } from './config_data.ts'
+import { keyedSandbox, resolveSandbox, type SandboxConfig, sandboxSettings, sandboxUrls, sandboxVariables } from './config_sandbox.ts'
 import type { Environment } from './config_vendors.ts'
 
 const Url = Type.Optional(Type.String({ pattern: '^https?://' }))
@@ -10,6 +11,7 @@ const oneOf = <const Words extends readonly string[]>(...words: Words) => Type.U
 /** Settings of the file; their keys come from the environment only. */
 export const serviceSettings = {
   ...dataSettings,
+  ...sandboxSettings,
   /** In the order in which they are asked; an empty list sells no search. */
   search: Type.Optional(Type.Array(oneOf('xai', 'exa', 'corpus'), { maxItems: 2 })),
   xai_search_model: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),
@@ -27,6 +29,7 @@ const Settings = Type.Object(serviceSettings)
 /** Environment variables that stand for those settings. */
 export const serviceVariables = {
   ...dataVariables,
+  ...sandboxVariables,
   XAI_SEARCH_MODEL: 'xai_search_model',
   EXA_BASE_URL: 'exa_base_url',
   MARKET: 'market',
@@ -50,7 +53,7 @@ export type SwapConfig = { readonly key: string; readonly feeRecipient: string; 
 export type PortraitConfig = { readonly accessKey: string; readonly secretKey: string; readonly baseUrl: string | undefined; readonly region: string | undefined }
 
 /** What is not set here is embedded on devnet, and not for sale elsewhere. A swap has nothing embedded. */
-export type Services = DataServices & { readonly search?: readonly SearchConfig[] | undefined; readonly market?: MarketConfig | undefined; readonly swap?: SwapConfig | undefined; readonly portraits?: PortraitConfig | undefined }
+export type Services = DataServices & { readonly sandbox?: SandboxConfig | undefined } & { readonly search?: readonly SearchConfig[] | undefined; readonly market?: MarketConfig | undefined; readonly swap?: SwapConfig | undefined; readonly portraits?: PortraitConfig | undefined }
 
 type Reading = { readonly env: Environment; readonly mistakes: string[] }
 type Given = Static<typeof Settings>
@@ -59,7 +62,7 @@ type Given = Static<typeof Settings>
 export function resolveServices(given: Given, reading: Reading): Services {
   reading.mistakes.push(...urlMistakes(given))
   const tools = { key: (variable: string) => keyIn(reading, variable), mistake: (text: string) => void reading.mistakes.push(text), unread: (settings: Parameters<typeof unread>[0], why: string) => unread(settings, why, reading) }
-  return { ...resolveData(given, tools), search: resolveSearch(given, reading), market: resolveMarket(given, reading), swap: resolveSwap(given, reading), portraits: resolvePortraits(given, reading) }
+  return { ...resolveData(given, tools), sandbox: resolveSandbox(given, tools), search: resolveSearch(given, reading), market: resolveMarket(given, reading), swap: resolveSwap(given, reading), portraits: resolvePortraits(given, reading) }
 }
 
 /** The setting and the variable that stands for it: either may have said it. */
@@ -70,7 +73,7 @@ const named = (setting: keyof Given): string => {
 
 /** Roots, to which paths are added. Their values are not shown: an address may hold a key. */
 function urlMistakes(given: Given): readonly string[] {
-  return (['exa_base_url', 'pyth_hermes_url', 'pyth_history_url', 'zerox_base_url', 'ark_assets_base_url', ...dataUrls] as const).flatMap((setting) => {
+  return (['exa_base_url', 'pyth_hermes_url', 'pyth_history_url', 'zerox_base_url', 'ark_assets_base_url', ...dataUrls, ...sandboxUrls] as const).flatMap((setting) => {
     const value = given[setting]
     return value === undefined || isRoot(value) ? [] : [`${named(setting)}: must be the root of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)`]
   })
@@ -158,8 +161,8 @@ function isMistyped(address: string): boolean {
 }
 
 /** Services whose calls are the operator's to pay for or to answer for, by the name of their account, with the variable of their key. */
-export function keyedServices({ search = [], market, swap, portraits, ...data }: Services): ReadonlyMap<string, string> {
-  const keyed = new Map<string, string>(keyedData(data))
+export function keyedServices({ search = [], market, swap, portraits, sandbox, ...data }: Services): ReadonlyMap<string, string> {
+  const keyed = new Map<string, string>([...keyedData(data), ...keyedSandbox(sandbox)])
   for (const { by } of search) if (by !== 'corpus') keyed.set(by === 'xai' ? 'vendor-c' : by, KEYS[by])
   if (market?.by === 'pyth' && market.key) keyed.set('pyth', KEYS.pyth)
   if (swap) keyed.set('zerox', KEYS.zerox)

@@ -22,6 +22,7 @@ import type { Config } from './config.ts'
 import type { ChatServing } from './config_chat.ts'
 import type { SearchConfig } from './config_services.ts'
 import { dataVendors } from './wiring_data.ts'
+import { sandboxVendor } from './wiring_sandbox.ts'
 import type { Serving } from './config_vendors.ts'
 import type { VideoServing } from './config_video.ts'
 import type { ServerLog } from './log.ts'
@@ -39,6 +40,7 @@ export function vendorsOf(config: Config, vending: Vending & Counting): Vendors 
   return {
     ...services(config, vending),
     ...dataVendors(config, vending),
+    ...sandboxVendor(config, vending),
     images: imageVendors(config, vending),
     chat: chatVendors(config, vending),
     video: videoVendors(config, vending),

@@ -7,6 +7,7 @@ import { corpusWeb } from '../adapters/vendors/corpus_web.ts'
 import { localPortraits } from '../adapters/vendors/local_portraits.ts'
 import { sampleDefi, samplePrediction } from '../adapters/vendors/sample_data.ts'
 import { sampleMarket } from '../adapters/vendors/sample_market.ts'
+import { scriptedSandbox } from '../adapters/vendors/scripted_sandbox.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
 import { type ScriptedVideo, scriptedVideo } from '../adapters/vendors/scripted_video.ts'
 import { type ChatVendor, type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type Setup, type Vendors } from '../core/mod.ts'
@@ -99,9 +100,18 @@ export function slowVendor() {
   return { vendor, ready: ready.open }
 }
 
+/** Stands for a machine that somebody has rented already. */
+export const RENTED = 'rented'
+
+function rented() {
+  const sandbox = scriptedSandbox()
+  sandbox.add(RENTED)
+  return sandbox
+}
+
 /** The embedded vendors of what is sold in one shot. No kit has them unless told, so that tests can be without. */
-export function embedded(clock: Clock): Pick<Vendors, 'search' | 'websearch' | 'prediction' | 'defi' | 'market' | 'portraits'> {
-  return { search: corpusSearch(), websearch: corpusWeb(), prediction: samplePrediction({ clock }), defi: sampleDefi({ clock }), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) }
+export function embedded(clock: Clock): Pick<Vendors, 'search' | 'websearch' | 'prediction' | 'defi' | 'market' | 'portraits' | 'sandbox'> {
+  return { search: corpusSearch(), websearch: corpusWeb(), prediction: samplePrediction({ clock }), defi: sampleDefi({ clock }), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }), sandbox: rented() }
 }
 
 export type Kit = {

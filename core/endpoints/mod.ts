@@ -18,6 +18,7 @@ import { portraits } from './portraits.ts'
 import { prediction } from './prediction.ts'
 import { pricing } from './pricing.ts'
 import { responses } from './responses.ts'
+import { sandbox } from './sandbox.ts'
 import { search } from './search.ts'
 import { swap } from './swap.ts'
 import { video } from './video.ts'
@@ -33,6 +34,7 @@ export const endpoints: readonly Endpoint[] = [
   ...messages,
   ...responses,
   ...generateContent,
+  ...sandbox,
   ...search,
   ...websearch,
   ...swap,

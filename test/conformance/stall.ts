@@ -3,7 +3,7 @@ import { CLIP, inTurn, scriptedVideo } from '../../adapters/vendors/scripted_vid
 import type { Paid } from '../../core/endpoint.ts'
 import { FACE_GROUP, FOREVER } from '../../core/enrolled.ts'
 import { type Clock, type Endpoint, endpoints, type Gateway, gateway, type Payment } from '../../core/mod.ts'
-import { type Answer, type Buyer, door, embedded, encodePayment, type Kit, kit, type KitOptions, located, ORIGIN, read, testClock } from '../kit.ts'
+import { type Answer, type Buyer, door, embedded, encodePayment, type Kit, kit, type KitOptions, located, ORIGIN, read, RENTED, testClock } from '../kit.ts'
 import type { Subject } from './law.ts'
 
 /** A paid endpoint under law, on a menu with all the others. */
@@ -102,8 +102,9 @@ export async function shot(subject: Subject<Stall>, { before, ...options }: KitO
   const subjects = open({ ...options, ports: { clock, vendors, ...options.ports } })
   const alice = subjects.buyer()
   const { method, path, example } = endpoint
-  const { group_id } = example as { readonly group_id?: string }
+  const { group_id, sandbox_id } = example as { readonly group_id?: string; readonly sandbox_id?: string }
   if (group_id) await subjects.ports.storage.putOwned(passed(group_id), clock.now())
+  if (sandbox_id) await subjects.ports.storage.putOwned({ kind: 'sandbox', id: sandbox_id, owner: alice.wallet, data: { vendor: 'scripted', handle: RENTED, ends: FOREVER }, expiresAt: FOREVER }, clock.now())
   const order = ({ more }: At) => ({ ...(example as object), ...more })
   const ask: OneShotScene['ask'] = (at = {}) => alice.ask(order(at), { method, path, ...at })
   const challenge = await ask()
@@ -141,7 +142,7 @@ const JSON_TYPE = { 'content-type': 'application/json' }
 function watched(clock: Clock, before: () => unknown = () => {}) {
   let count = 0
   const spied = (name: string, member: unknown) => {
-    if (typeof member !== 'function') return [name, member]
+    if (typeof member !== 'function' || name === 'add') return [name, member]
     return [name, async (...given: unknown[]) => (count++, await before(), await member(...given))]
   }
   const each = Object.entries(embedded(clock)).map(([name, vendor]) => [name, Object.fromEntries(Object.entries(vendor).map(([part, member]) => spied(part, member)))])

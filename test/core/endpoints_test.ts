@@ -37,7 +37,11 @@ for (const endpoint of endpoints) {
 }
 
 const oneShots = endpoints.filter(isOneShot)
-for (const endpoint of oneShots) runLaws(endpoint.name, oneShotLaws, () => stall(endpoint))
+/** What lives no longer than the authorization that was to pay for it cannot be paid for afterwards. */
+const shortLived: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  'sandbox.create': { 'one fresh authorization pays for one of two calls': 'a sandbox that has ended is not sold' },
+}
+for (const endpoint of oneShots) runLaws(endpoint.name, oneShotLaws, () => stall(endpoint), { except: shortLived[endpoint.name] ?? {} })
 /** One of each kind, of those that are checked and quoted in the same order, is enough to see the laws fail; what is passed on has no shape of ours to break. */
 for (const endpoint of new Map(oneShots.filter(({ verbatim }) => !verbatim).map((each) => [each.order, each])).values()) runBroken(endpoint.name, oneShotLaws, brokenOneShots(endpoint))
 
