@@ -56,9 +56,8 @@ export type Order<Input> = {
   readonly clock: Ports['clock']
   /** The vendor's own id of a character that this payer has enrolled; undefined for anybody else's, and for none. */
   asset?(id: string): Promise<string | undefined>
-  /** A record beside the calls, whoever's it is; in work that runs here only. */
+  /** A record beside the calls, whoever's it is; and what has become of this call's money, undefined where it is forgotten. In work that runs here only. */
   kept?(kind: string, id: string): Promise<Owned | undefined>
-  /** What has become of the money of this call by now; undefined where the call is forgotten. In work that runs here only. */
   money?(): Promise<Money | undefined>
   readonly signal: AbortSignal
 }
@@ -184,8 +183,6 @@ export type Paid<Input = unknown> = Sale<Input> & {
   /** Members of the 200 body, beside id, price and payment. */
   show(stored: Stored, showing: Showing): Readonly<Record<string, Json>>
 }
-
-// ── answered as it is made ──────────────────────────────────────────────────────────────────────────────────────────
 
 /** What a live endpoint may look at beside the body: the path, and headers that belong to its wire. */
 export type Asked = { readonly params: Readonly<Record<string, string>>; readonly header: (name: string) => string | null }
@@ -350,8 +347,6 @@ const ANY_JOB: Job = {
   running: 'Still working. Nothing has been charged. Poll again in 2 to 5 seconds.',
 }
 
-const INLINE_WINDOW_MS = 30_000
-
 type Defaulted = 'method' | 'run' | 'from' | 'order' | 'unknownFields' | 'check' | 'sample' | 'span' | 'serves' | 'remember' | 'settle' | 'job' | 'dialect' | 'failure' | 'keep'
 type PaidWords<Input> = Omit<Paid<Input>, 'kind' | 'input' | Defaulted> & Partial<Pick<Paid<Input>, Defaulted>>
 
@@ -371,7 +366,7 @@ export function paid<Schema extends TObject>(words: PaidWords<Static<Schema>> & 
     span: (context) => priceOfExample(words as unknown as Paid, context),
     serves: () => true,
     remember: () => ({ model: null, request: {} }),
-    settle: () => hybrid(INLINE_WINDOW_MS),
+    settle: () => hybrid(30_000),
     job: ANY_JOB,
     dialect: 'plain',
     failure: 'Internal server error',
