@@ -21,6 +21,8 @@ type Setting = { readonly folder: string; readonly door: string; readonly prelud
 async function interpreter(): Promise<void> {
   const scope = globalThis as unknown as { onmessage: (event: { data: unknown }) => void; postMessage(message: unknown): void }
   const tell = scope.postMessage.bind(scope)
+  // A promise of a command's that nobody awaits is no reason to end what others are to find.
+  addEventListener('unhandledrejection', (event) => event.preventDefault())
   const { folder, door, prelude, mostBytes, interrupt } = await new Promise<Setting>((resolve) => {
     scope.onmessage = ({ data }) => resolve(data as Setting)
   })
@@ -54,15 +56,23 @@ async function interpreter(): Promise<void> {
   python.setStdout(out)
   python.setStderr(err)
   python.setInterruptBuffer(interrupt)
-  const run = python.runPython(prelude, { globals: python.toPy({ __name__: 'sandbox' }), filename: '<sandbox>' })
+  const never = new Int32Array(new SharedArrayBuffer(4))
+  const doze = (seconds: number): void => void Atomics.wait(never, 0, 0, seconds * 1000)
+  const run = python.runPython(prelude, { globals: python.toPy({ __name__: 'sandbox', doze }), filename: '<sandbox>' })
 
   let last: Promise<unknown> = Promise.resolve()
   const answer = async ({ id, command }: GuestOrder): Promise<void> => {
-    const returncode: unknown = await run.callPromising(JSON.stringify(command))
+    let isBroken = false
+    const returncode: unknown = await run.callPromising(JSON.stringify(command)).catch((error: unknown) => {
+      // Whoever interrupts may hit what surrounds the command. Anything else is the end of Python.
+      isBroken = !String(error).includes('KeyboardInterrupt')
+      return isBroken ? 134 : 130
+    })
     tell({ id, stdout: await out.take('stdout'), stderr: await err.take('stderr'), returncode })
+    if (isBroken) throw new Error('Python has crashed')
   }
   scope.onmessage = ({ data }) => {
-    last = last.then(() => answer(data as GuestOrder))
+    last = last.then(() => answer(data as GuestOrder)).catch(() => tell(undefined))
   }
   tell({ id: 0, stdout: '', stderr: '', returncode: 0 })
 }
@@ -71,6 +81,7 @@ const [folder = '', door = '', mostBytes = ''] = Deno.args
 const SIGINT = 2
 const INTERRUPTED = 130
 const LATE = 124
+const INSIST_MS = 40
 
 const interrupt = new Uint8Array(new SharedArrayBuffer(1))
 const thread = new Worker(URL.createObjectURL(new Blob([`(${interpreter})()`], { type: 'text/javascript' })), { type: 'module' })
@@ -78,8 +89,9 @@ let timer: ReturnType<typeof setTimeout> | undefined
 let isLate = false
 
 thread.onerror = () => Deno.exit(1)
-thread.onmessage = ({ data }: { data: GuestAnswer }) => {
+thread.onmessage = ({ data }: { data: GuestAnswer | undefined }) => {
   clearTimeout(timer)
+  if (data === undefined) Deno.exit(1)
   say(isLate && data.returncode === INTERRUPTED ? { ...data, returncode: LATE } : data)
 }
 thread.postMessage({ folder, door, prelude: PRELUDE, mostBytes: Number(mostBytes), interrupt } satisfies Setting)
@@ -98,7 +110,8 @@ function take(order: GuestOrder): void {
   interrupt[0] = 0
   timer = setTimeout(() => {
     isLate = true
-    interrupt[0] = SIGINT
+    // One may be swallowed by whatever runs just then.
+    timer = setInterval(() => void (interrupt[0] = SIGINT), INSIST_MS)
   }, order.ms)
   thread.postMessage(order)
 }

@@ -15,7 +15,7 @@ import type { GuestAnswer, GuestOrder } from './guest.ts'
 
 /** Where the programs are. Absolute paths, without a comma. */
 export type Programs = { readonly deno: string; readonly pyodide: string }
-export type MachineOptions = { readonly programs: Programs; /** An empty folder. */ readonly cwd: string; /** Of Python, in MB. */ readonly memory: number; readonly clock: Clock }
+export type MachineOptions = { readonly programs: Programs; /** An empty folder. */ readonly cwd: string; /** Of Python, in MB. */ readonly memory: number; readonly clock: Clock; /** What runs in it instead of Python, for tests. */ readonly guest?: string }
 
 export type Machine = {
   readonly pid: number
@@ -53,11 +53,11 @@ const FLAGS = ['--quiet', '--no-prompt', '--no-remote', '--no-npm', '--no-config
 const GUEST = fileURLToPath(new URL('./guest.ts', import.meta.url))
 
 /** Resolves when Python answers. Rejects where it does not start, or `signal` aborts; nothing is left then. */
-export async function startMachine({ programs, cwd, memory, clock }: MachineOptions, { signal }: { signal: AbortSignal }): Promise<Machine> {
+export async function startMachine({ programs, cwd, memory, clock, guest = GUEST }: MachineOptions, { signal }: { signal: AbortSignal }): Promise<Machine> {
   signal.throwIfAborted()
   const { deno, pyodide } = programs
   const limits = `--v8-flags=--max-old-space-size=${HEAP_MEMORY},--wasm-max-mem-pages=${memory * WASM_PAGES_PER_MB}`
-  const args = ['run', ...FLAGS, `--allow-read=${pyodide}`, limits, GUEST, pyodide, pathToFileURL(join(pyodide, 'pyodide.mjs')).href, String(MOST_OUTPUT)]
+  const args = ['run', ...FLAGS, `--allow-read=${pyodide}`, limits, guest, pyodide, pathToFileURL(join(pyodide, 'pyodide.mjs')).href, String(MOST_OUTPUT)]
   const child = spawn(deno, args, { cwd, env: ENVIRONMENT, detached: true, stdio: ['pipe', 'pipe', 'ignore'] })
   const over = new AbortController()
   let ending: Ending = { why: 'it ended by itself', returncode: KILLED }
@@ -70,7 +70,7 @@ export async function startMachine({ programs, cwd, memory, clock }: MachineOpti
       answer?.(undefined)
       resolve()
     }
-    child.once('exit', leave)
+    child.once('close', leave)
     child.once('error', (error) => {
       ending = { ...ending, why: `it cannot be started (${(error as NodeJS.ErrnoException).code ?? 'unknown'})` }
       leave()

@@ -1,6 +1,8 @@
 /** What a command means inside a sandbox, in Python: each runs as a program of its own would, over files that stay. */
 export const PRELUDE = `
-import json, os, platform, runpy, sys, traceback, types
+import builtins, os, platform, runpy, sys, time, types
+from json import loads
+from traceback import print_exception
 
 HOME = '/home/user'
 FOUND_IN = ('/usr/local/bin/', '/usr/bin/', '/bin/')
@@ -11,6 +13,22 @@ sys.executable = '/usr/bin/python3'
 sys.orig_argv = [sys.executable]
 environment = dict(os.environ)
 path = list(sys.path)
+built_in = dict(vars(builtins))
+
+def sleep(seconds, doze=doze, now=time.monotonic):
+    # In slices, between which an interruption is heard: Pyodide's own sleep is never woken.
+    if seconds < 0:
+        raise ValueError('sleep length must be non-negative')
+    end = now() + seconds
+    while (left := end - now()) > 0:
+        doze(min(left, 0.05))
+
+time.sleep = sleep
+
+def no_shell(command):
+    raise NotImplementedError('there is no shell here, and no other program')
+
+os.system = os.popen = no_shell
 
 def complain(text, code):
     sys.stderr.write(text + '\\n')
@@ -94,7 +112,7 @@ def told(error):
     at = error.__traceback__
     while at and at.tb_frame.f_code.co_filename in OURS:
         at = at.tb_next
-    traceback.print_exception(type(error), error, at)
+    print_exception(type(error), error, at)
 
 def code_of(stop):
     if stop.code is None:
@@ -105,6 +123,7 @@ def code_of(stop):
 
 def run(text):
     sys.stdout, sys.stderr = (open(number, 'w', encoding='utf-8', errors='backslashreplace', closefd=False) for number in (1, 2))
+    vars(builtins).update(built_in)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(HOME)
@@ -112,7 +131,7 @@ def run(text):
     for name in [name for name, module in sys.modules.items() if str(getattr(module, '__file__', None)).startswith(('/home/', '/tmp/'))]:
         del sys.modules[name]
     try:
-        code = program(json.loads(text))
+        code = program(loads(text))
     except SystemExit as stop:
         code = code_of(stop)
     except KeyboardInterrupt:
