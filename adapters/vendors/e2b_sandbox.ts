@@ -67,7 +67,7 @@ export function e2bSandbox({ key, template = TEMPLATE, baseUrl, sandboxUrl, cloc
         })
         async function heard(side: ReturnType<typeof bounded>, text: string): Promise<void> {
           side.add(text)
-          if (side.isFull()) await running?.kill()
+          if (side.isFull()) await running?.kill().catch(() => {})
         }
         const { exitCode } = await running.wait().catch((error: unknown) => {
           if (error instanceof CommandExitError) return error

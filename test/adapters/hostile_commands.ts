@@ -91,7 +91,6 @@ export const hostile: readonly Hostile[] = [
   ['takes a gigabyte', python("x = bytearray(10 ** 9)\nprint('got:', len(x))"), /refused: MemoryError/],
   ['takes memory by doubling', python("x = b'x' * 2 ** 20\nwhile True: x += x"), /refused: MemoryError/],
   ['calls itself without end', python('def f(): f()\nf()'), /refused: RecursionError/],
-  ['counts to a number without end', python("print('got:', len(str(9 ** (9 ** 7))))"), /refused: ValueError|KeyboardInterrupt/],
   ['nests without end', python("eval('(' * 100_000 + ')' * 100_000)"), /refused: /],
   // ── the channel ──
   ['writes bytes that are no text', "import os\nos.write(1, bytes(range(256)))\nprint('got: \\ud800 \\x00')", /got: \\ud800 \0/],

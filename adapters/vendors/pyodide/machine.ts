@@ -15,7 +15,7 @@ import type { GuestAnswer, GuestOrder } from './guest.ts'
 
 /** Where the programs are. Absolute paths, without a comma. */
 export type Programs = { readonly deno: string; readonly pyodide: string }
-export type MachineOptions = { readonly programs: Programs; /** An empty folder. */ readonly cwd: string; /** Of Python, in MB. */ readonly memory: number; readonly clock: Clock; /** What runs in it instead of Python, for tests. */ readonly guest?: string }
+export type MachineOptions = { readonly programs: Programs; /** An empty folder. */ readonly cwd: string; /** Of Python, in MB. */ readonly memory: number; readonly clock: Clock; /** What runs in it instead of Python, and how long it may work unasked, for tests. */ readonly guest?: string; readonly idleSeconds?: number }
 
 export type Machine = {
   readonly pid: number
@@ -42,8 +42,9 @@ const HEAP_MEMORY = 128
 /** Of stdout and of stderr, in bytes, before they are cut; and of all that a process may say to us for one command. */
 export const MOST_OUTPUT = 1 << 20
 const MOST_SAID = 16 * MOST_OUTPUT
-/** Processor time, in ticks of 10 ms, that may be spent between commands. */
-const IDLE_TICKS = 300
+/** Processor time that may be spent between commands, beyond a tenth of the time that passes. A tick is 10 ms. */
+const IDLE_SECONDS = 3
+const TICKS = 100
 const PAGE_KB = 1_024
 const WASM_PAGES_PER_MB = 16
 
@@ -53,7 +54,7 @@ const FLAGS = ['--quiet', '--no-prompt', '--no-remote', '--no-npm', '--no-config
 const GUEST = fileURLToPath(new URL('./guest.ts', import.meta.url))
 
 /** Resolves when Python answers. Rejects where it does not start, or `signal` aborts; nothing is left then. */
-export async function startMachine({ programs, cwd, memory, clock, guest = GUEST }: MachineOptions, { signal }: { signal: AbortSignal }): Promise<Machine> {
+export async function startMachine({ programs, cwd, memory, clock, guest = GUEST, idleSeconds = IDLE_SECONDS }: MachineOptions, { signal }: { signal: AbortSignal }): Promise<Machine> {
   signal.throwIfAborted()
   const { deno, pyodide } = programs
   const limits = `--v8-flags=--max-old-space-size=${HEAP_MEMORY},--wasm-max-mem-pages=${memory * WASM_PAGES_PER_MB}`
@@ -146,7 +147,7 @@ export async function startMachine({ programs, cwd, memory, clock, guest = GUEST
       const seen = await usageOf(pid).catch(() => undefined)
       if (seen && seen.kb > (memory + OWN_MEMORY) * PAGE_KB) end(`it took more than its ${memory} MB of memory`)
       idle = isBusy || !seen ? 0 : Math.max(0, idle + seen.ticks - (ticks ?? seen.ticks) - 1)
-      if (idle > IDLE_TICKS) end('it worked on when nobody had asked it anything')
+      if (idle > idleSeconds * TICKS) end('it worked on when nobody had asked it anything')
       ticks = seen?.ticks ?? ticks
       await clock.wait(LOOK_MS, over.signal)
     }
