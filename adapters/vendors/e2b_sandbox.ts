@@ -2,11 +2,9 @@
  * Sandboxes at E2B. Sources: e2b@2.51.0 `dist/index.d.ts` (`SandboxOpts`, `CommandStartOpts`, `SandboxInfo`); reference/vendors.md 9. Its library speaks
  * Connect-RPC to the machine itself, and is loaded when the first sandbox is asked for. Cores and memory are those of the template.
  */
-import type { CommandHandle } from 'e2b'
 import type { Clock, Log, SandboxVendor } from '../../core/mod.ts'
 import { asker, bounded, type Meaning, nameOf } from './sandbox_vendor.ts'
 
-type Library = typeof import('e2b')
 export type E2bConfig = {
   readonly key: string
   /** Its own, or one of the operator's that has Python 3.11. */
@@ -27,7 +25,7 @@ const WORKDIR = '/home/user'
 
 export function e2bSandbox({ key, template = TEMPLATE, baseUrl, sandboxUrl, clock, log }: E2bConfig): SandboxVendor {
   const ask = asker({ name: 'E2B', clock, log }, meaningOf)
-  const library = (): Promise<Library> => import('e2b')
+  const library = () => import('e2b')
   const connection = (requestTimeoutMs: number, signal?: AbortSignal) => ({ apiKey: key, requestTimeoutMs, retries: 0, ...(signal && { signal }), ...(baseUrl && { apiUrl: baseUrl }), ...(sandboxUrl && { sandboxUrl }) })
 
   return {
@@ -56,8 +54,7 @@ export function e2bSandbox({ key, template = TEMPLATE, baseUrl, sandboxUrl, cloc
         // A sandbox that runs gets no longer life by this: a second is less than it has.
         const sandbox = await Sandbox.connect(handle, { ...connection(ms, signal), timeoutMs: 1_000 })
         const [out, err] = [bounded('stdout'), bounded('stderr')]
-        let running: CommandHandle | undefined
-        running = await sandbox.commands.run(`exec timeout -k 1 ${seconds} ${command.map(quote).join(' ')}`, {
+        const starting = sandbox.commands.run(`exec timeout -k 1 ${seconds} ${command.map(quote).join(' ')}`, {
           background: true,
           cwd: WORKDIR,
           timeoutMs: ms,
@@ -65,9 +62,10 @@ export function e2bSandbox({ key, template = TEMPLATE, baseUrl, sandboxUrl, cloc
           onStdout: (text) => heard(out, text),
           onStderr: (text) => heard(err, text),
         })
+        const running = await starting
         async function heard(side: ReturnType<typeof bounded>, text: string): Promise<void> {
           side.add(text)
-          if (side.isFull()) await running?.kill().catch(() => {})
+          if (side.isFull()) await starting.then((each) => each.kill()).catch(() => {})
         }
         const { exitCode } = await running.wait().catch((error: unknown) => {
           if (error instanceof CommandExitError) return error
