@@ -4,9 +4,10 @@ import type { Catalog } from './catalog/mod.ts'
 import type { GatewayFacts } from './facts.ts'
 import type { FaultCode } from './faults.ts'
 import type { Effects, Hands } from './hands.ts'
+import type { UnknownFields } from './intake.ts'
 import type { Window } from './limits.ts'
 import { type Usdc, usdc } from './money.ts'
-import type { Call, Chain, Json, Owned, Ports, Storage } from './ports.ts'
+import type { Call, Chain, Json, Money, Owned, Ports, Storage } from './ports.ts'
 import type { MediaStream, Vendors } from './vendors.ts'
 import type { Wire } from './wires/wire.ts'
 
@@ -57,9 +58,10 @@ export type Order<Input> = {
   readonly clock: Ports['clock']
   /** The vendor's own id of a character that this payer has enrolled; undefined for anybody else's, and for none. */
   asset?(id: string): Promise<string | undefined>
-  /** A record beside the calls, whoever's it is; in work that runs here only. */
+  /** A record beside the calls, whoever's it is; and what has become of this call's money, undefined where it is forgotten. In work that runs here only. */
   kept?(kind: string, id: string): Promise<Owned | undefined>
   readonly call?: Hands
+  money?(): Promise<Money | undefined>
   readonly signal: AbortSignal
 }
 
@@ -91,6 +93,8 @@ export type MadeMedia = {
 export type Made = {
   readonly result: Json
   readonly media?: MadeMedia
+  /** When there is nothing left of it that anybody should pay for, where that is sooner than its endpoint says. */
+  readonly until?: number
   /** What is kept for the payer beside the call, once the media are mirrored and before money moves. One that another wallet has already fails the call. */
   keeps?(media: readonly Hosted[]): readonly Omit<Owned, 'owner'>[]
 }
@@ -143,8 +147,8 @@ type Sale<Input> = Common & {
   arrange?(said: { readonly params: Readonly<Record<string, string>>; readonly query: Readonly<Record<string, string>>; readonly body: unknown }): unknown
   /** Bad input is told before the quote, or only to those who pay: the quote then reads the raw input, and never fails for it. */
   readonly order: 'check_then_quote' | 'quote_then_check'
-  /** Fields that the schema does not know: dropped, or kept because they are forwarded verbatim. */
-  readonly unknownFields: 'dropped' | 'kept'
+  /** Fields that the schema does not know: dropped, kept because they are forwarded verbatim, or refused by name. */
+  readonly unknownFields: UnknownFields
   /** Whether the operator has configured what this input needs. */
   serves(input: Input, offering: Offering): boolean
   /** What the stored call keeps: the model for the ledger, and what polls show. */

@@ -149,11 +149,13 @@ function checkOf(schema: TObject): TypeCheck<TObject> {
   return compiled
 }
 
+export type UnknownFields = 'dropped' | 'kept' | 'refused'
+
 /**
- * Makes of a schema a check that drops unknown fields, or keeps them, and reads an optional null as absent.
+ * Makes of a schema a check that drops unknown fields, keeps them, or refuses them, and reads an optional null as absent.
  * The check throws INVALID_BODY with `details: [{path, message}]`, one per field.
  */
-export function intake(schema: TObject, unknownFields: 'dropped' | 'kept' = 'dropped'): Intake {
+export function intake(schema: TObject, unknownFields: UnknownFields = 'dropped'): Intake {
   const fields = Object.keys(schema.properties)
   const required = new Set(schema.required ?? [])
   return (value) => {
@@ -161,6 +163,7 @@ export function intake(schema: TObject, unknownFields: 'dropped' | 'kept' = 'dro
       throw invalidBody([{ path: '', message: `Expected a JSON object, got ${quoted(value)}` }])
     }
     const known: Record<string, unknown> = {}
+    const strange = unknownFields === 'refused' ? strangeNames(value, fields) : []
     if (unknownFields === 'kept') {
       checkDepth(value)
       const all = Object.entries(value)
@@ -173,8 +176,9 @@ export function intake(schema: TObject, unknownFields: 'dropped' | 'kept' = 'dro
       known[field] = given
     }
     const compiled = checkOf(schema)
-    if (compiled.Check(known)) return known
-    throw invalidBody(problems(compiled, known))
+    const isSound = compiled.Check(known)
+    if (isSound && strange.length === 0) return known
+    throw invalidBody([...strange, ...(isSound ? [] : problems(compiled, known))])
   }
 }
 
@@ -185,6 +189,13 @@ export function textFields(value: unknown): Record<string, unknown> {
   }
   const isScalar = (member: unknown) => typeof member === 'number' || typeof member === 'boolean'
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, isScalar(member) ? String(member) : member]))
+}
+
+/** Fields that are not known, at most ten of them, with those that are. */
+function strangeNames(value: object, fields: readonly string[]): readonly Problem[] {
+  const known = fields.length === 0 ? 'there are none' : `the fields are ${fields.join(', ')}`
+  const strange = Object.keys(value).filter((name) => !fields.includes(name)).slice(0, 10)
+  return strange.map((name) => ({ path: clip(name), message: `${clip(name)}: is not known here; ${known}` }))
 }
 
 /** Of an object whose unknown fields go on: it is copied whenever a rule changes it, and a million fields take a second of everybody's. */

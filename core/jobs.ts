@@ -167,14 +167,15 @@ export function jobs(house: House, offering: Offers): Jobs {
     const stallsAt = clock.now() + patience.stallMs
     try {
       const kept = (kind: string, id: string) => storage.getOwned(kind, id, clock.now())
-      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, networks, clock, now: clock.now(), kept }
+      const paid = async () => (await storage.getCall(call.id))?.money
+      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, networks, clock, now: clock.now(), kept, money: paid }
       const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, call: hands(working, signal), signal }))
       const media = await house.mirror(call.id, made.media)
       if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
       for (const record of made.keeps?.(media) ?? []) await keepFor(storage, { ...record, owner: call.payer }, clock.now())
       const now = clock.now()
       const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
-      return { kind: 'made', stored, raw: made.media?.urls ?? [], completion: { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs } }
+      return { kind: 'made', stored, raw: made.media?.urls ?? [], completion: { result: stored as unknown as Json, expiresAt: Math.min(now + endpoint.keep.unclaimedMs, made.until ?? Infinity) } }
     } catch (error) {
       const fault = asFault(endpoint, error)
       if (!(error instanceof Fault)) log.warn('work failed', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })

@@ -80,7 +80,8 @@ const FORM = { schema: { type: 'object', description: 'The fields of the JSON bo
 
 /** A POST may say in its body what a GET says in its query. */
 function bodyOf(endpoint: Sold | Free, { body, query }: Trial): Fields {
-  const schema = endpoint.kind === 'live' ? { ...endpoint.input, additionalProperties: true } : withoutPath(endpoint)
+  const isStrict = endpoint.kind === 'paid' && endpoint.unknownFields === 'refused'
+  const schema = endpoint.kind === 'live' ? { ...endpoint.input, additionalProperties: true } : { ...withoutPath(endpoint), ...(isStrict && { additionalProperties: false }) }
   const isOptional = endpoint.kind === 'free' && endpoint.method === 'GET'
   const form = endpoint.kind === 'paid' && endpoint.multipart ? { 'multipart/form-data': FORM } : {}
   return { required: !isOptional, content: { 'application/json': { schema, example: body ?? query }, ...form } }

@@ -1,6 +1,7 @@
 /** The formulas of the contract. Each is exact until its last step; the fee is added once per paid call. */
 import type { AudioBilling } from './catalog/audio.ts'
 import type { ChatBilling, Effort } from './catalog/chat_row.ts'
+import { type SandboxRate, SHORT_SECONDS } from './catalog/sandboxes.ts'
 import type { VideoBilling } from './catalog/video.ts'
 import { type Dollars, dollars, plus, print, roundUp, times, type Usdc } from './money.ts'
 
@@ -25,6 +26,12 @@ export function flatPrice(usd: string): Usdc {
 /** A price by the piece: `usd` for each, and the fee once, for example `0.002` for 3 is 0.007. */
 export function piecePrice(usd: string, pieces: number): Usdc {
   return roundUp(plus(times(dollars(usd), BigInt(pieces)), FEE))
+}
+
+/** A sandbox: a flat price up to five minutes, above that its hours as exactly as they are; the fee once (reference clients 6.10). */
+export function sandboxPrice({ flat, hourly }: SandboxRate, seconds: number): Usdc {
+  if (seconds <= SHORT_SECONDS) return flatPrice(flat)
+  return roundUp(plus(times(dollars(hourly), { num: BigInt(seconds), den: 3600n }), FEE))
 }
 
 /** One output size of an image model, in pixels, and its catalog rate for one image, before margin and fee. */

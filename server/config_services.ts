@@ -4,6 +4,7 @@ import { getAddress } from 'viem'
 import { type AudioConfig, audioSettings, audioVariables, keyedAudio, resolveAudio } from './config_audio.ts'
 import { type DataServices, dataSettings, dataUrls, dataVariables, keyedData, resolveData } from './config_data.ts'
 import { effectSettings, effectUrls, effectVariables, type EffectServices, keyedEffects, resolveEffects } from './config_effects.ts'
+import { keyedSandbox, resolveSandbox, type SandboxConfig, sandboxSettings, sandboxUrls, sandboxVariables } from './config_sandbox.ts'
 import type { Environment } from './config_vendors.ts'
 
 const Url = Type.Optional(Type.String({ pattern: '^https?://' }))
@@ -13,6 +14,7 @@ const oneOf = <const Words extends readonly string[]>(...words: Words) => Type.U
 export const serviceSettings = {
   ...dataSettings,
   ...effectSettings,
+  ...sandboxSettings,
   /** In the order in which they are asked; an empty list sells no search. */
   search: Type.Optional(Type.Array(oneOf('xai', 'exa', 'corpus'), { maxItems: 2 })),
   xai_search_model: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),
@@ -32,6 +34,7 @@ const Settings = Type.Object(serviceSettings)
 export const serviceVariables = {
   ...dataVariables,
   ...effectVariables,
+  ...sandboxVariables,
   XAI_SEARCH_MODEL: 'xai_search_model',
   EXA_BASE_URL: 'exa_base_url',
   MARKET: 'market',
@@ -56,7 +59,7 @@ export type SwapConfig = { readonly key: string; readonly feeRecipient: string; 
 export type PortraitConfig = { readonly accessKey: string; readonly secretKey: string; readonly baseUrl: string | undefined; readonly region: string | undefined }
 
 /** What is not set here is embedded on devnet, and not for sale elsewhere. A swap has nothing embedded. */
-export type Services = DataServices & EffectServices & { readonly search?: readonly SearchConfig[] | undefined; readonly market?: MarketConfig | undefined; readonly swap?: SwapConfig | undefined; readonly portraits?: PortraitConfig | undefined; readonly audio: AudioConfig }
+export type Services = DataServices & EffectServices & { readonly sandbox?: SandboxConfig | undefined } & { readonly search?: readonly SearchConfig[] | undefined; readonly market?: MarketConfig | undefined; readonly swap?: SwapConfig | undefined; readonly portraits?: PortraitConfig | undefined; readonly audio: AudioConfig }
 
 type Reading = { readonly env: Environment; readonly mistakes: string[] }
 type Given = Static<typeof Settings>
@@ -66,7 +69,7 @@ export function resolveServices(given: Given, reading: Reading): Services {
   reading.mistakes.push(...urlMistakes(given))
   const secret = (variable: string) => reading.env[variable] || undefined
   const tools = { key: (variable: string) => keyIn(reading, variable), secret, mistake: (text: string) => void reading.mistakes.push(text), unread: (settings: Parameters<typeof unread>[0], why: string) => unread(settings, why, reading) }
-  return { ...resolveData(given, tools), ...resolveEffects(given, tools), search: resolveSearch(given, reading), market: resolveMarket(given, reading), swap: resolveSwap(given, reading), portraits: resolvePortraits(given, reading), audio: resolveAudio(given, { ...reading, keyIn: tools.key, unread: tools.unread }) }
+  return { ...resolveData(given, tools), ...resolveEffects(given, tools), sandbox: resolveSandbox(given, tools), search: resolveSearch(given, reading), market: resolveMarket(given, reading), swap: resolveSwap(given, reading), portraits: resolvePortraits(given, reading), audio: resolveAudio(given, { ...reading, keyIn: tools.key, unread: tools.unread }) }
 }
 
 /** The setting and the variable that stands for it: either may have said it. */
@@ -77,7 +80,7 @@ const named = (setting: keyof Given): string => {
 
 /** Roots, to which paths are added. Their values are not shown: an address may hold a key. */
 function urlMistakes(given: Given): readonly string[] {
-  return (['exa_base_url', 'pyth_hermes_url', 'pyth_history_url', 'zerox_base_url', 'ark_assets_base_url', 'elevenlabs_base_url', 'minimax_base_url', 'speech_base_url', ...dataUrls, ...effectUrls] as const).flatMap((setting) => {
+  return (['exa_base_url', 'pyth_hermes_url', 'pyth_history_url', 'zerox_base_url', 'ark_assets_base_url', 'elevenlabs_base_url', 'minimax_base_url', 'speech_base_url', ...dataUrls, ...effectUrls, ...sandboxUrls] as const).flatMap((setting) => {
     const value = given[setting]
     return value === undefined || isRoot(value) ? [] : [`${named(setting)}: must be the root of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)`]
   })
@@ -165,8 +168,8 @@ function isMistyped(address: string): boolean {
 }
 
 /** Services whose calls are the operator's to pay for or to answer for, by the name of their account, with the variable of their key. */
-export function keyedServices({ search = [], market, swap, portraits, audio, ...data }: Services): ReadonlyMap<string, string> {
-  const keyed = new Map<string, string>([...keyedData(data), ...keyedEffects(data)])
+export function keyedServices({ search = [], market, swap, portraits, audio, sandbox, ...data }: Services): ReadonlyMap<string, string> {
+  const keyed = new Map<string, string>([...keyedData(data), ...keyedEffects(data), ...keyedSandbox(sandbox)])
   for (const { by } of search) if (by !== 'corpus') keyed.set(by === 'xai' ? 'vendor-c' : by, KEYS[by])
   if (market?.by === 'pyth' && market.key) keyed.set('pyth', KEYS.pyth)
   if (swap) keyed.set('zerox', KEYS.zerox)

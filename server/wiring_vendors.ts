@@ -31,6 +31,7 @@ import type { RpcNodes } from './config_rpc.ts'
 import type { SearchConfig } from './config_services.ts'
 import { dataVendors } from './wiring_data.ts'
 import { effectVendors } from './wiring_effects.ts'
+import { sandboxVendor } from './wiring_sandbox.ts'
 import type { Serving } from './config_vendors.ts'
 import type { VideoServing } from './config_video.ts'
 import type { ServerLog } from './log.ts'
@@ -50,6 +51,7 @@ export function vendorsOf(config: Config, vending: Vending & Counting): Vendors 
     ...dataVendors(config, vending),
     ...rpcVendor(vending),
     ...effectVendors(config, vending),
+    ...sandboxVendor(config, vending),
     images: imageVendors(config, vending),
     chat: chatVendors(config, vending),
     video: videoVendors(config, vending),

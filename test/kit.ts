@@ -7,6 +7,7 @@ import { corpusWeb } from '../adapters/vendors/corpus_web.ts'
 import { localPortraits } from '../adapters/vendors/local_portraits.ts'
 import { sampleDefi, samplePrediction } from '../adapters/vendors/sample_data.ts'
 import { sampleMarket } from '../adapters/vendors/sample_market.ts'
+import { scriptedSandbox } from '../adapters/vendors/scripted_sandbox.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
 import type { ScriptedAudio } from '../adapters/vendors/scripted_audio.ts'
 import { type ScriptedVideo, scriptedVideo } from '../adapters/vendors/scripted_video.ts'
@@ -108,10 +109,19 @@ export const oneNode: RpcVendor = {
 }
 const heard = ({ id, method }: RpcCall) => ({ jsonrpc: '2.0', id, result: method })
 
+/** Stands for a machine that somebody has rented already. */
+export const RENTED = 'rented'
+
+function rented() {
+  const sandbox = scriptedSandbox()
+  sandbox.add(RENTED)
+  return sandbox
+}
+
 /** The embedded vendors of what is sold in one shot, and stand-ins of those that nothing embedded stands in for. No kit has them unless told, so that tests can be without. */
-export function embedded(clock: Clock): Pick<Vendors, 'rpc' | 'search' | 'websearch' | 'prediction' | 'defi' | 'market' | 'portraits' | 'voice' | 'phone' | 'onramp' | 'bridge'> {
+export function embedded(clock: Clock): Pick<Vendors, 'rpc' | 'search' | 'websearch' | 'prediction' | 'defi' | 'market' | 'portraits' | 'voice' | 'phone' | 'onramp' | 'bridge' | 'sandbox'> {
   const { voice, phone, onramp, bridge } = actors()
-  return { rpc: oneNode, voice, phone, onramp, bridge, search: corpusSearch(), websearch: corpusWeb(), prediction: samplePrediction({ clock }), defi: sampleDefi({ clock }), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }) }
+  return { rpc: oneNode, voice, phone, onramp, bridge, search: corpusSearch(), websearch: corpusWeb(), prediction: samplePrediction({ clock }), defi: sampleDefi({ clock }), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }), sandbox: rented() }
 }
 
 export type Kit = {

@@ -23,6 +23,7 @@ import { prediction } from './prediction.ts'
 import { pricing } from './pricing.ts'
 import { responses } from './responses.ts'
 import { rpc } from './rpc.ts'
+import { sandbox } from './sandbox.ts'
 import { search } from './search.ts'
 import { soundEffects } from './sound_effects.ts'
 import { speech } from './speech.ts'
@@ -44,6 +45,7 @@ export const endpoints: readonly Endpoint[] = [
   ...messages,
   ...responses,
   ...generateContent,
+  ...sandbox,
   ...search,
   ...websearch,
   ...swap,

@@ -19,9 +19,8 @@ const PER_TERM = '5'
 const PER_LIST = '0.001'
 
 export const E164 = '^\\+[1-9][0-9]{6,14}$'
-const strict = { additionalProperties: false } as const
 const phoneNumber = Type.String({ pattern: E164, description: 'In E.164: a plus, the code of the country and the number, for example +14155550100.' })
-const named = Type.Object({ phoneNumber }, strict)
+const named = Type.Object({ phoneNumber })
 type Named = Static<typeof named>
 
 const expiresAt = Type.String({ description: 'ISO 8601.' })
@@ -34,7 +33,7 @@ const EXAMPLE = { phoneNumber: '+14155550100' }
 const shared = {
   tag: 'phone',
   inline: true,
-  unknownFields: 'kept',
+  unknownFields: 'refused',
   serves: (_input: unknown, { vendors }: Offering) => vendors.phone !== undefined,
 } as const
 
@@ -66,13 +65,10 @@ const lookups = (['carrier', 'fraud'] as const).map((about) =>
 
 // ── numbers to rent ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-const buyInput = Type.Object(
-  {
-    country: Type.Optional(Type.String({ pattern: '^[A-Z]{2}$', description: 'ISO 3166 code of a country, US unless told.' })),
-    areaCode: Type.Optional(Type.String({ pattern: '^[2-9][0-9]{2}$', description: 'Three digits, in the US and Canada.' })),
-  },
-  strict,
-)
+const buyInput = Type.Object({
+  country: Type.Optional(Type.String({ pattern: '^[A-Z]{2}$', description: 'ISO 3166 code of a country, US unless told.' })),
+  areaCode: Type.Optional(Type.String({ pattern: '^[2-9][0-9]{2}$', description: 'Three digits, in the US and Canada.' })),
+})
 const buy = paid({
   ...shared,
   name: 'phone.numbers.buy',
@@ -161,7 +157,7 @@ const list = paid({
   path: '/api/v1/phone/numbers/list',
   summary: 'The phone numbers of a wallet',
   description: 'Those that the paying wallet rents, and for 30 days those that it has had.',
-  input: Type.Object({}, strict),
+  input: Type.Object({}),
   output: Type.Object({ numbers: Type.Array(Type.Object({ phone_number: Type.String(), chain: Type.String(), expires_at: expiresAt, active: Type.Boolean() })), count: Type.Integer() }),
   example: {},
   price: price(PER_LIST),

@@ -35,23 +35,20 @@ type Dialing = { readonly order: string; readonly handle: string | null }
 type Rung = { readonly handle: string; readonly to: string; readonly from: string; readonly maxMinutes: number; readonly at: number }
 
 const oneOf = <const Words extends readonly string[]>(...words: Words) => Type.Union(words.map((word: Words[number]) => Type.Literal(word)))
-const input = Type.Object(
-  {
-    to: Type.String({ minLength: 1, maxLength: 40, description: 'Whom to call, in E.164. Emergency numbers are never called.' }),
-    task: Type.String({ minLength: 10, maxLength: 4_000, description: 'What the voice is to do, in words.' }),
-    from: Type.Optional(Type.String({ pattern: E164, description: 'A number that the paying wallet rents; its only one unless told.' })),
-    voice: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description: `${VOICES.join(', ')}, or the id of a voice; ${VOICES[0]} unless told.` })),
-    language: Type.Optional(Type.String({ pattern: '^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$', description: 'en-US unless told.' })),
-    max_duration: Type.Optional(Type.Integer({ minimum: 1, maximum: 30, description: 'Minutes after which it is ended, 5 unless told.' })),
-    first_sentence: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
-    wait_for_greeting: Type.Optional(Type.Boolean()),
-    interruption_threshold: Type.Optional(Type.Integer({ minimum: 50, maximum: 500, description: 'Milliseconds of speech that interrupt the voice.' })),
-    model: Type.Optional(oneOf('base', 'enhanced', 'turbo')),
-    voicemail_action: Type.Optional(oneOf('hangup', 'leave_message', 'ignore')),
-    voicemail_message: Type.Optional(Type.String({ minLength: 1, maxLength: 1_000, description: 'Required with leave_message.' })),
-  },
-  { additionalProperties: false },
-)
+const input = Type.Object({
+  to: Type.String({ minLength: 1, maxLength: 40, description: 'Whom to call, in E.164. Emergency numbers are never called.' }),
+  task: Type.String({ minLength: 10, maxLength: 4_000, description: 'What the voice is to do, in words.' }),
+  from: Type.Optional(Type.String({ pattern: E164, description: 'A number that the paying wallet rents; its only one unless told.' })),
+  voice: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description: `${VOICES.join(', ')}, or the id of a voice; ${VOICES[0]} unless told.` })),
+  language: Type.Optional(Type.String({ pattern: '^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$', description: 'en-US unless told.' })),
+  max_duration: Type.Optional(Type.Integer({ minimum: 1, maximum: 30, description: 'Minutes after which it is ended, 5 unless told.' })),
+  first_sentence: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
+  wait_for_greeting: Type.Optional(Type.Boolean()),
+  interruption_threshold: Type.Optional(Type.Integer({ minimum: 50, maximum: 500, description: 'Milliseconds of speech that interrupt the voice.' })),
+  model: Type.Optional(oneOf('base', 'enhanced', 'turbo')),
+  voicemail_action: Type.Optional(oneOf('hangup', 'leave_message', 'ignore')),
+  voicemail_message: Type.Optional(Type.String({ minLength: 1, maxLength: 1_000, description: 'Required with leave_message.' })),
+})
 type Asked = Static<typeof input>
 
 const call = paid({
@@ -61,7 +58,7 @@ const call = paid({
   description: 'A voice calls the number and follows the task. Paid for when the call is accepted for dialing; poll_url then tells how it goes, free, and has what was said. The caller is a number of /api/v1/phone/numbers/buy.',
   tag: 'voice',
   inline: true,
-  unknownFields: 'kept',
+  unknownFields: 'refused',
   failure: 'Call initiation failed',
   input,
   output: Type.Object({ call_id: Type.String(), status: Type.Literal('queued'), poll_url: Type.String(), message: Type.String() }),

@@ -56,7 +56,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
     ),
     broken('a body over the cap is 413, with a body', 'says nothing to a large body', saying((response) => (response.status === 413 ? new Response(null, { status: 413 }) : response))),
     broken(
-      'an unknown field changes nothing, or is 400 before the quote where a misspelled one would buy the wrong thing',
+      'an unknown field changes nothing, or is refused by its name',
       'refuses unknown fields',
       saying(async (response, request) =>
         `${request.url}${await request.text()}`.includes('some_unknown_field') ? Response.json({ error: 'Invalid request body' }, { status: 400, headers: response.headers }) : response,

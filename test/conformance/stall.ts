@@ -5,7 +5,7 @@ import type { Paid } from '../../core/endpoint.ts'
 import { FACE_GROUP, FOREVER } from '../../core/enrolled.ts'
 import { type Clock, type Endpoint, endpoints, type Gateway, gateway, type Payment } from '../../core/mod.ts'
 import { rentTo } from '../actors.ts'
-import { type Answer, type Buyer, door, embedded, encodePayment, type Kit, kit, type KitOptions, located, ORIGIN, read, testClock } from '../kit.ts'
+import { type Answer, type Buyer, door, embedded, encodePayment, type Kit, kit, type KitOptions, located, ORIGIN, read, RENTED, testClock } from '../kit.ts'
 import type { Subject } from './law.ts'
 
 /** A paid endpoint under law, on a menu with all the others. */
@@ -97,6 +97,8 @@ export type OneShotScene = Kit & {
   ask(at?: At): Promise<Answer>
   /** Sends the example with this payment. */
   buy(at?: At): Promise<Answer>
+  /** Sends the example once more in other letters, with the same payment. */
+  another(at?: { header?: string }): Promise<Answer>
   /** A request in the endpoint's words that is not of a buyer's making. */
   raw(method: string, how?: { body?: BodyInit | null; payment?: Payment; header?: string; query?: boolean; headers?: Record<string, string> }): Promise<Answer>
   /** A sale whose settlement was refused: its result is kept and unpaid. Answers with its poll URL. */
@@ -111,19 +113,20 @@ export async function shot(subject: Subject<Stall>, { before, ...options }: KitO
   const subjects = open({ ...options, ports: { clock, vendors, ...options.ports } })
   const alice = subjects.buyer()
   const { method, path, example } = endpoint
-  const { group_id } = example as { readonly group_id?: string }
+  const { group_id, sandbox_id } = example as { readonly group_id?: string; readonly sandbox_id?: string }
   if (RENTING.has(endpoint.name)) await rentTo(subjects.ports.storage, alice.wallet, clock.now())
   if (group_id) await subjects.ports.storage.putOwned(passed(group_id), clock.now())
+  if (sandbox_id) await subjects.ports.storage.putOwned({ kind: 'sandbox', id: sandbox_id, owner: alice.wallet, data: { vendor: 'scripted', handle: RENTED, ends: FOREVER }, expiresAt: FOREVER }, clock.now())
   const order = ({ more }: At) => ({ ...(example as object), ...more })
   const ask: OneShotScene['ask'] = (at = {}) => alice.ask(order(at), { method, path, ...at })
   const challenge = await ask()
   expect(challenge.status).toBe(402)
   const payment = alice.sign(challenge)
-  const isStrict = endpoint.input.additionalProperties === false
-  const buy: OneShotScene['buy'] = (at = {}) => {
-    // Where unknown fields are refused, a blank makes another request.
-    if (isStrict && at.more?.another_request) return raw(method, { body: `${JSON.stringify(example)} `, payment: at.payment ?? payment, ...(at.header && { header: at.header }) })
-    return alice.buy(order(at), { method, path, payment, ...at })
+  const buy: OneShotScene['buy'] = (at = {}) => alice.buy(order(at), { method, path, payment, ...at })
+
+  function another({ header = 'payment-signature' } = {}): Promise<Answer> {
+    if (endpoint.unknownFields !== 'refused') return buy({ header, more: { another_request: '1' } })
+    return raw(method, { body: `${JSON.stringify(located(path, example).rest)}\n`, headers: { [header]: encodePayment(payment) } })
   }
 
   async function raw(method: string, { body = null, payment, header = 'payment-signature', query = false, headers = {} }: Parameters<OneShotScene['raw']>[1] = {}): Promise<Answer> {
@@ -140,7 +143,7 @@ export async function shot(subject: Subject<Stall>, { before, ...options }: KitO
     return body.poll_url
   }
 
-  return { ...subjects, endpoint, away, alice, challenge, payment, asked, ask, buy, raw, kept }
+  return { ...subjects, endpoint, away, alice, challenge, payment, asked, ask, buy, another, raw, kept }
 }
 
 /** What is sold to those who rent a number. */
@@ -154,7 +157,7 @@ const JSON_TYPE = { 'content-type': 'application/json' }
 function watched(clock: Clock, before: () => unknown = () => {}) {
   let count = 0
   const spied = (name: string, member: unknown) => {
-    if (typeof member !== 'function') return [name, member]
+    if (typeof member !== 'function' || name === 'add') return [name, member]
     return [name, async (...given: unknown[]) => (count++, await before(), await member(...given))]
   }
   const each = Object.entries(embedded(clock)).map(([name, vendor]) => [name, Object.fromEntries(Object.entries(vendor).map(([part, member]) => spied(part, member)))])

@@ -134,6 +134,12 @@ test('the settings of what is passed on bring what the README says', () => {
   expect([websearch?.by, prediction?.by, defi?.by]).toEqual(['exa', 'venues', 'defillama'])
 })
 
+test('the keys of sandboxes bring what the README says', () => {
+  const [lines = ''] = blocks('## Sandboxes', 'sh')
+  const places = lines.trimEnd().split('\n').map((line) => parseConfig('', Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]))))
+  expect(places.map((read) => (read.ok ? read.config.sandbox?.by : read.mistakes))).toEqual(['e2b', 'modal', 'embedded'])
+})
+
 test('the figures that the README names are those that the operator reads, with the scrape that it shows', async () => {
   const [scrape = ''] = blocks('## Watch it', 'yaml')
   const [, credentials = ''] = /credentials: ([\w-]+)/.exec(scrape) ?? []

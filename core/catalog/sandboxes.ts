@@ -1,0 +1,19 @@
+/** What sandboxes cost, in US dollars before the fee: at once for short ones, by the hour for longer ones (spec 3, Inventory; reference clients 6.10). */
+export type SandboxRate = { readonly flat: string; readonly hourly: string }
+
+/** Up to here the flat rate holds. */
+export const SHORT_SECONDS = 300
+
+/** Without a GPU. */
+export const plainRate: SandboxRate = { flat: '0.01', hourly: '0.10' }
+
+export const gpuRates = {
+  T4: { flat: '0.05', hourly: '1.5' },
+  L4: { flat: '0.08', hourly: '2' },
+  A10G: { flat: '0.10', hourly: '2.5' },
+  A100: { flat: '0.20', hourly: '4' },
+  H100: { flat: '0.40', hourly: '8' },
+} as const satisfies Record<string, SandboxRate>
+
+export type Gpu = keyof typeof gpuRates
+export const GPUS = Object.keys(gpuRates) as readonly Gpu[]
