@@ -2,6 +2,7 @@
 import { availableParallelism } from 'node:os'
 import { Worker } from 'node:worker_threads'
 import type { ImageJob, ImageVendor } from '../../core/mod.ts'
+import { COMPILED } from './sketch/apart.ts'
 import type { Edit } from './sketch/edit.ts'
 import { refused } from './sketch/fit.ts'
 import { EDIT_LABEL } from './sketch/png.ts'
@@ -12,8 +13,6 @@ import type { Answer } from './sketch/worker.ts'
 /** `waiting` is how many pictures may queue; `program` replaces what the threads run, for tests. */
 export type SketchOptions = { readonly threads?: number; readonly waiting?: number; readonly program?: URL }
 
-/** Compiled with `bun build --compile server/main.ts adapters/vendors/sketch/worker.ts`, a program goes by its path from the root. */
-const COMPILED = /\$bunfs|~BUN/.test(import.meta.url)
 const PROGRAM = COMPILED ? './adapters/vendors/sketch/worker.ts' : new URL('./sketch/worker.ts', import.meta.url)
 
 const LARGEST_SIDE = 4096

@@ -1,22 +1,16 @@
 /** The embedded audio vendor: a real, small synthesizer speaks; sounds and music are procedural, and say so in the file and in the reply. */
-import { dirname } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { Worker } from 'node:worker_threads'
 import type { AudioVendor, MadeAudio, Voice } from '../../core/mod.ts'
 import { badField } from './audio_vendor.ts'
+import { COMPILED, type Ears, type Hand, inProcess, inThread } from './sketch/apart.ts'
 import type { AudioAnswer, AudioOrder } from './sketch/audio_work.ts'
 import { readWav } from './wav.ts'
 
-/** Something that works apart from this thread. */
-export type Hand = { stop(): void }
 /** Gives an order to a new hand; its answer, and that it died, is heard later, never at once. */
-export type Program = (order: AudioOrder, ears: { hear(answer: AudioAnswer): void; died(reason: string): void }) => Hand
+export type Program = (order: AudioOrder, ears: Ears<AudioAnswer>) => Hand
 
 /** `waiting` is how many may queue, `limitMs` how long one may take. `thread` and `program` replace how and what is run, for tests. */
 export type SketchAudioOptions = { readonly waiting?: number; readonly limitMs?: number; readonly thread?: boolean; readonly program?: Program }
 
-/** A compiled binary cannot run a part of itself as a process. Name `adapters/vendors/sketch/audio_worker.ts` to `bun build --compile` too. */
-const COMPILED = /\$bunfs|~BUN/.test(import.meta.url)
 const PROGRAM = COMPILED ? './adapters/vendors/sketch/audio_worker.ts' : new URL('./sketch/audio_worker.ts', import.meta.url)
 
 const AT_ONCE = 2
@@ -48,7 +42,7 @@ type Task = { readonly order: AudioOrder; done(answer: AudioAnswer): void }
  * same sound. WAV only, and bare samples of speech: an encoder of anything else would not be ours to give away.
  */
 export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { close(): void } {
-  const { waiting = 64, limitMs = 45_000, thread = COMPILED, program = thread ? inThread : inProcess } = options
+  const { waiting = 64, limitMs = 45_000, thread = COMPILED, program = (order, ears) => (thread ? inThread : inProcess)(PROGRAM, order, ears) } = options
   const queue: Task[] = []
   const hands = new Map<Task, Hand>()
   let closed = false
@@ -141,31 +135,4 @@ function readable(text: string): string {
   const plain = text.normalize('NFKD').replace(/[\u2018\u2019]/g, "'").replace(/[\u201c\u201d]/g, '"').replace(/[\u2010-\u2015]/g, '-').replace(/[^\x20-\x7e\s]/g, '').replace(/\s+/g, ' ').trim()
   if (/[A-Za-z0-9]/.test(plain)) return plain
   throw badField('input', 'holds nothing that the embedded synthesizer can say: it reads English only')
-}
-
-/** Without the environment, and so without its secrets; the process ends with the connection to this one. */
-function inProcess(order: AudioOrder, { hear, died }: Parameters<Program>[1]): Hand {
-  const path = PROGRAM instanceof URL ? fileURLToPath(PROGRAM) : PROGRAM
-  const child = Bun.spawn([process.execPath, path], {
-    cwd: dirname(path),
-    env: {},
-    stdio: ['ignore', 'ignore', 'ignore'],
-    serialization: 'advanced',
-    ipc: (answer: AudioAnswer) => hear(answer),
-    onExit: (_, code, signal) => died(`its process ended with ${signal ?? code}`),
-  })
-  child.send(order)
-  return { stop: () => child.kill('SIGKILL') }
-}
-
-function inThread(order: AudioOrder, { hear, died }: Parameters<Program>[1]): Hand {
-  const worker = new Worker(PROGRAM)
-  let reason = 'its thread ended'
-  worker.on('message', hear)
-  worker.on('error', (cause: Error) => {
-    reason = cause.message
-  })
-  worker.on('exit', () => died(reason))
-  worker.postMessage(order)
-  return { stop: () => void worker.terminate() }
 }

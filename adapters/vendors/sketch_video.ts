@@ -4,17 +4,14 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { open, stat } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { Worker } from 'node:worker_threads'
+import { join } from 'node:path'
 import type { Log, VideoJob, VideoState, VideoVendor } from '../../core/mod.ts'
+import { COMPILED, type Ears, type Hand, inProcess, inThread } from './sketch/apart.ts'
 import { frameSize, type FilmJob } from './sketch/film_plan.ts'
 import type { Answer, Order } from './sketch/film_worker.ts'
 
-/** Something that draws, apart from this thread. */
-export type Hand = { stop(): void }
 /** Gives an order to a new hand; what it answers, and that it died, is heard later, never at once. */
-export type Program = (orders: { readonly order: Order; hear(answer: Answer): void; died(reason: string): void }) => Hand
+export type Program = (orders: { readonly order: Order } & Ears<Answer>) => Hand
 
 /**
  * `dir` is where films are kept, a new folder among the temporary files unless said. `waiting` is how many may queue, `kept` how many finished
@@ -31,8 +28,6 @@ export type SketchVideoOptions = {
   readonly program?: URL | Program
 }
 
-/** A compiled binary cannot run a part of itself as a process. Name `adapters/vendors/sketch/film_worker.ts` to `bun build --compile` too. */
-const COMPILED = /\$bunfs|~BUN/.test(import.meta.url)
 const PROGRAM = COMPILED ? './adapters/vendors/sketch/film_worker.ts' : new URL('./sketch/film_worker.ts', import.meta.url)
 
 const LONGEST_SECONDS = 30
@@ -61,7 +56,7 @@ export function sketchVideo(options: SketchVideoOptions = {}): VideoVendor & { c
   const films = new Map<string, Film>()
   const queue: Task[] = []
   const hands = new Set<Hand>()
-  const begin: Program = typeof program === 'function' ? program : (orders) => (thread ? inThread : inProcess)(program, orders)
+  const begin: Program = typeof program === 'function' ? program : ({ order, ...ears }) => (thread ? inThread : inProcess)(program, order, ears)
   let folder: string | undefined
   let busy = false
   let closed = false
@@ -233,31 +228,4 @@ function unlessAborted(work: Promise<void>, signal: AbortSignal): Promise<void> 
     signal.addEventListener('abort', stop, { once: true })
     work.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop))
   })
-}
-
-/** Without the environment, and so without its secrets; the process ends with the connection to this one. */
-function inProcess(program: string | URL, { order, hear, died }: Parameters<Program>[0]): Hand {
-  const path = program instanceof URL ? fileURLToPath(program) : program
-  const child = Bun.spawn([process.execPath, path], {
-    cwd: dirname(path),
-    env: {},
-    stdio: ['ignore', 'ignore', 'ignore'],
-    serialization: 'advanced',
-    ipc: (answer: Answer) => hear(answer),
-    onExit: (_, code, signal) => died(`its process ended with ${signal ?? code}`),
-  })
-  child.send(order)
-  return { stop: () => child.kill('SIGKILL') }
-}
-
-function inThread(program: string | URL, { order, hear, died }: Parameters<Program>[0]): Hand {
-  const worker = new Worker(program)
-  let reason = 'its thread ended'
-  worker.on('message', hear)
-  worker.on('error', (cause: Error) => {
-    reason = cause.message
-  })
-  worker.on('exit', () => died(reason))
-  worker.postMessage(order)
-  return { stop: () => void worker.terminate() }
 }
