@@ -1,8 +1,6 @@
-/** What every purchase begins and ends with: the quote, the wallet that pays, and its balance. */
-import { ExactEvmScheme } from '@x402/evm'
-import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
-import { createPublicClient, erc20Abi, formatUnits, type Hex, http } from 'viem'
-import { privateKeyToAccount } from 'viem/accounts'
+/** What every purchase begins and ends with: the quote, the wallet that pays, and its balance. What signs is loaded when something is to be signed. */
+import type { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
+import type { Hex } from 'viem'
 
 /** What went wrong, in words for the person at the keyboard. */
 export class BuyError extends Error {}
@@ -58,9 +56,11 @@ const USUAL_MOST = 1
 export async function openPurse({ origin, rpc, most: said }: Asked, offer: Offer): Promise<Purse> {
   const { key, rpcUrl, isPlay } = await findWallet(origin, rpc)
   const most = said ?? (isPlay ? undefined : USUAL_MOST)
-  const price = Number(formatUnits(BigInt(offer.amount), 6))
+  const { formatUnits } = await import('viem')
+  const usd = (micro: bigint): string => formatUnits(micro, 6)
+  const price = Number(usd(BigInt(offer.amount)))
   if (most !== undefined && price > most) throw new BuyError(`This costs more than ${most} USDC. To pay it all the same, say --most ${Math.ceil(price)}`)
-  const wallet = offer.network.startsWith('solana:') ? await solanaWallet(key, { rpcUrl, offer }) : evmWallet(key as Hex, { rpcUrl, offer })
+  const wallet = offer.network.startsWith('solana:') ? await solanaWallet(key, { rpcUrl, offer }) : await evmWallet(key as Hex, { rpcUrl, offer })
   const before = await wallet.balance()
   console.log(`wallet    ${wallet.address}${before === undefined ? '' : `, ${usd(before)} USDC`}`)
   let signed: string | null = null
@@ -69,6 +69,7 @@ export async function openPurse({ origin, rpc, most: said }: Asked, offer: Offer
     signed = request.headers.get(PAYMENT) ?? signed
     return await fetch(request)
   }
+  const { wrapFetchWithPaymentFromConfig } = await import('@x402/fetch')
   const spendControls = { maxAmountPerPayment: most === undefined ? (false as const) : `$${most}` }
   const pay: Pay = wrapFetchWithPaymentFromConfig(watched as typeof fetch, { schemes: [wallet.scheme], spendControls })
   return {
@@ -90,7 +91,10 @@ type Scheme = Parameters<typeof wrapFetchWithPaymentFromConfig>[1]['schemes'][nu
 type Wallet = { readonly address: string; readonly scheme: Scheme; balance(): Promise<bigint | undefined> }
 type Reading = { readonly rpcUrl: string | undefined; readonly offer: Offer }
 
-function evmWallet(key: Hex, { rpcUrl, offer: { asset } }: Reading): Wallet {
+async function evmWallet(key: Hex, { rpcUrl, offer: { asset } }: Reading): Promise<Wallet> {
+  const { createPublicClient, erc20Abi, http } = await import('viem')
+  const { privateKeyToAccount } = await import('viem/accounts')
+  const { ExactEvmScheme } = await import('@x402/evm')
   const account = privateKeyToAccount(key)
   return {
     address: account.address,
@@ -141,5 +145,3 @@ async function findWallet(origin: string, rpc: string | undefined): Promise<{ ke
   const { rpc_url: rpcUrl, buyer } = devnet.gateways.find((each) => each.base_url === origin) ?? devnet
   return { key: buyer.private_key, rpcUrl: rpc ?? rpcUrl, isPlay: true }
 }
-
-const usd = (micro: bigint): string => formatUnits(micro, 6)

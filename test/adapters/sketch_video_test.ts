@@ -97,7 +97,7 @@ function measured(mp4: Buffer) {
   }
 }
 
-const shapes = [['480p', '16:9', 5, '854x480'], ['480p', '1:1', 1, '480x480']] as const
+const shapes = [['480p', '16:9', 1, '854x480'], ['480p', '1:1', 5, '480x480']] as const
 test.each(shapes)('a film has the size and the length that are billed: %s in %s for %i s', async (resolution, aspectRatio, seconds, size) => {
   const { mp4, percents } = await film({ resolution, seconds, aspectRatio })
   const { order, first, ...seen } = measured(mp4)

@@ -3,6 +3,7 @@ import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { isObjectKey } from '../../core/keys.ts'
 import type { Objects } from '../../core/ports.ts'
 import type { Broken } from './law.ts'
+import { SHORT_PIECE } from './objects.ts'
 
 type Defect = (good: Objects) => Partial<Objects>
 
@@ -99,13 +100,13 @@ export const brokenObjects: readonly Broken<Objects>[] = [
     put: (key, bytes, type) => good.put(key, bytes, type).catch(() => good.put(key, bytes, 'image/png')),
   })),
   broken('two handles on one store agree', 'keeps its own', () => memoryObjects(), { perHandle: true }),
-  broken('what is put as a stream comes back whole', 'stops after sixteen megabytes', (good) => ({
+  broken('what is put as a stream comes back whole', 'stops after sixteen pieces', (good) => ({
     putStream: (key, body, type) => {
       let length = 0
       const read = async (reader: Reader) => {
         const next = await reader.read()
         length += next.value?.length ?? 0
-        return length > 16_000_000 ? { done: true } : next
+        return length > 16 * SHORT_PIECE ? { done: true } : next
       }
       return poured(good, key, { body: relayed(body, { read }), type })
     },

@@ -2,8 +2,14 @@
 import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { copyFile, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { ExactEvmScheme } from '@x402/evm'
+import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
+import { privateKeyToAccount } from 'viem/accounts'
 import manifest from '../../package.json' with { type: 'json' }
+import { type Devnet, startDevnet } from '../../server/devnet/devnet.ts'
+import { read } from '../kit.ts'
 import { type Installed, installPackage } from './packed.ts'
+import { blocks } from './readme.ts'
 
 const TSC = join(import.meta.dirname, '../../node_modules/typescript/bin/tsc')
 
@@ -13,14 +19,15 @@ const tsconfig = {
 }
 
 let installed: Installed
+let devnet: Devnet
 
 beforeAll(async () => {
-  installed = await installPackage()
+  ;[installed, devnet] = await Promise.all([installPackage(), startDevnet()])
   await copyFile(join(import.meta.dirname, 'visitor.ts'), join(installed.dir, 'visitor.ts'))
   await writeFile(join(installed.dir, 'tsconfig.json'), JSON.stringify(tsconfig))
 }, 30_000)
 
-afterAll(() => installed.remove())
+afterAll(() => Promise.all([installed.remove(), devnet.stop()]))
 
 test('the package holds core, the portable adapters and their types, and nothing that needs Bun', () => {
   expect(installed.files).toContain('core/mod.d.ts')
@@ -46,3 +53,33 @@ test('a program type-checks against the packed types, and runs under Node and Bu
   expect(JSON.parse(node)).toEqual({ runtime: 'node', ...seen })
   expect(JSON.parse(bun)).toEqual({ runtime: 'bun', ...seen })
 }, 30_000)
+
+test('the embedding in the README sells an image on a real chain, under plain Node and Bun', async () => {
+  const [snippet = ''] = blocks('## Embed it', 'js')
+  expect(snippet.trimEnd().split('\n').length).toBeLessThanOrEqual(13)
+  const { rpcUrl, asset, payTo, relayerKey } = devnet
+  const given = `const { rpcUrl, asset, payTo, relayerKey } = ${JSON.stringify({ rpcUrl, asset, payTo, relayerKey })}\n`
+  const paint = `const paint = () => 'data:image/png;base64,iVBORw0KGgo='\n`
+  const body = snippet.replace('.listen(3000)', '.listen(0, "127.0.0.1", function () { console.log(this.address().port) })')
+  expect(body).not.toBe(snippet)
+  await writeFile(join(installed.dir, 'readme.js'), `${given}${paint}${body}`)
+  const account = privateKeyToAccount(devnet.buyer.privateKey)
+  const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(account) }] })
+  for (const runtime of ['node', process.execPath]) {
+    const child = Bun.spawn([runtime, 'readme.js'], { cwd: installed.dir, stdout: 'pipe' })
+    const port = await firstLine(child.stdout)
+    const order = { method: 'POST', body: '{"model":"vendor-a/image-1","prompt":"a red fox in the snow"}', headers: { 'content-type': 'application/json' } }
+    const sold = await read(await pay(`http://127.0.0.1:${port}/api/v1/images/generations`, order))
+    child.kill('SIGKILL')
+    expect(sold.body).toMatchObject({ data: [{ backed_up: true }], payment: { status: 'settled', network: 'base-sepolia' } })
+  }
+}, 20_000)
+
+async function firstLine(stream: ReadableStream<Uint8Array>): Promise<string> {
+  let text = ''
+  for await (const chunk of stream) {
+    text += new TextDecoder().decode(chunk)
+    if (text.includes('\n')) break
+  }
+  return text.trim()
+}

@@ -1,35 +1,22 @@
-/** What the README shows, done: its commands exist, its output is the real one, its programs run. */
+/** What the README shows, done: its commands exist, its output is the real one, its programs run (the embedding one: package_test.ts). */
 import { afterAll, beforeAll, expect, test } from 'bun:test'
-import { readFile, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { ExactEvmScheme } from '@x402/evm'
-import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
-import { privateKeyToAccount } from 'viem/accounts'
 import manifest from '../../package.json' with { type: 'json' }
 import { endpoints, type Endpoint, gateway } from '../../core/mod.ts'
 import { parseConfig } from '../../server/config.ts'
-import { type Devnet, startDevnet } from '../../server/devnet/devnet.ts'
 import { greeting, type Running, start } from '../../server/main.ts'
 import { kit, read } from '../kit.ts'
-import { type Installed, installPackage } from './packed.ts'
+import { blocks, readme } from './readme.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const readme = await readFile(join(ROOT, 'README.md'), 'utf8')
+const scratch = await mkdtemp(join(tmpdir(), 'farebox-readme-'))
 
-/** The code blocks of one language under a heading, in order. */
-function blocks(heading: string, language: string): readonly string[] {
-  const [, section = ''] = `\n${readme}`.split(`\n${heading}\n`)
-  const end = section.search(/\n##? /)
-  const text = end === -1 ? section : section.slice(0, end)
-  return [...text.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, 'gm'))].map(([, code = '']) => code)
-}
-
-let installed: Installed
-let devnet: Devnet
 let running: Running
 
 beforeAll(async () => {
-  ;[installed, devnet, running] = await Promise.all([installPackage(), startDevnet(), startGateway()])
+  running = await startGateway()
 }, 30_000)
 
 async function startGateway(env: Readonly<Record<string, string>> = {}): Promise<Running> {
@@ -41,8 +28,7 @@ async function startGateway(env: Readonly<Record<string, string>> = {}): Promise
 
 afterAll(async () => {
   await running.stop()
-  await devnet.stop()
-  await installed.remove()
+  await rm(scratch, { recursive: true })
 })
 
 test('every command of the README is a script of the package', () => {
@@ -155,39 +141,9 @@ test('the figures that the README names are those that the operator reads, with 
   }
 })
 
-test('the embedding sells an image on a real chain, under plain Node and Bun', async () => {
-  const [snippet = ''] = blocks('## Embed it', 'js')
-  expect(snippet.trimEnd().split('\n').length).toBeLessThanOrEqual(13)
-  const { rpcUrl, asset, payTo, relayerKey } = devnet
-  const given = `const { rpcUrl, asset, payTo, relayerKey } = ${JSON.stringify({ rpcUrl, asset, payTo, relayerKey })}\n`
-  const paint = `const paint = () => 'data:image/png;base64,iVBORw0KGgo='\n`
-  const body = snippet.replace('.listen(3000)', '.listen(0, "127.0.0.1", function () { console.log(this.address().port) })')
-  expect(body).not.toBe(snippet)
-  await writeFile(join(installed.dir, 'readme.js'), `${given}${paint}${body}`)
-  const account = privateKeyToAccount(devnet.buyer.privateKey)
-  const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(account) }] })
-  for (const runtime of ['node', process.execPath]) {
-    const child = Bun.spawn([runtime, 'readme.js'], { cwd: installed.dir, stdout: 'pipe' })
-    const port = await firstLine(child.stdout)
-    const order = { method: 'POST', body: '{"model":"vendor-a/image-1","prompt":"a red fox in the snow"}', headers: { 'content-type': 'application/json' } }
-    const sold = await read(await pay(`http://127.0.0.1:${port}/api/v1/images/generations`, order))
-    child.kill('SIGKILL')
-    expect(sold.body).toMatchObject({ data: [{ backed_up: true }], payment: { status: 'settled', network: 'base-sepolia' } })
-  }
-}, 20_000)
-
-async function firstLine(stream: ReadableStream<Uint8Array>): Promise<string> {
-  let text = ''
-  for await (const chunk of stream) {
-    text += new TextDecoder().decode(chunk)
-    if (text.includes('\n')) break
-  }
-  return text.trim()
-}
-
 test('the endpoint that the README adds in one file is quoted, sold and described', async () => {
   const [source = ''] = blocks('## Add an endpoint', 'ts')
-  const file = join(installed.dir, 'poems.ts')
+  const file = join(scratch, 'poems.ts')
   await writeFile(file, source.replaceAll("'../", `'${ROOT}/core/`).replaceAll("'@sinclair/typebox'", `'${ROOT}/node_modules/@sinclair/typebox/build/esm/index.mjs'`))
   const { poems } = (await import(file)) as { poems: readonly Endpoint[] }
   const { ports, shop, ...rest } = kit({ endpoints: [...endpoints, ...poems] })
