@@ -1,4 +1,3 @@
-import type { Address } from '@solana/kit'
 import { usdc } from '../../core/money.ts'
 import type { Chain, Fate, Identity, Refused, Settlement, Terms, Unavailable, Verdict } from '../../core/ports.ts'
 import { type Offer, type Payment, VERSION } from '../../core/x402.ts'
@@ -82,10 +81,10 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer, ...hint.extra(now) } }]
   }
 
-  /** Offers are our own: the fee payer that one names was pinned when it was made. */
+  /** Offers are our own: the fee payer that one names was pinned when it was made, and no other one answers it. */
   function judge(payment: Payment, offer: Offer, caps?: Caps): Promise<SolanaExact | Refused> {
-    const named = [feePayer, addressOf(offer.extra?.feePayer)].filter((address): address is Address => address !== undefined)
-    return judgeSolana(payment, offer, { network, feePayers: named, ...(caps && { caps }) })
+    const named = addressOf(offer.extra?.feePayer)
+    return judgeSolana(payment, offer, { network, feePayers: named ? [named] : [], ...(caps && { caps }) })
   }
 
   async function identify(payment: Payment, offer: Offer, { now }: At): Promise<Identity> {

@@ -87,6 +87,23 @@ describe('identify()', () => {
     expect(known).not.toEqual(await h.chain.identify(await h.sign(payer, offer), offer, at()))
   })
 
+  test('knows who signed for a fee payer that was replaced, and takes one for its successor only by an offer that names it', async () => {
+    const { h, payer, payment } = await world()
+    const next = await newKey()
+    node.airdropSol(next.address)
+    const chain = await restarted(h, { feePayerKeys: [next.secret] })
+    const [terms] = chain.terms(node.now())
+    const offer = { ...h.offer, ...terms }
+    const fresh = await h.sign(payer, offer)
+    expect(await chain.identify(payment, h.offer, at())).toMatchObject({ kind: 'known', payer: payer.address })
+    expect(await chain.identify(payment, offer, at())).toMatchObject({ kind: 'refused' })
+    expect(await chain.identify(fresh, h.offer, at())).toMatchObject({ kind: 'refused' })
+    for (const refused of [await chain.verify(payment, h.offer, at()), await chain.settle(payment, h.offer, at())]) expect(refused.kind).toBe('refused')
+    expect(await chain.identify(fresh, offer, at())).toMatchObject({ kind: 'known' })
+    expect(await chain.settle(fresh, offer, at())).toMatchObject({ kind: 'settled' })
+    chain.close()
+  })
+
   test('looks at neither life, nor value, nor cost, and asks nobody', async () => {
     const { h, payer, offer } = await world()
     const payment = await h.sign(payer, offer, { value: 2n ** 64n - 1n })
