@@ -169,8 +169,8 @@ export interface Storage {
   ): Promise<Claim>
   /** Ends a claim. False, and nothing written, when the token is stale, except for `paid`, which always holds. */
   finishSettlement(id: string, token: number, outcome: Outcome, at: { now: number; expiresAt?: number }): Promise<boolean>
-  /** Calls left in `settling` whose claim ran out at or before then, longest first, then by id. */
-  unsettled(before: number, limit: number): Promise<readonly Call[]>
+  /** Calls left in `settling` whose claim ran out at or before then, longest first, then by id; of one gateway, where it is named. */
+  unsettled(before: number, limit: number, gateway?: string): Promise<readonly Call[]>
   /** Calls of a wallet, as it is stored, that settled at or after then, summed by gateway, endpoint, model and asset; dearest first. */
   spendByModel(payer: string, since: number): Promise<readonly Spend[]>
 
