@@ -232,8 +232,11 @@ export interface Chain {
   /** Would it pay now? Moves no money. */
   verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict>
   settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement>
-  /** What became of it; `paid` needs our own transfer, `dead` means it can never move money. Monotone: paid and dead are final. */
-  fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate>
+  /**
+   * What became of it; `paid` needs our own transfer, `dead` means it can never move money. Monotone: paid and dead are final. `expiresAt`, as
+   * identify() told it first, spares a chain without nonces from looking further back than it can have moved any.
+   */
+  fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal; expiresAt?: number }): Promise<Fate>
 }
 
 // ── objects ────────────────────────────────────────────────────────────────────────────────────────────────────────

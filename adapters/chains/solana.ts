@@ -106,7 +106,7 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   }
 
   /** Also of what was signed for a fee payer that is configured no longer. */
-  async function fate(payment: Payment, offer: Offer, at: At): Promise<Fate> {
+  async function fate(payment: Payment, offer: Offer, at: At & { readonly expiresAt?: number }): Promise<Fate> {
     const former = addressOf(offer.extra?.feePayer)
     const exact = await judgeSolana(payment, offer, { network, feePayers: former ? [...feePayers, former] : feePayers })
     return exact.kind === 'refused' ? { kind: 'unknown', reason: exact.reason } : await fates.fate(exact, at)

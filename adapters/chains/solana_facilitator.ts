@@ -208,7 +208,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     return fate
   }
 
-  async function fate(payment: Payment, offer: Offer, at: At): Promise<Fate> {
+  async function fate(payment: Payment, offer: Offer, at: At & { readonly expiresAt?: number }): Promise<Fate> {
     const exact = await judge(payment, offer)
     return exact.kind === 'refused' ? unknown(exact.reason) : await fates.fate(exact, at)
   }
