@@ -46,6 +46,14 @@ const fate = ({ h, payment }: World) => h.chain.fate(payment, h.offer, at())
 const land = async (payment: Payment) => ask<string>(node, 'sendTransaction', await cosigned(payment, feePayer), { encoding: 'base64', skipPreflight: true })
 const NOT_OURS = '1'.repeat(64)
 
+test('verify() dates a balance by the bank that shows it', async () => {
+  const { h, payment } = await world(VALID)
+  node.setTime(Math.ceil(node.now() / 2_000) * 2_000)
+  const then = node.now()
+  const verified = (now: number) => h.chain.verify(payment, h.offer, { ...at(), now })
+  expect([await verified(then + 20_000), await verified(then - 2_000)]).toMatchObject([{ balance: 1_000_000n, asOf: then }, { balance: 1_000_000n, asOf: then - 2_000 }])
+})
+
 describe('settle()', () => {
   test('sends our own offer and the transaction alone', async () => {
     const given = await world(() => Response.json({ success: false, errorReason: 'invalid_exact_svm_payload_amount_mismatch' }))

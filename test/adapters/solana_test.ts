@@ -139,6 +139,14 @@ describe('verify()', () => {
     for (const verdict of [late, gone]) expect('reason' in verdict && verdict.reason).toContain('blockhash')
   })
 
+  test('dates a balance by the bank that shows it: what settled since then is not in it', async () => {
+    const { h, payment } = await world()
+    toFullSecond()
+    const then = node.now()
+    expect(await verify(h, payment, then + 20_000)).toMatchObject({ kind: 'valid', balance: RICH, asOf: then })
+    expect(await verify(h, payment, then - 2_000)).toMatchObject({ kind: 'valid', asOf: then - 2_000 })
+  })
+
   test('leaves to settle() the last seconds of a life', async () => {
     const { h, payment } = await world()
     node.advance(150)
