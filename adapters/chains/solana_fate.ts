@@ -116,11 +116,10 @@ export function bySignature(reads: SolanaReads, signatureOf: (exact: SolanaExact
     if (status.kind === 'trouble') return status
     if (status.kind === 'unseen') return status.slot >= since ? { kind: 'none' } : trouble('the node is behind what it has just shown')
     if (!status.isConfirmed) return { kind: 'pending' }
-    if (status.failed) return { kind: 'failed' }
     const landed = await reads.transaction(signature, signal)
     if (landed.kind === 'trouble') return landed
     if (landed.kind === 'absent') return trouble('its transaction is confirmed, but the node does not show it yet')
-    if (landed.id !== exact.wire.id || landed.failed) return trouble('the node shows another transaction under this signature')
+    if (landed.id !== exact.wire.id || landed.failed !== status.failed) return trouble('the node shows another transaction under this signature')
     return isPaidIn(landed, exact) ? { kind: 'paid', transaction: signature } : { kind: 'failed' }
   }
 }

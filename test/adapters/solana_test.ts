@@ -414,6 +414,15 @@ describe('fate()', () => {
     expect(asked).toBe(2)
   })
 
+  test('is not dead because a status says that it failed, where its transaction says that it paid', async () => {
+    const { h, payment } = await world()
+    await h.submit(payment)
+    node.lie('getSignatureStatuses', (truth) => ({ ...(truth as object), value: [{ err: { InstructionError: [2, { Custom: 1 }] }, confirmations: 1, confirmationStatus: 'confirmed' }] }))
+    expect((await fate(h, payment)).kind).toBe('unknown')
+    node.lie('getSignatureStatuses')
+    expect((await fate(h, payment)).kind).toBe('paid')
+  })
+
   test('is not dead where the second look is taken by a node that has not come as far', async () => {
     const { h, payment } = await world()
     await fate(h, payment)
