@@ -136,7 +136,7 @@ export async function settleCall(
       continue
     }
     const authorization = claim.kind === 'yours' ? offered : claim.authorization
-    const spent = await spend(money, authorization, claim.kind === 'retry' && claim.sent)
+    const spent = await spend(money, authorization, claim.kind === 'retry' ? claim : undefined)
     const paying = await record(money, call, { token: claim.token, authorization, spent, keepUntil, isDelivered })
     if (paying === 'dead' && authorization.key !== offered.key) continue
     if (paying === 'dead') return spent.kind === 'dead' ? { ...spent, kind: 'refused' } : { kind: 'refused', reason: 'the authorization is dead' }
@@ -168,21 +168,24 @@ type Spent = Settlement | Dead | { kind: 'unavailable'; reason: string }
 
 /**
  * Sends one authorization, looking first at what became of it where it may have been sent before. One that ended before it was ever
- * sent is not sent any more: its fate would count as unknown, and an unknown fate gives the result away in the end.
+ * sent is not sent any more: its fate would count as unknown, and an unknown fate gives the result away in the end. `kept`, where it comes
+ * from storage: then its end is the one that was told first.
  */
-async function spend(money: Money, authorization: Authorization, wasSent: boolean): Promise<Spent> {
+async function spend(money: Money, authorization: Authorization, kept: { readonly sent: boolean } | undefined): Promise<Spent> {
   const { chain, clock, patience } = money
   const { payment, offer } = authorization
+  const wasSent = kept?.sent ?? false
+  const end = kept && { expiresAt: authorization.expiresAt }
   try {
     const isOver = !wasSent && authorization.expiresAt <= clock.now()
     if (wasSent || isOver) {
-      const fate = await askFate(money, authorization)
+      const fate = await askFate(money, authorization, end)
       if (isOver && (fate.kind === 'open' || fate.kind === 'unknown')) return { kind: 'unavailable', reason: 'the chain has not yet confirmed that the authorization is over' }
       if (fate.kind !== 'open') return fate
     }
     const settlement = await within(clock, patience.settleMs, (signal) => chain.settle(payment, offer, { now: clock.now(), signal }))
     if (settlement.kind !== 'refused') return settlement
-    const fate = await askFate(money, authorization)
+    const fate = await askFate(money, authorization, end)
     if (fate.kind === 'settled') return fate
     if (fate.kind === 'dead') return { ...fate, ...settlement, kind: 'dead' }
     return wasSent ? { kind: 'unknown', reason: settlement.reason } : settlement
@@ -194,9 +197,9 @@ async function spend(money: Money, authorization: Authorization, wasSent: boolea
 type Dead = { kind: 'dead'; reason: string; code?: PaymentCode }
 type FateOf = { kind: 'settled'; receipt: Receipt } | { kind: 'open' } | Dead | { kind: 'unknown'; reason: string }
 
-async function askFate({ chain, clock, patience }: Money, { payment, offer }: Authorization): Promise<FateOf> {
+async function askFate({ chain, clock, patience }: Money, { payment, offer }: Authorization, end: { readonly expiresAt: number } | undefined): Promise<FateOf> {
   try {
-    const fate = await within(clock, patience.verifyMs, (signal) => chain.fate(payment, offer, { now: clock.now(), signal }))
+    const fate = await within(clock, patience.verifyMs, (signal) => chain.fate(payment, offer, { now: clock.now(), signal, ...end }))
     if (fate.kind === 'paid') return { kind: 'settled', receipt: fate.receipt }
     if (fate.kind === 'dead') return { reason: 'the authorization can no longer move money', ...fate }
     return fate
@@ -261,7 +264,7 @@ export async function reconcile(money: Money, call: Call, keepUntil: number): Pr
   const claim = await storage.claimSettlement(call.id, undefined, { now, until: now + patience.settleLeaseMs })
   if (claim.kind !== 'retry') return
   const { authorization, token } = claim
-  const spent = await spend(money, authorization, claim.sent)
+  const spent = await spend(money, authorization, claim)
   await record(money, call, { token, authorization, spent, keepUntil, isDelivered: false })
 }
 

@@ -215,7 +215,8 @@ export function gateway(setup: Setup): Gateway {
     await seeToHeld(now)
     await seeToChores(now)
     const money = { storage, chain, clock, log, meter, patience }
-    const doubtful = (await storage.unsettled(now, 100)).filter((call) => call.gateway === name)
+    // Only its own: another gateway's chain may be away, or nobody may serve that gateway any more.
+    const doubtful = await storage.unsettled(now, 100, name)
     await Promise.all(
       doubtful.map(async (call) => {
         await reconcile(money, call, keepUntil(call))

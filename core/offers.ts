@@ -56,9 +56,10 @@ export function offersOf({ ports: { chain, clock }, patience }: House): Offers {
   }
 }
 
-/** Whether two offers are paid in the same way to the same one, whatever they ask. */
+/** Whether two offers are paid in the same way to the same one, whatever they ask. A fee payer that was replaced makes another way. */
 export function isSameRail(one: Offer, other: Offer): boolean {
-  return one.network === other.network && one.asset === other.asset && one.payTo === other.payTo && one.extra?.name === other.extra?.name
+  const isSameWay = one.extra?.name === other.extra?.name && one.extra?.feePayer === other.extra?.feePayer
+  return one.network === other.network && one.asset === other.asset && one.payTo === other.payTo && isSameWay
 }
 
 /** What helps a client for seconds only (reference x402 1.5); documents that are written once leave it out. */

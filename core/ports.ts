@@ -169,8 +169,8 @@ export interface Storage {
   ): Promise<Claim>
   /** Ends a claim. False, and nothing written, when the token is stale, except for `paid`, which always holds. */
   finishSettlement(id: string, token: number, outcome: Outcome, at: { now: number; expiresAt?: number }): Promise<boolean>
-  /** Calls left in `settling` whose claim ran out at or before then, longest first, then by id. */
-  unsettled(before: number, limit: number): Promise<readonly Call[]>
+  /** Calls left in `settling` whose claim ran out at or before then, longest first, then by id; of one gateway, where it is named. */
+  unsettled(before: number, limit: number, gateway?: string): Promise<readonly Call[]>
   /** Calls of a wallet, as it is stored, that settled at or after then, summed by gateway, endpoint, model and asset; dearest first. */
   spendByModel(payer: string, since: number): Promise<readonly Spend[]>
 
@@ -232,8 +232,11 @@ export interface Chain {
   /** Would it pay now? Moves no money. */
   verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict>
   settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement>
-  /** What became of it; `paid` needs our own transfer, `dead` means it can never move money. Monotone: paid and dead are final. */
-  fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate>
+  /**
+   * What became of it; `paid` needs our own transfer, `dead` means it can never move money. Monotone: paid and dead are final. `expiresAt`, as
+   * identify() told it first, spares a chain without nonces from looking further back than it can have moved any.
+   */
+  fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal; expiresAt?: number }): Promise<Fate>
 }
 
 // ── objects ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -44,8 +44,14 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet, 
     if (request.method === 'OPTIONS' && isPreflight(request)) return preflight
     if (devnet && pathOf(request.url) === DEVNET) return showDevnet(request.method, devnet(origin))
     if (metrics && isScrape(request, metrics.token)) return showMetrics(await metrics.scrape())
-    const called = byHost.get(host) ?? byHost.get(host.replace(/:\d+$/, '')) ?? (first as Hosted)
-    return await called.gateway.handle(request, { ip, origin: called.origin ?? origin, url })
+    const name = byHost.has(host) ? host : host.replace(/:\d+$/, '')
+    const called = byHost.get(name) ?? (first as Hosted)
+    return await called.gateway.handle(request, { ip, origin: called.origin ?? (called === first ? origin : originOf(name, origin)), url })
+  }
+
+  /** The process's public origin is the first gateway's; another one stands behind the same door under the name that it is called by. */
+  function originOf(name: string, origin: string): string {
+    return publicOrigin === undefined ? origin : `${publicOrigin.split('//', 1)[0]}//${name}`
   }
 
   /** Who calls, and what they call us. Forwarded headers count only from configured proxies (house decision 14). */

@@ -189,7 +189,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   const mistakes: string[] = []
   const database = file.database_url ?? `sqlite:${DEFAULT_DIR}/farebox.db`
   const objects = file.object_store ?? `file:${DEFAULT_DIR}/media`
-  const gateways = resolveGateways(file.gateways ?? [], env, mistakes)
+  const gateways = resolveGateways(file.gateways ?? [], { env, mistakes, port: file.port ?? 4020 })
   for (const [index, range] of (file.trusted_proxies ?? []).entries()) {
     if (!isRange(range)) mistakes.push(`trusted_proxies.${index}: must be an address or a range such as 10.0.0.0/8, got ${JSON.stringify(range)}`)
   }

@@ -39,9 +39,10 @@ export type GatewayConfig = {
   readonly rails: readonly Rail[]
 }
 
-/** Mistakes are added by name; keys are looked up, never shown. */
-export function resolveGateways(rows: readonly Row[], env: Reading['env'], mistakes: string[]): readonly GatewayConfig[] {
+/** Mistakes are added by name; keys are looked up, never shown. `port` is the one that all of them share. */
+export function resolveGateways(rows: readonly Row[], { env, mistakes, port: shared }: Reading & { readonly port: number }): readonly GatewayConfig[] {
   const gateways = rows.map((row, index) => resolveGateway(row, `gateways.${index}`, { env, mistakes }))
+  for (const [index, row] of gateways.entries()) mistakes.push(...placeProblems(row, { index, shared }).map((problem) => `gateways.${index}${problem}`))
   for (const name of twice(gateways.map((row) => row.name))) mistakes.push(`gateways: two are called ${name}`)
   const hosts = gateways.flatMap((row) => row.hosts.map((host) => host.toLowerCase()))
   for (const host of twice(hosts)) mistakes.push(`gateways: two answer for the host ${host}`)
@@ -56,6 +57,17 @@ function resolveGateway(row: Row, at: string, reading: Reading): GatewayConfig {
   const label = row.label ?? labelOf(row.network) ?? name
   const place = { ...(port !== undefined && { port }), ...(publicOrigin && { publicOrigin }) }
   return { name, label, hosts, ...place, catalog, hidden, retired, rails: retired ? [] : resolveRails(row, at, reading) }
+}
+
+/** What would keep callers from a gateway. A name counts as a Host header spells it: in punycode, without the port that is usual. */
+function placeProblems({ hosts, port, retired }: GatewayConfig, { index, shared }: { index: number; shared: number }): readonly string[] {
+  const bad = hosts.findIndex((host) => URL.parse(`http://${host}`)?.host !== host.toLowerCase())
+  const isLost = index > 0 && !retired && hosts.length === 0 && port === undefined
+  return [
+    ...(bad >= 0 ? [`.hosts.${bad}: must be a name as callers send it, such as pay.example or pay.example:8080, got ${JSON.stringify(hosts[bad])}`] : []),
+    ...(port === shared && port !== 0 ? [`.port: all gateways answer on port ${port} already; name another one`] : []),
+    ...(isLost ? [': nobody can call it, for the first gateway answers to all names that no other has; name hosts, or a port'] : []),
+  ]
 }
 
 /** Two chains that send with one key would take each other's transaction numbers. Rows with the same chain share it. */

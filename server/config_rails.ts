@@ -131,7 +131,7 @@ function settlingOnEvm({ relayer_key_env: named, fee_payer_key_env: stray, facil
   if (stray) mistakes.push(`${at}.fee_payer_key_env: is for Solana; here it is relayer_key_env`)
   if (!named === !facilitators) mistakes.push(`${at}: name either relayer_key_env or facilitators, who settles its payments`)
   if (facilitators) return facilitated(facilitators, at, reading)
-  return { by: 'relayer', keys: keysOf(named, `${at}.relayer_key_env`, { ...reading, isKey: isRelayerKey, form: '0x and 64 hex digits, a key of secp256k1' }) }
+  return { by: 'relayer', keys: keysOf(named, `${at}.relayer_key_env`, { ...reading, isKey: isRelayerKey, form: '0x and 64 hex digits, a key of secp256k1', spell: (key) => key.toLowerCase() }) }
 }
 
 function settlingOnSolana({ fee_payer_key_env: named, relayer_key_env: stray, facilitators }: Settings, at: string, reading: Reading): SolanaRail['settles'] {
@@ -142,13 +142,14 @@ function settlingOnSolana({ fee_payer_key_env: named, relayer_key_env: stray, fa
   return { by: 'fee_payer', keys: keysOf(named, `${at}.fee_payer_key_env`, { ...reading, isKey: isFeePayerKey, form: 'a keypair of 64 bytes, in base58 or as a JSON array' }) }
 }
 
-function keysOf(named: Settings['relayer_key_env'], at: string, { isKey, form, ...reading }: Reading & { isKey(text: string): boolean; form: string }): readonly string[] {
+/** `spell` gives each key one spelling, so that one that is named twice is found out. */
+function keysOf(named: Settings['relayer_key_env'], at: string, { isKey, form, spell = (key) => key, ...reading }: Reading & { isKey(text: string): boolean; form: string; spell?(key: string): string }): readonly string[] {
   const { mistakes } = reading
   const variables = typeof named === 'string' ? [named] : (named ?? [])
   const keys = variables.map((variable) => {
     const key = secret(variable, at, reading)
     if (key && !isKey(key)) mistakes.push(`${variable}: must be ${form} (its value is not shown)`)
-    return key ?? ''
+    return spell(key ?? '')
   })
   if (twice(keys.filter(Boolean)).size > 0) mistakes.push(`${at}: two variables hold the same key`)
   return keys

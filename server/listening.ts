@@ -30,7 +30,6 @@ export function inFlight(): InFlight {
   }
 }
 
-
 type Hosted = Parameters<typeof app>[0]['gateways'][number]
 type Options = { readonly log: ServerLog; readonly requests: InFlight }
 
@@ -51,7 +50,7 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
     for (const [index, { config: row }] of gateways.entries()) {
       if (row.port === undefined) continue
       const own = { gateways: [{ ...(hosted[index] as Hosted), hosts: [] }] }
-      ports.set(row.name, portOf(devnet ? openNear(row.port, own) : open(row.port, own)))
+      ports.set(row.name, portOf(devnet ? openNear(row.port, own) : open(row.port, own, `the port of gateway ${row.name}`)))
     }
     return { url: `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${server.port}`, stop }
   } catch (error) {
@@ -59,7 +58,7 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
     throw error
   }
 
-  function open(port: number, served: Pick<Parameters<typeof app>[0], 'gateways' | 'publicOrigin'>): Bun.Server<unknown> {
+  function open(port: number, served: Pick<Parameters<typeof app>[0], 'gateways' | 'publicOrigin'>, setting = 'PORT'): Bun.Server<unknown> {
     const elysia = app({ ...shared, ...served })
     try {
       // Bun's own 413 has no body and its idle limit is 10 s: sizes are checked in core, and an inline window takes 30 s.
@@ -68,7 +67,7 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
       servers.push(server)
       return server
     } catch (error) {
-      throw refusal(error as Error & { code?: string }, { port, host: config.host })
+      throw refusal(error as Error & { code?: string }, { port, host: config.host, setting })
     }
   }
 
@@ -88,9 +87,9 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
 
 const portOf = (server: Bun.Server<unknown>): number => server.port ?? 0
 
-function refusal({ code, message }: Error & { code?: string }, { port, host }: { port: number; host: string }): StartError {
-  if (code === 'EADDRINUSE') return new StartError(`Port ${port} on ${host} is taken. Stop what listens there, or set PORT to another one (0 picks a free one).`)
-  if (code === 'EACCES') return new StartError(`Port ${port} on ${host} may not be opened by this user. Set PORT to one above 1023.`)
+function refusal({ code, message }: Error & { code?: string }, { port, host, setting }: { port: number; host: string; setting: string }): StartError {
+  if (code === 'EADDRINUSE') return new StartError(`Port ${port} on ${host} is taken. Stop what listens there, or set ${setting} to another one (0 picks a free one).`)
+  if (code === 'EACCES') return new StartError(`Port ${port} on ${host} may not be opened by this user. Set ${setting} to one above 1023.`)
   return new StartError(`Cannot listen on ${host}:${port}: ${message}`)
 }
 

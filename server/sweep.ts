@@ -18,8 +18,7 @@ export function sweep({ gateways, storage, clock, log, owner, everyMs = 5_000 }:
   const stopped = new AbortController()
   let prunedAt = 0
 
-  async function round(): Promise<void> {
-    for (const gateway of gateways) await gateway.tend()
+  async function prune(): Promise<void> {
     const now = clock.now()
     if (now - prunedAt < PRUNE_EVERY_MS) return
     prunedAt = now
@@ -37,8 +36,8 @@ export function sweep({ gateways, storage, clock, log, owner, everyMs = 5_000 }:
     }
   }
 
-  /** Two loops: a slow chain must not keep this process from saying that it is alive. */
-  const running = Promise.all([repeat(renew), repeat(round)])
+  /** A loop of its own for each: a slow chain keeps neither this process from saying that it is alive, nor other gateways from their money. */
+  const running = Promise.all([repeat(renew), repeat(prune), ...gateways.map((gateway) => repeat(() => gateway.tend()))])
 
   return {
     async stop() {

@@ -101,6 +101,9 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     const lost = config.database.kind === 'sqlite' ? await gateway.takeOver() : 0
     if (lost > 0) log.warn('calls whose work was lost with the last process were failed, uncharged', { calls: lost })
   }
+  const served = new Set(gateways.flatMap(({ config }) => (config.retired ? [] : [config.name])))
+  const left = (await storage.unsettled(Number.MAX_SAFE_INTEGER, 100)).filter(({ gateway }) => !served.has(gateway))
+  if (left.length > 0) log.alert('payments of gateways that are served no more are in doubt; serve them until nothing is left', { gateways: [...new Set(left.map(({ gateway }) => gateway))], calls: left.map(({ id }) => id) })
   // Loading it takes a third of a second, which the first buyer should not wait.
   const isCounted = shelf.chat.all.some((row) => row.billing.mode === 'paid' && vendors.chat(row) !== undefined)
   if (isCounted) warmTokenizer().catch((error: Error) => log.warn('the tokenizer could not be loaded', { error: error.message }))
@@ -155,7 +158,7 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
 function shelfOf({ name, catalog: named }: GatewayConfig, shelf: Catalog): Catalog {
   if (named === 'full') return shelf
   if (named === 'small') return narrowed(shelf, SMALL)
-  const stray = named.find((id) => !shelf.images.get(id) && !shelf.chat.get(id) && !shelf.video.get(id))
+  const stray = named.find((id) => !shelf.images.get(id) && !shelf.chat.get(id) && !shelf.video.get(id) && !shelf.audio.get(id))
   if (stray !== undefined) throw new StartError(`Gateway ${name}: catalog names ${stray}, which is no model of the catalog`)
   return narrowed(shelf, named)
 }

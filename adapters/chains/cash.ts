@@ -1,5 +1,6 @@
 import { sha256 } from '@noble/hashes/sha2'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
+import { checksummed } from '../../core/checksum.ts'
 import { type Usdc, usdc } from '../../core/money.ts'
 import type { Chain, Fate, Identity, Settlement, Terms, Verdict } from '../../core/ports.ts'
 import type { Offer, Payment, Receipt } from '../../core/x402.ts'
@@ -130,7 +131,7 @@ export function cashChain(options: CashOptions = {}): CashChain {
     move(exact.from, -exact.value)
     move(exact.to, exact.value)
     const transaction = `0x${digest(`transaction ${transfers.length}`)}`
-    const moved = { transaction, from: exact.from, to: exact.to, value: exact.value }
+    const moved = { transaction, from: checksummed(exact.from), to: exact.to, value: exact.value }
     transfers.push(moved)
     spent.set(exact.key, { block: head(), moved })
     return undefined
@@ -153,7 +154,7 @@ export function cashChain(options: CashOptions = {}): CashChain {
     const exact = readExact(payment, offer)
     if (exact.kind === 'refused') return exact
     if (!signedBy(exact, offer)) return refused('PAYMENT_INVALID', 'signature', `it was not signed by ${exact.from} in this domain`)
-    return { kind: 'known', payer: exact.from, key: exact.key, expiresAt: exact.expiresAt }
+    return { kind: 'known', payer: checksummed(exact.from), key: exact.key, expiresAt: exact.expiresAt }
   }
 
   async function verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict> {
@@ -242,7 +243,7 @@ export function cashChain(options: CashOptions = {}): CashChain {
     fate,
     balance,
     transfers,
-    wallet: (name) => `0x${digest(`wallet ${name}`).slice(0, 40)}`,
+    wallet: (name) => checksummed(`0x${digest(`wallet ${name}`).slice(0, 40)}`),
     fund(who, amount) {
       mine(0)
       move(who, amount)

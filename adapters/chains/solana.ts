@@ -77,8 +77,11 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
     return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer: first.address, ...hint.extra(now) } }]
   }
 
+  /** Who signed for a fee payer that is configured no longer proves himself all the same: what he bought stays his. */
   async function identify(payment: Payment, offer: Offer, { now }: At): Promise<Identity> {
-    const exact = await judgeSolana(payment, offer, { network, feePayers })
+    const former = addressOf(offer.extra?.feePayer)
+    const isFormer = former !== undefined && !feePayers.includes(former)
+    const exact = await judgeSolana(payment, offer, { network, feePayers: isFormer ? [former] : feePayers })
     if (exact.kind === 'refused') return exact
     const { payer, key, wire } = exact
     // one that was never a hint of ours may be as old as it is: it has at most a minute from when it was first seen
@@ -103,7 +106,7 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   }
 
   /** Also of what was signed for a fee payer that is configured no longer. */
-  async function fate(payment: Payment, offer: Offer, at: At): Promise<Fate> {
+  async function fate(payment: Payment, offer: Offer, at: At & { readonly expiresAt?: number }): Promise<Fate> {
     const former = addressOf(offer.extra?.feePayer)
     const exact = await judgeSolana(payment, offer, { network, feePayers: former ? [...feePayers, former] : feePayers })
     return exact.kind === 'refused' ? { kind: 'unknown', reason: exact.reason } : await fates.fate(exact, at)

@@ -1,4 +1,3 @@
-import type { Address } from '@solana/kit'
 import { usdc } from '../../core/money.ts'
 import type { Chain, Fate, Identity, Refused, Settlement, Terms, Unavailable, Verdict } from '../../core/ports.ts'
 import { type Offer, type Payment, VERSION } from '../../core/x402.ts'
@@ -14,7 +13,7 @@ import { isProof } from './solana_keys.ts'
 import { type Caps, judgeSolana, type SolanaExact } from './solana_payload.ts'
 import { holdingIn, isPaidIn, solanaReads } from './solana_reads.ts'
 import { ended, outOfTime, pause } from './solana_settle.ts'
-import { awayIn, GONE, replayed, stale, unavailable, unfunded, type VerifyConfig } from './solana_verify.ts'
+import { awayIn, dateOf, GONE, replayed, stale, unavailable, unfunded, type VerifyConfig } from './solana_verify.ts'
 import { addressOf, fromBase58, writeWire } from './solana_wire.ts'
 
 /** One gateway row on a Solana cluster whose payments others verify and settle. `fetch` serves the node and the facilitators. */
@@ -82,10 +81,10 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer, ...hint.extra(now) } }]
   }
 
-  /** Offers are our own: the fee payer that one names was pinned when it was made. */
+  /** Offers are our own: the fee payer that one names was pinned when it was made, and no other one answers it. */
   function judge(payment: Payment, offer: Offer, caps?: Caps): Promise<SolanaExact | Refused> {
-    const named = [feePayer, addressOf(offer.extra?.feePayer)].filter((address): address is Address => address !== undefined)
-    return judgeSolana(payment, offer, { network, feePayers: named, ...(caps && { caps }) })
+    const named = addressOf(offer.extra?.feePayer)
+    return judgeSolana(payment, offer, { network, feePayers: named ? [named] : [], ...(caps && { caps }) })
   }
 
   async function identify(payment: Payment, offer: Offer, { now }: At): Promise<Identity> {
@@ -107,12 +106,12 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     const asked = [askVerdict(exact, offer, at), reads.accounts([source], { commitment: 'confirmed', signal: stop.signal }), reads.validity(wire.blockhash, 'confirmed', stop.signal)] as const
     const [said, bank, alive] = await Promise.all(asked)
     stop.end()
-    const isFresh = bank.kind === 'accounts' && awayIn(bank, { now: at.now, lagSeconds: config.lagSeconds ?? 30 }) === undefined
-    const balance = isFresh ? (holdingIn(bank.found[0], exact.mint)?.amount ?? 0n) : undefined
-    if (said.kind !== 'valid' && alive.kind === 'validity' && isFresh && !alive.valid) return stale(GONE)
+    const fresh = bank.kind === 'accounts' && awayIn(bank, { now: at.now, lagSeconds: config.lagSeconds ?? 30 }) === undefined ? bank : undefined
+    const balance = fresh && (holdingIn(fresh.found[0], exact.mint)?.amount ?? 0n)
+    if (said.kind !== 'valid' && alive.kind === 'validity' && fresh && !alive.valid) return stale(GONE)
     if (balance !== undefined && balance < amount) return unfunded(exact, balance)
     if (said.kind !== 'valid') return said.kind === 'refused' && fates.conclude(exact, await glance(exact, at)) ? replayed() : said
-    return { kind: 'valid', ...(balance !== undefined && { balance: usdc(balance) }), asOf: at.now }
+    return { kind: 'valid', ...(balance !== undefined && { balance: usdc(balance) }), asOf: fresh ? dateOf(fresh, at.now) : at.now }
   }
 
   /** The first facilitator that decides, decides. A verdict moves nothing, so another may be asked after any failure. */
@@ -209,7 +208,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     return fate
   }
 
-  async function fate(payment: Payment, offer: Offer, at: At): Promise<Fate> {
+  async function fate(payment: Payment, offer: Offer, at: At & { readonly expiresAt?: number }): Promise<Fate> {
     const exact = await judge(payment, offer)
     return exact.kind === 'refused' ? unknown(exact.reason) : await fates.fate(exact, at)
   }

@@ -15,8 +15,8 @@ export type Found =
   | { readonly kind: 'none' }
   | Trouble
 
-/** Looks for the transaction of a payment; trouble from a node that has not come as far as the slot `since`. */
-export type Finder = (exact: SolanaExact, at: { since?: number; signal?: AbortSignal | undefined }) => Promise<Found>
+/** Looks for the transaction of a payment, not before `earliest`, in milliseconds; trouble from a node that has not come as far as the slot `since`. */
+export type Finder = (exact: SolanaExact, at: { since?: number; earliest?: number | undefined; signal?: AbortSignal | undefined }) => Promise<Found>
 
 export type FateConfig = {
   /** How far the node's finalized bank may be behind, 60 s unless told; some 13 s is usual. Without a fresh one nothing is said to be dead. */
@@ -30,8 +30,14 @@ export type SolanaFates = {
   ended(key: string): Extract<Fate, { kind: 'paid' | 'dead' }> | undefined
   /** A fate, by what has just been found; undefined while that decides nothing. */
   conclude(exact: SolanaExact, found: Found): Extract<Fate, { kind: 'paid' | 'dead' }> | undefined
-  fate(exact: SolanaExact, at: { now: number; signal?: AbortSignal | undefined }): Promise<Fate>
+  fate(exact: SolanaExact, at: Asking): Promise<Fate>
 }
+
+/** `expiresAt` is the end of its life, as it was told when it was first seen. */
+type Asking = { readonly now: number; readonly expiresAt?: number | undefined; readonly signal?: AbortSignal | undefined }
+
+/** A blockhash lives for a minute or two, and no transaction runs before it: whatever ran this long before its end is another one. */
+const LONGEST_LIFE_MS = 900_000
 
 /** How far the clocks of chain and gateway may be apart when it is judged whether a blockhash is too old or too new. */
 const SKEW_MS = 15_000
@@ -57,18 +63,19 @@ export function solanaFates({ reads, find }: { reads: SolanaReads; find: Finder 
     return end
   }
 
-  async function fate(exact: SolanaExact, { now, signal }: { now: number; signal?: AbortSignal | undefined }): Promise<Fate> {
+  async function fate(exact: SolanaExact, { now, expiresAt, signal }: Asking): Promise<Fate> {
+    const earliest = expiresAt === undefined ? undefined : expiresAt - LONGEST_LIFE_MS
     const first = seen(exact.key, now)
     const known = ends.get(exact.key)
     if (known) return known
-    const [found, recentEnough] = await Promise.all([find(exact, { signal }), reads.validity(exact.wire.blockhash, 'confirmed', signal)])
+    const [found, recentEnough] = await Promise.all([find(exact, { earliest, signal }), reads.validity(exact.wire.blockhash, 'confirmed', signal)])
     const end = conclude(exact, found)
     if (end) return end
     if (found.kind === 'trouble') return unknown(found.reason)
     if (found.kind === 'pending') return { kind: 'open' }
     if (recentEnough.kind === 'trouble') return unknown(recentEnough.reason)
     if (recentEnough.valid) return { kind: 'open' }
-    return over(exact, { now, first, signal })
+    return over(exact, { now, first, earliest, signal })
   }
 
   /**
@@ -76,7 +83,7 @@ export function solanaFates({ reads, find }: { reads: SolanaReads; find: Finder 
    * after the payment was first seen, and not far behind. And the signature is looked for again after the blockhash has run out everywhere,
    * by a node that has come as far: before that, it may land between two questions.
    */
-  async function over(exact: SolanaExact, { now, first, signal }: { now: number; first: number; signal: AbortSignal | undefined }): Promise<Fate> {
+  async function over(exact: SolanaExact, { now, first, earliest, signal }: { now: number; first: number; earliest: number | undefined; signal: AbortSignal | undefined }): Promise<Fate> {
     const { blockhash } = exact.wire
     const bank = await reads.accounts([], { commitment: 'finalized', signal })
     if (bank.kind === 'trouble') return unknown(bank.reason)
@@ -87,7 +94,7 @@ export function solanaFates({ reads, find }: { reads: SolanaReads; find: Finder 
     if (finalized.kind === 'trouble') return unknown(finalized.reason)
     if (processed.valid || finalized.valid) return { kind: 'open' }
     if (finalized.slot < bank.slot) return unknown('the node is behind what it has just shown')
-    const found = await find(exact, { since: finalized.slot, signal })
+    const found = await find(exact, { since: finalized.slot, earliest, signal })
     const end = conclude(exact, found)
     if (end) return end
     if (found.kind !== 'none') return unknown(found.kind === 'trouble' ? found.reason : 'it has run in a block that is not confirmed')
@@ -109,11 +116,10 @@ export function bySignature(reads: SolanaReads, signatureOf: (exact: SolanaExact
     if (status.kind === 'trouble') return status
     if (status.kind === 'unseen') return status.slot >= since ? { kind: 'none' } : trouble('the node is behind what it has just shown')
     if (!status.isConfirmed) return { kind: 'pending' }
-    if (status.failed) return { kind: 'failed' }
     const landed = await reads.transaction(signature, signal)
     if (landed.kind === 'trouble') return landed
     if (landed.kind === 'absent') return trouble('its transaction is confirmed, but the node does not show it yet')
-    if (landed.id !== exact.wire.id || landed.failed) return trouble('the node shows another transaction under this signature')
+    if (landed.id !== exact.wire.id || landed.failed !== status.failed) return trouble('the node shows another transaction under this signature')
     return isPaidIn(landed, exact) ? { kind: 'paid', transaction: signature } : { kind: 'failed' }
   }
 }
@@ -124,7 +130,7 @@ const TOGETHER = 10
 
 /**
  * Where it is not: the payer's token account has been touched by few transactions, and one of them has our message. At most `most` of them
- * are looked into, those with our memo and those whose memo the node does not tell.
+ * are looked into, those with our memo and those without one, or whose memo the node does not tell.
  */
 export function bySearch(reads: SolanaReads, most = 200): Finder {
   /** Undefined where it is none of these. */
@@ -137,14 +143,15 @@ export function bySearch(reads: SolanaReads, most = 200): Finder {
     return lost?.kind === 'trouble' ? lost : undefined
   }
 
-  return async (exact, { since, signal }) => {
+  return async (exact, { since, earliest = 0, signal }) => {
     const memo = memoLine(exact)
     let before: string | undefined
     let left = most
     for (let page = 0; page < PAGES; page++) {
       const rows = await reads.signatures(exact.source, { before, limit: PAGE, since }, signal)
       if (rows.kind === 'trouble') return rows
-      const likely = rows.found.filter((row) => row.memo === undefined || row.memo === memo).map(({ signature }) => signature)
+      const late = rows.found.filter(({ time = Number.POSITIVE_INFINITY }) => time * 1000 >= earliest)
+      const likely = late.filter((row) => row.memo === undefined || row.memo === memo).map(({ signature }) => signature)
       for (let i = 0; i < likely.length; i += TOGETHER) {
         const some = likely.slice(i, i + TOGETHER)
         left -= some.length
@@ -152,7 +159,7 @@ export function bySearch(reads: SolanaReads, most = 200): Finder {
         const found = await among(some, exact, signal)
         if (found) return found
       }
-      if (rows.found.length < PAGE) return { kind: 'none' }
+      if (late.length < PAGE) return { kind: 'none' }
       before = rows.found.at(-1)?.signature
     }
     return TOO_MANY

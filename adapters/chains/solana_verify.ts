@@ -53,7 +53,7 @@ export function solanaVerifier(
     if (error && ITS_OWN.test(error)) return unavailable(`the node cannot run it just now: ${error}`)
     if (balance < exact.amount) return unfunded(exact, balance)
     if (error) return refused('PAYMENT_INVALID', 'transaction_simulation_failed', `the transaction would fail: ${error}`)
-    return { kind: 'valid', balance: usdc(balance), asOf: now }
+    return { kind: 'valid', balance: usdc(balance), asOf: dateOf(bank, now) }
   }
 
   return { verify }
@@ -64,6 +64,11 @@ export function awayIn(bank: Accounts | Trouble, { now, lagSeconds }: { now: num
   if (bank.kind === 'trouble') return bank.reason
   const behind = Math.floor(now / 1000 - bank.time)
   return behind > lagSeconds ? `the node is ${behind} s behind` : undefined
+}
+
+/** What a bank shows is as old as the bank itself: settlements since then have still to be counted against it (house decision 8). */
+export function dateOf({ time }: Accounts, now: number): number {
+  return Math.min(now, time * 1000)
 }
 
 /** A transaction error in one line, as nodes name it: `BlockhashNotFound`, `InstructionError 2 Custom 1`. */

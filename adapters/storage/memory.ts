@@ -152,9 +152,9 @@ export function memoryStorage(): Storage {
       return answer
     },
 
-    async unsettled(before, limit) {
+    async unsettled(before, limit, gateway) {
       const due = (call: Row) => call.claimUntil ?? 0
-      return where((call) => call.money === 'settling' && due(call) <= before, due, limit)
+      return where((call) => call.money === 'settling' && due(call) <= before && (gateway ?? call.gateway) === call.gateway, due, limit)
     },
 
     async spendByModel(payer, since) {

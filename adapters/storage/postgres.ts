@@ -122,7 +122,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       })
     },
 
-    unsettled: (before, limit) => read((send) => send(ask.unsettled, { before, limit })),
+    unsettled: (before, limit, gateway) => read((send) => send(ask.unsettled, { before, limit, gateway: gateway ?? null })),
 
     spendByModel: (payer, since) => read((send) => send(ask.spent, { payer, since }).then(summed)),
 

@@ -163,7 +163,7 @@ export function sqliteStorage(path: string): Storage {
       })
     },
 
-    unsettled: (before, limit) => patiently(() => ask.unsettled.all({ before, limit })),
+    unsettled: (before, limit, gateway) => patiently(() => ask.unsettled.all({ before, limit, gateway: gateway ?? null })),
 
     spendByModel: (payer, since) =>
       patiently(() => {

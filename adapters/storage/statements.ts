@@ -59,7 +59,7 @@ export function statements(db: BunSQLiteDatabase) {
     unsettled: db
       .select(shown)
       .from(calls)
-      .where(and(sql`${money} = 'settling'`, lte(claimUntil, given('before'))))
+      .where(and(sql`${money} = 'settling'`, lte(claimUntil, given('before')), sql`${gateway} = coalesce(${given('gateway')}, ${gateway})`))
       .orderBy(asc(claimUntil), asc(id))
       .limit(given('limit'))
       .prepare(),

@@ -91,7 +91,7 @@ export const ask = {
     db
       .select(shown)
       .from(calls)
-      .where(and(sql`${money} = 'settling'`, lte(claimUntil, given('before', claimUntil))))
+      .where(and(sql`${money} = 'settling'`, lte(claimUntil, given('before', claimUntil)), sql`${gateway} = coalesce(${given('gateway', gateway)}, ${gateway})`))
       .orderBy(asc(claimUntil), asc(id))
       .limit(sql.placeholder('limit')),
   ),

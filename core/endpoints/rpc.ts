@@ -38,7 +38,7 @@ const NOT_EVM = /^eth_(accounts|coinbase|mining|hashrate|getWork|sign.*|sendTran
 
 /** What a client of Solana has to know before it can pay (reference clients 5), beside its mint. */
 const FREE = new Set(['getLatestBlockhash', 'isBlockhashValid', 'getRecentPrioritizationFees', 'getGenesisHash'])
-const MINTS = new Set(['EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v', '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU'])
+const MINTS: ReadonlySet<unknown> = new Set(['EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v', '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU'])
 const FREELY = [{ requests: 300, windowMs: 60_000 }]
 
 const shared = {
@@ -126,7 +126,8 @@ const isOpen = (method: string): boolean => SOLANA.test(method) || (EVM.test(met
 
 function isFree(given: Input, { networks = [] }: Context): boolean {
   if (!networks.some((network) => network.startsWith('solana:'))) return false
-  return given.batch === undefined && (FREE.has(given.method ?? '') || (given.method === 'getAccountInfo' && MINTS.has(String(given.params?.[0]))))
+  const [account] = Array.isArray(given.params) ? given.params : []
+  return given.batch === undefined && (FREE.has(given.method ?? '') || (given.method === 'getAccountInfo' && MINTS.has(account)))
 }
 
 const isSolana = (slug: string): boolean => slug.startsWith('solana-')

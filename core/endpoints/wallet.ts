@@ -1,6 +1,7 @@
 /** What a wallet holds, and what it has spent here (reference clients 6.15). */
 import { Type } from '@sinclair/typebox'
 import { within } from '../calls.ts'
+import { checksummed } from '../checksum.ts'
 import { type Context, free, json } from '../endpoint.ts'
 import type { GatewayFacts } from '../facts.ts'
 import { Fault } from '../faults.ts'
@@ -21,7 +22,7 @@ export const WALLET_LISTS = { requests: 20, windowMs: 60 * MINUTE_MS, bucket: 'w
 export function walletOf(given: string, { terms }: Pick<GatewayFacts, 'terms'>): string {
   const namespaces = terms().map(({ network }) => network.split(':', 1)[0])
   const isEvm = namespaces.length === 0 || namespaces.includes('eip155')
-  if (isEvm && /^0x[0-9a-fA-F]{40}$/.test(given)) return given.toLowerCase()
+  if (isEvm && /^0x[0-9a-fA-F]{40}$/.test(given)) return checksummed(given)
   const isSolana = namespaces.length === 0 || namespaces.includes('solana')
   if (isSolana && /^[1-9A-HJ-NP-Za-km-z]{32,44}$/.test(given)) return given
   const message = `address: must be ${isEvm ? '0x and 40 hex digits' : 'a base58 public key'}, got ${clip(given)}`
@@ -45,7 +46,7 @@ const balance = free({
   errors: ['INVALID_PARAMETER', 'NOT_CONFIGURED', 'NOT_READY'],
   output: Type.Object({
     object: Type.Literal('balance'),
-    address: Type.String({ description: 'As it is stored: 0x addresses in lower case.' }),
+    address: Type.String({ description: 'As it is stored: 0x addresses with their checksum.' }),
     balance: Type.String({ description: 'In USDC, six decimals.' }),
     base_units: Type.String({ description: 'The same in millionths.' }),
     asset: Type.Object({ symbol: Type.Literal('USDC'), address: Type.String(), decimals: Type.Literal(6) }),

@@ -1,5 +1,8 @@
 import { afterAll, afterEach, describe, expect, test } from 'bun:test'
 import { solanaFacilitator, type SolanaFacilitatorConfig } from '../../adapters/chains/solana_facilitator.ts'
+import { bySearch } from '../../adapters/chains/solana_fate.ts'
+import { judgeSolana } from '../../adapters/chains/solana_payload.ts'
+import type { SolanaReads } from '../../adapters/chains/solana_reads.ts'
 import type { Payment } from '../../core/x402.ts'
 import { chainLaws } from '../conformance/chains.ts'
 import { runLaws } from '../conformance/law.ts'
@@ -42,6 +45,14 @@ const fate = ({ h, payment }: World) => h.chain.fate(payment, h.offer, at())
 /** Sends it, and names the transaction. */
 const land = async (payment: Payment) => ask<string>(node, 'sendTransaction', await cosigned(payment, feePayer), { encoding: 'base64', skipPreflight: true })
 const NOT_OURS = '1'.repeat(64)
+
+test('verify() dates a balance by the bank that shows it', async () => {
+  const { h, payment } = await world(VALID)
+  node.setTime(Math.ceil(node.now() / 2_000) * 2_000)
+  const then = node.now()
+  const verified = (now: number) => h.chain.verify(payment, h.offer, { ...at(), now })
+  expect([await verified(then + 20_000), await verified(then - 2_000)]).toMatchObject([{ balance: 1_000_000n, asOf: then }, { balance: 1_000_000n, asOf: then - 2_000 }])
+})
 
 describe('settle()', () => {
   test('sends our own offer and the transaction alone', async () => {
@@ -125,6 +136,23 @@ describe('fate()', () => {
     node.lie('getTransaction')
     expect(await fate(given)).toMatchObject({ kind: 'dead' })
   })
+})
+
+test('a payer of many transactions can be proven not to have paid: none is looked into that ran before the payment could', async () => {
+  const { h, payment } = await world(VALID)
+  const exact = await judgeSolana(payment, h.offer, { network: h.offer.network, feePayers: [feePayer.address] })
+  if (exact.kind === 'refused') throw new Error(exact.reason)
+  const now = node.now()
+  const looked: string[] = []
+  const rows = Array.from({ length: 1_000 }, (_, i) => ({ signature: `${i}`, time: i === 0 ? undefined : now / 1000 - i, memo: undefined }))
+  const reads = {
+    signatures: async () => ({ kind: 'signatures', found: rows }),
+    transaction: async (signature: string) => (looked.push(signature), { kind: 'landed', id: 'another', failed: false, gain: () => 0n }),
+  } as unknown as SolanaReads
+  expect(await bySearch(reads)(exact, {})).toMatchObject({ kind: 'trouble' })
+  looked.length = 0
+  expect(await bySearch(reads)(exact, { earliest: now - 150_000 })).toEqual({ kind: 'none' })
+  expect(looked).toEqual(Array.from({ length: 151 }, (_, i) => `${i}`))
 })
 
 describe('check()', () => {

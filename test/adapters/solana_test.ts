@@ -87,6 +87,23 @@ describe('identify()', () => {
     expect(known).not.toEqual(await h.chain.identify(await h.sign(payer, offer), offer, at()))
   })
 
+  test('knows who signed for a fee payer that was replaced, and takes one for its successor only by an offer that names it', async () => {
+    const { h, payer, payment } = await world()
+    const next = await newKey()
+    node.airdropSol(next.address)
+    const chain = await restarted(h, { feePayerKeys: [next.secret] })
+    const [terms] = chain.terms(node.now())
+    const offer = { ...h.offer, ...terms }
+    const fresh = await h.sign(payer, offer)
+    expect(await chain.identify(payment, h.offer, at())).toMatchObject({ kind: 'known', payer: payer.address })
+    expect(await chain.identify(payment, offer, at())).toMatchObject({ kind: 'refused' })
+    expect(await chain.identify(fresh, h.offer, at())).toMatchObject({ kind: 'refused' })
+    for (const refused of [await chain.verify(payment, h.offer, at()), await chain.settle(payment, h.offer, at())]) expect(refused.kind).toBe('refused')
+    expect(await chain.identify(fresh, offer, at())).toMatchObject({ kind: 'known' })
+    expect(await chain.settle(fresh, offer, at())).toMatchObject({ kind: 'settled' })
+    chain.close()
+  })
+
   test('looks at neither life, nor value, nor cost, and asks nobody', async () => {
     const { h, payer, offer } = await world()
     const payment = await h.sign(payer, offer, { value: 2n ** 64n - 1n })
@@ -120,6 +137,14 @@ describe('verify()', () => {
     const gone = await verify(h, payment)
     expect(gone).toMatchObject({ kind: 'refused', code: 'PAYMENT_BLOCKHASH_STALE' })
     for (const verdict of [late, gone]) expect('reason' in verdict && verdict.reason).toContain('blockhash')
+  })
+
+  test('dates a balance by the bank that shows it: what settled since then is not in it', async () => {
+    const { h, payment } = await world()
+    toFullSecond()
+    const then = node.now()
+    expect(await verify(h, payment, then + 20_000)).toMatchObject({ kind: 'valid', balance: RICH, asOf: then })
+    expect(await verify(h, payment, then - 2_000)).toMatchObject({ kind: 'valid', asOf: then - 2_000 })
   })
 
   test('leaves to settle() the last seconds of a life', async () => {
@@ -387,6 +412,15 @@ describe('fate()', () => {
     node.lie('getSignatureStatuses', (truth) => (++asked === 1 ? { context: contextAt(node.slot()), value: [null] } : truth))
     expect(await fate(h, payment)).toMatchObject({ kind: 'paid', receipt: { payer: payer.address, amount: '10000' } })
     expect(asked).toBe(2)
+  })
+
+  test('is not dead because a status says that it failed, where its transaction says that it paid', async () => {
+    const { h, payment } = await world()
+    await h.submit(payment)
+    node.lie('getSignatureStatuses', (truth) => ({ ...(truth as object), value: [{ err: { InstructionError: [2, { Custom: 1 }] }, confirmations: 1, confirmationStatus: 'confirmed' }] }))
+    expect((await fate(h, payment)).kind).toBe('unknown')
+    node.lie('getSignatureStatuses')
+    expect((await fate(h, payment)).kind).toBe('paid')
   })
 
   test('is not dead where the second look is taken by a node that has not come as far', async () => {

@@ -207,8 +207,8 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         ends.set(id, at.until)
         return good.claimSettlement(id, authorization, at)
       },
-      async unsettled(before, limit) {
-        const due = await good.unsettled(before, 1_000)
+      async unsettled(before, limit, gateway) {
+        const due = await good.unsettled(before, 1_000, gateway)
         return due.toSorted((one, other) => of(ends, one) - of(ends, other) || of(places, one) - of(places, other)).slice(0, limit)
       },
     }
@@ -417,7 +417,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         if (claim.kind === 'yours' || claim.kind === 'retry') ends.set(id, at.until)
         return claim
       },
-      unsettled: async (before, limit) => (await good.unsettled(before, limit)).filter(({ id }) => (ends.get(id) ?? 0) <= before),
+      unsettled: async (...asked) => (await good.unsettled(...asked)).filter(({ id }) => (ends.get(id) ?? 0) <= asked[0]),
     }
   }),
   broken('unsettled() lists claims that ran out, longest first', 'lists the newest first', (good) => {
@@ -428,9 +428,12 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         ends.set(id, at.until)
         return good.claimSettlement(id, authorization, at)
       },
-      unsettled: async (before, limit) => (await good.unsettled(before, 1_000)).toSorted((one, other) => endOf(other) - endOf(one)).slice(0, limit),
+      unsettled: async (before, limit, gateway) => (await good.unsettled(before, 1_000, gateway)).toSorted((one, other) => endOf(other) - endOf(one)).slice(0, limit),
     }
   }),
+  broken('unsettled() of one gateway is not crowded out by those of another', 'looks at the oldest of all', (good) => ({
+    unsettled: async (before, limit, gateway) => (await good.unsettled(before, limit)).filter((call) => (gateway ?? call.gateway) === call.gateway),
+  })),
   broken('an unresolved call is left to people, and may still settle', 'goes on asking about it', (good) => {
     const unresolved = new Set<string>()
     return {
@@ -438,9 +441,9 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         if (outcome.kind === 'unresolved') unresolved.add(id)
         return good.finishSettlement(id, token, outcome, at)
       },
-      async unsettled(before, limit) {
+      async unsettled(...asked) {
         const more = await Promise.all([...unresolved].map((id) => good.getCall(id)))
-        return [...(await good.unsettled(before, limit)), ...more.filter((call) => call?.money === 'unresolved')] as Call[]
+        return [...(await good.unsettled(...asked)), ...more.filter((call) => call?.money === 'unresolved')] as Call[]
       },
     }
   }),

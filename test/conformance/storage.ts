@@ -746,6 +746,20 @@ const finishing: readonly Law<Storage>[] = [
     },
   },
   {
+    name: 'unsettled() of one gateway is not crowded out by those of another',
+    async check(subject) {
+      const storage = await subject.open()
+      for (const [id, gateway, end] of [['first', 'other', 10], ['second', 'other', 20], ['own', 'devnet', 30]] as const) {
+        await opened(storage, id, { gateway })
+        const result = { result: 1, expiresAt: T + HOUR }
+        await storage.claimSettlement(id, signed(keyOf(id)), { now: T, until: T + end, result })
+      }
+      expect(ids(await storage.unsettled(T + 30, 2, 'devnet'))).toEqual(['own'])
+      expect(ids(await storage.unsettled(T + 30, 9, 'other')).toSorted()).toEqual(['first', 'second'])
+      expect(await storage.unsettled(T + 30, 9, 'third')).toEqual([])
+    },
+  },
+  {
     name: 'an unresolved call is left to people, and may still settle',
     async check(subject) {
       const storage = await subject.open()

@@ -56,6 +56,16 @@ describe('a settlement of unknown outcome', () => {
     expect(asked).toEqual(['fate'])
   })
 
+  test('is asked about with the end of its life as it was told first, whatever is told later', async () => {
+    const chain = cashChain()
+    const ends: (number | undefined)[] = []
+    const { shop, clock, ports, answer } = await doubtful('dropped', kit({ chain: { ...chain, fate: (payment, offer, at) => (ends.push(at.expiresAt), chain.fate(payment, offer, at)) } }))
+    const call = await ports.storage.getCall(answer.body.id)
+    await clock.advance(MINUTE)
+    await shop.tend()
+    expect(ends).toEqual([(call?.createdAt ?? 0) + (call?.offer.maxTimeoutSeconds ?? 0) * 1_000])
+  })
+
   test('is kept for 30 days from when it was found out', async () => {
     const { alice, payment, pollUrl, shop, clock, ports } = await doubtful('landed')
     await clock.advance(HOUR)

@@ -195,6 +195,29 @@ describe('a payment that died while its work was done', () => {
   })
 })
 
+test('a job that waits for its payment outlives the fee payer that its offer named: the next one is offered, and taken', async () => {
+  const chain = cashChain()
+  const offered = { feePayer: 'old' }
+  const rotating: CashChain = {
+    ...chain,
+    terms: (now) => chain.terms(now).map((terms) => ({ ...terms, extra: { ...terms.extra, ...offered } })),
+    async identify(payment, offer, ...asked) {
+      const isIts = payment.accepted.extra?.feePayer === offer.extra?.feePayer
+      return isIts ? await chain.identify(payment, offer, ...asked) : { kind: 'refused', code: 'PAYMENT_INVALID', reason: 'its fee payer is another one' }
+    },
+    settle: async (payment, offer, ...asked) => (offer.extra?.feePayer === offered.feePayer ? await chain.settle(payment, offer, ...asked) : { kind: 'refused', reason: 'nobody signs for it' }),
+    fate: async (payment, offer, ...asked) => (offer.extra?.feePayer === offered.feePayer ? await chain.fate(payment, offer, ...asked) : { kind: 'dead', code: 'PAYMENT_BLOCKHASH_STALE' }),
+  }
+  const { alice, payment, pollUrl } = await readyJob(kit({ inlineMs: 0, chain: rotating }))
+  offered.feePayer = 'new'
+  const stale = await alice.poll(pollUrl, payment)
+  expect([stale.status, stale.body.code, stale.body.accepts[0].extra.feePayer]).toEqual([402, 'PAYMENT_BLOCKHASH_STALE', 'new'])
+  const fresh = alice.sign(stale)
+  expect((await alice.poll(pollUrl, fresh)).body.payment.status).toBe('settled')
+  for (const proof of [payment, fresh]) expect((await alice.poll(pollUrl, proof)).body.payment.status).toBe('already_settled')
+  expect(chain.transfers).toHaveLength(1)
+})
+
 describe('what a wallet may have open', () => {
   test('is summed over the purse that its authorizations are paid from', async () => {
     const chain = cashChain()

@@ -311,7 +311,7 @@ describe('the characters of a wallet', () => {
     const { status, body, headers } = await get(listOf(alice.wallet.toUpperCase().replace('0X', '0x')))
     expect([status, headers.get('cache-control')]).toEqual([200, 'private, max-age=30'])
     const item = ({ body: { asset_id, group_id, name, image_url } }: Answer, nth: number) => ({ assetId: asset_id, groupId: group_id, name, imageUrl: image_url, createdAt: new Date(START + 1_000 * nth).toISOString(), enrollmentTxHash: chain.transfers[nth]?.transaction })
-    expect(body).toEqual({ wallet: alice.wallet.toLowerCase(), portraits: [item(second, 1), item(first, 0)] as never, count: 2 })
+    expect(body).toEqual({ wallet: alice.wallet, portraits: [item(second, 1), item(first, 0)] as never, count: 2 })
   })
 
   test('whose settlement was refused are withheld until they are collected: neither listed nor drawn', async () => {

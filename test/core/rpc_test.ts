@@ -168,6 +168,12 @@ describe('what a client of Solana must know before it pays', () => {
     expect((await stage().free(call({ method: 'getLatestBlockhash' }))).status).toBe(402)
   })
 
+  test('is quoted when it names an account that is no text, whatever stands there', async () => {
+    const { free, log } = paidOnSolana()
+    for (const params of [[{ toString: 1, valueOf: 1 }], [[MINT]], [null], { 0: MINT }, null]) expect((await free(call({ method: 'getAccountInfo', params }))).status).toBe(402)
+    expect(log.lines).toEqual([])
+  })
+
   test('a node that fails costs nothing and says so', async () => {
     const { free } = stage({ networks: [SOLANA] }, { networks: ['solana-devnet'], ask: () => Promise.reject(new Error('secret')) })
     const { status, body } = await free(call({ method: 'getLatestBlockhash' }))

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { usdc } from '../../core/money.ts'
 import type { Spend, Storage } from '../../core/ports.ts'
+import { walletOf } from '../../core/endpoints/wallet.ts'
 import { FOX, kit, type KitOptions, ORIGIN, read, START } from '../kit.ts'
 
 const DAY = 86_400_000
@@ -13,6 +14,12 @@ function stage(options: KitOptions = {}) {
 }
 
 const shouted = (address: string) => `0x${address.slice(2).toUpperCase()}`
+
+test('a wallet is asked about as the chain spells its payers', () => {
+  const spelled = ['0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed', '0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359', '0x52908400098527886E0F7030069857D2E4169EE7', '0xde709f2102306220921060314715629080e2fb77']
+  const terms = () => kit().chain.terms(START)
+  for (const each of spelled) expect([each.toLowerCase(), shouted(each)].map((said) => walletOf(said, { terms }))).toEqual([each, each])
+})
 
 describe('GET /api/v1/balance', () => {
   test('tells what a wallet holds, before and after it has paid', async () => {

@@ -82,7 +82,7 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
       perform(writes)
       return answer
     },
-    unsettled: async (before) => listed((row) => row.money === 'settling' && (row.claimUntil ?? 0) <= before),
+    unsettled: async (before, _limit, gateway) => listed((row) => row.money === 'settling' && (row.claimUntil ?? 0) <= before && (gateway ?? row.gateway) === row.gateway),
     prune: async () => 0,
   }
 }

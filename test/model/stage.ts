@@ -111,7 +111,7 @@ function portsOf(index: number, world: () => World): Ports {
     },
     finishSettlement: (id, token, outcome, at) =>
       store(`finishSettlement ${outcome.kind}`, async (inner, { books }) => books.finished(await inner.finishSettlement(id, token, outcome, at), id, outcome)),
-    unsettled: (before, limit) => store('unsettled', (inner) => inner.unsettled(before, limit)),
+    unsettled: (...asked) => store('unsettled', (inner) => inner.unsettled(...asked)),
     spendByModel: (payer, since) => store('spendByModel', (inner) => inner.spendByModel(payer, since)),
     lease: (name, owner, at) => store('lease', (inner) => inner.lease(name, owner, at)),
     hit: (bucket, take, now) => store('hit', (inner) => inner.hit(bucket, take, now)),

@@ -342,7 +342,7 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
       const exact = readExact(payment, product.offer)
       if (exact.kind === 'refused') throw new Error(exact.reason)
       const { key, expiresAt } = exact
-      const identity: Identity = { kind: 'known', payer: exact.from, key, expiresAt }
+      const identity: Identity = { kind: 'known', payer: buyer.wallet, key, expiresAt }
       const name = `${buyer.name[0]}${world.signed.length}`
       const header = btoa(JSON.stringify(payment))
       const signed: Signed = { name, key, payment, header, buyer, product, identity, expiresAt, isCancelled: false, isShown: false }

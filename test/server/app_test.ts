@@ -164,6 +164,20 @@ describe('hosts', () => {
     expect(await askedAs('nobody.example')).toBe('base')
   })
 
+  test('what a gateway says of itself is under its own name: the process has a public origin for the first one only', async () => {
+    const [base, solana, nano] = [kit({ name: 'base' }), kit({ name: 'solana' }), kit({ name: 'nano' })]
+    const gateways = [{ gateway: base.shop, hosts: ['base.example'] }, { gateway: solana.shop, hosts: ['sol.example'] }, { gateway: nano.shop, hosts: ['nano.example'], origin: 'https://cheap.example' }]
+    const shop = open({ gateways, publicOrigin: 'https://images.example' })
+    const originAs = async (host: string) => {
+      const quoted = await shop.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, host } })
+      const { servers } = (await (await shop.get('/openapi.json', { headers: { host } })).json()) as { servers: { url: string }[] }
+      return [decodeHeader(quoted.headers.get('payment-required')).resource.url.replace(GENERATIONS, ''), servers[0]?.url]
+    }
+    const told = await Promise.all(['base.example', 'evil.example', 'SOL.example', 'sol.example:8443', 'nano.example'].map(originAs))
+    const both = (origin: string) => [origin, origin]
+    expect(told).toEqual(['https://images.example', 'https://images.example', 'https://sol.example', 'https://sol.example', 'https://cheap.example'].map(both))
+  })
+
   test('a Host that is no host is a 400 in JSON, and the server goes on', async () => {
     const shop = open()
     for (const host of ['färe.bøx', 'a b', '[::1', 'x:99999']) {

@@ -205,6 +205,7 @@ describe('gateways', () => {
     const several = (second: string) => gateway.replace('"RELAYER_KEY"', `["RELAYER_KEY", "${second}"]`)
     expect(settlesOf(good(several('RELAYER_KEY_2'), keys))).toEqual({ by: 'relayer', keys: [KEY, keys.RELAYER_KEY_2] })
     expect(mistakes(several('RELAYER_KEY'), keys)).toEqual(['gateways.0.relayer_key_env: two variables hold the same key'])
+    expect(mistakes(several('RELAYER_KEY_4'), { ...keys, RELAYER_KEY_4: KEY.toUpperCase().replace('0X', '0x') })).toEqual(['gateways.0.relayer_key_env: two variables hold the same key'])
     expect(mistakes(several('RELAYER_KEY_3'), keys)).toEqual(['gateways.0.relayer_key_env: the environment variable RELAYER_KEY_3 is not set'])
   })
 
@@ -228,7 +229,7 @@ describe('gateways', () => {
   })
 
   test('two rows of one name are a mistake', () => {
-    expect(mistakes(gateway + gateway, env)).toEqual(['gateways: two are called base'])
+    expect(mistakes(`${gateway}${gateway}port = 4021\n`, env)).toEqual(['gateways: two are called base'])
   })
 
   const WALLET = '7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU'
@@ -237,7 +238,7 @@ describe('gateways', () => {
   const nano = `[[gateways]]\nname = "nano"\npay_to = "${PAY_TO}"\nport = 4022\nbatched = { networks = ["eip155:8453"] }\n`
 
   test('one process serves Base, Solana, nano, a test network and one that is retired', () => {
-    const testnet = `${gateway.replace('"base"', '"testnet"').replace('eip155:8453', 'eip155:84532')}catalog = "small"\nhidden = ["portraits"]\npublic_origin = "https://test.example"\n`
+    const testnet = `${gateway.replace('"base"', '"testnet"').replace('eip155:8453', 'eip155:84532')}hosts = ["test.example"]\ncatalog = "small"\nhidden = ["portraits"]\npublic_origin = "https://test.example"\n`
     const rows = good(`${gateway}${solana}${nano}${testnet}[[gateways]]\nname = "ledger"\nhosts = ["old.example"]\nretired = true\n`, { ...env, FEE_PAYER: keypair }).gateways
     expect(rows.map(({ name, label, port, retired, catalog, rails }) => [name, label, port, retired, catalog, rails.map(({ kind }) => kind)])).toEqual([
       ['base', 'base', undefined, false, 'full', ['evm']],
@@ -253,6 +254,18 @@ describe('gateways', () => {
 
   test('a plain offer stands before a batched one', () => {
     expect(good(`${gateway}batched = {}\n`, env).gateways[0]?.rails.map(({ kind }) => kind)).toEqual(['evm', 'batched'])
+  })
+
+  test('a gateway that nobody could call is named, by its name, its port, or that it has neither', () => {
+    const keys = { ...env, FEE_PAYER: keypair }
+    const lost = solana.replace('port = 4021\n', '')
+    expect(mistakes(gateway + lost, keys)).toEqual(['gateways.1: nobody can call it, for the first gateway answers to all names that no other has; name hosts, or a port'])
+    expect(mistakes(`${gateway}[[gateways]]\nname = "old"\nretired = true\n`, keys)).toEqual([])
+    expect(mistakes(gateway + solana, { ...keys, PORT: '4021' })).toEqual(['gateways.1.port: all gateways answer on port 4021 already; name another one'])
+    for (const host of ['https://sol.example', 'sol.example/', 'sol.example:80', 'sóla.example', 'sol example']) {
+      expect(mistakes(`${gateway}${lost}hosts = ["a.example", "${host}"]\n`, keys)).toEqual([`gateways.1.hosts.1: must be a name as callers send it, such as pay.example or pay.example:8080, got "${host}"`])
+    }
+    expect(mistakes(`${gateway}${lost}hosts = ["Sol.Example:8443", "xn--sla-gna.example", "[::1]:4020", "127.0.0.1"]\n`, keys)).toEqual([])
   })
 
   test('what does not belong to a rail is named', () => {

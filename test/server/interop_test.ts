@@ -335,6 +335,14 @@ describe('four gateways in one process', () => {
     expect(decodePaymentResponseHeader(asked.headers.get('payment-response') ?? '')).toMatchObject({ success: true, payer: signer.address, amount: '1500' })
   })
 
+  test('tell a wallet what it has spent there, in whichever case it is asked about', async () => {
+    const [first] = await listed()
+    const spentBy = async (wallet: string) => ((await (await fetch(`${first?.base_url}/api/v1/wallet/${wallet}/reconciliation`)).json()) as { totals: { calls: number } }).totals
+    const { address } = payer.account
+    const spent = await spentBy(address)
+    expect([spent.calls > 0, await spentBy(address.toLowerCase())]).toEqual([true, spent])
+  })
+
   test('a payment that is good at one is good nowhere else, whatever it says that it accepts', async () => {
     const [, solana, nano] = await listed()
     const payment = await payer.sign(FOX)
