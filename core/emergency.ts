@@ -29,6 +29,60 @@ const HARMONISED = /^116\d{3}$/
 /** Satellites, networks of no country, and rates that are the callee's to choose. */
 const DEAR = /^(?:1900|1976|808|870|878|881|882|883|888|979|991)/
 
+/**
+ * The same within a country, by calling code: premium rates, shared costs and personal numbers of the national numbering plans, which a callee may rent to
+ * be paid by whoever rings. Ranges that subscribers have as well are left out.
+ */
+const DEAR_AT_HOME: Readonly<Record<string, RegExp>> = {
+  '7': /^80[39]/,
+  '27': /^86/,
+  '30': /^90/,
+  '31': /^(?:90|8[47])/,
+  '32': /^90/,
+  '33': /^8[129]/,
+  '34': /^(?:80[3-7]|90[57])/,
+  '36': /^9[01]/,
+  '39': /^(?:1|70|8[49])/,
+  '40': /^90/,
+  '41': /^(?:90|84)/,
+  '43': /^(?:9|8[12])/,
+  '44': /^(?:9|70|8[47])/,
+  '45': /^90/,
+  '46': /^9(?:00|39|44)/,
+  '47': /^82/,
+  '48': /^70/,
+  '49': /^(?:118|13[78]|180|190|900)/,
+  '52': /^900/,
+  '55': /^[359]00/,
+  '61': /^19/,
+  '62': /^809/,
+  '64': /^900/,
+  '65': /^1900/,
+  '66': /^1900/,
+  '81': /^(?:990|570)/,
+  '82': /^60/,
+  '84': /^1900/,
+  '90': /^900/,
+  '351': /^(?:6|70[78]|76)/,
+  '352': /^90/,
+  '353': /^15/,
+  '354': /^90/,
+  '356': /^50/,
+  '357': /^90/,
+  '358': /^[67]00/,
+  '359': /^90/,
+  '370': /^90/,
+  '371': /^90/,
+  '372': /^900/,
+  '380': /^900/,
+  '385': /^6/,
+  '386': /^90/,
+  '420': /^90/,
+  '421': /^900/,
+  '971': /^900/,
+  '972': /^19/,
+}
+
 /** The digits that are dialed: without separators, and without the prefix of an international call. */
 function dialed(text: string): string {
   const digits = text.normalize('NFKC').replaceAll(/[^\d]/g, '')
@@ -54,4 +108,8 @@ export function isEmergency(text: string): boolean {
 }
 
 /** Whether a call there costs what nobody has quoted. */
-export const isDear = (text: string): boolean => DEAR.test(dialed(text))
+export function isDear(text: string): boolean {
+  const digits = dialed(text)
+  const { code, rest } = split(digits)
+  return DEAR.test(digits) || DEAR_AT_HOME[code]?.test(rest.replace(/^0+/, '')) === true
+}
