@@ -245,7 +245,10 @@ export function gateway(setup: Setup): Gateway {
     }
   }
 
-  const chores = list.endpoints.flatMap((endpoint) => (endpoint.kind === 'paid' && endpoint.effects?.chore ? [{ name: `chore:${endpoint.name}`, ...endpoint.effects.chore }] : []))
+  const chores = list.endpoints.flatMap((endpoint) => {
+    const chore = endpoint.kind === 'paid' ? endpoint.effects?.chore : undefined
+    return chore && (chore.can?.(vendors) ?? true) ? [{ name: `chore:${endpoint.name}`, ...chore }] : []
+  })
 
   /** Whoever holds the lease of a chore has done it lately, or is at it. */
   async function seeToChores(now: number): Promise<void> {

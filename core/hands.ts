@@ -44,6 +44,8 @@ export function forbidden(reason: string, message: string, more: Readonly<Record
 /** What a chore may use. It is done by one replica at a time. */
 export type Chore = {
   readonly everyMs: number
+  /** Absent: whoever sells the endpoint can do it. One that cannot must not hold the lease of those who can. */
+  can?(vendors: Vendors): boolean
   do(at: { readonly records: Records; readonly vendors: Vendors; readonly clock: Clock; readonly log: Log; readonly signal: AbortSignal }): Promise<void>
 }
 

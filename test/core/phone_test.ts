@@ -264,3 +264,12 @@ describe('a renewal', () => {
     expect([subject.acts.released, TERM_MS]).toEqual([[], TERM])
   })
 })
+
+test('a gateway that rents no numbers leaves the chore to those that do', async () => {
+  const asked: string[] = []
+  const wrap = (ports: Ports): Ports => ({ ...ports, storage: { ...ports.storage, lease: (name, ...more) => (asked.push(name), ports.storage.lease(name, ...more)) } })
+  await kit({ wrap }).shop.tend()
+  expect(asked).toEqual([])
+  await shop(undefined, { wrap }).shop.tend()
+  expect(asked).toEqual(['chore:phone.numbers.buy'])
+})
