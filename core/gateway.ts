@@ -14,6 +14,7 @@ import { HELD, LOST } from './ledger.ts'
 import { parseJson, readBody, readRaw } from './intake.ts'
 import { limits, type Window, windowSpent } from './limits.ts'
 import { seals } from './seals.ts'
+import { SECOND_KEEP_MS } from './second.ts'
 import { isServedFirst, menu } from './menu.ts'
 import { withoutHints } from './offers.ts'
 import { metered, NO_ENDPOINT, silent } from './metrics.ts'
@@ -205,7 +206,7 @@ export function gateway(setup: Setup): Gateway {
   }
 
   const holds = [...list.sold.values()].some((endpoint) => endpoint.kind === 'paid' && endpoint.look !== undefined)
-  const keepUntil = (call: Call): number => clock.now() + (list.sold.get(call.endpoint)?.keep.settledMs ?? 0)
+  const keepUntil = (call: Call): number => clock.now() + (list.sold.get(call.endpoint)?.keep.settledMs ?? SECOND_KEEP_MS)
 
   const renew = (): Promise<void> => storage.renew(owner, clock.now() + patience.workLeaseMs)
 

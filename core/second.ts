@@ -28,8 +28,8 @@ export type Second =
 
 /** Between two looks at what became of it. */
 const LOOK_AGAIN_MS = 3_000
-/** How long its row stays, beside the ledger's. */
-const KEEP_MS = 30 * 24 * 3_600_000
+/** How long its row stays, beside the ledger's: the request that brought it finds it by what the row remembers. */
+export const SECOND_KEEP_MS = 30 * 24 * 3_600_000
 /** Which call a settled or waiting second authorization belongs to by now, where that is no longer the one that brought it. */
 const TAKEN = 'second'
 
@@ -77,7 +77,7 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
         request: { parent: call.id },
         createdAt: now,
         owner: house.owner,
-        expiresAt: now + KEEP_MS,
+        expiresAt: now + SECOND_KEEP_MS,
       }
       const cap = verdict.kind === 'valid' ? { observed: verdict.balance ?? house.unreadableCap, asOf: verdict.asOf } : undefined
       const opened = await storage.openCall(fresh, authorization, { now, until: now + patience.workLeaseMs, ...(cap && { cap }) })
@@ -90,8 +90,8 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
     async function settled(own: Call, authorization: Authorization) {
       for (;;) {
         signal.throwIfAborted()
-        const completion = { result: { parent: call.id } as Json, expiresAt: clock.now() + KEEP_MS }
-        const paying = await settleCall(money, own, authorization, { completion, keepUntil: clock.now() + KEEP_MS })
+        const completion = { result: { parent: call.id } as Json, expiresAt: clock.now() + SECOND_KEEP_MS }
+        const paying = await settleCall(money, own, authorization, { completion, keepUntil: clock.now() + SECOND_KEEP_MS })
         if (paying.kind === 'settled') {
           await noteDebt({ storage, log }, call, { now: clock.now(), until: clock.now() + patience.debtMs })
           return { kind: 'settled' as const, receipt: paying.receipt }
@@ -112,7 +112,7 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
     /** Makes it this call's. False where somebody else was first. */
     async function take(known: Call): Promise<boolean> {
       const now = clock.now()
-      const record = { kind: TAKEN, id: known.id, owner: known.payer, data: { parent: call.id }, expiresAt: now + KEEP_MS }
+      const record = { kind: TAKEN, id: known.id, owner: known.payer, data: { parent: call.id }, expiresAt: now + SECOND_KEEP_MS }
       const held = await storage.getOwned(TAKEN, known.id, now)
       if (!(await isLeft(known))) return false
       return held ? await storage.moveOwned(record, held.data, now) : await storage.putOwned(record, now)
@@ -125,7 +125,8 @@ const isPlain = ({ scheme, network }: Offer): boolean => scheme === 'exact' && n
 
 async function parentOf(storage: Pick<Storage, 'getOwned'>, known: Call, now: number): Promise<string> {
   const taken = await storage.getOwned(TAKEN, known.id, now)
-  return ((taken?.data ?? known.request) as { readonly parent: string }).parent
+  const told = (taken?.data ?? known.request) as { readonly parent?: string } | null
+  return told?.parent ?? ''
 }
 
 function owes({ id }: Call): Fault {

@@ -258,6 +258,23 @@ describe('a process that dies', () => {
     expect([status, moved(subject)]).toEqual([200, BOTH])
   })
 
+  test('with the deposit in doubt: what the reconciler finds outlives the sweep, and the request finds it', async () => {
+    let isDead = true
+    const subject = counter({ wrap: crashing((storage) => ({ finishSettlement: (...asked) => (isDead ? never() : storage.finishSettlement(...asked)) })) })
+    const order = await subject.order()
+    void subject.send(order)
+    await subject.clock.settle()
+    isDead = false
+    const shop = subject.restart()
+    await shop.takeOver()
+    await subject.clock.advance(50_000)
+    await shop.tend()
+    await subject.clock.advance(1_000)
+    await subject.ports.storage.prune(subject.clock.now())
+    const { status, body } = await subject.send(order, shop)
+    expect([status, body.deposit?.txHash, moved(subject)]).toEqual([200, subject.chain.transfers[0]?.transaction, BOTH])
+  })
+
   test('before the deposit was sent: nothing has moved, and the same signed request deposits', async () => {
     let isDead = true
     const subject = counter({ wrap: crashing((storage) => ({ claimSettlement: (...asked) => (isDead ? never() : storage.claimSettlement(...asked)) })) })
