@@ -42,6 +42,7 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
 
   return async function second(call, payment, { name, payTo, amount, maxTimeoutSeconds, signal }) {
     const offers = offering.at({ amount, maxTimeoutSeconds }).flatMap((offer) => (isPlain(offer) ? [{ ...offer, payTo }] : []))
+    if (offers.length === 0) throw new Fault('NOT_CONFIGURED', { message: 'This gateway takes no plain transfers on an EVM chain. Nothing was charged.' })
     const identified = await offering.identify(payment, offers)
     if (identified.kind === 'unavailable') throw cannotVerify(identified.reason)
     if (identified.kind === 'refused') return identified
@@ -120,8 +121,11 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
   }
 }
 
-/** One transfer, signed as it is to be sent: what is batched or signed in other ways cannot be handed to somebody else. */
-const isPlain = ({ scheme, network }: Offer): boolean => scheme === 'exact' && network.startsWith('eip155:')
+/**
+ * One transfer of the asset itself, signed as it is to be sent. What another contract keeps and moves (a batching service names it in `verifyingContract`)
+ * would never arrive as money with somebody who does not use that service.
+ */
+const isPlain = ({ scheme, network, asset, extra }: Offer): boolean => scheme === 'exact' && network.startsWith('eip155:') && (extra?.verifyingContract ?? asset) === asset
 
 async function parentOf(storage: Pick<Storage, 'getOwned'>, known: Call, now: number): Promise<string> {
   const taken = await storage.getOwned(TAKEN, known.id, now)

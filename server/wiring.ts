@@ -95,7 +95,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     }
     const chain = await chainOf(row)
     const offered = affordable(vendors, row, { isDevnet })
-    if (offered !== vendors && (vendors.voice || vendors.phone)) log.info('nobody is called and no number is rented for play money: this gateway answers 503 there', { gateway: row.name })
+    if (vendors.phone && !offered.phone) log.info('nobody is called and no number is rented for play money: this gateway answers 503 there', { gateway: row.name })
     const ports = { storage, objects, chain, vendors: offered, clock, log, random: randomBytes, countTokens: counted, background, ...(meters && { meter: meters.meterOf(row.name) }) }
     const opened = await orRefuse(`Gateway ${row.name}`, () => gateway({ ports, guests, ...gatewaySettings(config, row, { owner, shelf: shelfOf(row, shelf) }) }))
     gateways.push({ gateway: opened, config: row })

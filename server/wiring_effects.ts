@@ -25,11 +25,12 @@ export function effectVendors(config: EffectServices, { timed, clock, log }: Por
   }
 }
 
-/** What a row may sell: for play money nobody is rung and no number is rented, but on devnet, where the operator alone can buy. */
+/** What a row may sell. For play money nobody is rung and no number is rented, but on devnet, where the operator alone can buy; and a deposit needs a transfer of its own. */
 export function affordable(vendors: Vendors, { rails }: Pick<GatewayConfig, 'rails'>, { isDevnet }: { isDevnet: boolean }): Vendors {
-  if (isDevnet || !rails.some(isPlayMoney)) return vendors
-  const { voice: _voice, phone: _phone, ...rest } = vendors
-  return rest
+  const { voice, phone, bridge, ...rest } = vendors
+  const isMoney = isDevnet || !rails.some(isPlayMoney)
+  const transfers = rails.some(({ kind }) => kind === 'evm')
+  return { ...rest, ...(isMoney && voice && { voice }), ...(isMoney && phone && { phone }), ...(transfers && bridge && { bridge }) }
 }
 
 const bearerOf = ({ keyId, keySecret }: CdpKey) => cdpBearer({ keyId, keySecret }, randomBytes)

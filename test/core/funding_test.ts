@@ -155,6 +155,13 @@ describe('a deposit authorization', () => {
     expect([status, body.code, moved(subject)]).toEqual([409, 'PAYMENT_REPLAY', []])
   })
 
+  test('is of the asset itself: what a batching service keeps is never sent to somebody who does not use it', async () => {
+    const wrap = (ports: Ports): Ports => ({ ...ports, chain: { ...ports.chain, terms: (now) => ports.chain.terms(now).map((each) => ({ ...each, extra: { name: 'GatewayWalletBatched', version: '1', verifyingContract: '0x77777777dcc4d5a8b6e418fd04d8997ef11000ee' } })) } })
+    const subject = counter({ wrap })
+    const { status, body } = await subject.send(await subject.order())
+    expect([status, body.message, moved(subject)]).toEqual([503, expect.stringContaining('no plain transfers'), []])
+  })
+
   test('that is the payment of the request itself is refused', async () => {
     const subject = counter()
     const { payment, body } = await subject.order()

@@ -85,10 +85,10 @@ describe('for play money', () => {
     ['batched = { url = "https://gateway-api-testnet.circle.com" }', false],
   ])('nobody is rung and no number rented: %j', (how, isReal) => {
     const { voice, phone, bridge } = affordable(vendors, row(how), { isDevnet: false })
-    expect([voice !== undefined, phone !== undefined, bridge !== undefined]).toEqual([isReal, isReal, true])
+    expect([voice !== undefined, phone !== undefined, bridge !== undefined]).toEqual([isReal, isReal, how.startsWith('network')])
   })
 
   test('they are on devnet, where the operator alone can buy', () => {
-    expect(affordable(vendors, row(plain('eip155:84532')), { isDevnet: true })).toBe(vendors)
+    expect(Object.keys(affordable(vendors, row(plain('eip155:84532')), { isDevnet: true })).sort()).toEqual(Object.keys(vendors).sort())
   })
 })
