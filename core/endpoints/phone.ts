@@ -68,7 +68,7 @@ const lookups = (['carrier', 'fraud'] as const).map((about) =>
 
 const buyInput = Type.Object(
   {
-    country: Type.Optional(Type.String({ pattern: '^[A-Z]{2}$', description: 'ISO 3166 code of a country, US unless told.' })),
+    country: Type.Optional(Type.String({ pattern: '^[A-Z]{2}$', description: 'ISO 3166 code of a country in which the operator rents numbers, US unless told.' })),
     areaCode: Type.Optional(Type.String({ pattern: '^[2-9][0-9]{2}$', description: 'Three digits, in the US and Canada.' })),
   },
   strict,
@@ -86,7 +86,9 @@ const buy = paid({
   errors: ['NOT_FOUND', 'NOT_ALLOWED', 'BUSY', 'UPSTREAM_FAILED'],
   price: price(PER_TERM),
   effects: { owed: true, chore: giveBack },
-  check({ country = 'US', ...given }) {
+  check({ country = 'US', ...given }, { vendors }) {
+    const { countries = [country] } = vendors.phone ?? {}
+    if (!countries.includes(country)) throw refused('country', `must be one in which numbers are rented here: ${countries.join(', ')}; got ${quoted(country)}`)
     if (given.areaCode !== undefined && country !== 'US' && country !== 'CA') throw refused('areaCode', `has a meaning in the US and CA only; country is ${quoted(country)}`)
     return { country, ...given }
   },

@@ -32,10 +32,11 @@ test('keys alone start nothing, on devnet as elsewhere', () => {
 test('named, with their keys, they are there, and count as real', () => {
   const config = good(ALL, { ...TWILIO, ...BLAND, ...CDP })
   expect(config.voice).toEqual({ key: 's3cret-b', encryptedKey: 's3cret-e', baseUrl: undefined })
-  expect(config.phone).toEqual({ accountSid: SID, authToken: 's3cret-t', baseUrl: undefined, lookupsUrl: undefined, fraudFields: undefined })
+  expect(config.phone).toEqual({ accountSid: SID, authToken: 's3cret-t', baseUrl: undefined, lookupsUrl: undefined, fraudFields: undefined, countries: undefined })
   expect([config.onramp?.keySecret, config.bridge]).toEqual([CDP.CDP_API_KEY_SECRET, { baseUrl: undefined }])
   expect(realVendors(config)).toEqual(['bland', 'twilio', 'coinbase'])
   expect(good('', { ...TWILIO, PHONE: 'twilio', TWILIO_BASE_URL: 'http://twilio.lan' }).phone?.baseUrl).toBe('http://twilio.lan')
+  expect(good('', { ...TWILIO, PHONE: 'twilio', PHONE_COUNTRIES: 'US,GB' }).phone?.countries).toEqual(['US', 'GB'])
 })
 
 describe('a mistake is told by name, without a value', () => {
