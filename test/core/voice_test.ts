@@ -202,6 +202,7 @@ describe('GET /api/v1/voice/call/{callId}', () => {
     [{ completed: true, call_length: 5, call_ended_by: 'ASSISTANT' }, 'completed', 'TIMEOUT'],
     [{ completed: true, error_message: 'Invalid number' }, 'error', 'ERROR'],
     [{ queue_status: 'pre_queue_error' }, 'error', 'ERROR'],
+    [{ transcripts: [null, 7, 'hello'], queue_status: {} }, 'queued', 'IN_PROGRESS'],
   ]
   test.each(ends)('reads %j as %s, ended by %s', async (record, status, endedBy) => {
     const { alice, get } = await booth(() => ({ look: async () => record }))
