@@ -55,7 +55,7 @@ export type Effects = {
   readonly owed?: true
   /** Headers of a reply that shows what was made. */
   headers?(made: Json): Readonly<Record<string, string>>
-  /** What a poll of a failed job says of it, where more than nothing may have happened. */
+  /** What a failed job and a refused payment say instead of `Nothing was charged.`, where more than nothing may have happened. */
   readonly failed?: string
   /** Seen to every so often, whoever calls. */
   readonly chore?: Chore

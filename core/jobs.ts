@@ -259,7 +259,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     if (paying.kind === 'replayed') {
       return require({ ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'), ...recovery(paying.call) })
     }
-    const refusal = require(replies.settlementFailed(paying.reason))
+    const refusal = require(replies.settlementFailed(paying.reason, endpoint))
     return { ...refusal, headers: { ...refusal.headers, ...refusalHeaders({ reason: paying.reason, network: offer.network, payer }) } }
   }
 

@@ -171,6 +171,17 @@ describe('a deposit authorization', () => {
 })
 
 describe('a deposit whose settlement', () => {
+  test('is done while its fee is refused says that it may have been made, not that nothing was charged; the poll pays the fee alone', async () => {
+    const subject = counter()
+    subject.chain.forecast('fair', 'refused')
+    const order = await subject.order()
+    const { status, body } = await subject.send(order)
+    expect([status, moved(subject)]).toEqual([402, BOTH.slice(0, 1)])
+    expect([body.note.includes('Nothing was charged'), body.note.includes('Do not sign another deposit')]).toEqual([false, true])
+    const collected = await subject.alice.poll(body.poll_url, order.payment)
+    expect([collected.status, collected.body.deposit.txHash, moved(subject)]).toEqual([200, subject.chain.transfers[0]?.transaction, BOTH])
+  })
+
   test('is refused is 502, charges no fee, and the same signed request deposits once', async () => {
     const subject = counter()
     const order = await subject.order()
@@ -202,6 +213,7 @@ describe('a deposit whose settlement', () => {
     await subject.live(60_000)
     const { status, body } = await sending
     expect([status, body.payment_status, moved(subject)]).toEqual([202, 'verified', []])
+    expect(body.poll_instructions).toContain('Do not sign another deposit')
     expect((await subject.send(order)).body).toMatchObject({ code: 'PAYMENT_REPLAY', poll_url: body.poll_url })
     chain.deliver()
     chain.outage(false)
