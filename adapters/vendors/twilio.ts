@@ -4,7 +4,7 @@
  */
 import { type Clock, Fault, type Line, type Log, type PhoneVendor } from '../../core/mod.ts'
 import { type Fetch, vendorHttp } from './http.ts'
-import { toldOf } from './passthrough.ts'
+import { toldOf, withoutSecrets } from './passthrough.ts'
 import { envelope, type Judge, record } from './refusals.ts'
 
 export type TwilioConfig = {
@@ -51,7 +51,7 @@ export function twilio(config: TwilioConfig): PhoneVendor {
     async lookup(number, about, { signal }) {
       const judge: Judge = ({ status, body }) => {
         if (status !== 400 && status !== 404) return undefined
-        return new Fault('PASSED_ON', { status, message: `Twilio ${status}: ${envelope(body).message.slice(0, 200) || 'unknown number'} (payment NOT charged)`, fields: { status } })
+        return new Fault('PASSED_ON', { status, message: `Twilio ${status}: ${withoutSecrets(envelope(body).message, [authToken, accountSid]).slice(0, 200) || 'unknown number'} (payment NOT charged)`, fields: { status } })
       }
       const fields = about === 'fraud' ? fraudFields : FIELDS.carrier
       return await http.passText(`${root(lookupsUrl)}/v2/PhoneNumbers/${e164(number)}?Fields=${encodeURIComponent(fields)}`, { signal, headers, judge })
