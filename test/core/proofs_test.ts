@@ -129,6 +129,13 @@ describe('a link to fill a wallet', () => {
     expect((await link(alice)).status).toBe(200)
   })
 
+  test('is for a wallet on Base: any other address is 400, and a gateway that is paid on Solana alone sells none', async () => {
+    const { alice, restart } = await desk()
+    for (const address of ['7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU', '0x1', `${alice.wallet}\n`]) expect((await alice.ask({ address }, { path: ONRAMP })).status).toBe(400)
+    const shop = restart({ networks: ['solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp'] })
+    expect((await alice.ask({ address: alice.wallet }, { path: ONRAMP, shop })).status).toBe(503)
+  })
+
   test('that leads anywhere else is not handed out', async () => {
     const { alice } = await desk({ ports: { vendors: { onramp: { link: async () => 'https://evil.example/pay.coinbase.com/' } } } })
     const { status, body } = await link(alice)
