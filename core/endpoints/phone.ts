@@ -193,7 +193,7 @@ const release = paid({
   input: named,
   output: Type.Object({ released: Type.Literal(true), phone_number: Type.String() }),
   example: EXAMPLE,
-  errors: ['NOT_FOUND', 'UPSTREAM_FAILED'],
+  errors: ['NOT_FOUND', 'BUSY', 'UPSTREAM_FAILED'],
   price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, shown: {} }),
 
   async run(order) {
@@ -205,6 +205,9 @@ const release = paid({
       if (error instanceof Fault) throw none()
       throw error
     })
+    // Another term that is being paid for at this moment would be paid for nothing.
+    const { unpaid } = rented
+    if (unpaid && (unpaid.work !== 'completed' || unpaid.money === 'settling')) throw busy()
     const ended = await endLease(records, rented, clock.now())
     if (!ended) throw none()
     await phoneIn(order).release(rented.lease.id, { signal }).catch(async (error: unknown) => {

@@ -251,6 +251,19 @@ describe('a renewal', () => {
     expect([(await subject.numbers())[0]?.[1], values(subject).filter((value) => value === 5_001_000n).length]).toEqual([iso(START + (1 + paid) * TERM), 1 + paid])
   })
 
+  test('that is being paid for keeps the number from being given back, so that nobody pays for a number that is gone', async () => {
+    const { alice, chain, clock, acts, shop: gateway } = shop()
+    const { phone_number: phoneNumber } = (await buy(alice)).body
+    chain.forecast('late')
+    expect((await renew(alice, phoneNumber)).status).toBe(200)
+    const release = () => alice.buy({ phoneNumber }, { path: RELEASE })
+    expect([(await release()).status, acts.released]).toEqual([503, []])
+    chain.deliver()
+    await clock.advance(50_000)
+    await gateway.tend()
+    expect([(await release()).status, acts.released]).toEqual([200, [phoneNumber]])
+  })
+
   test('keeps the number from the chore while it is worked on', async () => {
     const ready = door()
     const subject = shop(() => ({ has: async () => (await ready.passed, true) }))
