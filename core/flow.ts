@@ -192,7 +192,9 @@ export function flow(house: House): Flow {
 
     const asset = `${offer.network}/${purse.toLowerCase()}`
     if (endpoint.kind === 'live' && !isGuest(payer, endpoint.guests?.(input))) throw notAdmitted(payer)
-    const owed = isServedFirst(endpoint) ? await owedBy(storage, { payer, asset }, clock.now()) : undefined
+    // What moves nothing adds to no debt; it may be the very link by which a wallet is filled.
+    const isFree = price.amount === 0n
+    const owed = isServedFirst(endpoint) && !isFree ? await owedBy(storage, { payer, asset }, clock.now()) : undefined
     if (owed) return await refuse('PAYMENT_UNFUNDED', 'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it', recovery(owed))
     const now = clock.now()
     const authorization: Authorization = { key, payer, payment, offer, expiresAt }
@@ -219,7 +221,7 @@ export function flow(house: House): Flow {
         expiresAt: now + endpoint.keep.unclaimedMs,
       },
       authorization,
-      { now, until: now + patience.workLeaseMs, cap: { observed: verdict.balance ?? house.unreadableCap, asOf: verdict.asOf } },
+      { now, until: now + patience.workLeaseMs, ...(!isFree && { cap: { observed: verdict.balance ?? house.unreadableCap, asOf: verdict.asOf } }) },
     )
     const opened = await opening.catch(async (error) => {
       const first = tag && (await storage.getCall(id))

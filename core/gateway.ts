@@ -14,6 +14,7 @@ import { HELD, LOST } from './ledger.ts'
 import { parseJson, readBody, readRaw } from './intake.ts'
 import { limits, type Window, windowSpent } from './limits.ts'
 import { seals } from './seals.ts'
+import { SECOND_KEEP_MS } from './second.ts'
 import { isServedFirst, menu } from './menu.ts'
 import { withoutHints } from './offers.ts'
 import { metered, NO_ENDPOINT, silent } from './metrics.ts'
@@ -205,7 +206,7 @@ export function gateway(setup: Setup): Gateway {
   }
 
   const holds = [...list.sold.values()].some((endpoint) => endpoint.kind === 'paid' && endpoint.look !== undefined)
-  const keepUntil = (call: Call): number => clock.now() + (list.sold.get(call.endpoint)?.keep.settledMs ?? 0)
+  const keepUntil = (call: Call): number => clock.now() + (list.sold.get(call.endpoint)?.keep.settledMs ?? SECOND_KEEP_MS)
 
   const renew = (): Promise<void> => storage.renew(owner, clock.now() + patience.workLeaseMs)
 
@@ -246,7 +247,10 @@ export function gateway(setup: Setup): Gateway {
     }
   }
 
-  const chores = list.endpoints.flatMap((endpoint) => (endpoint.kind === 'paid' && endpoint.effects?.chore ? [{ name: `chore:${endpoint.name}`, ...endpoint.effects.chore }] : []))
+  const chores = list.endpoints.flatMap((endpoint) => {
+    const chore = endpoint.kind === 'paid' ? endpoint.effects?.chore : undefined
+    return chore && (chore.can?.(vendors) ?? true) ? [{ name: `chore:${endpoint.name}`, ...chore }] : []
+  })
 
   /** Whoever holds the lease of a chore has done it lately, or is at it. */
   async function seeToChores(now: number): Promise<void> {

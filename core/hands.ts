@@ -44,6 +44,8 @@ export function forbidden(reason: string, message: string, more: Readonly<Record
 /** What a chore may use. It is done by one replica at a time. */
 export type Chore = {
   readonly everyMs: number
+  /** Absent: whoever sells the endpoint can do it. One that cannot must not hold the lease of those who can. */
+  can?(vendors: Vendors): boolean
   do(at: { readonly records: Records; readonly vendors: Vendors; readonly clock: Clock; readonly log: Log; readonly signal: AbortSignal }): Promise<void>
 }
 
@@ -53,7 +55,7 @@ export type Effects = {
   readonly owed?: true
   /** Headers of a reply that shows what was made. */
   headers?(made: Json): Readonly<Record<string, string>>
-  /** What a poll of a failed job says of it, where more than nothing may have happened. */
+  /** What a failed job and a refused payment say instead of `Nothing was charged.`, where more than nothing may have happened. */
   readonly failed?: string
   /** Seen to every so often, whoever calls. */
   readonly chore?: Chore

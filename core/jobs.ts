@@ -120,8 +120,9 @@ export function jobs(house: House, offering: Offers): Jobs {
     return await refusal(working, paying)
   }
 
-  /** A wallet that lets results lie, or whose payment then fails, is not worked for without end. */
+  /** A wallet that lets results lie, or whose payment then fails, is not worked for without end. What costs nothing is never owed. */
   async function noteUnpaid(call: Call): Promise<void> {
+    if (call.quote === 0n) return
     const now = clock.now()
     await noteDebt({ storage, log }, call, { now, until: now + patience.debtMs })
   }
@@ -259,7 +260,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     if (paying.kind === 'replayed') {
       return require({ ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'), ...recovery(paying.call) })
     }
-    const refusal = require(replies.settlementFailed(paying.reason))
+    const refusal = require(replies.settlementFailed(paying.reason, endpoint))
     return { ...refusal, headers: { ...refusal.headers, ...refusalHeaders({ reason: paying.reason, network: offer.network, payer }) } }
   }
 

@@ -72,7 +72,7 @@ const WORDS: Readonly<Partial<Record<FaultCode, FaultParts>>> = {
   NOT_FOUND: { message: 'There is no such thing here.' },
   PASSED_ON: { message: 'The service 404: market not found (payment NOT charged).', fields: { status: 404, details: { error: 'market not found' } }, status: 404 },
   UPSTREAM_FAILED: { message: 'The service did not answer in time. Payment was NOT charged.' },
-  AUTHORIZATION_USED: { error: 'Deposit authorization already used', message: 'The deposit authorization serves another request. The fee was NOT charged.', fields: { code: 'PAYMENT_REPLAY' } },
+  AUTHORIZATION_USED: { error: 'Authorization already used', message: 'The deposit authorization, or the payment, has served another request. Nothing was charged for this one.', fields: { code: 'PAYMENT_REPLAY' } },
   PAYMENT_IDENTIFIER_CONFLICT: { message: 'extensions.payment-identifier.info.id was already used with another request. Nothing was charged; choose a new id.' },
   TOO_LARGE: { message: 'The request body may be at most 1048576 bytes.', fields: { max_bytes: 1_048_576 } },
   TOO_MANY_REQUESTS: {

@@ -99,6 +99,7 @@ type Sweeping = { readonly records: Records; readonly phone: PhoneVendor; readon
 /** Gives back what has expired, was not paid for in time, or was bought for a call that came to nothing. What it knows nothing of it leaves alone. */
 export const giveBack: Chore = {
   everyMs: 10 * 60_000,
+  can: ({ phone }) => phone !== undefined,
   async do({ records, vendors, clock, log, signal }) {
     const { phone } = vendors
     if (!phone) return

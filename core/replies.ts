@@ -148,23 +148,26 @@ export const CONFIRMING = 'The result is ready; its settlement is being confirme
 
 /** 200 from a poll: failed, and free. */
 export function failed(endpoint: Sold, call: Call, more: Body = {}): Reply {
-  const note = (endpoint.kind === 'paid' && endpoint.effects?.failed) || 'Nothing was charged.'
+  const note = chargedNothing(endpoint)
   const { object } = endpoint.job
   const body = { id: call.id, object, status: 'failed', model: call.model, error: call.error, ...more, payment_status: 'not_charged', note }
   return json(200, body, { 'cache-control': 'no-store' })
 }
 
+/** What is said where our own payment came to nothing. */
+const chargedNothing = (endpoint?: Sold): string => (endpoint?.kind === 'paid' && endpoint.effects?.failed) || 'Nothing was charged.'
+
 /** The body of a refused settlement, inline or on a poll. */
-export const settlementFailed = (reason: string): Body => ({
+export const settlementFailed = (reason: string, endpoint?: Sold): Body => ({
   error: 'Payment settlement failed',
   details: ascii(reason),
-  note: 'The result is ready and kept for you. GET poll_url with a payment of the same wallet; sign again if the authorization has expired. Nothing was charged.',
+  note: `The result is ready and kept for you. GET poll_url with a payment of the same wallet; sign again if the authorization has expired. ${chargedNothing(endpoint)}`,
 })
 
 /** An inline settlement that was refused: the result is withheld, and can still be collected (house decision 6). */
 export function inlineRefusal(endpoint: Sold, call: Call, reason: string): Reply {
   const headers = { 'cache-control': 'no-store', ...refusalHeaders({ reason, network: call.offer.network, payer: call.payer }) }
-  return json(402, { ...settlementFailed(reason), ...recovery(endpoint, call) }, headers)
+  return json(402, { ...settlementFailed(reason, endpoint), ...recovery(endpoint, call) }, headers)
 }
 
 /** 503 with Retry-After: the chain could not be asked (ruling 4). */

@@ -28,8 +28,8 @@ export type Second =
 
 /** Between two looks at what became of it. */
 const LOOK_AGAIN_MS = 3_000
-/** How long its row stays, beside the ledger's. */
-const KEEP_MS = 30 * 24 * 3_600_000
+/** How long its row stays, beside the ledger's: the request that brought it finds it by what the row remembers. */
+export const SECOND_KEEP_MS = 30 * 24 * 3_600_000
 /** Which call a settled or waiting second authorization belongs to by now, where that is no longer the one that brought it. */
 const TAKEN = 'second'
 
@@ -42,6 +42,7 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
 
   return async function second(call, payment, { name, payTo, amount, maxTimeoutSeconds, signal }) {
     const offers = offering.at({ amount, maxTimeoutSeconds }).flatMap((offer) => (isPlain(offer) ? [{ ...offer, payTo }] : []))
+    if (offers.length === 0) throw new Fault('NOT_CONFIGURED', { message: 'This gateway takes no plain transfers on an EVM chain. Nothing was charged.' })
     const identified = await offering.identify(payment, offers)
     if (identified.kind === 'unavailable') throw cannotVerify(identified.reason)
     if (identified.kind === 'refused') return identified
@@ -77,7 +78,7 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
         request: { parent: call.id },
         createdAt: now,
         owner: house.owner,
-        expiresAt: now + KEEP_MS,
+        expiresAt: now + SECOND_KEEP_MS,
       }
       const cap = verdict.kind === 'valid' ? { observed: verdict.balance ?? house.unreadableCap, asOf: verdict.asOf } : undefined
       const opened = await storage.openCall(fresh, authorization, { now, until: now + patience.workLeaseMs, ...(cap && { cap }) })
@@ -90,8 +91,8 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
     async function settled(own: Call, authorization: Authorization) {
       for (;;) {
         signal.throwIfAborted()
-        const completion = { result: { parent: call.id } as Json, expiresAt: clock.now() + KEEP_MS }
-        const paying = await settleCall(money, own, authorization, { completion, keepUntil: clock.now() + KEEP_MS })
+        const completion = { result: { parent: call.id } as Json, expiresAt: clock.now() + SECOND_KEEP_MS }
+        const paying = await settleCall(money, own, authorization, { completion, keepUntil: clock.now() + SECOND_KEEP_MS })
         if (paying.kind === 'settled') {
           await noteDebt({ storage, log }, call, { now: clock.now(), until: clock.now() + patience.debtMs })
           return { kind: 'settled' as const, receipt: paying.receipt }
@@ -112,7 +113,7 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
     /** Makes it this call's. False where somebody else was first. */
     async function take(known: Call): Promise<boolean> {
       const now = clock.now()
-      const record = { kind: TAKEN, id: known.id, owner: known.payer, data: { parent: call.id }, expiresAt: now + KEEP_MS }
+      const record = { kind: TAKEN, id: known.id, owner: known.payer, data: { parent: call.id }, expiresAt: now + SECOND_KEEP_MS }
       const held = await storage.getOwned(TAKEN, known.id, now)
       if (!(await isLeft(known))) return false
       return held ? await storage.moveOwned(record, held.data, now) : await storage.putOwned(record, now)
@@ -120,12 +121,16 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
   }
 }
 
-/** One transfer, signed as it is to be sent: what is batched or signed in other ways cannot be handed to somebody else. */
-const isPlain = ({ scheme, network }: Offer): boolean => scheme === 'exact' && network.startsWith('eip155:')
+/**
+ * One transfer of the asset itself, signed as it is to be sent. What another contract keeps and moves (a batching service names it in `verifyingContract`)
+ * would never arrive as money with somebody who does not use that service.
+ */
+const isPlain = ({ scheme, network, asset, extra }: Offer): boolean => scheme === 'exact' && network.startsWith('eip155:') && (extra?.verifyingContract ?? asset) === asset
 
 async function parentOf(storage: Pick<Storage, 'getOwned'>, known: Call, now: number): Promise<string> {
   const taken = await storage.getOwned(TAKEN, known.id, now)
-  return ((taken?.data ?? known.request) as { readonly parent: string }).parent
+  const told = (taken?.data ?? known.request) as { readonly parent?: string } | null
+  return told?.parent ?? ''
 }
 
 function owes({ id }: Call): Fault {

@@ -259,6 +259,8 @@ export interface VoiceVendor {
 export type Line = { readonly number: string; readonly id: string; readonly order: string }
 /** Knows about phone numbers, and rents them. Throws a `Fault` for what the caller should hear of. */
 export interface PhoneVendor {
+  /** Where numbers are rented, ISO 3166: what one costs its operator differs by country, and its price here does not. */
+  readonly countries: readonly string[]
   /** The carrier's record as it came, JSON as text. */
   lookup(number: string, about: 'carrier' | 'fraud', at: { signal: AbortSignal }): Promise<string>
   /** Buys one number under this order, or finds the one that was bought under it before. Undefined where there is none to be had. */

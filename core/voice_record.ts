@@ -11,7 +11,7 @@ const textIn = (record: Fields, name: string): string | null => (typeof record[n
 
 export function clientRecord(record: Fields, { id, to, from, maxMinutes, at }: Rung): Readonly<Record<string, Json>> {
   const status = statusOf(record)
-  const said = Array.isArray(record.transcripts) ? (record.transcripts as readonly Fields[]) : []
+  const said = (Array.isArray(record.transcripts) ? record.transcripts : []).filter((each): each is Fields => typeof each === 'object' && each !== null)
   const passed = Object.fromEntries(PASSED.map((name) => [name, (record[name] ?? null) as Json]))
   const { ended_by, ended_by_reason } = endOf(record, { status, maxMinutes })
   return {

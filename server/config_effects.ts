@@ -11,6 +11,7 @@ export const effectSettings = {
   phone: either('twilio'),
   twilio_base_url: Url,
   twilio_lookups_url: Url,
+  phone_countries: Type.Optional(Type.String({ pattern: '^[A-Z]{2}(,[A-Z]{2})*$', maxLength: 300 })),
   twilio_fraud_fields: Type.Optional(Type.String({ pattern: '^[a-z_]+(,[a-z_]+)*$', maxLength: 300 })),
   onramp: either('coinbase'),
   onramp_base_url: Url,
@@ -26,6 +27,7 @@ export const effectVariables = {
   PHONE: 'phone',
   TWILIO_BASE_URL: 'twilio_base_url',
   TWILIO_LOOKUPS_URL: 'twilio_lookups_url',
+  PHONE_COUNTRIES: 'phone_countries',
   TWILIO_FRAUD_FIELDS: 'twilio_fraud_fields',
   ONRAMP: 'onramp',
   ONRAMP_BASE_URL: 'onramp_base_url',
@@ -36,7 +38,7 @@ export const effectVariables = {
 export const effectUrls = ['bland_base_url', 'twilio_base_url', 'twilio_lookups_url', 'onramp_base_url', 'polymarket_bridge_url'] as const
 
 export type VoiceConfig = { readonly key: string; readonly encryptedKey: string; readonly baseUrl: string | undefined }
-export type PhoneConfig = { readonly accountSid: string; readonly authToken: string; readonly baseUrl: string | undefined; readonly lookupsUrl: string | undefined; readonly fraudFields: string | undefined }
+export type PhoneConfig = { readonly accountSid: string; readonly authToken: string; readonly baseUrl: string | undefined; readonly lookupsUrl: string | undefined; readonly fraudFields: string | undefined; readonly countries: readonly string[] | undefined }
 export type OnrampConfig = { readonly keyId: string; readonly keySecret: string; readonly baseUrl: string | undefined }
 export type BridgeConfig = { readonly baseUrl: string | undefined }
 
@@ -64,14 +66,14 @@ function resolveVoice({ voice, bland_base_url: baseUrl }: Given, { key, mistake,
   return { key: found ?? '', encryptedKey: encryptedKey ?? '', baseUrl }
 }
 
-function resolvePhone({ phone, twilio_base_url: baseUrl, twilio_lookups_url: lookupsUrl, twilio_fraud_fields: fraudFields }: Given, { key, mistake, unread }: Tools): PhoneConfig | undefined {
-  if (phone !== 'twilio') return void unread({ twilio_base_url: baseUrl, twilio_lookups_url: lookupsUrl, twilio_fraud_fields: fraudFields }, 'unless phone (PHONE) is twilio')
+function resolvePhone({ phone, twilio_base_url: baseUrl, twilio_lookups_url: lookupsUrl, twilio_fraud_fields: fraudFields, phone_countries: countries }: Given, { key, mistake, unread }: Tools): PhoneConfig | undefined {
+  if (phone !== 'twilio') return void unread({ twilio_base_url: baseUrl, twilio_lookups_url: lookupsUrl, twilio_fraud_fields: fraudFields, phone_countries: countries }, 'unless phone (PHONE) is twilio')
   const [sid, token] = KEYS.phone
   const [accountSid, authToken] = [key(sid), key(token)]
   if (!accountSid) mistake(`phone: twilio needs the environment variable ${sid}, which is not set`)
   if (accountSid && !/^AC[0-9a-fA-F]{32}$/.test(accountSid)) mistake(`${sid}: must be AC and 32 hex digits`)
   if (!authToken) mistake(`phone: twilio needs the environment variable ${token}, which is not set`)
-  return { accountSid: accountSid ?? '', authToken: authToken ?? '', baseUrl, lookupsUrl, fraudFields }
+  return { accountSid: accountSid ?? '', authToken: authToken ?? '', baseUrl, lookupsUrl, fraudFields, countries: countries?.split(',') }
 }
 
 function resolveOnramp({ onramp, onramp_base_url: baseUrl }: Given, { key, secret, mistake, unread }: Tools): OnrampConfig | undefined {

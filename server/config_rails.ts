@@ -80,10 +80,18 @@ const usdc: Readonly<Record<string, { label: string; asset: string; name?: strin
   'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp': { label: 'solana', asset: 'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v' },
   'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1': { label: 'solana-devnet', asset: '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU' },
 }
+/** Test networks, whose USDC anybody is given: Sepolia of Base, Ethereum, Polygon, Arbitrum and Optimism, Fuji, and both of Solana's. */
+const TEST = new Set(['eip155:84532', 'eip155:11155111', 'eip155:80002', 'eip155:421614', 'eip155:11155420', 'eip155:43113', 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1', 'solana:4uhcVJyU9pJkvQyS88uRDiswHScPbzM3'])
 const CIRCLE_GATEWAY = 'https://gateway-api.circle.com'
 
 /** What replies call a network, where that is known (ruling 7). */
 export const labelOf = (network: string | undefined): string | undefined => (network === undefined ? undefined : usdc[network]?.label)
+
+/** Whether what it is paid with costs its payer nothing. */
+export function isPlayMoney(rail: Rail): boolean {
+  if (rail.kind !== 'batched') return TEST.has(rail.network)
+  return rail.networks.some((network) => TEST.has(network)) || (rail.networks.length === 0 && new URL(rail.url).hostname.includes('testnet'))
+}
 
 export type Reading = { readonly env: Readonly<Record<string, string | undefined>>; readonly mistakes: string[] }
 

@@ -30,6 +30,7 @@ import { type Metrics, metrics } from './metrics.ts'
 import { StartError } from './start_error.ts'
 import { chains } from './wiring_chains.ts'
 import { type LocalSystem, startLocalSystem } from './wiring_devnet.ts'
+import { affordable } from './wiring_effects.ts'
 import { untimed, vendorsOf } from './wiring_vendors.ts'
 
 export const VERSION = manifest.version
@@ -93,7 +94,9 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
       continue
     }
     const chain = await chainOf(row)
-    const ports = { storage, objects, chain, vendors, clock, log, random: randomBytes, countTokens: counted, background, ...(meters && { meter: meters.meterOf(row.name) }) }
+    const offered = affordable(vendors, row, { isDevnet })
+    if (vendors.phone && !offered.phone) log.info('nobody is called and no number is rented for play money: this gateway answers 503 there', { gateway: row.name })
+    const ports = { storage, objects, chain, vendors: offered, clock, log, random: randomBytes, countTokens: counted, background, ...(meters && { meter: meters.meterOf(row.name) }) }
     const opened = await orRefuse(`Gateway ${row.name}`, () => gateway({ ports, guests, ...gatewaySettings(config, row, { owner, shelf: shelfOf(row, shelf) }) }))
     gateways.push({ gateway: opened, config: row })
   }

@@ -7,6 +7,8 @@ import { polymarketBridge } from '../adapters/vendors/polymarket_bridge.ts'
 import { twilio } from '../adapters/vendors/twilio.ts'
 import type { Clock, Log, Vendors } from '../core/mod.ts'
 import { type EffectServices, effectsOff } from './config_effects.ts'
+import type { GatewayConfig } from './config_gateways.ts'
+import { isPlayMoney } from './config_rails.ts'
 import type { Timed } from './metrics.ts'
 
 type Ports = { readonly clock: Clock; readonly log: Log; readonly timed: Timed }
@@ -21,6 +23,14 @@ export function effectVendors(config: EffectServices, { timed, clock, log }: Por
     ...(onramp && { onramp: timed('coinbase', coinbaseOnramp({ bearer: bearerOf(onramp), baseUrl: onramp.baseUrl, clock, log })) }),
     ...(bridge && { bridge: timed('polymarket-bridge', polymarketBridge({ ...bridge, clock, log })) }),
   }
+}
+
+/** What a row may sell. For play money nobody is rung and no number is rented, but on devnet, where the operator alone can buy; and a deposit needs a transfer of its own. */
+export function affordable(vendors: Vendors, { rails }: Pick<GatewayConfig, 'rails'>, { isDevnet }: { isDevnet: boolean }): Vendors {
+  const { voice, phone, bridge, ...rest } = vendors
+  const isMoney = isDevnet || !rails.some(isPlayMoney)
+  const transfers = rails.some(({ kind }) => kind === 'evm')
+  return { ...rest, ...(isMoney && voice && { voice }), ...(isMoney && phone && { phone }), ...(transfers && bridge && { bridge }) }
 }
 
 const bearerOf = ({ keyId, keySecret }: CdpKey) => cdpBearer({ keyId, keySecret }, randomBytes)

@@ -29,6 +29,7 @@ export function actors(): Actors {
       look: async (handle) => ({ call_id: handle, queue_status: 'queued', completed: false }),
     },
     phone: {
+      countries: ['US', 'CA', 'GB'],
       lookup: async (number) => JSON.stringify({ phone_number: number, valid: true }),
       async buy({ order }) {
         const found = lines.find((line) => line.order === order)

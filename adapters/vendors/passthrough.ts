@@ -92,7 +92,7 @@ function reasonOf(body: unknown): string {
 }
 
 /** A service that quotes what it was sent quotes our key. */
-function withoutSecrets(text: string, secrets: readonly string[]): string {
+export function withoutSecrets(text: string, secrets: readonly string[]): string {
   const written = secrets.filter((secret) => secret !== '').flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1), encodeURIComponent(secret)])
   return written.reduce((rest, each) => rest.replaceAll(each, '***'), text)
 }

@@ -23,6 +23,8 @@ const FIXED = new Set(['eth_chainId', 'net_version', 'eth_getBlockByHash', 'eth_
 /** A block may still be replaced by another one. */
 const KEPT_MS = 10_000
 const ROOM = 16 * 1024 * 1024
+/** A longer question is not kept in memory for its answer. */
+const LONGEST_KEY = 1_024
 
 /** What a node says when it is at fault itself: internal error, limit exceeded, behind, unhealthy. */
 const ITS_FAULT = new Set([-32603, -32005, -32016, -32004, 429])
@@ -31,7 +33,7 @@ export function rpcNodes({ nodes, ...ports }: RpcNodesConfig): RpcVendor {
   const { clock } = ports
   const networks = Object.keys(nodes)
   const asks = new Map(networks.map((network) => [network, nodeOf(network, nodes[network] ?? '', ports)]))
-  const kept = shelf<string>({ clock, ttlMs: KEPT_MS, room: ROOM, weigh: (text) => text.length })
+  const kept = shelf<string>({ clock, ttlMs: KEPT_MS, room: ROOM, weigh: (text) => LONGEST_KEY + text.length })
   const shared = singleFlight(shelf<unknown>({ clock, ttlMs: FAILED_MS, room: 1_000, weigh: () => 1 }))
 
   return {
@@ -41,6 +43,7 @@ export function rpcNodes({ nodes, ...ports }: RpcNodesConfig): RpcVendor {
       if (!node) throw new RangeError(`there is no node of ${network}`)
       if (!('method' in calls) || !FIXED.has(calls.method)) return { text: await node(calls, signal), isCached: false }
       const key = `${network} ${JSON.stringify(calls)}`
+      if (key.length > LONGEST_KEY) return { text: await node(calls, signal), isCached: false }
       const known = kept.get(key)
       if (known) return { text: known.value, isCached: true }
       const text = await shared(key, signal, (wanted) => node(calls, wanted))
@@ -79,12 +82,24 @@ function problemIn(said: unknown, calls: RpcCall | readonly RpcCall[]): string |
   if (!Array.isArray(answers) || answers.length !== (isOne ? 1 : calls.length)) return 'not as many answers as calls'
   const read = answers.map(record)
   if (read.some((answer) => !('result' in answer) && !('error' in answer))) return 'neither a result nor an error'
+  if (!isToThem(read, isOne ? [calls] : calls)) return 'answers to other calls'
   const isAtFault = read.every(({ error }) => ITS_FAULT.has(Number(record(error).code)))
   return isAtFault ? `its own fault: ${String(record(read[0]?.error).message).slice(0, 200)}` : undefined
 }
 
-/** A result that is not there yet may come any moment. */
+/** Each result carries the id of a call, as often as that was asked; an error may stand for a call that the node could not read. */
+function isToThem(answers: readonly Readonly<Record<string, unknown>>[], calls: readonly RpcCall[]): boolean {
+  const open = new Map<unknown, number>()
+  for (const { id } of calls) open.set(id, (open.get(id) ?? 0) + 1)
+  return answers.every(({ id, error }) => {
+    const left = open.get(id) ?? 0
+    open.set(id, left - 1)
+    return left > 0 || ((id === null || id === undefined) && error !== undefined)
+  })
+}
+
+/** A result that is not there yet may come any moment; so may the block of a transaction that waits for one. */
 function isThere(text: string): boolean {
   const { result } = record(JSON.parse(text))
-  return result !== undefined && result !== null
+  return result !== undefined && result !== null && record(result).blockHash !== null
 }

@@ -4,7 +4,7 @@
  */
 import { type Clock, Fault, type Line, type Log, type PhoneVendor } from '../../core/mod.ts'
 import { type Fetch, vendorHttp } from './http.ts'
-import { toldOf } from './passthrough.ts'
+import { toldOf, withoutSecrets } from './passthrough.ts'
 import { envelope, type Judge, record } from './refusals.ts'
 
 export type TwilioConfig = {
@@ -12,6 +12,8 @@ export type TwilioConfig = {
   readonly authToken: string
   readonly baseUrl?: string | undefined
   readonly lookupsUrl?: string | undefined
+  /** Where numbers are rented; the US and Canada unless told. */
+  readonly countries?: readonly string[] | undefined
   /** What is asked of a number for fraud; packages beyond the first two need Twilio's approval. */
   readonly fraudFields?: string | undefined
   readonly clock: Clock
@@ -23,6 +25,7 @@ export const TWILIO_URL = 'https://api.twilio.com'
 export const TWILIO_LOOKUPS_URL = 'https://lookups.twilio.com'
 
 const FIELDS = { carrier: 'line_type_intelligence,caller_name', fraud: 'line_type_intelligence,sms_pumping_risk' } as const
+const COUNTRIES = ['US', 'CA']
 const TIMEOUT_MS = 20_000
 /** What stands before the order in the name of a number. */
 const OURS = 'farebox '
@@ -36,17 +39,19 @@ const NOT_TO_BE_HAD = new Set(['21421', '21422', '21615', '21631', '21649', '216
 const gone = () => new Fault('NOT_FOUND', { message: 'There is no such number.' })
 
 export function twilio(config: TwilioConfig): PhoneVendor {
-  const { accountSid, authToken, baseUrl = TWILIO_URL, lookupsUrl = TWILIO_LOOKUPS_URL, fraudFields = FIELDS.fraud } = config
+  const { accountSid, authToken, baseUrl = TWILIO_URL, lookupsUrl = TWILIO_LOOKUPS_URL, fraudFields = FIELDS.fraud, countries = COUNTRIES } = config
   const http = vendorHttp({ ...config, name: 'twilio', maker: 'Twilio', timeoutMs: TIMEOUT_MS, maxBytes: 8 * 1024 * 1024, errorFor: toldOf({ source: 'Twilio', timeoutMs: TIMEOUT_MS }) })
   const headers = { authorization: `Basic ${btoa(`${accountSid}:${authToken}`)}` }
   const account = `${root(baseUrl)}/2010-04-01/Accounts/${accountSid}`
   const orGone: Judge = ({ status }) => (status === 404 ? gone() : undefined)
 
   return {
+    countries,
+
     async lookup(number, about, { signal }) {
       const judge: Judge = ({ status, body }) => {
         if (status !== 400 && status !== 404) return undefined
-        return new Fault('PASSED_ON', { status, message: `Twilio ${status}: ${envelope(body).message.slice(0, 200) || 'unknown number'} (payment NOT charged)`, fields: { status } })
+        return new Fault('PASSED_ON', { status, message: `Twilio ${status}: ${withoutSecrets(envelope(body).message, [authToken, accountSid]).slice(0, 200) || 'unknown number'} (payment NOT charged)`, fields: { status } })
       }
       const fields = about === 'fraud' ? fraudFields : FIELDS.carrier
       return await http.passText(`${root(lookupsUrl)}/v2/PhoneNumbers/${e164(number)}?Fields=${encodeURIComponent(fields)}`, { signal, headers, judge })

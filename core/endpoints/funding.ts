@@ -63,6 +63,12 @@ const fund = paid({
   price: () => ({ amount: flatPrice(PER_DEPOSIT), maxTimeoutSeconds: SECONDS, shown: {}, also: { body_fields: fields } }),
   serves: (_input, { vendors, networks = [] }) => vendors.bridge !== undefined && (networks.length === 0 || networks.some((network) => vendors.bridge?.networks.includes(network))),
   settle: () => hybrid(WINDOW_MS),
+  job: {
+    object: 'polymarket.fund.job',
+    poll: '/api/v1/calls/{id}',
+    instructions: `The deposit may be on its way. GET poll_url every 2 to 5 seconds with a payment header of the same wallet; the fee is charged once, by the first poll after the deposit has settled. ${AGAIN}`,
+    running: 'The deposit may be on its way; the fee has not been charged. Poll again in 2 to 5 seconds, and do not sign another deposit.',
+  },
   effects: {
     headers: (made) => ({ 'x-deposit-tx': (made as Deposited).txHash }),
     failed: `The fee was not charged. ${AGAIN}`,

@@ -13,7 +13,7 @@ const LIFE_MS = 300_000
 const LINKS = 'https://pay.coinbase.com/'
 
 const input = Type.Object({
-  address: Type.String({ minLength: 1, maxLength: 64, description: 'The wallet to fill; it is the one that signs.' }),
+  address: Type.String({ pattern: '^0x[0-9a-fA-F]{40}$', description: 'The wallet on Base to fill; it is the one that signs.' }),
   network: Type.Optional(Type.Literal('base')),
   asset: Type.Optional(Type.Literal('USDC')),
 })
@@ -32,14 +32,13 @@ const token = paid({
   example: { address: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C', network: 'base', asset: 'USDC' },
   errors: ['NOT_ALLOWED', 'TOO_MANY_REQUESTS', 'UPSTREAM_FAILED'],
   price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, shown: {} }),
-  serves: (_input, { vendors }) => vendors.onramp !== undefined,
+  serves: (_input, { vendors, networks = [] }) => vendors.onramp !== undefined && (networks.length === 0 || networks.some((network) => network.startsWith('eip155:'))),
 
   async run(order) {
     const { address, network = 'base', asset = 'USDC' } = order.input as Static<typeof input>
     const { ip, permit } = handsIn(order)
     const { payer, vendors, signal } = order
-    const isOwn = address === payer || (address.startsWith('0x') && address.toLowerCase() === payer.toLowerCase())
-    if (!isOwn) throw forbidden('wrong_wallet', `address: must be the wallet that signs, ${payer}; got ${clip(address)}. Nothing was charged.`, { payer_wallet: payer })
+    if (address.toLowerCase() !== payer.toLowerCase()) throw forbidden('wrong_wallet', `address: must be the wallet that signs, ${payer}; got ${clip(address)}. Nothing was charged.`, { payer_wallet: payer })
     if (!vendors.onramp) throw new Fault('NOT_CONFIGURED')
     await permit('onramp', WINDOWS)
     const url = await vendors.onramp.link({ address: payer, network, asset, ip }, { signal })

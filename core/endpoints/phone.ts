@@ -66,7 +66,7 @@ const lookups = (['carrier', 'fraud'] as const).map((about) =>
 // ── numbers to rent ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 const buyInput = Type.Object({
-  country: Type.Optional(Type.String({ pattern: '^[A-Z]{2}$', description: 'ISO 3166 code of a country, US unless told.' })),
+  country: Type.Optional(Type.String({ pattern: '^[A-Z]{2}$', description: 'ISO 3166 code of a country in which the operator rents numbers, US unless told.' })),
   areaCode: Type.Optional(Type.String({ pattern: '^[2-9][0-9]{2}$', description: 'Three digits, in the US and Canada.' })),
 })
 const buy = paid({
@@ -82,7 +82,9 @@ const buy = paid({
   errors: ['NOT_FOUND', 'NOT_ALLOWED', 'BUSY', 'UPSTREAM_FAILED'],
   price: price(PER_TERM),
   effects: { owed: true, chore: giveBack },
-  check({ country = 'US', ...given }) {
+  check({ country = 'US', ...given }, { vendors }) {
+    const { countries = [country] } = vendors.phone ?? {}
+    if (!countries.includes(country)) throw refused('country', `must be one in which numbers are rented here: ${countries.join(', ')}; got ${quoted(country)}`)
     if (given.areaCode !== undefined && country !== 'US' && country !== 'CA') throw refused('areaCode', `has a meaning in the US and CA only; country is ${quoted(country)}`)
     return { country, ...given }
   },
@@ -187,7 +189,7 @@ const release = paid({
   input: named,
   output: Type.Object({ released: Type.Literal(true), phone_number: Type.String() }),
   example: EXAMPLE,
-  errors: ['NOT_FOUND', 'UPSTREAM_FAILED'],
+  errors: ['NOT_FOUND', 'BUSY', 'UPSTREAM_FAILED'],
   price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, shown: {} }),
 
   async run(order) {
@@ -199,6 +201,9 @@ const release = paid({
       if (error instanceof Fault) throw none()
       throw error
     })
+    // Another term that is being paid for at this moment would be paid for nothing.
+    const { unpaid } = rented
+    if (unpaid && (unpaid.work !== 'completed' || unpaid.money === 'settling')) throw busy()
     const ended = await endLease(records, rented, clock.now())
     if (!ended) throw none()
     await phoneIn(order).release(rented.lease.id, { signal }).catch(async (error: unknown) => {

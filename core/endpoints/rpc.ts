@@ -31,10 +31,14 @@ type Input = Static<typeof onSolana> & { readonly network?: string }
 
 const output = Type.Unknown({ description: 'The answer of the node, as it came: a result or an error, or a list of them in any order.' })
 
-/** Methods that any buyer may call: what reads, and what sends that somebody else has signed. None that would use the node's own keys, time or memory. */
-const EVM = /^(eth|net|web3)_[A-Za-z0-9]{1,60}$/
+/**
+ * Methods that any buyer may call: what reads, and what sends that somebody else has signed. By name where a node knows others that begin alike: among
+ * `eth_send*` are those that use the node's own keys, and on a local chain one that needs no signature at all.
+ */
+const EVM = /^(?:eth_(?:blobBaseFee|blockNumber|call|callMany|chainId|config|createAccessList|estimateGas|feeHistory|gasPrice|get[A-Z][A-Za-z0-9]{1,60}|maxPriorityFeePerGas|protocolVersion|sendRawTransaction(?:Sync|Conditional)?|simulateV1|syncing)|net_(?:listening|peerCount|version)|web3_(?:clientVersion|sha3))$/
+/** What the node keeps for whoever asked first. */
+const NOT_EVM = /^eth_get(?:Filter.*|Work.*)$/
 const SOLANA = /^(get|is|simulate|send)[A-Z][A-Za-z0-9]{1,60}$|^minimumLedgerSlot$/
-const NOT_EVM = /^eth_(accounts|coinbase|mining|hashrate|getWork|sign.*|sendTransaction|submit.*|subscribe|unsubscribe|new.*Filter|getFilter.*|uninstallFilter)$/
 
 /** What a client of Solana has to know before it can pay (reference clients 5), beside its mint. */
 const FREE = new Set(['getLatestBlockhash', 'isBlockhashValid', 'getRecentPrioritizationFees', 'getGenesisHash'])
@@ -157,8 +161,11 @@ function solanaOf({ vendors, networks = [] }: Pick<Offering, 'vendors' | 'networ
 
 async function ask(input: Input, network: string, { vendors, signal }: Pick<Offering, 'vendors'> & { signal: AbortSignal }): Promise<{ result: Json }> {
   if (!vendors.rpc) throw new Fault('NOT_CONFIGURED')
-  const [first, ...rest] = callsOf(input) as readonly RpcCall[]
+  const [first, ...rest] = (callsOf(input) as readonly RpcCall[]).map(judged)
   const calls = input.batch === undefined ? (first as RpcCall) : [first as RpcCall, ...rest]
   const { text, isCached }: RpcAnswer = await vendors.rpc.ask(network, calls, { signal })
   return { result: { text, headers: { 'x-network': network, 'x-cache': isCached ? 'HIT' : 'MISS' } } }
 }
+
+/** What was judged and nothing else: there are nodes that read `Method` as `method`, and the last of both counts. */
+const judged = ({ jsonrpc, id, method, params }: RpcCall): RpcCall => ({ jsonrpc, id, method, ...(params !== undefined && { params }) })

@@ -24,6 +24,8 @@ const MINUTE_MS = 60_000
 const KEEP_MS = 90 * 24 * 60 * MINUTE_MS
 /** Whom a call may have rung whose fate is not known, that wallet does not ring again for so long. */
 const AGAIN_MS = 10 * MINUTE_MS
+/** Whom an order has rung is known for longer than its authorization can live. */
+const ORDERED_MS = 48 * 60 * MINUTE_MS
 /** Longest wait for the vendor in a free request. */
 const ASK_MS = 10_000
 
@@ -31,7 +33,9 @@ const ASK_MS = 10_000
 const CALL = 'voice_call'
 /** A number that a wallet is ringing. */
 const DIALING = 'voice_dialing'
-type Dialing = { readonly order: string; readonly handle: string | null }
+/** Whom an order has rung, or may have rung where there is no handle. */
+const ORDERED = 'voice_order'
+type Ordered = { readonly to: string; readonly handle: string | null }
 type Rung = { readonly handle: string; readonly to: string; readonly from: string; readonly maxMinutes: number; readonly at: number }
 
 const oneOf = <const Words extends readonly string[]>(...words: Words) => Type.Union(words.map((word: Words[number]) => Type.Literal(word)))
@@ -63,7 +67,7 @@ const call = paid({
   input,
   output: Type.Object({ call_id: Type.String(), status: Type.Literal('queued'), poll_url: Type.String(), message: Type.String() }),
   example: { to: '+14155550123', task: 'Ask whether a table for two is free tonight at eight, and book it for Ada.' },
-  errors: ['NOT_ALLOWED', 'BUSY', 'UPSTREAM_FAILED'],
+  errors: ['NOT_ALLOWED', 'BUSY', 'AUTHORIZATION_USED', 'UPSTREAM_FAILED'],
   effects: { owed: true },
   price: () => ({ amount: flatPrice(PER_CALL), maxTimeoutSeconds: 300, shown: {} }),
   serves: (_input, { vendors }) => vendors.voice !== undefined,
@@ -140,29 +144,41 @@ function voiceIn({ vendors }: Pick<Order<unknown>, 'vendors'>): VoiceVendor {
 
 /**
  * Rings, unless this order has rung already: the same signed request, come again after a crash, finds its call. Where it is not known whether somebody
- * was rung, the wallet does not ring the same number again for a while, whatever it signs.
+ * was rung, that order never rings again, and the wallet does not ring the same number for a while, whatever it signs.
  */
 async function ringOnce(order: Order<unknown>, wanted: Ringing): Promise<string> {
   const { records, order: name } = handsIn(order)
   const { clock, payer, signal } = order
+  const { to } = wanted
   const now = clock.now()
-  const mine: Owned = { kind: DIALING, id: fingerprint(payer, wanted.to, '').slice(0, 32), owner: payer, data: { order: name, handle: null } satisfies Dialing, expiresAt: now + AGAIN_MS }
-  const held = (await records.putOwned(mine, now)) ? undefined : await records.getOwned(DIALING, mine.id, now)
-  const known = held?.data as Dialing | undefined
-  if (known?.handle && known.order === name) return known.handle
-  if (held && (!known?.handle || !(await records.moveOwned(mine, held.data, now)))) {
-    const seconds = Math.ceil((held.expiresAt - now) / 1000)
-    throw new Fault('BUSY', { message: `This wallet may be ringing ${wanted.to} just now, and nobody is rung twice. Nothing was charged; send the same request again in ${seconds} s.`, headers: { 'retry-after': String(seconds) } })
-  }
+  const known = (await records.getOwned(ORDERED, name, now))?.data as Ordered | undefined
+  if (known?.handle && known.to === to) return known.handle
+  if (known) throw hasRung(known.to)
+  const line: Owned = { kind: DIALING, id: fingerprint(payer, to, '').slice(0, 32), owner: payer, data: { order: name }, expiresAt: now + AGAIN_MS }
+  const mine: Owned = { kind: ORDERED, id: name, owner: payer, data: { to, handle: null } satisfies Ordered, expiresAt: now + ORDERED_MS }
+  if (!(await records.putOwned(line, now))) throw isRinging(to, ((await records.getOwned(DIALING, line.id, now))?.expiresAt ?? now) - now)
+  if (!(await records.putOwned(mine, now))) throw hasRung(to)
+  const end = (record: Owned) => records.moveOwned({ ...record, expiresAt: clock.now() }, record.data, clock.now())
   try {
     const { handle } = await voiceIn(order).ring(wanted, { signal }).catch(failedAs('Call initiation failed'))
-    await records.moveOwned({ ...mine, data: { order: name, handle } satisfies Dialing }, mine.data, clock.now())
+    await records.moveOwned({ ...mine, data: { to, handle } satisfies Ordered }, mine.data, clock.now())
+    await end(line)
     return handle
   } catch (error) {
     const rangNobody = error instanceof Fault && error.code !== 'UPSTREAM_FAILED' && error.code !== 'UPSTREAM_TIMEOUT'
-    if (rangNobody) await records.moveOwned({ ...mine, expiresAt: clock.now() }, mine.data, clock.now())
+    if (rangNobody) await Promise.all([mine, line].map(end))
     throw error
   }
+}
+
+function isRinging(to: string, ms: number): Fault {
+  const seconds = String(Math.max(1, Math.ceil(ms / 1000)))
+  return new Fault('BUSY', { message: `This wallet may be ringing ${to} just now, and nobody is rung twice. Nothing was charged; send the same request again in ${seconds} s.`, headers: { 'retry-after': seconds } })
+}
+
+/** Another signature is another order; this one is not charged any more either. */
+function hasRung(to: string): Fault {
+  return new Fault('AUTHORIZATION_USED', { error: 'Call may have been made', message: `This payment may have rung ${to} already, and nobody is rung twice for one. Nothing was charged; sign another payment for another call.`, fields: { code: 'PAYMENT_REPLAY' } })
 }
 
 // ── how it goes ─────────────────────────────────────────────────────────────────────────────────────────────────────

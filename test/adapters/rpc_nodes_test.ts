@@ -53,6 +53,16 @@ describe('a node', () => {
     }
   })
 
+  test('that answers other calls than it was asked has not answered; an error without an id stands for any of them', async () => {
+    const calls = [call('eth_call'), call('eth_call'), call('eth_call', { id: '1' })]
+    const said = (...ids: unknown[]) => ids.map((id) => ({ jsonrpc: '2.0', id, result: '0x' }))
+    const nameless = { jsonrpc: '2.0', id: null, error: { code: -32600, message: 'Invalid Request' } }
+    const ask = (asked: RpcCall | readonly RpcCall[], reply: unknown) => stage(() => Response.json(reply)).node.ask('base-mainnet', asked, at()).then(() => 'answered', (error) => error.code)
+    for (const good of [said(1, 1, '1'), said('1', 1, 1), [...said(1, '1'), nameless]]) expect(await ask(calls, good)).toBe('answered')
+    for (const bad of [said(1, '1', '1'), said(1, 2, '1'), said(1, 1, null)]) expect([bad, await ask(calls, bad)]).toEqual([bad, 'UPSTREAM_FAILED'])
+    expect([await ask(call('eth_call'), nameless), await ask(call('eth_call'), said(2)[0])]).toEqual(['answered', 'UPSTREAM_FAILED'])
+  })
+
   test('that is away, redirects, or says what is no JSON, gave no answer, and its address is told to nobody', async () => {
     const odd = [() => new Response('busy', { status: 503 }), () => new Response('', { status: 302, headers: { location: 'http://127.0.0.1/' } }), () => new Response('<html>'), () => Promise.reject(new Error(`cannot reach ${URL}`)), () => answer(undefined)]
     for (const reply of odd) {
@@ -99,6 +109,16 @@ describe('what never changes', () => {
     expect((await receipt('base-mainnet', '0x1')).isCached).toBe(false)
     expect([(await receipt('base-mainnet', '0x1')).isCached, (await receipt('base-mainnet', '0x2')).isCached, (await receipt('solana-mainnet', '0x1')).isCached]).toEqual([true, false, false])
     expect(sent).toHaveLength(4)
+  })
+
+  test('is not kept of a transaction that waits for its block, nor under a question of any length', async () => {
+    let result: unknown = { hash: '0x1', blockHash: null }
+    const { node } = stage(() => answer(result))
+    const found = async (method: string, params: string[]) => (await node.ask('base-mainnet', call(method, { params }), at())).isCached
+    expect([await found('eth_getTransactionByHash', ['0x1']), await found('eth_getTransactionByHash', ['0x1'])]).toEqual([false, false])
+    result = { hash: '0x1', blockHash: '0x2' }
+    expect([await found('eth_getTransactionByHash', ['0x1']), await found('eth_getTransactionByHash', ['0x1'])]).toEqual([false, true])
+    expect([await found('eth_chainId', ['x'.repeat(2_000)]), await found('eth_chainId', ['x'.repeat(2_000)])]).toEqual([false, false])
   })
 })
 

@@ -130,6 +130,12 @@ describe('a refusal of twilio()', () => {
     expect([words.includes(TOKEN), words.includes(btoa(`${SID}:${TOKEN}`)), quotes.length > 0]).toEqual([false, false, expected === 'PASSED_ON'])
   })
 
+  test('that quotes our account and token is passed on without them', async () => {
+    const { vendor, log } = vendorOn(() => Response.json({ code: 20404, message: `no ${NUMBER} for ${SID}:${TOKEN}` }, { status: 404 }))
+    const words = await said(vendor.lookup(NUMBER, 'carrier', calm()), log)
+    expect([words.includes(NUMBER), words.includes(SID), words.includes(TOKEN)]).toEqual([true, false, false])
+  })
+
   test('is recorded, with its source', () => {
     expect(recordings('twilio')).toEqual(Object.keys(REFUSALS).sort())
   })

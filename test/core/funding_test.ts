@@ -155,6 +155,13 @@ describe('a deposit authorization', () => {
     expect([status, body.code, moved(subject)]).toEqual([409, 'PAYMENT_REPLAY', []])
   })
 
+  test('is of the asset itself: what a batching service keeps is never sent to somebody who does not use it', async () => {
+    const wrap = (ports: Ports): Ports => ({ ...ports, chain: { ...ports.chain, terms: (now) => ports.chain.terms(now).map((each) => ({ ...each, extra: { name: 'GatewayWalletBatched', version: '1', verifyingContract: '0x77777777dcc4d5a8b6e418fd04d8997ef11000ee' } })) } })
+    const subject = counter({ wrap })
+    const { status, body } = await subject.send(await subject.order())
+    expect([status, body.message, moved(subject)]).toEqual([503, expect.stringContaining('no plain transfers'), []])
+  })
+
   test('that is the payment of the request itself is refused', async () => {
     const subject = counter()
     const { payment, body } = await subject.order()
@@ -164,6 +171,17 @@ describe('a deposit authorization', () => {
 })
 
 describe('a deposit whose settlement', () => {
+  test('is done while its fee is refused says that it may have been made, not that nothing was charged; the poll pays the fee alone', async () => {
+    const subject = counter()
+    subject.chain.forecast('fair', 'refused')
+    const order = await subject.order()
+    const { status, body } = await subject.send(order)
+    expect([status, moved(subject)]).toEqual([402, BOTH.slice(0, 1)])
+    expect([body.note.includes('Nothing was charged'), body.note.includes('Do not sign another deposit')]).toEqual([false, true])
+    const collected = await subject.alice.poll(body.poll_url, order.payment)
+    expect([collected.status, collected.body.deposit.txHash, moved(subject)]).toEqual([200, subject.chain.transfers[0]?.transaction, BOTH])
+  })
+
   test('is refused is 502, charges no fee, and the same signed request deposits once', async () => {
     const subject = counter()
     const order = await subject.order()
@@ -195,6 +213,7 @@ describe('a deposit whose settlement', () => {
     await subject.live(60_000)
     const { status, body } = await sending
     expect([status, body.payment_status, moved(subject)]).toEqual([202, 'verified', []])
+    expect(body.poll_instructions).toContain('Do not sign another deposit')
     expect((await subject.send(order)).body).toMatchObject({ code: 'PAYMENT_REPLAY', poll_url: body.poll_url })
     chain.deliver()
     chain.outage(false)
@@ -256,6 +275,23 @@ describe('a process that dies', () => {
     await subject.clock.settle()
     const { status } = await subject.send(order, shop)
     expect([status, moved(subject)]).toEqual([200, BOTH])
+  })
+
+  test('with the deposit in doubt: what the reconciler finds outlives the sweep, and the request finds it', async () => {
+    let isDead = true
+    const subject = counter({ wrap: crashing((storage) => ({ finishSettlement: (...asked) => (isDead ? never() : storage.finishSettlement(...asked)) })) })
+    const order = await subject.order()
+    void subject.send(order)
+    await subject.clock.settle()
+    isDead = false
+    const shop = subject.restart()
+    await shop.takeOver()
+    await subject.clock.advance(50_000)
+    await shop.tend()
+    await subject.clock.advance(1_000)
+    await subject.ports.storage.prune(subject.clock.now())
+    const { status, body } = await subject.send(order, shop)
+    expect([status, body.deposit?.txHash, moved(subject)]).toEqual([200, subject.chain.transfers[0]?.transaction, BOTH])
   })
 
   test('before the deposit was sent: nothing has moved, and the same signed request deposits', async () => {

@@ -104,7 +104,8 @@ describe('a number', () => {
     [BUY, { country: 'us' }, 'country'],
     [BUY, { areaCode: '41' }, 'areaCode'],
     [BUY, { areaCode: 415 }, 'areaCode'],
-    [BUY, { areaCode: '415', country: 'DE' }, 'areaCode'],
+    [BUY, { country: 'DE' }, 'country'],
+    [BUY, { areaCode: '415', country: 'GB' }, 'areaCode'],
     [BUY, { area_code: '415' }, 'area_code'],
     [RENEW, { phoneNumber: '4155550100' }, 'phoneNumber'],
     [RENEW, { phoneNumber: LINE, months: 2 }, 'months'],
@@ -250,6 +251,19 @@ describe('a renewal', () => {
     expect([(await subject.numbers())[0]?.[1], values(subject).filter((value) => value === 5_001_000n).length]).toEqual([iso(START + (1 + paid) * TERM), 1 + paid])
   })
 
+  test('that is being paid for keeps the number from being given back, so that nobody pays for a number that is gone', async () => {
+    const { alice, chain, clock, acts, shop: gateway } = shop()
+    const { phone_number: phoneNumber } = (await buy(alice)).body
+    chain.forecast('late')
+    expect((await renew(alice, phoneNumber)).status).toBe(200)
+    const release = () => alice.buy({ phoneNumber }, { path: RELEASE })
+    expect([(await release()).status, acts.released]).toEqual([503, []])
+    chain.deliver()
+    await clock.advance(50_000)
+    await gateway.tend()
+    expect([(await release()).status, acts.released]).toEqual([200, [phoneNumber]])
+  })
+
   test('keeps the number from the chore while it is worked on', async () => {
     const ready = door()
     const subject = shop(() => ({ has: async () => (await ready.passed, true) }))
@@ -263,4 +277,13 @@ describe('a renewal', () => {
     await subject.sweep()
     expect([subject.acts.released, TERM_MS]).toEqual([[], TERM])
   })
+})
+
+test('a gateway that rents no numbers leaves the chore to those that do', async () => {
+  const asked: string[] = []
+  const wrap = (ports: Ports): Ports => ({ ...ports, storage: { ...ports.storage, lease: (name, ...more) => (asked.push(name), ports.storage.lease(name, ...more)) } })
+  await kit({ wrap }).shop.tend()
+  expect(asked).toEqual([])
+  await shop(undefined, { wrap }).shop.tend()
+  expect(asked).toEqual(['chore:phone.numbers.buy'])
 })

@@ -81,6 +81,23 @@ for (const path of [ONRAMP, RELEASE]) {
   })
 }
 
+describe('what costs nothing', () => {
+  test('is never owed: a caller who leaves again and again is still served', async () => {
+    const { alice } = await desk()
+    for (let n = 0; n < 6; n++) expect((await alice.buy({ address: alice.wallet }, { path: ONRAMP, gone: AbortSignal.abort() })).status).toBe(202)
+    expect((await alice.buy({ address: alice.wallet }, { path: ONRAMP })).status).toBe(200)
+  })
+
+  test('is given to a wallet that owes, and has nothing: it may be what fills it', async () => {
+    const { alice, chain } = await desk()
+    chain.forecast('refused')
+    expect((await alice.buy({}, { path: '/api/v1/phone/numbers/buy' })).status).toBe(402)
+    chain.drain(alice.wallet)
+    expect((await alice.buy({}, { path: '/api/v1/phone/numbers/buy' })).body.code).toBe('PAYMENT_UNFUNDED')
+    expect((await alice.buy({ address: alice.wallet }, { path: ONRAMP })).status).toBe(200)
+  })
+})
+
 describe('a link to fill a wallet', () => {
   const link = (who: Buyer, address = who.wallet) => who.buy({ address, network: 'base', asset: 'USDC' }, { path: ONRAMP })
 
@@ -110,6 +127,13 @@ describe('a link to fill a wallet', () => {
     expect([acts.links.length <= 30, (await link(buyer('dave'))).status]).toEqual([true, 429])
     await clock.advance(3_600_000)
     expect((await link(alice)).status).toBe(200)
+  })
+
+  test('is for a wallet on Base: any other address is 400, and a gateway that is paid on Solana alone sells none', async () => {
+    const { alice, restart } = await desk()
+    for (const address of ['7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU', '0x1', `${alice.wallet}\n`]) expect((await alice.ask({ address }, { path: ONRAMP })).status).toBe(400)
+    const shop = restart({ networks: ['solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp'] })
+    expect((await alice.ask({ address: alice.wallet }, { path: ONRAMP, shop })).status).toBe(503)
   })
 
   test('that leads anywhere else is not handed out', async () => {

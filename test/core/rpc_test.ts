@@ -58,6 +58,13 @@ describe('an answer', () => {
     expect(chain.transfers.map(({ value }) => value)).toEqual([7_000n])
   })
 
+  test('is asked for with what was judged alone: other spellings of its fields, which some nodes read, stay here', async () => {
+    const { buyer, asked } = stage()
+    const odd = { ...call(), Method: 'admin_addPeer', METHOD: 'debug_setHead', Params: ['x'], extra: 1 }
+    for (const body of [odd, [odd, odd]]) expect((await buyer().buy(body, BASE)).status).toBe(200)
+    expect(asked.map(({ calls }) => calls)).toEqual([call() as RpcCall, [call(), call()] as RpcCall[]])
+  })
+
   test('to a thousand calls is given; to one more, or to none, it is 400 and free', async () => {
     const { buyer, chain } = stage()
     expect((await buyer().buy(batch(1_000), BASE)).body).toHaveLength(1_000)
@@ -80,7 +87,7 @@ describe('an answer', () => {
 })
 
 describe('a bad call is 400 once it is paid, names itself, reaches no node and costs nothing', () => {
-  const METHODS = ['admin_addPeer', 'personal_unlockAccount', 'debug_setHead', 'miner_start', 'engine_newPayloadV3', 'anvil_setBalance', 'hardhat_mine', 'evm_revert', 'txpool_content', 'eth_accounts', 'eth_sign', 'eth_signTypedData_v4', 'eth_sendTransaction', 'eth_submitWork', 'eth_subscribe', 'eth_newFilter', 'eth_newPendingTransactionFilter', 'eth_getFilterChanges', 'requestAirdrop', 'setLogFilter', 'eth_', 'eth_call\n', '__proto__', 'constructor', '']
+  const METHODS = ['admin_addPeer', 'personal_unlockAccount', 'debug_setHead', 'miner_start', 'engine_newPayloadV3', 'anvil_setBalance', 'hardhat_mine', 'evm_revert', 'txpool_content', 'eth_accounts', 'eth_sign', 'eth_signTypedData_v4', 'eth_sendTransaction', 'eth_sendTransactionSync', 'eth_sendUnsignedTransaction', 'eth_requestAccounts', 'ETH_call', 'eth_ca\u017fl', 'anvil_setbalance', 'net_addPeer', 'web3_setProvider', 'eth_getWork', 'eth_submitWork', 'eth_subscribe', 'eth_newFilter', 'eth_newPendingTransactionFilter', 'eth_getFilterChanges', 'requestAirdrop', 'setLogFilter', 'eth_', 'eth_call\n', '__proto__', 'constructor', '']
   const BAD: readonly (readonly [unknown, string])[] = [
     ...METHODS.map((method) => [call({ method }), 'method'] as const),
     [call({ jsonrpc: '1.0' }), 'jsonrpc'],

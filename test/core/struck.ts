@@ -32,12 +32,14 @@ export function struck(ports: Ports, { at, after, kills }: Blow) {
     const vendor = ports.vendors.images(row)
     return vendor && ({ generate: step('generate', vendor.generate) } satisfies ImageVendor)
   }
+  const { voice, phone, bridge } = ports.vendors
+  const actors = { ...(voice && { voice: all(voice) }), ...(phone && { phone: all(phone) }), ...(bridge && { bridge: all(bridge) }) }
   const doomed: Ports = {
     ...ports,
     storage: all(ports.storage),
     objects: all(ports.objects),
     chain: all(ports.chain, 'terms'),
-    vendors: { ...ports.vendors, images, media: step('media', ports.vendors.media) },
+    vendors: { ...ports.vendors, ...actors, images, media: step('media', ports.vendors.media) },
     background: (work) => void work.catch(() => {}),
   }
   return { ports: doomed, asked, isStruck: () => isStruck }

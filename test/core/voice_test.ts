@@ -147,6 +147,21 @@ describe('nobody is rung twice', () => {
     expect([(await call(alice)).status, acts.rung.length]).toEqual([200, 3])
   })
 
+  test('for one order, however late it comes and whatever was rung meanwhile', async () => {
+    let weather: 'lost' | 'fair' = 'lost'
+    const { alice, acts, chain, clock } = await booth((voice) => ({ ring: async (...asked) => (weather === 'lost' ? (await voice.ring(...asked), Promise.reject(new Fault('UPSTREAM_FAILED'))) : voice.ring(...asked)) }))
+    const payment = alice.sign(await alice.ask(ORDER, { path: CALL }), { validBefore: BigInt(START / 1000 + 7_200) })
+    await call(alice, {}, { payment })
+    weather = 'fair'
+    await clock.advance(11 * MINUTE)
+    expect((await call(alice)).status).toBe(200)
+    for (const to of [ORDER.to, '+14155550124']) {
+      const { status, body } = await call(alice, { to }, { payment })
+      expect([status, body.code]).toEqual([409, 'PAYMENT_REPLAY'])
+    }
+    expect([acts.rung.length, chain.transfers.length]).toEqual([2, 1])
+  })
+
   test('one that was certainly not rung can be rung at once', async () => {
     let isRefused = true
     const { alice, chain } = await booth((voice) => ({ ring: (...asked) => (isRefused ? Promise.reject(new Fault('PASSED_ON', { message: 'No such voice.' })) : voice.ring(...asked)) }))
@@ -187,6 +202,7 @@ describe('GET /api/v1/voice/call/{callId}', () => {
     [{ completed: true, call_length: 5, call_ended_by: 'ASSISTANT' }, 'completed', 'TIMEOUT'],
     [{ completed: true, error_message: 'Invalid number' }, 'error', 'ERROR'],
     [{ queue_status: 'pre_queue_error' }, 'error', 'ERROR'],
+    [{ transcripts: [null, 7, 'hello'], queue_status: {} }, 'queued', 'IN_PROGRESS'],
   ]
   test.each(ends)('reads %j as %s, ended by %s', async (record, status, endedBy) => {
     const { alice, get } = await booth(() => ({ look: async () => record }))

@@ -3,8 +3,9 @@ import { describe, expect, test } from 'bun:test'
 import { type Config, parseConfig, realVendors } from '../../server/config.ts'
 import { effectsOff } from '../../server/config_effects.ts'
 import type { Environment } from '../../server/config_vendors.ts'
-import { effectVendors } from '../../server/wiring_effects.ts'
-import { testClock, testLog } from '../kit.ts'
+import { affordable, effectVendors } from '../../server/wiring_effects.ts'
+import { actors } from '../actors.ts'
+import { kit, testClock, testLog } from '../kit.ts'
 
 const SID = `AC${'7'.repeat(32)}`
 const TWILIO = { TWILIO_ACCOUNT_SID: SID, TWILIO_AUTH_TOKEN: 's3cret-t' }
@@ -31,10 +32,11 @@ test('keys alone start nothing, on devnet as elsewhere', () => {
 test('named, with their keys, they are there, and count as real', () => {
   const config = good(ALL, { ...TWILIO, ...BLAND, ...CDP })
   expect(config.voice).toEqual({ key: 's3cret-b', encryptedKey: 's3cret-e', baseUrl: undefined })
-  expect(config.phone).toEqual({ accountSid: SID, authToken: 's3cret-t', baseUrl: undefined, lookupsUrl: undefined, fraudFields: undefined })
+  expect(config.phone).toEqual({ accountSid: SID, authToken: 's3cret-t', baseUrl: undefined, lookupsUrl: undefined, fraudFields: undefined, countries: undefined })
   expect([config.onramp?.keySecret, config.bridge]).toEqual([CDP.CDP_API_KEY_SECRET, { baseUrl: undefined }])
   expect(realVendors(config)).toEqual(['bland', 'twilio', 'coinbase'])
   expect(good('', { ...TWILIO, PHONE: 'twilio', TWILIO_BASE_URL: 'http://twilio.lan' }).phone?.baseUrl).toBe('http://twilio.lan')
+  expect(good('', { ...TWILIO, PHONE: 'twilio', PHONE_COUNTRIES: 'US,GB' }).phone?.countries).toEqual(['US', 'GB'])
 })
 
 describe('a mistake is told by name, without a value', () => {
@@ -65,4 +67,29 @@ test('whoever is off is named in the log, with the settings that are missing', (
   expect(effectsOff({}).join(' ')).toMatch(/VOICE.*BLAND_API_KEY.*PHONE.*TWILIO_AUTH_TOKEN.*ONRAMP.*CDP_API_KEY_ID.*POLYMARKET_FUNDING/)
   expect(Object.keys(effectVendors(good(ALL, { ...TWILIO, ...BLAND, ...CDP }), { timed, clock: testClock(), log }))).toEqual(['voice', 'phone', 'onramp', 'bridge'])
   expect(log.lines.length).toBe(1)
+})
+
+describe('for play money', () => {
+  const plain = (network: string) => `network = "${network}"\nrpc_url = "http://node"\nfacilitators = [{ url = "https://pay.example" }]`
+  const row = (how: string) => {
+    const [found] = good(`[[gateways]]\nname = "row"\npay_to = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"\n${how}`, {}).gateways
+    if (!found) throw new Error('no row')
+    return found
+  }
+  const { vendors } = kit({ ports: { vendors: actors() } }).ports
+
+  test.each([
+    [plain('eip155:8453'), true],
+    [plain('eip155:84532'), false],
+    [`${plain('eip155:8453')}\nbatched = { networks = ["eip155:84532"] }`, false],
+    ['batched = { networks = ["eip155:8453"] }', true],
+    ['batched = { url = "https://gateway-api-testnet.circle.com" }', false],
+  ])('nobody is rung and no number rented: %j', (how, isReal) => {
+    const { voice, phone, bridge } = affordable(vendors, row(how), { isDevnet: false })
+    expect([voice !== undefined, phone !== undefined, bridge !== undefined]).toEqual([isReal, isReal, how.startsWith('network')])
+  })
+
+  test('they are on devnet, where the operator alone can buy', () => {
+    expect(Object.keys(affordable(vendors, row(plain('eip155:84532')), { isDevnet: true })).sort()).toEqual(Object.keys(vendors).sort())
+  })
 })
