@@ -59,6 +59,15 @@ describe('what a vendor is asked', () => {
     expect(asked).toEqual([{ path: 'polymarket/markets', query: 'limit=5&q=a%26b%3D%27c' }, { path: 'polymarket/markets', query: 'limit=5&q=a%26b%3D%27c' }, { path: 'polymarket/markets', query: '' }])
   })
 
+  test('that says a thing twice is 400 before the quote, and nothing is left out of it', async () => {
+    const { asked, send } = stage()
+    for (const path of [`${MARKETS}?id=1&id=2`, `${PROTOCOLS}?x=1&x=1&x=2`]) {
+      const { status, body } = await send('GET', path)
+      expect([status, body.message.includes('must be text, got an array')]).toEqual([400, true])
+    }
+    expect(asked).toEqual([])
+  })
+
   test('of wallets is a list in a body, however it came', async () => {
     const { asked, pay } = stage()
     await pay('POST', IDENTITIES, { addresses: [WALLET, WALLET] })
