@@ -34,11 +34,18 @@ export function writer(db: BunSQLiteDatabase) {
     }
   }
 
-  /** Those that go together: at least one, however heavy. */
+  /** Those that go together, in their turn: at least one, however heavy. Light ones pass those for which there is no room. */
   function next(): readonly Job[] {
     let weight = 0
-    const over = waiting.slice(0, BATCH).findIndex((job, at) => (weight += job.weight) > HEAVIEST && at > 0)
-    return waiting.splice(0, over < 0 ? BATCH : over)
+    const taken: Job[] = []
+    const left: Job[] = []
+    for (const job of waiting) {
+      const isTaken = taken.length < BATCH && (weight === 0 || job.weight === 0 || weight + job.weight <= HEAVIEST)
+      if (isTaken) weight += job.weight
+      ;(isTaken ? taken : left).push(job)
+    }
+    waiting.splice(0, waiting.length, ...left)
+    return taken
   }
 
   async function drain(): Promise<void> {
