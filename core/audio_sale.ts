@@ -96,10 +96,17 @@ export function formatFor(kind: AudioKind, asked: string | undefined, vendor: Au
   throw refused('response_format', `must be one of ${formats.join(', ')} here, got ${quoted(asked)}`)
 }
 
-/** A text that is there and not too long. */
+/** Nothing of these is seen or heard: joiners, fillers, marks of direction, blank braille. */
+const UNHEARD = /[\p{Default_Ignorable_Code_Point}\u2800]/gu
+/** What can be said aloud: a letter, a digit, or a sign that has a name. */
+const SAYABLE = /[\p{L}\p{N}\p{S}]/u
+
+/** A text that is there and not too long; one of dots and invisible letters would be paid for, and be silence. */
 export function checkText(path: string, text: string, { length, most, of }: { length: number; most: number; of: string }): void {
   if (text.trim() === '') throw refused(path, `must not be blank, got ${quoted(text)}`)
   if (length > most) throw refused(path, `may have at most ${most} characters with ${of}, got ${length}`)
+  if (/\p{Cs}/u.test(text)) throw refused(path, `must be Unicode, and holds half a character; got ${quoted(text)}`)
+  if (!SAYABLE.test(text.replace(UNHEARD, ''))) throw refused(path, `must hold a letter, a digit or a sign, got ${quoted(text)}`)
 }
 
 // ── work ────────────────────────────────────────────────────────────────────────────────────────────────────────────

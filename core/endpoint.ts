@@ -85,7 +85,7 @@ export type MadeMedia = {
   readonly folder: string
   readonly urls: readonly string[]
   readonly streams?: readonly (OpenMedia | undefined)[]
-  readonly kinds?: readonly ('image' | 'video')[]
+  readonly kinds?: readonly ('image' | 'video' | 'audio')[]
   readonly foreign?: true
 }
 

@@ -108,7 +108,7 @@ export function flow(house: House): Flow {
       return { body: written === '' && query.size === 0 ? '' : JSON.stringify(asked) + written, value }
     }
     if (endpoint.from === 'query') {
-      const asked = { ...Object.fromEntries(query), ...params }
+      const asked = { ...(endpoint.unknownFields === 'kept' ? everySaid(query) : Object.fromEntries(query)), ...params }
       const written = request.method === 'POST' ? await readBody(request, house.maxBody) : ''
       if (written === '') return { body: JSON.stringify(asked), value: () => asked }
       const read = () => ({ ...textFields(parseJson(written, type)), ...asked })
@@ -277,6 +277,17 @@ function orElse<T>(read: () => T, otherwise: T): T {
 const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, shown: {} }
 const NOTHING_ASKED: Asked = { params: {}, header: () => null }
 const askedOf = ({ params, request }: Visit): Asked => ({ params, header: (name) => request.headers.get(name) })
+
+/** A query for what is passed on: what it says several times is a list, and whoever takes one text refuses it. Half of a question is another question. */
+function everySaid(query: URLSearchParams): Record<string, string | string[]> {
+  const said = new Map<string, string | string[]>()
+  for (const [name, value] of query) {
+    const before = said.get(name)
+    if (Array.isArray(before)) before.push(value)
+    else said.set(name, before === undefined ? value : [before, value])
+  }
+  return Object.fromEntries(said)
+}
 
 function freeHere({ path }: Sold): Fault {
   return new Fault('METHOD_NOT_ALLOWED', { message: `${path} is free here: POST a request to it.`, headers: { allow: 'OPTIONS, POST' } })

@@ -168,7 +168,8 @@ export function intake(schema: TObject, unknownFields: UnknownFields = 'dropped'
       checkDepth(value)
       const all = Object.entries(value)
       if (all.length > MOST_FIELDS) throw invalidBody([{ path: '', message: `More than ${MOST_FIELDS} fields` }])
-      for (const [field, given] of all) if (!fields.includes(field)) known[field] = given
+      // Assigned, this name would be no field but what all fields are inherited from: read for the price, and never sent.
+      for (const [field, given] of all) if (field !== '__proto__' && !fields.includes(field)) known[field] = given
     }
     for (const field of fields) {
       const given = Object.hasOwn(value, field) ? (value as Record<string, unknown>)[field] : undefined

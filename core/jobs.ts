@@ -9,6 +9,7 @@ import { handsOf } from './hands.ts'
 import { type Held, held, type HeldPaid, isHeldPaid } from './held.ts'
 import type { House, Working } from './house.ts'
 import { isWhole } from './mirror.ts'
+import { packing, unpacked } from './packed.ts'
 import type { Authorization, Call, Json, PaymentCode } from './ports.ts'
 import * as replies from './replies.ts'
 import { newId } from './tickets.ts'
@@ -33,7 +34,7 @@ type Told = { readonly note?: string; readonly progress?: number; readonly elaps
 
 /** `more` joins the body of a 402. `isOrder`: this is the order itself, sent again, and not a poll. */
 export type Collecting = { readonly visit: Visit; readonly running: (call: Call, told?: Told) => Reply; readonly more?: replies.Body; readonly isOrder?: boolean; readonly isProven?: boolean }
-type Showing = Pick<Collecting, 'running' | 'isOrder'> & { readonly collected: (call: Call, paid: IsPaid) => Reply; readonly now: number }
+type Showing = Pick<Collecting, 'running' | 'isOrder'> & { readonly collected: (call: Call, paid: IsPaid) => Promise<Reply>; readonly now: number }
 
 /** Nothing is left to pay. */
 type IsPaid = Extract<Paying, { kind: 'settled' | 'free' }>
@@ -48,6 +49,7 @@ export function jobs(house: House, offering: Offers): Jobs {
   const context = { catalog }
   const upstream = held(house)
   const hands = handsOf(house, offering)
+  const pack = packing()
 
   return { serve, give, poll, collect, recovery, look: upstream.look }
 
@@ -176,7 +178,7 @@ export function jobs(house: House, offering: Offers): Jobs {
       for (const record of made.keeps?.(media) ?? []) await keepFor(storage, { ...record, owner: call.payer }, clock.now())
       const now = clock.now()
       const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
-      return { kind: 'made', stored, raw: made.media?.urls ?? [], completion: { result: stored as unknown as Json, expiresAt: Math.min(now + endpoint.keep.unclaimedMs, made.until ?? Infinity) } }
+      return { kind: 'made', stored, raw: made.media?.urls ?? [], completion: { result: (await keptOf(endpoint, stored)) as unknown as Json, expiresAt: Math.min(now + endpoint.keep.unclaimedMs, made.until ?? Infinity) } }
     } catch (error) {
       const fault = asFault(endpoint, error)
       if (!(error instanceof Fault)) log.warn('work failed', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
@@ -184,6 +186,11 @@ export function jobs(house: House, offering: Offers): Jobs {
       await fail(storage, call, now < stallsAt ? failureText(fault) : STALLED, now)
       return { kind: 'failed', fault }
     }
+  }
+
+  /** What was passed on may be megabytes. */
+  async function keptOf(endpoint: Paid, stored: Stored): Promise<Stored> {
+    return isVerbatim(endpoint) ? { ...stored, made: await pack(stored.made) } : stored
   }
 
   async function complete(call: Call, { result, expiresAt, usage = null }: Completion): Promise<undefined> {
@@ -223,7 +230,7 @@ export function jobs(house: House, offering: Offers): Jobs {
 
   async function collect(endpoint: Sold, found: Call, { visit, running, more, isOrder = false, isProven = false }: Collecting): Promise<Reply> {
     const now = clock.now()
-    const collected = (call: Call, paid: IsPaid) => result({ endpoint, call, visit }, { stored: call.result as unknown as Stored }, paid)
+    const collected = async (call: Call, paid: IsPaid) => result({ endpoint, call, visit }, { stored: await storedOf(endpoint, call) }, paid)
     const offers = offering.at({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [found.offer])
     const asking = { offers, resource: resourceOf(endpoint, visit), label, dialect: endpoint.dialect }
     const require = (why: replies.Body) => replies.demand(asking, { ...more, ...why, job_id: why.job_id ?? found.id, model: found.model }, replies.priceOf(found))
@@ -247,7 +254,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     const shown = await show(endpoint, found, { running, collected, now, isOrder })
     if ('status' in shown) return shown
     const { call } = shown
-    const stored = call.result as unknown as Stored
+    const stored = await storedOf(endpoint, call)
     const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
     const paying = await settleCall(money, call, authorization, { keepUntil: now + endpoint.keep.settledMs })
     if (isPaid(paying)) return collected(call, paying)
@@ -297,6 +304,13 @@ export function jobs(house: House, offering: Offers): Jobs {
     return isHere ? replies.recovery(endpoint, call) : {}
   }
 }
+
+async function storedOf(endpoint: Sold, { result }: Pick<Call, 'result'>): Promise<Stored> {
+  const stored = result as unknown as Stored
+  return isVerbatim(endpoint) ? { ...stored, made: await unpacked(stored.made) } : stored
+}
+
+const isVerbatim = (endpoint: Sold): boolean => endpoint.kind === 'paid' && endpoint.verbatim === true
 
 function asFault(endpoint: Paid, error: unknown): Fault {
   if (error instanceof Fault) return error

@@ -27,7 +27,7 @@ import type { Call, Claim, NewCall, Opened, Storage } from '../../core/ports.ts'
 import { summed } from '../../core/spend.ts'
 import { migrate } from './migrations.ts'
 import { patchStatement, statements } from './statements.ts'
-import { isBusy, patiently, writer } from './writer.ts'
+import { isBusy, patiently, weightOf, writer } from './writer.ts'
 
 /** Longest that one statement may block the event loop while another process writes; after that the wait is asynchronous. */
 const BUSY_MS = 10
@@ -135,7 +135,7 @@ export function sqliteStorage(path: string): Storage {
         if (!mayMove(ask.head.get({ id }), from)) return false
         patchCall(id, patchOf(patch))
         return true
-      })
+      }, weightOf(patch.result))
     },
 
     renew: (owner, until) => write(() => void ask.renew.run({ owner, until })),
@@ -151,7 +151,7 @@ export function sqliteStorage(path: string): Storage {
         const { answer, writes } = decideClaim(ask.head.get({ id }), { bonds, offered, bound }, at)
         writes.forEach(perform)
         return claimed(answer)
-      })
+      }, weightOf(at.result?.result))
     },
 
     finishSettlement(...given) {

@@ -2,10 +2,12 @@ import type { BunSQLiteDatabase } from 'drizzle-orm/bun-sqlite'
 
 /** Steps that share one commit at most: bounds how long the event loop stands. */
 const BATCH = 64
+/** Characters of results that share one commit at most: eight megabytes take 80 ms to write, and fifty times that stops everybody for a second. */
+const HEAVIEST = 1 << 20
 /** With the pauses in `patiently`, about five seconds. */
 const TRIES = 100
 
-type Job = { readonly step: () => unknown; readonly resolve: (value: never) => void; readonly reject: (error: unknown) => void }
+type Job = { readonly step: () => unknown; readonly weight: number; readonly resolve: (value: never) => void; readonly reject: (error: unknown) => void }
 
 /**
  * Runs each step inside a write transaction, together with those that arrive in the same turn of the event loop, and answers once
@@ -32,18 +34,33 @@ export function writer(db: BunSQLiteDatabase) {
     }
   }
 
+  /** Those that go together, in their turn: at least one, however heavy. Light ones pass those for which there is no room. */
+  function next(): readonly Job[] {
+    let weight = 0
+    const taken: Job[] = []
+    const left: Job[] = []
+    for (const job of waiting) {
+      const isTaken = taken.length < BATCH && (weight === 0 || job.weight === 0 || weight + job.weight <= HEAVIEST)
+      if (isTaken) weight += job.weight
+      ;(isTaken ? taken : left).push(job)
+    }
+    waiting.splice(0, waiting.length, ...left)
+    return taken
+  }
+
   async function drain(): Promise<void> {
     while (waiting.length > 0) {
       await new Promise((turn) => setImmediate(turn))
-      await serve(waiting.splice(0, BATCH))
+      await serve(next())
     }
     draining = undefined
   }
 
   return {
-    write<T>(step: () => T): Promise<T> {
+    /** `weight` is about how many characters it writes, where they are many. */
+    write<T>(step: () => T, weight = 0): Promise<T> {
       return new Promise<T>((resolve, reject) => {
-        waiting.push({ step, resolve, reject })
+        waiting.push({ step, weight, resolve, reject })
         draining ??= drain()
       })
     },
@@ -52,6 +69,13 @@ export function writer(db: BunSQLiteDatabase) {
       await draining
     },
   }
+}
+
+/** About how many characters a result is written in: what makes one heavy are its texts. */
+export function weightOf(value: unknown): number {
+  if (typeof value === 'string') return value.length
+  if (typeof value !== 'object' || value === null) return 0
+  return Object.values(value).reduce((sum: number, each: unknown) => sum + weightOf(each), 0)
 }
 
 /** Tries again, without blocking, while another process holds the lock. */

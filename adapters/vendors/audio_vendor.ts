@@ -2,6 +2,7 @@
 import { type AudioFormat, type Clock, Fault, type Json, type Log } from '../../core/mod.ts'
 import type { Fetch, VendorHttp } from './http.ts'
 import { mediaTypeOf } from './pictures.ts'
+import { readWav } from './wav.ts'
 
 export type AudioVendorConfig = {
   /** Root of the API, up to where the protocol's own paths begin. */
@@ -29,9 +30,10 @@ export const MOST_SOUND_BYTES = 64 * 1024 * 1024
 
 const TYPES: Readonly<Record<AudioFormat, string>> = { mp3: 'audio/mpeg', opus: 'audio/ogg', pcm: 'audio/pcm', wav: 'audio/wav' }
 
-/** Throws where the bytes are no sound of that format; bare samples cannot be told from anything. */
+/** Throws where the bytes are no sound of that format, or samples of silence; bare samples cannot be told from anything else. */
 export function soundUri(bytes: Uint8Array, format: AudioFormat, http: Pick<VendorHttp, 'refusal'>): string {
   if (bytes.length === 0 || !isOf(bytes, format)) throw http.refusal('failed', `the vendor answered with something that is no ${format}`)
+  if (isSilent(bytes, format)) throw http.refusal('failed', `the vendor answered with a ${format} of silence`)
   return `data:${TYPES[format]};base64,${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')}`
 }
 
@@ -39,6 +41,16 @@ function isOf(bytes: Uint8Array, format: AudioFormat): boolean {
   if (format === 'opus') return Buffer.from(bytes.subarray(0, 4)).toString('latin1') === 'OggS'
   return format === 'pcm' || mediaTypeOf(bytes) === TYPES[format]
 }
+
+/** Of a WAV that ends with its head there are no samples, whatever it says of itself: servers that stream write no lengths. */
+function isSilent(bytes: Uint8Array, format: AudioFormat): boolean {
+  if (format === 'pcm') return bytes.every((byte) => byte === 0)
+  if (format !== 'wav') return false
+  const samples = readWav(bytes)?.samples
+  return bytes.length <= WAV_HEAD_BYTES || (samples !== undefined && samples.length > 0 && samples.every((byte) => byte === 0))
+}
+
+const WAV_HEAD_BYTES = 44
 
 /** What a vendor finds wrong with a field of the buyer's. */
 export function badField(path: string, why: string): Fault {

@@ -2,7 +2,8 @@
  * DefiLlama: keyless at its three hosts, or with a key at one. Sources: @defillama/api@0.1.3 (paths and hosts); reference/vendors.md 10. Lists are
  * megabytes and change by the hour, so whoever asks within a few minutes shares one.
  */
-import { type Clock, type DataVendor, type Log, type Passage } from '../../core/mod.ts'
+import { type Clock, type DataVendor, Fault, type Log, type Passage } from '../../core/mod.ts'
+import { turnstile } from '../../core/turnstile.ts'
 import type { Fetch } from './http.ts'
 import { passthrough } from './passthrough.ts'
 import { shelf, singleFlight } from './shared_answers.ts'
@@ -28,6 +29,9 @@ const TIMEOUT_MS = 25_000
 const MAX_REPLY_BYTES = 24 * 1024 * 1024
 const ROOM = 48 * 1024 * 1024
 const FAILED_MS = 1_000
+/** Different lists at a time, and how many may wait: a parameter that means nothing makes any list another one, of megabytes. */
+const AT_ONCE = 4
+const MOST_WAITING = 16
 
 type Roots = { readonly api: string; readonly yields: string; readonly coins: string }
 const OPEN: Roots = { api: 'https://api.llama.fi', yields: 'https://yields.llama.fi', coins: 'https://coins.llama.fi' }
@@ -40,17 +44,22 @@ export function defiLlama(config: DefiLlamaConfig): DataVendor {
   const weigh = (text: string) => text.length
   const lists = shelf<string>({ clock, ttlMs: listMs, room, weigh })
   const prices = shelf<string>({ clock, ttlMs: pricesMs, room: room / 8, weigh })
+  const turn = turnstile(AT_ONCE, { most: MOST_WAITING, full: () => new Fault('BUSY', { message: 'Too many different lists are being fetched. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } }) })
   const shared = singleFlight(shelf<unknown>({ clock, ttlMs: FAILED_MS, room: 1_000, weigh: () => 1 }))
 
   return {
     async ask(passage, { signal }) {
       signal.throwIfAborted()
       const name = `${passage.path}?${passage.query}`
-      const kept = passage.path.startsWith('prices/') ? prices : lists
+      const isPrices = passage.path.startsWith('prices/')
+      const kept = isPrices ? prices : lists
       const known = kept.get(name)
       if (known) return known.value
       const { root, path } = placeOf(passage, roots)
-      return await shared(name, signal, async (wanted) => kept.keep(name, await through.ask(root, { path, query: passage.query }, { signal: wanted })))
+      return await shared(name, signal, async (wanted) => {
+        const ask = () => through.ask(root, { path, query: passage.query }, { signal: wanted })
+        return kept.keep(name, await (isPrices ? ask() : turn(ask, wanted)))
+      })
     },
   }
 }

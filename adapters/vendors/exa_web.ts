@@ -24,7 +24,7 @@ export function exaWeb({ baseUrl, key, ...ports }: ExaWebConfig): WebSearchVendo
   return {
     async ask(question, order, at) {
       if (question === 'answer') return await post('answer', { query: order.query ?? '', text: false, stream: false }, at)
-      if (question === 'contents') return await post('contents', { urls: order.urls ?? [], text: true }, at)
+      if (question === 'contents') return readable(await post('contents', { urls: order.urls ?? [], text: true }, at))
       const { numResults = USUAL_RESULTS, ...words } = withTimes(order)
       if (question === 'search') return await post('search', { ...words, type: 'auto', numResults }, at)
       return await post('findSimilar', { ...words, numResults }, at).catch((error: unknown) => (isGone(error) ? searchedFor({ ...words, numResults }, at) : Promise.reject(error as Error)))
@@ -40,6 +40,17 @@ export function exaWeb({ baseUrl, key, ...ports }: ExaWebConfig): WebSearchVendo
     const excluded = [...((words.excludeDomains as readonly string[] | undefined) ?? []), ...own]
     return await post('search', { ...words, query, type: 'auto', ...(excluded.length > 0 && { excludeDomains: excluded }) }, at)
   }
+}
+
+/** A hundred refused pages, each with its address, in characters. */
+const LONGEST_NOTHING = 1 << 20
+
+/** The answer as it came. Throws where none of the pages could be read: each of them would be paid for. */
+function readable(text: string): string {
+  if (text.length > LONGEST_NOTHING) return text
+  const { results, statuses } = record(JSON.parse(text))
+  if (!Array.isArray(results) || results.length > 0) return text
+  throw new Fault('PASSED_ON', { status: 404, message: 'Exa could read none of these pages (payment NOT charged)', fields: { status: 404 }, details: Array.isArray(statuses) ? statuses : null })
 }
 
 /** Exa takes times with an hour; a day begins at its midnight. */

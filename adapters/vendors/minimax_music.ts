@@ -5,7 +5,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { AudioVendor, MadeAudio, MusicJob } from '../../core/mod.ts'
-import { type AudioVendorConfig, badField, soundUri } from './audio_vendor.ts'
+import { type AudioVendorConfig, badField, MOST_SOUND_BYTES, soundUri } from './audio_vendor.ts'
 import { vendorHttp } from './http.ts'
 import { bearer, under, writeOrder } from './image_vendor.ts'
 import { envelope, type Judge, record, type Refusal, type Trouble } from './refusals.ts'
@@ -14,7 +14,7 @@ export const MINIMAX = { baseUrl: 'https://api.minimax.io' } as const
 
 const Reply = Type.Object({
   data: Type.Object({ audio: Type.String({ minLength: 1 }) }),
-  extra_info: Type.Optional(Type.Union([Type.Object({ music_duration: Type.Optional(Type.Number()) }), Type.Null()])),
+  extra_info: Type.Optional(Type.Union([Type.Object({ music_duration: Type.Optional(Type.Union([Type.Number(), Type.Null()])) }), Type.Null()])),
 })
 const isReply = TypeCompiler.Compile(Reply)
 
@@ -22,14 +22,14 @@ const MP3 = { sample_rate: 44_100, bitrate: 256_000, format: 'mp3' }
 
 /** A song without lyrics has some written for it. There is no field for a length: the hint joins the prompt. */
 export function minimaxMusic(config: AudioVendorConfig): AudioVendor {
-  const http = vendorHttp({ ...config, name: 'minimax' })
+  const http = vendorHttp({ ...config, name: 'minimax', maxBytes: MOST_SOUND_BYTES })
 
   return {
     makes: { music: ['mp3'] },
     voiceNames: { aliases: {}, ids: /(?!)/ },
 
     async compose({ model, prompt, instrumental, lyrics, seconds }: MusicJob, { signal }) {
-      const words = seconds === undefined ? prompt : `${prompt.slice(0, LONGEST_PROMPT)}\nAbout ${Math.round(seconds)} seconds long.`
+      const words = seconds === undefined ? prompt : `${[...prompt].slice(0, LONGEST_PROMPT).join('')}\nAbout ${Math.round(seconds)} seconds long.`
       const sung = lyrics === undefined ? { lyrics_optimizer: true } : { lyrics }
       const order = { model, prompt: words, output_format: 'url', audio_setting: MP3, ...(instrumental ? { is_instrumental: true } : sung) }
       const body = await http.postJson(under(config.baseUrl, '/v1/music_generation'), writeOrder(config, { order }), { headers: bearer(config.key), signal, judge })
@@ -43,7 +43,7 @@ export function minimaxMusic(config: AudioVendorConfig): AudioVendor {
   /** A URL that lives for half a day, or hex from a server that knows nothing else. */
   function read({ data: { audio }, extra_info }: Static<typeof Reply>): MadeAudio {
     const ms = extra_info?.music_duration
-    const long = ms !== undefined && ms > 0 ? { seconds: ms / 1000 } : {}
+    const long = typeof ms === 'number' && ms > 0 ? { seconds: ms / 1000 } : {}
     if (/^https?:\/\//i.test(audio) && URL.canParse(audio)) return { url: audio, ...long }
     return { url: soundUri(Buffer.from(audio, 'hex'), 'mp3', http), ...long }
   }

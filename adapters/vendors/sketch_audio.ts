@@ -1,5 +1,5 @@
 /** The embedded audio vendor: a real, small synthesizer speaks; sounds and music are procedural, and say so in the file and in the reply. */
-import type { AudioVendor, MadeAudio, Voice } from '../../core/mod.ts'
+import { type AudioVendor, Fault, type MadeAudio, type Voice } from '../../core/mod.ts'
 import { badField } from './audio_vendor.ts'
 import { COMPILED, type Ears, type Hand, inProcess, inThread } from './sketch/apart.ts'
 import type { AudioAnswer, AudioOrder } from './sketch/audio_work.ts'
@@ -56,7 +56,12 @@ export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { c
       leave(task)
       task.done(answer)
     }
-    hands.set(task, program(task.order, { hear: end, died: (reason) => end({ error: reason }) }))
+    try {
+      hands.set(task, program(task.order, { hear: end, died: (reason) => end({ error: reason }) }))
+    } catch (cause) {
+      // Whoever made room for this task still waits for his own sound.
+      end({ error: cause instanceof Error ? cause.message : String(cause) })
+    }
     next()
   }
 
@@ -73,7 +78,7 @@ export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { c
   async function make(order: AudioOrder, signal: AbortSignal): Promise<Exclude<AudioAnswer, { error: string }>> {
     signal.throwIfAborted()
     if (closed) throw new Error('the sketch vendor is closed')
-    if (queue.length >= waiting) throw new Error('too many sounds are waiting')
+    if (queue.length >= waiting) throw new Fault('BUSY', { message: 'Too many sounds are waiting to be made. Nothing was charged; send the same request again.', headers: { 'retry-after': '10' } })
     const { promise, resolve, reject } = Promise.withResolvers<AudioAnswer>()
     const task: Task = { order, done: resolve }
     const stop = () => {
@@ -84,7 +89,7 @@ export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { c
     queue.push(task)
     next()
     const answer = await promise.finally(() => signal.removeEventListener('abort', stop))
-    if ('error' in answer) throw new Error(`the sketch made no sound: ${answer.error}`)
+    if ('error' in answer) throw answer.refusal === undefined ? new Error(`the sketch made no sound: ${answer.error}`) : badField('input', answer.refusal)
     return answer
   }
 
@@ -130,9 +135,14 @@ const READ = 2_000
 const uriOf = (bytes: Uint8Array, type: string): string => `data:${type};base64,${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')}`
 const madeOf = ({ wav, seconds, note }: Exclude<AudioAnswer, { error: string }>): MadeAudio => ({ url: uriOf(wav, 'audio/wav'), seconds, note })
 
-/** In the letters of English, which is all that it reads. Throws INVALID_BODY where nothing is left to say. */
+/** Letters that do not come apart into one of English and an accent. */
+const LETTERS: Readonly<Record<string, string>> = { ß: 'ss', æ: 'ae', Æ: 'Ae', œ: 'oe', Œ: 'Oe', ø: 'o', Ø: 'O', ł: 'l', Ł: 'L', đ: 'd', Đ: 'D', ð: 'th', Ð: 'Th', þ: 'th', Þ: 'Th', ı: 'i' }
+
+/** In the letters of English, which is all that it reads. Throws INVALID_BODY where nothing is left to say, or a letter would be left out: it is paid for. */
 function readable(text: string): string {
-  const plain = text.normalize('NFKD').replace(/[\u2018\u2019]/g, "'").replace(/[\u201c\u201d]/g, '"').replace(/[\u2010-\u2015]/g, '-').replace(/[^\x20-\x7e\s]/g, '').replace(/\s+/g, ' ').trim()
+  const known = text.normalize('NFKD').replace(/[ßæÆœŒøØłŁđĐðÐþÞı]/g, (letter) => LETTERS[letter] ?? '')
+  if (/(?![A-Za-z0-9])[\p{L}\p{N}]/u.test(known)) throw badField('input', 'holds letters that the embedded synthesizer cannot say: it reads English only')
+  const plain = known.replace(/[\u2018\u2019\u02bc]/g, "'").replace(/[\u201c\u201d]/g, '"').replace(/[\u2010-\u2015]/g, '-').replace(/[^\x20-\x7e\s]/g, '').replace(/\s+/g, ' ').trim()
   if (/[A-Za-z0-9]/.test(plain)) return plain
   throw badField('input', 'holds nothing that the embedded synthesizer can say: it reads English only')
 }

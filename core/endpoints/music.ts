@@ -90,7 +90,7 @@ const compose = paid({
     const { url, note, ...made } = await vendor.compose(job, { signal: order.signal })
     const sung = instrumental ? undefined : (made.lyrics ?? lyrics)
     const track = { ...(made.seconds !== undefined && { duration_seconds: made.seconds }), ...(sung !== undefined && { lyrics: sung }), ...(note !== undefined && { note }) }
-    return { result: { model: row.id, track }, media: { folder: sale.FOLDER, urls: [url] } }
+    return { result: { model: row.id, track }, media: { folder: sale.FOLDER, urls: [url], kinds: ['audio'] } }
   },
 
   show({ made, media, created }, { href }) {

@@ -47,6 +47,18 @@ describe('defiLlama()', () => {
     expect(seen).toHaveLength(3)
   })
 
+  test('asks for four different lists at a time, lets sixteen wait, and is busy for the next, which may come again', async () => {
+    const { promise: ready, resolve } = Promise.withResolvers<void>()
+    const { ask, seen, log, clock } = before(async () => (await ready, Response.json([])))
+    const asking = Array.from({ length: 20 }, (_, index) => ask('chains', `i=${index}`))
+    expect(await outcome(ask('chains', 'i=20'), log)).toBe('BUSY')
+    while (seen.length < 4) await clock.settle()
+    expect(seen).toHaveLength(4)
+    resolve()
+    expect(await Promise.all(asking)).toEqual(Array(20).fill('[]'))
+    expect(await ask('chains', 'i=20')).toBe('[]')
+  })
+
   test('keeps no more than it has room for, the newest', async () => {
     const { ask, seen } = before(() => new Response(`"${'x'.repeat(98)}"`), { room: 250 })
     for (const query of ['a=1', 'a=2', 'a=3', 'a=3', 'a=2', 'a=1']) await ask('chains', query)

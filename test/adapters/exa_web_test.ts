@@ -55,7 +55,7 @@ describe('exaWeb() before a document', () => {
 
 describe('exaWeb()', () => {
   test('sends its key, and the order with its defaults, and nothing else', async () => {
-    const { vendor, seen } = vendorOn(() => Response.json({ results: [] }))
+    const { vendor, seen } = vendorOn(() => Response.json({ results: [{ url: PAGE }] }))
     await vendor.ask('search', { query: 'q', startPublishedDate: '2026-01-02' }, calm())
     await vendor.ask('contents', { urls: [PAGE] }, calm())
     expect(seen.map(({ path, json, headers }) => [path, json, headers.get('x-api-key')])).toEqual([
@@ -83,6 +83,14 @@ describe('exaWeb()', () => {
   test('that knows nothing of a page says so, uncharged', async () => {
     const { vendor, log } = vendorOn(({ path }) => (path === '/findSimilar' ? Response.json({}, { status: 404 }) : Response.json({ results: [] })))
     expect(await outcome(vendor.ask('find-similar', { url: PAGE }, calm()), log)).toBe('PASSED_ON')
+  })
+
+  test('that could read none of the pages says so, uncharged; some are an answer', async () => {
+    const statuses = [{ id: PAGE, status: 'error' }]
+    const { vendor } = vendorOn(({ json }) => Response.json({ results: json.urls.slice(1).map((url: string) => ({ url })), statuses }))
+    const error = await vendor.ask('contents', { urls: [PAGE] }, calm()).catch((reason: unknown) => reason)
+    expect((error as Fault).parts).toMatchObject({ status: 404, details: statuses })
+    expect(JSON.parse(await vendor.ask('contents', { urls: [PAGE, PAGE] }, calm()))).toEqual({ results: [{ url: PAGE }], statuses })
   })
 
   test('gives up after 30 s, as a failed call', async () => {

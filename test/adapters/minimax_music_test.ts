@@ -27,6 +27,8 @@ describe('what minimaxMusic() sends', () => {
     expect([free.lyrics_optimizer, free.prompt]).toEqual([true, 'calm piano\nAbout 30 seconds long.'])
     await vendor.compose?.({ ...CALM, prompt: 'x'.repeat(2000), seconds: 240 }, calm())
     expect(server.seen[2]?.json.prompt.length).toBeLessThanOrEqual(2000)
+    await vendor.compose?.({ ...CALM, prompt: '🎹'.repeat(1_900), seconds: 240 }, calm())
+    expect(server.seen[3]?.json.prompt).toStartWith('🎹'.repeat(1_900))
   })
 })
 

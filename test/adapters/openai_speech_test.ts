@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
 import { openaiSpeech } from '../../adapters/vendors/openai_speech.ts'
+import { wavOf } from '../../adapters/vendors/wav.ts'
 import type { AudioFormat, SpeechJob } from '../../core/mod.ts'
 import { audioVendorLaws, BARRED, VENDOR_SAYS } from '../conformance/audio.ts'
 import { runLaws } from '../conformance/law.ts'
@@ -26,6 +27,17 @@ describe('openaiSpeech()', () => {
     const { vendor } = vendorOn(openaiSpeech, studio)
     expect(await vendor.speak?.(HELLO, calm())).toEqual({ url: uri('audio/mpeg', SOUNDS.mp3) })
     expect(await vendor.speak?.({ ...HELLO, format: 'pcm' }, calm())).toEqual({ url: uri('audio/pcm', SOUNDS.pcm), seconds: 0.1, sampleRate: 24_000 })
+  })
+
+  test('takes no silence for a sound: a WAV without samples, or samples of nothing', async () => {
+    const wav = (samples: Uint8Array) => wavOf({ samples, rate: 24_000, channels: 1 })
+    for (const [format, bytes] of [['wav', wav(new Uint8Array(0))], ['wav', wav(new Uint8Array(480))], ['pcm', new Uint8Array(480)]] as const) {
+      const { vendor } = vendorOn(openaiSpeech, () => new Response(bytes as BodyInit, { headers: { 'content-type': 'application/octet-stream' } }))
+      await expect(vendor.speak?.({ ...HELLO, format }, calm())).rejects.toThrow('silence')
+    }
+    const streamed = Uint8Array.from(SOUNDS.wav).fill(0, 40, 44)
+    const { vendor } = vendorOn(openaiSpeech, () => new Response(streamed, { headers: { 'content-type': 'audio/wav' } }))
+    expect((await vendor.speak?.({ ...HELLO, format: 'wav' }, calm()))?.url).toBe(uri('audio/wav', streamed))
   })
 
   test('lists the voices that are configured, the usual one first, or those of the protocol', async () => {

@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { sketchAudio, type Program, type SketchAudioOptions } from '../../adapters/vendors/sketch_audio.ts'
 import { audioOf, type AudioAnswer, type AudioOrder, SOUND_NOTE, SPOKEN_NOTE, TUNE_NOTE } from '../../adapters/vendors/sketch/audio_work.ts'
+import { piecesOf } from '../../adapters/vendors/sketch/flite.ts'
 import { readWav, wavOf } from '../../adapters/vendors/wav.ts'
 import { Fault, type MadeAudio } from '../../core/mod.ts'
 import { audioVendorLaws } from '../conformance/audio.ts'
@@ -62,9 +63,30 @@ describe('speech', () => {
     expect(Buffer.from(other.wav).equals(Buffer.from(fast.wav))).toBe(false)
   })
 
-  test('of words that are not English is refused as the buyer’s, and needs no process', async () => {
-    const error = await sketch({ program: () => { throw new Error('not to be asked') } }).speak?.({ model: 'm', text: '狐と雪', voice: 'slt', format: 'wav', speed: 1 }, calm()).catch((reason: unknown) => reason)
+  test.each(['狐と雪', 'a fox, по-русски', '...'])('of %s is refused as the buyer’s, and needs no process: what cannot be said is not left out', async (text) => {
+    const error = await sketch({ program: () => { throw new Error('not to be asked') } }).speak?.({ model: 'm', text, voice: 'slt', format: 'wav', speed: 1 }, calm()).catch((reason: unknown) => reason)
     expect([error instanceof Fault, (error as Fault).message.startsWith('input: ')]).toEqual([true, true])
+  })
+
+  test('of letters with accents is said in those of English', async () => {
+    const { orders, program } = acting()
+    await sketch({ program }).speak?.({ model: 'm', text: 'Crème brûlée\u200b, Øre & Straße', voice: 'slt', format: 'wav', speed: 1 }, calm())
+    expect(orders.map(({ text }) => text)).toEqual(['Creme brulee, Ore & Strasse'])
+  })
+
+  test('of a long text is spoken piece by piece, parted where one would breathe', async () => {
+    const prose = `${'One, two. '.repeat(60)}${'three '.repeat(90)}${'x'.repeat(900)}`
+    const pieces = piecesOf(prose)
+    expect([pieces.join(''), pieces.every(({ length }) => length <= 400), pieces[0]?.endsWith('two. ')]).toEqual([prose, true, true])
+    const { seconds, loudness } = await made({ kind: 'speech', text: `${'.'.repeat(800)} Well`, voice: 'kal16', speed: 1.2 })
+    expect([seconds < 2, loudness > 100]).toEqual([true, true])
+  })
+
+  test('that would last more than ten minutes is refused as the buyer’s', async () => {
+    const figures = await audioOf({ kind: 'speech', text: '999999999 '.repeat(120), voice: 'kal16', speed: 0.7 })
+    expect(figures).toEqual({ error: 'it would last too long', refusal: 'takes longer than 10 minutes to say' })
+    const error = await sketch({ program: acting(() => figures).program }).speak?.({ model: 'm', text: '9', voice: 'slt', format: 'wav', speed: 1 }, calm()).catch((reason: unknown) => reason)
+    expect((error as Fault).message).toStartWith('input: takes longer than 10 minutes to say')
   })
 })
 
@@ -140,11 +162,22 @@ describe('sketchAudio()', () => {
     expect([await left, await reason(vendor.sound?.(bell('z'), calm())), state.stopped]).toEqual(['gone', 'made', 4])
   })
 
+  test('a hand that cannot be had costs nobody else a sound that is made', async () => {
+    const { program } = acting()
+    const hiring: Program = (order, ears) => {
+      if (order.text === 'c') throw new Error('no more processes')
+      return program(order, ears)
+    }
+    const vendor = sketch({ program: hiring })
+    const all = ['a', 'b', 'c', 'd'].map((text) => vendor.sound?.(bell(text), calm()).then(() => 'made', (error: Error) => error.message))
+    expect(await Promise.all(all)).toEqual(['made', 'made', 'the sketch made no sound: no more processes', 'made'])
+  })
+
   test('lets only so many wait, and ends them all when it is closed', async () => {
     const vendor = sketch({ program: acting(() => 'hangs').program, waiting: 1 })
     const reason = (work: Promise<unknown> | undefined) => work?.then(() => 'made', (error: Error) => error.message)
     const held = [1, 2, 3].map((each) => reason(vendor.sound?.(bell(String(each)), calm())))
-    expect(await reason(vendor.sound?.(bell('4'), calm()))).toBe('too many sounds are waiting')
+    expect(await reason(vendor.sound?.(bell('4'), calm()))).toStartWith('Too many sounds are waiting')
     vendor.close()
     expect(await Promise.all(held)).toEqual(Array(3).fill('the sketch made no sound: the sketch vendor is closed'))
     expect(await reason(vendor.sound?.(bell('5'), calm()))).toBe('the sketch vendor is closed')

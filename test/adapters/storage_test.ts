@@ -9,6 +9,7 @@ import { copied, memoryStorage } from '../../adapters/storage/memory.ts'
 import { migrate, steps } from '../../adapters/storage/migrations.ts'
 import * as schema from '../../adapters/storage/schema.ts'
 import { holdAlone, sqliteStorage } from '../../adapters/storage/sqlite.ts'
+import { weightOf, writer } from '../../adapters/storage/writer.ts'
 import { usdc } from '../../core/money.ts'
 import type { Storage } from '../../core/ports.ts'
 import { brokenStorages } from '../conformance/broken_storage.ts'
@@ -159,6 +160,16 @@ test('sqlite storage: while another process writes, readers go on and writers wa
   expect(log).toEqual(['read', 'read', 'read', 'opened'])
   await storage.close()
   remove()
+})
+
+test('sqlite storage: what is written together is written at once, but for large results: others have a turn between them', async () => {
+  const commits: number[] = []
+  const db = { transaction: (step: () => unknown[]) => (commits.push(0), step()) }
+  const { write } = writer(db as never)
+  const step = () => void commits.push((commits.pop() ?? 0) + 1)
+  const large = weightOf({ made: 'x'.repeat(600_000), media: [{ url: 'y'.repeat(300_000) }] })
+  await Promise.all([...Array.from({ length: 3 }, () => write(step)), write(step, large), write(step, large), write(step, 8 * large), ...Array.from({ length: 65 }, () => write(step))])
+  expect([large, commits]).toEqual([900_000, [64, 6, 1]])
 })
 
 test('sqlite storage: the folder is made, and the files are their owner\'s only', async () => {

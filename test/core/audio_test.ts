@@ -1,7 +1,7 @@
 /** Speech, sound effects and music: prices, what is refused before the quote, what is delivered, and what is never charged. */
 import { describe, expect, test } from 'bun:test'
 import { scriptedAudio, TONE } from '../../adapters/vendors/scripted_audio.ts'
-import { type AudioRow, catalog, Fault, type MadeAudio, overrideAudio, audioRows } from '../../core/mod.ts'
+import { type AudioRow, catalog, Fault, type MadeAudio, NoMedia, overrideAudio, audioRows } from '../../core/mod.ts'
 import { type Answer, door, kit, type KitOptions, ORIGIN, read } from '../kit.ts'
 import vectors from '../vectors/audio_prices.json'
 
@@ -35,6 +35,11 @@ describe('a price of audio', () => {
 describe('bad input is 400 before the quote, naming the field and what is allowed', () => {
   const rows: readonly [{ path: string }, object, string][] = [
     [SPEECH, { input: ' \n' }, 'input: must not be blank'],
+    [SPEECH, { input: '\u200b\u3164\u2800' }, 'input: must hold a letter, a digit or a sign'],
+    [SPEECH, { input: '...!? \u0301' }, 'input: must hold a letter, a digit or a sign'],
+    [SPEECH, { input: 'a\ud83e' }, 'input: must be Unicode, and holds half a character'],
+    [SOUNDS, { text: '\u2060' }, 'text: must hold a letter'],
+    [MUSIC, { prompt: 'song', lyrics: '\u200d' }, 'lyrics: must hold a letter'],
     [SPEECH, { model: 'elevenlabs/v3', input: 'x'.repeat(5_001) }, 'input: may have at most 5000 characters with elevenlabs/v3, got 5001'],
     [SPEECH, { ...HELLO, voice: 'nobody' }, 'voice: must be one of sarah, george, or a voice_id of /api/v1/audio/voices, got "nobody"'],
     [SPEECH, { ...HELLO, voice: '__proto__' }, 'voice: must be one of'],
@@ -142,6 +147,14 @@ describe('music', () => {
     expect(await lyricsOf({ lyrics: 'oh' }, { prompt: 'song' })).toBe('oh')
     expect(await lyricsOf({}, { prompt: 'song', lyrics: 'la la' })).toBe('la la')
     expect(await lyricsOf({ lyrics: 'oh' }, CALM)).toBeUndefined()
+  })
+
+  test('whose URL holds a page, or nothing any more, is not charged', async () => {
+    for (const problem of [undefined, new NoMedia('the media host answered 404')]) {
+      const media = async () => (problem ? Promise.reject(problem) : { bytes: new TextEncoder().encode('<html>'), type: 'text/html' })
+      const subject = stage({ audio: scriptedAudio(async () => ({ url: 'https://tracks.example/1.mp3' })), ports: { vendors: { media } } })
+      expect([(await subject.buyer().buy(CALM, MUSIC)).status, subject.chain.transfers]).toEqual([500, []])
+    }
   })
 
   test('is sung unless told, and remapped from its older id', async () => {

@@ -224,6 +224,13 @@ test('what keeps unknown fields keeps a thousand, and no million; what drops the
   expect(intake(schema)(crowd(1_001))).toEqual({ model: 'm' })
 })
 
+test('a field called __proto__ is no way to say a thing for the price alone', () => {
+  const schema = Type.Object({ model: Type.String(), max_tokens: Type.Optional(Type.Number()) })
+  const said = intake(schema, 'kept')(JSON.parse('{"model":"m","__proto__":{"max_tokens":1}}'))
+  expect([said.max_tokens, Object.getPrototypeOf(said) === Object.prototype]).toEqual([undefined, true])
+  expect(() => intake(schema, 'kept')(JSON.parse('{"__proto__":{"model":"m"}}'))).toThrow('model')
+})
+
 describe('a web address', () => {
   test.each([
     'https://a.example',

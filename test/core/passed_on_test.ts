@@ -1,6 +1,6 @@
 /** Web search, prediction markets and DeFi data: what they cost, what their vendors are asked, and what becomes of the answer. */
 import { describe, expect, test } from 'bun:test'
-import { type DataVendor, Fault, type Passage, type WebSearchVendor } from '../../core/mod.ts'
+import { type DataVendor, Fault, type Passage, type Ports, type WebSearchVendor } from '../../core/mod.ts'
 import { type Answer, embedded, encodePayment, type Kit, kit, type KitOptions, ORIGIN, read, testClock } from '../kit.ts'
 import vectors from '../vectors/data_quotes.json'
 
@@ -59,6 +59,15 @@ describe('what a vendor is asked', () => {
     expect(asked).toEqual([{ path: 'polymarket/markets', query: 'limit=5&q=a%26b%3D%27c' }, { path: 'polymarket/markets', query: 'limit=5&q=a%26b%3D%27c' }, { path: 'polymarket/markets', query: '' }])
   })
 
+  test('that says a thing twice is 400 before the quote, and nothing is left out of it', async () => {
+    const { asked, send } = stage()
+    for (const path of [`${MARKETS}?id=1&id=2`, `${PROTOCOLS}?x=1&x=1&x=2`]) {
+      const { status, body } = await send('GET', path)
+      expect([status, body.message.includes('must be text, got an array')]).toEqual([400, true])
+    }
+    expect(asked).toEqual([])
+  })
+
   test('of wallets is a list in a body, however it came', async () => {
     const { asked, pay } = stage()
     await pay('POST', IDENTITIES, { addresses: [WALLET, WALLET] })
@@ -110,6 +119,18 @@ describe('an answer', () => {
     await subject.pay('GET', PROTOCOLS)
     expect(await subject.ports.storage.prune(subject.clock.now() + 3_599_000)).toBe(0)
     expect(await subject.ports.storage.prune(subject.clock.now() + 3_601_000)).toBeGreaterThan(0)
+  })
+
+  test('of megabytes is kept in less, and a resend has it letter by letter', async () => {
+    const long = JSON.stringify(Array.from({ length: 4_000 }, (_, index) => ({ name: `Ärztekammer ${index}`, tvl: index / 7 })))
+    const kept: number[] = []
+    const keeping = (ports: Ports): Ports => ({ ...ports, storage: { ...ports.storage, claimSettlement: (id, authorization, at) => (kept.push(JSON.stringify(at.result ?? null).length), ports.storage.claimSettlement(id, authorization, at)) } })
+    const subject = stage(async () => long, { wrap: keeping })
+    const alice = subject.buyer('bob')
+    const payment = alice.sign(await subject.send('GET', PROTOCOLS))
+    const ask = async () => await (await subject.shop.fetch(new Request(ORIGIN + PROTOCOLS, { headers: { 'payment-signature': encodePayment(payment) } }))).text()
+    expect([await ask() === long, await ask() === long, subject.asked.length, subject.chain.transfers.length]).toEqual([true, true, 1, 1])
+    expect(kept[0]).toBeLessThan(long.length / 2)
   })
 
   test('of the embedded ones says that it is a sample', async () => {

@@ -1,6 +1,6 @@
 /** What one order comes to: a WAV that says in itself what made it. */
 import { secondsOf, wavOf } from '../wav.ts'
-import { spoken } from './flite.ts'
+import { LONGEST_S, spoken } from './flite.ts'
 import { soundOf } from './sounds.ts'
 import { RATE, samplesOf } from './synth.ts'
 import { tuneOf } from './tune.ts'
@@ -10,7 +10,8 @@ export type AudioOrder =
   | { readonly kind: 'sound'; readonly text: string; readonly seconds?: number | undefined }
   | { readonly kind: 'music'; readonly text: string; readonly seconds: number }
 
-export type AudioAnswer = { readonly wav: Uint8Array; readonly seconds: number; readonly note: string } | { readonly error: string }
+/** `refusal` is what is wrong with the text, for whoever wrote it. */
+export type AudioAnswer = { readonly wav: Uint8Array; readonly seconds: number; readonly note: string } | { readonly error: string; readonly refusal?: string }
 
 const SOFTWARE = 'Farebox sketch audio'
 export const SPOKEN_NOTE = 'Spoken by flite, a small synthesizer of English, and not by the model.'
@@ -20,6 +21,7 @@ export const TUNE_NOTE = 'Procedural music by Farebox - not a model. Nobody sing
 export async function audioOf(order: AudioOrder): Promise<AudioAnswer> {
   if (order.kind === 'speech') {
     const samples = await spoken(order)
+    if (!samples) return { error: 'it would last too long', refusal: `takes longer than ${LONGEST_S / 60} minutes to say` }
     return { wav: wavOf({ ...samples, software: `${SOFTWARE} with flite`, comment: SPOKEN_NOTE }), seconds: secondsOf(samples), note: SPOKEN_NOTE }
   }
   if (order.kind === 'sound') {
