@@ -1,7 +1,7 @@
 /** One paid call from start to finish. The only file that knows the order of work and money. */
 import { abandon, failIfOverdue, isOver } from './calls.ts'
 import { deadlines } from './deadlines.ts'
-import { owedBy } from './debts.ts'
+import { owedBy, waitingFor } from './debts.ts'
 import type { Asked, Free, GuestList, Paid, Poll, Price, Reply, Sold } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import type { House } from './house.ts'
@@ -196,6 +196,9 @@ export function flow(house: House): Flow {
     const isFree = price.amount === 0n
     const owed = isServedFirst(endpoint) && !isFree ? await owedBy(storage, { payer, asset }, clock.now()) : undefined
     if (owed) return await refuse('PAYMENT_UNFUNDED', 'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it', recovery(owed))
+    const holds = verdict.balance ?? house.unreadableCap
+    const waiting = isServedFirst(endpoint) || isFree ? undefined : await waitingFor(storage, { payer, asset }, { now: clock.now(), next: price.amount, holds })
+    if (waiting) return await refuse('PAYMENT_UNFUNDED', 'more results wait for this wallet than it can pay for; collect one first', recovery(waiting))
     const now = clock.now()
     const authorization: Authorization = { key, payer, payment, offer, expiresAt }
     const fresh = newId(ports.random)
@@ -221,7 +224,7 @@ export function flow(house: House): Flow {
         expiresAt: now + endpoint.keep.unclaimedMs,
       },
       authorization,
-      { now, until: now + patience.workLeaseMs, ...(!isFree && { cap: { observed: verdict.balance ?? house.unreadableCap, asOf: verdict.asOf } }) },
+      { now, until: now + patience.workLeaseMs, ...(!isFree && { cap: { observed: holds, asOf: verdict.asOf } }) },
     )
     const opened = await opening.catch(async (error) => {
       const first = tag && (await storage.getCall(id))

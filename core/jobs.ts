@@ -1,6 +1,6 @@
 /** Work that makes a result: inline while its window lasts, else as a job; and the polls that collect and pay for results. Steps 8 to 12. */
 import { abandon, type Completion, fail, failIfOverdue, isForgotten, type Money, type Paying, settleCall, STALLED, within } from './calls.ts'
-import { noteDebt } from './debts.ts'
+import { noteDebt, noteJob } from './debts.ts'
 import { spoken } from './dialects.ts'
 import type { Paid, Poll, Reply, Sold, Stored } from './endpoint.ts'
 import { keepFor } from './enrolled.ts'
@@ -57,12 +57,12 @@ export function jobs(house: House, offering: Offers): Jobs {
   async function serve(working: Working<Paid>): Promise<Reply> {
     const { endpoint, input, call, visit } = working
     if (endpoint.inline) return await serveAtOnce(working)
-    if (isHeldPaid(endpoint)) return replies.envelope(endpoint, await upstream.submit({ ...working, endpoint }))
+    if (isHeldPaid(endpoint)) return await accepted(working, await upstream.submit({ ...working, endpoint }))
     const settle = endpoint.settle(input, context)
     const windowMs = settle.mode === 'hybrid' ? (house.inlineMs ?? settle.windowMs) : 0
     if (windowMs <= 0) {
       ports.background(workLater(working).catch((error) => release(call, error)))
-      return replies.envelope(endpoint, call)
+      return await accepted(working, call)
     }
     const turn = { isSettling: false, isOver: false }
     const work = workInline(working, turn).catch((error) => release(call, error))
@@ -74,6 +74,13 @@ export function jobs(house: House, offering: Offers): Jobs {
     if (turn.isSettling) return (await work) ?? replies.envelope(endpoint, call)
     turn.isOver = true
     ports.background(begin(call))
+    return await accepted(working, call)
+  }
+
+  /** A job may outlive its authorization: it is noted, in case its wallet leaves it and orders others. */
+  async function accepted({ endpoint, authorization }: Working<Paid>, call: Call): Promise<Reply> {
+    const now = clock.now()
+    await noteJob({ storage, log }, call, { from: authorization.expiresAt, until: now + patience.debtMs, now })
     return replies.envelope(endpoint, call)
   }
 

@@ -4,7 +4,7 @@ import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { streamAnswer } from '../../adapters/vendors/scripted_chat.ts'
 import { owe, owedBy } from '../../core/debts.ts'
 import type { Call, Json } from '../../core/mod.ts'
-import { FOX, read, type KitOptions } from '../kit.ts'
+import { FOX, kit, read, type KitOptions } from '../kit.ts'
 import { COMPLETIONS, HELLO, SKY, STREAM, table } from './live_kit.ts'
 
 const HOUR = 3_600_000
@@ -156,6 +156,41 @@ describe('a settlement in doubt that tend() finds dead', () => {
       await shop.tend()
       expect([(await post(SKY, { payment: await signed(SKY) })).status, chain.transfers.length]).toEqual([200, 3])
     }
+  })
+})
+
+describe('jobs that a wallet leaves behind', () => {
+  /** A wallet that signs for six seconds at a time, and collects nothing. */
+  async function forgetful(dollars: bigint) {
+    const subject = kit({ inlineMs: 0 })
+    const alice = subject.buyer()
+    subject.chain.drain(alice.wallet)
+    subject.chain.fund(alice.wallet, dollars)
+    const order = async () => {
+      const validBefore = BigInt(Math.ceil(subject.clock.now() / 1000) + 7)
+      const payment = alice.sign(await alice.ask(), { validBefore })
+      const ordered = await alice.buy(FOX, { payment })
+      await subject.idle()
+      await subject.clock.advance(8_000)
+      return ordered
+    }
+    return { ...subject, alice, order }
+  }
+
+  test('are a few, where it holds no more than the price of one; then it collects one first', async () => {
+    const { order, alice, vendor } = await forgetful(22_000n)
+    for (let n = 0; n < 5; n++) expect((await order()).status).toBe(202)
+    const refused = await order()
+    expect([refused.status, refused.body.code, typeof refused.body.poll_url, vendor.jobs.length]).toEqual([402, 'PAYMENT_UNFUNDED', 'string', 5])
+    expect((await alice.poll(refused.body.poll_url, alice.sign(await alice.poll(refused.body.poll_url)))).status).toBe(200)
+  })
+
+  test('are as many as it can pay for, and none that was collected', async () => {
+    const { order, alice } = await forgetful(7n * 22_000n)
+    const orders = [await order(), await order(), await order(), await order(), await order(), await order(), await order()]
+    expect([...orders.map(({ status }) => status), (await order()).body.code]).toEqual([...Array(7).fill(202), 'PAYMENT_UNFUNDED'])
+    for (const { body } of orders) expect((await alice.poll(body.poll_url, alice.sign(await alice.poll(body.poll_url)))).status).toBe(200)
+    expect((await order()).body.message).not.toContain('collect one first')
   })
 })
 
