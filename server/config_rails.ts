@@ -48,6 +48,8 @@ export const railSettings = {
   relayer_key_env: Type.Optional(Keys),
   /** The same on Solana, where one key serves all replicas: the first is offered, payments under any of them are accepted. */
   fee_payer_key_env: Type.Optional(Keys),
+  /** The most that a payment may cost the fee payer, in lamports; one without priority costs 10,000. */
+  max_fee_lamports: Type.Optional(Type.Integer({ minimum: 10_000, maximum: 10_000_000 })),
   facilitators: Type.Optional(Type.Array(FacilitatorRow, { minItems: 1, maxItems: 5 })),
   batched: Type.Optional(BatchedRow),
 }
@@ -68,7 +70,10 @@ export type EvmRail = OnChain & {
   readonly domain: { readonly name: string; readonly version: string }
   readonly settles: { readonly by: 'relayer'; readonly keys: readonly string[] } | Facilitated
 }
-export type SolanaRail = OnChain & { readonly kind: 'solana'; readonly settles: { readonly by: 'fee_payer'; readonly keys: readonly string[] } | Facilitated }
+export type SolanaRail = OnChain & {
+  readonly kind: 'solana'
+  readonly settles: { readonly by: 'fee_payer'; readonly keys: readonly string[]; readonly maxFeeLamports?: number } | Facilitated
+}
 /** `networks` empty: all that the service supports. */
 export type BatchedRail = { readonly kind: 'batched'; readonly url: string; readonly networks: readonly string[]; readonly payTo: string }
 export type Rail = EvmRail | SolanaRail | BatchedRail
@@ -134,20 +139,22 @@ function payToOf({ pay_to: payTo }: Settings, at: string, { mistakes, isSolana }
   return payTo ?? ''
 }
 
-function settlingOnEvm({ relayer_key_env: named, fee_payer_key_env: stray, facilitators }: Settings, at: string, reading: Reading): EvmRail['settles'] {
+function settlingOnEvm({ relayer_key_env: named, fee_payer_key_env: stray, max_fee_lamports: lamports, facilitators }: Settings, at: string, reading: Reading): EvmRail['settles'] {
   const { mistakes } = reading
   if (stray) mistakes.push(`${at}.fee_payer_key_env: is for Solana; here it is relayer_key_env`)
+  if (lamports) mistakes.push(`${at}.max_fee_lamports: is for Solana`)
   if (!named === !facilitators) mistakes.push(`${at}: name either relayer_key_env or facilitators, who settles its payments`)
   if (facilitators) return facilitated(facilitators, at, reading)
   return { by: 'relayer', keys: keysOf(named, `${at}.relayer_key_env`, { ...reading, isKey: isRelayerKey, form: '0x and 64 hex digits, a key of secp256k1', spell: (key) => key.toLowerCase() }) }
 }
 
-function settlingOnSolana({ fee_payer_key_env: named, relayer_key_env: stray, facilitators }: Settings, at: string, reading: Reading): SolanaRail['settles'] {
+function settlingOnSolana({ fee_payer_key_env: named, relayer_key_env: stray, max_fee_lamports: maxFeeLamports, facilitators }: Settings, at: string, reading: Reading): SolanaRail['settles'] {
   const { mistakes } = reading
   if (stray) mistakes.push(`${at}.relayer_key_env: is for EVM networks; here it is fee_payer_key_env`)
   if (!named === !facilitators) mistakes.push(`${at}: name either fee_payer_key_env or facilitators, who settles its payments`)
+  if (facilitators && maxFeeLamports) mistakes.push(`${at}.max_fee_lamports: facilitators pay the fees, and set their own limits`)
   if (facilitators) return facilitated(facilitators, at, reading)
-  return { by: 'fee_payer', keys: keysOf(named, `${at}.fee_payer_key_env`, { ...reading, isKey: isFeePayerKey, form: 'a keypair of 64 bytes, in base58 or as a JSON array' }) }
+  return { by: 'fee_payer', keys: keysOf(named, `${at}.fee_payer_key_env`, { ...reading, isKey: isFeePayerKey, form: 'a keypair of 64 bytes, in base58 or as a JSON array' }), ...(maxFeeLamports && { maxFeeLamports }) }
 }
 
 /** `spell` gives each key one spelling, so that one that is named twice is found out. */

@@ -81,7 +81,7 @@ function evmRail({ network, rpcUrl, asset, payTo, domain, settles }: EvmRail, { 
 function solanaRail({ network, rpcUrl, asset: mint, payTo, settles }: SolanaRail): ServedChain {
   const row = { network, rpcUrl, mint, payTo }
   if (settles.by === 'facilitators') return solanaFacilitator({ ...row, facilitators: settles.rows, random: randomBytes })
-  return solanaChain({ ...row, feePayerKeys: settles.keys })
+  return solanaChain({ ...row, feePayerKeys: settles.keys, ...(settles.maxFeeLamports && { maxFeeLamports: settles.maxFeeLamports }) })
 }
 
 /** Asks a chain every few seconds to bring itself up to date. */

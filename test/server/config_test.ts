@@ -248,6 +248,7 @@ describe('gateways', () => {
       ['ledger', 'ledger', undefined, true, 'full', []],
     ])
     expect(rows[1]?.rails[0]).toMatchObject({ asset: 'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v', payTo: WALLET, settles: { by: 'fee_payer', keys: [keypair] } })
+    expect(good(`${solana}max_fee_lamports = 20000\n`, { ...env, FEE_PAYER: keypair }).gateways[0]?.rails[0]).toMatchObject({ settles: { maxFeeLamports: 20_000 } })
     expect(rows[2]?.rails[0]).toEqual({ kind: 'batched', url: 'https://gateway-api.circle.com', networks: ['eip155:8453'], payTo: PAY_TO })
     expect(rows[3]).toMatchObject({ hidden: ['portraits'], publicOrigin: 'https://test.example' })
   })
@@ -277,6 +278,7 @@ describe('gateways', () => {
       [gateway.replace(PAY_TO, WALLET), `gateways.0.pay_to: must be 0x and 40 hex digits, got "${WALLET}"`],
       [solana.replace('fee_payer_key_env', 'relayer_key_env'), 'gateways.0.relayer_key_env: is for EVM networks; here it is fee_payer_key_env'],
       [gateway.replace('relayer_key_env', 'fee_payer_key_env'), 'gateways.0.fee_payer_key_env: is for Solana; here it is relayer_key_env'],
+      [`${gateway}max_fee_lamports = 20000\n`, 'gateways.0.max_fee_lamports: is for Solana'],
       [`${solana}${nano.replace('4022', '4021')}`, 'gateways: two listen on port 4021'],
       ['[[gateways]]\nname = "x"\nretired = true\n', 'gateways: all are retired, and none is left to sell'],
       [gateway + gateway.replace('"base"', '"other"').replace(PAY_TO, `0x${'1'.repeat(40)}`), 'gateways: other shares a relayer key with another one on eip155:8453, to another pay_to or in another way; give it its own'],
