@@ -11,31 +11,42 @@ type Ended = Count & { readonly name: string; readonly ms: number }
 const ROOT = join(import.meta.dirname, '..')
 const tool = (path: string, ...args: readonly string[]) => [process.execPath, join(ROOT, 'node_modules', path), ...args]
 
-const steps: readonly Step[] = [
-  { name: 'types', command: tool('typescript/bin/tsc', '-p', '.') },
-  { name: 'types of core, without Bun', command: tool('typescript/bin/tsc', '-p', 'core') },
-  { name: 'types of the package, without Bun', command: tool('typescript/bin/tsc', '-p', 'adapters') },
+/** Not of the checkout: what the compiler knows about files that have not changed, and how long each test file takes here. */
+const KEPT = join(ROOT, 'node_modules/.cache/farebox')
+const typed = (project: string): readonly string[] => tool('typescript/bin/tsc', '-p', project, '--checkers', '2', '--incremental', '--tsBuildInfoFile', join(KEPT, `${project === '.' ? 'all' : project}.tsbuildinfo`))
+
+const types: Step = { name: 'types', command: typed('.') }
+const checks: readonly Step[] = [
+  { name: 'types of core, without Bun', command: typed('core') },
+  { name: 'types of the package, without Bun', command: typed('adapters') },
   { name: 'lint', command: tool('oxlint/bin/oxlint', '--deny-warnings', '--format=unix') },
-  // Each of the two keeps what it has loaded and compiled from file to file, as a plain `bun test` does.
-  { name: 'tests', command: [process.execPath, 'test', '--parallel=2', '--no-isolate', ...process.argv.slice(2)] },
 ]
 
-async function run({ name, command }: Step): Promise<Ended> {
+/**
+ * Each of the two keeps what it has loaded and compiled from file to file, as a plain `bun test` does. The slowest files start first. No law
+ * is about five seconds, the time that Bun gives a test unless told: busy machines get more.
+ */
+const order = [`--timings=${join(KEPT, 'timings.json')}`, '--timings=test/slowest.json', '--update-timings']
+const tests: Step = { name: 'tests', command: [process.execPath, 'test', '--parallel=2', '--no-isolate', '--timeout=20000', ...order, ...process.argv.slice(2)] }
+
+/** What it says is handed on as it comes, or at its end in one piece, so that steps may run side by side. */
+async function run({ name, command }: Step, isAlone: boolean): Promise<Ended> {
   const started = performance.now()
-  console.log(`── ${name}`)
+  if (isAlone) console.log(`── ${name}`)
   const env = { ...process.env, ...(process.stdout.isTTY && { FORCE_COLOR: '1' }) }
   const child = Bun.spawn([...command], { cwd: ROOT, env, stdout: 'pipe', stderr: 'pipe' })
-  const [code, out, errors] = await Promise.all([child.exited, pass(child.stdout, process.stdout), pass(child.stderr, process.stderr)])
+  const [code, out, errors] = await Promise.all([child.exited, pass(child.stdout, isAlone && process.stdout), pass(child.stderr, isAlone && process.stderr)])
+  if (!isAlone) console.log(`── ${name}\n${out}${errors}`.trimEnd())
   const count = name === 'tests' ? read(Bun.stripANSI(out + errors)) : { passed: 0, failed: 0, skipped: 0 }
   return { name, ms: performance.now() - started, ...judge(count, code) }
 }
 
-/** Hands text on as it comes, and keeps it. */
-async function pass(from: ReadableStream<Uint8Array>, to: NodeJS.WriteStream): Promise<string> {
+/** Keeps text, and hands it on as it comes where there is somebody to read it. */
+async function pass(from: ReadableStream<Uint8Array>, to: NodeJS.WriteStream | false): Promise<string> {
   const decoder = new TextDecoder()
   let text = ''
   for await (const chunk of from) {
-    to.write(chunk)
+    if (to) to.write(chunk)
     text += decoder.decode(chunk, { stream: true })
   }
   return text
@@ -53,8 +64,14 @@ function judge(count: Count, code: number): Count {
   return count.passed + count.failed === 0 ? { ...count, passed: 1 } : count
 }
 
-const ended: Ended[] = []
-for (const step of steps) ended.push(await run(step))
+// Two at a time, as there are cores: the first takes as long as the others together.
+const checked = async (): Promise<readonly Ended[]> => {
+  const done: Ended[] = []
+  for (const step of checks) done.push(await run(step, false))
+  return done
+}
+const [first, others] = await Promise.all([run(types, false), checked()])
+const ended = [first, ...others, await run(tests, true)]
 
 console.log('')
 for (const { name, ms, failed } of ended) console.log(`${failed === 0 ? 'ok  ' : 'FAIL'} ${(ms / 1000).toFixed(1).padStart(5)} s  ${name}`)
