@@ -54,7 +54,7 @@ const sizes = ['64x64', '512x512', '1024x1024', '1536x1024', '1024x1792', '2848x
 test.each(sizes)('sketch draws a PNG of exactly the asked size, %s', async (size) => {
   const [url] = await draw('a red fox in the snow', size)
   expect(sizeOf(url as string)).toBe(size)
-})
+}, 20_000)
 
 test('sketch says in its metadata that it is procedural, and from which words it drew', async () => {
   const [url] = await draw('a café at night ☾')

@@ -105,7 +105,7 @@ test.each(shapes)('a film has the size and the length that are billed: %s in %s 
   expect(order).toEqual(order.toSorted((a, b) => a - b))
   expect([first.kind, first.offset > (order[2] as number)]).toEqual([5, true])
   expect([percents.length, percents.at(-1)]).toEqual([seconds * 4, 100])
-})
+}, 20_000)
 
 test('the same job is the same file, and other words or another seed make another; each says what it is', async () => {
   const films = []
@@ -113,7 +113,7 @@ test('the same job is the same file, and other words or another seed make anothe
   expect(films[1]?.equals(films[0] as Buffer)).toBe(true)
   expect(new Set(films.map((bytes) => Bun.hash(bytes))).size).toBe(3)
   expect(films[2]?.toString()).toContain('Procedural sketch, no model: a café at night ☾')
-})
+}, 20_000)
 
 test('a film ends with the last frame that was given, over its label, and hands that frame back when asked', async () => {
   const blue = { width: 160, height: 120, data: new Uint8Array(160 * 120 * 4).map((_, at) => [20, 40, 200, 255][at % 4] as number) }
@@ -136,7 +136,7 @@ test.each([['process', false], ['thread', true]])('a film that is drawn in a %s 
   const { handle } = await vendor.submit({ ...JOB, aspectRatio: '1:1', image: picture }, never)
   expect(await ended(vendor, handle)).toEqual({ kind: 'done', seconds: 1 })
   expect((await read(vendor, handle)).equals((await film({ aspectRatio: '1:1', image: 'data:,' })).mp4)).toBe(true)
-})
+}, 20_000)
 
 const sizes = [
   ['480p', '16:9', 854, 480], ['720p', '16:9', 1280, 720], ['1080p', '16:9', 1920, 1080], ['4K', '16:9', 3840, 2160], ['4K', '9:16', 2160, 3840],

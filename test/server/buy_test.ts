@@ -152,14 +152,14 @@ test('buy speech prints the quote, the transaction and both balances, and saves 
   expect(await payer.transfersIn(transaction)).toMatchObject([{ value: 2_313n }])
   const wav = readFileSync(join(scratch, 'hello.wav'))
   expect([wav.toString('latin1', 0, 4), wav.toString('latin1', 8, 12), wav.length > 32_000]).toEqual(['RIFF', 'WAVE', true])
-})
+}, 20_000)
 
 test('buy music prints the same of a track, and saves it', async () => {
   const { code, out, err } = await buy(['music', 'calm piano', '--seconds', '6', '--out', 'calm.wav'], { FAREBOX_URL: running.url })
   expect({ code, err }).toEqual({ code: 0, err: '' })
   expect(out).toMatch(/^quote     0\.158500 USDC[^]*\npaid      settled on base-sepolia, transaction 0x\w+\nbalance [^]*\nmusic     calm\.wav, \d(\.\d)? s\nnote      Procedural music by Farebox - not a model/)
   expect(readFileSync(join(scratch, 'calm.wav')).toString('latin1', 8, 12)).toBe('WAVE')
-})
+}, 20_000)
 
 test('buy signs nothing above its limit, which is 1 USDC for real money and none for play money', async () => {
   const before = await payer.balance()

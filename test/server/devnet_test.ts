@@ -143,7 +143,7 @@ async function balance(of: Hex, url = chain.rpcUrl): Promise<bigint> {
 describe('test USDC', () => {
   test('the artifacts on disk are what the sources compile to', () => {
     for (const [file, text] of compileContracts()) expect(readArtifact(file) === text, `${file} is stale: run bun server/devnet/compile.ts`).toBe(true)
-  })
+  }, 30_000)
 
   test('has the domain, names, selectors and topics of Base Sepolia USDC', async () => {
     const read = async (functionName: 'name' | 'version' | 'symbol' | 'decimals' | 'DOMAIN_SEPARATOR') =>
