@@ -93,7 +93,7 @@ test('sqlite and memory storage give the same answers to the same 2,000 question
     expect({ n, verb, answer: await put(one) }).toEqual({ n, verb, answer: await put(two) })
   }
   await subject.close()
-})
+}, 20_000)
 
 // ── the database ────────────────────────────────────────────────────────────────────────────────────────────────────
 

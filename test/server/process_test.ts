@@ -125,7 +125,7 @@ describe('a gateway process', () => {
     expect(out).toContain('draining')
     await expect(fetch(`${url}/api/health`)).rejects.toThrow()
     expect(aliveIn(dir)).toEqual([])
-  }, 15_000)
+  }, 60_000)
 
   test('kill -9 in the middle of work loses nothing that was paid, charges nothing that was lost, and frees its authorization', async () => {
     const dir = freshDir()
@@ -165,7 +165,7 @@ describe('a gateway process', () => {
     gateway.kill('SIGINT')
     expect((await gateway.exited).code).toBe(0)
     expect(aliveIn(dir)).toEqual([])
-  }, 15_000)
+  }, 60_000)
 
   test('a local chain that is behind the ledger resets both, and says so', async () => {
     const dir = freshDir()
@@ -186,7 +186,7 @@ describe('a gateway process', () => {
     second.kill('SIGTERM')
     const { out } = await second.exited
     expect(out).toContain('the local chain is behind the ledger: both were reset')
-  }, 15_000)
+  }, 60_000)
 
   test.each([
     ['in memory', { DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:' }, '127.0.0.1'],
@@ -203,7 +203,7 @@ describe('a gateway process', () => {
     expect(bought.body.data[0].url).toStartWith(`${origin}/api/media/`)
     gateway.kill('SIGTERM')
     expect(await gateway.exited).toMatchObject({ code: 0, err: '' })
-  }, 15_000)
+  }, 60_000)
 
   test('counts the endpoints that its documents show, and says so when it listens where others can reach it', async () => {
     const gateway = farebox(freshDir(), { HOST: '0.0.0.0', DATABASE_URL: 'memory:' })
@@ -214,7 +214,7 @@ describe('a gateway process', () => {
     expect(code).toBe(0)
     expect(out).toContain(`: ${endpoints.paid + endpoints.free} endpoints, paid in USDC`)
     expect(out).toContain('note: listening on 0.0.0.0, so others can reach this play system')
-  }, 15_000)
+  }, 60_000)
 })
 
 describe('a start that cannot succeed says why in one go, exits with 1 and leaves nothing behind', () => {
@@ -229,7 +229,7 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
     first.kill('SIGTERM')
     expect((await first.exited).code).toBe(0)
     expect(aliveIn(dir)).toEqual([])
-  }, 15_000)
+  }, 60_000)
 
   test('a port that is taken', async () => {
     const dir = freshDir()
@@ -239,7 +239,7 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
     taken.close()
     expect({ ...refused, out: '' }).toEqual({ code: 1, out: '', err: `Port ${port} on 127.0.0.1 is taken. Stop what listens there, or set PORT to another one (0 picks a free one).\n` })
     expect(aliveIn(dir)).toEqual([])
-  }, 15_000)
+  }, 60_000)
 
   test('a configuration with mistakes: all of them are listed, by name, and no secret is shown', async () => {
     const dir = freshDir()
