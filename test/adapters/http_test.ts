@@ -132,7 +132,8 @@ describe('vendorHttp()', () => {
     const server = createServer((socket) => {
       socket.on('error', () => {}).on('close', () => (isLeft = true))
       const piece = `8000\r\n${' '.repeat(0x8000)}\r\n`
-      const pour = (): void => void (!socket.destroyed && socket.write(piece, pour))
+      // A turn for others between two pieces: a write that fails calls back at once, before the socket is known to be destroyed.
+      const pour = (): void => void (!socket.destroyed && socket.write(piece, () => setImmediate(pour)))
       socket.once('data', () => socket.write('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n', pour))
     })
     const port = await new Promise<number>((resolve) => server.listen(0, '127.0.0.1', () => resolve((server.address() as { port: number }).port)))
