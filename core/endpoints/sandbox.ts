@@ -19,8 +19,11 @@ const MOST_CORES = { plain: 1, gpu: 8 }
 const MOST_MEMORY = { plain: 1_024, gpu: 32_768 }
 const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
-/** A sandbox whose payment was refused can be paid for so long. After it, and the time that a settlement takes, it is ended. */
-const CLAIM_MS = 30 * MINUTE_MS
+/**
+ * A sandbox whose payment was refused can be paid for so long, as an authorization for it lives. After it, and the time that a settlement takes, it is
+ * ended: meanwhile the operator pays for it.
+ */
+const CLAIM_MS = 5 * MINUTE_MS
 const SETTLING_MS = 2 * MINUTE_MS
 /** How long after its end a sandbox still reads as terminated. */
 const REMEMBERED_MS = DAY_MS
@@ -74,6 +77,7 @@ const create = paid({
   }),
   example: { image: IMAGE, timeout: SHORT_SECONDS, cpu: 1, memory: 512 },
   errors: ['BUSY', 'RATE_LIMITED', 'UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
+  effects: { owed: true },
   check: checkOrder,
   serves: (input, { vendors: { sandbox } }) => sandbox !== undefined && (input.gpu === undefined || sandbox.hasGpus),
   price: (input) => priceOf(orderOf(input)),
