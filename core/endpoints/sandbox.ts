@@ -5,10 +5,9 @@ import { GPUS, type Gpu, gpuRates, plainRate, SHORT_SECONDS } from '../catalog/s
 import { type Offering, type Order, paid, type Price } from '../endpoint.ts'
 import { idFrom } from '../enrolled.ts'
 import { Fault } from '../faults.ts'
-import { quoted } from '../intake.ts'
+import { quoted, refused } from '../intake.ts'
 import type { Json } from '../ports.ts'
 import { flatPrice, sandboxPrice } from '../pricing.ts'
-import { refused } from '../video_request.ts'
 import type { SandboxVendor } from '../vendors.ts'
 
 /** US dollars for one question to a sandbox, before the fee. */

@@ -42,6 +42,8 @@ describe('sandboxes', () => {
       'e2b_template (E2B_TEMPLATE): has no meaning unless sandboxes run at E2B, which needs E2B_API_KEY',
       'modal_app (MODAL_APP): has no meaning unless sandboxes run at Modal, which needs MODAL_TOKEN_ID and MODAL_TOKEN_SECRET',
     ])
+    expect(mistakes('sandbox_most = 2', E2B)).toEqual(['sandbox_most (SANDBOX_MOST): has no meaning unless sandboxes are embedded'])
+    expect(mistakes('sandbox = "embedded"\ndatabase_url = "postgres://a@b/c"').join()).toContain('embedded sandboxes belong to one process')
     expect(mistakes('', { SANDBOX: 'docker', SANDBOX_MOST: '0' })).toHaveLength(2)
     expect(mistakes('', { E2B_API_KEY: 'two s3cret', E2B_BASE_URL: 'https://s3cret:x@e.example' }).join()).not.toContain('s3cret')
   })
