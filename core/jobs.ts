@@ -167,8 +167,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     const stallsAt = clock.now() + patience.stallMs
     try {
       const kept = (kind: string, id: string) => storage.getOwned(kind, id, clock.now())
-      const paid = async () => (await storage.getCall(call.id))?.money
-      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, networks, clock, now: clock.now(), kept, money: paid }
+      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, networks, clock, now: clock.now(), kept }
       const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, call: hands(working, signal), signal }))
       const media = await house.mirror(call.id, made.media)
       if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
