@@ -189,6 +189,8 @@ export type Paid<Input = unknown> = Sale<Input> & {
   /** One shot, instead of `settle`: settled before its reply, which is the bare result; the receipt is in the headers. */
   readonly inline?: true
   run(order: Order<Input>): Promise<Made>
+  /** Whether what was made is still to be had, asked before a poll's money moves; what nobody can tell is taken to be there. */
+  stands?(made: Json, at: { readonly vendors: Vendors; readonly signal: AbortSignal; kept(kind: string, id: string): Promise<Owned | undefined> }): Promise<boolean>
   /** Instead of `run`, where the work goes on at the vendor's place: `handle` finds it from any process. Always a job. */
   submit?(order: Order<Input>): Promise<{ readonly handle: string }>
   /** What has become of a submitted job. Throws where the vendor cannot be asked just now: the job goes on. */

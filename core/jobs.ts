@@ -39,6 +39,9 @@ type Showing = Pick<Collecting, 'running' | 'isOrder'> & { readonly collected: (
 type IsPaid = Extract<Paying, { kind: 'settled' | 'free' }>
 const isPaid = (paying: Paying): paying is IsPaid => paying.kind === 'settled' || paying.kind === 'free'
 
+/** How long a poll waits to hear whether what it pays for is there. */
+const STANDS_MS = 10_000
+
 type Done = { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion } | { kind: 'failed'; fault: Fault }
 
 export function jobs(house: House, offering: Offers): Jobs {
@@ -246,6 +249,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     if ('status' in shown) return shown
     const { call } = shown
     const stored = call.result as unknown as Stored
+    if (!(await isThere(endpoint, call))) throw new Fault('NOT_FOUND', { message: 'What was made has ended before it was paid for. Nothing was charged; order it again.' })
     const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
     const paying = await settleCall(money, call, authorization, { keepUntil: now + endpoint.keep.settledMs })
     if (isPaid(paying)) return collected(call, paying)
@@ -260,6 +264,14 @@ export function jobs(house: House, offering: Offers): Jobs {
     }
     const refusal = require(replies.settlementFailed(paying.reason))
     return { ...refusal, headers: { ...refusal.headers, ...refusalHeaders({ reason: paying.reason, network: offer.network, payer }) } }
+  }
+
+  /** What may have been paid for already is there in any case. */
+  async function isThere(endpoint: Sold, call: Call): Promise<boolean> {
+    if (endpoint.kind !== 'paid' || !endpoint.stands || (call.money !== 'verified' && call.money !== 'refused')) return true
+    const { made } = call.result as unknown as Stored
+    const asking = within(clock, STANDS_MS, async (signal) => await endpoint.stands?.(made, { vendors: ports.vendors, signal, kept: (kind, id) => storage.getOwned(kind, id, clock.now()) }))
+    return (await asking.catch((error: Error) => void log.warn('nobody could tell whether a result is still there', { call: call.id, error: error.message }))) ?? true
   }
 
   /** What one who has shown that the call is his is told of it; the call itself where only its money is missing. */

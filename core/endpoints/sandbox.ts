@@ -115,6 +115,12 @@ const create = paid({
     }
   },
 
+  async stands(made, { vendors: { sandbox }, kept, signal }) {
+    const record = await kept(KIND, (made as { readonly sandbox_id: string }).sandbox_id)
+    const { vendor, handle = '' } = (record?.data ?? {}) as Partial<Rented>
+    return sandbox !== undefined && vendor === sandbox.name && (await sandbox.status(handle, { signal })).kind === 'running'
+  },
+
   show({ made }) {
     const { created, ends, sandbox_id, config, ...rest } = made as { readonly created: number; readonly ends: number; readonly sandbox_id: string; readonly config: Json; readonly runtime?: string }
     return { sandbox_id, status: 'running', created_at: new Date(created).toISOString(), expires_at: new Date(ends).toISOString(), config, ...rest }

@@ -176,6 +176,19 @@ describe('a sandbox whose payment was refused', () => {
     expect([late.status, chain.transfers]).toEqual([404, []])
   })
 
+  test('and that has ended meanwhile is not sold; one of which nobody can tell is', async () => {
+    const { alice, chain, sandbox, ports, first } = stage()
+    const sign = async () => alice.sign(await alice.ask({}, { path: CREATE }))
+    chain.forecast('refused')
+    const url = (await alice.buy({}, { path: CREATE })).body.poll_url
+    const kept = first()
+    if (kept) kept.isAlive = false
+    const late = await alice.poll(url, await sign())
+    expect([late.status, late.body.message.includes('Nothing was charged'), chain.transfers]).toEqual([404, true, []])
+    Object.assign(ports.vendors.sandbox ?? {}, { status: () => Promise.reject(new Error('away')) })
+    expect([(await alice.poll(url, await sign())).status, chain.transfers.length, sandbox.made.size]).toEqual([200, 1, 1])
+  })
+
   test('is ended when five minutes have gone by, however long it was to live, by whoever is there then; a paid one is not', async () => {
     const { alice, chain, live, idle, sandbox, rent, restart } = stage()
     await rent({ timeout: 86_400 })
