@@ -3,7 +3,7 @@ import { Type } from '@sinclair/typebox'
 import type { AudioKind, AudioRow, Catalog } from './catalog/mod.ts'
 import type { Hosted, Made, Offering, Order, Showing, Stored } from './endpoint.ts'
 import { Fault } from './faults.ts'
-import { clip, quoted } from './intake.ts'
+import { clip, quoted, refused } from './intake.ts'
 import type { Usdc } from './money.ts'
 import type { Json } from './ports.ts'
 import type { AudioFormat, AudioVendor, MadeAudio } from './vendors.ts'
@@ -35,11 +35,6 @@ export const soundResult = Type.Object({
     }),
   ),
 })
-
-/** 400 that names the field (ruling 12). */
-export function refused(path: string, message: string): Fault {
-  return new Fault('INVALID_BODY', { message: `${path}: ${message}.`, details: [{ path, message }] })
-}
 
 // ── rows and vendors ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,8 +1,8 @@
 /** What a request asks for beyond its tokens, and how much one may hold: 400 before the quote, on every surface (DECISIONS.md). */
 import type { ChatRow } from './catalog/mod.ts'
-import { hasFunctions, invalid, invalidParameter } from './chat_request.ts'
+import { hasFunctions, invalidParameter } from './chat_request.ts'
 import { Fault } from './faults.ts'
-import { quoted } from './intake.ts'
+import { quoted, refused } from './intake.ts'
 import type { Json } from './ports.ts'
 import { characters } from './token_estimate.ts'
 import { unsoldSettings } from './wires/generate_content_request.ts'
@@ -60,12 +60,12 @@ const TOOLS: readonly unknown[] = ['function', 'custom']
 
 export function checkTools({ tools, functions }: Fields): void {
   for (const [at, tool] of listed(tools)) {
-    if (!isFields(tool)) throw invalid(`tools.${at}`, 'must be an object')
+    if (!isFields(tool)) throw refused(`tools.${at}`, 'must be an object')
     if (!TOOLS.includes(tool.type)) throw invalidParameter(`tools.${at}.type`, 'must be function: tools that a vendor runs itself are not sold here.')
-    if (isAsked(tool.function) && !isFields(tool.function)) throw invalid(`tools.${at}.function`, 'must be an object')
+    if (isAsked(tool.function) && !isFields(tool.function)) throw refused(`tools.${at}.function`, 'must be an object')
   }
-  if (isAsked(functions) && !Array.isArray(functions)) throw invalid('functions', `must be an array, got ${quoted(functions)}`)
-  for (const [at, called] of listed(functions)) if (!isFields(called)) throw invalid(`functions.${at}`, 'must be an object')
+  if (isAsked(functions) && !Array.isArray(functions)) throw refused('functions', `must be an array, got ${quoted(functions)}`)
+  for (const [at, called] of listed(functions)) if (!isFields(called)) throw refused(`functions.${at}`, 'must be an object')
 }
 
 const listed = (list: Json | undefined): Iterable<[number, Json]> => (Array.isArray(list) ? (list as readonly Json[]).entries() : [])
@@ -99,7 +99,7 @@ const MOST_TEXT = 8_388_608
 
 /** Said here and not by a schema, which would look at every turn to say what is wrong. Throws INVALID_BODY. */
 export function checkTurns(turns: Json | undefined, at: string): void {
-  if (Array.isArray(turns) && turns.length > MOST_TURNS) throw invalid(at, `may be at most ${MOST_TURNS}, got ${turns.length}`)
+  if (Array.isArray(turns) && turns.length > MOST_TURNS) throw refused(at, `may be at most ${MOST_TURNS}, got ${turns.length}`)
 }
 
 /** Counts the parts of a request, list by list. Throws INVALID_BODY that names the list that is too long. */
@@ -107,8 +107,8 @@ export function partCounter(): (parts: readonly unknown[], at: string) => void {
   let all = 0
   return (parts, at) => {
     all += parts.length
-    if (parts.length > MOST_PARTS) throw invalid(at, `may have at most ${MOST_PARTS} parts, got ${parts.length}`)
-    if (all > MOST_PARTS_IN_ALL) throw invalid(at, `a request may have at most ${MOST_PARTS_IN_ALL} parts in all`)
+    if (parts.length > MOST_PARTS) throw refused(at, `may have at most ${MOST_PARTS} parts, got ${parts.length}`)
+    if (all > MOST_PARTS_IN_ALL) throw refused(at, `a request may have at most ${MOST_PARTS_IN_ALL} parts in all`)
   }
 }
 
@@ -120,7 +120,7 @@ export function checkSizes({ messages, tools, functions }: Fields): void {
     if (Array.isArray(tool_calls)) count(tool_calls, `messages.${at}.tool_calls`)
   }
   const offered = [tools, functions].reduce((sum: number, list) => sum + (Array.isArray(list) ? list.length : 0), 0)
-  if (offered > MOST_TOOLS) throw invalid('tools', `may be at most ${MOST_TOOLS}, got ${offered}`)
+  if (offered > MOST_TOOLS) throw refused('tools', `may be at most ${MOST_TOOLS}, got ${offered}`)
 }
 
 /** `most` is what the text has at most, so that only a long one is looked at. Throws TOO_LARGE. */

@@ -2,7 +2,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { EFFORTS, type ChatRow, type Effort } from './catalog/mod.ts'
 import { Fault } from './faults.ts'
-import { clip, isWebUrl, quoted } from './intake.ts'
+import { clip, isWebUrl, quoted, refused } from './intake.ts'
 import { pictureOf } from './pictures.ts'
 import type { Json } from './ports.ts'
 import { isFields } from './wires/json.ts'
@@ -72,9 +72,9 @@ export function checkMessages(messages: ChatBody['messages'], checking: Checking
   }
   for (const [index, message] of messages.entries()) {
     const at = `messages.${index}`
-    if (message.role === 'tool' && !message.tool_call_id) throw invalid(`${at}.tool_call_id`, 'is required on a tool message')
+    if (message.role === 'tool' && !message.tool_call_id) throw refused(`${at}.tool_call_id`, 'is required on a tool message')
     const isSilent = message.content === null || message.content === undefined
-    if (isSilent && !(message.role === 'assistant')) throw invalid(`${at}.content`, 'is required; only an assistant message with tool_calls may go without')
+    if (isSilent && !(message.role === 'assistant')) throw refused(`${at}.content`, 'is required; only an assistant message with tool_calls may go without')
     if (Array.isArray(message.content)) message.content.forEach((part, place) => checkPart(part as Fields | null, { ...checking, at: `${at}.content.${place}` }))
   }
 }
@@ -83,10 +83,10 @@ export function checkMessages(messages: ChatBody['messages'], checking: Checking
 const PARTS: readonly unknown[] = ['text', 'image_url', 'input_audio', 'file', 'refusal']
 
 function checkPart(part: Fields | null, { at, row, wire, isNative }: Checking & { readonly at: string }): void {
-  if (!isFields(part)) throw invalid(at, 'must be an object')
+  if (!isFields(part)) throw refused(at, 'must be an object')
   const isFilm = wire === 'generate_content' && part.type === 'video_url'
   if (!isNative && !isFilm && !PARTS.includes(part.type)) throw invalidParameter(`${at}.type`, `must be one of ${PARTS.join(', ')}, got ${quoted(part.type)}.`)
-  if (part.type === 'text' && typeof part.text !== 'string') throw invalid(`${at}.text`, 'is required on a text part')
+  if (part.type === 'text' && typeof part.text !== 'string') throw refused(`${at}.text`, 'is required on a text part')
   if (part.type === 'file' && !isNative) checkFile(part.file, `${at}.file`)
   if (part.type === 'input_audio' && !isNative) checkData(isFields(part.input_audio) ? part.input_audio.data : undefined, `${at}.input_audio.data`)
   if (part.type === 'image_url') checkImage(part.image_url, { at: `${at}.image_url.url`, row })
@@ -94,7 +94,7 @@ function checkPart(part: Fields | null, { at, row, wire, isNative }: Checking & 
 
 /** A file comes with its data: an id names one in the account of the operator, and what is behind an address nobody has counted. */
 function checkFile(file: Json | undefined, at: string): void {
-  if (!isFields(file)) throw invalid(at, 'must be an object')
+  if (!isFields(file)) throw refused(at, 'must be an object')
   for (const name of ['file_id', 'file_url']) {
     if ((file[name] ?? undefined) !== undefined) throw invalidParameter(`${at}.${name}`, 'is not served; send the content itself, as file_data.')
   }
@@ -103,7 +103,7 @@ function checkFile(file: Json | undefined, at: string): void {
 
 /** A data URI, or bare base64. */
 function checkData(data: Json | undefined, at: string): void {
-  if (typeof data !== 'string' || data === '') throw invalid(at, 'is required, as base64')
+  if (typeof data !== 'string' || data === '') throw refused(at, 'is required, as base64')
   if (!/^(?:data:[^,]*,|[\w+/=\s-]*$)/i.test(data.slice(0, 200))) throw invalidParameter(at, 'must be the content itself, as base64 or a data URI, and no address.')
 }
 
@@ -127,10 +127,6 @@ function badImage(param: string, why: string): Fault {
   return new Fault('INVALID_IMAGE', { message: `${param}: ${why}.`, param })
 }
 
-export function invalid(path: string, message: string): Fault {
-  return new Fault('INVALID_BODY', { message: `${path}: ${message}.`, details: [{ path, message }] })
-}
-
 /** 400 for a parameter that the model or the gateway does not take. */
 export function invalidParameter(param: string, message: string): Fault {
   return new Fault('INVALID_PARAMETER', { message: `${param}: ${message}`, param })
@@ -140,9 +136,9 @@ export function invalidParameter(param: string, message: string): Fault {
 export function checkCounts({ max_tokens, max_completion_tokens, n }: Fields): void {
   for (const [name, count] of Object.entries({ max_tokens, max_completion_tokens, n })) {
     if (count === undefined || count === null) continue
-    if (!Number.isSafeInteger(count) || (count as number) < 1) throw invalid(name, `must be a whole number from 1 on, got ${quoted(count)}`)
+    if (!Number.isSafeInteger(count) || (count as number) < 1) throw refused(name, `must be a whole number from 1 on, got ${quoted(count)}`)
   }
-  if (typeof n === 'number' && n > MOST_ANSWERS) throw invalid('n', `must be at most ${MOST_ANSWERS}, got ${n}`)
+  if (typeof n === 'number' && n > MOST_ANSWERS) throw refused('n', `must be at most ${MOST_ANSWERS}, got ${n}`)
 }
 
 // ── the rules of a model ────────────────────────────────────────────────────────────────────────────────────────────
@@ -212,7 +208,7 @@ function ruleTier(body: Record<string, Json>, isLenient: boolean): void {
 function ruleSearch(body: Record<string, Json>, row: ChatRow, isLenient: boolean): void {
   const asked = body.search_parameters
   if (asked === undefined || asked === null) return void delete body.search_parameters
-  if (typeof asked !== 'object' || Array.isArray(asked)) throw invalid('search_parameters', `must be an object, got ${quoted(asked)}`)
+  if (typeof asked !== 'object' || Array.isArray(asked)) throw refused('search_parameters', `must be an object, got ${quoted(asked)}`)
   const isOff = (asked as Fields).mode === 'off'
   if (isOff) delete body.search_parameters
   if (isOff || row.liveSearch) return

@@ -7,7 +7,7 @@ import type { Effects, Hands } from './hands.ts'
 import type { UnknownFields } from './intake.ts'
 import type { Window } from './limits.ts'
 import { type Usdc, usdc } from './money.ts'
-import type { Call, Chain, Json, Money, Owned, Ports, Storage } from './ports.ts'
+import type { Call, Chain, Json, Owned, Ports, Storage } from './ports.ts'
 import type { MediaStream, Vendors } from './vendors.ts'
 import type { Wire } from './wires/wire.ts'
 
@@ -58,10 +58,9 @@ export type Order<Input> = {
   readonly clock: Ports['clock']
   /** The vendor's own id of a character that this payer has enrolled; undefined for anybody else's, and for none. */
   asset?(id: string): Promise<string | undefined>
-  /** A record beside the calls, whoever's it is; and what has become of this call's money, undefined where it is forgotten. In work that runs here only. */
+  /** A record beside the calls, whoever's it is. In work that runs here only. */
   kept?(kind: string, id: string): Promise<Owned | undefined>
   readonly call?: Hands
-  money?(): Promise<Money | undefined>
   readonly signal: AbortSignal
 }
 
@@ -190,6 +189,8 @@ export type Paid<Input = unknown> = Sale<Input> & {
   /** One shot, instead of `settle`: settled before its reply, which is the bare result; the receipt is in the headers. */
   readonly inline?: true
   run(order: Order<Input>): Promise<Made>
+  /** Whether what was made is still to be had, asked before a poll's money moves; what nobody can tell is taken to be there. */
+  stands?(made: Json, at: { readonly vendors: Vendors; readonly signal: AbortSignal; kept(kind: string, id: string): Promise<Owned | undefined> }): Promise<boolean>
   /** Instead of `run`, where the work goes on at the vendor's place: `handle` finds it from any process. Always a job. */
   submit?(order: Order<Input>): Promise<{ readonly handle: string }>
   /** What has become of a submitted job. Throws where the vendor cannot be asked just now: the job goes on. */

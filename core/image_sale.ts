@@ -3,7 +3,7 @@ import { Type } from '@sinclair/typebox'
 import type { ImageRow } from './catalog/mod.ts'
 import { type Context, hybrid, type Job, type Made, type Offering, onPoll, type Price, type Settle, type Showing, type Stored } from './endpoint.ts'
 import { Fault } from './faults.ts'
-import { quoted } from './intake.ts'
+import { quoted, refused } from './intake.ts'
 import type { Usdc } from './money.ts'
 import type { Json } from './ports.ts'
 import type { ImageVendor, MadeImage } from './vendors.ts'
@@ -54,14 +54,10 @@ export function offered({ model = '', size = DEFAULT_SIZE, n = 1 }: Sized, { cat
 
 /** Checks what both requests have in common. Throws INVALID_SIZE or INVALID_BODY. */
 export function checkOrder(row: ImageRow, { prompt, size }: { prompt: string; size: string }): void {
-  if (prompt.trim() === '') throw invalidField('prompt', 'must not be blank')
+  if (prompt.trim() === '') throw refused('prompt', 'must not be blank')
   if (row.sizes.some((candidate) => candidate.size === size)) return
   const valid = row.sizes.map((candidate) => candidate.size)
   throw new Fault('INVALID_SIZE', { message: `${row.id} does not make ${quoted(size)}. Valid sizes: ${valid.join(', ')}.`, fields: { valid_sizes: valid } })
-}
-
-export function invalidField(path: string, message: string): Fault {
-  return new Fault('INVALID_BODY', { message: `${path}: ${message}.`, details: [{ path, message }] })
 }
 
 /** 400 whose message lists every id that would do, except hidden ones. */

@@ -5,6 +5,7 @@ import type { TObject } from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
 import type { Deadlines } from './deadlines.ts'
 import { Fault } from './faults.ts'
+import type { Json } from './ports.ts'
 
 /**
  * Reads a body of at most `maxBytes`; refuses a larger one before reading it where its length is declared. What arrives of a large one, or of
@@ -237,6 +238,11 @@ function problems(compiled: TypeCheck<TObject>, value: unknown): readonly Proble
 
 function invalidBody(details: readonly Problem[]): Fault {
   return new Fault('INVALID_BODY', { message: details.map((detail) => detail.message).join('. '), details })
+}
+
+/** 400 about one place of a caller's request: which, and what is allowed there. `fields` join the body (ruling 12). */
+export function refused(path: string, message: string, fields?: Readonly<Record<string, Json>>): Fault {
+  return new Fault('INVALID_BODY', { message: `${path}: ${message}.`, details: [{ path, message }], ...(fields && { fields }) })
 }
 
 /** Shortens a caller's own value for an error text. */

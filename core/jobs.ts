@@ -40,6 +40,9 @@ type Showing = Pick<Collecting, 'running' | 'isOrder'> & { readonly collected: (
 type IsPaid = Extract<Paying, { kind: 'settled' | 'free' }>
 const isPaid = (paying: Paying): paying is IsPaid => paying.kind === 'settled' || paying.kind === 'free'
 
+/** How long a poll waits to hear whether what it pays for is there. */
+const STANDS_MS = 10_000
+
 type Done = { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion } | { kind: 'failed'; fault: Fault }
 
 export function jobs(house: House, offering: Offers): Jobs {
@@ -177,8 +180,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     const stallsAt = clock.now() + patience.stallMs
     try {
       const kept = (kind: string, id: string) => storage.getOwned(kind, id, clock.now())
-      const paid = async () => (await storage.getCall(call.id))?.money
-      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, networks, clock, now: clock.now(), kept, money: paid }
+      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, networks, clock, now: clock.now(), kept }
       const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, call: hands(working, signal), signal }))
       const media = await house.mirror(call.id, made.media)
       if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
@@ -261,6 +263,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     const shown = await show(endpoint, found, { running, collected, now, isOrder })
     if ('status' in shown) return shown
     const { call } = shown
+    if (!(await isThere(endpoint, call))) throw new Fault('NOT_FOUND', { message: 'What was made has ended before it was paid for. Nothing was charged; order it again.' })
     const stored = await storedOf(endpoint, call)
     const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
     const paying = await settleCall(money, call, authorization, { keepUntil: now + endpoint.keep.settledMs })
@@ -276,6 +279,14 @@ export function jobs(house: House, offering: Offers): Jobs {
     }
     const refusal = require(replies.settlementFailed(paying.reason, endpoint))
     return { ...refusal, headers: { ...refusal.headers, ...refusalHeaders({ reason: paying.reason, network: offer.network, payer }) } }
+  }
+
+  /** What may have been paid for already is there in any case. */
+  async function isThere(endpoint: Sold, call: Call): Promise<boolean> {
+    if (endpoint.kind !== 'paid' || !endpoint.stands || (call.money !== 'verified' && call.money !== 'refused')) return true
+    const { made } = call.result as unknown as Stored
+    const asking = within(clock, STANDS_MS, async (signal) => await endpoint.stands?.(made, { vendors: ports.vendors, signal, kept: (kind, id) => storage.getOwned(kind, id, clock.now()) }))
+    return (await asking.catch((error: Error) => void log.warn('nobody could tell whether a result is still there', { call: call.id, error: error.message }))) ?? true
   }
 
   /** What one who has shown that the call is his is told of it; the call itself where only its money is missing. */

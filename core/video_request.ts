@@ -3,9 +3,8 @@ import { type Static, Type } from '@sinclair/typebox'
 import type { VideoRow } from './catalog/mod.ts'
 import type { Context } from './endpoint.ts'
 import { Fault } from './faults.ts'
-import { clip, isWebUrl, quoted } from './intake.ts'
+import { clip, isWebUrl, quoted, refused } from './intake.ts'
 import { pictureOf } from './pictures.ts'
-import type { Json } from './ports.ts'
 import { asNumber, RESOLUTION_NAMES } from './pricing.ts'
 
 export const DEFAULT_MODEL = 'vendor-c/video-1'
@@ -54,11 +53,6 @@ type Clips = NonNullable<VideoRequest['reference_videos']>
 /** What the operator has switched; on unless told. */
 export type Switches = { readonly referenceMedia?: boolean }
 export type VideoContext = Context & { readonly switches?: Switches }
-
-/** 400 about one field: which, what was sent, what is allowed. `fields` join the body. */
-export function refused(path: string, message: string, fields?: Readonly<Record<string, Json>>): Fault {
-  return new Fault('INVALID_BODY', { message: `${path}: ${message}.`, details: [{ path, message }], ...(fields && { fields }) })
-}
 
 /** Checks an order and fills it in. Throws INVALID_MODEL, INVALID_BODY, or NOT_CONFIGURED where references are switched off. */
 export function checkVideo(order: VideoRequest, { catalog, switches }: VideoContext): VideoRequest & { model: string; prompt: string; duration_seconds: number; resolution: string } {

@@ -3,11 +3,12 @@ import { Type } from '@sinclair/typebox'
 import type { VideoRow } from './catalog/mod.ts'
 import type { Context, Job, Looked, Looking, Made, Offering, Order, Price, Showing, Stored } from './endpoint.ts'
 import { Fault } from './faults.ts'
+import { refused } from './intake.ts'
 import type { Usdc } from './money.ts'
 import type { Json } from './ports.ts'
 import type { VideoJob, VideoState, VideoVendor } from './vendors.ts'
 import { asNumber, flatPrice, videoGenerationFee, videoPrice, videoRate, videoTokens } from './pricing.ts'
-import { DEFAULT_MODEL, isListed, refused, type VideoRequest } from './video_request.ts'
+import { DEFAULT_MODEL, isListed, type VideoRequest } from './video_request.ts'
 
 /** How long the signed authorization lives (spec 3, Limits). */
 const AUTHORIZATION_SECONDS = 600

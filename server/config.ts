@@ -203,6 +203,9 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   const chat = resolveChat(vendors, file.chat ?? [], { env, added: found.rows, mistakes })
   const videos = resolveVideos(vendors, file.videos ?? [], { env, mistakes })
   const services = resolveServices(file, { env, mistakes })
+  if (!isDevnet && services.sandbox?.by === 'embedded' && !file.sandbox) mistakes.push('sandbox: not set; sandbox_most (SANDBOX_MOST) and sandbox_memory_mb (SANDBOX_MEMORY_MB) have a meaning where it (SANDBOX) says embedded')
+  // Each process would know its own, and take the others' for ended.
+  if (services.sandbox?.by === 'embedded' && databaseOf(database).kind === 'postgres') mistakes.push('sandbox: embedded sandboxes belong to one process, and with Postgres (DATABASE_URL) there may be several; name e2b or modal, or keep the database in SQLite')
   const rpc = resolveRpc(file, { env, mistakes })
   const variables = keyedServices(services)
   const keyed = realVendors({ images, chat, videos, ...services }).map((name) => {

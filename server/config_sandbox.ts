@@ -44,6 +44,7 @@ export function resolveSandbox(given: Given, { key, mistake, unread }: Tools): S
   const { e2b_base_url, e2b_template, modal_app, sandbox_most: most, sandbox_memory_mb: memory } = given
   if (by !== 'e2b') unread({ e2b_base_url, e2b_template }, `unless sandboxes run at E2B, which needs ${KEYS.e2b}`)
   if (by !== 'modal') unread({ modal_app }, `unless sandboxes run at Modal, which needs ${KEYS.modalId} and ${KEYS.modalSecret}`)
+  if (by && by !== 'embedded') unread({ sandbox_most: numeral(most), sandbox_memory_mb: numeral(memory) }, 'unless sandboxes are embedded')
   if (by === 'e2b') {
     if (!e2b) mistake(`sandbox: e2b needs the environment variable ${KEYS.e2b}, which is not set`)
     return { by, key: e2b ?? '', baseUrl: e2b_base_url, template: e2b_template }
@@ -55,6 +56,8 @@ export function resolveSandbox(given: Given, { key, mistake, unread }: Tools): S
   if (by === 'off') return { by }
   return by === 'embedded' || most !== undefined || memory !== undefined ? { by: 'embedded', most, memory } : undefined
 }
+
+const numeral = (count: number | undefined): string | undefined => (count === undefined ? undefined : String(count))
 
 /** The account whose sandboxes are the operator's to pay for, with the variable of its key. */
 export function keyedSandbox(config: SandboxConfig | undefined): readonly (readonly [string, string])[] {

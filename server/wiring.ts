@@ -71,7 +71,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   }
   const isDevnet = config.gateways.length === 0
   const clock = systemClock
-  const devnet = isDevnet ? await orRefuse('The local chains', () => startLocalSystem(config, { log, clock, undo })) : undefined
+  const devnet = isDevnet ? await orRefuse('No gateway is named in the configuration, and the local chains do not start', () => startLocalSystem(config, { log, clock, undo })) : undefined
   const storage = await orRefuse('DATABASE_URL', () => openStorage(config))
   undo.push(() => storage.close())
 

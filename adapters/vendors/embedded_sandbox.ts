@@ -42,7 +42,7 @@ export function embeddedSandbox({ most = MOST_SANDBOXES, memory = SANDBOX_MEMORY
       starting += 1
       try {
         cwd ??= mkdtempSync(join(tmpdir(), 'farebox-sandbox-'))
-        const machine = await startMachine({ programs, cwd, memory: Math.min(order.memory, memory), clock }, { signal: AbortSignal.any([signal, closing.signal]) })
+        const machine = await startMachine({ programs, cwd, memory: Math.min(order.memory, memory), seconds: order.seconds, clock }, { signal: AbortSignal.any([signal, closing.signal]) })
         const handle = bytesToHex(random(16))
         machines.set(handle, machine)
         const over = new AbortController()

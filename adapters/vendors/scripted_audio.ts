@@ -1,5 +1,6 @@
 /** An audio vendor that does what a test tells it to. */
 import type { AudioVendor, MadeAudio, MusicJob, SoundJob, SpeechJob } from '../../core/mod.ts'
+import { orAbort } from './or_abort.ts'
 import { wavOf } from './wav.ts'
 
 export type AudioJob = SpeechJob | SoundJob | MusicJob
@@ -32,12 +33,4 @@ export function scriptedAudio(script: (job: AudioJob, at: { signal: AbortSignal;
       ]
     },
   }
-}
-
-function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason)
-    signal.addEventListener('abort', abort, { once: true })
-    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
-  })
 }

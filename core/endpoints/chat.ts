@@ -1,11 +1,11 @@
 /** Chat completions: the common chat API, quoted before it is answered and settled after (spec 2). */
 import { Type } from '@sinclair/typebox'
 import { checkChatExtras, checkTools, checkTurns } from '../chat_extras.ts'
-import { ChatBody, invalid } from '../chat_request.ts'
+import { ChatBody } from '../chat_request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, orderSize, quote, remembered, sampleRow, sized } from '../chat_sale.ts'
 import { free, json, live, type LiveContext, type Offering } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
-import { intake } from '../intake.ts'
+import { intake, refused } from '../intake.ts'
 import { print } from '../money.ts'
 import { chatPrice, chatPriceParts } from '../pricing.ts'
 import type { Fields } from '../wires/wire.ts'
@@ -26,7 +26,7 @@ const output = Type.Object({
 /** The order of a checked body; `model` from the path where that names one. */
 async function orderOf(body: Readonly<Record<string, unknown>>, model: string | undefined, context: LiveContext): Promise<ChatInput> {
   const named = model ?? body.model
-  if (typeof named !== 'string') throw invalid('model', 'is required')
+  if (typeof named !== 'string') throw refused('model', 'is required')
   checkTurns((body as Fields).messages, 'messages')
   checkTools(body as Fields)
   checkChatExtras(body as Fields)

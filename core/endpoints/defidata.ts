@@ -2,12 +2,11 @@
 import { type TObject, type TSchema, Type } from '@sinclair/typebox'
 import { paid } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
-import { quoted } from '../intake.ts'
+import { quoted, refused } from '../intake.ts'
 import { print } from '../money.ts'
 import { checkedPath, PASSED_KEEP, passedQuery } from '../passage.ts'
 import { flatPrice } from '../pricing.ts'
 import type { Passage } from '../vendors.ts'
-import { refused } from '../video_request.ts'
 
 /** US dollars for a call, before the fee. */
 const PER_LOOK = '0.005'

@@ -4,7 +4,7 @@ import { type Static, Type } from '@sinclair/typebox'
 import { type Order, paid } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
 import * as sale from '../image_sale.ts'
-import { clip } from '../intake.ts'
+import { clip, refused } from '../intake.ts'
 import { pictureOf, typeByMagic } from '../pictures.ts'
 import type { MadeImage } from '../vendors.ts'
 
@@ -54,9 +54,9 @@ const edit = paid({
     sale.checkOrder(row, { prompt, size })
     const sources = typeof image === 'string' ? [image] : image
     const { maxImages, mask: takesMask } = row.edits
-    if (sources.length > maxImages) throw sale.invalidField('image', `${row.id} takes at most ${maxImages} source images, got ${sources.length}`)
-    if (mask !== undefined && !takesMask) throw sale.invalidField('mask', `${row.id} edits by prompt only; leave the mask out, or use a vendor-a model`)
-    if (mask !== undefined && typeof image !== 'string') throw sale.invalidField('mask', 'goes with a single source image, not with an array of them')
+    if (sources.length > maxImages) throw refused('image', `${row.id} takes at most ${maxImages} source images, got ${sources.length}`)
+    if (mask !== undefined && !takesMask) throw refused('mask', `${row.id} edits by prompt only; leave the mask out, or use a vendor-a model`)
+    if (mask !== undefined && typeof image !== 'string') throw refused('mask', 'goes with a single source image, not with an array of them')
     checkPictures(sources, mask)
     return { model: row.id, prompt, size, n, image, ...(mask !== undefined && { mask }) }
   },
@@ -100,16 +100,16 @@ async function work({ input: order, catalog, vendors, signal }: Order<Input>): P
 function checkPictures(sources: readonly string[], mask: string | undefined): void {
   const pictures = sources.map((source, index) => {
     const picture = pictureOf(source)
-    if (typeof picture === 'string') throw sale.invalidField(sources.length === 1 ? 'image' : `image.${index}`, picture)
+    if (typeof picture === 'string') throw refused(sources.length === 1 ? 'image' : `image.${index}`, picture)
     return picture
   })
   if (mask === undefined) return
   const shape = pictureOf(mask)
-  if (typeof shape === 'string') throw sale.invalidField('mask', shape)
+  if (typeof shape === 'string') throw refused('mask', shape)
   const [source] = pictures
-  if (shape.type !== 'image/png') throw sale.invalidField('mask', `must be a PNG with an alpha channel, got ${shape.type}`)
+  if (shape.type !== 'image/png') throw refused('mask', `must be a PNG with an alpha channel, got ${shape.type}`)
   if (!source || (shape.width === source.width && shape.height === source.height)) return
-  throw sale.invalidField('mask', `must have the dimensions of its source, ${source.width}x${source.height}, got ${shape.width}x${shape.height}`)
+  throw refused('mask', `must have the dimensions of its source, ${source.width}x${source.height}, got ${shape.width}x${shape.height}`)
 }
 
 /** Form fields as the JSON body would have them (spec 1, Edit request). */

@@ -2,11 +2,11 @@
 import { Type } from '@sinclair/typebox'
 import type { ChatRow } from '../catalog/mod.ts'
 import { checkTurns, MOST_TOOLS, partCounter } from '../chat_extras.ts'
-import { invalid, invalidParameter } from '../chat_request.ts'
+import { invalidParameter } from '../chat_request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from '../chat_sale.ts'
 import { type Asked, type GuestList, live, type LiveContext, type Offering } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
-import { quoted } from '../intake.ts'
+import { quoted, refused } from '../intake.ts'
 import type { Json } from '../ports.ts'
 import { camel } from '../wires/generate_content_parts.ts'
 import { fieldsOf, isFields } from '../wires/json.ts'
@@ -47,7 +47,7 @@ const check = (stream: boolean) => async (said: Readonly<Record<string, unknown>
   const body = oneSpelling(said as Fields)
   const row = params.model === undefined ? anyRow(context) : findRow(params.model, context)
   if (!isOnSurface(row)) throw new Fault('INVALID_MODEL', { message: `${row.id} is not served by generateContent; POST /api/v1/chat/completions serves it.`, param: 'model' })
-  if (body.contents === undefined) throw invalid('contents', 'is required')
+  if (body.contents === undefined) throw refused('contents', 'is required')
   const [served] = builtInTools(body)
   if (served !== undefined) throw invalidParameter('tools', `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`)
   if (body.cachedContent !== undefined) throw invalidParameter('cachedContent', 'names something in the account of the operator; send the content itself.')
@@ -79,11 +79,11 @@ type Place = { readonly at: string; readonly count: ReturnType<typeof partCounte
 /** Files live in the account of the operator, or behind an address that nobody has counted. */
 function checkParts(value: Json | undefined, { at, count, levels }: Place): void {
   if (typeof value !== 'object' || value === null) return
-  if (levels === 0) throw invalid(at, 'is nested too deeply')
+  if (levels === 0) throw refused(at, 'is nested too deeply')
   if (Array.isArray(value)) {
     count(value, at)
     for (const [place, part] of (value as readonly Json[]).entries()) {
-      if (part === null) throw invalid(`${at}.${place}`, 'must be an object')
+      if (part === null) throw refused(`${at}.${place}`, 'must be an object')
       checkParts(part, { at: `${at}.${place}`, count, levels: levels - 1 })
     }
     return
@@ -131,11 +131,11 @@ export const generateContent = [generate, generateStream]
 function oneSpelling(said: Fields): Fields {
   const { generationConfig, ...body } = camel(said)
   if (generationConfig === undefined || generationConfig === null) return body
-  if (!isFields(generationConfig)) throw invalid('generationConfig', `must be an object, got ${quoted(generationConfig)}`)
+  if (!isFields(generationConfig)) throw refused('generationConfig', `must be an object, got ${quoted(generationConfig)}`)
   const config = camel(generationConfig)
   for (const name of ['maxOutputTokens', 'candidateCount']) {
     const count = config[name] ?? undefined
-    if (count !== undefined && typeof count !== 'number') throw invalid(`generationConfig.${name}`, `must be a number, got ${quoted(count)}`)
+    if (count !== undefined && typeof count !== 'number') throw refused(`generationConfig.${name}`, `must be a number, got ${quoted(count)}`)
   }
   return { ...body, generationConfig: config }
 }

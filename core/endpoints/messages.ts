@@ -2,9 +2,10 @@
 import { Type } from '@sinclair/typebox'
 import type { ChatRow } from '../catalog/mod.ts'
 import { checkTurns, MOST_TOOLS, partCounter } from '../chat_extras.ts'
-import { invalid, invalidParameter } from '../chat_request.ts'
+import { invalidParameter } from '../chat_request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from '../chat_sale.ts'
 import { type Asked, live } from '../endpoint.ts'
+import { refused } from '../intake.ts'
 import type { Json } from '../ports.ts'
 import { fieldsOf, isFields, listOf } from '../wires/json.ts'
 import { messagesFromChatStream } from '../wires/messages_events.ts'
@@ -78,7 +79,7 @@ function checkExtras(said: Fields, { header }: Asked): void {
   }
   if (output_format !== undefined && output_format !== null) throw invalidParameter('output_format', 'has another name by now: send output_config.format.')
   for (const [at, tool] of listOf(tools).entries()) {
-    if (!isFields(tool)) throw invalid(`tools.${at}`, 'must be an object')
+    if (!isFields(tool)) throw refused(`tools.${at}`, 'must be an object')
     if (!isCallers(tool)) throw invalidParameter(`tools.${at}`, 'is run by the vendor at a price of its own, and is not sold here.')
   }
   checkTurns(said.messages, 'messages')
@@ -95,11 +96,11 @@ type Place = { readonly at: string; readonly count: ReturnType<typeof partCounte
 /** Files live in the account of the operator, where any caller could name another one's; what is behind an address nobody has counted. */
 function checkBlocks(content: Json | undefined, { at, count, levels }: Place): void {
   const blocks = isFields(content) ? [content] : listOf(content)
-  if (blocks.length > 0 && levels === 0) throw invalid(at, 'is nested too deeply')
+  if (blocks.length > 0 && levels === 0) throw refused(at, 'is nested too deeply')
   count(blocks, at)
   for (const [place, block] of blocks.entries()) {
     const here = `${at}.${place}`
-    if (!isFields(block)) throw invalid(here, 'must be an object')
+    if (!isFields(block)) throw refused(here, 'must be an object')
     const { type } = block
     const source = fieldsOf(block.source)
     if (type === 'container_upload' || source.type === 'file') throw invalidParameter(here, 'must not refer to files by id; send the content itself.')

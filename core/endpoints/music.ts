@@ -3,7 +3,7 @@ import { Type } from '@sinclair/typebox'
 import * as sale from '../audio_sale.ts'
 import type { AudioRow } from '../catalog/mod.ts'
 import { free, hybrid, json, paid, poll } from '../endpoint.ts'
-import { quoted } from '../intake.ts'
+import { quoted, refused } from '../intake.ts'
 import type { Json } from '../ports.ts'
 import { asNumber, audioPrice, charactersIn, FEE } from '../pricing.ts'
 
@@ -60,7 +60,7 @@ const compose = paid({
   check({ model, prompt, instrumental = false, lyrics, duration_seconds }, { catalog }) {
     const row = sale.rowFor(catalog, 'music', model)
     sale.checkText('prompt', prompt, { length: charactersIn(prompt), most: row.maxCharacters, of: row.id })
-    if (lyrics !== undefined && instrumental) throw sale.refused('lyrics', `cannot be combined with instrumental: true, got ${quoted(lyrics)}; send one of them`)
+    if (lyrics !== undefined && instrumental) throw refused('lyrics', `cannot be combined with instrumental: true, got ${quoted(lyrics)}; send one of them`)
     if (lyrics !== undefined) sale.checkText('lyrics', lyrics, { length: charactersIn(lyrics), most: LONGEST_LYRICS, of: row.id })
     return { model: row.id, prompt, instrumental, ...(lyrics !== undefined && { lyrics }), ...(duration_seconds !== undefined && { duration_seconds }) }
   },

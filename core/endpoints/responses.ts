@@ -2,10 +2,11 @@
 import { Type } from '@sinclair/typebox'
 import type { ChatRow, Effort } from '../catalog/mod.ts'
 import { checkTurns, MOST_TOOLS, partCounter } from '../chat_extras.ts'
-import { invalid, invalidParameter } from '../chat_request.ts'
+import { invalidParameter } from '../chat_request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from '../chat_sale.ts'
 import { free, type FreeCalls, type FreeRequest, json, live, type Reply, type Stored } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
+import { refused } from '../intake.ts'
 import type { Call, Clock } from '../ports.ts'
 import type { StoredAnswer } from '../replies.ts'
 import { isFields, listOf } from '../wires/json.ts'
@@ -112,7 +113,7 @@ function checkStateless(body: Fields): void {
   }
   checkInput(body)
   if (body.store === true) throw invalidParameter('store', 'must be false: nothing is stored here.')
-  if (body.input === undefined && body.instructions === undefined) throw invalid('input', 'is required, or instructions')
+  if (body.input === undefined && body.instructions === undefined) throw refused('input', 'is required, or instructions')
   if (body.background === true && body.stream === true) throw new Fault('STREAM_UNSUPPORTED', { message: 'stream: not together with background; attach with GET /api/v1/responses/{id}?stream=true.', param: 'stream' })
   const [served] = builtInTools(body)
   if (served !== undefined) throw invalidParameter('tools', `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`)
@@ -125,7 +126,7 @@ function checkInput({ input }: Fields): void {
   const count = partCounter()
   for (const [at, item] of items.entries()) {
     const here = `input.${at}`
-    if (!isFields(item)) throw invalid(here, 'must be an object')
+    if (!isFields(item)) throw refused(here, 'must be an object')
     // The type of a reference may be left out (openai@7.55.0 `ResponseInputItem.ItemReference`).
     const isReference = item.type === 'item_reference' || ((item.type ?? undefined) === undefined && (item.role ?? undefined) === undefined)
     if (isReference) throw invalidParameter(here, 'must not refer to an earlier item: this API is stateless; send the item itself.')
@@ -134,7 +135,7 @@ function checkInput({ input }: Fields): void {
       const parts = isFields(item[member]) ? [item[member] as Fields] : listOf(item[member])
       count(parts, `${here}.${member}`)
       for (const [place, part] of parts.entries()) {
-        if (!isFields(part)) throw invalid(`${here}.${member}.${place}`, 'must be an object')
+        if (!isFields(part)) throw refused(`${here}.${member}.${place}`, 'must be an object')
         checkReferences(part, `${here}.${member}.${place}`)
       }
     }

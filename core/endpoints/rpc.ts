@@ -3,12 +3,11 @@ import { type Static, Type } from '@sinclair/typebox'
 import { networkNamed, networkOf } from '../catalog/mod.ts'
 import { type Context, type Offering, paid } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
-import { quoted } from '../intake.ts'
+import { quoted, refused } from '../intake.ts'
 import { PASSED_KEEP } from '../passage.ts'
 import { piecePrice } from '../pricing.ts'
 import type { Json } from '../ports.ts'
 import type { RpcAnswer, RpcCall } from '../vendors.ts'
-import { refused } from '../video_request.ts'
 
 /** US dollars for each call of a batch, before the fee. */
 const PER_CALL = '0.002'

@@ -5,10 +5,10 @@ import { GPUS, type Gpu, gpuRates, plainRate, SHORT_SECONDS } from '../catalog/s
 import { type Offering, type Order, paid, type Price } from '../endpoint.ts'
 import { idFrom } from '../enrolled.ts'
 import { Fault } from '../faults.ts'
-import { quoted } from '../intake.ts'
+import { type Chore, handsIn } from '../hands.ts'
+import { quoted, refused } from '../intake.ts'
 import type { Json } from '../ports.ts'
 import { flatPrice, sandboxPrice } from '../pricing.ts'
-import { refused } from '../video_request.ts'
 import type { SandboxVendor } from '../vendors.ts'
 
 /** US dollars for one question to a sandbox, before the fee. */
@@ -19,8 +19,11 @@ const MOST_CORES = { plain: 1, gpu: 8 }
 const MOST_MEMORY = { plain: 1_024, gpu: 32_768 }
 const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
-/** A sandbox whose payment was refused can be paid for so long. After it, and the time that a settlement takes, it is ended. */
-const CLAIM_MS = 30 * MINUTE_MS
+/**
+ * A sandbox whose payment was refused can be paid for so long, as an authorization for it lives. After it, and the time that a settlement takes, it is
+ * ended: meanwhile the operator pays for it.
+ */
+const CLAIM_MS = 5 * MINUTE_MS
 const SETTLING_MS = 2 * MINUTE_MS
 /** How long after its end a sandbox still reads as terminated. */
 const REMEMBERED_MS = DAY_MS
@@ -32,6 +35,11 @@ const REFUND_POLICY = 'Paid in advance for the whole time. A sandbox that is ter
 const KIND = 'sandbox'
 /** What is kept of a sandbox beside its owner. */
 type Rented = { readonly vendor: string; readonly handle: string; readonly ends: number }
+
+/** Sandboxes that would outlive the time in which they can be paid for, all under one owner, who is nobody's wallet. */
+const WATCHED = { kind: 'sandbox-unpaid', owner: 'sandboxes' } as const
+const MOST_WATCHED = 1_000
+type Watched = { readonly vendor: string; readonly handle: string; readonly call: string; readonly due: number }
 
 const sandboxId = Type.String({ description: 'sb_<id>, from create; known to the wallet that paid for it, and to no other.' })
 const ID = /^sb_[0-9a-f]{32}$/
@@ -74,6 +82,7 @@ const create = paid({
   }),
   example: { image: IMAGE, timeout: SHORT_SECONDS, cpu: 1, memory: 512 },
   errors: ['BUSY', 'RATE_LIMITED', 'UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
+  effects: { owed: true, chore: { everyMs: MINUTE_MS, do: endUnpaid } },
   check: checkOrder,
   serves: (input, { vendors: { sandbox } }) => sandbox !== undefined && (input.gpu === undefined || sandbox.hasGpus),
   price: (input) => priceOf(orderOf(input)),
@@ -86,13 +95,17 @@ const create = paid({
     const { handle } = await vendor.create({ seconds: timeout, cpu, memory, ...(gpu && { gpu }) }, { signal })
     const now = clock.now()
     const ends = now + timeout * 1000
-    const end = (ms: number) => within(clock, ms, (late) => vendor.terminate(handle, { signal: late })).catch(() => {})
-    if (signal.aborted) await end(QUESTION_SECONDS * 1000)
-    signal.throwIfAborted()
+    const until = Math.min(ends, now + CLAIM_MS)
+    try {
+      signal.throwIfAborted()
+      if (ends > until) await watch(order, { vendor: vendor.name, handle, call: order.id, due: until + SETTLING_MS }, ends)
+      signal.throwIfAborted()
+    } catch (error) {
+      await within(clock, QUESTION_SECONDS * 1000, (late) => vendor.terminate(handle, { signal: late })).catch(() => {})
+      throw error
+    }
     // Of the call's id a refused payment tells its buyer; of the handle nobody hears.
     const id = idFrom(`${order.id} ${handle}`, 'sb_')
-    const until = Math.min(ends, now + CLAIM_MS)
-    if (ends > until) void endUnpaid(order, { at: until + SETTLING_MS, end: () => end(QUESTION_SECONDS * 1000) })
     const data: Rented = { vendor: vendor.name, handle, ends }
     const { runtime } = vendor
     return {
@@ -100,6 +113,12 @@ const create = paid({
       until,
       keeps: () => [{ kind: KIND, id, data, expiresAt: ends + REMEMBERED_MS }],
     }
+  },
+
+  async stands(made, { vendors: { sandbox }, kept, signal }) {
+    const record = await kept(KIND, (made as { readonly sandbox_id: string }).sandbox_id)
+    const { vendor, handle = '' } = (record?.data ?? {}) as Partial<Rented>
+    return sandbox !== undefined && vendor === sandbox.name && (await sandbox.status(handle, { signal })).kind === 'running'
   },
 
   show({ made }) {
@@ -227,11 +246,23 @@ async function rented(order: Order<unknown>, id: string): Promise<{ vendor: Sand
   return { vendor, handle, isOver: ends <= order.clock.now() }
 }
 
+/** Notes a sandbox before its buyer can have it: whoever is there when it is due sees to it, also after a crash. */
+async function watch(order: Order<unknown>, watched: Watched, expiresAt: number): Promise<void> {
+  await handsIn(order).records.putOwned({ ...WATCHED, id: order.id, data: watched, expiresAt }, order.clock.now())
+}
+
 /** Whoever cannot pay for a sandbox within its claim window does not keep it running. A settlement that is under way is not disturbed. */
-async function endUnpaid({ clock, money }: Order<unknown>, { at: moment, end }: { at: number; end(): Promise<void> }): Promise<void> {
-  await clock.wait(moment - clock.now())
-  const paying = await money?.().catch(() => 'settling' as const)
-  if (paying === undefined || paying === 'verified' || paying === 'refused') await end()
+async function endUnpaid({ records, vendors: { sandbox }, clock, log, signal }: Parameters<Chore['do']>[0]): Promise<void> {
+  const now = clock.now()
+  const due = (await records.listOwned(WATCHED.kind, WATCHED.owner, { now, limit: MOST_WATCHED })).filter(({ data }) => (data as Watched).due <= now)
+  const seen = due.map(async (record) => {
+    const { vendor, handle, call } = record.data as Watched
+    const money = (await records.getCall(call))?.money
+    if (money === 'settling' || money === 'unresolved' || sandbox?.name !== vendor) return
+    if (money !== 'settled') await sandbox.terminate(handle, { signal })
+    await records.moveOwned({ ...record, expiresAt: now }, record.data, now)
+  })
+  for (const each of await Promise.allSettled(seen)) if (each.status === 'rejected') log.alert('a sandbox that nobody has paid for could not be ended', { error: (each.reason as Error).message })
 }
 
 function timely<T>({ clock }: Order<unknown>, seconds: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {

@@ -5,7 +5,7 @@ import type { AudioRow } from '../catalog/mod.ts'
 import { within } from '../calls.ts'
 import { type Context, free, type FreeContext, json, paid } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
-import { quoted } from '../intake.ts'
+import { quoted, refused } from '../intake.ts'
 import type { Json } from '../ports.ts'
 import type { AudioVendor, Voice, VoiceNames } from '../vendors.ts'
 import { audioPrice, charactersIn, spokenSeconds } from '../pricing.ts'
@@ -91,7 +91,7 @@ function voiceFor(asked: string | undefined, { aliases, ids }: VoiceNames): stri
   if (asked === undefined) return known(USUAL_VOICE) ?? Object.values(aliases)[0] ?? USUAL_VOICE
   const id = known(asked.toLowerCase()) ?? (ids.test(asked) ? asked : undefined)
   if (id !== undefined) return id
-  throw sale.refused('voice', `must be one of ${Object.keys(aliases).join(', ')}, or a voice_id of /api/v1/audio/voices, got ${quoted(asked)}`)
+  throw refused('voice', `must be one of ${Object.keys(aliases).join(', ')}, or a voice_id of /api/v1/audio/voices, got ${quoted(asked)}`)
 }
 
 // ── voices ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,10 +2,10 @@
 import { type Static, Type } from '@sinclair/typebox'
 import type { Catalog, VideoRow } from '../catalog/mod.ts'
 import { free, json, type Offering, paid, poll } from '../endpoint.ts'
-import { quoted } from '../intake.ts'
+import { quoted, refused } from '../intake.ts'
 import type { Json } from '../ports.ts'
 import { asNumber, FEE, videoGenerationFee, videoRate } from '../pricing.ts'
-import { checkVideo, DEFAULT_MODEL, flatFields, isListed, LONGEST_PROMPT, promptField, refused, type VideoRequest } from '../video_request.ts'
+import { checkVideo, DEFAULT_MODEL, flatFields, isListed, LONGEST_PROMPT, promptField, type VideoRequest } from '../video_request.ts'
 import * as sale from '../video_sale.ts'
 import { isFields } from '../wires/json.ts'
 

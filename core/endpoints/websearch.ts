@@ -2,11 +2,10 @@
 import { type Static, type TObject, Type } from '@sinclair/typebox'
 import { type Offering, type Order, type Paid, paid, type Price } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
-import { quoted } from '../intake.ts'
+import { quoted, refused } from '../intake.ts'
 import { print } from '../money.ts'
 import { pageProblem, PASSED_KEEP } from '../passage.ts'
 import { flatPrice, piecePrice } from '../pricing.ts'
-import { refused } from '../video_request.ts'
 import type { WebQuestion } from '../vendors.ts'
 
 /** US dollars before the fee: for a call, and for a page. */

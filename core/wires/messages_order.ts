@@ -1,9 +1,9 @@
 /** A chat request as a vendor of the `messages` wire takes it. */
 import { toBase64 } from '../base64.ts'
-import { decodeDataUri } from '../intake.ts'
+import { decodeDataUri, refused } from '../intake.ts'
 import type { Json } from '../ports.ts'
 import { countOf, fieldsOf, given, isFields, listOf, textOf } from './json.ts'
-import { base64Source, inputOf, invalid, isBareText, nameAt, objectAt, objectsAt, signedThinking } from './messages_parts.ts'
+import { base64Source, inputOf, isBareText, nameAt, objectAt, objectsAt, signedThinking } from './messages_parts.ts'
 import type { Fields } from './wire.ts'
 
 type Turn = { readonly role: 'user' | 'assistant'; readonly content: readonly Fields[] }
@@ -16,7 +16,7 @@ type Draft = { readonly system: readonly Fields[]; readonly tools: readonly Fiel
 export function messagesFromChat(body: Fields, { maxTokens }: { maxTokens: number }): Fields {
   const { messages, tools, functions, tool_choice, function_call, parallel_tool_calls, stop, max_tokens, max_completion_tokens } = body
   const { temperature, top_p, top_k, user, metadata, thinking, reasoning_effort, output_config, prompt_cache, cache_control, context_management } = body
-  if (!Array.isArray(messages)) throw invalid('messages', 'must be an array')
+  if (!Array.isArray(messages)) throw refused('messages', 'must be an array')
   const named = [max_completion_tokens, max_tokens].map(countOf).filter((limit) => limit > 0)
   const limit = named.length > 0 ? Math.min(...named) : maxTokens
   const legacy = objectsAt(functions, 'functions').map((called, at) => functionTool(called, `functions[${at}]`))
@@ -63,14 +63,14 @@ function conversation(messages: readonly Fields[]): Omit<Draft, 'tools'> {
     else if (role === 'tool') add('user', [toolResult(message, { id: nameAt(message.tool_call_id, `${path}.tool_call_id`), path })])
     else if (role === 'function') add('user', [toolResult(message, { id: legacyId(called, message, path), path })])
     else if (role === 'assistant') add('assistant', assistantBlocks(message, { called, at }))
-    else throw invalid(`${path}.role`, 'must be system, developer, user, assistant, tool or function')
+    else throw refused(`${path}.role`, 'must be system, developer, user, assistant, tool or function')
   }
   return { system, turns: turns.map(({ role, content }) => ({ role, content: role === 'user' ? resultsFirst(content) : content })) }
 }
 
 function systemBlocks(content: Json | undefined, path: string): Fields[] {
   const blocks = blocksOf(content, path)
-  if (blocks.some(({ type }) => type !== 'text')) throw invalid(path, 'must be text')
+  if (blocks.some(({ type }) => type !== 'text')) throw refused(path, 'must be text')
   return blocks
 }
 
@@ -104,7 +104,7 @@ function legacyUse({ name, arguments: written }: Fields, { called, at }: { calle
 
 function legacyId(called: Map<string, string>, { name }: Fields, path: string): string {
   const id = called.get(textOf(name))
-  if (id === undefined) throw invalid(`${path}.name`, 'must name a function that an earlier message calls')
+  if (id === undefined) throw refused(`${path}.name`, 'must name a function that an earlier message calls')
   return id
 }
 
@@ -126,14 +126,14 @@ const cleanId = (id: string): string => id.replace(/[^a-zA-Z0-9_-]/gu, (char) =>
 function blocksOf(content: Json | undefined, path: string): Fields[] {
   if (content === undefined || content === null || content === '') return []
   if (typeof content === 'string') return [{ type: 'text', text: content }]
-  if (!Array.isArray(content)) throw invalid(path, 'must be a string or an array')
+  if (!Array.isArray(content)) throw refused(path, 'must be a string or an array')
   return content.flatMap((part: Json, at) => (typeof part === 'string' ? blocksOf(part, path) : blockOf(objectAt(part, `${path}[${at}]`), `${path}[${at}]`)))
 }
 
 /** A part as a block; one that chat does not name is kept as it came, for the vendor to judge. Empty text, which it refuses, says nothing. */
 function blockOf(part: Fields, path: string): Fields[] {
   const { type, ...rest } = part
-  if (type === 'text' && typeof part.text !== 'string') throw invalid(`${path}.text`, 'must be a string')
+  if (type === 'text' && typeof part.text !== 'string') throw refused(`${path}.text`, 'must be a string')
   if (type === 'text') return part.text === '' ? [] : [part]
   if (type === 'refusal') return textOf(part.refusal) === '' ? [] : [{ type: 'text', text: textOf(part.refusal) }]
   if (type === 'image_url') return [imageBlock(rest, `${path}.image_url`)]
@@ -159,7 +159,7 @@ function dataSource(uri: string, path: string): Fields {
   const source = base64Source(uri)
   if (source) return source
   const decoded = decodeDataUri(uri)
-  if (!decoded) throw invalid(path, 'must be an http(s) URL or a data URI')
+  if (!decoded) throw refused(path, 'must be an http(s) URL or a data URI')
   return { type: 'base64', media_type: decoded.type, data: toBase64(decoded.bytes) }
 }
 
@@ -185,7 +185,7 @@ function orderTool(tool: Fields, path: string): Fields {
   if (type === 'function') return functionTool(given({ cache_control, ...objectAt(called, `${path}.function`) }), `${path}.function`)
   if (type === undefined || type === 'custom') return functionTool({ ...tool, ...fieldsOf(tool.custom) }, path)
   if (typeof type === 'string' && CALLERS_TOOL.test(type)) return tool
-  throw invalid(`${path}.type`, 'must be function')
+  throw refused(`${path}.type`, 'must be function')
 }
 
 /** Written anew: a `type` among the members of a function would make another tool of it. */
@@ -223,7 +223,7 @@ function knownChoice(choice: Json): Fields {
   const { type } = named
   if (type === 'function' || type === undefined) return { type: 'tool', name: nameAt(fieldsOf(named.function).name ?? named.name, 'tool_choice.function.name') }
   if (type === 'auto' || type === 'any' || type === 'tool' || type === 'none') return named
-  throw invalid('tool_choice.type', 'must be function')
+  throw refused('tool_choice.type', 'must be function')
 }
 
 function stopSequences(stop: Json | undefined): Json | undefined {

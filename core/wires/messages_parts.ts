@@ -1,31 +1,26 @@
 /** What both directions of the `messages` wire share: lenient readers, tool inputs, thinking, pictures, stop reasons, usage. */
-import { Fault } from '../faults.ts'
+import { refused } from '../intake.ts'
 import type { Json } from '../ports.ts'
 import { countOf, fieldsOf, given, isFields, listOf, textOf } from './json.ts'
 import { tryJson } from './sse.ts'
 import type { Fields } from './wire.ts'
 
-/** 400 about one place of a caller's request. */
-export function invalid(path: string, message: string): Fault {
-  return new Fault('INVALID_BODY', { message: `${path}: ${message}.`, details: [{ path, message }] })
-}
-
 /** The object that stands at `path` of a caller's request. Throws INVALID_BODY for anything else. */
 export function objectAt(value: Json | undefined, path: string): Fields {
-  if (!isFields(value)) throw invalid(path, 'must be an object')
+  if (!isFields(value)) throw refused(path, 'must be an object')
   return value
 }
 
 /** The objects of the array that stands at `path`; none where it is absent. Throws INVALID_BODY for anything else. */
 export function objectsAt(value: Json | undefined, path: string): Fields[] {
   if (value === undefined || value === null) return []
-  if (!Array.isArray(value)) throw invalid(path, 'must be an array')
+  if (!Array.isArray(value)) throw refused(path, 'must be an array')
   return value.map((item: Json, at) => objectAt(item, `${path}[${at}]`))
 }
 
 /** The text that must stand at `path` and not be empty. */
 export function nameAt(value: Json | undefined, path: string): string {
-  if (typeof value !== 'string' || value === '') throw invalid(path, 'must be a non-empty string')
+  if (typeof value !== 'string' || value === '') throw refused(path, 'must be a non-empty string')
   return value
 }
 
@@ -45,7 +40,7 @@ export function written(value: Json): string {
   try {
     return JSON.stringify(value)
   } catch {
-    throw invalid('body', 'is nested too deeply')
+    throw refused('body', 'is nested too deeply')
   }
 }
 

@@ -1,7 +1,8 @@
 /** A caller's request in the `messages` wire, as a chat request for a vendor that does not speak it. */
+import { refused } from '../intake.ts'
 import type { Json } from '../ports.ts'
 import { fieldsOf, given, isFields, listOf, textOf } from './json.ts'
-import { argumentsOf, dataUri, invalid, isBareText, isThinking, nameAt, objectAt, objectsAt, reasoningMembers, written } from './messages_parts.ts'
+import { argumentsOf, dataUri, isBareText, isThinking, nameAt, objectAt, objectsAt, reasoningMembers, written } from './messages_parts.ts'
 import type { Fields } from './wire.ts'
 
 /**
@@ -10,7 +11,7 @@ import type { Fields } from './wire.ts'
  */
 export function chatFromMessages(body: Fields): Fields {
   const { system, messages, tools, tool_choice, stop_sequences, metadata, output_config, ...rest } = body
-  if (!Array.isArray(messages)) throw invalid('messages', 'must be an array')
+  if (!Array.isArray(messages)) throw refused('messages', 'must be an array')
   const { user_id, ...about } = fieldsOf(metadata)
   return given({
     ...rest,
@@ -30,7 +31,7 @@ export function chatFromMessages(body: Fields): Fields {
 function systemMessages(system: Json | undefined, path: string): Fields[] {
   if (typeof system === 'string') return system === '' ? [] : [{ role: 'system', content: system }]
   const blocks = objectsAt(system, path).map((block, at) => {
-    if (block.type !== 'text') throw invalid(`${path}[${at}].type`, 'must be text')
+    if (block.type !== 'text') throw refused(`${path}[${at}].type`, 'must be text')
     return worded(block, `${path}[${at}]`)
   })
   if (blocks.length === 0) return []
@@ -40,9 +41,9 @@ function systemMessages(system: Json | undefined, path: string): Fields[] {
 
 function turn({ role, content }: Fields, path: string): Fields[] {
   if (role === 'system') return systemMessages(content, `${path}.content`)
-  if (role !== 'user' && role !== 'assistant') throw invalid(`${path}.role`, 'must be user or assistant')
+  if (role !== 'user' && role !== 'assistant') throw refused(`${path}.role`, 'must be user or assistant')
   if (typeof content === 'string') return [{ role, content }]
-  if (!Array.isArray(content)) throw invalid(`${path}.content`, 'must be a string or an array')
+  if (!Array.isArray(content)) throw refused(`${path}.content`, 'must be a string or an array')
   const blocks = objectsAt(content, `${path}.content`)
   return role === 'user' ? userMessages(blocks, `${path}.content`) : assistantMessages(blocks, `${path}.content`)
 }
@@ -111,7 +112,7 @@ function bare({ citations, ...block }: Fields): Fields {
 
 /** A text block whose text is one. */
 function worded(block: Fields, path: string): Fields {
-  if (typeof block.text !== 'string') throw invalid(`${path}.text`, 'must be a string')
+  if (typeof block.text !== 'string') throw refused(`${path}.text`, 'must be a string')
   return block
 }
 
@@ -132,7 +133,7 @@ function documentParts(block: Fields, path: string): Fields[] {
   const headed = [textOf(title), textOf(context)].filter((line) => line !== '')
   if (from.type === 'text') return [{ type: 'text', text: [...headed, nameAt(from.data, `${path}.source.data`)].join('\n\n'), ...mark }]
   if (from.type === 'base64') return [...told, { type: 'file', file: { filename: textOf(title) || 'document.pdf', file_data: dataUri(from, `${path}.source`) }, ...mark }]
-  if (from.type !== 'content') throw invalid(`${path}.source.type`, 'must be text, base64 or content for this model')
+  if (from.type !== 'content') throw refused(`${path}.source.type`, 'must be text, base64 or content for this model')
   const head = headed.map((line) => ({ type: 'text', text: line }))
   if (typeof from.content === 'string') return [...head, { type: 'text', text: from.content, ...mark }]
   return [...head, ...objectsAt(from.content, `${path}.source.content`).map((inner, at) => leafPart(inner, `${path}.source.content[${at}]`))]
@@ -167,7 +168,7 @@ function chatToolChoice(choice: Json | undefined): Json | undefined {
   if (type === 'auto' || type === 'none') return type
   if (type === 'any') return 'required'
   if (type === 'tool') return { type: 'function', function: { name: nameAt(name, 'tool_choice.name') } }
-  throw invalid('tool_choice.type', 'must be auto, any, tool or none')
+  throw refused('tool_choice.type', 'must be auto, any, tool or none')
 }
 
 /** From so many tokens of budget on, the effort is medium, then high. */

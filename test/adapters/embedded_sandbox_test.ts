@@ -1,11 +1,12 @@
 /** The embedded sandbox, for real: one Python for most of it, and small programs in its place where it would be ended. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { EventEmitter } from 'node:events'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { randomBytes, systemClock as clock } from '../../adapters/machine.ts'
 import { type EmbeddedSandbox, embeddedSandbox } from '../../adapters/vendors/embedded_sandbox.ts'
-import { findPrograms, type Machine, startMachine } from '../../adapters/vendors/pyodide/machine.ts'
+import { findPrograms, hear, type Machine, MOST_OUTPUT, startMachine } from '../../adapters/vendors/pyodide/machine.ts'
 import type { Ran } from '../../core/mod.ts'
 import { testLog } from '../kit.ts'
 import { hostile, SECRETS } from './hostile_commands.ts'
@@ -115,7 +116,7 @@ describe('who wants out', () => {
   test.each(hostile)('%s: to no avail', async (_what, code, outcome) => {
     const facts = { $file: join(folder, 'secret.json'), $folder: folder, $port: String(listener.port), $pid: String(process.pid), $pyodide: programs.pyodide }
     const filled = Object.entries(facts).reduce((text, [name, value]) => text.replaceAll(name, value), code)
-    const { stdout, stderr } = await python(filled, 2)
+    const { stdout, stderr } = await python(filled, 20)
     expect(stdout + stderr).toMatch(outcome)
     for (const secret of SECRETS) expect(stdout + stderr).not.toContain(secret)
   })
@@ -137,12 +138,12 @@ describe('who wants out', () => {
 
 // ── the process itself ──────────────────────────────────────────────────────────────────────────────────────────────
 
-const READY = 'const say = (text) => Deno.stdout.writeSync(new TextEncoder().encode(text)); const answer = (id) => say(JSON.stringify({ id, stdout: "", stderr: "", returncode: 0 }) + "\\n"); answer(0);'
+const READY = 'const say = (text) => Deno.stdout.writeSync(new TextEncoder().encode(text)); const answer = (id) => say(`${id} 0  \\n`); answer(0);'
 
 /** A process that does as `code` says when it is asked something, under the same walls as Python. */
 async function machine(code: string, how: { start?: string; memory?: number } = {}): Promise<Machine> {
   const guest = `data:application/javascript,${encodeURIComponent(`${how.start ?? READY} for await (const chunk of Deno.stdin.readable) { const { id } = JSON.parse(new TextDecoder().decode(chunk)); ${code} }`)}`
-  return await startMachine({ programs, cwd: folder, memory: how.memory ?? 64, clock, guest, idleSeconds: 0.2 }, at)
+  return await startMachine({ programs, cwd: folder, memory: how.memory ?? 64, clock, guest, idleSeconds: 0.02 }, at)
 }
 
 describe('a process', () => {
@@ -151,7 +152,8 @@ describe('a process', () => {
     ['says too much', 'const part = "x".repeat(1 << 20); for (;;) say(part)', 'it said too much'],
     ['says what is no answer', 'say("nonsense\\n")', 'it spoke out of turn'],
     ['answers what was not asked', 'answer(id + 1)', 'it spoke out of turn'],
-    ['answers in other shapes', 'say(JSON.stringify({ id, stdout: { toString: 1 }, stderr: "", returncode: "0" }) + "\\n")', 'it spoke out of turn'],
+    ['answers in other shapes', 'say(`${id} zero  \\n`)', 'it spoke out of turn'],
+    ['starts thread after thread', 'for (;;) { new Worker("data:application/javascript,setInterval(()=>{},1000)", { type: "module" }); await new Promise((resolve) => setTimeout(resolve, 20)) }', 'it started too many threads'],
     ['gives up', 'Deno.exit(0)', 'it ended by itself'],
   ]
   test.each(ended)('that %s is ended', async (_what, code, why) => {
@@ -163,12 +165,41 @@ describe('a process', () => {
 
   test('that answers twice is ended, and so is one that works on when nobody asks', async () => {
     const twice = await machine('answer(id); answer(id)')
-    expect((await twice.run(['x'], { seconds: 20, signal: at.signal }))?.returncode).toBe(0)
+    await twice.run(['x'], { seconds: 20, signal: at.signal })
     await twice.gone
     const busy = await machine('answer(id); setTimeout(() => { for (;;); }, 0)')
     expect((await busy.run(['x'], { seconds: 20, signal: at.signal }))?.returncode).toBe(0)
     await busy.gone
     expect([twice.isAlive(), busy.isAlive()]).toEqual([false, false])
+  }, START_MS)
+
+  test('is heard in whatever pieces it speaks, and not for long: neither small pieces nor large ones hold up who listens', () => {
+    const heard = (pieces: readonly string[]): unknown => {
+      let outcome: unknown
+      const stdout = new EventEmitter()
+      hear({ stdin: null, stdout: stdout as never }, { answered: (ran) => void (outcome = ran), isExpected: (id) => id === 7, end: (why) => void (outcome ??= why) })
+      for (const piece of pieces) stdout.emit('data', Buffer.from(piece))
+      return outcome
+    }
+    const most = Buffer.alloc(MOST_OUTPUT, '\0').toString('base64')
+    expect(heard(['7 ', '-1', ` ${btoa('out')} `, '\n'])).toEqual({ id: 7, stdout: 'out', stderr: '', returncode: -1 })
+    expect(heard([`7 0 ${most} ${most}\n`])).toMatchObject({ stdout: '\0'.repeat(MOST_OUTPUT) })
+    expect(heard(Array.from({ length: 5_000 }, () => '1'))).toBe('it said too much')
+    expect(heard([`7 0 ${most}${most}${most} \n`])).toBe('it said too much')
+    for (const text of ['7 0  \n7 0  \n', '7 0  \n7', '[['.repeat(1_000_000) + '\n', ' '.repeat(4_000_000) + '\n', '8 0  \n', '\n']) expect(heard([text])).toBe('it spoke out of turn')
+  })
+
+  test('is one that the gateway and the system come before, in every thread, and that leaves no file behind', async () => {
+    const { pid, end, gone } = await machine('')
+    const read = (name: string) => readFile(`/proc/${pid}/${name}`, 'utf8')
+    const threads = await Promise.all((await readdir(`/proc/${pid}/task`)).map((thread) => read(`task/${thread}/stat`)))
+    const niceness = threads.map((stat) => stat.slice(stat.lastIndexOf(')') + 2).split(' ')[16])
+    const limits = await read('limits')
+    expect([new Set(niceness), (await read('oom_score_adj')).trim()]).toEqual([new Set(['10']), '1000'])
+    for (const name of ['Max file size', 'Max core file size']) expect(limits).toMatch(new RegExp(`${name} +0 +0 `))
+    expect(limits).toMatch(/Max cpu time +\d+ +\d+ /)
+    end()
+    await gone
   }, START_MS)
 
   test('goes when whoever started it goes, also in the middle of work', async () => {
@@ -195,7 +226,7 @@ describe('a process', () => {
     const starting = startMachine({ programs, cwd: folder, memory: 64, clock, guest: 'data:application/javascript,setInterval(()=>{},1000)' }, { signal: given.signal })
     given.abort()
     await expect(starting).rejects.toThrow('nobody waits for it')
-    await expect(startMachine({ programs: { ...programs, deno: '/nowhere/deno' }, cwd: folder, memory: 64, clock }, at)).rejects.toThrow('it cannot be started (ENOENT)')
+    await expect(startMachine({ programs: { ...programs, deno: '/nowhere/deno' }, cwd: folder, memory: 64, clock }, at)).rejects.toThrow('it cannot be started: no such program')
     await expect(startMachine({ programs, cwd: folder, memory: 64, clock, guest: 'data:application/javascript,throw(1)' }, at)).rejects.toThrow('it ended by itself')
   }, START_MS)
 

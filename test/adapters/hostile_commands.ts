@@ -72,6 +72,7 @@ export const hostile: readonly Hostile[] = [
   ['loads a module of the web', js("import('https://' + 'farebox.example/mod.ts')"), /refused: /],
   ['loads a package', js("import('npm:' + 'left-pad')"), /refused: /],
   ['installs a package', python("import pyodide_js, asyncio\nasync def go():\n    await pyodide_js.loadPackage('https://127.0.0.1:$port/x.whl')\nasyncio.run(go())\nimport x"), /refused: /],
+  ['looks for a graphics card', js('navigator.gpu.requestAdapter().then((adapter) => adapter && adapter.info.description)'), /got: null/],
   // ── programs ──
   ['starts a program', js("new Deno.Command('/bin/sh', { args: ['-c', 'id'] }).outputSync()"), REFUSED],
   ['starts a program with node:child_process', js("import('node:child_process').then((child) => child.execFileSync('/bin/sh', ['-c', 'id'], { env: {} }).toString())"), REFUSED],

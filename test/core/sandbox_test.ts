@@ -176,23 +176,53 @@ describe('a sandbox whose payment was refused', () => {
     expect([late.status, chain.transfers]).toEqual([404, []])
   })
 
-  test('is ended when half an hour has gone by, however long it was to live; a paid one is not', async () => {
-    const { alice, chain, live, sandbox, rent } = stage()
+  test('and that has ended meanwhile is not sold; one of which nobody can tell is', async () => {
+    const { alice, chain, sandbox, ports, first } = stage()
+    const sign = async () => alice.sign(await alice.ask({}, { path: CREATE }))
+    chain.forecast('refused')
+    const url = (await alice.buy({}, { path: CREATE })).body.poll_url
+    const kept = first()
+    if (kept) kept.isAlive = false
+    const late = await alice.poll(url, await sign())
+    expect([late.status, late.body.message.includes('Nothing was charged'), chain.transfers]).toEqual([404, true, []])
+    Object.assign(ports.vendors.sandbox ?? {}, { status: () => Promise.reject(new Error('away')) })
+    expect([(await alice.poll(url, await sign())).status, chain.transfers.length, sandbox.made.size]).toEqual([200, 1, 1])
+  })
+
+  test('is ended when five minutes have gone by, however long it was to live, by whoever is there then; a paid one is not', async () => {
+    const { alice, chain, live, idle, sandbox, rent, restart } = stage()
+    await rent({ timeout: 86_400 })
     chain.forecast('refused')
     await alice.buy({ timeout: 86_400 }, { path: CREATE })
-    await rent({ timeout: 86_400 })
-    await live(31 * MINUTE)
-    expect([...sandbox.made.values()].map(({ isAlive }) => isAlive)).toEqual([true, true])
+    const another = restart()
+    const alive = async () => (await another.tend(), await idle(), [...sandbox.made.values()].map(({ isAlive }) => isAlive))
+    await live(6 * MINUTE)
+    expect(await alive()).toEqual([true, true])
     await live(2 * MINUTE)
-    expect([...sandbox.made.values()].map(({ isAlive }) => isAlive)).toEqual([false, true])
+    expect(await alive()).toEqual([true, false])
+  })
+
+  test('is the last of its wallet until it is paid for, or has gone', async () => {
+    const { alice, chain, clock, live, sandbox, ports } = stage()
+    const refuse = async () => (chain.forecast('refused'), await alice.buy({}, { path: CREATE }))
+    const { body } = await refuse()
+    const another = await alice.buy({}, { path: CREATE })
+    expect([another.status, another.body.job_id, sandbox.made.size]).toEqual([402, body.job_id, 1])
+    await alice.poll(body.poll_url, alice.sign(await alice.ask({}, { path: CREATE })))
+    await refuse()
+    await live(5 * MINUTE)
+    await ports.storage.prune(clock.now())
+    expect([(await alice.buy({}, { path: CREATE })).status, sandbox.made.size]).toEqual([200, 3])
   })
 
   test('and is not known to be refused is served, and lives', async () => {
-    const { alice, chain, live, first } = stage()
+    const { alice, chain, live, first, shop, idle } = stage()
     chain.forecast('dropped')
     const { status, headers, body } = await alice.buy({ timeout: 86_400 }, { path: CREATE })
     expect([status, headers.get('x-payment-settled'), body.status]).toEqual([200, 'false', 'running'])
-    await live(33 * MINUTE)
+    await live(8 * MINUTE)
+    await shop.tend()
+    await idle()
     expect(first()?.isAlive).toBe(true)
   })
 })

@@ -42,6 +42,11 @@ describe('sandboxes', () => {
       'e2b_template (E2B_TEMPLATE): has no meaning unless sandboxes run at E2B, which needs E2B_API_KEY',
       'modal_app (MODAL_APP): has no meaning unless sandboxes run at Modal, which needs MODAL_TOKEN_ID and MODAL_TOKEN_SECRET',
     ])
+    expect(mistakes('sandbox_most = 2', E2B)).toEqual(['sandbox_most (SANDBOX_MOST): has no meaning unless sandboxes are embedded'])
+    const real = '[[gateways]]\nname = "base"\nnetwork = "eip155:8453"\npay_to = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"\nrpc_url = "http://127.0.0.1:1"\nrelayer_key_env = "KEY"'
+    expect(mistakes(`sandbox_most = 2\n${real}`, { KEY: `0x${'11'.repeat(32)}` })).toEqual([expect.stringContaining('have a meaning where it (SANDBOX) says embedded')])
+    expect(good('sandbox_most = 2').sandbox).toEqual({ by: 'embedded', most: 2 })
+    expect(mistakes('sandbox = "embedded"\ndatabase_url = "postgres://a@b/c"').join()).toContain('embedded sandboxes belong to one process')
     expect(mistakes('', { SANDBOX: 'docker', SANDBOX_MOST: '0' })).toHaveLength(2)
     expect(mistakes('', { E2B_API_KEY: 'two s3cret', E2B_BASE_URL: 'https://s3cret:x@e.example' }).join()).not.toContain('s3cret')
   })

@@ -2,6 +2,7 @@
  * Runs inside Deno, in a process that may read Pyodide's folder and nothing else (machine.ts). Python is in a thread of its own, from which code can
  * reach all of JavaScript: the wall is the process, not the thread. This thread only carries lines, and ends the process with whoever started it.
  */
+import { Buffer } from 'node:buffer'
 import { PRELUDE } from './prelude.ts'
 
 declare const Deno: {
@@ -11,8 +12,9 @@ declare const Deno: {
   exit(code: number): never
 }
 
-/** Lines on standard input and output. `ms` is the time of the command; `id` comes back. */
+/** A line of JSON on standard input. `ms` is the time of the command; `id` comes back. */
 export type GuestOrder = { readonly id: number; readonly command: readonly string[]; readonly ms: number }
+/** A line on standard output: the number, the returncode, and both texts in base64. */
 export type GuestAnswer = { readonly id: number; readonly stdout: string; readonly stderr: string; readonly returncode: number }
 
 type Setting = { readonly folder: string; readonly door: string; readonly prelude: string; readonly mostBytes: number; readonly interrupt: Uint8Array }
@@ -116,7 +118,8 @@ function take(order: GuestOrder): void {
   thread.postMessage(order)
 }
 
-function say(answer: GuestAnswer): void {
-  let bytes = new TextEncoder().encode(`${JSON.stringify(answer)}\n`)
+function say({ id, returncode, stdout, stderr }: GuestAnswer): void {
+  const [out, err] = [stdout, stderr].map((text) => Buffer.from(text).toString('base64'))
+  let bytes = new TextEncoder().encode(`${id} ${returncode} ${out} ${err}\n`)
   while (bytes.length > 0) bytes = bytes.subarray(Deno.stdout.writeSync(bytes))
 }

@@ -4,9 +4,9 @@
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { existsSync, realpathSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
-import { setPriority } from 'node:os'
+import { availableParallelism, setPriority } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
@@ -15,7 +15,7 @@ import type { GuestAnswer, GuestOrder } from './guest.ts'
 
 /** Where the programs are. Absolute paths, without a comma. */
 export type Programs = { readonly deno: string; readonly pyodide: string }
-export type MachineOptions = { readonly programs: Programs; /** An empty folder. */ readonly cwd: string; /** Of Python, in MB. */ readonly memory: number; readonly clock: Clock; /** What runs in it instead of Python, and how long it may work unasked, for tests. */ readonly guest?: string; readonly idleSeconds?: number }
+export type MachineOptions = { readonly programs: Programs; /** An empty folder. */ readonly cwd: string; /** Of Python, in MB. */ readonly memory: number; /** How long it is to live; of every processor it gets so much. */ readonly seconds?: number; readonly clock: Clock; /** What runs in it instead of Python, and how long it may work unasked, for tests. */ readonly guest?: string; readonly idleSeconds?: number }
 
 export type Machine = {
   readonly pid: number
@@ -31,6 +31,8 @@ export type Machine = {
 type Ending = { readonly why: string; readonly returncode: number }
 const KILLED = 137
 const LATE = 124
+/** What a shell comes to that cannot start a program. */
+const UNSTARTED: ReadonlySet<number> = new Set([126, 127])
 
 const START_MS = 60_000
 /** A command that is interrupted has so long to stop before its machine does. */
@@ -39,27 +41,41 @@ const LOOK_MS = 100
 /** Deno itself, its heap and Pyodide's code, in MB: 165 at rest. */
 const OWN_MEMORY = 320
 const HEAP_MEMORY = 128
-/** Of stdout and of stderr, in bytes, before they are cut; and of all that a process may say to us for one command. */
+/** Of stdout and of stderr, in bytes, before they are cut; and of all that a process may say to us for one command, where a piece counts for more than it holds. */
 export const MOST_OUTPUT = 1 << 20
-const MOST_SAID = 16 * MOST_OUTPUT
-/** Processor time that may be spent between commands, beyond a tenth of the time that passes. A tick is 10 ms. */
+const MOST_SAID = 4 * MOST_OUTPUT
+const PIECE = 1_024
+/** Beside those that it starts with, some of which are made when they are needed. */
+const MOST_THREADS = 12
+const NICE = 10
+/** Processor time that may be spent between commands, beyond a hundredth of the time that passes. A tick is 10 ms. */
 const IDLE_SECONDS = 3
+const DAY = 86_400
 const TICKS = 100
 const PAGE_KB = 1_024
 const WASM_PAGES_PER_MB = 16
 
-/** Deno's caches, also one that pages can write to without leave, would be in the home of whoever runs this, and shared: here they cannot be. */
-const ENVIRONMENT = { DENO_DIR: '/dev/null/none' }
+/**
+ * Deno's caches, also one that pages can write to without leave, would be in the home of whoever runs this, and shared: here they cannot be. The
+ * graphics card of the host needs no leave either: there is none.
+ */
+const ENVIRONMENT = { DENO_DIR: '/dev/null/none', DENO_WEBGPU_BACKEND: 'none' }
 const FLAGS = ['--quiet', '--no-prompt', '--no-remote', '--no-npm', '--no-config', '--no-lock', '--no-code-cache']
+/**
+ * A second wall, by the system: no file grows, no core is dumped, the processor's time is counted should nobody be left to look, and memory is taken
+ * from here before it is from the gateway. What a system does not know of this it leaves out.
+ */
+const LIMITED = '{ echo 1000 > /proc/self/oom_score_adj; ulimit -c 0; ulimit -n 256; ulimit -t "$0"; ulimit -f 0; } 2> /dev/null; exec "$@"'
 const GUEST = fileURLToPath(new URL('./guest.ts', import.meta.url))
 
 /** Resolves when Python answers. Rejects where it does not start, or `signal` aborts; nothing is left then. */
-export async function startMachine({ programs, cwd, memory, clock, guest = GUEST, idleSeconds = IDLE_SECONDS }: MachineOptions, { signal }: { signal: AbortSignal }): Promise<Machine> {
+export async function startMachine({ programs, cwd, memory, seconds = DAY, clock, guest = GUEST, idleSeconds = IDLE_SECONDS }: MachineOptions, { signal }: { signal: AbortSignal }): Promise<Machine> {
   signal.throwIfAborted()
   const { deno, pyodide } = programs
   const limits = `--v8-flags=--max-old-space-size=${HEAP_MEMORY},--wasm-max-mem-pages=${memory * WASM_PAGES_PER_MB}`
   const args = ['run', ...FLAGS, `--allow-read=${pyodide}`, limits, guest, pyodide, pathToFileURL(join(pyodide, 'pyodide.mjs')).href, String(MOST_OUTPUT)]
-  const child = spawn(deno, args, { cwd, env: ENVIRONMENT, detached: true, stdio: ['pipe', 'pipe', 'ignore'] })
+  const processorSeconds = Math.ceil((seconds + START_MS / 1000) * availableParallelism())
+  const child = spawn('/bin/sh', ['-c', LIMITED, String(processorSeconds), deno, ...args], { cwd, env: ENVIRONMENT, detached: true, stdio: ['pipe', 'pipe', 'ignore'] })
   const over = new AbortController()
   let ending: Ending = { why: 'it ended by itself', returncode: KILLED }
   let answer: ((ran: GuestAnswer | undefined) => void) | undefined
@@ -71,7 +87,10 @@ export async function startMachine({ programs, cwd, memory, clock, guest = GUEST
       answer?.(undefined)
       resolve()
     }
-    child.once('close', leave)
+    child.once('close', (code) => {
+      if (code !== null && UNSTARTED.has(code) && isAlive()) ending = { ...ending, why: 'it cannot be started: no such program, or none that runs here' }
+      leave()
+    })
     child.once('error', (error) => {
       ending = { ...ending, why: `it cannot be started (${(error as NodeJS.ErrnoException).code ?? 'unknown'})` }
       leave()
@@ -97,7 +116,7 @@ export async function startMachine({ programs, cwd, memory, clock, guest = GUEST
     throw new Error(`Python did not start: ${ending.why}`)
   }
   const { pid } = child
-  lower(pid)
+  await lower(pid)
   void watch()
   let turn: Promise<unknown> = Promise.resolve()
   return { pid, isAlive, end: () => end('it was terminated'), gone, run }
@@ -142,11 +161,14 @@ export async function startMachine({ programs, cwd, memory, clock, guest = GUEST
   async function watch(): Promise<void> {
     let ticks: number | undefined
     let idle = 0
+    let most = Infinity
     while (isAlive()) {
       const isBusy = answer !== undefined
       const seen = await usageOf(pid).catch(() => undefined)
       if (seen && seen.kb > (memory + OWN_MEMORY) * PAGE_KB) end(`it took more than its ${memory} MB of memory`)
-      idle = isBusy || !seen ? 0 : Math.max(0, idle + seen.ticks - (ticks ?? seen.ticks) - 1)
+      if (seen && seen.threads > most) end('it started too many threads')
+      most = Math.min(most, (seen?.threads ?? Infinity) + MOST_THREADS)
+      idle = isBusy || !seen ? 0 : Math.max(0, idle + seen.ticks - (ticks ?? seen.ticks) - LOOK_MS / 1000)
       if (idle > idleSeconds * TICKS) end('it worked on when nobody had asked it anything')
       ticks = seen?.ticks ?? ticks
       await clock.wait(LOOK_MS, over.signal)
@@ -156,51 +178,59 @@ export async function startMachine({ programs, cwd, memory, clock, guest = GUEST
 
 type Hearing = { answered(ran: GuestAnswer): void; isExpected(id: number): boolean; end(reason: string): void }
 
-/** Whatever the process says that is no answer to what was asked ends it; it belongs to one wallet, and can lie to no other. */
-function hear(child: ChildProcess, { answered, isExpected, end }: Hearing): void {
-  const decoder = new TextDecoder()
-  let rest = ''
+/**
+ * Whatever the process says that is no answer to what was asked ends it; it belongs to one wallet, and can lie to no other. Nothing that it says is
+ * looked at twice, and nothing of it is JSON: neither many small pieces nor deep ones hold up who reads them.
+ */
+export function hear(child: Pick<ChildProcess, 'stdin' | 'stdout'>, { answered, isExpected, end }: Hearing): void {
+  let pieces: Buffer[] = []
+  let said = 0
   child.stdin?.on('error', () => {})
-  child.stdout?.on('data', (chunk: Uint8Array) => {
-    rest += decoder.decode(chunk, { stream: true })
-    if (rest.length > MOST_SAID) return end('it said too much')
-    const lines = rest.split('\n')
-    rest = lines.pop() ?? ''
-    for (const line of lines) {
-      const ran = answerIn(line)
-      if (!ran || !isExpected(ran.id)) return end('it spoke out of turn')
-      answered(ran)
-    }
+  child.stdout?.on('data', (piece: Buffer) => {
+    said += piece.length + PIECE
+    if (said > MOST_SAID) return end('it said too much')
+    const last = piece.indexOf('\n')
+    pieces.push(piece)
+    if (last < 0) return
+    const ran = last === piece.length - 1 ? answerIn(Buffer.concat(pieces).toString('latin1')) : undefined
+    pieces = []
+    said = 0
+    if (!ran || !isExpected(ran.id)) return end('it spoke out of turn')
+    answered(ran)
   })
 }
 
+/** Its number, the returncode, and stdout and stderr in base64. */
+const ANSWER = /^(\d{1,9}) (-?\d{1,9}) ([\w+/=]*) ([\w+/=]*)\n$/
+
 function answerIn(line: string): GuestAnswer | undefined {
-  try {
-    const { id, stdout, stderr, returncode } = JSON.parse(line) as Partial<GuestAnswer>
-    const isAnswer = Number.isInteger(id) && typeof stdout === 'string' && typeof stderr === 'string' && Number.isInteger(returncode)
-    return isAnswer ? ({ id, stdout, stderr, returncode } as GuestAnswer) : undefined
-  } catch {
-    return undefined
-  }
+  const [, id, returncode, stdout, stderr] = ANSWER.exec(line) ?? []
+  if (stdout === undefined || stderr === undefined) return undefined
+  const text = (side: string): string => Buffer.from(side, 'base64').toString()
+  return { id: Number(id), stdout: text(stdout), stderr: text(stderr), returncode: Number(returncode) }
 }
 
 const execute = promisify(execFile)
 
-/** Resident memory, and the processor time since its start where the system tells it. */
-async function usageOf(pid: number): Promise<{ kb: number; ticks: number }> {
-  if (process.platform !== 'linux') return { kb: Number((await execute('ps', ['-o', 'rss=', '-p', String(pid)])).stdout), ticks: 0 }
+/** Resident memory, and the processor time since its start and the threads where the system tells them. */
+async function usageOf(pid: number): Promise<{ kb: number; ticks: number; threads: number }> {
+  if (process.platform !== 'linux') return { kb: Number((await execute('ps', ['-o', 'rss=', '-p', String(pid)])).stdout), ticks: 0, threads: 0 }
   const [status, stat] = await Promise.all([readFile(`/proc/${pid}/status`, 'utf8'), readFile(`/proc/${pid}/stat`, 'utf8')])
   // After the name, which may hold anything: fields 14 and 15 of proc(5).
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  return { kb: Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0), ticks: Number(fields[11]) + Number(fields[12]) }
+  return { kb: Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0), ticks: Number(fields[11]) + Number(fields[12]), threads: Number(fields[17]) }
 }
 
-/** The gateway goes first. */
-function lower(pid: number): void {
-  try {
-    setPriority(pid, 10)
-  } catch {
-    // not allowed here: it competes like any other program
+/** The gateway goes first. On Linux each thread has a niceness, which those have that it starts, and each session (a process here is one) may have another. */
+async function lower(pid: number): Promise<void> {
+  const threads = await readdir(`/proc/${pid}/task`).catch(() => [String(pid)])
+  await writeFile(`/proc/${pid}/autogroup`, String(NICE)).catch(() => {})
+  for (const thread of threads) {
+    try {
+      setPriority(Number(thread), NICE)
+    } catch {
+      // not allowed here, or gone: it competes like any other program
+    }
   }
 }
 
