@@ -82,7 +82,7 @@ const create = paid({
   }),
   example: { image: IMAGE, timeout: SHORT_SECONDS, cpu: 1, memory: 512 },
   errors: ['BUSY', 'RATE_LIMITED', 'UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
-  effects: { owed: true, chore: { everyMs: MINUTE_MS, do: endUnpaid } },
+  effects: { owed: true, chore: { everyMs: MINUTE_MS, can: ({ sandbox }) => sandbox !== undefined, do: endUnpaid } },
   check: checkOrder,
   serves: (input, { vendors: { sandbox } }) => sandbox !== undefined && (input.gpu === undefined || sandbox.hasGpus),
   price: (input) => priceOf(orderOf(input)),
