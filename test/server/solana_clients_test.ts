@@ -4,7 +4,7 @@ import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x4
 import { ExactSvmScheme } from '@x402/svm/exact/client'
 import { solanaChain, type SolanaChain } from '../../adapters/chains/solana.ts'
 import { solanaFacilitator, type SolanaFacilitatorChain } from '../../adapters/chains/solana_facilitator.ts'
-import { scriptedChat } from '../../adapters/vendors/scripted_chat.ts'
+import { chatPieces, chunk, scriptedChat } from '../../adapters/vendors/scripted_chat.ts'
 import { solanaNode, type SolanaNode } from '../../server/devnet/solana_node.ts'
 import { MINT } from '../../server/devnet/solana_tokens.ts'
 import { referenceSolanaDesk, type SolanaDesk } from '../adapters/solana_facilitator_kit.ts'
@@ -105,6 +105,26 @@ for (const [name, make] of Object.entries({ 'a fee payer of its own': own, 'a fa
       expect([stale.status, stale.body.code]).toEqual([402, 'PAYMENT_BLOCKHASH_STALE'])
       expect(stale.body.accepts[0].extra).not.toEqual(offer.extra)
       expect(await spent()).toBe(BigInt(offer.amount))
+    })
+
+    test('a stream that outlives the blockhash of its payment is settled before that dies, and read to its end', async () => {
+      const pieces = chatPieces(chunk({ role: 'assistant', content: 'Hel' }))
+      shop = kit({ ports: { clock }, chatVendor: scriptedChat(async () => pieces.answer), label: 'solana-devnet', wrap: (ports) => ({ ...ports, chain }) })
+      const quote = await quoteOf(COMPLETIONS, HELLO)
+      const response = await buy(COMPLETIONS, { ...HELLO, stream: true })
+      const text = response.text()
+      expect(await spent()).toBe(0n)
+      await shop.live(32_000)
+      const isKept = async () => (await shop.ports.storage.spendByModel(buyer.address, 0)).length > 0
+      for (let looks = 0; !(await isKept()) && looks < 5_000; looks++) await clock.settle()
+      expect([await isKept(), await spent()]).toEqual([true, quote])
+      await shop.live(50_000)
+      pieces.push(chunk({ content: 'lo' }), chunk({}, { finish: 'stop' }), 'data: [DONE]\n\n')
+      pieces.end()
+      const read = await text
+      expect([response.status, read.includes('"lo"'), read.includes('[DONE]')]).toEqual([200, true, true])
+      expectPaid(/^: payment-response (\S+)$/im.exec(read)?.[1], quote)
+      expect(await spent()).toBe(quote)
     })
 
     test('tells a balance', async () => {
