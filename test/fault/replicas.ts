@@ -153,11 +153,11 @@ function greeting(child: ChildProcess, alerts: string[]): Promise<void> {
   })
 }
 
-/** `films` is the origin of whoever films, on this machine. */
-export type Shop = { readonly payTo: string; readonly media: string; readonly films?: string }
+/** `gateways` are rows of TOML; `films` is the origin of whoever films, on this machine. */
+export type Shop = { readonly gateways: string; readonly media: string; readonly films?: string }
 
-/** One gateway row with two relayer keys, pictures by the embedded vendor. */
-export function writeConfig(dir: string, { payTo, media, films }: Shop): void {
+/** Pictures by the embedded vendor, at the gateways that are given. */
+export function writeConfig(dir: string, { gateways, media, films }: Shop): void {
   mkdirSync(media, { recursive: true })
   const text = `
 object_store = "file:${media}"
@@ -171,13 +171,7 @@ protocol = "sketch"
 [vendors.vendor-e]
 protocol = "sketch"
 
-[[gateways]]
-name = "fault"
-network = "eip155:84532"
-pay_to = "${payTo}"
-rpc_url_env = "RPC_URL"
-relayer_key_env = ["RELAYER_A", "RELAYER_B"]
-`
+${gateways}`
   writeFileSync(join(dir, 'farebox.toml'), text)
 }
 

@@ -1,13 +1,14 @@
 /**
  * `bun run fault [--seed N] [--buyers 200] [--kills 10] [--hasten]`: two gateway processes on one Postgres and one chain, a bad wire between
  * them and the chain, buyers, and a hand that kills. Prints the schedule and the counts; exits with 1 unless every unit of money is where it
- * belongs and, with enough kills, every kill point was hit. `--hasten` ends what the dead held at once. Then the same for videos, scene by
- * scene; `--kills 0` plays these alone.
+ * belongs and, with enough kills, every kill point was hit. `--hasten` ends what the dead held at once. Then the same for videos
+ * and for the other rails, scene by scene; `--kills 0` plays these alone.
  */
 import { parseArgs } from 'node:util'
 import { fault, type FaultOptions, type FaultReport } from './fault.ts'
 import { type Point, points, sayings } from './kill_points.ts'
-import { videoFaults } from './videos.ts'
+import { railFaults } from './rails.ts'
+import { type SceneReport, videoFaults } from './videos.ts'
 
 /** What the command prints. */
 function reported({ counts, ledgerSum, chainSum, kills, seconds, wire, answers, alerts, violations }: FaultReport): readonly string[] {
@@ -31,10 +32,15 @@ async function main(): Promise<void> {
   const { values } = parseArgs({ options: { seed: option(`${Date.now() % 1_000_000}`), buyers: option('200'), kills: option('10'), hasten: { type: 'boolean', default: false } } })
   const [seed, buyers, kills] = [values.seed, values.buyers, values.kills].map(Number) as [number, number, number]
   const arePicturesWhole = kills === 0 || (await pictures({ seed, buyers, kills, hasten: values.hasten }))
-  const videos = await videoFaults({ seed, log: console.log })
-  for (const violation of videos.violations) console.log(`VIOLATION: ${violation}`)
-  console.log(`${videos.scenes} scenes of videos, ${videos.violations.length} violations`)
-  process.exit(arePicturesWhole && videos.violations.length === 0 ? 0 : 1)
+  const areVideosWhole = told('videos', await videoFaults({ seed, log: console.log }))
+  const areRailsWhole = told('rails', await railFaults({ log: console.log }))
+  process.exit(arePicturesWhole && areVideosWhole && areRailsWhole ? 0 : 1)
+}
+
+function told(what: string, { scenes, violations }: SceneReport): boolean {
+  for (const violation of violations) console.log(`VIOLATION: ${violation}`)
+  console.log(`${scenes} scenes of ${what}, ${violations.length} violations`)
+  return violations.length === 0
 }
 
 async function pictures({ seed, buyers, kills, hasten }: Omit<FaultOptions, 'log'>): Promise<boolean> {

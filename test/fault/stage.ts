@@ -12,19 +12,20 @@ import { DEVNET_ASSET, DEVNET_MULTICALL } from '../../server/devnet/devnet.ts'
 import { postgresServer } from '../adapters/postgres_server.ts'
 import { wallets } from '../bench/buyers.ts'
 import { NOTES } from './kill_points.ts'
-import { guard, type Replica, replica, writeConfig } from './replicas.ts'
+import { type Guard, guard, type Replica, replica, writeConfig } from './replicas.ts'
 import { type ProxyOptions, type RpcProxy, rpcProxy } from './rpc_proxy.ts'
 
-export type Stage = {
-  readonly dir: string
-  readonly media: string
-  readonly pool: Pool
+/** A directory and a database, for replicas that are still to be hired. */
+export type Ground = { readonly dir: string; readonly media: string; readonly databaseUrl: string; readonly pool: Pool; readonly guarding: Guard }
+
+export type Stage = Pick<Ground, 'dir' | 'media' | 'pool'> & {
   readonly node: Anvil
   readonly wire: RpcProxy
   readonly payTo: Hex
-  readonly replicas: readonly [Replica, Replica]
+  readonly replicas: Pair
   readonly people: Awaited<ReturnType<typeof wallets>>
 }
+export type Pair = readonly [Replica, Replica]
 
 export type StageOptions = {
   readonly buyers: number
@@ -33,33 +34,51 @@ export type StageOptions = {
   readonly films?: string
 }
 
+/** One row with two relayer keys. */
+const onEvm = (payTo: Hex) => `[[gateways]]
+name = "fault"
+network = "eip155:84532"
+pay_to = "${payTo}"
+rpc_url_env = "RPC_URL"
+relayer_key_env = ["RELAYER_A", "RELAYER_B"]
+`
+
 /** Both replicas greet when it resolves. What it started is in `undo`, also when it rejects: to be ended from the last to the first. */
 export async function stage(undo: (() => unknown)[], { buyers, proxy, films }: StageOptions): Promise<Stage> {
-  const dir = mkdtempSync(join(tmpdir(), 'farebox-fault-'))
-  const guarding = guard(dir)
-  undo.push(() => guarding.end())
-  const [postgres, node] = await Promise.all([
-    postgresServer().then((server) => (undo.push(() => server.stop()), server)),
-    startAnvil({ blockTime: 1 }).then((anvil) => (undo.push(() => anvil.stop()), anvil)),
-  ])
-  const databaseUrl = await postgres.fresh()
-  const pool = await prepared(databaseUrl)
-  undo.push(() => pool.end())
+  const [place, node] = await Promise.all([ground(undo), startAnvil({ blockTime: 1 }).then((anvil) => (undo.push(() => anvil.stop()), anvil))])
+  const { dir, media, pool } = place
   const wire = await rpcProxy({ upstream: node.url, ...proxy })
   undo.push(() => wire.close())
   const keys = [generatePrivateKey(), generatePrivateKey(), generatePrivateKey()] as const
   const payTo = privateKeyToAddress(generatePrivateKey())
   const people = await funded(node, { keys, payTo, buyers })
 
-  const media = join(dir, 'media')
-  writeConfig(dir, { payTo, media, ...(films && { films }) })
+  writeConfig(dir, { gateways: onEvm(payTo), media, ...(films && { films }) })
   const env = { RELAYER_A: keys[0], RELAYER_B: keys[1], ...(films && { XAI_API_KEY: 'key', XAI_BASE_URL: films }) }
+  const replicas = await pair(undo, place, (name) => ({ ...env, RPC_URL: wire.urlOf(name) }))
+  return { dir, media, pool, node, wire, payTo, replicas, people }
+}
+
+export async function ground(undo: (() => unknown)[]): Promise<Ground> {
+  const dir = mkdtempSync(join(tmpdir(), 'farebox-fault-'))
+  const guarding = guard(dir)
+  undo.push(() => guarding.end())
+  const postgres = await postgresServer()
+  undo.push(() => postgres.stop())
+  const databaseUrl = await postgres.fresh()
+  const pool = await prepared(databaseUrl)
+  undo.push(() => pool.end())
+  return { dir, media: join(dir, 'media'), databaseUrl, pool, guarding }
+}
+
+/** Two replicas with the configuration that was written; both greet when it resolves. */
+export async function pair(undo: (() => unknown)[], { dir, databaseUrl, guarding }: Ground, envOf: (name: string) => Readonly<Record<string, string>>): Promise<Pair> {
   const replicas = [await hired('a'), await hired('b')] as const
   await Promise.all(replicas.map((each) => each.start()))
-  return { dir, media, pool, node, wire, payTo, replicas, people }
+  return replicas
 
   async function hired(name: string): Promise<Replica> {
-    const made = await replica({ name, dir, databaseUrl, env: { ...env, RPC_URL: wire.urlOf(name) }, guard: guarding })
+    const made = await replica({ name, dir, databaseUrl, env: envOf(name), guard: guarding })
     undo.push(() => made.stop())
     return made
   }

@@ -98,10 +98,10 @@ const scenes: Readonly<Record<string, Scene>> = {
   },
 }
 
-export type VideoReport = { readonly scenes: number; readonly violations: readonly string[] }
+export type SceneReport = { readonly scenes: number; readonly violations: readonly string[] }
 
 /** Plays every scene on one stage. Everything that it starts has ended when it resolves or rejects. */
-export async function videoFaults({ seed, log = () => {} }: { readonly seed: number; readonly log?: (line: string) => void }): Promise<VideoReport> {
+export async function videoFaults({ seed, log = () => {} }: { readonly seed: number; readonly log?: (line: string) => void }): Promise<SceneReport> {
   const undo: (() => unknown)[] = []
   const violations: string[] = []
   try {
@@ -195,7 +195,7 @@ const post = ({ origin }: Replica, payment: Payment) =>
 const get = ({ origin }: Replica, poll: string, payment: Payment) => told(fetch(origin + poll, { headers: { 'payment-signature': encodePayment(payment) } }))
 
 /** Undefined where the replica died before it answered. */
-async function told(answering: Promise<Response>): Promise<Answer | undefined> {
+export async function told(answering: Promise<Response>): Promise<Answer | undefined> {
   try {
     const response = await answering
     return { status: response.status, headers: response.headers, body: await response.json() }
