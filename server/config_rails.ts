@@ -179,9 +179,9 @@ function isRelayerKey(text: string): boolean {
   return /^0x[0-9a-fA-F]{64}$/.test(text) && BigInt(text) > 0n && BigInt(text) < ORDER
 }
 
-/** Whether the halves fit each other only the chain's adapter can tell. */
+/** 64 bytes take 64 to 88 digits: each leading byte of zero takes one. Whether the halves fit each other only the chain's adapter can tell. */
 function isFeePayerKey(text: string): boolean {
-  return /^[1-9A-HJ-NP-Za-km-z]{86,88}$/.test(text) || /^\[\s*\d{1,3}(\s*,\s*\d{1,3}){63}\s*\]$/.test(text)
+  return /^[1-9A-HJ-NP-Za-km-z]{64,88}$/.test(text) || /^\[\s*\d{1,3}(\s*,\s*\d{1,3}){63}\s*\]$/.test(text)
 }
 
 function facilitated(rows: readonly Static<typeof FacilitatorRow>[], at: string, reading: Reading): Facilitated {

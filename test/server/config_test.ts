@@ -248,6 +248,8 @@ describe('gateways', () => {
       ['ledger', 'ledger', undefined, true, 'full', []],
     ])
     expect(rows[1]?.rails[0]).toMatchObject({ asset: 'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v', payTo: WALLET, settles: { by: 'fee_payer', keys: [keypair] } })
+    const leadingZeros = `1111${'z'.repeat(81)}`
+    expect(good(solana, { ...env, FEE_PAYER: leadingZeros }).gateways[0]?.rails[0]).toMatchObject({ settles: { keys: [leadingZeros] } })
     expect(good(`${solana}max_fee_lamports = 20000\n`, { ...env, FEE_PAYER: keypair }).gateways[0]?.rails[0]).toMatchObject({ settles: { maxFeeLamports: 20_000 } })
     expect(rows[2]?.rails[0]).toEqual({ kind: 'batched', url: 'https://gateway-api.circle.com', networks: ['eip155:8453'], payTo: PAY_TO })
     expect(rows[3]).toMatchObject({ hidden: ['portraits'], publicOrigin: 'https://test.example' })
