@@ -23,6 +23,8 @@ export type ApiConfig = {
   readonly failures?: number
   /** For how long, 30 s unless told; then one request tries. */
   readonly openMs?: number
+  /** Verdicts asked for at once, 128 unless told; more wait their turn. A crowd of signatures costs its sender nothing and must not look like an outage. */
+  readonly verdicts?: number
 }
 
 /** `unsent`: nobody has acted on the request. `blame` and `movedTo`, an origin, are for the operator; the reason may be read by a buyer. */
@@ -84,6 +86,7 @@ export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): Facilita
   const call = config.fetch ?? globalThis.fetch
   const maxBytes = config.maxReplyBytes ?? 64 * 1024
   const breaker = makeBreaker(config.failures ?? 5, config.openMs ?? 30_000)
+  const turns = makeTurns(config.verdicts ?? 128)
   const closing = new AbortController()
 
   async function ask<T>(what: string, asking: Asking<T>): Promise<Said<T>> {
@@ -92,10 +95,16 @@ export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): Facilita
     const leave = breaker.enter(now)
     if (!leave) return trouble('it has failed too often and is left alone for a while', { unsent: true })
     const stop = deadline(timeoutMs, [signal, closing.signal])
+    const rise = what === 'verify' ? await turns.take(stop.signal) : undefined
+    if (what === 'verify' && !rise) {
+      leave('neither')
+      return trouble(`too many ask it at once: no turn in ${timeoutMs} ms`, { unsent: true })
+    }
     const late = stop.over.then((why) => (why === 'late' ? bad(trouble(`no reply in ${timeoutMs} ms`)) : neither(trouble("the caller's time ran out"))))
     const work = exchange(what, asking, stop.signal).catch(() => (stop.signal.aborted ? late : bad(trouble('the connection broke off'))))
     const { said, outcome } = await Promise.race([late, work])
     stop.end()
+    rise?.()
     leave(outcome)
     return said
   }
@@ -184,6 +193,39 @@ function makeBreaker(limit: number, openMs: number): { enter(now: number): ((out
         failed++
         until = Math.max(until, now + openMs)
       }
+    },
+  }
+}
+
+/** First come, first served, `limit` at once. Gives a function that ends the turn, or undefined when `signal` aborts before one comes. */
+function makeTurns(limit: number): { take(signal: AbortSignal): Promise<(() => void) | undefined> } {
+  let taken = 0
+  const queue = new Set<() => void>()
+  const rise = () => {
+    const [next] = queue
+    if (!next) return void taken--
+    queue.delete(next)
+    next()
+  }
+  return {
+    async take(signal) {
+      if (signal.aborted) return undefined
+      if (taken < limit) {
+        taken++
+        return rise
+      }
+      return await new Promise((resolve) => {
+        const give = () => {
+          signal.removeEventListener('abort', gone)
+          resolve(rise)
+        }
+        const gone = () => {
+          queue.delete(give)
+          resolve(undefined)
+        }
+        queue.add(give)
+        signal.addEventListener('abort', gone, { once: true })
+      })
     },
   }
 }

@@ -8,6 +8,7 @@ import { type ApiConfig, facilitatorApi, type FacilitatorRow } from '../../adapt
 import { readVerifyReply } from '../../adapters/chains/facilitator_replies.ts'
 import { DOMAIN, NETWORK, offerTo, signPayment } from './evm_kit.ts'
 import { type Answer, desk, HANGS, VALID } from './facilitator_kit.ts'
+import { until } from './vendor_kit.ts'
 
 const NOW = Date.UTC(2026, 10, 20)
 const [told, other] = [desk(), desk()]
@@ -22,7 +23,8 @@ function api(answer: Answer, { row = {}, ...config }: Partial<ApiConfig> & { row
   const made = facilitatorApi({ url: told.url, ...row }, { random, ...config })
   const ask = (now = NOW, more: { timeoutMs?: number; signal?: AbortSignal } = {}) =>
     made.ask('verify', { body: { hello: 'there' }, read: readVerifyReply, now, timeoutMs: 5_000, ...more })
-  return { ...made, ask }
+  const settle = () => made.ask('settle', { body: {}, read: readVerifyReply, now: NOW, timeoutMs: 5_000 })
+  return { ...made, ask, settle }
 }
 
 const busy: Answer = () => new Response('<html>', { status: 503 })
@@ -53,6 +55,43 @@ describe('a request', () => {
   test('reads no more than it must', async () => {
     const { ask } = api(() => Response.json({ isValid: true, padding: 'x'.repeat(2_000) }), { maxReplyBytes: 1_000 })
     expect(await ask()).toMatchObject({ kind: 'trouble', reason: expect.stringContaining('longer than 1000 bytes') })
+  })
+})
+
+describe('verdicts', () => {
+  test('are asked for so many at once; the others wait their turn, in order', async () => {
+    const held: (() => void)[] = []
+    const { ask } = api(() => new Promise((resolve) => held.push(() => resolve(VALID()))), { verdicts: 2 })
+    const ends: number[] = []
+    const asked = [0, 1, 2, 3].map((index) => ask().then(() => ends.push(index)))
+    for (let served = 0; served < 4; served++) {
+      await until(() => held.length > served)
+      expect(held.length).toBeLessThanOrEqual(served + 2)
+      held[served]?.()
+      await until(() => ends.length > served)
+    }
+    await Promise.all(asked)
+    expect([ends, told.asked.length]).toEqual([[0, 1, 2, 3], 4])
+  })
+
+  test('that never get their turn are not sent, and say nothing against the facilitator', async () => {
+    const { ask, close } = api(HANGS, { verdicts: 1, failures: 2 })
+    const first = ask()
+    await until(() => told.asked.length === 1)
+    const crowd = await Promise.all(Array.from({ length: 9 }, () => ask(NOW, { timeoutMs: 5 })))
+    expect(new Set(crowd.map(({ kind, ...said }) => `${kind} ${JSON.stringify(said)}`))).toEqual(new Set(['trouble {"reason":"too many ask it at once: no turn in 5 ms","unsent":true}']))
+    expect(told.asked).toHaveLength(1)
+    close()
+    expect(await first).toMatchObject({ kind: 'trouble', reason: expect.not.stringContaining('left alone') })
+  })
+
+  test('hold up no settlement', async () => {
+    const { ask, settle, close } = api(({ path }) => (path.endsWith('/settle') ? Response.json({ isValid: true }) : HANGS()), { verdicts: 1 })
+    const verdict = ask()
+    await until(() => told.asked.length === 1)
+    expect(await settle()).toMatchObject(yes)
+    close()
+    await verdict
   })
 })
 

@@ -29,9 +29,7 @@ const base = () => ({ network: NETWORK, rpcUrl: node.url, mint: MINT, payTo: sel
 const own = () => solanaChain({ ...base(), feePayerKeys: [feePayer.secret], pollMs: 1 })
 const remote = () => solanaFacilitator({ ...base(), facilitators: [{ url: desk.url }], random: (bytes) => crypto.getRandomValues(new Uint8Array(bytes)), lookMs: 1 })
 
-/** The reference facilitator shares this process with the node; five hundred at once would keep it busy for longer than a verdict may take. */
-const kinds = { 'a fee payer of its own': { make: own, crowd: 500 }, 'a facilitator': { make: remote, crowd: 50 } }
-for (const [name, { make, crowd }] of Object.entries(kinds)) {
+for (const [name, make] of Object.entries({ 'a fee payer of its own': own, 'a facilitator': remote })) {
   describe(`a gateway on Solana with ${name}`, () => {
     let chain: SolanaChain | SolanaFacilitatorChain
     let shop: Kit
@@ -109,23 +107,23 @@ for (const [name, { make, crowd }] of Object.entries(kinds)) {
       expect(await spent()).toBe(BigInt(offer.amount))
     })
 
-    test(`${crowd} calls at once of a wallet with the price of one start exactly one`, async () => {
+    test('five hundred calls at once of a wallet with the price of one start exactly one', async () => {
       const { vendor, ready } = slowVendor()
       shop = kit({ ports: { clock }, vendor, label: 'solana-devnet', wrap: (ports) => ({ ...ports, chain }) })
       const [offer] = (await read(await ask(GENERATIONS, FOX))).body.accepts
       const poor = await newKey()
       await node.fund(poor.address, BigInt(offer.amount))
-      const drafts = await Promise.all(Array.from({ length: crowd }, () => draftOf(node, poor, offer)))
+      const drafts = await Promise.all(Array.from({ length: 500 }, () => draftOf(node, poor, offer)))
       const payments = await Promise.all(drafts.map(async (draft) => encodePayment(paymentOf(offer, base64(await wireOf(draft))))))
       const refused: number[] = []
       const answers = payments.map(async (payment) => {
         const { status, headers } = await ask(GENERATIONS, FOX, { 'payment-signature': payment })
         if (status !== 200) refused.push(status)
-        if (refused.length === crowd - 1) ready()
+        if (refused.length === 499) ready()
         return { status, receipt: headers.get('payment-response') }
       })
       const won = (await Promise.all(answers)).filter(({ status }) => status === 200)
-      expect([won.length, refused.length, vendor.jobs.length]).toEqual([1, crowd - 1, 1])
+      expect([won.length, refused.length, vendor.jobs.length]).toEqual([1, 499, 1])
       const { transaction } = decodePaymentResponseHeader(won[0]?.receipt ?? '')
       expect(node.transfersIn(transaction)).toEqual([{ from: poor.address, to: seller.address, value: BigInt(offer.amount) }])
       expect(await node.balanceOf(poor.address)).toBe(0n)
