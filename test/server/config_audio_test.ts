@@ -1,19 +1,8 @@
 /** Who speaks and who composes: by key, by file, and by mistake. */
 import { describe, expect, test } from 'bun:test'
 import { audioRows } from '../../core/mod.ts'
-import { type Config, parseConfig, realVendors } from '../../server/config.ts'
-import type { Environment } from '../../server/config_vendors.ts'
-
-function good(toml: string, env: Environment = {}): Config {
-  const read = parseConfig(toml, env)
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  return read.config
-}
-
-function mistakes(toml: string, env: Environment = {}): readonly string[] {
-  const read = parseConfig(toml, env)
-  return read.ok ? [] : read.mistakes
-}
+import { realVendors } from '../../server/config.ts'
+import { good, mistakes } from './config_kit.ts'
 
 describe('audio', () => {
   test('has the rows of the contract and no vendor when nothing is said', () => {

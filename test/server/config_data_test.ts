@@ -1,19 +1,8 @@
 /** Who searches the web page by page, and whose data are passed on: by key, by file, and by mistake. */
 import { describe, expect, test } from 'bun:test'
-import { type Config, parseConfig, realVendors } from '../../server/config.ts'
+import { realVendors } from '../../server/config.ts'
 import { notForSale } from '../../server/config_data.ts'
-import type { Environment } from '../../server/config_vendors.ts'
-
-function good(toml: string, env: Environment = {}): Config {
-  const read = parseConfig(toml, env)
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  return read.config
-}
-
-function mistakes(toml: string, env: Environment = {}): readonly string[] {
-  const read = parseConfig(toml, env)
-  return read.ok ? [] : read.mistakes
-}
+import { good, mistakes } from './config_kit.ts'
 
 describe('web search, prediction markets and DeFi data', () => {
   test('are nobody’s when nothing is said, and the log says which setting is missing', () => {

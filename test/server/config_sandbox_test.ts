@@ -1,21 +1,10 @@
 /** Where sandboxes run: by key, by file, and by mistake. */
 import { describe, expect, test } from 'bun:test'
 import { systemClock as clock } from '../../adapters/machine.ts'
-import { type Config, parseConfig, realVendors } from '../../server/config.ts'
-import type { Environment } from '../../server/config_vendors.ts'
+import { realVendors } from '../../server/config.ts'
 import { sandboxVendor } from '../../server/wiring_sandbox.ts'
 import { testLog } from '../kit.ts'
-
-function good(toml: string, env: Environment = {}): Config {
-  const read = parseConfig(toml, env)
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  return read.config
-}
-
-function mistakes(toml: string, env: Environment = {}): readonly string[] {
-  const read = parseConfig(toml, env)
-  return read.ok ? [] : read.mistakes
-}
+import { good, mistakes } from './config_kit.ts'
 
 const E2B = { E2B_API_KEY: 'e2b_s3cret' }
 const MODAL = { MODAL_TOKEN_ID: 'ak', MODAL_TOKEN_SECRET: 'as-s3cret' }

@@ -1,23 +1,12 @@
 /** Who searches, who knows prices and who finds swaps: by key, by file, and by mistake. */
 import { describe, expect, test } from 'bun:test'
-import { type Config, parseConfig, realVendors } from '../../server/config.ts'
-import type { Environment } from '../../server/config_vendors.ts'
+import { type Config, realVendors } from '../../server/config.ts'
+import { good, mistakes } from './config_kit.ts'
 
 const PAYER = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
 const gateway = `[[gateways]]\nname = "base"\nnetwork = "eip155:8453"\npay_to = "${PAYER}"\nrpc_url_env = "BASE_RPC_URL"\nrelayer_key_env = "RELAYER_KEY"\n`
 const real = { BASE_RPC_URL: 'https://node.example', RELAYER_KEY: `0x${'7'.repeat(64)}` }
 const ZEROX = { ZEROX_API_KEY: 's3cret', SWAP_FEE_RECIPIENT: PAYER }
-
-function good(toml: string, env: Environment = {}): Config {
-  const read = parseConfig(toml, env)
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  return read.config
-}
-
-function mistakes(toml: string, env: Environment = {}): readonly string[] {
-  const read = parseConfig(toml, env)
-  return read.ok ? [] : read.mistakes
-}
 
 const order = ({ search }: Config) => search?.map(({ by }) => by)
 

@@ -3,24 +3,14 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { audioRows, chatRows, imageRows, videoRows } from '../../core/mod.ts'
-import { type Config, isLoopback, parseConfig, readConfig } from '../../server/config.ts'
+import { type Config, isLoopback, readConfig } from '../../server/config.ts'
 import type { Environment } from '../../server/config_vendors.ts'
+import { good, mistakes } from './config_kit.ts'
 
 const KEY = `0x${'5ec2e7'.repeat(10)}5ec2`
 const PAY_TO = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
 const env = { BASE_RPC_URL: 'https://node.example/v2/s3cretpath', RELAYER_KEY: KEY }
 const gateway = `[[gateways]]\nname = "base"\nnetwork = "eip155:8453"\npay_to = "${PAY_TO}"\nrpc_url_env = "BASE_RPC_URL"\nrelayer_key_env = "RELAYER_KEY"\n`
-
-function good(toml: string, env: Environment = {}): Config {
-  const read = parseConfig(toml, env)
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  return read.config
-}
-
-function mistakes(toml: string, env: Environment = {}): readonly string[] {
-  const read = parseConfig(toml, env)
-  return read.ok ? [] : read.mistakes
-}
 
 describe('defaults', () => {
   test('nothing at all configures devnet on loopback, with SQLite and media files in one folder', () => {

@@ -1,19 +1,8 @@
 /** Who films, by file and by environment; switches and the keys of poll URLs. */
 import { describe, expect, test } from 'bun:test'
 import { videoRows } from '../../core/mod.ts'
-import { type Config, parseConfig, realVendors } from '../../server/config.ts'
-import type { Environment } from '../../server/config_vendors.ts'
-
-function good(toml: string, env: Environment = {}): Config {
-  const read = parseConfig(toml, env)
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  return read.config
-}
-
-function mistakes(toml: string, env: Environment = {}): readonly string[] {
-  const read = parseConfig(toml, env)
-  return read.ok ? [] : read.mistakes
-}
+import { type Config, realVendors } from '../../server/config.ts'
+import { good, mistakes } from './config_kit.ts'
 
 const keys = { STUDIO_KEY: 's3cret-a', OTHER_KEY: 's3cret-b' }
 const row = (id: string, ...lines: readonly string[]) => `[[videos]]\nid = "${id}"\n${lines.join('\n')}\n`
