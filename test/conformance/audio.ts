@@ -1,16 +1,14 @@
 import { expect } from 'bun:test'
 import { type AudioFormat, type AudioKind, type AudioVendor, Fault, type MadeAudio } from '../../core/mod.ts'
+import { type At, never, stopped } from './abort.ts'
 import type { Law } from './law.ts'
 
 /** For vendors that can be told: one behind a stand-in refuses this text, and puts VENDOR_SAYS into all that it says of the refusal. */
 export const BARRED = 'is refused at once'
 export const VENDOR_SAYS = 'upstream text zebra-7431'
 
-type At = { readonly signal: AbortSignal }
 type Asked = { readonly kind: AudioKind; readonly format: AudioFormat; make(text: string, at: At): Promise<MadeAudio> }
 
-const never = (): At => ({ signal: new AbortController().signal })
-const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 const TEXT = 'Hello from the gateway.'
 const TYPES: Readonly<Record<AudioFormat, string>> = { mp3: 'audio/mpeg', opus: 'audio/ogg', pcm: 'audio/pcm', wav: 'audio/wav' }
 /** How the bytes of each begin; bare samples begin with anything. */
@@ -33,22 +31,6 @@ function madeBy(vendor: AudioVendor): readonly Asked[] {
 }
 
 const kindsOf = (vendor: AudioVendor): readonly Asked[] => madeBy(vendor).filter(({ kind }, index, all) => all.findIndex((each) => each.kind === kind) === index)
-
-/** What work that was aborted while it ran came to: quickly, or `running`. A vendor may have been faster than the abort. */
-async function stopped(begin: (at: At) => Promise<unknown>, reason: Error): Promise<unknown> {
-  const controller = new AbortController()
-  const work = begin(controller).then(
-    () => 'made',
-    (error: unknown) => error,
-  )
-  await turn()
-  controller.abort(reason)
-  const patience = async () => {
-    for (let turns = 0; turns < 20; turns++) await turn()
-    return 'running'
-  }
-  return await Promise.race([work, patience()])
-}
 
 export const audioVendorLaws: readonly Law<AudioVendor>[] = [
   {

@@ -1,9 +1,8 @@
 import { TONE } from '../../adapters/vendors/scripted_audio.ts'
 import { type AudioVendor, Fault } from '../../core/mod.ts'
+import { turn } from './abort.ts'
 import { BARRED, VENDOR_SAYS } from './audio.ts'
 import type { Broken } from './law.ts'
-
-const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 /** Keeps every law; takes a few turns, so that an abort can come in between. */
 export function toneVendor(): AudioVendor {

@@ -1,6 +1,7 @@
 /** What every chat vendor promises, as data. Nothing here looks at what is said: a stand-in may answer every order with the same words. */
 import { expect } from 'bun:test'
 import { type ChatOrder, type ChatStream, type ChatVendor, Fault, type Fields, type Json } from '../../core/mod.ts'
+import { never, turn } from './abort.ts'
 import type { Law, Subject } from './law.ts'
 
 /**
@@ -35,9 +36,6 @@ const TOOLS: Fields = {
 }
 
 const PATIENCE_MS = 1_000
-
-const never = () => ({ signal: new AbortController().signal })
-const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 // ── asking and reading; lenient, so that each law judges its own matter only ────────────────────────────────────────
 

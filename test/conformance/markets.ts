@@ -3,15 +3,13 @@ import type { Bar, Feed, MarketVendor, Resolution, Shelf } from '../../core/mod.
 import { RESOLUTIONS, STOCK_MARKETS } from '../../core/vendors.ts'
 import { BAR_SECONDS } from '../../core/catalog/markets.ts'
 import { START } from '../kit.ts'
+import { never, turn } from './abort.ts'
 import type { Law } from './law.ts'
 
 /** When the laws are held: every market under law stands at this time, and has BTC-USD, EUR-USD, XAU-USD and AAPL. */
 export const NOW = START / 1000
 const HOUR = 3_600
 const DAY = 24 * HOUR
-
-const never = () => ({ signal: new AbortController().signal })
-const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 async function feedOf(market: MarketVendor, shelf: Shelf, symbol: string): Promise<Feed> {
   const found = (await market.feeds(shelf, never())).find((feed) => feed.symbol === symbol)

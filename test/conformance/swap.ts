@@ -1,5 +1,6 @@
 import { expect } from 'bun:test'
 import type { SwapCall, SwapVendor } from '../../core/mod.ts'
+import { never, turn } from './abort.ts'
 import type { Law } from './law.ts'
 
 const PRICE: SwapCall = { method: 'GET', path: '/price', query: '?chainId=8453' }
@@ -10,9 +11,6 @@ const CALLS: readonly SwapCall[] = [
   ...['/trade-analytics/swap', '/trade-analytics/gasless'].map((path) => ({ method: 'GET' as const, path, query: '' })),
   { method: 'POST', path: '/gasless/submit', query: '', body: new TextEncoder().encode('{"chainId":8453}') },
 ]
-
-const never = () => ({ signal: new AbortController().signal })
-const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 export const swapVendorLaws: readonly Law<SwapVendor>[] = [
   {

@@ -1,13 +1,11 @@
 import { expect } from 'bun:test'
 import { decodeDataUri } from '../../core/intake.ts'
 import type { ImageJob, ImageVendor, MadeImage } from '../../core/mod.ts'
+import { never, stopped, turn } from './abort.ts'
 import type { Law } from './law.ts'
 
 const SMALL: ImageJob = { model: 'any', prompt: 'a red fox in the snow', width: 96, height: 64, n: 1 }
 const TALL: ImageJob = { ...SMALL, prompt: 'a lighthouse at night', width: 64, height: 96 }
-
-const never = () => ({ signal: new AbortController().signal })
-const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 /** Width x height of a PNG; undefined for what would need another reader. */
 function sizeOf({ url }: MadeImage): string | undefined {
@@ -15,22 +13,6 @@ function sizeOf({ url }: MadeImage): string | undefined {
   if (!bytes || new TextDecoder('latin1').decode(bytes.subarray(1, 4)) !== 'PNG') return undefined
   const view = new DataView(bytes.buffer, bytes.byteOffset)
   return `${view.getUint32(16)}x${view.getUint32(20)}`
-}
-
-/** What a job that was aborted while it ran came to: quickly, or `running`. A vendor may have been faster than the abort. */
-async function stopped(vendor: ImageVendor, reason: Error): Promise<unknown> {
-  const controller = new AbortController()
-  const work = vendor.generate(SMALL, controller).then(
-    () => 'made',
-    (error: unknown) => error,
-  )
-  await turn()
-  controller.abort(reason)
-  const patience = async () => {
-    for (let turns = 0; turns < 20; turns++) await turn()
-    return 'running'
-  }
-  return await Promise.race([work, patience()])
 }
 
 export const imageVendorLaws: readonly Law<ImageVendor>[] = [
@@ -96,7 +78,7 @@ export const imageVendorLaws: readonly Law<ImageVendor>[] = [
       const reason = new Error('out of time')
       const before = await vendor.generate(SMALL, { signal: AbortSignal.abort(reason) }).catch((error: unknown) => error)
       expect(before).toBe(reason)
-      expect([reason, 'made']).toContain((await stopped(vendor, reason)) as Error)
+      expect([reason, 'made']).toContain((await stopped((at) => vendor.generate(SMALL, at), reason)) as Error)
     },
   },
   {
@@ -116,7 +98,7 @@ export const imageVendorLaws: readonly Law<ImageVendor>[] = [
     name: 'a job that was stopped does not wear its vendor out',
     async check(subject) {
       const vendor = await subject.open()
-      for (let times = 0; times < 3; times++) await stopped(vendor, new Error('gone'))
+      for (let times = 0; times < 3; times++) await stopped((at) => vendor.generate(SMALL, at), new Error('gone'))
       expect(await vendor.generate(SMALL, never())).toHaveLength(1)
     },
   },

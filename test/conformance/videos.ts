@@ -1,5 +1,6 @@
 import { expect } from 'bun:test'
 import { Fault, type VideoJob, type VideoState, type VideoVendor } from '../../core/mod.ts'
+import { never, stopped, turn } from './abort.ts'
 import type { Law } from './law.ts'
 
 /**
@@ -13,9 +14,6 @@ export const VENDOR_SAYS = 'upstream text zebra-7431'
 
 export const CLIP_JOB: VideoJob = { model: 'any', prompt: 'a red fox in the snow', seconds: 4, resolution: '480p' }
 const OTHER: VideoJob = { ...CLIP_JOB, prompt: 'a lighthouse at night', seconds: 8 }
-
-const never = () => ({ signal: new AbortController().signal })
-const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 const MOST_LOOKS = 20_000
 
@@ -35,22 +33,6 @@ const made = async (vendor: VideoVendor, job: VideoJob) => await ended(vendor, (
 function allOf(error: unknown): string {
   const { message, stack, parts, cause } = error as Error & Partial<Fault>
   return [String(error), message, stack, JSON.stringify(parts), String(cause)].join('\n')
-}
-
-/** What work that was aborted while it ran came to: quickly, or `running`. A vendor may have been faster than the abort. */
-async function stopped(begin: (at: { signal: AbortSignal }) => Promise<unknown>, reason: Error): Promise<unknown> {
-  const controller = new AbortController()
-  const work = begin(controller).then(
-    () => 'made',
-    (error: unknown) => error,
-  )
-  await turn()
-  controller.abort(reason)
-  const patience = async () => {
-    for (let turns = 0; turns < 20; turns++) await turn()
-    return 'running'
-  }
-  return await Promise.race([work, patience()])
 }
 
 export const videoVendorLaws: readonly Law<VideoVendor>[] = [
