@@ -4,7 +4,7 @@
  */
 import { type Clock, Fault, type Fields, type Log, type VoiceVendor } from '../../core/mod.ts'
 import { type Fetch, vendorHttp } from './http.ts'
-import { toldOf, withoutSecrets } from './passthrough.ts'
+import { plainReason, toldOf } from './passthrough.ts'
 import { envelope, type Judge, record } from './refusals.ts'
 
 export type BlandConfig = {
@@ -51,7 +51,7 @@ export function bland(config: BlandConfig): VoiceVendor {
   function reasonOf(body: unknown): string {
     const { errors } = record(body)
     const reason = envelope(body).message || (Array.isArray(errors) ? errors.map(String).join('; ') : '') || 'the call was not accepted'
-    return withoutSecrets(reason, [key, encryptedKey]).replaceAll(/[\p{Cc}\p{Cs}]/gu, ' ').slice(0, 300)
+    return plainReason(reason, [key, encryptedKey])
   }
 }
 

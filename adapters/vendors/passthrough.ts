@@ -43,7 +43,7 @@ export function passthrough(config: PassthroughConfig): Passthrough {
   const judge: Judge = ({ status, body }) => {
     if (status < 400 || OURS.has(status)) return 'operator'
     if (status === 408 || status === 429 || status >= 500) return status === 429 ? 'rate_limited' : 'failed'
-    const reason = withoutSecrets(reasonOf(body), secrets)
+    const reason = plainReason(reasonOf(body), secrets)
     return new Fault('PASSED_ON', { status, message: `${source} ${status}${reason && `: ${reason}`} (payment NOT charged)`, fields: { status }, details: detailsOf(body) })
   }
 
@@ -87,9 +87,12 @@ export function urlUnder(root: string, path: string, query: string): string {
 /** What services write where they say why: an envelope, or FastAPI's `detail`. */
 function reasonOf(body: unknown): string {
   const { detail } = record(body)
-  const reason = envelope(body).message || (typeof detail === 'string' ? detail : '')
-  return reason.replaceAll(/[\p{Cc}\p{Cs}]/gu, ' ').slice(0, LONGEST_REASON)
+  return envelope(body).message || (typeof detail === 'string' ? detail : '')
 }
+
+/** A reason that may be repeated: without our keys, and cut only then, for half a key is no longer found. */
+export const plainReason = (reason: string, secrets: readonly string[]): string =>
+  withoutSecrets(reason, secrets).replaceAll(/[\p{Cc}\p{Cs}]/gu, ' ').slice(0, LONGEST_REASON)
 
 /** A service that quotes what it was sent quotes our key. */
 export function withoutSecrets(text: string, secrets: readonly string[]): string {

@@ -67,6 +67,11 @@ describe('passthrough()', () => {
     expect((await faultOf(before(() => new Response('<html>secret</html>', { status: 404 })).ask())).parts).toMatchObject({ message: 'Service X 404 (payment NOT charged)', details: null })
   })
 
+  test('tells not even half of a key where its reason is cut', async () => {
+    const { ask } = before(() => Response.json({ error: `${'x'.repeat(297)}${KEY}` }, { status: 400 }))
+    expect((await faultOf(ask())).parts.message).toBe(`Service X 400: ${'x'.repeat(297)}*** (payment NOT charged)`)
+  })
+
   test.each([401, 402, 403, 405, 407, 415, 451])('alerts the operator of a %d', async (status) => {
     const { ask, log } = before(() => Response.json({}, { status }))
     expect(await outcome(ask(), log)).toBe('NOT_CONFIGURED')
