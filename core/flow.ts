@@ -12,7 +12,7 @@ import { liveFlow } from './live.ts'
 import { isServedFirst } from './menu.ts'
 import { silent } from './metrics.ts'
 import { print, usdc } from './money.ts'
-import { offersOf } from './offers.ts'
+import { offersOf, purseOf } from './offers.ts'
 import { isBrowser } from './paywall.ts'
 import type { Authorization, Call, PaymentCode } from './ports.ts'
 import * as replies from './replies.ts'
@@ -164,7 +164,7 @@ export function flow(house: House): Flow {
     const identified = await offering.identify(payment, offers)
     if (identified.kind === 'unavailable') return away(identified.reason)
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
-    const { payer, key, expiresAt, offer, purse = offer.asset } = identified
+    const { payer, key, expiresAt, offer } = identified
 
     const request = fingerprint(visit.request.method, visit.path, asked)
     const tag = named === undefined ? undefined : tagOf({ gateway: house.name, payer, id: named, fingerprint: request })
@@ -190,7 +190,7 @@ export function flow(house: House): Flow {
       return await (winner ? replayed(winner) : refuse(verdict.code, verdict.reason))
     }
 
-    const asset = `${offer.network}/${purse.toLowerCase()}`
+    const asset = purseOf(identified)
     if (endpoint.kind === 'live' && !isGuest(payer, endpoint.guests?.(input))) throw notAdmitted(payer)
     // What moves nothing adds to no debt; it may be the very link by which a wallet is filled.
     const isFree = price.amount === 0n

@@ -7,7 +7,7 @@ import { quoted, refused } from './intake.ts'
 import type { Usdc } from './money.ts'
 import type { Json } from './ports.ts'
 import type { ImageVendor, MadeImage } from './vendors.ts'
-import { flatPrice, type ImageSize, mediaPrice } from './pricing.ts'
+import { asNumber, flatPrice, type ImageSize, mediaPrice } from './pricing.ts'
 
 export const DEFAULT_SIZE = '1024x1024'
 const INLINE_WINDOW_MS = 30_000
@@ -69,7 +69,7 @@ export function invalidModel(problem: string, rows: readonly ImageRow[]): Fault 
 /** The quote; the number of source images does not change it. */
 export function imagePrice(order: Sized, context: Context): Price {
   const { size, n } = offered(order, context)
-  return { amount: mediaPrice(size.rate, n), maxTimeoutSeconds: 600, shown: { pricePerImage: decimal(size), totalImages: n } }
+  return { amount: mediaPrice(size.rate, n), maxTimeoutSeconds: 600, shown: { pricePerImage: asNumber(size.rate), totalImages: n } }
 }
 
 /** What a request needs: a row that `fits`, served by a vendor that `makes` such things. */
@@ -103,9 +103,6 @@ export function imageSpan(rows: readonly ImageRow[]): { min: Usdc; max: Usdc } {
 export function imageSettle(order: Sized, context: Context): Settle {
   return offered(order, context).row.slow ? onPoll : hybrid(INLINE_WINDOW_MS)
 }
-
-/** US dollars for one image, before margin and fee, as the number that the contract shows. */
-export const decimal = ({ rate }: ImageSize): number => Number(rate.num) / Number(rate.den)
 
 /** What a vendor's images become: prompts in the result, bytes on their way to the mirror. */
 export function madeOf(images: readonly MadeImage[]): Made {

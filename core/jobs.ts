@@ -267,7 +267,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     const stored = await storedOf(endpoint, call)
     const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
     const paying = await settleCall(money, call, authorization, { keepUntil: now + endpoint.keep.settledMs })
-    if (isPaid(paying)) return collected(call, paying)
+    if (isPaid(paying)) return result({ endpoint, call, visit }, { stored }, paying)
     if (paying.kind === 'unknown' && isOrder && endpoint.kind === 'paid' && endpoint.inline) return servedUnsettled({ endpoint, call, visit }, stored, paying.kind)
     if (paying.kind === 'unknown') return running(call, { note: replies.CONFIRMING })
     if (paying.kind === 'unresolved') return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(visit) })

@@ -31,7 +31,6 @@ export const listInput = Type.Object({
   limit: Type.Optional(text('How many symbols to list, at most 2000; 100 unless told.')),
 })
 
-export type SpotAsked = Static<typeof spotInput>
 export type ListAsked = Static<typeof listInput>
 export type HistoryAsked = Static<typeof historyInput>
 

@@ -9,6 +9,9 @@ import type { Offer, Payment } from './x402.ts'
 
 export type Identified = (Extract<Identity, { kind: 'known' }> & { offer: Offer }) | Exclude<Identity, { kind: 'known' }>
 
+/** What exposure and debts are summed over: the balance that an authorization is paid from, on its network. */
+export const purseOf = ({ offer, purse = offer.asset }: Extract<Identified, { kind: 'known' }>): string => `${offer.network}/${purse.toLowerCase()}`
+
 export type Offers = {
   /**
    * Our offers at this price. While the chain is not ready: `otherwise`, or NOT_READY, for a paid route opens only with an offer. Where offers

@@ -6,7 +6,7 @@ import { failIfOverdue, type Money, settleCall } from './calls.ts'
 import { noteDebt, owedBy } from './debts.ts'
 import { Fault } from './faults.ts'
 import type { House } from './house.ts'
-import type { Offers } from './offers.ts'
+import { type Offers, purseOf } from './offers.ts'
 import { print, type Usdc } from './money.ts'
 import type { Authorization, Call, Json, PaymentCode, Storage } from './ports.ts'
 import { cannotVerify } from './replies.ts'
@@ -46,7 +46,8 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
     const identified = await offering.identify(payment, offers)
     if (identified.kind === 'unavailable') throw cannotVerify(identified.reason)
     if (identified.kind === 'refused') return identified
-    const { payer, key, expiresAt, offer, purse = offer.asset } = identified
+    const { payer, key, expiresAt, offer } = identified
+    const asset = purseOf(identified)
     if (payer !== call.payer) return refused(`it is signed by ${payer}, and the payment of this request by ${call.payer}`)
     const owed = await owedBy(storage, call, clock.now())
     if (owed) throw owes(owed)
@@ -70,7 +71,7 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
         gateway: house.name,
         endpoint: name,
         payer,
-        asset: `${offer.network}/${purse.toLowerCase()}`,
+        asset,
         quote: amount,
         offer,
         fingerprint: call.fingerprint,

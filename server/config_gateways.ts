@@ -1,6 +1,7 @@
 /** The gateways of a process, as rows: who is called by which name or port, what is sold there, and how it is paid. */
 import { type Static, Type } from '@sinclair/typebox'
-import { labelOf, type Rail, railSettings, type Reading, resolveRails, twice } from './config_rails.ts'
+import { twice } from '../core/mod.ts'
+import { labelOf, type Rail, railSettings, type Reading, resolveRails } from './config_rails.ts'
 
 const Name = Type.String({ pattern: '^[a-z0-9-]{1,40}$' })
 

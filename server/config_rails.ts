@@ -1,5 +1,6 @@
 /** How a gateway is paid: on which networks, to whom, and who settles. A row may take a network's own payments, batched ones, or both. */
 import { type Static, Type } from '@sinclair/typebox'
+import { twice } from '../core/mod.ts'
 import { Variable } from './config_vendors.ts'
 
 const strict = { additionalProperties: false }
@@ -169,8 +170,6 @@ function keysOf(named: Settings['relayer_key_env'], at: string, { isKey, form, s
   if (twice(keys.filter(Boolean)).size > 0) mistakes.push(`${at}: two variables hold the same key`)
   return keys
 }
-
-export const twice = (names: readonly string[]): Set<string> => new Set(names.filter((name, index) => names.indexOf(name) !== index))
 
 /** Keys are the numbers from 1 to the order of the curve, exclusive (SEC 2, secp256k1). */
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n

@@ -1,15 +1,16 @@
 import { usdc } from '../../core/money.ts'
-import type { Chain, Fate, Refused, Settlement, Terms, Unavailable, Verdict } from '../../core/ports.ts'
-import { type Offer, type Payment, VERSION } from '../../core/x402.ts'
+import type { Chain, Fate, Settlement, Terms, Verdict } from '../../core/ports.ts'
+import type { Offer, Payment } from '../../core/x402.ts'
 import { type Checked, checkEvm } from './evm_check.ts'
-import { chainIdOf, evmIdentity, unavailable } from './evm_identity.ts'
+import { chainIdOf, evmIdentity } from './evm_identity.ts'
 import { balanceCall, type ChainReceipt, type Domain, paidIn, payloadOf, readReceipt, stateCall } from './evm_payload.ts'
 import { evmReads, type Found, type ReadsConfig } from './evm_reads.ts'
 import { evmRpc, type RpcConfig } from './evm_rpc.ts'
 import { settlementOf } from './evm_settle.ts'
 import { type Exact, judgeExact, judgeValue, refused } from './exact.ts'
 import { type ApiConfig, blameIn, deadline, type FacilitatorRow, namedApis, type Said } from './facilitator_api.ts'
-import { readSettleReply, readSupported, readVerifyReply, type SettleReply } from './facilitator_replies.ts'
+import { readSettleReply, readSupported, type SettleReply } from './facilitator_replies.ts'
+import { firstVerdict, requestOf } from './facilitator_verdict.ts'
 import { flagIn, type Hex, lower, uintIn } from './hex.ts'
 import { type Job, joined } from './joined.ts'
 import { recent } from './recent.ts'
@@ -81,7 +82,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     const { exact } = given
     const bad = judgeExact(exact, offer, at.now, config.lookbackSeconds)
     if (bad) return bad
-    const [said, holdings] = await Promise.all([askVerdict(exact, offer, at), look(exact, offer, at.signal)])
+    const [said, holdings] = await Promise.all([firstVerdict(facilitators, requestOf(payloadOf(exact), offer), { now: at.now, timeoutMs: verifyMs, signal: at.signal }), look(exact, offer, at.signal)])
     const { balance, isUsed } = holdings
     if (isUsed) return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled on chain')
     if (balance !== undefined && balance < exact.value) {
@@ -89,21 +90,6 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     }
     if (said.kind !== 'valid') return said
     return { kind: 'valid', ...(balance !== undefined && { balance: usdc(balance) }), asOf: at.now }
-  }
-
-  /** The first facilitator that decides, decides. A verdict moves nothing, so another may be asked after any failure. */
-  async function askVerdict(exact: Exact, offer: Offer, at: At): Promise<{ kind: 'valid' } | Refused | Unavailable> {
-    const troubles: string[] = []
-    for (const { name, api } of facilitators) {
-      const said = await api.ask('verify', { body: requestFor(exact, offer), read: readVerifyReply, now: at.now, timeoutMs: verifyMs, signal: at.signal })
-      if (said.kind === 'trouble') {
-        troubles.push(`${name}: ${said.reason}`)
-        continue
-      }
-      const { value } = said
-      return value.kind === 'valid' ? value : { kind: 'refused', code: value.code, reason: `${value.word}: the facilitator refused the payment` }
-    }
-    return unavailable(troubles.join('; '))
   }
 
   /** What our own node knows of the payer; nothing when it does not answer in time. */
@@ -136,7 +122,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     let isSent = false
     for (const { name, api } of facilitators) {
       if (job.callers === 0) break
-      const said = await api.ask('settle', { body: requestFor(exact, offer), read: readSettleReply, now, timeoutMs: settleMs })
+      const said = await api.ask('settle', { body: requestOf(payloadOf(exact), offer), read: readSettleReply, now, timeoutMs: settleMs })
       if (said.kind === 'said' ? !said.value.isRefusal : !said.unsent) handed.set(exact.key, true)
       if (said.kind === 'said') {
         job.isOut = false
@@ -233,14 +219,6 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
 
   const balance: FacilitatorChain['balance'] = (address, { signal }) => reads.balance(asset, address, { lagSeconds, signal })
   return { terms: () => terms, identify: identity.identify, verify, settle, fate, balance, check, close }
-}
-
-/**
- * Our own offer, twice, and the authorization alone: nothing that the buyer sent beside it can change a verdict, or upset a facilitator that
- * compares `accepted` with the requirements.
- */
-function requestFor(exact: Exact, offer: Offer): object {
-  return { x402Version: VERSION, paymentPayload: { x402Version: VERSION, accepted: offer, payload: payloadOf(exact) }, paymentRequirements: offer }
 }
 
 function problemOf(name: string, said: Said<boolean>, network: string): readonly string[] {

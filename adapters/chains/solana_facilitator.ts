@@ -1,9 +1,11 @@
 import { usdc } from '../../core/money.ts'
-import type { Chain, Fate, Identity, Refused, Settlement, Terms, Unavailable, Verdict } from '../../core/ports.ts'
-import { type Offer, type Payment, VERSION } from '../../core/x402.ts'
+import type { Chain, Fate, Identity, Refused, Settlement, Terms, Verdict } from '../../core/ports.ts'
+import type { Offer, Payment } from '../../core/x402.ts'
 import { evmRpc, type RpcConfig } from './evm_rpc.ts'
 import { type ApiConfig, blameIn, deadline, type FacilitatorRow, type NamedApi, namedApis } from './facilitator_api.ts'
-import { readSettleReply, readSolanaSupport, readVerifyReply, type SettleReply } from './facilitator_replies.ts'
+import { readSettleReply, readSolanaSupport, type SettleReply } from './facilitator_replies.ts'
+import { firstVerdict, requestOf } from './facilitator_verdict.ts'
+import { outOfTime } from './joined.ts'
 import { recent } from './recent.ts'
 import { balanceOf, networkOf, type SolanaChain } from './solana.ts'
 import { checkSolana, type SolanaChecked } from './solana_check.ts'
@@ -12,8 +14,8 @@ import { LIFE_MS, solanaHint } from './solana_hint.ts'
 import { isProof } from './solana_keys.ts'
 import { type Caps, judgeSolana, type SolanaExact } from './solana_payload.ts'
 import { holdingIn, isPaidIn, solanaReads } from './solana_reads.ts'
-import { ended, outOfTime, pause } from './solana_settle.ts'
-import { awayIn, dateOf, GONE, replayed, stale, unavailable, unfunded, type VerifyConfig } from './solana_verify.ts'
+import { ended, pause } from './solana_settle.ts'
+import { awayIn, dateOf, GONE, replayed, stale, unfunded, type VerifyConfig } from './solana_verify.ts'
 import { addressOf, fromBase58, writeWire } from './solana_wire.ts'
 
 /** One gateway row on a Solana cluster whose payments others verify and settle. `fetch` serves the node and the facilitators. */
@@ -103,7 +105,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     const end = fates.ended(key)
     if (end) return end.kind === 'dead' && end.code ? stale(GONE) : replayed()
     const stop = deadline(verifyMs, [at.signal])
-    const asked = [askVerdict(exact, offer, at), reads.accounts([source], { commitment: 'confirmed', signal: stop.signal }), reads.validity(wire.blockhash, 'confirmed', stop.signal)] as const
+    const asked = [firstVerdict(signing, requestOf({ transaction: writeWire(wire) }, offer), { now: at.now, timeoutMs: verifyMs, signal: at.signal }), reads.accounts([source], { commitment: 'confirmed', signal: stop.signal }), reads.validity(wire.blockhash, 'confirmed', stop.signal)] as const
     const [said, bank, alive] = await Promise.all(asked)
     stop.end()
     const fresh = bank.kind === 'accounts' && awayIn(bank, { now: at.now, lagSeconds: config.lagSeconds ?? 30 }) === undefined ? bank : undefined
@@ -112,21 +114,6 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     if (balance !== undefined && balance < amount) return unfunded(exact, balance)
     if (said.kind !== 'valid') return said.kind === 'refused' && fates.conclude(exact, await glance(exact, at)) ? replayed() : said
     return { kind: 'valid', ...(balance !== undefined && { balance: usdc(balance) }), asOf: fresh ? dateOf(fresh, at.now) : at.now }
-  }
-
-  /** The first facilitator that decides, decides. A verdict moves nothing, so another may be asked after any failure. */
-  async function askVerdict(exact: SolanaExact, offer: Offer, { now, signal }: At): Promise<{ kind: 'valid' } | Refused | Unavailable> {
-    const troubles: string[] = []
-    for (const { name, api } of signing) {
-      const said = await api.ask('verify', { body: requestFor(exact, offer), read: readVerifyReply, now, timeoutMs: verifyMs, signal })
-      if (said.kind === 'trouble') {
-        troubles.push(`${name}: ${said.reason}`)
-        continue
-      }
-      const { value } = said
-      return value.kind === 'valid' ? value : { kind: 'refused', code: value.code, reason: `${value.word}: the facilitator refused the payment` }
-    }
-    return unavailable(troubles.join('; ') || 'no facilitator has been checked yet')
   }
 
   async function settle(payment: Payment, offer: Offer, { now, signal }: At): Promise<Settlement> {
@@ -144,7 +131,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
   }
 
   function wait(job: Promise<Settlement>, signal: AbortSignal): Promise<Settlement> {
-    return Promise.race([job, outOfTime(signal, job)])
+    return Promise.race([job, outOfTime(signal, job, 'no outcome in time')])
   }
 
   /** One that is under way is joined, never sent beside itself, and followed to its end whether or not a caller still waits. */
@@ -163,7 +150,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     }
     const troubles: string[] = []
     for (const { name, api } of signing) {
-      const said = await api.ask('settle', { body: requestFor(exact, offer), read: readSettleReply, now, timeoutMs: settleMs })
+      const said = await api.ask('settle', { body: requestOf({ transaction: writeWire(exact.wire) }, offer), read: readSettleReply, now, timeoutMs: settleMs })
       if (said.kind === 'said' ? !said.value.isRefusal : !said.unsent) handed.set(exact.key, true)
       if (said.kind === 'said') return await conclude(exact, { name, reply: said.value, now })
       troubles.push(`${name}: ${said.reason}`)
@@ -250,12 +237,6 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
 
   const balance = (address: string, { signal }: { signal: AbortSignal }) => balanceOf(reads, { address, mint }, signal)
   return { terms, identify, verify, settle, fate, balance, proves: isProof, check, refresh: ({ now }) => hint.refresh(now), close }
-}
-
-/** Our own offer, twice, and the transaction alone: nothing that the buyer sent beside it can change a verdict, or upset a facilitator. */
-function requestFor({ wire }: SolanaExact, offer: Offer): object {
-  const transaction = writeWire(wire)
-  return { x402Version: VERSION, paymentPayload: { x402Version: VERSION, accepted: offer, payload: { transaction } }, paymentRequirements: offer }
 }
 
 const unknown = (reason: string): { kind: 'unknown'; reason: string } => ({ kind: 'unknown', reason })

@@ -1,4 +1,5 @@
 import type { Fate, Settlement } from '../../core/ports.ts'
+import { outOfTime } from './joined.ts'
 import type { Finder, SolanaFates } from './solana_fate.ts'
 import type { SolanaExact } from './solana_payload.ts'
 import type { SolanaReads } from './solana_reads.ts'
@@ -56,7 +57,7 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
     const job = jobs.get(key) ?? begin(exact, now)
     job.callers++
     try {
-      return await Promise.race([job.promise, outOfTime(signal, job.promise)])
+      return await Promise.race([job.promise, outOfTime(signal, job.promise, 'no outcome in time')])
     } finally {
       job.callers--
       if (job.callers === 0) drop(key, job)
@@ -144,14 +145,6 @@ export function ended(end: Extract<Fate, { kind: 'paid' | 'dead' }>): Settlement
 
 const refused = (reason: string): Settlement => ({ kind: 'refused', reason })
 const unknown = (reason: string): Settlement => ({ kind: 'unknown', reason })
-
-export function outOfTime(signal: AbortSignal, over: Promise<unknown>): Promise<Settlement> {
-  return new Promise((resolve) => {
-    const stop = () => resolve(unknown('no outcome in time'))
-    signal.addEventListener('abort', stop, { once: true })
-    void over.then(() => signal.removeEventListener('abort', stop))
-  })
-}
 
 export function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

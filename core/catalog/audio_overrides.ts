@@ -1,5 +1,6 @@
 /** What an operator changes about the audio rows: edited, added or hidden (house decision 10). */
 import { dollars } from '../money.ts'
+import { twice } from '../twice.ts'
 import type { AudioBilling, AudioKind, AudioRow } from './audio.ts'
 
 /** One row's changes. `rate` in US dollars: for 1,000 characters of speech, or a second of it where the row bills so; else for one call. */
@@ -34,8 +35,6 @@ export function overrideAudio(rows: readonly AudioRow[], overrides: readonly Aud
   for (const name of twice(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`audio: two rows are called ${name}`)
   return { rows: all, mistakes }
 }
-
-const twice = (names: readonly string[]): Set<string> => new Set(names.filter((name, index) => names.indexOf(name) !== index))
 
 /** A row of another kind is billed as that kind is. */
 function changed(row: AudioRow, { rate, kind = row.kind, ...fields }: AudioOverride): AudioRow {

@@ -1,6 +1,7 @@
 /** What an operator changes about the chat catalog: rows edited, added, hidden or redirected (house decision 10). */
 import { type Dollars, dollars } from '../money.ts'
 import { isBelow } from '../pricing.ts'
+import { twice } from '../twice.ts'
 import type { ChatBilling, ChatRow } from './chat_row.ts'
 
 /**
@@ -72,8 +73,6 @@ export function overrideChat(rows: readonly ChatRow[], overrides: readonly ChatO
   for (const name of twice(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`chat: two rows are called ${name}`)
   return { rows: all, mistakes }
 }
-
-const twice = (names: readonly string[]): Set<string> => new Set(names.filter((name, index) => names.indexOf(name) !== index))
 
 /** A row with its changes, or a new one, which has to say what it cannot inherit. */
 function changed(known: ChatRow | undefined, override: ChatOverride, tell: Tell): ChatRow | undefined {

@@ -1,6 +1,7 @@
 /** What an operator changes about the catalog: rows edited, added, hidden or redirected (house decision 10). */
 import type { Dollars } from '../money.ts'
 import { imageSizes } from '../pricing.ts'
+import { twice } from '../twice.ts'
 import type { ImageRow } from './images.ts'
 
 /** One row's changes. `sizes` are catalog rates in US dollars by size; `redirect` names the row that does the work instead. */
@@ -40,8 +41,6 @@ export function overrideImages(rows: readonly ImageRow[], overrides: readonly Im
   for (const name of twice(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`images: two rows are called ${name}`)
   return { rows: all, mistakes }
 }
-
-const twice = (names: readonly string[]): Set<string> => new Set(names.filter((name, index) => names.indexOf(name) !== index))
 
 /** A row of the contract with its changes, or a new one, which has to say what it cannot inherit. */
 function changed(known: ImageRow | undefined, { id, sizes, redirect: _, ...fields }: ImageOverride, mistakes: string[]): ImageRow | undefined {

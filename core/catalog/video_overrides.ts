@@ -1,6 +1,7 @@
 /** What an operator changes about the video catalog: rows edited, added, hidden, retired or redirected (house decision 10). */
 import { dollars, type Dollars } from '../money.ts'
 import { isBelow, RESOLUTION_NAMES, videoPrice } from '../pricing.ts'
+import { twice } from '../twice.ts'
 import { type VideoBilling, videoFamilies, type VideoRow } from './video.ts'
 
 /** Rates in US dollars: by the second (with margin), by the second and resolution (without), or for a million tokens. */
@@ -39,8 +40,6 @@ export function overrideVideos(rows: readonly VideoRow[], overrides: readonly Vi
   for (const name of twice(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`videos: two rows are called ${name}`)
   return { rows: all, mistakes }
 }
-
-const twice = (names: readonly string[]): Set<string> => new Set(names.filter((name, index) => names.indexOf(name) !== index))
 
 /** A row of the contract with its changes, or a new one, which has to say what it cannot inherit from its family. */
 function changed(known: VideoRow | undefined, { id, rates, redirect: _, ...fields }: VideoOverride, mistakes: string[]): VideoRow | undefined {

@@ -5,6 +5,7 @@ import { free, json, paid, poll } from '../endpoint.ts'
 import { Fault } from '../faults.ts'
 import * as sale from '../image_sale.ts'
 import { clip } from '../intake.ts'
+import { asNumber } from '../pricing.ts'
 
 const HOUR_MS = 3_600_000
 
@@ -112,5 +113,5 @@ function withoutTimeout(error: unknown): never {
 
 function listing(row: ImageRow) {
   const { id, name, maker, sizes } = row
-  return { id, object: 'model', name, owned_by: maker, pricing: { sizes: sizes.map((offered) => ({ size: offered.size, price: sale.decimal(offered) })) } }
+  return { id, object: 'model', name, owned_by: maker, pricing: { sizes: sizes.map((offered) => ({ size: offered.size, price: asNumber(offered.rate) })) } }
 }

@@ -9,6 +9,7 @@ import { refused } from '../intake.ts'
 import type { Json } from '../ports.ts'
 import { fieldsOf, isFields, listOf } from '../wires/json.ts'
 import { messagesFromChatStream } from '../wires/messages_events.ts'
+import { isCallersTool } from '../wires/messages_order.ts'
 import { messagesFromChatReply } from '../wires/messages_reply.ts'
 import { chatFromMessages } from '../wires/messages_request.ts'
 import type { Fields } from '../wires/wire.ts'
@@ -66,10 +67,7 @@ const passthrough = live<ChatInput>({
 
 export const messages = [passthrough]
 
-/** Tools that the caller runs, beside those that it declares itself; any other is run by the vendor, at a price that nobody was quoted. */
-const CALLERS_TOOL = /^(?:bash|text_editor|computer|memory)_\d+$/
-
-const isCallers = ({ type }: Fields): boolean => type === undefined || type === null || type === 'custom' || (typeof type === 'string' && CALLERS_TOOL.test(type))
+const isCallers = ({ type }: Fields): boolean => type === undefined || type === null || type === 'custom' || isCallersTool(type)
 
 /** What costs more than was quoted, or cannot work (ruling 17). What no surface sells is refused with all others. */
 function checkExtras(said: Fields, { header }: Asked): void {

@@ -5,7 +5,7 @@ import { Fault } from '../faults.ts'
 import { quoted, refused } from '../intake.ts'
 import { print } from '../money.ts'
 import { pageProblem, PASSED_KEEP } from '../passage.ts'
-import { flatPrice, piecePrice } from '../pricing.ts'
+import { asNumber, FEE, flatPrice, piecePrice } from '../pricing.ts'
 import type { WebQuestion } from '../vendors.ts'
 
 /** US dollars before the fee: for a call, and for a page. */
@@ -57,7 +57,7 @@ const perCall = (): Price => {
 
 /** Each URL counts, twice the same as well: the engine is asked for what was ordered. */
 function perPage({ urls }: Static<typeof contentsInput>): Price {
-  const pricingNote = `${PER_PAGE} for each URL and 0.001 for the request.`
+  const pricingNote = `${PER_PAGE} for each URL and ${asNumber(FEE)} for the request.`
   return { amount: piecePrice(PER_PAGE, urls.length), maxTimeoutSeconds: 300, shown: { pricingUnit: 'per-url', perUrlPrice: Number(PER_PAGE), urls: urls.length, pricingNote } }
 }
 

@@ -176,15 +176,17 @@ function systemText(blocks: readonly Fields[]): Json | undefined {
 
 // ── tools and parameters ────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Tools that the caller runs and the vendor knows. */
 const CALLERS_TOOL = /^(?:bash|text_editor|computer|memory)_\d+$/
+
+/** Tools that the caller runs and the vendor knows, beside those that the caller declares; any other is run by the vendor, at a price that nobody was quoted. */
+export const isCallersTool = (type: unknown): boolean => typeof type === 'string' && CALLERS_TOOL.test(type)
 
 /** A function as the vendor's tool, or a tool of its own wire. Any other is run by the vendor, at a price of its own. */
 function orderTool(tool: Fields, path: string): Fields {
   const { type, function: called, cache_control } = tool
   if (type === 'function') return functionTool(given({ cache_control, ...objectAt(called, `${path}.function`) }), `${path}.function`)
   if (type === undefined || type === 'custom') return functionTool({ ...tool, ...fieldsOf(tool.custom) }, path)
-  if (typeof type === 'string' && CALLERS_TOOL.test(type)) return tool
+  if (isCallersTool(type)) return tool
   throw refused(`${path}.type`, 'must be function')
 }
 
