@@ -71,10 +71,9 @@ const FREE_TIER: readonly Window[] = [
   { requests: 300, windowMs: 60 * MINUTE_MS },
 ]
 
-/** How often jobs at their vendors' place are seen to, and how many at a time; among so many unfinished calls of all kinds. */
+/** How often jobs at their vendors' place are seen to, and how many at a time. */
 const LOOK_EVERY_MS = 15_000
 const MOST_LOOKS = 50
-const MOST_LISTED = 5_000
 
 export type Caller = {
   /** Address for rate windows. */
@@ -234,11 +233,10 @@ export function gateway(setup: Setup): Gateway {
   async function seeToHeld(now: number): Promise<void> {
     if (now - lookedAt < LOOK_EVERY_MS || !holds) return
     lookedAt = now
-    const unfinished = await storage.lostCalls(now + patience.stallMs + LOOK_EVERY_MS, MOST_LISTED)
-    const ours = unfinished.filter((each) => each.owner === HELD && each.gateway === name).sort((one, other) => (one.id < other.id ? -1 : 1))
-    // Each sweep goes on behind the last one, so that none is starved by those that hang.
-    const next = ours.findIndex(({ id }) => id > lastSeen)
-    const turn = [...ours.slice(Math.max(0, next)), ...ours.slice(0, Math.max(0, next))].slice(0, MOST_LOOKS)
+    // Each sweep goes on behind the last one, so that none is starved by those that hang; behind the last job comes the first.
+    const next = await storage.unfinishedCalls(HELD, { gateway: name, after: lastSeen, limit: MOST_LOOKS })
+    const first = next.length < MOST_LOOKS ? await storage.unfinishedCalls(HELD, { gateway: name, after: '', limit: MOST_LOOKS - next.length }) : []
+    const turn = [...next, ...first.filter(({ id }) => !next.some((each) => each.id === id))]
     lastSeen = turn.at(-1)?.id ?? ''
     for (const call of turn) {
       const endpoint = list.sold.get(call.endpoint)

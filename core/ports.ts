@@ -157,6 +157,8 @@ export interface Storage {
   renew(owner: string, until: number): Promise<void>
   /** Unfinished calls whose owner's promise has passed, longest first, then by id. */
   lostCalls(now: number, limit: number): Promise<readonly Call[]>
+  /** Unfinished calls of an owner on one gateway, by id; only those whose id comes behind `after`, an id or the empty text. */
+  unfinishedCalls(owner: string, at: { gateway: string; after: string; limit: number }): Promise<readonly Call[]>
 
   /**
    * The right to settle a completed call. With `result`, completes the call in the same step; its `usage` is kept with it, and its

@@ -137,6 +137,11 @@ export function memoryStorage(): Storage {
       return where((call) => isLost(call, now), (call) => call.until, limit)
     },
 
+    async unfinishedCalls(owner, { gateway, after, limit }) {
+      const isAsked = (call: Row) => call.owner === owner && call.gateway === gateway && isUnfinished(call.work) && call.id > after
+      return where(isAsked, () => 0, limit)
+    },
+
     async claimSettlement(id, authorization, at) {
       const own = bondsOf(id)
       const elsewhere = own.some((bond) => bond.key === authorization?.key) ? undefined : authorization?.key

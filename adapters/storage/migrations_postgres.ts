@@ -94,6 +94,13 @@ export const steps: readonly Step[] = [
     name: 'the records of an owner',
     sql: 'CREATE INDEX owned_by ON owned (owner, kind, expires_at);',
   },
+  {
+    name: 'the unfinished calls of an owner, by gateway',
+    sql: `
+      DROP INDEX calls_owned;
+      CREATE INDEX calls_owned ON calls (owner, gateway, id) WHERE work in ('queued', 'in_progress');
+    `,
+  },
 ]
 
 /** "farebox" in ASCII: what a replica locks while it migrates. */

@@ -92,6 +92,8 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
 
     lostCalls: (now, limit) => read((send) => send(ask.lost, { now, limit })),
 
+    unfinishedCalls: (owner, at) => read((send) => send(ask.unfinished, { owner, ...at })),
+
     claimSettlement(...given) {
       const [id, offered, at] = structuredClone(given)
       const key = offered?.key ?? null

@@ -62,7 +62,7 @@ export const calls = sqliteTable(
   },
   (call) => [
     index('calls_unfinished').on(call.until, call.id).where(sql`work in ('queued', 'in_progress')`),
-    index('calls_owned').on(call.owner, call.until).where(sql`work in ('queued', 'in_progress')`),
+    index('calls_owned').on(call.owner, call.gateway, call.id).where(sql`work in ('queued', 'in_progress')`),
     index('calls_settling').on(call.claimUntil, call.id).where(sql`money = 'settling'`),
     index('calls_spent')
       .on(call.payer, call.settledAt, call.asset, call.gateway, call.endpoint, call.model, call.quote, call.paid, call.usage)

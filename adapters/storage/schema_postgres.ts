@@ -66,7 +66,7 @@ export const calls = pgTable(
   },
   (call) => [
     index('calls_unfinished').on(call.until, call.id).where(sql`work in ('queued', 'in_progress')`),
-    index('calls_owned').on(call.owner, call.until).where(sql`work in ('queued', 'in_progress')`),
+    index('calls_owned').on(call.owner, call.gateway, call.id).where(sql`work in ('queued', 'in_progress')`),
     index('calls_settling').on(call.claimUntil, call.id).where(sql`money = 'settling'`),
     index('calls_spent').on(call.payer, call.settledAt).where(sql`money = 'settled'`),
     index('calls_aging').on(call.expiresAt, call.id).where(sql`not emptied`),

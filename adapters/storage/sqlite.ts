@@ -142,6 +142,8 @@ export function sqliteStorage(path: string): Storage {
 
     lostCalls: (now, limit) => patiently(() => ask.lost.all({ now, limit })),
 
+    unfinishedCalls: (owner, at) => patiently(() => ask.unfinished.all({ owner, ...at })),
+
     claimSettlement(...given) {
       const [id, offered, at] = structuredClone(given)
       return write(() => {

@@ -56,6 +56,13 @@ export function statements(db: BunSQLiteDatabase) {
       .orderBy(asc(until), asc(id))
       .limit(given('limit'))
       .prepare(),
+    unfinished: db
+      .select(shown)
+      .from(calls)
+      .where(and(unfinished, eq(owner, given('owner')), eq(gateway, given('gateway')), gt(id, given('after'))))
+      .orderBy(asc(id))
+      .limit(given('limit'))
+      .prepare(),
     unsettled: db
       .select(shown)
       .from(calls)

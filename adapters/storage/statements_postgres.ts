@@ -85,6 +85,16 @@ export const ask = {
       .orderBy(asc(until), asc(id))
       .limit(sql.placeholder('limit')),
   ),
+  unfinished: rows(
+    'unfinished',
+    shown,
+    db
+      .select(shown)
+      .from(calls)
+      .where(and(isUnfinished, same(owner), same(gateway), gt(id, given('after', id))))
+      .orderBy(asc(id))
+      .limit(sql.placeholder('limit')),
+  ),
   unsettled: rows(
     'unsettled',
     shown,

@@ -179,6 +179,12 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       for (const { id } of await good.lostCalls(until - 1, 1_000)) await good.moveCall(id, { work: ['queued'] }, { until })
     },
   })),
+  broken('unfinishedCalls() lists what an owner has to do on a gateway, by id, however much others have to do', 'looks among the first few calls of all owners', (good) => ({
+    async unfinishedCalls(owner, { gateway, after, limit }) {
+      const some = await good.lostCalls(Number.MAX_SAFE_INTEGER, 20)
+      return some.filter((call) => call.owner === owner && call.gateway === gateway && call.id > after).toSorted((one, other) => (one.id < other.id ? -1 : 1)).slice(0, limit)
+    },
+  })),
   broken('lostCalls() lists unfinished calls past their promise, longest first', 'lists the newest first', (good) => ({
     lostCalls: async (now, limit) => (await good.lostCalls(now, 1_000)).toSorted((one, other) => other.until - one.until).slice(0, limit),
   })),

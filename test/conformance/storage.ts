@@ -391,6 +391,22 @@ const moves: readonly Law<Storage>[] = [
       expect(ids(await storage.lostCalls(T + 30, 2))).toEqual(['a', 'b'])
     },
   },
+  {
+    name: 'unfinishedCalls() lists what an owner has to do on a gateway, by id, however much others have to do',
+    async check(subject) {
+      const storage = await subject.open()
+      for (const n of times(20, (n) => n)) await opened(storage, `a queue ${n}`, { until: T + n })
+      for (const id of ['job d', 'job b', 'job e', 'job c', 'job a']) await opened(storage, id, { owner: 'the vendor', until: T + HOUR })
+      await storage.moveCall('job b', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
+      await storage.moveCall('job e', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      await opened(storage, 'job elsewhere', { owner: 'the vendor', gateway: 'base' })
+      const listed = async (after: string, limit: number) => ids(await storage.unfinishedCalls('the vendor', { gateway: 'devnet', after, limit }))
+      expect(await listed('', 2)).toEqual(['job a', 'job b'])
+      expect(await listed('job b', 9)).toEqual(['job c', 'job d'])
+      expect(await listed('job d', 9)).toEqual([])
+      expect(ids(await storage.unfinishedCalls('the vendor', { gateway: 'base', after: '', limit: 9 }))).toEqual(['job elsewhere'])
+    },
+  },
 ]
 
 const ties: readonly Law<Storage>[] = [

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { rateLimited } from '../../core/faults.ts'
+import type { Call } from '../../core/ports.ts'
 import { START } from '../kit.ts'
 import { cinema, DONE, order, shoot, signed } from './film.ts'
 
@@ -38,6 +39,19 @@ describe('nobody polls:', () => {
       await subject.shop.tend()
       await subject.clock.advance(15_000)
     }
+  })
+
+  test('the sweep comes to a film that stands behind 5,000 calls of other work', async () => {
+    const { studio, shop, ports, id, idle } = await shoot()
+    const film = (await ports.storage.getCall(id)) as Call
+    for (let n = 0; n < 5_000; n++) {
+      const other = { ...film, id: `a queue ${n}`, endpoint: 'images', owner: 'another' }
+      const authorization = { key: `key ${n}`, payer: film.payer, payment: { x402Version: 2 as const, accepted: film.offer, payload: {} }, offer: film.offer, expiresAt: START + HOUR }
+      await ports.storage.openCall(other, authorization, { now: START, until: START + 1_000 })
+    }
+    await shop.tend()
+    await idle()
+    expect(studio.looked.length).toBe(1)
   })
 
   test('the sweep goes on where a vendor fails, and leaves films of other gateways to them', async () => {

@@ -66,6 +66,7 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
       }
     },
     lostCalls: async (now) => listed((row) => ledger.isLost(row, now)),
+    unfinishedCalls: async (owner, { gateway, after }) => listed((row) => row.owner === owner && row.gateway === gateway && ledger.isUnfinished(row.work) && row.id > after),
     async claimSettlement(id, offered, at) {
       const own = bondsOf(id)
       const isOwn = own.some(({ key }) => key === offered?.key)

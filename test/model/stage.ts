@@ -104,6 +104,7 @@ function portsOf(index: number, world: () => World): Ports {
     moveCall: (id, from, patch) => store(`moveCall ${patch.work ?? ''}`, (inner) => inner.moveCall(id, from, patch)),
     renew: (owner, until) => store('renew', (inner) => inner.renew(owner, until)),
     lostCalls: (now, limit) => store('lostCalls', (inner) => inner.lostCalls(now, limit)),
+    unfinishedCalls: (owner, at) => store('unfinishedCalls', (inner) => inner.unfinishedCalls(owner, at)),
     claimSettlement(id, offered, at) {
       const { books, active } = world()
       books.claiming(active, id)
