@@ -15,6 +15,7 @@ const table = {
   INVALID_JSON: { status: 400, error: 'Invalid JSON', coded: true },
   INVALID_CONTENT_TYPE: { status: 400, error: 'Invalid content type', chat: { code: 'INVALID_REQUEST_BODY' } },
   INVALID_FORM: { status: 400, error: 'Invalid multipart form' },
+  INCOMPLETE_BODY: { status: 400, error: 'Incomplete request body', chat: { code: 'INVALID_REQUEST_BODY' } },
   INVALID_BODY: { status: 400, error: 'Invalid request body', chat: { code: 'INVALID_REQUEST_BODY' } },
   INVALID_MODEL: { status: 400, error: 'Invalid model', chat: { code: null } },
   INVALID_SIZE: { status: 400, error: 'Invalid size' },

@@ -1,4 +1,5 @@
 /** One paid call from start to finish. The only file that knows the order of work and money. */
+import { addressKey } from './addresses.ts'
 import { abandon, failIfOverdue, isOver } from './calls.ts'
 import { deadlines } from './deadlines.ts'
 import { owedBy, waitingFor } from './debts.ts'
@@ -6,7 +7,7 @@ import type { Asked, Free, GuestList, Paid, Poll, Price, Reply, Sold } from './e
 import { Fault } from './faults.ts'
 import type { House } from './house.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from './identifier.ts'
-import { budget, type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw, textFields } from './intake.ts'
+import { budget, clip, type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw, textFields } from './intake.ts'
 import { type Jobs, jobs } from './jobs.ts'
 import { liveFlow } from './live.ts'
 import { isServedFirst } from './menu.ts'
@@ -86,10 +87,12 @@ export function flow(house: House): Flow {
 
   /** Free answers are rationed by address; a payment that comes with the request is not looked at (spec 2, Authentication). */
   async function give(endpoint: Sold, input: unknown, visit: Visit): Promise<Reply> {
+    const page = visit.request.headers.get('origin')
+    if (page !== null && house.freeToOrigin?.(page) === false) throw foreignPage(page)
     const now = clock.now()
     const [bucket, all] = endpoint.kind === 'live' ? ['free', house.freeTier] : [endpoint.name, endpoint.freely ?? house.freeTier]
     for (const window of all) {
-      const { granted, resetAt } = await house.windows.take(`${bucket}:${window.windowMs}`, visit.ip, window, now)
+      const { granted, resetAt } = await house.windows.take(`${bucket}:${window.windowMs}`, addressKey(visit.ip), window, now)
       if (!granted) throw freeTierSpent(window, resetAt, now)
     }
     return endpoint.kind === 'live' ? await live.give(endpoint, input, visit) : await giveMade(endpoint, input, visit)
@@ -302,6 +305,11 @@ function notConfigured({ summary }: Sold): Fault {
 
 function notAdmitted(payer: string): Fault {
   return new Fault('NOT_ALLOWED', { message: `The operator has not listed the wallet ${payer} for this route. Nothing was charged.` })
+}
+
+/** Somebody's web page, in a browser on this machine, is not the person who started the gateway. */
+function foreignPage(origin: string): Fault {
+  return new Fault('NOT_ALLOWED', { message: `Free models are not served to web pages of ${clip(origin)}. Call from a page on localhost, or without a browser.` })
 }
 
 /** 429 with the four headers; the reset in unix seconds (ruling 11). */

@@ -1,4 +1,5 @@
 /** One gateway: the menu over one set of ports, as a function from Request to Reply. The whole of Farebox, for those who embed it. */
+import { addressKey } from './addresses.ts'
 import { fail, isForgotten, overdue, type Patience, patience as usual, reconcile, within } from './calls.ts'
 import { type Catalog, catalog as contractCatalog } from './catalog/mod.ts'
 import { oweIfRefused } from './debts.ts'
@@ -53,6 +54,8 @@ export type Setup = {
   readonly unverifiable?: 402 | 503
   /** What an address may ask of free models; 30 a minute and 300 an hour (spec 2, Limits). */
   readonly freeTier?: readonly Window[]
+  /** Whether a web page of this `Origin` may use what is free; every page may unless told. */
+  readonly freeToOrigin?: (origin: string) => boolean
   /** Wallets that may buy what is not for everybody: `generate_content`, `background`. */
   readonly guests?: Readonly<Record<string, readonly string[]>>
   /** What the operator has switched off for a while. */
@@ -132,6 +135,7 @@ export function gateway(setup: Setup): Gateway {
     mirror: mirrors({ ports, maxBytes: setup.maxMedia ?? 64 << 20 }),
     unreadableCap: roundUp(dollars('5')),
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
+    ...(setup.freeToOrigin && { freeToOrigin: setup.freeToOrigin }),
   }
   const { sell, discover, poll, look, cancel, windUp } = flow(house)
   const { objects, vendors, countTokens } = ports
@@ -200,7 +204,7 @@ export function gateway(setup: Setup): Gateway {
   async function permit({ name, limit }: Free, ip: string): Promise<void> {
     if (!limit) return
     const now = clock.now()
-    const { granted, resetAt } = await windows.take(limit.bucket ?? name, ip, limit, now)
+    const { granted, resetAt } = await windows.take(limit.bucket ?? name, addressKey(ip), limit, now)
     if (!granted) throw windowSpent(limit, resetAt, now)
   }
 

@@ -1,4 +1,5 @@
 /** What work may do in the name of its call, beside asking vendors; and what a sale does beyond its reply. */
+import { addressKey } from './addresses.ts'
 import type { Order } from './endpoint.ts'
 import { Fault } from './faults.ts'
 import type { House, Working } from './house.ts'
@@ -73,7 +74,7 @@ export function handsOf(house: House, offering: Offers): (working: Working, sign
     second: (payment, to) => second(call, payment, { ...to, signal }),
     async permit(name, { address, wallet }) {
       const now = ports.clock.now()
-      for (const [caller, window] of [[visit.ip, address], [call.payer, wallet]] as const) {
+      for (const [caller, window] of [[addressKey(visit.ip), address], [call.payer, wallet]] as const) {
         const { granted, resetAt } = await windows.take(name, caller, window, now)
         if (!granted) throw windowSpent(window, resetAt, now)
       }

@@ -25,6 +25,8 @@ export type House = {
   readonly unverifiable: 402 | 503
   /** What an address may ask of free models. */
   readonly freeTier: readonly Window[]
+  /** Whether a web page of this origin may use what is free; absent, every page may. */
+  readonly freeToOrigin?: (origin: string) => boolean
   /** Wallets by the name of their list, in lower case (ruling 13). */
   readonly guests: Readonly<Record<string, readonly string[]>>
   /** Names this process in the calls that it works on. */

@@ -16,7 +16,7 @@ export async function readBody(request: Request, maxBytes: number, budget?: Budg
   const declared = Number(request.headers.get('content-length') ?? Number.NaN)
   if (declared > maxBytes) throw tooLarge(maxBytes)
   if (!(declared <= SMALL)) return new TextDecoder().decode(await readBytes(request.body, maxBytes, budget))
-  const text = await request.text()
+  const text = await request.text().catch(endedEarly)
   if (text.length > maxBytes) throw tooLarge(maxBytes)
   return text
 }
@@ -52,7 +52,7 @@ async function readBytes(body: ReadableStream<Uint8Array>, maxBytes: number, bud
   const late = budget?.deadline(() => void reader.cancel(new Error('too slow')).catch(() => {}))
   try {
     for (;;) {
-      const { done, value } = await reader.read()
+      const { done, value } = await reader.read().catch(endedEarly)
       if (late?.isOver()) throw new Fault('TOO_SLOW', { message: 'The request body did not arrive in time. Nothing was charged.' })
       if (done) break
       length += value.length
@@ -68,6 +68,11 @@ async function readBytes(body: ReadableStream<Uint8Array>, maxBytes: number, bud
     budget?.give(Math.min(length, chunks.reduce((sum, chunk) => sum + chunk.length, 0)))
   }
   return joined(chunks, length)
+}
+
+/** The caller has hung up, or the connection broke: nobody here is to be alerted, and hardly anybody reads the reply. */
+function endedEarly(): never {
+  throw new Fault('INCOMPLETE_BODY', { message: 'The connection ended before the whole request body had arrived. Nothing was charged.' })
 }
 
 function tooLarge(maxBytes: number): Fault {

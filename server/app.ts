@@ -1,8 +1,10 @@
 /** Elysia around the gateways: host to gateway, request id, CORS, access log, Reply to Response. Nothing here knows a price. */
 import { BlockList, isIP } from 'node:net'
 import { Elysia } from 'elysia'
-import { EXPOSED_HEADERS, type Gateway, PAYMENT_HEADERS, type Reply } from '../core/mod.ts'
+import type { Gateway, Reply } from '../core/mod.ts'
 import { isSameSecret } from '../core/tickets.ts'
+import { isLoopback } from './config.ts'
+import { isPreflight, preflightReply, withCors } from './cors.ts'
 import type { ServerLog } from './log.ts'
 
 export type AppOptions = {
@@ -32,17 +34,18 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet, 
   async function serve(request: Request, peer: Address): Promise<Response> {
     const startedAt = performance.now()
     const id = givenRequestId(request) ?? newRequestId()
-    const url = URL.parse(request.url)
+    const url = isOneHost(request) ? URL.parse(request.url) : null
     const { ip, host, origin } = url ? standpoint(url, request, peer) : nowhere(peer)
     const reply = url ? await answer(request, url, { ip, host, origin }) : badHost
     const path = url ? pathOf(request.url) : ''
     log.access({ id, method: request.method, path, status: reply.status, ms: Math.round((performance.now() - startedAt) * 10) / 10, ip })
-    return new Response(reply.body as BodyInit | null, { status: reply.status, headers: { ...reply.headers, ...(path !== DEVNET && CORS), 'x-request-id': id } })
+    const headers = path === DEVNET ? reply.headers : withCors(reply.headers, request.headers.get('origin'))
+    return new Response(reply.body as BodyInit | null, { status: reply.status, headers: { ...headers, 'x-request-id': id } })
   }
 
   async function answer(request: Request, url: URL, { ip, host, origin }: Standpoint): Promise<Reply> {
-    if (request.method === 'OPTIONS' && isPreflight(request)) return preflight
-    if (devnet && pathOf(request.url) === DEVNET) return showDevnet(request.method, devnet(origin))
+    if (request.method === 'OPTIONS' && isPreflight(request)) return preflightReply(request)
+    if (devnet && pathOf(request.url) === DEVNET) return isLocal(url, host) ? showDevnet(request.method, devnet(origin)) : notLocal(host)
     if (metrics && isScrape(request, metrics.token)) return showMetrics(await metrics.scrape())
     const name = byHost.has(host) ? host : host.replace(/:\d+$/, '')
     const called = byHost.get(name) ?? (first as Hosted)
@@ -79,23 +82,20 @@ function nowhere(peer: Address): Standpoint {
 const DEVNET = '/devnet'
 const METRICS = '/metrics'
 
-/** Browsers may call every route, send every payment header and read every receipt. */
-const CORS = { 'access-control-allow-origin': '*', 'access-control-expose-headers': EXPOSED_HEADERS.join(', ') }
+/** Two Host headers arrive as one, with a comma. A gateway and a proxy before it might each believe another one (RFC 9112, 3.2). */
+const isOneHost = (request: Request): boolean => !request.headers.get('host')?.includes(',')
 
-/** Ruling 1. Public clients send `access-control-expose-headers` as a request header (reference x402 1.1). */
-const preflight: Reply = {
-  status: 204,
-  headers: {
-    'access-control-allow-methods': 'GET, HEAD, POST, OPTIONS',
-    'access-control-allow-headers': [...PAYMENT_HEADERS, 'content-type', 'accept', 'authorization', 'access-control-expose-headers', 'x-request-id', 'x-api-key', 'x-poll-wallet', 'x-poll-timestamp', 'x-poll-signature', 'anthropic-version', 'anthropic-beta'].join(', '),
-    'access-control-max-age': '86400',
-    vary: 'Origin, Access-Control-Request-Method',
-  },
-  body: null,
+/** Any name may resolve to this machine (DNS rebinding), so a page of a foreign name must not read what is shown here. */
+const isLocal = (url: URL, host: string): boolean => isLoopbackHost(url.host) && isLoopbackHost(host)
+
+function isLoopbackHost(host: string): boolean {
+  const url = URL.parse(`http://${host}`)
+  return url !== null && isLoopback(url.hostname.replace(/^\[|\]$/g, ''))
 }
 
-function isPreflight(request: Request): boolean {
-  return request.headers.has('origin') && request.headers.has('access-control-request-method')
+function notLocal(host: string): Reply {
+  const message = `/devnet shows a private key and answers only to a loopback host; the Host header was ${host.slice(0, 100)}. Call http://localhost, http://127.0.0.1 or http://[::1].`
+  return { status: 403, headers: { 'content-type': 'application/json', 'cache-control': 'no-store' }, body: JSON.stringify({ error: 'Forbidden', message }) }
 }
 
 function showDevnet(method: string, facts: unknown): Reply {

@@ -68,10 +68,16 @@ describe('browsers', () => {
     expect(response.headers.has('access-control-allow-methods')).toBe(false)
   })
 
-  test('every reply may be read, with every header of the protocol: 200, 402, 404 and 405', async () => {
+  test('every reply to a request with an origin may be read, with every header of the protocol: 200, 402, 404 and 405', async () => {
     const shop = open()
-    const replies = [await shop.get('/api/health'), await shop.get(GENERATIONS, ORDER), await shop.get('/nowhere'), await shop.get('/api/health', { method: 'DELETE' })]
+    const asked = [['/api/health', {}], [GENERATIONS, ORDER], ['/nowhere', {}], ['/api/health', { method: 'DELETE' }]] as const
+    const ask = (more: Record<string, string>) => Promise.all(asked.map(([path, init]) => shop.get(path, { ...init, headers: { ...JSON_TYPE, ...more } })))
+    const replies = await ask({ origin: 'https://app.example' })
     expect(replies.map(({ status }) => status)).toEqual([200, 402, 404, 405])
+    for (const { headers } of await ask({})) {
+      expect([headers.get('access-control-allow-origin'), headers.get('access-control-expose-headers')]).toEqual([null, null])
+      expect(list(headers.get('vary'))).toContain('origin')
+    }
     for (const { headers } of replies) {
       expect(headers.get('access-control-allow-origin')).toBe('*')
       expect(list(headers.get('access-control-expose-headers'))).toEqual(EXPOSED_HEADERS.map((name) => name.toLowerCase()))
@@ -79,7 +85,7 @@ describe('browsers', () => {
   })
 
   test('a header of the protocol that a reply carries is exposed', async () => {
-    const { headers } = await open().get(GENERATIONS, ORDER)
+    const { headers } = await open().get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, origin: 'https://app.example' } })
     const carried = [...headers.keys()].filter((name) => /payment|authenticate|request-id|ratelimit|retry/.test(name))
     expect(carried.length).toBeGreaterThanOrEqual(4)
     expect(carried.filter((name) => !list(headers.get('access-control-expose-headers')).includes(name))).toEqual([])

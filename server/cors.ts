@@ -1,0 +1,63 @@
+/** CORS: browsers may call every route, send every payment header and read every receipt (ruling 1). */
+import { EXPOSED_HEADERS, PAYMENT_HEADERS, type Reply } from '../core/mod.ts'
+
+const METHODS = 'GET, HEAD, POST, OPTIONS'
+const EXPOSED = EXPOSED_HEADERS.join(', ')
+
+/** Request headers that every preflight allows. Public clients send `access-control-expose-headers` as a request header (reference x402 1.1). */
+const ALLOWED = [
+  ...PAYMENT_HEADERS,
+  'content-type',
+  'accept',
+  'authorization',
+  'access-control-expose-headers',
+  'x-request-id',
+  'x-api-key',
+  'x-poll-wallet',
+  'x-poll-timestamp',
+  'x-poll-signature',
+  'anthropic-version',
+  'anthropic-beta',
+]
+
+/**
+ * Request headers that no preflight allows, because proxies and servers take them as facts about the connection: addresses and hosts that are
+ * forwarded, another method, hop-by-hop headers, cookies.
+ */
+const UNSAFE = [
+  /^(?:x-)?forwarded/,
+  /^x-(?:real-ip|client-ip|cluster-client-ip|original-|rewrite-url|http-method|method-override)/,
+  /^(?:true-client-ip|cf-|fastly-|fly-)/,
+  /^(?:proxy-|sec-)/,
+  /^(?:cookie2?|host|origin|connection|content-length|keep-alive|te|trailer|transfer-encoding|upgrade|via)$/,
+]
+
+const TOKEN = /^[\w!#$%&'*+.^`|~-]{1,100}$/
+const MAX_REQUESTED = 100
+
+export function isPreflight(request: Request): boolean {
+  return request.headers.has('origin') && request.headers.has('access-control-request-method')
+}
+
+/** Allows the headers that the browser asks for, besides those that are always allowed, and except unsafe ones. */
+export function preflightReply(request: Request): Reply {
+  const asked = (request.headers.get('access-control-request-headers') ?? '').toLowerCase().split(',').map((name) => name.trim())
+  const harmless = asked.slice(0, MAX_REQUESTED).filter((name) => TOKEN.test(name) && !UNSAFE.some((pattern) => pattern.test(name)))
+  return {
+    status: 204,
+    headers: {
+      'access-control-allow-methods': METHODS,
+      'access-control-allow-headers': [...new Set([...ALLOWED, ...harmless].map((name) => name.toLowerCase()))].join(', '),
+      'access-control-max-age': '86400',
+      vary: 'Access-Control-Request-Method, Access-Control-Request-Headers',
+    },
+    body: null,
+  }
+}
+
+/** The headers of a reply with those of CORS: only a request that names its origin gets them, which `Vary` tells to caches (ruling 42). */
+export function withCors(headers: Reply['headers'], origin: string | null): Reply['headers'] {
+  const vary = headers.vary === undefined ? 'Origin' : `${headers.vary}, Origin`
+  if (origin === null) return { ...headers, vary }
+  return { ...headers, vary, 'access-control-allow-origin': '*', 'access-control-expose-headers': EXPOSED }
+}
