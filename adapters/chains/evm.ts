@@ -4,10 +4,11 @@ import type { Chain, Fate, Refused, Settlement, Terms, Unavailable, Verdict } fr
 import type { Offer, Payment } from '../../core/x402.ts'
 import { type CheckConfig, type Checked, checkEvm } from './evm_check.ts'
 import { chainIdOf, evmIdentity, isMagic, type Read, refusedSignature, unavailable } from './evm_identity.ts'
-import { balanceCall, type Domain, SEPARATOR_CALL, signatureCall, signerOf, stateCall, transferCall } from './evm_payload.ts'
+import { CONTRACT_LIMITS, type Returned } from './evm_contracts.ts'
+import { balanceCall, type Domain, SEPARATOR_CALL, signatureCall, signerOf, stateCall, type Target, transferCall } from './evm_payload.ts'
 import { evmReads, type ReadsConfig } from './evm_reads.ts'
 import { evmRelayer, type RelayerConfig } from './evm_relayer.ts'
-import { evmRpc, hasCode, type RpcConfig } from './evm_rpc.ts'
+import { evmRpc, hasCode, type RpcConfig, type Trouble } from './evm_rpc.ts'
 import { evmSettler, type SettleConfig } from './evm_settle.ts'
 import { judgeExact, refused } from './exact.ts'
 import { flagIn, type Hex, lower, uintIn } from './hex.ts'
@@ -55,34 +56,50 @@ export function evmChain(config: EvmConfig): EvmChain {
   async function verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict> {
     const given = identity.read(payment, offer)
     if ('kind' in given) return given
-    const { exact, digest } = given
+    const { exact } = given
     const bad = judgeExact(exact, offer, at.now, config.lookbackSeconds)
     if (bad) return bad
     const asset = lower(offer.asset)
+    const hadCode = identity.hadCode(exact.from)
+    const transfer = { to: asset, data: transferCall(exact) }
     const calls = [
       { to: asset, data: balanceCall(exact.from) },
       { to: asset, data: stateCall(exact.from, exact.nonce) },
-      { to: asset, data: transferCall(exact) },
-      { to: exact.from, data: signatureCall(digest, exact.signature) }, // last: the payer's own code cannot touch the answers before it
+      ...(hadCode ? [] : [transfer]), // last: the payer's own code cannot touch the answers before it
     ]
+    // Whether the payer has code is often known only with these answers: the token might run it already, so the gas is bounded.
+    const bounds = { gas: CONTRACT_LIMITS.gas, from: account.address }
+    const byItself = hadCode ? askPayer(given, transfer, at.signal) : undefined
     const [code, seen] = await Promise.all([
       rpc.ask('eth_getCode', [exact.from, 'latest'], at.signal),
-      reads.view(calls, { lagSeconds: lagSeconds(config), signal: at.signal, from: account.address }),
+      reads.view(calls, { lagSeconds: lagSeconds(config), signal: at.signal, ...bounds }),
     ])
     const isContract = hasCode(code)
     if (isContract === undefined) return unavailable(`the code of ${exact.from} cannot be read`)
     if (seen.kind === 'trouble') return unavailable(seen.reason)
-    const [balanceOf, state, transfer, recognized] = seen.results
-    if (isContract && !isMagic(recognized)) {
+    if (isContract) identity.foundCode(exact.from)
+    const said = byItself || isContract ? await (byItself ?? askPayer(given, transfer, at.signal)) : undefined
+    if (said && 'kind' in said) return unavailable(said.reason)
+    const [balanceOf, state] = seen.results
+    const moved = said ? said.moved : seen.results[2]
+    if (isContract && !isMagic(said?.recognized)) {
       return refused('PAYMENT_INVALID', 'signature', `the account ${exact.from} has code, and does not recognize the signature (ERC-1271)`)
     }
     const balance = uintIn(balanceOf)
-    if (transfer?.ok && balance !== undefined) return { kind: 'valid', balance: usdc(balance), asOf: at.now }
+    if (moved?.ok && balance !== undefined) return { kind: 'valid', balance: usdc(balance), asOf: at.now }
     if (flagIn(state)) return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled on chain')
     if (balance !== undefined && balance < exact.value) {
       return refused('PAYMENT_UNFUNDED', 'insufficient_balance', `the payer has ${balance} base units, the price is ${exact.value}`)
     }
     return diagnose(given, { asset, time: seen.time, isContract }, at.signal)
+  }
+
+  /** What only the payer's own code can answer: whether it recognizes the signature, and whether the token would then move the money. */
+  async function askPayer({ exact, digest }: Read, transfer: Target, signal: AbortSignal): Promise<{ moved: Returned; recognized: Returned } | Trouble> {
+    const ask = (call: Target) => reads.askContract(exact.from, call, { signal, from: account.address })
+    const [moved, recognized] = await Promise.all([ask(transfer), ask({ to: exact.from, data: signatureCall(digest, exact.signature) })])
+    if (moved.kind === 'trouble') return moved
+    return recognized.kind === 'trouble' ? recognized : { moved, recognized }
   }
 
   /** Why a funded, unused authorization would revert. One more round trip, on this path only. */
@@ -109,7 +126,7 @@ export function evmChain(config: EvmConfig): EvmChain {
   async function settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
     const given = identity.read(payment, offer)
     if ('kind' in given) return { kind: 'refused', reason: given.reason }
-    return settler.settle({ exact: given.exact, offer, id: given.digest }, at)
+    return settler.settle({ exact: given.exact, offer, id: given.digest, hadCode: identity.hadCode(given.exact.from) }, at)
   }
 
   async function fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate> {

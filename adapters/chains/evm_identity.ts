@@ -13,6 +13,9 @@ export type Read = { readonly exact: Exact; readonly digest: Hex; readonly separ
 export type EvmIdentity = {
   read(payment: Payment, offer: Offer): Read | Refused
   identify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Identity>
+  /** Whether this address is known to have had code. Contracts keep it; an account that delegates (EIP-7702) may end that. */
+  hadCode(address: Hex): boolean
+  foundCode(address: Hex): void
 }
 
 export type IdentityConfig = {
@@ -32,6 +35,7 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
   const separators = new Map<string, Hex>()
   /** Addresses said to have no code less than a minute ago, or just being asked about. */
   const plain = recent<Promise<boolean | undefined>>(ADDRESSES)
+  const coded = recent<true>(ADDRESSES)
   let isForgetting = false
 
   function read(payment: Payment, offer: Offer): Read | Refused {
@@ -68,12 +72,14 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
     if (asked && (await inTime(asked, at.signal)) === false) return refusedSignature(exact, signer)
     const [isContract, seen] = await Promise.all([
       inTime(askCode(exact.from), at.signal),
-      reads.view([{ to: exact.from, data: signatureCall(digest, exact.signature) }], { lagSeconds, signal: at.signal }),
+      reads.view([], { lagSeconds, signal: at.signal }), // whether the node is behind
     ])
     if (isContract === undefined) return unavailable(`the code of ${exact.from} cannot be read`)
     if (!isContract) return refusedSignature(exact, signer)
     if (seen.kind === 'trouble') return unavailable(seen.reason)
-    if (isMagic(seen.results[0])) return known(exact)
+    const said = await reads.askContract(exact.from, { to: exact.from, data: signatureCall(digest, exact.signature) }, { signal: at.signal })
+    if (said.kind === 'trouble') return unavailable(said.reason)
+    if (isMagic(said)) return known(exact)
     return refused('PAYMENT_INVALID', 'signature', `the contract wallet ${exact.from} does not recognize the signature (ERC-1271)`)
   }
 
@@ -86,6 +92,7 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
     plain.set(address, asked)
     const isContract = await asked
     if (isContract !== false && plain.get(address) === asked) plain.delete(address)
+    if (isContract) coded.set(address, true)
     if (isContract === false && !isForgetting) {
       isForgetting = true
       later(forget, PLAIN_MS)
@@ -98,7 +105,7 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
     plain.clear()
   }
 
-  return { read, identify }
+  return { read, identify, hadCode: (address) => coded.get(address) === true, foundCode: (address) => coded.set(address, true) }
 }
 
 export function unavailable(reason: string): Unavailable {

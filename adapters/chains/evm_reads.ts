@@ -16,6 +16,7 @@ import {
   stateCall,
   type Target,
 } from './evm_payload.ts'
+import { askContract, type ContractLimits, contracts, type Returned } from './evm_contracts.ts'
 import { type Rpc, type Trouble, trouble, troubleIn } from './evm_rpc.ts'
 import { addressOf, type Exact, LOOKBACK_SECONDS } from './exact.ts'
 import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, uintIn, word } from './hex.ts'
@@ -35,7 +36,7 @@ export type ViewAt = {
   readonly gas?: bigint
   /** As a transaction would pay; without it gas is free, which a contract can see. */
   readonly fee?: Fee
-  /** Not through Multicall3: what is called sees `from` itself, and all of `gas`. */
+  /** Not through Multicall3, and in HTTP requests of their own: what is called sees `from` itself, and all of `gas`. */
   readonly direct?: boolean
 }
 
@@ -44,6 +45,8 @@ export type Found = Fate | { readonly kind: 'unknown'; readonly reason: string; 
 
 export type Reads = {
   view(calls: readonly Target[], at: ViewAt): Promise<Seen | Trouble>
+  /** Asks what runs the code of `chosen`, an address that a caller named: by itself and in small measure, so that no other caller pays for it. */
+  askContract(chosen: Hex, call: Target, at: { signal: AbortSignal; from?: Hex }): Promise<Returned | Trouble>
   fate(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<Found>
   /** What an address holds of a token. Rejects for what is no address, and where the node does not tell. */
   balance(token: string, address: string, at: Pick<ViewAt, 'lagSeconds' | 'signal'>): Promise<Usdc>
@@ -61,6 +64,8 @@ export type ReadsConfig = {
   readonly logWindow?: number
   /** How long before an authorization's likely signing its event is still searched for; a day unless told. `judgeExact` must know. */
   readonly lookbackSeconds?: number
+  /** Limits of questions to contracts that callers choose. */
+  readonly contracts?: Partial<ContractLimits>
 }
 
 /** At most this many windows are searched at a time; what was not found by then is unknown, not dead, and searched on when asked again. */
@@ -69,6 +74,7 @@ const REMEMBERED = 10_000
 
 export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   const tag = config.readAt ?? 'latest'
+  const chosen = contracts(rpc, config.contracts)
   const hints = recent<Hex>(REMEMBERED)
   /** Searches that came to no end, by how far down they have come. */
   const searches = recent<{ readonly number: bigint; readonly time?: number }>(REMEMBERED)
@@ -84,7 +90,8 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
       ...(at.fee ? { maxFeePerGas: hexOf(at.fee.max), maxPriorityFeePerGas: hexOf(at.fee.tip) } : {}),
     }
     const look = async () => {
-      const seen = await (multicall && !at.direct ? viewAtOnce(calls, options, at.signal) : viewByBlock(calls, options, at.signal))
+      const shared = multicall ? viewAtOnce : viewByBlock
+      const seen = await (at.direct ? viewAlone(calls, at) : shared(calls, options, at.signal))
       if (seen.kind === 'trouble' || seen.time + at.lagSeconds >= newest) return seen
       return { ...trouble('the node is behind what it has shown before'), stumbled: true as const }
     }
@@ -121,6 +128,19 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
       if (answer.kind === 'result' && !isHex(answer.value)) return trouble('eth_call: the answer is not hex')
       if (answer.kind === 'error' && !/revert|out of gas|invalid opcode|stack/i.test(answer.message)) return troubleIn('eth_call', answer)
       results.push(answer.kind === 'result' ? { ok: true, data: answer.value as Hex } : { ok: false, data: '0x' })
+    }
+    return { kind: 'seen', time: block.time, results }
+  }
+
+  async function viewAlone(calls: readonly Target[], { from, gas, fee, signal }: ViewAt): Promise<Seen | Trouble> {
+    const block = await blockAt(tag, signal)
+    if (block.kind === 'trouble') return block
+    const at = { from, gas, fee, signal, block: tag === 'latest' ? hexOf(block.number) : tag }
+    const answers = await Promise.all(calls.map((call) => askContract(rpc, call, at)))
+    const results: Returned[] = []
+    for (const answer of answers) {
+      if (answer.kind === 'trouble') return answer
+      results.push(answer)
     }
     return { kind: 'seen', time: block.time, results }
   }
@@ -205,6 +225,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
 
   return {
     view,
+    askContract: (address, call, at) => chosen.ask(address, call, { ...at, block: tag }),
     fate,
     balance,
     hint: hints.set,

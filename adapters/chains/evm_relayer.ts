@@ -185,7 +185,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     const raw = (slot.raw ??= await signed(slot))
     slot.hashes.add(keccak256(raw))
     if (!sync) return wordOf(await rpc.ask('eth_sendRawTransaction', [raw]), slot)
-    const answer = await rpc.alone('eth_sendRawTransactionSync', [raw], SYNC_MS)
+    const answer = await rpc.alone('eth_sendRawTransactionSync', [raw], { timeoutMs: SYNC_MS })
     const word = wordOf(answer, slot)
     if (word.kind !== 'unclear' || answer.kind !== 'error') return word
     sync = /time(d )?-?out/i.test(answer.message) // else it is no node for this call after all

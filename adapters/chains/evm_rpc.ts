@@ -2,17 +2,23 @@ import { isHex } from './hex.ts'
 
 /** A node's answer. `trouble` is everything that is not an answer: no connection, no time, no JSON-RPC. Nothing here ever rejects. */
 export type Answer = { kind: 'result'; value: unknown } | { kind: 'error'; code: number; message: string } | Trouble
-/** `stumbled`: the node did answer, with an error of its own, so that asking again may help. */
-export type Trouble = { kind: 'trouble'; reason: string; stumbled?: true }
+/**
+ * `stumbled`: the node did answer, with an error of its own, so that asking again may help. `isTooLong`: it answered in JSON, with more bytes
+ * than are read.
+ */
+export type Trouble = { kind: 'trouble'; reason: string; stumbled?: true; isTooLong?: true }
 
 export type Rpc = {
   /** Goes out with whatever else is asked at the moment, in one HTTP request. */
   ask(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<Answer>
-  /** Goes out by itself: for calls that a node may hold open. */
-  alone(method: string, params: readonly unknown[], timeoutMs: number): Promise<Answer>
+  /** Goes out by itself: for calls that a node may hold open, or whose answer others should not share. */
+  alone(method: string, params: readonly unknown[], limits: AloneLimits): Promise<Answer>
   /** Ends everything under way, as trouble. */
   close(): void
 }
+
+/** Of one HTTP request; `maxBytes` is the client's own unless told. */
+export type AloneLimits = { readonly timeoutMs: number; readonly maxBytes?: number; readonly signal?: AbortSignal }
 
 export type RpcConfig = {
   /** Often holds an API key: it never appears in any text that leaves here, in whole or in part. */
@@ -74,11 +80,7 @@ export function evmRpc(config: RpcConfig): Rpc {
     if (signal?.aborted) return Promise.resolve(trouble('no time was left to ask'))
     const { asked, answer } = enqueue(method, params)
     waiting.push(asked)
-    if (signal) {
-      const stop = () => asked.done(trouble(`${method}: the caller's time ran out`))
-      signal.addEventListener('abort', stop, { once: true })
-      void answer.then(() => signal.removeEventListener('abort', stop))
-    }
+    endWith(signal, asked, answer)
     if (!scheduled) {
       scheduled = true
       queueMicrotask(pump)
@@ -86,10 +88,19 @@ export function evmRpc(config: RpcConfig): Rpc {
     return answer
   }
 
-  async function alone(method: string, params: readonly unknown[], limitMs: number): Promise<Answer> {
+  async function alone(method: string, params: readonly unknown[], { timeoutMs: limitMs, maxBytes: most = maxBytes, signal }: AloneLimits): Promise<Answer> {
+    if (signal?.aborted) return trouble('no time was left to ask')
     const { asked, answer } = enqueue(method, params)
-    await post([asked], limitMs)
+    endWith(signal, asked, answer)
+    await Promise.race([post([asked], { limitMs, maxBytes: most, signal }), answer])
     return answer
+  }
+
+  function endWith(signal: AbortSignal | undefined, asked: Asked, answer: Promise<Answer>): void {
+    if (!signal) return
+    const stop = () => asked.done(trouble(`${asked.method}: the caller's time ran out`))
+    signal.addEventListener('abort', stop, { once: true })
+    void answer.then(() => signal.removeEventListener('abort', stop))
   }
 
   function pump(): void {
@@ -98,35 +109,37 @@ export function evmRpc(config: RpcConfig): Rpc {
       const group = waiting.splice(0, maxBatch).filter((asked) => !asked.over)
       if (group.length === 0) continue
       flying++
-      void post(group, timeoutMs).finally(() => {
+      void post(group, { limitMs: timeoutMs, maxBytes }).finally(() => {
         flying--
         pump()
       })
     }
   }
 
-  async function post(group: readonly Asked[], limitMs: number): Promise<void> {
+  async function post(group: readonly Asked[], { limitMs, maxBytes: most, signal }: { limitMs: number; maxBytes: number; signal?: AbortSignal | undefined }): Promise<void> {
     const stop = new AbortController()
     const onClose = () => stop.abort()
     const timer = setTimeout(onClose, limitMs)
     closing.signal.addEventListener('abort', onClose, { once: true })
+    signal?.addEventListener('abort', onClose, { once: true })
     if (closing.signal.aborted) stop.abort()
     const tooLate = trouble(`no answer in ${limitMs} ms`)
     const late = new Promise<Trouble>((done) => stop.signal.addEventListener('abort', () => done(tooLate), { once: true }))
-    const read = exchange(group, stop.signal).catch(() => (stop.signal.aborted ? tooLate : trouble('the connection failed')))
+    const read = exchange(group, { signal: stop.signal, maxBytes: most }).catch(() => (stop.signal.aborted ? tooLate : trouble('the connection failed')))
     const given = await Promise.race([read, late])
     clearTimeout(timer)
     closing.signal.removeEventListener('abort', onClose)
+    signal?.removeEventListener('abort', onClose)
     for (const asked of group) asked.done(answerTo(asked, given))
   }
 
   /** The parsed body, as a list. Throws when there is no connection; every other defect is trouble. */
-  async function exchange(group: readonly Asked[], signal: AbortSignal): Promise<readonly unknown[] | Trouble> {
+  async function exchange(group: readonly Asked[], { signal, maxBytes: most }: { signal: AbortSignal; maxBytes: number }): Promise<readonly unknown[] | Trouble> {
     const messages = group.map(({ id, method, params }) => ({ jsonrpc: '2.0', id, method, params }))
     const body = JSON.stringify(messages.length === 1 ? messages[0] : messages)
     const response = await call(url, { method: 'POST', headers, body, signal, redirect: 'error' })
-    const text = await readText(response, maxBytes)
-    if (text === undefined) return trouble(`the answer was longer than ${maxBytes} bytes`)
+    const text = await readText(response, most)
+    if (text === undefined) return { ...trouble(`the answer was longer than ${most} bytes`), ...(isJson(response) && { isTooLong: true }) }
     try {
       const value: unknown = JSON.parse(text)
       if (Array.isArray(value)) return value
@@ -138,7 +151,7 @@ export function evmRpc(config: RpcConfig): Rpc {
   }
 
   function answerTo(asked: Asked, given: readonly unknown[] | Trouble): Answer {
-    if ('kind' in given) return trouble(`${asked.method}: ${given.reason}`)
+    if ('kind' in given) return { ...given, reason: `${asked.method}: ${given.reason}` }
     const message = given.find((each) => (each as { id?: unknown } | null)?.id === asked.id) as { result?: unknown; error?: unknown } | undefined
     const error = message?.error as { code?: unknown; message?: unknown } | undefined | null
     if (error && typeof error === 'object') {
@@ -208,6 +221,10 @@ function parsed(text: string): URL {
     // what is wrong with it would say what it is
   }
   throw new RangeError('rpcUrl is not an http(s) URL')
+}
+
+function isJson({ ok, headers }: Response): boolean {
+  return ok && /^application\/json\b/i.test(headers.get('content-type') ?? '')
 }
 
 /** The body, or undefined when it is longer than allowed; a length that the sender declares is believed only to refuse it. */

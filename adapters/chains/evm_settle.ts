@@ -27,8 +27,8 @@ export type Settler = {
   close(): void
 }
 
-/** `id` names the authorization in every detail (its digest): one under way is joined, never sent beside itself. */
-export type Order = { readonly exact: Exact; readonly offer: Offer; readonly id: string }
+/** `id` names the authorization in every detail (its digest): one under way is joined, never sent beside itself. `hadCode`: its payer, when last seen. */
+export type Order = { readonly exact: Exact; readonly offer: Offer; readonly id: string; readonly hadCode?: boolean }
 
 /** One authorization on its way. It is finished whether or not the caller still waits. */
 type Job = {
@@ -84,11 +84,11 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
     }
   }
 
-  function begin({ exact, offer, id }: Order, now: number): Job {
+  function begin({ exact, offer, id, hadCode = false }: Order, now: number): Job {
     let done: (settlement: Settlement) => void = () => {}
     const promise = new Promise<Settlement>((resolve) => (done = resolve))
     const target = { to: lower(offer.asset), data: transferCall(exact) }
-    const isContract = exact.signature.length !== 132
+    const isContract = hadCode || exact.signature.length !== 132
     const job: Job = { exact, offer, target, now, done, promise, alone: isContract, isContract, failedAmongOthers: false, callers: 0, attempts: 0 }
     jobs.set(id, job)
     void promise.then(() => jobs.delete(id))
@@ -179,18 +179,21 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
     const targets = group.map((job) => job.target)
     const as = { lagSeconds: config.lagSeconds ?? 4, from: config.relayer }
     const [seen, codes] = await Promise.all([
-      fee && 'kind' in fee ? fee : reads.view(targets, { ...as, ...(fee && { gas: contractGas, fee, direct: true }) }),
+      fee && 'kind' in fee ? fee : reads.view(targets, { ...as, ...(fee ? { gas: contractGas, fee, direct: true } : { gas: gasTogether(group.length) }) }),
       Promise.all(group.map((job) => (job.isContract ? undefined : rpc.ask('eth_getCode', [job.exact.from, 'latest'])))),
     ])
+    const rest = group.filter((job, i) => isPlain(job, codes[i]))
+    if (rest.length < group.length) return rest.length > 0 ? await rehearse(rest) : []
     if (seen.kind === 'trouble') {
       for (const job of group) job.done({ kind: 'unknown', reason: `nothing was sent: ${seen.reason}` })
       return []
     }
-    const judged = await Promise.all(group.map((job, i) => (seen.results[i]?.ok ? staysIn(job, codes[i]) : refuse(job))))
+    const judged = await Promise.all(group.map((job, i) => seen.results[i]?.ok || refuse(job)))
     return group.filter((_, i) => judged[i])
   }
 
-  function staysIn(job: Job, code: Answer | undefined): boolean {
+  /** One that turns out to have code has run it in a rehearsal with others, which then says nothing of them: it goes alone, they once more. */
+  function isPlain(job: Job, code: Answer | undefined): boolean {
     if (!code || hasCode(code) === false) return true
     job.alone = true
     job.isContract = true
@@ -201,7 +204,11 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
   function outgoing(ready: readonly Job[]): Outgoing {
     const [first] = ready
     if (first && ready.length === 1) return { ...first.target, gas: first.alone ? contractGas : transferGas }
-    return { to: MULTICALL, data: aggregateCall(ready.map((job) => job.target)), gas: 60_000n + transferGas * BigInt(ready.length) }
+    return { to: MULTICALL, data: aggregateCall(ready.map((job) => job.target)), gas: gasTogether(ready.length) }
+  }
+
+  function gasTogether(count: number): bigint {
+    return 60_000n + transferGas * BigInt(count)
   }
 
   /** What became of one payment in a transaction that is over, by its own events; failing those, by the state of the authorization. */
