@@ -16,6 +16,7 @@ import { parseJson, readBody, readRaw } from './intake.ts'
 import { limits, type Window, windowSpent } from './limits.ts'
 import { seals } from './seals.ts'
 import { SECOND_KEEP_MS } from './second.ts'
+import { sharedBy } from './shared.ts'
 import { isServedFirst, menu } from './menu.ts'
 import { withoutHints } from './offers.ts'
 import { metered, NO_ENDPOINT, silent } from './metrics.ts'
@@ -114,7 +115,7 @@ export function gateway(setup: Setup): Gateway {
   const list = menu(shownOf(setup.endpoints ?? everything, setup.hidden ?? []))
   const patience: Patience = { ...usual, ...setup.patience }
   const owner = setup.owner ?? newId(ports.random)
-  const windows = limits(storage)
+  const windows = sharedBy(setup.ports.storage, 'windows', () => limits(storage))
   const house: House = {
     name,
     label,

@@ -1,4 +1,4 @@
-/** Named rate windows. Permits are leased from storage in blocks, so that a free request costs no database call. */
+/** Named rate windows, exact over all processes of one storage, at a fraction of a database call for each request. */
 import { Fault } from './faults.ts'
 import type { Storage } from './ports.ts'
 
@@ -9,37 +9,75 @@ export type Limits = { take(name: string, caller: string, window: Window, now: n
 /** Callers remembered at once; the oldest is forgotten first, and asks storage again. */
 const REMEMBERED = 10_000
 
-type Block = { left: number; isSpent: boolean; readonly resetAt: number }
+type Counting = {
+  readonly resetAt: number
+  /** Permits that storage has counted for this process. */
+  counted: number
+  /** Permits that may be granted before storage is asked again. */
+  credit: number
+  /** Granted since storage was last asked; the next question counts them. */
+  uncounted: number
+  isSpent: boolean
+}
 
-/** A tenth of a window is leased at a time; a refusal is remembered until the window resets. */
+/** A process asks storage once in so many requests: a twentieth of the window, or three where that is no more than a tenth. */
+const blockOf = (requests: number): number => Math.min(Math.ceil(requests / 10), Math.max(3, Math.ceil(requests / 20)))
+
+/**
+ * Counts requests against windows. Permits are granted first and counted in storage afterwards, a block at a time: no process reserves permits that it
+ * does not use, so a caller gets at least the promised number. One process alone grants exactly that number. Where several serve the same caller,
+ * each may add one block less one: 4 of 100, 2 of 30, 14 of 300. A refusal is remembered until the window resets.
+ */
 export function limits(storage: Pick<Storage, 'hit'>): Limits {
-  const blocks = new Map<string, Block>()
+  const windows = new Map<string, Counting>()
+  const asking = new Map<string, Promise<Permit>>()
   return {
-    async take(name, caller, { requests, windowMs }, now) {
+    async take(name, caller, window, now) {
       const key = `${name}:${caller}`
-      const known = blocks.get(key)
-      if (known && known.resetAt > now && (known.left > 0 || known.isSpent)) return spend(known)
-      const { granted, resetAt } = await storage.hit({ key, limit: requests, windowMs }, Math.ceil(requests / 10), now)
-      return spend(leased(key, granted, resetAt))
+      for (;;) {
+        const known = alive(key, now)
+        if (known?.isSpent) return { granted: false, resetAt: known.resetAt }
+        if (known && known.credit > 0) {
+          known.credit -= 1
+          known.uncounted += 1
+          return { granted: true, resetAt: known.resetAt }
+        }
+        const pending = asking.get(key)
+        if (!pending) break
+        await pending
+      }
+      const answer = ask(key, window, now).finally(() => asking.delete(key))
+      asking.set(key, answer)
+      return await answer
     },
   }
 
-  /** Joins the block that a racing request may have leased meanwhile. No await between this and its spending. */
-  function leased(key: string, granted: number, resetAt: number): Block {
-    const raced = blocks.get(key)
-    const left = raced?.resetAt === resetAt ? raced.left : 0
-    const block = { left: left + granted, isSpent: granted === 0, resetAt }
-    blocks.delete(key)
-    blocks.set(key, block)
-    if (blocks.size > REMEMBERED) blocks.delete(blocks.keys().next().value ?? '')
-    return block
+  function alive(key: string, now: number): Counting | undefined {
+    const known = windows.get(key)
+    return known && known.resetAt > now ? known : undefined
   }
-}
 
-function spend(block: Block): Permit {
-  const granted = block.left > 0
-  if (granted) block.left -= 1
-  return { granted, resetAt: block.resetAt }
+  /** Counts what was granted since the last question, and one permit more. Requests of the same caller wait for the answer. */
+  async function ask(key: string, { requests, windowMs }: Window, now: number): Promise<Permit> {
+    const known = alive(key, now)
+    const due = (known?.uncounted ?? 0) + 1
+    const { granted, resetAt } = await storage.hit({ key, limit: requests, windowMs }, due, now)
+    // Storage may have begun another window meanwhile: what it has counted there for the old one is still to be granted.
+    const isNew = known !== undefined && known.resetAt !== resetAt
+    const ahead = isNew ? Math.max(0, granted - 1) : 0
+    const counted = (isNew ? 0 : (known?.counted ?? 0)) + granted
+    const isGranted = isNew ? granted > 0 : granted === due
+    const credit = ahead + (granted === due ? Math.min(blockOf(requests) - 1, requests - counted) : 0)
+    const isSpent = !isGranted || (credit === 0 && counted === requests)
+    remember(key, { resetAt, counted, credit, uncounted: -ahead, isSpent })
+    return { granted: isGranted, resetAt }
+  }
+
+  function remember(key: string, counting: Counting): void {
+    windows.delete(key)
+    windows.set(key, counting)
+    if (windows.size > REMEMBERED) windows.delete(windows.keys().next().value ?? '')
+  }
 }
 
 /** 429 with the four headers; the reset in unix milliseconds (ruling 11). */

@@ -534,6 +534,12 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       return { granted: granted < take ? 0 : granted, resetAt }
     },
   })),
+  broken('a rate limit that several processes share grants its number, and at most a twentieth more for each', 'loses a permit of every longer block', (good) => ({
+    async hit(bucket, take, now) {
+      const { granted, resetAt } = await good.hit(bucket, take > 3 ? take + 1 : take, now)
+      return { granted: Math.min(take, granted), resetAt }
+    },
+  })),
   broken('prune() deletes nothing alive', 'is a millisecond early', (good) => ({
     prune: (now) => good.prune(now + 1),
   })),

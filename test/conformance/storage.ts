@@ -1,5 +1,6 @@
 /** What every storage promises, as data. Each law runs on a fresh database; `subject.open()` twice gives two handles on it. */
 import { expect } from 'bun:test'
+import { limits } from '../../core/limits.ts'
 import { usdc } from '../../core/money.ts'
 import type { Authorization, Call, Claim, Json, NewCall, Opened, Outcome, Owned, Spend, Storage, Usage } from '../../core/ports.ts'
 import type { Offer, Receipt } from '../../core/x402.ts'
@@ -937,6 +938,22 @@ const upkeep: readonly Law<Storage>[] = [
       expect(await one.hit({ ...bucket, key: 'chat:203.0.113.10' }, 1, resetAt - 1)).toMatchObject({ granted: 1 })
       expect(await one.hit(bucket, 1, resetAt)).toEqual({ granted: 1, resetAt: resetAt + 1_000 })
       expect(await one.hit(bucket, 99, resetAt)).toEqual({ granted: 9, resetAt: resetAt + 1_000 })
+    },
+  },
+  {
+    name: 'a rate limit that several processes share grants its number, and at most a twentieth more for each',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      const processes = [limits(one), limits(two), limits(one)]
+      const hourly = { requests: 100, windowMs: HOUR }
+      // A process that the caller reaches once keeps nothing from the others.
+      let granted = Number((await limits(two).take('models', '192.0.2.1', hourly, T)).granted)
+      for (let at = 0; at < 150; at++) {
+        const [process = limits(one)] = processes.slice(Math.floor(at / 3) % 3)
+        granted += Number((await process.take('models', '192.0.2.1', hourly, T)).granted)
+      }
+      expect(granted).toBeGreaterThanOrEqual(100)
+      expect(granted).toBeLessThanOrEqual(100 + 4 * 4)
     },
   },
   {

@@ -103,12 +103,12 @@ describe('a free model', () => {
     expect(asked.length).toBe(before)
   })
 
-  test('counts over all processes that share a storage; what one has leased and not used is lost to the other', async () => {
+  test('counts over all processes that share a storage: never fewer than promised, and at most two more for each', async () => {
     const { restart, served } = shopOf()
     const other = restart()
     const both = (await served(20)) + (await served(20, { shop: other }))
-    expect(both).toBeLessThanOrEqual(30)
-    expect(both).toBeGreaterThan(30 - 3)
+    expect(both).toBeGreaterThanOrEqual(30)
+    expect(both).toBeLessThanOrEqual(30 + 2 * 2)
   })
 
   test('takes as many as the operator says', async () => {
