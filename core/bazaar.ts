@@ -1,13 +1,13 @@
-/** The `bazaar` extension: how an indexer may call what is for sale, in as few words as fit into a header (reference x402 1.1 and 6.1). */
+/** The `bazaar` extension: how an indexer may call what is for sale, in the body of a 402 and in discovery documents (reference x402 6.1, ruling 42). */
 import type { Endpoint, Free, Offering, Sold } from './endpoint.ts'
 import { namesIn, trialOf } from './samples.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Characters of JSON: they go into three headers, as base64, and come back in one. */
-const LONGEST = 590
+/** Characters of JSON: every 402 carries them in its body. */
+const LONGEST = 2_000
 
-/** The declaration of an endpoint as JSON. What is too long for a header is left out: the types of the fields first, then the example. */
+/** The declaration of an endpoint as JSON. What is too long for a challenge is left out: the types of the fields first, then the example. */
 export function bazaarOf(endpoint: Sold | Free, offering: Offering): string {
   const { path, query, body } = trialOf(endpoint, offering)
   const method = endpoint.kind === 'free' || endpoint.from === 'query' ? 'GET' : endpoint.method
@@ -18,7 +18,7 @@ export function bazaarOf(endpoint: Sold | Free, offering: Offering): string {
   return inAscii(written.find((text) => text.length <= LONGEST) ?? written.at(-1) ?? '')
 }
 
-/** JSON in characters that every header bears. */
+/** JSON in ASCII. */
 const inAscii = (json: string): string => json.replace(/[^ -~]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
 
 const some = (name: string, values: Fields): Fields => (Object.keys(values).length > 0 ? { [name]: values } : {})

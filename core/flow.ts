@@ -18,7 +18,7 @@ import { isBrowser } from './paywall.ts'
 import type { Authorization, Call, PaymentCode } from './ports.ts'
 import * as replies from './replies.ts'
 import { fingerprint, newId } from './tickets.ts'
-import { paymentHeader, resourceOf, type Visit } from './visit.ts'
+import { besideOf, paymentHeader, resourceOf, type Visit } from './visit.ts'
 import { decodePayment, type Offer } from './x402.ts'
 
 export type Flow = {
@@ -141,7 +141,7 @@ export function flow(house: House): Flow {
   }
 
   function demand(endpoint: Sold | Free, visit: Visit, { offers, price, why }: Omit<Priced, 'input'> & { why: replies.Body }): Reply {
-    const asking = { offers, resource: resourceOf(endpoint, visit), label, dialect: endpoint.dialect ?? 'plain' }
+    const asking = { offers, resource: resourceOf(endpoint, visit), label, dialect: endpoint.dialect ?? 'plain', beside: besideOf(visit.request) }
     const reply = replies.demand(asking, why, replies.shownPrice(price), price.also)
     const isVisitor = paymentHeader(visit.request) === null && isBrowser(visit.request.headers)
     return isVisitor ? replies.demandPage(reply, asking) : reply

@@ -14,7 +14,7 @@ import type { Authorization, Call, Json, PaymentCode } from './ports.ts'
 import * as replies from './replies.ts'
 import { newId } from './tickets.ts'
 import { isSameRail, type Offers } from './offers.ts'
-import { gone, isTimely, paymentHeader, proofOf, resourceOf, type Visit } from './visit.ts'
+import { besideOf, gone, isTimely, paymentHeader, proofOf, resourceOf, type Visit } from './visit.ts'
 import { decodePayment, refusalHeaders } from './x402.ts'
 
 export type Jobs = {
@@ -241,8 +241,8 @@ export function jobs(house: House, offering: Offers): Jobs {
     const now = clock.now()
     const collected = async (call: Call, paid: IsPaid) => result({ endpoint, call, visit }, { stored: await storedOf(endpoint, call) }, paid)
     const offers = offering.at({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [found.offer])
-    const asking = { offers, resource: resourceOf(endpoint, visit), label, dialect: endpoint.dialect }
-    const require = (why: replies.Body) => replies.demand(asking, { ...more, ...why, job_id: why.job_id ?? found.id, model: found.model }, replies.priceOf(found))
+    const asking = { offers, resource: resourceOf(endpoint, visit), label, dialect: endpoint.dialect, beside: besideOf(visit.request) }
+    const require = (why: replies.Body, headers: Readonly<Record<string, string>> = {}) => replies.demand({ ...asking, headers }, { ...more, ...why, job_id: why.job_id ?? found.id, model: found.model }, replies.priceOf(found))
     const reject = (code: PaymentCode, reason: string) => require(replies.verificationFailed(code, reason))
 
     // HEAD must change nothing, so it never pays.
@@ -277,8 +277,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     if (paying.kind === 'replayed') {
       return require({ ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'), ...recovery(paying.call) })
     }
-    const refusal = require(replies.settlementFailed(paying.reason, endpoint))
-    return { ...refusal, headers: { ...refusal.headers, ...refusalHeaders({ reason: paying.reason, network: offer.network, payer }) } }
+    return require(replies.settlementFailed(paying.reason, endpoint), refusalHeaders({ reason: paying.reason, network: offer.network, payer }))
   }
 
   /** What may have been paid for already is there in any case. */

@@ -5,7 +5,7 @@ import { Fault } from './faults.ts'
 import type { House } from './house.ts'
 import type { Identity, Terms, Verdict } from './ports.ts'
 import { fits, notOnOffer } from './visit.ts'
-import type { Offer, Payment } from './x402.ts'
+import { type Offer, type Payment, withoutHint } from './x402.ts'
 
 export type Identified = (Extract<Identity, { kind: 'known' }> & { offer: Offer }) | Exclude<Identity, { kind: 'known' }>
 
@@ -65,12 +65,7 @@ export function isSameRail(one: Offer, other: Offer): boolean {
   return one.network === other.network && one.asset === other.asset && one.payTo === other.payTo && isSameWay
 }
 
-/** What helps a client for seconds only (reference x402 1.5); documents that are written once leave it out. */
-const HINTS: ReadonlySet<string> = new Set(['recentBlockhash', 'lastValidBlockHeight'])
-
-export function withoutHints(terms: readonly Terms[]): readonly Terms[] {
-  return terms.map((each) => ({ ...each, extra: Object.fromEntries(Object.entries(each.extra).filter(([name]) => !HINTS.has(name))) }))
-}
+export const withoutHints = (terms: readonly Terms[]): readonly Terms[] => terms.map(withoutHint)
 
 const couldNotAsk = (error: Error) => ({ kind: 'unavailable' as const, reason: error.message })
 

@@ -1,4 +1,5 @@
 /** The menu as OpenAPI 3.1: every endpoint, field, price and error, each with an example. Prices come from the code that quotes them. */
+import { bazaarOf } from './bazaar.ts'
 import type { Endpoint, Free, Poll, Price, Sold } from './endpoint.ts'
 import type { Described } from './discovery.ts'
 import { isSold, methodsOf } from './menu.ts'
@@ -112,12 +113,16 @@ function answersOf(endpoint: Endpoint, { trial, facts, parts }: Telling): Fields
   }
   const isInline = endpoint.kind === 'paid' && endpoint.inline === true
   const result = { ...answer(endpoint.kind === 'live' ? LIVE : 'The result; the payment is settled.', endpoint.output), headers: receiptHeaders }
-  const quoted = trial.price && trial.price !== 'free' ? { required: { value: demandExample(demanding(endpoint, trial.price, facts), trial.price) } } : {}
+  const quoted = trial.price && trial.price !== 'free' ? { required: { value: quotedExample(endpoint, trial.price, facts) } } : {}
   return {
     200: endpoint.kind === 'live' ? { ...result, content: { ...result.content, 'text/event-stream': EVENTS } } : result,
     ...(endpoint.kind === 'paid' && !isInline && { 202: answer('A job: poll `poll_url`. Nothing has been charged.', ref('Envelope')) }),
     402: demand('Payment required, rejected, replayed or not settled. Nothing was charged by this request.', quoted, rejectionsOf(endpoint, facts, parts)),
   }
+}
+
+function quotedExample(endpoint: Sold, price: Price, facts: Described): unknown {
+  return demandExample({ ...demanding(endpoint, price, facts), bazaar: bazaarOf(endpoint, facts.offering) }, price)
 }
 
 const LIVE = 'The answer, or its events where `stream` is true. A paid one is settled after it was made; see `PAYMENT-RESPONSE`, or the comment before the last event.'

@@ -122,8 +122,8 @@ export function meaningOf(those: readonly Refusing[]): string {
 export type Demanding = { readonly offers: readonly Offer[]; readonly label: string; readonly dialect: Dialect }
 
 /** The body of the 402 that an unpaid trial gets. */
-export function demandExample({ offers, label, dialect }: Demanding, price: Price): unknown {
-  return bodyOf(replies.demand({ offers, label, dialect, resource: NO_RESOURCE }, replies.paymentRequired(price), replies.shownPrice(price), price.also))
+export function demandExample({ offers, label, dialect, bazaar }: Demanding & { readonly bazaar: string }, price: Price): unknown {
+  return bodyOf(replies.demand({ offers, label, dialect, resource: { ...NO_RESOURCE, bazaar } }, replies.paymentRequired(price), replies.shownPrice(price), price.also))
 }
 
 const JOB = { job_id: 'd1b2f3a4c5e60718293a4b5c6d7e8f90', poll_url: '/api/v1/calls/d1b2f3a4c5e60718293a4b5c6d7e8f90', recoverable: true } as const

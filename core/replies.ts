@@ -14,7 +14,15 @@ const PRIVATE = { 'cache-control': 'private, no-store' }
 /** A client polls every 2 to 5 seconds (spec 1, Limits). */
 const POLL_AGAIN = { 'cache-control': 'no-store', 'retry-after': '3' }
 
-export type Asking = { readonly offers: readonly Offer[]; readonly resource: Resource; readonly label: string; readonly dialect: Dialect }
+export type Asking = {
+  readonly offers: readonly Offer[]
+  readonly resource: Resource
+  readonly label: string
+  readonly dialect: Dialect
+  /** What the 402 carries beside its challenge, and how many bytes of headers are added to it later. */
+  readonly headers?: Readonly<Record<string, string>>
+  readonly beside?: number
+}
 
 /** The same 402 as a page, for a person in a browser; its headers stay those of the protocol. */
 export function demandPage(reply: Reply, { resource, label }: Asking): Reply {
@@ -24,12 +32,13 @@ export function demandPage(reply: Reply, { resource, label }: Asking): Reply {
 }
 
 /** A 402 with a complete, signable challenge; `why` leads its body. */
-export function demand({ offers, resource, label, dialect }: Asking, why: Body, price: Body, also: Body = {}): Reply {
+export function demand({ offers, resource, label, dialect, headers = {}, beside = 0 }: Asking, why: Body, price: Body, also: Body = {}): Reply {
   const paymentInfo = { network: label, asset: 'USDC', x402Version: 2 }
   const words = dialect === 'plain' ? why : demanded(why, dialect)
   const mirrored = dialect === 'market' ? { x402: { x402Version: 2, accepts: offers } } : {}
-  const made = challenge(offers, resource, { ...words, price, ...also, ...mirrored, paymentInfo })
-  return { status: 402, headers: made.headers, body: made.body }
+  const more = Object.entries(headers).reduce((sum, [name, value]) => sum + name.length + value.length + 4, beside)
+  const made = challenge(offers, resource, { ...words, price, ...also, ...mirrored, paymentInfo }, more)
+  return { status: 402, headers: { ...made.headers, ...headers }, body: made.body }
 }
 
 export const shownPrice = (price: Price): Body => ({ amount: print(price.amount), currency: 'USD', ...price.shown })

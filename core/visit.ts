@@ -1,5 +1,6 @@
 /** What a request says about paying: its header, the offer that it fits, and whether its caller is still there. */
 import type { Free, Job, Sold } from './endpoint.ts'
+import { isBrowser } from './paywall.ts'
 import type { Proof } from './ports.ts'
 import { type Offer, PAYMENT_HEADERS, type Resource } from './x402.ts'
 
@@ -59,6 +60,11 @@ export function notOnOffer(accepted: Offer, offers: readonly Offer[]): string {
 /** What the challenge says is being paid for. */
 export function resourceOf(endpoint: Sold | Free, { origin, path, bazaar }: Visit): Resource {
   return { url: `${origin}${path}`, description: endpoint.summary, mimeType: 'application/json', bazaar: bazaar(endpoint) }
+}
+
+/** Bytes that a 402 carries beside its challenge, in headers for a page of another origin and in those of the page that a browser is shown. */
+export function besideOf({ headers }: Request): number {
+  return (headers.has('origin') ? 150 : 0) + (isBrowser(headers) ? 100 : 0)
 }
 
 /** Resolves when the caller has gone, and never after `stop`. */

@@ -1,4 +1,5 @@
 /** The menu for x402 indexers: the v2 metadata and the v1 list of resource URLs, in one document (reference x402 6.1, clients 6.15). */
+import { bazaarOf } from './bazaar.ts'
 import type { Described } from './discovery.ts'
 import type { Endpoint } from './endpoint.ts'
 import { isSold } from './menu.ts'
@@ -26,6 +27,7 @@ export function wellKnown(endpoints: readonly Endpoint[], origin: string, { labe
       category: endpoint.tag,
       pricing: priceRange(endpoint, offering),
       payment,
+      extensions: { bazaar: JSON.parse(bazaarOf(endpoint, offering)) as unknown },
     })),
   }
 }

@@ -64,18 +64,20 @@ export type Payment = Static<typeof Payment>
 export const IDENTIFIER = 'payment-identifier'
 export const Identifier = Type.String({ minLength: 16, maxLength: 128, pattern: '^[a-zA-Z0-9_-]+$' })
 
-/** What every challenge declares, as the first members of a JSON object. Official clients echo it, with or without an id. */
+/** What every challenge declares in its body. Official clients echo what stands in its header, with or without an id. */
 const DECLARED = JSON.stringify({
   [IDENTIFIER]: {
     info: { required: false },
     schema: Type.Object({ required: Type.Boolean(), id: Type.Optional(Identifier) }, { $schema: 'https://json-schema.org/draft/2020-12/schema' }),
   },
 }).slice(1, -1)
+/** The same in a header that has no room for the schema. Official clients read `info` alone. */
+const DECLARED_BRIEFLY = JSON.stringify({ [IDENTIFIER]: { info: { required: false }, schema: {} } }).slice(1, -1)
 
 /** Proof that money moved: the SettleResponse of the specification, as far as it is ours to keep. */
 export type Receipt = { transaction: string; network: string; payer: string; amount: string }
 
-/** `bazaar`, already JSON, is told as the extension of that name where there is room (reference 6.1), and is no part of the resource. */
+/** `bazaar`, already JSON, is the extension of that name in the body (reference 6.1), and is no part of the resource. */
 export type Resource = { url: string; description: string; mimeType: string; bazaar?: string | undefined }
 
 const isPayment = TypeCompiler.Compile(Payment)
@@ -114,31 +116,81 @@ function shapeProblem(value: unknown): string {
   return `the payment payload is malformed at ${first?.path || '/'}: ${first?.message ?? 'unknown shape'}`
 }
 
-/** Bytes of three headers, each 4/3 of its JSON, and of the body: what proxies let through (reference x402 1.1), less what encloses the parts. */
-const MOST_CHALLENGE = 6_144 - 64
+/**
+ * Bytes of all headers of a 402, with its status line and as the server sends them: nginx forwards 4,096 unless it is told otherwise (ruling 42).
+ * The rest is what stands beside the values of every challenge at most: status line, names, type, caching, a request id of 64, date and length.
+ */
+export const MOST_HEADERS = 3_500
+const MOST_BESIDE = 400
+/** Longest `resource.url` where room is short, in characters; nothing is judged by it. */
+const SHORT_URL = 96
 
-/** The three equal challenge headers and the mirrored body of a 402 (spec 1, Authentication 3). */
-export function challenge(offers: readonly Offer[], { bazaar, ...resource }: Resource, body: Record<string, unknown>): Challenge {
+/**
+ * The three challenge headers and the mirrored body of a 402 (spec 1, Authentication 3). The headers are equal where there is one offer; of several,
+ * `payment-required` lists all, and the others carry the first `exact` one (ruling 42). `beside` is the size of what else the 402 carries.
+ */
+export function challenge(offers: readonly Offer[], { bazaar, ...resource }: Resource, body: Record<string, unknown>, beside = 0): Challenge {
   const error = typeof body.error === 'string' ? body.error : 'Payment Required'
   // The hottest path of all: what stands in header and body is written out once, what never changes never.
   const accepts = JSON.stringify(offers)
-  const written = `{"x402Version":${VERSION},"accepts":${accepts},${JSON.stringify(body).slice(1)}`
-  const told = `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":${JSON.stringify(resource)},"accepts":${accepts},"extensions":{${DECLARED}`
-  // A catalog for those who only look is no part of what a client carries back.
-  const carried = body.catalog === undefined ? written.length : written.length - JSON.stringify(body.catalog).length
-  const isRoom = bazaar !== undefined && 4 * (told.length + bazaar.length) + carried < MOST_CHALLENGE
-  const required = encodeText(isRoom ? `${told},"bazaar":${bazaar}}}` : `${told}}}`)
+  const begin = `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":`
+  const told = fitting(MOST_HEADERS - MOST_BESIDE - beside, { begin, resource, offers, accepts })
+  const all = encodeText(told.all)
+  const one = told.one === told.all ? all : encodeText(told.one)
+  const extensions = bazaar === undefined ? DECLARED : `${DECLARED},"bazaar":${bazaar}`
   return {
     headers: {
       'content-type': 'application/json',
       'cache-control': 'no-store, no-cache, must-revalidate, max-age=0',
-      'payment-required': required,
-      'x-payment-required': required,
-      'www-authenticate': `X402 requirements=${required}`,
+      'payment-required': all,
+      'x-payment-required': one,
+      'www-authenticate': `X402 requirements=${one}`,
     },
-    body: written,
+    body: `{"x402Version":${VERSION},"accepts":${accepts},"extensions":{${extensions}},${JSON.stringify(body).slice(1)}`,
   }
 }
+
+/** What `payment-required` says, and what the two others say. */
+type Told = { readonly all: string; readonly one: string }
+type Telling = { readonly begin: string; readonly resource: Omit<Resource, 'bazaar'>; readonly offers: readonly Offer[]; readonly accepts: string }
+
+/**
+ * The fullest way to tell it whose three headers take so many bytes. What goes first is what a signature does not need: the schema of the
+ * extension, the description, the end of a long URL, the hints of an offer; offers last of all, from the end, down to one.
+ */
+function fitting(room: number, { begin, resource, offers, accepts }: Telling): Told {
+  const { description: _, ...bare } = resource
+  const short = { ...bare, url: bare.url.slice(0, SHORT_URL) }
+  const tell = (shown: Partial<Resource>, declared: string, list = accepts, listed = offers): Told => {
+    const frame = (some: string) => `${begin}${JSON.stringify(shown)},"accepts":${some},"extensions":{${declared}}}`
+    const all = frame(list)
+    return { all, one: listed.length > 1 ? frame(JSON.stringify([firstOf(listed)])) : all }
+  }
+  const isRoom = ({ all, one }: Told) => encodedSize(all) + 2 * encodedSize(one) <= room
+  for (const [shown, declared] of [[resource, DECLARED], [resource, DECLARED_BRIEFLY], [bare, DECLARED_BRIEFLY], [short, DECLARED_BRIEFLY]] as const) {
+    const told = tell(shown, declared)
+    if (isRoom(told)) return told
+  }
+  for (let listed = offers.map(withoutHint); ; listed = listed.slice(0, -1)) {
+    const told = tell({ url: short.url }, '', JSON.stringify(listed), listed)
+    if (isRoom(told) || listed.length < 2) return told
+  }
+}
+
+/** What clients of the contract sign: they know one scheme. */
+const firstOf = (offers: readonly Offer[]): Offer | undefined => offers.find(({ scheme }) => scheme === 'exact') ?? offers[0]
+
+/** What helps a client for seconds only (reference x402 1.5); documents that are written once leave it out. */
+const HINTS: ReadonlySet<string> = new Set(['recentBlockhash', 'lastValidBlockHeight'])
+
+export function withoutHint<T extends Pick<Offer, 'extra'>>(offer: T): T {
+  const { extra } = offer
+  return extra ? { ...offer, extra: Object.fromEntries(Object.entries(extra).filter(([name]) => !HINTS.has(name))) } : offer
+}
+
+/** Characters of `encodeText`. */
+const encodedSize = (text: string): number => 4 * Math.ceil((isAscii(text) ? text.length : new TextEncoder().encode(text).length) / 3)
+
 export type Challenge = { headers: Record<string, string>; body: string }
 
 /** Receipt headers of a settled reply. */
@@ -149,9 +201,13 @@ export function receiptHeaders(receipt: Receipt): Record<string, string> {
   }
 }
 
+/** Characters of a reason in a header; the body says all of it. */
+const LONGEST_REASON = 96
+
 /** The PAYMENT-RESPONSE of a settlement that did not happen. */
 export function refusalHeaders(refusal: { reason: string; network: string; payer: string }): Record<string, string> {
-  const { reason, network, payer } = refusal
+  const { network, payer } = refusal
+  const reason = refusal.reason.length > LONGEST_REASON ? `${refusal.reason.slice(0, LONGEST_REASON)}...` : refusal.reason
   return { 'payment-response': encodeHeader({ success: false, errorReason: reason, transaction: '', network, payer }) }
 }
 

@@ -2,7 +2,6 @@
 import { EXPOSED_HEADERS, PAYMENT_HEADERS, type Reply } from '../core/mod.ts'
 
 const METHODS = 'GET, HEAD, POST, OPTIONS'
-const EXPOSED = EXPOSED_HEADERS.join(', ')
 
 /** Request headers that every preflight allows. Public clients send `access-control-expose-headers` as a request header (reference x402 1.1). */
 const ALLOWED = [
@@ -55,9 +54,14 @@ export function preflightReply(request: Request): Reply {
   }
 }
 
-/** The headers of a reply with those of CORS: only a request that names its origin gets them, which `Vary` tells to caches (ruling 42). */
+/**
+ * The headers of a reply with those of CORS: only a request that names its origin gets them, which `Vary` tells to caches (ruling 42). Of the headers
+ * of the protocol those are exposed that the reply carries: a 402 has little room.
+ */
 export function withCors(headers: Reply['headers'], origin: string | null): Reply['headers'] {
   const vary = headers.vary === undefined ? 'Origin' : `${headers.vary}, Origin`
   if (origin === null) return { ...headers, vary }
-  return { ...headers, vary, 'access-control-allow-origin': '*', 'access-control-expose-headers': EXPOSED }
+  const carried = new Set([...Object.keys(headers).map((name) => name.toLowerCase()), 'x-request-id'])
+  const exposed = EXPOSED_HEADERS.filter((name) => carried.has(name.toLowerCase())).join(', ')
+  return { ...headers, vary, 'access-control-allow-origin': '*', 'access-control-expose-headers': exposed }
 }

@@ -37,6 +37,7 @@ describe('the challenge', () => {
           extra: { name: 'USDC', version: '2' },
         },
       ],
+      extensions: { 'payment-identifier': { info: { required: false }, schema: expect.any(Object) }, bazaar: { info: { input: { type: 'http', method: 'POST', bodyType: 'json', body: expect.any(Object) } }, schema: expect.any(Object) } },
       error: 'Payment Required',
       message: 'This request costs 0.043000 USDC. Sign one of the offers and send it again with a payment header.',
       price: { amount: '0.043000', currency: 'USD', pricePerImage: 0.02, totalImages: 2 },

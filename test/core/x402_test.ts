@@ -66,7 +66,7 @@ describe('challenges', () => {
     expect(headers['www-authenticate']).toBe(`X402 requirements=${required}`)
     expect(headers['cache-control']).toContain('no-store')
     expect(headers['content-type']).toBe('application/json')
-    expect(JSON.parse(body)).toEqual({ x402Version: 2, accepts: [offer], error: 'Payment Required', price: { amount: '0.010000' } })
+    expect(JSON.parse(body)).toEqual({ x402Version: 2, accepts: [offer], extensions, error: 'Payment Required', price: { amount: '0.010000' } })
     expect(JSON.parse(atob(required))).toEqual({ x402Version: 2, error: 'Payment Required', resource, accepts: [offer], extensions })
   })
 

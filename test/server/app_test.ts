@@ -68,7 +68,7 @@ describe('browsers', () => {
     expect(response.headers.has('access-control-allow-methods')).toBe(false)
   })
 
-  test('every reply to a request with an origin may be read, with every header of the protocol: 200, 402, 404 and 405', async () => {
+  test('every reply to a request with an origin may be read, with every header of the protocol that it carries: 200, 402, 404 and 405', async () => {
     const shop = open()
     const asked = [['/api/health', {}], [GENERATIONS, ORDER], ['/nowhere', {}], ['/api/health', { method: 'DELETE' }]] as const
     const ask = (more: Record<string, string>) => Promise.all(asked.map(([path, init]) => shop.get(path, { ...init, headers: { ...JSON_TYPE, ...more } })))
@@ -80,7 +80,8 @@ describe('browsers', () => {
     }
     for (const { headers } of replies) {
       expect(headers.get('access-control-allow-origin')).toBe('*')
-      expect(list(headers.get('access-control-expose-headers'))).toEqual(EXPOSED_HEADERS.map((name) => name.toLowerCase()))
+      const carried = EXPOSED_HEADERS.map((name) => name.toLowerCase()).filter((name) => headers.has(name))
+      expect(list(headers.get('access-control-expose-headers'))).toEqual(carried)
     }
   })
 
