@@ -3,6 +3,7 @@
  * sees at most 256 characters at a time, cut where its own first split would cut if there is such a place.
  */
 import { setImmediate } from 'node:timers/promises'
+import type { CountOptions } from '../core/mod.ts'
 
 type Tokenizer = (slice: string) => number
 
@@ -23,23 +24,34 @@ export async function warmTokenizer(): Promise<void> {
 }
 
 /**
- * About how many tokens a text is: linear whatever it says, other work runs in between, special tokens are plain text. 200,000 characters take, on two
+ * About how many tokens a text is; ends where the count exceeds `most`, and tells `spend` of each slice before it is counted. It is linear whatever it says, other work runs in between, special tokens are plain text. 200,000 characters take, on two
  * shared cores of Bun 1.4.4: spaces 7 ms, one letter 2, English 8, code 8, Chinese prose 16, JSON 20, base64 105, emoji 160, random CJK 350. Against
  * unsliced counting, over 4,000 characters: base64 and JSON 0.2% more, Chinese prose 0.3% more, all others the same.
  */
-export async function countTokens(text: string): Promise<number> {
+export async function countTokens(text: string, { most = Number.POSITIVE_INFINITY, spend }: CountOptions = {}): Promise<number> {
   if (text === '') return 0
   const count = await loaded()
   let tokens = 0
   let start = 0
-  while (start < text.length) {
+  while (start < text.length && tokens <= most) {
     const end = sliceEnd(text, start)
+    spend?.(weightOf(text, start, end))
     if (sinceBreath + end - start > BREATH) await breath()
     sinceBreath += end - start
     tokens += count(text.slice(start, end))
     start = end
   }
   return tokens
+}
+
+/** Characters, where one beyond ASCII counts as its bytes in UTF-8: so many times more work it is to count it. A surrogate pair counts for six. */
+function weightOf(text: string, start: number, end: number): number {
+  let weight = end - start
+  for (let at = start; at < end; at++) {
+    const code = text.charCodeAt(at)
+    weight += Number(code > 0x7f) + Number(code > 0x7ff)
+  }
+  return weight
 }
 
 /**

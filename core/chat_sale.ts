@@ -81,7 +81,7 @@ export async function sized({ row, wire, chat: said, own, stream, defaultTokens,
   checkLength(measured, most)
   const roomy = outputCap({ requested, usual: defaultTokens }, row, 0)
   const isCounted = row.billing.mode === 'paid' || most + roomy.maxTokens > smallestWindow(row, { catalog })
-  const counted = isCounted ? await estimatePrompt(measured, { row, countTokens }) : undefined
+  const counted = isCounted ? await estimatePrompt(measured, { row, countTokens, most: row.contextWindow - 1 - unread }) : undefined
   const estimate = counted && { ...counted, total: counted.total + unread }
   const fitting = estimate && estimate.total >= row.contextWindow ? fit(body, { row, wire, estimate }) : { body, removed: 0, promptTokens: estimate?.total ?? 0 }
   const { maxTokens, headers } = outputCap({ requested, usual: defaultTokens }, row, fitting.promptTokens)
@@ -112,18 +112,18 @@ type Estimate = Awaited<ReturnType<typeof estimatePrompt>>
 /** Drops the oldest turns of a prompt that does not fit. Only chat is trimmed; the other surfaces answer as their vendors would. */
 function fit(body: Fields, { row, wire, estimate }: { row: ChatRow; wire: Wire; estimate: Estimate }) {
   const tooLong = new Fault('CONTEXT_LENGTH_EXCEEDED', {
-    message: `The prompt has about ${estimate.total} tokens; ${row.id} has a window of ${row.contextWindow}. Shorten it, or choose a model with a longer window.`,
+    message: `The prompt is longer than the context window of ${row.id}: at least ${estimate.total} tokens, and the window has ${row.contextWindow}. Shorten it, or choose a model with a longer window.`,
     param: 'messages',
   })
   if (wire !== 'chat') throw tooLong
   const messages = body.messages as readonly Fields[]
-  const perMessage = estimate.messages
-  const rest = estimate.total - perMessage.reduce((sum, tokens) => sum + tokens, 0)
-  const kept = trimmed(messages, perMessage, row.contextWindow - 1 - rest)
+  const tokens = estimate.messages
+  const rest = tokens.filter(Number.isFinite).reduce((left, each) => left - each, estimate.total)
+  const kept = trimmed(messages, tokens, row.contextWindow - 1 - rest)
   if (!kept) throw tooLong
   const stays = new Set(kept)
-  const dropped = messages.reduce((sum, message, index) => (stays.has(message) ? sum : sum + (perMessage[index] ?? 0)), 0)
-  return { body: { ...body, messages: kept }, removed: messages.length - kept.length, promptTokens: estimate.total - dropped }
+  const promptTokens = messages.reduce((sum, message, index) => (stays.has(message) ? sum + (tokens[index] ?? 0) : sum), rest)
+  return { body: { ...body, messages: kept }, removed: messages.length - kept.length, promptTokens }
 }
 
 // ── the price ───────────────────────────────────────────────────────────────────────────────────────────────────────

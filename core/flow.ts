@@ -18,6 +18,8 @@ import { isBrowser } from './paywall.ts'
 import type { Authorization, Call, PaymentCode } from './ports.ts'
 import * as replies from './replies.ts'
 import { fingerprint, newId } from './tickets.ts'
+import type { CountTokens } from './token_estimate.ts'
+import type { UnpaidCount } from './unpaid_work.ts'
 import { besideOf, paymentHeader, resourceOf, type Visit } from './visit.ts'
 import { decodePayment, type Offer } from './x402.ts'
 
@@ -35,7 +37,8 @@ export type Flow = {
 
 /** An order that was checked and priced. */
 type Priced = { readonly input: unknown; readonly price: Price; readonly offers: readonly Offer[] }
-type Taking = Priced & { readonly header: string; readonly asked: string; readonly visit: Visit }
+type Checking = { readonly asked: Asked; readonly countTokens: CountTokens }
+type Taking = Priced & { readonly counting: UnpaidCount; readonly header: string; readonly asked: string; readonly visit: Visit }
 
 /** How many of the largest uploads may be held at a time; each is, several times over. */
 const UPLOADS_AT_ONCE = 8
@@ -59,8 +62,9 @@ export function flow(house: House): Flow {
     const { body, value } = await receive(endpoint, visit)
     if (body.length === 0 && header === null && endpoint.from === 'body') return await discover(endpoint, visit)
     const said = await value()
+    const counting = house.unpaidWork.from(visit.ip)
     const quoted = header === null && endpoint.order === 'quote_then_check' ? unchecked(endpoint as Paid, said) : undefined
-    const { input, price } = quoted && quoted.price !== 'free' ? quoted : await check(endpoint, said, askedOf(visit))
+    const { input, price } = quoted && quoted.price !== 'free' ? quoted : await check(endpoint, said, { asked: askedOf(visit), countTokens: counting.countTokens })
     if (price === 'free') return await give(endpoint, input, visit)
     const offers = offering.at(price)
     if (header === null) {
@@ -68,13 +72,13 @@ export function flow(house: House): Flow {
       return demand(endpoint, visit, { offers, price, why: replies.paymentRequired(price) })
     }
     const asked = typeof body === 'string' ? body : JSON.stringify(said)
-    return await take(endpoint, { input, price, offers, header, asked, visit })
+    return await take(endpoint, { input, price, offers, counting, header, asked, visit })
   }
 
   /** The order as the endpoint understands it, and what it costs. Throws a Fault for a bad one, and for one that nobody here can serve. */
-  async function check(endpoint: Sold, said: unknown, asked: Asked): Promise<{ input: unknown; price: Price | 'free' }> {
+  async function check(endpoint: Sold, said: unknown, { asked, countTokens }: Checking): Promise<{ input: unknown; price: Price | 'free' }> {
     const read = intakes.get(endpoint)?.(said) ?? {}
-    const input = endpoint.kind === 'live' ? await endpoint.check(read, asked, context) : endpoint.check(read, context)
+    const input = endpoint.kind === 'live' ? await endpoint.check(read, asked, { ...context, countTokens }) : endpoint.check(read, context)
     if (!endpoint.serves(input, context)) throw notConfigured(endpoint)
     return { input, price: endpoint.kind === 'live' ? endpoint.price(input) : endpoint.price(input, context) }
   }
@@ -134,7 +138,7 @@ export function flow(house: House): Flow {
       return demand(endpoint, visit, { offers: offering.at(price), price, why: replies.paymentRequired(price) })
     }
     const said = endpoint.kind === 'live' ? endpoint.sample(context) : (endpoint.sample(context) ?? endpoint.example)
-    const { price } = await check(endpoint, said, NOTHING_ASKED)
+    const { price } = await check(endpoint, said, { asked: NOTHING_ASKED, countTokens })
     if (price === 'free') throw freeHere(endpoint)
     const also = endpoint.kind === 'paid' && endpoint.discovery ? { ...price.also, ...endpoint.discovery(context) } : price.also
     return demand(endpoint, visit, { offers: offering.at(price), price: also ? { ...price, also } : price, why: replies.paymentRequired(price) })
@@ -149,7 +153,7 @@ export function flow(house: House): Flow {
 
   // ── 4 to 7: identify, known?, verify, open ────────────────────────────────────────────────────────────────────────
 
-  async function take(endpoint: Sold, { input, price, offers, header, asked, visit }: Taking): Promise<Reply> {
+  async function take(endpoint: Sold, { input, price, offers, counting, header, asked, visit }: Taking): Promise<Reply> {
     const reject = (code: PaymentCode, reason: string, more: replies.Body = {}) => {
       meter.judged(code)
       return demand(endpoint, visit, { offers, price, why: { ...replies.verificationFailed(code, reason), ...more } })
@@ -239,6 +243,7 @@ export function flow(house: House): Flow {
       return await refuse('PAYMENT_UNFUNDED', `the open calls of this wallet would come to ${print(opened.sum)} USDC, more than it holds`)
     }
     meter.judged('valid')
+    counting.refund()
     const working = { input, call: opened.call, authorization, visit }
     return endpoint.kind === 'live' ? await live.serve({ ...working, endpoint }) : await serve({ ...working, endpoint })
   }

@@ -25,6 +25,7 @@ import { dollars, roundUp } from './money.ts'
 import type { Call, Ports } from './ports.ts'
 import { watched } from './pulse.ts'
 import { isSameSecret, newId } from './tickets.ts'
+import { unpaidWork } from './unpaid_work.ts'
 import type { Visit } from './visit.ts'
 
 /** What differs from one gateway to the next. Only `ports` must be given. */
@@ -55,6 +56,8 @@ export type Setup = {
   readonly unverifiable?: 402 | 503
   /** What an address may ask of free models; 30 a minute and 300 an hour (spec 2, Limits). */
   readonly freeTier?: readonly Window[]
+  /** Characters of unpaid requests that are counted for one address in a minute: 10,000,000. One beyond ASCII counts as its bytes in UTF-8. */
+  readonly unpaidCharacters?: number
   /** Whether a web page of this `Origin` may use what is free; every page may unless told. */
   readonly freeToOrigin?: (origin: string) => boolean
   /** Wallets that may buy what is not for everybody: `generate_content`, `background`. */
@@ -70,6 +73,7 @@ export type Setup = {
 }
 
 const MINUTE_MS = 60_000
+const UNPAID_CHARACTERS = 10_000_000
 const FREE_TIER: readonly Window[] = [
   { requests: 30, windowMs: MINUTE_MS },
   { requests: 300, windowMs: 60 * MINUTE_MS },
@@ -116,6 +120,8 @@ export function gateway(setup: Setup): Gateway {
   const patience: Patience = { ...usual, ...setup.patience }
   const owner = setup.owner ?? newId(ports.random)
   const windows = sharedBy(setup.ports.storage, 'windows', () => limits(storage))
+  const perMinute = setup.unpaidCharacters ?? UNPAID_CHARACTERS
+  const unpaid = sharedBy(setup.ports.storage, 'unpaid work', () => unpaidWork({ countTokens: ports.countTokens, clock, perMinute }))
   const house: House = {
     name,
     label,
@@ -123,6 +129,7 @@ export function gateway(setup: Setup): Gateway {
     catalog,
     sold: list.sold,
     windows,
+    unpaidWork: unpaid,
     seals: seals(ports, setup.pollKeys),
     networks: setup.networks ?? [],
     unverifiable: setup.unverifiable ?? 503,
@@ -196,7 +203,7 @@ export function gateway(setup: Setup): Gateway {
       const bytes = () => readRaw(request, most)
       const text = () => readBody(request, most)
       const json = async () => parseJson(await text(), header('content-type'))
-      return await endpoint.answer({ method: request.method, path, params, query: url.searchParams, search: url.search, origin: visit.origin, header, bytes, text, json }, freeContext)
+      return await endpoint.answer({ method: request.method, path, params, query: url.searchParams, search: url.search, origin: visit.origin, header, bytes, text, json }, { ...freeContext, countTokens: unpaid.from(caller.ip).countTokens })
     } catch (error) {
       return refusal(error, endpoint.dialect ?? 'plain', request)
     }

@@ -7,6 +7,7 @@ import type { Mirror } from './mirror.ts'
 import type { Usdc } from './money.ts'
 import type { Authorization, Call, Ports } from './ports.ts'
 import type { Seals } from './seals.ts'
+import type { UnpaidWork } from './unpaid_work.ts'
 import type { Visit } from './visit.ts'
 
 export type House = {
@@ -18,6 +19,7 @@ export type House = {
   readonly sold: ReadonlyMap<string, Sold>
   readonly patience: Patience
   readonly windows: Limits
+  readonly unpaidWork: UnpaidWork
   readonly seals: Seals
   readonly networks: readonly string[]
   readonly switches: NonNullable<Context['switches']>

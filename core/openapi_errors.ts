@@ -63,7 +63,7 @@ const WORDS: Readonly<Partial<Record<FaultCode, FaultParts>>> = {
   INVALID_IMAGE: { details: 'The model cannot read this file.' },
   EMPTY_CONVERSATION: { message: 'messages must not be empty.', param: 'messages' },
   INVALID_PARAMETER: { message: 'temperature: must be at most 2.', param: 'temperature' },
-  CONTEXT_LENGTH_EXCEEDED: { message: 'The prompt has about 140000 tokens; the model has a window of 128000.', param: 'messages' },
+  CONTEXT_LENGTH_EXCEEDED: { message: 'The prompt is longer than the context window of the model: at least 128000 tokens, and the window has 128000.', param: 'messages' },
   STREAM_UNSUPPORTED: { message: 'This model does not stream.', param: 'stream' },
   INVALID_PAYMENT_IDENTIFIER: { message: 'extensions.payment-identifier.info.id must be 16 to 128 characters of A-Z, a-z, 0-9, _ and -. Nothing was charged.' },
   NOT_ALLOWED: { message: 'The operator has not listed this wallet for this route. Nothing was charged.' },

@@ -9,7 +9,9 @@ import { pictureOf } from './pictures.ts'
 import type { Json } from './ports.ts'
 import type { Fields } from './wires/wire.ts'
 
-export type CountTokens = (text: string) => Promise<number>
+/** `most`: a count may end as soon as it exceeds this number; any number above it is then an answer. `spend` is told of work before it is done, and may throw. */
+export type CountOptions = { readonly most?: number; spend?(characters: number): void }
+export type CountTokens = (text: string, options?: CountOptions) => Promise<number>
 
 /** `total` is `text`, `images` and `tools` together; the overheads, a schema, audio and files are in `text`. */
 export type PromptEstimate = {
@@ -17,33 +19,56 @@ export type PromptEstimate = {
   readonly text: number
   readonly images: number
   readonly tools: number
-  /** What each message costs, its overhead, pictures and attachments included: that much less when it is trimmed. */
+  /** What each message costs, its overhead, pictures and attachments included: that much less when it is trimmed. Infinity: not counted. */
   readonly messages: readonly number[]
 }
 
 const PER_MESSAGE = 4
 const PRIMING = 3
 
+type Estimating = {
+  readonly row: Pick<ChatRow, 'images'>
+  readonly countTokens: CountTokens
+  /** Counting ends where the total exceeds this: the total is then a lower bound, and older messages are not counted. */
+  readonly most?: number
+}
+
 /**
  * Estimates the prompt of a chat-completions request. A message's text is its text parts, `reasoning_content`, `name`, and the name and arguments of
- * its tool calls, joined by line breaks. Whatever has no rule costs the tokens of its JSON. Throws only what `countTokens` throws.
+ * its tool calls, joined by line breaks. Whatever has no rule costs the tokens of its JSON. What is never trimmed is counted first, then the newest
+ * message and those before it (ruling 19). Throws only what `countTokens` throws.
  */
 export async function estimatePrompt(
   body: Fields,
-  { row, countTokens }: { row: Pick<ChatRow, 'images'>; countTokens: CountTokens },
+  { row, countTokens, most = Number.POSITIVE_INFINITY }: Estimating,
 ): Promise<PromptEstimate> {
-  const count = async (text: string) => (text === '' ? 0 : await countTokens(text))
-  const messages: number[] = []
+  const count = async (text: string, sum: number) => (text === '' ? 0 : await countTokens(text, { most: Math.max(0, most - sum) }))
+  const said = listOf(body.messages)
+  const messages = said.map(() => Number.POSITIVE_INFINITY)
+  const tools = await count(toolsText(body), PRIMING)
+  let total = PRIMING + tools
+  total += await count(schemaText(body), total)
   let images = 0
-  for (const message of listOf(body.messages)) {
-    const said = readMessage(message, (image) => imageTokens(ruleOf(row), image))
-    images += said.images
-    messages.push(PER_MESSAGE + (await count(said.text)) + said.images + said.attachments)
+  for (const at of newestLast(said).toReversed()) {
+    if (total > most) break
+    const { text, ...read } = readMessage(said[at] ?? null, (image) => imageTokens(ruleOf(row), image))
+    const beside = PER_MESSAGE + read.images + read.attachments
+    const tokens = beside + (await count(text, total + beside))
+    images += read.images
+    total += tokens
+    messages[at] = tokens
   }
-  const tools = await count(toolsText(body))
-  const schema = await count(schemaText(body))
-  const total = messages.reduce((sum, tokens) => sum + tokens, PRIMING + tools + schema)
   return { total, text: total - images - tools, images, tools, messages }
+}
+
+/** The places of messages: turns, oldest first, and behind them those of the system, which stay. */
+function newestLast(messages: readonly Json[]): readonly number[] {
+  const isFixed = (at: number): boolean => {
+    const message = messages[at]
+    return isFields(message) && (message.role === 'system' || message.role === 'developer')
+  }
+  const places = [...messages.keys()]
+  return [...places.filter((at) => !isFixed(at)), ...places.filter(isFixed).toReversed()]
 }
 
 /**
@@ -252,25 +277,40 @@ function mostBytes(text: string): number {
 /** Characters; a shorter text is counted again sooner than it is hashed and kept. */
 const WORTH_REMEMBERING = 2_000
 
+type Counted = { readonly tokens: number; readonly isWhole: boolean }
+
 /**
  * Counts a long text once: a request comes twice, without its payment and with it. Keeps hashes and numbers, never text; the entry unused for longest
- * goes first. Counts under way are shared, failed ones forgotten.
+ * goes first. Counts under way are shared, failed ones forgotten. One that ended early answers only those who would end it as early.
  */
 export function memoized(countTokens: CountTokens, { entries = 200 }: { entries?: number } = {}): CountTokens {
-  const known = new Map<string, Promise<number>>()
-  return (text) => {
-    if (text.length <= WORTH_REMEMBERING) return countTokens(text)
+  const known = new Map<string, Promise<Counted>>()
+  return async (text, options = {}) => {
+    if (text.length <= WORTH_REMEMBERING) return await countTokens(text, options)
+    const { most = Number.POSITIVE_INFINITY } = options
     const key = bytesToHex(sha256(utf8ToBytes(text)))
-    const counted = known.get(key) ?? countTokens(text)
-    known.delete(key)
-    known.set(key, counted)
-    counted.catch(() => {
-      if (known.get(key) === counted) known.delete(key)
+    for (let before = known.get(key); before !== undefined; ) {
+      remember(key, before)
+      const counted = await before.catch(() => undefined)
+      if (counted && (counted.isWhole || counted.tokens > most)) return counted.tokens
+      const now = known.get(key)
+      if (now === before) break
+      before = now
+    }
+    const counting = countTokens(text, options).then((tokens) => ({ tokens, isWhole: tokens <= most }))
+    remember(key, counting)
+    counting.catch(() => {
+      if (known.get(key) === counting) known.delete(key)
     })
+    return (await counting).tokens
+  }
+
+  function remember(key: string, counting: Promise<Counted>): void {
+    known.delete(key)
+    known.set(key, counting)
     for (const [oldest] of known) {
       if (known.size <= entries) break
       known.delete(oldest)
     }
-    return counted
   }
 }

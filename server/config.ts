@@ -41,6 +41,7 @@ const File = Type.Object(
     chat_receipt_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 60 })),
     free_per_minute: Type.Optional(Requests),
     free_per_hour: Type.Optional(Requests),
+    unpaid_characters_per_minute: Type.Optional(Type.Integer({ minimum: 100_000, maximum: 10_000_000_000 })),
     generate_content_payers: Type.Optional(Wallets),
     background_payers: Type.Optional(Wallets),
     trusted_hosts: Type.Optional(Type.Array(Type.String({ pattern: '^[^/ ]+$' }))),
@@ -68,6 +69,7 @@ const variables: Readonly<Record<string, keyof Static<typeof File>>> = {
   CHAT_RECEIPT_SECONDS: 'chat_receipt_seconds',
   FREE_PER_MINUTE: 'free_per_minute',
   FREE_PER_HOUR: 'free_per_hour',
+  UNPAID_CHARACTERS_PER_MINUTE: 'unpaid_characters_per_minute',
   ...serviceVariables,
 }
 
@@ -105,6 +107,8 @@ export type Config = Services & {
   readonly receiptMs: number
   readonly freePerMinute: number
   readonly freePerHour: number
+  /** Text that one address may have counted without paying. */
+  readonly unpaidCharacters: number
   /** Wallets by list; a list that is not set is everybody's, or nobody's, as the endpoint says. */
   readonly guests: { readonly generate_content?: readonly string[]; readonly background?: readonly string[] }
   /** `host:port` of vendors on the operator's own network, whose media may be fetched from private addresses. */
@@ -243,6 +247,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       receiptMs: (file.chat_receipt_seconds ?? 10) * 1000,
       freePerMinute: file.free_per_minute ?? 30,
       freePerHour: file.free_per_hour ?? 300,
+      unpaidCharacters: file.unpaid_characters_per_minute ?? 10_000_000,
       guests: {
         ...(file.generate_content_payers && { generate_content: file.generate_content_payers }),
         ...(file.background_payers && { background: file.background_payers }),

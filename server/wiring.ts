@@ -149,6 +149,7 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
     owner,
     maxBody: config.maxBody,
     maxUpload: config.maxUpload,
+    unpaidCharacters: config.unpaidCharacters,
     bareV1: config.bareV1,
     switches: config.switches,
     patience: { workLeaseMs: config.leaseMs, receiptMs: config.receiptMs, submitMs: longestSubmit(config) },

@@ -40,6 +40,7 @@ describe('defaults', () => {
       receiptMs: 10_000,
       freePerMinute: 30,
       freePerHour: 300,
+      unpaidCharacters: 10_000_000,
       guests: {},
       rpc: {},
       trustedHosts: [],
