@@ -4,6 +4,7 @@ import { abandon, failIfOverdue, isOver } from './calls.ts'
 import { deadlines } from './deadlines.ts'
 import { owedBy, waitingFor } from './debts.ts'
 import type { Asked, Free, GuestList, Paid, Poll, Price, Reply, Sold } from './endpoint.ts'
+import { capOf, overText } from './exposure.ts'
 import { Fault } from './faults.ts'
 import type { House } from './house.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from './identifier.ts'
@@ -12,7 +13,7 @@ import { type Jobs, jobs } from './jobs.ts'
 import { liveFlow } from './live.ts'
 import { isServedFirst } from './menu.ts'
 import { silent } from './metrics.ts'
-import { print, usdc } from './money.ts'
+import { usdc } from './money.ts'
 import { offersOf, purseOf } from './offers.ts'
 import { isBrowser } from './paywall.ts'
 import type { Authorization, Call, PaymentCode } from './ports.ts'
@@ -201,9 +202,10 @@ export function flow(house: House): Flow {
     if (endpoint.kind === 'live' && !isGuest(payer, endpoint.guests?.(input))) throw notAdmitted(payer)
     // What moves nothing adds to no debt; it may be the very link by which a wallet is filled.
     const isFree = price.amount === 0n
+    const isUnpaidFirst = endpoint.kind === 'live' && endpoint.deferred?.(input, { id: '', createdAt: 0 }) === undefined
     const owed = isServedFirst(endpoint) && !isFree ? await owedBy(storage, { payer, asset }, clock.now()) : undefined
     if (owed) return await refuse('PAYMENT_UNFUNDED', 'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it', recovery(owed))
-    const holds = verdict.balance ?? house.unreadableCap
+    const holds = verdict.balance ?? 0n
     const waiting = isServedFirst(endpoint) || isFree ? undefined : await waitingFor(storage, { payer, asset }, { now: clock.now(), next: price.amount, holds })
     if (waiting) return await refuse('PAYMENT_UNFUNDED', 'more results wait for this wallet than it can pay for; collect one first', recovery(waiting))
     const now = clock.now()
@@ -231,7 +233,7 @@ export function flow(house: House): Flow {
         expiresAt: now + endpoint.keep.unclaimedMs,
       },
       authorization,
-      { now, until: now + patience.workLeaseMs, ...(!isFree && { cap: { observed: holds, asOf: verdict.asOf } }) },
+      { now, until: now + patience.workLeaseMs, ...(!isFree && { cap: capOf(verdict, isUnpaidFirst ? house.newWallet : undefined) }) },
     )
     const opened = await opening.catch(async (error) => {
       const first = tag && (await storage.getCall(id))
@@ -239,12 +241,10 @@ export function flow(house: House): Flow {
       return await abandon(storage, { id }, { error, now: clock.now() })
     })
     if (opened.kind === 'replayed') return await replayed(opened.call)
-    if (opened.kind === 'over') {
-      return await refuse('PAYMENT_UNFUNDED', `the open calls of this wallet would come to ${print(opened.sum)} USDC, more than it holds`)
-    }
+    if (opened.kind === 'over') return await refuse('PAYMENT_UNFUNDED', overText(opened, house.newWallet))
     meter.judged('valid')
     counting.refund()
-    const working = { input, call: opened.call, authorization, visit }
+    const working = { input, call: opened.call, authorization, visit, settlesEarly: opened.atLimit === true }
     return endpoint.kind === 'live' ? await live.serve({ ...working, endpoint }) : await serve({ ...working, endpoint })
   }
 

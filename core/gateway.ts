@@ -22,7 +22,7 @@ import { withoutHints } from './offers.ts'
 import { metered, NO_ENDPOINT, silent } from './metrics.ts'
 import { mirrors } from './mirror.ts'
 import { dollars, roundUp } from './money.ts'
-import type { Call, Ports } from './ports.ts'
+import type { Call, NewWalletLimit, Ports } from './ports.ts'
 import { watched } from './pulse.ts'
 import { isSameSecret, newId } from './tickets.ts'
 import { unpaidWork } from './unpaid_work.ts'
@@ -60,6 +60,11 @@ export type Setup = {
   readonly unpaidCharacters?: number
   /** Whether a web page of this `Origin` may use what is free; every page may unless told. */
   readonly freeToOrigin?: (origin: string) => boolean
+  /**
+   * What a wallet that has never paid may have open of what is served before it is paid for, such as chat: 2 calls, worth 0.05 USDC together. The
+   * first is let through whatever it costs.
+   */
+  readonly newWallet?: Partial<Omit<NewWalletLimit, 'endpoints'>>
   /** Wallets that may buy what is not for everybody: `generate_content`, `background`. */
   readonly guests?: Readonly<Record<string, readonly string[]>>
   /** What the operator has switched off for a while. */
@@ -78,6 +83,8 @@ const FREE_TIER: readonly Window[] = [
   { requests: 30, windowMs: MINUTE_MS },
   { requests: 300, windowMs: 60 * MINUTE_MS },
 ]
+
+const NEW_WALLET = { calls: 2, worth: roundUp(dollars('0.05')) }
 
 /** How often jobs at their vendors' place are seen to, and how many at a time. */
 const LOOK_EVERY_MS = 15_000
@@ -141,7 +148,7 @@ export function gateway(setup: Setup): Gateway {
     maxBody: setup.maxBody ?? 1 << 20,
     maxUpload: setup.maxUpload ?? 32 << 20,
     mirror: mirrors({ ports, maxBytes: setup.maxMedia ?? 64 << 20 }),
-    unreadableCap: roundUp(dollars('5')),
+    newWallet: { ...NEW_WALLET, ...setup.newWallet, endpoints: [...list.sold.values()].flatMap(({ kind, name }) => (kind === 'live' ? [name] : [])) },
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
     ...(setup.freeToOrigin && { freeToOrigin: setup.freeToOrigin }),
   }

@@ -4,8 +4,7 @@ import type { Catalog } from './catalog/mod.ts'
 import type { Context, Sold } from './endpoint.ts'
 import type { Limits, Window } from './limits.ts'
 import type { Mirror } from './mirror.ts'
-import type { Usdc } from './money.ts'
-import type { Authorization, Call, Ports } from './ports.ts'
+import type { Authorization, Call, NewWalletLimit, Ports } from './ports.ts'
 import type { Seals } from './seals.ts'
 import type { UnpaidWork } from './unpaid_work.ts'
 import type { Visit } from './visit.ts'
@@ -38,8 +37,8 @@ export type House = {
   readonly maxUpload: number
   /** Makes the media of all calls durable. */
   readonly mirror: Mirror
-  /** What a payer may have open when no balance can be read. */
-  readonly unreadableCap: Usdc
+  /** What a wallet that never paid may have open of what is served before it is paid for (ruling 35). */
+  readonly newWallet: NewWalletLimit
   /** Overrides every inline window, in milliseconds. */
   readonly inlineMs?: number
 }
@@ -51,4 +50,6 @@ export type Working<Endpoint extends Sold = Sold> = {
   readonly call: Call
   readonly authorization: Authorization
   readonly visit: Visit
+  /** Its wallet has never paid and may open no other call like it: a stream is settled before any content leaves (ruling 35). */
+  readonly settlesEarly?: boolean
 }

@@ -2,14 +2,12 @@
  * The safety of money, as pure decisions (house decisions 3 to 6 and 8). A storage reads the rows that a function here asks for,
  * performs its `writes` in order and gives its `answer`, all in one atomic step. Storages decide nothing themselves.
  */
-import { parseAtomic, type Usdc, usdc } from './money.ts'
-import type { Authorization, Bucket, Call, CallPatch, Cap, Json, Money, NewCall, Outcome, Owned, Usage, Work } from './ports.ts'
+import { type BondState, type Debt, isSpendable, judgeCap } from './exposure.ts'
+import { parseAtomic, type Usdc } from './money.ts'
+import type { Authorization, Bucket, Call, CallPatch, Cap, Json, Money, NewCall, Outcome, OverWhy, Owned, Usage, Work } from './ports.ts'
 import type { Receipt } from './x402.ts'
 
 // ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-/** open: bound, never handed out. sent: handed out, so it may have been broadcast. dead and paid are final. */
-export type BondState = 'open' | 'sent' | 'dead' | 'paid'
 
 /** Ties one authorization to the one call that it may pay for; `key` is unique over all calls of all gateways. */
 export type Bond = {
@@ -66,7 +64,7 @@ export type Write =
 export type Decision<Answer> = { readonly answer: Answer; readonly writes: readonly Write[] }
 
 /** `Opened`, with the id of a call that the storage still has to read. */
-export type OpenAnswer = { kind: 'opened'; call: Call } | { kind: 'replayed'; id: string } | { kind: 'over'; sum: Usdc }
+export type OpenAnswer = { kind: 'opened'; call: Call; atLimit?: true } | { kind: 'replayed'; id: string } | { kind: 'over'; sum: Usdc; why?: OverWhy }
 
 /** `Claim`, with ids and keys of what the storage still has to read. */
 export type ClaimAnswer =
@@ -83,9 +81,6 @@ export const LOST = 'The work was lost when the server stopped. Nothing was char
 /** Owner of a call whose work goes on at its vendor's place: no process, so it outlives them all. */
 export const HELD = 'held upstream'
 
-/** A balance read at `asOf` may lag this many milliseconds behind the settlements that it should show (house decision 8). */
-export const BALANCE_LAG_MS = 5_000
-
 // ── opening ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Unfinished, past its owner's promise, and no settlement begun. */
@@ -100,21 +95,19 @@ export function isFree(call: Pick<Head, 'work' | 'money' | 'until'>, now: number
 
 /**
  * `bound` is the call that the authorization serves so far; `debts` all that may count against the payer in this asset, needed
- * only with a cap. One row too many does no harm, one too few lets a payer spend the same balance twice.
+ * only with a cap, and `hasPaid` whether it has a settled call in it, needed only with `cap.newWallet`. One row too many does no
+ * harm, one too few lets a payer spend the same balance twice.
  */
 export function decideOpen(
   asked: { call: NewCall; authorization: Authorization },
-  seen: { bound: Head | undefined; debts: Iterable<Debt> },
+  seen: { bound: Head | undefined; debts: Iterable<Debt>; hasPaid?: boolean },
   at: { now: number; until: number; cap?: Cap },
 ): Decision<OpenAnswer> {
   const { authorization } = asked
   const { bound } = seen
   if (bound && !isFree(bound, at.now)) return only({ kind: 'replayed', id: bound.id })
-  if (at.cap) {
-    const others = exposure(seen.debts, { now: at.now, asOf: at.cap.asOf, without: bound?.id })
-    const sum = usdc(others + asked.call.quote)
-    if (sum > at.cap.observed) return only({ kind: 'over', sum })
-  }
+  const judged = at.cap && judgeCap(asked.call, { debts: seen.debts, hasPaid: seen.hasPaid ?? false }, { now: at.now, without: bound?.id, cap: at.cap })
+  if (judged?.kind === 'over') return only(judged)
   const call: Call = {
     ...asked.call,
     authorization: authorization.key,
@@ -131,30 +124,9 @@ export function decideOpen(
   }
   const bond: Bond = { ...bondOf(authorization, call), place: 0, state: 'open' }
   return {
-    answer: { kind: 'opened', call },
+    answer: { kind: 'opened', call, ...(judged?.atLimit && { atLimit: true }) },
     writes: [...letGo(bound, at.now), { kind: 'insert', call }, { kind: 'bind', bond, authorization }],
   }
-}
-
-/** One call of a payer, beside one bond of it (nulls where it has none); a call with several bonds may come several times. */
-export type Debt = Pick<Call, 'id' | 'quote' | 'work' | 'money' | 'settledAt'> & {
-  readonly state: BondState | null
-  readonly bondExpiresAt: number | null
-}
-
-/** What may still leave the payer's wallet, or has left it since the balance was read. `without` is a call about to be let go. */
-export function exposure(debts: Iterable<Debt>, at: { now: number; asOf: number; without: string | undefined }): Usdc {
-  const owed = new Map<string, Usdc>()
-  for (const debt of debts) if (debt.id !== at.without && owes(debt, at)) owed.set(debt.id, debt.quote)
-  let sum = 0n
-  for (const quote of owed.values()) sum += quote
-  return usdc(sum)
-}
-
-function owes(debt: Debt, at: { now: number; asOf: number }): boolean {
-  if (debt.money === 'settled') return debt.settledAt !== null && debt.settledAt >= at.asOf - BALANCE_LAG_MS
-  if (debt.money === 'verified' && debt.work === 'failed') return false
-  return debt.state !== null && isSpendable(debt.state) && debt.bondExpiresAt !== null && debt.bondExpiresAt > at.now
 }
 
 // ── settling ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -328,10 +300,6 @@ export function takePermits(
 
 export function isUnfinished(work: Work): boolean {
   return work === 'queued' || work === 'in_progress'
-}
-
-function isSpendable(state: BondState): boolean {
-  return state === 'open' || state === 'sent'
 }
 
 /** Fails a lost call whose authorization is about to serve another; a failed one needs nothing. */

@@ -27,7 +27,7 @@ export type LiveFlow = {
 }
 
 /** What became of the money of an answer, as its headers or its last comment say. */
-type Paidness = { readonly headers: Readonly<Record<string, string>>; readonly isRefused: boolean }
+type Paidness = { readonly headers: Readonly<Record<string, string>>; readonly isRefused: boolean; readonly reason?: string }
 
 export function liveFlow(house: House): LiveFlow {
   const { ports, catalog, patience } = house
@@ -59,8 +59,9 @@ export function liveFlow(house: House): LiveFlow {
     }
     if (answer.kind === 'stream') return streamed(streaming, { stream: answer.stream, headers: answer.headers, dialect: endpoint.dialect, paywall: paywallOf(working, answer) })
     const stored = storedOf(answer, JSON.stringify(answer.body))
-    const { headers } = await settle(working, stored, 'whole').catch((error) => abandon(storage, call, { error, now: clock.now() }))
-    return replies.answered(answerOf(stored), headers)
+    const paid = await settle(working, stored, 'whole').catch((error) => abandon(storage, call, { error, now: clock.now() }))
+    if (paid.isRefused) return replies.inlineRefusal(endpoint, call, paid.reason ?? 'the payment was refused')
+    return replies.answered(answerOf(stored), paid.headers)
   }
 
   /** When an answer has to be there, to be paid with this authorization. One that lives less than twice the margin is used halfway. */
@@ -123,8 +124,9 @@ export function liveFlow(house: House): LiveFlow {
   }
 
   /**
-   * Stores the answer, then settles it; waits for the money only so long, for the answer is served in any case. Rejects where a whole answer
-   * cannot be stored: it is then not served, and not charged. One that is out is seen to the end, as is one that is served before its money moved.
+   * Stores the answer, then settles it; waits for the money only so long, for the answer is served unless its payment is known to be refused
+   * (ruling 35). Rejects where a whole answer cannot be stored: it is then not served, and not charged. One that is out is seen to the end, as is
+   * one that is served before its money moved.
    */
   async function settle({ endpoint, call, authorization }: Working<Live>, stored: Stored, answer: 'whole' | 'streamed' | 'unread'): Promise<Paidness> {
     const attempt = async (): Promise<Paying> => {
@@ -133,7 +135,7 @@ export function liveFlow(house: House): LiveFlow {
       return await settleCall(money, call, authorization, { completion, keepUntil: now + endpoint.keep.settledMs, isDelivered: true })
     }
     const insisted = async (): Promise<Paying> => (await insist(authorization, { call, what: 'the settlement of an answer that was delivered' }, attempt)) ?? (await givenAway(call))
-    const heard = async (paying: Paying): Promise<Paidness> => paidness(answer === 'unread' ? paying : await noted(call, paying))
+    const heard = async (paying: Paying): Promise<Paidness> => paidness(answer === 'unread' ? paying : await noted(call, paying, answer))
     const known = (answer === 'streamed' ? insisted() : attempt()).then(heard)
     const enough = new AbortController()
     const late = clock.wait(patience.receiptMs, enough.signal).then(() => undefined)
@@ -148,10 +150,11 @@ export function liveFlow(house: House): LiveFlow {
   }
 
   /** What is not paid when its buyer has it may become a debt. */
-  async function noted(call: Call, paying: Paying): Promise<Paying> {
+  async function noted(call: Call, paying: Paying, answer: 'whole' | 'streamed'): Promise<Paying> {
     if (paying.kind === 'settled') return paying
     const now = clock.now()
-    if (isRefusal(paying)) log.warn('an answer was delivered, and its payment refused; its wallet gets no more until it is paid', { call: call.id, payer: call.payer })
+    const what = answer === 'whole' ? 'made' : 'delivered'
+    if (isRefusal(paying)) log.warn(`an answer was ${what}, and its payment refused; its wallet gets no more until it is paid`, { call: call.id, payer: call.payer })
     await noteDebt({ storage, log }, call, { now, until: now + patience.debtMs })
     return paying
   }
@@ -212,6 +215,7 @@ export function liveFlow(house: House): LiveFlow {
 
     return {
       settleBy: lastMoment(authorization, clock.now()),
+      settlesEarly: working.settlesEarly ?? false,
       keep(bytes) {
         size += bytes.length
         if (size <= MOST_KEPT) kept.push(bytes)
@@ -254,8 +258,9 @@ const answerOf = ({ made }: Stored) => made as unknown as replies.StoredAnswer
 
 function paidness(paying: Paying): Paidness {
   if (paying.kind === 'settled') return { headers: receiptHeaders(paying.receipt), isRefused: false }
-  const isRefused = isRefusal(paying)
-  return { headers: replies.unsettledHeaders(isRefused ? 'refused' : paying.kind), isRefused }
+  if (!isRefusal(paying)) return { headers: replies.unsettledHeaders(paying.kind), isRefused: false }
+  const reason = paying.kind === 'replayed' ? 'the authorization serves another call' : (paying as { reason: string }).reason
+  return { headers: replies.unsettledHeaders('refused'), isRefused: true, reason }
 }
 
 const isRefusal = ({ kind }: Paying): boolean => kind === 'refused' || kind === 'rejected' || kind === 'replayed'

@@ -106,15 +106,30 @@ export type Owned = {
 
 // ── storage ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What a payer can be held to: `observed` base units at `asOf` (house decision 8). */
-export type Cap = { readonly observed: Usdc; readonly asOf: number }
+/** What a payer can be held to (house decision 8, rulings 35 and 36). */
+export type Cap = {
+  /** Base units that it holds. Absent where nobody could tell: it then has one open call at a time. */
+  readonly observed?: Usdc
+  /** When that was read, and in which block or slot, where known: what was settled up to that block is in it. */
+  readonly asOf: number
+  readonly block?: number
+  /** For a call that is served before it is paid for. */
+  readonly newWallet?: NewWalletLimit
+}
+
+/** What a wallet that has never settled a call in this asset may have open of these endpoints together. */
+export type NewWalletLimit = { readonly calls: number; readonly worth: Usdc; readonly endpoints: readonly string[] }
+
+/** Why a cap refuses, where it is not that the wallet holds too little. */
+export type OverWhy = 'unreadable' | 'new_wallet'
 
 export type Opened =
-  | { kind: 'opened'; call: Call }
+  /** `atLimit`: a wallet that never paid could not open another one like it (`cap.newWallet`). */
+  | { kind: 'opened'; call: Call; atLimit?: true }
   /** The authorization already serves this call. */
   | { kind: 'replayed'; call: Call }
   /** The payer's open calls, this one included, would come to `sum`, above the cap. */
-  | { kind: 'over'; sum: Usdc }
+  | { kind: 'over'; sum: Usdc; why?: OverWhy }
 
 export type Claim =
   /** Send the offered authorization, which was never sent before. */
@@ -210,7 +225,8 @@ export type Unavailable = { kind: 'unavailable'; reason: string }
 
 /** `purse` names what it is paid from, where that is not the payer's own balance of the asset: exposure is summed over it. */
 export type Identity = { kind: 'known'; payer: string; key: string; expiresAt: number; purse?: string } | Refused | Unavailable
-export type Verdict = { kind: 'valid'; balance?: Usdc; asOf: number } | Refused | Unavailable
+/** `block` is the block or slot that the balance was read in, by the count that receipts of the same chain use. */
+export type Verdict = { kind: 'valid'; balance?: Usdc; asOf: number; block?: number } | Refused | Unavailable
 export type Settlement =
   | { kind: 'settled'; receipt: Receipt }
   /** Promises that this call sent nothing, or that the authorization is dead. With a code, a fresh signature is what helps. */

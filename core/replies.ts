@@ -176,7 +176,8 @@ export const settlementFailed = (reason: string, endpoint?: Sold): Body => ({
 /** An inline settlement that was refused: the result is withheld, and can still be collected (house decision 6). */
 export function inlineRefusal(endpoint: Sold, call: Call, reason: string): Reply {
   const headers = { 'cache-control': 'no-store', ...refusalHeaders({ reason, network: call.offer.network, payer: call.payer }) }
-  return json(402, { ...settlementFailed(reason, endpoint), ...recovery(endpoint, call) }, headers)
+  const why = { ...settlementFailed(reason, endpoint), ...recovery(endpoint, call) }
+  return json(402, endpoint.kind === 'live' ? demanded(why, endpoint.dialect) : why, headers)
 }
 
 /** 503 with Retry-After: the chain could not be asked (ruling 4). */

@@ -4,10 +4,11 @@
  */
 import { failIfOverdue, type Money, settleCall } from './calls.ts'
 import { noteDebt, owedBy } from './debts.ts'
+import { capOf, overText } from './exposure.ts'
 import { Fault } from './faults.ts'
 import type { House } from './house.ts'
 import { type Offers, purseOf } from './offers.ts'
-import { print, type Usdc } from './money.ts'
+import type { Usdc } from './money.ts'
 import type { Authorization, Call, Json, PaymentCode, Storage } from './ports.ts'
 import { cannotVerify } from './replies.ts'
 import { newId } from './tickets.ts'
@@ -81,10 +82,10 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
         owner: house.owner,
         expiresAt: now + SECOND_KEEP_MS,
       }
-      const cap = verdict.kind === 'valid' ? { observed: verdict.balance ?? house.unreadableCap, asOf: verdict.asOf } : undefined
+      const cap = verdict.kind === 'valid' ? capOf(verdict) : undefined
       const opened = await storage.openCall(fresh, authorization, { now, until: now + patience.workLeaseMs, ...(cap && { cap }) })
       if (opened.kind === 'replayed') return used(opened.call)
-      if (opened.kind === 'over') return { ...refused(`with it, the open calls of this wallet would come to ${print(opened.sum)} USDC, more than it holds`), code: 'PAYMENT_UNFUNDED' as const }
+      if (opened.kind === 'over') return { ...refused(overText(opened, house.newWallet)), code: 'PAYMENT_UNFUNDED' as const }
       return await settled(opened.call, authorization)
     }
 

@@ -9,6 +9,8 @@ import type { Clock, Ports } from './ports.ts'
 export type Paywall = {
   /** When the stream has to be settled at the latest, in milliseconds since 1970. */
   readonly settleBy: number
+  /** It is settled once content has begun, before that is handed out; where the payment is refused, the stream ends there. */
+  readonly settlesEarly?: boolean
   keep(bytes: Uint8Array): void
   settle(how: { readonly isWhole: boolean }): Promise<{ readonly comment: string; readonly isRefused: boolean }>
   fail(fault: Fault): Promise<void>
@@ -37,6 +39,7 @@ export function streamed({ clock, patience, background, open }: Streaming, { str
   let askedAt: number | undefined
   let cut: ((fault: Fault) => void) | undefined
   let out: ReadableStreamDefaultController<Uint8Array> | undefined
+  let isDue = paywall?.settlesEarly === true
 
   const body = new ReadableStream<Uint8Array>(
     {
@@ -51,6 +54,12 @@ export function streamed({ clock, patience, background, open }: Streaming, { str
           if (over.signal.aborted) return
           if (bytes === undefined) return await close({ last: stream.closing(), isWhole: true })
           paywall?.keep(bytes)
+          if (isDue && stream.hasContent()) {
+            isDue = false
+            const paid = await paywall?.settle({ isWhole: false })
+            if (over.signal.aborted) return
+            if (paid?.isRefused) return await fail(REFUSED)
+          }
           controller.enqueue(bytes)
         } catch (error) {
           await fail(error)

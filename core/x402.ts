@@ -74,8 +74,11 @@ const DECLARED = JSON.stringify({
 /** The same in a header that has no room for the schema. Official clients read `info` alone. */
 const DECLARED_BRIEFLY = JSON.stringify({ [IDENTIFIER]: { info: { required: false }, schema: {} } }).slice(1, -1)
 
-/** Proof that money moved: the SettleResponse of the specification, as far as it is ours to keep. */
-export type Receipt = { transaction: string; network: string; payer: string; amount: string }
+/**
+ * Proof that money moved: the SettleResponse of the specification, as far as it is ours to keep. `block` is the block or slot of the
+ * transaction, where known; it is kept, and not told.
+ */
+export type Receipt = { transaction: string; network: string; payer: string; amount: string; block?: number }
 
 /** `bazaar`, already JSON, is the extension of that name in the body (reference 6.1), and is no part of the resource. */
 export type Resource = { url: string; description: string; mimeType: string; bazaar?: string | undefined }
@@ -194,7 +197,7 @@ const encodedSize = (text: string): number => 4 * Math.ceil((isAscii(text) ? tex
 export type Challenge = { headers: Record<string, string>; body: string }
 
 /** Receipt headers of a settled reply. */
-export function receiptHeaders(receipt: Receipt): Record<string, string> {
+export function receiptHeaders({ block: _, ...receipt }: Receipt): Record<string, string> {
   return {
     'payment-response': encodeHeader({ success: true, ...receipt }),
     'x-payment-receipt': receipt.transaction,

@@ -4,6 +4,7 @@ import { isIP } from 'node:net'
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { parse } from 'smol-toml'
+import { dollars, roundUp, type Usdc } from '../core/money.ts'
 import { type GatewayConfig, GatewayRow, resolveGateways } from './config_gateways.ts'
 import { type ChatShelf, ChatSetting, resolveChat } from './config_chat.ts'
 import { fromEnvironment } from './config_makers.ts'
@@ -39,6 +40,8 @@ const File = Type.Object(
     reference_media: Type.Optional(Type.Boolean()),
     poll_keys: Type.Optional(Type.Array(Type.String({ pattern: '^([0-9a-fA-F]{2}){16,64}$' }), { minItems: 1, maxItems: 20 })),
     chat_receipt_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 60 })),
+    new_wallet_calls: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
+    new_wallet_usdc: Type.Optional(Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$' })),
     free_per_minute: Type.Optional(Requests),
     free_per_hour: Type.Optional(Requests),
     unpaid_characters_per_minute: Type.Optional(Type.Integer({ minimum: 100_000, maximum: 10_000_000_000 })),
@@ -67,6 +70,8 @@ const variables: Readonly<Record<string, keyof Static<typeof File>>> = {
   LOG_LEVEL: 'log_level',
   POLL_KEYS: 'poll_keys',
   CHAT_RECEIPT_SECONDS: 'chat_receipt_seconds',
+  NEW_WALLET_CALLS: 'new_wallet_calls',
+  NEW_WALLET_USDC: 'new_wallet_usdc',
   FREE_PER_MINUTE: 'free_per_minute',
   FREE_PER_HOUR: 'free_per_hour',
   UNPAID_CHARACTERS_PER_MINUTE: 'unpaid_characters_per_minute',
@@ -105,6 +110,8 @@ export type Config = Services & {
   readonly environmentVendors: readonly string[]
   /** How long an answer that is ready waits for its settlement. */
   readonly receiptMs: number
+  /** What a wallet that has never paid may have open of what is served before it is paid for. */
+  readonly newWallet: { readonly calls: number; readonly worth: Usdc }
   readonly freePerMinute: number
   readonly freePerHour: number
   /** Text that one address may have counted without paying. */
@@ -245,6 +252,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       pollKeys: file.poll_keys,
       environmentVendors: Object.keys(found.vendors),
       receiptMs: (file.chat_receipt_seconds ?? 10) * 1000,
+      newWallet: { calls: file.new_wallet_calls ?? 2, worth: roundUp(dollars(file.new_wallet_usdc ?? '0.05')) },
       freePerMinute: file.free_per_minute ?? 30,
       freePerHour: file.free_per_hour ?? 300,
       unpaidCharacters: file.unpaid_characters_per_minute ?? 10_000_000,

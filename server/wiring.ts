@@ -153,6 +153,7 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
     bareV1: config.bareV1,
     switches: config.switches,
     patience: { workLeaseMs: config.leaseMs, receiptMs: config.receiptMs, submitMs: longestSubmit(config) },
+    newWallet: config.newWallet,
     freeTier: [
       { requests: config.freePerMinute, windowMs: MINUTE_MS },
       { requests: config.freePerHour, windowMs: 60 * MINUTE_MS },

@@ -140,7 +140,7 @@ export function cashChain(options: CashOptions = {}): CashChain {
   function judge(exact: Exact, offer: Offer, block: number): Fate {
     const found = spentAt(exact.key, block)
     if (found?.moved && found.moved.to === lower(offer.payTo) && found.moved.value === exact.value) {
-      return { kind: 'paid', receipt: receiptOf(found.moved, network) }
+      return { kind: 'paid', receipt: { ...receiptOf(found.moved, network), block: found.block } }
     }
     if (found || (blocks[block] ?? 0) >= exact.expiresAt) return { kind: 'dead' }
     return { kind: 'open' }
@@ -171,7 +171,7 @@ export function cashChain(options: CashOptions = {}): CashChain {
     if (block === undefined) return { kind: 'unavailable', reason: 'the node is behind' }
     if (spentAt(exact.key, block)) return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled')
     const balance = balanceAt(exact.from, block)
-    if (balance >= exact.value) return { kind: 'valid', balance: usdc(balance), asOf: at.now }
+    if (balance >= exact.value) return { kind: 'valid', balance: usdc(balance), asOf: at.now, block }
     return refused('PAYMENT_UNFUNDED', 'insufficient_balance', `the balance is ${balance} base units, the price ${exact.value}`)
   }
 

@@ -86,7 +86,7 @@ export function evmChain(config: EvmConfig): EvmChain {
       return refused('PAYMENT_INVALID', 'signature', `the account ${exact.from} has code, and does not recognize the signature (ERC-1271)`)
     }
     const balance = uintIn(balanceOf)
-    if (moved?.ok && balance !== undefined) return { kind: 'valid', balance: usdc(balance), asOf: at.now }
+    if (moved?.ok && balance !== undefined) return { kind: 'valid', balance: usdc(balance), asOf: at.now, ...(seen.block !== undefined && { block: seen.block }) }
     if (flagIn(state)) return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled on chain')
     if (balance !== undefined && balance < exact.value) {
       return refused('PAYMENT_UNFUNDED', 'insufficient_balance', `the payer has ${balance} base units, the price is ${exact.value}`)
@@ -138,7 +138,7 @@ export function evmChain(config: EvmConfig): EvmChain {
   async function check(): Promise<Checked> {
     const checked = await checkEvm(rpc, { ...config, chainId, relayer: account.address })
     if (checked.kind !== 'ready') return checked
-    reads.foundMulticall(checked.multicall)
+    await reads.foundMulticall(checked.multicall)
     relayer.foundSync(checked.sync)
     terms = offered
     return checked

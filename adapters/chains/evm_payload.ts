@@ -108,7 +108,7 @@ export const AGGREGATE_ABI = abi
 // ── what happened ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 export type ChainLog = { readonly address: Hex; readonly topics: readonly Hex[]; readonly data: Hex; readonly transactionHash: Hex }
-export type ChainReceipt = { readonly transactionHash: Hex; readonly success: boolean; readonly logs: readonly ChainLog[] }
+export type ChainReceipt = { readonly transactionHash: Hex; readonly block: number; readonly success: boolean; readonly logs: readonly ChainLog[] }
 
 /**
  * Our own money in a transaction: Transfer(from, to, value) of the asset as the very next event of the asset after AuthorizationUsed of the
@@ -121,7 +121,7 @@ export function paidIn(receipt: ChainReceipt, exact: Exact, offer: { asset: stri
   const used = logs.findIndex((log) => isAbout(log, AUTHORIZATION_USED, [exact.from, exact.nonce]))
   const next = used < 0 ? undefined : logs[used + 1]
   if (!next || !isAbout(next, TRANSFER, [exact.from, lower(offer.payTo)]) || next.data !== `0x${word(exact.value)}`) return undefined
-  return { transaction: receipt.transactionHash, network: offer.network, payer: checksummed(exact.from), amount: String(exact.value) }
+  return { transaction: receipt.transactionHash, network: offer.network, payer: checksummed(exact.from), amount: String(exact.value), block: receipt.block }
 }
 
 function isAbout(log: ChainLog, event: Hex, indexed: readonly Hex[]): boolean {
@@ -133,7 +133,7 @@ export function readReceipt(value: unknown): ChainReceipt | undefined {
   const given = value as { transactionHash?: unknown; status?: unknown; blockNumber?: unknown; logs?: unknown } | null
   if (!given || !isHex(given.transactionHash) || !isQuantity(given.status) || !isQuantity(given.blockNumber)) return undefined
   const logs = readLogs(given.logs)
-  return logs && { transactionHash: lower(given.transactionHash), success: BigInt(given.status) === 1n, logs }
+  return logs && { transactionHash: lower(given.transactionHash), block: Number(BigInt(given.blockNumber)), success: BigInt(given.status) === 1n, logs }
 }
 
 /** Logs as a node sends them, without those that a reorganization took back; undefined for anything else. */

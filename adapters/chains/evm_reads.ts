@@ -23,7 +23,13 @@ import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, uintIn, wo
 import { recent } from './recent.ts'
 
 /** Some calls, answered by one block: its time in seconds, and per call what it returned, or that it reverted. */
-export type Seen = { readonly kind: 'seen'; readonly time: number; readonly results: readonly { readonly ok: boolean; readonly data: Hex }[] }
+export type Seen = {
+  readonly kind: 'seen'
+  readonly time: number
+  /** Number of that block, as receipts count blocks; absent where the chain's contracts see another count. */
+  readonly block?: number
+  readonly results: readonly { readonly ok: boolean; readonly data: Hex }[]
+}
 
 /** What pays for a unit of gas, in wei. */
 export type Fee = { readonly max: bigint; readonly tip: bigint }
@@ -54,7 +60,8 @@ export type Reads = {
   hint(key: string, transaction: Hex): void
   /** Whether Multicall3 is there, as `check` has found it. Until then, reads take one round trip more. */
   multicall(): boolean
-  foundMulticall(found: boolean): void
+  /** Also asks how its contracts count blocks: some rollups show those of the chain below. */
+  foundMulticall(found: boolean): Promise<void>
 }
 
 export type ReadsConfig = {
@@ -72,6 +79,9 @@ export type ReadsConfig = {
 const WINDOWS = 64
 const REMEMBERED = 10_000
 
+/** getBlockNumber() of Multicall3. */
+const NUMBER: Target = { to: MULTICALL, data: '0x42cbb15c' }
+
 export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   const tag = config.readAt ?? 'latest'
   const chosen = contracts(rpc, config.contracts)
@@ -79,6 +89,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   /** Searches that came to no end, by how far down they have come. */
   const searches = recent<{ readonly number: bigint; readonly time?: number }>(REMEMBERED)
   let multicall = false
+  let countsBlocks = false
   /** Time of the newest block that this process has seen: a node that shows less is behind. */
   let newest = 0
 
@@ -104,14 +115,14 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
 
   async function viewAtOnce(calls: readonly Target[], options: object, signal?: AbortSignal): Promise<Seen | Trouble> {
     const time: Target = { to: MULTICALL, data: '0x0f28c97d' } // getCurrentBlockTimestamp()
-    const answer = await rpc.ask('eth_call', [{ ...options, to: MULTICALL, data: aggregateCall([time, ...calls]) }, tag], signal)
+    const answer = await rpc.ask('eth_call', [{ ...options, to: MULTICALL, data: aggregateCall([time, NUMBER, ...calls]) }, tag], signal)
     if (answer.kind !== 'result') return troubleIn('eth_call', answer)
     try {
       const results = decodeFunctionResult({ abi: AGGREGATE_ABI, functionName: 'aggregate3', data: answer.value as Hex })
-      const [first, ...rest] = results.map(({ success, returnData }) => ({ ok: success, data: returnData }))
-      const seconds = first && numberIn(first.data)
-      if (seconds === undefined || rest.length !== calls.length) return trouble('eth_call: the answer is not a block time and its results')
-      return { kind: 'seen', time: seconds, results: rest }
+      const [first, second, ...rest] = results.map(({ success, returnData }) => ({ ok: success, data: returnData }))
+      const [seconds, number] = [first && numberIn(first.data), second && numberIn(second.data)]
+      if (seconds === undefined || number === undefined || rest.length !== calls.length) return trouble('eth_call: the answer is not a block time, its number and its results')
+      return { kind: 'seen', time: seconds, results: rest, ...(countsBlocks && { block: wholeBlock(number) }) }
     } catch {
       return trouble('eth_call: the answer cannot be decoded')
     }
@@ -129,7 +140,21 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
       if (answer.kind === 'error' && !/revert|out of gas|invalid opcode|stack/i.test(answer.message)) return troubleIn('eth_call', answer)
       results.push(answer.kind === 'result' ? { ok: true, data: answer.value as Hex } : { ok: false, data: '0x' })
     }
-    return { kind: 'seen', time: block.time, results }
+    return { kind: 'seen', time: block.time, block: wholeBlock(Number(block.number)), results }
+  }
+
+  /** The pending block is not whole: what is yet to come into it is not in its balances. */
+  function wholeBlock(number: number): number {
+    return tag === 'latest' ? number : number - 1
+  }
+
+  /** A block that is named must have its own number for contracts, too: else theirs are not to be compared with those of receipts. */
+  async function foundMulticall(found: boolean): Promise<void> {
+    multicall = found
+    const head = found ? await blockAt('latest') : undefined
+    if (head?.kind !== 'block') return
+    const answer = await rpc.ask('eth_call', [NUMBER, hexOf(head.number)])
+    countsBlocks = answer.kind === 'result' && isHex(answer.value) && numberIn(answer.value) === Number(head.number)
   }
 
   async function viewAlone(calls: readonly Target[], { from, gas, fee, signal }: ViewAt): Promise<Seen | Trouble> {
@@ -230,7 +255,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     balance,
     hint: hints.set,
     multicall: () => multicall,
-    foundMulticall: (found) => void (multicall = found),
+    foundMulticall,
   }
 }
 

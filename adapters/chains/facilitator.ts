@@ -83,24 +83,24 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     const bad = judgeExact(exact, offer, at.now, config.lookbackSeconds)
     if (bad) return bad
     const [said, holdings] = await Promise.all([firstVerdict(facilitators, requestOf(payloadOf(exact), offer), { now: at.now, timeoutMs: verifyMs, signal: at.signal }), look(exact, offer, at.signal)])
-    const { balance, isUsed } = holdings
+    const { balance, isUsed, block } = holdings
     if (isUsed) return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled on chain')
     if (balance !== undefined && balance < exact.value) {
       return refused('PAYMENT_UNFUNDED', 'insufficient_balance', `the payer has ${balance} base units, the price is ${exact.value}`)
     }
     if (said.kind !== 'valid') return said
-    return { kind: 'valid', ...(balance !== undefined && { balance: usdc(balance) }), asOf: at.now }
+    return { kind: 'valid', ...(balance !== undefined && { balance: usdc(balance) }), asOf: at.now, ...(block !== undefined && { block }) }
   }
 
   /** What our own node knows of the payer; nothing when it does not answer in time. */
-  async function look(exact: Exact, offer: Offer, signal: AbortSignal): Promise<{ balance?: bigint | undefined; isUsed?: boolean | undefined }> {
+  async function look(exact: Exact, offer: Offer, signal: AbortSignal): Promise<{ balance?: bigint | undefined; isUsed?: boolean | undefined; block?: number | undefined }> {
     const token = lower(offer.asset)
     const calls = [{ to: token, data: balanceCall(exact.from) }, { to: token, data: stateCall(exact.from, exact.nonce) }]
     const stop = deadline(verifyMs, [signal])
     const seen = await reads.view(calls, { lagSeconds, signal: stop.signal })
     stop.end()
     if (seen.kind === 'trouble') return {}
-    return { balance: uintIn(seen.results[0]), isUsed: flagIn(seen.results[1]) }
+    return { balance: uintIn(seen.results[0]), isUsed: flagIn(seen.results[1]), block: seen.block }
   }
 
   async function settle(payment: Payment, offer: Offer, at: At): Promise<Settlement> {
@@ -193,7 +193,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     if (chain.kind === 'unavailable') return chain
     const away = replies.flatMap(({ name, said }) => (said.kind === 'trouble' ? [`${name}.url: ${said.reason}`] : []))
     if (away.length === replies.length) return { kind: 'unavailable', reason: away.join('; ') }
-    reads.foundMulticall(chain.multicall)
+    await reads.foundMulticall(chain.multicall)
     terms = offered
     return { ...chain, warnings: [...chain.warnings, ...away] }
   }

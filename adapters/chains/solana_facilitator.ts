@@ -113,7 +113,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     if (said.kind !== 'valid' && alive.kind === 'validity' && fresh && !alive.valid) return stale(GONE)
     if (balance !== undefined && balance < amount) return unfunded(exact, balance)
     if (said.kind !== 'valid') return said.kind === 'refused' && fates.conclude(exact, await glance(exact, at)) ? replayed() : said
-    return { kind: 'valid', ...(balance !== undefined && { balance: usdc(balance) }), asOf: fresh ? dateOf(fresh, at.now) : at.now }
+    return { kind: 'valid', ...(balance !== undefined && { balance: usdc(balance) }), asOf: fresh ? dateOf(fresh, at.now) : at.now, ...(fresh && { block: fresh.slot }) }
   }
 
   async function settle(payment: Payment, offer: Offer, { now, signal }: At): Promise<Settlement> {
@@ -181,7 +181,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     for (let waited = 0; ; waited += nap, nap *= 1.5) {
       const landed = await reads.transaction(signature)
       if (landed.kind === 'landed' && landed.id !== exact.wire.id) return undefined
-      if (landed.kind === 'landed') return fates.conclude(exact, isPaidIn(landed, exact) ? { kind: 'paid', transaction: signature } : { kind: 'failed' })
+      if (landed.kind === 'landed') return fates.conclude(exact, isPaidIn(landed, exact) ? { kind: 'paid', transaction: signature, slot: landed.slot } : { kind: 'failed' })
       if (closing.signal.aborted || waited + nap > patienceMs) return undefined
       await pause(nap, closing.signal)
     }

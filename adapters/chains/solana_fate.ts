@@ -7,7 +7,7 @@ import { isPaidIn, type SolanaReads } from './solana_reads.ts'
 
 export type Found =
   /** In a confirmed block, with exactly this transfer. */
-  | { readonly kind: 'paid'; readonly transaction: string }
+  | { readonly kind: 'paid'; readonly transaction: string; readonly slot: number }
   /** In a confirmed block, where it moved nothing, or another amount: it cannot run a second time. */
   | { readonly kind: 'failed' }
   /** In a block that is not confirmed yet. */
@@ -57,7 +57,7 @@ export function solanaFates({ reads, find }: { reads: SolanaReads; find: Finder 
   function conclude({ key, payer, amount }: SolanaExact, found: Found) {
     if (found.kind !== 'paid' && found.kind !== 'failed') return undefined
     const { network } = config
-    const receipt = found.kind === 'paid' && { transaction: found.transaction, network, payer, amount: String(amount) }
+    const receipt = found.kind === 'paid' && { transaction: found.transaction, network, payer, amount: String(amount), block: found.slot }
     const end = receipt ? { kind: 'paid' as const, receipt } : { kind: 'dead' as const }
     ends.set(key, end)
     return end
@@ -120,7 +120,7 @@ export function bySignature(reads: SolanaReads, signatureOf: (exact: SolanaExact
     if (landed.kind === 'trouble') return landed
     if (landed.kind === 'absent') return trouble('its transaction is confirmed, but the node does not show it yet')
     if (landed.id !== exact.wire.id || landed.failed !== status.failed) return trouble('the node shows another transaction under this signature')
-    return isPaidIn(landed, exact) ? { kind: 'paid', transaction: signature } : { kind: 'failed' }
+    return isPaidIn(landed, exact) ? { kind: 'paid', transaction: signature, slot: landed.slot } : { kind: 'failed' }
   }
 }
 
@@ -137,7 +137,7 @@ export function bySearch(reads: SolanaReads, most = 200): Finder {
   async function among(signatures: readonly string[], exact: SolanaExact, signal: AbortSignal | undefined): Promise<Found | undefined> {
     const all = await Promise.all(signatures.map(async (signature) => ({ signature, landed: await reads.transaction(signature, signal) })))
     const ours = all.find(({ landed }) => landed.kind === 'landed' && landed.id === exact.wire.id)
-    if (ours?.landed.kind === 'landed') return isPaidIn(ours.landed, exact) ? { kind: 'paid', transaction: ours.signature } : { kind: 'failed' }
+    if (ours?.landed.kind === 'landed') return isPaidIn(ours.landed, exact) ? { kind: 'paid', transaction: ours.signature, slot: ours.landed.slot } : { kind: 'failed' }
     const lost = all.find(({ landed }) => landed.kind !== 'landed')?.landed
     if (lost?.kind === 'absent') return trouble('a transaction of its payer is confirmed, but the node does not show it yet')
     return lost?.kind === 'trouble' ? lost : undefined

@@ -19,7 +19,7 @@ export type Status =
   /** Not known at that slot. */
   | { readonly kind: 'unseen'; readonly slot: number }
 /** A transaction in a confirmed block, and by how much each of its token accounts changed, by index. */
-export type Landed = { readonly kind: 'landed'; readonly id: string; readonly failed: boolean; gain(index: number, mint: string): bigint }
+export type Landed = { readonly kind: 'landed'; readonly id: string; readonly slot: number; readonly failed: boolean; gain(index: number, mint: string): bigint }
 export type Absent = { readonly kind: 'absent' }
 export type Latest = { readonly kind: 'latest'; readonly blockhash: string; readonly lastValid: number }
 export type Validity = { readonly kind: 'validity'; readonly valid: boolean; readonly slot: number }
@@ -153,12 +153,12 @@ export function isPaidIn({ failed, gain }: Landed, { wire, destination, mint, am
 const UNREADABLE = ''
 
 function landedIn(result: unknown): Landed | undefined {
-  const { transaction, meta } = result as { transaction: readonly unknown[]; meta: { err?: unknown; preTokenBalances?: unknown; postTokenBalances?: unknown } }
+  const { transaction, slot, meta } = result as { transaction: readonly unknown[]; slot: unknown; meta: { err?: unknown; preTokenBalances?: unknown; postTokenBalances?: unknown } }
   const wire = readWire(transaction[0])
   if (meta.err === undefined) return undefined
   const [before, after] = [balancesIn(meta.preTokenBalances), balancesIn(meta.postTokenBalances)]
   const at = (balances: ReadonlyMap<string, bigint>, index: number, mint: string) => balances.get(`${index} ${mint}`) ?? 0n
-  return { kind: 'landed', id: typeof wire === 'string' ? UNREADABLE : wire.id, failed: meta.err !== null, gain: (index, mint) => at(after, index, mint) - at(before, index, mint) }
+  return { kind: 'landed', id: typeof wire === 'string' ? UNREADABLE : wire.id, slot: countIn(slot), failed: meta.err !== null, gain: (index, mint) => at(after, index, mint) - at(before, index, mint) }
 }
 
 function balancesIn(rows: unknown): ReadonlyMap<string, bigint> {

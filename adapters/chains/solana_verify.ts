@@ -53,7 +53,7 @@ export function solanaVerifier(
     if (error && ITS_OWN.test(error)) return unavailable(`the node cannot run it just now: ${error}`)
     if (balance < exact.amount) return unfunded(exact, balance)
     if (error) return refused('PAYMENT_INVALID', 'transaction_simulation_failed', `the transaction would fail: ${error}`)
-    return { kind: 'valid', balance: usdc(balance), asOf: dateOf(bank, now) }
+    return { kind: 'valid', balance: usdc(balance), asOf: dateOf(bank, now), block: bank.slot }
   }
 
   return { verify }

@@ -1,7 +1,7 @@
+import type { Debt } from '../../core/exposure.ts'
 import {
   type Bond,
   type ClaimAnswer,
-  type Debt,
   type Lease,
   type OpenAnswer,
   type Row,
@@ -56,9 +56,14 @@ export function memoryStorage(): Storage {
   function* debts(payer: string, asset: string): Iterable<Debt> {
     for (const call of rows.values()) {
       if (call.payer !== payer || call.asset !== asset) continue
-      yield { ...call, state: null, bondExpiresAt: null }
-      for (const bond of bondsOf(call.id)) yield { ...call, state: bond.state, bondExpiresAt: bond.expiresAt }
+      const debt = { ...call, block: call.receipt?.block ?? null }
+      yield { ...debt, state: null, bondExpiresAt: null }
+      for (const bond of bondsOf(call.id)) yield { ...debt, state: bond.state, bondExpiresAt: bond.expiresAt }
     }
+  }
+
+  function hasPaid(payer: string, asset: string): boolean {
+    return [...rows.values()].some((call) => call.payer === payer && call.asset === asset && call.money === 'settled')
   }
 
   function perform(write: Write): void {
@@ -103,7 +108,8 @@ export function memoryStorage(): Storage {
 
   return {
     async openCall(call, authorization, at) {
-      const seen = { bound: boundTo(authorization.key), debts: at.cap ? debts(call.payer, call.asset) : [] }
+      const { payer, asset } = call
+      const seen = { bound: boundTo(authorization.key), debts: at.cap ? debts(payer, asset) : [], hasPaid: at.cap?.newWallet !== undefined && hasPaid(payer, asset) }
       const { answer, writes } = decideOpen({ call, authorization }, seen, at)
       if (answer.kind === 'opened' && rows.has(call.id)) throw new Error(`call ${call.id} exists`)
       writes.forEach(perform)

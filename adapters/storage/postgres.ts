@@ -1,8 +1,7 @@
+import { type Debt, SETTLED_LOOKBACK_MS } from '../../core/exposure.ts'
 import {
-  BALANCE_LAG_MS,
   type Bond,
   type ClaimAnswer,
-  type Debt,
   type Head,
   type OpenAnswer,
   type RowPatch,
@@ -54,9 +53,14 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       return write({
         turn: payer,
         locks: [keyOf(key), payer],
-        look: (send) => Promise.all([send(ask.bound, { key }), at.cap ? debts(send, call, { now: at.now, asOf: at.cap.asOf }) : []]),
-        act([[bound], owed], send) {
-          const { answer, writes } = decideOpen({ call, authorization }, { bound, debts: owed }, at)
+        look: (send) =>
+          Promise.all([
+            send(ask.bound, { key }),
+            at.cap ? debts(send, call, { now: at.now, asOf: at.cap.asOf }) : [],
+            at.cap?.newWallet ? send(ask.paid, { payer: call.payer, asset: call.asset }) : [],
+          ]),
+        act([[bound], owed, [paid]], send) {
+          const { answer, writes } = decideOpen({ call, authorization }, { bound, debts: owed, hasPaid: paid !== undefined }, at)
           return after(perform(writes, send), opened(answer, send))
         },
       })
@@ -201,7 +205,7 @@ const ownedOf = ({ kind, id }: Pick<Owned, 'kind' | 'id'>) => `owned ${JSON.stri
 // ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function debts(send: Send, { payer, asset }: NewCall, at: { now: number; asOf: number }): Promise<Debt[]> {
-  return send(ask.debts, { payer, asset, now: at.now, since: at.asOf - BALANCE_LAG_MS })
+  return send(ask.debts, { payer, asset, now: at.now, since: at.asOf - SETTLED_LOOKBACK_MS })
 }
 
 async function call(id: string, send: Send): Promise<Call> {

@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { customType, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core'
-import type { BondState } from '../../core/ledger.ts'
+import type { BondState } from '../../core/exposure.ts'
 import { type Usdc, usdc } from '../../core/money.ts'
 import type { Authorization, Json, Money, Usage, Work } from '../../core/ports.ts'
 import type { Offer, Receipt } from '../../core/x402.ts'

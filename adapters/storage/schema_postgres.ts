@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { bigint, boolean, customType, index, pgTable, primaryKey, uniqueIndex } from 'drizzle-orm/pg-core'
-import type { BondState } from '../../core/ledger.ts'
+import type { BondState } from '../../core/exposure.ts'
 import { type Usdc, usdc } from '../../core/money.ts'
 import type { Authorization, Json, Money, Usage, Work } from '../../core/ports.ts'
 import type { Offer, Receipt } from '../../core/x402.ts'

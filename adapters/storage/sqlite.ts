@@ -2,10 +2,9 @@ import { Database } from 'bun:sqlite'
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { drizzle } from 'drizzle-orm/bun-sqlite'
+import { type Debt, SETTLED_LOOKBACK_MS } from '../../core/exposure.ts'
 import {
-  BALANCE_LAG_MS,
   type ClaimAnswer,
-  type Debt,
   type OpenAnswer,
   type RowPatch,
   UNCLAIMED,
@@ -85,7 +84,7 @@ export function sqliteStorage(path: string): Storage {
   }
 
   function debts({ payer, asset }: NewCall, at: { now: number; asOf: number }): readonly Debt[] {
-    const since = at.asOf - BALANCE_LAG_MS
+    const since = at.asOf - SETTLED_LOOKBACK_MS
     return [...ask.spendable.all({ payer, asset, now: at.now }), ...ask.recent.all({ payer, asset, since })]
   }
 
@@ -114,7 +113,8 @@ export function sqliteStorage(path: string): Storage {
       const [call, authorization, at] = structuredClone(given)
       return write(() => {
         const bound = ask.bound.get({ key: authorization.key })
-        const seen = { bound, debts: at.cap ? debts(call, { now: at.now, asOf: at.cap.asOf }) : [] }
+        const hasPaid = at.cap?.newWallet !== undefined && ask.paid.get({ payer: call.payer, asset: call.asset }) !== undefined
+        const seen = { bound, debts: at.cap ? debts(call, { now: at.now, asOf: at.cap.asOf }) : [], hasPaid }
         const { answer, writes } = decideOpen({ call, authorization }, seen, at)
         writes.forEach(perform)
         return opened(answer)

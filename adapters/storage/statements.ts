@@ -11,7 +11,7 @@ export function statements(db: BunSQLiteDatabase) {
   const { fence, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
   const { id, payer, work, money, owner, until, receipt, expiresAt, gateway, endpoint, model, asset, usage, settledAt } = shown
   const head = { id, payer, work, money, owner, until, receipt, expiresAt, fence, claimUntil, claimKey, claimFresh, emptied }
-  const debt = { id, quote: calls.quote, work, money, settledAt: calls.settledAt }
+  const debt = { id, endpoint, quote: calls.quote, work, money, startedAt: calls.startedAt, settledAt: calls.settledAt }
   const { signed, ...bond } = getTableColumns(authorizations)
   const unfinished = sql`${work} in ('queued', 'in_progress')`
   const spent = sql`coalesce(${paid}, ${calls.quote})`
@@ -25,7 +25,7 @@ export function statements(db: BunSQLiteDatabase) {
     bonds: db.select(bond).from(authorizations).where(eq(bond.call, given('id'))).orderBy(asc(bond.place)).prepare(),
     signed: db.select({ signed }).from(authorizations).where(eq(bond.key, given('key'))).prepare(),
     spendable: db
-      .select({ ...debt, state: bond.state, bondExpiresAt: bond.expiresAt })
+      .select({ ...debt, state: bond.state, bondExpiresAt: bond.expiresAt, block: sql<null>`null` })
       .from(authorizations)
       .innerJoin(calls, ofCall)
       .where(
@@ -38,7 +38,7 @@ export function statements(db: BunSQLiteDatabase) {
       )
       .prepare(),
     recent: db
-      .select({ ...debt, state: sql<null>`null`, bondExpiresAt: sql<null>`null` })
+      .select({ ...debt, state: sql<null>`null`, bondExpiresAt: sql<null>`null`, block: sql<number | null>`${receipt} ->> 'block'` })
       .from(calls)
       .where(
         and(
@@ -48,6 +48,12 @@ export function statements(db: BunSQLiteDatabase) {
           sql`${money} = 'settled'`,
         ),
       )
+      .prepare(),
+    paid: db
+      .select({ id })
+      .from(calls)
+      .where(and(eq(payer, given('payer')), eq(calls.asset, given('asset')), sql`${money} = 'settled'`))
+      .limit(1)
       .prepare(),
     lost: db
       .select(shown)

@@ -18,20 +18,21 @@ export type Statement<Row> = {
 /** Drizzle builds and types the statements, and codes their values; it never holds a connection. */
 const db = drizzle.mock()
 const { fence, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
-const { id, payer, asset, work, money, owner, until, receipt, expiresAt, settledAt, quote, gateway, endpoint, model, usage, createdAt } = shown
+const { id, payer, asset, work, money, owner, until, receipt, expiresAt, startedAt, settledAt, quote, gateway, endpoint, model, usage, createdAt } = shown
 const heads = { id, payer, work, money, owner, until, receipt, expiresAt, fence, claimUntil, claimKey, claimFresh, emptied }
 const { signed, ...bonds } = getTableColumns(authorizations)
-const debts = { id, quote, work, money, settledAt, state: bonds.state, bondExpiresAt: bonds.expiresAt }
+// `block` is read as `claimUntil` is: a number or nothing.
+const debts = { id, endpoint, quote, work, money, startedAt, settledAt, state: bonds.state, bondExpiresAt: bonds.expiresAt, block: claimUntil }
 const isUnfinished = sql`${work} in ('queued', 'in_progress')`
 const isOfCall = eq(bonds.call, id)
 
 const spendable = db
-  .select(debts)
+  .select({ ...debts, block: sql<never>`null::bigint` })
   .from(authorizations)
   .innerJoin(calls, isOfCall)
   .where(and(same(bonds.payer, 'payer'), gt(bonds.expiresAt, given('now', bonds.expiresAt)), sql`${bonds.state} in ('open', 'sent')`, same(asset)))
 const recent = db
-  .select({ ...debts, state: sql<never>`null::text`, bondExpiresAt: sql<never>`null::bigint` })
+  .select({ ...debts, state: sql<never>`null::text`, bondExpiresAt: sql<never>`null::bigint`, block: sql<never>`(${receipt}::json ->> 'block')::bigint` })
   .from(calls)
   .where(and(same(payer), same(asset), gte(settledAt, given('since', settledAt)), sql`${money} = 'settled'`))
 
@@ -75,6 +76,7 @@ export const ask = {
   signed: rows('signed', { signed }, db.select({ signed }).from(authorizations).where(same(bonds.key))),
   /** One statement, hence one moment: a settlement that ends meanwhile is seen before or after, not in between. */
   debts: rows('debts', debts, unionAll(spendable, recent)),
+  paid: rows('paid', { id }, db.select({ id }).from(calls).where(and(same(payer), same(asset), sql`${money} = 'settled'`)).limit(1)),
   lost: rows(
     'lost',
     shown,

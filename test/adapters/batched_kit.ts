@@ -91,6 +91,7 @@ export async function harness(change: Partial<BatchedConfig> = {}): Promise<Harn
     },
     sign: (payer, offer, signing = {}) => signPayment(accountOf(payer), offer, { now, ...lived(signing) }),
     balanceOf: async (address) => api.balanceOf(address, 'owed'),
+    tellsBlocks: false,
     arrive: async () => api.advance(undefined, 'completed'),
     fund: async ({ address }, balance) => api.hold(address, balance),
     async transfersIn(transaction) {

@@ -243,7 +243,7 @@ describe('a receipt', () => {
   const transfer = (to: Hex, value: bigint): ChainLog => ({
     ...log('0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef', topic(from), topic(to)), data: `0x${word(value)}`,
   })
-  const paid = (...logs: ChainLog[]) => paidIn({ transactionHash: '0x01', success: true, logs }, exact, offer) !== undefined
+  const paid = (...logs: ChainLog[]) => paidIn({ transactionHash: '0x01', block: 1, success: true, logs }, exact, offer) !== undefined
 
   test('proves a payment only by our transfer right after our authorization', () => {
     const ours = transfer(payTo, 10_000n)
@@ -258,7 +258,7 @@ describe('a receipt', () => {
     expect(paid(used, elsewhere)).toBe(false)
     expect(paid(log(AUTHORIZATION_USED, topic(from), topic('0x01')), ours)).toBe(false)
     expect(paid(log(AUTHORIZATION_CANCELED, topic(from), nonce), ours)).toBe(false)
-    expect(paidIn({ transactionHash: '0x01', success: false, logs: [used, ours] }, exact, offer)).toBeUndefined()
+    expect(paidIn({ transactionHash: '0x01', block: 1, success: false, logs: [used, ours] }, exact, offer)).toBeUndefined()
   })
 
   test('is nothing but a receipt', () => {

@@ -62,6 +62,9 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
   broken('verify() accepts a good payment and tells the balance as of the time given', 'dates the balance late', (chain) => ({
     verify: afterVerify(chain, (verdict) => (verdict.kind === 'valid' ? { ...verdict, asOf: verdict.asOf + 1 } : verdict)),
   })),
+  broken('what was settled up to the block of a balance is in it, and nothing that was settled later', 'names the block before', (chain) => ({
+    verify: afterVerify(chain, (verdict) => (verdict.kind === 'valid' && verdict.block !== undefined ? { ...verdict, block: verdict.block - 1 } : verdict)),
+  })),
   broken('verify() accepts the whole balance', 'wants a unit more than the price', (chain) => ({
     verify: afterVerify(chain, (verdict, payment) =>
       verdict.kind === 'valid' && String(verdict.balance) === field(payment, 'value') ? UNFUNDED : verdict,

@@ -122,6 +122,7 @@ export function brokenLiveEndpoints(sold: Live, order: Order): readonly Broken<L
     broken('a failure of the vendor charges nothing, says nothing of the vendor, and the same signed request buys afterwards', 'repeats what the vendor said', rewriting(503, (body) => ({ ...body, debug: 'secret of the vendor' }))),
     broken('a stream that breaks off is not charged: it ends with an error of its surface', 'repeats what the vendor said in a stream', relaying({ change: (text) => text.replace('The model broke off its answer.', 'secret of the vendor') })),
     broken('a settlement of unknown outcome is served, and ends in one transfer', 'never looks at it again', acting(() => ({ tend: async () => {} }))),
+    broken('a whole answer whose settlement is refused is withheld, with what finds it, and a stream says so at its end', 'does not know what was refused', relaying({ change: (text) => text.replace('error-class refused', 'error-class unknown') })),
     broken(
       'after a refused settlement the wallet gets no more until it has paid',
       'forgets its debtors',

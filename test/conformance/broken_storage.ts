@@ -104,10 +104,45 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         const isAlone = inFlight++ === 0
         await turn()
         inFlight--
-        return good.openCall(call, authorization, { ...at, ...(cap && isAlone && { cap }) })
+        const isKept = isAlone || cap?.newWallet || cap?.observed === undefined
+        return good.openCall(call, authorization, { ...at, ...(cap && isKept && { cap }) })
       },
     }
   }),
+  broken('openCall() lets 100 racing calls of one payer open one where its balance cannot be read, and another once that has ended', 'trusts an unknown balance with 5 USDC', (good) => ({
+    openCall: (call, authorization, { cap, ...at }) =>
+      good.openCall(call, authorization, { ...at, ...(cap && { cap: { ...cap, observed: cap.observed ?? usdc(5_000_000n) } }) }),
+  })),
+  broken('openCall() lets a wallet that never paid open two of 30 racing calls that are served before they are paid for', 'counts first and inserts later', (good) => {
+    let inFlight = 0
+    return {
+      async openCall(call, authorization, { cap, ...at }) {
+        const isAlone = inFlight++ === 0
+        await turn()
+        inFlight--
+        const { newWallet: _, ...rest } = cap ?? { asOf: 0 }
+        return good.openCall(call, authorization, { ...at, ...(cap && { cap: isAlone ? cap : rest }) })
+      },
+    }
+  }),
+  broken('a wallet is new in an asset until a call of it has settled there, at whatever gateway', 'takes what was paid in another asset for enough', (good) => {
+    const paid = new Set<string>()
+    return {
+      async finishSettlement(id, token, outcome, at) {
+        const call = outcome.kind === 'paid' ? await good.getCall(id) : undefined
+        if (call) paid.add(call.payer)
+        return await good.finishSettlement(id, token, outcome, at)
+      },
+      openCall(call, authorization, { cap, ...at }) {
+        const { newWallet: _, ...rest } = cap ?? { asOf: 0 }
+        return good.openCall(call, authorization, { ...at, ...(cap && { cap: paid.has(call.payer) ? rest : cap }) })
+      },
+    }
+  }),
+  broken('exposure counts what was settled after the block of a balance, and nothing that was settled up to it', 'reads its balances a block late', (good) => ({
+    openCall: (call, authorization, { cap, ...at }) =>
+      good.openCall(call, authorization, { ...at, ...(cap && { cap: { ...cap, ...(cap.block !== undefined && { block: cap.block + 1 }) } }) }),
+  })),
   broken('over() tells the sum, and nothing is written', 'binds the authorization before it counts', (good) => ({
     async openCall(call, authorization, at) {
       const answer = await good.openCall(call, authorization, at)
@@ -129,7 +164,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         const answer = await good.openCall(call, authorization, at)
         if (answer.kind !== 'over') return answer
         const more = failed.filter((each) => each.payer === call.payer).reduce((sum, each) => sum + each.quote, 0n)
-        return { kind: 'over', sum: usdc(answer.sum + more) }
+        return { ...answer, sum: usdc(answer.sum + more) }
       },
     }
   }),

@@ -67,6 +67,8 @@ export type ChainHarness = {
   /** Remembers the chain as it is from here on; `rewind(true)` shows it so again, as a node that is behind does. */
   mark(): void
   rewind(on: boolean): void
+  /** Whether balances and receipts tell their block; they do unless told. */
+  readonly tellsBlocks?: false
   /** Those of EIP-3009 unless told. */
   readonly ways?: Ways
 }
@@ -190,7 +192,7 @@ const verifying: readonly Law<ChainHarness>[] = [
     async check(subject) {
       const { h, payment } = await world(subject)
       const now = h.now()
-      expect(await verify(h, payment, now)).toEqual({ kind: 'valid', balance: RICH, asOf: now } as never)
+      expect(await verify(h, payment, now)).toMatchObject({ kind: 'valid', balance: RICH, asOf: now })
     },
   },
   {
@@ -529,6 +531,27 @@ const failing: readonly Law<ChainHarness>[] = [
 
 const looking: readonly Law<ChainHarness>[] = [
   {
+    name: 'what was settled up to the block of a balance is in it, and nothing that was settled later',
+    async check(subject) {
+      const { h, payer, payment } = await world(subject)
+      const next = await h.sign(payer, h.offer)
+      h.mark()
+      const { block } = receiptOf(await settle(h, payment))
+      await h.arrive?.()
+      h.rewind(true)
+      const behind = await verify(h, next)
+      h.rewind(false)
+      const verdicts = [behind, await verify(h, next)]
+      const told = h.tellsBlocks === false ? 'undefined' : 'number'
+      expect(verdicts[1]).toMatchObject({ kind: 'valid', balance: RICH - CENT })
+      expect([typeof block, verdicts[1]?.kind === 'valid' && typeof verdicts[1].block]).toEqual([told, told])
+      for (const verdict of verdicts) {
+        if (verdict.kind !== 'valid' || verdict.block === undefined || block === undefined) continue
+        expect([verdict.block >= block, verdict.balance as bigint]).toEqual([verdict.balance === RICH - CENT, verdict.block >= block ? RICH - CENT : RICH])
+      }
+    },
+  },
+  {
     name: 'balance() reads what transfers leave',
     async check(subject) {
       const { h, payer, payment } = await world(subject)
@@ -598,7 +621,9 @@ function receiptOf(answer: Settlement | Fate): Receipt {
 async function expectReal(h: ChainHarness, payer: Payer, answer: Settlement | Fate): Promise<void> {
   const receipt = receiptOf(answer)
   const { transaction } = receipt
-  expect(receipt).toEqual({ transaction, network: h.offer.network, payer: payer.address, amount: h.offer.amount })
+  const { block, ...told } = receipt
+  expect(told).toEqual({ transaction, network: h.offer.network, payer: payer.address, amount: h.offer.amount })
+  expect(['number', 'undefined']).toContain(typeof block)
   const moved = { from: payer.address.toLowerCase(), to: h.offer.payTo.toLowerCase(), value: CENT }
   expect(await h.transfersIn(transaction)).toContainEqual(moved)
 }

@@ -267,12 +267,25 @@ export const liveLaws: readonly Law<LiveStall>[] = [
     },
   },
   {
-    name: 'after a refused settlement the wallet gets no more until it has paid',
+    name: 'a whole answer whose settlement is refused is withheld, with what finds it, and a stream says so at its end',
     async check(subject) {
-      const { buy, alice, challenge, chain, order, payment, ports } = await set(subject)
+      const { buy, chain, order } = await set(subject, { script: hello })
       chain.forecast('refused')
       const bought = await buy()
-      expect([bought.status, receiptIn(bought, order).settled, chain.transfers.length]).toEqual([200, 'false', 0])
+      const { text, body } = bought
+      const { settled, response } = receiptIn(bought, order)
+      expect([bought.status, text.includes('Hello'), settled, chain.transfers.length]).toEqual(order.isStream ? [200, true, 'false', 0] : [402, false, null, 0])
+      if (order.isStream) return expect(text).toContain(': x-payment-settle-error-class refused')
+      expect([typeof body.job_id, typeof body.poll_url, text.includes('Payment settlement failed'), decodeHeader(response).success]).toEqual(['string', 'string', true, false])
+    },
+  },
+  {
+    name: 'after a refused settlement the wallet gets no more until it has paid',
+    async check(subject) {
+      const { buy, alice, challenge, chain, payment, ports } = await set(subject)
+      chain.forecast('refused')
+      await buy()
+      expect(chain.transfers).toHaveLength(0)
       expect((await buy({ payment: alice.sign(challenge) })).status).toBe(402)
       const identity = await chain.identify(payment, payment.accepted, { now: 0, signal: new AbortController().signal })
       const owed = identity.kind === 'known' ? await ports.storage.callOf(identity.key, 0) : undefined

@@ -290,6 +290,76 @@ const exposure: readonly Law<Storage>[] = [
       expect(await exposed(storage, T + MINUTE, T)).toBe(0b1110n)
     },
   },
+  {
+    name: 'exposure counts what was settled after the block of a balance, and nothing that was settled up to it',
+    async check(subject) {
+      const storage = await subject.open()
+      const settled: readonly [block: number, settledAt: number][] = [[9, T], [10, T], [11, T], [11, T - 59_000], [11, T - 61_000], [2 ** 40, T]]
+      for (const [n, [block, settledAt]] of settled.entries()) {
+        await completed(storage, `call ${n}`, { quote: usdc(1n << BigInt(n)) })
+        const token = await claimed(storage, `call ${n}`, settledAt)
+        await storage.finishSettlement(`call ${n}`, token, { kind: 'paid', receipt: { ...receipt(), block } }, { now: settledAt })
+      }
+      await spent(storage, 'without a block', { quote: usdc(1n << 6n) })
+      expect(await exposed(storage, T + MINUTE, T, 10)).toBe(0b110_1100n)
+      expect((await storage.getCall('call 5'))?.receipt?.block).toBe(2 ** 40)
+    },
+  },
+  {
+    name: 'openCall() lets 100 racing calls of one payer open one where its balance cannot be read, and another once that has ended',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      const blind = { asOf: T }
+      await opened(one, 'of nothing', { quote: usdc(0n) })
+      await spent(one, 'settled', {})
+      await opened(one, 'of another payer', { payer: '0xsomebody' })
+      const open = (storage: Storage, n: number) => storage.openCall(newCall(`call ${n}`), signed(`key ${n}`), at(T, blind))
+      const answers = await Promise.all(times(100, (n) => open(n % 2 ? one : two, n)))
+      expect(kinds(answers)).toEqual({ opened: 1, over: 99 })
+      const over = answers.find(({ kind }) => kind === 'over')
+      expect(over).toEqual({ kind: 'over', sum: usdc(2n * CENT), why: 'unreadable' })
+      const [first] = answers.flatMap((answer) => (answer.kind === 'opened' ? [answer.call.id] : []))
+      await one.moveCall(first ?? '', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      expect((await open(two, 100)).kind).toBe('opened')
+    },
+  },
+  {
+    name: 'openCall() lets a wallet that never paid open two of 30 racing calls that are served before they are paid for',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      const open = (storage: Storage, id: string, quote = CENT, payer = PAYER) =>
+        storage.openCall(newCall(id, { endpoint: 'chat', quote, payer }), signed(`key of ${id}`), at(T, NEWCOMER))
+      await opened(one, 'of another kind', { payer: PAYER })
+      await opened(one, 'in the background', { endpoint: 'chat', quote: usdc(49_999n) })
+      await one.moveCall('in the background', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
+      const answers = await Promise.all(times(30, (n) => open(n % 2 ? one : two, `chat ${n}`)))
+      expect(kinds(answers)).toEqual({ opened: 2, over: 28 })
+      expect(answers.flatMap((answer) => (answer.kind === 'opened' ? [answer.atLimit ?? false] : [])).sort()).toEqual([false, true])
+      expect(answers.find(({ kind }) => kind === 'over')).toEqual({ kind: 'over', sum: usdc(3n * CENT), why: 'new_wallet' })
+      const dear = [await open(one, 'first', usdc(40_000n), '0xdear'), await open(two, 'second', usdc(10_001n), '0xdear'), await open(one, 'third', usdc(10_000n), '0xdear')]
+      expect(dear.map((answer) => [answer.kind, answer.kind === 'opened' && answer.atLimit])).toEqual([['opened', true], ['over', false], ['opened', true]])
+      expect(await open(two, 'dearest', usdc(10n ** 6n), '0xrich')).toMatchObject({ kind: 'opened', atLimit: true })
+    },
+  },
+  {
+    name: 'a wallet is new in an asset until a call of it has settled there, at whatever gateway',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      let asked = 0
+      const kindsOf = async () => {
+        const chats = times(3, () => newCall(`chat ${asked++}`, { endpoint: 'chat', quote: usdc(1n) }))
+        const answers: Opened[] = []
+        for (const chat of chats) answers.push(await one.openCall(chat, signed(`key of ${chat.id}`), at(T, NEWCOMER)))
+        for (const { id } of chats) await one.moveCall(id, { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+        return kinds(answers)
+      }
+      await spent(one, 'elsewhere', { asset: 'eip155:1/0xother' })
+      await spent(two, 'of somebody', { payer: '0xsomebody' })
+      expect(await kindsOf()).toEqual({ opened: 2, over: 1 })
+      await spent(two, 'settled', { gateway: 'another', endpoint: 'images', settledAt: T - 90 * HOUR })
+      expect(await kindsOf()).toEqual({ opened: 3 })
+    },
+  },
 ]
 
 const moves: readonly Law<Storage>[] = [
@@ -1262,10 +1332,13 @@ async function withDeadOriginal(storage: Storage, id: string, shape: Shape = {})
   await storage.finishSettlement(id, await claimed(storage, id), { kind: 'dead' }, { now: T })
 }
 
+/** A payer that holds enough, and may have two calls to `chat` open while it is new. */
+const NEWCOMER = { observed: usdc(10n ** 9n), asOf: T, newWallet: { calls: 2, worth: usdc(50_000n), endpoints: ['chat'] } }
+
 /** The payer's exposure, read by asking for a call that costs nothing more than any cap. */
-async function exposed(storage: Storage, now: number, asOf = now): Promise<bigint> {
+async function exposed(storage: Storage, now: number, asOf = now, block?: number): Promise<bigint> {
   const probe = usdc(1n << 60n)
-  const cap = { observed: usdc(0n), asOf }
+  const cap = { observed: usdc(0n), asOf, ...(block !== undefined && { block }) }
   const answer = await storage.openCall(newCall(`probe ${now}`, { quote: probe }), signed(`probe ${now}`), at(now, cap))
   if (answer.kind !== 'over') throw new Error(`the probe was ${answer.kind}`)
   return answer.sum - probe

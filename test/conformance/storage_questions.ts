@@ -17,7 +17,7 @@ export function questions(random: () => number): () => Question {
   const work = () => one<Work>('queued', 'in_progress', 'completed', 'failed')
   const outcome = (): Outcome => {
     const kind = one('paid', 'unknown', 'refused', 'dead', 'unresolved')
-    return kind === 'paid' ? { kind, receipt: receipt(`0x${count}`, one('5', '0', '12345678901', '0.5')) } : { kind }
+    return kind === 'paid' ? { kind, receipt: { ...receipt(`0x${count}`, one('5', '0', '12345678901', '0.5')), ...(random() < 0.5 && { block: upTo(9) }) } } : { kind }
   }
 
   return () => {
@@ -26,7 +26,9 @@ export function questions(random: () => number): () => Question {
     if (pick < 0.2) {
       const who = { payer: one('0xa', '0xb'), owner: one('me', 'you'), model: one(null, 'small', 'large'), endpoint: one('images', 'chat') }
       const call = newCall(`call ${count++}`, { ...who, quote: usdc(BigInt(upTo(50))), expiresAt: at + upTo(3_000) })
-      const cap = random() < 0.5 ? { cap: { observed: usdc(BigInt(upTo(300))), asOf: at - upTo(9_000) } } : {}
+      const limit = { calls: 2, worth: usdc(60n), endpoints: ['chat'] }
+      const seen = { ...(random() < 0.8 && { observed: usdc(BigInt(upTo(300))) }), ...(random() < 0.5 && { block: upTo(9) }), ...(random() < 0.3 && { newWallet: limit }) }
+      const cap = random() < 0.5 ? { cap: { ...seen, asOf: at - upTo(9_000) } } : {}
       const until = at + upTo(400)
       return { verb: 'openCall', put: (storage) => storage.openCall(call, key, { now: at, until, ...cap }) }
     }

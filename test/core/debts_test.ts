@@ -4,7 +4,7 @@ import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { streamAnswer } from '../../adapters/vendors/scripted_chat.ts'
 import { owe, owedBy } from '../../core/debts.ts'
 import type { Call, Json } from '../../core/mod.ts'
-import { FOX, kit, read, type KitOptions } from '../kit.ts'
+import { decodeHeader, FOX, kit, read, type KitOptions } from '../kit.ts'
 import { COMPLETIONS, HELLO, SKY, STREAM, table } from './live_kit.ts'
 
 const HOUR = 3_600_000
@@ -21,11 +21,28 @@ async function indebted(options: KitOptions = {}) {
 }
 
 describe('an answer whose payment is refused', () => {
-  test('is served, and says so', async () => {
-    const { response, chain, log } = await indebted()
-    expect([response.status, response.headers.get('x-payment-settled'), response.headers.get('x-payment-settle-error-class'), response.headers.get('payment-response')]).toEqual([200, 'false', 'refused', null])
-    expect([(await response.json()).choices[0].message.content, chain.transfers.length]).toEqual(['Hello', 0])
-    expect(log.lines.map(({ level, message }) => [level, message])).toEqual([['warn', 'an answer was delivered, and its payment refused; its wallet gets no more until it is paid']])
+  test('is withheld: 402 says why, and where it can be collected', async () => {
+    const { response, chain, log, alice } = await indebted()
+    const { status, headers, body } = await read(response)
+    expect([status, body.error, body.details, body.recoverable, headers.get('x-payment-settled')]).toEqual([402, 'Payment settlement failed', 'refused by the forecast', true, null])
+    expect(body.poll_url).toStartWith(`/api/v1/calls/${body.job_id}`)
+    expect(decodeHeader(headers.get('payment-response'))).toEqual({ success: false, errorReason: 'refused by the forecast', transaction: '', network: 'eip155:84532', payer: alice.wallet })
+    expect([JSON.stringify(body).includes('Hello'), chain.transfers.length]).toEqual([false, 0])
+    expect(log.lines.map(({ level, message }) => [level, message])).toEqual([['warn', 'an answer was made, and its payment refused; its wallet gets no more until it is paid']])
+  })
+
+  test('is withheld in the words of the surface that was called', async () => {
+    const said: Record<string, unknown> = {}
+    const bodies = { '/api/v1/messages': { model: SKY.model, max_tokens: 10, messages: SKY.messages }, '/api/v1/responses': { model: SKY.model, input: 'Hello', max_output_tokens: 20 }, [COMPLETIONS]: SKY }
+    for (const [path, body] of Object.entries(bodies)) {
+      const { post, signed, chain } = await table()
+      const payment = await signed(body, { path })
+      chain.forecast('refused')
+      const refused = await read(await post(body, { payment, path }))
+      expect([refused.status, typeof refused.body.job_id, typeof refused.body.poll_url]).toEqual([402, 'string', 'string'])
+      said[path] = refused.body.type ?? refused.body.error.type ?? refused.body.error
+    }
+    expect(said).toEqual({ '/api/v1/messages': 'error', '/api/v1/responses': 'payment_required', [COMPLETIONS]: 'Payment settlement failed' })
   })
 
   test('keeps its wallet from further answers: 402 PAYMENT_UNFUNDED names the call, and no vendor is asked', async () => {
@@ -74,12 +91,12 @@ describe('an answer whose payment is refused', () => {
   })
 
   test('of several at once each is owed: one is paid after the other', async () => {
-    const { post, alice, signed, chain } = await table()
+    const { post, alice, signed, chain } = await table(undefined, { newWallet: { calls: 3 } })
     const bodies = [7, 8, 9].map((max_tokens) => ({ ...SKY, max_tokens }))
     const payments = [await signed(bodies[0]), await signed(bodies[1]), await signed(bodies[2])] as const
     chain.forecast('refused', 'refused', 'refused')
     const answers = await Promise.all(payments.map((payment, index) => post(bodies[index], { payment })))
-    expect(answers.map(({ headers }) => headers.get('x-payment-settle-error-class'))).toEqual(['refused', 'refused', 'refused'])
+    expect(answers.map(({ status, headers }) => [status, headers.has('payment-response')])).toEqual([[402, true], [402, true], [402, true]])
     const paid = new Set<string>()
     for (let debt = 0; debt < 3; debt++) {
       const { status, body } = await read(await post(SKY, { payment: await signed(SKY) }))

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'bun:test'
-import { afterlife, type Bond, type Debt, decideClaim, decideFinish, decideOpen, exposure, type Head, mayLease, mayMove, patchOf, takePermits, UNCLAIMED } from '../../core/ledger.ts'
+import { type Debt, exposure } from '../../core/exposure.ts'
+import { afterlife, type Bond, decideClaim, decideFinish, decideOpen, type Head, mayLease, mayMove, patchOf, takePermits, UNCLAIMED } from '../../core/ledger.ts'
 import { usdc } from '../../core/money.ts'
 import type { Authorization, NewCall, Outcome } from '../../core/ports.ts'
 import { START } from '../kit.ts'
@@ -36,7 +37,7 @@ describe('opening', () => {
 })
 
 describe('exposure', () => {
-  const debt = (more: Partial<Debt> = {}): Debt => ({ id: 'call', quote: usdc(5n), work: 'completed', money: 'verified', settledAt: null, state: 'open', bondExpiresAt: T + 1, ...more })
+  const debt = (more: Partial<Debt> = {}): Debt => ({ id: 'call', endpoint: 'images', quote: usdc(5n), work: 'completed', money: 'verified', startedAt: null, settledAt: null, state: 'open', bondExpiresAt: T + 1, block: null, ...more })
   const owed = (...debts: readonly Debt[]) => exposure(debts, { now: T, asOf: T, without: 'let go' })
 
   test('counts what may still be spent, each call once', () => {

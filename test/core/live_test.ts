@@ -197,12 +197,12 @@ describe('a storage that fails under a whole answer', () => {
     expect(chain.transfers).toHaveLength(1)
   })
 
-  test('while it records a debt is alerted, and the answer is served', async () => {
+  test('while it records a debt is alerted, and the answer is withheld all the same', async () => {
     const broken = { ...memoryStorage(), putOwned: () => Promise.reject(new Error('disk full')) }
     const { post, signed, chain, log } = await table(undefined, { ports: { storage: broken } })
     chain.forecast('refused')
     const response = await post(SKY, { payment: await signed(SKY) })
-    expect([response.status, ...settledness(response)]).toEqual([200, 'false', 'refused', false])
+    expect([response.status, ...settledness(response)]).toEqual([402, null, null, true])
     expect(log.lines.map(({ level, message }) => [level, message])).toContainEqual(['alert', 'a debt could not be recorded'])
   })
 

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../adapters/chains/cash.ts'
-import type { Payment } from '../../core/mod.ts'
 import { type Answer, decodeHeader, door, FOX, GENERATIONS, kit, readyJob } from '../kit.ts'
 
 const statuses = (answers: readonly Answer[]) => answers.map(({ body }) => body.payment?.status ?? body.code ?? body.status).sort()
@@ -205,22 +204,5 @@ describe('exposure', () => {
     expect((await alice.buy()).body.code).toBe('PAYMENT_UNFUNDED')
     await clock.advance(600_000)
     expect((await alice.buy(FOX, { shop: restart() })).status).toBe(202)
-  })
-
-  test('where no balance can be read is five dollars', async () => {
-    const chain = cashChain()
-    const blind = { ...chain, verify: async (...asked: Parameters<typeof chain.verify>) => {
-      const verdict = await chain.verify(...asked)
-      return verdict.kind === 'valid' ? { kind: verdict.kind, asOf: verdict.asOf } : verdict
-    } }
-    const { buyer } = kit({ chain: blind, inlineMs: 0 })
-    const alice = buyer()
-    const dear = { model: 'vendor-b/image-pro', prompt: 'p', size: '4096x4096', n: 10 }
-    const payments: Payment[] = []
-    for (let i = 0; i < 4; i++) payments.push(alice.sign(await alice.ask(dear)))
-    const answers = []
-    for (const payment of payments) answers.push(await alice.buy(dear, { payment }))
-    expect(answers.map(({ status }) => status)).toEqual([202, 202, 202, 402])
-    expect(answers[3]?.body.code).toBe('PAYMENT_UNFUNDED')
   })
 })

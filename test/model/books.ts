@@ -3,9 +3,8 @@ import { peek } from 'bun'
 import type { CashTransfer } from '../../adapters/chains/cash.ts'
 import type { Reply } from '../../core/endpoint.ts'
 import { patience, type Payment } from '../../core/mod.ts'
-import type { Authorization, Call, Claim, Opened, Outcome } from '../../core/ports.ts'
-import { isLive } from './products.ts'
-import type { Actor, Buyer, Signed, World } from './world.ts'
+import type { Authorization, Call, Cap, Claim, Opened, Outcome } from '../../core/ports.ts'
+import type { Actor, Signed, World } from './world.ts'
 
 export const LAWS = {
   onePayment: 'a buyer pays once for a call',
@@ -20,7 +19,6 @@ export const LAWS = {
   goneIsFree: 'who has gone before an inline settlement begins is not charged by it',
   onlyThePayer: 'nobody collects what another wallet ordered',
   noSurprise: 'no request fails for a reason that nobody foresaw',
-  nothingGiven: 'an answer that was read whole is paid, but for two of a wallet that never paid anything and took its money away',
 } as const
 export type LawName = keyof typeof LAWS
 
@@ -45,7 +43,7 @@ export type Books = {
   random(bytes: number): Uint8Array
 
   // What processes and the chain do, as it happens.
-  opened(opened: Opened, authorization: Authorization, at: { cap?: { observed: bigint } }): Opened
+  opened(opened: Opened, authorization: Authorization, at: { cap?: Pick<Cap, 'observed'> }): Opened
   claiming(actor: Actor | undefined, id: string): void
   claimed(claim: Claim, asked: { id: string; offered: Authorization | undefined; at: { now: number } }): Claim
   settling(actor: Actor | undefined, payment: Payment): Attempt | undefined
@@ -57,14 +55,6 @@ export type Books = {
   failed(actor: Actor, error: Error): void
   alerted(message: string, fields: Record<string, unknown> | undefined): void
 
-  /** The number of one more answer that a model begins. */
-  newWork(): number
-  /** Whether a call is of what is answered before its money has moved. */
-  isLive(id: string): boolean
-  /** A wallet took away what would have paid for its answers. */
-  fled(buyer: Buyer): void
-  /** When all is well again, and before anybody comes for what lies: what was read against what was paid. */
-  judgeGifts(): void
   /** At the end of a run, when all is quiet: the ledger against the chain. */
   close(): void
 }
@@ -86,12 +76,8 @@ export function books(world: World): Books {
   /** Calls for which an authorization was handed out while it still could move money, and calls given away. */
   const tried = new Set<string>()
   const unresolved = new Set<string>()
-  /** By key of the authorization: the answers that were read whole for it. */
-  const answers = new Map<string, Set<string>>()
-  const fugitives = new Set<string>()
   let violation: Violation | undefined
   let counter = 0
-  let works = 0
 
   function violate(law: LawName, text: string): void {
     const { breaks } = world.stage.rule
@@ -170,23 +156,6 @@ export function books(world: World): Books {
     }
   }
 
-  function isOfLive(id: string): boolean {
-    const signed = world.byKey(calls.get(id)?.opening ?? '')
-    return signed !== undefined && isLive(signed.product)
-  }
-
-  function judgeLive(actor: Actor, text: string): void {
-    const { signed, call } = actor
-    world.say(() => `${actor.name}: 200 ${/end-of-work-\d+/.exec(text)?.[0] ?? 'no whole answer'}`)
-    if (!signed) return
-    const key = call === undefined ? signed.key : (calls.get(call)?.opening ?? signed.key)
-    const read = answers.get(key) ?? new Set()
-    for (const [work] of text.matchAll(/end-of-work-\d+/g)) answers.set(key, read.add(work))
-    if (call === undefined || read.size === 0 || world.isFlaky) return
-    const money = row(call)?.money
-    if (money !== 'settled' && money !== 'unresolved') violate('resultHasMoney', `${actor.name} shows ${nameOf(call)}, which is ${money}`)
-  }
-
   function judgeRow(id: string, settled: Map<string, string>): void {
     const call = row(id)
     if (!call) return violate('moneyHasResult', `${nameOf(id)} is forgotten`)
@@ -235,15 +204,14 @@ export function books(world: World): Books {
       world.say(() => `   -> ${opened.kind} ${opened.kind === 'over' ? opened.sum : nameOf(opened.call.id)}`)
       if (opened.kind !== 'opened') return opened
       const { call } = opened
-      if (!cap) return opened
+      if (cap?.observed === undefined) return opened
       const sum = exposureOf(call)
       if (sum > cap.observed) violate('exposure', `${sum} base units are open on a balance of ${cap.observed}`)
       return opened
     },
 
     claiming(actor, id) {
-      // Who leaves a stream after its first words pays for them.
-      if (actor?.kind === 'post' && actor.gone.signal.aborted && !isOfLive(id)) violate('goneIsFree', `${actor.name} settles ${nameOf(id)} for nobody`)
+      if (actor?.kind === 'post' && actor.gone.signal.aborted) violate('goneIsFree', `${actor.name} settles ${nameOf(id)} for nobody`)
     },
 
     claimed(claim, { id, offered, at }) {
@@ -307,8 +275,6 @@ export function books(world: World): Books {
 
     replied(actor, reply) {
       const text = String(reply.body)
-      const isAnswer = actor.call === undefined ? actor.signed !== undefined && isLive(actor.signed.product) : isOfLive(actor.call)
-      if (reply.status === 200 && isAnswer) return judgeLive(actor, text)
       const body = JSON.parse(text)
       const id = body.id ?? body.job_id
       world.say(() => `${actor.name}: ${[reply.status, body.status ?? body.code ?? body.error, body.payment?.status, id && nameOf(id)].filter(Boolean).join(' ')}`)
@@ -319,30 +285,6 @@ export function books(world: World): Books {
       const key = reply.status === 402 ? inDoubt(actor) : [...actor.sent].find(isAlive)
       if (!key || (reply.status !== 402 && !/nothing was charged/i.test(text))) return
       violate('noSecondSignature', `${actor.name} gets ${reply.status}, but ${nameOfKey(key)} ${movedIn.has(key) ? 'moved money' : 'may still land'}`)
-    },
-
-    newWork: () => ++works,
-
-    isLive: isOfLive,
-
-    fled: ({ wallet }) => void fugitives.add(wallet),
-
-    judgeGifts() {
-      const unpaid = new Map<string, { count: number; units: bigint }>()
-      const payers = new Set<string>([...transfers.values()].map(({ transfer }) => transfer.from))
-      for (const [key, read] of answers) {
-        const signed = world.byKey(key)
-        const spare = read.size - (movedIn.has(key) ? 1 : 0)
-        if (!signed || spare <= 0) continue
-        const { wallet } = signed.buyer
-        if (!fugitives.has(wallet)) return violate('nothingGiven', `${signed.name} bought ${read.size} answers and moved ${movedIn.has(key) ? 'the price of one' : 'nothing'}`)
-        const { count, units } = unpaid.get(wallet) ?? { count: 0, units: 0n }
-        unpaid.set(wallet, { count: count + spare, units: units + BigInt(signed.product.offer.amount) * BigInt(spare) })
-      }
-      for (const [wallet, { count, units }] of unpaid) {
-        const isOver = count > STRANGERS.calls || units > STRANGERS.units
-        if (isOver && !payers.has(wallet)) violate('nothingGiven', `a wallet that never paid anything has ${count} answers worth ${units}`)
-      }
     },
 
     failed(actor, error) {
@@ -365,9 +307,6 @@ export function books(world: World): Books {
     },
   }
 }
-
-/** What a wallet that has never settled anything may have open after the reply (ruling 35). */
-const STRANGERS = { calls: 2, units: 50_000n } as const
 
 function givenBy(claim: Claim, offered: Authorization | undefined): Authorization | undefined {
   if (claim.kind === 'yours') return offered

@@ -1,5 +1,6 @@
 /** A storage in memory whose decisions can be exchanged: with none exchanged it keeps every rule, as `memoryStorage` does. */
 import { memoryStorage } from '../../adapters/storage/memory.ts'
+import type { Debt } from '../../core/exposure.ts'
 import * as ledger from '../../core/ledger.ts'
 import type { Authorization, Call, Storage } from '../../core/ports.ts'
 
@@ -22,13 +23,16 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
     return row
   }
 
-  function* debts({ payer, asset }: Pick<Call, 'payer' | 'asset'>): Iterable<ledger.Debt> {
+  function* debts({ payer, asset }: Pick<Call, 'payer' | 'asset'>): Iterable<Debt> {
     for (const row of rows.values()) {
       if (row.payer !== payer || row.asset !== asset) continue
-      yield { ...row, state: null, bondExpiresAt: null }
-      for (const { state, expiresAt } of bondsOf(row.id)) yield { ...row, state, bondExpiresAt: expiresAt }
+      const debt = { ...row, block: row.receipt?.block ?? null }
+      yield { ...debt, state: null, bondExpiresAt: null }
+      for (const { state, expiresAt } of bondsOf(row.id)) yield { ...debt, state, bondExpiresAt: expiresAt }
     }
   }
+
+  const hasPaid = ({ payer, asset }: Pick<Call, 'payer' | 'asset'>) => [...rows.values()].some((row) => row.payer === payer && row.asset === asset && row.money === 'settled')
 
   function perform(writes: readonly ledger.Write[]): void {
     for (const write of writes) {
@@ -46,7 +50,7 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
   return {
     ...memoryStorage(),
     async openCall(asked, authorization, at) {
-      const { answer, writes } = decideOpen({ call: asked, authorization }, { bound: boundTo(authorization.key), debts: debts(asked) }, at)
+      const { answer, writes } = decideOpen({ call: asked, authorization }, { bound: boundTo(authorization.key), debts: debts(asked), hasPaid: hasPaid(asked) }, at)
       perform(writes)
       return answer.kind === 'replayed' ? { kind: 'replayed', call: call(answer.id) } : answer
     },

@@ -183,15 +183,18 @@ describe('free tier, guests and receipts', () => {
     const config = good(`free_per_minute = 5\nchat_receipt_seconds = 2.5\ngenerate_content_payers = ["${PAYER}"]\nbackground_payers = []`, { FREE_PER_HOUR: '50' })
     expect(config).toMatchObject({ freePerMinute: 5, freePerHour: 50, receiptMs: 2_500, guests: { generate_content: [PAYER], background: [] } })
     expect(good('', { FREE_PER_MINUTE: '1', CHAT_RECEIPT_SECONDS: '0' })).toMatchObject({ freePerMinute: 1, receiptMs: 0 })
+    expect(good('new_wallet_calls = 3', { NEW_WALLET_USDC: '0.5' }).newWallet).toMatchObject({ calls: 3, worth: 500_000n })
   })
 
   test('mistakes in them are named', () => {
-    expect(mistakes('generate_content_payers = ["0x12"]\nbackground_payers = "all"\nfree_per_hour = 0', { FREE_PER_MINUTE: 'many', CHAT_RECEIPT_SECONDS: '600' }).map((mistake) => mistake.split(':', 1)[0]).toSorted()).toEqual([
+    expect(mistakes('generate_content_payers = ["0x12"]\nbackground_payers = "all"\nfree_per_hour = 0\nnew_wallet_calls = 0\nnew_wallet_usdc = 0.05', { FREE_PER_MINUTE: 'many', CHAT_RECEIPT_SECONDS: '600' }).map((mistake) => mistake.split(':', 1)[0]).toSorted()).toEqual([
       'CHAT_RECEIPT_SECONDS',
       'FREE_PER_MINUTE',
       'background_payers',
       'free_per_hour',
       'generate_content_payers.0',
+      'new_wallet_calls',
+      'new_wallet_usdc',
     ])
   })
 })

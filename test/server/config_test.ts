@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { audioRows, chatRows, imageRows, videoRows } from '../../core/mod.ts'
+import { usdc } from '../../core/money.ts'
 import { type Config, isLoopback, readConfig } from '../../server/config.ts'
 import type { Environment } from '../../server/config_vendors.ts'
 import { good, mistakes } from './config_kit.ts'
@@ -38,6 +39,7 @@ describe('defaults', () => {
       pollKeys: undefined,
       environmentVendors: [],
       receiptMs: 10_000,
+      newWallet: { calls: 2, worth: usdc(50_000n) },
       freePerMinute: 30,
       freePerHour: 300,
       unpaidCharacters: 10_000_000,
