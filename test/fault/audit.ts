@@ -18,12 +18,12 @@ export type Audit = {
   readonly violations: readonly string[]
 }
 
-type Row = { id: string; payer: string; quote: string; work: string; money: string; receipt: string | null; paid: string[] }
+export type Row = { id: string; payer: string; quote: string; work: string; money: string; receipt: string | null; paid: string[] }
 type Log = { readonly topics: readonly [Hex, Hex, Hex]; readonly data: Hex; readonly transactionHash: Hex; readonly logIndex: Hex }
 
 /** One payment as both the ledger and the chain can say it. */
-type Line = { readonly transaction: string; readonly payer: string; readonly units: bigint; readonly nonce: string }
-const written = ({ transaction, payer, units, nonce }: Line) => `${transaction} ${payer} ${units} ${nonce}`.toLowerCase()
+export type Line = { readonly transaction: string; readonly payer: string; readonly units: bigint; readonly nonce: string }
+export const written = ({ transaction, payer, units, nonce }: Line) => `${transaction} ${payer} ${units} ${nonce}`.toLowerCase()
 
 export async function audit(books: Books): Promise<Audit> {
   const { pool, purchases } = books
@@ -82,14 +82,14 @@ function judged({ buyer, delivered, oddities, answers }: Purchase, settled: Read
   return lineOf(row).transaction === delivered.transaction ? said : [...said, `call ${delivered.id} names a transaction that is not its own`]
 }
 
-function lineOf({ payer, quote, receipt, paid }: Row): Line {
+export function lineOf({ payer, quote, receipt, paid }: Row): Line {
   const { transaction } = JSON.parse(receipt ?? '{}') as { transaction?: string }
   const nonce = paid[0]?.slice(paid[0].lastIndexOf('/') + 1) ?? ''
   return { transaction: transaction ?? '', payer, units: BigInt(quote), nonce }
 }
 
 /** Every Transfer to the seller, with the authorization whose event stands before it. */
-async function paidOnChain({ rpcUrl, payTo }: Books): Promise<readonly Line[]> {
+export async function paidOnChain({ rpcUrl, payTo }: Pick<Books, 'rpcUrl' | 'payTo'>): Promise<readonly Line[]> {
   const seller = `0x${payTo.slice(2).toLowerCase().padStart(64, '0')}`
   const logsOf = (topics: readonly (Hex | string | null)[]) => rpc<readonly Log[]>(rpcUrl, 'eth_getLogs', [{ address: DEVNET_ASSET, fromBlock: '0x0', toBlock: 'latest', topics }])
   const [transfers, uses] = await Promise.all([logsOf([TRANSFER, null, seller]), logsOf([AUTHORIZATION_USED])])
@@ -105,7 +105,7 @@ async function paidOnChain({ rpcUrl, payTo }: Books): Promise<readonly Line[]> {
 const distance = (a: Hex, b: Hex): number => Math.abs(Number(a) - Number(b))
 
 /** What the first list has more often than the second. */
-function differing(first: readonly string[], second: readonly string[]): readonly string[] {
+export function differing(first: readonly string[], second: readonly string[]): readonly string[] {
   const rest = [...second]
   return first.filter((line) => {
     const at = rest.indexOf(line)

@@ -6,6 +6,8 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 
 const MAIN = join(import.meta.dirname, '../../server/main.ts')
+/** Shifts the clock of the process that preloads it. */
+const SHIFTED_CLOCK = join(import.meta.dirname, 'shifted_clock.ts')
 
 /** Kills what it was told of, and takes the files away, when its input ends: that happens however we end. */
 const GUARD = `
@@ -49,8 +51,8 @@ export type Replica = {
   thaw(): void
   /** Resolves when the process is gone. */
   kill(): Promise<void>
-  /** Resolves when it greets. Throws, with what it said, when it ends without. */
-  start(): Promise<void>
+  /** Resolves when it greets. Throws, with what it said, when it ends without. Its clock is right unless told. */
+  start(clock?: { readonly aheadMs: number }): Promise<void>
   /** SIGTERM, and SIGKILL should it not end; resolves with the exit code. */
   stop(): Promise<number | null>
   /** What it has logged at level error: alerts, for a person to see. */
@@ -79,12 +81,13 @@ export async function replica({ name, dir, databaseUrl, env, guard }: ReplicaOpt
   let isUp = false
   const life = () => `${name}${lives}`
 
-  async function start(): Promise<void> {
+  async function start({ aheadMs }: { readonly aheadMs: number } = { aheadMs: 0 }): Promise<void> {
     lives++
     const url = new URL(databaseUrl)
     url.searchParams.set('options', `${url.searchParams.get('options') ?? ''} -c fault.life=${life()}`)
     const given = { PATH: process.env.PATH ?? '', HOME: dir, PORT: `${port}`, DATABASE_URL: url.href, ...env }
-    const own = spawn(process.execPath, [MAIN], { cwd: dir, env: given, stdio: ['ignore', 'pipe', 'pipe'] })
+    const shifted = aheadMs === 0 ? { program: [MAIN], env: given } : { program: ['--preload', SHIFTED_CLOCK, MAIN], env: { ...given, FAULT_CLOCK_AHEAD_MS: `${aheadMs}` } }
+    const own = spawn(process.execPath, shifted.program, { cwd: dir, env: shifted.env, stdio: ['ignore', 'pipe', 'pipe'] })
     child = own
     const pid = own.pid ?? 0
     guard.add(pid)
@@ -153,27 +156,37 @@ function greeting(child: ChildProcess, alerts: string[]): Promise<void> {
   })
 }
 
-/** `gateways` are rows of TOML; `films` is the origin of whoever films, on this machine. */
-export type Shop = { readonly gateways: string; readonly media: string; readonly films?: string }
+/** `gateways` are rows of TOML; `films` is the origin of whoever films, on this machine; `talks` of whoever converses and answers JSON-RPC. */
+export type Shop = { readonly gateways: string; readonly media: string; readonly films?: string; readonly talks?: string; readonly leaseSeconds?: number }
 
 /** Pictures by the embedded vendor, at the gateways that are given. */
-export function writeConfig(dir: string, { gateways, media, films }: Shop): void {
+export function writeConfig(dir: string, { gateways, media, films, talks, leaseSeconds }: Shop): void {
   mkdirSync(media, { recursive: true })
   const text = `
 object_store = "file:${media}"
 log_level = "error"
 drain_seconds = 3
 ${films ? `trusted_hosts = ["${new URL(films).host}"]` : ''}
+${leaseSeconds ? `lease_seconds = ${leaseSeconds}` : ''}
 
 [vendors.vendor-d]
 protocol = "sketch"
 
 [vendors.vendor-e]
 protocol = "sketch"
-
+${talks ? talking(talks) : ''}
 ${gateways}`
   writeFileSync(join(dir, 'farebox.toml'), text)
 }
+
+const talking = (origin: string) => `
+[vendors.vendor-h]
+chat = "openai-chat"
+base_url = "${origin}/v1"
+
+[rpc]
+ethereum-mainnet = "${origin}/rpc"
+`
 
 async function freePort(): Promise<number> {
   const server = createServer()

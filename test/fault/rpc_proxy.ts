@@ -18,12 +18,14 @@ export type RpcProxy = {
   urlOf(replica: string): string
   /** Each message, question or answer, meets trouble with this chance; 0 is a good wire. */
   setTrouble(share: number): void
+  /** This share of questions is answered 429, unasked; 0 is a node without limits. */
+  setLimited(share: number): void
   watch(watcher: Watcher | undefined): void
   /** By hash, everything that was ever sent. */
   readonly broadcasts: ReadonlyMap<Hex, Broadcast>
   /** Whether this replica has ever asked about something; `needle` in lower case. */
   hasAsked(replica: string, needle: string): boolean
-  readonly counts: { messages: number; dropped: number; delayed: number; repeated: number }
+  readonly counts: { messages: number; dropped: number; delayed: number; repeated: number; limited: number }
   close(): void
 }
 
@@ -33,10 +35,11 @@ export type ProxyOptions = { readonly upstream: string; readonly chance: Chance;
 type Trouble = 'dropped' | 'delayed' | 'repeated' | undefined
 
 export async function rpcProxy({ upstream, chance, slowMs, silentShare }: ProxyOptions): Promise<RpcProxy> {
-  const counts = { messages: 0, dropped: 0, delayed: 0, repeated: 0 }
+  const counts = { messages: 0, dropped: 0, delayed: 0, repeated: 0, limited: 0 }
   const broadcasts = new Map<Hex, Broadcast>()
   const questions = new Map<string, string[]>()
   let share = 0
+  let limitedShare = 0
   let watcher: Watcher | undefined
 
   const server = createServer((request, response) => void carry(request, response).catch(() => request.socket.destroy()))
@@ -52,6 +55,10 @@ export async function rpcProxy({ upstream, chance, slowMs, silentShare }: ProxyO
     const stop = async (stage: Stage, answer = '') => (await watcher?.({ replica, stage, question, answer })) === 'cut'
 
     if (await stop('asked')) return hangUp()
+    if (chance.isLucky(limitedShare)) {
+      counts.limited++
+      return void response.writeHead(429, { 'content-type': 'application/json', 'retry-after': '1' }).end(TOO_MANY)
+    }
     const there = await trouble()
     if (there === 'dropped') return lose()
     for (const sent of sentIn(question)) known(replica, sent).isWithNode = true
@@ -100,6 +107,7 @@ export async function rpcProxy({ upstream, chance, slowMs, silentShare }: ProxyO
   return {
     urlOf: (replica) => `http://127.0.0.1:${port}/${replica}`,
     setTrouble: (chosen) => void (share = chosen),
+    setLimited: (chosen) => void (limitedShare = chosen),
     watch: (chosen) => void (watcher = chosen),
     broadcasts,
     hasAsked: (replica, needle) => questions.get(replica)?.some((question) => question.includes(needle)) ?? false,
@@ -110,6 +118,8 @@ export async function rpcProxy({ upstream, chance, slowMs, silentShare }: ProxyO
     },
   }
 }
+
+const TOO_MANY = JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32005, message: 'Too many requests' } })
 
 /** The signed transactions of a question. */
 export function sentIn(question: string): readonly Hex[] {

@@ -2,12 +2,16 @@
  * `bun run fault [--seed N] [--buyers 200] [--kills 10] [--hasten]`: two gateway processes on one Postgres and one chain, a bad wire between
  * them and the chain, buyers, and a hand that kills. Prints the schedule and the counts; exits with 1 unless every unit of money is where it
  * belongs and, with enough kills, every kill point was hit. `--hasten` ends what the dead held at once. Then the same for videos
- * and for the other rails, scene by scene; `--kills 0` plays these alone.
+ * and for the other rails, scene by scene; `--kills 0` plays these alone. Then bad weather: pauses, a database that goes away, clocks that
+ * differ, a node that refuses, wallets that are drained, over a mix of everything that is sold. `--minutes 10` plays the weather alone, scene
+ * by scene and then all of it at once, for so long; `--scene TEXT` only the scenes of weather whose name contains the text.
  */
 import { parseArgs } from 'node:util'
 import { fault, type FaultOptions, type FaultReport } from './fault.ts'
 import { type Point, points, sayings } from './kill_points.ts'
 import { railFaults } from './rails.ts'
+import { storm, type StormReport } from './storm.ts'
+import { INVARIANTS, type Invariant } from './reckoning.ts'
 import { type SceneReport, videoFaults } from './videos.ts'
 
 /** What the command prints. */
@@ -29,12 +33,29 @@ function reported({ counts, ledgerSum, chainSum, kills, seconds, wire, answers, 
 
 async function main(): Promise<void> {
   const option = (initial: string) => ({ type: 'string', default: initial }) as const
-  const { values } = parseArgs({ options: { seed: option(`${Date.now() % 1_000_000}`), buyers: option('200'), kills: option('10'), hasten: { type: 'boolean', default: false } } })
+  const { values } = parseArgs({ options: { seed: option(`${Date.now() % 1_000_000}`), buyers: option('200'), kills: option('10'), hasten: { type: 'boolean', default: false }, minutes: { type: 'string' }, scene: { type: 'string' } } })
   const [seed, buyers, kills] = [values.seed, values.buyers, values.kills].map(Number) as [number, number, number]
+  const weathering = { seed, log: console.log, ...(values.minutes && { minutes: Number(values.minutes) }), ...(values.scene && { scene: values.scene }) }
+  const isWeatherAlone = values.minutes !== undefined || values.scene !== undefined
+  if (isWeatherAlone) process.exit(weathered(await storm(weathering)) ? 0 : 1)
   const arePicturesWhole = kills === 0 || (await pictures({ seed, buyers, kills, hasten: values.hasten }))
   const areVideosWhole = told('videos', await videoFaults({ seed, log: console.log }))
   const areRailsWhole = told('rails', await railFaults({ log: console.log }))
-  process.exit(arePicturesWhole && areVideosWhole && areRailsWhole ? 0 : 1)
+  const isWeathered = weathered(await storm(weathering))
+  process.exit(arePicturesWhole && areVideosWhole && areRailsWhole && isWeathered ? 0 : 1)
+}
+
+/** The sum of all scenes of weather, invariant by invariant. */
+function weathered({ scenes }: StormReport): boolean {
+  const violations = scenes.flatMap((scene) => scene.violations)
+  const sum = (count: (scene: StormReport['scenes'][number]) => number | bigint) => scenes.reduce((total, scene) => total + BigInt(count(scene)), 0n)
+  for (const [invariant, law] of Object.entries(INVARIANTS) as [Invariant, string][]) {
+    console.log(`  ${String(violations.filter((each) => each.invariant === invariant).length).padStart(4)} violations of: ${law}`)
+  }
+  console.log(`${sum(({ counts }) => counts.errands)} errands, ${sum(({ counts }) => counts.answers)} answers, ${sum(({ counts }) => counts.transfers)} transfers of ${sum(({ paid }) => paid)} micro-USDC`)
+  console.log(`given away: ${sum(({ counts }) => counts.given)} worth ${sum(({ given }) => given)}; within the cap of wallets that never settled anything: ${sum(({ counts }) => counts.capped)} worth ${sum(({ capped }) => capped)} micro-USDC`)
+  console.log(`${scenes.length} scenes of weather, ${violations.length} violations`)
+  return violations.length === 0
 }
 
 function told(what: string, { scenes, violations }: SceneReport): boolean {

@@ -9,16 +9,16 @@ import { postgresStorage } from '../../adapters/storage/postgres.ts'
 import { type Anvil, rpc, startAnvil } from '../../server/devnet/anvil.ts'
 import contracts from '../../server/devnet/contracts.json' with { type: 'json' }
 import { DEVNET_ASSET, DEVNET_MULTICALL } from '../../server/devnet/devnet.ts'
-import { postgresServer } from '../adapters/postgres_server.ts'
+import { postgresServer, type PostgresServer } from '../adapters/postgres_server.ts'
 import { wallets } from '../bench/buyers.ts'
 import { NOTES } from './kill_points.ts'
 import { type Guard, guard, type Replica, replica, writeConfig } from './replicas.ts'
 import { type ProxyOptions, type RpcProxy, rpcProxy } from './rpc_proxy.ts'
 
 /** A directory and a database, for replicas that are still to be hired. */
-export type Ground = { readonly dir: string; readonly media: string; readonly databaseUrl: string; readonly pool: Pool; readonly guarding: Guard }
+export type Ground = { readonly dir: string; readonly media: string; readonly databaseUrl: string; readonly pool: Pool; readonly guarding: Guard; readonly database: PostgresServer['own'] }
 
-export type Stage = Pick<Ground, 'dir' | 'media' | 'pool'> & {
+export type Stage = Pick<Ground, 'dir' | 'media' | 'pool' | 'database'> & {
   readonly node: Anvil
   readonly wire: RpcProxy
   readonly payTo: Hex
@@ -32,6 +32,10 @@ export type StageOptions = {
   readonly proxy: Omit<ProxyOptions, 'upstream'>
   /** Origin of a stand-in for xAI, which then films. */
   readonly films?: string
+  /** Origin of a stand-in for a chat service and for nodes of other chains. */
+  readonly talks?: string
+  /** How long a silent replica keeps its work; the gateway's own default unless told. */
+  readonly leaseSeconds?: number
 }
 
 /** One row with two relayer keys. */
@@ -44,19 +48,19 @@ relayer_key_env = ["RELAYER_A", "RELAYER_B"]
 `
 
 /** Both replicas greet when it resolves. What it started is in `undo`, also when it rejects: to be ended from the last to the first. */
-export async function stage(undo: (() => unknown)[], { buyers, proxy, films }: StageOptions): Promise<Stage> {
+export async function stage(undo: (() => unknown)[], { buyers, proxy, films, talks, leaseSeconds }: StageOptions): Promise<Stage> {
   const [place, node] = await Promise.all([ground(undo), startAnvil({ blockTime: 1 }).then((anvil) => (undo.push(() => anvil.stop()), anvil))])
-  const { dir, media, pool } = place
+  const { dir, media, pool, database } = place
   const wire = await rpcProxy({ upstream: node.url, ...proxy })
   undo.push(() => wire.close())
   const keys = [generatePrivateKey(), generatePrivateKey(), generatePrivateKey()] as const
   const payTo = privateKeyToAddress(generatePrivateKey())
   const people = await funded(node, { keys, payTo, buyers })
 
-  writeConfig(dir, { gateways: onEvm(payTo), media, ...(films && { films }) })
+  writeConfig(dir, { gateways: onEvm(payTo), media, ...(films && { films }), ...(talks && { talks }), ...(leaseSeconds && { leaseSeconds }) })
   const env = { RELAYER_A: keys[0], RELAYER_B: keys[1], ...(films && { XAI_API_KEY: 'key', XAI_BASE_URL: films }) }
   const replicas = await pair(undo, place, (name) => ({ ...env, RPC_URL: wire.urlOf(name) }))
-  return { dir, media, pool, node, wire, payTo, replicas, people }
+  return { dir, media, pool, database, node, wire, payTo, replicas, people }
 }
 
 export async function ground(undo: (() => unknown)[]): Promise<Ground> {
@@ -68,7 +72,7 @@ export async function ground(undo: (() => unknown)[]): Promise<Ground> {
   const databaseUrl = await postgres.fresh()
   const pool = await prepared(databaseUrl)
   undo.push(() => pool.end())
-  return { dir, media: join(dir, 'media'), databaseUrl, pool, guarding }
+  return { dir, media: join(dir, 'media'), databaseUrl, pool, guarding, database: postgres.own }
 }
 
 /** Two replicas with the configuration that was written; both greet when it resolves. */

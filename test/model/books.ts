@@ -4,7 +4,8 @@ import type { CashTransfer } from '../../adapters/chains/cash.ts'
 import type { Reply } from '../../core/endpoint.ts'
 import { patience, type Payment } from '../../core/mod.ts'
 import type { Authorization, Call, Cap, Claim, Opened, Outcome } from '../../core/ports.ts'
-import type { Actor, Signed, World } from './world.ts'
+import { isLive } from './products.ts'
+import type { Actor, Buyer, Signed, World } from './world.ts'
 
 export const LAWS = {
   onePayment: 'a buyer pays once for a call',
@@ -19,6 +20,7 @@ export const LAWS = {
   goneIsFree: 'who has gone before an inline settlement begins is not charged by it',
   onlyThePayer: 'nobody collects what another wallet ordered',
   noSurprise: 'no request fails for a reason that nobody foresaw',
+  nothingGiven: 'an answer that was read whole is paid, but for two of a wallet that never paid anything and took its money away',
 } as const
 export type LawName = keyof typeof LAWS
 
@@ -55,6 +57,14 @@ export type Books = {
   failed(actor: Actor, error: Error): void
   alerted(message: string, fields: Record<string, unknown> | undefined): void
 
+  /** The number of one more answer that a model begins. */
+  newWork(): number
+  /** Whether a call is of what is answered before its money has moved. */
+  isLive(id: string): boolean
+  /** A wallet took away what would have paid for its answers. */
+  fled(buyer: Buyer): void
+  /** When all is well again, and before anybody comes for what lies: what was read against what was paid. */
+  judgeGifts(): void
   /** At the end of a run, when all is quiet: the ledger against the chain. */
   close(): void
 }
@@ -76,8 +86,12 @@ export function books(world: World): Books {
   /** Calls for which an authorization was handed out while it still could move money, and calls given away. */
   const tried = new Set<string>()
   const unresolved = new Set<string>()
+  /** By key of the authorization: the answers that were read whole for it. */
+  const answers = new Map<string, Set<string>>()
+  const fugitives = new Set<string>()
   let violation: Violation | undefined
   let counter = 0
+  let works = 0
 
   function violate(law: LawName, text: string): void {
     const { breaks } = world.stage.rule
@@ -156,6 +170,23 @@ export function books(world: World): Books {
     }
   }
 
+  function isOfLive(id: string): boolean {
+    const signed = world.byKey(calls.get(id)?.opening ?? '')
+    return signed !== undefined && isLive(signed.product)
+  }
+
+  function judgeLive(actor: Actor, text: string): void {
+    const { signed, call } = actor
+    world.say(() => `${actor.name}: 200 ${/end-of-work-\d+/.exec(text)?.[0] ?? 'no whole answer'}`)
+    if (!signed) return
+    const key = call === undefined ? signed.key : (calls.get(call)?.opening ?? signed.key)
+    const read = answers.get(key) ?? new Set()
+    for (const [work] of text.matchAll(/end-of-work-\d+/g)) answers.set(key, read.add(work))
+    if (call === undefined || read.size === 0 || world.isFlaky) return
+    const money = row(call)?.money
+    if (money !== 'settled' && money !== 'unresolved') violate('resultHasMoney', `${actor.name} shows ${nameOf(call)}, which is ${money}`)
+  }
+
   function judgeRow(id: string, settled: Map<string, string>): void {
     const call = row(id)
     if (!call) return violate('moneyHasResult', `${nameOf(id)} is forgotten`)
@@ -211,7 +242,8 @@ export function books(world: World): Books {
     },
 
     claiming(actor, id) {
-      if (actor?.kind === 'post' && actor.gone.signal.aborted) violate('goneIsFree', `${actor.name} settles ${nameOf(id)} for nobody`)
+      // Who leaves a stream after its first words pays for them.
+      if (actor?.kind === 'post' && actor.gone.signal.aborted && !isOfLive(id)) violate('goneIsFree', `${actor.name} settles ${nameOf(id)} for nobody`)
     },
 
     claimed(claim, { id, offered, at }) {
@@ -275,6 +307,8 @@ export function books(world: World): Books {
 
     replied(actor, reply) {
       const text = String(reply.body)
+      const isAnswer = actor.call === undefined ? actor.signed !== undefined && isLive(actor.signed.product) : isOfLive(actor.call)
+      if (reply.status === 200 && isAnswer) return judgeLive(actor, text)
       const body = JSON.parse(text)
       const id = body.id ?? body.job_id
       world.say(() => `${actor.name}: ${[reply.status, body.status ?? body.code ?? body.error, body.payment?.status, id && nameOf(id)].filter(Boolean).join(' ')}`)
@@ -285,6 +319,30 @@ export function books(world: World): Books {
       const key = reply.status === 402 ? inDoubt(actor) : [...actor.sent].find(isAlive)
       if (!key || (reply.status !== 402 && !/nothing was charged/i.test(text))) return
       violate('noSecondSignature', `${actor.name} gets ${reply.status}, but ${nameOfKey(key)} ${movedIn.has(key) ? 'moved money' : 'may still land'}`)
+    },
+
+    newWork: () => ++works,
+
+    isLive: isOfLive,
+
+    fled: ({ wallet }) => void fugitives.add(wallet),
+
+    judgeGifts() {
+      const unpaid = new Map<string, { count: number; units: bigint }>()
+      const payers = new Set<string>([...transfers.values()].map(({ transfer }) => transfer.from))
+      for (const [key, read] of answers) {
+        const signed = world.byKey(key)
+        const spare = read.size - (movedIn.has(key) ? 1 : 0)
+        if (!signed || spare <= 0) continue
+        const { wallet } = signed.buyer
+        if (!fugitives.has(wallet)) return violate('nothingGiven', `${signed.name} bought ${read.size} answers and moved ${movedIn.has(key) ? 'the price of one' : 'nothing'}`)
+        const { count, units } = unpaid.get(wallet) ?? { count: 0, units: 0n }
+        unpaid.set(wallet, { count: count + spare, units: units + BigInt(signed.product.offer.amount) * BigInt(spare) })
+      }
+      for (const [wallet, { count, units }] of unpaid) {
+        const isOver = count > STRANGERS.calls || units > STRANGERS.units
+        if (isOver && !payers.has(wallet)) violate('nothingGiven', `a wallet that never paid anything has ${count} answers worth ${units}`)
+      }
     },
 
     failed(actor, error) {
@@ -307,6 +365,9 @@ export function books(world: World): Books {
     },
   }
 }
+
+/** What a wallet that has never settled anything may have open after the reply (ruling 35). */
+const STRANGERS = { calls: 2, units: 50_000n } as const
 
 function givenBy(claim: Claim, offered: Authorization | undefined): Authorization | undefined {
   if (claim.kind === 'yours') return offered

@@ -54,6 +54,29 @@ export function habitsOf({ chance }: World): Habits {
   }
 }
 
+/** Habits of a harsh run. What is signed outlives it, so that nothing but a wallet can keep its answers from being paid. */
+export function harshHabitsOf(world: World): Habits {
+  const often = <T>(...of: readonly T[]): T => world.chance.pick(of)
+  const mild = habitsOf(world)
+  const gone: readonly Event[] = [cancel, drain, submit]
+  return {
+    ...mild,
+    calls: often(2, 3, 5),
+    jobs: often(0, 0, 1),
+    events: [
+      ...mild.events.map(([event, weight]) => [event, gone.includes(event) ? 0 : weight] as const),
+      [freeze, often(0, 2, 4)],
+      [thaw, often(1, 3)],
+      [storageAway, often(0, 1, 3)],
+      [limit, often(0, 0, 2)],
+      [flee, often(0, 0, 1)],
+      [skew, often(0, 0, 1)],
+    ],
+    jumps: often([700, 5_000, 9_000, 31_000], [46_000, 9_000], [31_000, 2_000]),
+    lives: [7_200],
+  }
+}
+
 export function happen(world: World, habits: Habits): void {
   const { events } = habits
   let left = world.chance.next() * events.reduce((sum, [, weight]) => sum + weight, 0)
@@ -169,12 +192,53 @@ function start(world: World): void {
   if (running < (world.isSingle ? 1 : 2) && world.processes.length < world.stage.gateways.length) world.boot()
 }
 
+function freeze(world: World): void {
+  const process = alive(world)
+  if (!process) return
+  world.say(() => `p${process.index} pauses`)
+  process.isFrozen = true
+}
+
+function thaw(world: World): void {
+  const frozen = world.processes.filter(({ isFrozen }) => isFrozen)
+  if (frozen.length === 0) return
+  const process = world.chance.pick(frozen)
+  world.say(() => `p${process.index} goes on`)
+  process.isFrozen = false
+}
+
+/** A process whose clock is wrong is wrong from its start. */
+function skew(world: World): void {
+  const process = alive(world)
+  if (!process || process.skewMs !== 0) return
+  process.skewMs = world.chance.pick([35_000, -35_000])
+  world.say(() => `the clock of p${process.index} is off by ${process.skewMs / 1000} s`)
+}
+
+function storageAway(world: World): void {
+  world.isStorageAway = !world.isStorageAway
+  world.say(() => `the storage ${world.isStorageAway ? 'goes away' : 'is back'}`)
+}
+
+/** Moves everything elsewhere while answers are being made, or cancels what it signed. */
+function flee(world: World): void {
+  const buyer = world.chance.pick(world.buyers)
+  world.say(() => `${buyer.name} takes its money away`)
+  world.books.fled(buyer)
+  world.cash.drain(buyer.wallet)
+}
+
 // ── the chain ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function lag(world: World): void {
   const blocks = world.chance.below(4)
   world.say(() => `the node is ${blocks} blocks behind`)
   world.cash.lag(blocks)
+}
+
+function limit(world: World): void {
+  world.limited = world.limited > 0 ? 0 : world.chance.pick([0.3, 0.7, 1])
+  world.say(() => `the node answers 429 to ${world.limited * 100}%`)
 }
 
 function outage(world: World): void {

@@ -1,7 +1,8 @@
 /** One run: everything that can go wrong, in an order that its seed decides; then all is well again, and the books are closed. */
 import { alive, openerOf, poll, post, tend } from './buyers.ts'
 import type { Violation } from './books.ts'
-import { type Habits, habitsOf, PRICE, step } from './events.ts'
+import { type Habits, habitsOf, harshHabitsOf, PRICE, step } from './events.ts'
+import { isLive } from './products.ts'
 import type { Stage } from './stage.ts'
 import { createWorld, type Process, type Signed, type World } from './world.ts'
 
@@ -18,9 +19,10 @@ export function explore(stage: Stage, seed: number, { isTraced = false }: { isTr
   const world = createWorld(stage, seed, { isTraced })
   const { books, chance } = world
   stage.world = world
+  stage.refresh()
   world.boot()
   for (const { wallet } of world.buyers) world.cash.fund(wallet, PRICE * BigInt(1 + chance.below(3)))
-  const habits = habitsOf(world)
+  const habits = stage.rule.isHarsh ? harshHabitsOf(world) : habitsOf(world)
   for (let jobs = habits.jobs; jobs > 0; jobs--) headStart(world, habits)
   const last = 18 + chance.below(31)
   for (world.step = 1; world.step <= last && !books.violation; world.step++) step(world, habits)
@@ -44,9 +46,12 @@ function headStart(world: World, { lives }: Habits): void {
 function quiet(world: World): void {
   const { chance, cash, books } = world
   world.say(() => '── all is well again')
-  if (chance.isLucky(0.2)) outlast(world)
+  if (!world.stage.rule.isHarsh && chance.isLucky(0.2)) outlast(world)
   world.isCalm = true
   world.isDown = false
+  world.isStorageAway = false
+  world.limited = 0
+  for (const each of world.processes) each.isFrozen = false
   cash.outage(false)
   cash.lag(0)
   for (const signed of world.mempool.splice(0)) if (chance.isLucky(0.5)) world.land('gateway', signed)
@@ -56,6 +61,8 @@ function quiet(world: World): void {
   world.now += 50_000
   cash.advance(world.now)
   for (let round = 0; round < 2; round++) tend(world, process)
+  finish(world)
+  if (!books.violation) books.judgeGifts()
   for (const id of books.calls) if (!books.violation) settleUp(world, process, id)
   const shown = world.signed.filter((signed) => signed.isShown && world.isSpendable(signed))
   for (let tries = 0; tries < 2 && shown.length > 0 && !books.violation; tries++) useAgain(world, process, shown.splice(chance.below(shown.length), 1))
@@ -106,12 +113,14 @@ function useAgain(world: World, process: Process, [signed]: readonly Signed[]): 
   const posted = post(world, process, signed)
   finish(world)
   if (books.violation) return
+  if (isLive(signed.product) && posted.reply?.status === 200) return
   const body = JSON.parse(String(posted.reply?.body ?? '{}'))
   const id = body.id ?? body.job_id
   const isTaken = posted.reply?.status === 200 || posted.reply?.status === 202 || (body.code === 'PAYMENT_REPLAY' && body.recoverable === true)
   if (!isTaken || id === undefined) return books.violate('nothingStuck', `${signed.name} moved no money, and is answered with ${posted.reply?.status} ${body.code ?? ''}`)
   const collected = poll(world, process, { id, signed })
   finish(world)
+  if (isLive(signed.product) && collected.reply?.status === 200) return
   if (JSON.parse(String(collected.reply?.body ?? '{}')).data !== undefined) return
   books.violate('nothingStuck', `${signed.name} moved no money, and leads to ${books.nameOf(id)}, which is ${books.row(id)?.work} and answers ${collected.reply?.status}`)
 }

@@ -172,6 +172,12 @@ export const switches: readonly Switch[] = [
       }),
   },
   {
+    name: 'what was read is settled',
+    isHarsh: true,
+    breaks: ['nothingGiven'],
+    chain: neverPaid,
+  },
+  {
     name: 'a job is collected by the wallet that submitted it',
     breaks: ['onlyThePayer'],
     chain: (chain) => ({
@@ -183,6 +189,11 @@ export const switches: readonly Switch[] = [
     }),
   },
 ]
+
+/** Nothing that is answered before its money has moved is ever paid. */
+function neverPaid(chain: Chain): Chain {
+  return { ...chain, settle: async () => ({ kind: 'refused', reason: 'nobody sends it' }) }
+}
 
 /** A node that takes what it does not see for gone. */
 function deadWhenUnseen(chain: Chain): Chain {

@@ -1,13 +1,14 @@
 /**
  * `bun test/model/run.ts --runs 400000 --seed 7` explores; `--replay SEED` tells one run; `--without "rule"` does either with that rule
- * switched off; `--rules` lists them; `--storage sqlite` or `postgres` does either on that storage. Ends with 1 when a law was broken.
+ * switched off; `--rules` lists them; `--harsh` does either in bad weather: pauses, a storage that goes away, clocks that differ, a node that
+ * answers 429, wallets that take their money away, with chat and streams among what is sold; `--storage sqlite` or `postgres` does either on that storage. Ends with 1 when a law was broken.
  */
 import { parseArgs } from 'node:util'
 import { LAWS } from './books.ts'
 import { campaign, replay } from './campaign.ts'
 import type { Run } from './explore.ts'
 import { switches } from './rules.ts'
-import { AS_BUILT, type Rule } from './stage.ts'
+import { AS_BUILT, IN_BAD_WEATHER, type Rule } from './stage.ts'
 import { openStore, type Store, STORES, type StoreName } from './stores.ts'
 
 const { values } = parseArgs({
@@ -18,12 +19,13 @@ const { values } = parseArgs({
     replay: { type: 'string' },
     without: { type: 'string' },
     rules: { type: 'boolean', default: false },
+    harsh: { type: 'boolean', default: false },
     storage: { type: 'string', default: 'memory' },
   },
 })
 
 function ruleNamed(name: string | undefined): Rule {
-  if (name === undefined) return AS_BUILT
+  if (name === undefined) return values.harsh ? IN_BAD_WEATHER : AS_BUILT
   const rule = switches.find((each) => each.name === name)
   if (!rule) throw new RangeError(`no rule is called ${JSON.stringify(name)}; --rules lists them`)
   return rule
@@ -61,7 +63,8 @@ async function look(rule: Rule): Promise<boolean> {
   for (const run of found.slice(0, 10)) console.log(`  ${describe(run)}`)
   const [first] = found
   const without = values.without === undefined ? '' : ` --without ${JSON.stringify(values.without)}`
-  if (first) console.log(`bun test/model/run.ts --replay ${first.seed} --storage ${values.storage}${without}`)
+  const harsh = values.harsh ? ' --harsh' : ''
+  if (first) console.log(`bun test/model/run.ts --replay ${first.seed} --storage ${values.storage}${harsh}${without}`)
   return found.length === 0
 }
 

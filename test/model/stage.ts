@@ -2,18 +2,24 @@
 import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
 import { cashChain } from '../../adapters/chains/cash.ts'
+import { chunk, DONE, streamAnswer, usageChunk, wholeAnswer } from '../../adapters/vendors/scripted_chat.ts'
 import type { Reply } from '../../core/endpoint.ts'
 import { calls } from '../../core/endpoints/calls.ts'
+import { chat } from '../../core/endpoints/chat.ts'
 import { images } from '../../core/endpoints/images.ts'
-import { type Gateway, gateway, type Offer, type Patience, patience, type Payment, type Ports, type Storage } from '../../core/mod.ts'
+import { type Gateway, gateway, type Offer, type Patience, patience, type ChatVendor, type Payment, type Ports, type Storage } from '../../core/mod.ts'
 import type { Chain } from '../../core/ports.ts'
 import type { LawName } from './books.ts'
+import type { Product } from './products.ts'
 import { ownerOf, type Process, START, type World } from './world.ts'
 
 /** What the buyers of the model buy; a gateway is used for many runs, so it may sell nothing for which it remembers anything. */
 const MENU = [...images, ...calls]
+/** Chat remembers deadlines, so that its gateways are made anew for each run. */
+const FULL_MENU = [...MENU, ...chat]
 
 export const POSTED = '/api/v1/images/generations'
+const COMPLETIONS = '/api/v1/chat/completions'
 
 /** A rule of the house, switched off by what stands behind a port, never inside core; or, with only a name, the house as it is built. */
 export type Rule = {
@@ -21,6 +27,8 @@ export type Rule = {
   readonly storage?: () => Storage
   readonly chain?: (chain: Chain, facts: ChainFacts) => Chain
   readonly patience?: Partial<Patience>
+  /** Pauses, a storage that goes away, clocks that differ and a node that refuses, with chat and streams among what is sold. */
+  readonly isHarsh?: boolean
   /** The gateway never hears that a caller has gone. */
   readonly isDeaf?: boolean
   /** The laws that are judged; all of them unless told. */
@@ -30,14 +38,14 @@ export type Rule = {
 export type ChainFacts = { isCancelled(payment: Payment): boolean; readonly payTo: string }
 
 export const AS_BUILT: Rule = { name: 'as built' }
-
-/** What is sold: `fast` answers inline where it can, `slow` is always a job. */
-export type Product = { readonly name: 'fast' | 'slow'; readonly body: string; readonly offer: Offer }
+export const IN_BAD_WEATHER: Rule = { name: 'as built, in bad weather', isHarsh: true }
 
 export type Stage = {
   readonly rule: Rule
   /** One for each process that a run may start. */
-  readonly gateways: readonly Gateway[]
+  gateways: readonly Gateway[]
+  /** Gateways that remember nothing, where a run needs that. */
+  refresh(): void
   readonly products: readonly Product[]
   readonly patience: Patience
   world: World | undefined
@@ -48,27 +56,33 @@ const PIXEL = 'data:image/png;base64,iVBORw0KGgo='
 const NEVER = new AbortController().signal
 
 export function stage(rule: Rule): Stage {
-  const made: Stage = { rule, gateways: [], products: [], patience: { ...patience, ...rule.patience }, world: undefined }
+  const made: Stage = { rule, gateways: [], products: [], refresh: () => {}, patience: { ...patience, ...rule.patience }, world: undefined }
   const world = (): World => {
     if (!made.world) throw new Error('there is no world')
     return made.world
   }
-  made.world = { now: START, cash: cashChain() } as World
-  const open = (index: number) => gateway({ ports: portsOf(index, world), endpoints: MENU, label: 'model', owner: ownerOf(index), patience: made.patience })
-  const gateways = Array.from({ length: MOST_PROCESSES }, (_, index) => open(index))
-  const products = [productOf('fast', 'vendor-a/image-1', open(0)), productOf('slow', 'vendor-e/image-pro', open(0))]
+  made.world = { now: START, cash: cashChain(), processes: [] as Process[] } as unknown as World
+  const open = (index: number) => gateway({ ports: portsOf(index, world), endpoints: rule.isHarsh ? FULL_MENU : MENU, label: 'model', owner: ownerOf(index), patience: made.patience })
+  const all = () => Array.from({ length: MOST_PROCESSES }, (_, index) => open(index))
+  const picture = (model: string) => ({ path: POSTED, body: JSON.stringify({ model, prompt: 'a red fox' }) })
+  const answer = (stream: boolean) => ({ path: COMPLETIONS, body: JSON.stringify({ model: 'vendor-h/chat-4', messages: [{ role: 'user', content: 'Why?' }], max_tokens: MAX_TOKENS, stream }) })
+  const pictures = [productOf('fast', picture('vendor-a/image-1'), open(0)), productOf('slow', picture('vendor-e/image-pro'), open(0))]
+  const products = rule.isHarsh ? [...pictures, productOf('talk', answer(false), open(0)), productOf('stream', answer(true), open(0))] : pictures
+  Object.assign(made, { gateways: all(), products, refresh: () => void (rule.isHarsh && (made.gateways = all())) })
   made.world = undefined
-  return Object.assign(made, { gateways, products })
+  return made
 }
 
+/** A tenth of so many tokens is quoted: 0.0087 USDC. */
+const MAX_TOKENS = 64_000
+
 /** The offer is read off a real 402. */
-function productOf(name: Product['name'], model: string, shop: Gateway): Product {
-  const body = JSON.stringify({ model, prompt: 'a red fox' })
-  const asked = shop.handle(requestOf('POST', POSTED, { body }), { ip: '', gone: NEVER })
+function productOf(name: Product['name'], { path, body }: Pick<Product, 'path' | 'body'>, shop: Gateway): Product {
+  const asked = shop.handle(requestOf('POST', path, { body }), { ip: '', gone: NEVER })
   drainMicrotasks()
   const reply = peek(asked) as Reply
   const { accepts } = JSON.parse(String(reply.body)) as { accepts: [Offer] }
-  return { name, body, offer: accepts[0] }
+  return { name, path, body, offer: accepts[0] }
 }
 
 /** As much of a Request as core reads; a real one brings streams, and streams bring the event loop. */
@@ -145,12 +159,28 @@ function portsOf(index: number, world: () => World): Ports {
     return ask(process(), { label: 'vendor', isStorage: false, run })
   }
 
+  /** Each answer has a number of its own, and comes in pieces where a stream is asked for. */
+  const talker: ChatVendor = {
+    wire: 'chat',
+    async ask({ stream }) {
+      const work = world().books.newWork()
+      const failing = async () => {
+        if (world().fails()) throw new Error('the model is lost for words')
+      }
+      await world().ask(process(), { label: 'model', isStorage: false, run: failing })
+      if (!stream) return wholeAnswer({ content: `end-of-work-${work}` })
+      const pieces = [chunk({ content: 'Well' }), chunk({ content: ', you see, ' }), chunk({ content: `end-of-work-${work}` }, { finish: 'stop' }), usageChunk(), DONE]
+      const told = streamAnswer(pieces, { gate: () => world().ask(process(), { label: 'piece', isStorage: false, run: async () => {} }) })
+      return told
+    },
+  }
+
   return {
     storage,
     chain,
     objects: { put: async () => {}, get: async () => undefined },
-    vendors: { images: () => ({ generate }), chat: () => undefined, media: () => Promise.reject(new Error('there is no media host')) },
-    clock: { now: () => world().now, wait: (ms, signal) => world().wait(ms, signal) },
+    vendors: { images: () => ({ generate }), chat: () => talker, media: () => Promise.reject(new Error('there is no media host')) },
+    clock: { now: () => world().now + (world().processes[index]?.skewMs ?? 0), wait: (ms, signal) => world().wait(ms, signal) },
     log: { info() {}, warn() {}, alert: (message, fields) => world().books.alerted(message, fields) },
     random: (bytes) => world().books.random(bytes),
     countTokens: async (text) => text.length,

@@ -12,7 +12,8 @@ import type { Gateway, Offer, Payment, Storage } from '../../core/mod.ts'
 import type { Chain, Identity, Settlement } from '../../core/ports.ts'
 import { type Books, books } from './books.ts'
 import { type Chance, chance } from './chance.ts'
-import type { ChainFacts, Product, Stage } from './stage.ts'
+import type { Product } from './products.ts'
+import type { ChainFacts, Stage } from './stage.ts'
 
 export const START = Date.UTC(2026, 10, 20)
 
@@ -36,7 +37,8 @@ export type Signed = {
   isShown: boolean
 }
 
-export type Process = { readonly index: number; readonly gateway: Gateway; isAlive: boolean; isTending: boolean }
+/** `skewMs`: how far its clock is ahead. */
+export type Process = { readonly index: number; readonly gateway: Gateway; isAlive: boolean; isTending: boolean; isFrozen: boolean; skewMs: number }
 
 /** One thing that goes on in a process: a request, a round of tending. */
 export type Actor = {
@@ -93,6 +95,10 @@ export type World = {
   /** Everything is done at once, and well. */
   isCalm: boolean
   isDown: boolean
+  /** The storage answers nobody. */
+  isStorageAway: boolean
+  /** Share of questions to the node that are answered 429. */
+  limited: number
   say(text: () => string): void
   ask<T>(process: Process, question: Question<T>): Promise<T>
   wait(ms: number, signal: AbortSignal | undefined): Promise<void>
@@ -133,7 +139,7 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
     lateAnswers: often(0, 0.1, 0.25),
     lost: often(0, 0, 0, 0, 0.05),
     vendorFailures: often(0, 0, 0.1, 0.4),
-    refused: often(0, 0.1, 0.3),
+    refused: stage.rule.isHarsh ? 0 : often(0, 0.1, 0.3),
     landed: often(0, 0.2, 0.4),
     late: often(0, 0.2, 0.4),
     dropped: often(0, 0.1, 0.3),
@@ -142,14 +148,17 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
   const weathered: Chain = {
     terms: (now) => cash.terms(now),
     identify: async (payment) => world.signedIn(payment).identity,
-    verify: (payment, offer, at) => cash.verify(payment, offer, at),
-    fate: (payment, offer, at) => cash.fate(payment, offer, at),
+    verify: async (payment, offer, at) => (isLimited() ? { kind: 'unavailable', reason: TOO_MANY } : await cash.verify(payment, offer, at)),
+    fate: async (payment, offer, at) => (isLimited() ? { kind: 'unknown', reason: TOO_MANY } : await cash.fate(payment, offer, at)),
     settle,
   }
+
+  const isLimited = () => world.limited > 0 && !world.isCalm && dice.isLucky(world.limited)
 
   /** Whatever is put on the wire is booked before it can land. */
   async function settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
     const signed = world.signedIn(payment)
+    if (isLimited()) return { kind: 'unknown', reason: TOO_MANY }
     const isFunded = signed.product.offer.amount === offer.amount && cash.balanceOf(signed.buyer.wallet) >= BigInt(offer.amount)
     if (world.isDown || at.signal.aborted || !world.isSpendable(signed) || !isFunded) return await cash.settle(payment, offer, at)
     const weather = world.isCalm ? 'fair' : forecast()
@@ -174,7 +183,7 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
   /** Done and answered in one go, or done now and answered later, or lost before or after it was done. */
   function perform(item: Item): void {
     const gone = new Error('the database went away')
-    if (item.isStorage && dice.isLucky(climate.lost)) {
+    if (item.isStorage && (world.isStorageAway || dice.isLucky(climate.lost))) {
       world.say(() => '   it fails before it is done')
       return item.reject(gone)
     }
@@ -215,13 +224,15 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
     signed: [],
     mempool: [],
     isSingle: dice.isLucky(0.3),
-    isFlaky: climate.lost > 0,
+    isFlaky: climate.lost > 0 || stage.rule.isHarsh === true,
     lines: [],
     now: START,
     step: 0,
     active: undefined,
     isCalm: false,
     isDown: false,
+    isStorageAway: false,
+    limited: 0,
 
     say(text) {
       if (isTraced) world.lines.push(`${String(world.step).padStart(3)} +${((world.now - START) / 1000).toFixed(1)}s  ${text()}`)
@@ -230,7 +241,8 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
     ask<T>(process: Process, question: Question<T>): Promise<T> {
       const { active: actor } = world
       if (!actor || !process.isAlive) return new Promise(() => {})
-      if (world.isCalm || dice.isLucky(climate.atOnce)) {
+      const isAway = question.isStorage && world.isStorageAway
+      if (!isAway && !process.isFrozen && (world.isCalm || dice.isLucky(climate.atOnce))) {
         world.say(() => `${actor.name}: ${question.label}, at once`)
         return question.run()
       }
@@ -266,7 +278,8 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
     ready() {
       waits = waits.filter((wait) => !isOver(wait))
       const due = waits.filter((wait) => wait.due <= world.now)
-      return due.length > 0 ? [...items, ...due] : items
+      const all = due.length > 0 ? [...items, ...due] : items
+      return world.processes.some(({ isFrozen }) => isFrozen) ? all.filter(({ actor }) => !actor.process.isFrozen) : all
     },
 
     release(which) {
@@ -288,7 +301,8 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
 
     nextWait() {
       waits = waits.filter((wait) => !isOver(wait))
-      return waits.length === 0 ? undefined : Math.min(...waits.map(({ due }) => due))
+      const going = waits.filter(({ actor }) => !actor.process.isFrozen)
+      return going.length === 0 ? undefined : Math.min(...going.map(({ due }) => due))
     },
 
     /** What was asked and not yet done is lost, or done all the same: at once by a storage that dies with its process, else any time. */
@@ -309,7 +323,7 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
       const index = world.processes.length
       const shop = stage.gateways[index]
       if (!shop) throw new Error('too many processes')
-      const process: Process = { index, gateway: shop, isAlive: true, isTending: false }
+      const process: Process = { index, gateway: shop, isAlive: true, isTending: false, isFrozen: false, skewMs: 0 }
       world.processes.push(process)
       world.say(() => `${ownerOf(index)} starts`)
       if (!world.isSingle || index === 0) return process
@@ -331,8 +345,9 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
       world.now += ms
       cash.advance(world.now)
       world.say(() => `${ms / 1000} s pass`)
-      for (const { index } of world.processes.filter(({ isAlive }) => isAlive && !dice.isLucky(0.25))) {
-        peek(world.storage.renew(ownerOf(index), world.now + stage.patience.workLeaseMs))
+      if (world.isStorageAway) return
+      for (const { index, skewMs } of world.processes.filter(({ isAlive, isFrozen }) => isAlive && !isFrozen && !dice.isLucky(0.25))) {
+        peek(world.storage.renew(ownerOf(index), world.now + skewMs + stage.patience.workLeaseMs))
       }
     },
 
@@ -373,6 +388,8 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
   const chain = stage.rule.chain ? stage.rule.chain(weathered, facts) : weathered
   return Object.assign(world, { chain, books: books(world) })
 }
+
+const TOO_MANY = 'the node answers 429'
 
 const wallets = new Map<string, string>()
 

@@ -1,0 +1,285 @@
+/** What a buyer is out for: his orders, what he signs for them, and what he has read. He keeps to the contract, and writes everything down. */
+import { setTimeout as pause } from 'node:timers/promises'
+import type { PrivateKeyAccount } from 'viem/accounts'
+import type { Chance } from '../model/chance.ts'
+import { decodeHeader, encodePayment, GENERATIONS, type Payment, signOffer } from '../server/payer.ts'
+import type { Replica } from './replicas.ts'
+import { taking, worksIn } from './talker.ts'
+
+export const WARES = ['picture', 'slow picture', 'video', 'chat', 'stream', 'one-shot'] as const
+export type Ware = (typeof WARES)[number]
+
+/** Wares whose answer may be read before its money has moved (ruling 35). */
+export const isAfterReply = (ware: Ware): boolean => ware === 'chat' || ware === 'stream' || ware === 'one-shot'
+
+export type Errand = {
+  readonly ware: Ware
+  readonly buyer: PrivateKeyAccount
+  readonly path: string
+  readonly body: string
+  /** Everything signed for it, in order: what pays, and what only proves the wallet. */
+  readonly signed: Payment[]
+  /** The different answers that were read whole: more than one is more than was ordered. */
+  readonly works: Set<string>
+  /** In micro-USDC; 0 until it was quoted. */
+  quote: bigint
+  /** The poll URL that was given last, used as it is. */
+  poll: string | undefined
+  /** `part`: no more of the answer exists than what was read. `refused`: told that the wallet does not pay. */
+  end: 'whole' | 'part' | 'refused' | 'left' | undefined
+  /** Bytes of an answer that broke off. */
+  partBytes: number
+  readonly answers: Map<string, number>
+  readonly oddities: string[]
+}
+
+export type Wish = {
+  readonly ware: Ware
+  readonly buyer: PrivateKeyAccount
+  readonly ms: number
+  readonly about: string
+}
+
+const VIDEOS = '/api/v1/videos/generations'
+const CHAT = '/api/v1/chat/completions'
+const NODES = '/api/v1/rpc/ethereum-mainnet'
+/** A tenth of so many tokens is quoted: about 0.01 USDC. */
+const MAX_TOKENS = 64_000
+
+export function newErrand({ ware, buyer, ms, about }: Wish): Errand {
+  const order = orderOf(ware, { ms, about })
+  return {
+    ware,
+    buyer,
+    ...order,
+    signed: [],
+    works: new Set(),
+    quote: 0n,
+    poll: undefined,
+    end: undefined,
+    partBytes: 0,
+    answers: new Map(),
+    oddities: [],
+  }
+}
+
+function orderOf(ware: Ware, { ms, about }: { ms: number; about: string }): { path: string; body: string } {
+  const json = JSON.stringify
+  if (ware === 'picture')
+    return { path: GENERATIONS, body: json({ model: 'vendor-d/image-cv4', prompt: about, size: '512x512' }) }
+  if (ware === 'slow picture')
+    return { path: GENERATIONS, body: json({ model: 'vendor-e/image-pro', prompt: about, size: '1024x1024' }) }
+  if (ware === 'video')
+    return { path: VIDEOS, body: json({ model: 'vendor-c/video-1', prompt: about, duration_seconds: 1 }) }
+  if (ware === 'one-shot')
+    return { path: NODES, body: json({ jsonrpc: '2.0', id: 1, method: 'eth_blockNumber', params: [] }) }
+  const messages = [{ role: 'user', content: taking(ms, about) }]
+  return {
+    path: CHAT,
+    body: json({ model: 'vendor-h/chat-4', messages, max_tokens: MAX_TOKENS, stream: ware === 'stream' }),
+  }
+}
+
+export type Walk = {
+  readonly replicas: readonly Replica[]
+  readonly chance: Chance
+  readonly patienceMs: number
+  /** The replica that is asked first; any of them unless told. */
+  readonly first?: number
+  /** Ends at the first refusal: this wallet will not pay. */
+  readonly isFickle?: boolean
+}
+
+const POLL_MS = 400
+/** Longer than a replica is ever frozen. */
+const ANSWER_MS = 40_000
+/** A gateway takes no authorization in its last six seconds. */
+const LAST_MS = 7_000
+const PROOFS = 3
+
+/** Ends when the answer is there, or patience is at an end. Never rejects. */
+export async function run(errand: Errand, walk: Walk): Promise<void> {
+  const until = performance.now() + walk.patienceMs
+  let turn = walk.first ?? walk.chance.below(walk.replicas.length)
+  while (errand.end === undefined && performance.now() < until) {
+    const at = walk.replicas[turn++ % walk.replicas.length]!
+    await step(errand, at, walk).catch((error: Error) => errand.oddities.push(`the buyer failed: ${error.message}`))
+  }
+  errand.end ??= 'left'
+}
+
+type Heard = { readonly status: number; readonly headers: Headers; readonly text: string; readonly isBroken: boolean }
+
+/** One request, and what it means. */
+async function step(errand: Errand, at: Replica, walk: Walk): Promise<void> {
+  const rest = () => pause(POLL_MS / 2 + walk.chance.below(POLL_MS))
+  const { poll } = errand
+  const payment = paymentOf(errand)
+  const heard = await request(at, errand, { payment, ...(poll === undefined ? {} : { poll }) })
+  count(errand, heard)
+  if (!heard) return void (await rest())
+  if (heard.status === 200) {
+    read(errand, heard)
+    return void (errand.end === undefined && (await rest()))
+  }
+  const body = bodyOf(heard)
+  if (heard.status === 402) return await refused(errand, { heard, body, walk, rest })
+  if (heard.status === 202) {
+    errand.poll = body.poll_url ?? poll
+    return void (await rest())
+  }
+  const isGone = poll !== undefined && (heard.status === 404 || heard.status === 410)
+  if (isGone) errand.poll = undefined
+  // A picture that came to nothing is 500, and costs nothing; what nobody foresaw is 500 INTERNAL.
+  const isUnmade = heard.status === 500 && isJob(errand) && typeof body.job_id === 'string'
+  const isWeather = heard.status > 500 || heard.status === 429 || isGone || isUnmade
+  if (!isWeather) errand.oddities.push(`${heard.status} ${heard.text.slice(0, 300)}`)
+  await rest()
+}
+
+/** What is shown with the next request: the fresh proof where one was asked for, else what was signed for the order. */
+function paymentOf({ signed }: Errand): Payment | undefined {
+  return signed.at(-1)
+}
+
+type Refusal = { readonly heard: Heard; readonly body: any; readonly walk: Walk; rest(): Promise<void> }
+
+async function refused(errand: Errand, { heard, body, walk, rest }: Refusal): Promise<void> {
+  const { signed, poll, buyer } = errand
+  const payment = paymentOf(errand)
+  const isElsewhere = typeof body.poll_url === 'string' && body.poll_url !== poll
+  if (payment && isElsewhere) {
+    errand.poll = body.poll_url
+    // The wallet does not pay: what is withheld stays with the seller.
+    if (walk.isFickle && body.code !== 'PAYMENT_REPLAY') errand.end = 'refused'
+    return
+  }
+  if (walk.isFickle && payment && body.code !== 'PAYMENT_REPLAY') return void (errand.end = 'refused')
+  const proofs = errand.answers.get('fresh signature') ?? 0
+  const isAsked = payment === undefined || isOver(payment) || (poll !== undefined && proofs < PROOFS)
+  if (!isAsked) return await rest()
+  const { accepts, resource } = decodeHeader(heard.headers.get('payment-required'))
+  signed.push(await signOffer(buyer, { offer: accepts[0], resource }))
+  if (payment) note(errand, 'fresh signature')
+  else errand.quote = BigInt(accepts[0].amount)
+}
+
+/** What a 200 brings: the answer, whole or in part, or that there is none. */
+function read(errand: Errand, { text, headers, isBroken }: Heard): void {
+  const isStream = headers.get('content-type')?.startsWith('text/event-stream') === true
+  const works = isJob(errand) ? picturesIn(text) : worksIn(text)
+  for (const work of works) errand.works.add(work)
+  if (works.length > 0) return void (errand.end = 'whole')
+  // A job that failed cost nothing, and its authorization is free again.
+  if (!isStream && /"status":"failed"/.test(text)) return void (errand.poll = undefined)
+  errand.partBytes += text.length
+  // Paid as far as it went: what was kept of it is all that there is.
+  if (isStream && !isBroken && (headers.has('payment-response') || RECEIPT.test(text))) errand.end = 'part'
+}
+
+const RECEIPT = /^: payment-response /im
+const isJob = ({ ware }: Errand): boolean => ware === 'picture' || ware === 'slow picture' || ware === 'video'
+
+/** A job that delivers names its call. */
+function picturesIn(text: string): readonly string[] {
+  const { id, status, data } = JSON.parse(text)
+  return data?.[0]?.url && status !== 'failed' ? [String(id)] : []
+}
+
+/** The request that a buyer of ill will sends while another one with the same payment is still being answered. */
+export async function again(errand: Errand, at: Replica): Promise<void> {
+  const heard = await request(at, errand, { payment: errand.signed[0] })
+  count(errand, heard, 'again ')
+  if (heard?.status === 200) for (const work of worksIn(heard.text)) errand.works.add(work)
+}
+
+type Sent = { readonly payment: Payment | undefined; readonly poll?: string }
+
+/** Undefined when nothing was heard. A stream is read to its end, or to where it breaks. */
+async function request(
+  { origin }: Replica,
+  { path, body }: Errand,
+  { payment, poll }: Sent,
+): Promise<Heard | undefined> {
+  const headers = {
+    'content-type': 'application/json',
+    ...(payment && { 'payment-signature': encodePayment(payment) }),
+  }
+  const asked: RequestInit = poll === undefined ? { method: 'POST', body, headers } : { headers }
+  try {
+    const response = await fetch(origin + (poll ?? path), { ...asked, signal: AbortSignal.timeout(ANSWER_MS) })
+    let text = ''
+    let isBroken = false
+    try {
+      const decoder = new TextDecoder()
+      for await (const bytes of response.body ?? []) text += decoder.decode(bytes, { stream: true })
+    } catch {
+      isBroken = true
+    }
+    const { status } = response
+    return isBroken && status !== 200 ? undefined : { status, headers: response.headers, text, isBroken }
+  } catch {
+    return undefined
+  }
+}
+
+function bodyOf({ text }: Heard): any {
+  try {
+    return JSON.parse(text) ?? {}
+  } catch {
+    return {}
+  }
+}
+
+const isOver = ({ payload: { authorization } }: Payment): boolean =>
+  Number(authorization.validBefore) * 1000 - LAST_MS < Date.now()
+
+function count(errand: Errand, heard: Heard | undefined, how = ''): void {
+  if (!heard) return note(errand, `${how}lost`)
+  const isPart = heard.status === 200 && !isJob(errand) && worksIn(heard.text).length === 0
+  note(
+    errand,
+    `${how}${heard.status}${isPart ? ' part' : ''}${heard.status === 402 ? ` ${bodyOf(heard).code ?? 'to be paid'}` : ''}`,
+  )
+}
+
+function note({ answers }: Errand, what: string): void {
+  answers.set(what, (answers.get(what) ?? 0) + 1)
+}
+
+const COLLECT_MS = 60_000
+
+/** Undefined when it comes, else what was said last. Asks for what was paid, as the contract allows it: the poll URL as given, else the same request; with a fresh signature where that is asked for. */
+export async function collect(errand: Errand, replicas: readonly Replica[]): Promise<string | undefined> {
+  const copy: Errand = {
+    ...errand,
+    signed: [errand.signed[0]!],
+    works: new Set(),
+    answers: new Map(),
+    end: undefined,
+    oddities: [],
+  }
+  const said: string[] = []
+  const until = performance.now() + COLLECT_MS
+  for (let turn = 0; performance.now() < until && copy.signed.length < 2 + PROOFS; turn++) {
+    const payment = copy.signed.at(-1)
+    const heard = await request(replicas[turn % replicas.length]!, copy, {
+      payment,
+      ...(copy.poll === undefined ? {} : { poll: copy.poll }),
+    })
+    said.push(`${heard?.status} ${heard ? heard.text.slice(0, 120) : ''}`)
+    if (heard?.status === 200) return undefined
+    if (heard?.status !== 402) {
+      await pause(POLL_MS)
+      continue
+    }
+    const body = bodyOf(heard)
+    const isElsewhere = typeof body.poll_url === 'string' && body.poll_url !== copy.poll
+    if (isElsewhere) copy.poll = body.poll_url
+    if (isElsewhere) continue
+    const { accepts, resource } = decodeHeader(heard.headers.get('payment-required'))
+    copy.signed.push(await signOffer(copy.buyer, { offer: accepts[0], resource }))
+    errand.signed.push(copy.signed.at(-1)!)
+  }
+  return said.at(-1)
+}

@@ -1,0 +1,145 @@
+/** The reckoning after a storm: what was read, what the ledger says and what the chain says have to be one story. It changes nothing. */
+import { differing } from './audit.ts'
+import { type Errand, isAfterReply } from './errands.ts'
+
+/** Money that moved, by the nonce of its authorization. */
+export type Moved = {
+  readonly nonce: string
+  readonly payer: string
+  readonly units: bigint
+  readonly transaction: string
+}
+export type LedgerRow = {
+  readonly id: string
+  readonly payer: string
+  readonly work: string
+  readonly money: string
+  readonly units: bigint
+  readonly transaction: string
+}
+
+export type Facts = {
+  readonly errands: readonly Errand[]
+  /** Everything that was paid to the seller, from the first block on. */
+  readonly chain: readonly Moved[]
+  readonly ledger: readonly LedgerRow[]
+  /** Wallets that moved their money away while their answers were made, in lower case. Each had settled nothing before. */
+  readonly drained: ReadonlySet<string>
+  /** Nonces of everything that any buyer has ever signed. */
+  readonly signed: ReadonlySet<string>
+  /** What could not be collected by whoever paid for it, and what was said instead. */
+  readonly uncollected: ReadonlyMap<Errand, string>
+}
+
+/** What one wallet that has never settled anything may have open after the reply (ruling 35). */
+export const CAP = { calls: 2, units: 50_000n } as const
+
+export const INVARIANTS = {
+  chargedOnce: 'charged at most once',
+  nothingLost: 'nothing paid is lost',
+  nothingGiven: 'given away: 0, beyond the cap',
+  trueLedger: 'the ledger says what the chain says',
+  nothingStuck: 'nothing is stuck, and who pays is served',
+  noSurprise: 'no answer is 500 or unforeseen',
+} as const
+export type Invariant = keyof typeof INVARIANTS
+
+export type Reckoning = {
+  readonly counts: Readonly<
+    Record<
+      'errands' | 'whole' | 'part' | 'refused' | 'answers' | 'transfers' | 'given' | 'capped' | 'partsUnpaid',
+      number
+    >
+  >
+  readonly paid: bigint
+  /** Worth, in micro-USDC, of what was given away beyond the cap, and within it. */
+  readonly given: bigint
+  readonly capped: bigint
+  readonly violations: readonly { readonly invariant: Invariant; readonly text: string }[]
+}
+
+export function reckon({ errands, chain, ledger, drained, signed, uncollected }: Facts): Reckoning {
+  const violations: { invariant: Invariant; text: string }[] = []
+  const violate = (invariant: Invariant, text: string) => void violations.push({ invariant, text })
+  const byNonce = new Map(chain.map((line) => [line.nonce, line]))
+  const movedFor = (errand: Errand) => errand.signed.flatMap((payment) => byNonce.get(nonceOf(payment)) ?? [])
+  const gifts: { readonly errand: Errand; readonly count: number }[] = []
+  const counts = {
+    errands: errands.length,
+    whole: 0,
+    part: 0,
+    refused: 0,
+    answers: 0,
+    transfers: 0,
+    given: 0,
+    capped: 0,
+    partsUnpaid: 0,
+  }
+  let paid = 0n
+
+  for (const errand of errands) {
+    const moved = movedFor(errand)
+    const who = `${errand.ware} of ${errand.buyer.address}`
+    counts.transfers += moved.length
+    counts.answers += errand.works.size
+    paid += moved.reduce((sum, { units }) => sum + units, 0n)
+    if (errand.end === 'whole') counts.whole++
+    if (errand.end === 'part') counts.part++
+    if (errand.end === 'refused') counts.refused++
+    if (moved.length > 1)
+      violate(
+        'chargedOnce',
+        `${who} was charged ${moved.length} times: ${moved.map(({ transaction }) => transaction).join(' ')}`,
+      )
+    const spare = errand.works.size - moved.length
+    if (spare > 0) gifts.push({ errand, count: spare })
+    if (moved.length === 0 && errand.works.size === 0 && errand.partBytes > 0) counts.partsUnpaid++
+    const said = uncollected.get(errand)
+    if (said !== undefined)
+      violate('nothingLost', `${who} was paid in ${moved[0]?.transaction}, and asked for it gives ${said}`)
+    if (errand.end === 'left') violate('nothingStuck', `${who} was never served: ${shown(errand)}`)
+    for (const oddity of errand.oddities) violate('noSurprise', `${who}: ${oddity}`)
+  }
+
+  const open = new Map<string, { calls: number; units: bigint }>()
+  let [given, capped] = [0n, 0n]
+  for (const { errand, count } of gifts) {
+    const wallet = walletOf(errand)
+    const isStranger = isAfterReply(errand.ware) && drained.has(wallet)
+    const held = open.get(wallet) ?? { calls: 0, units: 0n }
+    const [calls, units] = [held.calls + count, held.units + errand.quote * BigInt(count)]
+    if (isStranger && calls <= CAP.calls && units <= CAP.units) {
+      open.set(wallet, { calls, units })
+      counts.capped += count
+      capped += errand.quote * BigInt(count)
+      continue
+    }
+    counts.given += count
+    given += errand.quote * BigInt(count)
+    violate(
+      'nothingGiven',
+      `${errand.ware} of ${errand.buyer.address}: ${errand.works.size} answers were read, ${errand.works.size - count} paid, worth ${errand.quote * BigInt(count)}`,
+    )
+  }
+
+  for (const { nonce, payer } of chain)
+    if (!signed.has(nonce)) violate('chargedOnce', `${payer} was charged by ${nonce}, which was signed for nothing`)
+  const settled = ledger.filter(({ money }) => money === 'settled')
+  const written = (line: { transaction: string; payer: string; units: bigint }) =>
+    `${line.transaction} ${line.payer} ${line.units}`.toLowerCase()
+  for (const line of differing(settled.map(written), chain.map(written)))
+    violate('trueLedger', `in the ledger, not on the chain: ${line}`)
+  for (const line of differing(chain.map(written), settled.map(written)))
+    violate('trueLedger', `on the chain, not in the ledger: ${line}`)
+  for (const row of ledger)
+    if (isStuck(row)) violate('nothingStuck', `call ${row.id} is stuck: ${row.work}, ${row.money}`)
+  return { counts, paid, given, capped, violations }
+}
+
+/** When all is quiet, nothing is under way. */
+export const isStuck = ({ work, money }: Pick<LedgerRow, 'work' | 'money'>): boolean =>
+  work === 'queued' || work === 'in_progress' || money === 'settling' || money === 'unresolved'
+
+export const nonceOf = ({ payload }: Errand['signed'][number]): string => payload.authorization.nonce.toLowerCase()
+export const walletOf = ({ buyer }: Errand): string => buyer.address.toLowerCase()
+const shown = ({ answers, poll }: Errand): string => `${JSON.stringify([...answers])}${poll ? `, polling ${poll}` : ''}`

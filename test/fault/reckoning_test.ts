@@ -1,0 +1,164 @@
+/** A reckoning that finds nothing wrong with anything would find nothing after a storm either: each invariant is broken here by hand. */
+import { expect, test } from 'bun:test'
+import { privateKeyToAccount } from 'viem/accounts'
+import type { Payment } from '../server/payer.ts'
+import { type Errand, newErrand, type Ware } from './errands.ts'
+import { CAP, type Facts, INVARIANTS, type Invariant, nonceOf, reckon } from './reckoning.ts'
+
+const PRICE = 20_000n
+const buyer = (index: number) => privateKeyToAccount(`0x${String(index + 1).padStart(64, '0')}`)
+const signature = (index: number) =>
+  ({ payload: { authorization: { nonce: `0x${index.toString(16).padStart(64, '0')}` } } }) as unknown as Payment
+
+/** Somebody who has read one answer for one signature. */
+function served(index: number, { ware = 'stream', of = index }: { ware?: Ware; of?: number } = {}): Errand {
+  const errand = newErrand({ ware, buyer: buyer(of), ms: 0, about: `errand ${index}` })
+  return Object.assign(errand, {
+    signed: [signature(index)],
+    works: new Set([`work ${index}`]),
+    quote: PRICE,
+    end: 'whole' as const,
+  })
+}
+
+/** Books in which every errand is paid once. */
+function wholeBooks(errands: readonly Errand[] = [served(1), served(2), served(3, { ware: 'video' })]): Facts {
+  const chain = errands.map((errand, index) => ({
+    nonce: nonceOf(errand.signed[0]!),
+    payer: errand.buyer.address.toLowerCase(),
+    units: PRICE,
+    transaction: `0xt${index}`,
+  }))
+  const ledger = chain.map(({ payer, units, transaction }, index) => ({
+    id: `call-${index}`,
+    payer,
+    units,
+    transaction,
+    work: 'completed',
+    money: 'settled',
+  }))
+  return {
+    errands,
+    chain,
+    ledger,
+    drained: new Set(),
+    signed: new Set(chain.map(({ nonce }) => nonce)),
+    uncollected: new Map(),
+  }
+}
+
+const broken = (facts: Facts): readonly Invariant[] => [
+  ...new Set(reckon(facts).violations.map(({ invariant }) => invariant)),
+]
+
+test('whole books have no violation, and count what they hold', () => {
+  const { counts, paid, violations } = reckon(wholeBooks())
+  expect(violations).toEqual([])
+  expect(counts).toMatchObject({ errands: 3, whole: 3, answers: 3, transfers: 3, given: 0 })
+  expect(paid).toBe(3n * PRICE)
+})
+
+const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(books: Facts): Facts }>> = {
+  'two signatures of one errand moved money': {
+    breaks: 'chargedOnce',
+    spoil({ errands: [first, second, ...rest], ...books }) {
+      return {
+        ...books,
+        errands: [
+          { ...first!, signed: [...first!.signed, ...second!.signed], works: new Set(['work 1', 'work 2']) },
+          ...rest,
+        ],
+      }
+    },
+  },
+  'somebody was charged by what was signed for nothing': {
+    breaks: 'chargedOnce',
+    spoil: (books) => ({ ...books, signed: new Set() }),
+  },
+  'what was paid cannot be collected': {
+    breaks: 'nothingLost',
+    spoil: (books) => ({ ...books, uncollected: new Map([[books.errands[0]!, '404']]) }),
+  },
+  'an answer was read and not paid': {
+    breaks: 'nothingGiven',
+    spoil: (books) => ({ ...books, chain: books.chain.slice(1), ledger: books.ledger.slice(1) }),
+  },
+  'one payment bought two answers': {
+    breaks: 'nothingGiven',
+    spoil: ({ errands: [first, ...rest], ...books }) => ({
+      ...books,
+      errands: [{ ...first!, works: new Set(['work 1', 'work 9']) }, ...rest],
+    }),
+  },
+  'the ledger misses a transfer': {
+    breaks: 'trueLedger',
+    spoil: (books) => ({ ...books, ledger: books.ledger.slice(1) }),
+  },
+  'the chain misses what the ledger says': {
+    breaks: 'trueLedger',
+    spoil: ({ errands: [first, ...errands], ...books }) => ({
+      ...books,
+      errands: [{ ...first!, works: new Set() }, ...errands],
+      chain: books.chain.slice(1),
+    }),
+  },
+  'a call is queued for ever': {
+    breaks: 'nothingStuck',
+    spoil: (books) => ({
+      ...books,
+      ledger: [
+        ...books.ledger,
+        { id: 'call-9', payer: '0x', units: PRICE, transaction: '', work: 'queued', money: 'verified' },
+      ],
+    }),
+  },
+  'a payment is in doubt for ever': {
+    breaks: 'nothingStuck',
+    spoil: (books) => ({
+      ...books,
+      ledger: [
+        ...books.ledger,
+        { id: 'call-9', payer: '0x', units: PRICE, transaction: '', work: 'completed', money: 'settling' },
+      ],
+    }),
+  },
+  'somebody waits for ever': {
+    breaks: 'nothingStuck',
+    spoil: (books) => ({ ...books, errands: [...books.errands, { ...served(9), works: new Set(), end: 'left' }] }),
+  },
+  'somebody was told 500': {
+    breaks: 'noSurprise',
+    spoil: ({ errands: [first, ...rest], ...books }) => ({
+      ...books,
+      errands: [{ ...first!, oddities: ['500'] }, ...rest],
+    }),
+  },
+}
+
+for (const [name, { breaks, spoil }] of Object.entries(spoils)) {
+  test(`${name}: ${INVARIANTS[breaks]}`, () => expect(broken(spoil(wholeBooks()))).toEqual([breaks]))
+}
+
+test('every invariant is broken by some of these', () => {
+  const found = new Set(Object.values(spoils).map(({ breaks }) => breaks))
+  expect(Object.keys(INVARIANTS).filter((name) => !found.has(name as Invariant))).toEqual([])
+})
+
+test('a wallet that was drained before it paid anything may have two answers after the reply, worth 0.05 USDC together', () => {
+  const unpaid = [11, 12, 13].map((index) => served(index, { of: 11 }))
+  const drained = new Set([buyer(11).address.toLowerCase()])
+  const books = (errands: readonly Errand[]) => ({
+    ...wholeBooks(),
+    errands: [...wholeBooks().errands, ...errands],
+    drained,
+  })
+  const two = reckon(books(unpaid.slice(0, 2)))
+  expect(two.violations).toEqual([])
+  expect([two.counts.capped, two.capped, two.counts.given]).toEqual([CAP.calls, 2n * PRICE, 0])
+  const three = reckon(books(unpaid))
+  expect(three.violations.map(({ invariant }) => invariant)).toEqual(['nothingGiven'])
+  expect([three.counts.capped, three.counts.given, three.given]).toEqual([CAP.calls, 1, PRICE])
+  expect(broken(books([{ ...unpaid[0]!, quote: CAP.units + 1n }]))).toEqual(['nothingGiven'])
+  expect(broken(books([served(14, { ware: 'video', of: 11 })]))).toEqual(['nothingGiven'])
+  expect(broken({ ...books(unpaid.slice(0, 1)), drained: new Set() })).toEqual(['nothingGiven'])
+})

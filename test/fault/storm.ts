@@ -1,0 +1,354 @@
+/** Scenes of bad weather over a crowd of buyers, one fault at a time, and then a storm of all of them, as long as there are minutes. */
+import { setTimeout as pause } from 'node:timers/promises'
+import type { PrivateKeyAccount } from 'viem/accounts'
+import { type Chance, chance, seedOf } from '../model/chance.ts'
+import { lineOf, paidOnChain, type Row } from './audit.ts'
+import { again, collect, type Errand, newErrand, run, type Walk, WARES, type Ware } from './errands.ts'
+import { isStuck, nonceOf, reckon, type Reckoning } from './reckoning.ts'
+import { type Stage, stage } from './stage.ts'
+import { studio } from './studio.ts'
+import { type Talker, talker } from './talker.ts'
+import { drain, EARLY, type Fault, type FaultName, faults, LEASE_SECONDS, type Sky } from './weather.ts'
+
+export type StormOptions = {
+  readonly seed: number
+  /** How long all of it lasts, scenes and storm; only the scenes unless told. */
+  readonly minutes?: number
+  /** Only scenes whose name contains this. */
+  readonly scene?: string
+  readonly log?: (line: string) => void
+}
+
+export type SceneFigures = Reckoning & {
+  readonly name: string
+  readonly seconds: number
+  readonly alerts: number
+  /** What the buyers' requests came back with. */
+  readonly heard: ReadonlyMap<string, number>
+}
+export type StormReport = { readonly scenes: readonly SceneFigures[]; readonly alerts: readonly string[] }
+
+/** Where buyers shop. The first wallets come again and again; the others are strangers, each of whom is used once. */
+type Town = Stage & {
+  readonly talks: Talker
+  readonly chance: Chance
+  readonly regulars: PrivateKeyAccount[]
+  readonly strangers: PrivateKeyAccount[]
+  readonly drained: Set<string>
+  /** Calls that an earlier scene has left stuck, and has reported. */
+  readonly stuck: Set<string>
+  /** Nonces of everything that was ever signed. */
+  readonly signed: Set<string>
+}
+
+type Scene = { readonly name: string; play(town: Town): Promise<readonly Errand[]> }
+
+const BUYERS = 330
+const REGULARS = 90
+/** A settlement lease, a work lease and several rounds: by then whatever was held by the dead is somebody else's. */
+const PATIENCE_MS = 150_000
+/** How long a crowd may take until all its answers are under way; the fault then comes in any case. */
+const LEAD_MS = 10_000
+/** How long answers of a scene take; streams go on when the fault is over. */
+const ANSWER_MS = 6_000
+
+const scenes: readonly Scene[] = [
+  ...(Object.keys(faults) as FaultName[]).map((name) => ({
+    name,
+    play: (town: Town) => underFault(town, { fault: faults[name], isEarly: EARLY.has(name) }),
+  })),
+  { name: 'wallets are drained while their answers are made', play: drainedAtWork },
+]
+
+/** Plays every scene, then the storm. Everything that it starts has ended when it resolves or rejects. */
+export async function storm({ seed, minutes, scene, log = () => {} }: StormOptions): Promise<StormReport> {
+  const startedAt = performance.now()
+  const undo: (() => unknown)[] = []
+  const played: SceneFigures[] = []
+  try {
+    const dice = chance(seedOf(seed, 1))
+    const films = studio()
+    undo.push(() => films.stop())
+    const filming = setInterval(() => films.finish(), 500)
+    undo.push(() => clearInterval(filming))
+    const talks = talker()
+    undo.push(() => talks.stop())
+    const proxy = { chance: chance(seedOf(seed, 0)), slowMs: 500, silentShare: 0 }
+    const set = await stage(undo, {
+      buyers: BUYERS,
+      proxy,
+      films: films.origin,
+      talks: talks.origin,
+      leaseSeconds: LEASE_SECONDS,
+    })
+    const [regulars, strangers] = [set.people.slice(0, REGULARS), set.people.slice(REGULARS)]
+    const town: Town = {
+      ...set,
+      talks,
+      chance: dice,
+      regulars,
+      strangers,
+      drained: new Set(),
+      stuck: new Set(),
+      signed: new Set(),
+    }
+    log(`seed ${seed}: ready after ${((performance.now() - startedAt) / 1000).toFixed(1)} s`)
+
+    const chosen = scenes.filter(({ name }) => scene === undefined || name.includes(scene))
+    for (const each of chosen) await report(each)
+    const endsAt = minutes === undefined ? 0 : startedAt + minutes * 60_000
+    if (endsAt > performance.now())
+      await report({ name: 'a storm of all of them', play: () => allWeathers(town, { endsAt, log }) })
+    return { scenes: played, alerts: set.replicas.flatMap(({ alerts }) => alerts) }
+
+    async function report({ name, play }: Scene): Promise<void> {
+      const began = performance.now()
+      const alertsOf = () => town.replicas.reduce((count, { alerts }) => count + alerts.length, 0)
+      const before = alertsOf()
+      const errands = await play(town)
+      await quiet(town)
+      const figures = {
+        ...(await judged(town, errands)),
+        name,
+        seconds: (performance.now() - began) / 1000,
+        alerts: alertsOf() - before,
+        heard: heardBy(errands),
+      }
+      played.push(figures)
+      for (const line of told(figures)) log(line)
+    }
+  } finally {
+    for (const step of undo.toReversed()) await step()
+  }
+}
+
+// ── scenes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/**
+ * Eight streams, four whole answers and some of everything else are under way when the fault comes. Eight more streams belong to buyers of
+ * ill will: they send the same payment again elsewhere while they listen.
+ */
+async function underFault(
+  town: Town,
+  { fault, isEarly }: { fault: Fault; isEarly: boolean },
+): Promise<readonly Errand[]> {
+  const errands: Errand[] = []
+  const going: Promise<unknown>[] = []
+  const [a, b] = town.replicas
+  const begunBefore = town.talks.begun()
+  const begun = Promise.withResolvers<void>()
+  const fall = () => fault({ ...town, a, b, begun: begun.resolve })
+  const early = isEarly ? fall() : undefined
+  await Promise.race([begun.promise, early ?? Promise.resolve()])
+  const buyers = [...town.regulars]
+  const wish = (ware: Ware, first: number, ms = ANSWER_MS) => {
+    const errand = newErrand({ ware, buyer: buyers.pop()!, ms, about: `errand ${errands.length} of ${Date.now()}` })
+    errands.push(errand)
+    going.push(run(errand, { ...walkOf(town), first }))
+    return errand
+  }
+  // Each asks one replica for the price and orders at the other.
+  for (let index = 0; index < 8; index++) wish('stream', index % 2)
+  const greedy = Array.from({ length: 8 }, (_, index) => wish('stream', index % 2))
+  for (let index = 0; index < 4; index++) wish('chat', index % 2)
+  await underWay(town, errands.length, begunBefore)
+  for (const ware of ['picture', 'slow picture', 'video', 'one-shot', 'chat'] as const)
+    for (const first of [0, 1]) wish(ware, first, 500)
+  const raining = early ?? fall()
+  going.push(...greedy.map((errand, index) => sendAgain(errand, town.replicas[index % 2]!)))
+  await raining
+  for (const ware of WARES) for (const first of [0, 1]) wish(ware, first, 500)
+  await Promise.all(going)
+  return errands
+}
+
+async function underWay({ talks }: Town, answers: number, before: number): Promise<void> {
+  for (const until = performance.now() + LEAD_MS; talks.begun() - before < answers && performance.now() < until;)
+    await pause(50)
+  await pause(500)
+}
+
+/** While its first answer is on its way, from when the lease of whoever gives it may be over. */
+async function sendAgain(errand: Errand, at: Stage['replicas'][number]): Promise<void> {
+  await pause((LEASE_SECONDS + 1) * 1_000)
+  for (let tries = 0; tries < 5 && errand.end === undefined && errand.signed.length > 0; tries++) {
+    await again(errand, at)
+    await pause(1_000)
+  }
+}
+
+const GUESTS = 3
+const AT_ONCE = 10
+/** How long each of their answers takes, and for how long none has begun when their wallets are emptied. */
+const GUEST_ANSWER_MS = 4_000
+const CALM_MS = 700
+
+/**
+ * Each of some wallets that never paid orders ten answers at once, whole and streamed, and a picture and a video; it is
+ * emptied when all that the gateway lets begin has begun.
+ */
+async function drainedAtWork(town: Town): Promise<readonly Errand[]> {
+  const errands: Errand[] = []
+  const wallets = town.strangers.splice(0, GUESTS)
+  const shop = async (buyer: PrivateKeyAccount) => {
+    town.drained.add(buyer.address.toLowerCase())
+    const wares: readonly Ware[] = [
+      ...Array.from({ length: AT_ONCE }, (_, index) => (index % 2 === 0 ? ('chat' as const) : ('stream' as const))),
+      'slow picture',
+      'video',
+    ]
+    const own = wares.map((ware, index) =>
+      newErrand({ ware, buyer, ms: GUEST_ANSWER_MS, about: `drained ${index} of ${Date.now()}` }),
+    )
+    errands.push(...own)
+    const going = own.map((errand) => run(errand, { ...walkOf(town), isFickle: true, patienceMs: 30_000 }))
+    await nothingMoreBegins(town)
+    await drain(buyer, town)
+    await Promise.all(going)
+    for (const errand of own) if (errand.end === 'left') errand.end = 'refused'
+  }
+  await Promise.all(wallets.map(shop))
+  return errands
+}
+
+async function nothingMoreBegins({ talks }: Town): Promise<void> {
+  const before = talks.begun()
+  const until = performance.now() + LEAD_MS
+  for (let [seen, at] = [before, performance.now()]; performance.now() < until; await pause(50)) {
+    if (talks.begun() > seen) [seen, at] = [talks.begun(), performance.now()]
+    if (seen > before && performance.now() - at > CALM_MS) return
+  }
+}
+
+const CROWD = 10
+
+/** Buyers come one after the other, and one fault follows the other, sometimes with a wallet that is drained. */
+async function allWeathers(
+  town: Town,
+  { endsAt, log }: { endsAt: number; log: (line: string) => void },
+): Promise<readonly Errand[]> {
+  const { chance: dice, replicas } = town
+  const errands: Errand[] = []
+  const buyers = [...town.regulars]
+  let isOver = false
+
+  async function shop(): Promise<void> {
+    while (!isOver) {
+      const buyer = buyers.shift()
+      if (!buyer) return
+      const errand = newErrand({
+        ware: dice.pick(WARES),
+        buyer,
+        ms: dice.below(7_000),
+        about: `errand ${errands.length} of ${Date.now()}`,
+      })
+      errands.push(errand)
+      const greed = dice.isLucky(0.2) && errand.ware === 'stream' ? sendAgain(errand, dice.pick(replicas)) : undefined
+      await Promise.all([run(errand, walkOf(town)), greed])
+      buyers.push(buyer)
+      await pause(dice.below(1_500))
+    }
+  }
+
+  const shopping = Array.from({ length: CROWD }, shop)
+  /** The last fault may take its time to mend, and everybody is served after it. */
+  const lastAt = endsAt - 45_000
+  while (performance.now() < lastAt) {
+    await pause(2_000 + dice.below(5_000))
+    if (town.strangers.length > GUESTS && dice.isLucky(0.2))
+      shopping.push(drainedAtWork(town).then((drained) => void errands.push(...drained)))
+    const name = dice.pick(Object.keys(faults) as FaultName[])
+    log(`${((performance.now() + 45_000 - lastAt) / 1000).toFixed(0).padStart(6)} s  ${name}`)
+    const [a, b] = dice.isLucky(0.5) ? replicas : ([replicas[1], replicas[0]] as const)
+    const sky: Sky = { ...town, a, b, begun: () => {} }
+    await faults[name](sky)
+  }
+  isOver = true
+  await Promise.all(shopping)
+  return errands
+}
+
+const walkOf = ({ replicas, chance: dice }: Town): Walk => ({ replicas, chance: dice, patienceMs: PATIENCE_MS })
+
+// ── the books ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const QUIET_MS = 100_000
+
+/** Waits until no call is under way and none is in doubt, no longer than the bound; what is left then is the reckoning's to name. */
+async function quiet({ pool, stuck }: Town): Promise<void> {
+  for (const until = performance.now() + QUIET_MS; performance.now() < until; await pause(250)) {
+    const { rows } = await pool.query<{ id: string }>(
+      `SELECT id FROM calls WHERE work IN ('queued', 'in_progress') OR money = 'settling'`,
+    )
+    if (rows.every(({ id }) => stuck.has(id))) return
+  }
+}
+
+async function judged(town: Town, errands: readonly Errand[]): Promise<Reckoning> {
+  const { pool, node, payTo, replicas, drained, signed } = town
+  const facts = async () => {
+    const chain = (await paidOnChain({ rpcUrl: node.url, payTo })).map((line) => ({
+      ...line,
+      nonce: line.nonce.toLowerCase(),
+    }))
+    const { rows } = await pool.query<Row>(
+      `SELECT c.id, c.payer, c.quote::text AS quote, c.work, c.money, c.receipt,
+              coalesce(array_agg(a.key) FILTER (WHERE a.state = 'paid'), '{}') AS paid
+       FROM calls c LEFT JOIN authorizations a ON a.call = c.id GROUP BY c.id`,
+    )
+    return { chain, ledger: rows.map((row) => ({ ...row, ...lineOf(row) })) }
+  }
+  const { chain: before } = await facts()
+  const moved = new Set(before.map(({ nonce }) => nonce))
+  const paid = errands.filter(({ signed }) => signed.some((payment) => moved.has(nonceOf(payment))))
+  const uncollected = new Map<Errand, string>()
+  await Promise.all(
+    paid.map(async (errand, index) => {
+      const said = await collect(errand, index % 2 === 0 ? replicas : replicas.toReversed())
+      if (said !== undefined) uncollected.set(errand, said)
+    }),
+  )
+  const { chain, ledger: all } = await facts()
+  const ledger = all.filter(({ id }) => !town.stuck.has(id))
+  for (const row of ledger) if (isStuck(row)) town.stuck.add(row.id)
+  for (const errand of errands) for (const payment of errand.signed) signed.add(nonceOf(payment))
+  return reckon({ errands, chain, ledger, drained, signed, uncollected })
+}
+
+function heardBy(errands: readonly Errand[]): ReadonlyMap<string, number> {
+  const heard = new Map<string, number>()
+  for (const [what, count] of errands.flatMap(({ answers }) => [...answers]))
+    heard.set(what, (heard.get(what) ?? 0) + count)
+  return heard
+}
+
+/** What the command prints of a scene. */
+export function told({
+  name,
+  seconds,
+  counts,
+  paid,
+  given,
+  capped,
+  alerts,
+  heard,
+  violations,
+}: SceneFigures): readonly string[] {
+  const { errands, whole, part, refused, answers, transfers, partsUnpaid } = counts
+  const kinds = new Map<string, number>()
+  for (const { invariant } of violations) kinds.set(invariant, (kinds.get(invariant) ?? 0) + 1)
+  return [
+    `${seconds.toFixed(1).padStart(6)} s  ${name}`,
+    `          ${errands} errands: ${whole} whole, ${part} paid in part, ${refused} refused; ${answers} answers, ${transfers} transfers of ${paid} micro-USDC`,
+    `          given away ${counts.given} worth ${given}; within the cap ${counts.capped} worth ${capped}; ${partsUnpaid} parts unpaid; ${alerts} alerts; ${violations.length} violations${kinds.size > 0 ? ` (${[...kinds].map(([kind, count]) => `${kind} ${count}`).join(', ')})` : ''}`,
+    `          heard: ${[...heard]
+      .toSorted(([, one], [, other]) => other - one)
+      .map(([what, count]) => `${what} ${count}`)
+      .join(', ')}`,
+    ...violations
+      .slice(0, MOST_SHOWN)
+      .map(({ invariant, text }) => `          VIOLATION ${invariant}: ${text.slice(0, 400)}`),
+  ]
+}
+
+const MOST_SHOWN = 8
