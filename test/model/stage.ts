@@ -2,6 +2,7 @@
 import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
 import { cashChain } from '../../adapters/chains/cash.ts'
+import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { chunk, DONE, streamAnswer, usageChunk, wholeAnswer } from '../../adapters/vendors/scripted_chat.ts'
 import type { Reply } from '../../core/endpoint.ts'
 import { calls } from '../../core/endpoints/calls.ts'
@@ -61,7 +62,7 @@ export function stage(rule: Rule): Stage {
     if (!made.world) throw new Error('there is no world')
     return made.world
   }
-  made.world = { now: START, cash: cashChain(), processes: [] as Process[] } as unknown as World
+  made.world = beforeAnyRun()
   const open = (index: number) => gateway({ ports: portsOf(index, world), endpoints: rule.isHarsh ? FULL_MENU : MENU, label: 'model', owner: ownerOf(index), patience: made.patience })
   const all = () => Array.from({ length: MOST_PROCESSES }, (_, index) => open(index))
   const picture = (model: string) => ({ path: POSTED, body: JSON.stringify({ model, prompt: 'a red fox' }) })
@@ -71,6 +72,13 @@ export function stage(rule: Rule): Stage {
   Object.assign(made, { gateways: all(), products, refresh: () => void (rule.isHarsh && (made.gateways = all())) })
   made.world = undefined
   return made
+}
+
+/** As much of a world as a quote needs. */
+function beforeAnyRun(): World {
+  const processes = Array.from({ length: MOST_PROCESSES }, () => ({ skewMs: 0 }) as Process)
+  const ask = <T>(_process: Process, { run }: { readonly run: () => Promise<T> }): Promise<T> => run()
+  return { now: START, cash: cashChain(), storage: memoryStorage(), processes, ask } as unknown as World
 }
 
 /** A tenth of so many tokens is quoted: 0.0087 USDC. */
@@ -90,7 +98,7 @@ export function requestOf(method: string, path: string, { body, header }: { body
   const headers = new Map<string, string>()
   if (header !== undefined) headers.set('payment-signature', header)
   if (body !== undefined) headers.set('content-type', 'application/json').set('content-length', String(body.length))
-  const read = { get: (name: string) => headers.get(name) ?? null }
+  const read = { get: (name: string) => headers.get(name) ?? null, has: (name: string) => headers.has(name) }
   return { method, url: `http://model.test${path}`, headers: read, body: body === undefined ? null : {}, text: async () => body ?? '' } as unknown as Request
 }
 
