@@ -164,7 +164,7 @@ async function verify({ storage, chain, clock, meter = silent, patience }: Money
   return served && served.id !== call.id ? { kind: 'replayed', call: served } : { ...verdict, kind: 'rejected' }
 }
 
-type Spent = Settlement | Dead | { kind: 'unavailable'; reason: string }
+type Spent = Settlement | Dead
 
 /**
  * Sends one authorization, looking first at what became of it where it may have been sent before. One that ended before it was ever
@@ -184,6 +184,7 @@ async function spend(money: Money, authorization: Authorization, kept: { readonl
       if (fate.kind !== 'open') return fate
     }
     const settlement = await within(clock, patience.settleMs, (signal) => chain.settle(payment, offer, { now: clock.now(), signal }))
+    if (settlement.kind === 'unavailable' && wasSent) return { kind: 'unknown', reason: settlement.reason }
     if (settlement.kind !== 'refused') return settlement
     const fate = await askFate(money, authorization, end)
     if (fate.kind === 'settled') return fate

@@ -1,5 +1,5 @@
 /** What a gateway says of itself: to its free endpoints, in its documents, on its price list. */
-import type { Terms } from './ports.ts'
+import type { Closed, Terms } from './ports.ts'
 import type { Pulse } from './pulse.ts'
 
 /** Facts that anybody may know of a gateway, derived from the menu and its chain. */
@@ -11,6 +11,8 @@ export type GatewayFacts = {
   readonly startedAt: number
   /** Whether paid routes have an offer. */
   isReady(): boolean
+  /** Why a chain of it does not sell although it was checked; its reason is for the operator only. */
+  closed(): Closed | undefined
   /** What it is paid in; empty until its chain has been checked. */
   terms(): readonly Terms[]
   /** What it has seen of its chain and its models lately. */

@@ -156,7 +156,7 @@ export function gateway(setup: Setup): Gateway {
   const { objects, vendors, countTokens } = ports
   const terms = () => withoutHints(chain.terms(clock.now()))
   const documents = documentsOf(list.endpoints, { label, version, terms, offering: { catalog, vendors, countTokens, networks: house.networks } })
-  const facts: GatewayFacts = { name, label, version, startedAt: clock.now(), isReady: () => terms().length > 0, terms, pulse, ...documents.shown }
+  const facts: GatewayFacts = { name, label, version, startedAt: clock.now(), isReady: () => terms().length > 0, closed: () => chain.closed?.(clock.now()), terms, pulse, ...documents.shown }
   const calls: FreeCalls = {
     async find(id) {
       const call = await storage.getCall(id)

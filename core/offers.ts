@@ -30,6 +30,10 @@ export function offerOf({ scheme, network, asset, payTo, extra, minValiditySecon
   return { scheme, network, amount: amount.toString(), asset, payTo, maxTimeoutSeconds: maxTimeoutSeconds + minValiditySeconds, extra }
 }
 
+const CLOSED = 'The gateway cannot settle payments at the moment. Nothing was charged. Retry later.'
+/** A free key is looked for every few seconds, the balance of an empty one every minute. */
+const CLOSED_RETRY_SECONDS = { no_key: '5', no_gas: '60' } as const
+
 export function offersOf({ ports: { chain, clock }, patience }: House): Offers {
   return {
     at({ amount, maxTimeoutSeconds }, otherwise = []) {
@@ -39,6 +43,8 @@ export function offersOf({ ports: { chain, clock }, patience }: House): Offers {
       const price = { amount, maxTimeoutSeconds: maxTimeoutSeconds - (before?.minValiditySeconds ?? 0) }
       const offers = terms.length > 0 ? terms.map((each) => offerOf(each, price)) : otherwise
       if (offers.length > 0) return offers
+      const closed = chain.closed?.(clock.now())
+      if (closed) throw new Fault('NOT_READY', { message: CLOSED, headers: { 'retry-after': CLOSED_RETRY_SECONDS[closed.code] } })
       throw new Fault('NOT_READY', { message: 'The gateway has not yet been able to check its chain. Nothing was charged.', headers: { 'retry-after': '5' } })
     },
 

@@ -231,8 +231,13 @@ export type Settlement =
   | { kind: 'settled'; receipt: Receipt }
   /** Promises that this call sent nothing, or that the authorization is dead. With a code, a fresh signature is what helps. */
   | { kind: 'refused'; reason: string; code?: PaymentCode }
+  /** This call sent nothing, for a reason that is ours to mend, such as a relayer without gas. The authorization is as good as before. */
+  | Unavailable
   | { kind: 'unknown'; reason: string }
 export type Fate = { kind: 'paid'; receipt: Receipt } | { kind: 'open' } | { kind: 'dead'; code?: PaymentCode } | { kind: 'unknown'; reason: string }
+
+/** `no_gas`: the accounts that pay for settlements hold too little. `no_key`: other replicas hold every key. `reason` is for the operator only. */
+export type Closed = { readonly code: 'no_gas' | 'no_key'; readonly reason: string }
 
 /** A wallet's signature over a text, which proves who asks and pays nothing. */
 export type Proof = { readonly wallet: string; readonly message: string; readonly signature: string }
@@ -243,6 +248,8 @@ export interface Chain {
   balance?(address: string, at: { signal: AbortSignal }): Promise<Usdc>
   /** What it can be paid in, preferred first. Synchronous, from cache, never I/O. Empty until checked: no paid route opens before. */
   terms(now: number): readonly Terms[]
+  /** Why it does not sell although it was checked; undefined while it sells. Synchronous, like `terms`. */
+  closed?(now: number): Closed | undefined
   /** Whether the wallet has signed the message, in this chain's way. Absent where no client proves itself so. Never rejects. */
   proves?(proof: Proof): Promise<boolean>
   /** Who signed, under which key; looks at signature, domain, asset and recipient only. No I/O for plain accounts. `now` dates what names no end itself. */

@@ -49,7 +49,7 @@ function watchedChain(chain: Chain, note: Note): Chain {
   return {
     ...chain,
     verify: (...asked) => note(CHAIN, chain.verify(...asked), { isAway: ({ kind }) => kind === 'unavailable' }),
-    settle: (...asked) => note(CHAIN, chain.settle(...asked), { isAway: ({ kind }) => kind === 'unknown' }),
+    settle: (...asked) => note(CHAIN, chain.settle(...asked), { isAway: ({ kind }) => kind === 'unknown' || kind === 'unavailable' }),
   }
 }
 

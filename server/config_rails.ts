@@ -51,6 +51,11 @@ export const railSettings = {
   fee_payer_key_env: Type.Optional(Keys),
   /** The most that a payment may cost the fee payer, in lamports; one without priority costs 10,000. */
   max_fee_lamports: Type.Optional(Type.Integer({ minimum: 10_000, maximum: 10_000_000 })),
+  /** Below this balance a relayer sells no more: in wei (as text, for it may be larger than a number holds), and in settlements at the price of gas now. */
+  relayer_floor_wei: Type.Optional(Type.String({ pattern: '^[0-9]{1,30}$' })),
+  relayer_floor_settlements: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
+  /** The same on Solana, in lamports. */
+  fee_payer_floor_lamports: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000_000_000 })),
   facilitators: Type.Optional(Type.Array(FacilitatorRow, { minItems: 1, maxItems: 5 })),
   batched: Type.Optional(BatchedRow),
 }
@@ -69,11 +74,11 @@ type OnChain = { readonly network: string; readonly asset: string; readonly payT
 export type EvmRail = OnChain & {
   readonly kind: 'evm'
   readonly domain: { readonly name: string; readonly version: string }
-  readonly settles: { readonly by: 'relayer'; readonly keys: readonly string[] } | Facilitated
+  readonly settles: { readonly by: 'relayer'; readonly keys: readonly string[]; readonly floor?: { readonly wei?: string; readonly settlements?: number } } | Facilitated
 }
 export type SolanaRail = OnChain & {
   readonly kind: 'solana'
-  readonly settles: { readonly by: 'fee_payer'; readonly keys: readonly string[]; readonly maxFeeLamports?: number } | Facilitated
+  readonly settles: { readonly by: 'fee_payer'; readonly keys: readonly string[]; readonly maxFeeLamports?: number; readonly floorLamports?: number } | Facilitated
 }
 /** `networks` empty: all that the service supports. */
 export type BatchedRail = { readonly kind: 'batched'; readonly url: string; readonly networks: readonly string[]; readonly payTo: string }
@@ -140,22 +145,28 @@ function payToOf({ pay_to: payTo }: Settings, at: string, { mistakes, isSolana }
   return payTo ?? ''
 }
 
-function settlingOnEvm({ relayer_key_env: named, fee_payer_key_env: stray, max_fee_lamports: lamports, facilitators }: Settings, at: string, reading: Reading): EvmRail['settles'] {
+function settlingOnEvm({ relayer_key_env: named, fee_payer_key_env: stray, max_fee_lamports: lamports, facilitators, ...floors }: Settings, at: string, reading: Reading): EvmRail['settles'] {
   const { mistakes } = reading
+  const { relayer_floor_wei: wei, relayer_floor_settlements: settlements, fee_payer_floor_lamports: strayFloor } = floors
+  if (strayFloor !== undefined) mistakes.push(`${at}.fee_payer_floor_lamports: is for Solana; here it is relayer_floor_wei`)
+  if (facilitators && (wei !== undefined || settlements !== undefined)) mistakes.push(`${at}.relayer_floor_${wei === undefined ? 'settlements' : 'wei'}: facilitators pay the gas`)
   if (stray) mistakes.push(`${at}.fee_payer_key_env: is for Solana; here it is relayer_key_env`)
   if (lamports) mistakes.push(`${at}.max_fee_lamports: is for Solana`)
   if (!named === !facilitators) mistakes.push(`${at}: name either relayer_key_env or facilitators, who settles its payments`)
   if (facilitators) return facilitated(facilitators, at, reading)
-  return { by: 'relayer', keys: keysOf(named, `${at}.relayer_key_env`, { ...reading, isKey: isRelayerKey, form: '0x and 64 hex digits, a key of secp256k1', spell: (key) => key.toLowerCase() }) }
+  return { by: 'relayer', keys: keysOf(named, `${at}.relayer_key_env`, { ...reading, isKey: isRelayerKey, form: '0x and 64 hex digits, a key of secp256k1', spell: (key) => key.toLowerCase() }), ...((wei !== undefined || settlements !== undefined) && { floor: { ...(wei !== undefined && { wei }), ...(settlements !== undefined && { settlements }) } }) }
 }
 
-function settlingOnSolana({ fee_payer_key_env: named, relayer_key_env: stray, max_fee_lamports: maxFeeLamports, facilitators }: Settings, at: string, reading: Reading): SolanaRail['settles'] {
+function settlingOnSolana({ fee_payer_key_env: named, relayer_key_env: stray, max_fee_lamports: maxFeeLamports, facilitators, ...floors }: Settings, at: string, reading: Reading): SolanaRail['settles'] {
   const { mistakes } = reading
+  const { fee_payer_floor_lamports: floorLamports } = floors
+  for (const name of ['relayer_floor_wei', 'relayer_floor_settlements'] as const) if (floors[name] !== undefined) mistakes.push(`${at}.${name}: is for EVM networks; here it is fee_payer_floor_lamports`)
+  if (facilitators && floorLamports !== undefined) mistakes.push(`${at}.fee_payer_floor_lamports: facilitators pay the fees`)
   if (stray) mistakes.push(`${at}.relayer_key_env: is for EVM networks; here it is fee_payer_key_env`)
   if (!named === !facilitators) mistakes.push(`${at}: name either fee_payer_key_env or facilitators, who settles its payments`)
   if (facilitators && maxFeeLamports) mistakes.push(`${at}.max_fee_lamports: facilitators pay the fees, and set their own limits`)
   if (facilitators) return facilitated(facilitators, at, reading)
-  return { by: 'fee_payer', keys: keysOf(named, `${at}.fee_payer_key_env`, { ...reading, isKey: isFeePayerKey, form: 'a keypair of 64 bytes, in base58 or as a JSON array' }), ...(maxFeeLamports && { maxFeeLamports }) }
+  return { by: 'fee_payer', keys: keysOf(named, `${at}.fee_payer_key_env`, { ...reading, isKey: isFeePayerKey, form: 'a keypair of 64 bytes, in base58 or as a JSON array' }), ...(maxFeeLamports && { maxFeeLamports }), ...(floorLamports !== undefined && { floorLamports }) }
 }
 
 /** `spell` gives each key one spelling, so that one that is named twice is found out. */

@@ -5,7 +5,12 @@ import type { Clock, Meter, Settled } from '../core/mod.ts'
 /** The same vendor, each of whose answers is timed. */
 export type Timed = <Vendor extends object>(name: string, vendor: Vendor) => Vendor
 
+/** What an account holds that pays for settlements. */
+export type Balance = { readonly unit: 'wei' | 'lamports'; readonly address: string; readonly amount: number }
+
 export type Metrics = {
+  /** Shows these balances of a gateway with each scrape. */
+  balances(gateway: string, read: () => readonly Balance[]): void
   meterOf(gateway: string): Meter
   readonly timed: Timed
   scrape(): Promise<{ readonly type: string; readonly body: string }>
@@ -38,7 +43,28 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
     registers: [register],
   })
 
+  const balances: { readonly gateway: string; readonly read: () => readonly Balance[] }[] = []
+  balanceGauge('wei', 'farebox_relayer_balance_wei', 'What a relayer account holds for gas, in wei, less what was spent since it was read.')
+  balanceGauge('lamports', 'farebox_fee_payer_balance_lamports', 'What a Solana fee payer holds, in lamports, less what was spent since it was read.')
+
+  function balanceGauge(unit: Balance['unit'], name: string, help: string): void {
+    const gauge: Gauge = new Gauge({
+      name,
+      help,
+      labelNames: ['gateway', 'address'],
+      registers: [register],
+      collect() {
+        gauge.reset()
+        for (const { gateway, read } of balances) {
+          for (const each of read()) if (each.unit === unit) gauge.set({ gateway, address: each.address }, each.amount)
+        }
+      },
+    })
+  }
+
   return {
+    balances: (gateway, read) => void balances.push({ gateway, read }),
+
     meterOf(gateway) {
       const answered = new Map<string, (Cell | undefined)[]>()
       const quoted = new Map<string, Cell>()

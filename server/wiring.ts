@@ -85,7 +85,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const vendors = vendorsOf(config, { ...opening, isDevnet, countTokens: counted, nodes: nodesOf(config, rows, { isDevnet }) })
   if (config.environmentVendors.length > 0) log.info('vendors were found in the environment', { vendors: config.environmentVendors })
   const shelf = catalog({ images: config.images.rows, chat: config.chat.rows, video: config.videos.rows, audio: config.audio.rows })
-  const chainOf = chains({ ...opening, isDevnet, storage, owner: config.database.kind === 'postgres' ? owner : 'process', leaseMs: config.leaseMs })
+  const chainOf = chains({ ...opening, isDevnet, storage, owner: config.database.kind === 'postgres' ? owner : 'process', leaseMs: config.leaseMs, meters })
   const guests = devnet ? { generate_content: [devnet.evm.buyer.address, ...(devnet.solana ? [devnet.solana.buyer.address] : [])], ...config.guests } : config.guests
   const gateways: Wired['gateways'][number][] = []
   for (const row of rows) {

@@ -7,21 +7,22 @@ import { randomBytes } from '../adapters/machine.ts'
 import type { Chain, Storage } from '../core/mod.ts'
 import { batchedChain } from '../adapters/chains/batched.ts'
 import { severalChains } from '../adapters/chains/several.ts'
-import { solanaChain } from '../adapters/chains/solana.ts'
+import { type SolanaChain, solanaChain } from '../adapters/chains/solana.ts'
 import type { SolanaChecked } from '../adapters/chains/solana_check.ts'
 import { solanaFacilitator } from '../adapters/chains/solana_facilitator.ts'
+import type { Balance, Metrics } from './metrics.ts'
 import type { GatewayConfig } from './config_gateways.ts'
 import type { EvmRail, Rail, SolanaRail } from './config_rails.ts'
 import { StartError } from './start_error.ts'
 import type { Opening } from './wiring_vendors.ts'
 
 /** What wiring asks of a chain beside the port. */
-type ServedChain = Chain & Pick<EvmChain, 'close'> & { check(at: { now: number }): Promise<SolanaChecked> } & Partial<Pick<LeasedChain, 'renew' | 'release'>> & {
+type ServedChain = Chain & Pick<EvmChain, 'close'> & { check(at: { now: number }): Promise<SolanaChecked> } & Partial<Pick<LeasedChain, 'renew' | 'release' | 'keys'> & Pick<SolanaChain, 'feePayers'>> & {
   /** Brings what offers need up to date, and looks after payments that are under way. */
   refresh?(at: { now: number }): Promise<void>
 }
 
-type Chaining = Opening & { readonly isDevnet: boolean; readonly storage: Storage; readonly owner: string; readonly leaseMs: number }
+type Chaining = Opening & { readonly isDevnet: boolean; readonly storage: Storage; readonly owner: string; readonly leaseMs: number; readonly meters?: Pick<Metrics, 'balances'> | undefined }
 
 /** A process says that it lives this many times per lease. */
 export const RENEWALS = 6
@@ -37,6 +38,7 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
         const key = JSON.stringify(rail)
         const chain = opened.get(key) ?? open(name, rail)
         opened.set(key, chain)
+        void chain.then((open) => chaining.meters?.balances(name, () => balancesOf(open)), () => {})
         return chain
       }),
     )
@@ -49,7 +51,7 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
     chaining.undo.push(() => chain.close())
     await openChain(name, chain, chaining)
     await keepKey(name, chain, chaining)
-    keepFresh(name, chain, chaining)
+    keepFresh(name, chain, { ...chaining, tell: teller(name, chain, chaining) })
     return chain
   }
 }
@@ -70,9 +72,14 @@ function evmRail({ network, rpcUrl, asset, payTo, domain, settles }: EvmRail, { 
   // comes while the one before it is being mined: one at a time, each for up to fifty payments, is as fast.
   const row = { network, rpcUrl, asset, payTo, domain, ...(isDevnet && { readAt: 'pending' as const, maxInFlight: 1 }) }
   if (settles.by === 'facilitators') return facilitatorChain({ ...row, facilitators: settles.rows, random: randomBytes })
+  const { wei, settlements } = settles.floor ?? {}
+  const gasFloor = { ...(wei !== undefined && { wei: BigInt(wei) }), ...(settlements !== undefined && { settlements }) }
   return leasedChain({
-    keys: settles.keys.map((key) => ({ name: `relayer:${network}:${privateKeyToAddress(key as `0x${string}`)}`, key })),
-    build: (relayerKey) => evmChain({ ...row, relayerKey }),
+    keys: settles.keys.map((key) => {
+      const address = privateKeyToAddress(key as `0x${string}`)
+      return { name: `relayer:${network}:${address}`, key, address }
+    }),
+    build: (relayerKey, role) => evmChain({ ...row, relayerKey, gasFloor, watchesGas: role === 'sender' }),
     take: (key, at) => storage.lease(key, owner, at),
     leaseMs,
   })
@@ -81,11 +88,11 @@ function evmRail({ network, rpcUrl, asset, payTo, domain, settles }: EvmRail, { 
 function solanaRail({ network, rpcUrl, asset: mint, payTo, settles }: SolanaRail): ServedChain {
   const row = { network, rpcUrl, mint, payTo }
   if (settles.by === 'facilitators') return solanaFacilitator({ ...row, facilitators: settles.rows, random: randomBytes })
-  return solanaChain({ ...row, feePayerKeys: settles.keys, ...(settles.maxFeeLamports && { maxFeeLamports: settles.maxFeeLamports }) })
+  return solanaChain({ ...row, feePayerKeys: settles.keys, ...(settles.maxFeeLamports && { maxFeeLamports: settles.maxFeeLamports }), ...(settles.floorLamports !== undefined && { feePayerFloor: settles.floorLamports }) })
 }
 
 /** Asks a chain every few seconds to bring itself up to date. */
-function keepFresh(gateway: string, chain: ServedChain, { log, clock, undo }: Opening): void {
+function keepFresh(gateway: string, chain: ServedChain, { log, clock, undo, tell }: Opening & { tell(): void }): void {
   const { refresh } = chain
   if (!refresh) return
   const stop = new AbortController()
@@ -93,9 +100,35 @@ function keepFresh(gateway: string, chain: ServedChain, { log, clock, undo }: Op
   void (async () => {
     while (!stop.signal.aborted) {
       await refresh({ now: clock.now() }).catch((error: Error) => log.warn('a chain could not be brought up to date', { gateway, error: error.message }))
+      tell()
       await clock.wait(REFRESH_EVERY_MS, stop.signal)
     }
   })()
+}
+
+/** What the accounts hold that pay for settlements. */
+function balancesOf(chain: ServedChain): readonly Balance[] {
+  const relayers = (chain.keys?.() ?? []).map(({ address, balance }) => ({ unit: 'wei' as const, address, balance }))
+  const feePayers = (chain.feePayers?.() ?? []).map(({ address, balance }) => ({ unit: 'lamports' as const, address, balance }))
+  return [...relayers, ...feePayers].flatMap(({ balance, ...rest }) => (balance === undefined ? [] : [{ ...rest, amount: Number(balance) }]))
+}
+
+/** Says once for each change which accounts run low, and whether the gateway still sells. */
+export function teller(gateway: string, chain: Pick<ServedChain, 'keys' | 'feePayers' | 'closed'>, { log, clock }: Pick<Opening, 'log' | 'clock'>): () => void {
+  let known = new Set<string>()
+  let wasClosed = false
+  return () => {
+    const relayers = (chain.keys?.() ?? []).filter(({ kind }) => kind === 'low' || kind === 'wrong')
+    const feePayers = (chain.feePayers?.() ?? []).flatMap(({ address, low }) => (low === undefined ? [] : [{ address, reason: low }]))
+    const low = [...relayers, ...feePayers]
+    for (const { address, reason } of low) if (!known.has(address)) log.alert('an account that pays for settlements holds too little', { gateway, address, reason })
+    known = new Set(low.map(({ address }) => address))
+    const closed = chain.closed?.(clock.now())
+    const isClosed = closed?.code === 'no_gas'
+    if (isClosed && !wasClosed) log.alert('the gateway has stopped selling: nothing pays for settlements; it answers 503', { gateway, reason: closed.reason })
+    if (wasClosed && !closed) log.info('the gateway sells again: settlements can be paid for', { gateway })
+    wasClosed = isClosed || (wasClosed && closed !== undefined)
+  }
 }
 
 /** Keeps hold of a relayer key while the process lives, and tries for a free one while it has none. */
@@ -109,7 +142,8 @@ async function keepKey(gateway: string, chain: ServedChain, { log, clock, undo, 
   let hasKey = true
   const renew = async () => {
     const has = await chain.renew?.(clock.now()).catch(() => false)
-    if (has !== hasKey) log.warn(has ? 'a relayer key is held; the gateway is open' : 'no relayer key is free; the gateway answers 503 until one is', { gateway })
+    const reason = has ? undefined : chain.closed?.(clock.now())?.reason
+    if (has !== hasKey) log.warn(has ? 'a relayer key is held; the gateway is open' : 'no relayer key serves; the gateway answers 503 until one does', { gateway, ...(reason !== undefined && { reason }) })
     hasKey = has ?? false
   }
   await renew()

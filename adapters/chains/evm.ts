@@ -7,9 +7,10 @@ import { chainIdOf, evmIdentity, isMagic, type Read, refusedSignature, unavailab
 import { CONTRACT_LIMITS, type Returned } from './evm_contracts.ts'
 import { balanceCall, type Domain, SEPARATOR_CALL, signatureCall, signerOf, stateCall, type Target, transferCall } from './evm_payload.ts'
 import { evmReads, type ReadsConfig } from './evm_reads.ts'
-import { evmRelayer, type RelayerConfig } from './evm_relayer.ts'
+import { type GasFloor, type GasState, type GasWatch, gasWatch, type KeyReading, lookAtKey } from './evm_gas.ts'
+import { evmRelayer, type Relayer, type RelayerConfig } from './evm_relayer.ts'
 import { evmRpc, hasCode, type RpcConfig, type Trouble } from './evm_rpc.ts'
-import { evmSettler, type SettleConfig } from './evm_settle.ts'
+import { evmSettler, type SettleConfig, TRANSFER_GAS } from './evm_settle.ts'
 import { judgeExact, refused } from './exact.ts'
 import { flagIn, type Hex, lower, uintIn } from './hex.ts'
 
@@ -29,11 +30,24 @@ export type EvmConfig = {
   Omit<RelayerConfig, 'chainId'> &
   ReadsConfig &
   Omit<SettleConfig, 'relayer'> &
-  Pick<CheckConfig, 'lowGas'>
+  Pick<CheckConfig, 'lowGas'> & {
+    /** Below this it sells no more, until it is topped up. */
+    readonly gasFloor?: GasFloor
+    /** False for one that only reads: it neither judges the account of its key, nor closes with it. */
+    readonly watchesGas?: boolean
+  }
 
 export type EvmChain = Chain & Required<Pick<Chain, 'balance'>> & {
   /** Compares the configuration with the chain; the terms open when it is ready, and stay open. Moves nothing. */
-  check(): Promise<Checked>
+  check(at?: { now: number }): Promise<Checked>
+  /** Looks after the gas of the relayer; to be called every few seconds. Never rejects. */
+  refresh(at: { now: number }): Promise<void>
+  /** What its account holds for gas, and whether that is too little to sell. */
+  gas(): GasState
+  /** Looks at the account of another key: could it serve, and else why not? */
+  look(relayerKey: string, now: number): Promise<KeyReading>
+  /** Whether no settlement is under way. */
+  isIdle(): boolean
   /** Stops what is under way in the background; whoever waits reads unknown. */
   close(): void
 }
@@ -46,9 +60,12 @@ export function evmChain(config: EvmConfig): EvmChain {
   const account = accountOf(config.relayerKey)
   const rpc = evmRpc({ ...config, url: config.rpcUrl })
   const reads = evmReads(rpc, config)
-  const relayer = evmRelayer(rpc, account, { ...config, chainId })
+  const watchesGas = config.watchesGas ?? true
+  const transferGas = config.gas?.transfer ?? TRANSFER_GAS
+  const gas: GasWatch = gasWatch({ rpc, feeAt: (now) => relayer.feeAt(now) }, { address: account.address, transferGas, floor: config.gasFloor })
+  const relayer: Relayer = evmRelayer(rpc, account, { ...config, chainId, gasWatch: gas })
   const identity = evmIdentity({ rpc, reads }, { network: config.network, lagSeconds: lagSeconds(config) })
-  const settler = evmSettler({ rpc, reads, relayer }, { ...config, relayer: account.address })
+  const settler = evmSettler({ rpc, reads, relayer, gasWatch: gas }, { ...config, relayer: account.address })
   const { network, asset, payTo, domain } = config
   const offered: readonly Terms[] = [{ scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } }]
   let terms: readonly Terms[] = []
@@ -135,9 +152,10 @@ export function evmChain(config: EvmConfig): EvmChain {
     return reads.fate(given.exact, offer, at.signal)
   }
 
-  async function check(): Promise<Checked> {
-    const checked = await checkEvm(rpc, { ...config, chainId, relayer: account.address })
+  async function check({ now }: { now: number } = { now: 0 }): Promise<Checked> {
+    const checked = await checkEvm(rpc, { ...config, chainId, relayer: account.address, looksAtRelayer: watchesGas })
     if (checked.kind !== 'ready') return checked
+    if (watchesGas) await gas.read(now)
     await reads.foundMulticall(checked.multicall)
     relayer.foundSync(checked.sync)
     terms = offered
@@ -151,7 +169,26 @@ export function evmChain(config: EvmConfig): EvmChain {
   }
 
   const balance: EvmChain['balance'] = (address, { signal }) => reads.balance(asset, address, { lagSeconds: lagSeconds(config), signal })
-  return { terms: () => terms, identify: identity.identify, verify, settle, fate, balance, check, close }
+  const low = () => (watchesGas ? gas.state().low : undefined)
+
+  return {
+    terms: () => (low() === undefined ? terms : []),
+    closed() {
+      const reason = low()
+      return reason === undefined ? undefined : { code: 'no_gas', reason: `relayer_key: ${reason}` }
+    },
+    identify: identity.identify,
+    verify,
+    settle,
+    fate,
+    balance,
+    check,
+    refresh: async ({ now }) => (watchesGas ? await gas.refresh(now) : undefined),
+    gas: gas.state,
+    look: (key, now) => lookAtKey({ rpc, feeAt: relayer.feeAt }, { address: accountOf(key).address, transferGas, floor: config.gasFloor }, now),
+    isIdle: settler.isIdle,
+    close,
+  }
 }
 
 function lagSeconds(config: EvmConfig): number {

@@ -1,6 +1,7 @@
 import { decodeAbiParameters, getAddress } from 'viem'
 import { type Domain, domainSeparator, MULTICALL, SEPARATOR_CALL, stateCall } from './evm_payload.ts'
-import { type Answer, type Rpc, trouble } from './evm_rpc.ts'
+import { codeProblem } from './evm_gas.ts'
+import { type Answer, hasCode, type Rpc, trouble } from './evm_rpc.ts'
 import { flagIn, type Hex, isHex, isQuantity, lower } from './hex.ts'
 
 /** `problems` and `warnings` begin with the name of the setting that they are about, and hold no secret. */
@@ -21,6 +22,8 @@ export type CheckConfig = {
   readonly relayer?: Hex
   /** Below this balance in wei the relayer is said to be running dry; 0.0005 ether unless told. */
   readonly lowGas?: bigint
+  /** False where the relayer's account is looked at elsewhere. */
+  readonly looksAtRelayer?: boolean
 }
 
 const ZERO: Hex = `0x${'0'.repeat(40)}`
@@ -32,7 +35,8 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> 
   const asset = lower(config.asset)
   const { relayer } = config
   const call = (data: Hex) => rpc.ask('eth_call', [{ to: asset, data }, 'latest'])
-  const [chain, code, name, version, separator, state, gas, block, multicall, sync] = await Promise.all([
+  const watched = config.looksAtRelayer === false ? undefined : relayer
+  const [chain, code, name, version, separator, state, gas, block, multicall, sync, own] = await Promise.all([
     rpc.ask('eth_chainId', []),
     rpc.ask('eth_getCode', [asset, 'latest']),
     call('0x06fdde03'), // name()
@@ -43,6 +47,7 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> 
     rpc.ask('eth_getBlockByNumber', ['latest', false]),
     rpc.ask('eth_getCode', [MULTICALL, 'latest']),
     relayer ? rpc.ask('eth_sendRawTransactionSync', ['0x']) : trouble('nothing is sent'),
+    watched ? rpc.ask('eth_getCode', [watched, 'latest']) : trouble('nobody is looked at'),
   ])
   const away = [chain, code, name, version, separator, state, gas, block, multicall].find((answer) => answer.kind === 'trouble')
   if (away?.kind === 'trouble') return { kind: 'unavailable', reason: away.reason }
@@ -60,13 +65,14 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<Checked> 
     ...domainProblems(config, asset, { name: textIn(name), version: textIn(version), separator: hexIn(separator) }),
     ...(flagIn({ ok: true, data: hexIn(state) ?? '0x' }) === undefined ? [`asset: ${config.asset} has no authorizationState (EIP-3009)`] : []),
     ...(lower(config.payTo) === asset ? ['pay_to: it is the asset itself'] : []),
-    ...(relayer && balance === 0n ? [`relayer_key: its account ${relayer} has nothing to pay gas with`] : []),
+    ...(watched && balance === 0n ? [`relayer_key: its account ${watched} has nothing to pay gas with`] : []),
+    ...(watched ? [codeProblem(watched, hasCode(own))].flatMap((problem) => (problem ? [`relayer_key: ${problem}`] : [])) : []),
     ...(!relayer || isQuantity(baseFee) ? [] : ['network: its blocks have no base fee (EIP-1559)']),
   ]
   if (problems.length > 0) return { kind: 'wrong', problems }
   const hasMulticall = (hexIn(multicall) ?? '0x') !== '0x'
   const warnings = [
-    ...(relayer && balance < (config.lowGas ?? 500_000_000_000_000n) ? [`relayer_key: its account ${relayer} is running out of gas`] : []),
+    ...(watched && balance < (config.lowGas ?? 500_000_000_000_000n) ? [`relayer_key: its account ${watched} is running out of gas`] : []),
     ...(!relayer || hasMulticall ? [] : [`network: no Multicall3 at ${MULTICALL}, so payments settle one by one`]),
   ]
   const hasSync = sync.kind === 'error' && (sync.code === -32602 || /rlp|empty|decod/i.test(sync.message))

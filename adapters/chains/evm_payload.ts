@@ -108,7 +108,14 @@ export const AGGREGATE_ABI = abi
 // ── what happened ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 export type ChainLog = { readonly address: Hex; readonly topics: readonly Hex[]; readonly data: Hex; readonly transactionHash: Hex }
-export type ChainReceipt = { readonly transactionHash: Hex; readonly block: number; readonly success: boolean; readonly logs: readonly ChainLog[] }
+/** `cost` in wei, with the share of the layer below where the node tells it. */
+export type ChainReceipt = {
+  readonly transactionHash: Hex
+  readonly block: number
+  readonly success: boolean
+  readonly logs: readonly ChainLog[]
+  readonly cost?: bigint
+}
 
 /**
  * Our own money in a transaction: Transfer(from, to, value) of the asset as the very next event of the asset after AuthorizationUsed of the
@@ -130,10 +137,14 @@ function isAbout(log: ChainLog, event: Hex, indexed: readonly Hex[]): boolean {
 
 /** A transaction receipt as a node sends it; undefined for anything else, and while there is none. */
 export function readReceipt(value: unknown): ChainReceipt | undefined {
-  const given = value as { transactionHash?: unknown; status?: unknown; blockNumber?: unknown; logs?: unknown } | null
+  const given = value as { transactionHash?: unknown; status?: unknown; blockNumber?: unknown; logs?: unknown; gasUsed?: unknown; effectiveGasPrice?: unknown; l1Fee?: unknown } | null
   if (!given || !isHex(given.transactionHash) || !isQuantity(given.status) || !isQuantity(given.blockNumber)) return undefined
   const logs = readLogs(given.logs)
-  return logs && { transactionHash: lower(given.transactionHash), block: Number(BigInt(given.blockNumber)), success: BigInt(given.status) === 1n, logs }
+  const { gasUsed, effectiveGasPrice: price, l1Fee } = given
+  const below = isQuantity(l1Fee) ? BigInt(l1Fee) : 0n
+  const cost = isQuantity(gasUsed) && isQuantity(price) ? BigInt(gasUsed) * BigInt(price) + below : undefined
+  const block = Number(BigInt(given.blockNumber))
+  return logs && { transactionHash: lower(given.transactionHash), block, success: BigInt(given.status) === 1n, logs, ...(cost !== undefined && { cost }) }
 }
 
 /** Logs as a node sends them, without those that a reorganization took back; undefined for anything else. */

@@ -1,6 +1,7 @@
 import { keccak256 } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import { type ChainReceipt, readReceipt, type Target } from './evm_payload.ts'
+import type { GasWatch } from './evm_gas.ts'
 import type { Fee } from './evm_reads.ts'
 import type { Answer, Rpc, Trouble } from './evm_rpc.ts'
 import { type Hex, isQuantity, numberIn } from './hex.ts'
@@ -10,8 +11,8 @@ export type Outgoing = Target & { readonly gas: bigint }
 export type Sent =
   /** `strays`: versions of it with another nonce were sent as well, and may still be mined. */
   | { readonly kind: 'mined'; readonly receipt: ChainReceipt; readonly strays: boolean }
-  /** No node has it, and its nonce is free again. */
-  | { readonly kind: 'rejected'; readonly reason: string }
+  /** No node has it, and its nonce is free again. `isDry`: the account cannot pay for it. */
+  | { readonly kind: 'rejected'; readonly reason: string; readonly isDry?: true }
   /** Another transaction took its nonce, or the relayer is closed: what became of it has to be read from the chain. */
   | { readonly kind: 'lost'; readonly reason: string }
 
@@ -33,6 +34,8 @@ export type RelayerConfig = {
   readonly resendMs?: number
   /** Longest pause between two looks for a receipt; 1,000 ms unless told. */
   readonly pollMs?: number
+  /** Is told what transactions may cost, and did. */
+  readonly gasWatch?: Pick<GasWatch, 'hold' | 'ranDry'>
 }
 
 /** One transaction on its way. All versions ever signed are remembered: any of them may be the one that is mined. */
@@ -52,7 +55,7 @@ type Slot = {
 type Word =
   | { readonly kind: 'mined'; readonly receipt: ChainReceipt }
   | { readonly kind: 'accepted' | 'unclear' | 'stale' | 'cheap' }
-  | { readonly kind: 'refused'; readonly reason: string }
+  | { readonly kind: 'refused'; readonly reason: string; readonly isDry: boolean }
 
 const FEES_LIVE_MS = 4_000
 const SYNC_MS = 3_000
@@ -83,11 +86,17 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     if (typeof first !== 'number') return { kind: 'rejected', reason: first.reason }
     const slot: Slot = { call, now, nonce: lowestFree(), fee, raw: undefined, hashes: new Set(), gaps: 0, strays: false }
     slots.add(slot)
+    const most = call.gas * fee.max
+    const end = config.gasWatch?.hold(most)
+    let cost = 0n
     try {
       const sent = await carry(slot)
       if (sent.kind !== 'rejected') floor = Math.max(floor ?? 0, slot.nonce + 1)
+      if (sent.kind === 'mined') cost = sent.receipt.cost ?? most
+      if (sent.kind === 'rejected' && sent.isDry) config.gasWatch?.ranDry(most)
       return sent
     } finally {
+      end?.(cost)
       slots.delete(slot)
     }
   }
@@ -97,7 +106,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     for (let tries = 1; tries <= TRIES && !closed; tries++) {
       const word = await broadcast(slot)
       if (word.kind === 'mined') return mined(slot, word.receipt)
-      if (word.kind === 'refused') return { kind: 'rejected', reason: word.reason }
+      if (word.kind === 'refused') return { kind: 'rejected', reason: word.reason, ...(word.isDry && { isDry: true }) }
       if (word.kind === 'accepted' || word.kind === 'unclear') return watch(slot, word)
       if (word.kind === 'cheap') await reprice(slot)
       if (word.kind === 'stale') {
@@ -283,7 +292,7 @@ function wordOf(answer: Answer, slot: Slot): Word {
   if (/nonce (is )?too low|old nonce|nonce has already been used/i.test(message)) return { kind: 'stale' }
   if (/underpriced|block base fee|fee (is )?too low|fee cap/i.test(message)) return { kind: 'cheap' }
   if (/insufficient funds|intrinsic gas|block gas limit|gas limit|invalid sender|chain id/i.test(message)) {
-    return { kind: 'refused', reason: `the node refused the relayer's transaction: ${message}` }
+    return { kind: 'refused', reason: `the node refused the relayer's transaction: ${message}`, isDry: /insufficient funds/i.test(message) }
   }
   return { kind: 'unclear' }
 }

@@ -2,6 +2,7 @@ import type { Settlement } from '../../core/ports.ts'
 import type { Offer } from '../../core/x402.ts'
 import { aggregateCall, balanceCall, MULTICALL, paidIn, type Target, transferCall } from './evm_payload.ts'
 import type { Found, Reads } from './evm_reads.ts'
+import type { GasWatch } from './evm_gas.ts'
 import type { Outgoing, Relayer, Sent } from './evm_relayer.ts'
 import { type Answer, hasCode, type Rpc } from './evm_rpc.ts'
 import { type Exact, judgeValue } from './exact.ts'
@@ -22,8 +23,12 @@ export type SettleConfig = {
   readonly lagSeconds?: number
 }
 
+export const TRANSFER_GAS = 120_000n
+
 export type Settler = {
   settle(order: Order, at: { now: number; signal: AbortSignal }): Promise<Settlement>
+  /** Whether nothing is under way. */
+  isIdle(): boolean
   close(): void
 }
 
@@ -50,14 +55,16 @@ type Job = {
 }
 
 const ATTEMPTS = 3
+/** Gas of a transaction with many transfers, beside theirs. */
+const GAS_TOGETHER = 60_000n
 const REMEMBERED = 10_000
 
 /** Settles through one relayer: what waits at the same time goes in one transaction, and each outcome is read from its own events. */
-export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, config: SettleConfig): Settler {
-  const { rpc, reads, relayer } = ports
+export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer; gasWatch: GasWatch }, config: SettleConfig): Settler {
+  const { rpc, reads, relayer, gasWatch } = ports
   const maxTogether = config.maxTogether ?? 50
   const maxInFlight = config.maxInFlight ?? 4
-  const transferGas = config.gas?.transfer ?? 120_000n
+  const transferGas = config.gas?.transfer ?? TRANSFER_GAS
   const contractGas = config.gas?.contract ?? 500_000n
   const jobs = new Map<string, Job>()
   const waiting: Job[] = []
@@ -148,13 +155,27 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
     const open = group.filter(mayStillPay)
     const ready = open.length > 0 ? await rehearse(open) : []
     if (ready.length === 0) return
-    const sent = await relayer.send(outgoing(ready), Math.max(...ready.map((job) => job.now)))
+    const now = Math.max(...ready.map((job) => job.now))
+    const sent = await relayer.send(outgoing(ready), now)
+    if (sent.kind === 'rejected' && sent.isDry) return await carryWithLittle(ready, { now, reason: sent.reason })
     if (sent.kind === 'rejected') {
       for (const job of ready) job.done({ kind: 'unknown', reason: `nothing was sent: ${sent.reason}` })
       return
     }
     for (const { exact } of ready) carried.set(exact.key, true)
     await Promise.all(ready.map((job) => conclude(job, sent, ready.length > 1)))
+  }
+
+  /** Sends as many as the account can still pay for; the others are over, and nothing was sent for them. */
+  async function carryWithLittle(group: readonly Job[], { now, reason }: { now: number; reason: string }): Promise<void> {
+    await gasWatch.read(now)
+    const count = Math.min(gasWatch.affordable(transferGas, GAS_TOGETHER), group.length - 1)
+    for (const { exact, done } of group.slice(count)) {
+      // An earlier transaction of ours that carried it may still be mined.
+      const kind = carried.get(exact.key) ? 'unknown' : 'unavailable'
+      done({ kind, reason: `nothing was sent: ${reason}` })
+    }
+    if (count > 0) await carry(group.slice(0, count))
   }
 
   /** False, and the job is over, when too many transfers of its payer have reverted at our cost. */
@@ -208,7 +229,7 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
   }
 
   function gasTogether(count: number): bigint {
-    return 60_000n + transferGas * BigInt(count)
+    return GAS_TOGETHER + transferGas * BigInt(count)
   }
 
   /** What became of one payment in a transaction that is over, by its own events; failing those, by the state of the authorization. */
@@ -251,6 +272,7 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer }, 
 
   return {
     settle,
+    isIdle: () => jobs.size === 0,
     close() {
       closed = true
       for (const job of jobs.values()) job.done({ kind: 'unknown', reason: 'the relayer is closed' })

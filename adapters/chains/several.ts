@@ -63,6 +63,7 @@ export function severalChains(chains: readonly Chain[]): Chain {
 
   return {
     terms: (now) => chains.flatMap((chain) => chain.terms(now)),
+    closed: (now) => chains.flatMap((chain) => chain.closed?.(now) ?? [])[0],
     identify: async (payment, offer, at) => (await ownerOf(offer, at.now)?.identify(payment, offer, at)) ?? (await recognized(payment, offer, at)).identity,
     verify: async (payment, offer, at) => (await chainOf(payment, offer, at)).verify(payment, offer, at),
     settle: async (payment, offer, at) => (await chainOf(payment, offer, at)).settle(payment, offer, at),

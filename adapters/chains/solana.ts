@@ -1,12 +1,13 @@
 import { type Usdc, usdc } from '../../core/money.ts'
-import type { Chain, Fate, Identity, Settlement, Terms, Verdict } from '../../core/ports.ts'
+import type { Chain, Closed, Fate, Identity, Settlement, Terms, Verdict } from '../../core/ports.ts'
 import type { Offer, Payment } from '../../core/x402.ts'
 import { evmRpc, type RpcConfig } from './evm_rpc.ts'
 import { type CheckConfig, checkSolana, type SolanaChecked } from './solana_check.ts'
 import { bySearch, bySignature, type FateConfig, type Finder, solanaFates } from './solana_fate.ts'
 import { LIFE_MS, solanaHint } from './solana_hint.ts'
 import { type FeePayer, feePayerOf, isProof } from './solana_keys.ts'
-import { CAPS, type Caps, judgeSolana, type SolanaExact, TOKEN, TOKEN_2022, tokenAccount } from './solana_payload.ts'
+import { type FeePayerState, feePayerWatch } from './solana_gas.ts'
+import { CAPS, type Caps, feeOf, judgeSolana, type SolanaExact, TOKEN, TOKEN_2022, tokenAccount } from './solana_payload.ts'
 import { holdingIn, type SolanaReads, solanaReads } from './solana_reads.ts'
 import { type SettleConfig, solanaSettler } from './solana_settle.ts'
 import { solanaVerifier, stale, type VerifyConfig } from './solana_verify.ts'
@@ -22,10 +23,12 @@ export type SolanaConfig = {
   /** A wallet, whose token account is open already. */
   readonly payTo: string
   /**
-   * 64-byte key pairs, in base58 or as JSON arrays. The first is offered, the same on every replica; payments under any of them are
-   * accepted. Their accounts hold SOL for fees and nothing else.
+   * 64-byte key pairs, in base58 or as JSON arrays. The first that holds enough SOL is offered, the same on every replica; payments under
+   * any of them are accepted. Their accounts hold SOL for fees and nothing else.
    */
   readonly feePayerKeys: readonly string[]
+  /** Below so many lamports a fee payer is not offered until it is topped up; 2,000,000 unless told. */
+  readonly feePayerFloor?: number
 } & Partial<Caps> &
   Pick<CheckConfig, 'minFeePayerLamports'> &
   Omit<RpcConfig, 'url'> &
@@ -36,8 +39,9 @@ export type SolanaConfig = {
 export type SolanaChain = Chain & Required<Pick<Chain, 'balance' | 'proves'>> & {
   /** Compares the configuration with the chain; the terms open when it is ready, and stay open. Moves nothing. */
   check(at: { now: number }): Promise<SolanaChecked>
-  /** Renews the blockhash that the terms hint at; to be called every few seconds. Never rejects. */
+  /** Renews the blockhash that the terms hint at, and looks after the fee payers; to be called every few seconds. Never rejects. */
   refresh(at: { now: number }): Promise<void>
+  feePayers(): readonly FeePayerState[]
   /** Stops what is under way in the background; whoever waits reads unknown. */
   close(): void
 }
@@ -62,8 +66,9 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   const [direct, searching] = [bySignature(reads, async (exact) => toBase58(await sign(exact))), bySearch(reads)]
   const find: Finder = (exact, at) => (feePayers.includes(exact.feePayer) ? direct : searching)(exact, at)
   const fates = solanaFates({ reads, find }, { ...config, network })
-  const verifier = solanaVerifier({ reads, find, endOf: hint.endOf }, config)
-  const settler = solanaSettler({ reads, find, fates, verifier, sign }, config)
+  const watch = feePayerWatch(reads, { addresses: feePayers, floor: config.feePayerFloor })
+  const verifier = solanaVerifier({ reads, find, endOf: hint.endOf, ranDry: watch.ranDry }, config)
+  const settler = solanaSettler({ reads, find, fates, verifier, sign, spent: ({ feePayer, wire }) => watch.spent(feePayer, feeOf(wire)) }, config)
   let isReady = false
 
   async function sign({ feePayer, wire }: SolanaExact): Promise<Uint8Array> {
@@ -73,8 +78,14 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   }
 
   function terms(now: number): readonly Terms[] {
-    if (!isReady || !first) return []
-    return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer: first.address, ...hint.extra(now) } }]
+    const feePayer = feePayers.find((address) => !watch.isLow(address))
+    if (!isReady || !feePayer) return []
+    return [{ scheme: 'exact', network, asset: mint, payTo, extra: { feePayer, ...hint.extra(now) } }]
+  }
+
+  function closed(): Closed | undefined {
+    const low = watch.states().flatMap((state, i) => (state.low === undefined ? [] : [`fee_payer_keys.${i}: ${state.low}`]))
+    return low.length === feePayers.length ? { code: 'no_gas', reason: low.join('; ') } : undefined
   }
 
   /** Who signed for a fee payer that is configured no longer proves himself all the same: what he bought stays his. */
@@ -117,7 +128,7 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
     if (problems.flat().length > 0) return { kind: 'wrong', problems: problems.flat() }
     const checked = await checkSolana({ rpc, reads }, { ...config, feePayers }, now)
     if (checked.kind !== 'ready') return checked
-    await hint.refresh(now)
+    await Promise.all([hint.refresh(now), watch.read(now)])
     isReady = true
     return checked
   }
@@ -128,7 +139,8 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   }
 
   const balance = (address: string, { signal }: { signal: AbortSignal }) => balanceOf(reads, { address, mint }, signal)
-  return { terms, identify, verify, settle, fate, balance, proves: isProof, check, refresh: ({ now }) => hint.refresh(now), close }
+  const refresh = async ({ now }: { now: number }) => void (await Promise.all([hint.refresh(now), watch.refresh(now)]))
+  return { terms, closed, identify, verify, settle, fate, balance, proves: isProof, check, refresh, feePayers: watch.states, close }
 }
 
 /** USDC of a wallet, under whichever token program; 0 where it has no account. Rejects for what is no address, and where the node does not tell. */

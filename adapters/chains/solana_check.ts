@@ -52,7 +52,7 @@ export async function checkSolana({ rpc, reads }: { rpc: Rpc; reads: SolanaReads
   if (!token || !program) return { kind: 'wrong', problems: [...own, `mint: ${mint} is no token on ${network}`] }
   const holder = rest[program === TOKEN ? 0 : 1]
   const payers = rest.slice(2)
-  const problems = [...own, ...mintProblems(token), ...walletProblems(payTo, wallet), ...holderProblems(payTo, { mint, holder }), ...payers.flatMap((account, i) => payerProblems(i, account))]
+  const problems = [...own, ...mintProblems(token), ...walletProblems(payTo, wallet), ...holderProblems(payTo, { mint, holder }), ...payers.flatMap((account, i) => payerProblems(i, account)), ...(payers.length > 0 && payers.every((account) => !account?.lamports) ? ['fee_payer_keys.0: its account has no SOL to pay fees with'] : [])]
   if (problems.length > 0) return { kind: 'wrong', problems }
   const low = config.minFeePayerLamports ?? 10_000_000
   const warnings = payers.flatMap((account, i) => ((account?.lamports ?? 0) < low ? [`fee_payer_keys.${i}: its account ${feePayers[i]} is running out of SOL`] : []))
@@ -93,9 +93,8 @@ function holderProblems(payTo: string, { mint, holder }: { mint: string; holder:
   return held.isFrozen ? [`pay_to: the token account of ${payTo} is frozen`] : []
 }
 
-/** Only the first is offered; payments under another one wait until it has SOL again. */
+/** One without SOL is not offered until it has some; payments under it wait meanwhile. */
 function payerProblems(index: number, account: Account | undefined): readonly string[] {
-  if (index === 0 && !account?.lamports) return ['fee_payer_keys.0: its account has no SOL to pay fees with']
   if (account && (account.owner !== SYSTEM || account.data.length > 0)) return [`fee_payer_keys.${index}: its account is no plain wallet, and cannot pay fees`]
   return []
 }

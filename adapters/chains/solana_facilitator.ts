@@ -44,7 +44,7 @@ export type SolanaFacilitatorConfig = {
   FateConfig &
   ApiConfig
 
-export type SolanaFacilitatorChain = Chain & SolanaChain
+export type SolanaFacilitatorChain = Chain & Omit<SolanaChain, 'feePayers'>
 
 type At = { readonly now: number; readonly signal: AbortSignal }
 

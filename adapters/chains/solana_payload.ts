@@ -115,9 +115,18 @@ function judgeCompute([limit, price]: readonly Instruction[], signatures: number
   if (each === undefined) return invalid(`${word}_price_instruction`, 'its second instruction is not SetComputeUnitPrice')
   const tooHigh = `${word}_price_instruction_too_high`
   if (each > caps.maxComputeUnitPrice) return invalid(tooHigh, `it offers ${each} microlamports for a compute unit; at most ${caps.maxComputeUnitPrice} are paid`)
-  const fee = 5_000n * BigInt(signatures) + (units * each + 999_999n) / 1_000_000n
+  const fee = feeFor({ units, each, signatures })
   if (fee <= caps.maxFeeLamports) return undefined
   return invalid(tooHigh, `it would cost its fee payer ${fee} lamports; at most ${caps.maxFeeLamports} are paid`)
+}
+
+/** What a payment costs its fee payer, in lamports: 5,000 for each signature, and the compute units at their price. */
+export function feeOf({ instructions: [limit, price], signatures }: Wire): number {
+  return Number(feeFor({ units: numberIn(limit, 0x02, 4) ?? 0n, each: numberIn(price, 0x03, 8) ?? 0n, signatures: signatures.length }))
+}
+
+function feeFor({ units, each, signatures }: { units: bigint; each: bigint; signatures: number }): bigint {
+  return 5_000n * BigInt(signatures) + (units * each + 999_999n) / 1_000_000n
 }
 
 /** The number behind the one byte that says which instruction of ComputeBudget this is; undefined where it is another. */

@@ -3,7 +3,7 @@ import { outOfTime } from './joined.ts'
 import type { Finder, SolanaFates } from './solana_fate.ts'
 import type { SolanaExact } from './solana_payload.ts'
 import type { SolanaReads } from './solana_reads.ts'
-import type { SolanaVerifier } from './solana_verify.ts'
+import { FEE_UNPAID, type SolanaVerifier } from './solana_verify.ts'
 import { writeWire } from './solana_wire.ts'
 import { payerStrikes } from './strikes.ts'
 
@@ -30,6 +30,8 @@ type Ports = {
   readonly verifier: SolanaVerifier
   /** As the fee payer, over the message. */
   readonly sign: (exact: SolanaExact) => Promise<Uint8Array>
+  /** Is told of each payment that is sent. */
+  readonly spent?: (exact: SolanaExact) => void
 }
 
 /** One payment on its way, followed while somebody waits for it. */
@@ -40,7 +42,7 @@ const LONGEST_MS = 120_000
 
 /** Signs as fee payer and sends, again and again the same transaction: however often that is, it runs once. */
 export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler {
-  const { reads, find, fates, verifier, sign } = ports
+  const { reads, find, fates, verifier, sign, spent } = ports
   const pollMs = config.pollMs ?? 250
   const resendMs = config.resendMs ?? 2_000
   const wait = config.wait ?? pause
@@ -85,6 +87,7 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
     if (end) return ended(end)
     if (found.kind === 'trouble') return unknown(`nothing was sent: ${found.reason}`)
     if (found.kind === 'pending') return follow(exact, at)
+    if (verdict.kind === 'unavailable' && verdict.reason === FEE_UNPAID) return { kind: 'unavailable', reason: `nothing was sent: ${verdict.reason}` }
     if (verdict.kind === 'unavailable') return unknown(`nothing was sent: ${verdict.reason}`)
     if (verdict.kind === 'refused' && verdict.code !== 'PAYMENT_REPLAY') return refuse(exact, verdict, at)
     const until = strikes.blockedUntil(exact.payer, false, at.now)
@@ -106,6 +109,7 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
       const isDue = waited >= due
       if (isDue) {
         const isFirst = due === 0
+        if (isFirst) spent?.(exact)
         due = waited + resendMs
         const sent = await reads.send(signed, signal)
         if (sent.kind === 'bounced' && isFirst) return refused(`nothing was sent: ${sent.reason}`)

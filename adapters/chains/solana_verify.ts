@@ -1,3 +1,4 @@
+import type { Address } from '@solana/kit'
 import { usdc } from '../../core/money.ts'
 import type { Refused, Unavailable, Verdict } from '../../core/ports.ts'
 import type { Trouble } from './evm_rpc.ts'
@@ -28,7 +29,7 @@ const ITS_OWN = /^(AccountInUse|ClusterMaintenance|CommitCancelled|ProgramCacheH
 
 /** Rehearses payments on a node. `endOf` tells when a blockhash runs out, where that is known. */
 export function solanaVerifier(
-  { reads, find, endOf }: { reads: SolanaReads; find: Finder; endOf: (blockhash: string) => number | undefined },
+  { reads, find, endOf, ranDry }: { reads: SolanaReads; find: Finder; endOf: (blockhash: string) => number | undefined; ranDry?: (feePayer: Address) => void },
   config: VerifyConfig,
 ): SolanaVerifier {
   const lagSeconds = config.lagSeconds ?? 30
@@ -49,7 +50,10 @@ export function solanaVerifier(
     const balance = holdingIn(bank.found[0], exact.mint)?.amount ?? 0n
     if (error === 'BlockhashNotFound' && end !== undefined && end > now + YOUNG_MS) return unavailable('the node does not know a blockhash that it has named itself')
     if (error === 'BlockhashNotFound') return stale(GONE)
-    if (error && OURS.test(error)) return unavailable('the fee payer cannot pay the fee just now')
+    if (error && OURS.test(error)) {
+      ranDry?.(exact.feePayer)
+      return unavailable(FEE_UNPAID)
+    }
     if (error && ITS_OWN.test(error)) return unavailable(`the node cannot run it just now: ${error}`)
     if (balance < exact.amount) return unfunded(exact, balance)
     if (error) return refused('PAYMENT_INVALID', 'transaction_simulation_failed', `the transaction would fail: ${error}`)
@@ -85,6 +89,7 @@ export function unavailable(reason: string): Unavailable {
   return { kind: 'unavailable', reason }
 }
 
+export const FEE_UNPAID = 'the fee payer cannot pay the fee just now'
 export const GONE = 'the blockhash of the transaction is expired or unknown'
 /** Clients sign anew when they read this code, or the word blockhash. */
 export const stale = (text: string): Refused => refused('PAYMENT_BLOCKHASH_STALE', 'transaction_simulation_failed', text)

@@ -10,7 +10,7 @@ const FRESH = { 'cache-control': 'no-store' }
 
 const time = (description: string) => Type.Union([Type.String({ description }), Type.Null()])
 const status = Type.Union([Type.Literal('ok'), Type.Literal('degraded'), Type.Literal('starting')], {
-  description: `starting: its chain has not been checked yet. degraded: the last ${DEGRADED_AFTER} questions, or more, got no answer.`,
+  description: `starting: its chain has not been checked yet. degraded: the last ${DEGRADED_AFTER} questions, or more, got no answer, or a chain of it cannot be settled on.`,
 })
 const seen = {
   last_success_at: time('Null where there was none since the start, or since the last visit of a buyer.'),
@@ -22,7 +22,8 @@ const iso = (at: number | null): string | null => (at === null ? null : new Date
 const shown = ({ lastOkAt, lastFailureAt, failuresInARow }: Sight) => ({ last_success_at: iso(lastOkAt), last_failure_at: iso(lastFailureAt), failures_in_a_row: failuresInARow })
 const isDegraded = ({ failuresInARow }: Sight): boolean => failuresInARow >= DEGRADED_AFTER
 
-function chainStatus({ isReady, pulse }: GatewayFacts): 'ok' | 'degraded' | 'starting' {
+function chainStatus({ isReady, closed, pulse }: GatewayFacts): 'ok' | 'degraded' | 'starting' {
+  if (closed()) return 'degraded'
   if (!isReady()) return 'starting'
   return isDegraded(pulse.chain()) ? 'degraded' : 'ok'
 }
@@ -115,13 +116,19 @@ const chain = free({
   output: Type.Object({
     object: Type.Literal('health.chain'),
     status,
+    reason: Type.Union([Type.Literal('no_gas'), Type.Literal('no_key'), Type.Null()], {
+      description: 'Why payments cannot be settled on a chain: no_gas, the accounts that pay for it hold too little; no_key, other replicas hold every key.',
+    }),
+    detail: Type.Optional(Type.String({ description: "The same in words. Only with the operator's token." })),
     networks: Type.Array(Type.Object({ network: Type.String(), label: Type.String(), scheme: Type.String(), asset: Type.String() })),
     ...seen,
     timestamp: Type.String(),
   }),
-  answer(_request, { gateway, clock }) {
+  answer({ header }, { gateway, clock, isOperator }) {
+    const closed = gateway.closed()
+    const why = { reason: closed?.code ?? null, ...(closed && isOperator(header('authorization')) && { detail: closed.reason }) }
     const networks = gateway.terms().map(({ network, scheme, asset }) => ({ network, label: gateway.label, scheme, asset }))
-    return json(200, { object: 'health.chain', status: chainStatus(gateway), networks, ...shown(gateway.pulse.chain()), timestamp: iso(clock.now()) }, FRESH)
+    return json(200, { object: 'health.chain', status: chainStatus(gateway), ...why, networks, ...shown(gateway.pulse.chain()), timestamp: iso(clock.now()) }, FRESH)
   },
 })
 

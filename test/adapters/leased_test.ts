@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import { type CashChain, cashChain } from '../../adapters/chains/cash.ts'
 import type { EvmChain } from '../../adapters/chains/evm.ts'
+import type { GasState, KeyReading } from '../../adapters/chains/evm_gas.ts'
 import { type LeasedChain, leasedChain } from '../../adapters/chains/leased.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { cashHarness, cashSubject } from '../conformance/cash_harness.ts'
@@ -10,6 +11,7 @@ import { runLaws } from '../conformance/law.ts'
 import { FOX, GENERATIONS, kit, START, testClock } from '../kit.ts'
 
 const LEASE = 30_000
+const FLOOR = 10n
 const READY = { kind: 'ready', warnings: [], multicall: true, sync: true } as const
 
 type Checking = () => ReturnType<EvmChain['check']>
@@ -18,6 +20,17 @@ type Sender = { readonly key: string; isClosed: boolean; settled: number }
 /** Replicas over one chain and one storage. Every chain that one of them builds is noted, with what became of it. */
 function fleet(keys: readonly string[] = ['one'], cash: CashChain = cashChain()) {
   const storage = memoryStorage()
+  /** What the keys hold; all that is not named has enough. */
+  const balances = new Map<string, bigint>()
+  const gasOf = (key: string): GasState => {
+    const balance = balances.get(key) ?? 100n
+    const low = balance < FLOOR ? `its account ${key} holds ${balance}, below the floor of ${FLOOR}` : undefined
+    return { address: `0x${key}`, balance, floor: FLOOR, low }
+  }
+  const readingOf = (key: string): KeyReading => {
+    const { address, balance = 0n, low } = gasOf(key)
+    return { address, balance, kind: low === undefined ? 'funded' : 'low', reason: low ?? '' }
+  }
   const state = { check: (async () => READY) as Checking }
   const lost = new Set<string>()
 
@@ -30,6 +43,10 @@ function fleet(keys: readonly string[] = ['one'], cash: CashChain = cashChain())
         ...cash,
         check: () => state.check(),
         settle: (...asked) => (sender.settled++, cash.settle(...asked)),
+        refresh: async () => {},
+        gas: () => gasOf(key),
+        look: async (other) => readingOf(other),
+        isIdle: () => true,
         close: () => void (sender.isClosed = true),
       }
     }
@@ -45,7 +62,7 @@ function fleet(keys: readonly string[] = ['one'], cash: CashChain = cashChain())
     const senders = () => built.slice(1)
     return { chain, reader, senders, holding: () => senders().filter(({ isClosed }) => !isClosed).map(({ key }) => key) }
   }
-  return { cash, storage, replica, state, away: (owner: string) => lost.add(owner), back: (owner: string) => lost.delete(owner) }
+  return { cash, storage, replica, state, balances, away: (owner: string) => lost.add(owner), back: (owner: string) => lost.delete(owner) }
 }
 
 const offers = (chain: LeasedChain, now: number) => chain.terms(now).length

@@ -184,7 +184,7 @@ describe('a send', () => {
     withChain(async (h) => {
       const [one, two] = (await payments(h, 2)) as [Payment, Payment]
       h.line.judge = refusingOnce('insufficient funds for gas * price + value')
-      expect(await settle(h, one)).toMatchObject({ kind: 'unknown', reason: expect.stringContaining('nothing was sent') })
+      expect(await settle(h, one)).toMatchObject({ kind: 'unavailable', reason: expect.stringContaining('nothing was sent') })
       expect(await h.chain.fate(one, h.offer, at(h))).toEqual({ kind: 'open' })
       await expectOnePaid(h, await settle(h, two))
       expect(await settle(h, one)).toMatchObject({ kind: 'settled' })

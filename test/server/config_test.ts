@@ -244,6 +244,8 @@ describe('gateways', () => {
     const leadingZeros = `1111${'z'.repeat(81)}`
     expect(good(solana, { ...env, FEE_PAYER: leadingZeros }).gateways[0]?.rails[0]).toMatchObject({ settles: { keys: [leadingZeros] } })
     expect(good(`${solana}max_fee_lamports = 20000\n`, { ...env, FEE_PAYER: keypair }).gateways[0]?.rails[0]).toMatchObject({ settles: { maxFeeLamports: 20_000 } })
+    expect(good(`${solana}fee_payer_floor_lamports = 5000000\n`, { ...env, FEE_PAYER: keypair }).gateways[0]?.rails[0]).toMatchObject({ settles: { floorLamports: 5_000_000 } })
+    expect(good(`${gateway}relayer_floor_wei = "70000000000000000000"\nrelayer_floor_settlements = 9\n`, env).gateways[0]?.rails[0]).toMatchObject({ settles: { floor: { wei: '70000000000000000000', settlements: 9 } } })
     expect(rows[2]?.rails[0]).toEqual({ kind: 'batched', url: 'https://gateway-api.circle.com', networks: ['eip155:8453'], payTo: PAY_TO })
     expect(rows[3]).toMatchObject({ hidden: ['portraits'], publicOrigin: 'https://test.example' })
   })
@@ -274,6 +276,8 @@ describe('gateways', () => {
       [solana.replace('fee_payer_key_env', 'relayer_key_env'), 'gateways.0.relayer_key_env: is for EVM networks; here it is fee_payer_key_env'],
       [gateway.replace('relayer_key_env', 'fee_payer_key_env'), 'gateways.0.fee_payer_key_env: is for Solana; here it is relayer_key_env'],
       [`${gateway}max_fee_lamports = 20000\n`, 'gateways.0.max_fee_lamports: is for Solana'],
+      [`${gateway}fee_payer_floor_lamports = 1\n`, 'gateways.0.fee_payer_floor_lamports: is for Solana; here it is relayer_floor_wei'],
+      [`${solana}relayer_floor_wei = "1"\n`, 'gateways.0.relayer_floor_wei: is for EVM networks; here it is fee_payer_floor_lamports'],
       [`${solana}${nano.replace('4022', '4021')}`, 'gateways: two listen on port 4021'],
       ['[[gateways]]\nname = "x"\nretired = true\n', 'gateways: all are retired, and none is left to sell'],
       [gateway + gateway.replace('"base"', '"other"').replace(PAY_TO, `0x${'1'.repeat(40)}`), 'gateways: other shares a relayer key with another one on eip155:8453, to another pay_to or in another way; give it its own'],
