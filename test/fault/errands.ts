@@ -1,4 +1,4 @@
-/** What a buyer is out for: his orders, what he signs for them, and what he has read. He keeps to the contract, and writes everything down. */
+/** What a buyer is out for: orders, signatures, answers. He keeps to the contract, and writes everything down. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import type { Chance } from '../model/chance.ts'
@@ -236,10 +236,11 @@ const isOver = ({ payload: { authorization } }: Payment): boolean =>
 
 function count(errand: Errand, heard: Heard | undefined, how = ''): void {
   if (!heard) return note(errand, `${how}lost`)
+  const why = heard.status === 402 ? ` ${bodyOf(heard).code ?? 'to be paid'}` : ''
   const isPart = heard.status === 200 && !isJob(errand) && worksIn(heard.text).length === 0
   note(
     errand,
-    `${how}${heard.status}${isPart ? ' part' : ''}${heard.status === 402 ? ` ${bodyOf(heard).code ?? 'to be paid'}` : ''}`,
+    `${how}${heard.status}${isPart ? ' part' : ''}${why}`,
   )
 }
 
@@ -249,7 +250,10 @@ function note({ answers }: Errand, what: string): void {
 
 const COLLECT_MS = 60_000
 
-/** Undefined when it comes, else what was said last. Asks for what was paid, as the contract allows it: the poll URL as given, else the same request; with a fresh signature where that is asked for. */
+/**
+ * Asks for what was paid, as the contract allows it: the poll URL as given, else the same request; with a fresh
+ * signature where that is asked for. Undefined when it comes, else what was said last.
+ */
 export async function collect(errand: Errand, replicas: readonly Replica[]): Promise<string | undefined> {
   const copy: Errand = {
     ...errand,

@@ -1,4 +1,4 @@
-/** The reckoning after a storm: what was read, what the ledger says and what the chain says have to be one story. It changes nothing. */
+/** The reckoning after a storm: what was read, the ledger and the chain have to be one story. It changes nothing. */
 import { differing } from './audit.ts'
 import { type Errand, isAfterReply } from './errands.ts'
 
@@ -23,7 +23,7 @@ export type Facts = {
   /** Everything that was paid to the seller, from the first block on. */
   readonly chain: readonly Moved[]
   readonly ledger: readonly LedgerRow[]
-  /** Wallets that moved their money away while their answers were made, in lower case. Each had settled nothing before. */
+  /** Wallets, in lower case, that moved their money away while answers were made, and had settled nothing before. */
   readonly drained: ReadonlySet<string>
   /** Nonces of everything that any buyer has ever signed. */
   readonly signed: ReadonlySet<string>
@@ -118,7 +118,7 @@ export function reckon({ errands, chain, ledger, drained, signed, uncollected }:
     given += errand.quote * BigInt(count)
     violate(
       'nothingGiven',
-      `${errand.ware} of ${errand.buyer.address}: ${errand.works.size} answers were read, ${errand.works.size - count} paid, worth ${errand.quote * BigInt(count)}`,
+      `${errand.ware} of ${walletOf(errand)}: ${count} of ${errand.works.size} answers unpaid, each ${errand.quote}`,
     )
   }
 

@@ -1,4 +1,4 @@
-/** A reckoning that finds nothing wrong with anything would find nothing after a storm either: each invariant is broken here by hand. */
+/** A reckoning that finds nothing wrong anywhere proves nothing: each invariant is broken here by hand. */
 import { expect, test } from 'bun:test'
 import { privateKeyToAccount } from 'viem/accounts'
 import type { Payment } from '../server/payer.ts'
@@ -144,7 +144,7 @@ test('every invariant is broken by some of these', () => {
   expect(Object.keys(INVARIANTS).filter((name) => !found.has(name as Invariant))).toEqual([])
 })
 
-test('a wallet that was drained before it paid anything may have two answers after the reply, worth 0.05 USDC together', () => {
+test('a wallet that was drained before it paid anything may have two answers, worth 0.05 USDC together', () => {
   const unpaid = [11, 12, 13].map((index) => served(index, { of: 11 }))
   const drained = new Set([buyer(11).address.toLowerCase()])
   const books = (errands: readonly Errand[]) => ({

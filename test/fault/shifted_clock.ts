@@ -1,4 +1,4 @@
-/** Preloaded into a replica whose clock is wrong: shifts `Date` by FAULT_CLOCK_AHEAD_MS milliseconds. Timers run as before. */
+/** Preloaded into a replica whose clock is wrong: shifts `Date` by FAULT_CLOCK_AHEAD_MS. Timers run as before. */
 const aheadMs = Number(process.env.FAULT_CLOCK_AHEAD_MS ?? 0)
 const { now } = Date
 

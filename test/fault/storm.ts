@@ -1,4 +1,4 @@
-/** Scenes of bad weather over a crowd of buyers, one fault at a time, and then a storm of all of them, as long as there are minutes. */
+/** Scenes of bad weather over a crowd of buyers, one fault at a time; then a storm of all, while there are minutes. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import { type Chance, chance, seedOf } from '../model/chance.ts'
@@ -122,11 +122,11 @@ export async function storm({ seed, minutes, scene, log = () => {} }: StormOptio
   }
 }
 
-// ── scenes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── scenes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Eight streams, four whole answers and some of everything else are under way when the fault comes. Eight more streams belong to buyers of
- * ill will: they send the same payment again elsewhere while they listen.
+ * Eight streams, four whole answers and some of everything else are under way when the fault comes. Eight more streams
+ * belong to buyers of ill will: they send the same payment again elsewhere while they listen.
  */
 async function underFault(
   town: Town,
@@ -184,31 +184,34 @@ const GUEST_ANSWER_MS = 4_000
 const CALM_MS = 700
 
 /**
- * Each of some wallets that never paid orders ten answers at once, whole and streamed, and a picture and a video; it is
- * emptied when all that the gateway lets begin has begun.
+ * Wallets that never paid anything are emptied while their answers are made: some have ordered ten answers each, whole and
+ * streamed, as many as the gateway lets begin; one has ordered pictures and videos.
  */
 async function drainedAtWork(town: Town): Promise<readonly Errand[]> {
   const errands: Errand[] = []
-  const wallets = town.strangers.splice(0, GUESTS)
-  const shop = async (buyer: PrivateKeyAccount) => {
+  const wallets = town.strangers.splice(0, GUESTS + 1)
+  const shop = async (buyer: PrivateKeyAccount, index: number) => {
     town.drained.add(buyer.address.toLowerCase())
-    const wares: readonly Ware[] = [
-      ...Array.from({ length: AT_ONCE }, (_, index) => (index % 2 === 0 ? ('chat' as const) : ('stream' as const))),
-      'slow picture',
-      'video',
-    ]
-    const own = wares.map((ware, index) =>
-      newErrand({ ware, buyer, ms: GUEST_ANSWER_MS, about: `drained ${index} of ${Date.now()}` }),
+    const wares: readonly Ware[] = index === GUESTS ? ['slow picture', 'video'] : ['chat', 'stream']
+    const own = Array.from({ length: AT_ONCE }, (_, turn) =>
+      newErrand({ ware: wares[turn % 2]!, buyer, ms: GUEST_ANSWER_MS, about: `drained ${turn} of ${Date.now()}` }),
     )
     errands.push(...own)
     const going = own.map((errand) => run(errand, { ...walkOf(town), isFickle: true, patienceMs: 30_000 }))
-    await nothingMoreBegins(town)
+    await (index === GUESTS ? ordered(own) : nothingMoreBegins(town))
     await drain(buyer, town)
     await Promise.all(going)
     for (const errand of own) if (errand.end === 'left') errand.end = 'refused'
   }
   await Promise.all(wallets.map(shop))
   return errands
+}
+
+/** One of its jobs is under way. */
+async function ordered(errands: readonly Errand[]): Promise<void> {
+  for (const until = performance.now() + LEAD_MS; performance.now() < until; await pause(20)) {
+    if (errands.some(({ poll }) => poll !== undefined)) return
+  }
 }
 
 async function nothingMoreBegins({ talks }: Town): Promise<void> {
@@ -255,7 +258,7 @@ async function allWeathers(
   const lastAt = endsAt - 45_000
   while (performance.now() < lastAt) {
     await pause(2_000 + dice.below(5_000))
-    if (town.strangers.length > GUESTS && dice.isLucky(0.2))
+    if (town.strangers.length > 2 * GUESTS && dice.isLucky(0.2))
       shopping.push(drainedAtWork(town).then((drained) => void errands.push(...drained)))
     const name = dice.pick(Object.keys(faults) as FaultName[])
     log(`${((performance.now() + 45_000 - lastAt) / 1000).toFixed(0).padStart(6)} s  ${name}`)
@@ -270,11 +273,11 @@ async function allWeathers(
 
 const walkOf = ({ replicas, chance: dice }: Town): Walk => ({ replicas, chance: dice, patienceMs: PATIENCE_MS })
 
-// ── the books ───────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── the books ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const QUIET_MS = 100_000
 
-/** Waits until no call is under way and none is in doubt, no longer than the bound; what is left then is the reckoning's to name. */
+/** Waits until no call is under way or in doubt, no longer than the bound; what is left is the reckoning's to name. */
 async function quiet({ pool, stuck }: Town): Promise<void> {
   for (const until = performance.now() + QUIET_MS; performance.now() < until; await pause(250)) {
     const { rows } = await pool.query<{ id: string }>(
@@ -337,17 +340,18 @@ export function told({
   const { errands, whole, part, refused, answers, transfers, partsUnpaid } = counts
   const kinds = new Map<string, number>()
   for (const { invariant } of violations) kinds.set(invariant, (kinds.get(invariant) ?? 0) + 1)
+  const list = (entries: Iterable<readonly [string, number]>) => [...entries].map(([what, count]) => `${what} ${count}`)
+  const broken = kinds.size > 0 ? ` (${list(kinds).join(', ')})` : ''
+  const ends = `${errands} errands: ${whole} whole, ${part} paid in part, ${refused} refused`
+  const gifts = `given away ${counts.given} worth ${given}; within the cap ${counts.capped} worth ${capped}`
   return [
     `${seconds.toFixed(1).padStart(6)} s  ${name}`,
-    `          ${errands} errands: ${whole} whole, ${part} paid in part, ${refused} refused; ${answers} answers, ${transfers} transfers of ${paid} micro-USDC`,
-    `          given away ${counts.given} worth ${given}; within the cap ${counts.capped} worth ${capped}; ${partsUnpaid} parts unpaid; ${alerts} alerts; ${violations.length} violations${kinds.size > 0 ? ` (${[...kinds].map(([kind, count]) => `${kind} ${count}`).join(', ')})` : ''}`,
-    `          heard: ${[...heard]
-      .toSorted(([, one], [, other]) => other - one)
-      .map(([what, count]) => `${what} ${count}`)
-      .join(', ')}`,
-    ...violations
-      .slice(0, MOST_SHOWN)
-      .map(({ invariant, text }) => `          VIOLATION ${invariant}: ${text.slice(0, 400)}`),
+    ...[
+      `${ends}; ${answers} answers, ${transfers} transfers of ${paid} micro-USDC`,
+      `${gifts}; ${partsUnpaid} parts unpaid; ${alerts} alerts; ${violations.length} violations${broken}`,
+      `heard: ${list([...heard].toSorted(([, one], [, other]) => other - one)).join(', ')}`,
+      ...violations.slice(0, MOST_SHOWN).map(({ invariant, text }) => `VIOLATION ${invariant}: ${text.slice(0, 400)}`),
+    ].map((line) => `          ${line}`),
   ]
 }
 

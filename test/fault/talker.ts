@@ -1,4 +1,4 @@
-/** A stand-in for a chat service and for a node of another chain. Each answer has a number of its own, and takes as long as the prompt says. */
+/** A stand-in for a chat service and for a node of another chain: numbered answers, as slow as the prompt says. */
 import { setTimeout as pause } from 'node:timers/promises'
 
 export type Talker = {

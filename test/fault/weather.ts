@@ -8,7 +8,7 @@ import type { Chance } from '../model/chance.ts'
 import type { Replica } from './replicas.ts'
 import { bury, type Stage } from './stage.ts'
 
-/** `a` and `b` are the two replicas, in an order that chance may have chosen. `begun` is told when a wrong clock has begun to tick. */
+/** `a` and `b` are the two replicas, in any order. `begun` is told when a wrong clock has begun to tick. */
 export type Sky = Stage & { readonly a: Replica; readonly b: Replica; readonly chance: Chance; begun(): void }
 export type Fault = (sky: Sky) => Promise<void>
 
@@ -82,7 +82,7 @@ const TOKEN = parseAbi([
 ])
 const SINK: Hex = '0x000000000000000000000000000000000000dEaD'
 
-/** A wallet moves everything that it holds elsewhere, past the gateway, by a transfer of its own. Resolves when it is empty. */
+/** A wallet moves everything elsewhere, past the gateway, by a transfer of its own. Resolves when it is empty. */
 export async function drain({ address }: PrivateKeyAccount, { node: { url } }: Pick<Stage, 'node'>): Promise<void> {
   const data = encodeFunctionData({ abi: TOKEN, functionName: 'balanceOf', args: [address] })
   const held = async () =>
