@@ -1,14 +1,13 @@
 /** One paid call from start to finish. The only file that knows the order of work and money. */
 import { addressKey } from './addresses.ts'
 import { abandon, failIfOverdue, isOver } from './calls.ts'
-import { deadlines } from './deadlines.ts'
 import { owedBy, waitingFor } from './debts.ts'
 import type { Asked, Free, GuestList, Paid, Poll, Price, Reply, Sold } from './endpoint.ts'
 import { capOf, overText } from './exposure.ts'
 import { Fault } from './faults.ts'
 import type { House } from './house.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from './identifier.ts'
-import { budget, clip, type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw, textFields } from './intake.ts'
+import { clip, type Hold, holdOn, type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw, textFields } from './intake.ts'
 import { type Jobs, jobs } from './jobs.ts'
 import { liveFlow } from './live.ts'
 import { isServedFirst } from './menu.ts'
@@ -41,16 +40,12 @@ type Priced = { readonly input: unknown; readonly price: Price; readonly offers:
 type Checking = { readonly asked: Asked; readonly countTokens: CountTokens }
 type Taking = Priced & { readonly counting: UnpaidCount; readonly header: string; readonly asked: string; readonly visit: Visit }
 
-/** How many of the largest uploads may be held at a time; each is, several times over. */
-const UPLOADS_AT_ONCE = 8
-
 export function flow(house: House): Flow {
   const { ports, catalog, patience, label } = house
   const { storage, clock, vendors, countTokens, meter = silent } = ports
   const offering = offersOf(house)
   const { serve, give: giveMade, poll, collect, look, recovery } = jobs(house, offering)
   const live = liveFlow(house)
-  const uploads = budget(UPLOADS_AT_ONCE * house.maxUpload, deadlines(clock))
   const context = { catalog, vendors, countTokens, switches: house.switches, networks: house.networks }
   const intakes = new Map<Sold, Intake>([...house.sold.values()].map((endpoint) => [endpoint, intake(endpoint.input, endpoint.unknownFields)]))
 
@@ -59,8 +54,17 @@ export function flow(house: House): Flow {
   // ── 1 to 3: parse, price, challenge. No database, no network ──────────────────────────────────────────────────────
 
   async function sell(endpoint: Sold, visit: Visit): Promise<Reply> {
+    const hold = holdOn(house.bodies)
+    try {
+      return await order(endpoint, visit, hold)
+    } finally {
+      hold.release()
+    }
+  }
+
+  async function order(endpoint: Sold, visit: Visit, hold: Hold): Promise<Reply> {
     const header = paymentHeader(visit.request)
-    const { body, value } = await receive(endpoint, visit)
+    const { body, value } = await receive(endpoint, visit, hold)
     if (body.length === 0 && header === null && endpoint.from === 'body') return await discover(endpoint, visit)
     const said = await value()
     const counting = house.unpaidWork.from(visit.ip)
@@ -104,12 +108,12 @@ export function flow(house: House): Flow {
   }
 
   /** The body, and how to read it: as a form where the endpoint takes one, else as JSON. */
-  async function receive(endpoint: Sold, { request, params, query }: Visit): Promise<{ body: string | Uint8Array; value(): unknown }> {
+  async function receive(endpoint: Sold, { request, params, query }: Visit, hold: Hold): Promise<{ body: string | Uint8Array; value(): unknown }> {
     const type = request.headers.get('content-type')
     const isRaw = endpoint.order === 'quote_then_check' && paymentHeader(request) === null
     const { arrange } = endpoint
     if (arrange) {
-      const written = request.method === 'POST' ? await readBody(request, house.maxBody) : ''
+      const written = request.method === 'POST' ? await readBody(request, house.maxBody, hold) : ''
       const read = () => (written === '' ? undefined : parseJson(written, type))
       const asked = Object.fromEntries(query)
       const value = () => arrange({ params, query: asked, body: isRaw ? orElse(read, undefined) : read() })
@@ -117,16 +121,16 @@ export function flow(house: House): Flow {
     }
     if (endpoint.from === 'query') {
       const asked = { ...(endpoint.unknownFields === 'kept' ? everySaid(query) : Object.fromEntries(query)), ...params }
-      const written = request.method === 'POST' ? await readBody(request, house.maxBody) : ''
+      const written = request.method === 'POST' ? await readBody(request, house.maxBody, hold) : ''
       if (written === '') return { body: JSON.stringify(asked), value: () => asked }
       const read = () => ({ ...textFields(parseJson(written, type)), ...asked })
       return { body: JSON.stringify(asked) + written, value: () => (isRaw ? orElse(read, asked) : read()) }
     }
     if (endpoint.multipart && isForm(type)) {
-      const body = await readRaw(request, house.maxUpload, uploads)
+      const body = await readRaw(request, house.maxUpload, hold)
       return { body, value: async () => await endpoint.multipart?.(await parseForm(body, type)) }
     }
-    const body = await readBody(request, endpoint.uploads ? house.maxUpload : house.maxBody, uploads)
+    const body = await readBody(request, endpoint.uploads ? house.maxUpload : house.maxBody, hold)
     return { body, value: () => parseJson(body, type) }
   }
 

@@ -3,6 +3,7 @@ import { addressKey } from './addresses.ts'
 import { fail, isForgotten, overdue, type Patience, patience as usual, reconcile, within } from './calls.ts'
 import { type Catalog, catalog as contractCatalog } from './catalog/mod.ts'
 import { oweIfRefused } from './debts.ts'
+import { deadlines } from './deadlines.ts'
 import { documentsOf } from './discovery.ts'
 import type { Context, Dialect, Endpoint, Free, FreeCalls, Reply } from './endpoint.ts'
 import type { GatewayFacts } from './facts.ts'
@@ -12,7 +13,7 @@ import { Fault } from './faults.ts'
 import { flow } from './flow.ts'
 import type { House } from './house.ts'
 import { HELD, LOST } from './ledger.ts'
-import { parseJson, readBody, readRaw } from './intake.ts'
+import { budget, holdOn, parseJson, readBody, readRaw } from './intake.ts'
 import { limits, type Window, windowSpent } from './limits.ts'
 import { seals } from './seals.ts'
 import { SECOND_KEEP_MS } from './second.ts'
@@ -46,8 +47,12 @@ export type Setup = {
   /** Largest request body and mirrored media, in bytes: 1 MiB and 64 MiB. */
   readonly maxBody?: number
   readonly maxMedia?: number
-  /** Largest request body that brings files, in bytes: 32 MiB. Eight times as much may be in flight. */
+  /** Largest request body that brings files, in bytes: 32 MiB. */
   readonly maxUpload?: number
+  /** Memory for request bodies of more than 64 KiB until they are answered, in bytes, each counted three times: 8 times `maxUpload`. Over it 503. */
+  readonly maxBodies?: number
+  /** Called when 32 MiB of that memory have been given back: the place to collect garbage, which a runtime may put off until there is twice as much. */
+  readonly onBodiesFreed?: () => void
   /** CAIP-2 networks that it is paid on, for what is sold differently there. */
   readonly networks?: readonly string[]
   /** Endpoints that it does not have, by name; `voice` hides every endpoint whose name begins with `voice.`. */
@@ -78,6 +83,7 @@ export type Setup = {
 }
 
 const MINUTE_MS = 60_000
+const UPLOADS_AT_ONCE = 8
 const UNPAID_CHARACTERS = 10_000_000
 const FREE_TIER: readonly Window[] = [
   { requests: 30, windowMs: MINUTE_MS },
@@ -129,6 +135,8 @@ export function gateway(setup: Setup): Gateway {
   const windows = sharedBy(setup.ports.storage, 'windows', () => limits(storage))
   const perMinute = setup.unpaidCharacters ?? UNPAID_CHARACTERS
   const unpaid = sharedBy(setup.ports.storage, 'unpaid work', () => unpaidWork({ countTokens: ports.countTokens, clock, perMinute }))
+  const maxUpload = setup.maxUpload ?? 32 << 20
+  const bodies = sharedBy(setup.ports.storage, 'bodies', () => budget(setup.maxBodies ?? Math.max(UPLOADS_AT_ONCE * maxUpload, 4 << 20), deadlines(clock), { onFreed: setup.onBodiesFreed }))
   const house: House = {
     name,
     label,
@@ -146,7 +154,8 @@ export function gateway(setup: Setup): Gateway {
     patience,
     owner,
     maxBody: setup.maxBody ?? 1 << 20,
-    maxUpload: setup.maxUpload ?? 32 << 20,
+    maxUpload,
+    bodies,
     mirror: mirrors({ ports, maxBytes: setup.maxMedia ?? 64 << 20 }),
     newWallet: { ...NEW_WALLET, ...setup.newWallet, endpoints: [...list.sold.values()].flatMap(({ kind, name }) => (kind === 'live' ? [name] : [])) },
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
@@ -202,17 +211,21 @@ export function gateway(setup: Setup): Gateway {
     const { endpoint, params } = match
     const visit = visitOf(request, url, { caller, params, bazaar: endpoint.kind === 'poll' ? () => undefined : bazaar })
     if (endpoint.kind === 'poll') return await poll(endpoint, visit, params.id ?? '')
+    const hold = holdOn(bodies)
     try {
       if (endpoint.kind !== 'free') return await sell(endpoint, visit)
       await permit(endpoint, caller.ip)
       const header = (name: string) => request.headers.get(name)
       const most = endpoint.uploads ? house.maxUpload : house.maxBody
-      const bytes = () => readRaw(request, most)
-      const text = () => readBody(request, most)
+      const bytes = () => readRaw(request, most, hold)
+      const text = () => readBody(request, most, hold)
       const json = async () => parseJson(await text(), header('content-type'))
-      return await endpoint.answer({ method: request.method, path, params, query: url.searchParams, search: url.search, origin: visit.origin, header, bytes, text, json }, { ...freeContext, countTokens: unpaid.from(caller.ip).countTokens })
+      const asked = { method: request.method, path, params, query: url.searchParams, search: url.search, origin: visit.origin, header, bytes, text, json }
+      return await endpoint.answer(asked, { ...freeContext, countTokens: unpaid.from(caller.ip).countTokens })
     } catch (error) {
       return refusal(error, endpoint.dialect ?? 'plain', request)
+    } finally {
+      hold.release()
     }
   }
 

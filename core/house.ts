@@ -2,6 +2,7 @@
 import type { Patience } from './calls.ts'
 import type { Catalog } from './catalog/mod.ts'
 import type { Context, Sold } from './endpoint.ts'
+import type { Budget } from './intake.ts'
 import type { Limits, Window } from './limits.ts'
 import type { Mirror } from './mirror.ts'
 import type { Authorization, Call, NewWalletLimit, Ports } from './ports.ts'
@@ -35,6 +36,8 @@ export type House = {
   /** Largest request body, in bytes. */
   readonly maxBody: number
   readonly maxUpload: number
+  /** What all request bodies of this process may hold at a time. */
+  readonly bodies: Budget
   /** Makes the media of all calls durable. */
   readonly mirror: Mirror
   /** What a wallet that never paid may have open of what is served before it is paid for (ruling 35). */

@@ -9,20 +9,46 @@ import type { Json } from './ports.ts'
 
 /**
  * Reads a body of at most `maxBytes`; refuses a larger one before reading it where its length is declared. What arrives of a large one, or of
- * one that does not say how large it is, counts against the budget while it is held, and has to arrive in time. Throws TOO_LARGE, BUSY or TOO_SLOW.
+ * one that does not say how large it is, counts against the budget while it is held. Every body has to arrive in time. Throws TOO_LARGE, BUSY,
+ * TOO_SLOW or INCOMPLETE_BODY.
  */
 export async function readBody(request: Request, maxBytes: number, budget?: Budget): Promise<string> {
   if (request.body === null) return ''
   const declared = Number(request.headers.get('content-length') ?? Number.NaN)
   if (declared > maxBytes) throw tooLarge(maxBytes)
-  if (!(declared <= SMALL)) return new TextDecoder().decode(await readBytes(request.body, maxBytes, budget))
-  const text = await request.text().catch(endedEarly)
-  if (text.length > maxBytes) throw tooLarge(maxBytes)
+  if (declared <= UNCOUNTED) {
+    const text = await readSmall(request, budget)
+    if (text.length > maxBytes) throw tooLarge(maxBytes)
+    return text
+  }
+  const decoder = new TextDecoder()
+  const pieces: string[] = []
+  const length = await readChunks(request.body, { maxBytes, budget, take: (chunk) => void pieces.push(decoder.decode(chunk, { stream: true })) })
+  pieces.push(decoder.decode())
+  // One character beyond Latin-1 makes every character of the text take two bytes.
+  const isWide = pieces.some((piece) => WIDE.test(piece))
+  if (isWide) budget?.take(length)
+  const text = pieces.join('')
+  if (isWide) budget?.give(length)
   return text
 }
 
-/** What needs no place in the budget, in bytes. */
-const SMALL = 1 << 20
+const WIDE = /[^\0-\xff]/
+
+/** Bodies of so many bytes are read at once and are not counted: connections are bounded, and each holds no more than this. */
+const UNCOUNTED = 1 << 16
+
+/** Text of so many characters is looked at before it is parsed. */
+const LARGE = 1 << 20
+
+async function readSmall(request: Request, budget: Budget | undefined): Promise<string> {
+  const reading = request.text().catch(endedEarly)
+  if (!budget) return await reading
+  return await new Promise((resolve, reject) => {
+    const late = budget.deadline(() => reject(tooSlow()), SMALL_ARRIVAL_MS)
+    reading.then(resolve, reject).finally(late.end)
+  })
+}
 
 /** Whether a content type is that of a multipart form. */
 export function isForm(contentType: string | null): contentType is string {
@@ -47,27 +73,36 @@ export async function parseForm(bytes: Uint8Array, contentType: string): Promise
 
 async function readBytes(body: ReadableStream<Uint8Array>, maxBytes: number, budget: Budget | undefined): Promise<Uint8Array> {
   const chunks: Uint8Array[] = []
+  const length = await readChunks(body, { maxBytes, budget, take: (chunk) => void chunks.push(chunk) })
+  return joined(chunks, length)
+}
+
+type Reading = { readonly maxBytes: number; readonly budget: Budget | undefined; take(chunk: Uint8Array): void }
+
+/** Hands out the chunks of a body as they arrive; resolves with their length. */
+async function readChunks(body: ReadableStream<Uint8Array>, { maxBytes, budget, take }: Reading): Promise<number> {
   let length = 0
+  let counted = 0
   const reader = body.getReader()
-  const late = budget?.deadline(() => void reader.cancel(new Error('too slow')).catch(() => {}))
+  const late = budget?.deadline(() => void reader.cancel(new Error('too slow')).catch(() => {}), ARRIVAL_MS)
   try {
     for (;;) {
       const { done, value } = await reader.read().catch(endedEarly)
-      if (late?.isOver()) throw new Fault('TOO_SLOW', { message: 'The request body did not arrive in time. Nothing was charged.' })
-      if (done) break
+      if (late?.isOver()) throw tooSlow()
+      if (done) return length
       length += value.length
       if (length > maxBytes) throw tooLarge(maxBytes)
       budget?.take(value.length)
-      chunks.push(value)
+      counted = length
+      take(value)
     }
   } catch (error) {
     reader.cancel(error).catch(() => {})
     throw error
   } finally {
     late?.end()
-    budget?.give(Math.min(length, chunks.reduce((sum, chunk) => sum + chunk.length, 0)))
+    budget?.give(counted)
   }
-  return joined(chunks, length)
 }
 
 /** The caller has hung up, or the connection broke: nobody here is to be alerted, and hardly anybody reads the reply. */
@@ -79,20 +114,37 @@ function tooLarge(maxBytes: number): Fault {
   return new Fault('TOO_LARGE', { message: `The request body may be at most ${maxBytes} bytes.`, fields: { max_bytes: maxBytes } })
 }
 
+function tooSlow(): Fault {
+  return new Fault('TOO_SLOW', { message: 'The request body did not arrive in time. Nothing was charged.' })
+}
+
 export type Budget = {
   /** Counts bytes that have arrived. Throws BUSY where too many are held already. */
   take(bytes: number): void
   give(bytes: number): void
-  /** How long a body may take to arrive. */
-  deadline(late: () => void): { isOver(): boolean; end(): void }
+  /** Calls `late` when a body has taken longer than this to arrive. */
+  deadline(late: () => void, ms: number): { isOver(): boolean; end(): void }
 }
 
-/** Long enough for the largest body on a slow line. */
-const ARRIVAL_MS = 120_000
+/** What one request holds of a budget until it is answered: `give` returns nothing, `release` everything. */
+export type Hold = Budget & { release(): void }
 
-/** Lets so many bytes of bodies be held at a time, by what has arrived and not by what is promised: idle connections take nothing from others. */
-export function budget(bytes: number, deadlines: Deadlines): Budget {
+/** Long enough for the largest body on a slow line, and for a small one. */
+const ARRIVAL_MS = 120_000
+const SMALL_ARRIVAL_MS = 30_000
+
+/** So many bytes are given back before `onFreed` is called: a collection of garbage costs about as much as to read that much. */
+const WORTH_COLLECTING = 32 << 20
+
+/**
+ * Lets so many bytes of bodies be held at a time. `onFreed` is called when much has been given back: a runtime may keep the memory of dead bodies for
+ * long, as if it were free.
+ *
+ * Counts what has arrived and not what is promised: idle connections take nothing from others.
+ */
+export function budget(bytes: number, deadlines: Deadlines, { onFreed }: { onFreed?: (() => void) | undefined } = {}): Budget {
   let held = 0
+  let freed = 0
   return {
     take(count) {
       if (held + count > bytes) {
@@ -102,14 +154,38 @@ export function budget(bytes: number, deadlines: Deadlines): Budget {
     },
     give(count) {
       held -= count
+      freed += count
+      if (freed < WORTH_COLLECTING) return
+      freed = 0
+      onFreed?.()
     },
-    deadline(late) {
+    deadline(late, ms) {
       let isOver = false
-      const end = deadlines.after(ARRIVAL_MS, () => {
+      const end = deadlines.after(ms, () => {
         isOver = true
         late()
       })
       return { isOver: () => isOver, end }
+    },
+  }
+}
+
+/** A byte of a body is held up to three times: as it came, as text, and in the values that are parsed from it. */
+const COPIES = 3
+
+/** A hold on a budget for one request, in which every byte counts for its copies as well. */
+export function holdOn(shared: Budget): Hold {
+  let held = 0
+  return {
+    take(bytes) {
+      shared.take(bytes * COPIES)
+      held += bytes * COPIES
+    },
+    give() {},
+    deadline: shared.deadline,
+    release() {
+      shared.give(held)
+      held = 0
     },
   }
 }
@@ -133,7 +209,7 @@ export function parseJson(text: string, contentType: string | null): unknown {
   if (type && type !== 'application/json' && !type.endsWith('+json')) {
     throw new Fault('INVALID_CONTENT_TYPE', { message: `The content type must be application/json, got ${clip(type)}.` })
   }
-  if (text.length > SMALL && isDense(text)) throw new Fault('TOO_LARGE', { message: `A large body may hold at most ${MOST_MEMBERS} values.` })
+  if (text.length > LARGE && isDense(text)) throw new Fault('TOO_LARGE', { message: `A large body may hold at most ${MOST_MEMBERS} values.` })
   try {
     return JSON.parse(text)
   } catch {

@@ -26,6 +26,7 @@ const File = Type.Object(
     operator_token: Type.Optional(Type.String({ pattern: '^[!-~]{16,}$' })),
     max_body_bytes: Type.Optional(Type.Integer({ minimum: 1_024, maximum: 1 << 28 })),
     max_upload_bytes: Type.Optional(Type.Integer({ minimum: 1_024, maximum: 1 << 28 })),
+    body_memory_bytes: Type.Optional(Type.Integer({ minimum: 1 << 20 })),
     inline_window_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 240 })),
     drain_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 3_600 })),
     lease_seconds: Type.Optional(Type.Number({ minimum: 5, maximum: 600 })),
@@ -64,6 +65,7 @@ const variables: Readonly<Record<string, keyof Static<typeof File>>> = {
   OPERATOR_TOKEN: 'operator_token',
   MAX_BODY_BYTES: 'max_body_bytes',
   MAX_UPLOAD_BYTES: 'max_upload_bytes',
+  BODY_MEMORY_BYTES: 'body_memory_bytes',
   INLINE_WINDOW_SECONDS: 'inline_window_seconds',
   DRAIN_SECONDS: 'drain_seconds',
   LEASE_SECONDS: 'lease_seconds',
@@ -88,6 +90,8 @@ export type Config = Services & {
   readonly operatorToken: string | undefined
   readonly maxBody: number
   readonly maxUpload: number
+  /** Memory of request bodies until they are answered. */
+  readonly bodyMemory: number
   readonly inlineMs: number | undefined
   readonly drainMs: number
   /** How long a process that died keeps its work and its relayer key from the others. */
@@ -204,6 +208,8 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   for (const [index, range] of (file.trusted_proxies ?? []).entries()) {
     if (!isRange(range)) mistakes.push(`trusted_proxies.${index}: must be an address or a range such as 10.0.0.0/8, got ${JSON.stringify(range)}`)
   }
+  const maxUpload = file.max_upload_bytes ?? 32 << 20
+  if ((file.body_memory_bytes ?? Number.POSITIVE_INFINITY) < 6 * maxUpload) mistakes.push(`body_memory_bytes: must be at least six times max_upload_bytes (${6 * maxUpload}), got ${file.body_memory_bytes}`)
   const isDevnet = gateways.length === 0
   const host = file.host ?? '127.0.0.1'
   const named = file.vendors ?? {}
@@ -237,7 +243,8 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       objects: objectsOf(objects, env),
       operatorToken: file.operator_token,
       maxBody: file.max_body_bytes ?? 1 << 20,
-      maxUpload: file.max_upload_bytes ?? 32 << 20,
+      maxUpload,
+      bodyMemory: file.body_memory_bytes ?? 8 * maxUpload,
       inlineMs: file.inline_window_seconds === undefined ? undefined : file.inline_window_seconds * 1000,
       drainMs: (file.drain_seconds ?? 30) * 1000,
       leaseMs: (file.lease_seconds ?? 30) * 1000,

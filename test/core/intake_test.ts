@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import { Fault } from '../../core/faults.ts'
 import { deadlines } from '../../core/deadlines.ts'
-import { budget, clip, decodeDataUri, intake, isWebUrl, parseJson, quoted, readBody, readRaw } from '../../core/intake.ts'
+import { budget, clip, decodeDataUri, holdOn, intake, isWebUrl, parseJson, quoted, readBody, readRaw } from '../../core/intake.ts'
 import { testClock } from '../kit.ts'
 
 const post = (body: BodyInit | null, headers: Record<string, string> = {}) => new Request('http://farebox.test/', { method: 'POST', headers, body })
@@ -299,6 +299,63 @@ describe('a budget', () => {
     next.send(2 * MB)
     next.end()
     expect((await readRaw(next.request, 8 * MB, shared)).length).toBe(2 * MB)
+  })
+})
+
+describe('what a request holds of the budget', () => {
+  const MB = 1 << 20
+  const deadline = () => ({ isOver: () => false, end() {} })
+
+  /** A budget that says what is held. */
+  function scale() {
+    const state = { held: 0 }
+    return { state, shared: { take: (bytes: number) => void (state.held += bytes), give: (bytes: number) => void (state.held -= bytes), deadline } }
+  }
+  const bodyOf = (text: string) => new Request('http://x.test', { method: 'POST', body: text, headers: { 'content-length': String(new TextEncoder().encode(text).length) } })
+
+  test('is three times a body, from its arrival until the request is answered; twice that where characters take two bytes', async () => {
+    for (const [text, held] of [['a'.repeat(MB), 3 * MB], [`${'a'.repeat(MB - 3)}狐`, 6 * MB], ['é'.repeat(MB / 2), 3 * MB]] as const) {
+      const { state, shared } = scale()
+      const hold = holdOn(shared)
+      expect(await readBody(bodyOf(text), 2 * MB, hold)).toBe(text)
+      expect(state.held).toBe(held)
+      hold.release()
+      hold.release()
+      expect(state.held).toBe(0)
+    }
+  })
+
+  test('is nothing for a small body', async () => {
+    const { state, shared } = scale()
+    await readBody(bodyOf('狐'.repeat(20_000)), MB, holdOn(shared))
+    expect(state.held).toBe(0)
+  })
+
+  test('a form is held like any other body', async () => {
+    const { state, shared } = scale()
+    const hold = holdOn(shared)
+    await readRaw(bodyOf('a'.repeat(MB)), 2 * MB, hold)
+    expect(state.held).toBe(3 * MB)
+  })
+
+  test('what was given back is told, so that garbage can be collected: once for 32 MiB', () => {
+    let told = 0
+    const shared = budget(64 * MB, deadlines(testClock()), { onFreed: () => void (told += 1) })
+    for (let at = 0; at < 10; at++) {
+      shared.take(8 * MB)
+      shared.give(8 * MB)
+    }
+    expect(told).toBe(2)
+  })
+
+  test('a small body has a deadline, too', async () => {
+    const clock = testClock()
+    const shared = budget(MB, deadlines(clock))
+    const body = new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(new Uint8Array([123])) })
+    const reading = readBody(new Request('http://x.test', { method: 'POST', body, headers: { 'content-length': '10' } }), MB, shared).catch((error: unknown) => error)
+    await clock.advance(30_000)
+    expect(await reading).toMatchObject({ code: 'TOO_SLOW' })
+    expect(clock.waiting).toBe(0)
   })
 })
 

@@ -24,6 +24,7 @@ describe('defaults', () => {
       operatorToken: undefined,
       maxBody: 1_048_576,
       maxUpload: 33_554_432,
+      bodyMemory: 268_435_456,
       inlineMs: undefined,
       drainMs: 30_000,
       leaseMs: 30_000,
