@@ -9,6 +9,7 @@ import type { Json } from './ports.ts'
 import type { ChatVendor } from './vendors.ts'
 import { chatPrice, flatPrice } from './pricing.ts'
 import { estimatePrompt, upperBound } from './token_estimate.ts'
+import { begun } from './wires/begun.ts'
 import { isEmpty } from './wires/empty.ts'
 import { rewritten, watched } from './wires/watch.ts'
 import { usageOf } from './wires/usage.ts'
@@ -229,8 +230,9 @@ async function asked({ row, vendor }: StandIn, { input, signal, clock }: LiveOrd
   const answer = await vendor.ask({ wire, model: row.upstream, body, stream, headers: passed, ...(isRicher && { by: 'responses' }) }, { signal })
   const model = { upstream: row.upstream, ours: row.id }
   if (answer.kind === 'stream') {
-    if (isNative) return { kind: 'stream', headers: {}, stream: watched(answer.stream, { wire }) }
-    return { kind: 'stream', headers: {}, stream: translation ? rewritten(answer.stream, translation.stream()) : watched(answer.stream, { wire, model }) }
+    const translated = isNative ? undefined : translation
+    const stream = translated ? rewritten(answer.stream, translated.stream()) : watched(answer.stream, isNative ? { wire } : { wire, model })
+    return { kind: 'stream', headers: {}, stream: await begun(stream, { signal }) }
   }
   if (isNative) return { kind: 'whole', headers: {}, body: filled(answer.body, wire), usage: usageIn(answer.body) }
   const isFenced = row.structured === 'emulated' && asksForJson(input.chat)

@@ -113,7 +113,7 @@ export function liveFlow(house: House): LiveFlow {
       })
     } catch (error) {
       if (signal.aborted) throw callerLeft()
-      if (error instanceof Fault) throw error
+      if (error instanceof Fault) throw worthAnother(error)
       if (isLate) throw new Fault('UPSTREAM_TIMEOUT', { message: `The model did not answer within ${Math.round(ms / 1000)} seconds${ms < patience.answerMs ? ', and the authorization lives no longer' : ''}. Nothing was charged.` })
       log.warn('an answer failed', { endpoint: endpoint.name, error: (error as Error).message })
       throw new Fault('MODEL_UNAVAILABLE', { message: 'The model did not answer. Nothing was charged; the same request may be sent again.', headers: { 'retry-after': '5' } })
@@ -245,6 +245,13 @@ export function liveFlow(house: House): LiveFlow {
     const made: replies.StoredAnswer = { headers: { 'content-type': JSON_TYPE, ...headers }, body, usage }
     return { made, media: [], created: Math.floor(clock.now() / 1000) }
   }
+}
+
+/** A model that is unavailable says when to come again (spec 2, Errors). */
+function worthAnother(fault: Fault): Fault {
+  const { code, parts } = fault
+  if ((code !== 'MODEL_UNAVAILABLE' && code !== 'PROVIDER_CONFIG_ERROR') || parts.headers?.['retry-after'] !== undefined) return fault
+  return new Fault(code, { ...parts, headers: { ...parts.headers, 'retry-after': '5' } })
 }
 
 const JSON_TYPE = 'application/json'

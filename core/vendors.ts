@@ -4,8 +4,9 @@ import type { ChatRow } from './catalog/chat_row.ts'
 import type { ImageRow } from './catalog/images.ts'
 import type { Gpu } from './catalog/sandboxes.ts'
 import type { VideoRow } from './catalog/video.ts'
+import type { Fault } from './faults.ts'
 import type { Json } from './ports.ts'
-import type { Fields, Wire } from './wires/wire.ts'
+import type { Fields, SseEvent, Wire } from './wires/wire.ts'
 
 /** `model` is the vendor's own id; sizes are in pixels. */
 export type ImageJob = { readonly model: string; readonly prompt: string; readonly width: number; readonly height: number; readonly n: number }
@@ -44,6 +45,8 @@ export type ChatStream = {
   next(): Promise<Uint8Array | undefined>
   /** Ends the upstream call at once, and a pending `next` with it. Never throws. */
   cancel(): void
+  /** What an error among its events says, in our words; asked only before the first real event, when it is still a refusal. */
+  faultOf?(event: SseEvent): Fault | undefined
 }
 
 export type ChatAnswer = { readonly kind: 'whole'; readonly body: Fields } | { readonly kind: 'stream'; readonly stream: ChatStream }

@@ -45,10 +45,11 @@ export async function translatedStream(upstream: ChatStream, reading: Reading, c
   let isCancelled = false
   let held = ''
   let broken: Error | undefined
+  let refused: Fault | undefined
 
   await begin()
   isAnswered = true
-  return { next, cancel }
+  return { next, cancel, faultOf: () => refused }
 
   async function begin(): Promise<void> {
     const done = new AbortController()
@@ -119,7 +120,8 @@ export async function translatedStream(upstream: ChatStream, reading: Reading, c
     if (!isAnswered) throw fault
     isOver = true
     upstream.cancel()
-    const code = fault instanceof Fault ? fault.code : 'MODEL_UNAVAILABLE'
+    if (fault instanceof Fault) refused = fault
+    const code = refused?.code ?? 'MODEL_UNAVAILABLE'
     return sseJson({ error: { message: fault.message, type: 'upstream_error', param: null, code } })
   }
 

@@ -1,8 +1,8 @@
 /** The only outgoing HTTP beside `media.ts`: calls of vendors' APIs, and small downloads of what their URLs point at. */
 import { deadlines } from '../../core/deadlines.ts'
-import { type ChatStream, type Clock, Fault, type Fetching, type Log, type MediaStream } from '../../core/mod.ts'
+import { type ChatStream, type Clock, Fault, type Fetching, type Log, type MediaStream, type SseEvent } from '../../core/mod.ts'
 import { clipStream, declaredLength } from './clip_stream.ts'
-import { chatStream, firstBytes, firstRefusal } from './http_stream.ts'
+import { chatStream, firstBytes, firstRefusal, refusalOfEvent } from './http_stream.ts'
 import { checkHead, guarded, judgedType, type MediaOptions, tooLarge } from './media.ts'
 import { orAbort } from './or_abort.ts'
 import { type ErrorFor, errorFor as usualErrorFor, type Judge, type Refusal, retrySeconds, safeCode, type Trouble, usualTrouble } from './refusals.ts'
@@ -233,7 +233,12 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     const error = firstRefusal(first, response.headers)
     if (error) throw refused(error, judge)
     const broken = (reason: unknown) => refusal('failed', `${name} broke off in mid-stream (${codeOf(reason) || 'without a code'})`)
-    return { kind: 'stream', stream: chatStream({ reader, first }, { signal, cut, broken }) }
+    const faultOf = (event: SseEvent): Fault | undefined => {
+      const said = refusalOfEvent(event, response.headers)
+      const error = said && refused(said, judge)
+      return error instanceof Fault ? error : undefined
+    }
+    return { kind: 'stream', stream: chatStream({ reader, first }, { signal, cut, broken, faultOf }) }
   }
 
   async function result(response: Response, cut: AbortController): Promise<unknown> {

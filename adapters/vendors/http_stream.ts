@@ -1,6 +1,6 @@
 /** A reply that is read bit by bit: its first bytes, what they refuse, and the rest as it comes. */
-import type { ChatStream } from '../../core/mod.ts'
-import { type Refusal, refusalIn } from './refusals.ts'
+import type { ChatStream, SseEvent } from '../../core/mod.ts'
+import { record, type Refusal, refusalIn } from './refusals.ts'
 
 type Reader = ReadableStreamDefaultReader<Uint8Array>
 
@@ -31,6 +31,13 @@ export function firstRefusal(first: Uint8Array, headers: Headers): Refusal | und
   return refusalIn(body, headers) ?? (isNamed ? { status: 500, headers, body } : undefined)
 }
 
+/** The refusal that an event is which comes before the model's first word; `response.failed` has it a level deeper. */
+export function refusalOfEvent({ event, data }: SseEvent, headers: Headers): Refusal | undefined {
+  const body = parsed(data)
+  const isNamed = event === 'error' || event === 'response.failed'
+  return refusalIn(body, headers) ?? refusalIn(record(body).response, headers) ?? (isNamed ? { status: 500, headers, body } : undefined)
+}
+
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
@@ -45,13 +52,14 @@ export type Cut = {
   readonly cut: AbortController
   /** What to throw when the connection breaks. */
   readonly broken: (reason: unknown) => Error
+  readonly faultOf?: ChatStream['faultOf']
 }
 
 /**
  * The chunks of a body, the first one already read. Nothing is read ahead, copied or parsed. After `cancel` it ends, also for a read that
  * waits; an abort of `signal` rejects with its reason.
  */
-export function chatStream({ reader, first }: { reader: Reader; first: Uint8Array }, { signal, cut, broken }: Cut): ChatStream {
+export function chatStream({ reader, first }: { reader: Reader; first: Uint8Array }, { signal, cut, broken, faultOf }: Cut): ChatStream {
   let held: Uint8Array | undefined = first
   let isReading = false
   let isOver = false
@@ -84,6 +92,8 @@ export function chatStream({ reader, first }: { reader: Reader; first: Uint8Arra
       cut.abort('canceled')
       reader.cancel().catch(() => {})
     },
+
+    ...(faultOf && { faultOf }),
   }
 
   function end(): void {

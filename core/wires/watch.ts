@@ -1,9 +1,9 @@
 /** Streams on their way through: bytes pass untouched, and are read only where they say something that matters (house decision 13). */
 import { joined } from '../bytes.ts'
-import { Fault } from '../faults.ts'
-import type { LiveStream } from '../endpoint.ts'
+import type { Fault } from '../faults.ts'
 import type { Json } from '../ports.ts'
 import type { ChatStream } from '../vendors.ts'
+import { broken, isReal, type Watched } from './begun.ts'
 import { isFields, objectsOf } from './json.ts'
 import { type EventSplitter, eventSplitter, MAX_EVENT, parseEvent, sseJson, tryJson } from './sse.ts'
 import { usageOf } from './usage.ts'
@@ -41,7 +41,7 @@ export type Watching = {
  * where its vendor has another one. `[DONE]` and its like are held back as the closing events, and end the stream. Throws a Fault for an error
  * among the events, after what came before it, and for a stream that breaks off.
  */
-export function watched(upstream: ChatStream, { wire, model }: Watching): LiveStream {
+export function watched(upstream: ChatStream, { wire, model }: Watching): Watched {
   const decoder = new TextDecoder()
   const encoder = new TextEncoder()
   let rename = model && model.upstream !== model.ours ? renamer(model.upstream, model.ours) : undefined
@@ -53,6 +53,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
   let splitter: EventSplitter | undefined
   let isJudged = false
   let hasContent = false
+  let hasBegun = false
   /** Until a text or a tool call has come, chunks of chat are read: reasoning alone becomes the text in the end (spec 2, rule 3). */
   let isOpening = wire === 'chat'
   let reasoning = ''
@@ -81,6 +82,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
       upstream.cancel()
     },
     hasContent: () => hasContent,
+    hasBegun: () => hasBegun,
     closing: () => closing,
     usage: () => usage ?? lastUsage(counted),
   }
@@ -126,9 +128,10 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
   }
 
   function said(text: string): string {
-    if (!hasContent) hasContent = CONTENT[wire].test(text)
     if (wire === 'generate_content') count(text)
     const out = isOpening || marks.test(text) || !PLAIN[wire].test(text) ? judged(text) : text
+    if (!hasContent) hasContent = CONTENT[wire].test(out)
+    if (!hasBegun) hasBegun = wire === 'chat' ? hasContent : out.split(EVENT_END).some((raw) => isReal(raw, wire))
     return rename ? rename(out) : out
   }
 
@@ -158,10 +161,9 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
       closing = DONE
       return ''
     }
-    if (event === 'error') throw broken()
     const told = tryJson(data)
+    if (event === 'error' || (told && isError(told))) throw failed({ event, data })
     if (!told) throw broken()
-    if ((told.error !== undefined && told.error !== null) || told.object === 'error') throw broken()
     if (model && typeof told.model === 'string' && told.model !== named) {
       named = told.model
       rename = named === model.ours ? undefined : renamer(named, model.ours)
@@ -169,7 +171,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
     const thought = withReasoning(told)
     const before = isOpening ? opening(thought) : ''
     const finish = FINISH.exec(data)?.[1]
-    if (finish === 'error') throw broken()
+    if (finish === 'error') throw failed({ event, data })
     if (finish !== undefined) isFinished = true
     if (finish === 'content_filter') hasContent = true
     if (isFields(thought.usage)) usage = usageOf(thought.usage)
@@ -185,6 +187,8 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
     const thought = deltas[0]?.reasoning_content
     if (isSaid(thought) && reasoning.length < MAX_EVENT) reasoning += thought as string
     if (deltas.some((delta) => isSaid(delta.reasoning_content))) hasContent = true
+    // Thoughts that are not shown (OpenRouter): it is at work, and a reader pays for nothing yet.
+    if (deltas.some((delta) => isSaid(delta.reasoning_details))) hasBegun = true
     if (deltas.some((delta) => SPOKEN.some((name) => isSaid(delta[name])))) {
       hasContent = true
       isOpening = false
@@ -198,28 +202,33 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
 
   function messages({ event, data }: SseEvent, raw: string): string {
     const told = event === 'message_start' || event === 'message_delta' || event === 'error' || data.includes('"error"') ? tryJson(data) : undefined
-    if (event === 'error' || told?.type === 'error') throw broken()
+    if (event === 'error' || told?.type === 'error') throw failed({ event, data })
     const counts = isFields(told?.message) ? told.message.usage : told?.usage
     if (isFields(counts)) usage = { ...(isFields(usage) ? usage : {}), ...counts }
-    if (isFields(told?.delta) && told.delta.stop_reason === 'refusal') hasContent = true
+    if (isFields(told?.delta) && told.delta.stop_reason === 'refusal') hasContent = hasBegun = true
     return event === 'message_stop' ? last(raw) : raw
   }
 
   function responses({ event, data }: SseEvent, raw: string): string {
-    if (event === 'error' || event === 'response.failed') throw broken()
+    if (event === 'error' || event === 'response.failed') throw failed({ event, data })
     const isLast = event === 'response.completed' || event === 'response.incomplete'
     const told = isLast || data.includes('"error"') ? tryJson(data) : undefined
-    if (told?.type === 'error') throw broken()
+    if (told?.type === 'error') throw failed({ event, data })
     if (!isLast) return raw
     const made = isFields(told?.response) ? told.response : {}
     usage = made.usage ?? null
-    hasContent ||= objectsOf(made.output).length > 0
+    if (objectsOf(made.output).length > 0) hasContent = hasBegun = true
     return last(raw)
   }
 
   function generateContent({ event, data }: SseEvent, raw: string): string {
-    if (event === 'error' || tryJson(data)?.error !== undefined) throw broken()
+    if (event === 'error' || tryJson(data)?.error !== undefined) throw failed({ event, data })
     return raw
+  }
+
+  /** Before its first real event a stream that fails is a refusal like any other, in the class that its vendor names. */
+  function failed({ event, data }: { readonly event: string | undefined; readonly data: string }): Fault {
+    return (hasBegun || hasContent ? undefined : upstream.faultOf?.({ data, ...(event !== undefined && { event }) })) ?? broken()
   }
 
   function count(text: string): void {
@@ -236,7 +245,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): LiveSt
 }
 
 /** A vendor's stream in `chat`, for a reader of another wire. The reader's closing events are those with which the rewriter ends. */
-export function rewritten(upstream: ChatStream, rewriter: Rewriter): LiveStream {
+export function rewritten(upstream: ChatStream, rewriter: Rewriter): Watched {
   const encoder = new TextEncoder()
   const inner = watched(upstream, { wire: 'chat' })
   const splitter = eventSplitter()
@@ -255,6 +264,7 @@ export function rewritten(upstream: ChatStream, rewriter: Rewriter): LiveStream 
     },
     cancel: inner.cancel,
     hasContent: inner.hasContent,
+    hasBegun: inner.hasBegun,
     closing: () => closing,
     usage: inner.usage,
   }
@@ -276,9 +286,9 @@ export function rewritten(upstream: ChatStream, rewriter: Rewriter): LiveStream 
 /** The line with which the last event begins in the wires that have one. */
 const LAST = /^event: (?:message_stop|response\.(?:completed|incomplete|failed))$/m
 
-const broken = () => new Fault('MODEL_UNAVAILABLE', { message: 'The model broke off its answer.' })
-
 // ── chunks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const isError = ({ error, object }: Fields): boolean => (error !== undefined && error !== null) || object === 'error'
 
 const FINISH = /"finish_reason": ?"(\w*)/
 /** Members of a delta that are an answer; `function_call` is that of old clients. */

@@ -129,5 +129,14 @@ export function brokenLiveEndpoints(sold: Live, order: Order): readonly Broken<L
       below(({ storage }) => ({ storage: { ...storage, putOwned: async (record, now) => record.kind === 'debt' || (await storage.putOwned(record, now)) } })),
     ),
     broken('a caller who leaves before there is content costs nothing, and his upstream ends at once', 'does not tell its upstream', relaying({ cancels: false })),
+    broken('a stream that ends before its first word is a status, uncharged, and the same signed request buys afterwards', 'begins before there is a word', saying(begunTooEarly)),
   ]
+}
+
+/** The reply of a gateway that has said 200 before it knew. */
+async function begunTooEarly(response: Response): Promise<Response> {
+  if (response.status !== 503) return response
+  const text = await response.text()
+  if (!text.includes('The model did not answer: it ')) return new Response(text, response)
+  return new Response(`data: ${text}\n\n`, { headers: { 'content-type': 'text/event-stream' } })
 }

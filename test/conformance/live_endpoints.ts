@@ -297,23 +297,39 @@ export const liveLaws: readonly Law<LiveStall>[] = [
   {
     name: 'a caller who leaves before there is content costs nothing, and his upstream ends at once',
     async check(subject) {
-      let isCancelled = false
-      const gone = new AbortController()
-      const script: ChatScript = async (order, { signal, attempt }) => {
-        if (attempt > 1) return await hello(order, { signal, attempt })
-        signal.addEventListener('abort', () => void (isCancelled = true))
-        if (!order.stream) return await new Promise<never>(() => {})
-        return streamAnswer([chunk({ role: 'assistant', content: '' })], { onCancel: () => void (isCancelled = true), gate: (at) => (at > 0 ? new Promise(() => {}) : undefined) })
+      for (const hasWords of [false, true]) {
+        let isCancelled = false
+        const gone = new AbortController()
+        const script: ChatScript = async (order, { signal, attempt }) => {
+          if (attempt > 1) return await hello(order, { signal, attempt })
+          signal.addEventListener('abort', () => void (isCancelled = true))
+          if (!order.stream) return await new Promise<never>(() => {})
+          const pieces = [chunk({ role: 'assistant', content: '' }), ...(hasWords ? [chunk({ content: 'Hel' })] : [])]
+          return streamAnswer(pieces, { onCancel: () => void (isCancelled = true), gate: (at) => (at >= pieces.length ? new Promise(() => {}) : undefined) })
+        }
+        const { send, buy, order, chain, clock } = await set(subject, { script })
+        const sending = send({ gone: gone.signal })
+        await clock.settle()
+        // The words are there, and he has read none of them.
+        if (order.isStream && hasWords) await (await sending).body?.cancel()
+        else gone.abort()
+        await sending
+        await clock.settle()
+        expect([hasWords, isCancelled, chain.transfers.length]).toEqual([hasWords, true, 0])
+        expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
       }
-      const { send, buy, order, chain, clock } = await set(subject, { script })
-      const sending = send({ gone: gone.signal })
-      await clock.settle()
-      gone.abort()
-      if (order.isStream) await (await sending).body?.cancel()
-      await sending
-      await clock.settle()
-      expect([isCancelled, chain.transfers.length]).toEqual([true, 0])
-      expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
+    },
+  },
+  {
+    name: 'a stream that ends before its first word is a status, uncharged, and the same signed request buys afterwards',
+    async check(subject) {
+      for (const pieces of [[': ping\n\n'], [chunk({ role: 'assistant', content: '' })], ['data: [DONE]\n\n'], ['<html>busy</html>'], ['data: {"error":{"message":"secret of the vendor"}}\n\n']]) {
+        const { buy, order, chain } = await set(subject, { script: async (asked, at) => (at.attempt === 1 && asked.stream ? streamAnswer(pieces) : await hello(asked, at)) })
+        if (!order.isStream) return
+        const { status, headers } = await buy()
+        expect([pieces, status, headers.get('content-type')?.includes('event-stream'), chain.transfers.length]).toEqual([pieces, 503, false, 0])
+        expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
+      }
     },
   },
 ]

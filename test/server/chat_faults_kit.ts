@@ -48,7 +48,7 @@ export type Mood =
   | { readonly kind: 'says'; readonly error: Saying }
   | { readonly kind: 'malformed' }
   | { readonly kind: 'disconnects' }
-  | { readonly kind: 'streams'; readonly events: string; readonly goesOn: Promise<void>; readonly last: string | 'disconnects' }
+  | { readonly kind: 'streams'; readonly events: string; readonly goesOn: Promise<void>; readonly last: string | 'disconnects'; readonly onSent?: () => void }
 
 export type Upstream = Awaited<ReturnType<typeof upstreamOf>>
 
@@ -62,6 +62,7 @@ export async function upstreamOf() {
       const { events, goesOn, last } = mood
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write(events)
+      mood.onSent?.()
       await goesOn
       if (last === 'disconnects') response.destroy()
       else response.end(last)

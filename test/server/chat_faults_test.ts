@@ -186,6 +186,40 @@ describe.each(SITES)('$name', (site: Site) => {
     await expectRecovery(shop, { payment, stream: true })
   })
 
+  test.each(Object.entries(NOTHING))('a stream of nothing but %s is a status with Retry-After', async (_, nothing) => {
+    const shop = await shopAt(site, upstream)
+    const payment = await shop.sign(true)
+    upstream.be({ kind: 'streams', events: nothing(wireOf(site)), goesOn: Promise.resolve(), last: '' })
+    const response = await shop.ask(true, payment)
+    expect(response.headers.get('retry-after')).toBe('5')
+    await expectReads(response, { surface, reads: DOWN })
+    await expectRecovery(shop, { payment, stream: true })
+  })
+
+  test('a stream that is refused after it has named its speaker is refused in the words of its vendor', async () => {
+    const shop = await shopAt(site, upstream)
+    const payment = await shop.sign(true)
+    const wire = wireOf(site)
+    upstream.be({ kind: 'streams', events: `: ping\n\n${preludes[wire].join('')}${limits[wire]}`, goesOn: Promise.resolve(), last: '' })
+    const response = await shop.ask(true, payment)
+    expect([response.headers.get('retry-after'), response.headers.get('x-ratelimit-source')]).toEqual(['30', 'maker-x'])
+    await expectReads(response, { surface, reads: (ROWS[0] as Row).reads })
+    await expectRecovery(shop, { payment, stream: true })
+  })
+
+  test('a stream that names its speaker and hangs is 504 when its time is over, and its upstream is left', async () => {
+    const shop = await shopAt(site, upstream)
+    const payment = await shop.sign(true)
+    const [sent, more] = [door(), door()]
+    upstream.be({ kind: 'streams', events: preludes[wireOf(site)].join(''), goesOn: more.passed, last: '', onSent: sent.open })
+    const asked = shop.ask(true, payment)
+    await sent.passed
+    await shop.live(120_000)
+    await expectReads(await asked, { surface, reads: { chat: '504 TIMEOUT', messages: '504 timeout_error', responses: '504 timeout', generate_content: '504 DEADLINE_EXCEEDED' } })
+    more.open()
+    await expectRecovery(shop, { payment, stream: true })
+  })
+
   test.each(['an error', 'a disconnect', 'silence'] as const)('a stream that has begun and ends with %s ends with an error event, unsettled', async (end) => {
     const shop = await shopAt(site, upstream)
     const payment = await shop.sign(true)
@@ -255,6 +289,33 @@ const begun: Readonly<Record<UpstreamWire, readonly string[]>> = {
     event('content_block_delta', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'Because air ' } }),
   ],
   generate_content: [bare({ candidates: [{ index: 0, content: { role: 'model', parts: [{ text: 'Because air ' }] } }], modelVersion: 'm', responseId: 'r' })],
+}
+
+/** What comes before the first word. */
+const preludes: Readonly<Record<UpstreamWire, readonly string[]>> = {
+  chat: begun.chat.slice(0, 1),
+  responses: begun.responses.slice(0, 2),
+  messages: begun.messages.slice(0, 2),
+  generate_content: [bare({ candidates: [{ index: 0, content: { role: 'model', parts: [{ text: '' }] } }], modelVersion: 'm', responseId: 'r' })],
+}
+
+/** Streams with status 200 in which nobody says anything. */
+const NOTHING: Readonly<Record<string, (wire: UpstreamWire) => string>> = {
+  'comments': () => ': OPENROUTER PROCESSING\n\n'.repeat(3),
+  'a speaker': (wire) => preludes[wire].join(''),
+  'comments, a speaker and an error': (wire) => `: ping\n\n${preludes[wire].join('')}${errors[wire]}`,
+  'garbage': () => `upstream connect error (${SECRET})`,
+  'events that are garbage': () => 'data: nonsense\n\n',
+  'HTML': () => `<!doctype html>\n\n<title>502 Bad Gateway (${SECRET})</title>\n\n`,
+  'a [DONE]': () => 'data: [DONE]\n\n',
+}
+
+/** A rate limit that comes with status 200. */
+const limits: Readonly<Record<UpstreamWire, string>> = {
+  chat: bare({ error: { message: `Rate limit reached (${SECRET})`, type: 'requests', code: 'rate_limit_exceeded', param: null } }),
+  responses: event('error', { type: 'error', code: 'rate_limit_exceeded', message: `Rate limit reached (${SECRET})`, param: null, sequence_number: 9 }),
+  messages: event('error', { type: 'error', error: { type: 'rate_limit_error', message: `Rate limit reached (${SECRET})` } }),
+  generate_content: bare({ error: { code: 429, message: `Quota exceeded for requests per minute (${SECRET})`, status: 'RESOURCE_EXHAUSTED' } }),
 }
 
 /** Whether the last event of a stream is the error that the clients of a surface know. */

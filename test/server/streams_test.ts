@@ -33,12 +33,12 @@ async function served(answer: ChatAnswer, options: KitOptions = {}) {
 
 describe('over a real connection', () => {
   test('the first event arrives before the second is made, and the receipt before [DONE]', async () => {
-    const pieces = chatPieces(said({ role: 'assistant', content: '' }))
+    const pieces = chatPieces(said({ role: 'assistant', content: 'zero' }))
     const { ask, chain } = await served(pieces.answer)
     const response = await ask()
     expect([response.status, response.headers.get('content-type'), response.headers.get('transfer-encoding')]).toEqual([200, 'text/event-stream; charset=utf-8', 'chunked'])
     const reader = reading(response)
-    expect(await reader.next()).toBe(said({ role: 'assistant', content: '' }))
+    expect(await reader.next()).toBe(said({ role: 'assistant', content: 'zero' }))
     for (const word of ['one', 'two', 'three']) {
       await pieces.asked()
       pieces.push(said({ content: word }))
@@ -66,12 +66,12 @@ describe('over a real connection', () => {
     const pieces = chatPieces(said({ role: 'assistant', content: '' }))
     const { ask, chain, cancelled, idle } = await served(pieces.answer)
     const leaving = new AbortController()
-    const reader = reading(await ask(leaving.signal))
-    await reader.next()
+    const answer = ask(leaving.signal).catch((error: Error) => error.name)
+    await pieces.asked()
     leaving.abort()
     await cancelled
     await idle()
-    expect([pieces.isCancelled(), chain.transfers.length]).toEqual([true, 0])
+    expect([await answer, pieces.isCancelled(), chain.transfers.length]).toEqual(['AbortError', true, 0])
   })
 
   test('a client that disconnects while its answer is awaited ends the upstream call, and is not charged', async () => {
