@@ -24,7 +24,7 @@ export type Patience = {
   readonly answerMs: number
   /** Longest stream. */
   readonly streamMs: number
-  /** How long an answer that is ready waits for its settlement; it is then served in any case (house decision 7). */
+  /** How long an answer that is ready waits for its settlement; it is then served, unless its payment is known to be refused (ruling 35). */
   readonly receiptMs: number
   /** A stream settles when its authorization has so long to live. */
   readonly marginMs: number
