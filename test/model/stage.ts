@@ -78,7 +78,8 @@ export function stage(rule: Rule): Stage {
 function beforeAnyRun(): World {
   const processes = Array.from({ length: MOST_PROCESSES }, () => ({ skewMs: 0 }) as Process)
   const ask = <T>(_process: Process, { run }: { readonly run: () => Promise<T> }): Promise<T> => run()
-  return { now: START, cash: cashChain(), storage: memoryStorage(), processes, ask } as unknown as World
+  const wait = () => new Promise<void>(() => {})
+  return { now: START, cash: cashChain(), storage: memoryStorage(), processes, ask, wait } as unknown as World
 }
 
 /** A tenth of so many tokens is quoted: 0.0087 USDC. */
