@@ -13,6 +13,8 @@ export type AppOptions = {
   readonly log: ServerLog
   readonly publicOrigin?: string | undefined
   readonly trustedProxies?: readonly string[]
+  /** Called where the reply to this request is a stream. */
+  readonly onStream?: (request: Request) => void
   /** What GET /devnet shows; absent when the money is real. */
   readonly devnet?: (origin: string) => unknown
   /** What GET /metrics shows to who brings the token; to everybody else there is no such path. */
@@ -20,11 +22,11 @@ export type AppOptions = {
 }
 
 type Hosted = { readonly gateway: Gateway; readonly hosts: readonly string[]; readonly origin?: string }
-type Address = { address: string } | null
+type Address = { address: string; port: number } | null
 type Standpoint = { readonly ip: string; readonly host: string; readonly origin: string }
 
 /** One app for all gateways. The first one answers for hosts that no gateway names. */
-export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet, metrics }: AppOptions) {
+export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream, devnet, metrics }: AppOptions) {
   const byHost = new Map(gateways.flatMap((each) => each.hosts.map((host) => [host.toLowerCase(), each] as const)))
   const [first] = gateways
   if (!first) throw new RangeError('an app needs a gateway')
@@ -39,6 +41,7 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], devnet, 
     const reply = url ? await answer(request, url, { ip, host, origin }) : badHost
     const path = url ? pathOf(request.url) : ''
     log.access({ id, method: request.method, path, status: reply.status, ms: Math.round((performance.now() - startedAt) * 10) / 10, ip })
+    if (reply.body instanceof ReadableStream) onStream?.(request)
     const headers = path === DEVNET ? reply.headers : withCors(reply.headers, request.headers.get('origin'))
     return new Response(reply.body as BodyInit | null, { status: reply.status, headers: { ...headers, 'x-request-id': id } })
   }
@@ -150,6 +153,12 @@ function blockList(ranges: readonly string[]): BlockList | undefined {
     if (bits !== undefined) blocks.addSubnet(address, Number(bits), family)
   }
   return blocks
+}
+
+/** Whether an address is that of a configured proxy. */
+export function proxyCheck(ranges: readonly string[]): (address: string) => boolean {
+  const proxies = blockList(ranges)
+  return (address) => proxies !== undefined && isIn(proxies, address)
 }
 
 function isIn(blocks: BlockList, address: string): boolean {

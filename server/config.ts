@@ -45,6 +45,8 @@ const File = Type.Object(
     new_wallet_usdc: Type.Optional(Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$' })),
     free_per_minute: Type.Optional(Requests),
     free_per_hour: Type.Optional(Requests),
+    max_connections: Type.Optional(Type.Integer({ minimum: 16, maximum: 1_000_000 })),
+    max_connections_per_address: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
     unpaid_characters_per_minute: Type.Optional(Type.Integer({ minimum: 100_000, maximum: 10_000_000_000 })),
     generate_content_payers: Type.Optional(Wallets),
     background_payers: Type.Optional(Wallets),
@@ -76,6 +78,8 @@ const variables: Readonly<Record<string, keyof Static<typeof File>>> = {
   NEW_WALLET_USDC: 'new_wallet_usdc',
   FREE_PER_MINUTE: 'free_per_minute',
   FREE_PER_HOUR: 'free_per_hour',
+  MAX_CONNECTIONS: 'max_connections',
+  MAX_CONNECTIONS_PER_ADDRESS: 'max_connections_per_address',
   UNPAID_CHARACTERS_PER_MINUTE: 'unpaid_characters_per_minute',
   ...serviceVariables,
 }
@@ -118,6 +122,9 @@ export type Config = Services & {
   readonly newWallet: { readonly calls: number; readonly worth: Usdc }
   readonly freePerMinute: number
   readonly freePerHour: number
+  /** Undefined: by the limit of descriptors. */
+  readonly maxConnections: number | undefined
+  readonly maxConnectionsPerAddress: number | undefined
   /** Text that one address may have counted without paying. */
   readonly unpaidCharacters: number
   /** Wallets by list; a list that is not set is everybody's, or nobody's, as the endpoint says. */
@@ -262,6 +269,8 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       newWallet: { calls: file.new_wallet_calls ?? 2, worth: roundUp(dollars(file.new_wallet_usdc ?? '0.05')) },
       freePerMinute: file.free_per_minute ?? 30,
       freePerHour: file.free_per_hour ?? 300,
+      maxConnections: file.max_connections,
+      maxConnectionsPerAddress: file.max_connections_per_address,
       unpaidCharacters: file.unpaid_characters_per_minute ?? 10_000_000,
       guests: {
         ...(file.generate_content_payers && { generate_content: file.generate_content_payers }),

@@ -1,6 +1,7 @@
 /** Sockets of a process: one for all gateways, told apart by host, and one for each gateway that has a port of its own (ruling 30). */
-import { app } from './app.ts'
+import { app, proxyCheck } from './app.ts'
 import type { Config } from './config.ts'
+import { defaultLimits, guardConnections } from './connections.ts'
 import type { ServerLog } from './log.ts'
 import { StartError } from './start_error.ts'
 import type { Wired } from './wiring.ts'
@@ -41,7 +42,18 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
   let main = config.port
   const facts = devnet && { devnet: (origin: string) => devnetFacts(devnet, gateways, (name) => atPort(origin, ports.get(name) ?? main)) }
   const figures = metrics && operatorToken !== undefined && { metrics: { token: operatorToken, scrape: metrics.scrape } }
-  const shared = { log, trustedProxies, ...facts, ...figures }
+  const usual = defaultLimits()
+  const total = config.maxConnections ?? usual.total
+  const limits = { total, perAddress: config.maxConnectionsPerAddress ?? Math.ceil(total / 2) }
+  const isProxy = proxyCheck(trustedProxies)
+  const guard = guardConnections({
+    ...limits,
+    ports: () => servers.map(portOf),
+    isExempt: isProxy,
+    onClosed: (facts) => log.warn('connections over the limit were closed', { ...facts, ...limits }),
+  })
+  const streamed = new WeakSet<Request>()
+  const shared = { log, onStream: (request: Request) => void streamed.add(request), trustedProxies, ...facts, ...figures }
   const hosted = gateways.map(({ gateway, config: { hosts, publicOrigin: origin } }): Hosted => ({ gateway, hosts, ...(origin && { origin }) }))
 
   try {
@@ -62,10 +74,18 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
     const elysia = app({ ...shared, ...served })
     try {
       // Bun's own 413 has no body and its idle limit is 10 s: sizes are checked in core, and an inline window takes 30 s.
-      const server = Bun.serve({ port, hostname: config.host, idleTimeout: 255, maxRequestBodySize: Number.MAX_SAFE_INTEGER, fetch: (request) => requests.add(Promise.resolve(elysia.fetch(request))) })
+      const server = Bun.serve({ port, hostname: config.host, idleTimeout: 255, maxRequestBodySize: Number.MAX_SAFE_INTEGER, fetch: (request, self) => handle(request, self) })
       elysia.server = server
       servers.push(server)
       return server
+
+      function handle(request: Request, self: Bun.Server<unknown>): Promise<Response> {
+        const end = guard.begin(self.requestIP(request))
+        const answering = Promise.resolve(elysia.fetch(request))
+        const over = () => end({ isStream: streamed.has(request) })
+        answering.then(over, over)
+        return requests.add(answering)
+      }
     } catch (error) {
       throw refusal(error as Error & { code?: string }, { port, host: config.host, setting })
     }
@@ -81,6 +101,7 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
   }
 
   async function stop(now: boolean): Promise<void> {
+    if (now) guard.stop()
     await Promise.all(servers.map((server) => server.stop(now)))
   }
 }

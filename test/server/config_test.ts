@@ -43,6 +43,8 @@ describe('defaults', () => {
       newWallet: { calls: 2, worth: usdc(50_000n) },
       freePerMinute: 30,
       freePerHour: 300,
+      maxConnections: undefined,
+      maxConnectionsPerAddress: undefined,
       unpaidCharacters: 10_000_000,
       guests: {},
       rpc: {},
