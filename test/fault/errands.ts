@@ -238,10 +238,7 @@ function count(errand: Errand, heard: Heard | undefined, how = ''): void {
   if (!heard) return note(errand, `${how}lost`)
   const why = heard.status === 402 ? ` ${bodyOf(heard).code ?? 'to be paid'}` : ''
   const isPart = heard.status === 200 && !isJob(errand) && worksIn(heard.text).length === 0
-  note(
-    errand,
-    `${how}${heard.status}${isPart ? ' part' : ''}${why}`,
-  )
+  note(errand, `${how}${heard.status}${isPart ? ' part' : ''}${why}`)
 }
 
 function note({ answers }: Errand, what: string): void {

@@ -333,6 +333,7 @@ export function told({
   paid,
   given,
   capped,
+  taken,
   alerts,
   heard,
   violations,
@@ -343,7 +344,7 @@ export function told({
   const list = (entries: Iterable<readonly [string, number]>) => [...entries].map(([what, count]) => `${what} ${count}`)
   const broken = kinds.size > 0 ? ` (${list(kinds).join(', ')})` : ''
   const ends = `${errands} errands: ${whole} whole, ${part} paid in part, ${refused} refused`
-  const gifts = `given away ${counts.given} worth ${given}; within the cap ${counts.capped} worth ${capped}`
+  const gifts = `given away ${counts.given} worth ${given}; within the cap ${counts.capped} worth ${capped}; taken by payers ${counts.taken} worth ${taken}`
   return [
     `${seconds.toFixed(1).padStart(6)} s  ${name}`,
     ...[
