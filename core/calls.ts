@@ -1,4 +1,5 @@
 /** The life of a paid call after it was opened: settling it once, failing what died, finding out what became of money. */
+import { noteHandedOut } from './handed_out.ts'
 import { isUnfinished, LOST } from './ledger.ts'
 import { type Meter, silent } from './metrics.ts'
 import { parseAtomic } from './money.ts'
@@ -136,6 +137,7 @@ export async function settleCall(
       continue
     }
     const authorization = claim.kind === 'yours' ? offered : claim.authorization
+    if (claim.kind === 'yours' && offered.key !== call.authorization) await noteHandedOut(storage, offered, now)
     const spent = await spend(money, authorization, claim.kind === 'retry' ? claim : undefined)
     const paying = await record(money, call, { token: claim.token, authorization, spent, keepUntil, isDelivered })
     if (paying === 'dead' && authorization.key !== offered.key) continue
@@ -198,7 +200,8 @@ async function spend(money: Money, authorization: Authorization, kept: { readonl
 type Dead = { kind: 'dead'; reason: string; code?: PaymentCode }
 type FateOf = { kind: 'settled'; receipt: Receipt } | { kind: 'open' } | Dead | { kind: 'unknown'; reason: string }
 
-async function askFate({ chain, clock, patience }: Money, { payment, offer }: Authorization, end: { readonly expiresAt: number } | undefined): Promise<FateOf> {
+/** What the chain says has become of an authorization. Never rejects. */
+export async function askFate({ chain, clock, patience }: Money, { payment, offer }: Authorization, end: { readonly expiresAt: number } | undefined): Promise<FateOf> {
   try {
     const fate = await within(clock, patience.verifyMs, (signal) => chain.fate(payment, offer, { now: clock.now(), signal, ...end }))
     if (fate.kind === 'paid') return { kind: 'settled', receipt: fate.receipt }

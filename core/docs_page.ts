@@ -86,8 +86,9 @@ function paying(origin: string): string {
 <p>Send a request. Whatever costs money is answered <code>402</code> with an exact price in USDC, for this very request. Sign that offer, and send the
 same request again with the signature in <code>PAYMENT-SIGNATURE</code>. You are charged once, when the result is there, and never for a failure.</p>
 <pre>${escape([...CLIENT, `const reply = await pay('${origin}/api/...', { method: 'POST', headers, body })`].join('\n'))}</pre>
-<p>What takes longer than its reply may last is answered <code>202</code> with a <code>poll_url</code>. GET it with a payment header of the same wallet: the first
-poll that finds the result ready charges for it, once.</p>
+<p>What takes longer than its reply may last is answered <code>202</code> with a <code>poll_url</code>. GET it, as it is, with a payment header of the same wallet: the
+first poll that finds the result ready charges for it, once. Its <code>key</code> is for you alone: with it the payment that you sent goes on reading the result.
+Without it only a fresh signature reads, which is not spent: what was sent to the chain is public there, and proves nothing any more.</p>
 </section>`
 }
 

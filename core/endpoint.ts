@@ -233,7 +233,7 @@ export type Live<Input = unknown> = Sale<Input> & {
   /** The operator's list of the wallets that may buy this; undefined where everybody may (ruling 13). */
   guests?(input: Input): GuestList | undefined
   /** The reply to one who does not wait: the work goes on, and is settled before its output can be read (ruling 21). Absent on one who does. */
-  deferred?(input: Input, call: { readonly id: string; readonly createdAt: number }): Readonly<Record<string, Json>> | undefined
+  deferred?(input: Input, call: { readonly id: string; readonly createdAt: number; readonly key: string }): Readonly<Record<string, Json>> | undefined
 }
 
 /** `name` is its setting; `unset` says who may come while the operator has written none. */
@@ -283,9 +283,10 @@ export type FreeContext = LiveContext &
     readonly isOperator: (authorization: string | null) => boolean
   }
 
-/** Calls of this gateway, for free endpoints that follow one by its unguessable id. */
+/** Calls of this gateway, for free endpoints that follow one by its id and its poll key. */
 export type FreeCalls = {
-  find(id: string): Promise<Call | undefined>
+  /** Nothing for who does not show its poll key. */
+  find(id: string, key: string): Promise<Call | undefined>
   /** Stops the work of an unfinished call, which then costs nothing. False when it had ended. */
   cancel(id: string, why: string): Promise<boolean>
 }
@@ -330,7 +331,7 @@ const KEEP = { unclaimedMs: 48 * HOUR_MS, settledMs: 30 * 24 * HOUR_MS }
 const ANY_JOB: Job = {
   object: 'call.job',
   poll: '/api/v1/calls/{id}',
-  instructions: 'GET poll_url every 2 to 5 seconds with a payment header of the same wallet. You are charged once, by the first poll that finds the result ready.',
+  instructions: 'GET poll_url, as it is, every 2 to 5 seconds with a payment header of the same wallet; its key is for you alone. You are charged once, by the first poll that finds the result ready.',
   running: 'Still working. Nothing has been charged. Poll again in 2 to 5 seconds.',
 }
 

@@ -6,6 +6,7 @@ import type { Asked, Free, GuestList, Paid, Poll, Price, Reply, Sold } from './e
 import { capOf, overText } from './exposure.ts'
 import { Fault } from './faults.ts'
 import type { House } from './house.ts'
+import { isNotedHandedOut } from './handed_out.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from './identifier.ts'
 import { clip, type Hold, holdOn, type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw, textFields } from './intake.ts'
 import { type Jobs, jobs } from './jobs.ts'
@@ -16,6 +17,7 @@ import { usdc } from './money.ts'
 import { offersOf, purseOf } from './offers.ts'
 import { isBrowser } from './paywall.ts'
 import type { Authorization, Call, PaymentCode } from './ports.ts'
+import { wasHandedOut } from './proofs.ts'
 import * as replies from './replies.ts'
 import { fingerprint, newId } from './tickets.ts'
 import type { CountTokens } from './token_estimate.ts'
@@ -186,17 +188,21 @@ export function flow(house: House): Flow {
     // Whoever came first with the same identifier may meanwhile have what this one is refused.
     const refuse = async (code: PaymentCode, reason: string, more: replies.Body = {}) => (await answered()) ?? reject(code, reason, { payer, ...more })
     const replayed = async (call: Call) => {
-      const repeated = call.fingerprint === request ? await resend(endpoint, call, visit) : undefined
+      // Before its first send only the wallet can have the authorization; after it everybody has, and the caller must be the one of the order (ruling 34).
+      const isSame = call.fingerprint === request
+      const isRightful = !wasHandedOut(call) || (isSame && (await house.seals.isFrom(call, visit.ip)))
+      const repeated = isSame && isRightful ? await resend(endpoint, call, visit) : undefined
       const isSearch = endpoint.kind === 'paid' && endpoint.inline && endpoint.dialect === 'plain'
       const worded = isSearch ? { error: 'Payment authorization already used' } : {}
-      return repeated ?? (await refuse('PAYMENT_REPLAY', 'the payment authorization was already used', { ...worded, ...recovery(call) }))
+      return repeated ?? (await refuse('PAYMENT_REPLAY', 'the payment authorization was already used', { ...worded, ...(await recovery(call, isRightful)) }))
     }
 
     const known = await storage.callOf(key, clock.now())
     if (known) return await replayed(known)
 
-    const verdict = await offering.verify(payment, offer)
+    const [verdict, isPublic] = await Promise.all([offering.verify(payment, offer), isNotedHandedOut(storage, key, clock.now())])
     if (verdict.kind === 'unavailable') return away(verdict.reason)
+    if (isPublic) return await refuse('PAYMENT_REPLAY', replies.SIGN_AFRESH)
     if (verdict.kind === 'refused') {
       const winner = await storage.callOf(key, clock.now())
       return await (winner ? replayed(winner) : refuse(verdict.code, verdict.reason))
@@ -206,12 +212,12 @@ export function flow(house: House): Flow {
     if (endpoint.kind === 'live' && !isGuest(payer, endpoint.guests?.(input))) throw notAdmitted(payer)
     // What moves nothing adds to no debt; it may be the very link by which a wallet is filled.
     const isFree = price.amount === 0n
-    const isUnpaidFirst = endpoint.kind === 'live' && endpoint.deferred?.(input, { id: '', createdAt: 0 }) === undefined
+    const isUnpaidFirst = endpoint.kind === 'live' && endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
     const owed = isServedFirst(endpoint) && !isFree ? await owedBy(storage, { payer, asset }, clock.now()) : undefined
-    if (owed) return await refuse('PAYMENT_UNFUNDED', 'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it', recovery(owed))
+    if (owed) return await refuse('PAYMENT_UNFUNDED', 'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it', await recovery(owed, true))
     const holds = verdict.balance ?? 0n
     const waiting = isServedFirst(endpoint) || isFree ? undefined : await waitingFor(storage, { payer, asset }, { now: clock.now(), next: price.amount, holds })
-    if (waiting) return await refuse('PAYMENT_UNFUNDED', 'more results wait for this wallet than it can pay for; collect one first', recovery(waiting))
+    if (waiting) return await refuse('PAYMENT_UNFUNDED', 'more results wait for this wallet than it can pay for; collect one first', await recovery(waiting, true))
     const now = clock.now()
     const authorization: Authorization = { key, payer, payment, offer, expiresAt }
     const fresh = newId(ports.random)
@@ -219,7 +225,7 @@ export function flow(house: House): Flow {
     const { model, request: said } = endpoint.remember(input)
     // A poll URL ends no earlier than what it may collect.
     const longest = patience.stallMs + Math.max(endpoint.keep.unclaimedMs, endpoint.keep.settledMs)
-    const remembered = await house.seals.signed(endpoint, said, { id, expiresAt: now + longest })
+    const remembered = { ...(await house.seals.signed(endpoint, said, { id, expiresAt: now + longest })), ...(await house.seals.from(id, visit.ip)) }
     const opening = storage.openCall(
       {
         id,
@@ -274,9 +280,11 @@ export function flow(house: House): Flow {
     return isLate && call.money === 'settled' ? undefined : await again(endpoint, call, visit)
   }
 
-  function again(endpoint: Sold, call: Call, visit: Visit): Promise<Reply> {
-    const running = (unpaid: Call) => replies.envelope(endpoint, unpaid, unpaid.work === 'queued' ? 'queued' : 'in_progress')
-    return collect(endpoint, call, { visit, running, more: replies.recovery(endpoint, call), isOrder: true })
+  /** To one who is known to have sent the order. */
+  async function again(endpoint: Sold, call: Call, visit: Visit): Promise<Reply> {
+    const key = await house.seals.keyOf(call.id)
+    const running = (unpaid: Call) => replies.envelope(endpoint, unpaid, { key, status: unpaid.work === 'queued' ? 'queued' : 'in_progress' })
+    return await collect(endpoint, call, { visit, running, more: replies.recovery(endpoint, call, key), isOrder: true, isKeyed: true })
   }
 }
 

@@ -167,8 +167,8 @@ export function gateway(setup: Setup): Gateway {
   const documents = documentsOf(list.endpoints, { label, version, terms, offering: { catalog, vendors, countTokens, networks: house.networks } })
   const facts: GatewayFacts = { name, label, version, startedAt: clock.now(), isReady: () => terms().length > 0, closed: () => chain.closed?.(clock.now()), terms, pulse, ...documents.shown }
   const calls: FreeCalls = {
-    async find(id) {
-      const call = await storage.getCall(id)
+    async find(id, key) {
+      const call = (await house.seals.isKey(id, key)) ? await storage.getCall(id) : undefined
       return call?.gateway === name && !isForgotten(call, clock.now()) ? call : undefined
     },
     cancel,

@@ -6,6 +6,7 @@ import type { House, Working } from './house.ts'
 import { type Window, windowSpent } from './limits.ts'
 import type { Offers } from './offers.ts'
 import type { Clock, Json, Log, Storage } from './ports.ts'
+import { anyCallUrl } from './replies.ts'
 import { type Second, secondHand, type To } from './second.ts'
 import { fingerprint } from './tickets.ts'
 import type { Vendors } from './vendors.ts'
@@ -25,6 +26,10 @@ export type Hands = {
   /** The same for every call that this authorization opens: what was begun under it is found again after a crash. */
   readonly order: string
   readonly records: Records
+  /** A name for what everybody may read who knows it: it cannot be made from the id of the call, which is no secret. */
+  secretName(prefix: string): Promise<string>
+  /** Where the wallet that pays collects another call of its own. */
+  pollUrl(id: string): Promise<string>
   /** Counts against the windows of the address and of the wallet. Throws TOO_MANY_REQUESTS. */
   permit(name: string, windows: { readonly address: Window; readonly wallet: Window }): Promise<void>
   /** Looks at a second authorization that is part of the work, by the same wallet and to somebody else. Moves nothing yet. Throws where the chain is away. */
@@ -63,7 +68,7 @@ export type Effects = {
 }
 
 export function handsOf(house: House, offering: Offers): (working: Working, signal: AbortSignal) => Hands {
-  const { label, windows, ports } = house
+  const { label, windows, ports, seals } = house
   const second = secondHand(house, offering)
   return ({ call, visit }, signal) => ({
     label,
@@ -71,6 +76,8 @@ export function handsOf(house: House, offering: Offers): (working: Working, sign
     ip: visit.ip,
     order: fingerprint('order', '', call.authorization).slice(0, 32),
     records: ports.storage,
+    secretName: (prefix) => seals.secretName(call.id, prefix),
+    pollUrl: async (id) => anyCallUrl(id, await seals.keyOf(id)),
     second: (payment, to) => second(call, payment, { ...to, signal }),
     async permit(name, { address, wallet }) {
       const now = ports.clock.now()

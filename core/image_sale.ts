@@ -37,7 +37,7 @@ export const imageResult = Type.Object({
 export const imageJob = (object: string): Job => ({
   object,
   poll: POLL_PATH,
-  instructions: 'GET poll_url every 2 to 5 seconds with a payment header of the same wallet. You are charged once, by the first poll that finds the images ready.',
+  instructions: 'GET poll_url, as it is, every 2 to 5 seconds with a payment header of the same wallet; its key is for you alone. You are charged once, by the first poll that finds the images ready.',
   running: 'Still working. Nothing has been charged. Poll again in 2 to 5 seconds.',
 })
 

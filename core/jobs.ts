@@ -11,7 +11,9 @@ import type { House, Working } from './house.ts'
 import { isWhole } from './mirror.ts'
 import { packing, unpacked } from './packed.ts'
 import type { Authorization, Call, Json, PaymentCode } from './ports.ts'
+import { judgeProof, wasHandedOut } from './proofs.ts'
 import * as replies from './replies.ts'
+import { keyIn } from './seals.ts'
 import { newId } from './tickets.ts'
 import { isSameRail, type Offers } from './offers.ts'
 import { besideOf, gone, isTimely, paymentHeader, proofOf, resourceOf, type Visit } from './visit.ts'
@@ -25,15 +27,25 @@ export type Jobs = {
   /** What a wallet gets for a call that it has opened. */
   collect(endpoint: Sold, found: Call, collecting: Collecting): Promise<Reply>
   look: Held['look']
-  /** How a replayed payment finds its call; nothing, where the call can no longer be collected here. */
-  recovery(call: Call): replies.Body
+  /** How a replayed payment finds its call, with its key for the rightful; nothing, where the call can no longer be collected here. */
+  recovery(call: Call, isRightful: boolean): Promise<replies.Body>
 }
 
 /** What a running job says beside its state. */
-type Told = { readonly note?: string; readonly progress?: number; readonly elapsed_seconds?: number }
+type Told = { readonly note?: string; readonly progress?: number; readonly elapsed_seconds?: number; readonly poll_url?: string }
 
-/** `more` joins the body of a 402. `isOrder`: this is the order itself, sent again, and not a poll. */
-export type Collecting = { readonly visit: Visit; readonly running: (call: Call, told?: Told) => Reply; readonly more?: replies.Body; readonly isOrder?: boolean; readonly isProven?: boolean }
+/**
+ * `more` joins the body of a 402. `isOrder`: this is the order itself, sent again, and not a poll. `isProven`: the wallet has signed for this poll.
+ * `isKeyed`: the caller has shown that this is its call, by the poll key or as the order's sender; any authorization of the wallet will then do.
+ */
+export type Collecting = {
+  readonly visit: Visit
+  readonly running: (call: Call, told?: Told) => Reply
+  readonly more?: replies.Body
+  readonly isOrder?: boolean
+  readonly isProven?: boolean
+  readonly isKeyed?: boolean
+}
 type Showing = Pick<Collecting, 'running' | 'isOrder'> & { readonly collected: (call: Call, paid: IsPaid) => Promise<Reply>; readonly now: number }
 
 /** Nothing is left to pay. */
@@ -74,7 +86,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     const reply = await Promise.race([work, gone(visit.gone, waiting.signal), clock.wait(windowMs, waiting.signal).then(() => undefined)])
     waiting.abort()
     if (reply) return reply
-    if (turn.isSettling) return (await work) ?? replies.envelope(endpoint, call)
+    if (turn.isSettling) return (await work) ?? (await envelope(endpoint, call))
     turn.isOver = true
     ports.background(begin(call))
     return await accepted(working, call)
@@ -84,7 +96,11 @@ export function jobs(house: House, offering: Offers): Jobs {
   async function accepted({ endpoint, authorization }: Working<Paid>, call: Call): Promise<Reply> {
     const now = clock.now()
     await noteJob({ storage, log }, call, { from: authorization.expiresAt, until: now + patience.debtMs, now })
-    return replies.envelope(endpoint, call)
+    return await envelope(endpoint, call)
+  }
+
+  async function envelope(endpoint: Sold, call: Call, status: 'queued' | 'in_progress' = 'queued'): Promise<Reply> {
+    return replies.envelope(endpoint, call, { key: await house.seals.keyOf(call.id), status })
   }
 
   async function give(endpoint: Paid, input: unknown, visit: Visit): Promise<Reply> {
@@ -114,14 +130,14 @@ export function jobs(house: House, offering: Offers): Jobs {
     if (visit.gone.aborted) {
       await complete(call, done.completion)
       await noteUnpaid(call)
-      return replies.envelope(endpoint, call)
+      return await envelope(endpoint, call)
     }
     const keepUntil = clock.now() + endpoint.keep.settledMs
     const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil, isDelivered: true })
     if (isPaid(paying)) return result(working, done, paying)
     // What ended unsent can never be paid: it is withheld, though the chain cannot confirm that just now.
     const isLost = paying.kind === 'unavailable' && authorization.expiresAt <= clock.now()
-    if (isLost) return replies.inlineRefusal(endpoint, call, paying.reason)
+    if (isLost) return replies.inlineRefusal(endpoint, call, { reason: paying.reason, key: await house.seals.keyOf(call.id) })
     if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') {
       await noteUnpaid(call)
       return servedUnsettled(working, done.stored, paying.kind)
@@ -149,7 +165,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     const keepUntil = clock.now() + endpoint.keep.settledMs
     const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil })
     if (isPaid(paying)) return result(working, done, paying)
-    if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') return replies.envelope(endpoint, call, 'in_progress')
+    if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') return await envelope(endpoint, call, 'in_progress')
     return await refusal(working, paying)
   }
 
@@ -157,7 +173,8 @@ export function jobs(house: House, offering: Offers): Jobs {
   async function refusal({ endpoint, call }: Working<Paid>, paying: Exclude<Paying, { kind: 'settled' | 'free' | 'unknown' | 'unresolved' | 'unavailable' }>): Promise<Reply> {
     const ended = await storage.getCall(call.id)
     if (ended?.error) return failure(endpoint, call, new Fault('WORK_FAILED', { error: endpoint.failure, details: ended.error }))
-    return replies.inlineRefusal(endpoint, call, paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason)
+    const reason = paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason
+    return replies.inlineRefusal(endpoint, call, { reason, key: await house.seals.keyOf(call.id) })
   }
 
   async function workLater(working: Working<Paid>): Promise<void> {
@@ -230,19 +247,27 @@ export function jobs(house: House, offering: Offers): Jobs {
     if (!found || !endpoint || found.gateway !== house.name || isForgotten(found, now)) throw unknown()
     await house.seals.check(route, endpoint, { id, visit, now })
     const running = (call: Call, told?: Told) => replies.running(endpoint, call, told)
-    const proof = chain.proves && proofOf(visit.request, { job: endpoint.job, id })
+    // HEAD must change nothing and tell nothing, so it proves nothing.
+    const proof = visit.request.method === 'HEAD' ? undefined : chain.proves && proofOf(visit.request, { job: endpoint.job, id })
     const isProven = proof !== undefined && isTimely(proof, now) && proof.wallet === found.payer && (await chain.proves?.(proof)) === true
     // Whose proof does not hold is told what a stranger is told (reference clients 5).
     if (proof && !isProven) throw unknown()
-    return await collect(endpoint, found, { visit, running, isProven })
+    return await collect(endpoint, found, { visit, running, isProven, isKeyed: await house.seals.isKey(id, keyIn(visit.query)) })
   }
 
-  async function collect(endpoint: Sold, found: Call, { visit, running, more, isOrder = false, isProven = false }: Collecting): Promise<Reply> {
+  async function collect(endpoint: Sold, found: Call, { visit, running: runs, more, isOrder = false, isProven = false, isKeyed = false }: Collecting): Promise<Reply> {
     const now = clock.now()
+    const keyedUrl = replies.pollUrl(endpoint, found, await house.seals.keyOf(found.id))
+    let isRightful = isKeyed || isProven
+    // Who came without the key, and has proven the wallet, is given it: the next poll needs no proof.
+    const running = (call: Call, told: Told = {}) => runs(call, isRightful && !isKeyed ? { ...told, poll_url: keyedUrl } : told)
     const collected = async (call: Call, paid: IsPaid) => result({ endpoint, call, visit }, { stored: await storedOf(endpoint, call) }, paid)
     const offers = offering.at({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [found.offer])
     const asking = { offers, resource: resourceOf(endpoint, visit), label, dialect: endpoint.dialect, beside: besideOf(visit.request) }
-    const require = (why: replies.Body, headers: Readonly<Record<string, string>> = {}) => replies.demand({ ...asking, headers }, { ...more, ...why, job_id: why.job_id ?? found.id, model: found.model }, replies.priceOf(found))
+    const require = (why: replies.Body, headers: Readonly<Record<string, string>> = {}) => {
+      const place = { job_id: found.id, poll_url: isRightful ? keyedUrl : replies.pollUrl(endpoint, found) }
+      return replies.demand({ ...asking, headers }, { ...more, ...place, ...why, model: found.model }, replies.priceOf(found))
+    }
     const reject = (code: PaymentCode, reason: string) => require(replies.verificationFailed(code, reason))
 
     // HEAD must change nothing, so it never pays.
@@ -260,12 +285,19 @@ export function jobs(house: House, offering: Offers): Jobs {
     const { payer, key, expiresAt, offer } = identified
     if (payer !== found.payer) throw new Fault('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
 
+    const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
+    if (!isKeyed) {
+      const proof = await judgeProof(money, found, authorization)
+      if (proof.kind === 'unavailable') return running(found, { note: replies.CHAIN_AWAY })
+      if (proof.kind === 'none') return require({ ...replies.verificationFailed(proof.code, proof.reason), ...(proof.served && (await recovery(proof.served, !wasHandedOut(proof.served)))) })
+      isRightful = true
+    }
+
     const shown = await show(endpoint, found, { running, collected, now, isOrder })
     if ('status' in shown) return shown
     const { call } = shown
     if (!(await isThere(endpoint, call))) throw new Fault('NOT_FOUND', { message: 'What was made has ended before it was paid for. Nothing was charged; order it again.' })
     const stored = await storedOf(endpoint, call)
-    const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
     const paying = await settleCall(money, call, authorization, { keepUntil: now + endpoint.keep.settledMs })
     if (isPaid(paying)) return result({ endpoint, call, visit }, { stored }, paying)
     if (paying.kind === 'unknown' && isOrder && endpoint.kind === 'paid' && endpoint.inline) return servedUnsettled({ endpoint, call, visit }, stored, paying.kind)
@@ -275,7 +307,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     // What only a fresh signature can mend is a payment that does not verify (ruling 6).
     if (paying.kind === 'rejected' || (paying.kind === 'refused' && paying.code)) return reject(paying.code ?? 'PAYMENT_INVALID', paying.reason)
     if (paying.kind === 'replayed') {
-      return require({ ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'), ...recovery(paying.call) })
+      return require({ ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'), ...(await recovery(paying.call, !wasHandedOut(paying.call))) })
     }
     return require(replies.settlementFailed(paying.reason, endpoint), refusalHeaders({ reason: paying.reason, network: offer.network, payer }))
   }
@@ -315,10 +347,10 @@ export function jobs(house: House, offering: Offers): Jobs {
     return (key) => ports.objects.url?.(key) ?? `${origin}/api/media/${key}`
   }
 
-  function recovery(call: Call): replies.Body {
+  async function recovery(call: Call, isRightful: boolean): Promise<replies.Body> {
     const endpoint = house.sold.get(call.endpoint)
     const isHere = endpoint && call.gateway === house.name && !isForgotten(call, clock.now())
-    return isHere ? replies.recovery(endpoint, call) : {}
+    return isHere ? replies.recovery(endpoint, call, isRightful ? await house.seals.keyOf(call.id) : undefined) : {}
   }
 }
 

@@ -47,7 +47,7 @@ export function liveFlow(house: House): LiveFlow {
 
   async function serve(working: Working<Live>): Promise<Reply> {
     const { endpoint, input, call, visit } = working
-    const queued = endpoint.deferred?.(input, call)
+    const queued = endpoint.deferred?.(input, { ...call, key: await house.seals.keyOf(call.id) })
     if (queued) {
       ports.background(workAlone(working).catch((error) => abandon(storage, call, { error, now: clock.now() })))
       return json(200, queued, { 'cache-control': 'no-store' })
@@ -60,7 +60,7 @@ export function liveFlow(house: House): LiveFlow {
     if (answer.kind === 'stream') return streamed(streaming, { stream: answer.stream, headers: answer.headers, dialect: endpoint.dialect, paywall: paywallOf(working, answer) })
     const stored = storedOf(answer, JSON.stringify(answer.body))
     const paid = await settle(working, stored, 'whole').catch((error) => abandon(storage, call, { error, now: clock.now() }))
-    if (paid.isRefused) return replies.inlineRefusal(endpoint, call, paid.reason ?? 'the payment was refused')
+    if (paid.isRefused) return replies.inlineRefusal(endpoint, call, { reason: paid.reason ?? 'the payment was refused', key: await house.seals.keyOf(call.id) })
     return replies.answered(answerOf(stored), paid.headers)
   }
 

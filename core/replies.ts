@@ -6,6 +6,7 @@ import { exactJson } from './exact.ts'
 import { print } from './money.ts'
 import { paywall } from './paywall.ts'
 import type { Call, Json, PaymentCode } from './ports.ts'
+import { KEY } from './seals.ts'
 import { ascii, challenge, type Offer, type Receipt, receiptHeaders, refusalHeaders, type Resource } from './x402.ts'
 
 export type Body = Readonly<Record<string, Json>>
@@ -62,10 +63,17 @@ export function verificationFailed(code: PaymentCode, why: string): Body {
   return { error: 'Payment verification failed', code, message: `${reason}. Nothing was charged by this request.`, details: reason }
 }
 
-/** The members by which a replayed payment finds its call. */
-export function recovery(endpoint: Sold, call: Call): Body {
-  return { job_id: call.id, poll_url: pollUrl(endpoint, call), recoverable: true }
+/** The members by which a replayed payment finds its call; with its key for those who may have it. */
+export function recovery(endpoint: Sold, call: Call, key?: string): Body {
+  return { job_id: call.id, poll_url: pollUrl(endpoint, call, key), recoverable: true }
 }
+
+/** Who may read what a call has made, for the documents. */
+export const READS =
+  'With the key that poll_url has in its query, any payment header of the wallet that ordered reads the result, the one that paid included. Without the key the header must be a signature that was never sent to the chain, because what was sent there is public; it is not spent when the call is paid.'
+
+/** What a poll is told whose authorization proves nothing, because anybody may have read it (ruling 34). */
+export const SIGN_AFRESH = 'the authorization was sent to the chain before, where everybody can read it, so it proves no wallet; use poll_url as it was given in the reply, or sign a fresh authorization, which is not spent when the call is paid'
 
 /** 200 without a receipt: the fate of the payment could not be found out in time, and the buyer is not to suffer for it (house decision 6). */
 export function unsettled(endpoint: Sold, call: Call, { stored, label, href }: Omit<Collected, 'receipt' | 'isFirst'>): Reply {
@@ -130,7 +138,8 @@ function shownBy(endpoint: Paid, call: Pick<Call, 'request'>, { stored, href, ra
 }
 
 /** 202 from the POST: the job's envelope. */
-export function envelope(endpoint: Sold, call: Call, status: 'queued' | 'in_progress' = 'queued'): Reply {
+export function envelope(endpoint: Sold, call: Call, { key, status = 'queued' }: { key: string; status?: 'queued' | 'in_progress' }): Reply {
+  const url = pollUrl(endpoint, call, key)
   const body = {
     id: call.id,
     object: endpoint.job.object,
@@ -139,10 +148,10 @@ export function envelope(endpoint: Sold, call: Call, status: 'queued' | 'in_prog
     price: priceOf(call),
     payment_status: 'verified',
     created: Math.floor(call.createdAt / 1000),
-    poll_url: pollUrl(endpoint, call),
+    poll_url: url,
     poll_instructions: endpoint.job.instructions,
   }
-  return json(202, body, { ...POLL_AGAIN, location: pollUrl(endpoint, call) })
+  return json(202, body, { ...POLL_AGAIN, location: url })
 }
 
 /** 202 from a poll. A completed call whose settlement is not yet known reads as in progress. */
@@ -174,9 +183,9 @@ export const settlementFailed = (reason: string, endpoint?: Sold): Body => ({
 })
 
 /** An inline settlement that was refused: the result is withheld, and can still be collected (house decision 6). */
-export function inlineRefusal(endpoint: Sold, call: Call, reason: string): Reply {
+export function inlineRefusal(endpoint: Sold, call: Call, { reason, key }: { reason: string; key: string }): Reply {
   const headers = { 'cache-control': 'no-store', ...refusalHeaders({ reason, network: call.offer.network, payer: call.payer }) }
-  const why = { ...settlementFailed(reason, endpoint), ...recovery(endpoint, call) }
+  const why = { ...settlementFailed(reason, endpoint), ...recovery(endpoint, call, key) }
   return json(402, endpoint.kind === 'live' ? demanded(why, endpoint.dialect) : why, headers)
 }
 
@@ -189,10 +198,21 @@ export function cannotVerify(reason: string): Fault {
   })
 }
 
-/** Where a job is polled; a signed URL was made with the call, and is kept with it. */
-export function pollUrl({ job }: Sold, { id, request }: Call): string {
+/**
+ * Where a job is polled. With its key it is read by any authorization of its wallet, without by a fresh one only. A signed URL was made with the call, and
+ * is kept with it; it tells what was ordered, so a stranger is shown the path of any call instead.
+ */
+export function pollUrl({ job }: Sold, { id, request }: Call, key?: string): string {
   const kept = (request as { readonly _poll?: unknown } | null)?._poll
-  return typeof kept === 'string' ? kept : job.poll.replace('{id}', id)
+  if (typeof kept !== 'string') return keyed(job.poll.replace('{id}', id), key)
+  return key === undefined ? anyCallUrl(id) : keyed(kept, key)
+}
+
+/** Where any call is polled, whatever was bought by it. */
+export const anyCallUrl = (id: string, key?: string): string => keyed(`/api/v1/calls/${id}`, key)
+
+function keyed(url: string, key: string | undefined): string {
+  return key === undefined ? url : `${url}${url.includes('?') ? '&' : '?'}${KEY}=${key}`
 }
 
 /** What is remembered of a request, without what we remember for ourselves. */

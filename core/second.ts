@@ -10,7 +10,7 @@ import type { House } from './house.ts'
 import { type Offers, purseOf } from './offers.ts'
 import type { Usdc } from './money.ts'
 import type { Authorization, Call, Json, PaymentCode, Storage } from './ports.ts'
-import { cannotVerify } from './replies.ts'
+import { anyCallUrl, cannotVerify } from './replies.ts'
 import { newId } from './tickets.ts'
 import type { Offer, Payment, Receipt } from './x402.ts'
 
@@ -51,7 +51,7 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
     const asset = purseOf(identified)
     if (payer !== call.payer) return refused(`it is signed by ${payer}, and the payment of this request by ${call.payer}`)
     const owed = await owedBy(storage, call, clock.now())
-    if (owed) throw owes(owed)
+    if (owed) throw owes(owed, await house.seals.keyOf(owed.id))
 
     const known = await storage.callOf(key, clock.now())
     if (known) {
@@ -135,8 +135,8 @@ async function parentOf(storage: Pick<Storage, 'getOwned'>, known: Call, now: nu
   return told?.parent ?? ''
 }
 
-function owes({ id }: Call): Fault {
-  const poll_url = `/api/v1/calls/${id}`
+function owes({ id }: Call, key: string): Fault {
+  const poll_url = anyCallUrl(id, key)
   return new Fault('NOT_ALLOWED', { error: 'Forbidden', message: 'This wallet owes the payment of an earlier request: poll it with a payment first. Nothing was charged.', fields: { reason: 'unpaid', job_id: id, poll_url } })
 }
 

@@ -43,7 +43,7 @@ export const videoResult = Type.Object({
 export const videoJob = (poll: string): Job => ({
   object: 'video.generation.job',
   poll,
-  instructions: 'GET poll_url, as it is, every 5 to 10 seconds with a payment header of the same wallet; wait up to 60 seconds for an answer. You are charged once, by the first poll that finds the video ready.',
+  instructions: 'GET poll_url, as it is, every 5 to 10 seconds with a payment header of the same wallet; its key is for you alone. Wait up to 60 seconds for an answer. You are charged once, by the first poll that finds the video ready.',
   running: 'Still working; a video takes about 1 to 3 minutes. Nothing has been charged. Poll again in 5 to 10 seconds.',
   query: pollQuery,
 })

@@ -35,7 +35,8 @@ async function collect(pay: Pay, origin: string, first: Response): Promise<Resul
   let response = first
   while (response.status === 202 && Date.now() < giveUpAt) {
     const job = (await response.json()) as { id: string; poll_url?: string; status: string }
-    const path: string = job.poll_url ?? new URL(response.url).pathname
+    const { pathname, search } = new URL(response.url)
+    const path: string = job.poll_url ?? pathname + search
     console.log(`waiting   ${job.id} is ${job.status}`)
     await new Promise((resolve) => setTimeout(resolve, POLL_MS))
     response = await pay(`${origin}${path}`)

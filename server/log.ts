@@ -3,7 +3,7 @@ import { pino } from 'pino'
 import type { Log } from '../core/mod.ts'
 
 export type ServerLog = Log & {
-  /** One line of the access log. Carries no header, no query and no body. */
+  /** One line of the access log. Carries no header, no query and no body, and no name in the path that reads by itself. */
   access(line: { id: string; method: string; path: string; status: number; ms: number; ip: string }): void
   /** Writes out what is held back; to be called before the process ends. */
   flush(): void
@@ -39,7 +39,7 @@ export function serverLog(level: string): ServerLog {
     access({ id, method, path, status, ms, ip }) {
       if (!isHeard) return
       // By hand, for pino takes four times as long; `id` and `method` are tokens, which need no escaping.
-      held += `{"level":30,"time":${Date.now()},"id":"${id}","method":"${method}","path":${JSON.stringify(path)},"status":${status},"ms":${ms},"ip":${JSON.stringify(ip)},"msg":"request"}\n`
+      held += `{"level":30,"time":${Date.now()},"id":"${id}","method":"${method}","path":${JSON.stringify(masked(path))},"status":${status},"ms":${ms},"ip":${JSON.stringify(ip)},"msg":"request"}\n`
       if (held.length >= HELD_BYTES) release()
     },
     flush() {
@@ -47,4 +47,23 @@ export function serverLog(level: string): ServerLog {
       destination.flushSync()
     },
   }
+}
+
+/** Ids that read something by themselves, up to where they become secret: a background response has its poll key behind its call, a phone call is all secret. */
+const BEARERS = [
+  { under: '/v1/responses/', shown: 'resp_'.length + 32 },
+  { under: '/v1/voice/call/', shown: 'call_'.length },
+] as const
+
+/** A path without what reads by itself. Encoded letters only make an id longer, so no more of it is shown. */
+export function masked(path: string): string {
+  for (const { under, shown } of BEARERS) {
+    const start = path.indexOf(under)
+    if (start < 0) continue
+    const first = start + under.length
+    const end = path.indexOf('/', first)
+    const last = end < 0 ? path.length : end
+    if (last - first > shown) return `${path.slice(0, first + shown)}...${path.slice(last)}`
+  }
+  return path
 }

@@ -11,6 +11,7 @@ import { scriptedSandbox } from '../adapters/vendors/scripted_sandbox.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
 import type { ScriptedAudio } from '../adapters/vendors/scripted_audio.ts'
 import { type ScriptedVideo, scriptedVideo } from '../adapters/vendors/scripted_video.ts'
+import { seals } from '../core/seals.ts'
 import { actors } from './actors.ts'
 import { type ChatVendor, type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type RpcCall, type RpcVendor, type Setup, type Vendors } from '../core/mod.ts'
 
@@ -139,6 +140,8 @@ export type Kit = {
   live(ms: number): Promise<void>
   /** All work that no request waits for has ended. */
   idle(): Promise<void>
+  /** Where the buyer of a call polls it, as a reply would tell. */
+  keyed(id: string): Promise<string>
 }
 
 export type KitOptions = Partial<Omit<Setup, 'ports'>> & {
@@ -157,12 +160,15 @@ export type KitOptions = Partial<Omit<Setup, 'ports'>> & {
   readonly dress?: (shop: Gateway) => Gateway
 }
 
+/** Signs the poll URLs of every kit, so that ids and media keys alone use up the counted random bytes. */
+const POLL_KEY = '5e'.repeat(32)
+
 export const ORIGIN = 'http://farebox.test'
 export const GENERATIONS = '/api/v1/images/generations'
 export const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
 
 /** A gateway over memory adapters. Every part can be replaced. */
-export function kit({ vendor = scriptedVendor(), video: filming, audio, chatVendor, chain = cashChain(), ports: { vendors: givenVendors, ...given } = {}, wrap = (same) => same, dress = (same) => same, ...setup }: KitOptions = {}): Kit {
+export function kit({ vendor = scriptedVendor(), video: filming, audio, chatVendor, chain = cashChain(), ports: { vendors: givenVendors, ...given } = {}, wrap = (same) => same, dress = (same) => same, pollKeys = [POLL_KEY], ...setup }: KitOptions = {}): Kit {
   const video = filming ?? scriptedVideo()
   const clock = (given.clock as TestClock | undefined) ?? testClock()
   const log = testLog()
@@ -182,7 +188,7 @@ export function kit({ vendor = scriptedVendor(), video: filming, audio, chatVend
     },
     ...given,
   }
-  const open = (more: Partial<Setup> = {}) => dress(gateway({ ports: wrap(ports), label: 'base-sepolia', owner: 'first', ...setup, ...more }))
+  const open = (more: Partial<Setup> = {}) => dress(gateway({ ports: wrap(ports), label: 'base-sepolia', owner: 'first', pollKeys, ...setup, ...more }))
   const shop = open()
   return {
     clock,
@@ -203,6 +209,7 @@ export function kit({ vendor = scriptedVendor(), video: filming, audio, chatVend
     async idle() {
       while (pending.size > 0) await Promise.allSettled(pending)
     },
+    keyed: async (id) => `/api/v1/calls/${id}?key=${await seals(ports, pollKeys).keyOf(id)}`,
   }
 }
 

@@ -1,11 +1,12 @@
 /** Collecting any call, by those who lost its reply: products without a poll path of their own are polled here. */
 import { poll } from '../endpoint.ts'
+import { READS } from '../replies.ts'
 
 const anyCall = poll({
   name: 'calls.poll',
   path: '/api/v1/calls/{id}',
   summary: 'Collect any call by its job id',
-  description: 'Needs a payment header of the wallet that made the call; a fresh signature will do. A call is charged once, however often it is collected.',
+  description: `${READS} A call is charged once, however often it is collected.`,
   tag: 'calls',
   of: 'all',
 })

@@ -65,7 +65,7 @@ const fund = paid({
   job: {
     object: 'polymarket.fund.job',
     poll: '/api/v1/calls/{id}',
-    instructions: `The deposit may be on its way. GET poll_url every 2 to 5 seconds with a payment header of the same wallet; the fee is charged once, by the first poll after the deposit has settled. ${AGAIN}`,
+    instructions: `The deposit may be on its way. GET poll_url, as it is, every 2 to 5 seconds with a payment header of the same wallet; its key is for you alone. The fee is charged once, by the first poll after the deposit has settled. ${AGAIN}`,
     running: 'The deposit may be on its way; the fee has not been charged. Poll again in 2 to 5 seconds, and do not sign another deposit.',
   },
   effects: {

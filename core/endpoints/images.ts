@@ -6,6 +6,7 @@ import { Fault } from '../faults.ts'
 import * as sale from '../image_sale.ts'
 import { clip } from '../intake.ts'
 import { asNumber } from '../pricing.ts'
+import { READS } from '../replies.ts'
 
 const HOUR_MS = 3_600_000
 
@@ -75,7 +76,7 @@ const jobPoll = poll({
   name: 'images.poll',
   path: sale.POLL_PATH,
   summary: 'Collect a slow image job',
-  description: 'Needs a payment header of the wallet that submitted the job; a fresh signature will do. The first poll that finds the job completed settles it, once.',
+  description: `${READS} The first poll that finds the job completed settles it, once.`,
   tag: 'images',
   of: ['images.generations', 'images.image2image'],
 })

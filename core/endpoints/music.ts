@@ -6,6 +6,7 @@ import { free, hybrid, json, paid, poll } from '../endpoint.ts'
 import { quoted, refused } from '../intake.ts'
 import type { Json } from '../ports.ts'
 import { asNumber, audioPrice, charactersIn, FEE } from '../pricing.ts'
+import { READS } from '../replies.ts'
 
 const HOUR_MS = 3_600_000
 /** Public clients of music do not poll: they are kept waiting for as long as they will. */
@@ -53,7 +54,7 @@ const compose = paid({
   job: {
     object: JOB,
     poll: POLL_PATH,
-    instructions: 'GET poll_url every 3 to 5 seconds with a payment header of the same wallet. You are charged once, by the first poll that finds the track ready.',
+    instructions: 'GET poll_url, as it is, every 3 to 5 seconds with a payment header of the same wallet; its key is for you alone. You are charged once, by the first poll that finds the track ready.',
     running: 'Still working; a track takes up to a few minutes. Nothing has been charged. Poll again in 3 to 5 seconds.',
   },
 
@@ -104,7 +105,7 @@ const jobPoll = poll({
   name: 'audio.poll',
   path: POLL_PATH,
   summary: 'Collect a music job',
-  description: 'Needs a payment header of the wallet that submitted the job; a fresh signature will do. The first poll that finds the job completed settles it, once.',
+  description: `${READS} The first poll that finds the job completed settles it, once.`,
   tag: 'audio',
   of: ['audio.generations'],
 })

@@ -136,12 +136,12 @@ const renew = paid({
   price: price(PER_TERM),
 
   async run(order) {
-    const { records } = handsIn(order)
+    const { records, pollUrl } = handsIn(order)
     const { clock, payer, signal } = order
     const { phoneNumber: number } = order.input as Named
     const rented = await ownedBy(payer, number, { records, now: clock.now() })
     const { lease, record, expiresAt, unpaid } = rented
-    if (unpaid) throw forbidden('unpaid', 'Another renewal of this number is under way, or waits to be paid for. Nothing was charged.', { poll_url: `/api/v1/calls/${unpaid.id}` })
+    if (unpaid) throw forbidden('unpaid', 'Another renewal of this number is under way, or waits to be paid for. Nothing was charged.', { poll_url: await pollUrl(unpaid.id) })
     if (!(await phoneIn(order).has(lease.id, { signal }))) throw forbidden('not_found', 'The carrier has taken this number back. Nothing was charged.', { payer_wallet: payer })
     const now = clock.now()
     const data = { ...lease, terms: Math.round((expiresAt - lease.from) / TERM_MS), payment: order.id }

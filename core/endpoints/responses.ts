@@ -8,7 +8,7 @@ import { free, type FreeCalls, type FreeRequest, json, live, type Reply, type St
 import { Fault } from '../faults.ts'
 import { refused } from '../intake.ts'
 import type { Call, Clock } from '../ports.ts'
-import type { StoredAnswer } from '../replies.ts'
+import { anyCallUrl, type StoredAnswer } from '../replies.ts'
 import { isFields, listOf } from '../wires/json.ts'
 import { responseEvents, responsesFromChatStream } from '../wires/responses_events.ts'
 import { type ResponseFacts, responseOf, responsesFromChatReply } from '../wires/responses_reply.ts'
@@ -45,7 +45,14 @@ const isOnSurface = ({ surfaces, billing }: ChatRow): boolean => billing.mode !=
 const NAME = 'responses'
 /** A response is the call that made it, under a name that its clients expect. */
 const responseId = (callId: string): string => `resp_${callId.replace(/^job_/, '')}`
-const callIdOf = (id: string): string => `job_${id.replace(/^resp_/, '')}`
+/** The id of one in the background has the poll key of its call in it: its clients send nothing else, and it alone reads the output (ruling 34). */
+const backgroundId = (callId: string, key: string): string => `${responseId(callId)}_${key}`
+const BACKGROUND_ID = /^resp_([0-9a-f]{32})_([0-9a-f]{32})$/
+
+function callIn(id: string): { readonly callId: string; readonly key: string } | undefined {
+  const [, hex, key] = BACKGROUND_ID.exec(id) ?? []
+  return hex === undefined || key === undefined ? undefined : { callId: `job_${hex}`, key }
+}
 
 const create = live<ChatInput>({
   name: NAME,
@@ -73,7 +80,9 @@ const create = live<ChatInput>({
     return await inOwnNames(sized({ ...sizing, stream: body.stream === true, defaultTokens: row.maxOutput, background: body.background === true }, context))
   },
 
-  deferred: ({ row, own, background }, { id, createdAt }) => (background ? { ...responseOf(factsOf({ row, own, id, createdAt }), QUEUED), status: 'queued', background: true } : undefined),
+  deferred({ row, own, background }, { id, createdAt, key }) {
+    return background ? { ...responseOf(factsOf({ row, own, id, createdAt }), QUEUED), id: backgroundId(id, key), status: 'queued', background: true } : undefined
+  },
   answer: (order) => inOwnNames(answered(order, (row) => translation(factsOf({ row, own: order.input.own, id: order.id, createdAt: order.clock.now() })))),
 })
 
@@ -172,17 +181,17 @@ const get = free({
   name: 'responses.get',
   path: '/api/v1/responses/{id}',
   summary: 'Poll a background response, or attach to it',
-  description: 'Free; the id is the key. With stream=true the events, after `starting_after`: output follows when the response is completed and settled.',
+  description: 'Free. The id, as the create answered it, is the key: whoever has it reads the output, so keep it to yourself. With stream=true the events, after `starting_after`: output follows when the response is completed and settled.',
   tag: 'chat',
   dialect: 'responses',
   output,
   async answer({ params, query }, { calls, clock }) {
     const id = params.id ?? ''
     const call = await found(id, calls)
-    if (query.get('stream') !== 'true') return json(200, shown(call), { 'cache-control': 'no-store', ...receiptOf(call) })
+    if (query.get('stream') !== 'true') return json(200, shown(call, id), { 'cache-control': 'no-store', ...receiptOf(call) })
     const after = Number(query.get('starting_after') ?? -1)
     if (!Number.isInteger(after) || after < -1) throw invalidParameter('starting_after', 'must be a sequence number, from 0.')
-    return attached(call, { after, calls, clock })
+    return attached(call, { id, after, calls, clock })
   },
 })
 
@@ -196,30 +205,31 @@ const cancel = free({
   dialect: 'responses',
   output,
   async answer({ params }: FreeRequest, { calls }) {
-    const call = await found(params.id ?? '', calls)
+    const id = params.id ?? ''
+    const call = await found(id, calls)
     if (call.work === 'completed') throw new Fault('INVALID_PARAMETER', { message: 'The response is completed, and cannot be cancelled any more.', param: 'id' })
     await calls.cancel(call.id, CANCELLED)
-    return json(200, shown(await found(params.id ?? '', calls)), { 'cache-control': 'no-store' })
+    return json(200, shown(await found(id, calls), id), { 'cache-control': 'no-store' })
   },
 })
 
 export const responses = [create, get, cancel]
 
 async function found(id: string, calls: FreeCalls): Promise<Call> {
-  const call = /^resp_[0-9a-f]{32}$/.test(id) ? await calls.find(callIdOf(id)) : undefined
+  const named = callIn(id)
+  const call = named && (await calls.find(named.callId, named.key))
   // An answer that its caller waits for is neither polled nor cancelled: it would be free.
   if (call?.endpoint === NAME && (call.request as Fields)._background === true) return call
   throw new Fault('JOB_NOT_FOUND', { message: 'There is no such response here: it never existed, or has expired.' })
 }
 
 /** A response as its client may see it: no output before it is settled. */
-function shown(call: Call): Fields {
-  const id = responseId(call.id)
+function shown(call: Call, id: string): Fields {
   const facts = { model: call.model ?? '', id, createdAt: Math.floor(call.createdAt / 1000), request: call.request as Fields }
   const empty = { ...responseOf(facts, QUEUED), background: true }
   if (call.work === 'failed') return call.error === CANCELLED ? { ...empty, status: 'cancelled' } : { ...empty, status: 'failed', error: { code: 'server_error', message: call.error } }
   if (call.work !== 'completed') return { ...empty, status: call.work }
-  if (call.money === 'refused') return { ...empty, status: 'failed', error: { code: 'payment_failed', message: `The payment was refused. The result is kept: GET /api/v1/calls/${call.id} with a payment of the same wallet.` } }
+  if (call.money === 'refused') return { ...empty, status: 'failed', error: { code: 'payment_failed', message: `The payment was refused. The result is kept: GET ${anyCallUrl(call.id, callIn(id)?.key)} with a payment of the same wallet.` } }
   if (call.money !== 'settled' && call.money !== 'unresolved') return { ...empty, status: 'in_progress' }
   const { body } = (call.result as unknown as Stored).made as unknown as StoredAnswer
   return { ...tryJson(body), id, background: true, store: false }
@@ -234,7 +244,7 @@ const LOOK_MS = 1_000
 const MOST_LOOKS = 500
 
 /** The events of a response: the first ones at once, its output when it is there. */
-function attached(call: Call, { after, calls, clock }: { after: number; calls: FreeCalls; clock: Clock }): Reply {
+function attached(call: Call, { id, after, calls, clock }: { id: string; after: number; calls: FreeCalls; clock: Clock }): Reply {
   const encoder = new TextEncoder()
   const gone = new AbortController()
   let said = after
@@ -253,8 +263,8 @@ function attached(call: Call, { after, calls, clock }: { after: number; calls: F
     {
       async pull(controller) {
         for (;;) {
-          const now = looks === 0 ? call : await calls.find(call.id)
-          const { text, isLast } = now ? fresh(shown(now)) : { text: '', isLast: true }
+          const now = looks === 0 ? call : await found(id, calls).catch(() => undefined)
+          const { text, isLast } = now ? fresh(shown(now, id)) : { text: '', isLast: true }
           looks += 1
           if (text !== '') controller.enqueue(encoder.encode(text))
           if (isLast || gone.signal.aborted || looks > MOST_LOOKS) return controller.close()

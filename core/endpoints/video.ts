@@ -5,6 +5,7 @@ import { free, json, type Offering, paid, poll } from '../endpoint.ts'
 import { quoted, refused } from '../intake.ts'
 import type { Json } from '../ports.ts'
 import { asNumber, FEE, videoGenerationFee, videoRate } from '../pricing.ts'
+import { READS } from '../replies.ts'
 import { checkVideo, DEFAULT_MODEL, flatFields, isListed, LONGEST_PROMPT, promptField, type VideoRequest } from '../video_request.ts'
 import * as sale from '../video_sale.ts'
 import { isFields } from '../wires/json.ts'
@@ -152,7 +153,7 @@ const jobPoll = poll({
   path: '/api/v1/videos/generations/{id}',
   aliases: ['/api/v1/videos/{id}'],
   summary: 'Collect a video job',
-  description: 'Use poll_url as it was given, with a payment header of the wallet that submitted the job; a fresh signature will do. The first poll that finds the job completed settles it, once.',
+  description: `Use poll_url as it was given. ${READS} The first poll that finds the job completed settles it, once.`,
   tag: 'video',
   of: ['videos.generations', 'videos'],
   sealed: true,

@@ -3,7 +3,6 @@ import { type Static, Type } from '@sinclair/typebox'
 import { within } from '../calls.ts'
 import { isDear, isEmergency } from '../emergency.ts'
 import { free, json, type Order, paid } from '../endpoint.ts'
-import { idFrom } from '../enrolled.ts'
 import { Fault } from '../faults.ts'
 import { forbidden, type Hands, handsIn } from '../hands.ts'
 import { quoted, refused } from '../intake.ts'
@@ -84,10 +83,10 @@ const call = paid({
 
   async run(order) {
     const asked = order.input as Asked
-    const { origin, records } = handsIn(order)
+    const { origin, records, secretName } = handsIn(order)
     const from = await callerOf(order.payer, asked.from, { records, now: order.clock.now() })
     const handle = await ringOnce(order, ringing(asked, from))
-    const id = idFrom(order.id, 'call_')
+    const id = await secretName('call_')
     const data: Rung = { handle, to: asked.to, from, maxMinutes: asked.max_duration ?? 5, at: order.now }
     return {
       result: { call_id: id, poll_url: `${origin}/api/v1/voice/call/${id}` },
@@ -189,7 +188,7 @@ const status = free({
   name: 'voice.status',
   path: '/api/v1/voice/call/{callId}',
   summary: 'How a call goes, and what was said',
-  description: 'The record of the call as its vendor keeps it, for everybody who has its id: of calls that were made here alone. Free.',
+  description: 'The record of the call as its vendor keeps it, for everybody who has its call_id, which only the reply to the paid request tells: of calls that were made here alone. Free.',
   tag: 'voice',
   limit: { requests: 120, windowMs: MINUTE_MS },
   sample: { path: { callId: 'call_0123456789abcdef0123456789abcdef' } },

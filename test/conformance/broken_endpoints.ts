@@ -1,6 +1,7 @@
 import type { Paid } from '../../core/endpoint.ts'
 import { type Call, type Gateway, type Ports, type Storage, usdc } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
+import { addressBlind } from './public_payment.ts'
 import { type Defect, type Stall, stall } from './stall.ts'
 
 /** A gateway whose answers are changed on the way out. */
@@ -99,6 +100,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
     broken('exactly the quote moves, and the receipt says so in body and headers', 'gives no receipt header', withHeader(({ status }) => status === 200, 'x-payment-receipt', null)),
     broken('the reply has the shape that the menu promises', 'tells times as text', { endpoint: (good) => ({ ...good, show: (...asked) => ({ ...good.show(...asked), created: 'today' }) }) }),
     broken('a used authorization is refused under both header names, and names its job', 'does not say that a replay is recoverable', rewriting((_, { code }) => code === 'PAYMENT_REPLAY', ({ recoverable: _, ...body }) => body)),
+    broken('what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent', 'tells whoever repeats an order what came of it', acting(addressBlind)),
     broken(
       'the same request many times at once makes one job and one transfer',
       'opens a call for each of two racers',

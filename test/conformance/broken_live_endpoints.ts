@@ -1,6 +1,7 @@
 import type { Live } from '../../core/endpoint.ts'
 import { type Gateway, type Ports, usdc } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
+import { addressBlind } from './public_payment.ts'
 import { type LiveDefect, type LiveStall, liveStall, type Order } from './live_endpoints.ts'
 
 /** A gateway whose answers are changed on the way out. */
@@ -116,8 +117,9 @@ export function brokenLiveEndpoints(sold: Live, order: Order): readonly Broken<L
     broken(
       'the same request, sent again, gets the stored answer for ten minutes',
       'gives nothing twice',
-      saying((response) => (response.headers.get('x-payment-status') === 'already_settled' ? new Response('{"error":"PAYMENT_REPLAY"}', { status: 402 }) : response)),
+      saying((response, { method }) => (method === 'POST' && response.headers.get('x-payment-status') === 'already_settled' ? new Response('{"error":"PAYMENT_REPLAY"}', { status: 402 }) : response)),
     ),
+    broken('what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent', 'tells whoever repeats an order what came of it', acting(addressBlind)),
     broken('the same request many times at once makes one answer and one transfer', 'loses its temper in a crowd', crowded()),
     broken('a failure of the vendor charges nothing, says nothing of the vendor, and the same signed request buys afterwards', 'repeats what the vendor said', rewriting(503, (body) => ({ ...body, debug: 'secret of the vendor' }))),
     broken('a stream that breaks off is not charged: it ends with an error of its surface', 'repeats what the vendor said in a stream', relaying({ change: (text) => text.replace('The model broke off its answer.', 'secret of the vendor') })),

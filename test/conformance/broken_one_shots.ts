@@ -3,6 +3,7 @@ import { LOST } from '../../core/ledger.ts'
 import { type Call, type Gateway, type Ports, type Storage, usdc } from '../../core/mod.ts'
 import type { KitOptions } from '../kit.ts'
 import type { Broken } from './law.ts'
+import { addressBlind } from './public_payment.ts'
 import { type Defect, type Stall, stall } from './stall.ts'
 
 /** A gateway whose answers are changed on the way out. */
@@ -114,6 +115,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
       'does not say that a replay is recoverable',
       rewriting((_, { error }) => /^Payment (?:verification failed|authorization already used)$/.test(error), ({ recoverable: _, ...body }) => body),
     ),
+    broken('what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent', 'tells whoever repeats an order what came of it', acting(addressBlind)),
     broken(
       'the same request many times at once makes one call and one transfer',
       'opens a call for each of two racers',

@@ -8,6 +8,7 @@ import type { Paid } from '../../core/endpoint.ts'
 import { catalog } from '../../core/mod.ts'
 import { type Answer, decodeHeader, door, ORIGIN, read } from '../kit.ts'
 import type { Law } from './law.ts'
+import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
 import { isAway, READY, set, type Stall } from './stall.ts'
 
 const post = ({ path }: Paid, body: string | null, headers: Record<string, string> = {}) =>
@@ -218,6 +219,20 @@ export const endpointLaws: readonly Law<Stall>[] = [
     },
   },
   {
+    name: 'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent',
+    async check(subject) {
+      const { endpoint, shop, alice, challenge, collect, payment, chain, keyed } = await set(subject)
+      const { body } = await collect()
+      const { path, example, method } = endpoint
+      const url = await keyed(body.id)
+      const polls = [url.replace(/\?.*$/, ''), endpoint.job.poll.replace('{id}', body.id)]
+      const orders = [example, { ...(example as object), prompt: 'what have they bought?' }].map((order) => ({ method, path, body: order }))
+      expectNothingRead(await strangerHears(shop, { payment, orders, polls }))
+      await expectOwnerReads({ shop, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) }, { id: body.id, payment })
+      expect(chain.transfers).toHaveLength(1)
+    },
+  },
+  {
     name: 'the same request many times at once makes one job and one transfer',
     async check(subject) {
       const { alice, buy, idle, chain, payment } = await set(subject)
@@ -249,14 +264,14 @@ export const endpointLaws: readonly Law<Stall>[] = [
     async check(subject) {
       let puts = 0
       const put = () => (puts++, Promise.reject(new Error('disk full')))
-      const { endpoint, alice, payment, collect, chain, clock } = await set(subject, { ports: { objects: { put, get: async () => undefined } } })
+      const { endpoint, alice, payment, collect, chain, clock, keyed } = await set(subject, { ports: { objects: { put, get: async () => undefined } } })
       const first = await collect()
       // What waits at its vendor's place is tried again for a minute.
       if (first.status === 202) await clock.advance(60_000)
-      const { status, body } = first.status === 202 ? await alice.poll(`/api/v1/calls/${first.body.id}`, payment) : first
+      const { status, body } = first.status === 202 ? await alice.poll(await keyed(first.body.id), payment) : first
       expect([status, chain.transfers.length]).toEqual([200, 1])
       if (puts === 0) return
-      const kept = await alice.poll(`/api/v1/calls/${body.id}`, payment)
+      const kept = await alice.poll(await keyed(body.id), payment)
       for (const said of [body, kept.body].map((each) => JSON.stringify(each))) {
         expect([said.includes(madeBy(endpoint)), said.includes('"backed_up":true'), said.includes('/api/media/')]).toEqual([true, false, false])
       }
@@ -346,7 +361,7 @@ export const endpointLaws: readonly Law<Stall>[] = [
       const { status, headers, body } = await collect()
       expect([status, body.error, 'payment' in body]).toEqual([402, 'Payment settlement failed', false])
       expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: false, transaction: '' })
-      expect(statusOf(await alice.poll(`/api/v1/calls/${body.job_id}`, payment))).toBe('settled')
+      expect(statusOf(await alice.poll(body.poll_url, payment))).toBe('settled')
       expect(chain.transfers).toHaveLength(1)
     },
   },
@@ -354,11 +369,11 @@ export const endpointLaws: readonly Law<Stall>[] = [
     name: 'a settlement of unknown outcome is 202, and ends in one transfer',
     async check(subject) {
       for (const weather of ['landed', 'dropped'] as const) {
-        const { alice, buy, idle, ports, chain, payment, shop } = await set(subject)
+        const { alice, buy, idle, ports, chain, payment, shop, keyed } = await set(subject)
         chain.forecast(weather)
         const bought = await buy()
         await idle()
-        const collecting = `/api/v1/calls/${bought.body.id}`
+        const collecting = await keyed(bought.body.id)
         const isPaidByPoll = (await ports.storage.getCall(bought.body.id))?.money === 'verified'
         const { status, headers } = isPaidByPoll ? await alice.poll(collecting, payment) : bought
         expect([status, headers.get('payment-required')]).toEqual([202, null])

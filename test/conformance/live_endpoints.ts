@@ -6,6 +6,7 @@ import type { Live } from '../../core/endpoint.ts'
 import { type Catalog, catalog, type Endpoint, endpoints, type Gateway, type Payment } from '../../core/mod.ts'
 import { type Answer, type Buyer, decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN } from '../kit.ts'
 import type { Law, Subject } from './law.ts'
+import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
 import { type Away, awayOf, isAway } from './stall.ts'
 
 /** What a buyer sends to a live endpoint; a stream is another order than a whole answer. */
@@ -201,6 +202,19 @@ export const liveLaws: readonly Law<LiveStall>[] = [
       const body = { ...order.body, another: 1 }
       for (const header of ['payment-signature', 'x-payment']) expect(isReplay(await buy({ header, body }))).toBe(true)
       expect([chat.orders.length, chain.transfers.length]).toEqual([1, 1])
+    },
+  },
+  {
+    name: 'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent',
+    async check(subject) {
+      const { order, shop, alice, challenge, buy, payment, chain, ports, keyed } = await set(subject)
+      expect((await buy()).status).toBe(200)
+      const identity = await chain.identify(payment, payment.accepted, { now: 0, signal: new AbortController().signal })
+      const id = (identity.kind === 'known' && (await ports.storage.callOf(identity.key, 0))?.id) || ''
+      const orders = [order.body, { ...order.body, elsewhere: 1 }].map((body) => ({ method: 'POST', path: order.path, body }))
+      expectNothingRead(await strangerHears(shop, { payment, orders, polls: [`/api/v1/calls/${id}`] }))
+      await expectOwnerReads({ shop, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) }, { id, payment })
+      expect(chain.transfers).toHaveLength(1)
     },
   },
   {

@@ -6,6 +6,7 @@ import { rowOf } from '../../core/faults.ts'
 import { catalog, type Endpoint } from '../../core/mod.ts'
 import { type Answer, decodeHeader, door, located, ORIGIN, read } from '../kit.ts'
 import type { Law } from './law.ts'
+import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
 import { deserted, isAway, shot, type Stall } from './stall.ts'
 
 /** Nothing is made again for whoever collects it; what can end by itself is looked at. */
@@ -276,7 +277,7 @@ export const oneShotLaws: readonly Law<Stall>[] = [
   {
     name: 'another request with a used authorization is refused under both header names, and names its call',
     async check(subject) {
-      const { alice, buy, another, chain, payment, endpoint, asked } = await shot(subject)
+      const { alice, buy, another, chain, payment, endpoint, asked, keyed } = await shot(subject)
       const bought = await buy()
       const work = asked()
       for (const header of ['payment-signature', 'x-payment']) {
@@ -284,10 +285,25 @@ export const oneShotLaws: readonly Law<Stall>[] = [
         const code = isCoded(endpoint) ? 'PAYMENT_REPLAY' : undefined
         expect([status, body.error, body.code, body.recoverable, headers.has('payment-required')]).toEqual([402, replayError(endpoint), code, true, true])
         expect(body.poll_url).toBe(`/api/v1/calls/${body.job_id}`)
-        const collected = await alice.poll(body.poll_url, payment)
+        const collected = await alice.poll(await keyed(body.job_id), payment)
         expect([collected.status, collected.body]).toEqual([200, bought.body])
       }
       expect([chain.transfers.length, asked()]).toEqual([1, work])
+    },
+  },
+  {
+    name: 'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent',
+    async check(subject) {
+      const { endpoint, shop, alice, challenge, buy, another, payment, chain, keyed } = await shot(subject)
+      expect(paidness(await buy())).toBe('settled')
+      const { job_id: id } = (await another()).body
+      const { url, rest } = located(endpoint.path, endpoint.example)
+      const query = new URLSearchParams(rest as Record<string, string>).toString()
+      const own = endpoint.method === 'GET' ? { method: 'GET', path: query === '' ? url : `${url}?${query}` } : { method: 'POST', path: url, body: rest }
+      const other = endpoint.method === 'GET' ? { ...own, path: `${url}?another_request=1` } : { ...own, body: `${JSON.stringify(rest)}\n` }
+      expectNothingRead(await strangerHears(shop, { payment, orders: [own, other], polls: [endpoint.job.poll.replace('{id}', id)] }))
+      await expectOwnerReads({ shop, keyed, fresh: () => alice.sign(challenge), empty: () => chain.drain(alice.wallet) }, { id, payment })
+      expect(chain.transfers).toHaveLength(1)
     },
   },
   {
@@ -337,7 +353,7 @@ export const oneShotLaws: readonly Law<Stall>[] = [
         expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: false, transaction: '', errorReason: expect.any(String) })
       }
       const work = asked()
-      expect(paidness(await alice.poll(`/api/v1/calls/${withheld.body.job_id}`, payment))).toBe('settled')
+      expect(paidness(await alice.poll(withheld.body.poll_url, payment))).toBe('settled')
       const again = await shot(subject)
       again.chain.forecast('refused')
       await again.buy()
@@ -349,14 +365,14 @@ export const oneShotLaws: readonly Law<Stall>[] = [
     name: 'a settlement of unknown outcome is served all the same, and ends in one transfer',
     async check(subject) {
       for (const weather of ['landed', 'dropped', 'late'] as const) {
-        const { alice, buy, another, chain, payment, shop, ports, endpoint } = await shot(subject)
+        const { alice, buy, another, chain, payment, shop, ports, endpoint, keyed } = await shot(subject)
         chain.forecast(weather)
         const { status, headers, body } = await buy()
         expect([status, headers.get('x-payment-settled'), headers.get('x-payment-settle-error-class')]).toEqual([200, 'false', 'unknown'])
         expect([headers.has('payment-required'), headers.has('payment-response'), Value.Check(endpoint.output, body)]).toEqual([false, false, true])
         if (weather !== 'landed') {
           chain.forecast('dropped', 'dropped')
-          const [resent, polled] = [await buy(), await alice.poll((await another()).body.poll_url, payment)]
+          const [resent, polled] = [await buy(), await alice.poll(await keyed((await another()).body.job_id), payment)]
           expect([resent.status, resent.headers.get('x-payment-settle-error-class'), resent.body, polled.status]).toEqual([200, 'unknown', body, 202])
         }
         await shop.tend()
@@ -365,7 +381,7 @@ export const oneShotLaws: readonly Law<Stall>[] = [
         expect([chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([1, []])
         expect(paidness(await buy())).toBe('already_settled')
         const [{ transaction = '' } = {}] = chain.transfers
-        expect(decodeHeader((await alice.poll((await another()).body.poll_url, payment)).headers.get('payment-response'))).toMatchObject({ success: true, transaction })
+        expect(decodeHeader((await alice.poll(await keyed((await another()).body.job_id), payment)).headers.get('payment-response'))).toMatchObject({ success: true, transaction })
       }
     },
   },

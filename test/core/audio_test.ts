@@ -132,7 +132,7 @@ describe('music', () => {
     expect(await Promise.race([buying, 'waiting'])).toBe('waiting')
     await subject.clock.advance(1)
     const { status, body } = await buying
-    expect([status, body.object, body.payment_status, body.poll_url]).toEqual([202, 'audio.generation.job', 'verified', `/api/v1/audio/generations/${body.id}`])
+    expect([status, body.object, body.payment_status, body.poll_url]).toEqual([202, 'audio.generation.job', 'verified', (await subject.keyed(body.id)).replace('/api/v1/calls', '/api/v1/audio/generations')])
     expect((await alice.poll(body.poll_url, payment)).status).toBe(202)
     ready.open()
     await subject.idle()

@@ -46,10 +46,10 @@ describe('an answer whose payment is refused', () => {
   })
 
   test('keeps its wallet from further answers: 402 PAYMENT_UNFUNDED names the call, and no vendor is asked', async () => {
-    const { again, chat, chain } = await indebted()
+    const { again, chat, chain, keyed } = await indebted()
     for (const body of [SKY, { ...SKY, max_tokens: 7 }, STREAM]) {
       const refused = await again(body)
-      expect([refused.status, refused.body.code, refused.body.recoverable, refused.body.poll_url]).toEqual([402, 'PAYMENT_UNFUNDED', true, `/api/v1/calls/${refused.body.job_id}`])
+      expect([refused.status, refused.body.code, refused.body.recoverable, refused.body.poll_url]).toEqual([402, 'PAYMENT_UNFUNDED', true, await keyed(refused.body.job_id)])
       expect(refused.headers.has('payment-required')).toBe(true)
     }
     const messages = await again({ model: SKY.model, max_tokens: 10, messages: SKY.messages }, '/api/v1/messages')
@@ -154,13 +154,13 @@ describe('a settlement in doubt that tend() finds dead', () => {
   })
 
   test('or a poll finds dead becomes a debt', async () => {
-    const { post, signed, alice, chain, ports } = await table()
+    const { post, signed, alice, chain, ports, keyed } = await table()
     const payment = await signed(SKY)
     chain.forecast('dropped')
     await post(SKY, { payment })
     chain.cancel(payment)
     const [call] = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 1)
-    expect((await alice.poll(`/api/v1/calls/${call?.id}`, payment)).body.error).toBe('Payment settlement failed')
+    expect((await alice.poll(await keyed(call?.id ?? ''), payment)).body.error).toBe('Payment settlement failed')
     expect((await read(await post(SKY, { payment: await signed(SKY) }))).body.code).toBe('PAYMENT_UNFUNDED')
   })
 

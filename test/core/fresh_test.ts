@@ -170,13 +170,15 @@ describe('one fresh authorization', () => {
     expect((await alice.poll(pollUrl, alice.sign(challenge))).body.payment.status).toBe('settled')
   })
 
-  test('whose settlement is refused is free for another purchase', async () => {
+  test('whose settlement is refused pays for its own call later, and buys nothing else: it was handed out', async () => {
     const { alice, pollUrl, chain, clock } = await readyJob()
     await clock.advance(HOUR)
     const fresh = alice.sign(await alice.poll(pollUrl))
     chain.forecast('refused')
     expect((await alice.poll(pollUrl, fresh)).body.error).toBe('Payment settlement failed')
-    expect((await alice.buy(FOX, { payment: fresh })).status).toBe(202)
+    const { status, body } = await alice.buy(FOX, { payment: fresh })
+    expect([status, body.code, 'job_id' in body]).toEqual([402, 'PAYMENT_REPLAY', false])
+    expect((await alice.poll(pollUrl, fresh)).body.payment.status).toBe('settled')
   })
 
   test('that cannot be verified is 202, for clients end a job on 503; nothing is sent, and the poll can be repeated', async () => {

@@ -25,7 +25,7 @@ describe('an order whose work goes on elsewhere', () => {
       price: { amount: '0.400000', currency: 'USD' },
       payment_status: 'verified',
       created: START / 1000,
-      poll_url: expect.stringMatching(new RegExp(`^${FILMS}/${body.id}\\?model=studio%2Ffilm-1&duration=8&exp=\\d+&sig=[0-9a-f]{64}$`)),
+      poll_url: expect.stringMatching(new RegExp(`^${FILMS}/${body.id}\\?model=studio%2Ffilm-1&duration=8&exp=\\d+&sig=[0-9a-f]{64}&key=[0-9a-f]{32}$`)),
       poll_instructions: 'GET poll_url as it is.',
     }])
     expect([headers.get('location'), headers.get('retry-after'), headers.get('payment-response')]).toEqual([body.poll_url, '3', null])

@@ -43,7 +43,7 @@ describe('the inline window', () => {
       price: { amount: '0.022000', currency: 'USD' },
       payment_status: 'verified',
       created: START / 1000,
-      poll_url: `${GENERATIONS}/${body.id}`,
+      poll_url: expect.stringMatching(new RegExp(`^${GENERATIONS}/${body.id}\\?key=[0-9a-f]{32}$`)),
       poll_instructions: expect.any(String),
     })
     expect([headers.get('location'), headers.get('retry-after'), headers.get('cache-control')]).toEqual([body.poll_url, '3', 'no-store'])
@@ -108,7 +108,9 @@ describe('a poll', () => {
     void bob.buy(FOX, { payment: signed })
     await early.clock.settle()
     const [call] = await early.ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 1)
-    expect((await bob.poll(`${GENERATIONS}/${call?.id}`, signed)).body).toEqual({ id: call?.id ?? '', status: 'queued', ...RUNNING })
+    const url = (await early.keyed(call?.id ?? '')).replace('/api/v1/calls', GENERATIONS)
+    expect((await bob.poll(`${GENERATIONS}/${call?.id}`, signed)).body).toEqual({ id: call?.id ?? '', status: 'queued', ...RUNNING, poll_url: url })
+    expect((await bob.poll(url, signed)).body).toEqual({ id: call?.id ?? '', status: 'queued', ...RUNNING })
     expect((await ports.storage.getCall(envelope.body.id))?.startedAt).toBe(START + 30_000)
   })
 
@@ -204,7 +206,7 @@ describe('a poll', () => {
       if (isFinished) await finish()
       const { status, headers, body } = await alice.poll(pollUrl)
       expect([status, body.error, body.job_id, body.model, body.price]).toEqual([402, 'Payment Required', envelope.body.id, FOX.model, { amount: '0.022000', currency: 'USD' }])
-      expect(decodeHeader(headers.get('payment-required'))).toMatchObject({ accepts: body.accepts, resource: { url: ORIGIN + pollUrl } })
+      expect(decodeHeader(headers.get('payment-required'))).toMatchObject({ accepts: body.accepts, resource: { url: ORIGIN + pollUrl.split('?')[0] } })
       expect([body.accepts[0].amount, body.accepts[0].maxTimeoutSeconds]).toEqual(['22000', 600])
     }
     const challenge = await alice.poll(pollUrl)
@@ -350,14 +352,14 @@ describe('the life of a job', () => {
   })
 
   test('an inline result is kept for 30 days, for those who lost the answer', async () => {
-    const { buyer, clock, ports } = kit()
+    const { buyer, clock, ports, keyed } = kit()
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
     const { body } = await alice.buy(FOX, { payment })
     for (const [ms, status] of [[30 * 24 * HOUR - 1, 200], [1, 404]] as const) {
       await clock.advance(ms)
       await ports.storage.prune(clock.now())
-      expect((await alice.poll(`${GENERATIONS}/${body.id}`, payment)).status).toBe(status)
+      expect((await alice.poll(await keyed(body.id), payment)).status).toBe(status)
     }
   })
 

@@ -24,7 +24,7 @@ function market(vendor?: Partial<MarketVendor>, { configured = true } = {}) {
   const subject = kit({ ports: { clock, vendors: configured ? { market: counted } : {} } })
   const alice = subject.buyer()
   const send = async (path: string, { method = 'GET', payment, header = 'payment-signature', body }: { method?: string; payment?: unknown; header?: string; body?: string } = {}) =>
-    await read(await subject.shop.fetch(new Request(ORIGIN + path, { method, headers: { ...(body !== undefined && { 'content-type': 'application/json' }), ...(payment !== undefined && { [header]: encodePayment(payment) }) }, ...(body !== undefined && { body }) })))
+    await read(await subject.shop.fetch(new Request(ORIGIN + path, { method, headers: { ...(body !== undefined && { 'content-type': 'application/json' }), ...(payment !== undefined && { [header]: encodePayment(payment) }) }, ...(body !== undefined && { body }) }), { ip: '192.0.2.1' }))
   const pay = async (path: string, how: Parameters<typeof send>[1] = {}): Promise<Answer> => await send(path, { ...how, payment: how.payment ?? alice.sign(await send(path)) })
   return { ...subject, alice, clock, seen, send, pay }
 }

@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test'
 import type { Settlement } from '../../core/ports.ts'
 import { cashChain } from '../../adapters/chains/cash.ts'
-import { FOX, GENERATIONS, kit, type KitOptions, testClock } from '../kit.ts'
+import { FOX, kit, type KitOptions, testClock } from '../kit.ts'
 import { SKY, table } from './live_kit.ts'
 
 const NO_GAS: Settlement = { kind: 'unavailable', reason: 'nothing was sent: insufficient funds' }
@@ -30,11 +30,11 @@ test('a picture that could not be settled is withheld, and the same payment coll
   const payment = alice.sign(await alice.ask())
   const { status, body } = await alice.buy(FOX, { payment })
   expect([status, body.data, cash.transfers.length]).toEqual([202, undefined, 0])
-  const waiting = await alice.poll(`${GENERATIONS}/${body.id}`, payment)
+  const waiting = await alice.poll(body.poll_url, payment)
   expect([waiting.status, waiting.body.data]).toEqual([202, undefined])
   state.isDry = false
   await clock.advance(1_000)
-  const { status: collected } = await alice.poll(`${GENERATIONS}/${body.id}`, payment)
+  const { status: collected } = await alice.poll(body.poll_url, payment)
   expect([collected, cash.transfers.length]).toEqual([200, 1])
 })
 

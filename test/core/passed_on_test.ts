@@ -104,8 +104,8 @@ describe('an answer', () => {
     const bought = async (path: string, method: 'GET' | 'POST', body?: object) => {
       const payment = alice.sign(await alice.ask(body ?? {}, { path, method }))
       const init = { method, headers: { 'payment-signature': encodePayment(payment), 'content-type': 'application/json' }, ...(body && { body: JSON.stringify(body) }) }
-      const first = await shop.fetch(new Request(ORIGIN + path, init))
-      const again = await shop.fetch(new Request(ORIGIN + path, init))
+      const first = await shop.fetch(new Request(ORIGIN + path, init), { ip: '192.0.2.1' })
+      const again = await shop.fetch(new Request(ORIGIN + path, init), { ip: '192.0.2.1' })
       return [first.headers.get('content-type'), await first.text(), await again.text(), again.headers.get('x-payment-status')]
     }
     expect(await bought(MARKETS, 'GET')).toEqual(['application/json', TEXT, TEXT, 'already_settled'])
@@ -128,7 +128,7 @@ describe('an answer', () => {
     const subject = stage(async () => long, { wrap: keeping })
     const alice = subject.buyer('bob')
     const payment = alice.sign(await subject.send('GET', PROTOCOLS))
-    const ask = async () => await (await subject.shop.fetch(new Request(ORIGIN + PROTOCOLS, { headers: { 'payment-signature': encodePayment(payment) } }))).text()
+    const ask = async () => await (await subject.shop.fetch(new Request(ORIGIN + PROTOCOLS, { headers: { 'payment-signature': encodePayment(payment) } }), { ip: '192.0.2.1' })).text()
     expect([await ask() === long, await ask() === long, subject.asked.length, subject.chain.transfers.length]).toEqual([true, true, 1, 1])
     expect(kept[0]).toBeLessThan(long.length / 2)
   })

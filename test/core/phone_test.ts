@@ -238,7 +238,7 @@ describe('a renewal', () => {
     const withheld = await renew(subject.alice, phone_number)
     expect([withheld.status, (await subject.numbers())[0]?.[1]]).toEqual([402, iso(START + TERM)])
     const second = await renew(subject.alice, phone_number)
-    expect([reason(second), second.body.poll_url]).toEqual([[403, 'Forbidden', 'unpaid'], `/api/v1/calls/${withheld.body.job_id}`])
+    expect([reason(second), second.body.poll_url]).toEqual([[403, 'Forbidden', 'unpaid'], await subject.keyed(withheld.body.job_id)])
     const collected = await subject.alice.poll(withheld.body.poll_url, subject.alice.sign(await subject.alice.ask({ phoneNumber: phone_number }, { path: RENEW })))
     expect([collected.body.expires_at, (await subject.numbers())[0]?.[1]]).toEqual([iso(START + 2 * TERM), iso(START + 2 * TERM)])
   })

@@ -12,12 +12,12 @@ describe('the same signed request, sent again', () => {
   test('while it runs is PAYMENT_REPLAY and names its call, whole and streamed', async () => {
     for (const body of [SKY, STREAM]) {
       const pieces = chatPieces(HI)
-      const { post, signed, clock, chain, chat } = await table(async () => (body === SKY ? await new Promise<never>(() => {}) : pieces.answer))
+      const { post, signed, clock, chain, chat, keyed } = await table(async () => (body === SKY ? await new Promise<never>(() => {}) : pieces.answer))
       const payment = await signed(body)
       void post(body, { payment })
       await clock.settle()
       const again = await read(await post(body, { payment }))
-      expect([again.status, again.body.code, again.body.recoverable, again.body.poll_url]).toEqual([402, 'PAYMENT_REPLAY', true, `/api/v1/calls/${again.body.job_id}`])
+      expect([again.status, again.body.code, again.body.recoverable, again.body.poll_url]).toEqual([402, 'PAYMENT_REPLAY', true, await keyed(again.body.job_id)])
       expect([chat.orders.length, chain.transfers.length]).toEqual([1, 0])
     }
   })

@@ -268,7 +268,7 @@ describe('in the background', () => {
     const { challenge, created, chain } = await underWay()
     expect(challenge.body.accepts[0].maxTimeoutSeconds).toBe(600)
     expect(created.status).toBe(200)
-    expect(created.body).toMatchObject({ id: expect.stringMatching(/^resp_[0-9a-f]{32}$/), object: 'response', status: 'queued', background: true, model: MODEL, output: [], usage: null })
+    expect(created.body).toMatchObject({ id: expect.stringMatching(/^resp_[0-9a-f]{32}_[0-9a-f]{32}$/), object: 'response', status: 'queued', background: true, model: MODEL, output: [], usage: null })
     expect(chain.transfers).toEqual([])
   })
 
@@ -316,7 +316,7 @@ describe('in the background', () => {
     await finish()
     const { body } = await get(`${path}/${id}`)
     expect(body).toMatchObject({ status: 'failed', output: [], error: { code: 'payment_failed' } })
-    expect(body.error.message).toContain(`/api/v1/calls/job_${id.slice(5)}`)
+    expect(body.error.message).toContain(`/api/v1/calls/job_${id.slice(5, 37)}?key=${id.slice(38)} `)
     expect(JSON.stringify(body)).not.toContain('Blue.')
   })
 

@@ -114,7 +114,7 @@ describe('poll keys', () => {
   })
 
   test('where none is given are one key that all replicas of a storage share, whoever made it first', async () => {
-    const subject = cinema()
+    const subject = cinema({ pollKeys: [] })
     const { ports, restart, buyer } = subject
     const shops = [subject.shop, restart({ ports: { ...ports, random: random(9) } })]
     const alice = buyer()
@@ -126,7 +126,7 @@ describe('poll keys', () => {
   })
 
   test('outlive every sweep', async () => {
-    const { alice, payment, pollUrl, clock, ports, restart } = await shoot()
+    const { alice, payment, pollUrl, clock, ports, restart } = await shoot(cinema({ pollKeys: [] }))
     await clock.advance(60_000)
     await ports.storage.prune(START + 1_000 * 365 * DAY)
     expect((await alice.poll(pollUrl, payment, { shop: restart() })).status).toBe(202)
@@ -136,7 +136,7 @@ describe('poll keys', () => {
     const good = memoryStorage()
     let isAway = true
     const storage: Storage = { ...good, getOwned: (...asked) => (isAway && asked[0] === 'secret' ? Promise.reject(new Error('connection reset')) : good.getOwned(...asked)) }
-    const subject = cinema({ ports: { storage } })
+    const subject = cinema({ pollKeys: [], ports: { storage } })
     const alice = subject.buyer()
     const payment = await signed(alice)
     expect([(await order(alice, payment)).status, subject.studio.submitted]).toEqual([500, 0])

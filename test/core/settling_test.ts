@@ -6,14 +6,14 @@ const statuses = (answers: readonly Answer[]) => answers.map(({ body }) => body.
 
 describe('a used authorization', () => {
   test('is PAYMENT_REPLAY under both header names, with job_id, poll_url and recoverable, and buys nothing more', async () => {
-    const { buyer, chain, vendor } = kit()
+    const { buyer, chain, vendor, keyed } = kit()
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
     const bought = await alice.buy(FOX, { payment })
     for (const header of ['payment-signature', 'x-payment']) {
       const { status, headers, body } = await alice.buy(FOX, { payment, header })
       expect([status, body.error, body.code]).toEqual([402, 'Payment verification failed', 'PAYMENT_REPLAY'])
-      expect(body).toMatchObject({ job_id: bought.body.id, poll_url: `${GENERATIONS}/${bought.body.id}`, recoverable: true })
+      expect(body).toMatchObject({ job_id: bought.body.id, poll_url: (await keyed(bought.body.id)).replace('/api/v1/calls', GENERATIONS), recoverable: true })
       expect(decodeHeader(headers.get('payment-required')).accepts).toEqual(body.accepts)
       const collected = await alice.poll(body.poll_url, payment)
       expect(collected.body).toEqual({ ...bought.body, payment: { ...bought.body.payment, status: 'already_settled' } })
@@ -88,9 +88,9 @@ describe('concurrent polls', () => {
     const payment = alice.sign(await alice.ask())
     const inline = alice.buy(FOX, { payment })
     await clock.settle()
-    const [{ job_id }] = [(await alice.buy(FOX, { payment })).body]
+    const { job_id, poll_url } = (await alice.buy(FOX, { payment })).body
     expect((await ports.storage.getCall(job_id))?.money).toBe('settling')
-    const poll = alice.poll(`${GENERATIONS}/${job_id}`, payment)
+    const poll = alice.poll(poll_url, payment)
     await clock.settle()
     gate.open()
     await clock.advance(100)
@@ -122,7 +122,8 @@ describe('a refused settlement', () => {
     gate.drain = () => chain.drain(alice.wallet)
     const { status, headers, body } = await alice.buy(FOX, { payment })
     expect([status, body.error, 'data' in body]).toEqual([402, 'Payment settlement failed', false])
-    expect(body).toMatchObject({ details: expect.stringContaining('balance is 0'), note: expect.any(String), poll_url: `${GENERATIONS}/${body.job_id}`, recoverable: true })
+    expect(body).toMatchObject({ details: expect.stringContaining('balance is 0'), note: expect.any(String), recoverable: true })
+    expect(body.poll_url).toMatch(new RegExp(`^${GENERATIONS}/${body.job_id}\\?key=[0-9a-f]{32}$`))
     expect(decodeHeader(headers.get('payment-response'))).toEqual({ success: false, errorReason: body.details, transaction: '', network: 'eip155:84532', payer: alice.wallet })
     expect([headers.get('payment-required'), headers.get('x-payment-receipt')]).toEqual([null, null])
     gate.drain = () => {}

@@ -110,8 +110,8 @@ describe('the envelope', () => {
   test('signs model, length, image-to-video flag, resolution and counts of references into the poll URL', async () => {
     const wordsOf = async (body: object) => {
       const { body: envelope } = await studio().alice.buy({ prompt: 'a red fox', ...body }, { path: GENERATIONS })
-      const { exp: _, sig, ...words } = Object.fromEntries(new URL(envelope.poll_url, ORIGIN).searchParams)
-      expect(sig).toMatch(/^[0-9a-f]{64}$/)
+      const { exp: _, key, sig, ...words } = Object.fromEntries(new URL(envelope.poll_url, ORIGIN).searchParams)
+      expect([sig, key]).toEqual([expect.stringMatching(/^[0-9a-f]{64}$/), expect.stringMatching(/^[0-9a-f]{32}$/)])
       return words
     }
     expect(await wordsOf({})).toEqual({ model: 'vendor-c/video-1', duration: '8', i2v: '0', resolution: '480p' })

@@ -1,9 +1,13 @@
 /** Careful clients: they resend what they have signed until they know better, and write down everything they were told. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
+import { pollKey } from '../../core/seals.ts'
 import type { Chance } from '../model/chance.ts'
 import { type Answer, decodeHeader, encodePayment, GENERATIONS, type Payment, pngSize, signOffer } from '../server/payer.ts'
 import type { Replica } from './replicas.ts'
+
+/** Signs the poll URLs of the replicas, so that a buyer who has lost one can make it. */
+export const POLL_SECRET = '5e'.repeat(32)
 
 export type Order = { readonly model: string; readonly prompt: string; readonly size: string }
 
@@ -124,7 +128,7 @@ async function request(url: string, { method, payment, body }: Request): Promise
 export async function fetchAgain({ delivered, signed, order }: Purchase, { origin }: Replica): Promise<string | undefined> {
   const payment = signed.at(-1)
   if (!delivered || !payment) return 'nothing was delivered'
-  const { status, body } = await request(`${origin}${GENERATIONS}/${delivered.id}`, { method: 'GET', payment })
+  const { status, body } = await request(`${origin}${GENERATIONS}/${delivered.id}?key=${pollKey(Buffer.from(POLL_SECRET, 'hex'), delivered.id)}`, { method: 'GET', payment })
   if (status !== 200 || body.payment?.status !== 'already_settled') return `collected again, it answers ${status} ${JSON.stringify(body).slice(0, 200)}`
   if (body.payment.tx_hash !== delivered.transaction) return 'collected again, it names another transaction'
   const picture = body.data?.[0]

@@ -11,6 +11,7 @@ import contracts from '../../server/devnet/contracts.json' with { type: 'json' }
 import { DEVNET_ASSET, DEVNET_MULTICALL } from '../../server/devnet/devnet.ts'
 import { postgresServer, type PostgresServer } from '../adapters/postgres_server.ts'
 import { wallets } from '../bench/buyers.ts'
+import { POLL_SECRET } from './buyers.ts'
 import { NOTES } from './kill_points.ts'
 import { type Guard, guard, type Replica, replica, writeConfig } from './replicas.ts'
 import { type ProxyOptions, type RpcProxy, rpcProxy } from './rpc_proxy.ts'
@@ -58,7 +59,7 @@ export async function stage(undo: (() => unknown)[], { buyers, proxy, films, tal
   const people = await funded(node, { keys, payTo, buyers })
 
   writeConfig(dir, { gateways: onEvm(payTo), media, ...(films && { films }), ...(talks && { talks }), ...(leaseSeconds && { leaseSeconds }) })
-  const env = { RELAYER_A: keys[0], RELAYER_B: keys[1], ...(films && { XAI_API_KEY: 'key', XAI_BASE_URL: films }) }
+  const env = { POLL_KEYS: POLL_SECRET, RELAYER_A: keys[0], RELAYER_B: keys[1], ...(films && { XAI_API_KEY: 'key', XAI_BASE_URL: films }) }
   const replicas = await pair(undo, place, (name) => ({ ...env, RPC_URL: wire.urlOf(name) }))
   return { dir, media, pool, database, node, wire, payTo, replicas, people }
 }

@@ -41,6 +41,8 @@ export type Books = {
   moved(key: string): string | undefined
   /** Calls for which an authorization was sent, or which it served when its payer landed it. */
   servedBy(key: string): ReadonlySet<string>
+  /** The call for which an authorization was handed to the chain, whatever the chain made of it. */
+  handedOut(key: string): string | undefined
   violate(law: LawName, text: string): void
   random(bytes: number): Uint8Array
 
@@ -80,6 +82,8 @@ export function books(world: World): Books {
   const own = new Map<string, string | undefined>()
   const payments = new Map<string, Set<string>>()
   const shownFor = new Map<string, string>()
+  /** By key of an authorization: the call that it was claimed for. */
+  const handed = new Map<string, string>()
   /** The claim that a payment was handed out for, by identity: the same authorization may be handed out twice. */
   const claims = new WeakMap<Payment, { readonly call: string; readonly askedAt: number }>()
   const attempts = new Set<Attempt>()
@@ -218,6 +222,7 @@ export function books(world: World): Books {
     nameOf,
     row,
     moved: (key) => movedIn.get(key),
+    handedOut: (key) => handed.get(key),
     servedBy: (key) => new Set([...(sends.get(key) ?? []), own.get(key) ?? '']),
     violate,
 
@@ -252,6 +257,7 @@ export function books(world: World): Books {
       world.say(() => `   -> ${claim.kind} ${key}${claim.kind === 'retry' && claim.sent ? ', sent before' : ''}`)
       if (!given) return claim
       claims.set(given.payment, { call: id, askedAt: at.now })
+      handed.set(given.key, id)
       if (at.now < given.expiresAt) tried.add(id)
       return claim
     },

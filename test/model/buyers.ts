@@ -1,9 +1,11 @@
 /** What buyers send to a process, and the rounds that a process makes by itself. */
 import type { Reply } from '../../core/endpoint.ts'
-import { POSTED, requestOf } from './stage.ts'
+import { pollUrl, requestOf } from './stage.ts'
 import { type Actor, ownerOf, type Process, type Signed, type World } from './world.ts'
 
 const NEVER = new AbortController().signal
+/** The address of all buyers: an order that is sent again is known by it. */
+const BUYER = '192.0.2.1'
 
 export function post(world: World, process: Process, signed: Signed): Actor {
   const request = requestOf('POST', signed.product.path, { body: signed.product.body, header: signed.header })
@@ -11,16 +13,15 @@ export function post(world: World, process: Process, signed: Signed): Actor {
   world.say(() => name)
   signed.isShown = true
   const { isDeaf } = world.stage.rule
-  return world.start({ name, kind: 'post', process, signed }, async ({ gone }) => await heard(await process.gateway.handle(request, { ip: '', gone: isDeaf ? NEVER : gone.signal }), gone.signal))
+  return world.start({ name, kind: 'post', process, signed }, async ({ gone }) => await heard(await process.gateway.handle(request, { ip: BUYER, gone: isDeaf ? NEVER : gone.signal }), gone.signal))
 }
 
 export function poll(world: World, process: Process, { id, signed }: { id: string; signed: Signed }): Actor {
-  const path = world.books.isLive(id) ? `/api/v1/calls/${id}` : `${POSTED}/${id}`
-  const request = requestOf('GET', path, { header: signed.header })
+  const request = requestOf('GET', pollUrl(id, world.books.isLive(id) ? '/api/v1/calls' : undefined), { header: signed.header })
   const name = `${ownerOf(process.index)} poll ${world.books.nameOf(id)} ${signed.name} #${world.step}`
   world.say(() => name)
   signed.isShown = true
-  return world.start({ name, kind: 'poll', process, signed, call: id }, ({ gone }) => process.gateway.handle(request, { ip: '', gone: gone.signal }))
+  return world.start({ name, kind: 'poll', process, signed, call: id }, ({ gone }) => process.gateway.handle(request, { ip: BUYER, gone: gone.signal }))
 }
 
 /** A stream is read to its end, or until its reader leaves; it is then what came of it. */

@@ -106,7 +106,7 @@ function settleUp(world: World, process: Process, id: string): void {
   books.violate('nothingStuck', `${books.nameOf(id)} cannot be collected: ${call?.work}, ${call?.money}`)
 }
 
-/** Sends the same signed request again: it is served, or leads to a call that can be collected with it. */
+/** Sends the same signed request again: it is served, or leads to a call that can be collected with it. One that was handed out for a call serves that call alone (ruling 34). */
 function useAgain(world: World, process: Process, [signed]: readonly Signed[]): void {
   const { books } = world
   if (!signed || !world.isSpendable(signed) || signed.expiresAt < world.now + 7_000) return
@@ -115,8 +115,9 @@ function useAgain(world: World, process: Process, [signed]: readonly Signed[]): 
   if (books.violation) return
   if (isLive(signed.product) && posted.reply?.status === 200) return
   const body = JSON.parse(String(posted.reply?.body ?? '{}'))
-  const id = body.id ?? body.job_id
-  const isTaken = posted.reply?.status === 200 || posted.reply?.status === 202 || (body.code === 'PAYMENT_REPLAY' && body.recoverable === true)
+  const own = books.handedOut(signed.key)
+  const id = body.id ?? body.job_id ?? own
+  const isTaken = posted.reply?.status === 200 || posted.reply?.status === 202 || (body.code === 'PAYMENT_REPLAY' && (body.recoverable === true || own !== undefined))
   if (!isTaken || id === undefined) return books.violate('nothingStuck', `${signed.name} moved no money, and is answered with ${posted.reply?.status} ${body.code ?? ''}`)
   const collected = poll(world, process, { id, signed })
   finish(world)

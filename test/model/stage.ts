@@ -10,6 +10,7 @@ import { chat } from '../../core/endpoints/chat.ts'
 import { images } from '../../core/endpoints/images.ts'
 import { type Gateway, gateway, type Offer, type Patience, patience, type ChatVendor, type Payment, type Ports, type Storage } from '../../core/mod.ts'
 import type { Chain } from '../../core/ports.ts'
+import { pollKey } from '../../core/seals.ts'
 import type { LawName } from './books.ts'
 import type { Product } from './products.ts'
 import { ownerOf, type Process, START, type World } from './world.ts'
@@ -18,6 +19,11 @@ import { ownerOf, type Process, START, type World } from './world.ts'
 const MENU = [...images, ...calls]
 /** Chat remembers deadlines, so that its gateways are made anew for each run. */
 const FULL_MENU = [...MENU, ...chat]
+
+/** Signs poll URLs; in a database the key would be one more write that is asked for in every run. */
+const POLL_SECRET = '5e'.repeat(32)
+/** Where a buyer polls, as a reply would tell. */
+export const pollUrl = (id: string, path: string = POSTED): string => `${path}/${id}?key=${pollKey(Buffer.from(POLL_SECRET, 'hex'), id)}`
 
 export const POSTED = '/api/v1/images/generations'
 const COMPLETIONS = '/api/v1/chat/completions'
@@ -63,7 +69,7 @@ export function stage(rule: Rule): Stage {
     return made.world
   }
   made.world = beforeAnyRun()
-  const open = (index: number) => gateway({ ports: portsOf(index, world), endpoints: rule.isHarsh ? FULL_MENU : MENU, label: 'model', owner: ownerOf(index), patience: made.patience })
+  const open = (index: number) => gateway({ ports: portsOf(index, world), endpoints: rule.isHarsh ? FULL_MENU : MENU, label: 'model', pollKeys: [POLL_SECRET], owner: ownerOf(index), patience: made.patience })
   const all = () => Array.from({ length: MOST_PROCESSES }, (_, index) => open(index))
   const picture = (model: string) => ({ path: POSTED, body: JSON.stringify({ model, prompt: 'a red fox' }) })
   const answer = (stream: boolean) => ({ path: COMPLETIONS, body: JSON.stringify({ model: 'vendor-h/chat-4', messages: [{ role: 'user', content: 'Why?' }], max_tokens: MAX_TOKENS, stream }) })

@@ -127,7 +127,8 @@ describe('payment headers', () => {
     const { answer: bought, spent } = await watched(() => payer.post(SMALL, { [first]: payment }))
     expect(bought).toMatchObject({ status: 200, body: { payment: { status: 'settled' } } })
     expect(spent).toBe(16_750n)
-    const { answer: polled, spent: again } = await watched(() => payer.get(`${GENERATIONS}/${bought.body.id}`, { [second]: payment }))
+    const { poll_url } = (await payer.post(SMALL, { [second]: payment })).body
+    const { answer: polled, spent: again } = await watched(() => payer.get(poll_url, { [second]: payment }))
     expect(polled).toMatchObject({ status: 200, body: { payment: { status: 'already_settled', tx_hash: bought.body.payment.tx_hash } } })
     expect(polled.body.data).toEqual(bought.body.data)
     expect(again).toBe(0n)
@@ -165,10 +166,13 @@ describe('replays', () => {
         payer.post({ ...SMALL, prompt: 'another picture' }, { 'payment-signature': payment }),
       ]),
     )
+    const keyed = new RegExp(`^${GENERATIONS}/${bought.body.id}\\?key=[0-9a-f]{32}$`)
     for (const replay of answer) {
       expectRefused(replay, 'PAYMENT_REPLAY')
-      expect(replay.body).toMatchObject({ job_id: bought.body.id, poll_url: `${GENERATIONS}/${bought.body.id}`, recoverable: true })
+      expect([replay.body.job_id, replay.body.recoverable]).toEqual([bought.body.id, true])
     }
+    expect(answer.map(({ body }) => keyed.test(body.poll_url))).toEqual([true, true, false])
+    expect(answer[2]?.body.poll_url).toBe(`${GENERATIONS}/${bought.body.id}`)
     expect(spent).toBe(0n)
   })
 

@@ -153,7 +153,7 @@ describe('a gateway process', () => {
 
     const failed = await again.get(poll, lost)
     expect(failed).toMatchObject({ status: 200, body: { status: 'failed', payment_status: 'not_charged', error: expect.stringContaining('lost when the server stopped') } })
-    const collected = await again.get(`${GENERATIONS}/${bought.body.id}`, kept)
+    const collected = await again.get((await again.post(SMALL, kept)).body.poll_url, kept)
     expect(collected).toMatchObject({ status: 200, body: { payment: { status: 'already_settled', tx_hash: bought.body.payment.tx_hash } } })
     const media = await fetch(collected.body.data[0].url)
     expect(pngSize(await media.bytes())).toBe('512x512')
