@@ -7,6 +7,7 @@ import { lower, word } from '../../adapters/chains/hex.ts'
 import type { Payment } from '../../core/x402.ts'
 import { chainLaws } from '../conformance/chains.ts'
 import { runLaws } from '../conformance/law.ts'
+import { encodePayment, FOX, GENERATIONS, type Kit, kit, ORIGIN, read, testClock } from '../kit.ts'
 import wallets from './contract_wallet.json' with { type: 'json' }
 import { ASSET, DOMAIN, instead, MULTICALL, signPayment, world } from './evm_kit.ts'
 import { type Answer, type Desk, desk, facilitatorSubject, HANGS, type Harness, harness, land, referenceDesk, SUPPORTED, VALID } from './facilitator_kit.ts'
@@ -38,6 +39,54 @@ async function using(desks: readonly Desk[], work: (h: Harness) => Promise<void>
     made.chain.close()
   }
 }
+
+/** Sends an image order to the gateway of a kit. */
+const ordering = ({ shop }: Kit) => async (payment?: Payment) => {
+  const headers = { 'content-type': 'application/json', ...(payment && { 'payment-signature': encodePayment(payment) }) }
+  return await read(await shop.fetch(new Request(ORIGIN + GENERATIONS, { method: 'POST', headers, body: JSON.stringify(FOX) }), { ip: '192.0.2.1' }))
+}
+
+test('a wallet that holds the price of two buys the second one at once: its balance shows the first', () =>
+  using([reference], async (own) => {
+    const subject = kit({ ports: { clock: testClock(own.now()) }, wrap: (ports) => ({ ...ports, chain: own.chain }) })
+    const ask = ordering(subject)
+    const [offer] = (await ask()).body.accepts
+    const buyer = await own.payer(2n * BigInt(offer.amount))
+    const statuses: number[] = []
+    for (let purchase = 0; purchase < 3; purchase++) statuses.push((await ask(await own.sign(buyer, offer))).status)
+    expect([statuses, await own.balanceOf(buyer.address)]).toEqual([[200, 200, 402], 0n])
+  }))
+
+describe('of 50 calls at once of a wallet with the price of one, one starts', () => {
+  const away: Readonly<Record<string, () => Promise<Response>>> = {
+    'answers 429': async () => new Response('{"jsonrpc":"2.0","error":{"code":429,"message":"Too many requests"},"id":null}', { status: 429 }),
+    'does not answer in time': () => new Promise<Response>(() => {}),
+  }
+  for (const [what, answer] of Object.entries(away)) {
+    test(`where our own node ${what}`, async () => {
+      let isAway = false
+      // The facilitator answers from memory: only the node may be late.
+      const through = async (input: Parameters<typeof fetch>[0], init?: RequestInit) => {
+        if (!isAway) return await fetch(input, init)
+        return String(input).startsWith(chainWorld.url) ? await answer() : VALID()
+      }
+      await using([told], async (own) => {
+        const subject = kit({ ports: { clock: testClock(own.now()) }, inlineMs: 0, wrap: (ports) => ({ ...ports, chain: own.chain }) })
+        const { vendor, idle } = subject
+        const ask = ordering(subject)
+        const [offer] = (await ask()).body.accepts
+        const poor = await own.payer(BigInt(offer.amount))
+        const payments: Payment[] = []
+        for (let call = 0; call < 50; call++) payments.push(await own.sign(poor, offer))
+        isAway = true
+        const answers = await Promise.all(payments.map((payment) => ask(payment)))
+        await idle()
+        const counts = (code: string) => answers.filter(({ body }) => body.code === code).length
+        expect([answers.filter(({ status }) => status === 202).length, counts('PAYMENT_UNFUNDED'), vendor.jobs.length]).toEqual([1, 49, 1])
+      }, { fetch: through as typeof fetch, verifyMs: 1_000 })
+    })
+  }
+})
 
 // ── what is asked, and of whom ──────────────────────────────────────────────────────────────────────────────────────
 

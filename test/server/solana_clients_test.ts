@@ -162,6 +162,13 @@ for (const rail of ['a fee payer of its own', 'a facilitator'] as const) {
       expect(await spent()).toBe(BigInt(offer.amount))
     })
 
+    inWorld('sells a second time at once to a wallet that holds the price of two: its balance shows the first', async ({ node, buyer, buy, quoteOf }) => {
+      const quote = await quoteOf(GENERATIONS, FOX)
+      await node.fund(buyer.address, 2n * quote)
+      const statuses = [(await buy(GENERATIONS, FOX)).status, (await buy(GENERATIONS, FOX)).status, (await buy(GENERATIONS, FOX)).status]
+      expect([statuses, await node.balanceOf(buyer.address)]).toEqual([[200, 200, 402], 0n])
+    })
+
     test('five hundred calls at once of a wallet with the price of one start exactly one', async () => {
       const { vendor, answered, open: letGo } = onlyOne(500)
       const world = await open(rail, { vendor })
