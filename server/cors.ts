@@ -1,5 +1,6 @@
 /** CORS: browsers may call every route, send every payment header and read every receipt (ruling 1). */
 import { EXPOSED_HEADERS, PAYMENT_HEADERS, type Reply } from '../core/mod.ts'
+import { isLoopback } from './config.ts'
 
 const METHODS = 'GET, HEAD, POST, OPTIONS'
 
@@ -64,4 +65,9 @@ export function withCors(headers: Reply['headers'], origin: string | null): Repl
   const carried = new Set([...Object.keys(headers).map((name) => name.toLowerCase()), 'x-request-id'])
   const exposed = EXPOSED_HEADERS.filter((name) => carried.has(name.toLowerCase())).join(', ')
   return { ...headers, vary, 'access-control-allow-origin': '*', 'access-control-expose-headers': exposed }
+}
+
+/** Pages that may use free models on devnet, which may run on the operator's own keys: those of this machine, and of the public origin. */
+export function isOwnPage(publicOrigin: string | undefined): (origin: string) => boolean {
+  return (origin) => origin === publicOrigin || isLoopback(URL.parse(origin)?.hostname.replace(/^\[|\]$/g, '') ?? '')
 }

@@ -22,8 +22,9 @@ import {
   type Storage,
 } from '../core/mod.ts'
 import manifest from '../package.json' with { type: 'json' }
-import { type Config, isLoopback } from './config.ts'
+import type { Config } from './config.ts'
 import type { GatewayConfig } from './config_gateways.ts'
+import { isOwnPage } from './cors.ts'
 import type { ServerLog } from './log.ts'
 import { nodesOf } from './config_rpc.ts'
 import { type Metrics, metrics } from './metrics.ts'
@@ -97,7 +98,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     const offered = affordable(vendors, row, { isDevnet })
     if (vendors.phone && !offered.phone) log.info('nobody is called and no number is rented for play money: this gateway answers 503 there', { gateway: row.name })
     const ports = { storage, objects, chain, vendors: offered, clock, log, random: randomBytes, countTokens: counted, background, ...(meters && { meter: meters.meterOf(row.name) }) }
-    const opened = await orRefuse(`Gateway ${row.name}`, () => gateway({ ports, guests, ...(isDevnet && { freeToOrigin: isOwnPage(config) }), ...gatewaySettings(config, row, { owner, shelf: shelfOf(row, shelf) }) }))
+    const opened = await orRefuse(`Gateway ${row.name}`, () => gateway({ ports, guests, ...(isDevnet && { freeToOrigin: isOwnPage(config.publicOrigin) }), ...gatewaySettings(config, row, { owner, shelf: shelfOf(row, shelf) }) }))
     gateways.push({ gateway: opened, config: row })
   }
   for (const { gateway } of gateways.filter(({ config }) => !config.retired).slice(0, 1)) {
@@ -130,11 +131,6 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
 }
 
 const MINUTE_MS = 60_000
-
-/** On devnet what is free may be made with the operator's own keys: only pages on this machine, and of the public origin, may ask for it. */
-function isOwnPage({ publicOrigin }: Config): (origin: string) => boolean {
-  return (origin) => origin === publicOrigin || isLoopback(URL.parse(origin)?.hostname.replace(/^\[|\]$/g, '') ?? '')
-}
 
 function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: { owner: string; shelf: Catalog }) {
   return {

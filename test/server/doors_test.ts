@@ -3,6 +3,7 @@ import { afterEach, describe, expect, test } from 'bun:test'
 import OpenAI from 'openai'
 import { scriptedChat } from '../../adapters/vendors/scripted_chat.ts'
 import { type AppOptions, app } from '../../server/app.ts'
+import { isOwnPage } from '../../server/cors.ts'
 import type { ServerLog } from '../../server/log.ts'
 import { kit, type KitOptions } from '../kit.ts'
 
@@ -80,6 +81,14 @@ test('what is free can be kept from pages of foreign origins, and is not counted
     return (await fetch(`${url}/api/v1/chat/completions`, { method: 'POST', headers, body })).status
   }
   expect([await ask('https://evil.example'), await ask('null'), await ask('http://localhost:3000'), await ask(), await ask()]).toEqual([403, 403, 200, 200, 429])
+})
+
+test('on devnet the pages of this machine and of the public origin may use what is free, and no others', () => {
+  const isOwn = isOwnPage('https://pay.example')
+  const own = ['http://localhost', 'http://localhost:3000', 'https://127.0.0.1:8443', 'http://[::1]:5173', 'https://pay.example']
+  const foreign = ['null', 'https://evil.example', 'http://localhost.evil.example', 'http://pay.example', 'http://192.168.0.2', 'chrome-extension://abc', '']
+  expect([own.filter((origin) => !isOwn(origin)), foreign.filter(isOwn)]).toEqual([[], []])
+  expect(isOwnPage(undefined)('https://pay.example')).toBe(false)
 })
 
 describe('the Host header', () => {
