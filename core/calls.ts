@@ -1,6 +1,7 @@
 /** The life of a paid call after it was opened: settling it once, failing what died, finding out what became of money. */
 import { noteHandedOut } from './handed_out.ts'
 import { isUnfinished, LOST } from './ledger.ts'
+import { type Living, takenBack } from './living.ts'
 import { type Meter, silent } from './metrics.ts'
 import { parseAtomic } from './money.ts'
 import type { Authorization, Call, Chain, Clock, Json, Log, Outcome, PaymentCode, Settlement, Storage, Usage } from './ports.ts'
@@ -112,7 +113,7 @@ export async function settleCall(
   { completion, keepUntil, isDelivered = false }: Settling,
 ): Promise<Paying> {
   const { storage, clock, patience } = money
-  if (call.quote === 0n) return await completeFree(storage, call, { completion, now: clock.now() })
+  if (call.quote === 0n) return await completeFree(money, call, completion)
   const giveUpAt = clock.now() + patience.takenMs
   let isVerified = offered.key === call.authorization
   let pause = 20
@@ -120,7 +121,7 @@ export async function settleCall(
     const now = clock.now()
     const until = now + patience.settleLeaseMs
     const isOffered = isVerified && offered.expiresAt > now
-    const claim = await storage.claimSettlement(call.id, isOffered ? offered : undefined, { now, until, ...(completion && { result: completion }) })
+    const claim = await storage.claimSettlement(call.id, isOffered ? offered : undefined, { now, until, ...(completion && { result: completion, owner: call.owner }) })
     if (claim.kind === 'settled') return { kind: 'settled', receipt: claim.receipt, now: false }
     if (claim.kind === 'replayed') return claim
     if (claim.kind === 'nothing' && !isVerified) {
@@ -147,11 +148,18 @@ export async function settleCall(
 }
 
 /** An authorization of nothing proves a wallet: it stays bound to its call, and is never sent. */
-async function completeFree(storage: Storage, call: Call, { completion, now }: { completion: Completion | undefined; now: number }): Promise<Paying> {
+async function completeFree(money: Pick<Money, 'storage' | 'clock' | 'patience'>, call: Call, completion: Completion | undefined): Promise<Paying> {
   if (!completion) return { kind: 'free' }
-  const { result, expiresAt, usage = null } = completion
-  const isWon = await storage.moveCall(call.id, { work: ['queued', 'in_progress'], money: 'verified' }, { work: 'completed', result, expiresAt, usage, endedAt: now })
+  const isWon = await complete(money, call, completion)
   return isWon ? { kind: 'free' } : { kind: 'refused', reason: 'the call had already ended' }
+}
+
+/** Keeps what its owner made for a call, unpaid. False when the call had ended; one that was declared lost meanwhile is taken back where it can be. */
+export async function complete({ storage, clock, patience }: Pick<Money, 'storage' | 'clock' | 'patience'>, call: Call, made: Completion): Promise<boolean> {
+  const { result, expiresAt, usage = null } = made
+  const now = clock.now()
+  const move = () => storage.moveCall(call.id, { work: ['queued', 'in_progress'], owner: call.owner, money: 'verified' }, { work: 'completed', result, expiresAt, usage, endedAt: now })
+  return (await move()) || ((await takenBack(storage, call, now + patience.workLeaseMs)) && (await move()))
 }
 
 /** Nothing, when a fresh authorization would pay for the call. One that would not is never bound: a crash would leave the call waiting for its end. */
@@ -274,11 +282,11 @@ export async function reconcile(money: Money, call: Call, keepUntil: number): Pr
 
 export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was charged.'
 
-/** Why an unfinished call has in truth failed; undefined while it may still succeed. */
-export function overdue(call: Call, now: number, patience: Patience): string | undefined {
+/** Why an unfinished call has in truth failed; undefined while it may still succeed. `lostBy` where nobody could renew until now. */
+export function overdue(call: Call, now: number, patience: Patience, lostBy = now): string | undefined {
   if (!isUnfinished(call.work)) return undefined
   if (now - (call.startedAt ?? call.createdAt) > patience.stallMs) return STALLED
-  if (call.until <= now) return LOST
+  if (call.until <= lostBy) return LOST
   return undefined
 }
 
@@ -288,8 +296,8 @@ export function fail(storage: Storage, call: Pick<Call, 'id'>, error: string, no
 }
 
 /** A call whose owner died, or that ran too long, fails when somebody looks at it. */
-export async function failIfOverdue(storage: Storage, call: Call, { now, patience }: { now: number; patience: Patience }): Promise<Call> {
-  const error = overdue(call, now, patience)
+export async function failIfOverdue(storage: Storage, call: Call, { now, patience, living }: { now: number; patience: Patience; living: Living }): Promise<Call> {
+  const error = overdue(call, now, patience, living.has(call.id) ? Number.NEGATIVE_INFINITY : living.lostBy(now))
   if (!error) return call
   await fail(storage, call, error, now)
   return (await storage.getCall(call.id)) ?? call

@@ -84,7 +84,8 @@ export async function owedBy(storage: Storage, debtor: Debtor, now: number): Pro
   let owed: Call | undefined
   for (const { call: id } of standing) {
     const call = await storage.getCall(id)
-    if (!call || call.money === 'settled' || call.work === 'failed') paid.add(id)
+    // What became of its work does not count: the answer was delivered.
+    if (!call || call.money === 'settled') paid.add(id)
     if (call?.money === 'refused') owed = call
     if (call?.money === 'verified') lying.push(call)
     if (owed) break

@@ -268,7 +268,7 @@ export function flow(house: House): Flow {
   async function repeat(endpoint: Sold, tag: Tag, visit: Visit): Promise<Reply | undefined> {
     const now = clock.now()
     const known = await taggedCall(storage, tag, now)
-    const call = known && (await failIfOverdue(storage, known, { now, patience }))
+    const call = known && (await failIfOverdue(storage, known, { now, patience, living: house.living }))
     if (!call || isOver(call, now)) return undefined
     return await again(endpoint, call, visit)
   }

@@ -1,6 +1,6 @@
 /** One gateway: the menu over one set of ports, as a function from Request to Reply. The whole of Farebox, for those who embed it. */
 import { addressKey } from './addresses.ts'
-import { fail, isForgotten, overdue, type Patience, patience as usual, reconcile, within } from './calls.ts'
+import { fail, isForgotten, overdue, type Patience, patience as usual, reconcile, STALLED, within } from './calls.ts'
 import { type Catalog, catalog as contractCatalog } from './catalog/mod.ts'
 import { oweIfRefused } from './debts.ts'
 import { deadlines } from './deadlines.ts'
@@ -18,6 +18,7 @@ import { limits, type Window, windowSpent } from './limits.ts'
 import { seals } from './seals.ts'
 import { SECOND_KEEP_MS } from './second.ts'
 import { sharedBy } from './shared.ts'
+import { living } from './living.ts'
 import { isServedFirst, menu } from './menu.ts'
 import { withoutHints } from './offers.ts'
 import { metered, NO_ENDPOINT, silent } from './metrics.ts'
@@ -126,12 +127,15 @@ export type Gateway = {
 
 export function gateway(setup: Setup): Gateway {
   const { name = 'default', label = name, version = '0.0.0', bareV1 = false } = setup
-  const { ports, pulse } = watched(metered(setup.ports))
-  const { storage, chain, clock, log, meter = silent } = ports
+  const { ports: bare, pulse } = watched(metered(setup.ports))
+  const { chain, clock, log, meter = silent } = bare
   const catalog = setup.catalog ?? contractCatalog()
   const list = menu(shownOf(setup.endpoints ?? everything, setup.hidden ?? []))
   const patience: Patience = { ...usual, ...setup.patience }
-  const owner = setup.owner ?? newId(ports.random)
+  const owner = setup.owner ?? newId(bare.random)
+  const alive = living({ storage: bare.storage, owner, clock, log, leaseMs: patience.workLeaseMs })
+  const { storage } = alive
+  const ports = { ...bare, storage }
   const windows = sharedBy(setup.ports.storage, 'windows', () => limits(storage))
   const perMinute = setup.unpaidCharacters ?? UNPAID_CHARACTERS
   const unpaid = sharedBy(setup.ports.storage, 'unpaid work', () => unpaidWork({ countTokens: ports.countTokens, clock, perMinute }))
@@ -153,6 +157,7 @@ export function gateway(setup: Setup): Gateway {
     guests: Object.fromEntries(Object.entries(setup.guests ?? {}).map(([list, wallets]) => [list, wallets.map((wallet) => wallet.toLowerCase())])),
     patience,
     owner,
+    living: alive,
     maxBody: setup.maxBody ?? 1 << 20,
     maxUpload,
     bodies,
@@ -194,6 +199,7 @@ export function gateway(setup: Setup): Gateway {
   /** What went wrong, in the words of the surface that was called. */
   function refusal(error: unknown, dialect: Dialect, request: Request): Reply {
     if (error instanceof Fault) return spoken(error, dialect)
+    if (alive.isFromStorage(error)) return spoken(STORAGE_AWAY, dialect)
     log.alert('a request failed for a reason that nobody foresaw', { method: request.method, error: (error as Error).stack })
     return spoken(new Fault('INTERNAL', { details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.' }), dialect)
   }
@@ -239,11 +245,11 @@ export function gateway(setup: Setup): Gateway {
   const holds = [...list.sold.values()].some((endpoint) => endpoint.kind === 'paid' && endpoint.look !== undefined)
   const keepUntil = (call: Call): number => clock.now() + (list.sold.get(call.endpoint)?.keep.settledMs ?? SECOND_KEEP_MS)
 
-  const renew = (): Promise<void> => storage.renew(owner, clock.now() + patience.workLeaseMs)
+  const { renew } = alive
 
   async function tend(): Promise<void> {
     const now = clock.now()
-    for (const call of await storage.lostCalls(now, 100)) await fail(storage, call, overdue(call, now, patience) ?? LOST, now)
+    for (const call of await lostOnes(now)) await fail(storage, call, overdue(call, now, patience) ?? LOST, now)
     await seeToHeld(now)
     await seeToChores(now)
     const money = { storage, chain, clock, log, meter, patience }
@@ -256,6 +262,14 @@ export function gateway(setup: Setup): Gateway {
         if (isServedFirst(list.sold.get(call.endpoint))) await oweIfRefused(storage, call.id, { now: clock.now(), until: clock.now() + patience.debtMs })
       }),
     )
+  }
+
+  /** Those of this process are not: it knows better. What ran for too long has failed in any case. */
+  async function lostOnes(now: number): Promise<readonly Call[]> {
+    const found = await storage.lostCalls(now, 100)
+    // Asked after storage has answered: whether it was away is known by then.
+    const by = alive.lostBy(now)
+    return found.filter((call) => overdue(call, now, patience) === STALLED || (call.until <= by && !alive.has(call.id)))
   }
 
   let lookedAt = Number.NEGATIVE_INFINITY
@@ -307,6 +321,11 @@ export function gateway(setup: Setup): Gateway {
 
   return { name, endpoints: list.endpoints, handle, fetch, renew, tend, takeOver, windUp }
 }
+
+const STORAGE_AWAY = new Fault('NOT_READY', {
+  message: 'The gateway cannot reach its storage just now. Send the same request again in a few seconds: an authorization is charged at most once.',
+  headers: { 'retry-after': '5' },
+})
 
 /** A request's signal costs more than all else of a quote, so it is asked for only by those who wait for work. */
 function visitOf(request: Request, url: URL, { caller: { ip, origin = url.origin, gone }, params, bazaar }: { caller: Caller } & Pick<Visit, 'params' | 'bazaar'>): Visit {

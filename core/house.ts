@@ -4,6 +4,7 @@ import type { Catalog } from './catalog/mod.ts'
 import type { Context, Sold } from './endpoint.ts'
 import type { Budget } from './intake.ts'
 import type { Limits, Window } from './limits.ts'
+import type { Living } from './living.ts'
 import type { Mirror } from './mirror.ts'
 import type { Authorization, Call, NewWalletLimit, Ports } from './ports.ts'
 import type { Seals } from './seals.ts'
@@ -33,6 +34,8 @@ export type House = {
   readonly guests: Readonly<Record<string, readonly string[]>>
   /** Names this process in the calls that it works on. */
   readonly owner: string
+  /** The calls that this process works on. */
+  readonly living: Living
   /** Largest request body, in bytes. */
   readonly maxBody: number
   readonly maxUpload: number

@@ -1,5 +1,5 @@
 /** Work that makes a result: inline while its window lasts, else as a job; and the polls that collect and pay for results. Steps 8 to 12. */
-import { abandon, type Completion, fail, failIfOverdue, isForgotten, type Money, type Paying, settleCall, STALLED, within } from './calls.ts'
+import { abandon, complete as completeCall, type Completion, fail, failIfOverdue, isForgotten, type Money, type Paying, settleCall, STALLED, within } from './calls.ts'
 import { noteDebt, noteJob } from './debts.ts'
 import { spoken } from './dialects.ts'
 import type { Paid, Poll, Reply, Sold, Stored } from './endpoint.ts'
@@ -219,9 +219,8 @@ export function jobs(house: House, offering: Offers): Jobs {
     return isVerbatim(endpoint) ? { ...stored, made: await pack(stored.made) } : stored
   }
 
-  async function complete(call: Call, { result, expiresAt, usage = null }: Completion): Promise<undefined> {
-    const from = { work: ['queued', 'in_progress'], owner: house.owner, money: 'verified' } as const
-    const isWon = await storage.moveCall(call.id, from, { work: 'completed', result, expiresAt, usage, endedAt: clock.now() })
+  async function complete(call: Call, completion: Completion): Promise<undefined> {
+    const isWon = await completeCall(money, call, completion)
     if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
   }
 
@@ -322,7 +321,7 @@ export function jobs(house: House, offering: Offers): Jobs {
 
   /** What one who has shown that the call is his is told of it; the call itself where only its money is missing. */
   async function show(endpoint: Sold, found: Call, { running, collected, now, isOrder = false }: Showing): Promise<Reply | { readonly call: Call }> {
-    const known = await failIfOverdue(storage, found, { now, patience })
+    const known = await failIfOverdue(storage, found, { now, patience, living: house.living })
     const { call, ...seen } = isHeldPaid(endpoint) ? await lookAt(endpoint, known, isOrder) : { call: known }
     if (call.work === 'failed') return replies.failed(endpoint, call, isHeldPaid(endpoint) ? await upstream.failure(call, now) : {})
     if (call.work !== 'completed') return running(call, seen)

@@ -44,7 +44,7 @@ export type Row = Call &
 export type RowPatch = Partial<Omit<Row, 'id'>>
 
 /** The part of a row that decisions read; whole rows fit, too. */
-export type Head = Pick<Row, 'id' | 'payer' | 'work' | 'money' | 'owner' | 'until' | 'receipt' | 'expiresAt' | keyof Hold>
+export type Head = Pick<Row, 'id' | 'payer' | 'work' | 'money' | 'owner' | 'until' | 'startedAt' | 'error' | 'receipt' | 'expiresAt' | keyof Hold>
 
 /** How a new row begins. */
 export const UNCLAIMED: Hold & Pick<Row, 'paid'> = { fence: 0, claimUntil: null, claimKey: null, claimFresh: false, emptied: false, paid: null }
@@ -88,6 +88,11 @@ export function isLost(call: Pick<Head, 'work' | 'money' | 'until'>, now: number
   return isUnfinished(call.work) && call.money === 'verified' && call.until <= now
 }
 
+/** It was declared lost. Its owner may have been alive: slow, frozen, or without a way to the storage. */
+export function wasLost(call: Pick<Head, 'work' | 'money' | 'error'>): boolean {
+  return call.work === 'failed' && call.money === 'verified' && call.error === LOST
+}
+
 /** The call has no more use for its authorization, which was never handed out: another call may have it. */
 export function isFree(call: Pick<Head, 'work' | 'money' | 'until'>, now: number): boolean {
   return (call.work === 'failed' && call.money === 'verified') || isLost(call, now)
@@ -101,11 +106,11 @@ export function isFree(call: Pick<Head, 'work' | 'money' | 'until'>, now: number
 export function decideOpen(
   asked: { call: NewCall; authorization: Authorization },
   seen: { bound: Head | undefined; debts: Iterable<Debt>; hasPaid?: boolean },
-  at: { now: number; until: number; cap?: Cap },
+  at: { now: number; until: number; lostBy?: number; cap?: Cap },
 ): Decision<OpenAnswer> {
   const { authorization } = asked
   const { bound } = seen
-  if (bound && !isFree(bound, at.now)) return only({ kind: 'replayed', id: bound.id })
+  if (bound && !isFree(bound, at.lostBy ?? at.now)) return only({ kind: 'replayed', id: bound.id })
   const judged = at.cap && judgeCap(asked.call, { debts: seen.debts, hasPaid: seen.hasPaid ?? false }, { now: at.now, without: bound?.id, cap: at.cap })
   if (judged?.kind === 'over') return only(judged)
   const call: Call = {
@@ -133,15 +138,17 @@ export function decideOpen(
 
 /**
  * Who may settle, and with which authorization: always the earliest that is neither dead nor paid. `bonds` are all of the call's
- * by place; `bound` is the other call that `offered` serves so far.
+ * by place; `bound` is the other call that `offered` serves so far. With `owner`, who made the result: his call that was declared lost
+ * is completed as well, and paid with its authorization where that serves no other call.
  */
 export function decideClaim(
   call: Head | undefined,
   seen: { bonds: readonly Bond[]; offered: Authorization | undefined; bound: Head | undefined },
-  at: { now: number; until: number; result?: Made },
+  at: { now: number; until: number; lostBy?: number; result?: Made; owner?: string },
 ): Decision<ClaimAnswer> {
   if (!call) return only({ kind: 'nothing' })
-  const done = at.result && isUnfinished(call.work) ? completed(at.result, at.now) : undefined
+  const isBack = at.owner === call.owner && wasLost(call)
+  const done = at.result && (isUnfinished(call.work) || isBack) ? { ...completed(at.result, at.now), ...(isBack && { error: null }) } : undefined
   const kept: readonly Write[] = done ? [{ kind: 'patch', id: call.id, patch: done }] : []
   if (!done && call.work !== 'completed') return only({ kind: 'nothing' })
   if (call.receipt && call.money === 'settled') return { answer: { kind: 'settled', receipt: call.receipt }, writes: kept }
@@ -166,7 +173,7 @@ export function decideClaim(
   }
   // An authorization of ours that got here is dead or paid: it has nothing left to send.
   if (!offered || seen.bonds.some((bond) => bond.key === offered.key)) return { answer: { kind: 'nothing' }, writes: kept }
-  if (seen.bound && !isFree(seen.bound, at.now)) return { answer: { kind: 'replayed', id: seen.bound.id }, writes: kept }
+  if (seen.bound && !isFree(seen.bound, at.lostBy ?? at.now)) return { answer: { kind: 'replayed', id: seen.bound.id }, writes: kept }
   const place = 1 + Math.max(-1, ...seen.bonds.map((bond) => bond.place))
   return {
     answer: { kind: 'yours', token },
@@ -224,6 +231,19 @@ export function decideFinish(
 }
 
 // ── the rest of a call's life ───────────────────────────────────────────────────────────────────────────────────────
+
+/**
+ * Whether an owner may go on with a call, which he then has until the time that he promises. A call that was declared lost is his again while
+ * its authorization has served no other call: its first bond is then still its own, and open.
+ */
+export function decideRenewal(call: Head | undefined, seen: { bonds: readonly Pick<Bond, 'place' | 'state'>[]; owner: string }, until: number): Decision<boolean> {
+  if (!call || call.owner !== seen.owner) return only(false)
+  const { id } = call
+  if (isUnfinished(call.work)) return { answer: true, writes: call.until < until ? [{ kind: 'patch', id, patch: { until } }] : [] }
+  if (!wasLost(call) || !seen.bonds.some(({ place, state }) => place === 0 && state === 'open')) return only(false)
+  const work = call.startedAt === null ? 'queued' : 'in_progress'
+  return { answer: true, writes: [{ kind: 'patch', id, patch: { work, error: null, endedAt: null, until: Math.max(until, call.until) } }] }
+}
 
 /** Whether a compare-and-set over a call applies. */
 export function mayMove(

@@ -166,7 +166,8 @@ export function liveFlow(house: House): LiveFlow {
         return await work()
       } catch (error) {
         const left = authorization.expiresAt - clock.now()
-        log.alert(`storage failed in ${what}`, { call: call.id, payer: call.payer, isLast: left <= 0, error: (error as Error).message })
+        const tell = left <= 0 ? log.alert : log.warn
+        tell(`storage failed in ${what}`, { call: call.id, payer: call.payer, isLast: left <= 0, error: (error as Error).message })
         if (left <= 0) return undefined
         await clock.wait(Math.min(pause, left))
       }
@@ -229,6 +230,8 @@ export function liveFlow(house: House): LiveFlow {
         if (!isFirst) await storage.moveCall(call.id, { work: ['completed'] }, { result: stored(isWhole) as unknown as Json, usage: tokensOf(stream.usage()), endedAt: clock.now() }).catch(unkept)
         return { comment: commentOf(outcome.headers), isRefused: outcome.isRefused }
       },
+      isHeld: () => house.living.isHeld(call.id),
+      hold: (signal) => house.living.hold(call.id, signal),
       async fail(fault) {
         if (paid !== undefined) return
         const failing = () => fail(storage, call, failureText(fault), clock.now())

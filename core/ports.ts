@@ -160,16 +160,19 @@ export interface Storage {
   /**
    * Binds the authorization, checks the payer's exposure and inserts the call, in one step. An authorization is free again
    * when its call failed with `money` verified, or when its call's `until` passed unfinished with `money` verified; that
-   * call is then failed in the same step. Rejects, and writes nothing, when there is a call of this id.
+   * call is then failed in the same step; `lostBy` is the time that counts for that, where it is not `now`. Rejects, and writes nothing, when there is a call of this id.
    */
-  openCall(call: NewCall, authorization: Authorization, at: { now: number; until: number; cap?: Cap }): Promise<Opened>
+  openCall(call: NewCall, authorization: Authorization, at: { now: number; until: number; lostBy?: number; cap?: Cap }): Promise<Opened>
   getCall(id: string): Promise<Call | undefined>
   /** The call that an authorization serves, unless the authorization is free again at `now`. */
   callOf(authorization: string, now: number): Promise<Call | undefined>
   /** Compare and set: true when `work` was one of `from` (and `owner` the one given) and is now patched. Winning it once is the point. */
   moveCall(id: string, from: { work: readonly Work[]; owner?: string; money?: Money }, patch: CallPatch): Promise<boolean>
-  /** Promises that `owner` is alive until then, for all its unfinished calls. */
-  renew(owner: string, until: number): Promise<void>
+  /**
+   * Promises that `owner` works on these of its calls until then, and answers with those that it may go on with: its unfinished ones, and those that
+   * were declared lost while their authorization has served no other call since, which are unfinished again. Each call is one atomic step.
+   */
+  renew(owner: string, ids: readonly string[], until: number): Promise<readonly string[]>
   /** Unfinished calls whose owner's promise has passed, longest first, then by id. */
   lostCalls(now: number, limit: number): Promise<readonly Call[]>
   /** Unfinished calls of an owner on one gateway, by id; only those whose id comes behind `after`, an id or the empty text. */
@@ -177,12 +180,12 @@ export interface Storage {
 
   /**
    * The right to settle a completed call. With `result`, completes the call in the same step; its `usage` is kept with it, and its
-   * `expiresAt` moves the end of the shelf life. The lease must outlive the deadline given to `settle`.
+   * `expiresAt` moves the end of the shelf life; with `owner` as well where that owner's call was declared lost meanwhile. The lease must outlive the deadline given to `settle`.
    */
   claimSettlement(
     id: string,
     authorization: Authorization | undefined,
-    at: { now: number; until: number; result?: { result: Json; expiresAt: number; usage?: Usage | null } },
+    at: { now: number; until: number; lostBy?: number; owner?: string; result?: { result: Json; expiresAt: number; usage?: Usage | null } },
   ): Promise<Claim>
   /** Ends a claim. False, and nothing written, when the token is stale, except for `paid`, which always holds. */
   finishSettlement(id: string, token: number, outcome: Outcome, at: { now: number; expiresAt?: number }): Promise<boolean>

@@ -2,7 +2,7 @@
  * A second authorization that is part of the work: the same wallet pays somebody else, and only then us. In storage it is a call of its own: the table that
  * binds every authorization binds this one too, what became of it is found out as for any call, and a crash between the two neither loses nor repeats it.
  */
-import { failIfOverdue, type Money, settleCall } from './calls.ts'
+import { abandon, failIfOverdue, type Money, settleCall } from './calls.ts'
 import { noteDebt, owedBy } from './debts.ts'
 import { capOf, overText } from './exposure.ts'
 import { Fault } from './faults.ts'
@@ -86,7 +86,7 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
       const opened = await storage.openCall(fresh, authorization, { now, until: now + patience.workLeaseMs, ...(cap && { cap }) })
       if (opened.kind === 'replayed') return used(opened.call)
       if (opened.kind === 'over') return { ...refused(overText(opened, house.newWallet)), code: 'PAYMENT_UNFUNDED' as const }
-      return await settled(opened.call, authorization)
+      return await settled(opened.call, authorization).catch((error) => abandon(storage, opened.call, { error, now: clock.now() }))
     }
 
     /** The result of this call of its own is nothing but that it was sent. An outcome that is not known is looked at until it is. */
@@ -109,7 +109,7 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
     async function isLeft(known: Call): Promise<boolean> {
       const parent = await storage.getCall(await parentOf(storage, known, clock.now()))
       if (parent?.id === call.id) return true
-      return parent !== undefined && (await failIfOverdue(storage, parent, { now: clock.now(), patience })).work === 'failed'
+      return parent !== undefined && (await failIfOverdue(storage, parent, { now: clock.now(), patience, living: house.living })).work === 'failed'
     }
 
     /** Makes it this call's. False where somebody else was first. */

@@ -14,6 +14,10 @@ export type Paywall = {
   keep(bytes: Uint8Array): void
   settle(how: { readonly isWhole: boolean }): Promise<{ readonly comment: string; readonly isRefused: boolean }>
   fail(fault: Fault): Promise<void>
+  /** Whether the call is still ours to work on; asked before each piece is handed out. */
+  isHeld(): boolean
+  /** The same, asked of storage: false when another call has taken the authorization. */
+  hold(signal: AbortSignal): Promise<boolean>
 }
 
 export type Streaming = {
@@ -37,6 +41,7 @@ export function streamed({ clock, patience, background, open }: Streaming, { str
   const endsAt = clock.now() + patience.streamMs
   const over = new AbortController()
   let askedAt: number | undefined
+  let isHolding = false
   let cut: ((fault: Fault) => void) | undefined
   let out: ReadableStreamDefaultController<Uint8Array> | undefined
   let isDue = paywall?.settlesEarly === true
@@ -51,6 +56,8 @@ export function streamed({ clock, patience, background, open }: Streaming, { str
         try {
           const bytes = await next()
           askedAt = undefined
+          if (over.signal.aborted) return
+          if (paywall?.isHeld() === false) await holdOn(paywall)
           if (over.signal.aborted) return
           if (bytes === undefined) return await close({ last: stream.closing(), isWhole: true })
           paywall?.keep(bytes)
@@ -85,6 +92,13 @@ export function streamed({ clock, patience, background, open }: Streaming, { str
       cut = reject
       stream.next().then(resolve, reject)
     })
+  }
+
+  /** This process stood still for longer than its promise, or could not renew it: nothing more is given before it is known whose call it is. */
+  async function holdOn({ hold }: Paywall): Promise<void> {
+    isHolding = true
+    const isOurs = await hold(over.signal).finally(() => (isHolding = false))
+    if (!isOurs && !over.signal.aborted) throw TAKEN
   }
 
   /** The end of a stream that has said all it had to say, or may say no more. */
@@ -126,6 +140,8 @@ export function streamed({ clock, patience, background, open }: Streaming, { str
       if (over.signal.aborted) return
       const then = clock.now()
       const isStalled = askedAt !== undefined && then - askedAt >= patience.answerMs
+      // The model has answered; it is our storage that does not: what was handed out is paid for.
+      if (isStalled && isHolding) return await terminate(AWAY)
       if (isStalled) return halt(STALLED)
       if (then >= endsAt) return await terminate(tooLong(patience.streamMs))
       if (then < settleBy) continue
@@ -157,4 +173,6 @@ const STOPPING = new Fault('MODEL_UNAVAILABLE', { message: 'The gateway is stopp
 const LEFT = new Fault('MODEL_UNAVAILABLE', { message: 'The caller left before the answer began. Nothing was charged.' })
 const EMPTY = new Fault('MODEL_UNAVAILABLE', { message: 'The model ended without an answer. Nothing was charged.' })
 const STALLED = new Fault('UPSTREAM_TIMEOUT', { message: 'The model stopped in the middle of its answer.' })
+const TAKEN = new Fault('MODEL_UNAVAILABLE', { message: 'This stream was taken for lost, and its payment now serves another call; the stream ends here.' })
+const AWAY = new Fault('MODEL_UNAVAILABLE', { message: 'The gateway could not reach its storage for too long; the stream ends here.' })
 const REFUSED = new Fault('MODEL_UNAVAILABLE', { message: 'The payment of this stream was refused, so it ends here.' })

@@ -29,9 +29,17 @@ export function sweep({ gateways, storage, clock, log, owner, everyMs = 5_000 }:
     for (const gateway of gateways) await gateway.renew()
   }
 
+  /** A person is told of the first failure in a row: those that follow say nothing new. */
   async function repeat(step: () => Promise<void>): Promise<void> {
+    let failures = 0
     while (!stopped.signal.aborted) {
-      await step().catch((error: Error) => log.alert('a sweep failed', { error: error.message }))
+      try {
+        await step()
+        failures = 0
+      } catch (error) {
+        const tell = failures++ === 0 ? log.alert : log.warn
+        tell('a sweep failed', { error: (error as Error).message, failures })
+      }
       await clock.wait(everyMs, stopped.signal)
     }
   }

@@ -3,6 +3,7 @@ import { randomBytes, systemClock } from '../adapters/machine.ts'
 import { diskObjects } from '../adapters/objects/disk.ts'
 import { memoryObjects } from '../adapters/objects/memory.ts'
 import { s3FromUrl, s3Objects } from '../adapters/objects/s3.ts'
+import { DatabaseError } from '../adapters/storage/database_error.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
 import { postgresStorage } from '../adapters/storage/postgres.ts'
 import { holdAlone, sqliteStorage } from '../adapters/storage/sqlite.ts'
@@ -115,7 +116,9 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
 
   function background(work: Promise<unknown>): void {
     pending.add(work)
-    work.catch((error: Error) => log.alert('background work failed', { error: error.stack })).finally(() => pending.delete(work))
+    // Whoever watches storage has told of an outage: it is not told again for each piece of work.
+    const tell = (error: Error) => (error instanceof DatabaseError ? log.warn('background work failed for its storage', { error: error.message }) : log.alert('background work failed', { error: error.stack }))
+    work.catch(tell).finally(() => pending.delete(work))
   }
 
   async function drain(ms: number): Promise<number> {

@@ -13,6 +13,7 @@ import {
   decideClaim,
   decideFinish,
   decideOpen,
+  decideRenewal,
   isFree,
   isLost,
   isUnfinished,
@@ -132,11 +133,12 @@ export function memoryStorage(): Storage {
       return true
     },
 
-    async renew(owner, until) {
-      for (const call of rows.values()) {
-        if (call.owner !== owner || !isUnfinished(call.work) || call.until >= until) continue
-        perform({ kind: 'patch', id: call.id, patch: { until } })
-      }
+    async renew(owner, ids, until) {
+      return ids.filter((id) => {
+        const { answer, writes } = decideRenewal(rows.get(id), { bonds: bondsOf(id), owner }, until)
+        writes.forEach(perform)
+        return answer
+      })
     },
 
     async lostCalls(now, limit) {

@@ -12,7 +12,9 @@ import {
   decideClaim,
   decideFinish,
   decideOpen,
+  decideRenewal,
   isFree,
+  isUnfinished,
   mayLease,
   mayMove,
   mayMoveOwned,
@@ -24,7 +26,7 @@ import { summed } from '../../core/spend.ts'
 import { type Limits, type Send, type Step, connections } from './connections.ts'
 import { type Statement, ask, patching } from './statements_postgres.ts'
 
-/** Rows that one step of `prune` looks at: bounds how long it holds them. */
+/** Rows that one step of `prune` or `renew` looks at: bounds how long it holds them. */
 const BATCH = 256
 
 /** How far `prune` has come among the calls, in order of age. */
@@ -87,12 +89,14 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       })
     },
 
-    renew: (owner, until) =>
-      write({
-        turn: `owner ${owner}`,
-        look: async () => {},
-        act: async (_, send) => void (await send(ask.renew, { owner, until })),
-      }),
+    async renew(owner, ids, until) {
+      const held: string[] = []
+      // Once in any case: whoever renews nothing learns whether the database is there.
+      for (let from = 0; from === 0 || from < ids.length; from += BATCH) {
+        held.push(...(await write(renewing(owner, ids.slice(from, from + BATCH), until))))
+      }
+      return held
+    },
 
     lostCalls: (now, limit) => read((send) => send(ask.lost, { now, limit })),
 
@@ -253,6 +257,26 @@ function owning(record: Owned, may: (stored: Owned | undefined) => boolean): Ste
       if (!may(stored)) return false
       await send(ask.keepOwned, record)
       return true
+    },
+  }
+}
+
+type Promised = { readonly heads: readonly Head[]; readonly bonds: readonly Bond[] }
+
+/** One bounded step of `renew`. Whose promise is lengthened, and no more, is written at once. */
+function renewing(owner: string, ids: readonly string[], until: number): Step<Promised, readonly string[]> {
+  return {
+    turn: `owner ${owner}`,
+    async look(send) {
+      const [heads, bonds] = await Promise.all([send(ask.headsAmong, { ids }), send(ask.bondsAmong, { ids })])
+      return { heads, bonds }
+    },
+    act({ heads, bonds }, send) {
+      const decided = heads.map((head) => ({ head, ...decideRenewal(head, { bonds: bonds.filter(({ call }) => call === head.id), owner }, until) }))
+      const longer = decided.filter(({ head, writes }) => isUnfinished(head.work) && writes.length > 0).map(({ head }) => head.id)
+      const back = decided.flatMap(({ head, writes }) => (isUnfinished(head.work) ? [] : writes))
+      const done = [...(longer.length > 0 ? [send(ask.renew, { ids: longer, until })] : []), perform(back, send)]
+      return after(Promise.all(done), Promise.resolve(decided.flatMap(({ head, answer }) => (answer ? [head.id] : []))))
     },
   }
 }

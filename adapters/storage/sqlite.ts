@@ -14,7 +14,9 @@ import {
   decideClaim,
   decideFinish,
   decideOpen,
+  decideRenewal,
   isFree,
+  isUnfinished,
   mayLease,
   mayMove,
   mayMoveOwned,
@@ -32,7 +34,7 @@ import { isBusy, patiently, weightOf, writer } from './writer.ts'
 const BUSY_MS = 10
 /** Longest wait for another process at the start, when nothing is being served yet. */
 const BUSY_AT_START_MS = 2_000
-/** Rows that one step of `prune` looks at: bounds how long the event loop stands. */
+/** Rows that one step of `prune` or `renew` looks at: bounds how long the event loop stands. */
 const BATCH = 128
 
 const BILLION = 1_000_000_000n
@@ -88,6 +90,14 @@ export function sqliteStorage(path: string): Storage {
     return [...ask.spendable.all({ payer, asset, now: at.now }), ...ask.recent.all({ payer, asset, since })]
   }
 
+  function renewOne(id: string, owner: string, until: number): boolean {
+    const head = ask.head.get({ id })
+    const bonds = head && !isUnfinished(head.work) ? ask.bonds.all({ id }) : []
+    const { answer, writes } = decideRenewal(head, { bonds, owner }, until)
+    writes.forEach(perform)
+    return answer
+  }
+
   /** One bounded step of `prune` over calls, beginning behind `after`. */
   function age(now: number, after: Place): { touched: number; last: Place | undefined } {
     const found = ask.aging.all({ now, ...after, limit: BATCH })
@@ -138,7 +148,14 @@ export function sqliteStorage(path: string): Storage {
       }, weightOf(patch.result))
     },
 
-    renew: (owner, until) => write(() => void ask.renew.run({ owner, until })),
+    async renew(owner, ids, until) {
+      const held: string[] = []
+      for (let from = 0; from < ids.length; from += BATCH) {
+        const some = ids.slice(from, from + BATCH)
+        held.push(...(await write(() => some.filter((id) => renewOne(id, owner, until)))))
+      }
+      return held
+    },
 
     lostCalls: (now, limit) => patiently(() => ask.lost.all({ now, limit })),
 

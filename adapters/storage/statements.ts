@@ -1,4 +1,4 @@
-import { and, asc, eq, getTableColumns, gt, gte, lt, lte, sql } from 'drizzle-orm'
+import { and, asc, eq, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
 import type { BunSQLiteDatabase } from 'drizzle-orm/bun-sqlite'
 import type { RowPatch } from '../../core/ledger.ts'
 import { authorizations, calls, leases, owned, windows } from './schema.ts'
@@ -9,8 +9,8 @@ import { authorizations, calls, leases, owned, windows } from './schema.ts'
  */
 export function statements(db: BunSQLiteDatabase) {
   const { fence, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
-  const { id, payer, work, money, owner, until, receipt, expiresAt, gateway, endpoint, model, asset, usage, settledAt } = shown
-  const head = { id, payer, work, money, owner, until, receipt, expiresAt, fence, claimUntil, claimKey, claimFresh, emptied }
+  const { id, payer, work, money, owner, until, receipt, expiresAt, gateway, endpoint, model, asset, usage, startedAt, settledAt, error } = shown
+  const head = { id, payer, work, money, owner, until, startedAt, error, receipt, expiresAt, fence, claimUntil, claimKey, claimFresh, emptied }
   const debt = { id, endpoint, quote: calls.quote, work, money, startedAt: calls.startedAt, settledAt: calls.settledAt }
   const { signed, ...bond } = getTableColumns(authorizations)
   const unfinished = sql`${work} in ('queued', 'in_progress')`
@@ -118,11 +118,6 @@ export function statements(db: BunSQLiteDatabase) {
     window: db.select().from(windows).where(eq(windows.key, given('key'))).prepare(),
 
     insertCall: db.insert(calls).values(everyField(calls)).prepare(),
-    renew: db
-      .update(calls)
-      .set({ until: sql`${given('until')}` })
-      .where(and(unfinished, eq(owner, given('owner')), lt(until, given('until'))))
-      .prepare(),
     bind: db
       .insert(authorizations)
       .values(everyField(authorizations))

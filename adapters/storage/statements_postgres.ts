@@ -1,4 +1,4 @@
-import { type GetColumnData, type SQL, and, asc, eq, fillPlaceholders, getTableColumns, gt, gte, lt, lte, sql } from 'drizzle-orm'
+import { type GetColumnData, type SQL, and, asc, eq, fillPlaceholders, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { type PgColumn, unionAll } from 'drizzle-orm/pg-core'
 import type { RowPatch } from '../../core/ledger.ts'
@@ -18,8 +18,8 @@ export type Statement<Row> = {
 /** Drizzle builds and types the statements, and codes their values; it never holds a connection. */
 const db = drizzle.mock()
 const { fence, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
-const { id, payer, asset, work, money, owner, until, receipt, expiresAt, startedAt, settledAt, quote, gateway, endpoint, model, usage, createdAt } = shown
-const heads = { id, payer, work, money, owner, until, receipt, expiresAt, fence, claimUntil, claimKey, claimFresh, emptied }
+const { id, payer, asset, work, money, owner, until, receipt, expiresAt, settledAt, quote, gateway, endpoint, model, usage, createdAt, startedAt, error } = shown
+const heads = { id, payer, work, money, owner, until, startedAt, error, receipt, expiresAt, fence, claimUntil, claimKey, claimFresh, emptied }
 const { signed, ...bonds } = getTableColumns(authorizations)
 // `block` is read as `claimUntil` is: a number or nothing.
 const debts = { id, endpoint, quote, work, money, startedAt, settledAt, state: bonds.state, bondExpiresAt: bonds.expiresAt, block: claimUntil }
@@ -45,6 +45,8 @@ export const ask = {
   callOf: rows('call_of', shown, db.select(shown).from(authorizations).innerJoin(calls, isOfCall).where(same(bonds.key))),
   /** Locks the call. */
   head: rows('head', heads, db.select(heads).from(calls).where(same(id)).for('no key update')),
+  /** Locks the calls. */
+  headsAmong: rows('heads_among', heads, db.select(heads).from(calls).where(among(id)).orderBy(asc(id)).for('no key update')),
   /** Locks the call that an authorization serves. */
   bound: rows(
     'bound',
@@ -160,14 +162,7 @@ export const ask = {
   window: rows('window', getTableColumns(windows), db.select().from(windows).where(same(windows.key))),
 
   insertCall: rows('insert_call', {}, db.insert(calls).values(everyField(calls))),
-  renew: rows(
-    'renew',
-    {},
-    db
-      .update(calls)
-      .set({ until: sql`${given('until', until)}` })
-      .where(anyOf(id, sql`select id from calls where ${and(isUnfinished, same(owner), lt(until, given('until', until)))} order by id for no key update`)),
-  ),
+  renew: rows('renew', {}, db.update(calls).set({ until: sql`${given('until', until)}` }).where(among(id))),
   bind: rows(
     'bind',
     {},

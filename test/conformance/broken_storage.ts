@@ -13,7 +13,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
   // ── opening ─────────────────────────────────────────────────────────────────────────────────────────────────────────
   broken('openCall() gives one winner among twenty racers', 'looks first and inserts later', (good) => ({
     async openCall(call, authorization, at) {
-      const known = await good.callOf(authorization.key, at.now)
+      const known = await good.callOf(authorization.key, at.lostBy ?? at.now)
       await turn()
       const answer = await good.openCall(call, authorization, at)
       return known || answer.kind !== 'replayed' ? answer : good.openCall(call, disguised(authorization, call.id), at)
@@ -50,7 +50,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     return {
       async openCall(call, authorization, at) {
         const last = await openers.last(authorization.key)
-        const isLost = last && (last.work === 'queued' || last.work === 'in_progress') && last.until <= at.now && !at.cap
+        const isLost = last && (last.work === 'queued' || last.work === 'in_progress') && last.until <= (at.lostBy ?? at.now) && !at.cap
         return isLost ? good.openCall(call, disguised(authorization, call.id), at) : openers.openCall(call, authorization, at)
       },
     }
@@ -198,21 +198,51 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         openers.set(call.id, call.owner)
         return good.openCall(call, authorization, at)
       },
-      async renew(owner, until) {
-        await good.renew(owner, until)
-        const unfinished = await good.lostCalls(until - 1, 1_000)
-        for (const { id } of unfinished) if (openers.get(id) === owner) await good.moveCall(id, { work: ['queued', 'in_progress'] }, { until })
+      async renew(owner, ids, until) {
+        for (const id of ids) if (openers.get(id) === owner && ((await good.getCall(id))?.until ?? until) < until) await good.moveCall(id, { work: ['queued', 'in_progress'] }, { until })
+        return await good.renew(owner, ids, until)
       },
     }
   }),
   broken("an unfinished call that is moved to another owner is that owner's alone", 'never writes the owner', (good) => ({
     moveCall: (id, from, { owner: _, ...patch }) => good.moveCall(id, from, patch),
   })),
-  broken('renew() lengthens the promise for all unfinished calls of its owner, and no others', "renews everybody's queue", (good) => ({
-    async renew(owner, until) {
-      await good.renew(owner, until)
-      for (const { id } of await good.lostCalls(until - 1, 1_000)) await good.moveCall(id, { work: ['queued'] }, { until })
+  broken('renew() lengthens the promise of the calls that it is given, where they are unfinished and its owner\'s', 'renews all that its owner has', (good) => ({
+    async renew(owner, ids, until) {
+      const mine = (await good.lostCalls(until - 1, 1_000)).filter((call) => call.owner === owner)
+      await good.renew(owner, mine.map(({ id }) => id), until)
+      return await good.renew(owner, ids, until)
     },
+  })),
+  broken('renew() answers with the calls that its owner may go on with', 'answers with what it was asked', (good) => ({
+    async renew(owner, ids, until) {
+      await good.renew(owner, ids, until)
+      return ids
+    },
+  })),
+  broken('an owner takes back what was declared lost, while its authorization has served no other call', 'leaves lost what was declared lost', (good) => ({
+    async renew(owner, ids, until) {
+      const calls = await Promise.all(ids.map((id) => good.getCall(id)))
+      return await good.renew(owner, ids.filter((_, at) => calls[at]?.work !== 'failed'), until)
+    },
+  })),
+  broken('an owner takes back what was declared lost, while its authorization has served no other call', 'takes back what another call was opened with', (good) => ({
+    async renew(owner, ids, until) {
+      const held = await good.renew(owner, ids, until)
+      const calls = await Promise.all(ids.map((id) => good.getCall(id)))
+      const lost = calls.flatMap((call) => (call?.owner === owner && call.error?.startsWith('The work was lost') ? [call.id] : []))
+      for (const id of lost) await good.moveCall(id, { work: ['failed'] }, { work: 'in_progress', error: null, until })
+      return [...held, ...lost]
+    },
+  })),
+  broken('claimSettlement() completes what was declared lost for its owner, and for nobody else', 'tells nobody apart', (good) => ({
+    async claimSettlement(id, authorization, at) {
+      const call = await good.getCall(id)
+      return await good.claimSettlement(id, authorization, { ...at, ...(at.owner !== undefined && call && { owner: call.owner }) })
+    },
+  })),
+  broken('while nobody could renew, only what was lost before is lost', 'looks at its own clock', (good) => ({
+    openCall: (call, authorization, { lostBy: _, ...at }) => good.openCall(call, authorization, at),
   })),
   broken('unfinishedCalls() lists what an owner has to do on a gateway, by id, however much others have to do', 'looks among the first few calls of all owners', (good) => ({
     async unfinishedCalls(owner, { gateway, after, limit }) {

@@ -1,5 +1,6 @@
 /** What every storage promises, as data. Each law runs on a fresh database; `subject.open()` twice gives two handles on it. */
 import { expect } from 'bun:test'
+import { LOST } from '../../core/ledger.ts'
 import { limits } from '../../core/limits.ts'
 import { usdc } from '../../core/money.ts'
 import type { Authorization, Call, Claim, Json, NewCall, Opened, Outcome, Owned, Spend, Storage, Usage } from '../../core/ports.ts'
@@ -415,12 +416,12 @@ const moves: readonly Law<Storage>[] = [
       const handed = { work: 'in_progress', owner: 'the vendor', startedAt: T, until: T + HOUR } as const
       expect(await one.moveCall('call', { work: ['queued'], owner: 'me' }, handed)).toBe(true)
       expect(await two.getCall('call')).toMatchObject(handed)
-      await two.renew('me', T + 9 * HOUR)
+      await two.renew('me', ['call'], T + 9 * HOUR)
       expect(await one.getCall('call')).toMatchObject(handed)
       expect(await one.lostCalls(T + HOUR - 1, 9)).toEqual([])
       expect((await two.openCall(newCall('early'), signed('shared'), at(T + HOUR - 1))).kind).toBe('replayed')
       expect(await one.lostCalls(T + HOUR, 9)).toMatchObject([{ id: 'call', ...handed }])
-      await one.renew('the vendor', T + 2 * HOUR)
+      await one.renew('the vendor', ['call'], T + 2 * HOUR)
       expect(await two.lostCalls(T + HOUR, 9)).toEqual([])
       expect(await two.lostCalls(Number.MAX_SAFE_INTEGER, 9)).toMatchObject([{ id: 'call', ...handed, until: T + 2 * HOUR }])
       const done = { work: 'completed', result: 1 } as const
@@ -428,7 +429,7 @@ const moves: readonly Law<Storage>[] = [
     },
   },
   {
-    name: 'renew() lengthens the promise for all unfinished calls of its owner, and no others',
+    name: 'renew() lengthens the promise of the calls that it is given, where they are unfinished and its owner\'s',
     async check(subject) {
       const storage = await subject.open()
       await opened(storage, 'queued', { owner: 'me', until: T + 10 })
@@ -438,13 +439,81 @@ const moves: readonly Law<Storage>[] = [
       await storage.moveCall('done', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
       await opened(storage, 'promised for longer', { owner: 'me', until: T + HOUR })
       await opened(storage, 'of another', { owner: 'you', until: T + 40 })
-      await storage.renew('me', T + MINUTE)
+      await opened(storage, 'not asked for', { owner: 'me', until: T + 50 })
+      await storage.renew('me', ['queued', 'in progress', 'done', 'promised for longer', 'of another', 'of nobody'], T + MINUTE)
       const until = async (id: string) => ((await storage.getCall(id))?.until ?? 0) - T
       expect(await until('queued')).toBe(MINUTE)
       expect(await until('in progress')).toBe(MINUTE)
       expect(await until('done')).toBe(30)
       expect(await until('promised for longer')).toBe(HOUR)
       expect(await until('of another')).toBe(40)
+      expect(await until('not asked for')).toBe(50)
+    },
+  },
+  {
+    name: 'renew() answers with the calls that its owner may go on with',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'queued', { until: T + 10 })
+      await opened(storage, 'promised for longer', { until: T + HOUR })
+      await opened(storage, 'of another', { owner: 'you' })
+      await completed(storage, 'completed')
+      await opened(storage, 'failed')
+      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
+      const many = times(300, (n) => `call ${n}`)
+      for (const id of many) await opened(storage, id)
+      const held = await storage.renew('me', ['queued', 'promised for longer', 'of another', 'completed', 'failed', 'of nobody', ...many], T + MINUTE)
+      expect([...held].sort()).toEqual(['queued', 'promised for longer', ...many].sort())
+      expect(await storage.renew('me', [], T + MINUTE)).toEqual([])
+    },
+  },
+  {
+    name: 'an owner takes back what was declared lost, while its authorization has served no other call',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      const later = T + 2 * MINUTE
+      for (const id of ['queued', 'begun', 'taken', 'of another']) await opened(one, id, { until: T + MINUTE, ...(id === 'of another' && { owner: 'you' }) })
+      await one.moveCall('begun', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
+      const lost = { work: 'failed', error: LOST, endedAt: later } as const
+      const lose = async (id: string) => await two.moveCall(id, { work: ['queued', 'in_progress'], money: 'verified' }, id === 'begun' ? { ...lost, startedAt: T } : lost)
+      for (const id of ['queued', 'begun', 'taken', 'of another']) expect(await lose(id)).toBe(true)
+      await two.openCall(newCall('taker'), signed(keyOf('taken')), at(later))
+      await one.renew('me', ['queued', 'begun', 'taken', 'of another'], later + MINUTE)
+      const alive = { money: 'verified', error: null, endedAt: null, until: later + MINUTE }
+      expect(await two.getCall('queued')).toMatchObject({ ...alive, work: 'queued', startedAt: null })
+      expect(await two.getCall('begun')).toMatchObject({ ...alive, work: 'in_progress', startedAt: T })
+      expect(await two.getCall('of another')).toMatchObject({ work: 'failed', error: LOST })
+      // Whoever has the authorization: one of the two lives.
+      const served = [await two.getCall('taken'), await two.getCall('taker')].filter((call) => call && call.work !== 'failed')
+      expect(served.length).toBe(1)
+      expect((await two.openCall(newCall('late'), signed(keyOf('queued')), at(later))).kind).toBe('replayed')
+      await two.moveCall('begun', { work: ['in_progress'] }, { work: 'failed', error: 'upstream', endedAt: later })
+      await one.renew('me', ['begun'], later + MINUTE)
+      expect(await two.getCall('begun')).toMatchObject({ work: 'failed', error: 'upstream' })
+    },
+  },
+  {
+    name: 'claimSettlement() completes what was declared lost for its owner, and for nobody else',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      const late = T + 2 * MINUTE
+      const made = { now: late, until: late + MINUTE, result: { result: 1, expiresAt: T + HOUR } }
+      await opened(one, 'lost', { until: T + MINUTE })
+      await two.moveCall('lost', { work: ['queued'] }, { work: 'failed', error: LOST, endedAt: late })
+      expect(await one.claimSettlement('lost', signed(keyOf('lost')), { ...made, owner: 'you' })).toEqual({ kind: 'nothing' })
+      expect(await one.claimSettlement('lost', signed(keyOf('lost')), { ...made, owner: 'me' })).toMatchObject({ kind: 'yours' })
+      expect(await two.getCall('lost')).toMatchObject({ work: 'completed', money: 'settling', error: null, result: 1 })
+    },
+  },
+  {
+    name: 'while nobody could renew, only what was lost before is lost',
+    async check(subject) {
+      const storage = await subject.open()
+      await opened(storage, 'before', { until: T + 10 })
+      await opened(storage, 'meanwhile', { until: T + 11 })
+      const open = async (id: string, key: string) => (await storage.openCall(newCall(id), signed(keyOf(key)), { ...at(T + MINUTE), lostBy: T + 10 })).kind
+      expect([await open('first', 'before'), await open('second', 'meanwhile')]).toEqual(['opened', 'replayed'])
+      expect(await storage.getCall('meanwhile')).toMatchObject({ work: 'queued' })
     },
   },
   {

@@ -52,13 +52,14 @@ export function questions(random: () => number): () => Question {
     const bucket = { key: one('x', 'y'), limit: 5, windowMs: 500 }
     const take = upTo(4)
     const seen = upTo(2)
+    const next = id()
     const after = one('', some)
     const payer = one('0xa', '0xb')
     const kept = { kind: one('asset', 'number'), id: one('x', 'y'), owner, data: { count: upTo(2) }, expiresAt: at + upTo(1_500) }
     return one<Question>(
       { verb: 'getCall', put: (storage) => storage.getCall(some) },
       { verb: 'callOf', put: (storage) => storage.callOf(key.key, at) },
-      { verb: 'renew', put: (storage) => storage.renew(owner, at + 300) },
+      { verb: 'renew', put: async (storage) => [...(await storage.renew(owner, [some, next], at + 300))].sort() },
       { verb: 'lostCalls', put: (storage) => storage.lostCalls(at, 1 + take) },
       { verb: 'unfinishedCalls', put: (storage) => storage.unfinishedCalls(owner, { gateway: 'devnet', after, limit: 1 + take }) },
       { verb: 'unsettled', put: (storage) => storage.unsettled(at, 1 + take) },

@@ -183,8 +183,10 @@ describe('tend()', () => {
     await clock.advance(1)
     await second.tend()
     expect((await ports.storage.getCall(body.job_id))).toMatchObject({ work: 'failed', money: 'verified', error: 'The work was lost when the server stopped. Nothing was charged.' })
+    const again = alice.buy(FOX, { payment, shop: second })
+    await clock.settle()
     ready()
-    expect((await alice.buy(FOX, { payment, shop: second })).status).toBe(200)
+    expect((await again).status).toBe(200)
     await idle()
     expect(chain.transfers).toHaveLength(1)
   })
@@ -237,20 +239,25 @@ describe('takeOver()', () => {
     expect(await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)).toEqual([])
   })
 
-  test('the work that goes on regardless comes too late: it is logged, and charges nothing', async () => {
-    const { vendor, ready } = slowVendor()
-    const { buyer, clock, restart, idle, chain, log } = kit({ vendor, inlineMs: 0 })
-    await buyer().buy()
-    await clock.settle()
-    await restart().takeOver()
-    ready()
-    await idle()
-    expect(log.lines).toMatchObject([{ level: 'warn', message: 'a result came too late: its call had already ended' }])
-    expect(chain.transfers).toEqual([])
+  test('the work that goes on regardless takes its call back, unless another call has its authorization: then it charges nothing', async () => {
+    for (const isTaken of [false, true]) {
+      const { vendor, ready } = slowVendor()
+      const { buyer, clock, restart, idle, chain, log, ports } = kit({ vendor, inlineMs: 0 })
+      const alice = buyer()
+      const payment = alice.sign(await alice.ask())
+      const { body } = await alice.buy(FOX, { payment })
+      const second = restart()
+      await second.takeOver()
+      if (isTaken) expect((await alice.buy(FOX, { payment, shop: second })).status).toBe(202)
+      await clock.settle()
+      ready()
+      await idle()
+      const late = { level: 'warn' as const, message: 'a result came too late: its call had already ended' }
+      expect(log.lines.map(({ level, message }) => ({ level, message }))).toEqual(isTaken ? [late] : [])
+      expect([isTaken, (await ports.storage.getCall(body.id))?.work, chain.transfers]).toEqual([isTaken, isTaken ? 'failed' : 'completed', []])
+    }
     const inline = kit({ vendor: scriptedVendor(async () => (await inline.restart().takeOver(), [{ url: 'data:,' }])) })
-    const { status, body } = await inline.buyer().buy()
-    expect([status, body.error, inline.chain.transfers.length]).toEqual([500, 'Image generation failed', 0])
-    expect(body.details).toBe('The work was lost when the server stopped. Nothing was charged.')
+    expect([(await inline.buyer().buy()).status, inline.chain.transfers.length]).toEqual([200, 1])
   })
 })
 
@@ -277,7 +284,7 @@ describe('a storage that fails', () => {
         const alice = buyer()
         const payment = alice.sign(await alice.ask())
         const first = await alice.buy(FOX, { payment })
-        expect([verb, first.status]).toEqual([verb, verb === 'finishSettlement' ? 200 : 500])
+        expect([verb, first.status]).toEqual([verb, verb === 'finishSettlement' ? 200 : 503])
         expect(log.lines.some(({ level }) => level === 'alert')).toBe(true)
         await idle()
         await clock.advance(45_000)
@@ -313,12 +320,16 @@ describe('a storage that fails', () => {
     }
   })
 
-  test('altogether is 500 with details, an alert, and no secret in the answer', async () => {
+  test('altogether is 503 with Retry-After, one alert for all requests, and no secret in the answer', async () => {
     const storage = { ...memoryStorage(), callOf: () => Promise.reject(new Error('password of db')) }
     const { buyer, log } = kit({ ports: { storage } })
-    const { status, body } = await buyer().buy()
-    expect([status, body]).toEqual([500, { error: 'Internal server error', details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.' }])
-    expect(log.lines).toMatchObject([{ level: 'alert', fields: { method: 'POST', error: expect.stringContaining('password of db') } }])
+    const alice = buyer()
+    for (let n = 0; n < 3; n++) {
+      const { status, headers, body } = await alice.buy()
+      expect([status, headers.get('retry-after'), body.error]).toEqual([503, '5', 'Not ready'])
+      expect(JSON.stringify(body)).not.toContain('password')
+    }
+    expect(log.lines).toMatchObject([{ level: 'alert', message: 'storage fails; nothing is sold until it answers', fields: { verb: 'callOf', error: 'password of db' } }])
   })
 })
 

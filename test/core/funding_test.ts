@@ -263,14 +263,17 @@ describe('a process that dies', () => {
   })
 
   test('while the outcome is unknown: the reconciler sends the same deposit, and the request finds it', async () => {
-    const subject = counter()
+    let isDead = false
+    const subject = counter({ wrap: crashing((storage) => ({ claimSettlement: (...asked) => (isDead ? never() : storage.claimSettlement(...asked)) })) })
     const order = await subject.order()
     subject.chain.forecast('dropped')
     void subject.send(order)
     await subject.clock.settle()
     const shop = subject.restart()
     await shop.takeOver()
+    isDead = true
     await subject.clock.advance(50_000)
+    isDead = false
     await shop.tend()
     await subject.clock.settle()
     const { status } = await subject.send(order, shop)

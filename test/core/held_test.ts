@@ -358,7 +358,7 @@ describe('a film that is done', () => {
     expect((await slow).status).toBe(202)
     fetched.open()
     await idle()
-    expect(log.lines.map(({ message }) => message)).toEqual(['a job could not be collected'])
+    expect(log.lines.map(({ message }) => message)).toEqual(['storage fails; nothing is sold until it answers', 'storage answers again', 'a job could not be collected'])
     isAway = false
     await clock.advance(2_000)
     expect((await alice.poll(pollUrl, payment)).body.payment.status).toBe('settled')

@@ -187,14 +187,16 @@ describe('a poll', () => {
 
   test('that finds its process dead, or an hour gone, reads failed at once, before any sweep', async () => {
     const dead = await slowCall()
+    const other = { shop: dead.restart() }
     await dead.clock.advance(19_999)
-    expect((await dead.alice.poll(dead.pollUrl, dead.payment)).status).toBe(202)
+    expect((await dead.alice.poll(dead.pollUrl, dead.payment, other)).status).toBe(202)
     await dead.clock.advance(1)
-    const { body } = await dead.alice.poll(dead.pollUrl, dead.payment)
+    expect((await dead.alice.poll(dead.pollUrl, dead.payment)).body.status).toBe('in_progress')
+    const { body } = await dead.alice.poll(dead.pollUrl, dead.payment, other)
     expect([body.status, body.payment_status, body.error]).toEqual(['failed', 'not_charged', 'The work was lost when the server stopped. Nothing was charged.'])
     expect((await dead.alice.buy(FOX, { payment: dead.payment, shop: dead.restart({ inlineMs: 0 }) })).status).toBe(202)
     const stuck = await slowCall()
-    await stuck.ports.storage.renew('first', START + 2 * HOUR)
+    await stuck.ports.storage.renew('first', [stuck.envelope.body.id], START + 2 * HOUR)
     const shop = stuck.restart({ patience: { stallMs: HOUR / 2 } })
     await stuck.clock.advance(HOUR / 2 + 1)
     expect((await stuck.alice.poll(stuck.pollUrl, stuck.payment, { shop })).body.error).toStartWith('Job stalled')

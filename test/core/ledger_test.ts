@@ -10,7 +10,7 @@ const LIFE = 600_000
 
 const authorization = (key: string, expiresAt = T + LIFE): Authorization => ({ key, payer: 'alice', payment: {} as never, offer: {} as never, expiresAt })
 const head = (more: Partial<Head> = {}): Head => ({
-  id: 'call', payer: 'alice', work: 'completed', money: 'verified', owner: 'one', until: T + 30_000, receipt: null, expiresAt: T + LIFE, ...UNCLAIMED, ...more,
+  id: 'call', payer: 'alice', work: 'completed', money: 'verified', owner: 'one', until: T + 30_000, startedAt: null, error: null, receipt: null, expiresAt: T + LIFE, ...UNCLAIMED, ...more,
 })
 const bond = (more: Partial<Bond> = {}): Bond => ({ key: 'first', call: 'call', payer: 'alice', place: 0, state: 'open', expiresAt: T + LIFE, ...more })
 const newCall = { id: 'new', payer: 'alice', quote: usdc(22_000n) } as NewCall

@@ -165,7 +165,7 @@ describe('a storage that fails under a whole answer', () => {
         const { post, signed, chain, clock, shop, log, idle } = await table(undefined, { ports: { storage: failing(verb, after) } })
         const payment = await signed(SKY)
         const first = await post(SKY, { payment })
-        expect([verb, first.status]).toEqual([verb, verb === 'finishSettlement' ? 200 : 500])
+        expect([verb, first.status]).toEqual([verb, verb === 'finishSettlement' ? 200 : 503])
         expect(log.lines.some(({ level }) => level === 'alert')).toBe(true)
         await idle()
         await clock.advance(45_000)
@@ -208,14 +208,14 @@ describe('a storage that fails under a whole answer', () => {
 
   test('leaves no timer behind', async () => {
     const { post, signed, clock } = await table(undefined, { ports: { storage: failing('claimSettlement', false) } })
-    expect((await post(SKY, { payment: await signed(SKY) })).status).toBe(500)
+    expect((await post(SKY, { payment: await signed(SKY) })).status).toBe(503)
     expect(clock.waiting).toBe(0)
   })
 
   test('while it records that work failed frees the authorization', async () => {
     const { post, signed, chain } = await table(async (_, { attempt }) => (attempt === 1 ? Promise.reject(new Error('down')) : wholeAnswer()), { ports: { storage: failing('moveCall', false) } })
     const payment = await signed(SKY)
-    expect((await post(SKY, { payment })).status).toBe(500)
+    expect((await post(SKY, { payment })).status).toBe(503)
     expect([(await post(SKY, { payment })).status, chain.transfers.length]).toEqual([200, 1])
   })
 })

@@ -38,7 +38,7 @@ describe('a one-shot sale under a storage that fails', () => {
     const subject = stage({ wrap: failingOnce('claimSettlement') })
     const { buy } = await signed(subject)
     const { status, body } = await buy()
-    expect([status, JSON.stringify(body).includes('disk'), subject.chain.transfers]).toEqual([500, false, []])
+    expect([status, JSON.stringify(body).includes('disk'), subject.chain.transfers]).toEqual([503, false, []])
     expect([statusOf(await buy()), subject.chain.transfers.length]).toEqual(['settled', 1])
   })
 
@@ -58,7 +58,7 @@ describe('a one-shot sale under a storage that fails', () => {
 })
 
 describe('a one-shot result', () => {
-  test('that comes after its call was given up is a failure, and does not say that it is kept', async () => {
+  test('that comes after its call was given up is sold all the same, and sold once', async () => {
     const ready = door()
     const subject = stage({ before: () => ready.passed })
     const { buy } = await signed(subject)
@@ -66,10 +66,26 @@ describe('a one-shot result', () => {
     await subject.clock.settle()
     await subject.restart().takeOver()
     ready.open()
-    const { status, headers, body } = await late
-    expect([status, body.error, body.poll_url, headers.has('payment-response')]).toEqual([500, 'Internal server error', undefined, false])
-    expect(subject.chain.transfers).toEqual([])
-    expect([statusOf(await buy()), subject.chain.transfers.length]).toEqual(['settled', 1])
+    expect([statusOf(await late), subject.chain.transfers.length]).toEqual(['settled', 1])
+    expect([statusOf(await buy()), subject.chain.transfers.length]).toEqual(['already_settled', 1])
+  })
+
+  test('that comes after its authorization went to another call is withheld, and charges nothing', async () => {
+    const [ready, second] = [door(), door()]
+    let asked = 0
+    const subject = stage({ before: () => (asked++ === 0 ? ready.passed : second.passed) })
+    const { buy } = await signed(subject)
+    const late = buy()
+    await subject.clock.settle()
+    const other = subject.restart()
+    await other.takeOver()
+    const again = buy({ shop: other })
+    await subject.clock.settle()
+    ready.open()
+    const { status, body } = await late
+    expect([status, body.error, subject.chain.transfers]).toEqual([402, 'Payment settlement failed', []])
+    second.open()
+    expect([statusOf(await again), subject.chain.transfers.length]).toEqual(['settled', 1])
   })
 
   test('that is still being made is a replay for a resend, and 202 for a poll', async () => {

@@ -139,7 +139,7 @@ describe('poll keys', () => {
     const subject = cinema({ pollKeys: [], ports: { storage } })
     const alice = subject.buyer()
     const payment = await signed(alice)
-    expect([(await order(alice, payment)).status, subject.studio.submitted]).toEqual([500, 0])
+    expect([(await order(alice, payment)).status, subject.studio.submitted]).toEqual([503, 0])
     isAway = false
     expect((await order(alice, payment)).status).toBe(202)
   })

@@ -4,12 +4,12 @@ import type { Debt } from '../../core/exposure.ts'
 import * as ledger from '../../core/ledger.ts'
 import type { Authorization, Call, Storage } from '../../core/ports.ts'
 
-export type Decisions = Pick<typeof ledger, 'decideOpen' | 'decideClaim' | 'decideFinish' | 'isFree'>
+export type Decisions = Pick<typeof ledger, 'decideOpen' | 'decideClaim' | 'decideFinish' | 'decideRenewal' | 'isFree'>
 
 type Bound = ledger.Bond & { readonly authorization: Authorization }
 
 export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
-  const { decideOpen, decideClaim, decideFinish, isFree } = { ...ledger, ...exchanged }
+  const { decideOpen, decideClaim, decideFinish, decideRenewal, isFree } = { ...ledger, ...exchanged }
   const rows = new Map<string, ledger.Row>()
   const bonds = new Map<string, Bound>()
 
@@ -64,10 +64,12 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
       perform([{ kind: 'patch', id, patch: ledger.patchOf(patch) }])
       return true
     },
-    async renew(owner, until) {
-      for (const row of listed((each) => each.owner === owner && ledger.isUnfinished(each.work) && each.until < until)) {
-        perform([{ kind: 'patch', id: row.id, patch: { until } }])
-      }
+    async renew(owner, ids, until) {
+      return ids.filter((id) => {
+        const { answer, writes } = decideRenewal(rows.get(id), { bonds: bondsOf(id), owner }, until)
+        perform(writes)
+        return answer
+      })
     },
     lostCalls: async (now) => listed((row) => ledger.isLost(row, now)),
     unfinishedCalls: async (owner, { gateway, after }) => listed((row) => row.owner === owner && row.gateway === gateway && ledger.isUnfinished(row.work) && row.id > after),

@@ -1,4 +1,4 @@
-/** What outlives a run: gateways of the real core, built once, whose ports ask the world of the run that is on. */
+/** What outlives a run, and gateways of the real core, built for each run, whose ports ask the world of the run that is on. */
 import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
 import { cashChain } from '../../adapters/chains/cash.ts'
@@ -51,7 +51,7 @@ export type Stage = {
   readonly rule: Rule
   /** One for each process that a run may start. */
   gateways: readonly Gateway[]
-  /** Gateways that remember nothing, where a run needs that. */
+  /** Gateways that remember nothing of the runs before. */
   refresh(): void
   readonly products: readonly Product[]
   readonly patience: Patience
@@ -75,7 +75,7 @@ export function stage(rule: Rule): Stage {
   const answer = (stream: boolean) => ({ path: COMPLETIONS, body: JSON.stringify({ model: 'vendor-h/chat-4', messages: [{ role: 'user', content: 'Why?' }], max_tokens: MAX_TOKENS, stream }) })
   const pictures = [productOf('fast', picture('vendor-a/image-1'), open(0)), productOf('slow', picture('vendor-e/image-pro'), open(0))]
   const products = rule.isHarsh ? [...pictures, productOf('talk', answer(false), open(0)), productOf('stream', answer(true), open(0))] : pictures
-  Object.assign(made, { gateways: all(), products, refresh: () => void (rule.isHarsh && (made.gateways = all())) })
+  Object.assign(made, { gateways: all(), products, refresh: () => void (made.gateways = all()) })
   made.world = undefined
   return made
 }
@@ -131,7 +131,7 @@ function portsOf(index: number, world: () => World): Ports {
     getCall: (id) => store('getCall', (inner) => inner.getCall(id)),
     callOf: (key, now) => store('callOf', (inner) => inner.callOf(key, now)),
     moveCall: (id, from, patch) => store(`moveCall ${patch.work ?? ''}`, (inner) => inner.moveCall(id, from, patch)),
-    renew: (owner, until) => store('renew', (inner) => inner.renew(owner, until)),
+    renew: (owner, ids, until) => store('renew', (inner) => inner.renew(owner, ids, until)),
     lostCalls: (now, limit) => store('lostCalls', (inner) => inner.lostCalls(now, limit)),
     unfinishedCalls: (owner, at) => store('unfinishedCalls', (inner) => inner.unfinishedCalls(owner, at)),
     claimSettlement(id, offered, at) {

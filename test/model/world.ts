@@ -9,7 +9,7 @@ import { readExact } from '../../adapters/chains/exact.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import type { Reply } from '../../core/endpoint.ts'
 import type { Gateway, Offer, Payment, Storage } from '../../core/mod.ts'
-import type { Chain, Identity, Settlement } from '../../core/ports.ts'
+import type { Call, Chain, Identity, Settlement } from '../../core/ports.ts'
 import { type Books, books } from './books.ts'
 import { type Chance, chance } from './chance.ts'
 import type { Product } from './products.ts'
@@ -347,7 +347,9 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
       world.say(() => `${ms / 1000} s pass`)
       if (world.isStorageAway) return
       for (const { index, skewMs } of world.processes.filter(({ isAlive, isFrozen }) => isAlive && !isFrozen && !dice.isLucky(0.25))) {
-        peek(world.storage.renew(ownerOf(index), world.now + skewMs + stage.patience.workLeaseMs))
+        const owner = ownerOf(index)
+        const calls = (peek(world.storage.lostCalls(Number.MAX_SAFE_INTEGER, 1_000)) as readonly Call[]).filter((call) => call.owner === owner)
+        peek(world.storage.renew(owner, calls.map(({ id }) => id), world.now + skewMs + stage.patience.workLeaseMs))
       }
     },
 
