@@ -282,6 +282,19 @@ describe('in the background', () => {
     expect(body).toMatchObject({ id, status: 'completed', background: true, store: false, output: [{ content: [{ text: 'Blue.' }] }] })
   })
 
+  test('is read and cancelled by its whole id alone: the part that a replay tells is none', async () => {
+    const { get, text, id, finish } = await underWay()
+    const [job, key] = [id.slice(0, 37), id.slice(38)]
+    for (const isDone of [false, true]) {
+      if (isDone) await finish()
+      for (const guess of [job, `${job}_`, `${job}_${'0'.repeat(32)}`, `${job}_${key.slice(1)}`, `${job}_${key}0`, `${job}?key=${key}`]) {
+        expect([guess, (await get(`${path}/${guess}`)).status]).toEqual([guess, 404])
+        expect(await text(`${path}/${guess}${guess.includes('?') ? '&' : '?'}stream=true`)).not.toContain('Blue.')
+      }
+    }
+    expect((await get(`${path}/${id}`)).status).toBe(200)
+  })
+
   test('shows no output while its settlement is under way', async () => {
     const held = door()
     const { get, text, id, finish, chain, clock } = await underWay({ chain: cashChain({ before: (question) => (question === 'settle' ? held.passed : undefined) }) })

@@ -12,7 +12,9 @@ import axios from 'axios'
 import { type Hex, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { parseConfig } from '../../server/config.ts'
+import { rpc } from '../../server/devnet/anvil.ts'
 import { type Running, start } from '../../server/main.ts'
+import { expectNothingRead, strangerHears } from '../conformance/public_payment.ts'
 import { type Answer, decodeHeader, encodePayment, GENERATIONS, type Payer, payerAt, type Payment, pngSize, type Twist } from './payer.ts'
 
 const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
@@ -40,6 +42,16 @@ afterAll(async () => {
 
 /** `fetch` as @x402/fetch makes it, without a single option. */
 const official = () => wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(payer.account) }] })
+/** The payment as the calldata of its settlement tells it: nine words behind the selector of `transferWithAuthorization`. */
+async function publishedIn(transaction: Hex, accepted: Payment['accepted']): Promise<Payment> {
+  const { input } = (await rpc(payer.devnet.rpc_url, 'eth_getTransactionByHash', [transaction])) as { input: Hex }
+  const words = input.slice(input.indexOf('e3ee160e') + 8).match(/.{64}/g) ?? []
+  const [from, to, value, validAfter, validBefore, nonce, v, r, s] = words as [string, string, string, string, string, string, string, string, string]
+  const [address, number] = [(word: string): Hex => `0x${word.slice(24)}`, (word: string) => String(BigInt(`0x${word}`))]
+  const authorization = { from: address(from), to: address(to), value: number(value), validAfter: number(validAfter), validBefore: number(validBefore), nonce: `0x${nonce}` as Hex }
+  return { x402Version: 2, resource: undefined, accepted, payload: { signature: `0x${r}${s}${v.slice(62)}`, authorization } }
+}
+
 const order = (body: unknown) => ({ method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })
 
 /** What left the buyer while `work` ran, and what it came to. */
@@ -174,6 +186,25 @@ describe('replays', () => {
     expect(answer.map(({ body }) => keyed.test(body.poll_url))).toEqual([true, true, false])
     expect(answer[2]?.body.poll_url).toBe(`${GENERATIONS}/${bought.body.id}`)
     expect(spent).toBe(0n)
+  })
+
+  test('whoever reads the calldata of a settlement rebuilds the payment, and reads nothing with it', async () => {
+    const bought = await payer.post(SMALL, { 'payment-signature': encodePayment(await payer.sign(SMALL)) })
+    expect(bought.status).toBe(200)
+    const payment = await publishedIn(bought.body.payment.tx_hash, (await payer.post(SMALL)).body.accepts[0])
+    const shop = {
+      fetch(request: Request) {
+        const { pathname, search } = new URL(request.url)
+        return fetch(new Request(running.url + pathname + search, request))
+      },
+    }
+    // The test and the buyer have one address, by which the identical order would be known.
+    const orders = ['what have they bought?', 'and the others?'].map((prompt) => ({ method: 'POST', path: GENERATIONS, body: { ...SMALL, prompt } }))
+    expectNothingRead(await strangerHears(shop, { payment, orders, polls: [`${GENERATIONS}/${bought.body.id}`] }))
+    const fresh = encodePayment(await payer.sign(SMALL))
+    const before = await payer.balance()
+    const read = await payer.get(`${GENERATIONS}/${bought.body.id}`, { 'payment-signature': fresh })
+    expect([read.status, read.body.payment?.status, await payer.balance()]).toEqual([200, 'already_settled', before])
   })
 
   test('one hundred identical POSTs at once make one job and one transfer', async () => {

@@ -12,6 +12,7 @@ import { solanaNode } from '../../server/devnet/solana_node.ts'
 import { MINT } from '../../server/devnet/solana_tokens.ts'
 import { referenceSolanaDesk } from '../adapters/solana_facilitator_kit.ts'
 import { base64, draftOf, NETWORK, newKey, paymentOf, wireOf } from '../adapters/solana_kit.ts'
+import { expectNothingRead, expectOwnerReads, strangerHears } from '../conformance/public_payment.ts'
 import { door, encodePayment, FOX, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../kit.ts'
 
 const COMPLETIONS = '/api/v1/chat/completions'
@@ -246,3 +247,25 @@ for (const rail of ['a fee payer of its own', 'a facilitator'] as const) {
     })
   })
 }
+
+test('whoever reads a settlement on the wire rebuilds the payment, and reads nothing with it; the buyer reads on', async () => {
+  const world = await open('a fee payer of its own')
+  try {
+    const { shop, node, buyer, buy, ask, keyed } = world
+    const bought = await buy(COMPLETIONS, HELLO)
+    expect(bought.status).toBe(200)
+    const { transaction: signature } = decodePaymentResponseHeader(bought.headers.get('payment-response') ?? '')
+    const asked = { jsonrpc: '2.0', id: 1, method: 'getTransaction', params: [signature, { encoding: 'base64', maxSupportedTransactionVersion: 0, commitment: 'confirmed' }] }
+    const found = (await (await fetch(node.url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(asked) })).json()) as { result: { transaction: [string, string] } }
+    const [offer] = (await read(await ask(COMPLETIONS, HELLO))).body.accepts
+    const payment = paymentOf(offer, found.result.transaction[0])
+    const orders = [HELLO, { ...HELLO, max_tokens: 21 }].map((body) => ({ method: 'POST', path: COMPLETIONS, body }))
+    const heard = await strangerHears(shop, { payment, orders })
+    expectNothingRead(heard)
+    const id = (JSON.parse(heard[0]?.text ?? '{}') as { job_id: string }).job_id
+    const fresh = paymentOf(offer, base64(await wireOf(await draftOf(node, buyer, offer))))
+    await expectOwnerReads({ shop, keyed, fresh: () => fresh, empty: () => {} }, { id, payment })
+  } finally {
+    await world.close()
+  }
+}, TEST_MS)
