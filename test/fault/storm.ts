@@ -261,7 +261,7 @@ async function allWeathers(
     if (town.strangers.length > 2 * GUESTS && dice.isLucky(0.2))
       shopping.push(drainedAtWork(town).then((drained) => void errands.push(...drained)))
     const name = dice.pick(Object.keys(faults) as FaultName[])
-    log(`${((performance.now() + 45_000 - lastAt) / 1000).toFixed(0).padStart(6)} s  ${name}`)
+    log(`${((endsAt - performance.now()) / 1000).toFixed(0).padStart(6)} s to go: ${name}`)
     const [a, b] = dice.isLucky(0.5) ? replicas : ([replicas[1], replicas[0]] as const)
     const sky: Sky = { ...town, a, b, begun: () => {} }
     await faults[name](sky)

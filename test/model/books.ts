@@ -182,7 +182,9 @@ export function books(world: World): Books {
   function judgeLive(actor: Actor, text: string): void {
     const { signed, call } = actor
     world.say(() => `${actor.name}: 200 ${/end-of-work-\d+/.exec(text)?.[0] ?? 'no whole answer'}`)
-    if (!signed) return
+    // One that stalled after its last word was not whole: its end was missing.
+    const isCut = text.startsWith('data:') && !text.includes('[DONE]')
+    if (!signed || isCut) return
     const key = call === undefined ? signed.key : (calls.get(call)?.opening ?? signed.key)
     const read = answers.get(key) ?? new Set()
     for (const [work] of text.matchAll(/end-of-work-\d+/g)) answers.set(key, read.add(work))

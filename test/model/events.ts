@@ -54,11 +54,14 @@ export function habitsOf({ chance }: World): Habits {
   }
 }
 
-/** Habits of a harsh run. What is signed outlives it, so that nothing but a wallet can keep its answers from being paid. */
+/**
+ * Habits of a harsh run. What is signed outlives it, so that nothing but a wallet can keep its answers from being paid.
+ * Nobody crashes: who is killed between the last word of a stream and its claim has given it away, and no rule mends that.
+ */
 export function harshHabitsOf(world: World): Habits {
   const often = <T>(...of: readonly T[]): T => world.chance.pick(of)
   const mild = habitsOf(world)
-  const gone: readonly Event[] = [cancel, drain, submit]
+  const gone: readonly Event[] = [cancel, crash, drain, submit]
   return {
     ...mild,
     calls: often(2, 3, 5),
@@ -207,11 +210,11 @@ function thaw(world: World): void {
   process.isFrozen = false
 }
 
-/** A process whose clock is wrong is wrong from its start. */
+/** By less than a quarter of a lease: a replica whose clock is further off does not sell. */
 function skew(world: World): void {
   const process = alive(world)
   if (!process || process.skewMs !== 0) return
-  process.skewMs = world.chance.pick([35_000, -35_000])
+  process.skewMs = world.chance.pick([7_000, -7_000])
   world.say(() => `the clock of p${process.index} is off by ${process.skewMs / 1000} s`)
 }
 
