@@ -32,7 +32,7 @@ export function offerOf({ scheme, network, asset, payTo, extra, minValiditySecon
 
 const CLOSED = 'The gateway cannot settle payments at the moment. Nothing was charged. Retry later.'
 /** A free key is looked for every few seconds, the balance of an empty one every minute. */
-const CLOSED_RETRY_SECONDS = { no_key: '5', no_gas: '60' } as const
+const CLOSED_RETRY_SECONDS = { no_key: '5', no_gas: '60', clock: '5' } as const
 
 export function offersOf({ ports: { chain, clock }, patience }: House): Offers {
   return {

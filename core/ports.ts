@@ -157,6 +157,8 @@ export type Outcome =
   | { kind: 'unresolved' }
 
 export interface Storage {
+  /** The time of the database, where that is another machine's. Absent where this process's own time is its time. */
+  now?(): Promise<number>
   /**
    * Binds the authorization, checks the payer's exposure and inserts the call, in one step. An authorization is free again
    * when its call failed with `money` verified, or when its call's `until` passed unfinished with `money` verified; that
@@ -239,8 +241,8 @@ export type Settlement =
   | { kind: 'unknown'; reason: string }
 export type Fate = { kind: 'paid'; receipt: Receipt } | { kind: 'open' } | { kind: 'dead'; code?: PaymentCode } | { kind: 'unknown'; reason: string }
 
-/** `no_gas`: the accounts that pay for settlements hold too little. `no_key`: other replicas hold every key. `reason` is for the operator only. */
-export type Closed = { readonly code: 'no_gas' | 'no_key'; readonly reason: string }
+/** `no_gas`: the accounts that pay for settlements hold too little. `no_key`: other replicas hold every key. `clock`: this process does not know the time well enough. `reason` is for the operator only. */
+export type Closed = { readonly code: 'no_gas' | 'no_key' | 'clock'; readonly reason: string }
 
 /** A wallet's signature over a text, which proves who asks and pays nothing. */
 export type Proof = { readonly wallet: string; readonly message: string; readonly signature: string }

@@ -7,11 +7,13 @@ import { DatabaseError } from '../adapters/storage/database_error.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
 import { postgresStorage } from '../adapters/storage/postgres.ts'
 import { holdAlone, sqliteStorage } from '../adapters/storage/sqlite.ts'
+import { type SharedClock, sharedClock } from '../adapters/shared_clock.ts'
 import { countTokens, warmTokenizer } from '../adapters/tokens.ts'
 import { SUBMIT_TIMEOUT_MS } from '../adapters/vendors/mod.ts'
 import {
   type Catalog,
   catalog,
+  type Chain,
   type Clock,
   type Gateway,
   gateway,
@@ -72,10 +74,12 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     undo.push(() => hold.release())
   }
   const isDevnet = config.gateways.length === 0
-  const clock = systemClock
-  const devnet = isDevnet ? await orRefuse('No gateway is named in the configuration, and the local chains do not start', () => startLocalSystem(config, { log, clock, undo })) : undefined
+  const devnet = isDevnet ? await orRefuse('No gateway is named in the configuration, and the local chains do not start', () => startLocalSystem(config, { log, clock: systemClock, undo })) : undefined
   const storage = await orRefuse('DATABASE_URL', () => openStorage(config))
   undo.push(() => storage.close())
+  const { now: askTime } = storage
+  const shared = askTime && (await orRefuse('DATABASE_URL', () => keptTime(askTime, { log, undo, leaseMs: config.leaseMs })))
+  const clock = shared ?? systemClock
 
   const objects = await orRefuse('OBJECT_STORE', () => openObjects(config))
   const owner = crypto.randomUUID()
@@ -95,7 +99,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
       gateways.push({ gateway: retiredGateway(row.name), config: row })
       continue
     }
-    const chain = await chainOf(row)
+    const chain = shared ? timely(await chainOf(row), shared) : await chainOf(row)
     const offered = affordable(vendors, row, { isDevnet })
     if (vendors.phone && !offered.phone) log.info('nobody is called and no number is rented for play money: this gateway answers 503 there', { gateway: row.name })
     const ports = { storage, objects, chain, vendors: offered, clock, log, random: randomBytes, countTokens: counted, background, ...(meters && { meter: meters.meterOf(row.name) }) }
@@ -177,6 +181,35 @@ function shelfOf({ name, catalog: named }: GatewayConfig, shelf: Catalog): Catal
 
 /** No vendor is given up before its own time is over. */
 const longestSubmit = ({ videos }: Config): number => Math.max(SUBMIT_TIMEOUT_MS, ...[...videos.servings.values()].map(({ timeoutMs }) => timeoutMs))
+
+/** The time of the database, asked for several times in a lease. What cannot be asked at the start is asked soon. */
+async function keptTime(ask: () => Promise<number>, { log, undo, leaseMs }: { log: ServerLog; undo: (() => unknown)[]; leaseMs: number }): Promise<SharedClock> {
+  const clock = sharedClock({ own: systemClock, monotonic: () => performance.now(), ask, log, leaseMs })
+  const stop = new AbortController()
+  undo.push(() => stop.abort())
+  // The first one waits for the connection, the second one does not.
+  await clock.measure()
+  await clock.measure()
+  void (async () => {
+    while (!stop.signal.aborted) {
+      await systemClock.wait(Math.min(5_000, leaseMs / 6), stop.signal)
+      if (!stop.signal.aborted) await clock.measure().catch(() => {})
+    }
+  })()
+  return clock
+}
+
+/** The same chain, which sells nothing while the time is not known well enough. What was sold is settled all the same. */
+export function timely(chain: Chain, clock: Pick<SharedClock, 'trouble'>): Chain {
+  return {
+    ...chain,
+    terms: (now) => (clock.trouble() === undefined ? chain.terms(now) : []),
+    closed(now) {
+      const reason = clock.trouble()
+      return reason === undefined ? chain.closed?.(now) : { code: 'clock', reason }
+    },
+  }
+}
 
 /** A database on another machine must answer before anything is sold. */
 async function openStorage({ database }: Config): Promise<Storage> {

@@ -68,6 +68,8 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       })
     },
 
+    now: () => read(async (send) => must((await send(ask.now, {}))[0], 'its time').now),
+
     getCall: (id) => read((send) => send(ask.call, { id }).then(first)),
 
     callOf: (key, now) =>

@@ -41,6 +41,8 @@ const recent = db
  * that name a partial index are written out: a planner that knows no values cannot match one against a parameter.
  */
 export const ask = {
+  /** Read as the column is whose kind it is of. */
+  now: rows('now', { now: createdAt }, { toSQL: () => ({ sql: 'select floor(extract(epoch from clock_timestamp()) * 1000)::bigint', params: [] }) }),
   call: rows('call', shown, db.select(shown).from(calls).where(same(id))),
   callOf: rows('call_of', shown, db.select(shown).from(authorizations).innerJoin(calls, isOfCall).where(same(bonds.key))),
   /** Locks the call. */

@@ -116,8 +116,8 @@ const chain = free({
   output: Type.Object({
     object: Type.Literal('health.chain'),
     status,
-    reason: Type.Union([Type.Literal('no_gas'), Type.Literal('no_key'), Type.Null()], {
-      description: 'Why payments cannot be settled on a chain: no_gas, the accounts that pay for it hold too little; no_key, other replicas hold every key.',
+    reason: Type.Union([Type.Literal('no_gas'), Type.Literal('no_key'), Type.Literal('clock'), Type.Null()], {
+      description: 'Why payments cannot be settled on a chain: no_gas, the accounts that pay for it hold too little; no_key, other replicas hold every key; clock, the clock of this process is not the database\'s.',
     }),
     detail: Type.Optional(Type.String({ description: "The same in words. Only with the operator's token." })),
     networks: Type.Array(Type.Object({ network: Type.String(), label: Type.String(), scheme: Type.String(), asset: Type.String() })),

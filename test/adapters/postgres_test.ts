@@ -139,6 +139,15 @@ test('postgres storage: two jobs that offer each other\'s authorizations do not 
   await subject.close()
 })
 
+test('postgres storage: its time is the database’s, to the millisecond', async () => {
+  const subject = await postgres()
+  const storage = await subject.open()
+  const asked = async () => Number((await server.run(subject.url, 'SELECT floor(extract(epoch from clock_timestamp()) * 1000)::bigint AS now'))[0]?.now)
+  const [before, now, after] = [await asked(), await storage.now?.(), await asked()]
+  expect([typeof now, before <= Number(now), Number(now) <= after]).toEqual(['number', true, true])
+  await subject.close()
+})
+
 // ── what is written ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 test('postgres storage: a step of which a part cannot be written leaves nothing', async () => {
