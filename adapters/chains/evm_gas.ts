@@ -87,6 +87,8 @@ export function gasWatch({ rpc, feeAt }: Ports, { address, transferGas, floor = 
     state,
     read: readNow,
     async refresh(now) {
+      // A reading under way may have begun before the account was topped up.
+      if (reading) await reading
       if (isDue || !read || Math.abs(now - read.at) >= READ_EVERY_MS) await readNow(now)
     },
     hold(wei) {

@@ -8,7 +8,7 @@ import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { cashHarness, cashSubject } from '../conformance/cash_harness.ts'
 import { chainLaws } from '../conformance/chains.ts'
 import { runLaws } from '../conformance/law.ts'
-import { FOX, GENERATIONS, kit, START, testClock } from '../kit.ts'
+import { FOX, kit, START, testClock } from '../kit.ts'
 
 const LEASE = 30_000
 const FLOOR = 10n
@@ -235,13 +235,13 @@ describe('two gateways over one key', () => {
     const payment = alice.sign(await alice.ask())
     const { body } = await alice.buy(FOX, { payment })
     await first.idle()
-    const asked = await alice.poll(`${GENERATIONS}/${body.id}`, undefined, { shop: second.shop })
+    const asked = await alice.poll(body.poll_url, undefined, { shop: second.shop })
     expect([asked.status, asked.body.accepts.length]).toEqual([402, 1])
-    const waiting = await alice.poll(`${GENERATIONS}/${body.id}`, payment, { shop: second.shop })
+    const waiting = await alice.poll(body.poll_url, payment, { shop: second.shop })
     expect([waiting.status, cash.transfers.length]).toEqual([202, 0])
     await clock.advance(1_000)
     await first.shop.tend()
-    const { status, body: collected } = await alice.poll(`${GENERATIONS}/${body.id}`, payment, { shop: second.shop })
+    const { status, body: collected } = await alice.poll(body.poll_url, payment, { shop: second.shop })
     expect([status, collected.payment.status, cash.transfers.length]).toEqual([200, 'already_settled', 1])
   })
 })

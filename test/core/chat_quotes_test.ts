@@ -81,7 +81,7 @@ test('a 402 asks nothing of storage, and nothing of the chain', async () => {
   const asked: string[] = []
   const { buyer } = kit({
     chatVendor: scriptedChat(),
-    wrap: (ports) => ({ ...ports, storage: new Proxy(ports.storage, { get: (target, verb: 'getCall') => (asked.push(verb), target[verb]) }), chain: { ...ports.chain, verify: () => Promise.reject(new Error('asked')) } }),
+    wrap: (ports) => ({ ...ports, storage: new Proxy(ports.storage, { get: (target, verb: 'getCall') => (id: string) => (asked.push(verb), target[verb](id)) }), chain: { ...ports.chain, verify: () => Promise.reject(new Error('asked')) } }),
   })
   await buyer().ask({ model: 'farebox/parrot', messages: [{ role: 'user', content: 'word' }] }, { path: COMPLETIONS })
   expect(asked).toEqual([])

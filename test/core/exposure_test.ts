@@ -143,10 +143,10 @@ describe('exposure', () => {
 
   test('counts what was settled after the block that its node shows', async () => {
     const base = cashChain()
-    let shown: number | undefined
+    const node: { shows?: number } = {}
     const late = { ...base, verify: async (...asked: Parameters<typeof base.verify>) => {
       const verdict = await base.verify(...asked)
-      return verdict.kind === 'valid' && shown !== undefined ? { ...verdict, balance: usdc(44_000n), block: shown } : verdict
+      return verdict.kind === 'valid' && node.shows !== undefined ? { ...verdict, balance: usdc(44_000n), block: node.shows } : verdict
     } }
     const { buyer, chain, vendor } = kit({ chain: late })
     const alice = buyer()
@@ -154,7 +154,7 @@ describe('exposure', () => {
     chain.fund(alice.wallet, 66_000n)
     const before = base.height()
     expect([(await alice.buy()).status, (await alice.buy()).status]).toEqual([200, 200])
-    shown = before
+    node.shows = before
     expect([(await alice.buy()).body.code, vendor.jobs.length]).toEqual(['PAYMENT_UNFUNDED', 2])
   })
 })

@@ -92,7 +92,8 @@ describe('tokens', () => {
 
 describe('the challenge', () => {
   test('says what the contract says', async () => {
-    const { body } = await shop().buyer().ask({ prompt: 'a red fox', resolution: '720p' }, { path: GENERATIONS })
+    const { body: { extensions, ...body } } = await shop().buyer().ask({ prompt: 'a red fox', resolution: '720p' }, { path: GENERATIONS })
+    expect(Object.keys(extensions)).toEqual(['payment-identifier', 'bazaar'])
     expect(body).toEqual({
       x402Version: 2,
       accepts: [expect.objectContaining({ scheme: 'exact', amount: '562000', maxTimeoutSeconds: 600 })],

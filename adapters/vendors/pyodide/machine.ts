@@ -35,8 +35,8 @@ const LATE = 124
 const UNSTARTED: ReadonlySet<number> = new Set([126, 127])
 
 const START_MS = 60_000
-/** A command that is interrupted has so long to stop before its machine does. */
-const GRACE_MS = 1_000
+/** A command that is interrupted has so long to stop before its machine does: below the five seconds of contract, and enough for a busy host. */
+const GRACE_MS = 4_000
 const LOOK_MS = 100
 /** Deno itself, its heap and Pyodide's code, in MB: 165 at rest. */
 const OWN_MEMORY = 320
