@@ -165,4 +165,17 @@ test('a wallet that was drained before it paid anything may have two answers, wo
   const paying = { ...served(1), works: new Set(['work 1', 'work 6', 'work 7', 'work 8', 'work 9']), quote: CAP.units }
   const payer = { ...wholeBooks([paying]), drained: new Set([buyer(1).address.toLowerCase()]) }
   expect(reckon(payer)).toMatchObject({ violations: [], counts: { capped: 0, taken: 4 }, taken: 4n * CAP.units })
+  const doubtful = {
+    id: 'call-9',
+    payer: buyer(1).address,
+    units: PRICE,
+    transaction: '',
+    work: 'completed',
+    money: 'settling',
+  }
+  expect(reckon({ ...payer, ledger: [...payer.ledger, doubtful] })).toMatchObject({
+    violations: [],
+    counts: { inDoubt: 1 },
+  })
+  expect(broken({ ...payer, ledger: [...payer.ledger, { ...doubtful, work: 'queued' }] })).toEqual(['nothingStuck'])
 })

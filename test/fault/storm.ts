@@ -349,7 +349,7 @@ export function told({
     `${seconds.toFixed(1).padStart(6)} s  ${name}`,
     ...[
       `${ends}; ${answers} answers, ${transfers} transfers of ${paid} micro-USDC`,
-      `${gifts}; ${partsUnpaid} parts unpaid; ${alerts} alerts; ${violations.length} violations${broken}`,
+      `${gifts}; ${counts.inDoubt} of drained wallets in doubt; ${partsUnpaid} parts unpaid; ${alerts} alerts; ${violations.length} violations${broken}`,
       `heard: ${list([...heard].toSorted(([, one], [, other]) => other - one)).join(', ')}`,
       ...violations.slice(0, MOST_SHOWN).map(({ invariant, text }) => `VIOLATION ${invariant}: ${text.slice(0, 400)}`),
     ].map((line) => `          ${line}`),
