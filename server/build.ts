@@ -17,8 +17,8 @@ export async function build(out: string): Promise<void> {
   await writeFile(join(out, 'package.json'), `${JSON.stringify(await describe(out), null, 2)}\n`)
 }
 
-/** Programs that draw apart from the server: a binary finds them by their path from the root. */
-const PROGRAMS = ['adapters/vendors/sketch/worker.ts', 'adapters/vendors/sketch/film_worker.ts', 'adapters/vendors/sketch/audio_worker.ts']
+/** The demo works on threads of its own: a binary finds their program by its path from the root. */
+const PROGRAMS = ['adapters/vendors/demo/worker.ts']
 
 /** Compiles the server into one file. Throws with the compiler's words. */
 export async function compileBinary(out: string): Promise<void> {

@@ -35,7 +35,7 @@ export function addressOf(vendor: string, chat: ChatProtocol): string {
 
 /** The same for videos. Only what is built on it speaks openai-videos any more: OpenAI has shut its own down. */
 export function videoAddressOf(vendor: string, video: VideoProtocol): 'own' | 'unknown' {
-  if (video === 'sketch') return 'own'
+  if (video === 'demo') return 'own'
   const maker = makers[vendor]
   if (maker) return maker.video === video ? 'own' : 'unknown'
   return video === 'openai-videos' ? 'unknown' : 'own'

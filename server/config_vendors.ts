@@ -7,13 +7,13 @@ const strict = { additionalProperties: false }
 export const Variable = Type.String({ pattern: '^[A-Z_][A-Z0-9_]{0,49}$' })
 
 /** What `protocol` may say; wiring knows an adapter for each. */
-const protocols = ['openai-images', 'gemini-images', 'xai-images', 'cogview', 'seedream', 'sdapi', 'sketch'] as const
+const protocols = ['openai-images', 'gemini-images', 'xai-images', 'cogview', 'seedream', 'sdapi', 'demo'] as const
 export type Protocol = (typeof protocols)[number]
 /** What `chat` may say. */
 const chatProtocols = ['openai', 'openai-chat', 'openai-responses', 'anthropic-messages', 'gemini', 'parrot'] as const
 export type ChatProtocol = (typeof chatProtocols)[number]
 /** What `video` may say. */
-const videoProtocols = ['xai-videos', 'seedance', 'openai-videos', 'reseller-videos', 'sketch'] as const
+const videoProtocols = ['xai-videos', 'seedance', 'openai-videos', 'reseller-videos', 'demo'] as const
 export type VideoProtocol = (typeof videoProtocols)[number]
 
 const Fields = Type.Record(Type.String(), Type.Unknown())

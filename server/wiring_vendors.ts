@@ -2,6 +2,9 @@
 import { randomBytes } from '../adapters/machine.ts'
 import { arkAssets } from '../adapters/vendors/ark_assets.ts'
 import { MUSIC_TIMEOUT_MS, SOUND_TIMEOUT_MS } from '../adapters/vendors/audio_vendor.ts'
+import { demoAudio } from '../adapters/vendors/demo/audio.ts'
+import { demoImages } from '../adapters/vendors/demo/images.ts'
+import { demoVideos } from '../adapters/vendors/demo/videos.ts'
 import { corpusSearch } from '../adapters/vendors/corpus_search.ts'
 import { ELEVENLABS, elevenlabs } from '../adapters/vendors/elevenlabs.ts'
 import { EXA_SEARCH, exaSearch } from '../adapters/vendors/exa_search.ts'
@@ -18,9 +21,6 @@ import { pictureResizer } from '../adapters/vendors/resize.ts'
 import { rpcNodes } from '../adapters/vendors/rpc_nodes.ts'
 import { sampleMarket } from '../adapters/vendors/sample_market.ts'
 import { firstOf, SEARCH_TIMEOUT_MS } from '../adapters/vendors/search_vendor.ts'
-import { sketchVendor } from '../adapters/vendors/sketch.ts'
-import { sketchAudio } from '../adapters/vendors/sketch_audio.ts'
-import { sketchVideo } from '../adapters/vendors/sketch_video.ts'
 import { XAI_SEARCH, xaiSearch } from '../adapters/vendors/xai_search.ts'
 import { zerox } from '../adapters/vendors/zerox.ts'
 import type { AudioVendor, ChatRow, ChatVendor, Clock, ImageRow, ImageVendor, SearchVendor, Vendors, VideoRow, VideoVendor } from '../core/mod.ts'
@@ -67,20 +67,20 @@ function rpcVendor({ nodes, log, clock, timed }: Vending): Pick<Vendors, 'rpc'> 
 
 /** A row is served as the operator configured it; on devnet the embedded vendor draws the rest, elsewhere the rest is not for sale. */
 function imageVendors({ images }: Config, { log, clock, undo, timed, isDevnet }: Vending): Vendors['images'] {
-  const drawing = sketchVendor()
+  const drawing = demoImages()
   undo.push(() => drawing.close())
-  const sketch = timed('sketch', drawing)
+  const demo = timed('demo', drawing)
   const build = (row: ImageRow, { protocol, baseUrl, ...settings }: Serving): ImageVendor => {
-    if (protocol === 'sketch') return sketch
+    if (protocol === 'demo') return demo
     return timed(row.vendor, imageProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? imageBaseUrls[protocol], maker: row.maker, clock, log }))
   }
   const byRow = new Map<string, ImageVendor>()
   for (const row of images.rows) {
     const serving = images.servings.get(row.id)
     if (serving) byRow.set(row.id, build(row, serving))
-    if (serving?.protocol === 'sketch' && !isDevnet) log.warn('this model is served by the procedural sketch vendor, for real money', { model: row.id })
+    if (serving?.protocol === 'demo' && !isDevnet) log.warn('this model is served by the demo, not by a model, for real money', { model: row.id })
   }
-  return (row) => byRow.get(row.id) ?? (isDevnet ? sketch : undefined)
+  return (row) => byRow.get(row.id) ?? (isDevnet ? demo : undefined)
 }
 
 /** Rows served alike share one vendor. Nobody stands in for a model: on devnet too, the parrot serves its own rows only, unless told. */
@@ -110,15 +110,15 @@ function chatVendors({ chat }: Config, { log, clock, timed, isDevnet, countToken
  * what nobody is configured for; it does not stand in for vendor-f, whose maker has shut its videos down.
  */
 function videoVendors({ videos, trustedHosts }: Config, { log, clock, undo, timed, isDevnet }: Vending): NonNullable<Vendors['video']> {
-  const filming = sketchVideo({ log })
+  const filming = demoVideos({ log })
   undo.push(() => filming.close())
-  const sketch = timed('sketch', filming)
+  const demo = timed('demo', filming)
   const resize = pictureResizer()
   const media = mediaFetcher({ trusted: trustedHosts })
   const built = new Map<string, VideoVendor>()
   const build = ({ maker, vendor: name }: VideoRow, serving: VideoServing): VideoVendor => {
     const { protocol, baseUrl, ...settings } = serving
-    if (protocol === 'sketch') return sketch
+    if (protocol === 'demo') return demo
     const alike = JSON.stringify([maker, name, serving])
     const vendor = built.get(alike) ?? timed(name, videoProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? videoBaseUrls[protocol], maker, clock, log, resize, media }))
     built.set(alike, vendor)
@@ -126,25 +126,25 @@ function videoVendors({ videos, trustedHosts }: Config, { log, clock, undo, time
   }
   const own = new Map(videos.rows.map((row) => [row.id, row.vendor]))
   for (const row of videos.rows) {
-    const isSketched = videos.servings.get(row.id)?.protocol === 'sketch'
-    if (isSketched && !isDevnet) log.warn('this model is served by the procedural sketch vendor, for real money', { model: row.id })
+    const isDemo = videos.servings.get(row.id)?.protocol === 'demo'
+    if (isDemo && !isDevnet) log.warn('this model is served by the demo, not by a model, for real money', { model: row.id })
   }
   return (row) => {
     const serving = own.get(row.id) === row.vendor ? videos.servings.get(row.id) : videos.byVendor.get(row.vendor)
     if (serving) return build(row, serving)
-    return isDevnet && row.family !== 'f' ? sketch : undefined
+    return isDevnet && row.family !== 'f' ? demo : undefined
   }
 }
 
 /** A row is served by the vendor that it names; on devnet the embedded one speaks and plays for those that are not set up. */
 function audioVendors({ audio }: Config, { log, clock, undo, timed, isDevnet }: Vending): NonNullable<Vendors['audio']> {
   const { rows, elevenlabs: eleven, minimax, speech } = audio
-  const sketching = sketchAudio()
-  undo.push(() => sketching.close())
-  const sketch = timed('sketch', sketching)
+  const playing = demoAudio()
+  undo.push(() => playing.close())
+  const demo = timed('demo', playing)
   const common = { clock, log }
   const built: Readonly<Record<string, AudioVendor | undefined>> = {
-    embedded: sketch,
+    embedded: demo,
     elevenlabs: eleven && timed('elevenlabs', elevenlabs({ ...common, key: eleven.key, baseUrl: eleven.baseUrl ?? ELEVENLABS.baseUrl, maker: 'elevenlabs', timeoutMs: SOUND_TIMEOUT_MS })),
     minimax: minimax && timed('minimax', minimaxMusic({ ...common, key: minimax.key, baseUrl: minimax.baseUrl ?? MINIMAX.baseUrl, maker: 'minimax', timeoutMs: MUSIC_TIMEOUT_MS })),
     speech: speech && timed('speech', openaiSpeech({ ...common, ...speech, maker: 'local', timeoutMs: SOUND_TIMEOUT_MS })),
@@ -152,7 +152,7 @@ function audioVendors({ audio }: Config, { log, clock, undo, timed, isDevnet }: 
   const missing = new Set(rows.filter(({ vendor }) => !built[vendor]).map(({ vendor }) => vendor))
   for (const vendor of isDevnet ? [] : missing) log.info('audio models are not for sale: their vendor is not set up', { vendor, setting: AUDIO_NEEDS[vendor] ?? 'another vendor in [[audio]]' })
   for (const { id } of isDevnet ? [] : rows.filter(({ vendor }) => vendor === 'embedded')) log.warn('this model is served by the embedded audio vendor, for real money', { model: id })
-  return ({ vendor }) => built[vendor] ?? (isDevnet ? sketch : undefined)
+  return ({ vendor }) => built[vendor] ?? (isDevnet ? demo : undefined)
 }
 
 /** Search, prices and swaps, shared by all gateways: one cache stands before the price feed. On devnet the embedded ones fill in where nothing is set. */

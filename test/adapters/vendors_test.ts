@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { isPrivate } from '../../adapters/vendors/addresses.ts'
 import { mediaFetcher } from '../../adapters/vendors/http.ts'
 import { scriptedVendor } from '../../adapters/vendors/scripted.ts'
-import { sketchVendor } from '../../adapters/vendors/sketch.ts'
+import { demoImages } from '../../adapters/vendors/demo/images.ts'
 import { brokenImageVendors, greys, greyVendor } from '../conformance/broken_vendors.ts'
 import { runBroken, runLaws } from '../conformance/law.ts'
 import { imageVendorLaws } from '../conformance/vendors.ts'
@@ -12,9 +12,9 @@ const fixed = <T>(vendor: T) => async () => ({ open: async () => vendor, close: 
 runLaws('grey vendor', imageVendorLaws, fixed(greyVendor()))
 runLaws('scripted vendor', imageVendorLaws, fixed(scriptedVendor(async (job) => greys(job))))
 
-const sketch = sketchVendor()
-afterAll(() => sketch.close())
-runLaws('sketch vendor', imageVendorLaws, fixed(sketch))
+const demo = demoImages()
+afterAll(() => demo.close())
+runLaws('demo images', imageVendorLaws, fixed(demo))
 
 runBroken('vendors', imageVendorLaws, brokenImageVendors)
 

@@ -157,7 +157,7 @@ test('buy speech prints the quote, the transaction and both balances, and saves 
 test('buy music prints the same of a track, and saves it', async () => {
   const { code, out, err } = await buy(['music', 'calm piano', '--seconds', '6', '--out', 'calm.wav'], { FAREBOX_URL: running.url })
   expect({ code, err }).toEqual({ code: 0, err: '' })
-  expect(out).toMatch(/^quote     0\.158500 USDC[^]*\npaid      settled on base-sepolia, transaction 0x\w+\nbalance [^]*\nmusic     calm\.wav, \d(\.\d)? s\nnote      Procedural music by Farebox - not a model/)
+  expect(out).toMatch(/^quote     0\.158500 USDC[^]*\npaid      settled on base-sepolia, transaction 0x\w+\nbalance [^]*\nmusic     calm\.wav, \d(\.\d)? s\nnote      Demo music by Farebox - not a model/)
   expect(readFileSync(join(scratch, 'calm.wav')).toString('latin1', 8, 12)).toBe('WAVE')
 }, 20_000)
 

@@ -68,7 +68,7 @@ describe('defaults', () => {
       log_level = "silent"
       trusted_hosts = ["gpu.lan:7860"]
       [vendors.vendor-a]
-      protocol = "sketch"
+      protocol = "demo"
       [[images]]
       id = "vendor-a/image-1"
       hidden = true
@@ -77,7 +77,7 @@ describe('defaults', () => {
     expect(config).toMatchObject({ operatorToken: '0123456789abcdef', maxBody: 2048, inlineMs: 500, drainMs: 5_000, trustedProxies: ['10.0.0.0/8'], bareV1: true, logLevel: 'silent' })
     expect(config.trustedHosts).toEqual(['gpu.lan:7860'])
     expect([...config.images.servings.keys()]).toEqual(['vendor-a/image-1', 'vendor-a/image-2'])
-    expect(config.images.servings.get('vendor-a/image-2')).toMatchObject({ protocol: 'sketch', key: undefined, timeoutMs: 600_000 })
+    expect(config.images.servings.get('vendor-a/image-2')).toMatchObject({ protocol: 'demo', key: undefined, timeoutMs: 600_000 })
     expect(config.images.rows.filter(({ hidden }) => hidden).map(({ id }) => id)).toEqual(['vendor-a/image-1'])
   })
 })
@@ -113,7 +113,7 @@ describe('mistakes', () => {
   test('an unknown setting is named, at every depth', () => {
     expect(mistakes('prot = 80')).toEqual(['prot: there is no such setting'])
     expect(mistakes(`${gateway}chain = 1`, env)).toEqual(['gateways.0.chain: there is no such setting'])
-    expect(mistakes('[vendors.vendor-a]\nprotocol = "sketch"\nmodel = "x"')).toEqual(['vendors.vendor-a.model: there is no such setting'])
+    expect(mistakes('[vendors.vendor-a]\nprotocol = "demo"\nmodel = "x"')).toEqual(['vendors.vendor-a.model: there is no such setting'])
   })
 
   test('a public origin has no path, and a vendor a protocol that exists', () => {
@@ -321,7 +321,7 @@ describe('vendors and rows', () => {
   })
 
   test('a row can be served without any vendor table', () => {
-    const local = image('vendor-e/image-pro', 'protocol = "sketch"', 'slow = false', 'edits = { max_images = 2, mask = true }')
+    const local = image('vendor-e/image-pro', 'protocol = "demo"', 'slow = false', 'edits = { max_images = 2, mask = true }')
     const { images: shelf } = good(local)
     expect([...shelf.servings.keys()]).toEqual(['vendor-e/image-pro'])
     expect(shelf.rows.find(({ id }) => id === 'vendor-e/image-pro')).toMatchObject({ slow: false, edits: { maxImages: 2, mask: true } })

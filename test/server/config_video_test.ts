@@ -44,7 +44,7 @@ describe('vendors that film', () => {
       expect(mistakes(`[vendors.${name}]\nvideo = "${video}"\nkey_env = "OTHER_KEY"`, keys)).toEqual([missing(name, video)])
       expect(mistakes(`[vendors.${name}]\nvideo = "${video}"\nkey_env = "OTHER_KEY"\nvideo_base_url = "https://clips.example"`, keys)).toEqual([])
     }
-    for (const [name, video] of [['vendor-c', 'xai-videos'], ['vendor-e', 'seedance'], ['mine', 'reseller-videos'], ['vendor-c', 'sketch']]) expect(mistakes(`[vendors.${name}]\nvideo = "${video}"`)).toEqual([])
+    for (const [name, video] of [['vendor-c', 'xai-videos'], ['vendor-e', 'seedance'], ['mine', 'reseller-videos'], ['vendor-c', 'demo']]) expect(mistakes(`[vendors.${name}]\nvideo = "${video}"`)).toEqual([])
   })
 
   test('rows are changed, added, given rates, retired and redirected; a redirected row is served as its fallback is', () => {
@@ -69,7 +69,7 @@ describe('vendors that film', () => {
     ['a vendor that does nothing', '[vendors.x]\nkey_env = "STUDIO_KEY"', 'vendors.x: name a protocol, which makes images, or chat, or video, or several of them'],
     ['a word of video without it', '[vendors.x]\nprotocol = "sdapi"\nvideo_parameters = { a = 1 }', 'vendors.x.video_parameters: has no meaning without video'],
     ['a word of images beside video alone', '[vendors.x]\nvideo = "seedance"\nparameters = { a = 1 }', 'vendors.x.parameters: is about images, which need a protocol; for video it is video_parameters'],
-    ['an unknown protocol', '[vendors.x]\nvideo = "veo"', 'vendors.x.video: must be one of xai-videos, seedance, openai-videos, reseller-videos, sketch, got "veo"'],
+    ['an unknown protocol', '[vendors.x]\nvideo = "veo"', 'vendors.x.video: must be one of xai-videos, seedance, openai-videos, reseller-videos, demo, got "veo"'],
     ['a variable that is not set', '[vendors.x]\nvideo = "seedance"\nkey_env = "NO_KEY"', 'vendors: the environment variable NO_KEY is not set'],
     ['two ways to bill', row('vendor-c/video-1', 'rates = { per_second = "1", per_million_tokens = "2" }'), 'videos vendor-c/video-1.rates: needs one of per_second, per_second_by_resolution and per_million_tokens, got 2'],
     ['no way to bill', row('vendor-c/video-1', 'rates = {}'), 'videos vendor-c/video-1.rates: needs one of per_second, per_second_by_resolution and per_million_tokens, got 0'],

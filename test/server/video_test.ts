@@ -108,7 +108,7 @@ describe('videos on devnet, without a key', () => {
     expect([part.status, await part.text()]).toEqual([206, 'ftyp'])
   }, 30_000)
 
-  test('families c and e are listed and made by the sketch; vendor-f is nobody’s', async () => {
+  test('families c and e are listed and made by the demo; vendor-f is nobody’s', async () => {
     const listed = async (path: string) => (await payer.get(path)).body.data.map(({ id }: { id: string }) => id)
     const videos = await listed('/api/v1/video/models')
     expect(videos).toEqual(['vendor-c/video-1', 'vendor-c/video-1.5', 'vendor-e/video-1.5-pro', 'vendor-e/video-2.0-mini', 'vendor-e/video-2.0-fast', 'vendor-e/video-2.0', 'vendor-e/video-2.5'])
@@ -118,7 +118,7 @@ describe('videos on devnet, without a key', () => {
 })
 
 describe('whoever is configured', () => {
-  test('films instead of the sketch: submitted and looked at with the operator’s key, and the clip mirrored', async () => {
+  test('films instead of the demo: submitted and looked at with the operator’s key, and the clip mirrored', async () => {
     const running = await startWith({ XAI_API_KEY: 's3cret', XAI_BASE_URL: `${studio.url}/xai` }, `trusted_hosts = ["${new URL(studio.url).host}"]`)
     const by = await payerAt(running.url)
     const { result } = await buy(by, { model: 'vendor-c/video-1', prompt: 'a fox', duration_seconds: 1 })
@@ -175,11 +175,11 @@ describe('the vendor of a row', () => {
     expect(video?.(rowOf('vendor-c/video-1'))).toBe(video?.(rowOf('vendor-c/video-1.5')) as never)
   })
 
-  test('is the sketch on devnet alone, unless told; for real money that is warned of', () => {
+  test('is the demo on devnet alone, unless told; for real money that is warned of', () => {
     const [c, f] = [rowOf('vendor-c/video-1'), rowOf('vendor-f/video-1')]
-    expect([wired('').nameOf(c), wired('', { isDevnet: true }).nameOf(c), wired('', { isDevnet: true }).nameOf(f)]).toEqual([undefined, 'sketch', undefined])
-    const told = wired('[vendors.vendor-c]\nvideo = "sketch"')
-    expect([told.nameOf(c), told.told]).toEqual(['sketch', Array(2).fill('this model is served by the procedural sketch vendor, for real money')])
+    expect([wired('').nameOf(c), wired('', { isDevnet: true }).nameOf(c), wired('', { isDevnet: true }).nameOf(f)]).toEqual([undefined, 'demo', undefined])
+    const told = wired('[vendors.vendor-c]\nvideo = "demo"')
+    expect([told.nameOf(c), told.told]).toEqual(['demo', Array(2).fill('this model is served by the demo, not by a model, for real money')])
   })
 })
 
