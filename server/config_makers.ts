@@ -28,7 +28,7 @@ const makers: Readonly<Record<string, Maker>> = {
 /** The address of a vendor that names none: the maker's, the protocol's `own`, or `unknown`, where a key could end up with a stranger. */
 export function addressOf(vendor: string, chat: ChatProtocol): string {
   const maker = makers[vendor]
-  if (chat === 'parrot') return 'own'
+  if (chat === 'echo') return 'own'
   if (maker) return maker.chatAt?.[chat] ?? 'unknown'
   return chat === 'openai-chat' ? 'unknown' : 'own'
 }

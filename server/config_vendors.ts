@@ -9,7 +9,7 @@ const strict = { additionalProperties: false }
 const protocols = ['openai-images', 'gemini-images', 'xai-images', 'cogview', 'seedream', 'sdapi', 'demo'] as const
 export type Protocol = (typeof protocols)[number]
 /** What `chat` may say. */
-const chatProtocols = ['openai', 'openai-chat', 'openai-responses', 'anthropic-messages', 'gemini', 'parrot'] as const
+const chatProtocols = ['openai', 'openai-chat', 'openai-responses', 'anthropic-messages', 'gemini', 'echo'] as const
 export type ChatProtocol = (typeof chatProtocols)[number]
 /** What `video` may say. */
 const videoProtocols = ['xai-videos', 'seedance', 'openai-videos', 'reseller-videos', 'demo'] as const

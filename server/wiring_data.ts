@@ -1,10 +1,10 @@
 /** From configuration to those whose answers are passed on. On devnet the embedded ones fill in where nothing is set; elsewhere that is not for sale. */
-import { corpusWeb } from '../adapters/vendors/corpus_web.ts'
+import { demoWeb } from '../adapters/vendors/demo/search.ts'
 import { defiLlama } from '../adapters/vendors/defillama.ts'
 import { EXA_SEARCH } from '../adapters/vendors/exa_search.ts'
 import { exaWeb } from '../adapters/vendors/exa_web.ts'
 import { predexon, predictionVenues } from '../adapters/vendors/prediction_venues.ts'
-import { sampleDefi, samplePrediction } from '../adapters/vendors/sample_data.ts'
+import { demoDefi, demoPrediction } from '../adapters/vendors/demo/data.ts'
 import type { Clock, DataVendor, Log, Vendors, WebSearchVendor } from '../core/mod.ts'
 import { type DataServices, type DefiConfig, notForSale, type PredictionConfig, type WebSearchConfig } from './config_data.ts'
 import type { Timed } from './metrics.ts'
@@ -32,16 +32,16 @@ function warn(config: DataServices, log: Log): void {
 
 function webOf(config: WebSearchConfig, ports: Ports): WebSearchVendor | undefined {
   if (config.by === 'exa') return exaWeb({ ...ports, key: config.key, baseUrl: config.baseUrl ?? EXA_SEARCH.baseUrl })
-  return config.by === 'corpus' ? corpusWeb() : undefined
+  return config.by === 'corpus' ? demoWeb() : undefined
 }
 
 function predictionOf(config: PredictionConfig, ports: Ports): DataVendor | undefined {
   if (config.by === 'predexon') return predexon({ ...ports, key: config.key, baseUrl: config.baseUrl })
   if (config.by === 'venues') return predictionVenues(ports)
-  return config.by === 'sample' ? samplePrediction(ports) : undefined
+  return config.by === 'sample' ? demoPrediction(ports) : undefined
 }
 
 function defiOf(config: DefiConfig, ports: Ports): DataVendor | undefined {
   if (config.by === 'defillama') return defiLlama({ ...ports, key: config.key, baseUrl: config.baseUrl })
-  return config.by === 'sample' ? sampleDefi(ports) : undefined
+  return config.by === 'sample' ? demoDefi(ports) : undefined
 }

@@ -5,21 +5,21 @@ import { MUSIC_TIMEOUT_MS, SOUND_TIMEOUT_MS } from '../adapters/vendors/audio_ve
 import { demoAudio } from '../adapters/vendors/demo/audio.ts'
 import { demoImages } from '../adapters/vendors/demo/images.ts'
 import { demoVideos } from '../adapters/vendors/demo/videos.ts'
-import { corpusSearch } from '../adapters/vendors/corpus_search.ts'
+import { demoSearch } from '../adapters/vendors/demo/search.ts'
 import { ELEVENLABS, elevenlabs } from '../adapters/vendors/elevenlabs.ts'
 import { EXA_SEARCH, exaSearch } from '../adapters/vendors/exa_search.ts'
 import { mediaFetcher } from '../adapters/vendors/http.ts'
-import { localPortraits } from '../adapters/vendors/local_portraits.ts'
+import { demoCharacters } from '../adapters/vendors/demo/characters.ts'
 import { cachedMarket } from '../adapters/vendors/market_cache.ts'
 import { mediaStreamer } from '../adapters/vendors/media.ts'
 import { MINIMAX, minimaxMusic } from '../adapters/vendors/minimax_music.ts'
 import { chatBaseUrls, chatProtocols, imageBaseUrls, imageProtocols, videoBaseUrls, videoProtocols } from '../adapters/vendors/mod.ts'
 import { openaiSpeech } from '../adapters/vendors/openai_speech.ts'
-import { parrotVendor } from '../adapters/vendors/parrot.ts'
+import { echoVendor } from '../adapters/vendors/demo/chat.ts'
 import { pythMarket } from '../adapters/vendors/pyth.ts'
 import { pictureResizer } from '../adapters/vendors/resize.ts'
 import { rpcNodes } from '../adapters/vendors/rpc_nodes.ts'
-import { sampleMarket } from '../adapters/vendors/sample_market.ts'
+import { demoMarket } from '../adapters/vendors/demo/market.ts'
 import { firstOf, SEARCH_TIMEOUT_MS } from '../adapters/vendors/search_vendor.ts'
 import { XAI_SEARCH, xaiSearch } from '../adapters/vendors/xai_search.ts'
 import { zerox } from '../adapters/vendors/zerox.ts'
@@ -83,13 +83,13 @@ function imageVendors({ images }: Config, { log, clock, undo, timed, isDevnet }:
   return (row) => byRow.get(row.id) ?? (isDevnet ? demo : undefined)
 }
 
-/** Rows served alike share one vendor. Nobody stands in for a model: on devnet too, the parrot serves its own rows only, unless told. */
+/** Rows served alike share one vendor. Nobody stands in for a model: on devnet too, the echo model serves its own rows only, unless told. */
 function chatVendors({ chat }: Config, { log, clock, timed, isDevnet, countTokens }: Vending & Counting): Vendors['chat'] {
-  const parrot = timed('parrot', parrotVendor({ countTokens, now: clock.now }))
+  const echo = timed('echo', echoVendor({ countTokens, now: clock.now }))
   const built = new Map<string, ChatVendor>()
   const build = (row: ChatRow, serving: ChatServing): ChatVendor => {
     const { protocol, baseUrl, ...settings } = serving
-    if (protocol === 'parrot') return parrot
+    if (protocol === 'echo') return echo
     const alike = JSON.stringify([row.maker, row.vendor, serving])
     const vendor = built.get(alike) ?? timed(row.vendor, chatProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? chatBaseUrls[protocol], maker: row.maker, clock, log }))
     built.set(alike, vendor)
@@ -99,8 +99,8 @@ function chatVendors({ chat }: Config, { log, clock, timed, isDevnet, countToken
   for (const row of chat.rows) {
     const serving = chat.servings.get(row.id)
     if (serving) byRow.set(row.id, build(row, serving))
-    else if (isDevnet && row.vendor === 'embedded') byRow.set(row.id, parrot)
-    if (serving?.protocol === 'parrot' && !isDevnet && row.billing.mode !== 'free') log.warn('this model is served by the parrot, a small text program, for real money', { model: row.id })
+    else if (isDevnet && row.vendor === 'embedded') byRow.set(row.id, echo)
+    if (serving?.protocol === 'echo' && !isDevnet && row.billing.mode !== 'free') log.warn('this model is served by the echo model, a small text program, for real money', { model: row.id })
   }
   return (row) => byRow.get(row.id)
 }
@@ -164,16 +164,16 @@ function services({ search, market, swap, portraits }: Config, { log, clock, tim
   if (!isDevnet && prices.by === 'sample') log.warn('prices are made up by the embedded sample market, for real money')
   return {
     ...(first && { search: rest.reduce(firstOf, first) }),
-    ...(prices.by === 'sample' && { market: sampleMarket({ clock }) }),
+    ...(prices.by === 'sample' && { market: demoMarket({ clock }) }),
     ...(prices.by === 'pyth' && { market: cachedMarket(timed('pyth', pythMarket({ ...prices, clock, log })), { clock, log }) }),
     ...(swap && { swap: timed('zerox', zerox({ ...swap, log })) }),
     ...(portraits && { portraits: timed('ark-assets', arkAssets({ ...portraits, maker: 'vendor-e', clock, log })) }),
-    ...(!portraits && isDevnet && { portraits: localPortraits({ random: randomBytes }) }),
+    ...(!portraits && isDevnet && { portraits: demoCharacters({ random: randomBytes }) }),
   }
 }
 
 function searchVendor(source: SearchConfig, { log, clock }: Pick<Vending, 'log' | 'clock'>): SearchVendor {
-  if (source.by === 'corpus') return corpusSearch()
+  if (source.by === 'corpus') return demoSearch()
   const common = { key: source.key, timeoutMs: SEARCH_TIMEOUT_MS, clock, log }
   if (source.by === 'exa') return exaSearch({ ...common, baseUrl: source.baseUrl ?? EXA_SEARCH.baseUrl, maker: 'Exa' })
   return xaiSearch({ ...common, baseUrl: source.baseUrl ?? XAI_SEARCH.baseUrl, model: source.model ?? XAI_SEARCH.model, maker: 'xAI' })

@@ -2,11 +2,10 @@
 import { type CashChain, cashChain } from '../adapters/chains/cash.ts'
 import { memoryObjects } from '../adapters/objects/memory.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
-import { corpusSearch } from '../adapters/vendors/corpus_search.ts'
-import { corpusWeb } from '../adapters/vendors/corpus_web.ts'
-import { localPortraits } from '../adapters/vendors/local_portraits.ts'
-import { sampleDefi, samplePrediction } from '../adapters/vendors/sample_data.ts'
-import { sampleMarket } from '../adapters/vendors/sample_market.ts'
+import { demoSearch, demoWeb } from '../adapters/vendors/demo/search.ts'
+import { demoCharacters } from '../adapters/vendors/demo/characters.ts'
+import { demoDefi, demoPrediction } from '../adapters/vendors/demo/data.ts'
+import { demoMarket } from '../adapters/vendors/demo/market.ts'
 import { scriptedSandbox } from '../adapters/vendors/scripted_sandbox.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/vendors/scripted.ts'
 import type { ScriptedAudio } from '../adapters/vendors/scripted_audio.ts'
@@ -122,7 +121,7 @@ function rented() {
 /** The embedded vendors of what is sold in one shot, and stand-ins of those that nothing embedded stands in for. No kit has them unless told, so that tests can be without. */
 export function embedded(clock: Clock): Pick<Vendors, 'rpc' | 'search' | 'websearch' | 'prediction' | 'defi' | 'market' | 'portraits' | 'voice' | 'phone' | 'onramp' | 'bridge' | 'sandbox'> {
   const { voice, phone, onramp, bridge } = actors()
-  return { rpc: oneNode, voice, phone, onramp, bridge, search: corpusSearch(), websearch: corpusWeb(), prediction: samplePrediction({ clock }), defi: sampleDefi({ clock }), market: sampleMarket({ clock }), portraits: localPortraits({ random: countingRandom() }), sandbox: rented() }
+  return { rpc: oneNode, voice, phone, onramp, bridge, search: demoSearch(), websearch: demoWeb(), prediction: demoPrediction({ clock }), defi: demoDefi({ clock }), market: demoMarket({ clock }), portraits: demoCharacters({ random: countingRandom() }), sandbox: rented() }
 }
 
 export type Kit = {

@@ -1,7 +1,7 @@
-/** For the laws of chat vendors: a server on loopback that speaks one wire, with the parrot behind it, and behaves as it is told. */
+/** For the laws of chat vendors: a server on loopback that speaks one wire, with the echo model behind it, and behaves as it is told. */
 import { afterAll } from 'bun:test'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { parrotVendor } from '../../adapters/vendors/parrot.ts'
+import { echoVendor } from '../../adapters/vendors/demo/chat.ts'
 import type { ChatVendorConfig } from '../../adapters/vendors/chat_vendor.ts'
 import type { ChatVendor, Fields, Rewriter } from '../../core/mod.ts'
 import { generateContentFromChatReply } from '../../core/wires/generate_content_reply.ts'
@@ -69,7 +69,7 @@ export const DIALECTS = {
   },
 } satisfies Readonly<Record<string, Dialect>>
 
-const parrot = parrotVendor({ countTokens: async (text) => Math.ceil(text.length / 4) })
+const echo = echoVendor({ countTokens: async (text) => Math.ceil(text.length / 4) })
 const never = () => ({ signal: new AbortController().signal })
 
 /** `dialectOf` chooses by the path that was asked. Ends with the test file. */
@@ -90,12 +90,12 @@ async function upstreamOf(dialectOf: (path: string) => Dialect) {
 
   async function whole(dialect: Dialect, body: Fields, response: ServerResponse): Promise<void> {
     if (conduct === 'stalls') return
-    const answer = await parrot.ask({ wire: 'chat', model: MODEL, body: dialect.read(body), stream: false, headers: {} }, never())
+    const answer = await echo.ask({ wire: 'chat', model: MODEL, body: dialect.read(body), stream: false, headers: {} }, never())
     response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(dialect.whole((answer as { body: Fields }).body)))
   }
 
   async function stream(dialect: Dialect, body: Fields, response: ServerResponse): Promise<void> {
-    const answer = await parrot.ask({ wire: 'chat', model: MODEL, body: dialect.read(body), stream: true, headers: {} }, never())
+    const answer = await echo.ask({ wire: 'chat', model: MODEL, body: dialect.read(body), stream: true, headers: {} }, never())
     if (answer.kind !== 'stream') throw new Error('not a stream')
     const rewriter = dialect.stream()
     response.writeHead(200, { 'content-type': 'text/event-stream' })

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { cachedMarket, type MarketCacheOptions } from '../../adapters/vendors/market_cache.ts'
-import { sampleMarket } from '../../adapters/vendors/sample_market.ts'
+import { demoMarket } from '../../adapters/vendors/demo/market.ts'
 import { type Feed, type MarketVendor } from '../../core/mod.ts'
 import { plainMarket } from '../conformance/broken_markets.ts'
 import { runLaws } from '../conformance/law.ts'
@@ -10,7 +10,7 @@ import { door, START, testClock, testLog } from '../kit.ts'
 const calm = () => ({ signal: new AbortController().signal })
 const still = { now: () => NOW * 1000 }
 
-for (const [name, vendor] of [['plain', plainMarket], ['sample', () => sampleMarket({ clock: still })]] as const) {
+for (const [name, vendor] of [['plain', plainMarket], ['sample', () => demoMarket({ clock: still })]] as const) {
   runLaws(`cached ${name} market`, marketVendorLaws, async () => {
     const market = cachedMarket(vendor(), { clock: still, log: testLog() })
     return { open: async () => market, close: async () => {} }

@@ -1,6 +1,6 @@
 /** What strangers tried to have for nothing, and what a buyer must not pay for. */
 import { describe, expect, test } from 'bun:test'
-import { corpusSearch } from '../../adapters/vendors/corpus_search.ts'
+import { demoSearch } from '../../adapters/vendors/demo/search.ts'
 import { chatPieces, chunk, DONE, streamAnswer, USAGE, usageChunk, wholeAnswer } from '../../adapters/vendors/scripted_chat.ts'
 import type { ChatAnswer, SearchVendor } from '../../core/mod.ts'
 import { door, kit } from '../kit.ts'
@@ -75,7 +75,7 @@ test("an upstream's comments are not passed on, but that it lives is", async () 
 
 test.each(['hangs up on', 'signs too short an authorization for'] as const)('a wallet that %s five searches gets no sixth, until it collects one', async (trick) => {
   let ready = door()
-  const bundled = corpusSearch()
+  const bundled = demoSearch()
   const slow: SearchVendor = { search: async (job, at) => (await ready.passed, await bundled.search(job, at)) }
   const { buyer, chain, clock, idle } = kit({ ports: { vendors: { search: slow } } })
   const alice = buyer()

@@ -83,6 +83,6 @@ test('a 402 asks nothing of storage, and nothing of the chain', async () => {
     chatVendor: scriptedChat(),
     wrap: (ports) => ({ ...ports, storage: new Proxy(ports.storage, { get: (target, verb: 'getCall') => (id: string) => (asked.push(verb), target[verb](id)) }), chain: { ...ports.chain, verify: () => Promise.reject(new Error('asked')) } }),
   })
-  await buyer().ask({ model: 'farebox/parrot', messages: [{ role: 'user', content: 'word' }] }, { path: COMPLETIONS })
+  await buyer().ask({ model: 'farebox/echo', messages: [{ role: 'user', content: 'word' }] }, { path: COMPLETIONS })
   expect(asked).toEqual([])
 })

@@ -7,7 +7,7 @@ import { characters, upperBound } from '../../core/token_estimate.ts'
 import { kit, ORIGIN, read } from '../kit.ts'
 
 const COMPLETIONS = '/api/v1/chat/completions'
-const FREE = 'farebox/parrot-free'
+const FREE = 'farebox/echo-free'
 const user = (content: Json = 'Why is the sky blue?'): Fields => ({ role: 'user', content })
 const FUNCTION = { type: 'function', function: { name: 'look', parameters: { type: 'object', properties: {} } } }
 
@@ -49,7 +49,7 @@ describe('what is forwarded', () => {
     const body = { model: FREE, messages: [user()], stream_options: { include_usage: false }, stream: false }
     await ask(body)
     expect(Object.keys(vendor.orders[0]?.body ?? {})).toEqual(['messages', 'max_tokens'])
-    expect(vendor.orders[0]).toMatchObject({ model: 'parrot', stream: false, wire: 'chat' })
+    expect(vendor.orders[0]).toMatchObject({ model: 'echo', stream: false, wire: 'chat' })
   })
 
   test('messages go as they came: names, tool calls, echoed reasoning, and members that nobody knows', async () => {
@@ -238,7 +238,7 @@ describe('models and paths', () => {
   })
 
   test('the path may name the model, its slash raw or as %2F, and then the body need not', async () => {
-    for (const name of ['farebox/parrot', 'farebox%2Fparrot', 'gpt-6-sol', 'openai/gpt-6-sol']) {
+    for (const name of ['farebox/echo', 'farebox%2Fecho', 'gpt-6-sol', 'openai/gpt-6-sol']) {
       const { alice, vendor } = shopOf()
       const path = `/api/v1/chat/${name}`
       const challenge = await alice.ask({ messages: [user()] }, { path })
@@ -292,7 +292,7 @@ describe('max_tokens', () => {
 
   test('is clamped to what the prompt leaves of the window, and the headers say so', async () => {
     const { alice, vendor } = shopOf()
-    const answer = await alice.buy({ model: 'farebox/parrot', messages: [user(words(32_000))], max_tokens: 5_000 }, { path: COMPLETIONS })
+    const answer = await alice.buy({ model: 'farebox/echo', messages: [user(words(32_000))], max_tokens: 5_000 }, { path: COMPLETIONS })
     expect(vendor.orders[0]?.body.max_tokens).toBe(761)
     expect(capped(answer.headers)).toEqual(['true', '5000', '761'])
   })
@@ -312,7 +312,7 @@ describe('max_tokens', () => {
 })
 
 describe('a prompt that is too long', () => {
-  const parrot = 'farebox/parrot' // a window of 32768
+  const echo = 'farebox/echo' // a window of 32768
   const call = { role: 'assistant', content: null, tool_calls: [{ id: 'c1', type: 'function', function: { name: 'look', arguments: '{}' } }] }
   const result = { role: 'tool', tool_call_id: 'c1', content: 'a fox' }
 
@@ -321,10 +321,10 @@ describe('a prompt that is too long', () => {
     const system = { role: 'system', content: 'Be brief.' }
     const late = { role: 'system', content: 'Be polite.' }
     const messages = [system, user(words(20_000)), { role: 'assistant', content: words(10_000) }, late, user(words(5_000)), { role: 'assistant', content: 'yes' }, user('And now?')]
-    const challenge = await alice.ask({ model: parrot, messages }, { path: COMPLETIONS })
+    const challenge = await alice.ask({ model: echo, messages }, { path: COMPLETIONS })
     // The prompt is 10_000 + 5_000 + 2 + 2 + 1 + 2 words, 6 messages of 4, and 3; its answer may have 8192 tokens.
     expect(challenge.body.accepts[0].amount).toBe(String(Math.ceil(15_034 * 0.5 + 819.2 * 1.5 + 1_000)))
-    const answer = await alice.buy({ model: parrot, messages }, { path: COMPLETIONS, payment: alice.sign(challenge) })
+    const answer = await alice.buy({ model: echo, messages }, { path: COMPLETIONS, payment: alice.sign(challenge) })
     expect(answer.status).toBe(200)
     expect(vendor.orders[0]?.body.messages).toEqual(messages.filter((_, index) => index !== 1) as never)
     expect([answer.headers.get('x-context-truncated'), answer.headers.get('x-messages-removed')]).toEqual(['true', '1'])
@@ -334,24 +334,24 @@ describe('a prompt that is too long', () => {
     const { alice, vendor } = shopOf()
     const kept = [call, result, user('And now?')]
     const fits = [user(words(40_000)), ...kept]
-    expect((await alice.buy({ model: parrot, messages: fits }, { path: COMPLETIONS })).headers.get('x-messages-removed')).toBe('1')
+    expect((await alice.buy({ model: echo, messages: fits }, { path: COMPLETIONS })).headers.get('x-messages-removed')).toBe('1')
     expect(vendor.orders[0]?.body.messages).toEqual(kept as never)
     const tooLong = [user('Look.'), call, { ...result, content: words(40_000) }, user('And now?')]
-    expect((await alice.buy({ model: parrot, messages: tooLong }, { path: COMPLETIONS })).headers.get('x-messages-removed')).toBe('3')
+    expect((await alice.buy({ model: echo, messages: tooLong }, { path: COMPLETIONS })).headers.get('x-messages-removed')).toBe('3')
     expect(vendor.orders[1]?.body.messages).toEqual([user('And now?')])
   })
 
   test('is refused where the system and the last turn alone do not fit', async () => {
     const { refused } = shopOf()
     for (const messages of [[user('Hello'), user(words(33_000))], [{ role: 'system', content: words(33_000) }, user('Hello')]]) {
-      const refusal = await refused({ model: parrot, messages })
+      const refusal = await refused({ model: echo, messages })
       expect([refusal.status, refusal.code, refusal.param]).toEqual([400, 'CONTEXT_LENGTH_EXCEEDED', 'messages'])
     }
   })
 
   test('fits when one token is left for the answer, and not one token later', async () => {
     const { ask } = shopOf()
-    const prompt = async (count: number) => (await ask({ model: parrot, messages: [user(words(count))] }, '/api/v1/chat/estimate')).body
+    const prompt = async (count: number) => (await ask({ model: echo, messages: [user(words(count))] }, '/api/v1/chat/estimate')).body
     expect((await prompt(32_768 - 7 - 1)).estimate).toEqual({ prompt_tokens: 32_767, max_tokens: 1, messages_removed: 0 })
     expect((await prompt(32_768 - 7)).code).toBe('CONTEXT_LENGTH_EXCEEDED')
   })
@@ -404,7 +404,7 @@ describe('several answers', () => {
     const cases: [Record<string, unknown>, Wire?][] = [
       [{ model: 'vendor-g/chat-5-medium' }],
       [{ model: 'vendor-b/chat-3.8-flash' }],
-      [{ model: 'farebox/parrot' }],
+      [{ model: 'farebox/echo' }],
       [{ model: 'vendor-open/llama-3.3-70b' }],
       [{ model: FREE }],
       [{ model: 'vendor-a/chat-6-large', tools: [FUNCTION] }],
@@ -610,7 +610,7 @@ describe('structured outputs', () => {
 })
 
 describe('a probe', () => {
-  const PATHS = [COMPLETIONS, '/api/v1/chat/farebox/parrot', '/api/v1/messages', '/api/v1/responses', '/api/v1beta/models/vendor-b/chat-3.8-flash:generateContent', '/api/v1/models/vendor-b%2Fchat-3.8-flash:streamGenerateContent']
+  const PATHS = [COMPLETIONS, '/api/v1/chat/farebox/echo', '/api/v1/messages', '/api/v1/responses', '/api/v1beta/models/vendor-b/chat-3.8-flash:generateContent', '/api/v1/models/vendor-b%2Fchat-3.8-flash:streamGenerateContent']
 
   test('without a body, by GET, by HEAD or by POST, is answered with the default quote on every surface', async () => {
     const { shop } = shopOf()
@@ -634,7 +634,7 @@ describe('a probe', () => {
 describe('a 402 of chat', () => {
   test('has a string error, the challenge and the price', async () => {
     const { ask } = shopOf()
-    const { status, headers, body } = await ask({ model: 'farebox/parrot', messages: [user('word')] })
+    const { status, headers, body } = await ask({ model: 'farebox/echo', messages: [user('word')] })
     expect(status).toBe(402)
     expect(body).toMatchObject({ x402Version: 2, error: 'Payment Required', price: { amount: '0.002233', currency: 'USD' }, paymentInfo: { network: 'base-sepolia', asset: 'USDC', x402Version: 2 } })
     expect(body.accepts).toMatchObject([{ scheme: 'exact', network: 'eip155:84532', amount: '2233', maxTimeoutSeconds: 300 }])
@@ -644,7 +644,7 @@ describe('a 402 of chat', () => {
   })
 
   test('of a rejected payment says why, by a code and a debug text, with a fresh challenge', async () => {
-    const body = { model: 'farebox/parrot', messages: [user('word')] }
+    const body = { model: 'farebox/echo', messages: [user('word')] }
     const { alice, buyer, chain, clock, vendor } = shopOf()
     const challenge = await alice.ask(body, { path: COMPLETIONS })
     const refusal = async (payment: ReturnType<typeof alice.sign>) => {
@@ -666,7 +666,7 @@ describe('a 402 of chat', () => {
   })
 
   test('is what X-Payment answers to as well', async () => {
-    const body = { model: 'farebox/parrot', messages: [user('word')] }
+    const body = { model: 'farebox/echo', messages: [user('word')] }
     const { alice, chain } = shopOf()
     expect((await alice.buy(body, { path: COMPLETIONS, header: 'x-payment' })).status).toBe(200)
     expect(chain.transfers.length).toBe(1)
@@ -674,9 +674,9 @@ describe('a 402 of chat', () => {
 
   test('of another body: the authorization of one request does not buy another', async () => {
     const { alice, chain, vendor } = shopOf()
-    const payment = alice.sign(await alice.ask({ model: 'farebox/parrot', messages: [user('word')] }, { path: COMPLETIONS }))
-    expect((await alice.buy({ model: 'farebox/parrot', messages: [user('word')] }, { path: COMPLETIONS, payment })).status).toBe(200)
-    const again = await alice.buy({ model: 'farebox/parrot', messages: [user('other')] }, { path: COMPLETIONS, payment })
+    const payment = alice.sign(await alice.ask({ model: 'farebox/echo', messages: [user('word')] }, { path: COMPLETIONS }))
+    expect((await alice.buy({ model: 'farebox/echo', messages: [user('word')] }, { path: COMPLETIONS, payment })).status).toBe(200)
+    const again = await alice.buy({ model: 'farebox/echo', messages: [user('other')] }, { path: COMPLETIONS, payment })
     expect([again.status, again.body.code]).toEqual([402, 'PAYMENT_REPLAY'])
     expect([vendor.orders.length, chain.transfers.length]).toEqual([1, 1])
   })
@@ -684,7 +684,7 @@ describe('a 402 of chat', () => {
 
 test('a payment that comes with a request to a free model is not looked at', async () => {
   const { alice, chain, vendor, ports } = shopOf()
-  const payment = alice.sign(await alice.ask({ model: 'farebox/parrot', messages: [user()] }, { path: COMPLETIONS }))
+  const payment = alice.sign(await alice.ask({ model: 'farebox/echo', messages: [user()] }, { path: COMPLETIONS }))
   const answer = await alice.buy({ model: FREE, messages: [user()] }, { path: COMPLETIONS, payment })
   expect([answer.status, answer.headers.get('x-free-model'), answer.headers.get('payment-response')]).toEqual([200, 'true', null])
   const nonsense = await alice.buy({ model: FREE, messages: [user()] }, { path: COMPLETIONS, payment: 'nonsense' as never })

@@ -154,7 +154,7 @@ describe('its paths', () => {
 
 describe('a refusal', () => {
   test('a free model, or one of another maker, is pointed to chat', async () => {
-    for (const model of ['vendor-a/chat-6-large', 'vendor-g/chat-5.5-large', 'vendor-open/gpt-oss-120b', 'vendor-open/gemma-4-31b', 'farebox/parrot-free']) {
+    for (const model of ['vendor-a/chat-6-large', 'vendor-g/chat-5.5-large', 'vendor-open/gpt-oss-120b', 'vendor-open/gemma-4-31b', 'farebox/echo-free']) {
       const { status, body } = await shopOf().ask(order(), pathOf(model))
       expect([model, status, body.error.status]).toEqual([model, 400, 'INVALID_ARGUMENT'])
       expect(body.error.message).toContain('/api/v1/chat/completions')

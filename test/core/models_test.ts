@@ -116,7 +116,7 @@ describe('GET /api/v1/models', () => {
 
   test('leaves out what the operator has not configured', async () => {
     const vendors = { chat: ({ vendor }: ChatRow) => (vendor === 'embedded' ? chatVendor : undefined), images: () => undefined, video: () => undefined, audio: () => undefined }
-    expect((await listed({ ports: { vendors } })).map(({ id }) => id)).toEqual(['farebox/parrot', 'farebox/parrot-free'])
+    expect((await listed({ ports: { vendors } })).map(({ id }) => id)).toEqual(['farebox/echo', 'farebox/echo-free'])
     expect(await listed({ ports: { vendors: { chat: () => undefined, images: () => undefined, video: ({ family }: VideoRow) => (family === 'e' ? scriptedVideo() : undefined), audio: () => undefined } } })).toHaveLength(5)
     expect(await listed({ ports: { vendors: { chat: () => undefined, images: () => undefined, video: () => undefined, audio: () => undefined } } })).toEqual([])
   })

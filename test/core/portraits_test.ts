@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { localPortraits } from '../../adapters/vendors/local_portraits.ts'
+import { demoCharacters } from '../../adapters/vendors/demo/characters.ts'
 import { scriptedVideo } from '../../adapters/vendors/scripted_video.ts'
 import { PIXEL } from '../../adapters/vendors/scripted.ts'
 import { FACE_GROUP, idFrom } from '../../core/enrolled.ts'
@@ -360,7 +360,7 @@ describe('the characters of a wallet', () => {
 })
 
 test('on devnet the whole of it works without anybody, and its page says that nobody is checked', async () => {
-  const { post, get, buyer, shop } = studio({}, { ports: { vendors: { portraits: localPortraits({ random: countingRandom() }) } } })
+  const { post, get, buyer, shop } = studio({}, { ports: { vendors: { portraits: demoCharacters({ random: countingRandom() }) } } })
   const { group_id, h5_link } = (await post(INIT, { name: 'Ada' })).body
   expect(h5_link).toBe(`${ORIGIN}/api/v1/realface/page`)
   const page = await shop.fetch(new Request(h5_link))

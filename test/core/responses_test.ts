@@ -197,7 +197,7 @@ describe('a refusal', () => {
   })
 
   test('a model of another maker, or a free one, is pointed to chat', async () => {
-    const others = ['vendor-g/chat-5.5-large', 'vendor-b/chat-3.8-flash', 'vendor-c/chat-4.7', 'vendor-open/gpt-oss-120b', 'vendor-open/llama-3.3-70b', 'farebox/parrot-free']
+    const others = ['vendor-g/chat-5.5-large', 'vendor-b/chat-3.8-flash', 'vendor-c/chat-4.7', 'vendor-open/gpt-oss-120b', 'vendor-open/llama-3.3-70b', 'farebox/echo-free']
     for (const model of others) {
       const { status, body } = await shopOf().ask(order({ model }))
       expect([model, status, body.error.param, body.error.code]).toEqual([model, 400, 'model', null])
@@ -213,7 +213,7 @@ describe('a refusal', () => {
 
   test('a prompt that does not fit is 400: nothing is trimmed here', async () => {
     const input = [{ role: 'user', content: Array.from({ length: 40_000 }, () => 'word').join(' ') }, { role: 'user', content: 'And now?' }]
-    const { status, body } = await shopOf().ask({ model: 'farebox/parrot', input })
+    const { status, body } = await shopOf().ask({ model: 'farebox/echo', input })
     expect([status, body.error.code]).toEqual([400, 'context_length_exceeded'])
   })
 

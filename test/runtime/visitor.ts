@@ -1,13 +1,13 @@
 /** A program that embeds the installed package: a challenge, an identify and a call. Plain Node or Bun; stops at the first surprise. */
 import assert from 'node:assert/strict'
 import { gateway, type Offer, type Payment } from 'farebox'
-import { cashChain, countTokens, evmChain, localPorts, PARROT_LABEL, parrotVendor, scriptedVendor } from 'farebox/adapters'
+import { cashChain, countTokens, evmChain, localPorts, ECHO_LABEL, echoVendor, scriptedVendor } from 'farebox/adapters'
 import { privateKeyToAccount } from 'viem/accounts'
 
 const chain = cashChain()
 const vendor = scriptedVendor()
-const parrot = parrotVendor({ countTokens })
-const ports = localPorts({ chain, images: () => vendor, chat: (row) => (row.vendor === 'embedded' ? parrot : undefined) })
+const echo = echoVendor({ countTokens })
+const ports = localPorts({ chain, images: () => vendor, chat: (row) => (row.vendor === 'embedded' ? echo : undefined) })
 const shop = gateway({ ports, label: 'base-sepolia' })
 const wallet = chain.wallet('alice')
 chain.fund(wallet, 1_000_000n)
@@ -44,14 +44,14 @@ assert.equal(picture.headers.get('content-type'), 'image/png')
 
 // The tokenizer is loaded with the first quote that counts.
 async function chat(headers: Record<string, string> = {}): Promise<Response> {
-  const body = JSON.stringify({ model: 'farebox/parrot', stream: true, max_tokens: 64, messages: [{ role: 'user', content: 'Hello' }] })
+  const body = JSON.stringify({ model: 'farebox/echo', stream: true, max_tokens: 64, messages: [{ role: 'user', content: 'Hello' }] })
   return await shop.fetch(new Request('http://localhost/api/v1/chat/completions', { method: 'POST', body, headers: { 'content-type': 'application/json', ...headers } }))
 }
 const quote = (await (await chat()).json()) as { accepts: [Offer]; price: { amount: string } }
 assert.equal(quote.price.amount, '0.002000')
 const talk = await chat({ 'payment-signature': btoa(JSON.stringify(chain.sign(quote.accepts[0], { from: wallet, now: Date.now() }))) })
 const answer = await talk.text()
-assert.ok(answer.includes(JSON.stringify(PARROT_LABEL.split(' ')[0]).slice(1, -1)))
+assert.ok(answer.includes(JSON.stringify(ECHO_LABEL.split(' ')[0]).slice(1, -1)))
 assert.match(answer, /: x-payment-receipt \S+/)
 assert.ok(answer.endsWith('data: [DONE]\n\n'))
 

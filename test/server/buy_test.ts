@@ -182,7 +182,7 @@ test('buy chat prints the quote, the answer as it came, its usage, the transacti
   expect(out.split('\n')).toEqual([
     `quote     0.002236 USDC on eip155:84532, to ${payer.payTo}`,
     `wallet    ${payer.account.address}, ${usd(before)} USDC`,
-    'model     farebox/parrot',
+    'model     farebox/echo',
     '',
     expect.stringContaining('Why is the sky blue?'),
     '',
@@ -195,7 +195,7 @@ test('buy chat prints the quote, the answer as it came, its usage, the transacti
 })
 
 test('buy chat takes the longest answer, which the quote grows with', async () => {
-  const { code, out } = await buy(['chat', 'Sing', '--max-tokens', '20', '--model', 'farebox/parrot'], { FAREBOX_URL: running.url })
+  const { code, out } = await buy(['chat', 'Sing', '--max-tokens', '20', '--model', 'farebox/echo'], { FAREBOX_URL: running.url })
   expect(code).toBe(0)
   expect(out).toStartWith('quote     0.002000 USDC')
   expect(out).toMatch(/usage     \d+ tokens in, (?:1\d|20) out/)

@@ -48,7 +48,7 @@ describe('a mistake is told by name, without a value', () => {
     ['onramp = "coinbase"', { CDP_API_KEY_ID: 'key-1' }, ['onramp: coinbase needs the environment variable CDP_API_KEY_SECRET, which is not set']],
     ['bland_base_url = "http://b.lan"', {}, ['bland_base_url (BLAND_BASE_URL): has no meaning unless voice (VOICE) is bland']],
     ['polymarket_bridge_url = "http://b.lan"', {}, ['polymarket_bridge_url (POLYMARKET_BRIDGE_URL): has no meaning unless polymarket_funding (POLYMARKET_FUNDING) is bridge']],
-    ['voice = "parrot"', {}, ['voice: must be one of bland, off, got "parrot"']],
+    ['voice = "echo"', {}, ['voice: must be one of bland, off, got "echo"']],
   ])('%s', (toml, env, expected) => {
     const { mistakes } = read(toml, env as Environment)
     expect([mistakes, mistakes.join('').includes('s3cret')]).toEqual([expected, false])

@@ -77,7 +77,7 @@ test('what is free can be kept from pages of foreign origins, and is not counted
   const { url } = open({}, { chatVendor: scriptedChat(), freeToOrigin: (origin) => origin === 'http://localhost:3000', freeTier: [{ requests: 2, windowMs: 60_000 }] })
   const ask = async (origin?: string) => {
     const headers = { 'content-type': 'application/json', ...(origin && { origin }) }
-    const body = JSON.stringify({ model: 'farebox/parrot-free', messages: [{ role: 'user', content: 'Hello' }] })
+    const body = JSON.stringify({ model: 'farebox/echo-free', messages: [{ role: 'user', content: 'Hello' }] })
     return (await fetch(`${url}/api/v1/chat/completions`, { method: 'POST', headers, body })).status
   }
   expect([await ask('https://evil.example'), await ask('null'), await ask('http://localhost:3000'), await ask(), await ask()]).toEqual([403, 403, 200, 200, 429])

@@ -138,15 +138,15 @@ describe('for real money', () => {
 })
 
 test('models are timed too: what a vendor answers, under its name', async () => {
-  const chat = { model: 'farebox/parrot', messages: [{ role: 'user', content: 'Hello' }] }
-  const vendors = `[vendors.embedded]\nchat = "parrot"\n[vendors.vendor-a]\nprotocol = "demo"\n[vendors.vendor-h]\nchat = "openai-chat"\nbase_url = "${upstream.url}/deep"\n`
+  const chat = { model: 'farebox/echo', messages: [{ role: 'user', content: 'Hello' }] }
+  const vendors = `[vendors.embedded]\nchat = "echo"\n[vendors.vendor-a]\nprotocol = "demo"\n[vendors.vendor-h]\nchat = "openai-chat"\nbase_url = "${upstream.url}/deep"\n`
   const running = await startWith({ ...playMoney(), OPERATOR_TOKEN: TOKEN }, playGateways('play') + vendors)
   expect((await buy(running, '/api/v1/chat/completions', chat)).status).toBe(200)
   expect((await buy(running, '/api/v1/images/generations', { model: 'vendor-a/image-1', prompt: 'a fox' })).status).toBe(200)
   expect((await buy(running, '/api/v1/chat/completions', { ...chat, model: 'vendor-h/chat-4' })).status).toBeGreaterThanOrEqual(400)
   const body = await (await fetch(`${running.url}/metrics`, { headers: { authorization: `Bearer ${TOKEN}` } })).text()
   const counts = [...body.matchAll(/^farebox_upstream_seconds_count\{vendor="([\w-]+)"\} (\d+)$/gm)].map(([, vendor, count]) => [vendor, Number(count)])
-  expect(Object.fromEntries(counts)).toEqual({ parrot: 1, demo: 1, 'vendor-h': 1 })
+  expect(Object.fromEntries(counts)).toEqual({ echo: 1, demo: 1, 'vendor-h': 1 })
 })
 
 describe('keys', () => {

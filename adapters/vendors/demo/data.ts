@@ -1,5 +1,5 @@
 /** Made-up data in the shapes of the services that are passed on: each answer, and each row of it, says that it is a sample. */
-import { type Clock, type DataVendor, Fault, type Passage } from '../../core/mod.ts'
+import { type Clock, type DataVendor, Fault, type Passage } from '../../../core/mod.ts'
 
 const NOTE = 'Sample data of a Farebox without a data service: names and numbers are made up.'
 
@@ -21,7 +21,7 @@ function sampled(clock: Pick<Clock, 'now'>, make: Maker): DataVendor {
 
 const QUESTIONS = ['Will a sample coin land on heads?', 'Will it rain on the sample town tomorrow?', 'Will the sample fox reach the river?'] as const
 
-export const samplePrediction = ({ clock }: { clock: Pick<Clock, 'now'> }): DataVendor => sampled(clock, predicted)
+export const demoPrediction = ({ clock }: { clock: Pick<Clock, 'now'> }): DataVendor => sampled(clock, predicted)
 
 function predicted({ path, body }: Passage, time: number): unknown {
   const [venue = '', word = '', ...rest] = path.split('/')
@@ -47,7 +47,7 @@ const PRICES: Readonly<Record<string, { readonly price: number; readonly symbol:
 }
 const LABEL = { sample: true, note: NOTE } as const
 
-export const sampleDefi = ({ clock }: { clock: Pick<Clock, 'now'> }): DataVendor => sampled(clock, locked)
+export const demoDefi = ({ clock }: { clock: Pick<Clock, 'now'> }): DataVendor => sampled(clock, locked)
 
 function locked({ path }: Passage, time: number): unknown {
   const [what = '', name = ''] = path.split('/')
