@@ -179,7 +179,7 @@ test('source files have at most 400 lines', () => {
 })
 
 test('relative imports carry their extension', () => {
-  expect(strays(sources, (target) => !ROOMS.includes(target.split('/', 1)[0] ?? '') || /\.(ts|json|wasm)$/.test(target))).toEqual([])
+  expect(strays(sources, (target) => !ROOMS.includes(target.split('/', 1)[0] ?? '') || /\.(ts|json|wasm|md)$/.test(target))).toEqual([])
 })
 
 test('there are no default exports, enums, namespaces or decorators, and no classes but errors', () => {

@@ -46,7 +46,7 @@ function farebox(dir: string, env: Readonly<Record<string, string>> = {}): Proce
   const greeting = Promise.withResolvers<string>()
   greeting.promise.catch(() => {})
   const out = gather(child.stdout, (text) => {
-    const url = /^ {2}look around: +(\S+)\/openapi\.json/m.exec(text)?.[1]
+    const url = /^ {2}look around: +(\S+)\/docs\/guide\//m.exec(text)?.[1]
     if (url) greeting.resolve(url)
   })
   const exited = Promise.all([child.exited, out, gather(child.stderr)]).then(([, said, err]) => {
