@@ -33,7 +33,13 @@ test('the package holds core, the portable adapters and their types, and nothing
   expect(installed.files).toContain('core/mod.d.ts')
   expect(installed.files).toContain('adapters/chains/evm.js')
   expect(installed.files).toContain('LICENSE')
-  expect(installed.files.filter((path) => /sqlite|demo\/(?:worker|images|videos|audio)|schema|^server|^test/.test(path))).toEqual([])
+  expect(installed.files.filter((path) => /sqlite|demo\/(?:worker|images|videos|audio)|schema|^server\/(?!docs\/\w+\.md$)|^test/.test(path))).toEqual([])
+})
+
+test('everything that the README links to is in the package', () => {
+  const linked = [...readme.matchAll(/\]\(([\w./]+)\)/g)].map(([, path = '']) => path)
+  expect(linked.length).toBeGreaterThan(10)
+  expect(linked.filter((path) => !installed.files.includes(path))).toEqual([])
 })
 
 test('the package asks for seven dependencies, at the versions that were tested', async () => {
