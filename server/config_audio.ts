@@ -24,8 +24,8 @@ export const AudioSetting = Type.Object(
 /** Settings of the file; their keys come from the environment only. */
 export const audioSettings = {
   audio: setting('Changes to the audio catalog, by model `id`. See [audio](#audio).', Type.Array(AudioSetting), { usual: 'the built-in catalog' }),
-  elevenlabs_base_url: setting('Another address of the ElevenLabs API (speech, sound effects).', Url, { usual: 'ElevenLabs’ own' }),
-  minimax_base_url: setting('Another address of the MiniMax API (music).', Url, { usual: 'MiniMax’s own' }),
+  elevenlabs_base_url: setting('Another address of the ElevenLabs API (speech, sound effects).', Url, { usual: 'the public API' }),
+  minimax_base_url: setting('Another address of the MiniMax API (music).', Url, { usual: 'the public API' }),
   speech_base_url: setting('A server that speaks the OpenAI speech protocol, such as `http://localhost:8880/v1`.', Url),
   speech_models: setting('Models of that server. Each is sold as `local/<model>`.', Names),
   speech_voices: setting('Voices of that server, the default first.', Names),

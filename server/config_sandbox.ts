@@ -9,7 +9,7 @@ export const sandboxSettings = {
     oneOf('e2b', 'modal', 'embedded', 'off'),
     { usual: '`e2b` or `modal` with its key; `embedded` on devnet; else `off`' },
   ),
-  e2b_base_url: setting('Another address of the E2B API.', Url, { usual: 'E2B’s own' }),
+  e2b_base_url: setting('Another address of the E2B API.', Url, { usual: 'the public API' }),
   e2b_template: setting('The E2B template of new sandboxes.', Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._/:-]{0,99}$' }), { usual: '`code-interpreter-v1`' }),
   modal_app: setting('The Modal app that sandboxes belong to.', Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$' }), { usual: '`farebox`' }),
   sandbox_most: setting('Embedded sandboxes that may be alive at once.', Type.Integer({ minimum: 1, maximum: 64 }), { usual: '4' }),

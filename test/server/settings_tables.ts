@@ -79,7 +79,8 @@ function described(schema: TSchema): string {
 
 function allowed(schema: TSchema): string {
   const words = (schema.anyOf as readonly TSchema[] | undefined)?.flatMap((each) => (each.const === undefined ? [] : [`\`${each.const}\``]))
-  if (words && words.length === schema.anyOf.length) return `One of ${words.join(', ')}.`
+  const isSaid = words?.every((word) => String(schema.description).includes(word))
+  if (words && words.length === schema.anyOf.length) return isSaid ? '' : `One of ${words.join(', ')}.`
   if (schema.type === 'boolean') return '`true` or `false`.'
   if (schema.type !== 'integer' && schema.type !== 'number') return ''
   const kind = schema.type === 'integer' ? 'Integer' : 'Number'
