@@ -1,4 +1,4 @@
-/** How a setting of the configuration file describes itself. `server/docs/configuration.md` is generated from these descriptions. */
+/** How a setting of the configuration file describes itself; `docs/configuration.md` is generated from these texts. */
 import { type TOptional, type TSchema, Type } from '@sinclair/typebox'
 
 type Usual = {
@@ -7,8 +7,16 @@ type Usual = {
 }
 
 /** An optional setting with its description: what it does, its unit and its limits, in plain English. */
-export function setting<Schema extends TSchema>(description: string, schema: Schema, { usual }: Usual = {}): TOptional<Schema> {
-  return Type.Optional({ ...schema, description, ...(usual !== undefined && { usual }) }) as unknown as TOptional<Schema>
+export function setting<Schema extends TSchema>(
+  description: string,
+  schema: Schema,
+  { usual }: Usual = {},
+): TOptional<Schema> {
+  return Type.Optional({
+    ...schema,
+    description,
+    ...(usual !== undefined && { usual }),
+  }) as unknown as TOptional<Schema>
 }
 
 /** An `http` or `https` URL. */

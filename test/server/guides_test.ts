@@ -7,6 +7,8 @@ import { app } from '../../server/app.ts'
 import { guide, guides } from '../../server/docs/guides.ts'
 import { kit, ORIGIN } from '../kit.ts'
 
+/** What the policy says beside the style. */
+const REST = "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 const ROOT = join(import.meta.dirname, '../..')
 const names = Object.keys(guides)
 const all = Object.values(guides).join('\n')
@@ -25,7 +27,8 @@ async function parsed(html: string) {
   const rewriter = new HTMLRewriter().on('*', {
     element(element) {
       elements.push(element.tagName)
-      for (const name of ['src', 'href', 'action', 'srcset', 'style']) if (element.hasAttribute(name)) links.push(`${name}=${element.getAttribute(name)}`)
+      for (const name of ['src', 'href', 'action', 'srcset', 'style'])
+        if (element.hasAttribute(name)) links.push(`${name}=${element.getAttribute(name)}`)
       const id = element.getAttribute('id')
       if (id !== null) ids.push(id)
     },
@@ -43,7 +46,9 @@ describe('the files', () => {
 
   test('link to files and headings that exist, from the README too', async () => {
     const readme = readFileSync(join(ROOT, 'README.md'), 'utf8')
-    const headings = new Map(await Promise.all(names.map(async (name) => [name, (await parsed(textOf(`/docs/guide/${name}`))).ids] as const)))
+    const headings = new Map(
+      await Promise.all(names.map(async (name) => [name, (await parsed(textOf(`/docs/guide/${name}`))).ids] as const)),
+    )
     const broken: string[] = []
     for (const [from, text] of [...Object.entries(guides), ['README', readme] as const]) {
       for (const [, target = ''] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
@@ -51,7 +56,9 @@ describe('the files', () => {
         const [path = '', anchor] = target.split('#')
         const [, name = ''] = /^(?:server\/docs\/)?(\w+)\.md$/.exec(path) ?? []
         const page = path === '' ? from : name
-        const isThere = headings.has(page) ? anchor === undefined || headings.get(page)?.includes(anchor) : from === 'README' && existsSync(join(ROOT, path))
+        const isThere = headings.has(page)
+          ? anchor === undefined || headings.get(page)?.includes(anchor)
+          : from === 'README' && existsSync(join(ROOT, path))
         if (!isThere) broken.push(`${from}: ${target}`)
       }
     }
@@ -59,8 +66,13 @@ describe('the files', () => {
   })
 
   test('name every environment variable that the configuration reads', () => {
-    const code = readdirSync(join(ROOT, 'server')).filter((file) => /^config.*\.ts$/.test(file)).map((file) => readFileSync(join(ROOT, 'server', file), 'utf8')).join('\n')
-    const read = [...code.matchAll(/'([A-Z][A-Z0-9]*_[A-Z0-9_]+)'|\benv\.([A-Z][A-Z0-9_]+)|^ {2}([A-Z][A-Z0-9_]+): '/gm)].map(([, quoted, member, row]) => quoted ?? member ?? row ?? '')
+    const code = readdirSync(join(ROOT, 'server'))
+      .filter((file) => /^config.*\.ts$/.test(file))
+      .map((file) => readFileSync(join(ROOT, 'server', file), 'utf8'))
+      .join('\n')
+    const read = [
+      ...code.matchAll(/'([A-Z][A-Z0-9]*_[A-Z0-9_]+)'|\benv\.([A-Z][A-Z0-9_]+)|^ {2}([A-Z][A-Z0-9_]+): '/gm),
+    ].map(([, quoted, member, row]) => quoted ?? member ?? row ?? '')
     expect(read.length).toBeGreaterThan(60)
     expect([...new Set(read)].filter((name) => !new RegExp(`\\b${name}\\b`).test(all))).toEqual([])
   })
@@ -68,8 +80,11 @@ describe('the files', () => {
   test('name endpoints that are served', () => {
     const plain = (path: string) => path.replace(/\{[^}]*\}/g, '{}')
     const served = endpoints.flatMap(({ path, aliases = [] }) => [path, ...aliases]).map(plain)
-    const paths = [...all.matchAll(/`(?:GET |POST )?(\/(?:api\/v1|api\/|docs|openapi|changelog|\.well-known)[^\s`]*)`/g)].map(([, path = '']) => path)
-    const isServed = (path: string) => served.some((each) => `${each}/`.startsWith(`${plain(path).replace(/\/[*…]$/, '')}/`))
+    const paths = [
+      ...all.matchAll(/`(?:GET |POST )?(\/(?:api\/v1|api\/|docs|openapi|changelog|\.well-known)[^\s`]*)`/g),
+    ].map(([, path = '']) => path)
+    const isServed = (path: string) =>
+      served.some((each) => `${each}/`.startsWith(`${plain(path).replace(/\/[*…]$/, '')}/`))
     const known = ['/docs/guide/', '/api/v1/*', '/api/v1/haiku']
     expect(paths.length).toBeGreaterThan(40)
     expect([...new Set(paths)].filter((path) => !known.includes(path) && !isServed(path))).toEqual([])
@@ -83,9 +98,15 @@ describe('/docs/guide/', () => {
       const html = textOf(`/docs/guide/${path}`)
       const [, style = ''] = /<style>([^]*?)<\/style>/.exec(html) ?? []
       const hash = new Bun.CryptoHasher('sha256').update(style).digest('base64')
-      expect(reply?.headers['content-security-policy']).toBe(`default-src 'none'; style-src 'sha256-${hash}'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`)
+      expect(reply?.headers['content-security-policy']).toBe(
+        `default-src 'none'; style-src 'sha256-${hash}'; ${REST}`,
+      )
       const { elements, links, ids } = await parsed(html)
-      expect(elements.filter((name) => ['script', 'iframe', 'img', 'form', 'object', 'embed', 'base', 'style', 'h1'].includes(name))).toEqual(['style', 'h1'])
+      expect(
+        elements.filter((name) =>
+          ['script', 'iframe', 'img', 'form', 'object', 'embed', 'base', 'style', 'h1'].includes(name),
+        ),
+      ).toEqual(['style', 'h1'])
       expect(links.filter((link) => !/^href=(#|\/|https:\/\/)/.test(link))).toEqual([])
       expect(new Set(ids).size).toBe(ids.length)
       expect(style).not.toMatch(/url\(|@import/)
@@ -103,16 +124,29 @@ describe('/docs/guide/', () => {
   })
 
   test('serves the source of each, and no other path', async () => {
-    for (const name of names) expect(textOf(`/docs/guide/${name}.md`)).toBe(await Bun.file(join(ROOT, `server/docs/${name}.md`)).text())
+    for (const name of names)
+      expect(textOf(`/docs/guide/${name}.md`)).toBe(await Bun.file(join(ROOT, `server/docs/${name}.md`)).text())
     expect(guide('/docs/guide')).toMatchObject({ status: 308, headers: { location: '/docs/guide/' } })
-    for (const path of ['/docs/guide/nothing', '/docs/guide/constructor', '/docs/guide/.md', '/docs/guide/../../package', '/docs/guides', '/docs']) expect(guide(path)).toBeUndefined()
+    for (const path of [
+      '/docs/guide/nothing',
+      '/docs/guide/constructor',
+      '/docs/guide/.md',
+      '/docs/guide/../../package',
+      '/docs/guides',
+      '/docs',
+    ])
+      expect(guide(path)).toBeUndefined()
   })
 
   test('is there on a gateway that shows its documents, and not on one that hides them or is retired', async () => {
-    const open = (gateway: Parameters<typeof app>[0]['gateways'][number]['gateway']) => app({ gateways: [{ gateway, hosts: [] }], log: { ...kit().log, access: () => {}, flush: () => {} } })
-    const ask = async (elysia: ReturnType<typeof open>, init?: RequestInit) => (await elysia.fetch(new Request(`${ORIGIN}/docs/guide/quickstart`, init))).status
+    const open = (gateway: Parameters<typeof app>[0]['gateways'][number]['gateway']) =>
+      app({ gateways: [{ gateway, hosts: [] }], log: { ...kit().log, access: () => {}, flush: () => {} } })
+    const ask = async (elysia: ReturnType<typeof open>, init?: RequestInit) =>
+      (await elysia.fetch(new Request(`${ORIGIN}/docs/guide/quickstart`, init))).status
     const shown = open(kit().shop)
-    expect([await ask(shown), await ask(shown, { method: 'HEAD' }), await ask(shown, { method: 'POST' })]).toEqual([200, 200, 404])
+    expect([await ask(shown), await ask(shown, { method: 'HEAD' }), await ask(shown, { method: 'POST' })]).toEqual([
+      200, 200, 404,
+    ])
     expect(await ask(open(kit({ hidden: ['docs'] }).shop))).toBe(404)
     expect(await ask(open(retiredGateway('old')))).toBe(404)
   })

@@ -32,7 +32,7 @@ const MARKED = /(<!-- settings(?:: ([\w, ]+)| of (\w+)) -->\n)[^]*?(<!-- end -->
 
 /** The page with its tables as the schema has them now. */
 export function withTables(page: string): string {
-  return page.replaceAll(MARKED, (_all, start: string, names: string | undefined, row: string | undefined, end: string) => {
+  return page.replaceAll(MARKED, (_all, start: string, names?: string, row?: string, end?: string) => {
     const table = names === undefined ? rowTable(rowOf(row ?? '')) : fileTable(names.split(', '))
     return `${start}${table.join('\n')}\n${end}`
   })
@@ -61,7 +61,9 @@ function fileTable(names: readonly string[]): readonly string[] {
 }
 
 function rowTable({ properties }: TObject): readonly string[] {
-  const lines = Object.entries(properties).map(([name, schema]) => line([`\`${name}\``, usual(schema), described(schema)]))
+  const lines = Object.entries(properties).map(([name, schema]) =>
+    line([`\`${name}\``, usual(schema), described(schema)]),
+  )
   return [line(['Setting', 'Default', 'Description']), '|---|---|---|', ...lines]
 }
 
@@ -78,13 +80,17 @@ function described(schema: TSchema): string {
 }
 
 function allowed(schema: TSchema): string {
-  const words = (schema.anyOf as readonly TSchema[] | undefined)?.flatMap((each) => (each.const === undefined ? [] : [`\`${each.const}\``]))
+  const words = (schema.anyOf as readonly TSchema[] | undefined)?.flatMap((each) =>
+    each.const === undefined ? [] : [`\`${each.const}\``],
+  )
   const isSaid = words?.every((word) => String(schema.description).includes(word))
   if (words && words.length === schema.anyOf.length) return isSaid ? '' : `One of ${words.join(', ')}.`
   if (schema.type === 'boolean') return '`true` or `false`.'
   if (schema.type !== 'integer' && schema.type !== 'number') return ''
   const kind = schema.type === 'integer' ? 'Integer' : 'Number'
-  return schema.maximum === undefined ? `${kind}, at least ${count(schema.minimum)}.` : `${kind}, ${count(schema.minimum)} to ${count(schema.maximum)}.`
+  return schema.maximum === undefined
+    ? `${kind}, at least ${count(schema.minimum)}.`
+    : `${kind}, ${count(schema.minimum)} to ${count(schema.maximum)}.`
 }
 
 const count = (value: number): string => value.toLocaleString('en-US')
@@ -93,5 +99,6 @@ if (import.meta.main) {
   const page = await readFile(PAGE, 'utf8')
   const written = withTables(page)
   if (process.argv.includes('--write')) await writeFile(PAGE, written)
-  console.log(written === page ? 'the tables are up to date' : `the tables have changed${process.argv.includes('--write') ? ' and were written' : '; write them with --write'}`)
+  const news = process.argv.includes('--write') ? 'the tables were written' : 'the tables have changed; use --write'
+  console.log(written === page ? 'the tables are up to date' : news)
 }

@@ -8,7 +8,7 @@ import { namedIn, PAGE, rows, withTables } from './settings_tables.ts'
 const page = readFileSync(PAGE, 'utf8')
 const settings: Readonly<Record<string, TSchema>> = File.properties
 
-test('the tables of the configuration guide are those of the schema (bun test/server/settings_tables.ts --write)', () => {
+test('the tables of the guide are those of the schema (bun test/server/settings_tables.ts --write)', () => {
   expect(page).toBe(withTables(page))
 })
 
@@ -18,9 +18,15 @@ test('every setting is in one table of the guide, and every table of the file ha
 })
 
 test('every setting has a description in whole sentences', () => {
-  const described = [settings, ...Object.values(rows).map(({ properties }) => properties)].flatMap((properties) => Object.entries(properties))
+  const described = [settings, ...Object.values(rows).map(({ properties }) => properties)].flatMap((properties) =>
+    Object.entries(properties),
+  )
   expect(described.length).toBeGreaterThan(150)
-  expect(described.filter(([, { description = '' }]) => !/^.{12,}\.( See \[[^\]]+\]\(#\w+\)\.)?$/s.test(description)).map(([name]) => name)).toEqual([])
+  expect(
+    described
+      .filter(([, { description = '' }]) => !/^.{12,}\.( See \[[^\]]+\]\(#\w+\)\.)?$/s.test(description))
+      .map(([name]) => name),
+  ).toEqual([])
 })
 
 test('a default in the schema is what applies without the setting', () => {
