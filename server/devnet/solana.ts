@@ -2,6 +2,7 @@
  * The embedded Solana: a chain in this process that a public x402 client cannot tell from Solana's devnet (genesis, mint), with a fee
  * payer, a seller whose account is open, and a buyer with money. All of it is play money, of keys that anybody can derive, and ends with the process.
  */
+import { optional } from '../../core/optional.ts'
 import { createHash } from 'node:crypto'
 import { createKeyPairSignerFromPrivateKeyBytes, getBase58Decoder } from '@solana/kit'
 import type { Clock } from '../../core/mod.ts'
@@ -34,7 +35,7 @@ const FEE_PAYER_LAMPORTS = 1_000_000_000_000n
 
 /** Starts the chain anew: nothing of an older one is known to it. Throws where litesvm has no program for this platform. */
 export async function startSolanaDevnet({ clock, port = 0, log = () => {} }: SolanaDevnetOptions): Promise<SolanaDevnet> {
-  const [{ solanaNode }, { MINT }] = await Promise.all([import('./solana_node.ts'), import('./solana_tokens.ts')]) // a tenth of a second that others need not wait
+  const [{ solanaNode }, { MINT }] = await optional('litesvm', 'the local Solana', () => Promise.all([import('./solana_node.ts'), import('./solana_tokens.ts')])) // a tenth of a second that others need not wait
   const [feePayer, seller, buyer] = await Promise.all([keyOf('fee payer'), keyOf('seller'), keyOf('buyer')])
   const node = await solanaNode({ clock, port })
   node.setLag(1)

@@ -2,10 +2,10 @@ import { describe, expect, test } from 'bun:test'
 import { type ExaWebConfig, exaWeb } from '../../adapters/vendors/exa_web.ts'
 import type { Fault, Fields, WebQuestion } from '../../core/mod.ts'
 import document from '../vectors/exa_openapi.json'
-import { exaByPrism } from './exa_prism.ts'
+import { byOpenapi } from './openapi_stand_in.ts'
 import { type Answer, calm, KEY, outcome, prose, recorded, recordings, replay, said, setup, standIn } from './vendor_kit.ts'
 
-const prism = exaByPrism()
+const service = byOpenapi('exa_openapi.json')
 
 function vendorAt(baseUrl: string, more: Partial<ExaWebConfig> = {}) {
   const { log, clock } = setup(baseUrl)
@@ -31,19 +31,19 @@ const exampleAt = (path: string) => (document.paths as any)[path].post.responses
 
 describe('exaWeb() before a document', () => {
   test.each(QUESTIONS)('asks for %s, %j, as %s is described, and hands the answer on', async (question, order, path) => {
-    const { vendor } = vendorAt(prism.url())
+    const { vendor } = vendorAt(service.url())
     expect(JSON.parse(await vendor.ask(question, order, calm()))).toEqual(exampleAt(path))
   })
 
   test('with a field that it does not know is told so by its status, uncharged', async () => {
-    const { vendor, log } = vendorAt(prism.url())
+    const { vendor, log } = vendorAt(service.url())
     const asking = vendor.ask('search', { query: 'q', unheard: 1 }, calm())
     expect(await outcome(asking, log)).toBe('PASSED_ON')
     expect(((await asking.catch((error: unknown) => error)) as Fault).parts.status).toBe(422)
   })
 
   test('without the right header for its key is the operator’s to mend', async () => {
-    const { vendor, log } = vendorAt(prism.url(), { fetch: (url, { headers, ...init }) => fetch(url, { ...init, headers: { 'content-type': 'application/json', authorization: (headers as Record<string, string>)['x-api-key'] ?? '' } }) })
+    const { vendor, log } = vendorAt(service.url(), { fetch: (url, { headers, ...init }) => fetch(url, { ...init, headers: { 'content-type': 'application/json', authorization: (headers as Record<string, string>)['x-api-key'] ?? '' } }) })
     expect(await outcome(vendor.ask('search', { query: 'q' }, calm()), log)).toBe('NOT_CONFIGURED')
     expect(log.lines.map(({ level }) => level)).toEqual(['alert'])
   })

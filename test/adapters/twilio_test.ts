@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'bun:test'
 import { type TwilioConfig, twilio } from '../../adapters/vendors/twilio.ts'
 import document from '../vectors/twilio_openapi.json'
-import { byPrism } from './prism.ts'
+import { byOpenapi } from './openapi_stand_in.ts'
 import { type Answer, calm, outcome, prose, recorded, recordings, replay, said, setup, standIn } from './vendor_kit.ts'
 
-const prism = byPrism('twilio_openapi.json')
+const service = byOpenapi('twilio_openapi.json')
 const SID = `AC${'0123456789abcdef'.repeat(2)}`
 const TOKEN = 'token-0123456789abcdef'
 const NUMBER = '+14155550100'
@@ -36,12 +36,12 @@ const offered = (...numbers: readonly string[]) => Response.json({ available_pho
 
 describe('twilio() before a document', () => {
   test('asks of a number what each lookup is for, and hands the answer on', async () => {
-    const { vendor } = vendorAt(prism.url())
+    const { vendor } = vendorAt(service.url())
     for (const about of ['carrier', 'fraud'] as const) expect(JSON.parse(await vendor.lookup(NUMBER, about, calm()))).toMatchObject({ phone_number: NUMBER, valid: true })
   })
 
   test('finds what was bought under an order, and buys where there is nothing', async () => {
-    const { vendor } = vendorAt(prism.url())
+    const { vendor } = vendorAt(service.url())
     const line = { number: NUMBER, id: `PN${'0123456789abcdef'.repeat(2)}`, order: ORDER }
     expect(await vendor.buy(US, calm())).toEqual(line)
     expect(await vendor.buy({ country: 'US', areaCode: '415', order: 'f'.repeat(32) }, calm())).toEqual({ ...line, order: 'f'.repeat(32) })
@@ -49,7 +49,7 @@ describe('twilio() before a document', () => {
   })
 
   test('asks after a number and gives it back', async () => {
-    const { vendor } = vendorAt(prism.url())
+    const { vendor } = vendorAt(service.url())
     const id = `PN${'0123456789abcdef'.repeat(2)}`
     expect([await vendor.has(id, calm()), await vendor.release(id, calm())]).toEqual([true, undefined])
   })
