@@ -2,8 +2,8 @@
 import { BlockList, isIP } from 'node:net'
 import { Elysia } from 'elysia'
 import type { Gateway, Reply } from '../core/mod.ts'
-import { isSameSecret } from '../core/tickets.ts'
-import { isLoopback } from './config.ts'
+import { isSameSecret } from '../core/lib/ids.ts'
+import { isLoopback } from './config/mod.ts'
 import { isPreflight, preflightReply, withCors } from './cors.ts'
 import type { ServerLog } from './log.ts'
 

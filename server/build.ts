@@ -18,7 +18,7 @@ export async function build(out: string): Promise<void> {
 }
 
 /** Programs that draw apart from the server: a binary finds them by their path from the root. */
-const PROGRAMS = ['adapters/vendors/sketch/worker.ts', 'adapters/vendors/sketch/film_worker.ts', 'adapters/vendors/sketch/audio_worker.ts']
+const PROGRAMS = ['adapters/providers/demo/sketch/worker.ts', 'adapters/providers/demo/sketch/film_worker.ts', 'adapters/providers/demo/sketch/audio_worker.ts']
 
 /** Compiles the server into one file. Throws with the compiler's words. */
 export async function compileBinary(out: string): Promise<void> {

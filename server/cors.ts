@@ -1,6 +1,6 @@
 /** CORS: browsers may call every route, send every payment header and read every receipt (ruling 1). */
 import { EXPOSED_HEADERS, PAYMENT_HEADERS, type Reply } from '../core/mod.ts'
-import { isLoopback } from './config.ts'
+import { isLoopback } from './config/mod.ts'
 
 const METHODS = 'GET, HEAD, POST, OPTIONS'
 

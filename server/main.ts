@@ -1,11 +1,11 @@
 /** The binary: read the configuration, wire, listen, drain on SIGTERM. */
-import { type Config, isLoopback, readConfig, realVendors } from './config.ts'
-import { inFlight, listen } from './listening.ts'
+import { type Config, isLoopback, readConfig, realVendors } from './config/mod.ts'
+import { inFlight, listen } from './listen.ts'
 import { type ServerLog, serverLog } from './log.ts'
 import { StartError } from './start_error.ts'
-import { sweep } from './sweep.ts'
-import { VERSION, type Wired, wire } from './wiring.ts'
-import { RENEWALS } from './wiring_chains.ts'
+import { sweep } from './maintenance.ts'
+import { VERSION, type Wired, wire } from './wiring/mod.ts'
+import { RENEWALS } from './wiring/chains.ts'
 
 export type Running = { readonly url: string; readonly wired: Wired; stop(): Promise<void> }
 

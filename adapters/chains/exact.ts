@@ -1,9 +1,9 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
-import { parseAtomic } from '../../core/money.ts'
-import type { PaymentCode, Refused } from '../../core/ports.ts'
-import type { Offer, Payment } from '../../core/x402.ts'
-import { type Hex, lower } from './hex.ts'
+import { parseAtomic } from '../../core/x402/money.ts'
+import type { PaymentCode, Refused } from '../../core/ports/mod.ts'
+import type { Offer, Payment } from '../../core/x402/protocol.ts'
+import { type Hex, lower } from './evm/hex.ts'
 
 /** What an authorization must still have to live when its work begins: six seconds (reference x402 2.2, check 8). */
 const LIFE_MS = 6_000n

@@ -1,5 +1,5 @@
-import { isObjectKey } from '../../core/keys.ts'
-import type { ByteRange } from '../../core/ports.ts'
+import { isObjectKey } from '../../core/lib/object_keys.ts'
+import type { ByteRange } from '../../core/ports/mod.ts'
 
 /** Printable ASCII, as a type is sent as a header; short enough for the first read of a file. */
 const TYPE = /^[\x21-\x7e][\x20-\x7e]{0,199}$/

@@ -1,7 +1,7 @@
 import { type FileHandle, link, mkdir, open, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { isObjectKey } from '../../core/keys.ts'
-import type { Objects } from '../../core/ports.ts'
+import { isObjectKey } from '../../core/lib/object_keys.ts'
+import type { Objects } from '../../core/ports/mod.ts'
 import { checkObject, letGo, partOf } from './check.ts'
 
 /** Up to here what is asked for is read whole; beyond, it is streamed. */

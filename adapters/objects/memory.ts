@@ -1,4 +1,4 @@
-import type { Objects } from '../../core/ports.ts'
+import type { Objects } from '../../core/ports/mod.ts'
 import { checkObject, letGo, partOf } from './check.ts'
 
 /** The reference object store: copies in and out, forgets with the process. */

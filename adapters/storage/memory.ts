@@ -1,4 +1,4 @@
-import type { Debt } from '../../core/exposure.ts'
+import type { Debt } from '../../core/payment/exposure.ts'
 import {
   type Bond,
   type ClaimAnswer,
@@ -22,9 +22,9 @@ import {
   mayMoveOwned,
   patchOf,
   takePermits,
-} from '../../core/ledger.ts'
-import type { Authorization, Call, Claim, Opened, Owned, Storage } from '../../core/ports.ts'
-import { spendOf, summed } from '../../core/spend.ts'
+} from '../../core/payment/ledger.ts'
+import type { Authorization, Call, Claim, Opened, Owned, Storage } from '../../core/ports/mod.ts'
+import { spendOf, summed } from '../../core/payment/spend_report.ts'
 
 type Bound = Bond & { readonly authorization: Authorization }
 

@@ -20,11 +20,11 @@ const OUTPUTS = {
     TestUsdc: { source: 'server/devnet/test_usdc.sol', code: 'runtime' },
     Multicall: { source: 'server/devnet/multicall.sol', code: 'runtime' },
   },
-  'test/adapters/contract_wallet.json': {
-    ContractWallet: { source: 'test/adapters/contract_wallet.sol', code: 'creation' },
+  'test/adapters/chains/evm/contract_wallet.json': {
+    ContractWallet: { source: 'test/adapters/chains/evm/contract_wallet.sol', code: 'creation' },
   },
-  'test/adapters/moody_wallet.json': {
-    MoodyWallet: { source: 'test/adapters/moody_wallet.sol', code: 'creation' },
+  'test/adapters/chains/evm/moody_wallet.json': {
+    MoodyWallet: { source: 'test/adapters/chains/evm/moody_wallet.sol', code: 'creation' },
   },
 } as const
 

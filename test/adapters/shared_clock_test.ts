@@ -2,9 +2,9 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { sharedClock } from '../../adapters/shared_clock.ts'
-import { DONE, streamAnswer } from '../../adapters/vendors/scripted_chat.ts'
-import { timely } from '../../server/wiring.ts'
-import { HELLO, STREAM, table } from '../core/live_kit.ts'
+import { DONE, streamAnswer } from '../../adapters/providers/scripted/chat.ts'
+import { timely } from '../../server/wiring/mod.ts'
+import { HELLO, STREAM, table } from '../core/call/stream_kit.ts'
 import { START, testClock, testLog } from '../kit.ts'
 
 const LEASE = 30_000

@@ -2,8 +2,8 @@
 import { encodeFunctionData, type Hex, parseAbi } from 'viem'
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { rpc } from '../../server/devnet/anvil.ts'
-import { DEVNET_MULTICALL } from '../../server/devnet/devnet.ts'
-import { encodePayment, GENERATIONS, type Offer, signOffer } from '../server/payer.ts'
+import { DEVNET_MULTICALL } from '../../server/devnet/mod.ts'
+import { encodePayment, GENERATIONS, type Offer, signOffer } from '../server/clients/payer.ts'
 
 export const ORDER = JSON.stringify({ model: 'vendor-a/image-1', prompt: 'a red fox in the snow' })
 

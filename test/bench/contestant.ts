@@ -5,21 +5,21 @@
  */
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { cashChain } from '../../adapters/chains/cash.ts'
-import { evmChain } from '../../adapters/chains/evm.ts'
-import { systemClock } from '../../adapters/machine.ts'
+import { cashChain } from '../../adapters/chains/memory.ts'
+import { evmChain } from '../../adapters/chains/evm/mod.ts'
+import { systemClock } from '../../adapters/local.ts'
 import { diskObjects } from '../../adapters/objects/disk.ts'
-import { sqliteStorage } from '../../adapters/storage/sqlite.ts'
-import { cachedMarket } from '../../adapters/vendors/market_cache.ts'
-import { sampleMarket } from '../../adapters/vendors/sample_market.ts'
-import { scriptedVendor } from '../../adapters/vendors/scripted.ts'
+import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
+import { cachedMarket } from '../../adapters/providers/lib/market_cache.ts'
+import { sampleMarket } from '../../adapters/providers/demo/market.ts'
+import { scriptedVendor } from '../../adapters/providers/scripted/images.ts'
 import { endpoints, gateway } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
-import { parseConfig } from '../../server/config.ts'
-import { startDevnet } from '../../server/devnet/devnet.ts'
+import { parseConfig } from '../../server/config/mod.ts'
+import { startDevnet } from '../../server/devnet/mod.ts'
 import { serverLog } from '../../server/log.ts'
 import { start } from '../../server/main.ts'
-import { sweep } from '../../server/sweep.ts'
+import { sweep } from '../../server/maintenance.ts'
 import { peer } from './peer.ts'
 
 /** `dir` is where it may write; `amount` is the peer's price; `repeat` is what bare answers with. */
@@ -39,7 +39,7 @@ async function startGateway({ dir }: Given): Promise<Standing> {
   return { ready: { port: Number(new URL(url).port) }, stop }
 }
 
-/** What server/wiring.ts does for devnet, with another vendor: it answers at once with one pixel. */
+/** What server/wiring/mod.ts does for devnet, with another vendor: it answers at once with one pixel. */
 async function startShop({ dir }: Given): Promise<Standing> {
   const devnet = await startDevnet({ dir: join(dir, 'devnet') })
   const log = serverLog('info')

@@ -10,8 +10,8 @@ import { createWalletClient, type Hex, http, publicActions } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
 import type { ImageVendor } from '../../core/mod.ts'
-import type { Devnet } from '../../server/devnet/devnet.ts'
-import { GENERATIONS } from '../server/payer.ts'
+import type { Devnet } from '../../server/devnet/mod.ts'
+import { GENERATIONS } from '../server/clients/payer.ts'
 
 /**
  * Tuned in its favour: gas and fees are fixed, so that a settlement costs one send, and receipts are looked for every 5 ms. Waiting for

@@ -1,4 +1,4 @@
-import { TONE } from '../../adapters/vendors/scripted_audio.ts'
+import { TONE } from '../../adapters/providers/scripted/audio.ts'
 import { type AudioVendor, Fault } from '../../core/mod.ts'
 import { turn } from './abort.ts'
 import { BARRED, VENDOR_SAYS } from './audio.ts'

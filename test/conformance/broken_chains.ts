@@ -1,8 +1,8 @@
 /** One cash chain per law that breaks it, and no other. */
 import { longestLife } from '../../adapters/chains/exact.ts'
-import { type Usdc, usdc } from '../../core/money.ts'
-import type { Chain, Fate, Identity, Settlement, Verdict } from '../../core/ports.ts'
-import type { Payment, Receipt } from '../../core/x402.ts'
+import { type Usdc, usdc } from '../../core/x402/money.ts'
+import type { Chain, Fate, Identity, Settlement, Verdict } from '../../core/ports/mod.ts'
+import type { Payment, Receipt } from '../../core/x402/protocol.ts'
 import { cashHarness } from './cash_harness.ts'
 import type { ChainHarness, Forgery } from './chains.ts'
 import type { Broken } from './law.ts'

@@ -1,6 +1,6 @@
 /** One chat vendor per law that breaks it, and no other. */
 import { type ChatAnswer, type ChatOrder, type ChatStream, type ChatVendor, type Fields, rateLimited } from '../../core/mod.ts'
-import { chunk, DONE, scriptedChat, streamAnswer, toolCall, USAGE, usageChunk, wholeAnswer } from '../../adapters/vendors/scripted_chat.ts'
+import { chunk, DONE, scriptedChat, streamAnswer, toolCall, USAGE, usageChunk, wholeAnswer } from '../../adapters/providers/scripted/chat.ts'
 import type { ChatHarness, Conduct } from './chat_vendors.ts'
 import type { Broken } from './law.ts'
 

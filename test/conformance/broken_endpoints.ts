@@ -1,4 +1,4 @@
-import type { Paid } from '../../core/endpoint.ts'
+import type { Paid } from '../../core/endpoint/mod.ts'
 import { type Call, type Gateway, type Ports, type Storage, usdc } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
 import { addressBlind } from './public_payment.ts'

@@ -1,4 +1,4 @@
-import type { Live } from '../../core/endpoint.ts'
+import type { Live } from '../../core/endpoint/mod.ts'
 import { type Gateway, type Ports, usdc } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
 import { addressBlind } from './public_payment.ts'

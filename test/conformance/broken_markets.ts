@@ -1,4 +1,4 @@
-import { BAR_SECONDS } from '../../core/catalog/markets.ts'
+import { BAR_SECONDS } from '../../core/products/market/catalog.ts'
 import type { Bar, Feed, MarketVendor, Shelf } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
 import { NOW } from './markets.ts'

@@ -1,5 +1,5 @@
-import type { Paid } from '../../core/endpoint.ts'
-import { LOST } from '../../core/ledger.ts'
+import type { Paid } from '../../core/endpoint/mod.ts'
+import { LOST } from '../../core/payment/ledger.ts'
 import { type Call, type Gateway, type Ports, type Storage, usdc } from '../../core/mod.ts'
 import type { KitOptions } from '../kit.ts'
 import type { Broken } from './law.ts'

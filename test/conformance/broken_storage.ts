@@ -1,9 +1,9 @@
 /** One deliberately broken storage per law. Each has a single defect, on which its law must fail and every other must hold. */
 import { memoryStorage } from '../../adapters/storage/memory.ts'
-import { mayMove, mayMoveOwned } from '../../core/ledger.ts'
-import { parseAtomic, usdc } from '../../core/money.ts'
-import type { Authorization, Call, Owned, Spend, Storage } from '../../core/ports.ts'
-import type { Receipt } from '../../core/x402.ts'
+import { mayMove, mayMoveOwned } from '../../core/payment/ledger.ts'
+import { parseAtomic, usdc } from '../../core/x402/money.ts'
+import type { Authorization, Call, Owned, Spend, Storage } from '../../core/ports/mod.ts'
+import type { Receipt } from '../../core/x402/protocol.ts'
 import type { Broken } from './law.ts'
 
 /** Replaces some verbs of a good storage. Called once per subject, or once per handle where the defect sits in the handle. */

@@ -1,6 +1,6 @@
 /** The cash chain with the hands that the chain laws need. */
-import { cashChain } from '../../adapters/chains/cash.ts'
-import type { Payment } from '../../core/x402.ts'
+import { cashChain } from '../../adapters/chains/memory.ts'
+import type { Payment } from '../../core/x402/protocol.ts'
 import type { ChainHarness, Forgery } from './chains.ts'
 import type { Subject } from './law.ts'
 

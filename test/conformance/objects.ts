@@ -1,6 +1,6 @@
 /** What every object store promises, as data. */
 import { expect } from 'bun:test'
-import type { ByteRange, Objects } from '../../core/ports.ts'
+import type { ByteRange, Objects } from '../../core/ports/mod.ts'
 import type { Law } from './law.ts'
 
 const PNG = 'image/png'

@@ -1,10 +1,10 @@
 /** What every storage promises, as data. Each law runs on a fresh database; `subject.open()` twice gives two handles on it. */
 import { expect } from 'bun:test'
-import { LOST } from '../../core/ledger.ts'
-import { limits } from '../../core/limits.ts'
-import { usdc } from '../../core/money.ts'
-import type { Authorization, Call, Claim, Json, NewCall, Opened, Outcome, Owned, Spend, Storage, Usage } from '../../core/ports.ts'
-import type { Offer, Receipt } from '../../core/x402.ts'
+import { LOST } from '../../core/payment/ledger.ts'
+import { limits } from '../../core/http/rate_limit.ts'
+import { usdc } from '../../core/x402/money.ts'
+import type { Authorization, Call, Claim, Json, NewCall, Opened, Outcome, Owned, Spend, Storage, Usage } from '../../core/ports/mod.ts'
+import type { Offer, Receipt } from '../../core/x402/protocol.ts'
 import type { Law, Subject } from './law.ts'
 
 const T = 1_800_000_000_000

@@ -2,8 +2,8 @@
  * A random life of calls, settlers and a chain over one storage: crashes, stalled settlers, dropped and late broadcasts, cancels,
  * lost owners, polls with fresh signatures. Whatever happens, no buyer may be charged twice for a call.
  */
-import { usdc } from '../../core/money.ts'
-import type { Authorization, Claim, NewCall, Outcome, Storage } from '../../core/ports.ts'
+import { usdc } from '../../core/x402/money.ts'
+import type { Authorization, Claim, NewCall, Outcome, Storage } from '../../core/ports/mod.ts'
 
 const START = 1_800_000_000_000
 const LIFE = 3_000

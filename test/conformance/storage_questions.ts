@@ -1,6 +1,6 @@
 /** Random questions for a storage: two that are asked the same have to answer the same. */
-import { usdc } from '../../core/money.ts'
-import type { Authorization, NewCall, Outcome, Storage, Work } from '../../core/ports.ts'
+import { usdc } from '../../core/x402/money.ts'
+import type { Authorization, NewCall, Outcome, Storage, Work } from '../../core/ports/mod.ts'
 
 export const T = 1_800_000_000_000
 

@@ -1,5 +1,5 @@
 /** The endpoint laws on every gateway of the inventory (spec 3): the same endpoints, whatever the row says of network, offers and catalog. */
-import { cashChain } from '../../adapters/chains/cash.ts'
+import { cashChain } from '../../adapters/chains/memory.ts'
 import { catalog, endpoints, narrowed, SMALL } from '../../core/mod.ts'
 import { endpointLaws } from '../conformance/endpoints.ts'
 import { EXCEPT, OF_THEIR_OWN } from '../conformance/exceptions.ts'

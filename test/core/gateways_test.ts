@@ -1,6 +1,6 @@
 /** What differs from one gateway to the next is a row: hidden endpoints, how an absent chain reads, who proves himself without paying. */
 import { describe, expect, test } from 'bun:test'
-import { type CashChain, cashChain } from '../../adapters/chains/cash.ts'
+import { type CashChain, cashChain } from '../../adapters/chains/memory.ts'
 import { Type } from '@sinclair/typebox'
 import { catalog, type Endpoint, endpoints, narrowed, paid, retiredGateway, SMALL, usdc } from '../../core/mod.ts'
 import { FOX, GENERATIONS, kit, type KitOptions, ORIGIN, read, readyJob, START } from '../kit.ts'

@@ -1,8 +1,8 @@
 /** Random bodies and payment headers, valid, almost valid and garbage. A failure prints the seed and the path that repeat it. */
 import { expect, test } from 'bun:test'
 import * as fc from 'fast-check'
-import { cashChain } from '../../adapters/chains/cash.ts'
-import { PIXEL } from '../../adapters/vendors/scripted.ts'
+import { cashChain } from '../../adapters/chains/memory.ts'
+import { PIXEL } from '../../adapters/providers/scripted/images.ts'
 import { imageRows } from '../../core/mod.ts'
 import { type Answer, GENERATIONS, kit, ORIGIN, read } from '../kit.ts'
 import { dataUri, jpeg, png } from '../samples.ts'

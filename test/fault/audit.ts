@@ -2,8 +2,8 @@
 import type { Pool } from 'pg'
 import type { Hex } from 'viem'
 import { rpc } from '../../server/devnet/anvil.ts'
-import { DEVNET_ASSET } from '../../server/devnet/devnet.ts'
-import { AUTHORIZATION_USED } from '../server/payer.ts'
+import { DEVNET_ASSET } from '../../server/devnet/mod.ts'
+import { AUTHORIZATION_USED } from '../server/clients/payer.ts'
 import { fetchAgain, type Purchase } from './buyers.ts'
 import type { Replica } from './replicas.ts'
 

@@ -1,9 +1,9 @@
 /** Careful clients: they resend what they have signed until they know better, and write down everything they were told. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { pollKey } from '../../core/seals.ts'
-import type { Chance } from '../model/chance.ts'
-import { type Answer, decodeHeader, encodePayment, GENERATIONS, type Payment, pngSize, signOffer } from '../server/payer.ts'
+import { pollKey } from '../../core/call/poll_urls.ts'
+import type { Chance } from '../simulation/chance.ts'
+import { type Answer, decodeHeader, encodePayment, GENERATIONS, type Payment, pngSize, signOffer } from '../server/clients/payer.ts'
 import type { Replica } from './replicas.ts'
 
 /** Signs the poll URLs of the replicas, so that a buyer who has lost one can make it. */

@@ -1,8 +1,8 @@
 /** What a buyer is out for: orders, signatures, answers. He keeps to the contract, and writes everything down. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import type { Chance } from '../model/chance.ts'
-import { decodeHeader, encodePayment, GENERATIONS, type Payment, signOffer } from '../server/payer.ts'
+import type { Chance } from '../simulation/chance.ts'
+import { decodeHeader, encodePayment, GENERATIONS, type Payment, signOffer } from '../server/clients/payer.ts'
 import type { Replica } from './replicas.ts'
 import { taking, worksIn } from './talker.ts'
 

@@ -1,7 +1,7 @@
 /** One schedule of faults, from the first buyer to the last look into the books. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Pool } from 'pg'
-import { type Chance, chance, seedOf } from '../model/chance.ts'
+import { type Chance, chance, seedOf } from '../simulation/chance.ts'
 import { type Audit, audit, type Books } from './audit.ts'
 import { type Board, buy, newPurchase, type Order, type Purchase } from './buyers.ts'
 import { type Point, points, type Scene } from './kill_points.ts'

@@ -2,7 +2,7 @@
 import { type FSWatcher, mkdirSync, watch } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { Chance } from '../model/chance.ts'
+import type { Chance } from '../simulation/chance.ts'
 import { type Point, pointsOf, type Scene } from './kill_points.ts'
 import type { Replica } from './replicas.ts'
 import { holdsReceipt, type Moment, sentIn, type Watcher } from './rpc_proxy.ts'

@@ -3,9 +3,9 @@ import { BatchEvmScheme } from '@circle-fin/x402-batching/client'
 import { ExactSvmScheme } from '@x402/svm/exact/client'
 import { generatePrivateKey, privateKeyToAccount, privateKeyToAddress } from 'viem/accounts'
 import { startBatchedApi } from '../../server/devnet/batched_api.ts'
-import { DEVNET_ASSET, DEVNET_NETWORK } from '../../server/devnet/devnet.ts'
+import { DEVNET_ASSET, DEVNET_NETWORK } from '../../server/devnet/mod.ts'
 import { solanaNode } from '../../server/devnet/solana_node.ts'
-import { ask, NETWORK, newKey } from '../adapters/solana_kit.ts'
+import { ask, NETWORK, newKey } from '../adapters/chains/solana/solana_kit.ts'
 
 export type Payer = {
   readonly address: string

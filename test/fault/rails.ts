@@ -1,6 +1,6 @@
 /** Payments on the rails beside the plain one: a replica is killed around its settlement, and the other one has to end it, once. */
 import { setTimeout as pause } from 'node:timers/promises'
-import { type Answer, decodeHeader, encodePayment, GENERATIONS, pngSize } from '../server/payer.ts'
+import { type Answer, decodeHeader, encodePayment, GENERATIONS, pngSize } from '../server/clients/payer.ts'
 import { nano, onSolana, type Payer, type Rail } from './rail_stands.ts'
 import { type Replica, writeConfig } from './replicas.ts'
 import { bury, ground, type Ground, pair } from './stage.ts'

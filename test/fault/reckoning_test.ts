@@ -1,7 +1,7 @@
 /** A reckoning that finds nothing wrong anywhere proves nothing: each invariant is broken here by hand. */
 import { expect, test } from 'bun:test'
 import { privateKeyToAccount } from 'viem/accounts'
-import type { Payment } from '../server/payer.ts'
+import type { Payment } from '../server/clients/payer.ts'
 import { type Errand, newErrand, type Ware } from './errands.ts'
 import { CAP, type Facts, INVARIANTS, type Invariant, nonceOf, reckon } from './reckoning.ts'
 

@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { type Hex, keccak256 } from 'viem'
-import type { Chance } from '../model/chance.ts'
+import type { Chance } from '../simulation/chance.ts'
 
 /** asked: the node does not know it yet. answered: the node has acted, the replica does not know. told: the replica may know. */
 export type Stage = 'asked' | 'answered' | 'told'

@@ -1,7 +1,7 @@
 /** Scenes of bad weather over a crowd of buyers, one fault at a time; then a storm of all, while there are minutes. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { type Chance, chance, seedOf } from '../model/chance.ts'
+import { type Chance, chance, seedOf } from '../simulation/chance.ts'
 import { lineOf, paidOnChain, type Row } from './audit.ts'
 import { again, collect, type Errand, newErrand, run, type Walk, WARES, type Ware } from './errands.ts'
 import { isStuck, nonceOf, reckon, type Reckoning } from './reckoning.ts'

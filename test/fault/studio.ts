@@ -1,5 +1,5 @@
 /** A stand-in for xAI that films when it is told to, and that can be stopped in the middle of taking a job or of giving a clip away. */
-import { CLIP_BYTES } from '../../adapters/vendors/scripted_video.ts'
+import { CLIP_BYTES } from '../../adapters/providers/scripted/videos.ts'
 
 export type Place = 'submit' | 'clip'
 

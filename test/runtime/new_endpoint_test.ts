@@ -28,12 +28,12 @@ test('one file and one line: the laws of endpoints, gateways and documents run o
   const [, section = ''] = (await readFile(join(copy, 'README.md'), 'utf8')).split('\n## Add an endpoint\n')
   const source = /```ts\n([^]*?)```/.exec(section)?.[1] ?? ''
   await writeFile(join(copy, 'core/endpoints/poems.ts'), `/** Poems, by the line. */\n${source}`)
-  const door = await readFile(join(copy, 'core/endpoints/mod.ts'), 'utf8')
-  await writeFile(join(copy, 'core/endpoints/mod.ts'), door.replace('export const', "import { poems } from './poems.ts'\n\nexport const").replace('  ...calls,\n', '  ...poems,\n  ...calls,\n'))
+  const door = await readFile(join(copy, 'core/products/mod.ts'), 'utf8')
+  await writeFile(join(copy, 'core/products/mod.ts'), door.replace('export const', "import { poems } from './poems.ts'\n\nexport const").replace('  ...calls,\n', '  ...poems,\n  ...calls,\n'))
 
-  const laws = await run('test', '--no-isolate', '-t', 'haiku', 'test/core/endpoints_test.ts', 'test/core/gateway_laws_test.ts', 'test/core/openapi_test.ts', 'test/core/discovery_test.ts')
+  const laws = await run('test', '--no-isolate', '-t', 'haiku', 'test/core/products/endpoints_test.ts', 'test/core/gateway_laws_test.ts', 'test/core/discovery/openapi_test.ts', 'test/core/products/site/discovery_test.ts')
   expect([laws.code, count(laws.said, 'fail')]).toEqual([0, 0])
   // 27 laws inline and as a job, once more on each of three gateways, and its place in the documents.
   expect(count(laws.said, 'pass')).toBeGreaterThan(130)
-  expect(await run('test', 'test/house_test.ts')).toMatchObject({ code: 0 })
+  expect(await run('test', 'test/architecture_test.ts')).toMatchObject({ code: 0 })
 }, 60_000)

@@ -6,7 +6,7 @@ import { ExactEvmScheme } from '@x402/evm'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import { privateKeyToAccount } from 'viem/accounts'
 import manifest from '../../package.json' with { type: 'json' }
-import { type Devnet, startDevnet } from '../../server/devnet/devnet.ts'
+import { type Devnet, startDevnet } from '../../server/devnet/mod.ts'
 import { read } from '../kit.ts'
 import { type Installed, installPackage } from './packed.ts'
 import { blocks } from './readme.ts'

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import manifest from '../../package.json' with { type: 'json' }
 import { endpoints, type Endpoint, gateway } from '../../core/mod.ts'
-import { parseConfig } from '../../server/config.ts'
+import { parseConfig } from '../../server/config/mod.ts'
 import { greeting, type Running, start } from '../../server/main.ts'
 import { kit, read } from '../kit.ts'
 import { blocks, readme } from './readme.ts'
@@ -49,7 +49,7 @@ test('the greeting in the README is the one that is printed', () => {
 test('the answer that the README buys is the one that is sold', async () => {
   const [, , command = '', shown = ''] = blocks('# Farebox', '')
   const [, words = ''] = /run buy -- chat "(.*)"/.exec(command) ?? []
-  const child = Bun.spawn([process.execPath, 'server/buy.ts', 'chat', words, '--url', running.url], { cwd: ROOT, env: { PATH: process.env.PATH ?? '' }, stdout: 'pipe' })
+  const child = Bun.spawn([process.execPath, 'server/cli/buy.ts', 'chat', words, '--url', running.url], { cwd: ROOT, env: { PATH: process.env.PATH ?? '' }, stdout: 'pipe' })
   expect((await child.stdout.text()).replace(/0x[0-9a-fA-F]{40,64}/g, '0x…')).toBe(shown)
 })
 

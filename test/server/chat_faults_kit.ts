@@ -1,11 +1,11 @@
 /** An upstream whose faults are set by hand, and gateways that sell what it says on every surface. */
 import { ServerResponse } from 'node:http'
 import { LLMock, type Mountable } from '@copilotkit/aimock'
-import { cashChain } from '../../adapters/chains/cash.ts'
-import { type ChatProtocol, chatProtocols } from '../../adapters/vendors/mod.ts'
+import { cashChain } from '../../adapters/chains/memory.ts'
+import { type ChatProtocol, chatProtocols } from '../../adapters/providers/mod.ts'
 import type { Fields, Payment } from '../../core/mod.ts'
-import { handClock } from '../adapters/vendor_kit.ts'
-import { COMPLETIONS, table } from '../core/live_kit.ts'
+import { handClock } from '../adapters/providers/lib/provider_kit.ts'
+import { COMPLETIONS, table } from '../core/call/stream_kit.ts'
 import { testLog } from '../kit.ts'
 
 export const QUESTION = 'Why is the sky blue?'

@@ -1,6 +1,6 @@
 /** What goes wrong upstream, as callers of every surface read it: never charged, and the same signed request works once the fault is gone. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
-import { reading } from '../core/live_kit.ts'
+import { reading } from '../core/call/stream_kit.ts'
 import { door } from '../kit.ts'
 import { ANSWER, type Saying, SECRET, shopAt, type Site, SITES, type Surface, type Tongue, type Upstream, upstreamOf } from './chat_faults_kit.ts'
 

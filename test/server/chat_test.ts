@@ -4,8 +4,8 @@ import { ExactEvmScheme } from '@x402/evm'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import type { Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { PARROT_LABEL } from '../../adapters/vendors/parrot.ts'
-import { parseConfig } from '../../server/config.ts'
+import { PARROT_LABEL } from '../../adapters/providers/demo/chat.ts'
+import { parseConfig } from '../../server/config/mod.ts'
 import { type Running, start } from '../../server/main.ts'
 
 const MESSAGES = [{ role: 'user', content: 'Hello' }]

@@ -1,8 +1,8 @@
 /** A gateway in a process of its own, for tests that limit what a process may have. Says its port. */
-import { systemClock } from '../../adapters/machine.ts'
-import { parseConfig } from '../../server/config.ts'
-import { inFlight, listen } from '../../server/listening.ts'
-import type { Wired } from '../../server/wiring.ts'
+import { systemClock } from '../../adapters/local.ts'
+import { parseConfig } from '../../server/config/mod.ts'
+import { inFlight, listen } from '../../server/listen.ts'
+import type { Wired } from '../../server/wiring/mod.ts'
 import { kit } from '../kit.ts'
 
 const read = parseConfig('', { PORT: '0' })

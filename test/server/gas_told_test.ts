@@ -1,9 +1,9 @@
 /** What the operator is told of accounts that run low: once for each change, with the address and the reason; and a gauge. */
 import { expect, test } from 'bun:test'
-import type { KeyState } from '../../adapters/chains/leased.ts'
+import type { KeyState } from '../../adapters/chains/evm/leased.ts'
 import type { Closed } from '../../core/mod.ts'
 import { metrics } from '../../server/metrics.ts'
-import { teller } from '../../server/wiring_chains.ts'
+import { teller } from '../../server/wiring/chains.ts'
 import { testClock } from '../kit.ts'
 
 type Said = readonly [level: string, message: string, fields: Record<string, unknown> | undefined]

@@ -1,11 +1,11 @@
 /** `/metrics`: who may read it, and that its figures are what happened. */
 import { afterEach, describe, expect, test } from 'bun:test'
-import { cashChain } from '../../adapters/chains/cash.ts'
-import { scriptedVendor } from '../../adapters/vendors/scripted.ts'
+import { cashChain } from '../../adapters/chains/memory.ts'
+import { scriptedVendor } from '../../adapters/providers/scripted/images.ts'
 import { endpoints } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
 import { type Metrics, metrics } from '../../server/metrics.ts'
-import { SKY, STREAM, table } from '../core/live_kit.ts'
+import { SKY, STREAM, table } from '../core/call/stream_kit.ts'
 import { embedded, encodePayment, FOX, GENERATIONS, type Kit, kit, type KitOptions, START, testClock } from '../kit.ts'
 
 const TOKEN = '0123456789abcdef'

@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { type AddressInfo, createServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { encodePayment, GENERATIONS, payerAt, pngSize } from './payer.ts'
+import { encodePayment, GENERATIONS, payerAt, pngSize } from './clients/payer.ts'
 
 const MAIN = join(import.meta.dir, '../../server/main.ts')
 const SMALL = { model: 'vendor-d/image-cv4', prompt: 'a lighthouse at dusk', size: '512x512' }

@@ -4,7 +4,7 @@ import { ExactEvmScheme } from '@x402/evm'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import type { Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { parseConfig } from '../../server/config.ts'
+import { parseConfig } from '../../server/config/mod.ts'
 import { type Running, start } from '../../server/main.ts'
 
 const SEARCH = '/api/v1/search'

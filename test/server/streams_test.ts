@@ -1,13 +1,13 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { connect } from 'node:net'
 import type { ChatAnswer } from '../../core/mod.ts'
-import { patience } from '../../core/calls.ts'
-import { chatPieces, DONE } from '../../adapters/vendors/scripted_chat.ts'
+import { patience } from '../../core/payment/settle.ts'
+import { chatPieces, DONE } from '../../adapters/providers/scripted/chat.ts'
 import { app } from '../../server/app.ts'
-import { COMPLETIONS, reading, said, STREAM, table, USED } from '../core/live_kit.ts'
+import { COMPLETIONS, reading, said, STREAM, table, USED } from '../core/call/stream_kit.ts'
 import { door, encodePayment, type KitOptions } from '../kit.ts'
 
-const main = await Bun.file(new URL('../../server/listening.ts', import.meta.url)).text()
+const main = await Bun.file(new URL('../../server/listen.ts', import.meta.url)).text()
 const IDLE_S = Number(/idleTimeout: (\d+)/.exec(main)?.[1])
 
 const servers: ReturnType<typeof Bun.serve>[] = []

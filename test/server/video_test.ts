@@ -1,14 +1,14 @@
 /** Videos on a started gateway: what devnet films without a key, what it costs on chain, and that whoever is configured films instead. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
-import { systemClock } from '../../adapters/machine.ts'
-import { CLIP_BYTES } from '../../adapters/vendors/scripted_video.ts'
+import { systemClock } from '../../adapters/local.ts'
+import { CLIP_BYTES } from '../../adapters/providers/scripted/videos.ts'
 import { type VideoRow, videoRows } from '../../core/mod.ts'
-import { isSealed } from '../../core/tickets.ts'
-import { parseConfig } from '../../server/config.ts'
+import { isSealed } from '../../core/lib/ids.ts'
+import { parseConfig } from '../../server/config/mod.ts'
 import { type Running, start } from '../../server/main.ts'
 import type { Timed } from '../../server/metrics.ts'
-import { vendorsOf } from '../../server/wiring_vendors.ts'
-import { type Answer, decodeHeader, encodePayment, type Offer, type Payer, payerAt, signOffer } from './payer.ts'
+import { vendorsOf } from '../../server/wiring/vendors.ts'
+import { type Answer, decodeHeader, encodePayment, type Offer, type Payer, payerAt, signOffer } from './clients/payer.ts'
 
 const GENERATIONS = '/api/v1/videos/generations'
 const FOX = { prompt: 'a red fox runs through the snow', duration_seconds: 1, resolution: '480p' }

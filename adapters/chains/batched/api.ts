@@ -1,0 +1,163 @@
+/** Circle Gateway over HTTP (reference x402 4.2): what is asked of it, and what its JSON means. Reasons are open strings; a few are known. */
+import { type Static, Type } from '@sinclair/typebox'
+import { TypeCompiler } from '@sinclair/typebox/compiler'
+import { dollars } from '../../../core/x402/money.ts'
+import { type ApiConfig, facilitatorApi, type Said } from '../facilitator/api.ts'
+import { lower } from '../evm/hex.ts'
+
+export const BATCHED = { name: 'GatewayWalletBatched', version: '1' } as const
+
+/** What an authorization must still have to live when it is settled, where the API does not tell: seven days. */
+export const MIN_VALIDITY_SECONDS = 604_800
+
+/** A network on which payments are batched. */
+export type Batching = {
+  readonly network: string
+  /** The chain's own USDC. */
+  readonly asset: string
+  /** The Gateway's wallet contract: it holds the deposits, and payments are signed over its domain. */
+  readonly wallet: string
+  readonly minValiditySeconds: number
+}
+
+/** received, batched, confirmed and completed count as paid; failed is given back to its payer. */
+export const LIVING: readonly string[] = ['received', 'batched', 'confirmed', 'completed']
+
+/** `refused` and `used` begin with the API's own word. */
+export type Sent = { readonly kind: 'accepted'; readonly transfer: string } | { readonly kind: 'refused' | 'used'; readonly word: string }
+
+const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' })
+const TransferId = Type.String({ pattern: '^[0-9A-Za-z-]{8,64}$' })
+const Kind = Type.Object({
+  x402Version: Type.Literal(2),
+  scheme: Type.Literal('exact'),
+  network: Type.String({ pattern: '^eip155:[1-9][0-9]{0,14}$' }),
+  extra: Type.Object({
+    name: Type.Optional(Type.Literal(BATCHED.name)),
+    version: Type.Optional(Type.Literal(BATCHED.version)),
+    verifyingContract: Address,
+    assets: Type.Array(Type.Object({ symbol: Type.String(), address: Type.String(), decimals: Type.Optional(Type.Unknown()) })),
+    minValiditySeconds: Type.Optional(Type.Unknown()),
+  }),
+})
+const Supported = Type.Object({ kinds: Type.Array(Type.Unknown()) })
+/** As far as something is decided by it. `amount` is in base units. */
+const Transfer = Type.Object({
+  id: TransferId,
+  status: Type.String(),
+  sendingNetwork: Type.String(),
+  fromAddress: Address,
+  toAddress: Address,
+  amount: Type.String({ pattern: '^(0|[1-9][0-9]{0,77})$' }),
+  nonce: Type.String({ pattern: '^0x[0-9a-fA-F]+$' }),
+  createdAt: Type.String(),
+})
+export type Transfer = Static<typeof Transfer>
+const Transfers = Type.Object({ transfers: Type.Array(Transfer) })
+/** Deposits are told as decimals, up to six places. */
+const Balances = Type.Object({
+  balances: Type.Array(Type.Object({ domain: Type.Integer(), depositor: Type.String(), balance: Type.String({ pattern: '^[0-9]{1,15}(\\.[0-9]{1,18})?$' }) })),
+})
+const Settled = Type.Object({ success: Type.Boolean(), transaction: Type.Optional(Type.Unknown()), errorReason: Type.Optional(Type.Unknown()) })
+
+const [kind, supported, transfers, balances, settled] = [
+  TypeCompiler.Compile(Kind), TypeCompiler.Compile(Supported), TypeCompiler.Compile(Transfers), TypeCompiler.Compile(Balances), TypeCompiler.Compile(Settled),
+]
+const transferId = TypeCompiler.Compile(TransferId)
+
+/** Words with which it takes nothing. Any other, `unexpected_error` among them, decides nothing. */
+const REFUSALS: readonly unknown[] = [
+  'unsupported_scheme', 'unsupported_network', 'unsupported_asset', 'unsupported_domain', 'invalid_payload', 'address_mismatch', 'amount_mismatch',
+  'invalid_signature', 'authorization_not_yet_valid', 'authorization_expired', 'authorization_validity_too_short', 'self_transfer', 'insufficient_balance',
+  'wallet_not_found',
+]
+
+/** Results on one page of a list that may be long. */
+export const PAGE = 50
+
+type At = { readonly now: number; readonly timeoutMs: number; readonly signal?: AbortSignal }
+export type Filter = { readonly [field in 'from' | 'to' | 'nonce' | 'network' | 'status' | 'startDate' | 'endDate']?: string }
+
+export type BatchedApi = {
+  /** Networks with USDC of six decimals, in the API's order. */
+  supported(at: At): Promise<Said<readonly Batching[]>>
+  /** What a wallet has in the Gateway on one network, in base units and free to be spent; nothing, when the API knows none. */
+  deposit(of: { readonly depositor: string; readonly domain: number }, at: At): Promise<Said<bigint>>
+  /** One page of the transfers that answer the filter; `clock` is the API's own time, where it tells. */
+  transfers(filter: Filter, at: At): Promise<Said<{ readonly list: readonly Transfer[]; readonly clock: number | undefined }>>
+  settle(request: object, at: At): Promise<Said<Sent>>
+  close(): void
+}
+
+/** Redirects are not followed, and no text ever holds the URL. Throws RangeError, without quoting it, when it is none. */
+export function batchedApi(url: string, config: Omit<ApiConfig, 'random'>): BatchedApi {
+  const { ask, close } = facilitatorApi({ url, redirects: false }, { ...config, random: noKey })
+  return {
+    close,
+    supported: (at) => ask('v1/x402/supported', { ...at, read: (body, isOk) => (isOk ? readSupported(body) : undefined) }),
+    deposit: (of, at) => ask('v1/balances', { ...at, body: { token: 'USDC', sources: [of] }, read: (body, isOk) => (isOk ? readDeposit(body, of) : undefined) }),
+    transfers: (filter, at) => ask('v1/x402/transfers', {
+      ...at,
+      query: filter.nonce === undefined ? { ...filter, pageSize: String(PAGE) } : filter,
+      read: (body, isOk, headers) => (isOk && transfers.Check(body) ? { list: body.transfers, clock: timeIn(headers) } : undefined),
+    }),
+    settle: (body, at) => ask('v1/x402/settle', { ...at, body, read: readSent }),
+  }
+}
+
+function noKey(): never {
+  throw new Error('this API takes no key')
+}
+
+function timeIn(headers: Headers): number | undefined {
+  const time = Date.parse(headers.get('date') ?? '')
+  return Number.isNaN(time) ? undefined : time
+}
+
+/** What it says of other schemes, tokens and versions is passed over. */
+function readSupported(body: unknown): readonly Batching[] | undefined {
+  if (!supported.Check(body)) return undefined
+  const found = new Map<string, Batching>()
+  for (const each of body.kinds) {
+    if (!kind.Check(each) || found.has(each.network)) continue
+    const { network, extra } = each
+    const usdc = extra.assets.find(({ symbol, decimals = 6 }) => symbol === 'USDC' && decimals === 6)?.address
+    const isToken = usdc !== undefined && /^0x[0-9a-fA-F]{40}$/.test(usdc) && lower(usdc) !== lower(extra.verifyingContract)
+    if (isToken) found.set(network, { network, asset: usdc, wallet: extra.verifyingContract, minValiditySeconds: secondsIn(extra.minValiditySeconds) })
+  }
+  return [...found.values()]
+}
+
+/** More than a month would be a mistake. */
+function secondsIn(said: unknown): number {
+  const isSane = Number.isInteger(said) && Number(said) >= 0 && Number(said) <= 31 * 86_400
+  return isSane ? Number(said) : MIN_VALIDITY_SECONDS
+}
+
+function readDeposit(body: unknown, of: { depositor: string; domain: number }): bigint | undefined {
+  if (!balances.Check(body)) return undefined
+  const own = body.balances.find(({ domain, depositor }) => domain === of.domain && lower(depositor) === lower(of.depositor))
+  if (!own) return 0n
+  const { num, den } = dollars(own.balance)
+  return (num * 1_000_000n) / den
+}
+
+/** A refusal counts with any status, a yes only with a good one and the name of its transfer. */
+function readSent(body: unknown, isOk: boolean): Sent | undefined {
+  if (!settled.Check(body)) return undefined
+  const { success, transaction, errorReason } = body
+  if (success) return isOk && transferId.Check(transaction) ? { kind: 'accepted', transfer: transaction } : undefined
+  if (errorReason === 'nonce_already_used') return { kind: 'used', word: errorReason }
+  return REFUSALS.includes(errorReason) ? { kind: 'refused', word: String(errorReason) } : undefined
+}
+
+/**
+ * Circle's own numbers of chains (`GATEWAY_DOMAINS` of @circle-fin/x402-batching 3.3.0), by which deposits are asked for. /supported does not
+ * tell them.
+ */
+export const DOMAINS: Readonly<Record<string, number>> = {
+  'eip155:1': 0, 'eip155:43114': 1, 'eip155:10': 2, 'eip155:42161': 3, 'eip155:8453': 6, 'eip155:137': 7, 'eip155:130': 10, 'eip155:146': 13, 'eip155:480': 14,
+  'eip155:1329': 16, 'eip155:999': 19, 'eip155:5042': 26,
+  'eip155:11155111': 0, 'eip155:43113': 1, 'eip155:11155420': 2, 'eip155:421614': 3, 'eip155:84532': 6, 'eip155:80002': 7, 'eip155:1301': 10, 'eip155:14601': 13,
+  'eip155:4801': 14, 'eip155:1328': 16, 'eip155:998': 19, 'eip155:5042002': 26,
+}

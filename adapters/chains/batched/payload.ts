@@ -1,0 +1,105 @@
+/** A payment out of a Gateway deposit: shaped like EIP-3009, but signed over the wallet contract's domain (reference x402 4.1). */
+import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
+import { type Offer, type Payment, VERSION } from '../../../core/x402/protocol.ts'
+import { BATCHED, MIN_VALIDITY_SECONDS } from './api.ts'
+import { chainIdOf } from '../evm/identity.ts'
+import { digestOf, domainSeparator, malformed, payloadOf, signerOf } from '../evm/payload.ts'
+import { type Exact, judgeValue, readExact } from '../exact.ts'
+import { type Hex, lower } from '../evm/hex.ts'
+
+/** A payment that answers an offer, and what its payer was asked to sign. */
+export type Given = {
+  readonly exact: Exact
+  readonly digest: Hex
+  /** The wallet contract, in lower case. */
+  readonly wallet: Hex
+  /** Unique over network, wallet contract, payer and nonce; a token is no wallet contract, so it is no key of EIP-3009. */
+  readonly key: string
+  /** From then on the API does not take it any more: that is long before `validBefore`. Milliseconds. */
+  readonly endsAt: number
+}
+
+/** What an authorization must still have to live when its work begins, beyond what the API wants. */
+const LIFE_MS = 6_000
+
+/** So much longer than its offer asks may an authorization live: the row of its call is kept until its end. */
+const SPARE_SECONDS = 31 * 86_400
+
+/** Reads payments for offers under the Gateway's domain, whichever of them is still on offer. */
+export function batchedPayload(minValidity: (network: string) => number | undefined) {
+  const separators = new Map<string, Hex>()
+
+  function read(payment: Payment, offer: Offer): Given | Refused {
+    const { name, version, verifyingContract } = offer.extra ?? {}
+    if (name !== BATCHED.name || version !== BATCHED.version || typeof verifyingContract !== 'string') {
+      return refusal('PAYMENT_INVALID', 'unsupported_domain', 'the offer is not one of batched payments')
+    }
+    const exact = readExact(payment, offer)
+    if (exact.kind === 'refused') return exact
+    const wallet = lower(verifyingContract)
+    const reserve = minValidity(offer.network) ?? MIN_VALIDITY_SECONDS
+    return {
+      exact,
+      wallet,
+      digest: digestOf(exact, separatorOf(offer.network, wallet)),
+      key: `${offer.network}/${wallet}/${exact.from}/${exact.nonce}`,
+      endsAt: Math.max(0, exact.expiresAt - reserve * 1000),
+    }
+  }
+
+  /** Offers are our own, so there are few domains. */
+  function separatorOf(network: string, wallet: Hex): Hex {
+    const id = `${network}/${wallet}`
+    const known = separators.get(id)
+    if (known) return known
+    const made = domainSeparator(BATCHED, chainIdOf(network), wallet)
+    if (separators.size < 100) separators.set(id, made)
+    return made
+  }
+
+  return { read }
+}
+
+/** What is wrong with a signature; undefined when it is the payer's. Only keys sign here: the API recognizes no contract wallet. */
+export async function judgeSignature({ exact, digest }: Given): Promise<Refused | undefined> {
+  const { signature, from } = exact
+  const signer = await signerOf(digest, signature)
+  if (signer === from) return undefined
+  const form = malformed(signature)
+  const text = form ?? `in the domain of ${BATCHED.name} it is a signature of ${signer ?? 'nobody'}, not of ${from}`
+  return refusal('PAYMENT_INVALID', 'invalid_signature', `${text}; contract wallets cannot pay here`)
+}
+
+/** Can it be settled now, for exactly this price, and until its work is done? Undefined when it can. In the API's words, as far as it has some. */
+export function judge({ exact, endsAt }: Given, offer: Offer, now: number): Refused | undefined {
+  const { validAfter, validBefore, from, to } = exact
+  const at = BigInt(Math.ceil(now))
+  const today = Math.ceil(now / 1000)
+  if (validBefore * 1000n <= at) return refusal('PAYMENT_UNFUNDED', 'authorization_expired', `validBefore is ${validBefore}, now is ${today}`)
+  if (endsAt < now + LIFE_MS) {
+    const text = `validBefore is ${validBefore}, ${validBefore - BigInt(today)} seconds after now; sign now + maxTimeoutSeconds, which is ${offer.maxTimeoutSeconds}`
+    return refusal('PAYMENT_UNFUNDED', 'authorization_validity_too_short', text)
+  }
+  if (validAfter * 1000n > at) {
+    return refusal('PAYMENT_UNFUNDED', 'authorization_not_yet_valid', `validAfter is ${validAfter}; it must not be after now, ${today}`)
+  }
+  const latest = BigInt(today + Math.floor(offer.maxTimeoutSeconds) + SPARE_SECONDS)
+  if (validBefore > latest) {
+    return refusal('PAYMENT_INVALID', 'invalid_payload', `validBefore is ${validBefore}; it must be at most ${latest}. Sign now + maxTimeoutSeconds`)
+  }
+  if (from === to) return refusal('PAYMENT_INVALID', 'self_transfer', `${from} would pay itself`)
+  return judgeValue(exact, offer)
+}
+
+export function refusal(code: PaymentCode, word: string, text: string): Refused {
+  return { kind: 'refused', code, reason: `${word}: ${text}` }
+}
+
+/**
+ * Our own offer, twice, and the authorization alone: nothing that the buyer sent beside it can change an outcome. The API wants to be told a
+ * resource, whatever it is.
+ */
+export function settleRequest(exact: Exact, offer: Offer, resource: string): object {
+  const paid = { url: resource, description: 'one call', mimeType: 'application/json' }
+  return { paymentPayload: { x402Version: VERSION, resource: paid, accepted: offer, payload: payloadOf(exact) }, paymentRequirements: offer }
+}

@@ -1,0 +1,161 @@
+import { encodeFunctionData, getAddress, keccak256, parseAbi, recoverAddress, stringToHex } from 'viem'
+import type { Receipt } from '../../../core/x402/protocol.ts'
+import type { Exact, ExactPayload } from '../exact.ts'
+import { type Hex, isHex, isQuantity, lower, word } from './hex.ts'
+
+export type Domain = { readonly name: string; readonly version: string }
+
+/** One call to a contract. */
+export type Target = { readonly to: Hex; readonly data: Hex }
+
+/** Where Multicall3 stands on almost every chain (multicall3.com). */
+export const MULTICALL: Hex = '0xca11bde05977b3631167028862be2a173976ca11'
+
+/** Answer of an ERC-1271 wallet that recognizes a signature, padded to a word. */
+export const MAGIC = word('1626ba7e', 'left')
+
+/** Events of FiatToken v2 (reference x402 2.1). */
+export const AUTHORIZATION_USED: Hex = '0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5'
+export const AUTHORIZATION_CANCELED: Hex = '0x1cdd46ff242716cdaa72d159d339a485b3438398348d68f09d7c8c0a59353d81'
+const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
+
+const DOMAIN_TYPE = keccak256(stringToHex('EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)'))
+const TRANSFER_TYPE: Hex = '0x7c7c6cdb67a18743f49ec6fa9b35f50d52ed05cbed4cc592e13b44501c1a2267'
+
+/** Half of the order of secp256k1: a larger s is the mirrored twin of a valid signature, and tokens refuse it (EIP-2). */
+const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n
+
+const abi = parseAbi([
+  'struct Call { address target; bool allowFailure; bytes callData; }',
+  'function aggregate3(Call[] calls) payable returns ((bool success, bytes returnData)[])',
+  'function transferWithAuthorization(address, address, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce, bytes signature)',
+  'function isValidSignature(bytes32 digest, bytes signature) view returns (bytes4)',
+])
+
+// ── who signed ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export function domainSeparator(domain: Domain, chainId: number, asset: string): Hex {
+  const [name, version] = [keccak256(stringToHex(domain.name)), keccak256(stringToHex(domain.version))]
+  return keccak256(`0x${[DOMAIN_TYPE, name, version, BigInt(chainId), asset].map((part) => word(part)).join('')}`)
+}
+
+/** The EIP-712 digest that `from` signs. */
+export function digestOf(exact: Exact, separator: Hex): Hex {
+  const { from, to, value, validAfter, validBefore, nonce } = exact
+  const content = keccak256(`0x${[TRANSFER_TYPE, from, to, value, validAfter, validBefore, nonce].map((part) => word(part)).join('')}`)
+  return keccak256(`0x1901${separator.slice(2)}${content.slice(2)}`)
+}
+
+/**
+ * What is wrong with the form of a key's signature; undefined when nothing is. 65 bytes, low s, v 27 or 28: FiatToken's ECRecover takes
+ * no other (0 and 1 would pass here and revert there).
+ */
+export function malformed(signature: Hex): string | undefined {
+  if (signature.length !== 132) return `it is ${(signature.length - 2) / 2} bytes long; a key's is 65`
+  const v = Number.parseInt(signature.slice(130), 16)
+  if (v !== 27 && v !== 28) return `v is ${v}; it must be 27 or 28`
+  if (BigInt(`0x${signature.slice(66, 130)}`) > HALF_ORDER) return 's is in the upper half of the order; it must be the lower one (EIP-2)'
+  return undefined
+}
+
+/** The address whose key signed, in lower case; undefined when no key did. */
+export async function signerOf(digest: Hex, signature: Hex): Promise<Hex | undefined> {
+  if (malformed(signature) !== undefined) return undefined
+  try {
+    return lower(await recoverAddress({ hash: digest, signature }))
+  } catch {
+    return undefined
+  }
+}
+
+/** The chain's canonical spelling of an address (EIP-55). */
+export function checksummed(address: Hex): Hex {
+  return getAddress(address)
+}
+
+/** An authorization and its signature as they were signed, and nothing that was sent beside them. */
+export function payloadOf({ from, to, value, validAfter, validBefore, nonce, signature }: Exact): ExactPayload {
+  const times = { validAfter: String(validAfter), validBefore: String(validBefore) }
+  return { signature, authorization: { from: checksummed(from), to: checksummed(to), value: String(value), ...times, nonce } }
+}
+
+// ── what is called ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The overload with v, r, s for a key's 65 bytes, the one with bytes for everything else (reference x402 2.2, check 11). */
+export function transferCall(exact: Exact): Hex {
+  const { from, to, value, validAfter, validBefore, nonce, signature } = exact
+  if (signature.length !== 132) {
+    return encodeFunctionData({ abi, functionName: 'transferWithAuthorization', args: [from, to, value, validAfter, validBefore, nonce, signature] })
+  }
+  const [r, s, v] = [signature.slice(2, 66), signature.slice(66, 130), signature.slice(130)]
+  return `0xe3ee160e${[from, to, value, validAfter, validBefore, nonce, v, r, s].map((part) => word(part)).join('')}`
+}
+
+export const SEPARATOR_CALL: Hex = '0x3644e515'
+export const balanceCall = (owner: Hex): Hex => `0x70a08231${word(owner)}`
+export const stateCall = (from: Hex, nonce: Hex): Hex => `0xe94a0102${word(from)}${word(nonce)}`
+export const signatureCall = (digest: Hex, signature: Hex): Hex =>
+  encodeFunctionData({ abi, functionName: 'isValidSignature', args: [digest, signature] })
+
+/** Many calls as one, each free to fail. */
+export function aggregateCall(calls: readonly Target[]): Hex {
+  const args = calls.map(({ to, data }) => ({ target: to, allowFailure: true, callData: data }))
+  return encodeFunctionData({ abi, functionName: 'aggregate3', args: [args] })
+}
+
+export const AGGREGATE_ABI = abi
+
+// ── what happened ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+export type ChainLog = { readonly address: Hex; readonly topics: readonly Hex[]; readonly data: Hex; readonly transactionHash: Hex }
+/** `cost` in wei, with the share of the layer below where the node tells it. */
+export type ChainReceipt = {
+  readonly transactionHash: Hex
+  readonly block: number
+  readonly success: boolean
+  readonly logs: readonly ChainLog[]
+  readonly cost?: bigint
+}
+
+/**
+ * Our own money in a transaction: Transfer(from, to, value) of the asset as the very next event of the asset after AuthorizationUsed of the
+ * same authorization. Status ok alone proves nothing (reference x402 2.4.5), nor does the nonce: a cancel marks it too.
+ */
+export function paidIn(receipt: ChainReceipt, exact: Exact, offer: { asset: string; payTo: string; network: string }): Receipt | undefined {
+  if (!receipt.success) return undefined
+  const asset = lower(offer.asset)
+  const logs = receipt.logs.filter((log) => log.address === asset)
+  const used = logs.findIndex((log) => isAbout(log, AUTHORIZATION_USED, [exact.from, exact.nonce]))
+  const next = used < 0 ? undefined : logs[used + 1]
+  if (!next || !isAbout(next, TRANSFER, [exact.from, lower(offer.payTo)]) || next.data !== `0x${word(exact.value)}`) return undefined
+  return { transaction: receipt.transactionHash, network: offer.network, payer: checksummed(exact.from), amount: String(exact.value), block: receipt.block }
+}
+
+function isAbout(log: ChainLog, event: Hex, indexed: readonly Hex[]): boolean {
+  return log.topics[0] === event && indexed.every((value, i) => log.topics[i + 1]?.slice(2) === word(value))
+}
+
+/** A transaction receipt as a node sends it; undefined for anything else, and while there is none. */
+export function readReceipt(value: unknown): ChainReceipt | undefined {
+  const given = value as { transactionHash?: unknown; status?: unknown; blockNumber?: unknown; logs?: unknown; gasUsed?: unknown; effectiveGasPrice?: unknown; l1Fee?: unknown } | null
+  if (!given || !isHex(given.transactionHash) || !isQuantity(given.status) || !isQuantity(given.blockNumber)) return undefined
+  const logs = readLogs(given.logs)
+  const { gasUsed, effectiveGasPrice: price, l1Fee } = given
+  const below = isQuantity(l1Fee) ? BigInt(l1Fee) : 0n
+  const cost = isQuantity(gasUsed) && isQuantity(price) ? BigInt(gasUsed) * BigInt(price) + below : undefined
+  const block = Number(BigInt(given.blockNumber))
+  return logs && { transactionHash: lower(given.transactionHash), block, success: BigInt(given.status) === 1n, logs, ...(cost !== undefined && { cost }) }
+}
+
+/** Logs as a node sends them, without those that a reorganization took back; undefined for anything else. */
+export function readLogs(value: unknown): readonly ChainLog[] | undefined {
+  if (!Array.isArray(value)) return undefined
+  const logs: ChainLog[] = []
+  for (const each of value as ({ address?: unknown; topics?: unknown; data?: unknown; transactionHash?: unknown; removed?: unknown } | null)[]) {
+    if (!each || !isHex(each.address) || !Array.isArray(each.topics) || !each.topics.every(isHex)) return undefined
+    if (!isHex(each.data) || !isHex(each.transactionHash)) return undefined
+    if (each.removed === true) continue
+    logs.push({ address: lower(each.address), topics: each.topics.map(lower), data: lower(each.data), transactionHash: lower(each.transactionHash) })
+  }
+  return logs
+}

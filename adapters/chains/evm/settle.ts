@@ -1,0 +1,295 @@
+import type { Settlement } from '../../../core/ports/mod.ts'
+import type { Offer } from '../../../core/x402/protocol.ts'
+import { aggregateCall, balanceCall, MULTICALL, paidIn, type Target, transferCall } from './payload.ts'
+import type { Found, Reads } from './reads.ts'
+import type { GasWatch } from './gas.ts'
+import type { Outgoing, Relayer, Sent } from './relayer.ts'
+import { type Answer, hasCode, type Rpc } from './rpc.ts'
+import { type Exact, judgeValue } from '../exact.ts'
+import { type Hex, lower, uintIn } from './hex.ts'
+import { outOfTime } from '../in_flight.ts'
+import { recent } from '../lru_cache.ts'
+import { CONTRACT_STRIKES, payerStrikes } from './revert_limiter.ts'
+
+export type SettleConfig = {
+  readonly relayer: Hex
+  /** Settlements in one transaction, 50 unless told (house decision 9); 1 never batches. */
+  readonly maxTogether?: number
+  /** Transactions under way at a time, 4 unless told; what waits meanwhile goes together. */
+  readonly maxInFlight?: number
+  /** Gas allowed for one transfer (a key's, a contract wallet's); 120,000 and 500,000 unless told. */
+  readonly gas?: { readonly transfer?: bigint; readonly contract?: bigint }
+  /** How far the node may be behind when it is asked whether a payment would still go through; 4 s unless told. */
+  readonly lagSeconds?: number
+}
+
+export const TRANSFER_GAS = 120_000n
+
+export type Settler = {
+  settle(order: Order, at: { now: number; signal: AbortSignal }): Promise<Settlement>
+  /** Whether nothing is under way. */
+  isIdle(): boolean
+  close(): void
+}
+
+/** `id` names the authorization in every detail (its digest): one under way is joined, never sent beside itself. `hadCode`: its payer, when last seen. */
+export type Order = { readonly exact: Exact; readonly offer: Offer; readonly id: string; readonly hadCode?: boolean }
+
+/** One authorization on its way. It is finished whether or not the caller still waits. */
+type Job = {
+  readonly exact: Exact
+  readonly offer: Offer
+  readonly target: Target
+  readonly now: number
+  readonly done: (settlement: Settlement) => void
+  readonly promise: Promise<Settlement>
+  /** Goes in a transaction of its own: a contract decides what this one costs, or it has failed among others. */
+  alone: boolean
+  /** The payer has code, which sees what is called and may do otherwise in the block than in rehearsal. */
+  isContract: boolean
+  /** It moved nothing in a transaction with others: by its own fault, if the next rehearsal says so too. */
+  failedAmongOthers: boolean
+  /** Callers still waiting; a job that nobody waits for is not begun. */
+  callers: number
+  attempts: number
+}
+
+const ATTEMPTS = 3
+/** Gas of a transaction with many transfers, beside theirs. */
+const GAS_TOGETHER = 60_000n
+const REMEMBERED = 10_000
+
+/** Settles through one relayer: what waits at the same time goes in one transaction, and each outcome is read from its own events. */
+export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer; gasWatch: GasWatch }, config: SettleConfig): Settler {
+  const { rpc, reads, relayer, gasWatch } = ports
+  const maxTogether = config.maxTogether ?? 50
+  const maxInFlight = config.maxInFlight ?? 4
+  const transferGas = config.gas?.transfer ?? TRANSFER_GAS
+  const contractGas = config.gas?.contract ?? 500_000n
+  const jobs = new Map<string, Job>()
+  const waiting: Job[] = []
+  const strikes = payerStrikes()
+  /** Authorizations that a transaction of ours has carried: whatever used them may have been that one. */
+  const carried = recent<true>(REMEMBERED)
+  /** Transactions under way for payers with code. */
+  const contracts = new Map<Hex, number>()
+  let flying = 0
+  let closed = false
+
+  async function settle(order: Order, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
+    const { exact, offer, id } = order
+    const bad = judgeValue(exact, offer)
+    if (bad) return { kind: 'refused', reason: bad.reason }
+    if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time was left to settle' }
+    if (at.now >= exact.expiresAt && !jobs.has(id)) return ended(await reads.fate(exact, offer, at.signal), exact, 'the authorization is expired')
+    const job = jobs.get(id) ?? begin(order, at.now)
+    job.callers++
+    try {
+      return await Promise.race([job.promise, outOfTime(at.signal, job.promise, 'no receipt in time')])
+    } finally {
+      job.callers--
+    }
+  }
+
+  function begin({ exact, offer, id, hadCode = false }: Order, now: number): Job {
+    let done: (settlement: Settlement) => void = () => {}
+    const promise = new Promise<Settlement>((resolve) => (done = resolve))
+    const target = { to: lower(offer.asset), data: transferCall(exact) }
+    const isContract = hadCode || exact.signature.length !== 132
+    const job: Job = { exact, offer, target, now, done, promise, alone: isContract, isContract, failedAmongOthers: false, callers: 0, attempts: 0 }
+    jobs.set(id, job)
+    void promise.then(() => jobs.delete(id))
+    enqueue(job)
+    return job
+  }
+
+  function enqueue(job: Job): void {
+    waiting.push(job)
+    queueMicrotask(pump)
+  }
+
+  function pump(): void {
+    while (!closed && flying < maxInFlight) {
+      const group = nextGroup()
+      if (!group) return
+      const [first] = group
+      if (!first) continue
+      const payer = first.isContract ? first.exact.from : undefined
+      if (payer) contracts.set(payer, underWay(payer) + 1)
+      flying++
+      void carry(group).finally(() => {
+        flying--
+        if (payer) contracts.set(payer, underWay(payer) - 1)
+        if (payer && underWay(payer) === 0) contracts.delete(payer)
+        pump()
+      })
+    }
+  }
+
+  function underWay(payer: Hex): number {
+    return contracts.get(payer) ?? 0
+  }
+
+  /** A payer with code has no more under way than it may still revert, or it would burn gas many times before the first is counted. */
+  function mustWait({ isContract, exact, now }: Job): boolean {
+    const flown = isContract ? underWay(exact.from) : 0
+    return flown > 0 && flown + strikes.count(exact.from, now) >= CONTRACT_STRIKES
+  }
+
+  /** The oldest that may go, and with it all those that may share its transaction; undefined when nothing may. */
+  function nextGroup(): Job[] | undefined {
+    const first = waiting.find((job) => !mustWait(job))
+    if (!first) return undefined
+    waiting.splice(waiting.indexOf(first), 1)
+    if (first.callers === 0) {
+      first.done({ kind: 'unknown', reason: 'nobody waited for it any more' })
+      return []
+    }
+    if (first.alone || !reads.multicall()) return [first]
+    const others = waiting.filter((job) => !job.alone && job.callers > 0).slice(0, maxTogether - 1)
+    for (const job of others) waiting.splice(waiting.indexOf(job), 1)
+    return [first, ...others]
+  }
+
+  async function carry(group: readonly Job[]): Promise<void> {
+    const open = group.filter(mayStillPay)
+    const ready = open.length > 0 ? await rehearse(open) : []
+    if (ready.length === 0) return
+    const now = Math.max(...ready.map((job) => job.now))
+    const sent = await relayer.send(outgoing(ready), now)
+    if (sent.kind === 'rejected' && sent.isDry) return await carryWithLittle(ready, { now, reason: sent.reason })
+    if (sent.kind === 'rejected') {
+      for (const job of ready) job.done({ kind: 'unknown', reason: `nothing was sent: ${sent.reason}` })
+      return
+    }
+    for (const { exact } of ready) carried.set(exact.key, true)
+    await Promise.all(ready.map((job) => conclude(job, sent, ready.length > 1)))
+  }
+
+  /** Sends as many as the account can still pay for; the others are over, and nothing was sent for them. */
+  async function carryWithLittle(group: readonly Job[], { now, reason }: { now: number; reason: string }): Promise<void> {
+    await gasWatch.read(now)
+    const count = Math.min(gasWatch.affordable(transferGas, GAS_TOGETHER), group.length - 1)
+    for (const { exact, done } of group.slice(count)) {
+      // An earlier transaction of ours that carried it may still be mined.
+      const kind = carried.get(exact.key) ? 'unknown' : 'unavailable'
+      done({ kind, reason: `nothing was sent: ${reason}` })
+    }
+    if (count > 0) await carry(group.slice(0, count))
+  }
+
+  /** False, and the job is over, when too many transfers of its payer have reverted at our cost. */
+  function mayStillPay(job: Job): boolean {
+    const { exact, offer, isContract, now } = job
+    const until = strikes.blockedUntil(exact.from, isContract, now)
+    if (until === undefined) return true
+    const count = strikes.count(exact.from, now)
+    const reason = `${count} transfers of ${exact.from} passed simulation and reverted on chain; nothing is sent for it until ${new Date(until).toISOString()}`
+    void reads.fate(exact, offer).then((fate) => job.done(ended(fate, exact, reason)))
+    return false
+  }
+
+  /**
+   * Asks the chain what would happen, so that no gas is spent on the dead. Those that would pay come back. A payer with code decides
+   * what its transfer costs, so it may not share a transaction: it could burn the gas of all the others. What goes alone is rehearsed as
+   * it is sent, with the same caller, gas and price, for code can see all of them.
+   */
+  async function rehearse(group: readonly Job[]): Promise<readonly Job[]> {
+    const [first] = group
+    const fee = first?.alone ? await relayer.feeAt(first.now) : undefined
+    const targets = group.map((job) => job.target)
+    const as = { lagSeconds: config.lagSeconds ?? 4, from: config.relayer }
+    const [seen, codes] = await Promise.all([
+      fee && 'kind' in fee ? fee : reads.view(targets, { ...as, ...(fee ? { gas: contractGas, fee, direct: true } : { gas: gasTogether(group.length) }) }),
+      Promise.all(group.map((job) => (job.isContract ? undefined : rpc.ask('eth_getCode', [job.exact.from, 'latest'])))),
+    ])
+    const rest = group.filter((job, i) => isPlain(job, codes[i]))
+    if (rest.length < group.length) return rest.length > 0 ? await rehearse(rest) : []
+    if (seen.kind === 'trouble') {
+      for (const job of group) job.done({ kind: 'unknown', reason: `nothing was sent: ${seen.reason}` })
+      return []
+    }
+    const judged = await Promise.all(group.map((job, i) => seen.results[i]?.ok || refuse(job)))
+    return group.filter((_, i) => judged[i])
+  }
+
+  /** One that turns out to have code has run it in a rehearsal with others, which then says nothing of them: it goes alone, they once more. */
+  function isPlain(job: Job, code: Answer | undefined): boolean {
+    if (!code || hasCode(code) === false) return true
+    job.alone = true
+    job.isContract = true
+    enqueue(job)
+    return false
+  }
+
+  function outgoing(ready: readonly Job[]): Outgoing {
+    const [first] = ready
+    if (first && ready.length === 1) return { ...first.target, gas: first.alone ? contractGas : transferGas }
+    return { to: MULTICALL, data: aggregateCall(ready.map((job) => job.target)), gas: gasTogether(ready.length) }
+  }
+
+  function gasTogether(count: number): bigint {
+    return GAS_TOGETHER + transferGas * BigInt(count)
+  }
+
+  /** What became of one payment in a transaction that is over, by its own events; failing those, by the state of the authorization. */
+  async function conclude(job: Job, sent: Sent, wasTogether: boolean): Promise<void> {
+    const isMined = sent.kind === 'mined'
+    const paid = isMined && paidIn(sent.receipt, job.exact, job.offer)
+    if (paid) {
+      reads.hint(job.exact.key, sent.receipt.transactionHash)
+      return job.done({ kind: 'settled', receipt: paid })
+    }
+    const fate = await reads.fate(job.exact, job.offer)
+    const isWasted = isMined && (fate.kind === 'open' || fate.kind === 'dead')
+    if (isWasted && (!wasTogether || fate.kind === 'dead')) strikes.note(job.exact.from, job.now)
+    job.failedAmongOthers ||= isWasted && fate.kind === 'open'
+    const isWorthAnother = fate.kind === 'open' && (!isMined || wasTogether) && ++job.attempts < ATTEMPTS
+    if (isWorthAnother) {
+      job.alone = true
+      return enqueue(job)
+    }
+    const mayLand = fate.kind === 'open' && (!isMined || sent.strays)
+    if (mayLand) return job.done({ kind: 'unknown', reason: 'the transaction was lost, and may still be mined' })
+    job.done(ended(fate, job.exact, 'the transfer reverted: nothing moved'))
+  }
+
+  async function refuse(job: Job): Promise<false> {
+    const { exact, offer, target } = job
+    const balanceOf = { to: target.to, data: balanceCall(exact.from) }
+    const [fate, seen] = await Promise.all([reads.fate(exact, offer), reads.view([balanceOf], { lagSeconds: 0 })])
+    const balance = seen.kind === 'seen' ? uintIn(seen.results[0]) : undefined
+    if (job.failedAmongOthers && fate.kind !== 'paid') strikes.note(exact.from, job.now)
+    const isPoor = balance !== undefined && balance < exact.value
+    job.done(ended(fate, exact, isPoor ? `the payer has ${balance} base units, the price is ${exact.value}` : 'transaction simulation failed'))
+    return false
+  }
+
+  /** What is known when nothing of ours is under way any more. */
+  function ended(fate: Found, { key }: Exact, reason: string): Settlement {
+    return settlementOf(fate, { kind: 'refused', reason }, carried.get(key) === true)
+  }
+
+  return {
+    settle,
+    isIdle: () => jobs.size === 0,
+    close() {
+      closed = true
+      for (const job of jobs.values()) job.done({ kind: 'unknown', reason: 'the relayer is closed' })
+    },
+  }
+}
+
+/**
+ * Paid and dead are the chain's to say; while it is open, what is given here counts. Used on nobody knows what, and never sent by us, is
+ * refused: it is true (this call sent nothing), and core then neither frees the authorization nor ever gives its result away, as it does
+ * with what stays unknown. If a third party did pay us with it, the next settlement that finds the event says so. Sent by us, it is
+ * unknown: the transfer may be our own.
+ */
+export function settlementOf(fate: Found, whileOpen: Extract<Settlement, { kind: 'refused' | 'unknown' }>, mayBeOurs: boolean): Settlement {
+  if (fate.kind === 'paid') return { kind: 'settled', receipt: fate.receipt }
+  if (fate.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead: used, canceled or expired' }
+  if (fate.kind === 'open') return whileOpen
+  if (mayBeOurs || !('isUsed' in fate)) return { kind: 'unknown', reason: fate.reason }
+  return { kind: 'refused', reason: `nothing was sent: ${fate.reason}` }
+}

@@ -1,0 +1,301 @@
+import { type Bearer, cdpBearer, type CdpKey } from './cdp_auth.ts'
+import { readText } from '../evm/rpc.ts'
+
+/** One remote verify/settle API. */
+export type FacilitatorRow = {
+  /** /verify, /settle and /supported are below it. It never appears in any text: its path or query may hold a key. */
+  readonly url: string
+  /** For Coinbase's CDP; sent over https only, or to this machine. */
+  readonly cdp?: CdpKey
+  /** Origins besides its own that a redirect may lead to, without the key: `https://www.x402.org`. */
+  readonly redirectOrigins?: readonly string[]
+  /** False: it is followed nowhere, not even within its own origin. */
+  readonly redirects?: boolean
+}
+
+export type ApiConfig = {
+  /** Strong random bytes. */
+  readonly random: (bytes: number) => Uint8Array
+  readonly fetch?: typeof globalThis.fetch
+  /** Largest reply that is read, 64 KiB unless told. */
+  readonly maxReplyBytes?: number
+  /** Failures in a row before a facilitator is left alone, 5 unless told. */
+  readonly failures?: number
+  /** For how long, 30 s unless told; then one request tries. */
+  readonly openMs?: number
+  /** Verdicts asked for at once, 128 unless told; more wait their turn. A crowd of signatures costs its sender nothing and must not look like an outage. */
+  readonly verdicts?: number
+}
+
+/** `unsent`: nobody has acted on the request. `blame` and `movedTo`, an origin, are for the operator; the reason may be read by a buyer. */
+export type ApiTrouble = {
+  readonly kind: 'trouble'
+  readonly reason: string
+  readonly unsent: boolean
+  readonly blame?: 'url' | 'cdp_key_id' | 'cdp_key_secret'
+  readonly movedTo?: string
+}
+export type Said<T> = { readonly kind: 'said'; readonly value: T } | ApiTrouble
+
+/** `read` gives undefined for a reply that decides nothing. `now` moves the breaker and dates the token; milliseconds. */
+export type Asking<T> = {
+  readonly read: (body: unknown, isOk: boolean, headers: Headers) => T | undefined
+  /** Is sent by POST; what has none is a GET. */
+  readonly body?: unknown
+  readonly query?: Readonly<Record<string, string>>
+  readonly now: number
+  readonly timeoutMs: number
+  readonly signal?: AbortSignal
+}
+
+export type FacilitatorApi = {
+  /** Asks what is below its URL. Never rejects. Ends at `timeoutMs` or with `signal`, mid-reply too; then the request counts as sent. */
+  ask<T>(what: string, asking: Asking<T>): Promise<Said<T>>
+  close(): void
+}
+
+export type NamedApi = { readonly name: string; readonly api: FacilitatorApi }
+
+/** In order of the configuration and named by their place in it; what a URL says stays unsaid. Throws RangeError when there is none, or one is malformed. */
+export function namedApis(rows: readonly FacilitatorRow[], config: ApiConfig): readonly NamedApi[] {
+  if (rows.length === 0) throw new RangeError('facilitators: name at least one')
+  return rows.map((row, i) => {
+    const name = `facilitators.${i}`
+    try {
+      return { name, api: facilitatorApi(row, config) }
+    } catch (error) {
+      throw new RangeError(`${name}.${(error as Error).message}`)
+    }
+  })
+}
+
+/** What an operator has to mend; a facilitator that is merely away is none of it. */
+export function blameIn(name: string, said: ApiTrouble): readonly string[] {
+  const moved = said.movedTo ? `; configure its new place at ${said.movedTo}` : ''
+  return said.blame ? [`${name}.${said.blame}: ${said.reason}${moved}`] : []
+}
+
+/** What a request says of the facilitator itself, for its breaker. */
+type Outcome = 'good' | 'bad' | 'neither'
+type Ended<T> = { readonly said: Said<T>; readonly outcome: Outcome }
+
+/** Throws RangeError, without quoting it, when the URL is none or must not carry a key. */
+export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): FacilitatorApi {
+  const base = baseOf(row)
+  const bearer: Bearer | undefined = row.cdp && cdpBearer(row.cdp, config.random)
+  const call = config.fetch ?? globalThis.fetch
+  const maxBytes = config.maxReplyBytes ?? 64 * 1024
+  const breaker = makeBreaker(config.failures ?? 5, config.openMs ?? 30_000)
+  const turns = makeTurns(config.verdicts ?? 128)
+  const closing = new AbortController()
+
+  async function ask<T>(what: string, asking: Asking<T>): Promise<Said<T>> {
+    const { now, timeoutMs, signal } = asking
+    if (signal?.aborted || closing.signal.aborted) return trouble('no time was left to ask', { unsent: true })
+    const leave = breaker.enter(now)
+    if (!leave) return trouble('it has failed too often and is left alone for a while', { unsent: true })
+    const stop = deadline(timeoutMs, [signal, closing.signal])
+    const rise = what === 'verify' ? await turns.take(stop.signal) : undefined
+    if (what === 'verify' && !rise) {
+      leave('neither')
+      return trouble(`too many ask it at once: no turn in ${timeoutMs} ms`, { unsent: true })
+    }
+    const late = stop.over.then((why) => (why === 'late' ? bad(trouble(`no reply in ${timeoutMs} ms`)) : neither(trouble("the caller's time ran out"))))
+    const work = exchange(what, asking, stop.signal).catch(() => (stop.signal.aborted ? late : bad(trouble('the connection broke off'))))
+    const { said, outcome } = await Promise.race([late, work])
+    stop.end()
+    rise?.()
+    leave(outcome)
+    return said
+  }
+
+  async function exchange<T>(what: string, { read, body, query = {}, now }: Asking<T>, signal: AbortSignal): Promise<Ended<T>> {
+    const method = body === undefined ? 'GET' : 'POST'
+    const text = body === undefined ? {} : { body: JSON.stringify(body) }
+    let url = below(base, what, query)
+    for (let hop = 0; ; hop++) {
+      const headers = await headersFor(method, url, now)
+      if (!headers) return neither(trouble('its key cannot sign', { unsent: true, blame: 'cdp_key_secret' }))
+      const response = await call(url.href, { method, headers, redirect: 'manual', signal, ...text }).catch((error: unknown) => ({ error }))
+      if ('error' in response) {
+        signal.throwIfAborted()
+        return bad(brokenOff(response.error))
+      }
+      const { status } = response
+      if (status !== 307 && status !== 308) return await readReply(response, read)
+      void response.body?.cancel().catch(() => {})
+      const next = parsed(response.headers.get('location') ?? '', url)
+      if (next && hop === 0 && isAllowed(next)) {
+        url = next
+        continue
+      }
+      // whoever redirects in this way has not done what was asked
+      const moved = trouble(`it redirects elsewhere (HTTP status ${status})`, { unsent: true, blame: 'url' })
+      return bad(next ? { ...moved, movedTo: next.origin } : moved)
+    }
+  }
+
+  async function readReply<T>(response: Response, read: Asking<T>['read']): Promise<Ended<T>> {
+    const { status, ok } = response
+    const text = await readText(response, maxBytes)
+    if (text === undefined) return bad(trouble(`its reply was longer than ${maxBytes} bytes`))
+    const value = read(json(text), ok, response.headers)
+    if (value !== undefined) return { said: { kind: 'said', value }, outcome: 'good' }
+    const undecided = trouble(`its reply decides nothing (HTTP status ${status})`, accused(status))
+    // a buyer who sends what it cannot read must not switch it off for everybody else
+    return status === 400 || status === 413 || status === 422 ? neither(undecided) : bad(undecided)
+  }
+
+  function accused(status: number): { blame?: 'url' | 'cdp_key_id' } {
+    if (status === 404 || status === 405 || status === 410) return { blame: 'url' }
+    if (status === 401 || status === 403) return { blame: bearer ? 'cdp_key_id' : 'url' }
+    return {}
+  }
+
+  /** The key goes to its own origin only, signed anew for each address; undefined when it is no key. */
+  async function headersFor(method: string, url: URL, now: number): Promise<Record<string, string> | undefined> {
+    const plain = { accept: 'application/json', 'content-type': 'application/json' }
+    if (!bearer || url.origin !== base.origin) return plain
+    const token = await bearer(method, url, now).catch(() => undefined)
+    return token === undefined ? undefined : { ...plain, authorization: `Bearer ${token}` }
+  }
+
+  function isAllowed({ origin, username, password }: URL): boolean {
+    if (row.redirects === false) return false
+    const isKnown = origin === base.origin || (row.redirectOrigins ?? []).includes(origin)
+    return isKnown && !username && !password
+  }
+
+  return { ask, close: () => closing.abort() }
+}
+
+const bad = (said: ApiTrouble): Ended<never> => ({ said, outcome: 'bad' })
+const neither = (said: ApiTrouble): Ended<never> => ({ said, outcome: 'neither' })
+
+function trouble(reason: string, more: { unsent?: boolean; blame?: ApiTrouble['blame'] } = {}): ApiTrouble {
+  return { kind: 'trouble', reason, unsent: more.unsent ?? false, ...(more.blame && { blame: more.blame }) }
+}
+
+/** Closed until `limit` failures in a row; then shut for `openMs`; then one at a time may try, and the first success opens it. */
+function makeBreaker(limit: number, openMs: number): { enter(now: number): ((outcome: Outcome) => void) | undefined } {
+  let failed = 0
+  let until = 0
+  let isTrying = false
+  return {
+    enter(now) {
+      const isTrial = failed >= limit
+      if (isTrial && (now < until || isTrying)) return undefined
+      if (isTrial) isTrying = true
+      return (outcome) => {
+        if (isTrial) isTrying = false
+        if (outcome === 'good') failed = 0
+        if (outcome !== 'bad') return
+        failed++
+        until = Math.max(until, now + openMs)
+      }
+    },
+  }
+}
+
+/** First come, first served, `limit` at once. Gives a function that ends the turn, or undefined when `signal` aborts before one comes. */
+function makeTurns(limit: number): { take(signal: AbortSignal): Promise<(() => void) | undefined> } {
+  let taken = 0
+  const queue = new Set<() => void>()
+  const rise = () => {
+    const [next] = queue
+    if (!next) return void taken--
+    queue.delete(next)
+    next()
+  }
+  return {
+    async take(signal) {
+      if (signal.aborted) return undefined
+      if (taken < limit) {
+        taken++
+        return rise
+      }
+      return await new Promise((resolve) => {
+        const give = () => {
+          signal.removeEventListener('abort', gone)
+          resolve(rise)
+        }
+        const gone = () => {
+          queue.delete(give)
+          resolve(undefined)
+        }
+        queue.add(give)
+        signal.addEventListener('abort', gone, { once: true })
+      })
+    },
+  }
+}
+
+/** A signal that aborts after `ms`, or with any of the others; `over` then says which. `end` lets go of all of them. */
+export function deadline(ms: number, others: readonly (AbortSignal | undefined)[]) {
+  const stop = new AbortController()
+  let why: 'late' | 'gone' | undefined
+  const over = new Promise<'late' | 'gone'>((resolve) => stop.signal.addEventListener('abort', () => resolve(why ?? 'gone'), { once: true }))
+  const end = (reason: 'late' | 'gone') => {
+    why ??= reason
+    stop.abort()
+  }
+  const gone = () => end('gone')
+  const timer = setTimeout(() => end('late'), ms)
+  for (const other of others) other?.addEventListener('abort', gone, { once: true })
+  if (others.some((other) => other?.aborted)) gone()
+  return {
+    signal: stop.signal,
+    over,
+    isGone: () => why === 'gone',
+    end() {
+      clearTimeout(timer)
+      for (const other of others) other?.removeEventListener('abort', gone)
+    },
+  }
+}
+
+/** Unsent when no connection came about, in the words of Bun, Node and Deno; after anything else it may have been read. */
+function brokenOff(error: unknown): ApiTrouble {
+  const { code, cause, message } = error as { code?: unknown; cause?: { code?: unknown }; message?: unknown }
+  const isCode = [code, cause?.code].some((name) => UNREACHED.test(String(name)))
+  const unsent = isCode || /client error \(Connect\)/.test(String(message))
+  return trouble(unsent ? 'it cannot be reached' : 'the connection broke off', { unsent })
+}
+
+const UNREACHED = /^(ECONNREFUSED|ConnectionRefused|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT|FailedToOpenSocket)$/
+
+function json(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function parsed(text: string, base?: URL): URL | undefined {
+  try {
+    const url = new URL(text, base)
+    return url.protocol === 'http:' || url.protocol === 'https:' ? url : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function baseOf({ url, cdp }: FacilitatorRow): URL {
+  const base = parsed(url)
+  if (!base) throw new RangeError('url is not an http(s) URL')
+  if (base.username || base.password) throw new RangeError('url must not hold a user name or password')
+  const isLocal = /^(localhost|127\.[\d.]+|\[::1\])$/.test(base.hostname)
+  if (cdp && base.protocol !== 'https:' && !isLocal) throw new RangeError('url must be https: a key is sent there')
+  return base
+}
+
+/** The colon of a CAIP-2 name stays one: not every API reads it encoded. */
+function below(base: URL, name: string, query: Readonly<Record<string, string>>): URL {
+  const url = new URL(base)
+  url.pathname = `${base.pathname.replace(/\/+$/, '')}/${name}`
+  const asked = Object.entries(query)
+  for (const [field, value] of asked) url.searchParams.set(field, value)
+  if (asked.length > 0) url.search = url.search.replaceAll('%3A', ':')
+  return url
+}

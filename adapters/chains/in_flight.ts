@@ -1,0 +1,58 @@
+import type { Settlement } from '../../core/ports/mod.ts'
+
+/** One authorization on its way. It is followed to its end whether or not a caller still waits. */
+export type Job = {
+  readonly promise: Promise<Settlement>
+  /** Who still waits. */
+  callers: number
+  /** To be cleared once whoever was sent it has answered, or has not: who comes later may then have it sent again. */
+  isOut: boolean
+}
+
+/** Settlements under way: one is joined, never sent beside itself. */
+export type Joined = {
+  has(id: string): boolean
+  /** Waits for the one of this id, or begins it. Unknown when the signal aborts first. `carry` must not reject. */
+  settle(id: string, carry: (job: Job) => Promise<Settlement>, signal: AbortSignal): Promise<Settlement>
+}
+
+export function joined(): Joined {
+  const jobs = new Map<string, Job>()
+
+  async function wait(job: Job, signal: AbortSignal): Promise<Settlement> {
+    job.callers++
+    try {
+      return await Promise.race([job.promise, outOfTime(signal, job.promise, 'no outcome in time')])
+    } finally {
+      job.callers--
+    }
+  }
+
+  function begin(id: string, carry: (job: Job) => Promise<Settlement>): Job {
+    const job: Job = { callers: 0, isOut: true, promise: Promise.resolve().then(() => carry(job)) }
+    jobs.set(id, job)
+    void job.promise.then(() => jobs.delete(id))
+    return job
+  }
+
+  return {
+    has: (id) => jobs.has(id),
+    async settle(id, carry, signal) {
+      const earlier = jobs.get(id)
+      if (earlier && !earlier.isOut) {
+        const end = await wait(earlier, signal)
+        if (end.kind !== 'unknown' || signal.aborted) return end
+      }
+      return wait(jobs.get(id) ?? begin(id, carry), signal)
+    },
+  }
+}
+
+/** Unknown, once a caller's time is up; lets go of the signal when what he waits for is over. */
+export function outOfTime(signal: AbortSignal, over: Promise<unknown>, reason: string): Promise<Settlement> {
+  return new Promise((resolve) => {
+    const stop = () => resolve({ kind: 'unknown', reason })
+    signal.addEventListener('abort', stop, { once: true })
+    void over.then(() => signal.removeEventListener('abort', stop))
+  })
+}

@@ -1,0 +1,304 @@
+import { sha256 } from '@noble/hashes/sha2'
+import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
+import { checksummed } from '../../core/lib/checksum.ts'
+import { type Usdc, usdc } from '../../core/x402/money.ts'
+import type { Chain, Fate, Identity, Settlement, Terms, Verdict } from '../../core/ports/mod.ts'
+import type { Offer, Payment, Receipt } from '../../core/x402/protocol.ts'
+import { addressOf, type Exact, judgeExact, judgeValue, readExact, refused } from './exact.ts'
+import { type Hex, lower } from './evm/hex.ts'
+
+export type CashOptions = {
+  readonly network?: string
+  readonly asset?: string
+  readonly payTo?: string
+  readonly domain?: { readonly name: string; readonly version: string }
+  /** Awaited before each question that would leave the machine: tests hold it, fail it or count it. */
+  readonly before?: (question: 'verify' | 'settle' | 'fate' | 'balance') => Promise<void> | void
+}
+
+/** What becomes of one settlement: `landed`, `late` and `dropped` all answer unknown; late ones wait for `deliver`. */
+export type Weather = 'fair' | 'refused' | 'landed' | 'late' | 'dropped'
+
+export type CashTransfer = { readonly transaction: string; readonly from: Hex; readonly to: Hex; readonly value: bigint }
+
+/** What to sign, beyond the offer. Times are the authorization's own, in seconds; `now` is in milliseconds. */
+export type CashSigning = {
+  readonly from: string
+  readonly now: number
+  readonly nonce?: string
+  readonly to?: string
+  readonly value?: bigint
+  readonly validAfter?: bigint
+  readonly validBefore?: bigint
+  /** Whose key signs, where it is not `from`'s. */
+  readonly by?: string
+  /** The domain's name, where it is not the offer's. */
+  readonly name?: string
+}
+
+export type CashChain = Chain & Required<Pick<Chain, 'balance'>> & {
+  /** Every transfer that an authorization moved, oldest first. */
+  readonly transfers: readonly CashTransfer[]
+  /** The address of a wallet that exists only by name. */
+  wallet(name: string): Hex
+  fund(who: string, amount: bigint): void
+  drain(who: string): void
+  balanceOf(who: string): bigint
+  sign(offer: Offer, signing: CashSigning): Payment
+  /** What an `exact` offer of this chain looks like, for tests that need one. */
+  offer(amount: bigint, maxTimeoutSeconds?: number): Offer
+  /** The payer takes the authorization back on chain. */
+  cancel(payment: Payment): void
+  /** Anybody sends the authorization. False when the token would revert. */
+  submit(payment: Payment): boolean
+  /** Decides the next settlements, in order; after them the weather is fair. */
+  forecast(...weather: readonly Weather[]): void
+  /** Lands what was `late`, as far as it is still valid. */
+  deliver(): void
+  /** The node does not answer: unavailable, and unknown with nothing sent. */
+  outage(on: boolean): void
+  /** The node shows the chain as it was that many blocks ago. */
+  lag(blocks: number): void
+  /** How many blocks there are. */
+  height(): number
+  /** A block at this time in milliseconds; each `now` that is passed to a question makes one as well. Time never goes back. */
+  advance(now: number): void
+}
+
+type Spent = { readonly block: number; readonly moved: (CashTransfer & { readonly to: Hex }) | undefined }
+
+/** Money in memory that answers as an EVM chain with an EIP-3009 token does: for tests of core, and for first embeddings. Not a wallet. */
+export function cashChain(options: CashOptions = {}): CashChain {
+  const network = options.network ?? 'eip155:84532'
+  const asset = options.asset ?? '0x036CbD53842c5426634e7929541eC2318f3dCF7e'
+  const payTo = options.payTo ?? '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
+  const domain = options.domain ?? { name: 'USDC', version: '2' }
+  const terms: readonly Terms[] = [{ scheme: 'exact', network, asset, payTo, extra: { ...domain } }]
+
+  const blocks: number[] = [0]
+  const entries: { readonly block: number; readonly who: Hex; readonly delta: bigint }[] = []
+  const balances = new Map<Hex, bigint>()
+  const spent = new Map<string, Spent>()
+  const transfers: CashTransfer[] = []
+  const forecast: Weather[] = []
+  const mempool: Exact[] = []
+  let nonces = 0
+  let down = false
+  let behind = 0
+  let newest = 0
+
+  const head = () => blocks.length - 1
+  const mine = (now: number) => void blocks.push(Math.max(now, blocks[head()] ?? 0))
+  const advance = (now: number) => void (now > (blocks[head()] ?? 0) && mine(now))
+
+  function move(who: string, delta: bigint): void {
+    const owner = lower(who)
+    balances.set(owner, (balances.get(owner) ?? 0n) + delta)
+    entries.push({ block: head(), who: owner, delta })
+  }
+
+  function balanceAt(who: Hex, block: number): bigint {
+    let balance = balances.get(who) ?? 0n
+    for (let i = entries.length - 1; i >= 0; i--) {
+      const entry = entries[i]
+      if (!entry || entry.block <= block) return balance
+      if (entry.who === who) balance -= entry.delta
+    }
+    return balance
+  }
+
+  function spentAt(key: string, block: number): Spent | undefined {
+    const found = spent.get(key)
+    return found && found.block <= block ? found : undefined
+  }
+
+  /** The block that the node shows, or undefined when it is behind what it has shown before. */
+  function look(): number | undefined {
+    const block = Math.max(0, head() - behind)
+    if (block < newest) return undefined
+    newest = block
+    return block
+  }
+
+  /** The token's own judgement, at the head of the chain: moves the money, or says why not. */
+  function land(exact: Exact): string | undefined {
+    const time = blocks[head()] ?? 0
+    if (BigInt(time) < exact.validAfter * 1000n) return 'the authorization is not yet valid'
+    if (time >= exact.expiresAt) return 'the authorization is expired'
+    if (spent.has(exact.key)) return 'the authorization is used or canceled'
+    if ((balances.get(exact.from) ?? 0n) < exact.value) return `the balance is ${balances.get(exact.from) ?? 0n} base units, the price ${exact.value}`
+    mine(time)
+    move(exact.from, -exact.value)
+    move(exact.to, exact.value)
+    const transaction = `0x${digest(`transaction ${transfers.length}`)}`
+    const moved = { transaction, from: checksummed(exact.from), to: exact.to, value: exact.value }
+    transfers.push(moved)
+    spent.set(exact.key, { block: head(), moved })
+    return undefined
+  }
+
+  function judge(exact: Exact, offer: Offer, block: number): Fate {
+    const found = spentAt(exact.key, block)
+    if (found?.moved && found.moved.to === lower(offer.payTo) && found.moved.value === exact.value) {
+      return { kind: 'paid', receipt: { ...receiptOf(found.moved, network), block: found.block } }
+    }
+    if (found || (blocks[block] ?? 0) >= exact.expiresAt) return { kind: 'dead' }
+    return { kind: 'open' }
+  }
+
+  function signedBy(exact: Exact, offer: Offer): boolean {
+    return exact.signature === seal(exact, exact.from, nameOf(offer, domain.name))
+  }
+
+  async function identify(payment: Payment, offer: Offer): Promise<Identity> {
+    const exact = readExact(payment, offer)
+    if (exact.kind === 'refused') return exact
+    if (!signedBy(exact, offer)) return refused('PAYMENT_INVALID', 'signature', `it was not signed by ${exact.from} in this domain`)
+    return { kind: 'known', payer: checksummed(exact.from), key: exact.key, expiresAt: exact.expiresAt }
+  }
+
+  async function verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict> {
+    await options.before?.('verify')
+    advance(at.now)
+    if (down || at.signal.aborted) return { kind: 'unavailable', reason: 'the node does not answer' }
+    const who = await identify(payment, offer)
+    if (who.kind !== 'known') return who
+    const exact = readExact(payment, offer)
+    if (exact.kind === 'refused') return exact
+    const bad = judgeExact(exact, offer, at.now)
+    if (bad) return bad
+    const block = look()
+    if (block === undefined) return { kind: 'unavailable', reason: 'the node is behind' }
+    if (spentAt(exact.key, block)) return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled')
+    const balance = balanceAt(exact.from, block)
+    if (balance >= exact.value) return { kind: 'valid', balance: usdc(balance), asOf: at.now, block }
+    return refused('PAYMENT_UNFUNDED', 'insufficient_balance', `the balance is ${balance} base units, the price ${exact.value}`)
+  }
+
+  async function settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
+    await options.before?.('settle')
+    advance(at.now)
+    const exact = readExact(payment, offer)
+    if (exact.kind === 'refused') return { kind: 'refused', reason: exact.reason }
+    const bad = judgeValue(exact, offer)
+    if (bad) return { kind: 'refused', reason: bad.reason }
+    if (down || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }
+    if (!signedBy(exact, offer)) return { kind: 'refused', reason: `it was not signed by ${exact.from} in this domain` }
+
+    const before = judge(exact, offer, head())
+    if (before.kind === 'paid') return { kind: 'settled', receipt: before.receipt }
+    if (before.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead' }
+    const weather = forecast.shift() ?? 'fair'
+    if (weather === 'refused') return { kind: 'refused', reason: 'refused by the forecast' }
+    if (weather === 'late') mempool.push(exact)
+    if (weather === 'late' || weather === 'dropped') return { kind: 'unknown', reason: 'no receipt in time' }
+    const reverted = land(exact)
+    if (reverted !== undefined) return { kind: 'refused', reason: reverted }
+    if (weather === 'landed') return { kind: 'unknown', reason: 'no receipt in time' }
+    newest = head()
+    const after = judge(exact, offer, head())
+    return after.kind === 'paid' ? { kind: 'settled', receipt: after.receipt } : { kind: 'unknown', reason: 'no transfer' }
+  }
+
+  async function fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate> {
+    await options.before?.('fate')
+    advance(at.now)
+    if (down || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }
+    const exact = readExact(payment, offer)
+    if (exact.kind === 'refused') return { kind: 'unknown', reason: exact.reason }
+    const block = look()
+    if (block === undefined) return { kind: 'unknown', reason: 'the node is behind' }
+    return judge(exact, offer, block)
+  }
+
+  async function balance(address: string, at: { signal: AbortSignal }): Promise<Usdc> {
+    await options.before?.('balance')
+    const who = addressOf(address)
+    const block = down || at.signal.aborted ? undefined : look()
+    if (block === undefined) throw new Error('the node does not answer')
+    return usdc(balanceAt(who, block))
+  }
+
+  function sign(offer: Offer, signing: CashSigning): Payment {
+    const from = lower(signing.from)
+    const now = BigInt(Math.floor(signing.now / 1000))
+    const authorization = {
+      from,
+      to: signing.to ?? offer.payTo,
+      value: String(signing.value ?? offer.amount),
+      validAfter: String(signing.validAfter ?? 0n),
+      validBefore: String(signing.validBefore ?? now + BigInt(offer.maxTimeoutSeconds)),
+      nonce: signing.nonce ?? `0x${digest(`nonce ${nonces++}`)}`,
+    }
+    const content = { ...authorization, to: lower(authorization.to), nonce: lower(authorization.nonce) }
+    const signature = seal(content, lower(signing.by ?? from), signing.name ?? nameOf(offer, domain.name))
+    return { x402Version: 2, accepted: offer, payload: { signature, authorization } }
+  }
+
+  return {
+    terms: () => terms,
+    identify,
+    verify,
+    settle,
+    fate,
+    balance,
+    transfers,
+    wallet: (name) => checksummed(`0x${digest(`wallet ${name}`).slice(0, 40)}`),
+    fund(who, amount) {
+      mine(0)
+      move(who, amount)
+    },
+    drain(who) {
+      mine(0)
+      move(who, -(balances.get(lower(who)) ?? 0n))
+    },
+    balanceOf: (who) => balances.get(lower(who)) ?? 0n,
+    sign,
+    offer: (amount, maxTimeoutSeconds = 300) => ({
+      scheme: 'exact', network, asset, payTo, amount: String(amount), maxTimeoutSeconds, extra: { ...domain },
+    }),
+    cancel(payment) {
+      const exact = itself(payment)
+      mine(0)
+      if (!spent.has(exact.key)) spent.set(exact.key, { block: head(), moved: undefined })
+    },
+    submit: (payment) => land(itself(payment)) === undefined,
+    forecast: (...weather) => void forecast.push(...weather),
+    deliver() {
+      for (const exact of mempool.splice(0)) land(exact)
+    },
+    outage: (on) => void (down = on),
+    lag: (blocks) => void (behind = blocks),
+    height: head,
+    advance,
+  }
+}
+
+/** A payload as the token reads it: with its own recipient, whatever was offered. */
+function itself(payment: Payment): Exact {
+  const to = (payment.payload.authorization as { to?: unknown } | undefined)?.to
+  const exact = readExact(payment, { ...payment.accepted, payTo: String(to) })
+  if (exact.kind === 'refused') throw new TypeError(exact.reason)
+  return exact
+}
+
+function receiptOf(moved: CashTransfer, network: string): Receipt {
+  return { transaction: moved.transaction, network, payer: moved.from, amount: String(moved.value) }
+}
+
+type Sealed = Pick<Exact, 'from' | 'to' | 'nonce'> & Record<'value' | 'validAfter' | 'validBefore', bigint | string>
+
+/** 65 bytes in the form of a signature. It proves nothing to anyone who can run this code. */
+function seal(content: Sealed, key: string, name: string): Hex {
+  const { from, to, value, validAfter, validBefore, nonce } = content
+  const r = digest(['sealed', key, name, from, to, value, validAfter, validBefore, nonce].join('|'))
+  return `0x${r}0${digest(r).slice(1)}1b`
+}
+
+function nameOf(offer: Offer, otherwise: string): string {
+  return typeof offer.extra?.name === 'string' ? offer.extra.name : otherwise
+}
+
+function digest(text: string): string {
+  return bytesToHex(sha256(utf8ToBytes(text)))
+}

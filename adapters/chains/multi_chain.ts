@@ -1,0 +1,79 @@
+import type { Chain, Identity, Proof } from '../../core/ports/mod.ts'
+import type { Offer, Payment } from '../../core/x402/protocol.ts'
+import { recent } from './lru_cache.ts'
+
+type At = { readonly now: number; readonly signal: AbortSignal }
+
+const OFFERS = 1_000
+
+/**
+ * One gateway paid on several rails, in the order of their preference. Offers of batched payments belong last: a plain client takes the first
+ * of one network, and signs what batches cannot use (reference x402 4.1). Throws RangeError for no chain at all.
+ */
+export function severalChains(chains: readonly Chain[]): Chain {
+  if (!chains[0]) throw new RangeError('chains: name at least one')
+  const [first, ...others]: readonly [Chain, ...Chain[]] = [chains[0], ...chains.slice(1)]
+  const readable = chains.flatMap(({ balance }) => (balance ? [balance] : []))
+  const provable = chains.flatMap(({ proves }) => (proves ? [proves] : []))
+  /** Whose an offer is, or was while it was on offer. */
+  const owners = recent<Chain>(OFFERS)
+
+  /** By today's terms, or by those that were seen before. */
+  function ownerOf(offer: Offer, now: number): Chain | undefined {
+    const name = nameOf(offer)
+    const owner = chains.find((chain) => chain.terms(now).some((terms) => nameOf(terms) === name)) ?? owners.get(name)
+    if (owner) owners.set(name, owner)
+    return owner
+  }
+
+  /** An offer of before a restart may be on nobody's terms any more: then the signature says whose it was. */
+  async function recognized(payment: Payment, offer: Offer, at: At): Promise<{ chain: Chain; identity: Identity }> {
+    let best = { chain: first, identity: await first.identify(payment, offer, at) }
+    for (const chain of others) {
+      if (best.identity.kind === 'known') break
+      const identity = await chain.identify(payment, offer, at)
+      if (identity.kind === 'known' || (best.identity.kind === 'refused' && identity.kind === 'unavailable')) best = { chain, identity }
+    }
+    if (best.identity.kind === 'known') owners.set(nameOf(offer), best.chain)
+    return best
+  }
+
+  async function chainOf(payment: Payment, offer: Offer, at: At): Promise<Chain> {
+    return ownerOf(offer, at.now) ?? (await recognized(payment, offer, at)).chain
+  }
+
+  /** Of the first that knows such addresses: whoever does not throws a RangeError. */
+  async function balance(address: string, at: { signal: AbortSignal }) {
+    let reason: unknown
+    for (const read of readable) {
+      try {
+        return await read(address, at)
+      } catch (error) {
+        if (!(error instanceof RangeError)) throw error
+        reason = error
+      }
+    }
+    throw reason
+  }
+
+  async function proves(proof: Proof): Promise<boolean> {
+    for (const check of provable) if (await check(proof)) return true
+    return false
+  }
+
+  return {
+    terms: (now) => chains.flatMap((chain) => chain.terms(now)),
+    closed: (now) => chains.flatMap((chain) => chain.closed?.(now) ?? [])[0],
+    identify: async (payment, offer, at) => (await ownerOf(offer, at.now)?.identify(payment, offer, at)) ?? (await recognized(payment, offer, at)).identity,
+    verify: async (payment, offer, at) => (await chainOf(payment, offer, at)).verify(payment, offer, at),
+    settle: async (payment, offer, at) => (await chainOf(payment, offer, at)).settle(payment, offer, at),
+    fate: async (payment, offer, at) => (await chainOf(payment, offer, at)).fate(payment, offer, at),
+    ...(readable.length > 0 && { balance }),
+    ...(provable.length > 0 && { proves }),
+  }
+}
+
+/** What tells the offers of one gateway apart; prices, times and recipients do not. */
+function nameOf({ scheme, network, asset, extra }: Pick<Offer, 'scheme' | 'network' | 'asset' | 'extra'>): string {
+  return JSON.stringify([scheme, network, asset, extra?.name, extra?.verifyingContract]).toLowerCase()
+}

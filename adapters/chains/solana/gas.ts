@@ -1,0 +1,75 @@
+/** The fee payers of one Solana gateway: what their accounts hold, and from where on one must not be offered any more. */
+import type { Address } from '@solana/kit'
+import type { SolanaReads } from './reads.ts'
+
+/** In lamports. */
+export type FeePayerState = {
+  readonly address: Address
+  /** Less what was spent since it was read; undefined until it was read once. */
+  readonly balance: number | undefined
+  readonly floor: number
+  /** Why it is not offered, in one line for the operator; undefined while it may be. */
+  readonly low: string | undefined
+}
+
+export type FeePayerWatch = {
+  states(): readonly FeePayerState[]
+  isLow(address: Address): boolean
+  /** Reads all balances when the last reading is a minute old, and after a fee that could not be paid. Never rejects. */
+  refresh(now: number): Promise<void>
+  read(now: number): Promise<void>
+  spent(address: Address, lamports: number): void
+  /** A fee could not be paid: it is offered no more until its balance was read again. */
+  ranDry(address: Address): void
+}
+
+/** An account keeps 890,880 lamports, or nothing at all; the rest are about fifty payments with a usual priority fee. */
+export const FEE_PAYER_FLOOR = 2_000_000
+const READ_EVERY_MS = 60_000
+
+/** Driven by `refresh`, which is to be called every few seconds; it has no timer of its own. */
+export function feePayerWatch(reads: SolanaReads, { addresses, floor = FEE_PAYER_FLOOR }: { addresses: readonly Address[]; floor?: number | undefined }): FeePayerWatch {
+  const balances = new Map<Address, number>()
+  const dry = new Set<Address>()
+  let readAt = Number.NEGATIVE_INFINITY
+  let reading: Promise<void> | undefined
+
+  async function take(now: number): Promise<void> {
+    const before = new Map(balances)
+    const bank = await reads.accounts(addresses, { commitment: 'confirmed' })
+    if (bank.kind === 'trouble') return
+    for (const [i, address] of addresses.entries()) {
+      // What was spent while it was read may not be in it yet.
+      const since = (before.get(address) ?? 0) - (balances.get(address) ?? 0)
+      balances.set(address, (bank.found[i]?.lamports ?? 0) - since)
+    }
+    dry.clear()
+    readAt = now
+  }
+
+  function read(now: number): Promise<void> {
+    reading ??= take(now).finally(() => (reading = undefined))
+    return reading
+  }
+
+  function stateOf(address: Address): FeePayerState {
+    const balance = balances.get(address)
+    const isLow = dry.has(address) || (balance !== undefined && balance < floor)
+    const holds = balance === undefined ? 'an unknown balance' : `${balance} lamports`
+    return { address, balance, floor, low: isLow ? `its account ${address} holds ${holds} for fees, below the floor of ${floor}; send it more` : undefined }
+  }
+
+  return {
+    states: () => addresses.map(stateOf),
+    isLow: (address) => stateOf(address).low !== undefined,
+    read,
+    async refresh(now) {
+      if (dry.size > 0 || Math.abs(now - readAt) >= READ_EVERY_MS) await read(now)
+    },
+    spent(address, lamports) {
+      const balance = balances.get(address)
+      if (balance !== undefined) balances.set(address, balance - lamports)
+    },
+    ranDry: (address) => void dry.add(address),
+  }
+}

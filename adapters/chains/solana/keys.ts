@@ -1,0 +1,92 @@
+/** Ed25519 as Solana's validators judge it, and the keys that pay fees. */
+import { type Address, createKeyPairFromBytes } from '@solana/kit'
+import { fromBase64 } from '../../../core/lib/base64.ts'
+import type { Proof } from '../../../core/ports/mod.ts'
+import { addressIn, addressOf, fromBase58 } from './wire.ts'
+
+/** Pays fees. Its signature over a message is always the same one, so that it names the transaction before that is sent. */
+export type FeePayer = {
+  readonly address: Address
+  /** Rejects, without a word of the key, where its halves do not belong together. */
+  sign(message: Uint8Array): Promise<Uint8Array>
+}
+
+/**
+ * Encodings of y of the eight points of small order, without the sign of x; the last two are 0 and 1 again, not in the shortest way.
+ * Validators refuse such a key and such an R (`verify_strict`), WebCrypto does not: with them anybody signs anything, or a buyer
+ * signs what verifies here and can never land.
+ */
+const SMALL = new Set([
+  '0000000000000000000000000000000000000000000000000000000000000000',
+  '0100000000000000000000000000000000000000000000000000000000000000',
+  '26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05',
+  'c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a',
+  'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+  'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+  'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+])
+
+function isSmall(point: Uint8Array): boolean {
+  return SMALL.has([...point].map((byte, i) => (i === 31 ? byte & 0x7f : byte).toString(16).padStart(2, '0')).join(''))
+}
+
+/** Whether a validator would take it. Never rejects. */
+export async function isSignedBy(signer: Address, signature: Uint8Array, message: Uint8Array): Promise<boolean> {
+  const key = fromBase58(signer, 32)
+  if (!key || signature.length !== 64 || isSmall(key) || isSmall(signature.subarray(0, 32))) return false
+  try {
+    const imported = await crypto.subtle.importKey('raw', key as Uint8Array<ArrayBuffer>, 'Ed25519', false, ['verify'])
+    return await crypto.subtle.verify('Ed25519', imported, signature as Uint8Array<ArrayBuffer>, message as Uint8Array<ArrayBuffer>)
+  } catch {
+    return false
+  }
+}
+
+/** Longer texts are no proofs of anything that is asked here. */
+const MAX_MESSAGE = 4_096
+
+/** Whether a wallet signed a text; the signature in base58, as wallets show it, or in base64. Never rejects. */
+export async function isProof({ wallet, message, signature }: Proof): Promise<boolean> {
+  const signer = addressOf(wallet)
+  if (!signer || typeof message !== 'string' || message.length > MAX_MESSAGE || typeof signature !== 'string') return false
+  const bytes = new TextEncoder().encode(message)
+  for (const given of [fromBase58(signature, 64), base64Of(signature)]) if (given && (await isSignedBy(signer, given, bytes))) return true
+  return false
+}
+
+function base64Of(text: string): Uint8Array | undefined {
+  const plain = text.replaceAll('-', '+').replaceAll('_', '/').replace(/=+$/, '')
+  return /^[A-Za-z0-9+/]{86}$/.test(plain) ? fromBase64(`${plain}==`) : undefined
+}
+
+/** Reads base58 or a JSON array of 64 bytes, secret half first. Throws a RangeError that does not say what was given. */
+export function feePayerOf(secret: string): FeePayer {
+  const bytes = secretIn(secret.trim())
+  if (!bytes) throw new RangeError('it must be the 64 bytes of an Ed25519 key pair, in base58 or as a JSON array')
+  let pair: Promise<CryptoKey> | undefined
+  return {
+    address: addressIn(bytes.subarray(32)),
+    async sign(message) {
+      pair ??= privateHalf(bytes)
+      return new Uint8Array(await crypto.subtle.sign('Ed25519', await pair, message as Uint8Array<ArrayBuffer>))
+    },
+  }
+}
+
+function privateHalf(bytes: Uint8Array): Promise<CryptoKey> {
+  const pair = createKeyPairFromBytes(bytes).then(({ privateKey }) => privateKey)
+  return pair.catch(() => {
+    throw new RangeError('its public half is not that of its secret half')
+  })
+}
+
+function secretIn(secret: string): Uint8Array | undefined {
+  if (!secret.startsWith('[')) return fromBase58(secret, 64)
+  try {
+    const numbers: unknown = JSON.parse(secret)
+    const isBytes = Array.isArray(numbers) && numbers.length === 64 && numbers.every((byte) => Number.isInteger(byte) && byte >= 0 && byte <= 255)
+    return isBytes ? Uint8Array.from(numbers as number[]) : undefined
+  } catch {
+    return undefined
+  }
+}

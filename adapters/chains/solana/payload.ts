@@ -1,0 +1,200 @@
+/** `exact` on Solana: which transactions pay an offer, decided by their bytes alone, in the order of reference x402 3.2. */
+import { findAssociatedTokenPda, TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
+import { type Address, address } from '@solana/kit'
+import { parseAtomic } from '../../../core/x402/money.ts'
+import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
+import type { Offer, Payment } from '../../../core/x402/protocol.ts'
+import { recent } from '../lru_cache.ts'
+import { isSignedBy } from './keys.ts'
+import { addressOf, type Instruction, readWire, type Wire } from './wire.ts'
+
+export const TOKEN = TOKEN_PROGRAM_ADDRESS
+export const TOKEN_2022 = address('TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb')
+const COMPUTE_BUDGET = address('ComputeBudget111111111111111111111111111111')
+const MEMO = address('MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr')
+const LIGHTHOUSE = address('L2TExMFKdjpN9kozasaurPirfHy9P8sbXoAN1qA3S95')
+
+/** What one payment may cost its fee payer. */
+export type Caps = {
+  readonly maxComputeUnits: number
+  /** In millionths of a lamport for each unit. */
+  readonly maxComputeUnitPrice: number
+  readonly maxSignatures: number
+  /** All of it together, in lamports: signatures at 5,000, and units at their price. */
+  readonly maxFeeLamports: number
+}
+
+/**
+ * Wallets that add their own guards ask for some 100,000 units, and some clients make each payment another one by its price of a unit;
+ * nobody needs both at once. 100,000 lamports are 0.0001 SOL.
+ */
+export const CAPS: Caps = { maxComputeUnits: 200_000, maxComputeUnitPrice: 5_000_000, maxSignatures: 2, maxFeeLamports: 100_000 }
+
+/** One TransferChecked, and the transaction around it. */
+export type SolanaExact = {
+  readonly kind: 'exact'
+  readonly wire: Wire
+  /** Unique on its chain. */
+  readonly key: string
+  readonly feePayer: Address
+  /** Authority of the transfer, who has signed for it. */
+  readonly payer: Address
+  readonly program: Address
+  readonly source: Address
+  readonly mint: Address
+  readonly destination: Address
+  readonly amount: bigint
+  /** Texts that it leaves on chain, by which it can be found there. */
+  readonly memos: readonly Uint8Array[]
+}
+
+export type Judging = {
+  readonly network: string
+  /** Whoever may pay the fee, and may do nothing else. */
+  readonly feePayers: readonly Address[]
+  /** Without them only what says who signed for whom in which asset is looked at: neither value nor cost. */
+  readonly caps?: Caps
+}
+
+/** The transfer in a payment, or the first rule that it breaks. Asks nobody, never rejects. */
+export async function judgeSolana(payment: Payment, offer: Offer, { network, feePayers, caps }: Judging): Promise<SolanaExact | Refused> {
+  const { accepted, payload } = payment
+  if (accepted.scheme !== offer.scheme) return differs('unsupported_scheme', 'accepted.scheme', accepted.scheme, offer.scheme)
+  if (accepted.network !== offer.network) return differs('network_mismatch', 'accepted.network', accepted.network, offer.network)
+  if (offer.network !== network) return invalid('network_mismatch', `the offer is for ${offer.network}, this chain is ${network}`)
+  if (accepted.asset !== offer.asset) return differs('payload_mint_mismatch', 'accepted.asset', accepted.asset, offer.asset)
+  const { feePayer: offered, memo } = offer.extra ?? {}
+  if (typeof offered !== 'string') return invalid('payload_missing_fee_payer', 'the offer has no extra.feePayer')
+  if (!isOneOf(feePayers, offered)) return invalid('fee_payer_not_managed_by_facilitator', `nobody here signs for the fee payer ${offered} any more`)
+
+  const wire = readWire(payload.transaction)
+  if (typeof wire === 'string') return invalid('payload_transaction_could_not_be_decoded', wire)
+  const { signatures, accounts, instructions, message, id } = wire
+  if (caps && signatures.length > caps.maxSignatures) {
+    return invalid('payload_excessive_signers', `it wants ${signatures.length} signatures; at most ${caps.maxSignatures} are paid for`)
+  }
+  const [feePayer, ...signers] = accounts.slice(0, signatures.length) as [Address, ...Address[]]
+  if (!isOneOf(feePayers, feePayer)) return differs('fee_payer_mismatch', 'its fee payer', feePayer, offered)
+  const signed = await Promise.all(signers.map((signer, i) => isSignedBy(signer, signatures[i + 1] as Uint8Array, message)))
+  const missing = signers[signed.indexOf(false)]
+  if (missing) return invalid('payload_signature_invalid', `the signature of ${missing} is not one over this message`)
+
+  const bad = caps && (judgeCount(instructions) ?? judgeCompute(instructions, signatures.length, caps))
+  if (bad) return bad
+  const transfer = transferIn(instructions[2])
+  if (!transfer) return invalid('payload_no_transfer_instruction', 'its third instruction is not a TransferChecked of one owner, by Token or Token-2022')
+  const { payer, program, source, mint, destination, amount } = transfer
+  if (isOneOf(feePayers, payer)) return fundsOfFeePayer('it is the authority of the transfer')
+  if (!signers.includes(payer)) return invalid('payload_signature_invalid', `the authority ${payer} of the transfer has not signed`)
+  const drained = caps && instructions.findIndex((instruction) => instruction.accounts.some((account) => isOneOf(feePayers, account)))
+  if (drained !== undefined && drained >= 0) return fundsOfFeePayer(`instruction ${drained + 1} names it`)
+  if (mint !== offer.asset) return differs('payload_mint_mismatch', 'the mint of the transfer', mint, offer.asset)
+  const payTo = addressOf(offer.payTo) && (await tokenAccount(offer.payTo, mint, program))
+  if (destination !== payTo) return differs('payload_recipient_mismatch', 'the destination of the transfer', destination, `${payTo}, the token account of ${offer.payTo}`)
+  const exact: SolanaExact = { kind: 'exact', wire, key: `${network}/${id}`, feePayer, payer, program, source, mint, destination, amount, memos: memosIn(instructions) }
+  if (!caps) return exact
+
+  if (amount !== parseAtomic(offer.amount)) return invalid('payload_amount_mismatch', `the transfer is of ${amount} base units; the price is exactly ${offer.amount}`)
+  if (source !== (await tokenAccount(payer, mint, program))) return invalid('payload_source_mismatch', `the source of the transfer is ${source}, not the token account of ${payer}`)
+  if (source === destination) return invalid('payload_recipient_mismatch', 'the payer is the recipient')
+  return judgeRest(instructions.slice(3), memo) ?? exact
+}
+
+function judgeCount({ length }: readonly Instruction[]): Refused | undefined {
+  if (length >= 3 && length <= 7) return undefined
+  return invalid('payload_transaction_instructions_length', `it has ${length} instructions; it must have 3 to 7`)
+}
+
+/** A limit and a price of compute units come first, so that nothing else can: a durable nonce would make the payment live for ever. */
+function judgeCompute([limit, price]: readonly Instruction[], signatures: number, caps: Caps): Refused | undefined {
+  const word = 'payload_transaction_instructions_compute'
+  const units = numberIn(limit, 0x02, 4)
+  if (units === undefined) return invalid(`${word}_limit_instruction`, 'its first instruction is not SetComputeUnitLimit')
+  if (units > caps.maxComputeUnits) return invalid(`${word}_limit_instruction_too_high`, `it asks for ${units} compute units; at most ${caps.maxComputeUnits} are paid for`)
+  const each = numberIn(price, 0x03, 8)
+  if (each === undefined) return invalid(`${word}_price_instruction`, 'its second instruction is not SetComputeUnitPrice')
+  const tooHigh = `${word}_price_instruction_too_high`
+  if (each > caps.maxComputeUnitPrice) return invalid(tooHigh, `it offers ${each} microlamports for a compute unit; at most ${caps.maxComputeUnitPrice} are paid`)
+  const fee = feeFor({ units, each, signatures })
+  if (fee <= caps.maxFeeLamports) return undefined
+  return invalid(tooHigh, `it would cost its fee payer ${fee} lamports; at most ${caps.maxFeeLamports} are paid`)
+}
+
+/** What a payment costs its fee payer, in lamports: 5,000 for each signature, and the compute units at their price. */
+export function feeOf({ instructions: [limit, price], signatures }: Wire): number {
+  return Number(feeFor({ units: numberIn(limit, 0x02, 4) ?? 0n, each: numberIn(price, 0x03, 8) ?? 0n, signatures: signatures.length }))
+}
+
+function feeFor({ units, each, signatures }: { units: bigint; each: bigint; signatures: number }): bigint {
+  return 5_000n * BigInt(signatures) + (units * each + 999_999n) / 1_000_000n
+}
+
+/** The number behind the one byte that says which instruction of ComputeBudget this is; undefined where it is another. */
+function numberIn(instruction: Instruction | undefined, which: number, bytes: number): bigint | undefined {
+  if (instruction?.program !== COMPUTE_BUDGET) return undefined
+  const { data } = instruction
+  return data.length === 1 + bytes && data[0] === which ? littleEndian(data.subarray(1)) : undefined
+}
+
+type Transfer = Pick<SolanaExact, 'payer' | 'program' | 'source' | 'mint' | 'destination' | 'amount'>
+
+/** More than four accounts are the signers of a multisig, or the business of a transfer hook: neither is one payer's plain payment. */
+function transferIn(instruction: Instruction | undefined): Transfer | undefined {
+  if (!instruction || !isOneOf([TOKEN, TOKEN_2022], instruction.program)) return undefined
+  const { program, data, accounts } = instruction
+  const [source, mint, destination, payer, ...others] = accounts
+  if (!source || !mint || !destination || !payer || others.length > 0 || data.length !== 10 || data[0] !== 12) return undefined
+  return { program, source, mint, destination, payer, amount: littleEndian(data.subarray(1, 9)) }
+}
+
+const memosIn = (instructions: readonly Instruction[]) => instructions.filter(({ program }) => program === MEMO).map(({ data }) => data)
+
+const NTH = ['fourth', 'fifth', 'sixth', 'seventh']
+
+/** After the transfer come only the guards of wallets and memos; where the offer names a memo, that one and no other. */
+function judgeRest(rest: readonly Instruction[], memo: unknown): Refused | undefined {
+  const stranger = rest.findIndex(({ program }) => program !== LIGHTHOUSE && program !== MEMO)
+  if (stranger >= 0) return invalid(`payload_unknown_${NTH[stranger]}_instruction`, `it calls ${rest[stranger]?.program}; only Lighthouse and Memo may follow the transfer`)
+  if (typeof memo !== 'string' || memo === '') return undefined
+  const [first, ...more] = memosIn(rest)
+  if (!first || more.length > 0) return invalid('payload_memo_count', `it has ${first ? 1 + more.length : 0} memos; the offer names one`)
+  if (new TextDecoder().decode(first) === memo) return undefined
+  return invalid('payload_memo_mismatch', 'its memo is not the one that the offer names')
+}
+
+// ── shared steps ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const derived = recent<Promise<Address>>(10_000)
+
+/** Where a wallet holds a token: its associated token account, whether or not there is one. */
+export function tokenAccount(owner: string, mint: Address, tokenProgram: Address): Promise<Address> {
+  const name = `${owner}/${mint}/${tokenProgram}`
+  const known = derived.get(name)
+  if (known) return known
+  const found = findAssociatedTokenPda({ owner: owner as Address, mint, tokenProgram }).then(([account]) => account)
+  derived.set(name, found)
+  return found
+}
+
+function littleEndian(bytes: Uint8Array): bigint {
+  return bytes.reduceRight((sum, byte) => sum * 256n + BigInt(byte), 0n)
+}
+
+function isOneOf(addresses: readonly Address[], one: string): boolean {
+  return (addresses as readonly string[]).includes(one)
+}
+
+/** A refusal that begins with the protocol's own word for it (reference x402 3.2). */
+export function refused(code: PaymentCode, word: string, text: string): Refused {
+  return { kind: 'refused', code, reason: `invalid_exact_svm_${word}: ${text}` }
+}
+
+const invalid = (word: string, text: string): Refused => refused('PAYMENT_INVALID', word, text)
+
+function differs(word: string, what: string, got: string, want: string): Refused {
+  return invalid(word, `${what} is ${JSON.stringify(got.slice(0, 80))}; it must be ${want}`)
+}
+
+function fundsOfFeePayer(how: string): Refused {
+  return invalid('payload_transaction_fee_payer_transferring_funds', `the fee payer pays the fee and nothing else, but ${how}`)
+}

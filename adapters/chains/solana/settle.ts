@@ -1,0 +1,164 @@
+import type { Fate, Settlement } from '../../../core/ports/mod.ts'
+import { outOfTime } from '../in_flight.ts'
+import type { Finder, SolanaFates } from './fate.ts'
+import type { SolanaExact } from './payload.ts'
+import type { SolanaReads } from './reads.ts'
+import { FEE_UNPAID, type SolanaVerifier } from './verify.ts'
+import { writeWire } from './wire.ts'
+import { payerStrikes } from '../evm/revert_limiter.ts'
+
+export type SettleConfig = {
+  /** First pause between two looks for a transaction, 250 ms unless told; after two seconds four times as long. */
+  readonly pollMs?: number
+  /** How often it is sent again while it is not seen, 2 s unless told: leaders drop what they have no room for. */
+  readonly resendMs?: number
+  /** Waits, or until the signal aborts; a timer unless told. */
+  readonly wait?: (ms: number, signal: AbortSignal) => Promise<void>
+}
+
+export type At = { readonly now: number; readonly signal: AbortSignal }
+
+export type SolanaSettler = {
+  settle(exact: SolanaExact, at: At): Promise<Settlement>
+  close(): void
+}
+
+type Ports = {
+  readonly reads: SolanaReads
+  readonly find: Finder
+  readonly fates: SolanaFates
+  readonly verifier: SolanaVerifier
+  /** As the fee payer, over the message. */
+  readonly sign: (exact: SolanaExact) => Promise<Uint8Array>
+  /** Is told of each payment that is sent. */
+  readonly spent?: (exact: SolanaExact) => void
+}
+
+/** One payment on its way, followed while somebody waits for it. */
+type Job = { readonly promise: Promise<Settlement>; readonly stop: AbortController; callers: number }
+
+/** A blockhash is over by then, and whoever still waits should ask for the fate. */
+const LONGEST_MS = 120_000
+
+/** Signs as fee payer and sends, again and again the same transaction: however often that is, it runs once. */
+export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler {
+  const { reads, find, fates, verifier, sign, spent } = ports
+  const pollMs = config.pollMs ?? 250
+  const resendMs = config.resendMs ?? 2_000
+  const wait = config.wait ?? pause
+  const jobs = new Map<string, Job>()
+  const strikes = payerStrikes()
+  let closed = false
+
+  async function settle(exact: SolanaExact, { now, signal }: At): Promise<Settlement> {
+    const { key } = exact
+    fates.seen(key, now)
+    const end = fates.ended(key)
+    if (end) return ended(end)
+    if (signal.aborted || closed) return unknown('no time was left to settle')
+    const job = jobs.get(key) ?? begin(exact, now)
+    job.callers++
+    try {
+      return await Promise.race([job.promise, outOfTime(signal, job.promise, 'no outcome in time')])
+    } finally {
+      job.callers--
+      if (job.callers === 0) drop(key, job)
+    }
+  }
+
+  function begin(exact: SolanaExact, now: number): Job {
+    const stop = new AbortController()
+    const promise = carry(exact, { now, signal: stop.signal }).catch(() => unknown('it could not be followed to its end'))
+    const job: Job = { promise, stop, callers: 0 }
+    jobs.set(exact.key, job)
+    return job
+  }
+
+  function drop(key: string, job: Job): void {
+    job.stop.abort()
+    if (jobs.get(key) === job) jobs.delete(key)
+  }
+
+  /** Looks whether it has run, and whether it still would: no fee is spent on what cannot pay. */
+  async function carry(exact: SolanaExact, at: At): Promise<Settlement> {
+    const finding = find(exact, at)
+    const [found, verdict] = await Promise.all([finding, verifier.verify(exact, { ...at, finding })])
+    const end = fates.conclude(exact, found)
+    if (end) return ended(end)
+    if (found.kind === 'trouble') return unknown(`nothing was sent: ${found.reason}`)
+    if (found.kind === 'pending') return follow(exact, at)
+    if (verdict.kind === 'unavailable' && verdict.reason === FEE_UNPAID) return { kind: 'unavailable', reason: `nothing was sent: ${verdict.reason}` }
+    if (verdict.kind === 'unavailable') return unknown(`nothing was sent: ${verdict.reason}`)
+    if (verdict.kind === 'refused' && verdict.code !== 'PAYMENT_REPLAY') return refuse(exact, verdict, at)
+    const until = strikes.blockedUntil(exact.payer, false, at.now)
+    if (until === undefined) return follow(exact, at)
+    return refused(`${strikes.count(exact.payer, at.now)} transfers of ${exact.payer} passed simulation and failed on chain; nothing is sent for it until ${new Date(until).toISOString()}`)
+  }
+
+  /** Nothing was sent. Where the blockhash has run out, that may be all: then it is dead. */
+  async function refuse(exact: SolanaExact, { code, reason }: { code: string; reason: string }, at: At): Promise<Settlement> {
+    if (code !== 'PAYMENT_BLOCKHASH_STALE') return refused(reason)
+    const fate = await fates.fate(exact, at)
+    return fate.kind === 'paid' ? ended(fate) : { kind: 'refused', reason, code: 'PAYMENT_BLOCKHASH_STALE' }
+  }
+
+  async function follow(exact: SolanaExact, { now, signal }: At): Promise<Settlement> {
+    const signed = writeWire(exact.wire, await sign(exact))
+    let [waited, due] = [0, 0]
+    for (;;) {
+      const isDue = waited >= due
+      if (isDue) {
+        const isFirst = due === 0
+        if (isFirst) spent?.(exact)
+        due = waited + resendMs
+        const sent = await reads.send(signed, signal)
+        if (sent.kind === 'bounced' && isFirst) return refused(`nothing was sent: ${sent.reason}`)
+      }
+      const found = await find(exact, { signal })
+      const end = fates.conclude(exact, found) ?? (isDue && waited > 0 ? endIn(await fates.fate(exact, { now: now + waited, signal })) : undefined)
+      if (end) {
+        if (found.kind === 'failed') strikes.note(exact.payer, now)
+        return ended(end)
+      }
+      if (signal.aborted || closed || waited >= LONGEST_MS) return unknown('it was sent, and is not confirmed yet')
+      const next = waited < 2_000 ? pollMs : 4 * pollMs
+      await wait(next, signal)
+      waited += next
+    }
+  }
+
+  return {
+    settle,
+    close() {
+      closed = true
+      for (const [key, job] of jobs) drop(key, job)
+    },
+  }
+}
+
+function endIn(fate: Fate): Extract<Fate, { kind: 'paid' | 'dead' }> | undefined {
+  return fate.kind === 'paid' || fate.kind === 'dead' ? fate : undefined
+}
+
+/** What is final, as the answer to whoever wanted it settled. */
+export function ended(end: Extract<Fate, { kind: 'paid' | 'dead' }>): Settlement {
+  if (end.kind === 'paid') return { kind: 'settled', receipt: end.receipt }
+  if (end.code) return { kind: 'refused', reason: 'the blockhash of the transaction has expired, and it never ran', code: end.code }
+  return refused('invalid_exact_svm_transaction_failed: the transaction failed on chain and moved nothing')
+}
+
+const refused = (reason: string): Settlement => ({ kind: 'refused', reason })
+const unknown = (reason: string): Settlement => ({ kind: 'unknown', reason })
+
+export function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', end)
+      resolve()
+    }
+    const timer = setTimeout(end, ms)
+    signal.addEventListener('abort', end, { once: true })
+    if (signal.aborted) end()
+  })
+}

@@ -1,0 +1,143 @@
+/** A Solana transaction as bytes: legacy and version 0, read as strictly as a validator reads it, and stricter where it is lenient. */
+import { sha256 } from '@noble/hashes/sha256'
+import { bytesToHex } from '@noble/hashes/utils'
+import { type Address, address, getBase58Decoder, getBase58Encoder } from '@solana/kit'
+import { fromBase64, toBase64 } from '../../../core/lib/base64.ts'
+
+export type Instruction = { readonly program: Address; readonly accounts: readonly Address[]; readonly data: Uint8Array }
+
+/** A transaction that a validator would not refuse for its form. `signatures` belong to the first of `accounts`; 64 zeros are none. */
+export type Wire = {
+  readonly signatures: readonly Uint8Array[]
+  /** What is signed. */
+  readonly message: Uint8Array
+  /** SHA-256 of the message, in hex: the fee payer's signature may change, this cannot. */
+  readonly id: string
+  readonly version: 'legacy' | 0
+  /** The fee payer first; no address twice. */
+  readonly accounts: readonly Address[]
+  readonly blockhash: string
+  readonly instructions: readonly Instruction[]
+}
+
+/** What fits in one packet, and so the longest transaction there is. */
+const MAX_BYTES = 1_232
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/
+const V0 = 0x80
+
+/** Reads base64 of a transaction; a string says what is wrong with it. Never throws. */
+export function readWire(base64: unknown): Wire | string {
+  if (typeof base64 !== 'string') return 'payload.transaction is not a string'
+  if (base64.length > Math.ceil(MAX_BYTES / 3) * 4) return `it is longer than ${MAX_BYTES} bytes`
+  if (!BASE64.test(base64) || base64 === '') return 'it is not base64'
+  const bytes = fromBase64(base64)
+  if (bytes.length > MAX_BYTES) return `it is longer than ${MAX_BYTES} bytes`
+  try {
+    return decode(bytes)
+  } catch (error) {
+    if (error instanceof Malformed) return error.message
+    throw error
+  }
+}
+
+/** The transaction in base64, perhaps with another first signature. The only way it is passed on: bytes have many spellings. */
+export function writeWire({ signatures, message }: Wire, first = signatures[0] ?? new Uint8Array(64)): string {
+  const bytes = new Uint8Array(1 + 64 * signatures.length + message.length)
+  bytes[0] = signatures.length
+  for (const [i, signature] of signatures.entries()) bytes.set(i === 0 ? first : signature, 1 + 64 * i)
+  bytes.set(message, 1 + 64 * signatures.length)
+  return toBase64(bytes)
+}
+
+/** An error of form, never of ours. */
+class Malformed extends Error {}
+
+function decode(bytes: Uint8Array): Wire {
+  const cursor = reader(bytes)
+  const signatures = Array.from({ length: cursor.count('signatures', 64) }, () => cursor.take(64))
+  const message = bytes.slice(cursor.at())
+  const isVersioned = (cursor.peek() & V0) !== 0
+  if (isVersioned && cursor.byte() !== V0) throw new Malformed('its message is neither legacy nor version 0')
+  const [signers, readonlySigners, readonlyOthers] = [cursor.byte(), cursor.byte(), cursor.byte()]
+  const accounts = Array.from({ length: cursor.count('accounts', 32) }, () => addressIn(cursor.take(32)))
+  const blockhash = addressIn(cursor.take(32))
+  const compiled = Array.from({ length: cursor.count('instructions', 3) }, () => {
+    return { program: cursor.byte(), indices: cursor.take(cursor.count('accounts of an instruction', 1)), data: cursor.take(cursor.count('bytes of data', 1)) }
+  })
+  if (isVersioned && cursor.count('lookup tables', 1) > 0) throw new Malformed('it uses address lookup tables, which are not accepted')
+  if (cursor.left() > 0) throw new Malformed(`${cursor.left()} bytes follow its end`)
+
+  if (signers === 0 || signers !== signatures.length) throw new Malformed(`its message wants ${signers} signatures, it has ${signatures.length}`)
+  if (signers > accounts.length || readonlySigners >= signers || readonlyOthers > accounts.length - signers) {
+    throw new Malformed('the header of its message does not fit its accounts')
+  }
+  if (new Set(accounts).size < accounts.length) throw new Malformed('it names an account twice')
+  const at = (index: number): Address => {
+    const found = accounts[index]
+    if (found === undefined) throw new Malformed('an instruction names an account that is not there')
+    return found
+  }
+  const instructions = compiled.map(({ program, indices, data }) => {
+    if (program === 0) throw new Malformed('an instruction calls the fee payer')
+    return { program: at(program), accounts: [...indices].map(at), data }
+  })
+  return { signatures, message, id: bytesToHex(sha256(message)), version: isVersioned ? 0 : 'legacy', accounts, blockhash, instructions }
+}
+
+/** Takes bytes from the front; throws Malformed where there are not enough. */
+function reader(bytes: Uint8Array) {
+  let at = 0
+  const take = (length: number): Uint8Array => {
+    if (length > bytes.length - at) throw new Malformed('it ends too early')
+    at += length
+    return bytes.slice(at - length, at)
+  }
+  const byte = (): number => take(1)[0] as number
+  return {
+    take,
+    byte,
+    at: () => at,
+    left: () => bytes.length - at,
+    peek(): number {
+      if (at >= bytes.length) throw new Malformed('it ends too early')
+      return bytes[at] as number
+    },
+    /** A compact-u16: seven bits a byte, and no byte more than the number needs. Nothing here can be more than the bytes that are left. */
+    count(what: string, size: number): number {
+      let value = 0
+      for (let shift = 0; ; shift += 7) {
+        const next = byte()
+        value |= (next & 0x7f) << shift
+        if (next === 0 && shift > 0) throw new Malformed(`its number of ${what} is not written in the shortest way`)
+        if (next < 0x80) break
+        if (shift === 14) throw new Malformed(`its number of ${what} is no compact-u16`)
+      }
+      if (value * size > bytes.length - at) throw new Malformed(`it has fewer ${what} than it says`)
+      return value
+    },
+  }
+}
+
+// ── base58 ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const decoder = getBase58Decoder()
+const encoder = getBase58Encoder()
+
+/** 32 bytes as Solana spells them. */
+export function addressIn(bytes: Uint8Array): Address {
+  return address(decoder.decode(bytes))
+}
+
+export const toBase58 = (bytes: Uint8Array): string => decoder.decode(bytes)
+
+/** The bytes, if there are exactly so many; undefined for anything else. Each length has one spelling. */
+export function fromBase58(text: string, length: number): Uint8Array | undefined {
+  if (text.length > length * 1.4 + 1 || !/^[1-9A-HJ-NP-Za-km-z]+$/.test(text)) return undefined
+  const bytes = new Uint8Array(encoder.encode(text))
+  return bytes.length === length ? bytes : undefined
+}
+
+/** An address, or undefined for what is none. */
+export function addressOf(text: unknown): Address | undefined {
+  return typeof text === 'string' && fromBase58(text, 32) ? (text as Address) : undefined
+}

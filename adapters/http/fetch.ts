@@ -1,0 +1,319 @@
+/** The only outgoing HTTP beside `media.ts`: calls of vendors' APIs, and small downloads of what their URLs point at. */
+import { deadlines } from '../../core/lib/timers.ts'
+import { type ChatStream, type Clock, Fault, type Fetching, type Log, type MediaStream, type SseEvent } from '../../core/mod.ts'
+import { clipStream, declaredLength } from '../providers/lib/clip_stream.ts'
+import { chatStream, firstBytes, firstRefusal, refusalOfEvent } from './event_stream.ts'
+import { checkHead, guarded, judgedType, type MediaOptions, tooLarge } from './media_download.ts'
+import { orAbort } from './or_abort.ts'
+import { type ErrorFor, errorFor as usualErrorFor, type Judge, type Refusal, retrySeconds, safeCode, type Trouble, usualTrouble } from '../providers/lib/refusals.ts'
+
+// ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export type FetchMedia = (url: string, at: Fetching) => Promise<{ bytes: Uint8Array; type: string }>
+export type HttpOptions = MediaOptions
+
+/**
+ * Downloads what a vendor's URL points at. Throws for a private address, a bad status, too many bytes or redirects, and for what claims to be
+ * an image, a clip or a sound and is none. The addresses that were judged are the ones called: a name cannot change its answer in between. Ends
+ * with `signal`, mid-body too.
+ */
+export function mediaFetcher(options: HttpOptions = {}): FetchMedia {
+  const follow = guarded(options)
+  return (start, at) => orAbort(receive(start, at), at.signal)
+
+  async function receive(start: string, at: Fetching): ReturnType<FetchMedia> {
+    const response = await follow(start, at)
+    try {
+      checkHead(response, at.maxBytes)
+      const bytes = await readAtMost(response, at.maxBytes)
+      return { bytes, type: judgedType(bytes, response.headers['content-type']) }
+    } finally {
+      response.destroy()
+    }
+  }
+}
+
+/** A body, let go of when it turns out longer. */
+export async function readAtMost(body: AsyncIterable<Uint8Array> | readonly Uint8Array[], maxBytes: number): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = []
+  let length = 0
+  for await (const chunk of body) {
+    length += chunk.length
+    if (length > maxBytes) throw tooLarge(maxBytes)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks, length)
+}
+
+/** At once where its length is declared, which costs less than chunk by chunk. */
+async function textOf(response: Response, maxBytes: number): Promise<string> {
+  const declared = declaredLength(response.headers)
+  if (declared !== undefined && declared <= maxBytes) return await response.text()
+  return new TextDecoder().decode(await readAtMost(response.body ?? [], maxBytes))
+}
+
+// ── API calls ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>
+
+export type VendorHttpConfig = {
+  /** The protocol, for errors and logs. */
+  readonly name: string
+  /** Who made the model: the source of a rate limit in the buyer's eyes. */
+  readonly maker: string
+  /** Longest that one call may take, its retry and its body included, in milliseconds. Of a stream, the first bytes of its body. */
+  readonly timeoutMs: number
+  /** Before the one retry, in milliseconds; 500 unless told. */
+  readonly retryPauseMs?: number | undefined
+  /** What troubles read as; what they do for media unless told. */
+  readonly errorFor?: ErrorFor | undefined
+  readonly clock: Clock
+  readonly log: Log
+  /** Node's own gives up after 300 s without headers; there, pass one that does not where `timeoutMs` is longer. */
+  readonly fetch?: Fetch | undefined
+  /** Largest reply, in bytes. */
+  readonly maxBytes?: number | undefined
+}
+
+export type Asking = {
+  readonly signal: AbortSignal
+  readonly headers?: Readonly<Record<string, string>>
+  readonly judge?: Judge
+  /** What it asks for must not happen twice: sent again only where no connection came about. */
+  readonly once?: true
+}
+
+/** `whole` where a server does not stream, and answers with JSON all the same. */
+export type Streamed = { readonly kind: 'stream'; readonly stream: ChatStream } | { readonly kind: 'whole'; readonly body: unknown }
+
+export type Answered = { readonly status: number; readonly body: unknown }
+
+/** `headers` are those of its reply. */
+export type Media = { readonly bytes: Uint8Array; readonly type: string; readonly headers: Headers }
+
+export type VendorHttp = {
+  /** Resolves with the parsed JSON of a 2xx reply. Throws what `errorFor` makes of any other; never a key, a URL or a vendor's text. */
+  postJson(url: string, body: unknown, asking: Asking): Promise<unknown>
+  postForm(url: string, form: FormData | URLSearchParams, asking: Asking): Promise<unknown>
+  /** The same for a question. `body` is undefined where a 2xx reply has none, or none that is JSON: the status may say enough. */
+  getJson(url: string, asking: Asking): Promise<Answered>
+  /** DELETE. What a 2xx reply says is not read. */
+  remove(url: string, asking: Asking): Promise<void>
+  /** The JSON of a 2xx reply as it came, for what is passed on: its numbers are not ours to round. A POST where there is a body. */
+  passText(url: string, asking: Asking & { readonly body?: unknown }): Promise<string>
+  /** Media behind our key, resolved with its headers. No deadline stands from then on: `signal` ends it, and it errors past `mostBytes`. */
+  getMedia(url: string, asking: Asking & { readonly mostBytes: number }): Promise<MediaStream>
+  /** What a POST is answered with, whole and within the deadline: media that a vendor makes while it is asked. */
+  postMedia(url: string, body: unknown, asking: Asking & { readonly mostBytes: number }): Promise<Media>
+  /**
+   * Resolves when the first bytes of the reply are here; an error in them is a refusal. From then on no deadline stands: the reader watches the
+   * time and calls `cancel`. Chunks come as the upstream cuts them, and the upstream is read only when asked for one.
+   */
+  postStream(url: string, body: unknown, asking: Asking): Promise<Streamed>
+  /** What to throw for a trouble inside a 2xx reply. */
+  refusal(trouble: Trouble, what: string, refusal?: Refusal): Error
+  /** What to throw for a refusal, after `judge`. */
+  refused(refusal: Refusal, judge?: Judge): Error
+}
+
+const MAX_REPLY_BYTES = 256 * 1024 * 1024
+const MAX_ERROR_BYTES = 64 * 1024
+const RETRY_PAUSE_MS = 500
+/** Statuses with which an overloaded server refuses before it begins (reference/vendors.md 1.1). */
+const OVERLOADED = new Set([502, 503, 529])
+
+const JSON_HEADERS = { 'content-type': 'application/json' }
+/** Not compressed: a compressor holds events back. */
+const STREAM_HEADERS = { ...JSON_HEADERS, accept: 'text/event-stream', 'accept-encoding': 'identity' }
+const CLIP_HEADERS = { accept: 'video/*, audio/*, image/*', 'accept-encoding': 'identity' }
+
+/** A question where it has no body. */
+type Order = { readonly url: string; readonly method?: 'DELETE'; readonly body?: string | FormData | URLSearchParams; readonly asking: Asking; readonly headers?: Readonly<Record<string, string>> }
+
+/**
+ * Calls one vendor's API. One retry, after a pause, where nothing can have been made upstream: no connection, or OVERLOADED. Redirects are not
+ * followed, for they would carry the key away. The deadline and `signal` end a call at any point.
+ */
+export function vendorHttp(config: VendorHttpConfig): VendorHttp {
+  const { name, maker, timeoutMs, clock, log, fetch = globalThis.fetch, maxBytes = MAX_REPLY_BYTES } = config
+  const { errorFor = usualErrorFor, retryPauseMs = RETRY_PAUSE_MS } = config
+  const calling = deadlines(clock)
+
+  return {
+    postJson: (url, body, asking) => call({ url, body: JSON.stringify(body), asking, headers: JSON_HEADERS }, result),
+    postForm: (url, body, asking) => call({ url, body, asking }, result),
+    getJson: (url, asking) => call({ url, asking }, answered),
+    remove: (url, asking) => call({ url, asking, method: 'DELETE' }, async (response) => void (await response.body?.cancel())),
+    passText: (url, asking) => call({ url, asking, ...(asking.body !== undefined && { body: JSON.stringify(asking.body), headers: JSON_HEADERS }) }, verbatim),
+    getMedia: (url, asking) =>
+      call({ url, asking, headers: CLIP_HEADERS }, async (response, cut) => {
+        const media = await clipStream(response, { ...asking, cut }).catch((error: unknown) => {
+          throw unreachable(error, asking.signal)
+        })
+        if (!media) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
+        return media
+      }),
+    postMedia: (url, body, asking) =>
+      call({ url, body: JSON.stringify(body), asking, headers: { ...JSON_HEADERS, ...CLIP_HEADERS } }, async (response, cut) => {
+        const type = response.headers.get('content-type')?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
+        const bytes = await readAtMost(response.body ?? [], asking.mostBytes).catch((error: unknown) => {
+          throw cut.signal.aborted ? error : refusal('failed', `${name} broke off in its media`)
+        })
+        // Bare samples have no first bytes that would tell what they are.
+        if (bytes.length === 0 || !/^(?:audio|video|image)\/|^(?:application|binary)\/octet-stream$/.test(type)) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
+        return { bytes, type, headers: response.headers }
+      }),
+    postStream: (url, body, asking) =>
+      call({ url, body: JSON.stringify(body), asking, headers: STREAM_HEADERS }, (response, cut) => begin(response, cut, asking)),
+    refusal,
+    refused,
+  }
+
+  async function call<T>(order: Order, take: (response: Response, cut: AbortController) => Promise<T>): Promise<T> {
+    const { url, method = order.body === undefined ? 'GET' : 'POST', body, asking } = order
+    const { signal, judge, once = false } = asking
+    signal.throwIfAborted()
+    const cut = new AbortController()
+    let isLate = false
+    let end = (reason: unknown): void => cut.abort(reason)
+    const leave = () => end(signal.reason)
+    const met = calling.after(timeoutMs, () => {
+      isLate = true
+      end('late')
+    })
+    signal.addEventListener('abort', leave, { once: true })
+    const headers = { accept: 'application/json', ...asking.headers, ...order.headers }
+    const sent = body === undefined ? { method } : { method, body }
+    const attempt = () => fetch(url, { ...sent, headers, redirect: 'manual', signal: cut.signal })
+    const converse = async () => {
+      const response = await send(attempt, { signal: cut.signal, once })
+      if (!response.ok) throw refused(await refusalOf(response), judge)
+      return await take(response, cut)
+    }
+    try {
+      // Ends when it is cut, also where the work takes its time to notice or never does.
+      return await new Promise<T>((resolve, reject) => {
+        end = (reason) => {
+          cut.abort(reason)
+          reject(reason)
+        }
+        converse().then(resolve, reject)
+      })
+    } catch (error) {
+      cut.abort('failed')
+      if (signal.aborted) throw signal.reason
+      throw isLate ? refusal('timeout', `${name} did not answer within ${timeoutMs} ms`) : error
+    } finally {
+      met()
+      signal.removeEventListener('abort', leave)
+    }
+  }
+
+  async function send(attempt: () => Promise<Response>, { signal, once }: { signal: AbortSignal; once: boolean }): Promise<Response> {
+    const first = await attempt().catch((error: unknown) => {
+      if (!neverArrived(error)) throw unreachable(error, signal)
+      return undefined
+    })
+    if (first && (once || !OVERLOADED.has(first.status))) return first
+    await first?.body?.cancel()
+    await clock.wait(retryPauseMs, signal)
+    return await attempt().catch((error: unknown) => {
+      throw unreachable(error, signal)
+    })
+  }
+
+  async function begin(response: Response, cut: AbortController, { signal, judge }: Asking): Promise<Streamed> {
+    const type = response.headers.get('content-type') ?? ''
+    if (/\bjson\b/i.test(type)) return { kind: 'whole', body: await result(response, cut) }
+    const reader = response.body?.getReader()
+    const first = await firstBytes(reader).catch((error: unknown) => {
+      throw unreachable(error, cut.signal)
+    })
+    if (!reader || !first || /\bhtml\b/i.test(type)) throw refusal('failed', `${name} answered ${response.status} with something that is no stream`)
+    const error = firstRefusal(first, response.headers)
+    if (error) throw refused(error, judge)
+    const broken = (reason: unknown) => refusal('failed', `${name} broke off in mid-stream (${codeOf(reason) || 'without a code'})`)
+    const faultOf = (event: SseEvent): Fault | undefined => {
+      const said = refusalOfEvent(event, response.headers)
+      const error = said && refused(said, judge)
+      return error instanceof Fault ? error : undefined
+    }
+    return { kind: 'stream', stream: chatStream({ reader, first }, { signal, cut, broken, faultOf }) }
+  }
+
+  async function result(response: Response, cut: AbortController): Promise<unknown> {
+    const { status, body } = await answered(response, cut)
+    if (body === undefined) throw refusal('failed', `${name} answered ${status} with something that is not JSON`)
+    return body
+  }
+
+  async function answered(response: Response, cut: AbortController): Promise<Answered> {
+    return { status: response.status, body: parsed(await whole(response, cut)) }
+  }
+
+  async function verbatim(response: Response, cut: AbortController): Promise<string> {
+    const text = await whole(response, cut)
+    if (parsed(text) === undefined) throw refusal('failed', `${name} answered ${response.status} with something that is not JSON`)
+    return text
+  }
+
+  async function whole(response: Response, cut: AbortController): Promise<string> {
+    return await textOf(response, maxBytes).catch((error: unknown) => {
+      throw cut.signal.aborted ? error : refusal('failed', `${name} answered with a body that broke off, or of more than ${maxBytes} bytes`)
+    })
+  }
+
+  function refused(said: Refusal, judge?: Judge): Error {
+    const { status } = said
+    const verdict = judge?.(said) ?? usualTrouble(status)
+    if (verdict instanceof Fault) {
+      log.info('a vendor refuses what a caller sent', { ...about(said), fault: verdict.code })
+      return verdict
+    }
+    const code = safeCode(said.body)
+    return refusal(verdict, `${name} answered ${status}${code && ` (${code})`}`, said)
+  }
+
+  function refusal(trouble: Trouble, what: string, { status = 200, headers = new Headers(), body }: Partial<Refusal> = {}): Error {
+    if (trouble === 'operator') log.alert('a vendor refuses us: its key, balance, model or settings need the operator', about({ status, headers, body }))
+    return errorFor(trouble, { maker, what, retrySeconds: retrySeconds({ headers, body }, clock.now()) })
+  }
+
+  function about({ status, headers, body }: Refusal): Record<string, unknown> {
+    return { vendor: name, maker, status, code: safeCode(body), request: headers.get('x-request-id')?.slice(0, 80) }
+  }
+
+  /** What we ended ourselves is no trouble of the vendor's. */
+  function unreachable(error: unknown, signal: AbortSignal): unknown {
+    return signal.aborted ? error : refusal('failed', `${name} could not be reached (${codeOf(error) || 'broken off'})`)
+  }
+}
+
+/** Undefined for what is no JSON. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+async function refusalOf(response: Response): Promise<Refusal> {
+  const { status, headers } = response
+  try {
+    return { status, headers, body: JSON.parse(new TextDecoder().decode(await readAtMost(response.body ?? [], MAX_ERROR_BYTES))) }
+  } catch {
+    return { status, headers, body: undefined }
+  }
+}
+
+/** Bun has the code on the error, Node on its cause. */
+function codeOf(error: unknown): string {
+  const { code, cause } = error as { code?: unknown; cause?: { code?: unknown } }
+  return [code, cause?.code].map(String).find((word) => /^[A-Z][A-Za-z_]{1,40}$/.test(word)) ?? ''
+}
+
+/** No connection came about, so the request cannot have been read. A reset is something else: the upstream may be at work. */
+function neverArrived(error: unknown): boolean {
+  return /^(ECONNREFUSED|ConnectionRefused|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT|FailedToOpenSocket)$/.test(codeOf(error))
+}

@@ -1,0 +1,193 @@
+/** Guarded downloads of media: what a foreign URL may lead to, what is taken from there, and reading it as it comes. */
+import { lookup as systemLookup } from 'node:dns/promises'
+import { get as getPlain, type IncomingMessage } from 'node:http'
+import { get as getSecure } from 'node:https'
+import { isIP, type LookupFunction } from 'node:net'
+import { type Fetching, type MediaStream, NoMedia } from '../../core/mod.ts'
+import { isPrivate, type Lookup } from './private_addresses.ts'
+import { orAbort } from './or_abort.ts'
+import { mediaTypeOf } from '../providers/lib/media_input.ts'
+
+export type MediaOptions = {
+  readonly lookup?: Lookup
+  /** Hosts that may be private all the same, for what is not foreign: a vendor on the operator's own network. Written `host:port`, of the usual port as `host` too. */
+  readonly trusted?: readonly string[]
+}
+
+const MAX_REDIRECTS = 4
+/** Refusals that may be none another time; by all others nobody is given anything who comes without a key. */
+const PASSING = new Set([408, 425, 429])
+export const MEDIA_HEADERS = { accept: 'image/*, video/*, audio/*', 'accept-encoding': 'identity', 'user-agent': 'farebox' }
+
+/** What our own bytes tell: whoever claims one of these is checked. */
+const CHECKED = /^(?:image\/|video\/(?:mp4|quicktime|webm)$|audio\/(?:mpeg|wav)$)/
+/** Enough of a head to tell what it is. */
+const HEAD_BYTES = 64
+
+export type StreamMedia = (url: string, at: Fetching) => Promise<MediaStream>
+
+/**
+ * Reads what a vendor's URL points at as it comes; judges what `mediaFetcher` judges. Resolves when the first bytes have told the type. Upstream is
+ * read no faster than the body, and hung up on when the body is cancelled or `signal` aborts. The body errors past `maxBytes`, and where it ends
+ * before its declared length.
+ */
+export function mediaStreamer(options: MediaOptions = {}): StreamMedia {
+  const follow = guarded(options)
+  return (start, at) => orAbort(begin(start, at), at.signal)
+
+  async function begin(start: string, at: Fetching): Promise<MediaStream> {
+    const { signal, maxBytes } = at
+    const response = await follow(start, at)
+    const end = () => void response.destroy()
+    try {
+      const size = checkHead(response, maxBytes)
+      const chunks = response[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>
+      return await judgedStream({ chunks, claimed: response.headers['content-type'], size, maxBytes, signal, end })
+    } catch (error) {
+      end()
+      throw error
+    }
+  }
+}
+
+type Reading = {
+  readonly chunks: AsyncIterator<Uint8Array>
+  readonly size: number | undefined
+  readonly maxBytes: number
+  readonly signal: AbortSignal
+  /** Lets go of where the chunks come from; called when the body is over or left, and when `signal` aborts. */
+  end(): void
+}
+
+/** Media whose first bytes have told what it is. Where this throws, the caller has to `end`. */
+export async function judgedStream({ claimed, ...reading }: Reading & { readonly claimed: string | null | undefined }): Promise<MediaStream> {
+  const { chunks, size, signal, end } = reading
+  try {
+    signal.throwIfAborted()
+    signal.addEventListener('abort', end, { once: true })
+    const head = await orAbort(headOf(chunks), signal)
+    const type = judgedType(Buffer.concat(head), claimed)
+    return { type, body: pouring(head, reading), ...(size !== undefined && { size }) }
+  } catch (error) {
+    signal.removeEventListener('abort', end)
+    throw error
+  }
+}
+
+/** A body of chunks, some of them read already; nothing more is read before it is asked for. */
+function pouring(head: Uint8Array[], { chunks, size, maxBytes, signal, end }: Reading): ReadableStream<Uint8Array> {
+  let length = 0
+  const over = () => {
+    signal.removeEventListener('abort', end)
+    end()
+  }
+  const next = async () => {
+    signal.throwIfAborted()
+    const early = head.shift()
+    if (early) return early
+    const { done, value } = await orAbort(chunks.next(), signal)
+    return done ? undefined : value
+  }
+  return new ReadableStream(
+    {
+      async pull(controller) {
+        try {
+          const chunk = await next()
+          length += chunk?.length ?? 0
+          if (length > maxBytes) throw tooLarge(maxBytes)
+          if (chunk) return controller.enqueue(chunk)
+          if (size !== undefined && length !== size) throw new Error(`the media ended after ${length} of ${size} bytes`)
+          over()
+          controller.close()
+        } catch (error) {
+          over()
+          throw error
+        }
+      },
+      cancel: over,
+    },
+    { highWaterMark: 0 },
+  )
+}
+
+/** Chunks, up to the first that completes the head, or to the end. */
+async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> {
+  const head: Uint8Array[] = []
+  for (let length = 0; length < HEAD_BYTES; ) {
+    const { done, value } = await chunks.next()
+    if (done) break
+    head.push(value)
+    length += value.length
+  }
+  return head
+}
+
+/** Follows redirects, judging each address anew, to a response whose body nobody has read yet. */
+export function guarded({ lookup = systemAddresses, trusted = [] }: MediaOptions): (start: string, at: Pick<Fetching, 'signal' | 'foreign'>) => Promise<IncomingMessage> {
+  return follow
+
+  async function follow(start: string, at: Pick<Fetching, 'signal' | 'foreign'>): Promise<IncomingMessage> {
+    let url = new URL(start)
+    for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
+      const response = await open(url, at)
+      const { statusCode = 0, headers } = response
+      if (statusCode < 300 || statusCode >= 400 || !headers.location) return response
+      response.destroy()
+      url = new URL(headers.location, url)
+    }
+    throw new Error(`more than ${MAX_REDIRECTS} redirects`)
+  }
+
+  function open(url: URL, { signal, foreign }: Pick<Fetching, 'signal' | 'foreign'>): Promise<IncomingMessage> {
+    if (url.protocol !== 'https:' && url.protocol !== 'http:') throw new NoMedia(`media over ${url.protocol} is not fetched`)
+    if (url.username || url.password) throw new NoMedia('a media URL with credentials is not fetched')
+    const names = [url.host, `${url.hostname}:${url.protocol === 'https:' ? 443 : 80}`].slice(0, url.port === '' ? 2 : 1)
+    const isTrusted = !foreign && names.some((name) => trusted.includes(name))
+    const host = url.hostname.replace(/^\[|\]$/g, '')
+    if (!isTrusted && isIP(host) && isPrivate(host)) throw new Error('the media host has a private address')
+    const get = url.protocol === 'https:' ? getSecure : getPlain
+    // A connection of its own: a pooled one may lead where nobody judged.
+    const options = { signal, agent: false, headers: MEDIA_HEADERS, lookup: judged(isTrusted) }
+    return new Promise((resolve, reject) => void get(url, options, resolve).on('error', reject))
+  }
+
+  function judged(isTrusted: boolean): LookupFunction {
+    return (host, { all }, done) => {
+      const answer = async () => {
+        const addresses = await lookup(host)
+        const [first] = addresses
+        if (!first) throw new Error('the media host has no address')
+        if (!isTrusted && addresses.some(({ address }) => isPrivate(address))) throw new Error('the media host has a private address')
+        return { first, addresses: [...addresses] }
+      }
+      answer().then(
+        ({ first, addresses }) => (all ? done(null, addresses) : done(null, first.address, first.family)),
+        (error: Error) => done(error, ''),
+      )
+    }
+  }
+}
+
+/** The declared length, undefined where there is none. Throws for a body that is not to be read. */
+export function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes: number): number | undefined {
+  if (statusCode >= 400 && statusCode < 500 && !PASSING.has(statusCode)) throw new NoMedia(`the media host answered ${statusCode}`)
+  if (statusCode < 200 || statusCode >= 300) throw new Error(`the media host answered ${statusCode}`)
+  if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the media is compressed, unasked')
+  const declared = headers['content-length']
+  if (declared === undefined) return undefined
+  if (Number(declared) > maxBytes) throw tooLarge(maxBytes)
+  return Number(declared)
+}
+
+/** What its first bytes say, else what it claims to be and cannot be checked. Throws NoMedia where it is not what it claims to be, or nothing at all. */
+export function judgedType(bytes: Uint8Array, contentType: string | null | undefined): string {
+  const claimed = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
+  const type = mediaTypeOf(bytes)
+  if (!type && CHECKED.test(claimed)) throw new NoMedia(`the media says ${claimed.slice(0, 40)}, and is no ${claimed.split('/', 1)[0]}`)
+  if (bytes.length === 0) throw new NoMedia('the media has no bytes')
+  return type ?? claimed
+}
+
+export const tooLarge = (maxBytes: number) => new Error(`more than ${maxBytes} bytes`)
+const systemAddresses: Lookup = (host) => systemLookup(host, { all: true })
+

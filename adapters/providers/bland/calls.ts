@@ -1,0 +1,74 @@
+/**
+ * Calls by Bland, which dials from numbers of the operator's own Twilio account by its `encrypted_key`. Sources: reference/vendors.md 8 and
+ * docs.bland.ai (send call, call details). A call rings a person: it is sent once, and never again for a reply that got lost.
+ */
+import { type Clock, Fault, type Fields, type Log, type VoiceVendor } from '../../../core/mod.ts'
+import { type Fetch, vendorHttp } from '../../http/fetch.ts'
+import { plainReason, toldOf } from '../lib/passthrough.ts'
+import { envelope, type Judge, record } from '../lib/refusals.ts'
+
+export type BlandConfig = {
+  readonly key: string
+  /** What Bland gives for a Twilio account of one's own. */
+  readonly encryptedKey: string
+  readonly baseUrl?: string | undefined
+  readonly clock: Clock
+  readonly log: Log
+  readonly fetch?: Fetch | undefined
+}
+
+export const BLAND_URL = 'https://api.bland.ai'
+const TIMEOUT_MS = 30_000
+
+export function bland(config: BlandConfig): VoiceVendor {
+  const { key, encryptedKey, baseUrl = BLAND_URL } = config
+  const http = vendorHttp({ ...config, name: 'bland', maker: 'Bland', timeoutMs: TIMEOUT_MS, maxBytes: 8 * 1024 * 1024, errorFor: toldOf({ source: 'Bland', timeoutMs: TIMEOUT_MS }) })
+  const headers = { authorization: key, encrypted_key: encryptedKey }
+  const calls = `${baseUrl.replace(/\/+$/, '')}/v1/calls`
+
+  return {
+    async ring(call, { signal }) {
+      const judge: Judge = ({ status, body }) => {
+        if (status !== 400 && status !== 422) return undefined
+        return new Fault('PASSED_ON', { status: 400, message: `Bland ${status}: ${reasonOf(body)} (payment NOT charged)`, fields: { status } })
+      }
+      const body = record(await http.postJson(calls, wordsOf(call), { signal, headers, judge, once: true }))
+      if (body.status === 'success' && typeof body.call_id === 'string' && HANDLE.test(body.call_id)) return { handle: body.call_id }
+      throw http.refusal('failed', `bland answered a call with status ${JSON.stringify(body.status)?.slice(0, 40)} and no id`)
+    },
+
+    async look(handle, { signal }) {
+      if (!HANDLE.test(handle)) throw new RangeError('not the id of a call')
+      const judge: Judge = ({ status }) => (status === 404 ? new Fault('NOT_FOUND', { message: 'There is no such call.' }) : undefined)
+      const answer = await http.getJson(`${calls}/${handle}`, { signal, headers, judge }).catch((error: unknown) => {
+        if (error instanceof Fault && error.code === 'NOT_FOUND') return undefined
+        throw error
+      })
+      return answer && (record(answer.body) as Fields)
+    },
+  }
+
+  function reasonOf(body: unknown): string {
+    const { errors } = record(body)
+    const reason = envelope(body).message || (Array.isArray(errors) ? errors.map(String).join('; ') : '') || 'the call was not accepted'
+    return plainReason(reason, [key, encryptedKey])
+  }
+}
+
+const HANDLE = /^[A-Za-z0-9-]{8,64}$/
+
+function wordsOf({ to, from, task, voice, language, maxMinutes, model, firstSentence, waitForGreeting, interruptionMs, voicemail }: Parameters<VoiceVendor['ring']>[0]): Fields {
+  return {
+    phone_number: to,
+    from,
+    task,
+    voice,
+    language,
+    max_duration: maxMinutes,
+    model,
+    ...(firstSentence !== undefined && { first_sentence: firstSentence }),
+    ...(waitForGreeting !== undefined && { wait_for_greeting: waitForGreeting }),
+    ...(interruptionMs !== undefined && { interruption_threshold: interruptionMs }),
+    ...(voicemail && { voicemail_action: voicemail.action, ...(voicemail.message !== undefined && { voicemail_message: voicemail.message }) }),
+  }
+}

@@ -1,0 +1,58 @@
+/** What the audio protocols have in common: how the operator configures one, and bytes of a sound as a data URI that is what it claims to be. */
+import { type AudioFormat, type Clock, Fault, type Json, type Log } from '../../../core/mod.ts'
+import type { Fetch, VendorHttp } from '../../http/fetch.ts'
+import { mediaTypeOf } from './media_input.ts'
+import { readWav } from './wav.ts'
+
+export type AudioVendorConfig = {
+  /** Root of the API, up to where the protocol's own paths begin. */
+  readonly baseUrl: string
+  readonly key?: string | undefined
+  /** Who is named as the source of a rate limit. */
+  readonly maker: string
+  /** Longest that one upstream call may take, in milliseconds. */
+  readonly timeoutMs: number
+  /** Joins every request, below the order. */
+  readonly parameters?: Readonly<Record<string, Json>> | undefined
+  /** Joins every request above all else. A null leaves a field out. */
+  readonly overrides?: Readonly<Record<string, Json>> | undefined
+  readonly clock: Clock
+  readonly log: Log
+  readonly fetch?: Fetch | undefined
+}
+
+/** Within the 120 s that a one-shot call may take. */
+export const SOUND_TIMEOUT_MS = 100_000
+/** A track takes up to minutes (reference/vendors.md 7.2). */
+export const MUSIC_TIMEOUT_MS = 600_000
+/** Three quarters of an hour of speech at 128 kbit/s. */
+export const MOST_SOUND_BYTES = 64 * 1024 * 1024
+
+const TYPES: Readonly<Record<AudioFormat, string>> = { mp3: 'audio/mpeg', opus: 'audio/ogg', pcm: 'audio/pcm', wav: 'audio/wav' }
+
+/** Throws where the bytes are no sound of that format, or samples of silence; bare samples cannot be told from anything else. */
+export function soundUri(bytes: Uint8Array, format: AudioFormat, http: Pick<VendorHttp, 'refusal'>): string {
+  if (bytes.length === 0 || !isOf(bytes, format)) throw http.refusal('failed', `the vendor answered with something that is no ${format}`)
+  if (isSilent(bytes, format)) throw http.refusal('failed', `the vendor answered with a ${format} of silence`)
+  return `data:${TYPES[format]};base64,${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')}`
+}
+
+function isOf(bytes: Uint8Array, format: AudioFormat): boolean {
+  if (format === 'opus') return Buffer.from(bytes.subarray(0, 4)).toString('latin1') === 'OggS'
+  return format === 'pcm' || mediaTypeOf(bytes) === TYPES[format]
+}
+
+/** Of a WAV that ends with its head there are no samples, whatever it says of itself: servers that stream write no lengths. */
+function isSilent(bytes: Uint8Array, format: AudioFormat): boolean {
+  if (format === 'pcm') return bytes.every((byte) => byte === 0)
+  if (format !== 'wav') return false
+  const samples = readWav(bytes)?.samples
+  return bytes.length <= WAV_HEAD_BYTES || (samples !== undefined && samples.length > 0 && samples.every((byte) => byte === 0))
+}
+
+const WAV_HEAD_BYTES = 44
+
+/** What a vendor finds wrong with a field of the buyer's. */
+export function badField(path: string, why: string): Fault {
+  return new Fault('INVALID_BODY', { message: `${path}: ${why}. Nothing was charged.`, details: [{ path, message: why }] })
+}

@@ -1,0 +1,98 @@
+/** Reads JSON from a price feed: 5 s, and once more (spec 2, Errors 502). */
+import { type Clock, Fault, type Log } from '../../../core/mod.ts'
+import { type Fetch, readAtMost } from '../../http/fetch.ts'
+import { bearer } from './image_provider.ts'
+import { orAbort } from '../../http/or_abort.ts'
+import { safeCode } from './refusals.ts'
+
+export type MarketHttpConfig = {
+  /** The feed, for logs. */
+  readonly name: string
+  readonly key?: string | undefined
+  readonly clock: Clock
+  readonly log: Log
+  readonly fetch?: Fetch | undefined
+}
+
+/** How a reply is understood. Undefined, or a SyntaxError, is one that is no answer to the question: it counts as a failure like any other. */
+export type Reading<T> = {
+  read(text: string): T | undefined
+  /** What a 404 means where it says so itself; else it means that our address is wrong. */
+  missing?(text: string): T | undefined
+}
+export type MarketHttp = { get<T>(url: string, signal: AbortSignal, reading: Reading<T>): Promise<T> }
+
+export const TIMEOUT_MS = 5_000
+const RETRY_PAUSE_MS = 250
+const MAX_BYTES = 32 * 1024 * 1024
+
+/** What an attempt came to. `isOurs`: our key or settings, so that asking again is of no use. */
+type Attempt<T> = { kind: 'got'; answer: T } | Failed
+type Failed = { kind: 'failed'; what: string; status?: number; isOurs?: true }
+
+/**
+ * Throws FEED_UNAVAILABLE where there is no answer; nothing of the feed's own words is in it. Redirects are not followed, for they would carry the key
+ * away. Ends with `signal` at any point, and with its reason.
+ */
+export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: MarketHttpConfig): MarketHttp {
+  const headers = { accept: 'application/json', 'user-agent': 'farebox', ...bearer(key) }
+
+  return {
+    async get(url, signal, reading) {
+      signal.throwIfAborted()
+      const first = await attempt(url, signal, reading)
+      if (first.kind === 'got') return first.answer
+      if (first.isOurs) throw away(first)
+      await clock.wait(RETRY_PAUSE_MS, signal)
+      const second = await attempt(url, signal, reading)
+      if (second.kind === 'got') return second.answer
+      throw away(second)
+    },
+  }
+
+  async function attempt<T>(url: string, signal: AbortSignal, reading: Reading<T>): Promise<Attempt<T>> {
+    signal.throwIfAborted()
+    const done = new AbortController()
+    const late = new AbortController()
+    void clock.wait(TIMEOUT_MS, done.signal).then(() => done.signal.aborted || late.abort(new Error(`no answer within ${TIMEOUT_MS} ms`)))
+    const either = AbortSignal.any([signal, late.signal])
+    try {
+      return await orAbort(converse(url, either, reading), either)
+    } catch {
+      if (signal.aborted) throw signal.reason
+      return { kind: 'failed', what: late.signal.aborted ? (late.signal.reason as Error).message : 'could not be reached, or broke off' }
+    } finally {
+      done.abort()
+    }
+  }
+
+  async function converse<T>(url: string, signal: AbortSignal, { read, missing }: Reading<T>): Promise<Attempt<T>> {
+    const response = await fetch(url, { headers, redirect: 'manual', signal })
+    const { status, ok } = response
+    const text = new TextDecoder().decode(await readAtMost(response.body ?? [], ok ? MAX_BYTES : 65_536))
+    const understood = ok ? read : status === 404 && missing
+    const answer = understood ? quiet(() => understood(text)) : undefined
+    if (answer !== undefined) return { kind: 'got', answer }
+    const isBusy = status === 429 || status >= 500
+    const code = safeCode(quiet(() => JSON.parse(text) as unknown))
+    if (ok) return { kind: 'failed', what: `answered with something else than what it was asked for${code && ` (${code})`}`, status }
+    return { kind: 'failed', what: `answered ${status}${code && ` (${code})`}`, status, ...(!isBusy && { isOurs: true as const }) }
+  }
+
+  function away({ what, status, isOurs }: Failed): Fault {
+    const fields = { feed: name, what, ...(status && { status }) }
+    if (isOurs) log.alert('a price feed refuses us: its key, plan or settings need the operator', fields)
+    else log.warn('a price feed is away', fields)
+    return new Fault('FEED_UNAVAILABLE', { message: 'The price feed did not answer. Nothing was charged; try again.' })
+  }
+}
+
+/** What is no JSON says nothing. */
+function quiet<T>(read: () => T): T | undefined {
+  try {
+    return read()
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined
+    throw error
+  }
+}

@@ -1,0 +1,22 @@
+/** Seed pictures brought to the size of the clip that they begin. Needs Bun. */
+import { fitted } from '../demo/sketch/fit.ts'
+import { encodePng } from '../demo/sketch/png.ts'
+import { sourcesOf } from '../demo/sketch/sources.ts'
+import type { Resize } from './video_provider.ts'
+
+/**
+ * The whole picture as a PNG of exactly that size: cut at its edges where little is lost, else over a blurred copy of itself, never stretched.
+ * Throws INVALID_IMAGE for what cannot be decoded, HEIC and AVIF among it.
+ */
+export function pictureResizer(): Resize {
+  // One at a time: the largest picture takes hundreds of megabytes while it is decoded.
+  let last: Promise<unknown> = Promise.resolve()
+  return async (dataUri, size) => {
+    const { images } = sourcesOf({ model: '', prompt: '', n: 1, ...size, images: [dataUri] })
+    const [source] = images
+    if (!source) throw new RangeError('there is no picture to resize')
+    const work = last.then(async () => ({ bytes: await encodePng(await fitted(source, size)), type: 'image/png' }))
+    last = work.catch(() => {})
+    return await work
+  }
+}

@@ -1,0 +1,78 @@
+/** The responses protocol: OpenAI, xAI, vLLM, Ollama. Sources: openai@7.55.0 `resources/responses`; reference/vendors.md 2.1, 2.3 and 11. */
+import type { ChatOrder, ChatVendor, Fields, SseEvent, Wire } from '../../../core/mod.ts'
+import { responseEvents } from '../../../core/products/chat/formats/responses_events.ts'
+import { chatFromResponsesReply, responseFailure } from '../../../core/products/chat/formats/responses_reply.ts'
+import { responsesFromChat } from '../../../core/products/chat/formats/responses_request.ts'
+import { liveSearch } from '../../../core/products/chat/formats/responses_search.ts'
+import { chatFromResponsesStream, responsesError } from '../../../core/products/chat/formats/responses_stream.ts'
+import { tryJson } from '../../../core/products/chat/formats/sse.ts'
+import type { ChatVendorConfig } from '../lib/chat_provider.ts'
+import { bearer, under } from '../lib/image_provider.ts'
+import { ownWire, renamedBy } from '../lib/native_format.ts'
+import { openaiQuirks } from './chat.ts'
+import { envelope, type Judge, record, type Refusal } from '../lib/refusals.ts'
+
+/** Speaks `responses`, and stores nothing. A chat order with `search_parameters` searches with the vendor's tools. */
+export function openaiResponses(config: ChatVendorConfig): ChatVendor {
+  const url = under(config.baseUrl, '/responses')
+  const headers = { ...bearer(config.key), ...config.headers }
+
+  const ask = ownWire(config, {
+    name: 'openai-responses',
+    wire: 'responses',
+    address: () => ({ url, headers }),
+    own: ({ model, body, stream }) => ({ model, ...body, store: false, stream }),
+    fromChat: ({ model, body, stream }) => ({ model, ...translated(body), stream }),
+    callerPath: (path, wire) => callerPath[wire]?.(path) ?? path,
+    quirks,
+    failureIn: (reply) => (responseFailure(reply) ? failed(reply) : undefined),
+    isAnswer: ({ output, status }) => Array.isArray(output) && (status === undefined || status === 'completed' || status === 'incomplete'),
+    toChat: chatFromResponsesReply,
+    stream: (facts) => ({ rewriter: chatFromResponsesStream(facts), errorIn, isEnding: ends, isPrelude }),
+    events: (reply) => responseEvents(reply).join(''),
+  })
+  return { wire: 'responses', ask }
+}
+
+function translated(body: ChatOrder['body']): Fields {
+  return body.search_parameters === undefined || body.search_parameters === null ? responsesFromChat(body) : liveSearch(body)
+}
+
+// ── events ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const isOf = (types: RegExp) => ({ event, data }: SseEvent): boolean => types.test(event === undefined ? data : `"${event}"`)
+const ends = isOf(/"response\.(?:completed|incomplete)"/)
+/** Sent when the request is taken, before the model has begun. */
+const isPrelude = isOf(/"response\.(?:created|queued|in_progress)"/)
+
+function errorIn(event: SseEvent): Refusal | undefined {
+  if (!responsesError(event)) return undefined
+  const told = tryJson(event.data) ?? {}
+  return failed(record(told.response ?? told) as Fields)
+}
+
+/** HTTP statuses of the codes of a `ResponseError` (responses.d.ts); those of images are known by themselves. */
+const STATUSES: ReadonlyMap<string, number> = new Map([
+  ['rate_limit_exceeded', 429],
+  ['vector_store_timeout', 504],
+  ['invalid_prompt', 400],
+  ['bio_policy', 400],
+])
+
+function failed(body: Fields): Refusal {
+  return { status: STATUSES.get(envelope(body).code) ?? 500, headers: new Headers(), body }
+}
+
+// ── refusals ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const callerPath: Partial<Record<Wire, (path: string) => string>> = {
+  chat: renamedBy([
+    [/^(?:input|instructions)\b.*/, 'messages'],
+    [/^max_output_tokens$/, 'max_tokens'],
+    [/^text\.format\b.*/, 'response_format'],
+    [/^text\.verbosity$/, 'verbosity'],
+    [/^reasoning\.effort$/, 'reasoning_effort'],
+  ]),
+}
+
+const quirks: Judge = (refusal) => (envelope(refusal.body).code === 'bio_policy' ? 'policy' : openaiQuirks(refusal))

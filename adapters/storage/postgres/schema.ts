@@ -1,0 +1,133 @@
+import { sql } from 'drizzle-orm'
+import { bigint, boolean, customType, index, pgTable, primaryKey, uniqueIndex } from 'drizzle-orm/pg-core'
+import type { BondState } from '../../../core/payment/exposure.ts'
+import { type Usdc, usdc } from '../../../core/x402/money.ts'
+import type { Authorization, Json, Money, Usage, Work } from '../../../core/ports/mod.ts'
+import type { Offer, Receipt } from '../../../core/x402/protocol.ts'
+
+/** Money as an exact integer, as wide as an EVM word: an operator's report may SUM it. */
+const amount = customType<{ data: Usdc; driverData: string | null }>({
+  dataType: () => 'numeric(78,0)',
+  toDriver: (value: Usdc | null) => (value === null ? null : value.toString()),
+  fromDriver: (digits) => usdc(BigInt(digits as string)),
+})
+
+/** JSON as text, for jsonb reorders keys and refuses U+0000; JSON's null is the column's NULL. */
+const json = customType<{ data: unknown; driverData: string | null }>({
+  dataType: () => 'text',
+  toDriver: (value) => (value === null ? null : JSON.stringify(value)),
+  fromDriver: (written) => (written === null ? null : JSON.parse(written)),
+})
+
+/** Text of any characters. Postgres has no U+0000: it is written as U+E000 0, and U+E000, which nobody uses, as U+E000 1. */
+const text = customType<{ data: string; driverData: string | null }>({
+  dataType: () => 'text',
+  toDriver: (value) => (value === null ? null : value.replaceAll('\uE000', '\uE0001').replaceAll('\0', '\uE0000')),
+  fromDriver: (written) => (written ?? '').replaceAll('\uE0000', '\0').replaceAll('\uE0001', '\uE000'),
+})
+
+/** Milliseconds since 1970, and counters: integers up to 2^53. */
+const integer = (name?: string) => (name === undefined ? bigint({ mode: 'number' }) : bigint(name, { mode: 'number' }))
+
+/** The tables of schema.ts, field by field, as Postgres spells them. Wide columns live out of line, unread. */
+export const calls = pgTable(
+  'calls',
+  {
+    id: text().primaryKey(),
+    gateway: text().notNull(),
+    endpoint: text().notNull(),
+    model: text(),
+    payer: text().notNull(),
+    asset: text().notNull(),
+    quote: amount().notNull(),
+    authorization: text().notNull(),
+    fingerprint: text().notNull(),
+    createdAt: integer('created_at').notNull(),
+    work: text().$type<Work>().notNull(),
+    money: text().$type<Money>().notNull(),
+    owner: text().notNull(),
+    until: integer().notNull(),
+    startedAt: integer('started_at'),
+    endedAt: integer('ended_at'),
+    settledAt: integer('settled_at'),
+    expiresAt: integer('expires_at').notNull(),
+    fence: integer().notNull(),
+    claimUntil: integer('claim_until'),
+    claimKey: text('claim_key'),
+    claimFresh: boolean('claim_fresh').notNull(),
+    emptied: boolean().notNull(),
+    offer: json().$type<Offer>().notNull(),
+    error: text(),
+    receipt: json().$type<Receipt>(),
+    request: json().$type<Json>(),
+    result: json().$type<Json>(),
+    usage: json().$type<Usage>(),
+    paid: amount(),
+  },
+  (call) => [
+    index('calls_unfinished').on(call.until, call.id).where(sql`work in ('queued', 'in_progress')`),
+    index('calls_owned').on(call.owner, call.gateway, call.id).where(sql`work in ('queued', 'in_progress')`),
+    index('calls_settling').on(call.claimUntil, call.id).where(sql`money = 'settling'`),
+    index('calls_spent').on(call.payer, call.settledAt).where(sql`money = 'settled'`),
+    index('calls_aging').on(call.expiresAt, call.id).where(sql`not emptied`),
+  ],
+)
+
+/** Which call an authorization serves. `signed` is NULL once a settled call has been emptied; the key stays taken. */
+export const authorizations = pgTable(
+  'authorizations',
+  {
+    key: text().primaryKey(),
+    call: text()
+      .notNull()
+      .references(() => calls.id),
+    payer: text().notNull(),
+    place: integer().notNull(),
+    state: text().$type<BondState>().notNull(),
+    expiresAt: integer('expires_at').notNull(),
+    signed: json().$type<Authorization>(),
+  },
+  (bond) => [
+    uniqueIndex('authorizations_of_call').on(bond.call, bond.place),
+    index('authorizations_spendable').on(bond.payer, bond.expiresAt).where(sql`state in ('open', 'sent')`),
+  ],
+)
+
+/** Small records beside the calls, of one wallet each. */
+export const owned = pgTable(
+  'owned',
+  {
+    kind: text().notNull(),
+    id: text().notNull(),
+    owner: text().notNull(),
+    expiresAt: integer('expires_at').notNull(),
+    data: json().$type<Json>(),
+  },
+  (record) => [
+    primaryKey({ columns: [record.kind, record.id] }),
+    index('owned_aging').on(record.expiresAt),
+    index('owned_by').on(record.owner, record.kind, record.expiresAt),
+  ],
+)
+
+export const leases = pgTable('leases', {
+  name: text().primaryKey(),
+  owner: text().notNull(),
+  until: integer().notNull(),
+})
+
+export const windows = pgTable(
+  'windows',
+  {
+    key: text().primaryKey(),
+    used: integer().notNull(),
+    resetAt: integer('reset_at').notNull(),
+  },
+  (window) => [index('windows_reset').on(window.resetAt)],
+)
+
+/** The steps of migrations_postgres.ts that this database has had. */
+export const migrations = pgTable('migrations', {
+  step: integer().primaryKey(),
+  name: text().notNull(),
+})

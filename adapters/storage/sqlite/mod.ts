@@ -1,0 +1,313 @@
+import { Database } from 'bun:sqlite'
+import { closeSync, mkdirSync, openSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { drizzle } from 'drizzle-orm/bun-sqlite'
+import { type Debt, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
+import {
+  type ClaimAnswer,
+  type OpenAnswer,
+  type RowPatch,
+  UNCLAIMED,
+  type Write,
+  afterlife,
+  alive,
+  decideClaim,
+  decideFinish,
+  decideOpen,
+  decideRenewal,
+  isFree,
+  isUnfinished,
+  mayLease,
+  mayMove,
+  mayMoveOwned,
+  patchOf,
+  takePermits,
+} from '../../../core/payment/ledger.ts'
+import { usdc } from '../../../core/x402/money.ts'
+import type { Call, Claim, NewCall, Opened, Storage } from '../../../core/ports/mod.ts'
+import { summed } from '../../../core/payment/spend_report.ts'
+import { migrate } from './migrations.ts'
+import { patchStatement, statements } from './statements.ts'
+import { isBusy, patiently, weightOf, writer } from '../writer.ts'
+
+/** Longest that one statement may block the event loop while another process writes; after that the wait is asynchronous. */
+const BUSY_MS = 10
+/** Longest wait for another process at the start, when nothing is being served yet. */
+const BUSY_AT_START_MS = 2_000
+/** Rows that one step of `prune` or `renew` looks at: bounds how long the event loop stands. */
+const BATCH = 128
+
+const BILLION = 1_000_000_000n
+
+/** How far `prune` has come among the calls, in order of age. */
+type Place = { readonly expiresAt: number; readonly id: string }
+
+/**
+ * One file, one process: writing is synchronous, under one write lock (house decision 12). Verbs that arrive together share a
+ * commit, hence one flush to disk; each is answered after it. Throws when the file is no database, or a newer binary's.
+ */
+export function sqliteStorage(path: string): Storage {
+  const database = openDatabase(path)
+  const db = drizzle(database)
+  const ask = statements(db)
+  const patches = new Map<string, ReturnType<typeof patchStatement>>()
+  const { write, settle } = writer(db)
+
+  function patchCall(id: string, patch: RowPatch): void {
+    const fields = Object.keys(patch) as (keyof RowPatch)[]
+    if (fields.length === 0) return
+    const shape = fields.join()
+    const statement = patches.get(shape) ?? patchStatement(db, fields)
+    patches.set(shape, statement)
+    statement.run({ ...patch, id })
+  }
+
+  function perform(step: Write): void {
+    if (step.kind === 'insert') ask.insertCall.run({ ...step.call, ...UNCLAIMED })
+    if (step.kind === 'patch') patchCall(step.id, step.patch)
+    if (step.kind === 'bind') ask.bind.run({ ...step.bond, signed: step.authorization })
+    if (step.kind === 'mark') ask.mark.run({ key: step.key, state: step.state })
+    if (step.kind === 'free') ask.free.run({ key: step.key })
+  }
+
+  function call(id: string): Call {
+    return must(ask.call.get({ id }), `call ${id}`)
+  }
+
+  function opened(answer: OpenAnswer): Opened {
+    return answer.kind === 'replayed' ? { kind: 'replayed', call: call(answer.id) } : answer
+  }
+
+  function claimed(answer: ClaimAnswer): Claim {
+    if (answer.kind === 'replayed') return { kind: 'replayed', call: call(answer.id) }
+    if (answer.kind !== 'retry') return answer
+    const { key, ...rest } = answer
+    return { ...rest, authorization: must(ask.signed.get({ key })?.signed, `authorization ${key}`) }
+  }
+
+  function debts({ payer, asset }: NewCall, at: { now: number; asOf: number }): readonly Debt[] {
+    const since = at.asOf - SETTLED_LOOKBACK_MS
+    return [...ask.spendable.all({ payer, asset, now: at.now }), ...ask.recent.all({ payer, asset, since })]
+  }
+
+  function renewOne(id: string, owner: string, until: number): boolean {
+    const head = ask.head.get({ id })
+    const bonds = head && !isUnfinished(head.work) ? ask.bonds.all({ id }) : []
+    const { answer, writes } = decideRenewal(head, { bonds, owner }, until)
+    writes.forEach(perform)
+    return answer
+  }
+
+  /** One bounded step of `prune` over calls, beginning behind `after`. */
+  function age(now: number, after: Place): { touched: number; last: Place | undefined } {
+    const found = ask.aging.all({ now, ...after, limit: BATCH })
+    let touched = 0
+    for (const head of found) {
+      const { id } = head
+      const fate = afterlife(head, ask.bonds.all({ id }), now)
+      if (fate === 'keep') continue
+      touched++
+      if (fate === 'empty') {
+        patchCall(id, { request: null, result: null, emptied: true })
+        ask.unsign.run({ id })
+        continue
+      }
+      ask.freeAll.run({ id })
+      ask.forget.run({ id })
+    }
+    return { touched, last: found.length < BATCH ? undefined : found.at(-1) }
+  }
+
+  return {
+    openCall(...given) {
+      const [call, authorization, at] = structuredClone(given)
+      return write(() => {
+        const bound = ask.bound.get({ key: authorization.key })
+        const hasPaid = at.cap?.newWallet !== undefined && ask.paid.get({ payer: call.payer, asset: call.asset }) !== undefined
+        const seen = { bound, debts: at.cap ? debts(call, { now: at.now, asOf: at.cap.asOf }) : [], hasPaid }
+        const { answer, writes } = decideOpen({ call, authorization }, seen, at)
+        writes.forEach(perform)
+        return opened(answer)
+      })
+    },
+
+    getCall: (id) => patiently(() => ask.call.get({ id })),
+
+    callOf: (key, now) =>
+      patiently(() => {
+        const found = ask.callOf.get({ key })
+        return found && !isFree(found, now) ? found : undefined
+      }),
+
+    moveCall(...given) {
+      const [id, from, patch] = structuredClone(given)
+      return write(() => {
+        if (!mayMove(ask.head.get({ id }), from)) return false
+        patchCall(id, patchOf(patch))
+        return true
+      }, weightOf(patch.result))
+    },
+
+    async renew(owner, ids, until) {
+      const held: string[] = []
+      for (let from = 0; from < ids.length; from += BATCH) {
+        const some = ids.slice(from, from + BATCH)
+        held.push(...(await write(() => some.filter((id) => renewOne(id, owner, until)))))
+      }
+      return held
+    },
+
+    lostCalls: (now, limit) => patiently(() => ask.lost.all({ now, limit })),
+
+    unfinishedCalls: (owner, at) => patiently(() => ask.unfinished.all({ owner, ...at })),
+
+    claimSettlement(...given) {
+      const [id, offered, at] = structuredClone(given)
+      return write(() => {
+        const bonds = ask.bonds.all({ id })
+        const own = bonds.some((bond) => bond.key === offered?.key)
+        const bound = offered && !own ? ask.bound.get({ key: offered.key }) : undefined
+        const { answer, writes } = decideClaim(ask.head.get({ id }), { bonds, offered, bound }, at)
+        writes.forEach(perform)
+        return claimed(answer)
+      }, weightOf(at.result?.result))
+    },
+
+    finishSettlement(...given) {
+      const [id, token, outcome, at] = structuredClone(given)
+      return write(() => {
+        const { answer, writes } = decideFinish(ask.head.get({ id }), { bonds: ask.bonds.all({ id }), token, outcome }, at)
+        writes.forEach(perform)
+        return answer
+      })
+    },
+
+    unsettled: (before, limit, gateway) => patiently(() => ask.unsettled.all({ before, limit, gateway: gateway ?? null })),
+
+    spendByModel: (payer, since) =>
+      patiently(() => {
+        const groups = ask.spent.all({ payer, since })
+        return summed(groups.map(({ billions, rest, ...group }) => ({ ...group, spent: usdc(BigInt(billions) * BILLION + BigInt(rest)) })))
+      }),
+
+    putOwned(...given) {
+      const [record, now] = structuredClone(given)
+      return write(() => {
+        if (alive(ask.owned.get(record), now)) return false
+        ask.keepOwned.run(record)
+        return true
+      })
+    },
+
+    getOwned: (kind, id, now) => patiently(() => alive(ask.owned.get({ kind, id }), now)),
+
+    moveOwned(...given) {
+      const [record, from, now] = structuredClone(given)
+      return write(() => {
+        if (!mayMoveOwned(ask.owned.get(record), { record, from, now })) return false
+        ask.keepOwned.run(record)
+        return true
+      })
+    },
+
+    listOwned: (kind, owner, at) => patiently(() => ask.ownedBy.all({ kind, owner, ...at })),
+
+    lease: (name, owner, { now, until }) =>
+      write(() => {
+        if (!mayLease(ask.lease.get({ name }), owner, now)) return false
+        ask.takeLease.run({ name, owner, until })
+        return true
+      }),
+
+    hit: (bucket, take, now) =>
+      write(() => {
+        const { answer, window } = takePermits(ask.window.get({ key: bucket.key }), bucket, { take, now })
+        if (window) ask.keepWindow.run({ key: bucket.key, ...window })
+        return answer
+      }),
+
+    async prune(now) {
+      let touched = 0
+      for (let after: Place | undefined = { expiresAt: Number.MIN_SAFE_INTEGER, id: '' }; after; ) {
+        const from: Place = after
+        const step = await write(() => age(now, from))
+        touched += step.touched
+        after = step.last
+      }
+      for (const stale of [ask.staleOwned, ask.staleLeases, ask.staleWindows]) {
+        let gone: number
+        do {
+          gone = await write(() => stale.all({ now, limit: BATCH }).length)
+          touched += gone
+        } while (gone === BATCH)
+      }
+      return touched
+    },
+
+    async close() {
+      await settle()
+      // `true` ends prepared statements as well; without it they go on, and the log is never folded into the file.
+      database.close(true)
+    },
+  }
+}
+
+// ── the file and its lock ───────────────────────────────────────────────────────────────────────────────────────────
+
+/** Locks in force. Kept here, so that none is collected with an answer that nobody kept. */
+const held = new Set<Database>()
+
+/**
+ * Claims the database for this process, by a lock that the kernel drops however the process ends (house decision 12). Undefined
+ * when another process, or another caller in this one, has it. Never open `<path>.lock` by other means: closing it drops the lock.
+ */
+export function holdAlone(path: string): { release(): void } | undefined {
+  createPrivately(`${path}.lock`)
+  const lock = new Database(`${path}.lock`)
+  try {
+    lock.run('PRAGMA busy_timeout = 0')
+    lock.run('BEGIN EXCLUSIVE')
+  } catch (error) {
+    lock.close(true)
+    if (isBusy(error)) return undefined
+    throw error
+  }
+  held.add(lock)
+  return {
+    release() {
+      if (held.delete(lock)) lock.close(true)
+    },
+  }
+}
+
+function openDatabase(path: string): Database {
+  if (path !== ':memory:') createPrivately(path)
+  const database = new Database(path)
+  try {
+    database.run(`PRAGMA busy_timeout = ${BUSY_AT_START_MS}`)
+    database.run('PRAGMA journal_mode = WAL')
+    database.run('PRAGMA synchronous = FULL')
+    database.run('PRAGMA foreign_keys = ON')
+    migrate(database)
+    database.run(`PRAGMA busy_timeout = ${BUSY_MS}`)
+    return database
+  } catch (error) {
+    database.close(true)
+    throw error
+  }
+}
+
+/** Makes the file, readable by its owner only. Never opens one that exists: closing it would drop SQLite's locks on it. */
+function createPrivately(path: string): void {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  try {
+    closeSync(openSync(path, 'wx', 0o600))
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== 'EEXIST') throw error
+  }
+}
+
+function must<T>(value: T | null | undefined, what: string): T {
+  if (value === null || value === undefined) throw new Error(`the database has lost ${what}`)
+  return value
+}

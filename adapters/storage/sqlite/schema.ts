@@ -1,0 +1,131 @@
+import { sql } from 'drizzle-orm'
+import { customType, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core'
+import type { BondState } from '../../../core/payment/exposure.ts'
+import { type Usdc, usdc } from '../../../core/x402/money.ts'
+import type { Authorization, Json, Money, Usage, Work } from '../../../core/ports/mod.ts'
+import type { Offer, Receipt } from '../../../core/x402/protocol.ts'
+
+/**
+ * Money as decimal text. SQLite's INTEGER ends at 2^63, below the 20 digits that the wire allows, and SUM over it overflows or
+ * turns into floats; so amounts are text, and sums are made in core, as bigint, of amounts or of sums of their halves.
+ */
+const money = customType<{ data: Usdc; driverData: string | null }>({
+  dataType: () => 'text',
+  toDriver: (amount: Usdc | null) => (amount === null ? null : amount.toString()),
+  fromDriver: (digits) => usdc(BigInt(digits as string)),
+})
+
+/** JSON as text; JSON's null is the column's NULL. */
+const json = customType<{ data: unknown; driverData: string | null }>({
+  dataType: () => 'text',
+  toDriver: (value) => (value === null ? null : JSON.stringify(value)),
+  fromDriver: (written) => (written === null ? null : JSON.parse(written)),
+})
+
+/**
+ * Every paid call, and who may settle it. Wide columns come last, so that what only reads the others never loads them. `usage` and `paid`
+ * were added later, behind those: what a wallet spent is read in `calls_spent` alone, which holds all that the sum needs.
+ */
+export const calls = sqliteTable(
+  'calls',
+  {
+    id: text().primaryKey(),
+    gateway: text().notNull(),
+    endpoint: text().notNull(),
+    model: text(),
+    payer: text().notNull(),
+    asset: text().notNull(),
+    quote: money().notNull(),
+    authorization: text().notNull(),
+    fingerprint: text().notNull(),
+    createdAt: integer('created_at').notNull(),
+    work: text().$type<Work>().notNull(),
+    money: text().$type<Money>().notNull(),
+    owner: text().notNull(),
+    until: integer().notNull(),
+    startedAt: integer('started_at'),
+    endedAt: integer('ended_at'),
+    settledAt: integer('settled_at'),
+    expiresAt: integer('expires_at').notNull(),
+    fence: integer().notNull(),
+    claimUntil: integer('claim_until'),
+    claimKey: text('claim_key'),
+    claimFresh: integer('claim_fresh', { mode: 'boolean' }).notNull(),
+    emptied: integer({ mode: 'boolean' }).notNull(),
+    offer: json().$type<Offer>().notNull(),
+    error: text(),
+    receipt: json().$type<Receipt>(),
+    request: json().$type<Json>(),
+    result: json().$type<Json>(),
+    usage: json().$type<Usage>(),
+    paid: money(),
+  },
+  (call) => [
+    index('calls_unfinished').on(call.until, call.id).where(sql`work in ('queued', 'in_progress')`),
+    index('calls_owned').on(call.owner, call.gateway, call.id).where(sql`work in ('queued', 'in_progress')`),
+    index('calls_settling').on(call.claimUntil, call.id).where(sql`money = 'settling'`),
+    index('calls_spent')
+      .on(call.payer, call.settledAt, call.asset, call.gateway, call.endpoint, call.model, call.quote, call.paid, call.usage)
+      .where(sql`money = 'settled'`),
+    index('calls_aging').on(call.expiresAt, call.id).where(sql`emptied = 0`),
+  ],
+)
+
+/** Which call an authorization serves. `signed` is NULL once a settled call has been emptied; the key stays taken. */
+export const authorizations = sqliteTable(
+  'authorizations',
+  {
+    key: text().primaryKey(),
+    call: text()
+      .notNull()
+      .references(() => calls.id),
+    payer: text().notNull(),
+    place: integer().notNull(),
+    state: text().$type<BondState>().notNull(),
+    expiresAt: integer('expires_at').notNull(),
+    signed: json().$type<Authorization>(),
+  },
+  (bond) => [
+    uniqueIndex('authorizations_of_call').on(bond.call, bond.place),
+    index('authorizations_spendable').on(bond.payer, bond.expiresAt).where(sql`state in ('open', 'sent')`),
+  ],
+)
+
+/** Small records beside the calls, of one wallet each. */
+export const owned = sqliteTable(
+  'owned',
+  {
+    kind: text().notNull(),
+    id: text().notNull(),
+    owner: text().notNull(),
+    expiresAt: integer('expires_at').notNull(),
+    data: json().$type<Json>(),
+  },
+  (record) => [
+    primaryKey({ columns: [record.kind, record.id] }),
+    index('owned_aging').on(record.expiresAt),
+    index('owned_by').on(record.owner, record.kind, record.expiresAt),
+  ],
+)
+
+export const leases = sqliteTable('leases', {
+  name: text().primaryKey(),
+  owner: text().notNull(),
+  until: integer().notNull(),
+})
+
+export const windows = sqliteTable(
+  'windows',
+  {
+    key: text().primaryKey(),
+    used: integer().notNull(),
+    resetAt: integer('reset_at').notNull(),
+  },
+  (window) => [index('windows_reset').on(window.resetAt)],
+)
+
+/** The steps of migrations.ts that this database has had. */
+export const migrations = sqliteTable('migrations', {
+  step: integer().primaryKey(),
+  name: text().notNull(),
+})

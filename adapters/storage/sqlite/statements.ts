@@ -1,0 +1,186 @@
+import { and, asc, eq, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
+import type { BunSQLiteDatabase } from 'drizzle-orm/bun-sqlite'
+import type { RowPatch } from '../../../core/payment/ledger.ts'
+import { authorizations, calls, leases, owned, windows } from './schema.ts'
+
+/**
+ * What the SQLite storage asks and writes, prepared once. Conditions that name a partial index are written out: SQLite cannot match
+ * one against a bound parameter. The order of `bonds`, and what `spendable` and `recent` leave out, is what core/payment/ledger.ts counts on.
+ */
+export function statements(db: BunSQLiteDatabase) {
+  const { fence, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
+  const { id, payer, work, money, owner, until, receipt, expiresAt, gateway, endpoint, model, asset, usage, startedAt, settledAt, error } = shown
+  const head = { id, payer, work, money, owner, until, startedAt, error, receipt, expiresAt, fence, claimUntil, claimKey, claimFresh, emptied }
+  const debt = { id, endpoint, quote: calls.quote, work, money, startedAt: calls.startedAt, settledAt: calls.settledAt }
+  const { signed, ...bond } = getTableColumns(authorizations)
+  const unfinished = sql`${work} in ('queued', 'in_progress')`
+  const spent = sql`coalesce(${paid}, ${calls.quote})`
+  const given = sql.placeholder
+  const ofCall = eq(authorizations.call, calls.id)
+  return {
+    call: db.select(shown).from(calls).where(eq(id, given('id'))).prepare(),
+    head: db.select(head).from(calls).where(eq(id, given('id'))).prepare(),
+    bound: db.select(head).from(authorizations).innerJoin(calls, ofCall).where(eq(bond.key, given('key'))).prepare(),
+    callOf: db.select(shown).from(authorizations).innerJoin(calls, ofCall).where(eq(bond.key, given('key'))).prepare(),
+    bonds: db.select(bond).from(authorizations).where(eq(bond.call, given('id'))).orderBy(asc(bond.place)).prepare(),
+    signed: db.select({ signed }).from(authorizations).where(eq(bond.key, given('key'))).prepare(),
+    spendable: db
+      .select({ ...debt, state: bond.state, bondExpiresAt: bond.expiresAt, block: sql<null>`null` })
+      .from(authorizations)
+      .innerJoin(calls, ofCall)
+      .where(
+        and(
+          eq(bond.payer, given('payer')),
+          gt(bond.expiresAt, given('now')),
+          sql`${bond.state} in ('open', 'sent')`,
+          eq(calls.asset, given('asset')),
+        ),
+      )
+      .prepare(),
+    recent: db
+      .select({ ...debt, state: sql<null>`null`, bondExpiresAt: sql<null>`null`, block: sql<number | null>`${receipt} ->> 'block'` })
+      .from(calls)
+      .where(
+        and(
+          eq(payer, given('payer')),
+          eq(calls.asset, given('asset')),
+          gte(calls.settledAt, given('since')),
+          sql`${money} = 'settled'`,
+        ),
+      )
+      .prepare(),
+    paid: db
+      .select({ id })
+      .from(calls)
+      .where(and(eq(payer, given('payer')), eq(calls.asset, given('asset')), sql`${money} = 'settled'`))
+      .limit(1)
+      .prepare(),
+    lost: db
+      .select(shown)
+      .from(calls)
+      .where(and(unfinished, sql`${money} = 'verified'`, lte(until, given('now'))))
+      .orderBy(asc(until), asc(id))
+      .limit(given('limit'))
+      .prepare(),
+    unfinished: db
+      .select(shown)
+      .from(calls)
+      .where(and(unfinished, eq(owner, given('owner')), eq(gateway, given('gateway')), gt(id, given('after'))))
+      .orderBy(asc(id))
+      .limit(given('limit'))
+      .prepare(),
+    unsettled: db
+      .select(shown)
+      .from(calls)
+      .where(and(sql`${money} = 'settling'`, lte(claimUntil, given('before')), sql`${gateway} = coalesce(${given('gateway')}, ${gateway})`))
+      .orderBy(asc(claimUntil), asc(id))
+      .limit(given('limit'))
+      .prepare(),
+    /** Money in two sums, of all but the last nine digits and of these: neither outgrows an INTEGER, and both are exact. */
+    spent: db
+      .select({
+        gateway,
+        endpoint,
+        model,
+        asset,
+        calls: sql<number>`count(*)`,
+        billions: sql<string>`cast(sum(cast(substr(${spent}, 1, length(${spent}) - 9) as integer)) as text)`,
+        rest: sql<string>`cast(sum(cast(substr(${spent}, -9) as integer)) as text)`,
+        inputTokens: sql<number>`total(${usage} ->> 'input')`,
+        outputTokens: sql<number>`total(${usage} ->> 'output')`,
+        lastAt: sql<number>`max(${settledAt})`,
+      })
+      .from(calls)
+      .where(and(eq(payer, given('payer')), gte(settledAt, given('since')), sql`${money} = 'settled'`))
+      .groupBy(gateway, endpoint, model, asset)
+      .prepare(),
+    aging: db
+      .select(head)
+      .from(calls)
+      .where(
+        and(
+          sql`${emptied} = 0`,
+          lte(expiresAt, given('now')),
+          sql`(${expiresAt}, ${id}) > (${given('expiresAt')}, ${given('id')})`,
+        ),
+      )
+      .orderBy(asc(expiresAt), asc(id))
+      .limit(given('limit'))
+      .prepare(),
+    owned: db.select().from(owned).where(and(eq(owned.kind, given('kind')), eq(owned.id, given('id')))).prepare(),
+    ownedBy: db
+      .select()
+      .from(owned)
+      .where(and(eq(owned.owner, given('owner')), eq(owned.kind, given('kind')), gt(owned.expiresAt, given('now'))))
+      .limit(given('limit'))
+      .prepare(),
+    lease: db.select().from(leases).where(eq(leases.name, given('name'))).prepare(),
+    window: db.select().from(windows).where(eq(windows.key, given('key'))).prepare(),
+
+    insertCall: db.insert(calls).values(everyField(calls)).prepare(),
+    bind: db
+      .insert(authorizations)
+      .values(everyField(authorizations))
+      .onConflictDoUpdate({ target: bond.key, set: fromExcluded(authorizations, 'key') })
+      .prepare(),
+    mark: db
+      .update(authorizations)
+      .set({ state: sql`${given('state')}` })
+      .where(eq(bond.key, given('key')))
+      .prepare(),
+    free: db.delete(authorizations).where(eq(bond.key, given('key'))).prepare(),
+    freeAll: db.delete(authorizations).where(eq(bond.call, given('id'))).prepare(),
+    unsign: db.update(authorizations).set({ signed: null }).where(eq(bond.call, given('id'))).prepare(),
+    forget: db.delete(calls).where(eq(id, given('id'))).prepare(),
+    keepOwned: db
+      .insert(owned)
+      .values(everyField(owned))
+      .onConflictDoUpdate({ target: [owned.kind, owned.id], set: fromExcluded(owned, 'kind', 'id') })
+      .prepare(),
+    takeLease: db
+      .insert(leases)
+      .values(everyField(leases))
+      .onConflictDoUpdate({ target: leases.name, set: fromExcluded(leases, 'name') })
+      .prepare(),
+    keepWindow: db
+      .insert(windows)
+      .values(everyField(windows))
+      .onConflictDoUpdate({ target: windows.key, set: fromExcluded(windows, 'key') })
+      .prepare(),
+    staleOwned: db
+      .delete(owned)
+      .where(sql`(${owned.kind}, ${owned.id}) in (select kind, id from owned where expires_at <= ${given('now')} limit ${given('limit')})`)
+      .returning({ id: owned.id })
+      .prepare(),
+    staleLeases: db
+      .delete(leases)
+      .where(sql`${leases.name} in (select name from leases where until <= ${given('now')} limit ${given('limit')})`)
+      .returning({ name: leases.name })
+      .prepare(),
+    staleWindows: db
+      .delete(windows)
+      .where(sql`${windows.key} in (select key from windows where reset_at <= ${given('now')} limit ${given('limit')})`)
+      .returning({ key: windows.key })
+      .prepare(),
+  }
+}
+
+type Table = typeof calls | typeof authorizations | typeof owned | typeof leases | typeof windows
+
+/** `values` in which each field is the placeholder of its own name. */
+function everyField<T extends Table>(table: T): { [Field in keyof T['$inferSelect']]: ReturnType<typeof sql.placeholder> } {
+  const fields = Object.keys(getTableColumns(table)).map((field) => [field, sql.placeholder(field)])
+  return Object.fromEntries(fields)
+}
+
+/** `set` in which each field but those of the key takes the value that was to be inserted. */
+function fromExcluded(table: Table, ...keys: readonly string[]): Record<string, ReturnType<typeof sql.raw>> {
+  const fields = Object.entries(getTableColumns(table)).filter(([field]) => !keys.includes(field))
+  return Object.fromEntries(fields.map(([field, column]) => [field, sql.raw(`excluded."${column.name}"`)]))
+}
+
+/** An update of exactly these fields of one call. Parameters go through their columns, else money and JSON would not be encoded. */
+export function patchStatement(db: BunSQLiteDatabase, fields: readonly (keyof RowPatch)[]) {
+  const set = Object.fromEntries(fields.map((field) => [field, sql`${sql.param(sql.placeholder(field), calls[field])}`]))
+  return db.update(calls).set(set).where(eq(calls.id, sql.placeholder('id'))).prepare()
+}

@@ -1,0 +1,61 @@
+/** What one gateway is made of, as its flow sees it. */
+import type { Patience } from '../payment/settle.ts'
+import type { Catalog } from '../products/catalog.ts'
+import type { Context, Sold } from '../endpoint/mod.ts'
+import type { Budget } from '../http/request_body.ts'
+import type { Limits, Window } from '../http/rate_limit.ts'
+import type { Living } from './active_calls.ts'
+import type { Mirror } from './media_mirror.ts'
+import type { Authorization, Call, NewWalletLimit, Ports } from '../ports/mod.ts'
+import type { Seals } from './poll_urls.ts'
+import type { UnpaidWork } from '../http/unpaid_work.ts'
+import type { Visit } from '../http/request_context.ts'
+
+export type House = {
+  readonly name: string
+  /** `base`, `base-sepolia`, ... (ruling 7). */
+  readonly label: string
+  readonly ports: Ports
+  readonly catalog: Catalog
+  readonly sold: ReadonlyMap<string, Sold>
+  readonly patience: Patience
+  readonly windows: Limits
+  readonly unpaidWork: UnpaidWork
+  readonly seals: Seals
+  readonly networks: readonly string[]
+  readonly switches: NonNullable<Context['switches']>
+  /** Status of the answer while the chain cannot be asked (ruling 4). */
+  readonly unverifiable: 402 | 503
+  /** What an address may ask of free models. */
+  readonly freeTier: readonly Window[]
+  /** Whether a web page of this origin may use what is free; absent, every page may. */
+  readonly freeToOrigin?: (origin: string) => boolean
+  /** Wallets by the name of their list, in lower case (ruling 13). */
+  readonly guests: Readonly<Record<string, readonly string[]>>
+  /** Names this process in the calls that it works on. */
+  readonly owner: string
+  /** The calls that this process works on. */
+  readonly living: Living
+  /** Largest request body, in bytes. */
+  readonly maxBody: number
+  readonly maxUpload: number
+  /** What all request bodies of this process may hold at a time. */
+  readonly bodies: Budget
+  /** Makes the media of all calls durable. */
+  readonly mirror: Mirror
+  /** What a wallet that never paid may have open of what is served before it is paid for (ruling 35). */
+  readonly newWallet: NewWalletLimit
+  /** Overrides every inline window, in milliseconds. */
+  readonly inlineMs?: number
+}
+
+/** A call that has been opened, and is to be worked on. */
+export type Working<Endpoint extends Sold = Sold> = {
+  readonly endpoint: Endpoint
+  readonly input: unknown
+  readonly call: Call
+  readonly authorization: Authorization
+  readonly visit: Visit
+  /** Its wallet has never paid and may open no other call like it: a stream is settled before any content leaves (ruling 35). */
+  readonly settlesEarly?: boolean
+}

@@ -1,0 +1,95 @@
+/** What a gateway has lately seen of its chain and of its models: outcomes and times, never words, so that health can leak none. */
+import { Fault, rowOf } from '../http/errors.ts'
+import type { Chain, Clock, Ports } from '../ports/mod.ts'
+import type { ChatVendor, ImageVendor, Vendors } from '../ports/vendors.ts'
+
+/** Times in milliseconds; null where there was none since the start. */
+export type Sight = { readonly lastOkAt: number | null; readonly lastFailureAt: number | null; readonly failuresInARow: number }
+export type Pulse = { chain(): Sight; model(id: string): Sight }
+
+/** One that has failed so often in a row is called degraded, until it answers again. */
+export const DEGRADED_AFTER = 3
+
+const NOTHING_SEEN: Sight = { lastOkAt: null, lastFailureAt: null, failuresInARow: 0 }
+const CHAIN = ''
+
+/** The same ports, watched on the way. Nothing is asked that nobody asks: an idle gateway has seen nothing. */
+export function watched<Some extends Ports>(ports: Some): { ports: Some; pulse: Pulse } {
+  const seen = new Map<string, Sight>()
+  const sight = (name: string): Sight => seen.get(name) ?? NOTHING_SEEN
+  const note = noted(ports.clock, seen)
+  return {
+    pulse: { chain: () => sight(CHAIN), model: sight },
+    ports: { ...ports, chain: watchedChain(ports.chain, note), vendors: watchedVendors(ports.vendors, note) },
+  }
+}
+
+/** Waits for an answer and notes how it went. */
+type Note = <T>(name: string, answer: Promise<T>, judge: { isAway?(value: T): boolean; isFailure?(error: unknown): boolean }) => Promise<T>
+
+function noted(clock: Clock, seen: Map<string, Sight>): Note {
+  function saw(name: string, isOk: boolean): void {
+    const before = seen.get(name) ?? NOTHING_SEEN
+    const now = clock.now()
+    seen.set(name, isOk ? { ...before, lastOkAt: now, failuresInARow: 0 } : { ...before, lastFailureAt: now, failuresInARow: before.failuresInARow + 1 })
+  }
+  return async (name, answer, { isAway = () => false, isFailure = () => true }) => {
+    try {
+      const value = await answer
+      saw(name, !isAway(value))
+      return value
+    } catch (error) {
+      saw(name, !isFailure(error))
+      throw error
+    }
+  }
+}
+
+function watchedChain(chain: Chain, note: Note): Chain {
+  return {
+    ...chain,
+    verify: (...asked) => note(CHAIN, chain.verify(...asked), { isAway: ({ kind }) => kind === 'unavailable' }),
+    settle: (...asked) => note(CHAIN, chain.settle(...asked), { isAway: ({ kind }) => kind === 'unknown' || kind === 'unavailable' }),
+  }
+}
+
+function watchedVendors(vendors: Vendors, note: Note): Vendors {
+  const images = onceEach(watchedImages)
+  const chat = onceEach(watchedChat)
+  return {
+    ...vendors,
+    images: (row) => images(row.id, vendors.images(row), note),
+    chat: (row) => chat(row.id, vendors.chat(row), note),
+  }
+}
+
+/** The vendor of a model is asked for with every quote, so it is not dressed anew each time. */
+function onceEach<Vendor>(dress: (id: string, vendor: Vendor, note: Note) => Vendor) {
+  const dressed = new Map<string, { readonly vendor: Vendor; readonly watched: Vendor }>()
+  return (id: string, vendor: Vendor | undefined, note: Note): Vendor | undefined => {
+    if (vendor === undefined) return undefined
+    const known = dressed.get(id)
+    if (known?.vendor === vendor) return known.watched
+    const fresh = dress(id, vendor, note)
+    dressed.set(id, { vendor, watched: fresh })
+    return fresh
+  }
+}
+
+function watchedImages(id: string, vendor: ImageVendor, note: Note): ImageVendor {
+  const { edit } = vendor
+  return {
+    ...vendor,
+    generate: (...job) => note(id, vendor.generate(...job), { isFailure }),
+    ...(edit && { edit: (...job: Parameters<typeof edit>) => note(id, edit(...job), { isFailure }) }),
+  }
+}
+
+function watchedChat(id: string, vendor: ChatVendor, note: Note): ChatVendor {
+  return { ...vendor, ask: (...order) => note(id, vendor.ask(...order), { isFailure }) }
+}
+
+/** A request that the model refuses says nothing against the model. */
+function isFailure(error: unknown): boolean {
+  return !(error instanceof Fault) || error.code === 'RATE_LIMITED' || rowOf(error.code).status >= 500
+}

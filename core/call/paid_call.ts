@@ -1,0 +1,345 @@
+/** One paid call from start to finish. The only file that knows the order of work and money. */
+import { addressKey } from '../http/caller_address.ts'
+import { abandon, failIfOverdue, isOver } from '../payment/settle.ts'
+import { owedBy, waitingFor } from '../payment/unpaid_calls.ts'
+import type { Asked, Free, GuestList, Paid, Poll, Price, Reply, Sold } from '../endpoint/mod.ts'
+import { capOf, overText } from '../payment/exposure.ts'
+import { Fault } from '../http/errors.ts'
+import type { House } from './gateway_context.ts'
+import { isNotedHandedOut } from '../payment/sent_authorizations.ts'
+import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from '../x402/payment_identifier.ts'
+import { clip, type Hold, holdOn, type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw, textFields } from '../http/request_body.ts'
+import { type Jobs, jobs } from './job.ts'
+import { liveFlow } from './stream.ts'
+import { isServedFirst } from '../router.ts'
+import { silent } from '../ports/meter.ts'
+import { usdc } from '../x402/money.ts'
+import { offersOf, purseOf } from '../payment/offers.ts'
+import { isBrowser } from '../http/browser_402.ts'
+import type { Authorization, Call, PaymentCode } from '../ports/mod.ts'
+import { wasHandedOut } from '../payment/proofs.ts'
+import * as replies from '../http/replies.ts'
+import { fingerprint, newId } from '../lib/ids.ts'
+import type { CountTokens } from '../products/chat/token_estimate.ts'
+import type { UnpaidCount } from '../http/unpaid_work.ts'
+import { besideOf, paymentHeader, resourceOf, type Visit } from '../http/request_context.ts'
+import { decodePayment, type Offer } from '../x402/protocol.ts'
+
+export type Flow = {
+  sell(endpoint: Sold, visit: Visit): Promise<Reply>
+  /** The 402 that a probe without a body gets: the default price (ruling 2). */
+  discover(endpoint: Sold | Free, visit: Visit): Promise<Reply>
+  poll(endpoint: Poll, visit: Visit, id: string): Promise<Reply>
+  /** Sees to a call whose work goes on at its vendor's place. */
+  look: Jobs['look']
+  /** Stops the work of an unfinished call, which then costs nothing. False when it had ended. */
+  cancel(id: string, why: string): Promise<boolean>
+  windUp(): void
+}
+
+/** An order that was checked and priced. */
+type Priced = { readonly input: unknown; readonly price: Price; readonly offers: readonly Offer[] }
+type Checking = { readonly asked: Asked; readonly countTokens: CountTokens }
+type Taking = Priced & { readonly counting: UnpaidCount; readonly header: string; readonly asked: string; readonly visit: Visit }
+
+export function flow(house: House): Flow {
+  const { ports, catalog, patience, label } = house
+  const { storage, clock, vendors, countTokens, meter = silent } = ports
+  const offering = offersOf(house)
+  const { serve, give: giveMade, poll, collect, look, recovery } = jobs(house, offering)
+  const live = liveFlow(house)
+  const context = { catalog, vendors, countTokens, switches: house.switches, networks: house.networks }
+  const intakes = new Map<Sold, Intake>([...house.sold.values()].map((endpoint) => [endpoint, intake(endpoint.input, endpoint.unknownFields)]))
+
+  return { sell, discover, poll, look, cancel: live.cancel, windUp: live.windUp }
+
+  // ── 1 to 3: parse, price, challenge. No database, no network ──────────────────────────────────────────────────────
+
+  async function sell(endpoint: Sold, visit: Visit): Promise<Reply> {
+    const hold = holdOn(house.bodies)
+    try {
+      return await order(endpoint, visit, hold)
+    } finally {
+      hold.release()
+    }
+  }
+
+  async function order(endpoint: Sold, visit: Visit, hold: Hold): Promise<Reply> {
+    const header = paymentHeader(visit.request)
+    const { body, value } = await receive(endpoint, visit, hold)
+    if (body.length === 0 && header === null && endpoint.from === 'body') return await discover(endpoint, visit)
+    const said = await value()
+    const counting = house.unpaidWork.from(visit.ip)
+    const quoted = header === null && endpoint.order === 'quote_then_check' ? unchecked(endpoint as Paid, said) : undefined
+    const { input, price } = quoted && quoted.price !== 'free' ? quoted : await check(endpoint, said, { asked: askedOf(visit), countTokens: counting.countTokens })
+    if (price === 'free') return await give(endpoint, input, visit)
+    const offers = offering.at(price)
+    if (header === null) {
+      meter.quoted(endpoint.name)
+      return demand(endpoint, visit, { offers, price, why: replies.paymentRequired(price) })
+    }
+    const asked = typeof body === 'string' ? body : JSON.stringify(said)
+    return await take(endpoint, { input, price, offers, counting, header, asked, visit })
+  }
+
+  /** The order as the endpoint understands it, and what it costs. Throws a Fault for a bad one, and for one that nobody here can serve. */
+  async function check(endpoint: Sold, said: unknown, { asked, countTokens }: Checking): Promise<{ input: unknown; price: Price | 'free' }> {
+    const read = intakes.get(endpoint)?.(said) ?? {}
+    const input = endpoint.kind === 'live' ? await endpoint.check(read, asked, { ...context, countTokens }) : endpoint.check(read, context)
+    if (!endpoint.serves(input, context)) throw notConfigured(endpoint)
+    return { input, price: endpoint.kind === 'live' ? endpoint.price(input) : endpoint.price(input, context) }
+  }
+
+  /** The quote of raw input: whoever pays it is told what is wrong with it. */
+  function unchecked(endpoint: Paid, said: unknown): { input: unknown; price: Price | 'free' } {
+    if (!endpoint.serves(said, context)) throw notConfigured(endpoint)
+    return { input: said, price: endpoint.price(said, context) }
+  }
+
+  /** Free answers are rationed by address; a payment that comes with the request is not looked at (spec 2, Authentication). */
+  async function give(endpoint: Sold, input: unknown, visit: Visit): Promise<Reply> {
+    const page = visit.request.headers.get('origin')
+    if (page !== null && house.freeToOrigin?.(page) === false) throw foreignPage(page)
+    const now = clock.now()
+    const [bucket, all] = endpoint.kind === 'live' ? ['free', house.freeTier] : [endpoint.name, endpoint.freely ?? house.freeTier]
+    for (const window of all) {
+      const { granted, resetAt } = await house.windows.take(`${bucket}:${window.windowMs}`, addressKey(visit.ip), window, now)
+      if (!granted) throw freeTierSpent(window, resetAt, now)
+    }
+    return endpoint.kind === 'live' ? await live.give(endpoint, input, visit) : await giveMade(endpoint, input, visit)
+  }
+
+  /** The body, and how to read it: as a form where the endpoint takes one, else as JSON. */
+  async function receive(endpoint: Sold, { request, params, query }: Visit, hold: Hold): Promise<{ body: string | Uint8Array; value(): unknown }> {
+    const type = request.headers.get('content-type')
+    const isRaw = endpoint.order === 'quote_then_check' && paymentHeader(request) === null
+    const { arrange } = endpoint
+    if (arrange) {
+      const written = request.method === 'POST' ? await readBody(request, house.maxBody, hold) : ''
+      const read = () => (written === '' ? undefined : parseJson(written, type))
+      const asked = Object.fromEntries(query)
+      const value = () => arrange({ params, query: asked, body: isRaw ? orElse(read, undefined) : read() })
+      return { body: written === '' && query.size === 0 ? '' : JSON.stringify(asked) + written, value }
+    }
+    if (endpoint.from === 'query') {
+      const asked = { ...(endpoint.unknownFields === 'kept' ? everySaid(query) : Object.fromEntries(query)), ...params }
+      const written = request.method === 'POST' ? await readBody(request, house.maxBody, hold) : ''
+      if (written === '') return { body: JSON.stringify(asked), value: () => asked }
+      const read = () => ({ ...textFields(parseJson(written, type)), ...asked })
+      return { body: JSON.stringify(asked) + written, value: () => (isRaw ? orElse(read, asked) : read()) }
+    }
+    if (endpoint.multipart && isForm(type)) {
+      const body = await readRaw(request, house.maxUpload, hold)
+      return { body, value: async () => await endpoint.multipart?.(await parseForm(body, type)) }
+    }
+    const body = await readBody(request, endpoint.uploads ? house.maxUpload : house.maxBody, hold)
+    return { body, value: () => parseJson(body, type) }
+  }
+
+  async function discover(endpoint: Sold | Free, visit: Visit): Promise<Reply> {
+    if (endpoint.kind === 'free') return demand(endpoint, visit, { offers: offering.at(NOTHING), price: NOTHING, why: replies.freeOfCharge(endpoint.summary) })
+    if (endpoint.order === 'quote_then_check' && endpoint.kind === 'paid') {
+      const said = endpoint.from === 'query' ? { ...Object.fromEntries(visit.query), ...visit.params } : { ...(endpoint.sample(context) ?? endpoint.example as object), ...visit.params }
+      const { price } = unchecked(endpoint, said)
+      if (price === 'free') throw freeHere(endpoint)
+      return demand(endpoint, visit, { offers: offering.at(price), price, why: replies.paymentRequired(price) })
+    }
+    const said = endpoint.kind === 'live' ? endpoint.sample(context) : (endpoint.sample(context) ?? endpoint.example)
+    const { price } = await check(endpoint, said, { asked: NOTHING_ASKED, countTokens })
+    if (price === 'free') throw freeHere(endpoint)
+    const also = endpoint.kind === 'paid' && endpoint.discovery ? { ...price.also, ...endpoint.discovery(context) } : price.also
+    return demand(endpoint, visit, { offers: offering.at(price), price: also ? { ...price, also } : price, why: replies.paymentRequired(price) })
+  }
+
+  function demand(endpoint: Sold | Free, visit: Visit, { offers, price, why }: Omit<Priced, 'input'> & { why: replies.Body }): Reply {
+    const asking = { offers, resource: resourceOf(endpoint, visit), label, dialect: endpoint.dialect ?? 'plain', beside: besideOf(visit.request) }
+    const reply = replies.demand(asking, why, replies.shownPrice(price), price.also)
+    const isVisitor = paymentHeader(visit.request) === null && isBrowser(visit.request.headers)
+    return isVisitor ? replies.demandPage(reply, asking) : reply
+  }
+
+  // ── 4 to 7: identify, known?, verify, open ────────────────────────────────────────────────────────────────────────
+
+  async function take(endpoint: Sold, { input, price, offers, counting, header, asked, visit }: Taking): Promise<Reply> {
+    const reject = (code: PaymentCode, reason: string, more: replies.Body = {}) => {
+      meter.judged(code)
+      return demand(endpoint, visit, { offers, price, why: { ...replies.verificationFailed(code, reason), ...more } })
+    }
+    // Nothing is opened: the same signed request is good for another try (ruling 4).
+    const away = (reason: string): Reply => {
+      if (house.unverifiable === 402) return reject('PAYMENT_VERIFICATION_UNAVAILABLE', `the payment could not be verified just now (${reason}); send the same signed request again`)
+      meter.judged('unavailable')
+      throw replies.cannotVerify(reason)
+    }
+    const decoded = decodePayment(header)
+    if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
+    const { payment } = decoded
+    const named = identifierOf(payment)
+    const identified = await offering.identify(payment, offers)
+    if (identified.kind === 'unavailable') return away(identified.reason)
+    if (identified.kind === 'refused') return reject(identified.code, identified.reason)
+    const { payer, key, expiresAt, offer } = identified
+
+    const request = fingerprint(visit.request.method, visit.path, asked)
+    const tag = named === undefined ? undefined : tagOf({ gateway: house.name, payer, id: named, fingerprint: request })
+    const answered = async () => tag && (await repeat(endpoint, tag, visit))
+    const again = await answered()
+    if (again) return again
+    // Whoever came first with the same identifier may meanwhile have what this one is refused.
+    const refuse = async (code: PaymentCode, reason: string, more: replies.Body = {}) => (await answered()) ?? reject(code, reason, { payer, ...more })
+    const replayed = async (call: Call) => {
+      // Before its first send only the wallet can have the authorization; after it everybody has, and the caller must be the one of the order (ruling 34).
+      const isSame = call.fingerprint === request
+      const isRightful = !wasHandedOut(call) || (isSame && (await house.seals.isFrom(call, visit.ip)))
+      const repeated = isSame && isRightful ? await resend(endpoint, call, visit) : undefined
+      const isSearch = endpoint.kind === 'paid' && endpoint.inline && endpoint.dialect === 'plain'
+      const worded = isSearch ? { error: 'Payment authorization already used' } : {}
+      return repeated ?? (await refuse('PAYMENT_REPLAY', 'the payment authorization was already used', { ...worded, ...(await recovery(call, isRightful)) }))
+    }
+
+    const known = await storage.callOf(key, clock.now())
+    if (known) return await replayed(known)
+
+    const [verdict, isPublic] = await Promise.all([offering.verify(payment, offer), isNotedHandedOut(storage, key, clock.now())])
+    if (verdict.kind === 'unavailable') return away(verdict.reason)
+    if (isPublic) return await refuse('PAYMENT_REPLAY', replies.SIGN_AFRESH)
+    if (verdict.kind === 'refused') {
+      const winner = await storage.callOf(key, clock.now())
+      return await (winner ? replayed(winner) : refuse(verdict.code, verdict.reason))
+    }
+
+    const asset = purseOf(identified)
+    if (endpoint.kind === 'live' && !isGuest(payer, endpoint.guests?.(input))) throw notAdmitted(payer)
+    // What moves nothing adds to no debt; it may be the very link by which a wallet is filled.
+    const isFree = price.amount === 0n
+    const isUnpaidFirst = endpoint.kind === 'live' && endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
+    const owed = isServedFirst(endpoint) && !isFree ? await owedBy(storage, { payer, asset }, clock.now()) : undefined
+    if (owed) return await refuse('PAYMENT_UNFUNDED', 'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it', await recovery(owed, true))
+    const holds = verdict.balance ?? 0n
+    const waiting = isServedFirst(endpoint) || isFree ? undefined : await waitingFor(storage, { payer, asset }, { now: clock.now(), next: price.amount, holds })
+    if (waiting) return await refuse('PAYMENT_UNFUNDED', 'more results wait for this wallet than it can pay for; collect one first', await recovery(waiting, true))
+    const now = clock.now()
+    const authorization: Authorization = { key, payer, payment, offer, expiresAt }
+    const fresh = newId(ports.random)
+    const id = tag ? await bindTag(storage, tag, { call: fresh, keep: endpoint.keep, now }) : fresh
+    const { model, request: said } = endpoint.remember(input)
+    // A poll URL ends no earlier than what it may collect.
+    const longest = patience.stallMs + Math.max(endpoint.keep.unclaimedMs, endpoint.keep.settledMs)
+    const remembered = { ...(await house.seals.signed(endpoint, said, { id, expiresAt: now + longest })), ...(await house.seals.from(id, visit.ip)) }
+    const opening = storage.openCall(
+      {
+        id,
+        gateway: house.name,
+        endpoint: endpoint.name,
+        payer,
+        asset,
+        quote: price.amount,
+        offer,
+        fingerprint: request,
+        model,
+        request: remembered,
+        createdAt: now,
+        owner: house.owner,
+        expiresAt: now + endpoint.keep.unclaimedMs,
+      },
+      authorization,
+      { now, until: now + patience.workLeaseMs, ...(!isFree && { cap: capOf(verdict, isUnpaidFirst ? house.newWallet : undefined) }) },
+    )
+    const opened = await opening.catch(async (error) => {
+      const first = tag && (await storage.getCall(id))
+      if (first && first.authorization !== key) return { kind: 'replayed' as const, call: first }
+      return await abandon(storage, { id }, { error, now: clock.now() })
+    })
+    if (opened.kind === 'replayed') return await replayed(opened.call)
+    if (opened.kind === 'over') return await refuse('PAYMENT_UNFUNDED', overText(opened, house.newWallet))
+    meter.judged('valid')
+    counting.refund()
+    const working = { input, call: opened.call, authorization, visit, settlesEarly: opened.atLimit === true }
+    return endpoint.kind === 'live' ? await live.serve({ ...working, endpoint }) : await serve({ ...working, endpoint })
+  }
+
+  function isGuest(payer: string, list: GuestList | undefined): boolean {
+    if (!list) return true
+    const guests = house.guests[list.name]
+    return guests ? guests.includes(payer.toLowerCase()) : list.unset === 'everybody'
+  }
+
+  /** The answer to a repetition: what a poll would say of the call. Nothing, where there is no call, or it came to nothing. */
+  async function repeat(endpoint: Sold, tag: Tag, visit: Visit): Promise<Reply | undefined> {
+    const now = clock.now()
+    const known = await taggedCall(storage, tag, now)
+    const call = known && (await failIfOverdue(storage, known, { now, patience, living: house.living }))
+    if (!call || isOver(call, now)) return undefined
+    return await again(endpoint, call, visit)
+  }
+
+  /** The answer to the same signed request, sent again because its reply was lost (ruling 9). Nothing while it is made, or when it is too late. */
+  async function resend(endpoint: Sold, call: Call, visit: Visit): Promise<Reply | undefined> {
+    if (!isServedFirst(endpoint) || call.endpoint !== endpoint.name || call.work !== 'completed' || call.result === null) return undefined
+    const isLate = clock.now() > (call.endedAt ?? 0) + patience.resendMs
+    return isLate && call.money === 'settled' ? undefined : await again(endpoint, call, visit)
+  }
+
+  /** To one who is known to have sent the order. */
+  async function again(endpoint: Sold, call: Call, visit: Visit): Promise<Reply> {
+    const key = await house.seals.keyOf(call.id)
+    const running = (unpaid: Call) => replies.envelope(endpoint, unpaid, { key, status: unpaid.work === 'queued' ? 'queued' : 'in_progress' })
+    return await collect(endpoint, call, { visit, running, more: replies.recovery(endpoint, call, key), isOrder: true, isKeyed: true })
+  }
+}
+
+function orElse<T>(read: () => T, otherwise: T): T {
+  try {
+    return read()
+  } catch {
+    return otherwise
+  }
+}
+
+/** A quote of nothing, for what is free. */
+const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, shown: {} }
+const NOTHING_ASKED: Asked = { params: {}, header: () => null }
+const askedOf = ({ params, request }: Visit): Asked => ({ params, header: (name) => request.headers.get(name) })
+
+/** A query for what is passed on: what it says several times is a list, and whoever takes one text refuses it. Half of a question is another question. */
+function everySaid(query: URLSearchParams): Record<string, string | string[]> {
+  const said = new Map<string, string | string[]>()
+  for (const [name, value] of query) {
+    const before = said.get(name)
+    if (Array.isArray(before)) before.push(value)
+    else said.set(name, before === undefined ? value : [before, value])
+  }
+  return Object.fromEntries(said)
+}
+
+function freeHere({ path }: Sold): Fault {
+  return new Fault('METHOD_NOT_ALLOWED', { message: `${path} is free here: POST a request to it.`, headers: { allow: 'OPTIONS, POST' } })
+}
+
+function notConfigured({ summary }: Sold): Fault {
+  return new Fault('NOT_CONFIGURED', { message: `${summary}: the operator has not configured this model. Nothing was charged.` })
+}
+
+function notAdmitted(payer: string): Fault {
+  return new Fault('NOT_ALLOWED', { message: `The operator has not listed the wallet ${payer} for this route. Nothing was charged.` })
+}
+
+/** Somebody's web page, in a browser on this machine, is not the person who started the gateway. */
+function foreignPage(origin: string): Fault {
+  return new Fault('NOT_ALLOWED', { message: `Free models are not served to web pages of ${clip(origin)}. Call from a page on localhost, or without a browser.` })
+}
+
+/** 429 with the four headers; the reset in unix seconds (ruling 11). */
+function freeTierSpent({ requests, windowMs }: { requests: number; windowMs: number }, resetAt: number, now: number): Fault {
+  return new Fault('FREE_TIER_RATE_LIMITED', {
+    message: `What is free answers ${requests} requests in ${minutes(windowMs)} from one address. Wait, or choose what is paid.`,
+    headers: {
+      'retry-after': String(Math.max(1, Math.ceil((resetAt - now) / 1000))),
+      'x-ratelimit-limit': String(requests),
+      'x-ratelimit-remaining': '0',
+      'x-ratelimit-reset': String(Math.ceil(resetAt / 1000)),
+    },
+  })
+}
+
+const minutes = (ms: number): string => (ms === 60_000 ? 'a minute' : `${ms / 60_000} minutes`)

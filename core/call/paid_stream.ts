@@ -1,0 +1,178 @@
+/** A stream on its way to its reader: pulled piece by piece, cut when it stalls or lasts too long, and settled on its way where it is paid. */
+import { errorEvent } from '../http/error_formats.ts'
+import type { Patience } from '../payment/settle.ts'
+import type { Dialect, LiveStream, Reply } from '../endpoint/mod.ts'
+import { Fault } from '../http/errors.ts'
+import type { Clock, Ports } from '../ports/mod.ts'
+
+/** The money side of a stream. Nothing here rejects. `settle` may be called again; it settles once. `isWhole` says that all was handed out. */
+export type Paywall = {
+  /** When the stream has to be settled at the latest, in milliseconds since 1970. */
+  readonly settleBy: number
+  /** It is settled once content has begun, before that is handed out; where the payment is refused, the stream ends there. */
+  readonly settlesEarly?: boolean
+  keep(bytes: Uint8Array): void
+  settle(how: { readonly isWhole: boolean }): Promise<{ readonly comment: string; readonly isRefused: boolean }>
+  fail(fault: Fault): Promise<void>
+  /** Whether the call is still ours to work on; asked before each piece is handed out. */
+  isHeld(): boolean
+  /** The same, asked of storage: false when another call has taken the authorization. */
+  hold(signal: AbortSignal): Promise<boolean>
+}
+
+export type Streaming = {
+  readonly clock: Clock
+  readonly patience: Patience
+  readonly background: Ports['background']
+  /** How to end each stream that is under way. */
+  readonly open: Set<() => void>
+}
+
+type Sending = { readonly stream: LiveStream; readonly headers: Readonly<Record<string, string>>; readonly dialect: Dialect; readonly paywall?: Paywall }
+
+export const EVENT_STREAM = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no' }
+
+/**
+ * The reply of a stream. Nothing is buffered: the upstream is read when the reader asks, and hangs up when the reader does. A paid one settles at
+ * its end, at its deadline, when its reader leaves after content, or shortly before its authorization ends; an error ends it unsettled.
+ */
+export function streamed({ clock, patience, background, open }: Streaming, { stream, headers, dialect, paywall }: Sending): Reply {
+  const encoder = new TextEncoder()
+  const endsAt = clock.now() + patience.streamMs
+  const over = new AbortController()
+  let askedAt: number | undefined
+  let isHolding = false
+  let cut: ((fault: Fault) => void) | undefined
+  let out: ReadableStreamDefaultController<Uint8Array> | undefined
+  let isDue = paywall?.settlesEarly === true
+
+  const body = new ReadableStream<Uint8Array>(
+    {
+      start(controller) {
+        out = controller
+      },
+      async pull(controller) {
+        askedAt = clock.now()
+        try {
+          const bytes = await next()
+          askedAt = undefined
+          if (over.signal.aborted) return
+          if (paywall?.isHeld() === false) await holdOn(paywall)
+          if (over.signal.aborted) return
+          if (bytes === undefined) return await close({ last: stream.closing(), isWhole: true })
+          paywall?.keep(bytes)
+          if (isDue && stream.hasContent()) {
+            isDue = false
+            const paid = await paywall?.settle({ isWhole: false })
+            if (over.signal.aborted) return
+            if (paid?.isRefused) return await fail(REFUSED)
+          }
+          controller.enqueue(bytes)
+        } catch (error) {
+          await fail(error)
+        }
+      },
+      cancel() {
+        if (over.signal.aborted) return
+        over.abort()
+        stream.cancel()
+        if (paywall) background(stream.hasContent() ? paywall.settle({ isWhole: false }) : paywall.fail(LEFT))
+      },
+    },
+    { highWaterMark: 0 },
+  )
+  const windUp = () => background(terminate(STOPPING))
+  open.add(windUp)
+  background(watch().finally(() => open.delete(windUp)))
+  return { status: 200, headers: { ...EVENT_STREAM, ...headers }, body }
+
+  /** The next piece; rejects when the stream is cut while it waits. */
+  function next(): Promise<Uint8Array | undefined> {
+    return new Promise((resolve, reject) => {
+      cut = reject
+      stream.next().then(resolve, reject)
+    })
+  }
+
+  /** This process stood still for longer than its promise, or could not renew it: nothing more is given before it is known whose call it is. */
+  async function holdOn({ hold }: Paywall): Promise<void> {
+    isHolding = true
+    const isOurs = await hold(over.signal).finally(() => (isHolding = false))
+    if (!isOurs && !over.signal.aborted) throw TAKEN
+  }
+
+  /** The end of a stream that has said all it had to say, or may say no more. */
+  async function close({ last, isWhole }: { last: string; isWhole: boolean }): Promise<void> {
+    if (isWhole && !stream.hasContent()) return await fail(EMPTY)
+    over.abort()
+    const { comment } = paywall ? await paywall.settle({ isWhole }) : { comment: '' }
+    say(comment + last)
+    // Upstreams that keep the line open after their last event are not waited for.
+    stream.cancel()
+  }
+
+  async function fail(error: unknown): Promise<void> {
+    if (over.signal.aborted) return
+    over.abort()
+    stream.cancel()
+    const fault = error instanceof Fault ? error : new Fault('MODEL_UNAVAILABLE', { message: 'The model broke off its answer.' })
+    await paywall?.fail(fault)
+    say(errorEvent(fault, dialect))
+  }
+
+  /** The last that the reader hears. He may have left while his money moved. */
+  function say(text: string): void {
+    try {
+      if (text !== '') out?.enqueue(encoder.encode(text))
+      out?.close()
+    } catch {
+      out = undefined
+    }
+  }
+
+  /** One timer for all limits: it sleeps until the next of them could be passed, and never once per piece. */
+  async function watch(): Promise<void> {
+    let settleBy = paywall?.settleBy ?? Number.POSITIVE_INFINITY
+    for (;;) {
+      const now = clock.now()
+      const stallsAt = (askedAt ?? now) + patience.answerMs
+      await clock.wait(Math.max(1, Math.min(stallsAt, endsAt, settleBy) - now), over.signal)
+      if (over.signal.aborted) return
+      const then = clock.now()
+      const isStalled = askedAt !== undefined && then - askedAt >= patience.answerMs
+      // The model has answered; it is our storage that does not: what was handed out is paid for.
+      if (isStalled && isHolding) return await terminate(AWAY)
+      if (isStalled) return halt(STALLED)
+      if (then >= endsAt) return await terminate(tooLong(patience.streamMs))
+      if (then < settleBy) continue
+      settleBy = Number.POSITIVE_INFINITY
+      // The reader asks and has had nothing: there is nothing to pay for, and no time left to pay.
+      if (askedAt !== undefined && !stream.hasContent()) return halt(STALLED)
+      const paid = await paywall?.settle({ isWhole: false })
+      if (paid?.isRefused) return halt(REFUSED)
+    }
+  }
+
+  /** Ends a stream with an error. Where nobody asks for the next piece, nobody is waiting to be told: it is said at once. */
+  function halt(fault: Fault): void {
+    if (askedAt !== undefined) return cut?.(fault)
+    background(fail(fault))
+  }
+
+  /** Ends it from here: what was handed out is paid for, and the reader is told why there is no more. */
+  async function terminate(fault: Fault): Promise<void> {
+    if (over.signal.aborted) return
+    if (askedAt !== undefined && !stream.hasContent()) return halt(fault)
+    stream.cancel()
+    await close({ last: errorEvent(fault, dialect), isWhole: false })
+  }
+}
+
+const tooLong = (ms: number) => new Fault('UPSTREAM_TIMEOUT', { message: `The stream was ended after ${ms / 1000} seconds, which is its limit.` })
+const STOPPING = new Fault('MODEL_UNAVAILABLE', { message: 'The gateway is stopping; the stream ends here.' })
+const LEFT = new Fault('MODEL_UNAVAILABLE', { message: 'The caller left before the answer began. Nothing was charged.' })
+const EMPTY = new Fault('MODEL_UNAVAILABLE', { message: 'The model ended without an answer. Nothing was charged.' })
+const STALLED = new Fault('UPSTREAM_TIMEOUT', { message: 'The model stopped in the middle of its answer.' })
+const TAKEN = new Fault('MODEL_UNAVAILABLE', { message: 'This stream was taken for lost, and its payment now serves another call; the stream ends here.' })
+const AWAY = new Fault('MODEL_UNAVAILABLE', { message: 'The gateway could not reach its storage for too long; the stream ends here.' })
+const REFUSED = new Fault('MODEL_UNAVAILABLE', { message: 'The payment of this stream was refused, so it ends here.' })

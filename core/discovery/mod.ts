@@ -1,0 +1,63 @@
+/** Everything that a gateway tells of itself for free, derived from its menu and written once. */
+import { bazaarOf } from '../x402/bazaar.ts'
+import { docsPage, escape } from './reference_page.ts'
+import type { Endpoint, Free, LiveContext, Sold } from '../endpoint/mod.ts'
+import type { GatewayFacts } from '../endpoint/gateway_info.ts'
+import { openapi } from './openapi.ts'
+import type { Terms } from '../ports/mod.ts'
+import { priceList } from './price_list.ts'
+import { wellKnown } from './well_known.ts'
+
+/** Facts of one gateway that its documents speak of. */
+export type Described = {
+  readonly label: string
+  readonly version: string
+  terms(): readonly Terms[]
+  readonly offering: LiveContext
+}
+
+export type Documents = {
+  readonly shown: Pick<GatewayFacts, 'openapi' | 'wellKnown' | 'docs' | 'pricing'>
+  /** The `bazaar` extension of what is sold, as JSON; nothing for what no indexer is to call. */
+  bazaar(endpoint: Sold | Free): string | undefined
+}
+
+/** Where the origin stands in documents that are written once; no host has this name (RFC 6761). */
+const SOMEWHERE = 'https://gateway.invalid'
+
+export function documentsOf(endpoints: readonly Endpoint[], facts: Described): Documents {
+  const declared = new Map<string, string>()
+  // The terms open late, and may change with the configuration of the chain.
+  const key = () => JSON.stringify(facts.terms())
+  const described = remembered(() => openapi(endpoints, SOMEWHERE, facts), key)
+  const written = remembered(async () => JSON.stringify(await described()), key)
+  const page = remembered(async () => docsPage(await described(), { origin: SOMEWHERE, label: facts.label }), key)
+  const listed = remembered(() => JSON.stringify(wellKnown(endpoints, SOMEWHERE, facts)), key)
+  const inJson = (origin: string) => JSON.stringify(origin).slice(1, -1)
+  return {
+    shown: {
+      openapi: async (origin) => (await written()).replaceAll(SOMEWHERE, () => inJson(origin)),
+      docs: async (origin) => (await page()).replaceAll(SOMEWHERE, () => escape(origin)),
+      wellKnown: (origin) => listed().replaceAll(SOMEWHERE, () => inJson(origin)),
+      pricing: () => priceList(endpoints, facts.offering),
+    },
+    bazaar(endpoint) {
+      const known = declared.get(endpoint.name) ?? bazaarOf(endpoint, facts.offering)
+      declared.set(endpoint.name, known)
+      return known
+    },
+  }
+}
+
+/** Makes a thing once, until its key changes; what fails is made again. */
+function remembered<T>(make: () => T, keyOf: () => string): () => T {
+  let known: { readonly key: string; readonly thing: T } | undefined
+  return () => {
+    const key = keyOf()
+    if (known?.key === key) return known.thing
+    const fresh = { key, thing: make() }
+    known = fresh
+    if (fresh.thing instanceof Promise) fresh.thing.catch(() => (known = known === fresh ? undefined : known))
+    return fresh.thing
+  }
+}

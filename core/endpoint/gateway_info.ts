@@ -1,0 +1,33 @@
+/** What a gateway says of itself: to its free endpoints, in its documents, on its price list. */
+import type { Closed, Terms } from '../ports/mod.ts'
+import type { Pulse } from '../call/health_status.ts'
+
+/** Facts that anybody may know of a gateway, derived from the menu and its chain. */
+export type GatewayFacts = {
+  readonly name: string
+  /** `base`, `base-sepolia`, ... (ruling 7). */
+  readonly label: string
+  readonly version: string
+  readonly startedAt: number
+  /** Whether paid routes have an offer. */
+  isReady(): boolean
+  /** Why a chain of it does not sell although it was checked; its reason is for the operator only. */
+  closed(): Closed | undefined
+  /** What it is paid in; empty until its chain has been checked. */
+  terms(): readonly Terms[]
+  /** What it has seen of its chain and its models lately. */
+  readonly pulse: Pulse
+  /** What is on the menu, and what one call of it costs. */
+  pricing(): readonly Priced[]
+  openapi(origin: string): Promise<string>
+  wellKnown(origin: string): string
+  /** The reference page, as HTML. */
+  docs(origin: string): Promise<string>
+}
+
+/** An endpoint and its price: `free`, one, or the least and the most in US dollars. */
+export type Priced = { readonly name: string; readonly methods: readonly string[]; readonly path: string; readonly tag: string; readonly summary: string; readonly price: PriceRange | 'free' }
+/** As `x-payment-info` has it (reference x402 6.1). */
+export type PriceRange =
+  | { readonly mode: 'fixed'; readonly currency: 'USD'; readonly amount: string }
+  | { readonly mode: 'dynamic'; readonly currency: 'USD'; readonly min: string; readonly max: string }

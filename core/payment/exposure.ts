@@ -1,0 +1,105 @@
+/** How much a payer may have open, as a pure decision over the calls that a storage has read (house decision 8, rulings 35 and 36). */
+import { print, type Usdc, usdc } from '../x402/money.ts'
+import type { Call, Cap, NewCall, NewWalletLimit, Opened, OverWhy, Verdict } from '../ports/mod.ts'
+
+/** open: bound, never handed out. sent: handed out, so it may have been broadcast. dead and paid are final. */
+export type BondState = 'open' | 'sent' | 'dead' | 'paid'
+
+/** A balance read at `asOf` may lag this many milliseconds behind the settlements that it should show, where blocks do not tell. */
+export const BALANCE_LAG_MS = 5_000
+
+/** Storages look this many milliseconds before `asOf` for settled calls: no node that is read is further behind than that. */
+export const SETTLED_LOOKBACK_MS = 60_000
+
+/** One call of a payer, beside one bond of it (nulls where it has none); a call with several bonds may come several times. */
+export type Debt = Pick<Call, 'id' | 'endpoint' | 'quote' | 'work' | 'money' | 'startedAt' | 'settledAt'> & {
+  readonly state: BondState | null
+  readonly bondExpiresAt: number | null
+  /** Block or slot of its settlement, by its receipt; null where the receipt does not say. */
+  readonly block: number | null
+}
+
+type ReadAt = { readonly now: number; readonly without: string | undefined } & Pick<Cap, 'asOf' | 'block'>
+
+/** What may still leave the payer's wallet, or has left it since the balance was read. `without` is a call about to be let go. */
+export function exposure(debts: Iterable<Debt>, at: ReadAt): Usdc {
+  return sumOf(callsIn(debts, (debt) => debt.id !== at.without && (isOpen(debt, at.now) || isMissing(debt, at))))
+}
+
+export type Exposed = {
+  readonly debts: Iterable<Debt>
+  /** Whether the payer has ever settled a call in this asset. */
+  readonly hasPaid: boolean
+}
+export type Judged = { readonly kind: 'over'; readonly sum: Usdc; readonly why?: OverWhy } | { readonly kind: 'within'; readonly atLimit: boolean }
+
+/** Whether the payer may open one more call under the cap; `atLimit` says that a new wallet could not open another one like it. */
+export function judgeCap(call: NewCall, { debts: read, hasPaid }: Exposed, at: { now: number; without: string | undefined; cap: Cap }): Judged {
+  const { observed, newWallet, ...readAt } = at.cap
+  const debts = [...read]
+  const open = callsIn(debts, (debt) => debt.id !== at.without && debt.quote > 0n && isOpen(debt, at.now))
+  if (observed === undefined && open.size > 0) return { kind: 'over', sum: plus(sumOf(open), call.quote), why: 'unreadable' }
+  if (observed !== undefined) {
+    const sum = plus(exposure(debts, { ...readAt, now: at.now, without: at.without }), call.quote)
+    if (sum > observed) return { kind: 'over', sum }
+  }
+  if (!newWallet || hasPaid) return { kind: 'within', atLimit: false }
+
+  // Work in the background has a start of its own, and its output cannot be read before it is paid for.
+  const unproven = [...open.values()].filter(({ endpoint, startedAt }) => startedAt === null && newWallet.endpoints.includes(endpoint))
+  const sum = unproven.reduce((all, { quote }) => all + quote, call.quote as bigint)
+  const isOver = (calls: number, worth: bigint) => calls > newWallet.calls || worth > newWallet.worth
+  // The first is let through whatever it costs: a wallet could never begin with a dear model otherwise.
+  if (unproven.length > 0 && isOver(unproven.length + 1, sum)) return { kind: 'over', sum: usdc(sum), why: 'new_wallet' }
+  return { kind: 'within', atLimit: isOver(unproven.length + 2, sum + call.quote) }
+}
+
+/** Its authorization can still move money. */
+function isOpen(debt: Debt, now: number): boolean {
+  if (debt.money === 'settled' || (debt.money === 'verified' && debt.work === 'failed')) return false
+  return debt.state !== null && isSpendable(debt.state) && debt.bondExpiresAt !== null && debt.bondExpiresAt > now
+}
+
+/** Settled, and perhaps not yet in the balance that was read: later than its block, or, where a block is not known, too lately to tell. */
+function isMissing({ money, settledAt, block }: Debt, at: Pick<Cap, 'asOf' | 'block'>): boolean {
+  if (money !== 'settled' || settledAt === null) return false
+  const age = at.asOf - settledAt
+  if (at.block === undefined || block === null) return age <= BALANCE_LAG_MS
+  return block > at.block && age <= SETTLED_LOOKBACK_MS
+}
+
+export function isSpendable(state: BondState): boolean {
+  return state === 'open' || state === 'sent'
+}
+
+/** Each call once, however many bonds it has. */
+function callsIn(debts: Iterable<Debt>, counts: (debt: Debt) => boolean): ReadonlyMap<string, Debt> {
+  const found = new Map<string, Debt>()
+  for (const debt of debts) if (counts(debt)) found.set(debt.id, debt)
+  return found
+}
+
+const plus = (one: Usdc, other: Usdc): Usdc => usdc(one + other)
+
+function sumOf(calls: ReadonlyMap<string, Debt>): Usdc {
+  let sum = 0n
+  for (const { quote } of calls.values()) sum += quote
+  return usdc(sum)
+}
+
+// ── the cap of one order ────────────────────────────────────────────────────────────────────────────────────────────
+
+/** What a verified payer can be held to; `newWallet` is given for what is served before it is paid for. */
+export function capOf({ balance, asOf, block }: Extract<Verdict, { kind: 'valid' }>, newWallet?: NewWalletLimit): Cap {
+  return { asOf, ...(balance !== undefined && { observed: balance }), ...(block !== undefined && { block }), ...(newWallet && { newWallet }) }
+}
+
+/** Why an order is refused, and what to do. */
+export function overText({ sum, why }: Extract<Opened, { kind: 'over' }>, { calls, worth }: NewWalletLimit): string {
+  if (why === 'unreadable') return 'the balance of this wallet cannot be read at the moment, so it may have one open call at a time; wait until the open call has ended, then send the same signed request again'
+  if (why === 'new_wallet') {
+    const allowed = `${calls} open ${calls === 1 ? 'call' : 'calls'} of this kind, worth ${print(worth)} USDC together`
+    return `a wallet that has not paid here yet may have ${allowed}, and with this one they would be worth ${print(sum)} USDC; wait until one of them is paid, then send the same signed request again`
+  }
+  return `the open calls of this wallet would come to ${print(sum)} USDC, more than it holds`
+}

@@ -1,0 +1,43 @@
+/**
+ * Which authorization proves a wallet (ruling 34). A settlement publishes the whole authorization, so one that was handed to a chain or to a facilitator
+ * proves nothing any more: whoever reads the chain can send it as well.
+ */
+import { askFate, type Money } from './settle.ts'
+import { isNotedHandedOut } from './sent_authorizations.ts'
+import type { Authorization, Call, PaymentCode } from '../ports/mod.ts'
+import { SIGN_AFRESH } from '../http/replies.ts'
+
+export type Judged =
+  | { readonly kind: 'proof' }
+  /** `served` is the other call that it is bound to. */
+  | { readonly kind: 'none'; readonly code: PaymentCode; readonly reason: string; readonly served?: Call }
+  /** The chain could not say whether it has seen the authorization. */
+  | { readonly kind: 'unavailable' }
+
+/**
+ * Whether an authorization of a call was ever handed out. The claim that comes before every settlement writes this down (`money` leaves `verified`), and
+ * nothing takes it back. What costs nothing is never sent.
+ */
+export function wasHandedOut({ money }: Pick<Call, 'money'>): boolean {
+  return money !== 'verified'
+}
+
+/**
+ * Whether the authorization proves that its sender is the wallet of this call: the call's own, while it was never handed out, or one that no call has used,
+ * that still lives, and that the chain has not seen. What the wallet holds does not matter here.
+ */
+export async function judgeProof(money: Money, call: Call, authorization: Authorization): Promise<Judged> {
+  const { storage, clock } = money
+  const { key, expiresAt } = authorization
+  if (key === call.authorization) return wasHandedOut(call) ? none('PAYMENT_REPLAY', SIGN_AFRESH) : { kind: 'proof' }
+  const served = await storage.callOf(key, clock.now())
+  if (served) return served.id === call.id ? none('PAYMENT_REPLAY', SIGN_AFRESH) : { ...none('PAYMENT_REPLAY', 'the payment authorization was already used for another call'), served }
+  if (await isNotedHandedOut(storage, key, clock.now())) return none('PAYMENT_REPLAY', SIGN_AFRESH)
+  if (expiresAt <= clock.now()) return none('PAYMENT_UNFUNDED', 'the authorization has expired, so it proves no wallet; sign a fresh one')
+  const fate = await askFate(money, authorization, undefined)
+  if (fate.kind === 'open') return { kind: 'proof' }
+  if (fate.kind === 'unknown') return { kind: 'unavailable' }
+  return none((fate.kind === 'dead' && fate.code) || 'PAYMENT_REPLAY', 'the chain has seen the authorization, or it can no longer move money, so it proves no wallet; sign a fresh one')
+}
+
+const none = (code: PaymentCode, reason: string) => ({ kind: 'none', code, reason }) as const

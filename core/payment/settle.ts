@@ -1,0 +1,321 @@
+/** The life of a paid call after it was opened: settling it once, failing what died, finding out what became of money. */
+import { noteHandedOut } from './sent_authorizations.ts'
+import { isUnfinished, LOST } from './ledger.ts'
+import { type Living, takenBack } from '../call/active_calls.ts'
+import { type Meter, silent } from '../ports/meter.ts'
+import { parseAtomic } from '../x402/money.ts'
+import type { Authorization, Call, Chain, Clock, Json, Log, Outcome, PaymentCode, Settlement, Storage, Usage } from '../ports/mod.ts'
+import type { Receipt } from '../x402/protocol.ts'
+
+/** How long things may take, in milliseconds. The settlement lease outlives the deadline given to `settle`. */
+export type Patience = {
+  readonly verifyMs: number
+  readonly settleMs: number
+  readonly settleLeaseMs: number
+  /** How often an owner must say that it is alive. */
+  readonly workLeaseMs: number
+  /** A job that runs longer has stalled (spec 1, States). */
+  readonly stallMs: number
+  /** How long after an authorization's end its fate may stay unknown before a person is called (house decision 6). */
+  readonly unresolvedMs: number
+  /** How long a poll waits for another poll's settlement. */
+  readonly takenMs: number
+  /** Longest wait until a vendor has taken a job (spec 3, Limits). */
+  readonly submitMs: number
+  /** Longest wait for an answer, for the first event of a stream, and for the next one while the reader asks (spec 2, Limits). */
+  readonly answerMs: number
+  /** Longest stream. */
+  readonly streamMs: number
+  /** How long an answer that is ready waits for its settlement; it is then served, unless its payment is known to be refused (ruling 35). */
+  readonly receiptMs: number
+  /** A stream settles when its authorization has so long to live. */
+  readonly marginMs: number
+  /** How long an identical resend of a paid request is given the stored answer (ruling 9). */
+  readonly resendMs: number
+  /** How long a refused settlement after delivery keeps its payer from further answers (house decision 7). */
+  readonly debtMs: number
+}
+
+export const patience: Patience = {
+  verifyMs: 8_000,
+  settleMs: 30_000,
+  settleLeaseMs: 45_000,
+  workLeaseMs: 30_000,
+  stallMs: 3_600_000,
+  unresolvedMs: 600_000,
+  takenMs: 40_000,
+  submitMs: 20_000,
+  answerMs: 120_000,
+  streamMs: 500_000,
+  receiptMs: 10_000,
+  marginMs: 30_000,
+  resendMs: 600_000,
+  debtMs: 86_400_000,
+}
+
+export type Money = {
+  readonly storage: Storage
+  readonly chain: Chain
+  readonly clock: Clock
+  readonly log: Log
+  readonly meter?: Meter | undefined
+  readonly patience: Patience
+}
+
+/** What came of trying to settle a call. Only `settled` means that money moved. */
+export type Paying =
+  | { kind: 'settled'; receipt: Receipt; now: boolean }
+  /** Its quote is nothing: the result is stored, and no money is to move. */
+  | { kind: 'free' }
+  /** The authorization could not be spent. With a code, a fresh signature is what helps. */
+  | { kind: 'refused'; reason: string; code?: PaymentCode }
+  /** The fresh authorization that came with a poll did not verify. */
+  | { kind: 'rejected'; code: PaymentCode; reason: string }
+  /** The chain cannot be asked; nothing was sent. */
+  | { kind: 'unavailable'; reason: string }
+  | { kind: 'unknown'; reason: string }
+  /** Unknown for so long that the buyer has the result all the same (house decision 6). */
+  | { kind: 'unresolved'; reason: string }
+  /** The offered authorization serves another call. */
+  | { kind: 'replayed'; call: Call }
+
+export type Completion = { readonly result: Json; readonly expiresAt: number; readonly usage?: Usage | null }
+
+/** Runs `work` under a deadline. Its signal aborts when time is up, and the returned promise then rejects even if `work` goes on. */
+export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const deadline = new AbortController()
+  const done = new AbortController()
+  const timeout = clock.wait(ms, done.signal).then(() => {
+    if (done.signal.aborted) return new Promise<never>(() => {})
+    const error = Object.assign(new Error(`no answer within ${ms} ms`), { name: 'TimeoutError' })
+    deadline.abort(error)
+    throw error
+  })
+  timeout.catch(() => {})
+  try {
+    return await Promise.race([work(deadline.signal), timeout])
+  } finally {
+    done.abort('done')
+  }
+}
+
+/** `keepUntil` is the end of a settled call's shelf life. Where the buyer has the result already, what could not be sent is tried again later. */
+export type Settling = { readonly completion?: Completion; readonly keepUntil: number; readonly isDelivered?: boolean }
+
+/**
+ * Settles a completed call once, spending `offered` only when every earlier authorization of the call is proven dead (house decision 5).
+ * With `completion`, stores the result and claims in one step. Never throws for the chain's sake.
+ */
+export async function settleCall(
+  money: Money,
+  call: Call,
+  offered: Authorization,
+  { completion, keepUntil, isDelivered = false }: Settling,
+): Promise<Paying> {
+  const { storage, clock, patience } = money
+  if (call.quote === 0n) return await completeFree(money, call, completion)
+  const giveUpAt = clock.now() + patience.takenMs
+  let isVerified = offered.key === call.authorization
+  let pause = 20
+  for (;;) {
+    const now = clock.now()
+    const until = now + patience.settleLeaseMs
+    const isOffered = isVerified && offered.expiresAt > now
+    const claim = await storage.claimSettlement(call.id, isOffered ? offered : undefined, { now, until, ...(completion && { result: completion, owner: call.owner }) })
+    if (claim.kind === 'settled') return { kind: 'settled', receipt: claim.receipt, now: false }
+    if (claim.kind === 'replayed') return claim
+    if (claim.kind === 'nothing' && !isVerified) {
+      const bad = await verify(money, call, offered)
+      if (bad) return bad
+      isVerified = true
+      continue
+    }
+    if (claim.kind === 'nothing') return { kind: 'refused', reason: 'the authorization can no longer move money' }
+    if (claim.kind === 'taken') {
+      if (now >= giveUpAt) return { kind: 'unknown', reason: 'another settlement of this call is under way' }
+      await clock.wait(Math.min(pause, Math.max(1, claim.until - now)))
+      pause = Math.min(pause * 2, 500)
+      continue
+    }
+    const authorization = claim.kind === 'yours' ? offered : claim.authorization
+    if (claim.kind === 'yours' && offered.key !== call.authorization) await noteHandedOut(storage, offered, now)
+    const spent = await spend(money, authorization, claim.kind === 'retry' ? claim : undefined)
+    const paying = await record(money, call, { token: claim.token, authorization, spent, keepUntil, isDelivered })
+    if (paying === 'dead' && authorization.key !== offered.key) continue
+    if (paying === 'dead') return spent.kind === 'dead' ? { ...spent, kind: 'refused' } : { kind: 'refused', reason: 'the authorization is dead' }
+    return paying
+  }
+}
+
+/** An authorization of nothing proves a wallet: it stays bound to its call, and is never sent. */
+async function completeFree(money: Pick<Money, 'storage' | 'clock' | 'patience'>, call: Call, completion: Completion | undefined): Promise<Paying> {
+  if (!completion) return { kind: 'free' }
+  const isWon = await complete(money, call, completion)
+  return isWon ? { kind: 'free' } : { kind: 'refused', reason: 'the call had already ended' }
+}
+
+/** Keeps what its owner made for a call, unpaid. False when the call had ended; one that was declared lost meanwhile is taken back where it can be. */
+export async function complete({ storage, clock, patience }: Pick<Money, 'storage' | 'clock' | 'patience'>, call: Call, made: Completion): Promise<boolean> {
+  const { result, expiresAt, usage = null } = made
+  const now = clock.now()
+  const move = () => storage.moveCall(call.id, { work: ['queued', 'in_progress'], owner: call.owner, money: 'verified' }, { work: 'completed', result, expiresAt, usage, endedAt: now })
+  return (await move()) || ((await takenBack(storage, call, now + patience.workLeaseMs)) && (await move()))
+}
+
+/** Nothing, when a fresh authorization would pay for the call. One that would not is never bound: a crash would leave the call waiting for its end. */
+async function verify({ storage, chain, clock, meter = silent, patience }: Money, call: Call, { key, payment, offer }: Authorization): Promise<Paying | undefined> {
+  const verdict = await within(clock, patience.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(
+    (error: Error) => ({ kind: 'unavailable' as const, reason: error.message }),
+  )
+  meter.judged(verdict.kind === 'refused' ? verdict.code : verdict.kind)
+  if (verdict.kind === 'valid') return undefined
+  if (verdict.kind === 'unavailable') return verdict
+  const served = await storage.callOf(key, clock.now())
+  return served && served.id !== call.id ? { kind: 'replayed', call: served } : { ...verdict, kind: 'rejected' }
+}
+
+type Spent = Settlement | Dead
+
+/**
+ * Sends one authorization, looking first at what became of it where it may have been sent before. One that ended before it was ever
+ * sent is not sent any more: its fate would count as unknown, and an unknown fate gives the result away in the end. `kept`, where it comes
+ * from storage: then its end is the one that was told first.
+ */
+async function spend(money: Money, authorization: Authorization, kept: { readonly sent: boolean } | undefined): Promise<Spent> {
+  const { chain, clock, patience } = money
+  const { payment, offer } = authorization
+  const wasSent = kept?.sent ?? false
+  const end = kept && { expiresAt: authorization.expiresAt }
+  try {
+    const isOver = !wasSent && authorization.expiresAt <= clock.now()
+    if (wasSent || isOver) {
+      const fate = await askFate(money, authorization, end)
+      if (isOver && (fate.kind === 'open' || fate.kind === 'unknown')) return { kind: 'unavailable', reason: 'the chain has not yet confirmed that the authorization is over' }
+      if (fate.kind !== 'open') return fate
+    }
+    const settlement = await within(clock, patience.settleMs, (signal) => chain.settle(payment, offer, { now: clock.now(), signal }))
+    if (settlement.kind === 'unavailable' && wasSent) return { kind: 'unknown', reason: settlement.reason }
+    if (settlement.kind !== 'refused') return settlement
+    const fate = await askFate(money, authorization, end)
+    if (fate.kind === 'settled') return fate
+    if (fate.kind === 'dead') return { ...fate, ...settlement, kind: 'dead' }
+    return wasSent ? { kind: 'unknown', reason: settlement.reason } : settlement
+  } catch (error) {
+    return { kind: 'unknown', reason: (error as Error).message }
+  }
+}
+
+type Dead = { kind: 'dead'; reason: string; code?: PaymentCode }
+type FateOf = { kind: 'settled'; receipt: Receipt } | { kind: 'open' } | Dead | { kind: 'unknown'; reason: string }
+
+/** What the chain says has become of an authorization. Never rejects. */
+export async function askFate({ chain, clock, patience }: Money, { payment, offer }: Authorization, end: { readonly expiresAt: number } | undefined): Promise<FateOf> {
+  try {
+    const fate = await within(clock, patience.verifyMs, (signal) => chain.fate(payment, offer, { now: clock.now(), signal, ...end }))
+    if (fate.kind === 'paid') return { kind: 'settled', receipt: fate.receipt }
+    if (fate.kind === 'dead') return { reason: 'the authorization can no longer move money', ...fate }
+    return fate
+  } catch (error) {
+    return { kind: 'unknown', reason: (error as Error).message }
+  }
+}
+
+/** Writes down what was found out. A stale token means that somebody else goes on: their answer counts, ours is unknown. */
+async function record(
+  money: Money,
+  call: Call,
+  { token, authorization, spent, keepUntil, isDelivered }: { token: number; authorization: Authorization; spent: Spent; keepUntil: number; isDelivered: boolean },
+): Promise<Paying | 'dead'> {
+  const { clock, log, meter = silent, patience } = money
+  const now = clock.now()
+  if (spent.kind === 'settled') {
+    const isKept = await finish(money, call, { token, outcome: { kind: 'paid', receipt: spent.receipt }, at: { now, expiresAt: keepUntil } })
+    if (isKept) meter.attempted(call.endpoint, 'settled', parseAtomic(spent.receipt.amount))
+    return { kind: 'settled', receipt: spent.receipt, now: true }
+  }
+  const isHopeless = spent.kind === 'unknown' && now > authorization.expiresAt + patience.unresolvedMs
+  const kind = isHopeless ? 'unresolved' : endOf(spent, isDelivered)
+  const isOurs = await finish(money, call, { token, outcome: { kind }, at: { now } })
+  if (!isOurs) return { kind: 'unknown', reason: 'the settlement of this call goes on elsewhere' }
+  meter.attempted(call.endpoint, isHopeless ? 'unresolved' : spent.kind)
+  if (spent.kind === 'dead') return 'dead'
+  if (spent.kind !== 'unknown') return spent
+  if (!isHopeless) {
+    log.warn('a settlement has an unknown outcome', { call: call.id, reason: spent.reason })
+    return spent
+  }
+  if (call.money !== 'unresolved') {
+    log.alert('the fate of a payment is unresolved; look it up on the chain', { call: call.id, payment: authorization.key, reason: spent.reason })
+  }
+  return { kind: 'unresolved', reason: spent.reason }
+}
+
+function endOf({ kind }: Exclude<Spent, { kind: 'settled' }>, isDelivered: boolean): 'unknown' | 'refused' | 'dead' {
+  if (kind !== 'unavailable') return kind
+  return isDelivered ? 'unknown' : 'refused'
+}
+
+/** False as well when storage fails: the reconciler then finds out again, from the chain. */
+async function finish(
+  { storage, log }: Money,
+  call: Call,
+  { token, outcome, at }: { token: number; outcome: Outcome; at: { now: number; expiresAt?: number } },
+): Promise<boolean> {
+  try {
+    return await storage.finishSettlement(call.id, token, outcome, at)
+  } catch (error) {
+    log.alert('the end of a settlement could not be recorded', { call: call.id, outcome, error: (error as Error).message })
+    return false
+  }
+}
+
+/** Finds out what became of a call left in `settling`, sends its authorization again where it is still open, or calls a person. */
+export async function reconcile(money: Money, call: Call, keepUntil: number): Promise<void> {
+  const { storage, clock, patience } = money
+  const now = clock.now()
+  const claim = await storage.claimSettlement(call.id, undefined, { now, until: now + patience.settleLeaseMs })
+  if (claim.kind !== 'retry') return
+  const { authorization, token } = claim
+  const spent = await spend(money, authorization, claim)
+  await record(money, call, { token, authorization, spent, keepUntil, isDelivered: false })
+}
+
+export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was charged.'
+
+/** Why an unfinished call has in truth failed; undefined while it may still succeed. `lostBy` where nobody could renew until now. */
+export function overdue(call: Call, now: number, patience: Patience, lostBy = now): string | undefined {
+  if (!isUnfinished(call.work)) return undefined
+  if (now - (call.startedAt ?? call.createdAt) > patience.stallMs) return STALLED
+  if (call.until <= lostBy) return LOST
+  return undefined
+}
+
+/** Fails a call, uncharged. False when it ended some other way first. */
+export function fail(storage: Storage, call: Pick<Call, 'id'>, error: string, now: number): Promise<boolean> {
+  return storage.moveCall(call.id, { work: ['queued', 'in_progress'], money: 'verified' }, { work: 'failed', error, endedAt: now })
+}
+
+/** A call whose owner died, or that ran too long, fails when somebody looks at it. */
+export async function failIfOverdue(storage: Storage, call: Call, { now, patience, living }: { now: number; patience: Patience; living: Living }): Promise<Call> {
+  const error = overdue(call, now, patience, living.has(call.id) ? Number.NEGATIVE_INFINITY : living.lostBy(now))
+  if (!error) return call
+  await fail(storage, call, error, now)
+  return (await storage.getCall(call.id)) ?? call
+}
+
+/** When storage fails under a call, its authorization must not stay bound to work that nobody does. Throws `error`. */
+export async function abandon(storage: Storage, call: Pick<Call, 'id'>, { error, now }: { error: unknown; now: number }): Promise<never> {
+  await fail(storage, call, LOST, now)
+  throw error
+}
+
+/** Past its claim window; or settled, and past its shelf life. */
+export function isForgotten(call: Call, now: number): boolean {
+  if (call.money === 'settled') return call.result === null
+  return call.expiresAt <= now && call.money !== 'settling' && call.money !== 'unresolved'
+}
+
+/** It came to nothing, or nothing is left of it: whoever asks for it again has to start afresh. */
+export function isOver(call: Call, now: number): boolean {
+  return call.work === 'failed' || isForgotten(call, now)
+}

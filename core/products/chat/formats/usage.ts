@@ -1,0 +1,36 @@
+/** What a chat answer says it used, in the words of the contract (spec 2, "Usage fields"). */
+import type { Json } from '../../../ports/mod.ts'
+import { fieldsOf } from './json.ts'
+import type { Fields } from './wire.ts'
+
+/**
+ * From the spellings of the vendors that speak the chat wire to one. Cache members stand only where something was cached; `completion_tokens`
+ * counts reasoning, also where a vendor keeps that outside and only `total_tokens` shows it (xAI). Unknown members stay. Applying it twice
+ * changes nothing.
+ */
+export function usageOf(usage: Fields): Fields {
+  const { prompt_tokens, completion_tokens, total_tokens, prompt_tokens_details, completion_tokens_details, ...others } = usage
+  const { prompt_cache_hit_tokens, prompt_cache_miss_tokens, cache_read_input_tokens, cache_creation_input_tokens, ...rest } = others
+  const { cached_tokens, cached_creation_tokens, cache_write_tokens, ...details } = fieldsOf(prompt_tokens_details)
+  const read = first(cached_tokens, cache_read_input_tokens, prompt_cache_hit_tokens)
+  const written = first(cached_creation_tokens, cache_write_tokens, cache_creation_input_tokens)
+  const prompt = first(prompt_tokens) || Math.max(first(total_tokens) - first(completion_tokens), 0)
+  const total = Math.max(first(total_tokens), prompt + first(completion_tokens))
+  const promptDetails = { ...details, ...(read > 0 && { cached_tokens: read }), ...(written > 0 && { cached_creation_tokens: written }) }
+  const completionDetails = fieldsOf(completion_tokens_details)
+  return {
+    ...rest,
+    prompt_tokens: prompt,
+    completion_tokens: total - prompt,
+    total_tokens: total,
+    ...(Object.keys(promptDetails).length > 0 && { prompt_tokens_details: promptDetails }),
+    ...(Object.keys(completionDetails).length > 0 && { completion_tokens_details: completionDetails }),
+    ...(read > 0 && { cache_read_input_tokens: read }),
+    ...(written > 0 && { cache_creation_input_tokens: written }),
+  }
+}
+
+/** The first count above zero; 0 where there is none. */
+function first(...counts: readonly (Json | undefined)[]): number {
+  return counts.find((count) => typeof count === 'number' && Number.isFinite(count) && count > 0) as number | undefined ?? 0
+}

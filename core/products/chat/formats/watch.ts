@@ -1,0 +1,400 @@
+/** Streams on their way through: bytes pass untouched, and are read only where they say something that matters (house decision 13). */
+import { joined } from '../../../lib/bytes.ts'
+import type { Fault } from '../../../http/errors.ts'
+import type { Json } from '../../../ports/mod.ts'
+import type { ChatStream } from '../../../ports/vendors.ts'
+import { broken, isReal, type Watched } from './begun.ts'
+import { isFields, objectsOf } from './json.ts'
+import { type EventSplitter, eventSplitter, MAX_EVENT, parseEvent, sseJson, tryJson } from './sse.ts'
+import { usageOf } from './usage.ts'
+import type { Fields, Rewriter, SseEvent, Wire } from './wire.ts'
+
+/** Where the text of a wire has to be looked at. None of these can stand inside a JSON string: its quotes would be escaped. */
+const MARKS: Readonly<Record<Wire, RegExp>> = {
+  chat: /"(?:usage": ?\{|error":|reasoning": ?"|finish_reason": ?"|object": ?"error")|\[DONE\]|event: error/,
+  messages: /event: (?:error|message_delta|message_start|message_stop)|"type": ?"error"/,
+  responses: /event: (?:error|response\.(?:completed|incomplete|failed))|"type": ?"error"/,
+  generate_content: /"error":|event: error/,
+}
+
+/** What a reader would pay for. In `chat` the first chunks are read one by one instead, for they hold an empty text. */
+const CONTENT: Readonly<Record<Wire, RegExp>> = {
+  chat: /(?!)/,
+  messages: /content_block_delta|"type": ?"tool_use"/,
+  responses: /\.delta"|"response\.(?:output_text|refusal|function_call_arguments)\.done"/,
+  generate_content: /"parts":/,
+}
+
+/** Chunks of generate_content all tell their usage, so they are not read for it until somebody asks. */
+const COUNTED = '"usageMetadata"'
+/** The last event of generate_content says so, or why there is no answer. */
+const ENDED = /"(?:finishReason|finish_reason|blockReason)": ?"/
+
+export type Watching = {
+  readonly wire: Wire
+  /** The upstream's model id, or what its first chunk says instead, such as a dated one; and ours, which takes its place. */
+  readonly model?: { readonly upstream: string; readonly ours: string }
+}
+
+/**
+ * A vendor's stream in the wire of its reader. An event is passed on when it is whole, as the bytes that came, or in the contract's spelling
+ * where its vendor has another one. `[DONE]` and its like are held back as the closing events, and end the stream. Throws a Fault for an error
+ * among the events, after what came before it, and for a stream that breaks off.
+ */
+export function watched(upstream: ChatStream, { wire, model }: Watching): Watched {
+  const decoder = new TextDecoder()
+  const encoder = new TextEncoder()
+  let rename = model && model.upstream !== model.ours ? renamer(model.upstream, model.ours) : undefined
+  let named = model?.upstream
+  const marks = MARKS[wire]
+  const read = { chat, messages, responses, generate_content: generateContent }[wire]
+  const cutter = eventCutter()
+  /** Of a vendor that writes its lines in another way; known from the first event with data. */
+  let splitter: EventSplitter | undefined
+  let isJudged = false
+  let hasContent = false
+  let hasBegun = false
+  /** Until a text or a tool call has come, chunks of chat are read: reasoning alone becomes the text in the end (spec 2, rule 3). */
+  let isOpening = wire === 'chat'
+  let reasoning = ''
+  let usage: Json = null
+  let counted = ''
+  /** Said what an answer must say at least; and all that it has to say. */
+  let isFinished = false
+  let isOver = false
+  let trouble: Fault | undefined
+  let closing = ''
+
+  return {
+    async next() {
+      for (;;) {
+        if (trouble) throw trouble
+        if (isOver) return undefined
+        const bytes = await upstream.next()
+        // Cancelled meanwhile: nobody wants to know how it ended.
+        if (isOver) return undefined
+        const out = bytes === undefined ? ended() : came(bytes)
+        if (out && out.length > 0) return out
+      }
+    },
+    cancel() {
+      isOver = true
+      upstream.cancel()
+    },
+    hasContent: () => hasContent,
+    hasBegun: () => hasBegun,
+    closing: () => closing,
+    usage: () => usage ?? lastUsage(counted),
+  }
+
+  function came(bytes: Uint8Array): Uint8Array | undefined {
+    if (!splitter && !isJudged && bytes.includes(CR)) return oddly(bytes)
+    if (splitter) return straightened(splitter.push(bytes))
+    const whole = cutter.push(bytes)
+    return whole && checked(whole)
+  }
+
+  /** From here on events are cut out, and written down anew. */
+  function oddly(bytes: Uint8Array): Uint8Array | undefined {
+    splitter = eventSplitter()
+    const held = cutter.rest()
+    return straightened([...(held ? splitter.push(held) : []), ...splitter.push(bytes)])
+  }
+
+  function straightened(events: readonly string[]): Uint8Array | undefined {
+    return events.length === 0 ? undefined : encoder.encode(said(events.map((event) => `${event.split('\n').map(spelt).join('\n')}\n\n`).join('')))
+  }
+
+  function ended(): Uint8Array | undefined {
+    const held = splitter ? splitter.rest() : decoder.decode(cutter.rest() ?? NOTHING).trim()
+    const data = parseEvent(held)?.data
+    // Half an event is none; a whole one may lack its blank line.
+    const out = data === '[DONE]' || (data !== undefined && tryJson(data)) ? straightened([held]) : undefined
+    isOver = true
+    if (!isFinished) trouble ??= broken()
+    if (isFinished && wire === 'chat') closing = DONE
+    return out
+  }
+
+  /** Whole events, as they may go on. */
+  function checked(bytes: Uint8Array): Uint8Array | undefined {
+    const text = decoder.decode(bytes)
+    if (!isJudged) {
+      if (ODD.test(text)) return oddly(cutter.untouched(bytes))
+      isJudged = DATA.test(text)
+    }
+    const out = said(text)
+    return out === text ? bytes : encoder.encode(out)
+  }
+
+  function said(text: string): string {
+    if (wire === 'generate_content') count(text)
+    const out = isOpening || marks.test(text) || !PLAIN[wire].test(text) ? judged(text) : text
+    if (!hasContent) hasContent = CONTENT[wire].test(out)
+    if (!hasBegun) hasBegun = wire === 'chat' ? hasContent : out.split(EVENT_END).some((raw) => isReal(raw, wire))
+    return rename ? rename(out) : out
+  }
+
+  /** Event by event. What came before an error is still passed on; what comes after the last event is not. */
+  function judged(text: string): string {
+    let out = ''
+    for (const raw of text.split(EVENT_END)) {
+      try {
+        // Of those that came together, most say nothing that matters.
+        const isPlain = PLAIN[wire].test(raw)
+        const event = isOpening || !isPlain || marks.test(raw) ? parseEvent(raw) : undefined
+        if (event && !isPlain && event.data !== '[DONE]' && !tryJson(event.data)) throw broken()
+        if (event) out += read(event, raw)
+        if (!event) out += isPlain ? raw : silence(raw)
+      } catch (error) {
+        trouble = error as Fault
+      }
+      if (trouble || isOver) break
+    }
+    return out
+  }
+
+  function chat({ event, data }: SseEvent, raw: string): string {
+    if (data === '[DONE]') {
+      isFinished = true
+      isOver = true
+      closing = DONE
+      return ''
+    }
+    const told = tryJson(data)
+    if (event === 'error' || (told && isError(told))) throw failed({ event, data })
+    if (!told) throw broken()
+    if (model && typeof told.model === 'string' && told.model !== named) {
+      named = told.model
+      rename = named === model.ours ? undefined : renamer(named, model.ours)
+    }
+    const thought = withReasoning(told)
+    const before = isOpening ? opening(thought) : ''
+    const finish = FINISH.exec(data)?.[1]
+    if (finish === 'error') throw failed({ event, data })
+    if (finish !== undefined) isFinished = true
+    if (finish === 'content_filter') hasContent = true
+    if (isFields(thought.usage)) usage = usageOf(thought.usage)
+    const out = isFields(thought.usage) ? { ...thought, usage } : thought
+    return before + (out === told ? raw : sseJson(out))
+  }
+
+  /** A chunk before the first text. Answers with what has to go before it. */
+  function opening(chunk: Fields): string {
+    const choices = objectsOf(chunk.choices)
+    const [choice] = choices
+    const deltas = choices.map(({ delta }) => (isFields(delta) ? delta : {}))
+    const thought = deltas[0]?.reasoning_content
+    if (isSaid(thought) && reasoning.length < MAX_EVENT) reasoning += thought as string
+    if (deltas.some((delta) => isSaid(delta.reasoning_content))) hasContent = true
+    // Thoughts that are not shown (OpenRouter): it is at work, and a reader pays for nothing yet.
+    if (deltas.some((delta) => isSaid(delta.reasoning_details))) hasBegun = true
+    if (deltas.some((delta) => SPOKEN.some((name) => isSaid(delta[name])))) {
+      hasContent = true
+      isOpening = false
+      return ''
+    }
+    if (typeof choice?.finish_reason !== 'string' || reasoning === '') return ''
+    isOpening = false
+    const { usage: _usage, ...same } = chunk
+    return sseJson({ ...same, choices: [{ index: 0, delta: { content: reasoning }, finish_reason: null }] })
+  }
+
+  function messages({ event, data }: SseEvent, raw: string): string {
+    const told = event === 'message_start' || event === 'message_delta' || event === 'error' || data.includes('"error"') ? tryJson(data) : undefined
+    if (event === 'error' || told?.type === 'error') throw failed({ event, data })
+    const counts = isFields(told?.message) ? told.message.usage : told?.usage
+    if (isFields(counts)) usage = { ...(isFields(usage) ? usage : {}), ...counts }
+    if (isFields(told?.delta) && told.delta.stop_reason === 'refusal') hasContent = hasBegun = true
+    return event === 'message_stop' ? last(raw) : raw
+  }
+
+  function responses({ event, data }: SseEvent, raw: string): string {
+    if (event === 'error' || event === 'response.failed') throw failed({ event, data })
+    const isLast = event === 'response.completed' || event === 'response.incomplete'
+    const told = isLast || data.includes('"error"') ? tryJson(data) : undefined
+    if (told?.type === 'error') throw failed({ event, data })
+    if (!isLast) return raw
+    const made = isFields(told?.response) ? told.response : {}
+    usage = made.usage ?? null
+    if (objectsOf(made.output).length > 0) hasContent = hasBegun = true
+    return last(raw)
+  }
+
+  function generateContent({ event, data }: SseEvent, raw: string): string {
+    if (event === 'error' || tryJson(data)?.error !== undefined) throw failed({ event, data })
+    return raw
+  }
+
+  /** Before its first real event a stream that fails is a refusal like any other, in the class that its vendor names. */
+  function failed({ event, data }: { readonly event: string | undefined; readonly data: string }): Fault {
+    return (hasBegun || hasContent ? undefined : upstream.faultOf?.({ data, ...(event !== undefined && { event }) })) ?? broken()
+  }
+
+  function count(text: string): void {
+    if (text.includes(COUNTED)) counted = text
+    isFinished ||= ENDED.test(text)
+  }
+
+  function last(raw: string): string {
+    isFinished = true
+    isOver = true
+    closing = rename ? rename(raw) : raw
+    return ''
+  }
+}
+
+/** A vendor's stream in `chat`, for a reader of another wire. The reader's closing events are those with which the rewriter ends. */
+export function rewritten(upstream: ChatStream, rewriter: Rewriter): Watched {
+  const encoder = new TextEncoder()
+  const inner = watched(upstream, { wire: 'chat' })
+  const splitter = eventSplitter()
+  let closing = ''
+  return {
+    async next() {
+      for (;;) {
+        const bytes = await inner.next()
+        if (bytes === undefined) {
+          if (inner.closing() !== '') closing += tell('data: [DONE]') + rewriter.end()
+          return undefined
+        }
+        const out = withheld(splitter.push(bytes).map(tell).join(''))
+        if (out !== '') return encoder.encode(out)
+      }
+    },
+    cancel: inner.cancel,
+    hasContent: inner.hasContent,
+    hasBegun: inner.hasBegun,
+    closing: () => closing,
+    usage: inner.usage,
+  }
+
+  function tell(raw: string): string {
+    const event = parseEvent(raw)
+    return event ? rewriter.on(event) : ''
+  }
+
+  /** A rewriter may know that it is at its end before its vendor says so. */
+  function withheld(told: string): string {
+    const at = closing === '' ? told.search(LAST) : 0
+    if (at < 0) return told
+    closing += told.slice(at)
+    return told.slice(0, at)
+  }
+}
+
+/** The line with which the last event begins in the wires that have one. */
+const LAST = /^event: (?:message_stop|response\.(?:completed|incomplete|failed))$/m
+
+// ── chunks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const isError = ({ error, object }: Fields): boolean => (error !== undefined && error !== null) || object === 'error'
+
+const FINISH = /"finish_reason": ?"(\w*)/
+/** Members of a delta that are an answer; `function_call` is that of old clients. */
+const SPOKEN = ['content', 'tool_calls', 'refusal', 'function_call', 'images', 'audio'] as const
+
+function isSaid(value: Json | undefined): boolean {
+  if (typeof value === 'string' || Array.isArray(value)) return value.length > 0
+  return isFields(value)
+}
+
+/** vLLM and OpenRouter call it `reasoning`; the contract says `reasoning_content` (spec 2, rule 1). The same chunk where there is none. */
+function withReasoning(chunk: Fields): Fields {
+  const isNamed = ({ delta }: Fields) => isFields(delta) && isSaid(delta.reasoning) && !isSaid(delta.reasoning_content)
+  const choices = objectsOf(chunk.choices)
+  if (!choices.some(isNamed)) return chunk
+  const renamed = choices.map((choice) => {
+    if (!isNamed(choice)) return choice
+    const { reasoning, ...delta } = choice.delta as Fields
+    return { ...choice, delta: { ...delta, reasoning_content: reasoning as Json } }
+  })
+  return { ...chunk, choices: renamed }
+}
+
+function lastUsage(text: string): Json {
+  const [event] = text.split(EVENT_END).filter((raw) => raw.includes(COUNTED)).slice(-1)
+  return tryJson(parseEvent(event ?? '')?.data ?? '')?.usageMetadata ?? null
+}
+
+function renamer(upstream: string, ours: string): (text: string) => string {
+  const [theirs, own] = [JSON.stringify(upstream), JSON.stringify(ours)]
+  const [close, spaced] = [`"model":${theirs}`, `"model": ${theirs}`]
+  return (text) => (text.includes(close) ? text.replaceAll(close, `"model":${own}`) : text.replaceAll(spaced, `"model": ${own}`))
+}
+
+// ── bytes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const LF = 10
+const CR = 13
+const NOTHING = new Uint8Array()
+const DONE = 'data: [DONE]\n\n'
+const DATA = /^data:/m
+/** Whole events that each hold a JSON object by the look of it, and nothing else. */
+const NAMELESS = /^(?:data: \{[^\n]*\}\n\n)+$/
+const NAMED = /^(?:event: [\w.]+\ndata: \{[^\n]*\}\n\n)+$/
+const PLAIN: Readonly<Record<Wire, RegExp>> = { chat: NAMELESS, messages: NAMED, responses: NAMED, generate_content: NAMELESS }
+
+/** A comment says only that the upstream lives; its words are not ours to pass on. */
+const silence = (raw: string): string => (raw.trim() === '' ? '' : ': working\n\n')
+
+/** A line without the one space after its name. */
+const ODD = /^(?:data|event|id|retry):(?! )/m
+const EVENT_END = /(?<=\n\r?\n)(?!\r?\n)/
+
+/** A line in the contract's spelling. */
+const spelt = (line: string): string => line.replace(/^(\w+): ?/, '$1: ')
+
+/** Cuts bytes after the last blank line in them, which most chunks end with, and holds the rest. What it held is not searched again. */
+function eventCutter() {
+  let held: Uint8Array[] = []
+  let size = 0
+  /** The last three bytes held: a blank line may be cut anywhere. */
+  let edge: readonly number[] = []
+
+  function hold(bytes: Uint8Array): void {
+    if (bytes.length === 0) return
+    held.push(bytes)
+    size += bytes.length
+    edge = [...edge, ...bytes.subarray(-3)].slice(-3)
+    if (size > MAX_EVENT) throw broken()
+  }
+
+  function rest(): Uint8Array | undefined {
+    const [only] = held
+    const bytes = held.length > 1 ? joined(held, size) : only
+    held = []
+    size = 0
+    edge = []
+    return bytes
+  }
+
+  return {
+    push(bytes: Uint8Array): Uint8Array | undefined {
+      const end = lastEventEnd(bytes) || (edge.length > 0 ? Math.max(0, lastEventEnd([...edge, ...bytes.subarray(0, 3)]) - edge.length) : 0)
+      if (end === 0) {
+        hold(bytes)
+        return undefined
+      }
+      if (held.length === 0 && end === bytes.length) return bytes
+      hold(bytes.subarray(0, end))
+      const whole = rest()
+      hold(bytes.subarray(end))
+      return whole
+    },
+    rest,
+    /** The bytes, and all that is held: as if they had never been cut. */
+    untouched(bytes: Uint8Array): Uint8Array {
+      const more = rest()
+      return more ? joined([bytes, more], bytes.length + more.length) : bytes
+    },
+  }
+}
+
+/** Where the last blank line ends; 0 where there is none. */
+function lastEventEnd(bytes: Uint8Array | readonly number[]): number {
+  for (let at = bytes.lastIndexOf(LF); at > 0; at = bytes.lastIndexOf(LF, at - 1)) {
+    if (bytes[at - 1] === LF || (bytes[at - 1] === CR && bytes[at - 2] === LF)) return at + 1
+  }
+  return 0
+}

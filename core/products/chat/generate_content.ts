@@ -1,0 +1,149 @@
+/** The generate-content API of vendor-b's clients, for payers that the operator has listed (spec 3, inventory; ruling 22). */
+import { Type } from '@sinclair/typebox'
+import type { ChatRow } from '../catalog.ts'
+import { checkTurns, MOST_TOOLS, partCounter } from './unsupported_fields.ts'
+import { invalidParameter } from './request.ts'
+import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from './shared.ts'
+import { type Asked, type GuestList, live, type LiveContext, type Offering } from '../../endpoint/mod.ts'
+import { Fault } from '../../http/errors.ts'
+import { quoted, refused } from '../../http/request_body.ts'
+import type { Json } from '../../ports/mod.ts'
+import { camel } from './formats/generate_content_parts.ts'
+import { fieldsOf, isFields } from './formats/json.ts'
+import { generateContentFromChatReply } from './formats/generate_content_reply.ts'
+import { builtInTools, chatFromGenerateContent } from './formats/generate_content_request.ts'
+import { generateContentFromChatStream } from './formats/generate_content_stream.ts'
+import type { Fields } from './formats/wire.ts'
+
+const input = Type.Object({
+  contents: Type.Array(Type.Object({ role: Type.Optional(Type.String()), parts: Type.Optional(Type.Array(Type.Object({}))) }), { minItems: 1 }),
+  systemInstruction: Type.Optional(Type.Object({})),
+  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MOST_TOOLS })),
+  toolConfig: Type.Optional(Type.Object({})),
+  generationConfig: Type.Optional(Type.Object({})),
+  safetySettings: Type.Optional(Type.Array(Type.Object({}))),
+})
+
+const output = Type.Object({ candidates: Type.Array(Type.Object({ content: Type.Object({}), finishReason: Type.Optional(Type.String()) })), usageMetadata: Type.Object({}) })
+
+const isOnSurface = ({ surfaces, billing }: ChatRow): boolean => billing.mode !== 'free' && (surfaces ?? []).includes('generate_content')
+
+const shared = {
+  tag: 'chat',
+  input,
+  output,
+  uploads: true,
+  dialect: 'generate_content',
+  price: quote,
+  span: chatSpan,
+  serves: isServed,
+  remember: remembered,
+  guests: (): GuestList => ({ name: 'generate_content', unset: 'nobody' }),
+  sample: (): Fields => ({ contents: [{ role: 'user', parts: [{ text: 'Why is the sky blue?' }] }] }),
+  answer: (order: Parameters<typeof answered>[0]) => answered(order, translation),
+} as const
+
+const check = (stream: boolean) => async (said: Readonly<Record<string, unknown>>, { params }: Asked, context: LiveContext) => {
+  const body = oneSpelling(said as Fields)
+  const row = params.model === undefined ? anyRow(context) : findRow(params.model, context)
+  if (!isOnSurface(row)) throw new Fault('INVALID_MODEL', { message: `${row.id} is not served by generateContent; POST /api/v1/chat/completions serves it.`, param: 'model' })
+  if (body.contents === undefined) throw refused('contents', 'is required')
+  const [served] = builtInTools(body)
+  if (served !== undefined) throw invalidParameter('tools', `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`)
+  if (body.cachedContent !== undefined) throw invalidParameter('cachedContent', 'names something in the account of the operator; send the content itself.')
+  checkExtras(body)
+  return await sized({ row, wire: 'generate_content', chat: chatFromGenerateContent(body), own: (size) => ownBody(body, size), stream }, context)
+}
+
+/** What costs more than was quoted, or is not in the request (DECISIONS.md). */
+function checkExtras({ serviceTier, generationConfig, contents, systemInstruction }: Fields): void {
+  const tier = serviceTier ?? fieldsOf(generationConfig).serviceTier ?? 'standard'
+  if (tier !== 'standard') throw invalidParameter('serviceTier', `must be standard, got ${quoted(tier)}.`)
+  const kinds = fieldsOf(generationConfig).responseModalities ?? 'TEXT'
+  const others = (Array.isArray(kinds) ? (kinds as readonly Json[]) : [kinds]).filter((kind) => kind !== 'TEXT')
+  if (others.length > 0) throw invalidParameter('generationConfig.responseModalities', `must be TEXT, got ${quoted(others[0])}.`)
+  checkTurns(contents, 'contents')
+  const count = partCounter()
+  for (const [at, content] of (contents as readonly Fields[]).entries()) checkParts(content, { at: `contents.${at}`, count, levels: DEEPEST })
+  checkParts(systemInstruction, { at: 'systemInstruction', count, levels: DEEPEST })
+}
+
+/** Levels: a content has parts, one of them answers a call, and that answer has parts of media. */
+const DEEPEST = 16
+
+/** What is the caller's own JSON, in which no vendor looks for files. */
+const FREE_FORM: ReadonlySet<string> = new Set(['args', 'response', 'partMetadata', 'partmetadata'])
+
+type Place = { readonly at: string; readonly count: ReturnType<typeof partCounter>; readonly levels: number }
+
+/** Files live in the account of the operator, or behind an address that nobody has counted. */
+function checkParts(value: Json | undefined, { at, count, levels }: Place): void {
+  if (typeof value !== 'object' || value === null) return
+  if (levels === 0) throw refused(at, 'is nested too deeply')
+  if (Array.isArray(value)) {
+    count(value, at)
+    for (const [place, part] of (value as readonly Json[]).entries()) {
+      if (part === null) throw refused(`${at}.${place}`, 'must be an object')
+      checkParts(part, { at: `${at}.${place}`, count, levels: levels - 1 })
+    }
+    return
+  }
+  for (const [spelling, inner] of Object.entries(value)) {
+    const name = spelling.replaceAll('_', '')
+    if (/^filedata$/i.test(name) && inner !== null) throw invalidParameter(`${at}.fileData`, 'is not served; send the content itself, as inlineData.')
+    if (!FREE_FORM.has(name)) checkParts(inner, { at: `${at}.${name}`, count, levels: levels - 1 })
+  }
+}
+
+/** A probe without a body names no model either. */
+function anyRow(offering: Offering): ChatRow {
+  const row = sampleRow(offering, isOnSurface)
+  if (!row) throw new Fault('NOT_CONFIGURED')
+  return row
+}
+
+const generate = live<ChatInput>({
+  ...shared,
+  name: 'generate_content',
+  path: '/api/v1beta/models/{model...}:generateContent',
+  aliases: ['/api/v1/models/{model...}:generateContent'],
+  summary: 'Converse in the generate-content API',
+  description: 'For wallets that the operator has listed. x-goog-api-key is ignored.',
+  check: check(false),
+})
+
+const generateStream = live<ChatInput>({
+  ...shared,
+  name: 'generate_content.stream',
+  path: '/api/v1beta/models/{model...}:streamGenerateContent',
+  aliases: ['/api/v1/models/{model...}:streamGenerateContent'],
+  summary: 'Converse in the generate-content API, streamed',
+  description: 'Server-sent events, with alt=sse or without. For wallets that the operator has listed.',
+  check: check(true),
+})
+
+export const generateContent = [generate, generateStream]
+
+/**
+ * The same in camelCase: the vendor reads both spellings, and what it reads must be what was quoted. It reads numbers out of texts as well, so
+ * those are refused where the quote depends on them.
+ */
+function oneSpelling(said: Fields): Fields {
+  const { generationConfig, ...body } = camel(said)
+  if (generationConfig === undefined || generationConfig === null) return body
+  if (!isFields(generationConfig)) throw refused('generationConfig', `must be an object, got ${quoted(generationConfig)}`)
+  const config = camel(generationConfig)
+  for (const name of ['maxOutputTokens', 'candidateCount']) {
+    const count = config[name] ?? undefined
+    if (count !== undefined && typeof count !== 'number') throw refused(`generationConfig.${name}`, `must be a number, got ${quoted(count)}`)
+  }
+  return { ...body, generationConfig: config }
+}
+
+function ownBody({ generationConfig, ...body }: Fields, { maxTokens }: { maxTokens: number }): Fields {
+  return { ...body, generationConfig: { ...(generationConfig as Fields | undefined), maxOutputTokens: maxTokens } }
+}
+
+function translation({ id: model }: ChatRow): Translation {
+  return { reply: (chat) => generateContentFromChatReply(chat, { model }), stream: () => generateContentFromChatStream({ model }) }
+}

@@ -1,0 +1,274 @@
+/** What a chat request may say, and what the rules of its model make of it before it is quoted (spec 2, "Chat request body"). */
+import { type Static, Type } from '@sinclair/typebox'
+import { EFFORTS, type ChatRow, type Effort } from '../catalog.ts'
+import { Fault } from '../../http/errors.ts'
+import { clip, isWebUrl, quoted, refused } from '../../http/request_body.ts'
+import { pictureOf } from '../../lib/image_bytes.ts'
+import type { Json } from '../../ports/mod.ts'
+import { isFields } from './formats/json.ts'
+import type { Fields, Wire } from './formats/wire.ts'
+
+// ── the schema ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const text = Type.String()
+const Day = Type.String({ pattern: '^\\d{4}-\\d{2}-\\d{2}$', description: 'YYYY-MM-DD' })
+const Part = Type.Object({ type: text, text: Type.Optional(text), image_url: Type.Optional(Type.Object({ url: text })) })
+const ToolCall = Type.Object({ id: text, type: Type.Optional(text), function: Type.Object({ name: text, arguments: text }) })
+
+const Message = Type.Object({
+  role: Type.Union(['system', 'developer', 'user', 'assistant', 'tool', 'function'].map((role) => Type.Literal(role))),
+  content: Type.Optional(Type.Union([text, Type.Array(Part), Type.Null()], { description: 'Text, or parts: `{type: text}` and, for models that see, `{type: image_url}`.' })),
+  tool_calls: Type.Optional(Type.Union([Type.Array(ToolCall), Type.Null()])),
+  tool_call_id: Type.Optional(text),
+  name: Type.Optional(Type.Union([text, Type.Null()])),
+})
+
+const SearchParameters = Type.Object({
+  mode: Type.Optional(Type.Union(['auto', 'on', 'off'].map((mode) => Type.Literal(mode)))),
+  sources: Type.Optional(Type.Array(Type.Unknown())),
+  return_citations: Type.Optional(Type.Boolean()),
+  from_date: Type.Optional(Day),
+  to_date: Type.Optional(Day),
+  max_search_results: Type.Optional(Type.Integer({ minimum: 1, maximum: 50 })),
+})
+
+const MOST_ANSWERS = 8
+const Count = (description: string) => Type.Optional(Type.Integer({ minimum: 1, description }))
+
+/** Of /chat/{model}, whose path names the model. Unknown members are kept, and forwarded as they are. */
+export const ChatBody = Type.Object({
+  model: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'Id of a chat model, as listed by /api/v1/models.' })),
+  messages: Type.Array(Message, { description: 'At least one user, assistant or tool message, and at most 10,000 in all.' }),
+  max_tokens: Count('Most tokens of the answer; the smaller of the ceiling of the model and 8192 unless told.'),
+  max_completion_tokens: Count('The same as max_tokens.'),
+  temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
+  top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+  n: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_ANSWERS, description: 'How many answers; each is quoted.' })),
+  stream: Type.Optional(Type.Boolean({ description: 'Whether the answer comes as server-sent events.' })),
+  tools: Type.Optional(Type.Array(Type.Object({ type: text }), { maxItems: 512 })),
+  tool_choice: Type.Optional(Type.Union([text, Type.Object({})])),
+  response_format: Type.Optional(Type.Object({ type: text })),
+  stop: Type.Optional(Type.Union([text, Type.Array(text)])),
+  reasoning_effort: Type.Optional(Type.String({ description: `One of ${EFFORTS.join(', ')}.` })),
+  thinking: Type.Optional(Type.Object({ type: text, budget_tokens: Type.Optional(Type.Integer({ minimum: 1 })) })),
+  prompt_cache: Type.Optional(Type.Boolean({ description: 'Asks for prompt caching, on models that need to be asked.' })),
+  search_parameters: Type.Optional(SearchParameters),
+})
+export type ChatBody = Static<typeof ChatBody>
+
+// ── messages ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+type Checking = {
+  readonly row: ChatRow
+  readonly wire: Wire
+  /** Whether the vendor gets the caller's own body, whose parts chat need not know. */
+  readonly isNative: boolean
+}
+
+/** What the schema cannot say of messages. Throws EMPTY_CONVERSATION, INVALID_BODY, INVALID_IMAGE or INVALID_PARAMETER. */
+export function checkMessages(messages: ChatBody['messages'], checking: Checking): void {
+  if (!messages.some(({ role }) => role !== 'system' && role !== 'developer')) {
+    throw new Fault('EMPTY_CONVERSATION', { message: 'messages must have at least one user, assistant or tool message.', param: 'messages' })
+  }
+  for (const [index, message] of messages.entries()) {
+    const at = `messages.${index}`
+    if (message.role === 'tool' && !message.tool_call_id) throw refused(`${at}.tool_call_id`, 'is required on a tool message')
+    const isSilent = message.content === null || message.content === undefined
+    if (isSilent && !(message.role === 'assistant')) throw refused(`${at}.content`, 'is required; only an assistant message with tool_calls may go without')
+    if (Array.isArray(message.content)) message.content.forEach((part, place) => checkPart(part as Fields | null, { ...checking, at: `${at}.content.${place}` }))
+  }
+}
+
+/** Any other part is one that some vendor resolves itself, or one that nobody here has counted. */
+const PARTS: readonly unknown[] = ['text', 'image_url', 'input_audio', 'file', 'refusal']
+
+function checkPart(part: Fields | null, { at, row, wire, isNative }: Checking & { readonly at: string }): void {
+  if (!isFields(part)) throw refused(at, 'must be an object')
+  const isFilm = wire === 'generate_content' && part.type === 'video_url'
+  if (!isNative && !isFilm && !PARTS.includes(part.type)) throw invalidParameter(`${at}.type`, `must be one of ${PARTS.join(', ')}, got ${quoted(part.type)}.`)
+  if (part.type === 'text' && typeof part.text !== 'string') throw refused(`${at}.text`, 'is required on a text part')
+  if (part.type === 'file' && !isNative) checkFile(part.file, `${at}.file`)
+  if (part.type === 'input_audio' && !isNative) checkData(isFields(part.input_audio) ? part.input_audio.data : undefined, `${at}.input_audio.data`)
+  if (part.type === 'image_url') checkImage(part.image_url, { at: `${at}.image_url.url`, row })
+}
+
+/** A file comes with its data: an id names one in the account of the operator, and what is behind an address nobody has counted. */
+function checkFile(file: Json | undefined, at: string): void {
+  if (!isFields(file)) throw refused(at, 'must be an object')
+  for (const name of ['file_id', 'file_url']) {
+    if ((file[name] ?? undefined) !== undefined) throw invalidParameter(`${at}.${name}`, 'is not served; send the content itself, as file_data.')
+  }
+  checkData(file.file_data, `${at}.file_data`)
+}
+
+/** A data URI, or bare base64. */
+function checkData(data: Json | undefined, at: string): void {
+  if (typeof data !== 'string' || data === '') throw refused(at, 'is required, as base64')
+  if (!/^(?:data:[^,]*,|[\w+/=\s-]*$)/i.test(data.slice(0, 200))) throw invalidParameter(at, 'must be the content itself, as base64 or a data URI, and no address.')
+}
+
+/** Hosts whose addresses some vendor reads as a film, or as a file of the operator's. */
+const NO_PICTURES = /(?:^|\.)(?:youtube\.com|youtube-nocookie\.com|youtu\.be|generativelanguage\.googleapis\.com)\.?$/
+
+function checkImage(image: Json | undefined, { at: param, row }: { at: string; row: ChatRow }): void {
+  const given = isFields(image) ? image.url : image
+  const url = typeof given === 'string' ? given : ''
+  if (!row.images) throw new Fault('INVALID_PARAMETER', { message: `${row.id} sees no images; choose a model of the category vision.`, param })
+  if (isWebUrl(url)) {
+    if (NO_PICTURES.test(new URL(url).hostname)) throw badImage(param, `must be the address of a picture, got ${quoted(url)}`)
+    return
+  }
+  if (!url.startsWith('data:')) throw badImage(param, `must be an http(s) URL or a data URI, got ${quoted(url)}`)
+  const picture = pictureOf(url)
+  if (typeof picture === 'string') throw badImage(param, picture)
+}
+
+function badImage(param: string, why: string): Fault {
+  return new Fault('INVALID_IMAGE', { message: `${param}: ${why}.`, param })
+}
+
+/** 400 for a parameter that the model or the gateway does not take. */
+export function invalidParameter(param: string, message: string): Fault {
+  return new Fault('INVALID_PARAMETER', { message: `${param}: ${message}`, param })
+}
+
+/** The numbers that a quote is made from. The schema of chat has seen to them; those of the other surfaces do not know them all. */
+export function checkCounts({ max_tokens, max_completion_tokens, n }: Fields): void {
+  for (const [name, count] of Object.entries({ max_tokens, max_completion_tokens, n })) {
+    if (count === undefined || count === null) continue
+    if (!Number.isSafeInteger(count) || (count as number) < 1) throw refused(name, `must be a whole number from 1 on, got ${quoted(count)}`)
+  }
+  if (typeof n === 'number' && n > MOST_ANSWERS) throw refused('n', `must be at most ${MOST_ANSWERS}, got ${n}`)
+}
+
+// ── the rules of a model ────────────────────────────────────────────────────────────────────────────────────────────
+
+type Ruling = { readonly isLenient?: boolean; readonly byResponses?: boolean }
+export type Ruled = { readonly body: Fields; readonly effort: Effort | undefined }
+
+/**
+ * The request as its model takes it: parameters stripped, effort raised or lowered, forced tools served as auto. Throws INVALID_PARAMETER for
+ * what the model refuses; with `isLenient` that is stripped too, for the caller did not choose this model. An order `byResponses` may have the
+ * effort that plain chat may not.
+ */
+export function ruled(body: Fields, row: ChatRow, { isLenient = false, byResponses = false }: Ruling = {}): Ruled {
+  const kept: Record<string, Json> = { ...body }
+  for (const name of row.strips ?? []) delete kept[name]
+  for (const name of row.refuses ?? []) {
+    const given = kept[name]
+    if (given === undefined || given === null || (name === 'temperature' && given === 1)) continue
+    if (!isLenient) throw invalidParameter(name, `${row.id} does not take it${name === 'temperature' ? '; only 1 is allowed' : ''}.`)
+    delete kept[name]
+  }
+  delete kept.stream_options
+  ruleTier(kept, isLenient)
+  if (!row.promptCache) delete kept.prompt_cache
+  if (row.noForcedTools && isForced(kept.tool_choice)) kept.tool_choice = 'auto'
+  ruleSearch(kept, row, isLenient)
+  const effort = ruleEffort(kept, row, { isLenient, byResponses })
+  if (effort === undefined) delete kept.reasoning_effort
+  if (effort !== undefined) kept.reasoning_effort = effort
+  return { body: kept, effort }
+}
+
+const isForced = (choice: Json | undefined): boolean => choice === 'required' || (typeof choice === 'object' && choice !== null)
+
+export const hasFunctions = ({ tools }: Fields): boolean => Array.isArray(tools) && tools.some((tool) => (tool as Fields).type === 'function')
+
+function ruleEffort(body: Fields, row: ChatRow, { isLenient, byResponses }: Required<Ruling>): Effort | undefined {
+  const asked = body.reasoning_effort
+  const isKnown = EFFORTS.includes(asked as Effort)
+  if (asked !== undefined && asked !== null && !isKnown) {
+    throw invalidParameter('reasoning_effort', `must be one of ${EFFORTS.join(', ')}, got ${quoted(asked)}.`)
+  }
+  const named = isKnown ? (asked as Effort) : undefined
+  const rules = row.effort
+  if (!rules) {
+    if (named !== 'max') return named
+    if (isLenient) return 'xhigh'
+    throw invalidParameter('reasoning_effort', `${row.id} takes none, minimal, low, medium, high or xhigh, got "max".`)
+  }
+  const withTools = hasFunctions(body)
+  if (withTools && rules.forcedWithTools) return rules.forcedWithTools
+  const sent = ((withTools || byResponses) && rules.withTools) || rules.sent
+  if (named === undefined) return withTools ? rules.defaultWithTools : undefined
+  const effort = sent[named]
+  if (effort !== undefined || isLenient) return effort
+  throw invalidParameter('reasoning_effort', `${row.id} takes ${Object.keys(sent).join(', ')}, got ${quoted(named)}.`)
+}
+
+/** A tier that the vendor charges more for is not what was quoted. */
+function ruleTier(body: Record<string, Json>, isLenient: boolean): void {
+  const tier = body.service_tier
+  if (tier === undefined || tier === null || tier === 'auto' || tier === 'default' || tier === 'flex') return
+  if (!isLenient) throw invalidParameter('service_tier', `must be auto, default or flex, got ${quoted(tier)}.`)
+  delete body.service_tier
+}
+
+function ruleSearch(body: Record<string, Json>, row: ChatRow, isLenient: boolean): void {
+  const asked = body.search_parameters
+  if (asked === undefined || asked === null) return void delete body.search_parameters
+  if (typeof asked !== 'object' || Array.isArray(asked)) throw refused('search_parameters', `must be an object, got ${quoted(asked)}`)
+  const isOff = (asked as Fields).mode === 'off'
+  if (isOff) delete body.search_parameters
+  if (isOff || row.liveSearch) return
+  if (!isLenient) throw invalidParameter('search_parameters', `${row.id} has no live search; choose a vendor-c model, or set mode to off.`)
+  delete body.search_parameters
+}
+
+// ── sizes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const DEFAULT_MAX_TOKENS = 8_192
+
+/** What the caller asks for, and what is usual where he asks for nothing. */
+type Wanted = { readonly requested: number | undefined; readonly usual?: number | undefined }
+
+/** `max_tokens` as it is served: the default, clamped to the ceiling of the model and to what the prompt leaves of the window. */
+export function outputCap({ requested, usual = DEFAULT_MAX_TOKENS }: Wanted, row: ChatRow, promptTokens: number): { maxTokens: number; headers: Readonly<Record<string, string>> } {
+  const left = Math.max(1, row.contextWindow - promptTokens)
+  const maxTokens = Math.min(requested ?? usual, row.maxOutput, left)
+  if (requested === undefined || maxTokens === requested) return { maxTokens, headers: {} }
+  return { maxTokens, headers: { 'x-max-tokens-capped': 'true', 'x-max-tokens-requested': String(requested), 'x-max-tokens-effective': String(maxTokens) } }
+}
+
+/** The caller's own limit, under either name. */
+export function requestedTokens({ max_tokens, max_completion_tokens }: Fields): number | undefined {
+  const given = max_tokens ?? max_completion_tokens
+  return typeof given === 'number' ? given : undefined
+}
+
+/**
+ * Which messages stay when the prompt is too long: the system's, and the newest turns that fit (ruling 19). A tool call and its results go
+ * together. Undefined where the system and the last turn alone do not fit.
+ */
+export function trimmed(messages: readonly Fields[], tokens: readonly number[], budget: number): readonly Fields[] | undefined {
+  const turns: number[][] = []
+  let fixed = 0
+  messages.forEach(({ role }, index) => {
+    if (role === 'system' || role === 'developer') fixed += tokens[index] ?? 0
+    else if ((role === 'tool' || role === 'function') && turns.length > 0) turns.at(-1)?.push(index)
+    else turns.push([index])
+  })
+  const kept = new Set<number>()
+  let left = budget - fixed
+  for (const turn of turns.toReversed()) {
+    left -= turn.reduce((sum, index) => sum + (tokens[index] ?? 0), 0)
+    if (left < 0) break
+    for (const index of turn) kept.add(index)
+  }
+  if (kept.size === 0) return undefined
+  return messages.filter(({ role }, index) => role === 'system' || role === 'developer' || kept.has(index))
+}
+
+/** 400 with ids out of `rows` that the caller may have meant, and where all of them are. */
+export function unknownModel(asked: string, rows: readonly ChatRow[]): Fault {
+  const words = asked.toLowerCase().split(/[^a-z0-9]+/).filter(Boolean)
+  const near = ({ id, aliases }: ChatRow) => words.filter((word) => [id, ...aliases].some((name) => name.includes(word))).length
+  const listed = rows.filter(({ hidden }) => !hidden).map((row) => ({ id: row.id, near: near(row) }))
+  const alternatives = listed.sort((a, b) => b.near - a.near).slice(0, 8).map(({ id }) => id)
+  return new Fault('INVALID_MODEL', {
+    message: `Unknown model: ${clip(asked)}. ${alternatives.length > 0 ? `Alternatives: ${alternatives.join(', ')}. ` : ''}All models: GET /api/v1/models.`,
+    param: 'model',
+    fields: { alternatives, models_url: '/api/v1/models' },
+  })
+}

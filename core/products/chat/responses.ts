@@ -1,0 +1,280 @@
+/** The stateless responses API: whole, streamed, or in the background with poll, attach and cancel (spec 3; reference clients 6.2; ruling 21). */
+import { Type } from '@sinclair/typebox'
+import type { ChatRow, Effort } from '../catalog.ts'
+import { checkTurns, MOST_TOOLS, partCounter } from './unsupported_fields.ts'
+import { invalidParameter } from './request.ts'
+import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from './shared.ts'
+import { free, type FreeCalls, type FreeRequest, json, live, type Reply, type Stored } from '../../endpoint/mod.ts'
+import { Fault } from '../../http/errors.ts'
+import { refused } from '../../http/request_body.ts'
+import type { Call, Clock } from '../../ports/mod.ts'
+import { anyCallUrl, type StoredAnswer } from '../../http/replies.ts'
+import { isFields, listOf } from './formats/json.ts'
+import { responseEvents, responsesFromChatStream } from './formats/responses_events.ts'
+import { type ResponseFacts, responseOf, responsesFromChatReply } from './formats/responses_reply.ts'
+import { besideChat, builtInTools, chatFromResponses } from './formats/responses_request.ts'
+import { tryJson } from './formats/sse.ts'
+import type { Fields } from './formats/wire.ts'
+import { receiptHeaders } from '../../x402/protocol.ts'
+
+const input = Type.Object({
+  model: Type.String({ minLength: 1, maxLength: 200 }),
+  input: Type.Optional(Type.Union([Type.String(), Type.Array(Type.Object({}))])),
+  instructions: Type.Optional(Type.String()),
+  max_output_tokens: Type.Optional(Type.Integer({ minimum: 1 })),
+  stream: Type.Optional(Type.Boolean()),
+  background: Type.Optional(Type.Boolean({ description: 'Answers at once, and works on: poll or attach with GET /api/v1/responses/{id}.' })),
+  store: Type.Optional(Type.Boolean()),
+  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MOST_TOOLS })),
+  reasoning: Type.Optional(Type.Object({ effort: Type.Optional(Type.Union([Type.String(), Type.Null()])) })),
+  temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
+  top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
+})
+
+const output = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('response'),
+  status: Type.String({ description: 'queued, in_progress, completed, incomplete, failed or cancelled.' }),
+  model: Type.String(),
+  output: Type.Array(Type.Object({ type: Type.String() })),
+  usage: Type.Optional(Type.Object({})),
+})
+
+const isOnSurface = ({ surfaces, billing }: ChatRow): boolean => billing.mode !== 'free' && (surfaces ?? []).includes('responses')
+
+const NAME = 'responses'
+/** A response is the call that made it, under a name that its clients expect. */
+const responseId = (callId: string): string => `resp_${callId.replace(/^job_/, '')}`
+/** The id of one in the background has the poll key of its call in it: its clients send nothing else, and it alone reads the output (ruling 34). */
+const backgroundId = (callId: string, key: string): string => `${responseId(callId)}_${key}`
+const BACKGROUND_ID = /^resp_([0-9a-f]{32})_([0-9a-f]{32})$/
+
+function callIn(id: string): { readonly callId: string; readonly key: string } | undefined {
+  const [, hex, key] = BACKGROUND_ID.exec(id) ?? []
+  return hex === undefined || key === undefined ? undefined : { callId: `job_${hex}`, key }
+}
+
+const create = live<ChatInput>({
+  name: NAME,
+  path: '/api/v1/responses',
+  summary: 'Converse in the responses API',
+  description: 'Stateless: nothing of earlier responses is referred to, and `store` is false. Function tools only.',
+  tag: 'chat',
+  input,
+  output,
+  uploads: true,
+  dialect: 'responses',
+  price: quote,
+  span: chatSpan,
+  serves: isServed,
+  remember: ({ row, own, background }) => ({ ...remembered({ row } as ChatInput), request: { model: row.id, ...echoOf(own), ...(background && { _background: true }) } }),
+  guests: ({ background }) => (background ? { name: 'background', unset: 'everybody' } : undefined),
+  sample: (offering) => ({ model: sampleRow(offering, isOnSurface)?.id ?? '', input: 'Why is the sky blue?', max_output_tokens: 1_000 }),
+
+  async check(said, _asked, context) {
+    const body = said as Fields
+    checkStateless(body)
+    const row = findRow(body.model as string, context)
+    if (!isOnSurface(row)) throw new Fault('INVALID_MODEL', { message: `${row.id} is not served by /responses; POST /api/v1/chat/completions serves it.`, param: 'model' })
+    const sizing = { row, wire: 'responses', chat: chatFromResponses(body), beside: besideChat(body), own: (size: Size) => ownBody(body, size) } as const
+    return await inOwnNames(sized({ ...sizing, stream: body.stream === true, defaultTokens: row.maxOutput, background: body.background === true }, context))
+  },
+
+  deferred({ row, own, background }, { id, createdAt, key }) {
+    return background ? { ...responseOf(factsOf({ row, own, id, createdAt }), QUEUED), id: backgroundId(id, key), status: 'queued', background: true } : undefined
+  },
+  answer: (order) => inOwnNames(answered(order, (row) => translation(factsOf({ row, own: order.input.own, id: order.id, createdAt: order.clock.now() })))),
+})
+
+/** What chat calls otherwise, by the first member of its path. */
+const NAMES: ReadonlyMap<string, string> = new Map([
+  ['messages', 'input'],
+  ['max_tokens', 'max_output_tokens'],
+  ['reasoning_effort', 'reasoning.effort'],
+  ['response_format', 'text.format'],
+])
+
+/** A fault of the work in chat names the field that its caller sent. */
+async function inOwnNames<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work
+  } catch (error) {
+    const [first = ''] = error instanceof Fault ? (error.parts.param ?? '').split(/[.[]/) : []
+    const param = NAMES.get(first)
+    throw error instanceof Fault && param !== undefined ? new Fault(error.code, { ...error.parts, param }) : error
+  }
+}
+
+const QUEUED = { status: 'queued', incomplete_details: null, output: [], usage: null }
+
+function factsOf({ row, own, id, createdAt }: { row: ChatRow; own: Fields; id: string; createdAt: number }): ResponseFacts {
+  return { model: row.id, id: responseId(id), createdAt: Math.floor(createdAt / 1000), request: own }
+}
+
+function translation(facts: ResponseFacts): Translation {
+  return { reply: (chat) => responsesFromChatReply(chat, facts), stream: () => responsesFromChatStream(facts) }
+}
+
+/** What refers to earlier responses, costs extra, or contradicts itself. */
+function checkStateless(body: Fields): void {
+  for (const name of ['previous_response_id', 'conversation', 'prompt']) {
+    if (body[name] !== undefined && body[name] !== null) throw invalidParameter(name, 'is not served: this API is stateless; send the whole input.')
+  }
+  checkInput(body)
+  if (body.store === true) throw invalidParameter('store', 'must be false: nothing is stored here.')
+  if (body.input === undefined && body.instructions === undefined) throw refused('input', 'is required, or instructions')
+  if (body.background === true && body.stream === true) throw new Fault('STREAM_UNSUPPORTED', { message: 'stream: not together with background; attach with GET /api/v1/responses/{id}?stream=true.', param: 'stream' })
+  const [served] = builtInTools(body)
+  if (served !== undefined) throw invalidParameter('tools', `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`)
+}
+
+/** Files live in the account of the operator, where any caller could name another one's; what is behind an address nobody has counted. */
+function checkInput({ input }: Fields): void {
+  const items = listOf(input)
+  checkTurns(input, 'input')
+  const count = partCounter()
+  for (const [at, item] of items.entries()) {
+    const here = `input.${at}`
+    if (!isFields(item)) throw refused(here, 'must be an object')
+    // The type of a reference may be left out (openai@7.55.0 `ResponseInputItem.ItemReference`).
+    const isReference = item.type === 'item_reference' || ((item.type ?? undefined) === undefined && (item.role ?? undefined) === undefined)
+    if (isReference) throw invalidParameter(here, 'must not refer to an earlier item: this API is stateless; send the item itself.')
+    checkReferences(item, here)
+    for (const member of ['content', 'output', 'summary']) {
+      const parts = isFields(item[member]) ? [item[member] as Fields] : listOf(item[member])
+      count(parts, `${here}.${member}`)
+      for (const [place, part] of parts.entries()) {
+        if (!isFields(part)) throw refused(`${here}.${member}.${place}`, 'must be an object')
+        checkReferences(part, `${here}.${member}.${place}`)
+      }
+    }
+  }
+}
+
+function checkReferences(part: Fields, at: string): void {
+  for (const name of ['file_id', 'file_url']) {
+    if ((part[name] ?? undefined) !== undefined) throw invalidParameter(`${at}.${name}`, 'is not served; send the content itself, as file_data or image_url.')
+  }
+}
+
+type Size = { readonly maxTokens: number; readonly row: ChatRow; readonly effort: Effort | undefined }
+
+/** The body for a vendor that speaks responses itself. Where the effort is quoted, the one that was quoted is sent (ruling 18). */
+function ownBody({ model: _, stream: __, background: ___, ...body }: Fields, { maxTokens, row, effort }: Size): Fields {
+  const asked = body.reasoning as Fields | undefined
+  const isQuoted = row.effort?.scalesQuote && effort !== undefined && typeof asked?.effort === 'string'
+  return { ...body, store: false, max_output_tokens: maxTokens, ...(isQuoted && { reasoning: { ...asked, effort } }) }
+}
+
+/** What a response repeats of its request, as far as it is short. */
+function echoOf(own: Fields): Fields {
+  const { instructions, max_output_tokens, metadata, temperature, top_p, reasoning } = own
+  const echo = Object.entries({ instructions, max_output_tokens, metadata, temperature, top_p, reasoning }).filter(([, value]) => value !== undefined && JSON.stringify(value).length < 2_000)
+  return Object.fromEntries(echo) as Fields
+}
+
+// ── in the background ───────────────────────────────────────────────────────────────────────────────────────────────
+
+const CANCELLED = 'cancelled'
+
+const get = free({
+  name: 'responses.get',
+  path: '/api/v1/responses/{id}',
+  summary: 'Poll a background response, or attach to it',
+  description: 'Free. The id, as the create answered it, is the key: whoever has it reads the output, so keep it to yourself. With stream=true the events, after `starting_after`: output follows when the response is completed and settled.',
+  tag: 'chat',
+  dialect: 'responses',
+  output,
+  async answer({ params, query }, { calls, clock }) {
+    const id = params.id ?? ''
+    const call = await found(id, calls)
+    if (query.get('stream') !== 'true') return json(200, shown(call, id), { 'cache-control': 'no-store', ...receiptOf(call) })
+    const after = Number(query.get('starting_after') ?? -1)
+    if (!Number.isInteger(after) || after < -1) throw invalidParameter('starting_after', 'must be a sequence number, from 0.')
+    return attached(call, { id, after, calls, clock })
+  },
+})
+
+const cancel = free({
+  name: 'responses.cancel',
+  method: 'POST',
+  path: '/api/v1/responses/{id}/cancel',
+  summary: 'Cancel a background response',
+  description: 'Free, and a cancelled response costs nothing.',
+  tag: 'chat',
+  dialect: 'responses',
+  output,
+  async answer({ params }: FreeRequest, { calls }) {
+    const id = params.id ?? ''
+    const call = await found(id, calls)
+    if (call.work === 'completed') throw new Fault('INVALID_PARAMETER', { message: 'The response is completed, and cannot be cancelled any more.', param: 'id' })
+    await calls.cancel(call.id, CANCELLED)
+    return json(200, shown(await found(id, calls), id), { 'cache-control': 'no-store' })
+  },
+})
+
+export const responses = [create, get, cancel]
+
+async function found(id: string, calls: FreeCalls): Promise<Call> {
+  const named = callIn(id)
+  const call = named && (await calls.find(named.callId, named.key))
+  // An answer that its caller waits for is neither polled nor cancelled: it would be free.
+  if (call?.endpoint === NAME && (call.request as Fields)._background === true) return call
+  throw new Fault('JOB_NOT_FOUND', { message: 'There is no such response here: it never existed, or has expired.' })
+}
+
+/** A response as its client may see it: no output before it is settled. */
+function shown(call: Call, id: string): Fields {
+  const facts = { model: call.model ?? '', id, createdAt: Math.floor(call.createdAt / 1000), request: call.request as Fields }
+  const empty = { ...responseOf(facts, QUEUED), background: true }
+  if (call.work === 'failed') return call.error === CANCELLED ? { ...empty, status: 'cancelled' } : { ...empty, status: 'failed', error: { code: 'server_error', message: call.error } }
+  if (call.work !== 'completed') return { ...empty, status: call.work }
+  if (call.money === 'refused') return { ...empty, status: 'failed', error: { code: 'payment_failed', message: `The payment was refused. The result is kept: GET ${anyCallUrl(call.id, callIn(id)?.key)} with a payment of the same wallet.` } }
+  if (call.money !== 'settled' && call.money !== 'unresolved') return { ...empty, status: 'in_progress' }
+  const { body } = (call.result as unknown as Stored).made as unknown as StoredAnswer
+  return { ...tryJson(body), id, background: true, store: false }
+}
+
+/** Of a response that is settled by now. */
+const receiptOf = ({ receipt }: Call): Readonly<Record<string, string>> => (receipt ? receiptHeaders(receipt) : {})
+
+const isUnderWay = ({ status }: Fields): boolean => status === 'queued' || status === 'in_progress'
+
+const LOOK_MS = 1_000
+const MOST_LOOKS = 500
+
+/** The events of a response: the first ones at once, its output when it is there. */
+function attached(call: Call, { id, after, calls, clock }: { id: string; after: number; calls: FreeCalls; clock: Clock }): Reply {
+  const encoder = new TextEncoder()
+  const gone = new AbortController()
+  let said = after
+  let looks = 0
+
+  /** The events that have not been sent yet, and whether they are the last. */
+  function fresh(response: Fields): { text: string; isLast: boolean } {
+    const isLast = !isUnderWay(response)
+    const events = responseEvents(response).map((text, number) => ({ text, number }))
+    const ready = events.filter(({ number }) => number > said && (isLast || number < 2))
+    said = ready.at(-1)?.number ?? said
+    return { text: ready.map(({ text }) => text).join(''), isLast }
+  }
+
+  const body = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        for (;;) {
+          const now = looks === 0 ? call : await found(id, calls).catch(() => undefined)
+          const { text, isLast } = now ? fresh(shown(now, id)) : { text: '', isLast: true }
+          looks += 1
+          if (text !== '') controller.enqueue(encoder.encode(text))
+          if (isLast || gone.signal.aborted || looks > MOST_LOOKS) return controller.close()
+          if (text !== '') return
+          await clock.wait(LOOK_MS, gone.signal)
+        }
+      },
+      cancel: () => gone.abort(),
+    },
+    { highWaterMark: 0 },
+  )
+  return { status: 200, headers: { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', ...receiptOf(call) }, body }
+}

@@ -1,0 +1,316 @@
+/**
+ * How many tokens a chat request's prompt is, before anybody has paid. The published rule: a message costs the tokens of its text and 4 more, the
+ * reply 3 for its priming; tools and a JSON schema cost the tokens of their JSON; pictures, audio and files go by their size.
+ */
+import { sha256 } from '@noble/hashes/sha256'
+import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
+import type { ChatRow, ImageTokens } from './row.ts'
+import { pictureOf } from '../../lib/image_bytes.ts'
+import type { Json } from '../../ports/mod.ts'
+import type { Fields } from './formats/wire.ts'
+
+/** `most`: a count may end as soon as it exceeds this number; any number above it is then an answer. `spend` is told of work before it is done, and may throw. */
+export type CountOptions = { readonly most?: number; spend?(characters: number): void }
+export type CountTokens = (text: string, options?: CountOptions) => Promise<number>
+
+/** `total` is `text`, `images` and `tools` together; the overheads, a schema, audio and files are in `text`. */
+export type PromptEstimate = {
+  readonly total: number
+  readonly text: number
+  readonly images: number
+  readonly tools: number
+  /** What each message costs, its overhead, pictures and attachments included: that much less when it is trimmed. Infinity: not counted. */
+  readonly messages: readonly number[]
+}
+
+const PER_MESSAGE = 4
+const PRIMING = 3
+
+type Estimating = {
+  readonly row: Pick<ChatRow, 'images'>
+  readonly countTokens: CountTokens
+  /** Counting ends where the total exceeds this: the total is then a lower bound, and older messages are not counted. */
+  readonly most?: number
+}
+
+/**
+ * Estimates the prompt of a chat-completions request. A message's text is its text parts, `reasoning_content`, `name`, and the name and arguments of
+ * its tool calls, joined by line breaks. Whatever has no rule costs the tokens of its JSON. What is never trimmed is counted first, then the newest
+ * message and those before it (ruling 19). Throws only what `countTokens` throws.
+ */
+export async function estimatePrompt(
+  body: Fields,
+  { row, countTokens, most = Number.POSITIVE_INFINITY }: Estimating,
+): Promise<PromptEstimate> {
+  const count = async (text: string, sum: number) => (text === '' ? 0 : await countTokens(text, { most: Math.max(0, most - sum) }))
+  const said = listOf(body.messages)
+  const messages = said.map(() => Number.POSITIVE_INFINITY)
+  const tools = await count(toolsText(body), PRIMING)
+  let total = PRIMING + tools
+  total += await count(schemaText(body), total)
+  let images = 0
+  for (const at of newestLast(said).toReversed()) {
+    if (total > most) break
+    const { text, ...read } = readMessage(said[at] ?? null, (image) => imageTokens(ruleOf(row), image))
+    const beside = PER_MESSAGE + read.images + read.attachments
+    const tokens = beside + (await count(text, total + beside))
+    images += read.images
+    total += tokens
+    messages[at] = tokens
+  }
+  return { total, text: total - images - tools, images, tools, messages }
+}
+
+/** The places of messages: turns, oldest first, and behind them those of the system, which stay. */
+function newestLast(messages: readonly Json[]): readonly number[] {
+  const isFixed = (at: number): boolean => {
+    const message = messages[at]
+    return isFields(message) && (message.role === 'system' || message.role === 'developer')
+  }
+  const places = [...messages.keys()]
+  return [...places.filter((at) => !isFixed(at)), ...places.filter(isFixed).toReversed()]
+}
+
+/**
+ * What the prompt can cost at most, in one pass that counts no tokens and decodes no picture: a token is at least one byte of UTF-8. The estimate is
+ * never above it, so a request that fits by it needs no counting.
+ */
+export function upperBound(body: Fields, row: Pick<ChatRow, 'images'>): number {
+  let bound = PRIMING + mostBytes(toolsText(body)) + mostBytes(schemaText(body))
+  for (const message of listOf(body.messages)) {
+    const said = readMessage(message, () => MOST_PER_IMAGE[ruleOf(row)])
+    bound += PER_MESSAGE + mostBytes(said.text) + said.images + said.attachments
+  }
+  return bound
+}
+
+/** How many characters of text a request holds. */
+export function characters(body: Fields): number {
+  const texts = listOf(body.messages).map((message) => readMessage(message, () => 0).text)
+  return [...texts, toolsText(body), schemaText(body)].reduce((sum, text) => sum + lengthOf(text), 0)
+}
+
+// ── what a message says ─────────────────────────────────────────────────────────────────────────────────────────────
+
+type Image = { readonly url: string; readonly isLow: boolean }
+type Said = { readonly text: string; readonly images: number; readonly attachments: number }
+
+function readMessage(message: Json, costOf: (image: Image) => number): Said {
+  if (!isFields(message)) return { text: jsonOf(message), images: 0, attachments: 0 }
+  const { content = null, reasoning_content: reasoning, reasoning_blocks: blocks, name, tool_calls: calls } = message
+  const texts: string[] = []
+  let images = 0
+  let attachments = listOf(blocks).reduce((sum: number, block) => sum + sealedTokens(isFields(block) ? block.data : undefined), 0)
+  for (const part of Array.isArray(content) ? (content as readonly Json[]) : []) {
+    const image = imageOf(part)
+    const size = image ? undefined : attachmentTokens(part)
+    if (image) images += costOf(image)
+    if (size !== undefined) attachments += size
+    if (!image && size === undefined) texts.push(partText(part))
+  }
+  if (!Array.isArray(content)) texts.push(plain(content))
+  texts.push(plain(reasoning), plain(name), ...listOf(calls).map(callText))
+  return { text: texts.filter((text) => text !== '').join('\n'), images, attachments }
+}
+
+function partText(part: Json): string {
+  return isFields(part) && part.type === 'text' && typeof part.text === 'string' ? part.text : jsonOf(part)
+}
+
+function callText(call: Json): string {
+  const called = isFields(call) ? call.function : undefined
+  if (!isFields(called)) return jsonOf(call)
+  return `${plain(called.name)}\n${plain(called.arguments)}`
+}
+
+function imageOf(part: Json): Image | undefined {
+  if (!isFields(part) || part.type !== 'image_url') return undefined
+  const image = isFields(part.image_url) ? part.image_url : { url: part.image_url ?? null }
+  return typeof image.url === 'string' ? { url: image.url, isLow: image.detail === 'low' } : undefined
+}
+
+/** `tools`, and the `functions` of older clients. */
+function toolsText({ tools, functions }: Fields): string {
+  return [tools, functions].map((list) => (Array.isArray(list) && list.length === 0 ? '' : plain(list))).join('')
+}
+
+function schemaText({ response_format: format }: Fields): string {
+  return isFields(format) && format.type === 'json_schema' ? plain(format.json_schema) : ''
+}
+
+// ── pictures, audio, files ──────────────────────────────────────────────────────────────────────────────────────────
+
+/** What a picture counts for that nobody has looked at: one behind a URL, or one that cannot be read. */
+const UNSEEN = { width: 1024, height: 1024 }
+
+/** Characters of base64 that hold as many bytes as `pictureOf` ever looks at. */
+const HEAD = 4 * Math.ceil((1 << 20) / 3)
+
+function imageTokens(rule: ImageTokens, { url, isLow }: Image): number {
+  const comma = url.slice(0, 200).indexOf(',')
+  const picture = pictureOf(url.slice(0, comma + 1 + HEAD))
+  return tokensOfSize(rule, typeof picture === 'string' ? UNSEEN : picture, isLow)
+}
+
+type Size = { readonly width: number; readonly height: number }
+
+/**
+ * The vendors' published rules; `detail: low` is known to `tiles_512` alone. A picture is never enlarged. `tiles_768` first fits into 3072 square, so that
+ * no header's claim of a size costs more than 16 tiles.
+ */
+function tokensOfSize(rule: ImageTokens, size: Size, isLow: boolean): number {
+  if (rule === 'area_750') {
+    const { width, height } = scaled(size, 1568 / Math.max(size.width, size.height))
+    return Math.ceil((width * height) / 750)
+  }
+  if (rule === 'tiles_768') {
+    if (Math.max(size.width, size.height) <= 384) return 258
+    return 258 * tiles(scaled(size, 3072 / Math.max(size.width, size.height)), 768)
+  }
+  if (rule === 'tiles_448') return 256 * (Math.min(6, tiles(size, 448)) + 1)
+  if (isLow) return 85
+  const fitted = scaled(size, 2048 / Math.max(size.width, size.height))
+  return 85 + 170 * tiles(scaled(fitted, 768 / Math.min(fitted.width, fitted.height)), 512)
+}
+
+/** What no picture exceeds: 1568 square, 4 by 4 tiles, 6 tiles and one, 4 by 2 tiles. */
+const MOST_PER_IMAGE: Readonly<Record<ImageTokens, number>> = { area_750: 3279, tiles_768: 4128, tiles_448: 1792, tiles_512: 1445 }
+
+/** A row without a rule is counted by that of the compatible APIs, for a picture that it is sent all the same. */
+function ruleOf(row: Pick<ChatRow, 'images'>): ImageTokens {
+  return row.images ?? 'tiles_512'
+}
+
+function scaled({ width, height }: Size, by: number): Size {
+  if (by >= 1) return { width, height }
+  return { width: Math.max(1, Math.round(width * by)), height: Math.max(1, Math.round(height * by)) }
+}
+
+function tiles({ width, height }: Size, side: number): number {
+  return Math.ceil(width / side) * Math.ceil(height / side)
+}
+
+/** 32 tokens a second, at the 32 kbit/s of compressed speech, or at the 16 bits and 16 kHz of a WAV file. */
+const AUDIO_BYTES_PER_TOKEN = { compressed: 125, wav: 1_000 }
+const FILE_BYTES_PER_TOKEN = 4
+
+/** Thoughts that the vendor has sealed, and reads again: by their length, four characters to a token. */
+export const sealedTokens = (data: Json | undefined): number => (typeof data === 'string' ? Math.ceil(data.length / 4) : 0)
+
+/** By the bytes alone: a WAV file is one that begins with RIFF. Undefined for a part that carries no bytes. */
+function attachmentTokens(part: Json): number | undefined {
+  if (!isFields(part)) return undefined
+  const { type, input_audio: audio, file } = part
+  if (type === 'input_audio' && isFields(audio) && typeof audio.data === 'string') {
+    const data = base64Of(audio.data)
+    return Math.ceil(data.bytes / (data.isRiff ? AUDIO_BYTES_PER_TOKEN.wav : AUDIO_BYTES_PER_TOKEN.compressed))
+  }
+  if (type !== 'file' || !isFields(file) || typeof file.file_data !== 'string') return undefined
+  return Math.ceil(base64Of(file.file_data).bytes / FILE_BYTES_PER_TOKEN)
+}
+
+/** How many bytes a data URI, or bare base64, stands for. Padding counts as data. */
+function base64Of(text: string): { bytes: number; isRiff: boolean } {
+  const start = text.slice(0, 200).indexOf(',') + 1
+  return { bytes: Math.floor(((text.length - start) * 3) / 4), isRiff: text.startsWith('UklGR', start) }
+}
+
+// ── odd shapes ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+function isFields(value: Json | undefined): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function listOf(value: Json | undefined): readonly Json[] {
+  return Array.isArray(value) ? (value as readonly Json[]) : []
+}
+
+/** Text as it is, nothing as nothing, anything else as JSON. */
+function plain(value: Json | undefined): string {
+  if (value === undefined || value === null) return ''
+  return typeof value === 'string' ? value : jsonOf(value)
+}
+
+/** Levels; no schema and no message is nested deeper. */
+const DEEPEST = 200
+
+/** JSON; what is nested deeper in about as many characters, in another order: at 50,000 levels `JSON.stringify` takes half a second, then throws. */
+function jsonOf(value: Json): string {
+  return isDeeper(value, DEEPEST) ? leavesOf(value) : JSON.stringify(value)
+}
+
+function isDeeper(value: Json, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  return levels === 0 || Object.values(value).some((inner: Json) => isDeeper(inner, levels - 1))
+}
+
+function leavesOf(root: Json): string {
+  const open: Json[] = [root]
+  let text = ''
+  for (let value = open.pop(); value !== undefined; value = open.pop()) {
+    const names = isFields(value) ? Object.keys(value) : []
+    const inner = isFields(value) ? Object.values(value) : listOf(value)
+    text += typeof value === 'object' ? `[${names.join('":,"')}],` : `${JSON.stringify(value)},`
+    for (const each of inner) open.push(each)
+  }
+  return text
+}
+
+function lengthOf(text: string): number {
+  let pairs = 0
+  for (let at = 0; at < text.length; at++) pairs += Number((text.charCodeAt(at) & 0xfc00) === 0xdc00)
+  return text.length - pairs
+}
+
+/** At least the length in UTF-8: a surrogate pair counts for six bytes, and has four. */
+function mostBytes(text: string): number {
+  let bytes = text.length
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at)
+    bytes += Number(code > 0x7f) + Number(code > 0x7ff)
+  }
+  return bytes
+}
+
+// ── memory ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Characters; a shorter text is counted again sooner than it is hashed and kept. */
+const WORTH_REMEMBERING = 2_000
+
+type Counted = { readonly tokens: number; readonly isWhole: boolean }
+
+/**
+ * Counts a long text once: a request comes twice, without its payment and with it. Keeps hashes and numbers, never text; the entry unused for longest
+ * goes first. Counts under way are shared, failed ones forgotten. One that ended early answers only those who would end it as early.
+ */
+export function memoized(countTokens: CountTokens, { entries = 200 }: { entries?: number } = {}): CountTokens {
+  const known = new Map<string, Promise<Counted>>()
+  return async (text, options = {}) => {
+    if (text.length <= WORTH_REMEMBERING) return await countTokens(text, options)
+    const { most = Number.POSITIVE_INFINITY } = options
+    const key = bytesToHex(sha256(utf8ToBytes(text)))
+    for (let before = known.get(key); before !== undefined; ) {
+      remember(key, before)
+      const counted = await before.catch(() => undefined)
+      if (counted && (counted.isWhole || counted.tokens > most)) return counted.tokens
+      const now = known.get(key)
+      if (now === before) break
+      before = now
+    }
+    const counting = countTokens(text, options).then((tokens) => ({ tokens, isWhole: tokens <= most }))
+    remember(key, counting)
+    counting.catch(() => {
+      if (known.get(key) === counting) known.delete(key)
+    })
+    return (await counting).tokens
+  }
+
+  function remember(key: string, counting: Promise<Counted>): void {
+    known.delete(key)
+    known.set(key, counting)
+    for (const [oldest] of known) {
+      if (known.size <= entries) break
+      known.delete(oldest)
+    }
+  }
+}

@@ -1,0 +1,131 @@
+/** What a request asks for beyond its tokens, and how much one may hold: 400 before the quote, on every surface (DECISIONS.md). */
+import type { ChatRow } from '../catalog.ts'
+import { hasFunctions, invalidParameter } from './request.ts'
+import { Fault } from '../../http/errors.ts'
+import { quoted, refused } from '../../http/request_body.ts'
+import type { Json } from '../../ports/mod.ts'
+import { characters } from './token_estimate.ts'
+import { unsoldSettings } from './formats/generate_content_request.ts'
+import { isFields } from './formats/json.ts'
+import type { Fields, Wire } from './formats/wire.ts'
+
+// ── what is not sold ────────────────────────────────────────────────────────────────────────────────────────────────
+
+const UNSOLD = 'is charged for beyond the tokens, or names something in the account of the operator, and is not sold here.'
+const ROUTED = 'chooses another model or vendor than the one that was quoted, and is not sold here.'
+
+/** Members that no surface sells. Most are read by some vendor alone; a caller is told all the same, for nobody serves them. */
+const EXTRAS: Readonly<Record<string, string>> = {
+  web_search_options: UNSOLD,
+  plugins: UNSOLD,
+  mcp_servers: UNSOLD,
+  container: UNSOLD,
+  inference_geo: UNSOLD,
+  prediction: UNSOLD,
+  audio: UNSOLD,
+  cachedContent: UNSOLD,
+  cached_content: UNSOLD,
+  preset: UNSOLD,
+  deferred: 'is not served: an answer is given by the request that asked for it.',
+  models: ROUTED,
+  route: ROUTED,
+  provider: ROUTED,
+}
+
+/** Members of a request in any wire. Throws INVALID_PARAMETER. */
+export function checkExtras(body: Fields): void {
+  for (const [name, why] of Object.entries(EXTRAS)) if (isAsked(body[name])) throw invalidParameter(name, why)
+  if (isAsked(body.speed) && body.speed !== 'standard') throw invalidParameter('speed', 'must be standard: the fast mode is not what was quoted.')
+  const { modalities } = body
+  const isText = Array.isArray(modalities) && modalities.every((kind: Json) => kind === 'text')
+  if (isAsked(modalities) && !isText) throw invalidParameter('modalities', 'must be ["text"]: nothing else is sold here.')
+  if (body.store === true) throw invalidParameter('store', 'must be false: nothing is stored here.')
+}
+
+/** Members of other wires that would not be heard in this one. Throws INVALID_PARAMETER. */
+export function checkChatExtras(body: Fields): void {
+  if (isAsked(body.output_config)) throw invalidParameter('output_config', 'belongs to the messages API; use response_format and reasoning_effort.')
+  if (isAsked(body.context_management)) throw invalidParameter('context_management', 'belongs to the messages API, with its anthropic-beta header: POST /api/v1/messages.')
+  const [setting] = unsoldSettings(body)
+  if (setting !== undefined) throw invalidParameter(`generationConfig.${setting}`, 'is not sold in chat; use response_format for the form of the answer.')
+  for (const [at, message] of (body.messages as readonly Fields[]).entries()) {
+    if (isAsked(message.audio)) throw invalidParameter(`messages.${at}.audio`, 'names something in the account of the operator; send the content itself.')
+  }
+}
+
+const isAsked = (value: Json | undefined): boolean => value !== undefined && value !== null && value !== false
+
+/** Tools that the caller runs; any other is one that some vendor runs itself, at a price that nobody was quoted. */
+const TOOLS: readonly unknown[] = ['function', 'custom']
+
+export function checkTools({ tools, functions }: Fields): void {
+  for (const [at, tool] of listed(tools)) {
+    if (!isFields(tool)) throw refused(`tools.${at}`, 'must be an object')
+    if (!TOOLS.includes(tool.type)) throw invalidParameter(`tools.${at}.type`, 'must be function: tools that a vendor runs itself are not sold here.')
+    if (isAsked(tool.function) && !isFields(tool.function)) throw refused(`tools.${at}.function`, 'must be an object')
+  }
+  if (isAsked(functions) && !Array.isArray(functions)) throw refused('functions', `must be an array, got ${quoted(functions)}`)
+  for (const [at, called] of listed(functions)) if (!isFields(called)) throw refused(`functions.${at}`, 'must be an object')
+}
+
+const listed = (list: Json | undefined): Iterable<[number, Json]> => (Array.isArray(list) ? (list as readonly Json[]).entries() : [])
+
+// ── several answers ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Who would give the answers, and on which surface; `vendorWire` is the one that the row's vendor speaks. */
+type Giver = { readonly row: ChatRow; readonly wire: Wire; readonly vendorWire: Wire | undefined }
+
+/** Whether an order goes over the responses wire of a vendor that speaks chat. */
+export const goesByResponses = (row: ChatRow, body: Fields): boolean =>
+  (row.toolsByResponses === true && (hasFunctions(body) || body.reasoning_effort === 'max')) || (body.search_parameters ?? undefined) !== undefined
+
+/** Whether more than one answer to a request comes back for more than one that was quoted. */
+export function givesSeveral(body: Fields, { row, wire, vendorWire }: Giver): boolean {
+  if (row.billing.mode !== 'paid' || row.vendor === 'embedded' || wire === 'messages' || wire === 'responses') return false
+  if (wire === 'generate_content' && vendorWire === wire) return true
+  return row.structured === 'forwarded' && vendorWire !== 'messages' && vendorWire !== 'responses' && !goesByResponses(row, body)
+}
+
+// ── sizes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Turns of a conversation, parts of one of them and of all; whatever is counted and translated is bounded by them. */
+const MOST_TURNS = 10_000
+const MOST_PARTS = 2_000
+const MOST_PARTS_IN_ALL = 20_000
+export const MOST_TOOLS = 512
+
+/** The longest text of a request, in characters; the longest window of any model is shorter. */
+const MOST_TEXT = 8_388_608
+
+/** Said here and not by a schema, which would look at every turn to say what is wrong. Throws INVALID_BODY. */
+export function checkTurns(turns: Json | undefined, at: string): void {
+  if (Array.isArray(turns) && turns.length > MOST_TURNS) throw refused(at, `may be at most ${MOST_TURNS}, got ${turns.length}`)
+}
+
+/** Counts the parts of a request, list by list. Throws INVALID_BODY that names the list that is too long. */
+export function partCounter(): (parts: readonly unknown[], at: string) => void {
+  let all = 0
+  return (parts, at) => {
+    all += parts.length
+    if (parts.length > MOST_PARTS) throw refused(at, `may have at most ${MOST_PARTS} parts, got ${parts.length}`)
+    if (all > MOST_PARTS_IN_ALL) throw refused(at, `a request may have at most ${MOST_PARTS_IN_ALL} parts in all`)
+  }
+}
+
+/** Parts and tool calls of chat messages, and the tools of either kind. Throws INVALID_BODY. */
+export function checkSizes({ messages, tools, functions }: Fields): void {
+  const count = partCounter()
+  for (const [at, { content, tool_calls }] of (messages as readonly Fields[]).entries()) {
+    if (Array.isArray(content)) count(content, `messages.${at}.content`)
+    if (Array.isArray(tool_calls)) count(tool_calls, `messages.${at}.tool_calls`)
+  }
+  const offered = [tools, functions].reduce((sum: number, list) => sum + (Array.isArray(list) ? list.length : 0), 0)
+  if (offered > MOST_TOOLS) throw refused('tools', `may be at most ${MOST_TOOLS}, got ${offered}`)
+}
+
+/** `most` is what the text has at most, so that only a long one is looked at. Throws TOO_LARGE. */
+export function checkLength(body: Fields, most: number): void {
+  if (most <= MOST_TEXT) return
+  const length = characters(body)
+  if (length > MOST_TEXT) throw new Fault('TOO_LARGE', { message: `A request may hold at most ${MOST_TEXT} characters of text; this one holds ${length}.` })
+}

@@ -1,0 +1,137 @@
+/** Image editing: one or several sources, an optional mask (spec 1). Its jobs share the store and the poll path of generation. */
+import { toBase64 } from '../../lib/base64.ts'
+import { type Static, Type } from '@sinclair/typebox'
+import { type Order, paid } from '../../endpoint/mod.ts'
+import { Fault } from '../../http/errors.ts'
+import * as sale from './shared.ts'
+import { clip, refused } from '../../http/request_body.ts'
+import { pictureOf, typeByMagic } from '../../lib/image_bytes.ts'
+import type { MadeImage } from '../../ports/vendors.ts'
+
+const DEFAULT_MODEL = 'vendor-a/image-2'
+
+const MOST_FILES = 16
+
+const dataUri = Type.String({ minLength: 1 })
+const input = Type.Object({
+  model: Type.Optional(Type.String({ minLength: 1, maxLength: 200, default: DEFAULT_MODEL, description: 'Id of a model that edits.' })),
+  prompt: sale.prompt('The edit to make.'),
+  image: Type.Union([dataUri, Type.Array(dataUri, { minItems: 1 })], {
+    description: 'A data URI, or several to be fused into one result: at most 4 on vendor-a models, 3 on vendor-b models.',
+  }),
+  mask: Type.Optional(Type.String({ minLength: 1, description: 'A PNG of the dimensions of the source, transparent where it may change. vendor-a models and single sources only.' })),
+  size: Type.Optional(sale.size),
+  n: Type.Optional(sale.count),
+})
+type Input = Static<typeof input>
+
+/** The smallest PNG: a source for examples. */
+const PIXEL = 'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
+
+const EDITS: sale.Need = { fits: ({ edits }) => edits !== undefined, makes: ({ edit }) => edit !== undefined }
+
+const EXAMPLE = { prompt: 'make it snow', image: PIXEL }
+
+const edit = paid({
+  name: 'images.image2image',
+  path: '/api/v1/images/image2image',
+  summary: 'Edit an image, or fuse several',
+  description: 'JSON with data URIs, or multipart/form-data with files (image[] or image, and mask). The fast path answers with raw data URIs; a polled job answers with hosted URLs.',
+  tag: 'images',
+  input,
+  output: sale.imageResult,
+  example: EXAMPLE,
+  multipart: fromForm,
+  uploads: true,
+  failure: 'Image editing failed',
+  job: sale.imageJob('image.edit.job'),
+  settle: sale.imageSettle,
+
+  check({ model = DEFAULT_MODEL, prompt, size = sale.DEFAULT_SIZE, n = 1, image, mask }, { catalog }) {
+    const row = catalog.images.get(model)
+    const editors = catalog.images.all.filter(EDITS.fits)
+    if (!row?.edits) throw sale.invalidModel(`${clip(model)} does not edit images.`, editors)
+    sale.checkOrder(row, { prompt, size })
+    const sources = typeof image === 'string' ? [image] : image
+    const { maxImages, mask: takesMask } = row.edits
+    if (sources.length > maxImages) throw refused('image', `${row.id} takes at most ${maxImages} source images, got ${sources.length}`)
+    if (mask !== undefined && !takesMask) throw refused('mask', `${row.id} edits by prompt only; leave the mask out, or use a vendor-a model`)
+    if (mask !== undefined && typeof image !== 'string') throw refused('mask', 'goes with a single source image, not with an array of them')
+    checkPictures(sources, mask)
+    return { model: row.id, prompt, size, n, image, ...(mask !== undefined && { mask }) }
+  },
+
+  price: sale.imagePrice,
+  sample: (offering) => sale.sampleOf({ model: DEFAULT_MODEL, ...EXAMPLE }, sale.configured(offering, EDITS)),
+  span: (offering) => sale.imageSpan(sale.configured(offering, EDITS)),
+
+  serves({ model = DEFAULT_MODEL }, { catalog, vendors }) {
+    const row = catalog.images.get(model)
+    return row !== undefined && vendors.images(row)?.edit !== undefined
+  },
+
+  remember: ({ model = DEFAULT_MODEL, size = sale.DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
+  run: async (order) => sale.madeOf(await work(order)),
+  show: (stored, showing) => sale.shownImages(stored, showing, showing.raw),
+})
+
+export const edits = [edit]
+
+/** Asks the vendor; its rate limit and its time-out read otherwise here than on generation (spec 1, Errors). */
+async function work({ input: order, catalog, vendors, signal }: Order<Input>): Promise<readonly MadeImage[]> {
+  const { row, size, n } = sale.offered(order, { catalog })
+  const vendor = vendors.images(row)
+  if (!vendor?.edit) throw new Fault('NOT_CONFIGURED')
+  const images = typeof order.image === 'string' ? [order.image] : order.image
+  const { mask, prompt } = order
+  const job = { model: row.upstream, prompt, width: size.width, height: size.height, n, images, ...(mask !== undefined && { mask }) }
+  try {
+    return await vendor.edit(job, { signal })
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error
+    const { details, headers } = error.parts
+    if (error.code === 'RATE_LIMITED') throw new Fault('TOO_MANY_REQUESTS', { details: details ?? null, ...(headers && { headers }) })
+    if (error.code === 'UPSTREAM_TIMEOUT') throw new Fault('UPSTREAM_TIMEOUT', { ...error.parts, error: 'Image editing timed out' })
+    throw error
+  }
+}
+
+/** Every source and the mask must be images by their bytes, and the mask as large as its source. */
+function checkPictures(sources: readonly string[], mask: string | undefined): void {
+  const pictures = sources.map((source, index) => {
+    const picture = pictureOf(source)
+    if (typeof picture === 'string') throw refused(sources.length === 1 ? 'image' : `image.${index}`, picture)
+    return picture
+  })
+  if (mask === undefined) return
+  const shape = pictureOf(mask)
+  if (typeof shape === 'string') throw refused('mask', shape)
+  const [source] = pictures
+  if (shape.type !== 'image/png') throw refused('mask', `must be a PNG with an alpha channel, got ${shape.type}`)
+  if (!source || (shape.width === source.width && shape.height === source.height)) return
+  throw refused('mask', `must have the dimensions of its source, ${source.width}x${source.height}, got ${shape.width}x${shape.height}`)
+}
+
+/** Form fields as the JSON body would have them (spec 1, Edit request). */
+async function fromForm(form: FormData): Promise<Record<string, unknown>> {
+  const files = [...form.getAll('image[]'), ...form.getAll('image')]
+  // Nobody takes so many; only their number is looked at then, to say how many are allowed.
+  const images = files.length > MOST_FILES ? files.map(() => '-') : await Promise.all(files.map(uriOf))
+  const mask = form.get('mask')
+  const n = form.get('n')
+  return {
+    model: form.get('model') ?? undefined,
+    prompt: form.get('prompt') ?? undefined,
+    size: form.get('size') ?? undefined,
+    n: typeof n === 'string' && /^-?\d+$/.test(n.trim()) ? Number(n) : (n ?? undefined),
+    image: images.length > 1 ? images : images[0],
+    mask: mask === null ? undefined : await uriOf(mask),
+  }
+}
+
+/** A file goes by its bytes, and counts as PNG where they say nothing: Bun derives its type from its name (oven-sh/bun#33012). */
+async function uriOf(field: FormDataEntryValue): Promise<string> {
+  if (typeof field === 'string') return field
+  const bytes = new Uint8Array(await field.arrayBuffer())
+  return `data:${typeByMagic(bytes) ?? 'image/png'};base64,${toBase64(bytes)}`
+}

@@ -1,0 +1,286 @@
+/** What all market feeds share: reading what was asked, finding the symbol, asking the vendor, and the replies. */
+import { type Static, Type } from '@sinclair/typebox'
+import { BAR_SECONDS, isResolution, type ShelfRow } from './catalog.ts'
+import type { Reply } from '../../endpoint/mod.ts'
+import { exact, exactJson } from '../../lib/decimal_json.ts'
+import { Fault } from '../../http/errors.ts'
+import { clip } from '../../http/request_body.ts'
+import { type Json, type Log } from '../../ports/mod.ts'
+import { type AtHand, type Bar, type Feed, type Lane, type MarketVendor, RESOLUTIONS, type Resolution, type Session, type Spot, type Vendors } from '../../ports/vendors.ts'
+
+type Fields = Readonly<Record<string, Json>>
+
+// ── what callers say, as text: it stands in the path and in the query ───────────────────────────────────────────────
+
+const SESSIONS = ['pre', 'post', 'on'] as const
+
+const text = (description: string) => Type.String({ maxLength: 64, description })
+const symbol = text('A symbol of the matching list, in upper or lower case.')
+const session = Type.Optional(text('Equities only: `pre`, `post` or `on`; omit for regular hours.'))
+
+export const spotInput = Type.Object({ symbol, session })
+export const historyInput = Type.Object({
+  symbol,
+  resolution: Type.Optional(text(`One of ${RESOLUTIONS.join(', ')}: minutes, day, week, month; D unless told.`)),
+  from: text('Unix seconds, positive and in the past.'),
+  to: Type.Optional(text('Unix seconds, greater than `from`; now unless told, and now for what is to come.')),
+  session,
+})
+export const listInput = Type.Object({
+  q: Type.Optional(text('Keeps what has this in its symbol or description, in upper or lower case.')),
+  limit: Type.Optional(text('How many symbols to list, at most 2000; 100 unless told.')),
+})
+
+export type ListAsked = Static<typeof listInput>
+export type HistoryAsked = Static<typeof historyInput>
+
+/** 400 in the words of ruling 12. */
+function invalid(path: string, message: string): Fault {
+  return new Fault('INVALID_BODY', { message: `${path}: ${message}`, param: path, details: [{ path, message }] })
+}
+
+/** Which session of an exchange; what else is traded has none, and whatever is said of one is ignored. Throws a 400. */
+export function sessionOf({ category }: ShelfRow, given: string | undefined): Session | undefined {
+  if (category !== 'stocks' || given === undefined) return undefined
+  const known = SESSIONS.find((each) => each === given)
+  if (!known) throw invalid('session', `must be one of ${SESSIONS.join(', ')}; got ${clip(given)}`)
+  return known
+}
+
+/** Unix seconds: any later than 10^11 are somebody's milliseconds. */
+function secondsOf(path: string, given: string): number {
+  const seconds = /^\d{1,12}$/.test(given) ? Number(given) : Number.NaN
+  if (seconds > 0 && seconds < 1e11) return seconds
+  throw invalid(path, `must be a positive time in unix seconds; got ${clip(given)}`)
+}
+
+export type Window = { readonly resolution: Resolution; readonly from: number; readonly to: number | undefined }
+
+/** What can be judged without knowing what time it is. Throws a 400. */
+export function windowOf({ resolution = 'D', from, to }: Omit<HistoryAsked, 'symbol'>): Window {
+  if (!isResolution(resolution)) throw invalid('resolution', `must be one of ${RESOLUTIONS.join(', ')}; got ${clip(resolution)}`)
+  const window = { resolution, from: secondsOf('from', from), to: to === undefined ? undefined : secondsOf('to', to) }
+  if (window.to !== undefined) checkOrder(window.from, window.to)
+  return window
+}
+
+function checkOrder(from: number, to: number): void {
+  if (to <= from) throw invalid('to', `must be greater than from, which is ${from}; got ${to}`)
+}
+
+const LISTED = 100
+const MOST_LISTED = 2000
+
+/** Throws a 400 for a limit that is no positive number; a large one is the largest. */
+export function limitOf(given: string | undefined): number {
+  if (given === undefined) return LISTED
+  if (/^\d{1,20}$/.test(given) && Number(given) > 0) return Math.min(Number(given), MOST_LISTED)
+  throw invalid('limit', `must be a positive number; got ${clip(given)}`)
+}
+
+// ── asking the vendor ───────────────────────────────────────────────────────────────────────────────────────────────
+
+export function marketOf({ market }: Vendors): MarketVendor {
+  if (market) return market
+  throw new Fault('NOT_CONFIGURED', { message: 'The operator has not configured a price feed. Nothing was charged.' })
+}
+
+/** Whatever goes wrong upstream reads as a feed that is away (spec 2, Errors 502). */
+export async function orAway<T>(work: Promise<T>, log?: Log): Promise<T> {
+  try {
+    return await work
+  } catch (error) {
+    if (error instanceof Fault) throw error
+    log?.warn('a price feed failed', { error: (error as Error).message })
+    throw new Fault('FEED_UNAVAILABLE', { message: 'The price feed did not answer. Nothing was charged; try again.' })
+  }
+}
+
+export type Asked = { readonly row: ShelfRow; readonly symbol: string; readonly session: Session | undefined }
+
+type Latest = { readonly row: ShelfRow; readonly feed: Feed; readonly latest: Spot }
+
+/** Throws a 404 with a hint for a symbol that is not on the shelf, or that does not trade in this session. */
+export async function spot(market: MarketVendor, asked: Asked, signal: AbortSignal): Promise<Fields> {
+  return spotFields(market, await latestOf(market, asked, signal))
+}
+
+/** The same as finished JSON, for those who pay nothing. */
+export async function freeSpot(market: MarketVendor, asked: Asked, signal: AbortSignal): Promise<string> {
+  return freeText(market, await latestOf(market, asked, signal))
+}
+
+/** The same at once, with no promise and no deadline, where all of it is at hand: most prices are, and a timer would cost more than they do. */
+export function freeSpotAtHand(market: MarketVendor & Partial<AtHand>, { row, symbol }: Pick<Asked, 'row' | 'symbol'>): string | undefined {
+  const feeds = market.atHand?.feeds(row.shelf)
+  const feed = feeds && indexOf(feeds).exact.get(symbol)
+  const latest = feed && market.atHand?.latest(feed)
+  return latest && freeText(market, { row, feed, latest })
+}
+
+const written = new WeakMap<Spot, { readonly row: ShelfRow; readonly feed: Feed; readonly source: string; readonly text: string }>()
+
+/** Written once for each spot, however many ask while a cache hands out the same one. */
+function freeText(market: MarketVendor, found: Latest): string {
+  const { row, feed, latest } = found
+  const known = written.get(latest)
+  if (known?.feed === feed && known.row === row && known.source === market.source) return known.text
+  const text = exactJson({ ...spotFields(market, found), free: true })
+  written.set(latest, { row, feed, source: market.source, text })
+  return text
+}
+
+async function latestOf(market: MarketVendor, { row, symbol, session }: Asked, signal: AbortSignal): Promise<Latest> {
+  const feed = await find(market, { row, symbol }, signal)
+  const latest = await market.latest(feed, { ...(session && { session }), signal })
+  if (latest) return { row, feed, latest }
+  throw noPrice(feed, session)
+}
+
+/** The symbol is known; it is its price that is not there. */
+function noPrice({ symbol }: Feed, session: Session | undefined): Fault {
+  if (!session) return new Fault('NOT_FOUND', { error: 'No price', message: `${symbol} has no price just now. Nothing was charged.`, fields: { hint: 'The feed has not published one lately; try again later.' } })
+  const message = `${symbol} has no price of the ${session} session. Nothing was charged.`
+  return new Fault('NOT_FOUND', { error: 'No such session', message, fields: { hint: `There is no ${session} session feed for ${symbol}; leave session out for regular hours.` } })
+}
+
+/** More than this many bars are not made at once: a reply stays under a megabyte. */
+export const MOST_BARS = 5000
+
+/**
+ * The newest bars of the window: one that is longer than MOST_BARS bars is cut at its far end, and the reply's `from` and `truncated` say so.
+ * There are no bars of the future, so a window ends now at the latest. Throws a 404 with a hint for a symbol that is not on the shelf, or when there
+ * are no bars. `now` in milliseconds.
+ */
+export async function history(market: MarketVendor, asked: Asked & { readonly window: Window; readonly now: number; readonly lane: Lane }, signal: AbortSignal): Promise<Fields> {
+  const { row, session, lane, window: { resolution, ...window } } = asked
+  const now = Math.floor(asked.now / 1000)
+  if (window.from >= now) throw invalid('from', `must be in the past, before ${now}; got ${window.from}`)
+  const to = Math.min(window.to ?? now, now)
+  const from = Math.max(window.from, to - MOST_BARS * BAR_SECONDS[resolution])
+  const feed = await find(market, asked, signal)
+  const bars = await market.bars(feed, { resolution, from, to, ...(session && { session }), lane, signal })
+  if (bars.length === 0) throw noBars(feed, { resolution, from, to })
+  const truncated = from > window.from && { truncated: true }
+  return { symbol: feed.symbol, ...shelfFields(row), resolution, from, to, bars: bars.slice(-MOST_BARS).map(barFields), source: market.source, ...truncated }
+}
+
+async function find(market: MarketVendor, { row, symbol }: Pick<Asked, 'row' | 'symbol'>, signal: AbortSignal): Promise<Feed> {
+  const feeds = await market.feeds(row.shelf, { signal })
+  const { exact, upper } = indexOf(feeds)
+  const wanted = symbol.toUpperCase()
+  const feed = exact.get(symbol) ?? upper.get(wanted)
+  if (feed) return feed
+  const near = nearest(feeds, wanted)
+  const meant = near.length > 0 ? ` Near to it: ${near.join(', ')}.` : ''
+  throw missing(row, { symbol: clip(symbol), hint: `Symbols here are written as ${row.format}, for example ${row.example}.${meant}`, near })
+}
+
+type Index = { readonly exact: ReadonlyMap<string, Feed>; readonly upper: ReadonlyMap<string, Feed> }
+
+const indexes = new WeakMap<readonly Feed[], Index>()
+
+/** Made once for each list that a cache hands out. Where two feeds have one symbol, the first counts. */
+function indexOf(feeds: readonly Feed[]): Index {
+  const known = indexes.get(feeds)
+  if (known) return known
+  const last = feeds.toReversed()
+  const index = { exact: new Map(last.map((feed) => [feed.symbol, feed])), upper: new Map(last.map((feed) => [feed.symbol.toUpperCase(), feed])) }
+  indexes.set(feeds, index)
+  return index
+}
+
+function missing({ root, label }: ShelfRow, { symbol, hint, near = [] }: { symbol: string; hint: string; near?: readonly string[] }): Fault {
+  const message = `${symbol} is not among the feeds of ${label}. Nothing was charged.`
+  return new Fault('NOT_FOUND', { error: 'Symbol not found', message, fields: { hint: `${hint} All symbols: GET ${root}/list`, ...(near.length > 0 && { nearest: near }) } })
+}
+
+function noBars({ symbol }: Feed, { resolution, from, to }: { resolution: Resolution; from: number; to: number }): Fault {
+  const message = `There are no bars of ${symbol} at resolution ${resolution} that begin between ${from} and ${to}. Nothing was charged.`
+  return new Fault('NOT_FOUND', { error: 'No bars in this window', message, fields: { hint: 'Widen the window, or choose a shorter resolution: a bar counts when its start is within.' } })
+}
+
+/** Up to five symbols that the caller may have meant: those that share the most pairs of letters. Linear in the list. */
+function nearest(feeds: readonly Feed[], wanted: string): readonly string[] {
+  const given = pairs(wanted)
+  const ranked = feeds.map(({ symbol }) => ({ symbol, score: likeness(given, pairs(symbol.toUpperCase())) })).filter(({ score }) => score > 0.3)
+  ranked.sort((a, b) => b.score - a.score || (a.symbol < b.symbol ? -1 : 1))
+  return ranked.slice(0, 5).map(({ symbol }) => symbol)
+}
+
+function pairs(word: string): ReadonlySet<string> {
+  const framed = ` ${word.replace(/[^A-Z0-9]/g, '')} `
+  return new Set(Array.from({ length: framed.length - 1 }, (_, index) => framed.slice(index, index + 2)))
+}
+
+function likeness(a: ReadonlySet<string>, b: ReadonlySet<string>): number {
+  let shared = 0
+  for (const pair of b) if (a.has(pair)) shared++
+  return (2 * shared) / (a.size + b.size)
+}
+
+// ── replies ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const shelfFields = ({ category, shelf }: ShelfRow): Fields => ({ category, ...(category === 'stocks' && { market: shelf }) })
+
+function spotFields({ source }: MarketVendor, { row, feed, latest }: Latest): Fields {
+  return {
+    symbol: feed.symbol,
+    ...shelfFields(row),
+    price: exact(latest.price),
+    confidence: exact(latest.confidence),
+    publishTime: latest.publishTime,
+    timestamp: new Date(latest.publishTime * 1000).toISOString(),
+    assetType: feed.assetType,
+    feedId: feed.feedId,
+    source,
+  }
+}
+
+const barFields = ({ t, o, h, l, c, v }: Bar): Fields => ({ t, o: exact(o), h: exact(h), l: exact(l), c: exact(c), v: exact(v) })
+
+/** `count` is the number of all matches, of which `limit` are listed (ruling 24). */
+export async function listing(market: MarketVendor, { row, q, limit }: { row: ShelfRow; q: string; limit: number }, signal: AbortSignal): Promise<Fields> {
+  const wanted = q.toLowerCase()
+  const feeds = await market.feeds(row.shelf, { signal })
+  const found = feeds.filter(({ symbol, description }) => symbol.toLowerCase().includes(wanted) || description.toLowerCase().includes(wanted))
+  const symbols = found.slice(0, limit).map(({ symbol, description }) => ({ symbol, description }))
+  const endpoints = { list: `${row.root}/list`, price: `${row.root}/price/{symbol}`, history: `${row.root}/history/{symbol}` }
+  return { ...shelfFields(row), label: row.label, count: found.length, example: row.example, endpoints, symbols }
+}
+
+/** A price is old as soon as it is read, so none is kept on the way. */
+export const marketReply = (body: string): Reply => ({ status: 200, headers: REPLY_HEADERS, body })
+const REPLY_HEADERS = { 'content-type': 'application/json', 'cache-control': 'no-store' }
+
+const price = Type.Number({ description: 'Exact, as the feed publishes it.' })
+const common = { symbol: Type.String(), category: Type.String(), market: Type.Optional(Type.String({ description: 'Of equities.' })), source: Type.String({ description: '`pyth`, or `sample` for made-up prices.' }), free: Type.Optional(Type.Literal(true)) }
+
+export const spotOutput = Type.Object({
+  ...common,
+  price,
+  confidence: Type.Number({ description: 'The interval of the feed around the price.' }),
+  publishTime: Type.Integer({ description: 'Unix seconds; old where the market is closed.' }),
+  timestamp: Type.String({ description: 'The same as ISO 8601.' }),
+  assetType: Type.String(),
+  feedId: Type.String(),
+})
+
+export const historyOutput = Type.Object({
+  ...common,
+  resolution: Type.String(),
+  from: Type.Integer(),
+  to: Type.Integer(),
+  bars: Type.Array(Type.Object({ t: Type.Integer({ description: 'Start of the bar, unix seconds.' }), o: price, h: price, l: price, c: price, v: Type.Number() })),
+  truncated: Type.Optional(Type.Literal(true, { description: `The window was longer than ${MOST_BARS} bars: only its newest part is here, from \`from\`.` })),
+})
+
+export const listOutput = Type.Object({
+  category: Type.String(),
+  market: Type.Optional(Type.String()),
+  label: Type.String(),
+  count: Type.Integer({ description: 'All matches, listed or not.' }),
+  example: Type.String(),
+  endpoints: Type.Object({ list: Type.String(), price: Type.String(), history: Type.String() }),
+  symbols: Type.Array(Type.Object({ symbol: Type.String(), description: Type.String() })),
+})

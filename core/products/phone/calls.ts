@@ -1,0 +1,241 @@
+/** Calls to people by a voice that follows a task, from a number that the paying wallet rents (reference clients 6.6). */
+import { type Static, Type } from '@sinclair/typebox'
+import { within } from '../../payment/settle.ts'
+import { isDear, isEmergency } from './blocked_numbers.ts'
+import { free, json, type Order, paid } from '../../endpoint/mod.ts'
+import { Fault } from '../../http/errors.ts'
+import { forbidden, type Hands, handsIn } from '../../endpoint/call_context.ts'
+import { quoted, refused } from '../../http/request_body.ts'
+import { failedAs } from '../lib/passthrough_path.ts'
+import type { Json, Owned } from '../../ports/mod.ts'
+import { flatPrice } from '../../x402/pricing.ts'
+import { fingerprint } from '../../lib/ids.ts'
+import type { Ringing, VoiceVendor } from '../../ports/vendors.ts'
+import { clientRecord } from './call_record.ts'
+import { activeOf, E164, ownedBy } from './numbers.ts'
+
+/** US dollars before the fee. */
+const PER_CALL = '0.54'
+const VOICES = ['nat', 'josh', 'maya', 'june', 'paige', 'derek', 'florian'] as const
+const MINUTE_MS = 60_000
+/** How long a call may be asked after. */
+const KEEP_MS = 90 * 24 * 60 * MINUTE_MS
+/** Whom a call may have rung whose fate is not known, that wallet does not ring again for so long. */
+const AGAIN_MS = 10 * MINUTE_MS
+/** Whom an order has rung is known for longer than its authorization can live. */
+const ORDERED_MS = 48 * 60 * MINUTE_MS
+/** Longest wait for the vendor in a free request. */
+const ASK_MS = 10_000
+
+/** Our id of a call, and what its vendor calls it. */
+const CALL = 'voice_call'
+/** A number that a wallet is ringing. */
+const DIALING = 'voice_dialing'
+/** Whom an order has rung, or may have rung where there is no handle. */
+const ORDERED = 'voice_order'
+type Ordered = { readonly to: string; readonly handle: string | null }
+type Rung = { readonly handle: string; readonly to: string; readonly from: string; readonly maxMinutes: number; readonly at: number }
+
+const oneOf = <const Words extends readonly string[]>(...words: Words) => Type.Union(words.map((word: Words[number]) => Type.Literal(word)))
+const input = Type.Object({
+  to: Type.String({ minLength: 1, maxLength: 40, description: 'Whom to call, in E.164. Emergency numbers are never called.' }),
+  task: Type.String({ minLength: 10, maxLength: 4_000, description: 'What the voice is to do, in words.' }),
+  from: Type.Optional(Type.String({ pattern: E164, description: 'A number that the paying wallet rents; its only one unless told.' })),
+  voice: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description: `${VOICES.join(', ')}, or the id of a voice; ${VOICES[0]} unless told.` })),
+  language: Type.Optional(Type.String({ pattern: '^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$', description: 'en-US unless told.' })),
+  max_duration: Type.Optional(Type.Integer({ minimum: 1, maximum: 30, description: 'Minutes after which it is ended, 5 unless told.' })),
+  first_sentence: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
+  wait_for_greeting: Type.Optional(Type.Boolean()),
+  interruption_threshold: Type.Optional(Type.Integer({ minimum: 50, maximum: 500, description: 'Milliseconds of speech that interrupt the voice.' })),
+  model: Type.Optional(oneOf('base', 'enhanced', 'turbo')),
+  voicemail_action: Type.Optional(oneOf('hangup', 'leave_message', 'ignore')),
+  voicemail_message: Type.Optional(Type.String({ minLength: 1, maxLength: 1_000, description: 'Required with leave_message.' })),
+})
+type Asked = Static<typeof input>
+
+const call = paid({
+  name: 'voice.call',
+  path: '/api/v1/voice/call',
+  summary: 'Call a person',
+  description: 'A voice calls the number and follows the task. Paid for when the call is accepted for dialing; poll_url then tells how it goes, free, and has what was said. The caller is a number of /api/v1/phone/numbers/buy.',
+  tag: 'voice',
+  inline: true,
+  unknownFields: 'refused',
+  failure: 'Call initiation failed',
+  input,
+  output: Type.Object({ call_id: Type.String(), status: Type.Literal('queued'), poll_url: Type.String(), message: Type.String() }),
+  example: { to: '+14155550123', task: 'Ask whether a table for two is free tonight at eight, and book it for Ada.' },
+  errors: ['NOT_ALLOWED', 'BUSY', 'AUTHORIZATION_USED', 'UPSTREAM_FAILED'],
+  effects: { owed: true },
+  price: () => ({ amount: flatPrice(PER_CALL), maxTimeoutSeconds: 300, shown: {} }),
+  serves: (_input, { vendors }) => vendors.voice !== undefined,
+
+  check(given) {
+    const { to, voicemail_action: action, voicemail_message: message } = given
+    if (isEmergency(to)) throw forbidden('emergency_number', `${quoted(to)} is, or may reach, an emergency service; no program may call it. Nothing was charged.`)
+    if (!new RegExp(E164).test(to)) throw refused('to', `must be a number in E.164, for example +14155550123; got ${quoted(to)}`)
+    if (isDear(to)) throw refused('to', `is at a premium rate, by satellite or of no country, and is not called; got ${quoted(to)}`)
+    if (given.task.trim().length < 10) throw refused('task', 'must have at least 10 characters')
+    if (action === 'leave_message' && !message?.trim()) throw refused('voicemail_message', 'is required where voicemail_action is leave_message')
+    if (action !== 'leave_message' && message !== undefined) throw refused('voicemail_message', `has a meaning only where voicemail_action is leave_message; it is ${quoted(action ?? 'hangup')}`)
+    return given
+  },
+
+  async run(order) {
+    const asked = order.input as Asked
+    const { origin, records, secretName } = handsIn(order)
+    const from = await callerOf(order.payer, asked.from, { records, now: order.clock.now() })
+    const handle = await ringOnce(order, ringing(asked, from))
+    const id = await secretName('call_')
+    const data: Rung = { handle, to: asked.to, from, maxMinutes: asked.max_duration ?? 5, at: order.now }
+    return {
+      result: { call_id: id, poll_url: `${origin}/api/v1/voice/call/${id}` },
+      keeps: () => [{ kind: CALL, id, data, expiresAt: order.now + KEEP_MS }],
+    }
+  },
+
+  show: ({ made }) => ({ ...(made as Record<string, Json>), status: 'queued', message: 'Accepted for dialing. GET poll_url every few seconds, free, until its status is completed or error.' }),
+})
+
+/** The number that it is called from. Throws a 403 or 400 that says which there are. */
+async function callerOf(payer: string, from: string | undefined, at: { records: Hands['records']; now: number }): Promise<string> {
+  const active = await activeOf(payer, at)
+  if (from !== undefined && active.includes(from)) return from
+  const yours = { your_active_numbers: active }
+  if (from !== undefined) {
+    await ownedBy(payer, from, at).catch((error: unknown) => {
+      if (error instanceof Fault) throw new Fault(error.code, { ...error.parts, fields: { ...error.parts.fields, ...yours } })
+      throw error
+    })
+  }
+  const [only, ...others] = active
+  const buy = { buy_endpoint: '/api/v1/phone/numbers/buy' }
+  if (only === undefined) throw new Fault('NOT_ALLOWED', { error: 'no_active_number', message: 'This wallet rents no number to call from. Nothing was charged.', fields: buy })
+  if (others.length > 0) throw new Fault('INVALID_BODY', { error: 'ambiguous_from', message: `from: this wallet rents ${active.length} numbers; name one of them. Nothing was charged.`, details: [{ path: 'from', message: 'name one of your_active_numbers' }], fields: yours })
+  return only
+}
+
+function ringing(asked: Asked, from: string): Ringing {
+  const { to, task, voice = VOICES[0], language = 'en-US', max_duration: maxMinutes = 5, model = 'base' } = asked
+  const { first_sentence: firstSentence, wait_for_greeting: waitForGreeting, interruption_threshold: interruptionMs, voicemail_action: action, voicemail_message: message } = asked
+  return {
+    to,
+    from,
+    task,
+    voice,
+    language,
+    maxMinutes,
+    model,
+    ...(firstSentence !== undefined && { firstSentence }),
+    ...(waitForGreeting !== undefined && { waitForGreeting }),
+    ...(interruptionMs !== undefined && { interruptionMs }),
+    ...(action && { voicemail: { action, ...(message !== undefined && { message }) } }),
+  }
+}
+
+// ── nobody is rung twice ────────────────────────────────────────────────────────────────────────────────────────────
+
+function voiceIn({ vendors }: Pick<Order<unknown>, 'vendors'>): VoiceVendor {
+  if (vendors.voice) return vendors.voice
+  throw new Fault('NOT_CONFIGURED', { message: 'The operator has not configured calls. Nothing was charged.' })
+}
+
+/**
+ * Rings, unless this order has rung already: the same signed request, come again after a crash, finds its call. Where it is not known whether somebody
+ * was rung, that order never rings again, and the wallet does not ring the same number for a while, whatever it signs.
+ */
+async function ringOnce(order: Order<unknown>, wanted: Ringing): Promise<string> {
+  const { records, order: name } = handsIn(order)
+  const { clock, payer, signal } = order
+  const { to } = wanted
+  const now = clock.now()
+  const known = (await records.getOwned(ORDERED, name, now))?.data as Ordered | undefined
+  if (known?.handle && known.to === to) return known.handle
+  if (known) throw hasRung(known.to)
+  const line: Owned = { kind: DIALING, id: fingerprint(payer, to, '').slice(0, 32), owner: payer, data: { order: name }, expiresAt: now + AGAIN_MS }
+  const mine: Owned = { kind: ORDERED, id: name, owner: payer, data: { to, handle: null } satisfies Ordered, expiresAt: now + ORDERED_MS }
+  if (!(await records.putOwned(line, now))) throw isRinging(to, ((await records.getOwned(DIALING, line.id, now))?.expiresAt ?? now) - now)
+  if (!(await records.putOwned(mine, now))) throw hasRung(to)
+  const end = (record: Owned) => records.moveOwned({ ...record, expiresAt: clock.now() }, record.data, clock.now())
+  try {
+    const { handle } = await voiceIn(order).ring(wanted, { signal }).catch(failedAs('Call initiation failed'))
+    await records.moveOwned({ ...mine, data: { to, handle } satisfies Ordered }, mine.data, clock.now())
+    await end(line)
+    return handle
+  } catch (error) {
+    const rangNobody = error instanceof Fault && error.code !== 'UPSTREAM_FAILED' && error.code !== 'UPSTREAM_TIMEOUT'
+    if (rangNobody) await Promise.all([mine, line].map(end))
+    throw error
+  }
+}
+
+function isRinging(to: string, ms: number): Fault {
+  const seconds = String(Math.max(1, Math.ceil(ms / 1000)))
+  return new Fault('BUSY', { message: `This wallet may be ringing ${to} just now, and nobody is rung twice. Nothing was charged; send the same request again in ${seconds} s.`, headers: { 'retry-after': seconds } })
+}
+
+/** Another signature is another order; this one is not charged any more either. */
+function hasRung(to: string): Fault {
+  return new Fault('AUTHORIZATION_USED', { error: 'Call may have been made', message: `This payment may have rung ${to} already, and nobody is rung twice for one. Nothing was charged; sign another payment for another call.`, fields: { code: 'PAYMENT_REPLAY' } })
+}
+
+// ── how it goes ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const text = Type.Union([Type.String(), Type.Null()])
+const spoken = Type.Object({ role: Type.String(), text: Type.String() }, { additionalProperties: true })
+
+const status = free({
+  name: 'voice.status',
+  path: '/api/v1/voice/call/{callId}',
+  summary: 'How a call goes, and what was said',
+  description: 'The record of the call as its vendor keeps it, for everybody who has its call_id, which only the reply to the paid request tells: of calls that were made here alone. Free.',
+  tag: 'voice',
+  limit: { requests: 120, windowMs: MINUTE_MS },
+  sample: { path: { callId: 'call_0123456789abcdef0123456789abcdef' } },
+  errors: ['NOT_FOUND', 'NOT_CONFIGURED', 'UPSTREAM_FAILED'],
+  output: Type.Object(
+    {
+      call_id: Type.String(),
+      to: Type.String(),
+      from: Type.String(),
+      status: oneOf('queued', 'started', 'ringing', 'in-progress', 'completed', 'error'),
+      answered_by: text,
+      call_length: Type.Union([Type.Number({ description: 'Minutes.' }), Type.Null()]),
+      call_ended_by: text,
+      summary: text,
+      transcript: Type.Array(spoken),
+      transcripts: Type.Array(Type.Unknown(), { description: 'The same as the vendor writes it.' }),
+      concatenated_transcript: text,
+      recording_url: text,
+      started_at: text,
+      ended_at: text,
+      ended_by: oneOf('USER', 'ASSISTANT', 'TIMEOUT', 'NO_ANSWER', 'BUSY', 'VOICEMAIL', 'ERROR', 'IN_PROGRESS'),
+      ended_by_reason: text,
+    },
+    { additionalProperties: true },
+  ),
+  async answer({ params }, { vendors, records, clock }) {
+    const { callId: id = '' } = params
+    // Indexers call what the documents show, braces and all.
+    if (/^[{:]/.test(id)) return json(402, DISCOVERY, { 'cache-control': 'no-store' })
+    const unknown = () => new Fault('NOT_FOUND', { error: 'Call not found', message: 'No call of this id was made here; or it was made more than 90 days ago.' })
+    const kept = /^call_[0-9a-f]{32}$/.test(id) ? await records.getOwned(CALL, id, clock.now()) : undefined
+    if (!kept) throw unknown()
+    const { handle, ...rung } = kept.data as Rung
+    const record = await within(clock, ASK_MS, (signal) => voiceIn({ vendors }).look(handle, { signal })).catch((error: unknown) => {
+      if ((error as Error).name === 'TimeoutError') throw new Fault('UPSTREAM_FAILED', { message: 'The record of the call could not be had in time; ask again.' })
+      throw error
+    })
+    return json(200, clientRecord(record ?? {}, { id, ...rung }), { 'cache-control': 'no-store' })
+  },
+})
+
+const DISCOVERY = {
+  x402Version: 2,
+  accepts: [],
+  error: 'Payment Required (discovery)',
+  message: 'How a call goes. This is free: GET it with the call_id of a call, without payment.',
+  price: { amount: '0.000000', currency: 'USD', free: true },
+}
+
+export const voice = [call, status]

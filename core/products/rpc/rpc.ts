@@ -1,0 +1,170 @@
+/** JSON-RPC 2.0 to the operator's nodes, one call or a batch, answered as the node answers (reference clients 6.13, ruling 32). */
+import { type Static, Type } from '@sinclair/typebox'
+import { networkNamed, networkOf } from '../catalog.ts'
+import { type Context, type Offering, paid } from '../../endpoint/mod.ts'
+import { Fault } from '../../http/errors.ts'
+import { quoted, refused } from '../../http/request_body.ts'
+import { PASSED_KEEP } from '../lib/passthrough_path.ts'
+import { piecePrice } from '../../x402/pricing.ts'
+import type { Json } from '../../ports/mod.ts'
+import type { RpcAnswer, RpcCall } from '../../ports/vendors.ts'
+
+/** US dollars for each call of a batch, before the fee. */
+const PER_CALL = '0.002'
+const PER_SOLANA_CALL = '0.0005'
+const MOST_CALLS = 1_000
+const LONGEST_ID = 128
+
+const Params = Type.Optional(Type.Array(Type.Unknown(), { description: 'In order, as the method takes them.' }))
+const Id = Type.Union([Type.String({ maxLength: LONGEST_ID }), Type.Integer()], { description: 'The answer carries it. A call without one would get none, and is refused.' })
+const said = {
+  jsonrpc: Type.Optional(Type.Literal('2.0')),
+  id: Type.Optional(Id),
+  method: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'For example eth_getBalance.' })),
+  params: Params,
+  batch: Type.Optional(Type.Array(Type.Unknown(), { description: `A body that is a list of up to ${MOST_CALLS} calls. Each is priced.` })),
+}
+const onSolana = Type.Object(said)
+const anywhere = Type.Object({ network: Type.String({ description: 'For example ethereum-mainnet, or eth.' }), ...said })
+type Input = Static<typeof onSolana> & { readonly network?: string }
+
+const output = Type.Unknown({ description: 'The answer of the node, as it came: a result or an error, or a list of them in any order.' })
+
+/**
+ * Methods that any buyer may call: what reads, and what sends that somebody else has signed. By name where a node knows others that begin alike: among
+ * `eth_send*` are those that use the node's own keys, and on a local chain one that needs no signature at all.
+ */
+const EVM = /^(?:eth_(?:blobBaseFee|blockNumber|call|callMany|chainId|config|createAccessList|estimateGas|feeHistory|gasPrice|get[A-Z][A-Za-z0-9]{1,60}|maxPriorityFeePerGas|protocolVersion|sendRawTransaction(?:Sync|Conditional)?|simulateV1|syncing)|net_(?:listening|peerCount|version)|web3_(?:clientVersion|sha3))$/
+/** What the node keeps for whoever asked first. */
+const NOT_EVM = /^eth_get(?:Filter.*|Work.*)$/
+const SOLANA = /^(get|is|simulate|send)[A-Z][A-Za-z0-9]{1,60}$|^minimumLedgerSlot$/
+
+/** What a client of Solana has to know before it can pay (reference clients 5), beside its mint. */
+const FREE = new Set(['getLatestBlockhash', 'isBlockhashValid', 'getRecentPrioritizationFees', 'getGenesisHash'])
+const MINTS: ReadonlySet<unknown> = new Set(['EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v', '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU'])
+const FREELY = [{ requests: 300, windowMs: 60_000 }]
+
+const shared = {
+  tag: 'data',
+  from: 'body',
+  order: 'quote_then_check',
+  output,
+  inline: true,
+  verbatim: true,
+  failure: 'Upstream provider error',
+  keep: PASSED_KEEP,
+  errors: ['INVALID_PARAMETER', 'UPSTREAM_FAILED'],
+  show: () => ({}),
+} as const
+
+const evm = paid({
+  ...shared,
+  name: 'rpc',
+  path: '/api/v1/rpc/{network}',
+  summary: 'Ask a node of any chain',
+  description: `JSON-RPC 2.0 to one of the operator's nodes: a call, or a list of up to ${MOST_CALLS}, each at the price of one. X-Network says which chain answered, X-Cache whether it had to be asked.`,
+  input: anywhere,
+  example: { network: 'base-mainnet', jsonrpc: '2.0', id: 1, method: 'eth_blockNumber', params: [] },
+  sample: (offering) => ({ network: offering.vendors.rpc?.networks.find((slug) => !isSolana(slug)) ?? 'base-mainnet', jsonrpc: '2.0' as const, id: 1, method: 'eth_blockNumber', params: [] }),
+  arrange: ({ params, body }) => ({ ...asCalls(body), network: params.network }),
+  check: (given) => checked(given),
+  serves: (given, offering) => serves(offering, () => slugOf(given.network, offering)),
+  price: (given) => priced(given, PER_CALL),
+  run: ({ input, vendors, signal }) => ask(input, slugOf(input.network, { vendors }), { vendors, signal }),
+})
+
+const solana = paid({
+  ...shared,
+  name: 'solana.rpc',
+  path: '/api/v1/solana/rpc',
+  summary: 'Ask a node of Solana',
+  description: `JSON-RPC 2.0 to the operator's node: a call, or a list of up to ${MOST_CALLS}, each at the price of one. On a gateway that is paid on Solana, what a client has to know before it pays is free: ${[...FREE].join(', ')}, and getAccountInfo of the USDC mint.`,
+  input: onSolana,
+  example: { jsonrpc: '2.0', id: 1, method: 'getSlot', params: [] },
+  arrange: ({ body }) => asCalls(body),
+  check: (given) => checked(given),
+  serves: (_given, offering) => serves(offering, () => solanaOf(offering)),
+  price: (given, context) => (isFree(given, context) ? 'free' : priced(given, PER_SOLANA_CALL)),
+  freely: FREELY,
+  run: ({ input, vendors, networks = [], signal }) => ask(input, solanaOf({ vendors, networks }) ?? '', { vendors, signal }),
+})
+
+export const rpc = [evm, solana]
+
+/** A list is a batch; anything else that is no object is left to the check. */
+function asCalls(body: unknown): Record<string, unknown> {
+  if (body === undefined) return {}
+  return typeof body === 'object' && body !== null && !Array.isArray(body) ? { ...body } : { batch: body }
+}
+
+function callsOf({ batch, jsonrpc, id, method, params }: Input): readonly unknown[] {
+  return Array.isArray(batch) ? batch : [{ jsonrpc, id, method, ...(params !== undefined && { params }) }]
+}
+
+function priced(given: Input, usd: string) {
+  const calls = Array.isArray(given.batch) ? Math.min(Math.max(given.batch.length, 1), MOST_CALLS) : 1
+  return { amount: piecePrice(usd, calls), maxTimeoutSeconds: 300, shown: {}, also: { calls } }
+}
+
+/** Throws a 400 that names the call and its field. */
+function checked<Given extends Input>(given: Given): Given {
+  const calls = callsOf(given)
+  if (calls.length < 1 || calls.length > MOST_CALLS) throw refused('batch', `must be a list of 1 to ${MOST_CALLS} calls, has ${calls.length}`)
+  for (const [index, call] of calls.entries()) checkCall(call, given.batch === undefined ? '' : `batch/${index}`)
+  return given
+}
+
+function checkCall(call: unknown, at: string): void {
+  const field = (name: string) => (at === '' ? name : `${at}/${name}`)
+  if (typeof call !== 'object' || call === null || Array.isArray(call)) throw refused(at, `must be a call of JSON-RPC 2.0: an object with jsonrpc, id, method and params; got ${quoted(call)}`)
+  const { jsonrpc, id, method, params } = call as Record<string, unknown>
+  if (jsonrpc !== '2.0') throw refused(field('jsonrpc'), `must be "2.0", got ${quoted(jsonrpc)}`)
+  if (!isId(id)) throw refused(field('id'), `must be a whole number or a text of at most ${LONGEST_ID} characters: a call without one gets no answer; got ${quoted(id)}`)
+  if (params !== undefined && !Array.isArray(params)) throw refused(field('params'), `must be a list, got ${quoted(params)}`)
+  if (typeof method !== 'string' || !isOpen(method)) throw refused(field('method'), `must be one that reads a chain or sends what is signed, such as eth_call or getBalance; got ${quoted(method)}`)
+}
+
+const isId = (id: unknown): boolean => (typeof id === 'string' && id.length <= LONGEST_ID) || (typeof id === 'number' && Number.isSafeInteger(id))
+const isOpen = (method: string): boolean => SOLANA.test(method) || (EVM.test(method) && !NOT_EVM.test(method))
+
+function isFree(given: Input, { networks = [] }: Context): boolean {
+  if (!networks.some((network) => network.startsWith('solana:'))) return false
+  const [account] = Array.isArray(given.params) ? given.params : []
+  return given.batch === undefined && (FREE.has(given.method ?? '') || (given.method === 'getAccountInfo' && MINTS.has(account)))
+}
+
+const isSolana = (slug: string): boolean => slug.startsWith('solana-')
+
+/** False where the operator has no node at all. A network that there is no node of is the caller's mistake: 400 with those that there are. */
+function serves({ vendors }: Offering, found: () => string | undefined): boolean {
+  return vendors.rpc !== undefined && found() !== undefined
+}
+
+function slugOf(name: string | undefined, { vendors }: Pick<Offering, 'vendors'>): string {
+  const served = vendors.rpc?.networks ?? []
+  if (!/^[a-z0-9-]{1,41}$/i.test(name ?? '')) throw unknown(`network: must be up to 41 letters, digits and -, got ${quoted(name)}`, served)
+  const found = networkNamed(name ?? '', served)
+  if (found === undefined) throw unknown(`network: there is no node of ${quoted(name)} here`, served)
+  return found
+}
+
+function unknown(message: string, supportedNetworks: readonly string[]): Fault {
+  return new Fault('INVALID_PARAMETER', { message: `${message}. Nothing was charged.`, param: 'network', fields: { supportedNetworks } })
+}
+
+/** The chain that this gateway is paid on, if it is a Solana; else Solana itself, or its devnet. */
+function solanaOf({ vendors, networks = [] }: Pick<Offering, 'vendors' | 'networks'>): string | undefined {
+  const own = networks.map(networkOf).filter((slug) => slug !== undefined && isSolana(slug))
+  return [...own, 'solana-mainnet', 'solana-devnet'].find((slug) => vendors.rpc?.networks.includes(slug ?? ''))
+}
+
+async function ask(input: Input, network: string, { vendors, signal }: Pick<Offering, 'vendors'> & { signal: AbortSignal }): Promise<{ result: Json }> {
+  if (!vendors.rpc) throw new Fault('NOT_CONFIGURED')
+  const [first, ...rest] = (callsOf(input) as readonly RpcCall[]).map(judged)
+  const calls = input.batch === undefined ? (first as RpcCall) : [first as RpcCall, ...rest]
+  const { text, isCached }: RpcAnswer = await vendors.rpc.ask(network, calls, { signal })
+  return { result: { text, headers: { 'x-network': network, 'x-cache': isCached ? 'HIT' : 'MISS' } } }
+}
+
+/** What was judged and nothing else: there are nodes that read `Method` as `method`, and the last of both counts. */
+const judged = ({ jsonrpc, id, method, params }: RpcCall): RpcCall => ({ jsonrpc, id, method, ...(params !== undefined && { params }) })

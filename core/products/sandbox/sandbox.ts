@@ -1,0 +1,278 @@
+/** Python sandboxes, rented by the wallet that pays: made, asked to run commands, looked at, ended (reference clients 6.10). */
+import { type Static, Type } from '@sinclair/typebox'
+import { within } from '../../payment/settle.ts'
+import { GPUS, type Gpu, gpuRates, plainRate, SHORT_SECONDS } from './catalog.ts'
+import { type Offering, type Order, paid, type Price } from '../../endpoint/mod.ts'
+import { idFrom } from '../video/owned_characters.ts'
+import { Fault } from '../../http/errors.ts'
+import { type Chore, handsIn } from '../../endpoint/call_context.ts'
+import { quoted, refused } from '../../http/request_body.ts'
+import type { Json } from '../../ports/mod.ts'
+import { flatPrice, sandboxPrice } from '../../x402/pricing.ts'
+import type { SandboxVendor } from '../../ports/vendors.ts'
+
+/** US dollars for one question to a sandbox, before the fee. */
+const PER_QUESTION = '0.001'
+const IMAGE = 'python:3.11'
+const LONGEST_SECONDS = 86_400
+const MOST_CORES = { plain: 1, gpu: 8 }
+const MOST_MEMORY = { plain: 1_024, gpu: 32_768 }
+const MINUTE_MS = 60_000
+const DAY_MS = 24 * 60 * MINUTE_MS
+/**
+ * A sandbox whose payment was refused can be paid for so long, as an authorization for it lives. After it, and the time that a settlement takes, it is
+ * ended: meanwhile the operator pays for it.
+ */
+const CLAIM_MS = 5 * MINUTE_MS
+const SETTLING_MS = 2 * MINUTE_MS
+/** How long after its end a sandbox still reads as terminated. */
+const REMEMBERED_MS = DAY_MS
+/** What comes on top of a command's own time, and how long other questions may take. */
+const EXTRA_SECONDS = 5
+const QUESTION_SECONDS = 15
+const REFUND_POLICY = 'Paid in advance for the whole time. A sandbox that is terminated earlier is not refunded; one that does not start costs nothing.'
+
+const KIND = 'sandbox'
+/** What is kept of a sandbox beside its owner. */
+type Rented = { readonly vendor: string; readonly handle: string; readonly ends: number }
+
+/** Sandboxes that would outlive the time in which they can be paid for, all under one owner, who is nobody's wallet. */
+const WATCHED = { kind: 'sandbox-unpaid', owner: 'sandboxes' } as const
+const MOST_WATCHED = 1_000
+type Watched = { readonly vendor: string; readonly handle: string; readonly call: string; readonly due: number }
+
+const sandboxId = Type.String({ description: 'sb_<id>, from create; known to the wallet that paid for it, and to no other.' })
+const ID = /^sb_[0-9a-f]{32}$/
+const returncode = Type.Union([Type.Integer(), Type.Null()])
+
+/** What all four have in common. */
+const shared = {
+  tag: 'sandbox',
+  inline: true,
+  unknownFields: 'refused',
+  failure: 'Sandbox failed',
+  keep: { unclaimedMs: 2 * DAY_MS, settledMs: DAY_MS },
+} as const
+
+const at = (name: string) => ({ name: `sandbox.${name}`, path: `/api/v1/sandbox/${name}`, aliases: [`/api/v1/modal/sandbox/${name}`] }) as const
+
+const createInput = Type.Object({
+  image: Type.Optional(Type.Literal(IMAGE, { default: IMAGE })),
+  timeout: Type.Optional(Type.Integer({ minimum: 10, maximum: LONGEST_SECONDS, default: SHORT_SECONDS, description: 'Seconds until it ends by itself. Up to 300 cost the flat price; above that it is paid by the hour.' })),
+  cpu: Type.Optional(Type.Number({ minimum: 0.125, maximum: MOST_CORES.gpu, default: 1, description: 'Cores: at most 1, with a GPU 8.' })),
+  memory: Type.Optional(Type.Integer({ minimum: 128, maximum: MOST_MEMORY.gpu, default: 512, description: 'MB: at most 1024, with a GPU 32768.' })),
+  gpu: Type.Optional(Type.Union(GPUS.map((gpu) => Type.Literal(gpu)))),
+  setup_commands: Type.Optional(Type.Array(Type.Unknown(), { maxItems: 0, description: 'Not supported; only an empty list is taken. Run them with exec.' })),
+})
+type Ordered = { readonly image: string; readonly timeout: number; readonly cpu: number; readonly memory: number; readonly gpu?: Gpu }
+
+const create = paid({
+  ...shared,
+  ...at('create'),
+  summary: 'Create a Python sandbox',
+  description: `A machine of your own that runs Python for a while. It belongs to the wallet that pays: no other can use it, or learn of it. ${REFUND_POLICY}`,
+  input: createInput,
+  output: Type.Object({
+    sandbox_id: Type.String(),
+    status: Type.Literal('running'),
+    created_at: Type.String(),
+    expires_at: Type.String({ description: 'When it ends by itself.' }),
+    config: Type.Object({ image: Type.String(), timeout: Type.Integer(), cpu: Type.Number(), memory: Type.Integer(), gpu: Type.Union([Type.String(), Type.Null()]) }),
+    runtime: Type.Optional(Type.String({ description: 'What runs in it, where that is not the image.' })),
+  }),
+  example: { image: IMAGE, timeout: SHORT_SECONDS, cpu: 1, memory: 512 },
+  errors: ['BUSY', 'RATE_LIMITED', 'UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
+  effects: { owed: true, chore: { everyMs: MINUTE_MS, can: ({ sandbox }) => sandbox !== undefined, do: endUnpaid } },
+  check: checkOrder,
+  serves: (input, { vendors: { sandbox } }) => sandbox !== undefined && (input.gpu === undefined || sandbox.hasGpus),
+  price: (input) => priceOf(orderOf(input)),
+  span: () => ({ min: sandboxPrice(plainRate, SHORT_SECONDS + 1), max: sandboxPrice(gpuRates.H100, LONGEST_SECONDS) }),
+
+  async run(order) {
+    const { timeout, cpu, memory, gpu, image } = orderOf(order.input as Static<typeof createInput>)
+    const { clock, signal } = order
+    const vendor = vendorIn(order)
+    const { handle } = await vendor.create({ seconds: timeout, cpu, memory, ...(gpu && { gpu }) }, { signal })
+    const now = clock.now()
+    const ends = now + timeout * 1000
+    const until = Math.min(ends, now + CLAIM_MS)
+    try {
+      signal.throwIfAborted()
+      if (ends > until) await watch(order, { vendor: vendor.name, handle, call: order.id, due: until + SETTLING_MS }, ends)
+      signal.throwIfAborted()
+    } catch (error) {
+      await within(clock, QUESTION_SECONDS * 1000, (late) => vendor.terminate(handle, { signal: late })).catch(() => {})
+      throw error
+    }
+    // Of the call's id a refused payment tells its buyer; of the handle nobody hears.
+    const id = idFrom(`${order.id} ${handle}`, 'sb_')
+    const data: Rented = { vendor: vendor.name, handle, ends }
+    const { runtime } = vendor
+    return {
+      result: { sandbox_id: id, created: now, ends, config: { image, timeout, cpu, memory, gpu: gpu ?? null }, ...(runtime !== undefined && { runtime }) },
+      until,
+      keeps: () => [{ kind: KIND, id, data, expiresAt: ends + REMEMBERED_MS }],
+    }
+  },
+
+  async stands(made, { vendors: { sandbox }, kept, signal }) {
+    const record = await kept(KIND, (made as { readonly sandbox_id: string }).sandbox_id)
+    const { vendor, handle = '' } = (record?.data ?? {}) as Partial<Rented>
+    return sandbox !== undefined && vendor === sandbox.name && (await sandbox.status(handle, { signal })).kind === 'running'
+  },
+
+  show({ made }) {
+    const { created, ends, sandbox_id, config, ...rest } = made as { readonly created: number; readonly ends: number; readonly sandbox_id: string; readonly config: Json; readonly runtime?: string }
+    return { sandbox_id, status: 'running', created_at: new Date(created).toISOString(), expires_at: new Date(ends).toISOString(), config, ...rest }
+  },
+})
+
+const example = { sandbox_id: 'sb_0123456789abcdef0123456789abcdef' }
+/** What asks a sandbox that is there. */
+const asking = {
+  ...shared,
+  errors: ['NOT_FOUND', 'RATE_LIMITED', 'UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
+  serves: (_input: unknown, { vendors }: Offering) => vendors.sandbox !== undefined,
+  price: (): Price => ({ amount: flatPrice(PER_QUESTION), maxTimeoutSeconds: 300, shown: {} }),
+  show: ({ made }: { readonly made: Json }) => made as Record<string, Json>,
+} as const
+
+const execInput = Type.Object({
+  sandbox_id: sandboxId,
+  command: Type.Array(Type.String({ maxLength: 2_000 }), { minItems: 1, maxItems: 32, description: 'A program and its arguments, such as ["python", "-c", "print(1)"]. No shell reads it.' }),
+  timeout: Type.Optional(Type.Integer({ minimum: 1, maximum: 60, default: 30, description: 'Seconds until the command is ended.' })),
+})
+const exec = paid({
+  ...asking,
+  ...at('exec'),
+  summary: 'Run a command in a sandbox',
+  description: 'Waits for the command to end. It is paid for whatever its returncode is; 124 says that its time was over, 127 that there is no such program.',
+  input: execInput,
+  output: Type.Object({ sandbox_id: Type.String(), stdout: Type.String(), stderr: Type.String(), returncode: Type.Integer() }),
+  example: { ...example, command: ['python', '-c', 'print("hello")'], timeout: 30 },
+
+  check(given) {
+    checkId(given)
+    if (given.command.some((word) => word.includes('\0'))) throw refused('command', 'must not hold a NUL character')
+    if (given.command[0] === '') throw refused('command.0', 'must name a program, got ""')
+    return given
+  },
+
+  async run(order) {
+    const { sandbox_id, command, timeout = 30 } = order.input as Static<typeof execInput>
+    const { vendor, handle, isOver } = await rented(order, sandbox_id)
+    const ran = isOver ? undefined : await timely(order, timeout + EXTRA_SECONDS, (signal) => vendor.exec(handle, { command, seconds: timeout }, { signal }))
+    if (ran) return { result: { sandbox_id, ...ran } }
+    throw new Fault('NOT_FOUND', { message: 'This sandbox has ended. Nothing was charged; create another.', fields: { sandbox_id, status: 'terminated' } })
+  },
+})
+
+const idInput = Type.Object({ sandbox_id: sandboxId })
+const status = paid({
+  ...asking,
+  ...at('status'),
+  summary: 'Look at a sandbox',
+  description: 'Whether it still runs, and how it ended where that is known.',
+  input: idInput,
+  output: Type.Object({ sandbox_id: Type.String(), status: Type.Union([Type.Literal('running'), Type.Literal('terminated')]), returncode }),
+  example,
+  check: checkId,
+
+  async run(order) {
+    const { sandbox_id } = order.input as Static<typeof idInput>
+    const { vendor, handle, isOver } = await rented(order, sandbox_id)
+    const state = isOver ? ({ kind: 'ended', returncode: null } as const) : await timely(order, QUESTION_SECONDS, (signal) => vendor.status(handle, { signal }))
+    return { result: { sandbox_id, status: state.kind === 'running' ? 'running' : 'terminated', returncode: state.kind === 'running' ? null : state.returncode } }
+  },
+})
+
+const terminate = paid({
+  ...asking,
+  ...at('terminate'),
+  summary: 'End a sandbox',
+  description: 'Ends it with all that is in it. One that has ended before stays so.',
+  input: idInput,
+  output: Type.Object({ sandbox_id: Type.String(), status: Type.Literal('terminated') }),
+  example,
+  check: checkId,
+
+  async run(order) {
+    const { sandbox_id } = order.input as Static<typeof idInput>
+    const { vendor, handle, isOver } = await rented(order, sandbox_id)
+    if (!isOver) await timely(order, QUESTION_SECONDS, (signal) => vendor.terminate(handle, { signal }))
+    return { result: { sandbox_id, status: 'terminated' } }
+  },
+})
+
+export const sandbox = [create, exec, status, terminate]
+
+// ── orders ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+function checkOrder(given: Static<typeof createInput>): Static<typeof createInput> {
+  const { cpu, memory, gpu } = orderOf(given)
+  const size = gpu === undefined ? 'plain' : 'gpu'
+  const without = size === 'plain' ? ' without a gpu' : ''
+  if (cpu > MOST_CORES[size]) throw refused('cpu', `must be at most ${MOST_CORES[size]}${without}, got ${quoted(cpu)}`)
+  if (memory > MOST_MEMORY[size]) throw refused('memory', `must be at most ${MOST_MEMORY[size]}${without}, got ${quoted(memory)}`)
+  return given
+}
+
+function orderOf({ image = IMAGE, timeout = SHORT_SECONDS, cpu = 1, memory = 512, gpu }: Static<typeof createInput>): Ordered {
+  return { image, timeout, cpu, memory, ...(gpu && { gpu: gpu as Gpu }) }
+}
+
+function priceOf({ timeout, gpu }: Ordered): Price {
+  const rate = gpu ? gpuRates[gpu] : plainRate
+  const amount = sandboxPrice(rate, timeout)
+  if (timeout <= SHORT_SECONDS) return { amount, maxTimeoutSeconds: 300, shown: { model: 'flat' } }
+  return { amount, maxTimeoutSeconds: 300, shown: { model: 'hourly', hourly_rate_usd: Number(rate.hourly), duration_hours: timeout / 3600, refund_policy: REFUND_POLICY } }
+}
+
+function checkId<Given extends { readonly sandbox_id: string }>(given: Given): Given {
+  if (ID.test(given.sandbox_id)) return given
+  throw refused('sandbox_id', `must be the sandbox_id of a create, sb_ and 32 hexadecimal digits; got ${quoted(given.sandbox_id)}`)
+}
+
+// ── sandboxes that are there ────────────────────────────────────────────────────────────────────────────────────────
+
+/** A sandbox of the payer's. Anybody else's is none at all. */
+async function rented(order: Order<unknown>, id: string): Promise<{ vendor: SandboxVendor; handle: string; isOver: boolean }> {
+  const vendor = vendorIn(order)
+  const record = await order.kept?.(KIND, id)
+  const { vendor: name, handle, ends } = (record?.data ?? {}) as Partial<Rented>
+  if (record?.owner !== order.payer || name !== vendor.name || handle === undefined || ends === undefined) {
+    throw new Fault('NOT_FOUND', { message: 'This wallet has no such sandbox here. Nothing was charged.' })
+  }
+  return { vendor, handle, isOver: ends <= order.clock.now() }
+}
+
+/** Notes a sandbox before its buyer can have it: whoever is there when it is due sees to it, also after a crash. */
+async function watch(order: Order<unknown>, watched: Watched, expiresAt: number): Promise<void> {
+  await handsIn(order).records.putOwned({ ...WATCHED, id: order.id, data: watched, expiresAt }, order.clock.now())
+}
+
+/** Whoever cannot pay for a sandbox within its claim window does not keep it running. A settlement that is under way is not disturbed. */
+async function endUnpaid({ records, vendors: { sandbox }, clock, log, signal }: Parameters<Chore['do']>[0]): Promise<void> {
+  const now = clock.now()
+  const due = (await records.listOwned(WATCHED.kind, WATCHED.owner, { now, limit: MOST_WATCHED })).filter(({ data }) => (data as Watched).due <= now)
+  const seen = due.map(async (record) => {
+    const { vendor, handle, call } = record.data as Watched
+    const money = (await records.getCall(call))?.money
+    if (money === 'settling' || money === 'unresolved' || sandbox?.name !== vendor) return
+    if (money !== 'settled') await sandbox.terminate(handle, { signal })
+    await records.moveOwned({ ...record, expiresAt: now }, record.data, now)
+  })
+  for (const each of await Promise.allSettled(seen)) if (each.status === 'rejected') log.alert('a sandbox that nobody has paid for could not be ended', { error: (each.reason as Error).message })
+}
+
+function timely<T>({ clock }: Order<unknown>, seconds: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  return within(clock, seconds * 1000, work).catch((error: unknown) => {
+    if ((error as Error).name !== 'TimeoutError') throw error
+    throw new Fault('UPSTREAM_TIMEOUT', { message: `The sandbox did not answer within ${seconds} seconds. Nothing was charged.` })
+  })
+}
+
+function vendorIn({ vendors }: { readonly vendors: Offering['vendors'] }): SandboxVendor {
+  if (vendors.sandbox) return vendors.sandbox
+  throw new Fault('NOT_CONFIGURED', { message: 'The operator has not configured sandboxes. Nothing was charged.' })
+}

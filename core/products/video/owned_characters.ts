@@ -1,0 +1,59 @@
+/** Characters that a wallet has enrolled for video: our ids, bound to it, and what their vendor calls them. */
+import { sha256 } from '@noble/hashes/sha256'
+import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
+import { Fault } from '../../http/errors.ts'
+import type { Call, Owned, Storage } from '../../ports/mod.ts'
+
+export const ASSET = 'asset'
+/** A real person's check, from its beginning; nobody's until a face of it is enrolled. */
+export const FACE_GROUP = 'realface_group'
+/** The wallet that has enrolled a face of a group. No other may add one. */
+export const FACE_CLAIM = 'realface_claim'
+/** What was paid for is kept for good. */
+export const FOREVER = Number.MAX_SAFE_INTEGER
+
+/** One that was enrolled here. Its picture is at `mediaKey`, or where `source` says when it was not mirrored; `call` paid for it. */
+export type Character = {
+  /** What its vendor calls it; shown to nobody but its payer. */
+  readonly vendorAsset: string
+  readonly type: 'portrait' | 'face'
+  readonly group: string
+  readonly name: string
+  readonly source: string
+  readonly mediaKey: string | null
+  readonly createdAt: number
+  readonly call: string
+}
+
+/** The vendor's own id of a character of this payer; undefined for anybody else's, for one that waits to be paid, and for none. */
+export async function enrolledAs(storage: Pick<Storage, 'getOwned' | 'getCall'>, id: string, { payer, now }: { payer: string; now: number }): Promise<string | undefined> {
+  const record = await storage.getOwned(ASSET, id, now)
+  if (record?.owner !== payer) return undefined
+  const { vendorAsset, call } = record.data as Character
+  return isGiven(await storage.getCall(call)) ? vendorAsset : undefined
+}
+
+/**
+ * Whether the call that made a character has given it away: paid, or served while its payment is in doubt. It is kept before its money moves, and until then
+ * withheld like any other result; a call that is gone was never paid.
+ */
+export function isGiven(call: Call | undefined): call is Call {
+  return call !== undefined && call.money !== 'verified' && call.money !== 'refused'
+}
+
+/** An id as unguessable as that of the call it comes from, and from which that cannot be found. */
+export function idFrom(call: string, prefix: string): string {
+  return `${prefix}${bytesToHex(sha256(utf8ToBytes(`${prefix} ${call}`))).slice(0, 32)}`
+}
+
+/** Keeps a record for its owner; one that it has already stays as it is. Throws NOT_ALLOWED where another wallet has it. */
+export async function keepFor(storage: Pick<Storage, 'putOwned' | 'getOwned'>, record: Owned, now: number): Promise<void> {
+  if (await storage.putOwned(record, now)) return
+  const held = await storage.getOwned(record.kind, record.id, now)
+  if (held?.owner !== record.owner) throw ofAnother()
+}
+
+/** What another wallet has enrolled is not to be added to. */
+export function ofAnother(): Fault {
+  return new Fault('NOT_ALLOWED', { message: 'Another wallet has enrolled this. Nothing was charged.' })
+}

@@ -1,0 +1,145 @@
+/** USDC into an account at a prediction market: the wallet's own deposit to the bridge is sent for it, and then the fee is charged (reference clients 6.8). */
+import { type Static, Type } from '@sinclair/typebox'
+import { hybrid, type Order, paid } from '../../endpoint/mod.ts'
+import { Fault } from '../../http/errors.ts'
+import { forbidden, handsIn } from '../../endpoint/call_context.ts'
+import { quoted, refused } from '../../http/request_body.ts'
+import { print, type Usdc } from '../../x402/money.ts'
+import { failedAs } from '../lib/passthrough_path.ts'
+import type { Json } from '../../ports/mod.ts'
+import { flatPrice } from '../../x402/pricing.ts'
+import type { BridgeVendor } from '../../ports/vendors.ts'
+import { decodePayment, type Payment } from '../../x402/protocol.ts'
+
+/** US dollars before the fee. */
+const PER_DEPOSIT = '0.01'
+/** In millionths of a dollar: less than the bridge credits is lost in it, more is not for a machine to send. */
+const LEAST = 2_000_000n
+const MOST = 10_000_000_000n
+/** Its caller waits so long for both settlements, and polls after that. */
+const WINDOW_MS = 50_000
+const SECONDS = 600
+
+const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' })
+const fields = {
+  depositWallet: 'The account at the prediction market that is to be credited.',
+  recipient: "Where the bridge takes this account's deposits: the evm address that it answers with.",
+  amountMicro: 'Millionths of a US dollar, as text: from 2000000 to 10000000000.',
+  depositAuthorization: 'Base64 of an x402 v2 payment whose authorization transfers amountMicro of USDC from the paying wallet to recipient.',
+}
+const input = Type.Object({
+  depositWallet: { ...Address, description: fields.depositWallet },
+  recipient: { ...Address, description: fields.recipient },
+  amountMicro: Type.String({ pattern: '^[1-9][0-9]{0,15}$', description: fields.amountMicro }),
+  depositAuthorization: Type.String({ minLength: 1, maxLength: 32_768, description: fields.depositAuthorization }),
+})
+type Asked = Static<typeof input>
+
+const txHash = Type.String()
+const AGAIN = 'If in doubt send the same signed request again: it finds the deposit, and never repeats it. Do not sign another deposit before.'
+
+const fund = paid({
+  name: 'polymarket.fund',
+  path: '/api/v1/polymarket-funding/fund',
+  aliases: ['/api/v1/polymarket/fund'],
+  summary: 'Deposit USDC into a prediction-market account',
+  description: `The payment of the request is the fee; the deposit is a second authorization, in the body, from the same wallet to the bridge. The deposit is settled first, and the fee only then. The account is credited by the bridge, minutes later. ${AGAIN}`,
+  tag: 'data',
+  failure: 'Funding failed',
+  input,
+  output: Type.Object({
+    id: Type.String(),
+    success: Type.Literal(true),
+    funded: Type.Literal(false, { description: 'The bridge has not credited it yet.' }),
+    creditPending: Type.Literal(true),
+    status: Type.Literal('deposit_submitted'),
+    deposit: Type.Object({ txHash, amountUsd: Type.Number(), recipient: Type.String(), network: Type.String() }),
+    fee: Type.Object({ amountUsd: Type.Number(), txHash, settled: Type.Boolean() }),
+    note: Type.String(),
+  }),
+  example: { depositWallet: '0x56687bf447db6ffa42ffe2204a05edaa20f55839', recipient: '0x23566f8b2e82adfcf01846e54899d110e97ac053', amountMicro: '25000000', depositAuthorization: btoa('{"x402Version":2,"accepted":{"scheme":"exact","network":"eip155:8453","amount":"25000000","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","payTo":"0x23566f8b2e82adfcf01846e54899d110e97ac053","maxTimeoutSeconds":600},"payload":{}}') },
+  errors: ['NOT_ALLOWED', 'AUTHORIZATION_USED', 'UPSTREAM_FAILED'],
+  price: () => ({ amount: flatPrice(PER_DEPOSIT), maxTimeoutSeconds: SECONDS, shown: {}, also: { body_fields: fields } }),
+  serves: (_input, { vendors, networks = [] }) => vendors.bridge !== undefined && (networks.length === 0 || networks.some((network) => vendors.bridge?.networks.includes(network))),
+  settle: () => hybrid(WINDOW_MS),
+  job: {
+    object: 'polymarket.fund.job',
+    poll: '/api/v1/calls/{id}',
+    instructions: `The deposit may be on its way. GET poll_url, as it is, every 2 to 5 seconds with a payment header of the same wallet; its key is for you alone. The fee is charged once, by the first poll after the deposit has settled. ${AGAIN}`,
+    running: 'The deposit may be on its way; the fee has not been charged. Poll again in 2 to 5 seconds, and do not sign another deposit.',
+  },
+  effects: {
+    headers: (made) => ({ 'x-deposit-tx': (made as Deposited).txHash }),
+    failed: `The fee was not charged. ${AGAIN}`,
+  },
+
+  check(given) {
+    const amount = BigInt(given.amountMicro)
+    if (amount < LEAST || amount > MOST) throw refused('amountMicro', `must be from ${LEAST} to ${MOST}, 2 to 10000 US dollars; got ${quoted(given.amountMicro)}`)
+    paymentIn(given)
+    return given
+  },
+
+  async run(order) {
+    const { recipient, amountMicro, ...asked } = order.input as Asked
+    const bridge = bridgeIn(order)
+    const amount = BigInt(amountMicro) as Usdc
+    const payment = paymentIn(asked)
+    if (!bridge.networks.includes(payment.accepted.network)) throw invalid(`the bridge takes no deposits on ${quoted(payment.accepted.network)}; it takes them on ${bridge.networks.join(', ')}`)
+    const second = await handsIn(order).second(payment, { name: 'polymarket.deposit', payTo: recipient, amount, maxTimeoutSeconds: SECONDS })
+    if (second.kind === 'used') throw used(second.transaction)
+    if (second.kind === 'refused') throw invalid(second.reason)
+    const expected = await bridge.depositAddress(asked.depositWallet, { signal: order.signal }).catch(failedAs('Bridge unavailable', 503))
+    if (expected.toLowerCase() !== recipient.toLowerCase()) throw forbidden('recipient', `recipient: the bridge takes deposits for ${asked.depositWallet} at ${expected}, not at ${recipient}. Nothing was charged.`)
+    const settled = await second.settle()
+    if (settled.kind === 'used') throw used(settled.transaction)
+    if (settled.kind === 'refused' && settled.code === 'PAYMENT_UNFUNDED') throw invalid(settled.reason)
+    if (settled.kind === 'refused') throw new Fault('UPSTREAM_FAILED', { error: 'Deposit settlement failed', message: `The deposit was not sent: ${settled.reason}. Neither it nor the fee was charged.` })
+    const { transaction, network } = settled.receipt
+    const deposited: Deposited = { txHash: transaction, amountUsd: dollarsOf(amount), recipient, network }
+    return { result: deposited }
+  },
+
+  show: ({ made }, { settlement }) => ({
+    success: true,
+    funded: false,
+    creditPending: true,
+    status: 'deposit_submitted',
+    deposit: made,
+    fee: { amountUsd: dollarsOf(flatPrice(PER_DEPOSIT)), txHash: settlement?.tx_hash ?? '', settled: settlement?.success ?? false },
+    note: 'The deposit is on chain. The bridge credits the account, usually within minutes.',
+  }),
+})
+
+export const funding = [fund]
+
+type Deposited = { readonly txHash: string; readonly amountUsd: number; readonly recipient: string; readonly network: string } & { readonly [key: string]: Json }
+
+const dollarsOf = (amount: Usdc): number => Number(print(amount))
+
+function bridgeIn({ vendors }: Pick<Order<unknown>, 'vendors'>): BridgeVendor {
+  if (vendors.bridge) return vendors.bridge
+  throw new Fault('NOT_CONFIGURED', { message: 'The operator has not configured deposits. Nothing was charged.' })
+}
+
+function paymentIn({ depositAuthorization }: Pick<Asked, 'depositAuthorization'>): Payment {
+  const decoded = decodePayment(depositAuthorization)
+  if (decoded.ok) return decoded.payment
+  throw invalid(decoded.reason)
+}
+
+/** The words of the payment header are those of the body here. */
+function invalid(reason: string): Fault {
+  const message = `depositAuthorization: ${reason.replace('the payment header', 'it')}`
+  return new Fault('INVALID_BODY', { error: 'Deposit authorization invalid', message: `${message}. Nothing was charged.`, details: [{ path: 'depositAuthorization', message }] })
+}
+
+/** 409, and not a 402: another payment of the fee does not help. */
+function used(transaction: string | null): Fault {
+  const where = transaction === null ? '' : ' It is on chain: do not sign it again.'
+  return new Fault('AUTHORIZATION_USED', {
+    error: 'Deposit authorization already used',
+    message: `This deposit serves another request, or its authorization was used or canceled on chain.${where} The fee was NOT charged.`,
+    fields: { code: 'PAYMENT_REPLAY', deposit: { txHash: transaction } },
+  })
+}

@@ -1,0 +1,315 @@
+/** One schema for the file and the environment. Reports every mistake at once, by name, and never prints a secret. */
+import { existsSync, readFileSync } from 'node:fs'
+import { isIP } from 'node:net'
+import { type Static, type TSchema, Type } from '@sinclair/typebox'
+import { Value } from '@sinclair/typebox/value'
+import { parse } from 'smol-toml'
+import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
+import { type GatewayConfig, GatewayRow, resolveGateways } from './gateways.ts'
+import { type ChatShelf, ChatSetting, resolveChat } from './chat.ts'
+import { fromEnvironment } from './makers.ts'
+import { keyedServices, resolveServices, type Services, serviceSettings, serviceVariables } from './services.ts'
+import { resolveRpc, type RpcNodes, rpcSettings } from './rpc.ts'
+import { resolveVideos, type VideoShelf, VideoSetting } from './video.ts'
+import { checkVendors, type Environment, ImageSetting, keyedVendors, resolveShelf, type Shelf, VendorRow } from './vendors.ts'
+
+const strict = { additionalProperties: false }
+const Wallets = Type.Array(Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' }))
+const Requests = Type.Integer({ minimum: 1, maximum: 1_000_000 })
+const File = Type.Object(
+  {
+    port: Type.Optional(Type.Integer({ minimum: 0, maximum: 65_535 })),
+    host: Type.Optional(Type.String({ minLength: 1 })),
+    public_origin: Type.Optional(Type.String({ pattern: '^https?://[^/]+$' })),
+    database_url: Type.Optional(Type.String({ pattern: '^(memory:|sqlite:.+|postgres(ql)?://.+)$' })),
+    object_store: Type.Optional(Type.String({ pattern: '^(memory:|file:.+|s3://.+)$' })),
+    operator_token: Type.Optional(Type.String({ pattern: '^[!-~]{16,}$' })),
+    max_body_bytes: Type.Optional(Type.Integer({ minimum: 1_024, maximum: 1 << 28 })),
+    max_upload_bytes: Type.Optional(Type.Integer({ minimum: 1_024, maximum: 1 << 28 })),
+    body_memory_bytes: Type.Optional(Type.Integer({ minimum: 1 << 20 })),
+    inline_window_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 240 })),
+    drain_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 3_600 })),
+    lease_seconds: Type.Optional(Type.Number({ minimum: 5, maximum: 600 })),
+    trusted_proxies: Type.Optional(Type.Array(Type.String({ minLength: 2 }))),
+    bare_v1: Type.Optional(Type.Boolean()),
+    log_level: Type.Optional(Type.Union(['silent', 'error', 'warn', 'info'].map((level) => Type.Literal(level)))),
+    gateways: Type.Optional(Type.Array(GatewayRow)),
+    vendors: Type.Optional(Type.Record(Type.String({ pattern: '^[a-z0-9-]{1,40}$' }), VendorRow)),
+    images: Type.Optional(Type.Array(ImageSetting)),
+    chat: Type.Optional(Type.Array(ChatSetting)),
+    videos: Type.Optional(Type.Array(VideoSetting)),
+    reference_media: Type.Optional(Type.Boolean()),
+    poll_keys: Type.Optional(Type.Array(Type.String({ pattern: '^([0-9a-fA-F]{2}){16,64}$' }), { minItems: 1, maxItems: 20 })),
+    chat_receipt_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 60 })),
+    new_wallet_calls: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
+    new_wallet_usdc: Type.Optional(Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$' })),
+    free_per_minute: Type.Optional(Requests),
+    free_per_hour: Type.Optional(Requests),
+    max_connections: Type.Optional(Type.Integer({ minimum: 16, maximum: 1_000_000 })),
+    max_connections_per_address: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
+    unpaid_characters_per_minute: Type.Optional(Type.Integer({ minimum: 100_000, maximum: 10_000_000_000 })),
+    generate_content_payers: Type.Optional(Wallets),
+    background_payers: Type.Optional(Wallets),
+    trusted_hosts: Type.Optional(Type.Array(Type.String({ pattern: '^[^/ ]+$' }))),
+    ...serviceSettings,
+    ...rpcSettings,
+  },
+  strict,
+)
+
+/** Environment variables that stand for a setting of the file, and win over it. */
+const variables: Readonly<Record<string, keyof Static<typeof File>>> = {
+  PORT: 'port',
+  HOST: 'host',
+  PUBLIC_ORIGIN: 'public_origin',
+  DATABASE_URL: 'database_url',
+  OBJECT_STORE: 'object_store',
+  OPERATOR_TOKEN: 'operator_token',
+  MAX_BODY_BYTES: 'max_body_bytes',
+  MAX_UPLOAD_BYTES: 'max_upload_bytes',
+  BODY_MEMORY_BYTES: 'body_memory_bytes',
+  INLINE_WINDOW_SECONDS: 'inline_window_seconds',
+  DRAIN_SECONDS: 'drain_seconds',
+  LEASE_SECONDS: 'lease_seconds',
+  LOG_LEVEL: 'log_level',
+  POLL_KEYS: 'poll_keys',
+  CHAT_RECEIPT_SECONDS: 'chat_receipt_seconds',
+  NEW_WALLET_CALLS: 'new_wallet_calls',
+  NEW_WALLET_USDC: 'new_wallet_usdc',
+  FREE_PER_MINUTE: 'free_per_minute',
+  FREE_PER_HOUR: 'free_per_hour',
+  MAX_CONNECTIONS: 'max_connections',
+  MAX_CONNECTIONS_PER_ADDRESS: 'max_connections_per_address',
+  UNPAID_CHARACTERS_PER_MINUTE: 'unpaid_characters_per_minute',
+  ...serviceVariables,
+}
+
+export type Config = Services & {
+  readonly port: number
+  readonly host: string
+  readonly publicOrigin: string | undefined
+  readonly database: { readonly kind: 'memory' } | { readonly kind: 'sqlite'; readonly path: string } | { readonly kind: 'postgres'; readonly url: string }
+  readonly objects: { readonly kind: 'memory' } | { readonly kind: 'file'; readonly dir: string } | { readonly kind: 's3'; readonly url: string; readonly env: Environment }
+  /** Opens `/metrics` and the operator's routes; without one they do not exist. */
+  readonly operatorToken: string | undefined
+  readonly maxBody: number
+  readonly maxUpload: number
+  /** Memory of request bodies until they are answered. */
+  readonly bodyMemory: number
+  readonly inlineMs: number | undefined
+  readonly drainMs: number
+  /** How long a process that died keeps its work and its relayer key from the others. */
+  readonly leaseMs: number
+  readonly trustedProxies: readonly string[]
+  readonly bareV1: boolean
+  readonly logLevel: string
+  /** Empty means devnet: the embedded local system. */
+  readonly gateways: readonly GatewayConfig[]
+  /** Image rows for sale and how each is served; what nobody is configured for, the embedded vendor draws on devnet. */
+  readonly images: Shelf
+  /** Chat rows for sale and how each is served; nobody stands in for a model. */
+  readonly chat: ChatShelf
+  /** Video rows for sale and how each is served; on devnet the embedded vendor films what nobody is configured for, vendor-f's rows aside. */
+  readonly videos: VideoShelf
+  readonly switches: { readonly referenceMedia?: boolean }
+  /** In hex, newest first; undefined where storage keeps one. */
+  readonly pollKeys: readonly string[] | undefined
+  /** Vendors that no file names: a key in the environment brought them. */
+  readonly environmentVendors: readonly string[]
+  /** How long an answer that is ready waits for its settlement. */
+  readonly receiptMs: number
+  /** What a wallet that has never paid may have open of what is served before it is paid for. */
+  readonly newWallet: { readonly calls: number; readonly worth: Usdc }
+  readonly freePerMinute: number
+  readonly freePerHour: number
+  /** Undefined: by the limit of descriptors. */
+  readonly maxConnections: number | undefined
+  readonly maxConnectionsPerAddress: number | undefined
+  /** Text that one address may have counted without paying. */
+  readonly unpaidCharacters: number
+  /** Wallets by list; a list that is not set is everybody's, or nobody's, as the endpoint says. */
+  readonly guests: { readonly generate_content?: readonly string[]; readonly background?: readonly string[] }
+  /** `host:port` of vendors on the operator's own network, whose media may be fetched from private addresses. */
+  readonly trustedHosts: readonly string[]
+  /** Nodes that answer JSON-RPC, by the slug of their network. */
+  readonly rpc: RpcNodes
+}
+
+export type ConfigResult = { ok: true; config: Config } | { ok: false; mistakes: readonly string[] }
+
+/** Where everything is kept when nothing else is said, relative to the working directory. */
+export const DEFAULT_DIR = '.farebox'
+
+/** Reads `farebox.toml`, or the file that FAREBOX_CONFIG names, then the environment. */
+export function readConfig(env: Environment): ConfigResult {
+  const path = env.FAREBOX_CONFIG ?? 'farebox.toml'
+  if (!existsSync(path)) {
+    if (env.FAREBOX_CONFIG) return { ok: false, mistakes: [`FAREBOX_CONFIG: there is no file at ${path}`] }
+    return parseConfig('', env)
+  }
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8')
+  } catch (error) {
+    return { ok: false, mistakes: [`${path}: cannot be read (${(error as { code?: string }).code})`] }
+  }
+  return parseConfig(text, env, path)
+}
+
+export function parseConfig(toml: string, env: Environment = {}, path = 'farebox.toml'): ConfigResult {
+  let file: Record<string, unknown>
+  try {
+    file = parse(toml)
+  } catch (error) {
+    return { ok: false, mistakes: [`${path}: ${(error as Error).message.split('\n', 1)[0]}`] }
+  }
+  const settings: Record<string, unknown> = { ...file }
+  const origin = new Map<string, string>()
+  for (const [variable, setting] of Object.entries(variables)) {
+    const value = env[variable]
+    if (value === undefined || value === '') continue
+    settings[setting] = typed(File.properties[setting], value)
+    origin.set(setting, variable)
+  }
+  const mistakes = problems(settings, origin)
+  if (mistakes.length > 0) return { ok: false, mistakes }
+  return resolve(settings as Static<typeof File>, env)
+}
+
+/** Environment values are text; numbers are read where the schema wants them, and lists at their commas. */
+function typed(schema: TSchema, value: string): unknown {
+  if (schema.type === 'array') return value.split(',').map((part) => part.trim()).filter((part) => part !== '')
+  const isNumber = schema.type === 'integer' || schema.type === 'number'
+  return isNumber && value.trim() !== '' && Number.isFinite(Number(value)) ? Number(value) : value
+}
+
+function problems(settings: unknown, origin: ReadonlyMap<string, string>): string[] {
+  const found = new Map<string, string>()
+  for (const { path, message, value, schema } of Value.Errors(File, settings)) {
+    const name = path.slice(1).replaceAll('/', '.')
+    if (found.has(name)) continue
+    const isUnknown = message.startsWith('Unexpected property')
+    const problem = isUnknown ? 'there is no such setting' : `${allowed(schema, message)}${shown(name, value)}`
+    found.set(name, `${origin.get(name.split('.', 1)[0] ?? name) ?? name}: ${problem}`)
+  }
+  return [...found.values()]
+}
+
+function allowed(schema: TSchema, message: string): string {
+  if (typeof schema.pattern === 'string') return `must match ${schema.pattern}`
+  if (Array.isArray(schema.anyOf)) return `must be one of ${schema.anyOf.map((option: TSchema) => option.const).join(', ')}`
+  return message.charAt(0).toLowerCase() + message.slice(1)
+}
+
+function shown(name: string, value: unknown): string {
+  if (value === undefined) return ''
+  if (/token|key|secret|url|store/.test(name)) return ' (its value is not shown)'
+  return `, got ${JSON.stringify(value)?.slice(0, 80)}`
+}
+
+function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
+  const mistakes: string[] = []
+  const database = file.database_url ?? `sqlite:${DEFAULT_DIR}/farebox.db`
+  const objects = file.object_store ?? `file:${DEFAULT_DIR}/media`
+  const gateways = resolveGateways(file.gateways ?? [], { env, mistakes, port: file.port ?? 4020 })
+  for (const [index, range] of (file.trusted_proxies ?? []).entries()) {
+    if (!isRange(range)) mistakes.push(`trusted_proxies.${index}: must be an address or a range such as 10.0.0.0/8, got ${JSON.stringify(range)}`)
+  }
+  const maxUpload = file.max_upload_bytes ?? 32 << 20
+  if ((file.body_memory_bytes ?? Number.POSITIVE_INFINITY) < 6 * maxUpload) mistakes.push(`body_memory_bytes: must be at least six times max_upload_bytes (${6 * maxUpload}), got ${file.body_memory_bytes}`)
+  const isDevnet = gateways.length === 0
+  const host = file.host ?? '127.0.0.1'
+  const named = file.vendors ?? {}
+  checkVendors(named, mistakes)
+  const found = fromEnvironment(env, { named, isDevnet, mistakes })
+  const vendors = { ...found.vendors, ...named }
+  const images = resolveShelf(vendors, file.images ?? [], env, mistakes)
+  const chat = resolveChat(vendors, file.chat ?? [], { env, added: found.rows, mistakes })
+  const videos = resolveVideos(vendors, file.videos ?? [], { env, mistakes })
+  const services = resolveServices(file, { env, mistakes })
+  if (!isDevnet && services.sandbox?.by === 'embedded' && !file.sandbox) mistakes.push('sandbox: not set; sandbox_most (SANDBOX_MOST) and sandbox_memory_mb (SANDBOX_MEMORY_MB) have a meaning where it (SANDBOX) says embedded')
+  // Each process would know its own, and take the others' for ended.
+  if (services.sandbox?.by === 'embedded' && databaseOf(database).kind === 'postgres') mistakes.push('sandbox: embedded sandboxes belong to one process, and with Postgres (DATABASE_URL) there may be several; name e2b or modal, or keep the database in SQLite')
+  const rpc = resolveRpc(file, { env, mistakes })
+  const variables = keyedServices(services)
+  const keyed = realVendors({ images, chat, videos, ...services }).map((name) => {
+    const variable = vendors[name]?.key_env ?? variables.get(name)
+    return variable ? `${name} (${variable})` : name
+  })
+  if (isDevnet && !isLoopback(host) && keyed.length > 0) {
+    mistakes.push(`HOST: on ${host} others could buy real work with play money; name a gateway, or listen on 127.0.0.1, or remove the keys of ${keyed.join(', ')}`)
+  }
+  if (mistakes.length > 0) return { ok: false, mistakes }
+  return {
+    ok: true,
+    config: {
+      port: file.port ?? 4020,
+      host,
+      publicOrigin: file.public_origin,
+      database: databaseOf(database),
+      objects: objectsOf(objects, env),
+      operatorToken: file.operator_token,
+      maxBody: file.max_body_bytes ?? 1 << 20,
+      maxUpload,
+      bodyMemory: file.body_memory_bytes ?? 8 * maxUpload,
+      inlineMs: file.inline_window_seconds === undefined ? undefined : file.inline_window_seconds * 1000,
+      drainMs: (file.drain_seconds ?? 30) * 1000,
+      leaseMs: (file.lease_seconds ?? 30) * 1000,
+      trustedProxies: file.trusted_proxies ?? [],
+      bareV1: file.bare_v1 ?? false,
+      logLevel: file.log_level ?? 'info',
+      gateways: isDevnet ? [] : gateways,
+      images,
+      chat,
+      videos,
+      switches: file.reference_media === undefined ? {} : { referenceMedia: file.reference_media },
+      pollKeys: file.poll_keys,
+      environmentVendors: Object.keys(found.vendors),
+      receiptMs: (file.chat_receipt_seconds ?? 10) * 1000,
+      newWallet: { calls: file.new_wallet_calls ?? 2, worth: roundUp(dollars(file.new_wallet_usdc ?? '0.05')) },
+      freePerMinute: file.free_per_minute ?? 30,
+      freePerHour: file.free_per_hour ?? 300,
+      maxConnections: file.max_connections,
+      maxConnectionsPerAddress: file.max_connections_per_address,
+      unpaidCharacters: file.unpaid_characters_per_minute ?? 10_000_000,
+      guests: {
+        ...(file.generate_content_payers && { generate_content: file.generate_content_payers }),
+        ...(file.background_payers && { background: file.background_payers }),
+      },
+      trustedHosts: file.trusted_hosts ?? [],
+      rpc,
+      ...services,
+    },
+  }
+}
+
+function databaseOf(url: string): Config['database'] {
+  if (url === 'memory:') return { kind: 'memory' }
+  if (url.startsWith('sqlite:')) return { kind: 'sqlite', path: url.slice('sqlite:'.length) }
+  return { kind: 'postgres', url }
+}
+
+function objectsOf(url: string, env: Environment): Config['objects'] {
+  if (url === 'memory:') return { kind: 'memory' }
+  if (url.startsWith('file:')) return { kind: 'file', dir: url.slice('file:'.length) }
+  const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION } = env
+  return { kind: 's3', url, env: { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION } }
+}
+
+/** An address, or a range of them in CIDR notation. */
+function isRange(text: string): boolean {
+  const [address = '', bits, ...more] = text.split('/')
+  const family = isIP(address)
+  if (family === 0 || more.length > 0) return false
+  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 6 ? 128 : 32))
+}
+
+/** Vendors and services whose calls are charged to the operator. */
+export function realVendors({ images, chat, videos, ...services }: Pick<Config, 'images' | 'chat' | 'videos' | keyof Services>): readonly string[] {
+  return [...new Set([...keyedVendors(images), ...keyedVendors(chat), ...keyedVendors(videos), ...keyedServices(services).keys()])]
+}
+
+/** Loopback names and addresses: where play money may be shown. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host)
+}

@@ -1,0 +1,31 @@
+/** The part of the configuration that says whose nodes answer JSON-RPC. */
+import { type Static, Type } from '@sinclair/typebox'
+import { networkOf } from '../../core/mod.ts'
+import type { GatewayConfig } from './gateways.ts'
+
+/** By slug of the network: a URL, or the environment variable that holds it, for a URL often holds a key. */
+export const rpcSettings = {
+  rpc: Type.Optional(Type.Record(Type.String({ pattern: '^[a-z0-9-]{1,41}$' }), Type.String({ pattern: '^(https?://.+|[A-Z][A-Z0-9_]*)$' }), { additionalProperties: false })),
+}
+const Settings = Type.Object(rpcSettings)
+
+/** URLs by slug. */
+export type RpcNodes = Readonly<Record<string, string>>
+type Reading = { readonly env: Readonly<Record<string, string | undefined>>; readonly mistakes: string[] }
+
+export function resolveRpc({ rpc = {} }: Static<typeof Settings>, { env, mistakes }: Reading): RpcNodes {
+  const nodes = Object.entries(rpc).map(([slug, said]) => {
+    const url = /^https?:/.test(said) ? said : env[said]
+    if (url === undefined || url === '') mistakes.push(`rpc.${slug}: the environment variable ${said} is not set`)
+    if (url && !(/^https?:\/\//.test(url) && URL.canParse(url))) mistakes.push(`rpc.${slug}: must be an http or https URL (its value is not shown)`)
+    return [slug, url ?? ''] as const
+  })
+  return Object.fromEntries(nodes)
+}
+
+/** Clients of Solana ask the gateway itself what they have to know before they pay (reference clients 5): its own node answers, unless another one is named. */
+export function nodesOf({ rpc }: { readonly rpc: RpcNodes }, rows: readonly GatewayConfig[], { isDevnet }: { isDevnet: boolean }): RpcNodes {
+  const own = rows.flatMap(({ rails }) => rails.flatMap((rail) => (rail.kind === 'solana' || (isDevnet && rail.kind === 'evm') ? [[networkOf(rail.network), rail.rpcUrl] as const] : [])))
+  const known = own.filter((each): each is readonly [string, string] => each[0] !== undefined)
+  return { ...Object.fromEntries(known), ...rpc }
+}

@@ -1,0 +1,257 @@
+/** The architecture as tests: who may import whom, what core may not name, and that every list in the house is the true one. */
+import { expect, test } from 'bun:test'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { basename, dirname, extname, join } from 'node:path'
+import manifest from '../package.json' with { type: 'json' }
+
+const ROOT = join(import.meta.dirname, '..')
+const ROOMS = ['core', 'adapters', 'server', 'test']
+
+type Source = {
+  /** From the root of the house, for example `core/call/paid_call.ts`. */
+  readonly path: string
+  readonly room: string
+  readonly text: string
+  /** The text with blanks for comments and for what stands in quotes. */
+  readonly code: string
+  /** What it imports, types too: other sources by their path, packages by their specifier. */
+  readonly imports: readonly string[]
+}
+
+const paths = ROOMS.flatMap((room) => readdirSync(join(ROOT, room), { recursive: true, withFileTypes: true }))
+  .filter((entry) => entry.isFile())
+  .map((entry) => join(entry.parentPath, entry.name).slice(ROOT.length + 1))
+  .sort()
+const sources = paths.filter((path) => path.endsWith('.ts') && !path.endsWith('.d.ts')).map(source)
+
+function source(path: string): Source {
+  const text = read(path)
+  return { path, room: path.split('/', 1)[0] ?? '', text, code: withoutWords(text), imports: specifiers(text).map((specifier) => resolve(path, specifier)) }
+}
+
+function read(path: string): string {
+  return readFileSync(join(ROOT, path), 'utf8')
+}
+
+function specifiers(text: string): string[] {
+  const statements = text.matchAll(/^(?:import|export)\b[^'`;]*?\bfrom '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm)
+  return [...statements].map(([, from, bare, dynamic]) => from ?? bare ?? dynamic ?? '')
+}
+
+function resolve(from: string, specifier: string): string {
+  return specifier.startsWith('.') ? join(dirname(from), specifier) : specifier
+}
+
+function withoutWords(text: string): string {
+  return text.replace(/'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|\/\*[^]*?\*\/|(?<![\\:/])\/\/.*$/gm, (words) => words.replace(/[^\n]/g, ' '))
+}
+
+function inRoom(...rooms: readonly string[]): readonly Source[] {
+  return sources.filter(({ room }) => rooms.includes(room))
+}
+
+/** `core/call/paid_call.ts imports viem`, for each import that is not allowed: a failing test says what to do. */
+function strays(from: readonly Source[], isAllowed: (target: string, source: Source) => boolean): string[] {
+  return from.flatMap((source) => source.imports.filter((target) => !isAllowed(target, source)).map((target) => `${source.path} imports ${target}`))
+}
+
+/** `core/call/paid_call.ts:12 setTimeout(`, for each match. */
+function matches(from: readonly Source[], pattern: RegExp, part: 'code' | 'text' = 'code'): string[] {
+  const lineOf = (text: string, index: number) => text.slice(0, index).split('\n').length
+  return from.flatMap(({ path, [part]: text }) => [...text.matchAll(pattern)].map(({ 0: found, index }) => `${path}:${lineOf(text, index)} ${found.trim()}`))
+}
+
+// ── who may import whom ─────────────────────────────────────────────────────────────────────────────────────────────
+
+test('core imports TypeBox, noble hashes, image-size and itself', () => {
+  expect(strays(inRoom('core'), (target) => /^(core\/|@sinclair\/typebox(\/|$)|@noble\/hashes\/|image-size$)/.test(target))).toEqual([])
+})
+
+test('adapters import core and adapters, never server', () => {
+  expect(strays(inRoom('adapters'), (target) => !/^(server|test)\//.test(target))).toEqual([])
+})
+
+test('an adapter knows no adapter of another kind; only the door and the machine know several', () => {
+  const kinds = inRoom('adapters').filter(({ path }) => path.split('/').length > 2)
+  expect(strays(kinds, (target, { path }) => !target.startsWith('adapters/') || kindOf(target) === kindOf(path))).toEqual([])
+})
+
+test('only wiring names concrete adapters', () => {
+  const others = inRoom('server').filter(({ path }) => !/^server\/wiring(_\w+)?\.ts$/.test(path))
+  expect(strays(others, (target) => !target.startsWith('adapters/'))).toEqual([])
+})
+
+test('nothing but tests imports tests', () => {
+  expect(strays(inRoom('core', 'adapters', 'server'), (target) => !target.startsWith('test/'))).toEqual([])
+})
+
+test('what comes from npm is a dependency in package.json, and of the right sort', () => {
+  const runtime = Object.keys(manifest.dependencies)
+  const all = [...runtime, ...Object.keys(manifest.devDependencies), manifest.name]
+  const isBuiltIn = (target: string) => /^(node|bun):|^bun$/.test(target) || sources.some(({ path }) => path === target) || existsSync(join(ROOT, target))
+  const named = (target: string) => target.split('/', target.startsWith('@') ? 2 : 1).join('/')
+  const isTool = ({ path }: Source) => path === 'server/devnet/compile.ts'
+  expect(strays(sources, (target, source) => isBuiltIn(target) || (source.room === 'test' || isTool(source) ? all : runtime).includes(named(target)))).toEqual([])
+})
+
+// ── what comes in as an argument ────────────────────────────────────────────────────────────────────────────────────
+
+test('core names no runtime', () => {
+  expect(matches(inRoom('core'), /\b(?:Bun|Deno|process)\.\w+|\bBuffer\b|\bimport\.meta\b|\bconsole\.\w+/g)).toEqual([])
+})
+
+test('core has no clock, timer, randomness or network of its own', () => {
+  const own = /\bDate\.now\b|\bnew Date\(\)|\bperformance\.\w+|\bAbortSignal\.timeout\b|\bset(?:Timeout|Interval|Immediate)\b|\bMath\.random\b|\bcrypto\.\w+|(?:\bawait|\breturn|=>|[=(,?:]) *(?:globalThis\.)?fetch\(/g
+  expect(matches(inRoom('core'), own)).toEqual([])
+})
+
+test('adapters read no clock and roll no dice; the machine does', () => {
+  const others = inRoom('adapters').filter(({ path }) => path !== 'adapters/local.ts')
+  expect(matches(others, /\bDate\.now\b|\bnew Date\(\)|\bperformance\.now\b|\bMath\.random\b/g)).toEqual([])
+})
+
+// ── lists that must be true ─────────────────────────────────────────────────────────────────────────────────────────
+
+test('every file in core/endpoints is on the menu', async () => {
+  const { endpoints } = await import('../core/products/mod.ts')
+  for (const { path } of sources.filter((file) => file.path.startsWith('core/endpoints/') && file.path !== 'core/products/mod.ts')) {
+    const offered = Object.values((await import(join(ROOT, path))) as Record<string, unknown>).filter(Array.isArray).flat()
+    expect({ path, offered: offered.length > 0, missing: offered.filter((endpoint) => !endpoints.includes(endpoint)) }).toEqual({ path, offered: true, missing: [] })
+  }
+})
+
+test('every adapter of a port runs the laws of that port', () => {
+  const tests = inRoom('test').filter(({ path }) => path.endsWith('_test.ts'))
+  const lawless: string[] = []
+  for (const [port, laws] of Object.entries(LAWS)) {
+    const made = inRoom('adapters').flatMap((file) => factories(file, port).map((name) => ({ name, path: file.path })))
+    expect({ port, hasAdapters: made.length > 0, hasLaws: existsSync(join(ROOT, laws)) }).toEqual({ port, hasAdapters: true, hasLaws: true })
+    for (const { name, path } of made) {
+      const isRun = tests.some(({ imports, code }) => imports.includes(laws) && imports.includes(path) && /\brunLaws\(/.test(code))
+      if (!isRun) lawless.push(`${name} of ${path} does not run ${laws}`)
+    }
+    if (!tests.some(({ imports, code }) => imports.includes(laws) && /\brunBroken\(/.test(code))) lawless.push(`nothing breaks ${laws}`)
+  }
+  expect(lawless).toEqual([])
+})
+
+test('the map of the house in the README is the house', () => {
+  const map = mapOf(existsSync(join(ROOT, 'README.md')) ? read('README.md') : '')
+  if (!map) return
+  const folders = new Set(paths.filter((path) => path.split('/').length > 2).map((path) => `${path.split('/', 2).join('/')}/`))
+  const mirrored = ['test/core/', 'test/adapters/', 'test/server/']
+  const expected = [...ROOMS.map((room) => `${room}/`), ...folders].filter((folder) => !mirrored.includes(folder))
+  expect(map.filter(({ path }) => !existsSync(join(ROOT, path))), 'on the map, but not there').toEqual([])
+  expect(expected.filter((folder) => !map.some(({ path }) => path === folder)), 'there, but not on the map').toEqual([])
+  expect(map.filter(({ description }) => description === ''), 'on the map without a word').toEqual([])
+})
+
+test('each room has a README of at most 25 lines', () => {
+  const lengths = ROOMS.map((room) => ({ room, lines: existsSync(join(ROOT, room, 'README.md')) ? lines(read(`${room}/README.md`)) : 0 }))
+  expect(lengths.filter(({ lines }) => lines === 0 || lines > 25)).toEqual([])
+})
+
+test('the house has four rooms', () => {
+  const folders = readdirSync(ROOT, { withFileTypes: true }).filter((entry) => entry.isDirectory() && !/^\.|^node_modules$|^dist$/.test(entry.name))
+  expect(folders.map(({ name }) => name).sort()).toEqual([...ROOMS].sort())
+})
+
+// ── packages ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+test('the version is written once', async () => {
+  const { VERSION } = await import('../server/wiring/mod.ts')
+  expect(VERSION).toBe(manifest.version)
+  expect(matches(inRoom('core', 'adapters', 'server'), new RegExp(`\\b${manifest.version.replaceAll('.', '\\.')}\\b`, 'g'), 'text')).toEqual([])
+})
+
+test('dependencies are named at exact versions', () => {
+  const named = Object.entries({ ...manifest.dependencies, ...manifest.devDependencies })
+  expect(named.filter(([, version]) => !/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version))).toEqual([])
+})
+
+test('the root package cannot be published by accident', () => {
+  expect(manifest.private).toBe(true)
+})
+
+test('bun.lock names no registry', () => {
+  expect(read('bun.lock').match(/\w+:\/\/[^"]*|"registry[^"]*"/g)).toBeNull()
+})
+
+// ── habits that no linter knows ─────────────────────────────────────────────────────────────────────────────────────
+
+test('files are named in snake_case', () => {
+  const isNamed = (name: string) => /^[a-z0-9]+(_[a-z0-9]+)*$/.test(name.slice(0, -extname(name).length).replace(/\.d$/, ''))
+  const exempt = /(^|\/)(README|DECISIONS|CONTRACT)\.md$/
+  expect(paths.filter((path) => !exempt.test(path) && !path.startsWith('test/vectors/') && !isNamed(basename(path)))).toEqual([])
+})
+
+test('source files have at most 400 lines', () => {
+  expect(inRoom('core', 'adapters', 'server').filter(({ text }) => lines(text) > 400).map(({ path, text }) => `${path}: ${lines(text)}`)).toEqual([])
+})
+
+test('relative imports carry their extension', () => {
+  expect(strays(sources, (target) => !ROOMS.includes(target.split('/', 1)[0] ?? '') || /\.(ts|json|wasm)$/.test(target))).toEqual([])
+})
+
+test('there are no default exports, enums, namespaces or decorators, and no classes but errors', () => {
+  expect(matches(sources, /^export default\b|^(?:export )?(?:declare )?(?:const )?enum \w+|^(?:export )?(?:declare )?namespace \w+|^ *@\w+\(|^ *(?:export )?(?:abstract )?class \w+(?! extends \w*Error\b)\b/gm)).toEqual([])
+})
+
+test('only doors re-export', () => {
+  expect(matches(sources.filter(({ path }) => basename(path) !== 'mod.ts'), /^export (?:type )?(?:\{[^}]*\}|\*(?: as \w+)?) from\b/gm)).toEqual([])
+})
+
+test('nothing is left for later', () => {
+  expect(matches(sources, /\b(?:TO[D]O|FIX[M]E|X[X]X|HA[C]K)\b.*/g, 'text')).toEqual([])
+})
+
+test('no test is alone or postponed; what a platform lacks is skipped by a condition, a law by its name and a reason', () => {
+  const tests = inRoom('test').filter(({ path }) => path !== 'test/conformance/law.ts')
+  expect(matches(tests, /\b(?:test|it|describe)\.(?:only|todo|skip|todoIf|failing)\b.*/g)).toEqual([])
+})
+
+test('no test sleeps or tries again', () => {
+  expect(matches(inRoom('test'), /\bBun\.sleep(?:Sync)?\(|\bretry: *\d/g)).toEqual([])
+})
+
+// ── what the tests above speak of ───────────────────────────────────────────────────────────────────────────────────
+
+/** The interface that an adapter gives, and where its laws are. */
+const LAWS: Readonly<Record<string, string>> = {
+  Storage: 'test/conformance/storage.ts',
+  Objects: 'test/conformance/objects.ts',
+  Chain: 'test/conformance/chains.ts',
+  ImageVendor: 'test/conformance/vendors.ts',
+  VideoVendor: 'test/conformance/videos.ts',
+  ChatVendor: 'test/conformance/chat_vendors.ts',
+  AudioVendor: 'test/conformance/audio.ts',
+  SearchVendor: 'test/conformance/search.ts',
+  SwapVendor: 'test/conformance/swap.ts',
+  MarketVendor: 'test/conformance/markets.ts',
+}
+
+function kindOf(path: string): string {
+  return path.split('/', 2).join('/')
+}
+
+/** Exported functions of a file that return the port, or a type of that file that extends it. */
+function factories({ text }: Source, port: string): string[] {
+  const names = [port, ...[...text.matchAll(new RegExp(`\\btype (\\w+) = ${port}\\b`, 'g'))].map(([, name]) => name)]
+  return [...text.matchAll(new RegExp(`^export function (\\w+)\\(.*\\): (?:${names.join('|')}) \\{$`, 'gm'))].map(([, name]) => name ?? '')
+}
+
+/** Lines `path  what it is` of the first fenced block under "The house". */
+function mapOf(readme: string): { path: string; description: string }[] | undefined {
+  const block = /^## The house\n[^]*?^```\n([^]*?)^```$/m.exec(readme)?.[1]
+  return block
+    ?.trimEnd()
+    .split('\n')
+    .map((line) => {
+      const [path = '', description = ''] = line.trim().split(/ {2,}/)
+      return { path, description }
+    })
+}
+
+function lines(text: string): number {
+  return text.trimEnd().split('\n').length
+}

@@ -1,0 +1,168 @@
+import { describe, expect, test } from 'bun:test'
+import { type Debt, exposure } from '../../../core/payment/exposure.ts'
+import { afterlife, type Bond, decideClaim, decideFinish, decideOpen, type Head, mayLease, mayMove, patchOf, takePermits, UNCLAIMED } from '../../../core/payment/ledger.ts'
+import { usdc } from '../../../core/x402/money.ts'
+import type { Authorization, NewCall, Outcome } from '../../../core/ports/mod.ts'
+import { START } from '../../kit.ts'
+
+const T = START
+const LIFE = 600_000
+
+const authorization = (key: string, expiresAt = T + LIFE): Authorization => ({ key, payer: 'alice', payment: {} as never, offer: {} as never, expiresAt })
+const head = (more: Partial<Head> = {}): Head => ({
+  id: 'call', payer: 'alice', work: 'completed', money: 'verified', owner: 'one', until: T + 30_000, startedAt: null, error: null, receipt: null, expiresAt: T + LIFE, ...UNCLAIMED, ...more,
+})
+const bond = (more: Partial<Bond> = {}): Bond => ({ key: 'first', call: 'call', payer: 'alice', place: 0, state: 'open', expiresAt: T + LIFE, ...more })
+const newCall = { id: 'new', payer: 'alice', quote: usdc(22_000n) } as NewCall
+
+describe('opening', () => {
+  const open = (bound: Head | undefined, at = { now: T, until: T + 30_000 }) => decideOpen({ call: newCall, authorization: authorization('first') }, { bound, debts: [] }, at)
+
+  test('over a call that lives is a replay, and writes nothing', () => {
+    for (const work of ['queued', 'in_progress', 'completed'] as const) expect(open(head({ work }))).toEqual({ answer: { kind: 'replayed', id: 'call' }, writes: [] })
+    expect(open(head({ work: 'failed', money: 'settling' })).answer.kind).toBe('replayed')
+  })
+
+  test('over a failed call takes its authorization over', () => {
+    expect(open(head({ work: 'failed' })).writes.map(({ kind }) => kind)).toEqual(['insert', 'bind'])
+  })
+
+  test('over a call whose owner’s promise has passed fails that call in the same step', () => {
+    const lost = head({ work: 'in_progress', until: T })
+    const { answer, writes } = open(lost)
+    expect(answer.kind).toBe('opened')
+    expect(writes[0]).toEqual({ kind: 'patch', id: 'call', patch: { work: 'failed', error: 'The work was lost when the server stopped. Nothing was charged.', endedAt: T } })
+    expect(open({ ...lost, until: T + 1 }).answer.kind).toBe('replayed')
+  })
+})
+
+describe('exposure', () => {
+  const debt = (more: Partial<Debt> = {}): Debt => ({ id: 'call', endpoint: 'images', quote: usdc(5n), work: 'completed', money: 'verified', startedAt: null, settledAt: null, state: 'open', bondExpiresAt: T + 1, block: null, ...more })
+  const owed = (...debts: readonly Debt[]) => exposure(debts, { now: T, asOf: T, without: 'let go' })
+
+  test('counts what may still be spent, each call once', () => {
+    expect(owed(debt(), debt({ state: 'sent' }), debt({ id: 'other', money: 'settling' }))).toBe(usdc(10n))
+    expect(owed(debt({ state: 'dead' }), debt({ state: 'paid' }), debt({ state: null, bondExpiresAt: null }))).toBe(usdc(0n))
+    expect(owed(debt({ bondExpiresAt: T }), debt({ work: 'failed' }), debt({ id: 'let go' }))).toBe(usdc(0n))
+  })
+
+  test('counts what was settled since the balance was read, less the lag of a node', () => {
+    const settled = (settledAt: number) => owed(debt({ money: 'settled', state: 'paid', settledAt }))
+    expect([settled(T), settled(T - 5_000), settled(T - 5_001)]).toEqual([usdc(5n), usdc(5n), usdc(0n)])
+  })
+})
+
+describe('claiming', () => {
+  const claim = (call: Head | undefined, bonds: readonly Bond[], offered?: Authorization, bound?: Head) => decideClaim(call, { bonds, offered, bound }, { now: T, until: T + 45_000 }).answer
+
+  test('of nothing, or of what is not completed, is nothing', () => {
+    expect(claim(undefined, [])).toEqual({ kind: 'nothing' })
+    for (const work of ['queued', 'in_progress', 'failed'] as const) expect(claim(head({ work }), [bond()])).toEqual({ kind: 'nothing' })
+  })
+
+  test('hands out the earliest authorization that is neither dead nor paid, whatever is offered', () => {
+    const bonds = [bond({ state: 'dead' }), bond({ key: 'second', place: 1, state: 'sent' }), bond({ key: 'third', place: 2 })]
+    expect(claim(head(), bonds, authorization('fresh'))).toEqual({ kind: 'retry', token: 1, key: 'second', sent: true })
+    expect(claim(head({ fence: 4 }), [bond()], authorization('first'))).toEqual({ kind: 'yours', token: 5 })
+    expect(claim(head(), [bond()], authorization('fresh'))).toEqual({ kind: 'retry', token: 1, key: 'first', sent: false })
+  })
+
+  test('with another authorization is possible only when every earlier one is dead, and it serves no other call', () => {
+    const dead = [bond({ state: 'dead' })]
+    expect(claim(head(), dead, authorization('fresh'))).toEqual({ kind: 'yours', token: 1 })
+    expect(claim(head(), dead, authorization('first'))).toEqual({ kind: 'nothing' })
+    expect(claim(head(), dead)).toEqual({ kind: 'nothing' })
+    expect(claim(head(), dead, authorization('fresh'), head({ id: 'other' }))).toEqual({ kind: 'replayed', id: 'other' })
+    expect(claim(head(), dead, authorization('fresh'), head({ id: 'other', work: 'failed' }))).toEqual({ kind: 'yours', token: 1 })
+  })
+
+  test('marks as sent what may now be sent, and not what is over', () => {
+    const marks = (expiresAt: number) =>
+      decideClaim(head(), { bonds: [bond({ expiresAt })], offered: undefined, bound: undefined }, { now: T, until: T + 1 }).writes.filter(({ kind }) => kind === 'mark')
+    expect(marks(T + 1)).toEqual([{ kind: 'mark', key: 'first', state: 'sent' }])
+    expect(marks(T)).toEqual([])
+  })
+
+  test('puts a later authorization behind all earlier ones', () => {
+    const bonds = [bond({ state: 'dead' }), bond({ key: 'second', place: 3, state: 'dead' })]
+    const { writes } = decideClaim(head(), { bonds, offered: authorization('third'), bound: undefined }, { now: T, until: T + 1 })
+    expect(writes).toMatchObject([{ kind: 'bind', bond: { key: 'third', call: 'call', place: 4, state: 'sent' } }, { kind: 'patch', patch: { claimKey: 'third', claimFresh: true } }])
+  })
+
+  test('is exclusive to the millisecond', () => {
+    const held = head({ money: 'settling', claimKey: 'first', claimUntil: T + 1 })
+    expect(claim(held, [bond({ state: 'sent' })])).toEqual({ kind: 'taken', until: T + 1 })
+    expect(claim({ ...held, claimUntil: T }, [bond({ state: 'sent' })])).toMatchObject({ kind: 'retry', sent: true })
+  })
+})
+
+describe('finishing', () => {
+  const claimed = (more: Partial<Head> = {}) => head({ money: 'settling', fence: 3, claimKey: 'first', claimUntil: T + 1, claimFresh: true, ...more })
+  const finish = (call: Head | undefined, outcome: Outcome, bonds: readonly Bond[] = [bond({ state: 'sent' })], token = 3) => {
+    const { answer, writes } = decideFinish(call, { bonds, token, outcome }, { now: T })
+    return { answer, money: writes.map((write) => (write.kind === 'patch' ? write.patch.money : `${write.kind} ${'key' in write ? write.key : ''}`)) }
+  }
+  const receipt = { transaction: '0x1', network: 'n', payer: 'alice', amount: '1' }
+
+  test('believes paid whatever the token, and nothing else without the current one', () => {
+    expect(finish(claimed(), { kind: 'paid', receipt }, [bond({ state: 'sent' })], 1)).toEqual({ answer: true, money: ['settled'] })
+    expect(finish(claimed(), { kind: 'paid', receipt })).toEqual({ answer: true, money: ['settled', 'mark first'] })
+    for (const kind of ['unknown', 'refused', 'dead', 'unresolved'] as const) {
+      expect(finish(claimed(), { kind }, [bond({ state: 'sent' })], 2)).toEqual({ answer: false, money: [] })
+      expect(finish(claimed({ claimKey: null }), { kind })).toEqual({ answer: false, money: [] })
+      expect(finish(undefined, { kind })).toEqual({ answer: false, money: [] })
+      expect(finish(claimed({ money: 'settled' }), { kind })).toEqual({ answer: false, money: [] })
+    }
+    expect(finish(claimed({ money: 'settled' }), { kind: 'paid', receipt })).toEqual({ answer: true, money: [] })
+  })
+
+  test('with a refusal keeps the original bound, and frees a later one that was never sent', () => {
+    expect(finish(claimed(), { kind: 'refused' })).toEqual({ answer: true, money: ['refused', 'mark first'] })
+    const second = [bond({ state: 'dead' }), bond({ key: 'second', place: 1, state: 'sent' })]
+    expect(finish(claimed({ claimKey: 'second' }), { kind: 'refused' }, second)).toEqual({ answer: true, money: ['refused', 'free second'] })
+    expect(finish(claimed({ claimKey: 'second', claimFresh: false }), { kind: 'refused' }, second)).toEqual({ answer: true, money: ['settling'] })
+  })
+
+  test('with a death ends in doubt while another authorization may have been sent', () => {
+    expect(finish(claimed(), { kind: 'dead' })).toEqual({ answer: true, money: ['refused', 'mark first'] })
+    expect(finish(claimed(), { kind: 'dead' }, [bond({ state: 'sent' }), bond({ key: 'second', place: 1, state: 'sent' })])).toEqual({ answer: true, money: ['settling', 'mark first'] })
+  })
+})
+
+describe('the rest', () => {
+  test('a compare-and-set applies to the work, owner and money that it names', () => {
+    expect(mayMove(head(), { work: ['completed'] })).toBe(true)
+    expect(mayMove(head(), { work: ['completed'], owner: 'one', money: 'verified' })).toBe(true)
+    expect(mayMove(head(), { work: ['queued'] })).toBe(false)
+    expect(mayMove(head(), { work: ['completed'], owner: 'two' })).toBe(false)
+    expect(mayMove(head(), { work: ['completed'], money: 'settled' })).toBe(false)
+    expect(mayMove(undefined, { work: ['completed'] })).toBe(false)
+  })
+
+  test('no patch reaches money past the ledger', () => {
+    expect(patchOf({ work: 'failed', money: 'settled', receipt: {} } as never)).toEqual({ work: 'failed' })
+  })
+
+  test('past its life a call is emptied when settled, forgotten when nothing can pay for it any more, and else kept', () => {
+    const fate = (call: Partial<Head>, bondEnds: number = T, now = T) => afterlife(head({ expiresAt: T, ...call }), [{ expiresAt: bondEnds }], now)
+    expect([fate({}), fate({}, T, T - 1), fate({}, T + 1), fate({ money: 'refused' })]).toEqual(['forget', 'keep', 'keep', 'forget'])
+    expect([fate({ work: 'failed' }, T + 1), fate({ work: 'in_progress' }), fate({ money: 'settling' }), fate({ money: 'unresolved' })]).toEqual(['forget', 'keep', 'keep', 'keep'])
+    expect([fate({ money: 'settled' }), fate({ money: 'settled', emptied: true })]).toEqual(['empty', 'keep'])
+  })
+
+  test('a lease is taken when it is free, one’s own, or has run out', () => {
+    expect(mayLease(undefined, 'one', T)).toBe(true)
+    expect(mayLease({ owner: 'one', until: T + 1 }, 'one', T)).toBe(true)
+    expect(mayLease({ owner: 'two', until: T + 1 }, 'one', T)).toBe(false)
+    expect(mayLease({ owner: 'two', until: T }, 'one', T)).toBe(true)
+  })
+
+  test('a window gives what is left of it, and begins anew when it has reset', () => {
+    const bucket = { key: 'k', limit: 10, windowMs: 1000 }
+    const first = takePermits(undefined, bucket, { take: 7, now: T })
+    expect(first).toEqual({ answer: { granted: 7, resetAt: T + 1000 }, window: { used: 7, resetAt: T + 1000 } })
+    expect(takePermits(first.window, bucket, { take: 7, now: T + 999 }).answer).toEqual({ granted: 3, resetAt: T + 1000 })
+    expect(takePermits({ used: 10, resetAt: T + 1000 }, bucket, { take: 1, now: T })).toEqual({ answer: { granted: 0, resetAt: T + 1000 }, window: undefined })
+    expect(takePermits(first.window, bucket, { take: 7, now: T + 1000 }).answer).toEqual({ granted: 7, resetAt: T + 2000 })
+  })
+})
