@@ -10,7 +10,7 @@ export const systemClock: Clock = {
   wait: (ms, signal) =>
     new Promise((resolve) => {
       if (signal?.aborted) return resolve()
-      const timer = setTimeout(end, Math.min(ms, LONGEST_TIMER))
+      const timer = setTimeout(end, Math.min(ms, MAX_TIMER))
       signal?.addEventListener('abort', end, { once: true })
       function end(): void {
         clearTimeout(timer)
@@ -21,7 +21,7 @@ export const systemClock: Clock = {
 }
 
 /** Above this a timer fires at once (2^31 - 1 milliseconds, about 24 days). */
-const LONGEST_TIMER = 2_147_483_647
+const MAX_TIMER = 2_147_483_647
 
 /** Warnings and alerts on standard error. */
 export const consoleLog: Log = {

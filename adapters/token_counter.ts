@@ -8,7 +8,7 @@ import type { CountOptions } from '../core/mod.ts'
 type Tokenizer = (slice: string) => number
 
 /** Characters. */
-const LONGEST_SLICE = 256
+const MAX_SLICE = 256
 /** Characters between two turns of the event loop, over all counts together: about 15 ms of the slowest script. */
 const BREATH = 8_192
 /** Its default of 100,000 runs, each up to 256 characters of anybody's choice, could hold hundreds of megabytes. */
@@ -59,7 +59,7 @@ function weightOf(text: string, start: number, end: number): number {
  * the sum over the slices is what the whole would count.
  */
 export function sliceEnd(text: string, start: number): number {
-  const limit = start + LONGEST_SLICE
+  const limit = start + MAX_SLICE
   if (limit >= text.length) return text.length
   for (let end = limit; end > start; end--) if (isBreak(text, end)) return end
   const isInsidePair = isBetween(text.charCodeAt(limit - 1), 0xd800, 0xdbff) && isBetween(text.charCodeAt(limit), 0xdc00, 0xdfff)

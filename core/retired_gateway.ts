@@ -14,8 +14,8 @@ export function retiredGateway(name: string): Gateway {
       return new Response(body as string, { status, headers })
     },
     renew: nothing,
-    tend: nothing,
+    maintain: nothing,
     takeOver: async () => 0,
-    windUp() {},
+    drain() {},
   }
 }

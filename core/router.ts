@@ -9,7 +9,7 @@ export type Match =
   | { kind: 'wrong_method'; allow: string }
   | { kind: 'unknown'; nearby: readonly string[] }
 
-export type Menu = {
+export type Router = {
   readonly endpoints: readonly Endpoint[]
   readonly sold: ReadonlyMap<string, Sold>
   /** `path` is the URL's pathname, still percent-encoded; segments are decoded here, once. */
@@ -19,16 +19,16 @@ export type Menu = {
 type Route = { readonly segments: readonly string[]; readonly byMethod: Map<string, Endpoint> }
 type Params = Record<string, string>
 
-const menus = new WeakMap<readonly Endpoint[], Menu>()
+const menus = new WeakMap<readonly Endpoint[], Router>()
 
 /** Made once for each list; lists do not change. Throws when two endpoints share a method and path, or a name. */
-export function menu(endpoints: readonly Endpoint[]): Menu {
-  const known = menus.get(endpoints) ?? menuOf(endpoints)
+export function router(endpoints: readonly Endpoint[]): Router {
+  const known = menus.get(endpoints) ?? routerOf(endpoints)
   menus.set(endpoints, known)
   return known
 }
 
-function menuOf(endpoints: readonly Endpoint[]): Menu {
+function routerOf(endpoints: readonly Endpoint[]): Router {
   const fixed = new Map<string, Route>()
   const open = new Map<string, Route>()
   const names = new Set<string>()
@@ -99,7 +99,7 @@ function isLook(method: string, endpoint: Endpoint, byMethod: ReadonlyMap<string
 export const isSold = (endpoint: Endpoint): endpoint is Sold => endpoint.kind === 'paid' || endpoint.kind === 'live'
 
 /** Whether an endpoint may give its answer before its money has moved. */
-export const isServedFirst = (endpoint: Sold | undefined): boolean => endpoint?.kind === 'live' || (endpoint?.kind === 'paid' && endpoint.inline === true)
+export const servesBeforeSettlement = (endpoint: Sold | undefined): boolean => endpoint?.kind === 'live' || (endpoint?.kind === 'paid' && endpoint.inline === true)
 
 /** Reads `{name}`, `{rest...}` and `{rest...}:verb`; undefined when the path is another one or is badly encoded. */
 function read(segments: readonly string[], given: readonly string[]): Params | undefined {

@@ -117,7 +117,7 @@ export function guardConnections({ ports, onClosed, ...limits }: Guarding): Conn
 
 const [AF_INET, AF_INET6, BOTH_WAYS] = [2, 10, 2]
 /** Above it only the directory of descriptors is read, and not every number that there may be. */
-const MOST_NUMBERS = 65_536
+const MAX_NUMBERS = 65_536
 
 /** The connected sockets of this process. Undefined where there is no libc of Linux. */
 function openSockets() {
@@ -153,7 +153,7 @@ function openSockets() {
     try {
       return readdirSync('/proc/self/fd').map(Number)
     } catch {
-      return Array.from({ length: Math.min(MOST_NUMBERS, descriptorLimit()) }, (_, fd) => fd)
+      return Array.from({ length: Math.min(MAX_NUMBERS, descriptorLimit()) }, (_, fd) => fd)
     } finally {
       spare = openSync('/dev/null', 'r')
     }

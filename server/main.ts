@@ -26,7 +26,7 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
       await Promise.race([requests.over(), nothingBegun(wired), clock.wait(config.drainMs)])
       // Streams may outlast any drain: what they have given is settled while that can still be done.
       const going = await wired.drain(Math.max(0, deadline - clock.now() - config.drainMs / 3))
-      if (going > 0) for (const { gateway } of gateways) gateway.windUp()
+      if (going > 0) for (const { gateway } of gateways) gateway.drain()
       const left = await wired.drain(Math.max(0, deadline - clock.now()))
       if (left > 0) log.warn('the drain ended before all work did; what was left is failed, uncharged', { left })
       // Replies are on their way out; a connection that never finished its request is not waited for.

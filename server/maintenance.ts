@@ -45,7 +45,7 @@ export function sweep({ gateways, storage, clock, log, owner, everyMs = 5_000 }:
   }
 
   /** A loop of its own for each: a slow chain keeps neither this process from saying that it is alive, nor other gateways from their money. */
-  const running = Promise.all([repeat(renew), repeat(prune), ...gateways.map((gateway) => repeat(() => gateway.tend()))])
+  const running = Promise.all([repeat(renew), repeat(prune), ...gateways.map((gateway) => repeat(() => gateway.maintain()))])
 
   return {
     async stop() {

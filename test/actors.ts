@@ -1,5 +1,5 @@
 /** Those who act upon the world, for tests: nobody is called, nothing is bought, and all that they are asked is written down. */
-import { Fault, type Line, type Ringing, type Storage, usdc, type Vendors } from '../core/mod.ts'
+import { ApiError, type Line, type Ringing, type Storage, usdc, type Vendors } from '../core/mod.ts'
 import { NUMBER, TERM_MS, UNTIL_GIVEN_BACK } from '../core/products/phone/number_leases.ts'
 
 export const LINE = '+14155550100'
@@ -52,7 +52,7 @@ export function actors(): Actors {
 }
 
 /** A vendor that says no. */
-export const failing = (): Promise<never> => Promise.reject(new Fault('UPSTREAM_FAILED', { message: 'It failed. Payment was NOT charged.' }))
+export const failing = (): Promise<never> => Promise.reject(new ApiError('UPSTREAM_FAILED', { message: 'It failed. Payment was NOT charged.' }))
 
 /** Makes `LINE` this wallet's, paid for by a call that has settled. */
 export async function rentTo(storage: Storage, owner: string, now: number, number = LINE): Promise<void> {

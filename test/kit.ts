@@ -11,7 +11,7 @@ import { scriptedSandbox } from '../adapters/providers/scripted/sandbox.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/providers/scripted/images.ts'
 import type { ScriptedAudio } from '../adapters/providers/scripted/audio.ts'
 import { type ScriptedVideo, scriptedVideo } from '../adapters/providers/scripted/videos.ts'
-import { seals } from '../core/call/poll_urls.ts'
+import { pollUrls } from '../core/call/poll_urls.ts'
 import { actors } from './actors.ts'
 import { type ChatVendor, type Clock, type Gateway, gateway, type Offer, type Payment, type Ports, type RpcCall, type RpcVendor, type Setup, type Vendors } from '../core/mod.ts'
 
@@ -137,7 +137,7 @@ export type Kit = {
   restart(setup?: Partial<Setup>): Gateway
   buyer(name?: string): Buyer
   /** Time passes for a process that is alive: it renews its promise, as the server's sweep does. */
-  live(ms: number): Promise<void>
+  streamed(ms: number): Promise<void>
   /** All work that no request waits for has ended. */
   idle(): Promise<void>
   /** Where the buyer of a call polls it, as a reply would tell. */
@@ -200,7 +200,7 @@ export function kit({ vendor = scriptedVendor(), video: filming, audio, chatVend
     shop,
     restart: (more) => open({ owner: 'second', ...more }),
     buyer: (name = 'alice') => buyerOf({ name, chain, clock }, shop),
-    async live(ms) {
+    async streamed(ms) {
       for (let left = ms; left > 0; left -= 10_000) {
         await shop.renew()
         await clock.advance(Math.min(left, 10_000))
@@ -209,7 +209,7 @@ export function kit({ vendor = scriptedVendor(), video: filming, audio, chatVend
     async idle() {
       while (pending.size > 0) await Promise.allSettled(pending)
     },
-    keyed: async (id) => `/api/v1/calls/${id}?key=${await seals(ports, pollKeys).keyOf(id)}`,
+    keyed: async (id) => `/api/v1/calls/${id}?key=${await pollUrls(ports, pollKeys).keyOf(id)}`,
   }
 }
 

@@ -10,13 +10,13 @@ export type Job = {
 }
 
 /** Settlements under way: one is joined, never sent beside itself. */
-export type Joined = {
+export type InFlight = {
   has(id: string): boolean
   /** Waits for the one of this id, or begins it. Unknown when the signal aborts first. `carry` must not reject. */
   settle(id: string, carry: (job: Job) => Promise<Settlement>, signal: AbortSignal): Promise<Settlement>
 }
 
-export function joined(): Joined {
+export function inFlight(): InFlight {
   const jobs = new Map<string, Job>()
 
   async function wait(job: Job, signal: AbortSignal): Promise<Settlement> {

@@ -1,5 +1,5 @@
 /** A map that forgets what was set longest ago: what buyers make grow must have an end. */
-export type Recent<V> = {
+export type LruCache<V> = {
   get(key: string): V | undefined
   /** Makes it the newest as well. */
   set(key: string, value: V): void
@@ -7,7 +7,7 @@ export type Recent<V> = {
   clear(): void
 }
 
-export function recent<V>(limit: number): Recent<V> {
+export function lruCache<V>(limit: number): LruCache<V> {
   const entries = new Map<string, V>()
   return {
     get: (key) => entries.get(key),

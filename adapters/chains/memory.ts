@@ -147,7 +147,7 @@ export function cashChain(options: CashOptions = {}): CashChain {
   }
 
   function signedBy(exact: Exact, offer: Offer): boolean {
-    return exact.signature === seal(exact, exact.from, nameOf(offer, domain.name))
+    return exact.signature === signQuery(exact, exact.from, nameOf(offer, domain.name))
   }
 
   async function identify(payment: Payment, offer: Offer): Promise<Identity> {
@@ -231,7 +231,7 @@ export function cashChain(options: CashOptions = {}): CashChain {
       nonce: signing.nonce ?? `0x${digest(`nonce ${nonces++}`)}`,
     }
     const content = { ...authorization, to: lower(authorization.to), nonce: lower(authorization.nonce) }
-    const signature = seal(content, lower(signing.by ?? from), signing.name ?? nameOf(offer, domain.name))
+    const signature = signQuery(content, lower(signing.by ?? from), signing.name ?? nameOf(offer, domain.name))
     return { x402Version: 2, accepted: offer, payload: { signature, authorization } }
   }
 
@@ -289,7 +289,7 @@ function receiptOf(moved: CashTransfer, network: string): Receipt {
 type Sealed = Pick<Exact, 'from' | 'to' | 'nonce'> & Record<'value' | 'validAfter' | 'validBefore', bigint | string>
 
 /** 65 bytes in the form of a signature. It proves nothing to anyone who can run this code. */
-function seal(content: Sealed, key: string, name: string): Hex {
+function signQuery(content: Sealed, key: string, name: string): Hex {
   const { from, to, value, validAfter, validBefore, nonce } = content
   const r = digest(['sealed', key, name, from, to, value, validAfter, validBefore, nonce].join('|'))
   return `0x${r}0${digest(r).slice(1)}1b`

@@ -1,6 +1,6 @@
 import type { Chain, Identity, Proof } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/protocol.ts'
-import { recent } from './lru_cache.ts'
+import { lruCache } from './lru_cache.ts'
 
 type At = { readonly now: number; readonly signal: AbortSignal }
 
@@ -10,13 +10,13 @@ const OFFERS = 1_000
  * One gateway paid on several rails, in the order of their preference. Offers of batched payments belong last: a plain client takes the first
  * of one network, and signs what batches cannot use (reference x402 4.1). Throws RangeError for no chain at all.
  */
-export function severalChains(chains: readonly Chain[]): Chain {
+export function multiChain(chains: readonly Chain[]): Chain {
   if (!chains[0]) throw new RangeError('chains: name at least one')
   const [first, ...others]: readonly [Chain, ...Chain[]] = [chains[0], ...chains.slice(1)]
   const readable = chains.flatMap(({ balance }) => (balance ? [balance] : []))
   const provable = chains.flatMap(({ proves }) => (proves ? [proves] : []))
   /** Whose an offer is, or was while it was on offer. */
-  const owners = recent<Chain>(OFFERS)
+  const owners = lruCache<Chain>(OFFERS)
 
   /** By today's terms, or by those that were seen before. */
   function ownerOf(offer: Offer, now: number): Chain | undefined {

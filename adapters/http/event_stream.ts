@@ -52,14 +52,14 @@ export type Cut = {
   readonly cut: AbortController
   /** What to throw when the connection breaks. */
   readonly broken: (reason: unknown) => Error
-  readonly faultOf?: ChatStream['faultOf']
+  readonly apiErrorOf?: ChatStream['apiErrorOf']
 }
 
 /**
  * The chunks of a body, the first one already read. Nothing is read ahead, copied or parsed. After `cancel` it ends, also for a read that
  * waits; an abort of `signal` rejects with its reason.
  */
-export function chatStream({ reader, first }: { reader: Reader; first: Uint8Array }, { signal, cut, broken, faultOf }: Cut): ChatStream {
+export function chatStream({ reader, first }: { reader: Reader; first: Uint8Array }, { signal, cut, broken, apiErrorOf }: Cut): ChatStream {
   let held: Uint8Array | undefined = first
   let isReading = false
   let isOver = false
@@ -93,7 +93,7 @@ export function chatStream({ reader, first }: { reader: Reader; first: Uint8Arra
       reader.cancel().catch(() => {})
     },
 
-    ...(faultOf && { faultOf }),
+    ...(apiErrorOf && { apiErrorOf }),
   }
 
   function end(): void {

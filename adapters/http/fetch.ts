@@ -1,6 +1,6 @@
 /** The only outgoing HTTP beside `media.ts`: calls of vendors' APIs, and small downloads of what their URLs point at. */
 import { deadlines } from '../../core/lib/timers.ts'
-import { type ChatStream, type Clock, Fault, type Fetching, type Log, type MediaStream, type SseEvent } from '../../core/mod.ts'
+import { type ChatStream, type Clock, ApiError, type Fetching, type Log, type MediaStream, type SseEvent } from '../../core/mod.ts'
 import { clipStream, declaredLength } from '../providers/lib/clip_stream.ts'
 import { chatStream, firstBytes, firstRefusal, refusalOfEvent } from './event_stream.ts'
 import { checkHead, guarded, judgedType, type MediaOptions, tooLarge } from './media_download.ts'
@@ -233,12 +233,12 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     const error = firstRefusal(first, response.headers)
     if (error) throw refused(error, judge)
     const broken = (reason: unknown) => refusal('failed', `${name} broke off in mid-stream (${codeOf(reason) || 'without a code'})`)
-    const faultOf = (event: SseEvent): Fault | undefined => {
+    const apiErrorOf = (event: SseEvent): ApiError | undefined => {
       const said = refusalOfEvent(event, response.headers)
       const error = said && refused(said, judge)
-      return error instanceof Fault ? error : undefined
+      return error instanceof ApiError ? error : undefined
     }
-    return { kind: 'stream', stream: chatStream({ reader, first }, { signal, cut, broken, faultOf }) }
+    return { kind: 'stream', stream: chatStream({ reader, first }, { signal, cut, broken, apiErrorOf }) }
   }
 
   async function result(response: Response, cut: AbortController): Promise<unknown> {
@@ -266,8 +266,8 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   function refused(said: Refusal, judge?: Judge): Error {
     const { status } = said
     const verdict = judge?.(said) ?? usualTrouble(status)
-    if (verdict instanceof Fault) {
-      log.info('a vendor refuses what a caller sent', { ...about(said), fault: verdict.code })
+    if (verdict instanceof ApiError) {
+      log.info('a vendor refuses what a caller sent', { ...about(said), apiError: verdict.code })
       return verdict
     }
     const code = safeCode(said.body)

@@ -1,5 +1,5 @@
 /** One answer for all who ask the same thing at the same time, or soon after: flights that are shared, and a shelf of what they brought. */
-import { type Clock, Fault } from '../../core/mod.ts'
+import { type Clock, ApiError } from '../../core/mod.ts'
 import { orAbort } from './or_abort.ts'
 
 type Flight = { readonly landed: Promise<unknown>; readonly wanted: AbortController; riders: number }
@@ -48,13 +48,13 @@ export function singleFlight(failed: Kept<unknown>) {
 }
 
 /** Says something of us, and nothing of the feed. */
-const isBusy = (error: unknown): boolean => error instanceof Fault && error.code === 'BUSY'
+const isBusy = (error: unknown): boolean => error instanceof ApiError && error.code === 'BUSY'
 
 /** `keep` answers with the value. */
 export type Kept<T> = { get(key: string): { readonly value: T } | undefined; keep(key: string, value: T): T }
 
 /** Keeps values for a time, and together at most `room` in weight: the oldest go first. */
-export function shelf<T>({ clock, ttlMs, room, weigh }: { clock: Pick<Clock, 'now'>; ttlMs: number; room: number; weigh: (value: T) => number }): Kept<T> {
+export function ttlCache<T>({ clock, ttlMs, room, weigh }: { clock: Pick<Clock, 'now'>; ttlMs: number; room: number; weigh: (value: T) => number }): Kept<T> {
   const kept = new Map<string, { readonly value: T; readonly until: number; readonly weight: number }>()
   let weight = 0
 

@@ -1,6 +1,6 @@
-import type { Debt } from '../../core/payment/exposure.ts'
+import type { ExposedCall } from '../../core/payment/exposure.ts'
 import {
-  type Bond,
+  type AuthorizationBinding,
   type ClaimAnswer,
   type Lease,
   type OpenAnswer,
@@ -23,10 +23,10 @@ import {
   patchOf,
   takePermits,
 } from '../../core/payment/ledger.ts'
-import type { Authorization, Call, Claim, Opened, Owned, Storage } from '../../core/ports/mod.ts'
+import type { Authorization, Call, Claim, Opened, StoredRecord, Storage } from '../../core/ports/mod.ts'
 import { spendOf, summed } from '../../core/payment/spend_report.ts'
 
-type Bound = Bond & { readonly authorization: Authorization }
+type Bound = AuthorizationBinding & { readonly authorization: Authorization }
 
 /**
  * The reference storage: what every other one must agree with. It forgets everything with the process and looks at every row for
@@ -34,8 +34,8 @@ type Bound = Bond & { readonly authorization: Authorization }
  */
 export function memoryStorage(): Storage {
   const rows = new Map<string, Row>()
-  const bonds = new Map<string, Bound>()
-  const owned = new Map<string, Owned>()
+  const bindings = new Map<string, Bound>()
+  const owned = new Map<string, StoredRecord>()
   const leases = new Map<string, Lease>()
   const windows = new Map<string, Window>()
 
@@ -46,20 +46,20 @@ export function memoryStorage(): Storage {
   }
 
   function boundTo(key: string | undefined): Row | undefined {
-    const bond = key === undefined ? undefined : bonds.get(key)
-    return bond && row(bond.call)
+    const binding = key === undefined ? undefined : bindings.get(key)
+    return binding && row(binding.call)
   }
 
-  function bondsOf(id: string): Bound[] {
-    return [...bonds.values()].filter((bond) => bond.call === id).sort((a, b) => a.place - b.place)
+  function bindingsOf(id: string): Bound[] {
+    return [...bindings.values()].filter((binding) => binding.call === id).sort((a, b) => a.place - b.place)
   }
 
-  function* debts(payer: string, asset: string): Iterable<Debt> {
+  function* exposedCalls(payer: string, asset: string): Iterable<ExposedCall> {
     for (const call of rows.values()) {
       if (call.payer !== payer || call.asset !== asset) continue
-      const debt = { ...call, block: call.receipt?.block ?? null }
-      yield { ...debt, state: null, bondExpiresAt: null }
-      for (const bond of bondsOf(call.id)) yield { ...debt, state: bond.state, bondExpiresAt: bond.expiresAt }
+      const unpaidRecord = { ...call, block: call.receipt?.block ?? null }
+      yield { ...unpaidRecord, state: null, bindingExpiresAt: null }
+      for (const binding of bindingsOf(call.id)) yield { ...unpaidRecord, state: binding.state, bindingExpiresAt: binding.expiresAt }
     }
   }
 
@@ -77,15 +77,15 @@ export function memoryStorage(): Storage {
       return
     }
     if (write.kind === 'bind') {
-      bonds.set(write.bond.key, { ...write.bond, authorization: copied(write.authorization) })
+      bindings.set(write.binding.key, { ...write.binding, authorization: copied(write.authorization) })
       return
     }
     if (write.kind === 'free') {
-      bonds.delete(write.key)
+      bindings.delete(write.key)
       return
     }
-    const bond = bonds.get(write.key)
-    if (bond) bonds.set(write.key, { ...bond, state: write.state })
+    const binding = bindings.get(write.key)
+    if (binding) bindings.set(write.key, { ...binding, state: write.state })
   }
 
   function opened(answer: OpenAnswer): Opened {
@@ -97,9 +97,9 @@ export function memoryStorage(): Storage {
     if (answer.kind === 'replayed') return { kind: 'replayed', call: shown(row(answer.id)) }
     if (answer.kind !== 'retry') return copied(answer)
     const { key, ...rest } = answer
-    const bond = bonds.get(key)
-    if (!bond) throw new Error(`no authorization ${key}`)
-    return { ...rest, authorization: copied(bond.authorization) }
+    const binding = bindings.get(key)
+    if (!binding) throw new Error(`no authorization ${key}`)
+    return { ...rest, authorization: copied(binding.authorization) }
   }
 
   function where(keep: (call: Row) => boolean, order: (call: Row) => number, limit: number): Call[] {
@@ -110,7 +110,7 @@ export function memoryStorage(): Storage {
   return {
     async openCall(call, authorization, at) {
       const { payer, asset } = call
-      const seen = { bound: boundTo(authorization.key), debts: at.cap ? debts(payer, asset) : [], hasPaid: at.cap?.newWallet !== undefined && hasPaid(payer, asset) }
+      const seen = { bound: boundTo(authorization.key), exposedCalls: at.cap ? exposedCalls(payer, asset) : [], hasPaid: at.cap?.newWallet !== undefined && hasPaid(payer, asset) }
       const { answer, writes } = decideOpen({ call, authorization }, seen, at)
       if (answer.kind === 'opened' && rows.has(call.id)) throw new Error(`call ${call.id} exists`)
       writes.forEach(perform)
@@ -135,7 +135,7 @@ export function memoryStorage(): Storage {
 
     async renew(owner, ids, until) {
       return ids.filter((id) => {
-        const { answer, writes } = decideRenewal(rows.get(id), { bonds: bondsOf(id), owner }, until)
+        const { answer, writes } = decideRenewal(rows.get(id), { bindings: bindingsOf(id), owner }, until)
         writes.forEach(perform)
         return answer
       })
@@ -151,16 +151,16 @@ export function memoryStorage(): Storage {
     },
 
     async claimSettlement(id, authorization, at) {
-      const own = bondsOf(id)
-      const elsewhere = own.some((bond) => bond.key === authorization?.key) ? undefined : authorization?.key
-      const seen = { bonds: own, offered: authorization, bound: boundTo(elsewhere) }
+      const own = bindingsOf(id)
+      const elsewhere = own.some((binding) => binding.key === authorization?.key) ? undefined : authorization?.key
+      const seen = { bindings: own, offered: authorization, bound: boundTo(elsewhere) }
       const { answer, writes } = decideClaim(rows.get(id), seen, at)
       writes.forEach(perform)
       return claimed(answer)
     },
 
     async finishSettlement(id, token, outcome, at) {
-      const { answer, writes } = decideFinish(rows.get(id), { bonds: bondsOf(id), token, outcome }, at)
+      const { answer, writes } = decideFinish(rows.get(id), { bindings: bindingsOf(id), token, outcome }, at)
       writes.forEach(perform)
       return answer
     },
@@ -210,7 +210,7 @@ export function memoryStorage(): Storage {
     async prune(now) {
       let touched = 0
       for (const call of rows.values()) {
-        const own = bondsOf(call.id)
+        const own = bindingsOf(call.id)
         const fate = afterlife(call, own, now)
         if (fate === 'keep') continue
         touched++
@@ -231,7 +231,7 @@ export function memoryStorage(): Storage {
   }
 }
 
-function nameOf({ kind, id }: Pick<Owned, 'kind' | 'id'>): string {
+function nameOf({ kind, id }: Pick<StoredRecord, 'kind' | 'id'>): string {
   return JSON.stringify([kind, id])
 }
 
@@ -249,6 +249,6 @@ export function copied<T>(value: T): T {
 
 /** The port's view of a row, as a copy. */
 function shown(row: Row): Call {
-  const { fence, claimUntil, claimKey, claimFresh, emptied, paid, ...call } = row
+  const { claimToken, claimUntil, claimKey, claimFresh, emptied, paid, ...call } = row
   return copied(call)
 }

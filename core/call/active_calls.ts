@@ -24,11 +24,11 @@ export type Living = {
 type Unwritten = { readonly id: string; readonly weight: number; readonly since: number; write(): Promise<unknown> }
 
 /** So much is kept unwritten at most, and for so long; what is not kept is lost work, uncharged. */
-const MOST_UNWRITTEN = 10_000
-const MOST_CHARACTERS = 1 << 25
+const MAX_UNWRITTEN = 10_000
+const MAX_CHARACTERS = 1 << 25
 const UNWRITTEN_MS = 3_600_000
 /** Opened calls of which nobody knows whether they were; only the last ones are remembered. */
-const MOST_DOUBTFUL = 1_000
+const MAX_DOUBTFUL = 1_000
 const RETRY_MS = 1_000
 /** A person is told once in an outage, and once a minute where storage comes and goes. */
 const TELL_EVERY_MS = 60_000
@@ -111,7 +111,7 @@ export function living({ storage, owner, clock, log, leaseMs }: { storage: Stora
       failed(error, 'openCall')
       // It may have been opened all the same; whoever asked for it fails it.
       doubtful.add(call.id)
-      for (const id of doubtful) if (doubtful.size > MOST_DOUBTFUL) doubtful.delete(id)
+      for (const id of doubtful) if (doubtful.size > MAX_DOUBTFUL) doubtful.delete(id)
       throw error
     }
   }
@@ -206,7 +206,7 @@ export function living({ storage, owner, clock, log, leaseMs }: { storage: Stora
   function keep(id: string, result: unknown, write: () => Promise<unknown>): void {
     if (unwritten.has(id)) return
     const weight = weightOf(result)
-    if (unwritten.size >= MOST_UNWRITTEN || characters + weight > MOST_CHARACTERS) return
+    if (unwritten.size >= MAX_UNWRITTEN || characters + weight > MAX_CHARACTERS) return
     characters += weight
     unwritten.set(id, { id, weight, since: clock.now(), write })
   }

@@ -1,5 +1,5 @@
 /** What one gateway is made of, as its flow sees it. */
-import type { Patience } from '../payment/settle.ts'
+import type { Timeouts } from '../payment/settle.ts'
 import type { Catalog } from '../products/catalog.ts'
 import type { Context, Sold } from '../endpoint/mod.ts'
 import type { Budget } from '../http/request_body.ts'
@@ -7,23 +7,23 @@ import type { Limits, Window } from '../http/rate_limit.ts'
 import type { Living } from './active_calls.ts'
 import type { Mirror } from './media_mirror.ts'
 import type { Authorization, Call, NewWalletLimit, Ports } from '../ports/mod.ts'
-import type { Seals } from './poll_urls.ts'
+import type { PollUrls } from './poll_urls.ts'
 import type { UnpaidWork } from '../http/unpaid_work.ts'
-import type { Visit } from '../http/request_context.ts'
+import type { RequestContext } from '../http/request_context.ts'
 
-export type House = {
+export type GatewayContext = {
   readonly name: string
   /** `base`, `base-sepolia`, ... (ruling 7). */
   readonly label: string
   readonly ports: Ports
   readonly catalog: Catalog
   readonly sold: ReadonlyMap<string, Sold>
-  readonly patience: Patience
+  readonly timeouts: Timeouts
   readonly windows: Limits
   readonly unpaidWork: UnpaidWork
-  readonly seals: Seals
+  readonly pollUrls: PollUrls
   readonly networks: readonly string[]
-  readonly switches: NonNullable<Context['switches']>
+  readonly featureFlags: NonNullable<Context['featureFlags']>
   /** Status of the answer while the chain cannot be asked (ruling 4). */
   readonly unverifiable: 402 | 503
   /** What an address may ask of free models. */
@@ -31,7 +31,7 @@ export type House = {
   /** Whether a web page of this origin may use what is free; absent, every page may. */
   readonly freeToOrigin?: (origin: string) => boolean
   /** Wallets by the name of their list, in lower case (ruling 13). */
-  readonly guests: Readonly<Record<string, readonly string[]>>
+  readonly allowlists: Readonly<Record<string, readonly string[]>>
   /** Names this process in the calls that it works on. */
   readonly owner: string
   /** The calls that this process works on. */
@@ -50,12 +50,12 @@ export type House = {
 }
 
 /** A call that has been opened, and is to be worked on. */
-export type Working<Endpoint extends Sold = Sold> = {
+export type OpenedCall<Endpoint extends Sold = Sold> = {
   readonly endpoint: Endpoint
   readonly input: unknown
   readonly call: Call
   readonly authorization: Authorization
-  readonly visit: Visit
+  readonly requestContext: RequestContext
   /** Its wallet has never paid and may open no other call like it: a stream is settled before any content leaves (ruling 35). */
   readonly settlesEarly?: boolean
 }

@@ -1,25 +1,25 @@
 /** What a gateway has lately seen of its chain and of its models: outcomes and times, never words, so that health can leak none. */
-import { Fault, rowOf } from '../http/errors.ts'
+import { ApiError, rowOf } from '../http/errors.ts'
 import type { Chain, Clock, Ports } from '../ports/mod.ts'
 import type { ChatVendor, ImageVendor, Vendors } from '../ports/vendors.ts'
 
 /** Times in milliseconds; null where there was none since the start. */
-export type Sight = { readonly lastOkAt: number | null; readonly lastFailureAt: number | null; readonly failuresInARow: number }
-export type Pulse = { chain(): Sight; model(id: string): Sight }
+export type ProviderStatus = { readonly lastOkAt: number | null; readonly lastFailureAt: number | null; readonly failuresInARow: number }
+export type HealthStatus = { chain(): ProviderStatus; model(id: string): ProviderStatus }
 
 /** One that has failed so often in a row is called degraded, until it answers again. */
 export const DEGRADED_AFTER = 3
 
-const NOTHING_SEEN: Sight = { lastOkAt: null, lastFailureAt: null, failuresInARow: 0 }
+const NOTHING_SEEN: ProviderStatus = { lastOkAt: null, lastFailureAt: null, failuresInARow: 0 }
 const CHAIN = ''
 
 /** The same ports, watched on the way. Nothing is asked that nobody asks: an idle gateway has seen nothing. */
-export function watched<Some extends Ports>(ports: Some): { ports: Some; pulse: Pulse } {
-  const seen = new Map<string, Sight>()
-  const sight = (name: string): Sight => seen.get(name) ?? NOTHING_SEEN
+export function withHealthStatus<Some extends Ports>(ports: Some): { ports: Some; healthStatus: HealthStatus } {
+  const seen = new Map<string, ProviderStatus>()
+  const sight = (name: string): ProviderStatus => seen.get(name) ?? NOTHING_SEEN
   const note = noted(ports.clock, seen)
   return {
-    pulse: { chain: () => sight(CHAIN), model: sight },
+    healthStatus: { chain: () => sight(CHAIN), model: sight },
     ports: { ...ports, chain: watchedChain(ports.chain, note), vendors: watchedVendors(ports.vendors, note) },
   }
 }
@@ -27,7 +27,7 @@ export function watched<Some extends Ports>(ports: Some): { ports: Some; pulse: 
 /** Waits for an answer and notes how it went. */
 type Note = <T>(name: string, answer: Promise<T>, judge: { isAway?(value: T): boolean; isFailure?(error: unknown): boolean }) => Promise<T>
 
-function noted(clock: Clock, seen: Map<string, Sight>): Note {
+function noted(clock: Clock, seen: Map<string, ProviderStatus>): Note {
   function saw(name: string, isOk: boolean): void {
     const before = seen.get(name) ?? NOTHING_SEEN
     const now = clock.now()
@@ -91,5 +91,5 @@ function watchedChat(id: string, vendor: ChatVendor, note: Note): ChatVendor {
 
 /** A request that the model refuses says nothing against the model. */
 function isFailure(error: unknown): boolean {
-  return !(error instanceof Fault) || error.code === 'RATE_LIMITED' || rowOf(error.code).status >= 500
+  return !(error instanceof ApiError) || error.code === 'RATE_LIMITED' || rowOf(error.code).status >= 500
 }

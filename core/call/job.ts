@@ -1,32 +1,32 @@
 /** Work that makes a result: inline while its window lasts, else as a job; and the polls that collect and pay for results. Steps 8 to 12. */
-import { abandon, complete as completeCall, type Completion, fail, failIfOverdue, isForgotten, type Money, type Paying, settleCall, STALLED, within } from '../payment/settle.ts'
-import { noteDebt, noteJob } from '../payment/unpaid_calls.ts'
-import { spoken } from '../http/error_formats.ts'
-import type { Paid, Poll, Reply, Sold, Stored } from '../endpoint/mod.ts'
+import { abandon, complete as completeCall, type Completion, fail, failIfOverdue, isForgotten, type SettleContext, type Paying, settleCall, STALLED, within } from '../payment/settle.ts'
+import { noteUnpaidCall, noteUncollectedJob } from '../payment/unpaid_calls.ts'
+import { errorReply } from '../http/error_formats.ts'
+import type { Paid, Polled, Reply, Sold, Stored } from '../endpoint/mod.ts'
 import { keepFor } from '../products/video/owned_characters.ts'
-import { Fault } from '../http/errors.ts'
-import { handsOf } from '../endpoint/call_context.ts'
-import { type Held, held, type HeldPaid, isHeldPaid } from './upstream_job.ts'
-import type { House, Working } from './gateway_context.ts'
+import { ApiError } from '../http/errors.ts'
+import { callContextOf } from '../endpoint/call_context.ts'
+import { type UpstreamJobs, upstreamJobs, type UpstreamJobEndpoint, isUpstreamJobEndpoint } from './upstream_job.ts'
+import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import { isWhole } from './media_mirror.ts'
-import { packing, unpacked } from '../lib/gzip_json.ts'
+import { gzipJson, gunzipJson } from '../lib/gzip_json.ts'
 import type { Authorization, Call, Json, PaymentCode } from '../ports/mod.ts'
 import { judgeProof, wasHandedOut } from '../payment/proofs.ts'
 import * as replies from '../http/replies.ts'
 import { keyIn } from './poll_urls.ts'
 import { newId } from '../lib/ids.ts'
-import { isSameRail, type Offers } from '../payment/offers.ts'
-import { besideOf, gone, isTimely, paymentHeader, proofOf, resourceOf, type Visit } from '../http/request_context.ts'
+import { isSamePaymentMethod, type Offers } from '../payment/offers.ts'
+import { besideOf, gone, isTimely, paymentHeader, proofOf, resourceOf, type RequestContext } from '../http/request_context.ts'
 import { decodePayment, refusalHeaders } from '../x402/protocol.ts'
 
 export type Jobs = {
-  serve(working: Working<Paid>): Promise<Reply>
+  serve(working: OpenedCall<Paid>): Promise<Reply>
   /** The result of an order that costs nothing: no call is opened, and nothing is kept. Throws a Fault where there is none. */
-  give(endpoint: Paid, input: unknown, visit: Visit): Promise<Reply>
-  poll(endpoint: Poll, visit: Visit, id: string): Promise<Reply>
+  give(endpoint: Paid, input: unknown, requestContext: RequestContext): Promise<Reply>
+  poll(endpoint: Polled, requestContext: RequestContext, id: string): Promise<Reply>
   /** What a wallet gets for a call that it has opened. */
   collect(endpoint: Sold, found: Call, collecting: Collecting): Promise<Reply>
-  look: Held['look']
+  look: UpstreamJobs['look']
   /** How a replayed payment finds its call, with its key for the rightful; nothing, where the call can no longer be collected here. */
   recovery(call: Call, isRightful: boolean): Promise<replies.Body>
 }
@@ -39,7 +39,7 @@ type Told = { readonly note?: string; readonly progress?: number; readonly elaps
  * `isKeyed`: the caller has shown that this is its call, by the poll key or as the order's sender; any authorization of the wallet will then do.
  */
 export type Collecting = {
-  readonly visit: Visit
+  readonly requestContext: RequestContext
   readonly running: (call: Call, told?: Told) => Reply
   readonly more?: replies.Body
   readonly isOrder?: boolean
@@ -55,26 +55,26 @@ const isPaid = (paying: Paying): paying is IsPaid => paying.kind === 'settled' |
 /** How long a poll waits to hear whether what it pays for is there. */
 const STANDS_MS = 10_000
 
-type Done = { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion } | { kind: 'failed'; fault: Fault }
+type Done = { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion } | { kind: 'failed'; apiError: ApiError }
 
-export function jobs(house: House, offering: Offers): Jobs {
-  const { ports, catalog, networks, patience, label } = house
+export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
+  const { ports, catalog, networks, timeouts, label } = gatewayContext
   const { storage, chain, clock, log, meter } = ports
-  const money: Money = { storage, chain, clock, log, meter, patience }
+  const money: SettleContext = { storage, chain, clock, log, meter, timeouts }
   const context = { catalog }
-  const upstream = held(house)
-  const hands = handsOf(house, offering)
-  const pack = packing()
+  const upstream = upstreamJobs(gatewayContext)
+  const callContext = callContextOf(gatewayContext, offering)
+  const pack = gzipJson()
 
   return { serve, give, poll, collect, recovery, look: upstream.look }
 
   /** Answers inline while the window lasts and the caller stays. The work goes on in any case. */
-  async function serve(working: Working<Paid>): Promise<Reply> {
-    const { endpoint, input, call, visit } = working
+  async function serve(working: OpenedCall<Paid>): Promise<Reply> {
+    const { endpoint, input, call, requestContext } = working
     if (endpoint.inline) return await serveAtOnce(working)
-    if (isHeldPaid(endpoint)) return await accepted(working, await upstream.submit({ ...working, endpoint }))
+    if (isUpstreamJobEndpoint(endpoint)) return await accepted(working, await upstream.submit({ ...working, endpoint }))
     const settle = endpoint.settle(input, context)
-    const windowMs = settle.mode === 'hybrid' ? (house.inlineMs ?? settle.windowMs) : 0
+    const windowMs = settle.mode === 'hybrid' ? (gatewayContext.inlineMs ?? settle.windowMs) : 0
     if (windowMs <= 0) {
       ports.background(workLater(working).catch((error) => release(call, error)))
       return await accepted(working, call)
@@ -83,7 +83,7 @@ export function jobs(house: House, offering: Offers): Jobs {
     const work = workInline(working, turn).catch((error) => release(call, error))
     ports.background(work)
     const waiting = new AbortController()
-    const reply = await Promise.race([work, gone(visit.gone, waiting.signal), clock.wait(windowMs, waiting.signal).then(() => undefined)])
+    const reply = await Promise.race([work, gone(requestContext.gone, waiting.signal), clock.wait(windowMs, waiting.signal).then(() => undefined)])
     waiting.abort()
     if (reply) return reply
     if (turn.isSettling) return (await work) ?? (await envelope(endpoint, call))
@@ -93,51 +93,51 @@ export function jobs(house: House, offering: Offers): Jobs {
   }
 
   /** A job may outlive its authorization: it is noted, in case its wallet leaves it and orders others. */
-  async function accepted({ endpoint, authorization }: Working<Paid>, call: Call): Promise<Reply> {
+  async function accepted({ endpoint, authorization }: OpenedCall<Paid>, call: Call): Promise<Reply> {
     const now = clock.now()
-    await noteJob({ storage, log }, call, { from: authorization.expiresAt, until: now + patience.debtMs, now })
+    await noteUncollectedJob({ storage, log }, call, { from: authorization.expiresAt, until: now + timeouts.unpaidBlockMs, now })
     return await envelope(endpoint, call)
   }
 
   async function envelope(endpoint: Sold, call: Call, status: 'queued' | 'in_progress' = 'queued'): Promise<Reply> {
-    return replies.envelope(endpoint, call, { key: await house.seals.keyOf(call.id), status })
+    return replies.envelope(endpoint, call, { key: await gatewayContext.pollUrls.keyOf(call.id), status })
   }
 
-  async function give(endpoint: Paid, input: unknown, visit: Visit): Promise<Reply> {
+  async function give(endpoint: Paid, input: unknown, requestContext: RequestContext): Promise<Reply> {
     const order = { id: newId(ports.random), input, payer: '', catalog, vendors: ports.vendors, networks, clock, now: clock.now() }
     try {
-      const { result: made } = await within(clock, patience.answerMs, (signal) => endpoint.run({ ...order, signal }))
+      const { result: made } = await within(clock, timeouts.answerMs, (signal) => endpoint.run({ ...order, signal }))
       const stored: Stored = { made, media: [], created: Math.floor(clock.now() / 1000) }
-      return replies.bare(endpoint, { request: {} }, { stored, href: hrefOn(visit), headers: {} })
+      return replies.bare(endpoint, { request: {} }, { stored, href: hrefOn(requestContext), headers: {} })
     } catch (error) {
-      if (!(error instanceof Fault)) log.warn('work that costs nothing failed', { endpoint: endpoint.name, error: (error as Error).message })
-      throw asFault(endpoint, error)
+      if (!(error instanceof ApiError)) log.warn('work that costs nothing failed', { endpoint: endpoint.name, error: (error as Error).message })
+      throw asApiError(endpoint, error)
     }
   }
 
   /** One shot: the result in this reply or not at all. The work goes on without its caller; its result then waits for a poll to pay. */
-  async function serveAtOnce(working: Working<Paid>): Promise<Reply> {
+  async function serveAtOnce(working: OpenedCall<Paid>): Promise<Reply> {
     const work = workAtOnce(working).catch((error) => release(working.call, error))
     ports.background(work)
     return await work
   }
 
   /** Where the fate of its payment is unknown the result is served all the same (house decision 6). */
-  async function workAtOnce(working: Working<Paid>): Promise<Reply> {
-    const { endpoint, call, visit, authorization } = working
-    const done = await make(working, patience.answerMs)
-    if (done.kind === 'failed') return failure(endpoint, call, done.fault)
-    if (visit.gone.aborted) {
+  async function workAtOnce(working: OpenedCall<Paid>): Promise<Reply> {
+    const { endpoint, call, requestContext, authorization } = working
+    const done = await make(working, timeouts.answerMs)
+    if (done.kind === 'failed') return failure(endpoint, call, done.apiError)
+    if (requestContext.gone.aborted) {
       await complete(call, done.completion)
       await noteUnpaid(call)
       return await envelope(endpoint, call)
     }
-    const keepUntil = clock.now() + endpoint.keep.settledMs
-    const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil, isDelivered: true })
+    const retainUntil = clock.now() + endpoint.retention.settledMs
+    const paying = await settleCall(money, call, authorization, { completion: done.completion, retainUntil, isDelivered: true })
     if (isPaid(paying)) return result(working, done, paying)
     // What ended unsent can never be paid: it is withheld, though the chain cannot confirm that just now.
     const isLost = paying.kind === 'unavailable' && authorization.expiresAt <= clock.now()
-    if (isLost) return replies.inlineRefusal(endpoint, call, { reason: paying.reason, key: await house.seals.keyOf(call.id) })
+    if (isLost) return replies.inlineRefusal(endpoint, call, { reason: paying.reason, key: await gatewayContext.pollUrls.keyOf(call.id) })
     if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') {
       await noteUnpaid(call)
       return servedUnsettled(working, done.stored, paying.kind)
@@ -152,39 +152,39 @@ export function jobs(house: House, offering: Offers): Jobs {
   async function noteUnpaid(call: Call): Promise<void> {
     if (call.quote === 0n) return
     const now = clock.now()
-    await noteDebt({ storage, log }, call, { now, until: now + patience.debtMs })
+    await noteUnpaidCall({ storage, log }, call, { now, until: now + timeouts.unpaidBlockMs })
   }
 
   /** Works, then settles at once, unless the inline turn is over or the caller has gone: the result then waits for a poll to pay. */
-  async function workInline(working: Working<Paid>, turn: { isSettling: boolean; isOver: boolean }): Promise<Reply | undefined> {
-    const { endpoint, call, visit, authorization } = working
+  async function workInline(working: OpenedCall<Paid>, turn: { isSettling: boolean; isOver: boolean }): Promise<Reply | undefined> {
+    const { endpoint, call, requestContext, authorization } = working
     const done = await make(working)
-    if (done.kind === 'failed') return failure(endpoint, call, done.fault)
-    if (turn.isOver || visit.gone.aborted) return await complete(call, done.completion)
+    if (done.kind === 'failed') return failure(endpoint, call, done.apiError)
+    if (turn.isOver || requestContext.gone.aborted) return await complete(call, done.completion)
     turn.isSettling = true
-    const keepUntil = clock.now() + endpoint.keep.settledMs
-    const paying = await settleCall(money, call, authorization, { completion: done.completion, keepUntil })
+    const retainUntil = clock.now() + endpoint.retention.settledMs
+    const paying = await settleCall(money, call, authorization, { completion: done.completion, retainUntil })
     if (isPaid(paying)) return result(working, done, paying)
     if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') return await envelope(endpoint, call, 'in_progress')
     return await refusal(working, paying)
   }
 
   /** Why a result that was made is not in the reply. One that came too late is not kept: its call had already failed. */
-  async function refusal({ endpoint, call }: Working<Paid>, paying: Exclude<Paying, { kind: 'settled' | 'free' | 'unknown' | 'unresolved' | 'unavailable' }>): Promise<Reply> {
+  async function refusal({ endpoint, call }: OpenedCall<Paid>, paying: Exclude<Paying, { kind: 'settled' | 'free' | 'unknown' | 'unresolved' | 'unavailable' }>): Promise<Reply> {
     const ended = await storage.getCall(call.id)
-    if (ended?.error) return failure(endpoint, call, new Fault('WORK_FAILED', { error: endpoint.failure, details: ended.error }))
+    if (ended?.error) return failure(endpoint, call, new ApiError('WORK_FAILED', { error: endpoint.failure, details: ended.error }))
     const reason = paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason
-    return replies.inlineRefusal(endpoint, call, { reason, key: await house.seals.keyOf(call.id) })
+    return replies.inlineRefusal(endpoint, call, { reason, key: await gatewayContext.pollUrls.keyOf(call.id) })
   }
 
-  async function workLater(working: Working<Paid>): Promise<void> {
+  async function workLater(working: OpenedCall<Paid>): Promise<void> {
     await begin(working.call)
     const done = await make(working)
     if (done.kind === 'made') await complete(working.call, done.completion)
   }
 
   async function begin(call: Call): Promise<void> {
-    await storage.moveCall(call.id, { work: ['queued'], owner: house.owner }, { work: 'in_progress', startedAt: clock.now() })
+    await storage.moveCall(call.id, { work: ['queued'], owner: gatewayContext.owner }, { work: 'in_progress', startedAt: clock.now() })
   }
 
   function release(call: Pick<Call, 'id'>, error: unknown): Promise<never> {
@@ -192,25 +192,25 @@ export function jobs(house: House, offering: Offers): Jobs {
   }
 
   /** Runs the work under the stall deadline and mirrors its media. A failure is recorded here, which frees the authorization. */
-  async function make(working: Working<Paid>, deadlineMs = patience.stallMs): Promise<Done> {
+  async function make(working: OpenedCall<Paid>, deadlineMs = timeouts.stallMs): Promise<Done> {
     const { endpoint, input, call } = working
-    const stallsAt = clock.now() + patience.stallMs
+    const stallsAt = clock.now() + timeouts.stallMs
     try {
       const kept = (kind: string, id: string) => storage.getOwned(kind, id, clock.now())
       const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, networks, clock, now: clock.now(), kept }
-      const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, call: hands(working, signal), signal }))
-      const media = await house.mirror(call.id, made.media)
+      const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, call: callContext(working, signal), signal }))
+      const media = await gatewayContext.mirror(call.id, made.media)
       if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
-      for (const record of made.keeps?.(media) ?? []) await keepFor(storage, { ...record, owner: call.payer }, clock.now())
+      for (const record of made.recordsToStore?.(media) ?? []) await keepFor(storage, { ...record, owner: call.payer }, clock.now())
       const now = clock.now()
       const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
-      return { kind: 'made', stored, raw: made.media?.urls ?? [], completion: { result: (await keptOf(endpoint, stored)) as unknown as Json, expiresAt: Math.min(now + endpoint.keep.unclaimedMs, made.until ?? Infinity) } }
+      return { kind: 'made', stored, raw: made.media?.urls ?? [], completion: { result: (await keptOf(endpoint, stored)) as unknown as Json, expiresAt: Math.min(now + endpoint.retention.unclaimedMs, made.until ?? Infinity) } }
     } catch (error) {
-      const fault = asFault(endpoint, error)
-      if (!(error instanceof Fault)) log.warn('work failed', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
+      const apiError = asApiError(endpoint, error)
+      if (!(error instanceof ApiError)) log.warn('work failed', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
       const now = clock.now()
-      await fail(storage, call, now < stallsAt ? failureText(fault) : STALLED, now)
-      return { kind: 'failed', fault }
+      await fail(storage, call, now < stallsAt ? failureText(apiError) : STALLED, now)
+      return { kind: 'failed', apiError }
     }
   }
 
@@ -224,45 +224,45 @@ export function jobs(house: House, offering: Offers): Jobs {
     if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
   }
 
-  function result({ endpoint, call, visit }: Pick<Working, 'endpoint' | 'call' | 'visit'>, { stored, raw }: { stored: Stored; raw?: readonly string[] }, paid: IsPaid): Reply {
+  function result({ endpoint, call, requestContext }: Pick<OpenedCall, 'endpoint' | 'call' | 'requestContext'>, { stored, raw }: { stored: Stored; raw?: readonly string[] }, paid: IsPaid): Reply {
     const { receipt, now: isFirst } = paid.kind === 'settled' ? paid : { receipt: null, now: false }
-    return replies.result(endpoint, call, { stored, receipt, label, href: hrefOn(visit), isFirst, ...(raw && { raw }) })
+    return replies.result(endpoint, call, { stored, receipt, label, href: hrefOn(requestContext), isFirst, ...(raw && { raw }) })
   }
 
   /** The result of a one shot although its payment has not settled; `why` is the class that its header names. */
-  function servedUnsettled({ endpoint, call, visit }: Pick<Working<Paid>, 'endpoint' | 'call' | 'visit'>, stored: Stored, why: string): Reply {
-    return replies.bare(endpoint, call, { stored, href: hrefOn(visit), headers: replies.unsettledHeaders(why), settlement: { success: false, tx_hash: '', network: label } })
+  function servedUnsettled({ endpoint, call, requestContext }: Pick<OpenedCall<Paid>, 'endpoint' | 'call' | 'requestContext'>, stored: Stored, why: string): Reply {
+    return replies.bare(endpoint, call, { stored, href: hrefOn(requestContext), headers: replies.unsettledHeaders(why), settlement: { success: false, tx_hash: '', network: label } })
   }
 
   // ── polls ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  async function poll(route: Poll, visit: Visit, id: string): Promise<Reply> {
+  async function poll(route: Polled, requestContext: RequestContext, id: string): Promise<Reply> {
     const { of } = route
     const now = clock.now()
     const found = await storage.getCall(id)
     const isOurs = found && (of === 'all' || of.includes(found.endpoint))
-    const endpoint = isOurs ? house.sold.get(found.endpoint) : undefined
-    const unknown = () => new Fault(route.sealed ? 'INVALID_JOB_ID' : 'JOB_NOT_FOUND', { message: 'There is no such job here: it never existed, or has expired.' })
-    if (!found || !endpoint || found.gateway !== house.name || isForgotten(found, now)) throw unknown()
-    await house.seals.check(route, endpoint, { id, visit, now })
+    const endpoint = isOurs ? gatewayContext.sold.get(found.endpoint) : undefined
+    const unknown = () => new ApiError(route.signedQuery ? 'INVALID_JOB_ID' : 'JOB_NOT_FOUND', { message: 'There is no such job here: it never existed, or has expired.' })
+    if (!found || !endpoint || found.gateway !== gatewayContext.name || isForgotten(found, now)) throw unknown()
+    await gatewayContext.pollUrls.check(route, endpoint, { id, requestContext, now })
     const running = (call: Call, told?: Told) => replies.running(endpoint, call, told)
     // HEAD must change nothing and tell nothing, so it proves nothing.
-    const proof = visit.request.method === 'HEAD' ? undefined : chain.proves && proofOf(visit.request, { job: endpoint.job, id })
+    const proof = requestContext.request.method === 'HEAD' ? undefined : chain.proves && proofOf(requestContext.request, { job: endpoint.job, id })
     const isProven = proof !== undefined && isTimely(proof, now) && proof.wallet === found.payer && (await chain.proves?.(proof)) === true
     // Whose proof does not hold is told what a stranger is told (reference clients 5).
     if (proof && !isProven) throw unknown()
-    return await collect(endpoint, found, { visit, running, isProven, isKeyed: await house.seals.isKey(id, keyIn(visit.query)) })
+    return await collect(endpoint, found, { requestContext, running, isProven, isKeyed: await gatewayContext.pollUrls.isKey(id, keyIn(requestContext.query)) })
   }
 
-  async function collect(endpoint: Sold, found: Call, { visit, running: runs, more, isOrder = false, isProven = false, isKeyed = false }: Collecting): Promise<Reply> {
+  async function collect(endpoint: Sold, found: Call, { requestContext, running: runs, more, isOrder = false, isProven = false, isKeyed = false }: Collecting): Promise<Reply> {
     const now = clock.now()
-    const keyedUrl = replies.pollUrl(endpoint, found, await house.seals.keyOf(found.id))
+    const keyedUrl = replies.pollUrl(endpoint, found, await gatewayContext.pollUrls.keyOf(found.id))
     let isRightful = isKeyed || isProven
     // Who came without the key, and has proven the wallet, is given it: the next poll needs no proof.
     const running = (call: Call, told: Told = {}) => runs(call, isRightful && !isKeyed ? { ...told, poll_url: keyedUrl } : told)
-    const collected = async (call: Call, paid: IsPaid) => result({ endpoint, call, visit }, { stored: await storedOf(endpoint, call) }, paid)
+    const collected = async (call: Call, paid: IsPaid) => result({ endpoint, call, requestContext }, { stored: await storedOf(endpoint, call) }, paid)
     const offers = offering.at({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [found.offer])
-    const asking = { offers, resource: resourceOf(endpoint, visit), label, dialect: endpoint.dialect, beside: besideOf(visit.request) }
+    const asking = { offers, resource: resourceOf(endpoint, requestContext), label, errorFormat: endpoint.errorFormat, beside: besideOf(requestContext.request) }
     const require = (why: replies.Body, headers: Readonly<Record<string, string>> = {}) => {
       const place = { job_id: found.id, poll_url: isRightful ? keyedUrl : replies.pollUrl(endpoint, found) }
       return replies.demand({ ...asking, headers }, { ...more, ...place, ...why, model: found.model }, replies.priceOf(found))
@@ -270,19 +270,19 @@ export function jobs(house: House, offering: Offers): Jobs {
     const reject = (code: PaymentCode, reason: string) => require(replies.verificationFailed(code, reason))
 
     // HEAD must change nothing, so it never pays.
-    const header = visit.request.method === 'HEAD' ? null : paymentHeader(visit.request)
+    const header = requestContext.request.method === 'HEAD' ? null : paymentHeader(requestContext.request)
     if (header === null) {
       const shown = isProven ? await show(endpoint, found, { running, collected, now }) : { call: found }
       return 'status' in shown ? shown : require(replies.signToCollect)
     }
     const decoded = decodePayment(header)
     if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
-    const identified = await offering.identify(decoded.payment, [found.offer, ...offers.filter((offer) => !isSameRail(offer, found.offer))])
+    const identified = await offering.identify(decoded.payment, [found.offer, ...offers.filter((offer) => !isSamePaymentMethod(offer, found.offer))])
     // Public clients end a job on anything but 202 and 504 (reference clients 2).
     if (identified.kind === 'unavailable') return running(found, { note: replies.CHAIN_AWAY })
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
     const { payer, key, expiresAt, offer } = identified
-    if (payer !== found.payer) throw new Fault('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
+    if (payer !== found.payer) throw new ApiError('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
 
     const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
     if (!isKeyed) {
@@ -295,13 +295,13 @@ export function jobs(house: House, offering: Offers): Jobs {
     const shown = await show(endpoint, found, { running, collected, now, isOrder })
     if ('status' in shown) return shown
     const { call } = shown
-    if (!(await isThere(endpoint, call))) throw new Fault('NOT_FOUND', { message: 'What was made has ended before it was paid for. Nothing was charged; order it again.' })
+    if (!(await isThere(endpoint, call))) throw new ApiError('NOT_FOUND', { message: 'What was made has ended before it was paid for. Nothing was charged; order it again.' })
     const stored = await storedOf(endpoint, call)
-    const paying = await settleCall(money, call, authorization, { keepUntil: now + endpoint.keep.settledMs })
-    if (isPaid(paying)) return result({ endpoint, call, visit }, { stored }, paying)
-    if (paying.kind === 'unknown' && isOrder && endpoint.kind === 'paid' && endpoint.inline) return servedUnsettled({ endpoint, call, visit }, stored, paying.kind)
+    const paying = await settleCall(money, call, authorization, { retainUntil: now + endpoint.retention.settledMs })
+    if (isPaid(paying)) return result({ endpoint, call, requestContext }, { stored }, paying)
+    if (paying.kind === 'unknown' && isOrder && endpoint.kind === 'paid' && endpoint.inline) return servedUnsettled({ endpoint, call, requestContext }, stored, paying.kind)
     if (paying.kind === 'unknown') return running(call, { note: replies.CONFIRMING })
-    if (paying.kind === 'unresolved') return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(visit) })
+    if (paying.kind === 'unresolved') return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(requestContext) })
     if (paying.kind === 'unavailable') return running(call, { note: replies.CHAIN_AWAY })
     // What only a fresh signature can mend is a payment that does not verify (ruling 6).
     if (paying.kind === 'rejected' || (paying.kind === 'refused' && paying.code)) return reject(paying.code ?? 'PAYMENT_INVALID', paying.reason)
@@ -321,58 +321,58 @@ export function jobs(house: House, offering: Offers): Jobs {
 
   /** What one who has shown that the call is his is told of it; the call itself where only its money is missing. */
   async function show(endpoint: Sold, found: Call, { running, collected, now, isOrder = false }: Showing): Promise<Reply | { readonly call: Call }> {
-    const known = await failIfOverdue(storage, found, { now, patience, living: house.living })
-    const { call, ...seen } = isHeldPaid(endpoint) ? await lookAt(endpoint, known, isOrder) : { call: known }
-    if (call.work === 'failed') return replies.failed(endpoint, call, isHeldPaid(endpoint) ? await upstream.failure(call, now) : {})
+    const known = await failIfOverdue(storage, found, { now, timeouts, living: gatewayContext.living })
+    const { call, ...seen } = isUpstreamJobEndpoint(endpoint) ? await pollOnce(endpoint, known, isOrder) : { call: known }
+    if (call.work === 'failed') return replies.failed(endpoint, call, isUpstreamJobEndpoint(endpoint) ? await upstream.failure(call, now) : {})
     if (call.work !== 'completed') return running(call, seen)
     return call.receipt ? collected(call, { kind: 'settled', receipt: call.receipt, now: false }) : { call }
   }
 
   /** A vendor that cannot be asked is told to a poll where waiting helps, and never to the order itself; the job goes on. */
-  async function lookAt(endpoint: HeldPaid, known: Call, isOrder: boolean): Promise<{ call: Call } & Told> {
+  async function pollOnce(endpoint: UpstreamJobEndpoint, known: Call, isOrder: boolean): Promise<{ call: Call } & Told> {
     try {
       const { call, progress, elapsedSeconds } = await upstream.look(endpoint, known)
       return { call, elapsed_seconds: elapsedSeconds, ...(progress !== undefined && { progress }) }
     } catch (error) {
-      if (!isOrder && error instanceof Fault && (error.code === 'RATE_LIMITED' || error.code === 'UPSTREAM_TIMEOUT')) throw error
-      if (!isOrder && (error as Error).name === 'TimeoutError') throw new Fault('UPSTREAM_TIMEOUT', { message: 'The model could not be asked in time. The job goes on; poll again in a few seconds.' })
+      if (!isOrder && error instanceof ApiError && (error.code === 'RATE_LIMITED' || error.code === 'UPSTREAM_TIMEOUT')) throw error
+      if (!isOrder && (error as Error).name === 'TimeoutError') throw new ApiError('UPSTREAM_TIMEOUT', { message: 'The model could not be asked in time. The job goes on; poll again in a few seconds.' })
       log.warn('a job could not be looked at', { call: known.id, error: (error as Error).message })
       return { call: known }
     }
   }
 
   /** Where a hosted object is fetched: its store's public address, else this gateway under the origin that was called. */
-  function hrefOn({ origin }: Visit): (key: string) => string {
+  function hrefOn({ origin }: RequestContext): (key: string) => string {
     return (key) => ports.objects.url?.(key) ?? `${origin}/api/media/${key}`
   }
 
   async function recovery(call: Call, isRightful: boolean): Promise<replies.Body> {
-    const endpoint = house.sold.get(call.endpoint)
-    const isHere = endpoint && call.gateway === house.name && !isForgotten(call, clock.now())
-    return isHere ? replies.recovery(endpoint, call, isRightful ? await house.seals.keyOf(call.id) : undefined) : {}
+    const endpoint = gatewayContext.sold.get(call.endpoint)
+    const isHere = endpoint && call.gateway === gatewayContext.name && !isForgotten(call, clock.now())
+    return isHere ? replies.recovery(endpoint, call, isRightful ? await gatewayContext.pollUrls.keyOf(call.id) : undefined) : {}
   }
 }
 
 async function storedOf(endpoint: Sold, { result }: Pick<Call, 'result'>): Promise<Stored> {
   const stored = result as unknown as Stored
-  return isVerbatim(endpoint) ? { ...stored, made: await unpacked(stored.made) } : stored
+  return isVerbatim(endpoint) ? { ...stored, made: await gunzipJson(stored.made) } : stored
 }
 
 const isVerbatim = (endpoint: Sold): boolean => endpoint.kind === 'paid' && endpoint.verbatim === true
 
-function asFault(endpoint: Paid, error: unknown): Fault {
-  if (error instanceof Fault) return error
-  if (endpoint.errors?.includes('UPSTREAM_FAILED')) return new Fault('UPSTREAM_FAILED', { message: 'The service behind this failed. Payment was NOT charged; the same request may be sent again.' })
-  return new Fault('WORK_FAILED', { error: endpoint.failure, details: 'The model did not deliver a result. Nothing was charged.' })
+function asApiError(endpoint: Paid, error: unknown): ApiError {
+  if (error instanceof ApiError) return error
+  if (endpoint.errors?.includes('UPSTREAM_FAILED')) return new ApiError('UPSTREAM_FAILED', { message: 'The service behind this failed. Payment was NOT charged; the same request may be sent again.' })
+  return new ApiError('WORK_FAILED', { error: endpoint.failure, details: 'The model did not deliver a result. Nothing was charged.' })
 }
 
 /** Why work failed, as the ledger keeps it and a poll says it. */
-export function failureText({ message, parts }: Fault): string {
+export function failureText({ message, parts }: ApiError): string {
   return typeof parts.details === 'string' ? `${message}: ${parts.details}` : message
 }
 
 /** An inline failure that is not the buyer's names its job (spec 1, Errors 500). */
-function failure({ dialect }: Sold, call: Call, fault: Fault): Reply {
-  if (fault.code !== 'WORK_FAILED') return spoken(fault, dialect)
-  return spoken(new Fault(fault.code, { ...fault.parts, fields: { ...fault.parts.fields, job_id: call.id } }), dialect)
+function failure({ errorFormat }: Sold, call: Call, apiError: ApiError): Reply {
+  if (apiError.code !== 'WORK_FAILED') return errorReply(apiError, errorFormat)
+  return errorReply(new ApiError(apiError.code, { ...apiError.parts, fields: { ...apiError.parts.fields, job_id: call.id } }), errorFormat)
 }

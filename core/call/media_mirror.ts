@@ -4,7 +4,7 @@ import type { Hosted, MadeMedia, OpenMedia } from '../endpoint/mod.ts'
 import { decodeDataUri } from '../http/request_body.ts'
 import type { Ports } from '../ports/mod.ts'
 import { newSecret } from '../lib/ids.ts'
-import { type Turnstile, turnstile } from '../lib/limiter.ts'
+import { type ConcurrencyLimiter, concurrencyLimiter } from '../lib/limiter.ts'
 import { type MediaStream, NoMedia } from '../ports/vendors.ts'
 
 /** What is mirrored, and how its files are called. Any other type is passed on, never hosted under our origin. */
@@ -48,7 +48,7 @@ export type Mirror = (id: string, media: MadeMedia | undefined) => Promise<reado
  */
 export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: Mirroring): Mirror {
   const { clock, objects, vendors, log, random } = ports
-  const places = new Map<string, Turnstile>()
+  const places = new Map<string, ConcurrencyLimiter>()
 
   return async (id, media) => {
     if (!media) return []
@@ -77,7 +77,7 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: 
 
   /** Rejects where none of the folder's places is free in time. */
   async function placed<T>(folder: string, work: () => Promise<T>): Promise<T> {
-    const turn = places.get(folder) ?? turnstile(AT_ONCE)
+    const turn = places.get(folder) ?? concurrencyLimiter(AT_ONCE)
     places.set(folder, turn)
     const [begun, late] = [new AbortController(), new AbortController()]
     void clock.wait(STREAM_MS, begun.signal).then(() => late.abort(new Error('too many others were being mirrored')))

@@ -1,17 +1,17 @@
 /** One paid call from start to finish. The only file that knows the order of work and money. */
 import { addressKey } from '../http/caller_address.ts'
 import { abandon, failIfOverdue, isOver } from '../payment/settle.ts'
-import { owedBy, waitingFor } from '../payment/unpaid_calls.ts'
-import type { Asked, Free, GuestList, Paid, Poll, Price, Reply, Sold } from '../endpoint/mod.ts'
+import { unpaidCallOf, uncollectedJobOf } from '../payment/unpaid_calls.ts'
+import type { RequestHead, Free, Allowlist, Paid, Polled, Price, Reply, Sold } from '../endpoint/mod.ts'
 import { capOf, overText } from '../payment/exposure.ts'
-import { Fault } from '../http/errors.ts'
-import type { House } from './gateway_context.ts'
+import { ApiError } from '../http/errors.ts'
+import type { GatewayContext } from './gateway_context.ts'
 import { isNotedHandedOut } from '../payment/sent_authorizations.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from '../x402/payment_identifier.ts'
-import { clip, type Hold, holdOn, type Intake, intake, isForm, parseForm, parseJson, readBody, readRaw, textFields } from '../http/request_body.ts'
+import { clip, type Hold, holdOn, type InputParser, inputParser, isForm, parseForm, parseJson, readBody, readRaw, textFields } from '../http/request_body.ts'
 import { type Jobs, jobs } from './job.ts'
-import { liveFlow } from './stream.ts'
-import { isServedFirst } from '../router.ts'
+import { streamedCalls } from './stream.ts'
+import { servesBeforeSettlement } from '../router.ts'
 import { silent } from '../ports/meter.ts'
 import { usdc } from '../x402/money.ts'
 import { offersOf, purseOf } from '../payment/offers.ts'
@@ -22,152 +22,152 @@ import * as replies from '../http/replies.ts'
 import { fingerprint, newId } from '../lib/ids.ts'
 import type { CountTokens } from '../products/chat/token_estimate.ts'
 import type { UnpaidCount } from '../http/unpaid_work.ts'
-import { besideOf, paymentHeader, resourceOf, type Visit } from '../http/request_context.ts'
+import { besideOf, paymentHeader, resourceOf, type RequestContext } from '../http/request_context.ts'
 import { decodePayment, type Offer } from '../x402/protocol.ts'
 
-export type Flow = {
-  sell(endpoint: Sold, visit: Visit): Promise<Reply>
+export type CallHandlers = {
+  sell(endpoint: Sold, requestContext: RequestContext): Promise<Reply>
   /** The 402 that a probe without a body gets: the default price (ruling 2). */
-  discover(endpoint: Sold | Free, visit: Visit): Promise<Reply>
-  poll(endpoint: Poll, visit: Visit, id: string): Promise<Reply>
+  discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply>
+  poll(endpoint: Polled, requestContext: RequestContext, id: string): Promise<Reply>
   /** Sees to a call whose work goes on at its vendor's place. */
   look: Jobs['look']
   /** Stops the work of an unfinished call, which then costs nothing. False when it had ended. */
   cancel(id: string, why: string): Promise<boolean>
-  windUp(): void
+  drain(): void
 }
 
 /** An order that was checked and priced. */
 type Priced = { readonly input: unknown; readonly price: Price; readonly offers: readonly Offer[] }
-type Checking = { readonly asked: Asked; readonly countTokens: CountTokens }
-type Taking = Priced & { readonly counting: UnpaidCount; readonly header: string; readonly asked: string; readonly visit: Visit }
+type Checking = { readonly asked: RequestHead; readonly countTokens: CountTokens }
+type Taking = Priced & { readonly counting: UnpaidCount; readonly header: string; readonly asked: string; readonly requestContext: RequestContext }
 
-export function flow(house: House): Flow {
-  const { ports, catalog, patience, label } = house
+export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
+  const { ports, catalog, timeouts, label } = gatewayContext
   const { storage, clock, vendors, countTokens, meter = silent } = ports
-  const offering = offersOf(house)
-  const { serve, give: giveMade, poll, collect, look, recovery } = jobs(house, offering)
-  const live = liveFlow(house)
-  const context = { catalog, vendors, countTokens, switches: house.switches, networks: house.networks }
-  const intakes = new Map<Sold, Intake>([...house.sold.values()].map((endpoint) => [endpoint, intake(endpoint.input, endpoint.unknownFields)]))
+  const offering = offersOf(gatewayContext)
+  const { serve, give: giveMade, poll, collect, look, recovery } = jobs(gatewayContext, offering)
+  const streamed = streamedCalls(gatewayContext)
+  const context = { catalog, vendors, countTokens, featureFlags: gatewayContext.featureFlags, networks: gatewayContext.networks }
+  const inputParsers = new Map<Sold, InputParser>([...gatewayContext.sold.values()].map((endpoint) => [endpoint, inputParser(endpoint.input, endpoint.unknownFields)]))
 
-  return { sell, discover, poll, look, cancel: live.cancel, windUp: live.windUp }
+  return { sell, discover, poll, look, cancel: streamed.cancel, drain: streamed.drain }
 
   // ── 1 to 3: parse, price, challenge. No database, no network ──────────────────────────────────────────────────────
 
-  async function sell(endpoint: Sold, visit: Visit): Promise<Reply> {
-    const hold = holdOn(house.bodies)
+  async function sell(endpoint: Sold, requestContext: RequestContext): Promise<Reply> {
+    const hold = holdOn(gatewayContext.bodies)
     try {
-      return await order(endpoint, visit, hold)
+      return await order(endpoint, requestContext, hold)
     } finally {
       hold.release()
     }
   }
 
-  async function order(endpoint: Sold, visit: Visit, hold: Hold): Promise<Reply> {
-    const header = paymentHeader(visit.request)
-    const { body, value } = await receive(endpoint, visit, hold)
-    if (body.length === 0 && header === null && endpoint.from === 'body') return await discover(endpoint, visit)
+  async function order(endpoint: Sold, requestContext: RequestContext, hold: Hold): Promise<Reply> {
+    const header = paymentHeader(requestContext.request)
+    const { body, value } = await receive(endpoint, requestContext, hold)
+    if (body.length === 0 && header === null && endpoint.from === 'body') return await discover(endpoint, requestContext)
     const said = await value()
-    const counting = house.unpaidWork.from(visit.ip)
+    const counting = gatewayContext.unpaidWork.from(requestContext.ip)
     const quoted = header === null && endpoint.order === 'quote_then_check' ? unchecked(endpoint as Paid, said) : undefined
-    const { input, price } = quoted && quoted.price !== 'free' ? quoted : await check(endpoint, said, { asked: askedOf(visit), countTokens: counting.countTokens })
-    if (price === 'free') return await give(endpoint, input, visit)
+    const { input, price } = quoted && quoted.price !== 'free' ? quoted : await check(endpoint, said, { asked: askedOf(requestContext), countTokens: counting.countTokens })
+    if (price === 'free') return await give(endpoint, input, requestContext)
     const offers = offering.at(price)
     if (header === null) {
       meter.quoted(endpoint.name)
-      return demand(endpoint, visit, { offers, price, why: replies.paymentRequired(price) })
+      return demand(endpoint, requestContext, { offers, price, why: replies.paymentRequired(price) })
     }
     const asked = typeof body === 'string' ? body : JSON.stringify(said)
-    return await take(endpoint, { input, price, offers, counting, header, asked, visit })
+    return await take(endpoint, { input, price, offers, counting, header, asked, requestContext })
   }
 
   /** The order as the endpoint understands it, and what it costs. Throws a Fault for a bad one, and for one that nobody here can serve. */
   async function check(endpoint: Sold, said: unknown, { asked, countTokens }: Checking): Promise<{ input: unknown; price: Price | 'free' }> {
-    const read = intakes.get(endpoint)?.(said) ?? {}
+    const read = inputParsers.get(endpoint)?.(said) ?? {}
     const input = endpoint.kind === 'live' ? await endpoint.check(read, asked, { ...context, countTokens }) : endpoint.check(read, context)
-    if (!endpoint.serves(input, context)) throw notConfigured(endpoint)
+    if (!endpoint.isAvailable(input, context)) throw notConfigured(endpoint)
     return { input, price: endpoint.kind === 'live' ? endpoint.price(input) : endpoint.price(input, context) }
   }
 
   /** The quote of raw input: whoever pays it is told what is wrong with it. */
   function unchecked(endpoint: Paid, said: unknown): { input: unknown; price: Price | 'free' } {
-    if (!endpoint.serves(said, context)) throw notConfigured(endpoint)
+    if (!endpoint.isAvailable(said, context)) throw notConfigured(endpoint)
     return { input: said, price: endpoint.price(said, context) }
   }
 
   /** Free answers are rationed by address; a payment that comes with the request is not looked at (spec 2, Authentication). */
-  async function give(endpoint: Sold, input: unknown, visit: Visit): Promise<Reply> {
-    const page = visit.request.headers.get('origin')
-    if (page !== null && house.freeToOrigin?.(page) === false) throw foreignPage(page)
+  async function give(endpoint: Sold, input: unknown, requestContext: RequestContext): Promise<Reply> {
+    const page = requestContext.request.headers.get('origin')
+    if (page !== null && gatewayContext.freeToOrigin?.(page) === false) throw foreignPage(page)
     const now = clock.now()
-    const [bucket, all] = endpoint.kind === 'live' ? ['free', house.freeTier] : [endpoint.name, endpoint.freely ?? house.freeTier]
+    const [bucket, all] = endpoint.kind === 'live' ? ['free', gatewayContext.freeTier] : [endpoint.name, endpoint.freeLimits ?? gatewayContext.freeTier]
     for (const window of all) {
-      const { granted, resetAt } = await house.windows.take(`${bucket}:${window.windowMs}`, addressKey(visit.ip), window, now)
+      const { granted, resetAt } = await gatewayContext.windows.take(`${bucket}:${window.windowMs}`, addressKey(requestContext.ip), window, now)
       if (!granted) throw freeTierSpent(window, resetAt, now)
     }
-    return endpoint.kind === 'live' ? await live.give(endpoint, input, visit) : await giveMade(endpoint, input, visit)
+    return endpoint.kind === 'live' ? await streamed.give(endpoint, input, requestContext) : await giveMade(endpoint, input, requestContext)
   }
 
   /** The body, and how to read it: as a form where the endpoint takes one, else as JSON. */
-  async function receive(endpoint: Sold, { request, params, query }: Visit, hold: Hold): Promise<{ body: string | Uint8Array; value(): unknown }> {
+  async function receive(endpoint: Sold, { request, params, query }: RequestContext, hold: Hold): Promise<{ body: string | Uint8Array; value(): unknown }> {
     const type = request.headers.get('content-type')
     const isRaw = endpoint.order === 'quote_then_check' && paymentHeader(request) === null
     const { arrange } = endpoint
     if (arrange) {
-      const written = request.method === 'POST' ? await readBody(request, house.maxBody, hold) : ''
+      const written = request.method === 'POST' ? await readBody(request, gatewayContext.maxBody, hold) : ''
       const read = () => (written === '' ? undefined : parseJson(written, type))
       const asked = Object.fromEntries(query)
       const value = () => arrange({ params, query: asked, body: isRaw ? orElse(read, undefined) : read() })
       return { body: written === '' && query.size === 0 ? '' : JSON.stringify(asked) + written, value }
     }
     if (endpoint.from === 'query') {
-      const asked = { ...(endpoint.unknownFields === 'kept' ? everySaid(query) : Object.fromEntries(query)), ...params }
-      const written = request.method === 'POST' ? await readBody(request, house.maxBody, hold) : ''
+      const asked = { ...(endpoint.unknownFields === 'kept' ? everyQueryValue(query) : Object.fromEntries(query)), ...params }
+      const written = request.method === 'POST' ? await readBody(request, gatewayContext.maxBody, hold) : ''
       if (written === '') return { body: JSON.stringify(asked), value: () => asked }
       const read = () => ({ ...textFields(parseJson(written, type)), ...asked })
       return { body: JSON.stringify(asked) + written, value: () => (isRaw ? orElse(read, asked) : read()) }
     }
     if (endpoint.multipart && isForm(type)) {
-      const body = await readRaw(request, house.maxUpload, hold)
+      const body = await readRaw(request, gatewayContext.maxUpload, hold)
       return { body, value: async () => await endpoint.multipart?.(await parseForm(body, type)) }
     }
-    const body = await readBody(request, endpoint.uploads ? house.maxUpload : house.maxBody, hold)
+    const body = await readBody(request, endpoint.uploads ? gatewayContext.maxUpload : gatewayContext.maxBody, hold)
     return { body, value: () => parseJson(body, type) }
   }
 
-  async function discover(endpoint: Sold | Free, visit: Visit): Promise<Reply> {
-    if (endpoint.kind === 'free') return demand(endpoint, visit, { offers: offering.at(NOTHING), price: NOTHING, why: replies.freeOfCharge(endpoint.summary) })
+  async function discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply> {
+    if (endpoint.kind === 'free') return demand(endpoint, requestContext, { offers: offering.at(NOTHING), price: NOTHING, why: replies.freeOfCharge(endpoint.summary) })
     if (endpoint.order === 'quote_then_check' && endpoint.kind === 'paid') {
-      const said = endpoint.from === 'query' ? { ...Object.fromEntries(visit.query), ...visit.params } : { ...(endpoint.sample(context) ?? endpoint.example as object), ...visit.params }
+      const said = endpoint.from === 'query' ? { ...Object.fromEntries(requestContext.query), ...requestContext.params } : { ...(endpoint.sample(context) ?? endpoint.example as object), ...requestContext.params }
       const { price } = unchecked(endpoint, said)
       if (price === 'free') throw freeHere(endpoint)
-      return demand(endpoint, visit, { offers: offering.at(price), price, why: replies.paymentRequired(price) })
+      return demand(endpoint, requestContext, { offers: offering.at(price), price, why: replies.paymentRequired(price) })
     }
     const said = endpoint.kind === 'live' ? endpoint.sample(context) : (endpoint.sample(context) ?? endpoint.example)
     const { price } = await check(endpoint, said, { asked: NOTHING_ASKED, countTokens })
     if (price === 'free') throw freeHere(endpoint)
     const also = endpoint.kind === 'paid' && endpoint.discovery ? { ...price.also, ...endpoint.discovery(context) } : price.also
-    return demand(endpoint, visit, { offers: offering.at(price), price: also ? { ...price, also } : price, why: replies.paymentRequired(price) })
+    return demand(endpoint, requestContext, { offers: offering.at(price), price: also ? { ...price, also } : price, why: replies.paymentRequired(price) })
   }
 
-  function demand(endpoint: Sold | Free, visit: Visit, { offers, price, why }: Omit<Priced, 'input'> & { why: replies.Body }): Reply {
-    const asking = { offers, resource: resourceOf(endpoint, visit), label, dialect: endpoint.dialect ?? 'plain', beside: besideOf(visit.request) }
+  function demand(endpoint: Sold | Free, requestContext: RequestContext, { offers, price, why }: Omit<Priced, 'input'> & { why: replies.Body }): Reply {
+    const asking = { offers, resource: resourceOf(endpoint, requestContext), label, errorFormat: endpoint.errorFormat ?? 'plain', beside: besideOf(requestContext.request) }
     const reply = replies.demand(asking, why, replies.shownPrice(price), price.also)
-    const isVisitor = paymentHeader(visit.request) === null && isBrowser(visit.request.headers)
+    const isVisitor = paymentHeader(requestContext.request) === null && isBrowser(requestContext.request.headers)
     return isVisitor ? replies.demandPage(reply, asking) : reply
   }
 
   // ── 4 to 7: identify, known?, verify, open ────────────────────────────────────────────────────────────────────────
 
-  async function take(endpoint: Sold, { input, price, offers, counting, header, asked, visit }: Taking): Promise<Reply> {
+  async function take(endpoint: Sold, { input, price, offers, counting, header, asked, requestContext }: Taking): Promise<Reply> {
     const reject = (code: PaymentCode, reason: string, more: replies.Body = {}) => {
       meter.judged(code)
-      return demand(endpoint, visit, { offers, price, why: { ...replies.verificationFailed(code, reason), ...more } })
+      return demand(endpoint, requestContext, { offers, price, why: { ...replies.verificationFailed(code, reason), ...more } })
     }
     // Nothing is opened: the same signed request is good for another try (ruling 4).
     const away = (reason: string): Reply => {
-      if (house.unverifiable === 402) return reject('PAYMENT_VERIFICATION_UNAVAILABLE', `the payment could not be verified just now (${reason}); send the same signed request again`)
+      if (gatewayContext.unverifiable === 402) return reject('PAYMENT_VERIFICATION_UNAVAILABLE', `the payment could not be verified just now (${reason}); send the same signed request again`)
       meter.judged('unavailable')
       throw replies.cannotVerify(reason)
     }
@@ -180,9 +180,9 @@ export function flow(house: House): Flow {
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
     const { payer, key, expiresAt, offer } = identified
 
-    const request = fingerprint(visit.request.method, visit.path, asked)
-    const tag = named === undefined ? undefined : tagOf({ gateway: house.name, payer, id: named, fingerprint: request })
-    const answered = async () => tag && (await repeat(endpoint, tag, visit))
+    const request = fingerprint(requestContext.request.method, requestContext.path, asked)
+    const tag = named === undefined ? undefined : tagOf({ gateway: gatewayContext.name, payer, id: named, fingerprint: request })
+    const answered = async () => tag && (await repeat(endpoint, tag, requestContext))
     const again = await answered()
     if (again) return again
     // Whoever came first with the same identifier may meanwhile have what this one is refused.
@@ -190,9 +190,9 @@ export function flow(house: House): Flow {
     const replayed = async (call: Call) => {
       // Before its first send only the wallet can have the authorization; after it everybody has, and the caller must be the one of the order (ruling 34).
       const isSame = call.fingerprint === request
-      const isRightful = !wasHandedOut(call) || (isSame && (await house.seals.isFrom(call, visit.ip)))
-      const repeated = isSame && isRightful ? await resend(endpoint, call, visit) : undefined
-      const isSearch = endpoint.kind === 'paid' && endpoint.inline && endpoint.dialect === 'plain'
+      const isRightful = !wasHandedOut(call) || (isSame && (await gatewayContext.pollUrls.isFrom(call, requestContext.ip)))
+      const repeated = isSame && isRightful ? await resend(endpoint, call, requestContext) : undefined
+      const isSearch = endpoint.kind === 'paid' && endpoint.inline && endpoint.errorFormat === 'plain'
       const worded = isSearch ? { error: 'Payment authorization already used' } : {}
       return repeated ?? (await refuse('PAYMENT_REPLAY', 'the payment authorization was already used', { ...worded, ...(await recovery(call, isRightful)) }))
     }
@@ -209,27 +209,27 @@ export function flow(house: House): Flow {
     }
 
     const asset = purseOf(identified)
-    if (endpoint.kind === 'live' && !isGuest(payer, endpoint.guests?.(input))) throw notAdmitted(payer)
+    if (endpoint.kind === 'live' && !isAllowed(payer, endpoint.allowlists?.(input))) throw notAdmitted(payer)
     // What moves nothing adds to no debt; it may be the very link by which a wallet is filled.
     const isFree = price.amount === 0n
     const isUnpaidFirst = endpoint.kind === 'live' && endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
-    const owed = isServedFirst(endpoint) && !isFree ? await owedBy(storage, { payer, asset }, clock.now()) : undefined
+    const owed = servesBeforeSettlement(endpoint) && !isFree ? await unpaidCallOf(storage, { payer, asset }, clock.now()) : undefined
     if (owed) return await refuse('PAYMENT_UNFUNDED', 'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it', await recovery(owed, true))
     const holds = verdict.balance ?? 0n
-    const waiting = isServedFirst(endpoint) || isFree ? undefined : await waitingFor(storage, { payer, asset }, { now: clock.now(), next: price.amount, holds })
+    const waiting = servesBeforeSettlement(endpoint) || isFree ? undefined : await uncollectedJobOf(storage, { payer, asset }, { now: clock.now(), next: price.amount, holds })
     if (waiting) return await refuse('PAYMENT_UNFUNDED', 'more results wait for this wallet than it can pay for; collect one first', await recovery(waiting, true))
     const now = clock.now()
     const authorization: Authorization = { key, payer, payment, offer, expiresAt }
     const fresh = newId(ports.random)
-    const id = tag ? await bindTag(storage, tag, { call: fresh, keep: endpoint.keep, now }) : fresh
+    const id = tag ? await bindTag(storage, tag, { call: fresh, keep: endpoint.retention, now }) : fresh
     const { model, request: said } = endpoint.remember(input)
     // A poll URL ends no earlier than what it may collect.
-    const longest = patience.stallMs + Math.max(endpoint.keep.unclaimedMs, endpoint.keep.settledMs)
-    const remembered = { ...(await house.seals.signed(endpoint, said, { id, expiresAt: now + longest })), ...(await house.seals.from(id, visit.ip)) }
+    const longest = timeouts.stallMs + Math.max(endpoint.retention.unclaimedMs, endpoint.retention.settledMs)
+    const remembered = { ...(await gatewayContext.pollUrls.signed(endpoint, said, { id, expiresAt: now + longest })), ...(await gatewayContext.pollUrls.from(id, requestContext.ip)) }
     const opening = storage.openCall(
       {
         id,
-        gateway: house.name,
+        gateway: gatewayContext.name,
         endpoint: endpoint.name,
         payer,
         asset,
@@ -239,11 +239,11 @@ export function flow(house: House): Flow {
         model,
         request: remembered,
         createdAt: now,
-        owner: house.owner,
-        expiresAt: now + endpoint.keep.unclaimedMs,
+        owner: gatewayContext.owner,
+        expiresAt: now + endpoint.retention.unclaimedMs,
       },
       authorization,
-      { now, until: now + patience.workLeaseMs, ...(!isFree && { cap: capOf(verdict, isUnpaidFirst ? house.newWallet : undefined) }) },
+      { now, until: now + timeouts.workLeaseMs, ...(!isFree && { cap: capOf(verdict, isUnpaidFirst ? gatewayContext.newWallet : undefined) }) },
     )
     const opened = await opening.catch(async (error) => {
       const first = tag && (await storage.getCall(id))
@@ -251,40 +251,40 @@ export function flow(house: House): Flow {
       return await abandon(storage, { id }, { error, now: clock.now() })
     })
     if (opened.kind === 'replayed') return await replayed(opened.call)
-    if (opened.kind === 'over') return await refuse('PAYMENT_UNFUNDED', overText(opened, house.newWallet))
+    if (opened.kind === 'over') return await refuse('PAYMENT_UNFUNDED', overText(opened, gatewayContext.newWallet))
     meter.judged('valid')
     counting.refund()
-    const working = { input, call: opened.call, authorization, visit, settlesEarly: opened.atLimit === true }
-    return endpoint.kind === 'live' ? await live.serve({ ...working, endpoint }) : await serve({ ...working, endpoint })
+    const working = { input, call: opened.call, authorization, requestContext, settlesEarly: opened.atLimit === true }
+    return endpoint.kind === 'live' ? await streamed.serve({ ...working, endpoint }) : await serve({ ...working, endpoint })
   }
 
-  function isGuest(payer: string, list: GuestList | undefined): boolean {
+  function isAllowed(payer: string, list: Allowlist | undefined): boolean {
     if (!list) return true
-    const guests = house.guests[list.name]
-    return guests ? guests.includes(payer.toLowerCase()) : list.unset === 'everybody'
+    const allowlists = gatewayContext.allowlists[list.name]
+    return allowlists ? allowlists.includes(payer.toLowerCase()) : list.unset === 'everybody'
   }
 
   /** The answer to a repetition: what a poll would say of the call. Nothing, where there is no call, or it came to nothing. */
-  async function repeat(endpoint: Sold, tag: Tag, visit: Visit): Promise<Reply | undefined> {
+  async function repeat(endpoint: Sold, tag: Tag, requestContext: RequestContext): Promise<Reply | undefined> {
     const now = clock.now()
     const known = await taggedCall(storage, tag, now)
-    const call = known && (await failIfOverdue(storage, known, { now, patience, living: house.living }))
+    const call = known && (await failIfOverdue(storage, known, { now, timeouts, living: gatewayContext.living }))
     if (!call || isOver(call, now)) return undefined
-    return await again(endpoint, call, visit)
+    return await again(endpoint, call, requestContext)
   }
 
   /** The answer to the same signed request, sent again because its reply was lost (ruling 9). Nothing while it is made, or when it is too late. */
-  async function resend(endpoint: Sold, call: Call, visit: Visit): Promise<Reply | undefined> {
-    if (!isServedFirst(endpoint) || call.endpoint !== endpoint.name || call.work !== 'completed' || call.result === null) return undefined
-    const isLate = clock.now() > (call.endedAt ?? 0) + patience.resendMs
-    return isLate && call.money === 'settled' ? undefined : await again(endpoint, call, visit)
+  async function resend(endpoint: Sold, call: Call, requestContext: RequestContext): Promise<Reply | undefined> {
+    if (!servesBeforeSettlement(endpoint) || call.endpoint !== endpoint.name || call.work !== 'completed' || call.result === null) return undefined
+    const isLate = clock.now() > (call.endedAt ?? 0) + timeouts.resendMs
+    return isLate && call.money === 'settled' ? undefined : await again(endpoint, call, requestContext)
   }
 
   /** To one who is known to have sent the order. */
-  async function again(endpoint: Sold, call: Call, visit: Visit): Promise<Reply> {
-    const key = await house.seals.keyOf(call.id)
+  async function again(endpoint: Sold, call: Call, requestContext: RequestContext): Promise<Reply> {
+    const key = await gatewayContext.pollUrls.keyOf(call.id)
     const running = (unpaid: Call) => replies.envelope(endpoint, unpaid, { key, status: unpaid.work === 'queued' ? 'queued' : 'in_progress' })
-    return await collect(endpoint, call, { visit, running, more: replies.recovery(endpoint, call, key), isOrder: true, isKeyed: true })
+    return await collect(endpoint, call, { requestContext, running, more: replies.recovery(endpoint, call, key), isOrder: true, isKeyed: true })
   }
 }
 
@@ -297,12 +297,12 @@ function orElse<T>(read: () => T, otherwise: T): T {
 }
 
 /** A quote of nothing, for what is free. */
-const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, shown: {} }
-const NOTHING_ASKED: Asked = { params: {}, header: () => null }
-const askedOf = ({ params, request }: Visit): Asked => ({ params, header: (name) => request.headers.get(name) })
+const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }
+const NOTHING_ASKED: RequestHead = { params: {}, header: () => null }
+const askedOf = ({ params, request }: RequestContext): RequestHead => ({ params, header: (name) => request.headers.get(name) })
 
 /** A query for what is passed on: what it says several times is a list, and whoever takes one text refuses it. Half of a question is another question. */
-function everySaid(query: URLSearchParams): Record<string, string | string[]> {
+function everyQueryValue(query: URLSearchParams): Record<string, string | string[]> {
   const said = new Map<string, string | string[]>()
   for (const [name, value] of query) {
     const before = said.get(name)
@@ -312,26 +312,26 @@ function everySaid(query: URLSearchParams): Record<string, string | string[]> {
   return Object.fromEntries(said)
 }
 
-function freeHere({ path }: Sold): Fault {
-  return new Fault('METHOD_NOT_ALLOWED', { message: `${path} is free here: POST a request to it.`, headers: { allow: 'OPTIONS, POST' } })
+function freeHere({ path }: Sold): ApiError {
+  return new ApiError('METHOD_NOT_ALLOWED', { message: `${path} is free here: POST a request to it.`, headers: { allow: 'OPTIONS, POST' } })
 }
 
-function notConfigured({ summary }: Sold): Fault {
-  return new Fault('NOT_CONFIGURED', { message: `${summary}: the operator has not configured this model. Nothing was charged.` })
+function notConfigured({ summary }: Sold): ApiError {
+  return new ApiError('NOT_CONFIGURED', { message: `${summary}: the operator has not configured this model. Nothing was charged.` })
 }
 
-function notAdmitted(payer: string): Fault {
-  return new Fault('NOT_ALLOWED', { message: `The operator has not listed the wallet ${payer} for this route. Nothing was charged.` })
+function notAdmitted(payer: string): ApiError {
+  return new ApiError('NOT_ALLOWED', { message: `The operator has not listed the wallet ${payer} for this route. Nothing was charged.` })
 }
 
 /** Somebody's web page, in a browser on this machine, is not the person who started the gateway. */
-function foreignPage(origin: string): Fault {
-  return new Fault('NOT_ALLOWED', { message: `Free models are not served to web pages of ${clip(origin)}. Call from a page on localhost, or without a browser.` })
+function foreignPage(origin: string): ApiError {
+  return new ApiError('NOT_ALLOWED', { message: `Free models are not served to web pages of ${clip(origin)}. Call from a page on localhost, or without a browser.` })
 }
 
 /** 429 with the four headers; the reset in unix seconds (ruling 11). */
-function freeTierSpent({ requests, windowMs }: { requests: number; windowMs: number }, resetAt: number, now: number): Fault {
-  return new Fault('FREE_TIER_RATE_LIMITED', {
+function freeTierSpent({ requests, windowMs }: { requests: number; windowMs: number }, resetAt: number, now: number): ApiError {
+  return new ApiError('FREE_TIER_RATE_LIMITED', {
     message: `What is free answers ${requests} requests in ${minutes(windowMs)} from one address. Wait, or choose what is paid.`,
     headers: {
       'retry-after': String(Math.max(1, Math.ceil((resetAt - now) / 1000))),

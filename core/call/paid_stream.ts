@@ -1,19 +1,19 @@
 /** A stream on its way to its reader: pulled piece by piece, cut when it stalls or lasts too long, and settled on its way where it is paid. */
 import { errorEvent } from '../http/error_formats.ts'
-import type { Patience } from '../payment/settle.ts'
-import type { Dialect, LiveStream, Reply } from '../endpoint/mod.ts'
-import { Fault } from '../http/errors.ts'
+import type { Timeouts } from '../payment/settle.ts'
+import type { ErrorFormat, AnswerStream, Reply } from '../endpoint/mod.ts'
+import { ApiError } from '../http/errors.ts'
 import type { Clock, Ports } from '../ports/mod.ts'
 
 /** The money side of a stream. Nothing here rejects. `settle` may be called again; it settles once. `isWhole` says that all was handed out. */
-export type Paywall = {
+export type StreamPayment = {
   /** When the stream has to be settled at the latest, in milliseconds since 1970. */
   readonly settleBy: number
   /** It is settled once content has begun, before that is handed out; where the payment is refused, the stream ends there. */
   readonly settlesEarly?: boolean
   keep(bytes: Uint8Array): void
   settle(how: { readonly isWhole: boolean }): Promise<{ readonly comment: string; readonly isRefused: boolean }>
-  fail(fault: Fault): Promise<void>
+  fail(apiError: ApiError): Promise<void>
   /** Whether the call is still ours to work on; asked before each piece is handed out. */
   isHeld(): boolean
   /** The same, asked of storage: false when another call has taken the authorization. */
@@ -22,13 +22,13 @@ export type Paywall = {
 
 export type Streaming = {
   readonly clock: Clock
-  readonly patience: Patience
+  readonly timeouts: Timeouts
   readonly background: Ports['background']
   /** How to end each stream that is under way. */
   readonly open: Set<() => void>
 }
 
-type Sending = { readonly stream: LiveStream; readonly headers: Readonly<Record<string, string>>; readonly dialect: Dialect; readonly paywall?: Paywall }
+type Sending = { readonly stream: AnswerStream; readonly headers: Readonly<Record<string, string>>; readonly errorFormat: ErrorFormat; readonly paywall?: StreamPayment }
 
 export const EVENT_STREAM = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no' }
 
@@ -36,13 +36,13 @@ export const EVENT_STREAM = { 'content-type': 'text/event-stream; charset=utf-8'
  * The reply of a stream. Nothing is buffered: the upstream is read when the reader asks, and hangs up when the reader does. A paid one settles at
  * its end, at its deadline, when its reader leaves after content, or shortly before its authorization ends; an error ends it unsettled.
  */
-export function streamed({ clock, patience, background, open }: Streaming, { stream, headers, dialect, paywall }: Sending): Reply {
+export function streamReply({ clock, timeouts, background, open }: Streaming, { stream, headers, errorFormat, paywall }: Sending): Reply {
   const encoder = new TextEncoder()
-  const endsAt = clock.now() + patience.streamMs
+  const endsAt = clock.now() + timeouts.streamMs
   const over = new AbortController()
   let askedAt: number | undefined
   let isHolding = false
-  let cut: ((fault: Fault) => void) | undefined
+  let cut: ((apiError: ApiError) => void) | undefined
   let out: ReadableStreamDefaultController<Uint8Array> | undefined
   let isDue = paywall?.settlesEarly === true
 
@@ -81,9 +81,9 @@ export function streamed({ clock, patience, background, open }: Streaming, { str
     },
     { highWaterMark: 0 },
   )
-  const windUp = () => background(terminate(STOPPING))
-  open.add(windUp)
-  background(watch().finally(() => open.delete(windUp)))
+  const drain = () => background(terminate(STOPPING))
+  open.add(drain)
+  background(watch().finally(() => open.delete(drain)))
   return { status: 200, headers: { ...EVENT_STREAM, ...headers }, body }
 
   /** The next piece; rejects when the stream is cut while it waits. */
@@ -95,7 +95,7 @@ export function streamed({ clock, patience, background, open }: Streaming, { str
   }
 
   /** This process stood still for longer than its promise, or could not renew it: nothing more is given before it is known whose call it is. */
-  async function holdOn({ hold }: Paywall): Promise<void> {
+  async function holdOn({ hold }: StreamPayment): Promise<void> {
     isHolding = true
     const isOurs = await hold(over.signal).finally(() => (isHolding = false))
     if (!isOurs && !over.signal.aborted) throw TAKEN
@@ -115,9 +115,9 @@ export function streamed({ clock, patience, background, open }: Streaming, { str
     if (over.signal.aborted) return
     over.abort()
     stream.cancel()
-    const fault = error instanceof Fault ? error : new Fault('MODEL_UNAVAILABLE', { message: 'The model broke off its answer.' })
-    await paywall?.fail(fault)
-    say(errorEvent(fault, dialect))
+    const apiError = error instanceof ApiError ? error : new ApiError('MODEL_UNAVAILABLE', { message: 'The model broke off its answer.' })
+    await paywall?.fail(apiError)
+    say(errorEvent(apiError, errorFormat))
   }
 
   /** The last that the reader hears. He may have left while his money moved. */
@@ -135,15 +135,15 @@ export function streamed({ clock, patience, background, open }: Streaming, { str
     let settleBy = paywall?.settleBy ?? Number.POSITIVE_INFINITY
     for (;;) {
       const now = clock.now()
-      const stallsAt = (askedAt ?? now) + patience.answerMs
+      const stallsAt = (askedAt ?? now) + timeouts.answerMs
       await clock.wait(Math.max(1, Math.min(stallsAt, endsAt, settleBy) - now), over.signal)
       if (over.signal.aborted) return
       const then = clock.now()
-      const isStalled = askedAt !== undefined && then - askedAt >= patience.answerMs
+      const isStalled = askedAt !== undefined && then - askedAt >= timeouts.answerMs
       // The model has answered; it is our storage that does not: what was handed out is paid for.
       if (isStalled && isHolding) return await terminate(AWAY)
       if (isStalled) return halt(STALLED)
-      if (then >= endsAt) return await terminate(tooLong(patience.streamMs))
+      if (then >= endsAt) return await terminate(tooLong(timeouts.streamMs))
       if (then < settleBy) continue
       settleBy = Number.POSITIVE_INFINITY
       // The reader asks and has had nothing: there is nothing to pay for, and no time left to pay.
@@ -154,25 +154,25 @@ export function streamed({ clock, patience, background, open }: Streaming, { str
   }
 
   /** Ends a stream with an error. Where nobody asks for the next piece, nobody is waiting to be told: it is said at once. */
-  function halt(fault: Fault): void {
-    if (askedAt !== undefined) return cut?.(fault)
-    background(fail(fault))
+  function halt(apiError: ApiError): void {
+    if (askedAt !== undefined) return cut?.(apiError)
+    background(fail(apiError))
   }
 
   /** Ends it from here: what was handed out is paid for, and the reader is told why there is no more. */
-  async function terminate(fault: Fault): Promise<void> {
+  async function terminate(apiError: ApiError): Promise<void> {
     if (over.signal.aborted) return
-    if (askedAt !== undefined && !stream.hasContent()) return halt(fault)
+    if (askedAt !== undefined && !stream.hasContent()) return halt(apiError)
     stream.cancel()
-    await close({ last: errorEvent(fault, dialect), isWhole: false })
+    await close({ last: errorEvent(apiError, errorFormat), isWhole: false })
   }
 }
 
-const tooLong = (ms: number) => new Fault('UPSTREAM_TIMEOUT', { message: `The stream was ended after ${ms / 1000} seconds, which is its limit.` })
-const STOPPING = new Fault('MODEL_UNAVAILABLE', { message: 'The gateway is stopping; the stream ends here.' })
-const LEFT = new Fault('MODEL_UNAVAILABLE', { message: 'The caller left before the answer began. Nothing was charged.' })
-const EMPTY = new Fault('MODEL_UNAVAILABLE', { message: 'The model ended without an answer. Nothing was charged.' })
-const STALLED = new Fault('UPSTREAM_TIMEOUT', { message: 'The model stopped in the middle of its answer.' })
-const TAKEN = new Fault('MODEL_UNAVAILABLE', { message: 'This stream was taken for lost, and its payment now serves another call; the stream ends here.' })
-const AWAY = new Fault('MODEL_UNAVAILABLE', { message: 'The gateway could not reach its storage for too long; the stream ends here.' })
-const REFUSED = new Fault('MODEL_UNAVAILABLE', { message: 'The payment of this stream was refused, so it ends here.' })
+const tooLong = (ms: number) => new ApiError('UPSTREAM_TIMEOUT', { message: `The stream was ended after ${ms / 1000} seconds, which is its limit.` })
+const STOPPING = new ApiError('MODEL_UNAVAILABLE', { message: 'The gateway is stopping; the stream ends here.' })
+const LEFT = new ApiError('MODEL_UNAVAILABLE', { message: 'The caller left before the answer began. Nothing was charged.' })
+const EMPTY = new ApiError('MODEL_UNAVAILABLE', { message: 'The model ended without an answer. Nothing was charged.' })
+const STALLED = new ApiError('UPSTREAM_TIMEOUT', { message: 'The model stopped in the middle of its answer.' })
+const TAKEN = new ApiError('MODEL_UNAVAILABLE', { message: 'This stream was taken for lost, and its payment now serves another call; the stream ends here.' })
+const AWAY = new ApiError('MODEL_UNAVAILABLE', { message: 'The gateway could not reach its storage for too long; the stream ends here.' })
+const REFUSED = new ApiError('MODEL_UNAVAILABLE', { message: 'The payment of this stream was refused, so it ends here.' })

@@ -5,11 +5,11 @@
 import { hmac } from '@noble/hashes/hmac'
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
-import type { Paid, Poll, Sold } from '../endpoint/mod.ts'
-import { Fault } from '../http/errors.ts'
+import type { Paid, Polled, Sold } from '../endpoint/mod.ts'
+import { ApiError } from '../http/errors.ts'
 import type { Call, Json, Ports } from '../ports/mod.ts'
-import { isSameSecret, isSealed, seal } from '../lib/ids.ts'
-import type { Visit } from '../http/request_context.ts'
+import { isSameSecret, isSignedQuery, signQuery } from '../lib/ids.ts'
+import type { RequestContext } from '../http/request_context.ts'
 
 /** The query parameter of a poll URL that carries the key of its call. */
 export const KEY = 'key'
@@ -18,11 +18,11 @@ const FROM = '_from'
 /** 128 bits in hex. */
 const KEY_CHARACTERS = 32
 
-export type Seals = {
+export type PollUrls = {
   /** What is remembered of a request, with its poll URL where that is a signed one. */
   signed(endpoint: Sold, request: Readonly<Record<string, Json>>, at: { id: string; expiresAt: number }): Promise<Readonly<Record<string, Json>>>
   /** Throws INVALID_JOB_ID for a query that we have not signed, or whose time is over. */
-  check(poll: Poll, endpoint: Sold, at: { id: string; visit: Visit; now: number }): Promise<void>
+  check(poll: Polled, endpoint: Sold, at: { id: string; requestContext: RequestContext; now: number }): Promise<void>
   /** The poll key of a call. Who shows it has read one of our replies to the buyer; it is in no payment, and on no chain. */
   keyOf(id: string): Promise<string>
   /** Whether this is a poll key of the call, under any of our secrets. Takes the same time for every wrong one. */
@@ -48,7 +48,7 @@ const FOREVER = Number.MAX_SAFE_INTEGER
  * Signs with the first of the given keys, in hex, and accepts them all: put a new one in front to rotate. Without any, all replicas of a
  * storage share one that the first of them makes and keeps there. Throws for a key that is none.
  */
-export function seals({ storage, clock, random }: Pick<Ports, 'storage' | 'clock' | 'random'>, given: readonly string[] = []): Seals {
+export function pollUrls({ storage, clock, random }: Pick<Ports, 'storage' | 'clock' | 'random'>, given: readonly string[] = []): PollUrls {
   const own = given.map(keyOf)
   let shared: Promise<readonly Uint8Array[]> | undefined
 
@@ -57,16 +57,16 @@ export function seals({ storage, clock, random }: Pick<Ports, 'storage' | 'clock
       const query = endpoint.job.query?.(request)
       if (!query) return request
       const all = new URLSearchParams({ ...query, exp: String(Math.ceil(expiresAt / 1000)) })
-      return { ...request, _poll: seal(pathOf(endpoint, id), all, await known()) }
+      return { ...request, _poll: signQuery(pathOf(endpoint, id), all, await known()) }
     },
 
-    async check({ sealed }, endpoint, { id, visit, now }) {
-      if (!sealed) return
-      const query = new URLSearchParams(visit.query)
+    async check({ signedQuery }, endpoint, { id, requestContext, now }) {
+      if (!signedQuery) return
+      const query = new URLSearchParams(requestContext.query)
       query.delete(KEY)
-      const isOurs = isSealed(pathOf(endpoint, id), query, await known())
-      if (isOurs && Number(visit.query.get('exp')) * 1000 > now) return
-      throw new Fault('INVALID_JOB_ID', { message: 'Use poll_url as it was given: its query is signed, and ends with the job.' })
+      const isOurs = isSignedQuery(pathOf(endpoint, id), query, await known())
+      if (isOurs && Number(requestContext.query.get('exp')) * 1000 > now) return
+      throw new ApiError('INVALID_JOB_ID', { message: 'Use poll_url as it was given: its query is signed, and ends with the job.' })
     },
 
     keyOf: (id) => signedText(keyText(id)),

@@ -1,94 +1,94 @@
 /** Answers that are given as they are made, whole or streamed, and settled after they were made. Steps 8 to 12 of such a call (house decision 7). */
-import { joined } from '../lib/bytes.ts'
-import { abandon, fail, type Money, type Paying, settleCall } from '../payment/settle.ts'
+import { concatBytes } from '../lib/bytes.ts'
+import { abandon, fail, type SettleContext, type Paying, settleCall } from '../payment/settle.ts'
 import { deadlines } from '../lib/timers.ts'
-import { noteDebt } from '../payment/unpaid_calls.ts'
+import { noteUnpaidCall } from '../payment/unpaid_calls.ts'
 import { errorEvent } from '../http/error_formats.ts'
-import { type Answer, json, type Live, type LiveOrder, type Reply, type Stored } from '../endpoint/mod.ts'
-import { Fault } from '../http/errors.ts'
-import type { House, Working } from './gateway_context.ts'
+import { type Answer, json, type Streamed, type StreamedOrder, type Reply, type Stored } from '../endpoint/mod.ts'
+import { ApiError } from '../http/errors.ts'
+import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import { failureText } from './job.ts'
 import type { Call, Json } from '../ports/mod.ts'
 import * as replies from '../http/replies.ts'
 import { tokensOf } from '../payment/spend_report.ts'
-import { EVENT_STREAM, type Paywall, streamed } from './paid_stream.ts'
+import { EVENT_STREAM, type StreamPayment, streamReply } from './paid_stream.ts'
 import { newSecret } from '../lib/ids.ts'
-import type { Visit } from '../http/request_context.ts'
+import type { RequestContext } from '../http/request_context.ts'
 import { receiptHeaders } from '../x402/protocol.ts'
 
-export type LiveFlow = {
+export type StreamedCalls = {
   /** An answer that costs nothing: neither a call nor a database is involved. */
-  give(endpoint: Live, input: unknown, visit: Visit): Promise<Reply>
-  serve(working: Working<Live>): Promise<Reply>
+  give(endpoint: Streamed, input: unknown, requestContext: RequestContext): Promise<Reply>
+  serve(working: OpenedCall<Streamed>): Promise<Reply>
   /** Stops unfinished work that nobody waits for. False when it had ended. */
   cancel(id: string, why: string): Promise<boolean>
   /** Ends every stream that is under way, paid for as far as it went. */
-  windUp(): void
+  drain(): void
 }
 
 /** What became of the money of an answer, as its headers or its last comment say. */
 type Paidness = { readonly headers: Readonly<Record<string, string>>; readonly isRefused: boolean; readonly reason?: string }
 
-export function liveFlow(house: House): LiveFlow {
-  const { ports, catalog, patience } = house
+export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
+  const { ports, catalog, timeouts } = gatewayContext
   const { storage, chain, clock, log, meter, vendors, countTokens } = ports
-  const money: Money = { storage, chain, clock, log, meter, patience }
+  const money: SettleContext = { storage, chain, clock, log, meter, timeouts }
   const answering = deadlines(clock)
   const running = new Map<string, AbortController>()
-  const streaming = { clock, patience, background: ports.background, open: new Set<() => void>() }
+  const streaming = { clock, timeouts, background: ports.background, open: new Set<() => void>() }
 
-  return { give, serve, cancel, windUp: () => streaming.open.forEach((end) => end()) }
+  return { give, serve, cancel, drain: () => streaming.open.forEach((end) => end()) }
 
-  async function give(endpoint: Live, input: unknown, visit: Visit): Promise<Reply> {
-    const answer = await ask(endpoint, { id: newSecret(ports.random), input, payer: null, signal: visit.gone })
+  async function give(endpoint: Streamed, input: unknown, requestContext: RequestContext): Promise<Reply> {
+    const answer = await ask(endpoint, { id: newSecret(ports.random), input, payer: null, signal: requestContext.gone })
     if (answer.kind === 'whole') return json(200, answer.body, { 'cache-control': 'no-store', ...answer.headers })
-    return streamed(streaming, { stream: answer.stream, headers: answer.headers, dialect: endpoint.dialect })
+    return streamReply(streaming, { stream: answer.stream, headers: answer.headers, errorFormat: endpoint.errorFormat })
   }
 
-  async function serve(working: Working<Live>): Promise<Reply> {
-    const { endpoint, input, call, visit } = working
-    const queued = endpoint.deferred?.(input, { ...call, key: await house.seals.keyOf(call.id) })
+  async function serve(working: OpenedCall<Streamed>): Promise<Reply> {
+    const { endpoint, input, call, requestContext } = working
+    const queued = endpoint.deferred?.(input, { ...call, key: await gatewayContext.pollUrls.keyOf(call.id) })
     if (queued) {
       ports.background(workAlone(working).catch((error) => abandon(storage, call, { error, now: clock.now() })))
       return json(200, queued, { 'cache-control': 'no-store' })
     }
-    const answer = await attempt(working, visit.gone)
-    if (visit.gone.aborted) {
+    const answer = await attempt(working, requestContext.gone)
+    if (requestContext.gone.aborted) {
       if (answer.kind === 'stream') answer.stream.cancel()
       throw await failed(call, callerLeft())
     }
-    if (answer.kind === 'stream') return streamed(streaming, { stream: answer.stream, headers: answer.headers, dialect: endpoint.dialect, paywall: paywallOf(working, answer) })
+    if (answer.kind === 'stream') return streamReply(streaming, { stream: answer.stream, headers: answer.headers, errorFormat: endpoint.errorFormat, paywall: streamPaymentOf(working, answer) })
     const stored = storedOf(answer, JSON.stringify(answer.body))
     const paid = await settle(working, stored, 'whole').catch((error) => abandon(storage, call, { error, now: clock.now() }))
-    if (paid.isRefused) return replies.inlineRefusal(endpoint, call, { reason: paid.reason ?? 'the payment was refused', key: await house.seals.keyOf(call.id) })
+    if (paid.isRefused) return replies.inlineRefusal(endpoint, call, { reason: paid.reason ?? 'the payment was refused', key: await gatewayContext.pollUrls.keyOf(call.id) })
     return replies.answered(answerOf(stored), paid.headers)
   }
 
   /** When an answer has to be there, to be paid with this authorization. One that lives less than twice the margin is used halfway. */
-  function lastMoment({ expiresAt }: Working['authorization'], now: number): number {
-    return Math.max(expiresAt - patience.marginMs, (now + expiresAt) / 2)
+  function lastMoment({ expiresAt }: OpenedCall['authorization'], now: number): number {
+    return Math.max(expiresAt - timeouts.marginMs, (now + expiresAt) / 2)
   }
 
   /** Asks the endpoint; what goes wrong fails the call, which frees its authorization, and is said in the caller's dialect. */
-  async function attempt({ endpoint, input, call, authorization }: Working<Live>, signal: AbortSignal): Promise<Answer> {
+  async function attempt({ endpoint, input, call, authorization }: OpenedCall<Streamed>, signal: AbortSignal): Promise<Answer> {
     const now = clock.now()
     try {
-      return await ask(endpoint, { id: call.id, input, payer: call.payer, signal }, Math.min(patience.answerMs, lastMoment(authorization, now) - now))
+      return await ask(endpoint, { id: call.id, input, payer: call.payer, signal }, Math.min(timeouts.answerMs, lastMoment(authorization, now) - now))
     } catch (error) {
-      throw await failed(call, error as Fault)
+      throw await failed(call, error as ApiError)
     }
   }
 
-  async function failed(call: Call, fault: Fault): Promise<Fault> {
-    await fail(storage, call, failureText(fault), clock.now()).catch((error) => abandon(storage, call, { error, now: clock.now() }))
-    return fault
+  async function failed(call: Call, apiError: ApiError): Promise<ApiError> {
+    await fail(storage, call, failureText(apiError), clock.now()).catch((error) => abandon(storage, call, { error, now: clock.now() }))
+    return apiError
   }
 
   /**
    * Never rejects with anything but a Fault, and at once when `signal` aborts, whatever the vendor does. The time-out is that of the first
    * event where the answer is a stream; a stream that has begun is ended by its reader, who pays for what he had.
    */
-  async function ask(endpoint: Live, { signal, ...order }: Pick<LiveOrder<unknown>, 'id' | 'input' | 'payer' | 'signal'>, ms = patience.answerMs): Promise<Answer> {
+  async function ask(endpoint: Streamed, { signal, ...order }: Pick<StreamedOrder<unknown>, 'id' | 'input' | 'payer' | 'signal'>, ms = timeouts.answerMs): Promise<Answer> {
     let isLate = false
     const stop = new AbortController()
     let leave = () => {}
@@ -113,10 +113,10 @@ export function liveFlow(house: House): LiveFlow {
       })
     } catch (error) {
       if (signal.aborted) throw callerLeft()
-      if (error instanceof Fault) throw worthAnother(error)
-      if (isLate) throw new Fault('UPSTREAM_TIMEOUT', { message: `The model did not answer within ${Math.round(ms / 1000)} seconds${ms < patience.answerMs ? ', and the authorization lives no longer' : ''}. Nothing was charged.` })
+      if (error instanceof ApiError) throw worthAnother(error)
+      if (isLate) throw new ApiError('UPSTREAM_TIMEOUT', { message: `The model did not answer within ${Math.round(ms / 1000)} seconds${ms < timeouts.answerMs ? ', and the authorization lives no longer' : ''}. Nothing was charged.` })
       log.warn('an answer failed', { endpoint: endpoint.name, error: (error as Error).message })
-      throw new Fault('MODEL_UNAVAILABLE', { message: 'The model did not answer. Nothing was charged; the same request may be sent again.', headers: { 'retry-after': '5' } })
+      throw new ApiError('MODEL_UNAVAILABLE', { message: 'The model did not answer. Nothing was charged; the same request may be sent again.', headers: { 'retry-after': '5' } })
     } finally {
       met()
       signal.removeEventListener('abort', leave)
@@ -128,17 +128,17 @@ export function liveFlow(house: House): LiveFlow {
    * (ruling 35). Rejects where a whole answer cannot be stored: it is then not served, and not charged. One that is out is seen to the end, as is
    * one that is served before its money moved.
    */
-  async function settle({ endpoint, call, authorization }: Working<Live>, stored: Stored, answer: 'whole' | 'streamed' | 'unread'): Promise<Paidness> {
+  async function settle({ endpoint, call, authorization }: OpenedCall<Streamed>, stored: Stored, answer: 'whole' | 'streamed' | 'unread'): Promise<Paidness> {
     const attempt = async (): Promise<Paying> => {
       const now = clock.now()
-      const completion = { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs, usage: tokensOf(answerOf(stored).usage) }
-      return await settleCall(money, call, authorization, { completion, keepUntil: now + endpoint.keep.settledMs, isDelivered: true })
+      const completion = { result: stored as unknown as Json, expiresAt: now + endpoint.retention.unclaimedMs, usage: tokensOf(answerOf(stored).usage) }
+      return await settleCall(money, call, authorization, { completion, retainUntil: now + endpoint.retention.settledMs, isDelivered: true })
     }
     const insisted = async (): Promise<Paying> => (await insist(authorization, { call, what: 'the settlement of an answer that was delivered' }, attempt)) ?? (await givenAway(call))
     const heard = async (paying: Paying): Promise<Paidness> => paidness(answer === 'unread' ? paying : await noted(call, paying, answer))
     const known = (answer === 'streamed' ? insisted() : attempt()).then(heard)
     const enough = new AbortController()
-    const late = clock.wait(patience.receiptMs, enough.signal).then(() => undefined)
+    const late = clock.wait(timeouts.receiptMs, enough.signal).then(() => undefined)
     const first = await Promise.race([known, late]).finally(() => enough.abort())
     if (first) return first
     const again = async (error: Error): Promise<Paidness> => {
@@ -155,12 +155,12 @@ export function liveFlow(house: House): LiveFlow {
     const now = clock.now()
     const what = answer === 'whole' ? 'made' : 'delivered'
     if (isRefusal(paying)) log.warn(`an answer was ${what}, and its payment refused; its wallet gets no more until it is paid`, { call: call.id, payer: call.payer })
-    await noteDebt({ storage, log }, call, { now, until: now + patience.debtMs })
+    await noteUnpaidCall({ storage, log }, call, { now, until: now + timeouts.unpaidBlockMs })
     return paying
   }
 
   /** Does what storage refused once more, while the authorization lives; undefined when it has ended. A person is told. */
-  async function insist<T>(authorization: Working['authorization'], { call, what }: { call: Call; what: string }, work: () => Promise<T>): Promise<T | undefined> {
+  async function insist<T>(authorization: OpenedCall['authorization'], { call, what }: { call: Call; what: string }, work: () => Promise<T>): Promise<T | undefined> {
     for (let pause = 1_000; ; pause *= 2) {
       try {
         return await work()
@@ -180,17 +180,17 @@ export function liveFlow(house: House): LiveFlow {
   }
 
   /** Work that nobody waits for: its output cannot be read before it is settled (ruling 21). */
-  async function workAlone(working: Working<Live>): Promise<void> {
+  async function workAlone(working: OpenedCall<Streamed>): Promise<void> {
     const { call } = working
     const stop = new AbortController()
     running.set(call.id, stop)
     try {
-      await storage.moveCall(call.id, { work: ['queued'], owner: house.owner }, { work: 'in_progress', startedAt: clock.now() })
+      await storage.moveCall(call.id, { work: ['queued'], owner: gatewayContext.owner }, { work: 'in_progress', startedAt: clock.now() })
       const answer = await attempt(working, stop.signal)
       if (answer.kind === 'stream') throw new Error('work in the background is answered whole')
       await settle(working, storedOf(answer, JSON.stringify(answer.body)), 'unread')
     } catch (error) {
-      if (!(error instanceof Fault)) throw error
+      if (!(error instanceof ApiError)) throw error
     } finally {
       running.delete(call.id)
     }
@@ -203,14 +203,14 @@ export function liveFlow(house: House): LiveFlow {
   }
 
   /** The money side of a paid stream. What is stored of one that is not whole ends with an error, so that nobody takes it for the answer. */
-  function paywallOf(working: Working<Live>, { headers, stream }: Extract<Answer, { kind: 'stream' }>): Paywall {
-    const { endpoint: { dialect }, call, authorization } = working
+  function streamPaymentOf(working: OpenedCall<Streamed>, { headers, stream }: Extract<Answer, { kind: 'stream' }>): StreamPayment {
+    const { endpoint: { errorFormat }, call, authorization } = working
     const kept: Uint8Array[] = []
     let size = 0
     let paid: Promise<Paidness> | undefined
     const body = (isWhole: boolean) => {
-      if (size > MOST_KEPT) return errorEvent(TOO_LONG, dialect)
-      return new TextDecoder().decode(joined(kept, size)) + (isWhole ? stream.closing() : errorEvent(NOT_WHOLE, dialect))
+      if (size > MAX_KEPT) return errorEvent(TOO_LONG, errorFormat)
+      return new TextDecoder().decode(concatBytes(kept, size)) + (isWhole ? stream.closing() : errorEvent(NOT_WHOLE, errorFormat))
     }
     const stored = (isWhole: boolean) => storedOf({ headers: { ...headers, 'content-type': EVENT_STREAM['content-type'] }, usage: stream.usage() }, body(isWhole))
 
@@ -219,8 +219,8 @@ export function liveFlow(house: House): LiveFlow {
       settlesEarly: working.settlesEarly ?? false,
       keep(bytes) {
         size += bytes.length
-        if (size <= MOST_KEPT) kept.push(bytes)
-        if (size > MOST_KEPT) kept.length = 0
+        if (size <= MAX_KEPT) kept.push(bytes)
+        if (size > MAX_KEPT) kept.length = 0
       },
       async settle({ isWhole }) {
         const isFirst = paid === undefined
@@ -230,11 +230,11 @@ export function liveFlow(house: House): LiveFlow {
         if (!isFirst) await storage.moveCall(call.id, { work: ['completed'] }, { result: stored(isWhole) as unknown as Json, usage: tokensOf(stream.usage()), endedAt: clock.now() }).catch(unkept)
         return { comment: commentOf(outcome.headers), isRefused: outcome.isRefused }
       },
-      isHeld: () => house.living.isHeld(call.id),
-      hold: (signal) => house.living.hold(call.id, signal),
-      async fail(fault) {
+      isHeld: () => gatewayContext.living.isHeld(call.id),
+      hold: (signal) => gatewayContext.living.hold(call.id, signal),
+      async fail(apiError) {
         if (paid !== undefined) return
-        const failing = () => fail(storage, call, failureText(fault), clock.now())
+        const failing = () => fail(storage, call, failureText(apiError), clock.now())
         await failing().catch(() => ports.background(insist(authorization, { call, what: 'the end of a stream that broke off' }, failing)))
       },
     }
@@ -251,18 +251,18 @@ export function liveFlow(house: House): LiveFlow {
 }
 
 /** A model that is unavailable says when to come again (spec 2, Errors). */
-function worthAnother(fault: Fault): Fault {
-  const { code, parts } = fault
-  if ((code !== 'MODEL_UNAVAILABLE' && code !== 'PROVIDER_CONFIG_ERROR') || parts.headers?.['retry-after'] !== undefined) return fault
-  return new Fault(code, { ...parts, headers: { ...parts.headers, 'retry-after': '5' } })
+function worthAnother(apiError: ApiError): ApiError {
+  const { code, parts } = apiError
+  if ((code !== 'MODEL_UNAVAILABLE' && code !== 'PROVIDER_CONFIG_ERROR') || parts.headers?.['retry-after'] !== undefined) return apiError
+  return new ApiError(code, { ...parts, headers: { ...parts.headers, 'retry-after': '5' } })
 }
 
 const JSON_TYPE = 'application/json'
-const callerLeft = () => new Fault('MODEL_UNAVAILABLE', { message: 'The caller left before the answer was there. Nothing was charged.' })
-const NOT_WHOLE = new Fault('MODEL_UNAVAILABLE', { message: 'No more than this was kept of the stream: its reader had not read it to its end.' })
-const TOO_LONG = new Fault('MODEL_UNAVAILABLE', { message: 'The stream was delivered once, and was too long to be kept.' })
+const callerLeft = () => new ApiError('MODEL_UNAVAILABLE', { message: 'The caller left before the answer was there. Nothing was charged.' })
+const NOT_WHOLE = new ApiError('MODEL_UNAVAILABLE', { message: 'No more than this was kept of the stream: its reader had not read it to its end.' })
+const TOO_LONG = new ApiError('MODEL_UNAVAILABLE', { message: 'The stream was delivered once, and was too long to be kept.' })
 /** Of a longer stream nothing is kept for one who asks for it again, so that many streams cannot fill the memory. */
-const MOST_KEPT = 131_072
+const MAX_KEPT = 131_072
 
 const answerOf = ({ made }: Stored) => made as unknown as replies.StoredAnswer
 

@@ -4,26 +4,26 @@
  */
 import { type Completion, fail, within } from '../payment/settle.ts'
 import { deadlines } from '../lib/timers.ts'
-import type { Looked, Paid, Sold, Stored } from '../endpoint/mod.ts'
+import type { UpstreamStatus, Paid, Sold, Stored } from '../endpoint/mod.ts'
 import { enrolledAs } from '../products/video/owned_characters.ts'
-import { Fault } from '../http/errors.ts'
-import type { House, Working } from './gateway_context.ts'
+import { ApiError } from '../http/errors.ts'
+import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import { budget } from '../http/request_body.ts'
-import { HELD } from '../payment/ledger.ts'
+import { UPSTREAM_JOB } from '../payment/ledger.ts'
 import { isWhole } from './media_mirror.ts'
-import type { Call, Json, Owned } from '../ports/mod.ts'
+import type { Call, Json, StoredRecord } from '../ports/mod.ts'
 import { newSecret } from '../lib/ids.ts'
 
 /** What is sold so. */
-export type HeldPaid = Paid & Required<Pick<Paid, 'submit' | 'look'>>
+export type UpstreamJobEndpoint = Paid & Required<Pick<Paid, 'submit' | 'pollUpstream'>>
 
-export function isHeldPaid(endpoint: Sold): endpoint is HeldPaid {
-  return endpoint.kind === 'paid' && endpoint.submit !== undefined && endpoint.look !== undefined
+export function isUpstreamJobEndpoint(endpoint: Sold): endpoint is UpstreamJobEndpoint {
+  return endpoint.kind === 'paid' && endpoint.submit !== undefined && endpoint.pollUpstream !== undefined
 }
 
-export type Held = {
+export type UpstreamJobs = {
   /** Hands the job to the vendor. Throws a Fault, the call then failed, where it is not taken in time. */
-  submit(working: Working<HeldPaid>): Promise<Call>
+  submit(working: OpenedCall<UpstreamJobEndpoint>): Promise<Call>
   /** What the vendor says of a running call by now; it is completed or failed by this where the vendor is done. Throws a Fault only for a caller. */
   look(endpoint: Paid, call: Call): Promise<Seen>
   /** What a failed call adds to its reply. */
@@ -50,20 +50,20 @@ const GONE = 'The model finished, and its result could not be fetched.'
 /** A caller waits so long for a result to be mirrored; with its settlement that stays under the 60 seconds of public clients. */
 const WAIT_MS = 20_000
 
-export function held({ ports, catalog, patience, owner, mirror, maxUpload }: House): Held {
+export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUpload }: GatewayContext): UpstreamJobs {
   const { storage, clock, log, vendors } = ports
   const sending = budget(ORDERS_AT_ONCE * maxUpload, deadlines(clock))
 
   return { submit, look, failure }
 
   /** Goes on without its caller, who finds the job by the authorization. */
-  function submit(working: Working<HeldPaid>): Promise<Call> {
+  function submit(working: OpenedCall<UpstreamJobEndpoint>): Promise<Call> {
     const handing = handOver(working)
     ports.background(handing.catch(() => {}))
     return handing
   }
 
-  async function handOver({ endpoint, input, call }: Working<HeldPaid>): Promise<Call> {
+  async function handOver({ endpoint, input, call }: OpenedCall<UpstreamJobEndpoint>): Promise<Call> {
     const now = clock.now()
     const weight = lengthOf(input)
     let counted = 0
@@ -71,35 +71,35 @@ export function held({ ports, catalog, patience, owner, mirror, maxUpload }: Hou
       sending.take(weight)
       counted = weight
       const order = { id: call.id, input, payer: call.payer, catalog, vendors, clock, now, asset: (id: string) => enrolledAs(storage, id, { payer: call.payer, now }) }
-      const { handle } = await within(clock, patience.submitMs, (signal) => endpoint.submit({ ...order, signal }))
+      const { handle } = await within(clock, timeouts.submitMs, (signal) => endpoint.submit({ ...order, signal }))
       const data: Handle = { handle }
       const startedAt = clock.now()
-      await storage.putOwned({ kind: KIND, id: call.id, owner: call.payer, data, expiresAt: startedAt + patience.stallMs + endpoint.keep.unclaimedMs }, startedAt)
+      await storage.putOwned({ kind: KIND, id: call.id, owner: call.payer, data, expiresAt: startedAt + timeouts.stallMs + endpoint.retention.unclaimedMs }, startedAt)
       // A millisecond past the hour, so that it ends as stalled and never as lost.
-      const begun = { work: 'in_progress', owner: HELD, startedAt, until: startedAt + patience.stallMs + 1 } as const
+      const begun = { work: 'in_progress', owner: UPSTREAM_JOB, startedAt, until: startedAt + timeouts.stallMs + 1 } as const
       const isOurs = await storage.moveCall(call.id, { work: ['queued'], owner }, begun)
       if (!isOurs) throw new Error('the call ended before its vendor took it')
       return { ...call, ...begun }
     } catch (error) {
-      const fault = faultOf(endpoint, error)
-      if (!(error instanceof Fault)) log.warn('a job was not taken', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
-      await fail(storage, call, fault.message, clock.now())
-      throw fault
+      const apiError = apiErrorOf(endpoint, error)
+      if (!(error instanceof ApiError)) log.warn('a job was not taken', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
+      await fail(storage, call, apiError.message, clock.now())
+      throw apiError
     } finally {
       sending.give(counted)
     }
   }
 
-  function faultOf({ failure: said }: Paid, error: unknown): Fault {
-    if (error instanceof Fault) return error
+  function apiErrorOf({ failure: said }: Paid, error: unknown): ApiError {
+    if (error instanceof ApiError) return error
     if ((error as Error).name === 'TimeoutError') {
-      return new Fault('UPSTREAM_TIMEOUT', { message: `The model did not take the job within ${patience.submitMs / 1000} seconds. Nothing was charged; submit it again.` })
+      return new ApiError('UPSTREAM_TIMEOUT', { message: `The model did not take the job within ${timeouts.submitMs / 1000} seconds. Nothing was charged; submit it again.` })
     }
-    return new Fault('WORK_FAILED', { error: said, details: 'The model did not take the job. Nothing was charged.' })
+    return new ApiError('WORK_FAILED', { error: said, details: 'The model did not take the job. Nothing was charged.' })
   }
 
   async function look(endpoint: Paid, known: Call): Promise<Seen> {
-    if (!isHeldPaid(endpoint) || !isHeld(known)) return seen(known)
+    if (!isUpstreamJobEndpoint(endpoint) || !isHeld(known)) return seen(known)
     const asking = alone(known.id, async () => {
       // It may have ended since it was read: what has ended is not asked about again.
       const call = (await storage.getCall(known.id)) ?? known
@@ -114,13 +114,13 @@ export function held({ ports, catalog, patience, owner, mirror, maxUpload }: Hou
     return asked || seen(known)
   }
 
-  async function ask(endpoint: HeldPaid, call: Call): Promise<Seen> {
+  async function ask(endpoint: UpstreamJobEndpoint, call: Call): Promise<Seen> {
     const record = await storage.getOwned(KIND, call.id, clock.now())
     if (!record) return seen(call)
     const { handle, missed } = record.data as Handle
     if (missed && clock.now() - missed.last < MISSED_EVERY_MS) return seen(call)
     const asking = { request: call.request, catalog, vendors }
-    const state = await within(clock, LOOK_MS, (signal) => endpoint.look(handle, { ...asking, signal }))
+    const state = await within(clock, LOOK_MS, (signal) => endpoint.pollUpstream(handle, { ...asking, signal }))
     if (state.kind === 'running') return seen(call, state.progress)
     if (state.kind === 'failed') {
       await storage.moveOwned({ ...record, data: { handle, failure: state.fields ?? {} } }, record.data, clock.now())
@@ -162,7 +162,7 @@ export function held({ ports, catalog, patience, owner, mirror, maxUpload }: Hou
   }
 
   /** Mirrors what was made, then completes the call: a result is stored before its money moves. */
-  async function collect(endpoint: Paid, call: Call, { made, record }: Extract<Looked, { kind: 'done' }> & { record: Owned }): Promise<void> {
+  async function collect(endpoint: Paid, call: Call, { made, record }: Extract<UpstreamStatus, { kind: 'done' }> & { record: StoredRecord }): Promise<void> {
     const media = await mirror(call.id, made.media)
     const now = clock.now()
     // The first piece is what is sold. What only our key leads to is asked for as long as the job may run; what has a link, for a minute.
@@ -171,14 +171,14 @@ export function held({ ports, catalog, patience, owner, mirror, maxUpload }: Hou
     if (main?.key === null && (await isAwaited(record, now))) return
     if (!isWhole(media)) return void (await fail(storage, call, GONE, now))
     const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
-    const { result, expiresAt }: Completion = { result: stored as unknown as Json, expiresAt: now + endpoint.keep.unclaimedMs }
-    const from = { work: ['in_progress'], owner: HELD, money: 'verified' } as const
+    const { result, expiresAt }: Completion = { result: stored as unknown as Json, expiresAt: now + endpoint.retention.unclaimedMs }
+    const from = { work: ['in_progress'], owner: UPSTREAM_JOB, money: 'verified' } as const
     const isWon = await storage.moveCall(call.id, from, { work: 'completed', result, expiresAt, endedAt: now })
     if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
   }
 
   /** Notes that what was made could not be had; whether it is asked for again. */
-  async function isAwaited(record: Owned, now: number): Promise<boolean> {
+  async function isAwaited(record: StoredRecord, now: number): Promise<boolean> {
     const { missed = { since: now }, ...data } = record.data as Handle
     if (now - missed.since >= MISSING_MS) return false
     await storage.moveOwned({ ...record, data: { ...data, missed: { since: missed.since, last: now } } }, record.data, now)
@@ -197,4 +197,4 @@ function lengthOf(value: unknown): number {
   return typeof value === 'object' && value !== null ? Object.values(value).reduce((sum: number, each) => sum + lengthOf(each), 0) : 0
 }
 
-const isHeld = ({ owner, work }: Call): boolean => owner === HELD && work === 'in_progress'
+const isHeld = ({ owner, work }: Call): boolean => owner === UPSTREAM_JOB && work === 'in_progress'

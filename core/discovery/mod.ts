@@ -1,7 +1,7 @@
 /** Everything that a gateway tells of itself for free, derived from its menu and written once. */
 import { bazaarOf } from '../x402/bazaar.ts'
 import { docsPage, escape } from './reference_page.ts'
-import type { Endpoint, Free, LiveContext, Sold } from '../endpoint/mod.ts'
+import type { Endpoint, Free, StreamedContext, Sold } from '../endpoint/mod.ts'
 import type { GatewayFacts } from '../endpoint/gateway_info.ts'
 import { openapi } from './openapi.ts'
 import type { Terms } from '../ports/mod.ts'
@@ -13,7 +13,7 @@ export type Described = {
   readonly label: string
   readonly version: string
   terms(): readonly Terms[]
-  readonly offering: LiveContext
+  readonly offering: StreamedContext
 }
 
 export type Documents = {

@@ -1,6 +1,6 @@
 /** The menu as OpenAPI 3.1: every endpoint, field, price and error, each with an example. Prices come from the code that quotes them. */
 import { bazaarOf } from '../x402/bazaar.ts'
-import type { Endpoint, Free, Poll, Price, Sold } from '../endpoint/mod.ts'
+import type { Endpoint, Free, Polled, Price, Sold } from '../endpoint/mod.ts'
 import type { Described } from './mod.ts'
 import { isSold, methodsOf } from '../router.ts'
 import { usdc } from '../x402/money.ts'
@@ -129,17 +129,17 @@ const LIVE = 'The answer, or its events where `stream` is true. A paid one is se
 const EVENTS = { schema: { type: 'string' }, example: 'data: {}\n\n' }
 
 /** What examples cost that are nobody's in particular. */
-const NOMINAL: Price = { amount: usdc(22_000n), maxTimeoutSeconds: 600, shown: {} }
+const NOMINAL: Price = { amount: usdc(22_000n), maxTimeoutSeconds: 600, publicPrice: {} }
 
-function demanding(endpoint: Sold | Poll, price: Price, { terms, label }: Described): Demanding {
+function demanding(endpoint: Sold | Polled, price: Price, { terms, label }: Described): Demanding {
   const offers = terms().map((each) => offerOf(each, price))
-  return { offers, label, dialect: endpoint.kind === 'poll' ? 'plain' : endpoint.dialect }
+  return { offers, label, errorFormat: endpoint.kind === 'poll' ? 'plain' : endpoint.errorFormat }
 }
 
 /** One set for each dialect. */
-function rejectionsOf(endpoint: Sold | Poll, facts: Described, { example }: Shelf): Fields {
+function rejectionsOf(endpoint: Sold | Polled, facts: Described, { example }: Shelf): Fields {
   const asked = demanding(endpoint, NOMINAL, facts)
-  return Object.fromEntries(Object.entries(rejectionExamples(asked, NOMINAL)).map(([code, value]) => [code, example(`${asked.dialect}_${code}`, value)]))
+  return Object.fromEntries(Object.entries(rejectionExamples(asked, NOMINAL)).map(([code, value]) => [code, example(`${asked.errorFormat}_${code}`, value)]))
 }
 
 function demand(description: string, own: Fields, shared: Fields): Fields {
@@ -150,16 +150,16 @@ function demand(description: string, own: Fields, shared: Fields): Fields {
 function errorsOf(endpoint: Endpoint, { parts }: Telling): Fields {
   const refusals = refusalsOf(endpoint)
   const statuses = [...new Set(refusals.map(({ reply }) => reply.status))].sort((a, b) => a - b)
-  const dialect = endpoint.kind === 'poll' ? 'plain' : (endpoint.dialect ?? 'plain')
+  const errorFormat = endpoint.kind === 'poll' ? 'plain' : (endpoint.errorFormat ?? 'plain')
   return Object.fromEntries(
     statuses.map((status) => {
       const those = refusals.filter(({ reply }) => reply.status === status)
       const sent = Object.assign({}, ...those.map(({ reply }) => reply.headers)) as Record<string, string>
       const headers = Object.fromEntries(Object.entries(windowHeaders).filter(([name]) => name.toLowerCase() in sent))
       const examples = Object.fromEntries(those.map(({ name, summary, reply }) => [name, { summary, value: JSON.parse(reply.body as string) as unknown }]))
-      const content = { 'application/json': { schema: ref(errorSchemaOf(dialect)), examples } }
+      const content = { 'application/json': { schema: ref(errorSchemaOf(errorFormat)), examples } }
       const description = meaningOf(those) + (endpoint.kind === 'free' ? '' : ' Nothing was charged.')
-      return [status, parts.response(`${dialect}_${status}`, { description, ...(Object.keys(headers).length > 0 && { headers }), content })]
+      return [status, parts.response(`${errorFormat}_${status}`, { description, ...(Object.keys(headers).length > 0 && { headers }), content })]
     }),
   )
 }

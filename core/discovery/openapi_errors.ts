@@ -1,17 +1,17 @@
 /** What can go wrong with each endpoint, as its documents tell it: the very words of the surface, one example for each fault. */
-import { spoken } from '../http/error_formats.ts'
-import { type Dialect, type Endpoint, json, type Price, type Reply } from '../endpoint/mod.ts'
-import { Fault, type FaultCode, type FaultParts, rateLimited, rowOf } from '../http/errors.ts'
+import { errorReply } from '../http/error_formats.ts'
+import { type ErrorFormat, type Endpoint, json, type Price, type Reply } from '../endpoint/mod.ts'
+import { ApiError, type ApiErrorCode, type ApiErrorParts, rateLimited, rowOf } from '../http/errors.ts'
 import * as replies from '../http/replies.ts'
 import { namesIn } from '../endpoint/samples.ts'
 import type { Offer } from '../x402/protocol.ts'
 
-const BODY: readonly FaultCode[] = ['INVALID_JSON', 'INVALID_CONTENT_TYPE', 'INVALID_BODY', 'TOO_LARGE']
-const PAYING: readonly FaultCode[] = ['INVALID_PAYMENT_IDENTIFIER', 'PAYMENT_IDENTIFIER_CONFLICT', 'NOT_CONFIGURED', 'NOT_READY', 'PAYMENT_VERIFICATION_UNAVAILABLE', 'INTERNAL']
-const MODEL: readonly FaultCode[] = ['INVALID_MODEL', 'CONTENT_POLICY', 'RATE_LIMITED']
-const FILES: readonly FaultCode[] = ['INVALID_FORM', 'INVALID_IMAGE', 'BUSY', 'UPSTREAM_TIMEOUT']
-const FEED: readonly FaultCode[] = ['INVALID_BODY', 'NOT_FOUND', 'FEED_UNAVAILABLE', 'NOT_CONFIGURED']
-const CHAT: readonly FaultCode[] = [
+const BODY: readonly ApiErrorCode[] = ['INVALID_JSON', 'INVALID_CONTENT_TYPE', 'INVALID_BODY', 'TOO_LARGE']
+const PAYING: readonly ApiErrorCode[] = ['INVALID_PAYMENT_IDENTIFIER', 'PAYMENT_IDENTIFIER_CONFLICT', 'NOT_CONFIGURED', 'NOT_READY', 'PAYMENT_VERIFICATION_UNAVAILABLE', 'INTERNAL']
+const MODEL: readonly ApiErrorCode[] = ['INVALID_MODEL', 'CONTENT_POLICY', 'RATE_LIMITED']
+const FILES: readonly ApiErrorCode[] = ['INVALID_FORM', 'INVALID_IMAGE', 'BUSY', 'UPSTREAM_TIMEOUT']
+const FEED: readonly ApiErrorCode[] = ['INVALID_BODY', 'NOT_FOUND', 'FEED_UNAVAILABLE', 'NOT_CONFIGURED']
+const CHAT: readonly ApiErrorCode[] = [
   'EMPTY_CONVERSATION',
   'INVALID_PARAMETER',
   'CONTEXT_LENGTH_EXCEEDED',
@@ -25,26 +25,26 @@ const CHAT: readonly FaultCode[] = [
 ]
 
 /** Every fault that an endpoint may answer with, beside what a 402 says. */
-export function faultsOf(endpoint: Endpoint): readonly FaultCode[] {
+export function errorsOf(endpoint: Endpoint): readonly ApiErrorCode[] {
   const own = endpoint.errors ?? []
   if (endpoint.kind === 'poll') return ['PAYER_MISMATCH', 'JOB_NOT_FOUND', 'INTERNAL', ...own]
-  if (endpoint.kind === 'live') return [...BODY, ...PAYING, ...MODEL, ...CHAT, ...(endpoint.guests ? (['NOT_ALLOWED'] as const) : []), ...own]
-  if (endpoint.kind === 'free') return freeFaults(endpoint, own)
-  if (endpoint.dialect === 'market') return [...FEED, 'INVALID_JSON', 'INVALID_CONTENT_TYPE', 'TOO_LARGE', ...PAYING, ...own]
+  if (endpoint.kind === 'live') return [...BODY, ...PAYING, ...MODEL, ...CHAT, ...(endpoint.allowlists ? (['NOT_ALLOWED'] as const) : []), ...own]
+  if (endpoint.kind === 'free') return freeErrors(endpoint, own)
+  if (endpoint.errorFormat === 'market') return [...FEED, 'INVALID_JSON', 'INVALID_CONTENT_TYPE', 'TOO_LARGE', ...PAYING, ...own]
   const model = 'model' in endpoint.input.properties ? MODEL : (['RATE_LIMITED'] as const)
   return [...BODY, ...('size' in endpoint.input.properties ? (['INVALID_SIZE'] as const) : []), ...model, ...(endpoint.multipart ? FILES : []), 'WORK_FAILED', ...PAYING, ...own]
 }
 
-function freeFaults({ method, methods, input, dialect, limit, path, refusals }: Extract<Endpoint, { kind: 'free' }>, own: readonly FaultCode[]): readonly FaultCode[] {
+function freeErrors({ method, methods, input, errorFormat, limit, path, refusals }: Extract<Endpoint, { kind: 'free' }>, own: readonly ApiErrorCode[]): readonly ApiErrorCode[] {
   const takesBody = method === 'POST' || methods?.includes('POST') === true
   if (refusals) return [...(takesBody ? (['TOO_LARGE'] as const) : []), ...(limit ? (['TOO_MANY_REQUESTS'] as const) : []), 'INTERNAL', ...own]
   return [
     ...(takesBody ? BODY : []),
-    ...(dialect === 'market' ? FEED : []),
+    ...(errorFormat === 'market' ? FEED : []),
     ...(input ? (['INVALID_BODY'] as const) : []),
-    ...(dialect === 'responses' ? (['INVALID_PARAMETER', 'JOB_NOT_FOUND'] as const) : []),
-    ...(dialect === 'chat' ? MODEL : []),
-    ...(namesIn(path).length > 0 && dialect === undefined ? (['NOT_FOUND'] as const) : []),
+    ...(errorFormat === 'responses' ? (['INVALID_PARAMETER', 'JOB_NOT_FOUND'] as const) : []),
+    ...(errorFormat === 'chat' ? MODEL : []),
+    ...(namesIn(path).length > 0 && errorFormat === undefined ? (['NOT_FOUND'] as const) : []),
     ...(limit ? (['TOO_MANY_REQUESTS'] as const) : []),
     'INTERNAL',
     ...own,
@@ -52,7 +52,7 @@ function freeFaults({ method, methods, input, dialect, limit, path, refusals }: 
 }
 
 /** What each fault says for example; what is not here says what it says of itself. */
-const WORDS: Readonly<Partial<Record<FaultCode, FaultParts>>> = {
+const WORDS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
   INVALID_JSON: { message: 'The request body is not valid JSON.' },
   INVALID_CONTENT_TYPE: { message: 'The content type must be application/json, got "text/plain".' },
   INVALID_FORM: { message: 'The request body is not a well-formed multipart form.' },
@@ -100,16 +100,16 @@ export type Refusing = { readonly name: string; readonly summary: string; readon
 
 /** Every one of them, beside what a 402 says: its faults by their code, and what it words itself. */
 export function refusalsOf(endpoint: Endpoint): readonly Refusing[] {
-  const faults = [...new Set(faultsOf(endpoint))].sort().map((code) => ({ name: code, summary: rowOf(code).error, reply: exampleOf(code, endpoint) }))
-  return endpoint.kind === 'free' ? [...faults, ...(endpoint.refusals ?? [])] : faults
+  const apiErrors = [...new Set(errorsOf(endpoint))].sort().map((code) => ({ name: code, summary: rowOf(code).error, reply: exampleOf(code, endpoint) }))
+  return endpoint.kind === 'free' ? [...apiErrors, ...(endpoint.refusals ?? [])] : apiErrors
 }
 
 /** A fault as the endpoint would speak it. */
-export function exampleOf(code: FaultCode, endpoint: Endpoint): Reply {
-  const dialect = endpoint.kind === 'poll' ? 'plain' : (endpoint.dialect ?? 'plain')
-  if (code === 'RATE_LIMITED') return spoken(rateLimited('vendor-a', 30), dialect)
+export function exampleOf(code: ApiErrorCode, endpoint: Endpoint): Reply {
+  const errorFormat = endpoint.kind === 'poll' ? 'plain' : (endpoint.errorFormat ?? 'plain')
+  if (code === 'RATE_LIMITED') return errorReply(rateLimited('vendor-a', 30), errorFormat)
   const named = code === 'WORK_FAILED' && (endpoint.kind === 'paid' || endpoint.kind === 'live') ? { error: endpoint.failure } : {}
-  return spoken(new Fault(code, { ...WORDS[code], ...named }), dialect)
+  return errorReply(new ApiError(code, { ...WORDS[code], ...named }), errorFormat)
 }
 
 /** What a status means, for one who reads the table of contents. */
@@ -119,18 +119,18 @@ export function meaningOf(those: readonly Refusing[]): string {
 
 // ── the many ways of a 402 ──────────────────────────────────────────────────────────────────────────────────────────
 
-export type Demanding = { readonly offers: readonly Offer[]; readonly label: string; readonly dialect: Dialect }
+export type Demanding = { readonly offers: readonly Offer[]; readonly label: string; readonly errorFormat: ErrorFormat }
 
 /** The body of the 402 that an unpaid trial gets. */
-export function demandExample({ offers, label, dialect, bazaar }: Demanding & { readonly bazaar: string }, price: Price): unknown {
-  return bodyOf(replies.demand({ offers, label, dialect, resource: { ...NO_RESOURCE, bazaar } }, replies.paymentRequired(price), replies.shownPrice(price), price.also))
+export function demandExample({ offers, label, errorFormat, bazaar }: Demanding & { readonly bazaar: string }, price: Price): unknown {
+  return bodyOf(replies.demand({ offers, label, errorFormat, resource: { ...NO_RESOURCE, bazaar } }, replies.paymentRequired(price), replies.shownPrice(price), price.also))
 }
 
 const JOB = { job_id: 'd1b2f3a4c5e60718293a4b5c6d7e8f90', poll_url: '/api/v1/calls/d1b2f3a4c5e60718293a4b5c6d7e8f90', recoverable: true } as const
 
 /** The bodies of those that a payment gets, by their code. */
-export function rejectionExamples({ offers, label, dialect }: Demanding, price: Price): Readonly<Record<string, unknown>> {
-  const asking = { offers, label, dialect, resource: NO_RESOURCE }
+export function rejectionExamples({ offers, label, errorFormat }: Demanding, price: Price): Readonly<Record<string, unknown>> {
+  const asking = { offers, label, errorFormat, resource: NO_RESOURCE }
   const rejected = (why: replies.Body) => bodyOf(replies.demand(asking, why, replies.shownPrice(price)))
   return {
     PAYMENT_INVALID: rejected(replies.verificationFailed('PAYMENT_INVALID', 'invalid_exact_evm_signature: it was not signed by the payer')),

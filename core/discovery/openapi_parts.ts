@@ -1,5 +1,5 @@
 /** The parts of OpenAPI that are the same for every menu: headers of the protocol, and the shapes of envelopes and errors. */
-import type { Dialect } from '../endpoint/mod.ts'
+import type { ErrorFormat } from '../endpoint/mod.ts'
 
 const text = { type: 'string' }
 const model = { type: ['string', 'null'], description: 'Null where the product has no models.' }
@@ -38,7 +38,7 @@ export const isText = (type: string | undefined): boolean => type?.startsWith('t
 
 const SHAPES = { plain: 'Error', market: 'Error', chat: 'ChatError', messages: 'MessagesError', responses: 'ResponsesError', generate_content: 'GenerateContentError' } as const
 
-export const errorSchemaOf = (dialect: Dialect): keyof typeof schemas => SHAPES[dialect]
+export const errorSchemaOf = (errorFormat: ErrorFormat): keyof typeof schemas => SHAPES[errorFormat]
 
 export const schemas = {
   Error: object({ error: text, message: text, code: text, details: {} }, ['error']),

@@ -5,7 +5,7 @@ import { isSold, methodsOf } from '../router.ts'
 import { print } from '../x402/money.ts'
 
 export function priceRange(endpoint: Sold, offering: Offering): PriceRange {
-  const { min, max } = endpoint.span(offering)
+  const { min, max } = endpoint.priceRange(offering)
   if (min === max) return { mode: 'fixed', currency: 'USD', amount: print(min) }
   return { mode: 'dynamic', currency: 'USD', min: print(min), max: print(max) }
 }

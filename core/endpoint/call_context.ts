@@ -1,13 +1,13 @@
 /** What work may do in the name of its call, beside asking vendors; and what a sale does beyond its reply. */
 import { addressKey } from '../http/caller_address.ts'
 import type { Order } from './mod.ts'
-import { Fault } from '../http/errors.ts'
-import type { House, Working } from '../call/gateway_context.ts'
+import { ApiError } from '../http/errors.ts'
+import type { GatewayContext, OpenedCall } from '../call/gateway_context.ts'
 import { type Window, windowSpent } from '../http/rate_limit.ts'
 import type { Offers } from '../payment/offers.ts'
 import type { Clock, Json, Log, Storage } from '../ports/mod.ts'
 import { anyCallUrl } from '../http/replies.ts'
-import { type Second, secondHand, type To } from '../payment/secondary_payment.ts'
+import { type SecondaryPayment, secondaryPayments, type To } from '../payment/secondary_payment.ts'
 import { fingerprint } from '../lib/ids.ts'
 import type { Vendors } from '../ports/vendors.ts'
 import type { Payment } from '../x402/protocol.ts'
@@ -16,7 +16,7 @@ import type { Payment } from '../x402/protocol.ts'
 export type Records = Pick<Storage, 'putOwned' | 'getOwned' | 'moveOwned' | 'listOwned' | 'getCall'>
 
 /** The hands of one call that somebody pays for, while its work runs in this process. */
-export type Hands = {
+export type CallContext = {
   /** `base`, `base-sepolia`, ... (ruling 7). */
   readonly label: string
   /** Under which the gateway was called. */
@@ -33,22 +33,22 @@ export type Hands = {
   /** Counts against the windows of the address and of the wallet. Throws TOO_MANY_REQUESTS. */
   permit(name: string, windows: { readonly address: Window; readonly wallet: Window }): Promise<void>
   /** Looks at a second authorization that is part of the work, by the same wallet and to somebody else. Moves nothing yet. Throws where the chain is away. */
-  second(payment: Payment, to: To): Promise<Second>
+  second(payment: Payment, to: To): Promise<SecondaryPayment>
 }
 
 /** Throws where nobody pays: such work is sold to nobody. */
-export function handsIn({ call }: Pick<Order<unknown>, 'call'>): Hands {
+export function callContextIn({ call }: Pick<Order<unknown>, 'call'>): CallContext {
   if (!call) throw new RangeError('this work needs the call that pays for it')
   return call
 }
 
 /** 403 with a reason for programs, told to whoever pays and has not been charged. */
-export function forbidden(reason: string, message: string, more: Readonly<Record<string, Json>> = {}): Fault {
-  return new Fault('NOT_ALLOWED', { error: 'Forbidden', message, fields: { reason, ...more } })
+export function forbidden(reason: string, message: string, more: Readonly<Record<string, Json>> = {}): ApiError {
+  return new ApiError('NOT_ALLOWED', { error: 'Forbidden', message, fields: { reason, ...more } })
 }
 
 /** What a chore may use. It is done by one replica at a time. */
-export type Chore = {
+export type MaintenanceTask = {
   readonly everyMs: number
   /** Absent: whoever sells the endpoint can do it. One that cannot must not hold the lease of those who can. */
   can?(vendors: Vendors): boolean
@@ -64,24 +64,24 @@ export type Effects = {
   /** What a failed job and a refused payment say instead of `Nothing was charged.`, where more than nothing may have happened. */
   readonly failed?: string
   /** Seen to every so often, whoever calls. */
-  readonly chore?: Chore
+  readonly maintenanceTask?: MaintenanceTask
 }
 
-export function handsOf(house: House, offering: Offers): (working: Working, signal: AbortSignal) => Hands {
-  const { label, windows, ports, seals } = house
-  const second = secondHand(house, offering)
-  return ({ call, visit }, signal) => ({
+export function callContextOf(gatewayContext: GatewayContext, offering: Offers): (working: OpenedCall, signal: AbortSignal) => CallContext {
+  const { label, windows, ports, pollUrls } = gatewayContext
+  const second = secondaryPayments(gatewayContext, offering)
+  return ({ call, requestContext }, signal) => ({
     label,
-    origin: visit.origin,
-    ip: visit.ip,
+    origin: requestContext.origin,
+    ip: requestContext.ip,
     order: fingerprint('order', '', call.authorization).slice(0, 32),
     records: ports.storage,
-    secretName: (prefix) => seals.secretName(call.id, prefix),
-    pollUrl: async (id) => anyCallUrl(id, await seals.keyOf(id)),
+    secretName: (prefix) => pollUrls.secretName(call.id, prefix),
+    pollUrl: async (id) => anyCallUrl(id, await pollUrls.keyOf(id)),
     second: (payment, to) => second(call, payment, { ...to, signal }),
     async permit(name, { address, wallet }) {
       const now = ports.clock.now()
-      for (const [caller, window] of [[addressKey(visit.ip), address], [call.payer, wallet]] as const) {
+      for (const [caller, window] of [[addressKey(requestContext.ip), address], [call.payer, wallet]] as const) {
         const { granted, resetAt } = await windows.take(name, caller, window, now)
         if (!granted) throw windowSpent(window, resetAt, now)
       }

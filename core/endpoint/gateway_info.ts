@@ -1,6 +1,6 @@
 /** What a gateway says of itself: to its free endpoints, in its documents, on its price list. */
 import type { Closed, Terms } from '../ports/mod.ts'
-import type { Pulse } from '../call/health_status.ts'
+import type { HealthStatus } from '../call/health_status.ts'
 
 /** Facts that anybody may know of a gateway, derived from the menu and its chain. */
 export type GatewayFacts = {
@@ -16,7 +16,7 @@ export type GatewayFacts = {
   /** What it is paid in; empty until its chain has been checked. */
   terms(): readonly Terms[]
   /** What it has seen of its chain and its models lately. */
-  readonly pulse: Pulse
+  readonly healthStatus: HealthStatus
   /** What is on the menu, and what one call of it costs. */
   pricing(): readonly Priced[]
   openapi(origin: string): Promise<string>

@@ -2,20 +2,20 @@
 import type { Static, TObject, TSchema } from '@sinclair/typebox'
 import type { Catalog } from '../products/catalog.ts'
 import type { GatewayFacts } from './gateway_info.ts'
-import type { FaultCode } from '../http/errors.ts'
-import type { Effects, Hands } from './call_context.ts'
+import type { ApiErrorCode } from '../http/errors.ts'
+import type { Effects, CallContext } from './call_context.ts'
 import type { UnknownFields } from '../http/request_body.ts'
 import type { Window } from '../http/rate_limit.ts'
 import { type Usdc, usdc } from '../x402/money.ts'
-import type { Call, Chain, Json, Owned, Ports, Storage } from '../ports/mod.ts'
+import type { Call, Chain, Json, StoredRecord, Ports, Storage } from '../ports/mod.ts'
 import type { MediaStream, Vendors } from '../ports/vendors.ts'
-import type { Wire } from '../products/chat/formats/wire.ts'
+import type { ChatFormat } from '../products/chat/formats/wire.ts'
 
 /** What pure functions of an endpoint may look at beside the input. */
 export type Context = {
   readonly catalog: Catalog
   /** What the operator has switched off for a while; everything is on unless told. */
-  readonly switches?: { readonly referenceMedia?: boolean }
+  readonly featureFlags?: { readonly referenceMedia?: boolean }
   /** Those that this gateway is paid on, CAIP-2. */
   readonly networks?: readonly string[]
 }
@@ -28,7 +28,7 @@ export type Price = {
   /** How long the signed authorization lives; work and settlement must fit into it. */
   readonly maxTimeoutSeconds: number
   /** Joins `amount` and `currency` in the body's `price`. */
-  readonly shown: Readonly<Record<string, Json>>
+  readonly publicPrice: Readonly<Record<string, Json>>
   /** Joins the body of the 402, for example `generation_info`. */
   readonly also?: Readonly<Record<string, Json>>
 }
@@ -42,7 +42,7 @@ export const hybrid = (windowMs: number): Settle => ({ mode: 'hybrid', windowMs 
 export const onPoll: Settle = { mode: 'on_poll' }
 
 /** The shape of an error body. `market` is plain without codes (spec 2, Errors); the wires word errors as their vendors do. */
-export type Dialect = 'plain' | 'market' | Wire
+export type ErrorFormat = 'plain' | 'market' | ChatFormat
 
 /** One order for work. `signal` aborts at the work's deadline, never because the buyer hung up. */
 export type Order<Input> = {
@@ -59,15 +59,15 @@ export type Order<Input> = {
   /** The vendor's own id of a character that this payer has enrolled; undefined for anybody else's, and for none. */
   asset?(id: string): Promise<string | undefined>
   /** A record beside the calls, whoever's it is. In work that runs here only. */
-  kept?(kind: string, id: string): Promise<Owned | undefined>
-  readonly call?: Hands
+  record?(kind: string, id: string): Promise<StoredRecord | undefined>
+  readonly call?: CallContext
   readonly signal: AbortSignal
 }
 
 /** What looking at a job may use; `request` is what the endpoint remembers. */
-export type Looking = Offering & { readonly request: Json; readonly signal: AbortSignal }
+export type UpstreamPollContext = Offering & { readonly request: Json; readonly signal: AbortSignal }
 /** `error` and `fields` are what a poll says of a failed job. */
-export type Looked =
+export type UpstreamStatus =
   | { readonly kind: 'running'; readonly progress?: number }
   | { readonly kind: 'done'; readonly made: Made }
   | { readonly kind: 'failed'; readonly error: string; readonly fields?: Readonly<Record<string, Json>> }
@@ -95,7 +95,7 @@ export type Made = {
   /** When there is nothing left of it that anybody should pay for, where that is sooner than its endpoint says. */
   readonly until?: number
   /** What is kept for the payer beside the call, once the media are mirrored and before money moves. One that another wallet has already fails the call. */
-  keeps?(media: readonly Hosted[]): readonly Omit<Owned, 'owner'>[]
+  recordsToStore?(media: readonly Hosted[]): readonly Omit<StoredRecord, 'owner'>[]
 }
 
 /** One piece of media after mirroring. `key` is null where mirroring failed, and `url` is then the raw upstream value, or null where that is worth nothing. */
@@ -114,7 +114,7 @@ export type Settled = { readonly success: boolean; readonly tx_hash: string; rea
  * What a slow call looks like while it runs. `poll` has `{id}` in it. `query` makes of what is remembered a query that is signed, and without
  * which the poll is refused.
  */
-export type Job = {
+export type JobDescription = {
   readonly object: string
   readonly poll: string
   readonly instructions: string
@@ -131,7 +131,7 @@ type Common = {
   readonly description?: string
   readonly tag: string
   /** Faults of its own, for the documents; what its kind, dialect and input bring with them is known already. */
-  readonly errors?: readonly FaultCode[]
+  readonly errors?: readonly ApiErrorCode[]
 }
 
 /** Whatever is sold by the call. It is checked first and then quoted: bad input never costs a signature. */
@@ -149,13 +149,13 @@ type Sale<Input> = Common & {
   /** Fields that the schema does not know: dropped, kept because they are forwarded verbatim, or refused by name. */
   readonly unknownFields: UnknownFields
   /** Whether the operator has configured what this input needs. */
-  serves(input: Input, offering: Offering): boolean
+  isAvailable(input: Input, offering: Offering): boolean
   /** What the stored call keeps: the model for the ledger, and what polls show. */
   remember(input: Input): { readonly model: string | null; readonly request: { readonly [key: string]: Json } }
   /** Lowest and highest price of one call, for discovery. */
-  span(offering: Offering): { readonly min: Usdc; readonly max: Usdc }
-  readonly job: Job
-  readonly dialect: Dialect
+  priceRange(offering: Offering): { readonly min: Usdc; readonly max: Usdc }
+  readonly job: JobDescription
+  readonly errorFormat: ErrorFormat
   /** The `error` text when the work fails for no reason of the buyer's. */
   readonly failure: string
   /** Reads a multipart form as the JSON body would be; absent where only JSON is accepted. */
@@ -163,7 +163,7 @@ type Sale<Input> = Common & {
   /** Takes files: its bodies may be as large as an upload, and share a budget of bytes in flight. */
   readonly uploads?: true
   /** How long an unsettled result can be claimed, and a settled one is kept (ruling 8). */
-  readonly keep: { readonly unclaimedMs: number; readonly settledMs: number }
+  readonly retention: { readonly unclaimedMs: number; readonly settledMs: number }
   readonly output: TSchema
   readonly effects?: Effects
 }
@@ -178,7 +178,7 @@ export type Paid<Input = unknown> = Sale<Input> & {
   /** `free` needs no payment, and is rationed by address. */
   price(input: Input, context: Context): Price | 'free'
   /** The windows of what is free of it; those of free models unless told. */
-  readonly freely?: readonly Window[]
+  readonly freeLimits?: readonly Window[]
   /** A request that this gateway can serve as it is configured; its price is the default price in discovery. Undefined: the example. */
   sample(offering: Offering): Input | undefined
   settle(input: Input, context: Context): Settle
@@ -190,25 +190,25 @@ export type Paid<Input = unknown> = Sale<Input> & {
   readonly inline?: true
   run(order: Order<Input>): Promise<Made>
   /** Whether what was made is still to be had, asked before a poll's money moves; what nobody can tell is taken to be there. */
-  stands?(made: Json, at: { readonly vendors: Vendors; readonly signal: AbortSignal; kept(kind: string, id: string): Promise<Owned | undefined> }): Promise<boolean>
+  stands?(made: Json, at: { readonly vendors: Vendors; readonly signal: AbortSignal; kept(kind: string, id: string): Promise<StoredRecord | undefined> }): Promise<boolean>
   /** Instead of `run`, where the work goes on at the vendor's place: `handle` finds it from any process. Always a job. */
   submit?(order: Order<Input>): Promise<{ readonly handle: string }>
   /** What has become of a submitted job. Throws where the vendor cannot be asked just now: the job goes on. */
-  look?(handle: string, looking: Looking): Promise<Looked>
+  pollUpstream?(handle: string, looking: UpstreamPollContext): Promise<UpstreamStatus>
   /** Members of the 200 body, beside id, price and payment. */
   show(stored: Stored, showing: Showing): Readonly<Record<string, Json>>
 }
 
 /** What a live endpoint may look at beside the body: the path, and headers that belong to its wire. */
-export type Asked = { readonly params: Readonly<Record<string, string>>; readonly header: (name: string) => string | null }
-export type LiveContext = Offering & Pick<Ports, 'countTokens'>
+export type RequestHead = { readonly params: Readonly<Record<string, string>>; readonly header: (name: string) => string | null }
+export type StreamedContext = Offering & Pick<Ports, 'countTokens'>
 
 /** `id` is unique and unguessable, also where nothing is stored; `payer` is null where nobody pays. */
-export type LiveOrder<Input> = Offering &
+export type StreamedOrder<Input> = Offering &
   Pick<Ports, 'clock' | 'log' | 'countTokens'> & { readonly id: string; readonly input: Input; readonly payer: string | null; readonly signal: AbortSignal }
 
 /** A reply as it is made. `closing` are its last events, which follow the receipt; they are known when `next` has ended. */
-export type LiveStream = {
+export type AnswerStream = {
   next(): Promise<Uint8Array | undefined>
   /** Ends it at once, upstream too. Never throws; a pending `next` ends as well. */
   cancel(): void
@@ -220,37 +220,37 @@ export type LiveStream = {
 
 export type Answer =
   | { readonly kind: 'whole'; readonly headers: Readonly<Record<string, string>>; readonly body: Readonly<Record<string, Json>>; readonly usage: Json }
-  | { readonly kind: 'stream'; readonly headers: Readonly<Record<string, string>>; readonly stream: LiveStream }
+  | { readonly kind: 'stream'; readonly headers: Readonly<Record<string, string>>; readonly stream: AnswerStream }
 
 /** Answers at once, whole or streamed, and is settled after the answer (house decision 7). What costs nothing needs no payment. */
-export type Live<Input = unknown> = Sale<Input> & {
+export type Streamed<Input = unknown> = Sale<Input> & {
   readonly kind: 'live'
   /** A valid body, shown in OpenAPI and quoted to probes without one; the first that this gateway can serve. */
   sample(offering: Offering): Readonly<Record<string, Json>>
-  check(body: Readonly<Record<string, unknown>>, asked: Asked, context: LiveContext): Promise<Input>
+  check(body: Readonly<Record<string, unknown>>, asked: RequestHead, context: StreamedContext): Promise<Input>
   price(input: Input): Price | 'free'
-  answer(order: LiveOrder<Input>): Promise<Answer>
+  answer(order: StreamedOrder<Input>): Promise<Answer>
   /** The operator's list of the wallets that may buy this; undefined where everybody may (ruling 13). */
-  guests?(input: Input): GuestList | undefined
+  allowlists?(input: Input): Allowlist | undefined
   /** The reply to one who does not wait: the work goes on, and is settled before its output can be read (ruling 21). Absent on one who does. */
   deferred?(input: Input, call: { readonly id: string; readonly createdAt: number; readonly key: string }): Readonly<Record<string, Json>> | undefined
 }
 
 /** `name` is its setting; `unset` says who may come while the operator has written none. */
-export type GuestList = { readonly name: string; readonly unset: 'nobody' | 'everybody' }
+export type Allowlist = { readonly name: string; readonly unset: 'nobody' | 'everybody' }
 
-export type Sold = Paid | Live
+export type Sold = Paid | Streamed
 
 /** Polls the jobs of the named paid endpoints, or of all. */
-export type Poll = Common & {
+export type Polled = Common & {
   readonly kind: 'poll'
   readonly method: 'GET'
   readonly of: readonly string[] | 'all'
   /** Takes only the queries that we have signed for the jobs' own poll path. */
-  readonly sealed?: true
+  readonly signedQuery?: true
 }
 
-export type FreeRequest = Asked & {
+export type FreeRequest = RequestHead & {
   readonly method: string
   readonly path: string
   readonly query: URLSearchParams
@@ -268,7 +268,7 @@ export type Reply = {
   readonly body: string | Uint8Array | ReadableStream<Uint8Array> | null
 }
 /** What a free endpoint may ask; `gateway` speaks of the one that was called. */
-export type FreeContext = LiveContext &
+export type FreeContext = StreamedContext &
   Pick<Ports, 'objects' | 'clock' | 'log'> & {
     readonly gateway: GatewayFacts
     readonly calls: FreeCalls
@@ -298,7 +298,7 @@ export type Free = Common & {
   readonly kind: 'free'
   readonly method: 'GET' | 'POST'
   readonly methods?: readonly ('GET' | 'POST')[]
-  readonly dialect?: Dialect
+  readonly errorFormat?: ErrorFormat
   /** Its bodies may be as large as an upload. */
   readonly uploads?: true
   /** Of a POST's body, or of the query. */
@@ -320,7 +320,7 @@ export type Free = Common & {
   answer(request: FreeRequest, context: FreeContext): Reply | Promise<Reply>
 }
 
-export type Endpoint = Paid | Live | Poll | Free
+export type Endpoint = Paid | Streamed | Polled | Free
 
 const HOUR_MS = 3_600_000
 
@@ -328,14 +328,14 @@ const HOUR_MS = 3_600_000
 const KEEP = { unclaimedMs: 48 * HOUR_MS, settledMs: 30 * 24 * HOUR_MS }
 
 /** The job of an endpoint that has no poll path of its own. */
-const ANY_JOB: Job = {
+const ANY_JOB: JobDescription = {
   object: 'call.job',
   poll: '/api/v1/calls/{id}',
   instructions: 'GET poll_url, as it is, every 2 to 5 seconds with a payment header of the same wallet; its key is for you alone. You are charged once, by the first poll that finds the result ready.',
   running: 'Still working. Nothing has been charged. Poll again in 2 to 5 seconds.',
 }
 
-type Defaulted = 'method' | 'run' | 'from' | 'order' | 'unknownFields' | 'check' | 'sample' | 'span' | 'serves' | 'remember' | 'settle' | 'job' | 'dialect' | 'failure' | 'keep'
+type Defaulted = 'method' | 'run' | 'from' | 'order' | 'unknownFields' | 'check' | 'sample' | 'priceRange' | 'isAvailable' | 'remember' | 'settle' | 'job' | 'errorFormat' | 'failure' | 'retention'
 type PaidWords<Input> = Omit<Paid<Input>, 'kind' | 'input' | Defaulted> & Partial<Pick<Paid<Input>, Defaulted>>
 
 /**
@@ -351,14 +351,14 @@ export function paid<Schema extends TObject>(words: PaidWords<Static<Schema>> & 
     check: (input) => input,
     sample: () => undefined,
     run: () => Promise.reject(new Error('this work is submitted, not run')),
-    span: (context) => priceOfExample(words as unknown as Paid, context),
-    serves: () => true,
+    priceRange: (context) => priceOfExample(words as unknown as Paid, context),
+    isAvailable: () => true,
     remember: () => ({ model: null, request: {} }),
     settle: () => hybrid(30_000),
     job: ANY_JOB,
-    dialect: 'plain',
+    errorFormat: 'plain',
     failure: 'Internal server error',
-    keep: KEEP,
+    retention: KEEP,
   } satisfies Pick<Paid, Defaulted>
   return { ...usual, ...words, kind: 'paid' } as unknown as Paid
 }
@@ -372,14 +372,14 @@ function priceOfExample({ price, example }: Pick<Paid, 'price' | 'example'>, con
 /** An answer is kept for those who lost the reply that they have paid for. */
 const KEEP_ANSWERS = { unclaimedMs: 48 * HOUR_MS, settledMs: 24 * HOUR_MS }
 
-type LiveWords<Input> = Omit<Live<Input>, 'kind' | 'method' | 'methods' | 'from' | 'order' | 'unknownFields' | 'job' | 'failure' | 'keep'> & Partial<Pick<Live<Input>, 'failure' | 'keep'>>
+type StreamedFields<Input> = Omit<Streamed<Input>, 'kind' | 'method' | 'methods' | 'from' | 'order' | 'unknownFields' | 'job' | 'failure' | 'retention'> & Partial<Pick<Streamed<Input>, 'failure' | 'retention'>>
 
 /** Fills the usual words in, and forgets the type of the input. */
-export function live<Input>(words: LiveWords<Input>): Live {
-  return { failure: 'Model unavailable', keep: KEEP_ANSWERS, ...words, kind: 'live', method: 'POST', from: 'body', order: 'check_then_quote', unknownFields: 'kept', job: ANY_JOB } as unknown as Live
+export function streamed<Input>(words: StreamedFields<Input>): Streamed {
+  return { failure: 'Model unavailable', retention: KEEP_ANSWERS, ...words, kind: 'live', method: 'POST', from: 'body', order: 'check_then_quote', unknownFields: 'kept', job: ANY_JOB } as unknown as Streamed
 }
 
-export const poll = (endpoint: Omit<Poll, 'kind' | 'method'>): Poll => ({ ...endpoint, kind: 'poll', method: 'GET' })
+export const polled = (endpoint: Omit<Polled, 'kind' | 'method'>): Polled => ({ ...endpoint, kind: 'poll', method: 'GET' })
 export const free = (endpoint: Omit<Free, 'kind' | 'method'> & { readonly method?: Free['method'] }): Free => ({ method: 'GET', ...endpoint, kind: 'free' })
 
 /** A JSON reply. */

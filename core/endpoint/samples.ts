@@ -1,6 +1,6 @@
 /** Requests that anybody may try: what documents show, indexers are told, and default prices are made from. */
-import type { Endpoint, Live, LiveContext, Offering, Paid, Price, Sample, Sold } from './mod.ts'
-import { Fault } from '../http/errors.ts'
+import type { Endpoint, Streamed, StreamedContext, Offering, Paid, Price, Sample, Sold } from './mod.ts'
+import { ApiError } from '../http/errors.ts'
 
 /** A whole request, in the parts in which it is sent. `price` is undefined where nobody here can serve it. */
 export type Trial = Required<Pick<Sample, 'path' | 'query'>> & { readonly body?: unknown; readonly price?: Price | 'free' | undefined }
@@ -38,27 +38,27 @@ function spoken(said: Fields, isOne: (name: string) => boolean): Record<string, 
 const orderOf = (endpoint: Sold, offering: Offering): Fields => (endpoint.kind === 'live' ? endpoint.sample(offering) : ((endpoint.sample(offering) ?? endpoint.example) as Fields))
 
 /** The same with its price. Never rejects: what cannot be priced here has none. */
-export async function pricedTrial(endpoint: Sold, context: LiveContext): Promise<Trial> {
+export async function pricedTrial(endpoint: Sold, context: StreamedContext): Promise<Trial> {
   const trial = trialOf(endpoint, context)
   if (endpoint.kind === 'live') return await livePrice(endpoint, trial, context)
   return { ...trial, price: quiet(() => paidPrice(endpoint, context)) }
 }
 
-function paidPrice(endpoint: Paid, context: LiveContext): Price | 'free' | undefined {
+function paidPrice(endpoint: Paid, context: StreamedContext): Price | 'free' | undefined {
   const said = orderOf(endpoint, context)
   const input = endpoint.order === 'quote_then_check' ? said : endpoint.check(said, context)
-  return endpoint.serves(input, context) ? endpoint.price(input, context) : undefined
+  return endpoint.isAvailable(input, context) ? endpoint.price(input, context) : undefined
 }
 
 /** Where the path names a model that the sample does not, the first that the endpoint takes stands in it. */
-async function livePrice(endpoint: Live, trial: Trial, context: LiveContext): Promise<Trial> {
-  const body = trial.body as Parameters<Live['check']>[0]
+async function livePrice(endpoint: Streamed, trial: Trial, context: StreamedContext): Promise<Trial> {
+  const body = trial.body as Parameters<Streamed['check']>[0]
   const missing = namesIn(endpoint.path).filter((name) => trial.path[name] === undefined)
   const ids = missing.length === 0 ? [undefined] : context.catalog.chat.all.filter(({ hidden }) => !hidden).map(({ id }) => id)
   for (const id of ids) {
     const params = { ...trial.path, ...Object.fromEntries(missing.map((name) => [name, id ?? name])) }
-    const input = await endpoint.check(body, { params, header: () => null }, context).catch(faultOnly)
-    if (input !== undefined && endpoint.serves(input, context)) return { ...trial, path: params, price: endpoint.price(input) }
+    const input = await endpoint.check(body, { params, header: () => null }, context).catch(apiErrorOnly)
+    if (input !== undefined && endpoint.isAvailable(input, context)) return { ...trial, path: params, price: endpoint.price(input) }
   }
   return { ...trial, path: { ...Object.fromEntries(missing.map((name) => [name, name])), ...trial.path } }
 }
@@ -67,12 +67,12 @@ function quiet<T>(ask: () => T): T | undefined {
   try {
     return ask()
   } catch (error) {
-    return faultOnly(error)
+    return apiErrorOnly(error)
   }
 }
 
-function faultOnly(error: unknown): undefined {
-  if (!(error instanceof Fault)) throw error
+function apiErrorOnly(error: unknown): undefined {
+  if (!(error instanceof ApiError)) throw error
 }
 
 /** The path of a trial, as it is sent. */

@@ -23,7 +23,7 @@ function callOf({ url, body }: Page): string {
 }
 
 /** Explains what is sold here, at what price and how to pay; no script, no foreign resource, every value escaped. */
-export function paywall(page: Page): string {
+export function paymentPage(page: Page): string {
   const { summary, network, body } = page
   const { amount = '' } = (body.price ?? {}) as { amount?: string }
   const isFree = Number(amount) === 0

@@ -1,32 +1,32 @@
 /** How a fault and a demand for payment read on each surface: ours, and those of the vendors whose clients call us (spec 2 and 3, Errors). */
-import type { Dialect, Reply } from '../endpoint/mod.ts'
-import { type Fault, plain, rowOf } from './errors.ts'
+import type { ErrorFormat, Reply } from '../endpoint/mod.ts'
+import { type ApiError, plain, rowOf } from './errors.ts'
 import type { Json } from '../ports/mod.ts'
 
 type Body = Readonly<Record<string, Json>>
 
 /** A fault as a reply of the surface that was called. */
-export function spoken(fault: Fault, dialect: Dialect): Reply {
-  if (dialect === 'plain') return plain(fault)
-  if (dialect === 'market') return plain(fault, { coded: false })
-  const { status, code } = wording(fault)
-  const said = { status, code, message: sentence(fault), param: paramOf(fault), ...fault.parts }
-  const body = envelopes[dialect]({ ...said, message: sentence(fault) })
-  return { status, headers: { 'content-type': 'application/json', 'cache-control': 'no-store', ...fault.parts.headers }, body: JSON.stringify(body) }
+export function errorReply(apiError: ApiError, errorFormat: ErrorFormat): Reply {
+  if (errorFormat === 'plain') return plain(apiError)
+  if (errorFormat === 'market') return plain(apiError, { coded: false })
+  const { status, code } = wording(apiError)
+  const said = { status, code, message: sentence(apiError), param: paramOf(apiError), ...apiError.parts }
+  const body = envelopes[errorFormat]({ ...said, message: sentence(apiError) })
+  return { status, headers: { 'content-type': 'application/json', 'cache-control': 'no-store', ...apiError.parts.headers }, body: JSON.stringify(body) }
 }
 
 /** By these a payer finds his call on any surface. */
 const FINDS = ['job_id', 'poll_url', 'recoverable'] as const
 
 /** The leading members of a 402 in each dialect; the challenge's own follow in all of them (ruling 20, reference clients 6.1 and 6.2). */
-export function demanded(why: Body, dialect: Dialect): Body {
+export function formatDemand(why: Body, errorFormat: ErrorFormat): Body {
   const { error, message, details } = why
-  if (dialect === 'market') return without(why, 'code')
+  if (errorFormat === 'market') return without(why, 'code')
   const text = [error, message].filter((part) => typeof part === 'string').join(': ')
   const found = Object.fromEntries(FINDS.flatMap((name) => (why[name] === undefined ? [] : [[name, why[name] as Json]])))
-  if (dialect === 'messages') return { type: 'error', error: { type: 'payment_required', message: text }, ...found }
-  if (dialect === 'responses') return { error: { message: text, type: 'payment_required', param: null, code: null }, ...found }
-  if (dialect === 'generate_content') return { error: { code: 402, message: text, status: 'PAYMENT_REQUIRED' }, ...found }
+  if (errorFormat === 'messages') return { type: 'error', error: { type: 'payment_required', message: text }, ...found }
+  if (errorFormat === 'responses') return { error: { message: text, type: 'payment_required', param: null, code: null }, ...found }
+  if (errorFormat === 'generate_content') return { error: { code: 402, message: text, status: 'PAYMENT_REQUIRED' }, ...found }
   return typeof details === 'string' ? { ...why, debug: details } : why
 }
 
@@ -35,17 +35,17 @@ function without(body: Body, name: string): Body {
 }
 
 /** An error inside a stream that has begun: one last event in the wire of the surface. */
-export function errorEvent(fault: Fault, dialect: Dialect): string {
-  const { status, code } = wording(fault)
-  const body = envelopes[dialect === 'plain' || dialect === 'market' ? 'chat' : dialect]({ status, code, message: sentence(fault), param: paramOf(fault) })
-  if (dialect === 'messages') return `event: error\ndata: ${JSON.stringify(body)}\n\n`
-  if (dialect !== 'responses') return `data: ${JSON.stringify(body)}\n\n`
-  return `event: error\ndata: ${JSON.stringify({ type: 'error', code, message: sentence(fault), param: paramOf(fault) })}\n\n`
+export function errorEvent(apiError: ApiError, errorFormat: ErrorFormat): string {
+  const { status, code } = wording(apiError)
+  const body = envelopes[errorFormat === 'plain' || errorFormat === 'market' ? 'chat' : errorFormat]({ status, code, message: sentence(apiError), param: paramOf(apiError) })
+  if (errorFormat === 'messages') return `event: error\ndata: ${JSON.stringify(body)}\n\n`
+  if (errorFormat !== 'responses') return `data: ${JSON.stringify(body)}\n\n`
+  return `event: error\ndata: ${JSON.stringify({ type: 'error', code, message: sentence(apiError), param: paramOf(apiError) })}\n\n`
 }
 
 type Said = { readonly status: number; readonly code: string | null; readonly message: string; readonly param: string | null; readonly details?: Json; readonly fields?: Body }
 
-const envelopes: Readonly<Record<Exclude<Dialect, 'plain' | 'market'>, (said: Said) => Body>> = {
+const envelopes: Readonly<Record<Exclude<ErrorFormat, 'plain' | 'market'>, (said: Said) => Body>> = {
   chat: ({ status, code, message, param, details, fields }) => ({
     error: { message, type: typeOf(status), code, param },
     message,
@@ -58,16 +58,16 @@ const envelopes: Readonly<Record<Exclude<Dialect, 'plain' | 'market'>, (said: Sa
   generate_content: ({ status, message }) => ({ error: { code: status, message, status: GOOGLE[status] ?? 'INTERNAL' } }),
 }
 
-function wording({ code }: Fault): { status: number; code: string | null } {
+function wording({ code }: ApiError): { status: number; code: string | null } {
   const { status, chat } = rowOf(code)
   return { status: chat?.status ?? status, code: chat?.code === undefined ? code : chat.code }
 }
 
-function sentence({ code, parts: { message, details, error } }: Fault): string {
+function sentence({ code, parts: { message, details, error } }: ApiError): string {
   return message ?? (typeof details === 'string' ? details : undefined) ?? error ?? rowOf(code).error
 }
 
-function paramOf({ parts: { param, details } }: Fault): string | null {
+function paramOf({ parts: { param, details } }: ApiError): string | null {
   if (param !== undefined) return param
   const [first] = Array.isArray(details) ? details : []
   const path = (first as { path?: unknown } | undefined)?.path

@@ -58,13 +58,13 @@ const table = {
   PAYMENT_VERIFICATION_UNAVAILABLE: { status: 503, error: 'Payment verification unavailable', coded: true },
 } as const satisfies Record<string, Row>
 
-export type FaultCode = keyof typeof table
+export type ApiErrorCode = keyof typeof table
 
 /** How a code reads: its status, its label, and its name in the chat dialect. */
-export const rowOf = (code: FaultCode): Row => table[code]
+export const rowOf = (code: ApiErrorCode): Row => table[code]
 
 /** `details` and `fields` join the body; `error` replaces the table's label; `headers` join the reply. */
-export type FaultParts = {
+export type ApiErrorParts = {
   /** A service's own 4xx, where it is passed on; in the plain dialect only. */
   readonly status?: number
   readonly error?: string
@@ -77,11 +77,11 @@ export type FaultParts = {
 }
 
 /** The one exception that core throws on purpose. Its texts are for the buyer: never put a secret or a vendor's raw body in one. */
-export class Fault extends Error {
-  readonly code: FaultCode
-  readonly parts: FaultParts
+export class ApiError extends Error {
+  readonly code: ApiErrorCode
+  readonly parts: ApiErrorParts
 
-  constructor(code: FaultCode, parts: FaultParts = {}) {
+  constructor(code: ApiErrorCode, parts: ApiErrorParts = {}) {
     super(parts.message ?? parts.error ?? table[code].error)
     this.name = 'Fault'
     this.code = code
@@ -90,26 +90,26 @@ export class Fault extends Error {
 }
 
 /** A fault in the plain dialect (spec 1, Errors); `coded: false` leaves out the codes that it has for programs. */
-export function plain(fault: Fault, { coded = true }: { coded?: boolean } = {}): { status: number; headers: Record<string, string>; body: string } {
-  const row: Row = table[fault.code]
-  const { error, message, details, fields, headers } = fault.parts
+export function plain(apiError: ApiError, { coded = true }: { coded?: boolean } = {}): { status: number; headers: Record<string, string>; body: string } {
+  const row: Row = table[apiError.code]
+  const { error, message, details, fields, headers } = apiError.parts
   const body = {
     error: error ?? row.error,
-    ...(row.coded && coded && { code: fault.code }),
+    ...(row.coded && coded && { code: apiError.code }),
     ...(message !== undefined && { message }),
     ...fields,
     ...(details !== undefined && { details }),
   }
   return {
-    status: fault.parts.status ?? row.status,
+    status: apiError.parts.status ?? row.status,
     headers: { 'content-type': 'application/json', 'cache-control': 'no-store', ...headers },
     body: JSON.stringify(body),
   }
 }
 
 /** A vendor's rate limit: 429 RATE_LIMITED with its maker and a wait in whole seconds (spec 1, Errors). */
-export function rateLimited(maker: string, retryAfterSeconds: number): Fault {
-  return new Fault('RATE_LIMITED', {
+export function rateLimited(maker: string, retryAfterSeconds: number): ApiError {
+  return new ApiError('RATE_LIMITED', {
     fields: { source: maker, retry_after_seconds: retryAfterSeconds },
     details: 'The model is at capacity. Nothing was charged.',
     headers: { 'retry-after': String(retryAfterSeconds), 'x-ratelimit-source': maker },

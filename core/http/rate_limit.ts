@@ -1,5 +1,5 @@
 /** Named rate windows, exact over all processes of one storage, at a fraction of a database call for each request. */
-import { Fault } from './errors.ts'
+import { ApiError } from './errors.ts'
 import type { Storage } from '../ports/mod.ts'
 
 export type Window = { readonly requests: number; readonly windowMs: number }
@@ -81,7 +81,7 @@ export function limits(storage: Pick<Storage, 'hit'>): Limits {
 }
 
 /** 429 with the four headers; the reset in unix milliseconds (ruling 11). */
-export function windowSpent({ requests, windowMs }: Window, resetAt: number, now: number): Fault {
+export function windowSpent({ requests, windowMs }: Window, resetAt: number, now: number): ApiError {
   const retryAfterSeconds = Math.max(1, Math.ceil((resetAt - now) / 1000))
   const headers = {
     'retry-after': String(retryAfterSeconds),
@@ -90,5 +90,5 @@ export function windowSpent({ requests, windowMs }: Window, resetAt: number, now
     'x-ratelimit-reset': String(resetAt),
   }
   const message = `At most ${requests} requests in ${windowMs / 60_000} minutes; the next is answered after ${new Date(resetAt).toISOString()}.`
-  return new Fault('TOO_MANY_REQUESTS', { message, fields: { retryAfterSeconds }, headers })
+  return new ApiError('TOO_MANY_REQUESTS', { message, fields: { retryAfterSeconds }, headers })
 }

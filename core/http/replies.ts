@@ -1,10 +1,10 @@
 /** How a call reads on the wire: results, envelopes, jobs and refusals (spec 1, Resources). No decision is made here. */
-import { demanded } from './error_formats.ts'
-import { type Dialect, json, type Paid, type Price, type Reply, type Settled, type Showing, type Sold, type Stored } from '../endpoint/mod.ts'
-import { Fault } from './errors.ts'
+import { formatDemand } from './error_formats.ts'
+import { type ErrorFormat, json, type Paid, type Price, type Reply, type Settled, type Showing, type Sold, type Stored } from '../endpoint/mod.ts'
+import { ApiError } from './errors.ts'
 import { exactJson } from '../lib/decimal_json.ts'
 import { print } from '../x402/money.ts'
-import { paywall } from './browser_402.ts'
+import { paymentPage } from './browser_402.ts'
 import type { Call, Json, PaymentCode } from '../ports/mod.ts'
 import { KEY } from '../call/poll_urls.ts'
 import { ascii, challenge, type Offer, type Receipt, receiptHeaders, refusalHeaders, type Resource } from '../x402/protocol.ts'
@@ -19,7 +19,7 @@ export type Asking = {
   readonly offers: readonly Offer[]
   readonly resource: Resource
   readonly label: string
-  readonly dialect: Dialect
+  readonly errorFormat: ErrorFormat
   /** What the 402 carries beside its challenge, and how many bytes of headers are added to it later. */
   readonly headers?: Readonly<Record<string, string>>
   readonly beside?: number
@@ -28,21 +28,21 @@ export type Asking = {
 /** The same 402 as a page, for a person in a browser; its headers stay those of the protocol. */
 export function demandPage(reply: Reply, { resource, label }: Asking): Reply {
   const body = JSON.parse(reply.body as string) as Body
-  const page = paywall({ url: resource.url, summary: resource.description, network: label, body })
+  const page = paymentPage({ url: resource.url, summary: resource.description, network: label, body })
   return { ...reply, headers: { ...reply.headers, 'content-type': 'text/html; charset=utf-8', vary: 'Accept', 'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'" }, body: page }
 }
 
 /** A 402 with a complete, signable challenge; `why` leads its body. */
-export function demand({ offers, resource, label, dialect, headers = {}, beside = 0 }: Asking, why: Body, price: Body, also: Body = {}): Reply {
+export function demand({ offers, resource, label, errorFormat, headers = {}, beside = 0 }: Asking, why: Body, price: Body, also: Body = {}): Reply {
   const paymentInfo = { network: label, asset: 'USDC', x402Version: 2 }
-  const words = dialect === 'plain' ? why : demanded(why, dialect)
-  const mirrored = dialect === 'market' ? { x402: { x402Version: 2, accepts: offers } } : {}
+  const words = errorFormat === 'plain' ? why : formatDemand(why, errorFormat)
+  const mirrored = errorFormat === 'market' ? { x402: { x402Version: 2, accepts: offers } } : {}
   const more = Object.entries(headers).reduce((sum, [name, value]) => sum + name.length + value.length + 4, beside)
   const made = challenge(offers, resource, { ...words, price, ...also, ...mirrored, paymentInfo }, more)
   return { status: 402, headers: { ...made.headers, ...headers }, body: made.body }
 }
 
-export const shownPrice = (price: Price): Body => ({ amount: print(price.amount), currency: 'USD', ...price.shown })
+export const shownPrice = (price: Price): Body => ({ amount: print(price.amount), currency: 'USD', ...price.publicPrice })
 export const priceOf = (call: Call): Body => ({ amount: print(call.quote), currency: 'USD' })
 
 export const paymentRequired = (price: Price): Body => ({
@@ -186,12 +186,12 @@ export const settlementFailed = (reason: string, endpoint?: Sold): Body => ({
 export function inlineRefusal(endpoint: Sold, call: Call, { reason, key }: { reason: string; key: string }): Reply {
   const headers = { 'cache-control': 'no-store', ...refusalHeaders({ reason, network: call.offer.network, payer: call.payer }) }
   const why = { ...settlementFailed(reason, endpoint), ...recovery(endpoint, call, key) }
-  return json(402, endpoint.kind === 'live' ? demanded(why, endpoint.dialect) : why, headers)
+  return json(402, endpoint.kind === 'live' ? formatDemand(why, endpoint.errorFormat) : why, headers)
 }
 
 /** 503 with Retry-After: the chain could not be asked (ruling 4). */
-export function cannotVerify(reason: string): Fault {
-  return new Fault('PAYMENT_VERIFICATION_UNAVAILABLE', {
+export function cannotVerify(reason: string): ApiError {
+  return new ApiError('PAYMENT_VERIFICATION_UNAVAILABLE', {
     message: 'The payment could not be verified just now. Nothing was charged; send the same signed request again.',
     details: reason,
     headers: { 'retry-after': '5' },

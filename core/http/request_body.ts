@@ -1,10 +1,10 @@
 /** From request bytes to a plain, checked value. Everything a caller can get wrong is named here. */
 import { fromBase64 } from '../lib/base64.ts'
-import { joined } from '../lib/bytes.ts'
+import { concatBytes } from '../lib/bytes.ts'
 import type { TObject } from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
 import type { Deadlines } from '../lib/timers.ts'
-import { Fault } from './errors.ts'
+import { ApiError } from './errors.ts'
 import type { Json } from '../ports/mod.ts'
 
 /**
@@ -67,14 +67,14 @@ export async function parseForm(bytes: Uint8Array, contentType: string): Promise
   try {
     return await new Response(bytes as BodyInit, { headers: { 'content-type': contentType } }).formData()
   } catch {
-    throw new Fault('INVALID_FORM', { message: 'The request body is not a well-formed multipart form.' })
+    throw new ApiError('INVALID_FORM', { message: 'The request body is not a well-formed multipart form.' })
   }
 }
 
 async function readBytes(body: ReadableStream<Uint8Array>, maxBytes: number, budget: Budget | undefined): Promise<Uint8Array> {
   const chunks: Uint8Array[] = []
   const length = await readChunks(body, { maxBytes, budget, take: (chunk) => void chunks.push(chunk) })
-  return joined(chunks, length)
+  return concatBytes(chunks, length)
 }
 
 type Reading = { readonly maxBytes: number; readonly budget: Budget | undefined; take(chunk: Uint8Array): void }
@@ -107,15 +107,15 @@ async function readChunks(body: ReadableStream<Uint8Array>, { maxBytes, budget, 
 
 /** The caller has hung up, or the connection broke: nobody here is to be alerted, and hardly anybody reads the reply. */
 function endedEarly(): never {
-  throw new Fault('INCOMPLETE_BODY', { message: 'The connection ended before the whole request body had arrived. Nothing was charged.' })
+  throw new ApiError('INCOMPLETE_BODY', { message: 'The connection ended before the whole request body had arrived. Nothing was charged.' })
 }
 
-function tooLarge(maxBytes: number): Fault {
-  return new Fault('TOO_LARGE', { message: `The request body may be at most ${maxBytes} bytes.`, fields: { max_bytes: maxBytes } })
+function tooLarge(maxBytes: number): ApiError {
+  return new ApiError('TOO_LARGE', { message: `The request body may be at most ${maxBytes} bytes.`, fields: { max_bytes: maxBytes } })
 }
 
-function tooSlow(): Fault {
-  return new Fault('TOO_SLOW', { message: 'The request body did not arrive in time. Nothing was charged.' })
+function tooSlow(): ApiError {
+  return new ApiError('TOO_SLOW', { message: 'The request body did not arrive in time. Nothing was charged.' })
 }
 
 export type Budget = {
@@ -148,7 +148,7 @@ export function budget(bytes: number, deadlines: Deadlines, { onFreed }: { onFre
   return {
     take(count) {
       if (held + count > bytes) {
-        throw new Fault('BUSY', { message: 'Too many uploads are under way. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } })
+        throw new ApiError('BUSY', { message: 'Too many uploads are under way. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } })
       }
       held += count
     },
@@ -190,7 +190,7 @@ export function holdOn(shared: Budget): Hold {
   }
 }
 
-const MOST_MEMBERS = 1_000_000
+const MAX_MEMBERS = 1_000_000
 const [COMMA, BRACE, BRACKET] = [0x2c, 0x7b, 0x5b]
 
 /** Whether a text may hold more values than can be walked while others wait: ten million empty objects parse into gigabytes. */
@@ -200,25 +200,25 @@ function isDense(text: string): boolean {
     const char = text.charCodeAt(at)
     if (char === COMMA || char === BRACE || char === BRACKET) members += 1
   }
-  return members > MOST_MEMBERS
+  return members > MAX_MEMBERS
 }
 
 /** Parses JSON. Throws INVALID_CONTENT_TYPE for a type that says something else, INVALID_JSON for text that is not. */
 export function parseJson(text: string, contentType: string | null): unknown {
   const type = contentType?.split(';', 1)[0]?.trim().toLowerCase()
   if (type && type !== 'application/json' && !type.endsWith('+json')) {
-    throw new Fault('INVALID_CONTENT_TYPE', { message: `The content type must be application/json, got ${clip(type)}.` })
+    throw new ApiError('INVALID_CONTENT_TYPE', { message: `The content type must be application/json, got ${clip(type)}.` })
   }
-  if (text.length > LARGE && isDense(text)) throw new Fault('TOO_LARGE', { message: `A large body may hold at most ${MOST_MEMBERS} values.` })
+  if (text.length > LARGE && isDense(text)) throw new ApiError('TOO_LARGE', { message: `A large body may hold at most ${MAX_MEMBERS} values.` })
   try {
     return JSON.parse(text)
   } catch {
     const message = text.trim() === '' ? 'The request body is empty; a JSON object is expected.' : 'The request body is not valid JSON.'
-    throw new Fault('INVALID_JSON', { message })
+    throw new ApiError('INVALID_JSON', { message })
   }
 }
 
-export type Intake = (value: unknown) => Record<string, unknown>
+export type InputParser = (value: unknown) => Record<string, unknown>
 
 const checks = new WeakMap<TObject, TypeCheck<TObject>>()
 
@@ -237,7 +237,7 @@ export type UnknownFields = 'dropped' | 'kept' | 'refused'
  * Makes of a schema a check that drops unknown fields, keeps them, or refuses them, and reads an optional null as absent.
  * The check throws INVALID_BODY with `details: [{path, message}]`, one per field.
  */
-export function intake(schema: TObject, unknownFields: UnknownFields = 'dropped'): Intake {
+export function inputParser(schema: TObject, unknownFields: UnknownFields = 'dropped'): InputParser {
   const fields = Object.keys(schema.properties)
   const required = new Set(schema.required ?? [])
   return (value) => {
@@ -249,7 +249,7 @@ export function intake(schema: TObject, unknownFields: UnknownFields = 'dropped'
     if (unknownFields === 'kept') {
       checkDepth(value)
       const all = Object.entries(value)
-      if (all.length > MOST_FIELDS) throw invalidBody([{ path: '', message: `More than ${MOST_FIELDS} fields` }])
+      if (all.length > MAX_FIELDS) throw invalidBody([{ path: '', message: `More than ${MAX_FIELDS} fields` }])
       // Assigned, this name would be no field but what all fields are inherited from: read for the price, and never sent.
       for (const [field, given] of all) if (field !== '__proto__' && !fields.includes(field)) known[field] = given
     }
@@ -282,7 +282,7 @@ function strangeNames(value: object, fields: readonly string[]): readonly Proble
 }
 
 /** Of an object whose unknown fields go on: it is copied whenever a rule changes it, and a million fields take a second of everybody's. */
-const MOST_FIELDS = 1_000
+const MAX_FIELDS = 1_000
 
 const DEEPEST = 200
 
@@ -299,13 +299,13 @@ function isDeeper(value: object, levels: number): boolean {
 }
 
 /** Saying what is wrong with an item takes far longer than seeing that something is. */
-const MOST_LOOKED_AT = 10_000
+const MAX_LOOKED_AT = 10_000
 
 type Problem = { path: string; message: string }
 
 function problems(compiled: TypeCheck<TObject>, value: unknown): readonly Problem[] {
-  const [long] = Object.entries(value as object).filter((field): field is [string, unknown[]] => Array.isArray(field[1]) && field[1].length > MOST_LOOKED_AT)
-  if (long) return [{ path: long[0], message: `${long[0]}: something in it is wrong, and it has ${long[1].length} items; of at most ${MOST_LOOKED_AT} we say what` }]
+  const [long] = Object.entries(value as object).filter((field): field is [string, unknown[]] => Array.isArray(field[1]) && field[1].length > MAX_LOOKED_AT)
+  if (long) return [{ path: long[0], message: `${long[0]}: something in it is wrong, and it has ${long[1].length} items; of at most ${MAX_LOOKED_AT} we say what` }]
   const byPath = new Map<string, Problem>()
   for (const error of compiled.Errors(value)) {
     const path = error.path.slice(1).replaceAll('/', '.')
@@ -317,13 +317,13 @@ function problems(compiled: TypeCheck<TObject>, value: unknown): readonly Proble
   return [...byPath.values()]
 }
 
-function invalidBody(details: readonly Problem[]): Fault {
-  return new Fault('INVALID_BODY', { message: details.map((detail) => detail.message).join('. '), details })
+function invalidBody(details: readonly Problem[]): ApiError {
+  return new ApiError('INVALID_BODY', { message: details.map((detail) => detail.message).join('. '), details })
 }
 
 /** 400 about one place of a caller's request: which, and what is allowed there. `fields` join the body (ruling 12). */
-export function refused(path: string, message: string, fields?: Readonly<Record<string, Json>>): Fault {
-  return new Fault('INVALID_BODY', { message: `${path}: ${message}.`, details: [{ path, message }], ...(fields && { fields }) })
+export function refused(path: string, message: string, fields?: Readonly<Record<string, Json>>): ApiError {
+  return new ApiError('INVALID_BODY', { message: `${path}: ${message}.`, details: [{ path, message }], ...(fields && { fields }) })
 }
 
 /** Shortens a caller's own value for an error text. */

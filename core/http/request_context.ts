@@ -1,11 +1,11 @@
 /** What a request says about paying: its header, the offer that it fits, and whether its caller is still there. */
-import type { Free, Job, Sold } from '../endpoint/mod.ts'
+import type { Free, JobDescription, Sold } from '../endpoint/mod.ts'
 import { isBrowser } from './browser_402.ts'
 import type { Proof } from '../ports/mod.ts'
 import { type Offer, PAYMENT_HEADERS, type Resource } from '../x402/protocol.ts'
 
 /** One HTTP request, as far as selling needs it. */
-export type Visit = {
+export type RequestContext = {
   readonly request: Request
   readonly origin: string
   /** Path as called, without the query; it goes into `resource.url`. */
@@ -33,7 +33,7 @@ export function paymentHeader(request: Request): string | null {
 export type PollProof = Proof & { readonly seconds: number }
 
 /** Nothing where the headers are not there, or where a payment says who asks. */
-export function proofOf(request: Request, { job, id }: { job: Pick<Job, 'object'>; id: string }): PollProof | undefined {
+export function proofOf(request: Request, { job, id }: { job: Pick<JobDescription, 'object'>; id: string }): PollProof | undefined {
   if (paymentHeader(request) !== null) return undefined
   const [wallet, timestamp, signature] = ['wallet', 'timestamp', 'signature'].map((name) => request.headers.get(`x-poll-${name}`))
   if (!wallet || !timestamp || !signature) return undefined
@@ -58,7 +58,7 @@ export function notOnOffer(accepted: Offer, offers: readonly Offer[]): string {
 }
 
 /** What the challenge says is being paid for. */
-export function resourceOf(endpoint: Sold | Free, { origin, path, bazaar }: Visit): Resource {
+export function resourceOf(endpoint: Sold | Free, { origin, path, bazaar }: RequestContext): Resource {
   return { url: `${origin}${path}`, description: endpoint.summary, mimeType: 'application/json', bazaar: bazaar(endpoint) }
 }
 

@@ -1,6 +1,6 @@
 /** How much text is counted for callers who have not paid (yet): a token bucket for each address, in the memory of one process. */
 import { addressKey } from './caller_address.ts'
-import { Fault } from './errors.ts'
+import { ApiError } from './errors.ts'
 import type { Clock } from '../ports/mod.ts'
 import type { CountTokens } from '../products/chat/token_estimate.ts'
 
@@ -71,9 +71,9 @@ export function unpaidWork({ countTokens, clock, perMinute, remembered = 10_000 
     return bucket
   }
 
-  function overspent(left: number): Fault {
+  function overspent(left: number): ApiError {
     const seconds = Math.ceil(((WORTH_WAITING * perMinute - left) * 60) / perMinute)
     const message = `Unpaid requests from one address may have ${perMinute} characters of text counted per minute. Retry after ${seconds} s, or send shorter prompts. Nothing was charged.`
-    return new Fault('TOO_MANY_REQUESTS', { message, fields: { retryAfterSeconds: seconds }, headers: { 'retry-after': String(seconds) } })
+    return new ApiError('TOO_MANY_REQUESTS', { message, fields: { retryAfterSeconds: seconds }, headers: { 'retry-after': String(seconds) } })
   }
 }

@@ -1,5 +1,5 @@
 /** Bytes that came in pieces, in one. */
-export function joined(chunks: readonly Uint8Array[], size: number): Uint8Array {
+export function concatBytes(chunks: readonly Uint8Array[], size: number): Uint8Array {
   const bytes = new Uint8Array(size)
   let offset = 0
   for (const chunk of chunks) {

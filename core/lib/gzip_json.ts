@@ -1,7 +1,7 @@
 /** Long texts as storage keeps them: compressed, for a list of eight megabytes takes 80 ms of everybody's time to write, and its place on disk for an hour. */
 import { fromBase64, toBase64 } from './base64.ts'
 import type { Json } from '../ports/mod.ts'
-import { turnstile } from './limiter.ts'
+import { concurrencyLimiter } from './limiter.ts'
 
 /** Of what is shorter a database makes nothing, in characters. */
 const LONG = 1 << 16
@@ -10,8 +10,8 @@ const LONG = 1 << 16
 const AT_ONCE = 2
 
 /** Packs a long text, and leaves all else as it is. Those who pack the same text at the same time share the work. */
-export function packing(): (made: Json) => Promise<Json> {
-  const turn = turnstile(AT_ONCE)
+export function gzipJson(): (made: Json) => Promise<Json> {
+  const turn = concurrencyLimiter(AT_ONCE)
   const under = new Map<string, Promise<Json>>()
 
   return async (made) => {
@@ -30,7 +30,7 @@ async function packed(made: string): Promise<Json> {
 }
 
 /** What was packed, letter by letter; what was not, as it is. */
-export async function unpacked(kept: Json): Promise<Json> {
+export async function gunzipJson(kept: Json): Promise<Json> {
   const gzip = typeof kept === 'object' && kept !== null ? (kept as { readonly gzip?: Json }).gzip : undefined
   if (typeof gzip !== 'string') return kept
   return await new Response(new Blob([fromBase64(gzip) as BlobPart]).stream().pipeThrough(new DecompressionStream('gzip'))).text()

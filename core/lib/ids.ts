@@ -20,18 +20,18 @@ export function fingerprint(method: string, path: string, body: string | Uint8Ar
 }
 
 /** Signs a path with its query: appends `sig`, an HMAC-SHA256 over both under the first (newest) key. */
-export function seal(path: string, query: URLSearchParams, keys: readonly Uint8Array[]): string {
+export function signQuery(path: string, query: URLSearchParams, keys: readonly Uint8Array[]): string {
   const [key] = keys
   if (!key) throw new RangeError('sealing needs a key')
-  const sealed = new URLSearchParams(query)
-  sealed.delete('sig')
-  const sig = bytesToHex(mac(path, sealed, key))
-  sealed.set('sig', sig)
-  return `${path}?${sealed}`
+  const signedQuery = new URLSearchParams(query)
+  signedQuery.delete('sig')
+  const sig = bytesToHex(mac(path, signedQuery, key))
+  signedQuery.set('sig', sig)
+  return `${path}?${signedQuery}`
 }
 
 /** Whether `sig` is ours under any of the keys, newest first. Constant time in the signature. */
-export function isSealed(path: string, query: URLSearchParams, keys: readonly Uint8Array[]): boolean {
+export function isSignedQuery(path: string, query: URLSearchParams, keys: readonly Uint8Array[]): boolean {
   const [sig = '', ...more] = query.getAll('sig')
   if (!/^[0-9a-f]{64}$/.test(sig) || more.length > 0) return false
   const unsigned = new URLSearchParams(query)

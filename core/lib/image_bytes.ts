@@ -31,13 +31,13 @@ const HEADS: readonly (readonly [RegExp, number])[] = [
 ]
 
 /** More segments than any camera or editor writes; the library takes its time over each. */
-const MOST_SEGMENTS = 1_000
+const MAX_SEGMENTS = 1_000
 
 /** Whether a JPEG has more than that many segments before its frame. */
 function isSplintered(head: Uint8Array): boolean {
   if (head[0] !== 0xff || head[1] !== 0xd8) return false
   let at = 2
-  for (let count = 0; count <= MOST_SEGMENTS; count++) {
+  for (let count = 0; count <= MAX_SEGMENTS; count++) {
     if (head[at] !== 0xff) return false
     at += 2 + (((head[at + 2] ?? 0) << 8) | (head[at + 3] ?? 0))
   }
@@ -45,10 +45,10 @@ function isSplintered(head: Uint8Array): boolean {
 }
 
 /** More sizes than any HEIC or AVIF tells of itself and its tiles; the library looks through all of them for each. */
-const MOST_SIZES = 64
+const MAX_SIZES = 64
 
 /** Whether a picture of the ISO-BMFF family tells more sizes than that. */
-const isCrowded = (head: Uint8Array): boolean => latin1.decode(head).split('ispe').length - 1 > MOST_SIZES
+const isCrowded = (head: Uint8Array): boolean => latin1.decode(head).split('ispe').length - 1 > MAX_SIZES
 const latin1 = new TextDecoder('latin1')
 
 /** What a file begins like; cheap, and no proof that it is a picture. */

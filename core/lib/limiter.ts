@@ -3,13 +3,13 @@
 /** Everybody may wait. */
 const ENDLESS = { most: Number.POSITIVE_INFINITY, full: () => new Error('nobody is turned away') }
 
-export type Turnstile = <T>(work: () => Promise<T>, signal?: AbortSignal) => Promise<T>
+export type ConcurrencyLimiter = <T>(work: () => Promise<T>, signal?: AbortSignal) => Promise<T>
 
 /**
  * Lets `atOnce` through at a time, in the order in which they came; who gives up by `signal` leaves the queue. Past `most` waiting, the next one
  * is not let in, and what `full` makes is thrown.
  */
-export function turnstile(atOnce: number, { most, full }: { most: number; full(): Error } = ENDLESS): Turnstile {
+export function concurrencyLimiter(atOnce: number, { most, full }: { most: number; full(): Error } = ENDLESS): ConcurrencyLimiter {
   const waiting: (() => void)[] = []
   let inside = 0
   return async (work, signal) => {

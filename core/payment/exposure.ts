@@ -3,7 +3,7 @@ import { print, type Usdc, usdc } from '../x402/money.ts'
 import type { Call, Cap, NewCall, NewWalletLimit, Opened, OverWhy, Verdict } from '../ports/mod.ts'
 
 /** open: bound, never handed out. sent: handed out, so it may have been broadcast. dead and paid are final. */
-export type BondState = 'open' | 'sent' | 'dead' | 'paid'
+export type BindingStatus = 'open' | 'sent' | 'dead' | 'paid'
 
 /** A balance read at `asOf` may lag this many milliseconds behind the settlements that it should show, where blocks do not tell. */
 export const BALANCE_LAG_MS = 5_000
@@ -12,9 +12,9 @@ export const BALANCE_LAG_MS = 5_000
 export const SETTLED_LOOKBACK_MS = 60_000
 
 /** One call of a payer, beside one bond of it (nulls where it has none); a call with several bonds may come several times. */
-export type Debt = Pick<Call, 'id' | 'endpoint' | 'quote' | 'work' | 'money' | 'startedAt' | 'settledAt'> & {
-  readonly state: BondState | null
-  readonly bondExpiresAt: number | null
+export type ExposedCall = Pick<Call, 'id' | 'endpoint' | 'quote' | 'work' | 'money' | 'startedAt' | 'settledAt'> & {
+  readonly state: BindingStatus | null
+  readonly bindingExpiresAt: number | null
   /** Block or slot of its settlement, by its receipt; null where the receipt does not say. */
   readonly block: number | null
 }
@@ -22,25 +22,25 @@ export type Debt = Pick<Call, 'id' | 'endpoint' | 'quote' | 'work' | 'money' | '
 type ReadAt = { readonly now: number; readonly without: string | undefined } & Pick<Cap, 'asOf' | 'block'>
 
 /** What may still leave the payer's wallet, or has left it since the balance was read. `without` is a call about to be let go. */
-export function exposure(debts: Iterable<Debt>, at: ReadAt): Usdc {
-  return sumOf(callsIn(debts, (debt) => debt.id !== at.without && (isOpen(debt, at.now) || isMissing(debt, at))))
+export function exposure(exposedCalls: Iterable<ExposedCall>, at: ReadAt): Usdc {
+  return sumOf(callsIn(exposedCalls, (unpaidRecord) => unpaidRecord.id !== at.without && (isOpen(unpaidRecord, at.now) || isMissing(unpaidRecord, at))))
 }
 
 export type Exposed = {
-  readonly debts: Iterable<Debt>
+  readonly exposedCalls: Iterable<ExposedCall>
   /** Whether the payer has ever settled a call in this asset. */
   readonly hasPaid: boolean
 }
 export type Judged = { readonly kind: 'over'; readonly sum: Usdc; readonly why?: OverWhy } | { readonly kind: 'within'; readonly atLimit: boolean }
 
 /** Whether the payer may open one more call under the cap; `atLimit` says that a new wallet could not open another one like it. */
-export function judgeCap(call: NewCall, { debts: read, hasPaid }: Exposed, at: { now: number; without: string | undefined; cap: Cap }): Judged {
+export function judgeCap(call: NewCall, { exposedCalls: read, hasPaid }: Exposed, at: { now: number; without: string | undefined; cap: Cap }): Judged {
   const { observed, newWallet, ...readAt } = at.cap
-  const debts = [...read]
-  const open = callsIn(debts, (debt) => debt.id !== at.without && debt.quote > 0n && isOpen(debt, at.now))
+  const exposedCalls = [...read]
+  const open = callsIn(exposedCalls, (unpaidRecord) => unpaidRecord.id !== at.without && unpaidRecord.quote > 0n && isOpen(unpaidRecord, at.now))
   if (observed === undefined && open.size > 0) return { kind: 'over', sum: plus(sumOf(open), call.quote), why: 'unreadable' }
   if (observed !== undefined) {
-    const sum = plus(exposure(debts, { ...readAt, now: at.now, without: at.without }), call.quote)
+    const sum = plus(exposure(exposedCalls, { ...readAt, now: at.now, without: at.without }), call.quote)
     if (sum > observed) return { kind: 'over', sum }
   }
   if (!newWallet || hasPaid) return { kind: 'within', atLimit: false }
@@ -55,33 +55,33 @@ export function judgeCap(call: NewCall, { debts: read, hasPaid }: Exposed, at: {
 }
 
 /** Its authorization can still move money. */
-function isOpen(debt: Debt, now: number): boolean {
-  if (debt.money === 'settled' || (debt.money === 'verified' && debt.work === 'failed')) return false
-  return debt.state !== null && isSpendable(debt.state) && debt.bondExpiresAt !== null && debt.bondExpiresAt > now
+function isOpen(unpaidRecord: ExposedCall, now: number): boolean {
+  if (unpaidRecord.money === 'settled' || (unpaidRecord.money === 'verified' && unpaidRecord.work === 'failed')) return false
+  return unpaidRecord.state !== null && isSpendable(unpaidRecord.state) && unpaidRecord.bindingExpiresAt !== null && unpaidRecord.bindingExpiresAt > now
 }
 
 /** Settled, and perhaps not yet in the balance that was read: later than its block, or, where a block is not known, too lately to tell. */
-function isMissing({ money, settledAt, block }: Debt, at: Pick<Cap, 'asOf' | 'block'>): boolean {
+function isMissing({ money, settledAt, block }: ExposedCall, at: Pick<Cap, 'asOf' | 'block'>): boolean {
   if (money !== 'settled' || settledAt === null) return false
   const age = at.asOf - settledAt
   if (at.block === undefined || block === null) return age <= BALANCE_LAG_MS
   return block > at.block && age <= SETTLED_LOOKBACK_MS
 }
 
-export function isSpendable(state: BondState): boolean {
+export function isSpendable(state: BindingStatus): boolean {
   return state === 'open' || state === 'sent'
 }
 
 /** Each call once, however many bonds it has. */
-function callsIn(debts: Iterable<Debt>, counts: (debt: Debt) => boolean): ReadonlyMap<string, Debt> {
-  const found = new Map<string, Debt>()
-  for (const debt of debts) if (counts(debt)) found.set(debt.id, debt)
+function callsIn(exposedCalls: Iterable<ExposedCall>, counts: (unpaidRecord: ExposedCall) => boolean): ReadonlyMap<string, ExposedCall> {
+  const found = new Map<string, ExposedCall>()
+  for (const unpaidRecord of exposedCalls) if (counts(unpaidRecord)) found.set(unpaidRecord.id, unpaidRecord)
   return found
 }
 
 const plus = (one: Usdc, other: Usdc): Usdc => usdc(one + other)
 
-function sumOf(calls: ReadonlyMap<string, Debt>): Usdc {
+function sumOf(calls: ReadonlyMap<string, ExposedCall>): Usdc {
   let sum = 0n
   for (const { quote } of calls.values()) sum += quote
   return usdc(sum)

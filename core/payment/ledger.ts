@@ -2,22 +2,22 @@
  * The safety of money, as pure decisions (house decisions 3 to 6 and 8). A storage reads the rows that a function here asks for,
  * performs its `writes` in order and gives its `answer`, all in one atomic step. Storages decide nothing themselves.
  */
-import { type BondState, type Debt, isSpendable, judgeCap } from './exposure.ts'
+import { type BindingStatus, type ExposedCall, isSpendable, judgeCap } from './exposure.ts'
 import { parseAtomic, type Usdc } from '../x402/money.ts'
-import type { Authorization, Bucket, Call, CallPatch, Cap, Json, Money, NewCall, Outcome, OverWhy, Owned, Usage, Work } from '../ports/mod.ts'
+import type { Authorization, Bucket, Call, CallPatch, Cap, Json, PaymentStatus, NewCall, Outcome, OverWhy, StoredRecord, Usage, WorkStatus } from '../ports/mod.ts'
 import type { Receipt } from '../x402/protocol.ts'
 
 // ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Ties one authorization to the one call that it may pay for; `key` is unique over all calls of all gateways. */
-export type Bond = {
+export type AuthorizationBinding = {
   readonly key: string
   /** Id of the call, and its payer, by whom exposure is found. */
   readonly call: string
   readonly payer: string
   /** 0 for the authorization that opened the call; later ones count up. Lower places are resolved first. */
   readonly place: number
-  readonly state: BondState
+  readonly state: BindingStatus
   /** When the authorization can no longer move money. */
   readonly expiresAt: number
 }
@@ -25,7 +25,7 @@ export type Bond = {
 /** Who may settle a call: what a stored call carries beside what the port shows. */
 export type Hold = {
   /** The last token handed out; 0 before the first. */
-  readonly fence: number
+  readonly claimToken: number
   /** When the last claim runs out, or was ended; null before the first. `unsettled` is ordered by it. */
   readonly claimUntil: number | null
   /** The authorization that the token was given for; null once the claim has ended, and then the token is stale. */
@@ -47,7 +47,7 @@ export type RowPatch = Partial<Omit<Row, 'id'>>
 export type Head = Pick<Row, 'id' | 'payer' | 'work' | 'money' | 'owner' | 'until' | 'startedAt' | 'error' | 'receipt' | 'expiresAt' | keyof Hold>
 
 /** How a new row begins. */
-export const UNCLAIMED: Hold & Pick<Row, 'paid'> = { fence: 0, claimUntil: null, claimKey: null, claimFresh: false, emptied: false, paid: null }
+export const UNCLAIMED: Hold & Pick<Row, 'paid'> = { claimToken: 0, claimUntil: null, claimKey: null, claimFresh: false, emptied: false, paid: null }
 
 // ── decisions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -56,8 +56,8 @@ export type Write =
   | { readonly kind: 'insert'; readonly call: Call }
   | { readonly kind: 'patch'; readonly id: string; readonly patch: RowPatch }
   /** Inserts the bond, or takes over the one with this key, with all that belongs to it. */
-  | { readonly kind: 'bind'; readonly bond: Bond; readonly authorization: Authorization }
-  | { readonly kind: 'mark'; readonly key: string; readonly state: BondState }
+  | { readonly kind: 'bind'; readonly binding: AuthorizationBinding; readonly authorization: Authorization }
+  | { readonly kind: 'mark'; readonly key: string; readonly state: BindingStatus }
   /** Deletes the bond: its authorization serves no call. */
   | { readonly kind: 'free'; readonly key: string }
 
@@ -79,7 +79,7 @@ export type ClaimAnswer =
 export const LOST = 'The work was lost when the server stopped. Nothing was charged.'
 
 /** Owner of a call whose work goes on at its vendor's place: no process, so it outlives them all. */
-export const HELD = 'held upstream'
+export const UPSTREAM_JOB = 'held upstream'
 
 // ── opening ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -105,13 +105,13 @@ export function isFree(call: Pick<Head, 'work' | 'money' | 'until'>, now: number
  */
 export function decideOpen(
   asked: { call: NewCall; authorization: Authorization },
-  seen: { bound: Head | undefined; debts: Iterable<Debt>; hasPaid?: boolean },
+  seen: { bound: Head | undefined; exposedCalls: Iterable<ExposedCall>; hasPaid?: boolean },
   at: { now: number; until: number; lostBy?: number; cap?: Cap },
 ): Decision<OpenAnswer> {
   const { authorization } = asked
   const { bound } = seen
   if (bound && !isFree(bound, at.lostBy ?? at.now)) return only({ kind: 'replayed', id: bound.id })
-  const judged = at.cap && judgeCap(asked.call, { debts: seen.debts, hasPaid: seen.hasPaid ?? false }, { now: at.now, without: bound?.id, cap: at.cap })
+  const judged = at.cap && judgeCap(asked.call, { exposedCalls: seen.exposedCalls, hasPaid: seen.hasPaid ?? false }, { now: at.now, without: bound?.id, cap: at.cap })
   if (judged?.kind === 'over') return only(judged)
   const call: Call = {
     ...asked.call,
@@ -127,10 +127,10 @@ export function decideOpen(
     receipt: null,
     settledAt: null,
   }
-  const bond: Bond = { ...bondOf(authorization, call), place: 0, state: 'open' }
+  const binding: AuthorizationBinding = { ...bindingOf(authorization, call), place: 0, state: 'open' }
   return {
     answer: { kind: 'opened', call, ...(judged?.atLimit && { atLimit: true }) },
-    writes: [...letGo(bound, at.now), { kind: 'insert', call }, { kind: 'bind', bond, authorization }],
+    writes: [...letGo(bound, at.now), { kind: 'insert', call }, { kind: 'bind', binding, authorization }],
   }
 }
 
@@ -143,7 +143,7 @@ export function decideOpen(
  */
 export function decideClaim(
   call: Head | undefined,
-  seen: { bonds: readonly Bond[]; offered: Authorization | undefined; bound: Head | undefined },
+  seen: { bindings: readonly AuthorizationBinding[]; offered: Authorization | undefined; bound: Head | undefined },
   at: { now: number; until: number; lostBy?: number; result?: Made; owner?: string },
 ): Decision<ClaimAnswer> {
   if (!call) return only({ kind: 'nothing' })
@@ -156,9 +156,9 @@ export function decideClaim(
     return { answer: { kind: 'taken', until: call.claimUntil }, writes: kept }
   }
 
-  const token = call.fence + 1
-  const claim = { ...done, money: 'settling', fence: token, claimUntil: at.until } as const
-  const first = seen.bonds.find((bond) => isSpendable(bond.state))
+  const token = call.claimToken + 1
+  const claim = { ...done, money: 'settling', claimToken: token, claimUntil: at.until } as const
+  const first = seen.bindings.find((binding) => isSpendable(binding.state))
   const { offered } = seen
   if (first) {
     const fresh = first.state === 'open'
@@ -172,14 +172,14 @@ export function decideClaim(
     }
   }
   // An authorization of ours that got here is dead or paid: it has nothing left to send.
-  if (!offered || seen.bonds.some((bond) => bond.key === offered.key)) return { answer: { kind: 'nothing' }, writes: kept }
+  if (!offered || seen.bindings.some((binding) => binding.key === offered.key)) return { answer: { kind: 'nothing' }, writes: kept }
   if (seen.bound && !isFree(seen.bound, at.lostBy ?? at.now)) return { answer: { kind: 'replayed', id: seen.bound.id }, writes: kept }
-  const place = 1 + Math.max(-1, ...seen.bonds.map((bond) => bond.place))
+  const place = 1 + Math.max(-1, ...seen.bindings.map((binding) => binding.place))
   return {
     answer: { kind: 'yours', token },
     writes: [
       ...letGo(seen.bound, at.now),
-      { kind: 'bind', bond: { ...bondOf(offered, call), place, state: 'sent' }, authorization: offered },
+      { kind: 'bind', binding: { ...bindingOf(offered, call), place, state: 'sent' }, authorization: offered },
       { kind: 'patch', id: call.id, patch: { ...claim, claimKey: offered.key, claimFresh: true } },
     ],
   }
@@ -194,14 +194,14 @@ function completed({ result, expiresAt, usage }: Made, now: number): RowPatch {
 /** What came of a claim. Only `paid` is believed without the current token: money that moved has moved. */
 export function decideFinish(
   call: Head | undefined,
-  seen: { bonds: readonly Bond[]; token: number; outcome: Outcome },
+  seen: { bindings: readonly AuthorizationBinding[]; token: number; outcome: Outcome },
   at: { now: number; expiresAt?: number },
 ): Decision<boolean> {
   if (!call) return only(false)
   const { outcome } = seen
   if (call.money === 'settled') return only(outcome.kind === 'paid')
-  const current = call.claimKey !== null && call.fence === seen.token
-  const bond = current ? seen.bonds.find((each) => each.key === call.claimKey) : undefined
+  const current = call.claimKey !== null && call.claimToken === seen.token
+  const binding = current ? seen.bindings.find((each) => each.key === call.claimKey) : undefined
   const ended: RowPatch = {
     claimUntil: at.now,
     claimKey: null,
@@ -211,23 +211,23 @@ export function decideFinish(
   if (outcome.kind === 'paid') {
     const { receipt } = outcome
     const patch: RowPatch = { ...ended, money: 'settled', receipt, paid: parseAtomic(receipt.amount) ?? null, settledAt: at.now }
-    const paid: readonly Write[] = bond ? [{ kind: 'mark', key: bond.key, state: 'paid' }] : []
+    const paid: readonly Write[] = binding ? [{ kind: 'mark', key: binding.key, state: 'paid' }] : []
     return { answer: true, writes: [{ kind: 'patch', id: call.id, patch }, ...paid] }
   }
-  if (!bond) return only(false)
-  const end = (money: Money, ...rest: Write[]): Decision<boolean> => ({
+  if (!binding) return only(false)
+  const end = (money: PaymentStatus, ...rest: Write[]): Decision<boolean> => ({
     answer: true,
     writes: [{ kind: 'patch', id: call.id, patch: { ...ended, money } }, ...rest],
   })
-  if (outcome.kind === 'unknown') return end('settling', { kind: 'mark', key: bond.key, state: 'sent' })
-  if (outcome.kind === 'unresolved') return end('unresolved', { kind: 'mark', key: bond.key, state: 'sent' })
+  if (outcome.kind === 'unknown') return end('settling', { kind: 'mark', key: binding.key, state: 'sent' })
+  if (outcome.kind === 'unresolved') return end('unresolved', { kind: 'mark', key: binding.key, state: 'sent' })
 
-  const inDoubt = seen.bonds.some((each) => each.key !== bond.key && each.state === 'sent')
+  const inDoubt = seen.bindings.some((each) => each.key !== binding.key && each.state === 'sent')
   const money = inDoubt ? 'settling' : 'refused'
-  if (outcome.kind === 'dead') return end(money, { kind: 'mark', key: bond.key, state: 'dead' })
+  if (outcome.kind === 'dead') return end(money, { kind: 'mark', key: binding.key, state: 'dead' })
   if (!call.claimFresh) return end('settling')
-  if (bond.place === 0) return end(money, { kind: 'mark', key: bond.key, state: 'open' })
-  return end(money, { kind: 'free', key: bond.key })
+  if (binding.place === 0) return end(money, { kind: 'mark', key: binding.key, state: 'open' })
+  return end(money, { kind: 'free', key: binding.key })
 }
 
 // ── the rest of a call's life ───────────────────────────────────────────────────────────────────────────────────────
@@ -236,11 +236,11 @@ export function decideFinish(
  * Whether an owner may go on with a call, which he then has until the time that he promises. A call that was declared lost is his again while
  * its authorization has served no other call: its first bond is then still its own, and open.
  */
-export function decideRenewal(call: Head | undefined, seen: { bonds: readonly Pick<Bond, 'place' | 'state'>[]; owner: string }, until: number): Decision<boolean> {
+export function decideRenewal(call: Head | undefined, seen: { bindings: readonly Pick<AuthorizationBinding, 'place' | 'state'>[]; owner: string }, until: number): Decision<boolean> {
   if (!call || call.owner !== seen.owner) return only(false)
   const { id } = call
   if (isUnfinished(call.work)) return { answer: true, writes: call.until < until ? [{ kind: 'patch', id, patch: { until } }] : [] }
-  if (!wasLost(call) || !seen.bonds.some(({ place, state }) => place === 0 && state === 'open')) return only(false)
+  if (!wasLost(call) || !seen.bindings.some(({ place, state }) => place === 0 && state === 'open')) return only(false)
   const work = call.startedAt === null ? 'queued' : 'in_progress'
   return { answer: true, writes: [{ kind: 'patch', id, patch: { work, error: null, endedAt: null, until: Math.max(until, call.until) } }] }
 }
@@ -248,7 +248,7 @@ export function decideRenewal(call: Head | undefined, seen: { bonds: readonly Pi
 /** Whether a compare-and-set over a call applies. */
 export function mayMove(
   call: Pick<Head, 'work' | 'money' | 'owner'> | undefined,
-  from: { work: readonly Work[]; owner?: string; money?: Money },
+  from: { work: readonly WorkStatus[]; owner?: string; money?: PaymentStatus },
 ): boolean {
   if (!call || !from.work.includes(call.work)) return false
   if (from.owner !== undefined && from.owner !== call.owner) return false
@@ -266,22 +266,22 @@ export function patchOf(patch: CallPatch): RowPatch {
  * What becomes of a call past its life. A settled one is emptied, its ledger row stays. An unsettled one is forgotten once none of
  * its authorizations could pay any more, or once they are free anyhow. One whose money is in doubt is kept.
  */
-export function afterlife(call: Head, bonds: readonly Pick<Bond, 'expiresAt'>[], now: number): 'keep' | 'empty' | 'forget' {
+export function afterlife(call: Head, bindings: readonly Pick<AuthorizationBinding, 'expiresAt'>[], now: number): 'keep' | 'empty' | 'forget' {
   if (call.expiresAt > now || isUnfinished(call.work)) return 'keep'
   if (call.money === 'settled') return call.emptied ? 'keep' : 'empty'
   if (call.money !== 'verified' && call.money !== 'refused') return 'keep'
-  return isFree(call, now) || bonds.every((bond) => bond.expiresAt <= now) ? 'forget' : 'keep'
+  return isFree(call, now) || bindings.every((binding) => binding.expiresAt <= now) ? 'forget' : 'keep'
 }
 
 // ── owned records ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** What is left of a record at `now`. */
-export function alive<Record extends Pick<Owned, 'expiresAt'>>(stored: Record | undefined, now: number): Record | undefined {
+export function alive<Record extends Pick<StoredRecord, 'expiresAt'>>(stored: Record | undefined, now: number): Record | undefined {
   return stored && stored.expiresAt > now ? stored : undefined
 }
 
 /** Whether a compare-and-set over a record applies. A record never changes hands. */
-export function mayMoveOwned(stored: Owned | undefined, asked: { record: Owned; from: Json; now: number }): boolean {
+export function mayMoveOwned(stored: StoredRecord | undefined, asked: { record: StoredRecord; from: Json; now: number }): boolean {
   const held = alive(stored, asked.now)
   return held !== undefined && held.owner === asked.record.owner && isSame(held.data, asked.from)
 }
@@ -318,7 +318,7 @@ export function takePermits(
   return { answer: { granted, resetAt }, window: granted > 0 ? { used: used + granted, resetAt } : undefined }
 }
 
-export function isUnfinished(work: Work): boolean {
+export function isUnfinished(work: WorkStatus): boolean {
   return work === 'queued' || work === 'in_progress'
 }
 
@@ -328,7 +328,7 @@ function letGo(call: Head | undefined, now: number): readonly Write[] {
   return [{ kind: 'patch', id: call.id, patch: { work: 'failed', error: LOST, endedAt: now } }]
 }
 
-function bondOf(authorization: Authorization, call: Pick<Call, 'id' | 'payer'>): Omit<Bond, 'place' | 'state'> {
+function bindingOf(authorization: Authorization, call: Pick<Call, 'id' | 'payer'>): Omit<AuthorizationBinding, 'place' | 'state'> {
   return { key: authorization.key, call: call.id, payer: call.payer, expiresAt: authorization.expiresAt }
 }
 

@@ -1,8 +1,8 @@
 /** What a gateway asks for, and who signed for it: steps 3, 4 and 6 of a paid call, for orders and for polls. */
 import { within } from './settle.ts'
 import type { Price } from '../endpoint/mod.ts'
-import { Fault } from '../http/errors.ts'
-import type { House } from '../call/gateway_context.ts'
+import { ApiError } from '../http/errors.ts'
+import type { GatewayContext } from '../call/gateway_context.ts'
 import type { Identity, Terms, Verdict } from '../ports/mod.ts'
 import { fits, notOnOffer } from '../http/request_context.ts'
 import { type Offer, type Payment, withoutHint } from '../x402/protocol.ts'
@@ -34,7 +34,7 @@ const CLOSED = 'The gateway cannot settle payments at the moment. Nothing was ch
 /** A free key is looked for every few seconds, the balance of an empty one every minute. */
 const CLOSED_RETRY_SECONDS = { no_key: '5', no_gas: '60', clock: '5' } as const
 
-export function offersOf({ ports: { chain, clock }, patience }: House): Offers {
+export function offersOf({ ports: { chain, clock }, timeouts }: GatewayContext): Offers {
   return {
     at({ amount, maxTimeoutSeconds }, otherwise = []) {
       const terms = chain.terms(clock.now())
@@ -44,8 +44,8 @@ export function offersOf({ ports: { chain, clock }, patience }: House): Offers {
       const offers = terms.length > 0 ? terms.map((each) => offerOf(each, price)) : otherwise
       if (offers.length > 0) return offers
       const closed = chain.closed?.(clock.now())
-      if (closed) throw new Fault('NOT_READY', { message: CLOSED, headers: { 'retry-after': CLOSED_RETRY_SECONDS[closed.code] } })
-      throw new Fault('NOT_READY', { message: 'The gateway has not yet been able to check its chain. Nothing was charged.', headers: { 'retry-after': '5' } })
+      if (closed) throw new ApiError('NOT_READY', { message: CLOSED, headers: { 'retry-after': CLOSED_RETRY_SECONDS[closed.code] } })
+      throw new ApiError('NOT_READY', { message: 'The gateway has not yet been able to check its chain. Nothing was charged.', headers: { 'retry-after': '5' } })
     },
 
     async identify(payment, offers) {
@@ -53,7 +53,7 @@ export function offersOf({ ports: { chain, clock }, patience }: House): Offers {
       const fitting = offers.filter((offer) => fits(offer, accepted)).toSorted((a, b) => Number(isNamed(b, accepted)) - Number(isNamed(a, accepted)))
       let refused: Identified | undefined
       for (const offer of fitting) {
-        const identity = await within(clock, patience.verifyMs, (signal) => chain.identify(payment, offer, { now: clock.now(), signal })).catch(couldNotAsk)
+        const identity = await within(clock, timeouts.verifyMs, (signal) => chain.identify(payment, offer, { now: clock.now(), signal })).catch(couldNotAsk)
         if (identity.kind === 'known') return { ...identity, offer }
         if (identity.kind === 'unavailable') return identity
         refused ??= identity
@@ -61,12 +61,12 @@ export function offersOf({ ports: { chain, clock }, patience }: House): Offers {
       return refused ?? { kind: 'refused', code: 'PAYMENT_INVALID', reason: notOnOffer(accepted, offers) }
     },
 
-    verify: (payment, offer) => within(clock, patience.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(couldNotAsk),
+    verify: (payment, offer) => within(clock, timeouts.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(couldNotAsk),
   }
 }
 
 /** Whether two offers are paid in the same way to the same one, whatever they ask. A fee payer that was replaced makes another way. */
-export function isSameRail(one: Offer, other: Offer): boolean {
+export function isSamePaymentMethod(one: Offer, other: Offer): boolean {
   const isSameWay = one.extra?.name === other.extra?.name && one.extra?.feePayer === other.extra?.feePayer
   return one.network === other.network && one.asset === other.asset && one.payTo === other.payTo && isSameWay
 }

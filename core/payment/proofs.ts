@@ -2,7 +2,7 @@
  * Which authorization proves a wallet (ruling 34). A settlement publishes the whole authorization, so one that was handed to a chain or to a facilitator
  * proves nothing any more: whoever reads the chain can send it as well.
  */
-import { askFate, type Money } from './settle.ts'
+import { askFate, type SettleContext } from './settle.ts'
 import { isNotedHandedOut } from './sent_authorizations.ts'
 import type { Authorization, Call, PaymentCode } from '../ports/mod.ts'
 import { SIGN_AFRESH } from '../http/replies.ts'
@@ -26,7 +26,7 @@ export function wasHandedOut({ money }: Pick<Call, 'money'>): boolean {
  * Whether the authorization proves that its sender is the wallet of this call: the call's own, while it was never handed out, or one that no call has used,
  * that still lives, and that the chain has not seen. What the wallet holds does not matter here.
  */
-export async function judgeProof(money: Money, call: Call, authorization: Authorization): Promise<Judged> {
+export async function judgeProof(money: SettleContext, call: Call, authorization: Authorization): Promise<Judged> {
   const { storage, clock } = money
   const { key, expiresAt } = authorization
   if (key === call.authorization) return wasHandedOut(call) ? none('PAYMENT_REPLAY', SIGN_AFRESH) : { kind: 'proof' }

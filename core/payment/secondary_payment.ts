@@ -2,11 +2,11 @@
  * A second authorization that is part of the work: the same wallet pays somebody else, and only then us. In storage it is a call of its own: the table that
  * binds every authorization binds this one too, what became of it is found out as for any call, and a crash between the two neither loses nor repeats it.
  */
-import { abandon, failIfOverdue, type Money, settleCall } from './settle.ts'
-import { noteDebt, owedBy } from './unpaid_calls.ts'
+import { abandon, failIfOverdue, type SettleContext, settleCall } from './settle.ts'
+import { noteUnpaidCall, unpaidCallOf } from './unpaid_calls.ts'
 import { capOf, overText } from './exposure.ts'
-import { Fault } from '../http/errors.ts'
-import type { House } from '../call/gateway_context.ts'
+import { ApiError } from '../http/errors.ts'
+import type { GatewayContext } from '../call/gateway_context.ts'
 import { type Offers, purseOf } from './offers.ts'
 import type { Usdc } from '../x402/money.ts'
 import type { Authorization, Call, Json, PaymentCode, Storage } from '../ports/mod.ts'
@@ -21,7 +21,7 @@ export type To = { readonly name: string; readonly payTo: string; readonly amoun
 type Used = { readonly kind: 'used'; readonly transaction: string | null }
 type Refused = { readonly kind: 'refused'; readonly code: PaymentCode; readonly reason: string }
 
-export type Second =
+export type SecondaryPayment =
   /** `settle` ends when the fate of the money is known, however long that takes. Refused: it has not moved, and nobody sends it any more. */
   | { readonly kind: 'ready'; settle(): Promise<{ readonly kind: 'settled'; readonly receipt: Receipt } | Refused | Used> }
   | Refused
@@ -30,28 +30,28 @@ export type Second =
 /** Between two looks at what became of it. */
 const LOOK_AGAIN_MS = 3_000
 /** How long its row stays, beside the ledger's: the request that brought it finds it by what the row remembers. */
-export const SECOND_KEEP_MS = 30 * 24 * 3_600_000
+export const SECONDARY_RETENTION_MS = 30 * 24 * 3_600_000
 /** Which call a settled or waiting second authorization belongs to by now, where that is no longer the one that brought it. */
 const TAKEN = 'second'
 
 type Asked = To & { readonly signal: AbortSignal }
 
-export function secondHand(house: House, offering: Offers): (call: Call, payment: Payment, asked: Asked) => Promise<Second> {
-  const { storage, chain, clock, log } = house.ports
-  const { patience } = house
-  const money: Money = { storage, chain, clock, log, patience }
+export function secondaryPayments(gatewayContext: GatewayContext, offering: Offers): (call: Call, payment: Payment, asked: Asked) => Promise<SecondaryPayment> {
+  const { storage, chain, clock, log } = gatewayContext.ports
+  const { timeouts } = gatewayContext
+  const money: SettleContext = { storage, chain, clock, log, timeouts }
 
   return async function second(call, payment, { name, payTo, amount, maxTimeoutSeconds, signal }) {
     const offers = offering.at({ amount, maxTimeoutSeconds }).flatMap((offer) => (isPlain(offer) ? [{ ...offer, payTo }] : []))
-    if (offers.length === 0) throw new Fault('NOT_CONFIGURED', { message: 'This gateway takes no plain transfers on an EVM chain. Nothing was charged.' })
+    if (offers.length === 0) throw new ApiError('NOT_CONFIGURED', { message: 'This gateway takes no plain transfers on an EVM chain. Nothing was charged.' })
     const identified = await offering.identify(payment, offers)
     if (identified.kind === 'unavailable') throw cannotVerify(identified.reason)
     if (identified.kind === 'refused') return identified
     const { payer, key, expiresAt, offer } = identified
     const asset = purseOf(identified)
     if (payer !== call.payer) return refused(`it is signed by ${payer}, and the payment of this request by ${call.payer}`)
-    const owed = await owedBy(storage, call, clock.now())
-    if (owed) throw owes(owed, await house.seals.keyOf(owed.id))
+    const owed = await unpaidCallOf(storage, call, clock.now())
+    if (owed) throw owes(owed, await gatewayContext.pollUrls.keyOf(owed.id))
 
     const known = await storage.callOf(key, clock.now())
     if (known) {
@@ -68,8 +68,8 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
       const now = clock.now()
       const authorization: Authorization = { key, payer, payment, offer, expiresAt }
       const fresh = {
-        id: newId(house.ports.random),
-        gateway: house.name,
+        id: newId(gatewayContext.ports.random),
+        gateway: gatewayContext.name,
         endpoint: name,
         payer,
         asset,
@@ -79,13 +79,13 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
         model: null,
         request: { parent: call.id },
         createdAt: now,
-        owner: house.owner,
-        expiresAt: now + SECOND_KEEP_MS,
+        owner: gatewayContext.owner,
+        expiresAt: now + SECONDARY_RETENTION_MS,
       }
       const cap = verdict.kind === 'valid' ? capOf(verdict) : undefined
-      const opened = await storage.openCall(fresh, authorization, { now, until: now + patience.workLeaseMs, ...(cap && { cap }) })
+      const opened = await storage.openCall(fresh, authorization, { now, until: now + timeouts.workLeaseMs, ...(cap && { cap }) })
       if (opened.kind === 'replayed') return used(opened.call)
-      if (opened.kind === 'over') return { ...refused(overText(opened, house.newWallet)), code: 'PAYMENT_UNFUNDED' as const }
+      if (opened.kind === 'over') return { ...refused(overText(opened, gatewayContext.newWallet)), code: 'PAYMENT_UNFUNDED' as const }
       return await settled(opened.call, authorization).catch((error) => abandon(storage, opened.call, { error, now: clock.now() }))
     }
 
@@ -93,10 +93,10 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
     async function settled(own: Call, authorization: Authorization) {
       for (;;) {
         signal.throwIfAborted()
-        const completion = { result: { parent: call.id } as Json, expiresAt: clock.now() + SECOND_KEEP_MS }
-        const paying = await settleCall(money, own, authorization, { completion, keepUntil: clock.now() + SECOND_KEEP_MS })
+        const completion = { result: { parent: call.id } as Json, expiresAt: clock.now() + SECONDARY_RETENTION_MS }
+        const paying = await settleCall(money, own, authorization, { completion, retainUntil: clock.now() + SECONDARY_RETENTION_MS })
         if (paying.kind === 'settled') {
-          await noteDebt({ storage, log }, call, { now: clock.now(), until: clock.now() + patience.debtMs })
+          await noteUnpaidCall({ storage, log }, call, { now: clock.now(), until: clock.now() + timeouts.unpaidBlockMs })
           return { kind: 'settled' as const, receipt: paying.receipt }
         }
         if (paying.kind === 'refused' || paying.kind === 'rejected' || paying.kind === 'unavailable') return refused(paying.reason)
@@ -109,13 +109,13 @@ export function secondHand(house: House, offering: Offers): (call: Call, payment
     async function isLeft(known: Call): Promise<boolean> {
       const parent = await storage.getCall(await parentOf(storage, known, clock.now()))
       if (parent?.id === call.id) return true
-      return parent !== undefined && (await failIfOverdue(storage, parent, { now: clock.now(), patience, living: house.living })).work === 'failed'
+      return parent !== undefined && (await failIfOverdue(storage, parent, { now: clock.now(), timeouts, living: gatewayContext.living })).work === 'failed'
     }
 
     /** Makes it this call's. False where somebody else was first. */
     async function take(known: Call): Promise<boolean> {
       const now = clock.now()
-      const record = { kind: TAKEN, id: known.id, owner: known.payer, data: { parent: call.id }, expiresAt: now + SECOND_KEEP_MS }
+      const record = { kind: TAKEN, id: known.id, owner: known.payer, data: { parent: call.id }, expiresAt: now + SECONDARY_RETENTION_MS }
       const held = await storage.getOwned(TAKEN, known.id, now)
       if (!(await isLeft(known))) return false
       return held ? await storage.moveOwned(record, held.data, now) : await storage.putOwned(record, now)
@@ -135,9 +135,9 @@ async function parentOf(storage: Pick<Storage, 'getOwned'>, known: Call, now: nu
   return told?.parent ?? ''
 }
 
-function owes({ id }: Call, key: string): Fault {
+function owes({ id }: Call, key: string): ApiError {
   const poll_url = anyCallUrl(id, key)
-  return new Fault('NOT_ALLOWED', { error: 'Forbidden', message: 'This wallet owes the payment of an earlier request: poll it with a payment first. Nothing was charged.', fields: { reason: 'unpaid', job_id: id, poll_url } })
+  return new ApiError('NOT_ALLOWED', { error: 'Forbidden', message: 'This wallet owes the payment of an earlier request: poll it with a payment first. Nothing was charged.', fields: { reason: 'unpaid', job_id: id, poll_url } })
 }
 
 const used = ({ receipt }: Call): Used => ({ kind: 'used', transaction: receipt?.transaction ?? null })

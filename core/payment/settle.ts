@@ -8,7 +8,7 @@ import type { Authorization, Call, Chain, Clock, Json, Log, Outcome, PaymentCode
 import type { Receipt } from '../x402/protocol.ts'
 
 /** How long things may take, in milliseconds. The settlement lease outlives the deadline given to `settle`. */
-export type Patience = {
+export type Timeouts = {
   readonly verifyMs: number
   readonly settleMs: number
   readonly settleLeaseMs: number
@@ -33,10 +33,10 @@ export type Patience = {
   /** How long an identical resend of a paid request is given the stored answer (ruling 9). */
   readonly resendMs: number
   /** How long a refused settlement after delivery keeps its payer from further answers (house decision 7). */
-  readonly debtMs: number
+  readonly unpaidBlockMs: number
 }
 
-export const patience: Patience = {
+export const timeouts: Timeouts = {
   verifyMs: 8_000,
   settleMs: 30_000,
   settleLeaseMs: 45_000,
@@ -50,16 +50,16 @@ export const patience: Patience = {
   receiptMs: 10_000,
   marginMs: 30_000,
   resendMs: 600_000,
-  debtMs: 86_400_000,
+  unpaidBlockMs: 86_400_000,
 }
 
-export type Money = {
+export type SettleContext = {
   readonly storage: Storage
   readonly chain: Chain
   readonly clock: Clock
   readonly log: Log
   readonly meter?: Meter | undefined
-  readonly patience: Patience
+  readonly timeouts: Timeouts
 }
 
 /** What came of trying to settle a call. Only `settled` means that money moved. */
@@ -100,26 +100,26 @@ export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSi
 }
 
 /** `keepUntil` is the end of a settled call's shelf life. Where the buyer has the result already, what could not be sent is tried again later. */
-export type Settling = { readonly completion?: Completion; readonly keepUntil: number; readonly isDelivered?: boolean }
+export type Settling = { readonly completion?: Completion; readonly retainUntil: number; readonly isDelivered?: boolean }
 
 /**
  * Settles a completed call once, spending `offered` only when every earlier authorization of the call is proven dead (house decision 5).
  * With `completion`, stores the result and claims in one step. Never throws for the chain's sake.
  */
 export async function settleCall(
-  money: Money,
+  money: SettleContext,
   call: Call,
   offered: Authorization,
-  { completion, keepUntil, isDelivered = false }: Settling,
+  { completion, retainUntil, isDelivered = false }: Settling,
 ): Promise<Paying> {
-  const { storage, clock, patience } = money
+  const { storage, clock, timeouts } = money
   if (call.quote === 0n) return await completeFree(money, call, completion)
-  const giveUpAt = clock.now() + patience.takenMs
+  const giveUpAt = clock.now() + timeouts.takenMs
   let isVerified = offered.key === call.authorization
   let pause = 20
   for (;;) {
     const now = clock.now()
-    const until = now + patience.settleLeaseMs
+    const until = now + timeouts.settleLeaseMs
     const isOffered = isVerified && offered.expiresAt > now
     const claim = await storage.claimSettlement(call.id, isOffered ? offered : undefined, { now, until, ...(completion && { result: completion, owner: call.owner }) })
     if (claim.kind === 'settled') return { kind: 'settled', receipt: claim.receipt, now: false }
@@ -140,7 +140,7 @@ export async function settleCall(
     const authorization = claim.kind === 'yours' ? offered : claim.authorization
     if (claim.kind === 'yours' && offered.key !== call.authorization) await noteHandedOut(storage, offered, now)
     const spent = await spend(money, authorization, claim.kind === 'retry' ? claim : undefined)
-    const paying = await record(money, call, { token: claim.token, authorization, spent, keepUntil, isDelivered })
+    const paying = await record(money, call, { token: claim.token, authorization, spent, retainUntil, isDelivered })
     if (paying === 'dead' && authorization.key !== offered.key) continue
     if (paying === 'dead') return spent.kind === 'dead' ? { ...spent, kind: 'refused' } : { kind: 'refused', reason: 'the authorization is dead' }
     return paying
@@ -148,23 +148,23 @@ export async function settleCall(
 }
 
 /** An authorization of nothing proves a wallet: it stays bound to its call, and is never sent. */
-async function completeFree(money: Pick<Money, 'storage' | 'clock' | 'patience'>, call: Call, completion: Completion | undefined): Promise<Paying> {
+async function completeFree(money: Pick<SettleContext, 'storage' | 'clock' | 'timeouts'>, call: Call, completion: Completion | undefined): Promise<Paying> {
   if (!completion) return { kind: 'free' }
   const isWon = await complete(money, call, completion)
   return isWon ? { kind: 'free' } : { kind: 'refused', reason: 'the call had already ended' }
 }
 
 /** Keeps what its owner made for a call, unpaid. False when the call had ended; one that was declared lost meanwhile is taken back where it can be. */
-export async function complete({ storage, clock, patience }: Pick<Money, 'storage' | 'clock' | 'patience'>, call: Call, made: Completion): Promise<boolean> {
+export async function complete({ storage, clock, timeouts }: Pick<SettleContext, 'storage' | 'clock' | 'timeouts'>, call: Call, made: Completion): Promise<boolean> {
   const { result, expiresAt, usage = null } = made
   const now = clock.now()
   const move = () => storage.moveCall(call.id, { work: ['queued', 'in_progress'], owner: call.owner, money: 'verified' }, { work: 'completed', result, expiresAt, usage, endedAt: now })
-  return (await move()) || ((await takenBack(storage, call, now + patience.workLeaseMs)) && (await move()))
+  return (await move()) || ((await takenBack(storage, call, now + timeouts.workLeaseMs)) && (await move()))
 }
 
 /** Nothing, when a fresh authorization would pay for the call. One that would not is never bound: a crash would leave the call waiting for its end. */
-async function verify({ storage, chain, clock, meter = silent, patience }: Money, call: Call, { key, payment, offer }: Authorization): Promise<Paying | undefined> {
-  const verdict = await within(clock, patience.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(
+async function verify({ storage, chain, clock, meter = silent, timeouts }: SettleContext, call: Call, { key, payment, offer }: Authorization): Promise<Paying | undefined> {
+  const verdict = await within(clock, timeouts.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(
     (error: Error) => ({ kind: 'unavailable' as const, reason: error.message }),
   )
   meter.judged(verdict.kind === 'refused' ? verdict.code : verdict.kind)
@@ -181,8 +181,8 @@ type Spent = Settlement | Dead
  * sent is not sent any more: its fate would count as unknown, and an unknown fate gives the result away in the end. `kept`, where it comes
  * from storage: then its end is the one that was told first.
  */
-async function spend(money: Money, authorization: Authorization, kept: { readonly sent: boolean } | undefined): Promise<Spent> {
-  const { chain, clock, patience } = money
+async function spend(money: SettleContext, authorization: Authorization, kept: { readonly sent: boolean } | undefined): Promise<Spent> {
+  const { chain, clock, timeouts } = money
   const { payment, offer } = authorization
   const wasSent = kept?.sent ?? false
   const end = kept && { expiresAt: authorization.expiresAt }
@@ -193,7 +193,7 @@ async function spend(money: Money, authorization: Authorization, kept: { readonl
       if (isOver && (fate.kind === 'open' || fate.kind === 'unknown')) return { kind: 'unavailable', reason: 'the chain has not yet confirmed that the authorization is over' }
       if (fate.kind !== 'open') return fate
     }
-    const settlement = await within(clock, patience.settleMs, (signal) => chain.settle(payment, offer, { now: clock.now(), signal }))
+    const settlement = await within(clock, timeouts.settleMs, (signal) => chain.settle(payment, offer, { now: clock.now(), signal }))
     if (settlement.kind === 'unavailable' && wasSent) return { kind: 'unknown', reason: settlement.reason }
     if (settlement.kind !== 'refused') return settlement
     const fate = await askFate(money, authorization, end)
@@ -209,9 +209,9 @@ type Dead = { kind: 'dead'; reason: string; code?: PaymentCode }
 type FateOf = { kind: 'settled'; receipt: Receipt } | { kind: 'open' } | Dead | { kind: 'unknown'; reason: string }
 
 /** What the chain says has become of an authorization. Never rejects. */
-export async function askFate({ chain, clock, patience }: Money, { payment, offer }: Authorization, end: { readonly expiresAt: number } | undefined): Promise<FateOf> {
+export async function askFate({ chain, clock, timeouts }: SettleContext, { payment, offer }: Authorization, end: { readonly expiresAt: number } | undefined): Promise<FateOf> {
   try {
-    const fate = await within(clock, patience.verifyMs, (signal) => chain.fate(payment, offer, { now: clock.now(), signal, ...end }))
+    const fate = await within(clock, timeouts.verifyMs, (signal) => chain.fate(payment, offer, { now: clock.now(), signal, ...end }))
     if (fate.kind === 'paid') return { kind: 'settled', receipt: fate.receipt }
     if (fate.kind === 'dead') return { reason: 'the authorization can no longer move money', ...fate }
     return fate
@@ -222,18 +222,18 @@ export async function askFate({ chain, clock, patience }: Money, { payment, offe
 
 /** Writes down what was found out. A stale token means that somebody else goes on: their answer counts, ours is unknown. */
 async function record(
-  money: Money,
+  money: SettleContext,
   call: Call,
-  { token, authorization, spent, keepUntil, isDelivered }: { token: number; authorization: Authorization; spent: Spent; keepUntil: number; isDelivered: boolean },
+  { token, authorization, spent, retainUntil, isDelivered }: { token: number; authorization: Authorization; spent: Spent; retainUntil: number; isDelivered: boolean },
 ): Promise<Paying | 'dead'> {
-  const { clock, log, meter = silent, patience } = money
+  const { clock, log, meter = silent, timeouts } = money
   const now = clock.now()
   if (spent.kind === 'settled') {
-    const isKept = await finish(money, call, { token, outcome: { kind: 'paid', receipt: spent.receipt }, at: { now, expiresAt: keepUntil } })
+    const isKept = await finish(money, call, { token, outcome: { kind: 'paid', receipt: spent.receipt }, at: { now, expiresAt: retainUntil } })
     if (isKept) meter.attempted(call.endpoint, 'settled', parseAtomic(spent.receipt.amount))
     return { kind: 'settled', receipt: spent.receipt, now: true }
   }
-  const isHopeless = spent.kind === 'unknown' && now > authorization.expiresAt + patience.unresolvedMs
+  const isHopeless = spent.kind === 'unknown' && now > authorization.expiresAt + timeouts.unresolvedMs
   const kind = isHopeless ? 'unresolved' : endOf(spent, isDelivered)
   const isOurs = await finish(money, call, { token, outcome: { kind }, at: { now } })
   if (!isOurs) return { kind: 'unknown', reason: 'the settlement of this call goes on elsewhere' }
@@ -257,7 +257,7 @@ function endOf({ kind }: Exclude<Spent, { kind: 'settled' }>, isDelivered: boole
 
 /** False as well when storage fails: the reconciler then finds out again, from the chain. */
 async function finish(
-  { storage, log }: Money,
+  { storage, log }: SettleContext,
   call: Call,
   { token, outcome, at }: { token: number; outcome: Outcome; at: { now: number; expiresAt?: number } },
 ): Promise<boolean> {
@@ -270,22 +270,22 @@ async function finish(
 }
 
 /** Finds out what became of a call left in `settling`, sends its authorization again where it is still open, or calls a person. */
-export async function reconcile(money: Money, call: Call, keepUntil: number): Promise<void> {
-  const { storage, clock, patience } = money
+export async function reconcile(money: SettleContext, call: Call, retainUntil: number): Promise<void> {
+  const { storage, clock, timeouts } = money
   const now = clock.now()
-  const claim = await storage.claimSettlement(call.id, undefined, { now, until: now + patience.settleLeaseMs })
+  const claim = await storage.claimSettlement(call.id, undefined, { now, until: now + timeouts.settleLeaseMs })
   if (claim.kind !== 'retry') return
   const { authorization, token } = claim
   const spent = await spend(money, authorization, claim)
-  await record(money, call, { token, authorization, spent, keepUntil, isDelivered: false })
+  await record(money, call, { token, authorization, spent, retainUntil, isDelivered: false })
 }
 
 export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was charged.'
 
 /** Why an unfinished call has in truth failed; undefined while it may still succeed. `lostBy` where nobody could renew until now. */
-export function overdue(call: Call, now: number, patience: Patience, lostBy = now): string | undefined {
+export function overdue(call: Call, now: number, timeouts: Timeouts, lostBy = now): string | undefined {
   if (!isUnfinished(call.work)) return undefined
-  if (now - (call.startedAt ?? call.createdAt) > patience.stallMs) return STALLED
+  if (now - (call.startedAt ?? call.createdAt) > timeouts.stallMs) return STALLED
   if (call.until <= lostBy) return LOST
   return undefined
 }
@@ -296,8 +296,8 @@ export function fail(storage: Storage, call: Pick<Call, 'id'>, error: string, no
 }
 
 /** A call whose owner died, or that ran too long, fails when somebody looks at it. */
-export async function failIfOverdue(storage: Storage, call: Call, { now, patience, living }: { now: number; patience: Patience; living: Living }): Promise<Call> {
-  const error = overdue(call, now, patience, living.has(call.id) ? Number.NEGATIVE_INFINITY : living.lostBy(now))
+export async function failIfOverdue(storage: Storage, call: Call, { now, timeouts, living }: { now: number; timeouts: Timeouts; living: Living }): Promise<Call> {
+  const error = overdue(call, now, timeouts, living.has(call.id) ? Number.NEGATIVE_INFINITY : living.lostBy(now))
   if (!error) return call
   await fail(storage, call, error, now)
   return (await storage.getCall(call.id)) ?? call

@@ -60,7 +60,7 @@ export function tokensOf(usage: Json): Usage | null {
 
 /** The ledger is no place for half tokens, or for more of them than there ever were. */
 function count(told: Json | undefined): number {
-  return typeof told === 'number' && told >= 0 && told <= MOST ? Math.floor(told) : 0
+  return typeof told === 'number' && told >= 0 && told <= MAX ? Math.floor(told) : 0
 }
 
-const MOST = 1e12
+const MAX = 1e12

@@ -1,33 +1,33 @@
 /** Who has had an answer and not paid for it. A debt ends when its call is paid, or after a day (house decision 7). */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
-import type { Call, Json, Log, Owned, Storage } from '../ports/mod.ts'
+import type { Call, Json, Log, StoredRecord, Storage } from '../ports/mod.ts'
 
 const KIND = 'debt'
 /** Jobs that were begun; each is waited for from when its authorization has ended. */
 const JOB = 'job'
 /** Of one wallet; the oldest give way to newer ones. */
-const MOST_CALLS = 100
+const MAX_CALLS = 100
 
 /** Results that were made and never collected: a buyer may lose a connection, but not all of them. */
-const MOST_LYING = 5
+const MAX_LYING = 5
 
-type Debtor = Pick<Call, 'payer' | 'asset'>
+type Wallet = Pick<Call, 'payer' | 'asset'>
 type Unpaid = { readonly call: string; readonly until: number; readonly from?: number }
 
 /** One record per wallet and asset. */
-const idOf = ({ payer, asset }: Debtor): string => bytesToHex(sha256(utf8ToBytes(`${asset}\n${payer}`)))
-const unpaidIn = ({ data }: Owned): readonly Unpaid[] => (data as { readonly calls: readonly Unpaid[] }).calls
-const written = (calls: readonly Unpaid[]): Json => ({ calls: calls.slice(-MOST_CALLS) as unknown as Json })
+const idOf = ({ payer, asset }: Wallet): string => bytesToHex(sha256(utf8ToBytes(`${asset}\n${payer}`)))
+const unpaidIn = ({ data }: StoredRecord): readonly Unpaid[] => (data as { readonly calls: readonly Unpaid[] }).calls
+const written = (calls: readonly Unpaid[]): Json => ({ calls: calls.slice(-MAX_CALLS) as unknown as Json })
 
 /** Notes an answer that was delivered and is not known to be paid. It counts as a debt from when its payment is refused, until then. */
-export function owe(storage: Storage, call: Debtor & Pick<Call, 'id'>, { now, until }: { now: number; until: number }): Promise<void> {
+export function recordUnpaidCall(storage: Storage, call: Wallet & Pick<Call, 'id'>, { now, until }: { now: number; until: number }): Promise<void> {
   return note(storage, call, { kind: KIND, unpaid: { call: call.id, until }, now })
 }
 
-async function note(storage: Storage, call: Debtor, { kind, unpaid, now }: { kind: string; unpaid: Unpaid; now: number }): Promise<void> {
+async function note(storage: Storage, call: Wallet, { kind, unpaid, now }: { kind: string; unpaid: Unpaid; now: number }): Promise<void> {
   const { until } = unpaid
-  const record: Owned = { kind, id: idOf(call), owner: call.payer, data: written([unpaid]), expiresAt: until }
+  const record: StoredRecord = { kind, id: idOf(call), owner: call.payer, data: written([unpaid]), expiresAt: until }
   // Each further round means that somebody else has got on.
   for (;;) {
     if (await storage.putOwned(record, now)) return
@@ -40,12 +40,12 @@ async function note(storage: Storage, call: Debtor, { kind, unpaid, now }: { kin
 }
 
 /** The same where an answer is already on its way: what storage then refuses is told to a person, and stops nothing. */
-export async function noteDebt({ storage, log }: { storage: Storage; log: Log }, call: Call, at: { now: number; until: number }): Promise<void> {
-  await owe(storage, call, at).catch((error: Error) => log.alert('a debt could not be recorded', { call: call.id, payer: call.payer, error: error.message }))
+export async function noteUnpaidCall({ storage, log }: { storage: Storage; log: Log }, call: Call, at: { now: number; until: number }): Promise<void> {
+  await recordUnpaidCall(storage, call, at).catch((error: Error) => log.alert('a debt could not be recorded', { call: call.id, payer: call.payer, error: error.message }))
 }
 
 /** A job was begun under an authorization that lives until `from`. A note that cannot be kept stops nothing. */
-export async function noteJob({ storage, log }: { storage: Storage; log: Log }, call: Call, { from, until, now }: { from: number; until: number; now: number }): Promise<void> {
+export async function noteUncollectedJob({ storage, log }: { storage: Storage; log: Log }, call: Call, { from, until, now }: { from: number; until: number; now: number }): Promise<void> {
   if (call.quote === 0n) return
   const noting = note(storage, call, { kind: JOB, unpaid: { call: call.id, until, from }, now })
   await noting.catch((error: Error) => log.alert('a job could not be noted', { call: call.id, payer: call.payer, error: error.message }))
@@ -55,28 +55,28 @@ export async function noteJob({ storage, log }: { storage: Storage; log: Log }, 
  * Jobs of a wallet that nothing pays for any more until it collects them. While that is a few, or while it holds what they cost beside the
  * `next` one, nothing is said: a buyer may forget a job, but nobody has the work of a day done with the price of one.
  */
-export async function waitingFor(storage: Storage, debtor: Debtor, { now, next, holds }: { now: number; next: bigint; holds: bigint }): Promise<Call | undefined> {
-  const held = await storage.getOwned(JOB, idOf(debtor), now)
+export async function uncollectedJobOf(storage: Storage, wallet: Wallet, { now, next, holds }: { now: number; next: bigint; holds: bigint }): Promise<Call | undefined> {
+  const held = await storage.getOwned(JOB, idOf(wallet), now)
   const ended = held ? unpaidIn(held).filter(({ until, from = 0 }) => until > now && from <= now) : []
-  if (ended.length < MOST_LYING) return undefined
+  if (ended.length < MAX_LYING) return undefined
   const calls = await Promise.all(ended.map(({ call }) => storage.getCall(call)))
   const unpaid = calls.filter((call) => call !== undefined && call.work !== 'failed' && call.money !== 'settled') as readonly Call[]
   const waiting = unpaid.filter(({ money }) => money === 'verified' || money === 'refused')
   const over = new Set(ended.map(({ call }) => call).filter((id) => !unpaid.some((call) => call.id === id)))
   if (held && over.size > 0) await storage.moveOwned({ ...held, data: written(unpaidIn(held).filter(({ call }) => !over.has(call))) }, held.data, now)
   const sum = waiting.reduce((costs, { quote }) => costs + quote, next)
-  return waiting.length >= MOST_LYING && sum > holds ? waiting[0] : undefined
+  return waiting.length >= MAX_LYING && sum > holds ? waiting[0] : undefined
 }
 
 /** The same for a call whose money was in doubt; nothing, where it was paid after all, or made in the background and so never delivered. */
-export async function oweIfRefused(storage: Storage, id: string, at: { now: number; until: number }): Promise<void> {
+export async function recordIfRefused(storage: Storage, id: string, at: { now: number; until: number }): Promise<void> {
   const call = await storage.getCall(id)
-  if (call?.money === 'refused' && call.startedAt === null) await owe(storage, call, at)
+  if (call?.money === 'refused' && call.startedAt === null) await recordUnpaidCall(storage, call, at)
 }
 
 /** An answered call of this wallet whose payment was refused; undefined where it owes nothing. */
-export async function owedBy(storage: Storage, debtor: Debtor, now: number): Promise<Call | undefined> {
-  const held = await storage.getOwned(KIND, idOf(debtor), now)
+export async function unpaidCallOf(storage: Storage, wallet: Wallet, now: number): Promise<Call | undefined> {
+  const held = await storage.getOwned(KIND, idOf(wallet), now)
   if (!held) return undefined
   const standing = unpaidIn(held).filter(({ until }) => until > now)
   const paid = new Set<string>()
@@ -90,7 +90,7 @@ export async function owedBy(storage: Storage, debtor: Debtor, now: number): Pro
     if (call?.money === 'verified') lying.push(call)
     if (owed) break
   }
-  if (lying.length >= MOST_LYING) owed ??= lying[0]
+  if (lying.length >= MAX_LYING) owed ??= lying[0]
   const rest = standing.filter(({ call }) => !paid.has(call))
   const isShorter = rest.length < unpaidIn(held).length
   if (isShorter) await storage.moveOwned({ ...held, data: written(rest), expiresAt: rest.length > 0 ? held.expiresAt : now }, held.data, now)

@@ -13,10 +13,10 @@ import type { Offer, Payment, Receipt } from '../x402/protocol.ts'
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json }
 
 /** queued -> in_progress -> completed | failed. */
-export type Work = 'queued' | 'in_progress' | 'completed' | 'failed'
+export type WorkStatus = 'queued' | 'in_progress' | 'completed' | 'failed'
 
 /** verified -> settling -> settled | refused | unresolved; refused and unresolved may still settle later. */
-export type Money = 'verified' | 'settling' | 'settled' | 'refused' | 'unresolved'
+export type PaymentStatus = 'verified' | 'settling' | 'settled' | 'refused' | 'unresolved'
 
 /** Tokens that a call used, all that was read and all that was written. */
 export type Usage = { readonly input: number; readonly output: number }
@@ -44,8 +44,8 @@ export type Call = {
   /** What the endpoint remembers of the request. */
   readonly request: Json
   readonly createdAt: number
-  readonly work: Work
-  readonly money: Money
+  readonly work: WorkStatus
+  readonly money: PaymentStatus
   /** Process that does the work, and until when it has promised to be alive. */
   readonly owner: string
   readonly until: number
@@ -95,7 +95,7 @@ export type Spend = Pick<Call, 'gateway' | 'endpoint' | 'model' | 'asset'> & {
 }
 
 /** A small record beside the calls, of one wallet; `kind` and `id` name it. */
-export type Owned = {
+export type StoredRecord = {
   readonly kind: string
   readonly id: string
   readonly owner: string
@@ -169,7 +169,7 @@ export interface Storage {
   /** The call that an authorization serves, unless the authorization is free again at `now`. */
   callOf(authorization: string, now: number): Promise<Call | undefined>
   /** Compare and set: true when `work` was one of `from` (and `owner` the one given) and is now patched. Winning it once is the point. */
-  moveCall(id: string, from: { work: readonly Work[]; owner?: string; money?: Money }, patch: CallPatch): Promise<boolean>
+  moveCall(id: string, from: { work: readonly WorkStatus[]; owner?: string; money?: PaymentStatus }, patch: CallPatch): Promise<boolean>
   /**
    * Promises that `owner` works on these of its calls until then, and answers with those that it may go on with: its unfinished ones, and those that
    * were declared lost while their authorization has served no other call since, which are unfinished again. Each call is one atomic step.
@@ -197,12 +197,12 @@ export interface Storage {
   spendByModel(payer: string, since: number): Promise<readonly Spend[]>
 
   /** Keeps a record; false, and nothing written, while one of its kind and id lives. */
-  putOwned(record: Owned, now: number): Promise<boolean>
-  getOwned(kind: string, id: string, now: number): Promise<Owned | undefined>
+  putOwned(record: StoredRecord, now: number): Promise<boolean>
+  getOwned(kind: string, id: string, now: number): Promise<StoredRecord | undefined>
   /** Compare and set: true when the living record of this kind, id and owner had the data `from`, and is now this one. */
-  moveOwned(record: Owned, from: Json, now: number): Promise<boolean>
+  moveOwned(record: StoredRecord, from: Json, now: number): Promise<boolean>
   /** Living records of a kind and owner, at most `limit`, in no order that means anything. */
-  listOwned(kind: string, owner: string, at: { now: number; limit: number }): Promise<readonly Owned[]>
+  listOwned(kind: string, owner: string, at: { now: number; limit: number }): Promise<readonly StoredRecord[]>
 
   /** Takes or extends a named lease; false while another owner holds it. */
   lease(name: string, owner: string, at: { now: number; until: number }): Promise<boolean>

@@ -4,9 +4,9 @@ import type { ChatRow } from '../products/chat/row.ts'
 import type { ImageRow } from '../products/images/catalog.ts'
 import type { Gpu } from '../products/sandbox/catalog.ts'
 import type { VideoRow } from '../products/video/catalog.ts'
-import type { Fault } from '../http/errors.ts'
+import type { ApiError } from '../http/errors.ts'
 import type { Json } from './mod.ts'
-import type { Fields, SseEvent, Wire } from '../products/chat/formats/wire.ts'
+import type { Fields, SseEvent, ChatFormat } from '../products/chat/formats/wire.ts'
 
 /** `model` is the vendor's own id; sizes are in pixels. */
 export type ImageJob = { readonly model: string; readonly prompt: string; readonly width: number; readonly height: number; readonly n: number }
@@ -26,7 +26,7 @@ export interface ImageVendor {
 /** One order to a chat vendor. Its body has no `model` and no `stream`: the vendor writes those. */
 export type ChatOrder = {
   /** How `body` is written, and how the answer is: `chat`, or the vendor's own wire. */
-  readonly wire: Wire
+  readonly wire: ChatFormat
   /** The vendor's own id. */
   readonly model: string
   readonly body: Fields
@@ -46,7 +46,7 @@ export type ChatStream = {
   /** Ends the upstream call at once, and a pending `next` with it. Never throws. */
   cancel(): void
   /** What an error among its events says, in our words; asked only before the first real event, when it is still a refusal. */
-  faultOf?(event: SseEvent): Fault | undefined
+  apiErrorOf?(event: SseEvent): ApiError | undefined
 }
 
 export type ChatAnswer = { readonly kind: 'whole'; readonly body: Fields } | { readonly kind: 'stream'; readonly stream: ChatStream }
@@ -57,7 +57,7 @@ export type ChatAnswer = { readonly kind: 'whole'; readonly body: Fields } | { r
  */
 export interface ChatVendor {
   /** The wire that it speaks by itself, in which bodies pass untouched; every vendor takes `chat` as well. */
-  readonly wire: Wire
+  readonly wire: ChatFormat
   ask(order: ChatOrder, at: { signal: AbortSignal }): Promise<ChatAnswer>
 }
 
@@ -176,7 +176,7 @@ export interface SearchVendor {
 /** A shelf of feeds: three classes, and a stock market by its country. */
 export const STOCK_MARKETS = ['us', 'hk', 'jp', 'kr', 'gb', 'de', 'fr', 'nl', 'ie', 'lu', 'cn', 'ca'] as const
 export type StockMarket = (typeof STOCK_MARKETS)[number]
-export type Shelf = 'crypto' | 'fx' | 'commodity' | StockMarket
+export type MarketKind = 'crypto' | 'fx' | 'commodity' | StockMarket
 
 /** One thing that has a price. `symbol` is ours (spec 2, "Market data resources"); `key` is what its vendor calls it. */
 export type Feed = { readonly symbol: string; readonly description: string; readonly assetType: string; readonly feedId: string; readonly key: string }
@@ -192,14 +192,14 @@ export type Lane = 'paid' | 'free'
 export interface MarketVendor {
   /** Its name in replies. */
   readonly source: string
-  feeds(shelf: Shelf, at: { signal: AbortSignal }): Promise<readonly Feed[]>
+  feeds(shelf: MarketKind, at: { signal: AbortSignal }): Promise<readonly Feed[]>
   latest(feed: Feed, at: { session?: Session; signal: AbortSignal }): Promise<Spot | undefined>
   /** `from` and `to` in unix seconds, both within. Who pays says so: their questions never wait behind those that cost nothing. */
   bars(feed: Feed, at: { resolution: Resolution; from: number; to: number; session?: Session; lane?: Lane; signal: AbortSignal }): Promise<readonly Bar[]>
 }
 
 /** A market that says at once what it has in memory and is still good: undefined where it must be asked. Never I/O. */
-export type AtHand = { readonly atHand: { feeds(shelf: Shelf): readonly Feed[] | undefined; latest(feed: Feed): Spot | undefined } }
+export type CachedData = { readonly atHand: { feeds(shelf: MarketKind): readonly Feed[] | undefined; latest(feed: Feed): Spot | undefined } }
 
 /** One call of the swap aggregator: `path` under its root, `query` with its question mark or ''. */
 export type SwapCall = { readonly method: 'GET' | 'POST'; readonly path: string; readonly query: string; readonly body?: Uint8Array }
@@ -220,10 +220,10 @@ export interface WebSearchVendor {
 }
 
 /** A question to a service whose answers are passed on: a path below its root and a query that core/products/lib/passthrough_path.ts has judged; a POST where there is a body. */
-export type Passage = { readonly path: string; readonly query: string; readonly body?: Fields }
+export type PassthroughRequest = { readonly path: string; readonly query: string; readonly body?: Fields }
 /** Throws a `Fault`: PASSED_ON for what the caller should hear of, UPSTREAM_FAILED where there is no answer. */
 export interface DataVendor {
-  ask(passage: Passage, at: { signal: AbortSignal }): Promise<string>
+  ask(passage: PassthroughRequest, at: { signal: AbortSignal }): Promise<string>
 }
 
 /** One call of JSON-RPC 2.0, and what a node says to it or to a list of them. */

@@ -1,7 +1,7 @@
 /** What an operator changes about the catalog: rows edited, added, hidden or redirected (house decision 10). */
 import type { Dollars } from '../x402/money.ts'
 import { imageSizes } from '../x402/pricing.ts'
-import { twice } from '../lib/duplicates.ts'
+import { duplicatesIn } from '../lib/duplicates.ts'
 import type { ImageRow } from './images/catalog.ts'
 
 /** One row's changes. `sizes` are catalog rates in US dollars by size; `redirect` names the row that does the work instead. */
@@ -25,7 +25,7 @@ export type Overridden = { readonly rows: readonly ImageRow[]; readonly mistakes
 export function overrideImages(rows: readonly ImageRow[], overrides: readonly ImageOverride[]): Overridden {
   const mistakes: string[] = []
   const byId = new Map(rows.map((row) => [row.id, row]))
-  for (const id of twice(overrides.map((override) => override.id))) mistakes.push(`images: two entries change ${id}`)
+  for (const id of duplicatesIn(overrides.map((override) => override.id))) mistakes.push(`images: two entries change ${id}`)
   for (const override of overrides) {
     const row = changed(byId.get(override.id), override, mistakes)
     if (row) byId.set(row.id, row)
@@ -38,7 +38,7 @@ export function overrideImages(rows: readonly ImageRow[], overrides: readonly Im
     if (row) byId.set(id, row)
   }
   const all = [...byId.values()]
-  for (const name of twice(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`images: two rows are called ${name}`)
+  for (const name of duplicatesIn(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`images: two rows are called ${name}`)
   return { rows: all, mistakes }
 }
 

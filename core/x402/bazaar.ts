@@ -5,7 +5,7 @@ import { namesIn, trialOf } from '../endpoint/samples.ts'
 type Fields = Readonly<Record<string, unknown>>
 
 /** Characters of JSON: every 402 carries them in its body. */
-const LONGEST = 2_000
+const MAX = 2_000
 
 /** The declaration of an endpoint as JSON. What is too long for a challenge is left out: the types of the fields first, then the example. */
 export function bazaarOf(endpoint: Sold | Free, offering: Offering): string {
@@ -15,7 +15,7 @@ export function bazaarOf(endpoint: Sold | Free, offering: Offering): string {
   const bare = { type: 'http', method, ...(body !== undefined && { bodyType: 'json', body: {} }) }
   const ways = [{ input: whole, schema: schemaOf(whole) }, { input: whole, schema: schemaOf(whole, 'shallow') }, { input: bare, schema: schemaOf(bare) }]
   const written = ways.map(({ input, schema }) => JSON.stringify({ info: { input }, schema, ...template(endpoint) }))
-  return inAscii(written.find((text) => text.length <= LONGEST) ?? written.at(-1) ?? '')
+  return inAscii(written.find((text) => text.length <= MAX) ?? written.at(-1) ?? '')
 }
 
 /** JSON in ASCII. */

@@ -7,8 +7,8 @@ import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { isOver } from '../payment/settle.ts'
 import type { Paid } from '../endpoint/mod.ts'
-import { Fault } from '../http/errors.ts'
-import type { Call, Owned, Storage } from '../ports/mod.ts'
+import { ApiError } from '../http/errors.ts'
+import type { Call, StoredRecord, Storage } from '../ports/mod.ts'
 import { IDENTIFIER, Identifier, type Payment } from './protocol.ts'
 
 /** What an id stands for at one gateway, for one payer. */
@@ -26,7 +26,7 @@ export function identifierOf({ extensions }: Payment): string | undefined {
   const id = inside(inside(inside(extensions, IDENTIFIER), 'info'), 'id')
   if (id === undefined) return undefined
   if (isIdentifier.Check(id)) return id
-  throw new Fault('INVALID_PAYMENT_IDENTIFIER', { message: `${FIELD} ${ALLOWED}. Nothing was charged.`, details: [{ path: FIELD, message: ALLOWED }] })
+  throw new ApiError('INVALID_PAYMENT_IDENTIFIER', { message: `${FIELD} ${ALLOWED}. Nothing was charged.`, details: [{ path: FIELD, message: ALLOWED }] })
 }
 
 /** The name under which the id is stored: nobody can meet another payer's, or another gateway's. */
@@ -44,11 +44,11 @@ export async function taggedCall(storage: Storage, tag: Tag, now: number): Promi
  * Binds the tag to `call`, and answers with the id of the call to open: `call`, or the one that somebody else has bound it to. A binding
  * whose call is over is replaced. Throws when the id came with another request.
  */
-export async function bindTag(storage: Storage, tag: Tag, { call, keep, now }: { call: string; keep: Paid['keep']; now: number }): Promise<string> {
+export async function bindTag(storage: Storage, tag: Tag, { call, keep, now }: { call: string; keep: Paid['retention']; now: number }): Promise<string> {
   // Never longer than the call itself is kept.
   const expiresAt = now + Math.min(keep.unclaimedMs, keep.settledMs)
   const binding: Binding = { call, fingerprint: tag.fingerprint }
-  const record: Owned = { kind: IDENTIFIER, id: tag.id, owner: tag.payer, data: binding, expiresAt }
+  const record: StoredRecord = { kind: IDENTIFIER, id: tag.id, owner: tag.payer, data: binding, expiresAt }
   // Each further round means that somebody else has got on.
   for (;;) {
     if (await storage.putOwned(record, now)) return call
@@ -61,10 +61,10 @@ export async function bindTag(storage: Storage, tag: Tag, { call, keep, now }: {
   }
 }
 
-function bindingOf({ data }: Owned, { fingerprint }: Tag): Binding {
+function bindingOf({ data }: StoredRecord, { fingerprint }: Tag): Binding {
   const binding = data as Binding
   if (binding.fingerprint === fingerprint) return binding
-  throw new Fault('PAYMENT_IDENTIFIER_CONFLICT', { message: `${FIELD} was already used with another request. Nothing was charged; choose a new id.` })
+  throw new ApiError('PAYMENT_IDENTIFIER_CONFLICT', { message: `${FIELD} was already used with another request. Nothing was charged; choose a new id.` })
 }
 
 function inside(value: unknown, key: string): unknown {

@@ -105,12 +105,12 @@ const WIDE = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/gu
 /** Letters that are spoken in a second; a syllable of a script that writes them whole takes the time of three. */
 const SPOKEN_PER_SECOND = 15
 /** What is billed at most, however long the text. */
-export const LONGEST_SPEECH_SECONDS = 120
+export const MAX_SPEECH_SECONDS = 120
 
 /** How long a text is thought to take when it is spoken: from 1 to 120 seconds (reference clients 6.4). */
 export function spokenSeconds(text: string): number {
   const beats = charactersIn(text) + 2 * (text.match(WIDE)?.length ?? 0)
-  return Math.min(LONGEST_SPEECH_SECONDS, Math.max(1, Math.ceil(beats / SPOKEN_PER_SECOND)))
+  return Math.min(MAX_SPEECH_SECONDS, Math.max(1, Math.ceil(beats / SPOKEN_PER_SECOND)))
 }
 
 const THOUSANDTH = dollars('0.001')

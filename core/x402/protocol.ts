@@ -123,8 +123,8 @@ function shapeProblem(value: unknown): string {
  * Bytes of all headers of a 402, with its status line and as the server sends them: nginx forwards 4,096 unless it is told otherwise (ruling 42).
  * The rest is what stands beside the values of every challenge at most: status line, names, type, caching, a request id of 64, date and length.
  */
-export const MOST_HEADERS = 3_500
-const MOST_BESIDE = 400
+export const MAX_HEADERS = 3_500
+const MAX_BESIDE = 400
 /** Longest `resource.url` where room is short, in characters; nothing is judged by it. */
 const SHORT_URL = 96
 
@@ -137,7 +137,7 @@ export function challenge(offers: readonly Offer[], { bazaar, ...resource }: Res
   // The hottest path of all: what stands in header and body is written out once, what never changes never.
   const accepts = JSON.stringify(offers)
   const begin = `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":`
-  const told = fitting(MOST_HEADERS - MOST_BESIDE - beside, { begin, resource, offers, accepts })
+  const told = fitting(MAX_HEADERS - MAX_BESIDE - beside, { begin, resource, offers, accepts })
   const all = encodeText(told.all)
   const one = told.one === told.all ? all : encodeText(told.one)
   const extensions = bazaar === undefined ? DECLARED : `${DECLARED},"bazaar":${bazaar}`
@@ -205,12 +205,12 @@ export function receiptHeaders({ block: _, ...receipt }: Receipt): Record<string
 }
 
 /** Characters of a reason in a header; the body says all of it. */
-const LONGEST_REASON = 96
+const MAX_REASON = 96
 
 /** The PAYMENT-RESPONSE of a settlement that did not happen. */
 export function refusalHeaders(refusal: { reason: string; network: string; payer: string }): Record<string, string> {
   const { network, payer } = refusal
-  const reason = refusal.reason.length > LONGEST_REASON ? `${refusal.reason.slice(0, LONGEST_REASON)}...` : refusal.reason
+  const reason = refusal.reason.length > MAX_REASON ? `${refusal.reason.slice(0, MAX_REASON)}...` : refusal.reason
   return { 'payment-response': encodeHeader({ success: false, errorReason: reason, transaction: '', network, payer }) }
 }
 

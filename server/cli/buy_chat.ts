@@ -5,7 +5,7 @@ import { ask, type Asked, BuyError, openPurse, postJson, quoted, refusal } from 
 const CHAT_MODES: readonly string[] = ['paid', 'flat', 'free']
 
 /** What a first try costs least, where it is served. */
-const PARROT = 'farebox/parrot'
+const ECHO_MODEL = 'farebox/parrot'
 
 type Chat = Asked & { readonly system: string | undefined; readonly maxTokens: number | undefined }
 type Model = { readonly id: string; readonly billing_mode: string }
@@ -58,7 +58,7 @@ async function cheapest(origin: string): Promise<string> {
   const { data } = (await readable(origin, response.json())) as { data?: readonly Model[] }
   if (!Array.isArray(data)) throw new BuyError(`What answers at ${origin} is no gateway: it lists no models.`)
   const chat = (data as readonly Model[]).filter(({ billing_mode: mode }) => CHAT_MODES.includes(mode))
-  const model = chat.find(({ id }) => id === PARROT) ?? chat.find(({ billing_mode: mode }) => mode === 'paid') ?? chat[0]
+  const model = chat.find(({ id }) => id === ECHO_MODEL) ?? chat.find(({ billing_mode: mode }) => mode === 'paid') ?? chat[0]
   if (!model) throw new BuyError('This gateway serves no chat model.')
   return model.id
 }

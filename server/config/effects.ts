@@ -78,10 +78,10 @@ function resolvePhone({ phone, twilio_base_url: baseUrl, twilio_lookups_url: loo
 
 function resolveOnramp({ onramp, onramp_base_url: baseUrl }: Given, { key, secret, mistake, unread }: Tools): OnrampConfig | undefined {
   if (onramp !== 'coinbase') return void unread({ onramp_base_url: baseUrl }, 'unless onramp (ONRAMP) is coinbase')
-  const [id, sealed] = KEYS.onramp
-  const [keyId, keySecret] = [key(id), secret(sealed)]
+  const [id, signedQuery] = KEYS.onramp
+  const [keyId, keySecret] = [key(id), secret(signedQuery)]
   if (!keyId) mistake(`onramp: coinbase needs the environment variable ${id}, which is not set`)
-  if (!keySecret) mistake(`onramp: coinbase needs the environment variable ${sealed}, which is not set`)
+  if (!keySecret) mistake(`onramp: coinbase needs the environment variable ${signedQuery}, which is not set`)
   return { keyId: keyId ?? '', keySecret: keySecret ?? '', baseUrl }
 }
 

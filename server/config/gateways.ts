@@ -1,7 +1,7 @@
 /** The gateways of a process, as rows: who is called by which name or port, what is sold there, and how it is paid. */
 import { type Static, Type } from '@sinclair/typebox'
-import { twice } from '../../core/mod.ts'
-import { labelOf, type Rail, railSettings, type Reading, resolveRails } from './payment_methods.ts'
+import { duplicatesIn } from '../../core/mod.ts'
+import { labelOf, type PaymentMethod, paymentMethodSettings, type Reading, resolvePaymentMethods } from './payment_methods.ts'
 
 const Name = Type.String({ pattern: '^[a-z0-9-]{1,40}$' })
 
@@ -21,7 +21,7 @@ export const GatewayRow = Type.Object(
     hidden: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
     /** It answers 404 to everything. */
     retired: Type.Optional(Type.Boolean()),
-    ...railSettings,
+    ...paymentMethodSettings,
   },
   { additionalProperties: false },
 )
@@ -37,17 +37,17 @@ export type GatewayConfig = {
   readonly hidden: readonly string[]
   /** Its rails are then not looked at. */
   readonly retired: boolean
-  readonly rails: readonly Rail[]
+  readonly paymentMethods: readonly PaymentMethod[]
 }
 
 /** Mistakes are added by name; keys are looked up, never shown. `port` is the one that all of them share. */
 export function resolveGateways(rows: readonly Row[], { env, mistakes, port: shared }: Reading & { readonly port: number }): readonly GatewayConfig[] {
   const gateways = rows.map((row, index) => resolveGateway(row, `gateways.${index}`, { env, mistakes }))
   for (const [index, row] of gateways.entries()) mistakes.push(...placeProblems(row, { index, shared }).map((problem) => `gateways.${index}${problem}`))
-  for (const name of twice(gateways.map((row) => row.name))) mistakes.push(`gateways: two are called ${name}`)
+  for (const name of duplicatesIn(gateways.map((row) => row.name))) mistakes.push(`gateways: two are called ${name}`)
   const hosts = gateways.flatMap((row) => row.hosts.map((host) => host.toLowerCase()))
-  for (const host of twice(hosts)) mistakes.push(`gateways: two answer for the host ${host}`)
-  for (const port of twice(gateways.flatMap(({ port }) => (port ? [String(port)] : [])))) mistakes.push(`gateways: two listen on port ${port}`)
+  for (const host of duplicatesIn(hosts)) mistakes.push(`gateways: two answer for the host ${host}`)
+  for (const port of duplicatesIn(gateways.flatMap(({ port }) => (port ? [String(port)] : [])))) mistakes.push(`gateways: two listen on port ${port}`)
   if (gateways.length > 0 && gateways.every(({ retired }) => retired)) mistakes.push('gateways: all are retired, and none is left to sell')
   for (const key of sharedKeys(gateways)) mistakes.push(`gateways: ${key}`)
   return gateways
@@ -57,7 +57,7 @@ function resolveGateway(row: Row, at: string, reading: Reading): GatewayConfig {
   const { name, hosts = [], hidden = [], retired = false, catalog = 'full', port, public_origin: publicOrigin } = row
   const label = row.label ?? labelOf(row.network) ?? name
   const place = { ...(port !== undefined && { port }), ...(publicOrigin && { publicOrigin }) }
-  return { name, label, hosts, ...place, catalog, hidden, retired, rails: retired ? [] : resolveRails(row, at, reading) }
+  return { name, label, hosts, ...place, catalog, hidden, retired, paymentMethods: retired ? [] : resolvePaymentMethods(row, at, reading) }
 }
 
 /** What would keep callers from a gateway. A name counts as a Host header spells it: in punycode, without the port that is usual. */
@@ -75,14 +75,14 @@ function placeProblems({ hosts, port, retired }: GatewayConfig, { index, shared 
 function sharedKeys(gateways: readonly GatewayConfig[]): ReadonlySet<string> {
   const users = new Map<string, string>()
   const found = new Set<string>()
-  for (const { name, rails } of gateways) {
-    for (const rail of rails) {
-      if (rail.kind !== 'evm' || rail.settles.by !== 'relayer') continue
-      for (const key of rail.settles.keys) {
-        const chain = JSON.stringify(rail)
-        const other = users.get(`${rail.network} ${key}`)
-        if (key !== '' && other !== undefined && other !== chain) found.add(`${name} shares a relayer key with another one on ${rail.network}, to another pay_to or in another way; give it its own`)
-        users.set(`${rail.network} ${key}`, chain)
+  for (const { name, paymentMethods } of gateways) {
+    for (const paymentMethod of paymentMethods) {
+      if (paymentMethod.kind !== 'evm' || paymentMethod.settles.by !== 'relayer') continue
+      for (const key of paymentMethod.settles.keys) {
+        const chain = JSON.stringify(paymentMethod)
+        const other = users.get(`${paymentMethod.network} ${key}`)
+        if (key !== '' && other !== undefined && other !== chain) found.add(`${name} shares a relayer key with another one on ${paymentMethod.network}, to another pay_to or in another way; give it its own`)
+        users.set(`${paymentMethod.network} ${key}`, chain)
       }
     }
   }

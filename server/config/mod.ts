@@ -111,7 +111,7 @@ export type Config = Services & {
   readonly chat: ChatShelf
   /** Video rows for sale and how each is served; on devnet the embedded vendor films what nobody is configured for, vendor-f's rows aside. */
   readonly videos: VideoShelf
-  readonly switches: { readonly referenceMedia?: boolean }
+  readonly featureFlags: { readonly referenceMedia?: boolean }
   /** In hex, newest first; undefined where storage keeps one. */
   readonly pollKeys: readonly string[] | undefined
   /** Vendors that no file names: a key in the environment brought them. */
@@ -128,7 +128,7 @@ export type Config = Services & {
   /** Text that one address may have counted without paying. */
   readonly unpaidCharacters: number
   /** Wallets by list; a list that is not set is everybody's, or nobody's, as the endpoint says. */
-  readonly guests: { readonly generate_content?: readonly string[]; readonly background?: readonly string[] }
+  readonly allowlists: { readonly generate_content?: readonly string[]; readonly background?: readonly string[] }
   /** `host:port` of vendors on the operator's own network, whose media may be fetched from private addresses. */
   readonly trustedHosts: readonly string[]
   /** Nodes that answer JSON-RPC, by the slug of their network. */
@@ -262,7 +262,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       images,
       chat,
       videos,
-      switches: file.reference_media === undefined ? {} : { referenceMedia: file.reference_media },
+      featureFlags: file.reference_media === undefined ? {} : { referenceMedia: file.reference_media },
       pollKeys: file.poll_keys,
       environmentVendors: Object.keys(found.vendors),
       receiptMs: (file.chat_receipt_seconds ?? 10) * 1000,
@@ -272,7 +272,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       maxConnections: file.max_connections,
       maxConnectionsPerAddress: file.max_connections_per_address,
       unpaidCharacters: file.unpaid_characters_per_minute ?? 10_000_000,
-      guests: {
+      allowlists: {
         ...(file.generate_content_payers && { generate_content: file.generate_content_payers }),
         ...(file.background_payers && { background: file.background_payers }),
       },

@@ -1,6 +1,6 @@
 /** How a gateway is paid: on which networks, to whom, and who settles. A row may take a network's own payments, batched ones, or both. */
 import { type Static, Type } from '@sinclair/typebox'
-import { twice } from '../../core/mod.ts'
+import { duplicatesIn } from '../../core/mod.ts'
 import { Variable } from './vendors.ts'
 
 const strict = { additionalProperties: false }
@@ -36,7 +36,7 @@ const BatchedRow = Type.Object(
 const Keys = Type.Union([Variable, Type.Array(Variable, { minItems: 1, maxItems: 64 })])
 
 /** The settings of a gateway's row that are about money. */
-export const railSettings = {
+export const paymentMethodSettings = {
   /** CAIP-2. */
   network: Type.Optional(Type.String({ pattern: '^(eip155:[0-9]{1,12}|solana:[1-9A-HJ-NP-Za-km-z]{32})$' })),
   pay_to: Type.Optional(Address),
@@ -59,7 +59,7 @@ export const railSettings = {
   facilitators: Type.Optional(Type.Array(FacilitatorRow, { minItems: 1, maxItems: 5 })),
   batched: Type.Optional(BatchedRow),
 }
-const Settings = Type.Object(railSettings)
+const Settings = Type.Object(paymentMethodSettings)
 type Settings = Static<typeof Settings>
 
 export type FacilitatorSetting = {
@@ -71,18 +71,18 @@ export type FacilitatorSetting = {
 type Facilitated = { readonly by: 'facilitators'; readonly rows: readonly FacilitatorSetting[] }
 type OnChain = { readonly network: string; readonly asset: string; readonly payTo: string; readonly rpcUrl: string }
 
-export type EvmRail = OnChain & {
+export type EvmPaymentMethod = OnChain & {
   readonly kind: 'evm'
   readonly domain: { readonly name: string; readonly version: string }
   readonly settles: { readonly by: 'relayer'; readonly keys: readonly string[]; readonly floor?: { readonly wei?: string; readonly settlements?: number } } | Facilitated
 }
-export type SolanaRail = OnChain & {
+export type SolanaPaymentMethod = OnChain & {
   readonly kind: 'solana'
   readonly settles: { readonly by: 'fee_payer'; readonly keys: readonly string[]; readonly maxFeeLamports?: number; readonly floorLamports?: number } | Facilitated
 }
 /** `networks` empty: all that the service supports. */
-export type BatchedRail = { readonly kind: 'batched'; readonly url: string; readonly networks: readonly string[]; readonly payTo: string }
-export type Rail = EvmRail | SolanaRail | BatchedRail
+export type BatchedPaymentMethod = { readonly kind: 'batched'; readonly url: string; readonly networks: readonly string[]; readonly payTo: string }
+export type PaymentMethod = EvmPaymentMethod | SolanaPaymentMethod | BatchedPaymentMethod
 
 /** USDC where the reference gives its address and signing domain (x402 2.1, 3). Elsewhere the row has to say them. */
 const usdc: Readonly<Record<string, { label: string; asset: string; name?: string }>> = {
@@ -99,23 +99,23 @@ const CIRCLE_GATEWAY = 'https://gateway-api.circle.com'
 export const labelOf = (network: string | undefined): string | undefined => (network === undefined ? undefined : usdc[network]?.label)
 
 /** Whether what it is paid with costs its payer nothing. */
-export function isPlayMoney(rail: Rail): boolean {
-  if (rail.kind !== 'batched') return TEST.has(rail.network)
-  return rail.networks.some((network) => TEST.has(network)) || (rail.networks.length === 0 && new URL(rail.url).hostname.includes('testnet'))
+export function isPlayMoney(paymentMethod: PaymentMethod): boolean {
+  if (paymentMethod.kind !== 'batched') return TEST.has(paymentMethod.network)
+  return paymentMethod.networks.some((network) => TEST.has(network)) || (paymentMethod.networks.length === 0 && new URL(paymentMethod.url).hostname.includes('testnet'))
 }
 
 export type Reading = { readonly env: Readonly<Record<string, string | undefined>>; readonly mistakes: string[] }
 
 /** In the order in which they are offered: plain clients cannot tell a batched offer from a plain one, and take the first (reference x402 4.1). */
-export function resolveRails(row: Settings, at: string, reading: Reading): readonly Rail[] {
+export function resolvePaymentMethods(row: Settings, at: string, reading: Reading): readonly PaymentMethod[] {
   const { mistakes } = reading
-  const plain = plainRail(row, at, reading)
-  const batched = row.batched && batchedRail(row, at, reading)
+  const plain = plainPaymentMethod(row, at, reading)
+  const batched = row.batched && batchedPaymentMethod(row, at, reading)
   if (!plain && !batched) mistakes.push(`${at}.network: missing; or say batched, for payments through Circle Gateway`)
   return [...(plain ? [plain] : []), ...(batched ? [batched] : [])]
 }
 
-function plainRail(row: Settings, at: string, reading: Reading): Rail | undefined {
+function plainPaymentMethod(row: Settings, at: string, reading: Reading): PaymentMethod | undefined {
   const { network } = row
   const stray = (['asset', 'asset_name', 'asset_version', 'rpc_url', 'rpc_url_env', 'relayer_key_env', 'fee_payer_key_env', 'facilitators'] as const).find((name) => row[name] !== undefined)
   if (!network && stray) reading.mistakes.push(`${at}.${stray}: belongs to a network, and the row names none`)
@@ -134,7 +134,7 @@ function plainRail(row: Settings, at: string, reading: Reading): Rail | undefine
   return { kind: 'evm', ...shared, domain: { name: name ?? '', version: row.asset_version ?? '2' }, settles: settlingOnEvm(row, at, reading) }
 }
 
-function batchedRail({ batched, ...row }: Settings, at: string, { mistakes }: Reading): BatchedRail {
+function batchedPaymentMethod({ batched, ...row }: Settings, at: string, { mistakes }: Reading): BatchedPaymentMethod {
   return { kind: 'batched', url: (batched?.url ?? CIRCLE_GATEWAY).replace(/\/$/, ''), networks: batched?.networks ?? [], payTo: payToOf(row, at, { mistakes, isSolana: false }) }
 }
 
@@ -145,7 +145,7 @@ function payToOf({ pay_to: payTo }: Settings, at: string, { mistakes, isSolana }
   return payTo ?? ''
 }
 
-function settlingOnEvm({ relayer_key_env: named, fee_payer_key_env: stray, max_fee_lamports: lamports, facilitators, ...floors }: Settings, at: string, reading: Reading): EvmRail['settles'] {
+function settlingOnEvm({ relayer_key_env: named, fee_payer_key_env: stray, max_fee_lamports: lamports, facilitators, ...floors }: Settings, at: string, reading: Reading): EvmPaymentMethod['settles'] {
   const { mistakes } = reading
   const { relayer_floor_wei: wei, relayer_floor_settlements: settlements, fee_payer_floor_lamports: strayFloor } = floors
   if (strayFloor !== undefined) mistakes.push(`${at}.fee_payer_floor_lamports: is for Solana; here it is relayer_floor_wei`)
@@ -157,7 +157,7 @@ function settlingOnEvm({ relayer_key_env: named, fee_payer_key_env: stray, max_f
   return { by: 'relayer', keys: keysOf(named, `${at}.relayer_key_env`, { ...reading, isKey: isRelayerKey, form: '0x and 64 hex digits, a key of secp256k1', spell: (key) => key.toLowerCase() }), ...((wei !== undefined || settlements !== undefined) && { floor: { ...(wei !== undefined && { wei }), ...(settlements !== undefined && { settlements }) } }) }
 }
 
-function settlingOnSolana({ fee_payer_key_env: named, relayer_key_env: stray, max_fee_lamports: maxFeeLamports, facilitators, ...floors }: Settings, at: string, reading: Reading): SolanaRail['settles'] {
+function settlingOnSolana({ fee_payer_key_env: named, relayer_key_env: stray, max_fee_lamports: maxFeeLamports, facilitators, ...floors }: Settings, at: string, reading: Reading): SolanaPaymentMethod['settles'] {
   const { mistakes } = reading
   const { fee_payer_floor_lamports: floorLamports } = floors
   for (const name of ['relayer_floor_wei', 'relayer_floor_settlements'] as const) if (floors[name] !== undefined) mistakes.push(`${at}.${name}: is for EVM networks; here it is fee_payer_floor_lamports`)
@@ -178,7 +178,7 @@ function keysOf(named: Settings['relayer_key_env'], at: string, { isKey, form, s
     if (key && !isKey(key)) mistakes.push(`${variable}: must be ${form} (its value is not shown)`)
     return spell(key ?? '')
   })
-  if (twice(keys.filter(Boolean)).size > 0) mistakes.push(`${at}: two variables hold the same key`)
+  if (duplicatesIn(keys.filter(Boolean)).size > 0) mistakes.push(`${at}: two variables hold the same key`)
   return keys
 }
 

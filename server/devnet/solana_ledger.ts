@@ -16,7 +16,7 @@ export const SLOTS_PER_EPOCH = 432_000
 /** Slots without a block in the life of the chain, so that a height is never mistaken for a slot. */
 const SKIPPED = 11_000_000
 /** The oldest state that anybody may ask for is this many slots old: finalized, with a great lag. */
-const LONGEST_LOOK_BACK = 200
+const MAX_LOOK_BACK = 200
 /** Transactions that are remembered when they are older than that: about 8 KB of memory each. */
 const KEPT_TRANSACTIONS = 5_000
 
@@ -82,7 +82,7 @@ type Change = { readonly slot: number; readonly address: Address; readonly befor
 
 export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
   const svm = new LiteSVM().withBlockhashCheck(false).withTransactionHistory(0n)
-  const first = Number(svm.getClock().slot) + LONGEST_LOOK_BACK // the programs stand since litesvm's own first slot
+  const first = Number(svm.getClock().slot) + MAX_LOOK_BACK // the programs stand since litesvm's own first slot
   const begun = clock.now()
   const landed = new Map<string, Landed>()
   /** The same by their messages: with another signature of the fee payer, or before he has signed, it is the same transaction. */
@@ -201,12 +201,12 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
 
   /** A transaction is known for as long as its blockhash lives, however many there are: else it would land twice. */
   function forget(): void {
-    const past = Math.min(newest, marked) - LONGEST_LOOK_BACK
+    const past = Math.min(newest, marked) - MAX_LOOK_BACK
     for (const [signature, { slot }] of landed) {
       if (landed.size <= KEPT_TRANSACTIONS || slot >= past) break
       drop(signature)
     }
-    if (changes[0] && changes[0].slot < past - LONGEST_LOOK_BACK) changes = changes.filter((change) => change.slot >= past)
+    if (changes[0] && changes[0].slot < past - MAX_LOOK_BACK) changes = changes.filter((change) => change.slot >= past)
   }
 
   function drop(signature: string): void {

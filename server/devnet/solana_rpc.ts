@@ -28,7 +28,7 @@ type Params = readonly unknown[]
 export type SolanaRpc = (method: string, params: Params) => Promise<unknown>
 
 /** Answers one call, or throws an RpcError. */
-export function solanaRpc(ledger: SolanaLedger, hands: RpcHands): SolanaRpc {
+export function solanaRpc(ledger: SolanaLedger, callContext: RpcHands): SolanaRpc {
   const methods: Readonly<Record<string, (params: Params) => unknown>> = {
     getHealth() {
       const distance = behind()
@@ -148,10 +148,10 @@ export function solanaRpc(ledger: SolanaLedger, hands: RpcHands): SolanaRpc {
       const { skipPreflight = false, preflightCommitment: commitment = 'finalized' } = configOf(config) as { skipPreflight?: boolean; preflightCommitment?: Commitment }
       const parsed = parsedFrom(bytesOf(wire, encodingOf(config, 'base58')))
       if (!skipPreflight) preflight(parsed, slotOf({ ...configOf(config), commitment }))
-      hands.submit(parsed)
+      callContext.submit(parsed)
       return parsed.signature
     },
-    requestAirdrop: ([to, lamports]) => hands.airdrop(addressOf(to), BigInt(Number(lamports))),
+    requestAirdrop: ([to, lamports]) => callContext.airdrop(addressOf(to), BigInt(Number(lamports))),
   }
 
   return async (method, params) => {

@@ -20,14 +20,14 @@ export function accountView(account: EncodedAccount | undefined, { encoding = 'b
     const parsed = encoding === 'jsonParsed' && account ? parsedView(account) : undefined
     if (parsed) return parsed
     const bytes = account?.data.slice(dataSlice?.offset ?? 0, dataSlice && dataSlice.offset + dataSlice.length) ?? new Uint8Array()
-    if (encoding === 'base58' && bytes.length > LONGEST_BASE58) throw new RpcError(-32600, LONG_BASE58)
+    if (encoding === 'base58' && bytes.length > MAX_BASE58) throw new RpcError(-32600, LONG_BASE58)
     if (encoding === 'base58') return [base58(bytes), 'base58']
     if (encoding === 'base64' || encoding === 'jsonParsed') return [base64(bytes), 'base64']
     throw invalidParams(`Invalid params: this chain writes no ${encoding}.`)
   }
 }
 
-const LONGEST_BASE58 = 128
+const MAX_BASE58 = 128
 const LONG_BASE58 = 'Encoded binary (base 58) data should be less than 128 bytes, please use Base64 encoding.'
 
 /** The largest u64, which no JavaScript number is: put in its place when the answer is text. */

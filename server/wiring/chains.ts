@@ -6,13 +6,13 @@ import { type LeasedChain, leasedChain } from '../../adapters/chains/evm/leased.
 import { randomBytes } from '../../adapters/local.ts'
 import type { Chain, Storage } from '../../core/mod.ts'
 import { batchedChain } from '../../adapters/chains/batched/mod.ts'
-import { severalChains } from '../../adapters/chains/multi_chain.ts'
+import { multiChain } from '../../adapters/chains/multi_chain.ts'
 import { type SolanaChain, solanaChain } from '../../adapters/chains/solana/mod.ts'
 import type { SolanaChecked } from '../../adapters/chains/solana/check.ts'
 import { solanaFacilitator } from '../../adapters/chains/solana/facilitator.ts'
 import type { Balance, Metrics } from '../metrics.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
-import type { EvmRail, Rail, SolanaRail } from '../config/payment_methods.ts'
+import type { EvmPaymentMethod, PaymentMethod, SolanaPaymentMethod } from '../config/payment_methods.ts'
 import { StartError } from '../start_error.ts'
 import type { Opening } from './vendors.ts'
 
@@ -32,22 +32,22 @@ const REFRESH_EVERY_MS = 2_000
 export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chain> {
   const opened = new Map<string, Promise<ServedChain>>()
 
-  return async ({ name, rails }) => {
+  return async ({ name, paymentMethods }) => {
     const all = await Promise.all(
-      rails.map((rail) => {
-        const key = JSON.stringify(rail)
-        const chain = opened.get(key) ?? open(name, rail)
+      paymentMethods.map((paymentMethod) => {
+        const key = JSON.stringify(paymentMethod)
+        const chain = opened.get(key) ?? open(name, paymentMethod)
         opened.set(key, chain)
         void chain.then((open) => chaining.meters?.balances(name, () => balancesOf(open)), () => {})
         return chain
       }),
     )
-    return all.length === 1 && all[0] ? all[0] : severalChains(all)
+    return all.length === 1 && all[0] ? all[0] : multiChain(all)
   }
 
-  async function open(name: string, rail: Rail): Promise<ServedChain> {
+  async function open(name: string, paymentMethod: PaymentMethod): Promise<ServedChain> {
     // Where there is one process only, the next one may take its key at once.
-    const chain = chainOf(name, rail, chaining)
+    const chain = chainOf(name, paymentMethod, chaining)
     chaining.undo.push(() => chain.close())
     await openChain(name, chain, chaining)
     await keepKey(name, chain, chaining)
@@ -57,17 +57,17 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
 }
 
 /** Whoever settles, the chain is read by our own node. What only an adapter can judge, a URL or a key, is the operator's to mend. */
-function chainOf(name: string, rail: Rail, chaining: Chaining): ServedChain {
+function chainOf(name: string, paymentMethod: PaymentMethod, chaining: Chaining): ServedChain {
   try {
-    if (rail.kind === 'evm') return evmRail(rail, chaining)
-    if (rail.kind === 'solana') return solanaRail(rail)
-    return batchedChain({ apiUrl: rail.url, networks: rail.networks, payTo: rail.payTo, alert: chaining.log.alert })
+    if (paymentMethod.kind === 'evm') return evmPaymentMethod(paymentMethod, chaining)
+    if (paymentMethod.kind === 'solana') return solanaPaymentMethod(paymentMethod)
+    return batchedChain({ apiUrl: paymentMethod.url, networks: paymentMethod.networks, payTo: paymentMethod.payTo, alert: chaining.log.alert })
   } catch (error) {
     throw new StartError(`Gateway ${name}: ${(error as Error).message}`)
   }
 }
 
-function evmRail({ network, rpcUrl, asset, payTo, domain, settles }: EvmRail, { isDevnet, storage, owner, leaseMs }: Chaining): ServedChain {
+function evmPaymentMethod({ network, rpcUrl, asset, payTo, domain, settles }: EvmPaymentMethod, { isDevnet, storage, owner, leaseMs }: Chaining): ServedChain {
   // An idle local chain makes no blocks, so the clock of its latest one is minutes behind. And anvil never mines a transaction that
   // comes while the one before it is being mined: one at a time, each for up to fifty payments, is as fast.
   const row = { network, rpcUrl, asset, payTo, domain, ...(isDevnet && { readAt: 'pending' as const, maxInFlight: 1 }) }
@@ -85,7 +85,7 @@ function evmRail({ network, rpcUrl, asset, payTo, domain, settles }: EvmRail, { 
   })
 }
 
-function solanaRail({ network, rpcUrl, asset: mint, payTo, settles }: SolanaRail): ServedChain {
+function solanaPaymentMethod({ network, rpcUrl, asset: mint, payTo, settles }: SolanaPaymentMethod): ServedChain {
   const row = { network, rpcUrl, mint, payTo }
   if (settles.by === 'facilitators') return solanaFacilitator({ ...row, facilitators: settles.rows, random: randomBytes })
   return solanaChain({ ...row, feePayerKeys: settles.keys, ...(settles.maxFeeLamports && { maxFeeLamports: settles.maxFeeLamports }), ...(settles.floorLamports !== undefined && { feePayerFloor: settles.floorLamports }) })

@@ -68,9 +68,9 @@ function gatewaysOn({ port }: Config, { evm, solana, batched }: Omit<LocalSystem
   const behind = (steps: number): number => (port === 0 ? 0 : port + steps)
   const usual = { hosts: [], catalog: 'full', hidden: [], retired: false } as const
   return [
-    { ...usual, name: 'devnet', label: 'base-sepolia', rails: [plain] },
-    ...(onSolana ? [{ ...usual, name: 'solana', label: 'solana-devnet', port: behind(1), rails: [onSolana] }] : []),
-    { ...usual, name: 'nano', label: 'base-sepolia', port: behind(2), rails: [plain, inBatches] },
-    { ...usual, name: 'testnet', label: 'base-sepolia', port: behind(3), catalog: 'small', rails: [plain] },
+    { ...usual, name: 'devnet', label: 'base-sepolia', paymentMethods: [plain] },
+    ...(onSolana ? [{ ...usual, name: 'solana', label: 'solana-devnet', port: behind(1), paymentMethods: [onSolana] }] : []),
+    { ...usual, name: 'nano', label: 'base-sepolia', port: behind(2), paymentMethods: [plain, inBatches] },
+    { ...usual, name: 'testnet', label: 'base-sepolia', port: behind(3), catalog: 'small', paymentMethods: [plain] },
   ]
 }

@@ -26,10 +26,10 @@ export function effectVendors(config: EffectServices, { timed, clock, log }: Por
 }
 
 /** What a row may sell. For play money nobody is rung and no number is rented, but on devnet, where the operator alone can buy; and a deposit needs a transfer of its own. */
-export function affordable(vendors: Vendors, { rails }: Pick<GatewayConfig, 'rails'>, { isDevnet }: { isDevnet: boolean }): Vendors {
+export function affordable(vendors: Vendors, { paymentMethods }: Pick<GatewayConfig, 'paymentMethods'>, { isDevnet }: { isDevnet: boolean }): Vendors {
   const { voice, phone, bridge, ...rest } = vendors
-  const isMoney = isDevnet || !rails.some(isPlayMoney)
-  const transfers = rails.some(({ kind }) => kind === 'evm')
+  const isMoney = isDevnet || !paymentMethods.some(isPlayMoney)
+  const transfers = paymentMethods.some(({ kind }) => kind === 'evm')
   return { ...rest, ...(isMoney && voice && { voice }), ...(isMoney && phone && { phone }), ...(transfers && bridge && { bridge }) }
 }
 

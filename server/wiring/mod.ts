@@ -92,7 +92,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   if (config.environmentVendors.length > 0) log.info('vendors were found in the environment', { vendors: config.environmentVendors })
   const shelf = catalog({ images: config.images.rows, chat: config.chat.rows, video: config.videos.rows, audio: config.audio.rows })
   const chainOf = chains({ ...opening, isDevnet, storage, owner: config.database.kind === 'postgres' ? owner : 'process', leaseMs: config.leaseMs, meters })
-  const guests = devnet ? { generate_content: [devnet.evm.buyer.address, ...(devnet.solana ? [devnet.solana.buyer.address] : [])], ...config.guests } : config.guests
+  const allowlists = devnet ? { generate_content: [devnet.evm.buyer.address, ...(devnet.solana ? [devnet.solana.buyer.address] : [])], ...config.allowlists } : config.allowlists
   const gateways: Wired['gateways'][number][] = []
   for (const row of rows) {
     if (row.retired) {
@@ -103,7 +103,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     const offered = affordable(vendors, row, { isDevnet })
     if (vendors.phone && !offered.phone) log.info('nobody is called and no number is rented for play money: this gateway answers 503 there', { gateway: row.name })
     const ports = { storage, objects, chain, vendors: offered, clock, log, random: randomBytes, countTokens: counted, background, ...(meters && { meter: meters.meterOf(row.name) }) }
-    const opened = await orRefuse(`Gateway ${row.name}`, () => gateway({ ports, guests, ...(isDevnet && { freeToOrigin: isOwnPage(config.publicOrigin) }), ...gatewaySettings(config, row, { owner, shelf: shelfOf(row, shelf) }) }))
+    const opened = await orRefuse(`Gateway ${row.name}`, () => gateway({ ports, allowlists, ...(isDevnet && { freeToOrigin: isOwnPage(config.publicOrigin) }), ...gatewaySettings(config, row, { owner, shelf: shelfOf(row, shelf) }) }))
     gateways.push({ gateway: opened, config: row })
   }
   for (const { gateway } of gateways.filter(({ config }) => !config.retired).slice(0, 1)) {
@@ -146,9 +146,9 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
     version: VERSION,
     catalog: shelf,
     hidden: row.hidden,
-    networks: row.rails.flatMap((rail) => (rail.kind === 'batched' ? rail.networks : [rail.network])),
+    networks: row.paymentMethods.flatMap((paymentMethod) => (paymentMethod.kind === 'batched' ? paymentMethod.networks : [paymentMethod.network])),
     // Spec 2, "Chat payment quote": the Solana gateway says in its 402 that the payment could not be verified.
-    unverifiable: row.rails.some(({ kind }) => kind === 'solana') ? (402 as const) : (503 as const),
+    unverifiable: row.paymentMethods.some(({ kind }) => kind === 'solana') ? (402 as const) : (503 as const),
     owner,
     maxBody: config.maxBody,
     maxUpload: config.maxUpload,
@@ -157,8 +157,8 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
     onBodiesFreed: () => void setImmediate(() => Bun.gc(true)),
     unpaidCharacters: config.unpaidCharacters,
     bareV1: config.bareV1,
-    switches: config.switches,
-    patience: { workLeaseMs: config.leaseMs, receiptMs: config.receiptMs, submitMs: longestSubmit(config) },
+    featureFlags: config.featureFlags,
+    timeouts: { workLeaseMs: config.leaseMs, receiptMs: config.receiptMs, submitMs: longestSubmit(config) },
     newWallet: config.newWallet,
     freeTier: [
       { requests: config.freePerMinute, windowMs: MINUTE_MS },

@@ -12,7 +12,7 @@ import { mediaStreamer } from '../../adapters/http/media_download.ts'
 import { MINIMAX, minimaxMusic } from '../../adapters/providers/minimax/music.ts'
 import { chatBaseUrls, chatProtocols, imageBaseUrls, imageProtocols, videoBaseUrls, videoProtocols } from '../../adapters/providers/mod.ts'
 import { openaiSpeech } from '../../adapters/providers/openai/speech.ts'
-import { parrotVendor } from '../../adapters/providers/demo/chat.ts'
+import { echoProvider } from '../../adapters/providers/demo/chat.ts'
 import { pythMarket } from '../../adapters/providers/pyth/market.ts'
 import { pictureResizer } from '../../adapters/providers/lib/resize.ts'
 import { rpcNodes } from '../../adapters/providers/json_rpc/nodes.ts'
@@ -85,11 +85,11 @@ function imageVendors({ images }: Config, { log, clock, undo, timed, isDevnet }:
 
 /** Rows served alike share one vendor. Nobody stands in for a model: on devnet too, the parrot serves its own rows only, unless told. */
 function chatVendors({ chat }: Config, { log, clock, timed, isDevnet, countTokens }: Vending & Counting): Vendors['chat'] {
-  const parrot = timed('parrot', parrotVendor({ countTokens, now: clock.now }))
+  const echoModel = timed('parrot', echoProvider({ countTokens, now: clock.now }))
   const built = new Map<string, ChatVendor>()
   const build = (row: ChatRow, serving: ChatServing): ChatVendor => {
     const { protocol, baseUrl, ...settings } = serving
-    if (protocol === 'parrot') return parrot
+    if (protocol === 'parrot') return echoModel
     const alike = JSON.stringify([row.maker, row.vendor, serving])
     const vendor = built.get(alike) ?? timed(row.vendor, chatProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? chatBaseUrls[protocol], maker: row.maker, clock, log }))
     built.set(alike, vendor)
@@ -99,7 +99,7 @@ function chatVendors({ chat }: Config, { log, clock, timed, isDevnet, countToken
   for (const row of chat.rows) {
     const serving = chat.servings.get(row.id)
     if (serving) byRow.set(row.id, build(row, serving))
-    else if (isDevnet && row.vendor === 'embedded') byRow.set(row.id, parrot)
+    else if (isDevnet && row.vendor === 'embedded') byRow.set(row.id, echoModel)
     if (serving?.protocol === 'parrot' && !isDevnet && row.billing.mode !== 'free') log.warn('this model is served by the parrot, a small text program, for real money', { model: row.id })
   }
   return (row) => byRow.get(row.id)

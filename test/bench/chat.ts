@@ -12,7 +12,7 @@ import { BUYERS, buyerName, type Facts, type Given, type Ready } from './chat_ga
 import type { Command, Measured } from './chat_load.ts'
 import { portkey, portkeyHeaders } from './portkey.ts'
 import { count, fixed, goal, median, table, total } from './print.ts'
-import { HELD } from './upstream.ts'
+import { UPSTREAM_JOB } from './upstream.ts'
 
 export type ChatBench = { readonly scratch: string; readonly isQuick: boolean; readonly profile: string | undefined; readonly children: Bun.Subprocess[] }
 
@@ -21,7 +21,7 @@ type Plan = { readonly rounds: number; readonly roundMs: number; readonly warmMs
 const FULL: Plan = { rounds: 5, roundMs: 500, warmMs: 800, streams: 500 }
 const QUICK: Plan = { rounds: 3, roundMs: 250, warmMs: 250, streams: 500 }
 /** Payments that may be used up in one round, by how many are in flight: more than any machine takes. */
-const MOST_PAID: Readonly<Record<number, number>> = { 1: 2, 32: 5 }
+const MAX_PAID: Readonly<Record<number, number>> = { 1: 2, 32: 5 }
 const IN_FLIGHT = [1, 32] as const
 const SHAPES = ['whole', 'stream'] as const
 
@@ -75,7 +75,7 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
     const { name, port, isPaid = false } = entrant
     const isStream = shape === 'stream'
     const body = bodyOf(entrant, isStream)
-    const requests = isPaid ? await signed(entrant, body, { signer, count: Math.ceil(ms * (MOST_PAID[inFlight] ?? 1)), from: signedAt }) : [raw(entrant, body)]
+    const requests = isPaid ? await signed(entrant, body, { signer, count: Math.ceil(ms * (MAX_PAID[inFlight] ?? 1)), from: signedAt }) : [raw(entrant, body)]
     signedAt += isPaid ? requests.length : 0
     const measured = await load.run({ port, connections: inFlight, ms, isStream, isOnce: isPaid }, requests)
     good.set(name, (good.get(name) ?? 0) + measured.good)
@@ -182,7 +182,7 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
       const started = (await each.facts()).rss
       await load.run({ port: each.port, connections: 32, ms: plan.warmMs, isStream: true }, [raw(entrant, bodyOf(entrant, true))])
       const warm = (await each.facts()).rss
-      const held = await load.run({ port: each.port, connections: plan.streams, ms: 5_000, isStream: true, isHeld: true }, [raw(entrant, bodyOf(entrant, true, { user: HELD }))])
+      const held = await load.run({ port: each.port, connections: plan.streams, ms: 5_000, isStream: true, isHeld: true }, [raw(entrant, bodyOf(entrant, true, { user: UPSTREAM_JOB }))])
       const full = (await each.facts()).rss
       const open = held.good === plan.streams ? count(held.good) : `${count(held.good)} of ${plan.streams}`
       rows.push([label, fixed(started, 0), fixed(warm, 0), open, fixed(full, 0), fixed(((full - warm) * 1000) / Math.max(1, held.good), 0)])

@@ -8,7 +8,7 @@ const PIECES = 50
 /** Data lines of one stream: the role, the pieces, the reason for its end, the usage and `[DONE]`. */
 export const EVENTS = PIECES + 4
 /** The `user` of a request that streams half its pieces, and then stays open until its reader leaves. */
-export const HELD = 'holds'
+export const UPSTREAM_JOB = 'holds'
 
 const USAGE = { prompt_tokens: 160, completion_tokens: 180, total_tokens: 340 }
 
@@ -30,7 +30,7 @@ export function upstream(): Upstream {
       const [, name = ''] = new URL(request.url).pathname.split('/')
       requests[name] = (requests[name] ?? 0) + 1
       if (!asked.stream) return Response.json(whole(asked.model))
-      return new Response(streamOf(piecesOf(asked.model), asked.user === HELD), { headers: { 'content-type': 'text/event-stream; charset=utf-8' } })
+      return new Response(streamOf(piecesOf(asked.model), asked.user === UPSTREAM_JOB), { headers: { 'content-type': 'text/event-stream; charset=utf-8' } })
     },
   })
   return { port: server.port ?? 0, requests, stop: () => server.stop(true) }

@@ -1,5 +1,5 @@
 import { expect } from 'bun:test'
-import { type AudioFormat, type AudioKind, type AudioVendor, Fault, type MadeAudio } from '../../core/mod.ts'
+import { type AudioFormat, type AudioKind, type AudioVendor, ApiError, type MadeAudio } from '../../core/mod.ts'
 import { type At, never, stopped } from './abort.ts'
 import type { Law } from './law.ts'
 
@@ -87,8 +87,8 @@ export const audioVendorLaws: readonly Law<AudioVendor>[] = [
       for (const { make } of kindsOf(await subject.open())) {
         const error = await make(BARRED, never()).then(() => undefined, (reason: unknown) => reason)
         if (error === undefined) continue
-        const { message, stack, parts, cause } = error as Fault
-        expect([error instanceof Fault, [message, stack, JSON.stringify(parts), String(cause)].join('\n').includes(VENDOR_SAYS)]).toEqual([true, false])
+        const { message, stack, parts, cause } = error as ApiError
+        expect([error instanceof ApiError, [message, stack, JSON.stringify(parts), String(cause)].join('\n').includes(VENDOR_SAYS)]).toEqual([true, false])
       }
     },
   },

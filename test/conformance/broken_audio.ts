@@ -1,5 +1,5 @@
 import { TONE } from '../../adapters/providers/scripted/audio.ts'
-import { type AudioVendor, Fault } from '../../core/mod.ts'
+import { type AudioVendor, ApiError } from '../../core/mod.ts'
 import { turn } from './abort.ts'
 import { BARRED, VENDOR_SAYS } from './audio.ts'
 import type { Broken } from './law.ts'
@@ -20,7 +20,7 @@ async function tone(text: string, { signal }: { signal: AbortSignal }) {
     signal.throwIfAborted()
     await turn()
   }
-  if (text === BARRED) throw new Fault('CONTENT_POLICY', { details: 'The safety system refused this text.' })
+  if (text === BARRED) throw new ApiError('CONTENT_POLICY', { details: 'The safety system refused this text.' })
   return { url: TONE, seconds: 0.01 }
 }
 
@@ -42,7 +42,7 @@ export const brokenAudioVendors: readonly Broken<AudioVendor>[] = [
   broken('its voices have names of their own, in lower case, and its other ids are none of these', 'takes any words for a voice', () => ({ voiceNames: { aliases: { sarah: 'v1' }, ids: /^/ } })),
   broken('lists each voice once, with labels that are text', 'lists a voice for each of its names', (good) => ({ voices: async (at) => [...((await good.voices?.(at)) ?? []), ...((await good.voices?.(at)) ?? [])] })),
   broken('a refused text is a fault, in words that are not the vendor’s', 'repeats what its vendor said', (good) => ({
-    speak: (job, at) => (job.text === BARRED ? Promise.reject(new Fault('CONTENT_POLICY', { details: VENDOR_SAYS })) : (good.speak?.(job, at) as never)),
+    speak: (job, at) => (job.text === BARRED ? Promise.reject(new ApiError('CONTENT_POLICY', { details: VENDOR_SAYS })) : (good.speak?.(job, at) as never)),
   })),
   broken('an aborted signal ends work with its reason, before it begins and while it runs', 'finishes what it has begun', (good) => ({
     async speak(job, { signal }) {

@@ -40,7 +40,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
   return [
     broken('the quote is one: in three equal headers, in the body, and in its price', 'shows another price than it asks', rewriting(({ status }) => status === 402, (body) => ({ ...body, price: { ...body.price, amount: '0.020000' } }))),
     broken('a challenge is ASCII, under 6 KB and never cached', 'lets caches keep a challenge', withHeader(({ status }) => status === 402, 'cache-control', 'public, max-age=60')),
-    broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', { endpoint: (good) => ({ ...good, span: () => ({ min: usdc(1n), max: usdc(2n) }) }) }),
+    broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', { endpoint: (good) => ({ ...good, priceRange: () => ({ min: usdc(1n), max: usdc(2n) }) }) }),
     broken('a probe without a body is answered with the quote of the example', 'has no answer to HEAD', saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response))),
     broken(
       'bad input is 400 before the quote, with a payment as without, and takes none',
@@ -58,7 +58,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<Stall>[] {
       'refuses unknown fields',
       saying(async (response, request) => ((await request.text()).includes('some_unknown_field') ? Response.json({ error: 'Invalid request body' }, { status: 400, headers: response.headers }) : response)),
     ),
-    broken('what the operator has not configured is 503 in place of the 402', 'quotes what nobody can make', { endpoint: (good) => ({ ...good, serves: () => true }) }),
+    broken('what the operator has not configured is 503 in place of the 402', 'quotes what nobody can make', { endpoint: (good) => ({ ...good, isAvailable: () => true }) }),
     broken(
       'nothing is asked of a vendor before the payment is verified',
       'starts to work for anybody who signs anything',

@@ -1,10 +1,10 @@
 import { BAR_SECONDS } from '../../core/products/market/catalog.ts'
-import type { Bar, Feed, MarketVendor, Shelf } from '../../core/mod.ts'
+import type { Bar, Feed, MarketVendor, MarketKind } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
 import { NOW } from './markets.ts'
 
 const PRICES: Readonly<Record<string, string>> = { 'BTC-USD': '94123.5', 'EUR-USD': '1.1', 'XAU-USD': '2900.25', AAPL: '240' }
-const SHELVES: Readonly<Partial<Record<Shelf, readonly string[]>>> = { crypto: ['BTC-USD'], fx: ['EUR-USD'], commodity: ['XAU-USD'], us: ['AAPL'] }
+const SHELVES: Readonly<Partial<Record<MarketKind, readonly string[]>>> = { crypto: ['BTC-USD'], fx: ['EUR-USD'], commodity: ['XAU-USD'], us: ['AAPL'] }
 
 const feedOf = (symbol: string): Feed => ({ symbol, description: `the price of ${symbol}`, assetType: 'any', feedId: `id of ${symbol}`, key: symbol })
 

@@ -42,7 +42,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
   return [
     broken('the quote is one: in three equal headers, in the body, and in its price to four decimals or six', 'shows another price than it asks', rewriting(({ status }) => status === 402, (body) => ({ ...body, price: { ...body.price, amount: '0.0200' } }))),
     broken('a challenge is ASCII, with headers under 6 KB, and never cached', 'lets caches keep a challenge', withHeader(({ status }, { headers }) => status === 402 && !headers.has('payment-signature'), 'cache-control', 'public, max-age=60')),
-    broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', { endpoint: (good) => ({ ...good, span: () => ({ min: usdc(1n), max: usdc(2n) }) }) }),
+    broken('a quote lies between the least and the most that discovery says', 'advertises what it does not sell', { endpoint: (good) => ({ ...good, priceRange: () => ({ min: usdc(1n), max: usdc(2n) }) }) }),
     broken('a probe is answered with the quote, and buys nothing even with a payment', 'has no answer to HEAD', saying((response, { method }) => (method === 'HEAD' ? new Response(null, { status: 404 }) : response))),
     broken(
       'bad input is 400 on the right side of the quote, takes no payment and frees it',
@@ -64,7 +64,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
       ),
     ),
     broken('it is sold under each of its methods alike, and under no other', 'does not know a wrong method from a wrong path', saying((response) => (response.status === 405 ? new Response(response.body, { status: 404 }) : response))),
-    broken('what the operator has not configured is 503 in place of the 402', 'quotes what nobody can make', { endpoint: (good) => ({ ...good, serves: () => true }) }),
+    broken('what the operator has not configured is 503 in place of the 402', 'quotes what nobody can make', { endpoint: (good) => ({ ...good, isAvailable: () => true }) }),
     broken(
       'nothing is asked of a vendor before the payment is verified',
       'works for those whose payment does not verify',
@@ -108,8 +108,8 @@ export function brokenOneShots(sold: Paid): readonly Broken<Stall>[] {
     ),
     broken('exactly the quote moves, and the receipt is in the headers', 'gives no receipt header', withHeader(({ status }) => status === 200, 'x-payment-receipt', null)),
     broken('the reply is the bare result, in the shape that the menu promises', 'wraps its result', rewriting(({ status }) => status === 200, (body) => ({ ...body, payment: { status: 'settled' } }))),
-    broken('an identical resend within ten minutes gets the stored reply, already settled', 'forgets a reply as soon as it is paid', {}, { patience: { resendMs: 0 } }),
-    broken('an identical resend after ten minutes is a replay, and makes nothing', 'serves what was paid once for ever', {}, { patience: { resendMs: 86_400_000 } }),
+    broken('an identical resend within ten minutes gets the stored reply, already settled', 'forgets a reply as soon as it is paid', {}, { timeouts: { resendMs: 0 } }),
+    broken('an identical resend after ten minutes is a replay, and makes nothing', 'serves what was paid once for ever', {}, { timeouts: { resendMs: 86_400_000 } }),
     broken(
       'another request with a used authorization is refused under both header names, and names its call',
       'does not say that a replay is recoverable',

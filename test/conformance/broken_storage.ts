@@ -2,7 +2,7 @@
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { mayMove, mayMoveOwned } from '../../core/payment/ledger.ts'
 import { parseAtomic, usdc } from '../../core/x402/money.ts'
-import type { Authorization, Call, Owned, Spend, Storage } from '../../core/ports/mod.ts'
+import type { Authorization, Call, StoredRecord, Spend, Storage } from '../../core/ports/mod.ts'
 import type { Receipt } from '../../core/x402/protocol.ts'
 import type { Broken } from './law.ts'
 
@@ -532,8 +532,8 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     getOwned: (kind, id, now) => good.getOwned(kind, id, now - 1),
   })),
   broken('a record comes back as it was given, and nobody holds it', 'joins kind and id without a seam', (good) => {
-    const joined = (record: Owned): Owned => ({ ...record, kind: '', id: `${record.kind}${record.id}`, data: { kind: record.kind, id: record.id, data: record.data } })
-    const apart = (record: Owned) => ({ ...record, ...(record.data as Pick<Owned, 'kind' | 'id' | 'data'>) })
+    const joined = (record: StoredRecord): StoredRecord => ({ ...record, kind: '', id: `${record.kind}${record.id}`, data: { kind: record.kind, id: record.id, data: record.data } })
+    const apart = (record: StoredRecord) => ({ ...record, ...(record.data as Pick<StoredRecord, 'kind' | 'id' | 'data'>) })
     return {
       putOwned: (record, now) => good.putOwned(joined(record), now),
       moveOwned: (record, from, now) => good.moveOwned(joined(record), joined({ ...record, data: from }).data, now),

@@ -1,4 +1,4 @@
-import { Fault, type VideoJob, type VideoState, type VideoVendor } from '../../core/mod.ts'
+import { ApiError, type VideoJob, type VideoState, type VideoVendor } from '../../core/mod.ts'
 import type { Broken, Subject } from './law.ts'
 import { BARRED, CLIP_JOB, DOOMED, ENDLESS, VENDOR_SAYS } from './videos.ts'
 
@@ -24,7 +24,7 @@ export function reelVendor(jobs: Jobs = new Map()): VideoVendor {
   return {
     async submit(job, { signal }) {
       await work(signal)
-      if (job.prompt === BARRED) throw new Fault('INVALID_VIDEO_REQUEST')
+      if (job.prompt === BARRED) throw new ApiError('INVALID_VIDEO_REQUEST')
       const handle = `reel-${jobs.size + 1}`
       jobs.set(handle, { job, looks: 0 })
       return { handle }
@@ -99,7 +99,7 @@ export const brokenVideoVendors: readonly Broken<VideoVendor>[] = [
     async submit(job, { signal }) {
       const handle = `reel-${jobs.size + 1}`
       await work(signal)
-      if (job.prompt === BARRED) throw new Fault('INVALID_VIDEO_REQUEST')
+      if (job.prompt === BARRED) throw new ApiError('INVALID_VIDEO_REQUEST')
       jobs.set(handle, { job, looks: 0 })
       return { handle }
     },

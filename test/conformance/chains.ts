@@ -589,17 +589,17 @@ async function world(subject: Subject<ChainHarness>): Promise<World> {
   return { h, payer, offer: h.offer, payment: await h.sign(payer, h.offer) }
 }
 
-const patience = () => AbortSignal.timeout(10_000)
+const timeouts = () => AbortSignal.timeout(10_000)
 
-const identify = (h: ChainHarness, payment: Payment) => h.chain.identify(payment, h.offer, { now: h.now(), signal: patience() })
-const verify = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.verify(payment, h.offer, { now, signal: patience() })
-const settle = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.settle(payment, h.offer, { now, signal: patience() })
+const identify = (h: ChainHarness, payment: Payment) => h.chain.identify(payment, h.offer, { now: h.now(), signal: timeouts() })
+const verify = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.verify(payment, h.offer, { now, signal: timeouts() })
+const settle = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.settle(payment, h.offer, { now, signal: timeouts() })
 async function balance(h: ChainHarness, address: string): Promise<bigint> {
   if (!h.chain.balance) throw new Error('this chain cannot be asked for balances')
-  return await h.chain.balance(address, { signal: patience() })
+  return await h.chain.balance(address, { signal: timeouts() })
 }
 
-const fate = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.fate(payment, h.offer, { now, signal: patience() })
+const fate = (h: ChainHarness, payment: Payment, now = h.now()) => h.chain.fate(payment, h.offer, { now, signal: timeouts() })
 
 /** The caller's time runs out as soon as something was lost. */
 async function settleWhileLosing(h: ChainHarness, payment: Payment, what: 'sends' | 'answers'): Promise<Settlement> {

@@ -1,6 +1,6 @@
 /** What every chat vendor promises, as data. Nothing here looks at what is said: a stand-in may answer every order with the same words. */
 import { expect } from 'bun:test'
-import { type ChatOrder, type ChatStream, type ChatVendor, Fault, type Fields, type Json } from '../../core/mod.ts'
+import { type ChatOrder, type ChatStream, type ChatVendor, ApiError, type Fields, type Json } from '../../core/mod.ts'
 import { never, turn } from './abort.ts'
 import type { Law, Subject } from './law.ts'
 
@@ -35,7 +35,7 @@ const TOOLS: Fields = {
   max_tokens: 200,
 }
 
-const PATIENCE_MS = 1_000
+const WAIT_MS = 1_000
 
 // ── asking and reading; lenient, so that each law judges its own matter only ────────────────────────────────────────
 
@@ -114,9 +114,9 @@ function expectCalled({ calls, finish }: Joined): void {
 /** How it ends: a value, an error, or `running` when it does not within a second. */
 async function endOf(work: Promise<unknown>): Promise<{ value?: unknown; error?: unknown } | 'running'> {
   let timer: ReturnType<typeof setTimeout> | undefined
-  const patience = new Promise<'running'>((resolve) => (timer = setTimeout(() => resolve('running'), PATIENCE_MS)))
+  const timeouts = new Promise<'running'>((resolve) => (timer = setTimeout(() => resolve('running'), WAIT_MS)))
   const settled = work.then((value) => ({ value }), (error: unknown) => ({ error }))
-  return await Promise.race([settled, patience]).finally(() => clearTimeout(timer))
+  return await Promise.race([settled, timeouts]).finally(() => clearTimeout(timer))
 }
 
 const errorOf = (work: Promise<unknown>) => work.then(() => undefined, (error: unknown) => error)
@@ -130,7 +130,7 @@ async function upstreamOf({ upstream }: ChatHarness, conduct: Conduct): Promise<
 
 /** Calls that the upstream still works on, once it has had a second to notice that they are over; those of the law before, on a shared one. */
 async function left(upstream: NonNullable<ChatHarness['upstream']>): Promise<number> {
-  for (const until = performance.now() + PATIENCE_MS; upstream.inProgress() > 0 && performance.now() < until; ) await turn()
+  for (const until = performance.now() + WAIT_MS; upstream.inProgress() > 0 && performance.now() < until; ) await turn()
   return upstream.inProgress()
 }
 
@@ -270,7 +270,7 @@ const stopping: readonly Law<ChatHarness>[] = [
 const failing: readonly Law<ChatHarness>[] = [
   law('a refusal is a Fault of ask(), whether a stream was asked for or not', async (harness) => {
     await upstreamOf(harness, 'refuses')
-    for (const stream of [false, true]) expect(await errorOf(harness.vendor.ask(orderOf(harness.model, PLAIN, stream), never()))).toBeInstanceOf(Fault)
+    for (const stream of [false, true]) expect(await errorOf(harness.vendor.ask(orderOf(harness.model, PLAIN, stream), never()))).toBeInstanceOf(ApiError)
   }),
   law('what fails after the first event rejects next(), or ends without [DONE]', async (harness) => {
     for (const conduct of ['errs', 'breaks'] as const) {
@@ -305,7 +305,7 @@ const failing: readonly Law<ChatHarness>[] = [
       const controller = new AbortController()
       const work = isStream ? drain(await askStream(harness, PLAIN, controller)) : askWhole(harness, PLAIN, controller)
       const end = endOf(work)
-      for (const until = performance.now() + PATIENCE_MS; upstream.inProgress() === 0 && performance.now() < until; ) await turn()
+      for (const until = performance.now() + WAIT_MS; upstream.inProgress() === 0 && performance.now() < until; ) await turn()
       controller.abort(new Error('gone'))
       expect(await end).not.toBe('running')
       expect(await left(upstream)).toBe(0)

@@ -47,7 +47,7 @@ function makersThat(before: () => Promise<unknown> | undefined = () => undefined
 }
 
 /** What the vendor's own URL of a result is. */
-function madeBy({ look, tag }: Paid): string {
+function madeBy({ pollUpstream: look, tag }: Paid): string {
   if (tag === 'audio') return TONE
   return look ? CLIP : PIXEL
 }
@@ -85,7 +85,7 @@ export const endpointLaws: readonly Law<Stall>[] = [
     name: 'a quote lies between the least and the most that discovery says',
     async check(subject) {
       const { challenge, endpoint, ports } = await set(subject)
-      const { min, max } = endpoint.span({ catalog: catalog(), vendors: ports.vendors })
+      const { min, max } = endpoint.priceRange({ catalog: catalog(), vendors: ports.vendors })
       const amount = BigInt(challenge.body.accepts[0].amount)
       expect([amount >= min, amount <= max]).toEqual([true, true])
     },
@@ -328,7 +328,7 @@ export const endpointLaws: readonly Law<Stall>[] = [
       const { job, chain, clock, shop } = await set(subject, JOB)
       await job()
       for (let hours = 0; hours < 50; hours += 5) {
-        await shop.tend()
+        await shop.maintain()
         await clock.advance(5 * HOUR)
       }
       expect(chain.transfers).toEqual([])
@@ -377,7 +377,7 @@ export const endpointLaws: readonly Law<Stall>[] = [
         const isPaidByPoll = (await ports.storage.getCall(bought.body.id))?.money === 'verified'
         const { status, headers } = isPaidByPoll ? await alice.poll(collecting, payment) : bought
         expect([status, headers.get('payment-required')]).toEqual([202, null])
-        await shop.tend()
+        await shop.maintain()
         expect((await alice.poll(collecting, payment)).status).toBe(200)
         expect(chain.transfers).toHaveLength(1)
       }
@@ -411,7 +411,7 @@ export const endpointLaws: readonly Law<Stall>[] = [
       const answers = [bad, await buy(), await alice.poll('/api/v1/calls/none', payment)].filter(({ status }) => status >= 400 && status !== 402)
       for (const { status, headers, body } of answers) {
         expect([status, headers.get('content-type'), headers.get('cache-control')]).toEqual([status, 'application/json', 'no-store'])
-        expect([status, endpoint.dialect, typeof body.error]).toEqual([status, 'plain', 'string'])
+        expect([status, endpoint.errorFormat, typeof body.error]).toEqual([status, 'plain', 'string'])
         expect(JSON.stringify(body)).not.toContain('secret')
       }
     },

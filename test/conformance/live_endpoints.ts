@@ -2,7 +2,7 @@ import { expect } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
 import { cashChain } from '../../adapters/chains/memory.ts'
 import { chunk, type ChatScript, scriptedChat, type ScriptedChat, streamAnswer, wholeAnswer } from '../../adapters/providers/scripted/chat.ts'
-import type { Live } from '../../core/endpoint/mod.ts'
+import type { Streamed } from '../../core/endpoint/mod.ts'
 import { type Catalog, catalog, type Endpoint, endpoints, type Gateway, type Payment } from '../../core/mod.ts'
 import { type Answer, type Buyer, decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN } from '../kit.ts'
 import type { Law, Subject } from './law.ts'
@@ -13,37 +13,37 @@ import { type Away, awayOf, isAway } from './stall.ts'
 export type Order = { readonly path: string; readonly body: Readonly<Record<string, unknown>>; readonly isStream: boolean }
 
 /** A live endpoint under law, on a menu with all the others. `script` is what its vendor does. */
-export type LiveStall = { readonly endpoint: Live; readonly order: Order; readonly away: Away; open(options?: KitOptions & { script?: ChatScript }): Kit & { readonly chat: ScriptedChat } }
+export type StreamedFixture = { readonly endpoint: Streamed; readonly order: Order; readonly away: Away; open(options?: KitOptions & { script?: ChatScript }): Kit & { readonly chat: ScriptedChat } }
 
-export type LiveDefect = { readonly endpoint?: (good: Live) => Live; readonly wrap?: NonNullable<KitOptions['wrap']>; readonly dress?: NonNullable<KitOptions['dress']>; readonly setup?: () => KitOptions }
+export type StreamedDefect = { readonly endpoint?: (good: Streamed) => Streamed; readonly wrap?: NonNullable<KitOptions['wrap']>; readonly dress?: NonNullable<KitOptions['dress']>; readonly setup?: () => KitOptions }
 
 /** The wallets of the buyers: what is sold to the listed only is sold to them. */
 const GUESTS = ['alice', 'bob'].map((name) => cashChain().wallet(name))
 
 /** Whole and streamed, as far as the endpoint has both. */
-export function ordersOf(endpoint: Live, rows: Catalog = catalog()): readonly Order[] {
+export function ordersOf(endpoint: Streamed, rows: Catalog = catalog()): readonly Order[] {
   const vendors = { images: () => undefined, chat: () => scriptedChat(), media: () => Promise.reject(new Error('no media')) }
   const offering = { catalog: rows, vendors }
   const body = endpoint.sample(offering)
-  const surfaced = offering.catalog.chat.all.find(({ billing, surfaces }) => billing.mode !== 'free' && (endpoint.dialect === 'chat' || surfaces?.includes('generate_content')))
+  const surfaced = offering.catalog.chat.all.find(({ billing, surfaces }) => billing.mode !== 'free' && (endpoint.errorFormat === 'chat' || surfaces?.includes('generate_content')))
   const path = endpoint.path.replace('{model...}', typeof body.model === 'string' ? body.model : (surfaced?.id ?? ''))
-  if (endpoint.dialect === 'generate_content') return [{ path, body, isStream: endpoint.name.endsWith('.stream') }]
+  if (endpoint.errorFormat === 'generate_content') return [{ path, body, isStream: endpoint.name.endsWith('.stream') }]
   return [false, true].map((isStream) => ({ path, body: isStream ? { ...body, stream: true } : body, isStream }))
 }
 
-export async function liveStall(good: Live, order: Order, { endpoint: spoil = (same) => same, setup, ...defect }: LiveDefect = {}): Promise<Subject<LiveStall>> {
+export async function streamedFixture(good: Streamed, order: Order, { endpoint: spoil = (same) => same, setup, ...defect }: StreamedDefect = {}): Promise<Subject<StreamedFixture>> {
   const endpoint = spoil(good)
-  const menu: readonly Endpoint[] = endpoints.map((each) => (each.name === good.name ? endpoint : each))
-  const open: LiveStall['open'] = ({ script, ...options } = {}) => {
+  const router: readonly Endpoint[] = endpoints.map((each) => (each.name === good.name ? endpoint : each))
+  const open: StreamedFixture['open'] = ({ script, ...options } = {}) => {
     const chat = scriptedChat(script)
-    return { ...kit({ endpoints: menu, chatVendor: chat, guests: { generate_content: GUESTS }, ...defect, ...setup?.(), ...options }), chat }
+    return { ...kit({ endpoints: router, chatVendor: chat, allowlists: { generate_content: GUESTS }, ...defect, ...setup?.(), ...options }), chat }
   }
   return { open: async () => ({ endpoint, order, away: awayOf(setup?.()), open }), close: async () => {} }
 }
 
 type Bought = { readonly status: number; readonly headers: Headers; readonly text: string; readonly body: any }
-type Scene = ReturnType<LiveStall['open']> & {
-  readonly endpoint: Live
+type Scene = ReturnType<StreamedFixture['open']> & {
+  readonly endpoint: Streamed
   readonly order: Order
   readonly away: Away
   readonly alice: Buyer
@@ -53,7 +53,7 @@ type Scene = ReturnType<LiveStall['open']> & {
   buy(at?: Parameters<Scene['send']>[0]): Promise<Bought>
 }
 
-async function set(subject: Subject<LiveStall>, options: Parameters<LiveStall['open']>[0] = {}): Promise<Scene> {
+async function set(subject: Subject<StreamedFixture>, options: Parameters<StreamedFixture['open']>[0] = {}): Promise<Scene> {
   const { endpoint, order, away, open } = await subject.open()
   const subjects = open(options)
   const alice = subjects.buyer()
@@ -86,11 +86,11 @@ function receiptIn({ headers, text }: Bought, { isStream }: Order): { response: 
 }
 
 /** How the last event of a stream begins. */
-const LAST = { chat: 'data: [DONE]', messages: 'event: message_stop', responses: 'event: response.completed' } as Readonly<Partial<Record<Live['dialect'], string>>>
+const LAST = { chat: 'data: [DONE]', messages: 'event: message_stop', responses: 'event: response.completed' } as Readonly<Partial<Record<Streamed['errorFormat'], string>>>
 
 /** Whether an error reads as the clients of this surface expect it. */
-const isSpoken = (dialect: Live['dialect'], body: any): boolean => dialects[dialect]?.(body) ?? typeof body.error === 'string'
-const dialects: Readonly<Partial<Record<Live['dialect'], (body: any) => boolean>>> = {
+const isSpoken = (errorFormat: Streamed['errorFormat'], body: any): boolean => errorFormats[errorFormat]?.(body) ?? typeof body.error === 'string'
+const errorFormats: Readonly<Partial<Record<Streamed['errorFormat'], (body: any) => boolean>>> = {
   chat: ({ error, message }) => (typeof error === 'string' || typeof error.type === 'string') && typeof message === 'string',
   messages: ({ type, error }) => type === 'error' && typeof error.type === 'string' && typeof error.message === 'string',
   responses: ({ error }) => typeof error.type === 'string' && typeof error.message === 'string' && 'param' in error && 'code' in error,
@@ -99,7 +99,7 @@ const dialects: Readonly<Partial<Record<Live['dialect'], (body: any) => boolean>
 
 // ── the laws ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export const liveLaws: readonly Law<LiveStall>[] = [
+export const streamedLaws: readonly Law<StreamedFixture>[] = [
   {
     name: 'the quote is one: in three equal headers, in the body, and in its price',
     async check(subject) {
@@ -116,7 +116,7 @@ export const liveLaws: readonly Law<LiveStall>[] = [
     name: 'a quote lies between the least and the most that discovery says',
     async check(subject) {
       const { challenge, endpoint, ports } = await set(subject)
-      const { min, max } = endpoint.span({ catalog: catalog(), vendors: ports.vendors })
+      const { min, max } = endpoint.priceRange({ catalog: catalog(), vendors: ports.vendors })
       const amount = BigInt(challenge.body.accepts[0].amount)
       expect([amount >= min, amount <= max]).toEqual([true, true])
     },
@@ -139,7 +139,7 @@ export const liveLaws: readonly Law<LiveStall>[] = [
       for (const body of ['{"broken', 'null', '[]', ...wrong]) {
         for (const headers of [{}, { 'payment-signature': encodePayment(payment) }]) {
           const response = await shop.fetch(new Request(ORIGIN + order.path, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, body }))
-          expect([body, response.status, response.headers.get('payment-required'), isSpoken(endpoint.dialect, await response.json())]).toEqual([body, 400, null, true])
+          expect([body, response.status, response.headers.get('payment-required'), isSpoken(endpoint.errorFormat, await response.json())]).toEqual([body, 400, null, true])
         }
       }
       expect([chat.orders.length, chain.transfers.length]).toEqual([0, 0])
@@ -189,7 +189,7 @@ export const liveLaws: readonly Law<LiveStall>[] = [
       const { status, headers, text, body } = await buy()
       expect([status, headers.get('content-type')?.split(';')[0] ?? '']).toEqual([200, order.isStream ? 'text/event-stream' : 'application/json'])
       if (!order.isStream) return expect([...Value.Errors(endpoint.output, body)].map(({ path, message }) => `${path} ${message}`)).toEqual([])
-      const last = LAST[endpoint.dialect]
+      const last = LAST[endpoint.errorFormat]
       expect([text.includes('Hello'), /^data:(?! )/m.test(text)]).toEqual([true, false])
       if (last) expect(text.indexOf(last)).toBeGreaterThan(text.indexOf('\n: payment-response '))
     },
@@ -244,7 +244,7 @@ export const liveLaws: readonly Law<LiveStall>[] = [
     async check(subject) {
       const { buy, chain, endpoint } = await set(subject, { script: async (order, at) => (at.attempt === 1 ? Promise.reject(new Error('secret of the vendor')) : await hello(order, at)) })
       const { status, text, body } = await buy()
-      expect([status, text.includes('secret'), isSpoken(endpoint.dialect, body), chain.transfers.length]).toEqual([503, false, true, 0])
+      expect([status, text.includes('secret'), isSpoken(endpoint.errorFormat, body), chain.transfers.length]).toEqual([503, false, true, 0])
       expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
     },
   },
@@ -262,7 +262,7 @@ export const liveLaws: readonly Law<LiveStall>[] = [
       if (!order.isStream) return
       const data = text.trimEnd().split('\n').at(-1)?.replace(/^data: /, '') ?? ''
       const said = JSON.parse(data)
-      const isOurs = endpoint.dialect === 'responses' ? said.type === 'error' && typeof said.message === 'string' : isSpoken(endpoint.dialect, said)
+      const isOurs = endpoint.errorFormat === 'responses' ? said.type === 'error' && typeof said.message === 'string' : isSpoken(endpoint.errorFormat, said)
       expect([text.includes('Hel'), text.includes('secret'), isOurs, chain.transfers.length]).toEqual([true, false, true, 0])
       expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
     },
@@ -275,7 +275,7 @@ export const liveLaws: readonly Law<LiveStall>[] = [
         chain.forecast(weather)
         const bought = await buy()
         expect([bought.status, receiptIn(bought, order).settled]).toEqual([200, 'false'])
-        await shop.tend()
+        await shop.maintain()
         expect([chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([1, []])
       }
     },

@@ -1,5 +1,5 @@
 import { expect } from 'bun:test'
-import type { Bar, Feed, MarketVendor, Resolution, Shelf } from '../../core/mod.ts'
+import type { Bar, Feed, MarketVendor, Resolution, MarketKind } from '../../core/mod.ts'
 import { RESOLUTIONS, STOCK_MARKETS } from '../../core/ports/vendors.ts'
 import { BAR_SECONDS } from '../../core/products/market/catalog.ts'
 import { START } from '../kit.ts'
@@ -11,7 +11,7 @@ export const NOW = START / 1000
 const HOUR = 3_600
 const DAY = 24 * HOUR
 
-async function feedOf(market: MarketVendor, shelf: Shelf, symbol: string): Promise<Feed> {
+async function feedOf(market: MarketVendor, shelf: MarketKind, symbol: string): Promise<Feed> {
   const found = (await market.feeds(shelf, never())).find((feed) => feed.symbol === symbol)
   if (!found) throw new Error(`${shelf} has no ${symbol}`)
   return found

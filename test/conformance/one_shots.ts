@@ -39,8 +39,8 @@ const paidness = ({ status, headers }: Answer): string => headers.get('x-payment
 /** Spec 2, Errors: search and market data word a replay differently. */
 const replayError = (endpoint: Paid): string => (isCoded(endpoint) ? 'Payment authorization already used' : 'Payment verification failed')
 /** Whose vendor's failure is told as one (spec 2, Errors; reference clients 6.14). */
-const isUpstream = ({ dialect, errors = [] }: Paid): boolean => dialect === 'market' || errors.some((code) => rowOf(code).status === 502)
-const isCoded = ({ dialect }: Paid): boolean => dialect !== 'market'
+const isUpstream = ({ errorFormat, errors = [] }: Paid): boolean => errorFormat === 'market' || errors.some((code) => rowOf(code).status === 502)
+const isCoded = ({ errorFormat }: Paid): boolean => errorFormat !== 'market'
 /** Members of a 402 that some results have as well. */
 const CHALLENGED = ['price', 'model', 'poll_url']
 const HOUR = 3_600_000
@@ -60,7 +60,7 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       expect(body.price.amount).toMatch(/^\d+\.(\d{4}|\d{6})$/)
       const decimals = body.price.amount.split('.')[1].length
       for (const { amount } of accepts) expect(body.price.amount).toBe(dollars(amount, decimals))
-      if (endpoint.dialect !== 'market') return
+      if (endpoint.errorFormat !== 'market') return
       expect(body.x402.accepts).toEqual(accepts)
       const [shown] = /\/api\/v1\/[^\s"]+/.exec(JSON.stringify(body.example)) ?? []
       expect((await read(await shop.fetch(new Request(ORIGIN + shown)))).body.accepts).toEqual(accepts)
@@ -80,7 +80,7 @@ export const oneShotLaws: readonly Law<Stall>[] = [
     name: 'a quote lies between the least and the most that discovery says',
     async check(subject) {
       const { challenge, endpoint, ports } = await shot(subject)
-      const { min, max } = endpoint.span({ catalog: catalog(), vendors: ports.vendors })
+      const { min, max } = endpoint.priceRange({ catalog: catalog(), vendors: ports.vendors })
       const amount = BigInt(challenge.body.accepts[0].amount)
       expect([amount >= min, amount <= max]).toEqual([true, true])
     },
@@ -328,9 +328,9 @@ export const oneShotLaws: readonly Law<Stall>[] = [
     async check(subject) {
       for (const failing of [() => Promise.reject(new Error('out of order')), () => new Promise(() => {})]) {
         let isBroken = true
-        const { buy, live, chain } = await shot(subject, { before: () => (isBroken ? failing() : undefined) })
+        const { buy, streamed, chain } = await shot(subject, { before: () => (isBroken ? failing() : undefined) })
         const buying = buy()
-        await live(120_000)
+        await streamed(120_000)
         const { status, headers } = await buying
         expect([status >= 500, headers.has('payment-response'), headers.has('payment-required')]).toEqual([true, false, false])
         expect(chain.transfers).toEqual([])
@@ -375,9 +375,9 @@ export const oneShotLaws: readonly Law<Stall>[] = [
           const [resent, polled] = [await buy(), await alice.poll(await keyed((await another()).body.job_id), payment)]
           expect([resent.status, resent.headers.get('x-payment-settle-error-class'), resent.body, polled.status]).toEqual([200, 'unknown', body, 202])
         }
-        await shop.tend()
+        await shop.maintain()
         chain.deliver()
-        await shop.tend()
+        await shop.maintain()
         expect([chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([1, []])
         expect(paidness(await buy())).toBe('already_settled')
         const [{ transaction = '' } = {}] = chain.transfers
@@ -437,7 +437,7 @@ export const oneShotLaws: readonly Law<Stall>[] = [
       const { kept, chain, clock, shop } = await shot(subject)
       await kept()
       for (let hours = 0; hours < 50; hours += 5) {
-        await shop.tend()
+        await shop.maintain()
         await clock.advance(5 * HOUR)
       }
       expect(chain.transfers).toEqual([])

@@ -32,8 +32,8 @@ export type Defect = {
 /** Sells an endpoint beside the rest of the menu. `setup` is of every gateway of the stall, anew for each: `inlineMs: 0` makes every call a job. */
 export async function stall(good: Paid, { endpoint: spoil = (same) => same, ...defect }: Defect = {}, setup: () => KitOptions = () => ({})): Promise<Subject<Stall>> {
   const endpoint = spoil(good)
-  const menu: readonly Endpoint[] = [endpoint, ...endpoints.filter(({ name }) => name !== good.name)]
-  return { open: async () => ({ endpoint, away: awayOf(setup()), open: (options = {}) => kit({ endpoints: menu, ...defect, ...setup(), ...options }) }), close: async () => {} }
+  const router: readonly Endpoint[] = [endpoint, ...endpoints.filter(({ name }) => name !== good.name)]
+  return { open: async () => ({ endpoint, away: awayOf(setup()), open: (options = {}) => kit({ endpoints: router, ...defect, ...setup(), ...options }) }), close: async () => {} }
 }
 
 export type Scene = Kit & {
@@ -72,7 +72,7 @@ export async function set(subject: Subject<Stall>, options: KitOptions = {}): Pr
   async function job(by = alice.sign(challenge)): Promise<string> {
     const { status, body } = await buy({ payment: by })
     // What is made at its vendor's place is collected by any replica's sweep: here by one that has no defect.
-    if (endpoint.look) await gateway({ name: subjects.shop.name, ports: subjects.ports, endpoints: [endpoint], owner: 'sweeper' }).tend()
+    if (endpoint.pollUpstream) await gateway({ name: subjects.shop.name, ports: subjects.ports, endpoints: [endpoint], owner: 'sweeper' }).maintain()
     await subjects.idle()
     expect(status).toBe(202)
     return body.poll_url

@@ -3,7 +3,7 @@ import { expect } from 'bun:test'
 import { LOST } from '../../core/payment/ledger.ts'
 import { limits } from '../../core/http/rate_limit.ts'
 import { usdc } from '../../core/x402/money.ts'
-import type { Authorization, Call, Claim, Json, NewCall, Opened, Outcome, Owned, Spend, Storage, Usage } from '../../core/ports/mod.ts'
+import type { Authorization, Call, Claim, Json, NewCall, Opened, Outcome, StoredRecord, Spend, Storage, Usage } from '../../core/ports/mod.ts'
 import type { Offer, Receipt } from '../../core/x402/protocol.ts'
 import type { Law, Subject } from './law.ts'
 
@@ -1360,7 +1360,7 @@ async function opened(storage: Storage, id: string, shape: Shape = {}, shelf = T
   return answer.call
 }
 
-function record(more: Partial<Owned> = {}): Owned {
+function record(more: Partial<StoredRecord> = {}): StoredRecord {
   return { kind: 'asset', id: 'a', owner: PAYER, data: null, expiresAt: T + HOUR, ...more }
 }
 

@@ -1,6 +1,6 @@
 /** Random questions for a storage: two that are asked the same have to answer the same. */
 import { usdc } from '../../core/x402/money.ts'
-import type { Authorization, NewCall, Outcome, Storage, Work } from '../../core/ports/mod.ts'
+import type { Authorization, NewCall, Outcome, Storage, WorkStatus } from '../../core/ports/mod.ts'
 
 export const T = 1_800_000_000_000
 
@@ -14,7 +14,7 @@ export function questions(random: () => number): () => Question {
   const one = <V>(...list: readonly V[]): V => list[upTo(list.length)] as V
   const id = () => `call ${Math.max(0, count - 1 - upTo(8))}`
   const auth = () => signed(`key ${Math.max(0, count - upTo(8))}`, now + upTo(2_000))
-  const work = () => one<Work>('queued', 'in_progress', 'completed', 'failed')
+  const work = () => one<WorkStatus>('queued', 'in_progress', 'completed', 'failed')
   const outcome = (): Outcome => {
     const kind = one('paid', 'unknown', 'refused', 'dead', 'unresolved')
     return kind === 'paid' ? { kind, receipt: { ...receipt(`0x${count}`, one('5', '0', '12345678901', '0.5')), ...(random() < 0.5 && { block: upTo(9) }) } } : { kind }

@@ -60,11 +60,11 @@ export const swapVendorLaws: readonly Law<SwapVendor>[] = [
       const work = vendor.call(PRICE, controller).then(() => 'answered', (error: unknown) => error)
       await turn()
       controller.abort(reason)
-      const patience = async () => {
+      const timeouts = async () => {
         for (let turns = 0; turns < 20; turns++) await turn()
         return 'running'
       }
-      expect([reason, 'answered']).toContain((await Promise.race([work, patience()])) as Error)
+      expect([reason, 'answered']).toContain((await Promise.race([work, timeouts()])) as Error)
     },
   },
 ]

@@ -1,5 +1,5 @@
 import { expect } from 'bun:test'
-import { Fault, type VideoJob, type VideoState, type VideoVendor } from '../../core/mod.ts'
+import { ApiError, type VideoJob, type VideoState, type VideoVendor } from '../../core/mod.ts'
 import { never, stopped, turn } from './abort.ts'
 import type { Law } from './law.ts'
 
@@ -15,23 +15,23 @@ export const VENDOR_SAYS = 'upstream text zebra-7431'
 export const CLIP_JOB: VideoJob = { model: 'any', prompt: 'a red fox in the snow', seconds: 4, resolution: '480p' }
 const OTHER: VideoJob = { ...CLIP_JOB, prompt: 'a lighthouse at night', seconds: 8 }
 
-const MOST_LOOKS = 20_000
+const MAX_LOOKS = 20_000
 
 /** Looks until the job has ended; the state that ended it. */
 async function ended(vendor: VideoVendor, handle: string): Promise<Exclude<VideoState, { kind: 'running' }>> {
-  for (let times = 0; times < MOST_LOOKS; times++) {
+  for (let times = 0; times < MAX_LOOKS; times++) {
     const state = await vendor.look(handle, never())
     if (state.kind !== 'running') return state
     await turn()
   }
-  throw new Error(`the job still runs after ${MOST_LOOKS} looks`)
+  throw new Error(`the job still runs after ${MAX_LOOKS} looks`)
 }
 
 const made = async (vendor: VideoVendor, job: VideoJob) => await ended(vendor, (await vendor.submit(job, never())).handle)
 
 /** What it says of itself, its members' members included. */
 function allOf(error: unknown): string {
-  const { message, stack, parts, cause } = error as Error & Partial<Fault>
+  const { message, stack, parts, cause } = error as Error & Partial<ApiError>
   return [String(error), message, stack, JSON.stringify(parts), String(cause)].join('\n')
 }
 
@@ -85,7 +85,7 @@ export const videoVendorLaws: readonly Law<VideoVendor>[] = [
       const vendor = await subject.open()
       const error = await vendor.submit({ ...CLIP_JOB, prompt: BARRED }, never()).catch((reason: unknown) => reason)
       if (!(error instanceof Error)) return
-      expect([error instanceof Fault, allOf(error).includes(VENDOR_SAYS)]).toEqual([true, false])
+      expect([error instanceof ApiError, allOf(error).includes(VENDOR_SAYS)]).toEqual([true, false])
     },
   },
   {

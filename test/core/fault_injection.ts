@@ -5,18 +5,18 @@ import type { ImageVendor, Ports } from '../../core/mod.ts'
 export type Blow = { readonly at: number; readonly after: boolean; readonly kills: boolean }
 
 /** Ports of a process that is struck. After a death nothing is done and nothing answers, as after kill -9. */
-export function struck(ports: Ports, { at, after, kills }: Blow) {
+export function injected(ports: Ports, { at, after, kills }: Blow) {
   const asked: string[] = []
   const never = new Promise<never>(() => {})
   let isDead = false
-  let isStruck = false
+  let isFaultInjected = false
 
   function step<Asked extends unknown[], Answered>(name: string, ask: (...asked: Asked) => Promise<Answered>) {
     return (...question: Asked): Promise<Answered> => {
       if (isDead) return never
       asked.push(name)
       const isHit = asked.length === at
-      isStruck ||= isHit
+      isFaultInjected ||= isHit
       isDead = isHit && kills
       const blow = () => (isDead ? never : Promise.reject(new Error('connection reset')))
       if (isHit && !after) return blow()
@@ -42,5 +42,5 @@ export function struck(ports: Ports, { at, after, kills }: Blow) {
     vendors: { ...ports.vendors, ...actors, images, media: step('media', ports.vendors.media) },
     background: (work) => void work.catch(() => {}),
   }
-  return { ports: doomed, asked, isStruck: () => isStruck }
+  return { ports: doomed, asked, isFaultInjected: () => isFaultInjected }
 }

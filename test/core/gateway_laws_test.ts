@@ -4,7 +4,7 @@ import { catalog, endpoints, narrowed, SMALL } from '../../core/mod.ts'
 import { endpointLaws } from '../conformance/endpoints.ts'
 import { EXCEPT, OF_THEIR_OWN } from '../conformance/exceptions.ts'
 import { runLaws } from '../conformance/law.ts'
-import { liveLaws, liveStall, ordersOf } from '../conformance/live_endpoints.ts'
+import { streamedLaws, streamedFixture, ordersOf } from '../conformance/live_endpoints.ts'
 import { isOneShot, oneShotLaws } from '../conformance/one_shots.ts'
 import { stall } from '../conformance/stall.ts'
 import type { KitOptions } from '../kit.ts'
@@ -21,7 +21,7 @@ const rows: Readonly<Record<string, () => KitOptions>> = {
 
 for (const [name, row] of Object.entries(rows)) {
   for (const endpoint of endpoints) {
-    if (endpoint.kind === 'live') for (const order of ordersOf(endpoint, row().catalog)) runLaws(`${name}: ${endpoint.name}${order.isStream ? ' streamed' : ''}`, liveLaws, () => liveStall(endpoint, order, { setup: row }))
+    if (endpoint.kind === 'live') for (const order of ordersOf(endpoint, row().catalog)) runLaws(`${name}: ${endpoint.name}${order.isStream ? ' streamed' : ''}`, streamedLaws, () => streamedFixture(endpoint, order, { setup: row }))
     if (endpoint.kind !== 'paid' || OF_THEIR_OWN.has(endpoint.name)) continue
     if (isOneShot(endpoint)) runLaws(`${name}: ${endpoint.name}`, oneShotLaws, () => stall(endpoint, {}, row), { except: EXCEPT[endpoint.name] ?? {} })
     if (!isOneShot(endpoint)) runLaws(`${name}: ${endpoint.name}`, endpointLaws, () => stall(endpoint, {}, row))

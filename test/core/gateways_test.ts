@@ -80,7 +80,7 @@ const badge = paid({
   output: Type.Object({ wallet: Type.String() }),
   example: {},
   inline: true,
-  price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, shown: {} }),
+  price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }),
   run: async ({ payer }) => ({ result: { wallet: payer } }),
   show: ({ made }) => made as { wallet: string },
 })

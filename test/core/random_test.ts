@@ -106,7 +106,7 @@ const request = fc.record({
   later: paying,
 })
 
-type Visit = typeof request extends fc.Arbitrary<infer Value> ? Value : never
+type RequestContext = typeof request extends fc.Arbitrary<infer Value> ? Value : never
 
 // ── who judges ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -159,7 +159,7 @@ function headerOf({ alice }: World, payment: Paying, challenge: Answer): string 
 
 const isForged = (payment: Paying): boolean => payment.kind !== 'signed' || payment.signing.isForged
 
-async function visit({ target: { path, content }, method, header, payment, later }: Visit): Promise<void> {
+async function requestContext({ target: { path, content }, method, header, payment, later }: RequestContext): Promise<void> {
   const now = nextWorld()
   const { cash, vendor, state, alice, idle, log } = now
   const type = content.type === undefined ? {} : { 'content-type': content.type }
@@ -187,7 +187,7 @@ async function visit({ target: { path, content }, method, header, payment, later
 }
 
 test('10,000 random bodies and payments give no 5xx, never reach a vendor unpaid, and move exactly what was quoted', async () => {
-  const report = await fc.check(fc.asyncProperty(request, visit), { numRuns: RUNS, interruptAfterTimeLimit: TIME_MS })
+  const report = await fc.check(fc.asyncProperty(request, requestContext), { numRuns: RUNS, interruptAfterTimeLimit: TIME_MS })
   if (report.failed) throw new Error(fc.defaultReportMessage(report))
   if (report.interrupted) console.log(`out of time after ${report.numRuns} of ${RUNS} visits: this machine is busy`)
   expect(report.numRuns).toBeGreaterThan(report.interrupted ? RUNS / 5 : RUNS - 1)

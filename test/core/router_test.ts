@@ -1,14 +1,14 @@
 import { describe, expect, test } from 'bun:test'
-import { type Endpoint, free, json, poll } from '../../core/endpoint/mod.ts'
+import { type Endpoint, free, json, polled } from '../../core/endpoint/mod.ts'
 import { endpoints } from '../../core/products/mod.ts'
-import { menu } from '../../core/router.ts'
+import { router } from '../../core/router.ts'
 import { GENERATIONS, kit, ORIGIN, read } from '../kit.ts'
 
 const page = (name: string, path: string, more: { aliases?: string[]; hidden?: true } = {}) =>
   free({ name, path, summary: name, tag: 'test', answer: ({ params }) => json(200, params), ...more })
 
 const found = (list: readonly Endpoint[], path: string, method = 'GET') => {
-  const match = menu(list).match(method, path)
+  const match = router(list).match(method, path)
   return match.kind === 'found' ? { name: match.endpoint.name, params: match.params } : match.kind
 }
 
@@ -49,7 +49,7 @@ describe('paths', () => {
   })
 
   test('an unknown path names the nearest routes, shown ones only', () => {
-    const match = menu([...list, page('secret', '/a/{id}/secret', { hidden: true })]).match('GET', '/a/b/x')
+    const match = router([...list, page('secret', '/a/{id}/secret', { hidden: true })]).match('GET', '/a/b/x')
     if (match.kind !== 'unknown') throw new Error(match.kind)
     expect(match.nearby[0]).toBe('GET /a/b')
     expect(match.nearby).toHaveLength(5)
@@ -59,21 +59,21 @@ describe('paths', () => {
 
 describe('a menu', () => {
   test('refuses two endpoints of one name, or at one method and path, however its segments are called', () => {
-    expect(() => menu([page('a', '/a'), page('a', '/b')])).toThrow('two endpoints are called a')
-    expect(() => menu([page('a', '/a'), page('b', '/a')])).toThrow('two endpoints at GET /a')
-    expect(() => menu([page('a', '/x/{id}'), page('b', '/x/{name}')])).toThrow('two endpoints at GET /x/{name}')
-    expect(() => menu([page('a', '/x/{k...}'), page('b', '/x/{rest...}')])).toThrow('two endpoints at')
-    expect(() => menu([page('a', '/a'), page('b', '/b', { aliases: ['/a'] })])).toThrow('two endpoints at GET /a')
+    expect(() => router([page('a', '/a'), page('a', '/b')])).toThrow('two endpoints are called a')
+    expect(() => router([page('a', '/a'), page('b', '/a')])).toThrow('two endpoints at GET /a')
+    expect(() => router([page('a', '/x/{id}'), page('b', '/x/{name}')])).toThrow('two endpoints at GET /x/{name}')
+    expect(() => router([page('a', '/x/{k...}'), page('b', '/x/{rest...}')])).toThrow('two endpoints at')
+    expect(() => router([page('a', '/a'), page('b', '/b', { aliases: ['/a'] })])).toThrow('two endpoints at GET /a')
   })
 
   test('keeps all endpoints in order, and the paid ones by name', () => {
-    const { endpoints: kept, sold } = menu(endpoints)
+    const { endpoints: kept, sold } = router(endpoints)
     expect(kept).toEqual(endpoints)
     expect([...sold.keys()]).toEqual(endpoints.filter(({ kind }) => kind === 'paid' || kind === 'live').map(({ name }) => name))
   })
 
   test('a poll and a sale may share a path', () => {
-    const list = [...endpoints, poll({ name: 'status', path: GENERATIONS, summary: 's', tag: 't', of: [] })]
+    const list = [...endpoints, polled({ name: 'status', path: GENERATIONS, summary: 's', tag: 't', of: [] })]
     expect(found(list, GENERATIONS, 'GET')).toEqual({ name: 'status', params: {} })
     expect(found(list, GENERATIONS, 'POST')).toEqual({ name: 'images.generations', params: {} })
   })

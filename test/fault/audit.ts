@@ -9,7 +9,7 @@ import type { Replica } from './replicas.ts'
 
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
 
-export type Books = { readonly pool: Pool; readonly rpcUrl: string; readonly payTo: Hex; readonly purchases: readonly Purchase[]; readonly replicas: readonly Replica[] }
+export type Ledger = { readonly pool: Pool; readonly rpcUrl: string; readonly payTo: Hex; readonly purchases: readonly Purchase[]; readonly replicas: readonly Replica[] }
 
 export type Audit = {
   readonly counts: Readonly<Record<'purchases' | 'delivered' | 'calls' | 'settled' | 'failed' | 'unclaimed' | 'transfers' | 'transactions' | 'freshSignatures', number>>
@@ -25,8 +25,8 @@ type Log = { readonly topics: readonly [Hex, Hex, Hex]; readonly data: Hex; read
 export type Line = { readonly transaction: string; readonly payer: string; readonly units: bigint; readonly nonce: string }
 export const written = ({ transaction, payer, units, nonce }: Line) => `${transaction} ${payer} ${units} ${nonce}`.toLowerCase()
 
-export async function audit(books: Books): Promise<Audit> {
-  const { pool, purchases } = books
+export async function audit(ledgerRows: Ledger): Promise<Audit> {
+  const { pool, purchases } = ledgerRows
   const violations: string[] = []
   const { rows } = await pool.query<Row>(
     `SELECT c.id, c.payer, c.quote::text AS quote, c.work, c.money, c.receipt,
@@ -41,7 +41,7 @@ export async function audit(books: Books): Promise<Audit> {
   }
 
   const ledger = settled.map(lineOf)
-  const chain = await paidOnChain(books)
+  const chain = await paidOnChain(ledgerRows)
   for (const line of differing(ledger.map(written), chain.map(written))) violations.push(`in the ledger, not on the chain: ${line}`)
   for (const line of differing(chain.map(written), ledger.map(written))) violations.push(`on the chain, not in the ledger: ${line}`)
 
@@ -49,7 +49,7 @@ export async function audit(books: Books): Promise<Audit> {
   const owners = new Map<string, Purchase>()
   for (const purchase of purchases) violations.push(...judged(purchase, byId, owners))
   for (const { id, payer } of settled) if (!owners.has(id)) violations.push(`call ${id} of ${payer} was charged, and nobody has its result`)
-  violations.push(...(await collected(books)))
+  violations.push(...(await collected(ledgerRows)))
 
   const sum = (lines: readonly Line[]) => lines.reduce((total, { units }) => total + units, 0n)
   const unclaimed = rows.filter(({ work, money }) => work === 'completed' && money !== 'settled')
@@ -89,7 +89,7 @@ export function lineOf({ payer, quote, receipt, paid }: Row): Line {
 }
 
 /** Every Transfer to the seller, with the authorization whose event stands before it. */
-export async function paidOnChain({ rpcUrl, payTo }: Pick<Books, 'rpcUrl' | 'payTo'>): Promise<readonly Line[]> {
+export async function paidOnChain({ rpcUrl, payTo }: Pick<Ledger, 'rpcUrl' | 'payTo'>): Promise<readonly Line[]> {
   const seller = `0x${payTo.slice(2).toLowerCase().padStart(64, '0')}`
   const logsOf = (topics: readonly (Hex | string | null)[]) => rpc<readonly Log[]>(rpcUrl, 'eth_getLogs', [{ address: DEVNET_ASSET, fromBlock: '0x0', toBlock: 'latest', topics }])
   const [transfers, uses] = await Promise.all([logsOf([TRANSFER, null, seller]), logsOf([AUTHORIZATION_USED])])
@@ -117,7 +117,7 @@ export function differing(first: readonly string[], second: readonly string[]): 
 const TOGETHER = 8
 
 /** Each buyer comes back for its result and its picture, at the replicas in turn. */
-async function collected({ purchases, replicas }: Books): Promise<readonly string[]> {
+async function collected({ purchases, replicas }: Ledger): Promise<readonly string[]> {
   const waiting = [...purchases.filter(({ delivered }) => delivered).entries()]
   const wrong: string[] = []
   async function collect(): Promise<void> {

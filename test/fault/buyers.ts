@@ -31,7 +31,7 @@ export type Purchase = {
 /** Requests under way: the signed nonce, in lower case, and the replica that has it. */
 export type Board = Set<{ readonly nonce: string; readonly replica: string; readonly isPost: boolean }>
 
-export type BuyerOptions = { readonly replicas: readonly Replica[]; readonly board: Board; readonly chance: Chance; readonly pollMs: number; readonly patienceMs: number }
+export type BuyerOptions = { readonly replicas: readonly Replica[]; readonly board: Board; readonly chance: Chance; readonly pollMs: number; readonly waitMs: number }
 
 export const newPurchase = (buyer: PrivateKeyAccount, { order, lifeSeconds }: Pick<Purchase, 'order' | 'lifeSeconds'>): Purchase => ({
   buyer,
@@ -49,9 +49,9 @@ const ATTEMPTS = 400
 const ANSWER_MS = 40_000
 
 /** Buys one picture; ends when it is there, or patience is at an end. Never rejects. */
-export async function buy(purchase: Purchase, { replicas, board, chance, pollMs, patienceMs }: BuyerOptions): Promise<void> {
+export async function buy(purchase: Purchase, { replicas, board, chance, pollMs, waitMs }: BuyerOptions): Promise<void> {
   const { buyer, order, lifeSeconds, oddities } = purchase
-  const until = performance.now() + patienceMs
+  const until = performance.now() + waitMs
   let turn = chance.below(replicas.length)
   let payment: Payment | undefined
   let poll: string | undefined

@@ -83,7 +83,7 @@ function orderOf(ware: Ware, { ms, about }: { ms: number; about: string }): { pa
 export type Walk = {
   readonly replicas: readonly Replica[]
   readonly chance: Chance
-  readonly patienceMs: number
+  readonly waitMs: number
   /** The replica that is asked first; any of them unless told. */
   readonly first?: number
   /** Ends at the first refusal: this wallet will not pay. */
@@ -99,7 +99,7 @@ const PROOFS = 3
 
 /** Ends when the answer is there, or patience is at an end. Never rejects. */
 export async function run(errand: Errand, walk: Walk): Promise<void> {
-  const until = performance.now() + walk.patienceMs
+  const until = performance.now() + walk.waitMs
   let turn = walk.first ?? walk.chance.below(walk.replicas.length)
   while (errand.end === undefined && performance.now() < until) {
     const at = walk.replicas[turn++ % walk.replicas.length]!

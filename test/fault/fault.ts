@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Pool } from 'pg'
 import { type Chance, chance, seedOf } from '../simulation/chance.ts'
-import { type Audit, audit, type Books } from './audit.ts'
+import { type Audit, audit, type Ledger } from './audit.ts'
 import { type Board, buy, newPurchase, type Order, type Purchase } from './buyers.ts'
 import { type Point, points, type Scene } from './kill_points.ts'
 import { type Killed, killAt } from './killer.ts'
@@ -19,7 +19,7 @@ export type FaultOptions = {
   readonly hasten?: boolean
   readonly log?: (line: string) => void
   /** May look into the books, and spoil them, after the audit and before everything ends. */
-  readonly afterwards?: (books: Books) => Promise<void>
+  readonly afterwards?: (ledgerRows: Ledger) => Promise<void>
 }
 
 export type FaultReport = Audit & {
@@ -59,9 +59,9 @@ export async function fault({ seed, buyers, kills, trouble = 0.05, hasten = fals
     await shopping.over
     wire.setTrouble(0)
     await quiet(pool)
-    const books: Books = { pool, rpcUrl: node.url, payTo, purchases: shopping.purchases, replicas }
-    const audited = await audit(books)
-    await afterwards?.(books)
+    const ledgerRows: Ledger = { pool, rpcUrl: node.url, payTo, purchases: shopping.purchases, replicas }
+    const audited = await audit(ledgerRows)
+    await afterwards?.(ledgerRows)
     const answers = new Map<string, number>()
     for (const [what, count] of shopping.purchases.flatMap((purchase) => [...purchase.answers])) answers.set(what, (answers.get(what) ?? 0) + count)
     const alerts = replicas.flatMap((each) => each.alerts)
@@ -91,7 +91,7 @@ function shop(people: Stage['people'], { replicas, board, chance: dice, waves, p
       for (const order of orders) {
         const purchase = newPurchase(buyer, order)
         purchases.push(purchase)
-        await buy(purchase, { replicas, board, chance, pollMs, patienceMs: 2 * BOUND_MS })
+        await buy(purchase, { replicas, board, chance, pollMs, waitMs: 2 * BOUND_MS })
       }
     }),
   )
@@ -120,10 +120,10 @@ async function rampage({ replicas, scene, chance, kills, hasten, startedAt, rele
     const left = aims.filter((point) => !hit.has(point))
     const aim = left.length > 0 ? left[index % left.length]! : chance.pick(points)
     const target = await keyed(replicas, scene, chance)
-    const patienceMs = hasten ? 4_000 : 25_000
+    const waitMs = hasten ? 4_000 : 25_000
     release()
-    const more = setInterval(release, patienceMs * 0.3) // nobody came to where we wait
-    const kill = await killAt(aim, target, { scene, chance, patienceMs, startedAt }).finally(() => clearInterval(more))
+    const more = setInterval(release, waitMs * 0.3) // nobody came to where we wait
+    const kill = await killAt(aim, target, { scene, chance, waitMs, startedAt }).finally(() => clearInterval(more))
     for (const point of kill.hit) hit.add(point)
     killed.push(kill)
     const downMs = hasten ? chance.below(200) : 200 + chance.below(4_000)

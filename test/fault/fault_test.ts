@@ -1,7 +1,7 @@
 /** The short form of `bun run fault`: real processes, a bad wire, kills; what dead processes held ends at once instead of after half a minute. */
 import { expect, test } from 'bun:test'
 import { existsSync } from 'node:fs'
-import { audit, type Books } from './audit.ts'
+import { audit, type Ledger } from './audit.ts'
 import { fault } from './fault.ts'
 
 const SEED = 7
@@ -16,22 +16,22 @@ function isAlive(pid: number): boolean {
 }
 
 /** What the audit says of books that somebody has spoiled; they are as before when it has said it. */
-async function spoiled({ pool, ...books }: Books): Promise<Readonly<Record<string, readonly string[]>>> {
+async function spoiled({ pool, ...ledgerRows }: Ledger): Promise<Readonly<Record<string, readonly string[]>>> {
   const one = `id = (SELECT min(id) FROM calls WHERE money = 'settled')`
-  const said = async (changed: Partial<Books> = {}) => (await audit({ pool, ...books, ...changed })).violations
+  const said = async (changed: Partial<Ledger> = {}) => (await audit({ pool, ...ledgerRows, ...changed })).violations
   const during = async (spoil: string, mend: string) => {
     await pool.query(`UPDATE calls SET ${spoil} WHERE ${one}`)
     const violations = await said()
     await pool.query(`UPDATE calls SET ${mend} WHERE ${one}`)
     return violations
   }
-  const [first, second] = books.purchases
-  const twice = books.purchases.map((purchase) => (purchase === second ? { ...purchase, delivered: first!.delivered } : purchase))
+  const [first, second] = ledgerRows.purchases
+  const twice = ledgerRows.purchases.map((purchase) => (purchase === second ? { ...purchase, delivered: first!.delivered } : purchase))
   return {
     unit: await during('quote = quote + 1', 'quote = quote - 1'),
     transaction: await during(`receipt = replace(receipt, '0x', '0y')`, `receipt = replace(receipt, '0y', '0x')`),
-    charged: await said({ purchases: books.purchases.slice(1) }),
-    undelivered: await said({ purchases: books.purchases.map((purchase) => (purchase === first ? { ...purchase, delivered: undefined } : purchase)) }),
+    charged: await said({ purchases: ledgerRows.purchases.slice(1) }),
+    undelivered: await said({ purchases: ledgerRows.purchases.map((purchase) => (purchase === first ? { ...purchase, delivered: undefined } : purchase)) }),
     twice: await said({ purchases: twice }),
     whole: await said(),
   }
@@ -39,7 +39,7 @@ async function spoiled({ pool, ...books }: Books): Promise<Readonly<Record<strin
 
 test(`kill -9 and a bad wire leave every picture paid once, nobody charged for nothing and no job stuck (seed ${SEED})`, async () => {
   let said: Awaited<ReturnType<typeof spoiled>> = {}
-  const report = await fault({ seed: SEED, buyers: 12, kills: 2, hasten: true, afterwards: async (books) => void (said = await spoiled(books)) })
+  const report = await fault({ seed: SEED, buyers: 12, kills: 2, hasten: true, afterwards: async (ledgerRows) => void (said = await spoiled(ledgerRows)) })
   const { counts, kills, violations, ledgerSum, chainSum } = report
   expect(violations).toEqual([])
   expect(kills).toHaveLength(2)

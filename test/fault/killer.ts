@@ -12,13 +12,13 @@ export type Killed = { readonly replica: string; readonly aim: Point; readonly h
 /** How long what was already said may take to arrive in the database. */
 const SETTLE_MS = 30
 
-export type KillOptions = { readonly scene: Scene; readonly chance: Chance; readonly patienceMs: number; readonly startedAt: number }
+export type KillOptions = { readonly scene: Scene; readonly chance: Chance; readonly waitMs: number; readonly startedAt: number }
 
 /** Resolves when the replica is dead: at `aim` if it was ever seen there within patience, else wherever it was. */
-export async function killAt(aim: Point, target: Replica, { scene, chance, patienceMs, startedAt }: KillOptions): Promise<Killed> {
-  const until = performance.now() + patienceMs
+export async function killAt(aim: Point, target: Replica, { scene, chance, waitMs, startedAt }: KillOptions): Promise<Killed> {
+  const until = performance.now() + waitMs
   const stop = new AbortController()
-  const timer = setTimeout(() => stop.abort(), patienceMs)
+  const timer = setTimeout(() => stop.abort(), waitMs)
   try {
     for (let tries = 1; ; tries++) {
       const verdict = Promise.withResolvers<'cut' | 'go'>()

@@ -16,7 +16,7 @@ export type Payer = {
   spent(): Promise<bigint>
 }
 
-export type Rail = {
+export type PaymentMethod = {
   readonly name: string
   /** Its gateway answers to this name. */
   readonly host: string
@@ -32,7 +32,7 @@ export type Rail = {
 const FUNDS = 10_000_000n
 const clock = { now: Date.now }
 
-export async function onSolana(undo: (() => unknown)[]): Promise<Rail> {
+export async function onSolana(undo: (() => unknown)[]): Promise<PaymentMethod> {
   const node = await solanaNode({ clock })
   undo.push(() => node.stop())
   node.setLag(1)
@@ -79,7 +79,7 @@ fee_payer_key_env = "FEE_PAYER"
   }
 }
 
-export function nano(undo: (() => unknown)[]): Rail {
+export function nano(undo: (() => unknown)[]): PaymentMethod {
   const api = startBatchedApi({ clock, network: DEVNET_NETWORK, asset: DEVNET_ASSET })
   undo.push(() => api.stop())
   let onSettle = () => {}

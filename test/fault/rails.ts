@@ -1,21 +1,21 @@
 /** Payments on the rails beside the plain one: a replica is killed around its settlement, and the other one has to end it, once. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { type Answer, decodeHeader, encodePayment, GENERATIONS, pngSize } from '../server/clients/payer.ts'
-import { nano, onSolana, type Payer, type Rail } from './rail_stands.ts'
+import { nano, onSolana, type Payer, type PaymentMethod } from './rail_stands.ts'
 import { type Replica, writeConfig } from './replicas.ts'
 import { bury, ground, type Ground, pair } from './stage.ts'
 import { type SceneReport, told } from './videos.ts'
 
 /** Always a job; and one that answers with the picture, when it is paid. */
 const [JOB, INLINE] = ['vendor-e/image-pro', 'vendor-d/image-cv4'] as const
-const PATIENCE_MS = 10_000
+const WAIT_MS = 10_000
 const POLL_MS = 100
 const CROWD = 50
 
 type Payment = { readonly x402Version: number; readonly resource: unknown; readonly accepted: { readonly amount: string } }
 
 /** What a scene plays with: `a` dies in it, `b` lives on. */
-type World = Ground & { readonly rail: Rail; readonly a: Replica; readonly b: Replica; readonly payer: Payer; expect(isSo: boolean, law: string): void }
+type World = Ground & { readonly paymentMethod: PaymentMethod; readonly a: Replica; readonly b: Replica; readonly payer: Payer; expect(isSo: boolean, law: string): void }
 
 /** Each gives its one payment, and the poll URL of the job that has to be delivered. */
 type Scene = (world: World) => Promise<{ payment: Payment; poll: string }>
@@ -25,14 +25,14 @@ const scenes: Readonly<Record<string, Scene>> = {
   'killed before the broadcast': (world) => killedWhile(world, 'sends'),
 
   async 'killed between the broadcast and the record of an inline sale'(world) {
-    const { rail, a, b, pool, expect } = world
+    const { paymentMethod, a, b, pool, expect } = world
     const payment = await sign(world, INLINE)
-    const broadcast = rail.lose('answers')
+    const broadcast = paymentMethod.lose('answers')
     const lost = post(world, a, { payment, model: INLINE })
     const early = await Promise.race([broadcast, lost])
     expect(early === undefined, `its settlement is lost before it is answered, not ${shown(early || undefined)}`)
     await a.kill()
-    rail.heal()
+    paymentMethod.heal()
     expect((await lost) === undefined, 'its order has no answer')
     await bury(a.life(), { pool })
     const again = await post(world, b, { payment, model: INLINE })
@@ -50,7 +50,7 @@ const scenes: Readonly<Record<string, Scene>> = {
     expect(orders.every((order) => order?.status === 202 || order?.body.code === 'PAYMENT_REPLAY'), `all others are replays: ${orders.map((order) => order?.status).join(' ')}`)
     const poll: string = taken[0]?.body.poll_url
     const answers: (Answer | undefined)[] = []
-    for (const until = performance.now() + PATIENCE_MS; performance.now() < until; await pause(POLL_MS)) {
+    for (const until = performance.now() + WAIT_MS; performance.now() < until; await pause(POLL_MS)) {
       const round = await crowd((replica) => get(world, replica, { payment, poll }))
       answers.push(...round)
       if (round.every((answer) => answer?.status === 200)) break
@@ -68,14 +68,14 @@ export async function railFaults({ log = () => {} }: { readonly log?: (line: str
   const violations: string[] = []
   try {
     const [place, solana] = await Promise.all([ground(undo), onSolana(undo)])
-    const rails = [solana, nano(undo)]
-    writeConfig(place.dir, { media: place.media, gateways: rails.map(({ row }) => row).join('\n') })
-    const [a, b] = await pair(undo, place, () => Object.assign({}, ...rails.map(({ env }) => env)))
-    const plays = rails.flatMap((rail) => Object.entries(scenes).map(([name, play]) => ({ rail, play, name: `${rail.name}: ${name}` })))
-    for (const { rail, play, name } of plays) {
+    const paymentMethods = [solana, nano(undo)]
+    writeConfig(place.dir, { media: place.media, gateways: paymentMethods.map(({ row }) => row).join('\n') })
+    const [a, b] = await pair(undo, place, () => Object.assign({}, ...paymentMethods.map(({ env }) => env)))
+    const plays = paymentMethods.flatMap((paymentMethod) => Object.entries(scenes).map(([name, play]) => ({ paymentMethod, play, name: `${paymentMethod.name}: ${name}` })))
+    for (const { paymentMethod, play, name } of plays) {
       const startedAt = performance.now()
       const expect = (isSo: boolean, law: string) => void (isSo || violations.push(`${name}: ${law}`))
-      const world = { ...place, rail, a, b, payer: await rail.payer(), expect }
+      const world = { ...place, paymentMethod, a, b, payer: await paymentMethod.payer(), expect }
       await audited(world, await play(world))
       log(`${((performance.now() - startedAt) / 1000).toFixed(1).padStart(6)} s  ${name}`)
     }
@@ -110,22 +110,22 @@ async function audited(world: World, { payment, poll }: Awaited<ReturnType<Scene
 
 /** Kills `a` when its settlement is lost on the way there, or has arrived and its answer is lost. */
 async function killedWhile(world: World, what: 'sends' | 'answers'): Promise<{ payment: Payment; poll: string }> {
-  const { rail, a, pool, payer, expect } = world
+  const { paymentMethod, a, pool, payer, expect } = world
   const payment = await sign(world, JOB)
   const taken = await post(world, a, { payment, model: JOB })
   expect(taken?.status === 202, `its order is taken, not ${shown(taken)}`)
   const poll: string = taken?.body.poll_url
   let isDead = false
-  const killing = rail.lose(what).then(async () => {
+  const killing = paymentMethod.lose(what).then(async () => {
     await a.kill()
     isDead = true
   })
-  for (const until = performance.now() + PATIENCE_MS; !isDead && performance.now() < until; await pause(POLL_MS)) {
+  for (const until = performance.now() + WAIT_MS; !isDead && performance.now() < until; await pause(POLL_MS)) {
     const early = await Promise.race([get(world, a, { payment, poll }), killing])
     expect(early?.status !== 200, 'it does not deliver before it has died')
   }
   expect(isDead, 'it died there')
-  rail.heal()
+  paymentMethod.heal()
   const { length } = await payer.transfers()
   expect(length === (what === 'answers' ? 1 : 0), `the rail has seen it as the scene is called, not ${length} times`)
   await bury(a.life(), { pool })
@@ -140,19 +140,19 @@ type Poll = { readonly payment: Payment; readonly poll: string }
 const bodyOf = (model: string) => JSON.stringify({ model, prompt: 'a red fox in the snow' })
 
 /** One payment, made by the rail's public client. */
-async function sign({ rail, b, payer }: World, model: string): Promise<Payment> {
-  const response = await fetch(b.origin + GENERATIONS, { method: 'POST', headers: { host: rail.host, 'content-type': 'application/json' }, body: bodyOf(model) })
+async function sign({ paymentMethod, b, payer }: World, model: string): Promise<Payment> {
+  const response = await fetch(b.origin + GENERATIONS, { method: 'POST', headers: { host: paymentMethod.host, 'content-type': 'application/json' }, body: bodyOf(model) })
   const { accepts, resource } = decodeHeader(response.headers.get('payment-required'))
   return { ...(await payer.pay(accepts[0])), resource, accepted: accepts[0] }
 }
 
-const post = ({ rail }: World, { origin }: Replica, { payment, model }: Order) =>
-  told(fetch(origin + GENERATIONS, { method: 'POST', headers: { host: rail.host, 'content-type': 'application/json', 'payment-signature': encodePayment(payment) }, body: bodyOf(model) }))
+const post = ({ paymentMethod }: World, { origin }: Replica, { payment, model }: Order) =>
+  told(fetch(origin + GENERATIONS, { method: 'POST', headers: { host: paymentMethod.host, 'content-type': 'application/json', 'payment-signature': encodePayment(payment) }, body: bodyOf(model) }))
 
-const get = ({ rail }: World, { origin }: Replica, { payment, poll }: Poll) => told(fetch(origin + poll, { headers: { host: rail.host, 'payment-signature': encodePayment(payment) } }))
+const get = ({ paymentMethod }: World, { origin }: Replica, { payment, poll }: Poll) => told(fetch(origin + poll, { headers: { host: paymentMethod.host, 'payment-signature': encodePayment(payment) } }))
 
 async function collect(world: World, from: Replica, ask: Poll): Promise<Answer | undefined> {
-  for (const until = performance.now() + PATIENCE_MS; ; await pause(POLL_MS)) {
+  for (const until = performance.now() + WAIT_MS; ; await pause(POLL_MS)) {
     const answer = await get(world, from, ask)
     if (answer?.status !== 202 || performance.now() > until) return answer
   }

@@ -46,7 +46,7 @@ type Scene = { readonly name: string; play(town: Town): Promise<readonly Errand[
 const BUYERS = 330
 const REGULARS = 90
 /** A settlement lease, a work lease and several rounds: by then whatever was held by the dead is somebody else's. */
-const PATIENCE_MS = 150_000
+const WAIT_MS = 150_000
 /** How long a crowd may take until all its answers are under way; the fault then comes in any case. */
 const LEAD_MS = 10_000
 /** How long answers of a scene take; streams go on when the fault is over. */
@@ -197,7 +197,7 @@ async function drainedAtWork(town: Town): Promise<readonly Errand[]> {
       newErrand({ ware: wares[turn % 2]!, buyer, ms: GUEST_ANSWER_MS, about: `drained ${turn} of ${Date.now()}` }),
     )
     errands.push(...own)
-    const going = own.map((errand) => run(errand, { ...walkOf(town), isFickle: true, patienceMs: 30_000 }))
+    const going = own.map((errand) => run(errand, { ...walkOf(town), isFickle: true, waitMs: 30_000 }))
     await (index === GUESTS ? ordered(own) : nothingMoreBegins(town))
     await drain(buyer, town)
     await Promise.all(going)
@@ -271,7 +271,7 @@ async function allWeathers(
   return errands
 }
 
-const walkOf = ({ replicas, chance: dice }: Town): Walk => ({ replicas, chance: dice, patienceMs: PATIENCE_MS })
+const walkOf = ({ replicas, chance: dice }: Town): Walk => ({ replicas, chance: dice, waitMs: WAIT_MS })
 
 // ── the books ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -351,9 +351,9 @@ export function told({
       `${ends}; ${answers} answers, ${transfers} transfers of ${paid} micro-USDC`,
       `${gifts}; ${counts.inDoubt} of drained wallets in doubt; ${partsUnpaid} parts unpaid; ${alerts} alerts; ${violations.length} violations${broken}`,
       `heard: ${list([...heard].toSorted(([, one], [, other]) => other - one)).join(', ')}`,
-      ...violations.slice(0, MOST_SHOWN).map(({ invariant, text }) => `VIOLATION ${invariant}: ${text.slice(0, 400)}`),
+      ...violations.slice(0, MAX_SHOWN).map(({ invariant, text }) => `VIOLATION ${invariant}: ${text.slice(0, 400)}`),
     ].map((line) => `          ${line}`),
   ]
 }
 
-const MOST_SHOWN = 8
+const MAX_SHOWN = 8

@@ -16,7 +16,7 @@ import { type Studio, studio } from './studio.ts'
 const GENERATIONS = '/api/v1/videos/generations'
 const ORDER = JSON.stringify({ model: 'vendor-c/video-1', prompt: 'a red fox runs through the snow', duration_seconds: 1 })
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
-const PATIENCE_MS = 30_000
+const WAIT_MS = 30_000
 const POLL_MS = 100
 const CROWD = 50
 
@@ -84,7 +84,7 @@ const scenes: Readonly<Record<string, Scene>> = {
     const poll = (await post(a, payment))?.body.poll_url
     films.finish()
     const signed = await Promise.all(Array.from({ length: CROWD }, () => sign(b, buyer)))
-    const until = performance.now() + PATIENCE_MS
+    const until = performance.now() + WAIT_MS
     const answers: (Answer | undefined)[] = []
     while (performance.now() < until && answers.filter((answer) => answer?.status === 200).length < CROWD) {
       answers.push(...(await Promise.all(signed.map((each, index) => get(index % 2 === 0 ? a : b, poll, each)))))
@@ -170,7 +170,7 @@ async function killedAt({ a, b, films, buyer, pool, wire, expect }: World, isThe
     isDead = true
     return a.kill().then(() => 'cut')
   })
-  const until = performance.now() + PATIENCE_MS
+  const until = performance.now() + WAIT_MS
   while (!isDead && performance.now() < until) {
     await get(a, poll, payment)
     await pause(POLL_MS)
@@ -205,7 +205,7 @@ export async function told(answering: Promise<Response>): Promise<Answer | undef
 }
 
 async function collect(from: Replica, poll: string, payment: Payment): Promise<Answer | undefined> {
-  const until = performance.now() + PATIENCE_MS
+  const until = performance.now() + WAIT_MS
   for (;;) {
     const answer = await get(from, poll, payment)
     if (answer?.status !== 202 || performance.now() > until) return answer

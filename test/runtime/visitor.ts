@@ -1,13 +1,13 @@
 /** A program that embeds the installed package: a challenge, an identify and a call. Plain Node or Bun; stops at the first surprise. */
 import assert from 'node:assert/strict'
 import { gateway, type Offer, type Payment } from 'farebox'
-import { cashChain, countTokens, evmChain, localPorts, PARROT_LABEL, parrotVendor, scriptedVendor } from 'farebox/adapters'
+import { cashChain, countTokens, evmChain, localPorts, ECHO_LABEL, echoProvider, scriptedVendor } from 'farebox/adapters'
 import { privateKeyToAccount } from 'viem/accounts'
 
 const chain = cashChain()
 const vendor = scriptedVendor()
-const parrot = parrotVendor({ countTokens })
-const ports = localPorts({ chain, images: () => vendor, chat: (row) => (row.vendor === 'embedded' ? parrot : undefined) })
+const echoModel = echoProvider({ countTokens })
+const ports = localPorts({ chain, images: () => vendor, chat: (row) => (row.vendor === 'embedded' ? echoModel : undefined) })
 const shop = gateway({ ports, label: 'base-sepolia' })
 const wallet = chain.wallet('alice')
 chain.fund(wallet, 1_000_000n)
@@ -51,7 +51,7 @@ const quote = (await (await chat()).json()) as { accepts: [Offer]; price: { amou
 assert.equal(quote.price.amount, '0.002000')
 const talk = await chat({ 'payment-signature': btoa(JSON.stringify(chain.sign(quote.accepts[0], { from: wallet, now: Date.now() }))) })
 const answer = await talk.text()
-assert.ok(answer.includes(JSON.stringify(PARROT_LABEL.split(' ')[0]).slice(1, -1)))
+assert.ok(answer.includes(JSON.stringify(ECHO_LABEL.split(' ')[0]).slice(1, -1)))
 assert.match(answer, /: x-payment-receipt \S+/)
 assert.ok(answer.endsWith('data: [DONE]\n\n'))
 

@@ -13,7 +13,7 @@ import { challenge, refusalHeaders } from '../../core/x402/protocol.ts'
 import { app } from '../../server/app.ts'
 import { decodeHeader, embedded, encodePayment, kit, testClock } from '../kit.ts'
 
-const MOST = 3_500
+const MAX = 3_500
 
 const EVM: Terms = { scheme: 'exact', network: 'eip155:84532', asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e', payTo: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C', extra: { name: 'USDC', version: '2' } }
 const BASE: Terms = { ...EVM, network: 'eip155:8453', asset: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913', extra: { name: 'USD Coin', version: '2' } }
@@ -91,10 +91,10 @@ async function challengesOf(terms: readonly Terms[], origin: string) {
 }
 
 describe.each(Object.entries(RAILS))('a gateway paid by %s', (_, terms) => {
-  test.each(ORIGINS)(`asks in less than ${MOST} bytes of headers at every endpoint, to a browser and to a program, as %s`, async (origin) => {
+  test.each(ORIGINS)(`asks in less than ${MAX} bytes of headers at every endpoint, to a browser and to a program, as %s`, async (origin) => {
     const found = await challengesOf(terms, origin)
     expect(found.length).toBeGreaterThan(2 * endpoints.filter(isSold).length)
-    expect(found.filter(({ size }) => size >= MOST).map(({ name, size }) => `${name}: ${size}`)).toEqual([])
+    expect(found.filter(({ size }) => size >= MAX).map(({ name, size }) => `${name}: ${size}`)).toEqual([])
   })
 
   test('lists every offer in PAYMENT-REQUIRED and in the body; the two other headers carry the first', async () => {
@@ -124,7 +124,7 @@ describe('a 402', () => {
       const refusal = refusalHeaders({ reason: 'execution reverted: '.repeat(90), network: SOLANA.network, payer: SOLANA.payTo })
       const beside = Object.entries(refusal).reduce((sum, [name, value]) => sum + name.length + value.length + 4, 0)
       const { headers } = challenge(terms.map(offerOf), resource, { error: 'Payment settlement failed' }, beside + CORS)
-      expect(bytes({ ...headers, ...refusal })).toBeLessThan(MOST)
+      expect(bytes({ ...headers, ...refusal })).toBeLessThan(MAX)
       expect(decodeHeader(headers['payment-required'] ?? null).accepts.length).toBeGreaterThanOrEqual(Math.min(terms.length, 2))
     }
   })
@@ -133,7 +133,7 @@ describe('a 402', () => {
     for (let count = 1; count <= 12; count++) {
       const offers = Array.from({ length: count }, (_, at) => offerOf(at % 2 ? SOLANA : { ...BATCHED, network: `eip155:${at}` }))
       const { headers, body } = challenge(offers, { ...resource, url: `${resource.url}?${'q'.repeat(4_000)}` }, { error: 'Payment verification failed' }, CORS)
-      expect(bytes(headers)).toBeLessThan(MOST)
+      expect(bytes(headers)).toBeLessThan(MAX)
       expect(decodeHeader(headers['payment-required'] ?? null).accepts[0]).toMatchObject({ network: 'eip155:0' })
       expect(JSON.parse(body).accepts).toEqual(offers)
     }
@@ -158,6 +158,6 @@ describe('a 402', () => {
     chain.forecast('refused')
     const payment = alice.sign(await alice.ask())
     const sizes = [await get(path, { headers }), await get(path, { headers: { ...headers, 'payment-signature': encodePayment(payment) } })]
-    expect(sizes.map(({ status, size }) => [status, size < MOST])).toEqual([[402, true], [402, true]])
+    expect(sizes.map(({ status, size }) => [status, size < MAX])).toEqual([[402, true], [402, true]])
   })
 })

@@ -98,7 +98,7 @@ const bases: Readonly<Record<ChatProtocol, string>> = { openai: '/v1', 'openai-c
 export async function shopAt({ surface, protocol, model }: Site, upstream: Upstream) {
   const vendorLog = testLog()
   const chatVendor = chatProtocols[protocol]({ baseUrl: upstream.url + bases[protocol], key: SECRET, maker: 'maker-x', timeoutMs: 120_000, clock: handClock(), log: vendorLog })
-  const subject = await table(undefined, { chatVendor, guests: { generate_content: [cashChain().wallet('alice')] } })
+  const subject = await table(undefined, { chatVendor, allowlists: { generate_content: [cashChain().wallet('alice')] } })
   const order = (stream: boolean) => ({ body: bodies[surface]({ model, stream }), path: pathOf(surface, { model, stream }) })
   return {
     ...subject,

@@ -181,7 +181,7 @@ describe.each(SITES)('$name', (site: Site) => {
   test('a stream whose first event is an error is a status', async () => {
     const shop = await shopAt(site, upstream)
     const payment = await shop.sign(true)
-    upstream.be({ kind: 'streams', events: errors[wireOf(site)], goesOn: Promise.resolve(), last: '' })
+    upstream.be({ kind: 'streams', events: errors[chatFormatOf(site)], goesOn: Promise.resolve(), last: '' })
     await expectReads(await shop.ask(true, payment), { surface, reads: DOWN })
     await expectRecovery(shop, { payment, stream: true })
   })
@@ -189,7 +189,7 @@ describe.each(SITES)('$name', (site: Site) => {
   test.each(Object.entries(NOTHING))('a stream of nothing but %s is a status with Retry-After', async (_, nothing) => {
     const shop = await shopAt(site, upstream)
     const payment = await shop.sign(true)
-    upstream.be({ kind: 'streams', events: nothing(wireOf(site)), goesOn: Promise.resolve(), last: '' })
+    upstream.be({ kind: 'streams', events: nothing(chatFormatOf(site)), goesOn: Promise.resolve(), last: '' })
     const response = await shop.ask(true, payment)
     expect(response.headers.get('retry-after')).toBe('5')
     await expectReads(response, { surface, reads: DOWN })
@@ -199,7 +199,7 @@ describe.each(SITES)('$name', (site: Site) => {
   test('a stream that is refused after it has named its speaker is refused in the words of its vendor', async () => {
     const shop = await shopAt(site, upstream)
     const payment = await shop.sign(true)
-    const wire = wireOf(site)
+    const wire = chatFormatOf(site)
     upstream.be({ kind: 'streams', events: `: ping\n\n${preludes[wire].join('')}${limits[wire]}`, goesOn: Promise.resolve(), last: '' })
     const response = await shop.ask(true, payment)
     expect([response.headers.get('retry-after'), response.headers.get('x-ratelimit-source')]).toEqual(['30', 'maker-x'])
@@ -211,10 +211,10 @@ describe.each(SITES)('$name', (site: Site) => {
     const shop = await shopAt(site, upstream)
     const payment = await shop.sign(true)
     const [sent, more] = [door(), door()]
-    upstream.be({ kind: 'streams', events: preludes[wireOf(site)].join(''), goesOn: more.passed, last: '', onSent: sent.open })
+    upstream.be({ kind: 'streams', events: preludes[chatFormatOf(site)].join(''), goesOn: more.passed, last: '', onSent: sent.open })
     const asked = shop.ask(true, payment)
     await sent.passed
-    await shop.live(120_000)
+    await shop.streamed(120_000)
     await expectReads(await asked, { surface, reads: { chat: '504 TIMEOUT', messages: '504 timeout_error', responses: '504 timeout', generate_content: '504 DEADLINE_EXCEEDED' } })
     more.open()
     await expectRecovery(shop, { payment, stream: true })
@@ -223,7 +223,7 @@ describe.each(SITES)('$name', (site: Site) => {
   test.each(['an error', 'a disconnect', 'silence'] as const)('a stream that has begun and ends with %s ends with an error event, unsettled', async (end) => {
     const shop = await shopAt(site, upstream)
     const payment = await shop.sign(true)
-    const wire = wireOf(site)
+    const wire = chatFormatOf(site)
     const more = door()
     const last = { 'an error': errors[wire], 'a disconnect': 'disconnects', silence: '' }[end]
     upstream.be({ kind: 'streams', events: begun[wire].join(''), goesOn: more.passed, last })
@@ -254,9 +254,9 @@ test.each(SITES.filter(({ surface, tongue }) => surface === 'chat' && tongue ===
 
 // ── events, as the makers write them ────────────────────────────────────────────────────────────────────────────────
 
-type UpstreamWire = 'chat' | 'responses' | 'messages' | 'generate_content'
+type UpstreamFormat = 'chat' | 'responses' | 'messages' | 'generate_content'
 
-function wireOf({ protocol, surface }: Site): UpstreamWire {
+function chatFormatOf({ protocol, surface }: Site): UpstreamFormat {
   if (protocol === 'anthropic-messages') return 'messages'
   if (protocol === 'gemini') return 'generate_content'
   return protocol === 'openai-responses' || (protocol === 'openai' && surface === 'responses') ? 'responses' : 'chat'
@@ -266,7 +266,7 @@ const event = (name: string, data: object): string => `event: ${name}\ndata: ${J
 const bare = (data: object): string => `data: ${JSON.stringify(data)}\n\n`
 
 /** An error that comes with status 200. */
-const errors: Readonly<Record<UpstreamWire, string>> = {
+const errors: Readonly<Record<UpstreamFormat, string>> = {
   chat: bare({ error: { message: `The server had an error (${SECRET})`, type: 'server_error', code: 'server_error', param: null } }),
   responses: event('error', { type: 'error', code: 'server_error', message: `The server had an error (${SECRET})`, param: null, sequence_number: 9 }),
   messages: event('error', { type: 'error', error: { type: 'overloaded_error', message: `Overloaded (${SECRET})` } }),
@@ -276,7 +276,7 @@ const errors: Readonly<Record<UpstreamWire, string>> = {
 const chunk = (delta: object) => bare({ id: 'c1', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [{ index: 0, delta, finish_reason: null }] })
 const response = { id: 'resp_1', object: 'response', created_at: 1, status: 'in_progress', model: 'm', output: [] }
 
-const begun: Readonly<Record<UpstreamWire, readonly string[]>> = {
+const begun: Readonly<Record<UpstreamFormat, readonly string[]>> = {
   chat: [chunk({ role: 'assistant', content: '' }), chunk({ content: 'Because ' }), chunk({ content: 'air ' })],
   responses: [
     event('response.created', { type: 'response.created', sequence_number: 0, response }),
@@ -292,7 +292,7 @@ const begun: Readonly<Record<UpstreamWire, readonly string[]>> = {
 }
 
 /** What comes before the first word. */
-const preludes: Readonly<Record<UpstreamWire, readonly string[]>> = {
+const preludes: Readonly<Record<UpstreamFormat, readonly string[]>> = {
   chat: begun.chat.slice(0, 1),
   responses: begun.responses.slice(0, 2),
   messages: begun.messages.slice(0, 2),
@@ -300,7 +300,7 @@ const preludes: Readonly<Record<UpstreamWire, readonly string[]>> = {
 }
 
 /** Streams with status 200 in which nobody says anything. */
-const NOTHING: Readonly<Record<string, (wire: UpstreamWire) => string>> = {
+const NOTHING: Readonly<Record<string, (wire: UpstreamFormat) => string>> = {
   'comments': () => ': OPENROUTER PROCESSING\n\n'.repeat(3),
   'a speaker': (wire) => preludes[wire].join(''),
   'comments, a speaker and an error': (wire) => `: ping\n\n${preludes[wire].join('')}${errors[wire]}`,
@@ -311,7 +311,7 @@ const NOTHING: Readonly<Record<string, (wire: UpstreamWire) => string>> = {
 }
 
 /** A rate limit that comes with status 200. */
-const limits: Readonly<Record<UpstreamWire, string>> = {
+const limits: Readonly<Record<UpstreamFormat, string>> = {
   chat: bare({ error: { message: `Rate limit reached (${SECRET})`, type: 'requests', code: 'rate_limit_exceeded', param: null } }),
   responses: event('error', { type: 'error', code: 'rate_limit_exceeded', message: `Rate limit reached (${SECRET})`, param: null, sequence_number: 9 }),
   messages: event('error', { type: 'error', error: { type: 'rate_limit_error', message: `Rate limit reached (${SECRET})` } }),

@@ -4,7 +4,7 @@ import { ExactEvmScheme } from '@x402/evm'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import type { Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { PARROT_LABEL } from '../../adapters/providers/demo/chat.ts'
+import { ECHO_LABEL } from '../../adapters/providers/demo/chat.ts'
 import { parseConfig } from '../../server/config/mod.ts'
 import { type Running, start } from '../../server/main.ts'
 
@@ -75,13 +75,13 @@ describe('devnet without a key', () => {
     ]
     for (const { status, headers, body } of sold) {
       expect([status, headers.get('x-payment-receipt')]).toEqual([200, expect.stringMatching(/^0x[0-9a-f]{64}$/)])
-      expect(JSON.stringify(body)).toContain(PARROT_LABEL)
+      expect(JSON.stringify(body)).toContain(ECHO_LABEL)
     }
   })
 
   test('gives the free one away', async () => {
     const { status, headers, body } = await ask(plain, { model: 'farebox/parrot-free', messages: MESSAGES })
-    expect([status, headers.get('x-free-model'), body.choices[0].message.content.startsWith(PARROT_LABEL)]).toEqual([200, 'true', true])
+    expect([status, headers.get('x-free-model'), body.choices[0].message.content.startsWith(ECHO_LABEL)]).toEqual([200, 'true', true])
   })
 })
 

@@ -7,14 +7,14 @@ import { testClock, testLog } from '../kit.ts'
 test('a gateway whose chain hangs, or whose sweep fails, keeps no other from its money', async () => {
   const clock = testClock()
   const log = testLog()
-  const tended: string[] = []
-  const tending = (name: string, tend: () => Promise<void>): Gateway => ({ ...retiredGateway(name), tend: () => (tended.push(name), tend()) })
+  const maintained: string[] = []
+  const maintaining = (name: string, maintain: () => Promise<void>): Gateway => ({ ...retiredGateway(name), maintain: () => (maintained.push(name), maintain()) })
   const stuck = Promise.withResolvers<void>()
-  const gateways = [tending('stuck', () => stuck.promise), tending('broken', () => Promise.reject(new Error('no'))), tending('sound', async () => {})]
+  const gateways = [maintaining('stuck', () => stuck.promise), maintaining('broken', () => Promise.reject(new Error('no'))), maintaining('sound', async () => {})]
   const sweeping = sweep({ gateways, storage: memoryStorage(), clock, log, owner: 'one', everyMs: 1_000 })
   await clock.advance(1_000)
   await clock.advance(1_000)
-  expect(tended.toSorted()).toEqual(['broken', 'broken', 'broken', 'sound', 'sound', 'sound', 'stuck'])
+  expect(maintained.toSorted()).toEqual(['broken', 'broken', 'broken', 'sound', 'sound', 'sound', 'stuck'])
   expect(log.lines.map(({ message, fields }) => [message, fields.error])).toEqual(Array(3).fill(['a sweep failed', 'no']))
   stuck.resolve()
   await sweeping.stop()

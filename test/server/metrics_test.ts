@@ -117,8 +117,8 @@ describe('figures', () => {
     expect(await figures()).toMatchObject({ 'settlements_total{outcome="unknown"}': 1 })
     chain.deliver()
     await clock.advance(60_000)
-    await shop.tend()
-    await shop.tend()
+    await shop.maintain()
+    await shop.maintain()
     expect(await figures()).toMatchObject({ 'settlements_total{outcome="unknown"}': 1, 'settlements_total{outcome="settled"}': 1, [`revenue_usdc_total{${IMAGES}}`]: 0.022 })
   })
 

@@ -146,7 +146,7 @@ test('models are timed too: what a vendor answers, under its name', async () => 
   expect((await buy(running, '/api/v1/chat/completions', { ...chat, model: 'vendor-h/chat-4' })).status).toBeGreaterThanOrEqual(400)
   const body = await (await fetch(`${running.url}/metrics`, { headers: { authorization: `Bearer ${TOKEN}` } })).text()
   const counts = [...body.matchAll(/^farebox_upstream_seconds_count\{vendor="([\w-]+)"\} (\d+)$/gm)].map(([, vendor, count]) => [vendor, Number(count)])
-  expect(Object.fromEntries(counts)).toEqual({ parrot: 1, sketch: 1, 'vendor-h': 1 })
+  expect(Object.fromEntries(counts)).toEqual({ echoModel: 1, sketch: 1, 'vendor-h': 1 })
 })
 
 describe('keys', () => {

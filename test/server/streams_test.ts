@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { connect } from 'node:net'
 import type { ChatAnswer } from '../../core/mod.ts'
-import { patience } from '../../core/payment/settle.ts'
+import { timeouts } from '../../core/payment/settle.ts'
 import { chatPieces, DONE } from '../../adapters/providers/scripted/chat.ts'
 import { app } from '../../server/app.ts'
 import { COMPLETIONS, reading, said, STREAM, table, USED } from '../core/call/stream_kit.ts'
@@ -112,7 +112,7 @@ describe('over a real connection', () => {
   })
 
   test('the longest silence of a stream is shorter than what the server takes for a dead connection', () => {
-    expect([IDLE_S * 1000 > patience.answerMs, IDLE_S <= 255]).toEqual([true, true])
+    expect([IDLE_S * 1000 > timeouts.answerMs, IDLE_S <= 255]).toEqual([true, true])
   })
 })
 

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { systemClock } from '../../adapters/local.ts'
 import { CLIP_BYTES } from '../../adapters/providers/scripted/videos.ts'
 import { type VideoRow, videoRows } from '../../core/mod.ts'
-import { isSealed } from '../../core/lib/ids.ts'
+import { isSignedQuery } from '../../core/lib/ids.ts'
 import { parseConfig } from '../../server/config/mod.ts'
 import { type Running, start } from '../../server/main.ts'
 import type { Timed } from '../../server/metrics.ts'
@@ -146,7 +146,7 @@ describe('whoever is configured', () => {
     const { envelope } = await submit(by, FOX)
     const { pathname, searchParams } = new URL(envelope.body.poll_url, running.url)
     searchParams.delete('key')
-    expect([isSealed(pathname, searchParams, [Buffer.from(key, 'hex')]), isSealed(pathname, searchParams, [Buffer.alloc(32)])]).toEqual([true, false])
+    expect([isSignedQuery(pathname, searchParams, [Buffer.from(key, 'hex')]), isSignedQuery(pathname, searchParams, [Buffer.alloc(32)])]).toEqual([true, false])
   }, 20_000)
 })
 

@@ -17,8 +17,8 @@ export function post(world: World, process: Process, signed: Signed): Actor {
 }
 
 export function poll(world: World, process: Process, { id, signed }: { id: string; signed: Signed }): Actor {
-  const request = requestOf('GET', pollUrl(id, world.books.isLive(id) ? '/api/v1/calls' : undefined), { header: signed.header })
-  const name = `${ownerOf(process.index)} poll ${world.books.nameOf(id)} ${signed.name} #${world.step}`
+  const request = requestOf('GET', pollUrl(id, world.ledgerRows.isLive(id) ? '/api/v1/calls' : undefined), { header: signed.header })
+  const name = `${ownerOf(process.index)} poll ${world.ledgerRows.nameOf(id)} ${signed.name} #${world.step}`
   world.say(() => name)
   signed.isShown = true
   return world.start({ name, kind: 'poll', process, signed, call: id }, ({ gone }) => process.gateway.handle(request, { ip: BUYER, gone: gone.signal }))
@@ -39,15 +39,15 @@ async function heard(reply: Reply, gone: AbortSignal): Promise<Reply> {
 }
 
 /** A round of a process's own timer; the next begins when this one has ended. */
-export function tend(world: World, process: Process): void {
+export function maintain(world: World, process: Process): void {
   const name = `${ownerOf(process.index)} tends #${world.step}`
   world.say(() => name)
-  process.isTending = true
-  world.start({ name, kind: 'tend', process }, async () => {
+  process.isMaintaining = true
+  world.start({ name, kind: 'maintain', process }, async () => {
     try {
-      await process.gateway.tend()
+      await process.gateway.maintain()
     } finally {
-      process.isTending = false
+      process.isMaintaining = false
     }
     return undefined
   })
@@ -55,7 +55,7 @@ export function tend(world: World, process: Process): void {
 
 /** The authorization that opened a call. */
 export function openerOf(world: World, id: string): Signed {
-  const signed = world.byKey(world.books.row(id)?.authorization ?? '')
+  const signed = world.byKey(world.ledgerRows.row(id)?.authorization ?? '')
   if (!signed) throw new Error(`nobody signed for ${id}`)
   return signed
 }

@@ -1,5 +1,5 @@
 /** Everything that may happen in a run, and how often. */
-import { alive, openerOf, poll, post, tend } from './buyers.ts'
+import { alive, openerOf, poll, post, maintain } from './buyers.ts'
 import type { World } from './world.ts'
 
 /** A little more than the dearest product costs. */
@@ -35,7 +35,7 @@ export function habitsOf({ chance }: World): Habits {
       [postAgain, often(0, 2, 5)],
       [pollSomehow, often(8, 14, 24)],
       [pollWithAny, often(0, 0, 1)],
-      [tendOnce, often(0, 2, 5)],
+      [maintainOnce, often(0, 2, 5)],
       [pass, often(2, 5, 9)],
       [crash, often(0, 1, 3)],
       [start, often(1, 4)],
@@ -105,9 +105,9 @@ export function step(world: World, habits: Habits): void {
 // ── buyers ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function postNew(world: World, { calls, lives }: Habits): void {
-  const { chance, buyers, stage, books } = world
+  const { chance, buyers, stage, ledgerRows } = world
   const process = alive(world)
-  if (process && books.calls.length < calls) post(world, process, world.sign(chance.pick(buyers), chance.pick(stage.products), chance.pick(lives)))
+  if (process && ledgerRows.calls.length < calls) post(world, process, world.sign(chance.pick(buyers), chance.pick(stage.products), chance.pick(lives)))
 }
 
 function postAgain(world: World): void {
@@ -117,10 +117,10 @@ function postAgain(world: World): void {
 
 /** With what opened the call, with anything that its buyer has ever signed, or with a new signature, at times for another price. */
 function pollSomehow(world: World, { lives }: Habits): void {
-  const { chance, books, signed, stage } = world
+  const { chance, ledgerRows, signed, stage } = world
   const process = alive(world)
-  if (!process || books.calls.length === 0) return
-  const id = chance.pick(books.calls)
+  if (!process || ledgerRows.calls.length === 0) return
+  const id = chance.pick(ledgerRows.calls)
   const opener = openerOf(world, id)
   const draw = chance.next()
   if (draw < 0.3) return void poll(world, process, { id, signed: opener })
@@ -130,9 +130,9 @@ function pollSomehow(world: World, { lives }: Habits): void {
 }
 
 function pollWithAny(world: World): void {
-  const { chance, books, signed } = world
+  const { chance, ledgerRows, signed } = world
   const process = alive(world)
-  if (process && books.calls.length > 0) poll(world, process, { id: chance.pick(books.calls), signed: chance.pick(signed) })
+  if (process && ledgerRows.calls.length > 0) poll(world, process, { id: chance.pick(ledgerRows.calls), signed: chance.pick(signed) })
 }
 
 function hangUp(world: World): void {
@@ -172,9 +172,9 @@ function refill(world: World): void {
 
 // ── processes and time ──────────────────────────────────────────────────────────────────────────────────────────────
 
-function tendOnce(world: World): void {
+function maintainOnce(world: World): void {
   const process = alive(world)
-  if (process && !process.isTending) tend(world, process)
+  if (process && !process.isMaintaining) maintain(world, process)
 }
 
 /** Until somebody's time is up, or by a jump. */
@@ -227,7 +227,7 @@ function storageAway(world: World): void {
 function flee(world: World): void {
   const buyer = world.chance.pick(world.buyers)
   world.say(() => `${buyer.name} takes its money away`)
-  world.books.fled(buyer)
+  world.ledgerRows.fled(buyer)
   world.cash.drain(buyer.wallet)
 }
 

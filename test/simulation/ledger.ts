@@ -2,7 +2,7 @@
 import { peek } from 'bun'
 import type { CashTransfer } from '../../adapters/chains/memory.ts'
 import type { Reply } from '../../core/endpoint/mod.ts'
-import { patience, type Payment } from '../../core/mod.ts'
+import { timeouts, type Payment } from '../../core/mod.ts'
 import type { Authorization, Call, Cap, Claim, Opened, Outcome } from '../../core/ports/mod.ts'
 import { isLive } from './products.ts'
 import type { Actor, Buyer, Signed, World } from './world.ts'
@@ -29,9 +29,9 @@ export type Violation = { readonly law: LawName; readonly text: string; readonly
 /** One question to the chain to settle; timely when the claim left it the time that the house promises. */
 type Attempt = { readonly call: string; readonly at: number; readonly actor: Actor; readonly isTimely: boolean; isAnswered: boolean }
 
-const CLAIM_TO_SETTLE_MS = patience.settleLeaseMs - patience.settleMs
+const CLAIM_TO_SETTLE_MS = timeouts.settleLeaseMs - timeouts.settleMs
 
-export type Books = {
+export type Ledger = {
   readonly calls: readonly string[]
   readonly violation: Violation | undefined
   /** How a call is called in traces. */
@@ -71,7 +71,7 @@ export type Books = {
   close(): void
 }
 
-export function books(world: World): Books {
+export function ledgerRows(world: World): Ledger {
   const calls = new Map<string, { readonly name: string; readonly opening: string }>()
   /** By key of an authorization: the calls that it was sent for, and the step at which it first was. */
   const sends = new Map<string, Set<string>>()
@@ -150,7 +150,7 @@ export function books(world: World): Books {
     if (!tried.has(id)) return violate('resultHasMoney', `${nameOf(id)} is given away, and nothing was ever sent for it`)
     const isLate = [...sends].every(([key, to]) => {
       const signed = world.byKey(key)
-      return !to.has(id) || !signed || signed.isCancelled || world.now > signed.expiresAt + patience.unresolvedMs
+      return !to.has(id) || !signed || signed.isCancelled || world.now > signed.expiresAt + timeouts.unresolvedMs
     })
     if (!isLate) violate('resultHasMoney', `${nameOf(id)} is given away too early`)
   }
@@ -267,7 +267,7 @@ export function books(world: World): Books {
     settling(actor, payment) {
       const claim = claims.get(payment)
       if (!actor || !claim) return undefined
-      const { settleMs } = patience
+      const { settleMs } = timeouts
       const attempt: Attempt = { call: claim.call, at: world.now, actor, isTimely: world.now - claim.askedAt <= CLAIM_TO_SETTLE_MS, isAnswered: false }
       for (const other of attempts) {
         const isUnderWay = !other.isAnswered && other.actor.process.isAlive && world.now < other.at + settleMs

@@ -1,20 +1,20 @@
 /** A storage in memory whose decisions can be exchanged: with none exchanged it keeps every rule, as `memoryStorage` does. */
 import { memoryStorage } from '../../adapters/storage/memory.ts'
-import type { Debt } from '../../core/payment/exposure.ts'
+import type { ExposedCall } from '../../core/payment/exposure.ts'
 import * as ledger from '../../core/payment/ledger.ts'
 import type { Authorization, Call, Storage } from '../../core/ports/mod.ts'
 
 export type Decisions = Pick<typeof ledger, 'decideOpen' | 'decideClaim' | 'decideFinish' | 'decideRenewal' | 'isFree'>
 
-type Bound = ledger.Bond & { readonly authorization: Authorization }
+type Bound = ledger.AuthorizationBinding & { readonly authorization: Authorization }
 
 export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
   const { decideOpen, decideClaim, decideFinish, decideRenewal, isFree } = { ...ledger, ...exchanged }
   const rows = new Map<string, ledger.Row>()
-  const bonds = new Map<string, Bound>()
+  const bindings = new Map<string, Bound>()
 
-  const boundTo = (key: string): ledger.Row | undefined => rows.get(bonds.get(key)?.call ?? '')
-  const bondsOf = (id: string): Bound[] => [...bonds.values()].filter((bond) => bond.call === id).sort((a, b) => a.place - b.place)
+  const boundTo = (key: string): ledger.Row | undefined => rows.get(bindings.get(key)?.call ?? '')
+  const bindingsOf = (id: string): Bound[] => [...bindings.values()].filter((binding) => binding.call === id).sort((a, b) => a.place - b.place)
   const shown = (row: ledger.Row): Call => row
 
   function call(id: string): ledger.Row {
@@ -23,12 +23,12 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
     return row
   }
 
-  function* debts({ payer, asset }: Pick<Call, 'payer' | 'asset'>): Iterable<Debt> {
+  function* exposedCalls({ payer, asset }: Pick<Call, 'payer' | 'asset'>): Iterable<ExposedCall> {
     for (const row of rows.values()) {
       if (row.payer !== payer || row.asset !== asset) continue
-      const debt = { ...row, block: row.receipt?.block ?? null }
-      yield { ...debt, state: null, bondExpiresAt: null }
-      for (const { state, expiresAt } of bondsOf(row.id)) yield { ...debt, state, bondExpiresAt: expiresAt }
+      const unpaidRecord = { ...row, block: row.receipt?.block ?? null }
+      yield { ...unpaidRecord, state: null, bindingExpiresAt: null }
+      for (const { state, expiresAt } of bindingsOf(row.id)) yield { ...unpaidRecord, state, bindingExpiresAt: expiresAt }
     }
   }
 
@@ -38,10 +38,10 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
     for (const write of writes) {
       if (write.kind === 'insert') rows.set(write.call.id, { ...write.call, ...ledger.UNCLAIMED })
       if (write.kind === 'patch') rows.set(write.id, { ...call(write.id), ...write.patch })
-      if (write.kind === 'bind') bonds.set(write.bond.key, { ...write.bond, authorization: write.authorization })
-      if (write.kind === 'free') bonds.delete(write.key)
-      const bond = write.kind === 'mark' ? bonds.get(write.key) : undefined
-      if (bond && write.kind === 'mark') bonds.set(write.key, { ...bond, state: write.state })
+      if (write.kind === 'bind') bindings.set(write.binding.key, { ...write.binding, authorization: write.authorization })
+      if (write.kind === 'free') bindings.delete(write.key)
+      const binding = write.kind === 'mark' ? bindings.get(write.key) : undefined
+      if (binding && write.kind === 'mark') bindings.set(write.key, { ...binding, state: write.state })
     }
   }
 
@@ -50,7 +50,7 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
   return {
     ...memoryStorage(),
     async openCall(asked, authorization, at) {
-      const { answer, writes } = decideOpen({ call: asked, authorization }, { bound: boundTo(authorization.key), debts: debts(asked), hasPaid: hasPaid(asked) }, at)
+      const { answer, writes } = decideOpen({ call: asked, authorization }, { bound: boundTo(authorization.key), exposedCalls: exposedCalls(asked), hasPaid: hasPaid(asked) }, at)
       perform(writes)
       return answer.kind === 'replayed' ? { kind: 'replayed', call: call(answer.id) } : answer
     },
@@ -66,7 +66,7 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
     },
     async renew(owner, ids, until) {
       return ids.filter((id) => {
-        const { answer, writes } = decideRenewal(rows.get(id), { bonds: bondsOf(id), owner }, until)
+        const { answer, writes } = decideRenewal(rows.get(id), { bindings: bindingsOf(id), owner }, until)
         perform(writes)
         return answer
       })
@@ -74,18 +74,18 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
     lostCalls: async (now) => listed((row) => ledger.isLost(row, now)),
     unfinishedCalls: async (owner, { gateway, after }) => listed((row) => row.owner === owner && row.gateway === gateway && ledger.isUnfinished(row.work) && row.id > after),
     async claimSettlement(id, offered, at) {
-      const own = bondsOf(id)
+      const own = bindingsOf(id)
       const isOwn = own.some(({ key }) => key === offered?.key)
-      const { answer, writes } = decideClaim(rows.get(id), { bonds: own, offered, bound: isOwn || !offered ? undefined : boundTo(offered.key) }, at)
+      const { answer, writes } = decideClaim(rows.get(id), { bindings: own, offered, bound: isOwn || !offered ? undefined : boundTo(offered.key) }, at)
       perform(writes)
       if (answer.kind === 'replayed') return { kind: 'replayed', call: call(answer.id) }
       if (answer.kind !== 'retry') return answer
-      const authorization = bonds.get(answer.key)?.authorization
+      const authorization = bindings.get(answer.key)?.authorization
       if (!authorization) throw new Error(`no authorization ${answer.key}`)
       return { kind: 'retry', token: answer.token, sent: answer.sent, authorization: { ...authorization, payment: { ...authorization.payment } } }
     },
     async finishSettlement(id, token, outcome, at) {
-      const { answer, writes } = decideFinish(rows.get(id), { bonds: bondsOf(id), token, outcome }, at)
+      const { answer, writes } = decideFinish(rows.get(id), { bindings: bindingsOf(id), token, outcome }, at)
       perform(writes)
       return answer
     },

@@ -1,5 +1,5 @@
 /** The rules of settling (house decisions 3 to 6 and 8), each switched off by what stands behind a port: the model must miss every one. */
-import { type Bond, decideClaim, decideFinish, decideOpen, isFree, type Row, type RowPatch, type Write } from '../../core/payment/ledger.ts'
+import { type AuthorizationBinding, decideClaim, decideFinish, decideOpen, isFree, type Row, type RowPatch, type Write } from '../../core/payment/ledger.ts'
 import type { Chain } from '../../core/ports/mod.ts'
 import type { LawName } from './ledger.ts'
 import { ruledStorage } from './ruled_storage.ts'
@@ -8,7 +8,7 @@ import type { Rule } from './stage.ts'
 /** A rule that is off, and the laws of which its absence breaks one. */
 export type Switch = Rule & { readonly breaks: readonly LawName[] }
 
-export const switches: readonly Switch[] = [
+export const featureFlags: readonly Switch[] = [
   {
     name: 'a poll binds the authorization that it spends',
     breaks: ['oneCall', 'onePayment'],
@@ -26,8 +26,8 @@ export const switches: readonly Switch[] = [
     storage: () =>
       ruledStorage({
         decideFinish(call, seen, at) {
-          const claimKey = call?.claimKey ?? seen.bonds.find(({ state }) => state === 'open' || state === 'sent')?.key ?? null
-          return decideFinish(call && { ...call, claimKey }, { ...seen, token: call?.fence ?? seen.token }, at)
+          const claimKey = call?.claimKey ?? seen.bindings.find(({ state }) => state === 'open' || state === 'sent')?.key ?? null
+          return decideFinish(call && { ...call, claimKey }, { ...seen, token: call?.claimToken ?? seen.token }, at)
         },
       }),
   },
@@ -37,8 +37,8 @@ export const switches: readonly Switch[] = [
     storage: () =>
       ruledStorage({
         decideClaim(call, seen, at) {
-          const isGone = ({ key, state }: Bond) => state === 'sent' && key !== seen.offered?.key
-          return decideClaim(call, { ...seen, bonds: seen.bonds.map((bond) => (isGone(bond) ? { ...bond, state: 'dead' } : bond)) }, at)
+          const isGone = ({ key, state }: AuthorizationBinding) => state === 'sent' && key !== seen.offered?.key
+          return decideClaim(call, { ...seen, bindings: seen.bindings.map((binding) => (isGone(binding) ? { ...binding, state: 'dead' } : binding)) }, at)
         },
       }),
   },
@@ -90,7 +90,7 @@ export const switches: readonly Switch[] = [
       },
     }),
   },
-  { name: 'the lease outlives the deadline of settle', breaks: ['oneAtATime'], patience: { settleLeaseMs: 5_000 } },
+  { name: 'the lease outlives the deadline of settle', breaks: ['oneAtATime'], timeouts: { settleLeaseMs: 5_000 } },
   {
     name: 'one at a time may settle',
     breaks: ['oneAtATime'],
@@ -116,7 +116,7 @@ export const switches: readonly Switch[] = [
     storage: () =>
       ruledStorage({
         decideFinish(call, seen, at) {
-          const isStale = call !== undefined && (call.claimKey === null || call.fence !== seen.token)
+          const isStale = call !== undefined && (call.claimKey === null || call.claimToken !== seen.token)
           return isStale ? { answer: false, writes: [] } : decideFinish(call, seen, at)
         },
       }),
@@ -157,7 +157,7 @@ export const switches: readonly Switch[] = [
         decideClaim: (call, seen, at) => decideClaim(call && { ...call, money: call.money === 'settled' ? 'settling' : call.money }, seen, at),
       }),
   },
-  { name: 'a result is not given away before ten minutes have passed in doubt', breaks: ['resultHasMoney'], patience: { unresolvedMs: 0 } },
+  { name: 'a result is not given away before ten minutes have passed in doubt', breaks: ['resultHasMoney'], timeouts: { unresolvedMs: 0 } },
   {
     name: 'what ended before it was sent does not count as sent',
     breaks: ['resultHasMoney'],

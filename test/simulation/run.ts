@@ -7,7 +7,7 @@ import { parseArgs } from 'node:util'
 import { LAWS } from './ledger.ts'
 import { campaign, replay } from './campaign.ts'
 import type { Run } from './explore.ts'
-import { switches } from './rules.ts'
+import { featureFlags } from './rules.ts'
 import { AS_BUILT, IN_BAD_WEATHER, type Rule } from './stage.ts'
 import { openStore, type Store, STORES, type StoreName } from './stores.ts'
 
@@ -26,7 +26,7 @@ const { values } = parseArgs({
 
 function ruleNamed(name: string | undefined): Rule {
   if (name === undefined) return values.harsh ? IN_BAD_WEATHER : AS_BUILT
-  const rule = switches.find((each) => each.name === name)
+  const rule = featureFlags.find((each) => each.name === name)
   if (!rule) throw new RangeError(`no rule is called ${JSON.stringify(name)}; --rules lists them`)
   return rule
 }
@@ -70,7 +70,7 @@ async function look(rule: Rule): Promise<boolean> {
 
 async function main(): Promise<boolean> {
   const [built, name] = [ruleNamed(values.without), storeNamed(values.storage)]
-  if (values.rules) console.log(switches.map((rule) => rule.name).join('\n'))
+  if (values.rules) console.log(featureFlags.map((rule) => rule.name).join('\n'))
   if (values.rules) return true
   const store = await openStore(name)
   try {

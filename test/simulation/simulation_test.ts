@@ -3,7 +3,7 @@ import { LAWS, type LawName } from './ledger.ts'
 import { campaign, replay } from './campaign.ts'
 import type { Run } from './explore.ts'
 import { ruledStorage } from './ruled_storage.ts'
-import { switches } from './rules.ts'
+import { featureFlags } from './rules.ts'
 import { AS_BUILT, IN_BAD_WEATHER, type Rule } from './stage.ts'
 
 const SEED = 7
@@ -45,7 +45,7 @@ test('the storage whose rules can be switched off keeps every law while they are
   await expectNone(rule, found)
 }, 60_000)
 
-for (const rule of switches) {
+for (const rule of featureFlags) {
   test(`without the rule that ${rule.name}, a law is broken`, async () => {
     const { found, runs } = await campaign(rule, { seed: 3, runs: ENOUGH, isFirst: true })
     const [first] = found
@@ -63,6 +63,6 @@ test('a storage that throws is a surprise', async () => {
 })
 
 test('every law is broken by some rule that is off', () => {
-  const broken = new Set<LawName>(['noSurprise', ...switches.flatMap(({ breaks }) => breaks)])
+  const broken = new Set<LawName>(['noSurprise', ...featureFlags.flatMap(({ breaks }) => breaks)])
   expect(Object.keys(LAWS).filter((law) => !broken.has(law as LawName))).toEqual([])
 })

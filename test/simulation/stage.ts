@@ -8,7 +8,7 @@ import type { Reply } from '../../core/endpoint/mod.ts'
 import { calls } from '../../core/products/site/call_poll.ts'
 import { chat } from '../../core/products/chat/completions.ts'
 import { images } from '../../core/products/images/generations.ts'
-import { type Gateway, gateway, type Offer, type Patience, patience, type ChatVendor, type Payment, type Ports, type Storage } from '../../core/mod.ts'
+import { type Gateway, gateway, type Offer, type Timeouts, timeouts, type ChatVendor, type Payment, type Ports, type Storage } from '../../core/mod.ts'
 import type { Chain } from '../../core/ports/mod.ts'
 import { pollKey } from '../../core/call/poll_urls.ts'
 import type { LawName } from './ledger.ts'
@@ -33,7 +33,7 @@ export type Rule = {
   readonly name: string
   readonly storage?: () => Storage
   readonly chain?: (chain: Chain, facts: ChainFacts) => Chain
-  readonly patience?: Partial<Patience>
+  readonly timeouts?: Partial<Timeouts>
   /** Pauses, a storage that goes away, clocks that differ and a node that refuses, with chat and streams among what is sold. */
   readonly isHarsh?: boolean
   /** The gateway never hears that a caller has gone. */
@@ -54,23 +54,23 @@ export type Stage = {
   /** Gateways that remember nothing of the runs before. */
   refresh(): void
   readonly products: readonly Product[]
-  readonly patience: Patience
+  readonly timeouts: Timeouts
   world: World | undefined
 }
 
-const MOST_PROCESSES = 6
+const MAX_PROCESSES = 6
 const PIXEL = 'data:image/png;base64,iVBORw0KGgo='
 const NEVER = new AbortController().signal
 
 export function stage(rule: Rule): Stage {
-  const made: Stage = { rule, gateways: [], products: [], refresh: () => {}, patience: { ...patience, ...rule.patience }, world: undefined }
+  const made: Stage = { rule, gateways: [], products: [], refresh: () => {}, timeouts: { ...timeouts, ...rule.timeouts }, world: undefined }
   const world = (): World => {
     if (!made.world) throw new Error('there is no world')
     return made.world
   }
   made.world = beforeAnyRun()
-  const open = (index: number) => gateway({ ports: portsOf(index, world), endpoints: rule.isHarsh ? FULL_MENU : MENU, label: 'model', pollKeys: [POLL_SECRET], owner: ownerOf(index), patience: made.patience })
-  const all = () => Array.from({ length: MOST_PROCESSES }, (_, index) => open(index))
+  const open = (index: number) => gateway({ ports: portsOf(index, world), endpoints: rule.isHarsh ? FULL_MENU : MENU, label: 'model', pollKeys: [POLL_SECRET], owner: ownerOf(index), timeouts: made.timeouts })
+  const all = () => Array.from({ length: MAX_PROCESSES }, (_, index) => open(index))
   const picture = (model: string) => ({ path: POSTED, body: JSON.stringify({ model, prompt: 'a red fox' }) })
   const answer = (stream: boolean) => ({ path: COMPLETIONS, body: JSON.stringify({ model: 'vendor-h/chat-4', messages: [{ role: 'user', content: 'Why?' }], max_tokens: MAX_TOKENS, stream }) })
   const pictures = [productOf('fast', picture('vendor-a/image-1'), open(0)), productOf('slow', picture('vendor-e/image-pro'), open(0))]
@@ -82,7 +82,7 @@ export function stage(rule: Rule): Stage {
 
 /** As much of a world as a quote needs. */
 function beforeAnyRun(): World {
-  const processes = Array.from({ length: MOST_PROCESSES }, () => ({ skewMs: 0 }) as Process)
+  const processes = Array.from({ length: MAX_PROCESSES }, () => ({ skewMs: 0 }) as Process)
   const ask = <T>(_process: Process, { run }: { readonly run: () => Promise<T> }): Promise<T> => run()
   const wait = () => new Promise<void>(() => {})
   return { now: START, cash: cashChain(), storage: memoryStorage(), processes, ask, wait } as unknown as World
@@ -127,7 +127,7 @@ function portsOf(index: number, world: () => World): Ports {
 
   const storage: Storage = {
     openCall: (call, authorization, at) =>
-      store('openCall', async (inner, { books }) => books.opened(await inner.openCall(call, authorization, at), authorization, at)),
+      store('openCall', async (inner, { ledgerRows }) => ledgerRows.opened(await inner.openCall(call, authorization, at), authorization, at)),
     getCall: (id) => store('getCall', (inner) => inner.getCall(id)),
     callOf: (key, now) => store('callOf', (inner) => inner.callOf(key, now)),
     moveCall: (id, from, patch) => store(`moveCall ${patch.work ?? ''}`, (inner) => inner.moveCall(id, from, patch)),
@@ -135,12 +135,12 @@ function portsOf(index: number, world: () => World): Ports {
     lostCalls: (now, limit) => store('lostCalls', (inner) => inner.lostCalls(now, limit)),
     unfinishedCalls: (owner, at) => store('unfinishedCalls', (inner) => inner.unfinishedCalls(owner, at)),
     claimSettlement(id, offered, at) {
-      const { books, active } = world()
-      books.claiming(active, id)
-      return store('claimSettlement', async (inner) => books.claimed(await inner.claimSettlement(id, offered, at), { id, offered, at }))
+      const { ledgerRows, active } = world()
+      ledgerRows.claiming(active, id)
+      return store('claimSettlement', async (inner) => ledgerRows.claimed(await inner.claimSettlement(id, offered, at), { id, offered, at }))
     },
     finishSettlement: (id, token, outcome, at) =>
-      store(`finishSettlement ${outcome.kind}`, async (inner, { books }) => books.finished(await inner.finishSettlement(id, token, outcome, at), id, outcome)),
+      store(`finishSettlement ${outcome.kind}`, async (inner, { ledgerRows }) => ledgerRows.finished(await inner.finishSettlement(id, token, outcome, at), id, outcome)),
     unsettled: (...asked) => store('unsettled', (inner) => inner.unsettled(...asked)),
     spendByModel: (payer, since) => store('spendByModel', (inner) => inner.spendByModel(payer, since)),
     lease: (name, owner, at) => store('lease', (inner) => inner.lease(name, owner, at)),
@@ -158,9 +158,9 @@ function portsOf(index: number, world: () => World): Ports {
     identify: (payment, offer, at) => world().chain.identify(payment, offer, at),
     verify: (payment, offer, at) => node('verify', payment, (inner) => inner.verify(payment, offer, at)),
     settle(payment, offer, at) {
-      const { books, active } = world()
-      const attempt = books.settling(active, payment)
-      return node('settle', payment, (inner) => inner.settle(payment, offer, at)).finally(() => books.answered(attempt))
+      const { ledgerRows, active } = world()
+      const attempt = ledgerRows.settling(active, payment)
+      return node('settle', payment, (inner) => inner.settle(payment, offer, at)).finally(() => ledgerRows.answered(attempt))
     },
     fate: (payment, offer, at) => node('fate', payment, (inner) => inner.fate(payment, offer, at)),
   }
@@ -178,7 +178,7 @@ function portsOf(index: number, world: () => World): Ports {
   const talker: ChatVendor = {
     wire: 'chat',
     async ask({ stream }) {
-      const work = world().books.newWork()
+      const work = world().ledgerRows.newWork()
       const failing = async () => {
         if (world().fails()) throw new Error('the model is lost for words')
       }
@@ -196,12 +196,12 @@ function portsOf(index: number, world: () => World): Ports {
     objects: { put: async () => {}, get: async () => undefined },
     vendors: { images: () => ({ generate }), chat: () => talker, media: () => Promise.reject(new Error('there is no media host')) },
     clock: { now: () => world().now + (world().processes[index]?.skewMs ?? 0), wait: (ms, signal) => world().wait(ms, signal) },
-    log: { info() {}, warn() {}, alert: (message, fields) => world().books.alerted(message, fields) },
-    random: (bytes) => world().books.random(bytes),
+    log: { info() {}, warn() {}, alert: (message, fields) => world().ledgerRows.alerted(message, fields) },
+    random: (bytes) => world().ledgerRows.random(bytes),
     countTokens: async (text) => text.length,
     background(work) {
-      const { books } = world()
-      work.catch((error: Error) => books.alerted('background work failed', { error: error.message }))
+      const { ledgerRows } = world()
+      work.catch((error: Error) => ledgerRows.alerted('background work failed', { error: error.message }))
     },
   }
 }

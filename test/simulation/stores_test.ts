@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import type { LawName } from './ledger.ts'
 import { campaign, replay } from './campaign.ts'
-import { switches } from './rules.ts'
+import { featureFlags } from './rules.ts'
 import { AS_BUILT, type Rule } from './stage.ts'
 import { openStore, type Store } from './stores.ts'
 
@@ -38,7 +38,7 @@ describe.each([
     expect(PATHS.filter((path) => !before.some((lines) => path.test(lines)))).toEqual([])
   }, 60_000)
 
-  for (const off of switches.filter(({ name: each }) => each === 'unknown is not refused' || each.startsWith('dead means'))) {
+  for (const off of featureFlags.filter(({ name: each }) => each === 'unknown is not refused' || each.startsWith('dead means'))) {
     test(`without the rule that ${off.name}, a law is broken`, async () => {
       const { found } = await campaign({ ...off, storage: store.fresh }, { seed: 3, runs: 200, isFirst: true })
       expect(off.breaks).toContain(found[0]?.violation?.law as LawName)

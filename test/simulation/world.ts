@@ -10,7 +10,7 @@ import { memoryStorage } from '../../adapters/storage/memory.ts'
 import type { Reply } from '../../core/endpoint/mod.ts'
 import type { Gateway, Offer, Payment, Storage } from '../../core/mod.ts'
 import type { Call, Chain, Identity, Settlement } from '../../core/ports/mod.ts'
-import { type Books, books } from './ledger.ts'
+import { type Ledger, ledgerRows } from './ledger.ts'
 import { type Chance, chance } from './chance.ts'
 import type { Product } from './products.ts'
 import type { ChainFacts, Stage } from './stage.ts'
@@ -38,12 +38,12 @@ export type Signed = {
 }
 
 /** `skewMs`: how far its clock is ahead. */
-export type Process = { readonly index: number; readonly gateway: Gateway; isAlive: boolean; isTending: boolean; isFrozen: boolean; skewMs: number }
+export type Process = { readonly index: number; readonly gateway: Gateway; isAlive: boolean; isMaintaining: boolean; isFrozen: boolean; skewMs: number }
 
 /** One thing that goes on in a process: a request, a round of tending. */
 export type Actor = {
   readonly name: string
-  readonly kind: 'post' | 'poll' | 'tend' | 'start'
+  readonly kind: 'post' | 'poll' | 'maintain' | 'start'
   readonly process: Process
   /** What it pays with, and the call that it polls. */
   readonly signed?: Signed
@@ -77,7 +77,7 @@ export type World = {
   readonly cash: CashChain
   /** The cash chain under the weather of this run, as processes see it. */
   readonly chain: Chain
-  readonly books: Books
+  readonly ledgerRows: Ledger
   readonly buyers: readonly Buyer[]
   readonly processes: Process[]
   readonly signed: Signed[]
@@ -164,7 +164,7 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
     const weather = world.isCalm ? 'fair' : forecast()
     world.say(() => `   the weather for ${signed.name} is ${weather}`)
     if (weather === 'refused') return { kind: 'refused', reason: 'the node refuses' }
-    world.books.sending(world.active, payment, signed)
+    world.ledgerRows.sending(world.active, payment, signed)
     if (weather === 'late') world.mempool.push(signed)
     if (weather === 'late' || weather === 'dropped') return { kind: 'unknown', reason: 'no receipt in time' }
     world.land('gateway', signed)
@@ -218,7 +218,7 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
     storage: stage.rule.storage ? stage.rule.storage() : memoryStorage(),
     cash,
     chain: weathered,
-    books: undefined as unknown as Books,
+    ledgerRows: undefined as unknown as Ledger,
     buyers: ['alice', 'bob'].map((name) => ({ name, wallet: walletOf(name, cash) })),
     processes: [],
     signed: [],
@@ -267,9 +267,9 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
       work(actor).then(
         (reply) => {
           actor.reply = reply
-          if (reply) world.books.replied(actor, reply)
+          if (reply) world.ledgerRows.replied(actor, reply)
         },
-        (error: Error) => world.books.failed(actor, error),
+        (error: Error) => world.ledgerRows.failed(actor, error),
       )
       drainMicrotasks()
       return actor
@@ -323,7 +323,7 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
       const index = world.processes.length
       const shop = stage.gateways[index]
       if (!shop) throw new Error('too many processes')
-      const process: Process = { index, gateway: shop, isAlive: true, isTending: false, isFrozen: false, skewMs: 0 }
+      const process: Process = { index, gateway: shop, isAlive: true, isMaintaining: false, isFrozen: false, skewMs: 0 }
       world.processes.push(process)
       world.say(() => `${ownerOf(index)} starts`)
       if (!world.isSingle || index === 0) return process
@@ -349,7 +349,7 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
       for (const { index, skewMs } of world.processes.filter(({ isAlive, isFrozen }) => isAlive && !isFrozen && !dice.isLucky(0.25))) {
         const owner = ownerOf(index)
         const calls = (peek(world.storage.lostCalls(Number.MAX_SAFE_INTEGER, 1_000)) as readonly Call[]).filter((call) => call.owner === owner)
-        peek(world.storage.renew(owner, calls.map(({ id }) => id), world.now + skewMs + stage.patience.workLeaseMs))
+        peek(world.storage.renew(owner, calls.map(({ id }) => id), world.now + skewMs + stage.timeouts.workLeaseMs))
       }
     },
 
@@ -377,18 +377,18 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
 
     byKey: (key) => byKey.get(key),
 
-    isSpendable: (signed) => !signed.isCancelled && world.now < signed.expiresAt && world.books.moved(signed.key) === undefined,
+    isSpendable: (signed) => !signed.isCancelled && world.now < signed.expiresAt && world.ledgerRows.moved(signed.key) === undefined,
 
     land(by, signed) {
       const before = cash.transfers.length
       cash.submit(signed.payment)
       const transfer = cash.transfers[before]
-      if (transfer) world.books.landed(by, signed, transfer)
+      if (transfer) world.ledgerRows.landed(by, signed, transfer)
     },
   }
   const facts: ChainFacts = { isCancelled: (payment) => world.signedIn(payment).isCancelled, payTo: cash.offer(1n).payTo }
   const chain = stage.rule.chain ? stage.rule.chain(weathered, facts) : weathered
-  return Object.assign(world, { chain, books: books(world) })
+  return Object.assign(world, { chain, ledgerRows: ledgerRows(world) })
 }
 
 const TOO_MANY = 'the node answers 429'

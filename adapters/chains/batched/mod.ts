@@ -10,8 +10,8 @@ import { checksummed } from '../evm/payload.ts'
 import { addressOf, judgeValue } from '../exact.ts'
 import type { ApiConfig, ApiTrouble, Said } from '../facilitator/api.ts'
 import { lower } from '../evm/hex.ts'
-import { type Job, joined } from '../in_flight.ts'
-import { recent } from '../lru_cache.ts'
+import { type Job, inFlight } from '../in_flight.ts'
+import { lruCache } from '../lru_cache.ts'
 
 /** One gateway row whose payments Circle Gateway batches: the nano rail. */
 export type BatchedConfig = {
@@ -48,7 +48,7 @@ export type BatchedChain = Chain & Required<Pick<Chain, 'balance'>> & {
 }
 
 /** Three headers hold all offers, and Node's fetch reads 16 KiB of them (reference x402 1.1); other rails want room, too. */
-export const MOST_NETWORKS = 6
+export const MAX_NETWORKS = 6
 
 const REMEMBERED = 10_000
 
@@ -71,14 +71,14 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
   const { payTo, resource = 'https://localhost/', verifyMs = 3_000, settleMs = 20_000, learnMs = 300_000, watchMs = 60_000 } = config
   const numbers = { ...DOMAINS, ...config.domains }
   for (const network of config.networks) chainIdOf(network)
-  if (config.networks.length > MOST_NETWORKS) throw new RangeError(`networks: name at most ${MOST_NETWORKS}`)
+  if (config.networks.length > MAX_NETWORKS) throw new RangeError(`networks: name at most ${MAX_NETWORKS}`)
   const api = apiAt(config)
   const watch = batchedWatch(api, { payTo, alert: config.alert })
-  const jobs = joined()
+  const jobs = inFlight()
   /** What is known to be paid stays so, whatever the API shows later. */
-  const paid = recent<Receipt>(REMEMBERED)
+  const paid = lruCache<Receipt>(REMEMBERED)
   /** Authorizations that the API has been sent, and did not at once refuse: whatever used them may have been that one. */
-  const handed = recent<true>(REMEMBERED)
+  const handed = lruCache<true>(REMEMBERED)
   let batchings = new Map<string, Batching>()
   let terms: readonly Terms[] = []
   let isOpen = false
@@ -190,7 +190,7 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     if (wrong.length > 0) return { kind: 'wrong', problems: wrong }
     const offered = terms.map(({ network }) => network)
     const left = config.networks.length === 0 ? names.filter((network) => !offered.includes(network)) : []
-    const warnings = left.length > 0 ? [`networks: ${left.join(', ')} are supported, but not on offer; name the ones to offer, at most ${MOST_NETWORKS}`] : []
+    const warnings = left.length > 0 ? [`networks: ${left.join(', ')} are supported, but not on offer; name the ones to offer, at most ${MAX_NETWORKS}`] : []
     isOpen = true
     return { kind: 'ready', warnings, multicall: false, sync: false }
   }
@@ -202,7 +202,7 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     batchings = new Map(said.value.map((each) => [each.network, each]))
     const wanted = config.networks.length > 0 ? config.networks : [...batchings.keys()]
     const found = wanted.flatMap((network) => (numbers[network] === undefined ? [] : (batchings.get(network) ?? [])))
-    terms = found.slice(0, MOST_NETWORKS).map(({ network, asset, wallet, minValiditySeconds }) => {
+    terms = found.slice(0, MAX_NETWORKS).map(({ network, asset, wallet, minValiditySeconds }) => {
       return { scheme: 'exact', network, asset, payTo, extra: { ...BATCHED, verifyingContract: wallet }, minValiditySeconds }
     })
     return said

@@ -2,7 +2,7 @@ import { print, usdc } from '../../../core/x402/money.ts'
 import type { Log } from '../../../core/ports/mod.ts'
 import { type BatchedApi, PAGE, type Transfer } from './api.ts'
 import { lower } from '../evm/hex.ts'
-import { recent } from '../lru_cache.ts'
+import { lruCache } from '../lru_cache.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -21,7 +21,7 @@ export type BatchedWatch = {
  * he bought: all that is left is to call a person.
  */
 export function batchedWatch(api: Pick<BatchedApi, 'transfers'>, { payTo, alert }: { payTo: string; alert: Log['alert'] }): BatchedWatch {
-  const told = recent<true>(REMEMBERED)
+  const told = lruCache<true>(REMEMBERED)
   /** Since when nothing could be seen; never, once that was said. */
   let blindSince: number | undefined
 

@@ -3,7 +3,7 @@
  * Such code may loop, return megabytes or be slow, so each question is an HTTP request of its own with small limits:
  * it can fail its own caller only.
  */
-import { type Turnstile, turnstile } from '../../../core/lib/limiter.ts'
+import { type ConcurrencyLimiter, concurrencyLimiter } from '../../../core/lib/limiter.ts'
 import type { Target } from './payload.ts'
 import type { Fee } from './reads.ts'
 import { type Rpc, type Trouble, trouble, troubleIn } from './rpc.ts'
@@ -73,13 +73,13 @@ export async function askContract(
 
 const FAILED: Returned = { kind: 'returned', ok: false, data: '0x' }
 
-type Lane = { readonly pass: Turnstile; users: number }
+type Lane = { readonly pass: ConcurrencyLimiter; users: number }
 
 /** Limits how many questions run at once, and how many of one contract: a slow contract leaves room for the others. */
 export function contracts(rpc: Rpc, change: Partial<ContractLimits> = {}): Contracts {
   const limits = { ...CONTRACT_LIMITS, ...change }
   const full = () => new Error('too many questions to contracts wait already')
-  const bounded = (atOnce: number) => turnstile(atOnce, { most: limits.maxWaiting, full })
+  const bounded = (atOnce: number) => concurrencyLimiter(atOnce, { most: limits.maxWaiting, full })
   const all = bounded(limits.maxAtOnce)
   const lanes = new Map<Hex, Lane>()
 

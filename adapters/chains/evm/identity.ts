@@ -5,7 +5,7 @@ import type { Reads } from './reads.ts'
 import { hasCode, type Rpc } from './rpc.ts'
 import { type Exact, readExact, refused } from '../exact.ts'
 import { type Hex, lower } from './hex.ts'
-import { recent } from '../lru_cache.ts'
+import { lruCache } from '../lru_cache.ts'
 
 /** A payment that answers an offer, and what its payer was asked to sign. */
 export type Read = { readonly exact: Exact; readonly digest: Hex; readonly separator: Hex }
@@ -34,8 +34,8 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
   const chainId = chainIdOf(network)
   const separators = new Map<string, Hex>()
   /** Addresses said to have no code less than a minute ago, or just being asked about. */
-  const plain = recent<Promise<boolean | undefined>>(ADDRESSES)
-  const coded = recent<true>(ADDRESSES)
+  const plain = lruCache<Promise<boolean | undefined>>(ADDRESSES)
+  const coded = lruCache<true>(ADDRESSES)
   let isForgetting = false
 
   function read(payment: Payment, offer: Offer): Read | Refused {

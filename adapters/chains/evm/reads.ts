@@ -20,7 +20,7 @@ import { askContract, type ContractLimits, contracts, type Returned } from './co
 import { type Rpc, type Trouble, trouble, troubleIn } from './rpc.ts'
 import { addressOf, type Exact, LOOKBACK_SECONDS } from '../exact.ts'
 import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, uintIn, word } from './hex.ts'
-import { recent } from '../lru_cache.ts'
+import { lruCache } from '../lru_cache.ts'
 
 /** Some calls, answered by one block: its time in seconds, and per call what it returned, or that it reverted. */
 export type Seen = {
@@ -85,9 +85,9 @@ const NUMBER: Target = { to: MULTICALL, data: '0x42cbb15c' }
 export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   const tag = config.readAt ?? 'latest'
   const chosen = contracts(rpc, config.contracts)
-  const hints = recent<Hex>(REMEMBERED)
+  const hints = lruCache<Hex>(REMEMBERED)
   /** Searches that came to no end, by how far down they have come. */
-  const searches = recent<{ readonly number: bigint; readonly time?: number }>(REMEMBERED)
+  const searches = lruCache<{ readonly number: bigint; readonly time?: number }>(REMEMBERED)
   let multicall = false
   let countsBlocks = false
   /** Time of the newest block that this process has seen: a node that shows less is behind. */

@@ -122,13 +122,13 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
   /** From then on it is sent until it is mined or another has its nonce: one that was dropped would wedge all those behind it. */
   async function watch(slot: Slot, said: Word): Promise<Sent> {
     let word = said
-    let patience = 0
+    let timeouts = 0
     let gone = 0
     let held = 0
     while (!closed) {
       const isSure = word.kind === 'accepted' && gone === 0
-      patience = isSure ? resendMs : Math.min(Math.max(patience * 2, resendMs / 16), resendMs)
-      const receipt = await look(slot, patience)
+      timeouts = isSure ? resendMs : Math.min(Math.max(timeouts * 2, resendMs / 16), resendMs)
+      const receipt = await look(slot, timeouts)
       if (receipt) return mined(slot, receipt)
       const count = await countOf('latest')
       if (typeof count !== 'number') {
@@ -151,16 +151,16 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
   }
 
   /** Looks for a receipt for so long: first when one usually comes, then at growing pauses. */
-  async function look(slot: Slot, patience: number): Promise<ChainReceipt | undefined> {
+  async function look(slot: Slot, timeouts: number): Promise<ChainReceipt | undefined> {
     let waited = 0
-    let pause = Math.min(typical * 0.8, pollMs, patience)
+    let pause = Math.min(typical * 0.8, pollMs, timeouts)
     for (;;) {
       const receipt = await receiptOf(slot)
       if (receipt) typical += (waited - typical) / 8
-      if (receipt || closed || waited >= patience) return receipt
+      if (receipt || closed || waited >= timeouts) return receipt
       await nap(pause)
       waited += Math.max(pause, 1)
-      pause = Math.min(pause * 1.5 + 1, pollMs, Math.max(1, patience - waited))
+      pause = Math.min(pause * 1.5 + 1, pollMs, Math.max(1, timeouts - waited))
     }
   }
 

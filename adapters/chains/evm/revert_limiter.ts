@@ -1,13 +1,13 @@
-import { recent } from '../lru_cache.ts'
+import { lruCache } from '../lru_cache.ts'
 
 /** Reverts of one payer within an hour. A contract can tell a rehearsal from the block; a key's account can only be emptied in between. */
-export const CONTRACT_STRIKES = 2
-export const ACCOUNT_STRIKES = 5
+export const MAX_CONTRACT_REVERTS = 2
+export const MAX_ACCOUNT_REVERTS = 5
 
 const HOUR_MS = 3_600_000
 const PAYERS = 10_000
 
-export type Strikes = {
+export type RevertLimiter = {
   /** One more transfer of this payer passed its rehearsal, was mined at our cost, and moved nothing. */
   note(payer: string, now: number): void
   count(payer: string, now: number): number
@@ -19,8 +19,8 @@ export type Strikes = {
  * Bounds the gas that a payer can burn. Counted per process: a restart forgives. A success does not, or every second one could
  * burn gas; an hour without another revert does.
  */
-export function payerStrikes(): Strikes {
-  const noted = recent<{ readonly count: number; readonly until: number }>(PAYERS)
+export function payerRevertLimiter(): RevertLimiter {
+  const noted = lruCache<{ readonly count: number; readonly until: number }>(PAYERS)
 
   function count(payer: string, now: number): number {
     const found = noted.get(payer)
@@ -34,7 +34,7 @@ export function payerStrikes(): Strikes {
       noted.set(payer, { count: count(payer, now) + 1, until })
     },
     blockedUntil(payer, isContract, now) {
-      const limit = isContract ? CONTRACT_STRIKES : ACCOUNT_STRIKES
+      const limit = isContract ? MAX_CONTRACT_REVERTS : MAX_ACCOUNT_REVERTS
       return count(payer, now) >= limit ? noted.get(payer)?.until : undefined
     },
   }

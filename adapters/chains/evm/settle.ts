@@ -8,8 +8,8 @@ import { type Answer, hasCode, type Rpc } from './rpc.ts'
 import { type Exact, judgeValue } from '../exact.ts'
 import { type Hex, lower, uintIn } from './hex.ts'
 import { outOfTime } from '../in_flight.ts'
-import { recent } from '../lru_cache.ts'
-import { CONTRACT_STRIKES, payerStrikes } from './revert_limiter.ts'
+import { lruCache } from '../lru_cache.ts'
+import { MAX_CONTRACT_REVERTS, payerRevertLimiter } from './revert_limiter.ts'
 
 export type SettleConfig = {
   readonly relayer: Hex
@@ -68,9 +68,9 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer; ga
   const contractGas = config.gas?.contract ?? 500_000n
   const jobs = new Map<string, Job>()
   const waiting: Job[] = []
-  const strikes = payerStrikes()
+  const revertLimiter = payerRevertLimiter()
   /** Authorizations that a transaction of ours has carried: whatever used them may have been that one. */
-  const carried = recent<true>(REMEMBERED)
+  const carried = lruCache<true>(REMEMBERED)
   /** Transactions under way for payers with code. */
   const contracts = new Map<Hex, number>()
   let flying = 0
@@ -133,7 +133,7 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer; ga
   /** A payer with code has no more under way than it may still revert, or it would burn gas many times before the first is counted. */
   function mustWait({ isContract, exact, now }: Job): boolean {
     const flown = isContract ? underWay(exact.from) : 0
-    return flown > 0 && flown + strikes.count(exact.from, now) >= CONTRACT_STRIKES
+    return flown > 0 && flown + revertLimiter.count(exact.from, now) >= MAX_CONTRACT_REVERTS
   }
 
   /** The oldest that may go, and with it all those that may share its transaction; undefined when nothing may. */
@@ -181,9 +181,9 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer; ga
   /** False, and the job is over, when too many transfers of its payer have reverted at our cost. */
   function mayStillPay(job: Job): boolean {
     const { exact, offer, isContract, now } = job
-    const until = strikes.blockedUntil(exact.from, isContract, now)
+    const until = revertLimiter.blockedUntil(exact.from, isContract, now)
     if (until === undefined) return true
-    const count = strikes.count(exact.from, now)
+    const count = revertLimiter.count(exact.from, now)
     const reason = `${count} transfers of ${exact.from} passed simulation and reverted on chain; nothing is sent for it until ${new Date(until).toISOString()}`
     void reads.fate(exact, offer).then((fate) => job.done(ended(fate, exact, reason)))
     return false
@@ -242,7 +242,7 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer; ga
     }
     const fate = await reads.fate(job.exact, job.offer)
     const isWasted = isMined && (fate.kind === 'open' || fate.kind === 'dead')
-    if (isWasted && (!wasTogether || fate.kind === 'dead')) strikes.note(job.exact.from, job.now)
+    if (isWasted && (!wasTogether || fate.kind === 'dead')) revertLimiter.note(job.exact.from, job.now)
     job.failedAmongOthers ||= isWasted && fate.kind === 'open'
     const isWorthAnother = fate.kind === 'open' && (!isMined || wasTogether) && ++job.attempts < ATTEMPTS
     if (isWorthAnother) {
@@ -259,7 +259,7 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer; ga
     const balanceOf = { to: target.to, data: balanceCall(exact.from) }
     const [fate, seen] = await Promise.all([reads.fate(exact, offer), reads.view([balanceOf], { lagSeconds: 0 })])
     const balance = seen.kind === 'seen' ? uintIn(seen.results[0]) : undefined
-    if (job.failedAmongOthers && fate.kind !== 'paid') strikes.note(exact.from, job.now)
+    if (job.failedAmongOthers && fate.kind !== 'paid') revertLimiter.note(exact.from, job.now)
     const isPoor = balance !== undefined && balance < exact.value
     job.done(ended(fate, exact, isPoor ? `the payer has ${balance} base units, the price is ${exact.value}` : 'transaction simulation failed'))
     return false

@@ -12,8 +12,8 @@ import { type ApiConfig, blameIn, deadline, type FacilitatorRow, namedApis, type
 import { readSettleReply, readSupported, type SettleReply } from './replies.ts'
 import { firstVerdict, requestOf } from './verdict.ts'
 import { flagIn, type Hex, lower, uintIn } from '../evm/hex.ts'
-import { type Job, joined } from '../in_flight.ts'
-import { recent } from '../lru_cache.ts'
+import { type Job, inFlight } from '../in_flight.ts'
+import { lruCache } from '../lru_cache.ts'
 
 /** One gateway row whose payments others verify and settle. `fetch` serves the node and the facilitators. */
 export type FacilitatorConfig = {
@@ -69,9 +69,9 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
   const confirmMs = config.confirmMs ?? 4_000
   const { network, asset, payTo, domain } = config
   const offered: readonly Terms[] = [{ scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } }]
-  const jobs = joined()
+  const jobs = inFlight()
   /** Authorizations that a facilitator has been handed, and did not at once refuse: whatever used them may have been that one. */
-  const handed = recent<true>(REMEMBERED)
+  const handed = lruCache<true>(REMEMBERED)
   const naps = new Set<() => void>()
   let terms: readonly Terms[] = []
   let closed = false
@@ -164,13 +164,13 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
   }
 
   /** Our node may be some blocks behind the facilitator's. */
-  async function receiptOf(transaction: Hex, patienceMs: number): Promise<ChainReceipt | undefined> {
+  async function receiptOf(transaction: Hex, waitMs: number): Promise<ChainReceipt | undefined> {
     let pause = config.lookMs ?? 100
     for (let waited = 0; ; waited += pause, pause *= 1.5) {
       const answer = await rpc.ask('eth_getTransactionReceipt', [transaction])
       const receipt = answer.kind === 'result' ? readReceipt(answer.value) : undefined
       if (receipt?.transactionHash === transaction) return receipt
-      if (closed || waited + pause > patienceMs) return undefined
+      if (closed || waited + pause > waitMs) return undefined
       await nap(pause)
     }
   }

@@ -6,7 +6,7 @@ import { type ApiConfig, blameIn, deadline, type FacilitatorRow, type NamedApi, 
 import { readSettleReply, readSolanaSupport, type SettleReply } from '../facilitator/replies.ts'
 import { firstVerdict, requestOf } from '../facilitator/verdict.ts'
 import { outOfTime } from '../in_flight.ts'
-import { recent } from '../lru_cache.ts'
+import { lruCache } from '../lru_cache.ts'
 import { balanceOf, networkOf, type SolanaChain } from './mod.ts'
 import { checkSolana, type SolanaChecked } from './check.ts'
 import { bySearch, type FateConfig, solanaFates } from './fate.ts'
@@ -16,7 +16,7 @@ import { type Caps, judgeSolana, type SolanaExact } from './payload.ts'
 import { holdingIn, isPaidIn, solanaReads } from './reads.ts'
 import { ended, pause } from './settle.ts'
 import { awayIn, dateOf, GONE, replayed, stale, unfunded, type VerifyConfig } from './verify.ts'
-import { addressOf, fromBase58, writeWire } from './wire.ts'
+import { addressOf, fromBase58, writeFormat } from './wire.ts'
 
 /** One gateway row on a Solana cluster whose payments others verify and settle. `fetch` serves the node and the facilitators. */
 export type SolanaFacilitatorConfig = {
@@ -71,7 +71,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
   const [verifyMs, settleMs, confirmMs] = [config.verifyMs ?? 3_000, config.settleMs ?? 20_000, config.confirmMs ?? 4_000]
   const jobs = new Map<string, Promise<Settlement>>()
   /** Payments that a facilitator has been handed, and did not at once refuse. */
-  const handed = recent<true>(REMEMBERED)
+  const handed = lruCache<true>(REMEMBERED)
   const closing = new AbortController()
   let feePayer = config.feePayer === undefined ? undefined : addressOf(config.feePayer)
   if (config.feePayer !== undefined && !feePayer) throw new RangeError('fee_payer is not an address')
@@ -105,7 +105,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     const end = fates.ended(key)
     if (end) return end.kind === 'dead' && end.code ? stale(GONE) : replayed()
     const stop = deadline(verifyMs, [at.signal])
-    const asked = [firstVerdict(signing, requestOf({ transaction: writeWire(wire) }, offer), { now: at.now, timeoutMs: verifyMs, signal: at.signal }), reads.accounts([source], { commitment: 'confirmed', signal: stop.signal }), reads.validity(wire.blockhash, 'confirmed', stop.signal)] as const
+    const asked = [firstVerdict(signing, requestOf({ transaction: writeFormat(wire) }, offer), { now: at.now, timeoutMs: verifyMs, signal: at.signal }), reads.accounts([source], { commitment: 'confirmed', signal: stop.signal }), reads.validity(wire.blockhash, 'confirmed', stop.signal)] as const
     const [said, bank, alive] = await Promise.all(asked)
     stop.end()
     const fresh = bank.kind === 'accounts' && awayIn(bank, { now: at.now, lagSeconds: config.lagSeconds ?? 30 }) === undefined ? bank : undefined
@@ -150,7 +150,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     }
     const troubles: string[] = []
     for (const { name, api } of signing) {
-      const said = await api.ask('settle', { body: requestOf({ transaction: writeWire(exact.wire) }, offer), read: readSettleReply, now, timeoutMs: settleMs })
+      const said = await api.ask('settle', { body: requestOf({ transaction: writeFormat(exact.wire) }, offer), read: readSettleReply, now, timeoutMs: settleMs })
       if (said.kind === 'said' ? !said.value.isRefusal : !said.unsent) handed.set(exact.key, true)
       if (said.kind === 'said') return await conclude(exact, { name, reply: said.value, now })
       troubles.push(`${name}: ${said.reason}`)
@@ -176,13 +176,13 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
   }
 
   /** What the transaction that a facilitator names has done, if it is this payment's. Our node may be some blocks behind. */
-  async function endIn(exact: SolanaExact, signature: string, patienceMs: number) {
+  async function endIn(exact: SolanaExact, signature: string, waitMs: number) {
     let nap = config.lookMs ?? 100
     for (let waited = 0; ; waited += nap, nap *= 1.5) {
       const landed = await reads.transaction(signature)
       if (landed.kind === 'landed' && landed.id !== exact.wire.id) return undefined
       if (landed.kind === 'landed') return fates.conclude(exact, isPaidIn(landed, exact) ? { kind: 'paid', transaction: signature, slot: landed.slot } : { kind: 'failed' })
-      if (closing.signal.aborted || waited + nap > patienceMs) return undefined
+      if (closing.signal.aborted || waited + nap > waitMs) return undefined
       await pause(nap, closing.signal)
     }
   }

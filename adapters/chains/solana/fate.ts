@@ -1,7 +1,7 @@
 /** What became of a payment on Solana: paid, dead, or neither yet. No nonce tells; only signatures, and blockhashes that run out. */
 import type { Fate } from '../../../core/ports/mod.ts'
 import { type Trouble, trouble } from '../evm/rpc.ts'
-import { recent } from '../lru_cache.ts'
+import { lruCache } from '../lru_cache.ts'
 import type { SolanaExact } from './payload.ts'
 import { isPaidIn, type SolanaReads } from './reads.ts'
 
@@ -37,7 +37,7 @@ export type SolanaFates = {
 type Asking = { readonly now: number; readonly expiresAt?: number | undefined; readonly signal?: AbortSignal | undefined }
 
 /** A blockhash lives for a minute or two, and no transaction runs before it: whatever ran this long before its end is another one. */
-const LONGEST_LIFE_MS = 900_000
+const MAX_LIFE_MS = 900_000
 
 /** How far the clocks of chain and gateway may be apart when it is judged whether a blockhash is too old or too new. */
 const SKEW_MS = 15_000
@@ -45,8 +45,8 @@ const REMEMBERED = 10_000
 
 export function solanaFates({ reads, find }: { reads: SolanaReads; find: Finder }, config: FateConfig & { readonly network: string }): SolanaFates {
   const finalitySeconds = config.finalitySeconds ?? 60
-  const firsts = recent<number>(REMEMBERED)
-  const ends = recent<Extract<Fate, { kind: 'paid' | 'dead' }>>(REMEMBERED)
+  const firsts = lruCache<number>(REMEMBERED)
+  const ends = lruCache<Extract<Fate, { kind: 'paid' | 'dead' }>>(REMEMBERED)
 
   function seen(key: string, now: number): number {
     const first = Math.min(firsts.get(key) ?? now, now)
@@ -64,7 +64,7 @@ export function solanaFates({ reads, find }: { reads: SolanaReads; find: Finder 
   }
 
   async function fate(exact: SolanaExact, { now, expiresAt, signal }: Asking): Promise<Fate> {
-    const earliest = expiresAt === undefined ? undefined : expiresAt - LONGEST_LIFE_MS
+    const earliest = expiresAt === undefined ? undefined : expiresAt - MAX_LIFE_MS
     const first = seen(exact.key, now)
     const known = ends.get(exact.key)
     if (known) return known

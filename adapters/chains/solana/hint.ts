@@ -1,5 +1,5 @@
 /** The newest blockhash, which saves a buyer one question to a node, and what it tells about the lives of others. */
-import { recent } from '../lru_cache.ts'
+import { lruCache } from '../lru_cache.ts'
 import type { Latest, SolanaReads } from './reads.ts'
 
 export type SolanaHint = {
@@ -19,7 +19,7 @@ const BLOCK_MS = 400
 export const LIFE_MS = LIFE_BLOCKS * BLOCK_MS
 
 export function solanaHint(reads: SolanaReads): SolanaHint {
-  const lastValids = recent<number>(1_000)
+  const lastValids = lruCache<number>(1_000)
   let latest: (Latest & { readonly at: number }) | undefined
 
   return {

@@ -4,9 +4,9 @@ import { type Address, address } from '@solana/kit'
 import { parseAtomic } from '../../../core/x402/money.ts'
 import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
-import { recent } from '../lru_cache.ts'
+import { lruCache } from '../lru_cache.ts'
 import { isSignedBy } from './keys.ts'
-import { addressOf, type Instruction, readWire, type Wire } from './wire.ts'
+import { addressOf, type Instruction, readFormat, type ChatFormat } from './wire.ts'
 
 export const TOKEN = TOKEN_PROGRAM_ADDRESS
 export const TOKEN_2022 = address('TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb')
@@ -33,7 +33,7 @@ export const CAPS: Caps = { maxComputeUnits: 200_000, maxComputeUnitPrice: 5_000
 /** One TransferChecked, and the transaction around it. */
 export type SolanaExact = {
   readonly kind: 'exact'
-  readonly wire: Wire
+  readonly wire: ChatFormat
   /** Unique on its chain. */
   readonly key: string
   readonly feePayer: Address
@@ -67,7 +67,7 @@ export async function judgeSolana(payment: Payment, offer: Offer, { network, fee
   if (typeof offered !== 'string') return invalid('payload_missing_fee_payer', 'the offer has no extra.feePayer')
   if (!isOneOf(feePayers, offered)) return invalid('fee_payer_not_managed_by_facilitator', `nobody here signs for the fee payer ${offered} any more`)
 
-  const wire = readWire(payload.transaction)
+  const wire = readFormat(payload.transaction)
   if (typeof wire === 'string') return invalid('payload_transaction_could_not_be_decoded', wire)
   const { signatures, accounts, instructions, message, id } = wire
   if (caps && signatures.length > caps.maxSignatures) {
@@ -121,7 +121,7 @@ function judgeCompute([limit, price]: readonly Instruction[], signatures: number
 }
 
 /** What a payment costs its fee payer, in lamports: 5,000 for each signature, and the compute units at their price. */
-export function feeOf({ instructions: [limit, price], signatures }: Wire): number {
+export function feeOf({ instructions: [limit, price], signatures }: ChatFormat): number {
   return Number(feeFor({ units: numberIn(limit, 0x02, 4) ?? 0n, each: numberIn(price, 0x03, 8) ?? 0n, signatures: signatures.length }))
 }
 
@@ -164,7 +164,7 @@ function judgeRest(rest: readonly Instruction[], memo: unknown): Refused | undef
 
 // ── shared steps ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const derived = recent<Promise<Address>>(10_000)
+const derived = lruCache<Promise<Address>>(10_000)
 
 /** Where a wallet holds a token: its associated token account, whether or not there is one. */
 export function tokenAccount(owner: string, mint: Address, tokenProgram: Address): Promise<Address> {

@@ -3,7 +3,7 @@ import type { Address } from '@solana/kit'
 import { fromBase64 } from '../../../core/lib/base64.ts'
 import { type Rpc, type Trouble, trouble, troubleIn } from '../evm/rpc.ts'
 import { type SolanaExact, TOKEN, TOKEN_2022 } from './payload.ts'
-import { addressIn, readWire } from './wire.ts'
+import { addressIn, readFormat } from './wire.ts'
 
 export type Commitment = 'processed' | 'confirmed' | 'finalized'
 
@@ -154,7 +154,7 @@ const UNREADABLE = ''
 
 function landedIn(result: unknown): Landed | undefined {
   const { transaction, slot, meta } = result as { transaction: readonly unknown[]; slot: unknown; meta: { err?: unknown; preTokenBalances?: unknown; postTokenBalances?: unknown } }
-  const wire = readWire(transaction[0])
+  const wire = readFormat(transaction[0])
   if (meta.err === undefined) return undefined
   const [before, after] = [balancesIn(meta.preTokenBalances), balancesIn(meta.postTokenBalances)]
   const at = (balances: ReadonlyMap<string, bigint>, index: number, mint: string) => balances.get(`${index} ${mint}`) ?? 0n

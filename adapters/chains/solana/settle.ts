@@ -4,8 +4,8 @@ import type { Finder, SolanaFates } from './fate.ts'
 import type { SolanaExact } from './payload.ts'
 import type { SolanaReads } from './reads.ts'
 import { FEE_UNPAID, type SolanaVerifier } from './verify.ts'
-import { writeWire } from './wire.ts'
-import { payerStrikes } from '../evm/revert_limiter.ts'
+import { writeFormat } from './wire.ts'
+import { payerRevertLimiter } from '../evm/revert_limiter.ts'
 
 export type SettleConfig = {
   /** First pause between two looks for a transaction, 250 ms unless told; after two seconds four times as long. */
@@ -38,7 +38,7 @@ type Ports = {
 type Job = { readonly promise: Promise<Settlement>; readonly stop: AbortController; callers: number }
 
 /** A blockhash is over by then, and whoever still waits should ask for the fate. */
-const LONGEST_MS = 120_000
+const MAX_MS = 120_000
 
 /** Signs as fee payer and sends, again and again the same transaction: however often that is, it runs once. */
 export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler {
@@ -47,7 +47,7 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
   const resendMs = config.resendMs ?? 2_000
   const wait = config.wait ?? pause
   const jobs = new Map<string, Job>()
-  const strikes = payerStrikes()
+  const revertLimiter = payerRevertLimiter()
   let closed = false
 
   async function settle(exact: SolanaExact, { now, signal }: At): Promise<Settlement> {
@@ -90,9 +90,9 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
     if (verdict.kind === 'unavailable' && verdict.reason === FEE_UNPAID) return { kind: 'unavailable', reason: `nothing was sent: ${verdict.reason}` }
     if (verdict.kind === 'unavailable') return unknown(`nothing was sent: ${verdict.reason}`)
     if (verdict.kind === 'refused' && verdict.code !== 'PAYMENT_REPLAY') return refuse(exact, verdict, at)
-    const until = strikes.blockedUntil(exact.payer, false, at.now)
+    const until = revertLimiter.blockedUntil(exact.payer, false, at.now)
     if (until === undefined) return follow(exact, at)
-    return refused(`${strikes.count(exact.payer, at.now)} transfers of ${exact.payer} passed simulation and failed on chain; nothing is sent for it until ${new Date(until).toISOString()}`)
+    return refused(`${revertLimiter.count(exact.payer, at.now)} transfers of ${exact.payer} passed simulation and failed on chain; nothing is sent for it until ${new Date(until).toISOString()}`)
   }
 
   /** Nothing was sent. Where the blockhash has run out, that may be all: then it is dead. */
@@ -103,7 +103,7 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
   }
 
   async function follow(exact: SolanaExact, { now, signal }: At): Promise<Settlement> {
-    const signed = writeWire(exact.wire, await sign(exact))
+    const signed = writeFormat(exact.wire, await sign(exact))
     let [waited, due] = [0, 0]
     for (;;) {
       const isDue = waited >= due
@@ -117,10 +117,10 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
       const found = await find(exact, { signal })
       const end = fates.conclude(exact, found) ?? (isDue && waited > 0 ? endIn(await fates.fate(exact, { now: now + waited, signal })) : undefined)
       if (end) {
-        if (found.kind === 'failed') strikes.note(exact.payer, now)
+        if (found.kind === 'failed') revertLimiter.note(exact.payer, now)
         return ended(end)
       }
-      if (signal.aborted || closed || waited >= LONGEST_MS) return unknown('it was sent, and is not confirmed yet')
+      if (signal.aborted || closed || waited >= MAX_MS) return unknown('it was sent, and is not confirmed yet')
       const next = waited < 2_000 ? pollMs : 4 * pollMs
       await wait(next, signal)
       waited += next

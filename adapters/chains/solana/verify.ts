@@ -5,7 +5,7 @@ import type { Trouble } from '../evm/rpc.ts'
 import type { Finder, Found } from './fate.ts'
 import { refused, type SolanaExact } from './payload.ts'
 import { type Accounts, holdingIn, type SolanaReads } from './reads.ts'
-import { writeWire } from './wire.ts'
+import { writeFormat } from './wire.ts'
 
 export type VerifyConfig = {
   /** How far the node's confirmed bank may be behind, 30 s unless told: what it then says of money and blockhashes is not worth much. */
@@ -36,7 +36,7 @@ export function solanaVerifier(
 
   async function verify(exact: SolanaExact, { now, signal, finding = find(exact, { signal }) }: Verifying): Promise<Verdict> {
     const [rehearsed, bank, found] = await Promise.all([
-      reads.rehearse(writeWire(exact.wire), signal),
+      reads.rehearse(writeFormat(exact.wire), signal),
       reads.accounts([exact.source], { commitment: 'confirmed', signal }),
       finding,
     ])

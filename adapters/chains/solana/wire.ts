@@ -7,7 +7,7 @@ import { fromBase64, toBase64 } from '../../../core/lib/base64.ts'
 export type Instruction = { readonly program: Address; readonly accounts: readonly Address[]; readonly data: Uint8Array }
 
 /** A transaction that a validator would not refuse for its form. `signatures` belong to the first of `accounts`; 64 zeros are none. */
-export type Wire = {
+export type ChatFormat = {
   readonly signatures: readonly Uint8Array[]
   /** What is signed. */
   readonly message: Uint8Array
@@ -26,7 +26,7 @@ const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$
 const V0 = 0x80
 
 /** Reads base64 of a transaction; a string says what is wrong with it. Never throws. */
-export function readWire(base64: unknown): Wire | string {
+export function readFormat(base64: unknown): ChatFormat | string {
   if (typeof base64 !== 'string') return 'payload.transaction is not a string'
   if (base64.length > Math.ceil(MAX_BYTES / 3) * 4) return `it is longer than ${MAX_BYTES} bytes`
   if (!BASE64.test(base64) || base64 === '') return 'it is not base64'
@@ -41,7 +41,7 @@ export function readWire(base64: unknown): Wire | string {
 }
 
 /** The transaction in base64, perhaps with another first signature. The only way it is passed on: bytes have many spellings. */
-export function writeWire({ signatures, message }: Wire, first = signatures[0] ?? new Uint8Array(64)): string {
+export function writeFormat({ signatures, message }: ChatFormat, first = signatures[0] ?? new Uint8Array(64)): string {
   const bytes = new Uint8Array(1 + 64 * signatures.length + message.length)
   bytes[0] = signatures.length
   for (const [i, signature] of signatures.entries()) bytes.set(i === 0 ? first : signature, 1 + 64 * i)
@@ -52,7 +52,7 @@ export function writeWire({ signatures, message }: Wire, first = signatures[0] ?
 /** An error of form, never of ours. */
 class Malformed extends Error {}
 
-function decode(bytes: Uint8Array): Wire {
+function decode(bytes: Uint8Array): ChatFormat {
   const cursor = reader(bytes)
   const signatures = Array.from({ length: cursor.count('signatures', 64) }, () => cursor.take(64))
   const message = bytes.slice(cursor.at())

@@ -2,14 +2,14 @@
  * The messages protocol: Anthropic itself, and what llama.cpp, Ollama and others serve under the same path. Sources: @anthropic-ai/sdk@1.10.0
  * `resources/messages`; reference/vendors.md 2.7 and 11.
  */
-import type { ChatOrder, ChatVendor, SseEvent, Wire } from '../../../core/mod.ts'
+import type { ChatOrder, ChatVendor, SseEvent, ChatFormat } from '../../../core/mod.ts'
 import { messagesFromChat } from '../../../core/products/chat/formats/messages_order.ts'
 import { chatFromMessagesReply } from '../../../core/products/chat/formats/messages_reply.ts'
 import { chatFromMessagesStream } from '../../../core/products/chat/formats/messages_stream.ts'
 import { errorEvent } from '../lib/chat_translation.ts'
 import type { ChatVendorConfig } from '../lib/chat_provider.ts'
 import { under } from '../lib/image_provider.ts'
-import { ownWire, renamedBy } from '../lib/native_format.ts'
+import { nativeFormat, renamedBy } from '../lib/native_format.ts'
 import { envelope, type Judge } from '../lib/refusals.ts'
 
 const VERSION = '2023-06-01'
@@ -32,7 +32,7 @@ export function anthropicMessages(config: ChatVendorConfig): ChatVendor {
     return { ...ours, ...(version && { 'anthropic-version': version }), ...(flags !== '' && { 'anthropic-beta': flags }) }
   }
 
-  const ask = ownWire(config, {
+  const ask = nativeFormat(config, {
     name: 'anthropic-messages',
     wire: 'messages',
     address: (order) => ({ url, headers: headers(order) }),
@@ -51,7 +51,7 @@ export function anthropicMessages(config: ChatVendorConfig): ChatVendor {
 const ENDS = /"type": ?"message_stop"|"stop_reason": ?"/
 const isEnding = ({ event, data }: SseEvent): boolean => (event === undefined || event === 'message_stop' || event === 'message_delta') && ENDS.test(data)
 
-const callerPath: Partial<Record<Wire, (path: string) => string>> = {
+const callerPath: Partial<Record<ChatFormat, (path: string) => string>> = {
   chat: renamedBy([
     [/^(?:messages|system)\b.*/, 'messages'],
     [/^stop_sequences\b.*/, 'stop'],

@@ -2,7 +2,7 @@
  * Calls by Bland, which dials from numbers of the operator's own Twilio account by its `encrypted_key`. Sources: reference/vendors.md 8 and
  * docs.bland.ai (send call, call details). A call rings a person: it is sent once, and never again for a reply that got lost.
  */
-import { type Clock, Fault, type Fields, type Log, type VoiceVendor } from '../../../core/mod.ts'
+import { type Clock, ApiError, type Fields, type Log, type VoiceVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { plainReason, toldOf } from '../lib/passthrough.ts'
 import { envelope, type Judge, record } from '../lib/refusals.ts'
@@ -30,7 +30,7 @@ export function bland(config: BlandConfig): VoiceVendor {
     async ring(call, { signal }) {
       const judge: Judge = ({ status, body }) => {
         if (status !== 400 && status !== 422) return undefined
-        return new Fault('PASSED_ON', { status: 400, message: `Bland ${status}: ${reasonOf(body)} (payment NOT charged)`, fields: { status } })
+        return new ApiError('PASSED_ON', { status: 400, message: `Bland ${status}: ${reasonOf(body)} (payment NOT charged)`, fields: { status } })
       }
       const body = record(await http.postJson(calls, wordsOf(call), { signal, headers, judge, once: true }))
       if (body.status === 'success' && typeof body.call_id === 'string' && HANDLE.test(body.call_id)) return { handle: body.call_id }
@@ -39,9 +39,9 @@ export function bland(config: BlandConfig): VoiceVendor {
 
     async look(handle, { signal }) {
       if (!HANDLE.test(handle)) throw new RangeError('not the id of a call')
-      const judge: Judge = ({ status }) => (status === 404 ? new Fault('NOT_FOUND', { message: 'There is no such call.' }) : undefined)
+      const judge: Judge = ({ status }) => (status === 404 ? new ApiError('NOT_FOUND', { message: 'There is no such call.' }) : undefined)
       const answer = await http.getJson(`${calls}/${handle}`, { signal, headers, judge }).catch((error: unknown) => {
-        if (error instanceof Fault && error.code === 'NOT_FOUND') return undefined
+        if (error instanceof ApiError && error.code === 'NOT_FOUND') return undefined
         throw error
       })
       return answer && (record(answer.body) as Fields)

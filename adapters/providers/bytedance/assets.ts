@@ -2,7 +2,7 @@
  * Characters at BytePlus ModelArk or Volcano Engine, over their control plane: access and secret key, not the key of the models. Actions, states
  * and the envelope in reference/vendors.md 2.5.4; the signature in ark_signature.ts.
  */
-import { type Clock, type Enrolling, type Enrollment, Fault, type FaceState, type Fields, type Log, type PortraitVendor } from '../../../core/mod.ts'
+import { type Clock, type Enrolling, type Enrollment, ApiError, type FaceState, type Fields, type Log, type PortraitVendor } from '../../../core/mod.ts'
 import { type ArkKeys, signedHeaders } from './signature.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { type Judge, record, type Refusal, type Trouble } from '../lib/refusals.ts'
@@ -87,7 +87,7 @@ export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
     const headers = signedHeaders({ url, body: JSON.stringify(body) }, keys, clock.now())
     const isAbsent = (refusal: Refusal) => absent && (/NotFound|NotExist|NotReady/i.test(codeIn(refusal.body)) || (refusal.status === 404 && codeIn(refusal.body) === ''))
     const judged: Judge = (refusal) => {
-      if (isAbsent(refusal)) return new Fault('NOT_FOUND')
+      if (isAbsent(refusal)) return new ApiError('NOT_FOUND')
       config.log.info('an action on characters was refused', { vendor: NAME, action, status: refusal.status, code: safely(codeIn(refusal.body)) })
       return judge(refusal)
     }
@@ -97,7 +97,7 @@ export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
       if (codeIn(reply) !== '') throw http.refused({ status: 400, headers: new Headers(), body: reply }, judged)
       return record(record(reply).Result) as Fields
     } catch (error) {
-      if (absent && error instanceof Fault && error.code === 'NOT_FOUND') return {}
+      if (absent && error instanceof ApiError && error.code === 'NOT_FOUND') return {}
       throw error
     }
   }
@@ -135,7 +135,7 @@ const pictureJudge: Judge = ({ body }) => {
   const code = codeIn(body)
   const trouble = troubleOf(code)
   if (trouble !== undefined && trouble !== 'operator') return trouble
-  if (FACE.test(code) && !OURS.test(code)) return new Fault('FACE_REJECTED', { details: NOT_THE_FACE })
+  if (FACE.test(code) && !OURS.test(code)) return new ApiError('FACE_REJECTED', { details: NOT_THE_FACE })
   return PICTURE.test(code) || (INVALID.test(code) && PICTURE.test(messageIn(body))) ? 'image' : trouble
 }
 
@@ -153,7 +153,7 @@ const NOT_TAKEN = 'The vendor does not take this picture.'
 
 /** A refusal of the face is an answer, not a failure. */
 function unlessFace(error: unknown): undefined {
-  if (error instanceof Fault && error.code === 'FACE_REJECTED') return undefined
+  if (error instanceof ApiError && error.code === 'FACE_REJECTED') return undefined
   throw error
 }
 

@@ -17,7 +17,7 @@ const isReply = TypeCompiler.Compile(
 
 /** "jpeg/png/webp/bmp/tiff/gif/heic/heif" (ModelArk 1541523, single-image input requirements), of those that spec 1 takes. */
 const READS = ['image/png', 'image/jpeg', 'image/webp', 'image/bmp', 'image/gif', 'image/heic', 'image/heif']
-const MOST_SOURCES = 10
+const MAX_SOURCES = 10
 
 /** One image a call, as a URL that lives 24 hours; a call blocks for up to two minutes. The vendor's watermark is on unless told otherwise. Takes no mask. */
 export function seedream(config: ImageVendorConfig): ImageVendor {
@@ -37,7 +37,7 @@ export function seedream(config: ImageVendorConfig): ImageVendor {
     generate: (job, { signal }) => make(job, {}, signal),
     async edit(job, { signal }) {
       if (job.mask !== undefined) throw invalidImage('This model takes no mask.')
-      if (job.images.length > MOST_SOURCES) throw invalidImage(`This model takes at most ${MOST_SOURCES} images.`)
+      if (job.images.length > MAX_SOURCES) throw invalidImage(`This model takes at most ${MAX_SOURCES} images.`)
       const uris = pictures(job.images, READS).map(({ uri }) => uri)
       return await make(job, { image: uris.length === 1 ? (uris[0] ?? '') : uris }, signal)
     },

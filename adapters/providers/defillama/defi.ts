@@ -2,11 +2,11 @@
  * DefiLlama: keyless at its three hosts, or with a key at one. Sources: @defillama/api@0.1.3 (paths and hosts); reference/vendors.md 10. Lists are
  * megabytes and change by the hour, so whoever asks within a few minutes shares one.
  */
-import { type Clock, type DataVendor, Fault, type Log, type Passage } from '../../../core/mod.ts'
-import { turnstile } from '../../../core/lib/limiter.ts'
+import { type Clock, type DataVendor, ApiError, type Log, type PassthroughRequest } from '../../../core/mod.ts'
+import { concurrencyLimiter } from '../../../core/lib/limiter.ts'
 import type { Fetch } from '../../http/fetch.ts'
 import { passthrough } from '../lib/passthrough.ts'
-import { shelf, singleFlight } from '../../http/single_flight.ts'
+import { ttlCache, singleFlight } from '../../http/single_flight.ts'
 
 export type DefiLlamaConfig = {
   /** Joined by the key, if there is one, it serves /api, /yields and /coins; absent, DefiLlama's own hosts do. */
@@ -31,7 +31,7 @@ const ROOM = 48 * 1024 * 1024
 const FAILED_MS = 1_000
 /** Different lists at a time, and how many may wait: a parameter that means nothing makes any list another one, of megabytes. */
 const AT_ONCE = 4
-const MOST_WAITING = 16
+const MAX_WAITING = 16
 
 type Roots = { readonly api: string; readonly yields: string; readonly coins: string }
 const OPEN: Roots = { api: 'https://api.llama.fi', yields: 'https://yields.llama.fi', coins: 'https://coins.llama.fi' }
@@ -42,10 +42,10 @@ export function defiLlama(config: DefiLlamaConfig): DataVendor {
   const roots = baseUrl === undefined && !key ? OPEN : rootsUnder(baseUrl ?? DEFILLAMA_PRO_URL, key)
   const through = passthrough({ name: 'defillama', source: 'DefiLlama', secrets: key ? [key] : [], timeoutMs: TIMEOUT_MS, maxBytes: MAX_REPLY_BYTES, ...ports })
   const weigh = (text: string) => text.length
-  const lists = shelf<string>({ clock, ttlMs: listMs, room, weigh })
-  const prices = shelf<string>({ clock, ttlMs: pricesMs, room: room / 8, weigh })
-  const turn = turnstile(AT_ONCE, { most: MOST_WAITING, full: () => new Fault('BUSY', { message: 'Too many different lists are being fetched. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } }) })
-  const shared = singleFlight(shelf<unknown>({ clock, ttlMs: FAILED_MS, room: 1_000, weigh: () => 1 }))
+  const lists = ttlCache<string>({ clock, ttlMs: listMs, room, weigh })
+  const prices = ttlCache<string>({ clock, ttlMs: pricesMs, room: room / 8, weigh })
+  const turn = concurrencyLimiter(AT_ONCE, { most: MAX_WAITING, full: () => new ApiError('BUSY', { message: 'Too many different lists are being fetched. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } }) })
+  const shared = singleFlight(ttlCache<unknown>({ clock, ttlMs: FAILED_MS, room: 1_000, weigh: () => 1 }))
 
   return {
     async ask(passage, { signal }) {
@@ -70,7 +70,7 @@ function rootsUnder(baseUrl: string, key: string | undefined): Roots {
 }
 
 /** Throws a RangeError for a path that is none of ours. */
-function placeOf({ path }: Passage, { api, yields, coins }: Roots): { root: string; path: string } {
+function placeOf({ path }: PassthroughRequest, { api, yields, coins }: Roots): { root: string; path: string } {
   if (path === 'protocols' || path.startsWith('protocol/')) return { root: api, path }
   if (path === 'chains') return { root: api, path: 'v2/chains' }
   if (path === 'yields') return { root: yields, path: 'pools' }

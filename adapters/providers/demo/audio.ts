@@ -1,5 +1,5 @@
 /** The embedded audio vendor: a real, small synthesizer speaks; sounds and music are procedural, and say so in the file and in the reply. */
-import { type AudioVendor, Fault, type MadeAudio, type Voice } from '../../../core/mod.ts'
+import { type AudioVendor, ApiError, type MadeAudio, type Voice } from '../../../core/mod.ts'
 import { badField } from '../lib/audio_provider.ts'
 import { COMPILED, type Ears, type Hand, inProcess, inThread } from './sketch/apart.ts'
 import type { AudioAnswer, AudioOrder } from './sketch/audio_work.ts'
@@ -15,8 +15,8 @@ const PROGRAM = COMPILED ? './adapters/providers/demo/sketch/audio_worker.ts' : 
 
 const AT_ONCE = 2
 /** About five minutes of speech, which takes three seconds. */
-const LONGEST_TEXT = 5_000
-const LONGEST_TUNE_S = 60
+const MAX_TEXT = 5_000
+const MAX_TUNE_S = 60
 const USUAL_TUNE_S = 30
 
 const VOICES: readonly Voice[] = [
@@ -44,11 +44,11 @@ type Task = { readonly order: AudioOrder; done(answer: AudioAnswer): void }
 export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { close(): void } {
   const { waiting = 64, limitMs = 45_000, thread = COMPILED, program = (order, ears) => (thread ? inThread : inProcess)(PROGRAM, order, ears) } = options
   const queue: Task[] = []
-  const hands = new Map<Task, Hand>()
+  const callContext = new Map<Task, Hand>()
   let closed = false
 
   function next(): void {
-    const task = hands.size < AT_ONCE ? queue.shift() : undefined
+    const task = callContext.size < AT_ONCE ? queue.shift() : undefined
     if (!task) return
     const timer = setTimeout(() => end({ error: 'it took too long' }), limitMs)
     const end = (answer: AudioAnswer) => {
@@ -57,7 +57,7 @@ export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { c
       task.done(answer)
     }
     try {
-      hands.set(task, program(task.order, { hear: end, died: (reason) => end({ error: reason }) }))
+      callContext.set(task, program(task.order, { hear: end, died: (reason) => end({ error: reason }) }))
     } catch (cause) {
       // Whoever made room for this task still waits for his own sound.
       end({ error: cause instanceof Error ? cause.message : String(cause) })
@@ -69,8 +69,8 @@ export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { c
   function leave(task: Task): void {
     const at = queue.indexOf(task)
     if (at >= 0) queue.splice(at, 1)
-    const hand = hands.get(task)
-    hands.delete(task)
+    const hand = callContext.get(task)
+    callContext.delete(task)
     hand?.stop()
     if (hand && !closed) next()
   }
@@ -78,7 +78,7 @@ export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { c
   async function make(order: AudioOrder, signal: AbortSignal): Promise<Exclude<AudioAnswer, { error: string }>> {
     signal.throwIfAborted()
     if (closed) throw new Error('the sketch vendor is closed')
-    if (queue.length >= waiting) throw new Fault('BUSY', { message: 'Too many sounds are waiting to be made. Nothing was charged; send the same request again.', headers: { 'retry-after': '10' } })
+    if (queue.length >= waiting) throw new ApiError('BUSY', { message: 'Too many sounds are waiting to be made. Nothing was charged; send the same request again.', headers: { 'retry-after': '10' } })
     const { promise, resolve, reject } = Promise.withResolvers<AudioAnswer>()
     const task: Task = { order, done: resolve }
     const stop = () => {
@@ -97,7 +97,7 @@ export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { c
     makes: { speech: ['wav', 'pcm'], 'sound-effects': ['wav'], music: ['wav'] },
     // An id that looks like another vendor's is taken as well, so that clients of that one work here.
     voiceNames: { aliases: ALIASES, ids: /^(?:slt|rms|awb|kal16|[A-Za-z0-9]{20})$/ },
-    maxCharacters: LONGEST_TEXT,
+    maxCharacters: MAX_TEXT,
 
     async speak({ text, voice, format, speed }, { signal }) {
       const known = VOICES.some(({ id }) => id === voice) ? voice : 'slt'
@@ -110,7 +110,7 @@ export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { c
     sound: async ({ text, seconds }, { signal }) => madeOf(await make({ kind: 'sound', text: text.slice(0, READ), seconds }, signal)),
 
     async compose({ prompt, seconds = USUAL_TUNE_S }, { signal }) {
-      return madeOf(await make({ kind: 'music', text: prompt.slice(0, READ), seconds: Math.min(seconds, LONGEST_TUNE_S) }, signal))
+      return madeOf(await make({ kind: 'music', text: prompt.slice(0, READ), seconds: Math.min(seconds, MAX_TUNE_S) }, signal))
     },
 
     async voices({ signal }) {
@@ -121,7 +121,7 @@ export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { c
     /** Ends what is made or waits. */
     close() {
       closed = true
-      for (const task of [...hands.keys(), ...queue]) {
+      for (const task of [...callContext.keys(), ...queue]) {
         leave(task)
         task.done({ error: 'the sketch vendor is closed' })
       }

@@ -3,22 +3,22 @@ import { createHash } from 'node:crypto'
 import type { ChatStream, ChatVendor, Fields, Json } from '../../../core/mod.ts'
 import { record } from '../lib/refusals.ts'
 
-export type ParrotOptions = {
+export type EchoOptions = {
   countTokens(text: string): Promise<number>
   /** Milliseconds since 1970, for `created`, which is 0 without it. */
   readonly now?: () => number
 }
 
-export const PARROT_LABEL = '(Farebox parrot: a small deterministic program, not a model.)'
+export const ECHO_LABEL = '(Farebox parrot: a small deterministic program, not a model.)'
 
-const MOST_SENTENCES = 1_000
-const LONGEST_QUOTE = 200
+const MAX_SENTENCES = 1_000
+const MAX_QUOTE = 200
 /** Characters of a message in which names of functions and numbers are looked for. */
-const LONGEST_LOOK = 10_000
+const MAX_LOOK = 10_000
 /** Values and characters that a schema may make, so that one that names itself comes to an end. */
-const MOST_VALUES = 500
-const MOST_CHARACTERS = 100_000
-const MOST_ITEMS = 100
+const MAX_VALUES = 500
+const MAX_CHARACTERS = 100_000
+const MAX_ITEMS = 100
 
 type Tool = { readonly name: string; readonly parameters: unknown }
 type Head = { readonly id: string; readonly created: number; readonly model: string }
@@ -47,7 +47,7 @@ type Count = (text: string) => Promise<number>
  * Answers with words of the last message, makes the tool calls and the JSON that it is asked for, and counts its tokens. The same order
  * gets the same answer, id included. It sees no images, makes one choice whatever `n` says, and never more than one tool call.
  */
-export function parrotVendor({ countTokens, now = () => 0 }: ParrotOptions): ChatVendor {
+export function echoProvider({ countTokens, now = () => 0 }: EchoOptions): ChatVendor {
   return {
     wire: 'chat',
     async ask({ wire, model, body, stream }, { signal }) {
@@ -95,7 +95,7 @@ function chosen({ tools, tool_choice: choice }: Fields, words: string): Tool | u
   const functions = list(tools).map((tool) => record(record(tool).function))
   const known = functions.flatMap(({ name, parameters }) => (typeof name === 'string' && name !== '' ? [{ name, parameters }] : []))
   if (choice === 'none') return undefined
-  const looked = words.slice(0, LONGEST_LOOK)
+  const looked = words.slice(0, MAX_LOOK)
   const named = known.find(({ name }) => looked.includes(name))
   const demanded = record(record(choice).function).name
   if (demanded !== undefined) return known.find(({ name }) => name === demanded)
@@ -130,10 +130,10 @@ function think({ words, results, images, tool, format, isReasoning, stops }: Tal
   const schema = record(format.json_schema).schema
   if (format.type === 'json_schema' && schema !== undefined) return { reasoning, content: upTo(stops, JSON.stringify(filled(schema, words))) }
   if (format.type === 'json_object' || format.type === 'json_schema') {
-    return { reasoning, content: upTo(stops, JSON.stringify({ note: PARROT_LABEL, you_said: quoted(words), words: many })) }
+    return { reasoning, content: upTo(stops, JSON.stringify({ note: ECHO_LABEL, you_said: quoted(words), words: many })) }
   }
   const seen = images > 0 ? [`You sent ${counted(images, 'image')}, which it cannot see.`] : []
-  return { reasoning, content: upTo(stops, [PARROT_LABEL, ...seen, ...(results.length > 0 ? retold(results) : spoken(words))].join(' ')) }
+  return { reasoning, content: upTo(stops, [ECHO_LABEL, ...seen, ...(results.length > 0 ? retold(results) : spoken(words))].join(' ')) }
 }
 
 function retold(results: readonly string[]): readonly string[] {
@@ -142,7 +142,7 @@ function retold(results: readonly string[]): readonly string[] {
 
 function spoken(words: string): readonly string[] {
   const wanted = /\bwrite\b\D{0,40}?(\d{1,9})\s{1,9}sentences?\b/i.exec(words)?.[1]
-  if (wanted !== undefined) return Array.from({ length: Math.min(Number(wanted), MOST_SENTENCES) }, (_, index) => sentence(index))
+  if (wanted !== undefined) return Array.from({ length: Math.min(Number(wanted), MAX_SENTENCES) }, (_, index) => sentence(index))
   const all = split(words)
   if (all.length === 0) return ['You said nothing.']
   const longest = all.reduce((best, word) => (word.length > best.length ? word : best))
@@ -167,7 +167,7 @@ function counted(count: number, noun: string): string {
 }
 
 function quoted(text: string): string {
-  const short = clipped(text.trim(), LONGEST_QUOTE)
+  const short = clipped(text.trim(), MAX_QUOTE)
   return short.length < text.trim().length ? `${short}…` : short
 }
 
@@ -199,9 +199,9 @@ const FORMATS: Readonly<Record<string, string>> = {
  * not obeyed; past MOST_VALUES and MOST_CHARACTERS values are null, and fields are left out.
  */
 function filled(root: unknown, words: string): Json {
-  const numbers = words.slice(0, LONGEST_LOOK).match(/(?<![\w.-])-?\d{1,15}(?:\.\d{1,6})?/g) ?? []
-  let values = MOST_VALUES
-  let room = MOST_CHARACTERS
+  const numbers = words.slice(0, MAX_LOOK).match(/(?<![\w.-])-?\d{1,15}(?:\.\d{1,6})?/g) ?? []
+  let values = MAX_VALUES
+  let room = MAX_CHARACTERS
   let used = 0
   return fill(root)
 
@@ -217,7 +217,7 @@ function filled(root: unknown, words: string): Json {
       case 'object':
         return Object.fromEntries(list(schema.required).flatMap((name) => field(String(name), schema)))
       case 'array':
-        return Array.from({ length: Math.min(Math.max(size(schema.minItems), Math.min(1, size(schema.maxItems, 1))), MOST_ITEMS) }, () => fill(schema.items))
+        return Array.from({ length: Math.min(Math.max(size(schema.minItems), Math.min(1, size(schema.maxItems, 1))), MAX_ITEMS) }, () => fill(schema.items))
       case 'integer':
       case 'number':
         return fitted(schema, Number(numbers[used++ % numbers.length] ?? 1))
@@ -285,7 +285,7 @@ function fitted({ type, minimum, maximum, exclusiveMinimum, exclusiveMaximum, mu
 }
 
 function lengthened({ minLength, maxLength }: Schema, words: string): string {
-  return clipped(clipped(words.trim() || 'parrot', LONGEST_QUOTE).padEnd(Math.min(size(minLength), 10_000), '.'), size(maxLength, 10_000))
+  return clipped(clipped(words.trim() || 'parrot', MAX_QUOTE).padEnd(Math.min(size(minLength), 10_000), '.'), size(maxLength, 10_000))
 }
 
 function size(value: unknown, otherwise = 0): number {

@@ -1,17 +1,17 @@
 /** Made-up data in the shapes of the services that are passed on: each answer, and each row of it, says that it is a sample. */
-import { type Clock, type DataVendor, Fault, type Passage } from '../../../core/mod.ts'
+import { type Clock, type DataVendor, ApiError, type PassthroughRequest } from '../../../core/mod.ts'
 
 const NOTE = 'Sample data of a Farebox without a data service: names and numbers are made up.'
 
 /** The same question has the same answer within a minute, on every machine. */
-type Maker = (passage: Passage, now: number) => unknown
+type Maker = (passage: PassthroughRequest, now: number) => unknown
 
 function sampled(clock: Pick<Clock, 'now'>, make: Maker): DataVendor {
   return {
     async ask(passage, { signal }) {
       signal.throwIfAborted()
       const made = make(passage, Math.floor(clock.now() / 60_000) * 60)
-      if (made === undefined) throw new Fault('PASSED_ON', { status: 400, message: 'The sample data has nothing there (payment NOT charged)', fields: { status: 400 } })
+      if (made === undefined) throw new ApiError('PASSED_ON', { status: 400, message: 'The sample data has nothing there (payment NOT charged)', fields: { status: 400 } })
       return JSON.stringify(made)
     },
   }
@@ -23,7 +23,7 @@ const QUESTIONS = ['Will a sample coin land on heads?', 'Will it rain on the sam
 
 export const samplePrediction = ({ clock }: { clock: Pick<Clock, 'now'> }): DataVendor => sampled(clock, predicted)
 
-function predicted({ path, body }: Passage, time: number): unknown {
+function predicted({ path, body }: PassthroughRequest, time: number): unknown {
   const [venue = '', word = '', ...rest] = path.split('/')
   const label = { sample: true, note: NOTE }
   if (body) return { ...label, identities: (body.addresses as readonly string[]).map((address) => ({ address, known: false })) }
@@ -49,7 +49,7 @@ const LABEL = { sample: true, note: NOTE } as const
 
 export const sampleDefi = ({ clock }: { clock: Pick<Clock, 'now'> }): DataVendor => sampled(clock, locked)
 
-function locked({ path }: Passage, time: number): unknown {
+function locked({ path }: PassthroughRequest, time: number): unknown {
   const [what = '', name = ''] = path.split('/')
   if (what === 'protocols') return PROTOCOLS.map((each) => ({ ...each, ...LABEL }))
   if (what === 'chains') return ['Ethereum', 'Base'].map((chain, index) => ({ name: chain, tvl: 3_000_000 / (index + 1), tokenSymbol: 'ETH', ...LABEL }))

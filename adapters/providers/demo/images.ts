@@ -16,7 +16,7 @@ export type SketchOptions = { readonly threads?: number; readonly waiting?: numb
 const PROGRAM = COMPILED ? './adapters/providers/demo/sketch/worker.ts' : new URL('./sketch/worker.ts', import.meta.url)
 
 const LARGEST_SIDE = 4096
-const MOST_IMAGES = 16
+const MAX_IMAGES = 16
 /** Pixels in the making at one time; each takes about ten bytes of memory to draw, and fifty to edit. */
 const PIXELS_AT_ONCE = LARGEST_SIDE * LARGEST_SIDE
 /** A thread keeps the memory of its largest picture, so after more pixels than this it is let go. */
@@ -167,7 +167,7 @@ export function sketchVendor(options: SketchOptions = {}): ImageVendor & { close
 function check({ width, height, n }: ImageJob): void {
   const fits = (side: number) => Number.isInteger(side) && side >= 64 && side <= LARGEST_SIDE
   if (!fits(width) || !fits(height)) throw new Error(`sketch draws 64 to ${LARGEST_SIDE} pixels a side, not ${width}x${height}`)
-  if (!Number.isInteger(n) || n < 1 || n > MOST_IMAGES) throw new Error(`sketch draws 1 to ${MOST_IMAGES} images at a time, not ${n}`)
+  if (!Number.isInteger(n) || n < 1 || n > MAX_IMAGES) throw new Error(`sketch draws 1 to ${MAX_IMAGES} images at a time, not ${n}`)
 }
 
 /** What a task weighs: an edit has several layers, and holds its largest source, which is decoded elsewhere and soon let go. */

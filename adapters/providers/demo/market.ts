@@ -3,19 +3,19 @@
  * every machine and after every restart, for any time from 1970 on.
  */
 import { BAR_SECONDS } from '../../../core/products/market/catalog.ts'
-import type { Bar, Clock, Feed, MarketVendor, Resolution, Shelf } from '../../../core/mod.ts'
+import type { Bar, Clock, Feed, MarketVendor, Resolution, MarketKind } from '../../../core/mod.ts'
 import { sampleSymbols } from './market_symbols.ts'
 
 /** One symbol: about what it costs, how many decimals its price has, and how far it strays in half a year, as a fraction. */
 export type SampleRow = { readonly symbol: string; readonly description: string; readonly about: number; readonly decimals: number; readonly strays: number }
 
-const ASSET_TYPES: Readonly<Partial<Record<Shelf, string>>> = { crypto: 'Crypto', fx: 'FX', commodity: 'Commodities' }
+const ASSET_TYPES: Readonly<Partial<Record<MarketKind, string>>> = { crypto: 'Crypto', fx: 'FX', commodity: 'Commodities' }
 
 type Sample = SampleRow & { readonly seed: number; readonly feed: Feed; readonly hasSessions: boolean }
 
 /** Markets never close here; US equities have all sessions, at the same price, and no other feed has any. */
 export function sampleMarket({ clock }: { clock: Pick<Clock, 'now'> }): MarketVendor {
-  const shelves = new Map(Object.entries(sampleSymbols).map(([shelf, rows]) => [shelf, rows.map((row) => sampleOf(shelf as Shelf, row))]))
+  const shelves = new Map(Object.entries(sampleSymbols).map(([shelf, rows]) => [shelf, rows.map((row) => sampleOf(shelf as MarketKind, row))]))
   const byKey = new Map([...shelves.values()].flat().map((sample) => [sample.feed.key, sample]))
   const seconds = () => Math.floor(clock.now() / 1000)
 
@@ -43,7 +43,7 @@ export function sampleMarket({ clock }: { clock: Pick<Clock, 'now'> }): MarketVe
   }
 }
 
-function sampleOf(shelf: Shelf, row: SampleRow): Sample {
+function sampleOf(shelf: MarketKind, row: SampleRow): Sample {
   const key = `${shelf}/${row.symbol}`
   const assetType = row.symbol.startsWith('X') && shelf === 'commodity' ? 'Metal' : (ASSET_TYPES[shelf] ?? 'Equity')
   const feed = { symbol: row.symbol, description: `${row.description}, sample data`, assetType, feedId: `sample:${key}`, key }
@@ -92,7 +92,7 @@ function bar(sample: Sample, t: number, end: number): Bar {
  */
 const WAVES = [240, 960, 3_840, 15_360, 61_440, 245_760, 983_040, 3_932_160, 15_728_640].map((period, index, all) => ({ period, index, height: Math.sqrt(period / (all.at(-1) ?? period)) }))
 /** With more knots than this in an interval a wave is taken to have reached its top and its bottom. */
-const MOST_KNOTS = 12
+const MAX_KNOTS = 12
 
 function priceAt(sample: Sample, t: number): number {
   return value(sample, WAVES.reduce((sum, { period, index, height }) => sum + height * lineAt(sample.seed + index, t / period), 0))
@@ -117,7 +117,7 @@ function lineAt(seed: number, x: number): number {
 }
 
 function lineRange(seed: number, from: number, to: number): readonly [number, number] {
-  if (to - from > MOST_KNOTS) return [-1, 1]
+  if (to - from > MAX_KNOTS) return [-1, 1]
   const values = [lineAt(seed, from), lineAt(seed, to)]
   for (let at = Math.ceil(from); at <= to; at++) values.push(knot(seed, at))
   return [Math.min(...values), Math.max(...values)]

@@ -1,5 +1,5 @@
 /** What the sample feed knows: on each shelf, symbols in the format of that shelf (ruling 25). Prices are of the right size, and made up. */
-import type { Shelf } from '../../../core/mod.ts'
+import type { MarketKind } from '../../../core/mod.ts'
 import type { SampleRow } from './market.ts'
 
 const row = (symbol: string, description: string, [about, decimals, strays]: readonly [number, number, number]): SampleRow => ({ symbol, description, about, decimals, strays })
@@ -8,7 +8,7 @@ const pair = (symbol: string, description: string, about: number, decimals = 5) 
 const ware = (symbol: string, description: string, about: number, decimals = 3) => row(symbol, description, [about, decimals, 0.2])
 const share = (symbol: string, description: string, about: number, decimals = 2) => row(symbol, description, [about, decimals, 0.25])
 
-export const sampleSymbols: Readonly<Record<Shelf, readonly SampleRow[]>> = {
+export const sampleSymbols: Readonly<Record<MarketKind, readonly SampleRow[]>> = {
   crypto: [
     coin('BTC-USD', 'BITCOIN / US DOLLAR', 94_000),
     coin('ETH-USD', 'ETHEREUM / US DOLLAR', 3_400),

@@ -30,7 +30,7 @@ export type SketchVideoOptions = {
 
 const PROGRAM = COMPILED ? './adapters/providers/demo/sketch/film_worker.ts' : new URL('./sketch/film_worker.ts', import.meta.url)
 
-const LONGEST_SECONDS = 30
+const MAX_SECONDS = 30
 /** Bytes of pictures that are kept for films which wait. */
 const BYTES_HELD = 128 * 1024 * 1024
 const CHUNK = 1 << 18
@@ -55,7 +55,7 @@ export function sketchVideo(options: SketchVideoOptions = {}): VideoVendor & { c
   const { waiting = 32, kept = 64, limitMs = 300_000, program = PROGRAM, thread = COMPILED } = options
   const films = new Map<string, Film>()
   const queue: Task[] = []
-  const hands = new Set<Hand>()
+  const callContext = new Set<Hand>()
   const begin: Program = typeof program === 'function' ? program : ({ order, ...ears }) => (thread ? inThread : inProcess)(program, order, ears)
   let folder: string | undefined
   let busy = false
@@ -66,13 +66,13 @@ export function sketchVideo(options: SketchVideoOptions = {}): VideoVendor & { c
   const run = (order: Order, heard: (progress: number) => void) => new Promise<Answer>((resolve) => {
     const end = (answer: Answer) => {
       clearTimeout(timer)
-      if (hands.delete(hand)) hand.stop()
+      if (callContext.delete(hand)) hand.stop()
       resolve(answer)
     }
     const hear = (answer: Answer) => ('progress' in answer ? heard(answer.progress) : end(answer))
     const hand = begin({ order, hear, died: (error) => end({ error }) })
     const timer = setTimeout(() => end({ error: LATE }), limitMs)
-    hands.add(hand)
+    callContext.add(hand)
   })
 
   /** Asks whether the encoder is there; a yes holds for good. */
@@ -157,8 +157,8 @@ export function sketchVideo(options: SketchVideoOptions = {}): VideoVendor & { c
     /** Ends what is drawn or waits, and deletes every film. */
     close() {
       closed = true
-      for (const hand of hands) hand.stop()
-      hands.clear()
+      for (const hand of callContext) hand.stop()
+      callContext.clear()
       queue.length = 0
       for (const { path } of films.values()) rmSync(path, { force: true })
       films.clear()
@@ -170,7 +170,7 @@ export function sketchVideo(options: SketchVideoOptions = {}): VideoVendor & { c
 /** What the drawing process needs of a job. Throws for what it cannot film; links are not followed, only named in the label. */
 function filmJob(job: VideoJob): FilmJob {
   const { prompt, seconds, resolution, aspectRatio, seed, returnLastFrame, referenceImages, referenceVideos, referenceAudios } = job
-  if (!Number.isInteger(seconds) || seconds < 1 || seconds > LONGEST_SECONDS) throw new Error(`sketch films 1 to ${LONGEST_SECONDS} seconds, not ${seconds}`)
+  if (!Number.isInteger(seconds) || seconds < 1 || seconds > MAX_SECONDS) throw new Error(`sketch films 1 to ${MAX_SECONDS} seconds, not ${seconds}`)
   frameSize(job)
   const references = [referenceImages, referenceVideos, referenceAudios].reduce((sum, list) => sum + (list?.length ?? 0), 0)
   const unseen = [job.asset ? 'character not shown' : '', references > 0 ? `references not shown: ${references}` : ''].filter(Boolean).join(', ')

@@ -1,5 +1,5 @@
 /** The embedded web: the dozen bundled documents, asked as the web is. Every answer says that it is a sample. */
-import { Fault, type Fields, type WebSearchVendor } from '../../../core/mod.ts'
+import { ApiError, type Fields, type WebSearchVendor } from '../../../core/mod.ts'
 import { addressOf, CORPUS, type Document, ranked, summaryOf } from './search.ts'
 
 const NOTE = `Sample: from ${CORPUS.length} bundled documents, not from the web.`
@@ -53,7 +53,7 @@ function answerTo(query: string): Fields {
 
 function contentsOf(urls: readonly string[]): Fields {
   const found = urls.flatMap((url) => at(url) ?? [])
-  if (found.length === 0) throw new Fault('PASSED_ON', { status: 404, message: 'The sample web has only the pages that its search finds (payment NOT charged)', fields: { status: 404 } })
+  if (found.length === 0) throw new ApiError('PASSED_ON', { status: 404, message: 'The sample web has only the pages that its search finds (payment NOT charged)', fields: { status: 404 } })
   const statuses = urls.map((url) => ({ id: url, status: at(url) ? 'success' : 'error' }))
   return { results: found.map((each) => ({ ...named(each), text: `${NOTE}\n\n${each.text}`, author: 'Farebox' })), statuses }
 }

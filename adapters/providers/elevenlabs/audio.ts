@@ -5,7 +5,7 @@
 import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { AudioFormat, AudioVendor, Json, SoundJob, SpeechJob, Voice } from '../../../core/mod.ts'
-import { type AudioVendorConfig, badField, MOST_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
+import { type AudioVendorConfig, badField, MAX_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
 import { type Judge, record, type Trouble } from '../lib/refusals.ts'
@@ -51,7 +51,7 @@ export function elevenlabs(config: AudioVendorConfig): AudioVendor {
   const http = vendorHttp({ ...config, name: 'elevenlabs' })
   const headers: Readonly<Record<string, string>> = config.key ? { 'xi-api-key': config.key } : {}
   const post = (path: string, order: Readonly<Record<string, Json>>, { signal, judge }: { signal: AbortSignal; judge: Judge }) =>
-    http.postMedia(under(config.baseUrl, path), writeOrder(config, { order }), { headers, signal, judge, mostBytes: MOST_SOUND_BYTES })
+    http.postMedia(under(config.baseUrl, path), writeOrder(config, { order }), { headers, signal, judge, mostBytes: MAX_SOUND_BYTES })
 
   return {
     makes: { speech: ['mp3', 'opus', 'pcm', 'wav'], 'sound-effects': ['mp3', 'opus', 'pcm', 'wav'] },

@@ -3,7 +3,7 @@
  * `AnswerOptions`, `ContentsOptions`); reference/vendors.md 6.1. `/findSimilar` is deprecated there: where it has gone, a search for what the page is
  * about stands in.
  */
-import { type Clock, Fault, type Fields, type Log, type WebSearchVendor } from '../../../core/mod.ts'
+import { type Clock, ApiError, type Fields, type Log, type WebSearchVendor } from '../../../core/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'
 import { passthrough } from '../lib/passthrough.ts'
 import { record } from '../lib/refusals.ts'
@@ -35,7 +35,7 @@ export function exaWeb({ baseUrl, key, ...ports }: ExaWebConfig): WebSearchVendo
     const said = record(JSON.parse(await post('contents', { urls: [url ?? ''], text: false, summary: {} }, at)))
     const [first] = Array.isArray(said.results) ? said.results.map(record) : []
     const query = [first?.title, first?.summary].filter((part) => typeof part === 'string').join('. ').slice(0, 1_000)
-    if (query === '') throw new Fault('PASSED_ON', { status: 404, message: 'Exa knows nothing of this page (payment NOT charged)', fields: { status: 404 } })
+    if (query === '') throw new ApiError('PASSED_ON', { status: 404, message: 'Exa knows nothing of this page (payment NOT charged)', fields: { status: 404 } })
     const own = excludeSourceDomain === true ? [new URL(String(url)).hostname] : []
     const excluded = [...((words.excludeDomains as readonly string[] | undefined) ?? []), ...own]
     return await post('search', { ...words, query, type: 'auto', ...(excluded.length > 0 && { excludeDomains: excluded }) }, at)
@@ -43,14 +43,14 @@ export function exaWeb({ baseUrl, key, ...ports }: ExaWebConfig): WebSearchVendo
 }
 
 /** A hundred refused pages, each with its address, in characters. */
-const LONGEST_NOTHING = 1 << 20
+const MAX_NOTHING = 1 << 20
 
 /** The answer as it came. Throws where none of the pages could be read: each of them would be paid for. */
 function readable(text: string): string {
-  if (text.length > LONGEST_NOTHING) return text
+  if (text.length > MAX_NOTHING) return text
   const { results, statuses } = record(JSON.parse(text))
   if (!Array.isArray(results) || results.length > 0) return text
-  throw new Fault('PASSED_ON', { status: 404, message: 'Exa could read none of these pages (payment NOT charged)', fields: { status: 404 }, details: Array.isArray(statuses) ? statuses : null })
+  throw new ApiError('PASSED_ON', { status: 404, message: 'Exa could read none of these pages (payment NOT charged)', fields: { status: 404 }, details: Array.isArray(statuses) ? statuses : null })
 }
 
 /** Exa takes times with an hour; a day begins at its midnight. */
@@ -60,4 +60,4 @@ function withTimes(order: Fields): Fields {
 }
 
 /** The path itself, not the page: that is told in a 200. */
-const isGone = (error: unknown): boolean => error instanceof Fault && error.code === 'PASSED_ON' && (error.parts.status === 404 || error.parts.status === 410)
+const isGone = (error: unknown): boolean => error instanceof ApiError && error.code === 'PASSED_ON' && (error.parts.status === 404 || error.parts.status === 410)

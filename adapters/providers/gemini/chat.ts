@@ -1,5 +1,5 @@
 /** Chat by Gemini's `generateContent`. Sources: @google/genai@3.1.0 `genai.d.ts`; request, reply and error shapes in reference/vendors.md 2.2. */
-import type { ChatVendor, Fields, Rewriter, SseEvent, Wire } from '../../../core/mod.ts'
+import type { ChatVendor, Fields, Rewriter, SseEvent, ChatFormat } from '../../../core/mod.ts'
 import { chatFromGenerateContentReply } from '../../../core/products/chat/formats/generate_content_reply.ts'
 import { generateContentFromChat } from '../../../core/products/chat/formats/generate_content_request.ts'
 import { chatFromGenerateContentStream } from '../../../core/products/chat/formats/generate_content_stream.ts'
@@ -7,7 +7,7 @@ import { sseJson, tryJson } from '../../../core/products/chat/formats/sse.ts'
 import { errorEvent } from '../lib/chat_translation.ts'
 import type { ChatVendorConfig } from '../lib/chat_provider.ts'
 import { under } from '../lib/image_provider.ts'
-import { type Facts, ownWire, renamedBy } from '../lib/native_format.ts'
+import { type Facts, nativeFormat, renamedBy } from '../lib/native_format.ts'
 import { envelope, type Judge, record } from '../lib/refusals.ts'
 
 /** Speaks `generate_content`. Calls of tools that Gemini gives no id are named after the reply, so that two turns never share one. */
@@ -22,7 +22,7 @@ export function geminiChat(config: ChatVendorConfig): ChatVendor {
     return { model, created, id: `chatcmpl-${String(named)}` }
   }
 
-  const ask = ownWire(config, {
+  const ask = nativeFormat(config, {
     name: 'gemini-chat',
     wire: 'generate_content',
     address: ({ model, stream }) => ({ url: under(config.baseUrl, `${pathOf(model)}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`), headers }),
@@ -81,7 +81,7 @@ const fromProto = renamedBy([
   [/^generation_config\.(\w+)$/, '$1'],
 ])
 
-const callerPath: Partial<Record<Wire, (path: string) => string>> = { chat: (path) => fromProto(snake(path)), generate_content: camel }
+const callerPath: Partial<Record<ChatFormat, (path: string) => string>> = { chat: (path) => fromProto(snake(path)), generate_content: camel }
 
 /** Paid in advance, or capped: no wait mends it. Other quotas are rates, and most name their wait. */
 const SPENT = /prepa(?:id|yment)|credits? (?:are|is) depleted|spend(?:ing)? (?:cap|limit)/i

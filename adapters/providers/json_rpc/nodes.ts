@@ -1,8 +1,8 @@
 /** The operator's nodes, by network: JSON-RPC 2.0 over HTTP, passed on as it came. Sources: the JSON-RPC 2.0 specification; reference clients 6.13. */
-import { type Clock, Fault, type Log, type RpcAnswer, type RpcCall, type RpcVendor } from '../../../core/mod.ts'
+import { type Clock, ApiError, type Log, type RpcAnswer, type RpcCall, type RpcVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { type ErrorFor, record } from '../lib/refusals.ts'
-import { shelf, singleFlight } from '../../http/single_flight.ts'
+import { ttlCache, singleFlight } from '../../http/single_flight.ts'
 
 export type RpcNodesConfig = {
   /** URL of a node by the slug of its network. A URL may hold a key, and is never shown. */
@@ -24,7 +24,7 @@ const FIXED = new Set(['eth_chainId', 'net_version', 'eth_getBlockByHash', 'eth_
 const KEPT_MS = 10_000
 const ROOM = 16 * 1024 * 1024
 /** A longer question is not kept in memory for its answer. */
-const LONGEST_KEY = 1_024
+const MAX_KEY = 1_024
 
 /** What a node says when it is at fault itself: internal error, limit exceeded, behind, unhealthy. */
 const ITS_FAULT = new Set([-32603, -32005, -32016, -32004, 429])
@@ -33,8 +33,8 @@ export function rpcNodes({ nodes, ...ports }: RpcNodesConfig): RpcVendor {
   const { clock } = ports
   const networks = Object.keys(nodes)
   const asks = new Map(networks.map((network) => [network, nodeOf(network, nodes[network] ?? '', ports)]))
-  const kept = shelf<string>({ clock, ttlMs: KEPT_MS, room: ROOM, weigh: (text) => LONGEST_KEY + text.length })
-  const shared = singleFlight(shelf<unknown>({ clock, ttlMs: FAILED_MS, room: 1_000, weigh: () => 1 }))
+  const kept = ttlCache<string>({ clock, ttlMs: KEPT_MS, room: ROOM, weigh: (text) => MAX_KEY + text.length })
+  const shared = singleFlight(ttlCache<unknown>({ clock, ttlMs: FAILED_MS, room: 1_000, weigh: () => 1 }))
 
   return {
     networks,
@@ -43,7 +43,7 @@ export function rpcNodes({ nodes, ...ports }: RpcNodesConfig): RpcVendor {
       if (!node) throw new RangeError(`there is no node of ${network}`)
       if (!('method' in calls) || !FIXED.has(calls.method)) return { text: await node(calls, signal), isCached: false }
       const key = `${network} ${JSON.stringify(calls)}`
-      if (key.length > LONGEST_KEY) return { text: await node(calls, signal), isCached: false }
+      if (key.length > MAX_KEY) return { text: await node(calls, signal), isCached: false }
       const known = kept.get(key)
       if (known) return { text: known.value, isCached: true }
       const text = await shared(key, signal, (wanted) => node(calls, wanted))
@@ -71,8 +71,8 @@ function troubleOf(network: string, timeoutMs: number): ErrorFor {
   return (trouble) => silent(network, trouble === 'timeout' ? `did not answer within ${timeoutMs / 1000} s` : 'failed, or could not be reached')
 }
 
-function silent(network: string, what: string): Fault {
-  return new Fault('UPSTREAM_FAILED', { message: `The node of ${network} ${what}. Payment was NOT charged.`, headers: { 'retry-after': '30' } })
+function silent(network: string, what: string): ApiError {
+  return new ApiError('UPSTREAM_FAILED', { message: `The node of ${network} ${what}. Payment was NOT charged.`, headers: { 'retry-after': '30' } })
 }
 
 /** Why this is no answer to what was asked, if it is none. An error that the call has earned is an answer. */

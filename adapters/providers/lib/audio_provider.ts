@@ -1,5 +1,5 @@
 /** What the audio protocols have in common: how the operator configures one, and bytes of a sound as a data URI that is what it claims to be. */
-import { type AudioFormat, type Clock, Fault, type Json, type Log } from '../../../core/mod.ts'
+import { type AudioFormat, type Clock, ApiError, type Json, type Log } from '../../../core/mod.ts'
 import type { Fetch, VendorHttp } from '../../http/fetch.ts'
 import { mediaTypeOf } from './media_input.ts'
 import { readWav } from './wav.ts'
@@ -26,7 +26,7 @@ export const SOUND_TIMEOUT_MS = 100_000
 /** A track takes up to minutes (reference/vendors.md 7.2). */
 export const MUSIC_TIMEOUT_MS = 600_000
 /** Three quarters of an hour of speech at 128 kbit/s. */
-export const MOST_SOUND_BYTES = 64 * 1024 * 1024
+export const MAX_SOUND_BYTES = 64 * 1024 * 1024
 
 const TYPES: Readonly<Record<AudioFormat, string>> = { mp3: 'audio/mpeg', opus: 'audio/ogg', pcm: 'audio/pcm', wav: 'audio/wav' }
 
@@ -53,6 +53,6 @@ function isSilent(bytes: Uint8Array, format: AudioFormat): boolean {
 const WAV_HEAD_BYTES = 44
 
 /** What a vendor finds wrong with a field of the buyer's. */
-export function badField(path: string, why: string): Fault {
-  return new Fault('INVALID_BODY', { message: `${path}: ${why}. Nothing was charged.`, details: [{ path, message: why }] })
+export function badField(path: string, why: string): ApiError {
+  return new ApiError('INVALID_BODY', { message: `${path}: ${why}. Nothing was charged.`, details: [{ path, message: why }] })
 }

@@ -1,5 +1,5 @@
 /** What a vendor's refusal means for somebody who converses (reference/vendors.md 1.1, 2.1 to 2.8; spec 2, Errors). */
-import { Fault, type Fields, rateLimited } from '../../../core/mod.ts'
+import { ApiError, type Fields, rateLimited } from '../../../core/mod.ts'
 import { envelope, type ErrorFor, type Judge, record, type Refusal, type Trouble, usualTrouble } from './refusals.ts'
 
 const BUYER_READS = {
@@ -21,17 +21,17 @@ export const chatErrorFor: ErrorFor = (trouble, { maker, retrySeconds }) => {
     case 'rate_limited':
       return rateLimited(maker, retrySeconds)
     case 'policy':
-      return new Fault('CONTENT_POLICY', { message })
+      return new ApiError('CONTENT_POLICY', { message })
     case 'image':
-      return new Fault('INVALID_IMAGE', { message })
+      return new ApiError('INVALID_IMAGE', { message })
     case 'request':
-      return new Fault('INVALID_PARAMETER', { message })
+      return new ApiError('INVALID_PARAMETER', { message })
     case 'operator':
-      return new Fault('PROVIDER_CONFIG_ERROR', { message })
+      return new ApiError('PROVIDER_CONFIG_ERROR', { message })
     case 'timeout':
-      return new Fault('UPSTREAM_TIMEOUT', { message })
+      return new ApiError('UPSTREAM_TIMEOUT', { message })
     default:
-      return new Fault('MODEL_UNAVAILABLE', { message })
+      return new ApiError('MODEL_UNAVAILABLE', { message })
   }
 }
 
@@ -53,7 +53,7 @@ export function chatJudge(asked: Asked, own: Judge = () => undefined): Judge {
   return (refusal) => own(refusal) ?? byCode(refusal) ?? byWords(refusal, asked) ?? byField(refusal, asked) ?? byStatus(refusal)
 }
 
-export const contextFault = (): Fault => new Fault('CONTEXT_LENGTH_EXCEEDED', { message: BUYER_READS.context, param: 'messages' })
+export const contextError = (): ApiError => new ApiError('CONTEXT_LENGTH_EXCEEDED', { message: BUYER_READS.context, param: 'messages' })
 
 // ── codes and sentences ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -90,12 +90,12 @@ const CODES: ReadonlyMap<string, Trouble | 'context'> = new Map([
 const IMAGE_CODES =
   /^(invalid_(base64_)?image(_\w+)?|image_(too_\w+|parse_error|file_too_large|file_not_found|url_\w+)|unsupported_image(_\w+)?|empty_image_file|failed_to_download_image)$/
 
-function byCode({ status, body }: Refusal): Trouble | Fault | undefined {
+function byCode({ status, body }: Refusal): Trouble | ApiError | undefined {
   const { code, type } = envelope(body)
-  if (status === 413) return new Fault('TOO_LARGE', { message: BUYER_READS.large })
+  if (status === 413) return new ApiError('TOO_LARGE', { message: BUYER_READS.large })
   if (IMAGE_CODES.test(code)) return 'image'
   const known = CODES.get(code.toLowerCase()) ?? CODES.get(type.toLowerCase())
-  return known === 'context' ? contextFault() : known
+  return known === 'context' ? contextError() : known
 }
 
 const CONTEXT_WORDS = new RegExp(
@@ -120,29 +120,29 @@ const OPERATOR_WORDS =
 /** How much of a vendor's sentence is read. */
 const MAX_WORDS = 4000
 
-function byWords({ status, body }: Refusal, { streams }: Asked): Trouble | Fault | undefined {
+function byWords({ status, body }: Refusal, { streams }: Asked): Trouble | ApiError | undefined {
   const { message: words, param } = envelope(body)
   const message = words.slice(0, MAX_WORDS)
   const isJudged = status === 400 || status === 422
-  if ((isJudged || status === 500) && CONTEXT_WORDS.test(message)) return contextFault()
+  if ((isJudged || status === 500) && CONTEXT_WORDS.test(message)) return contextError()
   if (!isJudged) return undefined
   if (POLICY_WORDS.test(message)) return 'policy'
   if (IMAGE_WORDS.test(message) || /\bimage(_url)?\b/.test(param)) return 'image'
   const isStream = param === 'stream' || (param === '' && STREAM_WORDS.test(message))
-  if (isStream && streams) return new Fault('STREAM_UNSUPPORTED', { message: BUYER_READS.stream, param: 'stream' })
+  if (isStream && streams) return new ApiError('STREAM_UNSUPPORTED', { message: BUYER_READS.stream, param: 'stream' })
   return undefined
 }
 
 // ── fields ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-function byField({ status, body }: Refusal, asked: Asked): Trouble | Fault | undefined {
+function byField({ status, body }: Refusal, asked: Asked): Trouble | ApiError | undefined {
   if (status !== 400 && status !== 422) return undefined
   const { message: words, param } = envelope(body)
   const message = words.slice(0, MAX_WORDS)
   const { callerPath = (path: string) => path } = asked
   const named = [param, ...pathsIn(body), ...quotedIn(message), ...wordsIn(message, asked.body)].map(callerPath)
   const known = named.map((path) => knownPath(path, asked.body)).find(Boolean)
-  if (known) return new Fault('INVALID_PARAMETER', { message: `The model did not accept \`${known}\`. Nothing was charged.`, param: known })
+  if (known) return new ApiError('INVALID_PARAMETER', { message: `The model did not accept \`${known}\`. Nothing was charged.`, param: known })
   const [first = ''] = param.split(/[.[\]]/)
   return OPERATOR_WORDS.test(message) || (first !== '' && Object.hasOwn(asked.sent, first)) ? 'operator' : undefined
 }

@@ -1,5 +1,5 @@
 /** Streams of vendors with wires of their own, told in chat as they come, and whole answers told as streams. */
-import { type ChatAnswer, type ChatStream, type Clock, Fault, type Fields, type Rewriter, type SseEvent } from '../../../core/mod.ts'
+import { type ChatAnswer, type ChatStream, type Clock, ApiError, type Fields, type Rewriter, type SseEvent } from '../../../core/mod.ts'
 import { eventSplitter, parseEvent, sseJson, tryJson } from '../../../core/products/chat/formats/sse.ts'
 import type { VendorHttp } from '../../http/fetch.ts'
 import { type Judge, type Refusal, refusalIn } from './refusals.ts'
@@ -45,11 +45,11 @@ export async function translatedStream(upstream: ChatStream, reading: Reading, c
   let isCancelled = false
   let held = ''
   let broken: Error | undefined
-  let refused: Fault | undefined
+  let refused: ApiError | undefined
 
   await begin()
   isAnswered = true
-  return { next, cancel, faultOf: () => refused }
+  return { next, cancel, apiErrorOf: () => refused }
 
   async function begin(): Promise<void> {
     const done = new AbortController()
@@ -116,13 +116,13 @@ export async function translatedStream(upstream: ChatStream, reading: Reading, c
     return text
   }
 
-  function fail(fault: Error): string {
-    if (!isAnswered) throw fault
+  function fail(apiError: Error): string {
+    if (!isAnswered) throw apiError
     isOver = true
     upstream.cancel()
-    if (fault instanceof Fault) refused = fault
+    if (apiError instanceof ApiError) refused = apiError
     const code = refused?.code ?? 'MODEL_UNAVAILABLE'
-    return sseJson({ error: { message: fault.message, type: 'upstream_error', param: null, code } })
+    return sseJson({ error: { message: apiError.message, type: 'upstream_error', param: null, code } })
   }
 
   function finish(): string {

@@ -3,7 +3,7 @@ import { deflateSync, inflateSync } from 'node:zlib'
 import { invalidImage } from './media_input.ts'
 
 const SIGNATURE = Buffer.from('\x89PNG\r\n\x1a\n', 'latin1')
-const MOST_PIXELS = 16 * 1024 * 1024
+const MAX_PIXELS = 16 * 1024 * 1024
 /** Samples of a pixel, by PNG colour type: grey, RGB, palette, grey with alpha, RGB with alpha (PNG 3rd edition, 11.2.1). */
 const CHANNELS: Readonly<Record<number, number>> = { 0: 1, 2: 3, 3: 1, 4: 2, 6: 4 }
 
@@ -43,7 +43,7 @@ function readHeader(chunk: Buffer | undefined): Header {
   const [depth = 0, color = 0, , , interlaced] = chunk.subarray(8)
   const channels = CHANNELS[color]
   if (!channels || ![1, 2, 4, 8, 16].includes(depth) || width * height === 0) throw broken()
-  if (interlaced || width * height > MOST_PIXELS) throw invalidImage('The mask is an interlaced PNG, or larger than 16 megapixels.')
+  if (interlaced || width * height > MAX_PIXELS) throw invalidImage('The mask is an interlaced PNG, or larger than 16 megapixels.')
   return { width, height, depth, color, channels }
 }
 

@@ -1,7 +1,7 @@
 /** Stands between a crowd and a price feed: whoever asks the same thing at the same time, or soon after, shares one answer. */
-import { turnstile } from '../../../core/lib/limiter.ts'
-import { type AtHand, type Bar, type Clock, Fault, type Feed, type Log, type MarketVendor, type Shelf, type Spot } from '../../../core/mod.ts'
-import { shelf, singleFlight } from '../../http/single_flight.ts'
+import { concurrencyLimiter } from '../../../core/lib/limiter.ts'
+import { type CachedData, type Bar, type Clock, ApiError, type Feed, type Log, type MarketVendor, type MarketKind, type Spot } from '../../../core/mod.ts'
+import { ttlCache, singleFlight } from '../../http/single_flight.ts'
 
 export type MarketCacheOptions = {
   readonly clock: Pick<Clock, 'now'>
@@ -22,7 +22,7 @@ export type MarketCacheOptions = {
 const LIST_RETRY_MS = 30_000
 /** How long a question that failed is not asked again: long enough to spare a feed that is away, too short for anybody to notice. */
 const FAILED_MS = 1_000
-const MOST_FAILED = 1_000
+const MAX_FAILED = 1_000
 const MINUTE = 60
 
 /**
@@ -30,14 +30,14 @@ const MINUTE = 60
  * A failure is kept for a second. What is shared is not ended by one who gives up waiting, only their own wait is; a history that nobody waits for any
  * more is, and leaves its place to the next.
  */
-export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions): MarketVendor & AtHand {
+export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions): MarketVendor & CachedData {
   const { clock, log, listMs = 3_600_000, spotMs = 5_000, barsMs = 15_000, mostSpots = 5_000, mostBars = 200_000, atOnce = 8, mostWaiting = 100 } = options
-  const lists = new Map<Shelf, { readonly feeds: readonly Feed[]; due: number }>()
-  const spots = shelf<Spot | undefined>({ clock, ttlMs: spotMs, room: mostSpots, weigh: () => 1 })
-  const histories = shelf<readonly Bar[]>({ clock, ttlMs: barsMs, room: mostBars, weigh: (bars) => 1 + bars.length })
+  const lists = new Map<MarketKind, { readonly feeds: readonly Feed[]; due: number }>()
+  const spots = ttlCache<Spot | undefined>({ clock, ttlMs: spotMs, room: mostSpots, weigh: () => 1 })
+  const histories = ttlCache<readonly Bar[]>({ clock, ttlMs: barsMs, room: mostBars, weigh: (bars) => 1 + bars.length })
   const queue = { most: mostWaiting, full: crowded }
-  const turns = { paid: turnstile(atOnce, queue), free: turnstile(atOnce, queue) }
-  const failed = shelf<unknown>({ clock, ttlMs: FAILED_MS, room: MOST_FAILED, weigh: () => 1 })
+  const turns = { paid: concurrencyLimiter(atOnce, queue), free: concurrencyLimiter(atOnce, queue) }
+  const failed = ttlCache<unknown>({ clock, ttlMs: FAILED_MS, room: MAX_FAILED, weigh: () => 1 })
   const shared = singleFlight(failed)
   /** What is shared ends by the vendor's own deadline. */
   const unending = () => ({ signal: new AbortController().signal })
@@ -88,7 +88,7 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
   }
 
   /** A list of less than half of what it was is a feed in trouble, until the operator has looked: a symbol that has gone is a 404 to those who pay. */
-  function list(shelf: Shelf, signal: AbortSignal): Promise<readonly Feed[]> {
+  function list(shelf: MarketKind, signal: AbortSignal): Promise<readonly Feed[]> {
     return shared(`list ${shelf}`, signal, async () => {
       const feeds = await vendor.feeds(shelf, unending())
       const known = lists.get(shelf)
@@ -101,5 +101,5 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
   }
 }
 
-const crowded = (): Fault =>
-  new Fault('BUSY', { message: 'Too many histories are being fetched. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } })
+const crowded = (): ApiError =>
+  new ApiError('BUSY', { message: 'Too many histories are being fetched. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } })

@@ -1,5 +1,5 @@
 /** Reads JSON from a price feed: 5 s, and once more (spec 2, Errors 502). */
-import { type Clock, Fault, type Log } from '../../../core/mod.ts'
+import { type Clock, ApiError, type Log } from '../../../core/mod.ts'
 import { type Fetch, readAtMost } from '../../http/fetch.ts'
 import { bearer } from './image_provider.ts'
 import { orAbort } from '../../http/or_abort.ts'
@@ -79,11 +79,11 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
     return { kind: 'failed', what: `answered ${status}${code && ` (${code})`}`, status, ...(!isBusy && { isOurs: true as const }) }
   }
 
-  function away({ what, status, isOurs }: Failed): Fault {
+  function away({ what, status, isOurs }: Failed): ApiError {
     const fields = { feed: name, what, ...(status && { status }) }
     if (isOurs) log.alert('a price feed refuses us: its key, plan or settings need the operator', fields)
     else log.warn('a price feed is away', fields)
-    return new Fault('FEED_UNAVAILABLE', { message: 'The price feed did not answer. Nothing was charged; try again.' })
+    return new ApiError('FEED_UNAVAILABLE', { message: 'The price feed did not answer. Nothing was charged; try again.' })
   }
 }
 

@@ -1,6 +1,6 @@
 /** Images and other media as vendors take and give them. What one is, its first bytes say: never a name, a header or a claim. */
 import { decodeDataUri } from '../../../core/http/request_body.ts'
-import { Fault } from '../../../core/mod.ts'
+import { ApiError } from '../../../core/mod.ts'
 
 /** One source image. `base64` has no `data:` before it. */
 export type Picture = { readonly type: string; readonly bytes: Uint8Array; readonly base64: string; readonly uri: string }
@@ -69,6 +69,6 @@ export function picture(uri: string, { accepted, label }: { accepted: readonly s
 }
 
 /** INVALID_IMAGE with a reason; a model that cannot do what an edit asks for says it the same way. */
-export function invalidImage(reason: string): Fault {
-  return new Fault('INVALID_IMAGE', { details: `${reason} Nothing was charged.` })
+export function invalidImage(reason: string): ApiError {
+  return new ApiError('INVALID_IMAGE', { details: `${reason} Nothing was charged.` })
 }

@@ -1,5 +1,5 @@
 /** What the vendors with wires of their own have in common: orders in that wire pass as they came, orders in chat are translated both ways. */
-import type { ChatAnswer, ChatOrder, ChatVendor, Fields, Wire } from '../../../core/mod.ts'
+import type { ChatAnswer, ChatOrder, ChatVendor, Fields, ChatFormat } from '../../../core/mod.ts'
 import { chatJudge } from './chat_refusals.ts'
 import { atOnce, type Reading, told, translatedStream } from './chat_translation.ts'
 import { type ChatVendorConfig, chatHttp, writeChat } from './chat_provider.ts'
@@ -9,17 +9,17 @@ import { type Judge, type Refusal, record, refusalIn } from './refusals.ts'
 export type Facts = { readonly model: string; readonly created: number }
 
 /** A wire, as one vendor speaks it. */
-export type OwnWire = {
+export type NativeFormat = {
   /** The protocol, for errors and logs. */
   readonly name: string
-  readonly wire: Wire
+  readonly wire: ChatFormat
   /** Where an order goes, and with which headers, the operator's among them. */
   address(order: ChatOrder): { readonly url: string; readonly headers: Readonly<Record<string, string>> }
   /** The body of an order in the own wire, and of one in chat. */
   own(order: ChatOrder): Fields
   fromChat(order: ChatOrder): Fields
   /** From a path in the vendor's words to the caller's, by the wire in which he wrote. */
-  callerPath(path: string, wire: Wire): string
+  callerPath(path: string, wire: ChatFormat): string
   readonly quirks: Judge
   /** The refusal that a 2xx reply is, beside those that every vendor writes. */
   failureIn?(reply: Fields): Refusal | undefined
@@ -32,7 +32,7 @@ export type OwnWire = {
 }
 
 /** Asks a vendor that speaks `speech`. The operator's parameters and overrides are in the words of the vendor's wire. */
-export function ownWire(config: ChatVendorConfig, speech: OwnWire): ChatVendor['ask'] {
+export function nativeFormat(config: ChatVendorConfig, speech: NativeFormat): ChatVendor['ask'] {
   const { name, wire } = speech
   const { clock, timeoutMs } = config
   const http = chatHttp(config, name)

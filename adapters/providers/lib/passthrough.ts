@@ -2,7 +2,7 @@
  * Answers of other services, passed on. Whoever asks chooses a path below a root that the operator has set, and a query; never the host. Nothing of
  * his headers travels, no redirect is followed, and what comes back is JSON of a known most.
  */
-import { type Clock, Fault, type FaultCode, type Json, type Log, type Passage, pathProblem, rateLimited } from '../../../core/mod.ts'
+import { type Clock, ApiError, type ApiErrorCode, type Json, type Log, type PassthroughRequest, pathProblem, rateLimited } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { envelope, type ErrorFor, type Judge, record } from './refusals.ts'
 
@@ -19,7 +19,7 @@ export type PassthroughConfig = {
   /** Largest answer, in bytes. */
   readonly maxBytes: number
   /** How a service that is too slow, or fails, reads; 502 unless told. */
-  readonly failure?: { readonly code: FaultCode; readonly error?: string }
+  readonly failure?: { readonly code: ApiErrorCode; readonly error?: string }
   readonly clock: Clock
   readonly log: Log
   readonly fetch?: Fetch | undefined
@@ -27,13 +27,13 @@ export type PassthroughConfig = {
 
 export type Passthrough = {
   /** Throws a Fault: PASSED_ON with the service's own 4xx, RATE_LIMITED, NOT_CONFIGURED where the operator is meant, else `failure`. */
-  ask(root: string, passage: Passage, at: { signal: AbortSignal }): Promise<string>
+  ask(root: string, passage: PassthroughRequest, at: { signal: AbortSignal }): Promise<string>
 }
 
 /** About us, not about the question: our key, balance, address or plan. A redirect is an address that has moved. */
 const OURS = new Set([401, 402, 403, 405, 407, 411, 415, 426, 451])
-const LONGEST_REASON = 300
-const LONGEST_DETAILS = 8_192
+const MAX_REASON = 300
+const MAX_DETAILS = 8_192
 
 export function passthrough(config: PassthroughConfig): Passthrough {
   const { source, headers = {}, secrets = [] } = config
@@ -44,7 +44,7 @@ export function passthrough(config: PassthroughConfig): Passthrough {
     if (status < 400 || OURS.has(status)) return 'operator'
     if (status === 408 || status === 429 || status >= 500) return status === 429 ? 'rate_limited' : 'failed'
     const reason = plainReason(reasonOf(body), secrets)
-    return new Fault('PASSED_ON', { status, message: `${source} ${status}${reason && `: ${reason}`} (payment NOT charged)`, fields: { status }, details: detailsOf(body) })
+    return new ApiError('PASSED_ON', { status, message: `${source} ${status}${reason && `: ${reason}`} (payment NOT charged)`, fields: { status }, details: detailsOf(body) })
   }
 
   return {
@@ -57,19 +57,19 @@ export function passthrough(config: PassthroughConfig): Passthrough {
   /** The service's own error body, where it is short and says nothing of us. */
   function detailsOf(body: unknown): Json {
     const told = JSON.stringify(body ?? null)
-    return told.length <= LONGEST_DETAILS && withoutSecrets(told, secrets) === told ? ((body ?? null) as Json) : null
+    return told.length <= MAX_DETAILS && withoutSecrets(told, secrets) === told ? ((body ?? null) as Json) : null
   }
 }
 
-export type Naming = { readonly source: string; readonly timeoutMs: number; readonly failure?: { readonly code: FaultCode; readonly error?: string } }
+export type Naming = { readonly source: string; readonly timeoutMs: number; readonly failure?: { readonly code: ApiErrorCode; readonly error?: string } }
 
 /** What buyers are told of the troubles of a service, by its name. */
 export function toldOf({ source, timeoutMs, failure = { code: 'UPSTREAM_FAILED' } }: Naming): ErrorFor {
   return (trouble, { retrySeconds }) => {
     if (trouble === 'rate_limited') return rateLimited(source, retrySeconds)
-    if (trouble === 'operator') return new Fault('NOT_CONFIGURED', { message: `${source} does not accept this gateway just now; its operator has been told. Payment was NOT charged.` })
+    if (trouble === 'operator') return new ApiError('NOT_CONFIGURED', { message: `${source} does not accept this gateway just now; its operator has been told. Payment was NOT charged.` })
     const what = trouble === 'timeout' ? `did not answer within ${timeoutMs / 1000} s` : 'failed, or could not be reached'
-    return new Fault(failure.code, { ...(failure.error && { error: failure.error }), message: `${source} ${what}. Payment was NOT charged.` })
+    return new ApiError(failure.code, { ...(failure.error && { error: failure.error }), message: `${source} ${what}. Payment was NOT charged.` })
   }
 }
 
@@ -92,7 +92,7 @@ function reasonOf(body: unknown): string {
 
 /** A reason that may be repeated: without our keys, and cut only then, for half a key is no longer found. */
 export const plainReason = (reason: string, secrets: readonly string[]): string =>
-  withoutSecrets(reason, secrets).replaceAll(/[\p{Cc}\p{Cs}]/gu, ' ').slice(0, LONGEST_REASON)
+  withoutSecrets(reason, secrets).replaceAll(/[\p{Cc}\p{Cs}]/gu, ' ').slice(0, MAX_REASON)
 
 /** A service that quotes what it was sent quotes our key. */
 export function withoutSecrets(text: string, secrets: readonly string[]): string {

@@ -1,5 +1,5 @@
 /** From what an upstream says when it makes nothing, to what the buyer and the operator are told (reference/vendors.md 1.1). */
-import { Fault, rateLimited } from '../../../core/mod.ts'
+import { ApiError, rateLimited } from '../../../core/mod.ts'
 
 /**
  * What a refusal means. `operator`: our key, balance, model or settings, which no buyer can mend. `request`: the buyer's words, for example
@@ -11,7 +11,7 @@ export type Trouble = 'rate_limited' | 'policy' | 'image' | 'request' | 'operato
 export type Refusal = { readonly status: number; readonly headers: Headers; readonly body: unknown }
 
 /** How a vendor reads its own refusals; a fault where a trouble says too little, undefined where its status says enough. */
-export type Judge = (refusal: Refusal) => Trouble | Fault | undefined
+export type Judge = (refusal: Refusal) => Trouble | ApiError | undefined
 
 export const DEFAULT_RETRY_SECONDS = 30
 
@@ -31,13 +31,13 @@ export const errorFor: ErrorFor = (trouble, { maker, retrySeconds, what }) => {
     case 'rate_limited':
       return rateLimited(maker, retrySeconds)
     case 'policy':
-      return new Fault('CONTENT_POLICY', { details: BUYER_READS.policy })
+      return new ApiError('CONTENT_POLICY', { details: BUYER_READS.policy })
     case 'image':
-      return new Fault('INVALID_IMAGE', { details: BUYER_READS.image })
+      return new ApiError('INVALID_IMAGE', { details: BUYER_READS.image })
     case 'request':
-      return new Fault('INVALID_BODY', { message: BUYER_READS.request, details: [{ path: 'prompt', message: 'not accepted by the model' }] })
+      return new ApiError('INVALID_BODY', { message: BUYER_READS.request, details: [{ path: 'prompt', message: 'not accepted by the model' }] })
     case 'timeout':
-      return new Fault('UPSTREAM_TIMEOUT', { details: BUYER_READS.timeout })
+      return new ApiError('UPSTREAM_TIMEOUT', { details: BUYER_READS.timeout })
     default:
       return new Error(what)
   }

@@ -1,9 +1,9 @@
 /** What vendors of sandboxes have in common that come with a client library of their own: how its errors read, and when it is given up. */
-import { type Clock, Fault, type Log, rateLimited } from '../../../core/mod.ts'
+import { type Clock, ApiError, type Log, rateLimited } from '../../../core/mod.ts'
 import { DEFAULT_RETRY_SECONDS } from './refusals.ts'
 
 /** Of stdout and of stderr, in characters, before they are cut. */
-export const MOST_OUTPUT = 1 << 20
+export const MAX_OUTPUT = 1 << 20
 
 export type Asking = { readonly name: string; readonly clock: Clock; readonly log: Log }
 
@@ -24,13 +24,13 @@ export function asker({ name, clock, log }: Asking, meaningOf: (error: unknown) 
       })
     } catch (error) {
       if (signal.aborted) throw signal.reason
-      if (error instanceof Fault) throw error
+      if (error instanceof ApiError) throw error
       const meaning = (error as Error).name === LATE ? 'late' : meaningOf(error)
       if (meaning === 'gone') return undefined
       const told = { vendor: name, what, error: nameOf(error) }
       if (meaning === 'operator') log.alert('a vendor refuses us: its key, balance or settings need the operator', told)
       if (meaning === 'failed') log.warn('a vendor failed', told)
-      throw faultOf(meaning, name)
+      throw apiErrorOf(meaning, name)
     } finally {
       done.abort()
       both.abort()
@@ -40,11 +40,11 @@ export function asker({ name, clock, log }: Asking, meaningOf: (error: unknown) 
 
 const LATE = 'FareboxLate'
 
-function faultOf(meaning: Exclude<Meaning, 'gone'>, name: string): Fault {
+function apiErrorOf(meaning: Exclude<Meaning, 'gone'>, name: string): ApiError {
   if (meaning === 'rate_limited') return rateLimited(name, DEFAULT_RETRY_SECONDS)
-  if (meaning === 'late') return new Fault('UPSTREAM_TIMEOUT', { message: 'The sandbox did not answer in time. Nothing was charged.' })
-  if (meaning === 'operator') return new Fault('NOT_CONFIGURED', { message: 'The vendor of the sandboxes does not accept this gateway just now; its operator has been told. Nothing was charged.' })
-  return new Fault('UPSTREAM_FAILED', { message: 'The vendor of the sandboxes failed, or could not be reached. Nothing was charged.' })
+  if (meaning === 'late') return new ApiError('UPSTREAM_TIMEOUT', { message: 'The sandbox did not answer in time. Nothing was charged.' })
+  if (meaning === 'operator') return new ApiError('NOT_CONFIGURED', { message: 'The vendor of the sandboxes does not accept this gateway just now; its operator has been told. Nothing was charged.' })
+  return new ApiError('UPSTREAM_FAILED', { message: 'The vendor of the sandboxes failed, or could not be reached. Nothing was charged.' })
 }
 
 /** The name of an error's class: its text may hold anything. */
@@ -56,10 +56,10 @@ export function bounded(name: string) {
   let isFull = false
   return {
     add(more: string): void {
-      isFull ||= text.length + more.length > MOST_OUTPUT
-      text += more.slice(0, Math.max(0, MOST_OUTPUT - text.length))
+      isFull ||= text.length + more.length > MAX_OUTPUT
+      text += more.slice(0, Math.max(0, MAX_OUTPUT - text.length))
     },
     isFull: () => isFull,
-    text: () => (isFull ? `${text}\n[${name} was cut after ${MOST_OUTPUT} characters]\n` : text),
+    text: () => (isFull ? `${text}\n[${name} was cut after ${MAX_OUTPUT} characters]\n` : text),
   }
 }

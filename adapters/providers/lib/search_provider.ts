@@ -1,5 +1,5 @@
 /** What the search vendors have in common: how the operator configures one, how it refuses, and two of them in a row. */
-import { type Clock, Fault, type Fields, type Log, type SearchVendor } from '../../../core/mod.ts'
+import { type Clock, ApiError, type Fields, type Log, type SearchVendor } from '../../../core/mod.ts'
 import { type Fetch, type VendorHttp, vendorHttp } from '../../http/fetch.ts'
 import { envelope, errorFor, type Judge, usualTrouble } from './refusals.ts'
 
@@ -55,7 +55,7 @@ export function firstOf(first: SearchVendor, second: SearchVendor): SearchVendor
         return await first.search(job, at)
       } catch (error) {
         at.signal.throwIfAborted()
-        if (error instanceof Fault && FINAL.has(error.code)) throw error
+        if (error instanceof ApiError && FINAL.has(error.code)) throw error
         return await second.search(job, at)
       }
     },

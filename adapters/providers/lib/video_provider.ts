@@ -1,6 +1,6 @@
 /** What the video protocols have in common: how the operator configures one, how it refuses, and how a job is submitted and looked at. */
 import { isWebUrl } from '../../../core/http/request_body.ts'
-import { Fault, type VideoState } from '../../../core/mod.ts'
+import { ApiError, type VideoState } from '../../../core/mod.ts'
 import { type FetchMedia, type VendorHttp, vendorHttp } from '../../http/fetch.ts'
 import { bearer, type ImageVendorConfig, under } from './image_provider.ts'
 import { mediaTypeOf } from './media_input.ts'
@@ -45,10 +45,10 @@ export const FAILED = {
 } as const satisfies Record<string, Failed>
 
 /** Spec 3, Errors: what the buyer sent and only the vendor could judge. */
-export const realPerson = (): Fault =>
-  new Fault('INPUT_IMAGE_REAL_PERSON', { details: 'Enroll the face and send its asset id as real_face_asset_id. Nothing was charged.' })
+export const realPerson = (): ApiError =>
+  new ApiError('INPUT_IMAGE_REAL_PERSON', { details: 'Enroll the face and send its asset id as real_face_asset_id. Nothing was charged.' })
 
-export const invalidVideoRequest = (reason: string): Fault => new Fault('INVALID_VIDEO_REQUEST', { details: `${reason} Nothing was charged.` })
+export const invalidVideoRequest = (reason: string): ApiError => new ApiError('INVALID_VIDEO_REQUEST', { details: `${reason} Nothing was charged.` })
 
 const videoErrorFor: ErrorFor = (trouble, about) => (trouble === 'request' ? invalidVideoRequest('The model did not accept a parameter of this request.') : errorFor(trouble, about))
 
@@ -94,7 +94,7 @@ export function videoHttp(config: VideoVendorConfig, name: string): VideoHttp {
         return state
       } catch (error) {
         if (isLost(error)) return FAILED.lost
-        if (error instanceof Fault && error.code === 'CONTENT_POLICY') return FAILED.policy
+        if (error instanceof ApiError && error.code === 'CONTENT_POLICY') return FAILED.policy
         throw error
       }
     },
@@ -102,12 +102,12 @@ export function videoHttp(config: VideoVendorConfig, name: string): VideoHttp {
 }
 
 /** A vendor that no longer knows a job says so in JSON; a page that says 404 is a proxy's. */
-function gone({ status, body }: Refusal): Fault | undefined {
+function gone({ status, body }: Refusal): ApiError | undefined {
   const isSaid = Object.keys(record(body)).length > 0
-  return isSaid && (status === 404 || status === 410) ? new Fault('JOB_NOT_FOUND') : undefined
+  return isSaid && (status === 404 || status === 410) ? new ApiError('JOB_NOT_FOUND') : undefined
 }
 
-const isLost = (error: unknown): boolean => error instanceof Fault && error.code === 'JOB_NOT_FOUND'
+const isLost = (error: unknown): boolean => error instanceof ApiError && error.code === 'JOB_NOT_FOUND'
 
 // ── what a reply says ───────────────────────────────────────────────────────────────────────────────────────────────
 

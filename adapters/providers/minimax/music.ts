@@ -5,7 +5,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { AudioVendor, MadeAudio, MusicJob } from '../../../core/mod.ts'
-import { type AudioVendorConfig, badField, MOST_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
+import { type AudioVendorConfig, badField, MAX_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, under, writeOrder } from '../lib/image_provider.ts'
 import { envelope, type Judge, record, type Refusal, type Trouble } from '../lib/refusals.ts'
@@ -22,14 +22,14 @@ const MP3 = { sample_rate: 44_100, bitrate: 256_000, format: 'mp3' }
 
 /** A song without lyrics has some written for it. There is no field for a length: the hint joins the prompt. */
 export function minimaxMusic(config: AudioVendorConfig): AudioVendor {
-  const http = vendorHttp({ ...config, name: 'minimax', maxBytes: MOST_SOUND_BYTES })
+  const http = vendorHttp({ ...config, name: 'minimax', maxBytes: MAX_SOUND_BYTES })
 
   return {
     makes: { music: ['mp3'] },
     voiceNames: { aliases: {}, ids: /(?!)/ },
 
     async compose({ model, prompt, instrumental, lyrics, seconds }: MusicJob, { signal }) {
-      const words = seconds === undefined ? prompt : `${[...prompt].slice(0, LONGEST_PROMPT).join('')}\nAbout ${Math.round(seconds)} seconds long.`
+      const words = seconds === undefined ? prompt : `${[...prompt].slice(0, MAX_PROMPT).join('')}\nAbout ${Math.round(seconds)} seconds long.`
       const sung = lyrics === undefined ? { lyrics_optimizer: true } : { lyrics }
       const order = { model, prompt: words, output_format: 'url', audio_setting: MP3, ...(instrumental ? { is_instrumental: true } : sung) }
       const body = await http.postJson(under(config.baseUrl, '/v1/music_generation'), writeOrder(config, { order }), { headers: bearer(config.key), signal, judge })
@@ -50,7 +50,7 @@ export function minimaxMusic(config: AudioVendorConfig): AudioVendor {
 }
 
 /** Of 2,000 characters, less the hint. */
-const LONGEST_PROMPT = 1_960
+const MAX_PROMPT = 1_960
 
 /** The refusal inside a reply; it has the status that its code stands for. */
 function refusalOf(body: unknown): Refusal | undefined {

@@ -3,7 +3,7 @@
  * its library the only way in; that is loaded when the first sandbox is asked for.
  */
 import type { Clock, Log, SandboxVendor } from '../../../core/mod.ts'
-import { asker, bounded, type Meaning, MOST_OUTPUT, nameOf } from '../lib/sandbox_provider.ts'
+import { asker, bounded, type Meaning, MAX_OUTPUT, nameOf } from '../lib/sandbox_provider.ts'
 
 /** What of the library is used. */
 export type ModalLike = {
@@ -111,7 +111,7 @@ async function textOf(stream: ReadableStream<Uint8Array>, name: string): Promise
     for await (const bytes of stream) {
       read += bytes.length
       text.add(decoder.decode(bytes, { stream: true }))
-      if (text.isFull() || read > 4 * MOST_OUTPUT) break
+      if (text.isFull() || read > 4 * MAX_OUTPUT) break
     }
   } catch (error) {
     if (!isLate(error)) throw error

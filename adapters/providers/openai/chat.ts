@@ -6,7 +6,7 @@ import type { ChatOrder, ChatVendor, Fields, Json } from '../../../core/mod.ts'
 import { usageOf } from '../../../core/products/chat/formats/usage.ts'
 import { atOnce } from '../lib/chat_translation.ts'
 import { type ChatVendorConfig, chatHttp, writeChat } from '../lib/chat_provider.ts'
-import { chatJudge, contextFault } from '../lib/chat_refusals.ts'
+import { chatJudge, contextError } from '../lib/chat_refusals.ts'
 import type { VendorHttp } from '../../http/fetch.ts'
 import { bearer, under } from '../lib/image_provider.ts'
 import { envelope, type Judge, record, refusalIn, type Trouble } from '../lib/refusals.ts'
@@ -145,6 +145,6 @@ export const openaiQuirks: Judge = ({ status, body }) => {
   const { code, message } = envelope(body)
   // xAI: a 403 is moderation as often as a bad key (reference/vendors.md 2.3).
   if (status === 403 && /violates usage guidelines|SAFETY_CHECK_TYPE_/.test(message)) return 'policy'
-  if (code === '1261') return contextFault()
+  if (code === '1261') return contextError()
   return ZAI.find(([codes]) => codes.test(code))?.[1]
 }

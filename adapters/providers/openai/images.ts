@@ -16,7 +16,7 @@ const Reply = Type.Object({ data: Type.Array(Type.Object({ b64_json: optionalTex
 const isReply = TypeCompiler.Compile(Reply)
 
 /** `n` is 1 to 10 (images.d.ts). */
-const MOST_PER_CALL = 10
+const MAX_PER_CALL = 10
 /** "each image should be a png, webp, or jpg file" (images.d.ts, `image`). */
 const READS = ['image/png', 'image/jpeg', 'image/webp']
 
@@ -27,7 +27,7 @@ const READS = ['image/png', 'image/jpeg', 'image/webp']
 export function openaiImages(config: ImageVendorConfig): ImageVendor {
   const http = vendorHttp({ ...config, name: 'openai-images' })
   const headers = bearer(config.key)
-  const perCall = config.perCall ?? MOST_PER_CALL
+  const perCall = config.perCall ?? MAX_PER_CALL
 
   return {
     generate: (job, { signal }) =>

@@ -1,5 +1,5 @@
 /** The responses protocol: OpenAI, xAI, vLLM, Ollama. Sources: openai@7.55.0 `resources/responses`; reference/vendors.md 2.1, 2.3 and 11. */
-import type { ChatOrder, ChatVendor, Fields, SseEvent, Wire } from '../../../core/mod.ts'
+import type { ChatOrder, ChatVendor, Fields, SseEvent, ChatFormat } from '../../../core/mod.ts'
 import { responseEvents } from '../../../core/products/chat/formats/responses_events.ts'
 import { chatFromResponsesReply, responseFailure } from '../../../core/products/chat/formats/responses_reply.ts'
 import { responsesFromChat } from '../../../core/products/chat/formats/responses_request.ts'
@@ -8,7 +8,7 @@ import { chatFromResponsesStream, responsesError } from '../../../core/products/
 import { tryJson } from '../../../core/products/chat/formats/sse.ts'
 import type { ChatVendorConfig } from '../lib/chat_provider.ts'
 import { bearer, under } from '../lib/image_provider.ts'
-import { ownWire, renamedBy } from '../lib/native_format.ts'
+import { nativeFormat, renamedBy } from '../lib/native_format.ts'
 import { openaiQuirks } from './chat.ts'
 import { envelope, type Judge, record, type Refusal } from '../lib/refusals.ts'
 
@@ -17,7 +17,7 @@ export function openaiResponses(config: ChatVendorConfig): ChatVendor {
   const url = under(config.baseUrl, '/responses')
   const headers = { ...bearer(config.key), ...config.headers }
 
-  const ask = ownWire(config, {
+  const ask = nativeFormat(config, {
     name: 'openai-responses',
     wire: 'responses',
     address: () => ({ url, headers }),
@@ -65,7 +65,7 @@ function failed(body: Fields): Refusal {
 
 // ── refusals ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const callerPath: Partial<Record<Wire, (path: string) => string>> = {
+const callerPath: Partial<Record<ChatFormat, (path: string) => string>> = {
   chat: renamedBy([
     [/^(?:input|instructions)\b.*/, 'messages'],
     [/^max_output_tokens$/, 'max_tokens'],

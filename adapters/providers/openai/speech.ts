@@ -3,7 +3,7 @@
  * `resources/audio/speech.d.ts`; reference/vendors.md 2.1 and 11. OpenAI's own models of it retire on 2027-01-06.
  */
 import type { AudioFormat, AudioVendor, SpeechJob, Voice } from '../../../core/mod.ts'
-import { type AudioVendorConfig, badField, MOST_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
+import { type AudioVendorConfig, badField, MAX_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, under, writeOrder } from '../lib/image_provider.ts'
 import { envelope, type Judge } from '../lib/refusals.ts'
@@ -29,7 +29,7 @@ export function openaiSpeech(config: OpenaiSpeechConfig): AudioVendor {
 
     async speak({ model, text, voice, format, speed }: SpeechJob, { signal }) {
       const order = { model, input: text, voice, response_format: format, ...(speed !== 1 && { speed }) }
-      const { bytes } = await http.postMedia(under(config.baseUrl, '/audio/speech'), writeOrder(config, { order }), { headers, signal, judge, mostBytes: MOST_SOUND_BYTES })
+      const { bytes } = await http.postMedia(under(config.baseUrl, '/audio/speech'), writeOrder(config, { order }), { headers, signal, judge, mostBytes: MAX_SOUND_BYTES })
       return { url: soundUri(bytes, format, http), ...measured(bytes, format) }
     },
 

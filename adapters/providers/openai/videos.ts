@@ -14,9 +14,9 @@ import { FAILED, numbers, running, type VideoVendorConfig, videoHttp, word } fro
 
 const WIDE = { width: 1280, height: 720 }
 const TALL = { width: 720, height: 1280 }
-const MOST_SEED_BYTES = 32 * 1024 * 1024
+const MAX_SEED_BYTES = 32 * 1024 * 1024
 /** Nobody holds a clip whole; past this it is a mistake. */
-const MOST_CLIP_BYTES = 2 * 1024 ** 3
+const MAX_CLIP_BYTES = 2 * 1024 ** 3
 
 /**
  * Always a form, for vLLM-Omni reads nothing else; `seconds` is text. A job has no URL: its clip is behind our key. The seed picture must have
@@ -40,12 +40,12 @@ export function openaiVideos(config: VideoVendorConfig): VideoVendor {
     },
     look: (handle, { signal }) => http.look(pathOf(handle), signal, lookJudge, ({ body }) => read(handle, body)),
     clip: (handle, { signal }) =>
-      http.submitting.getMedia(under(config.baseUrl, `${pathOf(handle)}/content`), { headers: http.headers, signal, judge: lookJudge, mostBytes: MOST_CLIP_BYTES }),
+      http.submitting.getMedia(under(config.baseUrl, `${pathOf(handle)}/content`), { headers: http.headers, signal, judge: lookJudge, mostBytes: MAX_CLIP_BYTES }),
   }
 
   async function seedOf(image: string, signal: AbortSignal): Promise<Seed> {
     if (/^data:/i.test(image)) return pictureIn(decodeDataUri(image)?.bytes, image)
-    const fetched = await media(image, { signal, maxBytes: MOST_SEED_BYTES, foreign: true }).catch((error: unknown) => {
+    const fetched = await media(image, { signal, maxBytes: MAX_SEED_BYTES, foreign: true }).catch((error: unknown) => {
       if (signal.aborted) throw error
       throw invalidImage('The seed image could not be fetched.')
     })

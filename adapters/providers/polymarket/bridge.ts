@@ -1,5 +1,5 @@
 /** Polymarket's bridge, asked where it takes the deposits of an account. Sources: reference/vendors.md 10 and docs.polymarket.com (create bridge addresses, supported assets). */
-import { type BridgeVendor, type Clock, Fault, type Log } from '../../../core/mod.ts'
+import { type BridgeVendor, type Clock, ApiError, type Log } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { toldOf } from '../lib/passthrough.ts'
 import { type Judge, record } from '../lib/refusals.ts'
@@ -19,7 +19,7 @@ export function polymarketBridge(config: PolymarketBridgeConfig): BridgeVendor {
     networks,
     async depositAddress(account, { signal }) {
       const message = `depositWallet: the bridge knows no account ${account}`
-      const judge: Judge = ({ status }) => (status === 400 ? new Fault('INVALID_BODY', { message: `${message}. Nothing was charged.`, details: [{ path: 'depositWallet', message }] }) : undefined)
+      const judge: Judge = ({ status }) => (status === 400 ? new ApiError('INVALID_BODY', { message: `${message}. Nothing was charged.`, details: [{ path: 'depositWallet', message }] }) : undefined)
       const body = record(await http.postJson(`${baseUrl.replace(/\/+$/, '')}/deposit`, { address: account }, { signal, judge }))
       const { evm } = record(body.address)
       if (typeof evm === 'string' && /^0x[0-9a-fA-F]{40}$/.test(evm)) return evm.toLowerCase()

@@ -2,7 +2,7 @@
  * Prediction markets, at Predexon with a key, or at the venues themselves without one. Sources: reference/vendors.md 10 (hosts of Polymarket and
  * Kalshi, from @polymarket/clob-client@5.8.1 and kalshi-typescript@3.30.0); reference/clients.md 6.11 (Predexon v2).
  */
-import { type Clock, type DataVendor, Fault, type Log, type Passage } from '../../../core/mod.ts'
+import { type Clock, type DataVendor, ApiError, type Log, type PassthroughRequest } from '../../../core/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'
 import { type Passthrough, passthrough, type PassthroughConfig } from '../lib/passthrough.ts'
 
@@ -56,13 +56,13 @@ export function predictionVenues({ roots = VENUE_ROOTS, ...ports }: Ports & { re
       const words = own(SERVED, venue)
       const root = words && own(words, word)
       const through = own(venues, venue)
-      if (!root || !through || passage.body) throw new Fault('NOT_FOUND', { message: 'This gateway asks the venues themselves, which do not serve this path. Payment was NOT charged.', fields: { available } })
+      if (!root || !through || passage.body) throw new ApiError('NOT_FOUND', { message: 'This gateway asks the venues themselves, which do not serve this path. Payment was NOT charged.', fields: { available } })
       return await through.ask(roots[root], { path: own(MOVED, passage.path) ?? rest, query: passage.query }, at)
     },
   }
 }
 
-function partsOf({ path }: Passage): { venue: string; word: string; rest: string } {
+function partsOf({ path }: PassthroughRequest): { venue: string; word: string; rest: string } {
   const [venue = '', word = '', ...more] = path.split('/')
   return { venue, word, rest: [word, ...more].join('/') }
 }

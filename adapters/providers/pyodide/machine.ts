@@ -42,11 +42,11 @@ const LOOK_MS = 100
 const OWN_MEMORY = 320
 const HEAP_MEMORY = 128
 /** Of stdout and of stderr, in bytes, before they are cut; and of all that a process may say to us for one command, where a piece counts for more than it holds. */
-export const MOST_OUTPUT = 1 << 20
-const MOST_SAID = 4 * MOST_OUTPUT
+export const MAX_OUTPUT = 1 << 20
+const MAX_SAID = 4 * MAX_OUTPUT
 const PIECE = 1_024
 /** Beside those that it starts with, some of which are made when they are needed. */
-const MOST_THREADS = 12
+const MAX_THREADS = 12
 const NICE = 10
 /** Processor time that may be spent between commands, beyond a hundredth of the time that passes. A tick is 10 ms. */
 const IDLE_SECONDS = 3
@@ -73,7 +73,7 @@ export async function startMachine({ programs, cwd, memory, seconds = DAY, clock
   signal.throwIfAborted()
   const { deno, pyodide } = programs
   const limits = `--v8-flags=--max-old-space-size=${HEAP_MEMORY},--wasm-max-mem-pages=${memory * WASM_PAGES_PER_MB}`
-  const args = ['run', ...FLAGS, `--allow-read=${pyodide}`, limits, guest, pyodide, pathToFileURL(join(pyodide, 'pyodide.mjs')).href, String(MOST_OUTPUT)]
+  const args = ['run', ...FLAGS, `--allow-read=${pyodide}`, limits, guest, pyodide, pathToFileURL(join(pyodide, 'pyodide.mjs')).href, String(MAX_OUTPUT)]
   const processorSeconds = Math.ceil((seconds + START_MS / 1000) * availableParallelism())
   const child = spawn('/bin/sh', ['-c', LIMITED, String(processorSeconds), deno, ...args], { cwd, env: ENVIRONMENT, detached: true, stdio: ['pipe', 'pipe', 'ignore'] })
   const over = new AbortController()
@@ -167,7 +167,7 @@ export async function startMachine({ programs, cwd, memory, seconds = DAY, clock
       const seen = await usageOf(pid).catch(() => undefined)
       if (seen && seen.kb > (memory + OWN_MEMORY) * PAGE_KB) end(`it took more than its ${memory} MB of memory`)
       if (seen && seen.threads > most) end('it started too many threads')
-      most = Math.min(most, (seen?.threads ?? Infinity) + MOST_THREADS)
+      most = Math.min(most, (seen?.threads ?? Infinity) + MAX_THREADS)
       idle = isBusy || !seen ? 0 : Math.max(0, idle + seen.ticks - (ticks ?? seen.ticks) - LOOK_MS / 1000)
       if (idle > idleSeconds * TICKS) end('it worked on when nobody had asked it anything')
       ticks = seen?.ticks ?? ticks
@@ -188,7 +188,7 @@ export function hear(child: Pick<ChildProcess, 'stdin' | 'stdout'>, { answered, 
   child.stdin?.on('error', () => {})
   child.stdout?.on('data', (piece: Buffer) => {
     said += piece.length + PIECE
-    if (said > MOST_SAID) return end('it said too much')
+    if (said > MAX_SAID) return end('it said too much')
     const last = piece.indexOf('\n')
     pieces.push(piece)
     if (last < 0) return

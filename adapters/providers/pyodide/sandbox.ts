@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { bytesToHex } from '@noble/hashes/utils'
-import { type Clock, Fault, type Log, type SandboxVendor } from '../../../core/mod.ts'
+import { type Clock, ApiError, type Log, type SandboxVendor } from '../../../core/mod.ts'
 import { findPrograms, type Machine, type Programs, startMachine } from './machine.ts'
 
 export type EmbeddedSandboxOptions = {
@@ -18,12 +18,12 @@ export type EmbeddedSandboxOptions = {
 
 export type EmbeddedSandbox = SandboxVendor & { close(): Promise<void> }
 
-export const MOST_SANDBOXES = 4
+export const MAX_SANDBOXES = 4
 export const SANDBOX_MEMORY = 512
 const RUNTIME = 'CPython 3.14 as WebAssembly (Pyodide 314) with its standard library: one processor, no network, no other program than python, echo, ls, cat and pwd.'
 
 /** Throws with what is missing where its programs are not installed. */
-export function embeddedSandbox({ most = MOST_SANDBOXES, memory = SANDBOX_MEMORY, programs = findPrograms(), clock, log, random }: EmbeddedSandboxOptions): EmbeddedSandbox {
+export function embeddedSandbox({ most = MAX_SANDBOXES, memory = SANDBOX_MEMORY, programs = findPrograms(), clock, log, random }: EmbeddedSandboxOptions): EmbeddedSandbox {
   const machines = new Map<string, Machine>()
   const closing = new AbortController()
   let starting = 0
@@ -37,7 +37,7 @@ export function embeddedSandbox({ most = MOST_SANDBOXES, memory = SANDBOX_MEMORY
     async create(order, { signal }) {
       if (closing.signal.aborted) throw new Error('the embedded sandbox is closed')
       if (machines.size + starting >= most) {
-        throw new Fault('BUSY', { message: `${most} sandboxes are alive here, and no more can be. Nothing was charged; try again when one has ended.`, headers: { 'retry-after': '30' } })
+        throw new ApiError('BUSY', { message: `${most} sandboxes are alive here, and no more can be. Nothing was charged; try again when one has ended.`, headers: { 'retry-after': '30' } })
       }
       starting += 1
       try {

@@ -4,7 +4,7 @@
  * TradingView's UDF for the shape of bars; reference/vendors.md 5 for errors.
  */
 import { scaled } from '../../../core/lib/decimal_json.ts'
-import type { Bar, Clock, Feed, Log, MarketVendor, Session, Shelf, Spot } from '../../../core/mod.ts'
+import type { Bar, Clock, Feed, Log, MarketVendor, Session, MarketKind, Spot } from '../../../core/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'
 import { marketHttp } from '../lib/market_http.ts'
 import { orAbort } from '../../http/or_abort.ts'
@@ -27,14 +27,14 @@ export const PYTH_HERMES_URL = 'https://hermes.pyth.network'
 export const PYTH_HISTORY_URL = 'https://pyth.dourolabs.app/v1/real_time'
 
 /** An id is 64 letters of hex: so many make an address of 6 KB. */
-const MOST_PER_CALL = 80
+const MAX_PER_CALL = 80
 
 type Listed = { readonly id: string; readonly symbol: string; readonly description: string; readonly assetType: string }
 
 /** Remembers nothing but which sessions equities have, from the last list. Put `cachedMarket` in front: Hermes blocks who asks often. */
 export function pythMarket({ key, hermesUrl = PYTH_HERMES_URL, historyUrl = PYTH_HISTORY_URL, ...config }: PythConfig): MarketVendor {
   const http = marketHttp({ ...config, name: 'pyth', key })
-  const ask = batched(MOST_PER_CALL, latestOf)
+  const ask = batched(MAX_PER_CALL, latestOf)
   let sessions: ReadonlyMap<string, string> | undefined
 
   return {
@@ -57,7 +57,7 @@ export function pythMarket({ key, hermesUrl = PYTH_HERMES_URL, historyUrl = PYTH
     },
   }
 
-  async function feeds(shelf: Shelf, { signal }: { signal: AbortSignal }): Promise<readonly Feed[]> {
+  async function feeds(shelf: MarketKind, { signal }: { signal: AbortSignal }): Promise<readonly Feed[]> {
     const { assetType } = shelfRule(shelf)
     const listed = await http.get(`${under(hermesUrl, '/v2/price_feeds')}${assetType ? `?asset_type=${assetType}` : ''}`, signal, { read: listedOf })
     const found = new Map(listed.filter(({ symbol }) => SESSION.test(symbol)).map(({ symbol, id }) => [symbol, id]))
@@ -86,7 +86,7 @@ const sessionKey = ({ key }: Feed, session: Session): string => `${key}.${sessio
 
 type ShelfRule = { /** What Hermes is asked for; all there is where our shelf has two of its types. */ readonly assetType?: string; readonly prefixes: readonly string[] }
 
-function shelfRule(shelf: Shelf): ShelfRule {
+function shelfRule(shelf: MarketKind): ShelfRule {
   if (shelf === 'crypto') return { assetType: 'crypto', prefixes: ['Crypto.'] }
   if (shelf === 'fx') return { assetType: 'fx', prefixes: ['FX.'] }
   if (shelf === 'commodity') return { prefixes: ['Metal.', 'Commodities.'] }
@@ -109,7 +109,7 @@ function listedOf(text: string): readonly Listed[] | undefined {
 }
 
 /** One feed for each of our symbols: where two come to the same, the later is told apart by its quote currency. */
-function feedsOf(shelf: Shelf, listed: readonly Listed[]): readonly Feed[] {
+function feedsOf(shelf: MarketKind, listed: readonly Listed[]): readonly Feed[] {
   const { prefixes } = shelfRule(shelf)
   const found = new Map<string, Feed>()
   for (const { id, symbol: key, description, assetType } of listed) {

@@ -1,5 +1,5 @@
 /** A chat vendor that does what a test tells it to, and the texts to tell it with. */
-import type { ChatAnswer, ChatOrder, ChatStream, ChatVendor, Fields, Json, Wire } from '../../../core/mod.ts'
+import type { ChatAnswer, ChatOrder, ChatStream, ChatVendor, Fields, Json, ChatFormat } from '../../../core/mod.ts'
 
 /** What becomes of one order; given nothing, it says Hello. */
 export type ChatScript = (order: ChatOrder, at: { signal: AbortSignal; attempt: number }) => Promise<ChatAnswer>
@@ -7,7 +7,7 @@ export type ChatScript = (order: ChatOrder, at: { signal: AbortSignal; attempt: 
 export type ScriptedChat = ChatVendor & { readonly orders: readonly ChatOrder[] }
 
 /** Records every order. Rejects at once when the signal aborts, and ends a stream at once when it is cancelled, whatever the script does. */
-export function scriptedChat(script: ChatScript = hello, { wire = 'chat' }: { wire?: Wire } = {}): ScriptedChat {
+export function scriptedChat(script: ChatScript = hello, { wire = 'chat' }: { wire?: ChatFormat } = {}): ScriptedChat {
   const orders: ChatOrder[] = []
   return {
     wire,

@@ -2,7 +2,7 @@
  * Phone numbers at Twilio, with the account's SID and token. Sources: reference/vendors.md 8 (Lookup v2, AvailablePhoneNumbers and IncomingPhoneNumbers of
  * twilio-oai d50069b and twilio@6.2.0). A number is bought under the name of its order, by which it is found again: Twilio knows no key against doubles.
  */
-import { type Clock, Fault, type Line, type Log, type PhoneVendor } from '../../../core/mod.ts'
+import { type Clock, ApiError, type Line, type Log, type PhoneVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { toldOf, withoutSecrets } from '../lib/passthrough.ts'
 import { envelope, type Judge, record } from '../lib/refusals.ts'
@@ -30,13 +30,13 @@ const TIMEOUT_MS = 20_000
 /** What stands before the order in the name of a number. */
 const OURS = 'farebox '
 const PAGE = 1_000
-const MOST_PAGES = 50
+const MAX_PAGES = 50
 /** How many of those on offer are tried: others may be quicker. */
 const TRIES = 5
 /** Not to be had by us: taken meanwhile, or only with an address or papers that the operator has not filed. */
 const NOT_TO_BE_HAD = new Set(['21421', '21422', '21615', '21631', '21649', '21651'])
 
-const gone = () => new Fault('NOT_FOUND', { message: 'There is no such number.' })
+const gone = () => new ApiError('NOT_FOUND', { message: 'There is no such number.' })
 
 export function twilio(config: TwilioConfig): PhoneVendor {
   const { accountSid, authToken, baseUrl = TWILIO_URL, lookupsUrl = TWILIO_LOOKUPS_URL, fraudFields = FIELDS.fraud, countries = COUNTRIES } = config
@@ -51,7 +51,7 @@ export function twilio(config: TwilioConfig): PhoneVendor {
     async lookup(number, about, { signal }) {
       const judge: Judge = ({ status, body }) => {
         if (status !== 400 && status !== 404) return undefined
-        return new Fault('PASSED_ON', { status, message: `Twilio ${status}: ${withoutSecrets(envelope(body).message, [authToken, accountSid]).slice(0, 200) || 'unknown number'} (payment NOT charged)`, fields: { status } })
+        return new ApiError('PASSED_ON', { status, message: `Twilio ${status}: ${withoutSecrets(envelope(body).message, [authToken, accountSid]).slice(0, 200) || 'unknown number'} (payment NOT charged)`, fields: { status } })
       }
       const fields = about === 'fraud' ? fraudFields : FIELDS.carrier
       return await http.passText(`${root(lookupsUrl)}/v2/PhoneNumbers/${e164(number)}?Fields=${encodeURIComponent(fields)}`, { signal, headers, judge })
@@ -78,7 +78,7 @@ export function twilio(config: TwilioConfig): PhoneVendor {
     async lines({ signal }) {
       const all: Line[] = []
       let url: string | undefined = `${account}/IncomingPhoneNumbers.json?PageSize=${PAGE}`
-      for (let page = 0; url !== undefined && page < MOST_PAGES; page++) {
+      for (let page = 0; url !== undefined && page < MAX_PAGES; page++) {
         const { body } = await http.getJson(url, { signal, headers })
         all.push(...linesIn(body))
         const next = record(body).next_page_uri
@@ -123,7 +123,7 @@ export function twilio(config: TwilioConfig): PhoneVendor {
   }
 }
 
-const isNone = (error: unknown): boolean => error instanceof Fault && error.code === 'NOT_FOUND'
+const isNone = (error: unknown): boolean => error instanceof ApiError && error.code === 'NOT_FOUND'
 
 const isGone =
   <T>(answer: T) =>

@@ -25,8 +25,8 @@ const isReply = TypeCompiler.Compile(
 )
 
 /** "up to 10 images per request" (docs.x.ai, imagine). */
-const MOST_PER_CALL = 10
-const MOST_SOURCES = 5
+const MAX_PER_CALL = 10
+const MAX_SOURCES = 5
 const READS = ['image/png', 'image/jpeg', 'image/webp']
 const RATIOS = ['1:1', '3:4', '4:3', '9:16', '16:9', '2:3', '3:2', '9:19.5', '19.5:9', '9:20', '20:9', '1:2', '2:1', '21:9', '5:2']
 
@@ -39,7 +39,7 @@ export function xaiImages(config: ImageVendorConfig): ImageVendor {
   const headers = bearer(config.key)
 
   const make = (job: ImageJob, sources: Readonly<Record<string, Json>>, signal: AbortSignal) =>
-    spread({ n: job.n, perCall: config.perCall ?? MOST_PER_CALL }, signal, async (n, stop) => {
+    spread({ n: job.n, perCall: config.perCall ?? MAX_PER_CALL }, signal, async (n, stop) => {
       const usual = job.model.includes('imagine-image-2') ? { quality: 'low' } : {}
       const shape = { aspect_ratio: nearestRatio(RATIOS, job), resolution: job.width * job.height > 1448 * 1448 ? '2k' : '1k' }
       const order = { model: job.model, prompt: job.prompt, n, ...shape, response_format: 'b64_json', ...sources }
@@ -53,7 +53,7 @@ export function xaiImages(config: ImageVendorConfig): ImageVendor {
     generate: (job, { signal }) => make(job, {}, signal),
     async edit(job, { signal }) {
       if (job.mask !== undefined) throw invalidImage('This model takes no mask.')
-      if (job.images.length > MOST_SOURCES) throw invalidImage(`This model takes at most ${MOST_SOURCES} images.`)
+      if (job.images.length > MAX_SOURCES) throw invalidImage(`This model takes at most ${MAX_SOURCES} images.`)
       const sources = pictures(job.images, READS).map(({ uri }) => ({ url: uri, type: 'image_url' }))
       const [only] = sources
       return await make(job, only && sources.length === 1 ? { image: only } : { images: sources }, signal)

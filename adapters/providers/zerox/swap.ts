@@ -2,7 +2,7 @@
  * The 0x swap API v2. Sources: @0x/swap-ts-sdk@2.1.1 `__generated__/routers.d.ts` (names of errors, shapes), the route table of
  * reference/vendors.md 3. Its keys and its version travel in headers; nothing of the caller's does.
  */
-import { Fault, type Json, type Log, type SwapAnswer, type SwapCall, type SwapVendor } from '../../../core/mod.ts'
+import { ApiError, type Json, type Log, type SwapAnswer, type SwapCall, type SwapVendor } from '../../../core/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'
 import { orAbort } from '../../http/or_abort.ts'
 import { record, safeCode } from '../lib/refusals.ts'
@@ -56,7 +56,7 @@ export function zerox(config: ZeroxConfig): SwapVendor {
       const answer = await orAbort(ask(call, signal), signal)
       if (isAboutUs(answer)) {
         log.alert('the swap aggregator refuses us: its key, plan or balance needs the operator', { status: answer.status, code: nameOf(answer.body) })
-        throw new Fault('NOT_CONFIGURED', { message: 'The swap aggregator does not accept this gateway just now; the operator has been told.' })
+        throw new ApiError('NOT_CONFIGURED', { message: 'The swap aggregator does not accept this gateway just now; the operator has been told.' })
       }
       return answer
     },
@@ -122,4 +122,4 @@ function parsed(text: string): Json | undefined {
   }
 }
 
-const away = (what: string): Fault => new Fault('MODEL_UNAVAILABLE', { message: `The swap aggregator ${what}.` })
+const away = (what: string): ApiError => new ApiError('MODEL_UNAVAILABLE', { message: `The swap aggregator ${what}.` })

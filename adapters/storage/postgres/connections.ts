@@ -10,7 +10,7 @@ export type Limits = {
   /** Longest that a statement may take, with its waits for locks, and that a verb may wait for a connection. Default 5,000. */
   readonly timeoutMs?: number
   /** How long a verb tries to find a database that is away. Default 1,500. */
-  readonly patienceMs?: number
+  readonly waitMs?: number
 }
 
 /**
@@ -37,7 +37,7 @@ const PAUSE_MS = 50
  * Connections to one Postgres, migrated before the first is used. What has surely left no trace (no connection, one lost before the
  * commit was sent, a transaction undone for another's sake) is tried again, patiently. All else throws DatabaseError.
  */
-export function connections(url: string, { connections: max = 10, timeoutMs = 5_000, patienceMs = 1_500 }: Limits) {
+export function connections(url: string, { connections: max = 10, timeoutMs = 5_000, waitMs = 1_500 }: Limits) {
   const pool = new Pool({
     connectionString: url,
     max,
@@ -116,9 +116,9 @@ export function connections(url: string, { connections: max = 10, timeoutMs = 5_
 
   return {
     /** Connects and migrates, so that a start fails of what each verb would fail of. */
-    ready: () => tracked(() => patiently(patienceMs, ready)),
-    read: <Answer>(look: (send: Send) => Promise<Answer>) => tracked(() => patiently(patienceMs, () => read(look))),
-    write: <Seen, Answer>(step: Step<Seen, Answer>) => tracked(() => inTurn(step.turn, () => patiently(patienceMs, () => write(step)))),
+    ready: () => tracked(() => patiently(waitMs, ready)),
+    read: <Answer>(look: (send: Send) => Promise<Answer>) => tracked(() => patiently(waitMs, () => read(look))),
+    write: <Seen, Answer>(step: Step<Seen, Answer>) => tracked(() => inTurn(step.turn, () => patiently(waitMs, () => write(step)))),
     /** Ends when all that was asked before has been answered. */
     async close(): Promise<void> {
       if (isClosed) return
@@ -180,8 +180,8 @@ function fail(error: unknown): never {
   throw washed(error)
 }
 
-async function patiently<Answer>(patienceMs: number, attempt: () => Promise<Answer>): Promise<Answer> {
-  for (let [left, pause] = [patienceMs, PAUSE_MS]; ; left -= pause, pause *= 2) {
+async function patiently<Answer>(waitMs: number, attempt: () => Promise<Answer>): Promise<Answer> {
+  for (let [left, pause] = [waitMs, PAUSE_MS]; ; left -= pause, pause *= 2) {
     try {
       return await attempt()
     } catch (error) {

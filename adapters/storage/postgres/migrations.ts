@@ -107,7 +107,7 @@ export const steps: readonly Step[] = [
 export const LOCK = '28817591579602808'
 
 /** The limits of a served request are not those of a migration. */
-const LONGEST_MS = 3_600_000
+const MAX_MS = 3_600_000
 
 /**
  * Brings a database to the end of `wanted`, one transaction per step; of replicas that start at once, one takes a step and the others
@@ -119,11 +119,11 @@ export async function migrate(client: ClientBase, wanted: readonly Step[] = step
 
 async function next(client: ClientBase, wanted: readonly Step[]): Promise<boolean> {
   const ask = async (text: string, values: unknown[] = []): Promise<Record<string, unknown>[]> => {
-    const query = { text, values, query_timeout: LONGEST_MS }
+    const query = { text, values, query_timeout: MAX_MS }
     const { rows } = await client.query<Record<string, unknown>>(query).catch(fail)
     return rows
   }
-  await ask(`BEGIN; SET LOCAL statement_timeout = ${LONGEST_MS}`)
+  await ask(`BEGIN; SET LOCAL statement_timeout = ${MAX_MS}`)
   try {
     // What others have done is only known behind the lock.
     await ask(`SELECT pg_advisory_xact_lock(${LOCK})`)

@@ -1,6 +1,6 @@
-import { type Debt, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
+import { type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
 import {
-  type Bond,
+  type AuthorizationBinding,
   type ClaimAnswer,
   type Head,
   type OpenAnswer,
@@ -21,7 +21,7 @@ import {
   patchOf,
   takePermits,
 } from '../../../core/payment/ledger.ts'
-import type { Call, Claim, NewCall, Opened, Owned, Storage } from '../../../core/ports/mod.ts'
+import type { Call, Claim, NewCall, Opened, StoredRecord, Storage } from '../../../core/ports/mod.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
 import { type Limits, type Send, type Step, connections } from './connections.ts'
 import { type Statement, ask, patching } from './statements.ts'
@@ -58,11 +58,11 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
         look: (send) =>
           Promise.all([
             send(ask.bound, { key }),
-            at.cap ? debts(send, call, { now: at.now, asOf: at.cap.asOf }) : [],
+            at.cap ? exposedCalls(send, call, { now: at.now, asOf: at.cap.asOf }) : [],
             at.cap?.newWallet ? send(ask.paid, { payer: call.payer, asset: call.asset }) : [],
           ]),
         act([[bound], owed, [paid]], send) {
-          const { answer, writes } = decideOpen({ call, authorization }, { bound, debts: owed, hasPaid: paid !== undefined }, at)
+          const { answer, writes } = decideOpen({ call, authorization }, { bound, exposedCalls: owed, hasPaid: paid !== undefined }, at)
           return after(perform(writes, send), opened(answer, send))
         },
       })
@@ -110,13 +110,13 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       return write({
         turn: callOf(id),
         locks: key === null ? [] : [keyOf(key)],
-        look: (send) => Promise.all([send(ask.pair, { id, key }), send(ask.bonds, { id, key })]),
+        look: (send) => Promise.all([send(ask.pair, { id, key }), send(ask.bindings, { id, key })]),
         act([heads, found], send) {
-          const bonds = found.filter((bond) => bond.call === id)
-          const elsewhere = found.find((bond) => bond.call !== id)
+          const bindings = found.filter((binding) => binding.call === id)
+          const elsewhere = found.find((binding) => binding.call !== id)
           const bound = elsewhere && must(heads.find((head) => head.id === elsewhere.call), `call ${elsewhere.call}`)
           const call = heads.find((head) => head.id === id)
-          const { answer, writes } = decideClaim(call, { bonds, offered, bound }, at)
+          const { answer, writes } = decideClaim(call, { bindings, offered, bound }, at)
           return after(perform(writes, send), claimed(answer, send))
         },
       })
@@ -126,9 +126,9 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       const [id, token, outcome, at] = structuredClone(given)
       return write({
         turn: callOf(id),
-        look: (send) => Promise.all([send(ask.head, { id }), send(ask.bonds, { id, key: null })]),
-        act([[head], bonds], send) {
-          const { answer, writes } = decideFinish(head, { bonds, token, outcome }, at)
+        look: (send) => Promise.all([send(ask.head, { id }), send(ask.bindings, { id, key: null })]),
+        act([[head], bindings], send) {
+          const { answer, writes } = decideFinish(head, { bindings, token, outcome }, at)
           return after(perform(writes, send), Promise.resolve(answer))
         },
       })
@@ -206,12 +206,12 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
 const keyOf = (key: string) => `authorization ${key}`
 const payerOf = ({ payer, asset }: Pick<NewCall, 'payer' | 'asset'>) => `payer ${JSON.stringify([payer, asset])}`
 const callOf = (id: string) => `call ${id}`
-const ownedOf = ({ kind, id }: Pick<Owned, 'kind' | 'id'>) => `owned ${JSON.stringify([kind, id])}`
+const ownedOf = ({ kind, id }: Pick<StoredRecord, 'kind' | 'id'>) => `owned ${JSON.stringify([kind, id])}`
 
 // ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-function debts(send: Send, { payer, asset }: NewCall, at: { now: number; asOf: number }): Promise<Debt[]> {
-  return send(ask.debts, { payer, asset, now: at.now, since: at.asOf - SETTLED_LOOKBACK_MS })
+function exposedCalls(send: Send, { payer, asset }: NewCall, at: { now: number; asOf: number }): Promise<ExposedCall[]> {
+  return send(ask.exposedCalls, { payer, asset, now: at.now, since: at.asOf - SETTLED_LOOKBACK_MS })
 }
 
 async function call(id: string, send: Send): Promise<Call> {
@@ -239,7 +239,7 @@ function perform(writes: readonly Write[], send: Send): Promise<unknown> {
 function performOne(step: Write, send: Send): Promise<unknown> {
   if (step.kind === 'insert') return send(ask.insertCall, { ...step.call, ...UNCLAIMED })
   if (step.kind === 'patch') return patchCall(step.id, step.patch, send)
-  if (step.kind === 'bind') return send(ask.bind, { ...step.bond, signed: step.authorization })
+  if (step.kind === 'bind') return send(ask.bind, { ...step.binding, signed: step.authorization })
   if (step.kind === 'mark') return send(ask.mark, { key: step.key, state: step.state })
   return send(ask.free, { key: step.key })
 }
@@ -250,7 +250,7 @@ function patchCall(id: string, patch: RowPatch, send: Send): Promise<unknown> {
 }
 
 /** Keeps the record where what is stored so far allows it. */
-function owning(record: Owned, may: (stored: Owned | undefined) => boolean): Step<readonly Owned[], boolean> {
+function owning(record: StoredRecord, may: (stored: StoredRecord | undefined) => boolean): Step<readonly StoredRecord[], boolean> {
   return {
     turn: ownedOf(record),
     locks: [ownedOf(record)],
@@ -263,18 +263,18 @@ function owning(record: Owned, may: (stored: Owned | undefined) => boolean): Ste
   }
 }
 
-type Promised = { readonly heads: readonly Head[]; readonly bonds: readonly Bond[] }
+type Promised = { readonly heads: readonly Head[]; readonly bindings: readonly AuthorizationBinding[] }
 
 /** One bounded step of `renew`. Whose promise is lengthened, and no more, is written at once. */
 function renewing(owner: string, ids: readonly string[], until: number): Step<Promised, readonly string[]> {
   return {
     turn: `owner ${owner}`,
     async look(send) {
-      const [heads, bonds] = await Promise.all([send(ask.headsAmong, { ids }), send(ask.bondsAmong, { ids })])
-      return { heads, bonds }
+      const [heads, bindings] = await Promise.all([send(ask.headsAmong, { ids }), send(ask.bindingsAmong, { ids })])
+      return { heads, bindings }
     },
-    act({ heads, bonds }, send) {
-      const decided = heads.map((head) => ({ head, ...decideRenewal(head, { bonds: bonds.filter(({ call }) => call === head.id), owner }, until) }))
+    act({ heads, bindings }, send) {
+      const decided = heads.map((head) => ({ head, ...decideRenewal(head, { bindings: bindings.filter(({ call }) => call === head.id), owner }, until) }))
       const longer = decided.filter(({ head, writes }) => isUnfinished(head.work) && writes.length > 0).map(({ head }) => head.id)
       const back = decided.flatMap(({ head, writes }) => (isUnfinished(head.work) ? [] : writes))
       const done = [...(longer.length > 0 ? [send(ask.renew, { ids: longer, until })] : []), perform(back, send)]
@@ -284,7 +284,7 @@ function renewing(owner: string, ids: readonly string[], until: number): Step<Pr
 }
 
 type Aged = { readonly touched: number; readonly last: Place | undefined }
-type Old = { readonly heads: readonly Head[]; readonly bonds: readonly Pick<Bond, 'call' | 'expiresAt'>[] }
+type Old = { readonly heads: readonly Head[]; readonly bindings: readonly Pick<AuthorizationBinding, 'call' | 'expiresAt'>[] }
 
 /** One bounded step of `prune` over calls, beginning behind `from`. */
 function aging(now: number, from: Place): Step<Old, Aged> {
@@ -292,10 +292,10 @@ function aging(now: number, from: Place): Step<Old, Aged> {
     turn: 'prune',
     async look(send) {
       const heads = await send(ask.aging, { now, ...from, limit: BATCH })
-      return { heads, bonds: await send(ask.bondsAmong, { ids: heads.map(({ id }) => id) }) }
+      return { heads, bindings: await send(ask.bindingsAmong, { ids: heads.map(({ id }) => id) }) }
     },
-    act({ heads, bonds }, send) {
-      const fated = (fate: string) => heads.filter((head) => afterlife(head, bonds.filter(({ call }) => call === head.id), now) === fate)
+    act({ heads, bindings }, send) {
+      const fated = (fate: string) => heads.filter((head) => afterlife(head, bindings.filter(({ call }) => call === head.id), now) === fate)
       const [old, over] = [{ ids: fated('empty').map(({ id }) => id) }, { ids: fated('forget').map(({ id }) => id) }]
       const done = [send(ask.emptyAmong, old), send(ask.unsignAmong, old), send(ask.freeAmong, over), send(ask.forgetAmong, over)]
       const last = heads.length < BATCH ? undefined : heads.at(-1)

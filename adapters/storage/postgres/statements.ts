@@ -17,22 +17,22 @@ export type Statement<Row> = {
 
 /** Drizzle builds and types the statements, and codes their values; it never holds a connection. */
 const db = drizzle.mock()
-const { fence, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
+const { claimToken, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
 const { id, payer, asset, work, money, owner, until, receipt, expiresAt, settledAt, quote, gateway, endpoint, model, usage, createdAt, startedAt, error } = shown
-const heads = { id, payer, work, money, owner, until, startedAt, error, receipt, expiresAt, fence, claimUntil, claimKey, claimFresh, emptied }
-const { signed, ...bonds } = getTableColumns(authorizations)
+const heads = { id, payer, work, money, owner, until, startedAt, error, receipt, expiresAt, claimToken, claimUntil, claimKey, claimFresh, emptied }
+const { signed, ...bindings } = getTableColumns(authorizations)
 // `block` is read as `claimUntil` is: a number or nothing.
-const debts = { id, endpoint, quote, work, money, startedAt, settledAt, state: bonds.state, bondExpiresAt: bonds.expiresAt, block: claimUntil }
+const exposedCalls = { id, endpoint, quote, work, money, startedAt, settledAt, state: bindings.state, bindingExpiresAt: bindings.expiresAt, block: claimUntil }
 const isUnfinished = sql`${work} in ('queued', 'in_progress')`
-const isOfCall = eq(bonds.call, id)
+const isOfCall = eq(bindings.call, id)
 
 const spendable = db
-  .select({ ...debts, block: sql<never>`null::bigint` })
+  .select({ ...exposedCalls, block: sql<never>`null::bigint` })
   .from(authorizations)
   .innerJoin(calls, isOfCall)
-  .where(and(same(bonds.payer, 'payer'), gt(bonds.expiresAt, given('now', bonds.expiresAt)), sql`${bonds.state} in ('open', 'sent')`, same(asset)))
+  .where(and(same(bindings.payer, 'payer'), gt(bindings.expiresAt, given('now', bindings.expiresAt)), sql`${bindings.state} in ('open', 'sent')`, same(asset)))
 const recent = db
-  .select({ ...debts, state: sql<never>`null::text`, bondExpiresAt: sql<never>`null::bigint`, block: sql<never>`(${receipt}::json ->> 'block')::bigint` })
+  .select({ ...exposedCalls, state: sql<never>`null::text`, bindingExpiresAt: sql<never>`null::bigint`, block: sql<never>`(${receipt}::json ->> 'block')::bigint` })
   .from(calls)
   .where(and(same(payer), same(asset), gte(settledAt, given('since', settledAt)), sql`${money} = 'settled'`))
 
@@ -44,7 +44,7 @@ export const ask = {
   /** Read as the column is whose kind it is of. */
   now: rows('now', { now: createdAt }, { toSQL: () => ({ sql: 'select floor(extract(epoch from clock_timestamp()) * 1000)::bigint', params: [] }) }),
   call: rows('call', shown, db.select(shown).from(calls).where(same(id))),
-  callOf: rows('call_of', shown, db.select(shown).from(authorizations).innerJoin(calls, isOfCall).where(same(bonds.key))),
+  callOf: rows('call_of', shown, db.select(shown).from(authorizations).innerJoin(calls, isOfCall).where(same(bindings.key))),
   /** Locks the call. */
   head: rows('head', heads, db.select(heads).from(calls).where(same(id)).for('no key update')),
   /** Locks the calls. */
@@ -53,7 +53,7 @@ export const ask = {
   bound: rows(
     'bound',
     heads,
-    db.select(heads).from(authorizations).innerJoin(calls, isOfCall).where(same(bonds.key)).for('no key update', { of: calls }),
+    db.select(heads).from(authorizations).innerJoin(calls, isOfCall).where(same(bindings.key)).for('no key update', { of: calls }),
   ),
   /** Locks a call, and the one that an authorization serves. */
   pair: rows(
@@ -62,24 +62,24 @@ export const ask = {
     db
       .select(heads)
       .from(calls)
-      .where(sql`${id} = ${given('id', id)} or ${id} = (select call from authorizations where key = ${given('key', bonds.key)})`)
+      .where(sql`${id} = ${given('id', id)} or ${id} = (select call from authorizations where key = ${given('key', bindings.key)})`)
       .orderBy(asc(id))
       .for('no key update'),
   ),
   /** Those of a call, by place, and the one with the key, whichever call that serves. */
-  bonds: rows(
+  bindings: rows(
     'bonds',
-    bonds,
+    bindings,
     db
-      .select(bonds)
+      .select(bindings)
       .from(authorizations)
-      .where(sql`${bonds.call} = ${given('id', bonds.call)} or ${bonds.key} = ${given('key', bonds.key)}`)
-      .orderBy(asc(bonds.place)),
+      .where(sql`${bindings.call} = ${given('id', bindings.call)} or ${bindings.key} = ${given('key', bindings.key)}`)
+      .orderBy(asc(bindings.place)),
   ),
-  bondsAmong: rows('bonds_among', bonds, db.select(bonds).from(authorizations).where(among(bonds.call))),
-  signed: rows('signed', { signed }, db.select({ signed }).from(authorizations).where(same(bonds.key))),
+  bindingsAmong: rows('bonds_among', bindings, db.select(bindings).from(authorizations).where(among(bindings.call))),
+  signed: rows('signed', { signed }, db.select({ signed }).from(authorizations).where(same(bindings.key))),
   /** One statement, hence one moment: a settlement that ends meanwhile is seen before or after, not in between. */
-  debts: rows('debts', debts, unionAll(spendable, recent)),
+  exposedCalls: rows('debts', exposedCalls, unionAll(spendable, recent)),
   paid: rows('paid', { id }, db.select({ id }).from(calls).where(and(same(payer), same(asset), sql`${money} = 'settled'`)).limit(1)),
   lost: rows(
     'lost',
@@ -168,14 +168,14 @@ export const ask = {
   bind: rows(
     'bind',
     {},
-    db.insert(authorizations).values(everyField(authorizations)).onConflictDoUpdate({ target: bonds.key, set: fromExcluded(authorizations, 'key') }),
+    db.insert(authorizations).values(everyField(authorizations)).onConflictDoUpdate({ target: bindings.key, set: fromExcluded(authorizations, 'key') }),
   ),
-  mark: rows('mark', {}, db.update(authorizations).set({ state: sql`${given('state', bonds.state)}` }).where(same(bonds.key))),
-  free: rows('free', {}, db.delete(authorizations).where(same(bonds.key))),
-  freeAmong: rows('free_among', {}, db.delete(authorizations).where(among(bonds.call))),
+  mark: rows('mark', {}, db.update(authorizations).set({ state: sql`${given('state', bindings.state)}` }).where(same(bindings.key))),
+  free: rows('free', {}, db.delete(authorizations).where(same(bindings.key))),
+  freeAmong: rows('free_among', {}, db.delete(authorizations).where(among(bindings.call))),
   forgetAmong: rows('forget_among', {}, db.delete(calls).where(among(id))),
   emptyAmong: rows('empty_among', {}, db.update(calls).set({ request: null, result: null, emptied: true }).where(among(id))),
-  unsignAmong: rows('unsign_among', {}, db.update(authorizations).set({ signed: null }).where(among(bonds.call))),
+  unsignAmong: rows('unsign_among', {}, db.update(authorizations).set({ signed: null }).where(among(bindings.call))),
   takeLease: rows(
     'take_lease',
     {},

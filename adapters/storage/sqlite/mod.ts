@@ -2,7 +2,7 @@ import { Database } from 'bun:sqlite'
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { drizzle } from 'drizzle-orm/bun-sqlite'
-import { type Debt, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
+import { type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
 import {
   type ClaimAnswer,
   type OpenAnswer,
@@ -65,7 +65,7 @@ export function sqliteStorage(path: string): Storage {
   function perform(step: Write): void {
     if (step.kind === 'insert') ask.insertCall.run({ ...step.call, ...UNCLAIMED })
     if (step.kind === 'patch') patchCall(step.id, step.patch)
-    if (step.kind === 'bind') ask.bind.run({ ...step.bond, signed: step.authorization })
+    if (step.kind === 'bind') ask.bind.run({ ...step.binding, signed: step.authorization })
     if (step.kind === 'mark') ask.mark.run({ key: step.key, state: step.state })
     if (step.kind === 'free') ask.free.run({ key: step.key })
   }
@@ -85,15 +85,15 @@ export function sqliteStorage(path: string): Storage {
     return { ...rest, authorization: must(ask.signed.get({ key })?.signed, `authorization ${key}`) }
   }
 
-  function debts({ payer, asset }: NewCall, at: { now: number; asOf: number }): readonly Debt[] {
+  function exposedCalls({ payer, asset }: NewCall, at: { now: number; asOf: number }): readonly ExposedCall[] {
     const since = at.asOf - SETTLED_LOOKBACK_MS
     return [...ask.spendable.all({ payer, asset, now: at.now }), ...ask.recent.all({ payer, asset, since })]
   }
 
   function renewOne(id: string, owner: string, until: number): boolean {
     const head = ask.head.get({ id })
-    const bonds = head && !isUnfinished(head.work) ? ask.bonds.all({ id }) : []
-    const { answer, writes } = decideRenewal(head, { bonds, owner }, until)
+    const bindings = head && !isUnfinished(head.work) ? ask.bindings.all({ id }) : []
+    const { answer, writes } = decideRenewal(head, { bindings, owner }, until)
     writes.forEach(perform)
     return answer
   }
@@ -104,7 +104,7 @@ export function sqliteStorage(path: string): Storage {
     let touched = 0
     for (const head of found) {
       const { id } = head
-      const fate = afterlife(head, ask.bonds.all({ id }), now)
+      const fate = afterlife(head, ask.bindings.all({ id }), now)
       if (fate === 'keep') continue
       touched++
       if (fate === 'empty') {
@@ -124,7 +124,7 @@ export function sqliteStorage(path: string): Storage {
       return write(() => {
         const bound = ask.bound.get({ key: authorization.key })
         const hasPaid = at.cap?.newWallet !== undefined && ask.paid.get({ payer: call.payer, asset: call.asset }) !== undefined
-        const seen = { bound, debts: at.cap ? debts(call, { now: at.now, asOf: at.cap.asOf }) : [], hasPaid }
+        const seen = { bound, exposedCalls: at.cap ? exposedCalls(call, { now: at.now, asOf: at.cap.asOf }) : [], hasPaid }
         const { answer, writes } = decideOpen({ call, authorization }, seen, at)
         writes.forEach(perform)
         return opened(answer)
@@ -164,10 +164,10 @@ export function sqliteStorage(path: string): Storage {
     claimSettlement(...given) {
       const [id, offered, at] = structuredClone(given)
       return write(() => {
-        const bonds = ask.bonds.all({ id })
-        const own = bonds.some((bond) => bond.key === offered?.key)
+        const bindings = ask.bindings.all({ id })
+        const own = bindings.some((binding) => binding.key === offered?.key)
         const bound = offered && !own ? ask.bound.get({ key: offered.key }) : undefined
-        const { answer, writes } = decideClaim(ask.head.get({ id }), { bonds, offered, bound }, at)
+        const { answer, writes } = decideClaim(ask.head.get({ id }), { bindings, offered, bound }, at)
         writes.forEach(perform)
         return claimed(answer)
       }, weightOf(at.result?.result))
@@ -176,7 +176,7 @@ export function sqliteStorage(path: string): Storage {
     finishSettlement(...given) {
       const [id, token, outcome, at] = structuredClone(given)
       return write(() => {
-        const { answer, writes } = decideFinish(ask.head.get({ id }), { bonds: ask.bonds.all({ id }), token, outcome }, at)
+        const { answer, writes } = decideFinish(ask.head.get({ id }), { bindings: ask.bindings.all({ id }), token, outcome }, at)
         writes.forEach(perform)
         return answer
       })

@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { customType, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core'
-import type { BondState } from '../../../core/payment/exposure.ts'
+import type { BindingStatus } from '../../../core/payment/exposure.ts'
 import { type Usdc, usdc } from '../../../core/x402/money.ts'
-import type { Authorization, Json, Money, Usage, Work } from '../../../core/ports/mod.ts'
+import type { Authorization, Json, PaymentStatus, Usage, WorkStatus } from '../../../core/ports/mod.ts'
 import type { Offer, Receipt } from '../../../core/x402/protocol.ts'
 
 /**
@@ -39,15 +39,15 @@ export const calls = sqliteTable(
     authorization: text().notNull(),
     fingerprint: text().notNull(),
     createdAt: integer('created_at').notNull(),
-    work: text().$type<Work>().notNull(),
-    money: text().$type<Money>().notNull(),
+    work: text().$type<WorkStatus>().notNull(),
+    money: text().$type<PaymentStatus>().notNull(),
     owner: text().notNull(),
     until: integer().notNull(),
     startedAt: integer('started_at'),
     endedAt: integer('ended_at'),
     settledAt: integer('settled_at'),
     expiresAt: integer('expires_at').notNull(),
-    fence: integer().notNull(),
+    claimToken: integer().notNull(),
     claimUntil: integer('claim_until'),
     claimKey: text('claim_key'),
     claimFresh: integer('claim_fresh', { mode: 'boolean' }).notNull(),
@@ -81,13 +81,13 @@ export const authorizations = sqliteTable(
       .references(() => calls.id),
     payer: text().notNull(),
     place: integer().notNull(),
-    state: text().$type<BondState>().notNull(),
+    state: text().$type<BindingStatus>().notNull(),
     expiresAt: integer('expires_at').notNull(),
     signed: json().$type<Authorization>(),
   },
-  (bond) => [
-    uniqueIndex('authorizations_of_call').on(bond.call, bond.place),
-    index('authorizations_spendable').on(bond.payer, bond.expiresAt).where(sql`state in ('open', 'sent')`),
+  (binding) => [
+    uniqueIndex('authorizations_of_call').on(binding.call, binding.place),
+    index('authorizations_spendable').on(binding.payer, binding.expiresAt).where(sql`state in ('open', 'sent')`),
   ],
 )
 

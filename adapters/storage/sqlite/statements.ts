@@ -8,11 +8,11 @@ import { authorizations, calls, leases, owned, windows } from './schema.ts'
  * one against a bound parameter. The order of `bonds`, and what `spendable` and `recent` leave out, is what core/payment/ledger.ts counts on.
  */
 export function statements(db: BunSQLiteDatabase) {
-  const { fence, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
+  const { claimToken, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
   const { id, payer, work, money, owner, until, receipt, expiresAt, gateway, endpoint, model, asset, usage, startedAt, settledAt, error } = shown
-  const head = { id, payer, work, money, owner, until, startedAt, error, receipt, expiresAt, fence, claimUntil, claimKey, claimFresh, emptied }
-  const debt = { id, endpoint, quote: calls.quote, work, money, startedAt: calls.startedAt, settledAt: calls.settledAt }
-  const { signed, ...bond } = getTableColumns(authorizations)
+  const head = { id, payer, work, money, owner, until, startedAt, error, receipt, expiresAt, claimToken, claimUntil, claimKey, claimFresh, emptied }
+  const unpaidRecord = { id, endpoint, quote: calls.quote, work, money, startedAt: calls.startedAt, settledAt: calls.settledAt }
+  const { signed, ...binding } = getTableColumns(authorizations)
   const unfinished = sql`${work} in ('queued', 'in_progress')`
   const spent = sql`coalesce(${paid}, ${calls.quote})`
   const given = sql.placeholder
@@ -20,25 +20,25 @@ export function statements(db: BunSQLiteDatabase) {
   return {
     call: db.select(shown).from(calls).where(eq(id, given('id'))).prepare(),
     head: db.select(head).from(calls).where(eq(id, given('id'))).prepare(),
-    bound: db.select(head).from(authorizations).innerJoin(calls, ofCall).where(eq(bond.key, given('key'))).prepare(),
-    callOf: db.select(shown).from(authorizations).innerJoin(calls, ofCall).where(eq(bond.key, given('key'))).prepare(),
-    bonds: db.select(bond).from(authorizations).where(eq(bond.call, given('id'))).orderBy(asc(bond.place)).prepare(),
-    signed: db.select({ signed }).from(authorizations).where(eq(bond.key, given('key'))).prepare(),
+    bound: db.select(head).from(authorizations).innerJoin(calls, ofCall).where(eq(binding.key, given('key'))).prepare(),
+    callOf: db.select(shown).from(authorizations).innerJoin(calls, ofCall).where(eq(binding.key, given('key'))).prepare(),
+    bindings: db.select(binding).from(authorizations).where(eq(binding.call, given('id'))).orderBy(asc(binding.place)).prepare(),
+    signed: db.select({ signed }).from(authorizations).where(eq(binding.key, given('key'))).prepare(),
     spendable: db
-      .select({ ...debt, state: bond.state, bondExpiresAt: bond.expiresAt, block: sql<null>`null` })
+      .select({ ...unpaidRecord, state: binding.state, bindingExpiresAt: binding.expiresAt, block: sql<null>`null` })
       .from(authorizations)
       .innerJoin(calls, ofCall)
       .where(
         and(
-          eq(bond.payer, given('payer')),
-          gt(bond.expiresAt, given('now')),
-          sql`${bond.state} in ('open', 'sent')`,
+          eq(binding.payer, given('payer')),
+          gt(binding.expiresAt, given('now')),
+          sql`${binding.state} in ('open', 'sent')`,
           eq(calls.asset, given('asset')),
         ),
       )
       .prepare(),
     recent: db
-      .select({ ...debt, state: sql<null>`null`, bondExpiresAt: sql<null>`null`, block: sql<number | null>`${receipt} ->> 'block'` })
+      .select({ ...unpaidRecord, state: sql<null>`null`, bindingExpiresAt: sql<null>`null`, block: sql<number | null>`${receipt} ->> 'block'` })
       .from(calls)
       .where(
         and(
@@ -121,16 +121,16 @@ export function statements(db: BunSQLiteDatabase) {
     bind: db
       .insert(authorizations)
       .values(everyField(authorizations))
-      .onConflictDoUpdate({ target: bond.key, set: fromExcluded(authorizations, 'key') })
+      .onConflictDoUpdate({ target: binding.key, set: fromExcluded(authorizations, 'key') })
       .prepare(),
     mark: db
       .update(authorizations)
       .set({ state: sql`${given('state')}` })
-      .where(eq(bond.key, given('key')))
+      .where(eq(binding.key, given('key')))
       .prepare(),
-    free: db.delete(authorizations).where(eq(bond.key, given('key'))).prepare(),
-    freeAll: db.delete(authorizations).where(eq(bond.call, given('id'))).prepare(),
-    unsign: db.update(authorizations).set({ signed: null }).where(eq(bond.call, given('id'))).prepare(),
+    free: db.delete(authorizations).where(eq(binding.key, given('key'))).prepare(),
+    freeAll: db.delete(authorizations).where(eq(binding.call, given('id'))).prepare(),
+    unsign: db.update(authorizations).set({ signed: null }).where(eq(binding.call, given('id'))).prepare(),
     forget: db.delete(calls).where(eq(id, given('id'))).prepare(),
     keepOwned: db
       .insert(owned)

@@ -2,7 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import * as sale from './shared.ts'
 import type { AudioRow } from '../catalog.ts'
-import { free, hybrid, json, paid, poll } from '../../endpoint/mod.ts'
+import { free, hybrid, json, paid, polled } from '../../endpoint/mod.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 import type { Json } from '../../ports/mod.ts'
 import { asNumber, audioPrice, charactersIn, FEE } from '../../x402/pricing.ts'
@@ -11,7 +11,7 @@ import { READS } from '../../http/replies.ts'
 const HOUR_MS = 3_600_000
 /** Public clients of music do not poll: they are kept waiting for as long as they will. */
 const INLINE_WINDOW_MS = 60_000
-const LONGEST_LYRICS = 3_500
+const MAX_LYRICS = 3_500
 const POLL_PATH = '/api/v1/audio/generations/{id}'
 const JOB = 'audio.generation.job'
 
@@ -35,7 +35,7 @@ const compose = paid({
     model: sale.modelField,
     prompt: Type.String({ minLength: 1, description: 'Style, mood and instruments: at most 2,000 characters.' }),
     instrumental: Type.Optional(Type.Boolean({ default: false, description: 'Nobody sings.' })),
-    lyrics: Type.Optional(Type.String({ minLength: 1, description: `What is sung, at most ${LONGEST_LYRICS} characters; written by the model where it is left out. Not with instrumental.` })),
+    lyrics: Type.Optional(Type.String({ minLength: 1, description: `What is sung, at most ${MAX_LYRICS} characters; written by the model where it is left out. Not with instrumental.` })),
     duration_seconds: Type.Optional(Type.Number({ minimum: 5, maximum: 240, description: 'A hint.' })),
   }),
   output: Type.Object({
@@ -62,7 +62,7 @@ const compose = paid({
     const row = sale.rowFor(catalog, 'music', model)
     sale.checkText('prompt', prompt, { length: charactersIn(prompt), most: row.maxCharacters, of: row.id })
     if (lyrics !== undefined && instrumental) throw refused('lyrics', `cannot be combined with instrumental: true, got ${quoted(lyrics)}; send one of them`)
-    if (lyrics !== undefined) sale.checkText('lyrics', lyrics, { length: charactersIn(lyrics), most: LONGEST_LYRICS, of: row.id })
+    if (lyrics !== undefined) sale.checkText('lyrics', lyrics, { length: charactersIn(lyrics), most: MAX_LYRICS, of: row.id })
     return { model: row.id, prompt, instrumental, ...(lyrics !== undefined && { lyrics }), ...(duration_seconds !== undefined && { duration_seconds }) }
   },
 
@@ -71,15 +71,15 @@ const compose = paid({
     const generation_info = {
       model: row.id,
       generation_time: 'up to a few minutes',
-      flow: 'hybrid',
+      callHandlers: 'hybrid',
       note: 'Ready within 60 seconds: 200 and settled in that response. Otherwise 202 with a poll_url; nothing is charged until a poll finds the track ready.',
     }
-    return { amount: audioPrice(row.billing), maxTimeoutSeconds: 600, shown: { pricePerTrack: asNumber(row.billing.rate) }, also: { generation_info } }
+    return { amount: audioPrice(row.billing), maxTimeoutSeconds: 600, publicPrice: { pricePerTrack: asNumber(row.billing.rate) }, also: { generation_info } }
   },
 
   sample: (offering) => sale.sampleOf(EXAMPLE, 'music', offering),
-  serves: sale.serves('music'),
-  span: (offering) => sale.spanOf(sale.configured(offering, 'music').map(({ billing }) => audioPrice(billing))),
+  isAvailable: sale.isAvailable('music'),
+  priceRange: (offering) => sale.spanOf(sale.configured(offering, 'music').map(({ billing }) => audioPrice(billing))),
   remember: ({ model = null }) => ({ model, request: { model } }),
   settle: () => hybrid(INLINE_WINDOW_MS),
 
@@ -101,7 +101,7 @@ const compose = paid({
   },
 })
 
-const jobPoll = poll({
+const jobPoll = polled({
   name: 'audio.poll',
   path: POLL_PATH,
   summary: 'Collect a music job',

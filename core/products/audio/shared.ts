@@ -2,7 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import type { AudioKind, AudioRow, Catalog } from '../catalog.ts'
 import type { Hosted, Made, Offering, Order, Showing, Stored } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import { clip, quoted, refused } from '../../http/request_body.ts'
 import type { Usdc } from '../../x402/money.ts'
 import type { Json } from '../../ports/mod.ts'
@@ -48,7 +48,7 @@ export function rowFor(catalog: Catalog, kind: AudioKind, model: string | undefi
   if (row?.kind === kind) return row
   const available = rows.filter(({ hidden }) => !hidden).map(({ id }) => id)
   const problem = row ? `${row.id} makes ${row.kind}, not ${kind}.` : `Unknown model: ${clip(model)}.`
-  throw new Fault('INVALID_MODEL', { message: `${problem} Available models: ${available.join(', ')}.`, fields: { available_models: available } })
+  throw new ApiError('INVALID_MODEL', { message: `${problem} Available models: ${available.join(', ')}.`, fields: { available_models: available } })
 }
 
 /** The vendor of a row, where it makes what the row promises. */
@@ -67,7 +67,7 @@ export function configured(offering: Offering, kind: AudioKind): readonly AudioR
   return made.length > 0 ? made : listed
 }
 
-export const serves = (kind: AudioKind) => ({ model }: { readonly model?: string }, offering: Offering): boolean => makerOf(rowFor(offering.catalog, kind, model), offering) !== undefined
+export const isAvailable = (kind: AudioKind) => ({ model }: { readonly model?: string }, offering: Offering): boolean => makerOf(rowFor(offering.catalog, kind, model), offering) !== undefined
 
 /** The same order of a row that is made here. */
 export function sampleOf<Order extends object>(example: Order, kind: AudioKind, offering: Offering): Order {
@@ -114,15 +114,15 @@ export function workOf(kind: AudioKind, { input, catalog, vendors }: Order<{ rea
   return { row, vendor }
 }
 
-export const notMade = (): Fault => new Fault('NOT_CONFIGURED', { message: 'The operator has not configured who makes this. Nothing was charged.' })
+export const notMade = (): ApiError => new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured who makes this. Nothing was charged.' })
 
 /** What is nobody's fault here reads as the vendor's: 504 where it was too slow, else 502 (reference clients 6). */
 export function orUpstream(work: Promise<MadeAudio> | undefined): Promise<MadeAudio> {
   if (!work) throw notMade()
   return work.catch((error: unknown) => {
-    if (error instanceof Fault) throw error
-    if ((error as Error).name === 'TimeoutError') throw new Fault('UPSTREAM_TIMEOUT', { message: 'The sound was not made in time. Payment was NOT charged; try again.' })
-    throw new Fault('UPSTREAM_FAILED', { message: 'The provider of this sound failed. Payment was NOT charged; try again.', details: 'The model did not deliver a result.' })
+    if (error instanceof ApiError) throw error
+    if ((error as Error).name === 'TimeoutError') throw new ApiError('UPSTREAM_TIMEOUT', { message: 'The sound was not made in time. Payment was NOT charged; try again.' })
+    throw new ApiError('UPSTREAM_FAILED', { message: 'The provider of this sound failed. Payment was NOT charged; try again.', details: 'The model did not deliver a result.' })
   })
 }
 
@@ -137,12 +137,12 @@ export function hosted(made: MadeAudio, { format, model, ...said }: { readonly f
     ...(format === 'pcm' && sampleRate !== undefined && { sample_rate: sampleRate }),
     ...(note !== undefined && { note }),
   }
-  return { result: { model, piece }, media: { folder: FOLDER, urls: [url] }, keeps: nothingUnlessHosted }
+  return { result: { model, piece }, media: { folder: FOLDER, urls: [url] }, recordsToStore: nothingUnlessHosted }
 }
 
 function nothingUnlessHosted(media: readonly Hosted[]): [] {
   if (media.every(({ key }) => key !== null)) return []
-  throw new Fault('WORK_FAILED', { error: 'Audio could not be stored', details: 'The sound was made, and could not be stored for you. Nothing was charged; try again.' })
+  throw new ApiError('WORK_FAILED', { error: 'Audio could not be stored', details: 'The sound was made, and could not be stored for you. Nothing was charged; try again.' })
 }
 
 type Kept = { readonly model: string; readonly piece: Record<string, Json> }

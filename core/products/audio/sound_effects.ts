@@ -34,12 +34,12 @@ const generate = paid({
 
   price({ model }, { catalog }) {
     const row = sale.rowFor(catalog, KIND, model)
-    return { amount: audioPrice(row.billing), maxTimeoutSeconds: 300, shown: {}, also: { generation_info: { model: row.id, note: 'Settled in the reply, which says where the sound is hosted.' } } }
+    return { amount: audioPrice(row.billing), maxTimeoutSeconds: 300, publicPrice: {}, also: { generation_info: { model: row.id, note: 'Settled in the reply, which says where the sound is hosted.' } } }
   },
 
   sample: (offering) => sale.sampleOf(EXAMPLE, KIND, offering),
-  serves: sale.serves(KIND),
-  span: (offering) => sale.spanOf(sale.configured(offering, KIND).map(({ billing }) => audioPrice(billing))),
+  isAvailable: sale.isAvailable(KIND),
+  priceRange: (offering) => sale.spanOf(sale.configured(offering, KIND).map(({ billing }) => audioPrice(billing))),
   remember: ({ model = null }) => ({ model, request: { model } }),
 
   async run(order) {

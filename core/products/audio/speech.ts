@@ -4,7 +4,7 @@ import * as sale from './shared.ts'
 import type { AudioRow } from '../catalog.ts'
 import { within } from '../../payment/settle.ts'
 import { type Context, free, type FreeContext, json, paid } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 import type { Json } from '../../ports/mod.ts'
 import type { AudioVendor, Voice, VoiceNames } from '../../ports/vendors.ts'
@@ -51,13 +51,13 @@ const speak = paid({
     const { row, characters, seconds, amount } = quoteOf(order, context)
     const size = row.billing.mode === 'per_second' ? { estimated_seconds: seconds } : { characters }
     const note = 'Settled in the reply, which says where the sound is hosted. Nothing is charged for a failure.'
-    return { amount, maxTimeoutSeconds: 300, shown: {}, also: { generation_info: { ...size, model: row.id, note } } }
+    return { amount, maxTimeoutSeconds: 300, publicPrice: {}, also: { generation_info: { ...size, model: row.id, note } } }
   },
 
   sample: (offering) => sale.sampleOf(EXAMPLE, 'speech', offering),
-  serves: sale.serves('speech'),
+  isAvailable: sale.isAvailable('speech'),
 
-  span(offering) {
+  priceRange(offering) {
     const rows = sale.configured(offering, 'speech')
     const sizes = (row: AudioRow) => [{ characters: 1, seconds: 1 }, { characters: row.maxCharacters, seconds: spokenSeconds('x'.repeat(row.maxCharacters)) }]
     return sale.spanOf(rows.flatMap((row) => sizes(row).map((size) => audioPrice(row.billing, size))))
@@ -121,7 +121,7 @@ const voices = free({
   }),
   async answer(_request, context) {
     const makers = new Set(sale.rowsOf(context.catalog, 'speech').flatMap((row) => (row.hidden ? [] : (sale.makerOf(row, context) ?? []))))
-    if (makers.size === 0) throw new Fault('NOT_CONFIGURED', { message: 'The operator has not configured who speaks.' })
+    if (makers.size === 0) throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured who speaks.' })
     const lists = await Promise.all([...makers].map((vendor) => listOf(vendor, context)))
     const note = 'Send voice_id or alias as voice. A voice speaks with the models of its own vendor.'
     return json(200, { object: 'list', endpoint: speak.path, note, data: lists.flat() }, { 'cache-control': 'public, max-age=300' })
@@ -138,8 +138,8 @@ function listOf(vendor: AudioVendor, { clock }: Pick<FreeContext, 'clock'>): Pro
   const asked = within(clock, ASK_MS, async (signal) => (await (vendor.voices?.({ signal }) ?? Promise.resolve([]))).map((voice) => voiceShown(voice, vendor.voiceNames)))
   const list = asked.catch((error: unknown) => {
     lists.delete(vendor)
-    if (error instanceof Fault) throw error
-    throw new Fault('UPSTREAM_FAILED', { message: 'The voices could not be asked for. Try again.' })
+    if (error instanceof ApiError) throw error
+    throw new ApiError('UPSTREAM_FAILED', { message: 'The voices could not be asked for. Try again.' })
   })
   lists.set(vendor, { until: clock.now() + VOICES_KEPT_MS, list })
   return list

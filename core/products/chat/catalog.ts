@@ -342,16 +342,16 @@ const flatPriced: readonly ChatRow[] = [
 ]
 
 /** Served without any key. It is no model, and says so wherever it is shown (house decision 11). */
-const parrot = { maker: 'farebox', vendor: 'embedded', upstream: 'parrot', aliases: [], contextWindow: 32_768, maxOutput: 8_192, categories: ['chat'], structured: 'forwarded' } as const
+const echoModel = { maker: 'farebox', vendor: 'embedded', upstream: 'parrot', aliases: [], contextWindow: 32_768, maxOutput: 8_192, categories: ['chat'], structured: 'forwarded' } as const
 
 const embedded: readonly ChatRow[] = [
   sold('farebox/parrot', 'farebox/parrot', {
-    ...parrot, ...released(2026, 11, 20), billing: paid('0.5', '1.5'), surfaces: ['responses', 'generate_content'],
+    ...echoModel, ...released(2026, 11, 20), billing: paid('0.5', '1.5'), surfaces: ['responses', 'generate_content'],
     name: 'Parrot (a small text program, no model)',
     description: 'A small deterministic program that answers with text made from what it was sent. It is no model; it is here so that paying and streaming can be tried without a key.',
   }),
   sold('farebox/parrot-free', 'farebox/parrot-free', {
-    ...parrot, ...released(2026, 11, 20), billing: FREE,
+    ...echoModel, ...released(2026, 11, 20), billing: FREE,
     name: 'Parrot Free (a small text program, no model)',
     description: 'The same small deterministic text program, free of charge. It is no model; nothing is routed to it that did not ask for it.',
   }),

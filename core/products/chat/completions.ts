@@ -3,9 +3,9 @@ import { Type } from '@sinclair/typebox'
 import { checkChatExtras, checkTools, checkTurns } from './unsupported_fields.ts'
 import { ChatBody } from './request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, orderSize, quote, remembered, sampleRow, sized } from './shared.ts'
-import { free, json, live, type LiveContext, type Offering } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
-import { intake, refused } from '../../http/request_body.ts'
+import { free, json, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
+import { ApiError } from '../../http/errors.ts'
+import { inputParser, refused } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
 import { chatPrice, chatPriceParts } from '../../x402/pricing.ts'
 import type { Fields } from './formats/wire.ts'
@@ -24,7 +24,7 @@ const output = Type.Object({
 })
 
 /** The order of a checked body; `model` from the path where that names one. */
-async function orderOf(body: Readonly<Record<string, unknown>>, model: string | undefined, context: LiveContext): Promise<ChatInput> {
+async function orderOf(body: Readonly<Record<string, unknown>>, model: string | undefined, context: StreamedContext): Promise<ChatInput> {
   const named = model ?? body.model
   if (typeof named !== 'string') throw refused('model', 'is required')
   checkTurns((body as Fields).messages, 'messages')
@@ -38,17 +38,17 @@ const shared = {
   input: ChatBody,
   output,
   uploads: true,
-  dialect: 'chat',
+  errorFormat: 'chat',
   price: quote,
-  span: chatSpan,
-  serves: isServed,
+  priceRange: chatSpan,
+  isAvailable: isServed,
   remember: remembered,
   sample: (offering: Offering): Fields => ({ model: sampleRow(offering)?.id ?? '', ...EXAMPLE }),
-  check: (body: Readonly<Record<string, unknown>>, { params }: { params: Readonly<Record<string, string>> }, context: LiveContext) => orderOf(body, params.model, context),
+  check: (body: Readonly<Record<string, unknown>>, { params }: { params: Readonly<Record<string, string>> }, context: StreamedContext) => orderOf(body, params.model, context),
   answer: (order: Parameters<typeof answered>[0]) => answered(order, () => undefined),
 } as const
 
-const completions = live<ChatInput>({
+const completions = streamed<ChatInput>({
   ...shared,
   name: 'chat.completions',
   path: '/api/v1/chat/completions',
@@ -56,7 +56,7 @@ const completions = live<ChatInput>({
   description: 'Compatible with the common chat API; streams when asked to. The quote is the estimated prompt and 10% of max_tokens at list price, at least 0.001, plus the fee. Free models need no payment.',
 })
 
-const byModel = live<ChatInput>({
+const byModel = streamed<ChatInput>({
   ...shared,
   name: 'chat.model',
   path: '/api/v1/chat/{model...}',
@@ -65,7 +65,7 @@ const byModel = live<ChatInput>({
   sample: (offering) => ({ model: sampleRow(offering)?.id ?? '', ...EXAMPLE }),
 })
 
-const read = intake(ChatBody, 'kept')
+const read = inputParser(ChatBody, 'kept')
 
 const estimate = free({
   name: 'chat.estimate',
@@ -75,7 +75,7 @@ const estimate = free({
   summary: 'What a chat request would cost',
   description: 'The quote of the same body at /api/v1/chat/completions, and what it is made from.',
   tag: 'chat',
-  dialect: 'chat',
+  errorFormat: 'chat',
   input: ChatBody,
   limit: { requests: 120, windowMs: MINUTE_MS },
   errors: ['INVALID_BODY', 'INVALID_MODEL', 'CONTEXT_LENGTH_EXCEEDED', 'NOT_CONFIGURED'],
@@ -89,7 +89,7 @@ const estimate = free({
   }),
   async answer(request, context) {
     const order = await orderOf(read(await request.json()), undefined, context)
-    if (!isServed(order, context)) throw new Fault('NOT_CONFIGURED', { message: `The operator has not configured ${order.row.id}.` })
+    if (!isServed(order, context)) throw new ApiError('NOT_CONFIGURED', { message: `The operator has not configured ${order.row.id}.` })
     const { row, promptTokens, maxTokens, effort } = order
     const isFree = row.billing.mode === 'free'
     return json(200, {

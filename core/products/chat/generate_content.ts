@@ -1,11 +1,11 @@
 /** The generate-content API of vendor-b's clients, for payers that the operator has listed (spec 3, inventory; ruling 22). */
 import { Type } from '@sinclair/typebox'
 import type { ChatRow } from '../catalog.ts'
-import { checkTurns, MOST_TOOLS, partCounter } from './unsupported_fields.ts'
+import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from './shared.ts'
-import { type Asked, type GuestList, live, type LiveContext, type Offering } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import { type RequestHead, type Allowlist, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
+import { ApiError } from '../../http/errors.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 import type { Json } from '../../ports/mod.ts'
 import { camel } from './formats/generate_content_parts.ts'
@@ -18,7 +18,7 @@ import type { Fields } from './formats/wire.ts'
 const input = Type.Object({
   contents: Type.Array(Type.Object({ role: Type.Optional(Type.String()), parts: Type.Optional(Type.Array(Type.Object({}))) }), { minItems: 1 }),
   systemInstruction: Type.Optional(Type.Object({})),
-  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MOST_TOOLS })),
+  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MAX_TOOLS })),
   toolConfig: Type.Optional(Type.Object({})),
   generationConfig: Type.Optional(Type.Object({})),
   safetySettings: Type.Optional(Type.Array(Type.Object({}))),
@@ -33,20 +33,20 @@ const shared = {
   input,
   output,
   uploads: true,
-  dialect: 'generate_content',
+  errorFormat: 'generate_content',
   price: quote,
-  span: chatSpan,
-  serves: isServed,
+  priceRange: chatSpan,
+  isAvailable: isServed,
   remember: remembered,
-  guests: (): GuestList => ({ name: 'generate_content', unset: 'nobody' }),
+  allowlists: (): Allowlist => ({ name: 'generate_content', unset: 'nobody' }),
   sample: (): Fields => ({ contents: [{ role: 'user', parts: [{ text: 'Why is the sky blue?' }] }] }),
   answer: (order: Parameters<typeof answered>[0]) => answered(order, translation),
 } as const
 
-const check = (stream: boolean) => async (said: Readonly<Record<string, unknown>>, { params }: Asked, context: LiveContext) => {
+const check = (stream: boolean) => async (said: Readonly<Record<string, unknown>>, { params }: RequestHead, context: StreamedContext) => {
   const body = oneSpelling(said as Fields)
   const row = params.model === undefined ? anyRow(context) : findRow(params.model, context)
-  if (!isOnSurface(row)) throw new Fault('INVALID_MODEL', { message: `${row.id} is not served by generateContent; POST /api/v1/chat/completions serves it.`, param: 'model' })
+  if (!isOnSurface(row)) throw new ApiError('INVALID_MODEL', { message: `${row.id} is not served by generateContent; POST /api/v1/chat/completions serves it.`, param: 'model' })
   if (body.contents === undefined) throw refused('contents', 'is required')
   const [served] = builtInTools(body)
   if (served !== undefined) throw invalidParameter('tools', `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`)
@@ -98,11 +98,11 @@ function checkParts(value: Json | undefined, { at, count, levels }: Place): void
 /** A probe without a body names no model either. */
 function anyRow(offering: Offering): ChatRow {
   const row = sampleRow(offering, isOnSurface)
-  if (!row) throw new Fault('NOT_CONFIGURED')
+  if (!row) throw new ApiError('NOT_CONFIGURED')
   return row
 }
 
-const generate = live<ChatInput>({
+const generate = streamed<ChatInput>({
   ...shared,
   name: 'generate_content',
   path: '/api/v1beta/models/{model...}:generateContent',
@@ -112,7 +112,7 @@ const generate = live<ChatInput>({
   check: check(false),
 })
 
-const generateStream = live<ChatInput>({
+const generateStream = streamed<ChatInput>({
   ...shared,
   name: 'generate_content.stream',
   path: '/api/v1beta/models/{model...}:streamGenerateContent',

@@ -1,10 +1,10 @@
 /** The messages API of vendor-g's clients: verbatim on its own models, converted on all others (reference clients 6.1). */
 import { Type } from '@sinclair/typebox'
 import type { ChatRow } from '../catalog.ts'
-import { checkTurns, MOST_TOOLS, partCounter } from './unsupported_fields.ts'
+import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from './shared.ts'
-import { type Asked, live } from '../../endpoint/mod.ts'
+import { type RequestHead, streamed } from '../../endpoint/mod.ts'
 import { refused } from '../../http/request_body.ts'
 import type { Json } from '../../ports/mod.ts'
 import { fieldsOf, isFields, listOf } from './formats/json.ts'
@@ -20,7 +20,7 @@ const input = Type.Object({
   messages: Type.Array(Type.Object({ role: Type.Union([Type.Literal('user'), Type.Literal('assistant'), Type.Literal('system')]), content: Type.Unknown() }), { minItems: 1 }),
   system: Type.Optional(Type.Union([Type.String(), Type.Array(Type.Object({ type: Type.String() }))])),
   stream: Type.Optional(Type.Boolean()),
-  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MOST_TOOLS })),
+  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MAX_TOOLS })),
   tool_choice: Type.Optional(Type.Object({ type: Type.String() })),
   thinking: Type.Optional(Type.Object({ type: Type.String(), budget_tokens: Type.Optional(Type.Integer({ minimum: 1 })) })),
   stop_sequences: Type.Optional(Type.Array(Type.String())),
@@ -39,7 +39,7 @@ const output = Type.Object({
   usage: Type.Object({ input_tokens: Type.Integer(), output_tokens: Type.Integer() }),
 })
 
-const passthrough = live<ChatInput>({
+const passthrough = streamed<ChatInput>({
   name: 'messages',
   path: '/api/v1/messages',
   summary: 'Converse in the messages API',
@@ -48,10 +48,10 @@ const passthrough = live<ChatInput>({
   input,
   output,
   uploads: true,
-  dialect: 'messages',
+  errorFormat: 'messages',
   price: quote,
-  span: chatSpan,
-  serves: isServed,
+  priceRange: chatSpan,
+  isAvailable: isServed,
   remember: remembered,
   sample: (offering) => ({ model: sampleRow(offering, ({ maker }) => maker === 'vendor-g')?.id ?? sampleRow(offering)?.id ?? '', max_tokens: 1_000, messages: [{ role: 'user', content: 'Why is the sky blue?' }] }),
 
@@ -70,7 +70,7 @@ export const messages = [passthrough]
 const isCallers = ({ type }: Fields): boolean => type === undefined || type === null || type === 'custom' || isCallersTool(type)
 
 /** What costs more than was quoted, or cannot work (ruling 17). What no surface sells is refused with all others. */
-function checkExtras(said: Fields, { header }: Asked): void {
+function checkExtras(said: Fields, { header }: RequestHead): void {
   const { context_management, output_format, tools } = said
   if (context_management !== undefined && !header('anthropic-beta')) {
     throw invalidParameter('context_management', 'is a beta feature; send it with the matching anthropic-beta header.')
@@ -115,7 +115,7 @@ function withoutTier({ service_tier, ...body }: Fields): Fields {
 
 const PASSED = ['anthropic-version', 'anthropic-beta'] as const
 
-function headersOf({ header }: Asked): Readonly<Record<string, string>> {
+function headersOf({ header }: RequestHead): Readonly<Record<string, string>> {
   return Object.fromEntries(PASSED.flatMap((name) => (header(name) === null ? [] : [[name, header(name) as string]])))
 }
 

@@ -4,7 +4,7 @@ import { makerOf, RATE_NAMES } from '../audio/shared.ts'
 import type { AudioRow, Catalog, ChatBilling, ChatRow, ImageRow, VideoBilling, VideoRow } from '../catalog.ts'
 import { free, type Reply } from '../../endpoint/mod.ts'
 import type { Vendors } from '../../ports/vendors.ts'
-import { asNumber, FEE, LONGEST_SPEECH_SECONDS, videoGenerationFee, videoRate, withMargin } from '../../x402/pricing.ts'
+import { asNumber, FEE, MAX_SPEECH_SECONDS, videoGenerationFee, videoRate, withMargin } from '../../x402/pricing.ts'
 import { isListed } from '../video/request.ts'
 
 const rate = (description: string) => Type.Optional(Type.Number({ description }))
@@ -151,7 +151,7 @@ const AUDIO_WORDS = { speech: 'Speaks a text.', 'sound-effects': 'Makes a sound 
 
 function audioEntry({ id, maker, name, kind, billing: { mode, rate }, maxCharacters }: AudioRow) {
   const charged = asNumber(mode === 'per_second' ? rate : withMargin(rate))
-  const sizes = { max_input_chars: maxCharacters, ...(mode === 'per_second' && { max_output_seconds: LONGEST_SPEECH_SECONDS }) }
+  const sizes = { max_input_chars: maxCharacters, ...(mode === 'per_second' && { max_output_seconds: MAX_SPEECH_SECONDS }) }
   return {
     id,
     object: 'model',

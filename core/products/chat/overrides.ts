@@ -1,7 +1,7 @@
 /** What an operator changes about the chat catalog: rows edited, added, hidden or redirected (house decision 10). */
 import { type Dollars, dollars } from '../../x402/money.ts'
 import { isBelow } from '../../x402/pricing.ts'
-import { twice } from '../../lib/duplicates.ts'
+import { duplicatesIn } from '../../lib/duplicates.ts'
 import type { ChatBilling, ChatRow } from './row.ts'
 
 /**
@@ -55,7 +55,7 @@ export function overrideChat(rows: readonly ChatRow[], overrides: readonly ChatO
   const mistakes: string[] = []
   const teller = (id: string): Tell => (field, what) => void mistakes.push(`chat ${id}.${field}: ${what}`)
   const byId = new Map(rows.map((row) => [row.id, row]))
-  for (const id of twice(overrides.map(({ id }) => id))) mistakes.push(`chat: two entries change ${id}`)
+  for (const id of duplicatesIn(overrides.map(({ id }) => id))) mistakes.push(`chat: two entries change ${id}`)
   for (const override of overrides) {
     const row = changed(byId.get(override.id), override, teller(override.id))
     if (row) byId.set(row.id, row)
@@ -70,7 +70,7 @@ export function overrideChat(rows: readonly ChatRow[], overrides: readonly ChatO
   }
   const named = new Set(overrides.filter(({ fallbacks }) => fallbacks).map(({ id }) => id))
   const all = [...byId.values()].map((row) => fallingBack(row, byId, named.has(row.id) ? teller(row.id) : undefined))
-  for (const name of twice(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`chat: two rows are called ${name}`)
+  for (const name of duplicatesIn(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`chat: two rows are called ${name}`)
   return { rows: all, mistakes }
 }
 

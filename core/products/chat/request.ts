@@ -1,12 +1,12 @@
 /** What a chat request may say, and what the rules of its model make of it before it is quoted (spec 2, "Chat request body"). */
 import { type Static, Type } from '@sinclair/typebox'
 import { EFFORTS, type ChatRow, type Effort } from '../catalog.ts'
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import { clip, isWebUrl, quoted, refused } from '../../http/request_body.ts'
 import { pictureOf } from '../../lib/image_bytes.ts'
 import type { Json } from '../../ports/mod.ts'
 import { isFields } from './formats/json.ts'
-import type { Fields, Wire } from './formats/wire.ts'
+import type { Fields, ChatFormat } from './formats/wire.ts'
 
 // ── the schema ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -32,7 +32,7 @@ const SearchParameters = Type.Object({
   max_search_results: Type.Optional(Type.Integer({ minimum: 1, maximum: 50 })),
 })
 
-const MOST_ANSWERS = 8
+const MAX_ANSWERS = 8
 const Count = (description: string) => Type.Optional(Type.Integer({ minimum: 1, description }))
 
 /** Of /chat/{model}, whose path names the model. Unknown members are kept, and forwarded as they are. */
@@ -43,7 +43,7 @@ export const ChatBody = Type.Object({
   max_completion_tokens: Count('The same as max_tokens.'),
   temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
   top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
-  n: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_ANSWERS, description: 'How many answers; each is quoted.' })),
+  n: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_ANSWERS, description: 'How many answers; each is quoted.' })),
   stream: Type.Optional(Type.Boolean({ description: 'Whether the answer comes as server-sent events.' })),
   tools: Type.Optional(Type.Array(Type.Object({ type: text }), { maxItems: 512 })),
   tool_choice: Type.Optional(Type.Union([text, Type.Object({})])),
@@ -60,7 +60,7 @@ export type ChatBody = Static<typeof ChatBody>
 
 type Checking = {
   readonly row: ChatRow
-  readonly wire: Wire
+  readonly wire: ChatFormat
   /** Whether the vendor gets the caller's own body, whose parts chat need not know. */
   readonly isNative: boolean
 }
@@ -68,7 +68,7 @@ type Checking = {
 /** What the schema cannot say of messages. Throws EMPTY_CONVERSATION, INVALID_BODY, INVALID_IMAGE or INVALID_PARAMETER. */
 export function checkMessages(messages: ChatBody['messages'], checking: Checking): void {
   if (!messages.some(({ role }) => role !== 'system' && role !== 'developer')) {
-    throw new Fault('EMPTY_CONVERSATION', { message: 'messages must have at least one user, assistant or tool message.', param: 'messages' })
+    throw new ApiError('EMPTY_CONVERSATION', { message: 'messages must have at least one user, assistant or tool message.', param: 'messages' })
   }
   for (const [index, message] of messages.entries()) {
     const at = `messages.${index}`
@@ -113,7 +113,7 @@ const NO_PICTURES = /(?:^|\.)(?:youtube\.com|youtube-nocookie\.com|youtu\.be|gen
 function checkImage(image: Json | undefined, { at: param, row }: { at: string; row: ChatRow }): void {
   const given = isFields(image) ? image.url : image
   const url = typeof given === 'string' ? given : ''
-  if (!row.images) throw new Fault('INVALID_PARAMETER', { message: `${row.id} sees no images; choose a model of the category vision.`, param })
+  if (!row.images) throw new ApiError('INVALID_PARAMETER', { message: `${row.id} sees no images; choose a model of the category vision.`, param })
   if (isWebUrl(url)) {
     if (NO_PICTURES.test(new URL(url).hostname)) throw badImage(param, `must be the address of a picture, got ${quoted(url)}`)
     return
@@ -123,13 +123,13 @@ function checkImage(image: Json | undefined, { at: param, row }: { at: string; r
   if (typeof picture === 'string') throw badImage(param, picture)
 }
 
-function badImage(param: string, why: string): Fault {
-  return new Fault('INVALID_IMAGE', { message: `${param}: ${why}.`, param })
+function badImage(param: string, why: string): ApiError {
+  return new ApiError('INVALID_IMAGE', { message: `${param}: ${why}.`, param })
 }
 
 /** 400 for a parameter that the model or the gateway does not take. */
-export function invalidParameter(param: string, message: string): Fault {
-  return new Fault('INVALID_PARAMETER', { message: `${param}: ${message}`, param })
+export function invalidParameter(param: string, message: string): ApiError {
+  return new ApiError('INVALID_PARAMETER', { message: `${param}: ${message}`, param })
 }
 
 /** The numbers that a quote is made from. The schema of chat has seen to them; those of the other surfaces do not know them all. */
@@ -138,7 +138,7 @@ export function checkCounts({ max_tokens, max_completion_tokens, n }: Fields): v
     if (count === undefined || count === null) continue
     if (!Number.isSafeInteger(count) || (count as number) < 1) throw refused(name, `must be a whole number from 1 on, got ${quoted(count)}`)
   }
-  if (typeof n === 'number' && n > MOST_ANSWERS) throw refused('n', `must be at most ${MOST_ANSWERS}, got ${n}`)
+  if (typeof n === 'number' && n > MAX_ANSWERS) throw refused('n', `must be at most ${MAX_ANSWERS}, got ${n}`)
 }
 
 // ── the rules of a model ────────────────────────────────────────────────────────────────────────────────────────────
@@ -261,12 +261,12 @@ export function trimmed(messages: readonly Fields[], tokens: readonly number[], 
 }
 
 /** 400 with ids out of `rows` that the caller may have meant, and where all of them are. */
-export function unknownModel(asked: string, rows: readonly ChatRow[]): Fault {
+export function unknownModel(asked: string, rows: readonly ChatRow[]): ApiError {
   const words = asked.toLowerCase().split(/[^a-z0-9]+/).filter(Boolean)
   const near = ({ id, aliases }: ChatRow) => words.filter((word) => [id, ...aliases].some((name) => name.includes(word))).length
   const listed = rows.filter(({ hidden }) => !hidden).map((row) => ({ id: row.id, near: near(row) }))
   const alternatives = listed.sort((a, b) => b.near - a.near).slice(0, 8).map(({ id }) => id)
-  return new Fault('INVALID_MODEL', {
+  return new ApiError('INVALID_MODEL', {
     message: `Unknown model: ${clip(asked)}. ${alternatives.length > 0 ? `Alternatives: ${alternatives.join(', ')}. ` : ''}All models: GET /api/v1/models.`,
     param: 'model',
     fields: { alternatives, models_url: '/api/v1/models' },

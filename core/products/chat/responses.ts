@@ -1,11 +1,11 @@
 /** The stateless responses API: whole, streamed, or in the background with poll, attach and cancel (spec 3; reference clients 6.2; ruling 21). */
 import { Type } from '@sinclair/typebox'
 import type { ChatRow, Effort } from '../catalog.ts'
-import { checkTurns, MOST_TOOLS, partCounter } from './unsupported_fields.ts'
+import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
 import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from './shared.ts'
-import { free, type FreeCalls, type FreeRequest, json, live, type Reply, type Stored } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import { free, type FreeCalls, type FreeRequest, json, streamed, type Reply, type Stored } from '../../endpoint/mod.ts'
+import { ApiError } from '../../http/errors.ts'
 import { refused } from '../../http/request_body.ts'
 import type { Call, Clock } from '../../ports/mod.ts'
 import { anyCallUrl, type StoredAnswer } from '../../http/replies.ts'
@@ -25,7 +25,7 @@ const input = Type.Object({
   stream: Type.Optional(Type.Boolean()),
   background: Type.Optional(Type.Boolean({ description: 'Answers at once, and works on: poll or attach with GET /api/v1/responses/{id}.' })),
   store: Type.Optional(Type.Boolean()),
-  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MOST_TOOLS })),
+  tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MAX_TOOLS })),
   reasoning: Type.Optional(Type.Object({ effort: Type.Optional(Type.Union([Type.String(), Type.Null()])) })),
   temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
   top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
@@ -54,7 +54,7 @@ function callIn(id: string): { readonly callId: string; readonly key: string } |
   return hex === undefined || key === undefined ? undefined : { callId: `job_${hex}`, key }
 }
 
-const create = live<ChatInput>({
+const create = streamed<ChatInput>({
   name: NAME,
   path: '/api/v1/responses',
   summary: 'Converse in the responses API',
@@ -63,19 +63,19 @@ const create = live<ChatInput>({
   input,
   output,
   uploads: true,
-  dialect: 'responses',
+  errorFormat: 'responses',
   price: quote,
-  span: chatSpan,
-  serves: isServed,
+  priceRange: chatSpan,
+  isAvailable: isServed,
   remember: ({ row, own, background }) => ({ ...remembered({ row } as ChatInput), request: { model: row.id, ...echoOf(own), ...(background && { _background: true }) } }),
-  guests: ({ background }) => (background ? { name: 'background', unset: 'everybody' } : undefined),
+  allowlists: ({ background }) => (background ? { name: 'background', unset: 'everybody' } : undefined),
   sample: (offering) => ({ model: sampleRow(offering, isOnSurface)?.id ?? '', input: 'Why is the sky blue?', max_output_tokens: 1_000 }),
 
   async check(said, _asked, context) {
     const body = said as Fields
     checkStateless(body)
     const row = findRow(body.model as string, context)
-    if (!isOnSurface(row)) throw new Fault('INVALID_MODEL', { message: `${row.id} is not served by /responses; POST /api/v1/chat/completions serves it.`, param: 'model' })
+    if (!isOnSurface(row)) throw new ApiError('INVALID_MODEL', { message: `${row.id} is not served by /responses; POST /api/v1/chat/completions serves it.`, param: 'model' })
     const sizing = { row, wire: 'responses', chat: chatFromResponses(body), beside: besideChat(body), own: (size: Size) => ownBody(body, size) } as const
     return await inOwnNames(sized({ ...sizing, stream: body.stream === true, defaultTokens: row.maxOutput, background: body.background === true }, context))
   },
@@ -99,9 +99,9 @@ async function inOwnNames<T>(work: Promise<T>): Promise<T> {
   try {
     return await work
   } catch (error) {
-    const [first = ''] = error instanceof Fault ? (error.parts.param ?? '').split(/[.[]/) : []
+    const [first = ''] = error instanceof ApiError ? (error.parts.param ?? '').split(/[.[]/) : []
     const param = NAMES.get(first)
-    throw error instanceof Fault && param !== undefined ? new Fault(error.code, { ...error.parts, param }) : error
+    throw error instanceof ApiError && param !== undefined ? new ApiError(error.code, { ...error.parts, param }) : error
   }
 }
 
@@ -123,7 +123,7 @@ function checkStateless(body: Fields): void {
   checkInput(body)
   if (body.store === true) throw invalidParameter('store', 'must be false: nothing is stored here.')
   if (body.input === undefined && body.instructions === undefined) throw refused('input', 'is required, or instructions')
-  if (body.background === true && body.stream === true) throw new Fault('STREAM_UNSUPPORTED', { message: 'stream: not together with background; attach with GET /api/v1/responses/{id}?stream=true.', param: 'stream' })
+  if (body.background === true && body.stream === true) throw new ApiError('STREAM_UNSUPPORTED', { message: 'stream: not together with background; attach with GET /api/v1/responses/{id}?stream=true.', param: 'stream' })
   const [served] = builtInTools(body)
   if (served !== undefined) throw invalidParameter('tools', `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`)
 }
@@ -183,7 +183,7 @@ const get = free({
   summary: 'Poll a background response, or attach to it',
   description: 'Free. The id, as the create answered it, is the key: whoever has it reads the output, so keep it to yourself. With stream=true the events, after `starting_after`: output follows when the response is completed and settled.',
   tag: 'chat',
-  dialect: 'responses',
+  errorFormat: 'responses',
   output,
   async answer({ params, query }, { calls, clock }) {
     const id = params.id ?? ''
@@ -202,12 +202,12 @@ const cancel = free({
   summary: 'Cancel a background response',
   description: 'Free, and a cancelled response costs nothing.',
   tag: 'chat',
-  dialect: 'responses',
+  errorFormat: 'responses',
   output,
   async answer({ params }: FreeRequest, { calls }) {
     const id = params.id ?? ''
     const call = await found(id, calls)
-    if (call.work === 'completed') throw new Fault('INVALID_PARAMETER', { message: 'The response is completed, and cannot be cancelled any more.', param: 'id' })
+    if (call.work === 'completed') throw new ApiError('INVALID_PARAMETER', { message: 'The response is completed, and cannot be cancelled any more.', param: 'id' })
     await calls.cancel(call.id, CANCELLED)
     return json(200, shown(await found(id, calls), id), { 'cache-control': 'no-store' })
   },
@@ -220,7 +220,7 @@ async function found(id: string, calls: FreeCalls): Promise<Call> {
   const call = named && (await calls.find(named.callId, named.key))
   // An answer that its caller waits for is neither polled nor cancelled: it would be free.
   if (call?.endpoint === NAME && (call.request as Fields)._background === true) return call
-  throw new Fault('JOB_NOT_FOUND', { message: 'There is no such response here: it never existed, or has expired.' })
+  throw new ApiError('JOB_NOT_FOUND', { message: 'There is no such response here: it never existed, or has expired.' })
 }
 
 /** A response as its client may see it: no output before it is settled. */
@@ -241,7 +241,7 @@ const receiptOf = ({ receipt }: Call): Readonly<Record<string, string>> => (rece
 const isUnderWay = ({ status }: Fields): boolean => status === 'queued' || status === 'in_progress'
 
 const LOOK_MS = 1_000
-const MOST_LOOKS = 500
+const MAX_LOOKS = 500
 
 /** The events of a response: the first ones at once, its output when it is there. */
 function attached(call: Call, { id, after, calls, clock }: { id: string; after: number; calls: FreeCalls; clock: Clock }): Reply {
@@ -267,7 +267,7 @@ function attached(call: Call, { id, after, calls, clock }: { id: string; after: 
           const { text, isLast } = now ? fresh(shown(now, id)) : { text: '', isLast: true }
           looks += 1
           if (text !== '') controller.enqueue(encoder.encode(text))
-          if (isLast || gone.signal.aborted || looks > MOST_LOOKS) return controller.close()
+          if (isLast || gone.signal.aborted || looks > MAX_LOOKS) return controller.close()
           if (text !== '') return
           await clock.wait(LOOK_MS, gone.signal)
         }

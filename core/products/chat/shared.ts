@@ -2,8 +2,8 @@
 import type { ChatRow, Effort } from '../catalog.ts'
 import { checkExtras, checkLength, checkSizes, givesSeveral, goesByResponses } from './unsupported_fields.ts'
 import { type ChatBody, checkCounts, checkMessages, invalidParameter, outputCap, requestedTokens, ruled, trimmed, unknownModel } from './request.ts'
-import type { Answer, LiveContext, LiveOrder, Offering, Price } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import type { Answer, StreamedContext, StreamedOrder, Offering, Price } from '../../endpoint/mod.ts'
+import { ApiError } from '../../http/errors.ts'
 import type { Dollars, Usdc } from '../../x402/money.ts'
 import type { Json } from '../../ports/mod.ts'
 import type { ChatVendor } from '../../ports/vendors.ts'
@@ -13,14 +13,14 @@ import { begun } from './formats/begun.ts'
 import { isEmpty } from './formats/empty.ts'
 import { rewritten, watched } from './formats/watch.ts'
 import { usageOf } from './formats/usage.ts'
-import type { Fields, Rewriter, Wire } from './formats/wire.ts'
-import { asksForJson, plainReply, withJsonAsked, withoutFence } from './formats/chat_reply.ts'
+import type { Fields, Rewriter, ChatFormat } from './formats/wire.ts'
+import { asksForJson, plainReply, withJsonAsked, withoutClaimToken } from './formats/chat_reply.ts'
 
 /** An order on any surface, checked and sized. */
 export type ChatInput = {
   readonly row: ChatRow
   /** The wire of the surface that was called. */
-  readonly wire: Wire
+  readonly wire: ChatFormat
   /** The request as the surface writes it, for a vendor that speaks the same wire; `chat` for one that does not. */
   readonly own: Fields
   readonly chat: Fields
@@ -49,7 +49,7 @@ export function findRow(model: string, { catalog, vendors }: Pick<Offering, 'cat
 
 export type Sizing = {
   readonly row: ChatRow
-  readonly wire: Wire
+  readonly wire: ChatFormat
   /** The request in `chat`, checked by its schema. */
   readonly chat: Fields
   /** The same as the surface writes it; absent where that is `chat`. Gets the sizes and rules that were worked out. */
@@ -64,16 +64,16 @@ export type Sizing = {
 }
 
 /** Applies the rules of the model and measures the prompt. Counts tokens only where the price or a limit depends on them. */
-export async function sized({ row, wire, chat: said, own, stream, defaultTokens, passed = {}, background = false, beside }: Sizing, { catalog, vendors, countTokens }: LiveContext): Promise<ChatInput> {
-  const vendorWire = vendors.chat(row)?.wire
-  const isNative = wire !== 'chat' && vendorWire === wire
+export async function sized({ row, wire, chat: said, own, stream, defaultTokens, passed = {}, background = false, beside }: Sizing, { catalog, vendors, countTokens }: StreamedContext): Promise<ChatInput> {
+  const providerFormat = vendors.chat(row)?.wire
+  const isNative = wire !== 'chat' && providerFormat === wire
   checkCounts(said)
   checkExtras(said)
   checkSizes(said)
   checkMessages(said.messages as ChatBody['messages'], { row, wire, isNative })
   const { body: { max_tokens: _, max_completion_tokens: __, stream: ___, model: ____, ...body }, effort } = ruled(said, row, { byResponses: wire === 'responses' })
   const requested = requestedTokens(said)
-  if (answersOf(said) > 1 && !givesSeveral(body, { row, wire, vendorWire })) {
+  if (answersOf(said) > 1 && !givesSeveral(body, { row, wire, providerFormat })) {
     throw invalidParameter(wire === 'generate_content' ? 'generationConfig.candidateCount' : 'n', `must be 1: ${row.id} gives one answer to such a request.`)
   }
   const measured = beside?.text ? { ...body, messages: [...(body.messages as readonly Json[]), { role: 'assistant', content: beside.text }] } : body
@@ -111,8 +111,8 @@ function smallestWindow(row: ChatRow, { catalog }: Pick<Offering, 'catalog'>): n
 type Estimate = Awaited<ReturnType<typeof estimatePrompt>>
 
 /** Drops the oldest turns of a prompt that does not fit. Only chat is trimmed; the other surfaces answer as their vendors would. */
-function fit(body: Fields, { row, wire, estimate }: { row: ChatRow; wire: Wire; estimate: Estimate }) {
-  const tooLong = new Fault('CONTEXT_LENGTH_EXCEEDED', {
+function fit(body: Fields, { row, wire, estimate }: { row: ChatRow; wire: ChatFormat; estimate: Estimate }) {
+  const tooLong = new ApiError('CONTEXT_LENGTH_EXCEEDED', {
     message: `The prompt is longer than the context window of ${row.id}: at least ${estimate.total} tokens, and the window has ${row.contextWindow}. Shorten it, or choose a model with a longer window.`,
     param: 'messages',
   })
@@ -138,7 +138,7 @@ export function orderSize({ row, promptTokens, maxTokens, effort, surcharge, cha
 
 export function quote(input: ChatInput): Price | 'free' {
   if (input.row.billing.mode === 'free') return 'free'
-  return { amount: chatPrice(orderSize(input)), maxTimeoutSeconds: input.background ? BACKGROUND_TIMEOUT_S : TIMEOUT_S, shown: {} }
+  return { amount: chatPrice(orderSize(input)), maxTimeoutSeconds: input.background ? BACKGROUND_TIMEOUT_S : TIMEOUT_S, publicPrice: {} }
 }
 
 /** Lowest and highest quote over the rows on sale: nothing said and nothing asked, and a whole window with the longest answer. */
@@ -178,7 +178,7 @@ type StandIn = { readonly row: ChatRow; readonly vendor: ChatVendor }
 /** The row and its fallbacks, as far as somebody serves them, and they see as much and hold as much. */
 function standIns({ row, promptTokens, chat }: ChatInput, { catalog, vendors }: Offering): readonly StandIn[] {
   const hasImages = row.images !== undefined && row.fallbacks !== undefined && showsImages(chat)
-  const isAble = (other: ChatRow) => answersOf(chat) === 1 || givesSeveral(chat, { row: other, wire: 'chat', vendorWire: vendors.chat(other)?.wire })
+  const isAble = (other: ChatRow) => answersOf(chat) === 1 || givesSeveral(chat, { row: other, wire: 'chat', providerFormat: vendors.chat(other)?.wire })
   const isFit = (other: ChatRow) => other.contextWindow > promptTokens && (!hasImages || other.images !== undefined) && isAble(other)
   const rows = [row, ...(row.fallbacks ?? []).flatMap((id) => catalog.chat.get(id) ?? []).filter(isFit)]
   return rows.flatMap((candidate) => {
@@ -191,7 +191,7 @@ const showsImages = ({ messages }: Fields): boolean =>
   (messages as readonly Fields[]).some(({ content }) => Array.isArray(content) && content.some((part) => (part as Fields).type === 'image_url'))
 
 /** Asks the model, and in turn its fallbacks while one after the other is unavailable. */
-export async function answered(order: LiveOrder<ChatInput>, translation: (row: ChatRow) => Translation | undefined): Promise<Answer> {
+export async function answered(order: StreamedOrder<ChatInput>, translation: (row: ChatRow) => Translation | undefined): Promise<Answer> {
   const { input, log } = order
   const candidates = standIns(input, order)
   for (const [index, candidate] of candidates.entries()) {
@@ -204,11 +204,11 @@ export async function answered(order: LiveOrder<ChatInput>, translation: (row: C
       log.warn('a model is unavailable; its fallback is asked', { model: candidate.row.id, fallback: candidates[index + 1]?.row.id, error: (error as Error).message })
     }
   }
-  throw new Fault('NOT_CONFIGURED')
+  throw new ApiError('NOT_CONFIGURED')
 }
 
 function isUnavailable(error: unknown, { billing }: ChatRow): boolean {
-  if (!(error instanceof Fault)) return true
+  if (!(error instanceof ApiError)) return true
   if (error.code === 'RATE_LIMITED') return billing.mode === 'free'
   return error.code === 'MODEL_UNAVAILABLE' || error.code === 'PROVIDER_CONFIG_ERROR' || error.code === 'NOT_CONFIGURED'
 }
@@ -221,7 +221,7 @@ function namesOf(asked: ChatRow, served: ChatRow): Readonly<Record<string, strin
   }
 }
 
-async function asked({ row, vendor }: StandIn, { input, signal, clock }: LiveOrder<ChatInput>, translation: Translation | undefined): Promise<Answer> {
+async function asked({ row, vendor }: StandIn, { input, signal, clock }: StreamedOrder<ChatInput>, translation: Translation | undefined): Promise<Answer> {
   const isNative = input.wire !== 'chat' && vendor.wire === input.wire && row === input.row
   const wire = isNative ? input.wire : 'chat'
   const { stream, passed } = input
@@ -235,15 +235,15 @@ async function asked({ row, vendor }: StandIn, { input, signal, clock }: LiveOrd
     return { kind: 'stream', headers: {}, stream: await begun(stream, { signal }) }
   }
   if (isNative) return { kind: 'whole', headers: {}, body: filled(answer.body, wire), usage: usageIn(answer.body) }
-  const isFenced = row.structured === 'emulated' && asksForJson(input.chat)
-  const reply = plainReply(isFenced ? withoutFence(answer.body) : answer.body, { model: row.id, created: Math.floor(clock.now() / 1000) })
+  const isTokenChecked = row.structured === 'emulated' && asksForJson(input.chat)
+  const reply = plainReply(isTokenChecked ? withoutClaimToken(answer.body) : answer.body, { model: row.id, created: Math.floor(clock.now() / 1000) })
   return { kind: 'whole', headers: {}, body: translation ? translation.reply(filled(reply, 'chat')) : filled(reply, 'chat'), usage: usageIn(reply) }
 }
 
 /** The same answer. Throws MODEL_UNAVAILABLE for one that says nothing: it is not charged. */
-function filled(body: Fields, wire: Wire): Fields {
+function filled(body: Fields, wire: ChatFormat): Fields {
   if (!isEmpty(body, wire)) return body
-  throw new Fault('MODEL_UNAVAILABLE', { message: 'The model ended without an answer; a larger max_tokens may help. Nothing was charged.' })
+  throw new ApiError('MODEL_UNAVAILABLE', { message: 'The model ended without an answer; a larger max_tokens may help. Nothing was charged.' })
 }
 
 /** The request in chat for one row: a fallback has rules of its own, and takes what it can. */

@@ -78,7 +78,7 @@ function newestLast(messages: readonly Json[]): readonly number[] {
 export function upperBound(body: Fields, row: Pick<ChatRow, 'images'>): number {
   let bound = PRIMING + mostBytes(toolsText(body)) + mostBytes(schemaText(body))
   for (const message of listOf(body.messages)) {
-    const said = readMessage(message, () => MOST_PER_IMAGE[ruleOf(row)])
+    const said = readMessage(message, () => MAX_PER_IMAGE[ruleOf(row)])
     bound += PER_MESSAGE + mostBytes(said.text) + said.images + said.attachments
   }
   return bound
@@ -174,7 +174,7 @@ function tokensOfSize(rule: ImageTokens, size: Size, isLow: boolean): number {
 }
 
 /** What no picture exceeds: 1568 square, 4 by 4 tiles, 6 tiles and one, 4 by 2 tiles. */
-const MOST_PER_IMAGE: Readonly<Record<ImageTokens, number>> = { area_750: 3279, tiles_768: 4128, tiles_448: 1792, tiles_512: 1445 }
+const MAX_PER_IMAGE: Readonly<Record<ImageTokens, number>> = { area_750: 3279, tiles_768: 4128, tiles_448: 1792, tiles_512: 1445 }
 
 /** A row without a rule is counted by that of the compatible APIs, for a picture that it is sent all the same. */
 function ruleOf(row: Pick<ChatRow, 'images'>): ImageTokens {

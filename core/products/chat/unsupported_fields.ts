@@ -1,13 +1,13 @@
 /** What a request asks for beyond its tokens, and how much one may hold: 400 before the quote, on every surface (DECISIONS.md). */
 import type { ChatRow } from '../catalog.ts'
 import { hasFunctions, invalidParameter } from './request.ts'
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 import type { Json } from '../../ports/mod.ts'
 import { characters } from './token_estimate.ts'
 import { unsoldSettings } from './formats/generate_content_request.ts'
 import { isFields } from './formats/json.ts'
-import type { Fields, Wire } from './formats/wire.ts'
+import type { Fields, ChatFormat } from './formats/wire.ts'
 
 // ── what is not sold ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -73,33 +73,33 @@ const listed = (list: Json | undefined): Iterable<[number, Json]> => (Array.isAr
 // ── several answers ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Who would give the answers, and on which surface; `vendorWire` is the one that the row's vendor speaks. */
-type Giver = { readonly row: ChatRow; readonly wire: Wire; readonly vendorWire: Wire | undefined }
+type Giver = { readonly row: ChatRow; readonly wire: ChatFormat; readonly providerFormat: ChatFormat | undefined }
 
 /** Whether an order goes over the responses wire of a vendor that speaks chat. */
 export const goesByResponses = (row: ChatRow, body: Fields): boolean =>
   (row.toolsByResponses === true && (hasFunctions(body) || body.reasoning_effort === 'max')) || (body.search_parameters ?? undefined) !== undefined
 
 /** Whether more than one answer to a request comes back for more than one that was quoted. */
-export function givesSeveral(body: Fields, { row, wire, vendorWire }: Giver): boolean {
+export function givesSeveral(body: Fields, { row, wire, providerFormat }: Giver): boolean {
   if (row.billing.mode !== 'paid' || row.vendor === 'embedded' || wire === 'messages' || wire === 'responses') return false
-  if (wire === 'generate_content' && vendorWire === wire) return true
-  return row.structured === 'forwarded' && vendorWire !== 'messages' && vendorWire !== 'responses' && !goesByResponses(row, body)
+  if (wire === 'generate_content' && providerFormat === wire) return true
+  return row.structured === 'forwarded' && providerFormat !== 'messages' && providerFormat !== 'responses' && !goesByResponses(row, body)
 }
 
 // ── sizes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Turns of a conversation, parts of one of them and of all; whatever is counted and translated is bounded by them. */
-const MOST_TURNS = 10_000
-const MOST_PARTS = 2_000
-const MOST_PARTS_IN_ALL = 20_000
-export const MOST_TOOLS = 512
+const MAX_TURNS = 10_000
+const MAX_PARTS = 2_000
+const MAX_PARTS_IN_ALL = 20_000
+export const MAX_TOOLS = 512
 
 /** The longest text of a request, in characters; the longest window of any model is shorter. */
-const MOST_TEXT = 8_388_608
+const MAX_TEXT = 8_388_608
 
 /** Said here and not by a schema, which would look at every turn to say what is wrong. Throws INVALID_BODY. */
 export function checkTurns(turns: Json | undefined, at: string): void {
-  if (Array.isArray(turns) && turns.length > MOST_TURNS) throw refused(at, `may be at most ${MOST_TURNS}, got ${turns.length}`)
+  if (Array.isArray(turns) && turns.length > MAX_TURNS) throw refused(at, `may be at most ${MAX_TURNS}, got ${turns.length}`)
 }
 
 /** Counts the parts of a request, list by list. Throws INVALID_BODY that names the list that is too long. */
@@ -107,8 +107,8 @@ export function partCounter(): (parts: readonly unknown[], at: string) => void {
   let all = 0
   return (parts, at) => {
     all += parts.length
-    if (parts.length > MOST_PARTS) throw refused(at, `may have at most ${MOST_PARTS} parts, got ${parts.length}`)
-    if (all > MOST_PARTS_IN_ALL) throw refused(at, `a request may have at most ${MOST_PARTS_IN_ALL} parts in all`)
+    if (parts.length > MAX_PARTS) throw refused(at, `may have at most ${MAX_PARTS} parts, got ${parts.length}`)
+    if (all > MAX_PARTS_IN_ALL) throw refused(at, `a request may have at most ${MAX_PARTS_IN_ALL} parts in all`)
   }
 }
 
@@ -120,12 +120,12 @@ export function checkSizes({ messages, tools, functions }: Fields): void {
     if (Array.isArray(tool_calls)) count(tool_calls, `messages.${at}.tool_calls`)
   }
   const offered = [tools, functions].reduce((sum: number, list) => sum + (Array.isArray(list) ? list.length : 0), 0)
-  if (offered > MOST_TOOLS) throw refused('tools', `may be at most ${MOST_TOOLS}, got ${offered}`)
+  if (offered > MAX_TOOLS) throw refused('tools', `may be at most ${MAX_TOOLS}, got ${offered}`)
 }
 
 /** `most` is what the text has at most, so that only a long one is looked at. Throws TOO_LARGE. */
 export function checkLength(body: Fields, most: number): void {
-  if (most <= MOST_TEXT) return
+  if (most <= MAX_TEXT) return
   const length = characters(body)
-  if (length > MOST_TEXT) throw new Fault('TOO_LARGE', { message: `A request may hold at most ${MOST_TEXT} characters of text; this one holds ${length}.` })
+  if (length > MAX_TEXT) throw new ApiError('TOO_LARGE', { message: `A request may hold at most ${MAX_TEXT} characters of text; this one holds ${length}.` })
 }

@@ -1,17 +1,17 @@
 /** DeFi in numbers: protocols, chains, yields and prices of coins, passed on as DefiLlama writes them (reference clients 6.12). */
 import { type TObject, type TSchema, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
 import { checkedPath, PASSED_KEEP, passedQuery } from '../lib/passthrough_path.ts'
 import { flatPrice } from '../../x402/pricing.ts'
-import type { Passage } from '../../ports/vendors.ts'
+import type { PassthroughRequest } from '../../ports/vendors.ts'
 
 /** US dollars for a call, before the fee. */
 const PER_LOOK = '0.005'
 const PER_PRICES = '0.001'
-const MOST_COINS = 100
+const MAX_COINS = 100
 
 const ROOT = '/api/v1/defidata'
 const ALIAS = '/api/v1/defillama'
@@ -20,7 +20,7 @@ type Words = { readonly name: string; readonly path: string; readonly summary: s
 
 /** What is asked for is the path itself, with its names filled in; `named` judges those. */
 function look({ path, usd = PER_LOOK, input = Type.Object({}), example = {}, ...words }: Words, named: (given: Readonly<Record<string, string>>) => string = () => path) {
-  const passageOf = (given: Readonly<Record<string, unknown>>): Passage => {
+  const passageOf = (given: Readonly<Record<string, unknown>>): PassthroughRequest => {
     const rest = Object.entries(given).filter(([name]) => !(name in input.properties))
     return { path: checkedPath('path', named(given as Record<string, string>)), query: passedQuery(Object.fromEntries(rest)) }
   }
@@ -37,7 +37,7 @@ function look({ path, usd = PER_LOOK, input = Type.Object({}), example = {}, ...
     inline: true,
     verbatim: true,
     failure: 'Upstream provider error',
-    keep: PASSED_KEEP,
+    retention: PASSED_KEEP,
     errors: ['PASSED_ON', 'UPSTREAM_FAILED'],
     check(given) {
       passageOf(given)
@@ -45,11 +45,11 @@ function look({ path, usd = PER_LOOK, input = Type.Object({}), example = {}, ...
     },
     price() {
       const amount = flatPrice(usd)
-      return { amount, maxTimeoutSeconds: 300, shown: { amount: print(amount, 4) } }
+      return { amount, maxTimeoutSeconds: 300, publicPrice: { amount: print(amount, 4) } }
     },
-    serves: (_input, { vendors }) => vendors.defi !== undefined,
+    isAvailable: (_input, { vendors }) => vendors.defi !== undefined,
     async run({ input: given, vendors, signal }) {
-      if (!vendors.defi) throw new Fault('NOT_CONFIGURED')
+      if (!vendors.defi) throw new ApiError('NOT_CONFIGURED')
       return { result: await vendors.defi.ask(passageOf(given as Record<string, unknown>), { signal }) }
     },
     show: () => ({}),
@@ -102,7 +102,7 @@ const prices = look(
     name: 'defidata.prices',
     path: 'prices/{coins}',
     summary: 'Prices of coins',
-    description: `Prices just now of up to ${MOST_COINS} coins, each written chain:address or coingecko:id, with commas between. A coin that nobody knows is absent from the answer, which is charged.`,
+    description: `Prices just now of up to ${MAX_COINS} coins, each written chain:address or coingecko:id, with commas between. A coin that nobody knows is absent from the answer, which is charged.`,
     usd: PER_PRICES,
     input: Type.Object({ coins: Type.String({ description: 'For example coingecko:bitcoin,base:0x4200000000000000000000000000000000000006.' }) }),
     output: Type.Object({ coins: Type.Record(Type.String(), Type.Object({ price: Type.Number() }, open)) }, open),
@@ -122,6 +122,6 @@ function coinsOf(coins: string): string {
   const each = coins.split(',')
   const wrong = each.find((coin) => !/^[A-Za-z0-9_-]{1,64}:[A-Za-z0-9._~:-]{1,128}$/.test(coin))
   if (wrong !== undefined) throw refused('coins', `must be chain:address or coingecko:id, with commas between; got ${quoted(wrong)}`)
-  if (each.length > MOST_COINS) throw refused('coins', `may name at most ${MOST_COINS} coins, names ${each.length}`)
+  if (each.length > MAX_COINS) throw refused('coins', `may name at most ${MAX_COINS} coins, names ${each.length}`)
   return coins
 }

@@ -2,7 +2,7 @@
 import { toBase64 } from '../../lib/base64.ts'
 import { type Static, Type } from '@sinclair/typebox'
 import { type Order, paid } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import * as sale from './shared.ts'
 import { clip, refused } from '../../http/request_body.ts'
 import { pictureOf, typeByMagic } from '../../lib/image_bytes.ts'
@@ -10,7 +10,7 @@ import type { MadeImage } from '../../ports/vendors.ts'
 
 const DEFAULT_MODEL = 'vendor-a/image-2'
 
-const MOST_FILES = 16
+const MAX_FILES = 16
 
 const dataUri = Type.String({ minLength: 1 })
 const input = Type.Object({
@@ -63,9 +63,9 @@ const edit = paid({
 
   price: sale.imagePrice,
   sample: (offering) => sale.sampleOf({ model: DEFAULT_MODEL, ...EXAMPLE }, sale.configured(offering, EDITS)),
-  span: (offering) => sale.imageSpan(sale.configured(offering, EDITS)),
+  priceRange: (offering) => sale.imageSpan(sale.configured(offering, EDITS)),
 
-  serves({ model = DEFAULT_MODEL }, { catalog, vendors }) {
+  isAvailable({ model = DEFAULT_MODEL }, { catalog, vendors }) {
     const row = catalog.images.get(model)
     return row !== undefined && vendors.images(row)?.edit !== undefined
   },
@@ -81,17 +81,17 @@ export const edits = [edit]
 async function work({ input: order, catalog, vendors, signal }: Order<Input>): Promise<readonly MadeImage[]> {
   const { row, size, n } = sale.offered(order, { catalog })
   const vendor = vendors.images(row)
-  if (!vendor?.edit) throw new Fault('NOT_CONFIGURED')
+  if (!vendor?.edit) throw new ApiError('NOT_CONFIGURED')
   const images = typeof order.image === 'string' ? [order.image] : order.image
   const { mask, prompt } = order
   const job = { model: row.upstream, prompt, width: size.width, height: size.height, n, images, ...(mask !== undefined && { mask }) }
   try {
     return await vendor.edit(job, { signal })
   } catch (error) {
-    if (!(error instanceof Fault)) throw error
+    if (!(error instanceof ApiError)) throw error
     const { details, headers } = error.parts
-    if (error.code === 'RATE_LIMITED') throw new Fault('TOO_MANY_REQUESTS', { details: details ?? null, ...(headers && { headers }) })
-    if (error.code === 'UPSTREAM_TIMEOUT') throw new Fault('UPSTREAM_TIMEOUT', { ...error.parts, error: 'Image editing timed out' })
+    if (error.code === 'RATE_LIMITED') throw new ApiError('TOO_MANY_REQUESTS', { details: details ?? null, ...(headers && { headers }) })
+    if (error.code === 'UPSTREAM_TIMEOUT') throw new ApiError('UPSTREAM_TIMEOUT', { ...error.parts, error: 'Image editing timed out' })
     throw error
   }
 }
@@ -116,7 +116,7 @@ function checkPictures(sources: readonly string[], mask: string | undefined): vo
 async function fromForm(form: FormData): Promise<Record<string, unknown>> {
   const files = [...form.getAll('image[]'), ...form.getAll('image')]
   // Nobody takes so many; only their number is looked at then, to say how many are allowed.
-  const images = files.length > MOST_FILES ? files.map(() => '-') : await Promise.all(files.map(uriOf))
+  const images = files.length > MAX_FILES ? files.map(() => '-') : await Promise.all(files.map(uriOf))
   const mask = form.get('mask')
   const n = form.get('n')
   return {

@@ -1,8 +1,8 @@
 /** Text-to-image generation, the poll of image jobs, and the image catalog (spec 1). */
 import { Type } from '@sinclair/typebox'
 import type { ImageRow } from '../catalog.ts'
-import { free, json, paid, poll } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import { free, json, paid, polled } from '../../endpoint/mod.ts'
+import { ApiError } from '../../http/errors.ts'
 import * as sale from './shared.ts'
 import { clip } from '../../http/request_body.ts'
 import { asNumber } from '../../x402/pricing.ts'
@@ -44,16 +44,16 @@ const generations = paid({
     const { row } = sale.offered(order, context)
     const generation_info = {
       generation_time: row.slow ? 'about 2 minutes' : 'usually under 30 seconds',
-      flow: 'hybrid',
+      callHandlers: 'hybrid',
       note: 'Ready within 30 seconds: 200 and settled in that response. Otherwise 202 with a poll_url; nothing is charged until a poll finds the images ready.',
     }
     return { ...sale.imagePrice(order, context), also: { generation_info } }
   },
 
   sample: (offering) => sale.sampleOf(EXAMPLE, sale.configured(offering, GENERATES)),
-  span: (offering) => sale.imageSpan(sale.configured(offering, GENERATES)),
+  priceRange: (offering) => sale.imageSpan(sale.configured(offering, GENERATES)),
 
-  serves({ model }, { catalog, vendors }) {
+  isAvailable({ model }, { catalog, vendors }) {
     const row = catalog.images.get(model)
     return row !== undefined && vendors.images(row) !== undefined
   },
@@ -64,7 +64,7 @@ const generations = paid({
   async run({ input: order, catalog, vendors, signal }) {
     const { row, size, n } = sale.offered(order, { catalog })
     const vendor = vendors.images(row)
-    if (!vendor) throw new Fault('NOT_CONFIGURED')
+    if (!vendor) throw new ApiError('NOT_CONFIGURED')
     const job = { model: row.upstream, prompt: order.prompt, width: size.width, height: size.height, n }
     return sale.madeOf(await vendor.generate(job, { signal }).catch(withoutTimeout))
   },
@@ -72,7 +72,7 @@ const generations = paid({
   show: (stored, showing) => sale.shownImages(stored, showing),
 })
 
-const jobPoll = poll({
+const jobPoll = polled({
   name: 'images.poll',
   path: sale.POLL_PATH,
   summary: 'Collect a slow image job',
@@ -109,7 +109,7 @@ export const images = [generations, jobPoll, models]
 
 /** Generation has no 504: a time-out upstream reads as any other failure (spec 1, Errors). */
 function withoutTimeout(error: unknown): never {
-  throw error instanceof Fault && error.code === 'UPSTREAM_TIMEOUT' ? new Error(error.message) : error
+  throw error instanceof ApiError && error.code === 'UPSTREAM_TIMEOUT' ? new Error(error.message) : error
 }
 
 function listing(row: ImageRow) {

@@ -1,8 +1,8 @@
 /** What generation and editing of images share: sizes, prices, jobs, and how images read on the wire (spec 1). */
 import { Type } from '@sinclair/typebox'
 import type { ImageRow } from '../catalog.ts'
-import { type Context, hybrid, type Job, type Made, type Offering, onPoll, type Price, type Settle, type Showing, type Stored } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import { type Context, hybrid, type JobDescription, type Made, type Offering, onPoll, type Price, type Settle, type Showing, type Stored } from '../../endpoint/mod.ts'
+import { ApiError } from '../../http/errors.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 import type { Usdc } from '../../x402/money.ts'
 import type { Json } from '../../ports/mod.ts'
@@ -34,7 +34,7 @@ export const imageResult = Type.Object({
   payment: Type.Object({ status: Type.Union([Type.Literal('settled'), Type.Literal('already_settled')]), tx_hash: Type.String(), network: Type.String() }),
 })
 
-export const imageJob = (object: string): Job => ({
+export const imageJob = (object: string): JobDescription => ({
   object,
   poll: POLL_PATH,
   instructions: 'GET poll_url, as it is, every 2 to 5 seconds with a payment header of the same wallet; its key is for you alone. You are charged once, by the first poll that finds the images ready.',
@@ -57,19 +57,19 @@ export function checkOrder(row: ImageRow, { prompt, size }: { prompt: string; si
   if (prompt.trim() === '') throw refused('prompt', 'must not be blank')
   if (row.sizes.some((candidate) => candidate.size === size)) return
   const valid = row.sizes.map((candidate) => candidate.size)
-  throw new Fault('INVALID_SIZE', { message: `${row.id} does not make ${quoted(size)}. Valid sizes: ${valid.join(', ')}.`, fields: { valid_sizes: valid } })
+  throw new ApiError('INVALID_SIZE', { message: `${row.id} does not make ${quoted(size)}. Valid sizes: ${valid.join(', ')}.`, fields: { valid_sizes: valid } })
 }
 
 /** 400 whose message lists every id that would do, except hidden ones. */
-export function invalidModel(problem: string, rows: readonly ImageRow[]): Fault {
+export function invalidModel(problem: string, rows: readonly ImageRow[]): ApiError {
   const available = rows.filter(({ hidden }) => !hidden).map(({ id }) => id)
-  return new Fault('INVALID_MODEL', { message: `${problem} Available models: ${available.join(', ')}.`, fields: { available_models: available } })
+  return new ApiError('INVALID_MODEL', { message: `${problem} Available models: ${available.join(', ')}.`, fields: { available_models: available } })
 }
 
 /** The quote; the number of source images does not change it. */
 export function imagePrice(order: Sized, context: Context): Price {
   const { size, n } = offered(order, context)
-  return { amount: mediaPrice(size.rate, n), maxTimeoutSeconds: 600, shown: { pricePerImage: asNumber(size.rate), totalImages: n } }
+  return { amount: mediaPrice(size.rate, n), maxTimeoutSeconds: 600, publicPrice: { pricePerImage: asNumber(size.rate), totalImages: n } }
 }
 
 /** What a request needs: a row that `fits`, served by a vendor that `makes` such things. */

@@ -1,14 +1,14 @@
 /** What callers may ask of somebody else's server: the path, the query and the pages that they name. Judged before the quote, and once more where it is sent. */
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 
 /** How long an answer that was passed on is kept: long enough for a resend, for some are megabytes. */
 export const PASSED_KEEP = { unclaimedMs: 48 * 3_600_000, settledMs: 3_600_000 } as const
 
-const LONGEST_PATH = 4_000
-const MOST_PARAMETERS = 32
-const LONGEST_VALUE = 2_000
-const LONGEST_URL = 2_048
+const MAX_PATH = 4_000
+const MAX_PARAMETERS = 32
+const MAX_VALUE = 2_000
+const MAX_URL = 2_048
 
 /** Nothing that any server on the way could read as a separator, a parent, an authority or an escape: these letters are sent as they are. */
 const SEGMENT = /^[A-Za-z0-9_][A-Za-z0-9._~:,-]*$/
@@ -17,7 +17,7 @@ const LETTERS = 'letters, digits and . _ ~ : , - between single slashes, no segm
 
 /** What is wrong with a decoded path below somebody's root, if anything: it could lead out of it, or be read in two ways. */
 export function pathProblem(path: string): string | undefined {
-  if (path.length > LONGEST_PATH) return `must have at most ${LONGEST_PATH} characters, has ${path.length}`
+  if (path.length > MAX_PATH) return `must have at most ${MAX_PATH} characters, has ${path.length}`
   return path.split('/').every((segment) => SEGMENT.test(segment)) ? undefined : `must be ${LETTERS}; got ${quoted(path)}`
 }
 
@@ -31,7 +31,7 @@ export function checkedPath(field: string, path: string): string {
 /** The query as it is sent: encoded by us, sorted by name so that equal questions are equal text, '' for none. Throws a 400 that names the parameter. */
 export function passedQuery(fields: Readonly<Record<string, unknown>>): string {
   const given = Object.entries(fields)
-  if (given.length > MOST_PARAMETERS) throw refused('query', `may have at most ${MOST_PARAMETERS} parameters, has ${given.length}`)
+  if (given.length > MAX_PARAMETERS) throw refused('query', `may have at most ${MAX_PARAMETERS} parameters, has ${given.length}`)
   return given
     .map(([name, value]) => `${parameterName(name)}=${encodeURIComponent(parameterValue(name, value)).replaceAll("'", '%27')}`)
     .sort()
@@ -45,7 +45,7 @@ function parameterName(name: string): string {
 
 function parameterValue(name: string, value: unknown): string {
   if (typeof value !== 'string') throw refused(name, `must be text, got ${quoted(value)}`)
-  if (value.length > LONGEST_VALUE) throw refused(name, `must have at most ${LONGEST_VALUE} characters, has ${value.length}`)
+  if (value.length > MAX_VALUE) throw refused(name, `must have at most ${MAX_VALUE} characters, has ${value.length}`)
   if (/[\p{Cc}\p{Cs}]/u.test(value)) throw refused(name, `must have no control characters, got ${quoted(value)}`)
   return value
 }
@@ -54,7 +54,7 @@ const PRIVATE_NAME = /(^|\.)(localhost|local|internal|intranet|lan|home|corp|pri
 
 /** What is wrong with the address of a page, if anything. Only pages of the public web are asked for, and by name: an address in numbers may be anybody's machine. */
 export function pageProblem(text: string): string | undefined {
-  if (text.length > LONGEST_URL) return `must have at most ${LONGEST_URL} characters, has ${text.length}`
+  if (text.length > MAX_URL) return `must have at most ${MAX_URL} characters, has ${text.length}`
   const must = `must be the http(s) URL of a public page, by its name and without a user; got ${quoted(text)}`
   if (!/^https?:\/\/[\x21-\x5b\x5d-\x7e]+$/i.test(text) || !URL.canParse(text)) return must
   const { hostname, username, password } = new URL(text)
@@ -64,14 +64,14 @@ export function pageProblem(text: string): string | undefined {
 }
 
 /** 404 with what there is, for a path that is not on a list. */
-export function notOnList(path: string, available: readonly string[]): Fault {
-  return new Fault('NOT_FOUND', { message: `There is nothing at ${quoted(path)}; payment was NOT charged.`, fields: { available } })
+export function notOnList(path: string, available: readonly string[]): ApiError {
+  return new ApiError('NOT_FOUND', { message: `There is nothing at ${quoted(path)}; payment was NOT charged.`, fields: { available } })
 }
 
 /** For work whose vendor fails: the same fault, by the name that the endpoint has for it. */
 export const failedAs =
   (error: string, status?: number) =>
   (reason: unknown): never => {
-    if (!(reason instanceof Fault) || reason.code !== 'UPSTREAM_FAILED') throw reason
-    throw new Fault(reason.code, { ...reason.parts, error, ...(status !== undefined && { status }) })
+    if (!(reason instanceof ApiError) || reason.code !== 'UPSTREAM_FAILED') throw reason
+    throw new ApiError(reason.code, { ...reason.parts, error, ...(status !== undefined && { status }) })
   }

@@ -1,9 +1,9 @@
 /** The shelves of market data as rows, and the lengths of bars (spec 2, "Market data resources"). */
-import { RESOLUTIONS, type Resolution, type Shelf, STOCK_MARKETS, type StockMarket } from '../../ports/vendors.ts'
+import { RESOLUTIONS, type Resolution, type MarketKind, STOCK_MARKETS, type StockMarket } from '../../ports/vendors.ts'
 
 /** One shelf of feeds. `example` is a symbol in its format, `root` the path of its endpoints. */
 export type ShelfRow = {
-  readonly shelf: Shelf
+  readonly shelf: MarketKind
   readonly category: 'crypto' | 'fx' | 'commodity' | 'stocks'
   readonly label: string
   readonly example: string

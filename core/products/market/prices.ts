@@ -4,8 +4,8 @@ import { within } from '../../payment/settle.ts'
 import { openShelves, stockShelf, type ShelfRow } from './catalog.ts'
 import { type Endpoint, free, type Free, type FreeContext, type FreeRequest, paid, type Paid } from '../../endpoint/mod.ts'
 import { exactJson } from '../../lib/decimal_json.ts'
-import { Fault } from '../../http/errors.ts'
-import { clip, intake, parseJson, textFields } from '../../http/request_body.ts'
+import { ApiError } from '../../http/errors.ts'
+import { clip, inputParser, parseJson, textFields } from '../../http/request_body.ts'
 import * as sale from './shared.ts'
 import { type Json } from '../../ports/mod.ts'
 import { STOCK_MARKETS } from '../../ports/vendors.ts'
@@ -17,8 +17,8 @@ const DEADLINE_MS = 25_000
 const MAX_TIMEOUT_SECONDS = 300
 
 const GET_AND_POST = ['GET', 'POST'] as const
-const readHistory = intake(sale.historyInput)
-const readList = intake(sale.listInput)
+const readHistory = inputParser(sale.historyInput)
+const readList = inputParser(sale.listInput)
 
 type Params = Readonly<Record<string, unknown>>
 /** Where a family of endpoints is served. `row` finds its shelf from the path, and throws a 404 for a market that is not on the list. */
@@ -31,7 +31,7 @@ function marketRow({ market }: Params): ShelfRow {
   const row = stockShelf(typeof market === 'string' ? market.toLowerCase() : market)
   if (row) return row
   const message = `There is no market ${clip(market)}; supported: ${STOCK_MARKETS.join(', ')}.`
-  throw new Fault('NOT_FOUND', { error: 'Unknown market', message, fields: { supported: STOCK_MARKETS } })
+  throw new ApiError('NOT_FOUND', { error: 'Unknown market', message, fields: { supported: STOCK_MARKETS } })
 }
 
 const open: readonly Family[] = openShelves.map((row) => ({ name: row.shelf, root: row.root, title: row.label, row: () => row }))
@@ -57,7 +57,7 @@ function feed(words: FeedWords, answer: (request: FreeRequest, context: FreeCont
     limit: FEED_LIMIT,
     ...words,
     tag: 'market data',
-    dialect: 'market',
+    errorFormat: 'market',
     discoverable: true,
     answer: async (request, context) => sale.marketReply(await sale.orAway(within(context.clock, DEADLINE_MS, (signal) => answer(request, context, signal)), context.log)),
   })
@@ -111,7 +111,7 @@ function quote(row: ShelfRow, call: string) {
   return {
     amount: flatPrice('0.001'),
     maxTimeoutSeconds: MAX_TIMEOUT_SECONDS,
-    shown: { amount: '0.0020' },
+    publicPrice: { amount: '0.0020' },
     also: { example: { method: 'GET', path: `${row.root}/${call}` } },
   }
 }
@@ -122,11 +122,11 @@ const common = {
   from: 'query',
   order: 'quote_then_check',
   inline: true,
-  dialect: 'market',
+  errorFormat: 'market',
   tag: 'market data',
   failure: 'Price feed unavailable',
 } as const
-const isServed: Paid['serves'] = (_input, { vendors }) => vendors.market !== undefined
+const isServed: Paid['isAvailable'] = (_input, { vendors }) => vendors.market !== undefined
 
 function paidPrice({ name, root, title, inPath, row }: Family): Paid {
   return paid({
@@ -138,7 +138,7 @@ function paidPrice({ name, root, title, inPath, row }: Family): Paid {
     output: sale.spotOutput,
     example: { ...exampleMarket(inPath), symbol: 'AAPL' },
     price: (input) => quote(row(input), `price/${row(input).example}`),
-    serves: isServed,
+    isAvailable: isServed,
     check(input) {
       sale.sessionOf(row(input), input.session)
       return input
@@ -163,7 +163,7 @@ function paidHistory({ name, root, title, inPath, row }: Family): Paid {
     example: { ...exampleMarket(inPath), symbol: 'AAPL', from: EXAMPLE_FROM },
     errors: ['BUSY'],
     price: (input) => quote(row(input), `history/${row(input).example}?from=${EXAMPLE_FROM}`),
-    serves: isServed,
+    isAvailable: isServed,
     check(input) {
       sale.windowOf(input)
       sale.sessionOf(row(input), input.session)

@@ -3,10 +3,10 @@ import { type Static, Type } from '@sinclair/typebox'
 import { BAR_SECONDS, isResolution, type ShelfRow } from './catalog.ts'
 import type { Reply } from '../../endpoint/mod.ts'
 import { exact, exactJson } from '../../lib/decimal_json.ts'
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import { clip } from '../../http/request_body.ts'
 import { type Json, type Log } from '../../ports/mod.ts'
-import { type AtHand, type Bar, type Feed, type Lane, type MarketVendor, RESOLUTIONS, type Resolution, type Session, type Spot, type Vendors } from '../../ports/vendors.ts'
+import { type CachedData, type Bar, type Feed, type Lane, type MarketVendor, RESOLUTIONS, type Resolution, type Session, type Spot, type Vendors } from '../../ports/vendors.ts'
 
 type Fields = Readonly<Record<string, Json>>
 
@@ -35,8 +35,8 @@ export type ListAsked = Static<typeof listInput>
 export type HistoryAsked = Static<typeof historyInput>
 
 /** 400 in the words of ruling 12. */
-function invalid(path: string, message: string): Fault {
-  return new Fault('INVALID_BODY', { message: `${path}: ${message}`, param: path, details: [{ path, message }] })
+function invalid(path: string, message: string): ApiError {
+  return new ApiError('INVALID_BODY', { message: `${path}: ${message}`, param: path, details: [{ path, message }] })
 }
 
 /** Which session of an exchange; what else is traded has none, and whatever is said of one is ignored. Throws a 400. */
@@ -69,12 +69,12 @@ function checkOrder(from: number, to: number): void {
 }
 
 const LISTED = 100
-const MOST_LISTED = 2000
+const MAX_LISTED = 2000
 
 /** Throws a 400 for a limit that is no positive number; a large one is the largest. */
 export function limitOf(given: string | undefined): number {
   if (given === undefined) return LISTED
-  if (/^\d{1,20}$/.test(given) && Number(given) > 0) return Math.min(Number(given), MOST_LISTED)
+  if (/^\d{1,20}$/.test(given) && Number(given) > 0) return Math.min(Number(given), MAX_LISTED)
   throw invalid('limit', `must be a positive number; got ${clip(given)}`)
 }
 
@@ -82,7 +82,7 @@ export function limitOf(given: string | undefined): number {
 
 export function marketOf({ market }: Vendors): MarketVendor {
   if (market) return market
-  throw new Fault('NOT_CONFIGURED', { message: 'The operator has not configured a price feed. Nothing was charged.' })
+  throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured a price feed. Nothing was charged.' })
 }
 
 /** Whatever goes wrong upstream reads as a feed that is away (spec 2, Errors 502). */
@@ -90,9 +90,9 @@ export async function orAway<T>(work: Promise<T>, log?: Log): Promise<T> {
   try {
     return await work
   } catch (error) {
-    if (error instanceof Fault) throw error
+    if (error instanceof ApiError) throw error
     log?.warn('a price feed failed', { error: (error as Error).message })
-    throw new Fault('FEED_UNAVAILABLE', { message: 'The price feed did not answer. Nothing was charged; try again.' })
+    throw new ApiError('FEED_UNAVAILABLE', { message: 'The price feed did not answer. Nothing was charged; try again.' })
   }
 }
 
@@ -111,7 +111,7 @@ export async function freeSpot(market: MarketVendor, asked: Asked, signal: Abort
 }
 
 /** The same at once, with no promise and no deadline, where all of it is at hand: most prices are, and a timer would cost more than they do. */
-export function freeSpotAtHand(market: MarketVendor & Partial<AtHand>, { row, symbol }: Pick<Asked, 'row' | 'symbol'>): string | undefined {
+export function freeSpotAtHand(market: MarketVendor & Partial<CachedData>, { row, symbol }: Pick<Asked, 'row' | 'symbol'>): string | undefined {
   const feeds = market.atHand?.feeds(row.shelf)
   const feed = feeds && indexOf(feeds).exact.get(symbol)
   const latest = feed && market.atHand?.latest(feed)
@@ -138,14 +138,14 @@ async function latestOf(market: MarketVendor, { row, symbol, session }: Asked, s
 }
 
 /** The symbol is known; it is its price that is not there. */
-function noPrice({ symbol }: Feed, session: Session | undefined): Fault {
-  if (!session) return new Fault('NOT_FOUND', { error: 'No price', message: `${symbol} has no price just now. Nothing was charged.`, fields: { hint: 'The feed has not published one lately; try again later.' } })
+function noPrice({ symbol }: Feed, session: Session | undefined): ApiError {
+  if (!session) return new ApiError('NOT_FOUND', { error: 'No price', message: `${symbol} has no price just now. Nothing was charged.`, fields: { hint: 'The feed has not published one lately; try again later.' } })
   const message = `${symbol} has no price of the ${session} session. Nothing was charged.`
-  return new Fault('NOT_FOUND', { error: 'No such session', message, fields: { hint: `There is no ${session} session feed for ${symbol}; leave session out for regular hours.` } })
+  return new ApiError('NOT_FOUND', { error: 'No such session', message, fields: { hint: `There is no ${session} session feed for ${symbol}; leave session out for regular hours.` } })
 }
 
 /** More than this many bars are not made at once: a reply stays under a megabyte. */
-export const MOST_BARS = 5000
+export const MAX_BARS = 5000
 
 /**
  * The newest bars of the window: one that is longer than MOST_BARS bars is cut at its far end, and the reply's `from` and `truncated` say so.
@@ -157,12 +157,12 @@ export async function history(market: MarketVendor, asked: Asked & { readonly wi
   const now = Math.floor(asked.now / 1000)
   if (window.from >= now) throw invalid('from', `must be in the past, before ${now}; got ${window.from}`)
   const to = Math.min(window.to ?? now, now)
-  const from = Math.max(window.from, to - MOST_BARS * BAR_SECONDS[resolution])
+  const from = Math.max(window.from, to - MAX_BARS * BAR_SECONDS[resolution])
   const feed = await find(market, asked, signal)
   const bars = await market.bars(feed, { resolution, from, to, ...(session && { session }), lane, signal })
   if (bars.length === 0) throw noBars(feed, { resolution, from, to })
   const truncated = from > window.from && { truncated: true }
-  return { symbol: feed.symbol, ...shelfFields(row), resolution, from, to, bars: bars.slice(-MOST_BARS).map(barFields), source: market.source, ...truncated }
+  return { symbol: feed.symbol, ...shelfFields(row), resolution, from, to, bars: bars.slice(-MAX_BARS).map(barFields), source: market.source, ...truncated }
 }
 
 async function find(market: MarketVendor, { row, symbol }: Pick<Asked, 'row' | 'symbol'>, signal: AbortSignal): Promise<Feed> {
@@ -190,14 +190,14 @@ function indexOf(feeds: readonly Feed[]): Index {
   return index
 }
 
-function missing({ root, label }: ShelfRow, { symbol, hint, near = [] }: { symbol: string; hint: string; near?: readonly string[] }): Fault {
+function missing({ root, label }: ShelfRow, { symbol, hint, near = [] }: { symbol: string; hint: string; near?: readonly string[] }): ApiError {
   const message = `${symbol} is not among the feeds of ${label}. Nothing was charged.`
-  return new Fault('NOT_FOUND', { error: 'Symbol not found', message, fields: { hint: `${hint} All symbols: GET ${root}/list`, ...(near.length > 0 && { nearest: near }) } })
+  return new ApiError('NOT_FOUND', { error: 'Symbol not found', message, fields: { hint: `${hint} All symbols: GET ${root}/list`, ...(near.length > 0 && { nearest: near }) } })
 }
 
-function noBars({ symbol }: Feed, { resolution, from, to }: { resolution: Resolution; from: number; to: number }): Fault {
+function noBars({ symbol }: Feed, { resolution, from, to }: { resolution: Resolution; from: number; to: number }): ApiError {
   const message = `There are no bars of ${symbol} at resolution ${resolution} that begin between ${from} and ${to}. Nothing was charged.`
-  return new Fault('NOT_FOUND', { error: 'No bars in this window', message, fields: { hint: 'Widen the window, or choose a shorter resolution: a bar counts when its start is within.' } })
+  return new ApiError('NOT_FOUND', { error: 'No bars in this window', message, fields: { hint: 'Widen the window, or choose a shorter resolution: a bar counts when its start is within.' } })
 }
 
 /** Up to five symbols that the caller may have meant: those that share the most pairs of letters. Linear in the list. */
@@ -272,7 +272,7 @@ export const historyOutput = Type.Object({
   from: Type.Integer(),
   to: Type.Integer(),
   bars: Type.Array(Type.Object({ t: Type.Integer({ description: 'Start of the bar, unix seconds.' }), o: price, h: price, l: price, c: price, v: Type.Number() })),
-  truncated: Type.Optional(Type.Literal(true, { description: `The window was longer than ${MOST_BARS} bars: only its newest part is here, from \`from\`.` })),
+  truncated: Type.Optional(Type.Literal(true, { description: `The window was longer than ${MAX_BARS} bars: only its newest part is here, from \`from\`.` })),
 })
 
 export const listOutput = Type.Object({

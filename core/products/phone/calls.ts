@@ -3,11 +3,11 @@ import { type Static, Type } from '@sinclair/typebox'
 import { within } from '../../payment/settle.ts'
 import { isDear, isEmergency } from './blocked_numbers.ts'
 import { free, json, type Order, paid } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
-import { forbidden, type Hands, handsIn } from '../../endpoint/call_context.ts'
+import { ApiError } from '../../http/errors.ts'
+import { forbidden, type CallContext, callContextIn } from '../../endpoint/call_context.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 import { failedAs } from '../lib/passthrough_path.ts'
-import type { Json, Owned } from '../../ports/mod.ts'
+import type { Json, StoredRecord } from '../../ports/mod.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 import { fingerprint } from '../../lib/ids.ts'
 import type { Ringing, VoiceVendor } from '../../ports/vendors.ts'
@@ -67,8 +67,8 @@ const call = paid({
   example: { to: '+14155550123', task: 'Ask whether a table for two is free tonight at eight, and book it for Ada.' },
   errors: ['NOT_ALLOWED', 'BUSY', 'AUTHORIZATION_USED', 'UPSTREAM_FAILED'],
   effects: { owed: true },
-  price: () => ({ amount: flatPrice(PER_CALL), maxTimeoutSeconds: 300, shown: {} }),
-  serves: (_input, { vendors }) => vendors.voice !== undefined,
+  price: () => ({ amount: flatPrice(PER_CALL), maxTimeoutSeconds: 300, publicPrice: {} }),
+  isAvailable: (_input, { vendors }) => vendors.voice !== undefined,
 
   check(given) {
     const { to, voicemail_action: action, voicemail_message: message } = given
@@ -83,14 +83,14 @@ const call = paid({
 
   async run(order) {
     const asked = order.input as Asked
-    const { origin, records, secretName } = handsIn(order)
+    const { origin, records, secretName } = callContextIn(order)
     const from = await callerOf(order.payer, asked.from, { records, now: order.clock.now() })
     const handle = await ringOnce(order, ringing(asked, from))
     const id = await secretName('call_')
     const data: Rung = { handle, to: asked.to, from, maxMinutes: asked.max_duration ?? 5, at: order.now }
     return {
       result: { call_id: id, poll_url: `${origin}/api/v1/voice/call/${id}` },
-      keeps: () => [{ kind: CALL, id, data, expiresAt: order.now + KEEP_MS }],
+      recordsToStore: () => [{ kind: CALL, id, data, expiresAt: order.now + KEEP_MS }],
     }
   },
 
@@ -98,20 +98,20 @@ const call = paid({
 })
 
 /** The number that it is called from. Throws a 403 or 400 that says which there are. */
-async function callerOf(payer: string, from: string | undefined, at: { records: Hands['records']; now: number }): Promise<string> {
+async function callerOf(payer: string, from: string | undefined, at: { records: CallContext['records']; now: number }): Promise<string> {
   const active = await activeOf(payer, at)
   if (from !== undefined && active.includes(from)) return from
   const yours = { your_active_numbers: active }
   if (from !== undefined) {
     await ownedBy(payer, from, at).catch((error: unknown) => {
-      if (error instanceof Fault) throw new Fault(error.code, { ...error.parts, fields: { ...error.parts.fields, ...yours } })
+      if (error instanceof ApiError) throw new ApiError(error.code, { ...error.parts, fields: { ...error.parts.fields, ...yours } })
       throw error
     })
   }
   const [only, ...others] = active
   const buy = { buy_endpoint: '/api/v1/phone/numbers/buy' }
-  if (only === undefined) throw new Fault('NOT_ALLOWED', { error: 'no_active_number', message: 'This wallet rents no number to call from. Nothing was charged.', fields: buy })
-  if (others.length > 0) throw new Fault('INVALID_BODY', { error: 'ambiguous_from', message: `from: this wallet rents ${active.length} numbers; name one of them. Nothing was charged.`, details: [{ path: 'from', message: 'name one of your_active_numbers' }], fields: yours })
+  if (only === undefined) throw new ApiError('NOT_ALLOWED', { error: 'no_active_number', message: 'This wallet rents no number to call from. Nothing was charged.', fields: buy })
+  if (others.length > 0) throw new ApiError('INVALID_BODY', { error: 'ambiguous_from', message: `from: this wallet rents ${active.length} numbers; name one of them. Nothing was charged.`, details: [{ path: 'from', message: 'name one of your_active_numbers' }], fields: yours })
   return only
 }
 
@@ -137,7 +137,7 @@ function ringing(asked: Asked, from: string): Ringing {
 
 function voiceIn({ vendors }: Pick<Order<unknown>, 'vendors'>): VoiceVendor {
   if (vendors.voice) return vendors.voice
-  throw new Fault('NOT_CONFIGURED', { message: 'The operator has not configured calls. Nothing was charged.' })
+  throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured calls. Nothing was charged.' })
 }
 
 /**
@@ -145,38 +145,38 @@ function voiceIn({ vendors }: Pick<Order<unknown>, 'vendors'>): VoiceVendor {
  * was rung, that order never rings again, and the wallet does not ring the same number for a while, whatever it signs.
  */
 async function ringOnce(order: Order<unknown>, wanted: Ringing): Promise<string> {
-  const { records, order: name } = handsIn(order)
+  const { records, order: name } = callContextIn(order)
   const { clock, payer, signal } = order
   const { to } = wanted
   const now = clock.now()
   const known = (await records.getOwned(ORDERED, name, now))?.data as Ordered | undefined
   if (known?.handle && known.to === to) return known.handle
   if (known) throw hasRung(known.to)
-  const line: Owned = { kind: DIALING, id: fingerprint(payer, to, '').slice(0, 32), owner: payer, data: { order: name }, expiresAt: now + AGAIN_MS }
-  const mine: Owned = { kind: ORDERED, id: name, owner: payer, data: { to, handle: null } satisfies Ordered, expiresAt: now + ORDERED_MS }
+  const line: StoredRecord = { kind: DIALING, id: fingerprint(payer, to, '').slice(0, 32), owner: payer, data: { order: name }, expiresAt: now + AGAIN_MS }
+  const mine: StoredRecord = { kind: ORDERED, id: name, owner: payer, data: { to, handle: null } satisfies Ordered, expiresAt: now + ORDERED_MS }
   if (!(await records.putOwned(line, now))) throw isRinging(to, ((await records.getOwned(DIALING, line.id, now))?.expiresAt ?? now) - now)
   if (!(await records.putOwned(mine, now))) throw hasRung(to)
-  const end = (record: Owned) => records.moveOwned({ ...record, expiresAt: clock.now() }, record.data, clock.now())
+  const end = (record: StoredRecord) => records.moveOwned({ ...record, expiresAt: clock.now() }, record.data, clock.now())
   try {
     const { handle } = await voiceIn(order).ring(wanted, { signal }).catch(failedAs('Call initiation failed'))
     await records.moveOwned({ ...mine, data: { to, handle } satisfies Ordered }, mine.data, clock.now())
     await end(line)
     return handle
   } catch (error) {
-    const rangNobody = error instanceof Fault && error.code !== 'UPSTREAM_FAILED' && error.code !== 'UPSTREAM_TIMEOUT'
+    const rangNobody = error instanceof ApiError && error.code !== 'UPSTREAM_FAILED' && error.code !== 'UPSTREAM_TIMEOUT'
     if (rangNobody) await Promise.all([mine, line].map(end))
     throw error
   }
 }
 
-function isRinging(to: string, ms: number): Fault {
+function isRinging(to: string, ms: number): ApiError {
   const seconds = String(Math.max(1, Math.ceil(ms / 1000)))
-  return new Fault('BUSY', { message: `This wallet may be ringing ${to} just now, and nobody is rung twice. Nothing was charged; send the same request again in ${seconds} s.`, headers: { 'retry-after': seconds } })
+  return new ApiError('BUSY', { message: `This wallet may be ringing ${to} just now, and nobody is rung twice. Nothing was charged; send the same request again in ${seconds} s.`, headers: { 'retry-after': seconds } })
 }
 
 /** Another signature is another order; this one is not charged any more either. */
-function hasRung(to: string): Fault {
-  return new Fault('AUTHORIZATION_USED', { error: 'Call may have been made', message: `This payment may have rung ${to} already, and nobody is rung twice for one. Nothing was charged; sign another payment for another call.`, fields: { code: 'PAYMENT_REPLAY' } })
+function hasRung(to: string): ApiError {
+  return new ApiError('AUTHORIZATION_USED', { error: 'Call may have been made', message: `This payment may have rung ${to} already, and nobody is rung twice for one. Nothing was charged; sign another payment for another call.`, fields: { code: 'PAYMENT_REPLAY' } })
 }
 
 // ── how it goes ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -218,12 +218,12 @@ const status = free({
     const { callId: id = '' } = params
     // Indexers call what the documents show, braces and all.
     if (/^[{:]/.test(id)) return json(402, DISCOVERY, { 'cache-control': 'no-store' })
-    const unknown = () => new Fault('NOT_FOUND', { error: 'Call not found', message: 'No call of this id was made here; or it was made more than 90 days ago.' })
+    const unknown = () => new ApiError('NOT_FOUND', { error: 'Call not found', message: 'No call of this id was made here; or it was made more than 90 days ago.' })
     const kept = /^call_[0-9a-f]{32}$/.test(id) ? await records.getOwned(CALL, id, clock.now()) : undefined
     if (!kept) throw unknown()
     const { handle, ...rung } = kept.data as Rung
     const record = await within(clock, ASK_MS, (signal) => voiceIn({ vendors }).look(handle, { signal })).catch((error: unknown) => {
-      if ((error as Error).name === 'TimeoutError') throw new Fault('UPSTREAM_FAILED', { message: 'The record of the call could not be had in time; ask again.' })
+      if ((error as Error).name === 'TimeoutError') throw new ApiError('UPSTREAM_FAILED', { message: 'The record of the call could not be had in time; ask again.' })
       throw error
     })
     return json(200, clientRecord(record ?? {}, { id, ...rung }), { 'cache-control': 'no-store' })

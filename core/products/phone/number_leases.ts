@@ -3,8 +3,8 @@
  * paid for its latest term; and whatever is rented upstream and nobody's any more is given back by a chore.
  */
 import { isOver } from '../../payment/settle.ts'
-import type { Chore, Records } from '../../endpoint/call_context.ts'
-import type { Call, Log, Owned } from '../../ports/mod.ts'
+import type { MaintenanceTask, Records } from '../../endpoint/call_context.ts'
+import type { Call, Log, StoredRecord } from '../../ports/mod.ts'
 import type { Line, PhoneVendor } from '../../ports/vendors.ts'
 
 /** Under its number in E.164, the wallet that rents it. */
@@ -21,23 +21,23 @@ export const TERM_MS = 30 * DAY_MS
 export const UNTIL_GIVEN_BACK = Number.MAX_SAFE_INTEGER
 /** A poll that began within the claim window may end after it, and the same signed request may come again after a failure. */
 const GRACE_MS = HOUR_MS
-const MOST = 1_000
+const MAX = 1_000
 /** A wallet rents at most so many at a time. */
-export const MOST_NUMBERS = 100
+export const MAX_NUMBERS = 100
 
 /** `id` is the carrier's. `terms` are paid for beyond doubt; `payment` is the call that pays for one more, or has paid. */
 export type Lease = { readonly id: string; readonly order: string; readonly chain: string; readonly from: number; readonly terms: number; readonly payment: string; readonly ending?: true }
 export type Order = { readonly call: string; readonly number?: string; readonly ending?: true }
 
-export type Rented = { readonly number: string; readonly record: Owned; readonly lease: Lease; readonly expiresAt: number; readonly isActive: boolean; /** The call that pays for another term, unpaid so far. */ readonly unpaid?: Call }
+export type Rented = { readonly number: string; readonly record: StoredRecord; readonly lease: Lease; readonly expiresAt: number; readonly isActive: boolean; /** The call that pays for another term, unpaid so far. */ readonly unpaid?: Call }
 
-const leaseIn = ({ data }: Owned): Lease => data as Lease
+const leaseIn = ({ data }: StoredRecord): Lease => data as Lease
 
 /** A call that has been paid for; also where nobody could find out in time (house decision 6). */
 const isPaid = (call: Call | undefined): boolean => call?.money === 'settled' || call?.money === 'unresolved'
 
 /** A number as it stands at this moment. */
-export async function rentedOf(record: Owned, { records, now }: { records: Pick<Records, 'getCall'>; now: number }): Promise<Rented> {
+export async function rentedOf(record: StoredRecord, { records, now }: { records: Pick<Records, 'getCall'>; now: number }): Promise<Rented> {
   const lease = leaseIn(record)
   const call = await records.getCall(lease.payment)
   const expiresAt = lease.from + TERM_MS * (lease.terms + (isPaid(call) ? 1 : 0))
@@ -47,14 +47,14 @@ export async function rentedOf(record: Owned, { records, now }: { records: Pick<
 
 /** What a wallet rents, oldest first, the expired and the unpaid among it. */
 export async function rentedBy(wallet: string, at: { records: Records; now: number }): Promise<readonly Rented[]> {
-  const records = await at.records.listOwned(NUMBER, wallet, { now: at.now, limit: MOST })
+  const records = await at.records.listOwned(NUMBER, wallet, { now: at.now, limit: MAX })
   const all = await Promise.all(records.map((record) => rentedOf(record, at)))
   return all.filter(({ lease }) => !lease.ending).toSorted((one, other) => one.lease.from - other.lease.from || (one.number < other.number ? -1 : 1))
 }
 
 /** Numbers that a wallet has had and has no more. */
 export async function formerOf(wallet: string, { records, now }: { records: Records; now: number }): Promise<readonly { number: string; chain: string; expiresAt: number }[]> {
-  const kept = await records.listOwned(FORMER, wallet, { now, limit: MOST })
+  const kept = await records.listOwned(FORMER, wallet, { now, limit: MAX })
   return kept.map(({ data }) => data as { number: string; chain: string; expiresAt: number }).toSorted((one, other) => other.expiresAt - one.expiresAt)
 }
 
@@ -63,7 +63,7 @@ export async function formerOf(wallet: string, { records, now }: { records: Reco
 /** Makes a bought number the wallet's, as soon as this call is paid. False where somebody else has it. */
 export async function rentOut(records: Records, { number, id, order }: Line, { owner, call, chain, now }: { owner: string; call: string; chain: string; now: number }): Promise<boolean> {
   const lease: Lease = { id, order, chain, from: now, terms: 0, payment: call }
-  const record: Owned = { kind: NUMBER, id: number, owner, data: lease, expiresAt: UNTIL_GIVEN_BACK }
+  const record: StoredRecord = { kind: NUMBER, id: number, owner, data: lease, expiresAt: UNTIL_GIVEN_BACK }
   if (await records.putOwned(record, now)) return true
   const held = await records.getOwned(NUMBER, number, now)
   if (!held) return await records.putOwned(record, now)
@@ -76,14 +76,14 @@ export async function rentOut(records: Records, { number, id, order }: Line, { o
 }
 
 /** Takes a number from use, so that only one goes on to give it back. Answers with its record, undefined where somebody else was first. */
-export async function endLease(records: Records, { record, lease }: Pick<Rented, 'record' | 'lease'>, now: number): Promise<Owned | undefined> {
+export async function endLease(records: Records, { record, lease }: Pick<Rented, 'record' | 'lease'>, now: number): Promise<StoredRecord | undefined> {
   if (lease.ending) return record
-  const ended: Owned = { ...record, data: { ...lease, ending: true } }
+  const ended: StoredRecord = { ...record, data: { ...lease, ending: true } }
   return (await records.moveOwned(ended, record.data, now)) ? ended : undefined
 }
 
 /** Forgets a number that was given back; its wallet still sees for a while that it had it. */
-export async function forget(records: Records, record: Owned, { expiresAt, now }: { expiresAt: number; now: number }): Promise<void> {
+export async function forget(records: Records, record: StoredRecord, { expiresAt, now }: { expiresAt: number; now: number }): Promise<void> {
   const { chain, order, from } = leaseIn(record)
   const data = { number: record.id, chain, expiresAt: Math.min(expiresAt, now) }
   if (expiresAt > from) await records.putOwned({ kind: FORMER, id: `${record.id}/${order}`, owner: record.owner, data, expiresAt: now + TERM_MS }, now)
@@ -97,19 +97,19 @@ export async function forget(records: Records, record: Owned, { expiresAt, now }
 type Sweeping = { readonly records: Records; readonly phone: PhoneVendor; readonly log: Log; readonly signal: AbortSignal; readonly now: number }
 
 /** Gives back what has expired, was not paid for in time, or was bought for a call that came to nothing. What it knows nothing of it leaves alone. */
-export const giveBack: Chore = {
+export const giveBack: MaintenanceTask = {
   everyMs: 10 * 60_000,
   can: ({ phone }) => phone !== undefined,
   async do({ records, vendors, clock, log, signal }) {
     const { phone } = vendors
     if (!phone) return
     for (const line of await phone.lines({ signal })) {
-      await seeTo(line, { records, phone, log, signal, now: clock.now() }).catch((error: Error) => log.alert('a phone number that nobody rents could not be given back', { number: line.number, error: error.message }))
+      await handle(line, { records, phone, log, signal, now: clock.now() }).catch((error: Error) => log.alert('a phone number that nobody rents could not be given back', { number: line.number, error: error.message }))
     }
   },
 }
 
-async function seeTo(line: Line, at: Sweeping): Promise<void> {
+async function handle(line: Line, at: Sweeping): Promise<void> {
   const { records, phone, log, signal, now } = at
   const held = await records.getOwned(NUMBER, line.number, now)
   if (held && leaseIn(held).id === line.id) {
@@ -126,7 +126,7 @@ async function seeTo(line: Line, at: Sweeping): Promise<void> {
   const order = ordered.data as Order
   const isStray = order.number !== undefined && order.number !== line.number
   if (!isStray && !order.ending && (await isWorkedOn(order.call, at))) return
-  const ending: Owned = { ...ordered, data: { ...order, ending: true } }
+  const ending: StoredRecord = { ...ordered, data: { ...order, ending: true } }
   if (!isStray && !order.ending && !(await records.moveOwned(ending, ordered.data, now))) return
   await phone.release(line.id, { signal })
   if (!isStray) await records.moveOwned({ ...ending, expiresAt: now }, ending.data, now)

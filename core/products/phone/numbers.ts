@@ -1,14 +1,14 @@
 /** Phone numbers: what a carrier knows of one, and numbers to rent, which belong to the wallet that pays (reference clients 6.7). */
 import { type Static, Type } from '@sinclair/typebox'
 import { type Offering, type Order, paid, type Price } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
-import { forbidden, type Hands, handsIn } from '../../endpoint/call_context.ts'
+import { ApiError } from '../../http/errors.ts'
+import { forbidden, type CallContext, callContextIn } from '../../endpoint/call_context.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 import { usdc } from '../../x402/money.ts'
 import { failedAs } from '../lib/passthrough_path.ts'
-import type { Json, Owned } from '../../ports/mod.ts'
+import type { Json, StoredRecord } from '../../ports/mod.ts'
 import { flatPrice } from '../../x402/pricing.ts'
-import { endLease, forget, formerOf, giveBack, MOST_NUMBERS, NUMBER, NUMBER_ORDER, type Order as NumberOrder, rentedBy, type Rented, rentedOf, rentOut, TERM_MS, UNTIL_GIVEN_BACK } from './number_leases.ts'
+import { endLease, forget, formerOf, giveBack, MAX_NUMBERS, NUMBER, NUMBER_ORDER, type Order as NumberOrder, rentedBy, type Rented, rentedOf, rentOut, TERM_MS, UNTIL_GIVEN_BACK } from './number_leases.ts'
 import type { PhoneVendor } from '../../ports/vendors.ts'
 
 /** US dollars before the fee. */
@@ -25,7 +25,7 @@ type Named = Static<typeof named>
 const expiresAt = Type.String({ description: 'ISO 8601.' })
 const iso = (ms: number): string => new Date(ms).toISOString()
 
-const price = (usd: string) => (): Price => ({ amount: flatPrice(usd), maxTimeoutSeconds: 300, shown: {} })
+const price = (usd: string) => (): Price => ({ amount: flatPrice(usd), maxTimeoutSeconds: 300, publicPrice: {} })
 const EXAMPLE = { phoneNumber: '+14155550100' }
 
 /** Anything that the body does not know is 400: a misspelled field here buys the wrong thing. */
@@ -33,12 +33,12 @@ const shared = {
   tag: 'phone',
   inline: true,
   unknownFields: 'refused',
-  serves: (_input: unknown, { vendors }: Offering) => vendors.phone !== undefined,
+  isAvailable: (_input: unknown, { vendors }: Offering) => vendors.phone !== undefined,
 } as const
 
 function phoneIn({ vendors }: Pick<Order<unknown>, 'vendors'>): PhoneVendor {
   if (vendors.phone) return vendors.phone
-  throw new Fault('NOT_CONFIGURED', { message: 'The operator has not configured phone numbers. Nothing was charged.' })
+  throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured phone numbers. Nothing was charged.' })
 }
 
 // ── what a carrier knows ────────────────────────────────────────────────────────────────────────────────────────────
@@ -80,7 +80,7 @@ const buy = paid({
   example: { country: 'US' },
   errors: ['NOT_FOUND', 'NOT_ALLOWED', 'BUSY', 'UPSTREAM_FAILED'],
   price: price(PER_TERM),
-  effects: { owed: true, chore: giveBack },
+  effects: { owed: true, maintenanceTask: giveBack },
   check({ country = 'US', ...given }, { vendors }) {
     const { countries = [country] } = vendors.phone ?? {}
     if (!countries.includes(country)) throw refused('country', `must be one in which numbers are rented here: ${countries.join(', ')}; got ${quoted(country)}`)
@@ -90,15 +90,15 @@ const buy = paid({
 
   async run(order) {
     const { country = 'US', areaCode } = order.input as Static<typeof buyInput>
-    const { records, label, order: name } = handsIn(order)
+    const { records, label, order: name } = callContextIn(order)
     const { clock, payer, signal } = order
-    if ((await rentedBy(payer, { records, now: clock.now() })).length >= MOST_NUMBERS) throw forbidden('limit', `This wallet rents ${MOST_NUMBERS} numbers, which is the most. Release one first. Nothing was charged.`)
+    if ((await rentedBy(payer, { records, now: clock.now() })).length >= MAX_NUMBERS) throw forbidden('limit', `This wallet rents ${MAX_NUMBERS} numbers, which is the most. Release one first. Nothing was charged.`)
     const ordered = await beginOrder(order, { id: name })
     const line = await phoneIn(order).buy({ country, order: name, ...(areaCode && { areaCode }) }, { signal }).catch(failedAs('Purchase failed'))
     const now = clock.now()
     if (!line) {
       await records.moveOwned({ ...ordered, expiresAt: now }, ordered.data, now)
-      throw new Fault('NOT_FOUND', { error: 'No numbers available', message: `There is no number to rent in ${country}${areaCode ? ` with the area code ${areaCode}` : ''} just now. Payment was NOT charged.` })
+      throw new ApiError('NOT_FOUND', { error: 'No numbers available', message: `There is no number to rent in ${country}${areaCode ? ` with the area code ${areaCode}` : ''} just now. Payment was NOT charged.` })
     }
     const isOurs = await records.moveOwned({ ...ordered, data: { ...(ordered.data as NumberOrder), number: line.number } }, ordered.data, now)
     if (!isOurs || !(await rentOut(records, line, { owner: payer, call: order.id, chain: label, now }))) throw busy()
@@ -109,12 +109,12 @@ const buy = paid({
 })
 
 /** Notes who buys before anything is bought, so that it can be found after a crash: by the same signed request, or by the chore that gives it back. */
-async function beginOrder(order: Order<unknown>, { id }: { id: string }): Promise<Owned> {
-  const { records } = handsIn(order)
+async function beginOrder(order: Order<unknown>, { id }: { id: string }): Promise<StoredRecord> {
+  const { records } = callContextIn(order)
   const { clock, payer } = order
   const now = clock.now()
   const data: NumberOrder = { call: order.id }
-  const record: Owned = { kind: NUMBER_ORDER, id, owner: payer, data, expiresAt: UNTIL_GIVEN_BACK }
+  const record: StoredRecord = { kind: NUMBER_ORDER, id, owner: payer, data, expiresAt: UNTIL_GIVEN_BACK }
   if (await records.putOwned(record, now)) return record
   const held = await records.getOwned(NUMBER_ORDER, id, now)
   const known = held?.data as NumberOrder | undefined
@@ -136,7 +136,7 @@ const renew = paid({
   price: price(PER_TERM),
 
   async run(order) {
-    const { records, pollUrl } = handsIn(order)
+    const { records, pollUrl } = callContextIn(order)
     const { clock, payer, signal } = order
     const { phoneNumber: number } = order.input as Named
     const rented = await ownedBy(payer, number, { records, now: clock.now() })
@@ -164,7 +164,7 @@ const list = paid({
   price: price(PER_LIST),
 
   async run(order) {
-    const { records } = handsIn(order)
+    const { records } = callContextIn(order)
     const at = { records, now: order.clock.now() }
     const rented = (await rentedBy(order.payer, at)).filter(isShown)
     const former = await formerOf(order.payer, at)
@@ -189,15 +189,15 @@ const release = paid({
   output: Type.Object({ released: Type.Literal(true), phone_number: Type.String() }),
   example: EXAMPLE,
   errors: ['NOT_FOUND', 'BUSY', 'UPSTREAM_FAILED'],
-  price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, shown: {} }),
+  price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }),
 
   async run(order) {
-    const { records } = handsIn(order)
+    const { records } = callContextIn(order)
     const { clock, payer, signal } = order
     const { phoneNumber: number } = order.input as Named
-    const none = () => new Fault('NOT_FOUND', { message: `This wallet, ${payer}, rents no number ${number}.`, fields: { payer_wallet: payer } })
+    const none = () => new ApiError('NOT_FOUND', { message: `This wallet, ${payer}, rents no number ${number}.`, fields: { payer_wallet: payer } })
     const rented = await ownedBy(payer, number, { records, now: clock.now() }).catch((error: unknown) => {
-      if (error instanceof Fault) throw none()
+      if (error instanceof ApiError) throw none()
       throw error
     })
     // Another term that is being paid for at this moment would be paid for nothing.
@@ -225,7 +225,7 @@ export const phone = [...lookups, buy, renew, list, release]
 const isShown = ({ expiresAt: end, lease }: Rented): boolean => end > lease.from
 
 /** A number that this wallet may use. Throws a 403 with the reason: wrong_wallet, expired, not_found. */
-export async function ownedBy(wallet: string, number: string, { records, now }: { records: Hands['records']; now: number }): Promise<Rented> {
+export async function ownedBy(wallet: string, number: string, { records, now }: { records: CallContext['records']; now: number }): Promise<Rented> {
   const held = await records.getOwned(NUMBER, number, now)
   const rented = held && (await rentedOf(held, { records, now }))
   if (rented && isShown(rented) && !rented.lease.ending) {
@@ -239,8 +239,8 @@ export async function ownedBy(wallet: string, number: string, { records, now }: 
 }
 
 /** Its numbers that it may call from. */
-export async function activeOf(wallet: string, at: { records: Hands['records']; now: number }): Promise<readonly string[]> {
+export async function activeOf(wallet: string, at: { records: CallContext['records']; now: number }): Promise<readonly string[]> {
   return (await rentedBy(wallet, at)).filter(({ isActive }) => isActive).map(({ number }) => number)
 }
 
-const busy = (): Fault => new Fault('BUSY', { message: 'Another request changes this number just now. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } })
+const busy = (): ApiError => new ApiError('BUSY', { message: 'Another request changes this number just now. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } })

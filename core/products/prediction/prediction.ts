@@ -1,12 +1,12 @@
 /** Prediction markets: what their venues publish, passed on as it came (reference clients 6.11). Paths are on a list, and never choose the host. */
 import { type Static, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
 import { checkedPath, notOnList, PASSED_KEEP, passedQuery } from '../lib/passthrough_path.ts'
 import { flatPrice } from '../../x402/pricing.ts'
-import type { Passage } from '../../ports/vendors.ts'
+import type { PassthroughRequest } from '../../ports/vendors.ts'
 
 /** US dollars for a call, before the fee. */
 const PER_CALL = '0.0075'
@@ -15,7 +15,7 @@ const VENUES = ['polymarket', 'kalshi', 'binance', 'limitless', 'opinion', 'pred
 const AVAILABLE = VENUES.map((venue) => `/api/v1/pm/${venue}/{path}`)
 /** The one question that has a body. */
 const IDENTITIES = 'polymarket/wallet/identities'
-const MOST_ADDRESSES = 200
+const MAX_ADDRESSES = 200
 
 const input = Type.Object({
   path: Type.String({ description: `What is asked for, beginning with ${VENUES.join(', ')}; for example polymarket/markets or kalshi/trades.` }),
@@ -27,7 +27,7 @@ const endpoint = paid({
   methods: ['GET', 'POST'],
   path: '/api/v1/pm/{path...}',
   summary: 'Ask prediction markets',
-  description: `Markets, trades and prices of prediction markets, as their service writes them. The query is passed on, each parameter once; a POST may say it in its body. ${IDENTITIES} takes addresses: a list of up to ${MOST_ADDRESSES}.`,
+  description: `Markets, trades and prices of prediction markets, as their service writes them. The query is passed on, each parameter once; a POST may say it in its body. ${IDENTITIES} takes addresses: a list of up to ${MAX_ADDRESSES}.`,
   tag: 'data',
   from: 'query',
   unknownFields: 'kept',
@@ -37,7 +37,7 @@ const endpoint = paid({
   inline: true,
   verbatim: true,
   failure: 'Upstream provider error',
-  keep: PASSED_KEEP,
+  retention: PASSED_KEEP,
   errors: ['NOT_FOUND', 'PASSED_ON', 'UPSTREAM_FAILED'],
 
   check(given) {
@@ -47,13 +47,13 @@ const endpoint = paid({
 
   price(given) {
     const amount = flatPrice(PER_CALL)
-    return { amount, maxTimeoutSeconds: 300, shown: { amount: print(amount, 4) }, also: { category: venueOf(given.path) ?? 'prediction-markets', tier: 'standard' } }
+    return { amount, maxTimeoutSeconds: 300, publicPrice: { amount: print(amount, 4) }, also: { category: venueOf(given.path) ?? 'prediction-markets', tier: 'standard' } }
   },
 
-  serves: (_input, { vendors }) => vendors.prediction !== undefined,
+  isAvailable: (_input, { vendors }) => vendors.prediction !== undefined,
 
   async run({ input: given, vendors, signal }) {
-    if (!vendors.prediction) throw new Fault('NOT_CONFIGURED')
+    if (!vendors.prediction) throw new ApiError('NOT_CONFIGURED')
     return { result: await vendors.prediction.ask(passageOf(given), { signal }) }
   },
 
@@ -65,7 +65,7 @@ export const prediction = [endpoint]
 const venueOf = (path: string): string | undefined => VENUES.find((venue) => path === venue || path.startsWith(`${venue}/`))
 
 /** Throws a 400 for what is badly written, and a 404 for what is not on the list. */
-function passageOf({ path, ...rest }: Static<typeof input> & Readonly<Record<string, unknown>>): Passage {
+function passageOf({ path, ...rest }: Static<typeof input> & Readonly<Record<string, unknown>>): PassthroughRequest {
   checkedPath('path', path)
   if (venueOf(path) === undefined) throw notOnList(path, AVAILABLE)
   if (path !== IDENTITIES) return { path, query: passedQuery(rest) }
@@ -76,7 +76,7 @@ function passageOf({ path, ...rest }: Static<typeof input> & Readonly<Record<str
 /** A list, or in a query text with commas. */
 function addressesOf(given: unknown): readonly string[] {
   const list: unknown = typeof given === 'string' ? given.split(',') : given
-  if (!Array.isArray(list) || list.length < 1 || list.length > MOST_ADDRESSES) throw refused('addresses', `must be a list of 1 to ${MOST_ADDRESSES} wallets; got ${Array.isArray(list) ? list.length : quoted(given)}`)
+  if (!Array.isArray(list) || list.length < 1 || list.length > MAX_ADDRESSES) throw refused('addresses', `must be a list of 1 to ${MAX_ADDRESSES} wallets; got ${Array.isArray(list) ? list.length : quoted(given)}`)
   const wrong = list.findIndex((each) => typeof each !== 'string' || !/^0x[0-9a-fA-F]{40}$/.test(each))
   if (wrong >= 0) throw refused(`addresses/${wrong}`, `must be 0x and 40 hex digits; got ${quoted(list[wrong])}`)
   return list as string[]

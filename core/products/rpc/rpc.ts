@@ -2,7 +2,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { networkNamed, networkOf } from '../catalog.ts'
 import { type Context, type Offering, paid } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 import { PASSED_KEEP } from '../lib/passthrough_path.ts'
 import { piecePrice } from '../../x402/pricing.ts'
@@ -12,17 +12,17 @@ import type { RpcAnswer, RpcCall } from '../../ports/vendors.ts'
 /** US dollars for each call of a batch, before the fee. */
 const PER_CALL = '0.002'
 const PER_SOLANA_CALL = '0.0005'
-const MOST_CALLS = 1_000
-const LONGEST_ID = 128
+const MAX_CALLS = 1_000
+const MAX_ID = 128
 
 const Params = Type.Optional(Type.Array(Type.Unknown(), { description: 'In order, as the method takes them.' }))
-const Id = Type.Union([Type.String({ maxLength: LONGEST_ID }), Type.Integer()], { description: 'The answer carries it. A call without one would get none, and is refused.' })
+const Id = Type.Union([Type.String({ maxLength: MAX_ID }), Type.Integer()], { description: 'The answer carries it. A call without one would get none, and is refused.' })
 const said = {
   jsonrpc: Type.Optional(Type.Literal('2.0')),
   id: Type.Optional(Id),
   method: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'For example eth_getBalance.' })),
   params: Params,
-  batch: Type.Optional(Type.Array(Type.Unknown(), { description: `A body that is a list of up to ${MOST_CALLS} calls. Each is priced.` })),
+  batch: Type.Optional(Type.Array(Type.Unknown(), { description: `A body that is a list of up to ${MAX_CALLS} calls. Each is priced.` })),
 }
 const onSolana = Type.Object(said)
 const anywhere = Type.Object({ network: Type.String({ description: 'For example ethereum-mainnet, or eth.' }), ...said })
@@ -52,7 +52,7 @@ const shared = {
   inline: true,
   verbatim: true,
   failure: 'Upstream provider error',
-  keep: PASSED_KEEP,
+  retention: PASSED_KEEP,
   errors: ['INVALID_PARAMETER', 'UPSTREAM_FAILED'],
   show: () => ({}),
 } as const
@@ -62,13 +62,13 @@ const evm = paid({
   name: 'rpc',
   path: '/api/v1/rpc/{network}',
   summary: 'Ask a node of any chain',
-  description: `JSON-RPC 2.0 to one of the operator's nodes: a call, or a list of up to ${MOST_CALLS}, each at the price of one. X-Network says which chain answered, X-Cache whether it had to be asked.`,
+  description: `JSON-RPC 2.0 to one of the operator's nodes: a call, or a list of up to ${MAX_CALLS}, each at the price of one. X-Network says which chain answered, X-Cache whether it had to be asked.`,
   input: anywhere,
   example: { network: 'base-mainnet', jsonrpc: '2.0', id: 1, method: 'eth_blockNumber', params: [] },
   sample: (offering) => ({ network: offering.vendors.rpc?.networks.find((slug) => !isSolana(slug)) ?? 'base-mainnet', jsonrpc: '2.0' as const, id: 1, method: 'eth_blockNumber', params: [] }),
   arrange: ({ params, body }) => ({ ...asCalls(body), network: params.network }),
   check: (given) => checked(given),
-  serves: (given, offering) => serves(offering, () => slugOf(given.network, offering)),
+  isAvailable: (given, offering) => isAvailable(offering, () => slugOf(given.network, offering)),
   price: (given) => priced(given, PER_CALL),
   run: ({ input, vendors, signal }) => ask(input, slugOf(input.network, { vendors }), { vendors, signal }),
 })
@@ -78,14 +78,14 @@ const solana = paid({
   name: 'solana.rpc',
   path: '/api/v1/solana/rpc',
   summary: 'Ask a node of Solana',
-  description: `JSON-RPC 2.0 to the operator's node: a call, or a list of up to ${MOST_CALLS}, each at the price of one. On a gateway that is paid on Solana, what a client has to know before it pays is free: ${[...FREE].join(', ')}, and getAccountInfo of the USDC mint.`,
+  description: `JSON-RPC 2.0 to the operator's node: a call, or a list of up to ${MAX_CALLS}, each at the price of one. On a gateway that is paid on Solana, what a client has to know before it pays is free: ${[...FREE].join(', ')}, and getAccountInfo of the USDC mint.`,
   input: onSolana,
   example: { jsonrpc: '2.0', id: 1, method: 'getSlot', params: [] },
   arrange: ({ body }) => asCalls(body),
   check: (given) => checked(given),
-  serves: (_given, offering) => serves(offering, () => solanaOf(offering)),
+  isAvailable: (_given, offering) => isAvailable(offering, () => solanaOf(offering)),
   price: (given, context) => (isFree(given, context) ? 'free' : priced(given, PER_SOLANA_CALL)),
-  freely: FREELY,
+  freeLimits: FREELY,
   run: ({ input, vendors, networks = [], signal }) => ask(input, solanaOf({ vendors, networks }) ?? '', { vendors, signal }),
 })
 
@@ -102,14 +102,14 @@ function callsOf({ batch, jsonrpc, id, method, params }: Input): readonly unknow
 }
 
 function priced(given: Input, usd: string) {
-  const calls = Array.isArray(given.batch) ? Math.min(Math.max(given.batch.length, 1), MOST_CALLS) : 1
-  return { amount: piecePrice(usd, calls), maxTimeoutSeconds: 300, shown: {}, also: { calls } }
+  const calls = Array.isArray(given.batch) ? Math.min(Math.max(given.batch.length, 1), MAX_CALLS) : 1
+  return { amount: piecePrice(usd, calls), maxTimeoutSeconds: 300, publicPrice: {}, also: { calls } }
 }
 
 /** Throws a 400 that names the call and its field. */
 function checked<Given extends Input>(given: Given): Given {
   const calls = callsOf(given)
-  if (calls.length < 1 || calls.length > MOST_CALLS) throw refused('batch', `must be a list of 1 to ${MOST_CALLS} calls, has ${calls.length}`)
+  if (calls.length < 1 || calls.length > MAX_CALLS) throw refused('batch', `must be a list of 1 to ${MAX_CALLS} calls, has ${calls.length}`)
   for (const [index, call] of calls.entries()) checkCall(call, given.batch === undefined ? '' : `batch/${index}`)
   return given
 }
@@ -119,12 +119,12 @@ function checkCall(call: unknown, at: string): void {
   if (typeof call !== 'object' || call === null || Array.isArray(call)) throw refused(at, `must be a call of JSON-RPC 2.0: an object with jsonrpc, id, method and params; got ${quoted(call)}`)
   const { jsonrpc, id, method, params } = call as Record<string, unknown>
   if (jsonrpc !== '2.0') throw refused(field('jsonrpc'), `must be "2.0", got ${quoted(jsonrpc)}`)
-  if (!isId(id)) throw refused(field('id'), `must be a whole number or a text of at most ${LONGEST_ID} characters: a call without one gets no answer; got ${quoted(id)}`)
+  if (!isId(id)) throw refused(field('id'), `must be a whole number or a text of at most ${MAX_ID} characters: a call without one gets no answer; got ${quoted(id)}`)
   if (params !== undefined && !Array.isArray(params)) throw refused(field('params'), `must be a list, got ${quoted(params)}`)
   if (typeof method !== 'string' || !isOpen(method)) throw refused(field('method'), `must be one that reads a chain or sends what is signed, such as eth_call or getBalance; got ${quoted(method)}`)
 }
 
-const isId = (id: unknown): boolean => (typeof id === 'string' && id.length <= LONGEST_ID) || (typeof id === 'number' && Number.isSafeInteger(id))
+const isId = (id: unknown): boolean => (typeof id === 'string' && id.length <= MAX_ID) || (typeof id === 'number' && Number.isSafeInteger(id))
 const isOpen = (method: string): boolean => SOLANA.test(method) || (EVM.test(method) && !NOT_EVM.test(method))
 
 function isFree(given: Input, { networks = [] }: Context): boolean {
@@ -136,7 +136,7 @@ function isFree(given: Input, { networks = [] }: Context): boolean {
 const isSolana = (slug: string): boolean => slug.startsWith('solana-')
 
 /** False where the operator has no node at all. A network that there is no node of is the caller's mistake: 400 with those that there are. */
-function serves({ vendors }: Offering, found: () => string | undefined): boolean {
+function isAvailable({ vendors }: Offering, found: () => string | undefined): boolean {
   return vendors.rpc !== undefined && found() !== undefined
 }
 
@@ -148,8 +148,8 @@ function slugOf(name: string | undefined, { vendors }: Pick<Offering, 'vendors'>
   return found
 }
 
-function unknown(message: string, supportedNetworks: readonly string[]): Fault {
-  return new Fault('INVALID_PARAMETER', { message: `${message}. Nothing was charged.`, param: 'network', fields: { supportedNetworks } })
+function unknown(message: string, supportedNetworks: readonly string[]): ApiError {
+  return new ApiError('INVALID_PARAMETER', { message: `${message}. Nothing was charged.`, param: 'network', fields: { supportedNetworks } })
 }
 
 /** The chain that this gateway is paid on, if it is a Solana; else Solana itself, or its devnet. */
@@ -159,7 +159,7 @@ function solanaOf({ vendors, networks = [] }: Pick<Offering, 'vendors' | 'networ
 }
 
 async function ask(input: Input, network: string, { vendors, signal }: Pick<Offering, 'vendors'> & { signal: AbortSignal }): Promise<{ result: Json }> {
-  if (!vendors.rpc) throw new Fault('NOT_CONFIGURED')
+  if (!vendors.rpc) throw new ApiError('NOT_CONFIGURED')
   const [first, ...rest] = (callsOf(input) as readonly RpcCall[]).map(judged)
   const calls = input.batch === undefined ? (first as RpcCall) : [first as RpcCall, ...rest]
   const { text, isCached }: RpcAnswer = await vendors.rpc.ask(network, calls, { signal })

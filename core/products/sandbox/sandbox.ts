@@ -4,8 +4,8 @@ import { within } from '../../payment/settle.ts'
 import { GPUS, type Gpu, gpuRates, plainRate, SHORT_SECONDS } from './catalog.ts'
 import { type Offering, type Order, paid, type Price } from '../../endpoint/mod.ts'
 import { idFrom } from '../video/owned_characters.ts'
-import { Fault } from '../../http/errors.ts'
-import { type Chore, handsIn } from '../../endpoint/call_context.ts'
+import { ApiError } from '../../http/errors.ts'
+import { type MaintenanceTask, callContextIn } from '../../endpoint/call_context.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 import type { Json } from '../../ports/mod.ts'
 import { flatPrice, sandboxPrice } from '../../x402/pricing.ts'
@@ -14,9 +14,9 @@ import type { SandboxVendor } from '../../ports/vendors.ts'
 /** US dollars for one question to a sandbox, before the fee. */
 const PER_QUESTION = '0.001'
 const IMAGE = 'python:3.11'
-const LONGEST_SECONDS = 86_400
-const MOST_CORES = { plain: 1, gpu: 8 }
-const MOST_MEMORY = { plain: 1_024, gpu: 32_768 }
+const MAX_SECONDS = 86_400
+const MAX_CORES = { plain: 1, gpu: 8 }
+const MAX_MEMORY = { plain: 1_024, gpu: 32_768 }
 const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
 /**
@@ -38,7 +38,7 @@ type Rented = { readonly vendor: string; readonly handle: string; readonly ends:
 
 /** Sandboxes that would outlive the time in which they can be paid for, all under one owner, who is nobody's wallet. */
 const WATCHED = { kind: 'sandbox-unpaid', owner: 'sandboxes' } as const
-const MOST_WATCHED = 1_000
+const MAX_WATCHED = 1_000
 type Watched = { readonly vendor: string; readonly handle: string; readonly call: string; readonly due: number }
 
 const sandboxId = Type.String({ description: 'sb_<id>, from create; known to the wallet that paid for it, and to no other.' })
@@ -51,16 +51,16 @@ const shared = {
   inline: true,
   unknownFields: 'refused',
   failure: 'Sandbox failed',
-  keep: { unclaimedMs: 2 * DAY_MS, settledMs: DAY_MS },
+  retention: { unclaimedMs: 2 * DAY_MS, settledMs: DAY_MS },
 } as const
 
 const at = (name: string) => ({ name: `sandbox.${name}`, path: `/api/v1/sandbox/${name}`, aliases: [`/api/v1/modal/sandbox/${name}`] }) as const
 
 const createInput = Type.Object({
   image: Type.Optional(Type.Literal(IMAGE, { default: IMAGE })),
-  timeout: Type.Optional(Type.Integer({ minimum: 10, maximum: LONGEST_SECONDS, default: SHORT_SECONDS, description: 'Seconds until it ends by itself. Up to 300 cost the flat price; above that it is paid by the hour.' })),
-  cpu: Type.Optional(Type.Number({ minimum: 0.125, maximum: MOST_CORES.gpu, default: 1, description: 'Cores: at most 1, with a GPU 8.' })),
-  memory: Type.Optional(Type.Integer({ minimum: 128, maximum: MOST_MEMORY.gpu, default: 512, description: 'MB: at most 1024, with a GPU 32768.' })),
+  timeout: Type.Optional(Type.Integer({ minimum: 10, maximum: MAX_SECONDS, default: SHORT_SECONDS, description: 'Seconds until it ends by itself. Up to 300 cost the flat price; above that it is paid by the hour.' })),
+  cpu: Type.Optional(Type.Number({ minimum: 0.125, maximum: MAX_CORES.gpu, default: 1, description: 'Cores: at most 1, with a GPU 8.' })),
+  memory: Type.Optional(Type.Integer({ minimum: 128, maximum: MAX_MEMORY.gpu, default: 512, description: 'MB: at most 1024, with a GPU 32768.' })),
   gpu: Type.Optional(Type.Union(GPUS.map((gpu) => Type.Literal(gpu)))),
   setup_commands: Type.Optional(Type.Array(Type.Unknown(), { maxItems: 0, description: 'Not supported; only an empty list is taken. Run them with exec.' })),
 })
@@ -82,11 +82,11 @@ const create = paid({
   }),
   example: { image: IMAGE, timeout: SHORT_SECONDS, cpu: 1, memory: 512 },
   errors: ['BUSY', 'RATE_LIMITED', 'UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
-  effects: { owed: true, chore: { everyMs: MINUTE_MS, can: ({ sandbox }) => sandbox !== undefined, do: endUnpaid } },
+  effects: { owed: true, maintenanceTask: { everyMs: MINUTE_MS, can: ({ sandbox }) => sandbox !== undefined, do: endUnpaid } },
   check: checkOrder,
-  serves: (input, { vendors: { sandbox } }) => sandbox !== undefined && (input.gpu === undefined || sandbox.hasGpus),
+  isAvailable: (input, { vendors: { sandbox } }) => sandbox !== undefined && (input.gpu === undefined || sandbox.hasGpus),
   price: (input) => priceOf(orderOf(input)),
-  span: () => ({ min: sandboxPrice(plainRate, SHORT_SECONDS + 1), max: sandboxPrice(gpuRates.H100, LONGEST_SECONDS) }),
+  priceRange: () => ({ min: sandboxPrice(plainRate, SHORT_SECONDS + 1), max: sandboxPrice(gpuRates.H100, MAX_SECONDS) }),
 
   async run(order) {
     const { timeout, cpu, memory, gpu, image } = orderOf(order.input as Static<typeof createInput>)
@@ -111,7 +111,7 @@ const create = paid({
     return {
       result: { sandbox_id: id, created: now, ends, config: { image, timeout, cpu, memory, gpu: gpu ?? null }, ...(runtime !== undefined && { runtime }) },
       until,
-      keeps: () => [{ kind: KIND, id, data, expiresAt: ends + REMEMBERED_MS }],
+      recordsToStore: () => [{ kind: KIND, id, data, expiresAt: ends + REMEMBERED_MS }],
     }
   },
 
@@ -132,8 +132,8 @@ const example = { sandbox_id: 'sb_0123456789abcdef0123456789abcdef' }
 const asking = {
   ...shared,
   errors: ['NOT_FOUND', 'RATE_LIMITED', 'UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
-  serves: (_input: unknown, { vendors }: Offering) => vendors.sandbox !== undefined,
-  price: (): Price => ({ amount: flatPrice(PER_QUESTION), maxTimeoutSeconds: 300, shown: {} }),
+  isAvailable: (_input: unknown, { vendors }: Offering) => vendors.sandbox !== undefined,
+  price: (): Price => ({ amount: flatPrice(PER_QUESTION), maxTimeoutSeconds: 300, publicPrice: {} }),
   show: ({ made }: { readonly made: Json }) => made as Record<string, Json>,
 } as const
 
@@ -163,7 +163,7 @@ const exec = paid({
     const { vendor, handle, isOver } = await rented(order, sandbox_id)
     const ran = isOver ? undefined : await timely(order, timeout + EXTRA_SECONDS, (signal) => vendor.exec(handle, { command, seconds: timeout }, { signal }))
     if (ran) return { result: { sandbox_id, ...ran } }
-    throw new Fault('NOT_FOUND', { message: 'This sandbox has ended. Nothing was charged; create another.', fields: { sandbox_id, status: 'terminated' } })
+    throw new ApiError('NOT_FOUND', { message: 'This sandbox has ended. Nothing was charged; create another.', fields: { sandbox_id, status: 'terminated' } })
   },
 })
 
@@ -212,8 +212,8 @@ function checkOrder(given: Static<typeof createInput>): Static<typeof createInpu
   const { cpu, memory, gpu } = orderOf(given)
   const size = gpu === undefined ? 'plain' : 'gpu'
   const without = size === 'plain' ? ' without a gpu' : ''
-  if (cpu > MOST_CORES[size]) throw refused('cpu', `must be at most ${MOST_CORES[size]}${without}, got ${quoted(cpu)}`)
-  if (memory > MOST_MEMORY[size]) throw refused('memory', `must be at most ${MOST_MEMORY[size]}${without}, got ${quoted(memory)}`)
+  if (cpu > MAX_CORES[size]) throw refused('cpu', `must be at most ${MAX_CORES[size]}${without}, got ${quoted(cpu)}`)
+  if (memory > MAX_MEMORY[size]) throw refused('memory', `must be at most ${MAX_MEMORY[size]}${without}, got ${quoted(memory)}`)
   return given
 }
 
@@ -224,8 +224,8 @@ function orderOf({ image = IMAGE, timeout = SHORT_SECONDS, cpu = 1, memory = 512
 function priceOf({ timeout, gpu }: Ordered): Price {
   const rate = gpu ? gpuRates[gpu] : plainRate
   const amount = sandboxPrice(rate, timeout)
-  if (timeout <= SHORT_SECONDS) return { amount, maxTimeoutSeconds: 300, shown: { model: 'flat' } }
-  return { amount, maxTimeoutSeconds: 300, shown: { model: 'hourly', hourly_rate_usd: Number(rate.hourly), duration_hours: timeout / 3600, refund_policy: REFUND_POLICY } }
+  if (timeout <= SHORT_SECONDS) return { amount, maxTimeoutSeconds: 300, publicPrice: { model: 'flat' } }
+  return { amount, maxTimeoutSeconds: 300, publicPrice: { model: 'hourly', hourly_rate_usd: Number(rate.hourly), duration_hours: timeout / 3600, refund_policy: REFUND_POLICY } }
 }
 
 function checkId<Given extends { readonly sandbox_id: string }>(given: Given): Given {
@@ -238,23 +238,23 @@ function checkId<Given extends { readonly sandbox_id: string }>(given: Given): G
 /** A sandbox of the payer's. Anybody else's is none at all. */
 async function rented(order: Order<unknown>, id: string): Promise<{ vendor: SandboxVendor; handle: string; isOver: boolean }> {
   const vendor = vendorIn(order)
-  const record = await order.kept?.(KIND, id)
+  const record = await order.record?.(KIND, id)
   const { vendor: name, handle, ends } = (record?.data ?? {}) as Partial<Rented>
   if (record?.owner !== order.payer || name !== vendor.name || handle === undefined || ends === undefined) {
-    throw new Fault('NOT_FOUND', { message: 'This wallet has no such sandbox here. Nothing was charged.' })
+    throw new ApiError('NOT_FOUND', { message: 'This wallet has no such sandbox here. Nothing was charged.' })
   }
   return { vendor, handle, isOver: ends <= order.clock.now() }
 }
 
 /** Notes a sandbox before its buyer can have it: whoever is there when it is due sees to it, also after a crash. */
 async function watch(order: Order<unknown>, watched: Watched, expiresAt: number): Promise<void> {
-  await handsIn(order).records.putOwned({ ...WATCHED, id: order.id, data: watched, expiresAt }, order.clock.now())
+  await callContextIn(order).records.putOwned({ ...WATCHED, id: order.id, data: watched, expiresAt }, order.clock.now())
 }
 
 /** Whoever cannot pay for a sandbox within its claim window does not keep it running. A settlement that is under way is not disturbed. */
-async function endUnpaid({ records, vendors: { sandbox }, clock, log, signal }: Parameters<Chore['do']>[0]): Promise<void> {
+async function endUnpaid({ records, vendors: { sandbox }, clock, log, signal }: Parameters<MaintenanceTask['do']>[0]): Promise<void> {
   const now = clock.now()
-  const due = (await records.listOwned(WATCHED.kind, WATCHED.owner, { now, limit: MOST_WATCHED })).filter(({ data }) => (data as Watched).due <= now)
+  const due = (await records.listOwned(WATCHED.kind, WATCHED.owner, { now, limit: MAX_WATCHED })).filter(({ data }) => (data as Watched).due <= now)
   const seen = due.map(async (record) => {
     const { vendor, handle, call } = record.data as Watched
     const money = (await records.getCall(call))?.money
@@ -268,11 +268,11 @@ async function endUnpaid({ records, vendors: { sandbox }, clock, log, signal }: 
 function timely<T>({ clock }: Order<unknown>, seconds: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   return within(clock, seconds * 1000, work).catch((error: unknown) => {
     if ((error as Error).name !== 'TimeoutError') throw error
-    throw new Fault('UPSTREAM_TIMEOUT', { message: `The sandbox did not answer within ${seconds} seconds. Nothing was charged.` })
+    throw new ApiError('UPSTREAM_TIMEOUT', { message: `The sandbox did not answer within ${seconds} seconds. Nothing was charged.` })
   })
 }
 
 function vendorIn({ vendors }: { readonly vendors: Offering['vendors'] }): SandboxVendor {
   if (vendors.sandbox) return vendors.sandbox
-  throw new Fault('NOT_CONFIGURED', { message: 'The operator has not configured sandboxes. Nothing was charged.' })
+  throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured sandboxes. Nothing was charged.' })
 }

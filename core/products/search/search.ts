@@ -1,7 +1,7 @@
 /** Live search: one price, one shot, a summary with its sources (spec 2, "Search request and response"). */
 import { Kind, type Static, type TObject, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import { clip, isWebUrl } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
 import type { Json } from '../../ports/mod.ts'
@@ -10,17 +10,17 @@ import { flatPrice } from '../../x402/pricing.ts'
 
 /** US dollars for a call, before the fee, whatever `max_results` is. */
 const PER_CALL = '0.08'
-const LONGEST_QUERY = 1000
-const MOST_RESULTS = 50
+const MAX_QUERY = 1000
+const MAX_RESULTS = 50
 const USUAL_RESULTS = 10
 const FAILURE = 'Internal server error'
 const SOURCES = ['web', 'news'] as const
 
 const day = (description: string) => Type.Optional(Type.String({ format: 'date', description }))
 const body = Type.Object({
-  query: Type.String({ minLength: 1, maxLength: LONGEST_QUERY, description: 'What to search for.' }),
+  query: Type.String({ minLength: 1, maxLength: MAX_QUERY, description: 'What to search for.' }),
   sources: Type.Optional(Type.Array(Type.Union(SOURCES.map((source) => Type.Literal(source))), { default: ['web'], description: 'Where to look.' })),
-  max_results: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_RESULTS, default: USUAL_RESULTS, description: 'Most citations; the price is the same for any.' })),
+  max_results: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_RESULTS, default: USUAL_RESULTS, description: 'Most citations; the price is the same for any.' })),
   from_date: day('Earliest date of a source, YYYY-MM-DD.'),
   to_date: day('Latest date of a source, YYYY-MM-DD, not before from_date.'),
 })
@@ -50,19 +50,19 @@ const endpoint = paid({
 
   check(given) {
     const issues = [...queryIssues(given.query), ...sourcesIssues(given.sources), ...countIssues(given.max_results), ...dateIssues(given)]
-    if (issues.length > 0) throw new Fault('INVALID_BODY', { details: issues.slice(0, 10) })
+    if (issues.length > 0) throw new ApiError('INVALID_BODY', { details: issues.slice(0, 10) })
     return given
   },
 
   price() {
     const amount = flatPrice(PER_CALL)
-    return { amount, maxTimeoutSeconds: 300, shown: { amount: print(amount, 4), perCallPrice: Number(PER_CALL) } }
+    return { amount, maxTimeoutSeconds: 300, publicPrice: { amount: print(amount, 4), perCallPrice: Number(PER_CALL) } }
   },
 
-  serves: (_input, { vendors }) => vendors.search !== undefined,
+  isAvailable: (_input, { vendors }) => vendors.search !== undefined,
 
   async run({ input, vendors, signal }) {
-    if (!vendors.search) throw new Fault('NOT_CONFIGURED')
+    if (!vendors.search) throw new ApiError('NOT_CONFIGURED')
     const order = input as Input
     const job = jobOf(order)
     const answer = await vendors.search.search(job, { signal }).catch(asFailure)
@@ -102,10 +102,10 @@ function hostOf(url: string): string | undefined {
 
 /** Spec 2, Errors: a search that fails upstream is 500. What the buyer can do something about, a refusal or a rate limit, stays what it is. */
 function asFailure(error: unknown): never {
-  const isTheirs = !(error instanceof Fault) || ['CONTENT_POLICY', 'RATE_LIMITED', 'INVALID_BODY', 'INVALID_PARAMETER'].includes(error.code)
+  const isTheirs = !(error instanceof ApiError) || ['CONTENT_POLICY', 'RATE_LIMITED', 'INVALID_BODY', 'INVALID_PARAMETER'].includes(error.code)
   if (isTheirs) throw error
   const { message, details } = error.parts
-  throw new Fault('WORK_FAILED', { error: FAILURE, details: message ?? details ?? 'The search did not deliver a result. Nothing was charged.' })
+  throw new ApiError('WORK_FAILED', { error: FAILURE, details: message ?? details ?? 'The search did not deliver a result. Nothing was charged.' })
 }
 
 // ── what can be wrong with an order ─────────────────────────────────────────────────────────────────────────────────
@@ -118,8 +118,8 @@ function queryIssues(query: unknown): readonly Issue[] {
   if (typeof query !== 'string') return [wrongType('string', query, path)]
   const bounds = { type: 'string', inclusive: true, exact: false }
   if (query.length < 1) return [{ code: 'too_small', minimum: 1, ...bounds, path, message: 'query must have at least 1 character' }]
-  if (isWithin(query, LONGEST_QUERY)) return []
-  return [{ code: 'too_big', maximum: LONGEST_QUERY, ...bounds, path, message: `query must have at most ${LONGEST_QUERY} characters` }]
+  if (isWithin(query, MAX_QUERY)) return []
+  return [{ code: 'too_big', maximum: MAX_QUERY, ...bounds, path, message: `query must have at most ${MAX_QUERY} characters` }]
 }
 
 /** Characters are code points, as JSON Schema counts them: a fox of two code units is one. A text of twice as many units is too long in any case. */
@@ -143,7 +143,7 @@ function countIssues(count: unknown): readonly Issue[] {
   if (!Number.isInteger(count)) return [{ code: 'invalid_type', expected: 'integer', received: 'float', path, message: 'max_results must be a whole number' }]
   const bounds = { type: 'number', inclusive: true, exact: false }
   if (count < 1) return [{ code: 'too_small', minimum: 1, ...bounds, path, message: 'max_results must be at least 1' }]
-  return count <= MOST_RESULTS ? [] : [{ code: 'too_big', maximum: MOST_RESULTS, ...bounds, path, message: `max_results must be at most ${MOST_RESULTS}` }]
+  return count <= MAX_RESULTS ? [] : [{ code: 'too_big', maximum: MAX_RESULTS, ...bounds, path, message: `max_results must be at most ${MAX_RESULTS}` }]
 }
 
 function dateIssues({ from_date, to_date }: Readonly<Record<string, unknown>>): readonly Issue[] {

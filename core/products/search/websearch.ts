@@ -1,7 +1,7 @@
 /** The web, asked four ways: pages for a query, pages like a page, an answer with its sources, and what pages say (reference clients 6.5). */
 import { type Static, type TObject, Type } from '@sinclair/typebox'
 import { type Offering, type Order, type Paid, paid, type Price } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
 import { pageProblem, PASSED_KEEP } from '../lib/passthrough_path.ts'
@@ -11,16 +11,16 @@ import type { WebQuestion } from '../../ports/vendors.ts'
 /** US dollars before the fee: for a call, and for a page. */
 const PER_CALL = '0.01'
 const PER_PAGE = '0.002'
-const MOST_PAGES = 100
-const MOST_RESULTS = 100
-const MOST_DOMAINS = 100
-const LONGEST_QUERY = 2_000
+const MAX_PAGES = 100
+const MAX_RESULTS = 100
+const MAX_DOMAINS = 100
+const MAX_QUERY = 2_000
 const FAILURE = 'Internal server error'
 
-const query = Type.String({ minLength: 1, maxLength: LONGEST_QUERY, description: 'What to look for.' })
+const query = Type.String({ minLength: 1, maxLength: MAX_QUERY, description: 'What to look for.' })
 const url = Type.String({ description: 'An http(s) URL of the public web.' })
-const numResults = Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_RESULTS, description: 'Most results, 10 unless told; the price is the same for any.' }))
-const domains = (description: string) => Type.Optional(Type.Array(Type.String({ pattern: '^(\\*\\.)?[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)+(/[A-Za-z0-9._~/-]*)?$', maxLength: 253 }), { maxItems: MOST_DOMAINS, description }))
+const numResults = Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_RESULTS, description: 'Most results, 10 unless told; the price is the same for any.' }))
+const domains = (description: string) => Type.Optional(Type.Array(Type.String({ pattern: '^(\\*\\.)?[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)+(/[A-Za-z0-9._~/-]*)?$', maxLength: 253 }), { maxItems: MAX_DOMAINS, description }))
 const time = (description: string) => Type.Optional(Type.String({ maxLength: 40, description }))
 
 const filters = {
@@ -34,7 +34,7 @@ const filters = {
 const searchInput = Type.Object({ query, ...filters })
 const similarInput = Type.Object({ url, ...filters, excludeSourceDomain: Type.Optional(Type.Boolean({ description: 'No pages of the same site.' })) })
 const answerInput = Type.Object({ query })
-const contentsInput = Type.Object({ urls: Type.Array(url, { minItems: 1, maxItems: MOST_PAGES, description: 'Pages to read; each is paid for.' }) })
+const contentsInput = Type.Object({ urls: Type.Array(url, { minItems: 1, maxItems: MAX_PAGES, description: 'Pages to read; each is paid for.' }) })
 
 const found = (more: TObject['properties'] = {}) => Type.Object({ id: Type.Optional(Type.String()), url: Type.String(), title: Type.Optional(Type.Union([Type.String(), Type.Null()])), ...more })
 /** As the search engine wrote it. `note` is on samples alone. */
@@ -52,19 +52,19 @@ type Filters = Static<typeof searchInput>
 
 const perCall = (): Price => {
   const amount = flatPrice(PER_CALL)
-  return { amount, maxTimeoutSeconds: 300, shown: { amount: print(amount, 4), perCallPrice: Number(PER_CALL) } }
+  return { amount, maxTimeoutSeconds: 300, publicPrice: { amount: print(amount, 4), perCallPrice: Number(PER_CALL) } }
 }
 
 /** Each URL counts, twice the same as well: the engine is asked for what was ordered. */
 function perPage({ urls }: Static<typeof contentsInput>): Price {
   const pricingNote = `${PER_PAGE} for each URL and ${asNumber(FEE)} for the request.`
-  return { amount: piecePrice(PER_PAGE, urls.length), maxTimeoutSeconds: 300, shown: { pricingUnit: 'per-url', perUrlPrice: Number(PER_PAGE), urls: urls.length, pricingNote } }
+  return { amount: piecePrice(PER_PAGE, urls.length), maxTimeoutSeconds: 300, publicPrice: { pricingUnit: 'per-url', perUrlPrice: Number(PER_PAGE), urls: urls.length, pricingNote } }
 }
 
 const ask =
   (question: WebQuestion): Paid['run'] =>
   async ({ input, vendors, signal }: Order<unknown>) => {
-    if (!vendors.websearch) throw new Fault('NOT_CONFIGURED')
+    if (!vendors.websearch) throw new ApiError('NOT_CONFIGURED')
     return { result: `{"data":${await vendors.websearch.ask(question, input as Record<string, never>, { signal })}}` }
   }
 
@@ -80,9 +80,9 @@ const at = (question: WebQuestion) =>
     inline: true,
     verbatim: true,
     failure: FAILURE,
-    keep: PASSED_KEEP,
+    retention: PASSED_KEEP,
     errors: ['PASSED_ON'],
-    serves: (_input: unknown, { vendors }: Offering) => vendors.websearch !== undefined,
+    isAvailable: (_input: unknown, { vendors }: Offering) => vendors.websearch !== undefined,
     run: ask(question),
     show: () => ({}),
   }) as const
@@ -132,7 +132,7 @@ const contents = paid({
   example: { urls: ['https://sample.farebox.example/x402'] },
   check: (given) => ({ urls: given.urls.map((each, index) => page(`urls/${index}`, each)) }),
   price: perPage,
-  span: () => ({ min: piecePrice(PER_PAGE, 1), max: piecePrice(PER_PAGE, MOST_PAGES) }),
+  priceRange: () => ({ min: piecePrice(PER_PAGE, 1), max: piecePrice(PER_PAGE, MAX_PAGES) }),
 })
 
 export const websearch = [search, similar, answer, contents]

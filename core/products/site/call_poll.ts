@@ -1,8 +1,8 @@
 /** Collecting any call, by those who lost its reply: products without a poll path of their own are polled here. */
-import { poll } from '../../endpoint/mod.ts'
+import { polled } from '../../endpoint/mod.ts'
 import { READS } from '../../http/replies.ts'
 
-const anyCall = poll({
+const anyCall = polled({
   name: 'calls.poll',
   path: '/api/v1/calls/{id}',
   summary: 'Collect any call by its job id',

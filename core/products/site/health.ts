@@ -2,7 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import { free, type FreeContext, json } from '../../endpoint/mod.ts'
 import type { GatewayFacts } from '../../endpoint/gateway_info.ts'
-import { DEGRADED_AFTER, type Sight } from '../../call/health_status.ts'
+import { DEGRADED_AFTER, type ProviderStatus } from '../../call/health_status.ts'
 import { models as listing } from '../chat/models.ts'
 
 const LIMIT = { requests: 60, windowMs: 60_000, bucket: 'health' }
@@ -19,13 +19,13 @@ const seen = {
 }
 
 const iso = (at: number | null): string | null => (at === null ? null : new Date(at).toISOString())
-const shown = ({ lastOkAt, lastFailureAt, failuresInARow }: Sight) => ({ last_success_at: iso(lastOkAt), last_failure_at: iso(lastFailureAt), failures_in_a_row: failuresInARow })
-const isDegraded = ({ failuresInARow }: Sight): boolean => failuresInARow >= DEGRADED_AFTER
+const shown = ({ lastOkAt, lastFailureAt, failuresInARow }: ProviderStatus) => ({ last_success_at: iso(lastOkAt), last_failure_at: iso(lastFailureAt), failures_in_a_row: failuresInARow })
+const isDegraded = ({ failuresInARow }: ProviderStatus): boolean => failuresInARow >= DEGRADED_AFTER
 
-function chainStatus({ isReady, closed, pulse }: GatewayFacts): 'ok' | 'degraded' | 'starting' {
+function chainStatus({ isReady, closed, healthStatus }: GatewayFacts): 'ok' | 'degraded' | 'starting' {
   if (closed()) return 'degraded'
   if (!isReady()) return 'starting'
-  return isDegraded(pulse.chain()) ? 'degraded' : 'ok'
+  return isDegraded(healthStatus.chain()) ? 'degraded' : 'ok'
 }
 
 type Modelled = { readonly id: string; readonly status: 'available' | 'degraded' } & ReturnType<typeof shown>
@@ -35,7 +35,7 @@ async function modelsOf(request: Parameters<(typeof listing)[0]['answer']>[0], c
   const replies = await Promise.all(listing.map((endpoint) => endpoint.answer({ ...request, query: new URLSearchParams(), search: '' }, context)))
   const ids = replies.flatMap(({ body }) => (JSON.parse(body as string) as { data: readonly { id: string }[] }).data.map(({ id }) => id))
   return ids.map((id) => {
-    const sight = context.gateway.pulse.model(id)
+    const sight = context.gateway.healthStatus.model(id)
     return { id, status: isDegraded(sight) ? 'degraded' : 'available', ...shown(sight) }
   })
 }
@@ -128,7 +128,7 @@ const chain = free({
     const closed = gateway.closed()
     const why = { reason: closed?.code ?? null, ...(closed && isOperator(header('authorization')) && { detail: closed.reason }) }
     const networks = gateway.terms().map(({ network, scheme, asset }) => ({ network, label: gateway.label, scheme, asset }))
-    return json(200, { object: 'health.chain', status: chainStatus(gateway), ...why, networks, ...shown(gateway.pulse.chain()), timestamp: iso(clock.now()) }, FRESH)
+    return json(200, { object: 'health.chain', status: chainStatus(gateway), ...why, networks, ...shown(gateway.healthStatus.chain()), timestamp: iso(clock.now()) }, FRESH)
   },
 })
 

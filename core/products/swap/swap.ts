@@ -2,13 +2,13 @@
 import { type TObject, Type } from '@sinclair/typebox'
 import { within } from '../../payment/settle.ts'
 import { type Free, type FreeContext, free, json, type Reply } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import type { Json } from '../../ports/mod.ts'
 import type { SwapAnswer, SwapCall } from '../../ports/vendors.ts'
 
 /** Spec 3, Limits: 20 basis points; no longer than 30 s. */
 const FEE_BPS = '20'
-const LONGEST_MS = 30_000
+const MAX_MS = 30_000
 
 const ROOT = '/api/v1/dexagg'
 const ALIAS = '/api/v1/zerox'
@@ -164,24 +164,24 @@ function unknownRoute(): Reply {
 
 function vendorOf({ vendors }: FreeContext) {
   if (vendors.swap) return vendors.swap
-  throw new Fault('NOT_CONFIGURED', { message: 'The operator has not configured a swap aggregator on this gateway.' })
+  throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured a swap aggregator on this gateway.' })
 }
 
 async function pass(call: SwapCall, context: FreeContext): Promise<Reply> {
   const vendor = vendorOf(context)
   let deadline: AbortSignal | undefined
-  const asking = within(context.clock, LONGEST_MS, (signal) => {
+  const asking = within(context.clock, MAX_MS, (signal) => {
     deadline = signal
     return vendor.call(call, { signal })
   })
   try {
     return reply(await asking)
   } catch (error) {
-    const code = error instanceof Fault ? error.code : undefined
+    const code = error instanceof ApiError ? error.code : undefined
     if (deadline?.aborted || code === 'UPSTREAM_TIMEOUT') {
       return noAnswer('Upstream provider did not respond in time', 'The swap aggregator did not respond in time. What was submitted may still be carried out: look at its status.')
     }
-    if (error instanceof Fault && code !== 'MODEL_UNAVAILABLE') throw error
+    if (error instanceof ApiError && code !== 'MODEL_UNAVAILABLE') throw error
     context.log.warn('the swap aggregator gave no answer', { path: call.path, error: (error as Error).message })
     return noAnswer('Upstream provider error', 'The swap aggregator could not be reached.')
   }

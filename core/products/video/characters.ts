@@ -3,10 +3,10 @@ import { type Static, type TObject, Type } from '@sinclair/typebox'
 import { within } from '../../payment/settle.ts'
 import { free, type FreeContext, json, type Made, type Offering, type Order, paid, type Price, type Showing, type Stored } from '../../endpoint/mod.ts'
 import { ASSET, type Character, FACE_CLAIM, FACE_GROUP, FOREVER, idFrom, isGiven, ofAnother } from './owned_characters.ts'
-import { Fault } from '../../http/errors.ts'
-import { clip, intake, isWebUrl, quoted, refused } from '../../http/request_body.ts'
+import { ApiError } from '../../http/errors.ts'
+import { clip, inputParser, isWebUrl, quoted, refused } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
-import type { Call, Json, Owned } from '../../ports/mod.ts'
+import type { Call, Json, StoredRecord } from '../../ports/mod.ts'
 import type { Enrolling, PortraitVendor } from '../../ports/vendors.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 import { newSecret } from '../../lib/ids.ts'
@@ -21,8 +21,8 @@ const PER_CHARACTER = '0.01'
 const GROUP_MS = 30 * DAY_MS
 /** Longest wait for a vendor in a free request. */
 const ASK_MS = 10_000
-const MOST_LISTED = 200
-const MOST_READ = 10_000
+const MAX_LISTED = 200
+const MAX_READ = 10_000
 
 const NAME = Type.String({ minLength: 1, maxLength: 64, description: 'What the character is called; for you alone.' })
 const IMAGE = Type.String({ minLength: 1, maxLength: 8_192, description: 'An http(s) URL that anybody can fetch.' })
@@ -42,7 +42,7 @@ const enrolled = {
   settlement,
 }
 
-const price = (): Price => ({ amount: flatPrice(PER_CHARACTER), maxTimeoutSeconds: 300, shown: {} })
+const price = (): Price => ({ amount: flatPrice(PER_CHARACTER), maxTimeoutSeconds: 300, publicPrice: {} })
 
 /** What both enrollments have in common. */
 const shared = {
@@ -50,7 +50,7 @@ const shared = {
   inline: true,
   failure: 'Enrollment failed',
   price,
-  serves: (_input: unknown, { vendors }: Offering) => vendors.portraits !== undefined,
+  isAvailable: (_input: unknown, { vendors }: Offering) => vendors.portraits !== undefined,
 } as const
 
 const portraitInput = Type.Object({ name: NAME, image_url: IMAGE })
@@ -70,7 +70,7 @@ const portrait = paid({
     const { name, image_url } = order.input as Static<typeof portraitInput>
     const vendor = vendorIn(order)
     const answer = await orFailed(vendor.enroll({ name, image: image_url }, { signal: order.signal }))
-    if (answer.kind === 'rejected') throw new Fault('INVALID_IMAGE', { details: `${answer.reason} Nothing was charged.` })
+    if (answer.kind === 'rejected') throw new ApiError('INVALID_IMAGE', { details: `${answer.reason} Nothing was charged.` })
     return made(order, { name, image: image_url }, { type: 'portrait', group: idFrom(order.id, 'vp_'), vendorAsset: answer.assetId })
   },
 
@@ -97,7 +97,7 @@ const face = paid({
     const { name, image_url, group_id } = order.input as Static<typeof faceInput>
     const { signal } = order
     const vendor = vendorIn(order)
-    const find = (kind: string) => order.kept?.(kind, group_id)
+    const find = (kind: string) => order.record?.(kind, group_id)
     const claim = await find(FACE_CLAIM)
     if (claim && claim.owner !== order.payer) throw ofAnother()
     const known = claim ?? (await find(FACE_GROUP))
@@ -106,7 +106,7 @@ const face = paid({
     if (group === undefined) throw notActive()
     const answer = await orFailed(vendor.face(group, { name, image: image_url }, { signal }))
     if (answer.kind === 'not_active') throw notActive()
-    if (answer.kind === 'rejected') throw new Fault('FACE_REJECTED', { details: `${answer.reason} Nothing was charged.` })
+    if (answer.kind === 'rejected') throw new ApiError('FACE_REJECTED', { details: `${answer.reason} Nothing was charged.` })
     return made(order, { name, image: image_url }, { type: 'face', group: group_id, vendorAsset: answer.assetId }, [
       { kind: FACE_CLAIM, id: group_id, data: { name, tokens: [], link: null, vendorGroup: group } satisfies Group, expiresAt: FOREVER },
     ])
@@ -125,23 +125,23 @@ function checked<Given extends { readonly name: string; readonly image_url: stri
 
 function vendorIn({ vendors }: { readonly vendors: Offering['vendors'] }): PortraitVendor {
   if (vendors.portraits) return vendors.portraits
-  throw new Fault('NOT_CONFIGURED', { message: 'The operator has not configured the enrollment of characters. Nothing was charged.' })
+  throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured the enrollment of characters. Nothing was charged.' })
 }
 
 /** What is nobody's fault here is 502 (reference clients 6.14). */
 function orFailed<T>(work: Promise<T>): Promise<T> {
   return work.catch((error: unknown) => {
-    if (error instanceof Fault && error.code !== 'WORK_FAILED') throw error
-    if ((error as Error).name === 'TimeoutError') throw new Fault('UPSTREAM_TIMEOUT', { message: 'The character was not enrolled in time. Nothing was charged; try again.' })
-    throw new Fault('ENROLLMENT_FAILED', { message: 'The vendor of the characters could not be asked. Nothing was charged; try again.' })
+    if (error instanceof ApiError && error.code !== 'WORK_FAILED') throw error
+    if ((error as Error).name === 'TimeoutError') throw new ApiError('UPSTREAM_TIMEOUT', { message: 'The character was not enrolled in time. Nothing was charged; try again.' })
+    throw new ApiError('ENROLLMENT_FAILED', { message: 'The vendor of the characters could not be asked. Nothing was charged; try again.' })
   })
 }
 
-const unknownGroup = (): Fault => new Fault('NOT_FOUND', { message: 'There is no such group here: it never existed, or has expired. Begin with POST /api/v1/realface/init.' })
+const unknownGroup = (): ApiError => new ApiError('NOT_FOUND', { message: 'There is no such group here: it never existed, or has expired. Begin with POST /api/v1/realface/init.' })
 
-function notActive(): Fault {
+function notActive(): ApiError {
   const hint = 'Open h5_link on a phone and pass the check; GET /api/v1/realface/status says when it is done. Send name and groupId to /api/v1/realface/init for a new link.'
-  return new Fault('FACE_NOT_ACTIVE', { message: 'The check of this person has not been passed. Nothing was charged.', fields: { group_status: PENDING, hint }, headers: { 'retry-after': '5' } })
+  return new ApiError('FACE_NOT_ACTIVE', { message: 'The check of this person has not been passed. Nothing was charged.', fields: { group_status: PENDING, hint }, headers: { 'retry-after': '5' } })
 }
 
 // ── what is made and shown ──────────────────────────────────────────────────────────────────────────────────────────
@@ -149,14 +149,14 @@ function notActive(): Fault {
 type Kept = { readonly asset: string; readonly group: string; readonly name: string; readonly vendorAsset: string; readonly models: readonly string[]; readonly price: string }
 
 /** A result, and the records that bind it to its payer. */
-function made({ id, now, catalog, vendors }: Order<unknown>, { name, image }: Enrolling, { type, group, vendorAsset }: Pick<Character, 'type' | 'group' | 'vendorAsset'>, also: readonly Omit<Owned, 'owner'>[] = []): Made {
+function made({ id, now, catalog, vendors }: Order<unknown>, { name, image }: Enrolling, { type, group, vendorAsset }: Pick<Character, 'type' | 'group' | 'vendorAsset'>, also: readonly Omit<StoredRecord, 'owner'>[] = []): Made {
   const asset = idFrom(id, 'ta_')
   const models = catalog.video.all.filter((row) => row.assets && isListed(row) && vendors.video?.(row) !== undefined).map((row) => row.id)
   const kept: Kept = { asset, group, name, vendorAsset, models, price: print(price().amount) }
   return {
     result: kept,
     media: { folder: 'portraits', urls: [image], foreign: true },
-    keeps(media) {
+    recordsToStore(media) {
       const data: Character = { type, group, name, vendorAsset, source: image, mediaKey: media[0]?.key ?? null, createdAt: now, call: id }
       return [...also, { kind: ASSET, id: asset, data, expiresAt: FOREVER }]
     },
@@ -188,10 +188,10 @@ const ACTIVE = 'active'
 
 /** `tokens` of its links, newest first: whoever asks for a new one may yet pass by the old one. `link` is null where it is our own page. */
 type Group = { readonly name: string; readonly tokens: readonly string[]; readonly link: string | null; readonly vendorGroup: string | null }
-const groupIn = ({ data }: Owned): Group => data as Group
+const groupIn = ({ data }: StoredRecord): Group => data as Group
 
 /** The vendor's own id of the group, once a person has passed the check. */
-async function activeIn(record: Owned, vendor: PortraitVendor, signal: AbortSignal): Promise<string | undefined> {
+async function activeIn(record: StoredRecord, vendor: PortraitVendor, signal: AbortSignal): Promise<string | undefined> {
   const { vendorGroup, tokens } = groupIn(record)
   if (vendorGroup !== null) return vendorGroup
   for (const token of tokens) {
@@ -202,7 +202,7 @@ async function activeIn(record: Owned, vendor: PortraitVendor, signal: AbortSign
 }
 
 /** The same, remembered. */
-async function activated(record: Owned, { vendors, clock, records }: FreeContext): Promise<boolean> {
+async function activated(record: StoredRecord, { vendors, clock, records }: FreeContext): Promise<boolean> {
   const group = groupIn(record)
   if (group.vendorGroup !== null) return true
   const vendorGroup = await orFailed(within(clock, ASK_MS, (signal) => activeIn(record, vendorIn({ vendors }), signal)))
@@ -213,7 +213,7 @@ async function activated(record: Owned, { vendors, clock, records }: FreeContext
 }
 
 const initInput = Type.Object({ name: NAME, groupId: Type.Optional(Type.String({ description: 'Of an earlier init whose link has run out: makes a new link.' })) })
-const readInit = intake(initInput as TObject)
+const readInit = inputParser(initInput as TObject)
 
 const init = free({
   name: 'realface.init',
@@ -248,9 +248,9 @@ const init = free({
     const now = clock.now()
     const tokens = [session.token, ...(old ? groupIn(old).tokens : [])].slice(0, 2)
     const data: Group = { name, tokens, link: session.link ?? null, vendorGroup: null }
-    const record: Owned = old ? { ...old, data, expiresAt: now + GROUP_MS } : { kind: FACE_GROUP, id: `rf_${newSecret(random)}`, owner: 'anybody', data, expiresAt: now + GROUP_MS }
+    const record: StoredRecord = old ? { ...old, data, expiresAt: now + GROUP_MS } : { kind: FACE_GROUP, id: `rf_${newSecret(random)}`, owner: 'anybody', data, expiresAt: now + GROUP_MS }
     const isKept = old ? await records.moveOwned(record, old.data, now) : await records.putOwned(record, now)
-    if (!isKept) throw new Fault('BUSY', { message: 'This group was refreshed by another request just now; send it again.', headers: { 'retry-after': '1' } })
+    if (!isKept) throw new ApiError('BUSY', { message: 'This group was refreshed by another request just now; send it again.', headers: { 'retry-after': '1' } })
     return begun(record.id, { link: linkTo(session.link), seconds: session.expiresInSeconds, status: PENDING, refreshed: old !== undefined })
   },
 })
@@ -263,7 +263,7 @@ function begun(id: string, { link, seconds, status, refreshed }: { link: string;
 }
 
 /** A group, or the claim that outlives it. 400 for what is no id of one, 404 for one that is not there. */
-async function groupOf(id: string, { path, records, now }: { path: string; records: FreeContext['records']; now: number }): Promise<Owned> {
+async function groupOf(id: string, { path, records, now }: { path: string; records: FreeContext['records']; now: number }): Promise<StoredRecord> {
   if (!GROUP_ID.test(id)) throw refused(path, `must be the group_id of a realface/init, got ${quoted(id)}`)
   const found = (await records.getOwned(FACE_CLAIM, id, now)) ?? (await records.getOwned(FACE_GROUP, id, now))
   if (!found) throw unknownGroup()
@@ -308,7 +308,7 @@ const page = free({
   produces: 'text/html',
   answer(_request, { vendors }) {
     const html = vendors.portraits?.page
-    if (html === undefined) throw new Fault('NOT_FOUND', { message: 'The check of this gateway has a page of its own.' })
+    if (html === undefined) throw new ApiError('NOT_FOUND', { message: 'The check of this gateway has a page of its own.' })
     const headers = { 'content-type': 'text/html; charset=utf-8', 'cache-control': 'no-store', 'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'", 'x-content-type-options': 'nosniff', 'referrer-policy': 'no-referrer' }
     return { status: 200, headers, body: html }
   },
@@ -320,7 +320,7 @@ type Found = { readonly id: string; readonly data: Character; readonly call: Cal
 
 /** Newest first; without those that wait to be paid. */
 async function charactersOf(wallet: string, type: Character['type'], { records, clock }: FreeContext): Promise<readonly Found[]> {
-  const kept = await records.listOwned(ASSET, wallet, { now: clock.now(), limit: MOST_READ })
+  const kept = await records.listOwned(ASSET, wallet, { now: clock.now(), limit: MAX_READ })
   const ofType = kept.map(({ id, data }) => ({ id, data: data as Character })).filter(({ data }) => data.type === type)
   const found: Found[] = []
   for (const each of ofType) {
@@ -335,7 +335,7 @@ function list(field: 'portraits' | 'realfaces', { type, summary }: { type: Chara
     name: `wallet.${field}`,
     path: `/api/v1/wallet/{address}/${field}`,
     summary,
-    description: `Newest first, ${MOST_LISTED} at most; count is the number of all.`,
+    description: `Newest first, ${MAX_LISTED} at most; count is the number of all.`,
     tag: 'wallet',
     limit: WALLET_LISTS,
     sample: (offering) => ({ path: { address: sampleWallet(offering) } }),
@@ -359,7 +359,7 @@ function list(field: 'portraits' | 'realfaces', { type, summary }: { type: Chara
       const wallet = walletOf(params.address ?? '', gateway)
       const all = await charactersOf(wallet, type, context)
       const href = (key: string) => objects.url?.(key) ?? `${origin}/api/media/${key}`
-      const listed = all.slice(0, MOST_LISTED).map(({ id, data: { group, name, source, mediaKey, createdAt }, call }) => ({
+      const listed = all.slice(0, MAX_LISTED).map(({ id, data: { group, name, source, mediaKey, createdAt }, call }) => ({
         assetId: id,
         groupId: group,
         name,

@@ -1,12 +1,12 @@
 /** Videos: the flat request, the one with content parts, the poll of both, and the catalog (spec 3). */
 import { type Static, Type } from '@sinclair/typebox'
 import type { Catalog, VideoRow } from '../catalog.ts'
-import { free, json, type Offering, paid, poll } from '../../endpoint/mod.ts'
+import { free, json, type Offering, paid, polled } from '../../endpoint/mod.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 import type { Json } from '../../ports/mod.ts'
 import { asNumber, FEE, videoGenerationFee, videoRate } from '../../x402/pricing.ts'
 import { READS } from '../../http/replies.ts'
-import { checkVideo, DEFAULT_MODEL, flatFields, isListed, LONGEST_PROMPT, promptField, type VideoRequest } from './request.ts'
+import { checkVideo, DEFAULT_MODEL, flatFields, isListed, MAX_PROMPT, promptField, type VideoRequest } from './request.ts'
 import * as sale from './shared.ts'
 import { isFields } from '../chat/formats/json.ts'
 
@@ -22,11 +22,11 @@ const shared = {
   uploads: true,
   errors: ['INPUT_IMAGE_REAL_PERSON', 'INVALID_VIDEO_REQUEST', 'UPSTREAM_TIMEOUT'],
   price: sale.quoteOf,
-  span: (offering: Offering) => sale.videoSpan(sale.configured(offering)),
-  serves: sale.serves,
+  priceRange: (offering: Offering) => sale.videoSpan(sale.configured(offering)),
+  isAvailable: sale.isAvailable,
   remember: sale.remember,
   submit: sale.submit,
-  look: sale.look,
+  pollUpstream: sale.look,
   show: sale.shown,
 } as const
 
@@ -101,7 +101,7 @@ function flattened({ content, ratio, duration, ...order }: InParts, { video }: C
   if (content.length === 0) throw refused('content', 'needs a text part, got no parts')
   if (images.length > 1) throw refused('content', `takes one image_url part at most, got ${images.length}; send the others in last_frame_url or reference_image_urls`)
   const prompt = texts.length > 0 ? texts.join('\n') : undefined
-  if (prompt !== undefined && prompt.length > LONGEST_PROMPT) throw refused('content', `its texts may have at most ${LONGEST_PROMPT} characters, got ${prompt.length}`)
+  if (prompt !== undefined && prompt.length > MAX_PROMPT) throw refused('content', `its texts may have at most ${MAX_PROMPT} characters, got ${prompt.length}`)
   const [image] = images
   return {
     ...order,
@@ -148,7 +148,7 @@ function prefixed(id: string, rows: readonly VideoRow[]): string {
 
 // ── polls and the catalog ───────────────────────────────────────────────────────────────────────────────────────────
 
-const jobPoll = poll({
+const jobPoll = polled({
   name: 'videos.poll',
   path: '/api/v1/videos/generations/{id}',
   aliases: ['/api/v1/videos/{id}'],
@@ -156,7 +156,7 @@ const jobPoll = poll({
   description: `Use poll_url as it was given. ${READS} The first poll that finds the job completed settles it, once.`,
   tag: 'video',
   of: ['videos.generations', 'videos'],
-  sealed: true,
+  signedQuery: true,
   errors: ['INVALID_JOB_ID', 'RATE_LIMITED', 'UPSTREAM_TIMEOUT'],
 })
 

@@ -1,7 +1,7 @@
 /** What an operator changes about the video catalog: rows edited, added, hidden, retired or redirected (house decision 10). */
 import { dollars, type Dollars } from '../../x402/money.ts'
 import { isBelow, RESOLUTION_NAMES, videoPrice } from '../../x402/pricing.ts'
-import { twice } from '../../lib/duplicates.ts'
+import { duplicatesIn } from '../../lib/duplicates.ts'
 import { type VideoBilling, videoFamilies, type VideoRow } from './catalog.ts'
 
 /** Rates in US dollars: by the second (with margin), by the second and resolution (without), or for a million tokens. */
@@ -23,7 +23,7 @@ export type VideosOverridden = { readonly rows: readonly VideoRow[]; readonly mi
 export function overrideVideos(rows: readonly VideoRow[], overrides: readonly VideoOverride[]): VideosOverridden {
   const mistakes: string[] = []
   const byId = new Map(rows.map((row) => [row.id, row]))
-  for (const id of twice(overrides.map((override) => override.id))) mistakes.push(`videos: two entries change ${id}`)
+  for (const id of duplicatesIn(overrides.map((override) => override.id))) mistakes.push(`videos: two entries change ${id}`)
   for (const override of overrides) {
     const row = changed(byId.get(override.id), override, mistakes)
     if (row) byId.set(row.id, row)
@@ -37,7 +37,7 @@ export function overrideVideos(rows: readonly VideoRow[], overrides: readonly Vi
     if (row) byId.set(id, row)
   }
   const all = [...byId.values()]
-  for (const name of twice(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`videos: two rows are called ${name}`)
+  for (const name of duplicatesIn(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`videos: two rows are called ${name}`)
   return { rows: all, mistakes }
 }
 

@@ -1,8 +1,8 @@
 /** Characters that a wallet has enrolled for video: our ids, bound to it, and what their vendor calls them. */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
-import { Fault } from '../../http/errors.ts'
-import type { Call, Owned, Storage } from '../../ports/mod.ts'
+import { ApiError } from '../../http/errors.ts'
+import type { Call, StoredRecord, Storage } from '../../ports/mod.ts'
 
 export const ASSET = 'asset'
 /** A real person's check, from its beginning; nobody's until a face of it is enrolled. */
@@ -47,13 +47,13 @@ export function idFrom(call: string, prefix: string): string {
 }
 
 /** Keeps a record for its owner; one that it has already stays as it is. Throws NOT_ALLOWED where another wallet has it. */
-export async function keepFor(storage: Pick<Storage, 'putOwned' | 'getOwned'>, record: Owned, now: number): Promise<void> {
+export async function keepFor(storage: Pick<Storage, 'putOwned' | 'getOwned'>, record: StoredRecord, now: number): Promise<void> {
   if (await storage.putOwned(record, now)) return
   const held = await storage.getOwned(record.kind, record.id, now)
   if (held?.owner !== record.owner) throw ofAnother()
 }
 
 /** What another wallet has enrolled is not to be added to. */
-export function ofAnother(): Fault {
-  return new Fault('NOT_ALLOWED', { message: 'Another wallet has enrolled this. Nothing was charged.' })
+export function ofAnother(): ApiError {
+  return new ApiError('NOT_ALLOWED', { message: 'Another wallet has enrolled this. Nothing was charged.' })
 }

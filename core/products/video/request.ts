@@ -2,17 +2,17 @@
 import { type Static, Type } from '@sinclair/typebox'
 import type { VideoRow } from '../catalog.ts'
 import type { Context } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import { clip, isWebUrl, quoted, refused } from '../../http/request_body.ts'
 import { pictureOf } from '../../lib/image_bytes.ts'
 import { asNumber, RESOLUTION_NAMES } from '../../x402/pricing.ts'
 
 export const DEFAULT_MODEL = 'vendor-c/video-1'
 
-export const LONGEST_PROMPT = 32_000
-const LONGEST_URL = 2048
-const MOST_IMAGES = 9
-const MOST_CLIPS = 3
+export const MAX_PROMPT = 32_000
+const MAX_URL = 2048
+const MAX_IMAGES = 9
+const MAX_CLIPS = 3
 
 const INPUT_TYPES = ['text', 'image', 'first_last_frame', 'reference'] as const
 export type InputType = (typeof INPUT_TYPES)[number]
@@ -20,7 +20,7 @@ export type InputType = (typeof INPUT_TYPES)[number]
 const picture = (description: string) => Type.String({ minLength: 1, description: `${description} An http(s) URL, or a data URI of a PNG, JPEG, GIF, BMP, WEBP, HEIC, HEIF or AVIF.` })
 const clips = (what: string) =>
   Type.Array(Type.Object({ url: Type.String(), role: Type.Optional(Type.Union([Type.String(), Type.Null()])) }), {
-    description: `1 to ${MOST_CLIPS} ${what}, each {url, role?}: an http(s) URL of at most ${LONGEST_URL} characters; role, if sent, is "reference". vendor-e 2.0 models only.`,
+    description: `1 to ${MAX_CLIPS} ${what}, each {url, role?}: an http(s) URL of at most ${MAX_URL} characters; role, if sent, is "reference". vendor-e 2.0 models only.`,
   })
 
 /** The flat fields, which both endpoints take. Counts are checked below, where the text can say how many there were. */
@@ -29,7 +29,7 @@ export const flatFields = {
   image_url: Type.Optional(picture('The first frame.')),
   real_face_asset_id: Type.Optional(Type.String({ description: 'Id of an enrolled character, ta_<id>. vendor-e 2.0 models only; goes with neither image_url nor last_frame_url.' })),
   last_frame_url: Type.Optional(picture('The last frame; goes with image_url.')),
-  reference_image_urls: Type.Optional(Type.Array(picture('One image.'), { description: `1 to ${MOST_IMAGES} images that the prompt calls image 1, image 2, ... vendor-e 2.0 models only.` })),
+  reference_image_urls: Type.Optional(Type.Array(picture('One image.'), { description: `1 to ${MAX_IMAGES} images that the prompt calls image 1, image 2, ... vendor-e 2.0 models only.` })),
   reference_videos: Type.Optional(clips('videos to refer to')),
   reference_audios: Type.Optional(clips('sounds of up to 15.2 s to refer to')),
   video_url: Type.Optional(Type.Unknown({ description: 'Not taken: send reference_videos.' })),
@@ -43,7 +43,7 @@ export const flatFields = {
   watermark: Type.Optional(Type.Boolean({ description: 'vendor-e: whether the maker marks the clip; false unless told.' })),
   return_last_frame: Type.Optional(Type.Boolean({ description: 'vendor-e: answers with the last frame as a still as well.' })),
 }
-export const promptField = Type.String({ minLength: 1, maxLength: LONGEST_PROMPT, description: 'What the video shows.' })
+export const promptField = Type.String({ minLength: 1, maxLength: MAX_PROMPT, description: 'What the video shows.' })
 
 const flat = Type.Object({ ...flatFields, prompt: Type.Optional(promptField) })
 /** An order as it is asked, or, once it has been checked, with everything filled in and nothing that its model ignores. */
@@ -51,11 +51,11 @@ export type VideoRequest = Static<typeof flat>
 type Clips = NonNullable<VideoRequest['reference_videos']>
 
 /** What the operator has switched; on unless told. */
-export type Switches = { readonly referenceMedia?: boolean }
-export type VideoContext = Context & { readonly switches?: Switches }
+export type FeatureFlags = { readonly referenceMedia?: boolean }
+export type VideoContext = Context & { readonly featureFlags?: FeatureFlags }
 
 /** Checks an order and fills it in. Throws INVALID_MODEL, INVALID_BODY, or NOT_CONFIGURED where references are switched off. */
-export function checkVideo(order: VideoRequest, { catalog, switches }: VideoContext): VideoRequest & { model: string; prompt: string; duration_seconds: number; resolution: string } {
+export function checkVideo(order: VideoRequest, { catalog, featureFlags }: VideoContext): VideoRequest & { model: string; prompt: string; duration_seconds: number; resolution: string } {
   const row = rowOf(order.model ?? DEFAULT_MODEL, catalog.video)
   const prompt = order.prompt ?? ''
   if (prompt.trim() === '') throw refused('prompt', order.prompt === undefined ? 'is needed: a text that is not blank' : `must not be blank, got ${quoted(prompt)}`)
@@ -67,7 +67,7 @@ export function checkVideo(order: VideoRequest, { catalog, switches }: VideoCont
   checkMedia(order)
   checkInputType(order)
   const isReferring = order.reference_videos !== undefined || order.reference_audios !== undefined
-  if (isReferring && switches?.referenceMedia === false) throw switchedOff()
+  if (isReferring && featureFlags?.referenceMedia === false) throw switchedOff()
   return { model: row.id, prompt, duration_seconds, resolution, ...seedsOf(order), ...wordsOf(row, order) }
 }
 
@@ -83,7 +83,7 @@ function rowOf(id: string, { all, get }: Context['catalog']['video']): VideoRow 
   if (row && !row.retired) return row
   const available = all.filter(isListed).map((each) => each.id)
   const problem = row ? `${row.id} is not available any more.` : `Unknown model: ${clip(id)}.`
-  throw new Fault('INVALID_MODEL', { message: `${problem} Available models: ${available.join(', ')}.`, fields: { available_models: available } })
+  throw new ApiError('INVALID_MODEL', { message: `${problem} Available models: ${available.join(', ')}.`, fields: { available_models: available } })
 }
 
 function secondsOf({ id, seconds: { min, max, only, usual } }: VideoRow, given = usual): number {
@@ -114,8 +114,8 @@ const REFERENCES = ['reference_image_urls', 'reference_videos', 'reference_audio
 
 /** What the contract gives to some models is refused by the others; what they merely have no use for is dropped (ruling 26). */
 function checkCapabilities(row: VideoRow, order: VideoRequest, rows: readonly VideoRow[]): void {
-  if (order.video_url !== undefined) throw refused('video_url', `is not taken, got ${quoted(order.video_url)}; send reference_videos: [{"url": "https://..."}], 1 to ${MOST_CLIPS} of them`)
-  if (order.audio_url !== undefined) throw refused('audio_url', `is not taken, got ${quoted(order.audio_url)}; send reference_audios: [{"url": "https://..."}], 1 to ${MOST_CLIPS} of them`)
+  if (order.video_url !== undefined) throw refused('video_url', `is not taken, got ${quoted(order.video_url)}; send reference_videos: [{"url": "https://..."}], 1 to ${MAX_CLIPS} of them`)
+  if (order.audio_url !== undefined) throw refused('audio_url', `is not taken, got ${quoted(order.audio_url)}; send reference_audios: [{"url": "https://..."}], 1 to ${MAX_CLIPS} of them`)
   const needs = [['real_face_asset_id', 'assets'], ['last_frame_url', 'lastFrame'], ...REFERENCES.map((field) => [field, 'references'] as const)] as const
   for (const [field, capability] of needs) {
     if (order[field] === undefined || row[capability]) continue
@@ -148,7 +148,7 @@ function checkMedia(order: VideoRequest): void {
   if (real_face_asset_id !== undefined && !/^ta_[\w-]{1,128}$/.test(real_face_asset_id)) {
     throw refused('real_face_asset_id', `must be the id of an enrolled character, ta_<id>, got ${quoted(real_face_asset_id)}`)
   }
-  if (images && (images.length < 1 || images.length > MOST_IMAGES)) throw refused('reference_image_urls', `takes 1 to ${MOST_IMAGES} images, got ${images.length}`)
+  if (images && (images.length < 1 || images.length > MAX_IMAGES)) throw refused('reference_image_urls', `takes 1 to ${MAX_IMAGES} images, got ${images.length}`)
   checkClips('reference_videos', order.reference_videos)
   checkClips('reference_audios', order.reference_audios)
   const pictures = [['image_url', image_url], ['last_frame_url', last_frame_url], ...(images ?? []).map((url, index) => [`reference_image_urls.${index}`, url] as const)] as const
@@ -157,10 +157,10 @@ function checkMedia(order: VideoRequest): void {
 
 function checkClips(field: 'reference_videos' | 'reference_audios', given: Clips | undefined): void {
   if (!given) return
-  if (given.length < 1 || given.length > MOST_CLIPS) throw refused(field, `takes 1 to ${MOST_CLIPS} entries, got ${given.length}`)
+  if (given.length < 1 || given.length > MAX_CLIPS) throw refused(field, `takes 1 to ${MAX_CLIPS} entries, got ${given.length}`)
   for (const [index, { url, role }] of given.entries()) {
     if (role !== undefined && role !== null && role !== 'reference') throw refused(`${field}.${index}.role`, `must be "reference" or left out, got ${quoted(role)}`)
-    if (url.length > LONGEST_URL) throw refused(`${field}.${index}.url`, `may have at most ${LONGEST_URL} characters, got ${url.length}`)
+    if (url.length > MAX_URL) throw refused(`${field}.${index}.url`, `may have at most ${MAX_URL} characters, got ${url.length}`)
     if (!isWebUrl(url)) throw refused(`${field}.${index}.url`, `must be an http(s) URL, got ${quoted(url)}`)
   }
 }
@@ -185,8 +185,8 @@ function checkInputType(order: VideoRequest): void {
 }
 
 /** Jobs that were taken before go on, and can be polled. */
-function switchedOff(): Fault {
-  return new Fault('NOT_CONFIGURED', {
+function switchedOff(): ApiError {
+  return new ApiError('NOT_CONFIGURED', {
     error: 'Reference media is switched off',
     message: 'The operator has switched reference_videos and reference_audios off for now. Nothing was charged; try again later, or send the request without them.',
     headers: { 'retry-after': '300' },

@@ -1,8 +1,8 @@
 /** How a video is sold: what it costs, what is remembered of its order, what its vendor is asked, and how it reads on the wire (spec 3). */
 import { Type } from '@sinclair/typebox'
 import type { VideoRow } from '../catalog.ts'
-import type { Context, Job, Looked, Looking, Made, Offering, Order, Price, Showing, Stored } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
+import type { Context, JobDescription, UpstreamStatus, UpstreamPollContext, Made, Offering, Order, Price, Showing, Stored } from '../../endpoint/mod.ts'
+import { ApiError } from '../../http/errors.ts'
 import { refused } from '../../http/request_body.ts'
 import type { Usdc } from '../../x402/money.ts'
 import type { Json } from '../../ports/mod.ts'
@@ -40,7 +40,7 @@ export const videoResult = Type.Object({
 })
 
 /** Both endpoints share one store of jobs; each has a poll path of its own. */
-export const videoJob = (poll: string): Job => ({
+export const videoJob = (poll: string): JobDescription => ({
   object: 'video.generation.job',
   poll,
   instructions: 'GET poll_url, as it is, every 5 to 10 seconds with a payment header of the same wallet; its key is for you alone. Wait up to 60 seconds for an answer. You are charged once, by the first poll that finds the video ready.',
@@ -67,7 +67,7 @@ export function quoteOf(order: VideoRequest, context: Context): Price {
   return {
     amount: videoPrice({ billing, ...size }),
     maxTimeoutSeconds: AUTHORIZATION_SECONDS,
-    shown: {
+    publicPrice: {
       pricePerSecond: asNumber(videoRate(billing, size.resolution)),
       resolution: size.resolution,
       perGenerationFee: asNumber(videoGenerationFee(billing)),
@@ -77,7 +77,7 @@ export function quoteOf(order: VideoRequest, context: Context): Price {
       generation_info: {
         output_duration: size.seconds,
         generation_time: 'about 60 to 180 seconds',
-        flow: 'async',
+        callHandlers: 'async',
         note: 'The paid POST verifies the payment, submits the job and answers 202 with a poll_url. Nothing is charged until a poll finds the video ready; a job that fails costs nothing.',
       },
     },
@@ -101,7 +101,7 @@ export function videoSpan(rows: readonly VideoRow[]): { min: Usdc; max: Usdc } {
   return { min: amounts.reduce((a, b) => (a < b ? a : b), first), max: amounts.reduce((a, b) => (a > b ? a : b), first) }
 }
 
-export function serves({ model = DEFAULT_MODEL }: VideoRequest, { catalog, vendors }: Offering): boolean {
+export function isAvailable({ model = DEFAULT_MODEL }: VideoRequest, { catalog, vendors }: Offering): boolean {
   const row = catalog.video.get(model)
   return row !== undefined && vendors.video?.(row) !== undefined
 }
@@ -153,7 +153,7 @@ export async function submit(order: Order<VideoRequest> & Assets): Promise<{ han
 
 function vendorOf(row: VideoRow, vendors: Offering['vendors']): VideoVendor {
   const vendor = vendors.video?.(row)
-  if (!vendor) throw new Fault('NOT_CONFIGURED')
+  if (!vendor) throw new ApiError('NOT_CONFIGURED')
   return vendor
 }
 
@@ -179,7 +179,7 @@ function jobOf(input: VideoRequest, { row, seconds, resolution, asset }: Pick<Of
 }
 
 /** Asks the vendor what has become of a job. Throws where it cannot be asked just now. */
-export async function look(handle: string, { request, catalog, vendors, signal }: Looking): Promise<Looked> {
+export async function look(handle: string, { request, catalog, vendors, signal }: UpstreamPollContext): Promise<UpstreamStatus> {
   const remembered = request as unknown as Remembered
   const row = catalog.video.get(remembered.model)
   if (!row) throw new Error(`the catalog has no ${remembered.model} any more`)

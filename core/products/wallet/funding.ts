@@ -1,8 +1,8 @@
 /** USDC into an account at a prediction market: the wallet's own deposit to the bridge is sent for it, and then the fee is charged (reference clients 6.8). */
 import { type Static, Type } from '@sinclair/typebox'
 import { hybrid, type Order, paid } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
-import { forbidden, handsIn } from '../../endpoint/call_context.ts'
+import { ApiError } from '../../http/errors.ts'
+import { forbidden, callContextIn } from '../../endpoint/call_context.ts'
 import { quoted, refused } from '../../http/request_body.ts'
 import { print, type Usdc } from '../../x402/money.ts'
 import { failedAs } from '../lib/passthrough_path.ts'
@@ -15,7 +15,7 @@ import { decodePayment, type Payment } from '../../x402/protocol.ts'
 const PER_DEPOSIT = '0.01'
 /** In millionths of a dollar: less than the bridge credits is lost in it, more is not for a machine to send. */
 const LEAST = 2_000_000n
-const MOST = 10_000_000_000n
+const MAX = 10_000_000_000n
 /** Its caller waits so long for both settlements, and polls after that. */
 const WINDOW_MS = 50_000
 const SECONDS = 600
@@ -59,8 +59,8 @@ const fund = paid({
   }),
   example: { depositWallet: '0x56687bf447db6ffa42ffe2204a05edaa20f55839', recipient: '0x23566f8b2e82adfcf01846e54899d110e97ac053', amountMicro: '25000000', depositAuthorization: btoa('{"x402Version":2,"accepted":{"scheme":"exact","network":"eip155:8453","amount":"25000000","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","payTo":"0x23566f8b2e82adfcf01846e54899d110e97ac053","maxTimeoutSeconds":600},"payload":{}}') },
   errors: ['NOT_ALLOWED', 'AUTHORIZATION_USED', 'UPSTREAM_FAILED'],
-  price: () => ({ amount: flatPrice(PER_DEPOSIT), maxTimeoutSeconds: SECONDS, shown: {}, also: { body_fields: fields } }),
-  serves: (_input, { vendors, networks = [] }) => vendors.bridge !== undefined && (networks.length === 0 || networks.some((network) => vendors.bridge?.networks.includes(network))),
+  price: () => ({ amount: flatPrice(PER_DEPOSIT), maxTimeoutSeconds: SECONDS, publicPrice: {}, also: { body_fields: fields } }),
+  isAvailable: (_input, { vendors, networks = [] }) => vendors.bridge !== undefined && (networks.length === 0 || networks.some((network) => vendors.bridge?.networks.includes(network))),
   settle: () => hybrid(WINDOW_MS),
   job: {
     object: 'polymarket.fund.job',
@@ -75,7 +75,7 @@ const fund = paid({
 
   check(given) {
     const amount = BigInt(given.amountMicro)
-    if (amount < LEAST || amount > MOST) throw refused('amountMicro', `must be from ${LEAST} to ${MOST}, 2 to 10000 US dollars; got ${quoted(given.amountMicro)}`)
+    if (amount < LEAST || amount > MAX) throw refused('amountMicro', `must be from ${LEAST} to ${MAX}, 2 to 10000 US dollars; got ${quoted(given.amountMicro)}`)
     paymentIn(given)
     return given
   },
@@ -86,7 +86,7 @@ const fund = paid({
     const amount = BigInt(amountMicro) as Usdc
     const payment = paymentIn(asked)
     if (!bridge.networks.includes(payment.accepted.network)) throw invalid(`the bridge takes no deposits on ${quoted(payment.accepted.network)}; it takes them on ${bridge.networks.join(', ')}`)
-    const second = await handsIn(order).second(payment, { name: 'polymarket.deposit', payTo: recipient, amount, maxTimeoutSeconds: SECONDS })
+    const second = await callContextIn(order).second(payment, { name: 'polymarket.deposit', payTo: recipient, amount, maxTimeoutSeconds: SECONDS })
     if (second.kind === 'used') throw used(second.transaction)
     if (second.kind === 'refused') throw invalid(second.reason)
     const expected = await bridge.depositAddress(asked.depositWallet, { signal: order.signal }).catch(failedAs('Bridge unavailable', 503))
@@ -94,7 +94,7 @@ const fund = paid({
     const settled = await second.settle()
     if (settled.kind === 'used') throw used(settled.transaction)
     if (settled.kind === 'refused' && settled.code === 'PAYMENT_UNFUNDED') throw invalid(settled.reason)
-    if (settled.kind === 'refused') throw new Fault('UPSTREAM_FAILED', { error: 'Deposit settlement failed', message: `The deposit was not sent: ${settled.reason}. Neither it nor the fee was charged.` })
+    if (settled.kind === 'refused') throw new ApiError('UPSTREAM_FAILED', { error: 'Deposit settlement failed', message: `The deposit was not sent: ${settled.reason}. Neither it nor the fee was charged.` })
     const { transaction, network } = settled.receipt
     const deposited: Deposited = { txHash: transaction, amountUsd: dollarsOf(amount), recipient, network }
     return { result: deposited }
@@ -119,7 +119,7 @@ const dollarsOf = (amount: Usdc): number => Number(print(amount))
 
 function bridgeIn({ vendors }: Pick<Order<unknown>, 'vendors'>): BridgeVendor {
   if (vendors.bridge) return vendors.bridge
-  throw new Fault('NOT_CONFIGURED', { message: 'The operator has not configured deposits. Nothing was charged.' })
+  throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured deposits. Nothing was charged.' })
 }
 
 function paymentIn({ depositAuthorization }: Pick<Asked, 'depositAuthorization'>): Payment {
@@ -129,15 +129,15 @@ function paymentIn({ depositAuthorization }: Pick<Asked, 'depositAuthorization'>
 }
 
 /** The words of the payment header are those of the body here. */
-function invalid(reason: string): Fault {
+function invalid(reason: string): ApiError {
   const message = `depositAuthorization: ${reason.replace('the payment header', 'it')}`
-  return new Fault('INVALID_BODY', { error: 'Deposit authorization invalid', message: `${message}. Nothing was charged.`, details: [{ path: 'depositAuthorization', message }] })
+  return new ApiError('INVALID_BODY', { error: 'Deposit authorization invalid', message: `${message}. Nothing was charged.`, details: [{ path: 'depositAuthorization', message }] })
 }
 
 /** 409, and not a 402: another payment of the fee does not help. */
-function used(transaction: string | null): Fault {
+function used(transaction: string | null): ApiError {
   const where = transaction === null ? '' : ' It is on chain: do not sign it again.'
-  return new Fault('AUTHORIZATION_USED', {
+  return new ApiError('AUTHORIZATION_USED', {
     error: 'Deposit authorization already used',
     message: `This deposit serves another request, or its authorization was used or canceled on chain.${where} The fee was NOT charged.`,
     fields: { code: 'PAYMENT_REPLAY', deposit: { txHash: transaction } },

@@ -1,8 +1,8 @@
 /** A link by which a wallet is filled with bought USDC. Its payment is an authorization of nothing: it proves the wallet (reference clients 6.9). */
 import { type Static, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
-import { Fault } from '../../http/errors.ts'
-import { forbidden, handsIn } from '../../endpoint/call_context.ts'
+import { ApiError } from '../../http/errors.ts'
+import { forbidden, callContextIn } from '../../endpoint/call_context.ts'
 import { clip } from '../../http/request_body.ts'
 import { usdc } from '../../x402/money.ts'
 
@@ -26,20 +26,20 @@ const token = paid({
   tag: 'wallet',
   inline: true,
   failure: 'Onramp failed',
-  keep: { unclaimedMs: LIFE_MS, settledMs: LIFE_MS },
+  retention: { unclaimedMs: LIFE_MS, settledMs: LIFE_MS },
   input,
   output: Type.Object({ url: Type.String() }),
   example: { address: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C', network: 'base', asset: 'USDC' },
   errors: ['NOT_ALLOWED', 'TOO_MANY_REQUESTS', 'UPSTREAM_FAILED'],
-  price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, shown: {} }),
-  serves: (_input, { vendors, networks = [] }) => vendors.onramp !== undefined && (networks.length === 0 || networks.some((network) => network.startsWith('eip155:'))),
+  price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }),
+  isAvailable: (_input, { vendors, networks = [] }) => vendors.onramp !== undefined && (networks.length === 0 || networks.some((network) => network.startsWith('eip155:'))),
 
   async run(order) {
     const { address, network = 'base', asset = 'USDC' } = order.input as Static<typeof input>
-    const { ip, permit } = handsIn(order)
+    const { ip, permit } = callContextIn(order)
     const { payer, vendors, signal } = order
     if (address.toLowerCase() !== payer.toLowerCase()) throw forbidden('wrong_wallet', `address: must be the wallet that signs, ${payer}; got ${clip(address)}. Nothing was charged.`, { payer_wallet: payer })
-    if (!vendors.onramp) throw new Fault('NOT_CONFIGURED')
+    if (!vendors.onramp) throw new ApiError('NOT_CONFIGURED')
     await permit('onramp', WINDOWS)
     const url = await vendors.onramp.link({ address: payer, network, asset, ip }, { signal })
     if (!url.startsWith(LINKS)) throw new Error('the link leads somewhere else')

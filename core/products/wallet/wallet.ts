@@ -4,7 +4,7 @@ import { within } from '../../payment/settle.ts'
 import { checksummed } from '../../lib/checksum.ts'
 import { type Context, free, json } from '../../endpoint/mod.ts'
 import type { GatewayFacts } from '../../endpoint/gateway_info.ts'
-import { Fault } from '../../http/errors.ts'
+import { ApiError } from '../../http/errors.ts'
 import { clip } from '../../http/request_body.ts'
 import { print, type Usdc, usdc } from '../../x402/money.ts'
 import type { Spend } from '../../ports/mod.ts'
@@ -26,7 +26,7 @@ export function walletOf(given: string, { terms }: Pick<GatewayFacts, 'terms'>):
   const isSolana = namespaces.length === 0 || namespaces.includes('solana')
   if (isSolana && /^[1-9A-HJ-NP-Za-km-z]{32,44}$/.test(given)) return given
   const message = `address: must be ${isEvm ? '0x and 40 hex digits' : 'a base58 public key'}, got ${clip(given)}`
-  throw new Fault('INVALID_PARAMETER', { message, param: 'address', details: [{ path: 'address', message }] })
+  throw new ApiError('INVALID_PARAMETER', { message, param: 'address', details: [{ path: 'address', message }] })
 }
 
 /** A wallet of the network that a gateway is paid on, for documents. */
@@ -57,7 +57,7 @@ const balance = free({
   async answer({ query }, { chain, clock, gateway, log }) {
     const address = walletOf(query.get('address') ?? '', gateway)
     const [terms] = gateway.terms()
-    if (!chain.balance) throw new Fault('NOT_CONFIGURED', { message: 'The chain of this gateway cannot be asked for balances.' })
+    if (!chain.balance) throw new ApiError('NOT_CONFIGURED', { message: 'The chain of this gateway cannot be asked for balances.' })
     if (!terms) throw away()
     const read = chain.balance
     const held = await within(clock, LOOK_MS, (signal) => read(address, { signal })).catch((error: Error) => {
@@ -70,8 +70,8 @@ const balance = free({
   },
 })
 
-function away(): Fault {
-  return new Fault('NOT_READY', { message: 'The chain cannot be asked just now; try again.', headers: { 'retry-after': '5' } })
+function away(): ApiError {
+  return new ApiError('NOT_READY', { message: 'The chain cannot be asked just now; try again.', headers: { 'retry-after': '5' } })
 }
 
 const sum = {

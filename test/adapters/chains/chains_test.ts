@@ -47,8 +47,8 @@ const YES = `0x7f1626ba7e${'00'.repeat(28)}5f5260205ff3`
 const chainWorld: World = await world()
 afterAll(() => chainWorld.close())
 
-const patience = () => AbortSignal.timeout(10_000)
-const at = (h: EvmHarness) => ({ now: h.now(), signal: patience() })
+const timeouts = () => AbortSignal.timeout(10_000)
+const at = (h: EvmHarness) => ({ now: h.now(), signal: timeouts() })
 
 runLaws('cash', chainLaws, () => cashSubject())
 runLaws('evm', chainLaws, () => evmSubject(chainWorld))
@@ -65,7 +65,7 @@ describe('cash', () => {
     const early = cash.sign(offer, { from: alice, now: START })
     const late = cash.sign(offer, { from: bob, now: START })
     cash.forecast('late', 'late', 'refused')
-    const sent = async (payment: Payment, now = START) => (await cash.settle(payment, offer, { now, signal: patience() })).kind
+    const sent = async (payment: Payment, now = START) => (await cash.settle(payment, offer, { now, signal: timeouts() })).kind
     expect([await sent(early), cash.transfers.length]).toEqual(['unknown', 0])
     cash.deliver()
     expect(cash.balanceOf(offer.payTo)).toBe(10_000n)
@@ -81,7 +81,7 @@ describe('cash', () => {
     const held = new Promise<void>((resolve) => (release = resolve))
     const cash = cashChain({ before: (question) => (asked.push(question), held) })
     const offer = cash.offer(1n)
-    const verdict = cash.verify(cash.sign(offer, { from: cash.wallet('alice'), now: START }), offer, { now: START, signal: patience() })
+    const verdict = cash.verify(cash.sign(offer, { from: cash.wallet('alice'), now: START }), offer, { now: START, signal: timeouts() })
     expect(asked).toEqual(['verify'])
     release()
     expect(await verdict).toMatchObject({ code: 'PAYMENT_UNFUNDED' })
@@ -393,7 +393,7 @@ describe('fate()', () => {
       const payer = await h.payer()
       const end = now + longestLife(h.offer)
       const payment = await h.sign(payer, h.offer, { validBefore: BigInt(end) })
-      expect(await h.chain.verify(payment, h.offer, { now: now * 1000, signal: patience() })).toMatchObject({ kind: 'valid' })
+      expect(await h.chain.verify(payment, h.offer, { now: now * 1000, signal: timeouts() })).toMatchObject({ kind: 'valid' })
       await h.cancel(payer, payment)
       await chainWorld.ask('anvil_mine', hexOf(290n), hexOf(290n))
       await chainWorld.mineAt(end + 700)
@@ -427,7 +427,7 @@ describe('an authorization that is used, nobody knows on what,', () => {
       const refusal = { kind: 'refused', reason: expect.stringContaining('nothing was sent') }
       expect(await h.chain.settle(payment, h.offer, at(h))).toMatchObject(refusal)
       const { expiresAt } = readExact(payment, h.offer) as Exact
-      expect(await h.chain.settle(payment, h.offer, { now: expiresAt, signal: patience() })).toMatchObject(refusal)
+      expect(await h.chain.settle(payment, h.offer, { now: expiresAt, signal: timeouts() })).toMatchObject(refusal)
       expect(await h.chain.fate(payment, h.offer, at(h))).toMatchObject({ kind: 'unknown' })
       h.heal()
       expect(await h.chain.settle(payment, h.offer, at(h))).toMatchObject({ kind: 'settled' })
@@ -514,7 +514,7 @@ describe('the clock of the chain', () => {
     withChain(async (h) => {
       const { payment, now } = await early(h)
       const refusal = { kind: 'refused', code: 'PAYMENT_UNFUNDED', reason: expect.stringContaining('the clock of the chain') }
-      expect(await h.chain.verify(payment, h.offer, { now, signal: patience() })).toMatchObject(refusal)
+      expect(await h.chain.verify(payment, h.offer, { now, signal: timeouts() })).toMatchObject(refusal)
     }))
 
   test('does not wait for a block on a node that mines only on demand', () =>
@@ -538,7 +538,7 @@ describe('the clock of the chain', () => {
       await h.mineAt(now)
       const payment = await h.sign(await h.payer(), h.offer, { validBefore: BigInt(now + 20) })
       const before = h.line.count
-      const settlement = await h.chain.settle(payment, h.offer, { now: (now + 20) * 1000, signal: patience() })
+      const settlement = await h.chain.settle(payment, h.offer, { now: (now + 20) * 1000, signal: timeouts() })
       expect(settlement).toMatchObject({ kind: 'refused', reason: expect.stringContaining('expired') })
       expect(h.line.count - before).toBe(1)
     }))

@@ -1,7 +1,7 @@
 /** One gateway on several rails: the laws through it, and whose an offer is, today and after a restart. */
 import { afterAll, expect, test } from 'bun:test'
 import { cashChain } from '../../../adapters/chains/memory.ts'
-import { severalChains } from '../../../adapters/chains/multi_chain.ts'
+import { multiChain } from '../../../adapters/chains/multi_chain.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Chain } from '../../../core/ports/mod.ts'
 import type { Offer } from '../../../core/x402/protocol.ts'
@@ -20,7 +20,7 @@ function beside(): Chain {
 for (const [place, around] of [['first', (chain: Chain) => [chain, beside()]], ['last', (chain: Chain) => [beside(), chain]]] as const) {
   runLaws(`several, ${place}`, chainLaws, async () => {
     const h = cashHarness()
-    const chain = severalChains(around(h.chain))
+    const chain = multiChain(around(h.chain))
     return cashSubject({ ...h, chain: { ...chain, terms: (now) => chain.terms(now).filter(({ network }) => network === h.offer.network) } })
   })
 }
@@ -39,18 +39,18 @@ function noting(chain: Chain, asked: string[], name: string): Chain {
 }
 
 test('terms are in the order of the rails', () => {
-  const several = severalChains([plain(), nano.chain, beside()])
+  const several = multiChain([plain(), nano.chain, beside()])
   expect(several.terms(START).map(({ network, extra }) => [network, extra.name])).toEqual([
     [plainOffer.network, 'USDC'], [plainOffer.network, 'GatewayWalletBatched'], ['eip155:1', 'USDC'],
   ])
-  expect(() => severalChains([])).toThrow(RangeError)
+  expect(() => multiChain([])).toThrow(RangeError)
 })
 
 test('a payment is asked about where its offer belongs, though two rails share network and asset', async () => {
   const asked: string[] = []
   const cash = plain()
   cash.fund(cash.wallet('alice'), 1_000_000n)
-  const several = severalChains([noting(cash, asked, 'plain'), noting(nano.chain, asked, 'nano')])
+  const several = multiChain([noting(cash, asked, 'plain'), noting(nano.chain, asked, 'nano')])
   const batched = await nano.sign(await nano.payer(), nano.offer)
   const simple = cash.sign(plainOffer, { from: cash.wallet('alice'), now: START })
   for (const [payment, offer] of [[batched, nano.offer], [simple, plainOffer]] as const) {
@@ -67,11 +67,11 @@ test('an offer sold earlier finds its rail: by the terms as they were, or by its
   let isOpen = true
   const closing = (chain: Chain): Chain => ({ ...chain, terms: (now) => (isOpen ? chain.terms(now) : []) })
   const [before, after]: [string[], string[]] = [[], []]
-  const several = severalChains([closing(plain()), noting(closing(nano.chain), before, 'nano')])
+  const several = multiChain([closing(plain()), noting(closing(nano.chain), before, 'nano')])
   const payment = await nano.sign(await nano.payer(), nano.offer)
   expect((await several.verify(payment, nano.offer, at)).kind).toBe('valid')
   isOpen = false
-  const restarted = severalChains([closing(plain()), noting(closing(nano.chain), after, 'nano')])
+  const restarted = multiChain([closing(plain()), noting(closing(nano.chain), after, 'nano')])
   for (const chain of [several, restarted]) expect((await chain.settle(payment, nano.offer, at)).kind).toBe('settled')
   expect((await restarted.fate(payment, nano.offer, at)).kind).toBe('paid')
   expect([before, after]).toEqual([['nano verify', 'nano settle'], ['nano identify', 'nano settle', 'nano fate']])
@@ -81,9 +81,9 @@ test('a payment that no rail knows is refused, and unavailable while one of them
   const payment = await nano.sign(await nano.payer(), nano.offer, { forge: 'another key' })
   const strange = { ...nano.offer, network: 'eip155:5' }
   const away: Chain = { ...plain(), identify: async () => ({ kind: 'unavailable', reason: 'the node is away' }) }
-  expect(await severalChains([plain(), nano.chain]).identify(payment, strange, at)).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
-  expect(await severalChains([plain(), away]).identify(payment, strange, at)).toMatchObject({ kind: 'unavailable' })
-  expect(await severalChains([plain(), nano.chain]).settle(payment, strange, at)).toMatchObject({ kind: 'refused' })
+  expect(await multiChain([plain(), nano.chain]).identify(payment, strange, at)).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
+  expect(await multiChain([plain(), away]).identify(payment, strange, at)).toMatchObject({ kind: 'unavailable' })
+  expect(await multiChain([plain(), nano.chain]).settle(payment, strange, at)).toMatchObject({ kind: 'refused' })
 })
 
 test('a balance is that of the first rail that knows such addresses, and a rail that is away is not skipped', async () => {
@@ -91,18 +91,18 @@ test('a balance is that of the first rail that knows such addresses, and a rail 
   const base58: Chain = { ...plain(), balance: async (address) => (address.startsWith('0x') ? Promise.reject(new RangeError('not base58')) : usdc(7n)) }
   const cash = plain()
   cash.fund(cash.wallet('alice'), 5n)
-  const both = severalChains([base58, cash])
+  const both = multiChain([base58, cash])
   expect([await both.balance?.('So1ana', { signal }), await both.balance?.(cash.wallet('alice'), { signal })]).toEqual([usdc(7n), usdc(5n)])
   await expect(both.balance?.('0xnothing', { signal })).rejects.toThrow(RangeError)
   const away: Chain = { ...plain(), balance: () => Promise.reject(new Error('the node does not answer')) }
-  await expect(severalChains([away, cash]).balance?.(cash.wallet('alice'), { signal })).rejects.toThrow('does not answer')
-  expect(severalChains([beside()]).balance).toBeUndefined()
+  await expect(multiChain([away, cash]).balance?.(cash.wallet('alice'), { signal })).rejects.toThrow('does not answer')
+  expect(multiChain([beside()]).balance).toBeUndefined()
 })
 
 test('a wallet is proven by whichever rail can, and by none where none can', async () => {
   const proof = { wallet: 'w', message: 'm', signature: 's' }
   const proving = (answer: boolean): Chain => ({ ...plain(), proves: async () => answer })
-  expect(await severalChains([plain(), proving(false), proving(true)]).proves?.(proof)).toBe(true)
-  expect(await severalChains([proving(false)]).proves?.(proof)).toBe(false)
-  expect(severalChains([plain()]).proves).toBeUndefined()
+  expect(await multiChain([plain(), proving(false), proving(true)]).proves?.(proof)).toBe(true)
+  expect(await multiChain([proving(false)]).proves?.(proof)).toBe(false)
+  expect(multiChain([plain()]).proves).toBeUndefined()
 })

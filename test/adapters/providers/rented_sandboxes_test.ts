@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test } from 'bun:test'
 import { e2bSandbox, quote } from '../../../adapters/providers/e2b/sandbox.ts'
 import { type ModalLike, type ModalSandboxLike, modalSandbox } from '../../../adapters/providers/modal/sandbox.ts'
 import { systemClock } from '../../../adapters/local.ts'
-import { MOST_OUTPUT } from '../../../adapters/providers/lib/sandbox_provider.ts'
+import { MAX_OUTPUT } from '../../../adapters/providers/lib/sandbox_provider.ts'
 import { testClock, testLog } from '../../kit.ts'
 import { e2bStandIn } from './e2b/stand_in.ts'
 
@@ -37,10 +37,10 @@ describe('a sandbox at E2B', () => {
   })
 
   test('says no more than is read', async () => {
-    const { vendor } = e2b(() => ({ stdout: 'x'.repeat(MOST_OUTPUT + 1) }))
+    const { vendor } = e2b(() => ({ stdout: 'x'.repeat(MAX_OUTPUT + 1) }))
     const { handle } = await vendor.create(ORDER, at)
     const ran = await vendor.exec(handle, { command: ['x'], seconds: 5 }, at)
-    expect(ran?.stdout.length).toBe(MOST_OUTPUT + `\n[stdout was cut after ${MOST_OUTPUT} characters]\n`.length)
+    expect(ran?.stdout.length).toBe(MAX_OUTPUT + `\n[stdout was cut after ${MAX_OUTPUT} characters]\n`.length)
   })
 
   test.each([[401, 'NOT_CONFIGURED', 'alert'], [403, 'UPSTREAM_FAILED', 'warn'], [429, 'RATE_LIMITED', undefined], [500, 'UPSTREAM_FAILED', 'warn']] as const)('that is refused with %i is told as %s, without a word of the service', async (status, code, level) => {
@@ -106,9 +106,9 @@ describe('a sandbox at Modal', () => {
   })
 
   test('whose command is too slow, or says too much, is read as far as it goes', async () => {
-    const late = { stdout: streamOf('x'.repeat(MOST_OUTPUT + 9)), stderr: streamOf(''), wait: () => Promise.reject(new TimeoutError('deadline')) }
+    const late = { stdout: streamOf('x'.repeat(MAX_OUTPUT + 9)), stderr: streamOf(''), wait: () => Promise.reject(new TimeoutError('deadline')) }
     const ran = await modal({ exec: async () => late }).vendor.exec('sb-modal', { command: ['x'], seconds: 1 }, at)
-    expect([ran?.returncode, ran?.stdout.length]).toEqual([124, MOST_OUTPUT + `\n[stdout was cut after ${MOST_OUTPUT} characters]\n`.length])
+    expect([ran?.returncode, ran?.stdout.length]).toEqual([124, MAX_OUTPUT + `\n[stdout was cut after ${MAX_OUTPUT} characters]\n`.length])
   })
 
   test('that is refused is told in our words: full, not ours, away, silent', async () => {

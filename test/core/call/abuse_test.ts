@@ -34,7 +34,7 @@ describe('an answer that its caller waits for', () => {
     const reader = reading(await post(STREAM, { payment: await signed() }))
     expect(await reader.next()).toContain('Hello')
     const rest = reader.rest()
-    shop.windUp()
+    shop.drain()
     expect(await rest).toContain('The gateway is stopping')
     await idle()
     expect([chain.transfers.length, pieces.isCancelled()]).toEqual([1, true])

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import type { Gateway, Payment } from '../../../core/mod.ts'
 import { type Answer, type Buyer, FOX, type Kit, kit, type KitOptions } from '../../kit.ts'
-import { type Blow, struck } from '../fault_injection.ts'
+import { type Blow, injected } from '../fault_injection.ts'
 
 /** How the world goes on: another process that knows the first one is dead, or that waits for its leases to run out; or the same one. */
 type Recovery = 'takeOver' | 'leases' | 'survival'
@@ -10,7 +10,7 @@ async function recover({ clock, ports }: Kit, shop: Gateway, recovery: Recovery)
   if (recovery === 'takeOver') await shop.takeOver()
   if (recovery === 'takeOver') expect(await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)).toEqual([])
   for (const ms of [29_000, 1_000, 29_000, 16_000]) {
-    const sweep = recovery === 'survival' ? [shop.renew, shop.tend] : [shop.tend]
+    const sweep = recovery === 'survival' ? [shop.renew, shop.maintain] : [shop.maintain]
     await clock.advance(ms)
     // One that fails is made up for by the next, as in the server.
     for (const step of sweep) await step().catch(() => {})
@@ -79,7 +79,7 @@ const stories: Readonly<Record<string, Story>> = {
     async tell(kit, alice, at) {
       kit.chain.forecast('dropped')
       const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
-      await Promise.race([at.shop.tend().catch(() => {}), kit.clock.settle()])
+      await Promise.race([at.shop.maintain().catch(() => {}), kit.clock.settle()])
       return { pollUrl }
     },
   },
@@ -108,16 +108,16 @@ const stories: Readonly<Record<string, Story>> = {
 }
 
 /** Plays a story to the blow and the recovery from it. Answers with what the process asked. */
-async function play({ options, tell }: Story, blow: Omit<Blow, 'kills'>, recovery: Recovery): Promise<{ asked: readonly string[]; isStruck: boolean }> {
+async function play({ options, tell }: Story, blow: Omit<Blow, 'kills'>, recovery: Recovery): Promise<{ asked: readonly string[]; isFaultInjected: boolean }> {
   const subject = kit(options)
   const { ports, chain, vendor, restart } = subject
   const alice = subject.buyer()
   const first = alice.sign(await alice.ask())
-  const doomed = struck(ports, { ...blow, kills: recovery !== 'survival' })
+  const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
   const old = restart({ owner: 'first', ports: doomed.ports })
   const told = await tell(subject, alice, { shop: old, payment: first })
-  const [isStruck, asked] = [doomed.isStruck(), [...doomed.asked]]
-  const label = `${isStruck ? `struck ${blow.after ? 'after' : 'before'} ${asked[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
+  const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]
+  const label = `${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${asked[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
 
   const shop = recovery === 'survival' ? old : restart({ owner: 'second' })
   await recover(subject, shop, recovery)
@@ -127,10 +127,10 @@ async function play({ options, tell }: Story, blow: Omit<Blow, 'kills'>, recover
   })
   expect([label, status, body.data.length, paid <= 1, chain.transfers.length, alice.balance()]).toEqual([label, 200, 1, true, 1, 99_978_000n])
   if (paid === 1) expect([label, vendor.jobs.length]).toEqual([label, jobs])
-  await shop.tend()
+  await shop.maintain()
   const left = [await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10), await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)]
   expect([label, left]).toEqual([label, [[], []]])
-  return { asked, isStruck }
+  return { asked, isFaultInjected }
 }
 
 describe('kill -9, or one failing answer, at any moment leaves at most one transfer, no paid result lost and no authorization stuck', () => {
@@ -139,8 +139,8 @@ describe('kill -9, or one failing answer, at any moment leaves at most one trans
       test(`in ${name}: ${recovery}`, async () => {
         for (const after of [false, true]) {
           for (let at = 1; ; at++) {
-            const { isStruck, asked } = await play(story, { at, after }, recovery)
-            if (isStruck) continue
+            const { isFaultInjected, asked } = await play(story, { at, after }, recovery)
+            if (isFaultInjected) continue
             expect([asked, asked.length >= story.least]).toEqual([asked, true])
             break
           }

@@ -31,20 +31,20 @@ describe('a settlement of unknown outcome', () => {
     for (const weather of ['landed', 'late', 'dropped'] as const) {
       const { alice, payment, pollUrl, shop, chain, ports, answer } = await doubtful(weather)
       if (weather === 'late') chain.deliver()
-      await shop.tend()
+      await shop.maintain()
       expect((await ports.storage.getCall(answer.body.id))?.money).toBe('settled')
       const { status, body } = await alice.poll(pollUrl, payment)
       expect([weather, status, body.payment.status, chain.transfers.length]).toEqual([weather, 200, 'already_settled', 1])
-      await shop.tend()
+      await shop.maintain()
       expect(alice.balance()).toBe(99_978_000n)
     }
   })
 
   test('that arrives after it was sent again moves money once', async () => {
     const { alice, payment, pollUrl, shop, chain } = await doubtful('late')
-    await shop.tend()
+    await shop.maintain()
     chain.deliver()
-    await shop.tend()
+    await shop.maintain()
     expect([chain.transfers.length, (await alice.poll(pollUrl, payment)).body.payment.status]).toEqual([1, 'already_settled'])
   })
 
@@ -52,7 +52,7 @@ describe('a settlement of unknown outcome', () => {
     const asked: string[] = []
     const { shop } = await doubtful('landed', kit({ chain: cashChain({ before: (question) => void asked.push(question) }) }))
     asked.length = 0
-    await shop.tend()
+    await shop.maintain()
     expect(asked).toEqual(['fate'])
   })
 
@@ -62,14 +62,14 @@ describe('a settlement of unknown outcome', () => {
     const { shop, clock, ports, answer } = await doubtful('dropped', kit({ chain: { ...chain, fate: (payment, offer, at) => (ends.push(at.expiresAt), chain.fate(payment, offer, at)) } }))
     const call = await ports.storage.getCall(answer.body.id)
     await clock.advance(MINUTE)
-    await shop.tend()
+    await shop.maintain()
     expect(ends).toEqual([(call?.createdAt ?? 0) + (call?.offer.maxTimeoutSeconds ?? 0) * 1_000])
   })
 
   test('is kept for 30 days from when it was found out', async () => {
     const { alice, payment, pollUrl, shop, clock, ports } = await doubtful('landed')
     await clock.advance(HOUR)
-    await shop.tend()
+    await shop.maintain()
     await clock.advance(30 * 24 * HOUR - 1)
     await ports.storage.prune(clock.now())
     expect((await alice.poll(pollUrl, payment)).status).toBe(200)
@@ -105,7 +105,7 @@ describe('a settlement of unknown outcome', () => {
       const { status, body } = await bought
       expect(status).toBe(202)
       isBroken = false
-      await shop.tend()
+      await shop.maintain()
       expect((await alice.poll(body.poll_url, payment)).body.payment.status).toBe('already_settled')
       expect(chain.transfers).toHaveLength(1)
     }
@@ -114,12 +114,12 @@ describe('a settlement of unknown outcome', () => {
   test('that the chain refuses to repeat stays in doubt until it is paid or dead', async () => {
     const { alice, payment, pollUrl, shop, chain, clock, ports, answer } = await doubtful('dropped')
     chain.forecast('refused')
-    await shop.tend()
+    await shop.maintain()
     expect((await ports.storage.getCall(answer.body.id))?.money).toBe('settling')
     expect((await alice.buy(FOX, { payment })).body.code).toBe('PAYMENT_REPLAY')
     chain.drain(alice.wallet)
     await clock.advance(11 * MINUTE)
-    await shop.tend()
+    await shop.maintain()
     expect((await ports.storage.getCall(answer.body.id))?.money).toBe('refused')
     chain.fund(alice.wallet, 22_000n)
     expect((await alice.poll(pollUrl, alice.sign(await alice.poll(pollUrl)))).body.payment.status).toBe('settled')
@@ -129,7 +129,7 @@ describe('a settlement of unknown outcome', () => {
   test('that dies on the chain ends as refused, and a fresh authorization collects', async () => {
     const { alice, payment, pollUrl, shop, chain } = await doubtful('dropped')
     chain.cancel(payment)
-    await shop.tend()
+    await shop.maintain()
     const { status, body } = await alice.poll(pollUrl, payment)
     expect([status, body.error]).toEqual([402, 'Payment settlement failed'])
     expect((await alice.poll(pollUrl, alice.sign(await alice.poll(pollUrl)))).body.payment.status).toBe('settled')
@@ -141,16 +141,16 @@ describe('a fate that stays unknown', () => {
     const { alice, payment, pollUrl, shop, chain, clock, ports, answer, log } = await doubtful('late')
     chain.outage(true)
     await clock.advance(20 * MINUTE)
-    await shop.tend()
+    await shop.maintain()
     expect((await ports.storage.getCall(answer.body.id))?.money).toBe('settling')
     await clock.advance(1)
-    await shop.tend()
+    await shop.maintain()
     expect((await ports.storage.getCall(answer.body.id))?.money).toBe('unresolved')
     for (let i = 0; i < 3; i++) {
       const { status, headers, body } = await alice.poll(pollUrl, payment)
       expect([status, body.payment, headers.get('x-payment-settled'), headers.get('payment-response')]).toEqual([200, { status: 'unresolved', tx_hash: '', network: 'base-sepolia' }, 'false', null])
       expect(body.data).toHaveLength(1)
-      await shop.tend()
+      await shop.maintain()
     }
     expect(log.lines.filter(({ level }) => level === 'alert').map(({ message }) => message)).toEqual(['the fate of a payment is unresolved; look it up on the chain'])
   })
@@ -160,7 +160,7 @@ describe('a fate that stays unknown', () => {
       const { alice, payment, pollUrl, shop, chain, clock } = await doubtful(weather)
       chain.outage(true)
       await clock.advance(HOUR)
-      await shop.tend()
+      await shop.maintain()
       chain.outage(false)
       const { status } = await alice.poll(pollUrl, payment)
       expect([weather, status, chain.transfers.length]).toEqual([weather, weather === 'landed' ? 200 : 402, weather === 'landed' ? 1 : 0])
@@ -177,11 +177,11 @@ describe('tend()', () => {
     void alice.buy(FOX, { payment })
     await clock.advance(29_999)
     const second = restart()
-    await second.tend()
+    await second.maintain()
     const { body } = await alice.buy(FOX, { payment, shop: second })
     expect(body.code).toBe('PAYMENT_REPLAY')
     await clock.advance(1)
-    await second.tend()
+    await second.maintain()
     expect((await ports.storage.getCall(body.job_id))).toMatchObject({ work: 'failed', money: 'verified', error: 'The work was lost when the server stopped. Nothing was charged.' })
     const again = alice.buy(FOX, { payment, shop: second })
     await clock.settle()
@@ -193,15 +193,15 @@ describe('tend()', () => {
 
   test('leaves alone the money of other gateways', async () => {
     const { shop, restart, ports, answer } = await doubtful('landed')
-    await restart({ name: 'other' }).tend()
+    await restart({ name: 'other' }).maintain()
     expect((await ports.storage.getCall(answer.body.id))?.money).toBe('settling')
-    await shop.tend()
+    await shop.maintain()
     expect((await ports.storage.getCall(answer.body.id))?.money).toBe('settled')
   })
 
   test('of a product that is sold no longer still finds out about its money', async () => {
     const { restart, ports, answer } = await doubtful('landed')
-    await restart({ endpoints: [] }).tend()
+    await restart({ endpoints: [] }).maintain()
     expect((await ports.storage.getCall(answer.body.id))?.money).toBe('settled')
   })
 
@@ -211,14 +211,14 @@ describe('tend()', () => {
     const hold = () => (asked++, gate.passed)
     const chain = cashChain({ before: (question) => (question === 'fate' ? hold() : undefined) })
     const { shop, restart, clock, ports, answer } = await doubtful('landed', kit({ chain }))
-    const both = [shop.tend(), restart().tend()]
+    const both = [shop.maintain(), restart().maintain()]
     await clock.settle()
     gate.open()
     await Promise.all(both)
     expect([(await ports.storage.getCall(answer.body.id))?.money, chain.transfers.length, asked]).toEqual(['settled', 1, 1])
     const stale = (await ports.storage.getCall(answer.body.id))
     const behind = { ...ports.storage, unsettled: async () => (stale ? [stale] : []) }
-    await restart({ ports: { ...ports, storage: behind } }).tend()
+    await restart({ ports: { ...ports, storage: behind } }).maintain()
     expect(chain.transfers).toHaveLength(1)
   })
 })
@@ -288,7 +288,7 @@ describe('a storage that fails', () => {
         expect(log.lines.some(({ level }) => level === 'alert')).toBe(true)
         await idle()
         await clock.advance(45_000)
-        await shop.tend()
+        await shop.maintain()
         const again = await alice.buy(FOX, { payment })
         const collected = again.status === 402 ? await alice.poll(again.body.poll_url, payment) : again
         expect([collected.status, collected.body.data?.length, chain.transfers.length]).toEqual([200, 1, 1])
@@ -302,7 +302,7 @@ describe('a storage that fails', () => {
     chain.forecast('refused')
     const { status, body } = await alice.buy()
     expect([status, body.status]).toEqual([202, 'in_progress'])
-    await shop.tend()
+    await shop.maintain()
     expect(chain.transfers).toEqual([])
   })
 

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import { type Actors, actors, BRIDGE, LINE, rentTo } from '../../actors.ts'
 import { type Answer, type Buyer, encodePayment, kit, type Kit, START } from '../../kit.ts'
-import { struck } from '../fault_injection.ts'
+import { injected } from '../fault_injection.ts'
 
 type Story = {
   readonly path: string
@@ -44,7 +44,7 @@ async function insist({ clock }: Kit, send: (pollUrl?: string) => Promise<Answer
   throw new Error(`no result after ${JSON.stringify(trail)}`)
 }
 
-async function play({ path, body, paid, touched }: Story, { at, after, kills }: { at: number; after: boolean; kills: boolean }): Promise<{ asked: readonly string[]; isStruck: boolean }> {
+async function play({ path, body, paid, touched }: Story, { at, after, kills }: { at: number; after: boolean; kills: boolean }): Promise<{ asked: readonly string[]; isFaultInjected: boolean }> {
   const acts = actors()
   const subject = kit({ ports: { vendors: { voice: acts.voice, phone: acts.phone, bridge: acts.bridge } } })
   const { ports, chain, clock, restart } = subject
@@ -52,23 +52,23 @@ async function play({ path, body, paid, touched }: Story, { at, after, kills }: 
   await rentTo(ports.storage, alice.wallet, START)
   const order = body(subject, alice)
   const payment = alice.sign(await alice.ask(order, { path }))
-  const doomed = struck(ports, { at, after, kills })
+  const doomed = injected(ports, { at, after, kills })
   const old = restart({ owner: 'first', ports: doomed.ports })
   void alice.buy(order, { path, payment, shop: old })
   for (let n = 0; n < 3; n++) await clock.advance(3_000)
-  const [isStruck, asked] = [doomed.isStruck(), [...doomed.asked]]
+  const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]
 
   const shop = kills ? restart() : old
   if (kills) await shop.takeOver()
   for (const ms of [29_000, 17_000]) {
     await clock.advance(ms)
-    for (const step of kills ? [shop.tend] : [shop.renew, shop.tend]) await step().catch(() => {})
+    for (const step of kills ? [shop.maintain] : [shop.renew, shop.maintain]) await step().catch(() => {})
   }
   await insist(subject, (pollUrl) => (pollUrl === undefined ? alice.buy(order, { path, payment, shop }) : alice.poll(pollUrl, payment, { shop })))
-  await shop.tend()
-  const label = isStruck ? `struck ${after ? 'after' : 'before'} ${asked[at - 1]} (question ${at})` : 'unhurt'
+  await shop.maintain()
+  const label = isFaultInjected ? `struck ${after ? 'after' : 'before'} ${asked[at - 1]} (question ${at})` : 'unhurt'
   expect([label, chain.transfers.map(({ value }) => value), touched(acts)]).toEqual([label, [...paid], 1])
-  return { asked, isStruck }
+  return { asked, isFaultInjected }
 }
 
 describe('kill -9, or one failing answer, at any moment: done once, paid once, and had', () => {
@@ -77,8 +77,8 @@ describe('kill -9, or one failing answer, at any moment: done once, paid once, a
       test(`in ${name}: ${kills ? 'death' : 'survival'}`, async () => {
         for (const after of [false, true]) {
           for (let at = 1; ; at++) {
-            const { isStruck, asked } = await play(story, { at, after, kills })
-            if (isStruck) continue
+            const { isFaultInjected, asked } = await play(story, { at, after, kills })
+            if (isFaultInjected) continue
             expect([asked, asked.length >= story.least]).toEqual([asked, true])
             break
           }

@@ -42,7 +42,7 @@ describe('an authorization that ends before it is spent', () => {
     expect([status, body.status]).toEqual([202, 'in_progress'])
     expect((await alice.poll(body.poll_url, payment)).status).toBe(202)
     await clock.advance(HOUR)
-    await shop.tend()
+    await shop.maintain()
     expect((await ports.storage.getCall(body.id))?.money).not.toBe('unresolved')
     chain.outage(false)
     expect((await alice.poll(body.poll_url, payment)).body.error).toBe('Payment settlement failed')

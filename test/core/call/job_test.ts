@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../../adapters/chains/memory.ts'
 import { memoryObjects } from '../../../adapters/objects/memory.ts'
 import { PIXEL, scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
-import { endpoints, poll } from '../../../core/mod.ts'
+import { endpoints, polled } from '../../../core/mod.ts'
 import { decodeHeader, door, encodePayment, FOX, GENERATIONS, kit, ORIGIN, START, slowVendor } from '../../kit.ts'
 
 const HOUR = 3_600_000
@@ -16,7 +16,7 @@ async function slowCall(options: Parameters<typeof kit>[0] = {}) {
   const alice = subject.buyer()
   const payment = alice.sign(await alice.ask())
   const answer = alice.buy(FOX, { payment })
-  await subject.live(30_000)
+  await subject.streamed(30_000)
   const envelope = await answer
   return { ...subject, alice, payment, envelope, pollUrl: envelope.body.poll_url as string, ready, finish: () => (ready(), subject.idle()) }
 }
@@ -197,7 +197,7 @@ describe('a poll', () => {
     expect((await dead.alice.buy(FOX, { payment: dead.payment, shop: dead.restart({ inlineMs: 0 }) })).status).toBe(202)
     const stuck = await slowCall()
     await stuck.ports.storage.renew('first', [stuck.envelope.body.id], START + 2 * HOUR)
-    const shop = stuck.restart({ patience: { stallMs: HOUR / 2 } })
+    const shop = stuck.restart({ timeouts: { stallMs: HOUR / 2 } })
     await stuck.clock.advance(HOUR / 2 + 1)
     expect((await stuck.alice.poll(stuck.pollUrl, stuck.payment, { shop })).body.error).toStartWith('Job stalled')
   })
@@ -252,7 +252,7 @@ describe('a poll', () => {
   })
 
   test('of a path for other products is 404', async () => {
-    const others = poll({ name: 'others', path: '/api/v1/others/{id}', summary: 'Others', tag: 'test', of: ['others.make'] })
+    const others = polled({ name: 'others', path: '/api/v1/others/{id}', summary: 'Others', tag: 'test', of: ['others.make'] })
     const { alice, payment, envelope } = await slowCall({ endpoints: [...endpoints, others] })
     expect((await alice.poll(`/api/v1/others/${envelope.body.id}`, payment)).status).toBe(404)
     expect((await alice.poll(`/api/v1/calls/${envelope.body.id}`, payment)).status).toBe(202)
@@ -311,8 +311,8 @@ describe('a poll', () => {
 
 describe('the life of a job', () => {
   test('stalls after one hour: failed, never charged, whether or not somebody polls', async () => {
-    const { alice, payment, pollUrl, live, chain, finish } = await slowCall()
-    await live(HOUR)
+    const { alice, payment, pollUrl, streamed, chain, finish } = await slowCall()
+    await streamed(HOUR)
     const { status, body } = await alice.poll(pollUrl, payment)
     expect([status, body.status, body.payment_status]).toEqual([200, 'failed', 'not_charged'])
     expect(body.error).toStartWith('Job stalled')
@@ -323,8 +323,8 @@ describe('the life of a job', () => {
 
   test('a vendor that ignores its deadline cannot complete a stalled job', async () => {
     const vendor = { ...scriptedVendor(), generate: () => new Promise<never>(() => {}) }
-    const { alice, payment, pollUrl, live } = await slowCall({ vendor })
-    await live(HOUR + 1)
+    const { alice, payment, pollUrl, streamed } = await slowCall({ vendor })
+    await streamed(HOUR + 1)
     expect((await alice.poll(pollUrl, payment)).body.error).toStartWith('Job stalled')
   })
 
@@ -382,7 +382,7 @@ describe('the life of a job', () => {
     await finish()
     for (let hour = 0; hour < 50; hour++) {
       await clock.advance(HOUR)
-      await shop.tend()
+      await shop.maintain()
       await ports.storage.prune(clock.now())
     }
     expect([chain.transfers.length, alice.balance()]).toEqual([0, 100_000_000n])

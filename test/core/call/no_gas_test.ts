@@ -47,6 +47,6 @@ test('an answer of a chat that was served is settled by the sweep once there is 
   expect((await post(SKY, { payment: await signed(SKY) })).status).toBe(200)
   state.isDry = false
   await clock.advance(60_000)
-  await shop.tend()
+  await shop.maintain()
   expect(cash.transfers).toHaveLength(2)
 })

@@ -124,7 +124,7 @@ describe('a one-shot result', () => {
     const { status, headers } = await buying
     expect([status, headers.get('x-payment-settled'), headers.get('x-payment-settle-error-class')]).toEqual([200, 'false', 'unknown'])
     isHung = false
-    await subject.shop.tend()
+    await subject.shop.maintain()
     hung.open()
     await subject.clock.settle()
     expect([subject.chain.transfers.length, statusOf(await buy())]).toEqual([1, 'already_settled'])
@@ -135,13 +135,13 @@ describe('a one-shot result', () => {
     const subject = stage({ before: () => ready.passed })
     const { buy } = await signed(subject, { seconds: 20 })
     const buying = buy()
-    await subject.live(21_000)
+    await subject.streamed(21_000)
     subject.chain.outage(true)
     ready.open()
     const { status, body } = await buying
     expect([status, body.error, body.recoverable]).toEqual([402, 'Payment settlement failed', true])
     subject.chain.outage(false)
-    await subject.shop.tend()
+    await subject.shop.maintain()
     expect([subject.chain.transfers, await subject.ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([[], []])
   })
 
@@ -150,7 +150,7 @@ describe('a one-shot result', () => {
     const subject = stage({ before: () => ready.passed })
     const { alice, challenge, buy } = await signed(subject, { seconds: 20 })
     const buying = buy()
-    await subject.live(21_000)
+    await subject.streamed(21_000)
     ready.open()
     const { status, headers, body } = await buying
     expect([status, body.error, decodeHeader(headers.get('payment-response')).success, 'summary' in body]).toEqual([402, 'Payment settlement failed', false, false])

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { PIXEL, scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
-import { catalog, Fault, NoMedia, rateLimited } from '../../../core/mod.ts'
+import { catalog, ApiError, NoMedia, rateLimited } from '../../../core/mod.ts'
 import { decodeHeader, encodePayment, FOX, GENERATIONS, kit, ORIGIN, read, START } from '../../kit.ts'
 
 const post = (body: string | null, headers: Record<string, string> = {}) => new Request(ORIGIN + GENERATIONS, { method: 'POST', headers, body })
@@ -41,7 +41,7 @@ describe('the challenge', () => {
       error: 'Payment Required',
       message: 'This request costs 0.043000 USDC. Sign one of the offers and send it again with a payment header.',
       price: { amount: '0.043000', currency: 'USD', pricePerImage: 0.02, totalImages: 2 },
-      generation_info: { generation_time: 'usually under 30 seconds', flow: 'hybrid', note: expect.any(String) },
+      generation_info: { generation_time: 'usually under 30 seconds', callHandlers: 'hybrid', note: expect.any(String) },
       paymentInfo: { network: 'base', asset: 'USDC', x402Version: 2 },
     })
   })
@@ -257,7 +257,7 @@ describe('a failure of the work', () => {
   })
 
   test('that the vendor can name reads as its fault: policy is 400, a rate limit 429', async () => {
-    const policy = await failing(new Fault('CONTENT_POLICY', { details: 'Foxes are not allowed.' })).buyer().buy()
+    const policy = await failing(new ApiError('CONTENT_POLICY', { details: 'Foxes are not allowed.' })).buyer().buy()
     expect([policy.status, policy.body]).toEqual([400, { error: 'Content policy violation', details: 'Foxes are not allowed.' }])
     const limited = await failing(rateLimited('vendor-a', 7)).buyer().buy()
     expect([limited.status, limited.headers.get('retry-after'), limited.headers.get('x-ratelimit-source')]).toEqual([429, '7', 'vendor-a'])
@@ -265,7 +265,7 @@ describe('a failure of the work', () => {
   })
 
   test('of a time-out upstream is 500 like any other: generation has no 504', async () => {
-    const { buyer, chain } = failing(new Fault('UPSTREAM_TIMEOUT', { details: 'no answer within 600 s' }))
+    const { buyer, chain } = failing(new ApiError('UPSTREAM_TIMEOUT', { details: 'no answer within 600 s' }))
     const { status, body } = await buyer().buy()
     expect([status, body]).toEqual([500, { error: 'Image generation failed', job_id: expect.stringMatching(/^job_/), details: expect.any(String) }])
     expect(chain.transfers).toEqual([])

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { chatPieces, DONE, streamAnswer } from '../../../adapters/providers/scripted/chat.ts'
-import { Fault } from '../../../core/mod.ts'
+import { ApiError } from '../../../core/mod.ts'
 import { decodeHeader, type KitOptions, read } from '../../kit.ts'
 import { HELLO, MODEL, reading, said, slowChain, STREAM, streaming, table, USED } from './stream_kit.ts'
 
@@ -75,12 +75,12 @@ describe('a stream', () => {
   })
 
   test('of 500 seconds outlives an authorization of 300, is settled when that has 30 seconds left, and ended at its limit', async () => {
-    const { reader, pieces, chain, live, clock, callOf } = await fed()
+    const { reader, pieces, chain, streamed, clock, callOf } = await fed()
     const seconds = async (from: number, to: number) => {
       for (let at = from; at < to; at += 10) {
         await reader.next()
         pieces.push(HI)
-        await live(10_000)
+        await streamed(10_000)
       }
     }
     await seconds(0, 260)
@@ -91,7 +91,7 @@ describe('a stream', () => {
     await seconds(270, 490)
     await reader.next()
     const rest = reader.rest()
-    await live(10_000)
+    await streamed(10_000)
     const text = await rest
     expect(decodeHeader(RECEIPT.exec(text)?.[1] ?? '')).toMatchObject({ success: true })
     expect(text.slice(text.lastIndexOf('data: '))).toContain('500 seconds')
@@ -99,15 +99,15 @@ describe('a stream', () => {
   })
 
   test('whose payment is refused 30 seconds before the end of its authorization is cut there, with an error', async () => {
-    const { reader, pieces, chain, alice, live, callOf } = await fed()
+    const { reader, pieces, chain, alice, streamed, callOf } = await fed()
     await reader.next()
     chain.drain(alice.wallet)
     const rest = reader.rest()
     for (let at = 0; at < 270; at += 90) {
-      await live(90_000)
+      await streamed(90_000)
       pieces.push(HI)
     }
-    await live(1_000)
+    await streamed(1_000)
     const text = await rest
     expect(text.slice(text.lastIndexOf('data: '))).toContain('The payment of this stream was refused')
     expect([pieces.isCancelled(), chain.transfers.length, (await callOf())?.money]).toEqual([true, 0, 'refused'])
@@ -127,11 +127,11 @@ describe('a stream', () => {
   })
 
   test('that stalls for 120 seconds while its reader asks is not settled, and the authorization is free', async () => {
-    const { reader, pieces, chain, clock, live, callOf, log } = await fed()
+    const { reader, pieces, chain, clock, streamed, callOf, log } = await fed()
     await reader.next()
-    await live(110_000)
+    await streamed(110_000)
     const waiting = reader.rest()
-    await live(119_000)
+    await streamed(119_000)
     expect(pieces.isCancelled()).toBe(false)
     await clock.advance(1_000)
     expect(await waiting).toContain('"code":"TIMEOUT"')
@@ -140,11 +140,11 @@ describe('a stream', () => {
 
   test('that sends nothing but comments is no answer: 504 after the time that an answer has, however many there are', async () => {
     const pieces = chatPieces(': ping\n\n')
-    const { post, signed, chain, live, ports } = await table(streaming(pieces.answer))
+    const { post, signed, chain, streamed, ports } = await table(streaming(pieces.answer))
     const asked = post(STREAM, { payment: await signed() }).then(read)
     for (let at = 0; at < 120; at += 10) {
       pieces.push(': ping\n\n')
-      await live(10_000)
+      await streamed(10_000)
     }
     const { status, body } = await asked
     expect([status, body.code, pieces.isCancelled(), chain.transfers.length, await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 9)]).toEqual([504, 'TIMEOUT', true, 0, []])
@@ -152,13 +152,13 @@ describe('a stream', () => {
 
   test('whose reader stalls on purpose is settled when its authorization has 30 seconds left, and ended at its limit', async () => {
     for (const pulls of [0, 1]) {
-      const { reader, pieces, chain, live, callOf } = await fed([HI, HI])
+      const { reader, pieces, chain, streamed, callOf } = await fed([HI, HI])
       for (let pull = 0; pull < pulls; pull++) await reader.next()
-      await live(269_000)
+      await streamed(269_000)
       expect(chain.transfers).toEqual([])
-      await live(1_000)
+      await streamed(1_000)
       expect([chain.transfers.length, (await callOf())?.money]).toEqual([1, 'settled'])
-      await live(230_000)
+      await streamed(230_000)
       expect(pieces.isCancelled()).toBe(true)
       await reader.rest()
       expect(chain.transfers).toHaveLength(1)
@@ -167,12 +167,12 @@ describe('a stream', () => {
 
   test('whose reader stalls on purpose with an authorization that outlives it is settled at the limit of the stream', async () => {
     const pieces = chatPieces(HI)
-    const { post, alice, clock, chain, live } = await table(streaming(pieces.answer))
+    const { post, alice, clock, chain, streamed } = await table(streaming(pieces.answer))
     const payment = alice.sign(await alice.ask(STREAM, { path: '/api/v1/chat/completions' }), { validBefore: BigInt(clock.now() / 1000 + 560) })
     expect((await post(STREAM, { payment })).status).toBe(200)
-    await live(499_000)
+    await streamed(499_000)
     expect(chain.transfers).toEqual([])
-    await live(1_000)
+    await streamed(1_000)
     expect([chain.transfers.length, pieces.isCancelled()]).toEqual([1, true])
   })
 
@@ -238,7 +238,7 @@ describe('a stream', () => {
   })
 
   test('that the vendor refuses before its first event is an answer like any other: status, no charge, a free authorization', async () => {
-    const { post, signed, chain } = await table(async (_, { attempt }) => (attempt === 1 ? Promise.reject(new Fault('RATE_LIMITED')) : streamAnswer(HELLO)))
+    const { post, signed, chain } = await table(async (_, { attempt }) => (attempt === 1 ? Promise.reject(new ApiError('RATE_LIMITED')) : streamAnswer(HELLO)))
     const payment = await signed()
     const { status, body } = await read(await post(STREAM, { payment }))
     expect([status, body.code, chain.transfers.length]).toEqual([429, 'RATE_LIMITED', 0])
@@ -268,7 +268,7 @@ describe('a stream of a vendor that speaks the wire of its reader', () => {
   ] as const
   for (const [wire, told, held, path, body] of surfaces) {
     const open = async (...pieces: readonly (string | Error)[]) => {
-      const subject = await table(undefined, { chatVendor: { wire, ask: async () => streamAnswer(pieces) }, guests: { generate_content: [cashChain().wallet('alice')] } })
+      const subject = await table(undefined, { chatVendor: { wire, ask: async () => streamAnswer(pieces) }, allowlists: { generate_content: [cashChain().wallet('alice')] } })
       const payment = await subject.signed(body, { path })
       return { ...subject, text: await (await subject.post(body, { path, payment })).text() }
     }
@@ -330,25 +330,25 @@ describe('a storage that fails under a stream', () => {
   for (const after of [false, true]) {
     for (const verb of ['claimSettlement', 'finishSettlement'] as const) {
       test(`${after ? 'after' : 'before'} ${verb} took effect is alerted, and the stream is settled once`, async () => {
-        const { post, signed, chain, live, shop, log, idle, clock } = await table(streaming(streamAnswer(HELLO)), { ports: { storage: failing(verb, { after }) } })
+        const { post, signed, chain, streamed, shop, log, idle, clock } = await table(streaming(streamAnswer(HELLO)), { ports: { storage: failing(verb, { after }) } })
         const reader = reading(await post(STREAM, { payment: await signed() }))
         const rest = reader.rest()
         await clock.settle()
-        for (const ms of [10_000, 40_000]) await live(ms)
+        for (const ms of [10_000, 40_000]) await streamed(ms)
         expect((await rest).endsWith(DONE)).toBe(true)
         await idle()
         expect(log.lines.some(({ level }) => level === 'alert')).toBe(true)
-        await live(50_000)
-        await shop.tend()
+        await streamed(50_000)
+        await shop.maintain()
         expect([chain.transfers.length, log.lines.some(({ message }) => message === 'background work failed')]).toEqual([1, false])
       })
     }
   }
 
   test('until its authorization has ended has given it away: alerted, and nothing is left open', async () => {
-    const { post, signed, chain, live, log, idle, ports } = await table(streaming(streamAnswer(HELLO)), { ports: { storage: failing('claimSettlement', { after: false, times: 1_000 }) } })
+    const { post, signed, chain, streamed, log, idle, ports } = await table(streaming(streamAnswer(HELLO)), { ports: { storage: failing('claimSettlement', { after: false, times: 1_000 }) } })
     const rest = reading(await post(STREAM, { payment: await signed() })).rest()
-    await live(400_000)
+    await streamed(400_000)
     expect(await rest).toContain(': x-payment-settled false')
     await idle()
     expect([chain.transfers.length, log.lines.filter(({ level, fields }) => level === 'alert' && fields.isLast === true).length]).toEqual([0, 1])
@@ -356,10 +356,10 @@ describe('a storage that fails under a stream', () => {
   })
 
   test('while it records that a stream broke off is told once more: the authorization becomes free', async () => {
-    const { reader, pieces, chain, live, callOf, log } = await fed([HI], { ports: { storage: failing('moveCall', { after: false, times: 2 }) } })
+    const { reader, pieces, chain, streamed, callOf, log } = await fed([HI], { ports: { storage: failing('moveCall', { after: false, times: 2 }) } })
     pieces.end()
     expect(await reader.rest()).toContain('MODEL_UNAVAILABLE')
-    await live(10_000)
+    await streamed(10_000)
     expect([chain.transfers.length, await callOf(), log.lines.some(({ level }) => level === 'alert')]).toEqual([0, undefined, true])
   })
 })

@@ -28,7 +28,7 @@ async function streams(count: number, storage: Storage = memoryStorage()) {
     feeds.push(pieces)
     return pieces.answer
   }
-  const subject = await table(script, { patience: { workLeaseMs: LEASE }, ports: { storage } })
+  const subject = await table(script, { timeouts: { workLeaseMs: LEASE }, ports: { storage } })
   const readers = []
   for (let n = 0; n < count; n++) {
     const wallet = subject.buyer(`wallet ${n}`)
@@ -40,7 +40,7 @@ async function streams(count: number, storage: Storage = memoryStorage()) {
   /** Another process that is alive all the while. */
   const other = subject.restart({ owner: 'other' })
   const round = async (shop: Gateway) => {
-    for (const step of [shop.renew, shop.tend]) await step().catch(() => {})
+    for (const step of [shop.renew, shop.maintain]) await step().catch(() => {})
   }
   return { ...subject, readers, other, round }
 }
@@ -83,12 +83,12 @@ describe('a process that stood still for longer than its lease', () => {
 
   test('completes the jobs that others took for lost', async () => {
     const { vendor, ready } = slowVendor()
-    const { buyer, clock, restart, idle, ports } = kit({ vendor, inlineMs: 0, patience: { workLeaseMs: LEASE } })
+    const { buyer, clock, restart, idle, ports } = kit({ vendor, inlineMs: 0, timeouts: { workLeaseMs: LEASE } })
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
     const { body } = await alice.buy(FOX, { payment })
     await clock.advance(PAUSE)
-    await restart().tend()
+    await restart().maintain()
     expect((await ports.storage.getCall(body.id))?.work).toBe('failed')
     ready()
     await idle()
@@ -151,7 +151,7 @@ describe('a storage that was away for longer than a lease', () => {
       const { storage, inner, go, comeBack } = shaky()
       const { vendor, ready } = slowVendor()
       const failing = { ...vendor, generate: async (...job: Parameters<typeof vendor.generate>) => (await vendor.generate(...job), Promise.reject(new Error('upstream'))) }
-      const { buyer, shop, clock, idle, chain } = kit({ vendor: end === 'fails' ? failing : vendor, inlineMs: 0, patience: { workLeaseMs: LEASE }, ports: { storage } })
+      const { buyer, shop, clock, idle, chain } = kit({ vendor: end === 'fails' ? failing : vendor, inlineMs: 0, timeouts: { workLeaseMs: LEASE }, ports: { storage } })
       const alice = buyer()
       const payment = alice.sign(await alice.ask())
       const { body } = await alice.buy(FOX, { payment })

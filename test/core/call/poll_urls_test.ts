@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
-import { seals } from '../../../core/call/poll_urls.ts'
-import { poll } from '../../../core/endpoint/mod.ts'
+import { pollUrls } from '../../../core/call/poll_urls.ts'
+import { polled } from '../../../core/endpoint/mod.ts'
 import type { Storage } from '../../../core/mod.ts'
 import { kit, ORIGIN, START, testClock } from '../../kit.ts'
 import { cinema, DONE, FILMS, order, shoot, signed } from '../products/video/film.ts'
@@ -62,7 +62,7 @@ describe('a signed poll URL', () => {
   })
 
   test('polls under another path as well, with the query that it was given', async () => {
-    const alias = poll({ name: 'films.short', path: '/api/v1/films/{id}', summary: 'Collect a film', tag: 'films', of: ['films.generations'], sealed: true })
+    const alias = polled({ name: 'films.short', path: '/api/v1/films/{id}', summary: 'Collect a film', tag: 'films', of: ['films.generations'], signedQuery: true })
     const { alice, payment, pollUrl, shop, restart } = await shoot()
     const wider = restart({ endpoints: [...shop.endpoints, alias] })
     const short = pollUrl.replace('/generations/', '/')
@@ -107,7 +107,7 @@ describe('poll keys', () => {
   test('that are no keys are refused at the start, and not repeated in what is said', () => {
     for (const bad of ['', 'secret', 'ab'.repeat(15), `${'ab'.repeat(16)}a`, 'zz'.repeat(32)]) {
       const { ports } = kit()
-      const told = () => seals(ports, [OLD, bad])
+      const told = () => pollUrls(ports, [OLD, bad])
       expect(told).toThrow('poll key 2 must be at least 16 bytes in hex')
     }
     expect(() => cinema({ pollKeys: ['x'] })).toThrow(RangeError)
@@ -148,7 +148,7 @@ describe('poll keys', () => {
     const storage = memoryStorage()
     let asked = 0
     const counted: Storage = { ...storage, getOwned: (...question) => ((asked += Number(question[0] === 'secret')), storage.getOwned(...question)) }
-    const sealing = seals({ storage: counted, clock: testClock(), random: random(1) })
+    const sealing = pollUrls({ storage: counted, clock: testClock(), random: random(1) })
     const { shop } = cinema()
     const film = shop.endpoints.find(({ name }) => name === 'films.generations') as Parameters<typeof sealing.signed>[0]
     const urls = await Promise.all([1, 2, 3].map(async (n) => (await sealing.signed(film, { duration_seconds: n }, { id: `job_${n}`, expiresAt: START + 1 }))._poll as string))

@@ -3,7 +3,7 @@ import { chatPieces, DONE, scriptedChat, streamAnswer, wholeAnswer } from '../..
 import type { Gateway, Payment } from '../../../core/mod.ts'
 import { encodePayment, kit, type Kit, ORIGIN, read } from '../../kit.ts'
 import { COMPLETIONS, HELLO, reading, said, SKY, STREAM, streaming, table, USED } from './stream_kit.ts'
-import { type Blow, struck } from '../fault_injection.ts'
+import { type Blow, injected } from '../fault_injection.ts'
 
 const MINUTE = 60_000
 const HI = said({ content: 'Hi' })
@@ -59,11 +59,11 @@ describe('the same signed request, sent again', () => {
 
   test('of a stream that was settled on its way gets the whole of it when it is over, and ten minutes count from there', async () => {
     const pieces = chatPieces(HI)
-    const { post, signed, live, clock, chain, ports } = await table(streaming(pieces.answer))
+    const { post, signed, streamed, clock, chain, ports } = await table(streaming(pieces.answer))
     const payment = await signed()
     const reader = reading(await post(STREAM, { payment }))
     await reader.next()
-    await live(270_000)
+    await streamed(270_000)
     expect(chain.transfers).toHaveLength(1)
     const early = await (await post(STREAM, { payment })).text()
     expect([early.startsWith(HI), early.includes('[DONE]'), early.includes('"error"')]).toEqual([true, false, true])
@@ -167,7 +167,7 @@ async function play(body: object, { at, after }: Omit<Blow, 'kills'>, recovery: 
   const { ports, chain, restart, clock } = subject
   const alice = subject.buyer()
   const payment = alice.sign(await alice.ask(body, { path: COMPLETIONS }))
-  const doomed = struck(ports, { at, after, kills: recovery !== 'survival' })
+  const doomed = injected(ports, { at, after, kills: recovery !== 'survival' })
   const old = restart({ owner: 'first', ports: doomed.ports })
   const send = async (shop: Gateway) => {
     const response = await shop.fetch(new Request(ORIGIN + COMPLETIONS, { method: 'POST', headers: { 'content-type': 'application/json', 'payment-signature': encodePayment(payment) }, body: JSON.stringify(body) }), { ip: '192.0.2.1' })
@@ -179,10 +179,10 @@ async function play(body: object, { at, after }: Omit<Blow, 'kills'>, recovery: 
   if (recovery === 'takeOver') await shop.takeOver()
   for (const ms of [10_000, 19_000, 1_000, 29_000, 16_000]) {
     await clock.advance(ms)
-    for (const step of recovery === 'survival' ? [shop.renew, shop.tend] : [shop.tend]) await step().catch(() => {})
+    for (const step of recovery === 'survival' ? [shop.renew, shop.maintain] : [shop.maintain]) await step().catch(() => {})
   }
   const heard = await Promise.race([first, clock.settle().then(() => undefined)])
-  const [isStruck, asked] = [doomed.isStruck(), [...doomed.asked]]
+  const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]
   const paid = chain.transfers.length
   let last = await send(shop)
   // One that survives may be struck only now.
@@ -190,14 +190,14 @@ async function play(body: object, { at, after }: Omit<Blow, 'kills'>, recovery: 
   await clock.settle()
   const isPoll = last.status === 402
   if (isPoll) last = { ...last, status: (await shop.fetch(new Request(`${ORIGIN}${JSON.parse(last.text).poll_url}`, { headers: { 'payment-signature': encodePayment(payment) } }))).status }
-  await shop.tend()
-  const label = `${recovery}: ${isStruck ? `${after ? 'after' : 'before'} ${asked[at - 1]} (${at})` : 'unhurt'}, heard ${heard?.status}, last ${last.status} ${last.text.slice(0, 200)}`
+  await shop.maintain()
+  const label = `${recovery}: ${isFaultInjected ? `${after ? 'after' : 'before'} ${asked[at - 1]} (${at})` : 'unhurt'}, heard ${heard?.status}, last ${last.status} ${last.text.slice(0, 200)}`
   expect([label, last.status, paid <= 1, chain.transfers.length]).toEqual([label, 200, true, 1])
   const left = [await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10), await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)]
   expect([label, left]).toEqual([label, [[], []]])
   const isOut = heard?.status === 200 && (heard.text.includes('[DONE]') || body === SKY)
-  if (isOut && isStruck && recovery === 'survival' && paid === 0) throw new Error(`${label}: delivered, and not settled by itself`)
-  return { asked, isStruck }
+  if (isOut && isFaultInjected && recovery === 'survival' && paid === 0) throw new Error(`${label}: delivered, and not settled by itself`)
+  return { asked, isFaultInjected }
 }
 
 describe('kill -9, or one failing answer, at any moment leaves at most one transfer and no authorization stuck', () => {
@@ -206,8 +206,8 @@ describe('kill -9, or one failing answer, at any moment leaves at most one trans
       test(`in a ${body === STREAM ? 'streamed' : 'whole'} answer: ${recovery}`, async () => {
         for (const after of [false, true]) {
           for (let at = 1; ; at++) {
-            const { isStruck, asked } = await play(body, { at, after }, recovery)
-            if (isStruck) continue
+            const { isFaultInjected, asked } = await play(body, { at, after }, recovery)
+            if (isFaultInjected) continue
             expect([asked, asked.length >= 8]).toEqual([asked, true])
             break
           }

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
-import { Fault } from '../../../core/mod.ts'
+import { ApiError } from '../../../core/mod.ts'
 import { decodeHeader, read } from '../../kit.ts'
 import { COMPLETIONS, SKY, slowChain, STREAM, table } from './stream_kit.ts'
 
@@ -56,7 +56,7 @@ describe('a whole answer', () => {
       expect([weather, response.status, ...settledness(response)]).toEqual([weather, 200, 'false', 'unknown', false])
       expect((await post(SKY, { payment: await signed(SKY) })).status).toBe(200)
       if (weather === 'late') chain.deliver()
-      await shop.tend()
+      await shop.maintain()
       expect([weather, chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([weather, 2, []])
     }
   })
@@ -68,9 +68,9 @@ describe('a whole answer', () => {
     isAway = true
     const response = await post(SKY, { payment: await signed(SKY) })
     expect([response.status, ...settledness(response)]).toEqual([200, 'false', 'unknown', false])
-    await shop.tend()
+    await shop.maintain()
     isAway = false
-    await shop.tend()
+    await shop.maintain()
     expect(chain.transfers).toHaveLength(1)
   })
 
@@ -133,7 +133,7 @@ describe('a whole answer', () => {
   test('that fails says so in our words, costs nothing, and leaves the authorization free', async () => {
     const errors: readonly [Error, number, string][] = [
       [new Error('secret of the vendor'), 503, 'MODEL_UNAVAILABLE'],
-      [new Fault('INVALID_PARAMETER', { message: 'seed must be a number' }), 400, 'INVALID_PARAMETER'],
+      [new ApiError('INVALID_PARAMETER', { message: 'seed must be a number' }), 400, 'INVALID_PARAMETER'],
     ]
     for (const [error, expected, code] of errors) {
       const { post, signed, chain } = await table(async (_, { attempt }) => (attempt === 1 ? Promise.reject(error) : wholeAnswer()))
@@ -169,7 +169,7 @@ describe('a storage that fails under a whole answer', () => {
         expect(log.lines.some(({ level }) => level === 'alert')).toBe(true)
         await idle()
         await clock.advance(45_000)
-        await shop.tend()
+        await shop.maintain()
         const again = await read(await post(SKY, { payment }))
         expect([again.status, again.body.choices[0].message.content, chain.transfers.length]).toEqual([200, 'Hello', 1])
       })
@@ -184,15 +184,15 @@ describe('a storage that fails under a whole answer', () => {
       if (isBroken) throw new Error('disk full')
       return await storage.claimSettlement(...asked)
     } }
-    const { post, signed, clock, chain, log, live, idle } = await table(undefined, { ports: { storage: slow } })
+    const { post, signed, clock, chain, log, streamed, idle } = await table(undefined, { ports: { storage: slow } })
     const payment = await signed(SKY)
     const answer = post(SKY, { payment })
     await clock.advance(10_000)
     expect([(await answer).status, ...settledness(await answer)]).toEqual([200, 'false', 'unknown', false])
-    await live(20_000)
+    await streamed(20_000)
     expect(log.lines.some(({ level, message }) => level === 'alert' && message.startsWith('an answer was served, and storage failed'))).toBe(true)
     isBroken = false
-    await live(60_000)
+    await streamed(60_000)
     await idle()
     expect(chain.transfers).toHaveLength(1)
   })

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import type { Gateway, Payment } from '../../../core/mod.ts'
 import type { Answer, Buyer } from '../../kit.ts'
 import { cinema, type Cinema, DONE, order, signed } from '../products/video/film.ts'
-import { type Blow, struck } from '../fault_injection.ts'
+import { type Blow, injected } from '../fault_injection.ts'
 
 /** How the world goes on: another process that knows the first one is dead, or that waits for its leases to run out; or the same one. */
 type Recovery = 'takeOver' | 'leases' | 'survival'
@@ -24,7 +24,7 @@ const stories: Readonly<Record<string, { least: number; tell(cinema: Cinema, ali
     async tell({ clock, studio }, alice, at) {
       const answer = await unlessDead(clock, order(alice, at.payment, at))
       studio.says = () => DONE
-      await Promise.race([at.shop.tend().catch(() => {}), clock.settle()])
+      await Promise.race([at.shop.maintain().catch(() => {}), clock.settle()])
       await clock.settle()
       if (answer?.body.poll_url) await unlessDead(clock, alice.poll(answer.body.poll_url, at.payment, at))
     },
@@ -60,22 +60,22 @@ async function insist({ clock }: Cinema, alice: Buyer, { shop, payment }: At): P
 }
 
 /** Plays a story to the blow and the recovery from it. */
-async function play(story: string, blow: Omit<Blow, 'kills'>, recovery: Recovery): Promise<{ asked: readonly string[]; isStruck: boolean }> {
+async function play(story: string, blow: Omit<Blow, 'kills'>, recovery: Recovery): Promise<{ asked: readonly string[]; isFaultInjected: boolean }> {
   const subject = cinema()
   const { clock, studio, ports, chain, restart, idle } = subject
   const alice = subject.buyer()
   const payment = await signed(alice)
-  const doomed = struck(ports, { ...blow, kills: recovery !== 'survival' })
+  const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
   const old = restart({ owner: 'first', ports: doomed.ports })
   await stories[story]!.tell(subject, alice, { shop: old, payment })
-  const [isStruck, asked] = [doomed.isStruck(), [...doomed.asked]]
-  const label = `${story}: ${isStruck ? `struck ${blow.after ? 'after' : 'before'} ${asked[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
+  const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]
+  const label = `${story}: ${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${asked[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
 
   const shop = recovery === 'survival' ? old : restart({ owner: 'second' })
   if (recovery === 'takeOver') await shop.takeOver()
   studio.says = () => DONE
   for (const ms of [29_000, 1_000, 29_000, 16_000]) {
-    const sweep = recovery === 'survival' ? [shop.renew, shop.tend] : [shop.tend]
+    const sweep = recovery === 'survival' ? [shop.renew, shop.maintain] : [shop.maintain]
     await clock.advance(ms)
     // One that fails is made up for by the next, as in the server.
     for (const step of sweep) await step().catch(() => {})
@@ -86,11 +86,11 @@ async function play(story: string, blow: Omit<Blow, 'kills'>, recovery: Recovery
     throw new Error(`${label}: ${error.message}`)
   })
   expect([label, paid <= 1, chain.transfers.length, alice.balance()]).toEqual([label, true, 1, 99_600_000n])
-  await shop.tend()
+  await shop.maintain()
   await idle()
   const left = [await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10), await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)]
   expect([label, left]).toEqual([label, [[], []]])
-  return { asked, isStruck }
+  return { asked, isFaultInjected }
 }
 
 describe('kill -9, or one failing answer, at any moment of a job at its vendor leaves at most one transfer, and no authorization stuck', () => {
@@ -99,8 +99,8 @@ describe('kill -9, or one failing answer, at any moment of a job at its vendor l
       test(`in ${name}: ${recovery}`, async () => {
         for (const after of [false, true]) {
           for (let at = 1; ; at++) {
-            const { isStruck, asked } = await play(name, { at, after }, recovery)
-            if (isStruck) continue
+            const { isFaultInjected, asked } = await play(name, { at, after }, recovery)
+            if (isFaultInjected) continue
             expect([asked, asked.length >= least]).toEqual([asked, true])
             break
           }

@@ -15,14 +15,14 @@ describe('nobody polls:', () => {
       const { alice, pollUrl, studio, shop, clock, chain, ports, id, idle } = subject
       await clock.advance(50 * 60_000)
       studio.says = () => DONE
-      await shop.tend()
+      await shop.maintain()
       await idle()
       expect([await ports.storage.getCall(id), chain.transfers, studio.fetched]).toMatchObject([{ work: 'completed', money: 'verified' }, [], 1])
       studio.says = () => Promise.reject(new Error('the vendor has forgotten it'))
       await clock.advance(ms)
       const answer = await alice.poll(pollUrl, await signed(alice))
       expect([ms, answer.status, chain.transfers.length]).toEqual([ms, status, status === 200 ? 1 : 0])
-      await shop.tend()
+      await shop.maintain()
       await ports.storage.prune(clock.now())
       expect([(await ports.storage.getCall(id)) === undefined, studio.looked.length]).toEqual([status === 400, 1])
     }
@@ -33,10 +33,10 @@ describe('nobody polls:', () => {
     const alice = subject.buyer()
     for (let n = 0; n < 70; n++) await order(alice, await signed(alice))
     for (const [looks, films] of [[50, 50], [100, 70], [150, 70]] as const) {
-      await subject.shop.tend()
+      await subject.shop.maintain()
       await subject.idle()
       expect([subject.studio.looked.length, new Set(subject.studio.looked).size]).toEqual([looks, films])
-      await subject.shop.tend()
+      await subject.shop.maintain()
       await subject.clock.advance(15_000)
     }
   })
@@ -49,23 +49,23 @@ describe('nobody polls:', () => {
       const authorization = { key: `key ${n}`, payer: film.payer, payment: { x402Version: 2 as const, accepted: film.offer, payload: {} }, offer: film.offer, expiresAt: START + HOUR }
       await ports.storage.openCall(other, authorization, { now: START, until: START + 1_000 })
     }
-    await shop.tend()
+    await shop.maintain()
     await idle()
     expect(studio.looked.length).toBe(1)
   })
 
   test('the sweep goes on where a vendor fails, and leaves films of other gateways to them', async () => {
     const { studio, shop, clock, restart, log, ports, id, idle } = await shoot()
-    await restart({ name: 'solana' }).tend()
+    await restart({ name: 'solana' }).maintain()
     await idle()
     expect(studio.looked).toEqual([])
     studio.says = () => Promise.reject(rateLimited('studio', 9))
-    await shop.tend()
+    await shop.maintain()
     await idle()
     expect(log.lines.filter(({ level }) => level === 'alert')).toEqual([])
     studio.says = () => DONE
     await clock.advance(15_000)
-    await shop.tend()
+    await shop.maintain()
     await idle()
     expect((await ports.storage.getCall(id))?.work).toBe('completed')
   })
@@ -78,7 +78,7 @@ describe('nobody polls:', () => {
       expect([nearly.status, nearly.body.elapsed_seconds]).toEqual([202, 3600])
       studio.says = () => DONE
       await clock.advance(1)
-      if (by === 'the sweep') await shop.tend()
+      if (by === 'the sweep') await shop.maintain()
       await idle()
       if (by === 'the sweep') expect((await ports.storage.getCall(id))?.work).toBe('failed')
       const { status, body } = await alice.poll(pollUrl, payment)
@@ -95,7 +95,7 @@ describe('processes that come and go', () => {
     expect(await second.takeOver()).toBe(0)
     for (let minute = 0; minute < 30; minute++) {
       await clock.advance(60_000)
-      await second.tend()
+      await second.maintain()
     }
     expect(await ports.storage.getCall(id)).toMatchObject({ work: 'in_progress', until: START + HOUR + 1 })
     studio.says = () => DONE

@@ -4,7 +4,7 @@ import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
 import { CLIP_BYTES, clipOf } from '../../../adapters/providers/scripted/videos.ts'
 import type { OpenMedia } from '../../../core/endpoint/mod.ts'
-import { Fault, rateLimited } from '../../../core/http/errors.ts'
+import { ApiError, rateLimited } from '../../../core/http/errors.ts'
 import { NoMedia, type Payment, type Vendors } from '../../../core/mod.ts'
 import { decodeHeader, door, type KitOptions, START } from '../../kit.ts'
 import { cinema, CLIP, DONE, FILM, FILMS, order, type Shoot, shoot, signed } from '../products/video/film.ts'
@@ -71,7 +71,7 @@ describe('an order whose work goes on elsewhere', () => {
 
   test('that its vendor refuses is told so at once, uncharged; the same authorization buys again', async () => {
     const refusals = [
-      [new Fault('CONTENT_POLICY', { message: 'No foxes.' }), 400, 'Content policy violation', null],
+      [new ApiError('CONTENT_POLICY', { message: 'No foxes.' }), 400, 'Content policy violation', null],
       [rateLimited('studio', 7), 429, 'Rate limit exceeded', '7'],
       [new Error('socket closed: key=secret'), 500, 'Film generation failed', null],
     ] as const
@@ -105,7 +105,7 @@ describe('an order whose work goes on elsewhere', () => {
   }
 
   test('that is taken after its process was given up for dead is not its own any more: failed, and the authorization pays for the other', async () => {
-    const subject = cinema({ patience: { submitMs: 60_000 } })
+    const subject = cinema({ timeouts: { submitMs: 60_000 } })
     const alice = subject.buyer()
     const payment = await signed(alice)
     const taken = door()
@@ -171,7 +171,7 @@ describe('an order whose work goes on elsewhere', () => {
     const subject = await shoot()
     const { alice, chain, clock, restart } = subject
     await clock.advance(60_000)
-    await restart().tend()
+    await restart().maintain()
     chain.drain(alice.wallet)
     chain.fund(alice.wallet, 2n * QUOTE - 1n)
     const { status, body } = await order(alice, await signed(alice))
@@ -228,7 +228,7 @@ describe('a poll', () => {
     expect([(await hanging).status, signal?.aborted, clock.waiting]).toEqual([504, true, 0])
 
     await clock.advance(2_000)
-    studio.says = () => Promise.reject(new Fault('UPSTREAM_TIMEOUT'))
+    studio.says = () => Promise.reject(new ApiError('UPSTREAM_TIMEOUT'))
     expect((await alice.poll(pollUrl, payment)).status).toBe(504)
 
     await clock.advance(2_000)
@@ -422,7 +422,7 @@ describe('a film that is done', () => {
     const { alice, payment, pollUrl, id, studio, ports, clock, restart, shop } = await shoot()
     const before = (await ports.storage.getCall(id))!
     studio.says = () => DONE
-    await shop.tend()
+    await shop.maintain()
     await clock.advance(15_000)
     const stale = { ...ports, storage: { ...ports.storage, getCall: late(ports.storage.getCall, before) } }
     for (const says of [() => ({ kind: 'running' }) as const, () => DONE, () => ({ kind: 'failed', error: 'lost' }) as const, () => Promise.reject(new Error('404'))]) {
@@ -430,7 +430,7 @@ describe('a film that is done', () => {
       const { status, body } = await alice.poll(pollUrl, payment, { shop: restart({ ports: stale }) })
       expect([status, body.status]).toEqual([200, 'completed'])
       await clock.advance(15_000)
-      await shop.tend()
+      await shop.maintain()
     }
     expect([studio.looked.length, studio.fetched]).toEqual([1, 1])
   })

@@ -174,7 +174,7 @@ describe('/openapi.json', () => {
       input: Type.Object({}),
       output: Type.Object({}),
       example: {},
-      price: () => ({ amount: flatPrice('0.01'), maxTimeoutSeconds: 300, shown: {} }),
+      price: () => ({ amount: flatPrice('0.01'), maxTimeoutSeconds: 300, publicPrice: {} }),
       run: async () => ({ result: null }),
       show: () => ({}),
     })

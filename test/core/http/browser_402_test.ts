@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { sampleMarket } from '../../../adapters/providers/demo/market.ts'
-import { isBrowser, type Page, paywall } from '../../../core/http/browser_402.ts'
+import { isBrowser, type Page, paymentPage } from '../../../core/http/browser_402.ts'
 import { encodePayment, FOX, GENERATIONS, kit, ORIGIN, readyJob } from '../../kit.ts'
 
 const BROWSER = { accept: 'text/html,application/xhtml+xml,*/*;q=0.8', 'user-agent': 'Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140.0' }
@@ -107,11 +107,11 @@ describe('what a stranger can say', () => {
   test('is escaped in every place of the page', () => {
     const calm: Page = { url: 'u', summary: 's', network: 'n', body: { price: { amount: '0.022000' } } }
     for (const page of [{ ...calm, url: HOSTILE }, { ...calm, summary: HOSTILE }, { ...calm, network: HOSTILE }, { ...calm, body: { price: { amount: HOSTILE } } }]) {
-      const html = paywall(page)
+      const html = paymentPage(page)
       expect(html).not.toContain('<script')
       expect(html).not.toContain('<b a=')
       expect(html).toContain('&lt;script&gt;alert(&#39;1&#39;)')
-      expect(html.match(/<[a-z!/][^>]*>/g)).toEqual(paywall(calm).match(/<[a-z!/][^>]*>/g))
+      expect(html.match(/<[a-z!/][^>]*>/g)).toEqual(paymentPage(calm).match(/<[a-z!/][^>]*>/g))
     }
   })
 
@@ -130,8 +130,8 @@ describe('what a stranger can say', () => {
 
   test('about a price of nothing promises no fee', () => {
     const page = { url: 'u', summary: 'Prove a wallet', network: 'base', body: { price: { amount: '0.000000' } } }
-    expect(paywall(page)).not.toContain('fee included')
-    expect(paywall({ ...page, body: { price: { amount: '0.022000' } } })).toContain('margin and fee included')
-    expect(paywall({ ...page, body: {} })).toContain('<strong> USDC</strong>')
+    expect(paymentPage(page)).not.toContain('fee included')
+    expect(paymentPage({ ...page, body: { price: { amount: '0.022000' } } })).toContain('margin and fee included')
+    expect(paymentPage({ ...page, body: {} })).toContain('<strong> USDC</strong>')
   })
 })

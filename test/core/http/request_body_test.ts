@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
-import { Fault } from '../../../core/http/errors.ts'
+import { ApiError } from '../../../core/http/errors.ts'
 import { deadlines } from '../../../core/lib/timers.ts'
-import { budget, clip, decodeDataUri, holdOn, intake, isWebUrl, parseJson, quoted, readBody, readRaw } from '../../../core/http/request_body.ts'
+import { budget, clip, decodeDataUri, holdOn, inputParser, isWebUrl, parseJson, quoted, readBody, readRaw } from '../../../core/http/request_body.ts'
 import { testClock } from '../../kit.ts'
 
 const post = (body: BodyInit | null, headers: Record<string, string> = {}) => new Request('http://farebox.test/', { method: 'POST', headers, body })
@@ -23,11 +23,11 @@ function streamed(...chunks: readonly (string | Uint8Array)[]) {
   return { state, request: post(stream) }
 }
 
-async function faultOf(work: () => unknown): Promise<Fault> {
+async function apiErrorOf(work: () => unknown): Promise<ApiError> {
   try {
     await work()
   } catch (error) {
-    if (error instanceof Fault) return error
+    if (error instanceof ApiError) return error
     throw error
   }
   throw new Error('nothing was thrown')
@@ -44,8 +44,8 @@ describe('reading a body', () => {
   })
 
   test('one byte more is TOO_LARGE, declared or not', async () => {
-    const declared = await faultOf(() => readBody(post('0123456789a', { 'content-length': '11' }), 10))
-    const counted = await faultOf(() => readBody(streamed('01234', '56789', 'a').request, 10))
+    const declared = await apiErrorOf(() => readBody(post('0123456789a', { 'content-length': '11' }), 10))
+    const counted = await apiErrorOf(() => readBody(streamed('01234', '56789', 'a').request, 10))
     for (const { code, parts } of [declared, counted]) {
       expect(code).toBe('TOO_LARGE')
       expect(parts).toEqual({ message: 'The request body may be at most 10 bytes.', fields: { max_bytes: 10 } })
@@ -55,13 +55,13 @@ describe('reading a body', () => {
   test('a body that is declared too large is refused unread', async () => {
     const { state, request } = streamed('x')
     request.headers.set('content-length', '1000000')
-    expect((await faultOf(() => readBody(request, 10))).code).toBe('TOO_LARGE')
+    expect((await apiErrorOf(() => readBody(request, 10))).code).toBe('TOO_LARGE')
     expect(state.pulled).toBe(0)
   })
 
   test('an endless body is read no further than the limit', async () => {
     const { state, request } = streamed(...Array.from({ length: 100 }, () => 'x'.repeat(10)))
-    expect((await faultOf(() => readBody(request, 25))).code).toBe('TOO_LARGE')
+    expect((await apiErrorOf(() => readBody(request, 25))).code).toBe('TOO_LARGE')
     expect(state.pulled).toBeLessThanOrEqual(4)
   })
 
@@ -69,7 +69,7 @@ describe('reading a body', () => {
     for (const length of ['5', '-1', 'many', '']) {
       const { request } = streamed('0123456789', 'a')
       request.headers.set('content-length', length)
-      expect((await faultOf(() => readBody(request, 10))).code).toBe('TOO_LARGE')
+      expect((await apiErrorOf(() => readBody(request, 10))).code).toBe('TOO_LARGE')
     }
   })
 
@@ -88,23 +88,23 @@ describe('parsing JSON', () => {
 
   test('refuses every other type, and repeats it', async () => {
     for (const type of ['text/plain', 'text/plain;charset=UTF-8', 'multipart/form-data; boundary=x', 'application/x-www-form-urlencoded', 'application/jsonp', 'json']) {
-      const { code, message } = await faultOf(() => parseJson('{}', type))
+      const { code, message } = await apiErrorOf(() => parseJson('{}', type))
       expect(code).toBe('INVALID_CONTENT_TYPE')
       expect(message).toBe(`The content type must be application/json, got ${type.split(';')[0]}.`)
     }
   })
 
   test('tells an empty body from a broken one', async () => {
-    expect((await faultOf(() => parseJson(' \n', null))).message).toBe('The request body is empty; a JSON object is expected.')
+    expect((await apiErrorOf(() => parseJson(' \n', null))).message).toBe('The request body is empty; a JSON object is expected.')
     for (const text of ['{', "{'a':1}", '{"a":1,}', '{"a":NaN}', 'undefined', '{"a":1}{"b":2}', '\u0000']) {
-      const { code, message } = await faultOf(() => parseJson(text, 'application/json'))
+      const { code, message } = await apiErrorOf(() => parseJson(text, 'application/json'))
       expect([code, message]).toEqual(['INVALID_JSON', 'The request body is not valid JSON.'])
     }
   })
 })
 
 describe('checking fields', () => {
-  const check = intake(
+  const check = inputParser(
     Type.Object({
       name: Type.String({ minLength: 1, maxLength: 5 }),
       count: Type.Optional(Type.Integer({ minimum: 1, maximum: 10 })),
@@ -113,7 +113,7 @@ describe('checking fields', () => {
     }),
   )
   const problems = async (value: unknown) => {
-    const { code, message, parts } = await faultOf(() => check(value))
+    const { code, message, parts } = await apiErrorOf(() => check(value))
     expect(code).toBe('INVALID_BODY')
     const details = parts.details as { path: string; message: string }[]
     expect(message).toBe(details.map((detail) => detail.message).join('. '))
@@ -170,8 +170,8 @@ describe('checking fields', () => {
   })
 
   test('at most ten problems are listed', async () => {
-    const many = intake(Type.Object(Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`f${i}`, Type.String()]))))
-    const { parts } = await faultOf(() => many({}))
+    const many = inputParser(Type.Object(Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`f${i}`, Type.String()]))))
+    const { parts } = await apiErrorOf(() => many({}))
     expect((parts.details as unknown[]).length).toBe(10)
   })
 
@@ -219,16 +219,16 @@ describe('data URIs', () => {
 test('what keeps unknown fields keeps a thousand, and no million; what drops them does not count', () => {
   const schema = Type.Object({ model: Type.String() })
   const crowd = (count: number) => ({ model: 'm', ...Object.fromEntries(Array.from({ length: count - 1 }, (_, index) => [`k${index}`, 1])) })
-  expect(Object.keys(intake(schema, 'kept')(crowd(1_000)))).toHaveLength(1_000)
-  expect(() => intake(schema, 'kept')(crowd(1_001))).toThrow('More than 1000 fields')
-  expect(intake(schema)(crowd(1_001))).toEqual({ model: 'm' })
+  expect(Object.keys(inputParser(schema, 'kept')(crowd(1_000)))).toHaveLength(1_000)
+  expect(() => inputParser(schema, 'kept')(crowd(1_001))).toThrow('More than 1000 fields')
+  expect(inputParser(schema)(crowd(1_001))).toEqual({ model: 'm' })
 })
 
 test('a field called __proto__ is no way to say a thing for the price alone', () => {
   const schema = Type.Object({ model: Type.String(), max_tokens: Type.Optional(Type.Number()) })
-  const said = intake(schema, 'kept')(JSON.parse('{"model":"m","__proto__":{"max_tokens":1}}'))
+  const said = inputParser(schema, 'kept')(JSON.parse('{"model":"m","__proto__":{"max_tokens":1}}'))
   expect([said.max_tokens, Object.getPrototypeOf(said) === Object.prototype]).toEqual([undefined, true])
-  expect(() => intake(schema, 'kept')(JSON.parse('{"__proto__":{"model":"m"}}'))).toThrow('model')
+  expect(() => inputParser(schema, 'kept')(JSON.parse('{"__proto__":{"model":"m"}}'))).toThrow('model')
 })
 
 describe('a web address', () => {

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'bun:test'
-import { fingerprint, isSealed, newId, seal } from '../../../core/lib/ids.ts'
+import { fingerprint, isSignedQuery, newId, signQuery } from '../../../core/lib/ids.ts'
 import { countingRandom } from '../../kit.ts'
 
 const key = (fill: number) => new Uint8Array(32).fill(fill)
-const split = (sealed: string): [string, URLSearchParams] => {
-  const url = new URL(sealed, 'http://farebox.test')
+const split = (signedQuery: string): [string, URLSearchParams] => {
+  const url = new URL(signedQuery, 'http://farebox.test')
   return [url.pathname, url.searchParams]
 }
 
@@ -27,24 +27,24 @@ describe('seals', () => {
   const query = new URLSearchParams({ rv: '2', exp: '1795152497', note: 'a b&c=d' })
 
   test('a sealed path is known again, whatever sig it was given before', () => {
-    const sealed = seal('/api/v1/videos/1', query, [key(1)])
-    expect(isSealed(...split(sealed), [key(1)])).toBe(true)
-    const again = seal('/api/v1/videos/1', split(sealed)[1], [key(1)])
-    expect(again).toBe(sealed)
+    const signedQuery = signQuery('/api/v1/videos/1', query, [key(1)])
+    expect(isSignedQuery(...split(signedQuery), [key(1)])).toBe(true)
+    const again = signQuery('/api/v1/videos/1', split(signedQuery)[1], [key(1)])
+    expect(again).toBe(signedQuery)
   })
 
   test('a changed path, a changed, added or dropped parameter, or a changed sig breaks it', () => {
-    const [path, sealed] = split(seal('/api/v1/videos/1', query, [key(1)]))
+    const [path, signedQuery] = split(signQuery('/api/v1/videos/1', query, [key(1)]))
     const changed = (change: (query: URLSearchParams) => void) => {
-      const copy = new URLSearchParams(sealed)
+      const copy = new URLSearchParams(signedQuery)
       change(copy)
-      return isSealed(path, copy, [key(1)])
+      return isSignedQuery(path, copy, [key(1)])
     }
-    expect(isSealed('/api/v1/videos/2', sealed, [key(1)])).toBe(false)
+    expect(isSignedQuery('/api/v1/videos/2', signedQuery, [key(1)])).toBe(false)
     expect(changed((copy) => copy.set('rv', '3'))).toBe(false)
     expect(changed((copy) => copy.append('rv', '2'))).toBe(false)
     expect(changed((copy) => copy.delete('exp'))).toBe(false)
-    const sig = sealed.get('sig') ?? ''
+    const sig = signedQuery.get('sig') ?? ''
     for (const wrong of [`${sig[0] === '0' ? '1' : '0'}${sig.slice(1)}`, sig.slice(1), `${sig}0`, sig.toUpperCase(), '', 'é'.repeat(64)]) {
       expect(changed((copy) => copy.set('sig', wrong))).toBe(false)
     }
@@ -53,16 +53,16 @@ describe('seals', () => {
   })
 
   test('after a rotation old seals hold, new ones are made with the new key, and a dropped key holds no more', () => {
-    const [path, old] = split(seal('/p', query, [key(1)]))
-    const [, rotated] = split(seal('/p', query, [key(2), key(1)]))
-    expect(isSealed(path, old, [key(2), key(1)])).toBe(true)
-    expect(isSealed(path, rotated, [key(2)])).toBe(true)
-    expect(isSealed(path, rotated, [key(1)])).toBe(false)
-    expect(isSealed(path, old, [key(2)])).toBe(false)
-    expect(isSealed(path, old, [])).toBe(false)
+    const [path, old] = split(signQuery('/p', query, [key(1)]))
+    const [, rotated] = split(signQuery('/p', query, [key(2), key(1)]))
+    expect(isSignedQuery(path, old, [key(2), key(1)])).toBe(true)
+    expect(isSignedQuery(path, rotated, [key(2)])).toBe(true)
+    expect(isSignedQuery(path, rotated, [key(1)])).toBe(false)
+    expect(isSignedQuery(path, old, [key(2)])).toBe(false)
+    expect(isSignedQuery(path, old, [])).toBe(false)
   })
 
   test('sealing without a key throws', () => {
-    expect(() => seal('/p', query, [])).toThrow('sealing needs a key')
+    expect(() => signQuery('/p', query, [])).toThrow('sealing needs a key')
   })
 })

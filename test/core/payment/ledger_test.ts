@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
-import { type Debt, exposure } from '../../../core/payment/exposure.ts'
-import { afterlife, type Bond, decideClaim, decideFinish, decideOpen, type Head, mayLease, mayMove, patchOf, takePermits, UNCLAIMED } from '../../../core/payment/ledger.ts'
+import { type ExposedCall, exposure } from '../../../core/payment/exposure.ts'
+import { afterlife, type AuthorizationBinding, decideClaim, decideFinish, decideOpen, type Head, mayLease, mayMove, patchOf, takePermits, UNCLAIMED } from '../../../core/payment/ledger.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Authorization, NewCall, Outcome } from '../../../core/ports/mod.ts'
 import { START } from '../../kit.ts'
@@ -12,11 +12,11 @@ const authorization = (key: string, expiresAt = T + LIFE): Authorization => ({ k
 const head = (more: Partial<Head> = {}): Head => ({
   id: 'call', payer: 'alice', work: 'completed', money: 'verified', owner: 'one', until: T + 30_000, startedAt: null, error: null, receipt: null, expiresAt: T + LIFE, ...UNCLAIMED, ...more,
 })
-const bond = (more: Partial<Bond> = {}): Bond => ({ key: 'first', call: 'call', payer: 'alice', place: 0, state: 'open', expiresAt: T + LIFE, ...more })
+const binding = (more: Partial<AuthorizationBinding> = {}): AuthorizationBinding => ({ key: 'first', call: 'call', payer: 'alice', place: 0, state: 'open', expiresAt: T + LIFE, ...more })
 const newCall = { id: 'new', payer: 'alice', quote: usdc(22_000n) } as NewCall
 
 describe('opening', () => {
-  const open = (bound: Head | undefined, at = { now: T, until: T + 30_000 }) => decideOpen({ call: newCall, authorization: authorization('first') }, { bound, debts: [] }, at)
+  const open = (bound: Head | undefined, at = { now: T, until: T + 30_000 }) => decideOpen({ call: newCall, authorization: authorization('first') }, { bound, exposedCalls: [] }, at)
 
   test('over a call that lives is a replay, and writes nothing', () => {
     for (const work of ['queued', 'in_progress', 'completed'] as const) expect(open(head({ work }))).toEqual({ answer: { kind: 'replayed', id: 'call' }, writes: [] })
@@ -37,38 +37,38 @@ describe('opening', () => {
 })
 
 describe('exposure', () => {
-  const debt = (more: Partial<Debt> = {}): Debt => ({ id: 'call', endpoint: 'images', quote: usdc(5n), work: 'completed', money: 'verified', startedAt: null, settledAt: null, state: 'open', bondExpiresAt: T + 1, block: null, ...more })
-  const owed = (...debts: readonly Debt[]) => exposure(debts, { now: T, asOf: T, without: 'let go' })
+  const unpaidRecord = (more: Partial<ExposedCall> = {}): ExposedCall => ({ id: 'call', endpoint: 'images', quote: usdc(5n), work: 'completed', money: 'verified', startedAt: null, settledAt: null, state: 'open', bindingExpiresAt: T + 1, block: null, ...more })
+  const owed = (...exposedCalls: readonly ExposedCall[]) => exposure(exposedCalls, { now: T, asOf: T, without: 'let go' })
 
   test('counts what may still be spent, each call once', () => {
-    expect(owed(debt(), debt({ state: 'sent' }), debt({ id: 'other', money: 'settling' }))).toBe(usdc(10n))
-    expect(owed(debt({ state: 'dead' }), debt({ state: 'paid' }), debt({ state: null, bondExpiresAt: null }))).toBe(usdc(0n))
-    expect(owed(debt({ bondExpiresAt: T }), debt({ work: 'failed' }), debt({ id: 'let go' }))).toBe(usdc(0n))
+    expect(owed(unpaidRecord(), unpaidRecord({ state: 'sent' }), unpaidRecord({ id: 'other', money: 'settling' }))).toBe(usdc(10n))
+    expect(owed(unpaidRecord({ state: 'dead' }), unpaidRecord({ state: 'paid' }), unpaidRecord({ state: null, bindingExpiresAt: null }))).toBe(usdc(0n))
+    expect(owed(unpaidRecord({ bindingExpiresAt: T }), unpaidRecord({ work: 'failed' }), unpaidRecord({ id: 'let go' }))).toBe(usdc(0n))
   })
 
   test('counts what was settled since the balance was read, less the lag of a node', () => {
-    const settled = (settledAt: number) => owed(debt({ money: 'settled', state: 'paid', settledAt }))
+    const settled = (settledAt: number) => owed(unpaidRecord({ money: 'settled', state: 'paid', settledAt }))
     expect([settled(T), settled(T - 5_000), settled(T - 5_001)]).toEqual([usdc(5n), usdc(5n), usdc(0n)])
   })
 })
 
 describe('claiming', () => {
-  const claim = (call: Head | undefined, bonds: readonly Bond[], offered?: Authorization, bound?: Head) => decideClaim(call, { bonds, offered, bound }, { now: T, until: T + 45_000 }).answer
+  const claim = (call: Head | undefined, bindings: readonly AuthorizationBinding[], offered?: Authorization, bound?: Head) => decideClaim(call, { bindings, offered, bound }, { now: T, until: T + 45_000 }).answer
 
   test('of nothing, or of what is not completed, is nothing', () => {
     expect(claim(undefined, [])).toEqual({ kind: 'nothing' })
-    for (const work of ['queued', 'in_progress', 'failed'] as const) expect(claim(head({ work }), [bond()])).toEqual({ kind: 'nothing' })
+    for (const work of ['queued', 'in_progress', 'failed'] as const) expect(claim(head({ work }), [binding()])).toEqual({ kind: 'nothing' })
   })
 
   test('hands out the earliest authorization that is neither dead nor paid, whatever is offered', () => {
-    const bonds = [bond({ state: 'dead' }), bond({ key: 'second', place: 1, state: 'sent' }), bond({ key: 'third', place: 2 })]
-    expect(claim(head(), bonds, authorization('fresh'))).toEqual({ kind: 'retry', token: 1, key: 'second', sent: true })
-    expect(claim(head({ fence: 4 }), [bond()], authorization('first'))).toEqual({ kind: 'yours', token: 5 })
-    expect(claim(head(), [bond()], authorization('fresh'))).toEqual({ kind: 'retry', token: 1, key: 'first', sent: false })
+    const bindings = [binding({ state: 'dead' }), binding({ key: 'second', place: 1, state: 'sent' }), binding({ key: 'third', place: 2 })]
+    expect(claim(head(), bindings, authorization('fresh'))).toEqual({ kind: 'retry', token: 1, key: 'second', sent: true })
+    expect(claim(head({ claimToken: 4 }), [binding()], authorization('first'))).toEqual({ kind: 'yours', token: 5 })
+    expect(claim(head(), [binding()], authorization('fresh'))).toEqual({ kind: 'retry', token: 1, key: 'first', sent: false })
   })
 
   test('with another authorization is possible only when every earlier one is dead, and it serves no other call', () => {
-    const dead = [bond({ state: 'dead' })]
+    const dead = [binding({ state: 'dead' })]
     expect(claim(head(), dead, authorization('fresh'))).toEqual({ kind: 'yours', token: 1 })
     expect(claim(head(), dead, authorization('first'))).toEqual({ kind: 'nothing' })
     expect(claim(head(), dead)).toEqual({ kind: 'nothing' })
@@ -78,37 +78,37 @@ describe('claiming', () => {
 
   test('marks as sent what may now be sent, and not what is over', () => {
     const marks = (expiresAt: number) =>
-      decideClaim(head(), { bonds: [bond({ expiresAt })], offered: undefined, bound: undefined }, { now: T, until: T + 1 }).writes.filter(({ kind }) => kind === 'mark')
+      decideClaim(head(), { bindings: [binding({ expiresAt })], offered: undefined, bound: undefined }, { now: T, until: T + 1 }).writes.filter(({ kind }) => kind === 'mark')
     expect(marks(T + 1)).toEqual([{ kind: 'mark', key: 'first', state: 'sent' }])
     expect(marks(T)).toEqual([])
   })
 
   test('puts a later authorization behind all earlier ones', () => {
-    const bonds = [bond({ state: 'dead' }), bond({ key: 'second', place: 3, state: 'dead' })]
-    const { writes } = decideClaim(head(), { bonds, offered: authorization('third'), bound: undefined }, { now: T, until: T + 1 })
-    expect(writes).toMatchObject([{ kind: 'bind', bond: { key: 'third', call: 'call', place: 4, state: 'sent' } }, { kind: 'patch', patch: { claimKey: 'third', claimFresh: true } }])
+    const bindings = [binding({ state: 'dead' }), binding({ key: 'second', place: 3, state: 'dead' })]
+    const { writes } = decideClaim(head(), { bindings, offered: authorization('third'), bound: undefined }, { now: T, until: T + 1 })
+    expect(writes).toMatchObject([{ kind: 'bind', binding: { key: 'third', call: 'call', place: 4, state: 'sent' } }, { kind: 'patch', patch: { claimKey: 'third', claimFresh: true } }])
   })
 
   test('is exclusive to the millisecond', () => {
     const held = head({ money: 'settling', claimKey: 'first', claimUntil: T + 1 })
-    expect(claim(held, [bond({ state: 'sent' })])).toEqual({ kind: 'taken', until: T + 1 })
-    expect(claim({ ...held, claimUntil: T }, [bond({ state: 'sent' })])).toMatchObject({ kind: 'retry', sent: true })
+    expect(claim(held, [binding({ state: 'sent' })])).toEqual({ kind: 'taken', until: T + 1 })
+    expect(claim({ ...held, claimUntil: T }, [binding({ state: 'sent' })])).toMatchObject({ kind: 'retry', sent: true })
   })
 })
 
 describe('finishing', () => {
-  const claimed = (more: Partial<Head> = {}) => head({ money: 'settling', fence: 3, claimKey: 'first', claimUntil: T + 1, claimFresh: true, ...more })
-  const finish = (call: Head | undefined, outcome: Outcome, bonds: readonly Bond[] = [bond({ state: 'sent' })], token = 3) => {
-    const { answer, writes } = decideFinish(call, { bonds, token, outcome }, { now: T })
+  const claimed = (more: Partial<Head> = {}) => head({ money: 'settling', claimToken: 3, claimKey: 'first', claimUntil: T + 1, claimFresh: true, ...more })
+  const finish = (call: Head | undefined, outcome: Outcome, bindings: readonly AuthorizationBinding[] = [binding({ state: 'sent' })], token = 3) => {
+    const { answer, writes } = decideFinish(call, { bindings, token, outcome }, { now: T })
     return { answer, money: writes.map((write) => (write.kind === 'patch' ? write.patch.money : `${write.kind} ${'key' in write ? write.key : ''}`)) }
   }
   const receipt = { transaction: '0x1', network: 'n', payer: 'alice', amount: '1' }
 
   test('believes paid whatever the token, and nothing else without the current one', () => {
-    expect(finish(claimed(), { kind: 'paid', receipt }, [bond({ state: 'sent' })], 1)).toEqual({ answer: true, money: ['settled'] })
+    expect(finish(claimed(), { kind: 'paid', receipt }, [binding({ state: 'sent' })], 1)).toEqual({ answer: true, money: ['settled'] })
     expect(finish(claimed(), { kind: 'paid', receipt })).toEqual({ answer: true, money: ['settled', 'mark first'] })
     for (const kind of ['unknown', 'refused', 'dead', 'unresolved'] as const) {
-      expect(finish(claimed(), { kind }, [bond({ state: 'sent' })], 2)).toEqual({ answer: false, money: [] })
+      expect(finish(claimed(), { kind }, [binding({ state: 'sent' })], 2)).toEqual({ answer: false, money: [] })
       expect(finish(claimed({ claimKey: null }), { kind })).toEqual({ answer: false, money: [] })
       expect(finish(undefined, { kind })).toEqual({ answer: false, money: [] })
       expect(finish(claimed({ money: 'settled' }), { kind })).toEqual({ answer: false, money: [] })
@@ -118,14 +118,14 @@ describe('finishing', () => {
 
   test('with a refusal keeps the original bound, and frees a later one that was never sent', () => {
     expect(finish(claimed(), { kind: 'refused' })).toEqual({ answer: true, money: ['refused', 'mark first'] })
-    const second = [bond({ state: 'dead' }), bond({ key: 'second', place: 1, state: 'sent' })]
+    const second = [binding({ state: 'dead' }), binding({ key: 'second', place: 1, state: 'sent' })]
     expect(finish(claimed({ claimKey: 'second' }), { kind: 'refused' }, second)).toEqual({ answer: true, money: ['refused', 'free second'] })
     expect(finish(claimed({ claimKey: 'second', claimFresh: false }), { kind: 'refused' }, second)).toEqual({ answer: true, money: ['settling'] })
   })
 
   test('with a death ends in doubt while another authorization may have been sent', () => {
     expect(finish(claimed(), { kind: 'dead' })).toEqual({ answer: true, money: ['refused', 'mark first'] })
-    expect(finish(claimed(), { kind: 'dead' }, [bond({ state: 'sent' }), bond({ key: 'second', place: 1, state: 'sent' })])).toEqual({ answer: true, money: ['settling', 'mark first'] })
+    expect(finish(claimed(), { kind: 'dead' }, [binding({ state: 'sent' }), binding({ key: 'second', place: 1, state: 'sent' })])).toEqual({ answer: true, money: ['settling', 'mark first'] })
   })
 })
 
@@ -144,7 +144,7 @@ describe('the rest', () => {
   })
 
   test('past its life a call is emptied when settled, forgotten when nothing can pay for it any more, and else kept', () => {
-    const fate = (call: Partial<Head>, bondEnds: number = T, now = T) => afterlife(head({ expiresAt: T, ...call }), [{ expiresAt: bondEnds }], now)
+    const fate = (call: Partial<Head>, bindingEnds: number = T, now = T) => afterlife(head({ expiresAt: T, ...call }), [{ expiresAt: bindingEnds }], now)
     expect([fate({}), fate({}, T, T - 1), fate({}, T + 1), fate({ money: 'refused' })]).toEqual(['forget', 'keep', 'keep', 'forget'])
     expect([fate({ work: 'failed' }, T + 1), fate({ work: 'in_progress' }), fate({ money: 'settling' }), fate({ money: 'unresolved' })]).toEqual(['forget', 'keep', 'keep', 'keep'])
     expect([fate({ money: 'settled' }), fate({ money: 'settled', emptied: true })]).toEqual(['empty', 'keep'])

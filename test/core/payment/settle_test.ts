@@ -101,7 +101,7 @@ describe('concurrent polls', () => {
   test('whose winner takes long answer 202 in the end, and find it settled later', async () => {
     const gate = door()
     const chain = cashChain({ before: (question) => (question === 'settle' ? gate.passed : undefined) })
-    const { alice, payment, pollUrl, clock } = await readyJob(kit({ chain, inlineMs: 0, patience: { settleMs: 60_000, settleLeaseMs: 90_000 } }))
+    const { alice, payment, pollUrl, clock } = await readyJob(kit({ chain, inlineMs: 0, timeouts: { settleMs: 60_000, settleLeaseMs: 90_000 } }))
     const first = alice.poll(pollUrl, payment)
     const second = alice.poll(pollUrl, payment)
     for (let i = 0; i < 90; i++) await clock.advance(500)

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { streamAnswer } from '../../../adapters/providers/scripted/chat.ts'
-import { owe, owedBy } from '../../../core/payment/unpaid_calls.ts'
+import { recordUnpaidCall, unpaidCallOf } from '../../../core/payment/unpaid_calls.ts'
 import type { Call, Json } from '../../../core/mod.ts'
 import { decodeHeader, FOX, kit, read, type KitOptions } from '../../kit.ts'
 import { COMPLETIONS, HELLO, SKY, STREAM, table } from '../call/stream_kit.ts'
@@ -11,7 +11,7 @@ const HOUR = 3_600_000
 const BACKGROUND = { model: 'vendor-a/chat-5.4-mini', input: 'Why is the sky blue?', background: true }
 
 /** Alice has an answer whose payment was refused. */
-async function indebted(options: KitOptions = {}) {
+async function blocked(options: KitOptions = {}) {
   const subject = await table(undefined, options)
   const payment = await subject.signed(SKY)
   subject.chain.forecast('refused')
@@ -22,7 +22,7 @@ async function indebted(options: KitOptions = {}) {
 
 describe('an answer whose payment is refused', () => {
   test('is withheld: 402 says why, and where it can be collected', async () => {
-    const { response, chain, log, alice } = await indebted()
+    const { response, chain, log, alice } = await blocked()
     const { status, headers, body } = await read(response)
     expect([status, body.error, body.details, body.recoverable, headers.get('x-payment-settled')]).toEqual([402, 'Payment settlement failed', 'refused by the forecast', true, null])
     expect(body.poll_url).toStartWith(`/api/v1/calls/${body.job_id}`)
@@ -46,7 +46,7 @@ describe('an answer whose payment is refused', () => {
   })
 
   test('keeps its wallet from further answers: 402 PAYMENT_UNFUNDED names the call, and no vendor is asked', async () => {
-    const { again, chat, chain, keyed } = await indebted()
+    const { again, chat, chain, keyed } = await blocked()
     for (const body of [SKY, { ...SKY, max_tokens: 7 }, STREAM]) {
       const refused = await again(body)
       expect([refused.status, refused.body.code, refused.body.recoverable, refused.body.poll_url]).toEqual([402, 'PAYMENT_UNFUNDED', true, await keyed(refused.body.job_id)])
@@ -57,7 +57,7 @@ describe('an answer whose payment is refused', () => {
   })
 
   test('keeps no other wallet, and none from what it pays for before it has it', async () => {
-    const { alice, buyer, signed, post, chain } = await indebted()
+    const { alice, buyer, signed, post, chain } = await blocked()
     const bob = buyer('bob')
     expect((await post(SKY, { payment: await signed(SKY, { by: bob }) })).status).toBe(200)
     expect((await alice.buy(FOX)).status).toBe(200)
@@ -66,7 +66,7 @@ describe('an answer whose payment is refused', () => {
 
   test('is paid by a poll, with its own authorization or a fresh one, and the wallet buys again', async () => {
     for (const isFresh of [false, true]) {
-      const { again, alice, payment, chain, clock } = await indebted()
+      const { again, alice, payment, chain, clock } = await blocked()
       const { body } = await again()
       if (isFresh) await clock.advance(300_000)
       const challenge = await alice.poll(body.poll_url)
@@ -77,13 +77,13 @@ describe('an answer whose payment is refused', () => {
   })
 
   test('is paid by the same request, sent again', async () => {
-    const { again, post, payment, chain } = await indebted()
+    const { again, post, payment, chain } = await blocked()
     const paid = await read(await post(SKY, { payment }))
     expect([paid.status, paid.headers.get('x-payment-status'), (await again()).status, chain.transfers.length]).toEqual([200, 'settled', 200, 2])
   })
 
   test('is forgiven after a day', async () => {
-    const { again, clock } = await indebted()
+    const { again, clock } = await blocked()
     await clock.advance(24 * HOUR - 1)
     expect((await again()).status).toBe(402)
     await clock.advance(1)
@@ -98,9 +98,9 @@ describe('an answer whose payment is refused', () => {
     const answers = await Promise.all(payments.map((payment, index) => post(bodies[index], { payment })))
     expect(answers.map(({ status, headers }) => [status, headers.has('payment-response')])).toEqual([[402, true], [402, true], [402, true]])
     const paid = new Set<string>()
-    for (let debt = 0; debt < 3; debt++) {
+    for (let unpaidRecord = 0; unpaidRecord < 3; unpaidRecord++) {
       const { status, body } = await read(await post(SKY, { payment: await signed(SKY) }))
-      expect([debt, status, body.code]).toEqual([debt, 402, 'PAYMENT_UNFUNDED'])
+      expect([unpaidRecord, status, body.code]).toEqual([unpaidRecord, 402, 'PAYMENT_UNFUNDED'])
       expect((await alice.poll(body.poll_url, alice.sign(await alice.poll(body.poll_url)))).status).toBe(200)
       paid.add(body.job_id)
     }
@@ -145,7 +145,7 @@ describe('a settlement in doubt that tend() finds dead', () => {
       if (isKilled) await clock.advance(45_000)
       else await answer
       const next = isKilled ? restart() : shop
-      await next.tend()
+      await next.maintain()
       const refused = await read(await post(SKY, { payment: await signed(SKY), shop: next }))
       expect([isKilled, refused.status, refused.body.code, typeof refused.body.job_id]).toEqual([isKilled, 402, 'PAYMENT_UNFUNDED', 'string'])
       expect((await alice.poll(refused.body.poll_url, alice.sign(await alice.poll(refused.body.poll_url)))).status).toBe(200)
@@ -170,7 +170,7 @@ describe('a settlement in doubt that tend() finds dead', () => {
       chain.forecast(weather)
       await post(SKY, { payment: await signed(SKY) })
       expect((await post(SKY, { payment: await signed(SKY) })).status).toBe(200)
-      await shop.tend()
+      await shop.maintain()
       expect([(await post(SKY, { payment: await signed(SKY) })).status, chain.transfers.length]).toEqual([200, 3])
     }
   })
@@ -225,39 +225,39 @@ describe('owe() and owedBy()', () => {
   test('twenty at once are all kept, each once', async () => {
     const calls = Array.from({ length: 20 }, (_, index) => call(`call ${index}`))
     const storage = remembering(...calls)
-    await Promise.all([...calls, ...calls].map((each) => owe(storage, each, at)))
+    await Promise.all([...calls, ...calls].map((each) => recordUnpaidCall(storage, each, at)))
     const found = new Set<string>()
     for (let round = 0; round < 20; round++) {
-      const owed = await owedBy(storage, call(''), 1)
+      const owed = await unpaidCallOf(storage, call(''), 1)
       if (!owed) break
       found.add(owed.id)
       storage.set({ ...owed, money: 'settled' })
     }
-    expect([found.size, await owedBy(storage, call(''), 1)]).toEqual([20, undefined])
+    expect([found.size, await unpaidCallOf(storage, call(''), 1)]).toEqual([20, undefined])
   })
 
   test('each ends at its own time', async () => {
     const storage = remembering(call('a'), call('b'))
-    await owe(storage, call('a'), { now: 0, until: 100 })
-    await owe(storage, call('b'), { now: 50, until: 150 })
-    const owed = async (now: number) => (await owedBy(storage, call(''), now))?.id
+    await recordUnpaidCall(storage, call('a'), { now: 0, until: 100 })
+    await recordUnpaidCall(storage, call('b'), { now: 50, until: 150 })
+    const owed = async (now: number) => (await unpaidCallOf(storage, call(''), now))?.id
     expect([await owed(99), await owed(100), await owed(149), await owed(150)]).toEqual(['a', 'b', 'b', undefined])
   })
 
   test('what is paid, failed or forgotten is dropped; what is in doubt is kept, and counts when it is refused', async () => {
     const storage = remembering(call('paid', 'settled'), call('doubtful', 'settling'), { ...call('failed', 'verified'), work: 'failed' })
-    for (const id of ['paid', 'doubtful', 'failed', 'forgotten']) await owe(storage, call(id), at)
-    expect(await owedBy(storage, call(''), 1)).toBeUndefined()
+    for (const id of ['paid', 'doubtful', 'failed', 'forgotten']) await recordUnpaidCall(storage, call(id), at)
+    expect(await unpaidCallOf(storage, call(''), 1)).toBeUndefined()
     storage.set(call('doubtful'))
-    expect((await owedBy(storage, call(''), 1))?.id).toBe('doubtful')
+    expect((await unpaidCallOf(storage, call(''), 1))?.id).toBe('doubtful')
   })
 
   test('are of one wallet and asset', async () => {
     const storage = remembering(call('a'))
-    await owe(storage, call('a'), at)
-    expect(await owedBy(storage, { payer: '0xbob', asset: 'base/usdc' }, 1)).toBeUndefined()
-    expect(await owedBy(storage, { payer: '0xalice', asset: 'solana/usdc' }, 1)).toBeUndefined()
-    expect((await owedBy(storage, call(''), 1))?.id).toBe('a')
+    await recordUnpaidCall(storage, call('a'), at)
+    expect(await unpaidCallOf(storage, { payer: '0xbob', asset: 'base/usdc' }, 1)).toBeUndefined()
+    expect(await unpaidCallOf(storage, { payer: '0xalice', asset: 'solana/usdc' }, 1)).toBeUndefined()
+    expect((await unpaidCallOf(storage, call(''), 1))?.id).toBe('a')
   })
 
   test('of more than a hundred the newest are kept', async () => {
@@ -265,8 +265,8 @@ describe('owe() and owedBy()', () => {
     const storage = remembering(...calls)
     const written: Json[] = []
     const counting = { ...storage, moveOwned: async (...asked: Parameters<typeof storage.moveOwned>) => (written.push(asked[0].data), await storage.moveOwned(...asked)) }
-    for (const each of calls) await owe(counting, each, at)
+    for (const each of calls) await recordUnpaidCall(counting, each, at)
     expect((written.at(-1) as { calls: Json[] }).calls).toHaveLength(100)
-    expect((await owedBy(storage, call(''), 1))?.id).toBe('call 20')
+    expect((await unpaidCallOf(storage, call(''), 1))?.id).toBe('call 20')
   })
 })

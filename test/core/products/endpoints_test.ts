@@ -8,7 +8,7 @@ import { brokenOneShots } from '../../conformance/broken_one_shots.ts'
 import { endpointLaws } from '../../conformance/endpoints.ts'
 import { EXCEPT, OF_THEIR_OWN } from '../../conformance/exceptions.ts'
 import { runBroken, runLaws } from '../../conformance/law.ts'
-import { liveLaws, liveStall, ordersOf } from '../../conformance/live_endpoints.ts'
+import { streamedLaws, streamedFixture, ordersOf } from '../../conformance/live_endpoints.ts'
 import { isOneShot, oneShotLaws } from '../../conformance/one_shots.ts'
 import { stall } from '../../conformance/stall.ts'
 import { kit } from '../../kit.ts'
@@ -22,7 +22,7 @@ const verse = paid({
   input: Type.Object({ about: Type.String({ minLength: 1 }) }),
   output: Type.Object({ lines: Type.Array(Type.String()) }),
   example: { about: 'snow' },
-  price: () => ({ amount: flatPrice('0.01'), maxTimeoutSeconds: 300, shown: {} }),
+  price: () => ({ amount: flatPrice('0.01'), maxTimeoutSeconds: 300, publicPrice: {} }),
   run: async ({ input }) => ({ result: [`first light on ${input.about}`, 'the coin waits in its slot until', 'the picture is there'] }),
   show: ({ made }) => ({ lines: made }),
 })
@@ -45,12 +45,12 @@ for (const endpoint of new Map(oneShots.filter(({ name, verbatim, effects }) => 
 
 for (const endpoint of endpoints) {
   if (endpoint.kind !== 'live') continue
-  for (const order of ordersOf(endpoint)) runLaws(`${endpoint.name}${order.isStream ? ' streamed' : ''}`, liveLaws, () => liveStall(endpoint, order))
+  for (const order of ordersOf(endpoint)) runLaws(`${endpoint.name}${order.isStream ? ' streamed' : ''}`, streamedLaws, () => streamedFixture(endpoint, order))
 }
 
 for (const endpoint of endpoints) {
   if (endpoint.kind !== 'live') continue
-  for (const order of ordersOf(endpoint)) if (order.isStream) runBroken(endpoint.name, liveLaws, brokenLiveEndpoints(endpoint, order))
+  for (const order of ordersOf(endpoint)) if (order.isStream) runBroken(endpoint.name, streamedLaws, brokenLiveEndpoints(endpoint, order))
 }
 
 describe('an endpoint of the fewest words', () => {

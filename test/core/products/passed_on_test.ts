@@ -1,6 +1,6 @@
 /** Web search, prediction markets and DeFi data: what they cost, what their vendors are asked, and what becomes of the answer. */
 import { describe, expect, test } from 'bun:test'
-import { type DataVendor, Fault, type Passage, type Ports, type WebSearchVendor } from '../../../core/mod.ts'
+import { type DataVendor, ApiError, type PassthroughRequest, type Ports, type WebSearchVendor } from '../../../core/mod.ts'
 import { type Answer, embedded, encodePayment, type Kit, kit, type KitOptions, ORIGIN, read, testClock } from '../../kit.ts'
 import vectors from '../../vectors/data_quotes.json'
 
@@ -15,7 +15,7 @@ type Stage = Kit & { readonly asked: unknown[]; send(method: string, path: strin
 /** Every vendor answers what `answer` gives, and what it is asked is kept. */
 function stage(answer: () => Promise<string> = async () => '{}', options: KitOptions = {}): Stage {
   const asked: unknown[] = []
-  const data: DataVendor = { ask: async (passage: Passage) => (asked.push(passage), await answer()) }
+  const data: DataVendor = { ask: async (passage: PassthroughRequest) => (asked.push(passage), await answer()) }
   const websearch: WebSearchVendor = { ask: async (question, order) => (asked.push([question, order]), await answer()) }
   const subject = kit({ ports: { vendors: { websearch, prediction: data, defi: data } }, ...options })
   const alice = subject.buyer()
@@ -72,7 +72,7 @@ describe('what a vendor is asked', () => {
     const { asked, pay } = stage()
     await pay('POST', IDENTITIES, { addresses: [WALLET, WALLET] })
     await pay('GET', `${IDENTITIES}?addresses=${WALLET}`)
-    expect(asked.map((each) => (each as Passage).body)).toEqual([{ addresses: [WALLET, WALLET] }, { addresses: [WALLET] }])
+    expect(asked.map((each) => (each as PassthroughRequest).body)).toEqual([{ addresses: [WALLET, WALLET] }, { addresses: [WALLET] }])
   })
 
   test('of DeFi is one of five paths, with the query', async () => {
@@ -161,7 +161,7 @@ describe('an answer', () => {
 
 describe('a question that comes to nothing', () => {
   test('keeps the service’s own status and words, and takes nothing', async () => {
-    const refusal = new Fault('PASSED_ON', { status: 404, message: 'Predexon 404: no such market (payment NOT charged)', fields: { status: 404 }, details: { error: 'no such market' } })
+    const refusal = new ApiError('PASSED_ON', { status: 404, message: 'Predexon 404: no such market (payment NOT charged)', fields: { status: 404 }, details: { error: 'no such market' } })
     for (const [method, path, body] of [['GET', MARKETS], ['GET', '/api/v1/defidata/protocol/nobody'], ['POST', CONTENTS, pagesOf(1)]] as const) {
       const { pay, chain } = stage(() => Promise.reject(refusal))
       const answer = await pay(method, path, body)
@@ -171,7 +171,7 @@ describe('a question that comes to nothing', () => {
 
   test('because a service is away is 502, and the same signed request buys later', async () => {
     let isDown = true
-    const { chain, buyer } = stage(() => (isDown ? Promise.reject(new Fault('UPSTREAM_FAILED', { message: 'Service X failed. Payment was NOT charged.' })) : Promise.resolve('[]')))
+    const { chain, buyer } = stage(() => (isDown ? Promise.reject(new ApiError('UPSTREAM_FAILED', { message: 'Service X failed. Payment was NOT charged.' })) : Promise.resolve('[]')))
     const alice = buyer()
     const at = { method: 'GET', path: PROTOCOLS } as const
     const payment = alice.sign(await alice.ask({}, at))

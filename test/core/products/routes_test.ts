@@ -1,7 +1,7 @@
 /** The menu against the routes of the contract, as its authors wrote them down: `vectors/routes.json`, from specs 1 to 3. */
 import { describe, expect, test } from 'bun:test'
 import { scriptedAudio } from '../../../adapters/providers/scripted/audio.ts'
-import { menu } from '../../../core/router.ts'
+import { router } from '../../../core/router.ts'
 import { endpoints } from '../../../core/mod.ts'
 import { embedded, kit, ORIGIN, read, testClock } from '../../kit.ts'
 import routes from '../../vectors/routes.json' with { type: 'json' }
@@ -36,7 +36,7 @@ test('the contract has 106 routes, none of them twice', () => {
 })
 
 test('every route of the contract is on the menu', () => {
-  const { match } = menu(endpoints)
+  const { match } = router(endpoints)
   const missing = written.filter((route) => match(route.method, filled(route.path)).kind !== (isDiscovery(route) ? 'discover' : 'found'))
   expect(missing.map(asked)).toEqual([])
 })

@@ -4,7 +4,7 @@ import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
 import type { Gateway, Payment, Storage } from '../../../core/mod.ts'
 import { type Answer, type Buyer, decodeHeader, FOX, kit, type Kit, slowVendor } from '../../kit.ts'
-import { struck } from '../fault_injection.ts'
+import { injected } from '../fault_injection.ts'
 
 const HOUR = 3_600_000
 const DAY = 24 * HOUR
@@ -92,7 +92,7 @@ describe('the same identifier with the same request', () => {
       const { status, headers, body } = await alice.buy(FOX, { payment: again })
       expect([status, body.status, body.payment_status, headers.get('location')]).toEqual([202, 'queued', 'verified', body.poll_url])
     }
-    await subject.live(30_000)
+    await subject.streamed(30_000)
     const { body: job } = await first
     expect((await alice.buy(FOX, { payment: other })).body).toMatchObject({ id: job.id, status: 'in_progress' })
     ready()
@@ -318,12 +318,12 @@ describe('kill -9, or one failing answer, at any moment of a purchase under an i
     const subject = kit(inlineMs === undefined ? {} : { inlineMs })
     const { ports, chain, vendor, clock, restart } = subject
     const alice = subject.buyer()
-    const doomed = struck(ports, { ...blow, kills: recovery !== 'survival' })
+    const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
     const old = restart({ owner: 'first', ports: doomed.ports })
     const buy = async (shop: Gateway) => alice.buy(FOX, { payment: await fresh(alice), shop })
     await unlessDead(subject, Promise.all([buy(old), ...(isTwice ? [buy(old)] : [])]))
-    const [isStruck, asked] = [doomed.isStruck(), [...doomed.asked]]
-    const label = `${isStruck ? `struck ${blow.after ? 'after' : 'before'} ${asked[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
+    const [isFaultInjected, asked] = [doomed.isFaultInjected(), [...doomed.asked]]
+    const label = `${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${asked[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
 
     const shop = recovery === 'survival' ? old : restart({ owner: 'second' })
     if (recovery === 'takeOver') await shop.takeOver()
@@ -331,7 +331,7 @@ describe('kill -9, or one failing answer, at any moment of a purchase under an i
       await clock.advance(ms)
       // A sweep that fails is made up for by the next, as in the server.
       if (recovery === 'survival') await shop.renew().catch(() => {})
-      await shop.tend().catch(() => {})
+      await shop.maintain().catch(() => {})
     }
     const before = [chain.transfers.length, vendor.jobs.length]
     let answer = await buy(shop)
@@ -340,10 +340,10 @@ describe('kill -9, or one failing answer, at any moment of a purchase under an i
     expect([label, answer.status, answer.body.data?.length, chain.transfers.length, alice.balance()]).toEqual([label, 200, 1, 1, 99_978_000n])
     if (before[0] === 1) expect([label, vendor.jobs.length]).toEqual([label, before[1] as number])
     expect([label, (await buy(shop)).body.id]).toEqual([label, answer.body.id])
-    await shop.tend()
+    await shop.maintain()
     const left = [await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10), await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)]
     expect([label, left]).toEqual([label, [[], []]])
-    return { asked, isStruck }
+    return { asked, isFaultInjected }
   }
 
   const stories = {
@@ -356,8 +356,8 @@ describe('kill -9, or one failing answer, at any moment of a purchase under an i
       test(`in ${name}: ${recovery}`, async () => {
         for (const after of [false, true]) {
           for (let at = 1; ; at++) {
-            const { isStruck, asked } = await play(story, { at, after }, recovery)
-            if (isStruck) continue
+            const { isFaultInjected, asked } = await play(story, { at, after }, recovery)
+            if (isFaultInjected) continue
             expect([asked, asked.length >= story.least]).toEqual([asked, true])
             expect(asked).toContain('putOwned')
             break

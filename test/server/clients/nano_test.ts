@@ -6,7 +6,7 @@ import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x4
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { type BatchedChain, batchedChain } from '../../../adapters/chains/batched/mod.ts'
 import { evmIdentity } from '../../../adapters/chains/evm/identity.ts'
-import { severalChains } from '../../../adapters/chains/multi_chain.ts'
+import { multiChain } from '../../../adapters/chains/multi_chain.ts'
 import { localPorts, systemClock } from '../../../adapters/local.ts'
 import { type ScriptedVendor, scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
 import { scriptedChat } from '../../../adapters/providers/scripted/chat.ts'
@@ -89,7 +89,7 @@ describe("GatewayClient.pay(), the vendor's public client", () => {
     }))
 
   test('finds its offer behind others of the same network', () =>
-    serving(severalChains([plainChain([]), batched]), async (url) => {
+    serving(multiChain([plainChain([]), batched]), async (url) => {
       const { client } = buyer(100_000n)
       expect(await client.supports(`${url}${GENERATIONS}`)).toMatchObject({ supported: true })
       const { transaction } = await client.pay(url + GENERATIONS, { method: 'POST', body: FOX })
@@ -98,7 +98,7 @@ describe("GatewayClient.pay(), the vendor's public client", () => {
 })
 
 test('an offer asks for the life that the API wants to be left, and for the time of the work on top', async () => {
-  const challenge = await shopOf(severalChains([plainChain([]), batched])).fetch(order(FOX))
+  const challenge = await shopOf(multiChain([plainChain([]), batched])).fetch(order(FOX))
   const { accepts } = decodeHeader(challenge.headers.get('payment-required')) as { accepts: readonly Offer[] }
   expect(accepts.map(({ maxTimeoutSeconds, extra }) => [extra?.name, maxTimeoutSeconds])).toEqual([['USDC', 600], ['GatewayWalletBatched', 605_400]])
 })
@@ -106,7 +106,7 @@ test('an offer asks for the life that the API wants to be left, and for the time
 test('a poll asks for the same life as the order did, on every rail', async () => {
   const { vendor, ready } = slowVendor()
   const { address, client } = buyer(100_000n)
-  const shop = shopOf(severalChains([plainChain([]), batched]), { vendor, inlineMs: 0 })
+  const shop = shopOf(multiChain([plainChain([]), batched]), { vendor, inlineMs: 0 })
   const posted = await shop.fetch(order(FOX, encodePayment(await signed(client, shop))))
   const { poll_url } = (await posted.json()) as { poll_url: string }
   const polled = await shop.fetch(new Request(`http://farebox.test${poll_url}`))
@@ -138,7 +138,7 @@ test('five hundred calls at once of a wallet with the price of one start exactly
 
 test('@x402/fetch with the plain scheme picks the plain offer, which comes first, and pays by it', () => {
   const seen: Payment[] = []
-  return serving(severalChains([plainChain(seen), batched]), async (url) => {
+  return serving(multiChain([plainChain(seen), batched]), async (url) => {
     const account = privateKeyToAccount(generatePrivateKey())
     const before = api.transfers.length
     const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(account) }] })

@@ -11,7 +11,7 @@ import { RpcError } from '../../../server/devnet/solana_errors.ts'
 import { solanaNode } from '../../../server/devnet/solana_node.ts'
 import { MINT } from '../../../server/devnet/solana_tokens.ts'
 import { referenceSolanaDesk } from '../../adapters/chains/solana/facilitator_kit.ts'
-import { base64, draftOf, NETWORK, newKey, paymentOf, wireOf } from '../../adapters/chains/solana/solana_kit.ts'
+import { base64, draftOf, NETWORK, newKey, paymentOf, chatFormatOf } from '../../adapters/chains/solana/solana_kit.ts'
 import { expectNothingRead, expectOwnerReads, strangerHears } from '../../conformance/public_payment.ts'
 import { door, encodePayment, FOX, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../../kit.ts'
 
@@ -21,17 +21,17 @@ const HELLO = { model: 'vendor-a/chat-5.2', messages: [{ role: 'user', content: 
 /** Deadlines in real time that no machine is too slow for. */
 const [HOURS_MS, TEST_MS] = [3_600_000, 300_000]
 
-type Rail = 'a fee payer of its own' | 'a facilitator'
+type PaymentMethod = 'a fee payer of its own' | 'a facilitator'
 
 /** A gateway on a chain of its own, with a clock of its own, and a buyer with one USDC. */
-async function open(rail: Rail, options: KitOptions = {}) {
+async function open(paymentMethod: PaymentMethod, options: KitOptions = {}) {
   const clock = testClock()
   const node = await solanaNode({ clock })
   const [seller, feePayer, buyer] = [await newKey(), await newKey(), await newKey()]
   node.airdropSol(feePayer.address)
   await node.openAccount(seller.address)
   await node.fund(buyer.address, 1_000_000n)
-  const desk = rail === 'a facilitator' ? await referenceSolanaDesk(node) : undefined
+  const desk = paymentMethod === 'a facilitator' ? await referenceSolanaDesk(node) : undefined
   const base = { network: NETWORK, rpcUrl: node.url, mint: MINT, payTo: seller.address, timeoutMs: HOURS_MS }
   const random = (bytes: number) => crypto.getRandomValues(new Uint8Array(bytes))
   const patient = { verifyMs: HOURS_MS, settleMs: HOURS_MS, confirmMs: HOURS_MS, lookMs: 1 }
@@ -97,7 +97,7 @@ async function crowd({ ask, node, vendor }: World, { calls, answered }: { calls:
   const poor = await newKey()
   await node.fund(poor.address, BigInt(offer.amount))
   const drafts = await Promise.all(Array.from({ length: calls }, () => draftOf(node, poor, offer)))
-  const payments = await Promise.all(drafts.map(async (draft) => encodePayment(paymentOf(offer, base64(await wireOf(draft))))))
+  const payments = await Promise.all(drafts.map(async (draft) => encodePayment(paymentOf(offer, base64(await chatFormatOf(draft))))))
   before()
   const answers = payments.map(async (payment) => {
     const response = await ask(GENERATIONS, FOX, { 'payment-signature': payment })
@@ -109,12 +109,12 @@ async function crowd({ ask, node, vendor }: World, { calls, answered }: { calls:
   return { poor, offer, won, refused: all.filter(({ status }) => status !== 200), jobs: vendor.jobs.length }
 }
 
-for (const rail of ['a fee payer of its own', 'a facilitator'] as const) {
-  describe(`a gateway on Solana with ${rail}`, () => {
+for (const paymentMethod of ['a fee payer of its own', 'a facilitator'] as const) {
+  describe(`a gateway on Solana with ${paymentMethod}`, () => {
     /** A test in a world of its own, which ends with it. */
     function inWorld(name: string, check: (world: World) => Promise<void>): void {
       test(name, async () => {
-        const world = await open(rail)
+        const world = await open(paymentMethod)
         try {
           await check(world)
         } finally {
@@ -149,7 +149,7 @@ for (const rail of ['a fee payer of its own', 'a facilitator'] as const) {
     inWorld('sells nothing twice for one payment, and nothing for a blockhash that has run out', async ({ node, buyer, chain, clock, ask, spent }) => {
       const { body: challenge } = await read(await ask(GENERATIONS, FOX))
       const [offer] = challenge.accepts
-      const signed = async () => encodePayment(paymentOf(offer, base64(await wireOf(await draftOf(node, buyer, offer)))))
+      const signed = async () => encodePayment(paymentOf(offer, base64(await chatFormatOf(await draftOf(node, buyer, offer)))))
       const payment = await signed()
       const first = await read(await ask(GENERATIONS, FOX, { 'payment-signature': payment }))
       const again = await read(await ask(GENERATIONS, { ...FOX, prompt: 'another fox' }, { 'payment-signature': payment }))
@@ -172,7 +172,7 @@ for (const rail of ['a fee payer of its own', 'a facilitator'] as const) {
 
     test('five hundred calls at once of a wallet with the price of one start exactly one', async () => {
       const { vendor, answered, open: letGo } = onlyOne(500)
-      const world = await open(rail, { vendor })
+      const world = await open(paymentMethod, { vendor })
       try {
         const { poor, offer, won, refused, jobs } = await crowd(world, { calls: 500, answered })
         expect([won.length, refused.length, jobs]).toEqual([1, 499, 1])
@@ -187,7 +187,7 @@ for (const rail of ['a fee payer of its own', 'a facilitator'] as const) {
 
     test('one of 100 calls at once starts at most where the node does not tell balances', async () => {
       const { vendor, answered, open: letGo } = onlyOne(100)
-      const world = await open(rail, { vendor })
+      const world = await open(paymentMethod, { vendor })
       try {
         const { node } = world
         const silence = () => node.lie('getMultipleAccounts', () => {
@@ -196,7 +196,7 @@ for (const rail of ['a fee payer of its own', 'a facilitator'] as const) {
         const { won, refused, jobs } = await crowd(world, { calls: 100, answered }, silence)
         const codes = [...new Set(refused.map(({ body }) => body.code ?? body.error.code))]
         // Its own rehearsal needs the balance; a facilitator says valid without it.
-        expect([won.length, refused.length, jobs, codes]).toEqual(rail === 'a facilitator' ? [1, 99, 1, ['PAYMENT_UNFUNDED']] : [0, 100, 0, ['PAYMENT_VERIFICATION_UNAVAILABLE']])
+        expect([won.length, refused.length, jobs, codes]).toEqual(paymentMethod === 'a facilitator' ? [1, 99, 1, ['PAYMENT_UNFUNDED']] : [0, 100, 0, ['PAYMENT_VERIFICATION_UNAVAILABLE']])
       } finally {
         letGo()
         await world.close()
@@ -207,7 +207,7 @@ for (const rail of ['a fee payer of its own', 'a facilitator'] as const) {
       const pieces = chatPieces(chunk({ role: 'assistant', content: 'Hel' }))
       let ended: (outcome: Outcome['kind']) => void = () => {}
       const settlement = new Promise<Outcome['kind']>((resolve) => (ended = resolve))
-      const world = await open(rail, {
+      const world = await open(paymentMethod, {
         chatVendor: scriptedChat(async () => pieces.answer),
         wrap: (ports) => ({
           ...ports,
@@ -222,14 +222,14 @@ for (const rail of ['a fee payer of its own', 'a facilitator'] as const) {
         }),
       })
       try {
-        const { buy, spent, live, quoteOf, expectPaid } = world
+        const { buy, spent, streamed, quoteOf, expectPaid } = world
         const quote = await quoteOf(COMPLETIONS, HELLO)
         const response = await buy(COMPLETIONS, { ...HELLO, stream: true })
         const text = response.text()
         expect(await spent()).toBe(0n)
-        await live(32_000)
+        await streamed(32_000)
         expect([await settlement, await spent()]).toEqual(['paid', quote])
-        await live(50_000)
+        await streamed(50_000)
         pieces.push(chunk({ content: 'lo' }), chunk({}, { finish: 'stop' }), 'data: [DONE]\n\n')
         pieces.end()
         const read = await text
@@ -263,7 +263,7 @@ test('whoever reads a settlement on the wire rebuilds the payment, and reads not
     const heard = await strangerHears(shop, { payment, orders })
     expectNothingRead(heard)
     const id = (JSON.parse(heard[0]?.text ?? '{}') as { job_id: string }).job_id
-    const fresh = paymentOf(offer, base64(await wireOf(await draftOf(node, buyer, offer))))
+    const fresh = paymentOf(offer, base64(await chatFormatOf(await draftOf(node, buyer, offer))))
     await expectOwnerReads({ shop, keyed, fresh: () => fresh, empty: () => {} }, { id, payment })
   } finally {
     await world.close()

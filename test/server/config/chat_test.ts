@@ -181,7 +181,7 @@ describe('a chat server of one’s own', () => {
 describe('free tier, guests and receipts', () => {
   test('file and environment set them', () => {
     const config = good(`free_per_minute = 5\nchat_receipt_seconds = 2.5\ngenerate_content_payers = ["${PAYER}"]\nbackground_payers = []`, { FREE_PER_HOUR: '50' })
-    expect(config).toMatchObject({ freePerMinute: 5, freePerHour: 50, receiptMs: 2_500, guests: { generate_content: [PAYER], background: [] } })
+    expect(config).toMatchObject({ freePerMinute: 5, freePerHour: 50, receiptMs: 2_500, allowlists: { generate_content: [PAYER], background: [] } })
     expect(good('', { FREE_PER_MINUTE: '1', CHAT_RECEIPT_SECONDS: '0' })).toMatchObject({ freePerMinute: 1, receiptMs: 0 })
     expect(good('new_wallet_calls = 3', { NEW_WALLET_USDC: '0.5' }).newWallet).toMatchObject({ calls: 3, worth: 500_000n })
   })

@@ -36,7 +36,7 @@ describe('defaults', () => {
       chat: { rows: chatRows, servings: new Map() },
       videos: { rows: videoRows, servings: new Map(), byVendor: new Map() },
       audio: { rows: audioRows, elevenlabs: undefined, minimax: undefined, speech: undefined },
-      switches: {},
+      featureFlags: {},
       pollKeys: undefined,
       environmentVendors: [],
       receiptMs: 10_000,
@@ -46,7 +46,7 @@ describe('defaults', () => {
       maxConnections: undefined,
       maxConnectionsPerAddress: undefined,
       unpaidCharacters: 10_000_000,
-      guests: {},
+      allowlists: {},
       rpc: {},
       trustedHosts: [],
     })
@@ -150,8 +150,8 @@ describe('databases and object stores', () => {
 
 /** Who settles the first rail of the first gateway. */
 function settlesOf({ gateways: [row] }: Config): unknown {
-  const [rail] = row?.rails ?? []
-  return rail && 'settles' in rail ? rail.settles : undefined
+  const [paymentMethod] = row?.paymentMethods ?? []
+  return paymentMethod && 'settles' in paymentMethod ? paymentMethod.settles : undefined
 }
 
 describe('gateways', () => {
@@ -164,7 +164,7 @@ describe('gateways', () => {
         catalog: 'full',
         hidden: [],
         retired: false,
-        rails: [
+        paymentMethods: [
           {
             kind: 'evm',
             network: 'eip155:8453',
@@ -183,7 +183,7 @@ describe('gateways', () => {
     const elsewhere = gateway.replace('eip155:8453', 'eip155:1')
     expect(mistakes(elsewhere, env).map((mistake) => mistake.split(':', 1)[0])).toEqual(['gateways.0.asset', 'gateways.0.asset_name'])
     const said = `${elsewhere}asset = "${PAY_TO}"\nasset_name = "Coin"\nasset_version = "1"\nlabel = "mainnet"\nhosts = ["pay.example"]`
-    expect(good(said, env).gateways[0]).toMatchObject({ rails: [{ asset: PAY_TO, domain: { name: 'Coin', version: '1' } }], label: 'mainnet', hosts: ['pay.example'] })
+    expect(good(said, env).gateways[0]).toMatchObject({ paymentMethods: [{ asset: PAY_TO, domain: { name: 'Coin', version: '1' } }], label: 'mainnet', hosts: ['pay.example'] })
   })
 
   test('missing and malformed secrets are named by their variable', () => {
@@ -236,25 +236,25 @@ describe('gateways', () => {
   test('one process serves Base, Solana, nano, a test network and one that is retired', () => {
     const testnet = `${gateway.replace('"base"', '"testnet"').replace('eip155:8453', 'eip155:84532')}hosts = ["test.example"]\ncatalog = "small"\nhidden = ["portraits"]\npublic_origin = "https://test.example"\n`
     const rows = good(`${gateway}${solana}${nano}${testnet}[[gateways]]\nname = "ledger"\nhosts = ["old.example"]\nretired = true\n`, { ...env, FEE_PAYER: keypair }).gateways
-    expect(rows.map(({ name, label, port, retired, catalog, rails }) => [name, label, port, retired, catalog, rails.map(({ kind }) => kind)])).toEqual([
+    expect(rows.map(({ name, label, port, retired, catalog, paymentMethods }) => [name, label, port, retired, catalog, paymentMethods.map(({ kind }) => kind)])).toEqual([
       ['base', 'base', undefined, false, 'full', ['evm']],
       ['solana', 'solana', 4021, false, 'full', ['solana']],
       ['nano', 'nano', 4022, false, 'full', ['batched']],
       ['testnet', 'base-sepolia', undefined, false, 'small', ['evm']],
       ['ledger', 'ledger', undefined, true, 'full', []],
     ])
-    expect(rows[1]?.rails[0]).toMatchObject({ asset: 'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v', payTo: WALLET, settles: { by: 'fee_payer', keys: [keypair] } })
+    expect(rows[1]?.paymentMethods[0]).toMatchObject({ asset: 'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v', payTo: WALLET, settles: { by: 'fee_payer', keys: [keypair] } })
     const leadingZeros = `1111${'z'.repeat(81)}`
-    expect(good(solana, { ...env, FEE_PAYER: leadingZeros }).gateways[0]?.rails[0]).toMatchObject({ settles: { keys: [leadingZeros] } })
-    expect(good(`${solana}max_fee_lamports = 20000\n`, { ...env, FEE_PAYER: keypair }).gateways[0]?.rails[0]).toMatchObject({ settles: { maxFeeLamports: 20_000 } })
-    expect(good(`${solana}fee_payer_floor_lamports = 5000000\n`, { ...env, FEE_PAYER: keypair }).gateways[0]?.rails[0]).toMatchObject({ settles: { floorLamports: 5_000_000 } })
-    expect(good(`${gateway}relayer_floor_wei = "70000000000000000000"\nrelayer_floor_settlements = 9\n`, env).gateways[0]?.rails[0]).toMatchObject({ settles: { floor: { wei: '70000000000000000000', settlements: 9 } } })
-    expect(rows[2]?.rails[0]).toEqual({ kind: 'batched', url: 'https://gateway-api.circle.com', networks: ['eip155:8453'], payTo: PAY_TO })
+    expect(good(solana, { ...env, FEE_PAYER: leadingZeros }).gateways[0]?.paymentMethods[0]).toMatchObject({ settles: { keys: [leadingZeros] } })
+    expect(good(`${solana}max_fee_lamports = 20000\n`, { ...env, FEE_PAYER: keypair }).gateways[0]?.paymentMethods[0]).toMatchObject({ settles: { maxFeeLamports: 20_000 } })
+    expect(good(`${solana}fee_payer_floor_lamports = 5000000\n`, { ...env, FEE_PAYER: keypair }).gateways[0]?.paymentMethods[0]).toMatchObject({ settles: { floorLamports: 5_000_000 } })
+    expect(good(`${gateway}relayer_floor_wei = "70000000000000000000"\nrelayer_floor_settlements = 9\n`, env).gateways[0]?.paymentMethods[0]).toMatchObject({ settles: { floor: { wei: '70000000000000000000', settlements: 9 } } })
+    expect(rows[2]?.paymentMethods[0]).toEqual({ kind: 'batched', url: 'https://gateway-api.circle.com', networks: ['eip155:8453'], payTo: PAY_TO })
     expect(rows[3]).toMatchObject({ hidden: ['portraits'], publicOrigin: 'https://test.example' })
   })
 
   test('a plain offer stands before a batched one', () => {
-    expect(good(`${gateway}batched = {}\n`, env).gateways[0]?.rails.map(({ kind }) => kind)).toEqual(['evm', 'batched'])
+    expect(good(`${gateway}batched = {}\n`, env).gateways[0]?.paymentMethods.map(({ kind }) => kind)).toEqual(['evm', 'batched'])
   })
 
   test('a gateway that nobody could call is named, by its name, its port, or that it has neither', () => {

@@ -105,7 +105,7 @@ describe('switches and poll keys', () => {
   const [one, two] = ['ab'.repeat(32), 'cd'.repeat(16)]
 
   test('references are taken unless they are switched off', () => {
-    expect([good('').switches, good('reference_media = false').switches, good('reference_media = true').switches]).toEqual([{}, { referenceMedia: false }, { referenceMedia: true }])
+    expect([good('').featureFlags, good('reference_media = false').featureFlags, good('reference_media = true').featureFlags]).toEqual([{}, { referenceMedia: false }, { referenceMedia: true }])
   })
 
   test('poll keys come from file or environment, newest first; without any, storage keeps one', () => {

@@ -1,6 +1,6 @@
 /** What one order comes to: a WAV that says in itself what made it. */
 import { secondsOf, wavOf } from '../../lib/wav.ts'
-import { LONGEST_S, spoken } from './flite.ts'
+import { MAX_S, spoken } from './flite.ts'
 import { soundOf } from './sounds.ts'
 import { RATE, samplesOf } from './synth.ts'
 import { tuneOf } from './tune.ts'
@@ -21,7 +21,7 @@ export const TUNE_NOTE = 'Procedural music by Farebox - not a model. Nobody sing
 export async function audioOf(order: AudioOrder): Promise<AudioAnswer> {
   if (order.kind === 'speech') {
     const samples = await spoken(order)
-    if (!samples) return { error: 'it would last too long', refusal: `takes longer than ${LONGEST_S / 60} minutes to say` }
+    if (!samples) return { error: 'it would last too long', refusal: `takes longer than ${MAX_S / 60} minutes to say` }
     return { wav: wavOf({ ...samples, software: `${SOFTWARE} with flite`, comment: SPOKEN_NOTE }), seconds: secondsOf(samples), note: SPOKEN_NOTE }
   }
   if (order.kind === 'sound') {

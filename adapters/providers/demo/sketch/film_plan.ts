@@ -19,7 +19,7 @@ const SHORT_SIDES: Readonly<Record<string, number>> = { '480p': 480, '720p': 720
 /** The widest and the tallest that is drawn, as width to height. */
 const WIDEST = 21 / 9
 /** More is beyond the last level of H.264 that players know, once it is this long on one side. */
-const LONGEST_SIDE = 3840
+const MAX_SIDE = 3840
 /** Frames a second; one where a frame has more pixels than 1080p has in any ratio, for those take a third of a second each. */
 const FRAMES = 4
 const LARGE = 2520 * 1080
@@ -33,8 +33,8 @@ export function frameSize({ resolution, aspectRatio }: Pick<FilmJob, 'resolution
   if (!short) throw new Error(`sketch films in ${Object.keys(SHORT_SIDES).join(', ')}, not ${resolution}`)
   const ratio = Math.min(WIDEST, Math.max(1 / WIDEST, ratioOf(aspectRatio, picture)))
   const slim = Math.max(ratio, 1 / ratio)
-  const long = Math.min(LONGEST_SIDE, even(short * slim))
-  const other = Math.min(short, even(LONGEST_SIDE / slim))
+  const long = Math.min(MAX_SIDE, even(short * slim))
+  const other = Math.min(short, even(MAX_SIDE / slim))
   return ratio < 1 ? { width: other, height: long } : { width: long, height: other }
 }
 

@@ -1,5 +1,5 @@
 /** Sources as pixels of a given size: fitted into a box, and several of them fused into one picture. */
-import { Fault } from '../../../../core/http/errors.ts'
+import { ApiError } from '../../../../core/http/errors.ts'
 import type { Dice } from './ink.ts'
 import { decodePng, encodePng, type Raster } from './png.ts'
 
@@ -9,13 +9,13 @@ export type Size = { readonly width: number; readonly height: number }
 export type Spot = Size & { readonly x: number; readonly y: number }
 
 /** A picture of the largest phones and cameras; decoding takes up to eight bytes of memory a pixel. */
-export const MOST_PIXELS = 50_000_000
+export const MAX_PIXELS = 50_000_000
 /** How much of a source may be cut off before it is shown whole, over a blurred copy of itself. */
 const CROP = 0.35
 const CROP_IN_PANEL = 0.6
 
-export function refused(details: string): Fault {
-  return new Fault('INVALID_IMAGE', { details })
+export function refused(details: string): ApiError {
+  return new ApiError('INVALID_IMAGE', { details })
 }
 
 /** The whole source in a box. A source of exactly that size keeps every byte of its pixels. */
@@ -144,7 +144,7 @@ async function blurred(source: Source, box: Size): Promise<Raster> {
  * Throws INVALID_IMAGE for what cannot be decoded. Needs Bun.
  */
 async function resized(source: Source, { width, height }: Size, filter: Bun.Image.Filter): Promise<Raster> {
-  const image = new Bun.Image(source.bytes, { maxPixels: MOST_PIXELS })
+  const image = new Bun.Image(source.bytes, { maxPixels: MAX_PIXELS })
   const scaled = width === source.width && height === source.height ? image : image.resize(width, height, { filter })
   try {
     const raster = decodePng(await scaled.png({ compressionLevel: 0 }).bytes())

@@ -8,7 +8,7 @@ import { runCommand } from './wasi.ts'
 let compiled: Promise<WebAssembly.Module> | undefined
 
 /** What one sound may last, in seconds: a page of figures takes an hour to say, and its samples fill the memory of whoever asked. */
-export const LONGEST_S = 600
+export const MAX_S = 600
 const OUT = '/speech.wav'
 
 /**
@@ -21,7 +21,7 @@ export async function spoken({ text, ...how }: { text: string; voice: string; sp
   for (const piece of piecesOf(text).filter((each) => SAYABLE.test(each))) {
     const samples = await said(piece, how)
     seconds += secondsOf(samples)
-    if (seconds > LONGEST_S) return undefined
+    if (seconds > MAX_S) return undefined
     spoken.push(samples)
   }
   const [first] = spoken
@@ -40,7 +40,7 @@ async function said(text: string, { voice, speed }: { voice: string; speed: numb
 
 /** Of a long run of nothing else, flite dies. */
 const SAYABLE = /[^\s.,;:!?'"`()[\]{}<>-]/
-const LONGEST_PIECE = 400
+const MAX_PIECE = 400
 /** Where a text is parted, the best place first: after a sentence, after a part of one, between words. */
 const GAPS = [/^.*[.!?]["')]* /s, /^.*[,;:] /s, /^.* /s]
 
@@ -48,8 +48,8 @@ const GAPS = [/^.*[.!?]["')]* /s, /^.*[,;:] /s, /^.* /s]
 export function piecesOf(text: string): readonly string[] {
   const pieces: string[] = []
   for (let rest = text; rest !== ''; ) {
-    const most = rest.slice(0, LONGEST_PIECE)
-    const gap = rest.length > LONGEST_PIECE ? GAPS.map((each) => each.exec(most)?.[0]).find((each) => each !== undefined) : undefined
+    const most = rest.slice(0, MAX_PIECE)
+    const gap = rest.length > MAX_PIECE ? GAPS.map((each) => each.exec(most)?.[0]).find((each) => each !== undefined) : undefined
     const piece = gap ?? most
     pieces.push(piece)
     rest = rest.slice(piece.length)

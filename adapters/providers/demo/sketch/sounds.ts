@@ -1,6 +1,6 @@
 /** Sound effects by what the words name: each is a recipe, and several sound together. The same words make the same sound. */
 import { dice as seeded, type Dice } from './ink.ts'
-import { band, echoed, held, high, low, type Mix, noise, place, render, shaped, silence, stereo, struck, type Track, wave } from './synth.ts'
+import { band, echoed, held, high, low, type Mix, noise, place, render, shaped, silence, stereo, injected, type Track, wave } from './synth.ts'
 
 type Making = { readonly mix: Mix; readonly seconds: number; readonly dice: Dice }
 /** `usual` is how long it lasts where nobody says. */
@@ -34,11 +34,11 @@ const thud = (from: number, to: number, decay: number): Track => {
   let phase = 0
   return render(decay * 5, (time) => {
     phase += (2 * Math.PI * (to + (from - to) * Math.exp(-time / 0.04))) / 32_000
-    return Math.sin(phase) * struck(0.003, decay)(time)
+    return Math.sin(phase) * injected(0.003, decay)(time)
   })
 }
 
-const rumble = (seconds: number, dice: Dice, decay: number): Track => shaped(low(low(noise(seconds, dice), 140), 160), (time) => 9 * struck(0.05, decay)(time) * (0.7 + 0.3 * wave(3.1, time)))
+const rumble = (seconds: number, dice: Dice, decay: number): Track => shaped(low(low(noise(seconds, dice), 140), 160), (time) => 9 * injected(0.05, decay)(time) * (0.7 + 0.3 * wave(3.1, time)))
 
 const recipes: readonly Recipe[] = [
   {
@@ -46,7 +46,7 @@ const recipes: readonly Recipe[] = [
     make(making) {
       const { seconds, dice } = making
       bed(making, () => high(low(noise(seconds, dice), 5200), 700), 0.35)
-      often(making, { every: 0.025, spread: 0.9 }, () => shaped(band(noise(0.03, dice), dice.between(1800, 4500), 6), struck(0.001, 0.006)), 0.5)
+      often(making, { every: 0.025, spread: 0.9 }, () => shaped(band(noise(0.03, dice), dice.between(1800, 4500), 6), injected(0.001, 0.006)), 0.5)
     },
   },
   {
@@ -80,7 +80,7 @@ const recipes: readonly Recipe[] = [
     make(making) {
       const { seconds, dice } = making
       bed(making, () => low(noise(seconds, dice), 420), 0.9)
-      often(making, { every: 0.09, spread: 0.95 }, () => shaped(high(noise(0.02, dice), 1500), struck(0.0005, dice.between(0.002, 0.006))), 0.8)
+      often(making, { every: 0.09, spread: 0.95 }, () => shaped(high(noise(0.02, dice), 1500), injected(0.0005, dice.between(0.002, 0.006))), 0.8)
     },
   },
   {
@@ -90,7 +90,7 @@ const recipes: readonly Recipe[] = [
       bed(making, () => band(noise(seconds, dice), 900, 1), 0.35)
       often(making, { every: 0.06, spread: 0.8 }, () => {
         const from = dice.between(500, 1300)
-        return render(0.07, (time) => wave(from * (1 + 4 * time), time) * struck(0.004, 0.018)(time))
+        return render(0.07, (time) => wave(from * (1 + 4 * time), time) * injected(0.004, 0.018)(time))
       }, 0.35)
     },
   },
@@ -123,7 +123,7 @@ const recipes: readonly Recipe[] = [
       for (let at = 0.1, count = 0; at < seconds - 0.15; at += 0.52 * dice.between(0.95, 1.05), count++) {
         const pan = count % 2 === 0 ? -0.25 : 0.25
         place(mix, thud(150, 60, 0.03), { at, pan })
-        place(mix, shaped(band(noise(0.09, dice), 1300, 1), struck(0.002, 0.02)), { at: at + 0.02, pan, gain: 0.5 })
+        place(mix, shaped(band(noise(0.09, dice), 1300, 1), injected(0.002, 0.02)), { at: at + 0.02, pan, gain: 0.5 })
       }
     },
   },
@@ -131,7 +131,7 @@ const recipes: readonly Recipe[] = [
     words: /\b(explo\w+|boom|blast|bomb|cannon|gunshot)/i, usual: 4, room: 0.5,
     make({ mix, dice, seconds }) {
       const long = Math.max(0.5, Math.min(4, seconds - 0.05))
-      place(mix, shaped(low(noise(long, dice), (time) => 90 + 6000 * Math.exp(-time / 0.12)), struck(0.002, 0.5)), { at: 0.05, gain: 2.5 })
+      place(mix, shaped(low(noise(long, dice), (time) => 90 + 6000 * Math.exp(-time / 0.12)), injected(0.002, 0.5)), { at: 0.05, gain: 2.5 })
       place(mix, thud(110, 32, 0.5), { at: 0.05, gain: 1.2 })
     },
   },
@@ -140,7 +140,7 @@ const recipes: readonly Recipe[] = [
     make: (making) => often(making, { every: 0.6 }, () => {
       let phase = 0
       const from = making.dice.between(1800, 2800)
-      return render(0.4, (time) => Math.sign(Math.sin((phase += (2 * Math.PI * (120 + from * Math.exp(-time / 0.09))) / 32_000))) * struck(0.002, 0.12)(time) * 0.5)
+      return render(0.4, (time) => Math.sign(Math.sin((phase += (2 * Math.PI * (120 + from * Math.exp(-time / 0.09))) / 32_000))) * injected(0.002, 0.12)(time) * 0.5)
     }),
   },
   {
@@ -168,7 +168,7 @@ const recipes: readonly Recipe[] = [
   },
   {
     words: /\b(applause|clap\w*|crowd|cheer\w*|audience)/i, usual: 5, room: 0.3,
-    make: (making) => often(making, { every: 0.012, spread: 0.9 }, () => shaped(band(noise(0.03, making.dice), making.dice.between(900, 2200), 2), struck(0.001, 0.008)), 0.7),
+    make: (making) => often(making, { every: 0.012, spread: 0.9 }, () => shaped(band(noise(0.03, making.dice), making.dice.between(900, 2200), 2), injected(0.001, 0.008)), 0.7),
   },
   {
     words: /\b(heart ?beats?|heart|pulse)\b/i, usual: 5, room: 0.1,
@@ -182,7 +182,7 @@ const recipes: readonly Recipe[] = [
     words: /\b(glass|shatter\w*|crash|break\w*|smash\w*)/i, usual: 2.5, room: 0.25,
     make(making) {
       const { mix, dice, seconds } = making
-      place(mix, shaped(high(noise(0.4, dice), 2000), struck(0.001, 0.06)), { at: 0.05 })
+      place(mix, shaped(high(noise(0.4, dice), 2000), injected(0.001, 0.06)), { at: 0.05 })
       for (let piece = 0; piece < 24; piece++) {
         const at = 0.06 + dice.next() ** 2 * Math.min(1.2, seconds)
         place(mix, rung(dice.between(2200, 7000), [[1, 1, 0.06], [1.6, 0.5, 0.03]], 0.3), { at, pan: dice.between(-0.8, 0.8), gain: dice.between(0.1, 0.4) })
@@ -193,7 +193,7 @@ const recipes: readonly Recipe[] = [
     words: /\b(drips?|drops?|droplets?|dripping|cave)\b/i, usual: 4, room: 0.6,
     make: (making) => often(making, { every: 0.8, spread: 0.5, from: 0.1 }, () => {
       const from = making.dice.between(700, 1300)
-      return render(0.15, (time) => wave(from * (1 + 3 * time), time) * struck(0.003, 0.035)(time))
+      return render(0.15, (time) => wave(from * (1 + 3 * time), time) * injected(0.003, 0.035)(time))
     }),
   },
   {
@@ -211,7 +211,7 @@ const recipes: readonly Recipe[] = [
   },
   {
     words: /\b(clicks?|button|keyboard|typing|typewriter)\b/i, usual: 3, room: 0.1,
-    make: (making) => often(making, { every: 0.16, spread: 0.6 }, () => shaped(band(noise(0.02, making.dice), making.dice.between(1800, 3200), 3), struck(0.0005, 0.004))),
+    make: (making) => often(making, { every: 0.16, spread: 0.6 }, () => shaped(band(noise(0.02, making.dice), making.dice.between(1800, 3200), 3), injected(0.0005, 0.004))),
   },
   {
     words: /\b(crickets?|insects?|night|cicadas?)\b/i, usual: 5, room: 0.2,
@@ -242,7 +242,7 @@ export function soundOf({ text, seconds }: { text: string; seconds?: number | un
     const name = recipe.words.exec(text)?.[0]
     return name === undefined ? [] : [{ ...recipe, name: name.toLowerCase() }]
   })
-  const chosen = found.slice(0, MOST_AT_ONCE)
+  const chosen = found.slice(0, MAX_AT_ONCE)
   const long = seconds ?? Math.max(0, ...chosen.map(({ usual }) => usual))
   const making = { seconds: long || 2, dice: seeded(text) }
   const mix = stereo(making.seconds)
@@ -252,4 +252,4 @@ export function soundOf({ text, seconds }: { text: string; seconds?: number | un
   return { mix: echoed(mix, room), seconds: making.seconds, names: chosen.map(({ name }) => name) }
 }
 
-const MOST_AT_ONCE = 4
+const MAX_AT_ONCE = 4

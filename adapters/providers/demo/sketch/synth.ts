@@ -75,7 +75,7 @@ export function band(sound: Track, pitch: number | ((time: number) => number), n
 }
 
 /** Rises for so many seconds, then falls off; `decay` is how long until about a third is left. */
-export const struck = (rise: number, decay: number) => (time: number) => (time < rise ? time / rise : Math.exp((rise - time) / decay))
+export const injected = (rise: number, decay: number) => (time: number) => (time < rise ? time / rise : Math.exp((rise - time) / decay))
 export const wave = (pitch: number, time: number, phase = 0): number => Math.sin(2 * Math.PI * pitch * time + phase)
 /** Between two times, with soft edges of so many seconds. */
 export const held = (seconds: number, edge: number) => (time: number) => Math.min(1, time / edge, Math.max(0, (seconds - time) / edge))

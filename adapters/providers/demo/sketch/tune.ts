@@ -1,6 +1,6 @@
 /** Music by what the words ask for: tempo, scale, chords and instruments from key words, a melody from chance. The same words make the same piece. */
 import { dice as seeded, type Dice } from './ink.ts'
-import { band, echoed, high, low, type Mix, noise, place, render, shaped, stereo, struck, type Track, wave } from './synth.ts'
+import { band, echoed, high, low, type Mix, noise, place, render, shaped, stereo, injected, type Track, wave } from './synth.ts'
 
 type Instrument = 'piano' | 'pluck' | 'bells' | 'square' | 'pad' | 'strings'
 type Style = {
@@ -52,7 +52,7 @@ const INSTRUMENTS: Readonly<Record<Instrument, (pitch: number, seconds: number) 
     const decay = 0.9 * (261 / pitch) ** 0.4
     return render(Math.min(seconds + 0.5, 3), (time) => {
       const sum = wave(pitch, time) + 0.5 * wave(2 * pitch, time) * Math.exp(-time * 2) + 0.25 * wave(3.01 * pitch, time) * Math.exp(-time * 4)
-      return 0.6 * sum * struck(0.004, decay)(time) * (time > seconds ? Math.exp((seconds - time) * 9) : 1)
+      return 0.6 * sum * injected(0.004, decay)(time) * (time > seconds ? Math.exp((seconds - time) * 9) : 1)
     })
   },
   pluck: (pitch, seconds) => {
@@ -83,16 +83,16 @@ function swelling(pitch: number, seconds: number, dull: number): Track {
   return shaped(low(body, dull), (time) => 0.8 * Math.min(1, time / rise) * Math.min(1, Math.max(0, (long - time) / 0.4)))
 }
 
-const bass = (pitch: number, seconds: number): Track => render(seconds, (time) => (0.9 * wave(pitch, time) + 0.25 * wave(2 * pitch, time)) * struck(0.01, 0.9)(time) * Math.min(1, Math.max(0, (seconds - time) / 0.05)))
+const bass = (pitch: number, seconds: number): Track => render(seconds, (time) => (0.9 * wave(pitch, time) + 0.25 * wave(2 * pitch, time)) * injected(0.01, 0.9)(time) * Math.min(1, Math.max(0, (seconds - time) / 0.05)))
 
 function drumsOf(dice: Dice) {
   let phase = 0
   const kick = render(0.3, (time) => {
     phase += (2 * Math.PI * (46 + 120 * Math.exp(-time / 0.025))) / 32_000
-    return 1.2 * Math.sin(phase) * struck(0.002, 0.09)(time)
+    return 1.2 * Math.sin(phase) * injected(0.002, 0.09)(time)
   })
-  const snare = shaped(band(noise(0.22, dice), 1900, 1), (time) => 0.8 * struck(0.001, 0.06)(time))
-  const hat = shaped(high(noise(0.06, dice), 7000), (time) => 0.35 * struck(0.0005, 0.015)(time))
+  const snare = shaped(band(noise(0.22, dice), 1900, 1), (time) => 0.8 * injected(0.001, 0.06)(time))
+  const hat = shaped(high(noise(0.06, dice), 7000), (time) => 0.35 * injected(0.0005, 0.015)(time))
   return { kick, snare, hat }
 }
 

@@ -12,7 +12,7 @@ const REGULAR_FILE = 4
 const ROOT_FD = 3
 const FILE_FD = 4
 const FILE_TYPES: Readonly<Record<number, number>> = { [ROOT_FD]: DIRECTORY, [FILE_FD]: REGULAR_FILE }
-const MOST_SAID = 2_000
+const MAX_SAID = 2_000
 
 /** Ends a command that calls exit. */
 class Exit extends Error {
@@ -91,7 +91,7 @@ export async function runCommand(module: WebAssembly.Module, args: readonly stri
       for (let index = 0; index < count; index++) {
         const part = bytes(view().getUint32(vectors + 8 * index, true), view().getUint32(vectors + 8 * index + 4, true))
         if (fd === FILE_FD) write(part)
-        else if (said.length < MOST_SAID) said += new TextDecoder().decode(part)
+        else if (said.length < MAX_SAID) said += new TextDecoder().decode(part)
         length += part.length
       }
       return set32(written, length)

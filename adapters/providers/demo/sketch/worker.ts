@@ -1,5 +1,5 @@
 import { parentPort } from 'node:worker_threads'
-import { Fault } from '../../../../core/http/errors.ts'
+import { ApiError } from '../../../../core/http/errors.ts'
 import { editOf, type Edit } from './edit.ts'
 import { labelled } from './png.ts'
 import { drawnPng } from './render.ts'
@@ -17,7 +17,7 @@ async function answerTo(task: Sketch | Edit): Promise<Answer> {
     const png = 'images' in task ? await editOf(task) : labelled(await drawnPng(sceneOf(task)), LABEL, task.prompt)
     return { url: `data:image/png;base64,${Buffer.from(png).toString('base64')}` }
   } catch (cause) {
-    if (cause instanceof Fault) return { refused: String(cause.parts.details) }
+    if (cause instanceof ApiError) return { refused: String(cause.parts.details) }
     return { error: cause instanceof Error ? cause.message : String(cause) }
   }
 }

@@ -1,21 +1,21 @@
 /** When an answer has begun: until then nothing is handed out, and a stream that fails is no answer, but a refusal. */
-import type { LiveStream } from '../../../endpoint/mod.ts'
-import { Fault } from '../../../http/errors.ts'
+import type { AnswerStream } from '../../../endpoint/mod.ts'
+import { ApiError } from '../../../http/errors.ts'
 import { fieldsOf, objectsOf, textOf } from './json.ts'
 import { MAX_EVENT, parseEvent, tryJson } from './sse.ts'
-import type { Fields, Wire } from './wire.ts'
+import type { Fields, ChatFormat } from './wire.ts'
 
 /** What may come before the first real event, in bytes: `response.created` repeats instructions and tools. */
-const MOST_HELD = MAX_EVENT
+const MAX_HELD = MAX_EVENT
 
 /** A stream that knows whether its first real event has come: words, thoughts, a tool call or a refusal. */
-export type Watched = LiveStream & { hasBegun(): boolean }
+export type Watched = AnswerStream & { hasBegun(): boolean }
 
 /**
  * The same stream, handed out at its first real event. What came before, such as comments and the chunk that names the speaker, is held back and goes
  * out with it, as it came. Rejects, and cancels the stream, where it fails or ends before, or where too much came that says nothing.
  */
-export async function begun(stream: Watched, { signal }: { readonly signal: AbortSignal }): Promise<LiveStream> {
+export async function begun(stream: Watched, { signal }: { readonly signal: AbortSignal }): Promise<AnswerStream> {
   const held: Uint8Array[] = []
   let size = 0
   let isOver = false
@@ -29,12 +29,12 @@ export async function begun(stream: Watched, { signal }: { readonly signal: Abor
       if (bytes === undefined) break
       held.push(bytes)
       size += bytes.length
-      if (size > MOST_HELD) throw silent(`it sent ${size} bytes that say nothing, and ${MOST_HELD} are allowed`)
+      if (size > MAX_HELD) throw silent(`it sent ${size} bytes that say nothing, and ${MAX_HELD} are allowed`)
     }
     if (!stream.hasBegun()) throw silent('it ended without an answer')
   } catch (error) {
     stream.cancel()
-    throw error instanceof Fault && error.parts.message === BROKEN_OFF ? silent('it broke off') : error
+    throw error instanceof ApiError && error.parts.message === BROKEN_OFF ? silent('it broke off') : error
   } finally {
     signal.removeEventListener('abort', leave)
   }
@@ -60,14 +60,14 @@ export async function begun(stream: Watched, { signal }: { readonly signal: Abor
 
 const BROKEN_OFF = 'The model broke off its answer.'
 
-export const broken = () => new Fault('MODEL_UNAVAILABLE', { message: BROKEN_OFF })
+export const broken = () => new ApiError('MODEL_UNAVAILABLE', { message: BROKEN_OFF })
 
-const silent = (why: string) => new Fault('MODEL_UNAVAILABLE', { message: `The model did not answer: ${why}. Nothing was charged; the same request may be sent again.` })
+const silent = (why: string) => new ApiError('MODEL_UNAVAILABLE', { message: `The model did not answer: ${why}. Nothing was charged; the same request may be sent again.` })
 
 // ── the first real event ────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Whether an event says something: words, thoughts, a tool call or a refusal. In `chat` its chunks are read anyway. */
-export function isReal(raw: string, wire: Exclude<Wire, 'chat'>): boolean {
+export function isReal(raw: string, wire: Exclude<ChatFormat, 'chat'>): boolean {
   const told = tryJson(parseEvent(raw)?.data ?? '')
   return told !== undefined && real[wire](told)
 }
@@ -77,7 +77,7 @@ const isSaid = (value: unknown): boolean => (typeof value === 'string' || Array.
 /** Whether any member but these says something. */
 const saysBeside = (fields: Fields, names: readonly string[]): boolean => Object.entries(fields).some(([name, value]) => !names.includes(name) && isSaid(value))
 
-const real: Readonly<Record<Exclude<Wire, 'chat'>, (told: Fields) => boolean>> = {
+const real: Readonly<Record<Exclude<ChatFormat, 'chat'>, (told: Fields) => boolean>> = {
   messages({ type, content_block, delta }) {
     const block = fieldsOf(content_block)
     if (type === 'content_block_start') return block.type !== 'text' || isSaid(block.text)

@@ -49,13 +49,13 @@ export function withJsonAsked(body: Fields): Fields {
   return { ...rest, messages: [{ ...first, content }, ...others] }
 }
 
-const FENCE = /^\s*```(?:json)?\s*\n([\s\S]*?)\n?```\s*$/i
+const CLAIM_TOKEN = /^\s*```(?:json)?\s*\n([\s\S]*?)\n?```\s*$/i
 
 /** An answer whose text was wrapped in a code fence, without it. */
-export function withoutFence(reply: Fields): Fields {
+export function withoutClaimToken(reply: Fields): Fields {
   const choices = objectsOf(reply.choices).map((choice) => {
     const { content, ...rest } = isFields(choice.message) ? choice.message : {}
-    const bare = typeof content === 'string' ? (FENCE.exec(content)?.[1] ?? content) : (content ?? null)
+    const bare = typeof content === 'string' ? (CLAIM_TOKEN.exec(content)?.[1] ?? content) : (content ?? null)
     return { ...choice, message: { ...rest, content: bare } }
   })
   return { ...reply, choices }

@@ -1,15 +1,15 @@
 /** Answers that say nothing: nobody is to pay for one (spec 2, reasoning rule 3). */
 import { fieldsOf, objectsOf } from './json.ts'
-import type { Fields, Wire } from './wire.ts'
+import type { Fields, ChatFormat } from './wire.ts'
 
 /** Whether an answer has neither text, nor a tool call, nor a refusal in it. */
-export function isEmpty(body: Fields, wire: Wire): boolean {
+export function isEmpty(body: Fields, wire: ChatFormat): boolean {
   return !spoken[wire](body)
 }
 
 const isSaid = (value: unknown): boolean => (typeof value === 'string' || Array.isArray(value)) && value.length > 0
 
-const spoken: Readonly<Record<Wire, (body: Fields) => boolean>> = {
+const spoken: Readonly<Record<ChatFormat, (body: Fields) => boolean>> = {
   chat: ({ choices }) =>
     objectsOf(choices).some(({ message, finish_reason }) => {
       const { content, tool_calls, refusal, images, audio, function_call } = fieldsOf(message)

@@ -257,7 +257,7 @@ function budgeted(thinking: Fields, limit: number): Fields | undefined {
 
 // ── prompt cache ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const MOST_MARKS = 4
+const MAX_MARKS = 4
 
 const marksOf = (block: Fields): number => (isFields(block.cache_control) ? 1 : 0) + listOf(block.content).filter(isFields).reduce((sum, inner) => sum + (isFields(inner.cache_control) ? 1 : 0), 0)
 const allMarks = (blocks: readonly Fields[]): number => blocks.reduce((sum, block) => sum + marksOf(block), 0)
@@ -265,7 +265,7 @@ const allMarks = (blocks: readonly Fields[]): number => blocks.reduce((sum, bloc
 /** Marks the end of the last user turn, of the system text and of the tools, the longest prefix first, as far as the caller's own marks leave room. */
 function cached({ system, tools, turns }: Draft, isMarked: boolean): Draft {
   const own = allMarks(system) + allMarks(tools) + turns.reduce((sum, { content }) => sum + allMarks(content), 0)
-  let room = MOST_MARKS - own - (isMarked ? 1 : 0)
+  let room = MAX_MARKS - own - (isMarked ? 1 : 0)
   const mark = (blocks: readonly Fields[]): readonly Fields[] => {
     const last = blocks.at(-1)
     if (!last || room <= 0 || marksOf(last) > 0) return blocks

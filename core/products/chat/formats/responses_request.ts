@@ -180,8 +180,8 @@ export function besideChat({ input }: Fields): { readonly text: string; readonly
   const reasoning = items.filter(({ type }) => type === 'reasoning')
   if (reasoning.length === 0) return { text: '', tokens: 0 }
   const full = reasoning.map((item) => (reasoningText({ content: [], summary: item.summary ?? [] }) === '' ? '' : reasoningText({ content: item.content ?? [] })))
-  const sealed = reasoning.reduce((sum, { encrypted_content }) => sum + Math.ceil(textOf(encrypted_content).length / SEALED_PER_TOKEN), 0)
-  return { text: [...messagesOf(items).dropped, ...full].filter((text) => text !== '').join('\n\n'), tokens: sealed }
+  const signedQuery = reasoning.reduce((sum, { encrypted_content }) => sum + Math.ceil(textOf(encrypted_content).length / SEALED_PER_TOKEN), 0)
+  return { text: [...messagesOf(items).dropped, ...full].filter((text) => text !== '').join('\n\n'), tokens: signedQuery }
 }
 
 const SEALED_PER_TOKEN = 4

@@ -8,8 +8,8 @@ import { given, isFunctionTool } from './responses_parts.ts'
 import { responsesFromChat } from './responses_request.ts'
 import type { Fields } from './wire.ts'
 
-const MOST_DOMAINS = 5
-const MOST_HANDLES = 10
+const MAX_DOMAINS = 5
+const MAX_HANDLES = 10
 
 /**
  * A chat request with `search_parameters` for an upstream with search tools; `mode: off` searches nothing, an absent mode is `auto`. Dates and
@@ -64,10 +64,10 @@ function limited(allowed: readonly string[], excluded: readonly string[], most: 
 }
 
 const domainsOf = (web: readonly Fields[]) =>
-  limited(textsOf(web, 'allowed_websites', 'allowed_domains'), textsOf(web, 'excluded_websites', 'excluded_domains'), MOST_DOMAINS)
+  limited(textsOf(web, 'allowed_websites', 'allowed_domains'), textsOf(web, 'excluded_websites', 'excluded_domains'), MAX_DOMAINS)
 
 const handlesOf = (x: readonly Fields[]) =>
-  limited(textsOf(x, 'included_x_handles', 'allowed_x_handles', 'x_handles'), textsOf(x, 'excluded_x_handles'), MOST_HANDLES)
+  limited(textsOf(x, 'included_x_handles', 'allowed_x_handles', 'x_handles'), textsOf(x, 'excluded_x_handles'), MAX_HANDLES)
 
 function webTool(web: readonly Fields[]): Fields {
   const { allowed, excluded } = domainsOf(web)

@@ -1,16 +1,16 @@
 /** Streams on their way through: bytes pass untouched, and are read only where they say something that matters (house decision 13). */
-import { joined } from '../../../lib/bytes.ts'
-import type { Fault } from '../../../http/errors.ts'
+import { concatBytes } from '../../../lib/bytes.ts'
+import type { ApiError } from '../../../http/errors.ts'
 import type { Json } from '../../../ports/mod.ts'
 import type { ChatStream } from '../../../ports/vendors.ts'
 import { broken, isReal, type Watched } from './begun.ts'
 import { isFields, objectsOf } from './json.ts'
 import { type EventSplitter, eventSplitter, MAX_EVENT, parseEvent, sseJson, tryJson } from './sse.ts'
 import { usageOf } from './usage.ts'
-import type { Fields, Rewriter, SseEvent, Wire } from './wire.ts'
+import type { Fields, Rewriter, SseEvent, ChatFormat } from './wire.ts'
 
 /** Where the text of a wire has to be looked at. None of these can stand inside a JSON string: its quotes would be escaped. */
-const MARKS: Readonly<Record<Wire, RegExp>> = {
+const MARKS: Readonly<Record<ChatFormat, RegExp>> = {
   chat: /"(?:usage": ?\{|error":|reasoning": ?"|finish_reason": ?"|object": ?"error")|\[DONE\]|event: error/,
   messages: /event: (?:error|message_delta|message_start|message_stop)|"type": ?"error"/,
   responses: /event: (?:error|response\.(?:completed|incomplete|failed))|"type": ?"error"/,
@@ -18,7 +18,7 @@ const MARKS: Readonly<Record<Wire, RegExp>> = {
 }
 
 /** What a reader would pay for. In `chat` the first chunks are read one by one instead, for they hold an empty text. */
-const CONTENT: Readonly<Record<Wire, RegExp>> = {
+const CONTENT: Readonly<Record<ChatFormat, RegExp>> = {
   chat: /(?!)/,
   messages: /content_block_delta|"type": ?"tool_use"/,
   responses: /\.delta"|"response\.(?:output_text|refusal|function_call_arguments)\.done"/,
@@ -31,7 +31,7 @@ const COUNTED = '"usageMetadata"'
 const ENDED = /"(?:finishReason|finish_reason|blockReason)": ?"/
 
 export type Watching = {
-  readonly wire: Wire
+  readonly wire: ChatFormat
   /** The upstream's model id, or what its first chunk says instead, such as a dated one; and ours, which takes its place. */
   readonly model?: { readonly upstream: string; readonly ours: string }
 }
@@ -62,7 +62,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
   /** Said what an answer must say at least; and all that it has to say. */
   let isFinished = false
   let isOver = false
-  let trouble: Fault | undefined
+  let trouble: ApiError | undefined
   let closing = ''
 
   return {
@@ -147,7 +147,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
         if (event) out += read(event, raw)
         if (!event) out += isPlain ? raw : silence(raw)
       } catch (error) {
-        trouble = error as Fault
+        trouble = error as ApiError
       }
       if (trouble || isOver) break
     }
@@ -227,8 +227,8 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
   }
 
   /** Before its first real event a stream that fails is a refusal like any other, in the class that its vendor names. */
-  function failed({ event, data }: { readonly event: string | undefined; readonly data: string }): Fault {
-    return (hasBegun || hasContent ? undefined : upstream.faultOf?.({ data, ...(event !== undefined && { event }) })) ?? broken()
+  function failed({ event, data }: { readonly event: string | undefined; readonly data: string }): ApiError {
+    return (hasBegun || hasContent ? undefined : upstream.apiErrorOf?.({ data, ...(event !== undefined && { event }) })) ?? broken()
   }
 
   function count(text: string): void {
@@ -333,7 +333,7 @@ const DATA = /^data:/m
 /** Whole events that each hold a JSON object by the look of it, and nothing else. */
 const NAMELESS = /^(?:data: \{[^\n]*\}\n\n)+$/
 const NAMED = /^(?:event: [\w.]+\ndata: \{[^\n]*\}\n\n)+$/
-const PLAIN: Readonly<Record<Wire, RegExp>> = { chat: NAMELESS, messages: NAMED, responses: NAMED, generate_content: NAMELESS }
+const PLAIN: Readonly<Record<ChatFormat, RegExp>> = { chat: NAMELESS, messages: NAMED, responses: NAMED, generate_content: NAMELESS }
 
 /** A comment says only that the upstream lives; its words are not ours to pass on. */
 const silence = (raw: string): string => (raw.trim() === '' ? '' : ': working\n\n')
@@ -362,7 +362,7 @@ function eventCutter() {
 
   function rest(): Uint8Array | undefined {
     const [only] = held
-    const bytes = held.length > 1 ? joined(held, size) : only
+    const bytes = held.length > 1 ? concatBytes(held, size) : only
     held = []
     size = 0
     edge = []
@@ -386,7 +386,7 @@ function eventCutter() {
     /** The bytes, and all that is held: as if they had never been cut. */
     untouched(bytes: Uint8Array): Uint8Array {
       const more = rest()
-      return more ? joined([bytes, more], bytes.length + more.length) : bytes
+      return more ? concatBytes([bytes, more], bytes.length + more.length) : bytes
     },
   }
 }

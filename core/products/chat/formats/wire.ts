@@ -5,7 +5,7 @@ import type { Json } from '../../../ports/mod.ts'
  * `chat` is POST /chat/completions, the wire between all others; `messages`, `responses` and `generate_content` are the vendor-compatible
  * surfaces of spec 3. A translation goes from a wire to `chat`, or from `chat` to a wire.
  */
-export type Wire = 'chat' | 'messages' | 'responses' | 'generate_content'
+export type ChatFormat = 'chat' | 'messages' | 'responses' | 'generate_content'
 
 /** A JSON object: the body of a request or of a reply in some wire. */
 export type Fields = { readonly [name: string]: Json }

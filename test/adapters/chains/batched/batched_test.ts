@@ -3,7 +3,7 @@ import { afterAll, describe, expect, test } from 'bun:test'
 import { CHAIN_CONFIGS } from '@circle-fin/x402-batching/client'
 import type { Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { type BatchedChain, batchedChain, type BatchedConfig, MOST_NETWORKS } from '../../../../adapters/chains/batched/mod.ts'
+import { type BatchedChain, batchedChain, type BatchedConfig, MAX_NETWORKS } from '../../../../adapters/chains/batched/mod.ts'
 import { BATCHED, DOMAINS, LIVING } from '../../../../adapters/chains/batched/api.ts'
 import { readExact } from '../../../../adapters/chains/exact.ts'
 import { usdc } from '../../../../core/x402/money.ts'
@@ -143,7 +143,7 @@ describe('what is offered', () => {
     const { chain, checked } = await checking(supporting(...all.map((network) => kindOf(network))))
     expect(checked).toMatchObject({ kind: 'ready', warnings: [expect.stringContaining(all.at(-1) ?? '')] })
     const offers = chain.terms(START).map((terms) => offerOf(terms, { amount: usdc(10n ** 9n), maxTimeoutSeconds: 600 }))
-    expect(offers).toHaveLength(MOST_NETWORKS)
+    expect(offers).toHaveLength(MAX_NETWORKS)
     const resource = { url: `https://farebox.example/${'x'.repeat(100)}`, description: 'y'.repeat(100), mimeType: 'application/json' }
     const { headers } = challenge(offers, resource, { error: 'Payment Required' })
     expect(Object.entries(headers).join('\r\n').length).toBeLessThan(16_000)

@@ -84,7 +84,7 @@ export type Message = { readonly id: number; readonly method: string; readonly p
 type Reply = { readonly id: number; readonly result?: unknown; readonly error?: { code: number; message: string } }
 
 /** What happens to one HTTP request: `deaf` arrives, but its answer is lost; `lost` never arrives. A function answers in the node's place. */
-export type Fault = 'fine' | 'lost' | 'deaf' | 'busy' | 'garbage' | Stand
+export type ApiError = 'fine' | 'lost' | 'deaf' | 'busy' | 'garbage' | Stand
 export type Stand = (messages: readonly Message[], forward: () => Promise<readonly Reply[]>) => Promise<readonly Reply[]>
 
 /** What the node says, but for some messages something else. */
@@ -98,7 +98,7 @@ export function instead(isIt: (message: Message) => boolean, said: object): Stan
 export type Line = {
   readonly fetch: typeof globalThis.fetch
   /** Decides for each request; undefined is a sound line. */
-  judge: ((messages: readonly Message[], count: number) => Fault) | undefined
+  judge: ((messages: readonly Message[], count: number) => ApiError) | undefined
   count: number
 }
 
@@ -107,17 +107,17 @@ export function line(): Line {
   const through = async (input: Parameters<typeof globalThis.fetch>[0], init?: RequestInit): Promise<Response> => {
     const sent: unknown = JSON.parse(String(init?.body))
     const messages = (Array.isArray(sent) ? sent : [sent]) as Message[]
-    const fault = made.judge?.(messages, ++made.count) ?? 'fine'
+    const apiError = made.judge?.(messages, ++made.count) ?? 'fine'
     if (!made.judge) made.count++
     const forward = () => fetch(input, init)
-    if (fault === 'fine') return forward()
-    if (fault === 'busy') return new Response('{"message":"slow down"}', { status: 429 })
-    if (fault === 'garbage') return new Response('<html>the gateway is tired</html>')
-    if (typeof fault === 'function') {
-      const replies = await fault(messages, async () => listOf(await (await forward()).json()))
+    if (apiError === 'fine') return forward()
+    if (apiError === 'busy') return new Response('{"message":"slow down"}', { status: 429 })
+    if (apiError === 'garbage') return new Response('<html>the gateway is tired</html>')
+    if (typeof apiError === 'function') {
+      const replies = await apiError(messages, async () => listOf(await (await forward()).json()))
       return Response.json(Array.isArray(sent) ? replies : replies[0])
     }
-    if (fault === 'deaf') await (await forward()).text()
+    if (apiError === 'deaf') await (await forward()).text()
     throw new TypeError(`connect ECONNREFUSED ${String(input)}`)
   }
   return Object.assign(made, { fetch: through as typeof globalThis.fetch })

@@ -2,9 +2,9 @@
 import { afterAll, expect, test } from 'bun:test'
 import { type Hex, pad, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { payerStrikes } from '../../../../adapters/chains/evm/revert_limiter.ts'
+import { payerRevertLimiter } from '../../../../adapters/chains/evm/revert_limiter.ts'
 import { word } from '../../../../adapters/chains/evm/hex.ts'
-import { recent } from '../../../../adapters/chains/lru_cache.ts'
+import { lruCache } from '../../../../adapters/chains/lru_cache.ts'
 import type { Payment } from '../../../../core/x402/protocol.ts'
 import { type EvmHarness, evmHarness, isSend, signPayment, type World, world } from './evm_kit.ts'
 import wallets from './moody_wallet.json' with { type: 'json' }
@@ -175,23 +175,23 @@ test('among others, only the account at fault is counted', () =>
   }))
 
 test('strikes are forgotten an hour after the last, and the oldest payer first', () => {
-  const strikes = payerStrikes()
+  const revertLimiter = payerRevertLimiter()
   const payer = (i: number): Hex => `0x${word(BigInt(i)).slice(24)}`
   const [now, first] = [1_000_000, payer(0)]
-  strikes.note(first, now)
-  expect(strikes.blockedUntil(first, true, now)).toBeUndefined()
-  strikes.note(first, now + 1_000)
-  expect([strikes.blockedUntil(first, true, now), strikes.blockedUntil(first, false, now)]).toEqual([now + 1_000 + HOUR, undefined])
-  expect(strikes.blockedUntil(first, true, now + 999 + HOUR)).toBe(now + 1_000 + HOUR)
-  expect(strikes.blockedUntil(first, true, now + 1_000 + HOUR)).toBeUndefined()
-  for (let i = 1; i < 10_000; i++) strikes.note(payer(i), now)
-  expect(strikes.count(first, now)).toBe(2)
-  strikes.note(payer(10_000), now)
-  expect(strikes.count(first, now)).toBe(0)
+  revertLimiter.note(first, now)
+  expect(revertLimiter.blockedUntil(first, true, now)).toBeUndefined()
+  revertLimiter.note(first, now + 1_000)
+  expect([revertLimiter.blockedUntil(first, true, now), revertLimiter.blockedUntil(first, false, now)]).toEqual([now + 1_000 + HOUR, undefined])
+  expect(revertLimiter.blockedUntil(first, true, now + 999 + HOUR)).toBe(now + 1_000 + HOUR)
+  expect(revertLimiter.blockedUntil(first, true, now + 1_000 + HOUR)).toBeUndefined()
+  for (let i = 1; i < 10_000; i++) revertLimiter.note(payer(i), now)
+  expect(revertLimiter.count(first, now)).toBe(2)
+  revertLimiter.note(payer(10_000), now)
+  expect(revertLimiter.count(first, now)).toBe(0)
 })
 
 test('what is set again is young again', () => {
-  const seen = recent<number>(2)
+  const seen = lruCache<number>(2)
   for (const key of ['a', 'b', 'a', 'c']) seen.set(key, 1)
   expect(['a', 'b', 'c'].map((key) => seen.get(key))).toEqual([1, undefined, 1])
 })

@@ -240,7 +240,7 @@ describe('two gateways over one key', () => {
     const waiting = await alice.poll(body.poll_url, payment, { shop: second.shop })
     expect([waiting.status, cash.transfers.length]).toEqual([202, 0])
     await clock.advance(1_000)
-    await first.shop.tend()
+    await first.shop.maintain()
     const { status, body: collected } = await alice.poll(body.poll_url, payment, { shop: second.shop })
     expect([status, collected.payment.status, cash.transfers.length]).toEqual([200, 'already_settled', 1])
   })

@@ -10,7 +10,7 @@ import {
   DOMAIN,
   type EvmHarness,
   evmHarness,
-  type Fault,
+  type ApiError,
   instead,
   isReceipt,
   isSend,
@@ -25,8 +25,8 @@ import {
 const chainWorld: World = await world()
 afterAll(() => chainWorld.close())
 
-const patience = () => AbortSignal.timeout(10_000)
-const at = (h: EvmHarness) => ({ now: h.now(), signal: patience() })
+const timeouts = () => AbortSignal.timeout(10_000)
+const at = (h: EvmHarness) => ({ now: h.now(), signal: timeouts() })
 const settle = (h: EvmHarness, payment: Payment) => h.chain.settle(payment, h.offer, at(h))
 const relayerOf = (h: EvmHarness) => privateKeyToAccount(h.config.relayerKey as Hex)
 
@@ -68,20 +68,20 @@ function refusingOnce(message: string): Line['judge'] {
 }
 
 /** The first of these requests meets the fault; the rest pass. */
-function once(fault: Fault, isIt: (message: Message) => boolean): Line['judge'] {
+function once(apiError: ApiError, isIt: (message: Message) => boolean): Line['judge'] {
   let isFirst = true
   return (messages) => {
     if (!isFirst || !messages.some(isIt)) return 'fine'
     isFirst = false
-    return fault
+    return apiError
   }
 }
 
 describe('a send', () => {
-  for (const fault of ['lost', 'deaf', 'busy', 'garbage'] as const) {
-    test(`whose request is ${fault} goes through, once`, () =>
+  for (const apiError of ['lost', 'deaf', 'busy', 'garbage'] as const) {
+    test(`whose request is ${apiError} goes through, once`, () =>
       withChain(async (h) => {
-        h.line.judge = once(fault, isSend)
+        h.line.judge = once(apiError, isSend)
         await expectOnePaid(h, await settle(h, await onePayment(h)))
       }))
   }
@@ -300,10 +300,10 @@ describe('many at once', () => {
     withChain(async (h) => {
       const all = await payments(h, 40)
       let seed = 20_261_120
-      const faults: readonly Fault[] = ['fine', 'lost', 'deaf', 'busy', 'garbage', 'fine', 'fine', 'fine']
+      const apiErrors: readonly ApiError[] = ['fine', 'lost', 'deaf', 'busy', 'garbage', 'fine', 'fine', 'fine']
       h.line.judge = () => {
         seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0
-        return faults[(seed >>> 16) % faults.length] ?? 'fine'
+        return apiErrors[(seed >>> 16) % apiErrors.length] ?? 'fine'
       }
       const insist = async (payment: Payment): Promise<Settlement> => {
         for (let i = 0; i < 100; i++) {

@@ -88,10 +88,10 @@ export async function harness(world: World, desks: readonly Desk[], change: Part
     const url = String(input)
     if (url.startsWith(world.url)) return line.fetch(input, init)
     asked++
-    const fault = judge?.(new URL(url).pathname) ?? 'fine'
-    if (fault === 'lost') throw new TypeError('the socket was closed')
+    const apiError = judge?.(new URL(url).pathname) ?? 'fine'
+    if (apiError === 'lost') throw new TypeError('the socket was closed')
     const response = await fetch(input, init)
-    if (fault === 'fine') return response
+    if (apiError === 'fine') return response
     await response.text()
     throw new TypeError('the socket was closed')
   }

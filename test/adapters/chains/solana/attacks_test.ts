@@ -28,7 +28,7 @@ import {
   transfer,
   unitLimit,
   unitPrice,
-  wireOf,
+  chatFormatOf,
   writable,
 } from './solana_kit.ts'
 
@@ -249,7 +249,7 @@ async function refuses({ reason, code = 'PAYMENT_INVALID', draft, bytes, payment
   const { node, h, payer, second } = w
   const offer = turn?.(w.offer) ?? w.offer
   const good = await draftOf(node, payer, { ...w.offer, payTo: offer.payTo })
-  const built = await wireOf(draft ? await draft(good, w) : good)
+  const built = await chatFormatOf(draft ? await draft(good, w) : good)
   const given = paymentOf(offer, base64(bytes ? await bytes(built, w) : built))
   const payment = bend ? bend(given, w) : given
   await first?.(payment, w)
@@ -270,7 +270,7 @@ const at = () => ({ now: w.node.now(), signal: AbortSignal.timeout(5_000) })
 
 test('the payment that all of these are bent from is good, and good once', async () => {
   const { node, h, payer, offer } = w
-  const payment = paymentOf(offer, base64(await wireOf(await draftOf(node, payer, offer))))
+  const payment = paymentOf(offer, base64(await chatFormatOf(await draftOf(node, payer, offer))))
   expect(await h.chain.verify(payment, offer, at())).toMatchObject({ kind: 'valid' })
   const before = node.lamportsOf(String(offer.extra?.feePayer))
   expect(await h.chain.settle(payment, offer, at())).toMatchObject({ kind: 'settled' })
@@ -286,6 +286,6 @@ test('the dearest payment that is taken costs a ten-thousandth of a SOL', async 
   const draft = await draftOf(node, payer, offer)
   const dear = { ...draft, instructions: [unitLimit(200_000), unitPrice(450_000n), ...draft.instructions.slice(2)] }
   const before = node.lamportsOf(String(offer.extra?.feePayer))
-  expect(await h.chain.settle(paymentOf(offer, base64(await wireOf(dear))), offer, at())).toMatchObject({ kind: 'settled' })
+  expect(await h.chain.settle(paymentOf(offer, base64(await chatFormatOf(dear))), offer, at())).toMatchObject({ kind: 'settled' })
   expect(before - node.lamportsOf(String(offer.extra?.feePayer))).toBe(100_000n)
 })

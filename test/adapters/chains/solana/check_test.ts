@@ -5,7 +5,7 @@ import { solanaChain, type SolanaConfig } from '../../../../adapters/chains/sola
 import { feePayerOf, isProof } from '../../../../adapters/chains/solana/keys.ts'
 import { CAPS, judgeSolana, TOKEN, TOKEN_2022, tokenAccount } from '../../../../adapters/chains/solana/payload.ts'
 import { MINT } from '../../../../server/devnet/solana_tokens.ts'
-import { ANYBODYS, base64, draftOf, type Key, LIGHTHOUSE, memo, NETWORK, newKey, NOBODY, paymentOf, readonly, solanaHarness, solanaWorld, wireOf } from './solana_kit.ts'
+import { ANYBODYS, base64, draftOf, type Key, LIGHTHOUSE, memo, NETWORK, newKey, NOBODY, paymentOf, readonly, solanaHarness, solanaWorld, chatFormatOf } from './solana_kit.ts'
 
 const node = await solanaWorld()
 const [feePayer, second, seller, poor] = [await newKey(), await newKey(), await newKey(), await newKey()]
@@ -205,7 +205,7 @@ test("the guards of wallets and memos may follow a transfer, up to seven instruc
   const judging = { network: NETWORK, feePayers: [String(offer.extra?.feePayer)] as never, caps: CAPS }
   const judged = async (rest: readonly (typeof guard | ReturnType<typeof memo>)[], wanted?: string) => {
     const asked = wanted === undefined ? offer : { ...offer, extra: { ...offer.extra, memo: wanted } }
-    const wire = await wireOf({ ...draft, instructions: [...draft.instructions.slice(0, 3), ...rest] })
+    const wire = await chatFormatOf({ ...draft, instructions: [...draft.instructions.slice(0, 3), ...rest] })
     return (await judgeSolana(paymentOf(asked, base64(wire)), asked, judging)).kind
   }
   expect(await judged([])).toBe('exact')

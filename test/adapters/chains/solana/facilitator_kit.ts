@@ -49,10 +49,10 @@ export async function facilitatorHarness(node: SolanaNode, desks: readonly Solan
     const url = String(input)
     const isNode = url.startsWith(node.url)
     asked++
-    const fault = judge?.(isNode ? (JSON.parse(String(init?.body)) as { method: string }).method : new URL(url).pathname) ?? 'fine'
-    if (fault === 'lost') throw new TypeError('the socket was closed')
+    const apiError = judge?.(isNode ? (JSON.parse(String(init?.body)) as { method: string }).method : new URL(url).pathname) ?? 'fine'
+    if (apiError === 'lost') throw new TypeError('the socket was closed')
     const response = await fetch(input, init)
-    if (fault === 'fine') return response
+    if (apiError === 'fine') return response
     await response.text()
     throw new TypeError('the socket was closed')
   }

@@ -8,7 +8,7 @@ import { chainLaws } from '../../../conformance/chains.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { type Answer, desk, HANGS, VALID } from '../facilitator/facilitator_kit.ts'
 import { facilitatorHarness, type FacilitatorHarness, referenceSolanaDesk, type SolanaDesk, solanaFacilitatorSubject, supporting } from './facilitator_kit.ts'
-import { ask, base64, cosigned, draftOf, EXCEPT, type Key, newKey, paymentOf, solanaWorld, wireOf } from './solana_kit.ts'
+import { ask, base64, cosigned, draftOf, EXCEPT, type Key, newKey, paymentOf, solanaWorld, chatFormatOf } from './solana_kit.ts'
 
 const node = await solanaWorld()
 const reference = await referenceSolanaDesk(node)
@@ -117,7 +117,7 @@ describe('fate()', () => {
   test('is found among other transactions of the payer, with a memo and without', async () => {
     const { h, payer, payment } = await world(VALID)
     const draft = await draftOf(node, payer, h.offer)
-    const bare = paymentOf(h.offer, base64(await wireOf({ ...draft, instructions: draft.instructions.slice(0, 3) })))
+    const bare = paymentOf(h.offer, base64(await chatFormatOf({ ...draft, instructions: draft.instructions.slice(0, 3) })))
     const [first, second] = [await land(payment), await land(bare)]
     for (let i = 0; i < 12; i++) await land(await h.sign(payer, h.offer))
     expect(await h.chain.fate(payment, h.offer, at())).toMatchObject({ kind: 'paid', receipt: { transaction: first } })
@@ -129,7 +129,7 @@ describe('fate()', () => {
     await fate(given)
     const { h, payer } = given
     const draft = await draftOf(node, payer, h.offer)
-    await land(paymentOf(h.offer, base64(await wireOf({ ...draft, instructions: draft.instructions.slice(0, 3) }))))
+    await land(paymentOf(h.offer, base64(await chatFormatOf({ ...draft, instructions: draft.instructions.slice(0, 3) }))))
     node.advance(182)
     node.lie('getTransaction', () => null)
     expect(await fate(given)).toMatchObject({ kind: 'unknown' })

@@ -81,7 +81,7 @@ export type Draft = {
 }
 
 /** The bytes of a transaction, unsigned where nobody signs. */
-export async function wireOf({ version = 0, feePayer, blockhash, instructions, signers }: Draft): Promise<Uint8Array> {
+export async function chatFormatOf({ version = 0, feePayer, blockhash, instructions, signers }: Draft): Promise<Uint8Array> {
   const message = pipe(
     createTransactionMessage({ version: version as 0 }),
     (made) => setTransactionMessageFeePayer(feePayer, made),
@@ -178,7 +178,7 @@ export async function solanaHarness(node: SolanaNode, change: Partial<SolanaConf
     },
     async sign(payer, wanted, { to, value, forge }: Signing = {}) {
       const draft = await draftOf(node, key(payer), wanted, { ...(to !== undefined && { to }), ...(value !== undefined && { amount: value }) })
-      return paymentOf(wanted, base64(bent(await wireOf(draft), forge)))
+      return paymentOf(wanted, base64(bent(await chatFormatOf(draft), forge)))
     },
     balanceOf: node.balanceOf,
     fund: (payer, balance) => node.fund(payer.address, balance),
@@ -230,8 +230,8 @@ function waysOf(shown: string): Ways {
     malformed({ payload }) {
       const transaction = String(payload.transaction)
       const bytes = Buffer.from(transaction, 'base64')
-      const wires = [new Uint8Array(), bytes.subarray(0, 65), bytes.subarray(0, 129), Buffer.concat([bytes, bytes]), Buffer.alloc(1232), Buffer.alloc(1233), Buffer.alloc(200, 255)]
-      const texts = ['!', 'AA', `${transaction.slice(0, -4)}====`, transaction.replace(/.$/, '*'), ...wires.map(base64)]
+      const formats = [new Uint8Array(), bytes.subarray(0, 65), bytes.subarray(0, 129), Buffer.concat([bytes, bytes]), Buffer.alloc(1232), Buffer.alloc(1233), Buffer.alloc(200, 255)]
+      const texts = ['!', 'AA', `${transaction.slice(0, -4)}====`, transaction.replace(/.$/, '*'), ...formats.map(base64)]
       return [{}, { signature: transaction }, { transaction: null }, { transaction: 1 }, { transaction: [transaction] }, { transaction: { transaction } }, ...texts.map((text) => ({ transaction: text }))]
     },
     lifeSeconds: 90,

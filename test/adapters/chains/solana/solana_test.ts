@@ -5,7 +5,7 @@ import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
 import { RpcError } from '../../../../server/devnet/solana_errors.ts'
 import { chainLaws } from '../../../conformance/chains.ts'
 import { runLaws } from '../../../conformance/law.ts'
-import { ask, base64, blockhashOf, draftOf, EXCEPT, type Key, newKey, paymentOf, type SolanaHarness, solanaHarness, solanaSubject, solanaWorld, transfer, wireOf } from './solana_kit.ts'
+import { ask, base64, blockhashOf, draftOf, EXCEPT, type Key, newKey, paymentOf, type SolanaHarness, solanaHarness, solanaSubject, solanaWorld, transfer, chatFormatOf } from './solana_kit.ts'
 
 const node = await solanaWorld()
 afterAll(() => node.stop())
@@ -117,7 +117,7 @@ describe('identify()', () => {
 describe('verify()', () => {
   test('accepts a legacy message, and a transfer of nothing', async () => {
     const { h, payer, offer } = await world()
-    const old = paymentOf(offer, base64(await wireOf({ ...(await draftOf(node, payer, offer)), version: 'legacy' })))
+    const old = paymentOf(offer, base64(await chatFormatOf({ ...(await draftOf(node, payer, offer)), version: 'legacy' })))
     expect(await verify({ ...h, offer }, old)).toMatchObject({ kind: 'valid' })
     expect(await settle(h, old)).toMatchObject({ kind: 'settled' })
     const free = { ...offer, amount: '0' }
@@ -232,7 +232,7 @@ describe('settle()', () => {
     const { h, payer, offer } = await world()
     const both = await restarted(h, { feePayerKeys: [...h.config.feePayerKeys, second.secret] })
     const draft = { ...(await draftOf(node, payer, offer)), feePayer: second.address }
-    const payment = paymentOf(offer, base64(await wireOf(draft)))
+    const payment = paymentOf(offer, base64(await chatFormatOf(draft)))
     expect(await settle(h, payment)).toMatchObject({ kind: 'refused' })
     expect(await both.settle(payment, offer, at())).toMatchObject({ kind: 'settled' })
     both.close()
@@ -469,7 +469,7 @@ test('a blockhash of another fork never comes to life: its payment is dead once 
   const { h, payer, offer } = await world()
   node.advance(5)
   const draft = { ...(await draftOf(node, payer, offer)), blockhash: await blockhashOf(node, 'processed') }
-  const payment = paymentOf(offer, base64(await wireOf({ ...draft, instructions: draft.instructions.with(2, await transfer({ from: payer.address, to: offer.payTo, amount: CENT })) })))
+  const payment = paymentOf(offer, base64(await chatFormatOf({ ...draft, instructions: draft.instructions.with(2, await transfer({ from: payer.address, to: offer.payTo, amount: CENT })) })))
   node.fork()
   toFullSecond()
   expect((await fate(h, payment)).kind).toBe('unknown')

@@ -7,11 +7,11 @@ import type { ChatOrder, Fields } from '../../../../core/mod.ts'
 import { testClock } from '../../../kit.ts'
 import { chatVendorLaws } from '../../../conformance/chat_vendors.ts'
 import { runLaws } from '../../../conformance/law.ts'
-import { chatSetup, drain, EVENT_HEAD, eventsIn, faultOf, HELLO, httpChunk, ordered, rawUpstream, reading, sse, STREAMED, streamOf, wholeOf } from '../lib/chat_kit.ts'
-import { DIALECTS, eventsOf, inPieces, lawful } from '../lib/chat_stand_in.ts'
+import { chatSetup, drain, EVENT_HEAD, eventsIn, apiErrorOf, HELLO, httpChunk, ordered, rawUpstream, reading, sse, STREAMED, streamOf, wholeOf } from '../lib/chat_kit.ts'
+import { ERROR_FORMATS, eventsOf, inPieces, lawful } from '../lib/chat_stand_in.ts'
 import { calm, KEY, PNG, said, type Seen, standIn, until } from '../lib/provider_kit.ts'
 
-runLaws('anthropicMessages()', chatVendorLaws, lawful(anthropicMessages, () => DIALECTS.messages))
+runLaws('anthropicMessages()', chatVendorLaws, lawful(anthropicMessages, () => ERROR_FORMATS.messages))
 
 const message = (content: Fields[] = [{ type: 'text', text: 'hi' }], more: Fields = {}): Fields => ({
   id: 'msg_1',
@@ -228,12 +228,12 @@ describe('a stream of anthropicMessages() in chat that fails', () => {
     const { vendor } = streaming(() => inPieces(events, 50))
     const stream = streamOf(await vendor.ask(STREAMED, calm()))
     if (!isBroken) return expect((await drain(stream)).endsWith('data: [DONE]\n\n')).toBe(true)
-    for (const read of [drain, () => stream.next()]) expect((await faultOf(read(stream))).code).toBe('MODEL_UNAVAILABLE')
+    for (const read of [drain, () => stream.next()]) expect((await apiErrorOf(read(stream))).code).toBe('MODEL_UNAVAILABLE')
   })
 
   test('by an event without an end', async () => {
     const { vendor } = streaming(() => inPieces(`${eventsOf(START)}data: ${'x'.repeat(5_000_000)}`, 1_000_000))
-    expect((await faultOf(drain(streamOf(await vendor.ask(STREAMED, calm()))))).code).toBe('MODEL_UNAVAILABLE')
+    expect((await apiErrorOf(drain(streamOf(await vendor.ask(STREAMED, calm()))))).code).toBe('MODEL_UNAVAILABLE')
   })
 
   test('by saying nothing at all', async () => {

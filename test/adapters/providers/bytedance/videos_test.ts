@@ -2,11 +2,11 @@ import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { seedance } from '../../../../adapters/providers/bytedance/videos.ts'
-import { type Fault, plain } from '../../../../core/http/errors.ts'
+import { type ApiError, plain } from '../../../../core/http/errors.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { CLIP_JOB, VENDOR_SAYS, videoVendorLaws } from '../../../conformance/videos.ts'
 import { calm, KEY, outcome, recorded, replay, type Seen, setup } from '../lib/provider_kit.ts'
-import { type Dialect, FULL, readings, STATES, studioSubject, vendorOn } from '../lib/video_kit.ts'
+import { type ErrorFormat, FULL, readings, STATES, studioSubject, vendorOn } from '../lib/video_kit.ts'
 
 const took = () => Response.json({ id: 'cgt-1' })
 const JOB = { ...CLIP_JOB, model: 'dreamina-seedance-2-0-260128', seconds: 5, resolution: '720p' }
@@ -128,14 +128,14 @@ readings('seedance', seedance, {
 
 test('a real face and a bad parameter are 400 under the codes of spec 3', async () => {
   const wire = async (name: string) => {
-    const fault = await vendorOn(seedance, () => replay(recorded('seedance', name))).vendor.submit(JOB, calm()).catch((error: Fault) => error)
-    const { status, body } = plain(fault as Fault)
+    const apiError = await vendorOn(seedance, () => replay(recorded('seedance', name))).vendor.submit(JOB, calm()).catch((error: ApiError) => error)
+    const { status, body } = plain(apiError as ApiError)
     return [status, JSON.parse(body).code]
   }
   expect([await wire('real_person'), await wire('bad_parameter')]).toEqual([[400, 'INPUT_IMAGE_REAL_PERSON'], [400, 'INVALID_VIDEO_REQUEST']])
 })
 
-const dialect: Dialect = {
+const errorFormat: ErrorFormat = {
   promptOf: ({ json }) => json.content[0].text,
   took: (id) => ({ id }),
   refused: () => ({ status: 400, body: { error: { code: 'InvalidParameter', message: VENDOR_SAYS } } }),
@@ -146,7 +146,7 @@ const dialect: Dialect = {
   },
 }
 
-runLaws('seedance()', videoVendorLaws, studioSubject(seedance, dialect))
+runLaws('seedance()', videoVendorLaws, studioSubject(seedance, errorFormat))
 
 /** A stand-in that this project did not write. */
 describe('against aimock', async () => {

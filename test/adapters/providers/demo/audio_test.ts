@@ -3,7 +3,7 @@ import { sketchAudio, type Program, type SketchAudioOptions } from '../../../../
 import { audioOf, type AudioAnswer, type AudioOrder, SOUND_NOTE, SPOKEN_NOTE, TUNE_NOTE } from '../../../../adapters/providers/demo/sketch/audio_work.ts'
 import { piecesOf } from '../../../../adapters/providers/demo/sketch/flite.ts'
 import { readWav, wavOf } from '../../../../adapters/providers/lib/wav.ts'
-import { Fault, type MadeAudio } from '../../../../core/mod.ts'
+import { ApiError, type MadeAudio } from '../../../../core/mod.ts'
 import { audioVendorLaws } from '../../../conformance/audio.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { calm } from '../lib/provider_kit.ts'
@@ -65,7 +65,7 @@ describe('speech', () => {
 
   test.each(['狐と雪', 'a fox, по-русски', '...'])('of %s is refused as the buyer’s, and needs no process: what cannot be said is not left out', async (text) => {
     const error = await sketch({ program: () => { throw new Error('not to be asked') } }).speak?.({ model: 'm', text, voice: 'slt', format: 'wav', speed: 1 }, calm()).catch((reason: unknown) => reason)
-    expect([error instanceof Fault, (error as Fault).message.startsWith('input: ')]).toEqual([true, true])
+    expect([error instanceof ApiError, (error as ApiError).message.startsWith('input: ')]).toEqual([true, true])
   })
 
   test('of letters with accents is said in those of English', async () => {
@@ -86,7 +86,7 @@ describe('speech', () => {
     const figures = await audioOf({ kind: 'speech', text: '999999999 '.repeat(120), voice: 'kal16', speed: 0.7 })
     expect(figures).toEqual({ error: 'it would last too long', refusal: 'takes longer than 10 minutes to say' })
     const error = await sketch({ program: acting(() => figures).program }).speak?.({ model: 'm', text: '9', voice: 'slt', format: 'wav', speed: 1 }, calm()).catch((reason: unknown) => reason)
-    expect((error as Fault).message).toStartWith('input: takes longer than 10 minutes to say')
+    expect((error as ApiError).message).toStartWith('input: takes longer than 10 minutes to say')
   })
 })
 

@@ -1,14 +1,14 @@
 import { describe, expect, test } from 'bun:test'
-import { PARROT_LABEL, parrotVendor } from '../../../../adapters/providers/demo/chat.ts'
+import { ECHO_LABEL, echoProvider } from '../../../../adapters/providers/demo/chat.ts'
 import type { ChatStream, Fields } from '../../../../core/mod.ts'
 import { chatVendorLaws, withoutUpstream } from '../../../conformance/chat_vendors.ts'
 import { runLaws } from '../../../conformance/law.ts'
 
 /** A token for each four characters begun. */
 const countTokens = async (text: string) => Math.ceil(text.length / 4)
-const parrot = parrotVendor({ countTokens, now: () => 1_800_000_000_999 })
+const echoModel = echoProvider({ countTokens, now: () => 1_800_000_000_999 })
 
-runLaws('parrot', chatVendorLaws, async () => ({ open: async () => ({ vendor: parrot, model: 'parrot-1' }), close: async () => {} }), {
+runLaws('parrot', chatVendorLaws, async () => ({ open: async () => ({ vendor: echoModel, model: 'parrot-1' }), close: async () => {} }), {
   except: withoutUpstream('a program in this process has no upstream to misbehave'),
 })
 
@@ -17,7 +17,7 @@ const user = (content: Fields[string]) => ({ role: 'user', content })
 const order = (body: Fields, stream = false) => ({ wire: 'chat', model: 'parrot-1', body, stream, headers: {} }) as const
 
 async function ask(body: Fields): Promise<any> {
-  const answer = await parrot.ask(order(body), calm())
+  const answer = await echoModel.ask(order(body), calm())
   return answer.kind === 'whole' ? answer.body : undefined
 }
 
@@ -28,7 +28,7 @@ async function say(text: string, more: Fields = {}): Promise<{ content: string; 
 }
 
 async function open(body: Fields, at = calm()): Promise<ChatStream> {
-  const answer = await parrot.ask(order(body, true), at)
+  const answer = await echoModel.ask(order(body, true), at)
   if (answer.kind !== 'stream') throw new Error('not a stream')
   return answer.stream
 }
@@ -50,8 +50,8 @@ const made = async (schema: Fields, text = 'Paris in 3 days') => JSON.parse((awa
 describe('what it says', () => {
   test('says that it is no model, then repeats and counts the last words of the user', async () => {
     const { content } = await say('a red lighthouse')
-    expect(content).toBe(`${PARROT_LABEL} You said: "a red lighthouse". That is 3 words; the longest is "lighthouse".`)
-    expect((await say('')).content).toBe(`${PARROT_LABEL} You said nothing.`)
+    expect(content).toBe(`${ECHO_LABEL} You said: "a red lighthouse". That is 3 words; the longest is "lighthouse".`)
+    expect((await say('')).content).toBe(`${ECHO_LABEL} You said nothing.`)
   })
 
   test('the same order gets the same answer; another order has another id', async () => {
@@ -62,12 +62,12 @@ describe('what it says', () => {
 
   test('dates its answers by the clock that it was given, in seconds; without one they have no date', async () => {
     expect((await ask({ messages: [user('hello')] })).created).toBe(1_800_000_000)
-    const answer = await parrotVendor({ countTokens }).ask(order({ messages: [] }), calm())
+    const answer = await echoProvider({ countTokens }).ask(order({ messages: [] }), calm())
     expect(answer.kind === 'whole' && answer.body.created).toBe(0)
   })
 
   test('writes as many sentences as it is asked for, a thousand at most, all different', async () => {
-    const sentences = ({ content }: { content: string }) => content.slice(PARROT_LABEL.length).trim().split(/(?<=\.) /)
+    const sentences = ({ content }: { content: string }) => content.slice(ECHO_LABEL.length).trim().split(/(?<=\.) /)
     expect(sentences(await say('Write 40 sentences about the sea'))).toHaveLength(40)
     const most = sentences(await say('please write me about 99999 sentences'))
     expect([most.length, new Set(most).size]).toEqual([1_000, 1_000])
@@ -84,7 +84,7 @@ describe('what it says', () => {
   })
 
   test('refuses a wire that is not its own', async () => {
-    expect(parrot.ask({ ...order({}), wire: 'messages' }, calm())).rejects.toThrow('the parrot speaks chat')
+    expect(echoModel.ask({ ...order({}), wire: 'messages' }, calm())).rejects.toThrow('the parrot speaks chat')
   })
 })
 
@@ -98,7 +98,7 @@ describe('limits', () => {
   test('ends at max_tokens, or at max_completion_tokens where both are there, with length', async () => {
     for (const [limits, most] of [[{ max_tokens: 5 }, 5], [{ max_tokens: 50, max_completion_tokens: 3 }, 3]] as const) {
       const { content, finish, usage } = await say('hello there', limits)
-      expect([content, finish, usage.completion_tokens]).toEqual([PARROT_LABEL.slice(0, 4 * most), 'length', most])
+      expect([content, finish, usage.completion_tokens]).toEqual([ECHO_LABEL.slice(0, 4 * most), 'length', most])
     }
   })
 
@@ -109,7 +109,7 @@ describe('limits', () => {
   })
 
   test('ends before the first of its stop sequences', async () => {
-    expect(await say('hello there', { stop: ' You said' })).toMatchObject({ content: PARROT_LABEL, finish: 'stop' })
+    expect(await say('hello there', { stop: ' You said' })).toMatchObject({ content: ECHO_LABEL, finish: 'stop' })
     expect(await say('hello there', { stop: ['nowhere', 'model.)', 'deterministic'] })).toMatchObject({ content: '(Farebox parrot: a small ', finish: 'stop' })
   })
 
@@ -150,7 +150,7 @@ describe('tools', () => {
     const call = { id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '{}' } }
     const messages = [user('call get_weather'), { role: 'assistant', content: null, tool_calls: [call] }, { role: 'tool', tool_call_id: 'call_1', content: 'sunny, 21 C' }]
     const { choices } = await ask({ messages, tools: [city], tool_choice: 'required' })
-    expect([choices[0].message.content, choices[0].finish_reason]).toEqual([`${PARROT_LABEL} The tool answered: "sunny, 21 C".`, 'stop'])
+    expect([choices[0].message.content, choices[0].finish_reason]).toEqual([`${ECHO_LABEL} The tool answered: "sunny, 21 C".`, 'stop'])
   })
 
   test('a call is cut at max_tokens like any answer, and not made where its name alone is too long', async () => {
@@ -164,7 +164,7 @@ describe('tools', () => {
 describe('structured output', () => {
   test('json_object is a JSON object that says what it is', async () => {
     const { content } = await say('two words', { response_format: { type: 'json_object' } })
-    expect(JSON.parse(content)).toEqual({ note: PARROT_LABEL, you_said: 'two words', words: 2 })
+    expect(JSON.parse(content)).toEqual({ note: ECHO_LABEL, you_said: 'two words', words: 2 })
   })
 
   test('json_schema is filled: words, numbers, first choices, nested objects and arrays, required fields only', async () => {
@@ -239,7 +239,7 @@ describe('streams', () => {
   test('an abort while the prompt is counted ends the order with its reason', async () => {
     const counting = Promise.withResolvers<number>()
     const controller = new AbortController()
-    const asked = parrotVendor({ countTokens: () => counting.promise }).ask(order({ messages: [user('hello')] }), controller).catch((error: unknown) => error)
+    const asked = echoProvider({ countTokens: () => counting.promise }).ask(order({ messages: [user('hello')] }), controller).catch((error: unknown) => error)
     controller.abort('enough')
     counting.resolve(1)
     expect(await asked).toBe('enough')

@@ -4,7 +4,7 @@ import { sketchVendor } from '../../../../adapters/providers/demo/images.ts'
 import { labelIn, layer, scenery, skyArt, frontArt, stageOver } from '../../../../adapters/providers/demo/sketch/overlay.ts'
 import { readPrompt } from '../../../../adapters/providers/demo/sketch/brief.ts'
 import { decodePng, encodePng, type Raster } from '../../../../adapters/providers/demo/sketch/png.ts'
-import { Fault, type ImageEdit } from '../../../../core/mod.ts'
+import { ApiError, type ImageEdit } from '../../../../core/mod.ts'
 
 const vendor = sketchVendor()
 afterAll(() => vendor.close())
@@ -50,7 +50,7 @@ const read = (url: string | undefined): Raster => decodePng(Buffer.from((url as 
 const at = ({ width, data }: Raster, x: number, y: number) => [...data.subarray((y * width + x) * 4, (y * width + x) * 4 + 4)]
 const refusal = async (images: readonly string[], more?: Partial<ImageEdit>) => {
   const cause = await edit('a fox', images, more).then(() => undefined, (error: unknown) => error)
-  return cause instanceof Fault && cause.code === 'INVALID_IMAGE' ? String(cause.parts.details) : cause
+  return cause instanceof ApiError && cause.code === 'INVALID_IMAGE' ? String(cause.parts.details) : cause
 }
 
 /** The mean difference of red, green and blue from one colour. */
@@ -171,9 +171,9 @@ const strangers: Readonly<Record<string, string>> = {
 test.each(Object.keys(strangers))('%s is refused with what is accepted, before a thread starts', async (name) => {
   const stub = sketchVendor({ program: new URL('data:text/javascript,throw new Error("started")') })
   const cause = await stub.edit?.(job('a fox', [flat(RED), strangers[name] as string]), { signal: never }).then(() => undefined, (error: unknown) => error)
-  expect(cause).toBeInstanceOf(Fault)
-  expect((cause as Fault).code).toBe('INVALID_IMAGE')
-  expect(String((cause as Fault).parts.details)).toMatch(/^Image 2 (is not a PNG, JPEG, GIF, WEBP file|does not say how large)/)
+  expect(cause).toBeInstanceOf(ApiError)
+  expect((cause as ApiError).code).toBe('INVALID_IMAGE')
+  expect(String((cause as ApiError).parts.details)).toMatch(/^Image 2 (is not a PNG, JPEG, GIF, WEBP file|does not say how large)/)
   await stub.close()
 })
 

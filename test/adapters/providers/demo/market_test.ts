@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { sampleMarket } from '../../../../adapters/providers/demo/market.ts'
 import { BAR_SECONDS, openShelves, stockShelf } from '../../../../core/products/market/catalog.ts'
-import type { Feed, MarketVendor, Shelf } from '../../../../core/mod.ts'
+import type { Feed, MarketVendor, MarketKind } from '../../../../core/mod.ts'
 import { RESOLUTIONS, STOCK_MARKETS } from '../../../../core/ports/vendors.ts'
 import { brokenMarketVendors, plainMarket } from '../../../conformance/broken_markets.ts'
 import { runBroken, runLaws } from '../../../conformance/law.ts'
@@ -16,7 +16,7 @@ runLaws('sample market', marketVendorLaws, fixed(sampleMarket({ clock: at(NOW) }
 runBroken('markets', marketVendorLaws, brokenMarketVendors)
 
 const market = sampleMarket({ clock: at(NOW) })
-async function feed(shelf: Shelf, symbol: string): Promise<Feed> {
+async function feed(shelf: MarketKind, symbol: string): Promise<Feed> {
   const found = (await market.feeds(shelf, calm())).find((each) => each.symbol === symbol)
   if (!found) throw new Error(`no ${symbol}`)
   return found
@@ -37,8 +37,8 @@ describe('the sample feed', () => {
   })
 
   test('writes the symbols of each market in its format', async () => {
-    const formats: Readonly<Record<Shelf, RegExp>> = { crypto: /^[A-Z]+-[A-Z]+$/, fx: /^[A-Z]{3}-[A-Z]{3}$/, commodity: /^[A-Z]+(-USD)?$/, us: /^[A-Z]+$/, hk: /^\d{4}-HK$/, jp: /^\d{4}$/, kr: /^\d{6}$/, cn: /^\d{6}$/, gb: /^[A-Z]+$/, de: /^[A-Z]+$/, fr: /^[A-Z]+$/, nl: /^[A-Z]+$/, ie: /^[A-Z]+$/, lu: /^[A-Z]+$/, ca: /^[A-Z]+$/ }
-    for (const [shelf, format] of Object.entries(formats)) for (const { symbol } of await market.feeds(shelf as Shelf, calm())) expect(symbol).toMatch(format)
+    const formats: Readonly<Record<MarketKind, RegExp>> = { crypto: /^[A-Z]+-[A-Z]+$/, fx: /^[A-Z]{3}-[A-Z]{3}$/, commodity: /^[A-Z]+(-USD)?$/, us: /^[A-Z]+$/, hk: /^\d{4}-HK$/, jp: /^\d{4}$/, kr: /^\d{6}$/, cn: /^\d{6}$/, gb: /^[A-Z]+$/, de: /^[A-Z]+$/, fr: /^[A-Z]+$/, nl: /^[A-Z]+$/, ie: /^[A-Z]+$/, lu: /^[A-Z]+$/, ca: /^[A-Z]+$/ }
+    for (const [shelf, format] of Object.entries(formats)) for (const { symbol } of await market.feeds(shelf as MarketKind, calm())) expect(symbol).toMatch(format)
   })
 
   test('has the same price for the same second, whoever asks and whenever', async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { type ExaWebConfig, exaWeb } from '../../../../adapters/providers/exa/web.ts'
-import type { Fault, Fields, WebQuestion } from '../../../../core/mod.ts'
+import type { ApiError, Fields, WebQuestion } from '../../../../core/mod.ts'
 import document from '../../../vectors/exa_openapi.json'
 import { exaByPrism } from './prism.ts'
 import { type Answer, calm, KEY, outcome, prose, recorded, recordings, replay, said, setup, standIn } from '../lib/provider_kit.ts'
@@ -39,7 +39,7 @@ describe('exaWeb() before a document', () => {
     const { vendor, log } = vendorAt(prism.url())
     const asking = vendor.ask('search', { query: 'q', unheard: 1 }, calm())
     expect(await outcome(asking, log)).toBe('PASSED_ON')
-    expect(((await asking.catch((error: unknown) => error)) as Fault).parts.status).toBe(422)
+    expect(((await asking.catch((error: unknown) => error)) as ApiError).parts.status).toBe(422)
   })
 
   test('without the right header for its key is the operator’s to mend', async () => {
@@ -89,7 +89,7 @@ describe('exaWeb()', () => {
     const statuses = [{ id: PAGE, status: 'error' }]
     const { vendor } = vendorOn(({ json }) => Response.json({ results: json.urls.slice(1).map((url: string) => ({ url })), statuses }))
     const error = await vendor.ask('contents', { urls: [PAGE] }, calm()).catch((reason: unknown) => reason)
-    expect((error as Fault).parts).toMatchObject({ status: 404, details: statuses })
+    expect((error as ApiError).parts).toMatchObject({ status: 404, details: statuses })
     expect(JSON.parse(await vendor.ask('contents', { urls: [PAGE, PAGE] }, calm()))).toEqual({ results: [{ url: PAGE }], statuses })
   })
 

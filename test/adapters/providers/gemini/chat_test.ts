@@ -6,11 +6,11 @@ import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import type { ChatOrder, Fields } from '../../../../core/mod.ts'
 import { chatVendorLaws } from '../../../conformance/chat_vendors.ts'
 import { runLaws } from '../../../conformance/law.ts'
-import { chatSetup, drain, eventsIn, faultOf, HELLO, ordered, reading, STREAMED, streamOf, wholeOf } from '../lib/chat_kit.ts'
-import { DIALECTS, inPieces, lawful } from '../lib/chat_stand_in.ts'
+import { chatSetup, drain, eventsIn, apiErrorOf, HELLO, ordered, reading, STREAMED, streamOf, wholeOf } from '../lib/chat_kit.ts'
+import { ERROR_FORMATS, inPieces, lawful } from '../lib/chat_stand_in.ts'
 import { calm, KEY, PNG, said, type Seen, standIn } from '../lib/provider_kit.ts'
 
-runLaws('geminiChat()', chatVendorLaws, lawful(geminiChat, () => DIALECTS.generate_content))
+runLaws('geminiChat()', chatVendorLaws, lawful(geminiChat, () => ERROR_FORMATS.generate_content))
 
 const USAGE = { promptTokenCount: 9, candidatesTokenCount: 3, thoughtsTokenCount: 2, cachedContentTokenCount: 4, totalTokenCount: 14 }
 const reply = (parts: Fields[] = [{ text: 'hi' }], more: Fields = {}): Fields => ({
@@ -193,7 +193,7 @@ describe('a stream of geminiChat() in chat that fails', () => {
 
   test('by ending before it said why', async () => {
     const { vendor } = streaming(() => inPieces(sseOf(part([{ text: 'a' }]))))
-    expect((await faultOf(drain(streamOf(await vendor.ask(STREAMED, calm()))))).code).toBe('MODEL_UNAVAILABLE')
+    expect((await apiErrorOf(drain(streamOf(await vendor.ask(STREAMED, calm()))))).code).toBe('MODEL_UNAVAILABLE')
   })
 
   test('not by arguments that have a member called error', async () => {

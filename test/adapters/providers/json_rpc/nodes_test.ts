@@ -36,9 +36,9 @@ describe('a node', () => {
     expect((await stage(() => Response.json(refusal(3, 'execution reverted'))).node.ask('base-mainnet', call('eth_call'), at())).text).toContain('execution reverted')
     for (const code of [-32603, -32005, -32016, 429]) {
       const { node, log } = stage(() => Response.json(refusal(code, `see ${URL}`)))
-      const fault = await node.ask('base-mainnet', call('eth_call'), at()).catch((error) => error)
-      expect([code, fault.code, fault.parts.headers]).toEqual([code, 'UPSTREAM_FAILED', { 'retry-after': '30' }])
-      expect(fault.parts.message).not.toContain('s3cret')
+      const apiError = await node.ask('base-mainnet', call('eth_call'), at()).catch((error) => error)
+      expect([code, apiError.code, apiError.parts.headers]).toEqual([code, 'UPSTREAM_FAILED', { 'retry-after': '30' }])
+      expect(apiError.parts.message).not.toContain('s3cret')
       expect(log.lines).toHaveLength(1)
     }
   })
@@ -48,8 +48,8 @@ describe('a node', () => {
     const mixed = [refusal(-32603), { jsonrpc: '2.0', id: 2, result: '0x' }]
     expect((await stage(() => Response.json(mixed)).node.ask('base-mainnet', calls, at())).text).toBe(JSON.stringify(mixed))
     for (const bad of [[], [mixed[1]], mixed[1], [refusal(-32603), refusal(-32005)], [1, 2], null]) {
-      const fault = await stage(() => Response.json(bad)).node.ask('base-mainnet', calls, at()).catch((error) => error)
-      expect([bad, fault.code]).toEqual([bad, 'UPSTREAM_FAILED'])
+      const apiError = await stage(() => Response.json(bad)).node.ask('base-mainnet', calls, at()).catch((error) => error)
+      expect([bad, apiError.code]).toEqual([bad, 'UPSTREAM_FAILED'])
     }
   })
 
@@ -69,8 +69,8 @@ describe('a node', () => {
       const { node, clock, log } = stage(reply)
       const asking = node.ask('base-mainnet', call('eth_call'), at()).catch((error) => error)
       await clock.advance(1_000)
-      const fault = await asking
-      expect([fault.code, JSON.stringify([fault.message, fault.parts, log.lines]).includes('s3cret')]).toEqual(['UPSTREAM_FAILED', false])
+      const apiError = await asking
+      expect([apiError.code, JSON.stringify([apiError.message, apiError.parts, log.lines]).includes('s3cret')]).toEqual(['UPSTREAM_FAILED', false])
     }
   })
 

@@ -1,7 +1,7 @@
 /** For tests of chat vendors: orders, what an answer holds, what a refusal reads as, and an upstream written by hand. */
 import { afterAll } from 'bun:test'
 import { createServer, type Socket } from 'node:net'
-import { type ChatAnswer, type ChatOrder, type ChatStream, Fault, type Fields } from '../../../../core/mod.ts'
+import { type ChatAnswer, type ChatOrder, type ChatStream, ApiError, type Fields } from '../../../../core/mod.ts'
 import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat_provider.ts'
 import { testLog } from '../../../kit.ts'
 import { handClock, KEY } from './provider_kit.ts'
@@ -42,15 +42,15 @@ export async function drain(stream: ChatStream): Promise<string> {
 /** The JSON of every `data` line but `[DONE]`. */
 export const eventsIn = (text: string): any[] => [...text.matchAll(/^data: (.*)$/gm)].map(([, data = '']) => data).filter((data) => data !== '[DONE]').map((data) => JSON.parse(data))
 
-export async function faultOf(work: Promise<unknown>): Promise<Fault> {
+export async function apiErrorOf(work: Promise<unknown>): Promise<ApiError> {
   const error = await work.then(() => undefined, (reason: unknown) => reason)
-  if (error instanceof Fault) return error
+  if (error instanceof ApiError) return error
   throw new Error(`no fault, but ${String(error)}`)
 }
 
 /** `INVALID_PARAMETER temperature`, `RATE_LIMITED 17`, `MODEL_UNAVAILABLE`; what alerts the operator ends with an exclamation mark. */
 export async function reading(work: Promise<unknown>, log: ReturnType<typeof testLog>): Promise<string> {
-  const { code, parts } = await faultOf(work)
+  const { code, parts } = await apiErrorOf(work)
   const alerted = log.lines.some(({ level }) => level === 'alert')
   return [code, parts.param, parts.fields?.retry_after_seconds, alerted && '!'].filter(Boolean).join(' ')
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { openaiChat } from '../../../../adapters/providers/openai/chat.ts'
-import { chatSetup, faultOf, HELLO, ordered, reading, sse, STREAMED } from './chat_kit.ts'
+import { chatSetup, apiErrorOf, HELLO, ordered, reading, sse, STREAMED } from './chat_kit.ts'
 import { calm, KEY, said, standIn } from './provider_kit.ts'
 
 const SECRET = `your key ${KEY} of org-9f8e7d has a balance of $13.37, see chatcmpl-upstream-77`
@@ -146,15 +146,15 @@ describe('a vendor that does not stream', () => {
 
 test('what the caller reads names the member, and says that nothing was charged', async () => {
   const { chat, log } = vendor(() => Response.json(e({ param: 'temperature', code: 'unsupported_value' }), { status: 400, headers }))
-  const { parts } = await faultOf(chat.ask(ordered(ASKED), calm()))
+  const { parts } = await apiErrorOf(chat.ask(ordered(ASKED), calm()))
   expect(parts).toEqual({ message: 'The model did not accept `temperature`. Nothing was charged.', param: 'temperature' })
   expect(log.lines).toEqual([
-    { level: 'info', message: 'a vendor refuses what a caller sent', fields: { vendor: 'openai-chat', maker: 'maker-x', status: 400, code: 'unsupported_value', request: 'req_1', fault: 'INVALID_PARAMETER' } },
+    { level: 'info', message: 'a vendor refuses what a caller sent', fields: { vendor: 'openai-chat', maker: 'maker-x', status: 400, code: 'unsupported_value', request: 'req_1', apiError: 'INVALID_PARAMETER' } },
   ])
 })
 
 test('a failure tells the log why, and the caller nothing of it', async () => {
   const { chat, log } = vendor(() => Response.json(e({ type: 'server_error' }), { status: 500 }))
-  expect((await faultOf(chat.ask(HELLO, calm()))).parts).toEqual({ message: 'The model is not available just now. Nothing was charged.' })
+  expect((await apiErrorOf(chat.ask(HELLO, calm()))).parts).toEqual({ message: 'The model is not available just now. Nothing was charged.' })
   expect(log.lines).toEqual([{ level: 'warn', message: 'a chat vendor gave no answer', fields: { vendor: 'openai-chat', maker: 'maker-x', why: 'openai-chat answered 500 (server_error)' } }])
 })

@@ -1,7 +1,7 @@
 /** For the laws of chat vendors: a server on loopback that speaks one wire, with the parrot behind it, and behaves as it is told. */
 import { afterAll } from 'bun:test'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { parrotVendor } from '../../../../adapters/providers/demo/chat.ts'
+import { echoProvider } from '../../../../adapters/providers/demo/chat.ts'
 import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat_provider.ts'
 import type { ChatVendor, Fields, Rewriter } from '../../../../core/mod.ts'
 import { generateContentFromChatReply } from '../../../../core/products/chat/formats/generate_content_reply.ts'
@@ -19,7 +19,7 @@ import type { Subject } from '../../../conformance/law.ts'
 import { chatSetup } from './chat_kit.ts'
 
 /** A wire from its vendor's side. */
-export type Dialect = {
+export type ErrorFormat = {
   /** Where it is served below the host. */
   readonly root: string
   isStream(path: string, body: Fields): boolean
@@ -34,7 +34,7 @@ const MODEL = 'model-x'
 const FACTS = { model: MODEL, id: 'resp_1', createdAt: 1, request: {} }
 const GIVES_UP = { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } }
 
-export const DIALECTS = {
+export const ERROR_FORMATS = {
   chat: {
     root: '/v1',
     isStream: (_, { stream }) => stream === true,
@@ -67,13 +67,13 @@ export const DIALECTS = {
     stream: () => generateContentFromChatStream({ model: MODEL }),
     error: `data: ${JSON.stringify({ error: { code: 503, message: 'Overloaded', status: 'UNAVAILABLE' } })}\n\n`,
   },
-} satisfies Readonly<Record<string, Dialect>>
+} satisfies Readonly<Record<string, ErrorFormat>>
 
-const parrot = parrotVendor({ countTokens: async (text) => Math.ceil(text.length / 4) })
+const echoModel = echoProvider({ countTokens: async (text) => Math.ceil(text.length / 4) })
 const never = () => ({ signal: new AbortController().signal })
 
 /** `dialectOf` chooses by the path that was asked. Ends with the test file. */
-async function upstreamOf(dialectOf: (path: string) => Dialect) {
+async function upstreamOf(errorFormatOf: (path: string) => ErrorFormat) {
   let conduct: Conduct = 'serves'
   let inProgress = 0
   let answered = Promise.withResolvers<void>()
@@ -82,22 +82,22 @@ async function upstreamOf(dialectOf: (path: string) => Dialect) {
     const chunks: Uint8Array[] = []
     for await (const chunk of request) chunks.push(chunk as Uint8Array)
     const path = request.url ?? ''
-    const dialect = dialectOf(path)
+    const errorFormat = errorFormatOf(path)
     const body = JSON.parse(Buffer.concat(chunks).toString()) as Fields
     if (conduct === 'refuses') return void response.writeHead(429, { 'content-type': 'application/json' }).end('{"error":{"type":"rate_limit_error"}}')
-    await (dialect.isStream(path, body) ? stream(dialect, body, response) : whole(dialect, body, response))
+    await (errorFormat.isStream(path, body) ? stream(errorFormat, body, response) : whole(errorFormat, body, response))
   }
 
-  async function whole(dialect: Dialect, body: Fields, response: ServerResponse): Promise<void> {
+  async function whole(errorFormat: ErrorFormat, body: Fields, response: ServerResponse): Promise<void> {
     if (conduct === 'stalls') return
-    const answer = await parrot.ask({ wire: 'chat', model: MODEL, body: dialect.read(body), stream: false, headers: {} }, never())
-    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(dialect.whole((answer as { body: Fields }).body)))
+    const answer = await echoModel.ask({ wire: 'chat', model: MODEL, body: errorFormat.read(body), stream: false, headers: {} }, never())
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(errorFormat.whole((answer as { body: Fields }).body)))
   }
 
-  async function stream(dialect: Dialect, body: Fields, response: ServerResponse): Promise<void> {
-    const answer = await parrot.ask({ wire: 'chat', model: MODEL, body: dialect.read(body), stream: true, headers: {} }, never())
+  async function stream(errorFormat: ErrorFormat, body: Fields, response: ServerResponse): Promise<void> {
+    const answer = await echoModel.ask({ wire: 'chat', model: MODEL, body: errorFormat.read(body), stream: true, headers: {} }, never())
     if (answer.kind !== 'stream') throw new Error('not a stream')
-    const rewriter = dialect.stream()
+    const rewriter = errorFormat.stream()
     response.writeHead(200, { 'content-type': 'text/event-stream' })
     let told = 0
     for (let piece = await answer.stream.next(); piece; piece = await answer.stream.next()) {
@@ -105,13 +105,13 @@ async function upstreamOf(dialectOf: (path: string) => Dialect) {
       const text = event ? rewriter.on(event) : ''
       if (text !== '') response.write(text)
       // The first event names the speaker, and the second holds a word.
-      if (++told === 2 && conduct !== 'serves') return await misbehave(dialect, response)
+      if (++told === 2 && conduct !== 'serves') return await misbehave(errorFormat, response)
     }
     response.end(rewriter.end())
   }
 
   /** Once the stream has been handed out: a broken connection takes along what its reader has not read. */
-  async function misbehave({ error }: Dialect, response: ServerResponse): Promise<void> {
+  async function misbehave({ error }: ErrorFormat, response: ServerResponse): Promise<void> {
     await answered.promise
     if (conduct === 'errs') response.end(error)
     if (conduct === 'breaks') response.destroy()
@@ -141,10 +141,10 @@ async function upstreamOf(dialectOf: (path: string) => Dialect) {
 }
 
 /** For `runLaws`: an adapter before such a server, one for each law. */
-export function lawful(make: (config: ChatVendorConfig) => ChatVendor, dialectOf: (path: string) => Dialect) {
+export function lawful(make: (config: ChatVendorConfig) => ChatVendor, errorFormatOf: (path: string) => ErrorFormat) {
   return async (): Promise<Subject<ChatHarness>> => {
-    const { url, answered, ...upstream } = await upstreamOf(dialectOf)
-    const { wire, ask } = make(chatSetup(`${url}${dialectOf('').root}`).config)
+    const { url, answered, ...upstream } = await upstreamOf(errorFormatOf)
+    const { wire, ask } = make(chatSetup(`${url}${errorFormatOf('').root}`).config)
     const vendor: ChatVendor = { wire, ask: (order, at) => ask(order, at).finally(answered) }
     return { open: async () => ({ vendor, model: MODEL, upstream }), close: async () => {} }
   }

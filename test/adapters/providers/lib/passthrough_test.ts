@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { passthrough, type PassthroughConfig, urlUnder } from '../../../../adapters/providers/lib/passthrough.ts'
-import type { Fault } from '../../../../core/mod.ts'
+import type { ApiError } from '../../../../core/mod.ts'
 import { type Answer, calm, drip, flood, KEY, outcome, said, setup, standIn, until } from './provider_kit.ts'
 
 const ROOT = 'https://data.example/v1'
@@ -12,7 +12,7 @@ function before(answer: Answer, more: Partial<PassthroughConfig> = {}) {
   return { ...server, log, clock, ask: (path = 'markets', query = '', body?: object) => ask(`${server.url}/v1/`, { path, query, ...(body && { body: body as never }) }, calm()) }
 }
 
-const faultOf = (work: Promise<unknown>): Promise<Fault> => work.then(() => Promise.reject(new Error('it was answered')), (error: Fault) => error)
+const apiErrorOf = (work: Promise<unknown>): Promise<ApiError> => work.then(() => Promise.reject(new Error('it was answered')), (error: ApiError) => error)
 
 describe('urlUnder()', () => {
   test('is the root, the path and the query, letter by letter', () => {
@@ -50,26 +50,26 @@ describe('passthrough()', () => {
 
   test.each([400, 404, 409, 410, 413, 422])('hands a %d on, with the service’s reason', async (status) => {
     const { ask } = before(() => Response.json({ error: 'no such market' }, { status }))
-    expect((await faultOf(ask())).parts).toMatchObject({ status, message: `Service X ${status}: no such market (payment NOT charged)`, fields: { status }, details: { error: 'no such market' } })
+    expect((await apiErrorOf(ask())).parts).toMatchObject({ status, message: `Service X ${status}: no such market (payment NOT charged)`, fields: { status }, details: { error: 'no such market' } })
   })
 
   test('reads a reason in each of the ways that services have', async () => {
     for (const [body, reason] of [[{ message: 'm' }, ': m'], [{ error: { message: 'e' } }, ': e'], [{ detail: 'd' }, ': d'], [{ detail: [{ loc: [] }] }, ''], [[1], ''], [{ error: 'a\n\u0007b' }, ': a  b'], [{ error: 'x'.repeat(999) }, `: ${'x'.repeat(300)}`]] as const) {
-      expect((await faultOf(before(() => Response.json(body, { status: 400 })).ask())).parts.message).toBe(`Service X 400${reason} (payment NOT charged)`)
+      expect((await apiErrorOf(before(() => Response.json(body, { status: 400 })).ask())).parts.message).toBe(`Service X 400${reason} (payment NOT charged)`)
     }
   })
 
   test('tells neither its key nor a page of text that is no JSON', async () => {
     const echo = before(() => Response.json({ error: `bad key ${KEY}`, key: KEY }, { status: 404 }))
     const asking = echo.ask()
-    expect((await faultOf(asking)).parts).toMatchObject({ message: 'Service X 404: bad key *** (payment NOT charged)', details: null })
+    expect((await apiErrorOf(asking)).parts).toMatchObject({ message: 'Service X 404: bad key *** (payment NOT charged)', details: null })
     expect(await said(asking, echo.log)).not.toContain(KEY)
-    expect((await faultOf(before(() => new Response('<html>secret</html>', { status: 404 })).ask())).parts).toMatchObject({ message: 'Service X 404 (payment NOT charged)', details: null })
+    expect((await apiErrorOf(before(() => new Response('<html>secret</html>', { status: 404 })).ask())).parts).toMatchObject({ message: 'Service X 404 (payment NOT charged)', details: null })
   })
 
   test('tells not even half of a key where its reason is cut', async () => {
     const { ask } = before(() => Response.json({ error: `${'x'.repeat(297)}${KEY}` }, { status: 400 }))
-    expect((await faultOf(ask())).parts.message).toBe(`Service X 400: ${'x'.repeat(297)}*** (payment NOT charged)`)
+    expect((await apiErrorOf(ask())).parts.message).toBe(`Service X 400: ${'x'.repeat(297)}*** (payment NOT charged)`)
   })
 
   test.each([401, 402, 403, 405, 407, 415, 451])('alerts the operator of a %d', async (status) => {
@@ -80,7 +80,7 @@ describe('passthrough()', () => {
 
   test('keeps a rate limit, with its wait and its source', async () => {
     const { ask } = before(() => Response.json({}, { status: 429, headers: { 'retry-after': '7' } }))
-    expect((await faultOf(ask())).parts).toMatchObject({ fields: { source: 'Service X', retry_after_seconds: 7 }, headers: { 'retry-after': '7' } })
+    expect((await apiErrorOf(ask())).parts).toMatchObject({ fields: { source: 'Service X', retry_after_seconds: 7 }, headers: { 'retry-after': '7' } })
   })
 
   test('a service that fails, breaks off, says too much or says no JSON is 502', async () => {
@@ -96,7 +96,7 @@ describe('passthrough()', () => {
   test('ends at its deadline, in the middle of a body too', async () => {
     for (const slow of [() => new Promise<Response>(() => {}), () => new Response(drip())]) {
       const { ask, clock, seen } = before(slow)
-      const asking = faultOf(ask())
+      const asking = apiErrorOf(ask())
       await until(() => seen.length > 0)
       clock.expire()
       expect((await asking).parts.message).toBe('Service X did not answer within 5 s. Payment was NOT charged.')

@@ -3,7 +3,7 @@ import { afterAll, describe, expect, test } from 'bun:test'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { inflateSync } from 'node:zlib'
-import { type Clock, Fault, type ImageEdit, type ImageJob, type ImageVendor } from '../../../../core/mod.ts'
+import { type Clock, ApiError, type ImageEdit, type ImageJob, type ImageVendor } from '../../../../core/mod.ts'
 import type { ImageVendorConfig } from '../../../../adapters/providers/mod.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { greys } from '../../../conformance/broken_vendors.ts'
@@ -135,14 +135,14 @@ export async function outcome(work: Promise<unknown>, log: ReturnType<typeof tes
   const error = await work.then(() => undefined, (reason: unknown) => reason)
   if (error === undefined) return 'made'
   const alerts = log.lines.filter(({ level }) => level === 'alert')
-  if (!(error instanceof Fault)) return alerts.length > 0 ? 'operator' : 'failure'
+  if (!(error instanceof ApiError)) return alerts.length > 0 ? 'operator' : 'failure'
   const { fields } = error.parts
   return [error.code, fields?.retry_after_seconds].filter(Boolean).join(' ')
 }
 
 /** All that an error and the log say, to look for what they must not. */
 export async function said(work: Promise<unknown>, log: ReturnType<typeof testLog>): Promise<string> {
-  const error = (await work.catch((reason: unknown) => reason)) as Error & Partial<Fault>
+  const error = (await work.catch((reason: unknown) => reason)) as Error & Partial<ApiError>
   return JSON.stringify([error.message, error.stack, error.parts, error.cause, Object.entries(error), log.lines])
 }
 

@@ -37,7 +37,7 @@ export function vendorOn(make: Make, answer: Answer, more: Partial<VideoVendorCo
 export type Phase = 'queued' | 'running' | 'done' | 'failed'
 
 /** How a protocol says it. */
-export type Dialect = {
+export type ErrorFormat = {
   promptOf(seen: Seen): string
   took(id: string): unknown
   /** The body of a look, or a reply where its status matters. */
@@ -47,7 +47,7 @@ export type Dialect = {
 }
 
 /** Takes jobs, and does with them what the prompts of the laws ask for. A job is done at its third look. */
-export function studio({ promptOf, took, state, refused, lost }: Dialect): Answer {
+export function studio({ promptOf, took, state, refused, lost }: ErrorFormat): Answer {
   const jobs = new Map<string, { prompt: string; looks: number }>()
   const written = (body: unknown) => (body instanceof Response ? body : Response.json(body))
   return (seen) => {
@@ -73,8 +73,8 @@ function phaseOf(prompt: string, looks: number): Phase {
 }
 
 /** Each opening is another instance of the adapter, as in another process. */
-export function studioSubject(make: Make, dialect: Dialect): () => Promise<Subject<VideoVendor>> {
-  const { url } = standIn(studio(dialect))
+export function studioSubject(make: Make, errorFormat: ErrorFormat): () => Promise<Subject<VideoVendor>> {
+  const { url } = standIn(studio(errorFormat))
   return async () => ({ open: async () => make(setup(url).config), close: async () => {} })
 }
 

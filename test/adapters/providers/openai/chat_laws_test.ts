@@ -4,10 +4,10 @@ import type { Fields } from '../../../../core/mod.ts'
 import { chatVendorLaws } from '../../../conformance/chat_vendors.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { chatSetup, ordered } from '../lib/chat_kit.ts'
-import { DIALECTS, lawful } from '../lib/chat_stand_in.ts'
+import { ERROR_FORMATS, lawful } from '../lib/chat_stand_in.ts'
 import { calm } from '../lib/provider_kit.ts'
 
-runLaws('openaiChat()', chatVendorLaws, lawful(openaiChat, () => DIALECTS.chat))
+runLaws('openaiChat()', chatVendorLaws, lawful(openaiChat, () => ERROR_FORMATS.chat))
 
 const MARK = { cache_control: { type: 'ephemeral' } }
 const SIGNED = { extra_content: { google: { thought_signature: 'sig' } } }

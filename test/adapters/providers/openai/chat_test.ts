@@ -5,7 +5,7 @@ import type { Fields } from '../../../../core/mod.ts'
 import { openaiChat, type OpenaiChatConfig } from '../../../../adapters/providers/openai/chat.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { testClock } from '../../../kit.ts'
-import { chatSetup, drain, EVENT_HEAD, eventsIn, faultOf, HELLO, httpChunk, ordered, rawUpstream, reading, sse, STREAMED, streamOf, wholeOf } from '../lib/chat_kit.ts'
+import { chatSetup, drain, EVENT_HEAD, eventsIn, apiErrorOf, HELLO, httpChunk, ordered, rawUpstream, reading, sse, STREAMED, streamOf, wholeOf } from '../lib/chat_kit.ts'
 import { calm, flood, KEY, type Seen, standIn, until } from '../lib/provider_kit.ts'
 
 const completion = (message: Fields = { role: 'assistant', content: 'hi' }, more: Fields = {}): Fields => ({
@@ -185,8 +185,8 @@ describe('what openaiChat() streams', () => {
     expect(Buffer.from((await stream.next()) as Uint8Array).toString()).toBe(EVENT)
     const next = stream.next()
     state.sockets[0]?.destroy()
-    expect((await faultOf(next)).code).toBe('MODEL_UNAVAILABLE')
-    expect((await faultOf(stream.next())).code).toBe('MODEL_UNAVAILABLE')
+    expect((await apiErrorOf(next)).code).toBe('MODEL_UNAVAILABLE')
+    expect((await apiErrorOf(stream.next())).code).toBe('MODEL_UNAVAILABLE')
     expect([state.asked, log.lines[0]?.fields.why]).toEqual([1, 'openai-chat broke off in mid-stream (ECONNRESET)'])
   })
 
@@ -331,7 +331,7 @@ describe('time and retries', () => {
 
   test.each([400, 429, 500, 504])('%d is not asked again', async (status) => {
     const { chat, server } = chatOn(() => new Response('no', { status }))
-    await faultOf(chat.ask(STREAMED, calm()))
+    await apiErrorOf(chat.ask(STREAMED, calm()))
     expect(server.seen).toHaveLength(1)
   })
 })

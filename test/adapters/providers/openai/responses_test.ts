@@ -8,18 +8,18 @@ import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import type { ChatOrder, Fields } from '../../../../core/mod.ts'
 import { chatVendorLaws } from '../../../conformance/chat_vendors.ts'
 import { runLaws } from '../../../conformance/law.ts'
-import { chatSetup, drain, eventsIn, faultOf, HELLO, ordered, reading, STREAMED, streamOf, wholeOf } from '../lib/chat_kit.ts'
-import { DIALECTS, eventsOf, inPieces, lawful } from '../lib/chat_stand_in.ts'
+import { chatSetup, drain, eventsIn, apiErrorOf, HELLO, ordered, reading, STREAMED, streamOf, wholeOf } from '../lib/chat_kit.ts'
+import { ERROR_FORMATS, eventsOf, inPieces, lawful } from '../lib/chat_stand_in.ts'
 import { calm, KEY, said, type Seen, standIn } from '../lib/provider_kit.ts'
 
-const dialectOf = (path: string) => (path.endsWith('/chat/completions') ? DIALECTS.chat : DIALECTS.responses)
+const errorFormatOf = (path: string) => (path.endsWith('/chat/completions') ? ERROR_FORMATS.chat : ERROR_FORMATS.responses)
 
-runLaws('openaiResponses()', chatVendorLaws, lawful(openaiResponses, dialectOf))
-runLaws('openai()', chatVendorLaws, lawful(openai, dialectOf))
+runLaws('openaiResponses()', chatVendorLaws, lawful(openaiResponses, errorFormatOf))
+runLaws('openai()', chatVendorLaws, lawful(openai, errorFormatOf))
 runLaws('openai() by responses', chatVendorLaws, lawful((config) => {
   const vendor = openai(config)
   return { ...vendor, ask: (order, at) => vendor.ask({ ...order, by: 'responses' }, at) }
-}, dialectOf))
+}, errorFormatOf))
 
 const THOUGHT = { id: 'rs_1', type: 'reasoning', summary: [{ type: 'summary_text', text: 'hm' }] }
 const SAID = { id: 'msg_1', type: 'message', status: 'completed', role: 'assistant', content: [{ type: 'output_text', text: 'hé', annotations: [] }] }
@@ -218,7 +218,7 @@ describe('a response of openaiResponses() that failed', () => {
     for (const events of [[...BEGUN, ...TOLD], BEGUN]) {
       const { vendor } = streaming(() => inPieces(eventsOf(...events)))
       const work = vendor.ask(STREAMED, calm()).then((answer) => drain(streamOf(answer)))
-      expect((await faultOf(work)).code).toBe('MODEL_UNAVAILABLE')
+      expect((await apiErrorOf(work)).code).toBe('MODEL_UNAVAILABLE')
     }
   })
 })
@@ -265,8 +265,8 @@ describe('openai()', () => {
 })
 
 test('every protocol of chat speaks its wire, and has a base URL over TLS', () => {
-  const wires = Object.entries(chatProtocols).map(([name, make]) => [name, make(chatSetup(chatBaseUrls[name as keyof typeof chatProtocols]).config).wire])
-  expect(Object.fromEntries(wires)).toEqual({ openai: 'responses', 'openai-chat': 'chat', 'openai-responses': 'responses', 'anthropic-messages': 'messages', gemini: 'generate_content' })
+  const formats = Object.entries(chatProtocols).map(([name, make]) => [name, make(chatSetup(chatBaseUrls[name as keyof typeof chatProtocols]).config).wire])
+  expect(Object.fromEntries(formats)).toEqual({ openai: 'responses', 'openai-chat': 'chat', 'openai-responses': 'responses', 'anthropic-messages': 'messages', gemini: 'generate_content' })
   expect(Object.values(chatBaseUrls).filter((url) => !url.startsWith('https://'))).toEqual([])
 })
 

@@ -6,12 +6,12 @@ import { openaiVideos } from '../../../../adapters/providers/openai/videos.ts'
 import { pictureResizer } from '../../../../adapters/providers/lib/resize.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { CLIP_BYTES, clipOf } from '../../../../adapters/providers/scripted/videos.ts'
-import { Fault } from '../../../../core/mod.ts'
+import { ApiError } from '../../../../core/mod.ts'
 import { recognize } from '../../../../core/lib/image_bytes.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { CLIP_JOB, VENDOR_SAYS, videoVendorLaws } from '../../../conformance/videos.ts'
 import { calm, flood, greyImages, HEIC, KEY, outcome, type Seen, setup, until } from '../lib/provider_kit.ts'
-import { type Dialect, FULL, readings, STATES, studioSubject, vendorOn } from '../lib/video_kit.ts'
+import { type ErrorFormat, FULL, readings, STATES, studioSubject, vendorOn } from '../lib/video_kit.ts'
 
 const took = () => Response.json({ id: 'video_1', status: 'queued' })
 const JOB = { ...CLIP_JOB, model: 'sora-2', resolution: '720p' }
@@ -221,7 +221,7 @@ readings('openai_videos', openaiVideos, {
   },
 })
 
-const dialect: Dialect = {
+const errorFormat: ErrorFormat = {
   promptOf: ({ form }) => String(form?.get('prompt')),
   took: (id) => ({ id, object: 'video', status: 'queued' }),
   refused: () => ({ status: 400, body: { error: { message: VENDOR_SAYS, type: 'invalid_request_error', param: 'seconds', code: null } } }),
@@ -232,7 +232,7 @@ const dialect: Dialect = {
   },
 }
 
-runLaws('openaiVideos()', videoVendorLaws, studioSubject(openaiVideos, dialect))
+runLaws('openaiVideos()', videoVendorLaws, studioSubject(openaiVideos, errorFormat))
 
 describe('pictureResizer()', () => {
   test('does not stop at a picture that it refused', async () => {
@@ -243,7 +243,7 @@ describe('pictureResizer()', () => {
 
   test('refuses what cannot be decoded, in words for the buyer', async () => {
     const error = await pictureResizer()(PIXEL.replace('AAEAAAAB', 'AAEAAAAC'), { width: 1280, height: 720 }).catch((reason: unknown) => reason)
-    expect(error instanceof Fault && [error.code, error.parts.details]).toEqual(['INVALID_IMAGE', expect.any(String)])
+    expect(error instanceof ApiError && [error.code, error.parts.details]).toEqual(['INVALID_IMAGE', expect.any(String)])
   })
 })
 

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { randomBytes, systemClock as clock } from '../../../../adapters/local.ts'
 import { type EmbeddedSandbox, embeddedSandbox } from '../../../../adapters/providers/pyodide/sandbox.ts'
-import { findPrograms, hear, type Machine, MOST_OUTPUT, startMachine } from '../../../../adapters/providers/pyodide/machine.ts'
+import { findPrograms, hear, type Machine, MAX_OUTPUT, startMachine } from '../../../../adapters/providers/pyodide/machine.ts'
 import type { Ran } from '../../../../core/mod.ts'
 import { testLog } from '../../../kit.ts'
 import { hostile, SECRETS } from './hostile_commands.ts'
@@ -173,9 +173,9 @@ describe('a process', () => {
       for (const piece of pieces) stdout.emit('data', Buffer.from(piece))
       return outcome
     }
-    const most = Buffer.alloc(MOST_OUTPUT, '\0').toString('base64')
+    const most = Buffer.alloc(MAX_OUTPUT, '\0').toString('base64')
     expect(heard(['7 ', '-1', ` ${btoa('out')} `, '\n'])).toEqual({ id: 7, stdout: 'out', stderr: '', returncode: -1 })
-    expect(heard([`7 0 ${most} ${most}\n`])).toMatchObject({ stdout: '\0'.repeat(MOST_OUTPUT) })
+    expect(heard([`7 0 ${most} ${most}\n`])).toMatchObject({ stdout: '\0'.repeat(MAX_OUTPUT) })
     expect(heard(Array.from({ length: 5_000 }, () => '1'))).toBe('it said too much')
     expect(heard([`7 0 ${most}${most}${most} \n`])).toBe('it said too much')
     for (const text of ['7 0  \n7 0  \n', '7 0  \n7', '[['.repeat(1_000_000) + '\n', ' '.repeat(4_000_000) + '\n', '8 0  \n', '\n']) expect(heard([text])).toBe('it spoke out of turn')

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { cachedMarket } from '../../../../adapters/providers/lib/market_cache.ts'
 import { pythMarket } from '../../../../adapters/providers/pyth/market.ts'
 import { BAR_SECONDS } from '../../../../core/products/market/catalog.ts'
-import { Fault, type Feed, type MarketVendor, type Resolution } from '../../../../core/mod.ts'
+import { ApiError, type Feed, type MarketVendor, type Resolution } from '../../../../core/mod.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { marketVendorLaws, NOW } from '../../../conformance/markets.ts'
 import { testLog } from '../../../kit.ts'
@@ -45,7 +45,7 @@ const feed = (key: string, feedId = '49f6b65cb1de6b10eaf75e7c03ca029c306d0357e91
 const APPLE = feed('Equity.US.AAPL/USD')
 const TESLA = feed('Equity.US.TSLA/USD', '16dad506d7db8da01c87581c87ca897a012a153557d4d578c3b9c9e1bc0632f1')
 const days = { resolution: 'D', from: 1795046400, to: 1795305600 } as const
-const failure = (work: Promise<unknown>) => work.then(() => 'answered', (error: unknown) => (error instanceof Fault ? error.code : error))
+const failure = (work: Promise<unknown>) => work.then(() => 'answered', (error: unknown) => (error instanceof ApiError ? error.code : error))
 
 describe('lists of Pyth', () => {
   const symbols = async (market: MarketVendor, shelf: Parameters<MarketVendor['feeds']>[0]) => (await market.feeds(shelf, calm())).map(({ symbol }) => symbol)

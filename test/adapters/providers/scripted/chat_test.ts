@@ -61,8 +61,8 @@ describe('answers', () => {
 
   test('streamAnswer() holds pieces behind its gate, and rejects with the error among them', async () => {
     const gate = Promise.withResolvers<void>()
-    const fault = new Error('gone')
-    const { stream } = streamAnswer([chunk({ content: 'a' }), chunk({ content: 'b' }), fault], { gate: (index) => (index === 1 ? gate.promise : undefined) })
+    const apiError = new Error('gone')
+    const { stream } = streamAnswer([chunk({ content: 'a' }), chunk({ content: 'b' }), apiError], { gate: (index) => (index === 1 ? gate.promise : undefined) })
     expect(text(await stream.next())).toBe(chunk({ content: 'a' }))
     let isThere = false
     const second = stream.next().then((piece) => {
@@ -73,7 +73,7 @@ describe('answers', () => {
     expect(isThere).toBe(false)
     gate.resolve()
     expect(await second).toBe(chunk({ content: 'b' }))
-    expect(stream.next()).rejects.toBe(fault)
+    expect(stream.next()).rejects.toBe(apiError)
   })
 
   test('onCancel comes once: at a cancel or at an abort, and not after the end', async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { CLIP, CLIP_BYTES, clipOf, inTurn, type ScriptedVideo, scriptedVideo } from '../../../../adapters/providers/scripted/videos.ts'
-import { Fault, type VideoState } from '../../../../core/mod.ts'
+import { ApiError, type VideoState } from '../../../../core/mod.ts'
 import { brokenVideoVendors, reels } from '../../../conformance/broken_videos.ts'
 import { runBroken, runLaws } from '../../../conformance/law.ts'
 import { BARRED, CLIP_JOB, DOOMED, ENDLESS, videoVendorLaws } from '../../../conformance/videos.ts'
@@ -11,7 +11,7 @@ function obedient(): ScriptedVideo {
   const usual = inTurn({ kind: 'running', status: 'queued' }, { kind: 'done', url: CLIP })
   return scriptedVideo({
     async submit({ prompt }, { attempt }) {
-      if (prompt === BARRED) throw new Fault('CONTENT_POLICY')
+      if (prompt === BARRED) throw new ApiError('CONTENT_POLICY')
       return `job-${attempt}`
     },
     async look(job, at) {

@@ -3,7 +3,7 @@ import { resellerVideos } from '../../../../adapters/providers/token360/videos.t
 import { runLaws } from '../../../conformance/law.ts'
 import { CLIP_JOB, VENDOR_SAYS, videoVendorLaws } from '../../../conformance/videos.ts'
 import { calm, KEY, type Seen } from '../lib/provider_kit.ts'
-import { type Dialect, FULL, readings, STATES, studioSubject, vendorOn } from '../lib/video_kit.ts'
+import { type ErrorFormat, FULL, readings, STATES, studioSubject, vendorOn } from '../lib/video_kit.ts'
 
 const took = () => Response.json({ id: 'vt_1' })
 const JOB = { ...CLIP_JOB, model: 'seedance-2.0', seconds: 5, resolution: '720p' }
@@ -90,7 +90,7 @@ readings('reseller_videos', resellerVideos, {
   },
 })
 
-const dialect: Dialect = {
+const errorFormat: ErrorFormat = {
   promptOf: ({ json }) => json.prompt,
   took: (id) => ({ task_id: id }),
   refused: () => ({ status: 400, body: { error: { code: 'InvalidParameter', message: VENDOR_SAYS } } }),
@@ -101,4 +101,4 @@ const dialect: Dialect = {
   },
 }
 
-runLaws('resellerVideos()', videoVendorLaws, studioSubject(resellerVideos, dialect))
+runLaws('resellerVideos()', videoVendorLaws, studioSubject(resellerVideos, errorFormat))

@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
 import { firstOf, SEARCH_TIMEOUT_MS } from '../../../../adapters/providers/lib/search_provider.ts'
 import { XAI_SEARCH, xaiSearch } from '../../../../adapters/providers/xai/search.ts'
-import { Fault, patience, type SearchJob, type SearchVendor } from '../../../../core/mod.ts'
+import { ApiError, timeouts, type SearchJob, type SearchVendor } from '../../../../core/mod.ts'
 import { brokenSearchVendors, pageVendor } from '../../../conformance/broken_search.ts'
 import { runBroken, runLaws } from '../../../conformance/law.ts'
 import { searchVendorLaws } from '../../../conformance/search.ts'
@@ -153,12 +153,12 @@ describe('firstOf()', () => {
   })
 
   test.each(['MODEL_UNAVAILABLE', 'PROVIDER_CONFIG_ERROR', 'RATE_LIMITED', 'UPSTREAM_TIMEOUT'] as const)('asks the second where the first says %s', async (code) => {
-    expect((await firstOf(broken(new Fault(code)), found).search(JOB, calm())).model).toBe(XAI_SEARCH.model)
+    expect((await firstOf(broken(new ApiError(code)), found).search(JOB, calm())).model).toBe(XAI_SEARCH.model)
   })
 
   test.each(['CONTENT_POLICY', 'INVALID_BODY'] as const)('asks nobody to overrule %s', async (code) => {
-    const fault = new Fault(code)
-    expect(await firstOf(broken(fault), found).search(JOB, calm()).catch((error: unknown) => error)).toBe(fault)
+    const apiError = new ApiError(code)
+    expect(await firstOf(broken(apiError), found).search(JOB, calm()).catch((error: unknown) => error)).toBe(apiError)
   })
 
   test('asks nobody when the time is up', async () => {
@@ -170,7 +170,7 @@ describe('firstOf()', () => {
   })
 
   test('fits two searches into the time of a one-shot call', () => {
-    expect(2 * SEARCH_TIMEOUT_MS).toBeLessThan(patience.answerMs)
+    expect(2 * SEARCH_TIMEOUT_MS).toBeLessThan(timeouts.answerMs)
   })
 })
 

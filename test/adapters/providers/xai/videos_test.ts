@@ -5,7 +5,7 @@ import { xaiVideos } from '../../../../adapters/providers/xai/videos.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { CLIP_JOB, VENDOR_SAYS, videoVendorLaws } from '../../../conformance/videos.ts'
 import { calm, KEY, outcome, type Seen, setup } from '../lib/provider_kit.ts'
-import { type Dialect, FULL, readings, STATES, studioSubject, vendorOn } from '../lib/video_kit.ts'
+import { type ErrorFormat, FULL, readings, STATES, studioSubject, vendorOn } from '../lib/video_kit.ts'
 
 const took = () => Response.json({ request_id: 'r1' })
 const JOB = { ...CLIP_JOB, model: 'grok-imagine-video', seconds: 8, resolution: '720p' }
@@ -85,7 +85,7 @@ readings('xai_videos', xaiVideos, {
   },
 })
 
-const dialect: Dialect = {
+const errorFormat: ErrorFormat = {
   promptOf: ({ json }) => json.prompt,
   took: (id) => ({ request_id: id }),
   refused: () => ({ status: 400, body: { code: 'Client specified an invalid argument', error: VENDOR_SAYS } }),
@@ -97,7 +97,7 @@ const dialect: Dialect = {
   },
 }
 
-runLaws('xaiVideos()', videoVendorLaws, studioSubject(xaiVideos, dialect))
+runLaws('xaiVideos()', videoVendorLaws, studioSubject(xaiVideos, errorFormat))
 
 /** A stand-in that this project did not write. */
 describe('against aimock', async () => {

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { zerox, type ZeroxConfig } from '../../../../adapters/providers/zerox/swap.ts'
-import type { Fault, SwapCall } from '../../../../core/mod.ts'
+import type { ApiError, SwapCall } from '../../../../core/mod.ts'
 import { brokenSwapVendors, echoVendor } from '../../../conformance/broken_swap.ts'
 import { runBroken, runLaws } from '../../../conformance/law.ts'
 import { swapVendorLaws } from '../../../conformance/swap.ts'
@@ -88,7 +88,7 @@ describe('what zerox() answers', () => {
   test.each(['no_key', 'wrong_key', 'no_balance'])('%s is ours to mend: 503 to the caller, an alert to the operator, and no word of it in either', async (name) => {
     const { vendor, log } = on(name)
     const work = vendor.call(get('/price'), calm())
-    expect(await work.catch((error: Fault) => error.code)).toBe('NOT_CONFIGURED')
+    expect(await work.catch((error: ApiError) => error.code)).toBe('NOT_CONFIGURED')
     expect(log.lines.map(({ level }) => level)).toEqual(['alert'])
     const words = await said(work, log)
     expect([KEY, ...prose(recorded(PROTOCOL, name).body)].filter((secret) => words.includes(secret))).toEqual([])
@@ -128,7 +128,7 @@ describe('what zerox() answers', () => {
     const page = stage(() => new Response('<html>')).vendor
     const nobody = zerox({ baseUrl: 'http://127.0.0.1:1', key: KEY, feeRecipient: TREASURY, log: testLog() })
     for (const vendor of [flooding, page, nobody]) {
-      expect(await vendor.call(get('/price'), calm()).catch((error: Fault) => error.code)).toBe('MODEL_UNAVAILABLE')
+      expect(await vendor.call(get('/price'), calm()).catch((error: ApiError) => error.code)).toBe('MODEL_UNAVAILABLE')
     }
   })
 })

@@ -207,7 +207,7 @@ test('postgres storage: a server that was killed and started again is used again
   const { own } = server
   if (!own) return
   const subject = await postgres()
-  const [storage, hasty] = [await subject.open(), postgresStorage(subject.url, { patienceMs: 60 })]
+  const [storage, hasty] = [await subject.open(), postgresStorage(subject.url, { waitMs: 60 })]
   const open = (id: string, by = storage) => by.openCall(newCall(id), signed(`key ${id}`), { now: T, until: T + 1 })
   expect((await open('before')).kind).toBe('opened')
   expect((await hasty.getCall('before'))?.id).toBe('before')
@@ -311,7 +311,7 @@ test('postgres storage: errors tell neither SQL nor values nor the URL', async (
       [nowhere.href, 'the server has no database of that name (3D000)'] as const,
       [`postgres://u:${secret}@[bad/x`, 'the database cannot be reached (ERR_INVALID_URL)'] as const,
     ].map(([bad, says]): [PostgresStorage, () => Promise<unknown>, string] => {
-      const broken = postgresStorage(bad, { patienceMs: 60 })
+      const broken = postgresStorage(bad, { waitMs: 60 })
       return [broken, () => broken.ready(), says]
     }),
   ]
@@ -414,15 +414,15 @@ test('postgres storage: a database of the schema before this one goes on, and wh
   const receipt = JSON.stringify({ transaction: '0x1', network: 'eip155:84532', payer: '0xa', amount: '7' })
   const old = (id: string, { work = 'completed', money = 'settled', quote = '7' }) => {
     const isSettled = money === 'settled'
-    const row = { id, gateway: 'devnet', endpoint: 'images', payer: '0xa', asset: 'usdc', quote, authorization: `key of ${id}`, fingerprint: 'f', created_at: T, work, money, owner: 'me', until: T, settled_at: isSettled ? T : null, expires_at: T + 9, fence: 1, claim_until: T, claim_fresh: false, emptied: false, offer: '{}', receipt: isSettled ? receipt : null, request: '1', result: '2' }
+    const row = { id, gateway: 'devnet', endpoint: 'images', payer: '0xa', asset: 'usdc', quote, authorization: `key of ${id}`, fingerprint: 'f', created_at: T, work, money, owner: 'me', until: T, settled_at: isSettled ? T : null, expires_at: T + 9, claimToken: 1, claim_until: T, claim_fresh: false, emptied: false, offer: '{}', receipt: isSettled ? receipt : null, request: '1', result: '2' }
     const names = Object.keys(row)
     return client.query(`INSERT INTO calls (${names.map((name) => `"${name}"`).join()}) VALUES (${names.map((_, at) => `$${at + 1}`).join()})`, Object.values(row))
   }
   await old('settled', {})
   await old('settling', { money: 'settling', quote: '9' })
   await old('queued', { work: 'queued', money: 'verified' })
-  const bond = ['key of settling', 'settling', '0xa', 0, 'sent', T + 9_999, JSON.stringify(signed('key of settling'))]
-  await client.query('INSERT INTO authorizations VALUES ($1, $2, $3, $4, $5, $6, $7)', bond)
+  const binding = ['key of settling', 'settling', '0xa', 0, 'sent', T + 9_999, JSON.stringify(signed('key of settling'))]
+  await client.query('INSERT INTO authorizations VALUES ($1, $2, $3, $4, $5, $6, $7)', binding)
   await client.end()
 
   for (const start of ['first', 'second']) {

@@ -1,7 +1,7 @@
 /** Speech, sound effects and music: prices, what is refused before the quote, what is delivered, and what is never charged. */
 import { describe, expect, test } from 'bun:test'
 import { scriptedAudio, TONE } from '../../../../adapters/providers/scripted/audio.ts'
-import { type AudioRow, catalog, Fault, type MadeAudio, NoMedia, overrideAudio, audioRows } from '../../../../core/mod.ts'
+import { type AudioRow, catalog, ApiError, type MadeAudio, NoMedia, overrideAudio, audioRows } from '../../../../core/mod.ts'
 import { type Answer, door, kit, type KitOptions, ORIGIN, read } from '../../../kit.ts'
 import vectors from '../../../vectors/audio_prices.json'
 
@@ -109,8 +109,8 @@ describe('speech', () => {
   test.each([
     ['breaks off', new Error('socket hang up'), 502, 'Upstream provider error'],
     ['is late', Object.assign(new Error('late'), { name: 'TimeoutError' }), 504, 'The model timed out'],
-    ['says that it is late', new Fault('UPSTREAM_TIMEOUT'), 504, 'The model timed out'],
-    ['refuses the words', new Fault('CONTENT_POLICY'), 400, 'Content policy violation'],
+    ['says that it is late', new ApiError('UPSTREAM_TIMEOUT'), 504, 'The model timed out'],
+    ['refuses the words', new ApiError('CONTENT_POLICY'), 400, 'Content policy violation'],
   ])('whose vendor %s is not charged', async (_, error, expected, label) => {
     const subject = stage({ audio: scriptedAudio(() => Promise.reject(error)) })
     const { status, body } = await subject.buyer().buy(HELLO, SPEECH)
@@ -128,7 +128,7 @@ describe('music', () => {
     expect(challenge.body).toMatchObject({ price: { pricePerTrack: 0.15 }, accepts: [{ maxTimeoutSeconds: 600 }] })
     const payment = alice.sign(challenge)
     const buying = alice.buy(CALM, { ...MUSIC, payment })
-    await subject.live(59_999)
+    await subject.streamed(59_999)
     expect(await Promise.race([buying, 'waiting'])).toBe('waiting')
     await subject.clock.advance(1)
     const { status, body } = await buying

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../../../adapters/chains/memory.ts'
 import { type ChatScript, scriptedChat, streamAnswer, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'
-import { chatRows, Fault, type Fields, rateLimited, type Wire } from '../../../../core/mod.ts'
+import { chatRows, ApiError, type Fields, rateLimited, type ChatFormat } from '../../../../core/mod.ts'
 import { decodeHeader, encodePayment, kit, ORIGIN, read } from '../../../kit.ts'
 
 const MODEL = 'vendor-b/chat-3.8-flash'
@@ -19,9 +19,9 @@ const ANSWER: Fields = {
 const native: ChatScript = async ({ wire }) => (wire === 'generate_content' ? { kind: 'whole', body: ANSWER } : wholeAnswer())
 const LISTED = { generate_content: [cashChain().wallet('alice')] }
 
-function shopOf(script: ChatScript = native, { wire = 'generate_content' as Wire, ...more }: Parameters<typeof kit>[0] & { wire?: Wire } = {}) {
+function shopOf(script: ChatScript = native, { wire = 'generate_content' as ChatFormat, ...more }: Parameters<typeof kit>[0] & { wire?: ChatFormat } = {}) {
   const vendor = scriptedChat(script, { wire })
-  const subject = kit({ chatVendor: vendor, guests: LISTED, ...more })
+  const subject = kit({ chatVendor: vendor, allowlists: LISTED, ...more })
   const alice = subject.buyer()
   return {
     ...subject,
@@ -163,8 +163,8 @@ describe('a refusal', () => {
   })
 
   test('only listed payers are served: 403 after verification, uncharged; nobody at all where no list is set', async () => {
-    for (const guests of [LISTED, { generate_content: [] }, {}]) {
-      const { buyer, ask, chain, vendor } = shopOf(native, { guests })
+    for (const allowlists of [LISTED, { generate_content: [] }, {}]) {
+      const { buyer, ask, chain, vendor } = shopOf(native, { allowlists })
       expect((await ask(order())).status).toBe(402)
       const bob = await buyer('bob').buy(order(), { path })
       expect([bob.status, bob.body.error.status, bob.body.error.code]).toEqual([403, 'PERMISSION_DENIED', 403])
@@ -239,15 +239,15 @@ describe('a refusal', () => {
     expect(body.code).toBeUndefined()
   })
 
-  const FAULTS: readonly [Fault, number, string][] = [
+  const API_ERRORS: readonly [ApiError, number, string][] = [
     [rateLimited('vendor-b', 9), 429, 'RESOURCE_EXHAUSTED'],
-    [new Fault('MODEL_UNAVAILABLE', { message: 'away' }), 503, 'UNAVAILABLE'],
-    [new Fault('UPSTREAM_TIMEOUT', { message: 'slow' }), 504, 'DEADLINE_EXCEEDED'],
-    [new Fault('CONTENT_POLICY', { message: 'unsafe' }), 400, 'INVALID_ARGUMENT'],
+    [new ApiError('MODEL_UNAVAILABLE', { message: 'away' }), 503, 'UNAVAILABLE'],
+    [new ApiError('UPSTREAM_TIMEOUT', { message: 'slow' }), 504, 'DEADLINE_EXCEEDED'],
+    [new ApiError('CONTENT_POLICY', { message: 'unsafe' }), 400, 'INVALID_ARGUMENT'],
   ]
-  for (const [fault, status, name] of FAULTS) {
-    test(`${fault.code} of the vendor is ${status} ${name}, uncharged; the same signed request then succeeds`, async () => {
-      const { alice, ask, chain } = shopOf(async (_, { attempt }) => (attempt === 1 ? Promise.reject(fault) : { kind: 'whole', body: ANSWER }))
+  for (const [apiError, status, name] of API_ERRORS) {
+    test(`${apiError.code} of the vendor is ${status} ${name}, uncharged; the same signed request then succeeds`, async () => {
+      const { alice, ask, chain } = shopOf(async (_, { attempt }) => (attempt === 1 ? Promise.reject(apiError) : { kind: 'whole', body: ANSWER }))
       const payment = alice.sign(await ask(order()))
       const failed = await alice.buy(order(), { path, payment })
       expect([failed.status, failed.body]).toEqual([status, { error: { code: status, message: expect.any(String), status: name } }])

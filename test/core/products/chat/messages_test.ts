@@ -1,7 +1,7 @@
 /** The messages surface: verbatim on vendors that speak it, converted on all others, and always in the envelopes of its clients (reference clients 6.1). */
 import { describe, expect, test } from 'bun:test'
 import { type ChatScript, scriptedChat, streamAnswer, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'
-import { Fault, type Fields, rateLimited, type Wire } from '../../../../core/mod.ts'
+import { ApiError, type Fields, rateLimited, type ChatFormat } from '../../../../core/mod.ts'
 import { decodeHeader, encodePayment, kit, ORIGIN, read } from '../../../kit.ts'
 
 const path = '/api/v1/messages'
@@ -28,7 +28,7 @@ const ANSWER: Fields = {
 
 const native: ChatScript = async ({ wire }) => (wire === 'messages' ? { kind: 'whole', body: ANSWER } : wholeAnswer())
 
-function shopOf(script: ChatScript = native, { wire = 'messages' as Wire, ...more }: Parameters<typeof kit>[0] & { wire?: Wire } = {}) {
+function shopOf(script: ChatScript = native, { wire = 'messages' as ChatFormat, ...more }: Parameters<typeof kit>[0] & { wire?: ChatFormat } = {}) {
   const vendor = scriptedChat(script, { wire })
   const subject = kit({ chatVendor: vendor, ...more })
   const alice = subject.buyer()
@@ -277,15 +277,15 @@ describe('a refusal', () => {
     expect(headers.has('payment-required')).toBe(true)
   })
 
-  const FAULTS: readonly [Fault, number, string][] = [
+  const API_ERRORS: readonly [ApiError, number, string][] = [
     [rateLimited('vendor-g', 9), 429, 'rate_limit_error'],
-    [new Fault('MODEL_UNAVAILABLE', { message: 'away' }), 503, 'overloaded_error'],
-    [new Fault('CONTENT_POLICY', { message: 'unsafe' }), 400, 'invalid_request_error'],
-    [new Fault('UPSTREAM_TIMEOUT', { message: 'slow' }), 504, 'timeout_error'],
+    [new ApiError('MODEL_UNAVAILABLE', { message: 'away' }), 503, 'overloaded_error'],
+    [new ApiError('CONTENT_POLICY', { message: 'unsafe' }), 400, 'invalid_request_error'],
+    [new ApiError('UPSTREAM_TIMEOUT', { message: 'slow' }), 504, 'timeout_error'],
   ]
-  for (const [fault, status, type] of FAULTS) {
-    test(`${fault.code} of the vendor is ${status} ${type}, uncharged; the same signed request then succeeds`, async () => {
-      const { alice, ask, chain } = shopOf(async (_, { attempt }) => (attempt === 1 ? Promise.reject(fault) : { kind: 'whole', body: ANSWER }))
+  for (const [apiError, status, type] of API_ERRORS) {
+    test(`${apiError.code} of the vendor is ${status} ${type}, uncharged; the same signed request then succeeds`, async () => {
+      const { alice, ask, chain } = shopOf(async (_, { attempt }) => (attempt === 1 ? Promise.reject(apiError) : { kind: 'whole', body: ANSWER }))
       const payment = alice.sign(await ask(order()))
       const failed = await alice.buy(order(), { path, payment })
       expect([failed.status, failed.body]).toEqual([status, { type: 'error', error: { type, message: expect.any(String) } }])

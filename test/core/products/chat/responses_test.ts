@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import { type ChatScript, scriptedChat, streamAnswer, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'
 import { cashChain } from '../../../../adapters/chains/memory.ts'
-import { chatRows, Fault, type Fields, type Json, type Ports, rateLimited, type Wire } from '../../../../core/mod.ts'
+import { chatRows, ApiError, type Fields, type Json, type Ports, rateLimited, type ChatFormat } from '../../../../core/mod.ts'
 import { decodeHeader, door, encodePayment, kit, ORIGIN, read } from '../../../kit.ts'
 
 const path = '/api/v1/responses'
@@ -23,7 +23,7 @@ const ANSWER: Fields = {
 }
 const native: ChatScript = async ({ wire }) => (wire === 'responses' ? { kind: 'whole', body: ANSWER } : wholeAnswer())
 
-function shopOf(script: ChatScript = native, { wire = 'responses' as Wire, ...more }: Parameters<typeof kit>[0] & { wire?: Wire } = {}) {
+function shopOf(script: ChatScript = native, { wire = 'responses' as ChatFormat, ...more }: Parameters<typeof kit>[0] & { wire?: ChatFormat } = {}) {
   const vendor = scriptedChat(script, { wire })
   const subject = kit({ chatVendor: vendor, ...more })
   const alice = subject.buyer()
@@ -119,10 +119,10 @@ test('reasoning that is sent back is part of the quote: its summary, wherever it
   }
   const summary = [{ type: 'summary_text', text: 'word '.repeat(40_000) }]
   const led = [{ role: 'assistant', content: 'x' }]
-  const [none, sealed, dropped, carried] = [await amount({}), await amount({ encrypted_content: 'A'.repeat(160_000) }), await amount({ summary }), (await amount({ summary }, led)) - (await amount({}, led))]
+  const [none, signedQuery, dropped, carried] = [await amount({}), await amount({ encrypted_content: 'A'.repeat(160_000) }), await amount({ summary }), (await amount({ summary }, led)) - (await amount({}, led))]
   // 40,000 tokens each.
-  expect(sealed - none).toBeGreaterThan(1_000)
-  for (const more of [dropped - none, carried]) expect(Math.abs(more / (sealed - none) - 1)).toBeLessThan(0.01)
+  expect(signedQuery - none).toBeGreaterThan(1_000)
+  for (const more of [dropped - none, carried]) expect(Math.abs(more / (signedQuery - none) - 1)).toBeLessThan(0.01)
 })
 
 describe('on any other vendor', () => {
@@ -317,7 +317,7 @@ describe('in the background', () => {
     expect((await get(`${path}/${id}`)).body).toMatchObject({ status: 'in_progress', output: [] })
     chain.deliver()
     await clock.advance(60_000)
-    await shop.tend()
+    await shop.maintain()
     expect((await get(`${path}/${id}`)).body).toMatchObject({ status: 'completed', output: [{ type: 'message' }] })
     expect(chain.transfers.length).toBe(1)
   })
@@ -334,7 +334,7 @@ describe('in the background', () => {
   })
 
   test('that fails is failed, uncharged, and its authorization is free', async () => {
-    const { ask, alice, get, chain, clock } = shopOf(async (_, { attempt }) => (attempt === 1 ? Promise.reject(new Fault('MODEL_UNAVAILABLE', { message: 'away' })) : wholeAnswer()), { wire: 'chat' })
+    const { ask, alice, get, chain, clock } = shopOf(async (_, { attempt }) => (attempt === 1 ? Promise.reject(new ApiError('MODEL_UNAVAILABLE', { message: 'away' })) : wholeAnswer()), { wire: 'chat' })
     const payment = alice.sign(await ask(work))
     const first = await alice.buy(work, { path, payment })
     await clock.settle()
@@ -464,7 +464,7 @@ describe('in the background', () => {
   })
 
   test('is for listed wallets alone where the operator has listed any: 403, uncharged; answers in the foreground are for all', async () => {
-    const { ask, alice, buyer, chain, vendor } = shopOf(async () => wholeAnswer(), { wire: 'chat', guests: { background: [cashChain().wallet('bob').toUpperCase().replace('0X', '0x')] } })
+    const { ask, alice, buyer, chain, vendor } = shopOf(async () => wholeAnswer(), { wire: 'chat', allowlists: { background: [cashChain().wallet('bob').toUpperCase().replace('0X', '0x')] } })
     const payment = alice.sign(await ask(work))
     const refused = await alice.buy(work, { path, payment })
     expect([refused.status, refused.body.error.type, vendor.orders.length, chain.transfers.length]).toEqual([403, 'permission_error', 0, 0])

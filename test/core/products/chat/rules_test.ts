@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { scriptedChat, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'
-import { catalog, chatRows, type Fields, type Json, type Wire } from '../../../../core/mod.ts'
+import { catalog, chatRows, type Fields, type Json, type ChatFormat } from '../../../../core/mod.ts'
 import { characters, upperBound } from '../../../../core/products/chat/token_estimate.ts'
 import { kit, ORIGIN, read } from '../../../kit.ts'
 
@@ -312,7 +312,7 @@ describe('max_tokens', () => {
 })
 
 describe('a prompt that is too long', () => {
-  const parrot = 'farebox/parrot' // a window of 32768
+  const echoModel = 'farebox/parrot' // a window of 32768
   const call = { role: 'assistant', content: null, tool_calls: [{ id: 'c1', type: 'function', function: { name: 'look', arguments: '{}' } }] }
   const result = { role: 'tool', tool_call_id: 'c1', content: 'a fox' }
 
@@ -321,10 +321,10 @@ describe('a prompt that is too long', () => {
     const system = { role: 'system', content: 'Be brief.' }
     const late = { role: 'system', content: 'Be polite.' }
     const messages = [system, user(words(20_000)), { role: 'assistant', content: words(10_000) }, late, user(words(5_000)), { role: 'assistant', content: 'yes' }, user('And now?')]
-    const challenge = await alice.ask({ model: parrot, messages }, { path: COMPLETIONS })
+    const challenge = await alice.ask({ model: echoModel, messages }, { path: COMPLETIONS })
     // The prompt is 10_000 + 5_000 + 2 + 2 + 1 + 2 words, 6 messages of 4, and 3; its answer may have 8192 tokens.
     expect(challenge.body.accepts[0].amount).toBe(String(Math.ceil(15_034 * 0.5 + 819.2 * 1.5 + 1_000)))
-    const answer = await alice.buy({ model: parrot, messages }, { path: COMPLETIONS, payment: alice.sign(challenge) })
+    const answer = await alice.buy({ model: echoModel, messages }, { path: COMPLETIONS, payment: alice.sign(challenge) })
     expect(answer.status).toBe(200)
     expect(vendor.orders[0]?.body.messages).toEqual(messages.filter((_, index) => index !== 1) as never)
     expect([answer.headers.get('x-context-truncated'), answer.headers.get('x-messages-removed')]).toEqual(['true', '1'])
@@ -334,24 +334,24 @@ describe('a prompt that is too long', () => {
     const { alice, vendor } = shopOf()
     const kept = [call, result, user('And now?')]
     const fits = [user(words(40_000)), ...kept]
-    expect((await alice.buy({ model: parrot, messages: fits }, { path: COMPLETIONS })).headers.get('x-messages-removed')).toBe('1')
+    expect((await alice.buy({ model: echoModel, messages: fits }, { path: COMPLETIONS })).headers.get('x-messages-removed')).toBe('1')
     expect(vendor.orders[0]?.body.messages).toEqual(kept as never)
     const tooLong = [user('Look.'), call, { ...result, content: words(40_000) }, user('And now?')]
-    expect((await alice.buy({ model: parrot, messages: tooLong }, { path: COMPLETIONS })).headers.get('x-messages-removed')).toBe('3')
+    expect((await alice.buy({ model: echoModel, messages: tooLong }, { path: COMPLETIONS })).headers.get('x-messages-removed')).toBe('3')
     expect(vendor.orders[1]?.body.messages).toEqual([user('And now?')])
   })
 
   test('is refused where the system and the last turn alone do not fit', async () => {
     const { refused } = shopOf()
     for (const messages of [[user('Hello'), user(words(33_000))], [{ role: 'system', content: words(33_000) }, user('Hello')]]) {
-      const refusal = await refused({ model: parrot, messages })
+      const refusal = await refused({ model: echoModel, messages })
       expect([refusal.status, refusal.code, refusal.param]).toEqual([400, 'CONTEXT_LENGTH_EXCEEDED', 'messages'])
     }
   })
 
   test('fits when one token is left for the answer, and not one token later', async () => {
     const { ask } = shopOf()
-    const prompt = async (count: number) => (await ask({ model: parrot, messages: [user(words(count))] }, '/api/v1/chat/estimate')).body
+    const prompt = async (count: number) => (await ask({ model: echoModel, messages: [user(words(count))] }, '/api/v1/chat/estimate')).body
     expect((await prompt(32_768 - 7 - 1)).estimate).toEqual({ prompt_tokens: 32_767, max_tokens: 1, messages_removed: 0 })
     expect((await prompt(32_768 - 7)).code).toBe('CONTEXT_LENGTH_EXCEEDED')
   })
@@ -401,7 +401,7 @@ describe('several answers', () => {
   })
 
   test('are 400 where it does not: emulated structure, embedded, flat, free, by the responses wire, or for a vendor of another wire', async () => {
-    const cases: [Record<string, unknown>, Wire?][] = [
+    const cases: [Record<string, unknown>, ChatFormat?][] = [
       [{ model: 'vendor-g/chat-5-medium' }],
       [{ model: 'vendor-b/chat-3.8-flash' }],
       [{ model: 'farebox/parrot' }],
@@ -600,8 +600,8 @@ describe('structured outputs', () => {
   })
 
   test('leave an answer alone that has no fence, or that nobody asked to be JSON', async () => {
-    const fenced = '```json\n{}\n```'
-    for (const [content, response_format] of [['{"a":1}', { type: 'json_object' }], [fenced, { type: 'text' }], [fenced, undefined]] as const) {
+    const tokenChecked = '```json\n{}\n```'
+    for (const [content, response_format] of [['{"a":1}', { type: 'json_object' }], [tokenChecked, { type: 'text' }], [tokenChecked, undefined]] as const) {
       const { alice } = shopOf({ chatVendor: scriptedChat(async () => wholeAnswer({ content })) })
       const { body } = await alice.buy({ model: 'vendor-g/chat-5.5-large', messages: [user()], ...(response_format && { response_format }) }, { path: COMPLETIONS })
       expect(body.choices[0].message.content).toBe(content)

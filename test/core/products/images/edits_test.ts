@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { PIXEL, scriptedVendor } from '../../../../adapters/providers/scripted/images.ts'
-import { catalog, Fault, imageRows, rateLimited } from '../../../../core/mod.ts'
+import { catalog, ApiError, imageRows, rateLimited } from '../../../../core/mod.ts'
 import { type Answer, decodeHeader, encodePayment, FOX, GENERATIONS, type Kit, kit, ORIGIN, read, START, slowVendor } from '../../../kit.ts'
 import { dataUri, jpeg, pictures, png } from '../../../samples.ts'
 import vectors from '../../../vectors/pricing.json'
@@ -393,7 +393,7 @@ describe('the slow path', () => {
     const alice = subject.buyer()
     const payment = alice.sign(await alice.ask(SNOW, at))
     const answer = alice.buy(SNOW, { ...at, payment })
-    await subject.live(30_000)
+    await subject.streamed(30_000)
     return { ...subject, alice, payment, envelope: await answer, finish: () => (ready(), subject.idle()) }
   }
 
@@ -463,18 +463,18 @@ describe('a failure of the work', () => {
     expect([status, body]).toEqual([429, { error: 'Rate limit exceeded', details: expect.any(String) }])
     expect([headers.get('retry-after'), headers.get('x-ratelimit-source')]).toEqual(['7', 'vendor-a'])
     expect(subject.chain.transfers).toEqual([])
-    expect((await buy(SNOW, failing(new Fault('RATE_LIMITED')))).body).toEqual({ error: 'Rate limit exceeded', details: null })
+    expect((await buy(SNOW, failing(new ApiError('RATE_LIMITED')))).body).toEqual({ error: 'Rate limit exceeded', details: null })
   })
 
   test('of a time-out upstream is 504 Image editing timed out', async () => {
-    const subject = failing(new Fault('UPSTREAM_TIMEOUT', { details: 'The model did not answer in time.' }))
+    const subject = failing(new ApiError('UPSTREAM_TIMEOUT', { details: 'The model did not answer in time.' }))
     const { status, body } = await buy(SNOW, subject)
     expect([status, body, subject.chain.transfers.length]).toEqual([504, { error: 'Image editing timed out', details: 'The model did not answer in time.' }, 0])
   })
 
   test('that is the buyer’s is 400, free: a file that the model refuses, and its content policy', async () => {
     for (const [code, error] of [['INVALID_IMAGE', 'Invalid input image'], ['CONTENT_POLICY', 'Content policy violation']] as const) {
-      const subject = failing(new Fault(code, { details: 'The model says no.' }))
+      const subject = failing(new ApiError(code, { details: 'The model says no.' }))
       const { status, body } = await buy(SNOW, subject)
       expect([status, body, subject.chain.transfers.length]).toEqual([400, { error, details: 'The model says no.' }, 0])
     }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
 import { sampleMarket } from '../../../../adapters/providers/demo/market.ts'
-import { Fault, type MarketVendor } from '../../../../core/mod.ts'
+import { ApiError, type MarketVendor } from '../../../../core/mod.ts'
 import { marketData } from '../../../../core/products/market/prices.ts'
 import { STOCK_MARKETS } from '../../../../core/ports/vendors.ts'
 import { type Answer, decodeHeader, encodePayment, kit, ORIGIN, read, START, testClock } from '../../../kit.ts'
@@ -29,7 +29,7 @@ function market(vendor?: Partial<MarketVendor>, { configured = true } = {}) {
   return { ...subject, alice, clock, seen, send, pay }
 }
 
-const away = () => Promise.reject(new Fault('FEED_UNAVAILABLE', { message: 'The price feed did not answer. Nothing was charged; try again.' }))
+const away = () => Promise.reject(new ApiError('FEED_UNAVAILABLE', { message: 'The price feed did not answer. Nothing was charged; try again.' }))
 
 describe('free feeds', () => {
   test('answer with a price, exactly as the contract names its fields, and free: true', async () => {

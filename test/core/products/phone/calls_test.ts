@@ -1,6 +1,6 @@
 /** Calls to people: whom nobody may call, from which number, that nobody is rung twice, and how a call is told. */
 import { describe, expect, test } from 'bun:test'
-import { Fault, type Fields, type Ports, type VoiceVendor } from '../../../../core/mod.ts'
+import { ApiError, type Fields, type Ports, type VoiceVendor } from '../../../../core/mod.ts'
 import { type Actors, actors, LINE, rentTo } from '../../../actors.ts'
 import { type Answer, type Buyer, kit, type Kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
 
@@ -138,7 +138,7 @@ describe('nobody is rung twice', () => {
   })
 
   test('where it is not known whether somebody was: not before ten minutes, whatever is signed', async () => {
-    const { alice, acts, clock } = await booth((voice, { rung }) => ({ ring: (...asked) => (rung.length === 0 ? (voice.ring(...asked), Promise.reject(new Fault('UPSTREAM_FAILED'))) : voice.ring(...asked)) }))
+    const { alice, acts, clock } = await booth((voice, { rung }) => ({ ring: (...asked) => (rung.length === 0 ? (voice.ring(...asked), Promise.reject(new ApiError('UPSTREAM_FAILED'))) : voice.ring(...asked)) }))
     const lost = await call(alice)
     expect([lost.status, lost.body.error]).toEqual([502, 'Call initiation failed'])
     expect([(await call(alice)).status, (await call(alice, { task: 'Something else entirely.' })).status, acts.rung.length]).toEqual([503, 503, 1])
@@ -149,7 +149,7 @@ describe('nobody is rung twice', () => {
 
   test('for one order, however late it comes and whatever was rung meanwhile', async () => {
     let weather: 'lost' | 'fair' = 'lost'
-    const { alice, acts, chain, clock } = await booth((voice) => ({ ring: async (...asked) => (weather === 'lost' ? (await voice.ring(...asked), Promise.reject(new Fault('UPSTREAM_FAILED'))) : voice.ring(...asked)) }))
+    const { alice, acts, chain, clock } = await booth((voice) => ({ ring: async (...asked) => (weather === 'lost' ? (await voice.ring(...asked), Promise.reject(new ApiError('UPSTREAM_FAILED'))) : voice.ring(...asked)) }))
     const payment = alice.sign(await alice.ask(ORDER, { path: CALL }), { validBefore: BigInt(START / 1000 + 7_200) })
     await call(alice, {}, { payment })
     weather = 'fair'
@@ -164,7 +164,7 @@ describe('nobody is rung twice', () => {
 
   test('one that was certainly not rung can be rung at once', async () => {
     let isRefused = true
-    const { alice, chain } = await booth((voice) => ({ ring: (...asked) => (isRefused ? Promise.reject(new Fault('PASSED_ON', { message: 'No such voice.' })) : voice.ring(...asked)) }))
+    const { alice, chain } = await booth((voice) => ({ ring: (...asked) => (isRefused ? Promise.reject(new ApiError('PASSED_ON', { message: 'No such voice.' })) : voice.ring(...asked)) }))
     expect([(await call(alice)).status, chain.transfers]).toEqual([400, []])
     isRefused = false
     expect((await call(alice)).status).toBe(200)
@@ -229,7 +229,7 @@ describe('GET /api/v1/voice/call/{callId}', () => {
   })
 
   test('is 502 while the vendor is away', async () => {
-    const { alice, get } = await booth(() => ({ look: () => Promise.reject(new Fault('UPSTREAM_FAILED')) }))
+    const { alice, get } = await booth(() => ({ look: () => Promise.reject(new ApiError('UPSTREAM_FAILED')) }))
     expect((await get((await call(alice)).body.poll_url)).status).toBe(502)
   })
 })

@@ -1,6 +1,6 @@
 /** Rented numbers: whose they are, for how long, and that none is bought twice, lost by the operator or given away. */
 import { describe, expect, test } from 'bun:test'
-import { Fault, type PhoneVendor, type Ports } from '../../../../core/mod.ts'
+import { ApiError, type PhoneVendor, type Ports } from '../../../../core/mod.ts'
 import { TERM_MS } from '../../../../core/products/phone/number_leases.ts'
 import { type Actors, actors, LINE, rentTo } from '../../../actors.ts'
 import { type Answer, type Buyer, door, kit, type Kit, type KitOptions, START } from '../../../kit.ts'
@@ -27,7 +27,7 @@ function shop(change: (phone: PhoneVendor, acts: Actors) => Partial<PhoneVendor>
   /** The chore's turn. */
   async function sweep(): Promise<void> {
     await subject.clock.advance(11 * 60_000)
-    await subject.shop.tend()
+    await subject.shop.maintain()
     await subject.clock.settle()
   }
   return { ...subject, acts, alice, bob, numbers, sweep }
@@ -93,7 +93,7 @@ describe('a number', () => {
   })
 
   test('that is not to be had is 404, and a carrier that fails 502, uncharged', async () => {
-    for (const [answer, status, error] of [[async () => undefined, 404, 'No numbers available'], [async () => Promise.reject(new Fault('UPSTREAM_FAILED')), 502, 'Purchase failed']] as const) {
+    for (const [answer, status, error] of [[async () => undefined, 404, 'No numbers available'], [async () => Promise.reject(new ApiError('UPSTREAM_FAILED')), 502, 'Purchase failed']] as const) {
       const subject = shop(() => ({ buy: answer }))
       const bought = await buy(subject.alice)
       expect([bought.status, bought.body.error, values(subject)]).toEqual([status, error, []])
@@ -135,7 +135,7 @@ describe('giving back', () => {
   })
 
   test('that fails leaves the number to its wallet; one that died on the way is ended by the chore', async () => {
-    let way: () => Promise<void> = () => Promise.reject(new Fault('UPSTREAM_FAILED'))
+    let way: () => Promise<void> = () => Promise.reject(new ApiError('UPSTREAM_FAILED'))
     const subject = shop((phone) => ({ release: (id, at) => way().then(() => phone.release(id, at)) }))
     const { phone_number } = (await buy(subject.alice)).body
     expect([(await release(subject.alice, phone_number)).status, (await subject.numbers())[0]?.[2]]).toEqual([502, true])
@@ -260,7 +260,7 @@ describe('a renewal', () => {
     expect([(await release()).status, acts.released]).toEqual([503, []])
     chain.deliver()
     await clock.advance(50_000)
-    await gateway.tend()
+    await gateway.maintain()
     expect([(await release()).status, acts.released]).toEqual([200, [phoneNumber]])
   })
 
@@ -282,8 +282,8 @@ describe('a renewal', () => {
 test('a gateway that rents no numbers leaves the chore to those that do', async () => {
   const asked: string[] = []
   const wrap = (ports: Ports): Ports => ({ ...ports, storage: { ...ports.storage, lease: (name, ...more) => (asked.push(name), ports.storage.lease(name, ...more)) } })
-  await kit({ wrap }).shop.tend()
+  await kit({ wrap }).shop.maintain()
   expect(asked).toEqual([])
-  await shop(undefined, { wrap }).shop.tend()
+  await shop(undefined, { wrap }).shop.maintain()
   expect(asked).toEqual(['chore:phone.numbers.buy'])
 })

@@ -1,7 +1,7 @@
 /** Sandboxes: what they cost, whose they are, and what becomes of one that is not paid for. */
 import { describe, expect, test } from 'bun:test'
 import { scriptedSandbox, type SandboxScript } from '../../../../adapters/providers/scripted/sandbox.ts'
-import { Fault, type SandboxVendor } from '../../../../core/mod.ts'
+import { ApiError, type SandboxVendor } from '../../../../core/mod.ts'
 import { door, kit, type KitOptions } from '../../../kit.ts'
 import vectors from '../../../vectors/sandbox_quotes.json'
 
@@ -124,7 +124,7 @@ describe('a sandbox', () => {
 
 describe('what goes wrong', () => {
   test('at the vendor is told and not charged: full, away, too slow', async () => {
-    const busy = new Fault('BUSY', { message: 'Full.', headers: { 'retry-after': '30' } })
+    const busy = new ApiError('BUSY', { message: 'Full.', headers: { 'retry-after': '30' } })
     const { alice, chain } = stage({ vendor: { create: () => Promise.reject(busy) } })
     const full = await alice.buy({}, { path: CREATE })
     expect([full.status, full.headers.get('retry-after'), chain.transfers]).toEqual([503, '30', []])
@@ -145,9 +145,9 @@ describe('what goes wrong', () => {
   test('a sandbox that was ready too late is ended, and nobody’s', async () => {
     const ready = door()
     const script = scriptedSandbox()
-    const { alice, clock, live, chain } = stage({ vendor: { ...script, create: async (order, at) => (await ready.passed, await script.create(order, at)) } })
+    const { alice, clock, streamed, chain } = stage({ vendor: { ...script, create: async (order, at) => (await ready.passed, await script.create(order, at)) } })
     const buying = alice.buy({}, { path: CREATE })
-    await live(120_000)
+    await streamed(120_000)
     expect((await buying).status).toBe(502)
     ready.open()
     await clock.settle()
@@ -168,10 +168,10 @@ describe('a sandbox whose payment was refused', () => {
   })
 
   test('can be paid for as long as it lives and no longer', async () => {
-    const { alice, chain, live } = stage()
+    const { alice, chain, streamed } = stage()
     chain.forecast('refused')
     const withheld = await alice.buy({ timeout: 60 }, { path: CREATE })
-    await live(61_000)
+    await streamed(61_000)
     const late = await alice.poll(withheld.body.poll_url, alice.sign(await alice.ask({ timeout: 60 }, { path: CREATE })))
     expect([late.status, chain.transfers]).toEqual([404, []])
   })
@@ -190,38 +190,38 @@ describe('a sandbox whose payment was refused', () => {
   })
 
   test('is ended when five minutes have gone by, however long it was to live, by whoever is there then; a paid one is not', async () => {
-    const { alice, chain, live, idle, sandbox, rent, restart } = stage()
+    const { alice, chain, streamed, idle, sandbox, rent, restart } = stage()
     await rent({ timeout: 86_400 })
     chain.forecast('refused')
     await alice.buy({ timeout: 86_400 }, { path: CREATE })
     const another = restart()
-    const alive = async () => (await another.tend(), await idle(), [...sandbox.made.values()].map(({ isAlive }) => isAlive))
-    await live(6 * MINUTE)
+    const alive = async () => (await another.maintain(), await idle(), [...sandbox.made.values()].map(({ isAlive }) => isAlive))
+    await streamed(6 * MINUTE)
     expect(await alive()).toEqual([true, true])
-    await live(2 * MINUTE)
+    await streamed(2 * MINUTE)
     expect(await alive()).toEqual([true, false])
   })
 
   test('is the last of its wallet until it is paid for, or has gone', async () => {
-    const { alice, chain, clock, live, sandbox, ports } = stage()
+    const { alice, chain, clock, streamed, sandbox, ports } = stage()
     const refuse = async () => (chain.forecast('refused'), await alice.buy({}, { path: CREATE }))
     const { body } = await refuse()
     const another = await alice.buy({}, { path: CREATE })
     expect([another.status, another.body.job_id, sandbox.made.size]).toEqual([402, body.job_id, 1])
     await alice.poll(body.poll_url, alice.sign(await alice.ask({}, { path: CREATE })))
     await refuse()
-    await live(5 * MINUTE)
+    await streamed(5 * MINUTE)
     await ports.storage.prune(clock.now())
     expect([(await alice.buy({}, { path: CREATE })).status, sandbox.made.size]).toEqual([200, 3])
   })
 
   test('and is not known to be refused is served, and lives', async () => {
-    const { alice, chain, live, first, shop, idle } = stage()
+    const { alice, chain, streamed, first, shop, idle } = stage()
     chain.forecast('dropped')
     const { status, headers, body } = await alice.buy({ timeout: 86_400 }, { path: CREATE })
     expect([status, headers.get('x-payment-settled'), body.status]).toEqual([200, 'false', 'running'])
-    await live(8 * MINUTE)
-    await shop.tend()
+    await streamed(8 * MINUTE)
+    await shop.maintain()
     await idle()
     expect(first()?.isAlive).toBe(true)
   })

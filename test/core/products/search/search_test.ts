@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../../../adapters/chains/memory.ts'
 import { corpusSearch } from '../../../../adapters/providers/demo/search.ts'
 import { search } from '../../../../core/products/search/search.ts'
-import { Fault, rateLimited, type SearchAnswer, type SearchJob } from '../../../../core/mod.ts'
+import { ApiError, rateLimited, type SearchAnswer, type SearchJob } from '../../../../core/mod.ts'
 import { decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN, read } from '../../../kit.ts'
 
 const PATH = '/api/v1/search'
@@ -179,9 +179,9 @@ describe('a bad order for a search', () => {
 describe('a search that fails', () => {
   const failures: readonly [string, unknown, string][] = [
     ['breaks', new Error('secret of the vendor'), 'The model did not deliver a result. Nothing was charged.'],
-    ['is away', new Fault('MODEL_UNAVAILABLE', { message: 'The search is away.' }), 'The search is away.'],
-    ['has a key that is no good', new Fault('PROVIDER_CONFIG_ERROR'), 'The search did not deliver a result. Nothing was charged.'],
-    ['is too slow', new Fault('UPSTREAM_TIMEOUT', { details: 'The model did not answer in time.' }), 'The model did not answer in time.'],
+    ['is away', new ApiError('MODEL_UNAVAILABLE', { message: 'The search is away.' }), 'The search is away.'],
+    ['has a key that is no good', new ApiError('PROVIDER_CONFIG_ERROR'), 'The search did not deliver a result. Nothing was charged.'],
+    ['is too slow', new ApiError('UPSTREAM_TIMEOUT', { details: 'The model did not answer in time.' }), 'The model did not answer in time.'],
   ]
 
   test.each(failures)('because its vendor %s is 500 Internal server error with details, uncharged, and the same signature buys later', async (_, error, details) => {
@@ -198,7 +198,7 @@ describe('a search that fails', () => {
   })
 
   test('because its query is refused, or its vendor at its limit, says so, uncharged', async () => {
-    for (const [error, status, words] of [[new Fault('CONTENT_POLICY'), 400, 'Content policy violation'], [rateLimited('vendor-c', 9), 429, 'Rate limit exceeded']] as const) {
+    for (const [error, status, words] of [[new ApiError('CONTENT_POLICY'), 400, 'Content policy violation'], [rateLimited('vendor-c', 9), 429, 'Rate limit exceeded']] as const) {
       const { buyer, chain } = stage(() => Promise.reject(error))
       const answer = await buyer().buy(QUESTION, AT)
       expect([answer.status, answer.body.error, chain.transfers]).toEqual([status, words, []])

@@ -77,7 +77,7 @@ describe('/docs', () => {
       input: Type.Object({ 'a<b': Type.Optional(Type.String({ description: '<u>' })) }),
       output: Type.Object({}),
       example: { 'a<b': "it's </pre><script>" },
-      price: () => ({ amount: flatPrice('0.01'), maxTimeoutSeconds: 300, shown: {} }),
+      price: () => ({ amount: flatPrice('0.01'), maxTimeoutSeconds: 300, publicPrice: {} }),
       run: async () => ({ result: null }),
       show: () => ({}),
     })

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { scriptedVendor } from '../../../../adapters/providers/scripted/images.ts'
 import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
-import { catalog, Fault } from '../../../../core/mod.ts'
+import { catalog, ApiError } from '../../../../core/mod.ts'
 import { FOX, kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
 
 const PATHS = ['/api/health', ...['overview', 'chain', 'models', 'regions'].map((what) => `/api/v1/health/${what}`)]
@@ -89,9 +89,9 @@ describe('health', () => {
   })
 
   test('a request that a model refuses says nothing against the model; one that it has no room for does', async () => {
-    const faults = [new Fault('CONTENT_POLICY'), new Fault('INVALID_PARAMETER'), new Fault('RATE_LIMITED'), new Fault('UPSTREAM_TIMEOUT')]
+    const apiErrors = [new ApiError('CONTENT_POLICY'), new ApiError('INVALID_PARAMETER'), new ApiError('RATE_LIMITED'), new ApiError('UPSTREAM_TIMEOUT')]
     const chatVendor = scriptedChat(async () => {
-      throw faults.shift() ?? new Error('no more')
+      throw apiErrors.shift() ?? new Error('no more')
     })
     const { shop, health } = stage({ chatVendor })
     const { data } = await health('models')

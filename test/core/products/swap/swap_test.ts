@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import fc from 'fast-check'
 import type { FreeContext, FreeRequest } from '../../../../core/endpoint/mod.ts'
 import { sellTokenProblem, swap, withFee } from '../../../../core/products/swap/swap.ts'
-import { Fault, type Json, type SwapCall } from '../../../../core/mod.ts'
+import { ApiError, type Json, type SwapCall } from '../../../../core/mod.ts'
 import { kit, type KitOptions, ORIGIN, read, testLog } from '../../../kit.ts'
 
 const TREASURY = '0x1111111111111111111111111111111111111111'
@@ -308,16 +308,16 @@ describe('what the aggregator says', () => {
   })
 
   test('can be nothing: 502, without the reason', async () => {
-    for (const error of [new Fault('MODEL_UNAVAILABLE', { message: 'secret' }), new Error('secret')]) {
+    for (const error of [new ApiError('MODEL_UNAVAILABLE', { message: 'secret' }), new Error('secret')]) {
       const { status, body } = await stage(() => Promise.reject(error)).get(PRICE)
       expect([status, body.error, JSON.stringify(body).includes('secret')]).toEqual([502, 'Upstream provider error', false])
     }
-    const late = await stage(() => Promise.reject(new Fault('UPSTREAM_TIMEOUT'))).get(PRICE)
+    const late = await stage(() => Promise.reject(new ApiError('UPSTREAM_TIMEOUT'))).get(PRICE)
     expect([late.status, late.body.error]).toEqual([502, 'Upstream provider did not respond in time'])
   })
 
   test('about our key is 503', async () => {
-    expect((await stage(() => Promise.reject(new Fault('NOT_CONFIGURED'))).get(PRICE)).status).toBe(503)
+    expect((await stage(() => Promise.reject(new ApiError('NOT_CONFIGURED'))).get(PRICE)).status).toBe(503)
   })
 })
 

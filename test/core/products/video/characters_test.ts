@@ -4,7 +4,7 @@ import { scriptedVideo } from '../../../../adapters/providers/scripted/videos.ts
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { FACE_GROUP, idFrom } from '../../../../core/products/video/owned_characters.ts'
 import { decodeDataUri } from '../../../../core/http/request_body.ts'
-import { Fault, NoMedia, type PortraitVendor, type Vendors } from '../../../../core/mod.ts'
+import { ApiError, NoMedia, type PortraitVendor, type Vendors } from '../../../../core/mod.ts'
 import { type Answer, countingRandom, kit, type Kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
 
 const PORTRAIT = '/api/v1/portrait/enroll'
@@ -132,7 +132,7 @@ describe('an invented character', () => {
   test('that its vendor does not take is told as it is, uncharged, and nothing is kept', async () => {
     const refusals: readonly (readonly [PortraitVendor['enroll'], number, string])[] = [
       [async () => ({ kind: 'rejected', reason: 'Too dark.' }), 400, 'Invalid input image'],
-      [() => Promise.reject(new Fault('CONTENT_POLICY')), 400, 'Content policy violation'],
+      [() => Promise.reject(new ApiError('CONTENT_POLICY')), 400, 'Content policy violation'],
       [() => Promise.reject(new Error('secret')), 502, 'Enrollment failed'],
     ]
     for (const [enroll, status, error] of refusals) {

@@ -1,8 +1,8 @@
 /** A product whose work goes on at its vendor's place, for tests: an invented studio that makes films, and says of them what a test wants. */
 import { Type } from '@sinclair/typebox'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
-import type { Looked, Looking, Order } from '../../../../core/endpoint/mod.ts'
-import { paid, poll } from '../../../../core/endpoint/mod.ts'
+import type { UpstreamStatus, UpstreamPollContext, Order } from '../../../../core/endpoint/mod.ts'
+import { paid, polled } from '../../../../core/endpoint/mod.ts'
 import { decodeDataUri } from '../../../../core/http/request_body.ts'
 import { endpoints, type Gateway, type Payment } from '../../../../core/mod.ts'
 import { usdc } from '../../../../core/x402/money.ts'
@@ -13,8 +13,8 @@ export const FILM = { prompt: 'a red fox runs', seconds: 8 }
 export const CLIP = 'https://studio.example/clip.png'
 
 /** What a vendor says of a film that is ready. */
-export const DONE: Looked = { kind: 'done', made: { result: { seconds: 8 }, media: { folder: 'films', urls: [CLIP], kinds: ['image'] } } }
-const RUNNING: Looked = { kind: 'running', progress: 40 }
+export const DONE: UpstreamStatus = { kind: 'done', made: { result: { seconds: 8 }, media: { folder: 'films', urls: [CLIP], kinds: ['image'] } } }
+const RUNNING: UpstreamStatus = { kind: 'running', progress: 40 }
 
 /** What the studio was asked, and how often; what it says can be changed at any time. */
 export type Studio = {
@@ -22,7 +22,7 @@ export type Studio = {
   looked: string[]
   fetched: number
   submit: (order: Order<unknown>) => Promise<void> | void
-  says: (handle: string, looking: Looking) => Promise<Looked> | Looked
+  says: (handle: string, looking: UpstreamPollContext) => Promise<UpstreamStatus> | UpstreamStatus
 }
 
 export type Cinema = Kit & { readonly studio: Studio }
@@ -45,14 +45,14 @@ export function cinema({ ports: { vendors, ...ports } = {}, ...options }: KitOpt
       running: 'Still filming.',
       query: (request) => ({ model: 'studio/film-1', duration: String((request as { duration_seconds: number }).duration_seconds) }),
     },
-    price: ({ seconds }) => ({ amount: usdc(BigInt(seconds) * 50_000n), maxTimeoutSeconds: 600, shown: {} }),
+    price: ({ seconds }) => ({ amount: usdc(BigInt(seconds) * 50_000n), maxTimeoutSeconds: 600, publicPrice: {} }),
     remember: ({ seconds }) => ({ model: 'studio/film-1', request: { model: 'studio/film-1', duration_seconds: seconds, _ours: 'secret' } }),
     async submit(order) {
       studio.submitted++
       await studio.submit(order)
       return { handle: `film of ${order.id}` }
     },
-    async look(handle, looking) {
+    async pollUpstream(handle, looking) {
       studio.looked.push(handle)
       return await studio.says(handle, looking)
     },
@@ -62,7 +62,7 @@ export function cinema({ ports: { vendors, ...ports } = {}, ...options }: KitOpt
       data: media.map(({ key, url, source }) => ({ url: key === null ? url : href(key), source_url: source, backed_up: key !== null, made })),
     }),
   })
-  const filmPoll = poll({ name: 'films.poll', path: `${FILMS}/{id}`, summary: 'Collect a film', tag: 'films', of: ['films.generations'], sealed: true })
+  const filmPoll = polled({ name: 'films.poll', path: `${FILMS}/{id}`, summary: 'Collect a film', tag: 'films', of: ['films.generations'], signedQuery: true })
   const media = async () => {
     studio.fetched++
     return decodeDataUri(PIXEL) as { bytes: Uint8Array; type: string }

@@ -40,7 +40,7 @@ function shopOf(setup: KitOptions = {}) {
 /** The operator has switched videos and sounds to refer to off. */
 const off: readonly Endpoint[] = video.map((endpoint) => {
   if (endpoint.kind !== 'paid') return endpoint
-  return { ...endpoint, check: (input: unknown, offering: Offering) => endpoint.check(input, { ...offering, switches: { referenceMedia: false } }) }
+  return { ...endpoint, check: (input: unknown, offering: Offering) => endpoint.check(input, { ...offering, featureFlags: { referenceMedia: false } }) }
 })
 
 const shops = { on: shopOf(), off: shopOf({ endpoints: off }) }

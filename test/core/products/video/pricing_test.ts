@@ -100,7 +100,7 @@ describe('the challenge', () => {
       error: 'Payment Required',
       message: expect.stringContaining('0.562000 USDC'),
       price: { amount: '0.562000', currency: 'USD', pricePerSecond: 0.07, resolution: '720p', perGenerationFee: 0.001, durationSeconds: 8 },
-      generation_info: { output_duration: 8, generation_time: 'about 60 to 180 seconds', flow: 'async', note: expect.any(String) },
+      generation_info: { output_duration: 8, generation_time: 'about 60 to 180 seconds', callHandlers: 'async', note: expect.any(String) },
       paymentInfo: { network: 'base', asset: 'USDC', x402Version: 2 },
     })
   })

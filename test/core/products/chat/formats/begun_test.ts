@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../../../../adapters/chains/memory.ts'
 import { chatPieces, chunk, DONE, scriptedChat, streamAnswer, usageChunk } from '../../../../../adapters/providers/scripted/chat.ts'
-import { catalog, type ChatAnswer, type Fields, type Wire } from '../../../../../core/mod.ts'
+import { catalog, type ChatAnswer, type Fields, type ChatFormat } from '../../../../../core/mod.ts'
 import { isReal } from '../../../../../core/products/chat/formats/begun.ts'
 import { rateLimited } from '../../../../../core/http/errors.ts'
 import { COMPLETIONS, HELLO, MODEL, reading, said, STREAM, streaming, table } from '../../../call/stream_kit.ts'
@@ -51,7 +51,7 @@ describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, bod
     const vendor = scriptedChat(async (_, { attempt }) => (answers[attempt - 1] ?? (answers.at(-1) as () => ChatAnswer))())
     const { chat: rows } = catalog()
     const chat = rows.all.map((row) => (row.id === model && !row.fallbacks ? { ...row, fallbacks: [FREE] } : row))
-    const subject = await table(undefined, { chatVendor: vendor, catalog: catalog({ chat }), guests: { generate_content: [cashChain().wallet('alice')] } })
+    const subject = await table(undefined, { chatVendor: vendor, catalog: catalog({ chat }), allowlists: { generate_content: [cashChain().wallet('alice')] } })
     const payment = model === FREE ? {} : { payment: await subject.signed(body, { path }) }
     const response = await subject.post(body, { path, ...payment })
     const text = await response.text()
@@ -74,11 +74,11 @@ describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, bod
   test('and is refused for its rate after its speaker falls over where it is free, and is 429 where it is paid', async () => {
     const refused = (): ChatAnswer => {
       const { stream } = streamAnswer([chunk({ role: 'assistant', content: '' }), 'data: {"error":{"code":429}}\n\n'])
-      return { kind: 'stream', stream: { ...stream, faultOf: () => rateLimited('maker-x', 17) } }
+      return { kind: 'stream', stream: { ...stream, apiErrorOf: () => rateLimited('maker-x', 17) } }
     }
     // As adapters hand it out: the scripted vendor knows no refusals.
     const orders: unknown[] = []
-    const subject = await table(undefined, { chatVendor: { wire: 'chat', ask: async (order) => (orders.push(order) === 1 ? refused() : well()) }, guests: { generate_content: [cashChain().wallet('alice')] } })
+    const subject = await table(undefined, { chatVendor: { wire: 'chat', ask: async (order) => (orders.push(order) === 1 ? refused() : well()) }, allowlists: { generate_content: [cashChain().wallet('alice')] } })
     const payment = model === FREE ? {} : { payment: await subject.signed(body, { path }) }
     const { status, headers } = await subject.post(body, { path, ...payment })
     expect([status, headers.get('retry-after'), headers.get('x-fallback-used'), orders.length]).toEqual(model === FREE ? [200, null, 'true', 2] : [429, '17', null, 1])
@@ -120,7 +120,7 @@ describe('a paid stream', () => {
     const call = chunk({ tool_calls: [{ index: 0, id: 'call_1', type: 'function', function: { name: 'f', arguments: '{}' } }] })
     const path = '/api/v1beta/models/vendor-b/chat-3.8-flash:streamGenerateContent?alt=sse'
     const body = { contents: [{ role: 'user', parts: [{ text: 'Hello' }] }] }
-    const { post, signed, chain } = await table(streaming(streamAnswer([call, chunk({}, { finish: 'tool_calls' }), DONE])), { guests: { generate_content: [cashChain().wallet('alice')] } })
+    const { post, signed, chain } = await table(streaming(streamAnswer([call, chunk({}, { finish: 'tool_calls' }), DONE])), { allowlists: { generate_content: [cashChain().wallet('alice')] } })
     const text = await (await post(body, { path, payment: await signed(body, { path }) })).text()
     expect([text.match(/functionCall/g)?.length, chain.transfers.length]).toEqual([1, 1])
   })
@@ -151,7 +151,7 @@ describe('a paid stream', () => {
 })
 
 describe('the first real event', () => {
-  const cases: readonly (readonly [Exclude<Wire, 'chat'>, object, boolean])[] = [
+  const cases: readonly (readonly [Exclude<ChatFormat, 'chat'>, object, boolean])[] = [
     ['messages', { type: 'message_start', message: { content: [] } }, false],
     ['messages', { type: 'ping' }, false],
     ['messages', { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } }, false],

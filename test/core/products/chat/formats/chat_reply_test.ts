@@ -1,7 +1,7 @@
 /** What a chat answer says, and what becomes of a request whose model fails: its code, its fallback, and its money (spec 2). */
 import { describe, expect, test } from 'bun:test'
 import { type ChatScript, scriptedChat, USAGE, wholeAnswer } from '../../../../../adapters/providers/scripted/chat.ts'
-import { type ChatRow, chatRows, catalog, type ChatVendor, Fault, type Fields, type Ports, rateLimited } from '../../../../../core/mod.ts'
+import { type ChatRow, chatRows, catalog, type ChatVendor, ApiError, type Fields, type Ports, rateLimited } from '../../../../../core/mod.ts'
 import { START, kit } from '../../../../kit.ts'
 
 const path = '/api/v1/chat/completions'
@@ -138,15 +138,15 @@ type Failing = { readonly name: string; readonly error: Error; readonly status: 
 
 const FAILURES: readonly Failing[] = [
   { name: 'a vendor without capacity', error: rateLimited('vendor-d', 17), status: 429, code: 'RATE_LIMITED', headers: { 'retry-after': '17', 'x-ratelimit-source': 'vendor-d' } },
-  { name: 'a vendor that is away', error: new Fault('MODEL_UNAVAILABLE', { message: 'away' }), status: 503, code: 'MODEL_UNAVAILABLE' },
+  { name: 'a vendor that is away', error: new ApiError('MODEL_UNAVAILABLE', { message: 'away' }), status: 503, code: 'MODEL_UNAVAILABLE' },
   { name: 'a vendor that throws anything at all', error: new TypeError('fetch failed with secret-key'), status: 503, code: 'MODEL_UNAVAILABLE', headers: { 'retry-after': '5' } },
-  { name: 'a key that the vendor refuses', error: new Fault('PROVIDER_CONFIG_ERROR', { message: 'the operator' }), status: 503, code: 'PROVIDER_CONFIG_ERROR' },
-  { name: 'a vendor that gives up in time', error: new Fault('UPSTREAM_TIMEOUT', { message: 'slow' }), status: 504, code: 'TIMEOUT' },
-  { name: 'a conversation that a safety system refuses', error: new Fault('CONTENT_POLICY', { message: 'unsafe' }), status: 400, code: 'CONTENT_FILTERED' },
-  { name: 'a conversation that is too long after all', error: new Fault('CONTEXT_LENGTH_EXCEEDED', { message: 'long' }), status: 400, code: 'CONTEXT_LENGTH_EXCEEDED' },
-  { name: 'a parameter that the vendor refuses', error: new Fault('INVALID_PARAMETER', { message: 'no', param: 'seed' }), status: 400, code: 'INVALID_PARAMETER' },
-  { name: 'an image that the vendor cannot read', error: new Fault('INVALID_IMAGE', { message: 'no' }), status: 400, code: 'INVALID_IMAGE_URL' },
-  { name: 'a body that the vendor finds too large', error: new Fault('TOO_LARGE', { message: 'no' }), status: 400, code: 'REQUEST_TOO_LARGE' },
+  { name: 'a key that the vendor refuses', error: new ApiError('PROVIDER_CONFIG_ERROR', { message: 'the operator' }), status: 503, code: 'PROVIDER_CONFIG_ERROR' },
+  { name: 'a vendor that gives up in time', error: new ApiError('UPSTREAM_TIMEOUT', { message: 'slow' }), status: 504, code: 'TIMEOUT' },
+  { name: 'a conversation that a safety system refuses', error: new ApiError('CONTENT_POLICY', { message: 'unsafe' }), status: 400, code: 'CONTENT_FILTERED' },
+  { name: 'a conversation that is too long after all', error: new ApiError('CONTEXT_LENGTH_EXCEEDED', { message: 'long' }), status: 400, code: 'CONTEXT_LENGTH_EXCEEDED' },
+  { name: 'a parameter that the vendor refuses', error: new ApiError('INVALID_PARAMETER', { message: 'no', param: 'seed' }), status: 400, code: 'INVALID_PARAMETER' },
+  { name: 'an image that the vendor cannot read', error: new ApiError('INVALID_IMAGE', { message: 'no' }), status: 400, code: 'INVALID_IMAGE_URL' },
+  { name: 'a body that the vendor finds too large', error: new ApiError('TOO_LARGE', { message: 'no' }), status: 400, code: 'REQUEST_TOO_LARGE' },
 ]
 
 describe('a failure', () => {
@@ -191,7 +191,7 @@ const FREE_ROWS = chatRows.filter(({ billing, fallbacks }) => billing.mode === '
 const FIRST = 'vendor-open/gpt-oss-120b'
 const SECOND = 'vendor-open/gpt-oss-20b'
 const upstreamOf = (id: string): string => catalog().chat.get(id)?.upstream ?? ''
-const away = () => new Fault('MODEL_UNAVAILABLE', { message: 'away' })
+const away = () => new ApiError('MODEL_UNAVAILABLE', { message: 'away' })
 
 /** A vendor where the models of these ids fail. */
 const without = (ids: readonly string[], error: () => Error = away): ChatScript => async ({ model }) => (ids.some((id) => upstreamOf(id) === model) ? Promise.reject(error()) : wholeAnswer({ model }))
@@ -222,7 +222,7 @@ describe('a fallback', () => {
   })
 
   test('takes over from a free model that has no capacity, no key, or breaks', async () => {
-    for (const error of [() => rateLimited('vendor-open', 5), () => new Fault('PROVIDER_CONFIG_ERROR'), () => new Error('broken')]) {
+    for (const error of [() => rateLimited('vendor-open', 5), () => new ApiError('PROVIDER_CONFIG_ERROR'), () => new Error('broken')]) {
       const { alice } = shopOf(without([FIRST], error))
       expect((await alice.ask(free, { path })).body.model).toBe(SECOND)
     }
@@ -230,7 +230,7 @@ describe('a fallback', () => {
 
   test('is not asked for a caller’s own mistake', async () => {
     for (const code of ['INVALID_PARAMETER', 'CONTENT_POLICY', 'CONTEXT_LENGTH_EXCEEDED', 'INVALID_IMAGE'] as const) {
-      const { alice, vendor } = shopOf(without([FIRST], () => new Fault(code, { message: 'no' })))
+      const { alice, vendor } = shopOf(without([FIRST], () => new ApiError(code, { message: 'no' })))
       expect([(await alice.ask(free, { path })).status, vendor.orders.length]).toEqual([400, 1])
     }
   })

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'bun:test'
 import Anthropic from '@anthropic-ai/sdk'
 import fc from 'fast-check'
 import OpenAI from 'openai'
-import { Fault } from '../../../../../core/http/errors.ts'
+import { ApiError } from '../../../../../core/http/errors.ts'
 import { messagesFromChatStream } from '../../../../../core/products/chat/formats/messages_events.ts'
 import { messagesFromChat } from '../../../../../core/products/chat/formats/messages_order.ts'
 import { chatFromMessagesReply, messagesFromChatReply } from '../../../../../core/products/chat/formats/messages_reply.ts'
@@ -266,7 +266,7 @@ describe('any input', () => {
         try {
           JSON.stringify(call())
         } catch (problem) {
-          if (!(problem instanceof Fault)) throw problem
+          if (!(problem instanceof ApiError)) throw problem
         }
       }
     }), { numRuns: 1_500 })
@@ -289,7 +289,7 @@ describe('any input', () => {
   test('a tool input nested past what can be written is a fault', () => {
     const depth = 200_000
     const input = JSON.parse(`${'['.repeat(depth)}${']'.repeat(depth)}`)
-    expect(() => chatFromMessages({ messages: [{ role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'f', input }] }] })).toThrow(Fault)
+    expect(() => chatFromMessages({ messages: [{ role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'f', input }] }] })).toThrow(ApiError)
   })
 })
 

@@ -1,6 +1,6 @@
 /** Laws of the translation between the chat and the messages wire: requests and whole replies. */
 import { describe, expect, test } from 'bun:test'
-import { Fault } from '../../../../../core/http/errors.ts'
+import { ApiError } from '../../../../../core/http/errors.ts'
 import { messagesFromChat } from '../../../../../core/products/chat/formats/messages_order.ts'
 import { chatFromMessagesReply, messagesFromChatReply } from '../../../../../core/products/chat/formats/messages_reply.ts'
 import { chatFromMessages } from '../../../../../core/products/chat/formats/messages_request.ts'
@@ -137,8 +137,8 @@ describe('requests', () => {
       { type: 'file', file: { filename: 'T', file_data: 'data:application/pdf;base64,cGRm' } },
     ])
     expect(read({ type: 'content', content: 'x' })).toEqual([{ type: 'text', text: 'T' }, { type: 'text', text: 'C' }, { type: 'text', text: 'x' }])
-    expect(() => read({ type: 'url', url: 'https://a.example/b.pdf' })).toThrow(Fault)
-    expect(() => read({ type: 'file', file_id: 'file_1' })).toThrow(Fault)
+    expect(() => read({ type: 'url', url: 'https://a.example/b.pdf' })).toThrow(ApiError)
+    expect(() => read({ type: 'file', file_id: 'file_1' })).toThrow(ApiError)
   })
 
   test('chatFromMessages() keeps what chat has no word for as it came, for the vendor to judge', () => {
@@ -165,7 +165,7 @@ describe('requests', () => {
     ])
     const choose = (tool_choice: Fields) => chatFromMessages({ messages: [], tool_choice }).tool_choice
     expect([{ type: 'auto' }, { type: 'none' }, { type: 'any' }, { type: 'tool', name: 'f' }].map(choose)).toEqual(['auto', 'none', 'required', { type: 'function', function: { name: 'f' } }])
-    expect(() => choose({ type: 'odd' })).toThrow(Fault)
+    expect(() => choose({ type: 'odd' })).toThrow(ApiError)
   })
 
   test('chatFromMessages() reads effort off output_config, else off the thinking budget, and keeps thinking', () => {
@@ -236,7 +236,7 @@ describe('requests', () => {
     expect(choice('auto', { tools, parallel_tool_calls: false })).toEqual({ type: 'auto', disable_parallel_tool_use: true })
     expect(choice('none', { tools, parallel_tool_calls: false })).toEqual({ type: 'none' })
     expect(order({ messages: [], tools, parallel_tool_calls: false }).tool_choice).toEqual({ type: 'auto', disable_parallel_tool_use: true })
-    expect(() => choice('sometimes')).toThrow(Fault)
+    expect(() => choice('sometimes')).toThrow(ApiError)
   })
 
   test('messagesFromChat() gives thinking a budget that fits under max_tokens', () => {
@@ -272,8 +272,8 @@ describe('requests', () => {
     ])
     const bash = { type: 'bash_20250124', name: 'bash' }
     expect(order({ messages: [], tools: [bash] }).tools).toEqual([bash])
-    expect(() => order({ messages: [], tools: [{ type: 'web_search_20250305', name: 'web_search' }] })).toThrow(Fault)
-    expect(() => order(said([{ type: 'file', file: { file_id: 'file-1' } }]))).toThrow(Fault)
+    expect(() => order({ messages: [], tools: [{ type: 'web_search_20250305', name: 'web_search' }] })).toThrow(ApiError)
+    expect(() => order(said([{ type: 'file', file: { file_id: 'file-1' } }]))).toThrow(ApiError)
   })
 
   test('messagesFromChat() turns data URIs and files into sources', () => {
@@ -281,7 +281,7 @@ describe('requests', () => {
     const source = (url: string) => block({ type: 'image_url', image_url: { url, detail: 'high' } })?.source
     expect(source('data:image/jpg;base64,AAAA')).toEqual({ type: 'base64', media_type: 'image/jpeg', data: 'AAAA' })
     expect(source('data:image/svg+xml,%3Csvg/%3E')).toEqual({ type: 'base64', media_type: 'image/svg+xml', data: 'PHN2Zy8+' })
-    expect(() => source('ftp://a.example/b.png')).toThrow(Fault)
+    expect(() => source('ftp://a.example/b.png')).toThrow(ApiError)
     const pdf = { type: 'base64', media_type: 'application/pdf', data: 'cGRm' }
     expect(block({ type: 'file', file: { filename: 'a.pdf', file_data: 'data:application/pdf;base64,cGRm' } })).toEqual({ type: 'document', title: 'a.pdf', source: pdf })
     expect(block({ type: 'file', file: { file_data: 'data:text/markdown;base64,w6k=' } })?.source).toEqual({ type: 'text', media_type: 'text/plain', data: 'é' })
@@ -408,6 +408,6 @@ function messageOf(call: () => unknown): string {
   try {
     return `nothing was thrown: ${call()}`
   } catch (problem) {
-    return problem instanceof Fault ? problem.message : String(problem)
+    return problem instanceof ApiError ? problem.message : String(problem)
   }
 }

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'bun:test'
 import { chunk, DONE, streamAnswer, usageChunk } from '../../../../../adapters/providers/scripted/chat.ts'
-import type { LiveStream } from '../../../../../core/endpoint/mod.ts'
+import type { AnswerStream } from '../../../../../core/endpoint/mod.ts'
 import { messagesFromChatStream } from '../../../../../core/products/chat/formats/messages_events.ts'
 import { rewritten, watched } from '../../../../../core/products/chat/formats/watch.ts'
-import type { Wire } from '../../../../../core/products/chat/formats/wire.ts'
+import type { ChatFormat } from '../../../../../core/products/chat/formats/wire.ts'
 
 const utf8 = (text: string) => new TextEncoder().encode(text)
 
@@ -20,7 +20,7 @@ function cutAt(text: string, at: number, size = Number.POSITIVE_INFINITY) {
 
 type Heard = { readonly text: string; readonly closing: string; readonly error: string | undefined; readonly pieces: readonly string[] }
 
-async function heard(stream: LiveStream): Promise<Heard> {
+async function heard(stream: AnswerStream): Promise<Heard> {
   const pieces: string[] = []
   let error: string | undefined
   try {
@@ -53,7 +53,7 @@ const CONTENTS = [
   { candidates: [{ content: { parts: [{ functionCall: { name: 'f', args: { error: 'none' } } }] }, finishReason: 'STOP' }], usageMetadata: { promptTokenCount: 3, candidatesTokenCount: 2 } },
 ].map((data) => `data: ${JSON.stringify(data)}\n\n`)
 
-const native: readonly (readonly [Wire, readonly string[], last: number, usage: unknown])[] = [
+const native: readonly (readonly [ChatFormat, readonly string[], last: number, usage: unknown])[] = [
   ['chat', CHAT, 1, { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 }],
   ['messages', MESSAGES, 1, { input_tokens: 3, output_tokens: 9 }],
   ['responses', RESPONSES, 1, { input_tokens: 3, output_tokens: 2 }],
