@@ -58,9 +58,9 @@ export type Setup = {
   readonly networks?: readonly string[]
   /** Endpoints that it does not have, by name; `voice` hides every endpoint whose name begins with `voice.`. */
   readonly hidden?: readonly string[]
-  /** Status of the answer while its chain cannot be asked: 503, or 402 with a code (ruling 4). */
+  /** Status of the answer while its chain cannot be asked: 503, or 402 with a code (contract 1.27). */
   readonly unverifiable?: 402 | 503
-  /** What an address may ask of free models; 30 a minute and 300 an hour (spec 2, Limits). */
+  /** What an address may ask of free models; 30 a minute and 300 an hour (contract 20.2). */
   readonly freeTier?: readonly Window[]
   /** Characters of unpaid requests that are counted for one address in a minute: 10,000,000. One beyond ASCII counts as its bytes in UTF-8. */
   readonly unpaidCharacters?: number
@@ -79,7 +79,7 @@ export type Setup = {
   readonly pollKeys?: readonly string[]
   /** Opens the operator's routes to `Authorization: Bearer`; absent, nobody is the operator. */
   readonly operatorToken?: string
-  /** Serves `/v1/*` like `/api/v1/*` (ruling 10). */
+  /** Serves `/v1/*` like `/api/v1/*` (contract 3.8). */
   readonly bareV1?: boolean
 }
 
@@ -358,7 +358,7 @@ function wrongMethod(method: string, path: string, allow: string): ApiError {
   return new ApiError('METHOD_NOT_ALLOWED', { message: `${method} is not served at ${path}; allowed: ${allow}.`, headers: { allow } })
 }
 
-/** Names routes that the caller may have meant (ruling 10). */
+/** Names routes that the caller may have meant (contract 3.6). */
 function unknownPath(path: string, nearby: readonly string[]): ApiError {
   const meant = path.startsWith('/v1/') ? `The API is served under /api/v1: try /api${path}.` : 'There is nothing at this path.'
   return new ApiError('NOT_FOUND', { message: meant, fields: { nearby } })

@@ -1,4 +1,4 @@
-/** A gateway that no longer serves: whoever still calls it is told so, and nothing is sold (spec 3, "Inventory"). */
+/** A gateway that no longer serves: whoever still calls it is told so, and nothing is sold (contract 21.6). */
 import { json } from './endpoint/mod.ts'
 import type { Gateway } from './gateway.ts'
 

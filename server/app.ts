@@ -60,7 +60,7 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream
     return publicOrigin === undefined ? origin : `${publicOrigin.split('//', 1)[0]}//${name}`
   }
 
-  /** Who calls, and what they call us. Forwarded headers count only from configured proxies (house decision 14). */
+  /** Who calls, and what they call us. Forwarded headers count only from configured proxies (decision 26). */
   function standpoint(url: URL, request: Request, peer: Address): Standpoint {
     const direct = peer?.address ?? ''
     if (!proxies || !isIn(proxies, direct)) return { ip: direct, host: url.host, origin: publicOrigin ?? url.origin }

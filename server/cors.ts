@@ -1,10 +1,10 @@
-/** CORS: browsers may call every route, send every payment header and read every receipt (ruling 1). */
+/** CORS: browsers may call every route, send every payment header and read every receipt (contract 4.5). */
 import { EXPOSED_HEADERS, PAYMENT_HEADERS, type Reply } from '../core/mod.ts'
 import { isLoopback } from './config/mod.ts'
 
 const METHODS = 'GET, HEAD, POST, OPTIONS'
 
-/** Request headers that every preflight allows. Public clients send `access-control-expose-headers` as a request header (reference x402 1.1). */
+/** Request headers that every preflight allows. Public clients send `access-control-expose-headers` as a request header (decision 46). */
 const ALLOWED = [
   ...PAYMENT_HEADERS,
   'content-type',
@@ -56,7 +56,7 @@ export function preflightReply(request: Request): Reply {
 }
 
 /**
- * The headers of a reply with those of CORS: only a request that names its origin gets them, which `Vary` tells to caches (ruling 42). Of the headers
+ * The headers of a reply with those of CORS: only a request that names its origin gets them, which `Vary` tells to caches (contract 4.5). Of the headers
  * of the protocol those are exposed that the reply carries: a 402 has little room.
  */
 export function withCors(headers: Reply['headers'], origin: string | null): Reply['headers'] {

@@ -1,4 +1,4 @@
-/** Sockets of a process: one for all gateways, told apart by host, and one for each gateway that has a port of its own (ruling 30). */
+/** Sockets of a process: one for all gateways, told apart by host, and one for each gateway that has a port of its own (contract 21.7). */
 import { app, proxyCheck } from './app.ts'
 import type { Config } from './config/mod.ts'
 import { defaultLimits, guardConnections } from './connections.ts'

@@ -5,7 +5,7 @@ import type { PaymentCode, Refused } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/protocol.ts'
 import { type Hex, lower } from './evm/hex.ts'
 
-/** What an authorization must still have to live when its work begins: six seconds (reference x402 2.2, check 8). */
+/** What an authorization must still have to live when its work begins: six seconds (decision 67). */
 const LIFE_MS = 6_000n
 
 /** How long before an authorization's likely signing its event is still searched for (`evm_reads`): a day. */
@@ -31,7 +31,7 @@ const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' })
 const isAddress = TypeCompiler.Compile(Address)
 const Uint = Type.String({ pattern: '^(0|[1-9][0-9]{0,77})$' })
 
-/** The payload of `exact` on EVM: one EIP-3009 TransferWithAuthorization and its signature (reference x402 2.1). */
+/** The payload of `exact` on EVM: one EIP-3009 TransferWithAuthorization and its signature (x402 v2 specification, scheme exact on EVM). */
 export const ExactPayload = Type.Object({
   /** 65 bytes of a key, or whatever a contract wallet understands, up to 4 KiB. */
   signature: Type.String({ pattern: '^0x([0-9a-fA-F]{2})+$', maxLength: 2 + 2 * 4096 }),
@@ -102,7 +102,7 @@ export function readExact(payment: Payment, offer: Offer): Exact | Refused {
 }
 
 /**
- * Can it be spent now, for exactly this price, and found again on chain until its end? In the order of reference x402 2.2, checks 8 and 9.
+ * Can it be spent now, for exactly this price, and found again on chain until its end? In the order of decision 67.
  * Undefined when it can.
  */
 export function judgeExact(exact: Exact, offer: Offer, now: number, lookbackSeconds?: number): Refused | undefined {
@@ -143,7 +143,7 @@ export function judgeValue(exact: Exact, offer: Offer): Refused | undefined {
   )
 }
 
-/** A refusal that begins with the protocol's own word for it (reference x402 2.2). */
+/** A refusal that begins with the protocol's own word for it (decision 67). */
 export function refused(code: PaymentCode, word: string, text: string): Refused {
   return { kind: 'refused', code, reason: `invalid_exact_evm_${word}: ${text}` }
 }

@@ -8,7 +8,7 @@ const OFFERS = 1_000
 
 /**
  * One gateway paid on several rails, in the order of their preference. Offers of batched payments belong last: a plain client takes the first
- * of one network, and signs what batches cannot use (reference x402 4.1). Throws RangeError for no chain at all.
+ * of one network, and signs what batches cannot use (decision 69). Throws RangeError for no chain at all.
  */
 export function multiChain(chains: readonly Chain[]): Chain {
   if (!chains[0]) throw new RangeError('chains: name at least one')

@@ -119,7 +119,7 @@ export type VendorHttp = {
 const MAX_REPLY_BYTES = 256 * 1024 * 1024
 const MAX_ERROR_BYTES = 64 * 1024
 const RETRY_PAUSE_MS = 500
-/** Statuses with which an overloaded server refuses before it begins (reference/vendors.md 1.1). */
+/** Statuses with which an overloaded server refuses before it begins (decision 72). */
 const OVERLOADED = new Set([502, 503, 529])
 
 const JSON_HEADERS = { 'content-type': 'application/json' }

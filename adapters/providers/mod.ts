@@ -35,7 +35,7 @@ export const imageProtocols: Readonly<Record<ImageProtocol, (config: ImageVendor
   sdapi,
 }
 
-/** Where the maker of each protocol serves it (reference/vendors.md 2 and 11); `sdapi` has no public address. */
+/** Where the maker of each protocol serves it (decision 75); `sdapi` has no public address. */
 export const imageBaseUrls: Readonly<Record<ImageProtocol, string>> = {
   'openai-images': 'https://api.openai.com/v1',
   'gemini-images': 'https://generativelanguage.googleapis.com',
@@ -61,7 +61,7 @@ export const chatProtocols: Readonly<Record<ChatProtocol, (config: ChatProtocolC
   gemini: geminiChat,
 }
 
-/** Where the maker of each protocol serves it (reference/vendors.md 2 and 11). */
+/** Where the maker of each protocol serves it (decision 75). */
 export const chatBaseUrls: Readonly<Record<ChatProtocol, string>> = {
   openai: 'https://api.openai.com/v1',
   'openai-chat': 'https://api.openai.com/v1',
@@ -81,7 +81,7 @@ export const videoProtocols: Readonly<Record<VideoProtocol, (config: VideoVendor
   'reseller-videos': resellerVideos,
 }
 
-/** Where each protocol is served (reference/vendors.md 2.3, 2.5, 2.6); OpenAI itself has shut its videos down. */
+/** Where each protocol is served (decision 75); OpenAI itself has shut its videos down. */
 export const videoBaseUrls: Readonly<Record<VideoProtocol, string>> = {
   'xai-videos': 'https://api.x.ai/v1',
   seedance: 'https://ark.ap-southeast.bytepluses.com/api/v3',

@@ -13,7 +13,7 @@ import type { RequestContext } from '../http/request_context.ts'
 
 export type GatewayContext = {
   readonly name: string
-  /** `base`, `base-sepolia`, ... (ruling 7). */
+  /** `base`, `base-sepolia`, ... (contract 1.13). */
   readonly label: string
   readonly ports: Ports
   readonly catalog: Catalog
@@ -24,13 +24,13 @@ export type GatewayContext = {
   readonly pollUrls: PollUrls
   readonly networks: readonly string[]
   readonly featureFlags: NonNullable<Context['featureFlags']>
-  /** Status of the answer while the chain cannot be asked (ruling 4). */
+  /** Status of the answer while the chain cannot be asked (contract 1.27). */
   readonly unverifiable: 402 | 503
   /** What an address may ask of free models. */
   readonly freeTier: readonly Window[]
   /** Whether a web page of this origin may use what is free; absent, every page may. */
   readonly freeToOrigin?: (origin: string) => boolean
-  /** Wallets by the name of their list, in lower case (ruling 13). */
+  /** Wallets by the name of their list, in lower case (contract 1.58). */
   readonly allowlists: Readonly<Record<string, readonly string[]>>
   /** Names this process in the calls that it works on. */
   readonly owner: string
@@ -43,7 +43,7 @@ export type GatewayContext = {
   readonly bodies: Budget
   /** Makes the media of all calls durable. */
   readonly mirror: Mirror
-  /** What a wallet that never paid may have open of what is served before it is paid for (ruling 35). */
+  /** What a wallet that never paid may have open of what is served before it is paid for (contract 1.47). */
   readonly newWallet: NewWalletLimit
   /** Overrides every inline window, in milliseconds. */
   readonly inlineMs?: number
@@ -56,6 +56,6 @@ export type OpenedCall<Endpoint extends Sold = Sold> = {
   readonly call: Call
   readonly authorization: Authorization
   readonly requestContext: RequestContext
-  /** Its wallet has never paid and may open no other call like it: a stream is settled before any content leaves (ruling 35). */
+  /** Its wallet has never paid and may open no other call like it: a stream is settled before any content leaves (contract 1.47). */
   readonly settlesEarly?: boolean
 }

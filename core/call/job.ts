@@ -122,7 +122,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     return await work
   }
 
-  /** Where the fate of its payment is unknown the result is served all the same (house decision 6). */
+  /** Where the fate of its payment is unknown the result is served all the same (decision 16). */
   async function workAtOnce(working: OpenedCall<Paid>): Promise<Reply> {
     const { endpoint, call, requestContext, authorization } = working
     const done = await make(working, timeouts.answerMs)
@@ -249,7 +249,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     // HEAD must change nothing and tell nothing, so it proves nothing.
     const proof = requestContext.request.method === 'HEAD' ? undefined : chain.proves && proofOf(requestContext.request, { job: endpoint.job, id })
     const isProven = proof !== undefined && isTimely(proof, now) && proof.wallet === found.payer && (await chain.proves?.(proof)) === true
-    // Whose proof does not hold is told what a stranger is told (reference clients 5).
+    // Whose proof does not hold is told what a stranger is told (contract 2.18).
     if (proof && !isProven) throw unknown()
     return await collect(endpoint, found, { requestContext, running, isProven, isKeyed: await gatewayContext.pollUrls.isKey(id, keyIn(requestContext.query)) })
   }
@@ -278,7 +278,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     const decoded = decodePayment(header)
     if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
     const identified = await offering.identify(decoded.payment, [found.offer, ...offers.filter((offer) => !isSamePaymentMethod(offer, found.offer))])
-    // Public clients end a job on anything but 202 and 504 (reference clients 2).
+    // Public clients end a job on anything but 202 and 504 (decision 66).
     if (identified.kind === 'unavailable') return running(found, { note: replies.CHAIN_AWAY })
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
     const { payer, key, expiresAt, offer } = identified
@@ -303,7 +303,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     if (paying.kind === 'unknown') return running(call, { note: replies.CONFIRMING })
     if (paying.kind === 'unresolved') return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(requestContext) })
     if (paying.kind === 'unavailable') return running(call, { note: replies.CHAIN_AWAY })
-    // What only a fresh signature can mend is a payment that does not verify (ruling 6).
+    // What only a fresh signature can mend is a payment that does not verify (contract 2.14).
     if (paying.kind === 'rejected' || (paying.kind === 'refused' && paying.code)) return reject(paying.code ?? 'PAYMENT_INVALID', paying.reason)
     if (paying.kind === 'replayed') {
       return require({ ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'), ...(await recovery(paying.call, !wasHandedOut(paying.call))) })
@@ -371,7 +371,7 @@ export function failureText({ message, parts }: ApiError): string {
   return typeof parts.details === 'string' ? `${message}: ${parts.details}` : message
 }
 
-/** An inline failure that is not the buyer's names its job (spec 1, Errors 500). */
+/** An inline failure that is not the buyer's names its job (contract 5.48). */
 function failure({ errorFormat }: Sold, call: Call, apiError: ApiError): Reply {
   if (apiError.code !== 'WORK_FAILED') return errorReply(apiError, errorFormat)
   return errorReply(new ApiError(apiError.code, { ...apiError.parts, fields: { ...apiError.parts.fields, job_id: call.id } }), errorFormat)

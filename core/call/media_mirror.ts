@@ -188,7 +188,7 @@ async function gathered(body: ReadableStream<Uint8Array>): Promise<Uint8Array> {
   return new Uint8Array(await new Response(body).arrayBuffer())
 }
 
-/** For inline media only the type is kept, never the payload (spec 1, `source_url`). */
+/** For inline media only the type is kept, never the payload (contract 5.25). */
 function sourceOf(url: string): string {
   if (!url.startsWith('data:')) return url
   return /^data:[^;,]*/.exec(url)?.[0] ?? 'data:'

@@ -27,7 +27,7 @@ import { decodePayment, type Offer } from '../x402/protocol.ts'
 
 export type CallHandlers = {
   sell(endpoint: Sold, requestContext: RequestContext): Promise<Reply>
-  /** The 402 that a probe without a body gets: the default price (ruling 2). */
+  /** The 402 that a probe without a body gets: the default price (contract 1.53). */
   discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply>
   poll(endpoint: Polled, requestContext: RequestContext, id: string): Promise<Reply>
   /** Sees to a call whose work goes on at its vendor's place. */
@@ -96,7 +96,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     return { input: said, price: endpoint.price(said, context) }
   }
 
-  /** Free answers are rationed by address; a payment that comes with the request is not looked at (spec 2, Authentication). */
+  /** Free answers are rationed by address; a payment that comes with the request is not looked at (contract 1.55). */
   async function give(endpoint: Sold, input: unknown, requestContext: RequestContext): Promise<Reply> {
     const page = requestContext.request.headers.get('origin')
     if (page !== null && gatewayContext.freeToOrigin?.(page) === false) throw foreignPage(page)
@@ -165,7 +165,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
       meter.judged(code)
       return demand(endpoint, requestContext, { offers, price, why: { ...replies.verificationFailed(code, reason), ...more } })
     }
-    // Nothing is opened: the same signed request is good for another try (ruling 4).
+    // Nothing is opened: the same signed request is good for another try (contract 1.27).
     const away = (reason: string): Reply => {
       if (gatewayContext.unverifiable === 402) return reject('PAYMENT_VERIFICATION_UNAVAILABLE', `the payment could not be verified just now (${reason}); send the same signed request again`)
       meter.judged('unavailable')
@@ -188,7 +188,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     // Whoever came first with the same identifier may meanwhile have what this one is refused.
     const refuse = async (code: PaymentCode, reason: string, more: replies.Body = {}) => (await answered()) ?? reject(code, reason, { payer, ...more })
     const replayed = async (call: Call) => {
-      // Before its first send only the wallet can have the authorization; after it everybody has, and the caller must be the one of the order (ruling 34).
+      // Before its first send only the wallet can have the authorization; after it everybody has, and the caller must be the one of the order (contract 1.41).
       const isSame = call.fingerprint === request
       const isRightful = !wasHandedOut(call) || (isSame && (await gatewayContext.pollUrls.isFrom(call, requestContext.ip)))
       const repeated = isSame && isRightful ? await resend(endpoint, call, requestContext) : undefined
@@ -273,7 +273,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     return await again(endpoint, call, requestContext)
   }
 
-  /** The answer to the same signed request, sent again because its reply was lost (ruling 9). Nothing while it is made, or when it is too late. */
+  /** The answer to the same signed request, sent again because its reply was lost (contract 1.39). Nothing while it is made, or when it is too late. */
   async function resend(endpoint: Sold, call: Call, requestContext: RequestContext): Promise<Reply | undefined> {
     if (!servesBeforeSettlement(endpoint) || call.endpoint !== endpoint.name || call.work !== 'completed' || call.result === null) return undefined
     const isLate = clock.now() > (call.endedAt ?? 0) + timeouts.resendMs
@@ -329,7 +329,7 @@ function foreignPage(origin: string): ApiError {
   return new ApiError('NOT_ALLOWED', { message: `Free models are not served to web pages of ${clip(origin)}. Call from a page on localhost, or without a browser.` })
 }
 
-/** 429 with the four headers; the reset in unix seconds (ruling 11). */
+/** 429 with the four headers; the reset in unix seconds (contract 4.10). */
 function freeTierSpent({ requests, windowMs }: { requests: number; windowMs: number }, resetAt: number, now: number): ApiError {
   return new ApiError('FREE_TIER_RATE_LIMITED', {
     message: `What is free answers ${requests} requests in ${minutes(windowMs)} from one address. Wait, or choose what is paid.`,

@@ -1,6 +1,6 @@
 /**
- * Poll URLs that only we can have written: each has an unguessable `key` of its call (ruling 34), and for video a query that is signed and says when it
- * ends (spec 3, "Video job responses").
+ * Poll URLs that only we can have written: each has an unguessable `key` of its call (contract 2.4), and for video a query that is signed and says when it
+ * ends (contract 12.42).
  */
 import { hmac } from '@noble/hashes/hmac'
 import { sha256 } from '@noble/hashes/sha256'

@@ -1,4 +1,4 @@
-/** Answers that are given as they are made, whole or streamed, and settled after they were made. Steps 8 to 12 of such a call (house decision 7). */
+/** Answers that are given as they are made, whole or streamed, and settled after they were made. Steps 8 to 12 of such a call (decision 17). */
 import { concatBytes } from '../lib/bytes.ts'
 import { abandon, fail, type SettleContext, type Paying, settleCall } from '../payment/settle.ts'
 import { deadlines } from '../lib/timers.ts'
@@ -125,7 +125,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
 
   /**
    * Stores the answer, then settles it; waits for the money only so long, for the answer is served unless its payment is known to be refused
-   * (ruling 35). Rejects where a whole answer cannot be stored: it is then not served, and not charged. One that is out is seen to the end, as is
+   * (contract 6.46). Rejects where a whole answer cannot be stored: it is then not served, and not charged. One that is out is seen to the end, as is
    * one that is served before its money moved.
    */
   async function settle({ endpoint, call, authorization }: OpenedCall<Streamed>, stored: Stored, answer: 'whole' | 'streamed' | 'unread'): Promise<Paidness> {
@@ -179,7 +179,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     return { kind: 'unavailable', reason: 'storage failed until the authorization had ended' }
   }
 
-  /** Work that nobody waits for: its output cannot be read before it is settled (ruling 21). */
+  /** Work that nobody waits for: its output cannot be read before it is settled (contract 7.17). */
   async function workAlone(working: OpenedCall<Streamed>): Promise<void> {
     const { call } = working
     const stop = new AbortController()
@@ -250,7 +250,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   }
 }
 
-/** A model that is unavailable says when to come again (spec 2, Errors). */
+/** A model that is unavailable says when to come again (contract 6.54). */
 function worthAnother(apiError: ApiError): ApiError {
   const { code, parts } = apiError
   if ((code !== 'MODEL_UNAVAILABLE' && code !== 'PROVIDER_CONFIG_ERROR') || parts.headers?.['retry-after'] !== undefined) return apiError

@@ -1,4 +1,4 @@
-/** The menu for x402 indexers: the v2 metadata and the v1 list of resource URLs, in one document (reference x402 6.1, clients 6.15). */
+/** The menu for x402 indexers: the v2 metadata and the v1 list of resource URLs, in one document (contract 19.1; decision 70). */
 import { bazaarOf } from '../x402/bazaar.ts'
 import type { Described } from './mod.ts'
 import type { Endpoint } from '../endpoint/mod.ts'

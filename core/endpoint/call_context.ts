@@ -17,7 +17,7 @@ export type Records = Pick<Storage, 'putOwned' | 'getOwned' | 'moveOwned' | 'lis
 
 /** The hands of one call that somebody pays for, while its work runs in this process. */
 export type CallContext = {
-  /** `base`, `base-sepolia`, ... (ruling 7). */
+  /** `base`, `base-sepolia`, ... (contract 1.13). */
   readonly label: string
   /** Under which the gateway was called. */
   readonly origin: string

@@ -5,7 +5,7 @@ import type { HealthStatus } from '../call/health_status.ts'
 /** Facts that anybody may know of a gateway, derived from the menu and its chain. */
 export type GatewayFacts = {
   readonly name: string
-  /** `base`, `base-sepolia`, ... (ruling 7). */
+  /** `base`, `base-sepolia`, ... (contract 1.13). */
   readonly label: string
   readonly version: string
   readonly startedAt: number
@@ -27,7 +27,7 @@ export type GatewayFacts = {
 
 /** An endpoint and its price: `free`, one, or the least and the most in US dollars. */
 export type Priced = { readonly name: string; readonly methods: readonly string[]; readonly path: string; readonly tag: string; readonly summary: string; readonly price: PriceRange | 'free' }
-/** As `x-payment-info` has it (reference x402 6.1). */
+/** As `x-payment-info` has it (decision 70). */
 export type PriceRange =
   | { readonly mode: 'fixed'; readonly currency: 'USD'; readonly amount: string }
   | { readonly mode: 'dynamic'; readonly currency: 'USD'; readonly min: string; readonly max: string }

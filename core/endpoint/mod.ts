@@ -41,7 +41,7 @@ export const hybrid = (windowMs: number): Settle => ({ mode: 'hybrid', windowMs 
 /** Always a job, settled by the first poll that sees it completed. */
 export const onPoll: Settle = { mode: 'on_poll' }
 
-/** The shape of an error body. `market` is plain without codes (spec 2, Errors); the wires word errors as their vendors do. */
+/** The shape of an error body. `market` is plain without codes (contract 3.19); the wires word errors as their vendors do. */
 export type ErrorFormat = 'plain' | 'market' | ChatFormat
 
 /** One order for work. `signal` aborts at the work's deadline, never because the buyer hung up. */
@@ -162,7 +162,7 @@ type Sale<Input> = Common & {
   multipart?(form: FormData): Promise<Record<string, unknown>>
   /** Takes files: its bodies may be as large as an upload, and share a budget of bytes in flight. */
   readonly uploads?: true
-  /** How long an unsettled result can be claimed, and a settled one is kept (ruling 8). */
+  /** How long an unsettled result can be claimed, and a settled one is kept (contract 2.23). */
   readonly retention: { readonly unclaimedMs: number; readonly settledMs: number }
   readonly output: TSchema
   readonly effects?: Effects
@@ -171,7 +171,7 @@ type Sale<Input> = Common & {
 /** Makes a result, and shows it when it is paid: at once, or to a poll. */
 export type Paid<Input = unknown> = Sale<Input> & {
   readonly kind: 'paid'
-  /** A valid request, shown in OpenAPI and quoted to probes without a body (ruling 2). */
+  /** A valid request, shown in OpenAPI and quoted to probes without a body (contract 1.53). */
   readonly example: Input
   /** Checks what the schema cannot, fills defaults in; throws a `Fault`. */
   check(input: Input, offering: Offering): Input
@@ -222,7 +222,7 @@ export type Answer =
   | { readonly kind: 'whole'; readonly headers: Readonly<Record<string, string>>; readonly body: Readonly<Record<string, Json>>; readonly usage: Json }
   | { readonly kind: 'stream'; readonly headers: Readonly<Record<string, string>>; readonly stream: AnswerStream }
 
-/** Answers at once, whole or streamed, and is settled after the answer (house decision 7). What costs nothing needs no payment. */
+/** Answers at once, whole or streamed, and is settled after the answer (decision 17). What costs nothing needs no payment. */
 export type Streamed<Input = unknown> = Sale<Input> & {
   readonly kind: 'live'
   /** A valid body, shown in OpenAPI and quoted to probes without one; the first that this gateway can serve. */
@@ -230,9 +230,9 @@ export type Streamed<Input = unknown> = Sale<Input> & {
   check(body: Readonly<Record<string, unknown>>, asked: RequestHead, context: StreamedContext): Promise<Input>
   price(input: Input): Price | 'free'
   answer(order: StreamedOrder<Input>): Promise<Answer>
-  /** The operator's list of the wallets that may buy this; undefined where everybody may (ruling 13). */
+  /** The operator's list of the wallets that may buy this; undefined where everybody may (contract 1.58). */
   allowlists?(input: Input): Allowlist | undefined
-  /** The reply to one who does not wait: the work goes on, and is settled before its output can be read (ruling 21). Absent on one who does. */
+  /** The reply to one who does not wait: the work goes on, and is settled before its output can be read (contract 7.17). Absent on one who does. */
   deferred?(input: Input, call: { readonly id: string; readonly createdAt: number; readonly key: string }): Readonly<Record<string, Json>> | undefined
 }
 
@@ -279,7 +279,7 @@ export type FreeContext = StreamedContext &
     readonly records: Pick<Storage, 'putOwned' | 'getOwned' | 'moveOwned' | 'listOwned' | 'getCall'>
     /** Cryptographically strong bytes. */
     random(bytes: number): Uint8Array
-    /** Whether an `Authorization` header is the operator's (ruling 13). Takes the same time for any wrong one. */
+    /** Whether an `Authorization` header is the operator's (contract 3.9). Takes the same time for any wrong one. */
     readonly isOperator: (authorization: string | null) => boolean
   }
 
@@ -303,7 +303,7 @@ export type Free = Common & {
   readonly uploads?: true
   /** Of a POST's body, or of the query. */
   readonly input?: TObject
-  /** Answers HEAD and OPTIONS with a 402 that asks for nothing: how indexers learn of free feeds (spec 2, "Market data endpoints"). */
+  /** Answers HEAD and OPTIONS with a 402 that asks for nothing: how indexers learn of free feeds (contract 10.14). */
   readonly discoverable?: true
   /** Requests per window and caller's address; endpoints that name the same `bucket` share one. */
   readonly limit?: { readonly requests: number; readonly windowMs: number; readonly bucket?: string }
@@ -324,7 +324,7 @@ export type Endpoint = Paid | Streamed | Polled | Free
 
 const HOUR_MS = 3_600_000
 
-/** How long an uncollected result can be claimed, and a settled one is kept: 48 hours and 30 days (ruling 8). */
+/** How long an uncollected result can be claimed, and a settled one is kept: 48 hours and 30 days (contract 2.23). */
 const KEEP = { unclaimedMs: 48 * HOUR_MS, settledMs: 30 * 24 * HOUR_MS }
 
 /** The job of an endpoint that has no poll path of its own. */

@@ -1,7 +1,7 @@
 /** The small page that a person sees who opens a paid route in a browser. Programs never get it. */
 import type { Json } from '../ports/mod.ts'
 
-/** A browser asks for HTML and calls itself Mozilla (reference x402 6.2); a program that accepts anything does not. */
+/** A browser asks for HTML and calls itself Mozilla (decision 71); a program that accepts anything does not. */
 export function isBrowser(headers: Headers): boolean {
   return (headers.get('accept') ?? '').includes('text/html') && (headers.get('user-agent') ?? '').includes('Mozilla')
 }

@@ -1,4 +1,4 @@
-/** How a fault and a demand for payment read on each surface: ours, and those of the vendors whose clients call us (spec 2 and 3, Errors). */
+/** How a fault and a demand for payment read on each surface: ours, and those of the vendors whose clients call us (contract 3.15). */
 import type { ErrorFormat, Reply } from '../endpoint/mod.ts'
 import { type ApiError, plain, rowOf } from './errors.ts'
 import type { Json } from '../ports/mod.ts'
@@ -18,7 +18,7 @@ export function errorReply(apiError: ApiError, errorFormat: ErrorFormat): Reply 
 /** By these a payer finds his call on any surface. */
 const FINDS = ['job_id', 'poll_url', 'recoverable'] as const
 
-/** The leading members of a 402 in each dialect; the challenge's own follow in all of them (ruling 20, reference clients 6.1 and 6.2). */
+/** The leading members of a 402 in each dialect; the challenge's own follow in all of them (contract 3.17, 7.1, 7.10). */
 export function formatDemand(why: Body, errorFormat: ErrorFormat): Body {
   const { error, message, details } = why
   if (errorFormat === 'market') return without(why, 'code')

@@ -7,7 +7,7 @@ type Row = {
   readonly error: string
   /** Whether the plain dialect shows the code. */
   readonly coded?: true
-  /** How it reads in the chat dialect where that differs (spec 2, Errors); a code of null is none. */
+  /** How it reads in the chat dialect where that differs (contract 3.15); a code of null is none. */
   readonly chat?: { readonly status?: number; readonly code?: string | null }
 }
 
@@ -89,7 +89,7 @@ export class ApiError extends Error {
   }
 }
 
-/** A fault in the plain dialect (spec 1, Errors); `coded: false` leaves out the codes that it has for programs. */
+/** A fault in the plain dialect (contract 3.1); `coded: false` leaves out the codes that it has for programs. */
 export function plain(apiError: ApiError, { coded = true }: { coded?: boolean } = {}): { status: number; headers: Record<string, string>; body: string } {
   const row: Row = table[apiError.code]
   const { error, message, details, fields, headers } = apiError.parts
@@ -107,7 +107,7 @@ export function plain(apiError: ApiError, { coded = true }: { coded?: boolean } 
   }
 }
 
-/** A vendor's rate limit: 429 RATE_LIMITED with its maker and a wait in whole seconds (spec 1, Errors). */
+/** A vendor's rate limit: 429 RATE_LIMITED with its maker and a wait in whole seconds (contract 5.47). */
 export function rateLimited(maker: string, retryAfterSeconds: number): ApiError {
   return new ApiError('RATE_LIMITED', {
     fields: { source: maker, retry_after_seconds: retryAfterSeconds },

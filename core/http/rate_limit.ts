@@ -80,7 +80,7 @@ export function limits(storage: Pick<Storage, 'hit'>): Limits {
   }
 }
 
-/** 429 with the four headers; the reset in unix milliseconds (ruling 11). */
+/** 429 with the four headers; the reset in unix milliseconds (contract 4.10). */
 export function windowSpent({ requests, windowMs }: Window, resetAt: number, now: number): ApiError {
   const retryAfterSeconds = Math.max(1, Math.ceil((resetAt - now) / 1000))
   const headers = {

@@ -1,4 +1,4 @@
-/** How a call reads on the wire: results, envelopes, jobs and refusals (spec 1, Resources). No decision is made here. */
+/** How a call reads on the wire: results, envelopes, jobs and refusals (contract 5.23). No decision is made here. */
 import { formatDemand } from './error_formats.ts'
 import { type ErrorFormat, json, type Paid, type Price, type Reply, type Settled, type Showing, type Sold, type Stored } from '../endpoint/mod.ts'
 import { ApiError } from './errors.ts'
@@ -12,7 +12,7 @@ import { ascii, challenge, type Offer, type Receipt, receiptHeaders, refusalHead
 export type Body = Readonly<Record<string, Json>>
 
 const PRIVATE = { 'cache-control': 'private, no-store' }
-/** A client polls every 2 to 5 seconds (spec 1, Limits). */
+/** A client polls every 2 to 5 seconds (contract 2.16). */
 const POLL_AGAIN = { 'cache-control': 'no-store', 'retry-after': '3' }
 
 export type Asking = {
@@ -72,10 +72,10 @@ export function recovery(endpoint: Sold, call: Call, key?: string): Body {
 export const READS =
   'With the key that poll_url has in its query, any payment header of the wallet that ordered reads the result, the one that paid included. Without the key the header must be a signature that was never sent to the chain, because what was sent there is public; it is not spent when the call is paid.'
 
-/** What a poll is told whose authorization proves nothing, because anybody may have read it (ruling 34). */
+/** What a poll is told whose authorization proves nothing, because anybody may have read it (contract 1.41). */
 export const SIGN_AFRESH = 'the authorization was sent to the chain before, where everybody can read it, so it proves no wallet; use poll_url as it was given in the reply, or sign a fresh authorization, which is not spent when the call is paid'
 
-/** 200 without a receipt: the fate of the payment could not be found out in time, and the buyer is not to suffer for it (house decision 6). */
+/** 200 without a receipt: the fate of the payment could not be found out in time, and the buyer is not to suffer for it (decision 16). */
 export function unsettled(endpoint: Sold, call: Call, { stored, label, href }: Omit<Collected, 'receipt' | 'isFirst'>): Reply {
   const payment = { status: 'unresolved', tx_hash: '', network: label }
   const headers = { ...PRIVATE, ...unsettledHeaders('unresolved') }
@@ -128,7 +128,7 @@ export function answered({ headers, body }: StoredAnswer, paymentHeaders: Readon
   return { status: 200, headers: { ...PRIVATE, ...headers, ...paymentHeaders }, body }
 }
 
-/** An answer that was served before its money moved, or although it did not (spec 2, Chat response headers). */
+/** An answer that was served before its money moved, or although it did not (contract 6.49). */
 export const unsettledHeaders = (why: string) => ({ 'x-payment-settled': 'false', 'x-payment-settle-error-class': why })
 
 const toldBy = ({ effects }: Paid, { made }: Stored): Readonly<Record<string, string>> => effects?.headers?.(made) ?? {}
@@ -182,14 +182,14 @@ export const settlementFailed = (reason: string, endpoint?: Sold): Body => ({
   note: `The result is ready and kept for you. GET poll_url with a payment of the same wallet; sign again if the authorization has expired. ${chargedNothing(endpoint)}`,
 })
 
-/** An inline settlement that was refused: the result is withheld, and can still be collected (house decision 6). */
+/** An inline settlement that was refused: the result is withheld, and can still be collected (contract 1.34). */
 export function inlineRefusal(endpoint: Sold, call: Call, { reason, key }: { reason: string; key: string }): Reply {
   const headers = { 'cache-control': 'no-store', ...refusalHeaders({ reason, network: call.offer.network, payer: call.payer }) }
   const why = { ...settlementFailed(reason, endpoint), ...recovery(endpoint, call, key) }
   return json(402, endpoint.kind === 'live' ? formatDemand(why, endpoint.errorFormat) : why, headers)
 }
 
-/** 503 with Retry-After: the chain could not be asked (ruling 4). */
+/** 503 with Retry-After: the chain could not be asked (contract 1.27). */
 export function cannotVerify(reason: string): ApiError {
   return new ApiError('PAYMENT_VERIFICATION_UNAVAILABLE', {
     message: 'The payment could not be verified just now. Nothing was charged; send the same signed request again.',

@@ -321,7 +321,7 @@ function invalidBody(details: readonly Problem[]): ApiError {
   return new ApiError('INVALID_BODY', { message: details.map((detail) => detail.message).join('. '), details })
 }
 
-/** 400 about one place of a caller's request: which, and what is allowed there. `fields` join the body (ruling 12). */
+/** 400 about one place of a caller's request: which, and what is allowed there. `fields` join the body (contract 3.3). */
 export function refused(path: string, message: string, fields?: Readonly<Record<string, Json>>): ApiError {
   return new ApiError('INVALID_BODY', { message: `${path}: ${message}.`, details: [{ path, message }], ...(fields && { fields }) })
 }

@@ -29,7 +29,7 @@ export function paymentHeader(request: Request): string | null {
   return null
 }
 
-/** How a wallet shows that a job is its own without paying: headers, signed as `poll:v1:<kind>:<job id>:<unix seconds>` (reference clients 5). */
+/** How a wallet shows that a job is its own without paying: headers, signed as `poll:v1:<kind>:<job id>:<unix seconds>` (contract 2.17). */
 export type PollProof = Proof & { readonly seconds: number }
 
 /** Nothing where the headers are not there, or where a payment says who asks. */
@@ -46,7 +46,7 @@ export function isTimely({ seconds }: PollProof, now: number): boolean {
   return Math.abs(now / 1000 - seconds) <= 300
 }
 
-/** Not deep equality: public clients echo other timeouts and extras (reference clients 2). The signature is judged, not the echo. */
+/** Not deep equality: public clients echo other timeouts and extras (contract 1.18). The signature is judged, not the echo. */
 export function fits(offer: Pick<Offer, 'scheme' | 'network' | 'asset'>, accepted: Offer): boolean {
   return offer.scheme === accepted.scheme && offer.network === accepted.network && offer.asset.toLowerCase() === accepted.asset.toLowerCase()
 }

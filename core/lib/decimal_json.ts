@@ -1,4 +1,4 @@
-/** Decimals that reach the wire as JSON numbers without ever being binary floats (ruling 24). */
+/** Decimals that reach the wire as JSON numbers without ever being binary floats (contract 10.10). */
 import type { Json } from '../ports/mod.ts'
 
 /** A decimal on its way to a reply; it is stored like any other JSON. */

@@ -4,7 +4,7 @@ import { decodeDataUri } from '../http/request_body.ts'
 
 export type Picture = { readonly type: string; readonly width: number; readonly height: number }
 
-/** The formats of spec 1, "Accepted image input", by the library's name for them: of the ISO-BMFF family that is the file's own brand. */
+/** The formats of contract 5.36, by the library's name for them: of the ISO-BMFF family that is the file's own brand. */
 const TYPES: Readonly<Record<string, string>> = {
   png: 'image/png',
   jpg: 'image/jpeg',

@@ -1,4 +1,4 @@
-/** How much a payer may have open, as a pure decision over the calls that a storage has read (house decision 8, rulings 35 and 36). */
+/** How much a payer may have open, as a pure decision over the calls that a storage has read (contract 1.47, 1.46; decision 18). */
 import { print, type Usdc, usdc } from '../x402/money.ts'
 import type { Call, Cap, NewCall, NewWalletLimit, Opened, OverWhy, Verdict } from '../ports/mod.ts'
 

@@ -1,5 +1,5 @@
 /**
- * The safety of money, as pure decisions (house decisions 3 to 6 and 8). A storage reads the rows that a function here asks for,
+ * The safety of money, as pure decisions (decisions 4, 12, 15, 18). A storage reads the rows that a function here asks for,
  * performs its `writes` in order and gives its `answer`, all in one atomic step. Storages decide nothing themselves.
  */
 import { type BindingStatus, type ExposedCall, isSpendable, judgeCap } from './exposure.ts'

@@ -1,5 +1,5 @@
 /**
- * Which authorization proves a wallet (ruling 34). A settlement publishes the whole authorization, so one that was handed to a chain or to a facilitator
+ * Which authorization proves a wallet (contract 1.41). A settlement publishes the whole authorization, so one that was handed to a chain or to a facilitator
  * proves nothing any more: whoever reads the chain can send it as well.
  */
 import { askFate, type SettleContext } from './settle.ts'

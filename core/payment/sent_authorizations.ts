@@ -1,4 +1,4 @@
-/** Authorizations that came with a poll and were handed out, although they may be free again after a refusal (ruling 34). */
+/** Authorizations that came with a poll and were handed out, although they may be free again after a refusal (contract 1.41). */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import type { Authorization, Storage } from '../ports/mod.ts'

@@ -14,25 +14,25 @@ export type Timeouts = {
   readonly settleLeaseMs: number
   /** How often an owner must say that it is alive. */
   readonly workLeaseMs: number
-  /** A job that runs longer has stalled (spec 1, States). */
+  /** A job that runs longer has stalled (contract 2.20). */
   readonly stallMs: number
-  /** How long after an authorization's end its fate may stay unknown before a person is called (house decision 6). */
+  /** How long after an authorization's end its fate may stay unknown before a person is called (decision 16). */
   readonly unresolvedMs: number
   /** How long a poll waits for another poll's settlement. */
   readonly takenMs: number
-  /** Longest wait until a vendor has taken a job (spec 3, Limits). */
+  /** Longest wait until a vendor has taken a job (contract 12.41). */
   readonly submitMs: number
-  /** Longest wait for an answer, for the first event of a stream, and for the next one while the reader asks (spec 2, Limits). */
+  /** Longest wait for an answer, for the first event of a stream, and for the next one while the reader asks (contract 6.52). */
   readonly answerMs: number
   /** Longest stream. */
   readonly streamMs: number
-  /** How long an answer that is ready waits for its settlement; it is then served, unless its payment is known to be refused (ruling 35). */
+  /** How long an answer that is ready waits for its settlement; it is then served, unless its payment is known to be refused (contract 6.47). */
   readonly receiptMs: number
   /** A stream settles when its authorization has so long to live. */
   readonly marginMs: number
-  /** How long an identical resend of a paid request is given the stored answer (ruling 9). */
+  /** How long an identical resend of a paid request is given the stored answer (contract 1.39). */
   readonly resendMs: number
-  /** How long a refused settlement after delivery keeps its payer from further answers (house decision 7). */
+  /** How long a refused settlement after delivery keeps its payer from further answers (decision 41). */
   readonly unpaidBlockMs: number
 }
 
@@ -74,7 +74,7 @@ export type Paying =
   /** The chain cannot be asked; nothing was sent. */
   | { kind: 'unavailable'; reason: string }
   | { kind: 'unknown'; reason: string }
-  /** Unknown for so long that the buyer has the result all the same (house decision 6). */
+  /** Unknown for so long that the buyer has the result all the same (decision 16). */
   | { kind: 'unresolved'; reason: string }
   /** The offered authorization serves another call. */
   | { kind: 'replayed'; call: Call }
@@ -103,7 +103,7 @@ export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSi
 export type Settling = { readonly completion?: Completion; readonly retainUntil: number; readonly isDelivered?: boolean }
 
 /**
- * Settles a completed call once, spending `offered` only when every earlier authorization of the call is proven dead (house decision 5).
+ * Settles a completed call once, spending `offered` only when every earlier authorization of the call is proven dead (decision 15).
  * With `completion`, stores the result and claims in one step. Never throws for the chain's sake.
  */
 export async function settleCall(

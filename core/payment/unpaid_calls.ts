@@ -1,4 +1,4 @@
-/** Who has had an answer and not paid for it. A debt ends when its call is paid, or after a day (house decision 7). */
+/** Who has had an answer and not paid for it. A debt ends when its call is paid, or after a day (decision 41). */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import type { Call, Json, Log, StoredRecord, Storage } from '../ports/mod.ts'

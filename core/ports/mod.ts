@@ -21,7 +21,7 @@ export type PaymentStatus = 'verified' | 'settling' | 'settled' | 'refused' | 'u
 /** Tokens that a call used, all that was read and all that was written. */
 export type Usage = { readonly input: number; readonly output: number }
 
-/** One row per paid call (house decision 3). */
+/** One row per paid call (decision 12). */
 export type Call = {
   readonly id: string
   /** Name of the gateway row that took it. */
@@ -106,7 +106,7 @@ export type StoredRecord = {
 
 // ── storage ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What a payer can be held to (house decision 8, rulings 35 and 36). */
+/** What a payer can be held to (contract 1.47, 1.46; decision 18). */
 export type Cap = {
   /** Base units that it holds. Absent where nobody could tell: it then has one open call at a time. */
   readonly observed?: Usdc
@@ -247,7 +247,7 @@ export type Closed = { readonly code: 'no_gas' | 'no_key' | 'clock'; readonly re
 /** A wallet's signature over a text, which proves who asks and pays nothing. */
 export type Proof = { readonly wallet: string; readonly message: string; readonly signature: string }
 
-/** Five questions about money on one network (house decision 9), and two about who somebody is and what he holds. */
+/** Five questions about money on one network (decision 19), and two about who somebody is and what he holds. */
 export interface Chain {
   /** What an address holds of the asset that is asked for. Rejects where it cannot be read, or is no address there. */
   balance?(address: string, at: { signal: AbortSignal }): Promise<Usdc>

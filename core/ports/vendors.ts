@@ -157,7 +157,7 @@ export interface AudioVendor {
 /** Media on its way: read once, never held whole. `size` in bytes where it is known. */
 export type MediaStream = { readonly body: ReadableStream<Uint8Array>; readonly type: string; readonly size?: number }
 
-/** What a search is asked for (spec 2, "Search request"). Dates are YYYY-MM-DD. */
+/** What a search is asked for (contract 9.3). Dates are YYYY-MM-DD. */
 export type SearchJob = {
   readonly query: string
   readonly sources: readonly ('web' | 'news')[]
@@ -178,7 +178,7 @@ export const STOCK_MARKETS = ['us', 'hk', 'jp', 'kr', 'gb', 'de', 'fr', 'nl', 'i
 export type StockMarket = (typeof STOCK_MARKETS)[number]
 export type MarketKind = 'crypto' | 'fx' | 'commodity' | StockMarket
 
-/** One thing that has a price. `symbol` is ours (spec 2, "Market data resources"); `key` is what its vendor calls it. */
+/** One thing that has a price. `symbol` is ours (contract 10.6); `key` is what its vendor calls it. */
 export type Feed = { readonly symbol: string; readonly description: string; readonly assetType: string; readonly feedId: string; readonly key: string }
 /** Decimals as text; `publishTime` in unix seconds. */
 export type Spot = { readonly price: string; readonly confidence: string; readonly publishTime: number }

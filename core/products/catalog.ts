@@ -1,4 +1,4 @@
-/** The catalog: what the operator has for sale, as rows. A row's public id, alias ids and upstream id are separate (house decision 10). */
+/** The catalog: what the operator has for sale, as rows. A row's public id, alias ids and upstream id are separate (decision 21). */
 import { type AudioRow, audioRows } from './audio/catalog.ts'
 import { chatRows } from './chat/catalog.ts'
 import type { ChatRow } from './chat/row.ts'

@@ -1,4 +1,4 @@
-/** What an operator changes about the catalog: rows edited, added, hidden or redirected (house decision 10). */
+/** What an operator changes about the catalog: rows edited, added, hidden or redirected (decision 21). */
 import type { Dollars } from '../x402/money.ts'
 import { imageSizes } from '../x402/pricing.ts'
 import { duplicatesIn } from '../lib/duplicates.ts'
@@ -65,7 +65,7 @@ function readSizes(id: string, sizes: Readonly<Record<string, string>>, mistakes
   return undefined
 }
 
-/** Keeps the name and the sizes that the fallback makes too, at its rates, which must be the same or lower (spec 3, Versioning). */
+/** Keeps the name and the sizes that the fallback makes too, at its rates, which must be the same or lower (contract 21.11). */
 function redirected(row: ImageRow | undefined, fallback: ImageRow | undefined, { redirect, mistakes }: { redirect: string; mistakes: string[] }): ImageRow | undefined {
   if (!row) return undefined
   if (!fallback || fallback.id === row.id) {

@@ -1,4 +1,4 @@
-/** The `bazaar` extension: how an indexer may call what is for sale, in the body of a 402 and in discovery documents (reference x402 6.1, ruling 42). */
+/** The `bazaar` extension: how an indexer may call what is for sale, in the body of a 402 and in discovery documents (x402 extension bazaar; contract 1.5; decision 44). */
 import type { Endpoint, Free, Offering, Sold } from '../endpoint/mod.ts'
 import { namesIn, trialOf } from '../endpoint/samples.ts'
 

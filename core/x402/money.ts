@@ -1,4 +1,4 @@
-/** Micro-USDC: the only unit in which Farebox holds money (house decision 1). One USDC is 1,000,000. */
+/** Micro-USDC: the only unit in which Farebox holds money (decision 10). One USDC is 1,000,000. */
 export type Usdc = bigint & { readonly __unit: 'micro-USDC' }
 
 /** An exact fraction of a dollar. Rates are decimals that a binary float cannot hold. */

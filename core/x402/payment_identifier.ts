@@ -1,5 +1,5 @@
 /**
- * The x402 extension `payment-identifier`: one id, one request, one call (reference x402 6.3). An id is bound to the id of its call before
+ * The x402 extension `payment-identifier`: one id, one request, one call (x402 extension payment-identifier; contract 1.43). An id is bound to the id of its call before
  * that call is opened, so all who race for it open the same call, which only one of them can.
  */
 import { sha256 } from '@noble/hashes/sha256'

@@ -5,12 +5,12 @@ import { type SandboxRate, SHORT_SECONDS } from '../products/sandbox/catalog.ts'
 import type { VideoBilling } from '../products/video/catalog.ts'
 import { type Dollars, dollars, plus, print, roundUp, times, type Usdc } from './money.ts'
 
-/** Flat transaction fee per paid call (spec 1, Limits). */
+/** Flat transaction fee per paid call (contract 1.14). */
 export const FEE = dollars('0.001')
 
 const MEDIA_MARGIN = dollars('1.05')
 
-/** Images: `rate * n * 1.05 + 0.001` (spec 1, "Pricing formula"). `rate` is the catalog rate for one image. */
+/** Images: `rate * n * 1.05 + 0.001` (contract 5.4). `rate` is the catalog rate for one image. */
 export function mediaPrice(rate: Dollars, n: number): Usdc {
   return roundUp(plus(withMargin(times(rate, BigInt(n))), FEE))
 }
@@ -28,7 +28,7 @@ export function piecePrice(usd: string, pieces: number): Usdc {
   return roundUp(plus(times(dollars(usd), BigInt(pieces)), FEE))
 }
 
-/** A sandbox: a flat price up to five minutes, above that its hours as exactly as they are; the fee once (reference clients 6.10). */
+/** A sandbox: a flat price up to five minutes, above that its hours as exactly as they are; the fee once (contract 16.2). */
 export function sandboxPrice({ flat, hourly }: SandboxRate, seconds: number): Usdc {
   if (seconds <= SHORT_SECONDS) return flatPrice(flat)
   return roundUp(plus(times(dollars(hourly), { num: BigInt(seconds), den: 3600n }), FEE))
@@ -49,7 +49,7 @@ export function imageSizes(rates: Readonly<Record<string, string>>): readonly Im
 /** What a video quote is made from; `videos` and `audios` count the clips and sounds that it refers to. */
 export type VideoOrderSize = { readonly billing: VideoBilling; readonly seconds: number; readonly resolution: string; readonly videos?: number; readonly audios?: number }
 
-/** Tokens for a second at 720p, and what other resolutions take of them (spec 3, "Video pricing"). */
+/** Tokens for a second at 720p, and what other resolutions take of them (contract 12.36). */
 const TOKENS_PER_SECOND = dollars('21690')
 const RESOLUTION_FACTORS = new Map([
   ['480p', dollars('0.5')],
@@ -107,7 +107,7 @@ const SPOKEN_PER_SECOND = 15
 /** What is billed at most, however long the text. */
 export const MAX_SPEECH_SECONDS = 120
 
-/** How long a text is thought to take when it is spoken: from 1 to 120 seconds (reference clients 6.4). */
+/** How long a text is thought to take when it is spoken: from 1 to 120 seconds (contract 14.3). */
 export function spokenSeconds(text: string): number {
   const beats = charactersIn(text) + 2 * (text.match(WIDE)?.length ?? 0)
   return Math.min(MAX_SPEECH_SECONDS, Math.max(1, Math.ceil(beats / SPOKEN_PER_SECOND)))
@@ -117,7 +117,7 @@ const THOUSANDTH = dollars('0.001')
 
 /**
  * Speech by the character: `characters / 1000 * rate * 1.05`, at least 0.001, + 0.001; by the second: `seconds * rate + 0.001`, without margin.
- * Whatever else makes a sound costs its rate once, with margin and fee (spec 3, inventory; reference clients 6.4).
+ * Whatever else makes a sound costs its rate once, with margin and fee (contract 14.1).
  */
 export function audioPrice({ mode, rate }: AudioBilling, { characters = 0, seconds = 0 }: { readonly characters?: number; readonly seconds?: number } = {}): Usdc {
   if (mode === 'per_second') return roundUp(plus(times(rate, BigInt(seconds)), FEE))
@@ -126,7 +126,7 @@ export function audioPrice({ mode, rate }: AudioBilling, { characters = 0, secon
   return roundUp(plus(isBelow(text, FLOOR) ? FLOOR : text, FEE))
 }
 
-/** What a chat quote is made from. `effort` is the one that is sent upstream (ruling 18); `surcharge` is that of live search. */
+/** What a chat quote is made from. `effort` is the one that is sent upstream (contract 6.38); `surcharge` is that of live search. */
 export type ChatOrderSize = {
   readonly billing: ChatBilling
   readonly promptTokens: number
@@ -154,7 +154,7 @@ const ONE_TOKEN = dollars('0.000001')
 const OUTPUT_SHARE = dollars('0.1')
 const SCALED_SHARE: Readonly<Partial<Record<Effort, Dollars>>> = { high: dollars('0.25'), xhigh: dollars('0.3'), max: dollars('0.45') }
 
-/** Chat: input + share of output, at least 0.001, + surcharge + fee (spec 2, "Quote computation"; ruling 18). Throws for a free model. */
+/** Chat: input + share of output, at least 0.001, + surcharge + fee (contract 6.37, 6.17). Throws for a free model. */
 export function chatPrice(order: ChatOrderSize): Usdc {
   const { tokens, surcharge, fee } = chatCost(order)
   return roundUp(plus(plus(tokens, surcharge), fee))

@@ -6,7 +6,7 @@ import { quoted } from '../http/request_body.ts'
 /** The protocol version that Farebox speaks. */
 export const VERSION = 2
 
-/** Every header by which a payment may arrive; both carry the same v2 payload (house decision 2). */
+/** Every header by which a payment may arrive; both carry the same v2 payload (contract 1.2). */
 export const PAYMENT_HEADERS = ['payment-signature', 'x-payment'] as const
 
 /** Response headers that a browser must be allowed to read. */
@@ -85,7 +85,7 @@ export type Resource = { url: string; description: string; mimeType: string; baz
 
 const isPayment = TypeCompiler.Compile(Payment)
 
-/** Standard base64 with padding over UTF-8 JSON, the form of every x402 header (reference x402 1.1). */
+/** Standard base64 with padding over UTF-8 JSON, the form of every x402 header (decision 46). */
 export function encodeHeader(value: unknown): string {
   return encodeText(JSON.stringify(value))
 }
@@ -120,7 +120,7 @@ function shapeProblem(value: unknown): string {
 }
 
 /**
- * Bytes of all headers of a 402, with its status line and as the server sends them: nginx forwards 4,096 unless it is told otherwise (ruling 42).
+ * Bytes of all headers of a 402, with its status line and as the server sends them: nginx forwards 4,096 unless it is told otherwise (contract 1.5).
  * The rest is what stands beside the values of every challenge at most: status line, names, type, caching, a request id of 64, date and length.
  */
 export const MAX_HEADERS = 3_500
@@ -129,8 +129,8 @@ const MAX_BESIDE = 400
 const SHORT_URL = 96
 
 /**
- * The three challenge headers and the mirrored body of a 402 (spec 1, Authentication 3). The headers are equal where there is one offer; of several,
- * `payment-required` lists all, and the others carry the first `exact` one (ruling 42). `beside` is the size of what else the 402 carries.
+ * The three challenge headers and the mirrored body of a 402 (contract 1.3). The headers are equal where there is one offer; of several,
+ * `payment-required` lists all, and the others carry the first `exact` one (contract 1.4). `beside` is the size of what else the 402 carries.
  */
 export function challenge(offers: readonly Offer[], { bazaar, ...resource }: Resource, body: Record<string, unknown>, beside = 0): Challenge {
   const error = typeof body.error === 'string' ? body.error : 'Payment Required'
@@ -183,7 +183,7 @@ function fitting(room: number, { begin, resource, offers, accepts }: Telling): T
 /** What clients of the contract sign: they know one scheme. */
 const firstOf = (offers: readonly Offer[]): Offer | undefined => offers.find(({ scheme }) => scheme === 'exact') ?? offers[0]
 
-/** What helps a client for seconds only (reference x402 1.5); documents that are written once leave it out. */
+/** What helps a client for seconds only (decision 65); documents that are written once leave it out. */
 const HINTS: ReadonlySet<string> = new Set(['recentBlockhash', 'lastValidBlockHeight'])
 
 export function withoutHint<T extends Pick<Offer, 'extra'>>(offer: T): T {
@@ -227,7 +227,7 @@ function textOf(base64: string): string | undefined {
   }
 }
 
-/** Public clients run `btoa` over what a 402 says (reference clients 2): no caller's character may break that. */
+/** Public clients run `btoa` over what a 402 says (contract 1.10): no caller's character may break that. */
 export function ascii(text: string): string {
   return text.replace(/[^ -~]/g, '?')
 }

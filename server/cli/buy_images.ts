@@ -4,7 +4,7 @@ import { dirname, resolve } from 'node:path'
 import { ask, type Asked, BuyError, openPurse, type Pay, postJson, quoted, refusal } from './buy_wallet.ts'
 
 const POLL_MS = 2_000
-/** An authorization lives 600 seconds (spec 1); past that there is nothing to wait for. */
+/** An authorization lives 600 seconds (contract 5.29); past that there is nothing to wait for. */
 const GIVE_UP_MS = 600_000
 
 type Result = { readonly id: string; readonly data: readonly { url: string }[]; readonly payment: { status: string; tx_hash: string; network: string } }

@@ -5,7 +5,7 @@ import { ask, type Asked, BuyError, openPurse, postJson, type Purse, quoted, ref
 
 const USUAL = 'vendor-c/video-1'
 const POLL_MS = 3_000
-/** A job that runs over one hour fails, uncharged (ruling 28). */
+/** A job that runs over one hour fails, uncharged (contract 12.51). */
 const GIVE_UP_MS = 65 * 60_000
 /** The job goes on: the next poll may find it ready. */
 const PASSING = [202, 429, 503, 504]

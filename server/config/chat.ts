@@ -63,7 +63,7 @@ export type ChatServing = {
 }
 export type ChatShelf = Shelf<ChatRow, ChatServing>
 
-/** 120 s: a whole answer, or the first bytes of a stream (spec 2, Limits). */
+/** 120 s: a whole answer, or the first bytes of a stream (contract 6.52). */
 const TIMEOUT_S = 120
 
 type Resolving = { readonly env: Environment; readonly added: readonly ChatSetting[]; readonly mistakes: string[] }

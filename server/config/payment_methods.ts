@@ -84,7 +84,7 @@ export type SolanaPaymentMethod = OnChain & {
 export type BatchedPaymentMethod = { readonly kind: 'batched'; readonly url: string; readonly networks: readonly string[]; readonly payTo: string }
 export type PaymentMethod = EvmPaymentMethod | SolanaPaymentMethod | BatchedPaymentMethod
 
-/** USDC where the reference gives its address and signing domain (x402 2.1, 3). Elsewhere the row has to say them. */
+/** USDC where its address and signing domain are known (decision 67). Elsewhere the row has to say them. */
 const usdc: Readonly<Record<string, { label: string; asset: string; name?: string }>> = {
   'eip155:8453': { label: 'base', asset: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913', name: 'USD Coin' },
   'eip155:84532': { label: 'base-sepolia', asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e', name: 'USDC' },
@@ -95,7 +95,7 @@ const usdc: Readonly<Record<string, { label: string; asset: string; name?: strin
 const TEST = new Set(['eip155:84532', 'eip155:11155111', 'eip155:80002', 'eip155:421614', 'eip155:11155420', 'eip155:43113', 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1', 'solana:4uhcVJyU9pJkvQyS88uRDiswHScPbzM3'])
 const CIRCLE_GATEWAY = 'https://gateway-api.circle.com'
 
-/** What replies call a network, where that is known (ruling 7). */
+/** What replies call a network, where that is known (contract 1.13). */
 export const labelOf = (network: string | undefined): string | undefined => (network === undefined ? undefined : usdc[network]?.label)
 
 /** Whether what it is paid with costs its payer nothing. */
@@ -106,7 +106,7 @@ export function isPlayMoney(paymentMethod: PaymentMethod): boolean {
 
 export type Reading = { readonly env: Readonly<Record<string, string | undefined>>; readonly mistakes: string[] }
 
-/** In the order in which they are offered: plain clients cannot tell a batched offer from a plain one, and take the first (reference x402 4.1). */
+/** In the order in which they are offered: plain clients cannot tell a batched offer from a plain one, and take the first (decision 69). */
 export function resolvePaymentMethods(row: Settings, at: string, reading: Reading): readonly PaymentMethod[] {
   const { mistakes } = reading
   const plain = plainPaymentMethod(row, at, reading)

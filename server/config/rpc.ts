@@ -23,7 +23,7 @@ export function resolveRpc({ rpc = {} }: Static<typeof Settings>, { env, mistake
   return Object.fromEntries(nodes)
 }
 
-/** Clients of Solana ask the gateway itself what they have to know before they pay (reference clients 5): its own node answers, unless another one is named. */
+/** Clients of Solana ask the gateway itself what they have to know before they pay (contract 15.13): its own node answers, unless another one is named. */
 export function nodesOf({ rpc }: { readonly rpc: RpcNodes }, rows: readonly GatewayConfig[], { isDevnet }: { isDevnet: boolean }): RpcNodes {
   const own = rows.flatMap(({ paymentMethods }) => paymentMethods.flatMap((paymentMethod) => (paymentMethod.kind === 'solana' || (isDevnet && paymentMethod.kind === 'evm') ? [[networkOf(paymentMethod.network), paymentMethod.rpcUrl] as const] : [])))
   const known = own.filter((each): each is readonly [string, string] => each[0] !== undefined)

@@ -100,7 +100,7 @@ export type Shelf<Row = ImageRow, Served = Serving> = { readonly rows: readonly 
 
 type Settings = readonly Static<typeof ImageSetting>[]
 
-/** 600 s: what an image of the slowest model may take upstream (spec 1, Limits). */
+/** 600 s: what an image of the slowest model may take upstream (contract 5.22). */
 const TIMEOUT_S = 600
 
 /** Settings that speak of one service only, in a table that does not name that service. */

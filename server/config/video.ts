@@ -66,7 +66,7 @@ export type VideoServing = {
 /** Rows for sale and how each is served. `byVendor` finds jobs again whose row has moved to another vendor meanwhile. */
 export type VideoShelf = Shelf<VideoRow, VideoServing> & { readonly byVendor: ReadonlyMap<string, VideoServing> }
 
-/** 20 s: until a vendor has taken a job (spec 3, Errors). */
+/** 20 s: until a vendor has taken a job (contract 12.41). */
 const TIMEOUT_S = 20
 
 type Resolving = { readonly env: Environment; readonly mistakes: string[] }

@@ -1,5 +1,5 @@
 /**
- * A stand-in for Circle Gateway's API of batched payments (reference x402 4.2): deposits, settlements and transfers of play money on loopback.
+ * A stand-in for Circle Gateway's API of batched payments (decision 69): deposits, settlements and transfers of play money on loopback.
  * It judges payments by itself, in the API's order and words, and shares no code with those who ask it.
  */
 import { formatUnits, type Hex, isAddress, isAddressEqual, isHex, recoverTypedDataAddress } from 'viem'

@@ -147,7 +147,7 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
     catalog: shelf,
     hidden: row.hidden,
     networks: row.paymentMethods.flatMap((paymentMethod) => (paymentMethod.kind === 'batched' ? paymentMethod.networks : [paymentMethod.network])),
-    // Spec 2, "Chat payment quote": the Solana gateway says in its 402 that the payment could not be verified.
+    // Contract 1.27: the Solana gateway says in its 402 that the payment could not be verified.
     unverifiable: row.paymentMethods.some(({ kind }) => kind === 'solana') ? (402 as const) : (503 as const),
     owner,
     maxBody: config.maxBody,

@@ -36,9 +36,9 @@ const flood = (length: number) => new Blob([' '.repeat(length)]).stream() as Rea
 
 const dollars = (atomic: string, decimals = 6): string => (Number(atomic) / 1e6).toFixed(decimals)
 const paidness = ({ status, headers }: Answer): string => headers.get('x-payment-status') ?? String(status)
-/** Spec 2, Errors: search and market data word a replay differently. */
+/** Contract 9.9: search and market data word a replay differently. */
 const replayError = (endpoint: Paid): string => (isCoded(endpoint) ? 'Payment authorization already used' : 'Payment verification failed')
-/** Whose vendor's failure is told as one (spec 2, Errors; reference clients 6.14). */
+/** Whose vendor's failure is told as one (contract 9.10, 13.5). */
 const isUpstream = ({ errorFormat, errors = [] }: Paid): boolean => errorFormat === 'market' || errors.some((code) => rowOf(code).status === 502)
 const isCoded = ({ errorFormat }: Paid): boolean => errorFormat !== 'market'
 /** Members of a 402 that some results have as well. */

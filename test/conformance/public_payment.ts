@@ -1,5 +1,5 @@
 /**
- * What a stranger can do who has read a settlement on the chain (ruling 34): the whole authorization is public there, and its signature with it. What the
+ * What a stranger can do who has read a settlement on the chain (contract 1.41): the whole authorization is public there, and its signature with it. What the
  * chain does not publish is missing from the payment that he makes of it: the extensions, and our own poll URLs.
  */
 import { expect } from 'bun:test'
@@ -77,7 +77,7 @@ export function expectNothingRead(heard: readonly Heard[]): void {
 type Reading = { readonly shop: Pick<Gateway, 'fetch'>; keyed(id: string): Promise<string>; fresh(): Payment; empty(): void }
 
 /**
- * The rest of ruling 34, of a call that is paid: its original payment reads at the URL with its key and at no other, and a fresh signature reads without any
+ * The rest of contract 2.4, of a call that is paid: its original payment reads at the URL with its key and at no other, and a fresh signature reads without any
  * key, whatever the wallet holds. `found` is where a stranger was sent.
  */
 export async function expectOwnerReads({ shop, keyed, fresh, empty }: Reading, { id, payment }: { id: string; payment: Payment }): Promise<void> {

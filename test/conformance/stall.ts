@@ -17,7 +17,7 @@ export type Stall = {
   open(options?: KitOptions): Kit
 }
 
-/** Status, whether the reply says when to try again, and whether it brings a challenge (ruling 4). */
+/** Status, whether the reply says when to try again, and whether it brings a challenge (contract 1.27). */
 export type Away = readonly [status: number, retries: boolean, challenges: boolean]
 export const awayOf = ({ unverifiable }: KitOptions = {}): Away => (unverifiable === 402 ? [402, false, true] : [503, true, false])
 export const isAway = ({ status, headers }: Pick<Answer, 'status' | 'headers'>): Away => [status, headers.has('retry-after'), headers.has('payment-required')]

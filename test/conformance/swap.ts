@@ -5,7 +5,7 @@ import type { Law } from './law.ts'
 
 const PRICE: SwapCall = { method: 'GET', path: '/price', query: '?chainId=8453' }
 const QUERY = '?chainId=8453&sellToken=0xA'
-/** Every call that the passthrough makes (spec 3, "Swap passthrough"). */
+/** Every call that the passthrough makes (contract 11.1). */
 const CALLS: readonly SwapCall[] = [
   ...['/price', '/quote', '/gasless/price', '/gasless/quote', '/gasless/approval-tokens', '/gasless/chains', '/swap/chains', `/gasless/status/0x${'ab'.repeat(32)}`].map((path) => ({ method: 'GET' as const, path, query: QUERY })),
   ...['/trade-analytics/swap', '/trade-analytics/gasless'].map((path) => ({ method: 'GET' as const, path, query: '' })),

@@ -1,4 +1,4 @@
-/** The endpoint laws on every gateway of the inventory (spec 3): the same endpoints, whatever the row says of network, offers and catalog. */
+/** The endpoint laws on every gateway of the inventory (contract 21.1): the same endpoints, whatever the row says of network, offers and catalog. */
 import { cashChain } from '../../adapters/chains/memory.ts'
 import { catalog, endpoints, narrowed, SMALL } from '../../core/mod.ts'
 import { endpointLaws } from '../conformance/endpoints.ts'

@@ -131,7 +131,7 @@ function proving(chain: CashChain = cashChain()): CashChain {
   return { ...chain, proves: async ({ wallet, message, signature }) => signature === `${wallet} says ${message}` }
 }
 
-describe('a poll that proves itself by signed headers (ruling 33)', () => {
+describe('a poll that proves itself by signed headers (contract 2.17)', () => {
   const stage = (more: KitOptions = {}) => readyJob(kit({ inlineMs: 0, chain: proving(), ...more }))
   type Stage = Awaited<ReturnType<typeof stage>>
 
@@ -186,7 +186,7 @@ describe('a payment that died while its work was done', () => {
     }
   }
 
-  test('reads on its poll as one that does not verify, with its code and a challenge; a fresh signature collects the result (ruling 6)', async () => {
+  test('reads on its poll as one that does not verify, with its code and a challenge; a fresh signature collects the result (contract 2.14)', async () => {
     const { alice, payment, pollUrl, chain } = await readyJob(kit({ inlineMs: 0, chain: dying() }))
     const stale = await alice.poll(pollUrl, payment)
     expect([stale.status, stale.body.error, stale.body.code]).toEqual([402, 'Payment verification failed', 'PAYMENT_BLOCKHASH_STALE'])

@@ -9,7 +9,7 @@ import { taking, worksIn } from './talker.ts'
 export const WARES = ['picture', 'slow picture', 'video', 'chat', 'stream', 'one-shot'] as const
 export type Ware = (typeof WARES)[number]
 
-/** Wares whose answer may be read before its money has moved (ruling 35). */
+/** Wares whose answer may be read before its money has moved (contract 1.47). */
 export const isAfterReply = (ware: Ware): boolean => ware === 'chat' || ware === 'stream' || ware === 'one-shot'
 
 export type Errand = {

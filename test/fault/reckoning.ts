@@ -31,7 +31,7 @@ export type Facts = {
   readonly uncollected: ReadonlyMap<Errand, string>
 }
 
-/** What one wallet that has never settled anything may have open after the reply (ruling 35). */
+/** What one wallet that has never settled anything may have open after the reply (contract 1.47). */
 export const CAP = { calls: 2, units: 50_000n } as const
 
 export const INVARIANTS = {
@@ -65,7 +65,7 @@ export type Reckoning = {
   /** Worth, in micro-USDC, of what was given away beyond the cap, and within it. */
   readonly given: bigint
   readonly capped: bigint
-  /** Beyond the cap as well, by drained wallets that had paid something: ruling 35 sets them none. Not a violation. */
+  /** Beyond the cap as well, by drained wallets that had paid something: contract 1.47 sets them none. Not a violation. */
   readonly taken: bigint
   readonly violations: readonly { readonly invariant: Invariant; readonly text: string }[]
 }

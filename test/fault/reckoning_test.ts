@@ -161,7 +161,7 @@ test('a wallet that was drained before it paid anything may have two answers, wo
   expect(broken(ledgerRows([{ ...unpaid[0]!, quote: CAP.units + 1n }]))).toEqual(['nothingGiven'])
   expect(broken(ledgerRows([served(14, { ware: 'video', of: 11 })]))).toEqual(['nothingGiven'])
   expect(broken({ ...ledgerRows(unpaid.slice(0, 1)), drained: new Set() })).toEqual(['nothingGiven'])
-  // Ruling 35 has no cap for who has paid something: it is counted by itself.
+  // Contract 1.47 has no cap for who has paid something: it is counted by itself.
   const paying = { ...served(1), works: new Set(['work 1', 'work 6', 'work 7', 'work 8', 'work 9']), quote: CAP.units }
   const payer = { ...wholeBooks([paying]), drained: new Set([buyer(1).address.toLowerCase()]) }
   expect(reckon(payer)).toMatchObject({ violations: [], counts: { capped: 0, taken: 4 }, taken: 4n * CAP.units })

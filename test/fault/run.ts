@@ -54,7 +54,7 @@ function weathered({ scenes }: StormReport): boolean {
   }
   console.log(`${sum(({ counts }) => counts.errands)} errands, ${sum(({ counts }) => counts.answers)} answers, ${sum(({ counts }) => counts.transfers)} transfers of ${sum(({ paid }) => paid)} micro-USDC`)
   console.log(`given away: ${sum(({ counts }) => counts.given)} worth ${sum(({ given }) => given)}; within the cap of wallets that never settled anything: ${sum(({ counts }) => counts.capped)} worth ${sum(({ capped }) => capped)} micro-USDC`)
-  console.log(`taken beyond the cap by drained wallets that had paid something before, to which ruling 35 sets none: ${sum(({ counts }) => counts.taken)} worth ${sum(({ taken }) => taken)} micro-USDC`)
+  console.log(`taken beyond the cap by drained wallets that had paid something before, to which contract 1.47 sets none: ${sum(({ counts }) => counts.taken)} worth ${sum(({ taken }) => taken)} micro-USDC`)
   console.log(`${scenes.length} scenes of weather, ${violations.length} violations`)
   return violations.length === 0
 }

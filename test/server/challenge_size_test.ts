@@ -1,4 +1,4 @@
-/** The headers of a 402 as proxies count them: nginx forwards 4,096 bytes unless it is told otherwise, ruling 42 leaves it 3,500. */
+/** The headers of a 402 as proxies count them: nginx forwards 4,096 bytes unless it is told otherwise, contract 1.5 leaves it 3,500. */
 import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../adapters/chains/memory.ts'
 import { scriptedAudio } from '../../adapters/providers/scripted/audio.ts'

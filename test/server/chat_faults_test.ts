@@ -10,7 +10,7 @@ beforeAll(async () => {
 })
 afterAll(() => upstream.stop())
 
-/** Status, code and field, as far as the envelope of a surface has them (spec 2, Errors; reference clients 6.1 to 6.3). */
+/** Status, code and field, as far as the envelope of a surface has them (contract 6.54, 7.1, 7.10, 7.20). */
 type Reads = Readonly<Record<Surface, string>>
 type Row = { readonly name: string; readonly said: Readonly<Partial<Record<Tongue, Saying>>>; readonly reads: Reads; readonly wait?: number; readonly alerts?: true; readonly asked?: number; readonly streams?: readonly boolean[] }
 

@@ -110,7 +110,7 @@ function settleUp(world: World, process: Process, id: string): void {
   ledgerRows.violate('nothingStuck', `${ledgerRows.nameOf(id)} cannot be collected: ${call?.work}, ${call?.money}`)
 }
 
-/** Sends the same signed request again: it is served, or leads to a call that can be collected with it. One that was handed out for a call serves that call alone (ruling 34). */
+/** Sends the same signed request again: it is served, or leads to a call that can be collected with it. One that was handed out for a call serves that call alone (contract 1.41). */
 function useAgain(world: World, process: Process, [signed]: readonly Signed[]): void {
   const { ledgerRows } = world
   if (!signed || !world.isSpendable(signed) || signed.expiresAt < world.now + 7_000) return

@@ -144,7 +144,7 @@ export function ledgerRows(world: World): Ledger {
     return found
   }
 
-  /** The result may be given away (house decision 6): something was sent in time, and for long nobody has been able to find out what became of it. */
+  /** The result may be given away (decision 16): something was sent in time, and for long nobody has been able to find out what became of it. */
   function judgeUnresolved(id: string): void {
     unresolved.add(id)
     if (!tried.has(id)) return violate('resultHasMoney', `${nameOf(id)} is given away, and nothing was ever sent for it`)
@@ -374,7 +374,7 @@ export function ledgerRows(world: World): Ledger {
   }
 }
 
-/** What a wallet that has never settled anything may have open after the reply (ruling 35). */
+/** What a wallet that has never settled anything may have open after the reply (contract 1.47). */
 const STRANGERS = { calls: 2, units: 50_000n } as const
 
 function givenBy(claim: Claim, offered: Authorization | undefined): Authorization | undefined {

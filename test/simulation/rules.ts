@@ -1,4 +1,4 @@
-/** The rules of settling (house decisions 3 to 6 and 8), each switched off by what stands behind a port: the model must miss every one. */
+/** The rules of settling (decisions 12, 13, 15, 16, 18), each switched off by what stands behind a port: the model must miss every one. */
 import { type AuthorizationBinding, decideClaim, decideFinish, decideOpen, isFree, type Row, type RowPatch, type Write } from '../../core/payment/ledger.ts'
 import type { Chain } from '../../core/ports/mod.ts'
 import type { LawName } from './ledger.ts'

@@ -1,4 +1,4 @@
-/** Circle Gateway over HTTP (reference x402 4.2): what is asked of it, and what its JSON means. Reasons are open strings; a few are known. */
+/** Circle Gateway over HTTP (decision 69): what is asked of it, and what its JSON means. Reasons are open strings; a few are known. */
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { dollars } from '../../../core/x402/money.ts'

@@ -47,7 +47,7 @@ export type BatchedChain = Chain & Required<Pick<Chain, 'balance'>> & {
   close(): void
 }
 
-/** Three headers hold all offers, and Node's fetch reads 16 KiB of them (reference x402 1.1); other rails want room, too. */
+/** Three headers hold all offers, and Node's fetch reads 16 KiB of them (decision 45); other rails want room, too. */
 export const MAX_NETWORKS = 6
 
 const REMEMBERED = 10_000

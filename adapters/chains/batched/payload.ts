@@ -1,4 +1,4 @@
-/** A payment out of a Gateway deposit: shaped like EIP-3009, but signed over the wallet contract's domain (reference x402 4.1). */
+/** A payment out of a Gateway deposit: shaped like EIP-3009, but signed over the wallet contract's domain (decision 69). */
 import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
 import { type Offer, type Payment, VERSION } from '../../../core/x402/protocol.ts'
 import { BATCHED, MIN_VALIDITY_SECONDS } from './api.ts'

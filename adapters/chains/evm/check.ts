@@ -90,7 +90,7 @@ export function addressProblem(setting: string, address: string): readonly strin
 
 type Token = { readonly name: string | undefined; readonly version: string | undefined; readonly separator: Hex | undefined }
 
-/** The separator decides where the token tells it; name and version then only explain. A wrong name fails every payment (reference x402 8). */
+/** The separator decides where the token tells it; name and version then only explain. A wrong name fails every payment (decision 67). */
 function domainProblems(config: CheckConfig, asset: Hex, token: Token): readonly string[] {
   const { name, version } = config.domain
   const hasSeparator = token.separator?.length === 66

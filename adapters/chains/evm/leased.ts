@@ -7,7 +7,7 @@ import type { KeyReading } from './gas.ts'
 export type RelayerKey = { readonly name: string; readonly key: string; readonly address?: string }
 
 export type LeasedOptions = {
-  /** As many as there are replicas; a replica holds one at a time (house decision 12). */
+  /** As many as there are replicas; a replica holds one at a time (decision 24). */
   readonly keys: readonly RelayerKey[]
   /** The reader uses the first key for its address only: it sends nothing, so it must not judge or watch that account's gas. */
   readonly build: (key: string, role: 'reader' | 'sender') => EvmChain

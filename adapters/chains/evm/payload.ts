@@ -14,7 +14,7 @@ export const MULTICALL: Hex = '0xca11bde05977b3631167028862be2a173976ca11'
 /** Answer of an ERC-1271 wallet that recognizes a signature, padded to a word. */
 export const MAGIC = word('1626ba7e', 'left')
 
-/** Events of FiatToken v2 (reference x402 2.1). */
+/** Events of FiatToken v2 (circlefin/stablecoin-evm, FiatTokenV2_2). */
 export const AUTHORIZATION_USED: Hex = '0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5'
 export const AUTHORIZATION_CANCELED: Hex = '0x1cdd46ff242716cdaa72d159d339a485b3438398348d68f09d7c8c0a59353d81'
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
@@ -81,7 +81,7 @@ export function payloadOf({ from, to, value, validAfter, validBefore, nonce, sig
 
 // ── what is called ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The overload with v, r, s for a key's 65 bytes, the one with bytes for everything else (reference x402 2.2, check 11). */
+/** The overload with v, r, s for a key's 65 bytes, the one with bytes for everything else (decision 67). */
 export function transferCall(exact: Exact): Hex {
   const { from, to, value, validAfter, validBefore, nonce, signature } = exact
   if (signature.length !== 132) {
@@ -119,7 +119,7 @@ export type ChainReceipt = {
 
 /**
  * Our own money in a transaction: Transfer(from, to, value) of the asset as the very next event of the asset after AuthorizationUsed of the
- * same authorization. Status ok alone proves nothing (reference x402 2.4.5), nor does the nonce: a cancel marks it too.
+ * same authorization. Status ok alone proves nothing (decision 67), nor does the nonce: a cancel marks it too.
  */
 export function paidIn(receipt: ChainReceipt, exact: Exact, offer: { asset: string; payTo: string; network: string }): Receipt | undefined {
   if (!receipt.success) return undefined

@@ -63,7 +63,7 @@ const TRIES = 12
 
 /**
  * The nonce queue of one key. The next nonce is the lowest that neither the chain nor a transaction under way has, so one that was never
- * broadcast leaves no hole. One process per key (house decision 12).
+ * broadcast leaves no hole. One process per key (decision 24).
  */
 export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: RelayerConfig): Relayer {
   const resendMs = config.resendMs ?? 4_000

@@ -13,7 +13,7 @@ import { MAX_CONTRACT_REVERTS, payerRevertLimiter } from './revert_limiter.ts'
 
 export type SettleConfig = {
   readonly relayer: Hex
-  /** Settlements in one transaction, 50 unless told (house decision 9); 1 never batches. */
+  /** Settlements in one transaction, 50 unless told (decision 20); 1 never batches. */
   readonly maxTogether?: number
   /** Transactions under way at a time, 4 unless told; what waits meanwhile goes together. */
   readonly maxInFlight?: number

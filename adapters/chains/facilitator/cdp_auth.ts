@@ -1,4 +1,4 @@
-/** The bearer token of Coinbase's CDP (reference x402 5): one JWT for each request, signed with WebCrypto. */
+/** The bearer token of Coinbase's CDP (docs.cdp.coinbase.com, authentication): one JWT for each request, signed with WebCrypto. */
 
 /** `keySecret` is an EC key as PEM (ES256), its newlines perhaps written as \n, or an Ed25519 key as base64 of 64 bytes (EdDSA). */
 export type CdpKey = { readonly keyId: string; readonly keySecret: string }

@@ -4,7 +4,7 @@ import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { PaymentCode } from '../../../core/ports/mod.ts'
 import { type Hex, lower } from '../evm/hex.ts'
 
-/** VerifyResponse, SettleResponse and the list of kinds (reference x402 1.4 and 5), as far as something is decided by them. */
+/** VerifyResponse, SettleResponse and the list of kinds (x402 v2 specification, VerifyResponse and SettleResponse; decision 64), as far as something is decided by them. */
 const Verified = Type.Object({ isValid: Type.Boolean(), invalidReason: Type.Optional(Type.Unknown()) })
 const Settled = Type.Object({ success: Type.Boolean(), errorReason: Type.Optional(Type.Unknown()), transaction: Type.Optional(Type.Unknown()) })
 const Kind = Type.Object({
@@ -95,7 +95,7 @@ function isKind(value: unknown): value is Static<typeof Kind> {
   return kind.Check(value)
 }
 
-/** Ruling 4, over the words of reference x402 2.2 and its older and foreign spellings. */
+/** Contract 1.21, over the words of decision 67 and its older and foreign spellings. */
 function codeOf(said: string): PaymentCode {
   if (/insufficient_(funds|balance)|expired|valid_(before|after)|not_yet_valid|too_short/.test(said)) return 'PAYMENT_UNFUNDED'
   return /already|used_or_canceled|duplicate/.test(said) ? 'PAYMENT_REPLAY' : 'PAYMENT_INVALID'

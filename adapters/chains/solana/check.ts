@@ -85,7 +85,7 @@ function walletProblems(payTo: string, wallet: Account | undefined): readonly st
   return []
 }
 
-/** Payers never open it: without it every payment fails (reference x402 3.1). */
+/** Payers never open it: without it every payment fails (decision 68). */
 function holderProblems(payTo: string, { mint, holder }: { mint: string; holder: Account | undefined }): readonly string[] {
   const held = holdingIn(holder, mint)
   if (!held) return [`pay_to: ${payTo} has no account for the token ${mint}; open it before anything is sold`]

@@ -1,4 +1,4 @@
-/** `exact` on Solana: which transactions pay an offer, decided by their bytes alone, in the order of reference x402 3.2. */
+/** `exact` on Solana: which transactions pay an offer, decided by their bytes alone, in the order of decision 68. */
 import { findAssociatedTokenPda, TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
 import { type Address, address } from '@solana/kit'
 import { parseAtomic } from '../../../core/x402/money.ts'
@@ -184,7 +184,7 @@ function isOneOf(addresses: readonly Address[], one: string): boolean {
   return (addresses as readonly string[]).includes(one)
 }
 
-/** A refusal that begins with the protocol's own word for it (reference x402 3.2). */
+/** A refusal that begins with the protocol's own word for it (decision 68). */
 export function refused(code: PaymentCode, word: string, text: string): Refused {
   return { kind: 'refused', code, reason: `invalid_exact_svm_${word}: ${text}` }
 }

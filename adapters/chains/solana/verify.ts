@@ -70,7 +70,7 @@ export function awayIn(bank: Accounts | Trouble, { now, lagSeconds }: { now: num
   return behind > lagSeconds ? `the node is ${behind} s behind` : undefined
 }
 
-/** What a bank shows is as old as the bank itself: settlements since then have still to be counted against it (house decision 8). */
+/** What a bank shows is as old as the bank itself: settlements since then have still to be counted against it (decision 18). */
 export function dateOf({ time }: Accounts, now: number): number {
   return Math.min(now, time * 1000)
 }

@@ -1,6 +1,6 @@
 /**
  * Characters at BytePlus ModelArk or Volcano Engine, over their control plane: access and secret key, not the key of the models. Actions, states
- * and the envelope in reference/vendors.md 2.5.4; the signature in ark_signature.ts.
+ * and the envelope in the sources of decision 89; the signature in ark_signature.ts.
  */
 import { type Clock, type Enrolling, type Enrollment, ApiError, type FaceState, type Fields, type Log, type PortraitVendor } from '../../../core/mod.ts'
 import { type ArkKeys, signedHeaders } from './signature.ts'
@@ -33,7 +33,7 @@ const VERSION = '2024-01-01'
 const LOOK_EVERY_MS = 3_000
 /** A picture that is still looked at then is given up; the vendor may yet take it, and nobody pays for it. */
 const LOOKS = 20
-/** "valid about 120 s" (reference/vendors.md 2.5.4). */
+/** "valid about 120 s" (decision 89). */
 const LINK_SECONDS = 120
 const MAX_REPLY_BYTES = 1024 * 1024
 

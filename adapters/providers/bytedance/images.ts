@@ -1,6 +1,6 @@
 /**
  * Seedream by ByteDance, at BytePlus ModelArk or Volcano Engine. Sources: @ai-sdk/bytedance@1.0.29 `dist/index.js` (path, body); cluely/unmodel
- * `src/providers/bytedance/constraints.ts`, which cites ModelArk page 1541523 (sizes, inputs); error codes in reference/vendors.md 2.5.3.
+ * `src/providers/bytedance/constraints.ts`, which cites ModelArk page 1541523 (sizes, inputs); error codes in the sources of decision 89.
  */
 import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
@@ -15,7 +15,7 @@ const isReply = TypeCompiler.Compile(
   Type.Object({ data: Type.Array(Type.Object({ url: optionalText, b64_json: optionalText, error: Type.Optional(Type.Union([Type.Object({}), Type.Null()])) })) }),
 )
 
-/** "jpeg/png/webp/bmp/tiff/gif/heic/heif" (ModelArk 1541523, single-image input requirements), of those that spec 1 takes. */
+/** "jpeg/png/webp/bmp/tiff/gif/heic/heif" (ModelArk 1541523, single-image input requirements), of those that contract 5.36 takes. */
 const READS = ['image/png', 'image/jpeg', 'image/webp', 'image/bmp', 'image/gif', 'image/heic', 'image/heif']
 const MAX_SOURCES = 10
 

@@ -1,4 +1,4 @@
-/** Links of Coinbase's onramp, each for one visit. Sources: reference/vendors.md 10 and docs.cdp.coinbase.com (session token authentication). */
+/** Links of Coinbase's onramp, each for one visit. Sources: docs.cdp.coinbase.com (session token authentication). */
 import type { Clock, Log, OnrampVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { toldOf } from '../lib/passthrough.ts'

@@ -1,5 +1,5 @@
 /**
- * DefiLlama: keyless at its three hosts, or with a key at one. Sources: @defillama/api@0.1.3 (paths and hosts); reference/vendors.md 10. Lists are
+ * DefiLlama: keyless at its three hosts, or with a key at one. Sources: @defillama/api@0.1.3 (paths and hosts); decision 75. Lists are
  * megabytes and change by the hour, so whoever asks within a few minutes shares one.
  */
 import { type Clock, type DataVendor, ApiError, type Log, type PassthroughRequest } from '../../../core/mod.ts'
@@ -24,7 +24,7 @@ export type DefiLlamaConfig = {
 
 export const DEFILLAMA_PRO_URL = 'https://pro-api.llama.fi'
 
-/** Reference clients 6.12: 25 s, then 502. */
+/** Contract 15.6: 25 s, then 502. */
 const TIMEOUT_MS = 25_000
 const MAX_REPLY_BYTES = 24 * 1024 * 1024
 const ROOM = 48 * 1024 * 1024

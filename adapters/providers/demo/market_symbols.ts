@@ -1,4 +1,4 @@
-/** What the sample feed knows: on each shelf, symbols in the format of that shelf (ruling 25). Prices are of the right size, and made up. */
+/** What the sample feed knows: on each shelf, symbols in the format of that shelf (contract 10.20). Prices are of the right size, and made up. */
 import type { MarketKind } from '../../../core/mod.ts'
 import type { SampleRow } from './market.ts'
 

@@ -1,5 +1,5 @@
 /**
- * Sandboxes at E2B. Sources: e2b@2.51.0 `dist/index.d.ts` (`SandboxOpts`, `CommandStartOpts`, `SandboxInfo`); reference/vendors.md 9. Its library speaks
+ * Sandboxes at E2B. Sources: e2b@2.51.0 `dist/index.d.ts` (`SandboxOpts`, `CommandStartOpts`, `SandboxInfo`); decision 80. Its library speaks
  * Connect-RPC to the machine itself, and is loaded when the first sandbox is asked for. Cores and memory are those of the template.
  */
 import type { Clock, Log, SandboxVendor } from '../../../core/mod.ts'

@@ -1,6 +1,6 @@
 /**
  * Exa for those who want its pages themselves. Sources: exa-js@2.23.0 `dist/index.d.ts` (`RegularSearchOptions`, `FindSimilarOptions`,
- * `AnswerOptions`, `ContentsOptions`); reference/vendors.md 6.1. `/findSimilar` is deprecated there: where it has gone, a search for what the page is
+ * `AnswerOptions`, `ContentsOptions`); decision 75. `/findSimilar` is deprecated there: where it has gone, a search for what the page is
  * about stands in.
  */
 import { type Clock, ApiError, type Fields, type Log, type WebSearchVendor } from '../../../core/mod.ts'
@@ -10,7 +10,7 @@ import { record } from '../lib/refusals.ts'
 
 export type ExaWebConfig = { readonly baseUrl: string; readonly key: string; readonly clock: Clock; readonly log: Log; readonly fetch?: Fetch | undefined }
 
-/** Reference clients 6.5: 30 s, then 500. */
+/** Contract 9.18: 30 s, then 500. */
 const TIMEOUT_MS = 30_000
 /** The text of a hundred long pages. */
 const MAX_REPLY_BYTES = 32 * 1024 * 1024

@@ -1,6 +1,6 @@
 /**
  * Images by Gemini's `generateContent`. Sources: @google/genai@3.1.0 `genai.d.ts` (ImageConfig, FinishReason, BlockedReason); request and error
- * shapes in reference/vendors.md 2.2; input types from Google's image documentation, as read there.
+ * shapes in the sources of decision 75; input types from Google's image documentation, as read there.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
@@ -39,7 +39,7 @@ const REFUSALS = new Set(['SAFETY', 'IMAGE_SAFETY', 'PROHIBITED_CONTENT', 'IMAGE
 
 /**
  * One image a call. There is no WxH: a size becomes an aspect ratio and 512, 1K, 2K or 4K, and Gemini's pixels may differ a little from the order.
- * A 200 without an image and without a reason is asked once more (reference/vendors.md 2.2). Takes no mask.
+ * A 200 without an image and without a reason is asked once more (decision 75). Takes no mask.
  */
 export function geminiImages(config: ImageVendorConfig): ImageVendor {
   const http = vendorHttp({ ...config, name: 'gemini-images' })

@@ -1,4 +1,4 @@
-/** The operator's nodes, by network: JSON-RPC 2.0 over HTTP, passed on as it came. Sources: the JSON-RPC 2.0 specification; reference clients 6.13. */
+/** The operator's nodes, by network: JSON-RPC 2.0 over HTTP, passed on as it came. Sources: the JSON-RPC 2.0 specification; contract 15.11. */
 import { type Clock, ApiError, type Log, type RpcAnswer, type RpcCall, type RpcVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { type ErrorFor, record } from '../lib/refusals.ts'
@@ -12,7 +12,7 @@ export type RpcNodesConfig = {
   readonly fetch?: Fetch | undefined
 }
 
-/** Reference clients 6.13. */
+/** Contract 15.11. */
 const TIMEOUT_MS = 20_000
 const SOLANA_TIMEOUT_MS = 15_000
 const MAX_REPLY_BYTES = 16 * 1024 * 1024

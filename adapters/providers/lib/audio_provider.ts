@@ -23,7 +23,7 @@ export type AudioVendorConfig = {
 
 /** Within the 120 s that a one-shot call may take. */
 export const SOUND_TIMEOUT_MS = 100_000
-/** A track takes up to minutes (reference/vendors.md 7.2). */
+/** A track takes up to minutes (decision 75). */
 export const MUSIC_TIMEOUT_MS = 600_000
 /** Three quarters of an hour of speech at 128 kbit/s. */
 export const MAX_SOUND_BYTES = 64 * 1024 * 1024

@@ -25,7 +25,7 @@ export type ChatVendorConfig = {
   readonly maxBytes?: number | undefined
 }
 
-/** Spec 2, Limits: non-streaming, and time to the first byte. */
+/** Contract 6.52: non-streaming, and time to the first byte. */
 export const CHAT_TIMEOUT_MS = 120_000
 /** Somebody waits for the first word. */
 const RETRY_PAUSE_MS = 200

@@ -1,4 +1,4 @@
-/** What a vendor's refusal means for somebody who converses (reference/vendors.md 1.1, 2.1 to 2.8; spec 2, Errors). */
+/** What a vendor's refusal means for somebody who converses (contract 6.54; decision 72). */
 import { ApiError, type Fields, rateLimited } from '../../../core/mod.ts'
 import { envelope, type ErrorFor, type Judge, record, type Refusal, type Trouble, usualTrouble } from './refusals.ts'
 

@@ -1,4 +1,4 @@
-/** From the mask of the contract, alpha 0 for what is edited (spec 1), to the one of Stable Diffusion servers: white for what is edited. */
+/** From the mask of the contract, alpha 0 for what is edited (contract 5.39), to the one of Stable Diffusion servers: white for what is edited. */
 import { deflateSync, inflateSync } from 'node:zlib'
 import { invalidImage } from './media_input.ts'
 

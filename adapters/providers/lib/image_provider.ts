@@ -52,7 +52,7 @@ const AT_ONCE = 4
 
 /**
  * Makes `n` images with calls of at most `perCall`, four at a time, in order. The first failure ends the other calls and is thrown: there is no
- * partial success (reference/vendors.md 1.3).
+ * partial success (decision 73).
  */
 export async function spread(
   { n, perCall }: { n: number; perCall: number },

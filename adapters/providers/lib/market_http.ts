@@ -1,4 +1,4 @@
-/** Reads JSON from a price feed: 5 s, and once more (spec 2, Errors 502). */
+/** Reads JSON from a price feed: 5 s, and once more (contract 10.18). */
 import { type Clock, ApiError, type Log } from '../../../core/mod.ts'
 import { type Fetch, readAtMost } from '../../http/fetch.ts'
 import { bearer } from './image_provider.ts'

@@ -22,7 +22,7 @@ const HEAD_BYTES = 32
 /** The name of a Matroska file's kind may lie as deep as this. */
 const MEDIA_HEAD_BYTES = 64
 
-/** The MIME type that the first bytes tell; undefined when they are none of the eight formats of spec 1. */
+/** The MIME type that the first bytes tell; undefined when they are none of the eight formats of contract 5.36. */
 export function typeOf(bytes: Uint8Array): string | undefined {
   const head = String.fromCharCode(...bytes.subarray(0, HEAD_BYTES))
   return SIGNATURES.find(([, at, marks]) => marks.some((mark) => head.startsWith(mark, at)))?.[0]
@@ -51,7 +51,7 @@ export function dataUri(base64: string): string | undefined {
 }
 
 /**
- * The source images of an edit, for a vendor that reads only some types. Throws INVALID_IMAGE, in words for the buyer (spec 1: the model has
+ * The source images of an edit, for a vendor that reads only some types. Throws INVALID_IMAGE, in words for the buyer (contract 5.38: the model has
  * the final say on formats).
  */
 export function pictures(uris: readonly string[], accepted: readonly string[]): readonly Picture[] {

@@ -39,7 +39,7 @@ export function passthrough(config: PassthroughConfig): Passthrough {
   const { source, headers = {}, secrets = [] } = config
   const http = vendorHttp({ ...config, maker: source, errorFor: toldOf(config) })
 
-  /** 4xx keeps its status, in the words of reference clients 6.11. */
+  /** 4xx keeps its status, in the words of contract 15.3. */
   const judge: Judge = ({ status, body }) => {
     if (status < 400 || OURS.has(status)) return 'operator'
     if (status === 408 || status === 429 || status >= 500) return status === 429 ? 'rate_limited' : 'failed'

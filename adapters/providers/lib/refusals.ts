@@ -1,4 +1,4 @@
-/** From what an upstream says when it makes nothing, to what the buyer and the operator are told (reference/vendors.md 1.1). */
+/** From what an upstream says when it makes nothing, to what the buyer and the operator are told (decision 72). */
 import { ApiError, rateLimited } from '../../../core/mod.ts'
 
 /**

@@ -19,7 +19,7 @@ export type VideoVendorConfig = Omit<ImageVendorConfig, 'perCall' | 'maskMarks'>
   readonly media?: FetchMedia | undefined
 }
 
-/** Spec 3, Errors: "upstream submit timed out (over about 20 s)". */
+/** Contract 12.41: a submit may take 20 s upstream. */
 export const SUBMIT_TIMEOUT_MS = 20_000
 export const LOOK_TIMEOUT_MS = 10_000
 /** Before a job counts as lost, in milliseconds: a vendor may not know yet what it took a moment ago. */
@@ -44,7 +44,7 @@ export const FAILED = {
   unknown: { kind: 'failed', reason: 'The model could not make this clip.' },
 } as const satisfies Record<string, Failed>
 
-/** Spec 3, Errors: what the buyer sent and only the vendor could judge. */
+/** Contract 12.50: what the buyer sent and only the vendor could judge. */
 export const realPerson = (): ApiError =>
   new ApiError('INPUT_IMAGE_REAL_PERSON', { details: 'Enroll the face and send its asset id as real_face_asset_id. Nothing was charged.' })
 

@@ -1,5 +1,5 @@
 /**
- * MiniMax music: one call, up to minutes, whose status says 200 even when it fails. Sources: reference/vendors.md 7.2 (fields, codes).
+ * MiniMax music: one call, up to minutes, whose status says 200 even when it fails. Sources: platform.minimax.io/docs/api-reference/errorcode (fields, codes).
  * cluely/unmodel notes that new customers are not taken since 2026-08-20, which is not verified; `baseUrl` may be another server of this protocol.
  */
 import { type Static, Type } from '@sinclair/typebox'

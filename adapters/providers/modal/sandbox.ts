@@ -1,5 +1,5 @@
 /**
- * Sandboxes at Modal. Sources: modal@0.11.1 `dist/index.d.ts` (`SandboxCreateParams`, `SandboxExecParams`, `Sandbox`); reference/vendors.md 9. It is gRPC, and
+ * Sandboxes at Modal. Sources: modal@0.11.1 `dist/index.d.ts` (`SandboxCreateParams`, `SandboxExecParams`, `Sandbox`); decision 80. It is gRPC, and
  * its library the only way in; that is loaded when the first sandbox is asked for.
  */
 import type { Clock, Log, SandboxVendor } from '../../../core/mod.ts'

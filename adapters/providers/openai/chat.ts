@@ -1,6 +1,6 @@
 /**
  * The OpenAI chat protocol: OpenAI itself, xAI, DeepSeek, Z.ai, and what vLLM, llama.cpp, Ollama and others serve under the same path.
- * Sources: openai@7.55.0 `resources/chat/completions`; reference/vendors.md 2.1, 2.3, 2.4, 2.8 and 11.
+ * Sources: openai@7.55.0 `resources/chat/completions`; decision 75.
  */
 import type { ChatOrder, ChatVendor, Fields, Json } from '../../../core/mod.ts'
 import { usageOf } from '../../../core/products/chat/formats/usage.ts'
@@ -121,7 +121,7 @@ function read(reply: unknown, { http, judge }: Reading): Fields {
   return { ...head, choices: said, ...(isFields(usage) && { usage: usageOf(usage) }) }
 }
 
-/** vLLM and OpenRouter call it `reasoning`. No reasoning is no member (spec 2, "Reasoning rules"). */
+/** vLLM and OpenRouter call it `reasoning`. No reasoning is no member (contract 6.25). */
 function spoken({ reasoning, reasoning_content, ...message }: Fields): Fields {
   const thought = [reasoning_content, reasoning].find((text) => typeof text === 'string' && text !== '')
   return { ...message, ...(thought !== undefined && { reasoning_content: thought }) }
@@ -133,7 +133,7 @@ function isFields(value: Json | undefined): value is Fields {
 
 // ── quirks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Z.ai's codes (docs.z.ai; reference/vendors.md 2.4). 1113, an account in arrears, comes as a 429. */
+/** Z.ai's codes (docs.z.ai; decision 75). 1113, an account in arrears, comes as a 429. */
 const ZAI: readonly (readonly [RegExp, Trouble])[] = [
   [/^1(00[0-4]|11\d|12[01]|211|22[0-2]|304|308|309|310|311|313)$/, 'operator'],
   [/^1301$/, 'policy'],
@@ -143,7 +143,7 @@ const ZAI: readonly (readonly [RegExp, Trouble])[] = [
 /** Of all who serve OpenAI's protocols. */
 export const openaiQuirks: Judge = ({ status, body }) => {
   const { code, message } = envelope(body)
-  // xAI: a 403 is moderation as often as a bad key (reference/vendors.md 2.3).
+  // xAI: a 403 is moderation as often as a bad key (decision 75).
   if (status === 403 && /violates usage guidelines|SAFETY_CHECK_TYPE_/.test(message)) return 'policy'
   if (code === '1261') return contextError()
   return ZAI.find(([codes]) => codes.test(code))?.[1]

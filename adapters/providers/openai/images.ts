@@ -1,6 +1,6 @@
 /**
  * The OpenAI Images protocol: OpenAI itself, and what LocalAI, vLLM-Omni, Ollama and stable-diffusion.cpp serve under the same paths.
- * Sources: openai@7.55.0 `resources/images.d.ts`; errors as quoted in reference/vendors.md 2.1; other servers in its section 11.
+ * Sources: openai@7.55.0 `resources/images.d.ts`; errors as quoted in the sources of decision 75.
  */
 import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'

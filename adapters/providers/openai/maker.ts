@@ -1,4 +1,4 @@
-/** OpenAI and xAI: chat completions and responses under one base (reference/vendors.md 2.1 and 2.3). */
+/** OpenAI and xAI: chat completions and responses under one base (decision 75). */
 import type { ChatVendor } from '../../../core/mod.ts'
 import { openaiChat, type OpenaiChatConfig } from './chat.ts'
 import { openaiResponses } from './responses.ts'

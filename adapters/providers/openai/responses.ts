@@ -1,4 +1,4 @@
-/** The responses protocol: OpenAI, xAI, vLLM, Ollama. Sources: openai@7.55.0 `resources/responses`; reference/vendors.md 2.1, 2.3 and 11. */
+/** The responses protocol: OpenAI, xAI, vLLM, Ollama. Sources: openai@7.55.0 `resources/responses`; decision 75. */
 import type { ChatOrder, ChatVendor, Fields, SseEvent, ChatFormat } from '../../../core/mod.ts'
 import { responseEvents } from '../../../core/products/chat/formats/responses_events.ts'
 import { chatFromResponsesReply, responseFailure } from '../../../core/products/chat/formats/responses_reply.ts'

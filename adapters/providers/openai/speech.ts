@@ -1,6 +1,6 @@
 /**
  * The OpenAI speech protocol, as LocalAI, Ollama, vLLM-Omni, Kokoro-FastAPI and others serve it. Sources: openai@7.55.0
- * `resources/audio/speech.d.ts`; reference/vendors.md 2.1 and 11. OpenAI's own models of it retire on 2027-01-06.
+ * `resources/audio/speech.d.ts`; decision 75. OpenAI's own models of it retire on 2027-01-06.
  */
 import type { AudioFormat, AudioVendor, SpeechJob, Voice } from '../../../core/mod.ts'
 import { type AudioVendorConfig, badField, MAX_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'

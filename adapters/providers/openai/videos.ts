@@ -1,6 +1,6 @@
 /**
  * The OpenAI Videos protocol: shut down at OpenAI with Sora, spoken on by vLLM-Omni. Sources: openai@7.55.0 `resources/videos.d.ts`;
- * refusals as quoted in reference/vendors.md 2.1 and 2.6; vLLM-Omni's in docs.vllm.ai/projects/vllm-omni, Videos API.
+ * refusals as quoted in the sources of decision 75; vLLM-Omni's in docs.vllm.ai/projects/vllm-omni, Videos API.
  */
 import { imageSize } from 'image-size'
 import { decodeDataUri } from '../../../core/http/request_body.ts'

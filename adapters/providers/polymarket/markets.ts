@@ -1,6 +1,6 @@
 /**
- * Prediction markets, at Predexon with a key, or at the venues themselves without one. Sources: reference/vendors.md 10 (hosts of Polymarket and
- * Kalshi, from @polymarket/clob-client@5.8.1 and kalshi-typescript@3.30.0); reference/clients.md 6.11 (Predexon v2).
+ * Prediction markets, at Predexon with a key, or at the venues themselves without one. Sources: decision 75 (hosts of Polymarket and
+ * Kalshi, from @polymarket/clob-client@5.8.1 and kalshi-typescript@3.30.0); contract 15.1 (Predexon v2).
  */
 import { type Clock, type DataVendor, ApiError, type Log, type PassthroughRequest } from '../../../core/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'

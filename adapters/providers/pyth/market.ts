@@ -1,7 +1,7 @@
 /**
  * Pyth: prices from Hermes, bars from its TradingView datafeed. Sources: the OpenAPI document of Hermes 0.5.13 (pyth-hermes-client 0.6.0 openapi.json: `/v2/price_feeds`,
  * `/v2/updates/price/latest`, RpcPrice); docs.pyth.network, "API reference" and "TradingView charting" (Bearer keys, `/history` under `/v1/{channel}`);
- * TradingView's UDF for the shape of bars; reference/vendors.md 5 for errors.
+ * TradingView's UDF for the shape of bars; decision 75 for errors.
  */
 import { scaled } from '../../../core/lib/decimal_json.ts'
 import type { Bar, Clock, Feed, Log, MarketVendor, Session, MarketKind, Spot } from '../../../core/mod.ts'
@@ -169,7 +169,7 @@ function barsOf(text: string): readonly Bar[] | undefined {
   return [...bars.values()].sort((a, b) => a.t - b.t)
 }
 
-/** The same JSON with texts for its numbers, so that none becomes a binary float (ruling 24). */
+/** The same JSON with texts for its numbers, so that none becomes a binary float (contract 10.10). */
 const numbersAsText = (text: string): string => text.replace(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g, (token) => (token.startsWith('"') ? token : `"${token}"`))
 
 /** A JSON number, as it is written, as a plain decimal without an exponent. */

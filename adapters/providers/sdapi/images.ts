@@ -13,7 +13,7 @@ import { type Judge, record } from '../lib/refusals.ts'
 
 const isReply = TypeCompiler.Compile(Type.Object({ images: Type.Array(Type.String()) }))
 
-/** What PIL decodes without plug-ins, of the formats of spec 1. */
+/** What PIL decodes without plug-ins, of the formats of contract 5.36. */
 const READS = ['image/png', 'image/jpeg', 'image/webp', 'image/bmp', 'image/gif']
 
 /** What the mask shows is redrawn from what is there, as the WebUI itself does it; the API's own default begins from a flat fill. */

@@ -1,5 +1,5 @@
 /**
- * Phone numbers at Twilio, with the account's SID and token. Sources: reference/vendors.md 8 (Lookup v2, AvailablePhoneNumbers and IncomingPhoneNumbers of
+ * Phone numbers at Twilio, with the account's SID and token. Sources: decision 75 (Lookup v2, AvailablePhoneNumbers and IncomingPhoneNumbers of
  * twilio-oai d50069b and twilio@6.2.0). A number is bought under the name of its order, by which it is found again: Twilio knows no key against doubles.
  */
 import { type Clock, ApiError, type Line, type Log, type PhoneVendor } from '../../../core/mod.ts'

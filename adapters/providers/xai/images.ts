@@ -1,6 +1,6 @@
 /**
  * xAI's images. Sources: @ai-sdk/xai@5.0.12 `dist/index.js` (paths, bodies, `respect_moderation`); cluely/unmodel `src/providers/xai/image.ts`, which
- * cites docs.x.ai (ratios, resolutions, `n`); refusals as quoted in reference/vendors.md 2.3.
+ * cites docs.x.ai (ratios, resolutions, `n`); refusals as quoted in the sources of decision 75.
  */
 import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'

@@ -1,6 +1,6 @@
 /**
  * xAI's videos. Sources: @ai-sdk/xai@5.0.12 `dist/index.js` (paths, body, states, `respect_moderation`); refusals as quoted in
- * reference/vendors.md 2.3, which also has what is never sent.
+ * the sources of decision 75.
  */
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'

@@ -1,6 +1,6 @@
 /**
  * The 0x swap API v2. Sources: @0x/swap-ts-sdk@2.1.1 `__generated__/routers.d.ts` (names of errors, shapes), the route table of
- * reference/vendors.md 3. Its keys and its version travel in headers; nothing of the caller's does.
+ * the sources of decision 75. Its keys and its version travel in headers; nothing of the caller's does.
  */
 import { ApiError, type Json, type Log, type SwapAnswer, type SwapCall, type SwapVendor } from '../../../core/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'

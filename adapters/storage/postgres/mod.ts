@@ -38,7 +38,7 @@ export type PostgresStorage = Storage & {
 }
 
 /**
- * One database for any number of processes (house decision 12). Each verb is a transaction at READ COMMITTED: locks first, in one
+ * One database for any number of processes (decision 23). Each verb is a transaction at READ COMMITTED: locks first, in one
  * order for all; then core decides on what it sees behind them; then its writes. An authorization is locked by name before it is
  * bound, a payer before his debts are summed, a call before anything of it or of its bonds is changed.
  */

@@ -43,7 +43,7 @@ const BILLION = 1_000_000_000n
 type Place = { readonly expiresAt: number; readonly id: string }
 
 /**
- * One file, one process: writing is synchronous, under one write lock (house decision 12). Verbs that arrive together share a
+ * One file, one process: writing is synchronous, under one write lock (decision 23). Verbs that arrive together share a
  * commit, hence one flush to disk; each is answered after it. Throws when the file is no database, or a newer binary's.
  */
 export function sqliteStorage(path: string): Storage {
@@ -258,7 +258,7 @@ export function sqliteStorage(path: string): Storage {
 const held = new Set<Database>()
 
 /**
- * Claims the database for this process, by a lock that the kernel drops however the process ends (house decision 12). Undefined
+ * Claims the database for this process, by a lock that the kernel drops however the process ends (decision 23). Undefined
  * when another process, or another caller in this one, has it. Never open `<path>.lock` by other means: closing it drops the lock.
  */
 export function holdAlone(path: string): { release(): void } | undefined {

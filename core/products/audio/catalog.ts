@@ -27,7 +27,7 @@ export type AudioRow = {
 
 const at = (mode: AudioBilling['mode'], rate: string): AudioBilling => ({ mode, rate: dollars(rate) })
 
-/** The models of speech, sound effects and music (spec 3, inventory; reference clients 6.4): the first of a kind is its default. */
+/** The models of speech, sound effects and music (contract 14.7, 14.8): the first of a kind is its default. */
 export const audioRows: readonly AudioRow[] = [
   {
     id: 'elevenlabs/flash-v2.5',

@@ -1,4 +1,4 @@
-/** Music from words: at once where it is ready within a minute, else as a job; and the list of all audio models (reference clients 6.4). */
+/** Music from words: at once where it is ready within a minute, else as a job; and the list of all audio models (contract 14.8). */
 import { Type } from '@sinclair/typebox'
 import * as sale from './shared.ts'
 import type { AudioRow } from '../catalog.ts'

@@ -1,4 +1,4 @@
-/** What an operator changes about the audio rows: edited, added or hidden (house decision 10). */
+/** What an operator changes about the audio rows: edited, added or hidden (decision 21). */
 import { dollars } from '../../x402/money.ts'
 import { duplicatesIn } from '../../lib/duplicates.ts'
 import type { AudioBilling, AudioKind, AudioRow } from './catalog.ts'

@@ -116,7 +116,7 @@ export function workOf(kind: AudioKind, { input, catalog, vendors }: Order<{ rea
 
 export const notMade = (): ApiError => new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured who makes this. Nothing was charged.' })
 
-/** What is nobody's fault here reads as the vendor's: 504 where it was too slow, else 502 (reference clients 6). */
+/** What is nobody's fault here reads as the vendor's: 504 where it was too slow, else 502 (contract 14.13). */
 export function orUpstream(work: Promise<MadeAudio> | undefined): Promise<MadeAudio> {
   if (!work) throw notMade()
   return work.catch((error: unknown) => {
@@ -126,7 +126,7 @@ export function orUpstream(work: Promise<MadeAudio> | undefined): Promise<MadeAu
   })
 }
 
-/** What a vendor's sound becomes. Where it cannot be hosted the call fails, uncharged: its reply would hold nothing (reference clients 6.4). */
+/** What a vendor's sound becomes. Where it cannot be hosted the call fails, uncharged: its reply would hold nothing (contract 14.10). */
 export function hosted(made: MadeAudio, { format, model, ...said }: { readonly format: AudioFormat; readonly model: string; readonly characters?: number }): Made {
   const { url, seconds, sampleRate, credits, note } = made
   const piece = {

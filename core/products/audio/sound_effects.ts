@@ -1,4 +1,4 @@
-/** Sound effects from words, at one price (spec 3, inventory; reference clients 6.4). */
+/** Sound effects from words, at one price (contract 14.7). */
 import { Type } from '@sinclair/typebox'
 import * as sale from './shared.ts'
 import { paid } from '../../endpoint/mod.ts'

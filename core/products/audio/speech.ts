@@ -1,4 +1,4 @@
-/** Text to speech, sold by the character or by the second, and the voices that speak (spec 3, inventory; reference clients 6.4). */
+/** Text to speech, sold by the character or by the second, and the voices that speak (contract 14.1, 14.12). */
 import { type Static, Type } from '@sinclair/typebox'
 import * as sale from './shared.ts'
 import type { AudioRow } from '../catalog.ts'

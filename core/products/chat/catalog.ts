@@ -3,7 +3,7 @@ import { dollars } from '../../x402/money.ts'
 import { type ChatBilling, type ChatRow, type Effort, type EffortRules, paid, sold } from './row.ts'
 
 
-/** Where a prompt is long: "above" begins one token later, "at" with the token itself (spec 2, "Quote computation"). */
+/** Where a prompt is long: "above" begins one token later, "at" with the token itself (contract 6.39). */
 const above272K = (input: string, output: string) => ({ from: 272_001, input, output })
 const above200K = (input: string, output: string) => ({ from: 200_001, input, output })
 const at200K = (input: string, output: string) => ({ from: 200_000, input, output })
@@ -17,7 +17,7 @@ const gpt = { contextWindow: 1_050_000, maxOutput: 128_000, categories: THINKS_A
 
 const UP_TO_XHIGH = { minimal: 'low', low: 'low', medium: 'medium', high: 'high', xhigh: 'xhigh' } as const
 
-/** The six-series differs in what becomes of `none` alone (spec 2, "Sampling parameters"). */
+/** The six-series differs in what becomes of `none` alone (contract 6.34). */
 function six(none: Effort): EffortRules {
   return { sent: { none, ...UP_TO_XHIGH, max: 'xhigh' }, withTools: { none, ...UP_TO_XHIGH, max: 'max' }, defaultWithTools: 'medium', scalesQuote: true }
 }
@@ -99,7 +99,7 @@ const vendorA: readonly ChatRow[] = [
     ...gptFive, ...released(2025, 12, 11), billing: paid('1.75', '14', { read: '0.175' }), contextWindow: 400_000,
     description: 'Adaptive reasoning over 400K tokens.',
   }),
-  // Its maker retires it on 2027-04-01, and the one below on 2026-12-11 (reference vendors 0.1).
+  // Its maker retires it on 2027-04-01, and the one below on 2026-12-11 (developers.openai.com/api/docs/deprecations).
   sold('vendor-a/chat-5.1', 'openai/gpt-5.1', {
     ...gptFivePointOne, ...released(2025, 11, 13), billing: paid('1.25', '10', { read: '0.125' }),
     description: 'Reasoning with a selectable effort over 400K tokens.',
@@ -146,7 +146,7 @@ const vendorB: readonly ChatRow[] = [
 ]
 
 const grok = { contextWindow: 500_000, maxOutput: 500_000, categories: THINKS_AND_SEES, structured: 'forwarded', images: 'tiles_448', liveSearch: dollars('0.30') } as const
-/** The longest answer of this pair and of 4.3 is not published. The pair rejects an effort (reference vendors 2.3). */
+/** The longest answer of this pair and of 4.3 is not published. The pair rejects an effort (decision 75). */
 const grokMillion = { ...grok, contextWindow: 1_000_000, maxOutput: 131_072 } as const
 
 const vendorC: readonly ChatRow[] = [
@@ -210,7 +210,7 @@ const vendorD: readonly ChatRow[] = [
 ]
 
 const claude = { contextWindow: 1_000_000, maxOutput: 128_000, categories: THINKS_AND_SEES, structured: 'emulated', images: 'area_750', promptCache: true } as const
-/** From 4.7 on, the large models know no sampling parameters; the newest ones reject forced tools as well (ruling 17). */
+/** From 4.7 on, the large models know no sampling parameters; the newest ones reject forced tools as well (contract 6.32). */
 const claudeUnsampled = { ...claude, strips: ['temperature', 'top_p', 'top_k'] } as const
 const claudeNewest = { ...claudeUnsampled, noForcedTools: true } as const
 
@@ -341,7 +341,7 @@ const flatPriced: readonly ChatRow[] = [
   }),
 ]
 
-/** Served without any key. It is no model, and says so wherever it is shown (house decision 11). */
+/** Served without any key. It is no model, and says so wherever it is shown (decision 22). */
 const echoModel = { maker: 'farebox', vendor: 'embedded', upstream: 'parrot', aliases: [], contextWindow: 32_768, maxOutput: 8_192, categories: ['chat'], structured: 'forwarded' } as const
 
 const embedded: readonly ChatRow[] = [
@@ -359,7 +359,7 @@ const embedded: readonly ChatRow[] = [
 
 const idsBut = (row: ChatRow, rows: readonly ChatRow[]): readonly string[] => rows.filter((other) => other !== row).map(({ id }) => id)
 
-/** The free set routes around a row that is unavailable (spec 2, "Billing classes"). */
+/** The free set routes around a row that is unavailable (contract 20.4). */
 export const chatRows: readonly ChatRow[] = [
   ...vendorA,
   ...vendorB,

@@ -1,4 +1,4 @@
-/** Chat completions: the common chat API, quoted before it is answered and settled after (spec 2). */
+/** Chat completions: the common chat API, quoted before it is answered and settled after (contract 6.1). */
 import { Type } from '@sinclair/typebox'
 import { checkChatExtras, checkTools, checkTurns } from './unsupported_fields.ts'
 import { ChatBody } from './request.ts'

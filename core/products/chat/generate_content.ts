@@ -1,4 +1,4 @@
-/** The generate-content API of vendor-b's clients, for payers that the operator has listed (spec 3, inventory; ruling 22). */
+/** The generate-content API of vendor-b's clients, for payers that the operator has listed (contract 7.20, 7.22). */
 import { Type } from '@sinclair/typebox'
 import type { ChatRow } from '../catalog.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
@@ -55,7 +55,7 @@ const check = (stream: boolean) => async (said: Readonly<Record<string, unknown>
   return await sized({ row, wire: 'generate_content', chat: chatFromGenerateContent(body), own: (size) => ownBody(body, size), stream }, context)
 }
 
-/** What costs more than was quoted, or is not in the request (DECISIONS.md). */
+/** What costs more than was quoted, or is not in the request (decision 42). */
 function checkExtras({ serviceTier, generationConfig, contents, systemInstruction }: Fields): void {
   const tier = serviceTier ?? fieldsOf(generationConfig).serviceTier ?? 'standard'
   if (tier !== 'standard') throw invalidParameter('serviceTier', `must be standard, got ${quoted(tier)}.`)

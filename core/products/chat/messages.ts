@@ -1,4 +1,4 @@
-/** The messages API of vendor-g's clients: verbatim on its own models, converted on all others (reference clients 6.1). */
+/** The messages API of vendor-g's clients: verbatim on its own models, converted on all others (contract 7.1). */
 import { Type } from '@sinclair/typebox'
 import type { ChatRow } from '../catalog.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
@@ -69,7 +69,7 @@ export const messages = [passthrough]
 
 const isCallers = ({ type }: Fields): boolean => type === undefined || type === null || type === 'custom' || isCallersTool(type)
 
-/** What costs more than was quoted, or cannot work (ruling 17). What no surface sells is refused with all others. */
+/** What costs more than was quoted, or cannot work (contract 7.7). What no surface sells is refused with all others. */
 function checkExtras(said: Fields, { header }: RequestHead): void {
   const { context_management, output_format, tools } = said
   if (context_management !== undefined && !header('anthropic-beta')) {

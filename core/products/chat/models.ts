@@ -1,4 +1,4 @@
-/** The catalog: every model that this gateway can serve as it is configured, and what it costs (spec 2, "Model catalog entry"). */
+/** The catalog: every model that this gateway can serve as it is configured, and what it costs (contract 8.2). */
 import { Type } from '@sinclair/typebox'
 import { makerOf, RATE_NAMES } from '../audio/shared.ts'
 import type { AudioRow, Catalog, ChatBilling, ChatRow, ImageRow, VideoBilling, VideoRow } from '../catalog.ts'

@@ -1,4 +1,4 @@
-/** What an operator changes about the chat catalog: rows edited, added, hidden or redirected (house decision 10). */
+/** What an operator changes about the chat catalog: rows edited, added, hidden or redirected (decision 21). */
 import { type Dollars, dollars } from '../../x402/money.ts'
 import { isBelow } from '../../x402/pricing.ts'
 import { duplicatesIn } from '../../lib/duplicates.ts'
@@ -158,7 +158,7 @@ function amount(field: string, decimal: string, tell: Tell): Dollars | undefined
   }
 }
 
-/** Keeps what the row is called and takes all else from the fallback, whose rates must be the same or lower (spec 3, Versioning). */
+/** Keeps what the row is called and takes all else from the fallback, whose rates must be the same or lower (contract 21.11). */
 function redirected(row: ChatRow | undefined, fallback: ChatRow | undefined, { redirect, tell }: { redirect: string; tell: Tell }): ChatRow | undefined {
   if (!row) return undefined
   if (!fallback || fallback.id === row.id) return tell('redirect', `there is no other row called ${redirect}`)
@@ -196,7 +196,7 @@ function fallingBack(row: ChatRow, byId: ReadonlyMap<string, ChatRow>, tell: Tel
   return { ...row, fallbacks }
 }
 
-/** The least that a paid call comes to: floor and fee (spec 2, Limits). */
+/** The least that a paid call comes to: floor and fee (contract 6.37). */
 const LEAST_PAID = dollars('0.002')
 
 /** Why `other` may not do the work of `row` at `row`'s price; undefined where it may. A paid call is never answered by a free model. */

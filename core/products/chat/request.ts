@@ -1,4 +1,4 @@
-/** What a chat request may say, and what the rules of its model make of it before it is quoted (spec 2, "Chat request body"). */
+/** What a chat request may say, and what the rules of its model make of it before it is quoted (contract 6.4). */
 import { type Static, Type } from '@sinclair/typebox'
 import { EFFORTS, type ChatRow, type Effort } from '../catalog.ts'
 import { ApiError } from '../../http/errors.ts'
@@ -238,7 +238,7 @@ export function requestedTokens({ max_tokens, max_completion_tokens }: Fields): 
 }
 
 /**
- * Which messages stay when the prompt is too long: the system's, and the newest turns that fit (ruling 19). A tool call and its results go
+ * Which messages stay when the prompt is too long: the system's, and the newest turns that fit (contract 6.43). A tool call and its results go
  * together. Undefined where the system and the last turn alone do not fit.
  */
 export function trimmed(messages: readonly Fields[], tokens: readonly number[], budget: number): readonly Fields[] | undefined {

@@ -1,4 +1,4 @@
-/** The stateless responses API: whole, streamed, or in the background with poll, attach and cancel (spec 3; reference clients 6.2; ruling 21). */
+/** The stateless responses API: whole, streamed, or in the background with poll, attach and cancel (contract 7.10, 7.17). */
 import { Type } from '@sinclair/typebox'
 import type { ChatRow, Effort } from '../catalog.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
@@ -45,7 +45,7 @@ const isOnSurface = ({ surfaces, billing }: ChatRow): boolean => billing.mode !=
 const NAME = 'responses'
 /** A response is the call that made it, under a name that its clients expect. */
 const responseId = (callId: string): string => `resp_${callId.replace(/^job_/, '')}`
-/** The id of one in the background has the poll key of its call in it: its clients send nothing else, and it alone reads the output (ruling 34). */
+/** The id of one in the background has the poll key of its call in it: its clients send nothing else, and it alone reads the output (contract 2.4). */
 const backgroundId = (callId: string, key: string): string => `${responseId(callId)}_${key}`
 const BACKGROUND_ID = /^resp_([0-9a-f]{32})_([0-9a-f]{32})$/
 
@@ -159,7 +159,7 @@ function checkReferences(part: Fields, at: string): void {
 
 type Size = { readonly maxTokens: number; readonly row: ChatRow; readonly effort: Effort | undefined }
 
-/** The body for a vendor that speaks responses itself. Where the effort is quoted, the one that was quoted is sent (ruling 18). */
+/** The body for a vendor that speaks responses itself. Where the effort is quoted, the one that was quoted is sent (contract 6.38). */
 function ownBody({ model: _, stream: __, background: ___, ...body }: Fields, { maxTokens, row, effort }: Size): Fields {
   const asked = body.reasoning as Fields | undefined
   const isQuoted = row.effort?.scalesQuote && effort !== undefined && typeof asked?.effort === 'string'

@@ -1,7 +1,7 @@
 /** What a chat row says, and the short way of writing one. */
 import { type Dollars, dollars } from '../../x402/money.ts'
 
-/** What a chat model costs. Rates are list prices in US dollars for a million tokens, without margin (spec 2, "Quote computation"). */
+/** What a chat model costs. Rates are list prices in US dollars for a million tokens, without margin (contract 6.37). */
 export type ChatBilling =
   | {
       readonly mode: 'paid'
@@ -19,7 +19,7 @@ export type ChatBilling =
 export const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const
 export type Effort = (typeof EFFORTS)[number]
 
-/** What becomes of `reasoning_effort` (spec 2, "Sampling parameters"). Absent on a row: it is forwarded as it came. */
+/** What becomes of `reasoning_effort` (contract 6.34). Absent on a row: it is forwarded as it came. */
 export type EffortRules = {
   /** What is sent for each value that a caller may name; a value that is not here is 400 INVALID_PARAMETER. */
   readonly sent: Readonly<Partial<Record<Effort, Effort>>>
@@ -55,18 +55,18 @@ export type ChatRow = {
   readonly maxOutput: number
   readonly categories: readonly ('chat' | 'reasoning' | 'coding' | 'vision')[]
   readonly billing: ChatBilling
-  /** `response_format` is forwarded, or emulated by an instruction in the system prompt (spec 2, "Structured outputs"). */
+  /** `response_format` is forwarded, or emulated by an instruction in the system prompt (contract 6.18). */
   readonly structured: 'forwarded' | 'emulated'
   /** Absent where it sees no images. */
   readonly images?: ImageTokens
   readonly effort?: EffortRules
-  /** Parameters that are dropped, so that the request succeeds (ruling 17). */
+  /** Parameters that are dropped, so that the request succeeds (contract 6.31). */
   readonly strips?: readonly string[]
-  /** Parameters that are 400 INVALID_PARAMETER; a `temperature` of 1 passes all the same (ruling 17). */
+  /** Parameters that are 400 INVALID_PARAMETER; a `temperature` of 1 passes all the same (contract 6.33). */
   readonly refuses?: readonly string[]
   /** A forced `tool_choice` is served as `auto`. */
   readonly noForcedTools?: boolean
-  /** Function tools go over the responses wire, for chat refuses them together with an effort (reference vendors 2.1). */
+  /** Function tools go over the responses wire, for chat refuses them together with an effort (decision 75). */
   readonly toolsByResponses?: boolean
   /** Takes `search_parameters`, at this surcharge per call, in US dollars. */
   readonly liveSearch?: Dollars

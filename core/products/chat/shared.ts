@@ -37,7 +37,7 @@ export type ChatInput = {
   readonly background: boolean
 }
 
-/** How long a signed authorization lives (spec 2, Limits), and that of work in the background (ruling 21). */
+/** How long a signed authorization lives (contract 6.42), and that of work in the background (contract 7.17). */
 const TIMEOUT_S = 300
 const BACKGROUND_TIMEOUT_S = 600
 
@@ -213,7 +213,7 @@ function isUnavailable(error: unknown, { billing }: ChatRow): boolean {
   return error.code === 'MODEL_UNAVAILABLE' || error.code === 'PROVIDER_CONFIG_ERROR' || error.code === 'NOT_CONFIGURED'
 }
 
-/** The headers that name who answered (spec 2, Chat response headers). */
+/** The headers that name who answered (contract 6.53). */
 function namesOf(asked: ChatRow, served: ChatRow): Readonly<Record<string, string>> {
   return {
     ...(asked.billing.mode === 'free' && { 'x-free-model': 'true' }),

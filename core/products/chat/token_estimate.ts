@@ -36,7 +36,7 @@ type Estimating = {
 /**
  * Estimates the prompt of a chat-completions request. A message's text is its text parts, `reasoning_content`, `name`, and the name and arguments of
  * its tool calls, joined by line breaks. Whatever has no rule costs the tokens of its JSON. What is never trimmed is counted first, then the newest
- * message and those before it (ruling 19). Throws only what `countTokens` throws.
+ * message and those before it (contract 6.43). Throws only what `countTokens` throws.
  */
 export async function estimatePrompt(
   body: Fields,

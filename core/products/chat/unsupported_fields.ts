@@ -1,4 +1,4 @@
-/** What a request asks for beyond its tokens, and how much one may hold: 400 before the quote, on every surface (DECISIONS.md). */
+/** What a request asks for beyond its tokens, and how much one may hold: 400 before the quote, on every surface (decision 42). */
 import type { ChatRow } from '../catalog.ts'
 import { hasFunctions, invalidParameter } from './request.ts'
 import { ApiError } from '../../http/errors.ts'

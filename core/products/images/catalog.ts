@@ -18,14 +18,14 @@ export type ImageRow = {
   readonly servedBy?: string
   /** Sold, but not listed. */
   readonly hidden?: boolean
-  /** Never answers inline: always a job (spec 1, "Slow models"). */
+  /** Never answers inline: always a job (contract 5.22). */
   readonly slow: boolean
 }
 
 const landscapeAndPortrait = (square: string, long: string) =>
   imageSizes({ '1024x1024': square, '1536x1024': long, '1024x1536': long })
 
-/** The ten generation models of spec 1. Rates are the billed prices less fee and margin: (billed - 0.001) / 1.05. */
+/** The ten generation models of contract 5.6. Rates are the billed prices less fee and margin: (billed - 0.001) / 1.05. */
 export const imageRows: readonly ImageRow[] = [
   {
     id: 'vendor-a/image-1',
@@ -120,7 +120,7 @@ export const imageRows: readonly ImageRow[] = [
     slow: false,
   },
   {
-    // Ruling 16: the quote of 0.0535 is honoured, not the 0.0745 of an older table.
+    // Contract 5.13: the quote of 0.0535 is honoured, not the 0.0745 of an older table.
     id: 'vendor-c/image-pro',
     aliases: [],
     name: 'Image Pro',

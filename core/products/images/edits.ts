@@ -1,4 +1,4 @@
-/** Image editing: one or several sources, an optional mask (spec 1). Its jobs share the store and the poll path of generation. */
+/** Image editing: one or several sources, an optional mask (contract 5.31). Its jobs share the store and the poll path of generation. */
 import { toBase64 } from '../../lib/base64.ts'
 import { type Static, Type } from '@sinclair/typebox'
 import { type Order, paid } from '../../endpoint/mod.ts'
@@ -77,7 +77,7 @@ const edit = paid({
 
 export const edits = [edit]
 
-/** Asks the vendor; its rate limit and its time-out read otherwise here than on generation (spec 1, Errors). */
+/** Asks the vendor; its rate limit and its time-out read otherwise here than on generation (contract 5.49). */
 async function work({ input: order, catalog, vendors, signal }: Order<Input>): Promise<readonly MadeImage[]> {
   const { row, size, n } = sale.offered(order, { catalog })
   const vendor = vendors.images(row)
@@ -112,7 +112,7 @@ function checkPictures(sources: readonly string[], mask: string | undefined): vo
   throw refused('mask', `must have the dimensions of its source, ${source.width}x${source.height}, got ${shape.width}x${shape.height}`)
 }
 
-/** Form fields as the JSON body would have them (spec 1, Edit request). */
+/** Form fields as the JSON body would have them (contract 5.33). */
 async function fromForm(form: FormData): Promise<Record<string, unknown>> {
   const files = [...form.getAll('image[]'), ...form.getAll('image')]
   // Nobody takes so many; only their number is looked at then, to say how many are allowed.

@@ -1,4 +1,4 @@
-/** Text-to-image generation, the poll of image jobs, and the image catalog (spec 1). */
+/** Text-to-image generation, the poll of image jobs, and the image catalog (contract 5.1). */
 import { Type } from '@sinclair/typebox'
 import type { ImageRow } from '../catalog.ts'
 import { free, json, paid, polled } from '../../endpoint/mod.ts'
@@ -107,7 +107,7 @@ const models = free({
 
 export const images = [generations, jobPoll, models]
 
-/** Generation has no 504: a time-out upstream reads as any other failure (spec 1, Errors). */
+/** Generation has no 504: a time-out upstream reads as any other failure (contract 5.49). */
 function withoutTimeout(error: unknown): never {
   throw error instanceof ApiError && error.code === 'UPSTREAM_TIMEOUT' ? new Error(error.message) : error
 }

@@ -1,4 +1,4 @@
-/** What generation and editing of images share: sizes, prices, jobs, and how images read on the wire (spec 1). */
+/** What generation and editing of images share: sizes, prices, jobs, and how images read on the wire (contract 5.1). */
 import { Type } from '@sinclair/typebox'
 import type { ImageRow } from '../catalog.ts'
 import { type Context, hybrid, type JobDescription, type Made, type Offering, onPoll, type Price, type Settle, type Showing, type Stored } from '../../endpoint/mod.ts'
@@ -99,7 +99,7 @@ export function imageSpan(rows: readonly ImageRow[]): { min: Usdc; max: Usdc } {
   return { min: amounts.reduce((a, b) => (a < b ? a : b), first), max: amounts.reduce((a, b) => (a > b ? a : b), first) }
 }
 
-/** A slow row never answers inline (spec 1, "Slow models"). */
+/** A slow row never answers inline (contract 5.22). */
 export function imageSettle(order: Sized, context: Context): Settle {
   return offered(order, context).row.slow ? onPoll : hybrid(INLINE_WINDOW_MS)
 }
@@ -112,7 +112,7 @@ export function madeOf(images: readonly MadeImage[]): Made {
 
 const promptOf = ({ revisedPrompt }: MadeImage) => (revisedPrompt === undefined ? {} : { revised_prompt: revisedPrompt })
 
-/** The `created` and `data` of a result. With `raw`, the images as the vendor gave them, not mirrored: what a fast edit shows (ruling 15). */
+/** The `created` and `data` of a result. With `raw`, the images as the vendor gave them, not mirrored: what a fast edit shows (contract 5.42). */
 export function shownImages({ made, media, created }: Stored, { href }: Showing, raw?: readonly string[]): Record<string, Json> {
   const prompts = made as readonly ReturnType<typeof promptOf>[]
   if (raw) return { created, data: raw.map((url, index) => ({ url, ...prompts[index] })) }

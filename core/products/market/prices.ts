@@ -1,4 +1,4 @@
-/** Market data: spot prices and bars of crypto, FX and commodities for nothing, of equities for 0.002 USD (spec 2, "Market data endpoints"). */
+/** Market data: spot prices and bars of crypto, FX and commodities for nothing, of equities for 0.002 USD (contract 10.2). */
 import { type TProperties, Type } from '@sinclair/typebox'
 import { within } from '../../payment/settle.ts'
 import { openShelves, stockShelf, type ShelfRow } from './catalog.ts'
@@ -106,7 +106,7 @@ async function posted({ method, text, header }: FreeRequest): Promise<Readonly<R
 
 // ── paid ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** 0.001 and the fee. The 402 shows four decimals, and a call that costs this (spec 2). */
+/** 0.001 and the fee. The 402 shows four decimals, and a call that costs this (contract 10.16). */
 function quote(row: ShelfRow, call: string) {
   return {
     amount: flatPrice('0.001'),

@@ -34,7 +34,7 @@ export const listInput = Type.Object({
 export type ListAsked = Static<typeof listInput>
 export type HistoryAsked = Static<typeof historyInput>
 
-/** 400 in the words of ruling 12. */
+/** 400 in the words of contract 3.3. */
 function invalid(path: string, message: string): ApiError {
   return new ApiError('INVALID_BODY', { message: `${path}: ${message}`, param: path, details: [{ path, message }] })
 }
@@ -85,7 +85,7 @@ export function marketOf({ market }: Vendors): MarketVendor {
   throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured a price feed. Nothing was charged.' })
 }
 
-/** Whatever goes wrong upstream reads as a feed that is away (spec 2, Errors 502). */
+/** Whatever goes wrong upstream reads as a feed that is away (contract 10.18). */
 export async function orAway<T>(work: Promise<T>, log?: Log): Promise<T> {
   try {
     return await work
@@ -239,7 +239,7 @@ function spotFields({ source }: MarketVendor, { row, feed, latest }: Latest): Fi
 
 const barFields = ({ t, o, h, l, c, v }: Bar): Fields => ({ t, o: exact(o), h: exact(h), l: exact(l), c: exact(c), v: exact(v) })
 
-/** `count` is the number of all matches, of which `limit` are listed (ruling 24). */
+/** `count` is the number of all matches, of which `limit` are listed (contract 10.7). */
 export async function listing(market: MarketVendor, { row, q, limit }: { row: ShelfRow; q: string; limit: number }, signal: AbortSignal): Promise<Fields> {
   const wanted = q.toLowerCase()
   const feeds = await market.feeds(row.shelf, { signal })

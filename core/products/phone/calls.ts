@@ -1,4 +1,4 @@
-/** Calls to people by a voice that follows a task, from a number that the paying wallet rents (reference clients 6.6). */
+/** Calls to people by a voice that follows a task, from a number that the paying wallet rents (contract 17.7). */
 import { type Static, Type } from '@sinclair/typebox'
 import { within } from '../../payment/settle.ts'
 import { isDear, isEmergency } from './blocked_numbers.ts'

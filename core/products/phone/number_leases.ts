@@ -33,7 +33,7 @@ export type Rented = { readonly number: string; readonly record: StoredRecord; r
 
 const leaseIn = ({ data }: StoredRecord): Lease => data as Lease
 
-/** A call that has been paid for; also where nobody could find out in time (house decision 6). */
+/** A call that has been paid for; also where nobody could find out in time (decision 16). */
 const isPaid = (call: Call | undefined): boolean => call?.money === 'settled' || call?.money === 'unresolved'
 
 /** A number as it stands at this moment. */

@@ -1,4 +1,4 @@
-/** Phone numbers: what a carrier knows of one, and numbers to rent, which belong to the wallet that pays (reference clients 6.7). */
+/** Phone numbers: what a carrier knows of one, and numbers to rent, which belong to the wallet that pays (contract 17.2). */
 import { type Static, Type } from '@sinclair/typebox'
 import { type Offering, type Order, paid, type Price } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'

@@ -1,4 +1,4 @@
-/** Networks whose nodes can be asked, under the names that callers use. An operator may have nodes of others (ruling 32). */
+/** Networks whose nodes can be asked, under the names that callers use. An operator may have nodes of others (contract 15.9). */
 export type NetworkRow = { readonly slug: string; readonly name: string; readonly aliases: readonly string[] }
 
 const network = (slug: string, name: string, ...aliases: readonly string[]): NetworkRow => ({ slug, name, aliases })

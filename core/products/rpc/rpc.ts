@@ -1,4 +1,4 @@
-/** JSON-RPC 2.0 to the operator's nodes, one call or a batch, answered as the node answers (reference clients 6.13, ruling 32). */
+/** JSON-RPC 2.0 to the operator's nodes, one call or a batch, answered as the node answers (contract 15.11, 15.7). */
 import { type Static, Type } from '@sinclair/typebox'
 import { networkNamed, networkOf } from '../catalog.ts'
 import { type Context, type Offering, paid } from '../../endpoint/mod.ts'
@@ -39,7 +39,7 @@ const EVM = /^(?:eth_(?:blobBaseFee|blockNumber|call|callMany|chainId|config|cre
 const NOT_EVM = /^eth_get(?:Filter.*|Work.*)$/
 const SOLANA = /^(get|is|simulate|send)[A-Z][A-Za-z0-9]{1,60}$|^minimumLedgerSlot$/
 
-/** What a client of Solana has to know before it can pay (reference clients 5), beside its mint. */
+/** What a client of Solana has to know before it can pay (contract 15.13), beside its mint. */
 const FREE = new Set(['getLatestBlockhash', 'isBlockhashValid', 'getRecentPrioritizationFees', 'getGenesisHash'])
 const MINTS: ReadonlySet<unknown> = new Set(['EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v', '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU'])
 const FREELY = [{ requests: 300, windowMs: 60_000 }]

@@ -1,4 +1,4 @@
-/** What sandboxes cost, in US dollars before the fee: at once for short ones, by the hour for longer ones (spec 3, Inventory; reference clients 6.10). */
+/** What sandboxes cost, in US dollars before the fee: at once for short ones, by the hour for longer ones (contract 16.2). */
 export type SandboxRate = { readonly flat: string; readonly hourly: string }
 
 /** Up to here the flat rate holds. */

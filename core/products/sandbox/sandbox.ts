@@ -1,4 +1,4 @@
-/** Python sandboxes, rented by the wallet that pays: made, asked to run commands, looked at, ended (reference clients 6.10). */
+/** Python sandboxes, rented by the wallet that pays: made, asked to run commands, looked at, ended (contract 16.2). */
 import { type Static, Type } from '@sinclair/typebox'
 import { within } from '../../payment/settle.ts'
 import { GPUS, type Gpu, gpuRates, plainRate, SHORT_SECONDS } from './catalog.ts'

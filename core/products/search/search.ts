@@ -1,4 +1,4 @@
-/** Live search: one price, one shot, a summary with its sources (spec 2, "Search request and response"). */
+/** Live search: one price, one shot, a summary with its sources (contract 9.3). */
 import { Kind, type Static, type TObject, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
@@ -100,7 +100,7 @@ function hostOf(url: string): string | undefined {
   return isWebUrl(url) ? new URL(url).hostname : undefined
 }
 
-/** Spec 2, Errors: a search that fails upstream is 500. What the buyer can do something about, a refusal or a rate limit, stays what it is. */
+/** Contract 9.10: a search that fails upstream is 500. What the buyer can do something about, a refusal or a rate limit, stays what it is. */
 function asFailure(error: unknown): never {
   const isTheirs = !(error instanceof ApiError) || ['CONTENT_POLICY', 'RATE_LIMITED', 'INVALID_BODY', 'INVALID_PARAMETER'].includes(error.code)
   if (isTheirs) throw error
@@ -110,7 +110,7 @@ function asFailure(error: unknown): never {
 
 // ── what can be wrong with an order ─────────────────────────────────────────────────────────────────────────────────
 
-/** In the shape of the spec: `{code, minimum, path, message}`, with the codes that clients of zod know. */
+/** In the shape of contract 9.8: `{code, minimum, path, message}`, with the codes that clients of zod know. */
 type Issue = { readonly code: string; readonly path: readonly (string | number)[]; readonly message: string; readonly [more: string]: Json }
 
 function queryIssues(query: unknown): readonly Issue[] {

@@ -1,4 +1,4 @@
-/** Dated changes of the contract, newest first (spec 3, "Versioning"). The one place where they are written. */
+/** Dated changes of the contract, newest first (contract 21.12). The one place where they are written. */
 
 export type Change = {
   /** YYYY-MM-DD. */

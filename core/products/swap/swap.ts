@@ -1,4 +1,4 @@
-/** A free passthrough of a swap aggregator that puts our fee into every price and quote (spec 3, "Swap passthrough resources"). */
+/** A free passthrough of a swap aggregator that puts our fee into every price and quote (contract 11.2). */
 import { type TObject, Type } from '@sinclair/typebox'
 import { within } from '../../payment/settle.ts'
 import { type Free, type FreeContext, free, json, type Reply } from '../../endpoint/mod.ts'
@@ -6,13 +6,13 @@ import { ApiError } from '../../http/errors.ts'
 import type { Json } from '../../ports/mod.ts'
 import type { SwapAnswer, SwapCall } from '../../ports/vendors.ts'
 
-/** Spec 3, Limits: 20 basis points; no longer than 30 s. */
+/** Contract 11.4: 20 basis points; no longer than 30 s. */
 const FEE_BPS = '20'
 const MAX_MS = 30_000
 
 const ROOT = '/api/v1/dexagg'
 const ALIAS = '/api/v1/zerox'
-/** Spec 3: on every successful response, whoever asked. */
+/** Contract 11.9: on every successful response, whoever asked. */
 const AFFILIATE = { 'x-affiliate': 'farebox', 'cache-control': 'no-store' }
 const ERROR = { 'cache-control': 'no-store' }
 
@@ -64,7 +64,7 @@ const answer = Type.Object({})
 
 const noAnswer = (error: string, message: string): Reply => json(502, { error, message, status: 502 }, ERROR)
 
-/** In the words of the aggregator (reference: 0x `INPUT_INVALID`). */
+/** In the words of the aggregator (0x `INPUT_INVALID`). */
 function invalidInput(message: string, reason: string): Reply {
   const details = { name: 'INPUT_INVALID', message: 'The input is invalid', data: { details: [{ field: 'sellToken', reason }] } }
   return json(400, { error: details.name, message: `${message}.`, status: 400, details }, ERROR)

@@ -1,6 +1,6 @@
 import { type Dollars, dollars } from '../../x402/money.ts'
 
-/** What a video costs (spec 3, "Video pricing"). */
+/** What a video costs (contract 12.33). */
 export type VideoBilling =
   /** US dollars per second, times 1.05. */
   | { readonly mode: 'per_second_with_margin'; readonly rate: Dollars }
@@ -23,13 +23,13 @@ export type VideoRow = {
   /** Which of the operator's vendors serves it, and what that vendor calls it. */
   readonly vendor: string
   readonly upstream: string
-  /** Whose rules it follows: what is honored, ignored or refused (spec 3, "Model-specific notes"). */
+  /** Whose rules it follows: what is honored, ignored or refused (contract 12.18). */
   readonly family: 'c' | 'e' | 'f'
   readonly seconds: VideoSeconds
   /** Lowest first. */
   readonly resolutions: readonly string[]
   readonly usualResolution: string
-  /** A resolution above its highest is accepted, and rendered and billed as its highest (ruling 26). */
+  /** A resolution above its highest is accepted, and rendered and billed as its highest (contract 12.16). */
   readonly capsResolution?: boolean
   /** Aspect ratios that it honors; family F ignores them. */
   readonly ratios: readonly string[]
@@ -104,7 +104,7 @@ const rowOf = (family: VideoRow['family'], own: Own): VideoRow => ({ ...videoFam
 /** Frames, references and enrolled characters: the 2.0 models of family E take them all. */
 const EVERYTHING = { lastFrame: true, references: true, assets: true } as const
 
-/** The eight models of spec 3, in its order. Upstream ids come and go (house decision 10). */
+/** The eight models of contract 12.9. Upstream ids come and go (decision 21). */
 export const videoRows: readonly VideoRow[] = [
   rowOf('f', {
     id: 'vendor-f/video-1',

@@ -1,4 +1,4 @@
-/** Characters for video: invented ones and real faces, enrolled once and named in requests by their id (spec 3, "Character enrollment"). */
+/** Characters for video: invented ones and real faces, enrolled once and named in requests by their id (contract 13.1). */
 import { type Static, type TObject, Type } from '@sinclair/typebox'
 import { within } from '../../payment/settle.ts'
 import { free, type FreeContext, json, type Made, type Offering, type Order, paid, type Price, type Showing, type Stored } from '../../endpoint/mod.ts'
@@ -128,7 +128,7 @@ function vendorIn({ vendors }: { readonly vendors: Offering['vendors'] }): Portr
   throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured the enrollment of characters. Nothing was charged.' })
 }
 
-/** What is nobody's fault here is 502 (reference clients 6.14). */
+/** What is nobody's fault here is 502 (contract 13.5). */
 function orFailed<T>(work: Promise<T>): Promise<T> {
   return work.catch((error: unknown) => {
     if (error instanceof ApiError && error.code !== 'WORK_FAILED') throw error

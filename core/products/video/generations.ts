@@ -1,4 +1,4 @@
-/** Videos: the flat request, the one with content parts, the poll of both, and the catalog (spec 3). */
+/** Videos: the flat request, the one with content parts, the poll of both, and the catalog (contract 12.1). */
 import { type Static, Type } from '@sinclair/typebox'
 import type { Catalog, VideoRow } from '../catalog.ts'
 import { free, json, type Offering, paid, polled } from '../../endpoint/mod.ts'
@@ -43,7 +43,7 @@ const generations = {
     check: checkVideo,
     sample: (offering) => ({ ...EXAMPLE, model: modelOf(offering) }),
   }),
-  /** Joins the discovery 402: the catalog (spec 3, "Video models"). */
+  /** Joins the discovery 402: the catalog (contract 12.7). */
   discovery: (offering: Offering): Readonly<Record<string, Json>> => ({ catalog: catalogOf(offering) }),
 }
 

@@ -1,4 +1,4 @@
-/** What an operator changes about the video catalog: rows edited, added, hidden, retired or redirected (house decision 10). */
+/** What an operator changes about the video catalog: rows edited, added, hidden, retired or redirected (decision 21). */
 import { dollars, type Dollars } from '../../x402/money.ts'
 import { isBelow, RESOLUTION_NAMES, videoPrice } from '../../x402/pricing.ts'
 import { duplicatesIn } from '../../lib/duplicates.ts'
@@ -85,7 +85,7 @@ const hasRate = (billing: VideoBilling, resolution: string): boolean => billing.
 
 type Redirecting = { readonly redirect: string; readonly mistakes: string[] }
 
-/** Keeps the name and what the fallback makes too, at its rates, which must be the same or lower (spec 3, Versioning). */
+/** Keeps the name and what the fallback makes too, at its rates, which must be the same or lower (contract 21.11). */
 function redirected(row: VideoRow | undefined, fallback: VideoRow | undefined, { redirect, mistakes }: Redirecting): VideoRow | undefined {
   if (!row) return undefined
   if (!fallback || fallback.id === row.id) {

@@ -1,4 +1,4 @@
-/** What a video request may say (spec 3, "Video request"). Every gate is here, before the 402, and names the field, the value and what is allowed. */
+/** What a video request may say (contract 12.1). Every gate is here, before the 402, and names the field, the value and what is allowed. */
 import { type Static, Type } from '@sinclair/typebox'
 import type { VideoRow } from '../catalog.ts'
 import type { Context } from '../../endpoint/mod.ts'
@@ -112,7 +112,7 @@ function checkRatio({ id, family, ratios }: VideoRow, given?: string): void {
 
 const REFERENCES = ['reference_image_urls', 'reference_videos', 'reference_audios'] as const
 
-/** What the contract gives to some models is refused by the others; what they merely have no use for is dropped (ruling 26). */
+/** What the contract gives to some models is refused by the others; what they merely have no use for is dropped (contract 12.31). */
 function checkCapabilities(row: VideoRow, order: VideoRequest, rows: readonly VideoRow[]): void {
   if (order.video_url !== undefined) throw refused('video_url', `is not taken, got ${quoted(order.video_url)}; send reference_videos: [{"url": "https://..."}], 1 to ${MAX_CLIPS} of them`)
   if (order.audio_url !== undefined) throw refused('audio_url', `is not taken, got ${quoted(order.audio_url)}; send reference_audios: [{"url": "https://..."}], 1 to ${MAX_CLIPS} of them`)

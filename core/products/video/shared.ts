@@ -1,4 +1,4 @@
-/** How a video is sold: what it costs, what is remembered of its order, what its vendor is asked, and how it reads on the wire (spec 3). */
+/** How a video is sold: what it costs, what is remembered of its order, what its vendor is asked, and how it reads on the wire (contract 12.1). */
 import { Type } from '@sinclair/typebox'
 import type { VideoRow } from '../catalog.ts'
 import type { Context, JobDescription, UpstreamStatus, UpstreamPollContext, Made, Offering, Order, Price, Showing, Stored } from '../../endpoint/mod.ts'
@@ -10,7 +10,7 @@ import type { VideoJob, VideoState, VideoVendor } from '../../ports/vendors.ts'
 import { asNumber, flatPrice, videoGenerationFee, videoPrice, videoRate, videoTokens } from '../../x402/pricing.ts'
 import { DEFAULT_MODEL, isListed, type VideoRequest } from './request.ts'
 
-/** How long the signed authorization lives (spec 3, Limits). */
+/** How long the signed authorization lives (contract 12.39). */
 const AUTHORIZATION_SECONDS = 600
 
 const clip = Type.Object({
@@ -121,7 +121,7 @@ export function remember(order: VideoRequest): { model: string; request: Remembe
   return { model, request: { model, duration_seconds, _: { i2v, resolution, rv: reference_videos.length, ra: reference_audios.length, generate_audio } } }
 }
 
-/** The words of a poll URL, to be signed (spec 3, "Video job responses"; ruling 27). */
+/** The words of a poll URL, to be signed (contract 12.42). */
 export function pollQuery(request: Json): Record<string, string> {
   const { model, duration_seconds, _: kept } = request as unknown as Remembered
   return {
@@ -188,7 +188,7 @@ export async function look(handle: string, { request, catalog, vendors, signal }
   const state = await vendor.look(theirs, { signal })
   if (state.kind === 'running') return { kind: 'running', ...(state.progress !== undefined && { progress: state.progress }) }
   if (state.kind === 'done') return { kind: 'done', made: madeOf(state, { row, remembered, vendor, handle: theirs }) }
-  // Only the sound was refused: the same clip without it may pass (spec 3, "Poll failed").
+  // Only the sound was refused: the same clip without it may pass (contract 12.48).
   const isSound = state.code === 'output_audio_moderation' && row.family === 'e'
   return { kind: 'failed', error: state.reason, ...(isSound && { fields: { error_code: 'output_audio_moderation', retry_with: { generate_audio: false } } }) }
 }

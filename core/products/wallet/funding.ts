@@ -1,4 +1,4 @@
-/** USDC into an account at a prediction market: the wallet's own deposit to the bridge is sent for it, and then the fee is charged (reference clients 6.8). */
+/** USDC into an account at a prediction market: the wallet's own deposit to the bridge is sent for it, and then the fee is charged (contract 18.8). */
 import { type Static, Type } from '@sinclair/typebox'
 import { hybrid, type Order, paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'

@@ -1,4 +1,4 @@
-/** What a wallet holds, and what it has spent here (reference clients 6.15). */
+/** What a wallet holds, and what it has spent here (contract 18.2). */
 import { Type } from '@sinclair/typebox'
 import { within } from '../../payment/settle.ts'
 import { checksummed } from '../../lib/checksum.ts'
@@ -15,7 +15,7 @@ const DAYS = 30
 /** Longest wait for the chain. */
 const LOOK_MS = 8_000
 
-/** Shared by all lists of what a wallet has (spec 3, Limits). */
+/** Shared by all lists of what a wallet has (contract 13.7). */
 export const WALLET_LISTS = { requests: 20, windowMs: 60 * MINUTE_MS, bucket: 'wallet_lists' }
 
 /** An address as payers are stored. Throws a 400 for what is none on the networks of this gateway. */

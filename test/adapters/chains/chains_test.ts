@@ -100,7 +100,7 @@ async function withChain(work: (h: EvmHarness) => Promise<void>, change: Paramet
 describe('EIP-712', () => {
   const base = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913'
   const gateway = { name: 'GatewayWalletBatched', version: '1' }
-  /** Reference x402 2.1: domain, its separator, and digest and signature of one authorization in it. */
+  /** EIP-3009, and test signatures of its typed data: domain, its separator, and digest and signature of one authorization in it. */
   const golden = [
     {
       domain: { name: 'USD Coin', version: '2' }, chainId: 8453, contract: base,

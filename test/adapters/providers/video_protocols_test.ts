@@ -13,7 +13,7 @@ const FINISHED = { status: 'done', video: { url: 'https://x.example/1.mp4' }, co
 const DONE_WORDS: Readonly<Record<VideoProtocol, string>> = { 'xai-videos': 'done', seedance: 'succeeded', 'openai-videos': 'completed', 'reseller-videos': 'completed' }
 const RUNNING_WORDS: Readonly<Record<VideoProtocol, string>> = { 'xai-videos': 'pending', seedance: 'running', 'openai-videos': 'in_progress', 'reseller-videos': 'processing' }
 
-test('the limits are those of spec 3', () => {
+test('the limits are those of contract 12.41', () => {
   expect([SUBMIT_TIMEOUT_MS, LOOK_TIMEOUT_MS]).toEqual([20_000, 10_000])
 })
 

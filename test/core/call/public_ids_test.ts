@@ -1,4 +1,4 @@
-/** Ids that read by themselves are made with a secret: whoever knows the id of a call, which PAYMENT_REPLAY tells everybody, cannot make them (ruling 34). */
+/** Ids that read by themselves are made with a secret: whoever knows the id of a call, which PAYMENT_REPLAY tells everybody, cannot make them (contract 1.41). */
 import { expect, test } from 'bun:test'
 import { idFrom } from '../../../core/products/video/owned_characters.ts'
 import { masked } from '../../../server/log.ts'

@@ -1,4 +1,4 @@
-/** What may be open of one wallet: while its balance cannot be read, right after a purchase, and before it has ever paid (rulings 35 and 36). */
+/** What may be open of one wallet: while its balance cannot be read, right after a purchase, and before it has ever paid (contract 1.47, 1.46). */
 import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../../adapters/chains/memory.ts'
 import { chatPieces, streamAnswer, wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'

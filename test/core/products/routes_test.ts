@@ -1,4 +1,4 @@
-/** The menu against the routes of the contract, as its authors wrote them down: `vectors/routes.json`, from specs 1 to 3. */
+/** The menu against the routes of the contract, as its authors wrote them down: `vectors/routes.json`, from contract 22.1. */
 import { describe, expect, test } from 'bun:test'
 import { scriptedAudio } from '../../../adapters/providers/scripted/audio.ts'
 import { router } from '../../../core/router.ts'
@@ -11,11 +11,11 @@ const written: readonly Route[] = routes
 
 /** What we serve beside the contract, and where it is documented. */
 const ADDITIONS: Readonly<Record<string, string>> = {
-  'GET /api/v1/calls/{id}': 'polls of any call (house decision 4)',
-  'GET /api/v1/images/image2image/{id}': 'the poll of an edit, where its envelope points (spec 1)',
-  'POST /api/v1/chat/estimate': 'what a request would cost (spec 2, "Quote computation")',
-  'GET /changelog': 'dated changes (spec 3, Versioning)',
-  'POST /api/v1beta/models/{model}:streamGenerateContent': 'the stream of generateContent (ruling 22)',
+  'GET /api/v1/calls/{id}': 'polls of any call (contract 1.24)',
+  'GET /api/v1/images/image2image/{id}': 'the poll of an edit, where its envelope points (contract 5.3)',
+  'POST /api/v1/chat/estimate': 'what a request would cost (contract 6.3)',
+  'GET /changelog': 'dated changes (contract 21.12)',
+  'POST /api/v1beta/models/{model}:streamGenerateContent': 'the stream of generateContent (contract 7.20)',
   'GET /docs': 'the reference page',
   'GET /robots.txt': 'for indexers',
   'GET /favicon.ico': 'for browsers',

@@ -1,4 +1,4 @@
-/** A whole answer of the chat wire as the contract has it, and JSON asked for in words where a model has no decoder for it (spec 2). */
+/** A whole answer of the chat wire as the contract has it, and JSON asked for in words where a model has no decoder for it (contract 6.19). */
 import type { Json } from '../../../ports/mod.ts'
 import { isFields, objectsOf } from './json.ts'
 import { usageOf } from './usage.ts'
@@ -6,7 +6,7 @@ import type { Fields } from './wire.ts'
 
 /**
  * Fills in what every answer has, under our name of the model. A tool turn has an empty content, and an answer without text gets its
- * reasoning as text, so that nobody pays for a blank (spec 2, "Reasoning rules").
+ * reasoning as text, so that nobody pays for a blank (contract 6.26).
  */
 export function plainReply(reply: Fields, { model, created }: { model: string; created: number }): Fields {
   const choices = objectsOf(reply.choices).map((choice, index) => ({ ...choice, index: choice.index ?? index, message: message(isFields(choice.message) ? choice.message : {}) }))

@@ -1,4 +1,4 @@
-/** Answers that say nothing: nobody is to pay for one (spec 2, reasoning rule 3). */
+/** Answers that say nothing: nobody is to pay for one (contract 6.28). */
 import { fieldsOf, objectsOf } from './json.ts'
 import type { Fields, ChatFormat } from './wire.ts'
 

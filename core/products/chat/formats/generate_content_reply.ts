@@ -1,5 +1,5 @@
 /**
- * Whole replies between Gemini's generateContent and `chat`. Sources: types of @google/genai 3.1.0; reference vendors 2.2 (finish reasons, usage).
+ * Whole replies between Gemini's generateContent and `chat`. Sources: types of @google/genai 3.1.0; decision 75 (finish reasons, usage).
  * Lenient: what a vendor leaves out is left out, and nothing throws.
  */
 import type { Json } from '../../../ports/mod.ts'

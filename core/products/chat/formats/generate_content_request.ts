@@ -1,6 +1,6 @@
 /**
  * Requests between `chat` and Gemini's generateContent. Sources: types of @google/genai 3.1.0; Google's "OpenAI compatibility" and "Thought
- * signatures" pages; reference vendors 2.2. Neither direction throws; what the other side has no word for is dropped, for Gemini refuses it.
+ * signatures" pages; decision 75. Neither direction throws; what the other side has no word for is dropped, for Gemini refuses it.
  */
 import type { Json } from '../../../ports/mod.ts'
 import { fieldsOf, given, isFields, listOf, numberOf, textOf } from './json.ts'
@@ -178,7 +178,7 @@ function generationConfig(body: Fields): Fields {
   return { ...theirs, ...ours, thinkingConfig: thinkingConfig(textOf(body.reasoning_effort), camel(theirs.thinkingConfig)) }
 }
 
-/** An effort replaces the caller's own level and budget, for Gemini refuses both at once. Thoughts are asked for, as spec 2 promises them. */
+/** An effort replaces the caller's own level and budget, for Gemini refuses both at once. Thoughts are asked for, as contract 6.25 promises them. */
 function thinkingConfig(effort: string, { thinkingLevel, thinkingBudget, ...theirs }: Fields): Fields {
   if (effort === 'none') return { ...theirs, includeThoughts: false, thinkingBudget: 0 }
   const level = LEVELS.get(effort)

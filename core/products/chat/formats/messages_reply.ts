@@ -5,7 +5,7 @@ import { argumentsOf, chatUsage, contentText, finishReason, inputOf, isThinking,
 import type { Fields } from './wire.ts'
 
 /**
- * A vendor's message as a chat completion; `created` is Unix time in seconds. On a turn with tool calls `content` is empty (spec 2, "Reasoning rules"): text that came
+ * A vendor's message as a chat completion; `created` is Unix time in seconds. On a turn with tool calls `content` is empty (contract 6.26): text that came
  * before them is kept in `content_before_tools`, and blocks that chat has no place for in `other_blocks`.
  */
 export function chatFromMessagesReply(reply: Fields, { model, created }: { model: string; created: number }): Fields {
@@ -48,7 +48,7 @@ function chatCall({ id, name, input }: Fields): Fields {
 }
 
 /**
- * A chat completion as a message: leading thinking, text, tool calls (reference clients 6.1). Only its first choice. Thinking that nobody signed has
+ * A chat completion as a message: leading thinking, text, tool calls (contract 7.1). Only its first choice. Thinking that nobody signed has
  * the signature '', by which it is known when the caller sends it back.
  */
 export function messagesFromChatReply(reply: Fields, { model }: { model: string }): Fields {

@@ -18,7 +18,7 @@ export function responseFailure({ status, error }: Fields): Failure | undefined 
 }
 
 /**
- * A Response as chat.completion. On tool turns `content` is '' (spec 2, "Reasoning rules"). Indexes of annotations are moved to the joined text.
+ * A Response as chat.completion. On tool turns `content` is '' (contract 6.26). Indexes of annotations are moved to the joined text.
  * A failed Response reads as an empty answer: ask `responseFailure` before.
  */
 export function chatFromResponsesReply(reply: Fields, { model, created }: ChatFacts): Fields {

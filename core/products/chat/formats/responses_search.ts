@@ -1,6 +1,6 @@
 /**
  * Live search over the responses wire: `search_parameters` of chat was withdrawn by its vendor (410), and server-side search tools took its place
- * (reference vendors 2.3).
+ * (decision 75).
  */
 import type { Json } from '../../../ports/mod.ts'
 import { fieldsOf, isFields, listOf, objectsOf, textOf } from './json.ts'

@@ -1,4 +1,4 @@
-/** What a chat answer says it used, in the words of the contract (spec 2, "Usage fields"). */
+/** What a chat answer says it used, in the words of the contract (contract 6.21). */
 import type { Json } from '../../../ports/mod.ts'
 import { fieldsOf } from './json.ts'
 import type { Fields } from './wire.ts'

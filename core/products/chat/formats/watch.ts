@@ -1,4 +1,4 @@
-/** Streams on their way through: bytes pass untouched, and are read only where they say something that matters (house decision 13). */
+/** Streams on their way through: bytes pass untouched, and are read only where they say something that matters (decision 25). */
 import { concatBytes } from '../../../lib/bytes.ts'
 import type { ApiError } from '../../../http/errors.ts'
 import type { Json } from '../../../ports/mod.ts'
@@ -54,7 +54,7 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
   let isJudged = false
   let hasContent = false
   let hasBegun = false
-  /** Until a text or a tool call has come, chunks of chat are read: reasoning alone becomes the text in the end (spec 2, rule 3). */
+  /** Until a text or a tool call has come, chunks of chat are read: reasoning alone becomes the text in the end (contract 6.28). */
   let isOpening = wire === 'chat'
   let reasoning = ''
   let usage: Json = null
@@ -299,7 +299,7 @@ function isSaid(value: Json | undefined): boolean {
   return isFields(value)
 }
 
-/** vLLM and OpenRouter call it `reasoning`; the contract says `reasoning_content` (spec 2, rule 1). The same chunk where there is none. */
+/** vLLM and OpenRouter call it `reasoning`; the contract says `reasoning_content` (contract 6.25). The same chunk where there is none. */
 function withReasoning(chunk: Fields): Fields {
   const isNamed = ({ delta }: Fields) => isFields(delta) && isSaid(delta.reasoning) && !isSaid(delta.reasoning_content)
   const choices = objectsOf(chunk.choices)

@@ -3,7 +3,7 @@ import type { Json } from '../../../ports/mod.ts'
 
 /**
  * `chat` is POST /chat/completions, the wire between all others; `messages`, `responses` and `generate_content` are the vendor-compatible
- * surfaces of spec 3. A translation goes from a wire to `chat`, or from `chat` to a wire.
+ * surfaces of contract 7.1. A translation goes from a wire to `chat`, or from `chat` to a wire.
  */
 export type ChatFormat = 'chat' | 'messages' | 'responses' | 'generate_content'
 

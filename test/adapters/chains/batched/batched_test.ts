@@ -48,7 +48,7 @@ describe('identify()', () => {
     '0xebbafd51586b4da1c10c9224184db6c13488ef682bca3092d9f892c65f04dfc458965444df72e6627ad83c2a97ad3462117a4c06ad2bfcef6d8c6998820082431c',
   ]
   const nonce = `0x${'ab'.repeat(32)}`
-  /** Reference x402 2.1, signed by 32 times 0x11. */
+  /** EIP-3009, signed by 32 times 0x11. */
   function golden({ network, asset, wallet }: typeof base, signature: unknown): [Payment, Offer] {
     const payTo = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
     const offer = { scheme: 'exact', network, asset, payTo, amount: '10000', maxTimeoutSeconds: 605_100, extra: { ...BATCHED, verifyingContract: wallet } }

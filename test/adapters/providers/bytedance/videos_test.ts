@@ -126,7 +126,7 @@ readings('seedance', seedance, {
   },
 })
 
-test('a real face and a bad parameter are 400 under the codes of spec 3', async () => {
+test('a real face and a bad parameter are 400 under the codes of contract 12.49', async () => {
   const wire = async (name: string) => {
     const apiError = await vendorOn(seedance, () => replay(recorded('seedance', name))).vendor.submit(JOB, calm()).catch((error: ApiError) => error)
     const { status, body } = plain(apiError as ApiError)

@@ -1,4 +1,4 @@
-/** Free models: rationed by address, without a row or a question to the database for each (spec 2, Limits; house decision 13). */
+/** Free models: rationed by address, without a row or a question to the database for each (contract 20.2; decision 25). */
 import { describe, expect, test } from 'bun:test'
 import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
 import type { Ports, Storage } from '../../../../core/mod.ts'

@@ -1,4 +1,4 @@
-/** The generate-content surface: for listed payers, verbatim on vendors that speak it, converted on others (reference clients 6.3; rulings 20, 22). */
+/** The generate-content surface: for listed payers, verbatim on vendors that speak it, converted on others (contract 7.20, 3.17, 7.22). */
 import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../../../adapters/chains/memory.ts'
 import { type ChatScript, scriptedChat, streamAnswer, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'

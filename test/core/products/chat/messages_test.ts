@@ -1,4 +1,4 @@
-/** The messages surface: verbatim on vendors that speak it, converted on all others, and always in the envelopes of its clients (reference clients 6.1). */
+/** The messages surface: verbatim on vendors that speak it, converted on all others, and always in the envelopes of its clients (contract 7.1). */
 import { describe, expect, test } from 'bun:test'
 import { type ChatScript, scriptedChat, streamAnswer, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'
 import { ApiError, type Fields, rateLimited, type ChatFormat } from '../../../../core/mod.ts'

@@ -1,4 +1,4 @@
-/** The responses surface: verbatim on vendors that speak it, converted on others, stateless, and in the background (reference clients 6.2; rulings 20, 21). */
+/** The responses surface: verbatim on vendors that speak it, converted on others, stateless, and in the background (contract 7.10, 7.15, 7.17). */
 import { describe, expect, test } from 'bun:test'
 import { type ChatScript, scriptedChat, streamAnswer, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'
 import { cashChain } from '../../../../adapters/chains/memory.ts'

@@ -1,4 +1,4 @@
-/** What a chat request may say, row by row of the contract's table, and what the rules of its model make of it (spec 2; rulings 17 to 20). */
+/** What a chat request may say, row by row of the contract's table, and what the rules of its model make of it (contract 6.4, 6.31, 6.38, 6.43, 3.17). */
 import { describe, expect, test } from 'bun:test'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { scriptedChat, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'

@@ -373,7 +373,7 @@ describe('the fast path', () => {
     expect((await buy(SNOW, kit({ vendor }))).body.data).toEqual([{ url: PIXEL, revised_prompt: 'deep snow' }, { url: PIXEL }])
   })
 
-  test('is mirrored all the same, so that its poll serves hosted images (ruling 15)', async () => {
+  test('is mirrored all the same, so that its poll serves hosted images (contract 5.42)', async () => {
     const subject = kit()
     const alice = subject.buyer()
     const payment = alice.sign(await alice.ask(SNOW, at))

@@ -19,7 +19,7 @@ function stage(options: KitOptions = {}, node: Partial<RpcVendor> = {}) {
   return { ...subject, asked, free }
 }
 
-describe('the price of asking a node (spec 3, inventory; ruling 32)', () => {
+describe('the price of asking a node (contract 15.7)', () => {
   // micro-USDC, from 0.002 per element + 0.001, and 0.0005 per element + 0.001
   test.each([
     ['a call', BASE.path, call(), '3000'],

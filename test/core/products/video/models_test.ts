@@ -15,7 +15,7 @@ const get = async (path: string, subject = shop()) => await read(await subject.s
 const listed = async (options: KitOptions = {}): Promise<any[]> => (await get('/api/v1/video/models', shop(options))).body.data
 
 const TABLE = [
-  // Spec 3, "Video models": id, shortest, longest and usual length, resolutions, usual resolution, sound, enrolled characters.
+  // Contract 12.10: id, shortest, longest and usual length, resolutions, usual resolution, sound, enrolled characters.
   ['vendor-f/video-1', 4, 12, 4, ['720p'], '720p', true, false],
   ['vendor-c/video-1', 1, 15, 8, ['480p', '720p'], '480p', false, false],
   ['vendor-c/video-1.5', 1, 15, 8, ['480p', '720p', '1080p'], '480p', true, false],

@@ -55,7 +55,7 @@ describe('a paid order', () => {
     expect(await jobOf({ model: E2, ...references })).toMatchObject({ referenceImages: [IMAGE, PIXEL], referenceVideos: [CLIP_URL], referenceAudios: [CLIP_URL] })
   })
 
-  test('above 720p is made at 720p where the model goes no higher and says so of nothing (ruling 26)', async () => {
+  test('above 720p is made at 720p where the model goes no higher and says so of nothing (contract 12.16)', async () => {
     expect(await jobOf({ model: 'vendor-e/video-2.0-mini', resolution: '4K' })).toMatchObject({ model: 'dreamina-seedance-2-0-mini-260615', resolution: '720p' })
   })
 

@@ -1,4 +1,4 @@
-/** A stream is a reply from its first real event on: until then it may fail over to another model, or be refused (house decision 7). */
+/** A stream is a reply from its first real event on: until then it may fail over to another model, or be refused (decision 17). */
 import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../../../../adapters/chains/memory.ts'
 import { chatPieces, chunk, DONE, scriptedChat, streamAnswer, usageChunk } from '../../../../../adapters/providers/scripted/chat.ts'

@@ -1,4 +1,4 @@
-/** What a chat answer says, and what becomes of a request whose model fails: its code, its fallback, and its money (spec 2). */
+/** What a chat answer says, and what becomes of a request whose model fails: its code, its fallback, and its money (contract 6.53). */
 import { describe, expect, test } from 'bun:test'
 import { type ChatScript, scriptedChat, USAGE, wholeAnswer } from '../../../../../adapters/providers/scripted/chat.ts'
 import { type ChatRow, chatRows, catalog, type ChatVendor, ApiError, type Fields, type Ports, rateLimited } from '../../../../../core/mod.ts'
