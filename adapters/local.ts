@@ -1,5 +1,17 @@
 /** The machine that core runs on: its clock, its randomness, its console. Bun, Deno and Node alike. */
-import { type Chain, type ChatRow, type ChatVendor, type Clock, type ImageRow, type ImageVendor, type Log, memoized, type Objects, type Ports, type Storage } from '../core/mod.ts'
+import {
+  type Chain,
+  type ChatRow,
+  type ChatVendor,
+  type Clock,
+  type ImageRow,
+  type ImageVendor,
+  type Log,
+  memoized,
+  type Objects,
+  type Ports,
+  type Storage,
+} from '../core/mod.ts'
 import { memoryObjects } from './objects/memory.ts'
 import { memoryStorage } from './storage/memory.ts'
 import { countTokens } from './token_counter.ts'
@@ -44,10 +56,28 @@ export type LocalPorts = {
 }
 
 /** Ports of one process that forgets everything when it ends, for a first embedding. Give it a storage before you take real money. */
-export function localPorts({ chain, images, chat = () => undefined, storage = memoryStorage(), objects = memoryObjects(), log = consoleLog }: LocalPorts): Ports {
+export function localPorts({
+  chain,
+  images,
+  chat = () => undefined,
+  storage = memoryStorage(),
+  objects = memoryObjects(),
+  log = consoleLog,
+}: LocalPorts): Ports {
   const media = async (): Promise<never> => {
     throw new Error('give localPorts a vendor that answers with data URIs, or wire mediaFetcher')
   }
-  const background = (work: Promise<unknown>) => void work.catch((error: Error) => log.alert('background work failed', { error: error.message }))
-  return { chain, storage, objects, log, clock: systemClock, random: randomBytes, vendors: { images, chat, media }, countTokens: memoized(countTokens), background }
+  const background = (work: Promise<unknown>) =>
+    void work.catch((error: Error) => log.alert('background work failed', { error: error.message }))
+  return {
+    chain,
+    storage,
+    objects,
+    log,
+    clock: systemClock,
+    random: randomBytes,
+    vendors: { images, chat, media },
+    countTokens: memoized(countTokens),
+    background,
+  }
 }

@@ -1,12 +1,23 @@
 /** The door to the adapters that run on Bun, Deno and Node alike: what the package brings beside core. */
 export { type BatchedChain, type BatchedConfig, batchedChain } from './chains/batched/mod.ts'
-export { type CashChain, type CashOptions, type CashSigning, type CashTransfer, cashChain, type Weather } from './chains/memory.ts'
+export {
+  type CashChain,
+  type CashOptions,
+  type CashSigning,
+  type CashTransfer,
+  cashChain,
+  type Weather,
+} from './chains/memory.ts'
 export { type EvmChain, type EvmConfig, evmChain } from './chains/evm/mod.ts'
 export { type FacilitatorChain, type FacilitatorConfig, facilitatorChain } from './chains/facilitator/mod.ts'
 export { multiChain } from './chains/multi_chain.ts'
 export { type SolanaChain, type SolanaConfig, solanaChain } from './chains/solana/mod.ts'
 export type { SolanaChecked } from './chains/solana/check.ts'
-export { type SolanaFacilitatorChain, type SolanaFacilitatorConfig, solanaFacilitator } from './chains/solana/facilitator.ts'
+export {
+  type SolanaFacilitatorChain,
+  type SolanaFacilitatorConfig,
+  solanaFacilitator,
+} from './chains/solana/facilitator.ts'
 export { consoleLog, type LocalPorts, localPorts, randomBytes, systemClock } from './local.ts'
 export { nodeListener } from './http/node_listener.ts'
 export { memoryObjects } from './objects/memory.ts'
@@ -21,7 +32,16 @@ export { type FetchMedia, type HttpOptions, mediaFetcher } from './http/fetch.ts
 export { mediaStreamer, type StreamMedia } from './http/media_download.ts'
 export { cachedMarket, type MarketCacheOptions } from './providers/lib/market_cache.ts'
 export { MINIMAX, minimaxMusic } from './providers/minimax/music.ts'
-export { chatBaseUrls, chatProtocols, imageBaseUrls, imageProtocols, videoBaseUrls, type VideoProtocol, videoProtocols, type VideoVendorConfig } from './providers/mod.ts'
+export {
+  chatBaseUrls,
+  chatProtocols,
+  imageBaseUrls,
+  imageProtocols,
+  videoBaseUrls,
+  type VideoProtocol,
+  videoProtocols,
+  type VideoVendorConfig,
+} from './providers/mod.ts'
 export { type OpenaiSpeechConfig, openaiSpeech } from './providers/openai/speech.ts'
 export { ECHO_LABEL, echoProvider } from './providers/demo/chat.ts'
 export { type PythConfig, pythMarket } from './providers/pyth/market.ts'

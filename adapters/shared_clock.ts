@@ -63,8 +63,10 @@ export function sharedClock({ own, monotonic, ask, log, leaseMs }: SharedClockOp
   function trouble(): string | undefined {
     if (!best) return 'the time of the database is not known yet'
     const [ahead, unsure] = [skew(), Math.round(doubt(best))]
-    if (Math.abs(ahead) > most) return `the clock of this machine is ${Math.abs(ahead)} ms ${ahead > 0 ? 'ahead of' : 'behind'} the database's, and may be ${most} ms apart from it, a quarter of the lease; correct it (NTP)`
-    if (unsure > most) return `the time of the database is known to ${unsure} ms only, and must be known to ${most} ms, a quarter of the lease`
+    if (Math.abs(ahead) > most)
+      return `the clock of this machine is ${Math.abs(ahead)} ms ${ahead > 0 ? 'ahead of' : 'behind'} the database's, and may be ${most} ms apart from it, a quarter of the lease; correct it (NTP)`
+    if (unsure > most)
+      return `the time of the database is known to ${unsure} ms only, and must be known to ${most} ms, a quarter of the lease`
     return undefined
   }
 

@@ -1,6 +1,15 @@
 /** One gateway: the menu over one set of ports, as a function from Request to Reply. The whole of Farebox, for those who embed it. */
 import { addressKey } from './http/caller_address.ts'
-import { fail, isForgotten, overdue, type Timeouts, timeouts as usual, reconcile, STALLED, within } from './payment/settle.ts'
+import {
+  fail,
+  isForgotten,
+  overdue,
+  type Timeouts,
+  timeouts as usual,
+  reconcile,
+  STALLED,
+  within,
+} from './payment/settle.ts'
 import { type Catalog, catalog as contractCatalog } from './products/catalog.ts'
 import { recordIfRefused } from './payment/unpaid_calls.ts'
 import { deadlines } from './lib/timers.ts'
@@ -138,9 +147,15 @@ export function gateway(setup: Setup): Gateway {
   const ports = { ...bare, storage }
   const windows = sharedBy(setup.ports.storage, 'windows', () => limits(storage))
   const perMinute = setup.unpaidCharacters ?? UNPAID_CHARACTERS
-  const unpaid = sharedBy(setup.ports.storage, 'unpaid work', () => unpaidWork({ countTokens: ports.countTokens, clock, perMinute }))
+  const unpaid = sharedBy(setup.ports.storage, 'unpaid work', () =>
+    unpaidWork({ countTokens: ports.countTokens, clock, perMinute }),
+  )
   const maxUpload = setup.maxUpload ?? 32 << 20
-  const bodies = sharedBy(setup.ports.storage, 'bodies', () => budget(setup.maxBodies ?? Math.max(UPLOADS_AT_ONCE * maxUpload, 4 << 20), deadlines(clock), { onFreed: setup.onBodiesFreed }))
+  const bodies = sharedBy(setup.ports.storage, 'bodies', () =>
+    budget(setup.maxBodies ?? Math.max(UPLOADS_AT_ONCE * maxUpload, 4 << 20), deadlines(clock), {
+      onFreed: setup.onBodiesFreed,
+    }),
+  )
   const gatewayContext: GatewayContext = {
     name,
     label,
@@ -154,7 +169,12 @@ export function gateway(setup: Setup): Gateway {
     unverifiable: setup.unverifiable ?? 503,
     featureFlags: setup.featureFlags ?? {},
     freeTier: setup.freeTier ?? FREE_TIER,
-    allowlists: Object.fromEntries(Object.entries(setup.allowlists ?? {}).map(([list, wallets]) => [list, wallets.map((wallet) => wallet.toLowerCase())])),
+    allowlists: Object.fromEntries(
+      Object.entries(setup.allowlists ?? {}).map(([list, wallets]) => [
+        list,
+        wallets.map((wallet) => wallet.toLowerCase()),
+      ]),
+    ),
     timeouts,
     owner,
     living: alive,
@@ -162,15 +182,34 @@ export function gateway(setup: Setup): Gateway {
     maxUpload,
     bodies,
     mirror: mirrors({ ports, maxBytes: setup.maxMedia ?? 64 << 20 }),
-    newWallet: { ...NEW_WALLET, ...setup.newWallet, endpoints: [...list.sold.values()].flatMap(({ kind, name }) => (kind === 'live' ? [name] : [])) },
+    newWallet: {
+      ...NEW_WALLET,
+      ...setup.newWallet,
+      endpoints: [...list.sold.values()].flatMap(({ kind, name }) => (kind === 'live' ? [name] : [])),
+    },
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
     ...(setup.freeToOrigin && { freeToOrigin: setup.freeToOrigin }),
   }
   const { sell, discover, poll, look, cancel, drain } = callHandlers(gatewayContext)
   const { objects, vendors, countTokens } = ports
   const terms = () => withoutHints(chain.terms(clock.now()))
-  const documents = documentsOf(list.endpoints, { label, version, terms, offering: { catalog, vendors, countTokens, networks: gatewayContext.networks } })
-  const facts: GatewayFacts = { name, label, version, startedAt: clock.now(), isReady: () => terms().length > 0, closed: () => chain.closed?.(clock.now()), terms, healthStatus, ...documents.shown }
+  const documents = documentsOf(list.endpoints, {
+    label,
+    version,
+    terms,
+    offering: { catalog, vendors, countTokens, networks: gatewayContext.networks },
+  })
+  const facts: GatewayFacts = {
+    name,
+    label,
+    version,
+    startedAt: clock.now(),
+    isReady: () => terms().length > 0,
+    closed: () => chain.closed?.(clock.now()),
+    terms,
+    healthStatus,
+    ...documents.shown,
+  }
   const calls: FreeCalls = {
     async find(id, key) {
       const call = (await gatewayContext.pollUrls.isKey(id, key)) ? await storage.getCall(id) : undefined
@@ -179,7 +218,21 @@ export function gateway(setup: Setup): Gateway {
     cancel,
   }
   const { bazaar } = documents
-  const freeContext = { catalog, objects, vendors, countTokens, clock, log, gateway: facts, calls, chain, ledger: storage, records: storage, random: ports.random, isOperator: operatorOf(setup.operatorToken) }
+  const freeContext = {
+    catalog,
+    objects,
+    vendors,
+    countTokens,
+    clock,
+    log,
+    gateway: facts,
+    calls,
+    chain,
+    ledger: storage,
+    records: storage,
+    random: ports.random,
+    isOperator: operatorOf(setup.operatorToken),
+  }
 
   async function handle(request: Request, caller: Caller): Promise<Reply> {
     const found = { name: NO_ENDPOINT }
@@ -200,8 +253,16 @@ export function gateway(setup: Setup): Gateway {
   function refusal(error: unknown, errorFormat: ErrorFormat, request: Request): Reply {
     if (error instanceof ApiError) return errorReply(error, errorFormat)
     if (alive.isFromStorage(error)) return errorReply(STORAGE_AWAY, errorFormat)
-    log.alert('a request failed for a reason that nobody foresaw', { method: request.method, error: (error as Error).stack })
-    return errorReply(new ApiError('INTERNAL', { details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.' }), errorFormat)
+    log.alert('a request failed for a reason that nobody foresaw', {
+      method: request.method,
+      error: (error as Error).stack,
+    })
+    return errorReply(
+      new ApiError('INTERNAL', {
+        details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.',
+      }),
+      errorFormat,
+    )
   }
 
   /** Names in `found` the endpoint that was called. */
@@ -210,12 +271,17 @@ export function gateway(setup: Setup): Gateway {
     const path = bareV1 && url.pathname.startsWith('/v1/') ? `/api${url.pathname}` : url.pathname
     const match = list.match(request.method, path)
     if ('endpoint' in match) found.name = match.endpoint.name
-    if (match.kind === 'discover') return await discover(match.endpoint, requestContextOf(request, url, { caller, params: match.params, bazaar }))
+    if (match.kind === 'discover')
+      return await discover(match.endpoint, requestContextOf(request, url, { caller, params: match.params, bazaar }))
     if (match.kind === 'options') return { status: 204, headers: { allow: match.allow }, body: null }
     if (match.kind === 'wrong_method') throw wrongMethod(request.method, path, match.allow)
     if (match.kind === 'unknown') throw unknownPath(path, match.nearby)
     const { endpoint, params } = match
-    const requestContext = requestContextOf(request, url, { caller, params, bazaar: endpoint.kind === 'poll' ? () => undefined : bazaar })
+    const requestContext = requestContextOf(request, url, {
+      caller,
+      params,
+      bazaar: endpoint.kind === 'poll' ? () => undefined : bazaar,
+    })
     if (endpoint.kind === 'poll') return await poll(endpoint, requestContext, params.id ?? '')
     const hold = holdOn(bodies)
     try {
@@ -226,7 +292,18 @@ export function gateway(setup: Setup): Gateway {
       const bytes = () => readRaw(request, most, hold)
       const text = () => readBody(request, most, hold)
       const json = async () => parseJson(await text(), header('content-type'))
-      const asked = { method: request.method, path, params, query: url.searchParams, search: url.search, origin: requestContext.origin, header, bytes, text, json }
+      const asked = {
+        method: request.method,
+        path,
+        params,
+        query: url.searchParams,
+        search: url.search,
+        origin: requestContext.origin,
+        header,
+        bytes,
+        text,
+        json,
+      }
       return await endpoint.answer(asked, { ...freeContext, countTokens: unpaid.from(caller.ip).countTokens })
     } catch (error) {
       return refusal(error, endpoint.errorFormat ?? 'plain', request)
@@ -242,8 +319,11 @@ export function gateway(setup: Setup): Gateway {
     if (!granted) throw windowSpent(limit, resetAt, now)
   }
 
-  const holds = [...list.sold.values()].some((endpoint) => endpoint.kind === 'paid' && endpoint.pollUpstream !== undefined)
-  const retainUntil = (call: Call): number => clock.now() + (list.sold.get(call.endpoint)?.retention.settledMs ?? SECONDARY_RETENTION_MS)
+  const holds = [...list.sold.values()].some(
+    (endpoint) => endpoint.kind === 'paid' && endpoint.pollUpstream !== undefined,
+  )
+  const retainUntil = (call: Call): number =>
+    clock.now() + (list.sold.get(call.endpoint)?.retention.settledMs ?? SECONDARY_RETENTION_MS)
 
   const { renew } = alive
 
@@ -259,7 +339,8 @@ export function gateway(setup: Setup): Gateway {
       doubtful.map(async (call) => {
         await reconcile(money, call, retainUntil(call))
         // Its buyer has had the answer.
-        if (servesBeforeSettlement(list.sold.get(call.endpoint))) await recordIfRefused(storage, call.id, { now: clock.now(), until: clock.now() + timeouts.unpaidBlockMs })
+        if (servesBeforeSettlement(list.sold.get(call.endpoint)))
+          await recordIfRefused(storage, call.id, { now: clock.now(), until: clock.now() + timeouts.unpaidBlockMs })
       }),
     )
   }
@@ -281,19 +362,28 @@ export function gateway(setup: Setup): Gateway {
     lookedAt = now
     // Each sweep goes on behind the last one, so that none is starved by those that hang; behind the last job comes the first.
     const next = await storage.unfinishedCalls(UPSTREAM_JOB, { gateway: name, after: lastSeen, limit: MAX_LOOKS })
-    const first = next.length < MAX_LOOKS ? await storage.unfinishedCalls(UPSTREAM_JOB, { gateway: name, after: '', limit: MAX_LOOKS - next.length }) : []
+    const first =
+      next.length < MAX_LOOKS
+        ? await storage.unfinishedCalls(UPSTREAM_JOB, { gateway: name, after: '', limit: MAX_LOOKS - next.length })
+        : []
     const turn = [...next, ...first.filter(({ id }) => !next.some((each) => each.id === id))]
     lastSeen = turn.at(-1)?.id ?? ''
     for (const call of turn) {
       const endpoint = list.sold.get(call.endpoint)
       if (endpoint?.kind !== 'paid' || !endpoint.pollUpstream) continue
-      ports.background(look(endpoint, call).catch((error: Error) => log.warn('a job could not be looked at', { call: call.id, error: error.message })))
+      ports.background(
+        look(endpoint, call).catch((error: Error) =>
+          log.warn('a job could not be looked at', { call: call.id, error: error.message }),
+        ),
+      )
     }
   }
 
   const maintenanceTasks = list.endpoints.flatMap((endpoint) => {
     const maintenanceTask = endpoint.kind === 'paid' ? endpoint.effects?.maintenanceTask : undefined
-    return maintenanceTask && (maintenanceTask.can?.(vendors) ?? true) ? [{ name: `chore:${endpoint.name}`, ...maintenanceTask }] : []
+    return maintenanceTask && (maintenanceTask.can?.(vendors) ?? true)
+      ? [{ name: `chore:${endpoint.name}`, ...maintenanceTask }]
+      : []
   })
 
   /** Whoever holds the lease of a chore has done it lately, or is at it. */
@@ -303,13 +393,17 @@ export function gateway(setup: Setup): Gateway {
       taskDueAt.set(maintenanceTask, now + everyMs)
       if (!(await storage.lease(maintenanceTask, `${owner}:${name}`, { now, until: now + everyMs }))) continue
       const doing = within(clock, everyMs, (signal) => work({ records: storage, vendors, clock, log, signal }))
-      ports.background(doing.catch((error: Error) => log.warn('a chore was not done', { maintenanceTask, error: error.message })))
+      ports.background(
+        doing.catch((error: Error) => log.warn('a chore was not done', { maintenanceTask, error: error.message })),
+      )
     }
   }
   const taskDueAt = new Map<string, number>()
 
   async function takeOver(): Promise<number> {
-    const lost = (await storage.lostCalls(Number.MAX_SAFE_INTEGER, 100_000)).filter((call) => call.owner !== owner && call.owner !== UPSTREAM_JOB)
+    const lost = (await storage.lostCalls(Number.MAX_SAFE_INTEGER, 100_000)).filter(
+      (call) => call.owner !== owner && call.owner !== UPSTREAM_JOB,
+    )
     for (const call of lost) await fail(storage, call, LOST, clock.now())
     return lost.length
   }
@@ -323,12 +417,21 @@ export function gateway(setup: Setup): Gateway {
 }
 
 const STORAGE_AWAY = new ApiError('NOT_READY', {
-  message: 'The gateway cannot reach its storage just now. Send the same request again in a few seconds: an authorization is charged at most once.',
+  message:
+    'The gateway cannot reach its storage just now. Send the same request again in a few seconds: an authorization is charged at most once.',
   headers: { 'retry-after': '5' },
 })
 
 /** A request's signal costs more than all else of a quote, so it is asked for only by those who wait for work. */
-function requestContextOf(request: Request, url: URL, { caller: { ip, origin = url.origin, gone }, params, bazaar }: { caller: Caller } & Pick<RequestContext, 'params' | 'bazaar'>): RequestContext {
+function requestContextOf(
+  request: Request,
+  url: URL,
+  {
+    caller: { ip, origin = url.origin, gone },
+    params,
+    bazaar,
+  }: { caller: Caller } & Pick<RequestContext, 'params' | 'bazaar'>,
+): RequestContext {
   return {
     request,
     bazaar,
@@ -346,7 +449,8 @@ function requestContextOf(request: Request, url: URL, { caller: { ip, origin = u
 /** Throws for a name that hides nothing: it was meant to. */
 function shownOf(endpoints: readonly Endpoint[], hidden: readonly string[]): readonly Endpoint[] {
   const hides = (name: string) => (endpoint: Endpoint) => endpoint.name === name || endpoint.name.startsWith(`${name}.`)
-  for (const name of hidden) if (!endpoints.some(hides(name))) throw new RangeError(`there is no endpoint ${name} to hide`)
+  for (const name of hidden)
+    if (!endpoints.some(hides(name))) throw new RangeError(`there is no endpoint ${name} to hide`)
   return endpoints.filter((endpoint) => !hidden.some((name) => hides(name)(endpoint)))
 }
 
@@ -355,12 +459,17 @@ function operatorOf(token: string | undefined): (authorization: string | null) =
 }
 
 function wrongMethod(method: string, path: string, allow: string): ApiError {
-  return new ApiError('METHOD_NOT_ALLOWED', { message: `${method} is not served at ${path}; allowed: ${allow}.`, headers: { allow } })
+  return new ApiError('METHOD_NOT_ALLOWED', {
+    message: `${method} is not served at ${path}; allowed: ${allow}.`,
+    headers: { allow },
+  })
 }
 
 /** Names routes that the caller may have meant (contract 3.6). */
 function unknownPath(path: string, nearby: readonly string[]): ApiError {
-  const meant = path.startsWith('/v1/') ? `The API is served under /api/v1: try /api${path}.` : 'There is nothing at this path.'
+  const meant = path.startsWith('/v1/')
+    ? `The API is served under /api/v1: try /api${path}.`
+    : 'There is nothing at this path.'
   return new ApiError('NOT_FOUND', { message: meant, fields: { nearby } })
 }
 
@@ -368,5 +477,9 @@ async function withoutBody(reply: Reply): Promise<Reply> {
   if (reply.body instanceof ReadableStream) await reply.body.cancel()
   if (typeof reply.body !== 'string') return { ...reply, body: null }
   // The length that GET would have; a server says 0 otherwise (RFC 9110, 8.6).
-  return { ...reply, headers: { ...reply.headers, 'content-length': String(new TextEncoder().encode(reply.body).length) }, body: null }
+  return {
+    ...reply,
+    headers: { ...reply.headers, 'content-length': String(new TextEncoder().encode(reply.body).length) },
+    body: null,
+  }
 }

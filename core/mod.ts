@@ -1,6 +1,31 @@
 /** The public door of core: everything that an embedding program or an adapter may use. */
 export { type Timeouts, timeouts } from './payment/settle.ts'
-export { AUDIO_KINDS, type AudioKind, type AudioOverride, type AudioRow, audioRows, type Catalog, catalog, type ChatOverride, type ChatRow, chatRows, type ImageOverride, type ImageRow, imageRows, narrowed, networkOf, networkRows, overrideAudio, overrideChat, overrideImages, overrideVideos, SMALL, type VideoOverride, type VideoRow, videoRows } from './products/catalog.ts'
+export {
+  AUDIO_KINDS,
+  type AudioKind,
+  type AudioOverride,
+  type AudioRow,
+  audioRows,
+  type Catalog,
+  catalog,
+  type ChatOverride,
+  type ChatRow,
+  chatRows,
+  type ImageOverride,
+  type ImageRow,
+  imageRows,
+  narrowed,
+  networkOf,
+  networkRows,
+  overrideAudio,
+  overrideChat,
+  overrideImages,
+  overrideVideos,
+  SMALL,
+  type VideoOverride,
+  type VideoRow,
+  videoRows,
+} from './products/catalog.ts'
 export { type Endpoint, free, hybrid, json, streamed, onPoll, paid, polled, type Reply } from './endpoint/mod.ts'
 export { endpoints } from './products/mod.ts'
 export { ApiError, type ApiErrorCode, rateLimited } from './http/errors.ts'

@@ -4,7 +4,8 @@ import type { Gateway } from './gateway.ts'
 
 export function retiredGateway(name: string): Gateway {
   const nothing = async (): Promise<void> => {}
-  const handle = async () => json(404, { error: 'Not found', message: 'This gateway is retired and serves no requests. Nothing was charged.' })
+  const handle = async () =>
+    json(404, { error: 'Not found', message: 'This gateway is retired and serves no requests. Nothing was charged.' })
   return {
     name,
     endpoints: [],

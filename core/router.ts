@@ -88,7 +88,8 @@ function routerOf(endpoints: readonly Endpoint[]): Router {
 }
 
 /** Every method under which an endpoint is served. */
-export const methodsOf = (endpoint: Endpoint): readonly string[] => ('methods' in endpoint && endpoint.methods) || [endpoint.method]
+export const methodsOf = (endpoint: Endpoint): readonly string[] =>
+  ('methods' in endpoint && endpoint.methods) || [endpoint.method]
 
 /** HEAD never buys. A GET only looks where nothing is served under it. */
 function isLook(method: string, endpoint: Endpoint, byMethod: ReadonlyMap<string, Endpoint>): endpoint is Sold | Free {
@@ -99,7 +100,8 @@ function isLook(method: string, endpoint: Endpoint, byMethod: ReadonlyMap<string
 export const isSold = (endpoint: Endpoint): endpoint is Sold => endpoint.kind === 'paid' || endpoint.kind === 'live'
 
 /** Whether an endpoint may give its answer before its money has moved. */
-export const servesBeforeSettlement = (endpoint: Sold | undefined): boolean => endpoint?.kind === 'live' || (endpoint?.kind === 'paid' && endpoint.inline === true)
+export const servesBeforeSettlement = (endpoint: Sold | undefined): boolean =>
+  endpoint?.kind === 'live' || (endpoint?.kind === 'paid' && endpoint.inline === true)
 
 /** Reads `{name}`, `{rest...}` and `{rest...}:verb`; undefined when the path is another one or is badly encoded. */
 function read(segments: readonly string[], given: readonly string[]): Params | undefined {

@@ -40,19 +40,34 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream
     const { ip, host, origin } = url ? standpoint(url, request, peer) : nowhere(peer)
     const reply = url ? await answer(request, url, { ip, host, origin }) : badHost
     const path = url ? pathOf(request.url) : ''
-    log.access({ id, method: request.method, path, status: reply.status, ms: Math.round((performance.now() - startedAt) * 10) / 10, ip })
+    log.access({
+      id,
+      method: request.method,
+      path,
+      status: reply.status,
+      ms: Math.round((performance.now() - startedAt) * 10) / 10,
+      ip,
+    })
     if (reply.body instanceof ReadableStream) onStream?.(request)
     const headers = path === DEVNET ? reply.headers : withCors(reply.headers, request.headers.get('origin'))
-    return new Response(reply.body as BodyInit | null, { status: reply.status, headers: { ...headers, 'x-request-id': id } })
+    return new Response(reply.body as BodyInit | null, {
+      status: reply.status,
+      headers: { ...headers, 'x-request-id': id },
+    })
   }
 
   async function answer(request: Request, url: URL, { ip, host, origin }: Standpoint): Promise<Reply> {
     if (request.method === 'OPTIONS' && isPreflight(request)) return preflightReply(request)
-    if (devnet && pathOf(request.url) === DEVNET) return isLocal(url, host) ? showDevnet(request.method, devnet(origin)) : notLocal(host)
+    if (devnet && pathOf(request.url) === DEVNET)
+      return isLocal(url, host) ? showDevnet(request.method, devnet(origin)) : notLocal(host)
     if (metrics && isScrape(request, metrics.token)) return showMetrics(await metrics.scrape())
     const name = byHost.has(host) ? host : host.replace(/:\d+$/, '')
     const called = byHost.get(name) ?? (first as Hosted)
-    return await called.gateway.handle(request, { ip, origin: called.origin ?? (called === first ? origin : originOf(name, origin)), url })
+    return await called.gateway.handle(request, {
+      ip,
+      origin: called.origin ?? (called === first ? origin : originOf(name, origin)),
+      url,
+    })
   }
 
   /** The process's public origin is the first gateway's; another one stands behind the same door under the name that it is called by. */
@@ -67,15 +82,22 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream
     const hops = list(request.headers.get('x-forwarded-for')).map(withoutPort).reverse()
     const ip = hops.find((hop) => !isIn(proxies, hop)) ?? direct
     const host = list(request.headers.get('x-forwarded-host')).at(-1)?.toLowerCase() ?? url.host
-    const scheme = list(request.headers.get('x-forwarded-proto')).at(-1) === 'https' ? 'https' : url.protocol.slice(0, -1)
+    const scheme =
+      list(request.headers.get('x-forwarded-proto')).at(-1) === 'https' ? 'https' : url.protocol.slice(0, -1)
     return { ip, host, origin: publicOrigin ?? asciiOrigin(scheme, host) ?? url.origin }
   }
 
-  return new Elysia().all('/*', ({ request, server }) => serve(request, server?.requestIP(request) ?? null), { parse: 'none' })
+  return new Elysia().all('/*', ({ request, server }) => serve(request, server?.requestIP(request) ?? null), {
+    parse: 'none',
+  })
 }
 
 /** A Host header that is no host makes no URL (RFC 9112, 3.2). */
-const badHost: Reply = { status: 400, headers: { 'content-type': 'application/json' }, body: '{"error":"Invalid Host header"}' }
+const badHost: Reply = {
+  status: 400,
+  headers: { 'content-type': 'application/json' },
+  body: '{"error":"Invalid Host header"}',
+}
 
 function nowhere(peer: Address): Standpoint {
   return { ip: peer?.address ?? '', host: '', origin: '' }
@@ -98,12 +120,25 @@ function isLoopbackHost(host: string): boolean {
 
 function notLocal(host: string): Reply {
   const message = `/devnet shows a private key and answers only to a loopback host; the Host header was ${host.slice(0, 100)}. Call http://localhost, http://127.0.0.1 or http://[::1].`
-  return { status: 403, headers: { 'content-type': 'application/json', 'cache-control': 'no-store' }, body: JSON.stringify({ error: 'Forbidden', message }) }
+  return {
+    status: 403,
+    headers: { 'content-type': 'application/json', 'cache-control': 'no-store' },
+    body: JSON.stringify({ error: 'Forbidden', message }),
+  }
 }
 
 function showDevnet(method: string, facts: unknown): Reply {
-  if (method !== 'GET' && method !== 'HEAD') return { status: 405, headers: { 'content-type': 'application/json', allow: 'GET, HEAD' }, body: '{"error":"Method not allowed"}' }
-  return { status: 200, headers: { 'content-type': 'application/json', 'cache-control': 'no-store' }, body: JSON.stringify(facts, null, 2) }
+  if (method !== 'GET' && method !== 'HEAD')
+    return {
+      status: 405,
+      headers: { 'content-type': 'application/json', allow: 'GET, HEAD' },
+      body: '{"error":"Method not allowed"}',
+    }
+  return {
+    status: 200,
+    headers: { 'content-type': 'application/json', 'cache-control': 'no-store' },
+    body: JSON.stringify(facts, null, 2),
+  }
 }
 
 /** Whoever is not the operator is answered as at any path that is not there. */
@@ -135,7 +170,11 @@ function pathOf(url: string): string {
   return end === -1 ? url.slice(start) : url.slice(start, end)
 }
 
-const list = (header: string | null): string[] => (header ?? '').split(',').map((item) => item.trim()).filter(Boolean)
+const list = (header: string | null): string[] =>
+  (header ?? '')
+    .split(',')
+    .map((item) => item.trim())
+    .filter(Boolean)
 
 /** Some proxies write the port of the connection as well: each would be a caller of its own. `1.2.3.4:80`, `[2001:db8::1]:80` and `[2001:db8::1]` lose it. */
 function withoutPort(hop: string): string {

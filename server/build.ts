@@ -18,18 +18,27 @@ export async function build(out: string): Promise<void> {
 }
 
 /** Programs that draw apart from the server: a binary finds them by their path from the root. */
-const PROGRAMS = ['adapters/providers/demo/sketch/worker.ts', 'adapters/providers/demo/sketch/film_worker.ts', 'adapters/providers/demo/sketch/audio_worker.ts']
+const PROGRAMS = [
+  'adapters/providers/demo/sketch/worker.ts',
+  'adapters/providers/demo/sketch/film_worker.ts',
+  'adapters/providers/demo/sketch/audio_worker.ts',
+]
 
 /** Compiles the server into one file. Throws with the compiler's words. */
 export async function compileBinary(out: string): Promise<void> {
-  const compiler = Bun.spawn([process.execPath, 'build', '--compile', 'server/main.ts', ...PROGRAMS, '--outfile', resolve(out)], { cwd: ROOT, stdout: 'ignore', stderr: 'pipe' })
+  const compiler = Bun.spawn(
+    [process.execPath, 'build', '--compile', 'server/main.ts', ...PROGRAMS, '--outfile', resolve(out)],
+    { cwd: ROOT, stdout: 'ignore', stderr: 'pipe' },
+  )
   const said = await compiler.stderr.text()
   if ((await compiler.exited) !== 0) throw new Error(`the binary does not compile:\n${said}`)
 }
 
 /** `adapters/tsconfig.json` says what is portable: it starts at the two doors, without Bun's types. */
 async function compile(out: string): Promise<void> {
-  const tsc = Bun.spawn([process.execPath, TSC, '-p', join(ROOT, 'adapters'), '--noEmit', 'false', '--outDir', out], { stderr: 'inherit' })
+  const tsc = Bun.spawn([process.execPath, TSC, '-p', join(ROOT, 'adapters'), '--noEmit', 'false', '--outDir', out], {
+    stderr: 'inherit',
+  })
   const said = await new Response(tsc.stdout).text()
   if ((await tsc.exited) !== 0) throw new Error(`the package does not compile:\n${said}`)
 }
@@ -56,7 +65,9 @@ async function needs(out: string): Promise<Record<string, string>> {
   for (const path of await readdir(out, { recursive: true })) {
     if (!path.endsWith('.js') && !path.endsWith('.d.ts')) continue
     const text = await readFile(join(out, path), 'utf8')
-    for (const [, stated, loaded] of text.matchAll(/^(?:import|export|\}).* from '([^.'][^']*)'|\bimport\(["']([^."'][^"']*)["']\)/gm)) {
+    for (const [, stated, loaded] of text.matchAll(
+      /^(?:import|export|\}).* from '([^.'][^']*)'|\bimport\(["']([^."'][^"']*)["']\)/gm,
+    )) {
       const specifier = stated ?? loaded ?? ''
       if (!specifier.startsWith('node:')) needed.add(packageOf(specifier))
     }
@@ -73,8 +84,11 @@ function missing(name: string): never {
 if (import.meta.main) {
   const started = performance.now()
   const [option, file] = process.argv.slice(2)
-  if (option !== undefined && (option !== '--binary' || file === undefined)) throw new Error('usage: bun run build [-- --binary FILE]')
+  if (option !== undefined && (option !== '--binary' || file === undefined))
+    throw new Error('usage: bun run build [-- --binary FILE]')
   if (file === undefined) await build(join(ROOT, 'dist'))
   else await compileBinary(file)
-  console.log(`built farebox ${manifest.version} into ${file ?? 'dist/'} in ${Math.round(performance.now() - started)} ms`)
+  console.log(
+    `built farebox ${manifest.version} into ${file ?? 'dist/'} in ${Math.round(performance.now() - started)} ms`,
+  )
 }

@@ -41,9 +41,15 @@ type Judging = ConnectionLimits & {
  * The connections to shut down. Those without a request go first, the oldest before the others: whoever connects and asks at once is answered. Of
  * those with a request the newest go first. An address over its own limit loses connections before anybody else does.
  */
-export function excess(open: readonly Connection[], { total, perAddress, seenAt, isBusy, isExempt }: Judging): readonly Connection[] {
-  const rank = (connection: Connection) => (isBusy(connection) ? Number.MAX_SAFE_INTEGER - seenAt(connection) : seenAt(connection))
-  const ranked = open.map((connection) => ({ connection, rank: rank(connection) })).sort((one, other) => one.rank - other.rank)
+export function excess(
+  open: readonly Connection[],
+  { total, perAddress, seenAt, isBusy, isExempt }: Judging,
+): readonly Connection[] {
+  const rank = (connection: Connection) =>
+    isBusy(connection) ? Number.MAX_SAFE_INTEGER - seenAt(connection) : seenAt(connection)
+  const ranked = open
+    .map((connection) => ({ connection, rank: rank(connection) }))
+    .sort((one, other) => one.rank - other.rank)
   const left = new Map<string, number>()
   for (const { address } of open) left.set(addressKey(address), (left.get(addressKey(address)) ?? 0) + 1)
   const closing = new Set<Connection>()
@@ -63,7 +69,9 @@ export function excess(open: readonly Connection[], { total, perAddress, seenAt,
 
 export type ConnectionGuard = {
   /** Notes that this peer has a request; the function that is returned notes its reply, which may go on as a stream. */
-  begin(peer: { readonly address: string; readonly port: number } | null): (reply: { readonly isStream: boolean }) => void
+  begin(
+    peer: { readonly address: string; readonly port: number } | null,
+  ): (reply: { readonly isStream: boolean }) => void
   stop(): void
 }
 
@@ -109,7 +117,11 @@ export function guardConnections({ ports, onClosed, ...limits }: Guarding): Conn
     const open = sockets.list(new Set(ports()))
     seen = new Map(open.map((connection) => [nameOf(connection), seen.get(nameOf(connection)) ?? turn]))
     for (const name of streaming) if (!seen.has(name)) streaming.delete(name)
-    const closing = excess(open, { ...limits, seenAt: (one) => seen.get(nameOf(one)) ?? turn, isBusy: (one) => busy.has(nameOf(one)) || streaming.has(nameOf(one)) })
+    const closing = excess(open, {
+      ...limits,
+      seenAt: (one) => seen.get(nameOf(one)) ?? turn,
+      isBusy: (one) => busy.has(nameOf(one)) || streaming.has(nameOf(one)),
+    })
     for (const { fd } of closing) sockets.shutdown(fd)
     if (closing.length > 0) onClosed({ open: open.length, closed: closing.length })
   }
@@ -160,7 +172,8 @@ function openSockets() {
   }
 
   return {
-    list: (ports: ReadonlySet<number>): readonly Connection[] => descriptors().flatMap((fd) => connectionOf(fd, ports) ?? []),
+    list: (ports: ReadonlySet<number>): readonly Connection[] =>
+      descriptors().flatMap((fd) => connectionOf(fd, ports) ?? []),
     shutdown: (fd: number): void => void shutdown(fd, BOTH_WAYS),
   }
 }
@@ -169,7 +182,11 @@ function load() {
   for (const name of ['libc.so.6', `libc.musl-${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}.so.1`]) {
     try {
       const naming = { args: [FFIType.i32, FFIType.ptr, FFIType.ptr], returns: FFIType.i32 }
-      return dlopen(name, { getpeername: naming, getsockname: naming, shutdown: { args: [FFIType.i32, FFIType.i32], returns: FFIType.i32 } })
+      return dlopen(name, {
+        getpeername: naming,
+        getsockname: naming,
+        shutdown: { args: [FFIType.i32, FFIType.i32], returns: FFIType.i32 },
+      })
     } catch {
       // The next one.
     }

@@ -41,13 +41,20 @@ export function isPreflight(request: Request): boolean {
 
 /** Allows the headers that the browser asks for, besides those that are always allowed, and except unsafe ones. */
 export function preflightReply(request: Request): Reply {
-  const asked = (request.headers.get('access-control-request-headers') ?? '').toLowerCase().split(',').map((name) => name.trim())
-  const harmless = asked.slice(0, MAX_REQUESTED).filter((name) => TOKEN.test(name) && !UNSAFE.some((pattern) => pattern.test(name)))
+  const asked = (request.headers.get('access-control-request-headers') ?? '')
+    .toLowerCase()
+    .split(',')
+    .map((name) => name.trim())
+  const harmless = asked
+    .slice(0, MAX_REQUESTED)
+    .filter((name) => TOKEN.test(name) && !UNSAFE.some((pattern) => pattern.test(name)))
   return {
     status: 204,
     headers: {
       'access-control-allow-methods': METHODS,
-      'access-control-allow-headers': [...new Set([...ALLOWED, ...harmless].map((name) => name.toLowerCase()))].join(', '),
+      'access-control-allow-headers': [...new Set([...ALLOWED, ...harmless].map((name) => name.toLowerCase()))].join(
+        ', ',
+      ),
       'access-control-max-age': '86400',
       vary: 'Access-Control-Request-Method, Access-Control-Request-Headers',
     },

@@ -40,8 +40,11 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
   const servers: Bun.Server<unknown>[] = []
   const ports = new Map<string, number>()
   let main = config.port
-  const facts = devnet && { devnet: (origin: string) => devnetFacts(devnet, gateways, (name) => atPort(origin, ports.get(name) ?? main)) }
-  const figures = metrics && operatorToken !== undefined && { metrics: { token: operatorToken, scrape: metrics.scrape } }
+  const facts = devnet && {
+    devnet: (origin: string) => devnetFacts(devnet, gateways, (name) => atPort(origin, ports.get(name) ?? main)),
+  }
+  const figures = metrics &&
+    operatorToken !== undefined && { metrics: { token: operatorToken, scrape: metrics.scrape } }
   const usual = defaultLimits()
   const total = config.maxConnections ?? usual.total
   const limits = { total, perAddress: config.maxConnectionsPerAddress ?? Math.ceil(total / 2) }
@@ -53,8 +56,18 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
     onClosed: (facts) => log.warn('connections over the limit were closed', { ...facts, ...limits }),
   })
   const streamed = new WeakSet<Request>()
-  const shared = { log, onStream: (request: Request) => void streamed.add(request), trustedProxies, ...facts, ...figures }
-  const hosted = gateways.map(({ gateway, config: { hosts, publicOrigin: origin } }): Hosted => ({ gateway, hosts, ...(origin && { origin }) }))
+  const shared = {
+    log,
+    onStream: (request: Request) => void streamed.add(request),
+    trustedProxies,
+    ...facts,
+    ...figures,
+  }
+  const hosted = gateways.map(({ gateway, config: { hosts, publicOrigin: origin } }): Hosted => ({
+    gateway,
+    hosts,
+    ...(origin && { origin }),
+  }))
 
   try {
     const server = open(config.port, { gateways: hosted, publicOrigin })
@@ -62,7 +75,10 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
     for (const [index, { config: row }] of gateways.entries()) {
       if (row.port === undefined) continue
       const own = { gateways: [{ ...(hosted[index] as Hosted), hosts: [] }] }
-      ports.set(row.name, portOf(devnet ? openNear(row.port, own) : open(row.port, own, `the port of gateway ${row.name}`)))
+      ports.set(
+        row.name,
+        portOf(devnet ? openNear(row.port, own) : open(row.port, own, `the port of gateway ${row.name}`)),
+      )
     }
     return { url: `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${server.port}`, stop }
   } catch (error) {
@@ -70,11 +86,21 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
     throw error
   }
 
-  function open(port: number, served: Pick<Parameters<typeof app>[0], 'gateways' | 'publicOrigin'>, setting = 'PORT'): Bun.Server<unknown> {
+  function open(
+    port: number,
+    served: Pick<Parameters<typeof app>[0], 'gateways' | 'publicOrigin'>,
+    setting = 'PORT',
+  ): Bun.Server<unknown> {
     const elysia = app({ ...shared, ...served })
     try {
       // Bun's own 413 has no body and its idle limit is 10 s: sizes are checked in core, and an inline window takes 30 s.
-      const server = Bun.serve({ port, hostname: config.host, idleTimeout: 255, maxRequestBodySize: Number.MAX_SAFE_INTEGER, fetch: (request, self) => handle(request, self) })
+      const server = Bun.serve({
+        port,
+        hostname: config.host,
+        idleTimeout: 255,
+        maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+        fetch: (request, self) => handle(request, self),
+      })
       elysia.server = server
       servers.push(server)
       return server
@@ -108,9 +134,16 @@ export function listen(config: Config, { gateways, devnet, metrics }: Wired, { l
 
 const portOf = (server: Bun.Server<unknown>): number => server.port ?? 0
 
-function refusal({ code, message }: Error & { code?: string }, { port, host, setting }: { port: number; host: string; setting: string }): StartError {
-  if (code === 'EADDRINUSE') return new StartError(`Port ${port} on ${host} is taken. Stop what listens there, or set ${setting} to another one (0 picks a free one).`)
-  if (code === 'EACCES') return new StartError(`Port ${port} on ${host} may not be opened by this user. Set ${setting} to one above 1023.`)
+function refusal(
+  { code, message }: Error & { code?: string },
+  { port, host, setting }: { port: number; host: string; setting: string },
+): StartError {
+  if (code === 'EADDRINUSE')
+    return new StartError(
+      `Port ${port} on ${host} is taken. Stop what listens there, or set ${setting} to another one (0 picks a free one).`,
+    )
+  if (code === 'EACCES')
+    return new StartError(`Port ${port} on ${host} may not be opened by this user. Set ${setting} to one above 1023.`)
   return new StartError(`Cannot listen on ${host}:${port}: ${message}`)
 }
 
@@ -121,13 +154,34 @@ function atPort(origin: string, port: number): string {
 }
 
 /** `baseUrl` of a gateway by its name. Shows keys, if to play money. */
-function devnetFacts({ evm, solana }: NonNullable<Wired['devnet']>, gateways: Wired['gateways'], baseUrl: (name: string) => string) {
-  const onEvm = { network: evm.network, rpc_url: evm.rpcUrl, asset: evm.asset, pay_to: evm.payTo, buyer: { address: evm.buyer.address, private_key: evm.buyer.privateKey } }
-  const onSolana = solana && { network: solana.network, rpc_url: solana.rpcUrl, asset: solana.mint, pay_to: solana.payTo, buyer: { address: solana.buyer.address, private_key: solana.buyer.privateKey } }
+function devnetFacts(
+  { evm, solana }: NonNullable<Wired['devnet']>,
+  gateways: Wired['gateways'],
+  baseUrl: (name: string) => string,
+) {
+  const onEvm = {
+    network: evm.network,
+    rpc_url: evm.rpcUrl,
+    asset: evm.asset,
+    pay_to: evm.payTo,
+    buyer: { address: evm.buyer.address, private_key: evm.buyer.privateKey },
+  }
+  const onSolana = solana && {
+    network: solana.network,
+    rpc_url: solana.rpcUrl,
+    asset: solana.mint,
+    pay_to: solana.payTo,
+    buyer: { address: solana.buyer.address, private_key: solana.buyer.privateKey },
+  }
   const chainOf = (name: string) => (name === 'solana' && onSolana ? onSolana : onEvm)
   return {
     note: 'Local chains with play money. This route and the keys on it exist on devnet only.',
     ...onEvm,
-    gateways: gateways.map(({ gateway: { name }, config: { label } }) => ({ name, label, base_url: baseUrl(name), ...chainOf(name) })),
+    gateways: gateways.map(({ gateway: { name }, config: { label } }) => ({
+      name,
+      label,
+      base_url: baseUrl(name),
+      ...chainOf(name),
+    })),
   }
 }

@@ -16,7 +16,14 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
     const requests = inFlight()
     const listening = listen(config, wired, { log, requests })
     const { gateways, storage, clock, owner } = wired
-    const sweeping = sweep({ gateways: gateways.map(({ gateway }) => gateway), storage, clock, log, owner, everyMs: Math.min(5_000, config.leaseMs / RENEWALS) })
+    const sweeping = sweep({
+      gateways: gateways.map(({ gateway }) => gateway),
+      storage,
+      clock,
+      log,
+      owner,
+      everyMs: Math.min(5_000, config.leaseMs / RENEWALS),
+    })
     const { url } = listening
     return { url, wired, stop }
 
@@ -58,7 +65,11 @@ async function nothingBegun({ clock, drain }: Wired): Promise<void> {
 
 async function main(): Promise<void> {
   const read = readConfig(process.env)
-  if (!read.ok) return refuse(['Farebox cannot start; the configuration has mistakes:', ...read.mistakes.map((mistake) => `  - ${mistake}`)])
+  if (!read.ok)
+    return refuse([
+      'Farebox cannot start; the configuration has mistakes:',
+      ...read.mistakes.map((mistake) => `  - ${mistake}`),
+    ])
   const { config } = read
   const log = serverLog(config.logLevel)
   let running: Running
@@ -91,7 +102,15 @@ function refuse(lines: readonly string[]): void {
   process.exitCode = 1
 }
 
-type Facts = { readonly version: string; readonly origin: string; readonly listening: string; readonly labels: readonly string[]; readonly endpoints: number; readonly isDevnet: boolean; readonly real: readonly string[] }
+type Facts = {
+  readonly version: string
+  readonly origin: string
+  readonly listening: string
+  readonly labels: readonly string[]
+  readonly endpoints: number
+  readonly isDevnet: boolean
+  readonly real: readonly string[]
+}
 
 /** What a person reads first. */
 export function greeting({ version, origin, listening, labels, endpoints, isDevnet, real }: Facts): readonly string[] {
@@ -101,7 +120,9 @@ export function greeting({ version, origin, listening, labels, endpoints, isDevn
   const play = 'a local chain, a funded buyer, procedural pictures and a parrot'
   return [
     first,
-    real.length === 0 ? `  devnet: ${play}; no real money, no real models` : `  devnet: ${play}; but what ${real.join(', ')} makes is real, and is charged to your keys`,
+    real.length === 0
+      ? `  devnet: ${play}; no real money, no real models`
+      : `  devnet: ${play}; but what ${real.join(', ')} makes is real, and is charged to your keys`,
     '  talk to a model:  npx -y bun@1.4.4 run buy -- chat "Why is the sky blue?"',
     '  buy a picture:    npx -y bun@1.4.4 run buy -- images "a red fox in the snow"',
     `  look around:      ${listening}/openapi.json  ${listening}/devnet`,
@@ -111,9 +132,19 @@ export function greeting({ version, origin, listening, labels, endpoints, isDevn
 function greet({ url, wired }: Running, config: Config): void {
   const { gateways, devnet } = wired
   const labels = [...new Set(gateways.map((row) => row.config.label))]
-  const facts = { version: VERSION, origin: config.publicOrigin ?? url, listening: url, labels, endpoints: gateways.find((row) => !row.config.retired)?.gateway.endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden).length ?? 0 }
+  const facts = {
+    version: VERSION,
+    origin: config.publicOrigin ?? url,
+    listening: url,
+    labels,
+    endpoints:
+      gateways
+        .find((row) => !row.config.retired)
+        ?.gateway.endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden).length ?? 0,
+  }
   console.log(greeting({ ...facts, isDevnet: devnet !== undefined, real: realVendors(config) }).join('\n'))
-  if (devnet && !isLoopback(config.host)) console.log(`  note: listening on ${config.host}, so others can reach this play system`)
+  if (devnet && !isLoopback(config.host))
+    console.log(`  note: listening on ${config.host}, so others can reach this play system`)
 }
 
 if (import.meta.main) await main()

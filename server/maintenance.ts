@@ -14,7 +14,9 @@ export type SweepOptions = {
 const PRUNE_EVERY_MS = 3_600_000
 
 /** Starts sweeping; `stop` resolves when the round under way has ended. A failed round is logged, and the next one is tried. */
-export function sweep({ gateways, storage, clock, log, owner, everyMs = 5_000 }: SweepOptions): { stop(): Promise<void> } {
+export function sweep({ gateways, storage, clock, log, owner, everyMs = 5_000 }: SweepOptions): {
+  stop(): Promise<void>
+} {
   const stopped = new AbortController()
   let prunedAt = 0
 
@@ -45,7 +47,11 @@ export function sweep({ gateways, storage, clock, log, owner, everyMs = 5_000 }:
   }
 
   /** A loop of its own for each: a slow chain keeps neither this process from saying that it is alive, nor other gateways from their money. */
-  const running = Promise.all([repeat(renew), repeat(prune), ...gateways.map((gateway) => repeat(() => gateway.maintain()))])
+  const running = Promise.all([
+    repeat(renew),
+    repeat(prune),
+    ...gateways.map((gateway) => repeat(() => gateway.maintain())),
+  ])
 
   return {
     async stop() {

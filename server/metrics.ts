@@ -28,13 +28,47 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
   const register = new Registry()
   collectDefaultMetrics({ register })
   for (const { name } of register.getMetricsAsArray()) if (!OF_THE_PROCESS.test(name)) register.removeSingleMetric(name)
-  new Gauge({ name: 'farebox_info', help: 'One, with the version that runs.', labelNames: ['version'], registers: [register] }).set({ version }, 1)
-  const requests = tally(register, 'farebox_requests_total', 'Requests answered, by class of status; quotes, 402, are a class of their own.', ['gateway', 'endpoint', 'status'])
-  const quotes = tally(register, 'farebox_quotes_total', 'Orders without payment that were told their price.', ['gateway', 'endpoint'])
-  const verifications = tally(register, 'farebox_verifications_total', 'Payments judged: valid, unavailable, or the code of the refusal.', ['outcome'])
-  const calls = tally(register, 'farebox_calls_total', 'Paid calls that were opened here, and those that completed or failed here.', ['gateway', 'state'])
-  const settlements = tally(register, 'farebox_settlements_total', 'Attempts to settle: settled, refused, dead, or not known yet.', ['gateway', 'outcome'])
-  const revenue = tally(register, 'farebox_revenue_usdc_total', 'USDC that moved, by its receipts.', ['gateway', 'endpoint'], MICRO)
+  new Gauge({
+    name: 'farebox_info',
+    help: 'One, with the version that runs.',
+    labelNames: ['version'],
+    registers: [register],
+  }).set({ version }, 1)
+  const requests = tally(
+    register,
+    'farebox_requests_total',
+    'Requests answered, by class of status; quotes, 402, are a class of their own.',
+    ['gateway', 'endpoint', 'status'],
+  )
+  const quotes = tally(register, 'farebox_quotes_total', 'Orders without payment that were told their price.', [
+    'gateway',
+    'endpoint',
+  ])
+  const verifications = tally(
+    register,
+    'farebox_verifications_total',
+    'Payments judged: valid, unavailable, or the code of the refusal.',
+    ['outcome'],
+  )
+  const calls = tally(
+    register,
+    'farebox_calls_total',
+    'Paid calls that were opened here, and those that completed or failed here.',
+    ['gateway', 'state'],
+  )
+  const settlements = tally(
+    register,
+    'farebox_settlements_total',
+    'Attempts to settle: settled, refused, dead, or not known yet.',
+    ['gateway', 'outcome'],
+  )
+  const revenue = tally(
+    register,
+    'farebox_revenue_usdc_total',
+    'USDC that moved, by its receipts.',
+    ['gateway', 'endpoint'],
+    MICRO,
+  )
   const upstream = new Histogram({
     name: 'farebox_upstream_seconds',
     help: 'Time of one call to a vendor; of a stream, until its first event.',
@@ -44,8 +78,16 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
   })
 
   const balances: { readonly gateway: string; readonly read: () => readonly Balance[] }[] = []
-  balanceGauge('wei', 'farebox_relayer_balance_wei', 'What a relayer account holds for gas, in wei, less what was spent since it was read.')
-  balanceGauge('lamports', 'farebox_fee_payer_balance_lamports', 'What a Solana fee payer holds, in lamports, less what was spent since it was read.')
+  balanceGauge(
+    'wei',
+    'farebox_relayer_balance_wei',
+    'What a relayer account holds for gas, in wei, less what was spent since it was read.',
+  )
+  balanceGauge(
+    'lamports',
+    'farebox_fee_payer_balance_lamports',
+    'What a Solana fee payer holds, in lamports, less what was spent since it was read.',
+  )
 
   function balanceGauge(unit: Balance['unit'], name: string, help: string): void {
     const gauge: Gauge = new Gauge({
@@ -69,7 +111,11 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
       const answered = new Map<string, (Cell | undefined)[]>()
       const quoted = new Map<string, Cell>()
       // There from the start, at zero: a rate needs a first value.
-      const moved = { opened: calls([gateway, 'opened']), completed: calls([gateway, 'completed']), failed: calls([gateway, 'failed']) }
+      const moved = {
+        opened: calls([gateway, 'opened']),
+        completed: calls([gateway, 'completed']),
+        failed: calls([gateway, 'failed']),
+      }
       for (const outcome of OUTCOMES) settlements([gateway, outcome])
       return {
         answered(endpoint, status) {
@@ -92,7 +138,10 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
     },
 
     timed(name, vendor) {
-      const dressed = Object.entries(vendor).map(([verb, value]) => [verb, typeof value === 'function' ? (...asked: readonly unknown[]) => stopwatch(name, () => value(...asked)) : value])
+      const dressed = Object.entries(vendor).map(([verb, value]) => [
+        verb,
+        typeof value === 'function' ? (...asked: readonly unknown[]) => stopwatch(name, () => value(...asked)) : value,
+      ])
       return Object.fromEntries(dressed) as typeof vendor
     },
 
@@ -117,7 +166,13 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
 type Cell = { value: number }
 
 /** A counter whose cells are plain numbers: the library hashes all labels with each increment, which a quote shall not wait for. */
-function tally(register: Registry, name: string, help: string, labelNames: readonly string[], unit = 1): (labels: readonly string[]) => Cell {
+function tally(
+  register: Registry,
+  name: string,
+  help: string,
+  labelNames: readonly string[],
+  unit = 1,
+): (labels: readonly string[]) => Cell {
   const cells = new Map<string, Cell & { readonly labels: Readonly<Record<string, string>> }>()
   const counter = new Counter({
     name,
@@ -131,7 +186,13 @@ function tally(register: Registry, name: string, help: string, labelNames: reado
   })
   return (labels) => {
     const key = labels.join('\n')
-    return cells.get(key) ?? kept(cells, key, { value: 0, labels: Object.fromEntries(labelNames.map((label, index) => [label, labels[index] ?? ''])) })
+    return (
+      cells.get(key) ??
+      kept(cells, key, {
+        value: 0,
+        labels: Object.fromEntries(labelNames.map((label, index) => [label, labels[index] ?? ''])),
+      })
+    )
   }
 }
 

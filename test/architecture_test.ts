@@ -26,7 +26,13 @@ const sources = paths.filter((path) => path.endsWith('.ts') && !path.endsWith('.
 
 function source(path: string): Source {
   const text = read(path)
-  return { path, room: path.split('/', 1)[0] ?? '', text, code: withoutWords(text), imports: specifiers(text).map((specifier) => resolve(path, specifier)) }
+  return {
+    path,
+    room: path.split('/', 1)[0] ?? '',
+    text,
+    code: withoutWords(text),
+    imports: specifiers(text).map((specifier) => resolve(path, specifier)),
+  }
 }
 
 function read(path: string): string {
@@ -34,7 +40,9 @@ function read(path: string): string {
 }
 
 function specifiers(text: string): string[] {
-  const statements = text.matchAll(/^(?:import|export)\b[^'`;]*?\bfrom '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm)
+  const statements = text.matchAll(
+    /^(?:import|export)\b[^'`;]*?\bfrom '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm,
+  )
   return [...statements].map(([, from, bare, dynamic]) => from ?? bare ?? dynamic ?? '')
 }
 
@@ -43,7 +51,9 @@ function resolve(from: string, specifier: string): string {
 }
 
 function withoutWords(text: string): string {
-  return text.replace(/'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|\/\*[^]*?\*\/|(?<![\\:/])\/\/.*$/gm, (words) => words.replace(/[^\n]/g, ' '))
+  return text.replace(/'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|\/\*[^]*?\*\/|(?<![\\:/])\/\/.*$/gm, (words) =>
+    words.replace(/[^\n]/g, ' '),
+  )
 }
 
 function inRoom(...rooms: readonly string[]): readonly Source[] {
@@ -52,19 +62,25 @@ function inRoom(...rooms: readonly string[]): readonly Source[] {
 
 /** `core/call/paid_call.ts imports viem`, for each import that is not allowed: a failing test says what to do. */
 function strays(from: readonly Source[], isAllowed: (target: string, source: Source) => boolean): string[] {
-  return from.flatMap((source) => source.imports.filter((target) => !isAllowed(target, source)).map((target) => `${source.path} imports ${target}`))
+  return from.flatMap((source) =>
+    source.imports.filter((target) => !isAllowed(target, source)).map((target) => `${source.path} imports ${target}`),
+  )
 }
 
 /** `core/call/paid_call.ts:12 setTimeout(`, for each match. */
 function matches(from: readonly Source[], pattern: RegExp, part: 'code' | 'text' = 'code'): string[] {
   const lineOf = (text: string, index: number) => text.slice(0, index).split('\n').length
-  return from.flatMap(({ path, [part]: text }) => [...text.matchAll(pattern)].map(({ 0: found, index }) => `${path}:${lineOf(text, index)} ${found.trim()}`))
+  return from.flatMap(({ path, [part]: text }) =>
+    [...text.matchAll(pattern)].map(({ 0: found, index }) => `${path}:${lineOf(text, index)} ${found.trim()}`),
+  )
 }
 
 // ── who may import whom ─────────────────────────────────────────────────────────────────────────────────────────────
 
 test('core imports TypeBox, noble hashes, image-size and itself', () => {
-  expect(strays(inRoom('core'), (target) => /^(core\/|@sinclair\/typebox(\/|$)|@noble\/hashes\/|image-size$)/.test(target))).toEqual([])
+  expect(
+    strays(inRoom('core'), (target) => /^(core\/|@sinclair\/typebox(\/|$)|@noble\/hashes\/|image-size$)/.test(target)),
+  ).toEqual([])
 })
 
 test('adapters import core and adapters, never server', () => {
@@ -73,7 +89,9 @@ test('adapters import core and adapters, never server', () => {
 
 test('an adapter knows no adapter of another kind; only the door and the machine know several', () => {
   const kinds = inRoom('adapters').filter(({ path }) => path.split('/').length > 2)
-  expect(strays(kinds, (target, { path }) => !target.startsWith('adapters/') || kindOf(target) === kindOf(path))).toEqual([])
+  expect(
+    strays(kinds, (target, { path }) => !target.startsWith('adapters/') || kindOf(target) === kindOf(path)),
+  ).toEqual([])
 })
 
 test('only wiring names concrete adapters', () => {
@@ -88,10 +106,17 @@ test('nothing but tests imports tests', () => {
 test('what comes from npm is a dependency in package.json, and of the right sort', () => {
   const runtime = Object.keys(manifest.dependencies)
   const all = [...runtime, ...Object.keys(manifest.devDependencies), manifest.name]
-  const isBuiltIn = (target: string) => /^(node|bun):|^bun$/.test(target) || sources.some(({ path }) => path === target) || existsSync(join(ROOT, target))
+  const isBuiltIn = (target: string) =>
+    /^(node|bun):|^bun$/.test(target) || sources.some(({ path }) => path === target) || existsSync(join(ROOT, target))
   const named = (target: string) => target.split('/', target.startsWith('@') ? 2 : 1).join('/')
   const isTool = ({ path }: Source) => path === 'server/devnet/compile.ts'
-  expect(strays(sources, (target, source) => isBuiltIn(target) || (source.room === 'test' || isTool(source) ? all : runtime).includes(named(target)))).toEqual([])
+  expect(
+    strays(
+      sources,
+      (target, source) =>
+        isBuiltIn(target) || (source.room === 'test' || isTool(source) ? all : runtime).includes(named(target)),
+    ),
+  ).toEqual([])
 })
 
 // ── what comes in as an argument ────────────────────────────────────────────────────────────────────────────────────
@@ -101,7 +126,8 @@ test('core names no runtime', () => {
 })
 
 test('core has no clock, timer, randomness or network of its own', () => {
-  const own = /\bDate\.now\b|\bnew Date\(\)|\bperformance\.\w+|\bAbortSignal\.timeout\b|\bset(?:Timeout|Interval|Immediate)\b|\bMath\.random\b|\bcrypto\.\w+|(?:\bawait|\breturn|=>|[=(,?:]) *(?:globalThis\.)?fetch\(/g
+  const own =
+    /\bDate\.now\b|\bnew Date\(\)|\bperformance\.\w+|\bAbortSignal\.timeout\b|\bset(?:Timeout|Interval|Immediate)\b|\bMath\.random\b|\bcrypto\.\w+|(?:\bawait|\breturn|=>|[=(,?:]) *(?:globalThis\.)?fetch\(/g
   expect(matches(inRoom('core'), own)).toEqual([])
 })
 
@@ -114,9 +140,17 @@ test('adapters read no clock and roll no dice; the machine does', () => {
 
 test('every file in core/endpoints is on the menu', async () => {
   const { endpoints } = await import('../core/products/mod.ts')
-  for (const { path } of sources.filter((file) => file.path.startsWith('core/endpoints/') && file.path !== 'core/products/mod.ts')) {
-    const offered = Object.values((await import(join(ROOT, path))) as Record<string, unknown>).filter(Array.isArray).flat()
-    expect({ path, offered: offered.length > 0, missing: offered.filter((endpoint) => !endpoints.includes(endpoint)) }).toEqual({ path, offered: true, missing: [] })
+  for (const { path } of sources.filter(
+    (file) => file.path.startsWith('core/endpoints/') && file.path !== 'core/products/mod.ts',
+  )) {
+    const offered = Object.values((await import(join(ROOT, path))) as Record<string, unknown>)
+      .filter(Array.isArray)
+      .flat()
+    expect({
+      path,
+      offered: offered.length > 0,
+      missing: offered.filter((endpoint) => !endpoints.includes(endpoint)),
+    }).toEqual({ path, offered: true, missing: [] })
   }
 })
 
@@ -125,12 +159,19 @@ test('every adapter of a port runs the laws of that port', () => {
   const lawless: string[] = []
   for (const [port, laws] of Object.entries(LAWS)) {
     const made = inRoom('adapters').flatMap((file) => factories(file, port).map((name) => ({ name, path: file.path })))
-    expect({ port, hasAdapters: made.length > 0, hasLaws: existsSync(join(ROOT, laws)) }).toEqual({ port, hasAdapters: true, hasLaws: true })
+    expect({ port, hasAdapters: made.length > 0, hasLaws: existsSync(join(ROOT, laws)) }).toEqual({
+      port,
+      hasAdapters: true,
+      hasLaws: true,
+    })
     for (const { name, path } of made) {
-      const isRun = tests.some(({ imports, code }) => imports.includes(laws) && imports.includes(path) && /\brunLaws\(/.test(code))
+      const isRun = tests.some(
+        ({ imports, code }) => imports.includes(laws) && imports.includes(path) && /\brunLaws\(/.test(code),
+      )
       if (!isRun) lawless.push(`${name} of ${path} does not run ${laws}`)
     }
-    if (!tests.some(({ imports, code }) => imports.includes(laws) && /\brunBroken\(/.test(code))) lawless.push(`nothing breaks ${laws}`)
+    if (!tests.some(({ imports, code }) => imports.includes(laws) && /\brunBroken\(/.test(code)))
+      lawless.push(`nothing breaks ${laws}`)
   }
   expect(lawless).toEqual([])
 })
@@ -138,21 +179,37 @@ test('every adapter of a port runs the laws of that port', () => {
 test('the map of the house in the README is the house', () => {
   const map = mapOf(existsSync(join(ROOT, 'README.md')) ? read('README.md') : '')
   if (!map) return
-  const folders = new Set(paths.filter((path) => path.split('/').length > 2).map((path) => `${path.split('/', 2).join('/')}/`))
+  const folders = new Set(
+    paths.filter((path) => path.split('/').length > 2).map((path) => `${path.split('/', 2).join('/')}/`),
+  )
   const mirrored = ['test/core/', 'test/adapters/', 'test/server/']
   const expected = [...ROOMS.map((room) => `${room}/`), ...folders].filter((folder) => !mirrored.includes(folder))
-  expect(map.filter(({ path }) => !existsSync(join(ROOT, path))), 'on the map, but not there').toEqual([])
-  expect(expected.filter((folder) => !map.some(({ path }) => path === folder)), 'there, but not on the map').toEqual([])
-  expect(map.filter(({ description }) => description === ''), 'on the map without a word').toEqual([])
+  expect(
+    map.filter(({ path }) => !existsSync(join(ROOT, path))),
+    'on the map, but not there',
+  ).toEqual([])
+  expect(
+    expected.filter((folder) => !map.some(({ path }) => path === folder)),
+    'there, but not on the map',
+  ).toEqual([])
+  expect(
+    map.filter(({ description }) => description === ''),
+    'on the map without a word',
+  ).toEqual([])
 })
 
 test('each room has a README of at most 25 lines', () => {
-  const lengths = ROOMS.map((room) => ({ room, lines: existsSync(join(ROOT, room, 'README.md')) ? lines(read(`${room}/README.md`)) : 0 }))
+  const lengths = ROOMS.map((room) => ({
+    room,
+    lines: existsSync(join(ROOT, room, 'README.md')) ? lines(read(`${room}/README.md`)) : 0,
+  }))
   expect(lengths.filter(({ lines }) => lines === 0 || lines > 25)).toEqual([])
 })
 
 test('the house has four rooms', () => {
-  const folders = readdirSync(ROOT, { withFileTypes: true }).filter((entry) => entry.isDirectory() && !/^\.|^node_modules$|^dist$/.test(entry.name))
+  const folders = readdirSync(ROOT, { withFileTypes: true }).filter(
+    (entry) => entry.isDirectory() && !/^\.|^node_modules$|^dist$/.test(entry.name),
+  )
   expect(folders.map(({ name }) => name).sort()).toEqual([...ROOMS].sort())
 })
 
@@ -161,7 +218,13 @@ test('the house has four rooms', () => {
 test('the version is written once', async () => {
   const { VERSION } = await import('../server/wiring/mod.ts')
   expect(VERSION).toBe(manifest.version)
-  expect(matches(inRoom('core', 'adapters', 'server'), new RegExp(`\\b${manifest.version.replaceAll('.', '\\.')}\\b`, 'g'), 'text')).toEqual([])
+  expect(
+    matches(
+      inRoom('core', 'adapters', 'server'),
+      new RegExp(`\\b${manifest.version.replaceAll('.', '\\.')}\\b`, 'g'),
+      'text',
+    ),
+  ).toEqual([])
 })
 
 test('dependencies are named at exact versions', () => {
@@ -180,25 +243,44 @@ test('bun.lock names no registry', () => {
 // ── habits that no linter knows ─────────────────────────────────────────────────────────────────────────────────────
 
 test('files are named in snake_case', () => {
-  const isNamed = (name: string) => /^[a-z0-9]+(_[a-z0-9]+)*$/.test(name.slice(0, -extname(name).length).replace(/\.d$/, ''))
+  const isNamed = (name: string) =>
+    /^[a-z0-9]+(_[a-z0-9]+)*$/.test(name.slice(0, -extname(name).length).replace(/\.d$/, ''))
   const exempt = /(^|\/)(README|DECISIONS|CONTRACT)\.md$/
-  expect(paths.filter((path) => !exempt.test(path) && !path.startsWith('test/vectors/') && !isNamed(basename(path)))).toEqual([])
+  expect(
+    paths.filter((path) => !exempt.test(path) && !path.startsWith('test/vectors/') && !isNamed(basename(path))),
+  ).toEqual([])
 })
 
 test('source files have at most 400 lines', () => {
-  expect(inRoom('core', 'adapters', 'server').filter(({ text }) => lines(text) > 400).map(({ path, text }) => `${path}: ${lines(text)}`)).toEqual([])
+  expect(
+    inRoom('core', 'adapters', 'server')
+      .filter(({ text }) => lines(text) > 400)
+      .map(({ path, text }) => `${path}: ${lines(text)}`),
+  ).toEqual([])
 })
 
 test('relative imports carry their extension', () => {
-  expect(strays(sources, (target) => !ROOMS.includes(target.split('/', 1)[0] ?? '') || /\.(ts|json|wasm)$/.test(target))).toEqual([])
+  expect(
+    strays(sources, (target) => !ROOMS.includes(target.split('/', 1)[0] ?? '') || /\.(ts|json|wasm)$/.test(target)),
+  ).toEqual([])
 })
 
 test('there are no default exports, enums, namespaces or decorators, and no classes but errors', () => {
-  expect(matches(sources, /^export default\b|^(?:export )?(?:declare )?(?:const )?enum \w+|^(?:export )?(?:declare )?namespace \w+|^ *@\w+\(|^ *(?:export )?(?:abstract )?class \w+(?! extends \w*Error\b)\b/gm)).toEqual([])
+  expect(
+    matches(
+      sources,
+      /^export default\b|^(?:export )?(?:declare )?(?:const )?enum \w+|^(?:export )?(?:declare )?namespace \w+|^ *@\w+\(|^ *(?:export )?(?:abstract )?class \w+(?! extends \w*Error\b)\b/gm,
+    ),
+  ).toEqual([])
 })
 
 test('only doors re-export', () => {
-  expect(matches(sources.filter(({ path }) => basename(path) !== 'mod.ts'), /^export (?:type )?(?:\{[^}]*\}|\*(?: as \w+)?) from\b/gm)).toEqual([])
+  expect(
+    matches(
+      sources.filter(({ path }) => basename(path) !== 'mod.ts'),
+      /^export (?:type )?(?:\{[^}]*\}|\*(?: as \w+)?) from\b/gm,
+    ),
+  ).toEqual([])
 })
 
 test('nothing is left for later', () => {
@@ -237,7 +319,9 @@ function kindOf(path: string): string {
 /** Exported functions of a file that return the port, or a type of that file that extends it. */
 function factories({ text }: Source, port: string): string[] {
   const names = [port, ...[...text.matchAll(new RegExp(`\\btype (\\w+) = ${port}\\b`, 'g'))].map(([, name]) => name)]
-  return [...text.matchAll(new RegExp(`^export function (\\w+)\\(.*\\): (?:${names.join('|')}) \\{$`, 'gm'))].map(([, name]) => name ?? '')
+  return [...text.matchAll(new RegExp(`^export function (\\w+)\\(.*\\): (?:${names.join('|')}) \\{$`, 'gm'))].map(
+    ([, name]) => name ?? '',
+  )
 }
 
 /** Lines `path  what it is` of the first fenced block under "The house". */

@@ -13,7 +13,17 @@ const tool = (path: string, ...args: readonly string[]) => [process.execPath, jo
 
 /** Not of the checkout: what the compiler knows about files that have not changed, and how long each test file takes here. */
 const KEPT = join(ROOT, 'node_modules/.cache/farebox')
-const typed = (project: string): readonly string[] => tool('typescript/bin/tsc', '-p', project, '--checkers', '2', '--incremental', '--tsBuildInfoFile', join(KEPT, `${project === '.' ? 'all' : project}.tsbuildinfo`))
+const typed = (project: string): readonly string[] =>
+  tool(
+    'typescript/bin/tsc',
+    '-p',
+    project,
+    '--checkers',
+    '2',
+    '--incremental',
+    '--tsBuildInfoFile',
+    join(KEPT, `${project === '.' ? 'all' : project}.tsbuildinfo`),
+  )
 
 const types: Step = { name: 'types', command: typed('.') }
 const checks: readonly Step[] = [
@@ -27,7 +37,18 @@ const checks: readonly Step[] = [
  * is about five seconds, the time that Bun gives a test unless told: busy machines get more.
  */
 const order = [`--timings=${join(KEPT, 'timings.json')}`, '--timings=test/slowest.json', '--update-timings']
-const tests: Step = { name: 'tests', command: [process.execPath, 'test', '--parallel=2', '--no-isolate', '--timeout=20000', ...order, ...process.argv.slice(2)] }
+const tests: Step = {
+  name: 'tests',
+  command: [
+    process.execPath,
+    'test',
+    '--parallel=2',
+    '--no-isolate',
+    '--timeout=20000',
+    ...order,
+    ...process.argv.slice(2),
+  ],
+}
 
 /** What it says is handed on as it comes, or at its end in one piece, so that steps may run side by side. */
 async function run({ name, command }: Step, isAlone: boolean): Promise<Ended> {
@@ -35,7 +56,11 @@ async function run({ name, command }: Step, isAlone: boolean): Promise<Ended> {
   if (isAlone) console.log(`── ${name}`)
   const env = { ...process.env, ...(process.stdout.isTTY && { FORCE_COLOR: '1' }) }
   const child = Bun.spawn([...command], { cwd: ROOT, env, stdout: 'pipe', stderr: 'pipe' })
-  const [code, out, errors] = await Promise.all([child.exited, pass(child.stdout, isAlone && process.stdout), pass(child.stderr, isAlone && process.stderr)])
+  const [code, out, errors] = await Promise.all([
+    child.exited,
+    pass(child.stdout, isAlone && process.stdout),
+    pass(child.stderr, isAlone && process.stderr),
+  ])
   if (!isAlone) console.log(`── ${name}\n${out}${errors}`.trimEnd())
   const count = name === 'tests' ? read(Bun.stripANSI(out + errors)) : { passed: 0, failed: 0, skipped: 0 }
   return { name, ms: performance.now() - started, ...judge(count, code) }
@@ -54,7 +79,13 @@ async function pass(from: ReadableStream<Uint8Array>, to: NodeJS.WriteStream | f
 
 /** The summary of `bun test`: ` 12 pass`, ` 0 fail`; errors between tests are among those that fail. */
 function read(text: string): Count {
-  const last = (word: string) => Number(text.match(new RegExp(`^ *\\d+ ${word}$`, 'gm'))?.at(-1)?.match(/\d+/)?.[0] ?? 0)
+  const last = (word: string) =>
+    Number(
+      text
+        .match(new RegExp(`^ *\\d+ ${word}$`, 'gm'))
+        ?.at(-1)
+        ?.match(/\d+/)?.[0] ?? 0,
+    )
   return { passed: last('pass'), failed: last('fail'), skipped: last('skip') }
 }
 
@@ -74,7 +105,8 @@ const [first, others] = await Promise.all([run(types, false), checked()])
 const ended = [first, ...others, await run(tests, true)]
 
 console.log('')
-for (const { name, ms, failed } of ended) console.log(`${failed === 0 ? 'ok  ' : 'FAIL'} ${(ms / 1000).toFixed(1).padStart(5)} s  ${name}`)
+for (const { name, ms, failed } of ended)
+  console.log(`${failed === 0 ? 'ok  ' : 'FAIL'} ${(ms / 1000).toFixed(1).padStart(5)} s  ${name}`)
 const total = (key: keyof Count): number => ended.reduce((sum, step) => sum + step[key], 0)
 if (total('skipped') > 0) console.log(`${total('skipped')} skipped`)
 console.log(`${total('passed')} passed, ${total('failed')} failed`)

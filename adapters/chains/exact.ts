@@ -74,18 +74,33 @@ export type Exact = {
 export function readExact(payment: Payment, offer: Offer): Exact | Refused {
   const { accepted, payload } = payment
   if (accepted.scheme !== offer.scheme) return invalid('scheme', 'accepted.scheme', accepted.scheme, offer.scheme)
-  if (accepted.network !== offer.network) return invalid('network_mismatch', 'accepted.network', accepted.network, offer.network)
-  if (lower(accepted.asset) !== lower(offer.asset)) return invalid('asset_mismatch', 'accepted.asset', accepted.asset, offer.asset)
+  if (accepted.network !== offer.network)
+    return invalid('network_mismatch', 'accepted.network', accepted.network, offer.network)
+  if (lower(accepted.asset) !== lower(offer.asset))
+    return invalid('asset_mismatch', 'accepted.asset', accepted.asset, offer.asset)
   if (!isExactPayload.Check(payload)) {
     const first = isExactPayload.Errors(payload).First()
-    return refused('PAYMENT_INVALID', 'payload', `payload${first?.path ?? ''} is malformed: ${first?.message ?? 'unknown shape'}`)
+    return refused(
+      'PAYMENT_INVALID',
+      'payload',
+      `payload${first?.path ?? ''} is malformed: ${first?.message ?? 'unknown shape'}`,
+    )
   }
   const { authorization } = payload
-  const [value, validAfter, validBefore] = [BigInt(authorization.value), BigInt(authorization.validAfter), BigInt(authorization.validBefore)]
+  const [value, validAfter, validBefore] = [
+    BigInt(authorization.value),
+    BigInt(authorization.validAfter),
+    BigInt(authorization.validBefore),
+  ]
   if (value > UINT256_MAX || validAfter > UINT256_MAX || validBefore > UINT256_MAX) {
-    return refused('PAYMENT_INVALID', 'payload', 'payload/authorization is malformed: a number is larger than a uint256')
+    return refused(
+      'PAYMENT_INVALID',
+      'payload',
+      'payload/authorization is malformed: a number is larger than a uint256',
+    )
   }
-  if (lower(authorization.to) !== lower(offer.payTo)) return invalid('recipient_mismatch', 'authorization.to', authorization.to, offer.payTo)
+  if (lower(authorization.to) !== lower(offer.payTo))
+    return invalid('recipient_mismatch', 'authorization.to', authorization.to, offer.payTo)
   const [from, nonce] = [lower(authorization.from), lower(authorization.nonce)]
   return {
     kind: 'exact',
@@ -149,7 +164,11 @@ export function refused(code: PaymentCode, word: string, text: string): Refused 
 }
 
 function invalid(word: string, field: string, got: string, want: string): Refused {
-  return refused('PAYMENT_INVALID', word, `${field} is ${JSON.stringify(got.slice(0, 80))}; it must be ${JSON.stringify(want)}`)
+  return refused(
+    'PAYMENT_INVALID',
+    word,
+    `${field} is ${JSON.stringify(got.slice(0, 80))}; it must be ${JSON.stringify(want)}`,
+  )
 }
 
 function seconds(now: number): number {

@@ -19,7 +19,12 @@ export type CashOptions = {
 /** What becomes of one settlement: `landed`, `late` and `dropped` all answer unknown; late ones wait for `deliver`. */
 export type Weather = 'fair' | 'refused' | 'landed' | 'late' | 'dropped'
 
-export type CashTransfer = { readonly transaction: string; readonly from: Hex; readonly to: Hex; readonly value: bigint }
+export type CashTransfer = {
+  readonly transaction: string
+  readonly from: Hex
+  readonly to: Hex
+  readonly value: bigint
+}
 
 /** What to sign, beyond the offer. Times are the authorization's own, in seconds; `now` is in milliseconds. */
 export type CashSigning = {
@@ -36,34 +41,35 @@ export type CashSigning = {
   readonly name?: string
 }
 
-export type CashChain = Chain & Required<Pick<Chain, 'balance'>> & {
-  /** Every transfer that an authorization moved, oldest first. */
-  readonly transfers: readonly CashTransfer[]
-  /** The address of a wallet that exists only by name. */
-  wallet(name: string): Hex
-  fund(who: string, amount: bigint): void
-  drain(who: string): void
-  balanceOf(who: string): bigint
-  sign(offer: Offer, signing: CashSigning): Payment
-  /** What an `exact` offer of this chain looks like, for tests that need one. */
-  offer(amount: bigint, maxTimeoutSeconds?: number): Offer
-  /** The payer takes the authorization back on chain. */
-  cancel(payment: Payment): void
-  /** Anybody sends the authorization. False when the token would revert. */
-  submit(payment: Payment): boolean
-  /** Decides the next settlements, in order; after them the weather is fair. */
-  forecast(...weather: readonly Weather[]): void
-  /** Lands what was `late`, as far as it is still valid. */
-  deliver(): void
-  /** The node does not answer: unavailable, and unknown with nothing sent. */
-  outage(on: boolean): void
-  /** The node shows the chain as it was that many blocks ago. */
-  lag(blocks: number): void
-  /** How many blocks there are. */
-  height(): number
-  /** A block at this time in milliseconds; each `now` that is passed to a question makes one as well. Time never goes back. */
-  advance(now: number): void
-}
+export type CashChain = Chain &
+  Required<Pick<Chain, 'balance'>> & {
+    /** Every transfer that an authorization moved, oldest first. */
+    readonly transfers: readonly CashTransfer[]
+    /** The address of a wallet that exists only by name. */
+    wallet(name: string): Hex
+    fund(who: string, amount: bigint): void
+    drain(who: string): void
+    balanceOf(who: string): bigint
+    sign(offer: Offer, signing: CashSigning): Payment
+    /** What an `exact` offer of this chain looks like, for tests that need one. */
+    offer(amount: bigint, maxTimeoutSeconds?: number): Offer
+    /** The payer takes the authorization back on chain. */
+    cancel(payment: Payment): void
+    /** Anybody sends the authorization. False when the token would revert. */
+    submit(payment: Payment): boolean
+    /** Decides the next settlements, in order; after them the weather is fair. */
+    forecast(...weather: readonly Weather[]): void
+    /** Lands what was `late`, as far as it is still valid. */
+    deliver(): void
+    /** The node does not answer: unavailable, and unknown with nothing sent. */
+    outage(on: boolean): void
+    /** The node shows the chain as it was that many blocks ago. */
+    lag(blocks: number): void
+    /** How many blocks there are. */
+    height(): number
+    /** A block at this time in milliseconds; each `now` that is passed to a question makes one as well. Time never goes back. */
+    advance(now: number): void
+  }
 
 type Spent = { readonly block: number; readonly moved: (CashTransfer & { readonly to: Hex }) | undefined }
 
@@ -126,7 +132,8 @@ export function cashChain(options: CashOptions = {}): CashChain {
     if (BigInt(time) < exact.validAfter * 1000n) return 'the authorization is not yet valid'
     if (time >= exact.expiresAt) return 'the authorization is expired'
     if (spent.has(exact.key)) return 'the authorization is used or canceled'
-    if ((balances.get(exact.from) ?? 0n) < exact.value) return `the balance is ${balances.get(exact.from) ?? 0n} base units, the price ${exact.value}`
+    if ((balances.get(exact.from) ?? 0n) < exact.value)
+      return `the balance is ${balances.get(exact.from) ?? 0n} base units, the price ${exact.value}`
     mine(time)
     move(exact.from, -exact.value)
     move(exact.to, exact.value)
@@ -153,7 +160,8 @@ export function cashChain(options: CashOptions = {}): CashChain {
   async function identify(payment: Payment, offer: Offer): Promise<Identity> {
     const exact = readExact(payment, offer)
     if (exact.kind === 'refused') return exact
-    if (!signedBy(exact, offer)) return refused('PAYMENT_INVALID', 'signature', `it was not signed by ${exact.from} in this domain`)
+    if (!signedBy(exact, offer))
+      return refused('PAYMENT_INVALID', 'signature', `it was not signed by ${exact.from} in this domain`)
     return { kind: 'known', payer: checksummed(exact.from), key: exact.key, expiresAt: exact.expiresAt }
   }
 
@@ -169,10 +177,15 @@ export function cashChain(options: CashOptions = {}): CashChain {
     if (bad) return bad
     const block = look()
     if (block === undefined) return { kind: 'unavailable', reason: 'the node is behind' }
-    if (spentAt(exact.key, block)) return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled')
+    if (spentAt(exact.key, block))
+      return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled')
     const balance = balanceAt(exact.from, block)
     if (balance >= exact.value) return { kind: 'valid', balance: usdc(balance), asOf: at.now, block }
-    return refused('PAYMENT_UNFUNDED', 'insufficient_balance', `the balance is ${balance} base units, the price ${exact.value}`)
+    return refused(
+      'PAYMENT_UNFUNDED',
+      'insufficient_balance',
+      `the balance is ${balance} base units, the price ${exact.value}`,
+    )
   }
 
   async function settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
@@ -197,7 +210,9 @@ export function cashChain(options: CashOptions = {}): CashChain {
     if (weather === 'landed') return { kind: 'unknown', reason: 'no receipt in time' }
     newest = head()
     const after = judge(exact, offer, head())
-    return after.kind === 'paid' ? { kind: 'settled', receipt: after.receipt } : { kind: 'unknown', reason: 'no transfer' }
+    return after.kind === 'paid'
+      ? { kind: 'settled', receipt: after.receipt }
+      : { kind: 'unknown', reason: 'no transfer' }
   }
 
   async function fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate> {
@@ -255,7 +270,13 @@ export function cashChain(options: CashOptions = {}): CashChain {
     balanceOf: (who) => balances.get(lower(who)) ?? 0n,
     sign,
     offer: (amount, maxTimeoutSeconds = 300) => ({
-      scheme: 'exact', network, asset, payTo, amount: String(amount), maxTimeoutSeconds, extra: { ...domain },
+      scheme: 'exact',
+      network,
+      asset,
+      payTo,
+      amount: String(amount),
+      maxTimeoutSeconds,
+      extra: { ...domain },
     }),
     cancel(payment) {
       const exact = itself(payment)

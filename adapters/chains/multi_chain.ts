@@ -32,7 +32,8 @@ export function multiChain(chains: readonly Chain[]): Chain {
     for (const chain of others) {
       if (best.identity.kind === 'known') break
       const identity = await chain.identify(payment, offer, at)
-      if (identity.kind === 'known' || (best.identity.kind === 'refused' && identity.kind === 'unavailable')) best = { chain, identity }
+      if (identity.kind === 'known' || (best.identity.kind === 'refused' && identity.kind === 'unavailable'))
+        best = { chain, identity }
     }
     if (best.identity.kind === 'known') owners.set(nameOf(offer), best.chain)
     return best
@@ -64,7 +65,8 @@ export function multiChain(chains: readonly Chain[]): Chain {
   return {
     terms: (now) => chains.flatMap((chain) => chain.terms(now)),
     closed: (now) => chains.flatMap((chain) => chain.closed?.(now) ?? [])[0],
-    identify: async (payment, offer, at) => (await ownerOf(offer, at.now)?.identify(payment, offer, at)) ?? (await recognized(payment, offer, at)).identity,
+    identify: async (payment, offer, at) =>
+      (await ownerOf(offer, at.now)?.identify(payment, offer, at)) ?? (await recognized(payment, offer, at)).identity,
     verify: async (payment, offer, at) => (await chainOf(payment, offer, at)).verify(payment, offer, at),
     settle: async (payment, offer, at) => (await chainOf(payment, offer, at)).settle(payment, offer, at),
     fate: async (payment, offer, at) => (await chainOf(payment, offer, at)).fate(payment, offer, at),

@@ -35,7 +35,11 @@ export function firstRefusal(first: Uint8Array, headers: Headers): Refusal | und
 export function refusalOfEvent({ event, data }: SseEvent, headers: Headers): Refusal | undefined {
   const body = parsed(data)
   const isNamed = event === 'error' || event === 'response.failed'
-  return refusalIn(body, headers) ?? refusalIn(record(body).response, headers) ?? (isNamed ? { status: 500, headers, body } : undefined)
+  return (
+    refusalIn(body, headers) ??
+    refusalIn(record(body).response, headers) ??
+    (isNamed ? { status: 500, headers, body } : undefined)
+  )
 }
 
 function parsed(text: string): unknown {
@@ -59,7 +63,10 @@ export type Cut = {
  * The chunks of a body, the first one already read. Nothing is read ahead, copied or parsed. After `cancel` it ends, also for a read that
  * waits; an abort of `signal` rejects with its reason.
  */
-export function chatStream({ reader, first }: { reader: Reader; first: Uint8Array }, { signal, cut, broken, apiErrorOf }: Cut): ChatStream {
+export function chatStream(
+  { reader, first }: { reader: Reader; first: Uint8Array },
+  { signal, cut, broken, apiErrorOf }: Cut,
+): ChatStream {
   let held: Uint8Array | undefined = first
   let isReading = false
   let isOver = false

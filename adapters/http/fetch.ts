@@ -1,11 +1,28 @@
 /** The only outgoing HTTP beside `media.ts`: calls of vendors' APIs, and small downloads of what their URLs point at. */
 import { deadlines } from '../../core/lib/timers.ts'
-import { type ChatStream, type Clock, ApiError, type Fetching, type Log, type MediaStream, type SseEvent } from '../../core/mod.ts'
+import {
+  type ChatStream,
+  type Clock,
+  ApiError,
+  type Fetching,
+  type Log,
+  type MediaStream,
+  type SseEvent,
+} from '../../core/mod.ts'
 import { clipStream, declaredLength } from '../providers/lib/clip_stream.ts'
 import { chatStream, firstBytes, firstRefusal, refusalOfEvent } from './event_stream.ts'
 import { checkHead, guarded, judgedType, type MediaOptions, tooLarge } from './media_download.ts'
 import { orAbort } from './or_abort.ts'
-import { type ErrorFor, errorFor as usualErrorFor, type Judge, type Refusal, retrySeconds, safeCode, type Trouble, usualTrouble } from '../providers/lib/refusals.ts'
+import {
+  type ErrorFor,
+  errorFor as usualErrorFor,
+  type Judge,
+  type Refusal,
+  retrySeconds,
+  safeCode,
+  type Trouble,
+  usualTrouble,
+} from '../providers/lib/refusals.ts'
 
 // ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -34,7 +51,10 @@ export function mediaFetcher(options: HttpOptions = {}): FetchMedia {
 }
 
 /** A body, let go of when it turns out longer. */
-export async function readAtMost(body: AsyncIterable<Uint8Array> | readonly Uint8Array[], maxBytes: number): Promise<Uint8Array> {
+export async function readAtMost(
+  body: AsyncIterable<Uint8Array> | readonly Uint8Array[],
+  maxBytes: number,
+): Promise<Uint8Array> {
   const chunks: Uint8Array[] = []
   let length = 0
   for await (const chunk of body) {
@@ -84,7 +104,9 @@ export type Asking = {
 }
 
 /** `whole` where a server does not stream, and answers with JSON all the same. */
-export type Streamed = { readonly kind: 'stream'; readonly stream: ChatStream } | { readonly kind: 'whole'; readonly body: unknown }
+export type Streamed =
+  | { readonly kind: 'stream'; readonly stream: ChatStream }
+  | { readonly kind: 'whole'; readonly body: unknown }
 
 export type Answered = { readonly status: number; readonly body: unknown }
 
@@ -128,7 +150,13 @@ const STREAM_HEADERS = { ...JSON_HEADERS, accept: 'text/event-stream', 'accept-e
 const CLIP_HEADERS = { accept: 'video/*, audio/*, image/*', 'accept-encoding': 'identity' }
 
 /** A question where it has no body. */
-type Order = { readonly url: string; readonly method?: 'DELETE'; readonly body?: string | FormData | URLSearchParams; readonly asking: Asking; readonly headers?: Readonly<Record<string, string>> }
+type Order = {
+  readonly url: string
+  readonly method?: 'DELETE'
+  readonly body?: string | FormData | URLSearchParams
+  readonly asking: Asking
+  readonly headers?: Readonly<Record<string, string>>
+}
 
 /**
  * Calls one vendor's API. One retry, after a pause, where nothing can have been made upstream: no connection, or OVERLOADED. Redirects are not
@@ -143,8 +171,13 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     postJson: (url, body, asking) => call({ url, body: JSON.stringify(body), asking, headers: JSON_HEADERS }, result),
     postForm: (url, body, asking) => call({ url, body, asking }, result),
     getJson: (url, asking) => call({ url, asking }, answered),
-    remove: (url, asking) => call({ url, asking, method: 'DELETE' }, async (response) => void (await response.body?.cancel())),
-    passText: (url, asking) => call({ url, asking, ...(asking.body !== undefined && { body: JSON.stringify(asking.body), headers: JSON_HEADERS }) }, verbatim),
+    remove: (url, asking) =>
+      call({ url, asking, method: 'DELETE' }, async (response) => void (await response.body?.cancel())),
+    passText: (url, asking) =>
+      call(
+        { url, asking, ...(asking.body !== undefined && { body: JSON.stringify(asking.body), headers: JSON_HEADERS }) },
+        verbatim,
+      ),
     getMedia: (url, asking) =>
       call({ url, asking, headers: CLIP_HEADERS }, async (response, cut) => {
         const media = await clipStream(response, { ...asking, cut }).catch((error: unknown) => {
@@ -154,17 +187,23 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
         return media
       }),
     postMedia: (url, body, asking) =>
-      call({ url, body: JSON.stringify(body), asking, headers: { ...JSON_HEADERS, ...CLIP_HEADERS } }, async (response, cut) => {
-        const type = response.headers.get('content-type')?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
-        const bytes = await readAtMost(response.body ?? [], asking.mostBytes).catch((error: unknown) => {
-          throw cut.signal.aborted ? error : refusal('failed', `${name} broke off in its media`)
-        })
-        // Bare samples have no first bytes that would tell what they are.
-        if (bytes.length === 0 || !/^(?:audio|video|image)\/|^(?:application|binary)\/octet-stream$/.test(type)) throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
-        return { bytes, type, headers: response.headers }
-      }),
+      call(
+        { url, body: JSON.stringify(body), asking, headers: { ...JSON_HEADERS, ...CLIP_HEADERS } },
+        async (response, cut) => {
+          const type = response.headers.get('content-type')?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
+          const bytes = await readAtMost(response.body ?? [], asking.mostBytes).catch((error: unknown) => {
+            throw cut.signal.aborted ? error : refusal('failed', `${name} broke off in its media`)
+          })
+          // Bare samples have no first bytes that would tell what they are.
+          if (bytes.length === 0 || !/^(?:audio|video|image)\/|^(?:application|binary)\/octet-stream$/.test(type))
+            throw refusal('failed', `${name} answered ${response.status} with something that is no media`)
+          return { bytes, type, headers: response.headers }
+        },
+      ),
     postStream: (url, body, asking) =>
-      call({ url, body: JSON.stringify(body), asking, headers: STREAM_HEADERS }, (response, cut) => begin(response, cut, asking)),
+      call({ url, body: JSON.stringify(body), asking, headers: STREAM_HEADERS }, (response, cut) =>
+        begin(response, cut, asking),
+      ),
     refusal,
     refused,
   }
@@ -209,7 +248,10 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     }
   }
 
-  async function send(attempt: () => Promise<Response>, { signal, once }: { signal: AbortSignal; once: boolean }): Promise<Response> {
+  async function send(
+    attempt: () => Promise<Response>,
+    { signal, once }: { signal: AbortSignal; once: boolean },
+  ): Promise<Response> {
     const first = await attempt().catch((error: unknown) => {
       if (!neverArrived(error)) throw unreachable(error, signal)
       return undefined
@@ -229,10 +271,12 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     const first = await firstBytes(reader).catch((error: unknown) => {
       throw unreachable(error, cut.signal)
     })
-    if (!reader || !first || /\bhtml\b/i.test(type)) throw refusal('failed', `${name} answered ${response.status} with something that is no stream`)
+    if (!reader || !first || /\bhtml\b/i.test(type))
+      throw refusal('failed', `${name} answered ${response.status} with something that is no stream`)
     const error = firstRefusal(first, response.headers)
     if (error) throw refused(error, judge)
-    const broken = (reason: unknown) => refusal('failed', `${name} broke off in mid-stream (${codeOf(reason) || 'without a code'})`)
+    const broken = (reason: unknown) =>
+      refusal('failed', `${name} broke off in mid-stream (${codeOf(reason) || 'without a code'})`)
     const apiErrorOf = (event: SseEvent): ApiError | undefined => {
       const said = refusalOfEvent(event, response.headers)
       const error = said && refused(said, judge)
@@ -253,13 +297,16 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
 
   async function verbatim(response: Response, cut: AbortController): Promise<string> {
     const text = await whole(response, cut)
-    if (parsed(text) === undefined) throw refusal('failed', `${name} answered ${response.status} with something that is not JSON`)
+    if (parsed(text) === undefined)
+      throw refusal('failed', `${name} answered ${response.status} with something that is not JSON`)
     return text
   }
 
   async function whole(response: Response, cut: AbortController): Promise<string> {
     return await textOf(response, maxBytes).catch((error: unknown) => {
-      throw cut.signal.aborted ? error : refusal('failed', `${name} answered with a body that broke off, or of more than ${maxBytes} bytes`)
+      throw cut.signal.aborted
+        ? error
+        : refusal('failed', `${name} answered with a body that broke off, or of more than ${maxBytes} bytes`)
     })
   }
 
@@ -274,8 +321,16 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     return refusal(verdict, `${name} answered ${status}${code && ` (${code})`}`, said)
   }
 
-  function refusal(trouble: Trouble, what: string, { status = 200, headers = new Headers(), body }: Partial<Refusal> = {}): Error {
-    if (trouble === 'operator') log.alert('a vendor refuses us: its key, balance, model or settings need the operator', about({ status, headers, body }))
+  function refusal(
+    trouble: Trouble,
+    what: string,
+    { status = 200, headers = new Headers(), body }: Partial<Refusal> = {},
+  ): Error {
+    if (trouble === 'operator')
+      log.alert(
+        'a vendor refuses us: its key, balance, model or settings need the operator',
+        about({ status, headers, body }),
+      )
     return errorFor(trouble, { maker, what, retrySeconds: retrySeconds({ headers, body }, clock.now()) })
   }
 
@@ -301,7 +356,11 @@ function parsed(text: string): unknown {
 async function refusalOf(response: Response): Promise<Refusal> {
   const { status, headers } = response
   try {
-    return { status, headers, body: JSON.parse(new TextDecoder().decode(await readAtMost(response.body ?? [], MAX_ERROR_BYTES))) }
+    return {
+      status,
+      headers,
+      body: JSON.parse(new TextDecoder().decode(await readAtMost(response.body ?? [], MAX_ERROR_BYTES))),
+    }
   } catch {
     return { status, headers, body: undefined }
   }
@@ -315,5 +374,7 @@ function codeOf(error: unknown): string {
 
 /** No connection came about, so the request cannot have been read. A reset is something else: the upstream may be at work. */
 function neverArrived(error: unknown): boolean {
-  return /^(ECONNREFUSED|ConnectionRefused|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT|FailedToOpenSocket)$/.test(codeOf(error))
+  return /^(ECONNREFUSED|ConnectionRefused|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT|FailedToOpenSocket)$/.test(
+    codeOf(error),
+  )
 }

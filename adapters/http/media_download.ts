@@ -17,7 +17,11 @@ export type MediaOptions = {
 const MAX_REDIRECTS = 4
 /** Refusals that may be none another time; by all others nobody is given anything who comes without a key. */
 const PASSING = new Set([408, 425, 429])
-export const MEDIA_HEADERS = { accept: 'image/*, video/*, audio/*', 'accept-encoding': 'identity', 'user-agent': 'farebox' }
+export const MEDIA_HEADERS = {
+  accept: 'image/*, video/*, audio/*',
+  'accept-encoding': 'identity',
+  'user-agent': 'farebox',
+}
 
 /** What our own bytes tell: whoever claims one of these is checked. */
 const CHECKED = /^(?:image\/|video\/(?:mp4|quicktime|webm)$|audio\/(?:mpeg|wav)$)/
@@ -60,7 +64,10 @@ type Reading = {
 }
 
 /** Media whose first bytes have told what it is. Where this throws, the caller has to `end`. */
-export async function judgedStream({ claimed, ...reading }: Reading & { readonly claimed: string | null | undefined }): Promise<MediaStream> {
+export async function judgedStream({
+  claimed,
+  ...reading
+}: Reading & { readonly claimed: string | null | undefined }): Promise<MediaStream> {
   const { chunks, size, signal, end } = reading
   try {
     signal.throwIfAborted()
@@ -113,7 +120,7 @@ function pouring(head: Uint8Array[], { chunks, size, maxBytes, signal, end }: Re
 /** Chunks, up to the first that completes the head, or to the end. */
 async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> {
   const head: Uint8Array[] = []
-  for (let length = 0; length < HEAD_BYTES; ) {
+  for (let length = 0; length < HEAD_BYTES;) {
     const { done, value } = await chunks.next()
     if (done) break
     head.push(value)
@@ -123,7 +130,10 @@ async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> 
 }
 
 /** Follows redirects, judging each address anew, to a response whose body nobody has read yet. */
-export function guarded({ lookup = systemAddresses, trusted = [] }: MediaOptions): (start: string, at: Pick<Fetching, 'signal' | 'foreign'>) => Promise<IncomingMessage> {
+export function guarded({
+  lookup = systemAddresses,
+  trusted = [],
+}: MediaOptions): (start: string, at: Pick<Fetching, 'signal' | 'foreign'>) => Promise<IncomingMessage> {
   return follow
 
   async function follow(start: string, at: Pick<Fetching, 'signal' | 'foreign'>): Promise<IncomingMessage> {
@@ -139,9 +149,13 @@ export function guarded({ lookup = systemAddresses, trusted = [] }: MediaOptions
   }
 
   function open(url: URL, { signal, foreign }: Pick<Fetching, 'signal' | 'foreign'>): Promise<IncomingMessage> {
-    if (url.protocol !== 'https:' && url.protocol !== 'http:') throw new NoMedia(`media over ${url.protocol} is not fetched`)
+    if (url.protocol !== 'https:' && url.protocol !== 'http:')
+      throw new NoMedia(`media over ${url.protocol} is not fetched`)
     if (url.username || url.password) throw new NoMedia('a media URL with credentials is not fetched')
-    const names = [url.host, `${url.hostname}:${url.protocol === 'https:' ? 443 : 80}`].slice(0, url.port === '' ? 2 : 1)
+    const names = [url.host, `${url.hostname}:${url.protocol === 'https:' ? 443 : 80}`].slice(
+      0,
+      url.port === '' ? 2 : 1,
+    )
     const isTrusted = !foreign && names.some((name) => trusted.includes(name))
     const host = url.hostname.replace(/^\[|\]$/g, '')
     if (!isTrusted && isIP(host) && isPrivate(host)) throw new Error('the media host has a private address')
@@ -157,7 +171,8 @@ export function guarded({ lookup = systemAddresses, trusted = [] }: MediaOptions
         const addresses = await lookup(host)
         const [first] = addresses
         if (!first) throw new Error('the media host has no address')
-        if (!isTrusted && addresses.some(({ address }) => isPrivate(address))) throw new Error('the media host has a private address')
+        if (!isTrusted && addresses.some(({ address }) => isPrivate(address)))
+          throw new Error('the media host has a private address')
         return { first, addresses: [...addresses] }
       }
       answer().then(
@@ -170,7 +185,8 @@ export function guarded({ lookup = systemAddresses, trusted = [] }: MediaOptions
 
 /** The declared length, undefined where there is none. Throws for a body that is not to be read. */
 export function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes: number): number | undefined {
-  if (statusCode >= 400 && statusCode < 500 && !PASSING.has(statusCode)) throw new NoMedia(`the media host answered ${statusCode}`)
+  if (statusCode >= 400 && statusCode < 500 && !PASSING.has(statusCode))
+    throw new NoMedia(`the media host answered ${statusCode}`)
   if (statusCode < 200 || statusCode >= 300) throw new Error(`the media host answered ${statusCode}`)
   if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the media is compressed, unasked')
   const declared = headers['content-length']
@@ -183,11 +199,11 @@ export function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes
 export function judgedType(bytes: Uint8Array, contentType: string | null | undefined): string {
   const claimed = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   const type = mediaTypeOf(bytes)
-  if (!type && CHECKED.test(claimed)) throw new NoMedia(`the media says ${claimed.slice(0, 40)}, and is no ${claimed.split('/', 1)[0]}`)
+  if (!type && CHECKED.test(claimed))
+    throw new NoMedia(`the media says ${claimed.slice(0, 40)}, and is no ${claimed.split('/', 1)[0]}`)
   if (bytes.length === 0) throw new NoMedia('the media has no bytes')
   return type ?? claimed
 }
 
 export const tooLarge = (maxBytes: number) => new Error(`more than ${maxBytes} bytes`)
 const systemAddresses: Lookup = (host) => systemLookup(host, { all: true })
-

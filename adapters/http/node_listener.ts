@@ -4,12 +4,18 @@ import { pipeline } from 'node:stream/promises'
 import type { Gateway } from '../../core/mod.ts'
 
 /** A listener for `createServer` of node:http. The caller counts as gone when its connection closes before the reply has ended. */
-export function nodeListener(shop: Pick<Gateway, 'fetch'>): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
+export function nodeListener(
+  shop: Pick<Gateway, 'fetch'>,
+): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
   return async (incoming, response) => {
     const { method = 'GET', url = '/', headers, socket } = incoming
     const hasBody = method !== 'GET' && method !== 'HEAD'
     const body = hasBody ? { body: Readable.toWeb(incoming) as ReadableStream<Uint8Array>, duplex: 'half' } : {}
-    const request = new Request(`http://${headers.host ?? 'localhost'}${url}`, { method, headers: pairs(headers), ...body } as RequestInit)
+    const request = new Request(`http://${headers.host ?? 'localhost'}${url}`, {
+      method,
+      headers: pairs(headers),
+      ...body,
+    } as RequestInit)
     const gone = new AbortController()
     response.on('close', () => response.writableEnded || gone.abort())
     const reply = await shop.fetch(request, { ip: socket.remoteAddress ?? '', gone: gone.signal })
@@ -20,5 +26,7 @@ export function nodeListener(shop: Pick<Gateway, 'fetch'>): (request: IncomingMe
 }
 
 function pairs(headers: IncomingMessage['headers']): [string, string][] {
-  return Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [[name, String(value)] as [string, string]]))
+  return Object.entries(headers).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, String(value)] as [string, string]],
+  )
 }

@@ -4,6 +4,8 @@ export function orAbort<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
     const abort = () => reject(signal.reason)
     signal.addEventListener('abort', abort, { once: true })
     if (signal.aborted) abort()
-    work.then(resolve, (error) => reject(signal.aborted ? signal.reason : error)).finally(() => signal.removeEventListener('abort', abort))
+    work
+      .then(resolve, (error) => reject(signal.aborted ? signal.reason : error))
+      .finally(() => signal.removeEventListener('abort', abort))
   })
 }

@@ -5,9 +5,25 @@ export type Address = { readonly address: string; readonly family: number }
 /** Every address of a host. */
 export type Lookup = (host: string) => Promise<readonly Address[]>
 
-const PRIVATE_4 = ['0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12', '192.0.0.0/24', '192.168.0.0/16']
+const PRIVATE_4 = [
+  '0.0.0.0/8',
+  '10.0.0.0/8',
+  '100.64.0.0/10',
+  '127.0.0.0/8',
+  '169.254.0.0/16',
+  '172.16.0.0/12',
+  '192.0.0.0/24',
+  '192.168.0.0/16',
+]
 /** Documentation, 6to4 relays, benchmarks; multicast and what lies above it. */
-const RESERVED_4 = ['192.0.2.0/24', '192.88.99.0/24', '198.18.0.0/15', '198.51.100.0/24', '203.0.113.0/24', '224.0.0.0/3']
+const RESERVED_4 = [
+  '192.0.2.0/24',
+  '192.88.99.0/24',
+  '198.18.0.0/15',
+  '198.51.100.0/24',
+  '203.0.113.0/24',
+  '224.0.0.0/3',
+]
 /** Within 2000::/3, outside of which nothing is public: protocol assignments with Teredo, documentation, 6to4. */
 const PRIVATE_6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']
 

@@ -54,7 +54,17 @@ const isBusy = (error: unknown): boolean => error instanceof ApiError && error.c
 export type Kept<T> = { get(key: string): { readonly value: T } | undefined; keep(key: string, value: T): T }
 
 /** Keeps values for a time, and together at most `room` in weight: the oldest go first. */
-export function ttlCache<T>({ clock, ttlMs, room, weigh }: { clock: Pick<Clock, 'now'>; ttlMs: number; room: number; weigh: (value: T) => number }): Kept<T> {
+export function ttlCache<T>({
+  clock,
+  ttlMs,
+  room,
+  weigh,
+}: {
+  clock: Pick<Clock, 'now'>
+  ttlMs: number
+  room: number
+  weigh: (value: T) => number
+}): Kept<T> {
   const kept = new Map<string, { readonly value: T; readonly until: number; readonly weight: number }>()
   let weight = 0
 

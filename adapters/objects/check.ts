@@ -11,7 +11,10 @@ export function checkObject(key: string, type: string): void {
 }
 
 /** The bytes that a range means of an object of this size; null where there are none. */
-export function partOf({ first, last = Number.POSITIVE_INFINITY }: ByteRange, size: number): { first: number; last: number } | null {
+export function partOf(
+  { first, last = Number.POSITIVE_INFINITY }: ByteRange,
+  size: number,
+): { first: number; last: number } | null {
   const from = first < 0 ? Math.max(0, size + first) : first
   const to = Math.min(first < 0 ? size - 1 : last, size - 1)
   return from <= to ? { first: from, last: to } : null

@@ -99,7 +99,7 @@ async function writePieces(file: FileHandle, body: ReadableStream<Uint8Array>, t
 
 /** One write may take less than it is given. */
 async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
-  for (let at = 0; at < bytes.length; ) at += (await file.write(bytes, at)).bytesWritten
+  for (let at = 0; at < bytes.length;) at += (await file.write(bytes, at)).bytesWritten
 }
 
 async function durably(file: FileHandle, write: (file: FileHandle) => Promise<void>): Promise<void> {
@@ -112,7 +112,9 @@ async function durably(file: FileHandle, write: (file: FileHandle) => Promise<vo
 }
 
 /** Where in its file an object begins, and what it is. Undefined where there is none. */
-async function opened(path: string): Promise<{ file: ReturnType<typeof Bun.file>; start: number; size: number; type: string } | undefined> {
+async function opened(
+  path: string,
+): Promise<{ file: ReturnType<typeof Bun.file>; start: number; size: number; type: string } | undefined> {
   const file = Bun.file(path)
   const head = await file.slice(0, LINE).bytes().catch(absent)
   if (!head) return undefined

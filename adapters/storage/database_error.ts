@@ -39,13 +39,22 @@ const UNDONE = /^(?:40001|40P01)$/
 /** What the driver has thrown, as a DatabaseError. */
 export function washed(error: unknown): DatabaseError {
   if (error instanceof DatabaseError) return error
-  const { code: raw, severity, constraint, message } = error as { code?: unknown; severity?: unknown; constraint?: unknown; message?: unknown }
+  const {
+    code: raw,
+    severity,
+    constraint,
+    message,
+  } = error as { code?: unknown; severity?: unknown; constraint?: unknown; message?: unknown }
   const code = typeof raw === 'string' && /^[A-Z0-9_]{3,60}$/.test(raw) ? raw : ''
   const isAnswer = typeof severity === 'string'
   if (!isAnswer) {
     const reason = code || plain(message)
     // Whoever has waited so long does not wait again, and a URL or a certificate gets no better.
-    return new DatabaseError(/timeout|^ERR_/i.test(reason) ? 'failed' : 'lost', code, `the database cannot be reached (${reason})`)
+    return new DatabaseError(
+      /timeout|^ERR_/i.test(reason) ? 'failed' : 'lost',
+      code,
+      `the database cannot be reached (${reason})`,
+    )
   }
   const rule = typeof constraint === 'string' ? ` by ${constraint}` : ''
   return new DatabaseError(kindOf(code), code, `${WORDS[code] ?? 'the database refused'} (${code}${rule})`)

@@ -59,7 +59,8 @@ export function memoryStorage(): Storage {
       if (call.payer !== payer || call.asset !== asset) continue
       const unpaidRecord = { ...call, block: call.receipt?.block ?? null }
       yield { ...unpaidRecord, state: null, bindingExpiresAt: null }
-      for (const binding of bindingsOf(call.id)) yield { ...unpaidRecord, state: binding.state, bindingExpiresAt: binding.expiresAt }
+      for (const binding of bindingsOf(call.id))
+        yield { ...unpaidRecord, state: binding.state, bindingExpiresAt: binding.expiresAt }
     }
   }
 
@@ -110,7 +111,11 @@ export function memoryStorage(): Storage {
   return {
     async openCall(call, authorization, at) {
       const { payer, asset } = call
-      const seen = { bound: boundTo(authorization.key), exposedCalls: at.cap ? exposedCalls(payer, asset) : [], hasPaid: at.cap?.newWallet !== undefined && hasPaid(payer, asset) }
+      const seen = {
+        bound: boundTo(authorization.key),
+        exposedCalls: at.cap ? exposedCalls(payer, asset) : [],
+        hasPaid: at.cap?.newWallet !== undefined && hasPaid(payer, asset),
+      }
       const { answer, writes } = decideOpen({ call, authorization }, seen, at)
       if (answer.kind === 'opened' && rows.has(call.id)) throw new Error(`call ${call.id} exists`)
       writes.forEach(perform)
@@ -142,11 +147,16 @@ export function memoryStorage(): Storage {
     },
 
     async lostCalls(now, limit) {
-      return where((call) => isLost(call, now), (call) => call.until, limit)
+      return where(
+        (call) => isLost(call, now),
+        (call) => call.until,
+        limit,
+      )
     },
 
     async unfinishedCalls(owner, { gateway, after, limit }) {
-      const isAsked = (call: Row) => call.owner === owner && call.gateway === gateway && isUnfinished(call.work) && call.id > after
+      const isAsked = (call: Row) =>
+        call.owner === owner && call.gateway === gateway && isUnfinished(call.work) && call.id > after
       return where(isAsked, () => 0, limit)
     },
 
@@ -167,7 +177,11 @@ export function memoryStorage(): Storage {
 
     async unsettled(before, limit, gateway) {
       const due = (call: Row) => call.claimUntil ?? 0
-      return where((call) => call.money === 'settling' && due(call) <= before && (gateway ?? call.gateway) === call.gateway, due, limit)
+      return where(
+        (call) => call.money === 'settling' && due(call) <= before && (gateway ?? call.gateway) === call.gateway,
+        due,
+        limit,
+      )
     },
 
     async spendByModel(payer, since) {
@@ -191,7 +205,9 @@ export function memoryStorage(): Storage {
     },
 
     async listOwned(kind, owner, { now, limit }) {
-      const found = [...owned.values()].filter((record) => record.kind === kind && record.owner === owner && alive(record, now))
+      const found = [...owned.values()].filter(
+        (record) => record.kind === kind && record.owner === owner && alive(record, now),
+      )
       return copied(found.slice(0, limit))
     },
 
@@ -241,7 +257,8 @@ export function copied<T>(value: T): T {
   if (typeof value !== 'object' || value === null) return value
   if (Array.isArray(value)) return value.map(copied) as T
   // As a name, `__proto__` means something else when it is assigned.
-  if (Object.getPrototypeOf(value) !== Object.prototype || Object.hasOwn(value, '__proto__')) return structuredClone(value)
+  if (Object.getPrototypeOf(value) !== Object.prototype || Object.hasOwn(value, '__proto__'))
+    return structuredClone(value)
   const copy: Record<string, unknown> = {}
   for (const key in value) copy[key] = copied(value[key])
   return copy as T

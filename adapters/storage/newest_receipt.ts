@@ -7,7 +7,11 @@ export function newestReceipt(path: string): Receipt | undefined {
   if (!existsSync(path)) return undefined
   const database = new Database(path)
   try {
-    const row = database.query("SELECT receipt FROM calls WHERE money = 'settled' AND json_extract(receipt, '$.transaction') LIKE '0x%' ORDER BY settled_at DESC LIMIT 1").get()
+    const row = database
+      .query(
+        "SELECT receipt FROM calls WHERE money = 'settled' AND json_extract(receipt, '$.transaction') LIKE '0x%' ORDER BY settled_at DESC LIMIT 1",
+      )
+      .get()
     return row ? (JSON.parse((row as { receipt: string }).receipt) as Receipt) : undefined
   } catch (error) {
     if (/no such table/.test((error as Error).message)) return undefined

@@ -13,6 +13,8 @@ export function refuseStrangers(place: string, had: readonly { name: string }[],
   }
   for (const [at, { name }] of had.entries()) {
     if (name === wanted[at]?.name) continue
-    throw new Error(`${place} is not a database of this Farebox: its migration ${at + 1} is "${name}", not "${wanted[at]?.name}".`)
+    throw new Error(
+      `${place} is not a database of this Farebox: its migration ${at + 1} is "${name}", not "${wanted[at]?.name}".`,
+    )
   }
 }

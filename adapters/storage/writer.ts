@@ -7,7 +7,12 @@ const HEAVIEST = 1 << 20
 /** With the pauses in `patiently`, about five seconds. */
 const TRIES = 100
 
-type Job = { readonly step: () => unknown; readonly weight: number; readonly resolve: (value: never) => void; readonly reject: (error: unknown) => void }
+type Job = {
+  readonly step: () => unknown
+  readonly weight: number
+  readonly resolve: (value: never) => void
+  readonly reject: (error: unknown) => void
+}
 
 /**
  * Runs each step inside a write transaction, together with those that arrive in the same turn of the event loop, and answers once
@@ -91,5 +96,7 @@ export async function patiently<T>(step: () => T): Promise<T> {
 }
 
 export function isBusy(error: unknown): boolean {
-  return typeof error === 'object' && error !== null && String((error as { code?: unknown }).code).startsWith('SQLITE_BUSY')
+  return (
+    typeof error === 'object' && error !== null && String((error as { code?: unknown }).code).startsWith('SQLITE_BUSY')
+  )
 }

@@ -34,7 +34,19 @@ const RETRY_MS = 1_000
 const TELL_EVERY_MS = 60_000
 const UNFINISHED = ['queued', 'in_progress'] as const
 
-export function living({ storage, owner, clock, log, leaseMs }: { storage: Storage; owner: string; clock: Clock; log: Log; leaseMs: number }): Living {
+export function living({
+  storage,
+  owner,
+  clock,
+  log,
+  leaseMs,
+}: {
+  storage: Storage
+  owner: string
+  clock: Clock
+  log: Log
+  leaseMs: number
+}): Living {
   /** Until when each call is promised to this process; long ago, where the promise could not be renewed any more. */
   const promised = new Map<string, number>()
   const doubtful = new Set<string>()
@@ -99,7 +111,9 @@ export function living({ storage, owner, clock, log, leaseMs }: { storage: Stora
 
   // ── whose calls are alive ─────────────────────────────────────────────────────────────────────────────────────────
 
-  async function openCall(...[call, authorization, at]: Parameters<Storage['openCall']>): ReturnType<Storage['openCall']> {
+  async function openCall(
+    ...[call, authorization, at]: Parameters<Storage['openCall']>
+  ): ReturnType<Storage['openCall']> {
     try {
       const opened = await storage.openCall(call, authorization, { ...at, ...late(at) })
       if (opened.kind === 'opened' && call.owner === owner) promised.set(call.id, at.until)
@@ -165,7 +179,9 @@ export function living({ storage, owner, clock, log, leaseMs }: { storage: Stora
     }
   }
 
-  async function claimSettlement(...[id, authorization, at]: Parameters<Storage['claimSettlement']>): ReturnType<Storage['claimSettlement']> {
+  async function claimSettlement(
+    ...[id, authorization, at]: Parameters<Storage['claimSettlement']>
+  ): ReturnType<Storage['claimSettlement']> {
     try {
       const claim = await heard.claimSettlement(id, authorization, { ...at, ...late(at) })
       if (at.result) forget(id)
@@ -174,12 +190,17 @@ export function living({ storage, owner, clock, log, leaseMs }: { storage: Stora
       const { result: made, now } = at
       // The work is done: it is kept for a poll to pay, whatever becomes of this settlement.
       if (made) forget(id)
-      if (made) keep(id, made.result, () => end(id, { work: UNFINISHED, owner, money: 'verified' }, { work: 'completed', ...made, endedAt: now }))
+      if (made)
+        keep(id, made.result, () =>
+          end(id, { work: UNFINISHED, owner, money: 'verified' }, { work: 'completed', ...made, endedAt: now }),
+        )
       throw error
     }
   }
 
-  async function finishSettlement(...asked: [string, number, Outcome, { now: number; expiresAt?: number }]): Promise<boolean> {
+  async function finishSettlement(
+    ...asked: [string, number, Outcome, { now: number; expiresAt?: number }]
+  ): Promise<boolean> {
     try {
       return await heard.finishSettlement(...asked)
     } catch (error) {
@@ -222,7 +243,10 @@ export function living({ storage, owner, clock, log, leaseMs }: { storage: Stora
         // Behind all others, should it be this one that storage does not take.
         drop()
         if (clock.now() - each.since >= UNWRITTEN_MS) {
-          log.alert('the end of a call could not be written for an hour', { call: each.id, error: (error as Error).message })
+          log.alert('the end of a call could not be written for an hour', {
+            call: each.id,
+            error: (error as Error).message,
+          })
           continue
         }
         characters += each.weight
@@ -239,18 +263,23 @@ const GONE = Number.NEGATIVE_INFINITY
 type Watch = { readonly clock: Clock; answered(askedAt: number): void; failed(error: unknown, verb: string): void }
 
 function watchedStorage(storage: Storage, { clock, answered, failed }: Watch): Storage {
-  const watched = <Asked extends unknown[], Answer>(verb: string, ask: (...asked: Asked) => Promise<Answer>) => async (...asked: Asked): Promise<Answer> => {
-    const askedAt = clock.now()
-    try {
-      const answer = await ask(...asked)
-      answered(askedAt)
-      return answer
-    } catch (error) {
-      failed(error, verb)
-      throw error
+  const watched =
+    <Asked extends unknown[], Answer>(verb: string, ask: (...asked: Asked) => Promise<Answer>) =>
+    async (...asked: Asked): Promise<Answer> => {
+      const askedAt = clock.now()
+      try {
+        const answer = await ask(...asked)
+        answered(askedAt)
+        return answer
+      } catch (error) {
+        failed(error, verb)
+        throw error
+      }
     }
-  }
-  const verbs = Object.entries(storage).map(([verb, ask]) => [verb, verb === 'close' || verb === 'openCall' ? ask : watched(verb, ask as (...asked: unknown[]) => Promise<unknown>)])
+  const verbs = Object.entries(storage).map(([verb, ask]) => [
+    verb,
+    verb === 'close' || verb === 'openCall' ? ask : watched(verb, ask as (...asked: unknown[]) => Promise<unknown>),
+  ])
   return Object.fromEntries(verbs) as Storage
 }
 
@@ -261,6 +290,10 @@ function weightOf(value: unknown): number {
 }
 
 /** Takes back a call of this owner that was declared lost while it was alive. False where its authorization serves another call by now. */
-export async function takenBack(storage: Storage, { id, owner }: Pick<Call, 'id' | 'owner'>, until: number): Promise<boolean> {
+export async function takenBack(
+  storage: Storage,
+  { id, owner }: Pick<Call, 'id' | 'owner'>,
+  until: number,
+): Promise<boolean> {
   return (await storage.renew(owner, [id], until)).length > 0
 }

@@ -4,7 +4,11 @@ import type { Chain, Clock, Ports } from '../ports/mod.ts'
 import type { ChatVendor, ImageVendor, Vendors } from '../ports/vendors.ts'
 
 /** Times in milliseconds; null where there was none since the start. */
-export type ProviderStatus = { readonly lastOkAt: number | null; readonly lastFailureAt: number | null; readonly failuresInARow: number }
+export type ProviderStatus = {
+  readonly lastOkAt: number | null
+  readonly lastFailureAt: number | null
+  readonly failuresInARow: number
+}
 export type HealthStatus = { chain(): ProviderStatus; model(id: string): ProviderStatus }
 
 /** One that has failed so often in a row is called degraded, until it answers again. */
@@ -25,13 +29,22 @@ export function withHealthStatus<Some extends Ports>(ports: Some): { ports: Some
 }
 
 /** Waits for an answer and notes how it went. */
-type Note = <T>(name: string, answer: Promise<T>, judge: { isAway?(value: T): boolean; isFailure?(error: unknown): boolean }) => Promise<T>
+type Note = <T>(
+  name: string,
+  answer: Promise<T>,
+  judge: { isAway?(value: T): boolean; isFailure?(error: unknown): boolean },
+) => Promise<T>
 
 function noted(clock: Clock, seen: Map<string, ProviderStatus>): Note {
   function saw(name: string, isOk: boolean): void {
     const before = seen.get(name) ?? NOTHING_SEEN
     const now = clock.now()
-    seen.set(name, isOk ? { ...before, lastOkAt: now, failuresInARow: 0 } : { ...before, lastFailureAt: now, failuresInARow: before.failuresInARow + 1 })
+    seen.set(
+      name,
+      isOk
+        ? { ...before, lastOkAt: now, failuresInARow: 0 }
+        : { ...before, lastFailureAt: now, failuresInARow: before.failuresInARow + 1 },
+    )
   }
   return async (name, answer, { isAway = () => false, isFailure = () => true }) => {
     try {
@@ -49,7 +62,8 @@ function watchedChain(chain: Chain, note: Note): Chain {
   return {
     ...chain,
     verify: (...asked) => note(CHAIN, chain.verify(...asked), { isAway: ({ kind }) => kind === 'unavailable' }),
-    settle: (...asked) => note(CHAIN, chain.settle(...asked), { isAway: ({ kind }) => kind === 'unknown' || kind === 'unavailable' }),
+    settle: (...asked) =>
+      note(CHAIN, chain.settle(...asked), { isAway: ({ kind }) => kind === 'unknown' || kind === 'unavailable' }),
   }
 }
 

@@ -1,5 +1,17 @@
 /** Work that makes a result: inline while its window lasts, else as a job; and the polls that collect and pay for results. Steps 8 to 12. */
-import { abandon, complete as completeCall, type Completion, fail, failIfOverdue, isForgotten, type SettleContext, type Paying, settleCall, STALLED, within } from '../payment/settle.ts'
+import {
+  abandon,
+  complete as completeCall,
+  type Completion,
+  fail,
+  failIfOverdue,
+  isForgotten,
+  type SettleContext,
+  type Paying,
+  settleCall,
+  STALLED,
+  within,
+} from '../payment/settle.ts'
 import { noteUnpaidCall, noteUncollectedJob } from '../payment/unpaid_calls.ts'
 import { errorReply } from '../http/error_formats.ts'
 import type { Paid, Polled, Reply, Sold, Stored } from '../endpoint/mod.ts'
@@ -16,7 +28,15 @@ import * as replies from '../http/replies.ts'
 import { keyIn } from './poll_urls.ts'
 import { newId } from '../lib/ids.ts'
 import { isSamePaymentMethod, type Offers } from '../payment/offers.ts'
-import { besideOf, gone, isTimely, paymentHeader, proofOf, resourceOf, type RequestContext } from '../http/request_context.ts'
+import {
+  besideOf,
+  gone,
+  isTimely,
+  paymentHeader,
+  proofOf,
+  resourceOf,
+  type RequestContext,
+} from '../http/request_context.ts'
 import { decodePayment, refusalHeaders } from '../x402/protocol.ts'
 
 export type Jobs = {
@@ -32,7 +52,12 @@ export type Jobs = {
 }
 
 /** What a running job says beside its state. */
-type Told = { readonly note?: string; readonly progress?: number; readonly elapsed_seconds?: number; readonly poll_url?: string }
+type Told = {
+  readonly note?: string
+  readonly progress?: number
+  readonly elapsed_seconds?: number
+  readonly poll_url?: string
+}
 
 /**
  * `more` joins the body of a 402. `isOrder`: this is the order itself, sent again, and not a poll. `isProven`: the wallet has signed for this poll.
@@ -46,7 +71,10 @@ export type Collecting = {
   readonly isProven?: boolean
   readonly isKeyed?: boolean
 }
-type Showing = Pick<Collecting, 'running' | 'isOrder'> & { readonly collected: (call: Call, paid: IsPaid) => Promise<Reply>; readonly now: number }
+type Showing = Pick<Collecting, 'running' | 'isOrder'> & {
+  readonly collected: (call: Call, paid: IsPaid) => Promise<Reply>
+  readonly now: number
+}
 
 /** Nothing is left to pay. */
 type IsPaid = Extract<Paying, { kind: 'settled' | 'free' }>
@@ -55,7 +83,9 @@ const isPaid = (paying: Paying): paying is IsPaid => paying.kind === 'settled' |
 /** How long a poll waits to hear whether what it pays for is there. */
 const STANDS_MS = 10_000
 
-type Done = { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion } | { kind: 'failed'; apiError: ApiError }
+type Done =
+  | { kind: 'made'; stored: Stored; raw: readonly string[]; completion: Completion }
+  | { kind: 'failed'; apiError: ApiError }
 
 export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
   const { ports, catalog, networks, timeouts, label } = gatewayContext
@@ -83,7 +113,11 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     const work = workInline(working, turn).catch((error) => release(call, error))
     ports.background(work)
     const waiting = new AbortController()
-    const reply = await Promise.race([work, gone(requestContext.gone, waiting.signal), clock.wait(windowMs, waiting.signal).then(() => undefined)])
+    const reply = await Promise.race([
+      work,
+      gone(requestContext.gone, waiting.signal),
+      clock.wait(windowMs, waiting.signal).then(() => undefined),
+    ])
     waiting.abort()
     if (reply) return reply
     if (turn.isSettling) return (await work) ?? (await envelope(endpoint, call))
@@ -95,7 +129,11 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
   /** A job may outlive its authorization: it is noted, in case its wallet leaves it and orders others. */
   async function accepted({ endpoint, authorization }: OpenedCall<Paid>, call: Call): Promise<Reply> {
     const now = clock.now()
-    await noteUncollectedJob({ storage, log }, call, { from: authorization.expiresAt, until: now + timeouts.unpaidBlockMs, now })
+    await noteUncollectedJob({ storage, log }, call, {
+      from: authorization.expiresAt,
+      until: now + timeouts.unpaidBlockMs,
+      now,
+    })
     return await envelope(endpoint, call)
   }
 
@@ -104,13 +142,23 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
   }
 
   async function give(endpoint: Paid, input: unknown, requestContext: RequestContext): Promise<Reply> {
-    const order = { id: newId(ports.random), input, payer: '', catalog, vendors: ports.vendors, networks, clock, now: clock.now() }
+    const order = {
+      id: newId(ports.random),
+      input,
+      payer: '',
+      catalog,
+      vendors: ports.vendors,
+      networks,
+      clock,
+      now: clock.now(),
+    }
     try {
       const { result: made } = await within(clock, timeouts.answerMs, (signal) => endpoint.run({ ...order, signal }))
       const stored: Stored = { made, media: [], created: Math.floor(clock.now() / 1000) }
       return replies.bare(endpoint, { request: {} }, { stored, href: hrefOn(requestContext), headers: {} })
     } catch (error) {
-      if (!(error instanceof ApiError)) log.warn('work that costs nothing failed', { endpoint: endpoint.name, error: (error as Error).message })
+      if (!(error instanceof ApiError))
+        log.warn('work that costs nothing failed', { endpoint: endpoint.name, error: (error as Error).message })
       throw asApiError(endpoint, error)
     }
   }
@@ -133,11 +181,19 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
       return await envelope(endpoint, call)
     }
     const retainUntil = clock.now() + endpoint.retention.settledMs
-    const paying = await settleCall(money, call, authorization, { completion: done.completion, retainUntil, isDelivered: true })
+    const paying = await settleCall(money, call, authorization, {
+      completion: done.completion,
+      retainUntil,
+      isDelivered: true,
+    })
     if (isPaid(paying)) return result(working, done, paying)
     // What ended unsent can never be paid: it is withheld, though the chain cannot confirm that just now.
     const isLost = paying.kind === 'unavailable' && authorization.expiresAt <= clock.now()
-    if (isLost) return replies.inlineRefusal(endpoint, call, { reason: paying.reason, key: await gatewayContext.pollUrls.keyOf(call.id) })
+    if (isLost)
+      return replies.inlineRefusal(endpoint, call, {
+        reason: paying.reason,
+        key: await gatewayContext.pollUrls.keyOf(call.id),
+      })
     if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') {
       await noteUnpaid(call)
       return servedUnsettled(working, done.stored, paying.kind)
@@ -156,7 +212,10 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
   }
 
   /** Works, then settles at once, unless the inline turn is over or the caller has gone: the result then waits for a poll to pay. */
-  async function workInline(working: OpenedCall<Paid>, turn: { isSettling: boolean; isOver: boolean }): Promise<Reply | undefined> {
+  async function workInline(
+    working: OpenedCall<Paid>,
+    turn: { isSettling: boolean; isOver: boolean },
+  ): Promise<Reply | undefined> {
     const { endpoint, call, requestContext, authorization } = working
     const done = await make(working)
     if (done.kind === 'failed') return failure(endpoint, call, done.apiError)
@@ -165,14 +224,19 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     const retainUntil = clock.now() + endpoint.retention.settledMs
     const paying = await settleCall(money, call, authorization, { completion: done.completion, retainUntil })
     if (isPaid(paying)) return result(working, done, paying)
-    if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') return await envelope(endpoint, call, 'in_progress')
+    if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable')
+      return await envelope(endpoint, call, 'in_progress')
     return await refusal(working, paying)
   }
 
   /** Why a result that was made is not in the reply. One that came too late is not kept: its call had already failed. */
-  async function refusal({ endpoint, call }: OpenedCall<Paid>, paying: Exclude<Paying, { kind: 'settled' | 'free' | 'unknown' | 'unresolved' | 'unavailable' }>): Promise<Reply> {
+  async function refusal(
+    { endpoint, call }: OpenedCall<Paid>,
+    paying: Exclude<Paying, { kind: 'settled' | 'free' | 'unknown' | 'unresolved' | 'unavailable' }>,
+  ): Promise<Reply> {
     const ended = await storage.getCall(call.id)
-    if (ended?.error) return failure(endpoint, call, new ApiError('WORK_FAILED', { error: endpoint.failure, details: ended.error }))
+    if (ended?.error)
+      return failure(endpoint, call, new ApiError('WORK_FAILED', { error: endpoint.failure, details: ended.error }))
     const reason = paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason
     return replies.inlineRefusal(endpoint, call, { reason, key: await gatewayContext.pollUrls.keyOf(call.id) })
   }
@@ -184,7 +248,11 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
   }
 
   async function begin(call: Call): Promise<void> {
-    await storage.moveCall(call.id, { work: ['queued'], owner: gatewayContext.owner }, { work: 'in_progress', startedAt: clock.now() })
+    await storage.moveCall(
+      call.id,
+      { work: ['queued'], owner: gatewayContext.owner },
+      { work: 'in_progress', startedAt: clock.now() },
+    )
   }
 
   function release(call: Pick<Call, 'id'>, error: unknown): Promise<never> {
@@ -197,17 +265,39 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     const stallsAt = clock.now() + timeouts.stallMs
     try {
       const kept = (kind: string, id: string) => storage.getOwned(kind, id, clock.now())
-      const order = { id: call.id, input, payer: call.payer, catalog, vendors: ports.vendors, networks, clock, now: clock.now(), kept }
-      const made = await within(clock, deadlineMs, (signal) => endpoint.run({ ...order, call: callContext(working, signal), signal }))
+      const order = {
+        id: call.id,
+        input,
+        payer: call.payer,
+        catalog,
+        vendors: ports.vendors,
+        networks,
+        clock,
+        now: clock.now(),
+        kept,
+      }
+      const made = await within(clock, deadlineMs, (signal) =>
+        endpoint.run({ ...order, call: callContext(working, signal), signal }),
+      )
       const media = await gatewayContext.mirror(call.id, made.media)
       if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
-      for (const record of made.recordsToStore?.(media) ?? []) await keepFor(storage, { ...record, owner: call.payer }, clock.now())
+      for (const record of made.recordsToStore?.(media) ?? [])
+        await keepFor(storage, { ...record, owner: call.payer }, clock.now())
       const now = clock.now()
       const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
-      return { kind: 'made', stored, raw: made.media?.urls ?? [], completion: { result: (await keptOf(endpoint, stored)) as unknown as Json, expiresAt: Math.min(now + endpoint.retention.unclaimedMs, made.until ?? Infinity) } }
+      return {
+        kind: 'made',
+        stored,
+        raw: made.media?.urls ?? [],
+        completion: {
+          result: (await keptOf(endpoint, stored)) as unknown as Json,
+          expiresAt: Math.min(now + endpoint.retention.unclaimedMs, made.until ?? Infinity),
+        },
+      }
     } catch (error) {
       const apiError = asApiError(endpoint, error)
-      if (!(error instanceof ApiError)) log.warn('work failed', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
+      if (!(error instanceof ApiError))
+        log.warn('work failed', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
       const now = clock.now()
       await fail(storage, call, now < stallsAt ? failureText(apiError) : STALLED, now)
       return { kind: 'failed', apiError }
@@ -224,14 +314,34 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
   }
 
-  function result({ endpoint, call, requestContext }: Pick<OpenedCall, 'endpoint' | 'call' | 'requestContext'>, { stored, raw }: { stored: Stored; raw?: readonly string[] }, paid: IsPaid): Reply {
+  function result(
+    { endpoint, call, requestContext }: Pick<OpenedCall, 'endpoint' | 'call' | 'requestContext'>,
+    { stored, raw }: { stored: Stored; raw?: readonly string[] },
+    paid: IsPaid,
+  ): Reply {
     const { receipt, now: isFirst } = paid.kind === 'settled' ? paid : { receipt: null, now: false }
-    return replies.result(endpoint, call, { stored, receipt, label, href: hrefOn(requestContext), isFirst, ...(raw && { raw }) })
+    return replies.result(endpoint, call, {
+      stored,
+      receipt,
+      label,
+      href: hrefOn(requestContext),
+      isFirst,
+      ...(raw && { raw }),
+    })
   }
 
   /** The result of a one shot although its payment has not settled; `why` is the class that its header names. */
-  function servedUnsettled({ endpoint, call, requestContext }: Pick<OpenedCall<Paid>, 'endpoint' | 'call' | 'requestContext'>, stored: Stored, why: string): Reply {
-    return replies.bare(endpoint, call, { stored, href: hrefOn(requestContext), headers: replies.unsettledHeaders(why), settlement: { success: false, tx_hash: '', network: label } })
+  function servedUnsettled(
+    { endpoint, call, requestContext }: Pick<OpenedCall<Paid>, 'endpoint' | 'call' | 'requestContext'>,
+    stored: Stored,
+    why: string,
+  ): Reply {
+    return replies.bare(endpoint, call, {
+      stored,
+      href: hrefOn(requestContext),
+      headers: replies.unsettledHeaders(why),
+      settlement: { success: false, tx_hash: '', network: label },
+    })
   }
 
   // ── polls ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -242,30 +352,61 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     const found = await storage.getCall(id)
     const isOurs = found && (of === 'all' || of.includes(found.endpoint))
     const endpoint = isOurs ? gatewayContext.sold.get(found.endpoint) : undefined
-    const unknown = () => new ApiError(route.signedQuery ? 'INVALID_JOB_ID' : 'JOB_NOT_FOUND', { message: 'There is no such job here: it never existed, or has expired.' })
+    const unknown = () =>
+      new ApiError(route.signedQuery ? 'INVALID_JOB_ID' : 'JOB_NOT_FOUND', {
+        message: 'There is no such job here: it never existed, or has expired.',
+      })
     if (!found || !endpoint || found.gateway !== gatewayContext.name || isForgotten(found, now)) throw unknown()
     await gatewayContext.pollUrls.check(route, endpoint, { id, requestContext, now })
     const running = (call: Call, told?: Told) => replies.running(endpoint, call, told)
     // HEAD must change nothing and tell nothing, so it proves nothing.
-    const proof = requestContext.request.method === 'HEAD' ? undefined : chain.proves && proofOf(requestContext.request, { job: endpoint.job, id })
-    const isProven = proof !== undefined && isTimely(proof, now) && proof.wallet === found.payer && (await chain.proves?.(proof)) === true
+    const proof =
+      requestContext.request.method === 'HEAD'
+        ? undefined
+        : chain.proves && proofOf(requestContext.request, { job: endpoint.job, id })
+    const isProven =
+      proof !== undefined &&
+      isTimely(proof, now) &&
+      proof.wallet === found.payer &&
+      (await chain.proves?.(proof)) === true
     // Whose proof does not hold is told what a stranger is told (contract 2.18).
     if (proof && !isProven) throw unknown()
-    return await collect(endpoint, found, { requestContext, running, isProven, isKeyed: await gatewayContext.pollUrls.isKey(id, keyIn(requestContext.query)) })
+    return await collect(endpoint, found, {
+      requestContext,
+      running,
+      isProven,
+      isKeyed: await gatewayContext.pollUrls.isKey(id, keyIn(requestContext.query)),
+    })
   }
 
-  async function collect(endpoint: Sold, found: Call, { requestContext, running: runs, more, isOrder = false, isProven = false, isKeyed = false }: Collecting): Promise<Reply> {
+  async function collect(
+    endpoint: Sold,
+    found: Call,
+    { requestContext, running: runs, more, isOrder = false, isProven = false, isKeyed = false }: Collecting,
+  ): Promise<Reply> {
     const now = clock.now()
     const keyedUrl = replies.pollUrl(endpoint, found, await gatewayContext.pollUrls.keyOf(found.id))
     let isRightful = isKeyed || isProven
     // Who came without the key, and has proven the wallet, is given it: the next poll needs no proof.
-    const running = (call: Call, told: Told = {}) => runs(call, isRightful && !isKeyed ? { ...told, poll_url: keyedUrl } : told)
-    const collected = async (call: Call, paid: IsPaid) => result({ endpoint, call, requestContext }, { stored: await storedOf(endpoint, call) }, paid)
+    const running = (call: Call, told: Told = {}) =>
+      runs(call, isRightful && !isKeyed ? { ...told, poll_url: keyedUrl } : told)
+    const collected = async (call: Call, paid: IsPaid) =>
+      result({ endpoint, call, requestContext }, { stored: await storedOf(endpoint, call) }, paid)
     const offers = offering.at({ amount: found.quote, maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [found.offer])
-    const asking = { offers, resource: resourceOf(endpoint, requestContext), label, errorFormat: endpoint.errorFormat, beside: besideOf(requestContext.request) }
+    const asking = {
+      offers,
+      resource: resourceOf(endpoint, requestContext),
+      label,
+      errorFormat: endpoint.errorFormat,
+      beside: besideOf(requestContext.request),
+    }
     const require = (why: replies.Body, headers: Readonly<Record<string, string>> = {}) => {
       const place = { job_id: found.id, poll_url: isRightful ? keyedUrl : replies.pollUrl(endpoint, found) }
-      return replies.demand({ ...asking, headers }, { ...more, ...place, ...why, model: found.model }, replies.priceOf(found))
+      return replies.demand(
+        { ...asking, headers },
+        { ...more, ...place, ...why, model: found.model },
+        replies.priceOf(found),
+      )
     }
     const reject = (code: PaymentCode, reason: string) => require(replies.verificationFailed(code, reason))
 
@@ -277,65 +418,116 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     }
     const decoded = decodePayment(header)
     if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
-    const identified = await offering.identify(decoded.payment, [found.offer, ...offers.filter((offer) => !isSamePaymentMethod(offer, found.offer))])
+    const identified = await offering.identify(decoded.payment, [
+      found.offer,
+      ...offers.filter((offer) => !isSamePaymentMethod(offer, found.offer)),
+    ])
     // Public clients end a job on anything but 202 and 504 (decision 66).
     if (identified.kind === 'unavailable') return running(found, { note: replies.CHAIN_AWAY })
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
     const { payer, key, expiresAt, offer } = identified
-    if (payer !== found.payer) throw new ApiError('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
+    if (payer !== found.payer)
+      throw new ApiError('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
 
     const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
     if (!isKeyed) {
       const proof = await judgeProof(money, found, authorization)
       if (proof.kind === 'unavailable') return running(found, { note: replies.CHAIN_AWAY })
-      if (proof.kind === 'none') return require({ ...replies.verificationFailed(proof.code, proof.reason), ...(proof.served && (await recovery(proof.served, !wasHandedOut(proof.served)))) })
+      if (proof.kind === 'none')
+        return require({
+          ...replies.verificationFailed(proof.code, proof.reason),
+          ...(proof.served && (await recovery(proof.served, !wasHandedOut(proof.served)))),
+        })
       isRightful = true
     }
 
     const shown = await show(endpoint, found, { running, collected, now, isOrder })
     if ('status' in shown) return shown
     const { call } = shown
-    if (!(await isThere(endpoint, call))) throw new ApiError('NOT_FOUND', { message: 'What was made has ended before it was paid for. Nothing was charged; order it again.' })
+    if (!(await isThere(endpoint, call)))
+      throw new ApiError('NOT_FOUND', {
+        message: 'What was made has ended before it was paid for. Nothing was charged; order it again.',
+      })
     const stored = await storedOf(endpoint, call)
     const paying = await settleCall(money, call, authorization, { retainUntil: now + endpoint.retention.settledMs })
     if (isPaid(paying)) return result({ endpoint, call, requestContext }, { stored }, paying)
-    if (paying.kind === 'unknown' && isOrder && endpoint.kind === 'paid' && endpoint.inline) return servedUnsettled({ endpoint, call, requestContext }, stored, paying.kind)
+    if (paying.kind === 'unknown' && isOrder && endpoint.kind === 'paid' && endpoint.inline)
+      return servedUnsettled({ endpoint, call, requestContext }, stored, paying.kind)
     if (paying.kind === 'unknown') return running(call, { note: replies.CONFIRMING })
-    if (paying.kind === 'unresolved') return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(requestContext) })
+    if (paying.kind === 'unresolved')
+      return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(requestContext) })
     if (paying.kind === 'unavailable') return running(call, { note: replies.CHAIN_AWAY })
     // What only a fresh signature can mend is a payment that does not verify (contract 2.14).
-    if (paying.kind === 'rejected' || (paying.kind === 'refused' && paying.code)) return reject(paying.code ?? 'PAYMENT_INVALID', paying.reason)
+    if (paying.kind === 'rejected' || (paying.kind === 'refused' && paying.code))
+      return reject(paying.code ?? 'PAYMENT_INVALID', paying.reason)
     if (paying.kind === 'replayed') {
-      return require({ ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'), ...(await recovery(paying.call, !wasHandedOut(paying.call))) })
+      return require({
+        ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'),
+        ...(await recovery(paying.call, !wasHandedOut(paying.call))),
+      })
     }
-    return require(replies.settlementFailed(paying.reason, endpoint), refusalHeaders({ reason: paying.reason, network: offer.network, payer }))
+    return require(replies.settlementFailed(paying.reason, endpoint), refusalHeaders({
+      reason: paying.reason,
+      network: offer.network,
+      payer,
+    }))
   }
 
   /** What may have been paid for already is there in any case. */
   async function isThere(endpoint: Sold, call: Call): Promise<boolean> {
-    if (endpoint.kind !== 'paid' || !endpoint.stands || (call.money !== 'verified' && call.money !== 'refused')) return true
+    if (endpoint.kind !== 'paid' || !endpoint.stands || (call.money !== 'verified' && call.money !== 'refused'))
+      return true
     const { made } = call.result as unknown as Stored
-    const asking = within(clock, STANDS_MS, async (signal) => await endpoint.stands?.(made, { vendors: ports.vendors, signal, kept: (kind, id) => storage.getOwned(kind, id, clock.now()) }))
-    return (await asking.catch((error: Error) => void log.warn('nobody could tell whether a result is still there', { call: call.id, error: error.message }))) ?? true
+    const asking = within(
+      clock,
+      STANDS_MS,
+      async (signal) =>
+        await endpoint.stands?.(made, {
+          vendors: ports.vendors,
+          signal,
+          kept: (kind, id) => storage.getOwned(kind, id, clock.now()),
+        }),
+    )
+    return (
+      (await asking.catch(
+        (error: Error) =>
+          void log.warn('nobody could tell whether a result is still there', { call: call.id, error: error.message }),
+      )) ?? true
+    )
   }
 
   /** What one who has shown that the call is his is told of it; the call itself where only its money is missing. */
-  async function show(endpoint: Sold, found: Call, { running, collected, now, isOrder = false }: Showing): Promise<Reply | { readonly call: Call }> {
+  async function show(
+    endpoint: Sold,
+    found: Call,
+    { running, collected, now, isOrder = false }: Showing,
+  ): Promise<Reply | { readonly call: Call }> {
     const known = await failIfOverdue(storage, found, { now, timeouts, living: gatewayContext.living })
-    const { call, ...seen } = isUpstreamJobEndpoint(endpoint) ? await pollOnce(endpoint, known, isOrder) : { call: known }
-    if (call.work === 'failed') return replies.failed(endpoint, call, isUpstreamJobEndpoint(endpoint) ? await upstream.failure(call, now) : {})
+    const { call, ...seen } = isUpstreamJobEndpoint(endpoint)
+      ? await pollOnce(endpoint, known, isOrder)
+      : { call: known }
+    if (call.work === 'failed')
+      return replies.failed(endpoint, call, isUpstreamJobEndpoint(endpoint) ? await upstream.failure(call, now) : {})
     if (call.work !== 'completed') return running(call, seen)
     return call.receipt ? collected(call, { kind: 'settled', receipt: call.receipt, now: false }) : { call }
   }
 
   /** A vendor that cannot be asked is told to a poll where waiting helps, and never to the order itself; the job goes on. */
-  async function pollOnce(endpoint: UpstreamJobEndpoint, known: Call, isOrder: boolean): Promise<{ call: Call } & Told> {
+  async function pollOnce(
+    endpoint: UpstreamJobEndpoint,
+    known: Call,
+    isOrder: boolean,
+  ): Promise<{ call: Call } & Told> {
     try {
       const { call, progress, elapsedSeconds } = await upstream.look(endpoint, known)
       return { call, elapsed_seconds: elapsedSeconds, ...(progress !== undefined && { progress }) }
     } catch (error) {
-      if (!isOrder && error instanceof ApiError && (error.code === 'RATE_LIMITED' || error.code === 'UPSTREAM_TIMEOUT')) throw error
-      if (!isOrder && (error as Error).name === 'TimeoutError') throw new ApiError('UPSTREAM_TIMEOUT', { message: 'The model could not be asked in time. The job goes on; poll again in a few seconds.' })
+      if (!isOrder && error instanceof ApiError && (error.code === 'RATE_LIMITED' || error.code === 'UPSTREAM_TIMEOUT'))
+        throw error
+      if (!isOrder && (error as Error).name === 'TimeoutError')
+        throw new ApiError('UPSTREAM_TIMEOUT', {
+          message: 'The model could not be asked in time. The job goes on; poll again in a few seconds.',
+        })
       log.warn('a job could not be looked at', { call: known.id, error: (error as Error).message })
       return { call: known }
     }
@@ -349,7 +541,9 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
   async function recovery(call: Call, isRightful: boolean): Promise<replies.Body> {
     const endpoint = gatewayContext.sold.get(call.endpoint)
     const isHere = endpoint && call.gateway === gatewayContext.name && !isForgotten(call, clock.now())
-    return isHere ? replies.recovery(endpoint, call, isRightful ? await gatewayContext.pollUrls.keyOf(call.id) : undefined) : {}
+    return isHere
+      ? replies.recovery(endpoint, call, isRightful ? await gatewayContext.pollUrls.keyOf(call.id) : undefined)
+      : {}
   }
 }
 
@@ -362,8 +556,14 @@ const isVerbatim = (endpoint: Sold): boolean => endpoint.kind === 'paid' && endp
 
 function asApiError(endpoint: Paid, error: unknown): ApiError {
   if (error instanceof ApiError) return error
-  if (endpoint.errors?.includes('UPSTREAM_FAILED')) return new ApiError('UPSTREAM_FAILED', { message: 'The service behind this failed. Payment was NOT charged; the same request may be sent again.' })
-  return new ApiError('WORK_FAILED', { error: endpoint.failure, details: 'The model did not deliver a result. Nothing was charged.' })
+  if (endpoint.errors?.includes('UPSTREAM_FAILED'))
+    return new ApiError('UPSTREAM_FAILED', {
+      message: 'The service behind this failed. Payment was NOT charged; the same request may be sent again.',
+    })
+  return new ApiError('WORK_FAILED', {
+    error: endpoint.failure,
+    details: 'The model did not deliver a result. Nothing was charged.',
+  })
 }
 
 /** Why work failed, as the ledger keeps it and a poll says it. */
@@ -374,5 +574,8 @@ export function failureText({ message, parts }: ApiError): string {
 /** An inline failure that is not the buyer's names its job (contract 5.48). */
 function failure({ errorFormat }: Sold, call: Call, apiError: ApiError): Reply {
   if (apiError.code !== 'WORK_FAILED') return errorReply(apiError, errorFormat)
-  return errorReply(new ApiError(apiError.code, { ...apiError.parts, fields: { ...apiError.parts.fields, job_id: call.id } }), errorFormat)
+  return errorReply(
+    new ApiError(apiError.code, { ...apiError.parts, fields: { ...apiError.parts.fields, job_id: call.id } }),
+    errorFormat,
+  )
 }

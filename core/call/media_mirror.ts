@@ -60,7 +60,8 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: 
     async function host(url: string, index: number): Promise<Hosted> {
       const source = sourceOf(url)
       const kind = kinds?.[index]
-      const keyOf = (type: string) => `${folder}/${day}/${secret}-${index}.${extensionOf(type, foreign ? 'image' : kind)}`
+      const keyOf = (type: string) =>
+        `${folder}/${day}/${secret}-${index}.${extensionOf(type, foreign ? 'image' : kind)}`
       const open = streams?.[index] ?? (foreign ? undefined : openingOf(url))
       const store = () => (open ? pour(open, keyOf) : put(url, { keyOf, foreign }))
       try {
@@ -87,7 +88,10 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: 
     }, late.signal)
   }
 
-  async function put(url: string, { keyOf, foreign }: { keyOf: (type: string) => string; foreign: boolean }): Promise<string> {
+  async function put(
+    url: string,
+    { keyOf, foreign }: { keyOf: (type: string) => string; foreign: boolean },
+  ): Promise<string> {
     const { bytes, type } = await load(url, foreign)
     const key = keyOf(type)
     await objects.put(key, bytes, type)
@@ -95,7 +99,8 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: 
   }
 
   async function load(url: string, foreign: boolean): Promise<{ bytes: Uint8Array; type: string }> {
-    if (!url.startsWith('data:')) return await within(clock, FETCH_MS, (signal) => vendors.media(url, { signal, maxBytes, foreign }))
+    if (!url.startsWith('data:'))
+      return await within(clock, FETCH_MS, (signal) => vendors.media(url, { signal, maxBytes, foreign }))
     const decoded = decodeDataUri(url)
     if (!decoded) throw new Error('the data URI does not decode')
     return decoded
@@ -123,7 +128,10 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: 
     })
   }
 
-  async function store(body: ReadableStream<Uint8Array>, { type, keyOf }: { type: string; keyOf: (type: string) => string }): Promise<string> {
+  async function store(
+    body: ReadableStream<Uint8Array>,
+    { type, keyOf }: { type: string; keyOf: (type: string) => string },
+  ): Promise<string> {
     try {
       const key = keyOf(type)
       if (objects.putStream) await objects.putStream(key, body, type)
@@ -162,13 +170,15 @@ export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES }: 
 }
 
 /** Whether all that was made is there, hosted or at least linked. */
-export const isWhole = (media: readonly Hosted[]): boolean => media.every(({ key, url }) => key !== null || Boolean(url))
+export const isWhole = (media: readonly Hosted[]): boolean =>
+  media.every(({ key, url }) => key !== null || Boolean(url))
 
 /** Of what does not say what it is, nothing is known; all else is of its kind or nothing. */
 const UNSAID = /^(?:(?:application|binary)\/octet-stream)?$/
 
 function extensionOf(type: string, kind: string | undefined): string {
-  if (kind && !type.startsWith(`${kind}/`) && !UNSAID.test(type)) throw new NoMedia(`media of type ${type} is no ${kind}`)
+  if (kind && !type.startsWith(`${kind}/`) && !UNSAID.test(type))
+    throw new NoMedia(`media of type ${type} is no ${kind}`)
   const extension = EXTENSIONS[type]
   if (!extension) throw new Error(`media of type ${type} is not hosted`)
   return extension

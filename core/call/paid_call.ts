@@ -8,7 +8,19 @@ import { ApiError } from '../http/errors.ts'
 import type { GatewayContext } from './gateway_context.ts'
 import { isNotedHandedOut } from '../payment/sent_authorizations.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from '../x402/payment_identifier.ts'
-import { clip, type Hold, holdOn, type InputParser, inputParser, isForm, parseForm, parseJson, readBody, readRaw, textFields } from '../http/request_body.ts'
+import {
+  clip,
+  type Hold,
+  holdOn,
+  type InputParser,
+  inputParser,
+  isForm,
+  parseForm,
+  parseJson,
+  readBody,
+  readRaw,
+  textFields,
+} from '../http/request_body.ts'
 import { type Jobs, jobs } from './job.ts'
 import { streamedCalls } from './stream.ts'
 import { servesBeforeSettlement } from '../router.ts'
@@ -40,7 +52,12 @@ export type CallHandlers = {
 /** An order that was checked and priced. */
 type Priced = { readonly input: unknown; readonly price: Price; readonly offers: readonly Offer[] }
 type Checking = { readonly asked: RequestHead; readonly countTokens: CountTokens }
-type Taking = Priced & { readonly counting: UnpaidCount; readonly header: string; readonly asked: string; readonly requestContext: RequestContext }
+type Taking = Priced & {
+  readonly counting: UnpaidCount
+  readonly header: string
+  readonly asked: string
+  readonly requestContext: RequestContext
+}
 
 export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   const { ports, catalog, timeouts, label } = gatewayContext
@@ -48,8 +65,19 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   const offering = offersOf(gatewayContext)
   const { serve, give: giveMade, poll, collect, look, recovery } = jobs(gatewayContext, offering)
   const streamed = streamedCalls(gatewayContext)
-  const context = { catalog, vendors, countTokens, featureFlags: gatewayContext.featureFlags, networks: gatewayContext.networks }
-  const inputParsers = new Map<Sold, InputParser>([...gatewayContext.sold.values()].map((endpoint) => [endpoint, inputParser(endpoint.input, endpoint.unknownFields)]))
+  const context = {
+    catalog,
+    vendors,
+    countTokens,
+    featureFlags: gatewayContext.featureFlags,
+    networks: gatewayContext.networks,
+  }
+  const inputParsers = new Map<Sold, InputParser>(
+    [...gatewayContext.sold.values()].map((endpoint) => [
+      endpoint,
+      inputParser(endpoint.input, endpoint.unknownFields),
+    ]),
+  )
 
   return { sell, discover, poll, look, cancel: streamed.cancel, drain: streamed.drain }
 
@@ -67,11 +95,16 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   async function order(endpoint: Sold, requestContext: RequestContext, hold: Hold): Promise<Reply> {
     const header = paymentHeader(requestContext.request)
     const { body, value } = await receive(endpoint, requestContext, hold)
-    if (body.length === 0 && header === null && endpoint.from === 'body') return await discover(endpoint, requestContext)
+    if (body.length === 0 && header === null && endpoint.from === 'body')
+      return await discover(endpoint, requestContext)
     const said = await value()
     const counting = gatewayContext.unpaidWork.from(requestContext.ip)
-    const quoted = header === null && endpoint.order === 'quote_then_check' ? unchecked(endpoint as Paid, said) : undefined
-    const { input, price } = quoted && quoted.price !== 'free' ? quoted : await check(endpoint, said, { asked: askedOf(requestContext), countTokens: counting.countTokens })
+    const quoted =
+      header === null && endpoint.order === 'quote_then_check' ? unchecked(endpoint as Paid, said) : undefined
+    const { input, price } =
+      quoted && quoted.price !== 'free'
+        ? quoted
+        : await check(endpoint, said, { asked: askedOf(requestContext), countTokens: counting.countTokens })
     if (price === 'free') return await give(endpoint, input, requestContext)
     const offers = offering.at(price)
     if (header === null) {
@@ -83,9 +116,16 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   }
 
   /** The order as the endpoint understands it, and what it costs. Throws a Fault for a bad one, and for one that nobody here can serve. */
-  async function check(endpoint: Sold, said: unknown, { asked, countTokens }: Checking): Promise<{ input: unknown; price: Price | 'free' }> {
+  async function check(
+    endpoint: Sold,
+    said: unknown,
+    { asked, countTokens }: Checking,
+  ): Promise<{ input: unknown; price: Price | 'free' }> {
     const read = inputParsers.get(endpoint)?.(said) ?? {}
-    const input = endpoint.kind === 'live' ? await endpoint.check(read, asked, { ...context, countTokens }) : endpoint.check(read, context)
+    const input =
+      endpoint.kind === 'live'
+        ? await endpoint.check(read, asked, { ...context, countTokens })
+        : endpoint.check(read, context)
     if (!endpoint.isAvailable(input, context)) throw notConfigured(endpoint)
     return { input, price: endpoint.kind === 'live' ? endpoint.price(input) : endpoint.price(input, context) }
   }
@@ -101,16 +141,30 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     const page = requestContext.request.headers.get('origin')
     if (page !== null && gatewayContext.freeToOrigin?.(page) === false) throw foreignPage(page)
     const now = clock.now()
-    const [bucket, all] = endpoint.kind === 'live' ? ['free', gatewayContext.freeTier] : [endpoint.name, endpoint.freeLimits ?? gatewayContext.freeTier]
+    const [bucket, all] =
+      endpoint.kind === 'live'
+        ? ['free', gatewayContext.freeTier]
+        : [endpoint.name, endpoint.freeLimits ?? gatewayContext.freeTier]
     for (const window of all) {
-      const { granted, resetAt } = await gatewayContext.windows.take(`${bucket}:${window.windowMs}`, addressKey(requestContext.ip), window, now)
+      const { granted, resetAt } = await gatewayContext.windows.take(
+        `${bucket}:${window.windowMs}`,
+        addressKey(requestContext.ip),
+        window,
+        now,
+      )
       if (!granted) throw freeTierSpent(window, resetAt, now)
     }
-    return endpoint.kind === 'live' ? await streamed.give(endpoint, input, requestContext) : await giveMade(endpoint, input, requestContext)
+    return endpoint.kind === 'live'
+      ? await streamed.give(endpoint, input, requestContext)
+      : await giveMade(endpoint, input, requestContext)
   }
 
   /** The body, and how to read it: as a form where the endpoint takes one, else as JSON. */
-  async function receive(endpoint: Sold, { request, params, query }: RequestContext, hold: Hold): Promise<{ body: string | Uint8Array; value(): unknown }> {
+  async function receive(
+    endpoint: Sold,
+    { request, params, query }: RequestContext,
+    hold: Hold,
+  ): Promise<{ body: string | Uint8Array; value(): unknown }> {
     const type = request.headers.get('content-type')
     const isRaw = endpoint.order === 'quote_then_check' && paymentHeader(request) === null
     const { arrange } = endpoint
@@ -122,7 +176,10 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
       return { body: written === '' && query.size === 0 ? '' : JSON.stringify(asked) + written, value }
     }
     if (endpoint.from === 'query') {
-      const asked = { ...(endpoint.unknownFields === 'kept' ? everyQueryValue(query) : Object.fromEntries(query)), ...params }
+      const asked = {
+        ...(endpoint.unknownFields === 'kept' ? everyQueryValue(query) : Object.fromEntries(query)),
+        ...params,
+      }
       const written = request.method === 'POST' ? await readBody(request, gatewayContext.maxBody, hold) : ''
       if (written === '') return { body: JSON.stringify(asked), value: () => asked }
       const read = () => ({ ...textFields(parseJson(written, type)), ...asked })
@@ -137,22 +194,49 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   }
 
   async function discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply> {
-    if (endpoint.kind === 'free') return demand(endpoint, requestContext, { offers: offering.at(NOTHING), price: NOTHING, why: replies.freeOfCharge(endpoint.summary) })
+    if (endpoint.kind === 'free')
+      return demand(endpoint, requestContext, {
+        offers: offering.at(NOTHING),
+        price: NOTHING,
+        why: replies.freeOfCharge(endpoint.summary),
+      })
     if (endpoint.order === 'quote_then_check' && endpoint.kind === 'paid') {
-      const said = endpoint.from === 'query' ? { ...Object.fromEntries(requestContext.query), ...requestContext.params } : { ...(endpoint.sample(context) ?? endpoint.example as object), ...requestContext.params }
+      const said =
+        endpoint.from === 'query'
+          ? { ...Object.fromEntries(requestContext.query), ...requestContext.params }
+          : { ...(endpoint.sample(context) ?? (endpoint.example as object)), ...requestContext.params }
       const { price } = unchecked(endpoint, said)
       if (price === 'free') throw freeHere(endpoint)
-      return demand(endpoint, requestContext, { offers: offering.at(price), price, why: replies.paymentRequired(price) })
+      return demand(endpoint, requestContext, {
+        offers: offering.at(price),
+        price,
+        why: replies.paymentRequired(price),
+      })
     }
     const said = endpoint.kind === 'live' ? endpoint.sample(context) : (endpoint.sample(context) ?? endpoint.example)
     const { price } = await check(endpoint, said, { asked: NOTHING_ASKED, countTokens })
     if (price === 'free') throw freeHere(endpoint)
-    const also = endpoint.kind === 'paid' && endpoint.discovery ? { ...price.also, ...endpoint.discovery(context) } : price.also
-    return demand(endpoint, requestContext, { offers: offering.at(price), price: also ? { ...price, also } : price, why: replies.paymentRequired(price) })
+    const also =
+      endpoint.kind === 'paid' && endpoint.discovery ? { ...price.also, ...endpoint.discovery(context) } : price.also
+    return demand(endpoint, requestContext, {
+      offers: offering.at(price),
+      price: also ? { ...price, also } : price,
+      why: replies.paymentRequired(price),
+    })
   }
 
-  function demand(endpoint: Sold | Free, requestContext: RequestContext, { offers, price, why }: Omit<Priced, 'input'> & { why: replies.Body }): Reply {
-    const asking = { offers, resource: resourceOf(endpoint, requestContext), label, errorFormat: endpoint.errorFormat ?? 'plain', beside: besideOf(requestContext.request) }
+  function demand(
+    endpoint: Sold | Free,
+    requestContext: RequestContext,
+    { offers, price, why }: Omit<Priced, 'input'> & { why: replies.Body },
+  ): Reply {
+    const asking = {
+      offers,
+      resource: resourceOf(endpoint, requestContext),
+      label,
+      errorFormat: endpoint.errorFormat ?? 'plain',
+      beside: besideOf(requestContext.request),
+    }
     const reply = replies.demand(asking, why, replies.shownPrice(price), price.also)
     const isVisitor = paymentHeader(requestContext.request) === null && isBrowser(requestContext.request.headers)
     return isVisitor ? replies.demandPage(reply, asking) : reply
@@ -160,14 +244,25 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
 
   // ── 4 to 7: identify, known?, verify, open ────────────────────────────────────────────────────────────────────────
 
-  async function take(endpoint: Sold, { input, price, offers, counting, header, asked, requestContext }: Taking): Promise<Reply> {
+  async function take(
+    endpoint: Sold,
+    { input, price, offers, counting, header, asked, requestContext }: Taking,
+  ): Promise<Reply> {
     const reject = (code: PaymentCode, reason: string, more: replies.Body = {}) => {
       meter.judged(code)
-      return demand(endpoint, requestContext, { offers, price, why: { ...replies.verificationFailed(code, reason), ...more } })
+      return demand(endpoint, requestContext, {
+        offers,
+        price,
+        why: { ...replies.verificationFailed(code, reason), ...more },
+      })
     }
     // Nothing is opened: the same signed request is good for another try (contract 1.27).
     const away = (reason: string): Reply => {
-      if (gatewayContext.unverifiable === 402) return reject('PAYMENT_VERIFICATION_UNAVAILABLE', `the payment could not be verified just now (${reason}); send the same signed request again`)
+      if (gatewayContext.unverifiable === 402)
+        return reject(
+          'PAYMENT_VERIFICATION_UNAVAILABLE',
+          `the payment could not be verified just now (${reason}); send the same signed request again`,
+        )
       meter.judged('unavailable')
       throw replies.cannotVerify(reason)
     }
@@ -181,26 +276,38 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     const { payer, key, expiresAt, offer } = identified
 
     const request = fingerprint(requestContext.request.method, requestContext.path, asked)
-    const tag = named === undefined ? undefined : tagOf({ gateway: gatewayContext.name, payer, id: named, fingerprint: request })
+    const tag =
+      named === undefined ? undefined : tagOf({ gateway: gatewayContext.name, payer, id: named, fingerprint: request })
     const answered = async () => tag && (await repeat(endpoint, tag, requestContext))
     const again = await answered()
     if (again) return again
     // Whoever came first with the same identifier may meanwhile have what this one is refused.
-    const refuse = async (code: PaymentCode, reason: string, more: replies.Body = {}) => (await answered()) ?? reject(code, reason, { payer, ...more })
+    const refuse = async (code: PaymentCode, reason: string, more: replies.Body = {}) =>
+      (await answered()) ?? reject(code, reason, { payer, ...more })
     const replayed = async (call: Call) => {
       // Before its first send only the wallet can have the authorization; after it everybody has, and the caller must be the one of the order (contract 1.41).
       const isSame = call.fingerprint === request
-      const isRightful = !wasHandedOut(call) || (isSame && (await gatewayContext.pollUrls.isFrom(call, requestContext.ip)))
+      const isRightful =
+        !wasHandedOut(call) || (isSame && (await gatewayContext.pollUrls.isFrom(call, requestContext.ip)))
       const repeated = isSame && isRightful ? await resend(endpoint, call, requestContext) : undefined
       const isSearch = endpoint.kind === 'paid' && endpoint.inline && endpoint.errorFormat === 'plain'
       const worded = isSearch ? { error: 'Payment authorization already used' } : {}
-      return repeated ?? (await refuse('PAYMENT_REPLAY', 'the payment authorization was already used', { ...worded, ...(await recovery(call, isRightful)) }))
+      return (
+        repeated ??
+        (await refuse('PAYMENT_REPLAY', 'the payment authorization was already used', {
+          ...worded,
+          ...(await recovery(call, isRightful)),
+        }))
+      )
     }
 
     const known = await storage.callOf(key, clock.now())
     if (known) return await replayed(known)
 
-    const [verdict, isPublic] = await Promise.all([offering.verify(payment, offer), isNotedHandedOut(storage, key, clock.now())])
+    const [verdict, isPublic] = await Promise.all([
+      offering.verify(payment, offer),
+      isNotedHandedOut(storage, key, clock.now()),
+    ])
     if (verdict.kind === 'unavailable') return away(verdict.reason)
     if (isPublic) return await refuse('PAYMENT_REPLAY', replies.SIGN_AFRESH)
     if (verdict.kind === 'refused') {
@@ -212,12 +319,29 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     if (endpoint.kind === 'live' && !isAllowed(payer, endpoint.allowlists?.(input))) throw notAdmitted(payer)
     // What moves nothing adds to no debt; it may be the very link by which a wallet is filled.
     const isFree = price.amount === 0n
-    const isUnpaidFirst = endpoint.kind === 'live' && endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
-    const owed = servesBeforeSettlement(endpoint) && !isFree ? await unpaidCallOf(storage, { payer, asset }, clock.now()) : undefined
-    if (owed) return await refuse('PAYMENT_UNFUNDED', 'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it', await recovery(owed, true))
+    const isUnpaidFirst =
+      endpoint.kind === 'live' && endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
+    const owed =
+      servesBeforeSettlement(endpoint) && !isFree
+        ? await unpaidCallOf(storage, { payer, asset }, clock.now())
+        : undefined
+    if (owed)
+      return await refuse(
+        'PAYMENT_UNFUNDED',
+        'this wallet has had an answer whose payment was refused, or lets several results lie; collect that call to pay for it',
+        await recovery(owed, true),
+      )
     const holds = verdict.balance ?? 0n
-    const waiting = servesBeforeSettlement(endpoint) || isFree ? undefined : await uncollectedJobOf(storage, { payer, asset }, { now: clock.now(), next: price.amount, holds })
-    if (waiting) return await refuse('PAYMENT_UNFUNDED', 'more results wait for this wallet than it can pay for; collect one first', await recovery(waiting, true))
+    const waiting =
+      servesBeforeSettlement(endpoint) || isFree
+        ? undefined
+        : await uncollectedJobOf(storage, { payer, asset }, { now: clock.now(), next: price.amount, holds })
+    if (waiting)
+      return await refuse(
+        'PAYMENT_UNFUNDED',
+        'more results wait for this wallet than it can pay for; collect one first',
+        await recovery(waiting, true),
+      )
     const now = clock.now()
     const authorization: Authorization = { key, payer, payment, offer, expiresAt }
     const fresh = newId(ports.random)
@@ -225,7 +349,10 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     const { model, request: said } = endpoint.remember(input)
     // A poll URL ends no earlier than what it may collect.
     const longest = timeouts.stallMs + Math.max(endpoint.retention.unclaimedMs, endpoint.retention.settledMs)
-    const remembered = { ...(await gatewayContext.pollUrls.signed(endpoint, said, { id, expiresAt: now + longest })), ...(await gatewayContext.pollUrls.from(id, requestContext.ip)) }
+    const remembered = {
+      ...(await gatewayContext.pollUrls.signed(endpoint, said, { id, expiresAt: now + longest })),
+      ...(await gatewayContext.pollUrls.from(id, requestContext.ip)),
+    }
     const opening = storage.openCall(
       {
         id,
@@ -243,7 +370,11 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
         expiresAt: now + endpoint.retention.unclaimedMs,
       },
       authorization,
-      { now, until: now + timeouts.workLeaseMs, ...(!isFree && { cap: capOf(verdict, isUnpaidFirst ? gatewayContext.newWallet : undefined) }) },
+      {
+        now,
+        until: now + timeouts.workLeaseMs,
+        ...(!isFree && { cap: capOf(verdict, isUnpaidFirst ? gatewayContext.newWallet : undefined) }),
+      },
     )
     const opened = await opening.catch(async (error) => {
       const first = tag && (await storage.getCall(id))
@@ -255,7 +386,9 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
     meter.judged('valid')
     counting.refund()
     const working = { input, call: opened.call, authorization, requestContext, settlesEarly: opened.atLimit === true }
-    return endpoint.kind === 'live' ? await streamed.serve({ ...working, endpoint }) : await serve({ ...working, endpoint })
+    return endpoint.kind === 'live'
+      ? await streamed.serve({ ...working, endpoint })
+      : await serve({ ...working, endpoint })
   }
 
   function isAllowed(payer: string, list: Allowlist | undefined): boolean {
@@ -275,7 +408,13 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
 
   /** The answer to the same signed request, sent again because its reply was lost (contract 1.39). Nothing while it is made, or when it is too late. */
   async function resend(endpoint: Sold, call: Call, requestContext: RequestContext): Promise<Reply | undefined> {
-    if (!servesBeforeSettlement(endpoint) || call.endpoint !== endpoint.name || call.work !== 'completed' || call.result === null) return undefined
+    if (
+      !servesBeforeSettlement(endpoint) ||
+      call.endpoint !== endpoint.name ||
+      call.work !== 'completed' ||
+      call.result === null
+    )
+      return undefined
     const isLate = clock.now() > (call.endedAt ?? 0) + timeouts.resendMs
     return isLate && call.money === 'settled' ? undefined : await again(endpoint, call, requestContext)
   }
@@ -283,8 +422,15 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   /** To one who is known to have sent the order. */
   async function again(endpoint: Sold, call: Call, requestContext: RequestContext): Promise<Reply> {
     const key = await gatewayContext.pollUrls.keyOf(call.id)
-    const running = (unpaid: Call) => replies.envelope(endpoint, unpaid, { key, status: unpaid.work === 'queued' ? 'queued' : 'in_progress' })
-    return await collect(endpoint, call, { requestContext, running, more: replies.recovery(endpoint, call, key), isOrder: true, isKeyed: true })
+    const running = (unpaid: Call) =>
+      replies.envelope(endpoint, unpaid, { key, status: unpaid.work === 'queued' ? 'queued' : 'in_progress' })
+    return await collect(endpoint, call, {
+      requestContext,
+      running,
+      more: replies.recovery(endpoint, call, key),
+      isOrder: true,
+      isKeyed: true,
+    })
   }
 }
 
@@ -299,7 +445,10 @@ function orElse<T>(read: () => T, otherwise: T): T {
 /** A quote of nothing, for what is free. */
 const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }
 const NOTHING_ASKED: RequestHead = { params: {}, header: () => null }
-const askedOf = ({ params, request }: RequestContext): RequestHead => ({ params, header: (name) => request.headers.get(name) })
+const askedOf = ({ params, request }: RequestContext): RequestHead => ({
+  params,
+  header: (name) => request.headers.get(name),
+})
 
 /** A query for what is passed on: what it says several times is a list, and whoever takes one text refuses it. Half of a question is another question. */
 function everyQueryValue(query: URLSearchParams): Record<string, string | string[]> {
@@ -313,24 +462,37 @@ function everyQueryValue(query: URLSearchParams): Record<string, string | string
 }
 
 function freeHere({ path }: Sold): ApiError {
-  return new ApiError('METHOD_NOT_ALLOWED', { message: `${path} is free here: POST a request to it.`, headers: { allow: 'OPTIONS, POST' } })
+  return new ApiError('METHOD_NOT_ALLOWED', {
+    message: `${path} is free here: POST a request to it.`,
+    headers: { allow: 'OPTIONS, POST' },
+  })
 }
 
 function notConfigured({ summary }: Sold): ApiError {
-  return new ApiError('NOT_CONFIGURED', { message: `${summary}: the operator has not configured this model. Nothing was charged.` })
+  return new ApiError('NOT_CONFIGURED', {
+    message: `${summary}: the operator has not configured this model. Nothing was charged.`,
+  })
 }
 
 function notAdmitted(payer: string): ApiError {
-  return new ApiError('NOT_ALLOWED', { message: `The operator has not listed the wallet ${payer} for this route. Nothing was charged.` })
+  return new ApiError('NOT_ALLOWED', {
+    message: `The operator has not listed the wallet ${payer} for this route. Nothing was charged.`,
+  })
 }
 
 /** Somebody's web page, in a browser on this machine, is not the person who started the gateway. */
 function foreignPage(origin: string): ApiError {
-  return new ApiError('NOT_ALLOWED', { message: `Free models are not served to web pages of ${clip(origin)}. Call from a page on localhost, or without a browser.` })
+  return new ApiError('NOT_ALLOWED', {
+    message: `Free models are not served to web pages of ${clip(origin)}. Call from a page on localhost, or without a browser.`,
+  })
 }
 
 /** 429 with the four headers; the reset in unix seconds (contract 4.10). */
-function freeTierSpent({ requests, windowMs }: { requests: number; windowMs: number }, resetAt: number, now: number): ApiError {
+function freeTierSpent(
+  { requests, windowMs }: { requests: number; windowMs: number },
+  resetAt: number,
+  now: number,
+): ApiError {
   return new ApiError('FREE_TIER_RATE_LIMITED', {
     message: `What is free answers ${requests} requests in ${minutes(windowMs)} from one address. Wait, or choose what is paid.`,
     headers: {

@@ -28,15 +28,27 @@ export type Streaming = {
   readonly open: Set<() => void>
 }
 
-type Sending = { readonly stream: AnswerStream; readonly headers: Readonly<Record<string, string>>; readonly errorFormat: ErrorFormat; readonly paywall?: StreamPayment }
+type Sending = {
+  readonly stream: AnswerStream
+  readonly headers: Readonly<Record<string, string>>
+  readonly errorFormat: ErrorFormat
+  readonly paywall?: StreamPayment
+}
 
-export const EVENT_STREAM = { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no' }
+export const EVENT_STREAM = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-store',
+  'x-accel-buffering': 'no',
+}
 
 /**
  * The reply of a stream. Nothing is buffered: the upstream is read when the reader asks, and hangs up when the reader does. A paid one settles at
  * its end, at its deadline, when its reader leaves after content, or shortly before its authorization ends; an error ends it unsettled.
  */
-export function streamReply({ clock, timeouts, background, open }: Streaming, { stream, headers, errorFormat, paywall }: Sending): Reply {
+export function streamReply(
+  { clock, timeouts, background, open }: Streaming,
+  { stream, headers, errorFormat, paywall }: Sending,
+): Reply {
   const encoder = new TextEncoder()
   const endsAt = clock.now() + timeouts.streamMs
   const over = new AbortController()
@@ -115,7 +127,10 @@ export function streamReply({ clock, timeouts, background, open }: Streaming, { 
     if (over.signal.aborted) return
     over.abort()
     stream.cancel()
-    const apiError = error instanceof ApiError ? error : new ApiError('MODEL_UNAVAILABLE', { message: 'The model broke off its answer.' })
+    const apiError =
+      error instanceof ApiError
+        ? error
+        : new ApiError('MODEL_UNAVAILABLE', { message: 'The model broke off its answer.' })
     await paywall?.fail(apiError)
     say(errorEvent(apiError, errorFormat))
   }
@@ -168,11 +183,20 @@ export function streamReply({ clock, timeouts, background, open }: Streaming, { 
   }
 }
 
-const tooLong = (ms: number) => new ApiError('UPSTREAM_TIMEOUT', { message: `The stream was ended after ${ms / 1000} seconds, which is its limit.` })
+const tooLong = (ms: number) =>
+  new ApiError('UPSTREAM_TIMEOUT', { message: `The stream was ended after ${ms / 1000} seconds, which is its limit.` })
 const STOPPING = new ApiError('MODEL_UNAVAILABLE', { message: 'The gateway is stopping; the stream ends here.' })
-const LEFT = new ApiError('MODEL_UNAVAILABLE', { message: 'The caller left before the answer began. Nothing was charged.' })
+const LEFT = new ApiError('MODEL_UNAVAILABLE', {
+  message: 'The caller left before the answer began. Nothing was charged.',
+})
 const EMPTY = new ApiError('MODEL_UNAVAILABLE', { message: 'The model ended without an answer. Nothing was charged.' })
 const STALLED = new ApiError('UPSTREAM_TIMEOUT', { message: 'The model stopped in the middle of its answer.' })
-const TAKEN = new ApiError('MODEL_UNAVAILABLE', { message: 'This stream was taken for lost, and its payment now serves another call; the stream ends here.' })
-const AWAY = new ApiError('MODEL_UNAVAILABLE', { message: 'The gateway could not reach its storage for too long; the stream ends here.' })
-const REFUSED = new ApiError('MODEL_UNAVAILABLE', { message: 'The payment of this stream was refused, so it ends here.' })
+const TAKEN = new ApiError('MODEL_UNAVAILABLE', {
+  message: 'This stream was taken for lost, and its payment now serves another call; the stream ends here.',
+})
+const AWAY = new ApiError('MODEL_UNAVAILABLE', {
+  message: 'The gateway could not reach its storage for too long; the stream ends here.',
+})
+const REFUSED = new ApiError('MODEL_UNAVAILABLE', {
+  message: 'The payment of this stream was refused, so it ends here.',
+})

@@ -20,7 +20,11 @@ const KEY_CHARACTERS = 32
 
 export type PollUrls = {
   /** What is remembered of a request, with its poll URL where that is a signed one. */
-  signed(endpoint: Sold, request: Readonly<Record<string, Json>>, at: { id: string; expiresAt: number }): Promise<Readonly<Record<string, Json>>>
+  signed(
+    endpoint: Sold,
+    request: Readonly<Record<string, Json>>,
+    at: { id: string; expiresAt: number },
+  ): Promise<Readonly<Record<string, Json>>>
   /** Throws INVALID_JOB_ID for a query that we have not signed, or whose time is over. */
   check(poll: Polled, endpoint: Sold, at: { id: string; requestContext: RequestContext; now: number }): Promise<void>
   /** The poll key of a call. Who shows it has read one of our replies to the buyer; it is in no payment, and on no chain. */
@@ -48,7 +52,10 @@ const FOREVER = Number.MAX_SAFE_INTEGER
  * Signs with the first of the given keys, in hex, and accepts them all: put a new one in front to rotate. Without any, all replicas of a
  * storage share one that the first of them makes and keeps there. Throws for a key that is none.
  */
-export function pollUrls({ storage, clock, random }: Pick<Ports, 'storage' | 'clock' | 'random'>, given: readonly string[] = []): PollUrls {
+export function pollUrls(
+  { storage, clock, random }: Pick<Ports, 'storage' | 'clock' | 'random'>,
+  given: readonly string[] = [],
+): PollUrls {
   const own = given.map(keyOf)
   let shared: Promise<readonly Uint8Array[]> | undefined
 
@@ -66,7 +73,9 @@ export function pollUrls({ storage, clock, random }: Pick<Ports, 'storage' | 'cl
       query.delete(KEY)
       const isOurs = isSignedQuery(pathOf(endpoint, id), query, await known())
       if (isOurs && Number(requestContext.query.get('exp')) * 1000 > now) return
-      throw new ApiError('INVALID_JOB_ID', { message: 'Use poll_url as it was given: its query is signed, and ends with the job.' })
+      throw new ApiError('INVALID_JOB_ID', {
+        message: 'Use poll_url as it was given: its query is signed, and ends with the job.',
+      })
     },
 
     keyOf: (id) => signedText(keyText(id)),
@@ -121,4 +130,5 @@ export const pollKey = (secret: Uint8Array, id: string): string => shortMac(secr
 
 const keyText = (id: string): string => `poll-key:${id}`
 const fromText = (id: string, ip: string): string => `from:${id}:${ip}`
-const shortMac = (secret: Uint8Array, text: string): string => bytesToHex(hmac(sha256, secret, utf8ToBytes(text))).slice(0, KEY_CHARACTERS)
+const shortMac = (secret: Uint8Array, text: string): string =>
+  bytesToHex(hmac(sha256, secret, utf8ToBytes(text))).slice(0, KEY_CHARACTERS)

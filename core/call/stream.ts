@@ -27,7 +27,11 @@ export type StreamedCalls = {
 }
 
 /** What became of the money of an answer, as its headers or its last comment say. */
-type Paidness = { readonly headers: Readonly<Record<string, string>>; readonly isRefused: boolean; readonly reason?: string }
+type Paidness = {
+  readonly headers: Readonly<Record<string, string>>
+  readonly isRefused: boolean
+  readonly reason?: string
+}
 
 export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   const { ports, catalog, timeouts } = gatewayContext
@@ -57,10 +61,22 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
       if (answer.kind === 'stream') answer.stream.cancel()
       throw await failed(call, callerLeft())
     }
-    if (answer.kind === 'stream') return streamReply(streaming, { stream: answer.stream, headers: answer.headers, errorFormat: endpoint.errorFormat, paywall: streamPaymentOf(working, answer) })
+    if (answer.kind === 'stream')
+      return streamReply(streaming, {
+        stream: answer.stream,
+        headers: answer.headers,
+        errorFormat: endpoint.errorFormat,
+        paywall: streamPaymentOf(working, answer),
+      })
     const stored = storedOf(answer, JSON.stringify(answer.body))
-    const paid = await settle(working, stored, 'whole').catch((error) => abandon(storage, call, { error, now: clock.now() }))
-    if (paid.isRefused) return replies.inlineRefusal(endpoint, call, { reason: paid.reason ?? 'the payment was refused', key: await gatewayContext.pollUrls.keyOf(call.id) })
+    const paid = await settle(working, stored, 'whole').catch((error) =>
+      abandon(storage, call, { error, now: clock.now() }),
+    )
+    if (paid.isRefused)
+      return replies.inlineRefusal(endpoint, call, {
+        reason: paid.reason ?? 'the payment was refused',
+        key: await gatewayContext.pollUrls.keyOf(call.id),
+      })
     return replies.answered(answerOf(stored), paid.headers)
   }
 
@@ -70,17 +86,26 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   }
 
   /** Asks the endpoint; what goes wrong fails the call, which frees its authorization, and is said in the caller's dialect. */
-  async function attempt({ endpoint, input, call, authorization }: OpenedCall<Streamed>, signal: AbortSignal): Promise<Answer> {
+  async function attempt(
+    { endpoint, input, call, authorization }: OpenedCall<Streamed>,
+    signal: AbortSignal,
+  ): Promise<Answer> {
     const now = clock.now()
     try {
-      return await ask(endpoint, { id: call.id, input, payer: call.payer, signal }, Math.min(timeouts.answerMs, lastMoment(authorization, now) - now))
+      return await ask(
+        endpoint,
+        { id: call.id, input, payer: call.payer, signal },
+        Math.min(timeouts.answerMs, lastMoment(authorization, now) - now),
+      )
     } catch (error) {
       throw await failed(call, error as ApiError)
     }
   }
 
   async function failed(call: Call, apiError: ApiError): Promise<ApiError> {
-    await fail(storage, call, failureText(apiError), clock.now()).catch((error) => abandon(storage, call, { error, now: clock.now() }))
+    await fail(storage, call, failureText(apiError), clock.now()).catch((error) =>
+      abandon(storage, call, { error, now: clock.now() }),
+    )
     return apiError
   }
 
@@ -88,7 +113,11 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
    * Never rejects with anything but a Fault, and at once when `signal` aborts, whatever the vendor does. The time-out is that of the first
    * event where the answer is a stream; a stream that has begun is ended by its reader, who pays for what he had.
    */
-  async function ask(endpoint: Streamed, { signal, ...order }: Pick<StreamedOrder<unknown>, 'id' | 'input' | 'payer' | 'signal'>, ms = timeouts.answerMs): Promise<Answer> {
+  async function ask(
+    endpoint: Streamed,
+    { signal, ...order }: Pick<StreamedOrder<unknown>, 'id' | 'input' | 'payer' | 'signal'>,
+    ms = timeouts.answerMs,
+  ): Promise<Answer> {
     let isLate = false
     const stop = new AbortController()
     let leave = () => {}
@@ -114,9 +143,15 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     } catch (error) {
       if (signal.aborted) throw callerLeft()
       if (error instanceof ApiError) throw worthAnother(error)
-      if (isLate) throw new ApiError('UPSTREAM_TIMEOUT', { message: `The model did not answer within ${Math.round(ms / 1000)} seconds${ms < timeouts.answerMs ? ', and the authorization lives no longer' : ''}. Nothing was charged.` })
+      if (isLate)
+        throw new ApiError('UPSTREAM_TIMEOUT', {
+          message: `The model did not answer within ${Math.round(ms / 1000)} seconds${ms < timeouts.answerMs ? ', and the authorization lives no longer' : ''}. Nothing was charged.`,
+        })
       log.warn('an answer failed', { endpoint: endpoint.name, error: (error as Error).message })
-      throw new ApiError('MODEL_UNAVAILABLE', { message: 'The model did not answer. Nothing was charged; the same request may be sent again.', headers: { 'retry-after': '5' } })
+      throw new ApiError('MODEL_UNAVAILABLE', {
+        message: 'The model did not answer. Nothing was charged; the same request may be sent again.',
+        headers: { 'retry-after': '5' },
+      })
     } finally {
       met()
       signal.removeEventListener('abort', leave)
@@ -128,21 +163,40 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
    * (contract 6.46). Rejects where a whole answer cannot be stored: it is then not served, and not charged. One that is out is seen to the end, as is
    * one that is served before its money moved.
    */
-  async function settle({ endpoint, call, authorization }: OpenedCall<Streamed>, stored: Stored, answer: 'whole' | 'streamed' | 'unread'): Promise<Paidness> {
+  async function settle(
+    { endpoint, call, authorization }: OpenedCall<Streamed>,
+    stored: Stored,
+    answer: 'whole' | 'streamed' | 'unread',
+  ): Promise<Paidness> {
     const attempt = async (): Promise<Paying> => {
       const now = clock.now()
-      const completion = { result: stored as unknown as Json, expiresAt: now + endpoint.retention.unclaimedMs, usage: tokensOf(answerOf(stored).usage) }
-      return await settleCall(money, call, authorization, { completion, retainUntil: now + endpoint.retention.settledMs, isDelivered: true })
+      const completion = {
+        result: stored as unknown as Json,
+        expiresAt: now + endpoint.retention.unclaimedMs,
+        usage: tokensOf(answerOf(stored).usage),
+      }
+      return await settleCall(money, call, authorization, {
+        completion,
+        retainUntil: now + endpoint.retention.settledMs,
+        isDelivered: true,
+      })
     }
-    const insisted = async (): Promise<Paying> => (await insist(authorization, { call, what: 'the settlement of an answer that was delivered' }, attempt)) ?? (await givenAway(call))
-    const heard = async (paying: Paying): Promise<Paidness> => paidness(answer === 'unread' ? paying : await noted(call, paying, answer))
+    const insisted = async (): Promise<Paying> =>
+      (await insist(authorization, { call, what: 'the settlement of an answer that was delivered' }, attempt)) ??
+      (await givenAway(call))
+    const heard = async (paying: Paying): Promise<Paidness> =>
+      paidness(answer === 'unread' ? paying : await noted(call, paying, answer))
     const known = (answer === 'streamed' ? insisted() : attempt()).then(heard)
     const enough = new AbortController()
     const late = clock.wait(timeouts.receiptMs, enough.signal).then(() => undefined)
     const first = await Promise.race([known, late]).finally(() => enough.abort())
     if (first) return first
     const again = async (error: Error): Promise<Paidness> => {
-      log.alert('an answer was served, and storage failed before it was settled; it is tried again', { call: call.id, payer: call.payer, error: error.message })
+      log.alert('an answer was served, and storage failed before it was settled; it is tried again', {
+        call: call.id,
+        payer: call.payer,
+        error: error.message,
+      })
       return await heard(await insisted())
     }
     ports.background(known.catch(again))
@@ -154,20 +208,33 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     if (paying.kind === 'settled') return paying
     const now = clock.now()
     const what = answer === 'whole' ? 'made' : 'delivered'
-    if (isRefusal(paying)) log.warn(`an answer was ${what}, and its payment refused; its wallet gets no more until it is paid`, { call: call.id, payer: call.payer })
+    if (isRefusal(paying))
+      log.warn(`an answer was ${what}, and its payment refused; its wallet gets no more until it is paid`, {
+        call: call.id,
+        payer: call.payer,
+      })
     await noteUnpaidCall({ storage, log }, call, { now, until: now + timeouts.unpaidBlockMs })
     return paying
   }
 
   /** Does what storage refused once more, while the authorization lives; undefined when it has ended. A person is told. */
-  async function insist<T>(authorization: OpenedCall['authorization'], { call, what }: { call: Call; what: string }, work: () => Promise<T>): Promise<T | undefined> {
+  async function insist<T>(
+    authorization: OpenedCall['authorization'],
+    { call, what }: { call: Call; what: string },
+    work: () => Promise<T>,
+  ): Promise<T | undefined> {
     for (let pause = 1_000; ; pause *= 2) {
       try {
         return await work()
       } catch (error) {
         const left = authorization.expiresAt - clock.now()
         const tell = left <= 0 ? log.alert : log.warn
-        tell(`storage failed in ${what}`, { call: call.id, payer: call.payer, isLast: left <= 0, error: (error as Error).message })
+        tell(`storage failed in ${what}`, {
+          call: call.id,
+          payer: call.payer,
+          isLast: left <= 0,
+          error: (error as Error).message,
+        })
         if (left <= 0) return undefined
         await clock.wait(Math.min(pause, left))
       }
@@ -175,7 +242,12 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   }
 
   async function givenAway(call: Call): Promise<Paying> {
-    await fail(storage, call, 'The answer was delivered, and could not be settled in time. Nothing was charged.', clock.now()).catch(() => false)
+    await fail(
+      storage,
+      call,
+      'The answer was delivered, and could not be settled in time. Nothing was charged.',
+      clock.now(),
+    ).catch(() => false)
     return { kind: 'unavailable', reason: 'storage failed until the authorization had ended' }
   }
 
@@ -185,7 +257,11 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     const stop = new AbortController()
     running.set(call.id, stop)
     try {
-      await storage.moveCall(call.id, { work: ['queued'], owner: gatewayContext.owner }, { work: 'in_progress', startedAt: clock.now() })
+      await storage.moveCall(
+        call.id,
+        { work: ['queued'], owner: gatewayContext.owner },
+        { work: 'in_progress', startedAt: clock.now() },
+      )
       const answer = await attempt(working, stop.signal)
       if (answer.kind === 'stream') throw new Error('work in the background is answered whole')
       await settle(working, storedOf(answer, JSON.stringify(answer.body)), 'unread')
@@ -203,16 +279,30 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   }
 
   /** The money side of a paid stream. What is stored of one that is not whole ends with an error, so that nobody takes it for the answer. */
-  function streamPaymentOf(working: OpenedCall<Streamed>, { headers, stream }: Extract<Answer, { kind: 'stream' }>): StreamPayment {
-    const { endpoint: { errorFormat }, call, authorization } = working
+  function streamPaymentOf(
+    working: OpenedCall<Streamed>,
+    { headers, stream }: Extract<Answer, { kind: 'stream' }>,
+  ): StreamPayment {
+    const {
+      endpoint: { errorFormat },
+      call,
+      authorization,
+    } = working
     const kept: Uint8Array[] = []
     let size = 0
     let paid: Promise<Paidness> | undefined
     const body = (isWhole: boolean) => {
       if (size > MAX_KEPT) return errorEvent(TOO_LONG, errorFormat)
-      return new TextDecoder().decode(concatBytes(kept, size)) + (isWhole ? stream.closing() : errorEvent(NOT_WHOLE, errorFormat))
+      return (
+        new TextDecoder().decode(concatBytes(kept, size)) +
+        (isWhole ? stream.closing() : errorEvent(NOT_WHOLE, errorFormat))
+      )
     }
-    const stored = (isWhole: boolean) => storedOf({ headers: { ...headers, 'content-type': EVENT_STREAM['content-type'] }, usage: stream.usage() }, body(isWhole))
+    const stored = (isWhole: boolean) =>
+      storedOf(
+        { headers: { ...headers, 'content-type': EVENT_STREAM['content-type'] }, usage: stream.usage() },
+        body(isWhole),
+      )
 
     return {
       settleBy: lastMoment(authorization, clock.now()),
@@ -227,7 +317,14 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
         paid ??= settle(working, stored(isWhole), 'streamed')
         const outcome = await paid
         // Settled on its way: the rest has come since.
-        if (!isFirst) await storage.moveCall(call.id, { work: ['completed'] }, { result: stored(isWhole) as unknown as Json, usage: tokensOf(stream.usage()), endedAt: clock.now() }).catch(unkept)
+        if (!isFirst)
+          await storage
+            .moveCall(
+              call.id,
+              { work: ['completed'] },
+              { result: stored(isWhole) as unknown as Json, usage: tokensOf(stream.usage()), endedAt: clock.now() },
+            )
+            .catch(unkept)
         return { comment: commentOf(outcome.headers), isRefused: outcome.isRefused }
       },
       isHeld: () => gatewayContext.living.isHeld(call.id),
@@ -235,7 +332,9 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
       async fail(apiError) {
         if (paid !== undefined) return
         const failing = () => fail(storage, call, failureText(apiError), clock.now())
-        await failing().catch(() => ports.background(insist(authorization, { call, what: 'the end of a stream that broke off' }, failing)))
+        await failing().catch(() =>
+          ports.background(insist(authorization, { call, what: 'the end of a stream that broke off' }, failing)),
+        )
       },
     }
   }
@@ -253,14 +352,23 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
 /** A model that is unavailable says when to come again (contract 6.54). */
 function worthAnother(apiError: ApiError): ApiError {
   const { code, parts } = apiError
-  if ((code !== 'MODEL_UNAVAILABLE' && code !== 'PROVIDER_CONFIG_ERROR') || parts.headers?.['retry-after'] !== undefined) return apiError
+  if (
+    (code !== 'MODEL_UNAVAILABLE' && code !== 'PROVIDER_CONFIG_ERROR') ||
+    parts.headers?.['retry-after'] !== undefined
+  )
+    return apiError
   return new ApiError(code, { ...parts, headers: { ...parts.headers, 'retry-after': '5' } })
 }
 
 const JSON_TYPE = 'application/json'
-const callerLeft = () => new ApiError('MODEL_UNAVAILABLE', { message: 'The caller left before the answer was there. Nothing was charged.' })
-const NOT_WHOLE = new ApiError('MODEL_UNAVAILABLE', { message: 'No more than this was kept of the stream: its reader had not read it to its end.' })
-const TOO_LONG = new ApiError('MODEL_UNAVAILABLE', { message: 'The stream was delivered once, and was too long to be kept.' })
+const callerLeft = () =>
+  new ApiError('MODEL_UNAVAILABLE', { message: 'The caller left before the answer was there. Nothing was charged.' })
+const NOT_WHOLE = new ApiError('MODEL_UNAVAILABLE', {
+  message: 'No more than this was kept of the stream: its reader had not read it to its end.',
+})
+const TOO_LONG = new ApiError('MODEL_UNAVAILABLE', {
+  message: 'The stream was delivered once, and was too long to be kept.',
+})
 /** Of a longer stream nothing is kept for one who asks for it again, so that many streams cannot fill the memory. */
 const MAX_KEPT = 131_072
 
@@ -269,7 +377,8 @@ const answerOf = ({ made }: Stored) => made as unknown as replies.StoredAnswer
 function paidness(paying: Paying): Paidness {
   if (paying.kind === 'settled') return { headers: receiptHeaders(paying.receipt), isRefused: false }
   if (!isRefusal(paying)) return { headers: replies.unsettledHeaders(paying.kind), isRefused: false }
-  const reason = paying.kind === 'replayed' ? 'the authorization serves another call' : (paying as { reason: string }).reason
+  const reason =
+    paying.kind === 'replayed' ? 'the authorization serves another call' : (paying as { reason: string }).reason
   return { headers: replies.unsettledHeaders('refused'), isRefused: true, reason }
 }
 
@@ -277,6 +386,7 @@ const isRefusal = ({ kind }: Paying): boolean => kind === 'refused' || kind === 
 
 /** The receipt of a stream, for its headers have long gone: comments, which clients that do not know them pass over. */
 function commentOf(headers: Readonly<Record<string, string>>): string {
-  return `${Object.entries(headers).map(([name, value]) => `: ${name} ${value}`).join('\n')}\n\n`
+  return `${Object.entries(headers)
+    .map(([name, value]) => `: ${name} ${value}`)
+    .join('\n')}\n\n`
 }
-

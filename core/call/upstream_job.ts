@@ -33,7 +33,11 @@ export type UpstreamJobs = {
 export type Seen = { readonly call: Call; readonly progress?: number; readonly elapsedSeconds: number }
 
 /** `missed`: when what was made could not be had for the first time, and for the last. */
-type Handle = { readonly handle: string; readonly failure?: Readonly<Record<string, Json>>; readonly missed?: { readonly since: number; readonly last: number } }
+type Handle = {
+  readonly handle: string
+  readonly failure?: Readonly<Record<string, Json>>
+  readonly missed?: { readonly since: number; readonly last: number }
+}
 
 const KIND = 'held'
 /** How many of the largest orders may be on their way to vendors at a time: each is held four times over, 125 MB of one of 28 (Bun 1.4.4). */
@@ -70,19 +74,43 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
     try {
       sending.take(weight)
       counted = weight
-      const order = { id: call.id, input, payer: call.payer, catalog, vendors, clock, now, asset: (id: string) => enrolledAs(storage, id, { payer: call.payer, now }) }
+      const order = {
+        id: call.id,
+        input,
+        payer: call.payer,
+        catalog,
+        vendors,
+        clock,
+        now,
+        asset: (id: string) => enrolledAs(storage, id, { payer: call.payer, now }),
+      }
       const { handle } = await within(clock, timeouts.submitMs, (signal) => endpoint.submit({ ...order, signal }))
       const data: Handle = { handle }
       const startedAt = clock.now()
-      await storage.putOwned({ kind: KIND, id: call.id, owner: call.payer, data, expiresAt: startedAt + timeouts.stallMs + endpoint.retention.unclaimedMs }, startedAt)
+      await storage.putOwned(
+        {
+          kind: KIND,
+          id: call.id,
+          owner: call.payer,
+          data,
+          expiresAt: startedAt + timeouts.stallMs + endpoint.retention.unclaimedMs,
+        },
+        startedAt,
+      )
       // A millisecond past the hour, so that it ends as stalled and never as lost.
-      const begun = { work: 'in_progress', owner: UPSTREAM_JOB, startedAt, until: startedAt + timeouts.stallMs + 1 } as const
+      const begun = {
+        work: 'in_progress',
+        owner: UPSTREAM_JOB,
+        startedAt,
+        until: startedAt + timeouts.stallMs + 1,
+      } as const
       const isOurs = await storage.moveCall(call.id, { work: ['queued'], owner }, begun)
       if (!isOurs) throw new Error('the call ended before its vendor took it')
       return { ...call, ...begun }
     } catch (error) {
       const apiError = apiErrorOf(endpoint, error)
-      if (!(error instanceof ApiError)) log.warn('a job was not taken', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
+      if (!(error instanceof ApiError))
+        log.warn('a job was not taken', { call: call.id, endpoint: endpoint.name, error: (error as Error).message })
       await fail(storage, call, apiError.message, clock.now())
       throw apiError
     } finally {
@@ -93,7 +121,9 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
   function apiErrorOf({ failure: said }: Paid, error: unknown): ApiError {
     if (error instanceof ApiError) return error
     if ((error as Error).name === 'TimeoutError') {
-      return new ApiError('UPSTREAM_TIMEOUT', { message: `The model did not take the job within ${timeouts.submitMs / 1000} seconds. Nothing was charged; submit it again.` })
+      return new ApiError('UPSTREAM_TIMEOUT', {
+        message: `The model did not take the job within ${timeouts.submitMs / 1000} seconds. Nothing was charged; submit it again.`,
+      })
     }
     return new ApiError('WORK_FAILED', { error: said, details: 'The model did not take the job. Nothing was charged.' })
   }
@@ -132,7 +162,11 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
 
   function seen(call: Call, progress?: number): Seen {
     const elapsedMs = clock.now() - (call.startedAt ?? call.createdAt)
-    return { call, elapsedSeconds: Math.max(0, Math.floor(elapsedMs / 1000)), ...(progress !== undefined && { progress }) }
+    return {
+      call,
+      elapsedSeconds: Math.max(0, Math.floor(elapsedMs / 1000)),
+      ...(progress !== undefined && { progress }),
+    }
   }
 
   /** Does what one may do at a time for a call, over all replicas; undefined where another is at it, or was just now. */
@@ -162,7 +196,11 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
   }
 
   /** Mirrors what was made, then completes the call: a result is stored before its money moves. */
-  async function collect(endpoint: Paid, call: Call, { made, record }: Extract<UpstreamStatus, { kind: 'done' }> & { record: StoredRecord }): Promise<void> {
+  async function collect(
+    endpoint: Paid,
+    call: Call,
+    { made, record }: Extract<UpstreamStatus, { kind: 'done' }> & { record: StoredRecord },
+  ): Promise<void> {
     const media = await mirror(call.id, made.media)
     const now = clock.now()
     // The first piece is what is sold. What only our key leads to is asked for as long as the job may run; what has a link, for a minute.
@@ -171,7 +209,10 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
     if (main?.key === null && (await isAwaited(record, now))) return
     if (!isWhole(media)) return void (await fail(storage, call, GONE, now))
     const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
-    const { result, expiresAt }: Completion = { result: stored as unknown as Json, expiresAt: now + endpoint.retention.unclaimedMs }
+    const { result, expiresAt }: Completion = {
+      result: stored as unknown as Json,
+      expiresAt: now + endpoint.retention.unclaimedMs,
+    }
     const from = { work: ['in_progress'], owner: UPSTREAM_JOB, money: 'verified' } as const
     const isWon = await storage.moveCall(call.id, from, { work: 'completed', result, expiresAt, endedAt: now })
     if (!isWon) log.warn('a result came too late: its call had already ended', { call: call.id })
@@ -181,7 +222,11 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
   async function isAwaited(record: StoredRecord, now: number): Promise<boolean> {
     const { missed = { since: now }, ...data } = record.data as Handle
     if (now - missed.since >= MISSING_MS) return false
-    await storage.moveOwned({ ...record, data: { ...data, missed: { since: missed.since, last: now } } }, record.data, now)
+    await storage.moveOwned(
+      { ...record, data: { ...data, missed: { since: missed.since, last: now } } },
+      record.data,
+      now,
+    )
     return true
   }
 
@@ -194,7 +239,9 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
 /** Characters of all texts in an order. */
 function lengthOf(value: unknown): number {
   if (typeof value === 'string') return value.length
-  return typeof value === 'object' && value !== null ? Object.values(value).reduce((sum: number, each) => sum + lengthOf(each), 0) : 0
+  return typeof value === 'object' && value !== null
+    ? Object.values(value).reduce((sum: number, each) => sum + lengthOf(each), 0)
+    : 0
 }
 
 const isHeld = ({ owner, work }: Call): boolean => owner === UPSTREAM_JOB && work === 'in_progress'

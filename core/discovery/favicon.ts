@@ -19,7 +19,13 @@ const ART = [
   '................',
 ]
 /** Blue, green, red, opacity. */
-const INKS: Readonly<Record<string, readonly number[]>> = { '.': [0, 0, 0, 0], c: [36, 74, 138, 255], w: [110, 190, 240, 255], i: [80, 51, 59, 255], b: [30, 20, 24, 255] }
+const INKS: Readonly<Record<string, readonly number[]>> = {
+  '.': [0, 0, 0, 0],
+  c: [36, 74, 138, 255],
+  w: [110, 190, 240, 255],
+  i: [80, 51, 59, 255],
+  b: [30, 20, 24, 255],
+}
 
 const SIZE = 16
 const HEADER = 22

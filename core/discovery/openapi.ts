@@ -5,8 +5,23 @@ import type { Described } from './mod.ts'
 import { isSold, methodsOf } from '../router.ts'
 import { usdc } from '../x402/money.ts'
 import { offerOf } from '../payment/offers.ts'
-import { collectExample, demandExample, type Demanding, meaningOf, refusalsOf, rejectionExamples } from './openapi_errors.ts'
-import { challengeHeaders, errorSchemaOf, isText, paymentParameter, receiptHeaders, schemas, windowHeaders } from './openapi_parts.ts'
+import {
+  collectExample,
+  demandExample,
+  type Demanding,
+  meaningOf,
+  refusalsOf,
+  rejectionExamples,
+} from './openapi_errors.ts'
+import {
+  challengeHeaders,
+  errorSchemaOf,
+  isText,
+  paymentParameter,
+  receiptHeaders,
+  schemas,
+  windowHeaders,
+} from './openapi_parts.ts'
 import { priceRange } from './price_list.ts'
 import { namesIn, pricedTrial, type Trial, trialOf } from '../endpoint/samples.ts'
 
@@ -23,11 +38,17 @@ export async function openapi(endpoints: readonly Endpoint[], origin: string, fa
   for (const endpoint of shown) {
     const trial = isSold(endpoint) ? await pricedTrial(endpoint, facts.offering) : trialOf(endpoint, facts.offering)
     const path = endpoint.path.replaceAll('...}', '}')
-    for (const method of methodsOf(endpoint)) paths[path] = { ...paths[path], [method.toLowerCase()]: operation(endpoint, method, { trial, facts, parts }) }
+    for (const method of methodsOf(endpoint))
+      paths[path] = { ...paths[path], [method.toLowerCase()]: operation(endpoint, method, { trial, facts, parts }) }
   }
   return {
     openapi: '3.1.0',
-    info: { title: 'Farebox', version: facts.version, description: DESCRIPTION, license: { name: 'Apache-2.0', identifier: 'Apache-2.0' } },
+    info: {
+      title: 'Farebox',
+      version: facts.version,
+      description: DESCRIPTION,
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
     servers: [{ url: origin }],
     tags: [...new Set(shown.map(({ tag }) => tag))].map((name) => ({ name })),
     paths,
@@ -47,7 +68,9 @@ function operation(endpoint: Endpoint, method: string, telling: Telling): Fields
     summary,
     ...(words !== '' && { description: words }),
     tags: [tag],
-    ...(isSold(endpoint) && { 'x-payment-info': { protocols: ['x402'], price: priceRange(endpoint, telling.facts.offering) } }),
+    ...(isSold(endpoint) && {
+      'x-payment-info': { protocols: ['x402'], price: priceRange(endpoint, telling.facts.offering) },
+    }),
     ...requestOf(endpoint, method, telling.trial),
     responses: responsesOf(endpoint, telling),
   }
@@ -61,28 +84,61 @@ function requestOf(endpoint: Endpoint, method: string, trial: Trial): Fields {
   const isBody = isSold(endpoint) ? endpoint.from === 'body' : method === 'POST' && input !== undefined
   const properties = (input?.properties ?? {}) as Readonly<Record<string, Fields>>
   const required: readonly string[] = input?.required ?? []
-  const inPath = names.map((name) => parameter('path', name, { schema: properties[name], isRequired: true, example: trial.path[name] }))
+  const inPath = names.map((name) =>
+    parameter('path', name, { schema: properties[name], isRequired: true, example: trial.path[name] }),
+  )
   const asked = Object.keys(properties).filter((name) => !isBody && !names.includes(name))
   const inQuery = [...new Set([...asked, ...Object.keys(isBody ? {} : trial.query)])].map((name) => {
-    return parameter('query', name, { schema: properties[name], isRequired: required.includes(name), example: trial.query[name] })
+    return parameter('query', name, {
+      schema: properties[name],
+      isRequired: required.includes(name),
+      example: trial.query[name],
+    })
   })
   const paying = endpoint.kind === 'free' ? [] : [{ $ref: '#/components/parameters/payment' }]
   const parameters = [...inPath, ...inQuery, ...paying]
-  return { ...(parameters.length > 0 && { parameters }), ...(isBody && input && { requestBody: bodyOf(endpoint as Sold | Free, trial) }) }
+  return {
+    ...(parameters.length > 0 && { parameters }),
+    ...(isBody && input && { requestBody: bodyOf(endpoint as Sold | Free, trial) }),
+  }
 }
 
-function parameter(where: 'path' | 'query', name: string, { schema = { type: 'string' }, isRequired, example }: { schema: Fields | undefined; isRequired: boolean; example: string | undefined }): Fields {
+function parameter(
+  where: 'path' | 'query',
+  name: string,
+  {
+    schema = { type: 'string' },
+    isRequired,
+    example,
+  }: { schema: Fields | undefined; isRequired: boolean; example: string | undefined },
+): Fields {
   const { description, ...rest } = schema
-  return { name, in: where, required: isRequired, ...(description !== undefined && { description }), schema: rest, ...(example !== undefined && { example }) }
+  return {
+    name,
+    in: where,
+    required: isRequired,
+    ...(description !== undefined && { description }),
+    schema: rest,
+    ...(example !== undefined && { example }),
+  }
 }
 
 /** The same fields as the JSON body; files stand where it has data URIs. */
-const FORM = { schema: { type: 'object', description: 'The fields of the JSON body as form fields, with files where it has data URIs; several files of one field are written `name[]`.' } }
+const FORM = {
+  schema: {
+    type: 'object',
+    description:
+      'The fields of the JSON body as form fields, with files where it has data URIs; several files of one field are written `name[]`.',
+  },
+}
 
 /** A POST may say in its body what a GET says in its query. */
 function bodyOf(endpoint: Sold | Free, { body, query }: Trial): Fields {
   const isStrict = endpoint.kind === 'paid' && endpoint.unknownFields === 'refused'
-  const schema = endpoint.kind === 'live' ? { ...endpoint.input, additionalProperties: true } : { ...withoutPath(endpoint), ...(isStrict && { additionalProperties: false }) }
+  const schema =
+    endpoint.kind === 'live'
+      ? { ...endpoint.input, additionalProperties: true }
+      : { ...withoutPath(endpoint), ...(isStrict && { additionalProperties: false }) }
   const isOptional = endpoint.kind === 'free' && endpoint.method === 'GET'
   const form = endpoint.kind === 'paid' && endpoint.multipart ? { 'multipart/form-data': FORM } : {}
   return { required: !isOptional, content: { 'application/json': { schema, example: body ?? query }, ...form } }
@@ -91,8 +147,14 @@ function bodyOf(endpoint: Sold | Free, { body, query }: Trial): Fields {
 /** What the path says, the body does not. */
 function withoutPath({ input, path }: Sold | Free): Fields {
   const names = namesIn(path)
-  const properties = Object.fromEntries(Object.entries(input?.properties ?? {}).filter(([name]) => !names.includes(name)))
-  return { ...input, properties, ...(input?.required && { required: input.required.filter((name) => !names.includes(name)) }) }
+  const properties = Object.fromEntries(
+    Object.entries(input?.properties ?? {}).filter(([name]) => !names.includes(name)),
+  )
+  return {
+    ...input,
+    properties,
+    ...(input?.required && { required: input.required.filter((name) => !names.includes(name)) }),
+  }
 }
 
 // ── what comes back ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -102,22 +164,51 @@ function responsesOf(endpoint: Endpoint, telling: Telling): Fields {
 }
 
 function answersOf(endpoint: Endpoint, { trial, facts, parts }: Telling): Fields {
-  if (endpoint.kind === 'free') return { 200: answer('OK', endpoint.output ?? (isText(endpoint.produces) ? { type: 'string' } : { type: 'object' }), endpoint.produces) }
-  if (endpoint.kind === 'poll') {
-    const why = 'Sign with the wallet that submitted the job; or the payment was refused, or its settlement failed and the result is kept.'
+  if (endpoint.kind === 'free')
     return {
-      200: { ...answer('Completed and settled, or failed and free.', { anyOf: [ref('Result'), ref('Failed'), { type: 'object' }] }), headers: receiptHeaders },
-      202: answer('Still running, or its settlement is being confirmed, or the chain cannot be asked just now.', ref('Running')),
-      402: demand(why, { required: { value: collectExample(demanding(endpoint, NOMINAL, facts), NOMINAL) } }, rejectionsOf(endpoint, facts, parts)),
+      200: answer(
+        'OK',
+        endpoint.output ?? (isText(endpoint.produces) ? { type: 'string' } : { type: 'object' }),
+        endpoint.produces,
+      ),
+    }
+  if (endpoint.kind === 'poll') {
+    const why =
+      'Sign with the wallet that submitted the job; or the payment was refused, or its settlement failed and the result is kept.'
+    return {
+      200: {
+        ...answer('Completed and settled, or failed and free.', {
+          anyOf: [ref('Result'), ref('Failed'), { type: 'object' }],
+        }),
+        headers: receiptHeaders,
+      },
+      202: answer(
+        'Still running, or its settlement is being confirmed, or the chain cannot be asked just now.',
+        ref('Running'),
+      ),
+      402: demand(
+        why,
+        { required: { value: collectExample(demanding(endpoint, NOMINAL, facts), NOMINAL) } },
+        rejectionsOf(endpoint, facts, parts),
+      ),
     }
   }
   const isInline = endpoint.kind === 'paid' && endpoint.inline === true
-  const result = { ...answer(endpoint.kind === 'live' ? LIVE : 'The result; the payment is settled.', endpoint.output), headers: receiptHeaders }
-  const quoted = trial.price && trial.price !== 'free' ? { required: { value: quotedExample(endpoint, trial.price, facts) } } : {}
+  const result = {
+    ...answer(endpoint.kind === 'live' ? LIVE : 'The result; the payment is settled.', endpoint.output),
+    headers: receiptHeaders,
+  }
+  const quoted =
+    trial.price && trial.price !== 'free' ? { required: { value: quotedExample(endpoint, trial.price, facts) } } : {}
   return {
     200: endpoint.kind === 'live' ? { ...result, content: { ...result.content, 'text/event-stream': EVENTS } } : result,
-    ...(endpoint.kind === 'paid' && !isInline && { 202: answer('A job: poll `poll_url`. Nothing has been charged.', ref('Envelope')) }),
-    402: demand('Payment required, rejected, replayed or not settled. Nothing was charged by this request.', quoted, rejectionsOf(endpoint, facts, parts)),
+    ...(endpoint.kind === 'paid' &&
+      !isInline && { 202: answer('A job: poll `poll_url`. Nothing has been charged.', ref('Envelope')) }),
+    402: demand(
+      'Payment required, rejected, replayed or not settled. Nothing was charged by this request.',
+      quoted,
+      rejectionsOf(endpoint, facts, parts),
+    ),
   }
 }
 
@@ -125,7 +216,8 @@ function quotedExample(endpoint: Sold, price: Price, facts: Described): unknown 
   return demandExample({ ...demanding(endpoint, price, facts), bazaar: bazaarOf(endpoint, facts.offering) }, price)
 }
 
-const LIVE = 'The answer, or its events where `stream` is true. A paid one is settled after it was made; see `PAYMENT-RESPONSE`, or the comment before the last event.'
+const LIVE =
+  'The answer, or its events where `stream` is true. A paid one is settled after it was made; see `PAYMENT-RESPONSE`, or the comment before the last event.'
 const EVENTS = { schema: { type: 'string' }, example: 'data: {}\n\n' }
 
 /** What examples cost that are nobody's in particular. */
@@ -139,12 +231,23 @@ function demanding(endpoint: Sold | Polled, price: Price, { terms, label }: Desc
 /** One set for each dialect. */
 function rejectionsOf(endpoint: Sold | Polled, facts: Described, { example }: Shelf): Fields {
   const asked = demanding(endpoint, NOMINAL, facts)
-  return Object.fromEntries(Object.entries(rejectionExamples(asked, NOMINAL)).map(([code, value]) => [code, example(`${asked.errorFormat}_${code}`, value)]))
+  return Object.fromEntries(
+    Object.entries(rejectionExamples(asked, NOMINAL)).map(([code, value]) => [
+      code,
+      example(`${asked.errorFormat}_${code}`, value),
+    ]),
+  )
 }
 
 function demand(description: string, own: Fields, shared: Fields): Fields {
-  const headers = Object.fromEntries(Object.keys(challengeHeaders).map((name) => [name, { $ref: `#/components/headers/${name}` }]))
-  return { description, headers, content: { 'application/json': { schema: ref('PaymentRequired'), examples: { ...own, ...shared } } } }
+  const headers = Object.fromEntries(
+    Object.keys(challengeHeaders).map((name) => [name, { $ref: `#/components/headers/${name}` }]),
+  )
+  return {
+    description,
+    headers,
+    content: { 'application/json': { schema: ref('PaymentRequired'), examples: { ...own, ...shared } } },
+  }
 }
 
 function errorsOf(endpoint: Endpoint, { parts }: Telling): Fields {
@@ -156,16 +259,31 @@ function errorsOf(endpoint: Endpoint, { parts }: Telling): Fields {
       const those = refusals.filter(({ reply }) => reply.status === status)
       const sent = Object.assign({}, ...those.map(({ reply }) => reply.headers)) as Record<string, string>
       const headers = Object.fromEntries(Object.entries(windowHeaders).filter(([name]) => name.toLowerCase() in sent))
-      const examples = Object.fromEntries(those.map(({ name, summary, reply }) => [name, { summary, value: JSON.parse(reply.body as string) as unknown }]))
+      const examples = Object.fromEntries(
+        those.map(({ name, summary, reply }) => [
+          name,
+          { summary, value: JSON.parse(reply.body as string) as unknown },
+        ]),
+      )
       const content = { 'application/json': { schema: ref(errorSchemaOf(errorFormat)), examples } }
       const description = meaningOf(those) + (endpoint.kind === 'free' ? '' : ' Nothing was charged.')
-      return [status, parts.response(`${errorFormat}_${status}`, { description, ...(Object.keys(headers).length > 0 && { headers }), content })]
+      return [
+        status,
+        parts.response(`${errorFormat}_${status}`, {
+          description,
+          ...(Object.keys(headers).length > 0 && { headers }),
+          content,
+        }),
+      ]
     }),
   )
 }
 
 const ref = (name: keyof typeof schemas) => ({ $ref: `#/components/schemas/${name}` })
-const answer = (description: string, schema: unknown, type = 'application/json') => ({ description, content: { [type]: { schema } } })
+const answer = (description: string, schema: unknown, type = 'application/json') => ({
+  description,
+  content: { [type]: { schema } },
+})
 
 // ── what several operations share ───────────────────────────────────────────────────────────────────────────────────
 
@@ -199,9 +317,17 @@ function shelf() {
 
 /** Only what is referred to, by the paths or by one another. */
 function componentsIn(paths: unknown, parts: Shelf): Fields {
-  const all: Readonly<Record<string, Fields>> = { schemas, parameters: { payment: paymentParameter }, headers: challengeHeaders, ...parts.all() }
+  const all: Readonly<Record<string, Fields>> = {
+    schemas,
+    parameters: { payment: paymentParameter },
+    headers: challengeHeaders,
+    ...parts.all(),
+  }
   const text = JSON.stringify([paths, all])
   const isUsed = (kind: string, name: string) => text.includes(`"#/components/${kind}/${name}"`)
-  const kept = Object.entries(all).map(([kind, members]) => [kind, Object.fromEntries(Object.entries(members).filter(([name]) => isUsed(kind, name)))] as const)
+  const kept = Object.entries(all).map(
+    ([kind, members]) =>
+      [kind, Object.fromEntries(Object.entries(members).filter(([name]) => isUsed(kind, name)))] as const,
+  )
   return Object.fromEntries(kept.filter(([, members]) => Object.keys(members).length > 0))
 }

@@ -7,7 +7,14 @@ import { namesIn } from '../endpoint/samples.ts'
 import type { Offer } from '../x402/protocol.ts'
 
 const BODY: readonly ApiErrorCode[] = ['INVALID_JSON', 'INVALID_CONTENT_TYPE', 'INVALID_BODY', 'TOO_LARGE']
-const PAYING: readonly ApiErrorCode[] = ['INVALID_PAYMENT_IDENTIFIER', 'PAYMENT_IDENTIFIER_CONFLICT', 'NOT_CONFIGURED', 'NOT_READY', 'PAYMENT_VERIFICATION_UNAVAILABLE', 'INTERNAL']
+const PAYING: readonly ApiErrorCode[] = [
+  'INVALID_PAYMENT_IDENTIFIER',
+  'PAYMENT_IDENTIFIER_CONFLICT',
+  'NOT_CONFIGURED',
+  'NOT_READY',
+  'PAYMENT_VERIFICATION_UNAVAILABLE',
+  'INTERNAL',
+]
 const MODEL: readonly ApiErrorCode[] = ['INVALID_MODEL', 'CONTENT_POLICY', 'RATE_LIMITED']
 const FILES: readonly ApiErrorCode[] = ['INVALID_FORM', 'INVALID_IMAGE', 'BUSY', 'UPSTREAM_TIMEOUT']
 const FEED: readonly ApiErrorCode[] = ['INVALID_BODY', 'NOT_FOUND', 'FEED_UNAVAILABLE', 'NOT_CONFIGURED']
@@ -28,16 +35,35 @@ const CHAT: readonly ApiErrorCode[] = [
 export function errorsOf(endpoint: Endpoint): readonly ApiErrorCode[] {
   const own = endpoint.errors ?? []
   if (endpoint.kind === 'poll') return ['PAYER_MISMATCH', 'JOB_NOT_FOUND', 'INTERNAL', ...own]
-  if (endpoint.kind === 'live') return [...BODY, ...PAYING, ...MODEL, ...CHAT, ...(endpoint.allowlists ? (['NOT_ALLOWED'] as const) : []), ...own]
+  if (endpoint.kind === 'live')
+    return [...BODY, ...PAYING, ...MODEL, ...CHAT, ...(endpoint.allowlists ? (['NOT_ALLOWED'] as const) : []), ...own]
   if (endpoint.kind === 'free') return freeErrors(endpoint, own)
-  if (endpoint.errorFormat === 'market') return [...FEED, 'INVALID_JSON', 'INVALID_CONTENT_TYPE', 'TOO_LARGE', ...PAYING, ...own]
+  if (endpoint.errorFormat === 'market')
+    return [...FEED, 'INVALID_JSON', 'INVALID_CONTENT_TYPE', 'TOO_LARGE', ...PAYING, ...own]
   const model = 'model' in endpoint.input.properties ? MODEL : (['RATE_LIMITED'] as const)
-  return [...BODY, ...('size' in endpoint.input.properties ? (['INVALID_SIZE'] as const) : []), ...model, ...(endpoint.multipart ? FILES : []), 'WORK_FAILED', ...PAYING, ...own]
+  return [
+    ...BODY,
+    ...('size' in endpoint.input.properties ? (['INVALID_SIZE'] as const) : []),
+    ...model,
+    ...(endpoint.multipart ? FILES : []),
+    'WORK_FAILED',
+    ...PAYING,
+    ...own,
+  ]
 }
 
-function freeErrors({ method, methods, input, errorFormat, limit, path, refusals }: Extract<Endpoint, { kind: 'free' }>, own: readonly ApiErrorCode[]): readonly ApiErrorCode[] {
+function freeErrors(
+  { method, methods, input, errorFormat, limit, path, refusals }: Extract<Endpoint, { kind: 'free' }>,
+  own: readonly ApiErrorCode[],
+): readonly ApiErrorCode[] {
   const takesBody = method === 'POST' || methods?.includes('POST') === true
-  if (refusals) return [...(takesBody ? (['TOO_LARGE'] as const) : []), ...(limit ? (['TOO_MANY_REQUESTS'] as const) : []), 'INTERNAL', ...own]
+  if (refusals)
+    return [
+      ...(takesBody ? (['TOO_LARGE'] as const) : []),
+      ...(limit ? (['TOO_MANY_REQUESTS'] as const) : []),
+      'INTERNAL',
+      ...own,
+    ]
   return [
     ...(takesBody ? BODY : []),
     ...(errorFormat === 'market' ? FEED : []),
@@ -56,43 +82,96 @@ const WORDS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
   INVALID_JSON: { message: 'The request body is not valid JSON.' },
   INVALID_CONTENT_TYPE: { message: 'The content type must be application/json, got "text/plain".' },
   INVALID_FORM: { message: 'The request body is not a well-formed multipart form.' },
-  INVALID_BODY: { message: 'n: Expected integer to be less or equal to 10; got 11', details: [{ path: 'n', message: 'Expected integer to be less or equal to 10; got 11' }] },
-  INVALID_MODEL: { message: 'Unknown model: "nobody". Available models: vendor-a/image-1.', fields: { available_models: ['vendor-a/image-1'] } },
-  INVALID_SIZE: { message: 'vendor-a/image-1 does not make "9x9". Valid sizes: 1024x1024.', fields: { valid_sizes: ['1024x1024'] } },
+  INVALID_BODY: {
+    message: 'n: Expected integer to be less or equal to 10; got 11',
+    details: [{ path: 'n', message: 'Expected integer to be less or equal to 10; got 11' }],
+  },
+  INVALID_MODEL: {
+    message: 'Unknown model: "nobody". Available models: vendor-a/image-1.',
+    fields: { available_models: ['vendor-a/image-1'] },
+  },
+  INVALID_SIZE: {
+    message: 'vendor-a/image-1 does not make "9x9". Valid sizes: 1024x1024.',
+    fields: { valid_sizes: ['1024x1024'] },
+  },
   CONTENT_POLICY: { details: 'The model refused the request for its content. Nothing was charged.' },
   INVALID_IMAGE: { details: 'The model cannot read this file.' },
   EMPTY_CONVERSATION: { message: 'messages must not be empty.', param: 'messages' },
   INVALID_PARAMETER: { message: 'temperature: must be at most 2.', param: 'temperature' },
-  CONTEXT_LENGTH_EXCEEDED: { message: 'The prompt is longer than the context window of the model: at least 128000 tokens, and the window has 128000.', param: 'messages' },
+  CONTEXT_LENGTH_EXCEEDED: {
+    message:
+      'The prompt is longer than the context window of the model: at least 128000 tokens, and the window has 128000.',
+    param: 'messages',
+  },
   STREAM_UNSUPPORTED: { message: 'This model does not stream.', param: 'stream' },
-  INVALID_PAYMENT_IDENTIFIER: { message: 'extensions.payment-identifier.info.id must be 16 to 128 characters of A-Z, a-z, 0-9, _ and -. Nothing was charged.' },
+  INVALID_PAYMENT_IDENTIFIER: {
+    message:
+      'extensions.payment-identifier.info.id must be 16 to 128 characters of A-Z, a-z, 0-9, _ and -. Nothing was charged.',
+  },
   NOT_ALLOWED: { message: 'The operator has not listed this wallet for this route. Nothing was charged.' },
   PAYER_MISMATCH: { message: 'Another wallet has submitted this job.' },
   JOB_NOT_FOUND: { message: 'There is no such job here: it never existed, or has expired.' },
   NOT_FOUND: { message: 'There is no such thing here.' },
-  PASSED_ON: { message: 'The service 404: market not found (payment NOT charged).', fields: { status: 404, details: { error: 'market not found' } }, status: 404 },
+  PASSED_ON: {
+    message: 'The service 404: market not found (payment NOT charged).',
+    fields: { status: 404, details: { error: 'market not found' } },
+    status: 404,
+  },
   UPSTREAM_FAILED: { message: 'The service did not answer in time. Payment was NOT charged.' },
-  AUTHORIZATION_USED: { error: 'Authorization already used', message: 'The deposit authorization, or the payment, has served another request. Nothing was charged for this one.', fields: { code: 'PAYMENT_REPLAY' } },
-  PAYMENT_IDENTIFIER_CONFLICT: { message: 'extensions.payment-identifier.info.id was already used with another request. Nothing was charged; choose a new id.' },
+  AUTHORIZATION_USED: {
+    error: 'Authorization already used',
+    message: 'The deposit authorization, or the payment, has served another request. Nothing was charged for this one.',
+    fields: { code: 'PAYMENT_REPLAY' },
+  },
+  PAYMENT_IDENTIFIER_CONFLICT: {
+    message:
+      'extensions.payment-identifier.info.id was already used with another request. Nothing was charged; choose a new id.',
+  },
   TOO_LARGE: { message: 'The request body may be at most 1048576 bytes.', fields: { max_bytes: 1_048_576 } },
   TOO_MANY_REQUESTS: {
     message: 'At most 60 requests in 1 minutes; the next is answered after 2026-11-20T00:01:00.000Z.',
-    headers: { 'retry-after': '60', 'x-ratelimit-limit': '60', 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': '1795132860000' },
+    headers: {
+      'retry-after': '60',
+      'x-ratelimit-limit': '60',
+      'x-ratelimit-remaining': '0',
+      'x-ratelimit-reset': '1795132860000',
+    },
   },
   FREE_TIER_RATE_LIMITED: {
     message: 'Free models answer 30 requests in 1 minutes from one address. Wait, or choose a paid model.',
-    headers: { 'retry-after': '60', 'x-ratelimit-limit': '30', 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': '1795132860' },
+    headers: {
+      'retry-after': '60',
+      'x-ratelimit-limit': '30',
+      'x-ratelimit-remaining': '0',
+      'x-ratelimit-reset': '1795132860',
+    },
   },
-  WORK_FAILED: { details: 'The model did not deliver a result. Nothing was charged, and the authorization is free again.' },
-  INTERNAL: { details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.' },
+  WORK_FAILED: {
+    details: 'The model did not deliver a result. Nothing was charged, and the authorization is free again.',
+  },
+  INTERNAL: {
+    details: 'Something went wrong here. Send the same request again: an authorization is charged at most once.',
+  },
   FEED_UNAVAILABLE: { message: 'The price feed did not answer. Nothing was charged; try again.' },
   NOT_CONFIGURED: { message: 'The operator has not configured this. Nothing was charged.' },
-  MODEL_UNAVAILABLE: { message: 'The model is not available just now. Nothing was charged.', headers: { 'retry-after': '30' } },
+  MODEL_UNAVAILABLE: {
+    message: 'The model is not available just now. Nothing was charged.',
+    headers: { 'retry-after': '30' },
+  },
   PROVIDER_CONFIG_ERROR: { message: 'The operator has to mend the access to this model. Nothing was charged.' },
-  BUSY: { message: 'Too many uploads are under way. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } },
-  NOT_READY: { message: 'The gateway has not yet been able to check its chain. Nothing was charged.', headers: { 'retry-after': '5' } },
+  BUSY: {
+    message: 'Too many uploads are under way. Nothing was charged; send the same request again.',
+    headers: { 'retry-after': '2' },
+  },
+  NOT_READY: {
+    message: 'The gateway has not yet been able to check its chain. Nothing was charged.',
+    headers: { 'retry-after': '5' },
+  },
   UPSTREAM_TIMEOUT: { message: 'The model did not answer in time. Nothing was charged.' },
-  PAYMENT_VERIFICATION_UNAVAILABLE: { message: 'The payment could not be verified just now. Nothing was charged; send the same signed request again.', headers: { 'retry-after': '5' } },
+  PAYMENT_VERIFICATION_UNAVAILABLE: {
+    message: 'The payment could not be verified just now. Nothing was charged; send the same signed request again.',
+    headers: { 'retry-after': '5' },
+  },
 }
 
 /** One way of an endpoint to refuse, as the documents show it. */
@@ -100,7 +179,9 @@ export type Refusing = { readonly name: string; readonly summary: string; readon
 
 /** Every one of them, beside what a 402 says: its faults by their code, and what it words itself. */
 export function refusalsOf(endpoint: Endpoint): readonly Refusing[] {
-  const apiErrors = [...new Set(errorsOf(endpoint))].sort().map((code) => ({ name: code, summary: rowOf(code).error, reply: exampleOf(code, endpoint) }))
+  const apiErrors = [...new Set(errorsOf(endpoint))]
+    .sort()
+    .map((code) => ({ name: code, summary: rowOf(code).error, reply: exampleOf(code, endpoint) }))
   return endpoint.kind === 'free' ? [...apiErrors, ...(endpoint.refusals ?? [])] : apiErrors
 }
 
@@ -108,7 +189,8 @@ export function refusalsOf(endpoint: Endpoint): readonly Refusing[] {
 export function exampleOf(code: ApiErrorCode, endpoint: Endpoint): Reply {
   const errorFormat = endpoint.kind === 'poll' ? 'plain' : (endpoint.errorFormat ?? 'plain')
   if (code === 'RATE_LIMITED') return errorReply(rateLimited('vendor-a', 30), errorFormat)
-  const named = code === 'WORK_FAILED' && (endpoint.kind === 'paid' || endpoint.kind === 'live') ? { error: endpoint.failure } : {}
+  const named =
+    code === 'WORK_FAILED' && (endpoint.kind === 'paid' || endpoint.kind === 'live') ? { error: endpoint.failure } : {}
   return errorReply(new ApiError(code, { ...WORDS[code], ...named }), errorFormat)
 }
 
@@ -122,27 +204,60 @@ export function meaningOf(those: readonly Refusing[]): string {
 export type Demanding = { readonly offers: readonly Offer[]; readonly label: string; readonly errorFormat: ErrorFormat }
 
 /** The body of the 402 that an unpaid trial gets. */
-export function demandExample({ offers, label, errorFormat, bazaar }: Demanding & { readonly bazaar: string }, price: Price): unknown {
-  return bodyOf(replies.demand({ offers, label, errorFormat, resource: { ...NO_RESOURCE, bazaar } }, replies.paymentRequired(price), replies.shownPrice(price), price.also))
+export function demandExample(
+  { offers, label, errorFormat, bazaar }: Demanding & { readonly bazaar: string },
+  price: Price,
+): unknown {
+  return bodyOf(
+    replies.demand(
+      { offers, label, errorFormat, resource: { ...NO_RESOURCE, bazaar } },
+      replies.paymentRequired(price),
+      replies.shownPrice(price),
+      price.also,
+    ),
+  )
 }
 
-const JOB = { job_id: 'd1b2f3a4c5e60718293a4b5c6d7e8f90', poll_url: '/api/v1/calls/d1b2f3a4c5e60718293a4b5c6d7e8f90', recoverable: true } as const
+const JOB = {
+  job_id: 'd1b2f3a4c5e60718293a4b5c6d7e8f90',
+  poll_url: '/api/v1/calls/d1b2f3a4c5e60718293a4b5c6d7e8f90',
+  recoverable: true,
+} as const
 
 /** The bodies of those that a payment gets, by their code. */
-export function rejectionExamples({ offers, label, errorFormat }: Demanding, price: Price): Readonly<Record<string, unknown>> {
+export function rejectionExamples(
+  { offers, label, errorFormat }: Demanding,
+  price: Price,
+): Readonly<Record<string, unknown>> {
   const asking = { offers, label, errorFormat, resource: NO_RESOURCE }
   const rejected = (why: replies.Body) => bodyOf(replies.demand(asking, why, replies.shownPrice(price)))
   return {
-    PAYMENT_INVALID: rejected(replies.verificationFailed('PAYMENT_INVALID', 'invalid_exact_evm_signature: it was not signed by the payer')),
-    PAYMENT_UNFUNDED: rejected(replies.verificationFailed('PAYMENT_UNFUNDED', 'invalid_exact_evm_insufficient_balance: the payer has 0 base units')),
-    PAYMENT_REPLAY: rejected({ ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'), ...JOB }),
+    PAYMENT_INVALID: rejected(
+      replies.verificationFailed('PAYMENT_INVALID', 'invalid_exact_evm_signature: it was not signed by the payer'),
+    ),
+    PAYMENT_UNFUNDED: rejected(
+      replies.verificationFailed(
+        'PAYMENT_UNFUNDED',
+        'invalid_exact_evm_insufficient_balance: the payer has 0 base units',
+      ),
+    ),
+    PAYMENT_REPLAY: rejected({
+      ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'),
+      ...JOB,
+    }),
     settlement_failed: bodyOf(json(402, { ...replies.settlementFailed('the authorization has expired'), ...JOB })),
   }
 }
 
 /** What a poll without a payment is told. */
 export function collectExample(demanding: Demanding, price: Price): unknown {
-  return bodyOf(replies.demand({ ...demanding, resource: NO_RESOURCE }, { ...replies.signToCollect, job_id: JOB.job_id }, replies.shownPrice(price)))
+  return bodyOf(
+    replies.demand(
+      { ...demanding, resource: NO_RESOURCE },
+      { ...replies.signToCollect, job_id: JOB.job_id },
+      replies.shownPrice(price),
+    ),
+  )
 }
 
 const NO_RESOURCE = { url: '', description: '', mimeType: '' }

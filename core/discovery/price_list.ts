@@ -16,6 +16,13 @@ export function priceList(endpoints: readonly Endpoint[], offering: Offering): r
     .filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
     .map((endpoint) => {
       const { name, path, tag, summary } = endpoint
-      return { name, methods: methodsOf(endpoint), path: path.replaceAll('...}', '}'), tag, summary, price: isSold(endpoint) ? priceRange(endpoint, offering) : 'free' }
+      return {
+        name,
+        methods: methodsOf(endpoint),
+        path: path.replaceAll('...}', '}'),
+        tag,
+        summary,
+        price: isSold(endpoint) ? priceRange(endpoint, offering) : 'free',
+      }
     })
 }

@@ -56,11 +56,25 @@ export function docsPage(openapi: Node, { origin, label }: Place): string {
 </header>
 <nav aria-label="Operations">
 <p><a href="#paying"><b>Paying</b></a> · <a href="#errors"><b>Errors</b></a> · <a href="#changes"><b>Changes</b></a></p>
-${tags.map((tag) => `<b>${escape(tag)}</b>\n<ul>${of(tag).map(({ id, summary }) => `<li><a href="#${escape(id)}">${escape(summary)}</a></li>`).join('')}</ul>`).join('\n')}
+${tags
+  .map(
+    (tag) =>
+      `<b>${escape(tag)}</b>\n<ul>${of(tag)
+        .map(({ id, summary }) => `<li><a href="#${escape(id)}">${escape(summary)}</a></li>`)
+        .join('')}</ul>`,
+  )
+  .join('\n')}
 </nav>
 <main>
 ${paying(origin)}
-${tags.map((tag) => `<h2>${escape(tag)}</h2>\n${of(tag).map((operation) => section(openapi, operation, origin)).join('\n')}`).join('\n')}
+${tags
+  .map(
+    (tag) =>
+      `<h2>${escape(tag)}</h2>\n${of(tag)
+        .map((operation) => section(openapi, operation, origin))
+        .join('\n')}`,
+  )
+  .join('\n')}
 ${errors(openapi)}
 ${changes()}
 <footer class="soft">Made from the menu of this gateway: what stands here is what it serves and what it charges.</footer>
@@ -94,13 +108,27 @@ Without it only a fresh signature reads, which is not spent: what was sent to th
 
 // ── one operation ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-type Operation = { readonly id: string; readonly summary: string; readonly tag: string; readonly method: string; readonly path: string; readonly node: Node }
+type Operation = {
+  readonly id: string
+  readonly summary: string
+  readonly tag: string
+  readonly method: string
+  readonly path: string
+  readonly node: Node
+}
 
 function operationsIn(openapi: Node): readonly Operation[] {
   return Object.entries(nodeOf(openapi.paths)).flatMap(([path, item]) =>
     Object.entries(nodeOf(item)).map(([method, operation]) => {
       const node = nodeOf(operation)
-      return { id: String(node.operationId), summary: String(node.summary), tag: String((node.tags as readonly unknown[])[0]), method: method.toUpperCase(), path, node }
+      return {
+        id: String(node.operationId),
+        summary: String(node.summary),
+        tag: String((node.tags as readonly unknown[])[0]),
+        method: method.toUpperCase(),
+        path,
+        node,
+      }
     }),
   )
 }
@@ -113,7 +141,14 @@ function section(openapi: Node, operation: Operation, origin: string): string {
 <h3>${escape(summary)}</h3>
 <div class="route"><span class="method ${method.toLowerCase()}">${method}</span><span class="path">${escape(path)}</span><span class="price">${escape(priceOf(node))}</span></div>
 ${node.description === undefined ? '' : `<p>${prose(node.description)}</p>`}
-${table('Parameter', parameters.map((parameter) => ({ ...nodeOf(parameter.schema), ...parameter, isRequired: parameter.required === true })))}
+${table(
+  'Parameter',
+  parameters.map((parameter) => ({
+    ...nodeOf(parameter.schema),
+    ...parameter,
+    isRequired: parameter.required === true,
+  })),
+)}
 ${table('Field', fieldsOf(openapi, nodeOf(body.schema)))}
 <details><summary>Example</summary>
 <pre>${escape(curlOf(operation, { origin, body: body.example }))}</pre>
@@ -136,13 +171,20 @@ type Row = Node & { readonly name?: unknown; readonly isRequired?: boolean }
 
 function table(title: string, rows: readonly Row[]): string {
   if (rows.length === 0) return ''
-  const cells = rows.map((row) => `<tr><td><code>${escape(row.name)}</code>${row.isRequired ? '' : ' <span class="soft">optional</span>'}</td><td class="soft">${escape(typeOf(row))}</td><td>${prose(row.description ?? '')}</td></tr>`)
+  const cells = rows.map(
+    (row) =>
+      `<tr><td><code>${escape(row.name)}</code>${row.isRequired ? '' : ' <span class="soft">optional</span>'}</td><td class="soft">${escape(typeOf(row))}</td><td>${prose(row.description ?? '')}</td></tr>`,
+  )
   return `<div class="wide"><table><tr><th>${title}</th><th>Type</th><th>Meaning</th></tr>${cells.join('')}</table></div>`
 }
 
 const DEEPEST = 3
 
-function fieldsOf(openapi: Node, schema: Node, { prefix = '', depth = 0 }: { prefix?: string; depth?: number } = {}): readonly Row[] {
+function fieldsOf(
+  openapi: Node,
+  schema: Node,
+  { prefix = '', depth = 0 }: { prefix?: string; depth?: number } = {},
+): readonly Row[] {
   const { properties, required } = resolved(openapi, schema)
   const needed = Array.isArray(required) ? (required as readonly unknown[]) : []
   return Object.entries(nodeOf(properties)).flatMap(([name, value]): readonly Row[] => {
@@ -150,7 +192,10 @@ function fieldsOf(openapi: Node, schema: Node, { prefix = '', depth = 0 }: { pre
     const row = { ...field, name: `${prefix}${name}`, isRequired: needed.includes(name) }
     const isList = field.type === 'array'
     const inner = isList ? nodeOf(field.items) : field
-    const more = depth < DEEPEST ? fieldsOf(openapi, inner, { prefix: `${prefix}${name}${isList ? '[]' : ''}.`, depth: depth + 1 }) : []
+    const more =
+      depth < DEEPEST
+        ? fieldsOf(openapi, inner, { prefix: `${prefix}${name}${isList ? '[]' : ''}.`, depth: depth + 1 })
+        : []
     return [row, ...more]
   })
 }
@@ -174,8 +219,16 @@ type Calling = { readonly origin: string; readonly body: unknown }
 
 function urlOf({ path, node }: Operation, origin: string): string {
   const given = listOf(node.parameters).filter(({ example }) => example !== undefined)
-  const filled = given.filter((each) => each.in === 'path').reduce((text, { name, example }) => text.replace(`{${String(name)}}`, encodeURIComponent(String(example)).replaceAll('%2F', '/')), path)
-  const query = new URLSearchParams(given.filter((each) => each.in === 'query').map(({ name, example }) => [String(name), String(example)])).toString()
+  const filled = given
+    .filter((each) => each.in === 'path')
+    .reduce(
+      (text, { name, example }) =>
+        text.replace(`{${String(name)}}`, encodeURIComponent(String(example)).replaceAll('%2F', '/')),
+      path,
+    )
+  const query = new URLSearchParams(
+    given.filter((each) => each.in === 'query').map(({ name, example }) => [String(name), String(example)]),
+  ).toString()
   return `${origin}${filled}${query === '' ? '' : `?${query}`}`
 }
 
@@ -189,7 +242,8 @@ function curlOf(operation: Operation, { origin, body }: Calling): string {
 function fetchOf(operation: Operation, { origin, body }: Calling): string {
   const call = operation.node['x-payment-info'] === undefined ? 'fetch' : 'pay'
   const url = `'${urlOf(operation, origin).replaceAll("'", '%27')}'`
-  if (body === undefined) return `const reply = await ${call}(${url}${operation.method === 'GET' ? '' : `, { method: '${operation.method}' }`})`
+  if (body === undefined)
+    return `const reply = await ${call}(${url}${operation.method === 'GET' ? '' : `, { method: '${operation.method}' }`})`
   const lines = JSON.stringify(body, null, 2).replaceAll('\n', '\n  ')
   return `const reply = await ${call}(${url}, {\n  method: '${operation.method}',\n  headers: { 'content-type': 'application/json' },\n  body: JSON.stringify(${lines}),\n})`
 }
@@ -197,7 +251,9 @@ function fetchOf(operation: Operation, { origin, body }: Calling): string {
 // ── what comes back ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 function responses(openapi: Node, node: Node): string {
-  return Object.entries(nodeOf(node.responses)).map(([status, response]) => responseOf(openapi, status, nodeOf(response))).join('\n')
+  return Object.entries(nodeOf(node.responses))
+    .map(([status, response]) => responseOf(openapi, status, nodeOf(response)))
+    .join('\n')
 }
 
 function responseOf(openapi: Node, status: string, response: Node): string {
@@ -207,7 +263,10 @@ function responseOf(openapi: Node, status: string, response: Node): string {
   }
   const content = nodeOf(nodeOf(response.content)['application/json'])
   const { required } = nodeOf(content.examples)
-  const shown = required === undefined ? table('Field', fieldsOf(openapi, nodeOf(content.schema))) : exampleOf(nodeOf(required).value)
+  const shown =
+    required === undefined
+      ? table('Field', fieldsOf(openapi, nodeOf(content.schema)))
+      : exampleOf(nodeOf(required).value)
   return `<details><summary><b>${status}</b> ${prose(response.description)}</summary>${shown}</details>`
 }
 
@@ -218,14 +277,20 @@ function errors(openapi: Node): string {
   const shown = all.map(([name, response]) => {
     const { description, content } = nodeOf(response)
     const examples = Object.entries(nodeOf(nodeOf(nodeOf(content)['application/json']).examples))
-    const each = examples.map(([code, example]) => `<details><summary><code>${escape(code)}</code></summary>${exampleOf(nodeOf(example).value)}</details>`)
+    const each = examples.map(
+      ([code, example]) =>
+        `<details><summary><code>${escape(code)}</code></summary>${exampleOf(nodeOf(example).value)}</details>`,
+    )
     return `<section id="error-${escape(name)}"><h3>${escape(name.replaceAll('_', ' '))}</h3><p>${prose(description)}</p>${each.join('')}</section>`
   })
   return `<h2 id="errors">Errors</h2>\n${shown.join('\n')}`
 }
 
 function changes(): string {
-  const rows = changelog.map(({ date, title, detail }) => `<tr><td><code>${escape(date)}</code></td><td><b>${escape(title)}</b><br>${escape(detail)}</td></tr>`)
+  const rows = changelog.map(
+    ({ date, title, detail }) =>
+      `<tr><td><code>${escape(date)}</code></td><td><b>${escape(title)}</b><br>${escape(detail)}</td></tr>`,
+  )
   return `<h2 id="changes">Changes</h2>\n<section><div class="wide"><table>${rows.join('')}</table></div></section>`
 }
 
@@ -236,7 +301,10 @@ const listOf = (value: unknown): readonly Node[] => (Array.isArray(value) ? valu
 
 function resolved(openapi: Node, node: Node): Node {
   if (typeof node.$ref !== 'string') return node
-  return node.$ref.slice(2).split('/').reduce((found, part) => nodeOf(found[part]), openapi)
+  return node.$ref
+    .slice(2)
+    .split('/')
+    .reduce((found, part) => nodeOf(found[part]), openapi)
 }
 
 /** Text with `code` in it. */
@@ -244,6 +312,12 @@ const prose = (text: unknown): string => escape(text).replace(/`([^`]+)`/g, '<co
 
 /** Text that is nothing but text, also in an attribute. */
 export function escape(text: unknown): string {
-  const entities: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' }
+  const entities: Readonly<Record<string, string>> = {
+    '&': '&amp;',
+    '<': '&lt;',
+    '>': '&gt;',
+    '"': '&quot;',
+    "'": '&#39;',
+  }
   return String(text).replace(/[&<>"']/g, (char) => entities[char] ?? char)
 }

@@ -6,9 +6,20 @@ import { isSold } from '../router.ts'
 import { DESCRIPTION } from './openapi.ts'
 import { priceRange } from './price_list.ts'
 
-export function wellKnown(endpoints: readonly Endpoint[], origin: string, { label, version, terms, offering }: Described): Readonly<Record<string, unknown>> {
+export function wellKnown(
+  endpoints: readonly Endpoint[],
+  origin: string,
+  { label, version, terms, offering }: Described,
+): Readonly<Record<string, unknown>> {
   const sold = endpoints.filter(isSold)
-  const payment = terms().map(({ scheme, network, asset, payTo, extra }) => ({ scheme, network, networkName: label, asset, payTo, extra }))
+  const payment = terms().map(({ scheme, network, asset, payTo, extra }) => ({
+    scheme,
+    network,
+    networkName: label,
+    asset,
+    payTo,
+    extra,
+  }))
   const urlOf = ({ path }: Endpoint) => origin + path.replaceAll('...}', '}')
   return {
     x402Version: 2,

@@ -52,7 +52,13 @@ export type MaintenanceTask = {
   readonly everyMs: number
   /** Absent: whoever sells the endpoint can do it. One that cannot must not hold the lease of those who can. */
   can?(vendors: Vendors): boolean
-  do(at: { readonly records: Records; readonly vendors: Vendors; readonly clock: Clock; readonly log: Log; readonly signal: AbortSignal }): Promise<void>
+  do(at: {
+    readonly records: Records
+    readonly vendors: Vendors
+    readonly clock: Clock
+    readonly log: Log
+    readonly signal: AbortSignal
+  }): Promise<void>
 }
 
 /** What a sale does beyond its reply. */
@@ -67,7 +73,10 @@ export type Effects = {
   readonly maintenanceTask?: MaintenanceTask
 }
 
-export function callContextOf(gatewayContext: GatewayContext, offering: Offers): (working: OpenedCall, signal: AbortSignal) => CallContext {
+export function callContextOf(
+  gatewayContext: GatewayContext,
+  offering: Offers,
+): (working: OpenedCall, signal: AbortSignal) => CallContext {
   const { label, windows, ports, pollUrls } = gatewayContext
   const second = secondaryPayments(gatewayContext, offering)
   return ({ call, requestContext }, signal) => ({
@@ -81,7 +90,10 @@ export function callContextOf(gatewayContext: GatewayContext, offering: Offers):
     second: (payment, to) => second(call, payment, { ...to, signal }),
     async permit(name, { address, wallet }) {
       const now = ports.clock.now()
-      for (const [caller, window] of [[addressKey(requestContext.ip), address], [call.payer, wallet]] as const) {
+      for (const [caller, window] of [
+        [addressKey(requestContext.ip), address],
+        [call.payer, wallet],
+      ] as const) {
         const { granted, resetAt } = await windows.take(name, caller, window, now)
         if (!granted) throw windowSpent(window, resetAt, now)
       }

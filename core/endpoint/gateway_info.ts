@@ -26,7 +26,14 @@ export type GatewayFacts = {
 }
 
 /** An endpoint and its price: `free`, one, or the least and the most in US dollars. */
-export type Priced = { readonly name: string; readonly methods: readonly string[]; readonly path: string; readonly tag: string; readonly summary: string; readonly price: PriceRange | 'free' }
+export type Priced = {
+  readonly name: string
+  readonly methods: readonly string[]
+  readonly path: string
+  readonly tag: string
+  readonly summary: string
+  readonly price: PriceRange | 'free'
+}
 /** As `x-payment-info` has it (decision 70). */
 export type PriceRange =
   | { readonly mode: 'fixed'; readonly currency: 'USD'; readonly amount: string }

@@ -105,7 +105,12 @@ export type Hosted = { readonly key: string | null; readonly url: string | null;
 export type Stored = { readonly made: Json; readonly media: readonly Hosted[]; readonly created: number }
 
 /** What showing a result may use: absolute URLs of hosted media, and inline (not in a poll) the raw values that the vendor gave. */
-export type Showing = { readonly request: Json; readonly href: (key: string) => string; readonly raw?: readonly string[]; readonly settlement?: Settled }
+export type Showing = {
+  readonly request: Json
+  readonly href: (key: string) => string
+  readonly raw?: readonly string[]
+  readonly settlement?: Settled
+}
 
 /** What became of the payment of a one shot, for a body that tells it beside the headers. */
 export type Settled = { readonly success: boolean; readonly tx_hash: string; readonly network: string }
@@ -143,7 +148,11 @@ type Sale<Input> = Common & {
   /** Where the input is: in the body, or in path and query, as text. */
   readonly from: 'body' | 'query'
   /** Makes the input of what was sent, where it is not the body or the query itself. `body` is undefined where none came, or none that is JSON. */
-  arrange?(said: { readonly params: Readonly<Record<string, string>>; readonly query: Readonly<Record<string, string>>; readonly body: unknown }): unknown
+  arrange?(said: {
+    readonly params: Readonly<Record<string, string>>
+    readonly query: Readonly<Record<string, string>>
+    readonly body: unknown
+  }): unknown
   /** Bad input is told before the quote, or only to those who pay: the quote then reads the raw input, and never fails for it. */
   readonly order: 'check_then_quote' | 'quote_then_check'
   /** Fields that the schema does not know: dropped, kept because they are forwarded verbatim, or refused by name. */
@@ -190,7 +199,14 @@ export type Paid<Input = unknown> = Sale<Input> & {
   readonly inline?: true
   run(order: Order<Input>): Promise<Made>
   /** Whether what was made is still to be had, asked before a poll's money moves; what nobody can tell is taken to be there. */
-  stands?(made: Json, at: { readonly vendors: Vendors; readonly signal: AbortSignal; kept(kind: string, id: string): Promise<StoredRecord | undefined> }): Promise<boolean>
+  stands?(
+    made: Json,
+    at: {
+      readonly vendors: Vendors
+      readonly signal: AbortSignal
+      kept(kind: string, id: string): Promise<StoredRecord | undefined>
+    },
+  ): Promise<boolean>
   /** Instead of `run`, where the work goes on at the vendor's place: `handle` finds it from any process. Always a job. */
   submit?(order: Order<Input>): Promise<{ readonly handle: string }>
   /** What has become of a submitted job. Throws where the vendor cannot be asked just now: the job goes on. */
@@ -200,12 +216,20 @@ export type Paid<Input = unknown> = Sale<Input> & {
 }
 
 /** What a live endpoint may look at beside the body: the path, and headers that belong to its wire. */
-export type RequestHead = { readonly params: Readonly<Record<string, string>>; readonly header: (name: string) => string | null }
+export type RequestHead = {
+  readonly params: Readonly<Record<string, string>>
+  readonly header: (name: string) => string | null
+}
 export type StreamedContext = Offering & Pick<Ports, 'countTokens'>
 
 /** `id` is unique and unguessable, also where nothing is stored; `payer` is null where nobody pays. */
 export type StreamedOrder<Input> = Offering &
-  Pick<Ports, 'clock' | 'log' | 'countTokens'> & { readonly id: string; readonly input: Input; readonly payer: string | null; readonly signal: AbortSignal }
+  Pick<Ports, 'clock' | 'log' | 'countTokens'> & {
+    readonly id: string
+    readonly input: Input
+    readonly payer: string | null
+    readonly signal: AbortSignal
+  }
 
 /** A reply as it is made. `closing` are its last events, which follow the receipt; they are known when `next` has ended. */
 export type AnswerStream = {
@@ -219,7 +243,12 @@ export type AnswerStream = {
 }
 
 export type Answer =
-  | { readonly kind: 'whole'; readonly headers: Readonly<Record<string, string>>; readonly body: Readonly<Record<string, Json>>; readonly usage: Json }
+  | {
+      readonly kind: 'whole'
+      readonly headers: Readonly<Record<string, string>>
+      readonly body: Readonly<Record<string, Json>>
+      readonly usage: Json
+    }
   | { readonly kind: 'stream'; readonly headers: Readonly<Record<string, string>>; readonly stream: AnswerStream }
 
 /** Answers at once, whole or streamed, and is settled after the answer (decision 17). What costs nothing needs no payment. */
@@ -233,7 +262,10 @@ export type Streamed<Input = unknown> = Sale<Input> & {
   /** The operator's list of the wallets that may buy this; undefined where everybody may (contract 1.58). */
   allowlists?(input: Input): Allowlist | undefined
   /** The reply to one who does not wait: the work goes on, and is settled before its output can be read (contract 7.17). Absent on one who does. */
-  deferred?(input: Input, call: { readonly id: string; readonly createdAt: number; readonly key: string }): Readonly<Record<string, Json>> | undefined
+  deferred?(
+    input: Input,
+    call: { readonly id: string; readonly createdAt: number; readonly key: string },
+  ): Readonly<Record<string, Json>> | undefined
 }
 
 /** `name` is its setting; `unset` says who may come while the operator has written none. */
@@ -292,7 +324,11 @@ export type FreeCalls = {
 }
 
 /** A request that anybody may try; a value of path or query, as text, by its name. */
-export type Sample = { readonly path?: Readonly<Record<string, string>>; readonly query?: Readonly<Record<string, string>>; readonly body?: Json }
+export type Sample = {
+  readonly path?: Readonly<Record<string, string>>
+  readonly query?: Readonly<Record<string, string>>
+  readonly body?: Json
+}
 
 export type Free = Common & {
   readonly kind: 'free'
@@ -331,11 +367,27 @@ const KEEP = { unclaimedMs: 48 * HOUR_MS, settledMs: 30 * 24 * HOUR_MS }
 const ANY_JOB: JobDescription = {
   object: 'call.job',
   poll: '/api/v1/calls/{id}',
-  instructions: 'GET poll_url, as it is, every 2 to 5 seconds with a payment header of the same wallet; its key is for you alone. You are charged once, by the first poll that finds the result ready.',
+  instructions:
+    'GET poll_url, as it is, every 2 to 5 seconds with a payment header of the same wallet; its key is for you alone. You are charged once, by the first poll that finds the result ready.',
   running: 'Still working. Nothing has been charged. Poll again in 2 to 5 seconds.',
 }
 
-type Defaulted = 'method' | 'run' | 'from' | 'order' | 'unknownFields' | 'check' | 'sample' | 'priceRange' | 'isAvailable' | 'remember' | 'settle' | 'job' | 'errorFormat' | 'failure' | 'retention'
+type Defaulted =
+  | 'method'
+  | 'run'
+  | 'from'
+  | 'order'
+  | 'unknownFields'
+  | 'check'
+  | 'sample'
+  | 'priceRange'
+  | 'isAvailable'
+  | 'remember'
+  | 'settle'
+  | 'job'
+  | 'errorFormat'
+  | 'failure'
+  | 'retention'
 type PaidWords<Input> = Omit<Paid<Input>, 'kind' | 'input' | Defaulted> & Partial<Pick<Paid<Input>, Defaulted>>
 
 /**
@@ -363,7 +415,10 @@ export function paid<Schema extends TObject>(words: PaidWords<Static<Schema>> & 
   return { ...usual, ...words, kind: 'paid' } as unknown as Paid
 }
 
-function priceOfExample({ price, example }: Pick<Paid, 'price' | 'example'>, context: Context): { min: Usdc; max: Usdc } {
+function priceOfExample(
+  { price, example }: Pick<Paid, 'price' | 'example'>,
+  context: Context,
+): { min: Usdc; max: Usdc } {
   const quote = price(example, context)
   const amount = quote === 'free' ? usdc(0n) : quote.amount
   return { min: amount, max: amount }
@@ -372,15 +427,37 @@ function priceOfExample({ price, example }: Pick<Paid, 'price' | 'example'>, con
 /** An answer is kept for those who lost the reply that they have paid for. */
 const KEEP_ANSWERS = { unclaimedMs: 48 * HOUR_MS, settledMs: 24 * HOUR_MS }
 
-type StreamedFields<Input> = Omit<Streamed<Input>, 'kind' | 'method' | 'methods' | 'from' | 'order' | 'unknownFields' | 'job' | 'failure' | 'retention'> & Partial<Pick<Streamed<Input>, 'failure' | 'retention'>>
+type StreamedFields<Input> = Omit<
+  Streamed<Input>,
+  'kind' | 'method' | 'methods' | 'from' | 'order' | 'unknownFields' | 'job' | 'failure' | 'retention'
+> &
+  Partial<Pick<Streamed<Input>, 'failure' | 'retention'>>
 
 /** Fills the usual words in, and forgets the type of the input. */
 export function streamed<Input>(words: StreamedFields<Input>): Streamed {
-  return { failure: 'Model unavailable', retention: KEEP_ANSWERS, ...words, kind: 'live', method: 'POST', from: 'body', order: 'check_then_quote', unknownFields: 'kept', job: ANY_JOB } as unknown as Streamed
+  return {
+    failure: 'Model unavailable',
+    retention: KEEP_ANSWERS,
+    ...words,
+    kind: 'live',
+    method: 'POST',
+    from: 'body',
+    order: 'check_then_quote',
+    unknownFields: 'kept',
+    job: ANY_JOB,
+  } as unknown as Streamed
 }
 
-export const polled = (endpoint: Omit<Polled, 'kind' | 'method'>): Polled => ({ ...endpoint, kind: 'poll', method: 'GET' })
-export const free = (endpoint: Omit<Free, 'kind' | 'method'> & { readonly method?: Free['method'] }): Free => ({ method: 'GET', ...endpoint, kind: 'free' })
+export const polled = (endpoint: Omit<Polled, 'kind' | 'method'>): Polled => ({
+  ...endpoint,
+  kind: 'poll',
+  method: 'GET',
+})
+export const free = (endpoint: Omit<Free, 'kind' | 'method'> & { readonly method?: Free['method'] }): Free => ({
+  method: 'GET',
+  ...endpoint,
+  kind: 'free',
+})
 
 /** A JSON reply. */
 export function json(status: number, body: unknown, headers: Readonly<Record<string, string>> = {}): Reply {

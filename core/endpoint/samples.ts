@@ -3,7 +3,10 @@ import type { Endpoint, Streamed, StreamedContext, Offering, Paid, Price, Sample
 import { ApiError } from '../http/errors.ts'
 
 /** A whole request, in the parts in which it is sent. `price` is undefined where nobody here can serve it. */
-export type Trial = Required<Pick<Sample, 'path' | 'query'>> & { readonly body?: unknown; readonly price?: Price | 'free' | undefined }
+export type Trial = Required<Pick<Sample, 'path' | 'query'>> & {
+  readonly body?: unknown
+  readonly price?: Price | 'free' | undefined
+}
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -14,8 +17,10 @@ export function namesIn(path: string): readonly string[] {
 
 /** What is asked of an endpoint in the example of its documents. */
 export function trialOf(endpoint: Endpoint, offering: Offering): Trial {
-  if (endpoint.kind === 'poll') return { path: Object.fromEntries(namesIn(endpoint.path).map((name) => [name, NO_JOB])), query: {} }
-  if (endpoint.kind === 'free') return freeTrial(endpoint.path, typeof endpoint.sample === 'function' ? endpoint.sample(offering) : endpoint.sample)
+  if (endpoint.kind === 'poll')
+    return { path: Object.fromEntries(namesIn(endpoint.path).map((name) => [name, NO_JOB])), query: {} }
+  if (endpoint.kind === 'free')
+    return freeTrial(endpoint.path, typeof endpoint.sample === 'function' ? endpoint.sample(offering) : endpoint.sample)
   const said = orderOf(endpoint, offering)
   const names = namesIn(endpoint.path)
   const isIn = (name: string) => names.includes(name)
@@ -32,10 +37,13 @@ function freeTrial(path: string, { path: given = {}, query = {}, body }: Sample 
 }
 
 function spoken(said: Fields, isOne: (name: string) => boolean): Record<string, string> {
-  return Object.fromEntries(Object.entries(said).flatMap(([name, value]) => (isOne(name) ? [[name, String(value)]] : [])))
+  return Object.fromEntries(
+    Object.entries(said).flatMap(([name, value]) => (isOne(name) ? [[name, String(value)]] : [])),
+  )
 }
 
-const orderOf = (endpoint: Sold, offering: Offering): Fields => (endpoint.kind === 'live' ? endpoint.sample(offering) : ((endpoint.sample(offering) ?? endpoint.example) as Fields))
+const orderOf = (endpoint: Sold, offering: Offering): Fields =>
+  endpoint.kind === 'live' ? endpoint.sample(offering) : ((endpoint.sample(offering) ?? endpoint.example) as Fields)
 
 /** The same with its price. Never rejects: what cannot be priced here has none. */
 export async function pricedTrial(endpoint: Sold, context: StreamedContext): Promise<Trial> {
@@ -54,11 +62,13 @@ function paidPrice(endpoint: Paid, context: StreamedContext): Price | 'free' | u
 async function livePrice(endpoint: Streamed, trial: Trial, context: StreamedContext): Promise<Trial> {
   const body = trial.body as Parameters<Streamed['check']>[0]
   const missing = namesIn(endpoint.path).filter((name) => trial.path[name] === undefined)
-  const ids = missing.length === 0 ? [undefined] : context.catalog.chat.all.filter(({ hidden }) => !hidden).map(({ id }) => id)
+  const ids =
+    missing.length === 0 ? [undefined] : context.catalog.chat.all.filter(({ hidden }) => !hidden).map(({ id }) => id)
   for (const id of ids) {
     const params = { ...trial.path, ...Object.fromEntries(missing.map((name) => [name, id ?? name])) }
     const input = await endpoint.check(body, { params, header: () => null }, context).catch(apiErrorOnly)
-    if (input !== undefined && endpoint.isAvailable(input, context)) return { ...trial, path: params, price: endpoint.price(input) }
+    if (input !== undefined && endpoint.isAvailable(input, context))
+      return { ...trial, path: params, price: endpoint.price(input) }
   }
   return { ...trial, path: { ...Object.fromEntries(missing.map((name) => [name, name])), ...trial.path } }
 }

@@ -6,7 +6,12 @@ export function isBrowser(headers: Headers): boolean {
   return (headers.get('accept') ?? '').includes('text/html') && (headers.get('user-agent') ?? '').includes('Mozilla')
 }
 
-export type Page = { readonly url: string; readonly summary: string; readonly network: string; readonly body: Readonly<Record<string, Json>> }
+export type Page = {
+  readonly url: string
+  readonly summary: string
+  readonly network: string
+  readonly body: Readonly<Record<string, Json>>
+}
 
 /** How it is called: a body's own `example` says so where that is a GET, and its path stands for what the page was opened at. */
 function callOf({ url, body }: Page): string {
@@ -49,6 +54,12 @@ ${callOf(page)}</pre>
 }
 
 function escape(text: string): string {
-  const entities: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' }
+  const entities: Readonly<Record<string, string>> = {
+    '&': '&amp;',
+    '<': '&lt;',
+    '>': '&gt;',
+    '"': '&quot;',
+    "'": '&#39;',
+  }
   return text.replace(/[&<>"']/g, (char) => entities[char] ?? char)
 }

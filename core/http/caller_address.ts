@@ -14,7 +14,10 @@ export function addressKey(ip: string): string {
   const isMapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff
   const [high = 0, low = 0] = groups.slice(6)
   if (isMapped) return [high >> 8, high & 0xff, low >> 8, low & 0xff].join('.')
-  return `${groups.slice(0, 4).map((group) => group.toString(16)).join(':')}::/64`
+  return `${groups
+    .slice(0, 4)
+    .map((group) => group.toString(16))
+    .join(':')}::/64`
 }
 
 /** The eight groups of an IPv6 address; undefined for text that is none. */
@@ -25,7 +28,9 @@ function groupsOf(text: string): readonly number[] | undefined {
   const missing = 8 - head.length - (tail?.length ?? 0)
   if (tail ? missing < 1 : missing !== 0) return undefined
   const all = [...head, ...Array.from({ length: missing }, () => '0'), ...(tail ?? [])]
-  return all.every((group) => /^[0-9a-f]{1,4}$/.test(group)) ? all.map((group) => Number.parseInt(group, 16)) : undefined
+  return all.every((group) => /^[0-9a-f]{1,4}$/.test(group))
+    ? all.map((group) => Number.parseInt(group, 16))
+    : undefined
 }
 
 /** Writes an IPv4 address at the end as two groups. */

@@ -12,7 +12,11 @@ export function errorReply(apiError: ApiError, errorFormat: ErrorFormat): Reply 
   const { status, code } = wording(apiError)
   const said = { status, code, message: sentence(apiError), param: paramOf(apiError), ...apiError.parts }
   const body = envelopes[errorFormat]({ ...said, message: sentence(apiError) })
-  return { status, headers: { 'content-type': 'application/json', 'cache-control': 'no-store', ...apiError.parts.headers }, body: JSON.stringify(body) }
+  return {
+    status,
+    headers: { 'content-type': 'application/json', 'cache-control': 'no-store', ...apiError.parts.headers },
+    body: JSON.stringify(body),
+  }
 }
 
 /** By these a payer finds his call on any surface. */
@@ -23,10 +27,14 @@ export function formatDemand(why: Body, errorFormat: ErrorFormat): Body {
   const { error, message, details } = why
   if (errorFormat === 'market') return without(why, 'code')
   const text = [error, message].filter((part) => typeof part === 'string').join(': ')
-  const found = Object.fromEntries(FINDS.flatMap((name) => (why[name] === undefined ? [] : [[name, why[name] as Json]])))
+  const found = Object.fromEntries(
+    FINDS.flatMap((name) => (why[name] === undefined ? [] : [[name, why[name] as Json]])),
+  )
   if (errorFormat === 'messages') return { type: 'error', error: { type: 'payment_required', message: text }, ...found }
-  if (errorFormat === 'responses') return { error: { message: text, type: 'payment_required', param: null, code: null }, ...found }
-  if (errorFormat === 'generate_content') return { error: { code: 402, message: text, status: 'PAYMENT_REQUIRED' }, ...found }
+  if (errorFormat === 'responses')
+    return { error: { message: text, type: 'payment_required', param: null, code: null }, ...found }
+  if (errorFormat === 'generate_content')
+    return { error: { code: 402, message: text, status: 'PAYMENT_REQUIRED' }, ...found }
   return typeof details === 'string' ? { ...why, debug: details } : why
 }
 
@@ -37,13 +45,25 @@ function without(body: Body, name: string): Body {
 /** An error inside a stream that has begun: one last event in the wire of the surface. */
 export function errorEvent(apiError: ApiError, errorFormat: ErrorFormat): string {
   const { status, code } = wording(apiError)
-  const body = envelopes[errorFormat === 'plain' || errorFormat === 'market' ? 'chat' : errorFormat]({ status, code, message: sentence(apiError), param: paramOf(apiError) })
+  const body = envelopes[errorFormat === 'plain' || errorFormat === 'market' ? 'chat' : errorFormat]({
+    status,
+    code,
+    message: sentence(apiError),
+    param: paramOf(apiError),
+  })
   if (errorFormat === 'messages') return `event: error\ndata: ${JSON.stringify(body)}\n\n`
   if (errorFormat !== 'responses') return `data: ${JSON.stringify(body)}\n\n`
   return `event: error\ndata: ${JSON.stringify({ type: 'error', code, message: sentence(apiError), param: paramOf(apiError) })}\n\n`
 }
 
-type Said = { readonly status: number; readonly code: string | null; readonly message: string; readonly param: string | null; readonly details?: Json; readonly fields?: Body }
+type Said = {
+  readonly status: number
+  readonly code: string | null
+  readonly message: string
+  readonly param: string | null
+  readonly details?: Json
+  readonly fields?: Body
+}
 
 const envelopes: Readonly<Record<Exclude<ErrorFormat, 'plain' | 'market'>, (said: Said) => Body>> = {
   chat: ({ status, code, message, param, details, fields }) => ({
@@ -54,8 +74,12 @@ const envelopes: Readonly<Record<Exclude<ErrorFormat, 'plain' | 'market'>, (said
     ...(details !== undefined && { details }),
   }),
   messages: ({ status, message }) => ({ type: 'error', error: { type: ANTHROPIC[status] ?? typeOf(status), message } }),
-  responses: ({ status, code, message, param }) => ({ error: { message, type: typeOf(status), param, code: code?.toLowerCase() ?? null } }),
-  generate_content: ({ status, message }) => ({ error: { code: status, message, status: GOOGLE[status] ?? 'INTERNAL' } }),
+  responses: ({ status, code, message, param }) => ({
+    error: { message, type: typeOf(status), param, code: code?.toLowerCase() ?? null },
+  }),
+  generate_content: ({ status, message }) => ({
+    error: { code: status, message, status: GOOGLE[status] ?? 'INTERNAL' },
+  }),
 }
 
 function wording({ code }: ApiError): { status: number; code: string | null } {

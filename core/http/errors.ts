@@ -90,7 +90,10 @@ export class ApiError extends Error {
 }
 
 /** A fault in the plain dialect (contract 3.1); `coded: false` leaves out the codes that it has for programs. */
-export function plain(apiError: ApiError, { coded = true }: { coded?: boolean } = {}): { status: number; headers: Record<string, string>; body: string } {
+export function plain(
+  apiError: ApiError,
+  { coded = true }: { coded?: boolean } = {},
+): { status: number; headers: Record<string, string>; body: string } {
   const row: Row = table[apiError.code]
   const { error, message, details, fields, headers } = apiError.parts
   const body = {

@@ -1,13 +1,31 @@
 /** How a call reads on the wire: results, envelopes, jobs and refusals (contract 5.23). No decision is made here. */
 import { formatDemand } from './error_formats.ts'
-import { type ErrorFormat, json, type Paid, type Price, type Reply, type Settled, type Showing, type Sold, type Stored } from '../endpoint/mod.ts'
+import {
+  type ErrorFormat,
+  json,
+  type Paid,
+  type Price,
+  type Reply,
+  type Settled,
+  type Showing,
+  type Sold,
+  type Stored,
+} from '../endpoint/mod.ts'
 import { ApiError } from './errors.ts'
 import { exactJson } from '../lib/decimal_json.ts'
 import { print } from '../x402/money.ts'
 import { paymentPage } from './browser_402.ts'
 import type { Call, Json, PaymentCode } from '../ports/mod.ts'
 import { KEY } from '../call/poll_urls.ts'
-import { ascii, challenge, type Offer, type Receipt, receiptHeaders, refusalHeaders, type Resource } from '../x402/protocol.ts'
+import {
+  ascii,
+  challenge,
+  type Offer,
+  type Receipt,
+  receiptHeaders,
+  refusalHeaders,
+  type Resource,
+} from '../x402/protocol.ts'
 
 export type Body = Readonly<Record<string, Json>>
 
@@ -29,11 +47,25 @@ export type Asking = {
 export function demandPage(reply: Reply, { resource, label }: Asking): Reply {
   const body = JSON.parse(reply.body as string) as Body
   const page = paymentPage({ url: resource.url, summary: resource.description, network: label, body })
-  return { ...reply, headers: { ...reply.headers, 'content-type': 'text/html; charset=utf-8', vary: 'Accept', 'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'" }, body: page }
+  return {
+    ...reply,
+    headers: {
+      ...reply.headers,
+      'content-type': 'text/html; charset=utf-8',
+      vary: 'Accept',
+      'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'",
+    },
+    body: page,
+  }
 }
 
 /** A 402 with a complete, signable challenge; `why` leads its body. */
-export function demand({ offers, resource, label, errorFormat, headers = {}, beside = 0 }: Asking, why: Body, price: Body, also: Body = {}): Reply {
+export function demand(
+  { offers, resource, label, errorFormat, headers = {}, beside = 0 }: Asking,
+  why: Body,
+  price: Body,
+  also: Body = {},
+): Reply {
   const paymentInfo = { network: label, asset: 'USDC', x402Version: 2 }
   const words = errorFormat === 'plain' ? why : formatDemand(why, errorFormat)
   const mirrored = errorFormat === 'market' ? { x402: { x402Version: 2, accepts: offers } } : {}
@@ -42,7 +74,11 @@ export function demand({ offers, resource, label, errorFormat, headers = {}, bes
   return { status: 402, headers: { ...made.headers, ...headers }, body: made.body }
 }
 
-export const shownPrice = (price: Price): Body => ({ amount: print(price.amount), currency: 'USD', ...price.publicPrice })
+export const shownPrice = (price: Price): Body => ({
+  amount: print(price.amount),
+  currency: 'USD',
+  ...price.publicPrice,
+})
 export const priceOf = (call: Call): Body => ({ amount: print(call.quote), currency: 'USD' })
 
 export const paymentRequired = (price: Price): Body => ({
@@ -51,7 +87,11 @@ export const paymentRequired = (price: Price): Body => ({
 })
 
 /** What a look at something free is told: it costs nothing, and needs no payment. */
-export const freeOfCharge = (summary: string): Body => ({ error: 'Payment Required (discovery)', message: `${summary}. This is free: send a plain request, without payment.`, free: true })
+export const freeOfCharge = (summary: string): Body => ({
+  error: 'Payment Required (discovery)',
+  message: `${summary}. This is free: send a plain request, without payment.`,
+  free: true,
+})
 
 export const signToCollect: Body = {
   error: 'Payment Required',
@@ -60,7 +100,12 @@ export const signToCollect: Body = {
 
 export function verificationFailed(code: PaymentCode, why: string): Body {
   const reason = ascii(why)
-  return { error: 'Payment verification failed', code, message: `${reason}. Nothing was charged by this request.`, details: reason }
+  return {
+    error: 'Payment verification failed',
+    code,
+    message: `${reason}. Nothing was charged by this request.`,
+    details: reason,
+  }
 }
 
 /** The members by which a replayed payment finds its call; with its key for those who may have it. */
@@ -73,29 +118,59 @@ export const READS =
   'With the key that poll_url has in its query, any payment header of the wallet that ordered reads the result, the one that paid included. Without the key the header must be a signature that was never sent to the chain, because what was sent there is public; it is not spent when the call is paid.'
 
 /** What a poll is told whose authorization proves nothing, because anybody may have read it (contract 1.41). */
-export const SIGN_AFRESH = 'the authorization was sent to the chain before, where everybody can read it, so it proves no wallet; use poll_url as it was given in the reply, or sign a fresh authorization, which is not spent when the call is paid'
+export const SIGN_AFRESH =
+  'the authorization was sent to the chain before, where everybody can read it, so it proves no wallet; use poll_url as it was given in the reply, or sign a fresh authorization, which is not spent when the call is paid'
 
 /** 200 without a receipt: the fate of the payment could not be found out in time, and the buyer is not to suffer for it (decision 16). */
-export function unsettled(endpoint: Sold, call: Call, { stored, label, href }: Omit<Collected, 'receipt' | 'isFirst'>): Reply {
+export function unsettled(
+  endpoint: Sold,
+  call: Call,
+  { stored, label, href }: Omit<Collected, 'receipt' | 'isFirst'>,
+): Reply {
   const payment = { status: 'unresolved', tx_hash: '', network: label }
   const headers = { ...PRIVATE, ...unsettledHeaders('unresolved') }
   if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, headers)
   const settlement = { success: false, tx_hash: '', network: label }
   if (endpoint.inline) return bare(endpoint, call, { stored, href, headers, settlement })
-  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href, settlement }), price: priceOf(call), payment }, { ...headers, ...toldBy(endpoint, stored) })
+  return json(
+    200,
+    { id: call.id, ...shownBy(endpoint, call, { stored, href, settlement }), price: priceOf(call), payment },
+    { ...headers, ...toldBy(endpoint, stored) },
+  )
 }
 
-export type Collected = { readonly stored: Stored; readonly receipt: Receipt | null; readonly label: string; readonly href: Showing['href']; readonly isFirst: boolean; readonly raw?: readonly string[] }
+export type Collected = {
+  readonly stored: Stored
+  readonly receipt: Receipt | null
+  readonly label: string
+  readonly href: Showing['href']
+  readonly isFirst: boolean
+  readonly raw?: readonly string[]
+}
 
 /** 200: the result, its price and its receipt, where it cost anything. `isFirst` tells the charge from its repetition. */
 export function result(endpoint: Sold, call: Call, { stored, receipt, label, href, isFirst, raw }: Collected): Reply {
   if (!receipt) return free(endpoint, call, { stored, label, href, ...(raw && { raw }) })
   const payment = { status: isFirst ? 'settled' : 'already_settled', tx_hash: receipt.transaction, network: label }
-  if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, { 'x-payment-status': payment.status, ...receiptHeaders(receipt) })
+  if (endpoint.kind === 'live')
+    return answered(stored.made as unknown as StoredAnswer, {
+      'x-payment-status': payment.status,
+      ...receiptHeaders(receipt),
+    })
   const settlement = { success: true, tx_hash: receipt.transaction, network: label }
-  if (endpoint.inline) return bare(endpoint, call, { stored, href, headers: { 'x-payment-status': payment.status, ...receiptHeaders(receipt) }, settlement })
+  if (endpoint.inline)
+    return bare(endpoint, call, {
+      stored,
+      href,
+      headers: { 'x-payment-status': payment.status, ...receiptHeaders(receipt) },
+      settlement,
+    })
   const shown = shownBy(endpoint, call, { stored, href, settlement, ...(raw && { raw }) })
-  return json(200, { id: call.id, ...shown, price: priceOf(call), payment }, { ...PRIVATE, ...receiptHeaders(receipt), ...toldBy(endpoint, stored) })
+  return json(
+    200,
+    { id: call.id, ...shown, price: priceOf(call), payment },
+    { ...PRIVATE, ...receiptHeaders(receipt), ...toldBy(endpoint, stored) },
+  )
 }
 
 const NOT_CHARGED = { 'x-payment-status': 'not_charged' }
@@ -104,14 +179,23 @@ function free(endpoint: Sold, call: Call, { stored, label, href, raw }: Omit<Col
   if (endpoint.kind === 'live') return answered(stored.made as unknown as StoredAnswer, NOT_CHARGED)
   if (endpoint.inline) return bare(endpoint, call, { stored, href, headers: NOT_CHARGED })
   const payment = { status: 'not_charged', tx_hash: '', network: label }
-  return json(200, { id: call.id, ...shownBy(endpoint, call, { stored, href, ...(raw && { raw }) }), price: priceOf(call), payment }, { ...PRIVATE, ...NOT_CHARGED })
+  return json(
+    200,
+    { id: call.id, ...shownBy(endpoint, call, { stored, href, ...(raw && { raw }) }), price: priceOf(call), payment },
+    { ...PRIVATE, ...NOT_CHARGED },
+  )
 }
 
-type Bare = Pick<Collected, 'stored' | 'href'> & { readonly headers: Readonly<Record<string, string>>; readonly settlement?: Settled }
+type Bare = Pick<Collected, 'stored' | 'href'> & {
+  readonly headers: Readonly<Record<string, string>>
+  readonly settlement?: Settled
+}
 
 /** 200: the result and nothing else, its numbers as exact as they were made; what became of its payment is in the headers. */
 export function bare(endpoint: Paid, call: Pick<Call, 'request'>, { headers, ...shown }: Bare): Reply {
-  const { text, headers: own = {} } = endpoint.verbatim ? passed(shown.stored.made) : { text: exactJson(shownBy(endpoint, call, shown)) }
+  const { text, headers: own = {} } = endpoint.verbatim
+    ? passed(shown.stored.made)
+    : { text: exactJson(shownBy(endpoint, call, shown)) }
   return { status: 200, headers: { ...PRIVATE, 'content-type': 'application/json', ...own, ...headers }, body: text }
 }
 
@@ -121,7 +205,11 @@ function passed(made: Json): { readonly text: string; readonly headers?: Readonl
 }
 
 /** What storage keeps of an answer: a JSON body, or the events of a stream. */
-export type StoredAnswer = { readonly headers: Readonly<Record<string, string>>; readonly body: string; readonly usage: Json }
+export type StoredAnswer = {
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+  readonly usage: Json
+}
 
 /** 200: an answer as its surface writes it, with what became of its payment in the headers. */
 export function answered({ headers, body }: StoredAnswer, paymentHeaders: Readonly<Record<string, string>>): Reply {
@@ -133,12 +221,20 @@ export const unsettledHeaders = (why: string) => ({ 'x-payment-settled': 'false'
 
 const toldBy = ({ effects }: Paid, { made }: Stored): Readonly<Record<string, string>> => effects?.headers?.(made) ?? {}
 
-function shownBy(endpoint: Paid, call: Pick<Call, 'request'>, { stored, href, raw, settlement }: Pick<Collected, 'stored' | 'href' | 'raw'> & Pick<Showing, 'settlement'>): Body {
+function shownBy(
+  endpoint: Paid,
+  call: Pick<Call, 'request'>,
+  { stored, href, raw, settlement }: Pick<Collected, 'stored' | 'href' | 'raw'> & Pick<Showing, 'settlement'>,
+): Body {
   return endpoint.show(stored, { request: call.request, href, ...(raw && { raw }), ...(settlement && { settlement }) })
 }
 
 /** 202 from the POST: the job's envelope. */
-export function envelope(endpoint: Sold, call: Call, { key, status = 'queued' }: { key: string; status?: 'queued' | 'in_progress' }): Reply {
+export function envelope(
+  endpoint: Sold,
+  call: Call,
+  { key, status = 'queued' }: { key: string; status?: 'queued' | 'in_progress' },
+): Reply {
   const url = pollUrl(endpoint, call, key)
   const body = {
     id: call.id,
@@ -155,25 +251,45 @@ export function envelope(endpoint: Sold, call: Call, { key, status = 'queued' }:
 }
 
 /** 202 from a poll. A completed call whose settlement is not yet known reads as in progress. */
-export function running(endpoint: Sold, call: Call, { note = endpoint.job.running, ...more }: Body & { readonly note?: string } = {}): Reply {
+export function running(
+  endpoint: Sold,
+  call: Call,
+  { note = endpoint.job.running, ...more }: Body & { readonly note?: string } = {},
+): Reply {
   const status = call.work === 'queued' ? 'queued' : 'in_progress'
   const { object } = endpoint.job
-  return json(202, { id: call.id, object, status, model: call.model, payment_status: 'verified', ...more, note }, POLL_AGAIN)
+  return json(
+    202,
+    { id: call.id, object, status, model: call.model, payment_status: 'verified', ...more, note },
+    POLL_AGAIN,
+  )
 }
 
-export const CHAIN_AWAY = 'The chain cannot be asked just now. This poll charged nothing. Poll again with the same authorization.'
-export const CONFIRMING = 'The result is ready; its settlement is being confirmed. Poll again with the same authorization.'
+export const CHAIN_AWAY =
+  'The chain cannot be asked just now. This poll charged nothing. Poll again with the same authorization.'
+export const CONFIRMING =
+  'The result is ready; its settlement is being confirmed. Poll again with the same authorization.'
 
 /** 200 from a poll: failed, and free. */
 export function failed(endpoint: Sold, call: Call, more: Body = {}): Reply {
   const note = chargedNothing(endpoint)
   const { object } = endpoint.job
-  const body = { id: call.id, object, status: 'failed', model: call.model, error: call.error, ...more, payment_status: 'not_charged', note }
+  const body = {
+    id: call.id,
+    object,
+    status: 'failed',
+    model: call.model,
+    error: call.error,
+    ...more,
+    payment_status: 'not_charged',
+    note,
+  }
   return json(200, body, { 'cache-control': 'no-store' })
 }
 
 /** What is said where our own payment came to nothing. */
-const chargedNothing = (endpoint?: Sold): string => (endpoint?.kind === 'paid' && endpoint.effects?.failed) || 'Nothing was charged.'
+const chargedNothing = (endpoint?: Sold): string =>
+  (endpoint?.kind === 'paid' && endpoint.effects?.failed) || 'Nothing was charged.'
 
 /** The body of a refused settlement, inline or on a poll. */
 export const settlementFailed = (reason: string, endpoint?: Sold): Body => ({
@@ -184,7 +300,10 @@ export const settlementFailed = (reason: string, endpoint?: Sold): Body => ({
 
 /** An inline settlement that was refused: the result is withheld, and can still be collected (contract 1.34). */
 export function inlineRefusal(endpoint: Sold, call: Call, { reason, key }: { reason: string; key: string }): Reply {
-  const headers = { 'cache-control': 'no-store', ...refusalHeaders({ reason, network: call.offer.network, payer: call.payer }) }
+  const headers = {
+    'cache-control': 'no-store',
+    ...refusalHeaders({ reason, network: call.offer.network, payer: call.payer }),
+  }
   const why = { ...settlementFailed(reason, endpoint), ...recovery(endpoint, call, key) }
   return json(402, endpoint.kind === 'live' ? formatDemand(why, endpoint.errorFormat) : why, headers)
 }

@@ -23,7 +23,11 @@ export async function readBody(request: Request, maxBytes: number, budget?: Budg
   }
   const decoder = new TextDecoder()
   const pieces: string[] = []
-  const length = await readChunks(request.body, { maxBytes, budget, take: (chunk) => void pieces.push(decoder.decode(chunk, { stream: true })) })
+  const length = await readChunks(request.body, {
+    maxBytes,
+    budget,
+    take: (chunk) => void pieces.push(decoder.decode(chunk, { stream: true })),
+  })
   pieces.push(decoder.decode())
   // One character beyond Latin-1 makes every character of the text take two bytes.
   const isWide = pieces.some((piece) => WIDE.test(piece))
@@ -71,7 +75,11 @@ export async function parseForm(bytes: Uint8Array, contentType: string): Promise
   }
 }
 
-async function readBytes(body: ReadableStream<Uint8Array>, maxBytes: number, budget: Budget | undefined): Promise<Uint8Array> {
+async function readBytes(
+  body: ReadableStream<Uint8Array>,
+  maxBytes: number,
+  budget: Budget | undefined,
+): Promise<Uint8Array> {
   const chunks: Uint8Array[] = []
   const length = await readChunks(body, { maxBytes, budget, take: (chunk) => void chunks.push(chunk) })
   return concatBytes(chunks, length)
@@ -107,11 +115,16 @@ async function readChunks(body: ReadableStream<Uint8Array>, { maxBytes, budget, 
 
 /** The caller has hung up, or the connection broke: nobody here is to be alerted, and hardly anybody reads the reply. */
 function endedEarly(): never {
-  throw new ApiError('INCOMPLETE_BODY', { message: 'The connection ended before the whole request body had arrived. Nothing was charged.' })
+  throw new ApiError('INCOMPLETE_BODY', {
+    message: 'The connection ended before the whole request body had arrived. Nothing was charged.',
+  })
 }
 
 function tooLarge(maxBytes: number): ApiError {
-  return new ApiError('TOO_LARGE', { message: `The request body may be at most ${maxBytes} bytes.`, fields: { max_bytes: maxBytes } })
+  return new ApiError('TOO_LARGE', {
+    message: `The request body may be at most ${maxBytes} bytes.`,
+    fields: { max_bytes: maxBytes },
+  })
 }
 
 function tooSlow(): ApiError {
@@ -142,13 +155,20 @@ const WORTH_COLLECTING = 32 << 20
  *
  * Counts what has arrived and not what is promised: idle connections take nothing from others.
  */
-export function budget(bytes: number, deadlines: Deadlines, { onFreed }: { onFreed?: (() => void) | undefined } = {}): Budget {
+export function budget(
+  bytes: number,
+  deadlines: Deadlines,
+  { onFreed }: { onFreed?: (() => void) | undefined } = {},
+): Budget {
   let held = 0
   let freed = 0
   return {
     take(count) {
       if (held + count > bytes) {
-        throw new ApiError('BUSY', { message: 'Too many uploads are under way. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } })
+        throw new ApiError('BUSY', {
+          message: 'Too many uploads are under way. Nothing was charged; send the same request again.',
+          headers: { 'retry-after': '2' },
+        })
       }
       held += count
     },
@@ -207,13 +227,19 @@ function isDense(text: string): boolean {
 export function parseJson(text: string, contentType: string | null): unknown {
   const type = contentType?.split(';', 1)[0]?.trim().toLowerCase()
   if (type && type !== 'application/json' && !type.endsWith('+json')) {
-    throw new ApiError('INVALID_CONTENT_TYPE', { message: `The content type must be application/json, got ${clip(type)}.` })
+    throw new ApiError('INVALID_CONTENT_TYPE', {
+      message: `The content type must be application/json, got ${clip(type)}.`,
+    })
   }
-  if (text.length > LARGE && isDense(text)) throw new ApiError('TOO_LARGE', { message: `A large body may hold at most ${MAX_MEMBERS} values.` })
+  if (text.length > LARGE && isDense(text))
+    throw new ApiError('TOO_LARGE', { message: `A large body may hold at most ${MAX_MEMBERS} values.` })
   try {
     return JSON.parse(text)
   } catch {
-    const message = text.trim() === '' ? 'The request body is empty; a JSON object is expected.' : 'The request body is not valid JSON.'
+    const message =
+      text.trim() === ''
+        ? 'The request body is empty; a JSON object is expected.'
+        : 'The request body is not valid JSON.'
     throw new ApiError('INVALID_JSON', { message })
   }
 }
@@ -271,13 +297,17 @@ export function textFields(value: unknown): Record<string, unknown> {
     throw invalidBody([{ path: '', message: `Expected a JSON object, got ${quoted(value)}` }])
   }
   const isScalar = (member: unknown) => typeof member === 'number' || typeof member === 'boolean'
-  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, isScalar(member) ? String(member) : member]))
+  return Object.fromEntries(
+    Object.entries(value).map(([name, member]) => [name, isScalar(member) ? String(member) : member]),
+  )
 }
 
 /** Fields that are not known, at most ten of them, with those that are. */
 function strangeNames(value: object, fields: readonly string[]): readonly Problem[] {
   const known = fields.length === 0 ? 'there are none' : `the fields are ${fields.join(', ')}`
-  const strange = Object.keys(value).filter((name) => !fields.includes(name)).slice(0, 10)
+  const strange = Object.keys(value)
+    .filter((name) => !fields.includes(name))
+    .slice(0, 10)
   return strange.map((name) => ({ path: clip(name), message: `${clip(name)}: is not known here; ${known}` }))
 }
 
@@ -294,7 +324,8 @@ function checkDepth(value: object): void {
 /** Whether it has more than `levels` below it; goes no deeper than that itself. */
 function isDeeper(value: object, levels: number): boolean {
   if (levels < 0) return true
-  for (const inner of Array.isArray(value) ? value : Object.values(value)) if (typeof inner === 'object' && inner !== null && isDeeper(inner, levels - 1)) return true
+  for (const inner of Array.isArray(value) ? value : Object.values(value))
+    if (typeof inner === 'object' && inner !== null && isDeeper(inner, levels - 1)) return true
   return false
 }
 
@@ -304,8 +335,16 @@ const MAX_LOOKED_AT = 10_000
 type Problem = { path: string; message: string }
 
 function problems(compiled: TypeCheck<TObject>, value: unknown): readonly Problem[] {
-  const [long] = Object.entries(value as object).filter((field): field is [string, unknown[]] => Array.isArray(field[1]) && field[1].length > MAX_LOOKED_AT)
-  if (long) return [{ path: long[0], message: `${long[0]}: something in it is wrong, and it has ${long[1].length} items; of at most ${MAX_LOOKED_AT} we say what` }]
+  const [long] = Object.entries(value as object).filter(
+    (field): field is [string, unknown[]] => Array.isArray(field[1]) && field[1].length > MAX_LOOKED_AT,
+  )
+  if (long)
+    return [
+      {
+        path: long[0],
+        message: `${long[0]}: something in it is wrong, and it has ${long[1].length} items; of at most ${MAX_LOOKED_AT} we say what`,
+      },
+    ]
   const byPath = new Map<string, Problem>()
   for (const error of compiled.Errors(value)) {
     const path = error.path.slice(1).replaceAll('/', '.')
@@ -323,7 +362,11 @@ function invalidBody(details: readonly Problem[]): ApiError {
 
 /** 400 about one place of a caller's request: which, and what is allowed there. `fields` join the body (contract 3.3). */
 export function refused(path: string, message: string, fields?: Readonly<Record<string, Json>>): ApiError {
-  return new ApiError('INVALID_BODY', { message: `${path}: ${message}.`, details: [{ path, message }], ...(fields && { fields }) })
+  return new ApiError('INVALID_BODY', {
+    message: `${path}: ${message}.`,
+    details: [{ path, message }],
+    ...(fields && { fields }),
+  })
 }
 
 /** Shortens a caller's own value for an error text. */

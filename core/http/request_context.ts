@@ -33,9 +33,14 @@ export function paymentHeader(request: Request): string | null {
 export type PollProof = Proof & { readonly seconds: number }
 
 /** Nothing where the headers are not there, or where a payment says who asks. */
-export function proofOf(request: Request, { job, id }: { job: Pick<JobDescription, 'object'>; id: string }): PollProof | undefined {
+export function proofOf(
+  request: Request,
+  { job, id }: { job: Pick<JobDescription, 'object'>; id: string },
+): PollProof | undefined {
   if (paymentHeader(request) !== null) return undefined
-  const [wallet, timestamp, signature] = ['wallet', 'timestamp', 'signature'].map((name) => request.headers.get(`x-poll-${name}`))
+  const [wallet, timestamp, signature] = ['wallet', 'timestamp', 'signature'].map((name) =>
+    request.headers.get(`x-poll-${name}`),
+  )
   if (!wallet || !timestamp || !signature) return undefined
   const [kind] = job.object.split('.')
   return { wallet, signature, seconds: Number(timestamp), message: `poll:v1:${kind}:${id}:${timestamp}` }
@@ -48,7 +53,11 @@ export function isTimely({ seconds }: PollProof, now: number): boolean {
 
 /** Not deep equality: public clients echo other timeouts and extras (contract 1.18). The signature is judged, not the echo. */
 export function fits(offer: Pick<Offer, 'scheme' | 'network' | 'asset'>, accepted: Offer): boolean {
-  return offer.scheme === accepted.scheme && offer.network === accepted.network && offer.asset.toLowerCase() === accepted.asset.toLowerCase()
+  return (
+    offer.scheme === accepted.scheme &&
+    offer.network === accepted.network &&
+    offer.asset.toLowerCase() === accepted.asset.toLowerCase()
+  )
 }
 
 /** Why no offer of ours fits. */
@@ -59,7 +68,12 @@ export function notOnOffer(accepted: Offer, offers: readonly Offer[]): string {
 
 /** What the challenge says is being paid for. */
 export function resourceOf(endpoint: Sold | Free, { origin, path, bazaar }: RequestContext): Resource {
-  return { url: `${origin}${path}`, description: endpoint.summary, mimeType: 'application/json', bazaar: bazaar(endpoint) }
+  return {
+    url: `${origin}${path}`,
+    description: endpoint.summary,
+    mimeType: 'application/json',
+    bazaar: bazaar(endpoint),
+  }
 }
 
 /** Bytes that a 402 carries beside its challenge, in headers for a page of another origin and in those of the page that a browser is shown. */

@@ -74,6 +74,10 @@ export function unpaidWork({ countTokens, clock, perMinute, remembered = 10_000 
   function overspent(left: number): ApiError {
     const seconds = Math.ceil(((WORTH_WAITING * perMinute - left) * 60) / perMinute)
     const message = `Unpaid requests from one address may have ${perMinute} characters of text counted per minute. Retry after ${seconds} s, or send shorter prompts. Nothing was charged.`
-    return new ApiError('TOO_MANY_REQUESTS', { message, fields: { retryAfterSeconds: seconds }, headers: { 'retry-after': String(seconds) } })
+    return new ApiError('TOO_MANY_REQUESTS', {
+      message,
+      fields: { retryAfterSeconds: seconds },
+      headers: { 'retry-after': String(seconds) },
+    })
   }
 }

@@ -26,7 +26,8 @@ export function exactJson(value: Json): string {
   if (typeof value !== 'object' || value === null) return JSON.stringify(value)
   if (Array.isArray(value)) return `[${value.map(exactJson).join(',')}]`
   const fields = value as Readonly<Record<string, Json>>
-  if (typeof fields.exact === 'string' && DECIMAL.test(fields.exact) && Object.keys(fields).length === 1) return fields.exact
+  if (typeof fields.exact === 'string' && DECIMAL.test(fields.exact) && Object.keys(fields).length === 1)
+    return fields.exact
   const members = Object.entries(fields).filter(([, member]) => member !== undefined)
   return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${exactJson(member)}`).join(',')}}`
 }

@@ -33,5 +33,7 @@ async function packed(made: string): Promise<Json> {
 export async function gunzipJson(kept: Json): Promise<Json> {
   const gzip = typeof kept === 'object' && kept !== null ? (kept as { readonly gzip?: Json }).gzip : undefined
   if (typeof gzip !== 'string') return kept
-  return await new Response(new Blob([fromBase64(gzip) as BlobPart]).stream().pipeThrough(new DecompressionStream('gzip'))).text()
+  return await new Response(
+    new Blob([fromBase64(gzip) as BlobPart]).stream().pipeThrough(new DecompressionStream('gzip')),
+  ).text()
 }

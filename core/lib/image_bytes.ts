@@ -82,5 +82,8 @@ export function pictureOf(uri: string): Picture | string {
   if (!/^data:image\//i.test(uri)) return 'must be a data URI that starts with data:image/'
   const decoded = decodeDataUri(uri)
   if (!decoded) return 'is not a well-formed base64 data URI'
-  return recognize(decoded.bytes) ?? 'does not decode to a recognizable image (PNG, JPEG, GIF, BMP, WEBP, HEIC, HEIF or AVIF)'
+  return (
+    recognize(decoded.bytes) ??
+    'does not decode to a recognizable image (PNG, JPEG, GIF, BMP, WEBP, HEIC, HEIF or AVIF)'
+  )
 }

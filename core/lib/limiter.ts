@@ -9,7 +9,10 @@ export type ConcurrencyLimiter = <T>(work: () => Promise<T>, signal?: AbortSigna
  * Lets `atOnce` through at a time, in the order in which they came; who gives up by `signal` leaves the queue. Past `most` waiting, the next one
  * is not let in, and what `full` makes is thrown.
  */
-export function concurrencyLimiter(atOnce: number, { most, full }: { most: number; full(): Error } = ENDLESS): ConcurrencyLimiter {
+export function concurrencyLimiter(
+  atOnce: number,
+  { most, full }: { most: number; full(): Error } = ENDLESS,
+): ConcurrencyLimiter {
   const waiting: (() => void)[] = []
   let inside = 0
   return async (work, signal) => {

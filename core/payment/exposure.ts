@@ -23,7 +23,12 @@ type ReadAt = { readonly now: number; readonly without: string | undefined } & P
 
 /** What may still leave the payer's wallet, or has left it since the balance was read. `without` is a call about to be let go. */
 export function exposure(exposedCalls: Iterable<ExposedCall>, at: ReadAt): Usdc {
-  return sumOf(callsIn(exposedCalls, (unpaidRecord) => unpaidRecord.id !== at.without && (isOpen(unpaidRecord, at.now) || isMissing(unpaidRecord, at))))
+  return sumOf(
+    callsIn(
+      exposedCalls,
+      (unpaidRecord) => unpaidRecord.id !== at.without && (isOpen(unpaidRecord, at.now) || isMissing(unpaidRecord, at)),
+    ),
+  )
 }
 
 export type Exposed = {
@@ -31,14 +36,24 @@ export type Exposed = {
   /** Whether the payer has ever settled a call in this asset. */
   readonly hasPaid: boolean
 }
-export type Judged = { readonly kind: 'over'; readonly sum: Usdc; readonly why?: OverWhy } | { readonly kind: 'within'; readonly atLimit: boolean }
+export type Judged =
+  | { readonly kind: 'over'; readonly sum: Usdc; readonly why?: OverWhy }
+  | { readonly kind: 'within'; readonly atLimit: boolean }
 
 /** Whether the payer may open one more call under the cap; `atLimit` says that a new wallet could not open another one like it. */
-export function judgeCap(call: NewCall, { exposedCalls: read, hasPaid }: Exposed, at: { now: number; without: string | undefined; cap: Cap }): Judged {
+export function judgeCap(
+  call: NewCall,
+  { exposedCalls: read, hasPaid }: Exposed,
+  at: { now: number; without: string | undefined; cap: Cap },
+): Judged {
   const { observed, newWallet, ...readAt } = at.cap
   const exposedCalls = [...read]
-  const open = callsIn(exposedCalls, (unpaidRecord) => unpaidRecord.id !== at.without && unpaidRecord.quote > 0n && isOpen(unpaidRecord, at.now))
-  if (observed === undefined && open.size > 0) return { kind: 'over', sum: plus(sumOf(open), call.quote), why: 'unreadable' }
+  const open = callsIn(
+    exposedCalls,
+    (unpaidRecord) => unpaidRecord.id !== at.without && unpaidRecord.quote > 0n && isOpen(unpaidRecord, at.now),
+  )
+  if (observed === undefined && open.size > 0)
+    return { kind: 'over', sum: plus(sumOf(open), call.quote), why: 'unreadable' }
   if (observed !== undefined) {
     const sum = plus(exposure(exposedCalls, { ...readAt, now: at.now, without: at.without }), call.quote)
     if (sum > observed) return { kind: 'over', sum }
@@ -46,18 +61,27 @@ export function judgeCap(call: NewCall, { exposedCalls: read, hasPaid }: Exposed
   if (!newWallet || hasPaid) return { kind: 'within', atLimit: false }
 
   // Work in the background has a start of its own, and its output cannot be read before it is paid for.
-  const unproven = [...open.values()].filter(({ endpoint, startedAt }) => startedAt === null && newWallet.endpoints.includes(endpoint))
+  const unproven = [...open.values()].filter(
+    ({ endpoint, startedAt }) => startedAt === null && newWallet.endpoints.includes(endpoint),
+  )
   const sum = unproven.reduce((all, { quote }) => all + quote, call.quote as bigint)
   const isOver = (calls: number, worth: bigint) => calls > newWallet.calls || worth > newWallet.worth
   // The first is let through whatever it costs: a wallet could never begin with a dear model otherwise.
-  if (unproven.length > 0 && isOver(unproven.length + 1, sum)) return { kind: 'over', sum: usdc(sum), why: 'new_wallet' }
+  if (unproven.length > 0 && isOver(unproven.length + 1, sum))
+    return { kind: 'over', sum: usdc(sum), why: 'new_wallet' }
   return { kind: 'within', atLimit: isOver(unproven.length + 2, sum + call.quote) }
 }
 
 /** Its authorization can still move money. */
 function isOpen(unpaidRecord: ExposedCall, now: number): boolean {
-  if (unpaidRecord.money === 'settled' || (unpaidRecord.money === 'verified' && unpaidRecord.work === 'failed')) return false
-  return unpaidRecord.state !== null && isSpendable(unpaidRecord.state) && unpaidRecord.bindingExpiresAt !== null && unpaidRecord.bindingExpiresAt > now
+  if (unpaidRecord.money === 'settled' || (unpaidRecord.money === 'verified' && unpaidRecord.work === 'failed'))
+    return false
+  return (
+    unpaidRecord.state !== null &&
+    isSpendable(unpaidRecord.state) &&
+    unpaidRecord.bindingExpiresAt !== null &&
+    unpaidRecord.bindingExpiresAt > now
+  )
 }
 
 /** Settled, and perhaps not yet in the balance that was read: later than its block, or, where a block is not known, too lately to tell. */
@@ -73,7 +97,10 @@ export function isSpendable(state: BindingStatus): boolean {
 }
 
 /** Each call once, however many bonds it has. */
-function callsIn(exposedCalls: Iterable<ExposedCall>, counts: (unpaidRecord: ExposedCall) => boolean): ReadonlyMap<string, ExposedCall> {
+function callsIn(
+  exposedCalls: Iterable<ExposedCall>,
+  counts: (unpaidRecord: ExposedCall) => boolean,
+): ReadonlyMap<string, ExposedCall> {
   const found = new Map<string, ExposedCall>()
   for (const unpaidRecord of exposedCalls) if (counts(unpaidRecord)) found.set(unpaidRecord.id, unpaidRecord)
   return found
@@ -91,12 +118,18 @@ function sumOf(calls: ReadonlyMap<string, ExposedCall>): Usdc {
 
 /** What a verified payer can be held to; `newWallet` is given for what is served before it is paid for. */
 export function capOf({ balance, asOf, block }: Extract<Verdict, { kind: 'valid' }>, newWallet?: NewWalletLimit): Cap {
-  return { asOf, ...(balance !== undefined && { observed: balance }), ...(block !== undefined && { block }), ...(newWallet && { newWallet }) }
+  return {
+    asOf,
+    ...(balance !== undefined && { observed: balance }),
+    ...(block !== undefined && { block }),
+    ...(newWallet && { newWallet }),
+  }
 }
 
 /** Why an order is refused, and what to do. */
 export function overText({ sum, why }: Extract<Opened, { kind: 'over' }>, { calls, worth }: NewWalletLimit): string {
-  if (why === 'unreadable') return 'the balance of this wallet cannot be read at the moment, so it may have one open call at a time; wait until the open call has ended, then send the same signed request again'
+  if (why === 'unreadable')
+    return 'the balance of this wallet cannot be read at the moment, so it may have one open call at a time; wait until the open call has ended, then send the same signed request again'
   if (why === 'new_wallet') {
     const allowed = `${calls} open ${calls === 1 ? 'call' : 'calls'} of this kind, worth ${print(worth)} USDC together`
     return `a wallet that has not paid here yet may have ${allowed}, and with this one they would be worth ${print(sum)} USDC; wait until one of them is paid, then send the same signed request again`

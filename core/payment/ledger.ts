@@ -4,7 +4,21 @@
  */
 import { type BindingStatus, type ExposedCall, isSpendable, judgeCap } from './exposure.ts'
 import { parseAtomic, type Usdc } from '../x402/money.ts'
-import type { Authorization, Bucket, Call, CallPatch, Cap, Json, PaymentStatus, NewCall, Outcome, OverWhy, StoredRecord, Usage, WorkStatus } from '../ports/mod.ts'
+import type {
+  Authorization,
+  Bucket,
+  Call,
+  CallPatch,
+  Cap,
+  Json,
+  PaymentStatus,
+  NewCall,
+  Outcome,
+  OverWhy,
+  StoredRecord,
+  Usage,
+  WorkStatus,
+} from '../ports/mod.ts'
 import type { Receipt } from '../x402/protocol.ts'
 
 // ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -44,10 +58,20 @@ export type Row = Call &
 export type RowPatch = Partial<Omit<Row, 'id'>>
 
 /** The part of a row that decisions read; whole rows fit, too. */
-export type Head = Pick<Row, 'id' | 'payer' | 'work' | 'money' | 'owner' | 'until' | 'startedAt' | 'error' | 'receipt' | 'expiresAt' | keyof Hold>
+export type Head = Pick<
+  Row,
+  'id' | 'payer' | 'work' | 'money' | 'owner' | 'until' | 'startedAt' | 'error' | 'receipt' | 'expiresAt' | keyof Hold
+>
 
 /** How a new row begins. */
-export const UNCLAIMED: Hold & Pick<Row, 'paid'> = { claimToken: 0, claimUntil: null, claimKey: null, claimFresh: false, emptied: false, paid: null }
+export const UNCLAIMED: Hold & Pick<Row, 'paid'> = {
+  claimToken: 0,
+  claimUntil: null,
+  claimKey: null,
+  claimFresh: false,
+  emptied: false,
+  paid: null,
+}
 
 // ── decisions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -64,7 +88,10 @@ export type Write =
 export type Decision<Answer> = { readonly answer: Answer; readonly writes: readonly Write[] }
 
 /** `Opened`, with the id of a call that the storage still has to read. */
-export type OpenAnswer = { kind: 'opened'; call: Call; atLimit?: true } | { kind: 'replayed'; id: string } | { kind: 'over'; sum: Usdc; why?: OverWhy }
+export type OpenAnswer =
+  | { kind: 'opened'; call: Call; atLimit?: true }
+  | { kind: 'replayed'; id: string }
+  | { kind: 'over'; sum: Usdc; why?: OverWhy }
 
 /** `Claim`, with ids and keys of what the storage still has to read. */
 export type ClaimAnswer =
@@ -111,7 +138,13 @@ export function decideOpen(
   const { authorization } = asked
   const { bound } = seen
   if (bound && !isFree(bound, at.lostBy ?? at.now)) return only({ kind: 'replayed', id: bound.id })
-  const judged = at.cap && judgeCap(asked.call, { exposedCalls: seen.exposedCalls, hasPaid: seen.hasPaid ?? false }, { now: at.now, without: bound?.id, cap: at.cap })
+  const judged =
+    at.cap &&
+    judgeCap(
+      asked.call,
+      { exposedCalls: seen.exposedCalls, hasPaid: seen.hasPaid ?? false },
+      { now: at.now, without: bound?.id, cap: at.cap },
+    )
   if (judged?.kind === 'over') return only(judged)
   const call: Call = {
     ...asked.call,
@@ -148,10 +181,14 @@ export function decideClaim(
 ): Decision<ClaimAnswer> {
   if (!call) return only({ kind: 'nothing' })
   const isBack = at.owner === call.owner && wasLost(call)
-  const done = at.result && (isUnfinished(call.work) || isBack) ? { ...completed(at.result, at.now), ...(isBack && { error: null }) } : undefined
+  const done =
+    at.result && (isUnfinished(call.work) || isBack)
+      ? { ...completed(at.result, at.now), ...(isBack && { error: null }) }
+      : undefined
   const kept: readonly Write[] = done ? [{ kind: 'patch', id: call.id, patch: done }] : []
   if (!done && call.work !== 'completed') return only({ kind: 'nothing' })
-  if (call.receipt && call.money === 'settled') return { answer: { kind: 'settled', receipt: call.receipt }, writes: kept }
+  if (call.receipt && call.money === 'settled')
+    return { answer: { kind: 'settled', receipt: call.receipt }, writes: kept }
   if (call.claimKey !== null && call.claimUntil !== null && call.claimUntil > at.now) {
     return { answer: { kind: 'taken', until: call.claimUntil }, writes: kept }
   }
@@ -168,12 +205,17 @@ export function decideClaim(
     const mine = fresh && first.key === offered?.key
     return {
       answer: mine ? { kind: 'yours', token } : { kind: 'retry', token, key: first.key, sent: !fresh },
-      writes: [{ kind: 'patch', id: call.id, patch }, ...(fresh && !isOver ? [{ kind: 'mark', key: first.key, state: 'sent' } as const] : [])],
+      writes: [
+        { kind: 'patch', id: call.id, patch },
+        ...(fresh && !isOver ? [{ kind: 'mark', key: first.key, state: 'sent' } as const] : []),
+      ],
     }
   }
   // An authorization of ours that got here is dead or paid: it has nothing left to send.
-  if (!offered || seen.bindings.some((binding) => binding.key === offered.key)) return { answer: { kind: 'nothing' }, writes: kept }
-  if (seen.bound && !isFree(seen.bound, at.lostBy ?? at.now)) return { answer: { kind: 'replayed', id: seen.bound.id }, writes: kept }
+  if (!offered || seen.bindings.some((binding) => binding.key === offered.key))
+    return { answer: { kind: 'nothing' }, writes: kept }
+  if (seen.bound && !isFree(seen.bound, at.lostBy ?? at.now))
+    return { answer: { kind: 'replayed', id: seen.bound.id }, writes: kept }
   const place = 1 + Math.max(-1, ...seen.bindings.map((binding) => binding.place))
   return {
     answer: { kind: 'yours', token },
@@ -210,7 +252,13 @@ export function decideFinish(
   }
   if (outcome.kind === 'paid') {
     const { receipt } = outcome
-    const patch: RowPatch = { ...ended, money: 'settled', receipt, paid: parseAtomic(receipt.amount) ?? null, settledAt: at.now }
+    const patch: RowPatch = {
+      ...ended,
+      money: 'settled',
+      receipt,
+      paid: parseAtomic(receipt.amount) ?? null,
+      settledAt: at.now,
+    }
     const paid: readonly Write[] = binding ? [{ kind: 'mark', key: binding.key, state: 'paid' }] : []
     return { answer: true, writes: [{ kind: 'patch', id: call.id, patch }, ...paid] }
   }
@@ -236,13 +284,21 @@ export function decideFinish(
  * Whether an owner may go on with a call, which he then has until the time that he promises. A call that was declared lost is his again while
  * its authorization has served no other call: its first bond is then still its own, and open.
  */
-export function decideRenewal(call: Head | undefined, seen: { bindings: readonly Pick<AuthorizationBinding, 'place' | 'state'>[]; owner: string }, until: number): Decision<boolean> {
+export function decideRenewal(
+  call: Head | undefined,
+  seen: { bindings: readonly Pick<AuthorizationBinding, 'place' | 'state'>[]; owner: string },
+  until: number,
+): Decision<boolean> {
   if (!call || call.owner !== seen.owner) return only(false)
   const { id } = call
-  if (isUnfinished(call.work)) return { answer: true, writes: call.until < until ? [{ kind: 'patch', id, patch: { until } }] : [] }
+  if (isUnfinished(call.work))
+    return { answer: true, writes: call.until < until ? [{ kind: 'patch', id, patch: { until } }] : [] }
   if (!wasLost(call) || !seen.bindings.some(({ place, state }) => place === 0 && state === 'open')) return only(false)
   const work = call.startedAt === null ? 'queued' : 'in_progress'
-  return { answer: true, writes: [{ kind: 'patch', id, patch: { work, error: null, endedAt: null, until: Math.max(until, call.until) } }] }
+  return {
+    answer: true,
+    writes: [{ kind: 'patch', id, patch: { work, error: null, endedAt: null, until: Math.max(until, call.until) } }],
+  }
 }
 
 /** Whether a compare-and-set over a call applies. */
@@ -256,17 +312,33 @@ export function mayMove(
 }
 
 /** The fields that a patch may name; anything else in it is ignored, so that no caller moves money past the ledger. */
-export const PATCHABLE = ['work', 'owner', 'until', 'startedAt', 'endedAt', 'result', 'error', 'usage', 'expiresAt'] as const satisfies readonly (keyof CallPatch)[]
+export const PATCHABLE = [
+  'work',
+  'owner',
+  'until',
+  'startedAt',
+  'endedAt',
+  'result',
+  'error',
+  'usage',
+  'expiresAt',
+] as const satisfies readonly (keyof CallPatch)[]
 
 export function patchOf(patch: CallPatch): RowPatch {
-  return Object.fromEntries(PATCHABLE.filter((field) => patch[field] !== undefined).map((field) => [field, patch[field]]))
+  return Object.fromEntries(
+    PATCHABLE.filter((field) => patch[field] !== undefined).map((field) => [field, patch[field]]),
+  )
 }
 
 /**
  * What becomes of a call past its life. A settled one is emptied, its ledger row stays. An unsettled one is forgotten once none of
  * its authorizations could pay any more, or once they are free anyhow. One whose money is in doubt is kept.
  */
-export function afterlife(call: Head, bindings: readonly Pick<AuthorizationBinding, 'expiresAt'>[], now: number): 'keep' | 'empty' | 'forget' {
+export function afterlife(
+  call: Head,
+  bindings: readonly Pick<AuthorizationBinding, 'expiresAt'>[],
+  now: number,
+): 'keep' | 'empty' | 'forget' {
   if (call.expiresAt > now || isUnfinished(call.work)) return 'keep'
   if (call.money === 'settled') return call.emptied ? 'keep' : 'empty'
   if (call.money !== 'verified' && call.money !== 'refused') return 'keep'
@@ -276,12 +348,18 @@ export function afterlife(call: Head, bindings: readonly Pick<AuthorizationBindi
 // ── owned records ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** What is left of a record at `now`. */
-export function alive<Record extends Pick<StoredRecord, 'expiresAt'>>(stored: Record | undefined, now: number): Record | undefined {
+export function alive<Record extends Pick<StoredRecord, 'expiresAt'>>(
+  stored: Record | undefined,
+  now: number,
+): Record | undefined {
   return stored && stored.expiresAt > now ? stored : undefined
 }
 
 /** Whether a compare-and-set over a record applies. A record never changes hands. */
-export function mayMoveOwned(stored: StoredRecord | undefined, asked: { record: StoredRecord; from: Json; now: number }): boolean {
+export function mayMoveOwned(
+  stored: StoredRecord | undefined,
+  asked: { record: StoredRecord; from: Json; now: number },
+): boolean {
   const held = alive(stored, asked.now)
   return held !== undefined && held.owner === asked.record.owner && isSame(held.data, asked.from)
 }
@@ -292,7 +370,10 @@ function isSame(one: Json, other: Json): boolean {
   if (typeof one !== 'object' || typeof other !== 'object' || one === null || other === null) return false
   if (Array.isArray(one) !== Array.isArray(other)) return false
   const [left, right] = [new Map(Object.entries<Json>(one)), new Map(Object.entries<Json>(other))]
-  return left.size === right.size && [...left].every(([key, value]) => right.has(key) && isSame(value, right.get(key) as Json))
+  return (
+    left.size === right.size &&
+    [...left].every(([key, value]) => right.has(key) && isSame(value, right.get(key) as Json))
+  )
 }
 
 // ── leases and rate windows ─────────────────────────────────────────────────────────────────────────────────────────
@@ -328,7 +409,10 @@ function letGo(call: Head | undefined, now: number): readonly Write[] {
   return [{ kind: 'patch', id: call.id, patch: { work: 'failed', error: LOST, endedAt: now } }]
 }
 
-function bindingOf(authorization: Authorization, call: Pick<Call, 'id' | 'payer'>): Omit<AuthorizationBinding, 'place' | 'state'> {
+function bindingOf(
+  authorization: Authorization,
+  call: Pick<Call, 'id' | 'payer'>,
+): Omit<AuthorizationBinding, 'place' | 'state'> {
   return { key: authorization.key, call: call.id, payer: call.payer, expiresAt: authorization.expiresAt }
 }
 

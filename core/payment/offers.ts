@@ -7,10 +7,13 @@ import type { Identity, Terms, Verdict } from '../ports/mod.ts'
 import { fits, notOnOffer } from '../http/request_context.ts'
 import { type Offer, type Payment, withoutHint } from '../x402/protocol.ts'
 
-export type Identified = (Extract<Identity, { kind: 'known' }> & { offer: Offer }) | Exclude<Identity, { kind: 'known' }>
+export type Identified =
+  | (Extract<Identity, { kind: 'known' }> & { offer: Offer })
+  | Exclude<Identity, { kind: 'known' }>
 
 /** What exposure and debts are summed over: the balance that an authorization is paid from, on its network. */
-export const purseOf = ({ offer, purse = offer.asset }: Extract<Identified, { kind: 'known' }>): string => `${offer.network}/${purse.toLowerCase()}`
+export const purseOf = ({ offer, purse = offer.asset }: Extract<Identified, { kind: 'known' }>): string =>
+  `${offer.network}/${purse.toLowerCase()}`
 
 export type Offers = {
   /**
@@ -26,8 +29,19 @@ export type Offers = {
 type Asked = Pick<Price, 'amount' | 'maxTimeoutSeconds'>
 
 /** An authorization for it lives as long as the work takes, and beyond that as long as it must to settle. */
-export function offerOf({ scheme, network, asset, payTo, extra, minValiditySeconds = 0 }: Terms, { amount, maxTimeoutSeconds }: Asked): Offer {
-  return { scheme, network, amount: amount.toString(), asset, payTo, maxTimeoutSeconds: maxTimeoutSeconds + minValiditySeconds, extra }
+export function offerOf(
+  { scheme, network, asset, payTo, extra, minValiditySeconds = 0 }: Terms,
+  { amount, maxTimeoutSeconds }: Asked,
+): Offer {
+  return {
+    scheme,
+    network,
+    amount: amount.toString(),
+    asset,
+    payTo,
+    maxTimeoutSeconds: maxTimeoutSeconds + minValiditySeconds,
+    extra,
+  }
 }
 
 const CLOSED = 'The gateway cannot settle payments at the moment. Nothing was charged. Retry later.'
@@ -44,16 +58,27 @@ export function offersOf({ ports: { chain, clock }, timeouts }: GatewayContext):
       const offers = terms.length > 0 ? terms.map((each) => offerOf(each, price)) : otherwise
       if (offers.length > 0) return offers
       const closed = chain.closed?.(clock.now())
-      if (closed) throw new ApiError('NOT_READY', { message: CLOSED, headers: { 'retry-after': CLOSED_RETRY_SECONDS[closed.code] } })
-      throw new ApiError('NOT_READY', { message: 'The gateway has not yet been able to check its chain. Nothing was charged.', headers: { 'retry-after': '5' } })
+      if (closed)
+        throw new ApiError('NOT_READY', {
+          message: CLOSED,
+          headers: { 'retry-after': CLOSED_RETRY_SECONDS[closed.code] },
+        })
+      throw new ApiError('NOT_READY', {
+        message: 'The gateway has not yet been able to check its chain. Nothing was charged.',
+        headers: { 'retry-after': '5' },
+      })
     },
 
     async identify(payment, offers) {
       const { accepted } = payment
-      const fitting = offers.filter((offer) => fits(offer, accepted)).toSorted((a, b) => Number(isNamed(b, accepted)) - Number(isNamed(a, accepted)))
+      const fitting = offers
+        .filter((offer) => fits(offer, accepted))
+        .toSorted((a, b) => Number(isNamed(b, accepted)) - Number(isNamed(a, accepted)))
       let refused: Identified | undefined
       for (const offer of fitting) {
-        const identity = await within(clock, timeouts.verifyMs, (signal) => chain.identify(payment, offer, { now: clock.now(), signal })).catch(couldNotAsk)
+        const identity = await within(clock, timeouts.verifyMs, (signal) =>
+          chain.identify(payment, offer, { now: clock.now(), signal }),
+        ).catch(couldNotAsk)
         if (identity.kind === 'known') return { ...identity, offer }
         if (identity.kind === 'unavailable') return identity
         refused ??= identity
@@ -61,7 +86,10 @@ export function offersOf({ ports: { chain, clock }, timeouts }: GatewayContext):
       return refused ?? { kind: 'refused', code: 'PAYMENT_INVALID', reason: notOnOffer(accepted, offers) }
     },
 
-    verify: (payment, offer) => within(clock, timeouts.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(couldNotAsk),
+    verify: (payment, offer) =>
+      within(clock, timeouts.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(
+        couldNotAsk,
+      ),
   }
 }
 

@@ -31,13 +31,20 @@ export async function judgeProof(money: SettleContext, call: Call, authorization
   const { key, expiresAt } = authorization
   if (key === call.authorization) return wasHandedOut(call) ? none('PAYMENT_REPLAY', SIGN_AFRESH) : { kind: 'proof' }
   const served = await storage.callOf(key, clock.now())
-  if (served) return served.id === call.id ? none('PAYMENT_REPLAY', SIGN_AFRESH) : { ...none('PAYMENT_REPLAY', 'the payment authorization was already used for another call'), served }
+  if (served)
+    return served.id === call.id
+      ? none('PAYMENT_REPLAY', SIGN_AFRESH)
+      : { ...none('PAYMENT_REPLAY', 'the payment authorization was already used for another call'), served }
   if (await isNotedHandedOut(storage, key, clock.now())) return none('PAYMENT_REPLAY', SIGN_AFRESH)
-  if (expiresAt <= clock.now()) return none('PAYMENT_UNFUNDED', 'the authorization has expired, so it proves no wallet; sign a fresh one')
+  if (expiresAt <= clock.now())
+    return none('PAYMENT_UNFUNDED', 'the authorization has expired, so it proves no wallet; sign a fresh one')
   const fate = await askFate(money, authorization, undefined)
   if (fate.kind === 'open') return { kind: 'proof' }
   if (fate.kind === 'unknown') return { kind: 'unavailable' }
-  return none((fate.kind === 'dead' && fate.code) || 'PAYMENT_REPLAY', 'the chain has seen the authorization, or it can no longer move money, so it proves no wallet; sign a fresh one')
+  return none(
+    (fate.kind === 'dead' && fate.code) || 'PAYMENT_REPLAY',
+    'the chain has seen the authorization, or it can no longer move money, so it proves no wallet; sign a fresh one',
+  )
 }
 
 const none = (code: PaymentCode, reason: string) => ({ kind: 'none', code, reason }) as const

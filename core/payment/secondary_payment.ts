@@ -15,7 +15,12 @@ import { newId } from '../lib/ids.ts'
 import type { Offer, Payment, Receipt } from '../x402/protocol.ts'
 
 /** Who is paid, how much, and under which name the ledger has it. */
-export type To = { readonly name: string; readonly payTo: string; readonly amount: Usdc; readonly maxTimeoutSeconds: number }
+export type To = {
+  readonly name: string
+  readonly payTo: string
+  readonly amount: Usdc
+  readonly maxTimeoutSeconds: number
+}
 
 /** It serves another call, or moved its money without us; `transaction` is told where it is ours and known. */
 type Used = { readonly kind: 'used'; readonly transaction: string | null }
@@ -23,7 +28,10 @@ type Refused = { readonly kind: 'refused'; readonly code: PaymentCode; readonly 
 
 export type SecondaryPayment =
   /** `settle` ends when the fate of the money is known, however long that takes. Refused: it has not moved, and nobody sends it any more. */
-  | { readonly kind: 'ready'; settle(): Promise<{ readonly kind: 'settled'; readonly receipt: Receipt } | Refused | Used> }
+  | {
+      readonly kind: 'ready'
+      settle(): Promise<{ readonly kind: 'settled'; readonly receipt: Receipt } | Refused | Used>
+    }
   | Refused
   | Used
 
@@ -36,32 +44,47 @@ const TAKEN = 'second'
 
 type Asked = To & { readonly signal: AbortSignal }
 
-export function secondaryPayments(gatewayContext: GatewayContext, offering: Offers): (call: Call, payment: Payment, asked: Asked) => Promise<SecondaryPayment> {
+export function secondaryPayments(
+  gatewayContext: GatewayContext,
+  offering: Offers,
+): (call: Call, payment: Payment, asked: Asked) => Promise<SecondaryPayment> {
   const { storage, chain, clock, log } = gatewayContext.ports
   const { timeouts } = gatewayContext
   const money: SettleContext = { storage, chain, clock, log, timeouts }
 
   return async function second(call, payment, { name, payTo, amount, maxTimeoutSeconds, signal }) {
-    const offers = offering.at({ amount, maxTimeoutSeconds }).flatMap((offer) => (isPlain(offer) ? [{ ...offer, payTo }] : []))
-    if (offers.length === 0) throw new ApiError('NOT_CONFIGURED', { message: 'This gateway takes no plain transfers on an EVM chain. Nothing was charged.' })
+    const offers = offering
+      .at({ amount, maxTimeoutSeconds })
+      .flatMap((offer) => (isPlain(offer) ? [{ ...offer, payTo }] : []))
+    if (offers.length === 0)
+      throw new ApiError('NOT_CONFIGURED', {
+        message: 'This gateway takes no plain transfers on an EVM chain. Nothing was charged.',
+      })
     const identified = await offering.identify(payment, offers)
     if (identified.kind === 'unavailable') throw cannotVerify(identified.reason)
     if (identified.kind === 'refused') return identified
     const { payer, key, expiresAt, offer } = identified
     const asset = purseOf(identified)
-    if (payer !== call.payer) return refused(`it is signed by ${payer}, and the payment of this request by ${call.payer}`)
+    if (payer !== call.payer)
+      return refused(`it is signed by ${payer}, and the payment of this request by ${call.payer}`)
     const owed = await unpaidCallOf(storage, call, clock.now())
     if (owed) throw owes(owed, await gatewayContext.pollUrls.keyOf(owed.id))
 
     const known = await storage.callOf(key, clock.now())
     if (known) {
-      const isOurs = known.endpoint === name && known.quote === amount && known.offer.payTo.toLowerCase() === payTo.toLowerCase()
+      const isOurs =
+        known.endpoint === name && known.quote === amount && known.offer.payTo.toLowerCase() === payTo.toLowerCase()
       if (!isOurs || !(await isLeft(known))) return used(known)
-      return { kind: 'ready', settle: async () => ((await take(known)) ? await settled(known, { key, payer, payment, offer, expiresAt }) : used(known)) }
+      return {
+        kind: 'ready',
+        settle: async () =>
+          (await take(known)) ? await settled(known, { key, payer, payment, offer, expiresAt }) : used(known),
+      }
     }
     const verdict = await offering.verify(payment, offer)
     if (verdict.kind === 'unavailable') throw cannotVerify(verdict.reason)
-    if (verdict.kind === 'refused') return verdict.code === 'PAYMENT_REPLAY' ? { kind: 'used', transaction: null } : verdict
+    if (verdict.kind === 'refused')
+      return verdict.code === 'PAYMENT_REPLAY' ? { kind: 'used', transaction: null } : verdict
     return { kind: 'ready', settle: begin }
 
     async function begin() {
@@ -83,10 +106,17 @@ export function secondaryPayments(gatewayContext: GatewayContext, offering: Offe
         expiresAt: now + SECONDARY_RETENTION_MS,
       }
       const cap = verdict.kind === 'valid' ? capOf(verdict) : undefined
-      const opened = await storage.openCall(fresh, authorization, { now, until: now + timeouts.workLeaseMs, ...(cap && { cap }) })
+      const opened = await storage.openCall(fresh, authorization, {
+        now,
+        until: now + timeouts.workLeaseMs,
+        ...(cap && { cap }),
+      })
       if (opened.kind === 'replayed') return used(opened.call)
-      if (opened.kind === 'over') return { ...refused(overText(opened, gatewayContext.newWallet)), code: 'PAYMENT_UNFUNDED' as const }
-      return await settled(opened.call, authorization).catch((error) => abandon(storage, opened.call, { error, now: clock.now() }))
+      if (opened.kind === 'over')
+        return { ...refused(overText(opened, gatewayContext.newWallet)), code: 'PAYMENT_UNFUNDED' as const }
+      return await settled(opened.call, authorization).catch((error) =>
+        abandon(storage, opened.call, { error, now: clock.now() }),
+      )
     }
 
     /** The result of this call of its own is nothing but that it was sent. An outcome that is not known is looked at until it is. */
@@ -94,12 +124,19 @@ export function secondaryPayments(gatewayContext: GatewayContext, offering: Offe
       for (;;) {
         signal.throwIfAborted()
         const completion = { result: { parent: call.id } as Json, expiresAt: clock.now() + SECONDARY_RETENTION_MS }
-        const paying = await settleCall(money, own, authorization, { completion, retainUntil: clock.now() + SECONDARY_RETENTION_MS })
+        const paying = await settleCall(money, own, authorization, {
+          completion,
+          retainUntil: clock.now() + SECONDARY_RETENTION_MS,
+        })
         if (paying.kind === 'settled') {
-          await noteUnpaidCall({ storage, log }, call, { now: clock.now(), until: clock.now() + timeouts.unpaidBlockMs })
+          await noteUnpaidCall({ storage, log }, call, {
+            now: clock.now(),
+            until: clock.now() + timeouts.unpaidBlockMs,
+          })
           return { kind: 'settled' as const, receipt: paying.receipt }
         }
-        if (paying.kind === 'refused' || paying.kind === 'rejected' || paying.kind === 'unavailable') return refused(paying.reason)
+        if (paying.kind === 'refused' || paying.kind === 'rejected' || paying.kind === 'unavailable')
+          return refused(paying.reason)
         if (paying.kind === 'replayed') return used(paying.call)
         await clock.wait(LOOK_AGAIN_MS, signal)
       }
@@ -109,13 +146,23 @@ export function secondaryPayments(gatewayContext: GatewayContext, offering: Offe
     async function isLeft(known: Call): Promise<boolean> {
       const parent = await storage.getCall(await parentOf(storage, known, clock.now()))
       if (parent?.id === call.id) return true
-      return parent !== undefined && (await failIfOverdue(storage, parent, { now: clock.now(), timeouts, living: gatewayContext.living })).work === 'failed'
+      return (
+        parent !== undefined &&
+        (await failIfOverdue(storage, parent, { now: clock.now(), timeouts, living: gatewayContext.living })).work ===
+          'failed'
+      )
     }
 
     /** Makes it this call's. False where somebody else was first. */
     async function take(known: Call): Promise<boolean> {
       const now = clock.now()
-      const record = { kind: TAKEN, id: known.id, owner: known.payer, data: { parent: call.id }, expiresAt: now + SECONDARY_RETENTION_MS }
+      const record = {
+        kind: TAKEN,
+        id: known.id,
+        owner: known.payer,
+        data: { parent: call.id },
+        expiresAt: now + SECONDARY_RETENTION_MS,
+      }
       const held = await storage.getOwned(TAKEN, known.id, now)
       if (!(await isLeft(known))) return false
       return held ? await storage.moveOwned(record, held.data, now) : await storage.putOwned(record, now)
@@ -127,7 +174,8 @@ export function secondaryPayments(gatewayContext: GatewayContext, offering: Offe
  * One transfer of the asset itself, signed as it is to be sent. What another contract keeps and moves (a batching service names it in `verifyingContract`)
  * would never arrive as money with somebody who does not use that service.
  */
-const isPlain = ({ scheme, network, asset, extra }: Offer): boolean => scheme === 'exact' && network.startsWith('eip155:') && (extra?.verifyingContract ?? asset) === asset
+const isPlain = ({ scheme, network, asset, extra }: Offer): boolean =>
+  scheme === 'exact' && network.startsWith('eip155:') && (extra?.verifyingContract ?? asset) === asset
 
 async function parentOf(storage: Pick<Storage, 'getOwned'>, known: Call, now: number): Promise<string> {
   const taken = await storage.getOwned(TAKEN, known.id, now)
@@ -137,7 +185,11 @@ async function parentOf(storage: Pick<Storage, 'getOwned'>, known: Call, now: nu
 
 function owes({ id }: Call, key: string): ApiError {
   const poll_url = anyCallUrl(id, key)
-  return new ApiError('NOT_ALLOWED', { error: 'Forbidden', message: 'This wallet owes the payment of an earlier request: poll it with a payment first. Nothing was charged.', fields: { reason: 'unpaid', job_id: id, poll_url } })
+  return new ApiError('NOT_ALLOWED', {
+    error: 'Forbidden',
+    message: 'This wallet owes the payment of an earlier request: poll it with a payment first. Nothing was charged.',
+    fields: { reason: 'unpaid', job_id: id, poll_url },
+  })
 }
 
 const used = ({ receipt }: Call): Used => ({ kind: 'used', transaction: receipt?.transaction ?? null })

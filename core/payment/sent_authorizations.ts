@@ -9,7 +9,11 @@ const KIND = 'handed_out'
 const KEEP_MS = 3 * 86_400_000
 
 /** Notes it before it is handed out. The authorization that opened a call needs no note: the call itself remembers. */
-export async function noteHandedOut(storage: Storage, { key, payer, expiresAt }: Authorization, now: number): Promise<void> {
+export async function noteHandedOut(
+  storage: Storage,
+  { key, payer, expiresAt }: Authorization,
+  now: number,
+): Promise<void> {
   await storage.putOwned({ kind: KIND, id: idOf(key), owner: payer, data: true, expiresAt: expiresAt + KEEP_MS }, now)
 }
 

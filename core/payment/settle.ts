@@ -4,7 +4,19 @@ import { isUnfinished, LOST } from './ledger.ts'
 import { type Living, takenBack } from '../call/active_calls.ts'
 import { type Meter, silent } from '../ports/meter.ts'
 import { parseAtomic } from '../x402/money.ts'
-import type { Authorization, Call, Chain, Clock, Json, Log, Outcome, PaymentCode, Settlement, Storage, Usage } from '../ports/mod.ts'
+import type {
+  Authorization,
+  Call,
+  Chain,
+  Clock,
+  Json,
+  Log,
+  Outcome,
+  PaymentCode,
+  Settlement,
+  Storage,
+  Usage,
+} from '../ports/mod.ts'
 import type { Receipt } from '../x402/protocol.ts'
 
 /** How long things may take, in milliseconds. The settlement lease outlives the deadline given to `settle`. */
@@ -100,7 +112,11 @@ export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSi
 }
 
 /** `keepUntil` is the end of a settled call's shelf life. Where the buyer has the result already, what could not be sent is tried again later. */
-export type Settling = { readonly completion?: Completion; readonly retainUntil: number; readonly isDelivered?: boolean }
+export type Settling = {
+  readonly completion?: Completion
+  readonly retainUntil: number
+  readonly isDelivered?: boolean
+}
 
 /**
  * Settles a completed call once, spending `offered` only when every earlier authorization of the call is proven dead (decision 15).
@@ -121,7 +137,11 @@ export async function settleCall(
     const now = clock.now()
     const until = now + timeouts.settleLeaseMs
     const isOffered = isVerified && offered.expiresAt > now
-    const claim = await storage.claimSettlement(call.id, isOffered ? offered : undefined, { now, until, ...(completion && { result: completion, owner: call.owner }) })
+    const claim = await storage.claimSettlement(call.id, isOffered ? offered : undefined, {
+      now,
+      until,
+      ...(completion && { result: completion, owner: call.owner }),
+    })
     if (claim.kind === 'settled') return { kind: 'settled', receipt: claim.receipt, now: false }
     if (claim.kind === 'replayed') return claim
     if (claim.kind === 'nothing' && !isVerified) {
@@ -142,31 +162,51 @@ export async function settleCall(
     const spent = await spend(money, authorization, claim.kind === 'retry' ? claim : undefined)
     const paying = await record(money, call, { token: claim.token, authorization, spent, retainUntil, isDelivered })
     if (paying === 'dead' && authorization.key !== offered.key) continue
-    if (paying === 'dead') return spent.kind === 'dead' ? { ...spent, kind: 'refused' } : { kind: 'refused', reason: 'the authorization is dead' }
+    if (paying === 'dead')
+      return spent.kind === 'dead'
+        ? { ...spent, kind: 'refused' }
+        : { kind: 'refused', reason: 'the authorization is dead' }
     return paying
   }
 }
 
 /** An authorization of nothing proves a wallet: it stays bound to its call, and is never sent. */
-async function completeFree(money: Pick<SettleContext, 'storage' | 'clock' | 'timeouts'>, call: Call, completion: Completion | undefined): Promise<Paying> {
+async function completeFree(
+  money: Pick<SettleContext, 'storage' | 'clock' | 'timeouts'>,
+  call: Call,
+  completion: Completion | undefined,
+): Promise<Paying> {
   if (!completion) return { kind: 'free' }
   const isWon = await complete(money, call, completion)
   return isWon ? { kind: 'free' } : { kind: 'refused', reason: 'the call had already ended' }
 }
 
 /** Keeps what its owner made for a call, unpaid. False when the call had ended; one that was declared lost meanwhile is taken back where it can be. */
-export async function complete({ storage, clock, timeouts }: Pick<SettleContext, 'storage' | 'clock' | 'timeouts'>, call: Call, made: Completion): Promise<boolean> {
+export async function complete(
+  { storage, clock, timeouts }: Pick<SettleContext, 'storage' | 'clock' | 'timeouts'>,
+  call: Call,
+  made: Completion,
+): Promise<boolean> {
   const { result, expiresAt, usage = null } = made
   const now = clock.now()
-  const move = () => storage.moveCall(call.id, { work: ['queued', 'in_progress'], owner: call.owner, money: 'verified' }, { work: 'completed', result, expiresAt, usage, endedAt: now })
+  const move = () =>
+    storage.moveCall(
+      call.id,
+      { work: ['queued', 'in_progress'], owner: call.owner, money: 'verified' },
+      { work: 'completed', result, expiresAt, usage, endedAt: now },
+    )
   return (await move()) || ((await takenBack(storage, call, now + timeouts.workLeaseMs)) && (await move()))
 }
 
 /** Nothing, when a fresh authorization would pay for the call. One that would not is never bound: a crash would leave the call waiting for its end. */
-async function verify({ storage, chain, clock, meter = silent, timeouts }: SettleContext, call: Call, { key, payment, offer }: Authorization): Promise<Paying | undefined> {
-  const verdict = await within(clock, timeouts.verifyMs, (signal) => chain.verify(payment, offer, { now: clock.now(), signal })).catch(
-    (error: Error) => ({ kind: 'unavailable' as const, reason: error.message }),
-  )
+async function verify(
+  { storage, chain, clock, meter = silent, timeouts }: SettleContext,
+  call: Call,
+  { key, payment, offer }: Authorization,
+): Promise<Paying | undefined> {
+  const verdict = await within(clock, timeouts.verifyMs, (signal) =>
+    chain.verify(payment, offer, { now: clock.now(), signal }),
+  ).catch((error: Error) => ({ kind: 'unavailable' as const, reason: error.message }))
   meter.judged(verdict.kind === 'refused' ? verdict.code : verdict.kind)
   if (verdict.kind === 'valid') return undefined
   if (verdict.kind === 'unavailable') return verdict
@@ -181,7 +221,11 @@ type Spent = Settlement | Dead
  * sent is not sent any more: its fate would count as unknown, and an unknown fate gives the result away in the end. `kept`, where it comes
  * from storage: then its end is the one that was told first.
  */
-async function spend(money: SettleContext, authorization: Authorization, kept: { readonly sent: boolean } | undefined): Promise<Spent> {
+async function spend(
+  money: SettleContext,
+  authorization: Authorization,
+  kept: { readonly sent: boolean } | undefined,
+): Promise<Spent> {
   const { chain, clock, timeouts } = money
   const { payment, offer } = authorization
   const wasSent = kept?.sent ?? false
@@ -190,10 +234,13 @@ async function spend(money: SettleContext, authorization: Authorization, kept: {
     const isOver = !wasSent && authorization.expiresAt <= clock.now()
     if (wasSent || isOver) {
       const fate = await askFate(money, authorization, end)
-      if (isOver && (fate.kind === 'open' || fate.kind === 'unknown')) return { kind: 'unavailable', reason: 'the chain has not yet confirmed that the authorization is over' }
+      if (isOver && (fate.kind === 'open' || fate.kind === 'unknown'))
+        return { kind: 'unavailable', reason: 'the chain has not yet confirmed that the authorization is over' }
       if (fate.kind !== 'open') return fate
     }
-    const settlement = await within(clock, timeouts.settleMs, (signal) => chain.settle(payment, offer, { now: clock.now(), signal }))
+    const settlement = await within(clock, timeouts.settleMs, (signal) =>
+      chain.settle(payment, offer, { now: clock.now(), signal }),
+    )
     if (settlement.kind === 'unavailable' && wasSent) return { kind: 'unknown', reason: settlement.reason }
     if (settlement.kind !== 'refused') return settlement
     const fate = await askFate(money, authorization, end)
@@ -209,9 +256,15 @@ type Dead = { kind: 'dead'; reason: string; code?: PaymentCode }
 type FateOf = { kind: 'settled'; receipt: Receipt } | { kind: 'open' } | Dead | { kind: 'unknown'; reason: string }
 
 /** What the chain says has become of an authorization. Never rejects. */
-export async function askFate({ chain, clock, timeouts }: SettleContext, { payment, offer }: Authorization, end: { readonly expiresAt: number } | undefined): Promise<FateOf> {
+export async function askFate(
+  { chain, clock, timeouts }: SettleContext,
+  { payment, offer }: Authorization,
+  end: { readonly expiresAt: number } | undefined,
+): Promise<FateOf> {
   try {
-    const fate = await within(clock, timeouts.verifyMs, (signal) => chain.fate(payment, offer, { now: clock.now(), signal, ...end }))
+    const fate = await within(clock, timeouts.verifyMs, (signal) =>
+      chain.fate(payment, offer, { now: clock.now(), signal, ...end }),
+    )
     if (fate.kind === 'paid') return { kind: 'settled', receipt: fate.receipt }
     if (fate.kind === 'dead') return { reason: 'the authorization can no longer move money', ...fate }
     return fate
@@ -224,12 +277,22 @@ export async function askFate({ chain, clock, timeouts }: SettleContext, { payme
 async function record(
   money: SettleContext,
   call: Call,
-  { token, authorization, spent, retainUntil, isDelivered }: { token: number; authorization: Authorization; spent: Spent; retainUntil: number; isDelivered: boolean },
+  {
+    token,
+    authorization,
+    spent,
+    retainUntil,
+    isDelivered,
+  }: { token: number; authorization: Authorization; spent: Spent; retainUntil: number; isDelivered: boolean },
 ): Promise<Paying | 'dead'> {
   const { clock, log, meter = silent, timeouts } = money
   const now = clock.now()
   if (spent.kind === 'settled') {
-    const isKept = await finish(money, call, { token, outcome: { kind: 'paid', receipt: spent.receipt }, at: { now, expiresAt: retainUntil } })
+    const isKept = await finish(money, call, {
+      token,
+      outcome: { kind: 'paid', receipt: spent.receipt },
+      at: { now, expiresAt: retainUntil },
+    })
     if (isKept) meter.attempted(call.endpoint, 'settled', parseAtomic(spent.receipt.amount))
     return { kind: 'settled', receipt: spent.receipt, now: true }
   }
@@ -245,7 +308,11 @@ async function record(
     return spent
   }
   if (call.money !== 'unresolved') {
-    log.alert('the fate of a payment is unresolved; look it up on the chain', { call: call.id, payment: authorization.key, reason: spent.reason })
+    log.alert('the fate of a payment is unresolved; look it up on the chain', {
+      call: call.id,
+      payment: authorization.key,
+      reason: spent.reason,
+    })
   }
   return { kind: 'unresolved', reason: spent.reason }
 }
@@ -264,7 +331,11 @@ async function finish(
   try {
     return await storage.finishSettlement(call.id, token, outcome, at)
   } catch (error) {
-    log.alert('the end of a settlement could not be recorded', { call: call.id, outcome, error: (error as Error).message })
+    log.alert('the end of a settlement could not be recorded', {
+      call: call.id,
+      outcome,
+      error: (error as Error).message,
+    })
     return false
   }
 }
@@ -292,11 +363,19 @@ export function overdue(call: Call, now: number, timeouts: Timeouts, lostBy = no
 
 /** Fails a call, uncharged. False when it ended some other way first. */
 export function fail(storage: Storage, call: Pick<Call, 'id'>, error: string, now: number): Promise<boolean> {
-  return storage.moveCall(call.id, { work: ['queued', 'in_progress'], money: 'verified' }, { work: 'failed', error, endedAt: now })
+  return storage.moveCall(
+    call.id,
+    { work: ['queued', 'in_progress'], money: 'verified' },
+    { work: 'failed', error, endedAt: now },
+  )
 }
 
 /** A call whose owner died, or that ran too long, fails when somebody looks at it. */
-export async function failIfOverdue(storage: Storage, call: Call, { now, timeouts, living }: { now: number; timeouts: Timeouts; living: Living }): Promise<Call> {
+export async function failIfOverdue(
+  storage: Storage,
+  call: Call,
+  { now, timeouts, living }: { now: number; timeouts: Timeouts; living: Living },
+): Promise<Call> {
   const error = overdue(call, now, timeouts, living.has(call.id) ? Number.NEGATIVE_INFINITY : living.lostBy(now))
   if (!error) return call
   await fail(storage, call, error, now)
@@ -304,7 +383,11 @@ export async function failIfOverdue(storage: Storage, call: Call, { now, timeout
 }
 
 /** When storage fails under a call, its authorization must not stay bound to work that nobody does. Throws `error`. */
-export async function abandon(storage: Storage, call: Pick<Call, 'id'>, { error, now }: { error: unknown; now: number }): Promise<never> {
+export async function abandon(
+  storage: Storage,
+  call: Pick<Call, 'id'>,
+  { error, now }: { error: unknown; now: number },
+): Promise<never> {
   await fail(storage, call, LOST, now)
   throw error
 }

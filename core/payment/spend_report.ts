@@ -8,7 +8,17 @@ export function spendOf(row: Row, payer: string, since: number): Spend | undefin
   const { gateway, endpoint, model, asset, usage, settledAt } = row
   if (row.money !== 'settled' || row.payer !== payer || settledAt === null || settledAt < since) return undefined
   const spent = row.paid ?? row.quote
-  return { gateway, endpoint, model, asset, calls: 1, spent, inputTokens: usage?.input ?? 0, outputTokens: usage?.output ?? 0, lastAt: settledAt }
+  return {
+    gateway,
+    endpoint,
+    model,
+    asset,
+    calls: 1,
+    spent,
+    inputTokens: usage?.input ?? 0,
+    outputTokens: usage?.output ?? 0,
+    lastAt: settledAt,
+  }
 }
 
 /** Sums by gateway, endpoint, model and asset, dearest first, then by name; parts of one group may come one by one or already summed. */
@@ -52,9 +62,17 @@ export function tokensOf(usage: Json): Usage | null {
   if (typeof usage !== 'object' || usage === null || Array.isArray(usage)) return null
   const told = usage as { readonly [key: string]: Json }
   const sum = (...names: readonly string[]) => names.reduce((all, name) => all + count(told[name]), 0)
-  const counted = (first: string, ...more: readonly string[]) => (typeof told[first] === 'number' ? sum(first, ...more) : undefined)
-  const input = counted('prompt_tokens') ?? counted('input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens') ?? counted('promptTokenCount', 'toolUsePromptTokenCount')
-  const output = counted('completion_tokens') ?? counted('output_tokens') ?? counted('candidatesTokenCount', 'thoughtsTokenCount') ?? counted('thoughtsTokenCount')
+  const counted = (first: string, ...more: readonly string[]) =>
+    typeof told[first] === 'number' ? sum(first, ...more) : undefined
+  const input =
+    counted('prompt_tokens') ??
+    counted('input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens') ??
+    counted('promptTokenCount', 'toolUsePromptTokenCount')
+  const output =
+    counted('completion_tokens') ??
+    counted('output_tokens') ??
+    counted('candidatesTokenCount', 'thoughtsTokenCount') ??
+    counted('thoughtsTokenCount')
   return input === undefined && output === undefined ? null : { input: input ?? 0, output: output ?? 0 }
 }
 

@@ -21,11 +21,19 @@ const unpaidIn = ({ data }: StoredRecord): readonly Unpaid[] => (data as { reado
 const written = (calls: readonly Unpaid[]): Json => ({ calls: calls.slice(-MAX_CALLS) as unknown as Json })
 
 /** Notes an answer that was delivered and is not known to be paid. It counts as a debt from when its payment is refused, until then. */
-export function recordUnpaidCall(storage: Storage, call: Wallet & Pick<Call, 'id'>, { now, until }: { now: number; until: number }): Promise<void> {
+export function recordUnpaidCall(
+  storage: Storage,
+  call: Wallet & Pick<Call, 'id'>,
+  { now, until }: { now: number; until: number },
+): Promise<void> {
   return note(storage, call, { kind: KIND, unpaid: { call: call.id, until }, now })
 }
 
-async function note(storage: Storage, call: Wallet, { kind, unpaid, now }: { kind: string; unpaid: Unpaid; now: number }): Promise<void> {
+async function note(
+  storage: Storage,
+  call: Wallet,
+  { kind, unpaid, now }: { kind: string; unpaid: Unpaid; now: number },
+): Promise<void> {
   const { until } = unpaid
   const record: StoredRecord = { kind, id: idOf(call), owner: call.payer, data: written([unpaid]), expiresAt: until }
   // Each further round means that somebody else has got on.
@@ -35,35 +43,65 @@ async function note(storage: Storage, call: Wallet, { kind, unpaid, now }: { kin
     if (!held) continue
     const known = unpaidIn(held)
     if (known.some(({ call: id }) => id === unpaid.call)) return
-    if (await storage.moveOwned({ ...held, data: written([...known, unpaid]), expiresAt: Math.max(held.expiresAt, until) }, held.data, now)) return
+    if (
+      await storage.moveOwned(
+        { ...held, data: written([...known, unpaid]), expiresAt: Math.max(held.expiresAt, until) },
+        held.data,
+        now,
+      )
+    )
+      return
   }
 }
 
 /** The same where an answer is already on its way: what storage then refuses is told to a person, and stops nothing. */
-export async function noteUnpaidCall({ storage, log }: { storage: Storage; log: Log }, call: Call, at: { now: number; until: number }): Promise<void> {
-  await recordUnpaidCall(storage, call, at).catch((error: Error) => log.alert('a debt could not be recorded', { call: call.id, payer: call.payer, error: error.message }))
+export async function noteUnpaidCall(
+  { storage, log }: { storage: Storage; log: Log },
+  call: Call,
+  at: { now: number; until: number },
+): Promise<void> {
+  await recordUnpaidCall(storage, call, at).catch((error: Error) =>
+    log.alert('a debt could not be recorded', { call: call.id, payer: call.payer, error: error.message }),
+  )
 }
 
 /** A job was begun under an authorization that lives until `from`. A note that cannot be kept stops nothing. */
-export async function noteUncollectedJob({ storage, log }: { storage: Storage; log: Log }, call: Call, { from, until, now }: { from: number; until: number; now: number }): Promise<void> {
+export async function noteUncollectedJob(
+  { storage, log }: { storage: Storage; log: Log },
+  call: Call,
+  { from, until, now }: { from: number; until: number; now: number },
+): Promise<void> {
   if (call.quote === 0n) return
   const noting = note(storage, call, { kind: JOB, unpaid: { call: call.id, until, from }, now })
-  await noting.catch((error: Error) => log.alert('a job could not be noted', { call: call.id, payer: call.payer, error: error.message }))
+  await noting.catch((error: Error) =>
+    log.alert('a job could not be noted', { call: call.id, payer: call.payer, error: error.message }),
+  )
 }
 
 /**
  * Jobs of a wallet that nothing pays for any more until it collects them. While that is a few, or while it holds what they cost beside the
  * `next` one, nothing is said: a buyer may forget a job, but nobody has the work of a day done with the price of one.
  */
-export async function uncollectedJobOf(storage: Storage, wallet: Wallet, { now, next, holds }: { now: number; next: bigint; holds: bigint }): Promise<Call | undefined> {
+export async function uncollectedJobOf(
+  storage: Storage,
+  wallet: Wallet,
+  { now, next, holds }: { now: number; next: bigint; holds: bigint },
+): Promise<Call | undefined> {
   const held = await storage.getOwned(JOB, idOf(wallet), now)
   const ended = held ? unpaidIn(held).filter(({ until, from = 0 }) => until > now && from <= now) : []
   if (ended.length < MAX_LYING) return undefined
   const calls = await Promise.all(ended.map(({ call }) => storage.getCall(call)))
-  const unpaid = calls.filter((call) => call !== undefined && call.work !== 'failed' && call.money !== 'settled') as readonly Call[]
+  const unpaid = calls.filter(
+    (call) => call !== undefined && call.work !== 'failed' && call.money !== 'settled',
+  ) as readonly Call[]
   const waiting = unpaid.filter(({ money }) => money === 'verified' || money === 'refused')
   const over = new Set(ended.map(({ call }) => call).filter((id) => !unpaid.some((call) => call.id === id)))
-  if (held && over.size > 0) await storage.moveOwned({ ...held, data: written(unpaidIn(held).filter(({ call }) => !over.has(call))) }, held.data, now)
+  if (held && over.size > 0)
+    await storage.moveOwned(
+      { ...held, data: written(unpaidIn(held).filter(({ call }) => !over.has(call))) },
+      held.data,
+      now,
+    )
   const sum = waiting.reduce((costs, { quote }) => costs + quote, next)
   return waiting.length >= MAX_LYING && sum > holds ? waiting[0] : undefined
 }
@@ -93,6 +131,11 @@ export async function unpaidCallOf(storage: Storage, wallet: Wallet, now: number
   if (lying.length >= MAX_LYING) owed ??= lying[0]
   const rest = standing.filter(({ call }) => !paid.has(call))
   const isShorter = rest.length < unpaidIn(held).length
-  if (isShorter) await storage.moveOwned({ ...held, data: written(rest), expiresAt: rest.length > 0 ? held.expiresAt : now }, held.data, now)
+  if (isShorter)
+    await storage.moveOwned(
+      { ...held, data: written(rest), expiresAt: rest.length > 0 ? held.expiresAt : now },
+      held.data,
+      now,
+    )
   return owed
 }

@@ -66,7 +66,17 @@ export type Call = {
 /** What `openCall` is given; it adds queued, verified and the empty rest. */
 export type NewCall = Omit<
   Call,
-  'work' | 'money' | 'until' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'usage' | 'receipt' | 'settledAt' | 'authorization'
+  | 'work'
+  | 'money'
+  | 'until'
+  | 'startedAt'
+  | 'endedAt'
+  | 'result'
+  | 'error'
+  | 'usage'
+  | 'receipt'
+  | 'settledAt'
+  | 'authorization'
 >
 
 /** A signed promise to pay, bound to exactly one call across all gateways. */
@@ -81,7 +91,9 @@ export type Authorization = {
   readonly expiresAt: number
 }
 
-export type CallPatch = Partial<Pick<Call, 'work' | 'owner' | 'until' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'usage' | 'expiresAt'>>
+export type CallPatch = Partial<
+  Pick<Call, 'work' | 'owner' | 'until' | 'startedAt' | 'endedAt' | 'result' | 'error' | 'usage' | 'expiresAt'>
+>
 
 /** What a wallet has paid for one model of one product. */
 export type Spend = Pick<Call, 'gateway' | 'endpoint' | 'model' | 'asset'> & {
@@ -164,12 +176,20 @@ export interface Storage {
    * when its call failed with `money` verified, or when its call's `until` passed unfinished with `money` verified; that
    * call is then failed in the same step; `lostBy` is the time that counts for that, where it is not `now`. Rejects, and writes nothing, when there is a call of this id.
    */
-  openCall(call: NewCall, authorization: Authorization, at: { now: number; until: number; lostBy?: number; cap?: Cap }): Promise<Opened>
+  openCall(
+    call: NewCall,
+    authorization: Authorization,
+    at: { now: number; until: number; lostBy?: number; cap?: Cap },
+  ): Promise<Opened>
   getCall(id: string): Promise<Call | undefined>
   /** The call that an authorization serves, unless the authorization is free again at `now`. */
   callOf(authorization: string, now: number): Promise<Call | undefined>
   /** Compare and set: true when `work` was one of `from` (and `owner` the one given) and is now patched. Winning it once is the point. */
-  moveCall(id: string, from: { work: readonly WorkStatus[]; owner?: string; money?: PaymentStatus }, patch: CallPatch): Promise<boolean>
+  moveCall(
+    id: string,
+    from: { work: readonly WorkStatus[]; owner?: string; money?: PaymentStatus },
+    patch: CallPatch,
+  ): Promise<boolean>
   /**
    * Promises that `owner` works on these of its calls until then, and answers with those that it may go on with: its unfinished ones, and those that
    * were declared lost while their authorization has served no other call since, which are unfinished again. Each call is one atomic step.
@@ -187,10 +207,21 @@ export interface Storage {
   claimSettlement(
     id: string,
     authorization: Authorization | undefined,
-    at: { now: number; until: number; lostBy?: number; owner?: string; result?: { result: Json; expiresAt: number; usage?: Usage | null } },
+    at: {
+      now: number
+      until: number
+      lostBy?: number
+      owner?: string
+      result?: { result: Json; expiresAt: number; usage?: Usage | null }
+    },
   ): Promise<Claim>
   /** Ends a claim. False, and nothing written, when the token is stale, except for `paid`, which always holds. */
-  finishSettlement(id: string, token: number, outcome: Outcome, at: { now: number; expiresAt?: number }): Promise<boolean>
+  finishSettlement(
+    id: string,
+    token: number,
+    outcome: Outcome,
+    at: { now: number; expiresAt?: number },
+  ): Promise<boolean>
   /** Calls left in `settling` whose claim ran out at or before then, longest first, then by id; of one gateway, where it is named. */
   unsettled(before: number, limit: number, gateway?: string): Promise<readonly Call[]>
   /** Calls of a wallet, as it is stored, that settled at or after then, summed by gateway, endpoint, model and asset; dearest first. */
@@ -222,14 +253,25 @@ export type Bucket = { readonly key: string; readonly limit: number; readonly wi
  * What an offer needs beyond price and time. `minValiditySeconds` is the life that an authorization must still have when it settles: an
  * offer asks for so much more than its work takes.
  */
-export type Terms = Pick<Offer, 'scheme' | 'network' | 'asset' | 'payTo'> & { extra: Record<string, unknown>; minValiditySeconds?: number }
+export type Terms = Pick<Offer, 'scheme' | 'network' | 'asset' | 'payTo'> & {
+  extra: Record<string, unknown>
+  minValiditySeconds?: number
+}
 
-export type PaymentCode = 'PAYMENT_INVALID' | 'PAYMENT_UNFUNDED' | 'PAYMENT_REPLAY' | 'PAYMENT_BLOCKHASH_STALE' | 'PAYMENT_VERIFICATION_UNAVAILABLE'
+export type PaymentCode =
+  | 'PAYMENT_INVALID'
+  | 'PAYMENT_UNFUNDED'
+  | 'PAYMENT_REPLAY'
+  | 'PAYMENT_BLOCKHASH_STALE'
+  | 'PAYMENT_VERIFICATION_UNAVAILABLE'
 export type Refused = { kind: 'refused'; code: PaymentCode; reason: string }
 export type Unavailable = { kind: 'unavailable'; reason: string }
 
 /** `purse` names what it is paid from, where that is not the payer's own balance of the asset: exposure is summed over it. */
-export type Identity = { kind: 'known'; payer: string; key: string; expiresAt: number; purse?: string } | Refused | Unavailable
+export type Identity =
+  | { kind: 'known'; payer: string; key: string; expiresAt: number; purse?: string }
+  | Refused
+  | Unavailable
 /** `block` is the block or slot that the balance was read in, by the count that receipts of the same chain use. */
 export type Verdict = { kind: 'valid'; balance?: Usdc; asOf: number; block?: number } | Refused | Unavailable
 export type Settlement =
@@ -239,7 +281,11 @@ export type Settlement =
   /** This call sent nothing, for a reason that is ours to mend, such as a relayer without gas. The authorization is as good as before. */
   | Unavailable
   | { kind: 'unknown'; reason: string }
-export type Fate = { kind: 'paid'; receipt: Receipt } | { kind: 'open' } | { kind: 'dead'; code?: PaymentCode } | { kind: 'unknown'; reason: string }
+export type Fate =
+  | { kind: 'paid'; receipt: Receipt }
+  | { kind: 'open' }
+  | { kind: 'dead'; code?: PaymentCode }
+  | { kind: 'unknown'; reason: string }
 
 /** `no_gas`: the accounts that pay for settlements hold too little. `no_key`: other replicas hold every key. `clock`: this process does not know the time well enough. `reason` is for the operator only. */
 export type Closed = { readonly code: 'no_gas' | 'no_key' | 'clock'; readonly reason: string }

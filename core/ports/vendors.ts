@@ -9,7 +9,13 @@ import type { Json } from './mod.ts'
 import type { Fields, SseEvent, ChatFormat } from '../products/chat/formats/wire.ts'
 
 /** `model` is the vendor's own id; sizes are in pixels. */
-export type ImageJob = { readonly model: string; readonly prompt: string; readonly width: number; readonly height: number; readonly n: number }
+export type ImageJob = {
+  readonly model: string
+  readonly prompt: string
+  readonly width: number
+  readonly height: number
+  readonly n: number
+}
 /** `url` is an http(s) URL, often short-lived, or a data URI. */
 export type MadeImage = { readonly url: string; readonly revisedPrompt?: string }
 
@@ -49,7 +55,9 @@ export type ChatStream = {
   apiErrorOf?(event: SseEvent): ApiError | undefined
 }
 
-export type ChatAnswer = { readonly kind: 'whole'; readonly body: Fields } | { readonly kind: 'stream'; readonly stream: ChatStream }
+export type ChatAnswer =
+  | { readonly kind: 'whole'; readonly body: Fields }
+  | { readonly kind: 'stream'; readonly stream: ChatStream }
 
 /**
  * Converses. Throws a `Fault` for what the caller should hear of; anything else reads as MODEL_UNAVAILABLE. A whole order gets a whole
@@ -85,7 +93,14 @@ export type VideoJob = {
 export type VideoState =
   | { readonly kind: 'running'; readonly status: 'queued' | 'in_progress'; readonly progress?: number }
   /** `url` is http(s), often short-lived, or a data URI; absent where the clip has to be asked for with `clip`. */
-  | { readonly kind: 'done'; readonly url?: string; readonly lastFrameUrl?: string; readonly seconds?: number; readonly tokens?: number; readonly requestId?: string }
+  | {
+      readonly kind: 'done'
+      readonly url?: string
+      readonly lastFrameUrl?: string
+      readonly seconds?: number
+      readonly tokens?: number
+      readonly requestId?: string
+    }
   /** `reason` is for the buyer, in our words. */
   | { readonly kind: 'failed'; readonly reason: string; readonly code?: 'output_audio_moderation' | 'content_policy' }
 
@@ -102,7 +117,9 @@ export interface VideoVendor {
 /** A character to be known to a vendor. `image` is http(s), and only the vendor ever fetches it on its behalf. */
 export type Enrolling = { readonly name: string; readonly image: string }
 /** `rejected` says in our words why the vendor does not take the picture. */
-export type Enrollment = { readonly kind: 'enrolled'; readonly assetId: string } | { readonly kind: 'rejected'; readonly reason: string }
+export type Enrollment =
+  | { readonly kind: 'enrolled'; readonly assetId: string }
+  | { readonly kind: 'rejected'; readonly reason: string }
 /** A check of a living person that has begun. `link` is where the person goes; absent, to `page`. `token` asks after it from any process. */
 export type FaceSession = { readonly token: string; readonly link?: string; readonly expiresInSeconds: number }
 /** A person who has passed the check has a group, to which pictures of the same face can be added. */
@@ -115,7 +132,11 @@ export interface PortraitVendor {
   enroll(character: Enrolling, at: { signal: AbortSignal }): Promise<Enrollment>
   session(name: string, at: { signal: AbortSignal }): Promise<FaceSession>
   status(token: string, at: { signal: AbortSignal }): Promise<FaceState>
-  face(groupId: string, character: Enrolling, at: { signal: AbortSignal }): Promise<Enrollment | { readonly kind: 'not_active' }>
+  face(
+    groupId: string,
+    character: Enrolling,
+    at: { signal: AbortSignal },
+  ): Promise<Enrollment | { readonly kind: 'not_active' }>
 }
 
 /** How media are fetched. `foreign`: the URL is a caller's, for whom not even the operator's own hosts are called. */
@@ -127,17 +148,48 @@ export class NoMedia extends Error {}
 export const AUDIO_FORMATS = ['mp3', 'opus', 'pcm', 'wav'] as const
 export type AudioFormat = (typeof AUDIO_FORMATS)[number]
 /** `model` is the vendor's own id, and so is `voice`. `speed` 1 is that of the voice itself. */
-export type SpeechJob = { readonly model: string; readonly text: string; readonly voice: string; readonly format: AudioFormat; readonly speed: number }
+export type SpeechJob = {
+  readonly model: string
+  readonly text: string
+  readonly voice: string
+  readonly format: AudioFormat
+  readonly speed: number
+}
 /** The vendor chooses a length where none is said. */
-export type SoundJob = { readonly model: string; readonly text: string; readonly format: AudioFormat; readonly seconds?: number; readonly promptInfluence?: number }
+export type SoundJob = {
+  readonly model: string
+  readonly text: string
+  readonly format: AudioFormat
+  readonly seconds?: number
+  readonly promptInfluence?: number
+}
 /** Sung where it is not instrumental: these lyrics, or some that the vendor writes. `seconds` is a hint. */
-export type MusicJob = { readonly model: string; readonly prompt: string; readonly instrumental: boolean; readonly lyrics?: string; readonly seconds?: number }
+export type MusicJob = {
+  readonly model: string
+  readonly prompt: string
+  readonly instrumental: boolean
+  readonly lyrics?: string
+  readonly seconds?: number
+}
 /**
  * `url` is http(s), often short-lived, or a data URI. `sampleRate` is that of bare samples, which do not say it: 16 bits, little-endian, one
  * channel. `credits` is what the vendor counted; `note` is for the buyer, where no model made this.
  */
-export type MadeAudio = { readonly url: string; readonly seconds?: number; readonly sampleRate?: number; readonly credits?: number; readonly lyrics?: string; readonly note?: string }
-export type Voice = { readonly id: string; readonly name: string; readonly category: string; readonly labels: Readonly<Record<string, string>>; readonly previewUrl: string | null }
+export type MadeAudio = {
+  readonly url: string
+  readonly seconds?: number
+  readonly sampleRate?: number
+  readonly credits?: number
+  readonly lyrics?: string
+  readonly note?: string
+}
+export type Voice = {
+  readonly id: string
+  readonly name: string
+  readonly category: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly previewUrl: string | null
+}
 /** What buyers may call the voices: aliases in lower case with the vendor's own ids, the usual one first, and how its other ids look. */
 export type VoiceNames = { readonly aliases: Readonly<Record<string, string>>; readonly ids: RegExp }
 
@@ -166,7 +218,12 @@ export type SearchJob = {
   readonly toDate?: string
 }
 /** `citations` in the order in which they are cited; `sourcesUsed` where the upstream reports it. */
-export type SearchAnswer = { readonly summary: string; readonly citations: readonly string[]; readonly sourcesUsed?: number; readonly model: string }
+export type SearchAnswer = {
+  readonly summary: string
+  readonly citations: readonly string[]
+  readonly sourcesUsed?: number
+  readonly model: string
+}
 
 /** Searches the live web. Throws a `Fault` for what the caller should hear of. */
 export interface SearchVendor {
@@ -179,10 +236,23 @@ export type StockMarket = (typeof STOCK_MARKETS)[number]
 export type MarketKind = 'crypto' | 'fx' | 'commodity' | StockMarket
 
 /** One thing that has a price. `symbol` is ours (contract 10.6); `key` is what its vendor calls it. */
-export type Feed = { readonly symbol: string; readonly description: string; readonly assetType: string; readonly feedId: string; readonly key: string }
+export type Feed = {
+  readonly symbol: string
+  readonly description: string
+  readonly assetType: string
+  readonly feedId: string
+  readonly key: string
+}
 /** Decimals as text; `publishTime` in unix seconds. */
 export type Spot = { readonly price: string; readonly confidence: string; readonly publishTime: number }
-export type Bar = { readonly t: number; readonly o: string; readonly h: string; readonly l: string; readonly c: string; readonly v: string }
+export type Bar = {
+  readonly t: number
+  readonly o: string
+  readonly h: string
+  readonly l: string
+  readonly c: string
+  readonly v: string
+}
 export const RESOLUTIONS = ['1', '5', '15', '60', '240', 'D', 'W', 'M'] as const
 export type Resolution = (typeof RESOLUTIONS)[number]
 export type Session = 'pre' | 'post' | 'on'
@@ -195,16 +265,31 @@ export interface MarketVendor {
   feeds(shelf: MarketKind, at: { signal: AbortSignal }): Promise<readonly Feed[]>
   latest(feed: Feed, at: { session?: Session; signal: AbortSignal }): Promise<Spot | undefined>
   /** `from` and `to` in unix seconds, both within. Who pays says so: their questions never wait behind those that cost nothing. */
-  bars(feed: Feed, at: { resolution: Resolution; from: number; to: number; session?: Session; lane?: Lane; signal: AbortSignal }): Promise<readonly Bar[]>
+  bars(
+    feed: Feed,
+    at: { resolution: Resolution; from: number; to: number; session?: Session; lane?: Lane; signal: AbortSignal },
+  ): Promise<readonly Bar[]>
 }
 
 /** A market that says at once what it has in memory and is still good: undefined where it must be asked. Never I/O. */
-export type CachedData = { readonly atHand: { feeds(shelf: MarketKind): readonly Feed[] | undefined; latest(feed: Feed): Spot | undefined } }
+export type CachedData = {
+  readonly atHand: { feeds(shelf: MarketKind): readonly Feed[] | undefined; latest(feed: Feed): Spot | undefined }
+}
 
 /** One call of the swap aggregator: `path` under its root, `query` with its question mark or ''. */
-export type SwapCall = { readonly method: 'GET' | 'POST'; readonly path: string; readonly query: string; readonly body?: Uint8Array }
+export type SwapCall = {
+  readonly method: 'GET' | 'POST'
+  readonly path: string
+  readonly query: string
+  readonly body?: Uint8Array
+}
 /** `text` is the JSON as it came, for its numbers are not ours to round; `body` the same, parsed, or null where it was none. */
-export type SwapAnswer = { readonly status: number; readonly text: string; readonly body: Json; /** As the upstream wrote it. */ readonly retryAfter?: string }
+export type SwapAnswer = {
+  readonly status: number
+  readonly text: string
+  readonly body: Json
+  /** As the upstream wrote it. */ readonly retryAfter?: string
+}
 /** The aggregator's own answer, whatever its status. Throws a `Fault` UPSTREAM_TIMEOUT or MODEL_UNAVAILABLE where there is none. */
 export interface SwapVendor {
   call(call: SwapCall, at: { signal: AbortSignal }): Promise<SwapAnswer>
@@ -227,7 +312,12 @@ export interface DataVendor {
 }
 
 /** One call of JSON-RPC 2.0, and what a node says to it or to a list of them. */
-export type RpcCall = { readonly jsonrpc: '2.0'; readonly id: string | number; readonly method: string; readonly params?: readonly Json[] }
+export type RpcCall = {
+  readonly jsonrpc: '2.0'
+  readonly id: string | number
+  readonly method: string
+  readonly params?: readonly Json[]
+}
 export type RpcAnswer = { readonly text: string; readonly isCached: boolean }
 /** The operator's nodes. Throws a `Fault` UPSTREAM_FAILED where there is no answer, or only one that the node is at fault for. */
 export interface RpcVendor {
@@ -267,7 +357,10 @@ export interface PhoneVendor {
   /** The carrier's record as it came, JSON as text. */
   lookup(number: string, about: 'carrier' | 'fraud', at: { signal: AbortSignal }): Promise<string>
   /** Buys one number under this order, or finds the one that was bought under it before. Undefined where there is none to be had. */
-  buy(wanted: { readonly country: string; readonly areaCode?: string; readonly order: string }, at: { signal: AbortSignal }): Promise<Line | undefined>
+  buy(
+    wanted: { readonly country: string; readonly areaCode?: string; readonly order: string },
+    at: { signal: AbortSignal },
+  ): Promise<Line | undefined>
   /** Whether the operator still has it. */
   has(id: string, at: { signal: AbortSignal }): Promise<boolean>
   /** Gives it back; one that has gone already is given back. */
@@ -278,7 +371,10 @@ export interface PhoneVendor {
 
 /** Makes links by which a wallet is filled with bought money. */
 export interface OnrampVendor {
-  link(wanted: { readonly address: string; readonly network: string; readonly asset: string; readonly ip: string }, at: { signal: AbortSignal }): Promise<string>
+  link(
+    wanted: { readonly address: string; readonly network: string; readonly asset: string; readonly ip: string },
+    at: { signal: AbortSignal },
+  ): Promise<string>
 }
 
 /** Takes deposits for accounts at a prediction market. */
@@ -290,7 +386,12 @@ export interface BridgeVendor {
 }
 
 /** A machine to be rented: how long it lives, its cores and its memory in MB. */
-export type SandboxOrder = { readonly seconds: number; readonly cpu: number; readonly memory: number; readonly gpu?: Gpu }
+export type SandboxOrder = {
+  readonly seconds: number
+  readonly cpu: number
+  readonly memory: number
+  readonly gpu?: Gpu
+}
 /** What a command came to: 124 where its time was over, 127 where there is no such command. */
 export type Ran = { readonly stdout: string; readonly stderr: string; readonly returncode: number }
 export type SandboxState = { readonly kind: 'running' } | { readonly kind: 'ended'; readonly returncode: number | null }
@@ -305,7 +406,11 @@ export interface SandboxVendor {
   /** Resolves when it runs. What is ready after `signal` has aborted is ended. `handle` is as unguessable as a key, and finds it from any process. */
   create(order: SandboxOrder, at: { signal: AbortSignal }): Promise<{ readonly handle: string }>
   /** Undefined where the sandbox has ended before. The command is ended after `seconds`. */
-  exec(handle: string, command: { readonly command: readonly string[]; readonly seconds: number }, at: { signal: AbortSignal }): Promise<Ran | undefined>
+  exec(
+    handle: string,
+    command: { readonly command: readonly string[]; readonly seconds: number },
+    at: { signal: AbortSignal },
+  ): Promise<Ran | undefined>
   status(handle: string, at: { signal: AbortSignal }): Promise<SandboxState>
   /** Resolves as well where it has ended before. */
   terminate(handle: string, at: { signal: AbortSignal }): Promise<void>

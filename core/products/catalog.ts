@@ -20,17 +20,40 @@ export { type VideoBilling, type VideoRow, videoRows } from './video/catalog.ts'
 /** Rows of one kind, found by public id or by any alias. */
 export type Rows<Row> = { readonly all: readonly Row[]; get(id: string): Row | undefined }
 
-export type Catalog = { readonly images: Rows<ImageRow>; readonly chat: Rows<ChatRow>; readonly video: Rows<VideoRow>; readonly audio: Rows<AudioRow> }
+export type Catalog = {
+  readonly images: Rows<ImageRow>
+  readonly chat: Rows<ChatRow>
+  readonly video: Rows<VideoRow>
+  readonly audio: Rows<AudioRow>
+}
 
 /** The catalog of the contract; pass rows of your own to sell other models. */
-export function catalog(rows: { images?: readonly ImageRow[]; chat?: readonly ChatRow[]; video?: readonly VideoRow[]; audio?: readonly AudioRow[] } = {}): Catalog {
-  return { images: index(rows.images ?? imageRows), chat: index(rows.chat ?? chatRows), video: index(rows.video ?? videoRows), audio: index(rows.audio ?? audioRows) }
+export function catalog(
+  rows: {
+    images?: readonly ImageRow[]
+    chat?: readonly ChatRow[]
+    video?: readonly VideoRow[]
+    audio?: readonly AudioRow[]
+  } = {},
+): Catalog {
+  return {
+    images: index(rows.images ?? imageRows),
+    chat: index(rows.chat ?? chatRows),
+    video: index(rows.video ?? videoRows),
+    audio: index(rows.audio ?? audioRows),
+  }
 }
 
 /** The rows of these models, by public id or alias. Names that no row has are nobody's. */
 export function narrowed({ images, chat, video, audio }: Catalog, names: readonly string[]): Catalog {
-  const isIn = <Row extends { id: string; aliases: readonly string[] }>({ id, aliases }: Row) => names.includes(id) || aliases.some((alias) => names.includes(alias))
-  return { images: index(images.all.filter(isIn)), chat: index(chat.all.filter(isIn)), video: index(video.all.filter(isIn)), audio: index(audio.all.filter(isIn)) }
+  const isIn = <Row extends { id: string; aliases: readonly string[] }>({ id, aliases }: Row) =>
+    names.includes(id) || aliases.some((alias) => names.includes(alias))
+  return {
+    images: index(images.all.filter(isIn)),
+    chat: index(chat.all.filter(isIn)),
+    video: index(video.all.filter(isIn)),
+    audio: index(audio.all.filter(isIn)),
+  }
 }
 
 const indexes = new WeakMap<readonly unknown[], Rows<never>>()

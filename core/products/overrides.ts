@@ -25,25 +25,33 @@ export type Overridden = { readonly rows: readonly ImageRow[]; readonly mistakes
 export function overrideImages(rows: readonly ImageRow[], overrides: readonly ImageOverride[]): Overridden {
   const mistakes: string[] = []
   const byId = new Map(rows.map((row) => [row.id, row]))
-  for (const id of duplicatesIn(overrides.map((override) => override.id))) mistakes.push(`images: two entries change ${id}`)
+  for (const id of duplicatesIn(overrides.map((override) => override.id)))
+    mistakes.push(`images: two entries change ${id}`)
   for (const override of overrides) {
     const row = changed(byId.get(override.id), override, mistakes)
     if (row) byId.set(row.id, row)
   }
   for (const { id, redirect } of overrides) {
     if (redirect === undefined) continue
-    const isChained = redirect !== id && overrides.some((other) => other.id === redirect && other.redirect !== undefined)
-    if (isChained) mistakes.push(`images ${id}.redirect: ${redirect} is redirected itself; name the row that does the work`)
+    const isChained =
+      redirect !== id && overrides.some((other) => other.id === redirect && other.redirect !== undefined)
+    if (isChained)
+      mistakes.push(`images ${id}.redirect: ${redirect} is redirected itself; name the row that does the work`)
     const row = redirected(byId.get(id), byId.get(redirect), { redirect, mistakes })
     if (row) byId.set(id, row)
   }
   const all = [...byId.values()]
-  for (const name of duplicatesIn(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`images: two rows are called ${name}`)
+  for (const name of duplicatesIn(all.flatMap((row) => [row.id, ...row.aliases])))
+    mistakes.push(`images: two rows are called ${name}`)
   return { rows: all, mistakes }
 }
 
 /** A row of the contract with its changes, or a new one, which has to say what it cannot inherit. */
-function changed(known: ImageRow | undefined, { id, sizes, redirect: _, ...fields }: ImageOverride, mistakes: string[]): ImageRow | undefined {
+function changed(
+  known: ImageRow | undefined,
+  { id, sizes, redirect: _, ...fields }: ImageOverride,
+  mistakes: string[],
+): ImageRow | undefined {
   const parsed = sizes && readSizes(id, sizes, mistakes)
   if (known) return { ...known, ...fields, ...(parsed && { sizes: parsed }) }
   const { vendor, upstream, maker = vendor } = fields
@@ -54,7 +62,11 @@ function changed(known: ImageRow | undefined, { id, sizes, redirect: _, ...field
   return { aliases: [], name: id, slow: false, ...fields, id, vendor, upstream, maker, sizes: parsed }
 }
 
-function readSizes(id: string, sizes: Readonly<Record<string, string>>, mistakes: string[]): ImageRow['sizes'] | undefined {
+function readSizes(
+  id: string,
+  sizes: Readonly<Record<string, string>>,
+  mistakes: string[],
+): ImageRow['sizes'] | undefined {
   try {
     const read = imageSizes(sizes)
     if (read.length > 0) return read
@@ -66,7 +78,11 @@ function readSizes(id: string, sizes: Readonly<Record<string, string>>, mistakes
 }
 
 /** Keeps the name and the sizes that the fallback makes too, at its rates, which must be the same or lower (contract 21.11). */
-function redirected(row: ImageRow | undefined, fallback: ImageRow | undefined, { redirect, mistakes }: { redirect: string; mistakes: string[] }): ImageRow | undefined {
+function redirected(
+  row: ImageRow | undefined,
+  fallback: ImageRow | undefined,
+  { redirect, mistakes }: { redirect: string; mistakes: string[] },
+): ImageRow | undefined {
   if (!row) return undefined
   if (!fallback || fallback.id === row.id) {
     mistakes.push(`images ${row.id}.redirect: there is no other row called ${redirect}`)
@@ -74,13 +90,18 @@ function redirected(row: ImageRow | undefined, fallback: ImageRow | undefined, {
   }
   const shared = row.sizes.flatMap((own) => {
     const theirs = fallback.sizes.find(({ size }) => size === own.size)
-    if (theirs && above(theirs.rate, own.rate)) mistakes.push(`images ${row.id}.redirect: ${redirect} costs more at ${own.size}`)
+    if (theirs && above(theirs.rate, own.rate))
+      mistakes.push(`images ${row.id}.redirect: ${redirect} costs more at ${own.size}`)
     return theirs ?? []
   })
   if (shared.length === 0) mistakes.push(`images ${row.id}.redirect: ${redirect} makes none of its sizes`)
   const { vendor, upstream, slow } = fallback
   const { edits: _, ...kept } = row
-  const edits = row.edits && fallback.edits && { maxImages: Math.min(row.edits.maxImages, fallback.edits.maxImages), mask: row.edits.mask && fallback.edits.mask }
+  const edits = row.edits &&
+    fallback.edits && {
+      maxImages: Math.min(row.edits.maxImages, fallback.edits.maxImages),
+      mask: row.edits.mask && fallback.edits.mask,
+    }
   return { ...kept, vendor, upstream, slow, sizes: shared, servedBy: fallback.id, ...(edits && { edits }) }
 }
 

@@ -11,15 +11,26 @@ const MAX = 2_000
 export function bazaarOf(endpoint: Sold | Free, offering: Offering): string {
   const { path, query, body } = trialOf(endpoint, offering)
   const method = endpoint.kind === 'free' || endpoint.from === 'query' ? 'GET' : endpoint.method
-  const whole = { type: 'http', method, ...some('pathParams', path), ...some('queryParams', query), ...(body !== undefined && { bodyType: 'json', body }) }
+  const whole = {
+    type: 'http',
+    method,
+    ...some('pathParams', path),
+    ...some('queryParams', query),
+    ...(body !== undefined && { bodyType: 'json', body }),
+  }
   const bare = { type: 'http', method, ...(body !== undefined && { bodyType: 'json', body: {} }) }
-  const ways = [{ input: whole, schema: schemaOf(whole) }, { input: whole, schema: schemaOf(whole, 'shallow') }, { input: bare, schema: schemaOf(bare) }]
+  const ways = [
+    { input: whole, schema: schemaOf(whole) },
+    { input: whole, schema: schemaOf(whole, 'shallow') },
+    { input: bare, schema: schemaOf(bare) },
+  ]
   const written = ways.map(({ input, schema }) => JSON.stringify({ info: { input }, schema, ...template(endpoint) }))
   return inAscii(written.find((text) => text.length <= MAX) ?? written.at(-1) ?? '')
 }
 
 /** JSON in ASCII. */
-const inAscii = (json: string): string => json.replace(/[^ -~]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
+const inAscii = (json: string): string =>
+  json.replace(/[^ -~]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
 
 const some = (name: string, values: Fields): Fields => (Object.keys(values).length > 0 ? { [name]: values } : {})
 
@@ -30,12 +41,23 @@ function template({ path }: Endpoint): Fields {
 
 /** JSON Schema of `info`, as long as it has to be: what a field means is in OpenAPI. */
 function schemaOf({ type, method, bodyType, ...parts }: Fields, depth: 'deep' | 'shallow' = 'deep'): Fields {
-  const properties = { type: { const: type }, method: { const: method }, ...(bodyType !== undefined && { bodyType: { const: bodyType } }), ...typesOf(parts, depth) }
+  const properties = {
+    type: { const: type },
+    method: { const: method },
+    ...(bodyType !== undefined && { bodyType: { const: bodyType } }),
+    ...typesOf(parts, depth),
+  }
   const input = { type: 'object', properties, required: ['type', 'method'] }
-  return { $schema: 'https://json-schema.org/draft/2020-12/schema', type: 'object', properties: { input }, required: ['input'] }
+  return {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    type: 'object',
+    properties: { input },
+    required: ['input'],
+  }
 }
 
-const typesOf = (values: Fields, depth: 'deep' | 'shallow'): Fields => Object.fromEntries(Object.entries(values).map(([name, value]) => [name, typeOf(value, depth)]))
+const typesOf = (values: Fields, depth: 'deep' | 'shallow'): Fields =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, typeOf(value, depth)]))
 
 function typeOf(value: unknown, depth: 'deep' | 'shallow'): Fields {
   if (typeof value === 'number') return { type: Number.isInteger(value) ? 'integer' : 'number' }

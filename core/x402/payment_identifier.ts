@@ -26,11 +26,24 @@ export function identifierOf({ extensions }: Payment): string | undefined {
   const id = inside(inside(inside(extensions, IDENTIFIER), 'info'), 'id')
   if (id === undefined) return undefined
   if (isIdentifier.Check(id)) return id
-  throw new ApiError('INVALID_PAYMENT_IDENTIFIER', { message: `${FIELD} ${ALLOWED}. Nothing was charged.`, details: [{ path: FIELD, message: ALLOWED }] })
+  throw new ApiError('INVALID_PAYMENT_IDENTIFIER', {
+    message: `${FIELD} ${ALLOWED}. Nothing was charged.`,
+    details: [{ path: FIELD, message: ALLOWED }],
+  })
 }
 
 /** The name under which the id is stored: nobody can meet another payer's, or another gateway's. */
-export function tagOf({ gateway, payer, id, fingerprint }: { gateway: string; payer: string; id: string; fingerprint: string }): Tag {
+export function tagOf({
+  gateway,
+  payer,
+  id,
+  fingerprint,
+}: {
+  gateway: string
+  payer: string
+  id: string
+  fingerprint: string
+}): Tag {
   return { id: bytesToHex(sha256(utf8ToBytes(JSON.stringify([gateway, payer, id])))), payer, fingerprint }
 }
 
@@ -44,7 +57,11 @@ export async function taggedCall(storage: Storage, tag: Tag, now: number): Promi
  * Binds the tag to `call`, and answers with the id of the call to open: `call`, or the one that somebody else has bound it to. A binding
  * whose call is over is replaced. Throws when the id came with another request.
  */
-export async function bindTag(storage: Storage, tag: Tag, { call, keep, now }: { call: string; keep: Paid['retention']; now: number }): Promise<string> {
+export async function bindTag(
+  storage: Storage,
+  tag: Tag,
+  { call, keep, now }: { call: string; keep: Paid['retention']; now: number },
+): Promise<string> {
   // Never longer than the call itself is kept.
   const expiresAt = now + Math.min(keep.unclaimedMs, keep.settledMs)
   const binding: Binding = { call, fingerprint: tag.fingerprint }
@@ -64,7 +81,9 @@ export async function bindTag(storage: Storage, tag: Tag, { call, keep, now }: {
 function bindingOf({ data }: StoredRecord, { fingerprint }: Tag): Binding {
   const binding = data as Binding
   if (binding.fingerprint === fingerprint) return binding
-  throw new ApiError('PAYMENT_IDENTIFIER_CONFLICT', { message: `${FIELD} was already used with another request. Nothing was charged; choose a new id.` })
+  throw new ApiError('PAYMENT_IDENTIFIER_CONFLICT', {
+    message: `${FIELD} was already used with another request. Nothing was charged; choose a new id.`,
+  })
 }
 
 function inside(value: unknown, key: string): unknown {

@@ -35,7 +35,12 @@ export function sandboxPrice({ flat, hourly }: SandboxRate, seconds: number): Us
 }
 
 /** One output size of an image model, in pixels, and its catalog rate for one image, before margin and fee. */
-export type ImageSize = { readonly size: string; readonly width: number; readonly height: number; readonly rate: Dollars }
+export type ImageSize = {
+  readonly size: string
+  readonly width: number
+  readonly height: number
+  readonly rate: Dollars
+}
 
 /** Reads `{ '1024x1024': '0.02' }`: catalog rates in US dollars for one image. Throws on a malformed size or rate. */
 export function imageSizes(rates: Readonly<Record<string, string>>): readonly ImageSize[] {
@@ -47,7 +52,13 @@ export function imageSizes(rates: Readonly<Record<string, string>>): readonly Im
 }
 
 /** What a video quote is made from; `videos` and `audios` count the clips and sounds that it refers to. */
-export type VideoOrderSize = { readonly billing: VideoBilling; readonly seconds: number; readonly resolution: string; readonly videos?: number; readonly audios?: number }
+export type VideoOrderSize = {
+  readonly billing: VideoBilling
+  readonly seconds: number
+  readonly resolution: string
+  readonly videos?: number
+  readonly audios?: number
+}
 
 /** Tokens for a second at 720p, and what other resolutions take of them (contract 12.36). */
 const TOKENS_PER_SECOND = dollars('21690')
@@ -64,8 +75,10 @@ export const RESOLUTION_NAMES: readonly string[] = [...RESOLUTION_FACTORS.keys()
 /** Videos: by the second, by the second and resolution, or by the token; the fee once, rounded once. Throws for a resolution without a rate. */
 export function videoPrice(order: VideoOrderSize): Usdc {
   const { billing, seconds, resolution } = order
-  if (billing.mode === 'per_second_with_margin') return roundUp(plus(withMargin(times(billing.rate, BigInt(seconds))), FEE))
-  if (billing.mode === 'per_token') return roundUp(plus(withMargin(times(perToken(billing.rate), exactTokens(order))), FEE))
+  if (billing.mode === 'per_second_with_margin')
+    return roundUp(plus(withMargin(times(billing.rate, BigInt(seconds))), FEE))
+  if (billing.mode === 'per_token')
+    return roundUp(plus(withMargin(times(perToken(billing.rate), exactTokens(order))), FEE))
   return roundUp(plus(plus(times(tierOf(billing, resolution), BigInt(seconds)), billing.perGeneration), FEE))
 }
 
@@ -82,7 +95,8 @@ export function videoRate(billing: VideoBilling, resolution: string): Dollars {
 }
 
 /** What each generation costs on top, however long it is. */
-export const videoGenerationFee = (billing: VideoBilling): Dollars => (billing.mode === 'per_second_by_tier' ? billing.perGeneration : NOTHING)
+export const videoGenerationFee = (billing: VideoBilling): Dollars =>
+  billing.mode === 'per_second_by_tier' ? billing.perGeneration : NOTHING
 
 /** Each video that is referred to adds the tokens of the clip once more, each audio 0.3 of them. */
 function exactTokens({ seconds, resolution, videos = 0, audios = 0 }: Omit<VideoOrderSize, 'billing'>): Dollars {
@@ -99,7 +113,8 @@ function tierOf({ tiers }: Extract<VideoBilling, { mode: 'per_second_by_tier' }>
 }
 
 /** Characters as people count them, code points: one that takes two code units is one. */
-export const charactersIn = (text: string): number => text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0)
+export const charactersIn = (text: string): number =>
+  text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0)
 
 const WIDE = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/gu
 /** Letters that are spoken in a second; a syllable of a script that writes them whole takes the time of three. */
@@ -119,7 +134,10 @@ const THOUSANDTH = dollars('0.001')
  * Speech by the character: `characters / 1000 * rate * 1.05`, at least 0.001, + 0.001; by the second: `seconds * rate + 0.001`, without margin.
  * Whatever else makes a sound costs its rate once, with margin and fee (contract 14.1).
  */
-export function audioPrice({ mode, rate }: AudioBilling, { characters = 0, seconds = 0 }: { readonly characters?: number; readonly seconds?: number } = {}): Usdc {
+export function audioPrice(
+  { mode, rate }: AudioBilling,
+  { characters = 0, seconds = 0 }: { readonly characters?: number; readonly seconds?: number } = {},
+): Usdc {
   if (mode === 'per_second') return roundUp(plus(times(rate, BigInt(seconds)), FEE))
   if (mode !== 'per_character') return mediaPrice(rate, 1)
   const text = withMargin(times(times(rate, BigInt(characters)), THOUSANDTH))
@@ -152,7 +170,11 @@ const ONE_TOKEN = dollars('0.000001')
 
 /** The part of `max_tokens` that is quoted: 10%, times 2.5, 3 or 4.5 where effort scales it; so it never exceeds `max_tokens`. */
 const OUTPUT_SHARE = dollars('0.1')
-const SCALED_SHARE: Readonly<Partial<Record<Effort, Dollars>>> = { high: dollars('0.25'), xhigh: dollars('0.3'), max: dollars('0.45') }
+const SCALED_SHARE: Readonly<Partial<Record<Effort, Dollars>>> = {
+  high: dollars('0.25'),
+  xhigh: dollars('0.3'),
+  max: dollars('0.45'),
+}
 
 /** Chat: input + share of output, at least 0.001, + surcharge + fee (contract 6.37, 6.17). Throws for a free model. */
 export function chatPrice(order: ChatOrderSize): Usdc {
@@ -163,12 +185,27 @@ export function chatPrice(order: ChatOrderSize): Usdc {
 /** The same, taken apart, for those who want to know before they pay. Throws for a free model. */
 export function chatPriceParts(order: ChatOrderSize): ChatPriceParts {
   const { input, output, floorApplied, surcharge, fee } = chatCost(order)
-  return { input: decimal(input), output: decimal(output), floorApplied, surcharge: decimal(surcharge), fee: decimal(fee), total: print(chatPrice(order)) }
+  return {
+    input: decimal(input),
+    output: decimal(output),
+    floorApplied,
+    surcharge: decimal(surcharge),
+    fee: decimal(fee),
+    total: print(chatPrice(order)),
+  }
 }
 
-function chatCost({ billing, promptTokens, maxTokens, effort, scalesQuote = false, surcharge = NOTHING }: ChatOrderSize) {
+function chatCost({
+  billing,
+  promptTokens,
+  maxTokens,
+  effort,
+  scalesQuote = false,
+  surcharge = NOTHING,
+}: ChatOrderSize) {
   if (billing.mode === 'free') throw new RangeError('a free model has no price')
-  if (billing.mode === 'flat') return { input: NOTHING, output: NOTHING, tokens: billing.price, floorApplied: false, surcharge, fee: NOTHING }
+  if (billing.mode === 'flat')
+    return { input: NOTHING, output: NOTHING, tokens: billing.price, floorApplied: false, surcharge, fee: NOTHING }
   const { long } = billing
   const rates = long && promptTokens >= long.from ? long : billing
   const share = (scalesQuote && effort && SCALED_SHARE[effort]) || OUTPUT_SHARE
@@ -191,6 +228,9 @@ export const asNumber = ({ num, den }: Dollars): number => Number(num) / Number(
 function decimal({ num, den }: Dollars): string {
   const places = den.toString().length - 1
   const digits = num.toString().padStart(places + 1, '0')
-  const fraction = digits.slice(digits.length - places).replace(/0+$/, '').padEnd(6, '0')
+  const fraction = digits
+    .slice(digits.length - places)
+    .replace(/0+$/, '')
+    .padEnd(6, '0')
   return `${digits.slice(0, digits.length - places)}.${fraction}`
 }

@@ -68,7 +68,10 @@ export const Identifier = Type.String({ minLength: 16, maxLength: 128, pattern: 
 const DECLARED = JSON.stringify({
   [IDENTIFIER]: {
     info: { required: false },
-    schema: Type.Object({ required: Type.Boolean(), id: Type.Optional(Identifier) }, { $schema: 'https://json-schema.org/draft/2020-12/schema' }),
+    schema: Type.Object(
+      { required: Type.Boolean(), id: Type.Optional(Identifier) },
+      { $schema: 'https://json-schema.org/draft/2020-12/schema' },
+    ),
   },
 }).slice(1, -1)
 /** The same in a header that has no room for the schema. Official clients read `info` alone. */
@@ -99,7 +102,8 @@ export type Decoded = { ok: true; payment: Payment } | { ok: false; reason: stri
 
 /** Reads a payment header; liberal about the base64 alphabet, strict about the v2 shape. Never throws. */
 export function decodePayment(header: string): Decoded {
-  if (header.length > MAX_HEADER) return { ok: false, reason: `the payment header is longer than ${MAX_HEADER} characters` }
+  if (header.length > MAX_HEADER)
+    return { ok: false, reason: `the payment header is longer than ${MAX_HEADER} characters` }
   const text = textOf(header)
   if (text === undefined) return { ok: false, reason: 'the payment header is not base64' }
   let value: unknown
@@ -132,7 +136,12 @@ const SHORT_URL = 96
  * The three challenge headers and the mirrored body of a 402 (contract 1.3). The headers are equal where there is one offer; of several,
  * `payment-required` lists all, and the others carry the first `exact` one (contract 1.4). `beside` is the size of what else the 402 carries.
  */
-export function challenge(offers: readonly Offer[], { bazaar, ...resource }: Resource, body: Record<string, unknown>, beside = 0): Challenge {
+export function challenge(
+  offers: readonly Offer[],
+  { bazaar, ...resource }: Resource,
+  body: Record<string, unknown>,
+  beside = 0,
+): Challenge {
   const error = typeof body.error === 'string' ? body.error : 'Payment Required'
   // The hottest path of all: what stands in header and body is written out once, what never changes never.
   const accepts = JSON.stringify(offers)
@@ -155,7 +164,12 @@ export function challenge(offers: readonly Offer[], { bazaar, ...resource }: Res
 
 /** What `payment-required` says, and what the two others say. */
 type Told = { readonly all: string; readonly one: string }
-type Telling = { readonly begin: string; readonly resource: Omit<Resource, 'bazaar'>; readonly offers: readonly Offer[]; readonly accepts: string }
+type Telling = {
+  readonly begin: string
+  readonly resource: Omit<Resource, 'bazaar'>
+  readonly offers: readonly Offer[]
+  readonly accepts: string
+}
 
 /**
  * The fullest way to tell it whose three headers take so many bytes. What goes first is what a signature does not need: the schema of the
@@ -170,7 +184,12 @@ function fitting(room: number, { begin, resource, offers, accepts }: Telling): T
     return { all, one: listed.length > 1 ? frame(JSON.stringify([firstOf(listed)])) : all }
   }
   const isRoom = ({ all, one }: Told) => encodedSize(all) + 2 * encodedSize(one) <= room
-  for (const [shown, declared] of [[resource, DECLARED], [resource, DECLARED_BRIEFLY], [bare, DECLARED_BRIEFLY], [short, DECLARED_BRIEFLY]] as const) {
+  for (const [shown, declared] of [
+    [resource, DECLARED],
+    [resource, DECLARED_BRIEFLY],
+    [bare, DECLARED_BRIEFLY],
+    [short, DECLARED_BRIEFLY],
+  ] as const) {
     const told = tell(shown, declared)
     if (isRoom(told)) return told
   }
@@ -181,18 +200,22 @@ function fitting(room: number, { begin, resource, offers, accepts }: Telling): T
 }
 
 /** What clients of the contract sign: they know one scheme. */
-const firstOf = (offers: readonly Offer[]): Offer | undefined => offers.find(({ scheme }) => scheme === 'exact') ?? offers[0]
+const firstOf = (offers: readonly Offer[]): Offer | undefined =>
+  offers.find(({ scheme }) => scheme === 'exact') ?? offers[0]
 
 /** What helps a client for seconds only (decision 65); documents that are written once leave it out. */
 const HINTS: ReadonlySet<string> = new Set(['recentBlockhash', 'lastValidBlockHeight'])
 
 export function withoutHint<T extends Pick<Offer, 'extra'>>(offer: T): T {
   const { extra } = offer
-  return extra ? { ...offer, extra: Object.fromEntries(Object.entries(extra).filter(([name]) => !HINTS.has(name))) } : offer
+  return extra
+    ? { ...offer, extra: Object.fromEntries(Object.entries(extra).filter(([name]) => !HINTS.has(name))) }
+    : offer
 }
 
 /** Characters of `encodeText`. */
-const encodedSize = (text: string): number => 4 * Math.ceil((isAscii(text) ? text.length : new TextEncoder().encode(text).length) / 3)
+const encodedSize = (text: string): number =>
+  4 * Math.ceil((isAscii(text) ? text.length : new TextEncoder().encode(text).length) / 3)
 
 export type Challenge = { headers: Record<string, string>; body: string }
 

@@ -30,9 +30,32 @@ const USAGE = `usage: bun run buy -- images "<prompt>" [--model ID] [--size WxH]
   FAREBOX_BUYER_KEY  the wallet that pays, where it is not devnet`
 
 const text = { type: 'string' } as const
-const options = { url: text, gateway: text, rpc: text, most: text, model: text, size: text, n: text, out: text, seconds: text, resolution: text, image: text, system: text, 'max-tokens': text, voice: text, format: text, lyrics: text }
+const options = {
+  url: text,
+  gateway: text,
+  rpc: text,
+  most: text,
+  model: text,
+  size: text,
+  n: text,
+  out: text,
+  seconds: text,
+  resolution: text,
+  image: text,
+  system: text,
+  'max-tokens': text,
+  voice: text,
+  format: text,
+  lyrics: text,
+}
 /** Options that not every product knows. */
-const own: Readonly<Record<string, readonly string[]>> = { images: ['size', 'n', 'out'], video: ['seconds', 'resolution', 'image', 'out'], chat: ['system', 'max-tokens'], speech: ['voice', 'format', 'out'], music: ['seconds', 'lyrics', 'out'] }
+const own: Readonly<Record<string, readonly string[]>> = {
+  images: ['size', 'n', 'out'],
+  video: ['seconds', 'resolution', 'image', 'out'],
+  chat: ['system', 'max-tokens'],
+  speech: ['voice', 'format', 'out'],
+  music: ['seconds', 'lyrics', 'out'],
+}
 
 async function buy(args: readonly string[]): Promise<void> {
   const { values, positionals } = parseArgs({ args: [...args], allowPositionals: true, options })
@@ -48,13 +71,21 @@ async function buy(args: readonly string[]): Promise<void> {
   const most = dollars('--most', values.most)
   const origin = values.gateway === undefined ? url : await gatewayAt(url, values.gateway)
   const shared = { origin, prompt, rpc: values.rpc, model: values.model, most }
-  if (product === 'chat') return await buyChat({ ...shared, system: values.system, maxTokens: count('--max-tokens', values['max-tokens']) })
+  if (product === 'chat')
+    return await buyChat({ ...shared, system: values.system, maxTokens: count('--max-tokens', values['max-tokens']) })
   if (product === 'video') {
     const { resolution, image, out } = values
     return await buyVideo({ ...shared, seconds: count('--seconds', values.seconds), resolution, image, out })
   }
-  if (product === 'speech') return await buySpeech({ ...shared, voice: values.voice, format: values.format, out: values.out })
-  if (product === 'music') return await buyMusic({ ...shared, seconds: count('--seconds', values.seconds), lyrics: values.lyrics, out: values.out })
+  if (product === 'speech')
+    return await buySpeech({ ...shared, voice: values.voice, format: values.format, out: values.out })
+  if (product === 'music')
+    return await buyMusic({
+      ...shared,
+      seconds: count('--seconds', values.seconds),
+      lyrics: values.lyrics,
+      out: values.out,
+    })
   await buyImages({ ...shared, size: values.size, n: count('--n', values.n), out: values.out })
 }
 

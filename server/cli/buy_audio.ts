@@ -13,21 +13,31 @@ type Ordered = Asked & { readonly out: string | undefined }
 type Speech = Ordered & { readonly voice: string | undefined; readonly format: string | undefined }
 type Music = Ordered & { readonly seconds: number | undefined; readonly lyrics: string | undefined }
 type Sound = { readonly url: string; readonly duration_seconds?: number; readonly note?: string }
-type Result = { readonly data: readonly Sound[]; readonly payment?: { readonly status: string; readonly tx_hash: string; readonly network: string } }
+type Result = {
+  readonly data: readonly Sound[]
+  readonly payment?: { readonly status: string; readonly tx_hash: string; readonly network: string }
+}
 type Job = { readonly id: string; readonly status: string; readonly poll_url: string; readonly error?: string }
 
 /** One shot: the receipt is in the headers. */
 export async function buySpeech(asked: Speech): Promise<void> {
   const { origin, prompt, model, voice, format, out } = asked
   await checkOut(out)
-  const order = postJson({ input: prompt, ...(model && { model }), ...(voice && { voice }), ...(format && { response_format: format }) })
+  const order = postJson({
+    input: prompt,
+    ...(model && { model }),
+    ...(voice && { voice }),
+    ...(format && { response_format: format }),
+  })
   const target = `${origin}/api/v1/audio/speech`
   const offer = await quoted(await ask(target, order))
   const purse = await openPurse(asked, offer)
   const response = await purse.pay(target, order)
   const body = (await response.json()) as Result
   if (response.status !== 200) throw refusal(response.status, body)
-  console.log(`paid      ${response.headers.get('x-payment-status')} on ${offer.network}, transaction ${response.headers.get('x-payment-receipt')}`)
+  console.log(
+    `paid      ${response.headers.get('x-payment-status')} on ${offer.network}, transaction ${response.headers.get('x-payment-receipt')}`,
+  )
   await purse.spent()
   await deliver('speech', body, out)
 }
@@ -36,7 +46,12 @@ export async function buySpeech(asked: Speech): Promise<void> {
 export async function buyMusic(asked: Music): Promise<void> {
   const { origin, prompt, model, seconds, lyrics, out } = asked
   await checkOut(out)
-  const order = postJson({ prompt, ...(model && { model }), ...(lyrics ? { lyrics } : { instrumental: true }), ...(seconds !== undefined && { duration_seconds: seconds }) })
+  const order = postJson({
+    prompt,
+    ...(model && { model }),
+    ...(lyrics ? { lyrics } : { instrumental: true }),
+    ...(seconds !== undefined && { duration_seconds: seconds }),
+  })
   const target = `${origin}/api/v1/audio/generations`
   const purse = await openPurse(asked, await quoted(await ask(target, order)))
   const result = await collect(purse, origin, await purse.pay(target, order))
@@ -65,7 +80,8 @@ async function collect({ again }: Purse, origin: string, first: Response): Promi
     const response = await again(origin + answer.poll_url)
     const body = (await response.json()) as Result & Job
     if (response.status === 200 && body.payment) return body
-    if (response.status === 200) throw new BuyError(`The music ${body.status}: ${body.error ?? 'no reason was given'} Nothing was charged.`)
+    if (response.status === 200)
+      throw new BuyError(`The music ${body.status}: ${body.error ?? 'no reason was given'} Nothing was charged.`)
     if (!PASSING.includes(response.status)) throw refusal(response.status, body)
     if (response.status === 202) console.log(`waiting   ${answer.id} is ${body.status}`)
   }
@@ -75,16 +91,24 @@ async function collect({ again }: Purse, origin: string, first: Response): Promi
 async function deliver(product: string, { data }: Result, out: string | undefined): Promise<void> {
   for (const { url, duration_seconds: seconds, note } of data) {
     console.log(`hosted    ${url.slice(0, 200)}`)
-    console.log(`${product.padEnd(10)}${await save(url, out)}${seconds === undefined ? '' : `, ${Math.round(seconds * 10) / 10} s`}`)
+    console.log(
+      `${product.padEnd(10)}${await save(url, out)}${seconds === undefined ? '' : `, ${Math.round(seconds * 10) / 10} s`}`,
+    )
     if (note) console.log(`note      ${note}`)
   }
 }
 
-const EXTENSIONS: Readonly<Record<string, string>> = { 'audio/mpeg': 'mp3', 'audio/ogg': 'ogg', 'audio/wav': 'wav', 'audio/pcm': 'pcm' }
+const EXTENSIONS: Readonly<Record<string, string>> = {
+  'audio/mpeg': 'mp3',
+  'audio/ogg': 'ogg',
+  'audio/wav': 'wav',
+  'audio/pcm': 'pcm',
+}
 
 async function save(url: string, out: string | undefined): Promise<string> {
   const response = await fetch(url)
-  if (!response.ok || !response.body) throw new BuyError(`${response.status}: the sound could not be fetched; it stays at its URL`)
+  if (!response.ok || !response.body)
+    throw new BuyError(`${response.status}: the sound could not be fetched; it stays at its URL`)
   const type = response.headers.get('content-type')?.split(';', 1)[0] ?? ''
   const path = out ?? `farebox-${Date.now()}.${EXTENSIONS[type] ?? 'audio'}`
   await writeFile(path, response.body)

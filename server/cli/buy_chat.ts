@@ -11,16 +11,26 @@ type Chat = Asked & { readonly system: string | undefined; readonly maxTokens: n
 type Model = { readonly id: string; readonly billing_mode: string }
 type Usage = { readonly prompt_tokens: number; readonly completion_tokens: number }
 type Chunk = {
-  readonly choices?: readonly { readonly delta?: { readonly content?: string | null; readonly reasoning_content?: string | null } }[]
+  readonly choices?: readonly {
+    readonly delta?: { readonly content?: string | null; readonly reasoning_content?: string | null }
+  }[]
   readonly usage?: Usage | null
   readonly error?: { readonly message?: string }
 }
 /** What follows an answer; comments are by name, for example `payment-response`. `broken` says why an answer is not whole, `isCut` that its end never came. */
-type Told = { readonly usage: Usage | undefined; readonly comments: ReadonlyMap<string, string>; readonly broken: string | undefined; readonly isCut: boolean }
+type Told = {
+  readonly usage: Usage | undefined
+  readonly comments: ReadonlyMap<string, string>
+  readonly broken: string | undefined
+  readonly isCut: boolean
+}
 
 export async function buyChat(asked: Chat): Promise<void> {
   const { origin, prompt, system, maxTokens } = asked
-  if (!/^https?:\/\//i.test(origin) || !URL.canParse(origin)) throw new BuyError(`--url takes the address of a gateway, such as http://127.0.0.1:4020, not ${JSON.stringify(origin)}`)
+  if (!/^https?:\/\//i.test(origin) || !URL.canParse(origin))
+    throw new BuyError(
+      `--url takes the address of a gateway, such as http://127.0.0.1:4020, not ${JSON.stringify(origin)}`,
+    )
   const model = asked.model ?? (await cheapest(origin))
   const words = { role: 'user', content: prompt }
   const messages = system === undefined ? [words] : [{ role: 'system', content: system }, words]
@@ -48,7 +58,9 @@ export async function buyChat(asked: Chat): Promise<void> {
 /** What something else than a gateway answers is often no JSON. */
 async function readable<T>(origin: string, reading: Promise<T>): Promise<T> {
   return await reading.catch((error) => {
-    throw error instanceof SyntaxError ? new BuyError(`What answers at ${origin} is no gateway: its reply cannot be read.`) : error
+    throw error instanceof SyntaxError
+      ? new BuyError(`What answers at ${origin} is no gateway: its reply cannot be read.`)
+      : error
   })
 }
 
@@ -58,7 +70,8 @@ async function cheapest(origin: string): Promise<string> {
   const { data } = (await readable(origin, response.json())) as { data?: readonly Model[] }
   if (!Array.isArray(data)) throw new BuyError(`What answers at ${origin} is no gateway: it lists no models.`)
   const chat = (data as readonly Model[]).filter(({ billing_mode: mode }) => CHAT_MODES.includes(mode))
-  const model = chat.find(({ id }) => id === ECHO_MODEL) ?? chat.find(({ billing_mode: mode }) => mode === 'paid') ?? chat[0]
+  const model =
+    chat.find(({ id }) => id === ECHO_MODEL) ?? chat.find(({ billing_mode: mode }) => mode === 'paid') ?? chat[0]
   if (!model) throw new BuyError('This gateway serves no chat model.')
   return model.id
 }
@@ -67,7 +80,10 @@ async function cheapest(origin: string): Promise<string> {
 function tellHead({ headers }: Response, model: string): void {
   console.log(`model     ${headers.get('x-fallback-model') ?? model}`)
   const most = headers.get('x-max-tokens-effective')
-  if (headers.get('x-max-tokens-capped') === 'true') console.log(`capped    at ${most} tokens; ${headers.get('x-max-tokens-requested')} are more than the model gives to this prompt`)
+  if (headers.get('x-max-tokens-capped') === 'true')
+    console.log(
+      `capped    at ${most} tokens; ${headers.get('x-max-tokens-requested')} are more than the model gives to this prompt`,
+    )
 }
 
 /** Prints the text as it arrives, reasoning dimmed, between two blank lines. What went wrong on the way is in what it gives: a receipt may follow. */
@@ -87,7 +103,8 @@ async function print(response: Response): Promise<Told> {
       isCut &&= !line.endsWith('[DONE]')
       if (line.endsWith('[DONE]')) continue
       const chunk = chunkIn(line)
-      if (!chunk || chunk.error) broken ??= chunk ? (chunk.error?.message ?? 'no reason was given') : 'a part of it could not be read'
+      if (!chunk || chunk.error)
+        broken ??= chunk ? (chunk.error?.message ?? 'no reason was given') : 'a part of it could not be read'
       isCut &&= !chunk?.error
       usage = chunk?.usage ?? usage
       const { reasoning_content: thought, content } = chunk?.choices?.[0]?.delta ?? {}

@@ -7,8 +7,16 @@ const POLL_MS = 2_000
 /** An authorization lives 600 seconds (contract 5.29); past that there is nothing to wait for. */
 const GIVE_UP_MS = 600_000
 
-type Result = { readonly id: string; readonly data: readonly { url: string }[]; readonly payment: { status: string; tx_hash: string; network: string } }
-type Images = Asked & { readonly size: string | undefined; readonly n: number | undefined; readonly out: string | undefined }
+type Result = {
+  readonly id: string
+  readonly data: readonly { url: string }[]
+  readonly payment: { status: string; tx_hash: string; network: string }
+}
+type Images = Asked & {
+  readonly size: string | undefined
+  readonly n: number | undefined
+  readonly out: string | undefined
+}
 
 export async function buyImages(asked: Images): Promise<void> {
   const { origin, prompt, model = 'vendor-a/image-1', size, n, out } = asked

@@ -10,15 +10,32 @@ const GIVE_UP_MS = 65 * 60_000
 /** The job goes on: the next poll may find it ready. */
 const PASSING = [202, 429, 503, 504]
 
-type Video = Asked & { readonly seconds: number | undefined; readonly resolution: string | undefined; readonly image: string | undefined; readonly out: string | undefined }
-type Job = { readonly id: string; readonly status: string; readonly poll_url: string; readonly progress?: number; readonly error?: string }
+type Video = Asked & {
+  readonly seconds: number | undefined
+  readonly resolution: string | undefined
+  readonly image: string | undefined
+  readonly out: string | undefined
+}
+type Job = {
+  readonly id: string
+  readonly status: string
+  readonly poll_url: string
+  readonly progress?: number
+  readonly error?: string
+}
 type Clip = { readonly url: string; readonly duration_seconds: number; readonly backed_up: boolean }
 type Result = { readonly data: readonly Clip[]; readonly payment: { status: string; tx_hash: string; network: string } }
 
 export async function buyVideo(asked: Video): Promise<void> {
   const { origin, prompt, model = await usual(origin), seconds, resolution, image, out } = asked
   if (out !== undefined) await access(dirname(resolve(out)), constants.W_OK).catch(refuseOut)
-  const order = postJson({ model, prompt, ...(seconds !== undefined && { duration_seconds: seconds }), ...(resolution && { resolution }), ...(image && { image_url: image }) })
+  const order = postJson({
+    model,
+    prompt,
+    ...(seconds !== undefined && { duration_seconds: seconds }),
+    ...(resolution && { resolution }),
+    ...(image && { image_url: image }),
+  })
   const target = `${origin}/api/v1/videos/generations`
   const purse = await openPurse(asked, await quoted(await ask(target, order)))
   const { data, payment } = await collect(purse, origin, await purse.pay(target, order))
@@ -35,7 +52,9 @@ function refuseOut(): never {
 }
 
 async function usual(origin: string): Promise<string> {
-  const { data = [] } = (await (await ask(`${origin}/api/v1/video/models`)).json()) as { data?: readonly { id: string }[] }
+  const { data = [] } = (await (await ask(`${origin}/api/v1/video/models`)).json()) as {
+    data?: readonly { id: string }[]
+  }
   const model = data.find(({ id }) => id === USUAL) ?? data[0]
   if (!model) throw new BuyError('This gateway makes no videos.')
   return model.id
@@ -52,16 +71,19 @@ async function collect({ again }: Purse, origin: string, submitted: Response): P
     const response = await again(origin + job.poll_url)
     const body = (await response.json()) as Job & Result
     if (response.status === 200 && body.payment) return body
-    if (response.status === 200) throw new BuyError(`The video ${body.status}: ${body.error ?? 'no reason was given'} Nothing was charged.`)
+    if (response.status === 200)
+      throw new BuyError(`The video ${body.status}: ${body.error ?? 'no reason was given'} Nothing was charged.`)
     if (!PASSING.includes(response.status)) throw refusal(response.status, body)
-    if (response.status === 202) console.log(`waiting   ${job.id} is ${body.status}${body.progress === undefined ? '' : `, ${body.progress}%`}`)
+    if (response.status === 202)
+      console.log(`waiting   ${job.id} is ${body.status}${body.progress === undefined ? '' : `, ${body.progress}%`}`)
   }
   throw new BuyError(`The video is not ready yet. Nothing was charged; it stays at ${origin}${job.poll_url}`)
 }
 
 async function save(url: string, out: string | undefined): Promise<string> {
   const response = await fetch(url)
-  if (!response.ok || !response.body) throw new BuyError(`${response.status}: the video could not be fetched; it stays at its URL`)
+  if (!response.ok || !response.body)
+    throw new BuyError(`${response.status}: the video could not be fetched; it stays at its URL`)
   const type = response.headers.get('content-type')?.split(';', 1)[0]
   const path = out ?? `farebox-${Date.now()}.${type === 'video/quicktime' ? 'mov' : (type?.split('/')[1] ?? 'mp4')}`
   await writeFile(path, response.body)

@@ -10,7 +10,13 @@ const PAYMENT = 'payment-signature'
 /** `fetch`, paying where it has to. */
 export type Pay = (url: string, init?: RequestInit) => Promise<Response>
 /** `most`: the dearest purchase that may be signed, in US dollars. */
-export type Asked = { readonly origin: string; readonly prompt: string; readonly model: string | undefined; readonly rpc: string | undefined; readonly most: number | undefined }
+export type Asked = {
+  readonly origin: string
+  readonly prompt: string
+  readonly model: string | undefined
+  readonly rpc: string | undefined
+  readonly most: number | undefined
+}
 type Offer = { readonly amount: string; readonly asset: string; readonly network: string; readonly payTo: string }
 type Quote = { readonly accepts?: readonly Offer[]; readonly price: { readonly amount: string } }
 
@@ -36,7 +42,11 @@ export async function quoted(response: Response): Promise<Offer> {
 
 /** In the dialect of any surface. */
 export function refusal(status: number, body: unknown): BuyError {
-  const { error, message, details } = body as { error?: string | { message?: string }; message?: string; details?: unknown }
+  const { error, message, details } = body as {
+    error?: string | { message?: string }
+    message?: string
+    details?: unknown
+  }
   if (typeof error === 'object') return new BuyError(`${status}: ${error.message ?? 'no result'}`)
   return new BuyError(`${status} ${error ?? 'no result'}: ${message ?? (typeof details === 'string' ? details : '')}`)
 }
@@ -59,8 +69,11 @@ export async function openPurse({ origin, rpc, most: said }: Asked, offer: Offer
   const { formatUnits } = await import('viem')
   const usd = (micro: bigint): string => formatUnits(micro, 6)
   const price = Number(usd(BigInt(offer.amount)))
-  if (most !== undefined && price > most) throw new BuyError(`This costs more than ${most} USDC. To pay it all the same, say --most ${Math.ceil(price)}`)
-  const wallet = offer.network.startsWith('solana:') ? await solanaWallet(key, { rpcUrl, offer }) : await evmWallet(key as Hex, { rpcUrl, offer })
+  if (most !== undefined && price > most)
+    throw new BuyError(`This costs more than ${most} USDC. To pay it all the same, say --most ${Math.ceil(price)}`)
+  const wallet = offer.network.startsWith('solana:')
+    ? await solanaWallet(key, { rpcUrl, offer })
+    : await evmWallet(key as Hex, { rpcUrl, offer })
   const before = await wallet.balance()
   console.log(`wallet    ${wallet.address}${before === undefined ? '' : `, ${usd(before)} USDC`}`)
   let signed: string | null = null
@@ -101,7 +114,12 @@ async function evmWallet(key: Hex, { rpcUrl, offer: { asset } }: Reading): Promi
     scheme: { network: 'eip155:*', client: new ExactEvmScheme(account) },
     async balance() {
       if (!rpcUrl) return undefined
-      return await createPublicClient({ transport: http(rpcUrl) }).readContract({ address: asset as Hex, abi: erc20Abi, functionName: 'balanceOf', args: [account.address] })
+      return await createPublicClient({ transport: http(rpcUrl) }).readContract({
+        address: asset as Hex,
+        abi: erc20Abi,
+        functionName: 'balanceOf',
+        args: [account.address],
+      })
     },
   }
 }
@@ -115,7 +133,9 @@ async function solanaWallet(key: string, { rpcUrl, offer: { asset } }: Reading):
     scheme: { network: 'solana:*', client: new ExactSvmScheme(signer, { ...(rpcUrl && { rpcUrl }) }) },
     async balance() {
       if (!rpcUrl) return undefined
-      const { value } = await createSolanaRpc(rpcUrl).getTokenAccountsByOwner(signer.address, { mint: address(asset) }, { encoding: 'jsonParsed' }).send()
+      const { value } = await createSolanaRpc(rpcUrl)
+        .getTokenAccountsByOwner(signer.address, { mint: address(asset) }, { encoding: 'jsonParsed' })
+        .send()
       return value.reduce((sum, { account }) => sum + BigInt(account.data.parsed.info.tokenAmount.amount), 0n)
     },
   }
@@ -129,7 +149,11 @@ export async function gatewayAt(url: string, name: string): Promise<string> {
   const { gateways } = (await devnetAt(url)) ?? { gateways: [] }
   const found = gateways.find((each) => each.name === name)
   if (found) return found.base_url
-  throw new BuyError(gateways.length === 0 ? '--gateway names one of a devnet; elsewhere, --url says where a gateway is.' : `There is no gateway ${name} here, but ${gateways.map((each) => each.name).join(', ')}.`)
+  throw new BuyError(
+    gateways.length === 0
+      ? '--gateway names one of a devnet; elsewhere, --url says where a gateway is.'
+      : `There is no gateway ${name} here, but ${gateways.map((each) => each.name).join(', ')}.`,
+  )
 }
 
 async function devnetAt(url: string): Promise<Devnet | undefined> {
@@ -137,11 +161,17 @@ async function devnetAt(url: string): Promise<Devnet | undefined> {
   return response.ok ? ((await response.json()) as Devnet) : undefined
 }
 
-async function findWallet(origin: string, rpc: string | undefined): Promise<{ key: string; rpcUrl: string | undefined; isPlay: boolean }> {
+async function findWallet(
+  origin: string,
+  rpc: string | undefined,
+): Promise<{ key: string; rpcUrl: string | undefined; isPlay: boolean }> {
   const key = process.env.FAREBOX_BUYER_KEY
   if (key) return { key, rpcUrl: rpc, isPlay: false }
   const devnet = await devnetAt(origin)
-  if (!devnet) throw new BuyError('This gateway takes real money. Set FAREBOX_BUYER_KEY to the private key of the wallet that pays.')
+  if (!devnet)
+    throw new BuyError(
+      'This gateway takes real money. Set FAREBOX_BUYER_KEY to the private key of the wallet that pays.',
+    )
   const { rpc_url: rpcUrl, buyer } = devnet.gateways.find((each) => each.base_url === origin) ?? devnet
   return { key: buyer.private_key, rpcUrl: rpc ?? rpcUrl, isPlay: true }
 }

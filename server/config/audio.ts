@@ -51,7 +51,9 @@ export type AudioConfig = {
   readonly elevenlabs?: Account | undefined
   readonly minimax?: Account | undefined
   /** A server of the operator's that speaks the OpenAI speech protocol. */
-  readonly speech?: { readonly key: string | undefined; readonly baseUrl: string; readonly voices: readonly string[] } | undefined
+  readonly speech?:
+    | { readonly key: string | undefined; readonly baseUrl: string; readonly voices: readonly string[] }
+    | undefined
 }
 
 const KEYS = { elevenlabs: 'ELEVENLABS_API_KEY', minimax: 'MINIMAX_API_KEY', speech: 'SPEECH_API_KEY' } as const
@@ -75,13 +77,15 @@ export function resolveAudio(given: Static<typeof Settings>, { env, mistakes, ke
     if (!key) unread({ [`${name}_base_url`]: baseUrl }, `without ${KEYS[name]}`)
     return key ? { key, baseUrl } : undefined
   }
-  if (!speechUrl) unread({ speech_models: models[0], speech_voices: voices[0] }, 'without speech_base_url (SPEECH_BASE_URL)')
+  if (!speechUrl)
+    unread({ speech_models: models[0], speech_voices: voices[0] }, 'without speech_base_url (SPEECH_BASE_URL)')
   if (!speechUrl && env[KEYS.speech]) mistakes.push(`${KEYS.speech}: has no meaning without SPEECH_BASE_URL`)
   const own = speechUrl ? models.map(rowOf) : []
   const { rows, mistakes: found } = overrideAudio([...audioRows, ...own], audio.map(overrideOf))
   mistakes.push(...found)
   for (const { id, vendor } of audio) {
-    if (vendor && !AUDIO_VENDORS.some((name) => name === vendor)) mistakes.push(`audio ${id}.vendor: must be one of ${AUDIO_VENDORS.join(', ')}, got ${JSON.stringify(vendor)}`)
+    if (vendor && !AUDIO_VENDORS.some((name) => name === vendor))
+      mistakes.push(`audio ${id}.vendor: must be one of ${AUDIO_VENDORS.join(', ')}, got ${JSON.stringify(vendor)}`)
   }
   return {
     rows,
@@ -95,7 +99,16 @@ export function resolveAudio(given: Static<typeof Settings>, { env, mistakes, ke
 function rowOf(model: string): AudioRow {
   const [cheapest] = audioRows
   if (!cheapest) throw new Error('an empty catalog')
-  return { ...cheapest, id: `local/${model}`, aliases: [], name: model, maker: 'local', vendor: 'speech', upstream: model, maxCharacters: 4_096 }
+  return {
+    ...cheapest,
+    id: `local/${model}`,
+    aliases: [],
+    name: model,
+    maker: 'local',
+    vendor: 'speech',
+    upstream: model,
+    maxCharacters: 4_096,
+  }
 }
 
 function overrideOf({ max_characters: maxCharacters, ...fields }: Static<typeof AudioSetting>): AudioOverride {
@@ -104,5 +117,9 @@ function overrideOf({ max_characters: maxCharacters, ...fields }: Static<typeof 
 
 /** Accounts whose calls are charged to the operator, with the variable of their key. */
 export function keyedAudio(audio: AudioConfig): ReadonlyMap<string, string> {
-  return new Map((['elevenlabs', 'minimax', 'speech'] as const).flatMap((name) => (audio[name]?.key ? [[name, KEYS[name]] as const] : [])))
+  return new Map(
+    (['elevenlabs', 'minimax', 'speech'] as const).flatMap((name) =>
+      audio[name]?.key ? [[name, KEYS[name]] as const] : [],
+    ),
+  )
 }

@@ -2,7 +2,16 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { type ChatRow, chatRows, type Json, overrideChat } from '../../core/mod.ts'
 import { addressOf } from './makers.ts'
-import { above, type ChatProtocol, ChatProtocolName, type Environment, keyOf, serving, type Shelf, type VendorTable } from './vendors.ts'
+import {
+  above,
+  type ChatProtocol,
+  ChatProtocolName,
+  type Environment,
+  keyOf,
+  serving,
+  type Shelf,
+  type VendorTable,
+} from './vendors.ts'
 
 const strict = { additionalProperties: false }
 const Name = Type.String({ minLength: 1, maxLength: 200 })
@@ -10,7 +19,8 @@ const Names = Type.Array(Name, { maxItems: 100 })
 const Tokens = Type.Integer({ minimum: 1 })
 /** US dollars. */
 const Rate = Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,9})?$' })
-const oneOf = <const Words extends readonly string[]>(...words: Words) => Type.Union(words.map((word: Words[number]) => Type.Literal(word)))
+const oneOf = <const Words extends readonly string[]>(...words: Words) =>
+  Type.Union(words.map((word: Words[number]) => Type.Literal(word)))
 
 export const ChatSetting = Type.Object(
   {
@@ -69,11 +79,17 @@ const TIMEOUT_S = 120
 type Resolving = { readonly env: Environment; readonly added: readonly ChatSetting[]; readonly mistakes: string[] }
 
 /** `added` are rows beside the catalog's, which settings may change too. Mistakes are added by name; keys are looked up, never shown. */
-export function resolveChat(vendors: VendorTable, settings: readonly ChatSetting[], { env, added, mistakes }: Resolving): ChatShelf {
+export function resolveChat(
+  vendors: VendorTable,
+  settings: readonly ChatSetting[],
+  { env, added, mistakes }: Resolving,
+): ChatShelf {
   const rows = overrideChat(chatRows, added).rows
   const overridden = overrideChat(rows, settings.map(overrideOf))
   mistakes.push(...overridden.mistakes)
-  const tables = new Map(Object.entries(vendors).flatMap(([name, row]) => (row.chat ? [[name, tableOf(name, row, mistakes)] as const] : [])))
+  const tables = new Map(
+    Object.entries(vendors).flatMap(([name, row]) => (row.chat ? [[name, tableOf(name, row, mistakes)] as const] : [])),
+  )
   const own = new Map(settings.map((setting) => [setting.id, servingFields(setting)]))
   const servings = new Map<string, ChatServing>()
   for (const row of overridden.rows) {
@@ -81,7 +97,8 @@ export function resolveChat(vendors: VendorTable, settings: readonly ChatSetting
     const merged = above(table, own.get(row.servedBy ?? row.id) ?? {})
     if (!merged.protocol) continue
     const isNowhere = merged.protocol === 'openai-chat' && table?.protocol !== 'openai-chat' && !merged.base_url
-    if (isNowhere && !row.servedBy) mistakes.push(`chat ${row.id}.base_url: missing; ${merged.protocol} alone does not say whose server that is`)
+    if (isNowhere && !row.servedBy)
+      mistakes.push(`chat ${row.id}.base_url: missing; ${merged.protocol} alone does not say whose server that is`)
     servings.set(row.id, {
       protocol: merged.protocol,
       baseUrl: merged.base_url,
@@ -97,10 +114,30 @@ export function resolveChat(vendors: VendorTable, settings: readonly ChatSetting
 type Fields = Partial<Pick<ChatSetting, 'protocol' | keyof typeof serving>>
 
 /** What a vendor's table says of chat. Without an address it is the maker's; a key of one maker is never sent to another. */
-function tableOf(name: string, { chat, base_url, key_env, chat_base_url, chat_timeout_seconds, chat_parameters, chat_overrides }: VendorTable[string], mistakes: string[]): Fields {
+function tableOf(
+  name: string,
+  {
+    chat,
+    base_url,
+    key_env,
+    chat_base_url,
+    chat_timeout_seconds,
+    chat_parameters,
+    chat_overrides,
+  }: VendorTable[string],
+  mistakes: string[],
+): Fields {
   const address = chat_base_url ?? base_url ?? (chat && addressOf(name, chat))
-  if (address === 'unknown') mistakes.push(`vendors.${name}.base_url: missing; ${chat} alone does not say whose server that is`)
-  const fields = { protocol: chat, base_url: address === 'own' ? undefined : address, key_env, timeout_seconds: chat_timeout_seconds, parameters: chat_parameters, overrides: chat_overrides }
+  if (address === 'unknown')
+    mistakes.push(`vendors.${name}.base_url: missing; ${chat} alone does not say whose server that is`)
+  const fields = {
+    protocol: chat,
+    base_url: address === 'own' ? undefined : address,
+    key_env,
+    timeout_seconds: chat_timeout_seconds,
+    parameters: chat_parameters,
+    overrides: chat_overrides,
+  }
   return given(fields)
 }
 
@@ -113,6 +150,14 @@ function given(fields: { readonly [Name in keyof Fields]: Fields[Name] | undefin
 }
 
 function overrideOf(setting: ChatSetting) {
-  const { protocol: _protocol, base_url: _url, key_env: _key, timeout_seconds: _time, parameters: _parameters, overrides: _overrides, ...fields } = setting
+  const {
+    protocol: _protocol,
+    base_url: _url,
+    key_env: _key,
+    timeout_seconds: _time,
+    parameters: _parameters,
+    overrides: _overrides,
+    ...fields
+  } = setting
   return fields
 }

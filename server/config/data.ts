@@ -2,7 +2,8 @@
 import { type Static, Type } from '@sinclair/typebox'
 
 const Url = Type.Optional(Type.String({ pattern: '^https?://' }))
-const oneOf = <const Words extends readonly string[]>(...words: Words) => Type.Optional(Type.Union(words.map((word: Words[number]) => Type.Literal(word))))
+const oneOf = <const Words extends readonly string[]>(...words: Words) =>
+  Type.Optional(Type.Union(words.map((word: Words[number]) => Type.Literal(word))))
 
 /** Settings of the file; their keys come from the environment only. */
 export const dataSettings = {
@@ -25,24 +26,45 @@ export const dataVariables = {
 
 export const dataUrls = ['predexon_base_url', 'defillama_base_url'] as const
 
-export type WebSearchConfig = { readonly by: 'exa'; readonly key: string; readonly baseUrl: string | undefined } | { readonly by: 'corpus' | 'off' }
+export type WebSearchConfig =
+  | { readonly by: 'exa'; readonly key: string; readonly baseUrl: string | undefined }
+  | { readonly by: 'corpus' | 'off' }
 /** `venues` are asked themselves, without a key. */
-export type PredictionConfig = { readonly by: 'predexon'; readonly key: string; readonly baseUrl: string | undefined } | { readonly by: 'venues' | 'sample' | 'off' }
-export type DefiConfig = { readonly by: 'defillama'; readonly key: string | undefined; readonly baseUrl: string | undefined } | { readonly by: 'sample' | 'off' }
+export type PredictionConfig =
+  | { readonly by: 'predexon'; readonly key: string; readonly baseUrl: string | undefined }
+  | { readonly by: 'venues' | 'sample' | 'off' }
+export type DefiConfig =
+  | { readonly by: 'defillama'; readonly key: string | undefined; readonly baseUrl: string | undefined }
+  | { readonly by: 'sample' | 'off' }
 
-export type DataServices = { readonly websearch?: WebSearchConfig | undefined; readonly prediction?: PredictionConfig | undefined; readonly defi?: DefiConfig | undefined }
+export type DataServices = {
+  readonly websearch?: WebSearchConfig | undefined
+  readonly prediction?: PredictionConfig | undefined
+  readonly defi?: DefiConfig | undefined
+}
 
 /** How the rest of the configuration reads keys and tells mistakes. */
-type Tools = { key(variable: string): string | undefined; mistake(text: string): void; unread(settings: Readonly<Record<string, string | undefined>>, why: string): void }
+type Tools = {
+  key(variable: string): string | undefined
+  mistake(text: string): void
+  unread(settings: Readonly<Record<string, string | undefined>>, why: string): void
+}
 
 const KEYS = { exa: 'EXA_API_KEY', predexon: 'PREDEXON_API_KEY', defillama: 'DEFILLAMA_API_KEY' } as const
 
 /** A key brings its service to life; what needs none has to be named. */
 export function resolveData(given: Given, tools: Tools): DataServices {
-  return { websearch: resolveWebSearch(given, tools), prediction: resolvePrediction(given, tools), defi: resolveDefi(given, tools) }
+  return {
+    websearch: resolveWebSearch(given, tools),
+    prediction: resolvePrediction(given, tools),
+    defi: resolveDefi(given, tools),
+  }
 }
 
-function resolveWebSearch({ websearch, exa_base_url: baseUrl }: Given, { key, mistake }: Tools): WebSearchConfig | undefined {
+function resolveWebSearch(
+  { websearch, exa_base_url: baseUrl }: Given,
+  { key, mistake }: Tools,
+): WebSearchConfig | undefined {
   const found = key(KEYS.exa)
   const by = websearch ?? (found ? 'exa' : undefined)
   if (by !== 'exa') return by && { by }
@@ -50,14 +72,18 @@ function resolveWebSearch({ websearch, exa_base_url: baseUrl }: Given, { key, mi
   return { by, key: found ?? '', baseUrl }
 }
 
-function resolvePrediction({ prediction, predexon_base_url: baseUrl }: Given, { key, mistake, unread }: Tools): PredictionConfig | undefined {
+function resolvePrediction(
+  { prediction, predexon_base_url: baseUrl }: Given,
+  { key, mistake, unread }: Tools,
+): PredictionConfig | undefined {
   const found = key(KEYS.predexon)
   const by = prediction ?? (found ? 'predexon' : undefined)
   if (by !== 'predexon') {
     unread({ predexon_base_url: baseUrl }, `unless prediction (PREDICTION) is predexon, which needs ${KEYS.predexon}`)
     return by && { by }
   }
-  if (!found) mistake(`prediction: predexon needs the environment variable ${KEYS.predexon}, which is not set; venues needs none`)
+  if (!found)
+    mistake(`prediction: predexon needs the environment variable ${KEYS.predexon}, which is not set; venues needs none`)
   return { by, key: found ?? '', baseUrl }
 }
 

@@ -2,7 +2,8 @@
 import { type Static, Type } from '@sinclair/typebox'
 
 const Url = Type.Optional(Type.String({ pattern: '^https?://' }))
-const either = <const Name extends string>(name: Name) => Type.Optional(Type.Union([Type.Literal(name), Type.Literal('off')]))
+const either = <const Name extends string>(name: Name) =>
+  Type.Optional(Type.Union([Type.Literal(name), Type.Literal('off')]))
 
 /** Settings of the file; their keys come from the environment only. */
 export const effectSettings = {
@@ -35,48 +36,112 @@ export const effectVariables = {
   POLYMARKET_BRIDGE_URL: 'polymarket_bridge_url',
 } as const
 
-export const effectUrls = ['bland_base_url', 'twilio_base_url', 'twilio_lookups_url', 'onramp_base_url', 'polymarket_bridge_url'] as const
+export const effectUrls = [
+  'bland_base_url',
+  'twilio_base_url',
+  'twilio_lookups_url',
+  'onramp_base_url',
+  'polymarket_bridge_url',
+] as const
 
 export type VoiceConfig = { readonly key: string; readonly encryptedKey: string; readonly baseUrl: string | undefined }
-export type PhoneConfig = { readonly accountSid: string; readonly authToken: string; readonly baseUrl: string | undefined; readonly lookupsUrl: string | undefined; readonly fraudFields: string | undefined; readonly countries: readonly string[] | undefined }
+export type PhoneConfig = {
+  readonly accountSid: string
+  readonly authToken: string
+  readonly baseUrl: string | undefined
+  readonly lookupsUrl: string | undefined
+  readonly fraudFields: string | undefined
+  readonly countries: readonly string[] | undefined
+}
 export type OnrampConfig = { readonly keyId: string; readonly keySecret: string; readonly baseUrl: string | undefined }
 export type BridgeConfig = { readonly baseUrl: string | undefined }
 
 /** What is not here is not for sale, on devnet as elsewhere. */
-export type EffectServices = { readonly voice?: VoiceConfig | undefined; readonly phone?: PhoneConfig | undefined; readonly onramp?: OnrampConfig | undefined; readonly bridge?: BridgeConfig | undefined }
+export type EffectServices = {
+  readonly voice?: VoiceConfig | undefined
+  readonly phone?: PhoneConfig | undefined
+  readonly onramp?: OnrampConfig | undefined
+  readonly bridge?: BridgeConfig | undefined
+}
 
 /** `secret` is a key that may hold blanks and line breaks. */
-type Tools = { key(variable: string): string | undefined; secret(variable: string): string | undefined; mistake(text: string): void; unread(settings: Readonly<Record<string, string | undefined>>, why: string): void }
+type Tools = {
+  key(variable: string): string | undefined
+  secret(variable: string): string | undefined
+  mistake(text: string): void
+  unread(settings: Readonly<Record<string, string | undefined>>, why: string): void
+}
 
-const KEYS = { voice: ['BLAND_API_KEY', 'BLAND_ENCRYPTED_KEY'], phone: ['TWILIO_ACCOUNT_SID', 'TWILIO_AUTH_TOKEN'], onramp: ['CDP_API_KEY_ID', 'CDP_API_KEY_SECRET'] } as const
+const KEYS = {
+  voice: ['BLAND_API_KEY', 'BLAND_ENCRYPTED_KEY'],
+  phone: ['TWILIO_ACCOUNT_SID', 'TWILIO_AUTH_TOKEN'],
+  onramp: ['CDP_API_KEY_ID', 'CDP_API_KEY_SECRET'],
+} as const
 
 export function resolveEffects(given: Given, tools: Tools): EffectServices {
   const phone = resolvePhone(given, tools)
   const voice = resolveVoice(given, tools)
-  if (voice && !phone) tools.mistake('voice: people are called from numbers that their callers rent here, so it needs phone (PHONE) as well')
+  if (voice && !phone)
+    tools.mistake(
+      'voice: people are called from numbers that their callers rent here, so it needs phone (PHONE) as well',
+    )
   return { voice, phone, onramp: resolveOnramp(given, tools), bridge: resolveBridge(given, tools) }
 }
 
-function resolveVoice({ voice, bland_base_url: baseUrl }: Given, { key, mistake, unread }: Tools): VoiceConfig | undefined {
+function resolveVoice(
+  { voice, bland_base_url: baseUrl }: Given,
+  { key, mistake, unread }: Tools,
+): VoiceConfig | undefined {
   if (voice !== 'bland') return void unread({ bland_base_url: baseUrl }, 'unless voice (VOICE) is bland')
   const [own, account] = KEYS.voice
   const [found, encryptedKey] = [key(own), key(account)]
   if (!found) mistake(`voice: bland needs the environment variable ${own}, which is not set`)
-  if (!encryptedKey) mistake(`voice: bland needs the environment variable ${account}, which is not set: what Bland gives for the Twilio account that rents the numbers`)
+  if (!encryptedKey)
+    mistake(
+      `voice: bland needs the environment variable ${account}, which is not set: what Bland gives for the Twilio account that rents the numbers`,
+    )
   return { key: found ?? '', encryptedKey: encryptedKey ?? '', baseUrl }
 }
 
-function resolvePhone({ phone, twilio_base_url: baseUrl, twilio_lookups_url: lookupsUrl, twilio_fraud_fields: fraudFields, phone_countries: countries }: Given, { key, mistake, unread }: Tools): PhoneConfig | undefined {
-  if (phone !== 'twilio') return void unread({ twilio_base_url: baseUrl, twilio_lookups_url: lookupsUrl, twilio_fraud_fields: fraudFields, phone_countries: countries }, 'unless phone (PHONE) is twilio')
+function resolvePhone(
+  {
+    phone,
+    twilio_base_url: baseUrl,
+    twilio_lookups_url: lookupsUrl,
+    twilio_fraud_fields: fraudFields,
+    phone_countries: countries,
+  }: Given,
+  { key, mistake, unread }: Tools,
+): PhoneConfig | undefined {
+  if (phone !== 'twilio')
+    return void unread(
+      {
+        twilio_base_url: baseUrl,
+        twilio_lookups_url: lookupsUrl,
+        twilio_fraud_fields: fraudFields,
+        phone_countries: countries,
+      },
+      'unless phone (PHONE) is twilio',
+    )
   const [sid, token] = KEYS.phone
   const [accountSid, authToken] = [key(sid), key(token)]
   if (!accountSid) mistake(`phone: twilio needs the environment variable ${sid}, which is not set`)
   if (accountSid && !/^AC[0-9a-fA-F]{32}$/.test(accountSid)) mistake(`${sid}: must be AC and 32 hex digits`)
   if (!authToken) mistake(`phone: twilio needs the environment variable ${token}, which is not set`)
-  return { accountSid: accountSid ?? '', authToken: authToken ?? '', baseUrl, lookupsUrl, fraudFields, countries: countries?.split(',') }
+  return {
+    accountSid: accountSid ?? '',
+    authToken: authToken ?? '',
+    baseUrl,
+    lookupsUrl,
+    fraudFields,
+    countries: countries?.split(','),
+  }
 }
 
-function resolveOnramp({ onramp, onramp_base_url: baseUrl }: Given, { key, secret, mistake, unread }: Tools): OnrampConfig | undefined {
+function resolveOnramp(
+  { onramp, onramp_base_url: baseUrl }: Given,
+  { key, secret, mistake, unread }: Tools,
+): OnrampConfig | undefined {
   if (onramp !== 'coinbase') return void unread({ onramp_base_url: baseUrl }, 'unless onramp (ONRAMP) is coinbase')
   const [id, signedQuery] = KEYS.onramp
   const [keyId, keySecret] = [key(id), secret(signedQuery)]
@@ -85,7 +150,10 @@ function resolveOnramp({ onramp, onramp_base_url: baseUrl }: Given, { key, secre
   return { keyId: keyId ?? '', keySecret: keySecret ?? '', baseUrl }
 }
 
-function resolveBridge({ polymarket_funding: funding, polymarket_bridge_url: baseUrl }: Given, { unread }: Tools): BridgeConfig | undefined {
+function resolveBridge(
+  { polymarket_funding: funding, polymarket_bridge_url: baseUrl }: Given,
+  { unread }: Tools,
+): BridgeConfig | undefined {
   if (funding === 'bridge') return { baseUrl }
   return void unread({ polymarket_bridge_url: baseUrl }, 'unless polymarket_funding (POLYMARKET_FUNDING) is bridge')
 }

@@ -1,7 +1,13 @@
 /** The gateways of a process, as rows: who is called by which name or port, what is sold there, and how it is paid. */
 import { type Static, Type } from '@sinclair/typebox'
 import { duplicatesIn } from '../../core/mod.ts'
-import { labelOf, type PaymentMethod, paymentMethodSettings, type Reading, resolvePaymentMethods } from './payment_methods.ts'
+import {
+  labelOf,
+  type PaymentMethod,
+  paymentMethodSettings,
+  type Reading,
+  resolvePaymentMethods,
+} from './payment_methods.ts'
 
 const Name = Type.String({ pattern: '^[a-z0-9-]{1,40}$' })
 
@@ -16,7 +22,13 @@ export const GatewayRow = Type.Object(
     /** Its own origin, where it is not the process's. */
     public_origin: Type.Optional(Type.String({ pattern: '^https?://[^/]+$' })),
     /** All models, the few of `small`, or those that are named. */
-    catalog: Type.Optional(Type.Union([Type.Literal('full'), Type.Literal('small'), Type.Array(Type.String({ minLength: 1 }), { minItems: 1 })])),
+    catalog: Type.Optional(
+      Type.Union([
+        Type.Literal('full'),
+        Type.Literal('small'),
+        Type.Array(Type.String({ minLength: 1 }), { minItems: 1 }),
+      ]),
+    ),
     /** Endpoints that it does not have, by name or by the part before the dot. */
     hidden: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
     /** It answers 404 to everything. */
@@ -41,14 +53,20 @@ export type GatewayConfig = {
 }
 
 /** Mistakes are added by name; keys are looked up, never shown. `port` is the one that all of them share. */
-export function resolveGateways(rows: readonly Row[], { env, mistakes, port: shared }: Reading & { readonly port: number }): readonly GatewayConfig[] {
+export function resolveGateways(
+  rows: readonly Row[],
+  { env, mistakes, port: shared }: Reading & { readonly port: number },
+): readonly GatewayConfig[] {
   const gateways = rows.map((row, index) => resolveGateway(row, `gateways.${index}`, { env, mistakes }))
-  for (const [index, row] of gateways.entries()) mistakes.push(...placeProblems(row, { index, shared }).map((problem) => `gateways.${index}${problem}`))
+  for (const [index, row] of gateways.entries())
+    mistakes.push(...placeProblems(row, { index, shared }).map((problem) => `gateways.${index}${problem}`))
   for (const name of duplicatesIn(gateways.map((row) => row.name))) mistakes.push(`gateways: two are called ${name}`)
   const hosts = gateways.flatMap((row) => row.hosts.map((host) => host.toLowerCase()))
   for (const host of duplicatesIn(hosts)) mistakes.push(`gateways: two answer for the host ${host}`)
-  for (const port of duplicatesIn(gateways.flatMap(({ port }) => (port ? [String(port)] : [])))) mistakes.push(`gateways: two listen on port ${port}`)
-  if (gateways.length > 0 && gateways.every(({ retired }) => retired)) mistakes.push('gateways: all are retired, and none is left to sell')
+  for (const port of duplicatesIn(gateways.flatMap(({ port }) => (port ? [String(port)] : []))))
+    mistakes.push(`gateways: two listen on port ${port}`)
+  if (gateways.length > 0 && gateways.every(({ retired }) => retired))
+    mistakes.push('gateways: all are retired, and none is left to sell')
   for (const key of sharedKeys(gateways)) mistakes.push(`gateways: ${key}`)
   return gateways
 }
@@ -57,17 +75,35 @@ function resolveGateway(row: Row, at: string, reading: Reading): GatewayConfig {
   const { name, hosts = [], hidden = [], retired = false, catalog = 'full', port, public_origin: publicOrigin } = row
   const label = row.label ?? labelOf(row.network) ?? name
   const place = { ...(port !== undefined && { port }), ...(publicOrigin && { publicOrigin }) }
-  return { name, label, hosts, ...place, catalog, hidden, retired, paymentMethods: retired ? [] : resolvePaymentMethods(row, at, reading) }
+  return {
+    name,
+    label,
+    hosts,
+    ...place,
+    catalog,
+    hidden,
+    retired,
+    paymentMethods: retired ? [] : resolvePaymentMethods(row, at, reading),
+  }
 }
 
 /** What would keep callers from a gateway. A name counts as a Host header spells it: in punycode, without the port that is usual. */
-function placeProblems({ hosts, port, retired }: GatewayConfig, { index, shared }: { index: number; shared: number }): readonly string[] {
+function placeProblems(
+  { hosts, port, retired }: GatewayConfig,
+  { index, shared }: { index: number; shared: number },
+): readonly string[] {
   const bad = hosts.findIndex((host) => URL.parse(`http://${host}`)?.host !== host.toLowerCase())
   const isLost = index > 0 && !retired && hosts.length === 0 && port === undefined
   return [
-    ...(bad >= 0 ? [`.hosts.${bad}: must be a name as callers send it, such as pay.example or pay.example:8080, got ${JSON.stringify(hosts[bad])}`] : []),
+    ...(bad >= 0
+      ? [
+          `.hosts.${bad}: must be a name as callers send it, such as pay.example or pay.example:8080, got ${JSON.stringify(hosts[bad])}`,
+        ]
+      : []),
     ...(port === shared && port !== 0 ? [`.port: all gateways answer on port ${port} already; name another one`] : []),
-    ...(isLost ? [': nobody can call it, for the first gateway answers to all names that no other has; name hosts, or a port'] : []),
+    ...(isLost
+      ? [': nobody can call it, for the first gateway answers to all names that no other has; name hosts, or a port']
+      : []),
   ]
 }
 
@@ -81,7 +117,10 @@ function sharedKeys(gateways: readonly GatewayConfig[]): ReadonlySet<string> {
       for (const key of paymentMethod.settles.keys) {
         const chain = JSON.stringify(paymentMethod)
         const other = users.get(`${paymentMethod.network} ${key}`)
-        if (key !== '' && other !== undefined && other !== chain) found.add(`${name} shares a relayer key with another one on ${paymentMethod.network}, to another pay_to or in another way; give it its own`)
+        if (key !== '' && other !== undefined && other !== chain)
+          found.add(
+            `${name} shares a relayer key with another one on ${paymentMethod.network}, to another pay_to or in another way; give it its own`,
+          )
         users.set(`${paymentMethod.network} ${key}`, chain)
       }
     }

@@ -16,13 +16,33 @@ const compatible = (address: string) => ({ openai: address, 'openai-chat': addre
 
 const makers: Readonly<Record<string, Maker>> = {
   'vendor-a': { keys: ['OPENAI_API_KEY'], protocol: 'openai-images', chat: 'openai', chatAt: compatible('own') },
-  'vendor-b': { keys: ['GEMINI_API_KEY', 'GOOGLE_API_KEY'], protocol: 'gemini-images', chat: 'gemini', chatAt: { gemini: 'own' } },
-  'vendor-c': { keys: ['XAI_API_KEY'], protocol: 'xai-images', chat: 'openai', chatAt: compatible('https://api.x.ai/v1'), video: 'xai-videos' },
-  'vendor-d': { keys: ['ZAI_API_KEY', 'ZHIPU_API_KEY'], protocol: 'cogview', chat: 'openai-chat', chatAt: compatible('https://api.z.ai/api/paas/v4') },
+  'vendor-b': {
+    keys: ['GEMINI_API_KEY', 'GOOGLE_API_KEY'],
+    protocol: 'gemini-images',
+    chat: 'gemini',
+    chatAt: { gemini: 'own' },
+  },
+  'vendor-c': {
+    keys: ['XAI_API_KEY'],
+    protocol: 'xai-images',
+    chat: 'openai',
+    chatAt: compatible('https://api.x.ai/v1'),
+    video: 'xai-videos',
+  },
+  'vendor-d': {
+    keys: ['ZAI_API_KEY', 'ZHIPU_API_KEY'],
+    protocol: 'cogview',
+    chat: 'openai-chat',
+    chatAt: compatible('https://api.z.ai/api/paas/v4'),
+  },
   'vendor-e': { keys: ['ARK_API_KEY'], protocol: 'seedream', video: 'seedance' },
   'vendor-g': { keys: ['ANTHROPIC_API_KEY'], chat: 'anthropic-messages', chatAt: { 'anthropic-messages': 'own' } },
   'vendor-h': { keys: ['DEEPSEEK_API_KEY'], chat: 'openai-chat', chatAt: compatible('https://api.deepseek.com') },
-  'vendor-open': { keys: ['NVIDIA_API_KEY'], chat: 'openai-chat', chatAt: compatible('https://integrate.api.nvidia.com/v1') },
+  'vendor-open': {
+    keys: ['NVIDIA_API_KEY'],
+    chat: 'openai-chat',
+    chatAt: compatible('https://integrate.api.nvidia.com/v1'),
+  },
 }
 
 /** The address of a vendor that names none: the maker's, the protocol's `own`, or `unknown`, where a key could end up with a stranger. */
@@ -44,17 +64,41 @@ export function videoAddressOf(vendor: string, video: VideoProtocol): 'own' | 'u
 export type Found = { readonly vendors: VendorTable; readonly rows: readonly ChatSetting[] }
 
 /** What the environment brings. A vendor that the file names is the file's alone. */
-export function fromEnvironment(env: Environment, { named, isDevnet, mistakes }: { named: VendorTable; isDevnet: boolean; mistakes: string[] }): Found {
+export function fromEnvironment(
+  env: Environment,
+  { named, isDevnet, mistakes }: { named: VendorTable; isDevnet: boolean; mistakes: string[] },
+): Found {
   const own = ownServer(env, { isDevnet, mistakes })
-  const vendors = { ...Object.fromEntries(Object.entries(makers).flatMap(([name, maker]) => tableOf(name, maker, { env, mistakes }))), ...own.vendors }
-  return { vendors: Object.fromEntries(Object.entries(vendors).filter(([name]) => !Object.hasOwn(named, name))), rows: own.rows }
+  const vendors = {
+    ...Object.fromEntries(Object.entries(makers).flatMap(([name, maker]) => tableOf(name, maker, { env, mistakes }))),
+    ...own.vendors,
+  }
+  return {
+    vendors: Object.fromEntries(Object.entries(vendors).filter(([name]) => !Object.hasOwn(named, name))),
+    rows: own.rows,
+  }
 }
 
-function tableOf(name: string, { keys, protocol, chat, video }: Maker, { env, mistakes }: { env: Environment; mistakes: string[] }): [string, VendorTable[string]][] {
+function tableOf(
+  name: string,
+  { keys, protocol, chat, video }: Maker,
+  { env, mistakes }: { env: Environment; mistakes: string[] },
+): [string, VendorTable[string]][] {
   const key = keys.find((variable) => env[variable])
   if (!key) return []
   const address = addressIn(env, key.replace(/_API_KEY$/, '_BASE_URL'), mistakes)
-  return [[name, { key_env: key, ...(protocol && { protocol }), ...(chat && { chat }), ...(video && { video }), ...(address && { base_url: address }) }]]
+  return [
+    [
+      name,
+      {
+        key_env: key,
+        ...(protocol && { protocol }),
+        ...(chat && { chat }),
+        ...(video && { video }),
+        ...(address && { base_url: address }),
+      },
+    ],
+  ]
 }
 
 function addressIn(env: Environment, variable: string, mistakes: string[]): string | undefined {
@@ -77,11 +121,28 @@ const MODEL = /^[\w./:-]{1,90}$/
  */
 function ownServer(env: Environment, { isDevnet, mistakes }: { isDevnet: boolean; mistakes: string[] }): Found {
   const address = addressIn(env, 'CHAT_BASE_URL', mistakes)
-  if (!env.CHAT_BASE_URL) for (const variable of ['CHAT_MODEL', 'CHAT_API_KEY']) if (env[variable]) mistakes.push(`${variable}: has no meaning without CHAT_BASE_URL`)
+  if (!env.CHAT_BASE_URL)
+    for (const variable of ['CHAT_MODEL', 'CHAT_API_KEY'])
+      if (env[variable]) mistakes.push(`${variable}: has no meaning without CHAT_BASE_URL`)
   if (!address) return { vendors: {}, rows: [] }
-  const models = [...new Set((env.CHAT_MODEL ?? '').split(',').map((model) => model.trim()).filter((model) => model !== ''))]
-  for (const model of models) if (!MODEL.test(model)) mistakes.push(`CHAT_MODEL: ${JSON.stringify(model.slice(0, 80))} is not the name of a model; several are separated by commas`)
-  const vendor = { chat: 'openai-chat', base_url: address, ...(env.CHAT_API_KEY && { key_env: 'CHAT_API_KEY' }) } as const
+  const models = [
+    ...new Set(
+      (env.CHAT_MODEL ?? '')
+        .split(',')
+        .map((model) => model.trim())
+        .filter((model) => model !== ''),
+    ),
+  ]
+  for (const model of models)
+    if (!MODEL.test(model))
+      mistakes.push(
+        `CHAT_MODEL: ${JSON.stringify(model.slice(0, 80))} is not the name of a model; several are separated by commas`,
+      )
+  const vendor = {
+    chat: 'openai-chat',
+    base_url: address,
+    ...(env.CHAT_API_KEY && { key_env: 'CHAT_API_KEY' }),
+  } as const
   return {
     vendors: { [models.length > 0 ? OWN : 'vendor-open']: vendor },
     rows: models.filter((model) => MODEL.test(model)).map((model) => rowOf(model, isDevnet)),

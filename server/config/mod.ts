@@ -11,7 +11,15 @@ import { fromEnvironment } from './makers.ts'
 import { keyedServices, resolveServices, type Services, serviceSettings, serviceVariables } from './services.ts'
 import { resolveRpc, type RpcNodes, rpcSettings } from './rpc.ts'
 import { resolveVideos, type VideoShelf, VideoSetting } from './video.ts'
-import { checkVendors, type Environment, ImageSetting, keyedVendors, resolveShelf, type Shelf, VendorRow } from './vendors.ts'
+import {
+  checkVendors,
+  type Environment,
+  ImageSetting,
+  keyedVendors,
+  resolveShelf,
+  type Shelf,
+  VendorRow,
+} from './vendors.ts'
 
 const strict = { additionalProperties: false }
 const Wallets = Type.Array(Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' }))
@@ -39,7 +47,9 @@ const File = Type.Object(
     chat: Type.Optional(Type.Array(ChatSetting)),
     videos: Type.Optional(Type.Array(VideoSetting)),
     reference_media: Type.Optional(Type.Boolean()),
-    poll_keys: Type.Optional(Type.Array(Type.String({ pattern: '^([0-9a-fA-F]{2}){16,64}$' }), { minItems: 1, maxItems: 20 })),
+    poll_keys: Type.Optional(
+      Type.Array(Type.String({ pattern: '^([0-9a-fA-F]{2}){16,64}$' }), { minItems: 1, maxItems: 20 }),
+    ),
     chat_receipt_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 60 })),
     new_wallet_calls: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
     new_wallet_usdc: Type.Optional(Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$' })),
@@ -88,8 +98,14 @@ export type Config = Services & {
   readonly port: number
   readonly host: string
   readonly publicOrigin: string | undefined
-  readonly database: { readonly kind: 'memory' } | { readonly kind: 'sqlite'; readonly path: string } | { readonly kind: 'postgres'; readonly url: string }
-  readonly objects: { readonly kind: 'memory' } | { readonly kind: 'file'; readonly dir: string } | { readonly kind: 's3'; readonly url: string; readonly env: Environment }
+  readonly database:
+    | { readonly kind: 'memory' }
+    | { readonly kind: 'sqlite'; readonly path: string }
+    | { readonly kind: 'postgres'; readonly url: string }
+  readonly objects:
+    | { readonly kind: 'memory' }
+    | { readonly kind: 'file'; readonly dir: string }
+    | { readonly kind: 's3'; readonly url: string; readonly env: Environment }
   /** Opens `/metrics` and the operator's routes; without one they do not exist. */
   readonly operatorToken: string | undefined
   readonly maxBody: number
@@ -178,7 +194,11 @@ export function parseConfig(toml: string, env: Environment = {}, path = 'farebox
 
 /** Environment values are text; numbers are read where the schema wants them, and lists at their commas. */
 function typed(schema: TSchema, value: string): unknown {
-  if (schema.type === 'array') return value.split(',').map((part) => part.trim()).filter((part) => part !== '')
+  if (schema.type === 'array')
+    return value
+      .split(',')
+      .map((part) => part.trim())
+      .filter((part) => part !== '')
   const isNumber = schema.type === 'integer' || schema.type === 'number'
   return isNumber && value.trim() !== '' && Number.isFinite(Number(value)) ? Number(value) : value
 }
@@ -197,7 +217,8 @@ function problems(settings: unknown, origin: ReadonlyMap<string, string>): strin
 
 function allowed(schema: TSchema, message: string): string {
   if (typeof schema.pattern === 'string') return `must match ${schema.pattern}`
-  if (Array.isArray(schema.anyOf)) return `must be one of ${schema.anyOf.map((option: TSchema) => option.const).join(', ')}`
+  if (Array.isArray(schema.anyOf))
+    return `must be one of ${schema.anyOf.map((option: TSchema) => option.const).join(', ')}`
   return message.charAt(0).toLowerCase() + message.slice(1)
 }
 
@@ -213,10 +234,16 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   const objects = file.object_store ?? `file:${DEFAULT_DIR}/media`
   const gateways = resolveGateways(file.gateways ?? [], { env, mistakes, port: file.port ?? 4020 })
   for (const [index, range] of (file.trusted_proxies ?? []).entries()) {
-    if (!isRange(range)) mistakes.push(`trusted_proxies.${index}: must be an address or a range such as 10.0.0.0/8, got ${JSON.stringify(range)}`)
+    if (!isRange(range))
+      mistakes.push(
+        `trusted_proxies.${index}: must be an address or a range such as 10.0.0.0/8, got ${JSON.stringify(range)}`,
+      )
   }
   const maxUpload = file.max_upload_bytes ?? 32 << 20
-  if ((file.body_memory_bytes ?? Number.POSITIVE_INFINITY) < 6 * maxUpload) mistakes.push(`body_memory_bytes: must be at least six times max_upload_bytes (${6 * maxUpload}), got ${file.body_memory_bytes}`)
+  if ((file.body_memory_bytes ?? Number.POSITIVE_INFINITY) < 6 * maxUpload)
+    mistakes.push(
+      `body_memory_bytes: must be at least six times max_upload_bytes (${6 * maxUpload}), got ${file.body_memory_bytes}`,
+    )
   const isDevnet = gateways.length === 0
   const host = file.host ?? '127.0.0.1'
   const named = file.vendors ?? {}
@@ -227,9 +254,15 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   const chat = resolveChat(vendors, file.chat ?? [], { env, added: found.rows, mistakes })
   const videos = resolveVideos(vendors, file.videos ?? [], { env, mistakes })
   const services = resolveServices(file, { env, mistakes })
-  if (!isDevnet && services.sandbox?.by === 'embedded' && !file.sandbox) mistakes.push('sandbox: not set; sandbox_most (SANDBOX_MOST) and sandbox_memory_mb (SANDBOX_MEMORY_MB) have a meaning where it (SANDBOX) says embedded')
+  if (!isDevnet && services.sandbox?.by === 'embedded' && !file.sandbox)
+    mistakes.push(
+      'sandbox: not set; sandbox_most (SANDBOX_MOST) and sandbox_memory_mb (SANDBOX_MEMORY_MB) have a meaning where it (SANDBOX) says embedded',
+    )
   // Each process would know its own, and take the others' for ended.
-  if (services.sandbox?.by === 'embedded' && databaseOf(database).kind === 'postgres') mistakes.push('sandbox: embedded sandboxes belong to one process, and with Postgres (DATABASE_URL) there may be several; name e2b or modal, or keep the database in SQLite')
+  if (services.sandbox?.by === 'embedded' && databaseOf(database).kind === 'postgres')
+    mistakes.push(
+      'sandbox: embedded sandboxes belong to one process, and with Postgres (DATABASE_URL) there may be several; name e2b or modal, or keep the database in SQLite',
+    )
   const rpc = resolveRpc(file, { env, mistakes })
   const variables = keyedServices(services)
   const keyed = realVendors({ images, chat, videos, ...services }).map((name) => {
@@ -237,7 +270,9 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
     return variable ? `${name} (${variable})` : name
   })
   if (isDevnet && !isLoopback(host) && keyed.length > 0) {
-    mistakes.push(`HOST: on ${host} others could buy real work with play money; name a gateway, or listen on 127.0.0.1, or remove the keys of ${keyed.join(', ')}`)
+    mistakes.push(
+      `HOST: on ${host} others could buy real work with play money; name a gateway, or listen on 127.0.0.1, or remove the keys of ${keyed.join(', ')}`,
+    )
   }
   if (mistakes.length > 0) return { ok: false, mistakes }
   return {
@@ -305,8 +340,20 @@ function isRange(text: string): boolean {
 }
 
 /** Vendors and services whose calls are charged to the operator. */
-export function realVendors({ images, chat, videos, ...services }: Pick<Config, 'images' | 'chat' | 'videos' | keyof Services>): readonly string[] {
-  return [...new Set([...keyedVendors(images), ...keyedVendors(chat), ...keyedVendors(videos), ...keyedServices(services).keys()])]
+export function realVendors({
+  images,
+  chat,
+  videos,
+  ...services
+}: Pick<Config, 'images' | 'chat' | 'videos' | keyof Services>): readonly string[] {
+  return [
+    ...new Set([
+      ...keyedVendors(images),
+      ...keyedVendors(chat),
+      ...keyedVendors(videos),
+      ...keyedServices(services).keys(),
+    ]),
+  ]
 }
 
 /** Loopback names and addresses: where play money may be shown. */

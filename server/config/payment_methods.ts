@@ -74,14 +74,32 @@ type OnChain = { readonly network: string; readonly asset: string; readonly payT
 export type EvmPaymentMethod = OnChain & {
   readonly kind: 'evm'
   readonly domain: { readonly name: string; readonly version: string }
-  readonly settles: { readonly by: 'relayer'; readonly keys: readonly string[]; readonly floor?: { readonly wei?: string; readonly settlements?: number } } | Facilitated
+  readonly settles:
+    | {
+        readonly by: 'relayer'
+        readonly keys: readonly string[]
+        readonly floor?: { readonly wei?: string; readonly settlements?: number }
+      }
+    | Facilitated
 }
 export type SolanaPaymentMethod = OnChain & {
   readonly kind: 'solana'
-  readonly settles: { readonly by: 'fee_payer'; readonly keys: readonly string[]; readonly maxFeeLamports?: number; readonly floorLamports?: number } | Facilitated
+  readonly settles:
+    | {
+        readonly by: 'fee_payer'
+        readonly keys: readonly string[]
+        readonly maxFeeLamports?: number
+        readonly floorLamports?: number
+      }
+    | Facilitated
 }
 /** `networks` empty: all that the service supports. */
-export type BatchedPaymentMethod = { readonly kind: 'batched'; readonly url: string; readonly networks: readonly string[]; readonly payTo: string }
+export type BatchedPaymentMethod = {
+  readonly kind: 'batched'
+  readonly url: string
+  readonly networks: readonly string[]
+  readonly payTo: string
+}
 export type PaymentMethod = EvmPaymentMethod | SolanaPaymentMethod | BatchedPaymentMethod
 
 /** USDC where its address and signing domain are known (decision 67). Elsewhere the row has to say them. */
@@ -89,19 +107,35 @@ const usdc: Readonly<Record<string, { label: string; asset: string; name?: strin
   'eip155:8453': { label: 'base', asset: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913', name: 'USD Coin' },
   'eip155:84532': { label: 'base-sepolia', asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e', name: 'USDC' },
   'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp': { label: 'solana', asset: 'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v' },
-  'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1': { label: 'solana-devnet', asset: '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU' },
+  'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1': {
+    label: 'solana-devnet',
+    asset: '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU',
+  },
 }
 /** Test networks, whose USDC anybody is given: Sepolia of Base, Ethereum, Polygon, Arbitrum and Optimism, Fuji, and both of Solana's. */
-const TEST = new Set(['eip155:84532', 'eip155:11155111', 'eip155:80002', 'eip155:421614', 'eip155:11155420', 'eip155:43113', 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1', 'solana:4uhcVJyU9pJkvQyS88uRDiswHScPbzM3'])
+const TEST = new Set([
+  'eip155:84532',
+  'eip155:11155111',
+  'eip155:80002',
+  'eip155:421614',
+  'eip155:11155420',
+  'eip155:43113',
+  'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1',
+  'solana:4uhcVJyU9pJkvQyS88uRDiswHScPbzM3',
+])
 const CIRCLE_GATEWAY = 'https://gateway-api.circle.com'
 
 /** What replies call a network, where that is known (contract 1.13). */
-export const labelOf = (network: string | undefined): string | undefined => (network === undefined ? undefined : usdc[network]?.label)
+export const labelOf = (network: string | undefined): string | undefined =>
+  network === undefined ? undefined : usdc[network]?.label
 
 /** Whether what it is paid with costs its payer nothing. */
 export function isPlayMoney(paymentMethod: PaymentMethod): boolean {
   if (paymentMethod.kind !== 'batched') return TEST.has(paymentMethod.network)
-  return paymentMethod.networks.some((network) => TEST.has(network)) || (paymentMethod.networks.length === 0 && new URL(paymentMethod.url).hostname.includes('testnet'))
+  return (
+    paymentMethod.networks.some((network) => TEST.has(network)) ||
+    (paymentMethod.networks.length === 0 && new URL(paymentMethod.url).hostname.includes('testnet'))
+  )
 }
 
 export type Reading = { readonly env: Readonly<Record<string, string | undefined>>; readonly mistakes: string[] }
@@ -117,60 +151,144 @@ export function resolvePaymentMethods(row: Settings, at: string, reading: Readin
 
 function plainPaymentMethod(row: Settings, at: string, reading: Reading): PaymentMethod | undefined {
   const { network } = row
-  const stray = (['asset', 'asset_name', 'asset_version', 'rpc_url', 'rpc_url_env', 'relayer_key_env', 'fee_payer_key_env', 'facilitators'] as const).find((name) => row[name] !== undefined)
+  const stray = (
+    [
+      'asset',
+      'asset_name',
+      'asset_version',
+      'rpc_url',
+      'rpc_url_env',
+      'relayer_key_env',
+      'fee_payer_key_env',
+      'facilitators',
+    ] as const
+  ).find((name) => row[name] !== undefined)
   if (!network && stray) reading.mistakes.push(`${at}.${stray}: belongs to a network, and the row names none`)
   if (!network) return undefined
   const { mistakes } = reading
   const isSolana = network.startsWith('solana:')
   const known = usdc[network]
   const rpcUrl = row.rpc_url ?? secret(row.rpc_url_env, `${at}.rpc_url_env`, reading)
-  if (!row.rpc_url && !row.rpc_url_env) mistakes.push(`${at}.rpc_url: missing; or name an environment variable in rpc_url_env`)
+  if (!row.rpc_url && !row.rpc_url_env)
+    mistakes.push(`${at}.rpc_url: missing; or name an environment variable in rpc_url_env`)
   const asset = row.asset ?? known?.asset
   if (!asset) mistakes.push(`${at}.asset: missing; USDC on ${network} is not known here`)
   const shared = { network, asset: asset ?? '', payTo: payToOf(row, at, { mistakes, isSolana }), rpcUrl: rpcUrl ?? '' }
   if (isSolana) return { kind: 'solana', ...shared, settles: settlingOnSolana(row, at, reading) }
   const name = row.asset_name ?? known?.name
   if (!name) mistakes.push(`${at}.asset_name: missing; the token's EIP-712 name on ${network} is not known here`)
-  return { kind: 'evm', ...shared, domain: { name: name ?? '', version: row.asset_version ?? '2' }, settles: settlingOnEvm(row, at, reading) }
+  return {
+    kind: 'evm',
+    ...shared,
+    domain: { name: name ?? '', version: row.asset_version ?? '2' },
+    settles: settlingOnEvm(row, at, reading),
+  }
 }
 
 function batchedPaymentMethod({ batched, ...row }: Settings, at: string, { mistakes }: Reading): BatchedPaymentMethod {
-  return { kind: 'batched', url: (batched?.url ?? CIRCLE_GATEWAY).replace(/\/$/, ''), networks: batched?.networks ?? [], payTo: payToOf(row, at, { mistakes, isSolana: false }) }
+  return {
+    kind: 'batched',
+    url: (batched?.url ?? CIRCLE_GATEWAY).replace(/\/$/, ''),
+    networks: batched?.networks ?? [],
+    payTo: payToOf(row, at, { mistakes, isSolana: false }),
+  }
 }
 
-function payToOf({ pay_to: payTo }: Settings, at: string, { mistakes, isSolana }: { mistakes: string[]; isSolana: boolean }): string {
+function payToOf(
+  { pay_to: payTo }: Settings,
+  at: string,
+  { mistakes, isSolana }: { mistakes: string[]; isSolana: boolean },
+): string {
   const wanted = isSolana ? SOLANA_ADDRESS : EVM_ADDRESS
   if (payTo === undefined) mistakes.push(`${at}.pay_to: missing; the address that is paid`)
-  if (payTo !== undefined && !new RegExp(`^${wanted}$`).test(payTo)) mistakes.push(`${at}.pay_to: must be ${isSolana ? 'a base58 wallet address' : '0x and 40 hex digits'}, got ${JSON.stringify(payTo)}`)
+  if (payTo !== undefined && !new RegExp(`^${wanted}$`).test(payTo))
+    mistakes.push(
+      `${at}.pay_to: must be ${isSolana ? 'a base58 wallet address' : '0x and 40 hex digits'}, got ${JSON.stringify(payTo)}`,
+    )
   return payTo ?? ''
 }
 
-function settlingOnEvm({ relayer_key_env: named, fee_payer_key_env: stray, max_fee_lamports: lamports, facilitators, ...floors }: Settings, at: string, reading: Reading): EvmPaymentMethod['settles'] {
+function settlingOnEvm(
+  { relayer_key_env: named, fee_payer_key_env: stray, max_fee_lamports: lamports, facilitators, ...floors }: Settings,
+  at: string,
+  reading: Reading,
+): EvmPaymentMethod['settles'] {
   const { mistakes } = reading
-  const { relayer_floor_wei: wei, relayer_floor_settlements: settlements, fee_payer_floor_lamports: strayFloor } = floors
-  if (strayFloor !== undefined) mistakes.push(`${at}.fee_payer_floor_lamports: is for Solana; here it is relayer_floor_wei`)
-  if (facilitators && (wei !== undefined || settlements !== undefined)) mistakes.push(`${at}.relayer_floor_${wei === undefined ? 'settlements' : 'wei'}: facilitators pay the gas`)
+  const {
+    relayer_floor_wei: wei,
+    relayer_floor_settlements: settlements,
+    fee_payer_floor_lamports: strayFloor,
+  } = floors
+  if (strayFloor !== undefined)
+    mistakes.push(`${at}.fee_payer_floor_lamports: is for Solana; here it is relayer_floor_wei`)
+  if (facilitators && (wei !== undefined || settlements !== undefined))
+    mistakes.push(`${at}.relayer_floor_${wei === undefined ? 'settlements' : 'wei'}: facilitators pay the gas`)
   if (stray) mistakes.push(`${at}.fee_payer_key_env: is for Solana; here it is relayer_key_env`)
   if (lamports) mistakes.push(`${at}.max_fee_lamports: is for Solana`)
-  if (!named === !facilitators) mistakes.push(`${at}: name either relayer_key_env or facilitators, who settles its payments`)
+  if (!named === !facilitators)
+    mistakes.push(`${at}: name either relayer_key_env or facilitators, who settles its payments`)
   if (facilitators) return facilitated(facilitators, at, reading)
-  return { by: 'relayer', keys: keysOf(named, `${at}.relayer_key_env`, { ...reading, isKey: isRelayerKey, form: '0x and 64 hex digits, a key of secp256k1', spell: (key) => key.toLowerCase() }), ...((wei !== undefined || settlements !== undefined) && { floor: { ...(wei !== undefined && { wei }), ...(settlements !== undefined && { settlements }) } }) }
+  return {
+    by: 'relayer',
+    keys: keysOf(named, `${at}.relayer_key_env`, {
+      ...reading,
+      isKey: isRelayerKey,
+      form: '0x and 64 hex digits, a key of secp256k1',
+      spell: (key) => key.toLowerCase(),
+    }),
+    ...((wei !== undefined || settlements !== undefined) && {
+      floor: { ...(wei !== undefined && { wei }), ...(settlements !== undefined && { settlements }) },
+    }),
+  }
 }
 
-function settlingOnSolana({ fee_payer_key_env: named, relayer_key_env: stray, max_fee_lamports: maxFeeLamports, facilitators, ...floors }: Settings, at: string, reading: Reading): SolanaPaymentMethod['settles'] {
+function settlingOnSolana(
+  {
+    fee_payer_key_env: named,
+    relayer_key_env: stray,
+    max_fee_lamports: maxFeeLamports,
+    facilitators,
+    ...floors
+  }: Settings,
+  at: string,
+  reading: Reading,
+): SolanaPaymentMethod['settles'] {
   const { mistakes } = reading
   const { fee_payer_floor_lamports: floorLamports } = floors
-  for (const name of ['relayer_floor_wei', 'relayer_floor_settlements'] as const) if (floors[name] !== undefined) mistakes.push(`${at}.${name}: is for EVM networks; here it is fee_payer_floor_lamports`)
-  if (facilitators && floorLamports !== undefined) mistakes.push(`${at}.fee_payer_floor_lamports: facilitators pay the fees`)
+  for (const name of ['relayer_floor_wei', 'relayer_floor_settlements'] as const)
+    if (floors[name] !== undefined)
+      mistakes.push(`${at}.${name}: is for EVM networks; here it is fee_payer_floor_lamports`)
+  if (facilitators && floorLamports !== undefined)
+    mistakes.push(`${at}.fee_payer_floor_lamports: facilitators pay the fees`)
   if (stray) mistakes.push(`${at}.relayer_key_env: is for EVM networks; here it is fee_payer_key_env`)
-  if (!named === !facilitators) mistakes.push(`${at}: name either fee_payer_key_env or facilitators, who settles its payments`)
-  if (facilitators && maxFeeLamports) mistakes.push(`${at}.max_fee_lamports: facilitators pay the fees, and set their own limits`)
+  if (!named === !facilitators)
+    mistakes.push(`${at}: name either fee_payer_key_env or facilitators, who settles its payments`)
+  if (facilitators && maxFeeLamports)
+    mistakes.push(`${at}.max_fee_lamports: facilitators pay the fees, and set their own limits`)
   if (facilitators) return facilitated(facilitators, at, reading)
-  return { by: 'fee_payer', keys: keysOf(named, `${at}.fee_payer_key_env`, { ...reading, isKey: isFeePayerKey, form: 'a keypair of 64 bytes, in base58 or as a JSON array' }), ...(maxFeeLamports && { maxFeeLamports }), ...(floorLamports !== undefined && { floorLamports }) }
+  return {
+    by: 'fee_payer',
+    keys: keysOf(named, `${at}.fee_payer_key_env`, {
+      ...reading,
+      isKey: isFeePayerKey,
+      form: 'a keypair of 64 bytes, in base58 or as a JSON array',
+    }),
+    ...(maxFeeLamports && { maxFeeLamports }),
+    ...(floorLamports !== undefined && { floorLamports }),
+  }
 }
 
 /** `spell` gives each key one spelling, so that one that is named twice is found out. */
-function keysOf(named: Settings['relayer_key_env'], at: string, { isKey, form, spell = (key) => key, ...reading }: Reading & { isKey(text: string): boolean; form: string; spell?(key: string): string }): readonly string[] {
+function keysOf(
+  named: Settings['relayer_key_env'],
+  at: string,
+  {
+    isKey,
+    form,
+    spell = (key) => key,
+    ...reading
+  }: Reading & { isKey(text: string): boolean; form: string; spell?(key: string): string },
+): readonly string[] {
   const { mistakes } = reading
   const variables = typeof named === 'string' ? [named] : (named ?? [])
   const keys = variables.map((variable) => {
@@ -195,12 +313,16 @@ function isFeePayerKey(text: string): boolean {
 }
 
 function facilitated(rows: readonly Static<typeof FacilitatorRow>[], at: string, reading: Reading): Facilitated {
-  return { by: 'facilitators', rows: rows.map((row, index) => facilitator(row, `${at}.facilitators.${index}`, reading)) }
+  return {
+    by: 'facilitators',
+    rows: rows.map((row, index) => facilitator(row, `${at}.facilitators.${index}`, reading)),
+  }
 }
 
 function facilitator(row: Static<typeof FacilitatorRow>, at: string, reading: Reading): FacilitatorSetting {
   const { url, cdp_key_id_env: idVariable, cdp_key_secret_env: secretVariable, redirect_origins: redirectOrigins } = row
-  if (!idVariable !== !secretVariable) reading.mistakes.push(`${at}: cdp_key_id_env and cdp_key_secret_env come together`)
+  if (!idVariable !== !secretVariable)
+    reading.mistakes.push(`${at}: cdp_key_id_env and cdp_key_secret_env come together`)
   const keyId = secret(idVariable, `${at}.cdp_key_id_env`, reading)
   const keySecret = secret(secretVariable, `${at}.cdp_key_secret_env`, reading)
   return { url, ...(keyId && keySecret && { cdp: { keyId, keySecret } }), ...(redirectOrigins && { redirectOrigins }) }

@@ -5,7 +5,13 @@ import type { GatewayConfig } from './gateways.ts'
 
 /** By slug of the network: a URL, or the environment variable that holds it, for a URL often holds a key. */
 export const rpcSettings = {
-  rpc: Type.Optional(Type.Record(Type.String({ pattern: '^[a-z0-9-]{1,41}$' }), Type.String({ pattern: '^(https?://.+|[A-Z][A-Z0-9_]*)$' }), { additionalProperties: false })),
+  rpc: Type.Optional(
+    Type.Record(
+      Type.String({ pattern: '^[a-z0-9-]{1,41}$' }),
+      Type.String({ pattern: '^(https?://.+|[A-Z][A-Z0-9_]*)$' }),
+      { additionalProperties: false },
+    ),
+  ),
 }
 const Settings = Type.Object(rpcSettings)
 
@@ -17,15 +23,26 @@ export function resolveRpc({ rpc = {} }: Static<typeof Settings>, { env, mistake
   const nodes = Object.entries(rpc).map(([slug, said]) => {
     const url = /^https?:/.test(said) ? said : env[said]
     if (url === undefined || url === '') mistakes.push(`rpc.${slug}: the environment variable ${said} is not set`)
-    if (url && !(/^https?:\/\//.test(url) && URL.canParse(url))) mistakes.push(`rpc.${slug}: must be an http or https URL (its value is not shown)`)
+    if (url && !(/^https?:\/\//.test(url) && URL.canParse(url)))
+      mistakes.push(`rpc.${slug}: must be an http or https URL (its value is not shown)`)
     return [slug, url ?? ''] as const
   })
   return Object.fromEntries(nodes)
 }
 
 /** Clients of Solana ask the gateway itself what they have to know before they pay (contract 15.13): its own node answers, unless another one is named. */
-export function nodesOf({ rpc }: { readonly rpc: RpcNodes }, rows: readonly GatewayConfig[], { isDevnet }: { isDevnet: boolean }): RpcNodes {
-  const own = rows.flatMap(({ paymentMethods }) => paymentMethods.flatMap((paymentMethod) => (paymentMethod.kind === 'solana' || (isDevnet && paymentMethod.kind === 'evm') ? [[networkOf(paymentMethod.network), paymentMethod.rpcUrl] as const] : [])))
+export function nodesOf(
+  { rpc }: { readonly rpc: RpcNodes },
+  rows: readonly GatewayConfig[],
+  { isDevnet }: { isDevnet: boolean },
+): RpcNodes {
+  const own = rows.flatMap(({ paymentMethods }) =>
+    paymentMethods.flatMap((paymentMethod) =>
+      paymentMethod.kind === 'solana' || (isDevnet && paymentMethod.kind === 'evm')
+        ? [[networkOf(paymentMethod.network), paymentMethod.rpcUrl] as const]
+        : [],
+    ),
+  )
   const known = own.filter((each): each is readonly [string, string] => each[0] !== undefined)
   return { ...Object.fromEntries(known), ...rpc }
 }

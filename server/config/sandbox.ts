@@ -3,7 +3,11 @@ import { type Static, Type } from '@sinclair/typebox'
 
 /** Settings of the file; their keys come from the environment only. */
 export const sandboxSettings = {
-  sandbox: Type.Optional(Type.Union(['e2b', 'modal', 'embedded', 'off'].map((word) => Type.Literal(word as 'e2b' | 'modal' | 'embedded' | 'off')))),
+  sandbox: Type.Optional(
+    Type.Union(
+      ['e2b', 'modal', 'embedded', 'off'].map((word) => Type.Literal(word as 'e2b' | 'modal' | 'embedded' | 'off')),
+    ),
+  ),
   e2b_base_url: Type.Optional(Type.String({ pattern: '^https?://' })),
   e2b_template: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._/:-]{0,99}$' })),
   modal_app: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$' })),
@@ -25,13 +29,22 @@ export const sandboxVariables = {
 export const sandboxUrls = ['e2b_base_url'] as const
 
 export type SandboxConfig =
-  | { readonly by: 'e2b'; readonly key: string; readonly baseUrl: string | undefined; readonly template: string | undefined }
+  | {
+      readonly by: 'e2b'
+      readonly key: string
+      readonly baseUrl: string | undefined
+      readonly template: string | undefined
+    }
   | { readonly by: 'modal'; readonly tokenId: string; readonly tokenSecret: string; readonly app: string | undefined }
   /** How many may be alive at a time in one process, and how much memory one may have, in MB. */
   | { readonly by: 'embedded'; readonly most?: number | undefined; readonly memory?: number | undefined }
   | { readonly by: 'off' }
 
-type Tools = { key(variable: string): string | undefined; mistake(text: string): void; unread(settings: Readonly<Record<string, string | undefined>>, why: string): void }
+type Tools = {
+  key(variable: string): string | undefined
+  mistake(text: string): void
+  unread(settings: Readonly<Record<string, string | undefined>>, why: string): void
+}
 
 const KEYS = { e2b: 'E2B_API_KEY', modalId: 'MODAL_TOKEN_ID', modalSecret: 'MODAL_TOKEN_SECRET' } as const
 
@@ -39,18 +52,27 @@ const KEYS = { e2b: 'E2B_API_KEY', modalId: 'MODAL_TOKEN_ID', modalSecret: 'MODA
 export function resolveSandbox(given: Given, { key, mistake, unread }: Tools): SandboxConfig | undefined {
   const [e2b, tokenId, tokenSecret] = [key(KEYS.e2b), key(KEYS.modalId), key(KEYS.modalSecret)]
   const found = [...(e2b ? ['e2b' as const] : []), ...(tokenId || tokenSecret ? ['modal' as const] : [])]
-  if (!given.sandbox && found.length > 1) mistake(`sandbox: not set; ${KEYS.e2b} and ${KEYS.modalId} are both there, so sandbox (SANDBOX) has to say which of e2b and modal it is`)
+  if (!given.sandbox && found.length > 1)
+    mistake(
+      `sandbox: not set; ${KEYS.e2b} and ${KEYS.modalId} are both there, so sandbox (SANDBOX) has to say which of e2b and modal it is`,
+    )
   const by = given.sandbox ?? found[0]
   const { e2b_base_url, e2b_template, modal_app, sandbox_most: most, sandbox_memory_mb: memory } = given
   if (by !== 'e2b') unread({ e2b_base_url, e2b_template }, `unless sandboxes run at E2B, which needs ${KEYS.e2b}`)
-  if (by !== 'modal') unread({ modal_app }, `unless sandboxes run at Modal, which needs ${KEYS.modalId} and ${KEYS.modalSecret}`)
-  if (by && by !== 'embedded') unread({ sandbox_most: numeral(most), sandbox_memory_mb: numeral(memory) }, 'unless sandboxes are embedded')
+  if (by !== 'modal')
+    unread({ modal_app }, `unless sandboxes run at Modal, which needs ${KEYS.modalId} and ${KEYS.modalSecret}`)
+  if (by && by !== 'embedded')
+    unread({ sandbox_most: numeral(most), sandbox_memory_mb: numeral(memory) }, 'unless sandboxes are embedded')
   if (by === 'e2b') {
     if (!e2b) mistake(`sandbox: e2b needs the environment variable ${KEYS.e2b}, which is not set`)
     return { by, key: e2b ?? '', baseUrl: e2b_base_url, template: e2b_template }
   }
   if (by === 'modal') {
-    for (const [value, variable] of [[tokenId, KEYS.modalId], [tokenSecret, KEYS.modalSecret]] as const) if (!value) mistake(`sandbox: modal needs the environment variable ${variable}, which is not set`)
+    for (const [value, variable] of [
+      [tokenId, KEYS.modalId],
+      [tokenSecret, KEYS.modalSecret],
+    ] as const)
+      if (!value) mistake(`sandbox: modal needs the environment variable ${variable}, which is not set`)
     return { by, tokenId: tokenId ?? '', tokenSecret: tokenSecret ?? '', app: modal_app }
   }
   if (by === 'off') return { by }

@@ -3,12 +3,27 @@ import { type Static, Type } from '@sinclair/typebox'
 import { getAddress } from 'viem'
 import { type AudioConfig, audioSettings, audioVariables, keyedAudio, resolveAudio } from './audio.ts'
 import { type DataServices, dataSettings, dataUrls, dataVariables, keyedData, resolveData } from './data.ts'
-import { effectSettings, effectUrls, effectVariables, type EffectServices, keyedEffects, resolveEffects } from './effects.ts'
-import { keyedSandbox, resolveSandbox, type SandboxConfig, sandboxSettings, sandboxUrls, sandboxVariables } from './sandbox.ts'
+import {
+  effectSettings,
+  effectUrls,
+  effectVariables,
+  type EffectServices,
+  keyedEffects,
+  resolveEffects,
+} from './effects.ts'
+import {
+  keyedSandbox,
+  resolveSandbox,
+  type SandboxConfig,
+  sandboxSettings,
+  sandboxUrls,
+  sandboxVariables,
+} from './sandbox.ts'
 import type { Environment } from './vendors.ts'
 
 const Url = Type.Optional(Type.String({ pattern: '^https?://' }))
-const oneOf = <const Words extends readonly string[]>(...words: Words) => Type.Union(words.map((word: Words[number]) => Type.Literal(word)))
+const oneOf = <const Words extends readonly string[]>(...words: Words) =>
+  Type.Union(words.map((word: Words[number]) => Type.Literal(word)))
 
 /** Settings of the file; their keys come from the environment only. */
 export const serviceSettings = {
@@ -49,17 +64,42 @@ export const serviceVariables = {
 
 /** Addresses and models are the maker's own unless told. */
 export type SearchConfig =
-  | { readonly by: 'xai'; readonly key: string; readonly baseUrl: string | undefined; readonly model: string | undefined }
+  | {
+      readonly by: 'xai'
+      readonly key: string
+      readonly baseUrl: string | undefined
+      readonly model: string | undefined
+    }
   | { readonly by: 'exa'; readonly key: string; readonly baseUrl: string | undefined }
   | { readonly by: 'corpus' }
-export type MarketConfig = { readonly by: 'pyth'; readonly key: string | undefined; readonly hermesUrl: string | undefined; readonly historyUrl: string | undefined } | { readonly by: 'sample' } | { readonly by: 'off' }
+export type MarketConfig =
+  | {
+      readonly by: 'pyth'
+      readonly key: string | undefined
+      readonly hermesUrl: string | undefined
+      readonly historyUrl: string | undefined
+    }
+  | { readonly by: 'sample' }
+  | { readonly by: 'off' }
 export type SwapConfig = { readonly key: string; readonly feeRecipient: string; readonly baseUrl: string | undefined }
 
 /** ModelArk's control plane, whose keys are others than those of inference. */
-export type PortraitConfig = { readonly accessKey: string; readonly secretKey: string; readonly baseUrl: string | undefined; readonly region: string | undefined }
+export type PortraitConfig = {
+  readonly accessKey: string
+  readonly secretKey: string
+  readonly baseUrl: string | undefined
+  readonly region: string | undefined
+}
 
 /** What is not set here is embedded on devnet, and not for sale elsewhere. A swap has nothing embedded. */
-export type Services = DataServices & EffectServices & { readonly sandbox?: SandboxConfig | undefined } & { readonly search?: readonly SearchConfig[] | undefined; readonly market?: MarketConfig | undefined; readonly swap?: SwapConfig | undefined; readonly portraits?: PortraitConfig | undefined; readonly audio: AudioConfig }
+export type Services = DataServices &
+  EffectServices & { readonly sandbox?: SandboxConfig | undefined } & {
+    readonly search?: readonly SearchConfig[] | undefined
+    readonly market?: MarketConfig | undefined
+    readonly swap?: SwapConfig | undefined
+    readonly portraits?: PortraitConfig | undefined
+    readonly audio: AudioConfig
+  }
 
 type Reading = { readonly env: Environment; readonly mistakes: string[] }
 type Given = Static<typeof Settings>
@@ -68,8 +108,22 @@ type Given = Static<typeof Settings>
 export function resolveServices(given: Given, reading: Reading): Services {
   reading.mistakes.push(...urlMistakes(given))
   const secret = (variable: string) => reading.env[variable] || undefined
-  const tools = { key: (variable: string) => keyIn(reading, variable), secret, mistake: (text: string) => void reading.mistakes.push(text), unread: (settings: Parameters<typeof unread>[0], why: string) => unread(settings, why, reading) }
-  return { ...resolveData(given, tools), ...resolveEffects(given, tools), sandbox: resolveSandbox(given, tools), search: resolveSearch(given, reading), market: resolveMarket(given, reading), swap: resolveSwap(given, reading), portraits: resolvePortraits(given, reading), audio: resolveAudio(given, { ...reading, keyIn: tools.key, unread: tools.unread }) }
+  const tools = {
+    key: (variable: string) => keyIn(reading, variable),
+    secret,
+    mistake: (text: string) => void reading.mistakes.push(text),
+    unread: (settings: Parameters<typeof unread>[0], why: string) => unread(settings, why, reading),
+  }
+  return {
+    ...resolveData(given, tools),
+    ...resolveEffects(given, tools),
+    sandbox: resolveSandbox(given, tools),
+    search: resolveSearch(given, reading),
+    market: resolveMarket(given, reading),
+    swap: resolveSwap(given, reading),
+    portraits: resolvePortraits(given, reading),
+    audio: resolveAudio(given, { ...reading, keyIn: tools.key, unread: tools.unread }),
+  }
 }
 
 /** The setting and the variable that stands for it: either may have said it. */
@@ -80,9 +134,27 @@ const named = (setting: keyof Given): string => {
 
 /** Roots, to which paths are added. Their values are not shown: an address may hold a key. */
 function urlMistakes(given: Given): readonly string[] {
-  return (['exa_base_url', 'pyth_hermes_url', 'pyth_history_url', 'zerox_base_url', 'ark_assets_base_url', 'elevenlabs_base_url', 'minimax_base_url', 'speech_base_url', ...dataUrls, ...effectUrls, ...sandboxUrls] as const).flatMap((setting) => {
+  return (
+    [
+      'exa_base_url',
+      'pyth_hermes_url',
+      'pyth_history_url',
+      'zerox_base_url',
+      'ark_assets_base_url',
+      'elevenlabs_base_url',
+      'minimax_base_url',
+      'speech_base_url',
+      ...dataUrls,
+      ...effectUrls,
+      ...sandboxUrls,
+    ] as const
+  ).flatMap((setting) => {
     const value = given[setting]
-    return value === undefined || isRoot(value) ? [] : [`${named(setting)}: must be the root of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)`]
+    return value === undefined || isRoot(value)
+      ? []
+      : [
+          `${named(setting)}: must be the root of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)`,
+        ]
   })
 }
 
@@ -102,20 +174,27 @@ function keyIn({ env, mistakes }: Reading, variable: string): string | undefined
 
 /** A setting that nothing reads is a gateway that is not what its operator thinks. */
 function unread(settings: Readonly<Record<string, string | undefined>>, why: string, { mistakes }: Reading): void {
-  for (const [setting, value] of Object.entries(settings)) if (value !== undefined) mistakes.push(`${named(setting as keyof Given)}: has no meaning ${why}`)
+  for (const [setting, value] of Object.entries(settings))
+    if (value !== undefined) mistakes.push(`${named(setting as keyof Given)}: has no meaning ${why}`)
 }
 
 const ARK = { access: 'ARK_ACCESS_KEY', secret: 'ARK_SECRET_KEY' } as const
 const KEYS = { xai: 'XAI_API_KEY', exa: 'EXA_API_KEY', pyth: 'PYTH_API_KEY', zerox: 'ZEROX_API_KEY' } as const
 
-function resolveSearch({ search, websearch, xai_search_model: model, exa_base_url: exaUrl }: Given, reading: Reading): Services['search'] {
+function resolveSearch(
+  { search, websearch, xai_search_model: model, exa_base_url: exaUrl }: Given,
+  reading: Reading,
+): Services['search'] {
   const { env, mistakes } = reading
   const found = (['xai', 'exa'] as const).filter((name) => env[KEYS[name]])
   const order = search ?? (found.length > 0 ? found : undefined)
   if (search && new Set(search).size < search.length) mistakes.push('search: names one twice')
-  if (search?.includes('corpus') && search.length > 1) mistakes.push('search: corpus answers from a few bundled documents, so it stands alone')
-  if (!order?.includes('xai')) unread({ xai_search_model: model }, `unless xAI searches, which needs ${KEYS.xai}`, reading)
-  if (!order?.includes('exa') && websearch !== 'exa' && (websearch || !env[KEYS.exa])) unread({ exa_base_url: exaUrl }, `unless Exa searches, which needs ${KEYS.exa}`, reading)
+  if (search?.includes('corpus') && search.length > 1)
+    mistakes.push('search: corpus answers from a few bundled documents, so it stands alone')
+  if (!order?.includes('xai'))
+    unread({ xai_search_model: model }, `unless xAI searches, which needs ${KEYS.xai}`, reading)
+  if (!order?.includes('exa') && websearch !== 'exa' && (websearch || !env[KEYS.exa]))
+    unread({ exa_base_url: exaUrl }, `unless Exa searches, which needs ${KEYS.exa}`, reading)
   return order?.map((name): SearchConfig => {
     if (name === 'corpus') return { by: 'corpus' }
     const key = keyIn(reading, KEYS[name])
@@ -126,38 +205,64 @@ function resolveSearch({ search, websearch, xai_search_model: model, exa_base_ur
   })
 }
 
-function resolveMarket({ market, pyth_hermes_url: hermesUrl, pyth_history_url: historyUrl }: Given, reading: Reading): Services['market'] {
+function resolveMarket(
+  { market, pyth_hermes_url: hermesUrl, pyth_history_url: historyUrl }: Given,
+  reading: Reading,
+): Services['market'] {
   const by = market ?? (reading.env[KEYS.pyth] ? 'pyth' : undefined)
   if (by !== 'pyth') {
-    unread({ pyth_hermes_url: hermesUrl, pyth_history_url: historyUrl }, `unless market (MARKET) is pyth, which needs ${KEYS.pyth} or both of them`, reading)
+    unread(
+      { pyth_hermes_url: hermesUrl, pyth_history_url: historyUrl },
+      `unless market (MARKET) is pyth, which needs ${KEYS.pyth} or both of them`,
+      reading,
+    )
     return by && { by }
   }
   const key = keyIn(reading, KEYS.pyth)
   const { mistakes } = reading
   const isElsewhere = hermesUrl !== undefined && historyUrl !== undefined
-  if (!key && !isElsewhere) mistakes.push(`market: pyth needs the environment variable ${KEYS.pyth}, which is not set; without a key, name both pyth_hermes_url and pyth_history_url`)
+  if (!key && !isElsewhere)
+    mistakes.push(
+      `market: pyth needs the environment variable ${KEYS.pyth}, which is not set; without a key, name both pyth_hermes_url and pyth_history_url`,
+    )
   return { by, key, hermesUrl, historyUrl }
 }
 
-function resolveSwap({ swap_fee_recipient: feeRecipient, zerox_base_url: baseUrl }: Given, reading: Reading): Services['swap'] {
+function resolveSwap(
+  { swap_fee_recipient: feeRecipient, zerox_base_url: baseUrl }: Given,
+  reading: Reading,
+): Services['swap'] {
   const { mistakes } = reading
   const key = keyIn(reading, KEYS.zerox)
   if (!key) unread({ zerox_base_url: baseUrl }, `without ${KEYS.zerox}`, reading)
   if (!key && !feeRecipient) return undefined
   if (!key) mistakes.push(`${KEYS.zerox}: not set; swap_fee_recipient (SWAP_FEE_RECIPIENT) has no meaning without it`)
-  if (!feeRecipient) mistakes.push(`SWAP_FEE_RECIPIENT: not set; ${KEYS.zerox} needs it, or swap_fee_recipient: the address that the fee of 0.2% goes to`)
-  if (feeRecipient && /^0x0+$/.test(feeRecipient)) mistakes.push('SWAP_FEE_RECIPIENT: the zero address would burn every fee')
-  if (feeRecipient && isMistyped(feeRecipient)) mistakes.push('SWAP_FEE_RECIPIENT: its capitals do not match its checksum (EIP-55); a digit may be wrong')
+  if (!feeRecipient)
+    mistakes.push(
+      `SWAP_FEE_RECIPIENT: not set; ${KEYS.zerox} needs it, or swap_fee_recipient: the address that the fee of 0.2% goes to`,
+    )
+  if (feeRecipient && /^0x0+$/.test(feeRecipient))
+    mistakes.push('SWAP_FEE_RECIPIENT: the zero address would burn every fee')
+  if (feeRecipient && isMistyped(feeRecipient))
+    mistakes.push('SWAP_FEE_RECIPIENT: its capitals do not match its checksum (EIP-55); a digit may be wrong')
   return { key: key ?? '', feeRecipient: feeRecipient ?? '', baseUrl }
 }
 
-function resolvePortraits({ ark_assets_base_url: baseUrl, ark_assets_region: region }: Given, reading: Reading): Services['portraits'] {
+function resolvePortraits(
+  { ark_assets_base_url: baseUrl, ark_assets_region: region }: Given,
+  reading: Reading,
+): Services['portraits'] {
   const [accessKey, secretKey] = [keyIn(reading, ARK.access), keyIn(reading, ARK.secret)]
   if (!accessKey && !secretKey) {
-    unread({ ark_assets_base_url: baseUrl, ark_assets_region: region }, `without ${ARK.access} and ${ARK.secret}`, reading)
+    unread(
+      { ark_assets_base_url: baseUrl, ark_assets_region: region },
+      `without ${ARK.access} and ${ARK.secret}`,
+      reading,
+    )
     return undefined
   }
-  if (!accessKey || !secretKey) reading.mistakes.push(`${accessKey ? ARK.secret : ARK.access}: not set; the two go together`)
+  if (!accessKey || !secretKey)
+    reading.mistakes.push(`${accessKey ? ARK.secret : ARK.access}: not set; the two go together`)
   return { accessKey: accessKey ?? '', secretKey: secretKey ?? '', baseUrl, region }
 }
 
@@ -168,7 +273,15 @@ function isMistyped(address: string): boolean {
 }
 
 /** Services whose calls are the operator's to pay for or to answer for, by the name of their account, with the variable of their key. */
-export function keyedServices({ search = [], market, swap, portraits, audio, sandbox, ...data }: Services): ReadonlyMap<string, string> {
+export function keyedServices({
+  search = [],
+  market,
+  swap,
+  portraits,
+  audio,
+  sandbox,
+  ...data
+}: Services): ReadonlyMap<string, string> {
   const keyed = new Map<string, string>([...keyedData(data), ...keyedEffects(data), ...keyedSandbox(sandbox)])
   for (const { by } of search) if (by !== 'corpus') keyed.set(by === 'xai' ? 'vendor-c' : by, KEYS[by])
   if (market?.by === 'pyth' && market.key) keyed.set('pyth', KEYS.pyth)

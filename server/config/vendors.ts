@@ -69,8 +69,12 @@ export const ImageSetting = Type.Object(
     maker: Type.Optional(Type.String({ minLength: 1 })),
     vendor: Type.Optional(Type.String({ minLength: 1 })),
     upstream: Type.Optional(Type.String({ minLength: 1 })),
-    sizes: Type.Optional(Type.Record(Type.String({ pattern: SIZE }), Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,9})?$' }))),
-    edits: Type.Optional(Type.Object({ max_images: Type.Integer({ minimum: 1, maximum: 16 }), mask: Type.Boolean() }, strict)),
+    sizes: Type.Optional(
+      Type.Record(Type.String({ pattern: SIZE }), Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,9})?$' })),
+    ),
+    edits: Type.Optional(
+      Type.Object({ max_images: Type.Integer({ minimum: 1, maximum: 16 }), mask: Type.Boolean() }, strict),
+    ),
     slow: Type.Optional(Type.Boolean()),
     hidden: Type.Optional(Type.Boolean()),
     redirect: Type.Optional(Type.String({ minLength: 1 })),
@@ -96,7 +100,10 @@ export type Serving = {
 }
 
 /** Rows for sale, and by row id how each is served; a row whose vendor is not configured has no serving. */
-export type Shelf<Row = ImageRow, Served = Serving> = { readonly rows: readonly Row[]; readonly servings: ReadonlyMap<string, Served> }
+export type Shelf<Row = ImageRow, Served = Serving> = {
+  readonly rows: readonly Row[]
+  readonly servings: ReadonlyMap<string, Served>
+}
 
 type Settings = readonly Static<typeof ImageSetting>[]
 
@@ -108,12 +115,15 @@ export function checkVendors(vendors: VendorTable, mistakes: string[]): void {
   for (const [name, { protocol, chat, video, base_url: _url, key_env: _key, ...rest }] of Object.entries(vendors)) {
     const named = { chat, video }
     const others = (['chat', 'video'] as const).filter((service) => named[service])
-    if (!protocol && others.length === 0) mistakes.push(`vendors.${name}: name a protocol, which makes images, or chat, or video, or several of them`)
+    if (!protocol && others.length === 0)
+      mistakes.push(`vendors.${name}: name a protocol, which makes images, or chat, or video, or several of them`)
     for (const setting of Object.keys(rest)) {
       const service = (['chat', 'video'] as const).find((each) => setting.startsWith(`${each}_`))
       if (service && !named[service]) mistakes.push(`vendors.${name}.${setting}: has no meaning without ${service}`)
       if (service || protocol || others.length === 0) continue
-      const meant = others.filter((each) => `${each}_${setting}` in VendorRow.properties).map((each) => `; for ${each} it is ${each}_${setting}`)
+      const meant = others
+        .filter((each) => `${each}_${setting}` in VendorRow.properties)
+        .map((each) => `; for ${each} it is ${each}_${setting}`)
       mistakes.push(`vendors.${name}.${setting}: is about images, which need a protocol${meant.join('')}`)
     }
   }
@@ -144,12 +154,19 @@ export function resolveShelf(vendors: VendorTable, settings: Settings, env: Envi
 }
 
 /** What a row says above what its vendor says. A row of another protocol is another service: it is not to be shown the vendor's own key. */
-export function above<Said extends { readonly protocol?: string }>(table: Said | undefined, own: Partial<Said>): Partial<Said> {
+export function above<Said extends { readonly protocol?: string }>(
+  table: Said | undefined,
+  own: Partial<Said>,
+): Partial<Said> {
   return own.protocol && own.protocol !== table?.protocol ? own : { ...table, ...own }
 }
 
 /** The key that a variable holds; a variable that is not set is a mistake, told once. */
-export function keyOf({ key_env }: { readonly key_env?: string }, env: Environment, mistakes: string[]): string | undefined {
+export function keyOf(
+  { key_env }: { readonly key_env?: string },
+  env: Environment,
+  mistakes: string[],
+): string | undefined {
   const key = key_env && env[key_env]
   const missing = `vendors: the environment variable ${key_env} is not set`
   if (key_env && !key && !mistakes.includes(missing)) mistakes.push(missing)
@@ -157,12 +174,26 @@ export function keyOf({ key_env }: { readonly key_env?: string }, env: Environme
 }
 
 /** The vendors whose key would buy real work. */
-export function keyedVendors({ rows, servings }: Shelf<{ readonly id: string; readonly vendor: string }, { readonly key: string | undefined }>): readonly string[] {
+export function keyedVendors({
+  rows,
+  servings,
+}: Shelf<{ readonly id: string; readonly vendor: string }, { readonly key: string | undefined }>): readonly string[] {
   return [...new Set(rows.filter(({ id }) => servings.get(id)?.key !== undefined).map(({ vendor }) => vendor))]
 }
 
 function overrideOf(setting: Settings[number]): ImageOverride {
-  const { edits, protocol: _protocol, base_url: _url, key_env: _key, timeout_seconds: _time, parameters: _p, overrides: _o, per_call: _n, mask_marks: _m, ...fields } = setting
+  const {
+    edits,
+    protocol: _protocol,
+    base_url: _url,
+    key_env: _key,
+    timeout_seconds: _time,
+    parameters: _p,
+    overrides: _o,
+    per_call: _n,
+    mask_marks: _m,
+    ...fields
+  } = setting
   return { ...fields, ...(edits && { edits: { maxImages: edits.max_images, mask: edits.mask } }) }
 }
 
@@ -170,6 +201,15 @@ function servingFields(setting: Settings[number] | undefined) {
   if (!setting) return {}
   const { protocol, base_url, key_env, timeout_seconds, parameters, overrides, per_call, mask_marks } = setting
   return Object.fromEntries(
-    Object.entries({ protocol, base_url, key_env, timeout_seconds, parameters, overrides, per_call, mask_marks }).filter(([, value]) => value !== undefined),
+    Object.entries({
+      protocol,
+      base_url,
+      key_env,
+      timeout_seconds,
+      parameters,
+      overrides,
+      per_call,
+      mask_marks,
+    }).filter(([, value]) => value !== undefined),
   ) as Partial<Static<typeof VendorRow>>
 }

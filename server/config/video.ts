@@ -2,7 +2,17 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { type Json, overrideVideos, type VideoOverride, type VideoRow, videoRows } from '../../core/mod.ts'
 import { videoAddressOf } from './makers.ts'
-import { above, type Environment, keyOf, serving, type Shelf, SubmitSeconds, type VendorTable, type VideoProtocol, VideoProtocolName } from './vendors.ts'
+import {
+  above,
+  type Environment,
+  keyOf,
+  serving,
+  type Shelf,
+  SubmitSeconds,
+  type VendorTable,
+  type VideoProtocol,
+  VideoProtocolName,
+} from './vendors.ts'
 
 const strict = { additionalProperties: false }
 const Name = Type.String({ minLength: 1, maxLength: 200 })
@@ -20,7 +30,12 @@ export const VideoSetting = Type.Object(
     vendor: Type.Optional(Name),
     upstream: Type.Optional(Name),
     family: Type.Optional(Type.Union([Type.Literal('c'), Type.Literal('e'), Type.Literal('f')])),
-    seconds: Type.Optional(Type.Object({ min: Length, max: Length, usual: Length, only: Type.Optional(Type.Array(Length, { minItems: 1 })) }, strict)),
+    seconds: Type.Optional(
+      Type.Object(
+        { min: Length, max: Length, usual: Length, only: Type.Optional(Type.Array(Length, { minItems: 1 })) },
+        strict,
+      ),
+    ),
     resolutions: Type.Optional(Type.Array(Name, { minItems: 1 })),
     usual_resolution: Type.Optional(Name),
     caps_resolution: Type.Optional(Type.Boolean()),
@@ -73,25 +88,44 @@ type Resolving = { readonly env: Environment; readonly mistakes: string[] }
 type Fields = Partial<Pick<VideoSetting, 'protocol' | keyof typeof serving>>
 
 /** Mistakes are added by name; keys are looked up, never shown. */
-export function resolveVideos(vendors: VendorTable, settings: readonly VideoSetting[], { env, mistakes }: Resolving): VideoShelf {
-  const overridden = overrideVideos(videoRows, settings.map((setting) => overrideOf(setting, mistakes)))
+export function resolveVideos(
+  vendors: VendorTable,
+  settings: readonly VideoSetting[],
+  { env, mistakes }: Resolving,
+): VideoShelf {
+  const overridden = overrideVideos(
+    videoRows,
+    settings.map((setting) => overrideOf(setting, mistakes)),
+  )
   mistakes.push(...overridden.mistakes.map((mistake) => mistake.replace('.usualResolution:', '.usual_resolution:')))
-  const tables = new Map(Object.entries(vendors).flatMap(([name, row]) => (row.video ? [[name, tableOf(name, row, mistakes)] as const] : [])))
+  const tables = new Map(
+    Object.entries(vendors).flatMap(([name, row]) =>
+      row.video ? [[name, tableOf(name, row, mistakes)] as const] : [],
+    ),
+  )
   const own = new Map(settings.map((setting) => [setting.id, servingFields(setting)]))
   const servings = new Map<string, VideoServing>()
   for (const row of overridden.rows) {
     const table = tables.get(row.vendor)
     const merged = above(table, own.get(row.servedBy ?? row.id) ?? {})
     const isNowhere = merged.protocol === 'openai-videos' && table?.protocol !== 'openai-videos' && !merged.base_url
-    if (isNowhere && !row.servedBy) mistakes.push(`videos ${row.id}.base_url: missing; openai-videos alone does not say whose server that is`)
+    if (isNowhere && !row.servedBy)
+      mistakes.push(`videos ${row.id}.base_url: missing; openai-videos alone does not say whose server that is`)
     const served = servingOf(merged, { env, mistakes })
     if (served) servings.set(row.id, served)
   }
-  const byVendor = new Map([...tables].flatMap(([name, table]) => [servingOf(table, { env, mistakes })].flatMap((served) => (served ? [[name, served] as const] : []))))
+  const byVendor = new Map(
+    [...tables].flatMap(([name, table]) =>
+      [servingOf(table, { env, mistakes })].flatMap((served) => (served ? [[name, served] as const] : [])),
+    ),
+  )
   return { rows: overridden.rows, servings, byVendor }
 }
 
-function servingOf({ protocol, base_url, timeout_seconds, parameters, overrides, ...keyed }: Fields, { env, mistakes }: Resolving): VideoServing | undefined {
+function servingOf(
+  { protocol, base_url, timeout_seconds, parameters, overrides, ...keyed }: Fields,
+  { env, mistakes }: Resolving,
+): VideoServing | undefined {
   if (!protocol) return undefined
   return {
     protocol,
@@ -104,10 +138,30 @@ function servingOf({ protocol, base_url, timeout_seconds, parameters, overrides,
 }
 
 /** What a vendor's table says of videos. A key of one maker is never sent to another. */
-function tableOf(name: string, { video, base_url, key_env, video_base_url, video_timeout_seconds, video_parameters, video_overrides }: VendorTable[string], mistakes: string[]): Fields {
+function tableOf(
+  name: string,
+  {
+    video,
+    base_url,
+    key_env,
+    video_base_url,
+    video_timeout_seconds,
+    video_parameters,
+    video_overrides,
+  }: VendorTable[string],
+  mistakes: string[],
+): Fields {
   const address = video_base_url ?? base_url ?? (video && videoAddressOf(name, video))
-  if (address === 'unknown') mistakes.push(`vendors.${name}.video_base_url: missing; ${video} alone does not say whose server that is`)
-  return given({ protocol: video, base_url: address === 'own' ? undefined : address, key_env, timeout_seconds: video_timeout_seconds, parameters: video_parameters, overrides: video_overrides })
+  if (address === 'unknown')
+    mistakes.push(`vendors.${name}.video_base_url: missing; ${video} alone does not say whose server that is`)
+  return given({
+    protocol: video,
+    base_url: address === 'own' ? undefined : address,
+    key_env,
+    timeout_seconds: video_timeout_seconds,
+    parameters: video_parameters,
+    overrides: video_overrides,
+  })
 }
 
 function servingFields({ protocol, base_url, key_env, timeout_seconds, parameters, overrides }: VideoSetting): Fields {
@@ -119,18 +173,42 @@ function given<Each extends object>(fields: { readonly [Name in keyof Each]: Eac
 }
 
 function overrideOf(setting: VideoSetting, mistakes: string[]): VideoOverride {
-  const { protocol: _protocol, base_url: _url, key_env: _key, timeout_seconds: _time, parameters: _parameters, overrides: _overrides, ...fields } = setting
+  const {
+    protocol: _protocol,
+    base_url: _url,
+    key_env: _key,
+    timeout_seconds: _time,
+    parameters: _parameters,
+    overrides: _overrides,
+    ...fields
+  } = setting
   const { usual_resolution, caps_resolution, last_frame, rates, ...rest } = fields
-  return { ...rest, ...given<Partial<VideoOverride>>({ usualResolution: usual_resolution, capsResolution: caps_resolution, lastFrame: last_frame, rates: rates && ratesOf(setting.id, rates, mistakes) }) }
+  return {
+    ...rest,
+    ...given<Partial<VideoOverride>>({
+      usualResolution: usual_resolution,
+      capsResolution: caps_resolution,
+      lastFrame: last_frame,
+      rates: rates && ratesOf(setting.id, rates, mistakes),
+    }),
+  }
 }
 
 /** A clip is billed in one way. */
 function ratesOf(id: string, rates: NonNullable<VideoSetting['rates']>, mistakes: string[]): VideoOverride['rates'] {
   const { per_second, per_second_by_resolution, per_generation, per_million_tokens } = rates
   const ways = [per_second, per_second_by_resolution, per_million_tokens].filter((way) => way !== undefined)
-  if (ways.length !== 1) mistakes.push(`videos ${id}.rates: needs one of per_second, per_second_by_resolution and per_million_tokens, got ${ways.length}`)
-  if (per_generation !== undefined && !per_second_by_resolution) mistakes.push(`videos ${id}.rates.per_generation: goes with per_second_by_resolution only`)
-  if (per_second_by_resolution) return { perSecondByResolution: per_second_by_resolution, ...(per_generation !== undefined && { perGeneration: per_generation }) }
+  if (ways.length !== 1)
+    mistakes.push(
+      `videos ${id}.rates: needs one of per_second, per_second_by_resolution and per_million_tokens, got ${ways.length}`,
+    )
+  if (per_generation !== undefined && !per_second_by_resolution)
+    mistakes.push(`videos ${id}.rates.per_generation: goes with per_second_by_resolution only`)
+  if (per_second_by_resolution)
+    return {
+      perSecondByResolution: per_second_by_resolution,
+      ...(per_generation !== undefined && { perGeneration: per_generation }),
+    }
   if (per_million_tokens !== undefined) return { perMillionTokens: per_million_tokens }
   return per_second === undefined ? undefined : { perSecond: per_second }
 }

@@ -87,7 +87,8 @@ exit $code
 export async function startAnvil(options: AnvilOptions = {}): Promise<Anvil> {
   const { statePath, log = () => {}, saveEvery = 10 } = options
   const binary = options.binary ?? anvilBinary()
-  if (!existsSync(binary)) throw new Error(`the local chain's program is missing: ${binary} does not exist; reinstall @foundry-rs/anvil`)
+  if (!existsSync(binary))
+    throw new Error(`the local chain's program is missing: ${binary} does not exist; reinstall @foundry-rs/anvil`)
   if (statePath) {
     await mkdir(dirname(statePath), { recursive: true, mode: 0o700 })
     await waitForRelease(statePath)
@@ -161,7 +162,10 @@ export async function startAnvil(options: AnvilOptions = {}): Promise<Anvil> {
 /** Path of the native program in the package that npm chose for this platform; throws with that package's name when it is not there. */
 export function anvilBinary(from: string = import.meta.url, platform = `${process.platform}-${process.arch}`): string {
   const name = PLATFORMS[platform]
-  if (!name) throw new Error(`the local chain does not run on ${platform} (it does on ${Object.keys(PLATFORMS).join(', ')}); configure a gateway instead`)
+  if (!name)
+    throw new Error(
+      `the local chain does not run on ${platform} (it does on ${Object.keys(PLATFORMS).join(', ')}); configure a gateway instead`,
+    )
   const here = createRequire(from)
   for (const resolve of [here.resolve, besideAnvil]) {
     try {
@@ -170,7 +174,9 @@ export function anvilBinary(from: string = import.meta.url, platform = `${proces
       // not on this path: the next one, else the message below
     }
   }
-  throw new Error(`the local chain needs the package ${name}, which is not installed; run: bun add @foundry-rs/anvil (optional dependencies must not be omitted)`)
+  throw new Error(
+    `the local chain needs the package ${name}, which is not installed; run: bun add @foundry-rs/anvil (optional dependencies must not be omitted)`,
+  )
 
   // Strict layouts (pnpm, isolated installs) show the platform package only to the package that depends on it.
   function besideAnvil(path: string): string {
@@ -222,7 +228,9 @@ async function waitForRelease(statePath: string): Promise<void> {
   const until = performance.now() + RELEASE_MS
   for (let holder = holderOf(statePath); holder; holder = holderOf(statePath)) {
     if (isAlive(holder.owner) || performance.now() > until)
-      throw new Error(`the local chain ${statePath} is in use by process ${holder.owner}; stop it, or give this one another directory`)
+      throw new Error(
+        `the local chain ${statePath} is in use by process ${holder.owner}; stop it, or give this one another directory`,
+      )
     await pause(20)
   }
 }
@@ -232,8 +240,20 @@ async function waitForRelease(statePath: string): Promise<void> {
  * block's clock, and clients sign `validAfter = now - 600`. History: only the newest state; older ones cost half the speed and a cache under $HOME.
  */
 function flags({ statePath, port = 0, blockTime = 300 }: AnvilOptions): string[] {
-  const state = statePath ? ['--dump-state', `${statePath}.next`, ...(existsSync(statePath) ? ['--load-state', statePath] : [])] : []
-  const network = ['--host', '127.0.0.1', '--port', String(port), '--chain-id', String(CHAIN_ID), '--accounts', '0', '--no-cors']
+  const state = statePath
+    ? ['--dump-state', `${statePath}.next`, ...(existsSync(statePath) ? ['--load-state', statePath] : [])]
+    : []
+  const network = [
+    '--host',
+    '127.0.0.1',
+    '--port',
+    String(port),
+    '--chain-id',
+    String(CHAIN_ID),
+    '--accounts',
+    '0',
+    '--no-cors',
+  ]
   const mining = ['--mixed-mining', '--block-time', String(blockTime), '--order', 'fifo']
   const history = ['--prune-history', '--transaction-block-keeper', String(KEPT_BLOCKS)]
   return [...network, ...mining, ...history, ...state]
@@ -251,7 +271,9 @@ async function greeting(stdout: NodeJS.ReadableStream, exited: Promise<Exit>): P
       const pid = /^pid (\d+)$/m.exec(text)?.[1]
       if (at && pid) resolve({ url: `http://${at}`, pid: Number(pid) })
     })
-    void exited.then(({ code, said }) => reject(new Error(`the local chain did not start (exit ${code}): ${said || 'it said nothing'}`)))
+    void exited.then(({ code, said }) =>
+      reject(new Error(`the local chain did not start (exit ${code}): ${said || 'it said nothing'}`)),
+    )
     timer = setTimeout(() => reject(new Error(`the local chain did not answer within ${START_MS / 1000} s`)), START_MS)
   })
   return listening.finally(() => clearTimeout(timer))

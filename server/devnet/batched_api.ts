@@ -38,7 +38,11 @@ export type BatchedOptions = {
 export type BatchedStandIn = {
   readonly url: string
   /** What GET /v1/x402/supported says. */
-  readonly supported: { readonly kinds: readonly object[]; readonly extensions: readonly string[]; readonly signers: object }
+  readonly supported: {
+    readonly kinds: readonly object[]
+    readonly extensions: readonly string[]
+    readonly signers: object
+  }
   readonly transfers: readonly BatchedTransfer[]
   deposit(address: string, amount: bigint): void
   /** Sets what an address is free to spend. */
@@ -63,22 +67,52 @@ const STEPS: readonly TransferStatus[] = ['received', 'batched', 'confirmed', 'c
 const NAME = 'GatewayWalletBatched'
 const TYPES = {
   TransferWithAuthorization: [
-    { name: 'from', type: 'address' }, { name: 'to', type: 'address' }, { name: 'value', type: 'uint256' },
-    { name: 'validAfter', type: 'uint256' }, { name: 'validBefore', type: 'uint256' }, { name: 'nonce', type: 'bytes32' },
+    { name: 'from', type: 'address' },
+    { name: 'to', type: 'address' },
+    { name: 'value', type: 'uint256' },
+    { name: 'validAfter', type: 'uint256' },
+    { name: 'validBefore', type: 'uint256' },
+    { name: 'nonce', type: 'bytes32' },
   ],
 } as const
 
 /** A request as it comes: nothing about it is certain. */
 type Fields = Readonly<Record<string, unknown>>
-type Request402 = { readonly paymentPayload: { readonly x402Version: unknown; readonly accepted: Fields; readonly payload: Fields }; readonly paymentRequirements: Fields }
+type Request402 = {
+  readonly paymentPayload: { readonly x402Version: unknown; readonly accepted: Fields; readonly payload: Fields }
+  readonly paymentRequirements: Fields
+}
 type Asked = { readonly token?: unknown; readonly sources?: unknown } & Partial<Request402>
 
-type Judged = { readonly ok: true; readonly payment: Authorization } | { readonly ok: false; readonly reason: string; readonly payer?: Hex }
-type Authorization = { readonly from: Hex; readonly to: Hex; readonly value: bigint; readonly validAfter: bigint; readonly validBefore: bigint; readonly nonce: Hex }
+type Judged =
+  | { readonly ok: true; readonly payment: Authorization }
+  | { readonly ok: false; readonly reason: string; readonly payer?: Hex }
+type Authorization = {
+  readonly from: Hex
+  readonly to: Hex
+  readonly value: bigint
+  readonly validAfter: bigint
+  readonly validBefore: bigint
+  readonly nonce: Hex
+}
 
-export function startBatchedApi({ clock, network, asset, domain = 6, wallet = '0x0077777d7EBA4688BDeF3E311b846F25870A19B9', port = 0, stepMs }: BatchedOptions): BatchedStandIn {
+export function startBatchedApi({
+  clock,
+  network,
+  asset,
+  domain = 6,
+  wallet = '0x0077777d7EBA4688BDeF3E311b846F25870A19B9',
+  port = 0,
+  stepMs,
+}: BatchedOptions): BatchedStandIn {
   const chainId = Number(network.split(':')[1])
-  const kind = { name: NAME, version: '1', verifyingContract: wallet, assets: [{ symbol: 'USDC', address: asset, decimals: 6 }], minValiditySeconds: Number(MIN_VALIDITY) }
+  const kind = {
+    name: NAME,
+    version: '1',
+    verifyingContract: wallet,
+    assets: [{ symbol: 'USDC', address: asset, decimals: 6 }],
+    minValiditySeconds: Number(MIN_VALIDITY),
+  }
   const supported = { kinds: [{ x402Version: 2, scheme: 'exact', network, extra: kind }], extensions: [], signers: {} }
   const free = new Map<string, bigint>()
   const transfers: BatchedTransfer[] = []
@@ -108,7 +142,11 @@ export function startBatchedApi({ clock, network, asset, domain = 6, wallet = '0
     const { from, to, value, validAfter, validBefore } = payment
     if (!isSame(wanted.payTo, to)) return no('address_mismatch', from)
     if (wanted.amount !== String(value)) return no('amount_mismatch', from)
-    const signing = { domain: { name: NAME, version: '1', chainId, verifyingContract: wallet }, types: TYPES, primaryType: 'TransferWithAuthorization' } as const
+    const signing = {
+      domain: { name: NAME, version: '1', chainId, verifyingContract: wallet },
+      types: TYPES,
+      primaryType: 'TransferWithAuthorization',
+    } as const
     const signer = await recoverTypedDataAddress({ ...signing, message: payment, signature }).catch(() => undefined)
     if (!signer || !isAddressEqual(signer, from)) return no('invalid_signature', from)
     const now = BigInt(Math.floor(clock.now() / 1000))
@@ -127,7 +165,17 @@ export function startBatchedApi({ clock, network, asset, domain = 6, wallet = '0
     give(from, -value)
     const [createdAt, updatedAt] = [isoNow(), isoNow()]
     const ends = { sendingNetwork: network, recipientNetwork: network, fromAddress: from, toAddress: to }
-    const transfer: BatchedTransfer = { id: crypto.randomUUID(), status: 'received', token: 'USDC', ...ends, amount: String(value), nonce, txHash: null, createdAt, updatedAt }
+    const transfer: BatchedTransfer = {
+      id: crypto.randomUUID(),
+      status: 'received',
+      token: 'USDC',
+      ...ends,
+      amount: String(value),
+      nonce,
+      txHash: null,
+      createdAt,
+      updatedAt,
+    }
     transfers.push(transfer)
     nonces.set(used, transfer)
     return transfer
@@ -156,7 +204,13 @@ export function startBatchedApi({ clock, network, asset, domain = 6, wallet = '0
 
   async function settle(body: Request402): Promise<object> {
     const judged = await judge(body)
-    const refusal = (errorReason: string, payer: Hex | undefined) => ({ success: false, errorReason, transaction: '', network, ...(payer && { payer }) })
+    const refusal = (errorReason: string, payer: Hex | undefined) => ({
+      success: false,
+      errorReason,
+      transaction: '',
+      network,
+      ...(payer && { payer }),
+    })
     if (!judged.ok) return refusal(judged.reason, judged.payer)
     const { from: payer } = judged.payment
     const taken = take(judged.payment)
@@ -165,7 +219,9 @@ export function startBatchedApi({ clock, network, asset, domain = 6, wallet = '0
 
   async function verify(body: Request402): Promise<object> {
     const judged = await judge(body)
-    return judged.ok ? { isValid: true, payer: judged.payment.from } : { isValid: false, invalidReason: judged.reason, ...(judged.payer && { payer: judged.payer }) }
+    return judged.ok
+      ? { isValid: true, payer: judged.payment.from }
+      : { isValid: false, invalidReason: judged.reason, ...(judged.payer && { payer: judged.payer }) }
   }
 
   function search(query: URLSearchParams): Response {
@@ -175,7 +231,8 @@ export function startBatchedApi({ clock, network, asset, domain = 6, wallet = '0
     const [after, before] = [asked('startDate'), asked('endDate')].map((date) => (date ? Date.parse(date) : undefined))
     const fits = (want: string | undefined, is: string) => want === undefined || want.toLowerCase() === is.toLowerCase()
     const found = transfers.filter((each) => {
-      const isIt = fits(from, each.fromAddress) && fits(to, each.toAddress) && fits(nonce, each.nonce) && fits(status, each.status)
+      const isIt =
+        fits(from, each.fromAddress) && fits(to, each.toAddress) && fits(nonce, each.nonce) && fits(status, each.status)
       const made = Date.parse(each.createdAt)
       return isIt && fits(asked('network'), each.sendingNetwork) && made >= (after ?? made) && made <= (before ?? made)
     })
@@ -184,8 +241,17 @@ export function startBatchedApi({ clock, network, asset, domain = 6, wallet = '0
 
   function balances({ token, sources }: Asked): Response {
     if (token !== 'USDC' || !Array.isArray(sources)) return complaint('Invalid request: token, sources: Required')
-    const known = (sources as readonly Fields[]).filter((source) => source.domain === undefined || source.domain === domain)
-    return Response.json({ token, balances: known.map(({ depositor }) => ({ domain, depositor, balance: formatUnits(freeOf(String(depositor)), 6) })) })
+    const known = (sources as readonly Fields[]).filter(
+      (source) => source.domain === undefined || source.domain === domain,
+    )
+    return Response.json({
+      token,
+      balances: known.map(({ depositor }) => ({
+        domain,
+        depositor,
+        balance: formatUnits(freeOf(String(depositor)), 6),
+      })),
+    })
   }
 
   async function answer(request: Request): Promise<Response> {
@@ -233,7 +299,9 @@ export function startBatchedApi({ clock, network, asset, domain = 6, wallet = '0
     deposit: give,
     hold: (address, amount) => void free.set(address.toLowerCase(), amount),
     balanceOf(address, owed) {
-      const coming = transfers.filter((each) => owed && isSame(each.toAddress, address) && each.status !== 'completed' && each.status !== 'failed')
+      const coming = transfers.filter(
+        (each) => owed && isSame(each.toAddress, address) && each.status !== 'completed' && each.status !== 'failed',
+      )
       return coming.reduce((sum, { amount }) => sum + BigInt(amount), freeOf(address))
     },
     advance(id, to) {
@@ -265,7 +333,9 @@ function missingIn({ paymentPayload, paymentRequirements }: Asked): string | und
 
 function readAuthorization(given: unknown): Authorization | undefined {
   const { from, to, nonce, ...rest } = (given ?? {}) as Fields
-  const numbers = [rest.value, rest.validAfter, rest.validBefore].map((each) => (typeof each === 'string' && /^\d{1,78}$/.test(each) ? BigInt(each) : undefined))
+  const numbers = [rest.value, rest.validAfter, rest.validBefore].map((each) =>
+    typeof each === 'string' && /^\d{1,78}$/.test(each) ? BigInt(each) : undefined,
+  )
   const [value, validAfter, validBefore] = numbers
   if (!isAccount(from) || !isAccount(to) || !isHex(nonce) || nonce.length !== 66) return undefined
   if (value === undefined || validAfter === undefined || validBefore === undefined) return undefined

@@ -43,7 +43,9 @@ type Answer = { errors?: { formattedMessage: string }[]; contracts?: Record<stri
 export function compileContracts(): Map<string, string> {
   const wanted = Object.values(OUTPUTS).flatMap((contracts) => Object.values(contracts))
   const sources = Object.fromEntries(wanted.map(({ source }) => [source, { content: read(source) }]))
-  const answer = JSON.parse(solc.compile(JSON.stringify({ language: 'Solidity', sources, settings: SETTINGS }))) as Answer
+  const answer = JSON.parse(
+    solc.compile(JSON.stringify({ language: 'Solidity', sources, settings: SETTINGS })),
+  ) as Answer
   if (answer.errors?.length) throw new Error(answer.errors.map((error) => error.formattedMessage).join('\n'))
 
   const files = new Map<string, string>()

@@ -96,7 +96,8 @@ export async function startDevnet({ dir, port = 0, log = () => {} }: DevnetOptio
 export async function resetDevnet(dir: string): Promise<void> {
   const state = statePathOf(dir)
   const holder = holderOf(state)
-  if (holder) throw new Error(`the local chain in ${dir} is in use by process ${holder.owner}; stop it before the reset`)
+  if (holder)
+    throw new Error(`the local chain in ${dir} is in use by process ${holder.owner}; stop it before the reset`)
   await Promise.all(['', '.next', '.tmp', '.pid', '.broken'].map((end) => rm(state + end, { force: true })))
 }
 
@@ -114,7 +115,10 @@ async function loadKeys(dir: string | undefined): Promise<{ keys: Keys; areNew: 
   const keys: Keys = { relayerKey: randomKey(), buyerKey: randomKey(), sellerKey: randomKey() }
   if (dir && path) {
     await mkdir(dir, { recursive: true, mode: 0o700 })
-    await replaceFile(path, `${JSON.stringify({ about: 'play money of the local chain, worth nothing elsewhere', ...keys }, null, 2)}\n`)
+    await replaceFile(
+      path,
+      `${JSON.stringify({ about: 'play money of the local chain, worth nothing elsewhere', ...keys }, null, 2)}\n`,
+    )
   }
   return { keys, areNew: true }
 }
@@ -127,7 +131,9 @@ function parseKeys(path: string, text: string): Keys {
   } catch {
     // not JSON: as useless as JSON without keys
   }
-  throw new Error(`${path} does not hold the local chain's three keys; delete it to get new ones (the old play money is then out of reach)`)
+  throw new Error(
+    `${path} does not hold the local chain's three keys; delete it to get new ones (the old play money is then out of reach)`,
+  )
 }
 
 function asKey(value: unknown): Hex | undefined {
@@ -139,7 +145,11 @@ function randomKey(): Hex {
 }
 
 /** Only a start that works without the state file proves that the file was the fault; otherwise the file goes back to its place. */
-async function startOrBeginAnew(options: { statePath: string | undefined; port: number; log: (line: string) => void }): Promise<Anvil> {
+async function startOrBeginAnew(options: {
+  statePath: string | undefined
+  port: number
+  log: (line: string) => void
+}): Promise<Anvil> {
   const { statePath, log } = options
   try {
     return await startAnvil(options)
@@ -151,7 +161,9 @@ async function startOrBeginAnew(options: { statePath: string | undefined; port: 
       await rename(aside, statePath)
       throw error
     })
-    log(`the local chain's state could not be read and was set aside as ${aside}; a new chain begins, so reset the ledger too. ${String(error)}`)
+    log(
+      `the local chain's state could not be read and was set aside as ${aside}; a new chain begins, so reset the ledger too. ${String(error)}`,
+    )
     return node
   }
 }

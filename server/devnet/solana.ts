@@ -33,7 +33,11 @@ export type SolanaDevnetOptions = {
 const FEE_PAYER_LAMPORTS = 1_000_000_000_000n
 
 /** Starts the chain anew: nothing of an older one is known to it. Throws where litesvm has no program for this platform. */
-export async function startSolanaDevnet({ clock, port = 0, log = () => {} }: SolanaDevnetOptions): Promise<SolanaDevnet> {
+export async function startSolanaDevnet({
+  clock,
+  port = 0,
+  log = () => {},
+}: SolanaDevnetOptions): Promise<SolanaDevnet> {
   const [{ solanaNode }, { MINT }] = await Promise.all([import('./solana_node.ts'), import('./solana_tokens.ts')]) // a tenth of a second that others need not wait
   const [feePayer, seller, buyer] = await Promise.all([keyOf('fee payer'), keyOf('seller'), keyOf('buyer')])
   const node = await solanaNode({ clock, port })
@@ -43,7 +47,15 @@ export async function startSolanaDevnet({ clock, port = 0, log = () => {} }: Sol
   await node.openAccount(seller.address)
   await node.fund(buyer.address, SOLANA_BUYER_FUNDS)
   log(`the local Solana answers at ${node.url}; it is kept in memory and begins anew with each start`)
-  return { network: SOLANA_DEVNET, rpcUrl: node.url, mint: MINT, payTo: seller.address, feePayerKey: feePayer.privateKey, buyer, stop: node.stop }
+  return {
+    network: SOLANA_DEVNET,
+    rpcUrl: node.url,
+    mint: MINT,
+    payTo: seller.address,
+    feePayerKey: feePayer.privateKey,
+    buyer,
+    stop: node.stop,
+  }
 }
 
 /** The key of a part in the play, the same everywhere: whoever sends real money to it gives it away. */

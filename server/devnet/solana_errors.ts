@@ -50,6 +50,7 @@ export function wordsOf(error: TransactionError): string {
   if (typeof error === 'string') return WORDS[error] ?? error
   const [index, cause] = (error['InstructionError'] ?? []) as [number, string | { Custom: number }]
   if (cause === undefined) return `Transaction results in an error: ${JSON.stringify(error)}`
-  const said = typeof cause === 'string' ? (WORDS[cause] ?? cause) : `custom program error: 0x${cause.Custom.toString(16)}`
+  const said =
+    typeof cause === 'string' ? (WORDS[cause] ?? cause) : `custom program error: 0x${cause.Custom.toString(16)}`
   return `Error processing Instruction ${index}: ${said}`
 }

@@ -22,7 +22,9 @@ export type Faucet = {
 }
 
 export async function solanaFaucet(): Promise<Faucet> {
-  const signer = await createKeyPairSignerFromPrivateKeyBytes(createHash('sha256').update('farebox: faucet of the local Solana').digest())
+  const signer = await createKeyPairSignerFromPrivateKeyBytes(
+    createHash('sha256').update('farebox: faucet of the local Solana').digest(),
+  )
   let given = 0
 
   async function give(to: Address, lamports: bigint, { blockhash }: { blockhash: string }): Promise<Uint8Array> {
@@ -30,7 +32,11 @@ export async function solanaFaucet(): Promise<Faucet> {
     const message = pipe(
       createTransactionMessage({ version: 0 }),
       (made) => setTransactionMessageFeePayerSigner(signer, made),
-      (made) => setTransactionMessageLifetimeUsingBlockhash({ blockhash: blockhash as Blockhash, lastValidBlockHeight: 0n }, made),
+      (made) =>
+        setTransactionMessageLifetimeUsingBlockhash(
+          { blockhash: blockhash as Blockhash, lastValidBlockHeight: 0n },
+          made,
+        ),
       (made) => appendTransactionMessageInstructions([transfer(signer.address, to, lamports), memo], made),
     )
     return Uint8Array.from(getTransactionEncoder().encode(await signTransactionMessageWithSigners(message)))
@@ -44,6 +50,9 @@ function transfer(from: Address, to: Address, lamports: bigint) {
   const data = Buffer.alloc(12)
   data.writeUInt32LE(2)
   data.writeBigUInt64LE(lamports, 4)
-  const accounts = [{ address: from, role: AccountRole.WRITABLE_SIGNER }, { address: to, role: AccountRole.WRITABLE }]
+  const accounts = [
+    { address: from, role: AccountRole.WRITABLE_SIGNER },
+    { address: to, role: AccountRole.WRITABLE },
+  ]
   return { programAddress: SYSTEM_PROGRAM, accounts, data: Uint8Array.from(data) }
 }

@@ -1,11 +1,26 @@
 /** A Solana in memory: accounts, slots, blockhashes and what has landed, as each of the three commitments sees them. Nothing is kept. */
 import { createHash } from 'node:crypto'
-import { type Address, address, type EncodedAccount, getBase58Decoder, getBase58Encoder, type Transaction } from '@solana/kit'
+import {
+  type Address,
+  address,
+  type EncodedAccount,
+  getBase58Decoder,
+  getBase58Encoder,
+  type Transaction,
+} from '@solana/kit'
 import { Clock as ClockSysvar, LiteSVM } from 'litesvm'
 import type { Clock } from '../../core/mod.ts'
 import type { TransactionError } from './solana_errors.ts'
 import { type Holding, holdingOf, walletAccount } from './solana_tokens.ts'
-import { failure, isSigned, type Message, type Outcome, outcomeOf, type Parsed, type Ran } from './solana_transaction.ts'
+import {
+  failure,
+  isSigned,
+  type Message,
+  type Outcome,
+  outcomeOf,
+  type Parsed,
+  type Ran,
+} from './solana_transaction.ts'
 
 export const SLOT_MS = 400
 /** A transaction may land while its blockhash is at most this many slots old. */
@@ -36,7 +51,11 @@ export type Landed = Outcome & {
   readonly after: readonly Holding[]
 }
 
-export type Simulating = { readonly slot: number; readonly sigVerify: boolean; /** As if signed over the newest blockhash. */ readonly isRenewed?: boolean }
+export type Simulating = {
+  readonly slot: number
+  readonly sigVerify: boolean
+  /** As if signed over the newest blockhash. */ readonly isRenewed?: boolean
+}
 
 export type SolanaLedger = {
   /** The chain's own time in milliseconds. A slot begins every 400 ms. */
@@ -183,7 +202,8 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
     if (refusalOf(parsed, slot) || !isSigned(parsed)) return
     const { keys, instructions } = parsed.message
     const called = new Set(instructions.map(({ programIdIndex }) => programIdIndex))
-    const look = () => keys.map((key, i) => (called.has(i) ? walletAccount(key, svm.getBalance(key) ?? 0n) : current(key))) // a program's code is long to copy
+    const look = () =>
+      keys.map((key, i) => (called.has(i) ? walletAccount(key, svm.getBalance(key) ?? 0n) : current(key))) // a program's code is long to copy
     const before = look()
     const outcome = run(parsed, slot, (transaction) => svm.sendTransaction(transaction))
     const after = look()
@@ -193,7 +213,16 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
       if (!isSame(before[i], after[i])) changes.push({ slot, address, before: before[i] })
     })
     const { wire, message, signature } = parsed
-    const made: Landed = { ...outcome, signature, slot, wire, message, fee, before: before.map(holdingOf), after: after.map(holdingOf) }
+    const made: Landed = {
+      ...outcome,
+      signature,
+      slot,
+      wire,
+      message,
+      fee,
+      before: before.map(holdingOf),
+      after: after.map(holdingOf),
+    }
     landed.set(signature, made)
     ran.set(signedIn(wire), made)
     forget()
@@ -233,8 +262,13 @@ export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
     setTime,
     tip,
     accountsOf(program, slot) {
-      const all = new Set([...svm.getProgramAccounts(program).map((each) => each.address), ...changes.map((change) => change.address)])
-      return [...all].map((address) => account(address, slot)).filter((each) => each?.programAddress === program) as EncodedAccount[]
+      const all = new Set([
+        ...svm.getProgramAccounts(program).map((each) => each.address),
+        ...changes.map((change) => change.address),
+      ])
+      return [...all]
+        .map((address) => account(address, slot))
+        .filter((each) => each?.programAddress === program) as EncodedAccount[]
     },
     landed(signature) {
       tip()
@@ -296,7 +330,14 @@ function sum(accounts: readonly (EncodedAccount | undefined)[]): bigint {
 
 function isSame(one: EncodedAccount | undefined, other: EncodedAccount | undefined): boolean {
   if (!one || !other) return one === other
-  return one.lamports === other.lamports && one.programAddress === other.programAddress && Buffer.from(one.data).equals(Buffer.from(other.data))
+  return (
+    one.lamports === other.lamports &&
+    one.programAddress === other.programAddress &&
+    Buffer.from(one.data).equals(Buffer.from(other.data))
+  )
 }
 
-const signedIn = (wire: Uint8Array): string => createHash('sha256').update(wire.subarray(1 + 64 * (wire[0] ?? 0))).digest('base64')
+const signedIn = (wire: Uint8Array): string =>
+  createHash('sha256')
+    .update(wire.subarray(1 + 64 * (wire[0] ?? 0)))
+    .digest('base64')

@@ -86,7 +86,12 @@ export type SolanaNodeOptions = {
   readonly port?: number
 }
 
-type Call = { readonly jsonrpc?: string; readonly id?: unknown; readonly method?: string; readonly params?: readonly unknown[] }
+type Call = {
+  readonly jsonrpc?: string
+  readonly id?: unknown
+  readonly method?: string
+  readonly params?: readonly unknown[]
+}
 
 /** As public nodes: larger requests are answered 413. */
 const MAX_BODY = 50 * 1024
@@ -107,14 +112,18 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
   let lost = () => {}
 
   const answer = solanaRpc(ledger, { submit, airdrop })
-  const server = createServer((request, response) => void serve(request, response).catch(() => request.socket.destroy()))
+  const server = createServer(
+    (request, response) => void serve(request, response).catch(() => request.socket.destroy()),
+  )
   await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, '127.0.0.1', resolve))
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const end = (status: number, body: string) => void response.writeHead(status, { 'content-type': 'application/json' }).end(body)
+    const end = (status: number, body: string) =>
+      void response.writeHead(status, { 'content-type': 'application/json' }).end(body)
     if (request.method !== 'POST') return end(405, 'Used HTTP Method is not allowed. POST is required')
-    if (!request.headers['content-type']?.startsWith('application/json')) return end(415, 'Supplied content type is not allowed. Content-Type: application/json is required')
+    if (!request.headers['content-type']?.startsWith('application/json'))
+      return end(415, 'Supplied content type is not allowed. Content-Type: application/json is required')
     const text = await textOf(request)
     if (text === undefined) return end(413, 'Request body too large')
     const { calls, isBatch } = callsIn(text) ?? {}
@@ -122,14 +131,23 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
     const methods = calls.map(({ method = '' }) => method)
     for (const method of methods) counts.set(method, (counts.get(method) ?? 0) + 1)
     const isSending = methods.includes('sendTransaction')
-    if (out === 'busy') return end(429, '{"jsonrpc":"2.0","error":{"code":429,"message":"Too many requests for a specific RPC call"},"id":null}')
+    if (out === 'busy')
+      return end(
+        429,
+        '{"jsonrpc":"2.0","error":{"code":429,"message":"Too many requests for a specific RPC call"},"id":null}',
+      )
     if (out === 'silent') return
     if (out || (losing === 'sends' && isSending)) return hangUp()
     const replies = await Promise.all(calls.map(reply))
     if (losing === 'answers' && (isSending || methods.some((method) => RECEIPTS.includes(method)))) return hangUp()
     if (losing === 'landings' && isSending) lost()
     const said = replies.filter((each) => each !== undefined)
-    end(200, said.length > 0 ? JSON.stringify(isBatch ? said : said[0]).replaceAll(`"${LAST_EPOCH}"`, '18446744073709551615') : '')
+    end(
+      200,
+      said.length > 0
+        ? JSON.stringify(isBatch ? said : said[0]).replaceAll(`"${LAST_EPOCH}"`, '18446744073709551615')
+        : '',
+    )
 
     function hangUp(): void {
       request.socket.destroy()
@@ -140,7 +158,8 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
   /** Undefined for a call that wants no answer. */
   async function reply({ jsonrpc, id, method, params = [] }: Call): Promise<object | undefined> {
     if (id === undefined && method !== undefined) return undefined
-    if (method === undefined || jsonrpc !== '2.0' || !Array.isArray(params)) return { jsonrpc: '2.0', error: { code: -32600, message: 'Invalid request' }, id: id ?? null }
+    if (method === undefined || jsonrpc !== '2.0' || !Array.isArray(params))
+      return { jsonrpc: '2.0', error: { code: -32600, message: 'Invalid request' }, id: id ?? null }
     try {
       const truth = await answer(method, params)
       const lie = lies.get(method)
@@ -163,7 +182,10 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
 
   const newest = (at: Address) => ledger.account(at, ledger.tip())
 
-  async function setTokens(owner: string, change: (held: bigint | undefined) => { amount: bigint; isFrozen?: boolean } | undefined): Promise<void> {
+  async function setTokens(
+    owner: string,
+    change: (held: bigint | undefined) => { amount: bigint; isFrozen?: boolean } | undefined,
+  ): Promise<void> {
     const at = await accountOf(address(owner))
     const held = tokenOf(newest(at))?.amount
     const wanted = change(held)
@@ -187,7 +209,8 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
       await setTokens(owner, (held) => (held === undefined ? undefined : { amount: 0n }))
       ledger.put(walletAccount(await accountOf(address(owner)), 0n))
     },
-    airdropSol: (to, lamports = SOL) => ledger.put(walletAccount(address(to), (newest(address(to))?.lamports ?? 0n) + lamports)),
+    airdropSol: (to, lamports = SOL) =>
+      ledger.put(walletAccount(address(to), (newest(address(to))?.lamports ?? 0n) + lamports)),
     balanceOf: async (owner) => tokenOf(newest(await accountOf(address(owner))))?.amount ?? 0n,
     lamportsOf: (at) => newest(address(at))?.lamports ?? 0n,
     transfersIn: (signature) => transfersOf(ledger.landed(signature)),
@@ -200,7 +223,8 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
     setLag: ledger.setLag,
     setDelay: ledger.setDelay,
 
-    reads: (method) => (method === undefined ? [...counts.values()].reduce((all, count) => all + count, 0) : (counts.get(method) ?? 0)),
+    reads: (method) =>
+      method === undefined ? [...counts.values()].reduce((all, count) => all + count, 0) : (counts.get(method) ?? 0),
     outage: (how) => void (out = how),
     lose(what) {
       losing = what
@@ -223,14 +247,19 @@ const [TRANSFER, TRANSFER_CHECKED] = [3, 12]
 function transfersOf(landed: Landed | undefined): Transfer[] {
   if (!landed || landed.err !== null) return []
   const { message, inner, before, after } = landed
-  const all = message.instructions.flatMap((instruction, i) => [instruction, ...inner.filter(({ index }) => index === i).flatMap(({ instructions }) => instructions)])
+  const all = message.instructions.flatMap((instruction, i) => [
+    instruction,
+    ...inner.filter(({ index }) => index === i).flatMap(({ instructions }) => instructions),
+  ])
   const held = (index = -1) => before[index]?.tokens ?? after[index]?.tokens
   return all.flatMap(({ accounts, data }) => {
     const bytes = Buffer.from(data)
     const from = held(accounts[0])
     const to = held(bytes[0] === TRANSFER ? accounts[1] : accounts[2])
     const isTransfer = bytes[0] === TRANSFER || bytes[0] === TRANSFER_CHECKED
-    return isTransfer && from?.mint === MINT && to ? [{ from: from.owner, to: to.owner, value: bytes.readBigUInt64LE(1) }] : []
+    return isTransfer && from?.mint === MINT && to
+      ? [{ from: from.owner, to: to.owner, value: bytes.readBigUInt64LE(1) }]
+      : []
   })
 }
 
@@ -239,7 +268,10 @@ function callsIn(text: string): { readonly calls: readonly Call[]; readonly isBa
   try {
     const said = JSON.parse(text) as unknown
     const isBatch = Array.isArray(said) && said.length > 0
-    return { isBatch, calls: (isBatch ? said : [said]).map((call: unknown) => (typeof call === 'object' && call !== null ? call : {})) }
+    return {
+      isBatch,
+      calls: (isBatch ? said : [said]).map((call: unknown) => (typeof call === 'object' && call !== null ? call : {})),
+    }
   } catch {
     return undefined
   }

@@ -47,7 +47,8 @@ export function listOf(value: unknown, max: number): readonly unknown[] {
 }
 
 export function bytesOf(text: unknown, encoding: string): Uint8Array {
-  if (encoding !== 'base64' && encoding !== 'base58') throw invalidParams(`unsupported encoding: ${encoding}. Supported encodings: base58, base64`)
+  if (encoding !== 'base64' && encoding !== 'base58')
+    throw invalidParams(`unsupported encoding: ${encoding}. Supported encodings: base58, base64`)
   const said = String(text)
   const bytes = encoding === 'base58' ? decoded(said) : new Uint8Array(Buffer.from(said, 'base64'))
   if (!bytes || (encoding === 'base64' && base64(bytes) !== said)) throw invalidParams(`invalid ${encoding} encoding`)
@@ -63,7 +64,8 @@ function decoded(text: string): Uint8Array | undefined {
 }
 
 export function parsedFrom(wire: Uint8Array, what = 'VersionedTransaction'): Parsed {
-  if (wire.length > LARGEST_TRANSACTION) throw invalidParams(`decoded ${what} too large: ${wire.length} bytes (max: ${LARGEST_TRANSACTION} bytes)`)
+  if (wire.length > LARGEST_TRANSACTION)
+    throw invalidParams(`decoded ${what} too large: ${wire.length} bytes (max: ${LARGEST_TRANSACTION} bytes)`)
   try {
     return parse(wire)
   } catch {

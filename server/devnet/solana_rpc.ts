@@ -32,7 +32,8 @@ export function solanaRpc(ledger: SolanaLedger, callContext: RpcHands): SolanaRp
   const methods: Readonly<Record<string, (params: Params) => unknown>> = {
     getHealth() {
       const distance = behind()
-      if (distance > HEALTHY_DISTANCE) throw new RpcError(-32005, `Node is behind by ${distance} slots`, { numSlotsBehind: distance })
+      if (distance > HEALTHY_DISTANCE)
+        throw new RpcError(-32005, `Node is behind by ${distance} slots`, { numSlotsBehind: distance })
       return 'ok'
     },
     getVersion: () => VERSION,
@@ -46,7 +47,14 @@ export function solanaRpc(ledger: SolanaLedger, callContext: RpcHands): SolanaRp
     getEpochInfo([config]) {
       const slot = slotOf(config)
       const [epoch, slotIndex] = [Math.floor(slot / SLOTS_PER_EPOCH), slot % SLOTS_PER_EPOCH]
-      return { absoluteSlot: slot, blockHeight: ledger.heightOf(slot), epoch, slotIndex, slotsInEpoch: SLOTS_PER_EPOCH, transactionCount: ledger.history().length }
+      return {
+        absoluteSlot: slot,
+        blockHeight: ledger.heightOf(slot),
+        epoch,
+        slotIndex,
+        slotsInEpoch: SLOTS_PER_EPOCH,
+        transactionCount: ledger.history().length,
+      }
     },
     getLatestBlockhash([config]) {
       const slot = slotOf(config)
@@ -59,7 +67,10 @@ export function solanaRpc(ledger: SolanaLedger, callContext: RpcHands): SolanaRp
     getMinimumBalanceForRentExemption: ([bytes]) => Number(ledger.rentFor(Number(bytes))),
     getRecentPrioritizationFees() {
       const slot = ledger.slotOf('processed')
-      return Array.from({ length: BLOCKHASH_LIFE }, (_, i) => ({ slot: slot - BLOCKHASH_LIFE + 1 + i, prioritizationFee: 0 }))
+      return Array.from({ length: BLOCKHASH_LIFE }, (_, i) => ({
+        slot: slot - BLOCKHASH_LIFE + 1 + i,
+        prioritizationFee: 0,
+      }))
     },
     getFeeForMessage([message, config]) {
       const slot = slotOf(config)
@@ -75,7 +86,10 @@ export function solanaRpc(ledger: SolanaLedger, callContext: RpcHands): SolanaRp
     getMultipleAccounts([addresses, config]) {
       const slot = slotOf(config)
       const found = listOf(addresses, 100).map((address) => ledger.account(addressOf(address), slot))
-      return inContext(slot, found.map((account) => accountView(account, configOf(config))))
+      return inContext(
+        slot,
+        found.map((account) => accountView(account, configOf(config))),
+      )
     },
     getBalance([address, config]) {
       const slot = slotOf(config)
@@ -103,7 +117,10 @@ export function solanaRpc(ledger: SolanaLedger, callContext: RpcHands): SolanaRp
         const token = tokenOf(account)
         return token?.owner === whose && (mint === undefined || token.mint === mint)
       })
-      return inContext(slot, all.map((account) => ({ pubkey: account.address, account: accountView(account, configOf(config)) })))
+      return inContext(
+        slot,
+        all.map((account) => ({ pubkey: account.address, account: accountView(account, configOf(config)) })),
+      )
     },
 
     getSignatureStatuses([signatures, config]) {
@@ -111,32 +128,53 @@ export function solanaRpc(ledger: SolanaLedger, callContext: RpcHands): SolanaRp
       const isSearching = configOf(config)['searchTransactionHistory'] === true
       const isKnown = (landed: Landed) => isSearching || landed.slot > slot - RECENT_STATUSES
       const found = listOf(signatures, 256).map((signature) => ledger.find(signatureOf(signature)))
-      return inContext(slot, found.map((landed) => (landed && isKnown(landed) ? statusView(landed) : null)))
+      return inContext(
+        slot,
+        found.map((landed) => (landed && isKnown(landed) ? statusView(landed) : null)),
+      )
     },
     getSignaturesForAddress([address, config]) {
       const slot = blockSlotOf(config)
       const { limit = 1000, before, until } = configOf(config) as { limit?: number; before?: string; until?: string }
-      const all = ledger.history().filter((landed) => landed.slot <= slot && landed.message.keys.includes(addressOf(address)))
+      const all = ledger
+        .history()
+        .filter((landed) => landed.slot <= slot && landed.message.keys.includes(addressOf(address)))
       const from = before === undefined ? 0 : all.findIndex(({ signature }) => signature === before) + 1
       const to = until === undefined ? -1 : all.findIndex(({ signature }) => signature === until)
-      return all.slice(from, to < 0 ? undefined : to).slice(0, limit).map(signatureView)
+      return all
+        .slice(from, to < 0 ? undefined : to)
+        .slice(0, limit)
+        .map(signatureView)
     },
     getTransaction([signature, config]) {
       const slot = blockSlotOf(config)
       const landed = ledger.find(signatureOf(signature))
       if (!landed || landed.slot > slot) return null
       const { maxSupportedTransactionVersion } = configOf(config)
-      if (landed.message.version !== 'legacy' && maxSupportedTransactionVersion === undefined) throw new RpcError(-32015, OLD_CLIENT)
+      if (landed.message.version !== 'legacy' && maxSupportedTransactionVersion === undefined)
+        throw new RpcError(-32015, OLD_CLIENT)
       return transactionView(landed, { encoding: encodingOf(config, 'json'), blockTime: secondsOf(landed.slot) })
     },
 
     simulateTransaction([wire, config]) {
       const slot = slotOf(config)
-      const { sigVerify = false, replaceRecentBlockhash: isRenewed = false, innerInstructions = false, accounts } = configOf(config) as Simulation
+      const {
+        sigVerify = false,
+        replaceRecentBlockhash: isRenewed = false,
+        innerInstructions = false,
+        accounts,
+      } = configOf(config) as Simulation
       if (sigVerify && isRenewed) throw invalidParams('sigVerify may not be used with replaceRecentBlockhash')
-      const outcome = ledger.simulate(parsedFrom(bytesOf(wire, encodingOf(config, 'base58'))), { slot, sigVerify, isRenewed })
+      const outcome = ledger.simulate(parsedFrom(bytesOf(wire, encodingOf(config, 'base58'))), {
+        slot,
+        sigVerify,
+        isRenewed,
+      })
       if (outcome.err === 'SignatureFailure') throw badSignature()
-      const wanted = accounts && outcome.err === null ? accounts.addresses.map((address) => outcome.accounts.find((account) => account.address === address)) : undefined
+      const wanted =
+        accounts && outcome.err === null
+          ? accounts.addresses.map((address) => outcome.accounts.find((account) => account.address === address))
+          : undefined
       return inContext(slot, {
         ...simulationView(outcome),
         accounts: wanted?.map((account) => accountView(account, { encoding: accounts?.encoding ?? 'base64' })) ?? null,
@@ -145,7 +183,10 @@ export function solanaRpc(ledger: SolanaLedger, callContext: RpcHands): SolanaRp
       })
     },
     sendTransaction([wire, config]) {
-      const { skipPreflight = false, preflightCommitment: commitment = 'finalized' } = configOf(config) as { skipPreflight?: boolean; preflightCommitment?: Commitment }
+      const { skipPreflight = false, preflightCommitment: commitment = 'finalized' } = configOf(config) as {
+        skipPreflight?: boolean
+        preflightCommitment?: Commitment
+      }
       const parsed = parsedFrom(bytesOf(wire, encodingOf(config, 'base58')))
       if (!skipPreflight) preflight(parsed, slotOf({ ...configOf(config), commitment }))
       callContext.submit(parsed)
@@ -163,14 +204,19 @@ export function solanaRpc(ledger: SolanaLedger, callContext: RpcHands): SolanaRp
   /** The slot that answers, by the caller's commitment: finalized unless told, as everywhere on Solana. */
   function slotOf(config: unknown): number {
     const { commitment = 'finalized', minContextSlot = 0 } = configOf(config)
-    if (!COMMITMENTS.includes(commitment)) throw invalidParams(`Invalid params: unknown variant \`${commitment}\`, expected one of ${COMMITMENTS.join(', ')}.`)
+    if (!COMMITMENTS.includes(commitment))
+      throw invalidParams(
+        `Invalid params: unknown variant \`${commitment}\`, expected one of ${COMMITMENTS.join(', ')}.`,
+      )
     const slot = ledger.slotOf(commitment)
-    if (slot < minContextSlot) throw new RpcError(-32016, 'Minimum context slot has not been reached', { contextSlot: slot })
+    if (slot < minContextSlot)
+      throw new RpcError(-32016, 'Minimum context slot has not been reached', { contextSlot: slot })
     return slot
   }
 
   function blockSlotOf(config: unknown): number {
-    if (configOf(config).commitment === 'processed') throw invalidParams('Method does not support commitment below `confirmed`')
+    if (configOf(config).commitment === 'processed')
+      throw invalidParams('Method does not support commitment below `confirmed`')
     return slotOf(config)
   }
 
@@ -208,7 +254,14 @@ export function solanaRpc(ledger: SolanaLedger, callContext: RpcHands): SolanaRp
 
   function signatureView(landed: Landed): object {
     const { signature, slot, err } = landed
-    return { signature, slot, err, memo: memoOf(landed), blockTime: secondsOf(slot), confirmationStatus: commitmentOf(landed) }
+    return {
+      signature,
+      slot,
+      err,
+      memo: memoOf(landed),
+      blockTime: secondsOf(slot),
+      confirmationStatus: commitmentOf(landed),
+    }
   }
 }
 

@@ -1,5 +1,15 @@
 /** Devnet USDC as bytes: its mint, its accounts, and whose they are. */
-import { AccountState, findAssociatedTokenPda, getMintDecoder, getMintEncoder, getTokenDecoder, getTokenEncoder, type Mint, type Token, TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
+import {
+  AccountState,
+  findAssociatedTokenPda,
+  getMintDecoder,
+  getMintEncoder,
+  getTokenDecoder,
+  getTokenEncoder,
+  type Mint,
+  type Token,
+  TOKEN_PROGRAM_ADDRESS,
+} from '@solana-program/token'
 import { type Address, address, type EncodedAccount, lamports } from '@solana/kit'
 
 /** Circle's USDC on Solana's devnet: public clients refuse any other asset there. */
@@ -13,7 +23,10 @@ const MINT_BYTES = 82
 const TOKEN_BYTES = 165
 
 /** What an account holds: always lamports, and tokens if it is a token account. */
-export type Holding = { readonly lamports: bigint; readonly tokens?: { readonly mint: Address; readonly owner: Address; readonly amount: bigint } }
+export type Holding = {
+  readonly lamports: bigint
+  readonly tokens?: { readonly mint: Address; readonly owner: Address; readonly amount: bigint }
+}
 
 /** The address of an owner's USDC account, whether or not there is one. */
 export async function accountOf(owner: Address): Promise<Address> {
@@ -22,11 +35,20 @@ export async function accountOf(owner: Address): Promise<Address> {
 }
 
 export function mintAccount({ authority, supply }: { authority: Address; supply: bigint }): EncodedAccount {
-  const data = getMintEncoder().encode({ mintAuthority: authority, supply, decimals: DECIMALS, isInitialized: true, freezeAuthority: authority })
+  const data = getMintEncoder().encode({
+    mintAuthority: authority,
+    supply,
+    decimals: DECIMALS,
+    isInitialized: true,
+    freezeAuthority: authority,
+  })
   return programAccount(MINT, RENT.mint, data)
 }
 
-export function tokenAccount(at: Address, { owner, amount, isFrozen = false }: { owner: Address; amount: bigint; isFrozen?: boolean }): EncodedAccount {
+export function tokenAccount(
+  at: Address,
+  { owner, amount, isFrozen = false }: { owner: Address; amount: bigint; isFrozen?: boolean },
+): EncodedAccount {
   const state = isFrozen ? AccountState.Frozen : AccountState.Initialized
   const none = { delegate: null, isNative: null, delegatedAmount: 0n, closeAuthority: null }
   return programAccount(at, RENT.token, getTokenEncoder().encode({ mint: MINT, owner, amount, state, ...none }))
@@ -34,11 +56,25 @@ export function tokenAccount(at: Address, { owner, amount, isFrozen = false }: {
 
 /** Lamports for a plain wallet; none is how an account ends. */
 export function walletAccount(at: Address, amount: bigint): EncodedAccount {
-  return { address: at, lamports: lamports(amount), data: new Uint8Array(), executable: false, programAddress: SYSTEM_PROGRAM, space: 0n }
+  return {
+    address: at,
+    lamports: lamports(amount),
+    data: new Uint8Array(),
+    executable: false,
+    programAddress: SYSTEM_PROGRAM,
+    space: 0n,
+  }
 }
 
 function programAccount(at: Address, rent: bigint, data: ArrayLike<number>): EncodedAccount {
-  return { address: at, lamports: lamports(rent), data: Uint8Array.from(data), executable: false, programAddress: TOKEN_PROGRAM_ADDRESS, space: BigInt(data.length) }
+  return {
+    address: at,
+    lamports: lamports(rent),
+    data: Uint8Array.from(data),
+    executable: false,
+    programAddress: TOKEN_PROGRAM_ADDRESS,
+    space: BigInt(data.length),
+  }
 }
 
 export function tokenOf(account: EncodedAccount | undefined): Token | undefined {

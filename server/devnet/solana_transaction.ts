@@ -12,9 +12,19 @@ import { FailedTransactionMetadata, type InnerInstruction, type TransactionMetad
 import { errorOf, type TransactionError } from './solana_errors.ts'
 
 /** `signature` is its first, by which the chain knows it. */
-export type Parsed = { readonly wire: Uint8Array; readonly transaction: Transaction; readonly message: Message; readonly signature: string }
+export type Parsed = {
+  readonly wire: Uint8Array
+  readonly transaction: Transaction
+  readonly message: Message
+  readonly signature: string
+}
 
-export type Instruction = { readonly programIdIndex: number; readonly accounts: readonly number[]; readonly data: Uint8Array; readonly stackHeight: number }
+export type Instruction = {
+  readonly programIdIndex: number
+  readonly accounts: readonly number[]
+  readonly data: Uint8Array
+  readonly stackHeight: number
+}
 /** Addresses from lookup tables are not among the keys: no table exists here. */
 export type Message = Pick<CompiledTransactionMessage, 'header'> & {
   readonly version: 'legacy' | 0
@@ -43,14 +53,27 @@ export function parse(wire: Uint8Array): Parsed {
   if (compiled.version === 1 || !compiled.lifetimeToken) throw new TypeError('a transaction of another time')
   const { version, header, staticAccounts: keys, lifetimeToken: blockhash } = compiled
   const instructions = compiled.instructions.map(({ programAddressIndex, accountIndices = [], data = [] }) => {
-    return { programIdIndex: programAddressIndex, accounts: accountIndices, data: Uint8Array.from(data), stackHeight: 1 }
+    return {
+      programIdIndex: programAddressIndex,
+      accounts: accountIndices,
+      data: Uint8Array.from(data),
+      stackHeight: 1,
+    }
   })
   const signature = Object.values(transaction.signatures)[0] ?? new Uint8Array(64)
-  return { wire, transaction, message: { version, header, keys, blockhash, instructions }, signature: getBase58Decoder().decode(signature) }
+  return {
+    wire,
+    transaction,
+    message: { version, header, keys, blockhash, instructions },
+    signature: getBase58Decoder().decode(signature),
+  }
 }
 
 /** What litesvm answers a transaction, run or simulated. */
-export type Ran = TransactionMetadata | FailedTransactionMetadata | { meta(): TransactionMetadata; postAccounts(): EncodedAccount[] }
+export type Ran =
+  | TransactionMetadata
+  | FailedTransactionMetadata
+  | { meta(): TransactionMetadata; postAccounts(): EncodedAccount[] }
 
 export function outcomeOf(ran: Ran): Outcome {
   const meta = 'meta' in ran ? ran.meta() : ran
@@ -60,7 +83,10 @@ export function outcomeOf(ran: Ran): Outcome {
     err,
     logs: meta.logs(),
     unitsConsumed: Number(meta.computeUnitsConsumed()),
-    inner: meta.innerInstructions().map(innerOf).filter(({ instructions }) => instructions.length > 0),
+    inner: meta
+      .innerInstructions()
+      .map(innerOf)
+      .filter(({ instructions }) => instructions.length > 0),
     returnData: returned.data().length > 0 ? { programId: returned.programId(), data: returned.data() } : null,
     accounts: 'postAccounts' in ran ? ran.postAccounts() : [],
   }
@@ -69,7 +95,12 @@ export function outcomeOf(ran: Ran): Outcome {
 function innerOf(instructions: readonly InnerInstruction[], index: number): Inner {
   const read = (each: InnerInstruction) => {
     const instruction = each.instruction()
-    return { programIdIndex: instruction.programIdIndex(), accounts: [...instruction.accounts()], data: instruction.data(), stackHeight: each.stackHeight() }
+    return {
+      programIdIndex: instruction.programIdIndex(),
+      accounts: [...instruction.accounts()],
+      data: instruction.data(),
+      stackHeight: each.stackHeight(),
+    }
   }
   return { index, instructions: instructions.map(read) }
 }
@@ -80,4 +111,5 @@ export function failure(err: TransactionError): Outcome {
 }
 
 /** Whether nobody's signature is missing; false ones are found by running it. */
-export const isSigned = ({ transaction }: Parsed): boolean => Object.values(transaction.signatures).every((signature) => signature !== null)
+export const isSigned = ({ transaction }: Parsed): boolean =>
+  Object.values(transaction.signatures).every((signature) => signature !== null)

@@ -6,20 +6,34 @@ import type { Landed } from './solana_ledger.ts'
 import { DECIMALS, type Holding, MEMO_PROGRAM, mintOf, tokenOf } from './solana_tokens.ts'
 import type { Inner, Instruction, Message, Outcome } from './solana_transaction.ts'
 
-export type AccountLook = { readonly encoding?: string | undefined; readonly dataSlice?: { readonly offset: number; readonly length: number } | undefined }
+export type AccountLook = {
+  readonly encoding?: string | undefined
+  readonly dataSlice?: { readonly offset: number; readonly length: number } | undefined
+}
 
 export const base58 = (bytes: Uint8Array): string => getBase58Decoder().decode(bytes)
 export const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64')
 
-export function accountView(account: EncodedAccount | undefined, { encoding = 'base58', dataSlice }: AccountLook): object | null {
+export function accountView(
+  account: EncodedAccount | undefined,
+  { encoding = 'base58', dataSlice }: AccountLook,
+): object | null {
   if (!account) return null
   const { executable, lamports, programAddress } = account
-  return { data: dataView(), executable, lamports: Number(lamports), owner: programAddress, rentEpoch: LAST_EPOCH, space: account.data.length }
+  return {
+    data: dataView(),
+    executable,
+    lamports: Number(lamports),
+    owner: programAddress,
+    rentEpoch: LAST_EPOCH,
+    space: account.data.length,
+  }
 
   function dataView(): unknown {
     const parsed = encoding === 'jsonParsed' && account ? parsedView(account) : undefined
     if (parsed) return parsed
-    const bytes = account?.data.slice(dataSlice?.offset ?? 0, dataSlice && dataSlice.offset + dataSlice.length) ?? new Uint8Array()
+    const bytes =
+      account?.data.slice(dataSlice?.offset ?? 0, dataSlice && dataSlice.offset + dataSlice.length) ?? new Uint8Array()
     if (encoding === 'base58' && bytes.length > MAX_BASE58) throw new RpcError(-32600, LONG_BASE58)
     if (encoding === 'base58') return [base58(bytes), 'base58']
     if (encoding === 'base64' || encoding === 'jsonParsed') return [base64(bytes), 'base64']
@@ -38,27 +52,55 @@ function parsedView(account: EncodedAccount): object | undefined {
   const space = account.data.length
   if (token) return { program: 'spl-token', parsed: { info: tokenView(token), type: 'account' }, space }
   if (!mint) return undefined
-  const info = { decimals: mint.decimals, freezeAuthority: orNull(mint.freezeAuthority), isInitialized: mint.isInitialized, mintAuthority: orNull(mint.mintAuthority), supply: String(mint.supply) }
+  const info = {
+    decimals: mint.decimals,
+    freezeAuthority: orNull(mint.freezeAuthority),
+    isInitialized: mint.isInitialized,
+    mintAuthority: orNull(mint.mintAuthority),
+    supply: String(mint.supply),
+  }
   return { program: 'spl-token', parsed: { info, type: 'mint' }, space }
 }
 
 function tokenView({ mint, owner, state, amount }: Token): object {
-  return { isNative: false, mint, owner, state: state === AccountState.Frozen ? 'frozen' : 'initialized', tokenAmount: amountView(amount) }
+  return {
+    isNative: false,
+    mint,
+    owner,
+    state: state === AccountState.Frozen ? 'frozen' : 'initialized',
+    tokenAmount: amountView(amount),
+  }
 }
 
-function orNull(option: { readonly __option: 'Some'; readonly value: Address } | { readonly __option: 'None' }): Address | null {
+function orNull(
+  option: { readonly __option: 'Some'; readonly value: Address } | { readonly __option: 'None' },
+): Address | null {
   return option.__option === 'Some' ? option.value : null
 }
 
-export function amountView(amount: bigint): { amount: string; decimals: number; uiAmount: number; uiAmountString: string } {
+export function amountView(amount: bigint): {
+  amount: string
+  decimals: number
+  uiAmount: number
+  uiAmountString: string
+} {
   const digits = String(amount).padStart(DECIMALS + 1, '0')
   const uiAmountString = `${digits.slice(0, -DECIMALS)}.${digits.slice(-DECIMALS)}`.replace(/\.?0+$/, '')
   return { amount: String(amount), decimals: DECIMALS, uiAmount: Number(uiAmountString), uiAmountString }
 }
 
 /** The answer of `getTransaction`. */
-export function transactionView(landed: Landed, { encoding = 'json', blockTime }: { encoding?: string | undefined; blockTime: number }): object {
-  return { slot: landed.slot, blockTime, meta: metaView(landed), transaction: written(), version: landed.message.version }
+export function transactionView(
+  landed: Landed,
+  { encoding = 'json', blockTime }: { encoding?: string | undefined; blockTime: number },
+): object {
+  return {
+    slot: landed.slot,
+    blockTime,
+    meta: metaView(landed),
+    transaction: written(),
+    version: landed.message.version,
+  }
 
   function written(): unknown {
     if (encoding === 'json') return { signatures: signaturesOf(landed), message: messageView(landed.message) }
@@ -77,7 +119,11 @@ function messageView({ header, keys, instructions, blockhash, version }: Message
   const { numSignerAccounts, numReadonlySignerAccounts, numReadonlyNonSignerAccounts } = header
   return {
     accountKeys: keys,
-    header: { numRequiredSignatures: numSignerAccounts, numReadonlySignedAccounts: numReadonlySignerAccounts, numReadonlyUnsignedAccounts: numReadonlyNonSignerAccounts },
+    header: {
+      numRequiredSignatures: numSignerAccounts,
+      numReadonlySignedAccounts: numReadonlySignerAccounts,
+      numReadonlyUnsignedAccounts: numReadonlyNonSignerAccounts,
+    },
     instructions: instructions.map(instructionView),
     recentBlockhash: blockhash,
     ...(version !== 'legacy' && { addressTableLookups: [] }),
@@ -118,7 +164,9 @@ export function innerView(inner: readonly Inner[]): object[] {
 }
 
 export function returnView({ returnData }: Outcome): { returnData?: object } {
-  return returnData ? { returnData: { programId: base58(returnData.programId), data: [base64(returnData.data), 'base64'] } } : {}
+  return returnData
+    ? { returnData: { programId: base58(returnData.programId), data: [base64(returnData.data), 'base64'] } }
+    : {}
 }
 
 /** The memos of a transaction in one line, each with its length: `[5] hello`. */

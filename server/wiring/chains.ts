@@ -17,12 +17,21 @@ import { StartError } from '../start_error.ts'
 import type { Opening } from './vendors.ts'
 
 /** What wiring asks of a chain beside the port. */
-type ServedChain = Chain & Pick<EvmChain, 'close'> & { check(at: { now: number }): Promise<SolanaChecked> } & Partial<Pick<LeasedChain, 'renew' | 'release' | 'keys'> & Pick<SolanaChain, 'feePayers'>> & {
-  /** Brings what offers need up to date, and looks after payments that are under way. */
-  refresh?(at: { now: number }): Promise<void>
-}
+type ServedChain = Chain &
+  Pick<EvmChain, 'close'> & { check(at: { now: number }): Promise<SolanaChecked> } & Partial<
+    Pick<LeasedChain, 'renew' | 'release' | 'keys'> & Pick<SolanaChain, 'feePayers'>
+  > & {
+    /** Brings what offers need up to date, and looks after payments that are under way. */
+    refresh?(at: { now: number }): Promise<void>
+  }
 
-type Chaining = Opening & { readonly isDevnet: boolean; readonly storage: Storage; readonly owner: string; readonly leaseMs: number; readonly meters?: Pick<Metrics, 'balances'> | undefined }
+type Chaining = Opening & {
+  readonly isDevnet: boolean
+  readonly storage: Storage
+  readonly owner: string
+  readonly leaseMs: number
+  readonly meters?: Pick<Metrics, 'balances'> | undefined
+}
 
 /** A process says that it lives this many times per lease. */
 export const RENEWALS = 6
@@ -38,7 +47,10 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
         const key = JSON.stringify(paymentMethod)
         const chain = opened.get(key) ?? open(name, paymentMethod)
         opened.set(key, chain)
-        void chain.then((open) => chaining.meters?.balances(name, () => balancesOf(open)), () => {})
+        void chain.then(
+          (open) => chaining.meters?.balances(name, () => balancesOf(open)),
+          () => {},
+        )
         return chain
       }),
     )
@@ -61,17 +73,26 @@ function chainOf(name: string, paymentMethod: PaymentMethod, chaining: Chaining)
   try {
     if (paymentMethod.kind === 'evm') return evmPaymentMethod(paymentMethod, chaining)
     if (paymentMethod.kind === 'solana') return solanaPaymentMethod(paymentMethod)
-    return batchedChain({ apiUrl: paymentMethod.url, networks: paymentMethod.networks, payTo: paymentMethod.payTo, alert: chaining.log.alert })
+    return batchedChain({
+      apiUrl: paymentMethod.url,
+      networks: paymentMethod.networks,
+      payTo: paymentMethod.payTo,
+      alert: chaining.log.alert,
+    })
   } catch (error) {
     throw new StartError(`Gateway ${name}: ${(error as Error).message}`)
   }
 }
 
-function evmPaymentMethod({ network, rpcUrl, asset, payTo, domain, settles }: EvmPaymentMethod, { isDevnet, storage, owner, leaseMs }: Chaining): ServedChain {
+function evmPaymentMethod(
+  { network, rpcUrl, asset, payTo, domain, settles }: EvmPaymentMethod,
+  { isDevnet, storage, owner, leaseMs }: Chaining,
+): ServedChain {
   // An idle local chain makes no blocks, so the clock of its latest one is minutes behind. And anvil never mines a transaction that
   // comes while the one before it is being mined: one at a time, each for up to fifty payments, is as fast.
   const row = { network, rpcUrl, asset, payTo, domain, ...(isDevnet && { readAt: 'pending' as const, maxInFlight: 1 }) }
-  if (settles.by === 'facilitators') return facilitatorChain({ ...row, facilitators: settles.rows, random: randomBytes })
+  if (settles.by === 'facilitators')
+    return facilitatorChain({ ...row, facilitators: settles.rows, random: randomBytes })
   const { wei, settlements } = settles.floor ?? {}
   const gasFloor = { ...(wei !== undefined && { wei: BigInt(wei) }), ...(settlements !== undefined && { settlements }) }
   return leasedChain({
@@ -87,8 +108,14 @@ function evmPaymentMethod({ network, rpcUrl, asset, payTo, domain, settles }: Ev
 
 function solanaPaymentMethod({ network, rpcUrl, asset: mint, payTo, settles }: SolanaPaymentMethod): ServedChain {
   const row = { network, rpcUrl, mint, payTo }
-  if (settles.by === 'facilitators') return solanaFacilitator({ ...row, facilitators: settles.rows, random: randomBytes })
-  return solanaChain({ ...row, feePayerKeys: settles.keys, ...(settles.maxFeeLamports && { maxFeeLamports: settles.maxFeeLamports }), ...(settles.floorLamports !== undefined && { feePayerFloor: settles.floorLamports }) })
+  if (settles.by === 'facilitators')
+    return solanaFacilitator({ ...row, facilitators: settles.rows, random: randomBytes })
+  return solanaChain({
+    ...row,
+    feePayerKeys: settles.keys,
+    ...(settles.maxFeeLamports && { maxFeeLamports: settles.maxFeeLamports }),
+    ...(settles.floorLamports !== undefined && { feePayerFloor: settles.floorLamports }),
+  })
 }
 
 /** Asks a chain every few seconds to bring itself up to date. */
@@ -99,7 +126,9 @@ function keepFresh(gateway: string, chain: ServedChain, { log, clock, undo, tell
   undo.push(() => stop.abort())
   void (async () => {
     while (!stop.signal.aborted) {
-      await refresh({ now: clock.now() }).catch((error: Error) => log.warn('a chain could not be brought up to date', { gateway, error: error.message }))
+      await refresh({ now: clock.now() }).catch((error: Error) =>
+        log.warn('a chain could not be brought up to date', { gateway, error: error.message }),
+      )
       tell()
       await clock.wait(REFRESH_EVERY_MS, stop.signal)
     }
@@ -109,23 +138,41 @@ function keepFresh(gateway: string, chain: ServedChain, { log, clock, undo, tell
 /** What the accounts hold that pay for settlements. */
 function balancesOf(chain: ServedChain): readonly Balance[] {
   const relayers = (chain.keys?.() ?? []).map(({ address, balance }) => ({ unit: 'wei' as const, address, balance }))
-  const feePayers = (chain.feePayers?.() ?? []).map(({ address, balance }) => ({ unit: 'lamports' as const, address, balance }))
-  return [...relayers, ...feePayers].flatMap(({ balance, ...rest }) => (balance === undefined ? [] : [{ ...rest, amount: Number(balance) }]))
+  const feePayers = (chain.feePayers?.() ?? []).map(({ address, balance }) => ({
+    unit: 'lamports' as const,
+    address,
+    balance,
+  }))
+  return [...relayers, ...feePayers].flatMap(({ balance, ...rest }) =>
+    balance === undefined ? [] : [{ ...rest, amount: Number(balance) }],
+  )
 }
 
 /** Says once for each change which accounts run low, and whether the gateway still sells. */
-export function teller(gateway: string, chain: Pick<ServedChain, 'keys' | 'feePayers' | 'closed'>, { log, clock }: Pick<Opening, 'log' | 'clock'>): () => void {
+export function teller(
+  gateway: string,
+  chain: Pick<ServedChain, 'keys' | 'feePayers' | 'closed'>,
+  { log, clock }: Pick<Opening, 'log' | 'clock'>,
+): () => void {
   let known = new Set<string>()
   let wasClosed = false
   return () => {
     const relayers = (chain.keys?.() ?? []).filter(({ kind }) => kind === 'low' || kind === 'wrong')
-    const feePayers = (chain.feePayers?.() ?? []).flatMap(({ address, low }) => (low === undefined ? [] : [{ address, reason: low }]))
+    const feePayers = (chain.feePayers?.() ?? []).flatMap(({ address, low }) =>
+      low === undefined ? [] : [{ address, reason: low }],
+    )
     const low = [...relayers, ...feePayers]
-    for (const { address, reason } of low) if (!known.has(address)) log.alert('an account that pays for settlements holds too little', { gateway, address, reason })
+    for (const { address, reason } of low)
+      if (!known.has(address))
+        log.alert('an account that pays for settlements holds too little', { gateway, address, reason })
     known = new Set(low.map(({ address }) => address))
     const closed = chain.closed?.(clock.now())
     const isClosed = closed?.code === 'no_gas'
-    if (isClosed && !wasClosed) log.alert('the gateway has stopped selling: nothing pays for settlements; it answers 503', { gateway, reason: closed.reason })
+    if (isClosed && !wasClosed)
+      log.alert('the gateway has stopped selling: nothing pays for settlements; it answers 503', {
+        gateway,
+        reason: closed.reason,
+      })
     if (wasClosed && !closed) log.info('the gateway sells again: settlements can be paid for', { gateway })
     wasClosed = isClosed || (wasClosed && closed !== undefined)
   }
@@ -143,7 +190,13 @@ async function keepKey(gateway: string, chain: ServedChain, { log, clock, undo, 
   const renew = async () => {
     const has = await chain.renew?.(clock.now()).catch(() => false)
     const reason = has ? undefined : chain.closed?.(clock.now())?.reason
-    if (has !== hasKey) log.warn(has ? 'a relayer key is held; the gateway is open' : 'no relayer key serves; the gateway answers 503 until one does', { gateway, ...(reason !== undefined && { reason }) })
+    if (has !== hasKey)
+      log.warn(
+        has
+          ? 'a relayer key is held; the gateway is open'
+          : 'no relayer key serves; the gateway answers 503 until one does',
+        { gateway, ...(reason !== undefined && { reason }) },
+      )
     hasKey = has ?? false
   }
   await renew()
@@ -158,7 +211,10 @@ async function keepKey(gateway: string, chain: ServedChain, { log, clock, undo, 
 /** Checks a chain before its offers open. A misconfiguration stops the start; a node that is away is asked again until it answers. */
 async function openChain(gateway: string, chain: ServedChain, { log, clock, undo }: Opening): Promise<void> {
   const first = await chain.check({ now: clock.now() })
-  if (first.kind === 'wrong') throw new StartError(`Gateway ${gateway} does not fit its chain:\n${first.problems.map((problem) => `  - ${problem}`).join('\n')}`)
+  if (first.kind === 'wrong')
+    throw new StartError(
+      `Gateway ${gateway} does not fit its chain:\n${first.problems.map((problem) => `  - ${problem}`).join('\n')}`,
+    )
   if (first.kind === 'ready') {
     for (const warning of first.warnings) log.warn(warning, { gateway })
     return
@@ -174,7 +230,8 @@ async function openChain(gateway: string, chain: ServedChain, { log, clock, undo
       if (stop.signal.aborted) return
       const again = await chain.check({ now: clock.now() })
       if (again.kind === 'ready') return log.info('the chain answers; the gateway is open', { gateway })
-      if (again.kind === 'wrong') log.alert('a gateway does not fit its chain and stays closed', { gateway, problems: again.problems })
+      if (again.kind === 'wrong')
+        log.alert('a gateway does not fit its chain and stays closed', { gateway, problems: again.problems })
     }
   }
 }

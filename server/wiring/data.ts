@@ -6,12 +6,21 @@ import { exaWeb } from '../../adapters/providers/exa/web.ts'
 import { predexon, predictionVenues } from '../../adapters/providers/polymarket/markets.ts'
 import { sampleDefi, samplePrediction } from '../../adapters/providers/demo/data.ts'
 import type { Clock, DataVendor, Log, Vendors, WebSearchVendor } from '../../core/mod.ts'
-import { type DataServices, type DefiConfig, notForSale, type PredictionConfig, type WebSearchConfig } from '../config/data.ts'
+import {
+  type DataServices,
+  type DefiConfig,
+  notForSale,
+  type PredictionConfig,
+  type WebSearchConfig,
+} from '../config/data.ts'
 import type { Timed } from '../metrics.ts'
 
 type Ports = { readonly clock: Clock; readonly log: Log }
 
-export function dataVendors(config: DataServices, { timed, isDevnet, ...ports }: Ports & { readonly timed: Timed; readonly isDevnet: boolean }): Pick<Vendors, 'websearch' | 'prediction' | 'defi'> {
+export function dataVendors(
+  config: DataServices,
+  { timed, isDevnet, ...ports }: Ports & { readonly timed: Timed; readonly isDevnet: boolean },
+): Pick<Vendors, 'websearch' | 'prediction' | 'defi'> {
   const usual = isDevnet ? ('sample' as const) : ('off' as const)
   const web = webOf(config.websearch ?? { by: isDevnet ? 'corpus' : 'off' }, ports)
   const prediction = predictionOf(config.prediction ?? { by: usual }, ports)
@@ -25,8 +34,13 @@ export function dataVendors(config: DataServices, { timed, isDevnet, ...ports }:
 }
 
 function warn(config: DataServices, log: Log): void {
-  for (const missing of notForSale(config)) log.info('not for sale here: its setting is missing, and its paths answer 503', { missing })
-  const made = [config.websearch?.by === 'corpus' && 'websearch', config.prediction?.by === 'sample' && 'prediction', config.defi?.by === 'sample' && 'defidata'].filter(Boolean)
+  for (const missing of notForSale(config))
+    log.info('not for sale here: its setting is missing, and its paths answer 503', { missing })
+  const made = [
+    config.websearch?.by === 'corpus' && 'websearch',
+    config.prediction?.by === 'sample' && 'prediction',
+    config.defi?.by === 'sample' && 'defidata',
+  ].filter(Boolean)
   if (made.length > 0) log.warn('samples are sold for real money', { made })
 }
 

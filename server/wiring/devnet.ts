@@ -45,7 +45,9 @@ async function startEvm({ database }: Config, log: Opening['log']): Promise<Devn
   const devnet = await startDevnet({ dir, log: say })
   const newest = newestReceipt(path)
   if (!newest || (await isKnown(devnet.rpcUrl, newest.transaction))) return devnet
-  log.warn('the local chain is behind the ledger: both were reset, and all play money with them', { missing: newest.transaction })
+  log.warn('the local chain is behind the ledger: both were reset, and all play money with them', {
+    missing: newest.transaction,
+  })
   await devnet.stop()
   await resetDevnet(dir)
   for (const end of ['', '-wal', '-shm']) await rm(path + end, { force: true })
@@ -60,16 +62,38 @@ async function isKnown(rpcUrl: string, transaction: string): Promise<boolean> {
 }
 
 /** One for each way of being paid, the plain one first: the others listen on the ports behind it. */
-function gatewaysOn({ port }: Config, { evm, solana, batched }: Omit<LocalSystem, 'gateways'>): readonly GatewayConfig[] {
+function gatewaysOn(
+  { port }: Config,
+  { evm, solana, batched }: Omit<LocalSystem, 'gateways'>,
+): readonly GatewayConfig[] {
   const { network, asset, payTo, domain, rpcUrl, relayerKey } = evm
-  const plain = { kind: 'evm', network, asset, payTo, domain, rpcUrl, settles: { by: 'relayer', keys: [relayerKey] } } as const
-  const onSolana = solana && ({ kind: 'solana', network: solana.network, asset: solana.mint, payTo: solana.payTo, rpcUrl: solana.rpcUrl, settles: { by: 'fee_payer', keys: [solana.feePayerKey] } } as const)
+  const plain = {
+    kind: 'evm',
+    network,
+    asset,
+    payTo,
+    domain,
+    rpcUrl,
+    settles: { by: 'relayer', keys: [relayerKey] },
+  } as const
+  const onSolana =
+    solana &&
+    ({
+      kind: 'solana',
+      network: solana.network,
+      asset: solana.mint,
+      payTo: solana.payTo,
+      rpcUrl: solana.rpcUrl,
+      settles: { by: 'fee_payer', keys: [solana.feePayerKey] },
+    } as const)
   const inBatches = { kind: 'batched', url: batched.url, networks: [network], payTo } as const
   const behind = (steps: number): number => (port === 0 ? 0 : port + steps)
   const usual = { hosts: [], catalog: 'full', hidden: [], retired: false } as const
   return [
     { ...usual, name: 'devnet', label: 'base-sepolia', paymentMethods: [plain] },
-    ...(onSolana ? [{ ...usual, name: 'solana', label: 'solana-devnet', port: behind(1), paymentMethods: [onSolana] }] : []),
+    ...(onSolana
+      ? [{ ...usual, name: 'solana', label: 'solana-devnet', port: behind(1), paymentMethods: [onSolana] }]
+      : []),
     { ...usual, name: 'nano', label: 'base-sepolia', port: behind(2), paymentMethods: [plain, inBatches] },
     { ...usual, name: 'testnet', label: 'base-sepolia', port: behind(3), catalog: 'small', paymentMethods: [plain] },
   ]

@@ -70,15 +70,23 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   if (config.database.kind === 'sqlite') {
     const { path } = config.database
     const hold = await orRefuse('DATABASE_URL', () => holdAlone(path))
-    if (!hold) throw new StartError(`Another Farebox is running on ${path}. SQLite serves one process: stop the other one, or set DATABASE_URL.`)
+    if (!hold)
+      throw new StartError(
+        `Another Farebox is running on ${path}. SQLite serves one process: stop the other one, or set DATABASE_URL.`,
+      )
     undo.push(() => hold.release())
   }
   const isDevnet = config.gateways.length === 0
-  const devnet = isDevnet ? await orRefuse('No gateway is named in the configuration, and the local chains do not start', () => startLocalSystem(config, { log, clock: systemClock, undo })) : undefined
+  const devnet = isDevnet
+    ? await orRefuse('No gateway is named in the configuration, and the local chains do not start', () =>
+        startLocalSystem(config, { log, clock: systemClock, undo }),
+      )
+    : undefined
   const storage = await orRefuse('DATABASE_URL', () => openStorage(config))
   undo.push(() => storage.close())
   const { now: askTime } = storage
-  const shared = askTime && (await orRefuse('DATABASE_URL', () => keptTime(askTime, { log, undo, leaseMs: config.leaseMs })))
+  const shared =
+    askTime && (await orRefuse('DATABASE_URL', () => keptTime(askTime, { log, undo, leaseMs: config.leaseMs })))
   const clock = shared ?? systemClock
 
   const objects = await orRefuse('OBJECT_STORE', () => openObjects(config))
@@ -88,11 +96,34 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const meters = config.operatorToken === undefined ? undefined : metrics({ version: VERSION, clock })
   const opening = { log, clock, undo, timed: meters?.timed ?? untimed }
   const rows = devnet ? devnet.gateways : config.gateways
-  const vendors = vendorsOf(config, { ...opening, isDevnet, countTokens: counted, nodes: nodesOf(config, rows, { isDevnet }) })
-  if (config.environmentVendors.length > 0) log.info('vendors were found in the environment', { vendors: config.environmentVendors })
-  const shelf = catalog({ images: config.images.rows, chat: config.chat.rows, video: config.videos.rows, audio: config.audio.rows })
-  const chainOf = chains({ ...opening, isDevnet, storage, owner: config.database.kind === 'postgres' ? owner : 'process', leaseMs: config.leaseMs, meters })
-  const allowlists = devnet ? { generate_content: [devnet.evm.buyer.address, ...(devnet.solana ? [devnet.solana.buyer.address] : [])], ...config.allowlists } : config.allowlists
+  const vendors = vendorsOf(config, {
+    ...opening,
+    isDevnet,
+    countTokens: counted,
+    nodes: nodesOf(config, rows, { isDevnet }),
+  })
+  if (config.environmentVendors.length > 0)
+    log.info('vendors were found in the environment', { vendors: config.environmentVendors })
+  const shelf = catalog({
+    images: config.images.rows,
+    chat: config.chat.rows,
+    video: config.videos.rows,
+    audio: config.audio.rows,
+  })
+  const chainOf = chains({
+    ...opening,
+    isDevnet,
+    storage,
+    owner: config.database.kind === 'postgres' ? owner : 'process',
+    leaseMs: config.leaseMs,
+    meters,
+  })
+  const allowlists = devnet
+    ? {
+        generate_content: [devnet.evm.buyer.address, ...(devnet.solana ? [devnet.solana.buyer.address] : [])],
+        ...config.allowlists,
+      }
+    : config.allowlists
   const gateways: Wired['gateways'][number][] = []
   for (const row of rows) {
     if (row.retired) {
@@ -101,9 +132,30 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     }
     const chain = shared ? timely(await chainOf(row), shared) : await chainOf(row)
     const offered = affordable(vendors, row, { isDevnet })
-    if (vendors.phone && !offered.phone) log.info('nobody is called and no number is rented for play money: this gateway answers 503 there', { gateway: row.name })
-    const ports = { storage, objects, chain, vendors: offered, clock, log, random: randomBytes, countTokens: counted, background, ...(meters && { meter: meters.meterOf(row.name) }) }
-    const opened = await orRefuse(`Gateway ${row.name}`, () => gateway({ ports, allowlists, ...(isDevnet && { freeToOrigin: isOwnPage(config.publicOrigin) }), ...gatewaySettings(config, row, { owner, shelf: shelfOf(row, shelf) }) }))
+    if (vendors.phone && !offered.phone)
+      log.info('nobody is called and no number is rented for play money: this gateway answers 503 there', {
+        gateway: row.name,
+      })
+    const ports = {
+      storage,
+      objects,
+      chain,
+      vendors: offered,
+      clock,
+      log,
+      random: randomBytes,
+      countTokens: counted,
+      background,
+      ...(meters && { meter: meters.meterOf(row.name) }),
+    }
+    const opened = await orRefuse(`Gateway ${row.name}`, () =>
+      gateway({
+        ports,
+        allowlists,
+        ...(isDevnet && { freeToOrigin: isOwnPage(config.publicOrigin) }),
+        ...gatewaySettings(config, row, { owner, shelf: shelfOf(row, shelf) }),
+      }),
+    )
     gateways.push({ gateway: opened, config: row })
   }
   for (const { gateway } of gateways.filter(({ config }) => !config.retired).slice(0, 1)) {
@@ -112,16 +164,24 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   }
   const served = new Set(gateways.flatMap(({ config }) => (config.retired ? [] : [config.name])))
   const left = (await storage.unsettled(Number.MAX_SAFE_INTEGER, 100)).filter(({ gateway }) => !served.has(gateway))
-  if (left.length > 0) log.alert('payments of gateways that are served no more are in doubt; serve them until nothing is left', { gateways: [...new Set(left.map(({ gateway }) => gateway))], calls: left.map(({ id }) => id) })
+  if (left.length > 0)
+    log.alert('payments of gateways that are served no more are in doubt; serve them until nothing is left', {
+      gateways: [...new Set(left.map(({ gateway }) => gateway))],
+      calls: left.map(({ id }) => id),
+    })
   // Loading it takes a third of a second, which the first buyer should not wait.
   const isCounted = shelf.chat.all.some((row) => row.billing.mode === 'paid' && vendors.chat(row) !== undefined)
-  if (isCounted) warmTokenizer().catch((error: Error) => log.warn('the tokenizer could not be loaded', { error: error.message }))
+  if (isCounted)
+    warmTokenizer().catch((error: Error) => log.warn('the tokenizer could not be loaded', { error: error.message }))
   return { gateways, storage, clock, owner, devnet, metrics: meters, drain }
 
   function background(work: Promise<unknown>): void {
     pending.add(work)
     // Whoever watches storage has told of an outage: it is not told again for each piece of work.
-    const tell = (error: Error) => (error instanceof DatabaseError ? log.warn('background work failed for its storage', { error: error.message }) : log.alert('background work failed', { error: error.stack }))
+    const tell = (error: Error) =>
+      error instanceof DatabaseError
+        ? log.warn('background work failed for its storage', { error: error.message })
+        : log.alert('background work failed', { error: error.stack })
     work.catch(tell).finally(() => pending.delete(work))
   }
 
@@ -146,7 +206,9 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
     version: VERSION,
     catalog: shelf,
     hidden: row.hidden,
-    networks: row.paymentMethods.flatMap((paymentMethod) => (paymentMethod.kind === 'batched' ? paymentMethod.networks : [paymentMethod.network])),
+    networks: row.paymentMethods.flatMap((paymentMethod) =>
+      paymentMethod.kind === 'batched' ? paymentMethod.networks : [paymentMethod.network],
+    ),
     // Contract 1.27: the Solana gateway says in its 402 that the payment could not be verified.
     unverifiable: row.paymentMethods.some(({ kind }) => kind === 'solana') ? (402 as const) : (503 as const),
     owner,
@@ -174,16 +236,23 @@ function gatewaySettings(config: Config, row: GatewayConfig, { owner, shelf }: {
 function shelfOf({ name, catalog: named }: GatewayConfig, shelf: Catalog): Catalog {
   if (named === 'full') return shelf
   if (named === 'small') return narrowed(shelf, SMALL)
-  const stray = named.find((id) => !shelf.images.get(id) && !shelf.chat.get(id) && !shelf.video.get(id) && !shelf.audio.get(id))
-  if (stray !== undefined) throw new StartError(`Gateway ${name}: catalog names ${stray}, which is no model of the catalog`)
+  const stray = named.find(
+    (id) => !shelf.images.get(id) && !shelf.chat.get(id) && !shelf.video.get(id) && !shelf.audio.get(id),
+  )
+  if (stray !== undefined)
+    throw new StartError(`Gateway ${name}: catalog names ${stray}, which is no model of the catalog`)
   return narrowed(shelf, named)
 }
 
 /** No vendor is given up before its own time is over. */
-const longestSubmit = ({ videos }: Config): number => Math.max(SUBMIT_TIMEOUT_MS, ...[...videos.servings.values()].map(({ timeoutMs }) => timeoutMs))
+const longestSubmit = ({ videos }: Config): number =>
+  Math.max(SUBMIT_TIMEOUT_MS, ...[...videos.servings.values()].map(({ timeoutMs }) => timeoutMs))
 
 /** The time of the database, asked for several times in a lease. What cannot be asked at the start is asked soon. */
-async function keptTime(ask: () => Promise<number>, { log, undo, leaseMs }: { log: ServerLog; undo: (() => unknown)[]; leaseMs: number }): Promise<SharedClock> {
+async function keptTime(
+  ask: () => Promise<number>,
+  { log, undo, leaseMs }: { log: ServerLog; undo: (() => unknown)[]; leaseMs: number },
+): Promise<SharedClock> {
   const clock = sharedClock({ own: systemClock, monotonic: () => performance.now(), ask, log, leaseMs })
   const stop = new AbortController()
   undo.push(() => stop.abort())

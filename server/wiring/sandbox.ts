@@ -7,25 +7,48 @@ import type { Clock, Log, SandboxVendor, Vendors } from '../../core/mod.ts'
 import type { SandboxConfig } from '../config/sandbox.ts'
 import type { Timed } from '../metrics.ts'
 
-type Wiring = { readonly clock: Clock; readonly log: Log; readonly timed: Timed; readonly isDevnet: boolean; readonly undo: (() => unknown)[] }
+type Wiring = {
+  readonly clock: Clock
+  readonly log: Log
+  readonly timed: Timed
+  readonly isDevnet: boolean
+  readonly undo: (() => unknown)[]
+}
 
-export function sandboxVendor({ sandbox }: { readonly sandbox?: SandboxConfig | undefined }, { timed, isDevnet, undo, ...ports }: Wiring): Pick<Vendors, 'sandbox'> {
+export function sandboxVendor(
+  { sandbox }: { readonly sandbox?: SandboxConfig | undefined },
+  { timed, isDevnet, undo, ...ports }: Wiring,
+): Pick<Vendors, 'sandbox'> {
   const config = sandbox ?? { by: isDevnet ? ('embedded' as const) : ('off' as const) }
-  if (!sandbox && !isDevnet) ports.log.info('not for sale here: its setting is missing, and its paths answer 503', { missing: ['sandbox: neither E2B_API_KEY, MODAL_TOKEN_ID and MODAL_TOKEN_SECRET, nor sandbox (SANDBOX) is set'] })
+  if (!sandbox && !isDevnet)
+    ports.log.info('not for sale here: its setting is missing, and its paths answer 503', {
+      missing: ['sandbox: neither E2B_API_KEY, MODAL_TOKEN_ID and MODAL_TOKEN_SECRET, nor sandbox (SANDBOX) is set'],
+    })
   const vendor = vendorOf(config, { ...ports, undo })
   return vendor ? { sandbox: timed(config.by, vendor) } : {}
 }
 
-function vendorOf(config: SandboxConfig, { undo, ...ports }: Omit<Wiring, 'timed' | 'isDevnet'>): SandboxVendor | undefined {
+function vendorOf(
+  config: SandboxConfig,
+  { undo, ...ports }: Omit<Wiring, 'timed' | 'isDevnet'>,
+): SandboxVendor | undefined {
   if (config.by === 'e2b') return e2bSandbox({ ...config, ...ports })
   if (config.by === 'modal') return modalSandbox({ ...config, ...ports })
   return config.by === 'embedded' ? embedded(config, { undo, ...ports }) : undefined
 }
 
 /** Where its programs are not installed it is not for sale, and the operator reads what is missing. */
-function embedded({ most, memory }: Extract<SandboxConfig, { by: 'embedded' }>, { undo, ...ports }: Omit<Wiring, 'timed' | 'isDevnet'>): SandboxVendor | undefined {
+function embedded(
+  { most, memory }: Extract<SandboxConfig, { by: 'embedded' }>,
+  { undo, ...ports }: Omit<Wiring, 'timed' | 'isDevnet'>,
+): SandboxVendor | undefined {
   try {
-    const vendor = embeddedSandbox({ ...ports, random: randomBytes, ...(most !== undefined && { most }), ...(memory !== undefined && { memory }) })
+    const vendor = embeddedSandbox({
+      ...ports,
+      random: randomBytes,
+      ...(most !== undefined && { most }),
+      ...(memory !== undefined && { memory }),
+    })
     undo.push(() => vendor.close())
     return vendor
   } catch (error) {

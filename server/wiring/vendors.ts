@@ -10,7 +10,14 @@ import { localPortraits } from '../../adapters/providers/demo/characters.ts'
 import { cachedMarket } from '../../adapters/providers/lib/market_cache.ts'
 import { mediaStreamer } from '../../adapters/http/media_download.ts'
 import { MINIMAX, minimaxMusic } from '../../adapters/providers/minimax/music.ts'
-import { chatBaseUrls, chatProtocols, imageBaseUrls, imageProtocols, videoBaseUrls, videoProtocols } from '../../adapters/providers/mod.ts'
+import {
+  chatBaseUrls,
+  chatProtocols,
+  imageBaseUrls,
+  imageProtocols,
+  videoBaseUrls,
+  videoProtocols,
+} from '../../adapters/providers/mod.ts'
 import { openaiSpeech } from '../../adapters/providers/openai/speech.ts'
 import { echoProvider } from '../../adapters/providers/demo/chat.ts'
 import { pythMarket } from '../../adapters/providers/pyth/market.ts'
@@ -23,7 +30,18 @@ import { sketchAudio } from '../../adapters/providers/demo/audio.ts'
 import { sketchVideo } from '../../adapters/providers/demo/videos.ts'
 import { XAI_SEARCH, xaiSearch } from '../../adapters/providers/xai/search.ts'
 import { zerox } from '../../adapters/providers/zerox/swap.ts'
-import type { AudioVendor, ChatRow, ChatVendor, Clock, ImageRow, ImageVendor, SearchVendor, Vendors, VideoRow, VideoVendor } from '../../core/mod.ts'
+import type {
+  AudioVendor,
+  ChatRow,
+  ChatVendor,
+  Clock,
+  ImageRow,
+  ImageVendor,
+  SearchVendor,
+  Vendors,
+  VideoRow,
+  VideoVendor,
+} from '../../core/mod.ts'
 import type { Config } from '../config/mod.ts'
 import { AUDIO_NEEDS } from '../config/audio.ts'
 import type { ChatServing } from '../config/chat.ts'
@@ -72,26 +90,50 @@ function imageVendors({ images }: Config, { log, clock, undo, timed, isDevnet }:
   const sketch = timed('sketch', drawing)
   const build = (row: ImageRow, { protocol, baseUrl, ...settings }: Serving): ImageVendor => {
     if (protocol === 'sketch') return sketch
-    return timed(row.vendor, imageProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? imageBaseUrls[protocol], maker: row.maker, clock, log }))
+    return timed(
+      row.vendor,
+      imageProtocols[protocol]({
+        ...settings,
+        baseUrl: baseUrl ?? imageBaseUrls[protocol],
+        maker: row.maker,
+        clock,
+        log,
+      }),
+    )
   }
   const byRow = new Map<string, ImageVendor>()
   for (const row of images.rows) {
     const serving = images.servings.get(row.id)
     if (serving) byRow.set(row.id, build(row, serving))
-    if (serving?.protocol === 'sketch' && !isDevnet) log.warn('this model is served by the procedural sketch vendor, for real money', { model: row.id })
+    if (serving?.protocol === 'sketch' && !isDevnet)
+      log.warn('this model is served by the procedural sketch vendor, for real money', { model: row.id })
   }
   return (row) => byRow.get(row.id) ?? (isDevnet ? sketch : undefined)
 }
 
 /** Rows served alike share one vendor. Nobody stands in for a model: on devnet too, the parrot serves its own rows only, unless told. */
-function chatVendors({ chat }: Config, { log, clock, timed, isDevnet, countTokens }: Vending & Counting): Vendors['chat'] {
+function chatVendors(
+  { chat }: Config,
+  { log, clock, timed, isDevnet, countTokens }: Vending & Counting,
+): Vendors['chat'] {
   const echoModel = timed('parrot', echoProvider({ countTokens, now: clock.now }))
   const built = new Map<string, ChatVendor>()
   const build = (row: ChatRow, serving: ChatServing): ChatVendor => {
     const { protocol, baseUrl, ...settings } = serving
     if (protocol === 'parrot') return echoModel
     const alike = JSON.stringify([row.maker, row.vendor, serving])
-    const vendor = built.get(alike) ?? timed(row.vendor, chatProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? chatBaseUrls[protocol], maker: row.maker, clock, log }))
+    const vendor =
+      built.get(alike) ??
+      timed(
+        row.vendor,
+        chatProtocols[protocol]({
+          ...settings,
+          baseUrl: baseUrl ?? chatBaseUrls[protocol],
+          maker: row.maker,
+          clock,
+          log,
+        }),
+      )
     built.set(alike, vendor)
     return vendor
   }
@@ -100,7 +142,8 @@ function chatVendors({ chat }: Config, { log, clock, timed, isDevnet, countToken
     const serving = chat.servings.get(row.id)
     if (serving) byRow.set(row.id, build(row, serving))
     else if (isDevnet && row.vendor === 'embedded') byRow.set(row.id, echoModel)
-    if (serving?.protocol === 'parrot' && !isDevnet && row.billing.mode !== 'free') log.warn('this model is served by the parrot, a small text program, for real money', { model: row.id })
+    if (serving?.protocol === 'parrot' && !isDevnet && row.billing.mode !== 'free')
+      log.warn('this model is served by the parrot, a small text program, for real money', { model: row.id })
   }
   return (row) => byRow.get(row.id)
 }
@@ -109,7 +152,10 @@ function chatVendors({ chat }: Config, { log, clock, timed, isDevnet, countToken
  * A job is looked for where it was submitted: a row that names another vendor than its own means that one. On devnet the embedded vendor films
  * what nobody is configured for; it does not stand in for vendor-f, whose maker has shut its videos down.
  */
-function videoVendors({ videos, trustedHosts }: Config, { log, clock, undo, timed, isDevnet }: Vending): NonNullable<Vendors['video']> {
+function videoVendors(
+  { videos, trustedHosts }: Config,
+  { log, clock, undo, timed, isDevnet }: Vending,
+): NonNullable<Vendors['video']> {
   const filming = sketchVideo({ log })
   undo.push(() => filming.close())
   const sketch = timed('sketch', filming)
@@ -120,14 +166,28 @@ function videoVendors({ videos, trustedHosts }: Config, { log, clock, undo, time
     const { protocol, baseUrl, ...settings } = serving
     if (protocol === 'sketch') return sketch
     const alike = JSON.stringify([maker, name, serving])
-    const vendor = built.get(alike) ?? timed(name, videoProtocols[protocol]({ ...settings, baseUrl: baseUrl ?? videoBaseUrls[protocol], maker, clock, log, resize, media }))
+    const vendor =
+      built.get(alike) ??
+      timed(
+        name,
+        videoProtocols[protocol]({
+          ...settings,
+          baseUrl: baseUrl ?? videoBaseUrls[protocol],
+          maker,
+          clock,
+          log,
+          resize,
+          media,
+        }),
+      )
     built.set(alike, vendor)
     return vendor
   }
   const own = new Map(videos.rows.map((row) => [row.id, row.vendor]))
   for (const row of videos.rows) {
     const isSketched = videos.servings.get(row.id)?.protocol === 'sketch'
-    if (isSketched && !isDevnet) log.warn('this model is served by the procedural sketch vendor, for real money', { model: row.id })
+    if (isSketched && !isDevnet)
+      log.warn('this model is served by the procedural sketch vendor, for real money', { model: row.id })
   }
   return (row) => {
     const serving = own.get(row.id) === row.vendor ? videos.servings.get(row.id) : videos.byVendor.get(row.vendor)
@@ -137,7 +197,10 @@ function videoVendors({ videos, trustedHosts }: Config, { log, clock, undo, time
 }
 
 /** A row is served by the vendor that it names; on devnet the embedded one speaks and plays for those that are not set up. */
-function audioVendors({ audio }: Config, { log, clock, undo, timed, isDevnet }: Vending): NonNullable<Vendors['audio']> {
+function audioVendors(
+  { audio }: Config,
+  { log, clock, undo, timed, isDevnet }: Vending,
+): NonNullable<Vendors['audio']> {
   const { rows, elevenlabs: eleven, minimax, speech } = audio
   const sketching = sketchAudio()
   undo.push(() => sketching.close())
@@ -145,27 +208,63 @@ function audioVendors({ audio }: Config, { log, clock, undo, timed, isDevnet }: 
   const common = { clock, log }
   const built: Readonly<Record<string, AudioVendor | undefined>> = {
     embedded: sketch,
-    elevenlabs: eleven && timed('elevenlabs', elevenlabs({ ...common, key: eleven.key, baseUrl: eleven.baseUrl ?? ELEVENLABS.baseUrl, maker: 'elevenlabs', timeoutMs: SOUND_TIMEOUT_MS })),
-    minimax: minimax && timed('minimax', minimaxMusic({ ...common, key: minimax.key, baseUrl: minimax.baseUrl ?? MINIMAX.baseUrl, maker: 'minimax', timeoutMs: MUSIC_TIMEOUT_MS })),
-    speech: speech && timed('speech', openaiSpeech({ ...common, ...speech, maker: 'local', timeoutMs: SOUND_TIMEOUT_MS })),
+    elevenlabs:
+      eleven &&
+      timed(
+        'elevenlabs',
+        elevenlabs({
+          ...common,
+          key: eleven.key,
+          baseUrl: eleven.baseUrl ?? ELEVENLABS.baseUrl,
+          maker: 'elevenlabs',
+          timeoutMs: SOUND_TIMEOUT_MS,
+        }),
+      ),
+    minimax:
+      minimax &&
+      timed(
+        'minimax',
+        minimaxMusic({
+          ...common,
+          key: minimax.key,
+          baseUrl: minimax.baseUrl ?? MINIMAX.baseUrl,
+          maker: 'minimax',
+          timeoutMs: MUSIC_TIMEOUT_MS,
+        }),
+      ),
+    speech:
+      speech && timed('speech', openaiSpeech({ ...common, ...speech, maker: 'local', timeoutMs: SOUND_TIMEOUT_MS })),
   }
   const missing = new Set(rows.filter(({ vendor }) => !built[vendor]).map(({ vendor }) => vendor))
-  for (const vendor of isDevnet ? [] : missing) log.info('audio models are not for sale: their vendor is not set up', { vendor, setting: AUDIO_NEEDS[vendor] ?? 'another vendor in [[audio]]' })
-  for (const { id } of isDevnet ? [] : rows.filter(({ vendor }) => vendor === 'embedded')) log.warn('this model is served by the embedded audio vendor, for real money', { model: id })
+  for (const vendor of isDevnet ? [] : missing)
+    log.info('audio models are not for sale: their vendor is not set up', {
+      vendor,
+      setting: AUDIO_NEEDS[vendor] ?? 'another vendor in [[audio]]',
+    })
+  for (const { id } of isDevnet ? [] : rows.filter(({ vendor }) => vendor === 'embedded'))
+    log.warn('this model is served by the embedded audio vendor, for real money', { model: id })
   return ({ vendor }) => built[vendor] ?? (isDevnet ? sketch : undefined)
 }
 
 /** Search, prices and swaps, shared by all gateways: one cache stands before the price feed. On devnet the embedded ones fill in where nothing is set. */
-function services({ search, market, swap, portraits }: Config, { log, clock, timed, isDevnet }: Vending): Pick<Vendors, 'search' | 'market' | 'swap' | 'portraits'> {
-  const sources = (search ?? (isDevnet ? [{ by: 'corpus' as const }] : [])).map((source) => timed(source.by, searchVendor(source, { log, clock })))
+function services(
+  { search, market, swap, portraits }: Config,
+  { log, clock, timed, isDevnet }: Vending,
+): Pick<Vendors, 'search' | 'market' | 'swap' | 'portraits'> {
+  const sources = (search ?? (isDevnet ? [{ by: 'corpus' as const }] : [])).map((source) =>
+    timed(source.by, searchVendor(source, { log, clock })),
+  )
   const [first, ...rest] = sources
   const prices = market ?? { by: isDevnet ? ('sample' as const) : ('off' as const) }
-  if (!isDevnet && search?.some(({ by }) => by === 'corpus')) log.warn('search answers from a few bundled documents, for real money')
+  if (!isDevnet && search?.some(({ by }) => by === 'corpus'))
+    log.warn('search answers from a few bundled documents, for real money')
   if (!isDevnet && prices.by === 'sample') log.warn('prices are made up by the embedded sample market, for real money')
   return {
     ...(first && { search: rest.reduce(firstOf, first) }),
     ...(prices.by === 'sample' && { market: sampleMarket({ clock }) }),
-    ...(prices.by === 'pyth' && { market: cachedMarket(timed('pyth', pythMarket({ ...prices, clock, log })), { clock, log }) }),
+    ...(prices.by === 'pyth' && {
+      market: cachedMarket(timed('pyth', pythMarket({ ...prices, clock, log })), { clock, log }),
+    }),
     ...(swap && { swap: timed('zerox', zerox({ ...swap, log })) }),
     ...(portraits && { portraits: timed('ark-assets', arkAssets({ ...portraits, maker: 'vendor-e', clock, log })) }),
     ...(!portraits && isDevnet && { portraits: localPortraits({ random: randomBytes }) }),
@@ -176,5 +275,10 @@ function searchVendor(source: SearchConfig, { log, clock }: Pick<Vending, 'log' 
   if (source.by === 'corpus') return corpusSearch()
   const common = { key: source.key, timeoutMs: SEARCH_TIMEOUT_MS, clock, log }
   if (source.by === 'exa') return exaSearch({ ...common, baseUrl: source.baseUrl ?? EXA_SEARCH.baseUrl, maker: 'Exa' })
-  return xaiSearch({ ...common, baseUrl: source.baseUrl ?? XAI_SEARCH.baseUrl, model: source.model ?? XAI_SEARCH.model, maker: 'xAI' })
+  return xaiSearch({
+    ...common,
+    baseUrl: source.baseUrl ?? XAI_SEARCH.baseUrl,
+    model: source.model ?? XAI_SEARCH.model,
+    maker: 'xAI',
+  })
 }

@@ -38,7 +38,11 @@ describe('a shared clock', () => {
   })
 
   test('sells beyond a quarter lease of skew nothing, and says so once', async () => {
-    for (const [ahead, isTrusted] of [[7_500, true], [7_501, false], [-7_501, false]] as const) {
+    for (const [ahead, isTrusted] of [
+      [7_500, true],
+      [7_501, false],
+      [-7_501, false],
+    ] as const) {
       const { clock, log } = machine({ ahead })
       for (let n = 0; n < 3; n++) await clock.measure()
       expect([ahead, clock.trouble() === undefined]).toEqual([ahead, isTrusted])
@@ -78,19 +82,30 @@ describe('a shared clock', () => {
 })
 
 test('a replica whose clock is 35 s ahead sells nothing, and one that is 5 s ahead is paid for each of 16 streams', async () => {
-  for (const [ahead, statuses] of [[35_000, [503]], [5_000, [200]]] as const) {
+  for (const [ahead, statuses] of [
+    [35_000, [503]],
+    [5_000, [200]],
+  ] as const) {
     const { clock, real } = machine({ ahead })
     await clock.measure()
     const subject = await table(async () => streamAnswer(HELLO), { ports: { storage: memoryStorage(), clock: real } })
-    const payments = await Promise.all(Array.from({ length: 16 }, (_, n) => subject.signed(STREAM, { by: subject.buyer(`wallet ${n}`) })))
+    const payments = await Promise.all(
+      Array.from({ length: 16 }, (_, n) => subject.signed(STREAM, { by: subject.buyer(`wallet ${n}`) })),
+    )
     // The other replica, beside one with the right time: same storage, same chain.
-    const shop = subject.restart({ ports: { ...subject.ports, clock: { ...real, now: clock.now }, chain: timely(subject.chain, clock) } })
+    const shop = subject.restart({
+      ports: { ...subject.ports, clock: { ...real, now: clock.now }, chain: timely(subject.chain, clock) },
+    })
     const replies = await Promise.all(payments.map((payment) => subject.post(STREAM, { payment, shop })))
     expect([...new Set(replies.map(({ status }) => status))]).toEqual([...statuses])
     await subject.restart({ owner: 'third' }).maintain()
     const texts = await Promise.all(replies.map((reply) => reply.text()))
     await subject.idle()
     const whole = texts.filter((text) => text.endsWith(DONE)).length
-    expect([ahead, whole, subject.chain.transfers.length]).toEqual([ahead, ahead > 7_500 ? 0 : 16, ahead > 7_500 ? 0 : 16])
+    expect([ahead, whole, subject.chain.transfers.length]).toEqual([
+      ahead,
+      ahead > 7_500 ? 0 : 16,
+      ahead > 7_500 ? 0 : 16,
+    ])
   }
 })

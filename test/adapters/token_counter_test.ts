@@ -5,14 +5,17 @@ import { countTokens, sliceEnd, warmTokenizer } from '../../adapters/token_count
 
 const plainly = { disallowedSpecial: new Set<string>() }
 const fill = (text: string, length: number) => text.repeat(Math.ceil(length / text.length)).slice(0, length)
-const many = (count: number, make: (index: number) => string) => Array.from({ length: count }, (_, index) => make(index)).join('')
+const many = (count: number, make: (index: number) => string) =>
+  Array.from({ length: count }, (_, index) => make(index)).join('')
 
 const ENGLISH =
   "The gateway sells work by the call. Nobody pays for what did not come: a request is priced, its payment is checked, the work is done, and only then does money move. If a buyer's connection breaks, the result waits; she may sign again on Tuesday at 9:45 and collect it for $0.012.\n\n"
 const GERMAN =
   'Übrigens kostet die Abfrage des Zahlungsstatus nichts, solange das Ergebnis noch nicht vorliegt; die Größe der Antwort hängt vom gewählten Modell ab, und Überweisungsbestätigungen folgen später.\n'
-const CHINESE = '人工智能是计算机科学的一个分支，它企图了解智能的实质，并生产出一种新的能以人类智能相似的方式做出反应的智能机器。该领域的研究包括机器人、语言识别和专家系统等。'
-const CODE = "export function total(rows: readonly Row[]): bigint {\n  let sum = 0n\n  for (const { amount } of rows) {\n    if (amount < 0n) throw new RangeError(`below zero: ${amount}`)\n    sum += amount\n  }\n\n  return sum // in micro-USDC\n}\n"
+const CHINESE =
+  '人工智能是计算机科学的一个分支，它企图了解智能的实质，并生产出一种新的能以人类智能相似的方式做出反应的智能机器。该领域的研究包括机器人、语言识别和专家系统等。'
+const CODE =
+  'export function total(rows: readonly Row[]): bigint {\n  let sum = 0n\n  for (const { amount } of rows) {\n    if (amount < 0n) throw new RangeError(`below zero: ${amount}`)\n    sum += amount\n  }\n\n  return sum // in micro-USDC\n}\n'
 
 const texts: Readonly<Record<string, string>> = {
   spaces: ' '.repeat(3_000),
@@ -22,7 +25,9 @@ const texts: Readonly<Record<string, string>> = {
   emoji: many(1_500, (index) => String.fromCodePoint(0x1f300 + ((index * 131) % 500))),
   'emoji, off by one': `x${'😀'.repeat(1_500)}`,
   'lone surrogates': '\ud83d'.repeat(3_000),
-  base64: Buffer.from(Array.from({ length: 2_250 }, (_, index) => (index * index * 31 + index * 7) % 251)).toString('base64'),
+  base64: Buffer.from(Array.from({ length: 2_250 }, (_, index) => (index * index * 31 + index * 7) % 251)).toString(
+    'base64',
+  ),
   punctuation: fill('}/\n//=>{!?', 3_000),
   english: fill(ENGLISH, 3_000),
 }
@@ -31,7 +36,8 @@ beforeAll(warmTokenizer)
 
 function slices(text: string): string[] {
   const cut: string[] = []
-  for (let start = 0; start < text.length; start = sliceEnd(text, start)) cut.push(text.slice(start, sliceEnd(text, start)))
+  for (let start = 0; start < text.length; start = sliceEnd(text, start))
+    cut.push(text.slice(start, sliceEnd(text, start)))
   return cut
 }
 
@@ -59,7 +65,8 @@ describe('countTokens()', () => {
   })
 
   test('agrees with unsliced counting on any text of one slice', async () => {
-    for (const text of Object.values(texts)) expect(await countTokens(text.slice(0, 256))).toBe(unsliced(text.slice(0, 256), plainly))
+    for (const text of Object.values(texts))
+      expect(await countTokens(text.slice(0, 256))).toBe(unsliced(text.slice(0, 256), plainly))
   })
 
   for (const [name, text] of Object.entries({ ENGLISH, GERMAN, CODE })) {
@@ -85,7 +92,8 @@ describe('countTokens()', () => {
   })
 
   test('a token is at least one byte, whatever the text', async () => {
-    for (const text of Object.values(texts)) expect(await countTokens(text)).toBeLessThanOrEqual(new TextEncoder().encode(text).length)
+    for (const text of Object.values(texts))
+      expect(await countTokens(text)).toBeLessThanOrEqual(new TextEncoder().encode(text).length)
   })
 
   test('says the same each time, and whatever else is counted meanwhile', async () => {
@@ -95,7 +103,8 @@ describe('countTokens()', () => {
   })
 
   test('other work runs at least every 64 KB of a text of 1 MB', async () => {
-    for (const text of [' '.repeat(1 << 20), fill(ENGLISH, 1 << 20)]) expect(await turnsDuring(() => countTokens(text))).toBeGreaterThanOrEqual(16)
+    for (const text of [' '.repeat(1 << 20), fill(ENGLISH, 1 << 20)])
+      expect(await turnsDuring(() => countTokens(text))).toBeGreaterThanOrEqual(16)
   })
 
   test('other work runs as often when the 1 MB comes in small texts, or in many at once', async () => {
@@ -104,8 +113,12 @@ describe('countTokens()', () => {
       for (let count = 0; count < 1_000; count++) await countTokens(one)
     }
     expect(await turnsDuring(inTurn)).toBeGreaterThanOrEqual(16)
-    expect(await turnsDuring(() => Promise.all(Array.from({ length: 1_000 }, () => countTokens(one))))).toBeGreaterThanOrEqual(16)
-    expect(await turnsDuring(() => Promise.all(Array.from({ length: 20 }, () => countTokens(fill(ENGLISH, 50_000)))))).toBeGreaterThanOrEqual(16)
+    expect(
+      await turnsDuring(() => Promise.all(Array.from({ length: 1_000 }, () => countTokens(one)))),
+    ).toBeGreaterThanOrEqual(16)
+    expect(
+      await turnsDuring(() => Promise.all(Array.from({ length: 20 }, () => countTokens(fill(ENGLISH, 50_000))))),
+    ).toBeGreaterThanOrEqual(16)
   })
 })
 

@@ -43,7 +43,11 @@ const FREE_TIER = [
   { requests: 1_000_000_000, windowMs: 3_600_000 },
 ]
 
-const starts: Readonly<Record<string, (given: Given) => Promise<Standing>>> = { upstream: startUpstream, bare: startBare, farebox: startFarebox }
+const starts: Readonly<Record<string, (given: Given) => Promise<Standing>>> = {
+  upstream: startUpstream,
+  bare: startBare,
+  farebox: startFarebox,
+}
 
 async function startUpstream(): Promise<Standing> {
   const { port, requests, stop } = upstream()
@@ -54,7 +58,11 @@ async function startUpstream(): Promise<Standing> {
 async function startBare({ baseUrl }: Given): Promise<Standing> {
   const url = `${baseUrl}/chat/completions`
   const server = serve(async (request) => {
-    const { status, headers, body } = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: request.body })
+    const { status, headers, body } = await fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: request.body,
+    })
     return new Response(body, { status, headers: { 'content-type': headers.get('content-type') ?? '' } })
   })
   return { port: server.port ?? 0, facts: () => ({}), stop: () => server.stop(true) }
@@ -65,7 +73,14 @@ async function startFarebox({ baseUrl, dir }: Given): Promise<Standing> {
   const storage = sqliteStorage(join(dir, 'farebox.db'))
   const chain = cashChain()
   for (let index = 0; index < BUYERS; index++) chain.fund(chain.wallet(buyerName(index)), PURSE)
-  const vendor = openaiChat({ baseUrl, key: 'bench', maker: 'bench', timeoutMs: CHAT_TIMEOUT_MS, clock: systemClock, log })
+  const vendor = openaiChat({
+    baseUrl,
+    key: 'bench',
+    maker: 'bench',
+    timeoutMs: CHAT_TIMEOUT_MS,
+    clock: systemClock,
+    log,
+  })
   await warmTokenizer()
   const ports = {
     storage,
@@ -76,7 +91,8 @@ async function startFarebox({ baseUrl, dir }: Given): Promise<Standing> {
     log,
     random: (bytes: number) => new Uint8Array(randomBytes(bytes)),
     countTokens,
-    background: (work: Promise<unknown>) => void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
+    background: (work: Promise<unknown>) =>
+      void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
   }
   const owner = randomBytes(12).toString('hex')
   const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', owner, freeTier: FREE_TIER })

@@ -23,17 +23,39 @@ import { sweep } from '../../server/maintenance.ts'
 import { peer } from './peer.ts'
 
 /** `dir` is where it may write; `amount` is the peer's price; `repeat` is what bare answers with. */
-export type Given = { readonly dir: string; readonly amount?: string; readonly repeat?: { readonly status: number; readonly headers: [string, string][]; readonly body: string } }
+export type Given = {
+  readonly dir: string
+  readonly amount?: string
+  readonly repeat?: { readonly status: number; readonly headers: [string, string][]; readonly body: string }
+}
 
 /** What it tells its parent; the devnet only where it has one. */
-export type Ready = { readonly port: number; readonly devnet?: { readonly rpcUrl: string; readonly asset: string; readonly payTo: string; readonly minterKey: string } }
+export type Ready = {
+  readonly port: number
+  readonly devnet?: {
+    readonly rpcUrl: string
+    readonly asset: string
+    readonly payTo: string
+    readonly minterKey: string
+  }
+}
 
 type Standing = { readonly ready: Ready; stop(): Promise<unknown> }
 
-const contestants: Readonly<Record<string, (given: Given) => Promise<Standing>>> = { gateway: startGateway, shop: startShop, prices: startPrices, peer: startPeer, bare: startBare }
+const contestants: Readonly<Record<string, (given: Given) => Promise<Standing>>> = {
+  gateway: startGateway,
+  shop: startShop,
+  prices: startPrices,
+  peer: startPeer,
+  bare: startBare,
+}
 
 async function startGateway({ dir }: Given): Promise<Standing> {
-  const read = parseConfig('', { PORT: '0', DATABASE_URL: `sqlite:${join(dir, 'farebox.db')}`, OBJECT_STORE: `file:${join(dir, 'media')}` })
+  const read = parseConfig('', {
+    PORT: '0',
+    DATABASE_URL: `sqlite:${join(dir, 'farebox.db')}`,
+    OBJECT_STORE: `file:${join(dir, 'media')}`,
+  })
   if (!read.ok) throw new Error(read.mistakes.join('\n'))
   const { url, stop } = await start(read.config, serverLog('info'))
   return { ready: { port: Number(new URL(url).port) }, stop }
@@ -52,17 +74,24 @@ async function startShop({ dir }: Given): Promise<Standing> {
     storage,
     objects: diskObjects(join(dir, 'media')),
     chain,
-    vendors: { images: () => vendor, chat: () => undefined, media: () => Promise.reject(new Error('the scripted vendor answers with data URIs')) },
+    vendors: {
+      images: () => vendor,
+      chat: () => undefined,
+      media: () => Promise.reject(new Error('the scripted vendor answers with data URIs')),
+    },
     clock: systemClock,
     log,
     random: (bytes: number) => new Uint8Array(randomBytes(bytes)),
     countTokens: async (text: string) => text.length,
-    background: (work: Promise<unknown>) => void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
+    background: (work: Promise<unknown>) =>
+      void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
   }
   const owner = randomBytes(12).toString('hex')
   const shop = gateway({ ports, name: 'devnet', label: 'base-sepolia', owner })
   const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, owner })
-  const { fetch } = app({ gateways: [{ gateway: shop, hosts: [] }], log }) as unknown as { fetch: (request: Request) => Promise<Response> }
+  const { fetch } = app({ gateways: [{ gateway: shop, hosts: [] }], log }) as unknown as {
+    fetch: (request: Request) => Promise<Response>
+  }
   const server = serve(fetch)
   return {
     ready: { port: server.port ?? 0, devnet: factsOf(devnet) },
@@ -98,16 +127,24 @@ async function startPrices({ dir }: Given): Promise<Standing> {
     storage,
     objects: diskObjects(join(dir, 'media')),
     chain: cashChain(),
-    vendors: { market, images: () => undefined, chat: () => undefined, media: () => Promise.reject(new Error('no media here')) },
+    vendors: {
+      market,
+      images: () => undefined,
+      chat: () => undefined,
+      media: () => Promise.reject(new Error('no media here')),
+    },
     clock: systemClock,
     log,
     random: (bytes: number) => new Uint8Array(randomBytes(bytes)),
     countTokens: async (text: string) => text.length,
-    background: (work: Promise<unknown>) => void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
+    background: (work: Promise<unknown>) =>
+      void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
   }
   const owner = randomBytes(12).toString('hex')
   // An address may ask for 600 a minute; the window stays, with room for all that is asked here.
-  const roomy = endpoints.map((each) => (each.kind === 'free' && each.limit ? { ...each, limit: { ...each.limit, requests: 1_000_000_000 } } : each))
+  const roomy = endpoints.map((each) =>
+    each.kind === 'free' && each.limit ? { ...each, limit: { ...each.limit, requests: 1_000_000_000 } } : each,
+  )
   const shop = gateway({ ports, name: 'bench', label: 'base-sepolia', owner, endpoints: roomy })
   const sweeping = sweep({ gateways: [shop], storage, clock: systemClock, log, owner })
   const elysia = app({ gateways: [{ gateway: shop, hosts: [] }], log })

@@ -19,22 +19,37 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       return known || answer.kind !== 'replayed' ? answer : good.openCall(call, disguised(authorization, call.id), at)
     },
   })),
-  broken('the loser of openCall() learns the call of the winner', 'answers with the call that was asked for', (good) => ({
-    async openCall(call, authorization, at) {
-      const answer = await good.openCall(call, authorization, at)
-      return answer.kind === 'replayed' ? { kind: 'replayed', call: { ...answer.call, id: call.id } } : answer
-    },
-  })),
-  broken('an authorization opens one call, while that call works and when it is done', 'takes a completed call for paid and gone', (good) => ({
-    async openCall(call, authorization, at) {
-      const known = await good.callOf(authorization.key, at.now)
-      const isOver = known?.work === 'completed' && known.money === 'verified'
-      return good.openCall(call, isOver ? disguised(authorization, call.id) : authorization, at)
-    },
-  })),
-  broken('a call id opens once: another authorization under it is rejected, and nothing is written', 'makes do with another id', (good) => ({
-    openCall: (call, authorization, at) => good.openCall(call, authorization, at).catch(() => good.openCall({ ...call, id: `${call.id} again` }, authorization, at)),
-  })),
+  broken(
+    'the loser of openCall() learns the call of the winner',
+    'answers with the call that was asked for',
+    (good) => ({
+      async openCall(call, authorization, at) {
+        const answer = await good.openCall(call, authorization, at)
+        return answer.kind === 'replayed' ? { kind: 'replayed', call: { ...answer.call, id: call.id } } : answer
+      },
+    }),
+  ),
+  broken(
+    'an authorization opens one call, while that call works and when it is done',
+    'takes a completed call for paid and gone',
+    (good) => ({
+      async openCall(call, authorization, at) {
+        const known = await good.callOf(authorization.key, at.now)
+        const isOver = known?.work === 'completed' && known.money === 'verified'
+        return good.openCall(call, isOver ? disguised(authorization, call.id) : authorization, at)
+      },
+    }),
+  ),
+  broken(
+    'a call id opens once: another authorization under it is rejected, and nothing is written',
+    'makes do with another id',
+    (good) => ({
+      openCall: (call, authorization, at) =>
+        good
+          .openCall(call, authorization, at)
+          .catch(() => good.openCall({ ...call, id: `${call.id} again` }, authorization, at)),
+    }),
+  ),
   broken('a failed call frees its authorization in the same step', 'leaves freeing to a sweep', (good) => {
     const openers = openersOf(good)
     return {
@@ -50,8 +65,14 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     return {
       async openCall(call, authorization, at) {
         const last = await openers.last(authorization.key)
-        const isLost = last && (last.work === 'queued' || last.work === 'in_progress') && last.until <= (at.lostBy ?? at.now) && !at.cap
-        return isLost ? good.openCall(call, disguised(authorization, call.id), at) : openers.openCall(call, authorization, at)
+        const isLost =
+          last &&
+          (last.work === 'queued' || last.work === 'in_progress') &&
+          last.until <= (at.lostBy ?? at.now) &&
+          !at.cap
+        return isLost
+          ? good.openCall(call, disguised(authorization, call.id), at)
+          : openers.openCall(call, authorization, at)
       },
     }
   }),
@@ -97,52 +118,78 @@ export const brokenStorages: readonly Broken<Storage>[] = [
   }),
 
   // ── exposure ────────────────────────────────────────────────────────────────────────────────────────────────────────
-  broken('openCall() lets 500 racing calls of one payer spend a balance once', 'sums first and inserts later', (good) => {
-    let inFlight = 0
-    return {
-      async openCall(call, authorization, { cap, ...at }) {
-        const isAlone = inFlight++ === 0
-        await turn()
-        inFlight--
-        const isKept = isAlone || cap?.newWallet || cap?.observed === undefined
-        return good.openCall(call, authorization, { ...at, ...(cap && isKept && { cap }) })
-      },
-    }
-  }),
-  broken('openCall() lets 100 racing calls of one payer open one where its balance cannot be read, and another once that has ended', 'trusts an unknown balance with 5 USDC', (good) => ({
-    openCall: (call, authorization, { cap, ...at }) =>
-      good.openCall(call, authorization, { ...at, ...(cap && { cap: { ...cap, observed: cap.observed ?? usdc(5_000_000n) } }) }),
-  })),
-  broken('openCall() lets a wallet that never paid open two of 30 racing calls that are served before they are paid for', 'counts first and inserts later', (good) => {
-    let inFlight = 0
-    return {
-      async openCall(call, authorization, { cap, ...at }) {
-        const isAlone = inFlight++ === 0
-        await turn()
-        inFlight--
-        const { newWallet: _, ...rest } = cap ?? { asOf: 0 }
-        return good.openCall(call, authorization, { ...at, ...(cap && { cap: isAlone ? cap : rest }) })
-      },
-    }
-  }),
-  broken('a wallet is new in an asset until a call of it has settled there, at whatever gateway', 'takes what was paid in another asset for enough', (good) => {
-    const paid = new Set<string>()
-    return {
-      async finishSettlement(id, token, outcome, at) {
-        const call = outcome.kind === 'paid' ? await good.getCall(id) : undefined
-        if (call) paid.add(call.payer)
-        return await good.finishSettlement(id, token, outcome, at)
-      },
-      openCall(call, authorization, { cap, ...at }) {
-        const { newWallet: _, ...rest } = cap ?? { asOf: 0 }
-        return good.openCall(call, authorization, { ...at, ...(cap && { cap: paid.has(call.payer) ? rest : cap }) })
-      },
-    }
-  }),
-  broken('exposure counts what was settled after the block of a balance, and nothing that was settled up to it', 'reads its balances a block late', (good) => ({
-    openCall: (call, authorization, { cap, ...at }) =>
-      good.openCall(call, authorization, { ...at, ...(cap && { cap: { ...cap, ...(cap.block !== undefined && { block: cap.block + 1 }) } }) }),
-  })),
+  broken(
+    'openCall() lets 500 racing calls of one payer spend a balance once',
+    'sums first and inserts later',
+    (good) => {
+      let inFlight = 0
+      return {
+        async openCall(call, authorization, { cap, ...at }) {
+          const isAlone = inFlight++ === 0
+          await turn()
+          inFlight--
+          const isKept = isAlone || cap?.newWallet || cap?.observed === undefined
+          return good.openCall(call, authorization, { ...at, ...(cap && isKept && { cap }) })
+        },
+      }
+    },
+  ),
+  broken(
+    'openCall() lets 100 racing calls of one payer open one where its balance cannot be read, and another once that has ended',
+    'trusts an unknown balance with 5 USDC',
+    (good) => ({
+      openCall: (call, authorization, { cap, ...at }) =>
+        good.openCall(call, authorization, {
+          ...at,
+          ...(cap && { cap: { ...cap, observed: cap.observed ?? usdc(5_000_000n) } }),
+        }),
+    }),
+  ),
+  broken(
+    'openCall() lets a wallet that never paid open two of 30 racing calls that are served before they are paid for',
+    'counts first and inserts later',
+    (good) => {
+      let inFlight = 0
+      return {
+        async openCall(call, authorization, { cap, ...at }) {
+          const isAlone = inFlight++ === 0
+          await turn()
+          inFlight--
+          const { newWallet: _, ...rest } = cap ?? { asOf: 0 }
+          return good.openCall(call, authorization, { ...at, ...(cap && { cap: isAlone ? cap : rest }) })
+        },
+      }
+    },
+  ),
+  broken(
+    'a wallet is new in an asset until a call of it has settled there, at whatever gateway',
+    'takes what was paid in another asset for enough',
+    (good) => {
+      const paid = new Set<string>()
+      return {
+        async finishSettlement(id, token, outcome, at) {
+          const call = outcome.kind === 'paid' ? await good.getCall(id) : undefined
+          if (call) paid.add(call.payer)
+          return await good.finishSettlement(id, token, outcome, at)
+        },
+        openCall(call, authorization, { cap, ...at }) {
+          const { newWallet: _, ...rest } = cap ?? { asOf: 0 }
+          return good.openCall(call, authorization, { ...at, ...(cap && { cap: paid.has(call.payer) ? rest : cap }) })
+        },
+      }
+    },
+  ),
+  broken(
+    'exposure counts what was settled after the block of a balance, and nothing that was settled up to it',
+    'reads its balances a block late',
+    (good) => ({
+      openCall: (call, authorization, { cap, ...at }) =>
+        good.openCall(call, authorization, {
+          ...at,
+          ...(cap && { cap: { ...cap, ...(cap.block !== undefined && { block: cap.block + 1 }) } }),
+        }),
+    }),
+  ),
   broken('over() tells the sum, and nothing is written', 'binds the authorization before it counts', (good) => ({
     async openCall(call, authorization, at) {
       const answer = await good.openCall(call, authorization, at)
@@ -151,30 +198,38 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       return answer
     },
   })),
-  broken('exposure counts every call whose authorization can still move money, and no other', 'counts failed calls', (good) => {
-    const failed: Call[] = []
-    return {
-      async moveCall(id, from, patch) {
-        const moved = await good.moveCall(id, from, patch)
-        const call = moved && patch.work === 'failed' ? await good.getCall(id) : undefined
-        if (call) failed.push(call)
-        return moved
-      },
-      async openCall(call, authorization, at) {
-        const answer = await good.openCall(call, authorization, at)
-        if (answer.kind !== 'over') return answer
-        const more = failed.filter((each) => each.payer === call.payer).reduce((sum, each) => sum + each.quote, 0n)
-        return { ...answer, sum: usdc(answer.sum + more) }
-      },
-    }
-  }),
+  broken(
+    'exposure counts every call whose authorization can still move money, and no other',
+    'counts failed calls',
+    (good) => {
+      const failed: Call[] = []
+      return {
+        async moveCall(id, from, patch) {
+          const moved = await good.moveCall(id, from, patch)
+          const call = moved && patch.work === 'failed' ? await good.getCall(id) : undefined
+          if (call) failed.push(call)
+          return moved
+        },
+        async openCall(call, authorization, at) {
+          const answer = await good.openCall(call, authorization, at)
+          if (answer.kind !== 'over') return answer
+          const more = failed.filter((each) => each.payer === call.payer).reduce((sum, each) => sum + each.quote, 0n)
+          return { ...answer, sum: usdc(answer.sum + more) }
+        },
+      }
+    },
+  ),
   broken('exposure lets go of an authorization exactly at its end', 'holds it a millisecond longer', (good) => ({
     openCall: (call, authorization, at) => good.openCall(call, authorization, at.cap ? { ...at, now: at.now - 1 } : at),
   })),
-  broken('exposure counts the settlements that a balance may not show yet', 'trusts a balance a millisecond too early', (good) => ({
-    openCall: (call, authorization, { cap, ...at }) =>
-      good.openCall(call, authorization, { ...at, ...(cap && { cap: { ...cap, asOf: cap.asOf + 1 } }) }),
-  })),
+  broken(
+    'exposure counts the settlements that a balance may not show yet',
+    'trusts a balance a millisecond too early',
+    (good) => ({
+      openCall: (call, authorization, { cap, ...at }) =>
+        good.openCall(call, authorization, { ...at, ...(cap && { cap: { ...cap, asOf: cap.asOf + 1 } }) }),
+    }),
+  ),
 
   // ── moving ──────────────────────────────────────────────────────────────────────────────────────────────────────────
   broken('moveCall() is won once among twenty racers', 'compares first and sets later', (good) => ({
@@ -191,99 +246,157 @@ export const brokenStorages: readonly Broken<Storage>[] = [
   broken('a patch changes what it names, and nothing else', 'clears what is not named', (good) => ({
     moveCall: (id, from, patch) => good.moveCall(id, from, { startedAt: null, ...patch }),
   })),
-  broken("an unfinished call that is moved to another owner is that owner's alone", 'renews for whoever opened it', (good) => {
-    const openers = new Map<string, string>()
-    return {
-      openCall(call, authorization, at) {
-        openers.set(call.id, call.owner)
-        return good.openCall(call, authorization, at)
-      },
+  broken(
+    "an unfinished call that is moved to another owner is that owner's alone",
+    'renews for whoever opened it',
+    (good) => {
+      const openers = new Map<string, string>()
+      return {
+        openCall(call, authorization, at) {
+          openers.set(call.id, call.owner)
+          return good.openCall(call, authorization, at)
+        },
+        async renew(owner, ids, until) {
+          for (const id of ids)
+            if (openers.get(id) === owner && ((await good.getCall(id))?.until ?? until) < until)
+              await good.moveCall(id, { work: ['queued', 'in_progress'] }, { until })
+          return await good.renew(owner, ids, until)
+        },
+      }
+    },
+  ),
+  broken(
+    "an unfinished call that is moved to another owner is that owner's alone",
+    'never writes the owner',
+    (good) => ({
+      moveCall: (id, from, { owner: _, ...patch }) => good.moveCall(id, from, patch),
+    }),
+  ),
+  broken(
+    "renew() lengthens the promise of the calls that it is given, where they are unfinished and its owner's",
+    'renews all that its owner has',
+    (good) => ({
       async renew(owner, ids, until) {
-        for (const id of ids) if (openers.get(id) === owner && ((await good.getCall(id))?.until ?? until) < until) await good.moveCall(id, { work: ['queued', 'in_progress'] }, { until })
+        const mine = (await good.lostCalls(until - 1, 1_000)).filter((call) => call.owner === owner)
+        await good.renew(
+          owner,
+          mine.map(({ id }) => id),
+          until,
+        )
         return await good.renew(owner, ids, until)
       },
-    }
-  }),
-  broken("an unfinished call that is moved to another owner is that owner's alone", 'never writes the owner', (good) => ({
-    moveCall: (id, from, { owner: _, ...patch }) => good.moveCall(id, from, patch),
-  })),
-  broken('renew() lengthens the promise of the calls that it is given, where they are unfinished and its owner\'s', 'renews all that its owner has', (good) => ({
-    async renew(owner, ids, until) {
-      const mine = (await good.lostCalls(until - 1, 1_000)).filter((call) => call.owner === owner)
-      await good.renew(owner, mine.map(({ id }) => id), until)
-      return await good.renew(owner, ids, until)
-    },
-  })),
+    }),
+  ),
   broken('renew() answers with the calls that its owner may go on with', 'answers with what it was asked', (good) => ({
     async renew(owner, ids, until) {
       await good.renew(owner, ids, until)
       return ids
     },
   })),
-  broken('an owner takes back what was declared lost, while its authorization has served no other call', 'leaves lost what was declared lost', (good) => ({
-    async renew(owner, ids, until) {
-      const calls = await Promise.all(ids.map((id) => good.getCall(id)))
-      return await good.renew(owner, ids.filter((_, at) => calls[at]?.work !== 'failed'), until)
-    },
-  })),
-  broken('an owner takes back what was declared lost, while its authorization has served no other call', 'takes back what another call was opened with', (good) => ({
-    async renew(owner, ids, until) {
-      const held = await good.renew(owner, ids, until)
-      const calls = await Promise.all(ids.map((id) => good.getCall(id)))
-      const lost = calls.flatMap((call) => (call?.owner === owner && call.error?.startsWith('The work was lost') ? [call.id] : []))
-      for (const id of lost) await good.moveCall(id, { work: ['failed'] }, { work: 'in_progress', error: null, until })
-      return [...held, ...lost]
-    },
-  })),
-  broken('claimSettlement() completes what was declared lost for its owner, and for nobody else', 'tells nobody apart', (good) => ({
-    async claimSettlement(id, authorization, at) {
-      const call = await good.getCall(id)
-      return await good.claimSettlement(id, authorization, { ...at, ...(at.owner !== undefined && call && { owner: call.owner }) })
-    },
-  })),
+  broken(
+    'an owner takes back what was declared lost, while its authorization has served no other call',
+    'leaves lost what was declared lost',
+    (good) => ({
+      async renew(owner, ids, until) {
+        const calls = await Promise.all(ids.map((id) => good.getCall(id)))
+        return await good.renew(
+          owner,
+          ids.filter((_, at) => calls[at]?.work !== 'failed'),
+          until,
+        )
+      },
+    }),
+  ),
+  broken(
+    'an owner takes back what was declared lost, while its authorization has served no other call',
+    'takes back what another call was opened with',
+    (good) => ({
+      async renew(owner, ids, until) {
+        const held = await good.renew(owner, ids, until)
+        const calls = await Promise.all(ids.map((id) => good.getCall(id)))
+        const lost = calls.flatMap((call) =>
+          call?.owner === owner && call.error?.startsWith('The work was lost') ? [call.id] : [],
+        )
+        for (const id of lost)
+          await good.moveCall(id, { work: ['failed'] }, { work: 'in_progress', error: null, until })
+        return [...held, ...lost]
+      },
+    }),
+  ),
+  broken(
+    'claimSettlement() completes what was declared lost for its owner, and for nobody else',
+    'tells nobody apart',
+    (good) => ({
+      async claimSettlement(id, authorization, at) {
+        const call = await good.getCall(id)
+        return await good.claimSettlement(id, authorization, {
+          ...at,
+          ...(at.owner !== undefined && call && { owner: call.owner }),
+        })
+      },
+    }),
+  ),
   broken('while nobody could renew, only what was lost before is lost', 'looks at its own clock', (good) => ({
     openCall: (call, authorization, { lostBy: _, ...at }) => good.openCall(call, authorization, at),
   })),
-  broken('unfinishedCalls() lists what an owner has to do on a gateway, by id, however much others have to do', 'looks among the first few calls of all owners', (good) => ({
-    async unfinishedCalls(owner, { gateway, after, limit }) {
-      const some = await good.lostCalls(Number.MAX_SAFE_INTEGER, 20)
-      return some.filter((call) => call.owner === owner && call.gateway === gateway && call.id > after).toSorted((one, other) => (one.id < other.id ? -1 : 1)).slice(0, limit)
-    },
-  })),
+  broken(
+    'unfinishedCalls() lists what an owner has to do on a gateway, by id, however much others have to do',
+    'looks among the first few calls of all owners',
+    (good) => ({
+      async unfinishedCalls(owner, { gateway, after, limit }) {
+        const some = await good.lostCalls(Number.MAX_SAFE_INTEGER, 20)
+        return some
+          .filter((call) => call.owner === owner && call.gateway === gateway && call.id > after)
+          .toSorted((one, other) => (one.id < other.id ? -1 : 1))
+          .slice(0, limit)
+      },
+    }),
+  ),
   broken('lostCalls() lists unfinished calls past their promise, longest first', 'lists the newest first', (good) => ({
-    lostCalls: async (now, limit) => (await good.lostCalls(now, 1_000)).toSorted((one, other) => other.until - one.until).slice(0, limit),
+    lostCalls: async (now, limit) =>
+      (await good.lostCalls(now, 1_000)).toSorted((one, other) => other.until - one.until).slice(0, limit),
   })),
 
-  broken('calls that are due at the same moment are listed in the order of their ids', 'lists them as they were opened', (good) => {
-    const opened: string[] = []
-    const placeOf = ({ id }: Call) => opened.indexOf(id)
-    return {
-      openCall(call, authorization, at) {
-        opened.push(call.id)
-        return good.openCall(call, authorization, at)
-      },
-      async lostCalls(now, limit) {
-        const lost = await good.lostCalls(now, 1_000)
-        return lost.toSorted((one, other) => one.until - other.until || placeOf(one) - placeOf(other)).slice(0, limit)
-      },
-    }
-  }),
-  broken('calls that are due at the same moment are listed in the order of their ids', 'lists settlements as they were claimed', (good) => {
-    const ends = new Map<string, number>()
-    const places = new Map<string, number>()
-    const of = (among: ReadonlyMap<string, number>, { id }: Call) => among.get(id) ?? 0
-    return {
-      claimSettlement(id, authorization, at) {
-        places.set(id, places.size)
-        ends.set(id, at.until)
-        return good.claimSettlement(id, authorization, at)
-      },
-      async unsettled(before, limit, gateway) {
-        const due = await good.unsettled(before, 1_000, gateway)
-        return due.toSorted((one, other) => of(ends, one) - of(ends, other) || of(places, one) - of(places, other)).slice(0, limit)
-      },
-    }
-  }),
+  broken(
+    'calls that are due at the same moment are listed in the order of their ids',
+    'lists them as they were opened',
+    (good) => {
+      const opened: string[] = []
+      const placeOf = ({ id }: Call) => opened.indexOf(id)
+      return {
+        openCall(call, authorization, at) {
+          opened.push(call.id)
+          return good.openCall(call, authorization, at)
+        },
+        async lostCalls(now, limit) {
+          const lost = await good.lostCalls(now, 1_000)
+          return lost.toSorted((one, other) => one.until - other.until || placeOf(one) - placeOf(other)).slice(0, limit)
+        },
+      }
+    },
+  ),
+  broken(
+    'calls that are due at the same moment are listed in the order of their ids',
+    'lists settlements as they were claimed',
+    (good) => {
+      const ends = new Map<string, number>()
+      const places = new Map<string, number>()
+      const of = (among: ReadonlyMap<string, number>, { id }: Call) => among.get(id) ?? 0
+      return {
+        claimSettlement(id, authorization, at) {
+          places.set(id, places.size)
+          ends.set(id, at.until)
+          return good.claimSettlement(id, authorization, at)
+        },
+        async unsettled(before, limit, gateway) {
+          const due = await good.unsettled(before, 1_000, gateway)
+          return due
+            .toSorted((one, other) => of(ends, one) - of(ends, other) || of(places, one) - of(places, other))
+            .slice(0, limit)
+        },
+      }
+    },
+  ),
 
   // ── claiming ────────────────────────────────────────────────────────────────────────────────────────────────────────
   broken('claimSettlement() gives one winner among twenty racers', 'looks first and claims later', (good) => {
@@ -299,29 +412,43 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     }
   }),
   broken('a claim lasts exactly until its end', 'ends it a millisecond early', (good) => ({
-    claimSettlement: (id, authorization, at) => good.claimSettlement(id, authorization, authorization ? at : { ...at, now: at.now + 1 }),
+    claimSettlement: (id, authorization, at) =>
+      good.claimSettlement(id, authorization, authorization ? at : { ...at, now: at.now + 1 }),
   })),
-  broken('claimSettlement() stores the result in the same step, and only the first', 'keeps the last result', (good) => ({
-    async claimSettlement(id, authorization, at) {
-      const claim = await good.claimSettlement(id, authorization, at)
-      if (at.result) await good.moveCall(id, { work: ['completed'] }, { result: at.result.result, expiresAt: at.result.expiresAt })
-      return claim
-    },
-  })),
-  broken('claimSettlement() finds nothing to settle where there is no result', 'settles before the work is done', (good) => ({
-    async claimSettlement(id, authorization, at) {
-      const claim = await good.claimSettlement(id, authorization, at)
-      const isWorking = claim.kind === 'nothing' && (await good.getCall(id))?.work === 'in_progress'
-      return isWorking ? { kind: 'yours', token: 1 } : claim
-    },
-  })),
-  broken('an authorization that opened a call pays for no other', 'spends what another call was opened with', (good) => ({
-    async claimSettlement(id, authorization, at) {
-      const claim = await good.claimSettlement(id, authorization, at)
-      if (!authorization || claim.kind !== 'replayed' || claim.call.authorization !== authorization.key) return claim
-      return good.claimSettlement(id, disguised(authorization, id), at)
-    },
-  })),
+  broken(
+    'claimSettlement() stores the result in the same step, and only the first',
+    'keeps the last result',
+    (good) => ({
+      async claimSettlement(id, authorization, at) {
+        const claim = await good.claimSettlement(id, authorization, at)
+        if (at.result)
+          await good.moveCall(id, { work: ['completed'] }, { result: at.result.result, expiresAt: at.result.expiresAt })
+        return claim
+      },
+    }),
+  ),
+  broken(
+    'claimSettlement() finds nothing to settle where there is no result',
+    'settles before the work is done',
+    (good) => ({
+      async claimSettlement(id, authorization, at) {
+        const claim = await good.claimSettlement(id, authorization, at)
+        const isWorking = claim.kind === 'nothing' && (await good.getCall(id))?.work === 'in_progress'
+        return isWorking ? { kind: 'yours', token: 1 } : claim
+      },
+    }),
+  ),
+  broken(
+    'an authorization that opened a call pays for no other',
+    'spends what another call was opened with',
+    (good) => ({
+      async claimSettlement(id, authorization, at) {
+        const claim = await good.claimSettlement(id, authorization, at)
+        if (!authorization || claim.kind !== 'replayed' || claim.call.authorization !== authorization.key) return claim
+        return good.claimSettlement(id, disguised(authorization, id), at)
+      },
+    }),
+  ),
   broken('an authorization claimed for a call opens no other', 'looks among the originals only', (good) => ({
     async openCall(call, authorization, at) {
       const answer = await good.openCall(call, authorization, at)
@@ -329,29 +456,43 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       return good.openCall(call, disguised(authorization, call.id), at)
     },
   })),
-  broken('an authorization offered for two jobs at once pays for one', 'does not see what another job was paid with', (good) => ({
-    async claimSettlement(id, authorization, at) {
-      const claim = await good.claimSettlement(id, authorization, at)
-      if (!authorization || claim.kind !== 'replayed' || claim.call.authorization === authorization.key) return claim
-      return good.claimSettlement(id, disguised(authorization, id), at)
-    },
-  })),
-  broken('claimSettlement() takes over an authorization that its call has no more use for', 'never lets go of one', (good) => {
-    const openers = openersOf(good)
-    return {
-      openCall: openers.openCall,
+  broken(
+    'an authorization offered for two jobs at once pays for one',
+    'does not see what another job was paid with',
+    (good) => ({
       async claimSettlement(id, authorization, at) {
-        const last = authorization && (await openers.last(authorization.key))
-        return last?.work === 'failed' && last.id !== id ? { kind: 'replayed', call: last } : good.claimSettlement(id, authorization, at)
+        const claim = await good.claimSettlement(id, authorization, at)
+        if (!authorization || claim.kind !== 'replayed' || claim.call.authorization === authorization.key) return claim
+        return good.claimSettlement(id, disguised(authorization, id), at)
       },
-    }
-  }),
-  broken('every earlier authorization is proven dead before another is spent', 'prefers the one that is offered', (good) => ({
-    async claimSettlement(id, authorization, at) {
-      const claim = await good.claimSettlement(id, authorization, at)
-      return claim.kind === 'retry' && !claim.sent && authorization ? { kind: 'yours', token: claim.token } : claim
+    }),
+  ),
+  broken(
+    'claimSettlement() takes over an authorization that its call has no more use for',
+    'never lets go of one',
+    (good) => {
+      const openers = openersOf(good)
+      return {
+        openCall: openers.openCall,
+        async claimSettlement(id, authorization, at) {
+          const last = authorization && (await openers.last(authorization.key))
+          return last?.work === 'failed' && last.id !== id
+            ? { kind: 'replayed', call: last }
+            : good.claimSettlement(id, authorization, at)
+        },
+      }
     },
-  })),
+  ),
+  broken(
+    'every earlier authorization is proven dead before another is spent',
+    'prefers the one that is offered',
+    (good) => ({
+      async claimSettlement(id, authorization, at) {
+        const claim = await good.claimSettlement(id, authorization, at)
+        return claim.kind === 'retry' && !claim.sent && authorization ? { kind: 'yours', token: claim.token } : claim
+      },
+    }),
+  ),
   broken('a dead authorization is never handed out again', 'hands out whatever is offered', (good) => ({
     async claimSettlement(id, authorization, at) {
       const claim = await good.claimSettlement(id, authorization, at)
@@ -367,23 +508,28 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       return {
         async claimSettlement(id, authorization, at) {
           const claim = await good.claimSettlement(id, authorization, at)
-          if (claim.kind === 'yours' && authorization && authorization.expiresAt <= at.now) handedOut.add(authorization.key)
+          if (claim.kind === 'yours' && authorization && authorization.expiresAt <= at.now)
+            handedOut.add(authorization.key)
           return claim.kind === 'retry' && handedOut.has(claim.authorization.key) ? { ...claim, sent: true } : claim
         },
       }
     },
   ),
-  broken('an expired lease hands over the earlier authorization, which may have been sent', 'takes a silent claim for an unsent one', (good) => {
-    const claims = claimsOf(good)
-    return {
-      finishSettlement: claims.finishSettlement,
-      async claimSettlement(id, authorization, at) {
-        const isSilent = claims.open.has(id)
-        const claim = await claims.claimSettlement(id, authorization, at)
-        return isSilent && claim.kind === 'retry' ? { ...claim, sent: false } : claim
-      },
-    }
-  }),
+  broken(
+    'an expired lease hands over the earlier authorization, which may have been sent',
+    'takes a silent claim for an unsent one',
+    (good) => {
+      const claims = claimsOf(good)
+      return {
+        finishSettlement: claims.finishSettlement,
+        async claimSettlement(id, authorization, at) {
+          const isSilent = claims.open.has(id)
+          const claim = await claims.claimSettlement(id, authorization, at)
+          return isSilent && claim.kind === 'retry' ? { ...claim, sent: false } : claim
+        },
+      }
+    },
+  ),
   broken('tokens only grow', 'counts them down', (good) => ({
     async claimSettlement(id, authorization, at) {
       const claim = await good.claimSettlement(id, authorization, at)
@@ -446,9 +592,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         if (!authorization || claim.kind !== 'yours') return claim
         const again = handedOut.has(authorization.key)
         handedOut.add(authorization.key)
-        return again
-          ? { kind: 'retry', token: claim.token, authorization, sent: true }
-          : claim
+        return again ? { kind: 'retry', token: claim.token, authorization, sent: true } : claim
       },
     }
   }),
@@ -488,7 +632,8 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         if (claim.kind === 'yours' || claim.kind === 'retry') ends.set(id, at.until)
         return claim
       },
-      unsettled: async (...asked) => (await good.unsettled(...asked)).filter(({ id }) => (ends.get(id) ?? 0) <= asked[0]),
+      unsettled: async (...asked) =>
+        (await good.unsettled(...asked)).filter(({ id }) => (ends.get(id) ?? 0) <= asked[0]),
     }
   }),
   broken('unsettled() lists claims that ran out, longest first', 'lists the newest first', (good) => {
@@ -499,11 +644,15 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         ends.set(id, at.until)
         return good.claimSettlement(id, authorization, at)
       },
-      unsettled: async (before, limit, gateway) => (await good.unsettled(before, 1_000, gateway)).toSorted((one, other) => endOf(other) - endOf(one)).slice(0, limit),
+      unsettled: async (before, limit, gateway) =>
+        (await good.unsettled(before, 1_000, gateway))
+          .toSorted((one, other) => endOf(other) - endOf(one))
+          .slice(0, limit),
     }
   }),
   broken('unsettled() of one gateway is not crowded out by those of another', 'looks at the oldest of all', (good) => ({
-    unsettled: async (before, limit, gateway) => (await good.unsettled(before, limit)).filter((call) => (gateway ?? call.gateway) === call.gateway),
+    unsettled: async (before, limit, gateway) =>
+      (await good.unsettled(before, limit)).filter((call) => (gateway ?? call.gateway) === call.gateway),
   })),
   broken('an unresolved call is left to people, and may still settle', 'goes on asking about it', (good) => {
     const unresolved = new Set<string>()
@@ -532,8 +681,16 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     getOwned: (kind, id, now) => good.getOwned(kind, id, now - 1),
   })),
   broken('a record comes back as it was given, and nobody holds it', 'joins kind and id without a seam', (good) => {
-    const joined = (record: StoredRecord): StoredRecord => ({ ...record, kind: '', id: `${record.kind}${record.id}`, data: { kind: record.kind, id: record.id, data: record.data } })
-    const apart = (record: StoredRecord) => ({ ...record, ...(record.data as Pick<StoredRecord, 'kind' | 'id' | 'data'>) })
+    const joined = (record: StoredRecord): StoredRecord => ({
+      ...record,
+      kind: '',
+      id: `${record.kind}${record.id}`,
+      data: { kind: record.kind, id: record.id, data: record.data },
+    })
+    const apart = (record: StoredRecord) => ({
+      ...record,
+      ...(record.data as Pick<StoredRecord, 'kind' | 'id' | 'data'>),
+    })
     return {
       putOwned: (record, now) => good.putOwned(joined(record), now),
       moveOwned: (record, from, now) => good.moveOwned(joined(record), joined({ ...record, data: from }).data, now),
@@ -555,15 +712,23 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       return held !== undefined && mayMoveOwned(seen, { record, from, now }) && good.moveOwned(record, held.data, now)
     },
   })),
-  broken('moveOwned() applies only to what its caller has seen, and a record never changes hands', 'asks nobody whose it is', (good) => ({
-    async moveOwned(record, from, now) {
-      const held = await good.getOwned(record.kind, record.id, now)
-      return good.moveOwned({ ...record, owner: held?.owner ?? record.owner }, from, now)
-    },
-  })),
-  broken('listOwned() lists the living records of a kind and owner, and no others', 'lists a millisecond past the end', (good) => ({
-    listOwned: (kind, owner, { now, limit }) => good.listOwned(kind, owner, { now: now - 1, limit }),
-  })),
+  broken(
+    'moveOwned() applies only to what its caller has seen, and a record never changes hands',
+    'asks nobody whose it is',
+    (good) => ({
+      async moveOwned(record, from, now) {
+        const held = await good.getOwned(record.kind, record.id, now)
+        return good.moveOwned({ ...record, owner: held?.owner ?? record.owner }, from, now)
+      },
+    }),
+  ),
+  broken(
+    'listOwned() lists the living records of a kind and owner, and no others',
+    'lists a millisecond past the end',
+    (good) => ({
+      listOwned: (kind, owner, { now, limit }) => good.listOwned(kind, owner, { now: now - 1, limit }),
+    }),
+  ),
 
   // ── upkeep ──────────────────────────────────────────────────────────────────────────────────────────────────────────
   broken(
@@ -571,10 +736,12 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     'reads its own cache until it writes itself',
     (good) => {
       const cache = new Map<string, Call | undefined>()
-      const forgetting = <A extends unknown[], R>(verb: (...args: A) => R) => (...args: A): R => {
-        cache.clear()
-        return verb(...args)
-      }
+      const forgetting =
+        <A extends unknown[], R>(verb: (...args: A) => R) =>
+        (...args: A): R => {
+          cache.clear()
+          return verb(...args)
+        }
       return {
         async getCall(id) {
           if (!cache.has(id)) cache.set(id, await good.getCall(id))
@@ -599,67 +766,96 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       return { granted: granted < take ? 0 : granted, resetAt }
     },
   })),
-  broken('a rate limit that several processes share grants its number, and at most a twentieth more for each', 'loses a permit of every longer block', (good) => ({
-    async hit(bucket, take, now) {
-      const { granted, resetAt } = await good.hit(bucket, take > 3 ? take + 1 : take, now)
-      return { granted: Math.min(take, granted), resetAt }
-    },
-  })),
+  broken(
+    'a rate limit that several processes share grants its number, and at most a twentieth more for each',
+    'loses a permit of every longer block',
+    (good) => ({
+      async hit(bucket, take, now) {
+        const { granted, resetAt } = await good.hit(bucket, take > 3 ? take + 1 : take, now)
+        return { granted: Math.min(take, granted), resetAt }
+      },
+    }),
+  ),
   broken('prune() deletes nothing alive', 'is a millisecond early', (good) => ({
     prune: (now) => good.prune(now + 1),
   })),
   broken('prune() empties settled calls, and forgets those that can no longer be paid', 'forgets nothing', () => ({
     prune: async () => 0,
   })),
-  broken('a settled call that was emptied still refuses its authorization', 'knows authorizations by their requests', (good) => ({
-    async callOf(key, now) {
-      const found = await good.callOf(key, now)
-      return found?.request === null ? undefined : found
-    },
-  })),
+  broken(
+    'a settled call that was emptied still refuses its authorization',
+    'knows authorizations by their requests',
+    (good) => ({
+      async callOf(key, now) {
+        const found = await good.callOf(key, now)
+        return found?.request === null ? undefined : found
+      },
+    }),
+  ),
 
   // ── spending ────────────────────────────────────────────────────────────────────────────────────────────────────────
-  broken('claimSettlement() keeps how many tokens the result took, of the first result only', 'keeps the last count', (good) => ({
-    async claimSettlement(id, authorization, at) {
-      const claim = await good.claimSettlement(id, authorization, at)
-      if (at.result?.usage) await good.moveCall(id, { work: ['completed'] }, { usage: at.result.usage })
-      return claim
-    },
-  })),
-  broken('spendByModel() sums what was settled, and nothing else', 'counts what people still have to look at', (good) => {
-    let unresolved = 0
-    return {
-      finishSettlement(id, token, outcome, at) {
-        if (outcome.kind === 'unresolved') unresolved++
-        return good.finishSettlement(id, token, outcome, at)
+  broken(
+    'claimSettlement() keeps how many tokens the result took, of the first result only',
+    'keeps the last count',
+    (good) => ({
+      async claimSettlement(id, authorization, at) {
+        const claim = await good.claimSettlement(id, authorization, at)
+        if (at.result?.usage) await good.moveCall(id, { work: ['completed'] }, { usage: at.result.usage })
+        return claim
       },
-      ...told(good, (spend) => ({ ...spend, calls: spend.calls + unresolved })),
-    }
-  }),
-  broken('spendByModel() sums what the receipts say, exactly, and the quote where one does not say it in base units', 'sums in doubles', (good) =>
-    told(good, (spend) => ({ ...spend, spent: usdc(BigInt(Number(spend.spent))) })),
+    }),
   ),
-  broken('spendByModel() sums what the receipts say, exactly, and the quote where one does not say it in base units', 'takes what does not read as an amount for nothing', (good) => ({
-    finishSettlement(id, token, outcome, at) {
-      if (outcome.kind !== 'paid' || parseAtomic(outcome.receipt.amount) !== undefined) return good.finishSettlement(id, token, outcome, at)
-      return good.finishSettlement(id, token, { kind: 'paid', receipt: { ...outcome.receipt, amount: '0' } }, at)
+  broken(
+    'spendByModel() sums what was settled, and nothing else',
+    'counts what people still have to look at',
+    (good) => {
+      let unresolved = 0
+      return {
+        finishSettlement(id, token, outcome, at) {
+          if (outcome.kind === 'unresolved') unresolved++
+          return good.finishSettlement(id, token, outcome, at)
+        },
+        ...told(good, (spend) => ({ ...spend, calls: spend.calls + unresolved })),
+      }
     },
-  })),
+  ),
+  broken(
+    'spendByModel() sums what the receipts say, exactly, and the quote where one does not say it in base units',
+    'sums in doubles',
+    (good) => told(good, (spend) => ({ ...spend, spent: usdc(BigInt(Number(spend.spent))) })),
+  ),
+  broken(
+    'spendByModel() sums what the receipts say, exactly, and the quote where one does not say it in base units',
+    'takes what does not read as an amount for nothing',
+    (good) => ({
+      finishSettlement(id, token, outcome, at) {
+        if (outcome.kind !== 'paid' || parseAtomic(outcome.receipt.amount) !== undefined)
+          return good.finishSettlement(id, token, outcome, at)
+        return good.finishSettlement(id, token, { kind: 'paid', receipt: { ...outcome.receipt, amount: '0' } }, at)
+      },
+    }),
+  ),
   broken('spendByModel() begins exactly at the time that it is given', 'begins a millisecond later', (good) => ({
     async spendByModel(payer, since) {
       const spends = await good.spendByModel(payer, since)
       return spends.some(({ lastAt }) => lastAt > since + 60_000) ? good.spendByModel(payer, since + 1) : spends
     },
   })),
-  broken('spendByModel() keeps gateways, endpoints, models and assets apart, dearest first, then by name', 'takes no model for an empty name', (good) =>
-    told(good, (spend) => ({ ...spend, model: spend.model ?? '' })),
+  broken(
+    'spendByModel() keeps gateways, endpoints, models and assets apart, dearest first, then by name',
+    'takes no model for an empty name',
+    (good) => told(good, (spend) => ({ ...spend, model: spend.model ?? '' })),
   ),
-  broken('spendByModel() knows a wallet by the spelling in which it is stored', 'asks for lower case as well', (good) => ({
-    async spendByModel(payer, since) {
-      const spends = await good.spendByModel(payer, since)
-      return spends.length > 0 ? spends : good.spendByModel(payer.toLowerCase().replace('0X', '0x'), since)
-    },
-  })),
+  broken(
+    'spendByModel() knows a wallet by the spelling in which it is stored',
+    'asks for lower case as well',
+    (good) => ({
+      async spendByModel(payer, since) {
+        const spends = await good.spendByModel(payer, since)
+        return spends.length > 0 ? spends : good.spendByModel(payer.toLowerCase().replace('0X', '0x'), since)
+      },
+    }),
+  ),
   broken('what was spent, and for how many tokens, survives prune()', 'empties too much', (good) => {
     let isPruned = false
     return {

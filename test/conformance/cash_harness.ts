@@ -37,7 +37,9 @@ export function cashHarness(): ChainHarness {
       cash.fund(payer.address, amount)
     },
     async transfersIn(transaction) {
-      return cash.transfers.filter((each) => each.transaction === transaction).map(({ from, to, value }) => ({ from: from.toLowerCase(), to, value }))
+      return cash.transfers
+        .filter((each) => each.transaction === transaction)
+        .map(({ from, to, value }) => ({ from: from.toLowerCase(), to, value }))
     },
     cancel: async (_, payment) => cash.cancel(payment),
     async submit(payment) {

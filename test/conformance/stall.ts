@@ -5,7 +5,21 @@ import type { Paid } from '../../core/endpoint/mod.ts'
 import { FACE_GROUP, FOREVER } from '../../core/products/video/owned_characters.ts'
 import { type Clock, type Endpoint, endpoints, type Gateway, gateway, type Payment } from '../../core/mod.ts'
 import { rentTo } from '../actors.ts'
-import { type Answer, type Buyer, door, embedded, encodePayment, type Kit, kit, type KitOptions, located, ORIGIN, read, RENTED, testClock } from '../kit.ts'
+import {
+  type Answer,
+  type Buyer,
+  door,
+  embedded,
+  encodePayment,
+  type Kit,
+  kit,
+  type KitOptions,
+  located,
+  ORIGIN,
+  read,
+  RENTED,
+  testClock,
+} from '../kit.ts'
 import type { Subject } from './law.ts'
 
 /** A paid endpoint under law, on a menu with all the others. */
@@ -19,8 +33,13 @@ export type Stall = {
 
 /** Status, whether the reply says when to try again, and whether it brings a challenge (contract 1.27). */
 export type Away = readonly [status: number, retries: boolean, challenges: boolean]
-export const awayOf = ({ unverifiable }: KitOptions = {}): Away => (unverifiable === 402 ? [402, false, true] : [503, true, false])
-export const isAway = ({ status, headers }: Pick<Answer, 'status' | 'headers'>): Away => [status, headers.has('retry-after'), headers.has('payment-required')]
+export const awayOf = ({ unverifiable }: KitOptions = {}): Away =>
+  unverifiable === 402 ? [402, false, true] : [503, true, false]
+export const isAway = ({ status, headers }: Pick<Answer, 'status' | 'headers'>): Away => [
+  status,
+  headers.has('retry-after'),
+  headers.has('payment-required'),
+]
 
 /** What is wrong with a stall: its endpoint, the ports below its gateway, or what the gateway says. */
 export type Defect = {
@@ -30,10 +49,21 @@ export type Defect = {
 }
 
 /** Sells an endpoint beside the rest of the menu. `setup` is of every gateway of the stall, anew for each: `inlineMs: 0` makes every call a job. */
-export async function stall(good: Paid, { endpoint: spoil = (same) => same, ...defect }: Defect = {}, setup: () => KitOptions = () => ({})): Promise<Subject<Stall>> {
+export async function stall(
+  good: Paid,
+  { endpoint: spoil = (same) => same, ...defect }: Defect = {},
+  setup: () => KitOptions = () => ({}),
+): Promise<Subject<Stall>> {
   const endpoint = spoil(good)
   const router: readonly Endpoint[] = [endpoint, ...endpoints.filter(({ name }) => name !== good.name)]
-  return { open: async () => ({ endpoint, away: awayOf(setup()), open: (options = {}) => kit({ endpoints: router, ...defect, ...setup(), ...options }) }), close: async () => {} }
+  return {
+    open: async () => ({
+      endpoint,
+      away: awayOf(setup()),
+      open: (options = {}) => kit({ endpoints: router, ...defect, ...setup(), ...options }),
+    }),
+    close: async () => {},
+  }
 }
 
 export type Scene = Kit & {
@@ -72,7 +102,13 @@ export async function set(subject: Subject<Stall>, options: KitOptions = {}): Pr
   async function job(by = alice.sign(challenge)): Promise<string> {
     const { status, body } = await buy({ payment: by })
     // What is made at its vendor's place is collected by any replica's sweep: here by one that has no defect.
-    if (endpoint.pollUpstream) await gateway({ name: subjects.shop.name, ports: subjects.ports, endpoints: [endpoint], owner: 'sweeper' }).maintain()
+    if (endpoint.pollUpstream)
+      await gateway({
+        name: subjects.shop.name,
+        ports: subjects.ports,
+        endpoints: [endpoint],
+        owner: 'sweeper',
+      }).maintain()
     await subjects.idle()
     expect(status).toBe(202)
     return body.poll_url
@@ -82,7 +118,14 @@ export async function set(subject: Subject<Stall>, options: KitOptions = {}): Pr
 
 // ── one shot ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-type At = { readonly payment?: Payment; readonly method?: 'GET' | 'POST'; readonly header?: string; readonly shop?: Gateway; readonly gone?: AbortSignal; readonly more?: Record<string, unknown> }
+type At = {
+  readonly payment?: Payment
+  readonly method?: 'GET' | 'POST'
+  readonly header?: string
+  readonly shop?: Gateway
+  readonly gone?: AbortSignal
+  readonly more?: Record<string, unknown>
+}
 
 /** Like `Scene`, for what is settled before its reply. */
 export type OneShotScene = Kit & {
@@ -100,13 +143,25 @@ export type OneShotScene = Kit & {
   /** Sends the example once more in other letters, with the same payment. */
   another(at?: { header?: string }): Promise<Answer>
   /** A request in the endpoint's words that is not of a buyer's making. */
-  raw(method: string, how?: { body?: BodyInit | null; payment?: Payment; header?: string; query?: boolean; headers?: Record<string, string> }): Promise<Answer>
+  raw(
+    method: string,
+    how?: {
+      body?: BodyInit | null
+      payment?: Payment
+      header?: string
+      query?: boolean
+      headers?: Record<string, string>
+    },
+  ): Promise<Answer>
   /** A sale whose settlement was refused: its result is kept and unpaid. Answers with its poll URL. */
   kept(payment?: Payment): Promise<string>
 }
 
 /** Alice in front of a stall that sells by the shot. `before` is awaited in every question to a vendor; what it throws, the vendor throws. */
-export async function shot(subject: Subject<Stall>, { before, ...options }: KitOptions & { before?: () => unknown } = {}): Promise<OneShotScene> {
+export async function shot(
+  subject: Subject<Stall>,
+  { before, ...options }: KitOptions & { before?: () => unknown } = {},
+): Promise<OneShotScene> {
   const { endpoint, away, open } = await subject.open()
   const clock = testClock()
   const { vendors, asked } = watched(clock, before)
@@ -116,7 +171,17 @@ export async function shot(subject: Subject<Stall>, { before, ...options }: KitO
   const { group_id, sandbox_id } = example as { readonly group_id?: string; readonly sandbox_id?: string }
   if (RENTING.has(endpoint.name)) await rentTo(subjects.ports.storage, alice.wallet, clock.now())
   if (group_id) await subjects.ports.storage.putOwned(passed(group_id), clock.now())
-  if (sandbox_id) await subjects.ports.storage.putOwned({ kind: 'sandbox', id: sandbox_id, owner: alice.wallet, data: { vendor: 'scripted', handle: RENTED, ends: FOREVER }, expiresAt: FOREVER }, clock.now())
+  if (sandbox_id)
+    await subjects.ports.storage.putOwned(
+      {
+        kind: 'sandbox',
+        id: sandbox_id,
+        owner: alice.wallet,
+        data: { vendor: 'scripted', handle: RENTED, ends: FOREVER },
+        expiresAt: FOREVER,
+      },
+      clock.now(),
+    )
   const order = ({ more }: At) => ({ ...(example as object), ...more })
   const ask: OneShotScene['ask'] = (at = {}) => alice.ask(order(at), { method, path, ...at })
   const challenge = await ask()
@@ -126,14 +191,34 @@ export async function shot(subject: Subject<Stall>, { before, ...options }: KitO
 
   function another({ header = 'payment-signature' } = {}): Promise<Answer> {
     if (endpoint.unknownFields !== 'refused') return buy({ header, more: { another_request: '1' } })
-    return raw(method, { body: `${JSON.stringify(located(path, example).rest)}\n`, headers: { [header]: encodePayment(payment) } })
+    return raw(method, {
+      body: `${JSON.stringify(located(path, example).rest)}\n`,
+      headers: { [header]: encodePayment(payment) },
+    })
   }
 
-  async function raw(method: string, { body = null, payment, header = 'payment-signature', query = false, headers = {} }: Parameters<OneShotScene['raw']>[1] = {}): Promise<Answer> {
+  async function raw(
+    method: string,
+    {
+      body = null,
+      payment,
+      header = 'payment-signature',
+      query = false,
+      headers = {},
+    }: Parameters<OneShotScene['raw']>[1] = {},
+  ): Promise<Answer> {
     const { url, rest } = located(path, example)
     const asking = query ? `?${new URLSearchParams(rest as Record<string, string>)}` : ''
     const signed = payment && { [header]: encodePayment(payment) }
-    return await read(await subjects.shop.fetch(new Request(ORIGIN + url + asking, { method, body, headers: { ...(typeof body === 'string' && JSON_TYPE), ...signed, ...headers } })))
+    return await read(
+      await subjects.shop.fetch(
+        new Request(ORIGIN + url + asking, {
+          method,
+          body,
+          headers: { ...(typeof body === 'string' && JSON_TYPE), ...signed, ...headers },
+        }),
+      ),
+    )
   }
 
   async function kept(by = alice.sign(challenge)): Promise<string> {
@@ -150,7 +235,13 @@ export async function shot(subject: Subject<Stall>, { before, ...options }: KitO
 const RENTING = new Set(['voice.call', 'phone.numbers.renew'])
 
 /** A person who has passed the check that a face's enrollment follows. */
-const passed = (id: string) => ({ kind: FACE_GROUP, id, owner: 'anybody', data: { name: 'Ada', tokens: [], link: null, vendorGroup: 'group' }, expiresAt: FOREVER })
+const passed = (id: string) => ({
+  kind: FACE_GROUP,
+  id,
+  owner: 'anybody',
+  data: { name: 'Ada', tokens: [], link: null, vendorGroup: 'group' },
+  expiresAt: FOREVER,
+})
 
 const JSON_TYPE = { 'content-type': 'application/json' }
 
@@ -160,10 +251,16 @@ function watched(clock: Clock, before: () => unknown = () => {}) {
     if (typeof member !== 'function' || name === 'add') return [name, member]
     return [name, async (...given: unknown[]) => (count++, await before(), await member(...given))]
   }
-  const each = Object.entries(embedded(clock)).map(([name, vendor]) => [name, Object.fromEntries(Object.entries(vendor).map(([part, member]) => spied(part, member)))])
+  const each = Object.entries(embedded(clock)).map(([name, vendor]) => [
+    name,
+    Object.fromEntries(Object.entries(vendor).map(([part, member]) => spied(part, member))),
+  ])
   const { jobs: _, ...audio } = scriptedAudio()
   const heard = Object.fromEntries(Object.entries(audio).map(([part, member]) => spied(part, member))) as typeof audio
-  return { vendors: { ...(Object.fromEntries(each) as ReturnType<typeof embedded>), audio: () => heard }, asked: () => count }
+  return {
+    vendors: { ...(Object.fromEntries(each) as ReturnType<typeof embedded>), audio: () => heard },
+    asked: () => count,
+  }
 }
 
 /** A sale to a buyer who hung up while the vendor was at work; the work has ended since. */

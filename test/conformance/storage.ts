@@ -3,7 +3,19 @@ import { expect } from 'bun:test'
 import { LOST } from '../../core/payment/ledger.ts'
 import { limits } from '../../core/http/rate_limit.ts'
 import { usdc } from '../../core/x402/money.ts'
-import type { Authorization, Call, Claim, Json, NewCall, Opened, Outcome, StoredRecord, Spend, Storage, Usage } from '../../core/ports/mod.ts'
+import type {
+  Authorization,
+  Call,
+  Claim,
+  Json,
+  NewCall,
+  Opened,
+  Outcome,
+  StoredRecord,
+  Spend,
+  Storage,
+  Usage,
+} from '../../core/ports/mod.ts'
 import type { Offer, Receipt } from '../../core/x402/protocol.ts'
 import type { Law, Subject } from './law.ts'
 
@@ -32,7 +44,10 @@ const opening: readonly Law<Storage>[] = [
       const storage = await subject.open()
       await opened(storage, 'winner', { key: 'shared' })
       const answer = await storage.openCall(newCall('loser'), signed('shared'), at())
-      expect(answer).toMatchObject({ kind: 'replayed', call: { id: 'winner', authorization: 'shared', work: 'queued', money: 'verified' } })
+      expect(answer).toMatchObject({
+        kind: 'replayed',
+        call: { id: 'winner', authorization: 'shared', work: 'queued', money: 'verified' },
+      })
       expect(await storage.getCall('loser')).toBeUndefined()
     },
   },
@@ -90,13 +105,15 @@ const opening: readonly Law<Storage>[] = [
       const lost = await storage.getCall('lost')
       expect(lost).toMatchObject({ work: 'failed', money: 'verified', endedAt: later, result: null })
       expect(lost?.error).toStartWith('The work was lost')
-      expect(await storage.moveCall('lost', { work: ['queued', 'in_progress'] }, { work: 'completed', result: 1 })).toBe(false)
+      expect(
+        await storage.moveCall('lost', { work: ['queued', 'in_progress'] }, { work: 'completed', result: 1 }),
+      ).toBe(false)
       const late = { now: later, until: later + MINUTE, result: { result: 1, expiresAt: later + HOUR } }
       expect(await storage.claimSettlement('lost', signed('shared'), late)).toEqual({ kind: 'nothing' })
     },
   },
   {
-    name: 'the end of an owner\'s promise is exact',
+    name: "the end of an owner's promise is exact",
     async check(subject) {
       const storage = await subject.open()
       const end = T + MINUTE
@@ -163,10 +180,20 @@ const opening: readonly Law<Storage>[] = [
         receipt: null,
         settledAt: null,
       }
-      expect(await storage.openCall(whole, signed('key 1'), { now: T, until: T + MINUTE })).toEqual({ kind: 'opened', call })
+      expect(await storage.openCall(whole, signed('key 1'), { now: T, until: T + MINUTE })).toEqual({
+        kind: 'opened',
+        call,
+      })
       expect(await storage.getCall('whole')).toEqual(call)
       expect(await storage.callOf('key 1', T)).toEqual(call)
-      const done = { work: 'completed', startedAt: T + 1, endedAt: T + 2, result: request, usage: { input: 0, output: Number.MAX_SAFE_INTEGER }, expiresAt: T + 3 } as const
+      const done = {
+        work: 'completed',
+        startedAt: T + 1,
+        endedAt: T + 2,
+        result: request,
+        usage: { input: 0, output: Number.MAX_SAFE_INTEGER },
+        expiresAt: T + 3,
+      } as const
       await storage.moveCall('whole', { work: ['queued'] }, done)
       expect(await storage.getCall('whole')).toEqual({ ...call, ...done })
       expect(await storage.getCall('nobody')).toBeUndefined()
@@ -183,7 +210,10 @@ const opening: readonly Law<Storage>[] = [
       }
       const sum = amounts.reduce((all, each) => all + each, 0n)
       const cap = { observed: usdc(sum - 1n), asOf: T }
-      expect(await storage.openCall(newCall('over', { quote: usdc(0n) }), signed('over'), at(T, cap))).toEqual({ kind: 'over', sum: usdc(sum) })
+      expect(await storage.openCall(newCall('over', { quote: usdc(0n) }), signed('over'), at(T, cap))).toEqual({
+        kind: 'over',
+        sum: usdc(sum),
+      })
     },
   },
   {
@@ -233,7 +263,10 @@ const exposure: readonly Law<Storage>[] = [
       const later = T + MINUTE
       const asked = newCall('call', { quote: usdc(15_000n) })
       const tight = { observed: usdc(24_999n), asOf: later }
-      expect(await storage.openCall(asked, signed('shared'), at(later, tight))).toEqual({ kind: 'over', sum: usdc(25_000n) })
+      expect(await storage.openCall(asked, signed('shared'), at(later, tight))).toEqual({
+        kind: 'over',
+        sum: usdc(25_000n),
+      })
       expect(await storage.getCall('call')).toBeUndefined()
       expect(await storage.callOf('shared', later)).toBeUndefined()
       expect(await storage.getCall('lost')).toMatchObject({ work: 'queued', endedAt: null })
@@ -295,11 +328,23 @@ const exposure: readonly Law<Storage>[] = [
     name: 'exposure counts what was settled after the block of a balance, and nothing that was settled up to it',
     async check(subject) {
       const storage = await subject.open()
-      const settled: readonly [block: number, settledAt: number][] = [[9, T], [10, T], [11, T], [11, T - 59_000], [11, T - 61_000], [2 ** 40, T]]
+      const settled: readonly [block: number, settledAt: number][] = [
+        [9, T],
+        [10, T],
+        [11, T],
+        [11, T - 59_000],
+        [11, T - 61_000],
+        [2 ** 40, T],
+      ]
       for (const [n, [block, settledAt]] of settled.entries()) {
         await completed(storage, `call ${n}`, { quote: usdc(1n << BigInt(n)) })
         const token = await claimed(storage, `call ${n}`, settledAt)
-        await storage.finishSettlement(`call ${n}`, token, { kind: 'paid', receipt: { ...receipt(), block } }, { now: settledAt })
+        await storage.finishSettlement(
+          `call ${n}`,
+          token,
+          { kind: 'paid', receipt: { ...receipt(), block } },
+          { now: settledAt },
+        )
       }
       await spent(storage, 'without a block', { quote: usdc(1n << 6n) })
       expect(await exposed(storage, T + MINUTE, T, 10)).toBe(0b110_1100n)
@@ -314,7 +359,8 @@ const exposure: readonly Law<Storage>[] = [
       await opened(one, 'of nothing', { quote: usdc(0n) })
       await spent(one, 'settled', {})
       await opened(one, 'of another payer', { payer: '0xsomebody' })
-      const open = (storage: Storage, n: number) => storage.openCall(newCall(`call ${n}`), signed(`key ${n}`), at(T, blind))
+      const open = (storage: Storage, n: number) =>
+        storage.openCall(newCall(`call ${n}`), signed(`key ${n}`), at(T, blind))
       const answers = await Promise.all(times(100, (n) => open(n % 2 ? one : two, n)))
       expect(kinds(answers)).toEqual({ opened: 1, over: 99 })
       const over = answers.find(({ kind }) => kind === 'over')
@@ -335,10 +381,25 @@ const exposure: readonly Law<Storage>[] = [
       await one.moveCall('in the background', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
       const answers = await Promise.all(times(30, (n) => open(n % 2 ? one : two, `chat ${n}`)))
       expect(kinds(answers)).toEqual({ opened: 2, over: 28 })
-      expect(answers.flatMap((answer) => (answer.kind === 'opened' ? [answer.atLimit ?? false] : [])).sort()).toEqual([false, true])
-      expect(answers.find(({ kind }) => kind === 'over')).toEqual({ kind: 'over', sum: usdc(3n * CENT), why: 'new_wallet' })
-      const dear = [await open(one, 'first', usdc(40_000n), '0xdear'), await open(two, 'second', usdc(10_001n), '0xdear'), await open(one, 'third', usdc(10_000n), '0xdear')]
-      expect(dear.map((answer) => [answer.kind, answer.kind === 'opened' && answer.atLimit])).toEqual([['opened', true], ['over', false], ['opened', true]])
+      expect(answers.flatMap((answer) => (answer.kind === 'opened' ? [answer.atLimit ?? false] : [])).sort()).toEqual([
+        false,
+        true,
+      ])
+      expect(answers.find(({ kind }) => kind === 'over')).toEqual({
+        kind: 'over',
+        sum: usdc(3n * CENT),
+        why: 'new_wallet',
+      })
+      const dear = [
+        await open(one, 'first', usdc(40_000n), '0xdear'),
+        await open(two, 'second', usdc(10_001n), '0xdear'),
+        await open(one, 'third', usdc(10_000n), '0xdear'),
+      ]
+      expect(dear.map((answer) => [answer.kind, answer.kind === 'opened' && answer.atLimit])).toEqual([
+        ['opened', true],
+        ['over', false],
+        ['opened', true],
+      ])
       expect(await open(two, 'dearest', usdc(10n ** 6n), '0xrich')).toMatchObject({ kind: 'opened', atLimit: true })
     },
   },
@@ -370,7 +431,9 @@ const moves: readonly Law<Storage>[] = [
       const [one, two] = await handles(subject)
       await opened(one, 'call')
       const answers = await Promise.all(
-        times(20, (n) => (n % 2 ? one : two).moveCall('call', { work: ['queued'] }, { work: 'in_progress', startedAt: T + n })),
+        times(20, (n) =>
+          (n % 2 ? one : two).moveCall('call', { work: ['queued'] }, { work: 'in_progress', startedAt: T + n }),
+        ),
       )
       expect(answers.filter(Boolean).length).toBe(1)
     },
@@ -388,10 +451,17 @@ const moves: readonly Law<Storage>[] = [
         { work: ['queued'], owner: 'somebody' },
         { work: ['queued'], owner: 'me', money: 'settled' },
       ] as const
-      for (const from of stale) expect(await storage.moveCall('call', from, { work: 'failed', error: 'no' })).toBe(false)
+      for (const from of stale)
+        expect(await storage.moveCall('call', from, { work: 'failed', error: 'no' })).toBe(false)
       expect(await storage.getCall('call')).toEqual(before)
       expect(await storage.moveCall('nobody', { work: ['queued'] }, { work: 'failed' })).toBe(false)
-      expect(await storage.moveCall('call', { work: ['in_progress', 'queued'], owner: 'me', money: 'verified' }, { work: 'in_progress' })).toBe(true)
+      expect(
+        await storage.moveCall(
+          'call',
+          { work: ['in_progress', 'queued'], owner: 'me', money: 'verified' },
+          { work: 'in_progress' },
+        ),
+      ).toBe(true)
       expect((await storage.getCall('call'))?.work).toBe('in_progress')
     },
   },
@@ -409,7 +479,7 @@ const moves: readonly Law<Storage>[] = [
     },
   },
   {
-    name: 'an unfinished call that is moved to another owner is that owner\'s alone',
+    name: "an unfinished call that is moved to another owner is that owner's alone",
     async check(subject) {
       const [one, two] = await handles(subject)
       await opened(one, 'call', { key: 'shared', owner: 'me', until: T + MINUTE })
@@ -423,13 +493,17 @@ const moves: readonly Law<Storage>[] = [
       expect(await one.lostCalls(T + HOUR, 9)).toMatchObject([{ id: 'call', ...handed }])
       await one.renew('the vendor', ['call'], T + 2 * HOUR)
       expect(await two.lostCalls(T + HOUR, 9)).toEqual([])
-      expect(await two.lostCalls(Number.MAX_SAFE_INTEGER, 9)).toMatchObject([{ id: 'call', ...handed, until: T + 2 * HOUR }])
+      expect(await two.lostCalls(Number.MAX_SAFE_INTEGER, 9)).toMatchObject([
+        { id: 'call', ...handed, until: T + 2 * HOUR },
+      ])
       const done = { work: 'completed', result: 1 } as const
-      expect(await two.moveCall('call', { work: ['in_progress'], owner: 'the vendor', money: 'verified' }, done)).toBe(true)
+      expect(await two.moveCall('call', { work: ['in_progress'], owner: 'the vendor', money: 'verified' }, done)).toBe(
+        true,
+      )
     },
   },
   {
-    name: 'renew() lengthens the promise of the calls that it is given, where they are unfinished and its owner\'s',
+    name: "renew() lengthens the promise of the calls that it is given, where they are unfinished and its owner's",
     async check(subject) {
       const storage = await subject.open()
       await opened(storage, 'queued', { owner: 'me', until: T + 10 })
@@ -440,7 +514,11 @@ const moves: readonly Law<Storage>[] = [
       await opened(storage, 'promised for longer', { owner: 'me', until: T + HOUR })
       await opened(storage, 'of another', { owner: 'you', until: T + 40 })
       await opened(storage, 'not asked for', { owner: 'me', until: T + 50 })
-      await storage.renew('me', ['queued', 'in progress', 'done', 'promised for longer', 'of another', 'of nobody'], T + MINUTE)
+      await storage.renew(
+        'me',
+        ['queued', 'in progress', 'done', 'promised for longer', 'of another', 'of nobody'],
+        T + MINUTE,
+      )
       const until = async (id: string) => ((await storage.getCall(id))?.until ?? 0) - T
       expect(await until('queued')).toBe(MINUTE)
       expect(await until('in progress')).toBe(MINUTE)
@@ -462,7 +540,11 @@ const moves: readonly Law<Storage>[] = [
       await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
       const many = times(300, (n) => `call ${n}`)
       for (const id of many) await opened(storage, id)
-      const held = await storage.renew('me', ['queued', 'promised for longer', 'of another', 'completed', 'failed', 'of nobody', ...many], T + MINUTE)
+      const held = await storage.renew(
+        'me',
+        ['queued', 'promised for longer', 'of another', 'completed', 'failed', 'of nobody', ...many],
+        T + MINUTE,
+      )
       expect([...held].sort()).toEqual(['queued', 'promised for longer', ...many].sort())
       expect(await storage.renew('me', [], T + MINUTE)).toEqual([])
     },
@@ -472,10 +554,16 @@ const moves: readonly Law<Storage>[] = [
     async check(subject) {
       const [one, two] = await handles(subject)
       const later = T + 2 * MINUTE
-      for (const id of ['queued', 'begun', 'taken', 'of another']) await opened(one, id, { until: T + MINUTE, ...(id === 'of another' && { owner: 'you' }) })
+      for (const id of ['queued', 'begun', 'taken', 'of another'])
+        await opened(one, id, { until: T + MINUTE, ...(id === 'of another' && { owner: 'you' }) })
       await one.moveCall('begun', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
       const lost = { work: 'failed', error: LOST, endedAt: later } as const
-      const lose = async (id: string) => await two.moveCall(id, { work: ['queued', 'in_progress'], money: 'verified' }, id === 'begun' ? { ...lost, startedAt: T } : lost)
+      const lose = async (id: string) =>
+        await two.moveCall(
+          id,
+          { work: ['queued', 'in_progress'], money: 'verified' },
+          id === 'begun' ? { ...lost, startedAt: T } : lost,
+        )
       for (const id of ['queued', 'begun', 'taken', 'of another']) expect(await lose(id)).toBe(true)
       await two.openCall(newCall('taker'), signed(keyOf('taken')), at(later))
       await one.renew('me', ['queued', 'begun', 'taken', 'of another'], later + MINUTE)
@@ -484,7 +572,9 @@ const moves: readonly Law<Storage>[] = [
       expect(await two.getCall('begun')).toMatchObject({ ...alive, work: 'in_progress', startedAt: T })
       expect(await two.getCall('of another')).toMatchObject({ work: 'failed', error: LOST })
       // Whoever has the authorization: one of the two lives.
-      const served = [await two.getCall('taken'), await two.getCall('taker')].filter((call) => call && call.work !== 'failed')
+      const served = [await two.getCall('taken'), await two.getCall('taker')].filter(
+        (call) => call && call.work !== 'failed',
+      )
       expect(served.length).toBe(1)
       expect((await two.openCall(newCall('late'), signed(keyOf('queued')), at(later))).kind).toBe('replayed')
       await two.moveCall('begun', { work: ['in_progress'] }, { work: 'failed', error: 'upstream', endedAt: later })
@@ -500,8 +590,12 @@ const moves: readonly Law<Storage>[] = [
       const made = { now: late, until: late + MINUTE, result: { result: 1, expiresAt: T + HOUR } }
       await opened(one, 'lost', { until: T + MINUTE })
       await two.moveCall('lost', { work: ['queued'] }, { work: 'failed', error: LOST, endedAt: late })
-      expect(await one.claimSettlement('lost', signed(keyOf('lost')), { ...made, owner: 'you' })).toEqual({ kind: 'nothing' })
-      expect(await one.claimSettlement('lost', signed(keyOf('lost')), { ...made, owner: 'me' })).toMatchObject({ kind: 'yours' })
+      expect(await one.claimSettlement('lost', signed(keyOf('lost')), { ...made, owner: 'you' })).toEqual({
+        kind: 'nothing',
+      })
+      expect(await one.claimSettlement('lost', signed(keyOf('lost')), { ...made, owner: 'me' })).toMatchObject({
+        kind: 'yours',
+      })
       expect(await two.getCall('lost')).toMatchObject({ work: 'completed', money: 'settling', error: null, result: 1 })
     },
   },
@@ -511,7 +605,8 @@ const moves: readonly Law<Storage>[] = [
       const storage = await subject.open()
       await opened(storage, 'before', { until: T + 10 })
       await opened(storage, 'meanwhile', { until: T + 11 })
-      const open = async (id: string, key: string) => (await storage.openCall(newCall(id), signed(keyOf(key)), { ...at(T + MINUTE), lostBy: T + 10 })).kind
+      const open = async (id: string, key: string) =>
+        (await storage.openCall(newCall(id), signed(keyOf(key)), { ...at(T + MINUTE), lostBy: T + 10 })).kind
       expect([await open('first', 'before'), await open('second', 'meanwhile')]).toEqual(['opened', 'replayed'])
       expect(await storage.getCall('meanwhile')).toMatchObject({ work: 'queued' })
     },
@@ -520,7 +615,12 @@ const moves: readonly Law<Storage>[] = [
     name: 'lostCalls() lists unfinished calls past their promise, longest first',
     async check(subject) {
       const storage = await subject.open()
-      for (const [id, after] of [['b', 20], ['a', 10], ['c', 30], ['alive', 40]] as const) {
+      for (const [id, after] of [
+        ['b', 20],
+        ['a', 10],
+        ['c', 30],
+        ['alive', 40],
+      ] as const) {
         await opened(storage, id, { until: T + after })
       }
       await storage.moveCall('a', { work: ['queued'] }, { work: 'in_progress' })
@@ -536,15 +636,19 @@ const moves: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       for (const n of times(20, (n) => n)) await opened(storage, `a queue ${n}`, { until: T + n })
-      for (const id of ['job d', 'job b', 'job e', 'job c', 'job a']) await opened(storage, id, { owner: 'the vendor', until: T + HOUR })
+      for (const id of ['job d', 'job b', 'job e', 'job c', 'job a'])
+        await opened(storage, id, { owner: 'the vendor', until: T + HOUR })
       await storage.moveCall('job b', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
       await storage.moveCall('job e', { work: ['queued'] }, { work: 'failed', error: 'upstream' })
       await opened(storage, 'job elsewhere', { owner: 'the vendor', gateway: 'base' })
-      const listed = async (after: string, limit: number) => ids(await storage.unfinishedCalls('the vendor', { gateway: 'devnet', after, limit }))
+      const listed = async (after: string, limit: number) =>
+        ids(await storage.unfinishedCalls('the vendor', { gateway: 'devnet', after, limit }))
       expect(await listed('', 2)).toEqual(['job a', 'job b'])
       expect(await listed('job b', 9)).toEqual(['job c', 'job d'])
       expect(await listed('job d', 9)).toEqual([])
-      expect(ids(await storage.unfinishedCalls('the vendor', { gateway: 'base', after: '', limit: 9 }))).toEqual(['job elsewhere'])
+      expect(ids(await storage.unfinishedCalls('the vendor', { gateway: 'base', after: '', limit: 9 }))).toEqual([
+        'job elsewhere',
+      ])
     },
   },
 ]
@@ -557,9 +661,13 @@ const ties: readonly Law<Storage>[] = [
       const names = ['d', 'b', 'e', 'a', 'c']
       for (const id of names) await opened(storage, `lost ${id}`, { until: T + 10 })
       for (const id of names) await completed(storage, `unsettled ${id}`)
-      for (const id of names.toReversed()) await storage.claimSettlement(`unsettled ${id}`, undefined, { now: T, until: T + 10 })
+      for (const id of names.toReversed())
+        await storage.claimSettlement(`unsettled ${id}`, undefined, { now: T, until: T + 10 })
       await storage.moveCall('lost a', { work: ['queued'] }, { work: 'in_progress' })
-      const [lost, unsettled] = ['lost', 'unsettled'].map((of) => ['a', 'b', 'c'].map((id) => `${of} ${id}`)) as [string[], string[]]
+      const [lost, unsettled] = ['lost', 'unsettled'].map((of) => ['a', 'b', 'c'].map((id) => `${of} ${id}`)) as [
+        string[],
+        string[],
+      ]
       expect(ids(await storage.lostCalls(T + 10, 3))).toEqual(lost)
       expect(ids(await storage.unsettled(T + 10, 3))).toEqual(unsettled)
     },
@@ -598,13 +706,28 @@ const claiming: readonly Law<Storage>[] = [
       await opened(storage, 'call')
       await storage.moveCall('call', { work: ['queued'] }, { work: 'in_progress', startedAt: T })
       const first = { result: { made: [1] }, expiresAt: T + HOUR }
-      const claim = await storage.claimSettlement('call', signed(keyOf('call')), { now: T + 5, until: T + MINUTE, result: first })
+      const claim = await storage.claimSettlement('call', signed(keyOf('call')), {
+        now: T + 5,
+        until: T + MINUTE,
+        result: first,
+      })
       expect(claim.kind).toBe('yours')
-      const stored = { work: 'completed', money: 'settling', result: { made: [1] }, startedAt: T, endedAt: T + 5, expiresAt: T + HOUR }
+      const stored = {
+        work: 'completed',
+        money: 'settling',
+        result: { made: [1] },
+        startedAt: T,
+        endedAt: T + 5,
+        expiresAt: T + HOUR,
+      }
       expect(await storage.getCall('call')).toMatchObject(stored)
       const second = { result: { made: [2] }, expiresAt: T + 9 * HOUR }
       await storage.claimSettlement('call', signed(keyOf('call')), { now: T + 6, until: T + MINUTE, result: second })
-      await storage.claimSettlement('call', signed(keyOf('call')), { now: T + HOUR, until: T + 2 * HOUR, result: second })
+      await storage.claimSettlement('call', signed(keyOf('call')), {
+        now: T + HOUR,
+        until: T + 2 * HOUR,
+        result: second,
+      })
       expect(await storage.getCall('call')).toMatchObject(stored)
     },
   },
@@ -716,7 +839,10 @@ const claiming: readonly Law<Storage>[] = [
       const claim = await storage.claimSettlement('call', undefined, at(end + HOUR))
       expect(claim).toMatchObject({ kind: 'retry', sent: false, authorization: { key: keyOf('call') } })
       await storage.finishSettlement('call', tokenOf(claim), { kind: 'unknown' }, { now: end + HOUR })
-      expect(await storage.claimSettlement('call', undefined, at(end + HOUR))).toMatchObject({ kind: 'retry', sent: true })
+      expect(await storage.claimSettlement('call', undefined, at(end + HOUR))).toMatchObject({
+        kind: 'retry',
+        sent: true,
+      })
     },
   },
   {
@@ -790,10 +916,15 @@ const finishing: readonly Law<Storage>[] = [
       await completed(storage, 'call')
       const stale = await claimed(storage, 'call')
       const current = await claimed(storage, 'call', T + HOUR)
-      expect(await storage.finishSettlement('call', stale, { kind: 'paid', receipt: receipt() }, { now: T + HOUR })).toBe(true)
+      expect(
+        await storage.finishSettlement('call', stale, { kind: 'paid', receipt: receipt() }, { now: T + HOUR }),
+      ).toBe(true)
       expect(await storage.getCall('call')).toMatchObject({ money: 'settled', settledAt: T + HOUR, receipt: receipt() })
       expect(await storage.finishSettlement('call', current, { kind: 'refused' }, { now: T + HOUR })).toBe(false)
-      expect(await storage.claimSettlement('call', signed('another'), at(T + HOUR))).toEqual({ kind: 'settled', receipt: receipt() })
+      expect(await storage.claimSettlement('call', signed('another'), at(T + HOUR))).toEqual({
+        kind: 'settled',
+        receipt: receipt(),
+      })
       expect(await storage.finishSettlement('nobody', 1, { kind: 'paid', receipt: receipt() }, { now: T })).toBe(false)
     },
   },
@@ -806,7 +937,9 @@ const finishing: readonly Law<Storage>[] = [
       await storage.finishSettlement('call', token, { kind: 'paid', receipt: receipt() }, { now: T })
       const before = await storage.getCall('call')
       const again = { now: T + HOUR, expiresAt: T + 9 * HOUR }
-      expect(await storage.finishSettlement('call', token, { kind: 'paid', receipt: receipt('0xother') }, again)).toBe(true)
+      expect(await storage.finishSettlement('call', token, { kind: 'paid', receipt: receipt('0xother') }, again)).toBe(
+        true,
+      )
       for (const kind of ['unknown', 'refused', 'dead', 'unresolved'] as const) {
         expect(await storage.finishSettlement('call', token, { kind }, again)).toBe(false)
       }
@@ -818,7 +951,10 @@ const finishing: readonly Law<Storage>[] = [
     name: 'the end of a claim moves the end of the shelf life where told',
     async check(subject) {
       const storage = await subject.open()
-      for (const [id, kind] of [['a', 'refused'], ['b', 'unknown']] as const) {
+      for (const [id, kind] of [
+        ['a', 'refused'],
+        ['b', 'unknown'],
+      ] as const) {
         await completed(storage, id, {}, T + HOUR)
         await storage.finishSettlement(id, await claimed(storage, id), { kind }, { now: T })
         expect((await storage.getCall(id))?.expiresAt).toBe(T + HOUR)
@@ -833,7 +969,9 @@ const finishing: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await completed(storage, 'call')
-      expect(await storage.finishSettlement('call', await claimed(storage, 'call'), { kind: 'refused' }, { now: T })).toBe(true)
+      expect(
+        await storage.finishSettlement('call', await claimed(storage, 'call'), { kind: 'refused' }, { now: T }),
+      ).toBe(true)
       expect((await storage.getCall('call'))?.money).toBe('refused')
       const again = await storage.claimSettlement('call', signed(keyOf('call')), at())
       expect(again.kind).toBe('yours')
@@ -860,7 +998,10 @@ const finishing: readonly Law<Storage>[] = [
       const storage = await subject.open()
       await completed(storage, 'one')
       await withDeadOriginal(storage, 'two')
-      for (const [id, key] of [['one', keyOf('one')], ['two', 'fresh']] as const) {
+      for (const [id, key] of [
+        ['one', keyOf('one')],
+        ['two', 'fresh'],
+      ] as const) {
         await storage.claimSettlement(id, signed(key), at())
         const token = await claimed(storage, id, T + HOUR)
         expect(await storage.finishSettlement(id, token, { kind: 'refused' }, { now: T + HOUR })).toBe(true)
@@ -880,14 +1021,22 @@ const finishing: readonly Law<Storage>[] = [
       expect(await storage.finishSettlement('call', token, { kind: 'unknown' }, { now: T })).toBe(true)
       expect((await storage.getCall('call'))?.money).toBe('settling')
       expect(ids(await storage.unsettled(T, 9))).toEqual(['call'])
-      expect(await storage.claimSettlement('call', signed(keyOf('call')), at())).toMatchObject({ kind: 'retry', sent: true })
+      expect(await storage.claimSettlement('call', signed(keyOf('call')), at())).toMatchObject({
+        kind: 'retry',
+        sent: true,
+      })
     },
   },
   {
     name: 'unsettled() lists claims that ran out, longest first',
     async check(subject) {
       const storage = await subject.open()
-      for (const [id, end] of [['b', 20], ['a', 10], ['c', 30], ['later', 31]] as const) {
+      for (const [id, end] of [
+        ['b', 20],
+        ['a', 10],
+        ['c', 30],
+        ['later', 31],
+      ] as const) {
         await completed(storage, id)
         await storage.claimSettlement(id, signed(keyOf(id)), { now: T, until: T + end })
       }
@@ -905,7 +1054,11 @@ const finishing: readonly Law<Storage>[] = [
     name: 'unsettled() of one gateway is not crowded out by those of another',
     async check(subject) {
       const storage = await subject.open()
-      for (const [id, gateway, end] of [['first', 'other', 10], ['second', 'other', 20], ['own', 'devnet', 30]] as const) {
+      for (const [id, gateway, end] of [
+        ['first', 'other', 10],
+        ['second', 'other', 20],
+        ['own', 'devnet', 30],
+      ] as const) {
         await opened(storage, id, { gateway })
         const result = { result: 1, expiresAt: T + HOUR }
         await storage.claimSettlement(id, signed(keyOf(id)), { now: T, until: T + end, result })
@@ -926,7 +1079,9 @@ const finishing: readonly Law<Storage>[] = [
       expect(await storage.unsettled(T + 10 * HOUR, 9)).toEqual([])
       const claim = await storage.claimSettlement('call', undefined, at())
       expect(claim).toMatchObject({ kind: 'retry', sent: true })
-      expect(await storage.finishSettlement('call', tokenOf(claim), { kind: 'paid', receipt: receipt() }, { now: T })).toBe(true)
+      expect(
+        await storage.finishSettlement('call', tokenOf(claim), { kind: 'paid', receipt: receipt() }, { now: T }),
+      ).toBe(true)
       expect((await storage.getCall('call'))?.money).toBe('settled')
     },
   },
@@ -953,7 +1108,9 @@ const keeping: readonly Law<Storage>[] = [
       expect(await storage.getOwned('asset', 'a', end)).toBeUndefined()
       expect(await storage.moveOwned(record({ expiresAt: end + HOUR, data: 2 }), 1, end)).toBe(false)
       expect(await storage.putOwned(record({ owner: 'another', expiresAt: end + 1, data: 2 }), end)).toBe(true)
-      expect(await storage.getOwned('asset', 'a', end)).toEqual(record({ owner: 'another', expiresAt: end + 1, data: 2 }))
+      expect(await storage.getOwned('asset', 'a', end)).toEqual(
+        record({ owner: 'another', expiresAt: end + 1, data: 2 }),
+      )
     },
   },
   {
@@ -986,7 +1143,9 @@ const keeping: readonly Law<Storage>[] = [
     async check(subject) {
       const [one, two] = await handles(subject)
       await one.putOwned(record({ data: { call: 'first' } }), T)
-      const answers = await Promise.all(times(20, (n) => (n % 2 ? one : two).moveOwned(record({ data: { call: n } }), { call: 'first' }, T)))
+      const answers = await Promise.all(
+        times(20, (n) => (n % 2 ? one : two).moveOwned(record({ data: { call: n } }), { call: 'first' }, T)),
+      )
       expect(answers.filter(Boolean)).toEqual([true])
       expect((await two.getOwned('asset', 'a', T))?.data).toEqual({ call: answers.indexOf(true) })
     },
@@ -998,7 +1157,17 @@ const keeping: readonly Law<Storage>[] = [
       const seen = { one: 1, list: [1, { two: 2 }], none: null }
       expect(await storage.moveOwned(record(), null, T)).toBe(false)
       await storage.putOwned(record({ data: seen }), T)
-      const others: readonly Json[] = [null, 1, {}, [], { ...seen, one: 2 }, { ...seen, more: 1 }, { one: 1, list: [1, { two: 2 }] }, { ...seen, list: [{ two: 2 }, 1] }, { ...seen, list: { 0: 1, 1: { two: 2 } } }]
+      const others: readonly Json[] = [
+        null,
+        1,
+        {},
+        [],
+        { ...seen, one: 2 },
+        { ...seen, more: 1 },
+        { one: 1, list: [1, { two: 2 }] },
+        { ...seen, list: [{ two: 2 }, 1] },
+        { ...seen, list: { 0: 1, 1: { two: 2 } } },
+      ]
       for (const other of others) expect([other, await storage.moveOwned(record(), other, T)]).toEqual([other, false])
       expect(await storage.moveOwned(record({ owner: 'another' }), seen, T)).toBe(false)
       expect(await storage.moveOwned(record({ id: 'b' }), seen, T)).toBe(false)
@@ -1012,11 +1181,21 @@ const keeping: readonly Law<Storage>[] = [
     name: 'listOwned() lists the living records of a kind and owner, and no others',
     async check(subject) {
       const [one, two] = await handles(subject)
-      const ours = [record({ id: 'a', data: { n: 1 } }), record({ id: 'b', data: null }), record({ id: 'c', expiresAt: Number.MAX_SAFE_INTEGER })]
-      const others = [record({ id: 'd', owner: 'another' }), record({ id: 'a', kind: 'number' }), record({ id: 'e', kind: 'asset2' }), record({ id: 'f', expiresAt: T + 1 })]
+      const ours = [
+        record({ id: 'a', data: { n: 1 } }),
+        record({ id: 'b', data: null }),
+        record({ id: 'c', expiresAt: Number.MAX_SAFE_INTEGER }),
+      ]
+      const others = [
+        record({ id: 'd', owner: 'another' }),
+        record({ id: 'a', kind: 'number' }),
+        record({ id: 'e', kind: 'asset2' }),
+        record({ id: 'f', expiresAt: T + 1 }),
+      ]
       expect(await one.listOwned('asset', PAYER, { now: T, limit: 10 })).toEqual([])
       for (const each of [...others, ...ours]) expect(await one.putOwned(each, T)).toBe(true)
-      const listed = async (now = T + 1, limit = 10) => (await two.listOwned('asset', PAYER, { now, limit })).toSorted((a, b) => (a.id < b.id ? -1 : 1))
+      const listed = async (now = T + 1, limit = 10) =>
+        (await two.listOwned('asset', PAYER, { now, limit })).toSorted((a, b) => (a.id < b.id ? -1 : 1))
       expect(await listed()).toEqual(ours)
       expect((await listed(T)).map(({ id }) => id)).toEqual(['a', 'b', 'c', 'f'])
       expect((await listed(T + HOUR)).map(({ id }) => id)).toEqual(['c'])
@@ -1071,7 +1250,12 @@ const upkeep: readonly Law<Storage>[] = [
       const bucket = { key: 'chat:203.0.113.9', limit: 10, windowMs: 1_000 }
       const raced = await Promise.all(times(20, (n) => (n % 2 ? one : two).hit(bucket, 3, T + n)))
       expect(raced.reduce((sum, { granted }) => sum + granted, 0)).toBe(10)
-      expect(raced.map(({ granted }) => granted).toSorted((a, b) => b - a).slice(0, 5)).toEqual([3, 3, 3, 1, 0])
+      expect(
+        raced
+          .map(({ granted }) => granted)
+          .toSorted((a, b) => b - a)
+          .slice(0, 5),
+      ).toEqual([3, 3, 3, 1, 0])
       const resetAt = raced[0]?.resetAt ?? 0
       expect(await one.hit(bucket, 1, resetAt - 1)).toEqual({ granted: 0, resetAt })
       expect(await one.hit({ ...bucket, key: 'chat:203.0.113.10' }, 1, resetAt - 1)).toMatchObject({ granted: 1 })
@@ -1101,7 +1285,11 @@ const upkeep: readonly Law<Storage>[] = [
       const storage = await subject.open()
       const past = T + 10 * HOUR
       const alive: string[] = []
-      const keep = async (id: string, outcome: Outcome | undefined, more: { expiresAt?: number; shelf?: number } = {}) => {
+      const keep = async (
+        id: string,
+        outcome: Outcome | undefined,
+        more: { expiresAt?: number; shelf?: number } = {},
+      ) => {
         await completed(storage, id, { expiresAt: more.expiresAt ?? T + HOUR }, more.shelf ?? T)
         if (outcome) await storage.finishSettlement(id, await claimed(storage, id), outcome, { now: T })
         alive.push(id)
@@ -1161,11 +1349,19 @@ const upkeep: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       await completed(storage, 'call', { expiresAt: T + 9 * HOUR }, T + HOUR)
-      await storage.finishSettlement('call', await claimed(storage, 'call'), { kind: 'paid', receipt: receipt() }, { now: T })
+      await storage.finishSettlement(
+        'call',
+        await claimed(storage, 'call'),
+        { kind: 'paid', receipt: receipt() },
+        { now: T },
+      )
       await storage.prune(T + 2 * HOUR)
       expect((await storage.callOf(keyOf('call'), T + 2 * HOUR))?.id).toBe('call')
       expect((await storage.openCall(newCall('thief'), signed(keyOf('call')), at(T + 2 * HOUR))).kind).toBe('replayed')
-      expect(await storage.claimSettlement('call', signed('another'), at(T + 2 * HOUR))).toEqual({ kind: 'settled', receipt: receipt() })
+      expect(await storage.claimSettlement('call', signed('another'), at(T + 2 * HOUR))).toEqual({
+        kind: 'settled',
+        receipt: receipt(),
+      })
     },
   },
 ]
@@ -1176,7 +1372,10 @@ const spending: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       const claim = (id: string, usage?: Usage | null) =>
-        storage.claimSettlement(id, signed(keyOf(id)), { ...at(), result: { result: 1, expiresAt: T + HOUR, ...(usage !== undefined && { usage }) } })
+        storage.claimSettlement(id, signed(keyOf(id)), {
+          ...at(),
+          result: { result: 1, expiresAt: T + HOUR, ...(usage !== undefined && { usage }) },
+        })
       const used = async (id: string) => (await storage.getCall(id))?.usage
       for (const id of ['counted', 'uncounted', 'without']) await opened(storage, id)
       await claim('counted', { input: 12, output: 34 })
@@ -1204,7 +1403,11 @@ const spending: readonly Law<Storage>[] = [
       await completed(storage, 'completed')
       await opened(storage, 'queued')
       await opened(storage, 'failed')
-      await storage.moveCall('failed', { work: ['queued'] }, { work: 'failed', error: 'upstream', usage: { input: 1, output: 1 } })
+      await storage.moveCall(
+        'failed',
+        { work: ['queued'] },
+        { work: 'failed', error: 'upstream', usage: { input: 1, output: 1 } },
+      )
       const sum = { ...SKETCH, calls: 3, spent: usdc(30_000n), inputTokens: 120, outputTokens: 8, lastAt: T + 3 }
       expect(await storage.spendByModel(PAYER, T)).toEqual([sum])
       expect(await storage.spendByModel('0xnobody', T)).toEqual([])
@@ -1214,11 +1417,20 @@ const spending: readonly Law<Storage>[] = [
     name: 'spendByModel() sums what the receipts say, exactly, and the quote where one does not say it in base units',
     async check(subject) {
       const storage = await subject.open()
-      const amounts = ['0', '1', '9007199254740993', '999999999', '1000000000', '9223372036854775809', '99999999999999999999']
+      const amounts = [
+        '0',
+        '1',
+        '9007199254740993',
+        '999999999',
+        '1000000000',
+        '9223372036854775809',
+        '99999999999999999999',
+      ]
       for (const [n, amount] of amounts.entries()) await spent(storage, `call ${n}`, { amount })
       const sum = amounts.reduce((all, each) => all + BigInt(each), 0n)
       expect(await spentOn(storage)).toEqual([usdc(sum)])
-      for (const [n, amount] of ['0.01', '', '-5', '007', '1e6'].entries()) await spent(storage, `odd ${n}`, { amount, quote: usdc(LARGEST - BigInt(n)) })
+      for (const [n, amount] of ['0.01', '', '-5', '007', '1e6'].entries())
+        await spent(storage, `odd ${n}`, { amount, quote: usdc(LARGEST - BigInt(n)) })
       expect(await spentOn(storage)).toEqual([usdc(sum + 5n * LARGEST - 10n)])
     },
   },
@@ -1254,7 +1466,9 @@ const spending: readonly Law<Storage>[] = [
         for (const part of ['first', 'second']) await spent(storage, `call ${n} ${part}`, { ...shape, amount: '5' })
       }
       await spent(storage, 'cheapest', { endpoint: 'audio', model: null, amount: '9' })
-      const order = (await storage.spendByModel(PAYER, T)).map(({ endpoint, model, gateway, asset, calls, spent: sum }) => [endpoint, model, gateway, asset, calls, sum])
+      const order = (await storage.spendByModel(PAYER, T)).map(
+        ({ endpoint, model, gateway, asset, calls, spent: sum }) => [endpoint, model, gateway, asset, calls, sum],
+      )
       expect(order).toEqual([
         ['video', 'last in the alphabet', 'devnet', ASSET, 1, usdc(60n)],
         ['Chat', 'z', 'devnet', ASSET, 2, usdc(10n)],
@@ -1274,8 +1488,13 @@ const spending: readonly Law<Storage>[] = [
     async check(subject) {
       const storage = await subject.open()
       const like = '0x00000000000000000000000000000000000000A_'
-      for (const [n, payer] of [PAYER, PAYER.toLowerCase(), like, `${PAYER} `].entries()) await spent(storage, `call ${n}`, { payer, amount: `${1 << n}` })
-      const sums = await Promise.all([PAYER, PAYER.toLowerCase(), like, `${PAYER} `, PAYER.toUpperCase(), '%'].map((payer) => spentOn(storage, T, payer)))
+      for (const [n, payer] of [PAYER, PAYER.toLowerCase(), like, `${PAYER} `].entries())
+        await spent(storage, `call ${n}`, { payer, amount: `${1 << n}` })
+      const sums = await Promise.all(
+        [PAYER, PAYER.toLowerCase(), like, `${PAYER} `, PAYER.toUpperCase(), '%'].map((payer) =>
+          spentOn(storage, T, payer),
+        ),
+      )
       expect(sums).toEqual([[usdc(1n)], [usdc(2n)], [usdc(4n)], [usdc(8n)], [], []])
     },
   },
@@ -1294,7 +1513,17 @@ const spending: readonly Law<Storage>[] = [
   },
 ]
 
-export const storageLaws: readonly Law<Storage>[] = [...opening, ...exposure, ...moves, ...ties, ...claiming, ...finishing, ...keeping, ...upkeep, ...spending]
+export const storageLaws: readonly Law<Storage>[] = [
+  ...opening,
+  ...exposure,
+  ...moves,
+  ...ties,
+  ...claiming,
+  ...finishing,
+  ...keeping,
+  ...upkeep,
+  ...spending,
+]
 
 // ── words that the laws are written in ──────────────────────────────────────────────────────────────────────────────
 
@@ -1336,7 +1565,13 @@ function newCall(id: string, shape: Partial<NewCall> = {}): NewCall {
 
 function signed(key: string, expiresAt = T + HOUR): Authorization {
   const payload = { signature: `0x${'5'.repeat(130)}`, authorization: { from: PAYER, nonce: key, value: '10000' } }
-  return { key, payer: PAYER, payment: { x402Version: 2, accepted: structuredClone(offer), payload }, offer: structuredClone(offer), expiresAt }
+  return {
+    key,
+    payer: PAYER,
+    payment: { x402Version: 2, accepted: structuredClone(offer), payload },
+    offer: structuredClone(offer),
+    expiresAt,
+  }
 }
 
 function receipt(transaction = '0xtransaction'): Receipt {
@@ -1355,7 +1590,10 @@ function at<C>(now = T, cap?: C): { now: number; until: number; cap?: C } {
 /** Opens a call that is queued, until far ahead unless told; `expiresAt` is its authorization's, `shelf` its own. */
 async function opened(storage: Storage, id: string, shape: Shape = {}, shelf = T + 48 * HOUR): Promise<Call> {
   const { key = keyOf(id), until = T + 100 * HOUR, expiresAt = T + HOUR, ...call } = shape
-  const answer = await storage.openCall(newCall(id, { ...call, expiresAt: shelf }), signed(key, expiresAt), { now: T, until })
+  const answer = await storage.openCall(newCall(id, { ...call, expiresAt: shelf }), signed(key, expiresAt), {
+    now: T,
+    until,
+  })
   if (answer.kind !== 'opened') throw new Error(`${id} should have been opened, but: ${answer.kind}`)
   return answer.call
 }
@@ -1382,7 +1620,12 @@ const SKETCH = { gateway: 'devnet', endpoint: 'images', model: 'sketch/small', a
 async function spent(
   storage: Storage,
   id: string,
-  { usage, amount = '10000', settledAt = T, ...shape }: Partial<NewCall> & { usage?: Usage; amount?: string; settledAt?: number },
+  {
+    usage,
+    amount = '10000',
+    settledAt = T,
+    ...shape
+  }: Partial<NewCall> & { usage?: Usage; amount?: string; settledAt?: number },
   shelf = T + 48 * HOUR,
 ): Promise<void> {
   await completed(storage, id, shape, shelf)
@@ -1402,7 +1645,11 @@ async function withDeadOriginal(storage: Storage, id: string, shape: Shape = {})
 }
 
 /** A payer that holds enough, and may have two calls to `chat` open while it is new. */
-const NEWCOMER = { observed: usdc(10n ** 9n), asOf: T, newWallet: { calls: 2, worth: usdc(50_000n), endpoints: ['chat'] } }
+const NEWCOMER = {
+  observed: usdc(10n ** 9n),
+  asOf: T,
+  newWallet: { calls: 2, worth: usdc(50_000n), endpoints: ['chat'] },
+}
 
 /** The payer's exposure, read by asking for a call that costs nothing more than any cap. */
 async function exposed(storage: Storage, now: number, asOf = now, block?: number): Promise<bigint> {

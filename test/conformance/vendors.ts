@@ -76,7 +76,9 @@ export const imageVendorLaws: readonly Law<ImageVendor>[] = [
     async check(subject) {
       const vendor = await subject.open()
       const reason = new Error('out of time')
-      const before = await vendor.generate(SMALL, { signal: AbortSignal.abort(reason) }).catch((error: unknown) => error)
+      const before = await vendor
+        .generate(SMALL, { signal: AbortSignal.abort(reason) })
+        .catch((error: unknown) => error)
       expect(before).toBe(reason)
       expect([reason, 'made']).toContain((await stopped((at) => vendor.generate(SMALL, at), reason)) as Error)
     },

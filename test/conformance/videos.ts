@@ -27,7 +27,8 @@ async function ended(vendor: VideoVendor, handle: string): Promise<Exclude<Video
   throw new Error(`the job still runs after ${MAX_LOOKS} looks`)
 }
 
-const made = async (vendor: VideoVendor, job: VideoJob) => await ended(vendor, (await vendor.submit(job, never())).handle)
+const made = async (vendor: VideoVendor, job: VideoJob) =>
+  await ended(vendor, (await vendor.submit(job, never())).handle)
 
 /** What it says of itself, its members' members included. */
 function allOf(error: unknown): string {
@@ -67,7 +68,11 @@ export const videoVendorLaws: readonly Law<VideoVendor>[] = [
       if (state.url !== undefined) return expect(state.url).toMatch(/^https?:\/\/[^/]|^data:video\/\w+;base64,./)
       const clip = await vendor.clip?.(handle, never())
       const bytes = new Uint8Array(await new Response(clip?.body ?? null).arrayBuffer())
-      expect([clip?.type.split('/')[0], bytes.length > 16, clip?.size ?? bytes.length]).toEqual(['video', true, bytes.length])
+      expect([clip?.type.split('/')[0], bytes.length > 16, clip?.size ?? bytes.length]).toEqual([
+        'video',
+        true,
+        bytes.length,
+      ])
     },
   },
   {
@@ -115,7 +120,9 @@ export const videoVendorLaws: readonly Law<VideoVendor>[] = [
       for (const job of jobs) alone.push((await made(vendor, job)).kind)
       const handles = await Promise.all(jobs.map(async (job) => (await vendor.submit(job, never())).handle))
       expect(new Set(handles).size).toBe(jobs.length)
-      expect((await Promise.all(handles.map((handle) => ended(vendor, handle)))).map(({ kind }): string => kind)).toEqual(alone)
+      expect(
+        (await Promise.all(handles.map((handle) => ended(vendor, handle)))).map(({ kind }): string => kind),
+      ).toEqual(alone)
     },
   },
   {
@@ -141,7 +148,10 @@ export const videoVendorLaws: readonly Law<VideoVendor>[] = [
       const vendor = await subject.open()
       const reason = new Error('out of time')
       const { handle } = await vendor.submit(CLIP_JOB, never())
-      for (const begin of [(at: { signal: AbortSignal }) => vendor.submit(CLIP_JOB, at), (at: { signal: AbortSignal }) => vendor.look(handle, at)]) {
+      for (const begin of [
+        (at: { signal: AbortSignal }) => vendor.submit(CLIP_JOB, at),
+        (at: { signal: AbortSignal }) => vendor.look(handle, at),
+      ]) {
         expect(await begin({ signal: AbortSignal.abort(reason) }).catch((error: unknown) => error)).toBe(reason)
         expect([reason, 'made']).toContain((await stopped(begin, reason)) as Error)
       }

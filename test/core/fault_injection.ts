@@ -25,7 +25,9 @@ export function injected(ports: Ports, { at, after, kills }: Blow) {
   }
 
   const all = <Port extends object>(port: Port, ...except: (keyof Port)[]): Port => {
-    const verbs = Object.entries(port).filter(([name, verb]) => typeof verb === 'function' && !except.includes(name as keyof Port))
+    const verbs = Object.entries(port).filter(
+      ([name, verb]) => typeof verb === 'function' && !except.includes(name as keyof Port),
+    )
     return { ...port, ...Object.fromEntries(verbs.map(([name, verb]) => [name, step(name, verb)])) }
   }
   const images: Ports['vendors']['images'] = (row) => {
@@ -33,7 +35,11 @@ export function injected(ports: Ports, { at, after, kills }: Blow) {
     return vendor && ({ generate: step('generate', vendor.generate) } satisfies ImageVendor)
   }
   const { voice, phone, bridge } = ports.vendors
-  const actors = { ...(voice && { voice: all(voice) }), ...(phone && { phone: all(phone) }), ...(bridge && { bridge: all(bridge) }) }
+  const actors = {
+    ...(voice && { voice: all(voice) }),
+    ...(phone && { phone: all(phone) }),
+    ...(bridge && { bridge: all(bridge) }),
+  }
   const doomed: Ports = {
     ...ports,
     storage: all(ports.storage),

@@ -14,16 +14,34 @@ const small = narrowed(catalog(), SMALL)
 
 /** Rows beside the default one, which `endpoints_test` runs; their chains pass the chain laws on their own. */
 const rows: Readonly<Record<string, () => KitOptions>> = {
-  solana: () => ({ name: 'solana', label: 'solana-devnet', networks: [SOLANA], unverifiable: 402, chain: cashChain({ network: SOLANA }) }),
-  nano: () => ({ name: 'nano', label: 'base', networks: ['eip155:8453'], chain: cashChain({ network: 'eip155:8453', domain: { name: 'GatewayWalletBatched', version: '1' } }) }),
+  solana: () => ({
+    name: 'solana',
+    label: 'solana-devnet',
+    networks: [SOLANA],
+    unverifiable: 402,
+    chain: cashChain({ network: SOLANA }),
+  }),
+  nano: () => ({
+    name: 'nano',
+    label: 'base',
+    networks: ['eip155:8453'],
+    chain: cashChain({ network: 'eip155:8453', domain: { name: 'GatewayWalletBatched', version: '1' } }),
+  }),
   testnet: () => ({ name: 'testnet', label: 'base-sepolia', networks: ['eip155:84532'], catalog: small }),
 }
 
 for (const [name, row] of Object.entries(rows)) {
   for (const endpoint of endpoints) {
-    if (endpoint.kind === 'live') for (const order of ordersOf(endpoint, row().catalog)) runLaws(`${name}: ${endpoint.name}${order.isStream ? ' streamed' : ''}`, streamedLaws, () => streamedFixture(endpoint, order, { setup: row }))
+    if (endpoint.kind === 'live')
+      for (const order of ordersOf(endpoint, row().catalog))
+        runLaws(`${name}: ${endpoint.name}${order.isStream ? ' streamed' : ''}`, streamedLaws, () =>
+          streamedFixture(endpoint, order, { setup: row }),
+        )
     if (endpoint.kind !== 'paid' || OF_THEIR_OWN.has(endpoint.name)) continue
-    if (isOneShot(endpoint)) runLaws(`${name}: ${endpoint.name}`, oneShotLaws, () => stall(endpoint, {}, row), { except: EXCEPT[endpoint.name] ?? {} })
+    if (isOneShot(endpoint))
+      runLaws(`${name}: ${endpoint.name}`, oneShotLaws, () => stall(endpoint, {}, row), {
+        except: EXCEPT[endpoint.name] ?? {},
+      })
     if (!isOneShot(endpoint)) runLaws(`${name}: ${endpoint.name}`, endpointLaws, () => stall(endpoint, {}, row))
   }
 }

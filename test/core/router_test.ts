@@ -43,7 +43,23 @@ describe('paths', () => {
   })
 
   test('literal segments are compared as they stand: an encoded, doubled, trailing or differently cased path is another path', () => {
-    for (const path of ['/%61/b', '/a%2Fb', '/A/b', '//a/b', '/a//b', '/a/b/', '/a/', '/a', '/', '', '/m/', '/a/b/c/d', '/older/', '/a/%zz', '/m/x/%E7%8B']) {
+    for (const path of [
+      '/%61/b',
+      '/a%2Fb',
+      '/A/b',
+      '//a/b',
+      '/a//b',
+      '/a/b/',
+      '/a/',
+      '/a',
+      '/',
+      '',
+      '/m/',
+      '/a/b/c/d',
+      '/older/',
+      '/a/%zz',
+      '/m/x/%E7%8B',
+    ]) {
       expect(found(list, path)).toBe('unknown')
     }
   })
@@ -69,7 +85,9 @@ describe('a menu', () => {
   test('keeps all endpoints in order, and the paid ones by name', () => {
     const { endpoints: kept, sold } = router(endpoints)
     expect(kept).toEqual(endpoints)
-    expect([...sold.keys()]).toEqual(endpoints.filter(({ kind }) => kind === 'paid' || kind === 'live').map(({ name }) => name))
+    expect([...sold.keys()]).toEqual(
+      endpoints.filter(({ kind }) => kind === 'paid' || kind === 'live').map(({ name }) => name),
+    )
   })
 
   test('a poll and a sale may share a path', () => {
@@ -81,7 +99,8 @@ describe('a menu', () => {
 
 describe('methods over HTTP', () => {
   const { shop } = kit()
-  const call = async (method: string, path: string, headers: Record<string, string> = {}) => await read(await shop.fetch(new Request(ORIGIN + path, { method, headers })))
+  const call = async (method: string, path: string, headers: Record<string, string> = {}) =>
+    await read(await shop.fetch(new Request(ORIGIN + path, { method, headers })))
 
   test('GET and HEAD on a path that sells answer with the default quote, HEAD without its body', async () => {
     const got = await call('GET', GENERATIONS)
@@ -98,7 +117,9 @@ describe('methods over HTTP', () => {
   })
 
   test('OPTIONS is 204 with Allow', async () => {
-    const answers = await Promise.all([GENERATIONS, `${GENERATIONS}/job_1`, '/api/health'].map((path) => call('OPTIONS', path)))
+    const answers = await Promise.all(
+      [GENERATIONS, `${GENERATIONS}/job_1`, '/api/health'].map((path) => call('OPTIONS', path)),
+    )
     expect(answers.map(({ status, headers }) => [status, headers.get('allow')])).toEqual([
       [204, 'GET, HEAD, OPTIONS, POST'],
       [204, 'GET, HEAD, OPTIONS'],
@@ -122,12 +143,25 @@ describe('methods over HTTP', () => {
   test('an unknown path is 404 with nearby routes, as JSON', async () => {
     const { status, headers, body } = await call('GET', '/api/v1/images/generation')
     expect([status, headers.get('content-type'), body.error]).toEqual([404, 'application/json', 'Not found'])
-    expect(body.nearby.slice(0, 3)).toEqual(['POST /api/v1/images/generations', 'GET /api/v1/images/models', 'POST /api/v1/images/image2image'])
+    expect(body.nearby.slice(0, 3)).toEqual([
+      'POST /api/v1/images/generations',
+      'GET /api/v1/images/models',
+      'POST /api/v1/images/image2image',
+    ])
   })
 
   test('paths that only look like a paid one are 404 for every method: there is no way around the till', async () => {
-    for (const path of ['//api/v1/images/generations', '/api/v1//images/generations', '/api%2Fv1/images/generations', '/API/v1/images/generations', '/api/v1/images/generations/', '/api/v1/images%2Fgenerations', '/api/v1/%69mages/generations']) {
-      for (const method of ['GET', 'POST', 'HEAD', 'OPTIONS', 'PUT']) expect((await call(method, path)).status).toBe(404)
+    for (const path of [
+      '//api/v1/images/generations',
+      '/api/v1//images/generations',
+      '/api%2Fv1/images/generations',
+      '/API/v1/images/generations',
+      '/api/v1/images/generations/',
+      '/api/v1/images%2Fgenerations',
+      '/api/v1/%69mages/generations',
+    ]) {
+      for (const method of ['GET', 'POST', 'HEAD', 'OPTIONS', 'PUT'])
+        expect((await call(method, path)).status).toBe(404)
     }
     expect((await call('GET', '/api/v1/x/../images/generations')).status).toBe(402)
     expect((await call('GET', '/api/v1/x/%2e%2e/images/generations')).status).toBe(402)
@@ -140,7 +174,9 @@ describe('methods over HTTP', () => {
     const aliased = kit({ bareV1: true }).shop
     const quoted = await read(await aliased.fetch(new Request(`${ORIGIN}/v1/images/generations`, { method: 'POST' })))
     expect(quoted.status).toBe(402)
-    expect(JSON.parse(atob(quoted.headers.get('payment-required') ?? '')).resource.url).toBe(`${ORIGIN}/v1/images/generations`)
+    expect(JSON.parse(atob(quoted.headers.get('payment-required') ?? '')).resource.url).toBe(
+      `${ORIGIN}/v1/images/generations`,
+    )
     expect((await aliased.fetch(new Request(`${ORIGIN}/v1/nothing`))).status).toBe(404)
   })
 })

@@ -26,12 +26,18 @@ async function spoiled({ pool, ...ledgerRows }: Ledger): Promise<Readonly<Record
     return violations
   }
   const [first, second] = ledgerRows.purchases
-  const twice = ledgerRows.purchases.map((purchase) => (purchase === second ? { ...purchase, delivered: first!.delivered } : purchase))
+  const twice = ledgerRows.purchases.map((purchase) =>
+    purchase === second ? { ...purchase, delivered: first!.delivered } : purchase,
+  )
   return {
     unit: await during('quote = quote + 1', 'quote = quote - 1'),
     transaction: await during(`receipt = replace(receipt, '0x', '0y')`, `receipt = replace(receipt, '0y', '0x')`),
     charged: await said({ purchases: ledgerRows.purchases.slice(1) }),
-    undelivered: await said({ purchases: ledgerRows.purchases.map((purchase) => (purchase === first ? { ...purchase, delivered: undefined } : purchase)) }),
+    undelivered: await said({
+      purchases: ledgerRows.purchases.map((purchase) =>
+        purchase === first ? { ...purchase, delivered: undefined } : purchase,
+      ),
+    }),
     twice: await said({ purchases: twice }),
     whole: await said(),
   }
@@ -39,7 +45,13 @@ async function spoiled({ pool, ...ledgerRows }: Ledger): Promise<Readonly<Record
 
 test(`kill -9 and a bad wire leave every picture paid once, nobody charged for nothing and no job stuck (seed ${SEED})`, async () => {
   let said: Awaited<ReturnType<typeof spoiled>> = {}
-  const report = await fault({ seed: SEED, buyers: 12, kills: 2, hasten: true, afterwards: async (ledgerRows) => void (said = await spoiled(ledgerRows)) })
+  const report = await fault({
+    seed: SEED,
+    buyers: 12,
+    kills: 2,
+    hasten: true,
+    afterwards: async (ledgerRows) => void (said = await spoiled(ledgerRows)),
+  })
   const { counts, kills, violations, ledgerSum, chainSum } = report
   expect(violations).toEqual([])
   expect(kills).toHaveLength(2)

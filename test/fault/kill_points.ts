@@ -46,7 +46,10 @@ export type Scene = { readonly pool: Pool; readonly proxy: RpcProxy; readonly me
 type Row = { key: string; work: string; money: string; isOwn: boolean; isClaimed: boolean }
 
 /** Every point at which a call of this frozen replica stands now. */
-export async function pointsOf({ name, pid, life }: Pick<Replica, 'name' | 'pid' | 'life'>, { pool, proxy, media, board }: Scene): Promise<ReadonlySet<Point>> {
+export async function pointsOf(
+  { name, pid, life }: Pick<Replica, 'name' | 'pid' | 'life'>,
+  { pool, proxy, media, board }: Scene,
+): Promise<ReadonlySet<Point>> {
   const { rows } = await pool.query<Row>(
     `SELECT a.key, c.work, c.money, coalesce(o.life = $1, false) AS "isOwn", coalesce(k.life = $1 AND k.fence = c.fence, false) AS "isClaimed"
      FROM authorizations a JOIN calls c ON c.id = a.call LEFT JOIN fault_owners o ON o.owner = c.owner LEFT JOIN fault_claims k ON k.call = c.id`,
@@ -80,8 +83,12 @@ export async function pointsOf({ name, pid, life }: Pick<Replica, 'name' | 'pid'
   }
 
   async function unnamed(): Promise<readonly string[]> {
-    const files = namesIn(join(media, 'images')).flatMap((day) => namesIn(join(media, 'images', day)).map((file) => `images/${day}/${file.slice(0, -1)}`))
-    const { rows: named } = await pool.query<{ key: string }>(`SELECT m->>'key' AS key FROM calls, json_array_elements(result::json->'media') m WHERE result IS NOT NULL`)
+    const files = namesIn(join(media, 'images')).flatMap((day) =>
+      namesIn(join(media, 'images', day)).map((file) => `images/${day}/${file.slice(0, -1)}`),
+    )
+    const { rows: named } = await pool.query<{ key: string }>(
+      `SELECT m->>'key' AS key FROM calls, json_array_elements(result::json->'media') m WHERE result IS NOT NULL`,
+    )
     const known = new Set(named.map(({ key }) => key))
     return files.filter((file) => !known.has(file) && !seenOrphans.has(file))
   }

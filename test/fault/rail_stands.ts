@@ -70,8 +70,15 @@ fee_payer_key_env = "FEE_PAYER"
         pay: (offer) => new ExactSvmScheme(key, { rpcUrl: node.url }).createPaymentPayload(2, offer as never),
         async transfers() {
           node.advance(2) // whatever has arrived is confirmed then
-          const ran = await ask<readonly { signature: string }[]>(node, 'getSignaturesForAddress', feePayer.address, { commitment: 'confirmed' })
-          return ran.flatMap(({ signature }) => node.transfersIn(signature).filter(({ from }) => from === key.address).map(({ value }) => ({ id: signature, value })))
+          const ran = await ask<readonly { signature: string }[]>(node, 'getSignaturesForAddress', feePayer.address, {
+            commitment: 'confirmed',
+          })
+          return ran.flatMap(({ signature }) =>
+            node
+              .transfersIn(signature)
+              .filter(({ from }) => from === key.address)
+              .map(({ value }) => ({ id: signature, value })),
+          )
         },
         spent: async () => FUNDS - (await node.balanceOf(key.address)),
       }
@@ -89,8 +96,14 @@ export function nano(undo: (() => unknown)[]): PaymentMethod {
     async fetch(request) {
       const { pathname, search } = new URL(request.url)
       if (pathname.endsWith('/settle')) onSettle()
-      const { status, headers, body } = await fetch(api.url + pathname + search, { method: request.method, ...(request.method === 'POST' && { body: await request.text() }) })
-      return new Response(body, { status, headers: { 'content-type': headers.get('content-type') ?? '', date: headers.get('date') ?? '' } })
+      const { status, headers, body } = await fetch(api.url + pathname + search, {
+        method: request.method,
+        ...(request.method === 'POST' && { body: await request.text() }),
+      })
+      return new Response(body, {
+        status,
+        headers: { 'content-type': headers.get('content-type') ?? '', date: headers.get('date') ?? '' },
+      })
     },
   })
   undo.push(() => front.stop(true))
@@ -120,7 +133,10 @@ batched = { url = "${front.url.origin}", networks = ["${DEVNET_NETWORK}"] }
       return {
         address: account.address,
         pay: (offer) => new BatchEvmScheme(account).createPaymentPayload(2, offer as never),
-        transfers: async () => api.transfers.filter(({ fromAddress }) => fromAddress === account.address).map(({ id, amount }) => ({ id, value: BigInt(amount) })),
+        transfers: async () =>
+          api.transfers
+            .filter(({ fromAddress }) => fromAddress === account.address)
+            .map(({ id, amount }) => ({ id, value: BigInt(amount) })),
         spent: async () => FUNDS - api.balanceOf(account.address),
       }
     },

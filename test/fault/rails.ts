@@ -12,10 +12,20 @@ const WAIT_MS = 10_000
 const POLL_MS = 100
 const CROWD = 50
 
-type Payment = { readonly x402Version: number; readonly resource: unknown; readonly accepted: { readonly amount: string } }
+type Payment = {
+  readonly x402Version: number
+  readonly resource: unknown
+  readonly accepted: { readonly amount: string }
+}
 
 /** What a scene plays with: `a` dies in it, `b` lives on. */
-type World = Ground & { readonly paymentMethod: PaymentMethod; readonly a: Replica; readonly b: Replica; readonly payer: Payer; expect(isSo: boolean, law: string): void }
+type World = Ground & {
+  readonly paymentMethod: PaymentMethod
+  readonly a: Replica
+  readonly b: Replica
+  readonly payer: Payer
+  expect(isSo: boolean, law: string): void
+}
 
 /** Each gives its one payment, and the poll URL of the job that has to be delivered. */
 type Scene = (world: World) => Promise<{ payment: Payment; poll: string }>
@@ -36,18 +46,25 @@ const scenes: Readonly<Record<string, Scene>> = {
     expect((await lost) === undefined, 'its order has no answer')
     await bury(a.life(), { pool })
     const again = await post(world, b, { payment, model: INLINE })
-    expect(again?.status === 402 && again.body.code === 'PAYMENT_REPLAY', `its payment is known elsewhere, not ${shown(again)}`)
+    expect(
+      again?.status === 402 && again.body.code === 'PAYMENT_REPLAY',
+      `its payment is known elsewhere, not ${shown(again)}`,
+    )
     return { payment, poll: again?.body.poll_url }
   },
 
   async 'ordered and polled by fifty with one payment, at both'(world) {
     const { a, b, expect } = world
     const payment = await sign(world, JOB)
-    const crowd = (ask: (replica: Replica) => Promise<Answer | undefined>) => Promise.all(Array.from({ length: CROWD }, (_, index) => ask(index % 2 === 0 ? a : b)))
+    const crowd = (ask: (replica: Replica) => Promise<Answer | undefined>) =>
+      Promise.all(Array.from({ length: CROWD }, (_, index) => ask(index % 2 === 0 ? a : b)))
     const orders = await crowd((replica) => post(world, replica, { payment, model: JOB }))
     const taken = orders.filter((order) => order?.status === 202)
     expect(taken.length === 1, `one order is taken, not ${taken.length}`)
-    expect(orders.every((order) => order?.status === 202 || order?.body.code === 'PAYMENT_REPLAY'), `all others are replays: ${orders.map((order) => order?.status).join(' ')}`)
+    expect(
+      orders.every((order) => order?.status === 202 || order?.body.code === 'PAYMENT_REPLAY'),
+      `all others are replays: ${orders.map((order) => order?.status).join(' ')}`,
+    )
     const poll: string = taken[0]?.body.poll_url
     const answers: (Answer | undefined)[] = []
     for (const until = performance.now() + WAIT_MS; performance.now() < until; await pause(POLL_MS)) {
@@ -57,13 +74,18 @@ const scenes: Readonly<Record<string, Scene>> = {
     }
     const paid = answers.filter((answer) => answer?.body.payment?.status === 'settled')
     expect(paid.length === 1, `one poll pays, not ${paid.length}`)
-    expect(answers.every((answer) => answer?.status === 200 || answer?.status === 202), `all others are told to wait, or have it: ${[...new Set(answers.map((answer) => answer?.status))].join(' ')}`)
+    expect(
+      answers.every((answer) => answer?.status === 200 || answer?.status === 202),
+      `all others are told to wait, or have it: ${[...new Set(answers.map((answer) => answer?.status))].join(' ')}`,
+    )
     return { payment, poll }
   },
 }
 
 /** Plays every scene on every rail. Everything that it starts has ended when it resolves or rejects. */
-export async function railFaults({ log = () => {} }: { readonly log?: (line: string) => void } = {}): Promise<SceneReport> {
+export async function railFaults({
+  log = () => {},
+}: { readonly log?: (line: string) => void } = {}): Promise<SceneReport> {
   const undo: (() => unknown)[] = []
   const violations: string[] = []
   try {
@@ -71,7 +93,9 @@ export async function railFaults({ log = () => {} }: { readonly log?: (line: str
     const paymentMethods = [solana, nano(undo)]
     writeConfig(place.dir, { media: place.media, gateways: paymentMethods.map(({ row }) => row).join('\n') })
     const [a, b] = await pair(undo, place, () => Object.assign({}, ...paymentMethods.map(({ env }) => env)))
-    const plays = paymentMethods.flatMap((paymentMethod) => Object.entries(scenes).map(([name, play]) => ({ paymentMethod, play, name: `${paymentMethod.name}: ${name}` })))
+    const plays = paymentMethods.flatMap((paymentMethod) =>
+      Object.entries(scenes).map(([name, play]) => ({ paymentMethod, play, name: `${paymentMethod.name}: ${name}` })),
+    )
     for (const { paymentMethod, play, name } of plays) {
       const startedAt = performance.now()
       const expect = (isSo: boolean, law: string) => void (isSo || violations.push(`${name}: ${law}`))
@@ -90,22 +114,37 @@ export async function railFaults({ log = () => {} }: { readonly log?: (line: str
 async function audited(world: World, { payment, poll }: Awaited<ReturnType<Scene>>): Promise<void> {
   const { a, b, payer, pool, expect } = world
   const delivered = await collect(world, b, { payment, poll })
-  expect(delivered?.status === 200 && ['settled', 'already_settled'].includes(delivered.body.payment?.status), `delivered and settled, not ${shown(delivered)}`)
+  expect(
+    delivered?.status === 200 && ['settled', 'already_settled'].includes(delivered.body.payment?.status),
+    `delivered and settled, not ${shown(delivered)}`,
+  )
   await a.kill()
   await bury(a.life(), { pool })
   await a.start()
   if (delivered?.status !== 200) return
   const again = await get(world, a, { payment, poll })
-  expect(again?.body.payment?.status === 'already_settled' && urlOf(again) === urlOf(delivered), `both replicas give the same picture, not ${shown(again)}`)
+  expect(
+    again?.body.payment?.status === 'already_settled' && urlOf(again) === urlOf(delivered),
+    `both replicas give the same picture, not ${shown(again)}`,
+  )
   const picture = await fetch(a.origin + urlOf(delivered)).then((response) => response.bytes())
   expect(pngSize(picture) === '1024x1024', 'the picture is whole')
   const quote = BigInt(payment.accepted.amount)
   const [transfer, ...others] = await payer.transfers()
   expect(transfer !== undefined && others.length === 0, `one transfer, not ${others.length + (transfer ? 1 : 0)}`)
-  expect(transfer?.value === quote && (await payer.spent()) === quote, `${quote} is charged, not ${await payer.spent()}`)
+  expect(
+    transfer?.value === quote && (await payer.spent()) === quote,
+    `${quote} is charged, not ${await payer.spent()}`,
+  )
   expect(delivered?.body.payment?.tx_hash === transfer?.id, 'the reply names the transfer')
-  const { rows } = await pool.query<{ work: string; money: string; receipt: string }>(`SELECT work, money, receipt FROM calls WHERE lower(payer) = $1 AND (work <> 'failed' OR money <> 'verified')`, [payer.address.toLowerCase()])
-  expect(rows.length === 1 && rows[0]?.money === 'settled' && rows[0].receipt.includes(transfer?.id ?? '-'), `one call is settled, by it: ${JSON.stringify(rows)}`)
+  const { rows } = await pool.query<{ work: string; money: string; receipt: string }>(
+    `SELECT work, money, receipt FROM calls WHERE lower(payer) = $1 AND (work <> 'failed' OR money <> 'verified')`,
+    [payer.address.toLowerCase()],
+  )
+  expect(
+    rows.length === 1 && rows[0]?.money === 'settled' && rows[0].receipt.includes(transfer?.id ?? '-'),
+    `one call is settled, by it: ${JSON.stringify(rows)}`,
+  )
 }
 
 /** Kills `a` when its settlement is lost on the way there, or has arrived and its answer is lost. */
@@ -141,15 +180,30 @@ const bodyOf = (model: string) => JSON.stringify({ model, prompt: 'a red fox in 
 
 /** One payment, made by the rail's public client. */
 async function sign({ paymentMethod, b, payer }: World, model: string): Promise<Payment> {
-  const response = await fetch(b.origin + GENERATIONS, { method: 'POST', headers: { host: paymentMethod.host, 'content-type': 'application/json' }, body: bodyOf(model) })
+  const response = await fetch(b.origin + GENERATIONS, {
+    method: 'POST',
+    headers: { host: paymentMethod.host, 'content-type': 'application/json' },
+    body: bodyOf(model),
+  })
   const { accepts, resource } = decodeHeader(response.headers.get('payment-required'))
   return { ...(await payer.pay(accepts[0])), resource, accepted: accepts[0] }
 }
 
 const post = ({ paymentMethod }: World, { origin }: Replica, { payment, model }: Order) =>
-  told(fetch(origin + GENERATIONS, { method: 'POST', headers: { host: paymentMethod.host, 'content-type': 'application/json', 'payment-signature': encodePayment(payment) }, body: bodyOf(model) }))
+  told(
+    fetch(origin + GENERATIONS, {
+      method: 'POST',
+      headers: {
+        host: paymentMethod.host,
+        'content-type': 'application/json',
+        'payment-signature': encodePayment(payment),
+      },
+      body: bodyOf(model),
+    }),
+  )
 
-const get = ({ paymentMethod }: World, { origin }: Replica, { payment, poll }: Poll) => told(fetch(origin + poll, { headers: { host: paymentMethod.host, 'payment-signature': encodePayment(payment) } }))
+const get = ({ paymentMethod }: World, { origin }: Replica, { payment, poll }: Poll) =>
+  told(fetch(origin + poll, { headers: { host: paymentMethod.host, 'payment-signature': encodePayment(payment) } }))
 
 async function collect(world: World, from: Replica, ask: Poll): Promise<Answer | undefined> {
   for (const until = performance.now() + WAIT_MS; ; await pause(POLL_MS)) {

@@ -124,7 +124,10 @@ const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(ledger
   },
   'somebody waits for ever': {
     breaks: 'nothingStuck',
-    spoil: (ledgerRows) => ({ ...ledgerRows, errands: [...ledgerRows.errands, { ...served(9), works: new Set(), end: 'left' }] }),
+    spoil: (ledgerRows) => ({
+      ...ledgerRows,
+      errands: [...ledgerRows.errands, { ...served(9), works: new Set(), end: 'left' }],
+    }),
   },
   'somebody was told 500': {
     breaks: 'noSurprise',

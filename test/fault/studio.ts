@@ -42,8 +42,15 @@ export function studio(): Studio {
         return Response.json({ request_id: `r-${++taken}` })
       }
       const [, room, id = ''] = pathname.split('/')
-      if (room === 'clips') return new Response(inHalves(), { headers: { 'content-type': 'video/mp4', 'content-length': String(clip.length) } })
-      return Response.json(done.has(id) ? { status: 'done', video: { url: `${origin}/clips/${id}.mp4`, duration: 1 } } : { status: 'pending' })
+      if (room === 'clips')
+        return new Response(inHalves(), {
+          headers: { 'content-type': 'video/mp4', 'content-length': String(clip.length) },
+        })
+      return Response.json(
+        done.has(id)
+          ? { status: 'done', video: { url: `${origin}/clips/${id}.mp4`, duration: 1 } }
+          : { status: 'pending' },
+      )
     },
   })
 

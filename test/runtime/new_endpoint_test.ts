@@ -10,7 +10,20 @@ afterAll(() => rm(copy, { recursive: true, force: true }))
 
 /** Everything that is checked in, and the packages as they are installed. */
 async function copied(): Promise<void> {
-  const parts = ['core', 'adapters', 'server', 'test', 'package.json', 'tsconfig.json', 'bunfig.toml', 'README.md', 'LICENSE', 'bun.lock', '.oxlintrc.json', '.gitignore']
+  const parts = [
+    'core',
+    'adapters',
+    'server',
+    'test',
+    'package.json',
+    'tsconfig.json',
+    'bunfig.toml',
+    'README.md',
+    'LICENSE',
+    'bun.lock',
+    '.oxlintrc.json',
+    '.gitignore',
+  ]
   await Promise.all(parts.map((part) => cp(join(ROOT, part), join(copy, part), { recursive: true })))
   await symlink(join(ROOT, 'node_modules'), join(copy, 'node_modules'))
 }
@@ -29,9 +42,23 @@ test('one file and one line: the laws of endpoints, gateways and documents run o
   const source = /```ts\n([^]*?)```/.exec(section)?.[1] ?? ''
   await writeFile(join(copy, 'core/endpoints/poems.ts'), `/** Poems, by the line. */\n${source}`)
   const door = await readFile(join(copy, 'core/products/mod.ts'), 'utf8')
-  await writeFile(join(copy, 'core/products/mod.ts'), door.replace('export const', "import { poems } from './poems.ts'\n\nexport const").replace('  ...calls,\n', '  ...poems,\n  ...calls,\n'))
+  await writeFile(
+    join(copy, 'core/products/mod.ts'),
+    door
+      .replace('export const', "import { poems } from './poems.ts'\n\nexport const")
+      .replace('  ...calls,\n', '  ...poems,\n  ...calls,\n'),
+  )
 
-  const laws = await run('test', '--no-isolate', '-t', 'haiku', 'test/core/products/endpoints_test.ts', 'test/core/gateway_laws_test.ts', 'test/core/discovery/openapi_test.ts', 'test/core/products/site/discovery_test.ts')
+  const laws = await run(
+    'test',
+    '--no-isolate',
+    '-t',
+    'haiku',
+    'test/core/products/endpoints_test.ts',
+    'test/core/gateway_laws_test.ts',
+    'test/core/discovery/openapi_test.ts',
+    'test/core/products/site/discovery_test.ts',
+  )
   expect([laws.code, count(laws.said, 'fail')]).toEqual([0, 0])
   // 27 laws inline and as a job, once more on each of three gateways, and its place in the documents.
   expect(count(laws.said, 'pass')).toBeGreaterThan(130)

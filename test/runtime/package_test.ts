@@ -14,7 +14,14 @@ import { blocks } from './readme.ts'
 const TSC = join(import.meta.dirname, '../../node_modules/typescript/bin/tsc')
 
 const tsconfig = {
-  compilerOptions: { target: 'ES2023', module: 'NodeNext', strict: true, exactOptionalPropertyTypes: true, skipLibCheck: false, types: ['node'] },
+  compilerOptions: {
+    target: 'ES2023',
+    module: 'NodeNext',
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    skipLibCheck: false,
+    types: ['node'],
+  },
   files: ['visitor.ts'],
 }
 
@@ -37,8 +44,19 @@ test('the package holds core, the portable adapters and their types, and nothing
 })
 
 test('the package asks for seven dependencies, at the versions that were tested', async () => {
-  const described = JSON.parse(await readFile(join(installed.dir, 'dist/package.json'), 'utf8')) as Record<string, unknown>
-  const names = ['@noble/hashes', '@sinclair/typebox', '@solana-program/token', '@solana/kit', 'gpt-tokenizer', 'image-size', 'viem'] as const
+  const described = JSON.parse(await readFile(join(installed.dir, 'dist/package.json'), 'utf8')) as Record<
+    string,
+    unknown
+  >
+  const names = [
+    '@noble/hashes',
+    '@sinclair/typebox',
+    '@solana-program/token',
+    '@solana/kit',
+    'gpt-tokenizer',
+    'image-size',
+    'viem',
+  ] as const
   expect(described.dependencies).toEqual(Object.fromEntries(names.map((name) => [name, manifest.dependencies[name]])))
   expect(described).toMatchObject({ name: 'farebox', version: manifest.version, license: 'Apache-2.0' })
   expect(described).not.toHaveProperty('devDependencies')
@@ -49,7 +67,10 @@ test('a program type-checks against the packed types, and runs under Node and Bu
   const { run } = installed
   await run([process.execPath, TSC, '-p', '.'])
   const seen = { challenge: 402, paid: 200, payment: 'settled' }
-  const [node, bun] = await Promise.all([run(['node', 'visitor.js']), run([process.execPath, '--no-install', 'visitor.js'])])
+  const [node, bun] = await Promise.all([
+    run(['node', 'visitor.js']),
+    run([process.execPath, '--no-install', 'visitor.js']),
+  ])
   expect(JSON.parse(node)).toEqual({ runtime: 'node', ...seen })
   expect(JSON.parse(bun)).toEqual({ runtime: 'bun', ...seen })
 }, 30_000)
@@ -60,18 +81,30 @@ test('the embedding in the README sells an image on a real chain, under plain No
   const { rpcUrl, asset, payTo, relayerKey } = devnet
   const given = `const { rpcUrl, asset, payTo, relayerKey } = ${JSON.stringify({ rpcUrl, asset, payTo, relayerKey })}\n`
   const paint = `const paint = () => 'data:image/png;base64,iVBORw0KGgo='\n`
-  const body = snippet.replace('.listen(3000)', '.listen(0, "127.0.0.1", function () { console.log(this.address().port) })')
+  const body = snippet.replace(
+    '.listen(3000)',
+    '.listen(0, "127.0.0.1", function () { console.log(this.address().port) })',
+  )
   expect(body).not.toBe(snippet)
   await writeFile(join(installed.dir, 'readme.js'), `${given}${paint}${body}`)
   const account = privateKeyToAccount(devnet.buyer.privateKey)
-  const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(account) }] })
+  const pay = wrapFetchWithPaymentFromConfig(fetch, {
+    schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(account) }],
+  })
   for (const runtime of ['node', process.execPath]) {
     const child = Bun.spawn([runtime, 'readme.js'], { cwd: installed.dir, stdout: 'pipe' })
     const port = await firstLine(child.stdout)
-    const order = { method: 'POST', body: '{"model":"vendor-a/image-1","prompt":"a red fox in the snow"}', headers: { 'content-type': 'application/json' } }
+    const order = {
+      method: 'POST',
+      body: '{"model":"vendor-a/image-1","prompt":"a red fox in the snow"}',
+      headers: { 'content-type': 'application/json' },
+    }
     const sold = await read(await pay(`http://127.0.0.1:${port}/api/v1/images/generations`, order))
     child.kill('SIGKILL')
-    expect(sold.body).toMatchObject({ data: [{ backed_up: true }], payment: { status: 'settled', network: 'base-sepolia' } })
+    expect(sold.body).toMatchObject({
+      data: [{ backed_up: true }],
+      payment: { status: 'settled', network: 'base-sepolia' },
+    })
   }
 }, 20_000)
 

@@ -23,7 +23,13 @@ async function startGateway(env: Readonly<Record<string, string>> = {}): Promise
   const read = parseConfig('', { PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:', ...env })
   if (!read.ok) throw new Error(read.mistakes.join('\n'))
   const quiet = () => {}
-  return await start(read.config, { info: quiet, warn: quiet, alert: (message) => console.error(message), access: quiet, flush: quiet })
+  return await start(read.config, {
+    info: quiet,
+    warn: quiet,
+    alert: (message) => console.error(message),
+    access: quiet,
+    flush: quiet,
+  })
 }
 
 afterAll(async () => {
@@ -42,14 +48,26 @@ test('every command of the README is a script of the package', () => {
 
 test('the greeting in the README is the one that is printed', () => {
   const [, shown] = blocks('# Farebox', '')
-  const facts = { version: manifest.version, origin: 'http://127.0.0.1:4020', listening: 'http://127.0.0.1:4020', labels: ['base-sepolia', 'solana-devnet'], endpoints: endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden).length, isDevnet: true, real: [] }
+  const facts = {
+    version: manifest.version,
+    origin: 'http://127.0.0.1:4020',
+    listening: 'http://127.0.0.1:4020',
+    labels: ['base-sepolia', 'solana-devnet'],
+    endpoints: endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden).length,
+    isDevnet: true,
+    real: [],
+  }
   expect(shown?.trimEnd().split('\n')).toEqual([...greeting(facts)])
 })
 
 test('the answer that the README buys is the one that is sold', async () => {
   const [, , command = '', shown = ''] = blocks('# Farebox', '')
   const [, words = ''] = /run buy -- chat "(.*)"/.exec(command) ?? []
-  const child = Bun.spawn([process.execPath, 'server/cli/buy.ts', 'chat', words, '--url', running.url], { cwd: ROOT, env: { PATH: process.env.PATH ?? '' }, stdout: 'pipe' })
+  const child = Bun.spawn([process.execPath, 'server/cli/buy.ts', 'chat', words, '--url', running.url], {
+    cwd: ROOT,
+    env: { PATH: process.env.PATH ?? '' },
+    stdout: 'pipe',
+  })
   expect((await child.stdout.text()).replace(/0x[0-9a-fA-F]{40,64}/g, '0x…')).toBe(shown)
 })
 
@@ -57,7 +75,12 @@ test('the SDK in the README pays and streams', async () => {
   const [snippet = ''] = blocks('## Chat', 'js')
   const { buyer } = (await (await fetch(`${running.url}/devnet`)).json()) as { buyer: { private_key: string } }
   const env = { PATH: process.env.PATH ?? '', FAREBOX_BUYER_KEY: buyer.private_key }
-  const child = Bun.spawn([process.execPath, '-e', snippet.replace('http://127.0.0.1:4020', running.url)], { cwd: ROOT, env, stdout: 'pipe', stderr: 'pipe' })
+  const child = Bun.spawn([process.execPath, '-e', snippet.replace('http://127.0.0.1:4020', running.url)], {
+    cwd: ROOT,
+    env,
+    stdout: 'pipe',
+    stderr: 'pipe',
+  })
   const [said, complained] = await Promise.all([child.stdout.text(), child.stderr.text()])
   expect(complained).toBe('')
   expect(said).toContain('You said: "Why is the sky blue?"')
@@ -65,11 +88,15 @@ test('the SDK in the README pays and streams', async () => {
 
 test('the keys and servers that the README names bring their vendors to life', () => {
   const chat = readme.slice(readme.indexOf('\n## Chat\n'), readme.indexOf('\n## Embed it\n'))
-  const keys = [...chat.matchAll(/((?:`\w+_API_KEY`(?: or )?)+) \((vendor-\w+)\)/g)].flatMap(([, names = '', vendor = '']) => [...names.matchAll(/\w+_API_KEY/g)].map(([name]) => [name, vendor] as const))
+  const keys = [...chat.matchAll(/((?:`\w+_API_KEY`(?: or )?)+) \((vendor-\w+)\)/g)].flatMap(
+    ([, names = '', vendor = '']) => [...names.matchAll(/\w+_API_KEY/g)].map(([name]) => [name, vendor] as const),
+  )
   expect(keys.length).toBeGreaterThan(8)
   for (const [name, vendor] of keys) expect([name, found({ [name]: 'k' })]).toEqual([name, [vendor]])
   const lines = blocks('## Chat', 'sh').join('').trim().split('\n')
-  const started = lines.map((line) => found(Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]))))
+  const started = lines.map((line) =>
+    found(Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]))),
+  )
   expect(started).toEqual([['vendor-g'], ['local'], ['vendor-open']])
 })
 
@@ -82,7 +109,11 @@ function found(env: Readonly<Record<string, string>>): readonly string[] {
 test('the video that the README buys is quoted as the shortest one, and its keys and servers film what it says', async () => {
   const [, seconds = ''] = /run buy -- video "[^"]*" --seconds (\d+)/.exec(blocks('## Video', '').join('')) ?? []
   const order = JSON.stringify({ prompt: 'a red fox', duration_seconds: Number(seconds) })
-  const quote = await fetch(`${running.url}/api/v1/videos/generations`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: order })
+  const quote = await fetch(`${running.url}/api/v1/videos/generations`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: order,
+  })
   expect([quote.status, (await quote.json()).price.amount]).toEqual([402, '0.052000'])
   for (const line of blocks('## Video', 'sh').join('').trim().split('\n')) {
     const [, key = '', vendor = ''] = /^(\w+)=key .*# (\S+)$/.exec(line) ?? []
@@ -100,12 +131,19 @@ function films(read: ReturnType<typeof parseConfig>): readonly string[] {
 }
 
 test('the keys of search, prices and swaps bring what the README says', () => {
-  const services = blocks('## Search, prices and swaps', 'sh').join('').trim().split('\n').map((line) => {
-    const read = parseConfig('', Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value])))
-    if (!read.ok) return read.mistakes
-    const { search, market, swap } = read.config
-    return [search?.map(({ by }) => by), market?.by, swap?.feeRecipient]
-  })
+  const services = blocks('## Search, prices and swaps', 'sh')
+    .join('')
+    .trim()
+    .split('\n')
+    .map((line) => {
+      const read = parseConfig(
+        '',
+        Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value])),
+      )
+      if (!read.ok) return read.mistakes
+      const { search, market, swap } = read.config
+      return [search?.map(({ by }) => by), market?.by, swap?.feeRecipient]
+    })
   expect(services).toEqual([
     [['xai', 'exa'], undefined, undefined],
     [undefined, 'pyth', undefined],
@@ -115,15 +153,27 @@ test('the keys of search, prices and swaps bring what the README says', () => {
 
 test('the settings of what is passed on bring what the README says', () => {
   const [line = ''] = blocks('## Pages, prediction markets and DeFi', 'sh')
-  const read = parseConfig('', Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value])))
+  const read = parseConfig(
+    '',
+    Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value])),
+  )
   const { websearch, prediction, defi } = read.ok ? read.config : {}
   expect([websearch?.by, prediction?.by, defi?.by]).toEqual(['exa', 'venues', 'defillama'])
 })
 
 test('the keys of sandboxes bring what the README says', () => {
   const [lines = ''] = blocks('## Sandboxes', 'sh')
-  const places = lines.trimEnd().split('\n').map((line) => parseConfig('', Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]))))
-  expect(places.map((read) => (read.ok ? read.config.sandbox?.by : read.mistakes))).toEqual(['e2b', 'modal', 'embedded'])
+  const places = lines
+    .trimEnd()
+    .split('\n')
+    .map((line) =>
+      parseConfig('', Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]))),
+    )
+  expect(places.map((read) => (read.ok ? read.config.sandbox?.by : read.mistakes))).toEqual([
+    'e2b',
+    'modal',
+    'embedded',
+  ])
 })
 
 test('the figures that the README names are those that the operator reads, with the scrape that it shows', async () => {
@@ -144,23 +194,45 @@ test('the figures that the README names are those that the operator reads, with 
 test('the endpoint that the README adds in one file is quoted, sold and described', async () => {
   const [source = ''] = blocks('## Add an endpoint', 'ts')
   const file = join(scratch, 'poems.ts')
-  await writeFile(file, source.replaceAll("'../", `'${ROOT}/core/`).replaceAll("'@sinclair/typebox'", `'${ROOT}/node_modules/@sinclair/typebox/build/esm/index.mjs'`))
+  await writeFile(
+    file,
+    source
+      .replaceAll("'../", `'${ROOT}/core/`)
+      .replaceAll("'@sinclair/typebox'", `'${ROOT}/node_modules/@sinclair/typebox/build/esm/index.mjs'`),
+  )
   const { poems } = (await import(file)) as { poems: readonly Endpoint[] }
   const { ports, shop, ...rest } = kit({ endpoints: [...endpoints, ...poems] })
   const buyer = rest.buyer()
   const sold = await buyer.buy({ about: 'snow' }, { path: '/api/v1/haiku' })
   expect(sold.status).toBe(200)
-  expect(sold.body).toMatchObject({ price: { amount: '0.011000' }, payment: { status: 'settled' }, lines: ['first light on snow', expect.any(String), expect.any(String)] })
+  expect(sold.body).toMatchObject({
+    price: { amount: '0.011000' },
+    payment: { status: 'settled' },
+    lines: ['first light on snow', expect.any(String), expect.any(String)],
+  })
   const described = await read(await shop.fetch(new Request('http://farebox.test/openapi.json')))
-  expect(described.body.paths['/api/v1/haiku'].post['x-payment-info'].price).toEqual({ mode: 'fixed', currency: 'USD', amount: '0.011000' })
+  expect(described.body.paths['/api/v1/haiku'].post['x-payment-info'].price).toEqual({
+    mode: 'fixed',
+    currency: 'USD',
+    amount: '0.011000',
+  })
   expect(gateway({ ports, endpoints: poems }).endpoints).toHaveLength(1)
 })
 
 test('both configurations in the README are accepted, and every setting of its table exists', () => {
   const files = blocks('## Sell for real', 'toml')
   expect(files).toHaveLength(2)
-  const keys = Object.fromEntries(['', '_1', '_2', '_3'].map((end, index) => [`RELAYER_KEY${end}`, `0x${String(index + 1).repeat(64)}`]))
-  const env = { ...keys, BASE_RPC_URL: 'https://rpc.example.com/key', BASE_SEPOLIA_RPC_URL: 'https://rpc.example.com/key', OPENAI_API_KEY: 'k', SOLANA_RPC_URL: 'https://rpc.example.com/key', SOLANA_FEE_PAYER: JSON.stringify(Array.from({ length: 64 }, (_, index) => index)) }
+  const keys = Object.fromEntries(
+    ['', '_1', '_2', '_3'].map((end, index) => [`RELAYER_KEY${end}`, `0x${String(index + 1).repeat(64)}`]),
+  )
+  const env = {
+    ...keys,
+    BASE_RPC_URL: 'https://rpc.example.com/key',
+    BASE_SEPOLIA_RPC_URL: 'https://rpc.example.com/key',
+    OPENAI_API_KEY: 'k',
+    SOLANA_RPC_URL: 'https://rpc.example.com/key',
+    SOLANA_FEE_PAYER: JSON.stringify(Array.from({ length: 64 }, (_, index) => index)),
+  }
   for (const toml of files) {
     const read = parseConfig(toml, env)
     expect(read.ok || read.mistakes).toBe(true)
@@ -172,6 +244,7 @@ test('both configurations in the README are accepted, and every setting of its t
       const wrong = parseConfig(`${name} = { }`)
       expect(wrong.ok ? name : wrong.mistakes.join()).not.toMatch(/no such setting/)
     }
-    for (const [, variable = ''] of variables.matchAll(/`(\w+)`/g)) expect(parseConfig('', { [variable]: '' }).ok).toBe(true)
+    for (const [, variable = ''] of variables.matchAll(/`(\w+)`/g))
+      expect(parseConfig('', { [variable]: '' }).ok).toBe(true)
   }
 })

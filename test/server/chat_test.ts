@@ -14,7 +14,13 @@ const GENERATE = '/api/v1beta/models/farebox%2Fparrot:generateContent'
 const CONTENTS = { contents: [{ role: 'user', parts: [{ text: 'Hello' }] }] }
 
 const warnings: string[] = []
-const log = { info: () => {}, warn: (message: string) => void warnings.push(message), alert: (message: string, fields: unknown) => console.error(message, fields), access: () => {}, flush: () => {} }
+const log = {
+  info: () => {},
+  warn: (message: string) => void warnings.push(message),
+  alert: (message: string, fields: unknown) => console.error(message, fields),
+  access: () => {},
+  flush: () => {},
+}
 const started: Running[] = []
 let plain: Running
 
@@ -33,17 +39,31 @@ async function startWith(env: Readonly<Record<string, string>> = {}, toml = ''):
   return running
 }
 
-const post = (body: unknown): RequestInit => ({ method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })
+const post = (body: unknown): RequestInit => ({
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify(body),
+})
 
-async function ask({ url }: Running, body: unknown, path = CHAT): Promise<{ status: number; headers: Headers; body: any }> {
+async function ask(
+  { url }: Running,
+  body: unknown,
+  path = CHAT,
+): Promise<{ status: number; headers: Headers; body: any }> {
   const response = await fetch(url + path, post(body))
   return { status: response.status, headers: response.headers, body: await response.json() }
 }
 
 /** Bought by the devnet's buyer, with the official client. */
-async function buy({ url }: Running, body: unknown, path = CHAT): Promise<{ status: number; headers: Headers; body: any }> {
+async function buy(
+  { url }: Running,
+  body: unknown,
+  path = CHAT,
+): Promise<{ status: number; headers: Headers; body: any }> {
   const { privateKey } = devnetOf(plain).evm.buyer
-  const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(privateKeyToAccount(privateKey as Hex)) }] })
+  const pay = wrapFetchWithPaymentFromConfig(fetch, {
+    schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(privateKeyToAccount(privateKey as Hex)) }],
+  })
   const response = await pay(url + path, post(body))
   return { status: response.status, headers: response.headers, body: await response.json() }
 }
@@ -54,7 +74,9 @@ function devnetOf({ wired }: Running) {
 }
 
 async function chatModels({ url }: Running): Promise<readonly string[]> {
-  const { data } = (await (await fetch(`${url}/api/v1/models`)).json()) as { data: readonly { id: string; categories: readonly string[] }[] }
+  const { data } = (await (await fetch(`${url}/api/v1/models`)).json()) as {
+    data: readonly { id: string; categories: readonly string[] }[]
+  }
   return data.filter(({ categories }) => categories.includes('chat')).map(({ id }) => id)
 }
 
@@ -81,7 +103,11 @@ describe('devnet without a key', () => {
 
   test('gives the free one away', async () => {
     const { status, headers, body } = await ask(plain, { model: 'farebox/parrot-free', messages: MESSAGES })
-    expect([status, headers.get('x-free-model'), body.choices[0].message.content.startsWith(ECHO_LABEL)]).toEqual([200, 'true', true])
+    expect([status, headers.get('x-free-model'), body.choices[0].message.content.startsWith(ECHO_LABEL)]).toEqual([
+      200,
+      'true',
+      true,
+    ])
   })
 })
 
@@ -95,16 +121,35 @@ describe('what the operator sets', () => {
         const { model } = (await request.json()) as { model: string }
         seen.push(`${new URL(request.url).pathname} ${model} ${request.headers.get('authorization')}`)
         if (request.url.endsWith('/images/generations')) return Response.json({ data: [{ b64_json: 'iVBORw0KGgo=' }] })
-        return Response.json({ id: 'x', choices: [{ index: 0, message: { role: 'assistant', content: 'Hi.' }, finish_reason: 'stop' }], usage: { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 } })
+        return Response.json({
+          id: 'x',
+          choices: [{ index: 0, message: { role: 'assistant', content: 'Hi.' }, finish_reason: 'stop' }],
+          usage: { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 },
+        })
       },
     })
-    const running = await startWith({ ...playMoney(), DEEPSEEK_API_KEY: 'k-h', DEEPSEEK_BASE_URL: `${upstream.url}v1`, OPENAI_API_KEY: 'k-a', OPENAI_BASE_URL: `${upstream.url}v1` }, playGateway())
+    const running = await startWith(
+      {
+        ...playMoney(),
+        DEEPSEEK_API_KEY: 'k-h',
+        DEEPSEEK_BASE_URL: `${upstream.url}v1`,
+        OPENAI_API_KEY: 'k-a',
+        OPENAI_BASE_URL: `${upstream.url}v1`,
+      },
+      playGateway(),
+    )
     expect(await chatModels(running)).toContain('vendor-h/chat-4')
     const sold = await buy(running, { model: 'vendor-h/chat-4', messages: MESSAGES })
-    expect(sold).toMatchObject({ status: 200, body: { model: 'vendor-h/chat-4', choices: [{ message: { content: 'Hi.' } }] } })
+    expect(sold).toMatchObject({
+      status: 200,
+      body: { model: 'vendor-h/chat-4', choices: [{ message: { content: 'Hi.' } }] },
+    })
     const drawn = await buy(running, { model: 'vendor-a/image-1', prompt: 'a fox' }, '/api/v1/images/generations')
     expect(drawn).toMatchObject({ status: 200, body: { payment: { status: 'settled' } } })
-    expect(seen).toEqual(['/v1/chat/completions deepseek-flash Bearer k-h', '/v1/images/generations gpt-image-2.5-flare Bearer k-a'])
+    expect(seen).toEqual([
+      '/v1/chat/completions deepseek-flash Bearer k-h',
+      '/v1/images/generations gpt-image-2.5-flare Bearer k-a',
+    ])
     await upstream.stop(true)
   })
 
@@ -117,23 +162,37 @@ describe('what the operator sets', () => {
   })
 
   test('generateContent is for the wallets that are listed, and a refusal is not charged', async () => {
-    const stranger = await startWith(playMoney(), `generate_content_payers = ["0x${'1'.repeat(40)}"]\n${playGateway()}[vendors.embedded]\nchat = "parrot"\n`)
+    const stranger = await startWith(
+      playMoney(),
+      `generate_content_payers = ["0x${'1'.repeat(40)}"]\n${playGateway()}[vendors.embedded]\nchat = "parrot"\n`,
+    )
     expect((await buy(stranger, CONTENTS, GENERATE)).status).toBe(403)
-    const guest = await startWith(playMoney(), `generate_content_payers = ["${devnetOf(plain).evm.buyer.address}"]\n${playGateway()}[vendors.embedded]\nchat = "parrot"\n`)
+    const guest = await startWith(
+      playMoney(),
+      `generate_content_payers = ["${devnetOf(plain).evm.buyer.address}"]\n${playGateway()}[vendors.embedded]\nchat = "parrot"\n`,
+    )
     expect((await buy(guest, CONTENTS, GENERATE)).status).toBe(200)
   })
 
   test('answers in the background are for everybody, or for the wallets that are listed', async () => {
     const order = { model: 'farebox/parrot', input: 'Hello', background: true }
     expect((await buy(plain, order, '/api/v1/responses')).body).toMatchObject({ status: 'queued' })
-    const closed = await startWith(playMoney(), `background_payers = []\n${playGateway()}[vendors.embedded]\nchat = "parrot"\n`)
+    const closed = await startWith(
+      playMoney(),
+      `background_payers = []\n${playGateway()}[vendors.embedded]\nchat = "parrot"\n`,
+    )
     expect((await buy(closed, order, '/api/v1/responses')).status).toBe(403)
   })
 
   test('the free tier ends where the operator says', async () => {
-    const running = await startWith({ ...playMoney(), FREE_PER_MINUTE: '2' }, `${playGateway()}[vendors.embedded]\nchat = "parrot"\n`)
+    const running = await startWith(
+      { ...playMoney(), FREE_PER_MINUTE: '2' },
+      `${playGateway()}[vendors.embedded]\nchat = "parrot"\n`,
+    )
     const free = { model: 'farebox/parrot-free', messages: MESSAGES }
-    const statuses = [await ask(running, free), await ask(running, free), await ask(running, free)].map(({ status }) => status)
+    const statuses = [await ask(running, free), await ask(running, free), await ask(running, free)].map(
+      ({ status }) => status,
+    )
     expect(statuses).toEqual([200, 200, 429])
   })
 })

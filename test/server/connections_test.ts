@@ -4,9 +4,17 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { type Connection, defaultLimits, excess } from '../../server/connections.ts'
 
-const from = (address: string, count: number, first = 0): Connection[] => Array.from({ length: count }, (_, at) => ({ fd: first + at, address, port: first + at }))
+const from = (address: string, count: number, first = 0): Connection[] =>
+  Array.from({ length: count }, (_, at) => ({ fd: first + at, address, port: first + at }))
 const judged = (open: readonly Connection[], more: Partial<Parameters<typeof excess>[1]> = {}) =>
-  excess(open, { total: 10, perAddress: 5, seenAt: ({ fd }) => fd, isBusy: () => false, isExempt: () => false, ...more }).map(({ fd }) => fd)
+  excess(open, {
+    total: 10,
+    perAddress: 5,
+    seenAt: ({ fd }) => fd,
+    isBusy: () => false,
+    isExempt: () => false,
+    ...more,
+  }).map(({ fd }) => fd)
 
 describe('excess()', () => {
   test('is nothing up to the limits', () => {
@@ -44,30 +52,41 @@ test('the usual limits leave a quarter of the descriptors free, and at least 64'
 })
 
 const path = '/api/v1/chat/completions'
-const openings = { 'nothing but one byte': 'P', 'one byte of a body': `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{` }
+const openings = {
+  'nothing but one byte': 'P',
+  'one byte of a body': `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{`,
+}
 for (const [what, bytes] of Object.entries(openings)) {
-  test.skipIf(process.platform !== 'linux')(`health answers a process of 400 descriptors while 600 connections have sent ${what}`, async () => {
-    const child = Bun.spawn(['sh', '-c', `ulimit -n 400; exec "${process.execPath}" ${import.meta.dir}/crowded_child.ts`], { stdout: 'pipe', stderr: 'ignore' })
-    const sockets: Socket[] = []
-    try {
-      const url = new URL(new TextDecoder().decode((await child.stdout.getReader().read()).value).trim())
-      const opening = Array.from({ length: 600 }, async () => {
-        const socket = connect({ port: Number(url.port), host: url.hostname })
-        socket.on('error', () => {})
-        sockets.push(socket)
-        await once(socket, 'connect')
-        socket.write(bytes)
-      })
-      await Promise.allSettled(opening)
-      for (let at = 0; at < 5; at++) expect((await fetch(new URL('/api/health', url), { headers: { connection: 'close' } })).status).toBe(200)
-      // The rest has been closed when no more than the limit of one address are left.
-      const open = () => sockets.filter(({ closed, readableEnded }) => !closed && !readableEnded)
-      while (open().length > 150) await Promise.race(open().map((socket) => once(socket, 'close')))
-      expect(open().length).toBeGreaterThan(100)
-    } finally {
-      for (const socket of sockets) socket.destroy()
-      child.kill('SIGKILL')
-      await child.exited
-    }
-  }, 60_000)
+  test.skipIf(process.platform !== 'linux')(
+    `health answers a process of 400 descriptors while 600 connections have sent ${what}`,
+    async () => {
+      const child = Bun.spawn(
+        ['sh', '-c', `ulimit -n 400; exec "${process.execPath}" ${import.meta.dir}/crowded_child.ts`],
+        { stdout: 'pipe', stderr: 'ignore' },
+      )
+      const sockets: Socket[] = []
+      try {
+        const url = new URL(new TextDecoder().decode((await child.stdout.getReader().read()).value).trim())
+        const opening = Array.from({ length: 600 }, async () => {
+          const socket = connect({ port: Number(url.port), host: url.hostname })
+          socket.on('error', () => {})
+          sockets.push(socket)
+          await once(socket, 'connect')
+          socket.write(bytes)
+        })
+        await Promise.allSettled(opening)
+        for (let at = 0; at < 5; at++)
+          expect((await fetch(new URL('/api/health', url), { headers: { connection: 'close' } })).status).toBe(200)
+        // The rest has been closed when no more than the limit of one address are left.
+        const open = () => sockets.filter(({ closed, readableEnded }) => !closed && !readableEnded)
+        while (open().length > 150) await Promise.race(open().map((socket) => once(socket, 'close')))
+        expect(open().length).toBeGreaterThan(100)
+      } finally {
+        for (const socket of sockets) socket.destroy()
+        child.kill('SIGKILL')
+        await child.exited
+      }
+    },
+    60_000,
+  )
 }

@@ -8,14 +8,23 @@ test('a gateway whose chain hangs, or whose sweep fails, keeps no other from its
   const clock = testClock()
   const log = testLog()
   const maintained: string[] = []
-  const maintaining = (name: string, maintain: () => Promise<void>): Gateway => ({ ...retiredGateway(name), maintain: () => (maintained.push(name), maintain()) })
+  const maintaining = (name: string, maintain: () => Promise<void>): Gateway => ({
+    ...retiredGateway(name),
+    maintain: () => (maintained.push(name), maintain()),
+  })
   const stuck = Promise.withResolvers<void>()
-  const gateways = [maintaining('stuck', () => stuck.promise), maintaining('broken', () => Promise.reject(new Error('no'))), maintaining('sound', async () => {})]
+  const gateways = [
+    maintaining('stuck', () => stuck.promise),
+    maintaining('broken', () => Promise.reject(new Error('no'))),
+    maintaining('sound', async () => {}),
+  ]
   const sweeping = sweep({ gateways, storage: memoryStorage(), clock, log, owner: 'one', everyMs: 1_000 })
   await clock.advance(1_000)
   await clock.advance(1_000)
   expect(maintained.toSorted()).toEqual(['broken', 'broken', 'broken', 'sound', 'sound', 'sound', 'stuck'])
-  expect(log.lines.map(({ message, fields }) => [message, fields.error])).toEqual(Array(3).fill(['a sweep failed', 'no']))
+  expect(log.lines.map(({ message, fields }) => [message, fields.error])).toEqual(
+    Array(3).fill(['a sweep failed', 'no']),
+  )
   stuck.resolve()
   await sweeping.stop()
 })

@@ -38,7 +38,14 @@ type Process = {
 function farebox(dir: string, env: Readonly<Record<string, string>> = {}): Process {
   const child = Bun.spawn([process.execPath, MAIN], {
     cwd: dir,
-    env: { PATH: process.env.PATH ?? '', HOME: dir, ...CACHE, PORT: '0', DATABASE_URL: `sqlite:${dir}/data/farebox.db`, ...env },
+    env: {
+      PATH: process.env.PATH ?? '',
+      HOME: dir,
+      ...CACHE,
+      PORT: '0',
+      DATABASE_URL: `sqlite:${dir}/data/farebox.db`,
+      ...env,
+    },
     stdin: 'ignore',
     stdout: 'pipe',
     stderr: 'pipe',
@@ -66,12 +73,15 @@ async function gather(stream: ReadableStream<Uint8Array>, heard: (text: string) 
 }
 
 /** The local chains that keep their state in this directory. */
-const nodesIn = (dir: string): readonly string[] => aliveIn(dir).filter((line) => line.includes('--dump-state') && !line.includes('/bin/sh'))
+const nodesIn = (dir: string): readonly string[] =>
+  aliveIn(dir).filter((line) => line.includes('--dump-state') && !line.includes('/bin/sh'))
 
 /** Command lines of living processes that name this directory: the local chain and its guard, whoever started them. */
 function aliveIn(dir: string): readonly string[] {
   const lines = existsSync('/proc/self/cmdline')
-    ? readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map(commandLine)
+    ? readdirSync('/proc')
+        .filter((name) => /^\d+$/.test(name))
+        .map(commandLine)
     : Bun.spawnSync(['ps', '-Ao', 'command=']).stdout.toString().split('\n')
   return lines.filter((line) => line.includes(dir))
 }
@@ -152,9 +162,19 @@ describe('a gateway process', () => {
     expect(nodesIn(dir)).toHaveLength(1) // the old one has gone
 
     const failed = await again.get(poll, lost)
-    expect(failed).toMatchObject({ status: 200, body: { status: 'failed', payment_status: 'not_charged', error: expect.stringContaining('lost when the server stopped') } })
+    expect(failed).toMatchObject({
+      status: 200,
+      body: {
+        status: 'failed',
+        payment_status: 'not_charged',
+        error: expect.stringContaining('lost when the server stopped'),
+      },
+    })
     const collected = await again.get((await again.post(SMALL, kept)).body.poll_url, kept)
-    expect(collected).toMatchObject({ status: 200, body: { payment: { status: 'already_settled', tx_hash: bought.body.payment.tx_hash } } })
+    expect(collected).toMatchObject({
+      status: 200,
+      body: { payment: { status: 'already_settled', tx_hash: bought.body.payment.tx_hash } },
+    })
     const media = await fetch(collected.body.data[0].url)
     expect(pngSize(await media.bytes())).toBe('512x512')
     expect(await again.balance()).toBe(balance)
@@ -192,23 +212,29 @@ describe('a gateway process', () => {
     ['in memory', { DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:' }, '127.0.0.1'],
     ['on a name', { HOST: 'localhost', DATABASE_URL: 'memory:' }, 'localhost'],
     ['behind another origin', { PUBLIC_ORIGIN: 'https://sketches.example', OBJECT_STORE: 'memory:' }, '127.0.0.1'],
-  ])('starts its own chain %s', async (_, env, host) => {
-    const port = await freePort()
-    const gateway = farebox(freshDir(), { PORT: String(port), ...env })
-    const origin = ('PUBLIC_ORIGIN' in env && env.PUBLIC_ORIGIN) || `http://${host}:${port}`
-    expect(await gateway.url).toBe(`http://${host}:${port}`)
-    const payer = await payerAt(`http://${host}:${port}`)
-    const bought = await payer.post(SMALL, header(await payer.sign(SMALL)))
-    expect(bought).toMatchObject({ status: 200, body: { payment: { status: 'settled' } } })
-    expect(bought.body.data[0].url).toStartWith(`${origin}/api/media/`)
-    gateway.kill('SIGTERM')
-    expect(await gateway.exited).toMatchObject({ code: 0, err: '' })
-  }, 60_000)
+  ])(
+    'starts its own chain %s',
+    async (_, env, host) => {
+      const port = await freePort()
+      const gateway = farebox(freshDir(), { PORT: String(port), ...env })
+      const origin = ('PUBLIC_ORIGIN' in env && env.PUBLIC_ORIGIN) || `http://${host}:${port}`
+      expect(await gateway.url).toBe(`http://${host}:${port}`)
+      const payer = await payerAt(`http://${host}:${port}`)
+      const bought = await payer.post(SMALL, header(await payer.sign(SMALL)))
+      expect(bought).toMatchObject({ status: 200, body: { payment: { status: 'settled' } } })
+      expect(bought.body.data[0].url).toStartWith(`${origin}/api/media/`)
+      gateway.kill('SIGTERM')
+      expect(await gateway.exited).toMatchObject({ code: 0, err: '' })
+    },
+    60_000,
+  )
 
   test('counts the endpoints that its documents show, and says so when it listens where others can reach it', async () => {
     const gateway = farebox(freshDir(), { HOST: '0.0.0.0', DATABASE_URL: 'memory:' })
     const { port } = new URL(await gateway.url)
-    const { endpoints } = (await (await fetch(`http://127.0.0.1:${port}/brand/numbers.json`)).json()) as { endpoints: { paid: number; free: number } }
+    const { endpoints } = (await (await fetch(`http://127.0.0.1:${port}/brand/numbers.json`)).json()) as {
+      endpoints: { paid: number; free: number }
+    }
     gateway.kill('SIGTERM')
     const { code, out } = await gateway.exited
     expect(code).toBe(0)
@@ -224,7 +250,11 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
     await first.url
     const second = farebox(dir)
     const path = join(dir, 'data/farebox.db')
-    expect(await second.exited).toEqual({ code: 1, out: '', err: `Another Farebox is running on ${path}. SQLite serves one process: stop the other one, or set DATABASE_URL.\n` })
+    expect(await second.exited).toEqual({
+      code: 1,
+      out: '',
+      err: `Another Farebox is running on ${path}. SQLite serves one process: stop the other one, or set DATABASE_URL.\n`,
+    })
     expect(nodesIn(dir)).toHaveLength(1)
     first.kill('SIGTERM')
     expect((await first.exited).code).toBe(0)
@@ -237,18 +267,36 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
     const { port } = taken.address() as AddressInfo
     const refused = await farebox(dir, { PORT: String(port) }).exited
     taken.close()
-    expect({ ...refused, out: '' }).toEqual({ code: 1, out: '', err: `Port ${port} on 127.0.0.1 is taken. Stop what listens there, or set PORT to another one (0 picks a free one).\n` })
+    expect({ ...refused, out: '' }).toEqual({
+      code: 1,
+      out: '',
+      err: `Port ${port} on 127.0.0.1 is taken. Stop what listens there, or set PORT to another one (0 picks a free one).\n`,
+    })
     expect(aliveIn(dir)).toEqual([])
   }, 60_000)
 
   test('a configuration with mistakes: all of them are listed, by name, and no secret is shown', async () => {
     const dir = freshDir()
     writeFileSync(join(dir, 'farebox.toml'), 'drain_seconds = "soon"\nmax_boddy_bytes = 5\n')
-    const refused = await farebox(dir, { PORT: '70000', DATABASE_URL: 'mysql://root:hunter2@db', OPERATOR_TOKEN: 'short', LOG_LEVEL: 'loud' }).exited
+    const refused = await farebox(dir, {
+      PORT: '70000',
+      DATABASE_URL: 'mysql://root:hunter2@db',
+      OPERATOR_TOKEN: 'short',
+      LOG_LEVEL: 'loud',
+    }).exited
     expect(refused).toMatchObject({ code: 1, out: '' })
     const lines = refused.err.trimEnd().split('\n')
     expect(lines[0]).toBe('Farebox cannot start; the configuration has mistakes:')
-    expect(lines.slice(1).map((line) => line.split(':')[0]?.trim())).toEqual(expect.arrayContaining(['- PORT', '- DATABASE_URL', '- OPERATOR_TOKEN', '- LOG_LEVEL', '- drain_seconds', '- max_boddy_bytes']))
+    expect(lines.slice(1).map((line) => line.split(':')[0]?.trim())).toEqual(
+      expect.arrayContaining([
+        '- PORT',
+        '- DATABASE_URL',
+        '- OPERATOR_TOKEN',
+        '- LOG_LEVEL',
+        '- drain_seconds',
+        '- max_boddy_bytes',
+      ]),
+    )
     expect(lines).toHaveLength(7)
     expect(refused.err).not.toContain('hunter2')
     expect(aliveIn(dir)).toEqual([])
@@ -256,6 +304,9 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
 
   test('a configuration file that is not there', async () => {
     const { code, err } = await farebox(freshDir(), { FAREBOX_CONFIG: 'elsewhere.toml' }).exited
-    expect({ code, err }).toEqual({ code: 1, err: 'Farebox cannot start; the configuration has mistakes:\n  - FAREBOX_CONFIG: there is no file at elsewhere.toml\n' })
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: 'Farebox cannot start; the configuration has mistakes:\n  - FAREBOX_CONFIG: there is no file at elsewhere.toml\n',
+    })
   })
 })

@@ -17,7 +17,13 @@ const TOKEN = 'the-operators-own-token'
 
 const warnings: string[] = []
 const alerts: string[] = []
-const log = { info: () => {}, warn: (message: string) => void warnings.push(message), alert: (message: string) => void alerts.push(message), access: () => {}, flush: () => {} }
+const log = {
+  info: () => {},
+  warn: (message: string) => void warnings.push(message),
+  alert: (message: string) => void alerts.push(message),
+  access: () => {},
+  flush: () => {},
+}
 const started: Running[] = []
 let plain: Running
 let upstream: Upstream
@@ -48,8 +54,17 @@ async function get({ url }: Running, path: string, headers: Readonly<Record<stri
 
 /** Bought by the devnet's buyer, with the official client. */
 async function buy({ url }: Running, path: string, body?: unknown): Promise<Answer> {
-  const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(privateKeyToAccount(devnet().buyer.privateKey as Hex)) }] })
-  const response = await pay(url + path, body === undefined ? {} : { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })
+  const pay = wrapFetchWithPaymentFromConfig(fetch, {
+    schemes: [
+      { network: 'eip155:*', client: new ExactEvmScheme(privateKeyToAccount(devnet().buyer.privateKey as Hex)) },
+    ],
+  })
+  const response = await pay(
+    url + path,
+    body === undefined
+      ? {}
+      : { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) },
+  )
   return { status: response.status, headers: response.headers, body: await response.json() }
 }
 
@@ -61,7 +76,12 @@ function devnet() {
 /** Gateways that were named by their operator, on the chain of the devnet. */
 function playGateways(...names: readonly string[]): string {
   const { rpcUrl, payTo, network } = devnet()
-  return names.map((name) => `[[gateways]]\nname = "${name}"\nhosts = ["${name}.example"]\nnetwork = "${network}"\npay_to = "${payTo}"\nrpc_url = "${rpcUrl}"\nrelayer_key_env = "RELAYER_KEY"\n`).join('')
+  return names
+    .map(
+      (name) =>
+        `[[gateways]]\nname = "${name}"\nhosts = ["${name}.example"]\nnetwork = "${network}"\npay_to = "${payTo}"\nrpc_url = "${rpcUrl}"\nrelayer_key_env = "RELAYER_KEY"\n`,
+    )
+    .join('')
 }
 const playMoney = () => ({ RELAYER_KEY: devnet().relayerKey })
 
@@ -70,11 +90,26 @@ type Upstream = { readonly url: string; readonly seen: string[]; refusing: boole
 /** xAI, Exa, Pyth and 0x under one roof; `seen` is what they were asked, with the key that came along. */
 function standIn(): Upstream {
   const seen: string[] = []
-  const feed = { id: 'ab'.repeat(32), attributes: { symbol: 'Crypto.BTC/USD', description: 'BITCOIN', asset_type: 'Crypto' } }
+  const feed = {
+    id: 'ab'.repeat(32),
+    attributes: { symbol: 'Crypto.BTC/USD', description: 'BITCOIN', asset_type: 'Crypto' },
+  }
   const price = { price: '6000012345678', conf: '100000000', expo: -8, publish_time: 1_795_000_000 }
-  const xai = { status: 'completed', model: 'grok-x', output: [{ type: 'message', content: [{ type: 'output_text', text: 'By xAI.', annotations: [{ type: 'url_citation', url: 'https://a.example/' }] }] }] }
+  const xai = {
+    status: 'completed',
+    model: 'grok-x',
+    output: [
+      {
+        type: 'message',
+        content: [
+          { type: 'output_text', text: 'By xAI.', annotations: [{ type: 'url_citation', url: 'https://a.example/' }] },
+        ],
+      },
+    ],
+  }
   const answers: Readonly<Record<string, () => Response>> = {
-    '/xai/responses': () => (made.refusing ? Response.json({ error: 'no credits' }, { status: 429 }) : Response.json(xai)),
+    '/xai/responses': () =>
+      made.refusing ? Response.json({ error: 'no credits' }, { status: 429 }) : Response.json(xai),
     '/exa/answer': () => Response.json({ answer: 'By Exa.', citations: [{ url: 'https://b.example/' }] }),
     '/hermes/v2/price_feeds': () => Response.json([feed]),
     '/hermes/v2/updates/price/latest': () => Response.json({ parsed: [{ id: feed.id, price }] }),
@@ -88,12 +123,19 @@ function standIn(): Upstream {
     async fetch(request) {
       const { pathname, searchParams } = new URL(request.url)
       const { model = '' } = request.method === 'POST' ? ((await request.json()) as { model?: string }) : {}
-      const key = ['authorization', 'x-api-key', '0x-api-key'].map((name) => request.headers.get(name)).find((value) => value !== null)
+      const key = ['authorization', 'x-api-key', '0x-api-key']
+        .map((name) => request.headers.get(name))
+        .find((value) => value !== null)
       seen.push([pathname, model, searchParams.get('swapFeeRecipient'), key].filter(Boolean).join(' '))
       return answers[pathname]?.() ?? new Response(null, { status: 404 })
     },
   })
-  const made: Upstream = { url: `http://127.0.0.1:${server.port}`, seen, refusing: false, stop: async () => void (await server.stop(true)) }
+  const made: Upstream = {
+    url: `http://127.0.0.1:${server.port}`,
+    seen,
+    refusing: false,
+    stop: async () => void (await server.stop(true)),
+  }
   return made
 }
 
@@ -101,11 +143,17 @@ describe('devnet without a key', () => {
   test('searches its bundled documents, and says so', async () => {
     const { status, headers, body } = await buy(plain, SEARCH, { query: 'What is x402?' })
     expect([status, headers.get('x-payment-receipt')]).toEqual([200, expect.stringMatching(/^0x[0-9a-f]{64}$/)])
-    expect(body).toMatchObject({ model: 'farebox/sample-search', summary: expect.stringContaining('not results from the web') })
+    expect(body).toMatchObject({
+      model: 'farebox/sample-search',
+      summary: expect.stringContaining('not results from the web'),
+    })
   })
 
   test('gives sample prices away, and sells those of stocks', async () => {
-    expect(await get(plain, BITCOIN)).toMatchObject({ status: 200, body: { symbol: 'BTC-USD', source: 'sample', free: true } })
+    expect(await get(plain, BITCOIN)).toMatchObject({
+      status: 200,
+      body: { symbol: 'BTC-USD', source: 'sample', free: true },
+    })
     expect(await get(plain, APPLE)).toMatchObject({ status: 402, body: { price: { amount: '0.0020' } } })
     expect(await buy(plain, APPLE)).toMatchObject({ status: 200, body: { symbol: 'AAPL', source: 'sample' } })
   })
@@ -133,7 +181,12 @@ describe('for real money', () => {
     const running = await startWith(playMoney(), `market = "sample"\nsearch = ["corpus"]\n${playGateways('play')}`)
     expect((await get(running, BITCOIN)).body.source).toBe('sample')
     expect((await buy(running, SEARCH, { query: 'x402' })).status).toBe(200)
-    expect(warnings).toEqual(expect.arrayContaining(['search answers from a few bundled documents, for real money', 'prices are made up by the embedded sample market, for real money']))
+    expect(warnings).toEqual(
+      expect.arrayContaining([
+        'search answers from a few bundled documents, for real money',
+        'prices are made up by the embedded sample market, for real money',
+      ]),
+    )
   })
 })
 
@@ -142,10 +195,16 @@ test('models are timed too: what a vendor answers, under its name', async () => 
   const vendors = `[vendors.embedded]\nchat = "parrot"\n[vendors.vendor-a]\nprotocol = "sketch"\n[vendors.vendor-h]\nchat = "openai-chat"\nbase_url = "${upstream.url}/deep"\n`
   const running = await startWith({ ...playMoney(), OPERATOR_TOKEN: TOKEN }, playGateways('play') + vendors)
   expect((await buy(running, '/api/v1/chat/completions', chat)).status).toBe(200)
-  expect((await buy(running, '/api/v1/images/generations', { model: 'vendor-a/image-1', prompt: 'a fox' })).status).toBe(200)
-  expect((await buy(running, '/api/v1/chat/completions', { ...chat, model: 'vendor-h/chat-4' })).status).toBeGreaterThanOrEqual(400)
+  expect(
+    (await buy(running, '/api/v1/images/generations', { model: 'vendor-a/image-1', prompt: 'a fox' })).status,
+  ).toBe(200)
+  expect(
+    (await buy(running, '/api/v1/chat/completions', { ...chat, model: 'vendor-h/chat-4' })).status,
+  ).toBeGreaterThanOrEqual(400)
   const body = await (await fetch(`${running.url}/metrics`, { headers: { authorization: `Bearer ${TOKEN}` } })).text()
-  const counts = [...body.matchAll(/^farebox_upstream_seconds_count\{vendor="([\w-]+)"\} (\d+)$/gm)].map(([, vendor, count]) => [vendor, Number(count)])
+  const counts = [...body.matchAll(/^farebox_upstream_seconds_count\{vendor="([\w-]+)"\} (\d+)$/gm)].map(
+    ([, vendor, count]) => [vendor, Number(count)],
+  )
   expect(Object.fromEntries(counts)).toEqual({ echoModel: 1, sketch: 1, 'vendor-h': 1 })
 })
 
@@ -175,7 +234,10 @@ describe('keys', () => {
   test('xAI searches first, and Exa where xAI has no answer', async () => {
     upstream.seen.length = 0
     alerts.length = 0
-    expect(await buy(keyed, SEARCH, { query: 'x402' })).toMatchObject({ status: 200, body: { summary: 'By xAI.', model: 'grok-x' } })
+    expect(await buy(keyed, SEARCH, { query: 'x402' })).toMatchObject({
+      status: 200,
+      body: { summary: 'By xAI.', model: 'grok-x' },
+    })
     upstream.refusing = true
     expect(await buy(keyed, SEARCH, { query: 'x402' })).toMatchObject({ status: 200, body: { summary: 'By Exa.' } })
     upstream.refusing = false
@@ -193,10 +255,19 @@ describe('keys', () => {
   test('one cache stands before Pyth, for all gateways', async () => {
     upstream.seen.length = 0
     for (const host of ['first.example', 'second.example']) {
-      expect(await get(keyed, BITCOIN, { host })).toMatchObject({ status: 200, body: { source: 'pyth', price: 60_000.12345678 } })
-      expect(await get(keyed, '/api/v1/crypto/history/BTC-USD?resolution=1&from=1790000000&to=1790000100', { host })).toMatchObject({ status: 200 })
+      expect(await get(keyed, BITCOIN, { host })).toMatchObject({
+        status: 200,
+        body: { source: 'pyth', price: 60_000.12345678 },
+      })
+      expect(
+        await get(keyed, '/api/v1/crypto/history/BTC-USD?resolution=1&from=1790000000&to=1790000100', { host }),
+      ).toMatchObject({ status: 200 })
     }
-    expect(upstream.seen.toSorted()).toEqual(['/bars/history Bearer k-p', '/hermes/v2/price_feeds Bearer k-p', '/hermes/v2/updates/price/latest Bearer k-p'])
+    expect(upstream.seen.toSorted()).toEqual([
+      '/bars/history Bearer k-p',
+      '/hermes/v2/price_feeds Bearer k-p',
+      '/hermes/v2/updates/price/latest Bearer k-p',
+    ])
   })
 
   test('swaps bring their fee to the treasury', async () => {
@@ -217,10 +288,14 @@ describe('keys', () => {
     await buy(keyed, SEARCH, { query: 'x402' })
     const response = await fetch(`${keyed.url}/metrics`, { headers: operator })
     const body = await response.text()
-    expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/plain; version=0.0.4; charset=utf-8'])
+    expect([response.status, response.headers.get('content-type')]).toEqual([
+      200,
+      'text/plain; version=0.0.4; charset=utf-8',
+    ])
     expect(body).toMatch(/^farebox_revenue_usdc_total\{gateway="first",endpoint="search"\} 0\.\d+$/m)
     expect(body).toMatch(/^farebox_requests_total\{gateway="second",endpoint="crypto\.price",status="2xx"\} \d+$/m)
-    for (const vendor of ['xai', 'exa', 'pyth', 'zerox']) expect(body).toMatch(new RegExp(`^farebox_upstream_seconds_count\\{vendor="${vendor}"\\} [1-9]`, 'm'))
+    for (const vendor of ['xai', 'exa', 'pyth', 'zerox'])
+      expect(body).toMatch(new RegExp(`^farebox_upstream_seconds_count\\{vendor="${vendor}"\\} [1-9]`, 'm'))
     expect(body).not.toMatch(/k-[xepz]\b|BTC-USD|x402/)
     expect((await get(keyed, '/metrics')).status).toBe(404)
   })

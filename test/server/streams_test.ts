@@ -20,14 +20,31 @@ async function served(answer: ChatAnswer, options: KitOptions = {}) {
   const cancelled = door()
   if (answer.kind !== 'stream') throw new TypeError('a stream is served here')
   const { stream } = answer
-  const watched: ChatAnswer = { kind: 'stream', stream: { next: stream.next, cancel: () => (stream.cancel(), cancelled.open()) } }
+  const watched: ChatAnswer = {
+    kind: 'stream',
+    stream: { next: stream.next, cancel: () => (stream.cancel(), cancelled.open()) },
+  }
   const subject = await table(undefined, { chatVendor: { wire: 'chat', ask: async () => watched }, ...options })
-  const elysia = app({ gateways: [{ gateway: subject.shop, hosts: [] }], log: { ...subject.log, access() {}, flush() {} } })
-  const server = Bun.serve({ port: 0, hostname: '127.0.0.1', idleTimeout: IDLE_S, fetch: (request) => elysia.fetch(request) })
+  const elysia = app({
+    gateways: [{ gateway: subject.shop, hosts: [] }],
+    log: { ...subject.log, access() {}, flush() {} },
+  })
+  const server = Bun.serve({
+    port: 0,
+    hostname: '127.0.0.1',
+    idleTimeout: IDLE_S,
+    fetch: (request) => elysia.fetch(request),
+  })
   servers.push(server)
   const payment = await subject.signed()
   const headers = { 'content-type': 'application/json', 'payment-signature': encodePayment(payment) }
-  const ask = (signal?: AbortSignal) => fetch(new URL(COMPLETIONS, server.url), { method: 'POST', headers, body: JSON.stringify(STREAM), ...(signal && { signal }) })
+  const ask = (signal?: AbortSignal) =>
+    fetch(new URL(COMPLETIONS, server.url), {
+      method: 'POST',
+      headers,
+      body: JSON.stringify(STREAM),
+      ...(signal && { signal }),
+    })
   return { ...subject, server, headers, ask, cancelled: cancelled.passed }
 }
 
@@ -36,7 +53,11 @@ describe('over a real connection', () => {
     const pieces = chatPieces(said({ role: 'assistant', content: 'zero' }))
     const { ask, chain } = await served(pieces.answer)
     const response = await ask()
-    expect([response.status, response.headers.get('content-type'), response.headers.get('transfer-encoding')]).toEqual([200, 'text/event-stream; charset=utf-8', 'chunked'])
+    expect([response.status, response.headers.get('content-type'), response.headers.get('transfer-encoding')]).toEqual([
+      200,
+      'text/event-stream; charset=utf-8',
+      'chunked',
+    ])
     const reader = reading(response)
     expect(await reader.next()).toBe(said({ role: 'assistant', content: 'zero' }))
     for (const word of ['one', 'two', 'three']) {
@@ -93,11 +114,19 @@ describe('over a real connection', () => {
   test('a client that does not read holds its upstream back', async () => {
     let reads = 0
     const piece = new TextEncoder().encode(said({ content: 'x'.repeat(65_536) }))
-    const { server, headers, cancelled, idle, chain } = await served({ kind: 'stream', stream: { next: async () => (reads++, piece), cancel() {} } })
+    const { server, headers, cancelled, idle, chain } = await served({
+      kind: 'stream',
+      stream: { next: async () => (reads++, piece), cancel() {} },
+    })
     const socket = connect({ host: '127.0.0.1', port: server.port as number })
     socket.pause()
     const body = JSON.stringify(STREAM)
-    const lines = [`POST ${COMPLETIONS} HTTP/1.1`, 'host: 127.0.0.1', ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`), `content-length: ${body.length}`]
+    const lines = [
+      `POST ${COMPLETIONS} HTTP/1.1`,
+      'host: 127.0.0.1',
+      ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+      `content-length: ${body.length}`,
+    ]
     socket.write(`${lines.join('\r\n')}\r\n\r\n${body}`)
     const still = await settled(() => reads)
     expect([still > 0, still < 1_000]).toEqual([true, true])

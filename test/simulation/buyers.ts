@@ -13,15 +13,26 @@ export function post(world: World, process: Process, signed: Signed): Actor {
   world.say(() => name)
   signed.isShown = true
   const { isDeaf } = world.stage.rule
-  return world.start({ name, kind: 'post', process, signed }, async ({ gone }) => await heard(await process.gateway.handle(request, { ip: BUYER, gone: isDeaf ? NEVER : gone.signal }), gone.signal))
+  return world.start(
+    { name, kind: 'post', process, signed },
+    async ({ gone }) =>
+      await heard(
+        await process.gateway.handle(request, { ip: BUYER, gone: isDeaf ? NEVER : gone.signal }),
+        gone.signal,
+      ),
+  )
 }
 
 export function poll(world: World, process: Process, { id, signed }: { id: string; signed: Signed }): Actor {
-  const request = requestOf('GET', pollUrl(id, world.ledgerRows.isLive(id) ? '/api/v1/calls' : undefined), { header: signed.header })
+  const request = requestOf('GET', pollUrl(id, world.ledgerRows.isLive(id) ? '/api/v1/calls' : undefined), {
+    header: signed.header,
+  })
   const name = `${ownerOf(process.index)} poll ${world.ledgerRows.nameOf(id)} ${signed.name} #${world.step}`
   world.say(() => name)
   signed.isShown = true
-  return world.start({ name, kind: 'poll', process, signed, call: id }, ({ gone }) => process.gateway.handle(request, { ip: BUYER, gone: gone.signal }))
+  return world.start({ name, kind: 'poll', process, signed, call: id }, ({ gone }) =>
+    process.gateway.handle(request, { ip: BUYER, gone: gone.signal }),
+  )
 }
 
 /** A stream is read to its end, or until its reader leaves; it is then what came of it. */

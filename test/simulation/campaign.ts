@@ -25,7 +25,11 @@ export async function campaign(rule: Rule, { seed, runs, skip = 0, isFirst = fal
   let made = 0
   while (made < runs && !(isFirst && found.length > 0)) {
     await alone(() => {
-      for (const end = performance.now() + TURN_MS; made < runs && performance.now() < end && !(isFirst && found.length > 0); made++) {
+      for (
+        const end = performance.now() + TURN_MS;
+        made < runs && performance.now() < end && !(isFirst && found.length > 0);
+        made++
+      ) {
         const run = explore(on, seedOf(seed, skip + made))
         if (run.violation) found.push(run)
       }

@@ -49,7 +49,12 @@ export function habitsOf({ chance }: World): Habits {
       [deliver, often(0, 1, 3)],
       [forget, often(0, 1)],
     ],
-    jumps: often([700, 5_000, 9_000, 31_000, 46_000], [46_000, 46_000, 9_000], [2_000, 46_000, 700_000], [31_000, 46_000, 120_000, 1_300_000]),
+    jumps: often(
+      [700, 5_000, 9_000, 31_000, 46_000],
+      [46_000, 46_000, 9_000],
+      [2_000, 46_000, 700_000],
+      [31_000, 46_000, 120_000, 1_300_000],
+    ),
     lives: often([600], [600, 90], [60, 20], [600, 8]),
   }
 }
@@ -107,7 +112,8 @@ export function step(world: World, habits: Habits): void {
 function postNew(world: World, { calls, lives }: Habits): void {
   const { chance, buyers, stage, ledgerRows } = world
   const process = alive(world)
-  if (process && ledgerRows.calls.length < calls) post(world, process, world.sign(chance.pick(buyers), chance.pick(stage.products), chance.pick(lives)))
+  if (process && ledgerRows.calls.length < calls)
+    post(world, process, world.sign(chance.pick(buyers), chance.pick(stage.products), chance.pick(lives)))
 }
 
 function postAgain(world: World): void {
@@ -124,7 +130,8 @@ function pollSomehow(world: World, { lives }: Habits): void {
   const opener = openerOf(world, id)
   const draw = chance.next()
   if (draw < 0.3) return void poll(world, process, { id, signed: opener })
-  if (draw < 0.5) return void poll(world, process, { id, signed: chance.pick(signed.filter(({ buyer }) => buyer === opener.buyer)) })
+  if (draw < 0.5)
+    return void poll(world, process, { id, signed: chance.pick(signed.filter(({ buyer }) => buyer === opener.buyer)) })
   const product = chance.isLucky(0.15) ? chance.pick(stage.products) : opener.product
   poll(world, process, { id, signed: world.sign(opener.buyer, product, chance.pick(lives)) })
 }
@@ -132,11 +139,14 @@ function pollSomehow(world: World, { lives }: Habits): void {
 function pollWithAny(world: World): void {
   const { chance, ledgerRows, signed } = world
   const process = alive(world)
-  if (process && ledgerRows.calls.length > 0) poll(world, process, { id: chance.pick(ledgerRows.calls), signed: chance.pick(signed) })
+  if (process && ledgerRows.calls.length > 0)
+    poll(world, process, { id: chance.pick(ledgerRows.calls), signed: chance.pick(signed) })
 }
 
 function hangUp(world: World): void {
-  const posts = world.ready().filter(({ actor }) => actor.kind === 'post' && !actor.gone.signal.aborted && !actor.reply && actor.process.isAlive)
+  const posts = world
+    .ready()
+    .filter(({ actor }) => actor.kind === 'post' && !actor.gone.signal.aborted && !actor.reply && actor.process.isAlive)
   if (posts.length > 0) world.hangUp(world.chance.pick(posts).actor)
 }
 

@@ -69,7 +69,8 @@ function quiet(world: World): void {
   if (!ledgerRows.violation) ledgerRows.judgeGifts()
   for (const id of ledgerRows.calls) if (!ledgerRows.violation) settleUp(world, process, id)
   const shown = world.signed.filter((signed) => signed.isShown && world.isSpendable(signed))
-  for (let tries = 0; tries < 2 && shown.length > 0 && !ledgerRows.violation; tries++) useAgain(world, process, shown.splice(chance.below(shown.length), 1))
+  for (let tries = 0; tries < 2 && shown.length > 0 && !ledgerRows.violation; tries++)
+    useAgain(world, process, shown.splice(chance.below(shown.length), 1))
 }
 
 /** The node stays away until every authorization has been over for ten minutes. */
@@ -77,7 +78,8 @@ function outlast(world: World): void {
   world.isDown = true
   world.isCalm = true
   world.cash.outage(true)
-  world.now = Math.max(world.now, ...world.signed.map(({ expiresAt }) => expiresAt)) + world.stage.timeouts.unresolvedMs + 1_000
+  world.now =
+    Math.max(world.now, ...world.signed.map(({ expiresAt }) => expiresAt)) + world.stage.timeouts.unresolvedMs + 1_000
   world.cash.advance(world.now)
   finish(world)
   const process = alive(world)
@@ -100,7 +102,10 @@ function finish(world: World): void {
 function settleUp(world: World, process: Process, id: string): void {
   const { ledgerRows } = world
   const opener = openerOf(world, id)
-  const spent = world.signed.filter(({ key, buyer, isShown }) => isShown && buyer === opener.buyer && ledgerRows.moved(key) !== undefined && ledgerRows.servedBy(key).has(id))
+  const spent = world.signed.filter(
+    ({ key, buyer, isShown }) =>
+      isShown && buyer === opener.buyer && ledgerRows.moved(key) !== undefined && ledgerRows.servedBy(key).has(id),
+  )
   for (const signed of [...spent, opener, world.sign(opener.buyer, opener.product, 600)]) {
     const asked = poll(world, process, { id, signed })
     finish(world)
@@ -121,11 +126,21 @@ function useAgain(world: World, process: Process, [signed]: readonly Signed[]): 
   const body = JSON.parse(String(posted.reply?.body ?? '{}'))
   const own = ledgerRows.handedOut(signed.key)
   const id = body.id ?? body.job_id ?? own
-  const isTaken = posted.reply?.status === 200 || posted.reply?.status === 202 || (body.code === 'PAYMENT_REPLAY' && (body.recoverable === true || own !== undefined))
-  if (!isTaken || id === undefined) return ledgerRows.violate('nothingStuck', `${signed.name} moved no money, and is answered with ${posted.reply?.status} ${body.code ?? ''}`)
+  const isTaken =
+    posted.reply?.status === 200 ||
+    posted.reply?.status === 202 ||
+    (body.code === 'PAYMENT_REPLAY' && (body.recoverable === true || own !== undefined))
+  if (!isTaken || id === undefined)
+    return ledgerRows.violate(
+      'nothingStuck',
+      `${signed.name} moved no money, and is answered with ${posted.reply?.status} ${body.code ?? ''}`,
+    )
   const collected = poll(world, process, { id, signed })
   finish(world)
   if (isLive(signed.product) && collected.reply?.status === 200) return
   if (JSON.parse(String(collected.reply?.body ?? '{}')).data !== undefined) return
-  ledgerRows.violate('nothingStuck', `${signed.name} moved no money, and leads to ${ledgerRows.nameOf(id)}, which is ${ledgerRows.row(id)?.work} and answers ${collected.reply?.status}`)
+  ledgerRows.violate(
+    'nothingStuck',
+    `${signed.name} moved no money, and leads to ${ledgerRows.nameOf(id)}, which is ${ledgerRows.row(id)?.work} and answers ${collected.reply?.status}`,
+  )
 }

@@ -11,7 +11,8 @@ export const LAWS = {
   onePayment: 'a buyer pays once for a call',
   moneyHasResult: 'money moves only for a stored result, which its buyer can collect',
   resultHasMoney: 'a result is shown only for a transfer that is real, to us, and of its price',
-  noSecondSignature: 'nobody is asked to sign again, or told that nothing was charged, while what was signed has moved money or may',
+  noSecondSignature:
+    'nobody is asked to sign again, or told that nothing was charged, while what was signed has moved money or may',
   oneCall: 'an authorization pays for one call',
   nothingStuck: 'an authorization that moved no money can be used, or its call collected',
   trueLedger: 'the ledger says what the chain says',
@@ -20,14 +21,21 @@ export const LAWS = {
   goneIsFree: 'who has gone before an inline settlement begins is not charged by it',
   onlyThePayer: 'nobody collects what another wallet ordered',
   noSurprise: 'no request fails for a reason that nobody foresaw',
-  nothingGiven: 'an answer that was read whole is paid, but for two of a wallet that never paid anything and took its money away',
+  nothingGiven:
+    'an answer that was read whole is paid, but for two of a wallet that never paid anything and took its money away',
 } as const
 export type LawName = keyof typeof LAWS
 
 export type Violation = { readonly law: LawName; readonly text: string; readonly step: number }
 
 /** One question to the chain to settle; timely when the claim left it the time that the house promises. */
-type Attempt = { readonly call: string; readonly at: number; readonly actor: Actor; readonly isTimely: boolean; isAnswered: boolean }
+type Attempt = {
+  readonly call: string
+  readonly at: number
+  readonly actor: Actor
+  readonly isTimely: boolean
+  isAnswered: boolean
+}
 
 const CLAIM_TO_SETTLE_MS = timeouts.settleLeaseMs - timeouts.settleMs
 
@@ -138,16 +146,20 @@ export function ledgerRows(world: World): Ledger {
 
   /** An authorization that this request sent, or that had been sent for its call before it came. */
   function inDoubt(actor: Actor): string | undefined {
-    const concerns = (key: string, to: ReadonlySet<string>) => (actor.kind === 'post' ? key === actor.signed?.key : to.has(actor.call ?? ''))
+    const concerns = (key: string, to: ReadonlySet<string>) =>
+      actor.kind === 'post' ? key === actor.signed?.key : to.has(actor.call ?? '')
     const wasBefore = (key: string) => (firstSent.get(key) ?? Infinity) < actor.began
-    const [found] = [...sends].find(([key, to]) => isAlive(key) && (actor.sent.has(key) || (concerns(key, to) && wasBefore(key)))) ?? []
+    const [found] =
+      [...sends].find(([key, to]) => isAlive(key) && (actor.sent.has(key) || (concerns(key, to) && wasBefore(key)))) ??
+      []
     return found
   }
 
   /** The result may be given away (decision 16): something was sent in time, and for long nobody has been able to find out what became of it. */
   function judgeUnresolved(id: string): void {
     unresolved.add(id)
-    if (!tried.has(id)) return violate('resultHasMoney', `${nameOf(id)} is given away, and nothing was ever sent for it`)
+    if (!tried.has(id))
+      return violate('resultHasMoney', `${nameOf(id)} is given away, and nothing was ever sent for it`)
     const isLate = [...sends].every(([key, to]) => {
       const signed = world.byKey(key)
       return !to.has(id) || !signed || signed.isCancelled || world.now > signed.expiresAt + timeouts.unresolvedMs
@@ -161,13 +173,20 @@ export function ledgerRows(world: World): Ledger {
     const found = transfers.get(payment.tx_hash)
     const call = row(id)
     if (!call) return violate('moneyHasResult', `${actor.name} shows ${nameOf(id)}, which is not stored`)
-    if (!found) return violate('resultHasMoney', `${actor.name} shows ${nameOf(id)} for a transaction that does not exist`)
+    if (!found)
+      return violate('resultHasMoney', `${actor.name} shows ${nameOf(id)} for a transaction that does not exist`)
     const { transfer } = found
-    const isRight = transfer.to === call.offer.payTo.toLowerCase() && transfer.value === call.quote && transfer.from === call.payer
-    if (!isRight) return violate('resultHasMoney', `${actor.name} shows ${nameOf(id)} for a transfer of ${transfer.value} that is not its price`)
+    const isRight =
+      transfer.to === call.offer.payTo.toLowerCase() && transfer.value === call.quote && transfer.from === call.payer
+    if (!isRight)
+      return violate(
+        'resultHasMoney',
+        `${actor.name} shows ${nameOf(id)} for a transfer of ${transfer.value} that is not its price`,
+      )
     const before = shownFor.get(payment.tx_hash) ?? id
     shownFor.set(payment.tx_hash, before)
-    if (before !== id) return violate('oneCall', `${nameOfKey(found.key)} paid for ${nameOf(before)} and for ${nameOf(id)}`)
+    if (before !== id)
+      return violate('oneCall', `${nameOfKey(found.key)} paid for ${nameOf(before)} and for ${nameOf(id)}`)
     if (world.isFlaky) return
     if (call.money !== 'settled' || call.receipt?.transaction !== payment.tx_hash) {
       violate('trueLedger', `${actor.name} shows ${nameOf(id)} as paid, and the ledger does not know`)
@@ -190,7 +209,8 @@ export function ledgerRows(world: World): Ledger {
     for (const [work] of text.matchAll(/end-of-work-\d+/g)) answers.set(key, read.add(work))
     if (call === undefined || read.size === 0 || world.isFlaky) return
     const money = row(call)?.money
-    if (money !== 'settled' && money !== 'unresolved') violate('resultHasMoney', `${actor.name} shows ${nameOf(call)}, which is ${money}`)
+    if (money !== 'settled' && money !== 'unresolved')
+      violate('resultHasMoney', `${actor.name} shows ${nameOf(call)}, which is ${money}`)
   }
 
   function judgeRow(id: string, settled: Map<string, string>): void {
@@ -199,7 +219,11 @@ export function ledgerRows(world: World): Ledger {
     const paid = [...(payments.get(id) ?? [])]
     if (call.money !== 'settled') {
       const unseen = paid.find((key) => call.work === 'completed' || sends.has(key))
-      if (unseen) violate('moneyHasResult', `${nameOfKey(unseen)} paid for ${nameOf(id)}, which is ${call.work} and ${call.money}`)
+      if (unseen)
+        violate(
+          'moneyHasResult',
+          `${nameOfKey(unseen)} paid for ${nameOf(id)}, which is ${call.work} and ${call.money}`,
+        )
       return
     }
     const { transaction = '', amount } = call.receipt ?? {}
@@ -250,7 +274,8 @@ export function ledgerRows(world: World): Ledger {
 
     claiming(actor, id) {
       // Who leaves a stream after its first words pays for them.
-      if (actor?.kind === 'post' && actor.gone.signal.aborted && !isOfLive(id)) violate('goneIsFree', `${actor.name} settles ${nameOf(id)} for nobody`)
+      if (actor?.kind === 'post' && actor.gone.signal.aborted && !isOfLive(id))
+        violate('goneIsFree', `${actor.name} settles ${nameOf(id)} for nobody`)
     },
 
     claimed(claim, { id, offered, at }) {
@@ -268,7 +293,13 @@ export function ledgerRows(world: World): Ledger {
       const claim = claims.get(payment)
       if (!actor || !claim) return undefined
       const { settleMs } = timeouts
-      const attempt: Attempt = { call: claim.call, at: world.now, actor, isTimely: world.now - claim.askedAt <= CLAIM_TO_SETTLE_MS, isAnswered: false }
+      const attempt: Attempt = {
+        call: claim.call,
+        at: world.now,
+        actor,
+        isTimely: world.now - claim.askedAt <= CLAIM_TO_SETTLE_MS,
+        isAnswered: false,
+      }
       for (const other of attempts) {
         const isUnderWay = !other.isAnswered && other.actor.process.isAlive && world.now < other.at + settleMs
         if (other.call === attempt.call && attempt.isTimely && other.isTimely && isUnderWay) {
@@ -292,7 +323,8 @@ export function ledgerRows(world: World): Ledger {
       actor?.sent.add(key)
       if (to.size > 1) violate('oneCall', `${shown} is sent for ${[...to].map(nameOf).join(' and for ')}`)
       const call = row(claim.call)
-      if (call?.work !== 'completed' || call.result === null) violate('moneyHasResult', `${shown} is sent for ${nameOf(claim.call)}, which has no result`)
+      if (call?.work !== 'completed' || call.result === null)
+        violate('moneyHasResult', `${shown} is sent for ${nameOf(claim.call)}, which has no result`)
     },
 
     landed(by, { key, name: shown }, transfer) {
@@ -309,24 +341,33 @@ export function ledgerRows(world: World): Ledger {
     finished(isWritten, id, outcome) {
       world.say(() => `   -> ${isWritten ? 'written' : 'refused: the token is stale'}`)
       if (outcome.kind === 'unresolved' && isWritten) judgeUnresolved(id)
-      if (outcome.kind === 'paid' && !isWritten) violate('trueLedger', `a payment for ${nameOf(id)} is refused by the ledger`)
+      if (outcome.kind === 'paid' && !isWritten)
+        violate('trueLedger', `a payment for ${nameOf(id)} is refused by the ledger`)
       return isWritten
     },
 
     replied(actor, reply) {
       const text = String(reply.body)
-      const isAnswer = actor.call === undefined ? actor.signed !== undefined && isLive(actor.signed.product) : isOfLive(actor.call)
+      const isAnswer =
+        actor.call === undefined ? actor.signed !== undefined && isLive(actor.signed.product) : isOfLive(actor.call)
       if (reply.status === 200 && isAnswer) return judgeLive(actor, text)
       const body = JSON.parse(text)
       const id = body.id ?? body.job_id
-      world.say(() => `${actor.name}: ${[reply.status, body.status ?? body.code ?? body.error, body.payment?.status, id && nameOf(id)].filter(Boolean).join(' ')}`)
+      world.say(
+        () =>
+          `${actor.name}: ${[reply.status, body.status ?? body.code ?? body.error, body.payment?.status, id && nameOf(id)].filter(Boolean).join(' ')}`,
+      )
       const isOther = actor.call !== undefined && row(actor.call)?.payer !== actor.signed?.buyer.wallet
-      if (isOther && reply.status !== 403 && !world.isFlaky) violate('onlyThePayer', `${actor.name} gets ${reply.status}`)
+      if (isOther && reply.status !== 403 && !world.isFlaky)
+        violate('onlyThePayer', `${actor.name} gets ${reply.status}`)
       if (reply.status === 200 && body.data) judgeResult(actor, body)
       if (body.code === 'PAYMENT_REPLAY' && body.job_id !== undefined) return
       const key = reply.status === 402 ? inDoubt(actor) : [...actor.sent].find(isAlive)
       if (!key || (reply.status !== 402 && !/nothing was charged/i.test(text))) return
-      violate('noSecondSignature', `${actor.name} gets ${reply.status}, but ${nameOfKey(key)} ${movedIn.has(key) ? 'moved money' : 'may still land'}`)
+      violate(
+        'noSecondSignature',
+        `${actor.name} gets ${reply.status}, but ${nameOfKey(key)} ${movedIn.has(key) ? 'moved money' : 'may still land'}`,
+      )
     },
 
     newWork: () => ++works,
@@ -343,13 +384,18 @@ export function ledgerRows(world: World): Ledger {
         const spare = read.size - (movedIn.has(key) ? 1 : 0)
         if (!signed || spare <= 0) continue
         const { wallet } = signed.buyer
-        if (!fugitives.has(wallet)) return violate('nothingGiven', `${signed.name} bought ${read.size} answers and moved ${movedIn.has(key) ? 'the price of one' : 'nothing'}`)
+        if (!fugitives.has(wallet))
+          return violate(
+            'nothingGiven',
+            `${signed.name} bought ${read.size} answers and moved ${movedIn.has(key) ? 'the price of one' : 'nothing'}`,
+          )
         const { count, units } = unpaid.get(wallet) ?? { count: 0, units: 0n }
         unpaid.set(wallet, { count: count + spare, units: units + BigInt(signed.product.offer.amount) * BigInt(spare) })
       }
       for (const [wallet, { count, units }] of unpaid) {
         const isOver = count > STRANGERS.calls || units > STRANGERS.units
-        if (isOver && !payers.has(wallet)) violate('nothingGiven', `a wallet that never paid anything has ${count} answers worth ${units}`)
+        if (isOver && !payers.has(wallet))
+          violate('nothingGiven', `a wallet that never paid anything has ${count} answers worth ${units}`)
       }
     },
 
@@ -359,14 +405,16 @@ export function ledgerRows(world: World): Ledger {
 
     alerted(message, fields) {
       world.say(() => `alert: ${message}`)
-      if (!world.isFlaky && /nobody foresaw|background/.test(message)) violate('noSurprise', `${message}: ${String(fields?.error)}`)
+      if (!world.isFlaky && /nobody foresaw|background/.test(message))
+        violate('noSurprise', `${message}: ${String(fields?.error)}`)
     },
 
     close() {
       const settled = new Map<string, string>()
       for (const id of calls.keys()) judgeRow(id, settled)
       const unknown = [...transfers].filter(([transaction, { key }]) => !settled.has(transaction) && !own.has(key))
-      for (const [, { key }] of unknown) violate('trueLedger', `${nameOfKey(key)} moved money that the ledger does not know`)
+      for (const [, { key }] of unknown)
+        violate('trueLedger', `${nameOfKey(key)} moved money that the ledger does not know`)
       const sum = [...transfers.values()].reduce((total, { transfer }) => total + transfer.value, 0n)
       const held = world.cash.balanceOf(world.cash.offer(1n).payTo)
       if (held !== sum) violate('trueLedger', `the transfers come to ${sum}, the balance to ${held}`)

@@ -14,7 +14,8 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
   const bindings = new Map<string, Bound>()
 
   const boundTo = (key: string): ledger.Row | undefined => rows.get(bindings.get(key)?.call ?? '')
-  const bindingsOf = (id: string): Bound[] => [...bindings.values()].filter((binding) => binding.call === id).sort((a, b) => a.place - b.place)
+  const bindingsOf = (id: string): Bound[] =>
+    [...bindings.values()].filter((binding) => binding.call === id).sort((a, b) => a.place - b.place)
   const shown = (row: ledger.Row): Call => row
 
   function call(id: string): ledger.Row {
@@ -28,17 +29,20 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
       if (row.payer !== payer || row.asset !== asset) continue
       const unpaidRecord = { ...row, block: row.receipt?.block ?? null }
       yield { ...unpaidRecord, state: null, bindingExpiresAt: null }
-      for (const { state, expiresAt } of bindingsOf(row.id)) yield { ...unpaidRecord, state, bindingExpiresAt: expiresAt }
+      for (const { state, expiresAt } of bindingsOf(row.id))
+        yield { ...unpaidRecord, state, bindingExpiresAt: expiresAt }
     }
   }
 
-  const hasPaid = ({ payer, asset }: Pick<Call, 'payer' | 'asset'>) => [...rows.values()].some((row) => row.payer === payer && row.asset === asset && row.money === 'settled')
+  const hasPaid = ({ payer, asset }: Pick<Call, 'payer' | 'asset'>) =>
+    [...rows.values()].some((row) => row.payer === payer && row.asset === asset && row.money === 'settled')
 
   function perform(writes: readonly ledger.Write[]): void {
     for (const write of writes) {
       if (write.kind === 'insert') rows.set(write.call.id, { ...write.call, ...ledger.UNCLAIMED })
       if (write.kind === 'patch') rows.set(write.id, { ...call(write.id), ...write.patch })
-      if (write.kind === 'bind') bindings.set(write.binding.key, { ...write.binding, authorization: write.authorization })
+      if (write.kind === 'bind')
+        bindings.set(write.binding.key, { ...write.binding, authorization: write.authorization })
       if (write.kind === 'free') bindings.delete(write.key)
       const binding = write.kind === 'mark' ? bindings.get(write.key) : undefined
       if (binding && write.kind === 'mark') bindings.set(write.key, { ...binding, state: write.state })
@@ -50,7 +54,11 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
   return {
     ...memoryStorage(),
     async openCall(asked, authorization, at) {
-      const { answer, writes } = decideOpen({ call: asked, authorization }, { bound: boundTo(authorization.key), exposedCalls: exposedCalls(asked), hasPaid: hasPaid(asked) }, at)
+      const { answer, writes } = decideOpen(
+        { call: asked, authorization },
+        { bound: boundTo(authorization.key), exposedCalls: exposedCalls(asked), hasPaid: hasPaid(asked) },
+        at,
+      )
       perform(writes)
       return answer.kind === 'replayed' ? { kind: 'replayed', call: call(answer.id) } : answer
     },
@@ -72,24 +80,40 @@ export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
       })
     },
     lostCalls: async (now) => listed((row) => ledger.isLost(row, now)),
-    unfinishedCalls: async (owner, { gateway, after }) => listed((row) => row.owner === owner && row.gateway === gateway && ledger.isUnfinished(row.work) && row.id > after),
+    unfinishedCalls: async (owner, { gateway, after }) =>
+      listed(
+        (row) => row.owner === owner && row.gateway === gateway && ledger.isUnfinished(row.work) && row.id > after,
+      ),
     async claimSettlement(id, offered, at) {
       const own = bindingsOf(id)
       const isOwn = own.some(({ key }) => key === offered?.key)
-      const { answer, writes } = decideClaim(rows.get(id), { bindings: own, offered, bound: isOwn || !offered ? undefined : boundTo(offered.key) }, at)
+      const { answer, writes } = decideClaim(
+        rows.get(id),
+        { bindings: own, offered, bound: isOwn || !offered ? undefined : boundTo(offered.key) },
+        at,
+      )
       perform(writes)
       if (answer.kind === 'replayed') return { kind: 'replayed', call: call(answer.id) }
       if (answer.kind !== 'retry') return answer
       const authorization = bindings.get(answer.key)?.authorization
       if (!authorization) throw new Error(`no authorization ${answer.key}`)
-      return { kind: 'retry', token: answer.token, sent: answer.sent, authorization: { ...authorization, payment: { ...authorization.payment } } }
+      return {
+        kind: 'retry',
+        token: answer.token,
+        sent: answer.sent,
+        authorization: { ...authorization, payment: { ...authorization.payment } },
+      }
     },
     async finishSettlement(id, token, outcome, at) {
       const { answer, writes } = decideFinish(rows.get(id), { bindings: bindingsOf(id), token, outcome }, at)
       perform(writes)
       return answer
     },
-    unsettled: async (before, _limit, gateway) => listed((row) => row.money === 'settling' && (row.claimUntil ?? 0) <= before && (gateway ?? row.gateway) === row.gateway),
+    unsettled: async (before, _limit, gateway) =>
+      listed(
+        (row) =>
+          row.money === 'settling' && (row.claimUntil ?? 0) <= before && (gateway ?? row.gateway) === row.gateway,
+      ),
     prune: async () => 0,
   }
 }

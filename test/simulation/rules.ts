@@ -1,5 +1,14 @@
 /** The rules of settling (decisions 12, 13, 15, 16, 18), each switched off by what stands behind a port: the model must miss every one. */
-import { type AuthorizationBinding, decideClaim, decideFinish, decideOpen, isFree, type Row, type RowPatch, type Write } from '../../core/payment/ledger.ts'
+import {
+  type AuthorizationBinding,
+  decideClaim,
+  decideFinish,
+  decideOpen,
+  isFree,
+  type Row,
+  type RowPatch,
+  type Write,
+} from '../../core/payment/ledger.ts'
 import type { Chain } from '../../core/ports/mod.ts'
 import type { LawName } from './ledger.ts'
 import { ruledStorage } from './ruled_storage.ts'
@@ -26,7 +35,8 @@ export const featureFlags: readonly Switch[] = [
     storage: () =>
       ruledStorage({
         decideFinish(call, seen, at) {
-          const claimKey = call?.claimKey ?? seen.bindings.find(({ state }) => state === 'open' || state === 'sent')?.key ?? null
+          const claimKey =
+            call?.claimKey ?? seen.bindings.find(({ state }) => state === 'open' || state === 'sent')?.key ?? null
           return decideFinish(call && { ...call, claimKey }, { ...seen, token: call?.claimToken ?? seen.token }, at)
         },
       }),
@@ -38,7 +48,14 @@ export const featureFlags: readonly Switch[] = [
       ruledStorage({
         decideClaim(call, seen, at) {
           const isGone = ({ key, state }: AuthorizationBinding) => state === 'sent' && key !== seen.offered?.key
-          return decideClaim(call, { ...seen, bindings: seen.bindings.map((binding) => (isGone(binding) ? { ...binding, state: 'dead' } : binding)) }, at)
+          return decideClaim(
+            call,
+            {
+              ...seen,
+              bindings: seen.bindings.map((binding) => (isGone(binding) ? { ...binding, state: 'dead' } : binding)),
+            },
+            at,
+          )
         },
       }),
   },
@@ -74,7 +91,10 @@ export const featureFlags: readonly Switch[] = [
       ruledStorage({
         decideClaim(call, seen, at) {
           const { answer, writes } = decideClaim(call, seen, at)
-          const forget = (write: Write): Write => (write.kind === 'patch' && write.patch.claimKey ? { ...write, patch: { ...write.patch, claimFresh: true } } : write)
+          const forget = (write: Write): Write =>
+            write.kind === 'patch' && write.patch.claimKey
+              ? { ...write, patch: { ...write.patch, claimFresh: true } }
+              : write
           return { answer: answer.kind === 'retry' ? { ...answer, sent: false } : answer, writes: writes.map(forget) }
         },
       }),
@@ -94,17 +114,22 @@ export const featureFlags: readonly Switch[] = [
   {
     name: 'one at a time may settle',
     breaks: ['oneAtATime'],
-    storage: () => ruledStorage({ decideClaim: (call, seen, at) => decideClaim(call && { ...call, claimUntil: null }, seen, at) }),
+    storage: () =>
+      ruledStorage({ decideClaim: (call, seen, at) => decideClaim(call && { ...call, claimUntil: null }, seen, at) }),
   },
   {
     name: 'an authorization is not free once settling has begun',
     breaks: ['oneCall'],
     storage: () => {
-      const isLet = (call: Pick<Row, 'work' | 'money' | 'until'>, now: number) => isFree(call, now) || (call.money !== 'settled' && call.until <= now)
+      const isLet = (call: Pick<Row, 'work' | 'money' | 'until'>, now: number) =>
+        isFree(call, now) || (call.money !== 'settled' && call.until <= now)
       return ruledStorage({
         isFree: isLet,
         decideOpen(asked, seen, at) {
-          const bound = seen.bound && isLet(seen.bound, at.now) ? { ...seen.bound, work: 'failed' as const, money: 'verified' as const } : seen.bound
+          const bound =
+            seen.bound && isLet(seen.bound, at.now)
+              ? { ...seen.bound, work: 'failed' as const, money: 'verified' as const }
+              : seen.bound
           return decideOpen(asked, { ...seen, bound }, at)
         },
       })
@@ -129,7 +154,10 @@ export const featureFlags: readonly Switch[] = [
       async fate(payment, offer, at) {
         const fate = await chain.fate(payment, offer, at)
         if (fate.kind !== 'dead' || !isCancelled(payment)) return fate
-        return { kind: 'paid', receipt: { transaction: '0xcancelled', network: offer.network, payer: payTo, amount: offer.amount } }
+        return {
+          kind: 'paid',
+          receipt: { transaction: '0xcancelled', network: offer.network, payer: payTo, amount: offer.amount },
+        }
       },
     }),
   },
@@ -137,7 +165,8 @@ export const featureFlags: readonly Switch[] = [
   {
     name: 'open calls of a wallet are summed against its balance',
     breaks: ['exposure'],
-    storage: () => ruledStorage({ decideOpen: (asked, seen, { now, until }) => decideOpen(asked, seen, { now, until }) }),
+    storage: () =>
+      ruledStorage({ decideOpen: (asked, seen, { now, until }) => decideOpen(asked, seen, { now, until }) }),
   },
   { name: 'who has gone is not charged by the reply that he does not read', breaks: ['goneIsFree'], isDeaf: true },
   {
@@ -146,7 +175,8 @@ export const featureFlags: readonly Switch[] = [
     storage: () =>
       ruledStorage({
         isFree: () => false,
-        decideOpen: (asked, seen, at) => (seen.bound ? { answer: { kind: 'replayed', id: seen.bound.id }, writes: [] } : decideOpen(asked, seen, at)),
+        decideOpen: (asked, seen, at) =>
+          seen.bound ? { answer: { kind: 'replayed', id: seen.bound.id }, writes: [] } : decideOpen(asked, seen, at),
       }),
   },
   {
@@ -154,10 +184,15 @@ export const featureFlags: readonly Switch[] = [
     breaks: ['onePayment'],
     storage: () =>
       ruledStorage({
-        decideClaim: (call, seen, at) => decideClaim(call && { ...call, money: call.money === 'settled' ? 'settling' : call.money }, seen, at),
+        decideClaim: (call, seen, at) =>
+          decideClaim(call && { ...call, money: call.money === 'settled' ? 'settling' : call.money }, seen, at),
       }),
   },
-  { name: 'a result is not given away before ten minutes have passed in doubt', breaks: ['resultHasMoney'], timeouts: { unresolvedMs: 0 } },
+  {
+    name: 'a result is not given away before ten minutes have passed in doubt',
+    breaks: ['resultHasMoney'],
+    timeouts: { unresolvedMs: 0 },
+  },
   {
     name: 'what ended before it was sent does not count as sent',
     breaks: ['resultHasMoney'],

@@ -45,7 +45,9 @@ function on({ fresh }: Store, name: StoreName, rule: Rule): Rule {
 }
 
 function describe({ seed, steps, violation }: Run): string {
-  return violation ? `seed ${seed}, ${steps} steps: ${LAWS[violation.law]}\n    ${violation.text}` : `seed ${seed}, ${steps} steps: every law holds`
+  return violation
+    ? `seed ${seed}, ${steps} steps: ${LAWS[violation.law]}\n    ${violation.text}`
+    : `seed ${seed}, ${steps} steps: every law holds`
 }
 
 async function tell(rule: Rule, seed: number): Promise<boolean> {
@@ -57,14 +59,17 @@ async function tell(rule: Rule, seed: number): Promise<boolean> {
 
 async function look(rule: Rule): Promise<boolean> {
   const [seed, runs, skip] = [values.seed, values.runs, values.skip].map(Number) as [number, number, number]
-  console.log(`${runs} runs, seed ${seed}, ${values.without === undefined ? rule.name : `without: ${rule.name}`}, on ${values.storage}`)
+  console.log(
+    `${runs} runs, seed ${seed}, ${values.without === undefined ? rule.name : `without: ${rule.name}`}, on ${values.storage}`,
+  )
   const { found, ms } = await campaign(rule, { seed, runs, skip })
   console.log(`${Math.round((runs / ms) * 1000)} runs/s, ${found.length} violations`)
   for (const run of found.slice(0, 10)) console.log(`  ${describe(run)}`)
   const [first] = found
   const without = values.without === undefined ? '' : ` --without ${JSON.stringify(values.without)}`
   const harsh = values.harsh ? ' --harsh' : ''
-  if (first) console.log(`bun test/simulation/run.ts --replay ${first.seed} --storage ${values.storage}${harsh}${without}`)
+  if (first)
+    console.log(`bun test/simulation/run.ts --replay ${first.seed} --storage ${values.storage}${harsh}${without}`)
   return found.length === 0
 }
 

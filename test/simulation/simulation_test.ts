@@ -18,7 +18,9 @@ async function expectNone(rule: Rule, found: readonly Run[]): Promise<void> {
   const [first] = found
   if (!first) return
   const { lines } = await replay(rule, first.seed)
-  throw new Error(`bun test/simulation/run.ts --replay ${first.seed}${rule.isHarsh ? ' --harsh' : ''}\n${lines.join('\n')}`)
+  throw new Error(
+    `bun test/simulation/run.ts --replay ${first.seed}${rule.isHarsh ? ' --harsh' : ''}\n${lines.join('\n')}`,
+  )
 }
 
 test(`${RUNS} random histories of posts, polls, crashes and bad weather keep every law (seed ${SEED})`, async () => {
@@ -57,7 +59,10 @@ for (const rule of featureFlags) {
 }
 
 test('a storage that throws is a surprise', async () => {
-  const rule: Rule = { name: 'throws', storage: () => ({ ...ruledStorage(), callOf: () => Promise.reject(new Error('no table called bonds')) }) }
+  const rule: Rule = {
+    name: 'throws',
+    storage: () => ({ ...ruledStorage(), callOf: () => Promise.reject(new Error('no table called bonds')) }),
+  }
   const { found } = await campaign(rule, { seed: SEED, runs: 100, isFirst: true })
   expect(found[0]?.violation?.law).toBe('noSurprise')
 })

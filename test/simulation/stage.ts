@@ -8,7 +8,17 @@ import type { Reply } from '../../core/endpoint/mod.ts'
 import { calls } from '../../core/products/site/call_poll.ts'
 import { chat } from '../../core/products/chat/completions.ts'
 import { images } from '../../core/products/images/generations.ts'
-import { type Gateway, gateway, type Offer, type Timeouts, timeouts, type ChatVendor, type Payment, type Ports, type Storage } from '../../core/mod.ts'
+import {
+  type Gateway,
+  gateway,
+  type Offer,
+  type Timeouts,
+  timeouts,
+  type ChatVendor,
+  type Payment,
+  type Ports,
+  type Storage,
+} from '../../core/mod.ts'
 import type { Chain } from '../../core/ports/mod.ts'
 import { pollKey } from '../../core/call/poll_urls.ts'
 import type { LawName } from './ledger.ts'
@@ -23,7 +33,8 @@ const FULL_MENU = [...MENU, ...chat]
 /** Signs poll URLs; in a database the key would be one more write that is asked for in every run. */
 const POLL_SECRET = '5e'.repeat(32)
 /** Where a buyer polls, as a reply would tell. */
-export const pollUrl = (id: string, path: string = POSTED): string => `${path}/${id}?key=${pollKey(Buffer.from(POLL_SECRET, 'hex'), id)}`
+export const pollUrl = (id: string, path: string = POSTED): string =>
+  `${path}/${id}?key=${pollKey(Buffer.from(POLL_SECRET, 'hex'), id)}`
 
 export const POSTED = '/api/v1/images/generations'
 const COMPLETIONS = '/api/v1/chat/completions'
@@ -63,18 +74,46 @@ const PIXEL = 'data:image/png;base64,iVBORw0KGgo='
 const NEVER = new AbortController().signal
 
 export function stage(rule: Rule): Stage {
-  const made: Stage = { rule, gateways: [], products: [], refresh: () => {}, timeouts: { ...timeouts, ...rule.timeouts }, world: undefined }
+  const made: Stage = {
+    rule,
+    gateways: [],
+    products: [],
+    refresh: () => {},
+    timeouts: { ...timeouts, ...rule.timeouts },
+    world: undefined,
+  }
   const world = (): World => {
     if (!made.world) throw new Error('there is no world')
     return made.world
   }
   made.world = beforeAnyRun()
-  const open = (index: number) => gateway({ ports: portsOf(index, world), endpoints: rule.isHarsh ? FULL_MENU : MENU, label: 'model', pollKeys: [POLL_SECRET], owner: ownerOf(index), timeouts: made.timeouts })
+  const open = (index: number) =>
+    gateway({
+      ports: portsOf(index, world),
+      endpoints: rule.isHarsh ? FULL_MENU : MENU,
+      label: 'model',
+      pollKeys: [POLL_SECRET],
+      owner: ownerOf(index),
+      timeouts: made.timeouts,
+    })
   const all = () => Array.from({ length: MAX_PROCESSES }, (_, index) => open(index))
   const picture = (model: string) => ({ path: POSTED, body: JSON.stringify({ model, prompt: 'a red fox' }) })
-  const answer = (stream: boolean) => ({ path: COMPLETIONS, body: JSON.stringify({ model: 'vendor-h/chat-4', messages: [{ role: 'user', content: 'Why?' }], max_tokens: MAX_TOKENS, stream }) })
-  const pictures = [productOf('fast', picture('vendor-a/image-1'), open(0)), productOf('slow', picture('vendor-e/image-pro'), open(0))]
-  const products = rule.isHarsh ? [...pictures, productOf('talk', answer(false), open(0)), productOf('stream', answer(true), open(0))] : pictures
+  const answer = (stream: boolean) => ({
+    path: COMPLETIONS,
+    body: JSON.stringify({
+      model: 'vendor-h/chat-4',
+      messages: [{ role: 'user', content: 'Why?' }],
+      max_tokens: MAX_TOKENS,
+      stream,
+    }),
+  })
+  const pictures = [
+    productOf('fast', picture('vendor-a/image-1'), open(0)),
+    productOf('slow', picture('vendor-e/image-pro'), open(0)),
+  ]
+  const products = rule.isHarsh
+    ? [...pictures, productOf('talk', answer(false), open(0)), productOf('stream', answer(true), open(0))]
+    : pictures
   Object.assign(made, { gateways: all(), products, refresh: () => void (made.gateways = all()) })
   made.world = undefined
   return made
@@ -106,7 +145,13 @@ export function requestOf(method: string, path: string, { body, header }: { body
   if (header !== undefined) headers.set('payment-signature', header)
   if (body !== undefined) headers.set('content-type', 'application/json').set('content-length', String(body.length))
   const read = { get: (name: string) => headers.get(name) ?? null, has: (name: string) => headers.has(name) }
-  return { method, url: `http://model.test${path}`, headers: read, body: body === undefined ? null : {}, text: async () => body ?? '' } as unknown as Request
+  return {
+    method,
+    url: `http://model.test${path}`,
+    headers: read,
+    body: body === undefined ? null : {},
+    text: async () => body ?? '',
+  } as unknown as Request
 }
 
 /** Everything that a process asks goes through the world, which decides when it is done and when it is answered; the books are kept on the way. */
@@ -122,12 +167,18 @@ function portsOf(index: number, world: () => World): Ports {
   }
   const node = <T>(label: string, payment: Payment, run: (chain: Chain) => Promise<T>): Promise<T> => {
     const here = world()
-    return here.ask(process(), { label: `${label} ${here.signedIn(payment).name}`, isStorage: false, run: () => run(here.chain) })
+    return here.ask(process(), {
+      label: `${label} ${here.signedIn(payment).name}`,
+      isStorage: false,
+      run: () => run(here.chain),
+    })
   }
 
   const storage: Storage = {
     openCall: (call, authorization, at) =>
-      store('openCall', async (inner, { ledgerRows }) => ledgerRows.opened(await inner.openCall(call, authorization, at), authorization, at)),
+      store('openCall', async (inner, { ledgerRows }) =>
+        ledgerRows.opened(await inner.openCall(call, authorization, at), authorization, at),
+      ),
     getCall: (id) => store('getCall', (inner) => inner.getCall(id)),
     callOf: (key, now) => store('callOf', (inner) => inner.callOf(key, now)),
     moveCall: (id, from, patch) => store(`moveCall ${patch.work ?? ''}`, (inner) => inner.moveCall(id, from, patch)),
@@ -137,10 +188,14 @@ function portsOf(index: number, world: () => World): Ports {
     claimSettlement(id, offered, at) {
       const { ledgerRows, active } = world()
       ledgerRows.claiming(active, id)
-      return store('claimSettlement', async (inner) => ledgerRows.claimed(await inner.claimSettlement(id, offered, at), { id, offered, at }))
+      return store('claimSettlement', async (inner) =>
+        ledgerRows.claimed(await inner.claimSettlement(id, offered, at), { id, offered, at }),
+      )
     },
     finishSettlement: (id, token, outcome, at) =>
-      store(`finishSettlement ${outcome.kind}`, async (inner, { ledgerRows }) => ledgerRows.finished(await inner.finishSettlement(id, token, outcome, at), id, outcome)),
+      store(`finishSettlement ${outcome.kind}`, async (inner, { ledgerRows }) =>
+        ledgerRows.finished(await inner.finishSettlement(id, token, outcome, at), id, outcome),
+      ),
     unsettled: (...asked) => store('unsettled', (inner) => inner.unsettled(...asked)),
     spendByModel: (payer, since) => store('spendByModel', (inner) => inner.spendByModel(payer, since)),
     lease: (name, owner, at) => store('lease', (inner) => inner.lease(name, owner, at)),
@@ -160,7 +215,9 @@ function portsOf(index: number, world: () => World): Ports {
     settle(payment, offer, at) {
       const { ledgerRows, active } = world()
       const attempt = ledgerRows.settling(active, payment)
-      return node('settle', payment, (inner) => inner.settle(payment, offer, at)).finally(() => ledgerRows.answered(attempt))
+      return node('settle', payment, (inner) => inner.settle(payment, offer, at)).finally(() =>
+        ledgerRows.answered(attempt),
+      )
     },
     fate: (payment, offer, at) => node('fate', payment, (inner) => inner.fate(payment, offer, at)),
   }
@@ -184,8 +241,16 @@ function portsOf(index: number, world: () => World): Ports {
       }
       await world().ask(process(), { label: 'model', isStorage: false, run: failing })
       if (!stream) return wholeAnswer({ content: `end-of-work-${work}` })
-      const pieces = [chunk({ content: 'Well' }), chunk({ content: ', you see, ' }), chunk({ content: `end-of-work-${work}` }, { finish: 'stop' }), usageChunk(), DONE]
-      const told = streamAnswer(pieces, { gate: () => world().ask(process(), { label: 'piece', isStorage: false, run: async () => {} }) })
+      const pieces = [
+        chunk({ content: 'Well' }),
+        chunk({ content: ', you see, ' }),
+        chunk({ content: `end-of-work-${work}` }, { finish: 'stop' }),
+        usageChunk(),
+        DONE,
+      ]
+      const told = streamAnswer(pieces, {
+        gate: () => world().ask(process(), { label: 'piece', isStorage: false, run: async () => {} }),
+      })
       return told
     },
   }
@@ -194,8 +259,15 @@ function portsOf(index: number, world: () => World): Ports {
     storage,
     chain,
     objects: { put: async () => {}, get: async () => undefined },
-    vendors: { images: () => ({ generate }), chat: () => talker, media: () => Promise.reject(new Error('there is no media host')) },
-    clock: { now: () => world().now + (world().processes[index]?.skewMs ?? 0), wait: (ms, signal) => world().wait(ms, signal) },
+    vendors: {
+      images: () => ({ generate }),
+      chat: () => talker,
+      media: () => Promise.reject(new Error('there is no media host')),
+    },
+    clock: {
+      now: () => world().now + (world().processes[index]?.skewMs ?? 0),
+      wait: (ms, signal) => world().wait(ms, signal),
+    },
     log: { info() {}, warn() {}, alert: (message, fields) => world().ledgerRows.alerted(message, fields) },
     random: (bytes) => world().ledgerRows.random(bytes),
     countTokens: async (text) => text.length,

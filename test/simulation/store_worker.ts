@@ -5,7 +5,9 @@ import { postgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 import type { Storage } from '../../core/ports/mod.ts'
 
-export type Place = { readonly kind: 'sqlite'; readonly path: string } | { readonly kind: 'postgres'; readonly url: string }
+export type Place =
+  | { readonly kind: 'sqlite'; readonly path: string }
+  | { readonly kind: 'postgres'; readonly url: string }
 export type WorkerData = { readonly place: Place; readonly port: MessagePort; readonly bell: Int32Array }
 export type Asked = { readonly verb: string; readonly given: readonly unknown[] }
 export type Answered = { readonly value: unknown } | { readonly error: string }
@@ -65,5 +67,8 @@ port.on('message', (asked: Asked) => {
     Atomics.store(bell, 0, 1)
     Atomics.notify(bell, 0)
   }
-  perform(asked).then((value) => answer({ value }), (error: Error) => answer({ error: error.message }))
+  perform(asked).then(
+    (value) => answer({ value }),
+    (error: Error) => answer({ error: error.message }),
+  )
 })

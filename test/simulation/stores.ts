@@ -43,14 +43,18 @@ function standing(place: Place): Store {
     near.postMessage(asked)
     // The bell for the answer before may still be ringing.
     while (Atomics.load(bell, 0) === 0) {
-      if (Atomics.wait(bell, 0, 0, LIMIT_MS) === 'timed-out') throw new Error(`${place.kind} does not answer ${asked.verb}`)
+      if (Atomics.wait(bell, 0, 0, LIMIT_MS) === 'timed-out')
+        throw new Error(`${place.kind} does not answer ${asked.verb}`)
     }
     const { message } = receiveMessageOnPort(near) as { message: Answered }
     if ('error' in message) throw new Error(message.error)
     return message.value
   }
 
-  const verbs = Object.keys(memoryStorage()).map((verb) => [verb, async (...given: readonly unknown[]) => ask({ verb, given })])
+  const verbs = Object.keys(memoryStorage()).map((verb) => [
+    verb,
+    async (...given: readonly unknown[]) => ask({ verb, given }),
+  ])
   const storage = Object.fromEntries(verbs) as Storage
   return {
     fresh() {

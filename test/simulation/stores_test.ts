@@ -8,7 +8,13 @@ import { openStore, type Store } from './stores.ts'
 const SEED = 7
 const SEEDS = [1, 2, 3, 4, 5, 6, 7, 8]
 /** What the reconciler, and a process that takes over from one that crashed, ask of a storage. */
-const PATHS = [/ tends #\d+: unsettled/, / tends #\d+: lostCalls/, / tends #\d+: claimSettlement/, / tends #\d+: finishSettlement/, / takes over: lostCalls/]
+const PATHS = [
+  / tends #\d+: unsettled/,
+  / tends #\d+: lostCalls/,
+  / tends #\d+: claimSettlement/,
+  / tends #\d+: finishSettlement/,
+  / takes over: lostCalls/,
+]
 
 const told = async (rule: Rule, seed: number): Promise<string> => (await replay(rule, seed)).lines.join('\n')
 const telling = (rule: Rule): Promise<string[]> => Array.fromAsync(SEEDS, (seed) => told(rule, seed))
@@ -29,7 +35,10 @@ describe.each([
     const { found, runs, ms } = await campaign(rule, { seed: SEED, runs: wanted })
     console.log(`${name}, seed ${SEED}: ${runs} runs at ${Math.round((runs / ms) * 1000)}/s`)
     const [first] = found
-    if (first) throw new Error(`bun test/simulation/run.ts --storage ${name} --replay ${first.seed}\n${await told(rule, first.seed)}`)
+    if (first)
+      throw new Error(
+        `bun test/simulation/run.ts --storage ${name} --replay ${first.seed}\n${await told(rule, first.seed)}`,
+      )
   }, 120_000)
 
   test('a seed makes the same history again, reconciling and taking over included', async () => {
@@ -38,7 +47,9 @@ describe.each([
     expect(PATHS.filter((path) => !before.some((lines) => path.test(lines)))).toEqual([])
   }, 60_000)
 
-  for (const off of featureFlags.filter(({ name: each }) => each === 'unknown is not refused' || each.startsWith('dead means'))) {
+  for (const off of featureFlags.filter(
+    ({ name: each }) => each === 'unknown is not refused' || each.startsWith('dead means'),
+  )) {
     test(`without the rule that ${off.name}, a law is broken`, async () => {
       const { found } = await campaign({ ...off, storage: store.fresh }, { seed: 3, runs: 200, isFirst: true })
       expect(off.breaks).toContain(found[0]?.violation?.law as LawName)

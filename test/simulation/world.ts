@@ -38,7 +38,14 @@ export type Signed = {
 }
 
 /** `skewMs`: how far its clock is ahead. */
-export type Process = { readonly index: number; readonly gateway: Gateway; isAlive: boolean; isMaintaining: boolean; isFrozen: boolean; skewMs: number }
+export type Process = {
+  readonly index: number
+  readonly gateway: Gateway
+  isAlive: boolean
+  isMaintaining: boolean
+  isFrozen: boolean
+  skewMs: number
+}
 
 /** One thing that goes on in a process: a request, a round of tending. */
 export type Actor = {
@@ -68,7 +75,12 @@ type Item = Question<unknown> & {
   answer: { readonly value: unknown } | { readonly error: Error } | undefined
 }
 
-type Wait = { readonly due: number; readonly actor: Actor; readonly signal: AbortSignal | undefined; readonly resolve: () => void }
+type Wait = {
+  readonly due: number
+  readonly actor: Actor
+  readonly signal: AbortSignal | undefined
+  readonly resolve: () => void
+}
 
 export type World = {
   readonly chance: Chance
@@ -105,7 +117,10 @@ export type World = {
   /** Whether the vendor fails this time. */
   fails(): boolean
   /** Runs `work` as a new actor until it has nothing left to do but wait. */
-  start(actor: Pick<Actor, 'name' | 'kind' | 'process' | 'signed' | 'call'>, work: (actor: Actor) => Promise<Reply | undefined>): Actor
+  start(
+    actor: Pick<Actor, 'name' | 'kind' | 'process' | 'signed' | 'call'>,
+    work: (actor: Actor) => Promise<Reply | undefined>,
+  ): Actor
   /** What can go on. */
   ready(): readonly (Item | Wait)[]
   release(which: Item | Wait): void
@@ -148,8 +163,10 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
   const weathered: Chain = {
     terms: (now) => cash.terms(now),
     identify: async (payment) => world.signedIn(payment).identity,
-    verify: async (payment, offer, at) => (isLimited() ? { kind: 'unavailable', reason: TOO_MANY } : await cash.verify(payment, offer, at)),
-    fate: async (payment, offer, at) => (isLimited() ? { kind: 'unknown', reason: TOO_MANY } : await cash.fate(payment, offer, at)),
+    verify: async (payment, offer, at) =>
+      isLimited() ? { kind: 'unavailable', reason: TOO_MANY } : await cash.verify(payment, offer, at),
+    fate: async (payment, offer, at) =>
+      isLimited() ? { kind: 'unknown', reason: TOO_MANY } : await cash.fate(payment, offer, at),
     settle,
   }
 
@@ -159,8 +176,10 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
   async function settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
     const signed = world.signedIn(payment)
     if (isLimited()) return { kind: 'unknown', reason: TOO_MANY }
-    const isFunded = signed.product.offer.amount === offer.amount && cash.balanceOf(signed.buyer.wallet) >= BigInt(offer.amount)
-    if (world.isDown || at.signal.aborted || !world.isSpendable(signed) || !isFunded) return await cash.settle(payment, offer, at)
+    const isFunded =
+      signed.product.offer.amount === offer.amount && cash.balanceOf(signed.buyer.wallet) >= BigInt(offer.amount)
+    if (world.isDown || at.signal.aborted || !world.isSpendable(signed) || !isFunded)
+      return await cash.settle(payment, offer, at)
     const weather = world.isCalm ? 'fair' : forecast()
     world.say(() => `   the weather for ${signed.name} is ${weather}`)
     if (weather === 'refused') return { kind: 'refused', reason: 'the node refuses' }
@@ -168,7 +187,9 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
     if (weather === 'late') world.mempool.push(signed)
     if (weather === 'late' || weather === 'dropped') return { kind: 'unknown', reason: 'no receipt in time' }
     world.land('gateway', signed)
-    return weather === 'landed' ? { kind: 'unknown', reason: 'no receipt in time' } : await cash.settle(payment, offer, at)
+    return weather === 'landed'
+      ? { kind: 'unknown', reason: 'no receipt in time' }
+      : await cash.settle(payment, offer, at)
   }
 
   function forecast(): 'fair' | 'refused' | 'landed' | 'late' | 'dropped' {
@@ -193,7 +214,10 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
       item.answer = isLost ? { error: gone } : answer
       items.push(item)
     }
-    item.run().then((value) => keep({ value }), (error: Error) => keep({ error }))
+    item.run().then(
+      (value) => keep({ value }),
+      (error: Error) => keep({ error }),
+    )
   }
 
   function answer({ answer: given, resolve, reject }: Item): void {
@@ -235,7 +259,8 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
     limited: 0,
 
     say(text) {
-      if (isTraced) world.lines.push(`${String(world.step).padStart(3)} +${((world.now - START) / 1000).toFixed(1)}s  ${text()}`)
+      if (isTraced)
+        world.lines.push(`${String(world.step).padStart(3)} +${((world.now - START) / 1000).toFixed(1)}s  ${text()}`)
     },
 
     ask<T>(process: Process, question: Question<T>): Promise<T> {
@@ -262,7 +287,14 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
     fails: () => !world.isCalm && dice.isLucky(climate.vendorFailures),
 
     start(given, work) {
-      const actor: Actor = { ...given, gone: new AbortController(), began: world.step, sent: new Set(), reply: undefined, asleepUntil: 0 }
+      const actor: Actor = {
+        ...given,
+        gone: new AbortController(),
+        began: world.step,
+        sent: new Set(),
+        reply: undefined,
+        asleepUntil: 0,
+      }
       world.active = actor
       work(actor).then(
         (reply) => {
@@ -329,7 +361,10 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
       if (!world.isSingle || index === 0) return process
       const wasCalm = world.isCalm
       world.isCalm = true
-      world.start({ name: `${ownerOf(index)} takes over`, kind: 'start', process }, async () => void (await shop.takeOver()))
+      world.start(
+        { name: `${ownerOf(index)} takes over`, kind: 'start', process },
+        async () => void (await shop.takeOver()),
+      )
       world.isCalm = wasCalm
       return process
     },
@@ -346,10 +381,20 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
       cash.advance(world.now)
       world.say(() => `${ms / 1000} s pass`)
       if (world.isStorageAway) return
-      for (const { index, skewMs } of world.processes.filter(({ isAlive, isFrozen }) => isAlive && !isFrozen && !dice.isLucky(0.25))) {
+      for (const { index, skewMs } of world.processes.filter(
+        ({ isAlive, isFrozen }) => isAlive && !isFrozen && !dice.isLucky(0.25),
+      )) {
         const owner = ownerOf(index)
-        const calls = (peek(world.storage.lostCalls(Number.MAX_SAFE_INTEGER, 1_000)) as readonly Call[]).filter((call) => call.owner === owner)
-        peek(world.storage.renew(owner, calls.map(({ id }) => id), world.now + skewMs + stage.timeouts.workLeaseMs))
+        const calls = (peek(world.storage.lostCalls(Number.MAX_SAFE_INTEGER, 1_000)) as readonly Call[]).filter(
+          (call) => call.owner === owner,
+        )
+        peek(
+          world.storage.renew(
+            owner,
+            calls.map(({ id }) => id),
+            world.now + skewMs + stage.timeouts.workLeaseMs,
+          ),
+        )
       }
     },
 
@@ -362,7 +407,18 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
       const identity: Identity = { kind: 'known', payer: buyer.wallet, key, expiresAt }
       const name = `${buyer.name[0]}${world.signed.length}`
       const header = btoa(JSON.stringify(payment))
-      const signed: Signed = { name, key, payment, header, buyer, product, identity, expiresAt, isCancelled: false, isShown: false }
+      const signed: Signed = {
+        name,
+        key,
+        payment,
+        header,
+        buyer,
+        product,
+        identity,
+        expiresAt,
+        isCancelled: false,
+        isShown: false,
+      }
       world.signed.push(signed)
       byKey.set(key, signed)
       bySignature.set(payment.payload.signature, signed)
@@ -377,7 +433,8 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
 
     byKey: (key) => byKey.get(key),
 
-    isSpendable: (signed) => !signed.isCancelled && world.now < signed.expiresAt && world.ledgerRows.moved(signed.key) === undefined,
+    isSpendable: (signed) =>
+      !signed.isCancelled && world.now < signed.expiresAt && world.ledgerRows.moved(signed.key) === undefined,
 
     land(by, signed) {
       const before = cash.transfers.length
@@ -386,7 +443,10 @@ export function createWorld(stage: Stage, seed: number, { isTraced }: { isTraced
       if (transfer) world.ledgerRows.landed(by, signed, transfer)
     },
   }
-  const facts: ChainFacts = { isCancelled: (payment) => world.signedIn(payment).isCancelled, payTo: cash.offer(1n).payTo }
+  const facts: ChainFacts = {
+    isCancelled: (payment) => world.signedIn(payment).isCancelled,
+    payTo: cash.offer(1n).payTo,
+  }
   const chain = stage.rule.chain ? stage.rule.chain(weathered, facts) : weathered
   return Object.assign(world, { chain, ledgerRows: ledgerRows(world) })
 }

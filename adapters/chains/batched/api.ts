@@ -24,7 +24,9 @@ export type Batching = {
 export const LIVING: readonly string[] = ['received', 'batched', 'confirmed', 'completed']
 
 /** `refused` and `used` begin with the API's own word. */
-export type Sent = { readonly kind: 'accepted'; readonly transfer: string } | { readonly kind: 'refused' | 'used'; readonly word: string }
+export type Sent =
+  | { readonly kind: 'accepted'; readonly transfer: string }
+  | { readonly kind: 'refused' | 'used'; readonly word: string }
 
 const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' })
 const TransferId = Type.String({ pattern: '^[0-9A-Za-z-]{8,64}$' })
@@ -36,7 +38,9 @@ const Kind = Type.Object({
     name: Type.Optional(Type.Literal(BATCHED.name)),
     version: Type.Optional(Type.Literal(BATCHED.version)),
     verifyingContract: Address,
-    assets: Type.Array(Type.Object({ symbol: Type.String(), address: Type.String(), decimals: Type.Optional(Type.Unknown()) })),
+    assets: Type.Array(
+      Type.Object({ symbol: Type.String(), address: Type.String(), decimals: Type.Optional(Type.Unknown()) }),
+    ),
     minValiditySeconds: Type.Optional(Type.Unknown()),
   }),
 })
@@ -56,19 +60,44 @@ export type Transfer = Static<typeof Transfer>
 const Transfers = Type.Object({ transfers: Type.Array(Transfer) })
 /** Deposits are told as decimals, up to six places. */
 const Balances = Type.Object({
-  balances: Type.Array(Type.Object({ domain: Type.Integer(), depositor: Type.String(), balance: Type.String({ pattern: '^[0-9]{1,15}(\\.[0-9]{1,18})?$' }) })),
+  balances: Type.Array(
+    Type.Object({
+      domain: Type.Integer(),
+      depositor: Type.String(),
+      balance: Type.String({ pattern: '^[0-9]{1,15}(\\.[0-9]{1,18})?$' }),
+    }),
+  ),
 })
-const Settled = Type.Object({ success: Type.Boolean(), transaction: Type.Optional(Type.Unknown()), errorReason: Type.Optional(Type.Unknown()) })
+const Settled = Type.Object({
+  success: Type.Boolean(),
+  transaction: Type.Optional(Type.Unknown()),
+  errorReason: Type.Optional(Type.Unknown()),
+})
 
 const [kind, supported, transfers, balances, settled] = [
-  TypeCompiler.Compile(Kind), TypeCompiler.Compile(Supported), TypeCompiler.Compile(Transfers), TypeCompiler.Compile(Balances), TypeCompiler.Compile(Settled),
+  TypeCompiler.Compile(Kind),
+  TypeCompiler.Compile(Supported),
+  TypeCompiler.Compile(Transfers),
+  TypeCompiler.Compile(Balances),
+  TypeCompiler.Compile(Settled),
 ]
 const transferId = TypeCompiler.Compile(TransferId)
 
 /** Words with which it takes nothing. Any other, `unexpected_error` among them, decides nothing. */
 const REFUSALS: readonly unknown[] = [
-  'unsupported_scheme', 'unsupported_network', 'unsupported_asset', 'unsupported_domain', 'invalid_payload', 'address_mismatch', 'amount_mismatch',
-  'invalid_signature', 'authorization_not_yet_valid', 'authorization_expired', 'authorization_validity_too_short', 'self_transfer', 'insufficient_balance',
+  'unsupported_scheme',
+  'unsupported_network',
+  'unsupported_asset',
+  'unsupported_domain',
+  'invalid_payload',
+  'address_mismatch',
+  'amount_mismatch',
+  'invalid_signature',
+  'authorization_not_yet_valid',
+  'authorization_expired',
+  'authorization_validity_too_short',
+  'self_transfer',
+  'insufficient_balance',
   'wallet_not_found',
 ]
 
@@ -76,7 +105,9 @@ const REFUSALS: readonly unknown[] = [
 export const PAGE = 50
 
 type At = { readonly now: number; readonly timeoutMs: number; readonly signal?: AbortSignal }
-export type Filter = { readonly [field in 'from' | 'to' | 'nonce' | 'network' | 'status' | 'startDate' | 'endDate']?: string }
+export type Filter = {
+  readonly [field in 'from' | 'to' | 'nonce' | 'network' | 'status' | 'startDate' | 'endDate']?: string
+}
 
 export type BatchedApi = {
   /** Networks with USDC of six decimals, in the API's order. */
@@ -84,7 +115,10 @@ export type BatchedApi = {
   /** What a wallet has in the Gateway on one network, in base units and free to be spent; nothing, when the API knows none. */
   deposit(of: { readonly depositor: string; readonly domain: number }, at: At): Promise<Said<bigint>>
   /** One page of the transfers that answer the filter; `clock` is the API's own time, where it tells. */
-  transfers(filter: Filter, at: At): Promise<Said<{ readonly list: readonly Transfer[]; readonly clock: number | undefined }>>
+  transfers(
+    filter: Filter,
+    at: At,
+  ): Promise<Said<{ readonly list: readonly Transfer[]; readonly clock: number | undefined }>>
   settle(request: object, at: At): Promise<Said<Sent>>
   close(): void
 }
@@ -94,13 +128,21 @@ export function batchedApi(url: string, config: Omit<ApiConfig, 'random'>): Batc
   const { ask, close } = facilitatorApi({ url, redirects: false }, { ...config, random: noKey })
   return {
     close,
-    supported: (at) => ask('v1/x402/supported', { ...at, read: (body, isOk) => (isOk ? readSupported(body) : undefined) }),
-    deposit: (of, at) => ask('v1/balances', { ...at, body: { token: 'USDC', sources: [of] }, read: (body, isOk) => (isOk ? readDeposit(body, of) : undefined) }),
-    transfers: (filter, at) => ask('v1/x402/transfers', {
-      ...at,
-      query: filter.nonce === undefined ? { ...filter, pageSize: String(PAGE) } : filter,
-      read: (body, isOk, headers) => (isOk && transfers.Check(body) ? { list: body.transfers, clock: timeIn(headers) } : undefined),
-    }),
+    supported: (at) =>
+      ask('v1/x402/supported', { ...at, read: (body, isOk) => (isOk ? readSupported(body) : undefined) }),
+    deposit: (of, at) =>
+      ask('v1/balances', {
+        ...at,
+        body: { token: 'USDC', sources: [of] },
+        read: (body, isOk) => (isOk ? readDeposit(body, of) : undefined),
+      }),
+    transfers: (filter, at) =>
+      ask('v1/x402/transfers', {
+        ...at,
+        query: filter.nonce === undefined ? { ...filter, pageSize: String(PAGE) } : filter,
+        read: (body, isOk, headers) =>
+          isOk && transfers.Check(body) ? { list: body.transfers, clock: timeIn(headers) } : undefined,
+      }),
     settle: (body, at) => ask('v1/x402/settle', { ...at, body, read: readSent }),
   }
 }
@@ -122,8 +164,15 @@ function readSupported(body: unknown): readonly Batching[] | undefined {
     if (!kind.Check(each) || found.has(each.network)) continue
     const { network, extra } = each
     const usdc = extra.assets.find(({ symbol, decimals = 6 }) => symbol === 'USDC' && decimals === 6)?.address
-    const isToken = usdc !== undefined && /^0x[0-9a-fA-F]{40}$/.test(usdc) && lower(usdc) !== lower(extra.verifyingContract)
-    if (isToken) found.set(network, { network, asset: usdc, wallet: extra.verifyingContract, minValiditySeconds: secondsIn(extra.minValiditySeconds) })
+    const isToken =
+      usdc !== undefined && /^0x[0-9a-fA-F]{40}$/.test(usdc) && lower(usdc) !== lower(extra.verifyingContract)
+    if (isToken)
+      found.set(network, {
+        network,
+        asset: usdc,
+        wallet: extra.verifyingContract,
+        minValiditySeconds: secondsIn(extra.minValiditySeconds),
+      })
   }
   return [...found.values()]
 }
@@ -136,7 +185,9 @@ function secondsIn(said: unknown): number {
 
 function readDeposit(body: unknown, of: { depositor: string; domain: number }): bigint | undefined {
   if (!balances.Check(body)) return undefined
-  const own = body.balances.find(({ domain, depositor }) => domain === of.domain && lower(depositor) === lower(of.depositor))
+  const own = body.balances.find(
+    ({ domain, depositor }) => domain === of.domain && lower(depositor) === lower(of.depositor),
+  )
   if (!own) return 0n
   const { num, den } = dollars(own.balance)
   return (num * 1_000_000n) / den
@@ -156,8 +207,28 @@ function readSent(body: unknown, isOk: boolean): Sent | undefined {
  * tell them.
  */
 export const DOMAINS: Readonly<Record<string, number>> = {
-  'eip155:1': 0, 'eip155:43114': 1, 'eip155:10': 2, 'eip155:42161': 3, 'eip155:8453': 6, 'eip155:137': 7, 'eip155:130': 10, 'eip155:146': 13, 'eip155:480': 14,
-  'eip155:1329': 16, 'eip155:999': 19, 'eip155:5042': 26,
-  'eip155:11155111': 0, 'eip155:43113': 1, 'eip155:11155420': 2, 'eip155:421614': 3, 'eip155:84532': 6, 'eip155:80002': 7, 'eip155:1301': 10, 'eip155:14601': 13,
-  'eip155:4801': 14, 'eip155:1328': 16, 'eip155:998': 19, 'eip155:5042002': 26,
+  'eip155:1': 0,
+  'eip155:43114': 1,
+  'eip155:10': 2,
+  'eip155:42161': 3,
+  'eip155:8453': 6,
+  'eip155:137': 7,
+  'eip155:130': 10,
+  'eip155:146': 13,
+  'eip155:480': 14,
+  'eip155:1329': 16,
+  'eip155:999': 19,
+  'eip155:5042': 26,
+  'eip155:11155111': 0,
+  'eip155:43113': 1,
+  'eip155:11155420': 2,
+  'eip155:421614': 3,
+  'eip155:84532': 6,
+  'eip155:80002': 7,
+  'eip155:1301': 10,
+  'eip155:14601': 13,
+  'eip155:4801': 14,
+  'eip155:1328': 16,
+  'eip155:998': 19,
+  'eip155:5042002': 26,
 }

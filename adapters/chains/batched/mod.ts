@@ -35,17 +35,18 @@ export type BatchedConfig = {
   readonly alert: Log['alert']
 } & Omit<ApiConfig, 'random'>
 
-export type BatchedChain = Chain & Required<Pick<Chain, 'balance'>> & {
-  /** Compares the configuration with what the API supports; the terms open when it is ready, and stay open. */
-  check(at: { now: number }): Promise<Checked>
-  /**
-   * Keeps the terms up to date, and calls a person when a payment that counted as paid has failed, or lies for days. To be called every few
-   * seconds; it knows itself when there is something to do. Never rejects.
-   */
-  refresh(at: { now: number }): Promise<void>
-  /** Ends what is under way; whoever waits reads unknown. */
-  close(): void
-}
+export type BatchedChain = Chain &
+  Required<Pick<Chain, 'balance'>> & {
+    /** Compares the configuration with what the API supports; the terms open when it is ready, and stay open. */
+    check(at: { now: number }): Promise<Checked>
+    /**
+     * Keeps the terms up to date, and calls a person when a payment that counted as paid has failed, or lies for days. To be called every few
+     * seconds; it knows itself when there is something to do. Never rejects.
+     */
+    refresh(at: { now: number }): Promise<void>
+    /** Ends what is under way; whoever waits reads unknown. */
+    close(): void
+  }
 
 /** Three headers hold all offers, and Node's fetch reads 16 KiB of them (decision 45); other rails want room, too. */
 export const MAX_NETWORKS = 6
@@ -68,7 +69,14 @@ type Found =
  * Throws, without quoting it, when the URL or a network is malformed.
  */
 export function batchedChain(config: BatchedConfig): BatchedChain {
-  const { payTo, resource = 'https://localhost/', verifyMs = 3_000, settleMs = 20_000, learnMs = 300_000, watchMs = 60_000 } = config
+  const {
+    payTo,
+    resource = 'https://localhost/',
+    verifyMs = 3_000,
+    settleMs = 20_000,
+    learnMs = 300_000,
+    watchMs = 60_000,
+  } = config
   const numbers = { ...DOMAINS, ...config.domains }
   for (const network of config.networks) chainIdOf(network)
   if (config.networks.length > MAX_NETWORKS) throw new RangeError(`networks: name at most ${MAX_NETWORKS}`)
@@ -106,10 +114,16 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     today = at.now
     const { exact } = given
     const [held, found] = await Promise.all([depositOf(exact.from, offer.network, at), find(given, offer, at)])
-    if (found.kind !== 'none' && found.kind !== 'trouble') return refusal('PAYMENT_REPLAY', 'nonce_already_used', `${exact.from} has used this nonce`)
+    if (found.kind !== 'none' && found.kind !== 'trouble')
+      return refusal('PAYMENT_REPLAY', 'nonce_already_used', `${exact.from} has used this nonce`)
     if (found.kind === 'trouble') return unavailable(found.reason)
     if (typeof held !== 'bigint') return held
-    if (held < exact.value) return refusal('PAYMENT_UNFUNDED', 'insufficient_balance', `the payer has ${held} base units in the Gateway, the price is ${exact.value}`)
+    if (held < exact.value)
+      return refusal(
+        'PAYMENT_UNFUNDED',
+        'insufficient_balance',
+        `the payer has ${held} base units in the Gateway, the price is ${exact.value}`,
+      )
     return { kind: 'valid', balance: usdc(held), asOf: at.now }
   }
 
@@ -128,17 +142,27 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     if (said.kind === 'trouble') return { kind: 'trouble', reason: said.reason }
     const { list, clock = at.now } = said.value
     if (list.length === 0) return { kind: 'none', isOver: Math.min(clock, at.now) >= endsAt }
-    const isIts = list.every((each) => lower(each.fromAddress) === from && lower(each.nonce) === nonce && each.sendingNetwork === offer.network)
+    const isIts = list.every(
+      (each) =>
+        lower(each.fromAddress) === from && lower(each.nonce) === nonce && each.sendingNetwork === offer.network,
+    )
     if (!isIts) return { kind: 'trouble', reason: 'its list of transfers holds others than were asked for' }
     const ours = list.filter(({ toAddress, amount }) => lower(toAddress) === exact.to && BigInt(amount) === exact.value)
     const living = ours.find(({ status }) => LIVING.includes(status))
     if (living) return { kind: 'paid', receipt: noted(given, offer, living.id) }
     const isStrange = ours.some(({ status }) => status !== 'failed')
-    return isStrange ? { kind: 'trouble', reason: 'its transfer has a status that means nothing here' } : { kind: 'dead' }
+    return isStrange
+      ? { kind: 'trouble', reason: 'its transfer has a status that means nothing here' }
+      : { kind: 'dead' }
   }
 
   function noted({ key, exact }: Given, { network }: Offer, transaction: string): Receipt {
-    const receipt = paid.get(key) ?? { transaction, network, payer: checksummed(exact.from), amount: String(exact.value) }
+    const receipt = paid.get(key) ?? {
+      transaction,
+      network,
+      payer: checksummed(exact.from),
+      amount: String(exact.value),
+    }
     paid.set(key, receipt)
     return receipt
   }
@@ -151,7 +175,8 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     const receipt = paid.get(given.key)
     if (receipt) return { kind: 'settled', receipt }
     if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time was left to settle' }
-    if (at.now >= given.endsAt && !jobs.has(given.digest)) return concluded(await find(given, offer, at), { kind: 'refused', reason: 'the authorization is expired' })
+    if (at.now >= given.endsAt && !jobs.has(given.digest))
+      return concluded(await find(given, offer, at), { kind: 'refused', reason: 'the authorization is expired' })
     return await jobs.settle(given.digest, (job) => send(given, offer, { now: at.now, job }), at.signal)
   }
 
@@ -179,18 +204,35 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     const problems = addressProblem('pay_to', payTo)
     if (problems.length > 0) return { kind: 'wrong', problems }
     const said = await learn(now)
-    if (said.kind === 'trouble') return said.blame ? { kind: 'wrong', problems: [`api_url: ${said.reason}`] } : { kind: 'unavailable', reason: said.reason }
+    if (said.kind === 'trouble')
+      return said.blame
+        ? { kind: 'wrong', problems: [`api_url: ${said.reason}`] }
+        : { kind: 'unavailable', reason: said.reason }
     const names = said.value.map(({ network }) => network)
-    const missing = config.networks.filter((network) => !names.includes(network)).map((network) => `networks: ${network} is not supported by the API`)
+    const missing = config.networks
+      .filter((network) => !names.includes(network))
+      .map((network) => `networks: ${network} is not supported by the API`)
     const contracts = said.value.flatMap(({ asset, wallet }) => [lower(asset), lower(wallet)])
     const own = contracts.includes(lower(payTo)) ? ['pay_to: it is a contract of the API'] : []
     const unnumbered = names.filter((network) => numbers[network] === undefined)
-    const unasked = unnumbered.filter((network) => config.networks.includes(network)).map((network) => `networks: ${network} needs its number in domains`)
-    const wrong = [...missing, ...unasked, ...own, ...(names.length === 0 ? ['api_url: it batches payments on no network'] : [])]
+    const unasked = unnumbered
+      .filter((network) => config.networks.includes(network))
+      .map((network) => `networks: ${network} needs its number in domains`)
+    const wrong = [
+      ...missing,
+      ...unasked,
+      ...own,
+      ...(names.length === 0 ? ['api_url: it batches payments on no network'] : []),
+    ]
     if (wrong.length > 0) return { kind: 'wrong', problems: wrong }
     const offered = terms.map(({ network }) => network)
     const left = config.networks.length === 0 ? names.filter((network) => !offered.includes(network)) : []
-    const warnings = left.length > 0 ? [`networks: ${left.join(', ')} are supported, but not on offer; name the ones to offer, at most ${MAX_NETWORKS}`] : []
+    const warnings =
+      left.length > 0
+        ? [
+            `networks: ${left.join(', ')} are supported, but not on offer; name the ones to offer, at most ${MAX_NETWORKS}`,
+          ]
+        : []
     isOpen = true
     return { kind: 'ready', warnings, multicall: false, sync: false }
   }
@@ -203,7 +245,14 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     const wanted = config.networks.length > 0 ? config.networks : [...batchings.keys()]
     const found = wanted.flatMap((network) => (numbers[network] === undefined ? [] : (batchings.get(network) ?? [])))
     terms = found.slice(0, MAX_NETWORKS).map(({ network, asset, wallet, minValiditySeconds }) => {
-      return { scheme: 'exact', network, asset, payTo, extra: { ...BATCHED, verifyingContract: wallet }, minValiditySeconds }
+      return {
+        scheme: 'exact',
+        network,
+        asset,
+        payTo,
+        extra: { ...BATCHED, verifyingContract: wallet },
+        minValiditySeconds,
+      }
     })
     return said
   }
@@ -220,7 +269,9 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
   const balance: BatchedChain['balance'] = async (address, { signal }) => {
     const depositor = addressOf(address)
     const [first] = terms
-    const held = first ? await depositOf(depositor, first.network, { now: today, signal }) : unavailable('no network is on offer yet')
+    const held = first
+      ? await depositOf(depositor, first.network, { now: today, signal })
+      : unavailable('no network is on offer yet')
     if (typeof held !== 'bigint') throw new Error(held.reason)
     return usdc(held)
   }
@@ -237,14 +288,20 @@ type NotAccepted = Exclude<Sent, { kind: 'accepted' }> | ApiTrouble
 
 function concluded(found: Found, whileOpen: Extract<Settlement, { kind: 'refused' | 'unknown' }>): Settlement {
   if (found.kind === 'paid') return { kind: 'settled', receipt: found.receipt }
-  if (found.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead: its nonce was used for something else, or its transfer has failed' }
+  if (found.kind === 'dead')
+    return {
+      kind: 'refused',
+      reason: 'the authorization is dead: its nonce was used for something else, or its transfer has failed',
+    }
   return whileOpen
 }
 
 /** Three values. A refusal is none when the authorization may have been taken before: the API looks at the balance before it looks at the nonce. */
 function outcomeOf(said: NotAccepted, wasHanded: boolean): Extract<Settlement, { kind: 'refused' | 'unknown' }> {
-  if (said.kind === 'trouble') return { kind: 'unknown', reason: `${said.unsent ? 'nothing was sent' : 'it may have been sent'}: ${said.reason}` }
-  if (said.kind === 'used' || wasHanded) return { kind: 'unknown', reason: `${said.word}: the authorization may have been taken before` }
+  if (said.kind === 'trouble')
+    return { kind: 'unknown', reason: `${said.unsent ? 'nothing was sent' : 'it may have been sent'}: ${said.reason}` }
+  if (said.kind === 'used' || wasHanded)
+    return { kind: 'unknown', reason: `${said.word}: the authorization may have been taken before` }
   return { kind: 'refused', reason: `${said.word}: the API refused the payment` }
 }
 

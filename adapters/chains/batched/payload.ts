@@ -75,17 +75,26 @@ export function judge({ exact, endsAt }: Given, offer: Offer, now: number): Refu
   const { validAfter, validBefore, from, to } = exact
   const at = BigInt(Math.ceil(now))
   const today = Math.ceil(now / 1000)
-  if (validBefore * 1000n <= at) return refusal('PAYMENT_UNFUNDED', 'authorization_expired', `validBefore is ${validBefore}, now is ${today}`)
+  if (validBefore * 1000n <= at)
+    return refusal('PAYMENT_UNFUNDED', 'authorization_expired', `validBefore is ${validBefore}, now is ${today}`)
   if (endsAt < now + LIFE_MS) {
     const text = `validBefore is ${validBefore}, ${validBefore - BigInt(today)} seconds after now; sign now + maxTimeoutSeconds, which is ${offer.maxTimeoutSeconds}`
     return refusal('PAYMENT_UNFUNDED', 'authorization_validity_too_short', text)
   }
   if (validAfter * 1000n > at) {
-    return refusal('PAYMENT_UNFUNDED', 'authorization_not_yet_valid', `validAfter is ${validAfter}; it must not be after now, ${today}`)
+    return refusal(
+      'PAYMENT_UNFUNDED',
+      'authorization_not_yet_valid',
+      `validAfter is ${validAfter}; it must not be after now, ${today}`,
+    )
   }
   const latest = BigInt(today + Math.floor(offer.maxTimeoutSeconds) + SPARE_SECONDS)
   if (validBefore > latest) {
-    return refusal('PAYMENT_INVALID', 'invalid_payload', `validBefore is ${validBefore}; it must be at most ${latest}. Sign now + maxTimeoutSeconds`)
+    return refusal(
+      'PAYMENT_INVALID',
+      'invalid_payload',
+      `validBefore is ${validBefore}; it must be at most ${latest}. Sign now + maxTimeoutSeconds`,
+    )
   }
   if (from === to) return refusal('PAYMENT_INVALID', 'self_transfer', `${from} would pay itself`)
   return judgeValue(exact, offer)
@@ -101,5 +110,8 @@ export function refusal(code: PaymentCode, word: string, text: string): Refused 
  */
 export function settleRequest(exact: Exact, offer: Offer, resource: string): object {
   const paid = { url: resource, description: 'one call', mimeType: 'application/json' }
-  return { paymentPayload: { x402Version: VERSION, resource: paid, accepted: offer, payload: payloadOf(exact) }, paymentRequirements: offer }
+  return {
+    paymentPayload: { x402Version: VERSION, resource: paid, accepted: offer, payload: payloadOf(exact) },
+    paymentRequirements: offer,
+  }
 }

@@ -20,7 +20,10 @@ export type BatchedWatch = {
  * day. It keeps the list, so nothing is forgotten with a process; each transfer is told once by each. Paid stays paid, for its buyer has what
  * he bought: all that is left is to call a person.
  */
-export function batchedWatch(api: Pick<BatchedApi, 'transfers'>, { payTo, alert }: { payTo: string; alert: Log['alert'] }): BatchedWatch {
+export function batchedWatch(
+  api: Pick<BatchedApi, 'transfers'>,
+  { payTo, alert }: { payTo: string; alert: Log['alert'] },
+): BatchedWatch {
   const told = lruCache<true>(REMEMBERED)
   /** Since when nothing could be seen; never, once that was said. */
   let blindSince: number | undefined
@@ -32,7 +35,9 @@ export function batchedWatch(api: Pick<BatchedApi, 'transfers'>, { payTo, alert 
       const said = await api.transfers({ to: payTo, status, ...dates }, { now, timeoutMs })
       if (said.kind === 'trouble') return missed(said.reason, now)
       const { list } = said.value
-      for (const each of list) if (each.status === status && lower(each.toAddress) === lower(payTo) && Date.parse(each.createdAt) <= end) tell(each, list.length)
+      for (const each of list)
+        if (each.status === status && lower(each.toAddress) === lower(payTo) && Date.parse(each.createdAt) <= end)
+          tell(each, list.length)
     }
     blindSince = undefined
   }
@@ -47,9 +52,17 @@ export function batchedWatch(api: Pick<BatchedApi, 'transfers'>, { payTo, alert 
   function tell({ id, status, fromAddress, amount, sendingNetwork }: Transfer, found: number): void {
     if (told.get(`${id}/${status}`)) return
     told.set(`${id}/${status}`, true)
-    const what = status === 'failed' ? 'has failed; its buyer has what he bought, and the money is not ours' : 'has not been completed for a day'
+    const what =
+      status === 'failed'
+        ? 'has failed; its buyer has what he bought, and the money is not ours'
+        : 'has not been completed for a day'
     alert(`a batched payment that counted as paid ${what}`, {
-      transfer: id, status, payer: fromAddress, amount: print(usdc(BigInt(amount))), network: sendingNetwork, ...(found >= PAGE && { more: true }),
+      transfer: id,
+      status,
+      payer: fromAddress,
+      amount: print(usdc(BigInt(amount))),
+      network: sendingNetwork,
+      ...(found >= PAGE && { more: true }),
     })
   }
 

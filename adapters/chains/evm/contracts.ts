@@ -52,7 +52,8 @@ export type Contracts = {
 }
 
 /** What nodes say when the code failed, as opposed to the node. */
-const CODE_FAILED = /revert|out ?of ?gas|gas (required )?exceeds|invalid ?(opcode|jump|fe)|opcode ?not|stack|EVM error|bad instruction/i
+const CODE_FAILED =
+  /revert|out ?of ?gas|gas (required )?exceeds|invalid ?(opcode|jump|fe)|opcode ?not|stack|EVM error|bad instruction/i
 
 /** Asks once, at once, in an HTTP request of its own. */
 export async function askContract(

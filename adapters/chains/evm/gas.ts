@@ -111,7 +111,12 @@ export function gasWatch({ rpc, feeAt }: Ports, { address, transferGas, floor = 
   }
 }
 
-export type KeyReading = { readonly address: Hex; readonly balance?: bigint; readonly kind: 'funded' | 'low' | 'wrong' | 'unreadable'; readonly reason: string }
+export type KeyReading = {
+  readonly address: Hex
+  readonly balance?: bigint
+  readonly kind: 'funded' | 'low' | 'wrong' | 'unreadable'
+  readonly reason: string
+}
 
 /** Looks at the account of a key that nobody uses yet: whether it could serve, and else why not. */
 export async function lookAtKey({ rpc, feeAt }: Ports, config: Config, now: number): Promise<KeyReading> {
@@ -127,7 +132,9 @@ export async function lookAtKey({ rpc, feeAt }: Ports, config: Config, now: numb
 
 /** A relayer is a plain account: one that delegates (EIP-7702) may be emptied by its code. */
 export function codeProblem(address: Hex, isContract: boolean | undefined): string | undefined {
-  return isContract ? `its account ${address} has code; a relayer must be a plain account, without a delegation (EIP-7702)` : undefined
+  return isContract
+    ? `its account ${address} has code; a relayer must be a plain account, without a delegation (EIP-7702)`
+    : undefined
 }
 
 function lowText(address: Hex, balance: bigint | undefined, floor: bigint): string {

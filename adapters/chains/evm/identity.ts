@@ -1,6 +1,15 @@
 import type { Identity, Refused, Unavailable } from '../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
-import { checksummed, digestOf, type Domain, domainSeparator, MAGIC, malformed, signatureCall, signerOf } from './payload.ts'
+import {
+  checksummed,
+  digestOf,
+  type Domain,
+  domainSeparator,
+  MAGIC,
+  malformed,
+  signatureCall,
+  signerOf,
+} from './payload.ts'
 import type { Reads } from './reads.ts'
 import { hasCode, type Rpc } from './rpc.ts'
 import { type Exact, readExact, refused } from '../exact.ts'
@@ -41,7 +50,11 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
   function read(payment: Payment, offer: Offer): Read | Refused {
     const { extra } = offer
     if (offer.network !== network) {
-      return refused('PAYMENT_INVALID', 'network_mismatch', `the offer is for ${offer.network}, this chain is ${network}`)
+      return refused(
+        'PAYMENT_INVALID',
+        'network_mismatch',
+        `the offer is for ${offer.network}, this chain is ${network}`,
+      )
     }
     if (typeof extra?.name !== 'string' || typeof extra.version !== 'string') {
       return refused('PAYMENT_INVALID', 'missing_eip712_domain', 'the offer has no extra.name and extra.version')
@@ -77,10 +90,18 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
     if (isContract === undefined) return unavailable(`the code of ${exact.from} cannot be read`)
     if (!isContract) return refusedSignature(exact, signer)
     if (seen.kind === 'trouble') return unavailable(seen.reason)
-    const said = await reads.askContract(exact.from, { to: exact.from, data: signatureCall(digest, exact.signature) }, { signal: at.signal })
+    const said = await reads.askContract(
+      exact.from,
+      { to: exact.from, data: signatureCall(digest, exact.signature) },
+      { signal: at.signal },
+    )
     if (said.kind === 'trouble') return unavailable(said.reason)
     if (isMagic(said)) return known(exact)
-    return refused('PAYMENT_INVALID', 'signature', `the contract wallet ${exact.from} does not recognize the signature (ERC-1271)`)
+    return refused(
+      'PAYMENT_INVALID',
+      'signature',
+      `the contract wallet ${exact.from} does not recognize the signature (ERC-1271)`,
+    )
   }
 
   /**
@@ -105,7 +126,12 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
     plain.clear()
   }
 
-  return { read, identify, hadCode: (address) => coded.get(address) === true, foundCode: (address) => coded.set(address, true) }
+  return {
+    read,
+    identify,
+    hadCode: (address) => coded.get(address) === true,
+    foundCode: (address) => coded.set(address, true),
+  }
 }
 
 export function unavailable(reason: string): Unavailable {
@@ -121,11 +147,24 @@ export function isMagic(result: { ok: boolean; data: Hex } | undefined): boolean
 export function refusedSignature(exact: Exact, signer: Hex | undefined): Refused {
   const { signature, from } = exact
   if (signature.endsWith('6492'.repeat(16))) {
-    return refused('PAYMENT_INVALID', 'signature', 'counterfactual wallets (ERC-6492) are not accepted; deploy the wallet first')
+    return refused(
+      'PAYMENT_INVALID',
+      'signature',
+      'counterfactual wallets (ERC-6492) are not accepted; deploy the wallet first',
+    )
   }
   const form = malformed(signature)
-  if (form) return refused('PAYMENT_INVALID', 'signature', `${form}, and ${from} is not a contract wallet; counterfactual wallets are not accepted`)
-  return refused('PAYMENT_INVALID', 'signature', `in the offered EIP-712 domain it is a signature of ${signer ?? 'nobody'}, not of ${from}`)
+  if (form)
+    return refused(
+      'PAYMENT_INVALID',
+      'signature',
+      `${form}, and ${from} is not a contract wallet; counterfactual wallets are not accepted`,
+    )
+  return refused(
+    'PAYMENT_INVALID',
+    'signature',
+    `in the offered EIP-712 domain it is a signature of ${signer ?? 'nobody'}, not of ${from}`,
+  )
 }
 
 /** A timer that keeps no process alive. */

@@ -46,7 +46,9 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
   const [first] = keys
   if (!first) throw new RangeError('a relayer key is needed')
   const reader = build(first.key, 'reader')
-  const states = new Map<string, KeyState>(keys.map(({ name, address = name }) => [name, { address, kind: 'free', reason: 'it was not looked at yet' }]))
+  const states = new Map<string, KeyState>(
+    keys.map(({ name, address = name }) => [name, { address, kind: 'free', reason: 'it was not looked at yet' }]),
+  )
   let held: Held | undefined
   /** Keys that ran low while settlements were under way: they are given back when those are over. */
   let leaving: readonly Held[] = []
@@ -103,12 +105,19 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
 
   async function look(name: string, now: number): Promise<void> {
     const key = keys.find((each) => each.name === name)?.key ?? ''
-    const reading = await reader.look(key, now).catch((error: Error): Pick<KeyReading, 'kind' | 'reason'> => ({ kind: 'wrong', reason: error.message }))
+    const reading = await reader
+      .look(key, now)
+      .catch((error: Error): Pick<KeyReading, 'kind' | 'reason'> => ({ kind: 'wrong', reason: error.message }))
     const balance = 'balance' in reading ? reading.balance : undefined
-    if (reading.kind !== 'funded') return note(name, { kind: reading.kind, reason: reading.reason, ...(balance !== undefined && { balance }) })
+    if (reading.kind !== 'funded')
+      return note(name, { kind: reading.kind, reason: reading.reason, ...(balance !== undefined && { balance }) })
     const before = states.get(name)
     const isElsewhere = before?.kind === 'elsewhere'
-    note(name, { kind: isElsewhere ? 'elsewhere' : 'free', reason: isElsewhere ? before.reason : 'it is free', ...(balance !== undefined && { balance }) })
+    note(name, {
+      kind: isElsewhere ? 'elsewhere' : 'free',
+      reason: isElsewhere ? before.reason : 'it is free',
+      ...(balance !== undefined && { balance }),
+    })
   }
 
   async function refresh({ now }: { now: number }): Promise<void> {
@@ -169,7 +178,10 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
     if (current && lowOf(current) === undefined) return undefined
     const all = stateNow()
     const reason = all.map((state) => `${state.address}: ${state.reason}`).join('; ')
-    return { code: all.some(({ kind }) => kind === 'low') ? 'no_gas' : 'no_key', reason: `no relayer key serves: ${reason}` }
+    return {
+      code: all.some(({ kind }) => kind === 'low') ? 'no_gas' : 'no_key',
+      reason: `no relayer key serves: ${reason}`,
+    }
   }
 
   /** A misfit of the chain, or keys of which none can ever serve, are wrong; of keys that cannot serve now the operator is warned. */
@@ -178,7 +190,10 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
     if (checked.kind !== 'ready') return checked
     await Promise.all(keys.map(({ name }) => look(name, at.now)))
     const bad = [...states.values()].filter(({ kind }) => kind === 'low' || kind === 'wrong' || kind === 'unreadable')
-    const isHopeless = keys.length > 0 && bad.length === keys.length && bad.every(({ kind, balance }) => kind === 'wrong' || balance === 0n)
+    const isHopeless =
+      keys.length > 0 &&
+      bad.length === keys.length &&
+      bad.every(({ kind, balance }) => kind === 'wrong' || balance === 0n)
     const said = bad.map(({ reason }) => `relayer_key: ${reason}`)
     return isHopeless ? { kind: 'wrong', problems: said } : { ...checked, warnings: [...checked.warnings, ...said] }
   }
@@ -200,7 +215,8 @@ export function leasedChain({ keys, build, take, leaseMs }: LeasedOptions): Leas
     },
     async settle(payment, offer, at): Promise<Settlement> {
       const current = serving(at.now)
-      if (!current) return { kind: 'unknown', reason: 'this replica holds no relayer key just now; another one will settle' }
+      if (!current)
+        return { kind: 'unknown', reason: 'this replica holds no relayer key just now; another one will settle' }
       const settlement = await current.sender.settle(payment, offer, at)
       if (settlement.kind !== 'unavailable') return settlement
       // Nothing was sent, for want of gas: a key that has some may send it at once.

@@ -5,7 +5,16 @@ import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { type CheckConfig, type Checked, checkEvm } from './check.ts'
 import { chainIdOf, evmIdentity, isMagic, type Read, refusedSignature, unavailable } from './identity.ts'
 import { CONTRACT_LIMITS, type Returned } from './contracts.ts'
-import { balanceCall, type Domain, SEPARATOR_CALL, signatureCall, signerOf, stateCall, type Target, transferCall } from './payload.ts'
+import {
+  balanceCall,
+  type Domain,
+  SEPARATOR_CALL,
+  signatureCall,
+  signerOf,
+  stateCall,
+  type Target,
+  transferCall,
+} from './payload.ts'
 import { evmReads, type ReadsConfig } from './reads.ts'
 import { type GasFloor, type GasState, type GasWatch, gasWatch, type KeyReading, lookAtKey } from './gas.ts'
 import { evmRelayer, type Relayer, type RelayerConfig } from './relayer.ts'
@@ -37,20 +46,21 @@ export type EvmConfig = {
     readonly watchesGas?: boolean
   }
 
-export type EvmChain = Chain & Required<Pick<Chain, 'balance'>> & {
-  /** Compares the configuration with the chain; the terms open when it is ready, and stay open. Moves nothing. */
-  check(at?: { now: number }): Promise<Checked>
-  /** Looks after the gas of the relayer; to be called every few seconds. Never rejects. */
-  refresh(at: { now: number }): Promise<void>
-  /** What its account holds for gas, and whether that is too little to sell. */
-  gas(): GasState
-  /** Looks at the account of another key: could it serve, and else why not? */
-  look(relayerKey: string, now: number): Promise<KeyReading>
-  /** Whether no settlement is under way. */
-  isIdle(): boolean
-  /** Stops what is under way in the background; whoever waits reads unknown. */
-  close(): void
-}
+export type EvmChain = Chain &
+  Required<Pick<Chain, 'balance'>> & {
+    /** Compares the configuration with the chain; the terms open when it is ready, and stay open. Moves nothing. */
+    check(at?: { now: number }): Promise<Checked>
+    /** Looks after the gas of the relayer; to be called every few seconds. Never rejects. */
+    refresh(at: { now: number }): Promise<void>
+    /** What its account holds for gas, and whether that is too little to sell. */
+    gas(): GasState
+    /** Looks at the account of another key: could it serve, and else why not? */
+    look(relayerKey: string, now: number): Promise<KeyReading>
+    /** Whether no settlement is under way. */
+    isIdle(): boolean
+    /** Stops what is under way in the background; whoever waits reads unknown. */
+    close(): void
+  }
 
 type Found = { readonly asset: Hex; readonly time: number; readonly isContract: boolean }
 
@@ -62,12 +72,17 @@ export function evmChain(config: EvmConfig): EvmChain {
   const reads = evmReads(rpc, config)
   const watchesGas = config.watchesGas ?? true
   const transferGas = config.gas?.transfer ?? TRANSFER_GAS
-  const gas: GasWatch = gasWatch({ rpc, feeAt: (now) => relayer.feeAt(now) }, { address: account.address, transferGas, floor: config.gasFloor })
+  const gas: GasWatch = gasWatch(
+    { rpc, feeAt: (now) => relayer.feeAt(now) },
+    { address: account.address, transferGas, floor: config.gasFloor },
+  )
   const relayer: Relayer = evmRelayer(rpc, account, { ...config, chainId, gasWatch: gas })
   const identity = evmIdentity({ rpc, reads }, { network: config.network, lagSeconds: lagSeconds(config) })
   const settler = evmSettler({ rpc, reads, relayer, gasWatch: gas }, { ...config, relayer: account.address })
   const { network, asset, payTo, domain } = config
-  const offered: readonly Terms[] = [{ scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } }]
+  const offered: readonly Terms[] = [
+    { scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } },
+  ]
   let terms: readonly Terms[] = []
 
   async function verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict> {
@@ -100,21 +115,43 @@ export function evmChain(config: EvmConfig): EvmChain {
     const [balanceOf, state] = seen.results
     const moved = said ? said.moved : seen.results[2]
     if (isContract && !isMagic(said?.recognized)) {
-      return refused('PAYMENT_INVALID', 'signature', `the account ${exact.from} has code, and does not recognize the signature (ERC-1271)`)
+      return refused(
+        'PAYMENT_INVALID',
+        'signature',
+        `the account ${exact.from} has code, and does not recognize the signature (ERC-1271)`,
+      )
     }
     const balance = uintIn(balanceOf)
-    if (moved?.ok && balance !== undefined) return { kind: 'valid', balance: usdc(balance), asOf: at.now, ...(seen.block !== undefined && { block: seen.block }) }
-    if (flagIn(state)) return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled on chain')
+    if (moved?.ok && balance !== undefined)
+      return {
+        kind: 'valid',
+        balance: usdc(balance),
+        asOf: at.now,
+        ...(seen.block !== undefined && { block: seen.block }),
+      }
+    if (flagIn(state))
+      return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled on chain')
     if (balance !== undefined && balance < exact.value) {
-      return refused('PAYMENT_UNFUNDED', 'insufficient_balance', `the payer has ${balance} base units, the price is ${exact.value}`)
+      return refused(
+        'PAYMENT_UNFUNDED',
+        'insufficient_balance',
+        `the payer has ${balance} base units, the price is ${exact.value}`,
+      )
     }
     return diagnose(given, { asset, time: seen.time, isContract }, at.signal)
   }
 
   /** What only the payer's own code can answer: whether it recognizes the signature, and whether the token would then move the money. */
-  async function askPayer({ exact, digest }: Read, transfer: Target, signal: AbortSignal): Promise<{ moved: Returned; recognized: Returned } | Trouble> {
+  async function askPayer(
+    { exact, digest }: Read,
+    transfer: Target,
+    signal: AbortSignal,
+  ): Promise<{ moved: Returned; recognized: Returned } | Trouble> {
     const ask = (call: Target) => reads.askContract(exact.from, call, { signal, from: account.address })
-    const [moved, recognized] = await Promise.all([ask(transfer), ask({ to: exact.from, data: signatureCall(digest, exact.signature) })])
+    const [moved, recognized] = await Promise.all([
+      ask(transfer),
+      ask({ to: exact.from, data: signatureCall(digest, exact.signature) }),
+    ])
     if (moved.kind === 'trouble') return moved
     return recognized.kind === 'trouble' ? recognized : { moved, recognized }
   }
@@ -129,11 +166,15 @@ export function evmChain(config: EvmConfig): EvmChain {
       const text = `authorization.validAfter is ${exact.validAfter}; the clock of the chain is at ${time}`
       return refused('PAYMENT_UNFUNDED', 'payload_authorization_valid_after', text)
     }
-    const calls = [{ to: asset, data: SEPARATOR_CALL }, { to: asset, data: stateCall(exact.from, exact.nonce) }]
+    const calls = [
+      { to: asset, data: SEPARATOR_CALL },
+      { to: asset, data: stateCall(exact.from, exact.nonce) },
+    ]
     const token = await reads.view(calls, { lagSeconds: lagSeconds(config), signal })
     if (token.kind === 'trouble') return unavailable(token.reason)
     const [own, state] = token.results
-    if (flagIn(state) === undefined) return refused('PAYMENT_INVALID', 'eip3009_not_supported', `${asset} has no authorizationState`)
+    if (flagIn(state) === undefined)
+      return refused('PAYMENT_INVALID', 'eip3009_not_supported', `${asset} has no authorizationState`)
     if (own?.ok && own.data !== separator) {
       return refused('PAYMENT_INVALID', 'token_name_mismatch', 'the token has another EIP-712 domain than the offer')
     }
@@ -143,7 +184,10 @@ export function evmChain(config: EvmConfig): EvmChain {
   async function settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
     const given = identity.read(payment, offer)
     if ('kind' in given) return { kind: 'refused', reason: given.reason }
-    return settler.settle({ exact: given.exact, offer, id: given.digest, hadCode: identity.hadCode(given.exact.from) }, at)
+    return settler.settle(
+      { exact: given.exact, offer, id: given.digest, hadCode: identity.hadCode(given.exact.from) },
+      at,
+    )
   }
 
   async function fate(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Fate> {
@@ -168,7 +212,8 @@ export function evmChain(config: EvmConfig): EvmChain {
     rpc.close()
   }
 
-  const balance: EvmChain['balance'] = (address, { signal }) => reads.balance(asset, address, { lagSeconds: lagSeconds(config), signal })
+  const balance: EvmChain['balance'] = (address, { signal }) =>
+    reads.balance(asset, address, { lagSeconds: lagSeconds(config), signal })
   const low = () => (watchesGas ? gas.state().low : undefined)
 
   return {
@@ -185,7 +230,12 @@ export function evmChain(config: EvmConfig): EvmChain {
     check,
     refresh: async ({ now }) => (watchesGas ? await gas.refresh(now) : undefined),
     gas: gas.state,
-    look: (key, now) => lookAtKey({ rpc, feeAt: relayer.feeAt }, { address: accountOf(key).address, transferGas, floor: config.gasFloor }, now),
+    look: (key, now) =>
+      lookAtKey(
+        { rpc, feeAt: relayer.feeAt },
+        { address: accountOf(key).address, transferGas, floor: config.gasFloor },
+        now,
+      ),
     isIdle: settler.isIdle,
     close,
   }

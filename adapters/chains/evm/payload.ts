@@ -19,7 +19,9 @@ export const AUTHORIZATION_USED: Hex = '0x98de503528ee59b575ef0c0a2576a82497bfc0
 export const AUTHORIZATION_CANCELED: Hex = '0x1cdd46ff242716cdaa72d159d339a485b3438398348d68f09d7c8c0a59353d81'
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
 
-const DOMAIN_TYPE = keccak256(stringToHex('EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)'))
+const DOMAIN_TYPE = keccak256(
+  stringToHex('EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)'),
+)
 const TRANSFER_TYPE: Hex = '0x7c7c6cdb67a18743f49ec6fa9b35f50d52ed05cbed4cc592e13b44501c1a2267'
 
 /** Half of the order of secp256k1: a larger s is the mirrored twin of a valid signature, and tokens refuse it (EIP-2). */
@@ -42,7 +44,9 @@ export function domainSeparator(domain: Domain, chainId: number, asset: string):
 /** The EIP-712 digest that `from` signs. */
 export function digestOf(exact: Exact, separator: Hex): Hex {
   const { from, to, value, validAfter, validBefore, nonce } = exact
-  const content = keccak256(`0x${[TRANSFER_TYPE, from, to, value, validAfter, validBefore, nonce].map((part) => word(part)).join('')}`)
+  const content = keccak256(
+    `0x${[TRANSFER_TYPE, from, to, value, validAfter, validBefore, nonce].map((part) => word(part)).join('')}`,
+  )
   return keccak256(`0x1901${separator.slice(2)}${content.slice(2)}`)
 }
 
@@ -54,7 +58,8 @@ export function malformed(signature: Hex): string | undefined {
   if (signature.length !== 132) return `it is ${(signature.length - 2) / 2} bytes long; a key's is 65`
   const v = Number.parseInt(signature.slice(130), 16)
   if (v !== 27 && v !== 28) return `v is ${v}; it must be 27 or 28`
-  if (BigInt(`0x${signature.slice(66, 130)}`) > HALF_ORDER) return 's is in the upper half of the order; it must be the lower one (EIP-2)'
+  if (BigInt(`0x${signature.slice(66, 130)}`) > HALF_ORDER)
+    return 's is in the upper half of the order; it must be the lower one (EIP-2)'
   return undefined
 }
 
@@ -76,7 +81,10 @@ export function checksummed(address: Hex): Hex {
 /** An authorization and its signature as they were signed, and nothing that was sent beside them. */
 export function payloadOf({ from, to, value, validAfter, validBefore, nonce, signature }: Exact): ExactPayload {
   const times = { validAfter: String(validAfter), validBefore: String(validBefore) }
-  return { signature, authorization: { from: checksummed(from), to: checksummed(to), value: String(value), ...times, nonce } }
+  return {
+    signature,
+    authorization: { from: checksummed(from), to: checksummed(to), value: String(value), ...times, nonce },
+  }
 }
 
 // ── what is called ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -85,7 +93,11 @@ export function payloadOf({ from, to, value, validAfter, validBefore, nonce, sig
 export function transferCall(exact: Exact): Hex {
   const { from, to, value, validAfter, validBefore, nonce, signature } = exact
   if (signature.length !== 132) {
-    return encodeFunctionData({ abi, functionName: 'transferWithAuthorization', args: [from, to, value, validAfter, validBefore, nonce, signature] })
+    return encodeFunctionData({
+      abi,
+      functionName: 'transferWithAuthorization',
+      args: [from, to, value, validAfter, validBefore, nonce, signature],
+    })
   }
   const [r, s, v] = [signature.slice(2, 66), signature.slice(66, 130), signature.slice(130)]
   return `0xe3ee160e${[from, to, value, validAfter, validBefore, nonce, v, r, s].map((part) => word(part)).join('')}`
@@ -107,7 +119,12 @@ export const AGGREGATE_ABI = abi
 
 // ── what happened ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type ChainLog = { readonly address: Hex; readonly topics: readonly Hex[]; readonly data: Hex; readonly transactionHash: Hex }
+export type ChainLog = {
+  readonly address: Hex
+  readonly topics: readonly Hex[]
+  readonly data: Hex
+  readonly transactionHash: Hex
+}
 /** `cost` in wei, with the share of the layer below where the node tells it. */
 export type ChainReceipt = {
   readonly transactionHash: Hex
@@ -121,14 +138,25 @@ export type ChainReceipt = {
  * Our own money in a transaction: Transfer(from, to, value) of the asset as the very next event of the asset after AuthorizationUsed of the
  * same authorization. Status ok alone proves nothing (decision 67), nor does the nonce: a cancel marks it too.
  */
-export function paidIn(receipt: ChainReceipt, exact: Exact, offer: { asset: string; payTo: string; network: string }): Receipt | undefined {
+export function paidIn(
+  receipt: ChainReceipt,
+  exact: Exact,
+  offer: { asset: string; payTo: string; network: string },
+): Receipt | undefined {
   if (!receipt.success) return undefined
   const asset = lower(offer.asset)
   const logs = receipt.logs.filter((log) => log.address === asset)
   const used = logs.findIndex((log) => isAbout(log, AUTHORIZATION_USED, [exact.from, exact.nonce]))
   const next = used < 0 ? undefined : logs[used + 1]
-  if (!next || !isAbout(next, TRANSFER, [exact.from, lower(offer.payTo)]) || next.data !== `0x${word(exact.value)}`) return undefined
-  return { transaction: receipt.transactionHash, network: offer.network, payer: checksummed(exact.from), amount: String(exact.value), block: receipt.block }
+  if (!next || !isAbout(next, TRANSFER, [exact.from, lower(offer.payTo)]) || next.data !== `0x${word(exact.value)}`)
+    return undefined
+  return {
+    transaction: receipt.transactionHash,
+    network: offer.network,
+    payer: checksummed(exact.from),
+    amount: String(exact.value),
+    block: receipt.block,
+  }
 }
 
 function isAbout(log: ChainLog, event: Hex, indexed: readonly Hex[]): boolean {
@@ -137,25 +165,53 @@ function isAbout(log: ChainLog, event: Hex, indexed: readonly Hex[]): boolean {
 
 /** A transaction receipt as a node sends it; undefined for anything else, and while there is none. */
 export function readReceipt(value: unknown): ChainReceipt | undefined {
-  const given = value as { transactionHash?: unknown; status?: unknown; blockNumber?: unknown; logs?: unknown; gasUsed?: unknown; effectiveGasPrice?: unknown; l1Fee?: unknown } | null
-  if (!given || !isHex(given.transactionHash) || !isQuantity(given.status) || !isQuantity(given.blockNumber)) return undefined
+  const given = value as {
+    transactionHash?: unknown
+    status?: unknown
+    blockNumber?: unknown
+    logs?: unknown
+    gasUsed?: unknown
+    effectiveGasPrice?: unknown
+    l1Fee?: unknown
+  } | null
+  if (!given || !isHex(given.transactionHash) || !isQuantity(given.status) || !isQuantity(given.blockNumber))
+    return undefined
   const logs = readLogs(given.logs)
   const { gasUsed, effectiveGasPrice: price, l1Fee } = given
   const below = isQuantity(l1Fee) ? BigInt(l1Fee) : 0n
   const cost = isQuantity(gasUsed) && isQuantity(price) ? BigInt(gasUsed) * BigInt(price) + below : undefined
   const block = Number(BigInt(given.blockNumber))
-  return logs && { transactionHash: lower(given.transactionHash), block, success: BigInt(given.status) === 1n, logs, ...(cost !== undefined && { cost }) }
+  return (
+    logs && {
+      transactionHash: lower(given.transactionHash),
+      block,
+      success: BigInt(given.status) === 1n,
+      logs,
+      ...(cost !== undefined && { cost }),
+    }
+  )
 }
 
 /** Logs as a node sends them, without those that a reorganization took back; undefined for anything else. */
 export function readLogs(value: unknown): readonly ChainLog[] | undefined {
   if (!Array.isArray(value)) return undefined
   const logs: ChainLog[] = []
-  for (const each of value as ({ address?: unknown; topics?: unknown; data?: unknown; transactionHash?: unknown; removed?: unknown } | null)[]) {
+  for (const each of value as ({
+    address?: unknown
+    topics?: unknown
+    data?: unknown
+    transactionHash?: unknown
+    removed?: unknown
+  } | null)[]) {
     if (!each || !isHex(each.address) || !Array.isArray(each.topics) || !each.topics.every(isHex)) return undefined
     if (!isHex(each.data) || !isHex(each.transactionHash)) return undefined
     if (each.removed === true) continue
-    logs.push({ address: lower(each.address), topics: each.topics.map(lower), data: lower(each.data), transactionHash: lower(each.transactionHash) })
+    logs.push({
+      address: lower(each.address),
+      topics: each.topics.map(lower),
+      data: lower(each.data),
+      transactionHash: lower(each.transactionHash),
+    })
   }
   return logs
 }

@@ -115,13 +115,22 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
 
   async function viewAtOnce(calls: readonly Target[], options: object, signal?: AbortSignal): Promise<Seen | Trouble> {
     const time: Target = { to: MULTICALL, data: '0x0f28c97d' } // getCurrentBlockTimestamp()
-    const answer = await rpc.ask('eth_call', [{ ...options, to: MULTICALL, data: aggregateCall([time, NUMBER, ...calls]) }, tag], signal)
+    const answer = await rpc.ask(
+      'eth_call',
+      [{ ...options, to: MULTICALL, data: aggregateCall([time, NUMBER, ...calls]) }, tag],
+      signal,
+    )
     if (answer.kind !== 'result') return troubleIn('eth_call', answer)
     try {
-      const results = decodeFunctionResult({ abi: AGGREGATE_ABI, functionName: 'aggregate3', data: answer.value as Hex })
+      const results = decodeFunctionResult({
+        abi: AGGREGATE_ABI,
+        functionName: 'aggregate3',
+        data: answer.value as Hex,
+      })
       const [first, second, ...rest] = results.map(({ success, returnData }) => ({ ok: success, data: returnData }))
       const [seconds, number] = [first && numberIn(first.data), second && numberIn(second.data)]
-      if (seconds === undefined || number === undefined || rest.length !== calls.length) return trouble('eth_call: the answer is not a block time, its number and its results')
+      if (seconds === undefined || number === undefined || rest.length !== calls.length)
+        return trouble('eth_call: the answer is not a block time, its number and its results')
       return { kind: 'seen', time: seconds, results: rest, ...(countsBlocks && { block: wholeBlock(number) }) }
     } catch {
       return trouble('eth_call: the answer cannot be decoded')
@@ -132,12 +141,15 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     const block = await blockAt(tag, signal)
     if (block.kind === 'trouble') return block
     const at = tag === 'latest' ? hexOf(block.number) : tag
-    const answers = await Promise.all(calls.map(({ to, data }) => rpc.ask('eth_call', [{ ...options, to, data }, at], signal)))
+    const answers = await Promise.all(
+      calls.map(({ to, data }) => rpc.ask('eth_call', [{ ...options, to, data }, at], signal)),
+    )
     const results: { ok: boolean; data: Hex }[] = []
     for (const answer of answers) {
       if (answer.kind === 'trouble') return answer
       if (answer.kind === 'result' && !isHex(answer.value)) return trouble('eth_call: the answer is not hex')
-      if (answer.kind === 'error' && !/revert|out of gas|invalid opcode|stack/i.test(answer.message)) return troubleIn('eth_call', answer)
+      if (answer.kind === 'error' && !/revert|out of gas|invalid opcode|stack/i.test(answer.message))
+        return troubleIn('eth_call', answer)
       results.push(answer.kind === 'result' ? { ok: true, data: answer.value as Hex } : { ok: false, data: '0x' })
     }
     return { kind: 'seen', time: block.time, block: wholeBlock(Number(block.number)), results }
@@ -170,13 +182,17 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     return { kind: 'seen', time: block.time, results }
   }
 
-  async function blockAt(number: bigint | string, signal?: AbortSignal): Promise<{ kind: 'block'; number: bigint; time: number } | Trouble> {
+  async function blockAt(
+    number: bigint | string,
+    signal?: AbortSignal,
+  ): Promise<{ kind: 'block'; number: bigint; time: number } | Trouble> {
     const name = typeof number === 'bigint' ? hexOf(number) : number
     const answer = await rpc.ask('eth_getBlockByNumber', [name, false], signal)
     if (answer.kind !== 'result') return troubleIn('eth_getBlockByNumber', answer)
     const block = answer.value as { number?: unknown; timestamp?: unknown } | null
     const time = numberIn(block?.timestamp)
-    if (!block || !isQuantity(block.number) || time === undefined) return trouble('eth_getBlockByNumber: the answer is not a block')
+    if (!block || !isQuantity(block.number) || time === undefined)
+      return trouble('eth_getBlockByNumber: the answer is not a block')
     return { kind: 'block', number: BigInt(block.number), time }
   }
 
@@ -203,7 +219,11 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   }
 
   /** Paid or dead by what the transaction that used the authorization did. */
-  async function fateIn(transaction: Hex, { exact, offer }: { exact: Exact; offer: Offer }, signal?: AbortSignal): Promise<Fate> {
+  async function fateIn(
+    transaction: Hex,
+    { exact, offer }: { exact: Exact; offer: Offer },
+    signal?: AbortSignal,
+  ): Promise<Fate> {
     const answer = await rpc.ask('eth_getTransactionReceipt', [transaction], signal)
     if (answer.kind === 'trouble') return { kind: 'unknown', reason: answer.reason }
     const receipt = answer.kind === 'result' ? readReceipt(answer.value) : undefined
@@ -227,7 +247,10 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     let pace = 0
     for (let i = 0; i < WINDOWS && !isOver; i++) {
       const low = high.number >= window ? high.number - window + 1n : 0n
-      const [answer, floor] = await Promise.all([rpc.ask('eth_getLogs', [filterFor(exact, offer, low, high.number)], signal), blockAt(low, signal)])
+      const [answer, floor] = await Promise.all([
+        rpc.ask('eth_getLogs', [filterFor(exact, offer, low, high.number)], signal),
+        blockAt(low, signal),
+      ])
       if (answer.kind === 'trouble') return { kind: 'unknown', reason: answer.reason }
       if (floor.kind === 'trouble') return { kind: 'unknown', reason: floor.reason }
       if (answer.kind === 'error') {
@@ -245,7 +268,11 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
       high = below({ number: low, time: floor.time }, last, pace)
     }
     if (!isOver) searches.set(exact.key, high)
-    return { kind: 'unknown', reason: `the authorization is used, but its event was not found${isOver ? '' : ' yet'}`, isUsed: true }
+    return {
+      kind: 'unknown',
+      reason: `the authorization is used, but its event was not found${isOver ? '' : ' yet'}`,
+      isUsed: true,
+    }
   }
 
   return {
@@ -269,7 +296,11 @@ function below(low: { number: bigint; time: number }, last: number, pace: number
 
 /** A node that answers with somebody else's event must not make ours dead. */
 function isOf(log: ChainLog, exact: Exact, offer: Offer): boolean {
-  return log.address === lower(offer.asset) && log.topics[1]?.slice(2) === word(exact.from) && log.topics[2]?.slice(2) === word(exact.nonce)
+  return (
+    log.address === lower(offer.asset) &&
+    log.topics[1]?.slice(2) === word(exact.from) &&
+    log.topics[2]?.slice(2) === word(exact.nonce)
+  )
 }
 
 function filterFor(exact: Exact, offer: Offer, low: bigint, high: bigint): object {

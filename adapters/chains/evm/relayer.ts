@@ -84,7 +84,16 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     const [fee, first] = await Promise.all([feeAt(now), floor ?? recount()])
     if ('kind' in fee) return { kind: 'rejected', reason: fee.reason }
     if (typeof first !== 'number') return { kind: 'rejected', reason: first.reason }
-    const slot: Slot = { call, now, nonce: lowestFree(), fee, raw: undefined, hashes: new Set(), gaps: 0, strays: false }
+    const slot: Slot = {
+      call,
+      now,
+      nonce: lowestFree(),
+      fee,
+      raw: undefined,
+      hashes: new Set(),
+      gaps: 0,
+      strays: false,
+    }
     slots.add(slot)
     const most = call.gas * fee.max
     const end = config.gasWatch?.hold(most)
@@ -208,7 +217,9 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
   }
 
   async function receiptOf(slot: Slot): Promise<ChainReceipt | undefined> {
-    const answers = await Promise.all([...slot.hashes].slice(-6).map((hash) => rpc.ask('eth_getTransactionReceipt', [hash])))
+    const answers = await Promise.all(
+      [...slot.hashes].slice(-6).map((hash) => rpc.ask('eth_getTransactionReceipt', [hash])),
+    )
     const receipts = answers.map((answer) => (answer.kind === 'result' ? readReceipt(answer.value) : undefined))
     return receipts.find((receipt) => receipt && slot.hashes.has(receipt.transactionHash))
   }
@@ -240,8 +251,12 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
   /** Twice the base fee, so that it survives several full blocks, and the tip that the node suggests. */
   async function feeAt(now: number): Promise<Fee | Trouble> {
     if (price && Math.abs(now - price.at) < FEES_LIVE_MS) return price.fee
-    const [block, suggested] = await Promise.all([rpc.ask('eth_getBlockByNumber', ['latest', false]), rpc.ask('eth_maxPriorityFeePerGas', [])])
-    const base = block.kind === 'result' ? (block.value as { baseFeePerGas?: unknown } | null)?.baseFeePerGas : undefined
+    const [block, suggested] = await Promise.all([
+      rpc.ask('eth_getBlockByNumber', ['latest', false]),
+      rpc.ask('eth_maxPriorityFeePerGas', []),
+    ])
+    const base =
+      block.kind === 'result' ? (block.value as { baseFeePerGas?: unknown } | null)?.baseFeePerGas : undefined
     if (!isQuantity(base)) return price?.fee ?? { kind: 'trouble', reason: 'the price of gas cannot be read' }
     const tip = suggested.kind === 'result' && isQuantity(suggested.value) ? BigInt(suggested.value) : 1_000_000n
     const fee = capped({ max: BigInt(base) * 2n + tip, tip })
@@ -292,7 +307,11 @@ function wordOf(answer: Answer, slot: Slot): Word {
   if (/nonce (is )?too low|old nonce|nonce has already been used/i.test(message)) return { kind: 'stale' }
   if (/underpriced|block base fee|fee (is )?too low|fee cap/i.test(message)) return { kind: 'cheap' }
   if (/insufficient funds|intrinsic gas|block gas limit|gas limit|invalid sender|chain id/i.test(message)) {
-    return { kind: 'refused', reason: `the node refused the relayer's transaction: ${message}`, isDry: /insufficient funds/i.test(message) }
+    return {
+      kind: 'refused',
+      reason: `the node refused the relayer's transaction: ${message}`,
+      isDry: /insufficient funds/i.test(message),
+    }
   }
   return { kind: 'unclear' }
 }

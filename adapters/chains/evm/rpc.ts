@@ -88,7 +88,11 @@ export function evmRpc(config: RpcConfig): Rpc {
     return answer
   }
 
-  async function alone(method: string, params: readonly unknown[], { timeoutMs: limitMs, maxBytes: most = maxBytes, signal }: AloneLimits): Promise<Answer> {
+  async function alone(
+    method: string,
+    params: readonly unknown[],
+    { timeoutMs: limitMs, maxBytes: most = maxBytes, signal }: AloneLimits,
+  ): Promise<Answer> {
     if (signal?.aborted) return trouble('no time was left to ask')
     const { asked, answer } = enqueue(method, params)
     endWith(signal, asked, answer)
@@ -116,7 +120,10 @@ export function evmRpc(config: RpcConfig): Rpc {
     }
   }
 
-  async function post(group: readonly Asked[], { limitMs, maxBytes: most, signal }: { limitMs: number; maxBytes: number; signal?: AbortSignal | undefined }): Promise<void> {
+  async function post(
+    group: readonly Asked[],
+    { limitMs, maxBytes: most, signal }: { limitMs: number; maxBytes: number; signal?: AbortSignal | undefined },
+  ): Promise<void> {
     const stop = new AbortController()
     const onClose = () => stop.abort()
     const timer = setTimeout(onClose, limitMs)
@@ -124,8 +131,12 @@ export function evmRpc(config: RpcConfig): Rpc {
     signal?.addEventListener('abort', onClose, { once: true })
     if (closing.signal.aborted) stop.abort()
     const tooLate = trouble(`no answer in ${limitMs} ms`)
-    const late = new Promise<Trouble>((done) => stop.signal.addEventListener('abort', () => done(tooLate), { once: true }))
-    const read = exchange(group, { signal: stop.signal, maxBytes: most }).catch(() => (stop.signal.aborted ? tooLate : trouble('the connection failed')))
+    const late = new Promise<Trouble>((done) =>
+      stop.signal.addEventListener('abort', () => done(tooLate), { once: true }),
+    )
+    const read = exchange(group, { signal: stop.signal, maxBytes: most }).catch(() =>
+      stop.signal.aborted ? tooLate : trouble('the connection failed'),
+    )
     const given = await Promise.race([read, late])
     clearTimeout(timer)
     closing.signal.removeEventListener('abort', onClose)
@@ -134,12 +145,16 @@ export function evmRpc(config: RpcConfig): Rpc {
   }
 
   /** The parsed body, as a list. Throws when there is no connection; every other defect is trouble. */
-  async function exchange(group: readonly Asked[], { signal, maxBytes: most }: { signal: AbortSignal; maxBytes: number }): Promise<readonly unknown[] | Trouble> {
+  async function exchange(
+    group: readonly Asked[],
+    { signal, maxBytes: most }: { signal: AbortSignal; maxBytes: number },
+  ): Promise<readonly unknown[] | Trouble> {
     const messages = group.map(({ id, method, params }) => ({ jsonrpc: '2.0', id, method, params }))
     const body = JSON.stringify(messages.length === 1 ? messages[0] : messages)
     const response = await call(url, { method: 'POST', headers, body, signal, redirect: 'error' })
     const text = await readText(response, most)
-    if (text === undefined) return { ...trouble(`the answer was longer than ${most} bytes`), ...(isJson(response) && { isTooLong: true }) }
+    if (text === undefined)
+      return { ...trouble(`the answer was longer than ${most} bytes`), ...(isJson(response) && { isTooLong: true }) }
     try {
       const value: unknown = JSON.parse(text)
       if (Array.isArray(value)) return value
@@ -152,7 +167,9 @@ export function evmRpc(config: RpcConfig): Rpc {
 
   function answerTo(asked: Asked, given: readonly unknown[] | Trouble): Answer {
     if ('kind' in given) return { ...given, reason: `${asked.method}: ${given.reason}` }
-    const message = given.find((each) => (each as { id?: unknown } | null)?.id === asked.id) as { result?: unknown; error?: unknown } | undefined
+    const message = given.find((each) => (each as { id?: unknown } | null)?.id === asked.id) as
+      | { result?: unknown; error?: unknown }
+      | undefined
     const error = message?.error as { code?: unknown; message?: unknown } | undefined | null
     if (error && typeof error === 'object') {
       return { kind: 'error', code: Number(error.code) || 0, message: clean(String(error.message)) }
@@ -193,14 +210,27 @@ function target(text: string): { url: string; authorization: string | undefined;
   const { username, password } = url
   const [user, pass] = [plain(username), plain(password)]
   const authorization = user || pass ? `Basic ${btoa(`${user}:${pass}`)}` : undefined
-  const parts = [text, url.href, url.host, username, password, user, pass, ...url.pathname.split('/'), ...url.searchParams.values()]
+  const parts = [
+    text,
+    url.href,
+    url.host,
+    username,
+    password,
+    user,
+    pass,
+    ...url.pathname.split('/'),
+    ...url.searchParams.values(),
+  ]
   const secrets = parts.filter((part) => part.length >= 6).sort((a, b) => b.length - a.length)
   url.username = ''
   url.password = ''
   const clean = (said: string) => {
     let rest = said
     for (const secret of secrets) rest = rest.replaceAll(secret, '…')
-    return rest.replace(/https?:\/\/\S+/gi, '…').replace(/[^\x20-\x7e…]+/g, ' ').slice(0, 200)
+    return rest
+      .replace(/https?:\/\/\S+/gi, '…')
+      .replace(/[^\x20-\x7e…]+/g, ' ')
+      .slice(0, 200)
   }
   return { url: url.href, authorization, clean }
 }

@@ -60,7 +60,10 @@ const GAS_TOGETHER = 60_000n
 const REMEMBERED = 10_000
 
 /** Settles through one relayer: what waits at the same time goes in one transaction, and each outcome is read from its own events. */
-export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer; gasWatch: GasWatch }, config: SettleConfig): Settler {
+export function evmSettler(
+  ports: { rpc: Rpc; reads: Reads; relayer: Relayer; gasWatch: GasWatch },
+  config: SettleConfig,
+): Settler {
   const { rpc, reads, relayer, gasWatch } = ports
   const maxTogether = config.maxTogether ?? 50
   const maxInFlight = config.maxInFlight ?? 4
@@ -81,7 +84,8 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer; ga
     const bad = judgeValue(exact, offer)
     if (bad) return { kind: 'refused', reason: bad.reason }
     if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time was left to settle' }
-    if (at.now >= exact.expiresAt && !jobs.has(id)) return ended(await reads.fate(exact, offer, at.signal), exact, 'the authorization is expired')
+    if (at.now >= exact.expiresAt && !jobs.has(id))
+      return ended(await reads.fate(exact, offer, at.signal), exact, 'the authorization is expired')
     const job = jobs.get(id) ?? begin(order, at.now)
     job.callers++
     try {
@@ -96,7 +100,19 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer; ga
     const promise = new Promise<Settlement>((resolve) => (done = resolve))
     const target = { to: lower(offer.asset), data: transferCall(exact) }
     const isContract = hadCode || exact.signature.length !== 132
-    const job: Job = { exact, offer, target, now, done, promise, alone: isContract, isContract, failedAmongOthers: false, callers: 0, attempts: 0 }
+    const job: Job = {
+      exact,
+      offer,
+      target,
+      now,
+      done,
+      promise,
+      alone: isContract,
+      isContract,
+      failedAmongOthers: false,
+      callers: 0,
+      attempts: 0,
+    }
     jobs.set(id, job)
     void promise.then(() => jobs.delete(id))
     enqueue(job)
@@ -167,7 +183,10 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer; ga
   }
 
   /** Sends as many as the account can still pay for; the others are over, and nothing was sent for them. */
-  async function carryWithLittle(group: readonly Job[], { now, reason }: { now: number; reason: string }): Promise<void> {
+  async function carryWithLittle(
+    group: readonly Job[],
+    { now, reason }: { now: number; reason: string },
+  ): Promise<void> {
     await gasWatch.read(now)
     const count = Math.min(gasWatch.affordable(transferGas, GAS_TOGETHER), group.length - 1)
     for (const { exact, done } of group.slice(count)) {
@@ -200,8 +219,15 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer; ga
     const targets = group.map((job) => job.target)
     const as = { lagSeconds: config.lagSeconds ?? 4, from: config.relayer }
     const [seen, codes] = await Promise.all([
-      fee && 'kind' in fee ? fee : reads.view(targets, { ...as, ...(fee ? { gas: contractGas, fee, direct: true } : { gas: gasTogether(group.length) }) }),
-      Promise.all(group.map((job) => (job.isContract ? undefined : rpc.ask('eth_getCode', [job.exact.from, 'latest'])))),
+      fee && 'kind' in fee
+        ? fee
+        : reads.view(targets, {
+            ...as,
+            ...(fee ? { gas: contractGas, fee, direct: true } : { gas: gasTogether(group.length) }),
+          }),
+      Promise.all(
+        group.map((job) => (job.isContract ? undefined : rpc.ask('eth_getCode', [job.exact.from, 'latest']))),
+      ),
     ])
     const rest = group.filter((job, i) => isPlain(job, codes[i]))
     if (rest.length < group.length) return rest.length > 0 ? await rehearse(rest) : []
@@ -261,7 +287,13 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer; ga
     const balance = seen.kind === 'seen' ? uintIn(seen.results[0]) : undefined
     if (job.failedAmongOthers && fate.kind !== 'paid') revertLimiter.note(exact.from, job.now)
     const isPoor = balance !== undefined && balance < exact.value
-    job.done(ended(fate, exact, isPoor ? `the payer has ${balance} base units, the price is ${exact.value}` : 'transaction simulation failed'))
+    job.done(
+      ended(
+        fate,
+        exact,
+        isPoor ? `the payer has ${balance} base units, the price is ${exact.value}` : 'transaction simulation failed',
+      ),
+    )
     return false
   }
 
@@ -286,7 +318,11 @@ export function evmSettler(ports: { rpc: Rpc; reads: Reads; relayer: Relayer; ga
  * with what stays unknown. If a third party did pay us with it, the next settlement that finds the event says so. Sent by us, it is
  * unknown: the transfer may be our own.
  */
-export function settlementOf(fate: Found, whileOpen: Extract<Settlement, { kind: 'refused' | 'unknown' }>, mayBeOurs: boolean): Settlement {
+export function settlementOf(
+  fate: Found,
+  whileOpen: Extract<Settlement, { kind: 'refused' | 'unknown' }>,
+  mayBeOurs: boolean,
+): Settlement {
   if (fate.kind === 'paid') return { kind: 'settled', receipt: fate.receipt }
   if (fate.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead: used, canceled or expired' }
   if (fate.kind === 'open') return whileOpen

@@ -100,8 +100,12 @@ export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): Facilita
       leave('neither')
       return trouble(`too many ask it at once: no turn in ${timeoutMs} ms`, { unsent: true })
     }
-    const late = stop.over.then((why) => (why === 'late' ? bad(trouble(`no reply in ${timeoutMs} ms`)) : neither(trouble("the caller's time ran out"))))
-    const work = exchange(what, asking, stop.signal).catch(() => (stop.signal.aborted ? late : bad(trouble('the connection broke off'))))
+    const late = stop.over.then((why) =>
+      why === 'late' ? bad(trouble(`no reply in ${timeoutMs} ms`)) : neither(trouble("the caller's time ran out")),
+    )
+    const work = exchange(what, asking, stop.signal).catch(() =>
+      stop.signal.aborted ? late : bad(trouble('the connection broke off')),
+    )
     const { said, outcome } = await Promise.race([late, work])
     stop.end()
     rise?.()
@@ -109,14 +113,20 @@ export function facilitatorApi(row: FacilitatorRow, config: ApiConfig): Facilita
     return said
   }
 
-  async function exchange<T>(what: string, { read, body, query = {}, now }: Asking<T>, signal: AbortSignal): Promise<Ended<T>> {
+  async function exchange<T>(
+    what: string,
+    { read, body, query = {}, now }: Asking<T>,
+    signal: AbortSignal,
+  ): Promise<Ended<T>> {
     const method = body === undefined ? 'GET' : 'POST'
     const text = body === undefined ? {} : { body: JSON.stringify(body) }
     let url = below(base, what, query)
     for (let hop = 0; ; hop++) {
       const headers = await headersFor(method, url, now)
       if (!headers) return neither(trouble('its key cannot sign', { unsent: true, blame: 'cdp_key_secret' }))
-      const response = await call(url.href, { method, headers, redirect: 'manual', signal, ...text }).catch((error: unknown) => ({ error }))
+      const response = await call(url.href, { method, headers, redirect: 'manual', signal, ...text }).catch(
+        (error: unknown) => ({ error }),
+      )
       if ('error' in response) {
         signal.throwIfAborted()
         return bad(brokenOff(response.error))
@@ -234,7 +244,9 @@ function makeTurns(limit: number): { take(signal: AbortSignal): Promise<(() => v
 export function deadline(ms: number, others: readonly (AbortSignal | undefined)[]) {
   const stop = new AbortController()
   let why: 'late' | 'gone' | undefined
-  const over = new Promise<'late' | 'gone'>((resolve) => stop.signal.addEventListener('abort', () => resolve(why ?? 'gone'), { once: true }))
+  const over = new Promise<'late' | 'gone'>((resolve) =>
+    stop.signal.addEventListener('abort', () => resolve(why ?? 'gone'), { once: true }),
+  )
   const end = (reason: 'late' | 'gone') => {
     why ??= reason
     stop.abort()
@@ -262,7 +274,8 @@ function brokenOff(error: unknown): ApiTrouble {
   return trouble(unsent ? 'it cannot be reached' : 'the connection broke off', { unsent })
 }
 
-const UNREACHED = /^(ECONNREFUSED|ConnectionRefused|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT|FailedToOpenSocket)$/
+const UNREACHED =
+  /^(ECONNREFUSED|ConnectionRefused|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT|FailedToOpenSocket)$/
 
 function json(text: string): unknown {
   try {

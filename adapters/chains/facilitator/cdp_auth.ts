@@ -11,7 +11,10 @@ type Key = { readonly alg: 'ES256' | 'EdDSA'; readonly key: CryptoKey }
 const LIFE_SECONDS = 120
 
 /** SEC1 inside PKCS#8: version 0, id-ecPublicKey with prime256v1 (RFC 5915, RFC 5480). WebCrypto reads no other form. */
-const EC_HEAD = [0x02, 0x01, 0x00, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07]
+const EC_HEAD = [
+  0x02, 0x01, 0x00, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48,
+  0xce, 0x3d, 0x03, 0x01, 0x07,
+]
 
 /** A token names the one address that it is for, so it serves no other endpoint, and none is kept. `random` gives strong bytes. */
 export function cdpBearer({ keyId, keySecret }: CdpKey, random: (bytes: number) => Uint8Array): Bearer {
@@ -27,7 +30,11 @@ export function cdpBearer({ keyId, keySecret }: CdpKey, random: (bytes: number) 
     const times = { iat: seconds, nbf: seconds, exp: seconds + LIFE_SECONDS }
     const claims = { sub: keyId, iss: 'cdp', uris: [`${method} ${url.host}${url.pathname}`], ...times }
     const signed = `${base64url(utf8(JSON.stringify(header)))}.${base64url(utf8(JSON.stringify(claims)))}`
-    const signature = await crypto.subtle.sign(alg === 'ES256' ? { name: 'ECDSA', hash: 'SHA-256' } : 'Ed25519', key, utf8(signed))
+    const signature = await crypto.subtle.sign(
+      alg === 'ES256' ? { name: 'ECDSA', hash: 'SHA-256' } : 'Ed25519',
+      key,
+      utf8(signed),
+    )
     return `${signed}.${base64url(new Uint8Array(signature))}`
   }
 }
@@ -36,7 +43,13 @@ async function importSecret(secret: string): Promise<Key> {
   const pem = /-----BEGIN (EC )?PRIVATE KEY-----([^-]+)-----END/.exec(secret.replaceAll('\\n', '\n'))
   if (pem) {
     const der = fromBase64(pem[2] ?? '')
-    const key = await crypto.subtle.importKey('pkcs8', pem[1] ? asPkcs8(der) : der, { name: 'ECDSA', namedCurve: 'P-256' }, false, ['sign'])
+    const key = await crypto.subtle.importKey(
+      'pkcs8',
+      pem[1] ? asPkcs8(der) : der,
+      { name: 'ECDSA', namedCurve: 'P-256' },
+      false,
+      ['sign'],
+    )
     return { alg: 'ES256', key }
   }
   const bytes = fromBase64(secret)
@@ -62,7 +75,10 @@ function fromBase64(text: string): Uint8Array<ArrayBuffer> {
 }
 
 function base64url(bytes: Uint8Array): string {
-  return btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
+  return btoa(String.fromCharCode(...bytes))
+    .replaceAll('+', '-')
+    .replaceAll('/', '_')
+    .replace(/=+$/, '')
 }
 
 function utf8(text: string): Uint8Array<ArrayBuffer> {

@@ -3,7 +3,15 @@ import type { Chain, Fate, Settlement, Terms, Verdict } from '../../../core/port
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { type Checked, checkEvm } from '../evm/check.ts'
 import { chainIdOf, evmIdentity } from '../evm/identity.ts'
-import { balanceCall, type ChainReceipt, type Domain, paidIn, payloadOf, readReceipt, stateCall } from '../evm/payload.ts'
+import {
+  balanceCall,
+  type ChainReceipt,
+  type Domain,
+  paidIn,
+  payloadOf,
+  readReceipt,
+  stateCall,
+} from '../evm/payload.ts'
 import { evmReads, type Found, type ReadsConfig } from '../evm/reads.ts'
 import { evmRpc, type RpcConfig } from '../evm/rpc.ts'
 import { settlementOf } from '../evm/settle.ts'
@@ -41,12 +49,13 @@ export type FacilitatorConfig = {
   ReadsConfig &
   ApiConfig
 
-export type FacilitatorChain = Chain & Required<Pick<Chain, 'balance'>> & {
-  /** Compares the configuration with the chain and with what each facilitator supports; the terms open when it is ready, and stay open. */
-  check(at: { now: number }): Promise<Checked>
-  /** Ends what is under way; whoever waits reads unknown. */
-  close(): void
-}
+export type FacilitatorChain = Chain &
+  Required<Pick<Chain, 'balance'>> & {
+    /** Compares the configuration with the chain and with what each facilitator supports; the terms open when it is ready, and stay open. */
+    check(at: { now: number }): Promise<Checked>
+    /** Ends what is under way; whoever waits reads unknown. */
+    close(): void
+  }
 
 const FATE_MS = 8_000
 const REMEMBERED = 10_000
@@ -68,7 +77,9 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
   const settleMs = config.settleMs ?? 20_000
   const confirmMs = config.confirmMs ?? 4_000
   const { network, asset, payTo, domain } = config
-  const offered: readonly Terms[] = [{ scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } }]
+  const offered: readonly Terms[] = [
+    { scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } },
+  ]
   const jobs = inFlight()
   /** Authorizations that a facilitator has been handed, and did not at once refuse: whatever used them may have been that one. */
   const handed = lruCache<true>(REMEMBERED)
@@ -82,20 +93,43 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     const { exact } = given
     const bad = judgeExact(exact, offer, at.now, config.lookbackSeconds)
     if (bad) return bad
-    const [said, holdings] = await Promise.all([firstVerdict(facilitators, requestOf(payloadOf(exact), offer), { now: at.now, timeoutMs: verifyMs, signal: at.signal }), look(exact, offer, at.signal)])
+    const [said, holdings] = await Promise.all([
+      firstVerdict(facilitators, requestOf(payloadOf(exact), offer), {
+        now: at.now,
+        timeoutMs: verifyMs,
+        signal: at.signal,
+      }),
+      look(exact, offer, at.signal),
+    ])
     const { balance, isUsed, block } = holdings
     if (isUsed) return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled on chain')
     if (balance !== undefined && balance < exact.value) {
-      return refused('PAYMENT_UNFUNDED', 'insufficient_balance', `the payer has ${balance} base units, the price is ${exact.value}`)
+      return refused(
+        'PAYMENT_UNFUNDED',
+        'insufficient_balance',
+        `the payer has ${balance} base units, the price is ${exact.value}`,
+      )
     }
     if (said.kind !== 'valid') return said
-    return { kind: 'valid', ...(balance !== undefined && { balance: usdc(balance) }), asOf: at.now, ...(block !== undefined && { block }) }
+    return {
+      kind: 'valid',
+      ...(balance !== undefined && { balance: usdc(balance) }),
+      asOf: at.now,
+      ...(block !== undefined && { block }),
+    }
   }
 
   /** What our own node knows of the payer; nothing when it does not answer in time. */
-  async function look(exact: Exact, offer: Offer, signal: AbortSignal): Promise<{ balance?: bigint | undefined; isUsed?: boolean | undefined; block?: number | undefined }> {
+  async function look(
+    exact: Exact,
+    offer: Offer,
+    signal: AbortSignal,
+  ): Promise<{ balance?: bigint | undefined; isUsed?: boolean | undefined; block?: number | undefined }> {
     const token = lower(offer.asset)
-    const calls = [{ to: token, data: balanceCall(exact.from) }, { to: token, data: stateCall(exact.from, exact.nonce) }]
+    const calls = [
+      { to: token, data: balanceCall(exact.from) },
+      { to: token, data: stateCall(exact.from, exact.nonce) },
+    ]
     const stop = deadline(verifyMs, [signal])
     const seen = await reads.view(calls, { lagSeconds, signal: stop.signal })
     stop.end()
@@ -111,7 +145,10 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     if (bad) return { kind: 'refused', reason: bad.reason }
     if (at.signal.aborted || closed) return { kind: 'unknown', reason: 'no time was left to settle' }
     if (at.now >= exact.expiresAt && !jobs.has(digest)) {
-      return ended(await reads.fate(exact, offer, at.signal), exact, { kind: 'refused', reason: 'the authorization is expired' })
+      return ended(await reads.fate(exact, offer, at.signal), exact, {
+        kind: 'refused',
+        reason: 'the authorization is expired',
+      })
     }
     return await jobs.settle(digest, (job) => carry(exact, offer, { now: at.now, job }), at.signal)
   }
@@ -122,7 +159,12 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     let isSent = false
     for (const { name, api } of facilitators) {
       if (job.callers === 0) break
-      const said = await api.ask('settle', { body: requestOf(payloadOf(exact), offer), read: readSettleReply, now, timeoutMs: settleMs })
+      const said = await api.ask('settle', {
+        body: requestOf(payloadOf(exact), offer),
+        read: readSettleReply,
+        now,
+        timeoutMs: settleMs,
+      })
       if (said.kind === 'said' ? !said.value.isRefusal : !said.unsent) handed.set(exact.key, true)
       if (said.kind === 'said') {
         job.isOut = false
@@ -133,11 +175,18 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
       if (isSent) break
     }
     job.isOut = false
-    return ended(await fateOf(exact, offer), exact, { kind: 'unknown', reason: `${isSent ? 'it may have been sent' : 'nothing was sent'}: ${troubles.join('; ')}` })
+    return ended(await fateOf(exact, offer), exact, {
+      kind: 'unknown',
+      reason: `${isSent ? 'it may have been sent' : 'nothing was sent'}: ${troubles.join('; ')}`,
+    })
   }
 
   /** A yes is believed when our node shows the transfer, a no when nothing can have been sent or what was sent has reverted. */
-  async function conclude(exact: Exact, offer: Offer, { name, reply }: { name: string; reply: SettleReply }): Promise<Settlement> {
+  async function conclude(
+    exact: Exact,
+    offer: Offer,
+    { name, reply }: { name: string; reply: SettleReply },
+  ): Promise<Settlement> {
     const { success, word, transaction, isRefusal } = reply
     const receipt = transaction && (await receiptOf(transaction, success ? confirmMs : 0))
     const paid = receipt && paidIn(receipt, exact, offer)
@@ -146,12 +195,20 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
       return { kind: 'settled', receipt: paid }
     }
     const fate = await fateOf(exact, offer)
-    if (success) return ended(fate, exact, { kind: 'unknown', reason: `${name} says that it is settled, but our node does not show it` })
+    if (success)
+      return ended(fate, exact, {
+        kind: 'unknown',
+        reason: `${name} says that it is settled, but our node does not show it`,
+      })
     const hasReverted = receipt !== undefined && !receipt.success
     return ended(fate, exact, { kind: hasReverted || isRefusal ? 'refused' : 'unknown', reason: `${name}: ${word}` })
   }
 
-  function ended(fate: Found, { key }: Exact, whileOpen: Extract<Settlement, { kind: 'refused' | 'unknown' }>): Settlement {
+  function ended(
+    fate: Found,
+    { key }: Exact,
+    whileOpen: Extract<Settlement, { kind: 'refused' | 'unknown' }>,
+  ): Settlement {
     return settlementOf(fate, whileOpen, handed.get(key) === true)
   }
 
@@ -185,7 +242,10 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     const read = (body: unknown, isOk: boolean) => (isOk ? readSupported(body, config) : undefined)
     const [chain, ...replies] = await Promise.all([
       checkEvm(rpc, { ...config, chainId }),
-      ...facilitators.map(async ({ name, api }) => ({ name, said: await api.ask('supported', { read, now, timeoutMs: verifyMs }) })),
+      ...facilitators.map(async ({ name, api }) => ({
+        name,
+        said: await api.ask('supported', { read, now, timeoutMs: verifyMs }),
+      })),
     ])
     const problems = replies.flatMap(({ name, said }) => problemOf(name, said, network))
     if (chain.kind === 'wrong') return { kind: 'wrong', problems: [...chain.problems, ...problems] }
@@ -217,7 +277,8 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     rpc.close()
   }
 
-  const balance: FacilitatorChain['balance'] = (address, { signal }) => reads.balance(asset, address, { lagSeconds, signal })
+  const balance: FacilitatorChain['balance'] = (address, { signal }) =>
+    reads.balance(asset, address, { lagSeconds, signal })
   return { terms: () => terms, identify: identity.identify, verify, settle, fate, balance, check, close }
 }
 

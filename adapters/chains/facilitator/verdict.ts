@@ -11,11 +11,19 @@ type At = { readonly now: number; readonly timeoutMs: number; readonly signal: A
  * compares `accepted` with the requirements.
  */
 export function requestOf(payload: object, offer: Offer): object {
-  return { x402Version: VERSION, paymentPayload: { x402Version: VERSION, accepted: offer, payload }, paymentRequirements: offer }
+  return {
+    x402Version: VERSION,
+    paymentPayload: { x402Version: VERSION, accepted: offer, payload },
+    paymentRequirements: offer,
+  }
 }
 
 /** The first facilitator that decides, decides. A verdict moves nothing, so another may be asked after any failure. `body` is what `requestOf` makes. */
-export async function firstVerdict(apis: readonly NamedApi[], body: object, at: At): Promise<{ kind: 'valid' } | Refused | Unavailable> {
+export async function firstVerdict(
+  apis: readonly NamedApi[],
+  body: object,
+  at: At,
+): Promise<{ kind: 'valid' } | Refused | Unavailable> {
   const troubles: string[] = []
   for (const { name, api } of apis) {
     const said = await api.ask('verify', { body, read: readVerifyReply, ...at })
@@ -24,7 +32,9 @@ export async function firstVerdict(apis: readonly NamedApi[], body: object, at: 
       continue
     }
     const { value } = said
-    return value.kind === 'valid' ? value : { kind: 'refused', code: value.code, reason: `${value.word}: the facilitator refused the payment` }
+    return value.kind === 'valid'
+      ? value
+      : { kind: 'refused', code: value.code, reason: `${value.word}: the facilitator refused the payment` }
   }
   return { kind: 'unavailable', reason: troubles.join('; ') || 'no facilitator has been checked yet' }
 }

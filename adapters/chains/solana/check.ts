@@ -28,11 +28,21 @@ const SYSTEM = '11111111111111111111111111111111'
 const NEVER = '1'.repeat(64) // 64 zero bytes: a signature that there cannot be
 
 /** Reads everything that a misconfigured gateway would find out only by losing money, or payments. */
-export async function checkSolana({ rpc, reads }: { rpc: Rpc; reads: SolanaReads }, config: CheckConfig, now: number): Promise<SolanaChecked> {
+export async function checkSolana(
+  { rpc, reads }: { rpc: Rpc; reads: SolanaReads },
+  config: CheckConfig,
+  now: number,
+): Promise<SolanaChecked> {
   const [mint, payTo] = [addressOf(config.mint), addressOf(config.payTo)]
-  if (!mint || !payTo) return { kind: 'wrong', problems: [...addressProblem('mint', config.mint), ...addressProblem('pay_to', config.payTo)] }
+  if (!mint || !payTo)
+    return {
+      kind: 'wrong',
+      problems: [...addressProblem('mint', config.mint), ...addressProblem('pay_to', config.payTo)],
+    }
   const { network, feePayers } = config
-  const own = config.feePayers.flatMap((feePayer, i) => (feePayer === payTo ? [`pay_to: it is the account of fee_payer_keys.${i}, which pays fees and nothing else`] : []))
+  const own = config.feePayers.flatMap((feePayer, i) =>
+    feePayer === payTo ? [`pay_to: it is the account of fee_payer_keys.${i}, which pays fees and nothing else`] : [],
+  )
   const holders = await Promise.all([TOKEN, TOKEN_2022].map((program) => tokenAccount(payTo, mint, program)))
   const [genesis, bank, history] = await Promise.all([
     rpc.ask('getGenesisHash', []),
@@ -40,9 +50,11 @@ export async function checkSolana({ rpc, reads }: { rpc: Rpc; reads: SolanaReads
     reads.transaction(NEVER),
   ])
   if (genesis.kind === 'trouble') return { kind: 'unavailable', reason: genesis.reason }
-  if (genesis.kind !== 'result' || typeof genesis.value !== 'string') return { kind: 'unavailable', reason: 'the node does not answer like a Solana node' }
+  if (genesis.kind !== 'result' || typeof genesis.value !== 'string')
+    return { kind: 'unavailable', reason: 'the node does not answer like a Solana node' }
   const served = `solana:${genesis.value.slice(0, 32)}`
-  if (served !== network) return { kind: 'wrong', problems: [`network: it is ${network}, but the node serves ${served}`] }
+  if (served !== network)
+    return { kind: 'wrong', problems: [`network: it is ${network}, but the node serves ${served}`] }
   const away = awayIn(bank, { now, lagSeconds: config.lagSeconds ?? 30 })
   if (away || bank.kind === 'trouble') return { kind: 'unavailable', reason: away ?? 'the node cannot be asked' }
   if (history.kind === 'trouble') return { kind: 'unavailable', reason: history.reason }
@@ -52,10 +64,21 @@ export async function checkSolana({ rpc, reads }: { rpc: Rpc; reads: SolanaReads
   if (!token || !program) return { kind: 'wrong', problems: [...own, `mint: ${mint} is no token on ${network}`] }
   const holder = rest[program === TOKEN ? 0 : 1]
   const payers = rest.slice(2)
-  const problems = [...own, ...mintProblems(token), ...walletProblems(payTo, wallet), ...holderProblems(payTo, { mint, holder }), ...payers.flatMap((account, i) => payerProblems(i, account)), ...(payers.length > 0 && payers.every((account) => !account?.lamports) ? ['fee_payer_keys.0: its account has no SOL to pay fees with'] : [])]
+  const problems = [
+    ...own,
+    ...mintProblems(token),
+    ...walletProblems(payTo, wallet),
+    ...holderProblems(payTo, { mint, holder }),
+    ...payers.flatMap((account, i) => payerProblems(i, account)),
+    ...(payers.length > 0 && payers.every((account) => !account?.lamports)
+      ? ['fee_payer_keys.0: its account has no SOL to pay fees with']
+      : []),
+  ]
   if (problems.length > 0) return { kind: 'wrong', problems }
   const low = config.minFeePayerLamports ?? 10_000_000
-  const warnings = payers.flatMap((account, i) => ((account?.lamports ?? 0) < low ? [`fee_payer_keys.${i}: its account ${feePayers[i]} is running out of SOL`] : []))
+  const warnings = payers.flatMap((account, i) =>
+    (account?.lamports ?? 0) < low ? [`fee_payer_keys.${i}: its account ${feePayers[i]} is running out of SOL`] : [],
+  )
   return { kind: 'ready', warnings }
 }
 
@@ -68,12 +91,14 @@ function mintProblems({ data, owner }: Account): readonly string[] {
   const isMint = data.length === 82 || (owner === TOKEN_2022 && data.length > 166 && data[165] === 1)
   if (!isMint || data[45] !== 1) return ['mint: it is an account of a token, not a mint']
   const problems = data[44] === 6 ? [] : [`mint: it has ${data[44]} decimals; prices are in units of 6`]
-  for (let at = 166; at + 4 <= data.length; ) {
+  for (let at = 166; at + 4 <= data.length;) {
     const [type, length] = [u16(data, at), u16(data, at + 2)]
     const value = data.subarray(at + 4, at + 4 + length)
-    if (type === 1 && (u16(value, 88) > 0 || u16(value, 106) > 0)) problems.push('mint: its transfers cost a fee, so that less arrives than is paid')
+    if (type === 1 && (u16(value, 88) > 0 || u16(value, 106) > 0))
+      problems.push('mint: its transfers cost a fee, so that less arrives than is paid')
     if (type === 9) problems.push('mint: it cannot be transferred')
-    if (type === 14 && value.subarray(32, 64).some((byte) => byte !== 0)) problems.push('mint: its transfers run a hook, which payments do not carry')
+    if (type === 14 && value.subarray(32, 64).some((byte) => byte !== 0))
+      problems.push('mint: its transfers run a hook, which payments do not carry')
     at += 4 + length
   }
   return problems
@@ -81,12 +106,16 @@ function mintProblems({ data, owner }: Account): readonly string[] {
 
 function walletProblems(payTo: string, wallet: Account | undefined): readonly string[] {
   if (wallet?.executable) return [`pay_to: ${payTo} is a program`]
-  if (wallet && (wallet.owner === TOKEN || wallet.owner === TOKEN_2022)) return [`pay_to: ${payTo} is an account of a token; name the wallet that owns it`]
+  if (wallet && (wallet.owner === TOKEN || wallet.owner === TOKEN_2022))
+    return [`pay_to: ${payTo} is an account of a token; name the wallet that owns it`]
   return []
 }
 
 /** Payers never open it: without it every payment fails (decision 68). */
-function holderProblems(payTo: string, { mint, holder }: { mint: string; holder: Account | undefined }): readonly string[] {
+function holderProblems(
+  payTo: string,
+  { mint, holder }: { mint: string; holder: Account | undefined },
+): readonly string[] {
   const held = holdingIn(holder, mint)
   if (!held) return [`pay_to: ${payTo} has no account for the token ${mint}; open it before anything is sold`]
   if (addressAt(held.owner, 0) !== payTo) return [`pay_to: the token account of ${payTo} belongs to somebody else`]
@@ -95,7 +124,8 @@ function holderProblems(payTo: string, { mint, holder }: { mint: string; holder:
 
 /** One without SOL is not offered until it has some; payments under it wait meanwhile. */
 function payerProblems(index: number, account: Account | undefined): readonly string[] {
-  if (account && (account.owner !== SYSTEM || account.data.length > 0)) return [`fee_payer_keys.${index}: its account is no plain wallet, and cannot pay fees`]
+  if (account && (account.owner !== SYSTEM || account.data.length > 0))
+    return [`fee_payer_keys.${index}: its account is no plain wallet, and cannot pay fees`]
   return []
 }
 

@@ -49,7 +49,12 @@ export type SolanaFacilitatorChain = Chain & Omit<SolanaChain, 'feePayers'>
 type At = { readonly now: number; readonly signal: AbortSignal }
 
 /** What a payment costs its fee payer is not ours to judge: the protocol's own limits. */
-const CAPS: Caps = { maxComputeUnits: 1_400_000, maxComputeUnitPrice: 5_000_000, maxSignatures: 12, maxFeeLamports: Infinity }
+const CAPS: Caps = {
+  maxComputeUnits: 1_400_000,
+  maxComputeUnitPrice: 5_000_000,
+  maxSignatures: 12,
+  maxFeeLamports: Infinity,
+}
 const FATE_MS = 8_000
 /** Transactions of a payer that are looked into when his payment was refused: it may have been spent. */
 const GLANCE = 10
@@ -68,7 +73,11 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
   const [find, glance] = [bySearch(reads), bySearch(reads, GLANCE)]
   const fates = solanaFates({ reads, find }, { ...config, network })
   const facilitators = namedApis(config.facilitators, config)
-  const [verifyMs, settleMs, confirmMs] = [config.verifyMs ?? 3_000, config.settleMs ?? 20_000, config.confirmMs ?? 4_000]
+  const [verifyMs, settleMs, confirmMs] = [
+    config.verifyMs ?? 3_000,
+    config.settleMs ?? 20_000,
+    config.confirmMs ?? 4_000,
+  ]
   const jobs = new Map<string, Promise<Settlement>>()
   /** Payments that a facilitator has been handed, and did not at once refuse. */
   const handed = lruCache<true>(REMEMBERED)
@@ -105,15 +114,32 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     const end = fates.ended(key)
     if (end) return end.kind === 'dead' && end.code ? stale(GONE) : replayed()
     const stop = deadline(verifyMs, [at.signal])
-    const asked = [firstVerdict(signing, requestOf({ transaction: writeFormat(wire) }, offer), { now: at.now, timeoutMs: verifyMs, signal: at.signal }), reads.accounts([source], { commitment: 'confirmed', signal: stop.signal }), reads.validity(wire.blockhash, 'confirmed', stop.signal)] as const
+    const asked = [
+      firstVerdict(signing, requestOf({ transaction: writeFormat(wire) }, offer), {
+        now: at.now,
+        timeoutMs: verifyMs,
+        signal: at.signal,
+      }),
+      reads.accounts([source], { commitment: 'confirmed', signal: stop.signal }),
+      reads.validity(wire.blockhash, 'confirmed', stop.signal),
+    ] as const
     const [said, bank, alive] = await Promise.all(asked)
     stop.end()
-    const fresh = bank.kind === 'accounts' && awayIn(bank, { now: at.now, lagSeconds: config.lagSeconds ?? 30 }) === undefined ? bank : undefined
+    const fresh =
+      bank.kind === 'accounts' && awayIn(bank, { now: at.now, lagSeconds: config.lagSeconds ?? 30 }) === undefined
+        ? bank
+        : undefined
     const balance = fresh && (holdingIn(fresh.found[0], exact.mint)?.amount ?? 0n)
     if (said.kind !== 'valid' && alive.kind === 'validity' && fresh && !alive.valid) return stale(GONE)
     if (balance !== undefined && balance < amount) return unfunded(exact, balance)
-    if (said.kind !== 'valid') return said.kind === 'refused' && fates.conclude(exact, await glance(exact, at)) ? replayed() : said
-    return { kind: 'valid', ...(balance !== undefined && { balance: usdc(balance) }), asOf: fresh ? dateOf(fresh, at.now) : at.now, ...(fresh && { block: fresh.slot }) }
+    if (said.kind !== 'valid')
+      return said.kind === 'refused' && fates.conclude(exact, await glance(exact, at)) ? replayed() : said
+    return {
+      kind: 'valid',
+      ...(balance !== undefined && { balance: usdc(balance) }),
+      asOf: fresh ? dateOf(fresh, at.now) : at.now,
+      ...(fresh && { block: fresh.slot }),
+    }
   }
 
   async function settle(payment: Payment, offer: Offer, { now, signal }: At): Promise<Settlement> {
@@ -150,7 +176,12 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     }
     const troubles: string[] = []
     for (const { name, api } of signing) {
-      const said = await api.ask('settle', { body: requestOf({ transaction: writeFormat(exact.wire) }, offer), read: readSettleReply, now, timeoutMs: settleMs })
+      const said = await api.ask('settle', {
+        body: requestOf({ transaction: writeFormat(exact.wire) }, offer),
+        read: readSettleReply,
+        now,
+        timeoutMs: settleMs,
+      })
       if (said.kind === 'said' ? !said.value.isRefusal : !said.unsent) handed.set(exact.key, true)
       if (said.kind === 'said') return await conclude(exact, { name, reply: said.value, now })
       troubles.push(`${name}: ${said.reason}`)
@@ -162,7 +193,10 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
   }
 
   /** A yes is believed when our node shows the transfer, a no when nothing can have been sent. */
-  async function conclude(exact: SolanaExact, { name, reply, now }: { name: string; reply: SettleReply; now: number }): Promise<Settlement> {
+  async function conclude(
+    exact: SolanaExact,
+    { name, reply, now }: { name: string; reply: SettleReply; now: number },
+  ): Promise<Settlement> {
     const { success, word, named, isRefusal } = reply
     const signature = named !== undefined && fromBase58(named, 64) ? named : undefined
     const end = signature && (await endIn(exact, signature, success ? confirmMs : 0))
@@ -172,7 +206,11 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     if (success) return unknown(`${name} says that it is settled, but our node does not show it`)
     if (!isRefusal || handed.get(exact.key)) return unknown(`${name}: ${word}`)
     const alive = await reads.validity(exact.wire.blockhash, 'confirmed')
-    return { kind: 'refused', reason: `${name}: ${word}`, ...(alive.kind === 'validity' && !alive.valid && { code: 'PAYMENT_BLOCKHASH_STALE' as const }) }
+    return {
+      kind: 'refused',
+      reason: `${name}: ${word}`,
+      ...(alive.kind === 'validity' && !alive.valid && { code: 'PAYMENT_BLOCKHASH_STALE' as const }),
+    }
   }
 
   /** What the transaction that a facilitator names has done, if it is this payment's. Our node may be some blocks behind. */
@@ -181,7 +219,11 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     for (let waited = 0; ; waited += nap, nap *= 1.5) {
       const landed = await reads.transaction(signature)
       if (landed.kind === 'landed' && landed.id !== exact.wire.id) return undefined
-      if (landed.kind === 'landed') return fates.conclude(exact, isPaidIn(landed, exact) ? { kind: 'paid', transaction: signature, slot: landed.slot } : { kind: 'failed' })
+      if (landed.kind === 'landed')
+        return fates.conclude(
+          exact,
+          isPaidIn(landed, exact) ? { kind: 'paid', transaction: signature, slot: landed.slot } : { kind: 'failed' },
+        )
       if (closing.signal.aborted || waited + nap > waitMs) return undefined
       await pause(nap, closing.signal)
     }
@@ -204,11 +246,23 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     const read = (body: unknown, isOk: boolean) => (isOk ? readSolanaSupport(body, network) : undefined)
     const [chain, ...replies] = await Promise.all([
       checkSolana({ rpc, reads }, { ...config, network, feePayers: [] }, now),
-      ...facilitators.map(async (row) => ({ row, said: await row.api.ask('supported', { read, now, timeoutMs: verifyMs }) })),
+      ...facilitators.map(async (row) => ({
+        row,
+        said: await row.api.ask('supported', { read, now, timeoutMs: verifyMs }),
+      })),
     ])
     const [first] = replies
-    const pinned = feePayer ?? (first?.said.kind === 'said' ? first.said.value.signers.map(addressOf).find((signer) => signer !== undefined) : undefined)
-    const able = replies.filter(({ said }) => said.kind === 'said' && said.value.isSupported && pinned !== undefined && said.value.signers.includes(pinned)).map(({ row }) => row)
+    const pinned =
+      feePayer ??
+      (first?.said.kind === 'said'
+        ? first.said.value.signers.map(addressOf).find((signer) => signer !== undefined)
+        : undefined)
+    const able = replies
+      .filter(
+        ({ said }) =>
+          said.kind === 'said' && said.value.isSupported && pinned !== undefined && said.value.signers.includes(pinned),
+      )
+      .map(({ row }) => row)
     const problems = replies.flatMap(({ row: { name }, said }) => {
       if (said.kind === 'trouble') return blameIn(name, said)
       return said.value.isSupported ? [] : [`${name}.url: it does not settle exact payments on ${network}`]
@@ -216,13 +270,18 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     if (chain.kind === 'wrong') return { kind: 'wrong', problems: [...chain.problems, ...problems] }
     if (problems.length > 0) return { kind: 'wrong', problems }
     if (chain.kind === 'unavailable') return chain
-    const away = replies.flatMap(({ row: { name }, said }) => (said.kind === 'trouble' ? [`${name}.url: ${said.reason}`] : []))
+    const away = replies.flatMap(({ row: { name }, said }) =>
+      said.kind === 'trouble' ? [`${name}.url: ${said.reason}`] : [],
+    )
     if (!pinned && first?.said.kind === 'trouble') return { kind: 'unavailable', reason: away.join('; ') }
     if (!pinned) return { kind: 'wrong', problems: ['facilitators.0.url: it names no fee payer'] }
-    if (pinned === payTo) return { kind: 'wrong', problems: [`pay_to: it is the fee payer ${pinned}, which pays fees and nothing else`] }
+    if (pinned === payTo)
+      return { kind: 'wrong', problems: [`pay_to: it is the fee payer ${pinned}, which pays fees and nothing else`] }
     if (able.length === 0 && away.length > 0) return { kind: 'unavailable', reason: away.join('; ') }
     if (able.length === 0) return { kind: 'wrong', problems: [`fee_payer: no facilitator signs for ${pinned}`] }
-    const others = replies.filter(({ row, said }) => said.kind === 'said' && !able.includes(row)).map(({ row: { name } }) => `${name}.url: it does not sign for the fee payer ${pinned}, so it cannot stand in`)
+    const others = replies
+      .filter(({ row, said }) => said.kind === 'said' && !able.includes(row))
+      .map(({ row: { name } }) => `${name}.url: it does not sign for the fee payer ${pinned}, so it cannot stand in`)
     await hint.refresh(now)
     feePayer = pinned
     signing = able
@@ -236,7 +295,18 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
   }
 
   const balance = (address: string, { signal }: { signal: AbortSignal }) => balanceOf(reads, { address, mint }, signal)
-  return { terms, identify, verify, settle, fate, balance, proves: isProof, check, refresh: ({ now }) => hint.refresh(now), close }
+  return {
+    terms,
+    identify,
+    verify,
+    settle,
+    fate,
+    balance,
+    proves: isProof,
+    check,
+    refresh: ({ now }) => hint.refresh(now),
+    close,
+  }
 }
 
 const unknown = (reason: string): { kind: 'unknown'; reason: string } => ({ kind: 'unknown', reason })

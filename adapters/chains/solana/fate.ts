@@ -16,7 +16,10 @@ export type Found =
   | Trouble
 
 /** Looks for the transaction of a payment, not before `earliest`, in milliseconds; trouble from a node that has not come as far as the slot `since`. */
-export type Finder = (exact: SolanaExact, at: { since?: number; earliest?: number | undefined; signal?: AbortSignal | undefined }) => Promise<Found>
+export type Finder = (
+  exact: SolanaExact,
+  at: { since?: number; earliest?: number | undefined; signal?: AbortSignal | undefined },
+) => Promise<Found>
 
 export type FateConfig = {
   /** How far the node's finalized bank may be behind, 60 s unless told; some 13 s is usual. Without a fresh one nothing is said to be dead. */
@@ -34,7 +37,11 @@ export type SolanaFates = {
 }
 
 /** `expiresAt` is the end of its life, as it was told when it was first seen. */
-type Asking = { readonly now: number; readonly expiresAt?: number | undefined; readonly signal?: AbortSignal | undefined }
+type Asking = {
+  readonly now: number
+  readonly expiresAt?: number | undefined
+  readonly signal?: AbortSignal | undefined
+}
 
 /** A blockhash lives for a minute or two, and no transaction runs before it: whatever ran this long before its end is another one. */
 const MAX_LIFE_MS = 900_000
@@ -43,7 +50,10 @@ const MAX_LIFE_MS = 900_000
 const SKEW_MS = 15_000
 const REMEMBERED = 10_000
 
-export function solanaFates({ reads, find }: { reads: SolanaReads; find: Finder }, config: FateConfig & { readonly network: string }): SolanaFates {
+export function solanaFates(
+  { reads, find }: { reads: SolanaReads; find: Finder },
+  config: FateConfig & { readonly network: string },
+): SolanaFates {
   const finalitySeconds = config.finalitySeconds ?? 60
   const firsts = lruCache<number>(REMEMBERED)
   const ends = lruCache<Extract<Fate, { kind: 'paid' | 'dead' }>>(REMEMBERED)
@@ -57,7 +67,13 @@ export function solanaFates({ reads, find }: { reads: SolanaReads; find: Finder 
   function conclude({ key, payer, amount }: SolanaExact, found: Found) {
     if (found.kind !== 'paid' && found.kind !== 'failed') return undefined
     const { network } = config
-    const receipt = found.kind === 'paid' && { transaction: found.transaction, network, payer, amount: String(amount), block: found.slot }
+    const receipt = found.kind === 'paid' && {
+      transaction: found.transaction,
+      network,
+      payer,
+      amount: String(amount),
+      block: found.slot,
+    }
     const end = receipt ? { kind: 'paid' as const, receipt } : { kind: 'dead' as const }
     ends.set(key, end)
     return end
@@ -68,7 +84,10 @@ export function solanaFates({ reads, find }: { reads: SolanaReads; find: Finder 
     const first = seen(exact.key, now)
     const known = ends.get(exact.key)
     if (known) return known
-    const [found, recentEnough] = await Promise.all([find(exact, { earliest, signal }), reads.validity(exact.wire.blockhash, 'confirmed', signal)])
+    const [found, recentEnough] = await Promise.all([
+      find(exact, { earliest, signal }),
+      reads.validity(exact.wire.blockhash, 'confirmed', signal),
+    ])
     const end = conclude(exact, found)
     if (end) return end
     if (found.kind === 'trouble') return unknown(found.reason)
@@ -83,13 +102,25 @@ export function solanaFates({ reads, find }: { reads: SolanaReads; find: Finder 
    * after the payment was first seen, and not far behind. And the signature is looked for again after the blockhash has run out everywhere,
    * by a node that has come as far: before that, it may land between two questions.
    */
-  async function over(exact: SolanaExact, { now, first, earliest, signal }: { now: number; first: number; earliest: number | undefined; signal: AbortSignal | undefined }): Promise<Fate> {
+  async function over(
+    exact: SolanaExact,
+    {
+      now,
+      first,
+      earliest,
+      signal,
+    }: { now: number; first: number; earliest: number | undefined; signal: AbortSignal | undefined },
+  ): Promise<Fate> {
     const { blockhash } = exact.wire
     const bank = await reads.accounts([], { commitment: 'finalized', signal })
     if (bank.kind === 'trouble') return unknown(bank.reason)
     if (bank.time + finalitySeconds < now / 1000) return unknown('the node is behind')
-    if (bank.time * 1000 < first + SKEW_MS) return unknown('its blockhash is not known to the node; whether it is too old or too new cannot be told yet')
-    const [processed, finalized] = await Promise.all([reads.validity(blockhash, 'processed', signal), reads.validity(blockhash, 'finalized', signal)])
+    if (bank.time * 1000 < first + SKEW_MS)
+      return unknown('its blockhash is not known to the node; whether it is too old or too new cannot be told yet')
+    const [processed, finalized] = await Promise.all([
+      reads.validity(blockhash, 'processed', signal),
+      reads.validity(blockhash, 'finalized', signal),
+    ])
     if (processed.kind === 'trouble') return unknown(processed.reason)
     if (finalized.kind === 'trouble') return unknown(finalized.reason)
     if (processed.valid || finalized.valid) return { kind: 'open' }
@@ -97,7 +128,8 @@ export function solanaFates({ reads, find }: { reads: SolanaReads; find: Finder 
     const found = await find(exact, { since: finalized.slot, earliest, signal })
     const end = conclude(exact, found)
     if (end) return end
-    if (found.kind !== 'none') return unknown(found.kind === 'trouble' ? found.reason : 'it has run in a block that is not confirmed')
+    if (found.kind !== 'none')
+      return unknown(found.kind === 'trouble' ? found.reason : 'it has run in a block that is not confirmed')
     const dead: Fate = { kind: 'dead', code: 'PAYMENT_BLOCKHASH_STALE' }
     ends.set(exact.key, dead)
     return dead
@@ -114,12 +146,14 @@ export function bySignature(reads: SolanaReads, signatureOf: (exact: SolanaExact
     const signature = await signatureOf(exact)
     const status = await reads.status(signature, signal)
     if (status.kind === 'trouble') return status
-    if (status.kind === 'unseen') return status.slot >= since ? { kind: 'none' } : trouble('the node is behind what it has just shown')
+    if (status.kind === 'unseen')
+      return status.slot >= since ? { kind: 'none' } : trouble('the node is behind what it has just shown')
     if (!status.isConfirmed) return { kind: 'pending' }
     const landed = await reads.transaction(signature, signal)
     if (landed.kind === 'trouble') return landed
     if (landed.kind === 'absent') return trouble('its transaction is confirmed, but the node does not show it yet')
-    if (landed.id !== exact.wire.id || landed.failed !== status.failed) return trouble('the node shows another transaction under this signature')
+    if (landed.id !== exact.wire.id || landed.failed !== status.failed)
+      return trouble('the node shows another transaction under this signature')
     return isPaidIn(landed, exact) ? { kind: 'paid', transaction: signature, slot: landed.slot } : { kind: 'failed' }
   }
 }
@@ -134,12 +168,22 @@ const TOGETHER = 10
  */
 export function bySearch(reads: SolanaReads, most = 200): Finder {
   /** Undefined where it is none of these. */
-  async function among(signatures: readonly string[], exact: SolanaExact, signal: AbortSignal | undefined): Promise<Found | undefined> {
-    const all = await Promise.all(signatures.map(async (signature) => ({ signature, landed: await reads.transaction(signature, signal) })))
+  async function among(
+    signatures: readonly string[],
+    exact: SolanaExact,
+    signal: AbortSignal | undefined,
+  ): Promise<Found | undefined> {
+    const all = await Promise.all(
+      signatures.map(async (signature) => ({ signature, landed: await reads.transaction(signature, signal) })),
+    )
     const ours = all.find(({ landed }) => landed.kind === 'landed' && landed.id === exact.wire.id)
-    if (ours?.landed.kind === 'landed') return isPaidIn(ours.landed, exact) ? { kind: 'paid', transaction: ours.signature, slot: ours.landed.slot } : { kind: 'failed' }
+    if (ours?.landed.kind === 'landed')
+      return isPaidIn(ours.landed, exact)
+        ? { kind: 'paid', transaction: ours.signature, slot: ours.landed.slot }
+        : { kind: 'failed' }
     const lost = all.find(({ landed }) => landed.kind !== 'landed')?.landed
-    if (lost?.kind === 'absent') return trouble('a transaction of its payer is confirmed, but the node does not show it yet')
+    if (lost?.kind === 'absent')
+      return trouble('a transaction of its payer is confirmed, but the node does not show it yet')
     return lost?.kind === 'trouble' ? lost : undefined
   }
 

@@ -28,7 +28,10 @@ export const FEE_PAYER_FLOOR = 2_000_000
 const READ_EVERY_MS = 60_000
 
 /** Driven by `refresh`, which is to be called every few seconds; it has no timer of its own. */
-export function feePayerWatch(reads: SolanaReads, { addresses, floor = FEE_PAYER_FLOOR }: { addresses: readonly Address[]; floor?: number | undefined }): FeePayerWatch {
+export function feePayerWatch(
+  reads: SolanaReads,
+  { addresses, floor = FEE_PAYER_FLOOR }: { addresses: readonly Address[]; floor?: number | undefined },
+): FeePayerWatch {
   const balances = new Map<Address, number>()
   const dry = new Set<Address>()
   let readAt = Number.NEGATIVE_INFINITY
@@ -56,7 +59,14 @@ export function feePayerWatch(reads: SolanaReads, { addresses, floor = FEE_PAYER
     const balance = balances.get(address)
     const isLow = dry.has(address) || (balance !== undefined && balance < floor)
     const holds = balance === undefined ? 'an unknown balance' : `${balance} lamports`
-    return { address, balance, floor, low: isLow ? `its account ${address} holds ${holds} for fees, below the floor of ${floor}; send it more` : undefined }
+    return {
+      address,
+      balance,
+      floor,
+      low: isLow
+        ? `its account ${address} holds ${holds} for fees, below the floor of ${floor}; send it more`
+        : undefined,
+    }
   }
 
   return {

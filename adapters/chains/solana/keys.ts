@@ -36,7 +36,12 @@ export async function isSignedBy(signer: Address, signature: Uint8Array, message
   if (!key || signature.length !== 64 || isSmall(key) || isSmall(signature.subarray(0, 32))) return false
   try {
     const imported = await crypto.subtle.importKey('raw', key as Uint8Array<ArrayBuffer>, 'Ed25519', false, ['verify'])
-    return await crypto.subtle.verify('Ed25519', imported, signature as Uint8Array<ArrayBuffer>, message as Uint8Array<ArrayBuffer>)
+    return await crypto.subtle.verify(
+      'Ed25519',
+      imported,
+      signature as Uint8Array<ArrayBuffer>,
+      message as Uint8Array<ArrayBuffer>,
+    )
   } catch {
     return false
   }
@@ -48,9 +53,11 @@ const MAX_MESSAGE = 4_096
 /** Whether a wallet signed a text; the signature in base58, as wallets show it, or in base64. Never rejects. */
 export async function isProof({ wallet, message, signature }: Proof): Promise<boolean> {
   const signer = addressOf(wallet)
-  if (!signer || typeof message !== 'string' || message.length > MAX_MESSAGE || typeof signature !== 'string') return false
+  if (!signer || typeof message !== 'string' || message.length > MAX_MESSAGE || typeof signature !== 'string')
+    return false
   const bytes = new TextEncoder().encode(message)
-  for (const given of [fromBase58(signature, 64), base64Of(signature)]) if (given && (await isSignedBy(signer, given, bytes))) return true
+  for (const given of [fromBase58(signature, 64), base64Of(signature)])
+    if (given && (await isSignedBy(signer, given, bytes))) return true
   return false
 }
 
@@ -84,7 +91,10 @@ function secretIn(secret: string): Uint8Array | undefined {
   if (!secret.startsWith('[')) return fromBase58(secret, 64)
   try {
     const numbers: unknown = JSON.parse(secret)
-    const isBytes = Array.isArray(numbers) && numbers.length === 64 && numbers.every((byte) => Number.isInteger(byte) && byte >= 0 && byte <= 255)
+    const isBytes =
+      Array.isArray(numbers) &&
+      numbers.length === 64 &&
+      numbers.every((byte) => Number.isInteger(byte) && byte >= 0 && byte <= 255)
     return isBytes ? Uint8Array.from(numbers as number[]) : undefined
   } catch {
     return undefined

@@ -36,15 +36,16 @@ export type SolanaConfig = {
   FateConfig &
   SettleConfig
 
-export type SolanaChain = Chain & Required<Pick<Chain, 'balance' | 'proves'>> & {
-  /** Compares the configuration with the chain; the terms open when it is ready, and stay open. Moves nothing. */
-  check(at: { now: number }): Promise<SolanaChecked>
-  /** Renews the blockhash that the terms hint at, and looks after the fee payers; to be called every few seconds. Never rejects. */
-  refresh(at: { now: number }): Promise<void>
-  feePayers(): readonly FeePayerState[]
-  /** Stops what is under way in the background; whoever waits reads unknown. */
-  close(): void
-}
+export type SolanaChain = Chain &
+  Required<Pick<Chain, 'balance' | 'proves'>> & {
+    /** Compares the configuration with the chain; the terms open when it is ready, and stay open. Moves nothing. */
+    check(at: { now: number }): Promise<SolanaChecked>
+    /** Renews the blockhash that the terms hint at, and looks after the fee payers; to be called every few seconds. Never rejects. */
+    refresh(at: { now: number }): Promise<void>
+    feePayers(): readonly FeePayerState[]
+    /** Stops what is under way in the background; whoever waits reads unknown. */
+    close(): void
+  }
 
 /** What a payment must still have to live when its work begins; when it settles, every moment counts. */
 const WORK_MS = 6_000
@@ -68,7 +69,10 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   const fates = solanaFates({ reads, find }, { ...config, network })
   const watch = feePayerWatch(reads, { addresses: feePayers, floor: config.feePayerFloor })
   const verifier = solanaVerifier({ reads, find, endOf: hint.endOf, ranDry: watch.ranDry }, config)
-  const settler = solanaSettler({ reads, find, fates, verifier, sign, spent: ({ feePayer, wire }) => watch.spent(feePayer, feeOf(wire)) }, config)
+  const settler = solanaSettler(
+    { reads, find, fates, verifier, sign, spent: ({ feePayer, wire }) => watch.spent(feePayer, feeOf(wire)) },
+    config,
+  )
   let isReady = false
 
   async function sign({ feePayer, wire }: SolanaExact): Promise<Uint8Array> {
@@ -84,7 +88,9 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   }
 
   function closed(): Closed | undefined {
-    const low = watch.states().flatMap((state, i) => (state.low === undefined ? [] : [`fee_payer_keys.${i}: ${state.low}`]))
+    const low = watch
+      .states()
+      .flatMap((state, i) => (state.low === undefined ? [] : [`fee_payer_keys.${i}: ${state.low}`]))
     return low.length === feePayers.length ? { code: 'no_gas', reason: low.join('; ') } : undefined
   }
 
@@ -124,7 +130,14 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   }
 
   async function check({ now }: { now: number }): Promise<SolanaChecked> {
-    const problems = await Promise.all(keys.map((key, i) => key.sign(new Uint8Array(1)).then(() => [], (error: Error) => [`fee_payer_keys.${i}: ${error.message}`])))
+    const problems = await Promise.all(
+      keys.map((key, i) =>
+        key.sign(new Uint8Array(1)).then(
+          () => [],
+          (error: Error) => [`fee_payer_keys.${i}: ${error.message}`],
+        ),
+      ),
+    )
     if (problems.flat().length > 0) return { kind: 'wrong', problems: problems.flat() }
     const checked = await checkSolana({ rpc, reads }, { ...config, feePayers }, now)
     if (checked.kind !== 'ready') return checked
@@ -140,11 +153,28 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
 
   const balance = (address: string, { signal }: { signal: AbortSignal }) => balanceOf(reads, { address, mint }, signal)
   const refresh = async ({ now }: { now: number }) => void (await Promise.all([hint.refresh(now), watch.refresh(now)]))
-  return { terms, closed, identify, verify, settle, fate, balance, proves: isProof, check, refresh, feePayers: watch.states, close }
+  return {
+    terms,
+    closed,
+    identify,
+    verify,
+    settle,
+    fate,
+    balance,
+    proves: isProof,
+    check,
+    refresh,
+    feePayers: watch.states,
+    close,
+  }
 }
 
 /** USDC of a wallet, under whichever token program; 0 where it has no account. Rejects for what is no address, and where the node does not tell. */
-export async function balanceOf(reads: SolanaReads, { address, mint }: { address: string; mint: string }, signal: AbortSignal): Promise<Usdc> {
+export async function balanceOf(
+  reads: SolanaReads,
+  { address, mint }: { address: string; mint: string },
+  signal: AbortSignal,
+): Promise<Usdc> {
   const [owner, token] = [addressOf(address), addressOf(mint)]
   if (!owner || !token) throw new RangeError('not an address: base58 of 32 bytes')
   const held = await Promise.all([TOKEN, TOKEN_2022].map((program) => tokenAccount(owner, token, program)))
@@ -156,7 +186,9 @@ export async function balanceOf(reads: SolanaReads, { address, mint }: { address
 /** The name of a cluster. Throws RangeError for what is none. */
 export function networkOf(network: string): string {
   if (/^solana:[1-9A-HJ-NP-Za-km-z]{32}$/.test(network)) return network
-  throw new RangeError(`network must be solana:<32 characters of the genesis hash>, got ${JSON.stringify(network.slice(0, 40))}`)
+  throw new RangeError(
+    `network must be solana:<32 characters of the genesis hash>, got ${JSON.stringify(network.slice(0, 40))}`,
+  )
 }
 
 function keyOf(secret: string, index: number): FeePayer {

@@ -28,7 +28,12 @@ export type Caps = {
  * Wallets that add their own guards ask for some 100,000 units, and some clients make each payment another one by its price of a unit;
  * nobody needs both at once. 100,000 lamports are 0.0001 SOL.
  */
-export const CAPS: Caps = { maxComputeUnits: 200_000, maxComputeUnitPrice: 5_000_000, maxSignatures: 2, maxFeeLamports: 100_000 }
+export const CAPS: Caps = {
+  maxComputeUnits: 200_000,
+  maxComputeUnitPrice: 5_000_000,
+  maxSignatures: 2,
+  maxFeeLamports: 100_000,
+}
 
 /** One TransferChecked, and the transaction around it. */
 export type SolanaExact = {
@@ -57,45 +62,91 @@ export type Judging = {
 }
 
 /** The transfer in a payment, or the first rule that it breaks. Asks nobody, never rejects. */
-export async function judgeSolana(payment: Payment, offer: Offer, { network, feePayers, caps }: Judging): Promise<SolanaExact | Refused> {
+export async function judgeSolana(
+  payment: Payment,
+  offer: Offer,
+  { network, feePayers, caps }: Judging,
+): Promise<SolanaExact | Refused> {
   const { accepted, payload } = payment
-  if (accepted.scheme !== offer.scheme) return differs('unsupported_scheme', 'accepted.scheme', accepted.scheme, offer.scheme)
-  if (accepted.network !== offer.network) return differs('network_mismatch', 'accepted.network', accepted.network, offer.network)
-  if (offer.network !== network) return invalid('network_mismatch', `the offer is for ${offer.network}, this chain is ${network}`)
-  if (accepted.asset !== offer.asset) return differs('payload_mint_mismatch', 'accepted.asset', accepted.asset, offer.asset)
+  if (accepted.scheme !== offer.scheme)
+    return differs('unsupported_scheme', 'accepted.scheme', accepted.scheme, offer.scheme)
+  if (accepted.network !== offer.network)
+    return differs('network_mismatch', 'accepted.network', accepted.network, offer.network)
+  if (offer.network !== network)
+    return invalid('network_mismatch', `the offer is for ${offer.network}, this chain is ${network}`)
+  if (accepted.asset !== offer.asset)
+    return differs('payload_mint_mismatch', 'accepted.asset', accepted.asset, offer.asset)
   const { feePayer: offered, memo } = offer.extra ?? {}
   if (typeof offered !== 'string') return invalid('payload_missing_fee_payer', 'the offer has no extra.feePayer')
-  if (!isOneOf(feePayers, offered)) return invalid('fee_payer_not_managed_by_facilitator', `nobody here signs for the fee payer ${offered} any more`)
+  if (!isOneOf(feePayers, offered))
+    return invalid('fee_payer_not_managed_by_facilitator', `nobody here signs for the fee payer ${offered} any more`)
 
   const wire = readFormat(payload.transaction)
   if (typeof wire === 'string') return invalid('payload_transaction_could_not_be_decoded', wire)
   const { signatures, accounts, instructions, message, id } = wire
   if (caps && signatures.length > caps.maxSignatures) {
-    return invalid('payload_excessive_signers', `it wants ${signatures.length} signatures; at most ${caps.maxSignatures} are paid for`)
+    return invalid(
+      'payload_excessive_signers',
+      `it wants ${signatures.length} signatures; at most ${caps.maxSignatures} are paid for`,
+    )
   }
   const [feePayer, ...signers] = accounts.slice(0, signatures.length) as [Address, ...Address[]]
   if (!isOneOf(feePayers, feePayer)) return differs('fee_payer_mismatch', 'its fee payer', feePayer, offered)
-  const signed = await Promise.all(signers.map((signer, i) => isSignedBy(signer, signatures[i + 1] as Uint8Array, message)))
+  const signed = await Promise.all(
+    signers.map((signer, i) => isSignedBy(signer, signatures[i + 1] as Uint8Array, message)),
+  )
   const missing = signers[signed.indexOf(false)]
   if (missing) return invalid('payload_signature_invalid', `the signature of ${missing} is not one over this message`)
 
   const bad = caps && (judgeCount(instructions) ?? judgeCompute(instructions, signatures.length, caps))
   if (bad) return bad
   const transfer = transferIn(instructions[2])
-  if (!transfer) return invalid('payload_no_transfer_instruction', 'its third instruction is not a TransferChecked of one owner, by Token or Token-2022')
+  if (!transfer)
+    return invalid(
+      'payload_no_transfer_instruction',
+      'its third instruction is not a TransferChecked of one owner, by Token or Token-2022',
+    )
   const { payer, program, source, mint, destination, amount } = transfer
   if (isOneOf(feePayers, payer)) return fundsOfFeePayer('it is the authority of the transfer')
-  if (!signers.includes(payer)) return invalid('payload_signature_invalid', `the authority ${payer} of the transfer has not signed`)
-  const drained = caps && instructions.findIndex((instruction) => instruction.accounts.some((account) => isOneOf(feePayers, account)))
+  if (!signers.includes(payer))
+    return invalid('payload_signature_invalid', `the authority ${payer} of the transfer has not signed`)
+  const drained =
+    caps && instructions.findIndex((instruction) => instruction.accounts.some((account) => isOneOf(feePayers, account)))
   if (drained !== undefined && drained >= 0) return fundsOfFeePayer(`instruction ${drained + 1} names it`)
   if (mint !== offer.asset) return differs('payload_mint_mismatch', 'the mint of the transfer', mint, offer.asset)
   const payTo = addressOf(offer.payTo) && (await tokenAccount(offer.payTo, mint, program))
-  if (destination !== payTo) return differs('payload_recipient_mismatch', 'the destination of the transfer', destination, `${payTo}, the token account of ${offer.payTo}`)
-  const exact: SolanaExact = { kind: 'exact', wire, key: `${network}/${id}`, feePayer, payer, program, source, mint, destination, amount, memos: memosIn(instructions) }
+  if (destination !== payTo)
+    return differs(
+      'payload_recipient_mismatch',
+      'the destination of the transfer',
+      destination,
+      `${payTo}, the token account of ${offer.payTo}`,
+    )
+  const exact: SolanaExact = {
+    kind: 'exact',
+    wire,
+    key: `${network}/${id}`,
+    feePayer,
+    payer,
+    program,
+    source,
+    mint,
+    destination,
+    amount,
+    memos: memosIn(instructions),
+  }
   if (!caps) return exact
 
-  if (amount !== parseAtomic(offer.amount)) return invalid('payload_amount_mismatch', `the transfer is of ${amount} base units; the price is exactly ${offer.amount}`)
-  if (source !== (await tokenAccount(payer, mint, program))) return invalid('payload_source_mismatch', `the source of the transfer is ${source}, not the token account of ${payer}`)
+  if (amount !== parseAtomic(offer.amount))
+    return invalid(
+      'payload_amount_mismatch',
+      `the transfer is of ${amount} base units; the price is exactly ${offer.amount}`,
+    )
+  if (source !== (await tokenAccount(payer, mint, program)))
+    return invalid(
+      'payload_source_mismatch',
+      `the source of the transfer is ${source}, not the token account of ${payer}`,
+    )
   if (source === destination) return invalid('payload_recipient_mismatch', 'the payer is the recipient')
   return judgeRest(instructions.slice(3), memo) ?? exact
 }
@@ -109,12 +160,22 @@ function judgeCount({ length }: readonly Instruction[]): Refused | undefined {
 function judgeCompute([limit, price]: readonly Instruction[], signatures: number, caps: Caps): Refused | undefined {
   const word = 'payload_transaction_instructions_compute'
   const units = numberIn(limit, 0x02, 4)
-  if (units === undefined) return invalid(`${word}_limit_instruction`, 'its first instruction is not SetComputeUnitLimit')
-  if (units > caps.maxComputeUnits) return invalid(`${word}_limit_instruction_too_high`, `it asks for ${units} compute units; at most ${caps.maxComputeUnits} are paid for`)
+  if (units === undefined)
+    return invalid(`${word}_limit_instruction`, 'its first instruction is not SetComputeUnitLimit')
+  if (units > caps.maxComputeUnits)
+    return invalid(
+      `${word}_limit_instruction_too_high`,
+      `it asks for ${units} compute units; at most ${caps.maxComputeUnits} are paid for`,
+    )
   const each = numberIn(price, 0x03, 8)
-  if (each === undefined) return invalid(`${word}_price_instruction`, 'its second instruction is not SetComputeUnitPrice')
+  if (each === undefined)
+    return invalid(`${word}_price_instruction`, 'its second instruction is not SetComputeUnitPrice')
   const tooHigh = `${word}_price_instruction_too_high`
-  if (each > caps.maxComputeUnitPrice) return invalid(tooHigh, `it offers ${each} microlamports for a compute unit; at most ${caps.maxComputeUnitPrice} are paid`)
+  if (each > caps.maxComputeUnitPrice)
+    return invalid(
+      tooHigh,
+      `it offers ${each} microlamports for a compute unit; at most ${caps.maxComputeUnitPrice} are paid`,
+    )
   const fee = feeFor({ units, each, signatures })
   if (fee <= caps.maxFeeLamports) return undefined
   return invalid(tooHigh, `it would cost its fee payer ${fee} lamports; at most ${caps.maxFeeLamports} are paid`)
@@ -122,7 +183,13 @@ function judgeCompute([limit, price]: readonly Instruction[], signatures: number
 
 /** What a payment costs its fee payer, in lamports: 5,000 for each signature, and the compute units at their price. */
 export function feeOf({ instructions: [limit, price], signatures }: ChatFormat): number {
-  return Number(feeFor({ units: numberIn(limit, 0x02, 4) ?? 0n, each: numberIn(price, 0x03, 8) ?? 0n, signatures: signatures.length }))
+  return Number(
+    feeFor({
+      units: numberIn(limit, 0x02, 4) ?? 0n,
+      each: numberIn(price, 0x03, 8) ?? 0n,
+      signatures: signatures.length,
+    }),
+  )
 }
 
 function feeFor({ units, each, signatures }: { units: bigint; each: bigint; signatures: number }): bigint {
@@ -143,21 +210,28 @@ function transferIn(instruction: Instruction | undefined): Transfer | undefined 
   if (!instruction || !isOneOf([TOKEN, TOKEN_2022], instruction.program)) return undefined
   const { program, data, accounts } = instruction
   const [source, mint, destination, payer, ...others] = accounts
-  if (!source || !mint || !destination || !payer || others.length > 0 || data.length !== 10 || data[0] !== 12) return undefined
+  if (!source || !mint || !destination || !payer || others.length > 0 || data.length !== 10 || data[0] !== 12)
+    return undefined
   return { program, source, mint, destination, payer, amount: littleEndian(data.subarray(1, 9)) }
 }
 
-const memosIn = (instructions: readonly Instruction[]) => instructions.filter(({ program }) => program === MEMO).map(({ data }) => data)
+const memosIn = (instructions: readonly Instruction[]) =>
+  instructions.filter(({ program }) => program === MEMO).map(({ data }) => data)
 
 const NTH = ['fourth', 'fifth', 'sixth', 'seventh']
 
 /** After the transfer come only the guards of wallets and memos; where the offer names a memo, that one and no other. */
 function judgeRest(rest: readonly Instruction[], memo: unknown): Refused | undefined {
   const stranger = rest.findIndex(({ program }) => program !== LIGHTHOUSE && program !== MEMO)
-  if (stranger >= 0) return invalid(`payload_unknown_${NTH[stranger]}_instruction`, `it calls ${rest[stranger]?.program}; only Lighthouse and Memo may follow the transfer`)
+  if (stranger >= 0)
+    return invalid(
+      `payload_unknown_${NTH[stranger]}_instruction`,
+      `it calls ${rest[stranger]?.program}; only Lighthouse and Memo may follow the transfer`,
+    )
   if (typeof memo !== 'string' || memo === '') return undefined
   const [first, ...more] = memosIn(rest)
-  if (!first || more.length > 0) return invalid('payload_memo_count', `it has ${first ? 1 + more.length : 0} memos; the offer names one`)
+  if (!first || more.length > 0)
+    return invalid('payload_memo_count', `it has ${first ? 1 + more.length : 0} memos; the offer names one`)
   if (new TextDecoder().decode(first) === memo) return undefined
   return invalid('payload_memo_mismatch', 'its memo is not the one that the offer names')
 }
@@ -196,5 +270,8 @@ function differs(word: string, what: string, got: string, want: string): Refused
 }
 
 function fundsOfFeePayer(how: string): Refused {
-  return invalid('payload_transaction_fee_payer_transferring_funds', `the fee payer pays the fee and nothing else, but ${how}`)
+  return invalid(
+    'payload_transaction_fee_payer_transferring_funds',
+    `the fee payer pays the fee and nothing else, but ${how}`,
+  )
 }

@@ -8,9 +8,19 @@ import { addressIn, readFormat } from './wire.ts'
 export type Commitment = 'processed' | 'confirmed' | 'finalized'
 
 /** An account as it is stored. */
-export type Account = { readonly owner: string; readonly lamports: number; readonly executable: boolean; readonly data: Uint8Array }
+export type Account = {
+  readonly owner: string
+  readonly lamports: number
+  readonly executable: boolean
+  readonly data: Uint8Array
+}
 /** Accounts of one bank, and that bank's own time in seconds. */
-export type Accounts = { readonly kind: 'accounts'; readonly slot: number; readonly time: number; readonly found: readonly (Account | undefined)[] }
+export type Accounts = {
+  readonly kind: 'accounts'
+  readonly slot: number
+  readonly time: number
+  readonly found: readonly (Account | undefined)[]
+}
 /** `err` is null where it would go through. */
 export type Rehearsed = { readonly kind: 'rehearsed'; readonly err: unknown }
 export type Status =
@@ -19,24 +29,47 @@ export type Status =
   /** Not known at that slot. */
   | { readonly kind: 'unseen'; readonly slot: number }
 /** A transaction in a confirmed block, and by how much each of its token accounts changed, by index. */
-export type Landed = { readonly kind: 'landed'; readonly id: string; readonly slot: number; readonly failed: boolean; gain(index: number, mint: string): bigint }
+export type Landed = {
+  readonly kind: 'landed'
+  readonly id: string
+  readonly slot: number
+  readonly failed: boolean
+  gain(index: number, mint: string): bigint
+}
 export type Absent = { readonly kind: 'absent' }
 export type Latest = { readonly kind: 'latest'; readonly blockhash: string; readonly lastValid: number }
 export type Validity = { readonly kind: 'validity'; readonly valid: boolean; readonly slot: number }
-export type Signatures = { readonly kind: 'signatures'; readonly found: readonly { readonly signature: string; readonly time: number | undefined; readonly memo: string | undefined }[] }
+export type Signatures = {
+  readonly kind: 'signatures'
+  readonly found: readonly {
+    readonly signature: string
+    readonly time: number | undefined
+    readonly memo: string | undefined
+  }[]
+}
 
 export type SolanaReads = {
   /** Runs it without checking signatures, over its own blockhash. */
   rehearse(transaction: string, signal?: AbortSignal): Promise<Rehearsed | Trouble>
-  accounts(addresses: readonly Address[], at: { commitment: Commitment; signal?: AbortSignal | undefined }): Promise<Accounts | Trouble>
+  accounts(
+    addresses: readonly Address[],
+    at: { commitment: Commitment; signal?: AbortSignal | undefined },
+  ): Promise<Accounts | Trouble>
   status(signature: string, signal?: AbortSignal): Promise<Status | Trouble>
   transaction(signature: string, signal?: AbortSignal): Promise<Landed | Absent | Trouble>
   latest(signal?: AbortSignal): Promise<Latest | Trouble>
   validity(blockhash: string, commitment: Commitment, signal?: AbortSignal): Promise<Validity | Trouble>
   /** What touched an address, newest first, a page at a time; trouble from a node that has not come as far as `since`. */
-  signatures(address: Address, page: { before: string | undefined; limit: number; since: number | undefined }, signal?: AbortSignal): Promise<Signatures | Trouble>
+  signatures(
+    address: Address,
+    page: { before: string | undefined; limit: number; since: number | undefined },
+    signal?: AbortSignal,
+  ): Promise<Signatures | Trouble>
   /** Hands it on without a rehearsal. `bounced`: the node calls it no transaction, and has handed on nothing. */
-  send(transaction: string, signal?: AbortSignal): Promise<{ readonly kind: 'sent' } | { readonly kind: 'bounced'; readonly reason: string } | Trouble>
+  send(
+    transaction: string,
+    signal?: AbortSignal,
+  ): Promise<{ readonly kind: 'sent' } | { readonly kind: 'bounced'; readonly reason: string } | Trouble>
 }
 
 /** Tells the time of its bank, which no other account does. */
@@ -47,7 +80,11 @@ const BOUNCED = [-32602, -32003]
 
 export function solanaReads(rpc: Rpc): SolanaReads {
   /** A result, read; an error of the node's, or what cannot be read, is trouble. */
-  async function ask<T>(method: string, params: readonly unknown[], { signal, read }: { signal?: AbortSignal | undefined; read: (result: unknown) => T | undefined }): Promise<T | Trouble> {
+  async function ask<T>(
+    method: string,
+    params: readonly unknown[],
+    { signal, read }: { signal?: AbortSignal | undefined; read: (result: unknown) => T | undefined },
+  ): Promise<T | Trouble> {
     const answer = await rpc.ask(method, params, signal)
     if (answer.kind !== 'result') return troubleIn(method, answer)
     try {
@@ -59,13 +96,17 @@ export function solanaReads(rpc: Rpc): SolanaReads {
 
   return {
     rehearse: (transaction, signal) =>
-      ask('simulateTransaction', [transaction, { encoding: 'base64', sigVerify: false, replaceRecentBlockhash: false, commitment: 'confirmed' }], {
-        signal,
-        read(result) {
-          const { err } = field(result, 'value') as { err?: unknown }
-          return err === undefined ? undefined : { kind: 'rehearsed', err }
+      ask(
+        'simulateTransaction',
+        [transaction, { encoding: 'base64', sigVerify: false, replaceRecentBlockhash: false, commitment: 'confirmed' }],
+        {
+          signal,
+          read(result) {
+            const { err } = field(result, 'value') as { err?: unknown }
+            return err === undefined ? undefined : { kind: 'rehearsed', err }
+          },
         },
-      }),
+      ),
 
     accounts: (addresses, { commitment, signal }) =>
       ask('getMultipleAccounts', [[...addresses, CLOCK], { encoding: 'base64', commitment }], {
@@ -73,7 +114,12 @@ export function solanaReads(rpc: Rpc): SolanaReads {
         read(result) {
           const [clock, ...others] = (field(result, 'value') as readonly unknown[]).map(accountIn).toReversed()
           if (!clock || clock.data.length < 40 || others.length !== addresses.length) return undefined
-          return { kind: 'accounts', slot: slotIn(result), time: Number(view(clock.data).getBigInt64(32, true)), found: others.toReversed() }
+          return {
+            kind: 'accounts',
+            slot: slotIn(result),
+            time: Number(view(clock.data).getBigInt64(32, true)),
+            found: others.toReversed(),
+          }
         },
       }),
 
@@ -81,27 +127,41 @@ export function solanaReads(rpc: Rpc): SolanaReads {
       ask('getSignatureStatuses', [[signature], { searchTransactionHistory: true }], {
         signal,
         read(result): Status | undefined {
-          const [status] = field(result, 'value') as readonly ({ err?: unknown; confirmations?: unknown; confirmationStatus?: unknown } | null | undefined)[]
+          const [status] = field(result, 'value') as readonly (
+            | { err?: unknown; confirmations?: unknown; confirmationStatus?: unknown }
+            | null
+            | undefined
+          )[]
           if (status === null) return { kind: 'unseen', slot: slotIn(result) }
           if (status?.err === undefined) return undefined
           const { err, confirmations, confirmationStatus } = status
-          const isConfirmed = confirmations === null || confirmationStatus === 'confirmed' || confirmationStatus === 'finalized' // null is finalized
+          const isConfirmed =
+            confirmations === null || confirmationStatus === 'confirmed' || confirmationStatus === 'finalized' // null is finalized
           return { kind: 'seen', failed: err !== null, isConfirmed }
         },
       }),
 
     transaction: (signature, signal) =>
-      ask('getTransaction', [signature, { encoding: 'base64', commitment: 'confirmed', maxSupportedTransactionVersion: 0 }], {
-        signal,
-        read: (result) => (result === null ? { kind: 'absent' as const } : landedIn(result)),
-      }),
+      ask(
+        'getTransaction',
+        [signature, { encoding: 'base64', commitment: 'confirmed', maxSupportedTransactionVersion: 0 }],
+        {
+          signal,
+          read: (result) => (result === null ? { kind: 'absent' as const } : landedIn(result)),
+        },
+      ),
 
     latest: (signal) =>
       ask('getLatestBlockhash', [{ commitment: 'confirmed' }], {
         signal,
         read(result) {
-          const { blockhash, lastValidBlockHeight } = field(result, 'value') as { blockhash?: unknown; lastValidBlockHeight?: unknown }
-          return typeof blockhash === 'string' ? { kind: 'latest', blockhash, lastValid: countIn(lastValidBlockHeight) } : undefined
+          const { blockhash, lastValidBlockHeight } = field(result, 'value') as {
+            blockhash?: unknown
+            lastValidBlockHeight?: unknown
+          }
+          return typeof blockhash === 'string'
+            ? { kind: 'latest', blockhash, lastValid: countIn(lastValidBlockHeight) }
+            : undefined
         },
       }),
 
@@ -115,20 +175,40 @@ export function solanaReads(rpc: Rpc): SolanaReads {
       }),
 
     signatures: (address, { before, limit, since }, signal) =>
-      ask('getSignaturesForAddress', [address, { commitment: 'confirmed', limit, ...(before && { before }), ...(since !== undefined && { minContextSlot: since }) }], {
-        signal,
-        read(result) {
-          const rows = result as readonly { signature?: unknown; blockTime?: unknown; memo?: unknown }[]
-          if (!rows.every(({ signature }) => typeof signature === 'string')) return undefined
-          const found = rows.map(({ signature, blockTime, memo }) => {
-            return { signature: signature as string, time: typeof blockTime === 'number' ? blockTime : undefined, memo: typeof memo === 'string' ? memo : undefined }
-          })
-          return { kind: 'signatures', found }
+      ask(
+        'getSignaturesForAddress',
+        [
+          address,
+          {
+            commitment: 'confirmed',
+            limit,
+            ...(before && { before }),
+            ...(since !== undefined && { minContextSlot: since }),
+          },
+        ],
+        {
+          signal,
+          read(result) {
+            const rows = result as readonly { signature?: unknown; blockTime?: unknown; memo?: unknown }[]
+            if (!rows.every(({ signature }) => typeof signature === 'string')) return undefined
+            const found = rows.map(({ signature, blockTime, memo }) => {
+              return {
+                signature: signature as string,
+                time: typeof blockTime === 'number' ? blockTime : undefined,
+                memo: typeof memo === 'string' ? memo : undefined,
+              }
+            })
+            return { kind: 'signatures', found }
+          },
         },
-      }),
+      ),
 
     async send(transaction, signal) {
-      const answer = await rpc.ask('sendTransaction', [transaction, { encoding: 'base64', skipPreflight: true }], signal)
+      const answer = await rpc.ask(
+        'sendTransaction',
+        [transaction, { encoding: 'base64', skipPreflight: true }],
+        signal,
+      )
       if (answer.kind === 'result') return { kind: 'sent' }
       if (answer.kind === 'error' && BOUNCED.includes(answer.code)) return { kind: 'bounced', reason: answer.message }
       return troubleIn('sendTransaction', answer)
@@ -137,8 +217,12 @@ export function solanaReads(rpc: Rpc): SolanaReads {
 }
 
 /** What a token account holds. Undefined for what is no account of this token, or none of a token at all. */
-export function holdingIn(account: Account | undefined, mint: string | undefined): { readonly amount: bigint; readonly owner: Uint8Array; readonly isFrozen: boolean } | undefined {
-  if (!account || account.data.length < 165 || (account.owner !== TOKEN && account.owner !== TOKEN_2022)) return undefined
+export function holdingIn(
+  account: Account | undefined,
+  mint: string | undefined,
+): { readonly amount: bigint; readonly owner: Uint8Array; readonly isFrozen: boolean } | undefined {
+  if (!account || account.data.length < 165 || (account.owner !== TOKEN && account.owner !== TOKEN_2022))
+    return undefined
   const { data } = account
   if (mint !== undefined && addressAt(data, 0) !== mint) return undefined
   return { amount: view(data).getBigUint64(64, true), owner: data.subarray(32, 64), isFrozen: data[108] === 2 }
@@ -153,23 +237,41 @@ export function isPaidIn({ failed, gain }: Landed, { wire, destination, mint, am
 const UNREADABLE = ''
 
 function landedIn(result: unknown): Landed | undefined {
-  const { transaction, slot, meta } = result as { transaction: readonly unknown[]; slot: unknown; meta: { err?: unknown; preTokenBalances?: unknown; postTokenBalances?: unknown } }
+  const { transaction, slot, meta } = result as {
+    transaction: readonly unknown[]
+    slot: unknown
+    meta: { err?: unknown; preTokenBalances?: unknown; postTokenBalances?: unknown }
+  }
   const wire = readFormat(transaction[0])
   if (meta.err === undefined) return undefined
   const [before, after] = [balancesIn(meta.preTokenBalances), balancesIn(meta.postTokenBalances)]
-  const at = (balances: ReadonlyMap<string, bigint>, index: number, mint: string) => balances.get(`${index} ${mint}`) ?? 0n
-  return { kind: 'landed', id: typeof wire === 'string' ? UNREADABLE : wire.id, slot: countIn(slot), failed: meta.err !== null, gain: (index, mint) => at(after, index, mint) - at(before, index, mint) }
+  const at = (balances: ReadonlyMap<string, bigint>, index: number, mint: string) =>
+    balances.get(`${index} ${mint}`) ?? 0n
+  return {
+    kind: 'landed',
+    id: typeof wire === 'string' ? UNREADABLE : wire.id,
+    slot: countIn(slot),
+    failed: meta.err !== null,
+    gain: (index, mint) => at(after, index, mint) - at(before, index, mint),
+  }
 }
 
 function balancesIn(rows: unknown): ReadonlyMap<string, bigint> {
   const entries = rows as readonly { accountIndex: number; mint: string; uiTokenAmount: { amount: string } }[]
-  return new Map(entries.map(({ accountIndex, mint, uiTokenAmount }) => [`${accountIndex} ${mint}`, BigInt(uiTokenAmount.amount)]))
+  return new Map(
+    entries.map(({ accountIndex, mint, uiTokenAmount }) => [`${accountIndex} ${mint}`, BigInt(uiTokenAmount.amount)]),
+  )
 }
 
 /** Throws for what is no account; undefined where there is none. */
 function accountIn(value: unknown): Account | undefined {
   if (value === null) return undefined
-  const { owner, lamports, executable, data } = value as { owner: unknown; lamports: unknown; executable: unknown; data: readonly unknown[] }
+  const { owner, lamports, executable, data } = value as {
+    owner: unknown
+    lamports: unknown
+    executable: unknown
+    data: readonly unknown[]
+  }
   if (typeof owner !== 'string' || data[1] !== 'base64') throw new TypeError('not an account in base64')
   return { owner, lamports: countIn(lamports), executable: executable === true, data: fromBase64(String(data[0])) }
 }

@@ -68,7 +68,9 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
 
   function begin(exact: SolanaExact, now: number): Job {
     const stop = new AbortController()
-    const promise = carry(exact, { now, signal: stop.signal }).catch(() => unknown('it could not be followed to its end'))
+    const promise = carry(exact, { now, signal: stop.signal }).catch(() =>
+      unknown('it could not be followed to its end'),
+    )
     const job: Job = { promise, stop, callers: 0 }
     jobs.set(exact.key, job)
     return job
@@ -87,16 +89,23 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
     if (end) return ended(end)
     if (found.kind === 'trouble') return unknown(`nothing was sent: ${found.reason}`)
     if (found.kind === 'pending') return follow(exact, at)
-    if (verdict.kind === 'unavailable' && verdict.reason === FEE_UNPAID) return { kind: 'unavailable', reason: `nothing was sent: ${verdict.reason}` }
+    if (verdict.kind === 'unavailable' && verdict.reason === FEE_UNPAID)
+      return { kind: 'unavailable', reason: `nothing was sent: ${verdict.reason}` }
     if (verdict.kind === 'unavailable') return unknown(`nothing was sent: ${verdict.reason}`)
     if (verdict.kind === 'refused' && verdict.code !== 'PAYMENT_REPLAY') return refuse(exact, verdict, at)
     const until = revertLimiter.blockedUntil(exact.payer, false, at.now)
     if (until === undefined) return follow(exact, at)
-    return refused(`${revertLimiter.count(exact.payer, at.now)} transfers of ${exact.payer} passed simulation and failed on chain; nothing is sent for it until ${new Date(until).toISOString()}`)
+    return refused(
+      `${revertLimiter.count(exact.payer, at.now)} transfers of ${exact.payer} passed simulation and failed on chain; nothing is sent for it until ${new Date(until).toISOString()}`,
+    )
   }
 
   /** Nothing was sent. Where the blockhash has run out, that may be all: then it is dead. */
-  async function refuse(exact: SolanaExact, { code, reason }: { code: string; reason: string }, at: At): Promise<Settlement> {
+  async function refuse(
+    exact: SolanaExact,
+    { code, reason }: { code: string; reason: string },
+    at: At,
+  ): Promise<Settlement> {
     if (code !== 'PAYMENT_BLOCKHASH_STALE') return refused(reason)
     const fate = await fates.fate(exact, at)
     return fate.kind === 'paid' ? ended(fate) : { kind: 'refused', reason, code: 'PAYMENT_BLOCKHASH_STALE' }
@@ -115,7 +124,9 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
         if (sent.kind === 'bounced' && isFirst) return refused(`nothing was sent: ${sent.reason}`)
       }
       const found = await find(exact, { signal })
-      const end = fates.conclude(exact, found) ?? (isDue && waited > 0 ? endIn(await fates.fate(exact, { now: now + waited, signal })) : undefined)
+      const end =
+        fates.conclude(exact, found) ??
+        (isDue && waited > 0 ? endIn(await fates.fate(exact, { now: now + waited, signal })) : undefined)
       if (end) {
         if (found.kind === 'failed') revertLimiter.note(exact.payer, now)
         return ended(end)
@@ -143,7 +154,8 @@ function endIn(fate: Fate): Extract<Fate, { kind: 'paid' | 'dead' }> | undefined
 /** What is final, as the answer to whoever wanted it settled. */
 export function ended(end: Extract<Fate, { kind: 'paid' | 'dead' }>): Settlement {
   if (end.kind === 'paid') return { kind: 'settled', receipt: end.receipt }
-  if (end.code) return { kind: 'refused', reason: 'the blockhash of the transaction has expired, and it never ran', code: end.code }
+  if (end.code)
+    return { kind: 'refused', reason: 'the blockhash of the transaction has expired, and it never ran', code: end.code }
   return refused('invalid_exact_svm_transaction_failed: the transaction failed on chain and moved nothing')
 }
 

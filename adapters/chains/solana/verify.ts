@@ -25,16 +25,30 @@ const YOUNG_MS = 20_000
 
 /** The node's or the fee payer's trouble: nothing that the buyer could mend. */
 const OURS = /^(AccountNotFound|InsufficientFundsForFee|InvalidAccountForFee|InsufficientFundsForRent 0)$/
-const ITS_OWN = /^(AccountInUse|ClusterMaintenance|CommitCancelled|ProgramCacheHitMaxLimit|ProgramExecutionTemporarilyRestricted.*|ResanitizationNeeded|WouldExceed.*)$/
+const ITS_OWN =
+  /^(AccountInUse|ClusterMaintenance|CommitCancelled|ProgramCacheHitMaxLimit|ProgramExecutionTemporarilyRestricted.*|ResanitizationNeeded|WouldExceed.*)$/
 
 /** Rehearses payments on a node. `endOf` tells when a blockhash runs out, where that is known. */
 export function solanaVerifier(
-  { reads, find, endOf, ranDry }: { reads: SolanaReads; find: Finder; endOf: (blockhash: string) => number | undefined; ranDry?: (feePayer: Address) => void },
+  {
+    reads,
+    find,
+    endOf,
+    ranDry,
+  }: {
+    reads: SolanaReads
+    find: Finder
+    endOf: (blockhash: string) => number | undefined
+    ranDry?: (feePayer: Address) => void
+  },
   config: VerifyConfig,
 ): SolanaVerifier {
   const lagSeconds = config.lagSeconds ?? 30
 
-  async function verify(exact: SolanaExact, { now, signal, finding = find(exact, { signal }) }: Verifying): Promise<Verdict> {
+  async function verify(
+    exact: SolanaExact,
+    { now, signal, finding = find(exact, { signal }) }: Verifying,
+  ): Promise<Verdict> {
     const [rehearsed, bank, found] = await Promise.all([
       reads.rehearse(writeFormat(exact.wire), signal),
       reads.accounts([exact.source], { commitment: 'confirmed', signal }),
@@ -48,7 +62,8 @@ export function solanaVerifier(
     if (found.kind !== 'none' || error === 'AlreadyProcessed') return replayed()
     const end = endOf(exact.wire.blockhash)
     const balance = holdingIn(bank.found[0], exact.mint)?.amount ?? 0n
-    if (error === 'BlockhashNotFound' && end !== undefined && end > now + YOUNG_MS) return unavailable('the node does not know a blockhash that it has named itself')
+    if (error === 'BlockhashNotFound' && end !== undefined && end > now + YOUNG_MS)
+      return unavailable('the node does not know a blockhash that it has named itself')
     if (error === 'BlockhashNotFound') return stale(GONE)
     if (error && OURS.test(error)) {
       ranDry?.(exact.feePayer)
@@ -56,7 +71,8 @@ export function solanaVerifier(
     }
     if (error && ITS_OWN.test(error)) return unavailable(`the node cannot run it just now: ${error}`)
     if (balance < exact.amount) return unfunded(exact, balance)
-    if (error) return refused('PAYMENT_INVALID', 'transaction_simulation_failed', `the transaction would fail: ${error}`)
+    if (error)
+      return refused('PAYMENT_INVALID', 'transaction_simulation_failed', `the transaction would fail: ${error}`)
     return { kind: 'valid', balance: usdc(balance), asOf: dateOf(bank, now), block: bank.slot }
   }
 
@@ -64,7 +80,10 @@ export function solanaVerifier(
 }
 
 /** Why the node's word does not count, if it does not. */
-export function awayIn(bank: Accounts | Trouble, { now, lagSeconds }: { now: number; lagSeconds: number }): string | undefined {
+export function awayIn(
+  bank: Accounts | Trouble,
+  { now, lagSeconds }: { now: number; lagSeconds: number },
+): string | undefined {
   if (bank.kind === 'trouble') return bank.reason
   const behind = Math.floor(now / 1000 - bank.time)
   return behind > lagSeconds ? `the node is ${behind} s behind` : undefined
@@ -77,12 +96,19 @@ export function dateOf({ time }: Accounts, now: number): number {
 
 /** A transaction error in one line, as nodes name it: `BlockhashNotFound`, `InstructionError 2 Custom 1`. */
 function errorIn(err: unknown): string {
-  const words = JSON.stringify(err).replace(/account_index/g, '').match(/[A-Za-z0-9_]+/g) ?? []
+  const words =
+    JSON.stringify(err)
+      .replace(/account_index/g, '')
+      .match(/[A-Za-z0-9_]+/g) ?? []
   return words.join(' ').slice(0, 120)
 }
 
 export function unfunded(exact: SolanaExact, balance: bigint): Refused {
-  return refused('PAYMENT_UNFUNDED', 'insufficient_balance', `the payer has ${balance} base units, the price is ${exact.amount}`)
+  return refused(
+    'PAYMENT_UNFUNDED',
+    'insufficient_balance',
+    `the payer has ${balance} base units, the price is ${exact.amount}`,
+  )
 }
 
 export function unavailable(reason: string): Unavailable {
@@ -92,5 +118,7 @@ export function unavailable(reason: string): Unavailable {
 export const FEE_UNPAID = 'the fee payer cannot pay the fee just now'
 export const GONE = 'the blockhash of the transaction is expired or unknown'
 /** Clients sign anew when they read this code, or the word blockhash. */
-export const stale = (text: string): Refused => refused('PAYMENT_BLOCKHASH_STALE', 'transaction_simulation_failed', text)
-export const replayed = (): Refused => refused('PAYMENT_REPLAY', 'transaction_simulation_failed', 'the transaction has been processed already')
+export const stale = (text: string): Refused =>
+  refused('PAYMENT_BLOCKHASH_STALE', 'transaction_simulation_failed', text)
+export const replayed = (): Refused =>
+  refused('PAYMENT_REPLAY', 'transaction_simulation_failed', 'the transaction has been processed already')

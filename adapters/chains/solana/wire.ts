@@ -4,7 +4,11 @@ import { bytesToHex } from '@noble/hashes/utils'
 import { type Address, address, getBase58Decoder, getBase58Encoder } from '@solana/kit'
 import { fromBase64, toBase64 } from '../../../core/lib/base64.ts'
 
-export type Instruction = { readonly program: Address; readonly accounts: readonly Address[]; readonly data: Uint8Array }
+export type Instruction = {
+  readonly program: Address
+  readonly accounts: readonly Address[]
+  readonly data: Uint8Array
+}
 
 /** A transaction that a validator would not refuse for its form. `signatures` belong to the first of `accounts`; 64 zeros are none. */
 export type ChatFormat = {
@@ -62,12 +66,18 @@ function decode(bytes: Uint8Array): ChatFormat {
   const accounts = Array.from({ length: cursor.count('accounts', 32) }, () => addressIn(cursor.take(32)))
   const blockhash = addressIn(cursor.take(32))
   const compiled = Array.from({ length: cursor.count('instructions', 3) }, () => {
-    return { program: cursor.byte(), indices: cursor.take(cursor.count('accounts of an instruction', 1)), data: cursor.take(cursor.count('bytes of data', 1)) }
+    return {
+      program: cursor.byte(),
+      indices: cursor.take(cursor.count('accounts of an instruction', 1)),
+      data: cursor.take(cursor.count('bytes of data', 1)),
+    }
   })
-  if (isVersioned && cursor.count('lookup tables', 1) > 0) throw new Malformed('it uses address lookup tables, which are not accepted')
+  if (isVersioned && cursor.count('lookup tables', 1) > 0)
+    throw new Malformed('it uses address lookup tables, which are not accepted')
   if (cursor.left() > 0) throw new Malformed(`${cursor.left()} bytes follow its end`)
 
-  if (signers === 0 || signers !== signatures.length) throw new Malformed(`its message wants ${signers} signatures, it has ${signatures.length}`)
+  if (signers === 0 || signers !== signatures.length)
+    throw new Malformed(`its message wants ${signers} signatures, it has ${signatures.length}`)
   if (signers > accounts.length || readonlySigners >= signers || readonlyOthers > accounts.length - signers) {
     throw new Malformed('the header of its message does not fit its accounts')
   }
@@ -81,7 +91,15 @@ function decode(bytes: Uint8Array): ChatFormat {
     if (program === 0) throw new Malformed('an instruction calls the fee payer')
     return { program: at(program), accounts: [...indices].map(at), data }
   })
-  return { signatures, message, id: bytesToHex(sha256(message)), version: isVersioned ? 0 : 'legacy', accounts, blockhash, instructions }
+  return {
+    signatures,
+    message,
+    id: bytesToHex(sha256(message)),
+    version: isVersioned ? 0 : 'legacy',
+    accounts,
+    blockhash,
+    instructions,
+  }
 }
 
 /** Takes bytes from the front; throws Malformed where there are not enough. */

@@ -12,7 +12,9 @@ export class StoreError extends Error {
 export function washed(error: unknown, verb: string): StoreError {
   if (error instanceof StoreError) return error
   const { code } = error as { code?: unknown }
-  const reasons = [typeof code === 'string' ? code : nameOf(error), statusOf(error)].filter((reason) => reason !== undefined)
+  const reasons = [typeof code === 'string' ? code : nameOf(error), statusOf(error)].filter(
+    (reason) => reason !== undefined,
+  )
   return new StoreError(`could not ${verb} (${reasons.join(', ')})`)
 }
 

@@ -74,7 +74,10 @@ export function s3Objects(config: S3Config): S3Objects {
    * Writes if nothing is there, and tells the size of what was. Another writer of the same key may be under way, and a store may not know the
    * condition, or may have done what it did not live to say.
    */
-  async function unlessThere(key: string, write: (condition: { IfNoneMatch?: string }) => Promise<unknown>): Promise<number | undefined> {
+  async function unlessThere(
+    key: string,
+    write: (condition: { IfNoneMatch?: string }) => Promise<unknown>,
+  ): Promise<number | undefined> {
     for (let tries = 1; ; tries++) {
       const size = await sizeOf(key)
       if (size !== undefined) return size
@@ -100,10 +103,17 @@ export function s3Objects(config: S3Config): S3Objects {
   async function putWhole(key: string, bytes: Uint8Array, type: string): Promise<number> {
     const { sdk, client } = await store()
     const content = { Bucket: bucket, Key: pathOf(key), Body: bytes, ContentType: type, ContentLength: bytes.length }
-    return (await unlessThere(key, (condition) => client.send(new sdk.PutObjectCommand({ ...content, ...condition })))) ?? bytes.length
+    return (
+      (await unlessThere(key, (condition) => client.send(new sdk.PutObjectCommand({ ...content, ...condition })))) ??
+      bytes.length
+    )
   }
 
-  async function putParts(key: string, first: Uint8Array, { rest, spare, type }: { rest: AsyncIterable<Uint8Array>; spare: Uint8Array[]; type: string }): Promise<number> {
+  async function putParts(
+    key: string,
+    first: Uint8Array,
+    { rest, spare, type }: { rest: AsyncIterable<Uint8Array>; spare: Uint8Array[]; type: string },
+  ): Promise<number> {
     const upload = await beginUpload({ ...(await store()), bucket, path: pathOf(key), type })
     let isComplete = false
     try {
@@ -142,7 +152,9 @@ export function s3Objects(config: S3Config): S3Objects {
         if (there !== undefined) return { size: there }
         const { value: first = new Uint8Array(0) } = await parts.next()
         const isSmall = first.length < PART_BYTES
-        return { size: isSmall ? await putWhole(key, first, type) : await putParts(key, first, { rest: parts, spare, type }) }
+        return {
+          size: isSmall ? await putWhole(key, first, type) : await putParts(key, first, { rest: parts, spare, type }),
+        }
       } finally {
         await parts.return(undefined)
         letGo(body)
@@ -156,7 +168,9 @@ export function s3Objects(config: S3Config): S3Objects {
       if (wanted === null) return nothingOf(0)
       try {
         const within = wanted && { Range: `bytes=${wanted.first}-${wanted.last ?? ''}` }
-        return await opened(await client.send(new sdk.GetObjectCommand({ Bucket: bucket, Key: pathOf(key), ...within })))
+        return await opened(
+          await client.send(new sdk.GetObjectCommand({ Bucket: bucket, Key: pathOf(key), ...within })),
+        )
       } catch (error) {
         if (statusOf(error) === 404 && nameOf(error) !== 'NoSuchBucket') return undefined
         if (statusOf(error) === 416) return nothingOf((await sizeOf(key)) ?? 0)
@@ -183,7 +197,11 @@ function connect({ S3Client }: typeof Sdk, config: S3Config): Sdk.S3Client {
     ...(endpoint !== undefined && { endpoint }),
   })
   // Next to the wire: after signing, and anew for each try.
-  client.middlewareStack.add((next) => (sent) => next({ ...sent, request: sliced(sent.request) }), { name: 'sliced', step: 'deserialize', priority: 'low' })
+  client.middlewareStack.add((next) => (sent) => next({ ...sent, request: sliced(sent.request) }), {
+    name: 'sliced',
+    step: 'deserialize',
+    priority: 'low',
+  })
   return client
 }
 
@@ -204,7 +222,12 @@ async function opened(found: Sdk.GetObjectCommandOutput): Promise<StoredObject> 
   const stream = streamed(Body as Chunks, length)
   const body = length > SMALL ? stream : new Uint8Array(await new Response(stream).arrayBuffer())
   const [, first, last, size] = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(ContentRange ?? '') ?? []
-  return { body, size: Number(size ?? length), type, ...(size && { part: { first: Number(first), last: Number(last) } }) }
+  return {
+    body,
+    size: Number(size ?? length),
+    type,
+    ...(size && { part: { first: Number(first), last: Number(last) } }),
+  }
 }
 
 /** The answer to a range in which no byte lies. */
@@ -265,12 +288,24 @@ export function s3FromUrl(url: string, env: Readonly<Record<string, string | und
   const region = given.get('region') ?? env.AWS_REGION ?? (endpoint === null ? '' : 'us-east-1')
   const { AWS_ACCESS_KEY_ID: accessKeyId = '', AWS_SECRET_ACCESS_KEY: secretAccessKey = '' } = env
 
-  check(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket), 'the bucket must be 3 to 63 lower-case letters, digits, dots and hyphens')
-  check(!parsed.username && !parsed.password, 'keys belong into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, not into the URL')
+  check(
+    /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(bucket),
+    'the bucket must be 3 to 63 lower-case letters, digits, dots and hyphens',
+  )
+  check(
+    !parsed.username && !parsed.password,
+    'keys belong into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, not into the URL',
+  )
   check(prefix === '' || isObjectKey(prefix), 'the prefix must be plain words with slashes between them')
   check(region !== '', 'the region is missing: add ?region=, or set AWS_REGION')
-  check(endpoint === null || isPlainUrl(endpoint), 'endpoint must be an http or https URL without user, query and fragment')
-  check(publicBaseUrl === null || isPlainUrl(publicBaseUrl), 'public must be an http or https URL without user, query and fragment')
+  check(
+    endpoint === null || isPlainUrl(endpoint),
+    'endpoint must be an http or https URL without user, query and fragment',
+  )
+  check(
+    publicBaseUrl === null || isPlainUrl(publicBaseUrl),
+    'public must be an http or https URL without user, query and fragment',
+  )
   check(pathStyle === null || /^(true|false)$/.test(pathStyle), 'path_style must be true or false')
   for (const name of new Set(given.keys())) check(SETTINGS.includes(name), `there is no setting ${name.slice(0, 40)}`)
   check(accessKeyId !== '', 'the environment variable AWS_ACCESS_KEY_ID is not set')

@@ -16,7 +16,7 @@ export async function* partsOf(body: ReadableStream<Uint8Array>, spare: Uint8Arr
   let part: Uint8Array = new Uint8Array(PART_BYTES)
   let length = 0
   for await (const piece of body) {
-    for (let at = 0; at < piece.length; ) {
+    for (let at = 0; at < piece.length;) {
       const taken = piece.subarray(at, at + PART_BYTES - length)
       part.set(taken, length)
       length += taken.length
@@ -30,11 +30,20 @@ export async function* partsOf(body: ReadableStream<Uint8Array>, spare: Uint8Arr
   if (length > 0) yield part.subarray(0, length)
 }
 
-export type Target = { readonly sdk: typeof Sdk; readonly client: Sdk.S3Client; readonly bucket: string; readonly path: string; readonly type: string }
+export type Target = {
+  readonly sdk: typeof Sdk
+  readonly client: Sdk.S3Client
+  readonly bucket: string
+  readonly path: string
+  readonly type: string
+}
 
 export type Upload = {
   /** Sends all parts, at most IN_FLIGHT at a time, and tells their size. Rejects with the first failure, of the store or of `rest`, when nothing is in flight any more. */
-  send(first: Uint8Array, more: { readonly rest: AsyncIterable<Uint8Array>; readonly spare: Uint8Array[] }): Promise<number>
+  send(
+    first: Uint8Array,
+    more: { readonly rest: AsyncIterable<Uint8Array>; readonly spare: Uint8Array[] },
+  ): Promise<number>
   /** Makes the parts an object. */
   complete(condition: { readonly IfNoneMatch?: string }): Promise<unknown>
   /** Has the store drop the parts. */
@@ -44,7 +53,9 @@ export type Upload = {
 /** Begins an upload. What is neither completed nor aborted stays at the store, unseen, until a lifecycle rule of its bucket drops it. */
 export async function beginUpload({ sdk, client, bucket, path, type }: Target): Promise<Upload> {
   const object = { Bucket: bucket, Key: path }
-  const { UploadId } = await client.send(new sdk.CreateMultipartUploadCommand({ ...object, ContentType: type })).catch(failed)
+  const { UploadId } = await client
+    .send(new sdk.CreateMultipartUploadCommand({ ...object, ContentType: type }))
+    .catch(failed)
   const upload = { ...object, UploadId }
   const parts: Sdk.CompletedPart[] = []
 
@@ -58,7 +69,12 @@ export async function beginUpload({ sdk, client, bucket, path, type }: Target): 
         size += bytes.length
         const part: Sdk.CompletedPart = { PartNumber: parts.length + 1 }
         parts.push(part)
-        const command = new sdk.UploadPartCommand({ ...upload, PartNumber: parts.length, Body: bytes, ContentLength: bytes.length })
+        const command = new sdk.UploadPartCommand({
+          ...upload,
+          PartNumber: parts.length,
+          Body: bytes,
+          ContentLength: bytes.length,
+        })
         const flight = client.send(command, { abortSignal: stop.signal }).then(({ ETag }) => {
           part.ETag = ETag
           flying.delete(flight)
@@ -85,7 +101,10 @@ export async function beginUpload({ sdk, client, bucket, path, type }: Target): 
         throw error
       }
     },
-    complete: (condition) => client.send(new sdk.CompleteMultipartUploadCommand({ ...upload, MultipartUpload: { Parts: parts }, ...condition })),
+    complete: (condition) =>
+      client.send(
+        new sdk.CompleteMultipartUploadCommand({ ...upload, MultipartUpload: { Parts: parts }, ...condition }),
+      ),
     abort: () => client.send(new sdk.AbortMultipartUploadCommand(upload)),
   }
 }

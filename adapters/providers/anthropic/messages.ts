@@ -29,7 +29,11 @@ export function anthropicMessages(config: ChatVendorConfig): ChatVendor {
   function headers({ wire, headers: theirs }: ChatOrder): Record<string, string> {
     const version = wire === 'messages' ? theirs['anthropic-version'] : undefined
     const flags = [ours['anthropic-beta'], theirs['anthropic-beta']].filter(Boolean).join(',')
-    return { ...ours, ...(version && { 'anthropic-version': version }), ...(flags !== '' && { 'anthropic-beta': flags }) }
+    return {
+      ...ours,
+      ...(version && { 'anthropic-version': version }),
+      ...(flags !== '' && { 'anthropic-beta': flags }),
+    }
   }
 
   const ask = nativeFormat(config, {
@@ -49,7 +53,8 @@ export function anthropicMessages(config: ChatVendorConfig): ChatVendor {
 
 /** Its last event, or the one before, which says why it ended; some servers leave the last one out. */
 const ENDS = /"type": ?"message_stop"|"stop_reason": ?"/
-const isEnding = ({ event, data }: SseEvent): boolean => (event === undefined || event === 'message_stop' || event === 'message_delta') && ENDS.test(data)
+const isEnding = ({ event, data }: SseEvent): boolean =>
+  (event === undefined || event === 'message_stop' || event === 'message_delta') && ENDS.test(data)
 
 const callerPath: Partial<Record<ChatFormat, (path: string) => string>> = {
   chat: renamedBy([
@@ -61,4 +66,5 @@ const callerPath: Partial<Record<ChatFormat, (path: string) => string>> = {
 }
 
 /** An image is named by its path: `messages.0.content.1.image.source.base64: image exceeds 5 MB maximum`. */
-const quirks: Judge = ({ status, body }) => (status === 400 && /^messages\.\d+\.content\.[\w.]*\bimage\b/.test(envelope(body).message) ? 'image' : undefined)
+const quirks: Judge = ({ status, body }) =>
+  status === 400 && /^messages\.\d+\.content\.[\w.]*\bimage\b/.test(envelope(body).message) ? 'image' : undefined

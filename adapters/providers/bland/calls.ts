@@ -21,7 +21,14 @@ const TIMEOUT_MS = 30_000
 
 export function bland(config: BlandConfig): VoiceVendor {
   const { key, encryptedKey, baseUrl = BLAND_URL } = config
-  const http = vendorHttp({ ...config, name: 'bland', maker: 'Bland', timeoutMs: TIMEOUT_MS, maxBytes: 8 * 1024 * 1024, errorFor: toldOf({ source: 'Bland', timeoutMs: TIMEOUT_MS }) })
+  const http = vendorHttp({
+    ...config,
+    name: 'bland',
+    maker: 'Bland',
+    timeoutMs: TIMEOUT_MS,
+    maxBytes: 8 * 1024 * 1024,
+    errorFor: toldOf({ source: 'Bland', timeoutMs: TIMEOUT_MS }),
+  })
   const headers = { authorization: key, encrypted_key: encryptedKey }
   const calls = `${baseUrl.replace(/\/+$/, '')}/v1/calls`
 
@@ -29,16 +36,25 @@ export function bland(config: BlandConfig): VoiceVendor {
     async ring(call, { signal }) {
       const judge: Judge = ({ status, body }) => {
         if (status !== 400 && status !== 422) return undefined
-        return new ApiError('PASSED_ON', { status: 400, message: `Bland ${status}: ${reasonOf(body)} (payment NOT charged)`, fields: { status } })
+        return new ApiError('PASSED_ON', {
+          status: 400,
+          message: `Bland ${status}: ${reasonOf(body)} (payment NOT charged)`,
+          fields: { status },
+        })
       }
       const body = record(await http.postJson(calls, wordsOf(call), { signal, headers, judge, once: true }))
-      if (body.status === 'success' && typeof body.call_id === 'string' && HANDLE.test(body.call_id)) return { handle: body.call_id }
-      throw http.refusal('failed', `bland answered a call with status ${JSON.stringify(body.status)?.slice(0, 40)} and no id`)
+      if (body.status === 'success' && typeof body.call_id === 'string' && HANDLE.test(body.call_id))
+        return { handle: body.call_id }
+      throw http.refusal(
+        'failed',
+        `bland answered a call with status ${JSON.stringify(body.status)?.slice(0, 40)} and no id`,
+      )
     },
 
     async look(handle, { signal }) {
       if (!HANDLE.test(handle)) throw new RangeError('not the id of a call')
-      const judge: Judge = ({ status }) => (status === 404 ? new ApiError('NOT_FOUND', { message: 'There is no such call.' }) : undefined)
+      const judge: Judge = ({ status }) =>
+        status === 404 ? new ApiError('NOT_FOUND', { message: 'There is no such call.' }) : undefined
       const answer = await http.getJson(`${calls}/${handle}`, { signal, headers, judge }).catch((error: unknown) => {
         if (error instanceof ApiError && error.code === 'NOT_FOUND') return undefined
         throw error
@@ -49,14 +65,29 @@ export function bland(config: BlandConfig): VoiceVendor {
 
   function reasonOf(body: unknown): string {
     const { errors } = record(body)
-    const reason = envelope(body).message || (Array.isArray(errors) ? errors.map(String).join('; ') : '') || 'the call was not accepted'
+    const reason =
+      envelope(body).message ||
+      (Array.isArray(errors) ? errors.map(String).join('; ') : '') ||
+      'the call was not accepted'
     return plainReason(reason, [key, encryptedKey])
   }
 }
 
 const HANDLE = /^[A-Za-z0-9-]{8,64}$/
 
-function wordsOf({ to, from, task, voice, language, maxMinutes, model, firstSentence, waitForGreeting, interruptionMs, voicemail }: Parameters<VoiceVendor['ring']>[0]): Fields {
+function wordsOf({
+  to,
+  from,
+  task,
+  voice,
+  language,
+  maxMinutes,
+  model,
+  firstSentence,
+  waitForGreeting,
+  interruptionMs,
+  voicemail,
+}: Parameters<VoiceVendor['ring']>[0]): Fields {
   return {
     phone_number: to,
     from,
@@ -68,6 +99,9 @@ function wordsOf({ to, from, task, voice, language, maxMinutes, model, firstSent
     ...(firstSentence !== undefined && { first_sentence: firstSentence }),
     ...(waitForGreeting !== undefined && { wait_for_greeting: waitForGreeting }),
     ...(interruptionMs !== undefined && { interruption_threshold: interruptionMs }),
-    ...(voicemail && { voicemail_action: voicemail.action, ...(voicemail.message !== undefined && { voicemail_message: voicemail.message }) }),
+    ...(voicemail && {
+      voicemail_action: voicemail.action,
+      ...(voicemail.message !== undefined && { voicemail_message: voicemail.message }),
+    }),
   }
 }

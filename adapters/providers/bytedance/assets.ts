@@ -2,7 +2,16 @@
  * Characters at BytePlus ModelArk or Volcano Engine, over their control plane: access and secret key, not the key of the models. Actions, states
  * and the envelope in the sources of decision 89; the signature in ark_signature.ts.
  */
-import { type Clock, type Enrolling, type Enrollment, ApiError, type FaceState, type Fields, type Log, type PortraitVendor } from '../../../core/mod.ts'
+import {
+  type Clock,
+  type Enrolling,
+  type Enrollment,
+  ApiError,
+  type FaceState,
+  type Fields,
+  type Log,
+  type PortraitVendor,
+} from '../../../core/mod.ts'
 import { type ArkKeys, signedHeaders } from './signature.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { type Judge, record, type Refusal, type Trouble } from '../lib/refusals.ts'
@@ -40,19 +49,33 @@ const MAX_REPLY_BYTES = 1024 * 1024
 /** An invented character gets a group of its own; a real person has one since the check. */
 export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
   const { clock, baseUrl = ARK_ASSETS.baseUrl, project, callbackUrl } = config
-  const keys: ArkKeys = { accessKey: config.accessKey, secretKey: config.secretKey, region: config.region ?? ARK_ASSETS.region, service: 'ark' }
+  const keys: ArkKeys = {
+    accessKey: config.accessKey,
+    secretKey: config.secretKey,
+    region: config.region ?? ARK_ASSETS.region,
+    service: 'ark',
+  }
   const http = vendorHttp({ ...config, name: NAME, timeoutMs: config.timeoutMs ?? 20_000, maxBytes: MAX_REPLY_BYTES })
   const ours: Fields = project === undefined ? {} : { ProjectName: project }
 
   return {
     async enroll(character, { signal }) {
-      const group = await ask('CreateAssetGroup', { Name: character.name, Description: character.name, GroupType: 'AIGC', ...ours }, { signal })
+      const group = await ask(
+        'CreateAssetGroup',
+        { Name: character.name, Description: character.name, GroupType: 'AIGC', ...ours },
+        { signal },
+      )
       return await add(idIn(group, 'CreateAssetGroup'), character, signal)
     },
 
     async session(_name, { signal }) {
-      const { BytedToken, H5Link } = await ask('CreateVisualValidateSession', { ...(callbackUrl !== undefined && { CallbackURL: callbackUrl }), ...ours }, { signal })
-      if (typeof BytedToken !== 'string' || typeof H5Link !== 'string' || !/^https:\/\//i.test(H5Link)) throw unclear('CreateVisualValidateSession')
+      const { BytedToken, H5Link } = await ask(
+        'CreateVisualValidateSession',
+        { ...(callbackUrl !== undefined && { CallbackURL: callbackUrl }), ...ours },
+        { signal },
+      )
+      if (typeof BytedToken !== 'string' || typeof H5Link !== 'string' || !/^https:\/\//i.test(H5Link))
+        throw unclear('CreateVisualValidateSession')
       return { token: BytedToken, link: H5Link, expiresInSeconds: LINK_SECONDS }
     },
 
@@ -82,13 +105,25 @@ export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
   }
 
   /** The `Result` of an action. With `absent`, what is not there is an empty one. */
-  async function ask(action: string, body: Fields, { signal, absent = false, judge = usualJudge }: { signal: AbortSignal; absent?: boolean; judge?: Judge }): Promise<Fields> {
+  async function ask(
+    action: string,
+    body: Fields,
+    { signal, absent = false, judge = usualJudge }: { signal: AbortSignal; absent?: boolean; judge?: Judge },
+  ): Promise<Fields> {
     const url = `${baseUrl.replace(/\/+$/, '')}/?Action=${action}&Version=${VERSION}`
     const headers = signedHeaders({ url, body: JSON.stringify(body) }, keys, clock.now())
-    const isAbsent = (refusal: Refusal) => absent && (/NotFound|NotExist|NotReady/i.test(codeIn(refusal.body)) || (refusal.status === 404 && codeIn(refusal.body) === ''))
+    const isAbsent = (refusal: Refusal) =>
+      absent &&
+      (/NotFound|NotExist|NotReady/i.test(codeIn(refusal.body)) ||
+        (refusal.status === 404 && codeIn(refusal.body) === ''))
     const judged: Judge = (refusal) => {
       if (isAbsent(refusal)) return new ApiError('NOT_FOUND')
-      config.log.info('an action on characters was refused', { vendor: NAME, action, status: refusal.status, code: safely(codeIn(refusal.body)) })
+      config.log.info('an action on characters was refused', {
+        vendor: NAME,
+        action,
+        status: refusal.status,
+        code: safely(codeIn(refusal.body)),
+      })
       return judge(refusal)
     }
     try {
@@ -122,7 +157,8 @@ const codeIn = (body: unknown): string => {
 const safely = (code: string): string => (/^[\w.-]{1,64}$/.test(code) ? code : '')
 
 const RATE = /Throttl|RateLimit|FlowLimit|TooManyRequests|QpsLimit/i
-const OURS = /Signature|AccessDenied|Unauthorized|InvalidAccessKey|InvalidCredential|Forbidden|OverDue|Quota|LimitExceeded|ServiceNotOpen/i
+const OURS =
+  /Signature|AccessDenied|Unauthorized|InvalidAccessKey|InvalidCredential|Forbidden|OverDue|Quota|LimitExceeded|ServiceNotOpen/i
 const POLICY = /Sensitive|RiskControl|Moderation|PolicyViolation/i
 const FACE = /Face|Similarity|NotSamePerson|Liveness/i
 const PICTURE = /(Image|URL|Download|Asset(Type|Content|Format|Size)|Media)/i

@@ -12,7 +12,15 @@ import { type Envelope, envelope, type Trouble } from '../lib/refusals.ts'
 
 const optionalText = Type.Optional(Type.Union([Type.String(), Type.Null()]))
 const isReply = TypeCompiler.Compile(
-  Type.Object({ data: Type.Array(Type.Object({ url: optionalText, b64_json: optionalText, error: Type.Optional(Type.Union([Type.Object({}), Type.Null()])) })) }),
+  Type.Object({
+    data: Type.Array(
+      Type.Object({
+        url: optionalText,
+        b64_json: optionalText,
+        error: Type.Optional(Type.Union([Type.Object({}), Type.Null()])),
+      }),
+    ),
+  }),
 )
 
 /** "jpeg/png/webp/bmp/tiff/gif/heic/heif" (ModelArk 1541523, single-image input requirements), of those that contract 5.36 takes. */
@@ -30,7 +38,10 @@ export function seedream(config: ImageVendorConfig): ImageVendor {
       const order = { model: job.model, prompt: job.prompt, size: sizeOf(job), ...sources }
       const body = writeOrder(config, { usual: { response_format: 'url', watermark: false }, order })
       const judge = ({ body }: { body: unknown }) => troubleOf(envelope(body), isEdit)
-      return read(await http.postJson(under(config.baseUrl, '/images/generations'), body, { headers, signal: stop, judge }), { count, isEdit })
+      return read(
+        await http.postJson(under(config.baseUrl, '/images/generations'), body, { headers, signal: stop, judge }),
+        { count, isEdit },
+      )
     })
 
   return {
@@ -48,12 +59,18 @@ export function seedream(config: ImageVendorConfig): ImageVendor {
     if (!isReply.Check(reply)) throw http.refusal('failed', 'seedream answered in another shape')
     const refused = reply.data.find(({ error }) => error)
     if (!refused) return readImages(reply.data, count, http)
-    throw http.refusal(troubleOf(envelope(refused), isEdit) ?? 'failed', 'seedream answered 200 with an error for an image', { status: 200, headers: new Headers(), body: refused })
+    throw http.refusal(
+      troubleOf(envelope(refused), isEdit) ?? 'failed',
+      'seedream answered 200 with an error for an image',
+      { status: 200, headers: new Headers(), body: refused },
+    )
   }
 }
 
-const RATE = /^(RateLimitExceeded|ModelAccount\w*RateLimitExceeded|APIAccount\w*RateLimitExceeded|ServerOverloaded|RequestBurstTooFast|InflightBatchsizeExceeded)/
-const OURS = /^(AuthenticationError|AccessDenied|AccountOverdueError|OperationDenied|ModelNotOpen|InvalidEndpointOrModel)/
+const RATE =
+  /^(RateLimitExceeded|ModelAccount\w*RateLimitExceeded|APIAccount\w*RateLimitExceeded|ServerOverloaded|RequestBurstTooFast|InflightBatchsizeExceeded)/
+const OURS =
+  /^(AuthenticationError|AccessDenied|AccountOverdueError|OperationDenied|ModelNotOpen|InvalidEndpointOrModel)/
 const QUOTA = /^(SetLimitExceeded|QuotaExceeded)/
 
 /** `{error: {code, message, param, type}}`. A code may have a part after a dot: `InputImageSensitiveContentDetected.PolicyViolation`. */

@@ -6,7 +6,12 @@ import { hmac } from '@noble/hashes/hmac'
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 
-export type ArkKeys = { readonly accessKey: string; readonly secretKey: string; readonly region: string; readonly service: string }
+export type ArkKeys = {
+  readonly accessKey: string
+  readonly secretKey: string
+  readonly region: string
+  readonly service: string
+}
 
 const ALGORITHM = 'HMAC-SHA256'
 const SIGNED = 'content-type;host;x-content-sha256;x-date'
@@ -16,7 +21,11 @@ const TYPE = 'application/json'
  * The headers that a POST of `body` to `url` must carry; `body` is to be sent as it stands. `now` in milliseconds: the vendor refuses what is
  * off by more than 15 minutes.
  */
-export function signedHeaders({ url, body }: { url: string; body: string }, keys: ArkKeys, now: number): Readonly<Record<string, string>> {
+export function signedHeaders(
+  { url, body }: { url: string; body: string },
+  keys: ArkKeys,
+  now: number,
+): Readonly<Record<string, string>> {
   const { host, pathname, searchParams } = new URL(url)
   const date = new Date(now).toISOString().replace(/[-:]|\.\d+/g, '')
   const day = date.slice(0, 8)
@@ -52,4 +61,5 @@ function queryOf(query: URLSearchParams): string {
   return parts.toSorted().join('&')
 }
 
-const encoded = (text: string): string => encodeURIComponent(text).replace(/[!'()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`)
+const encoded = (text: string): string =>
+  encodeURIComponent(text).replace(/[!'()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`)

@@ -5,7 +5,15 @@
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
 import { envelope, type Judge, record, type Trouble } from '../lib/refusals.ts'
-import { doneWith, FAILED, realPerson, running, type VideoVendorConfig, videoHttp, word } from '../lib/video_provider.ts'
+import {
+  doneWith,
+  FAILED,
+  realPerson,
+  running,
+  type VideoVendorConfig,
+  videoHttp,
+  word,
+} from '../lib/video_provider.ts'
 
 const TASKS = '/contents/generations/tasks'
 
@@ -16,10 +24,12 @@ export function seedance(config: VideoVendorConfig): VideoVendor {
   return {
     submit(job, { signal }) {
       const body = writeOrder(config, { order: orderOf(job) })
-      const send = () => http.submitting.postJson(under(config.baseUrl, TASKS), body, { headers: http.headers, signal, judge: arkJudge })
+      const send = () =>
+        http.submitting.postJson(under(config.baseUrl, TASKS), body, { headers: http.headers, signal, judge: arkJudge })
       return http.submit(send, arkJudge, (reply) => record(reply).id)
     },
-    look: (handle, { signal }) => http.look(`${TASKS}/${encodeURIComponent(handle)}`, signal, lookJudge, ({ body }) => read(handle, body)),
+    look: (handle, { signal }) =>
+      http.look(`${TASKS}/${encodeURIComponent(handle)}`, signal, lookJudge, ({ body }) => read(handle, body)),
   }
 }
 
@@ -41,7 +51,15 @@ function orderOf(job: VideoJob): Readonly<Record<string, Json>> {
 }
 
 /** The text, then the pictures that it may count as image 1, 2 and so on. */
-function contentOf({ prompt, image, lastFrame, asset, referenceImages = [], referenceVideos = [], referenceAudios = [] }: VideoJob): readonly Part[] {
+function contentOf({
+  prompt,
+  image,
+  lastFrame,
+  asset,
+  referenceImages = [],
+  referenceVideos = [],
+  referenceAudios = [],
+}: VideoJob): readonly Part[] {
   const picture = (url: string, role: string): Part => ({ type: 'image_url', image_url: { url }, role })
   return [
     { type: 'text', text: plainWords(prompt) },
@@ -69,7 +87,13 @@ function read(handle: string, body: unknown): VideoState | undefined {
     case '':
       return undefined
     case 'succeeded':
-      return doneWith({ url: video_url, lastFrameUrl: last_frame_url, seconds: duration, tokens: total_tokens ?? completion_tokens, requestId: handle })
+      return doneWith({
+        url: video_url,
+        lastFrameUrl: last_frame_url,
+        seconds: duration,
+        tokens: total_tokens ?? completion_tokens,
+        requestId: handle,
+      })
     case 'failed':
       return arkFailure(body)
     case 'expired':
@@ -84,16 +108,20 @@ function read(handle: string, body: unknown): VideoState | undefined {
 
 // ── Ark's codes, as resellers pass them on ──────────────────────────────────────────────────────────────────────────
 
-const RATE = /^(RateLimitExceeded|ModelAccount\w*RateLimitExceeded|APIAccount\w*RateLimitExceeded|ServerOverloaded|RequestBurstTooFast|InflightBatchsizeExceeded)/
-const OURS = /^(AuthenticationError|AccessDenied|AccountOverdueError|OperationDenied|ModelNotOpen|InvalidEndpointOrModel)/
+const RATE =
+  /^(RateLimitExceeded|ModelAccount\w*RateLimitExceeded|APIAccount\w*RateLimitExceeded|ServerOverloaded|RequestBurstTooFast|InflightBatchsizeExceeded)/
+const OURS =
+  /^(AuthenticationError|AccessDenied|AccountOverdueError|OperationDenied|ModelNotOpen|InvalidEndpointOrModel)/
 const QUOTA = /^(SetLimitExceeded|QuotaExceeded)/
 const REQUEST = /^(InvalidParameter|MissingParameter)|TaskType(Mismatch|Constraint)/
 /** A picture that could not be fetched or decoded, as against a parameter about one. */
-const UNREADABLE = /(download|fetch|decode|parse|load|access|read|unsupported|corrupt)\w*\b[^.]*\b(image|picture)|\b(image|picture)[^.]*\b(download|fetch|decod|pars|load|access|read|unsupported|corrupt)/i
+const UNREADABLE =
+  /(download|fetch|decode|parse|load|access|read|unsupported|corrupt)\w*\b[^.]*\b(image|picture)|\b(image|picture)[^.]*\b(download|fetch|decod|pars|load|access|read|unsupported|corrupt)/i
 
 /** A code may have a part after a dot: `InputImageSensitiveContentDetected.PrivacyInformation` is a real face. */
 const isPerson = (code: string, message: string): boolean =>
-  code.startsWith('InputImageSensitiveContentDetected') && (/\.PrivacyInformation/.test(code) || /real (person|human)/i.test(message))
+  code.startsWith('InputImageSensitiveContentDetected') &&
+  (/\.PrivacyInformation/.test(code) || /real (person|human)/i.test(message))
 
 export const arkJudge: Judge = ({ body }) => {
   const { code, message } = envelope(body)

@@ -20,18 +20,35 @@ const TIMEOUT_MS = 15_000
 export function coinbaseOnramp(config: CoinbaseOnrampConfig): OnrampVendor {
   const { bearer, baseUrl = CDP_URL, clock, log } = config
   const errorFor = toldOf({ source: 'Coinbase', timeoutMs: TIMEOUT_MS })
-  const http = vendorHttp({ ...config, name: 'coinbase', maker: 'Coinbase', timeoutMs: TIMEOUT_MS, maxBytes: 64 * 1024, errorFor })
+  const http = vendorHttp({
+    ...config,
+    name: 'coinbase',
+    maker: 'Coinbase',
+    timeoutMs: TIMEOUT_MS,
+    maxBytes: 64 * 1024,
+    errorFor,
+  })
   const url = `${baseUrl.replace(/\/+$/, '')}/onramp/v1/token`
 
   return {
     async link({ address, network, asset, ip }, { signal }) {
       const token = await bearer('POST', new URL(url), clock.now()).catch((error: Error) => {
-        log.alert('the key of Coinbase cannot sign: its setting needs the operator', { vendor: 'coinbase', error: error.message })
+        log.alert('the key of Coinbase cannot sign: its setting needs the operator', {
+          vendor: 'coinbase',
+          error: error.message,
+        })
         throw errorFor('operator', { maker: 'Coinbase', what: 'the key cannot sign', retrySeconds: 0 })
       })
-      const body = { addresses: [{ address, blockchains: [network] }], assets: [asset], ...(ip !== '' && { clientIp: ip }) }
-      const { token: session } = record(await http.postJson(url, body, { signal, headers: { authorization: `Bearer ${token}` } }))
-      if (typeof session === 'string' && session !== '' && session.length <= 4_096) return `${PAGE}?sessionToken=${encodeURIComponent(session)}`
+      const body = {
+        addresses: [{ address, blockchains: [network] }],
+        assets: [asset],
+        ...(ip !== '' && { clientIp: ip }),
+      }
+      const { token: session } = record(
+        await http.postJson(url, body, { signal, headers: { authorization: `Bearer ${token}` } }),
+      )
+      if (typeof session === 'string' && session !== '' && session.length <= 4_096)
+        return `${PAGE}?sessionToken=${encodeURIComponent(session)}`
       throw http.refusal('failed', 'coinbase answered without a token')
     },
   }

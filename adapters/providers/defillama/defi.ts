@@ -40,11 +40,25 @@ export function defiLlama(config: DefiLlamaConfig): DataVendor {
   const { baseUrl, key, listMs = 300_000, pricesMs = 10_000, room = ROOM, ...ports } = config
   const { clock } = ports
   const roots = baseUrl === undefined && !key ? OPEN : rootsUnder(baseUrl ?? DEFILLAMA_PRO_URL, key)
-  const through = passthrough({ name: 'defillama', source: 'DefiLlama', secrets: key ? [key] : [], timeoutMs: TIMEOUT_MS, maxBytes: MAX_REPLY_BYTES, ...ports })
+  const through = passthrough({
+    name: 'defillama',
+    source: 'DefiLlama',
+    secrets: key ? [key] : [],
+    timeoutMs: TIMEOUT_MS,
+    maxBytes: MAX_REPLY_BYTES,
+    ...ports,
+  })
   const weigh = (text: string) => text.length
   const lists = ttlCache<string>({ clock, ttlMs: listMs, room, weigh })
   const prices = ttlCache<string>({ clock, ttlMs: pricesMs, room: room / 8, weigh })
-  const turn = concurrencyLimiter(AT_ONCE, { most: MAX_WAITING, full: () => new ApiError('BUSY', { message: 'Too many different lists are being fetched. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } }) })
+  const turn = concurrencyLimiter(AT_ONCE, {
+    most: MAX_WAITING,
+    full: () =>
+      new ApiError('BUSY', {
+        message: 'Too many different lists are being fetched. Nothing was charged; send the same request again.',
+        headers: { 'retry-after': '2' },
+      }),
+  })
   const shared = singleFlight(ttlCache<unknown>({ clock, ttlMs: FAILED_MS, room: 1_000, weigh: () => 1 }))
 
   return {

@@ -9,9 +9,16 @@ import { readWav } from '../lib/wav.ts'
 export type Program = (order: AudioOrder, ears: Ears<AudioAnswer>) => Hand
 
 /** `waiting` is how many may queue, `limitMs` how long one may take. `thread` and `program` replace how and what is run, for tests. */
-export type SketchAudioOptions = { readonly waiting?: number; readonly limitMs?: number; readonly thread?: boolean; readonly program?: Program }
+export type SketchAudioOptions = {
+  readonly waiting?: number
+  readonly limitMs?: number
+  readonly thread?: boolean
+  readonly program?: Program
+}
 
-const PROGRAM = COMPILED ? './adapters/providers/demo/sketch/audio_worker.ts' : new URL('./sketch/audio_worker.ts', import.meta.url)
+const PROGRAM = COMPILED
+  ? './adapters/providers/demo/sketch/audio_worker.ts'
+  : new URL('./sketch/audio_worker.ts', import.meta.url)
 
 const AT_ONCE = 2
 /** About five minutes of speech, which takes three seconds. */
@@ -20,10 +27,34 @@ const MAX_TUNE_S = 60
 const USUAL_TUNE_S = 30
 
 const VOICES: readonly Voice[] = [
-  { id: 'slt', name: 'SLT', category: 'flite', labels: { accent: 'american', gender: 'female', language: 'en' }, previewUrl: null },
-  { id: 'rms', name: 'RMS', category: 'flite', labels: { accent: 'american', gender: 'male', language: 'en' }, previewUrl: null },
-  { id: 'awb', name: 'AWB', category: 'flite', labels: { accent: 'scottish', gender: 'male', language: 'en' }, previewUrl: null },
-  { id: 'kal16', name: 'KAL', category: 'flite', labels: { accent: 'american', gender: 'male', language: 'en' }, previewUrl: null },
+  {
+    id: 'slt',
+    name: 'SLT',
+    category: 'flite',
+    labels: { accent: 'american', gender: 'female', language: 'en' },
+    previewUrl: null,
+  },
+  {
+    id: 'rms',
+    name: 'RMS',
+    category: 'flite',
+    labels: { accent: 'american', gender: 'male', language: 'en' },
+    previewUrl: null,
+  },
+  {
+    id: 'awb',
+    name: 'AWB',
+    category: 'flite',
+    labels: { accent: 'scottish', gender: 'male', language: 'en' },
+    previewUrl: null,
+  },
+  {
+    id: 'kal16',
+    name: 'KAL',
+    category: 'flite',
+    labels: { accent: 'american', gender: 'male', language: 'en' },
+    previewUrl: null,
+  },
 ]
 
 const spokenBy = (voice: string, ...names: readonly string[]) => names.map((name) => [name, voice] as const)
@@ -42,7 +73,12 @@ type Task = { readonly order: AudioOrder; done(answer: AudioAnswer): void }
  * same sound. WAV only, and bare samples of speech: an encoder of anything else would not be ours to give away.
  */
 export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { close(): void } {
-  const { waiting = 64, limitMs = 45_000, thread = COMPILED, program = (order, ears) => (thread ? inThread : inProcess)(PROGRAM, order, ears) } = options
+  const {
+    waiting = 64,
+    limitMs = 45_000,
+    thread = COMPILED,
+    program = (order, ears) => (thread ? inThread : inProcess)(PROGRAM, order, ears),
+  } = options
   const queue: Task[] = []
   const callContext = new Map<Task, Hand>()
   let closed = false
@@ -78,7 +114,11 @@ export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { c
   async function make(order: AudioOrder, signal: AbortSignal): Promise<Exclude<AudioAnswer, { error: string }>> {
     signal.throwIfAborted()
     if (closed) throw new Error('the sketch vendor is closed')
-    if (queue.length >= waiting) throw new ApiError('BUSY', { message: 'Too many sounds are waiting to be made. Nothing was charged; send the same request again.', headers: { 'retry-after': '10' } })
+    if (queue.length >= waiting)
+      throw new ApiError('BUSY', {
+        message: 'Too many sounds are waiting to be made. Nothing was charged; send the same request again.',
+        headers: { 'retry-after': '10' },
+      })
     const { promise, resolve, reject } = Promise.withResolvers<AudioAnswer>()
     const task: Task = { order, done: resolve }
     const stop = () => {
@@ -89,7 +129,10 @@ export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { c
     queue.push(task)
     next()
     const answer = await promise.finally(() => signal.removeEventListener('abort', stop))
-    if ('error' in answer) throw answer.refusal === undefined ? new Error(`the sketch made no sound: ${answer.error}`) : badField('input', answer.refusal)
+    if ('error' in answer)
+      throw answer.refusal === undefined
+        ? new Error(`the sketch made no sound: ${answer.error}`)
+        : badField('input', answer.refusal)
     return answer
   }
 
@@ -107,10 +150,13 @@ export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { c
       return { url: uriOf(wav, 'audio/wav'), seconds, note }
     },
 
-    sound: async ({ text, seconds }, { signal }) => madeOf(await make({ kind: 'sound', text: text.slice(0, READ), seconds }, signal)),
+    sound: async ({ text, seconds }, { signal }) =>
+      madeOf(await make({ kind: 'sound', text: text.slice(0, READ), seconds }, signal)),
 
     async compose({ prompt, seconds = USUAL_TUNE_S }, { signal }) {
-      return madeOf(await make({ kind: 'music', text: prompt.slice(0, READ), seconds: Math.min(seconds, MAX_TUNE_S) }, signal))
+      return madeOf(
+        await make({ kind: 'music', text: prompt.slice(0, READ), seconds: Math.min(seconds, MAX_TUNE_S) }, signal),
+      )
     },
 
     async voices({ signal }) {
@@ -132,17 +178,46 @@ export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { c
 /** Only this much of a prompt is handed on. */
 const READ = 2_000
 
-const uriOf = (bytes: Uint8Array, type: string): string => `data:${type};base64,${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')}`
-const madeOf = ({ wav, seconds, note }: Exclude<AudioAnswer, { error: string }>): MadeAudio => ({ url: uriOf(wav, 'audio/wav'), seconds, note })
+const uriOf = (bytes: Uint8Array, type: string): string =>
+  `data:${type};base64,${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')}`
+const madeOf = ({ wav, seconds, note }: Exclude<AudioAnswer, { error: string }>): MadeAudio => ({
+  url: uriOf(wav, 'audio/wav'),
+  seconds,
+  note,
+})
 
 /** Letters that do not come apart into one of English and an accent. */
-const LETTERS: Readonly<Record<string, string>> = { ß: 'ss', æ: 'ae', Æ: 'Ae', œ: 'oe', Œ: 'Oe', ø: 'o', Ø: 'O', ł: 'l', Ł: 'L', đ: 'd', Đ: 'D', ð: 'th', Ð: 'Th', þ: 'th', Þ: 'Th', ı: 'i' }
+const LETTERS: Readonly<Record<string, string>> = {
+  ß: 'ss',
+  æ: 'ae',
+  Æ: 'Ae',
+  œ: 'oe',
+  Œ: 'Oe',
+  ø: 'o',
+  Ø: 'O',
+  ł: 'l',
+  Ł: 'L',
+  đ: 'd',
+  Đ: 'D',
+  ð: 'th',
+  Ð: 'Th',
+  þ: 'th',
+  Þ: 'Th',
+  ı: 'i',
+}
 
 /** In the letters of English, which is all that it reads. Throws INVALID_BODY where nothing is left to say, or a letter would be left out: it is paid for. */
 function readable(text: string): string {
   const known = text.normalize('NFKD').replace(/[ßæÆœŒøØłŁđĐðÐþÞı]/g, (letter) => LETTERS[letter] ?? '')
-  if (/(?![A-Za-z0-9])[\p{L}\p{N}]/u.test(known)) throw badField('input', 'holds letters that the embedded synthesizer cannot say: it reads English only')
-  const plain = known.replace(/[\u2018\u2019\u02bc]/g, "'").replace(/[\u201c\u201d]/g, '"').replace(/[\u2010-\u2015]/g, '-').replace(/[^\x20-\x7e\s]/g, '').replace(/\s+/g, ' ').trim()
+  if (/(?![A-Za-z0-9])[\p{L}\p{N}]/u.test(known))
+    throw badField('input', 'holds letters that the embedded synthesizer cannot say: it reads English only')
+  const plain = known
+    .replace(/[\u2018\u2019\u02bc]/g, "'")
+    .replace(/[\u201c\u201d]/g, '"')
+    .replace(/[\u2010-\u2015]/g, '-')
+    .replace(/[^\x20-\x7e\s]/g, '')
+    .replace(/\s+/g, ' ')
+    .trim()
   if (/[A-Za-z0-9]/.test(plain)) return plain
   throw badField('input', 'holds nothing that the embedded synthesizer can say: it reads English only')
 }

@@ -45,4 +45,5 @@ export function localPortraits({ random }: { random(bytes: number): Uint8Array }
   }
 }
 
-const named = (kind: string, what: string): string => `local-${kind}-${bytesToHex(sha256(utf8ToBytes(what))).slice(0, 24)}`
+const named = (kind: string, what: string): string =>
+  `local-${kind}-${bytesToHex(sha256(utf8ToBytes(what))).slice(0, 24)}`

@@ -39,7 +39,11 @@ type Talk = {
   /** Tokens that the answer may have. */
   readonly most: number
 }
-type Speech = { readonly reasoning: string; readonly content: string; readonly call?: { readonly name: string; readonly text: string } }
+type Speech = {
+  readonly reasoning: string
+  readonly content: string
+  readonly call?: { readonly name: string; readonly text: string }
+}
 type Said = Speech & { readonly finish: 'stop' | 'length' | 'tool_calls'; readonly usage: Fields }
 type Count = (text: string) => Promise<number>
 
@@ -59,10 +63,15 @@ export function echoProvider({ countTokens, now = () => 0 }: EchoOptions): ChatV
         return tokens
       }
       const talk = read(body)
-      const id = createHash('sha256').update(JSON.stringify([model, body])).digest('hex').slice(0, 24)
+      const id = createHash('sha256')
+        .update(JSON.stringify([model, body]))
+        .digest('hex')
+        .slice(0, 24)
       const head: Head = { id: `chatcmpl-${id}`, created: Math.floor(now() / 1000), model }
       const said = await measured(think(talk), talk, count)
-      return stream ? { kind: 'stream', stream: pulled(events(head, said), signal) } : { kind: 'whole', body: whole(head, said) }
+      return stream
+        ? { kind: 'stream', stream: pulled(events(head, said), signal) }
+        : { kind: 'whole', body: whole(head, said) }
     },
   }
 }
@@ -78,14 +87,22 @@ function read(body: Fields): Talk {
   const effort = body.reasoning_effort
   const most = [body.max_completion_tokens, body.max_tokens].find((value) => typeof value === 'number' && value >= 1)
   return {
-    texts: messages.map((message) => textOf(message) + list(message.tool_calls).map((call) => callOf(call)).join('')),
+    texts: messages.map(
+      (message) =>
+        textOf(message) +
+        list(message.tool_calls)
+          .map((call) => callOf(call))
+          .join(''),
+    ),
     words,
     results,
     images: parts.filter(({ type }) => type === 'image_url').length,
     tool: results.length > 0 ? undefined : chosen(body, words),
     format: record(body.response_format),
     isReasoning: typeof effort === 'string' && effort !== 'none',
-    stops: (typeof body.stop === 'string' ? [body.stop] : list(body.stop)).filter((stop) => typeof stop === 'string').filter((stop) => stop !== ''),
+    stops: (typeof body.stop === 'string' ? [body.stop] : list(body.stop))
+      .filter((stop) => typeof stop === 'string')
+      .filter((stop) => stop !== ''),
     most: typeof most === 'number' ? most : Number.POSITIVE_INFINITY,
   }
 }
@@ -93,7 +110,9 @@ function read(body: Fields): Talk {
 /** The function that `tool_choice` demands, or that the user speaks of; the first of them where he only says "call". */
 function chosen({ tools, tool_choice: choice }: Fields, words: string): Tool | undefined {
   const functions = list(tools).map((tool) => record(record(tool).function))
-  const known = functions.flatMap(({ name, parameters }) => (typeof name === 'string' && name !== '' ? [{ name, parameters }] : []))
+  const known = functions.flatMap(({ name, parameters }) =>
+    typeof name === 'string' && name !== '' ? [{ name, parameters }] : [],
+  )
   if (choice === 'none') return undefined
   const looked = words.slice(0, MAX_LOOK)
   const named = known.find(({ name }) => looked.includes(name))
@@ -122,18 +141,27 @@ function list(value: unknown): readonly unknown[] {
 
 function think({ words, results, images, tool, format, isReasoning, stops }: Talk): Speech {
   const many = split(words).length
-  const reasoning = isReasoning ? `The last message has ${counted(many, 'word')}. ${tool ? `It asks for ${tool.name}.` : 'It asks for an answer.'}` : ''
+  const reasoning = isReasoning
+    ? `The last message has ${counted(many, 'word')}. ${tool ? `It asks for ${tool.name}.` : 'It asks for an answer.'}`
+    : ''
   if (tool) {
     const made = filled(tool.parameters, words)
     return { reasoning, content: '', call: { name: tool.name, text: JSON.stringify(isObject(made) ? made : {}) } }
   }
   const schema = record(format.json_schema).schema
-  if (format.type === 'json_schema' && schema !== undefined) return { reasoning, content: upTo(stops, JSON.stringify(filled(schema, words))) }
+  if (format.type === 'json_schema' && schema !== undefined)
+    return { reasoning, content: upTo(stops, JSON.stringify(filled(schema, words))) }
   if (format.type === 'json_object' || format.type === 'json_schema') {
-    return { reasoning, content: upTo(stops, JSON.stringify({ note: ECHO_LABEL, you_said: quoted(words), words: many })) }
+    return {
+      reasoning,
+      content: upTo(stops, JSON.stringify({ note: ECHO_LABEL, you_said: quoted(words), words: many })),
+    }
   }
   const seen = images > 0 ? [`You sent ${counted(images, 'image')}, which it cannot see.`] : []
-  return { reasoning, content: upTo(stops, [ECHO_LABEL, ...seen, ...(results.length > 0 ? retold(results) : spoken(words))].join(' ')) }
+  return {
+    reasoning,
+    content: upTo(stops, [ECHO_LABEL, ...seen, ...(results.length > 0 ? retold(results) : spoken(words))].join(' ')),
+  }
 }
 
 function retold(results: readonly string[]): readonly string[] {
@@ -142,16 +170,54 @@ function retold(results: readonly string[]): readonly string[] {
 
 function spoken(words: string): readonly string[] {
   const wanted = /\bwrite\b\D{0,40}?(\d{1,9})\s{1,9}sentences?\b/i.exec(words)?.[1]
-  if (wanted !== undefined) return Array.from({ length: Math.min(Number(wanted), MAX_SENTENCES) }, (_, index) => sentence(index))
+  if (wanted !== undefined)
+    return Array.from({ length: Math.min(Number(wanted), MAX_SENTENCES) }, (_, index) => sentence(index))
   const all = split(words)
   if (all.length === 0) return ['You said nothing.']
   const longest = all.reduce((best, word) => (word.length > best.length ? word : best))
-  return [`You said: ${JSON.stringify(quoted(words))}.`, `That is ${counted(all.length, 'word')}; the longest is ${JSON.stringify(clipped(longest, 40))}.`]
+  return [
+    `You said: ${JSON.stringify(quoted(words))}.`,
+    `That is ${counted(all.length, 'word')}; the longest is ${JSON.stringify(clipped(longest, 40))}.`,
+  ]
 }
 
-const WHO = ['The harbour', 'A red fox', 'The old clock', 'My neighbour', 'A quiet river', 'The night train', 'A lighthouse']
-const DOES = ['remembers', 'carries', 'follows', 'draws', 'counts', 'hides', 'mends', 'sells', 'forgets', 'finds', 'keeps']
-const WHAT = ['the morning', 'seven stones', 'an empty boat', 'the long road', 'a paper lantern', 'the first snow', 'a borrowed key', 'the smallest coin', 'a song', 'the way home', 'three maps', 'the last word', 'a blue door']
+const WHO = [
+  'The harbour',
+  'A red fox',
+  'The old clock',
+  'My neighbour',
+  'A quiet river',
+  'The night train',
+  'A lighthouse',
+]
+const DOES = [
+  'remembers',
+  'carries',
+  'follows',
+  'draws',
+  'counts',
+  'hides',
+  'mends',
+  'sells',
+  'forgets',
+  'finds',
+  'keeps',
+]
+const WHAT = [
+  'the morning',
+  'seven stones',
+  'an empty boat',
+  'the long road',
+  'a paper lantern',
+  'the first snow',
+  'a borrowed key',
+  'the smallest coin',
+  'a song',
+  'the way home',
+  'three maps',
+  'the last word',
+  'a blue door',
+]
 
 /** The lists have prime lengths, so that a thousand sentences differ. */
 function sentence(index: number): string {
@@ -173,7 +239,9 @@ function quoted(text: string): string {
 
 /** At most so many characters, none of them cut in half. */
 function clipped(text: string, most: number): string {
-  return Array.from(text.slice(0, 2 * most)).slice(0, most).join('')
+  return Array.from(text.slice(0, 2 * most))
+    .slice(0, most)
+    .join('')
 }
 
 function split(text: string): readonly string[] {
@@ -212,12 +280,21 @@ function filled(root: unknown, words: string): Json {
     const [given] = schema.const === undefined ? list(schema.enum) : [schema.const]
     if (given !== undefined) return spend(given as Json, JSON.stringify(given).length)
     const choices = [schema.anyOf, schema.oneOf].map(list).find((each) => each.length > 0)
-    if (choices) return fill({ ...schema, anyOf: [], oneOf: [], ...record(choices.find((choice) => record(choice).type !== 'null') ?? choices[0]) })
+    if (choices)
+      return fill({
+        ...schema,
+        anyOf: [],
+        oneOf: [],
+        ...record(choices.find((choice) => record(choice).type !== 'null') ?? choices[0]),
+      })
     switch (typeIn(schema)) {
       case 'object':
         return Object.fromEntries(list(schema.required).flatMap((name) => field(String(name), schema)))
       case 'array':
-        return Array.from({ length: Math.min(Math.max(size(schema.minItems), Math.min(1, size(schema.maxItems, 1))), MAX_ITEMS) }, () => fill(schema.items))
+        return Array.from(
+          { length: Math.min(Math.max(size(schema.minItems), Math.min(1, size(schema.maxItems, 1))), MAX_ITEMS) },
+          () => fill(schema.items),
+        )
       case 'integer':
       case 'number':
         return fitted(schema, Number(numbers[used++ % numbers.length] ?? 1))
@@ -247,20 +324,27 @@ function filled(root: unknown, words: string): Json {
 
 /** With what `allOf` adds to it. */
 function merged(schema: Schema): Schema {
-  return list(schema.allOf).map(record).reduce<Schema>(
-    (sum, { properties, required, ...rest }) => ({
-      ...sum,
-      ...rest,
-      ...((sum.properties ?? properties) !== undefined && { properties: { ...record(sum.properties), ...record(properties) } }),
-      required: [...new Set([...list(sum.required), ...list(required)])],
-    }),
-    schema,
-  )
+  return list(schema.allOf)
+    .map(record)
+    .reduce<Schema>(
+      (sum, { properties, required, ...rest }) => ({
+        ...sum,
+        ...rest,
+        ...((sum.properties ?? properties) !== undefined && {
+          properties: { ...record(sum.properties), ...record(properties) },
+        }),
+        required: [...new Set([...list(sum.required), ...list(required)])],
+      }),
+      schema,
+    )
 }
 
 /** `#/$defs/name`, and nothing outside the schema. */
 function found(root: unknown, ref: string): unknown {
-  const steps = ref.split('/').slice(1).map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'))
+  const steps = ref
+    .split('/')
+    .slice(1)
+    .map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'))
   return steps.reduce<unknown>((node, step) => own(node, step), root)
 }
 
@@ -273,7 +357,10 @@ function typeIn(schema: Schema): unknown {
   return schema.minimum !== undefined || schema.maximum !== undefined ? 'number' : 'string'
 }
 
-function fitted({ type, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf }: Schema, wish: number): number {
+function fitted(
+  { type, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf }: Schema,
+  wish: number,
+): number {
   const number = (value: unknown, otherwise: number) => (typeof value === 'number' ? value : otherwise)
   const step = number(multipleOf, 1) || 1
   const low = Math.max(number(minimum, -Infinity), number(exclusiveMinimum, -Infinity) + step)
@@ -285,7 +372,10 @@ function fitted({ type, minimum, maximum, exclusiveMinimum, exclusiveMaximum, mu
 }
 
 function lengthened({ minLength, maxLength }: Schema, words: string): string {
-  return clipped(clipped(words.trim() || 'parrot', MAX_QUOTE).padEnd(Math.min(size(minLength), 10_000), '.'), size(maxLength, 10_000))
+  return clipped(
+    clipped(words.trim() || 'parrot', MAX_QUOTE).padEnd(Math.min(size(minLength), 10_000), '.'),
+    size(maxLength, 10_000),
+  )
 }
 
 function size(value: unknown, otherwise = 0): number {
@@ -327,12 +417,16 @@ async function measured({ reasoning, content, call }: Speech, { texts, most }: T
 }
 
 /** The longest head of a text that has no more than `most` tokens, give or take what a tokenizer makes of a cut word. */
-async function cut(text: string, most: number, count: Count): Promise<{ text: string; tokens: number; isWhole: boolean }> {
+async function cut(
+  text: string,
+  most: number,
+  count: Count,
+): Promise<{ text: string; tokens: number; isWhole: boolean }> {
   const tokens = await count(text)
   if (tokens <= most) return { text, tokens, isWhole: true }
   const letters = Array.from(text)
   let fits = { text: '', tokens: 0, isWhole: false }
-  for (let low = 0, high = letters.length; high - low > 1; ) {
+  for (let low = 0, high = letters.length; high - low > 1;) {
     const middle = (low + high) >> 1
     const head = letters.slice(0, middle).join('')
     const size = await count(head)
@@ -350,19 +444,30 @@ async function cut(text: string, most: number, count: Count): Promise<{ text: st
 
 function whole(head: Head, { reasoning, content, call, finish, usage }: Said): Fields {
   const calls = call && [{ id: callId(head), type: 'function', function: { name: call.name, arguments: call.text } }]
-  const message = { role: 'assistant', content, ...(reasoning && { reasoning_content: reasoning }), ...(calls && { tool_calls: calls }) }
+  const message = {
+    role: 'assistant',
+    content,
+    ...(reasoning && { reasoning_content: reasoning }),
+    ...(calls && { tool_calls: calls }),
+  }
   return { ...head, object: 'chat.completion', choices: [{ index: 0, message, finish_reason: finish }], usage }
 }
 
 /** The same answer as events, made one at a time. */
 function* events(head: Head, { reasoning, content, call, finish, usage }: Said): Generator<string> {
-  const chunk = (choices: Json, more: Fields = {}) => `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk', choices, ...more })}\n\n`
-  const delta = (part: Fields, reason: string | null = null) => chunk([{ index: 0, delta: part, finish_reason: reason }])
+  const chunk = (choices: Json, more: Fields = {}) =>
+    `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk', choices, ...more })}\n\n`
+  const delta = (part: Fields, reason: string | null = null) =>
+    chunk([{ index: 0, delta: part, finish_reason: reason }])
   yield delta({ role: 'assistant', content: '' })
   for (const word of pieces(reasoning)) yield delta({ reasoning_content: word })
   for (const word of pieces(content)) yield delta({ content: word })
-  if (call) yield delta({ tool_calls: [{ index: 0, id: callId(head), type: 'function', function: { name: call.name, arguments: '' } }] })
-  for (const word of pieces(call?.text ?? '')) yield delta({ tool_calls: [{ index: 0, function: { arguments: word } }] })
+  if (call)
+    yield delta({
+      tool_calls: [{ index: 0, id: callId(head), type: 'function', function: { name: call.name, arguments: '' } }],
+    })
+  for (const word of pieces(call?.text ?? ''))
+    yield delta({ tool_calls: [{ index: 0, function: { arguments: word } }] })
   yield delta({}, finish)
   yield chunk([], { usage })
   yield 'data: [DONE]\n\n'

@@ -11,7 +11,12 @@ function sampled(clock: Pick<Clock, 'now'>, make: Maker): DataVendor {
     async ask(passage, { signal }) {
       signal.throwIfAborted()
       const made = make(passage, Math.floor(clock.now() / 60_000) * 60)
-      if (made === undefined) throw new ApiError('PASSED_ON', { status: 400, message: 'The sample data has nothing there (payment NOT charged)', fields: { status: 400 } })
+      if (made === undefined)
+        throw new ApiError('PASSED_ON', {
+          status: 400,
+          message: 'The sample data has nothing there (payment NOT charged)',
+          fields: { status: 400 },
+        })
       return JSON.stringify(made)
     },
   }
@@ -19,15 +24,26 @@ function sampled(clock: Pick<Clock, 'now'>, make: Maker): DataVendor {
 
 // ── prediction markets ──────────────────────────────────────────────────────────────────────────────────────────────
 
-const QUESTIONS = ['Will a sample coin land on heads?', 'Will it rain on the sample town tomorrow?', 'Will the sample fox reach the river?'] as const
+const QUESTIONS = [
+  'Will a sample coin land on heads?',
+  'Will it rain on the sample town tomorrow?',
+  'Will the sample fox reach the river?',
+] as const
 
 export const samplePrediction = ({ clock }: { clock: Pick<Clock, 'now'> }): DataVendor => sampled(clock, predicted)
 
 function predicted({ path, body }: PassthroughRequest, time: number): unknown {
   const [venue = '', word = '', ...rest] = path.split('/')
   const label = { sample: true, note: NOTE }
-  if (body) return { ...label, identities: (body.addresses as readonly string[]).map((address) => ({ address, known: false })) }
-  const markets = QUESTIONS.map((question, index) => ({ sample: true, id: `sample-${venue}-${index + 1}`, question, yes_price: (25 + 20 * index) / 100, updated_at: time }))
+  if (body)
+    return { ...label, identities: (body.addresses as readonly string[]).map((address) => ({ address, known: false })) }
+  const markets = QUESTIONS.map((question, index) => ({
+    sample: true,
+    id: `sample-${venue}-${index + 1}`,
+    question,
+    yes_price: (25 + 20 * index) / 100,
+    updated_at: time,
+  }))
   if (['markets', 'events'].includes(word) && rest.length === 0) return { ...label, [word]: markets }
   return { ...label, path, data: [] }
 }
@@ -35,9 +51,36 @@ function predicted({ path, body }: PassthroughRequest, time: number): unknown {
 // ── DeFi ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const PROTOCOLS = [
-  { id: 'sample-1', name: 'Aave (sample)', slug: 'aave', category: 'Lending', chains: ['Ethereum', 'Base'], tvl: 1_000_000, change_1d: 0.5, change_7d: -1.25 },
-  { id: 'sample-2', name: 'Uniswap (sample)', slug: 'uniswap', category: 'Dexs', chains: ['Ethereum', 'Base'], tvl: 500_000, change_1d: -0.25, change_7d: 2 },
-  { id: 'sample-3', name: 'Lido (sample)', slug: 'lido', category: 'Liquid Staking', chains: ['Ethereum'], tvl: 2_000_000, change_1d: 0, change_7d: 0.75 },
+  {
+    id: 'sample-1',
+    name: 'Aave (sample)',
+    slug: 'aave',
+    category: 'Lending',
+    chains: ['Ethereum', 'Base'],
+    tvl: 1_000_000,
+    change_1d: 0.5,
+    change_7d: -1.25,
+  },
+  {
+    id: 'sample-2',
+    name: 'Uniswap (sample)',
+    slug: 'uniswap',
+    category: 'Dexs',
+    chains: ['Ethereum', 'Base'],
+    tvl: 500_000,
+    change_1d: -0.25,
+    change_7d: 2,
+  },
+  {
+    id: 'sample-3',
+    name: 'Lido (sample)',
+    slug: 'lido',
+    category: 'Liquid Staking',
+    chains: ['Ethereum'],
+    tvl: 2_000_000,
+    change_1d: 0,
+    change_7d: 0.75,
+  },
 ] as const
 const PRICES: Readonly<Record<string, { readonly price: number; readonly symbol: string }>> = {
   'coingecko:bitcoin': { price: 60_000.25, symbol: 'BTC' },
@@ -52,9 +95,29 @@ export const sampleDefi = ({ clock }: { clock: Pick<Clock, 'now'> }): DataVendor
 function locked({ path }: PassthroughRequest, time: number): unknown {
   const [what = '', name = ''] = path.split('/')
   if (what === 'protocols') return PROTOCOLS.map((each) => ({ ...each, ...LABEL }))
-  if (what === 'chains') return ['Ethereum', 'Base'].map((chain, index) => ({ name: chain, tvl: 3_000_000 / (index + 1), tokenSymbol: 'ETH', ...LABEL }))
-  if (what === 'yields') return { status: 'success', ...LABEL, data: PROTOCOLS.map(({ id, slug, tvl }) => ({ pool: id, chain: 'Base', project: slug, symbol: 'USDC', tvlUsd: tvl, apy: 4.25, ...LABEL })) }
-  if (what === 'prices') return { coins: Object.fromEntries(name.split(',').flatMap((coin) => pricedCoin(coin, time))), ...LABEL }
+  if (what === 'chains')
+    return ['Ethereum', 'Base'].map((chain, index) => ({
+      name: chain,
+      tvl: 3_000_000 / (index + 1),
+      tokenSymbol: 'ETH',
+      ...LABEL,
+    }))
+  if (what === 'yields')
+    return {
+      status: 'success',
+      ...LABEL,
+      data: PROTOCOLS.map(({ id, slug, tvl }) => ({
+        pool: id,
+        chain: 'Base',
+        project: slug,
+        symbol: 'USDC',
+        tvlUsd: tvl,
+        apy: 4.25,
+        ...LABEL,
+      })),
+    }
+  if (what === 'prices')
+    return { coins: Object.fromEntries(name.split(',').flatMap((coin) => pricedCoin(coin, time))), ...LABEL }
   const known = PROTOCOLS.find(({ slug }) => slug === name)
   return known && { ...known, ...LABEL, tvl: [{ date: time, totalLiquidityUSD: known.tvl }] }
 }

@@ -41,7 +41,12 @@ export function sketchVendor(options: SketchOptions = {}): ImageVendor & { close
   let held = 0
 
   const hire = (): Painter => {
-    const painter: Painter = { worker: new Worker(options.program ?? PROGRAM), task: undefined, pixels: 0, leaving: false }
+    const painter: Painter = {
+      worker: new Worker(options.program ?? PROGRAM),
+      task: undefined,
+      pixels: 0,
+      leaving: false,
+    }
     let reason = 'no answer'
     painter.worker.on('message', (answer: Answer) => deliver(painter, answer))
     painter.worker.on('error', (cause: Error) => {
@@ -104,27 +109,28 @@ export function sketchVendor(options: SketchOptions = {}): ImageVendor & { close
     if (painter) void dismiss(painter)
   }
 
-  const draw = (sketch: Sketch | Edit, signal: AbortSignal) => new Promise<string>((resolve, reject) => {
-    const stop = () => {
-      reject(signal.reason)
-      abandon(task)
-    }
-    const over = () => signal.removeEventListener('abort', stop)
-    const task: Task = {
-      sketch,
-      done: (url) => {
-        over()
-        resolve(url)
-      },
-      failed: (cause) => {
-        over()
-        reject(cause)
-      },
-    }
-    signal.addEventListener('abort', stop, { once: true })
-    queue.push(task)
-    assign()
-  })
+  const draw = (sketch: Sketch | Edit, signal: AbortSignal) =>
+    new Promise<string>((resolve, reject) => {
+      const stop = () => {
+        reject(signal.reason)
+        abandon(task)
+      }
+      const over = () => signal.removeEventListener('abort', stop)
+      const task: Task = {
+        sketch,
+        done: (url) => {
+          over()
+          resolve(url)
+        },
+        failed: (cause) => {
+          over()
+          reject(cause)
+        },
+      }
+      signal.addEventListener('abort', stop, { once: true })
+      queue.push(task)
+      assign()
+    })
 
   /** Draws the variants of a job, all or none. */
   const drawAll = async (job: ImageJob, { signal }: { signal: AbortSignal }, sources?: Sources) => {
@@ -133,7 +139,9 @@ export function sketchVendor(options: SketchOptions = {}): ImageVendor & { close
     check(job)
     if (queue.length + job.n > waiting) throw new Error('too many sketches are waiting')
     const { prompt, width, height } = job
-    return await Promise.all(Array.from({ length: job.n }, (_, variant) => draw({ prompt, width, height, variant, ...sources }, signal)))
+    return await Promise.all(
+      Array.from({ length: job.n }, (_, variant) => draw({ prompt, width, height, variant, ...sources }, signal)),
+    )
   }
 
   return {
@@ -144,7 +152,10 @@ export function sketchVendor(options: SketchOptions = {}): ImageVendor & { close
     async edit(job, at) {
       at.signal.throwIfAborted()
       const sources = sourcesOf(job)
-      const bytes = [...sources.images, ...(sources.mask ? [sources.mask] : [])].reduce((sum, source) => sum + source.bytes.length, 0)
+      const bytes = [...sources.images, ...(sources.mask ? [sources.mask] : [])].reduce(
+        (sum, source) => sum + source.bytes.length,
+        0,
+      )
       if (held > 0 && held + bytes > BYTES_HELD) throw new Error('too many sketches are waiting')
       held += bytes
       try {
@@ -166,8 +177,10 @@ export function sketchVendor(options: SketchOptions = {}): ImageVendor & { close
 
 function check({ width, height, n }: ImageJob): void {
   const fits = (side: number) => Number.isInteger(side) && side >= 64 && side <= LARGEST_SIDE
-  if (!fits(width) || !fits(height)) throw new Error(`sketch draws 64 to ${LARGEST_SIDE} pixels a side, not ${width}x${height}`)
-  if (!Number.isInteger(n) || n < 1 || n > MAX_IMAGES) throw new Error(`sketch draws 1 to ${MAX_IMAGES} images at a time, not ${n}`)
+  if (!fits(width) || !fits(height))
+    throw new Error(`sketch draws 64 to ${LARGEST_SIDE} pixels a side, not ${width}x${height}`)
+  if (!Number.isInteger(n) || n < 1 || n > MAX_IMAGES)
+    throw new Error(`sketch draws 1 to ${MAX_IMAGES} images at a time, not ${n}`)
 }
 
 /** What a task weighs: an edit has several layers, and holds its largest source, which is decoded elsewhere and soon let go. */

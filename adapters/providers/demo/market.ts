@@ -7,15 +7,30 @@ import type { Bar, Clock, Feed, MarketVendor, Resolution, MarketKind } from '../
 import { sampleSymbols } from './market_symbols.ts'
 
 /** One symbol: about what it costs, how many decimals its price has, and how far it strays in half a year, as a fraction. */
-export type SampleRow = { readonly symbol: string; readonly description: string; readonly about: number; readonly decimals: number; readonly strays: number }
+export type SampleRow = {
+  readonly symbol: string
+  readonly description: string
+  readonly about: number
+  readonly decimals: number
+  readonly strays: number
+}
 
-const ASSET_TYPES: Readonly<Partial<Record<MarketKind, string>>> = { crypto: 'Crypto', fx: 'FX', commodity: 'Commodities' }
+const ASSET_TYPES: Readonly<Partial<Record<MarketKind, string>>> = {
+  crypto: 'Crypto',
+  fx: 'FX',
+  commodity: 'Commodities',
+}
 
 type Sample = SampleRow & { readonly seed: number; readonly feed: Feed; readonly hasSessions: boolean }
 
 /** Markets never close here; US equities have all sessions, at the same price, and no other feed has any. */
 export function sampleMarket({ clock }: { clock: Pick<Clock, 'now'> }): MarketVendor {
-  const shelves = new Map(Object.entries(sampleSymbols).map(([shelf, rows]) => [shelf, rows.map((row) => sampleOf(shelf as MarketKind, row))]))
+  const shelves = new Map(
+    Object.entries(sampleSymbols).map(([shelf, rows]) => [
+      shelf,
+      rows.map((row) => sampleOf(shelf as MarketKind, row)),
+    ]),
+  )
   const byKey = new Map([...shelves.values()].flat().map((sample) => [sample.feed.key, sample]))
   const seconds = () => Math.floor(clock.now() / 1000)
 
@@ -38,7 +53,9 @@ export function sampleMarket({ clock }: { clock: Pick<Clock, 'now'> }): MarketVe
       const sample = byKey.get(feed.key)
       if (!sample || (session && !sample.hasSessions)) return []
       const now = seconds()
-      return starts(resolution, from, Math.min(to, now)).map((t) => bar(sample, t, Math.min(nextStart(resolution, t), now)))
+      return starts(resolution, from, Math.min(to, now)).map((t) =>
+        bar(sample, t, Math.min(nextStart(resolution, t), now)),
+      )
     },
   }
 }
@@ -46,8 +63,22 @@ export function sampleMarket({ clock }: { clock: Pick<Clock, 'now'> }): MarketVe
 function sampleOf(shelf: MarketKind, row: SampleRow): Sample {
   const key = `${shelf}/${row.symbol}`
   const assetType = row.symbol.startsWith('X') && shelf === 'commodity' ? 'Metal' : (ASSET_TYPES[shelf] ?? 'Equity')
-  const feed = { symbol: row.symbol, description: `${row.description}, sample data`, assetType, feedId: `sample:${key}`, key }
-  return { ...row, seed: hash(0, [...key].reduce((sum, char) => hash(sum, char.charCodeAt(0)), 7)), feed, hasSessions: shelf === 'us' }
+  const feed = {
+    symbol: row.symbol,
+    description: `${row.description}, sample data`,
+    assetType,
+    feedId: `sample:${key}`,
+    key,
+  }
+  return {
+    ...row,
+    seed: hash(
+      0,
+      [...key].reduce((sum, char) => hash(sum, char.charCodeAt(0)), 7),
+    ),
+    feed,
+    hasSessions: shelf === 'us',
+  }
 }
 
 // ── bars ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -70,7 +101,8 @@ function alignedBelow(resolution: Resolution, t: number): number {
   return Math.floor((t - offset) / length) * length + offset
 }
 
-const nextStart = (resolution: Resolution, t: number): number => (resolution === 'M' ? monthOf(t, 1) : t + BAR_SECONDS[resolution])
+const nextStart = (resolution: Resolution, t: number): number =>
+  resolution === 'M' ? monthOf(t, 1) : t + BAR_SECONDS[resolution]
 
 function monthOf(t: number, more: number): number {
   const date = new Date(t * 1000)
@@ -80,7 +112,14 @@ function monthOf(t: number, more: number): number {
 /** The last bar ends now: it closes at the latest price. */
 function bar(sample: Sample, t: number, end: number): Bar {
   const { least, most } = range(sample, t, end)
-  return { t, o: written(sample, priceAt(sample, t)), h: written(sample, most), l: written(sample, least), c: written(sample, priceAt(sample, end)), v: '0' }
+  return {
+    t,
+    o: written(sample, priceAt(sample, t)),
+    h: written(sample, most),
+    l: written(sample, least),
+    c: written(sample, priceAt(sample, end)),
+    v: '0',
+  }
 }
 
 // ── the path of a price ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -90,12 +129,19 @@ function bar(sample: Sample, t: number, end: number): Bar {
  * its period. The range of a line over an interval is known without a walk over it, so a bar of any length costs the same, and every price and
  * every shorter bar lies within it.
  */
-const WAVES = [240, 960, 3_840, 15_360, 61_440, 245_760, 983_040, 3_932_160, 15_728_640].map((period, index, all) => ({ period, index, height: Math.sqrt(period / (all.at(-1) ?? period)) }))
+const WAVES = [240, 960, 3_840, 15_360, 61_440, 245_760, 983_040, 3_932_160, 15_728_640].map((period, index, all) => ({
+  period,
+  index,
+  height: Math.sqrt(period / (all.at(-1) ?? period)),
+}))
 /** With more knots than this in an interval a wave is taken to have reached its top and its bottom. */
 const MAX_KNOTS = 12
 
 function priceAt(sample: Sample, t: number): number {
-  return value(sample, WAVES.reduce((sum, { period, index, height }) => sum + height * lineAt(sample.seed + index, t / period), 0))
+  return value(
+    sample,
+    WAVES.reduce((sum, { period, index, height }) => sum + height * lineAt(sample.seed + index, t / period), 0),
+  )
 }
 
 function range(sample: Sample, from: number, to: number): { least: number; most: number } {

@@ -2,11 +2,19 @@
 import type { MarketKind } from '../../../core/mod.ts'
 import type { SampleRow } from './market.ts'
 
-const row = (symbol: string, description: string, [about, decimals, strays]: readonly [number, number, number]): SampleRow => ({ symbol, description, about, decimals, strays })
-const coin = (symbol: string, description: string, about: number, decimals = 2) => row(symbol, description, [about, decimals, 0.5])
-const pair = (symbol: string, description: string, about: number, decimals = 5) => row(symbol, description, [about, decimals, 0.06])
-const ware = (symbol: string, description: string, about: number, decimals = 3) => row(symbol, description, [about, decimals, 0.2])
-const share = (symbol: string, description: string, about: number, decimals = 2) => row(symbol, description, [about, decimals, 0.25])
+const row = (
+  symbol: string,
+  description: string,
+  [about, decimals, strays]: readonly [number, number, number],
+): SampleRow => ({ symbol, description, about, decimals, strays })
+const coin = (symbol: string, description: string, about: number, decimals = 2) =>
+  row(symbol, description, [about, decimals, 0.5])
+const pair = (symbol: string, description: string, about: number, decimals = 5) =>
+  row(symbol, description, [about, decimals, 0.06])
+const ware = (symbol: string, description: string, about: number, decimals = 3) =>
+  row(symbol, description, [about, decimals, 0.2])
+const share = (symbol: string, description: string, about: number, decimals = 2) =>
+  row(symbol, description, [about, decimals, 0.25])
 
 export const sampleSymbols: Readonly<Record<MarketKind, readonly SampleRow[]>> = {
   crypto: [
@@ -40,15 +48,24 @@ export const sampleSymbols: Readonly<Record<MarketKind, readonly SampleRow[]>> =
     share('GOOGL', 'ALPHABET INC / US DOLLAR', 190),
     share('AMZN', 'AMAZON.COM INC / US DOLLAR', 210),
   ],
-  hk: [share('0700-HK', 'TENCENT HOLDINGS / HONG KONG DOLLAR', 420), share('9988-HK', 'ALIBABA GROUP / HONG KONG DOLLAR', 95)],
+  hk: [
+    share('0700-HK', 'TENCENT HOLDINGS / HONG KONG DOLLAR', 420),
+    share('9988-HK', 'ALIBABA GROUP / HONG KONG DOLLAR', 95),
+  ],
   jp: [share('7203', 'TOYOTA MOTOR / JAPANESE YEN', 2_800, 1), share('6758', 'SONY GROUP / JAPANESE YEN', 3_100, 1)],
-  kr: [share('005930', 'SAMSUNG ELECTRONICS / KOREAN WON', 68_000, 0), share('000660', 'SK HYNIX / KOREAN WON', 190_000, 0)],
+  kr: [
+    share('005930', 'SAMSUNG ELECTRONICS / KOREAN WON', 68_000, 0),
+    share('000660', 'SK HYNIX / KOREAN WON', 190_000, 0),
+  ],
   gb: [share('VOD', 'VODAFONE GROUP / BRITISH POUND', 0.74, 4), share('SHEL', 'SHELL / BRITISH POUND', 26, 3)],
   de: [share('SAP', 'SAP SE / EURO', 230), share('SIE', 'SIEMENS AG / EURO', 190)],
   fr: [share('MC', 'LVMH / EURO', 640), share('AIR', 'AIRBUS SE / EURO', 150)],
   nl: [share('ASML', 'ASML HOLDING / EURO', 700), share('INGA', 'ING GROEP / EURO', 16, 3)],
   ie: [share('RYA', 'RYANAIR HOLDINGS / EURO', 19, 3), share('KRZ', 'KERRY GROUP / EURO', 88)],
   lu: [share('SESG', 'SES SA / EURO', 5, 3), share('APAM', 'APERAM SA / EURO', 27, 3)],
-  cn: [share('600519', 'KWEICHOW MOUTAI / CHINESE YUAN', 1_500), share('000858', 'WULIANGYE YIBIN / CHINESE YUAN', 140)],
+  cn: [
+    share('600519', 'KWEICHOW MOUTAI / CHINESE YUAN', 1_500),
+    share('000858', 'WULIANGYE YIBIN / CHINESE YUAN', 140),
+  ],
   ca: [share('SHOP', 'SHOPIFY INC / CANADIAN DOLLAR', 150), share('RY', 'ROYAL BANK OF CANADA / CANADIAN DOLLAR', 170)],
 }

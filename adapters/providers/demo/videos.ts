@@ -28,7 +28,9 @@ export type SketchVideoOptions = {
   readonly program?: URL | Program
 }
 
-const PROGRAM = COMPILED ? './adapters/providers/demo/sketch/film_worker.ts' : new URL('./sketch/film_worker.ts', import.meta.url)
+const PROGRAM = COMPILED
+  ? './adapters/providers/demo/sketch/film_worker.ts'
+  : new URL('./sketch/film_worker.ts', import.meta.url)
 
 const MAX_SECONDS = 30
 /** Bytes of pictures that are kept for films which wait. */
@@ -56,29 +58,34 @@ export function sketchVideo(options: SketchVideoOptions = {}): VideoVendor & { c
   const films = new Map<string, Film>()
   const queue: Task[] = []
   const callContext = new Set<Hand>()
-  const begin: Program = typeof program === 'function' ? program : ({ order, ...ears }) => (thread ? inThread : inProcess)(program, order, ears)
+  const begin: Program =
+    typeof program === 'function'
+      ? program
+      : ({ order, ...ears }) => (thread ? inThread : inProcess)(program, order, ears)
   let folder: string | undefined
   let busy = false
   let closed = false
   let loaded: Promise<void> | undefined
 
   /** Runs one order apart from this thread, and stops whatever did it at its last answer or at its time limit. */
-  const run = (order: Order, heard: (progress: number) => void) => new Promise<Answer>((resolve) => {
-    const end = (answer: Answer) => {
-      clearTimeout(timer)
-      if (callContext.delete(hand)) hand.stop()
-      resolve(answer)
-    }
-    const hear = (answer: Answer) => ('progress' in answer ? heard(answer.progress) : end(answer))
-    const hand = begin({ order, hear, died: (error) => end({ error }) })
-    const timer = setTimeout(() => end({ error: LATE }), limitMs)
-    callContext.add(hand)
-  })
+  const run = (order: Order, heard: (progress: number) => void) =>
+    new Promise<Answer>((resolve) => {
+      const end = (answer: Answer) => {
+        clearTimeout(timer)
+        if (callContext.delete(hand)) hand.stop()
+        resolve(answer)
+      }
+      const hear = (answer: Answer) => ('progress' in answer ? heard(answer.progress) : end(answer))
+      const hand = begin({ order, hear, died: (error) => end({ error }) })
+      const timer = setTimeout(() => end({ error: LATE }), limitMs)
+      callContext.add(hand)
+    })
 
   /** Asks whether the encoder is there; a yes holds for good. */
   const load = async () => {
     const answer = await run({ path: '' }, () => {})
-    if ('error' in answer && !closed) throw new Error(`the sketch cannot film: its encoder, h264-mp4-encoder, could not be loaded (${answer.error})`)
+    if ('error' in answer && !closed)
+      throw new Error(`the sketch cannot film: its encoder, h264-mp4-encoder, could not be loaded (${answer.error})`)
   }
 
   const next = async (): Promise<void> => {
@@ -90,10 +97,13 @@ export function sketchVideo(options: SketchVideoOptions = {}): VideoVendor & { c
     const heard = (percent: number) => {
       film.state = { kind: 'running', status: 'in_progress', progress: Math.min(99, percent) }
     }
-    const answer = await run({ job, path: film.path }, heard).catch((cause: unknown): Answer => ({ error: String(cause) }))
+    const answer = await run({ job, path: film.path }, heard).catch((cause: unknown): Answer => ({
+      error: String(cause),
+    }))
     busy = false
     film.state = stateAfter(job, answer)
-    if ('error' in answer && !closed) options.log?.warn('a video sketch failed', { error: answer.error, prompt: job.prompt.slice(0, 80) })
+    if ('error' in answer && !closed)
+      options.log?.warn('a video sketch failed', { error: answer.error, prompt: job.prompt.slice(0, 80) })
     if ('error' in answer) rmSync(film.path, { force: true })
     tidy()
     return next()
@@ -101,7 +111,9 @@ export function sketchVideo(options: SketchVideoOptions = {}): VideoVendor & { c
 
   /** Drops the clips that are too many, those first that were read, then the oldest; and forgets the oldest failures. */
   const tidy = () => {
-    const done = [...films.values()].filter(({ state }) => state.kind === 'done').toSorted((a, b) => Number(b.read) - Number(a.read))
+    const done = [...films.values()]
+      .filter(({ state }) => state.kind === 'done')
+      .toSorted((a, b) => Number(b.read) - Number(a.read))
     for (const film of done.slice(0, Math.max(0, done.length - kept))) {
       film.state = DROPPED
       rmSync(film.path, { force: true })
@@ -131,10 +143,15 @@ export function sketchVideo(options: SketchVideoOptions = {}): VideoVendor & { c
       await unlessAborted(loaded, signal)
       check(signal)
       const held = queue.reduce((sum, waits) => sum + bytesOf(waits.job), 0)
-      if (queue.length >= waiting || (held > 0 && held + bytesOf(job) > BYTES_HELD)) throw new Error('too many sketches are waiting')
+      if (queue.length >= waiting || (held > 0 && held + bytesOf(job) > BYTES_HELD))
+        throw new Error('too many sketches are waiting')
       folder ??= place()
       const handle = randomUUID()
-      const film: Film = { path: join(folder, `${handle}.mp4`), state: { kind: 'running', status: 'queued' }, read: false }
+      const film: Film = {
+        path: join(folder, `${handle}.mp4`),
+        state: { kind: 'running', status: 'queued' },
+        read: false,
+      }
       films.set(handle, film)
       queue.push({ film, job })
       void next()
@@ -169,15 +186,40 @@ export function sketchVideo(options: SketchVideoOptions = {}): VideoVendor & { c
 
 /** What the drawing process needs of a job. Throws for what it cannot film; links are not followed, only named in the label. */
 function filmJob(job: VideoJob): FilmJob {
-  const { prompt, seconds, resolution, aspectRatio, seed, returnLastFrame, referenceImages, referenceVideos, referenceAudios } = job
-  if (!Number.isInteger(seconds) || seconds < 1 || seconds > MAX_SECONDS) throw new Error(`sketch films 1 to ${MAX_SECONDS} seconds, not ${seconds}`)
+  const {
+    prompt,
+    seconds,
+    resolution,
+    aspectRatio,
+    seed,
+    returnLastFrame,
+    referenceImages,
+    referenceVideos,
+    referenceAudios,
+  } = job
+  if (!Number.isInteger(seconds) || seconds < 1 || seconds > MAX_SECONDS)
+    throw new Error(`sketch films 1 to ${MAX_SECONDS} seconds, not ${seconds}`)
   frameSize(job)
-  const references = [referenceImages, referenceVideos, referenceAudios].reduce((sum, list) => sum + (list?.length ?? 0), 0)
-  const unseen = [job.asset ? 'character not shown' : '', references > 0 ? `references not shown: ${references}` : ''].filter(Boolean).join(', ')
+  const references = [referenceImages, referenceVideos, referenceAudios].reduce(
+    (sum, list) => sum + (list?.length ?? 0),
+    0,
+  )
+  const unseen = [job.asset ? 'character not shown' : '', references > 0 ? `references not shown: ${references}` : '']
+    .filter(Boolean)
+    .join(', ')
   const { image, lastFrame } = job
   return Object.fromEntries(
-    Object.entries({ prompt: prompt.slice(0, PROMPT_READ), seconds, resolution, aspectRatio, seed, image, lastFrame, unseen, returnLastFrame })
-      .filter(([, value]) => value !== undefined),
+    Object.entries({
+      prompt: prompt.slice(0, PROMPT_READ),
+      seconds,
+      resolution,
+      aspectRatio,
+      seed,
+      image,
+      lastFrame,
+      unseen,
+      returnLastFrame,
+    }).filter(([, value]) => value !== undefined),
   ) as FilmJob
 }
 
@@ -186,7 +228,11 @@ function bytesOf({ image = '', lastFrame = '' }: FilmJob): number {
 }
 
 function stateAfter({ seconds }: FilmJob, answer: Answer): VideoState {
-  if ('error' in answer) return { kind: 'failed', reason: answer.error === LATE ? 'The sketch took too long to draw.' : 'The sketch could not be drawn.' }
+  if ('error' in answer)
+    return {
+      kind: 'failed',
+      reason: answer.error === LATE ? 'The sketch took too long to draw.' : 'The sketch could not be drawn.',
+    }
   const lastFrameUrl = 'bytes' in answer ? answer.lastFrame : undefined
   return { kind: 'done', seconds, ...(lastFrameUrl && { lastFrameUrl }) }
 }
@@ -200,26 +246,29 @@ function bodyOf(film: Film, { size, signal }: { size: number; signal: AbortSigna
     file = undefined
     await left?.close()
   }
-  return new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      try {
-        signal.throwIfAborted()
-        file ??= await open(film.path)
-        const { buffer, bytesRead } = await file.read(new Uint8Array(Math.min(CHUNK, size - at)), { position: at })
-        if (bytesRead === 0) throw new Error('the sketch was cut short')
-        at += bytesRead
-        controller.enqueue(buffer.subarray(0, bytesRead))
-        if (at < size) return
-        film.read = true
-        await leave()
-        controller.close()
-      } catch (cause) {
-        await leave()
-        throw cause
-      }
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        try {
+          signal.throwIfAborted()
+          file ??= await open(film.path)
+          const { buffer, bytesRead } = await file.read(new Uint8Array(Math.min(CHUNK, size - at)), { position: at })
+          if (bytesRead === 0) throw new Error('the sketch was cut short')
+          at += bytesRead
+          controller.enqueue(buffer.subarray(0, bytesRead))
+          if (at < size) return
+          film.read = true
+          await leave()
+          controller.close()
+        } catch (cause) {
+          await leave()
+          throw cause
+        }
+      },
+      cancel: leave,
     },
-    cancel: leave,
-  }, { highWaterMark: 0 })
+    { highWaterMark: 0 },
+  )
 }
 
 function unlessAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {

@@ -12,8 +12,20 @@ export function corpusWeb(): WebSearchVendor {
   return {
     async ask(question, order, { signal }) {
       signal.throwIfAborted()
-      if (question === 'search') return written({ ...pages(matching(String(order.query), order), order), resolvedSearchType: 'sample', searchTime: 0, ...COST })
-      if (question === 'find-similar') return written({ ...pages(like(String(order.url), order), order), resolvedSearchType: 'sample', searchTime: 0, ...COST })
+      if (question === 'search')
+        return written({
+          ...pages(matching(String(order.query), order), order),
+          resolvedSearchType: 'sample',
+          searchTime: 0,
+          ...COST,
+        })
+      if (question === 'find-similar')
+        return written({
+          ...pages(like(String(order.url), order), order),
+          resolvedSearchType: 'sample',
+          searchTime: 0,
+          ...COST,
+        })
       if (question === 'answer') return written({ ...answerTo(String(order.query)), ...COST })
       return written({ ...contentsOf(order.urls as readonly string[]), ...COST })
     },
@@ -24,7 +36,10 @@ const written = (data: Fields): string => JSON.stringify({ requestId: 'sample', 
 
 function matching(query: string, { category, startPublishedDate, endPublishedDate }: Fields): readonly Document[] {
   const sources = category === 'news' ? (['news'] as const) : (['web', 'news'] as const)
-  const dates = { ...(startPublishedDate !== undefined && { fromDate: dayOf(startPublishedDate) }), ...(endPublishedDate !== undefined && { toDate: dayOf(endPublishedDate) }) }
+  const dates = {
+    ...(startPublishedDate !== undefined && { fromDate: dayOf(startPublishedDate) }),
+    ...(endPublishedDate !== undefined && { toDate: dayOf(endPublishedDate) }),
+  }
   return ranked({ query, sources, maxResults: CORPUS.length, ...dates })
 }
 
@@ -38,13 +53,32 @@ function like(url: string, order: Fields): readonly Document[] {
 
 const at = (url: string): Document | undefined => CORPUS.find((each) => addressOf(each) === url)
 
-function pages(found: readonly Document[], { numResults = USUAL_RESULTS, includeDomains, excludeDomains }: Fields): Fields {
-  const isIn = (domains: unknown, each: Document) => Array.isArray(domains) && domains.includes(new URL(addressOf(each)).hostname)
-  const kept = found.filter((each) => (includeDomains === undefined || isIn(includeDomains, each)) && !isIn(excludeDomains, each))
-  return { results: kept.slice(0, Number(numResults)).map((each, index) => ({ ...named(each), publishedDate: `${each.date}T00:00:00.000Z`, author: 'Farebox', score: Math.round(1000 / (index + 1)) / 1000 })) }
+function pages(
+  found: readonly Document[],
+  { numResults = USUAL_RESULTS, includeDomains, excludeDomains }: Fields,
+): Fields {
+  const isIn = (domains: unknown, each: Document) =>
+    Array.isArray(domains) && domains.includes(new URL(addressOf(each)).hostname)
+  const kept = found.filter(
+    (each) => (includeDomains === undefined || isIn(includeDomains, each)) && !isIn(excludeDomains, each),
+  )
+  return {
+    results: kept
+      .slice(0, Number(numResults))
+      .map((each, index) => ({
+        ...named(each),
+        publishedDate: `${each.date}T00:00:00.000Z`,
+        author: 'Farebox',
+        score: Math.round(1000 / (index + 1)) / 1000,
+      })),
+  }
 }
 
-const named = (each: Document): { id: string; url: string; title: string } => ({ id: addressOf(each), url: addressOf(each), title: each.title })
+const named = (each: Document): { id: string; url: string; title: string } => ({
+  id: addressOf(each),
+  url: addressOf(each),
+  title: each.title,
+})
 
 function answerTo(query: string): Fields {
   const found = matching(query, {})
@@ -53,7 +87,15 @@ function answerTo(query: string): Fields {
 
 function contentsOf(urls: readonly string[]): Fields {
   const found = urls.flatMap((url) => at(url) ?? [])
-  if (found.length === 0) throw new ApiError('PASSED_ON', { status: 404, message: 'The sample web has only the pages that its search finds (payment NOT charged)', fields: { status: 404 } })
+  if (found.length === 0)
+    throw new ApiError('PASSED_ON', {
+      status: 404,
+      message: 'The sample web has only the pages that its search finds (payment NOT charged)',
+      fields: { status: 404 },
+    })
   const statuses = urls.map((url) => ({ id: url, status: at(url) ? 'success' : 'error' }))
-  return { results: found.map((each) => ({ ...named(each), text: `${NOTE}\n\n${each.text}`, author: 'Farebox' })), statuses }
+  return {
+    results: found.map((each) => ({ ...named(each), text: `${NOTE}\n\n${each.text}`, author: 'Farebox' })),
+    statuses,
+  }
 }

@@ -26,7 +26,14 @@ const WORKDIR = '/home/user'
 export function e2bSandbox({ key, template = TEMPLATE, baseUrl, sandboxUrl, clock, log }: E2bConfig): SandboxVendor {
   const ask = asker({ name: 'E2B', clock, log }, meaningOf)
   const library = () => import('e2b')
-  const connection = (requestTimeoutMs: number, signal?: AbortSignal) => ({ apiKey: key, requestTimeoutMs, retries: 0, ...(signal && { signal }), ...(baseUrl && { apiUrl: baseUrl }), ...(sandboxUrl && { sandboxUrl }) })
+  const connection = (requestTimeoutMs: number, signal?: AbortSignal) => ({
+    apiKey: key,
+    requestTimeoutMs,
+    retries: 0,
+    ...(signal && { signal }),
+    ...(baseUrl && { apiUrl: baseUrl }),
+    ...(sandboxUrl && { sandboxUrl }),
+  })
 
   return {
     name: 'e2b',
@@ -37,7 +44,11 @@ export function e2bSandbox({ key, template = TEMPLATE, baseUrl, sandboxUrl, cloc
       const creating = async (signal: AbortSignal) => {
         const { Sandbox } = await library()
         // Not given up half way: what is made is to be known, so that it can be ended.
-        const { sandboxId } = await Sandbox.create(template, { ...connection(CREATE_MS), timeoutMs: seconds * 1000, metadata: { by: 'farebox' } })
+        const { sandboxId } = await Sandbox.create(template, {
+          ...connection(CREATE_MS),
+          timeoutMs: seconds * 1000,
+          metadata: { by: 'farebox' },
+        })
         // Nobody waits for it any more: it would run, and belong to nobody.
         if (signal.aborted || at.signal.aborted) await Sandbox.kill(sandboxId, connection(ASK_MS))
         return { handle: sandboxId }
@@ -76,12 +87,22 @@ export function e2bSandbox({ key, template = TEMPLATE, baseUrl, sandboxUrl, cloc
     },
 
     async status(handle, at) {
-      const info = await ask('status', ASK_MS, at, async (signal) => await (await library()).Sandbox.getInfo(handle, connection(ASK_MS, signal)))
+      const info = await ask(
+        'status',
+        ASK_MS,
+        at,
+        async (signal) => await (await library()).Sandbox.getInfo(handle, connection(ASK_MS, signal)),
+      )
       return info?.state === 'running' ? { kind: 'running' } : { kind: 'ended', returncode: null }
     },
 
     async terminate(handle, at) {
-      await ask('terminate', ASK_MS, at, async (signal) => await (await library()).Sandbox.kill(handle, connection(ASK_MS, signal)))
+      await ask(
+        'terminate',
+        ASK_MS,
+        at,
+        async (signal) => await (await library()).Sandbox.kill(handle, connection(ASK_MS, signal)),
+      )
     },
   }
 }

@@ -39,19 +39,43 @@ const ALIASES = {
 
 /** Rates that every plan has: 44.1 kHz without compression needs a dear one (types, `outputFormat`). */
 const RATE = 24_000
-const OUTPUTS: Readonly<Record<AudioFormat, string>> = { mp3: 'mp3_44100_128', opus: 'opus_48000_128', pcm: `pcm_${RATE}`, wav: `wav_${RATE}` }
+const OUTPUTS: Readonly<Record<AudioFormat, string>> = {
+  mp3: 'mp3_44100_128',
+  opus: 'opus_48000_128',
+  pcm: `pcm_${RATE}`,
+  wav: `wav_${RATE}`,
+}
 
 const optional = Type.Optional(Type.Union([Type.String(), Type.Null()]))
 const isVoices = TypeCompiler.Compile(
-  Type.Object({ voices: Type.Array(Type.Object({ voice_id: Type.String(), name: optional, category: optional, labels: Type.Optional(Type.Unknown()), preview_url: optional })) }),
+  Type.Object({
+    voices: Type.Array(
+      Type.Object({
+        voice_id: Type.String(),
+        name: optional,
+        category: optional,
+        labels: Type.Optional(Type.Unknown()),
+        preview_url: optional,
+      }),
+    ),
+  }),
 )
 
 /** Sound effects know no WAV: their samples are put into one here. */
 export function elevenlabs(config: AudioVendorConfig): AudioVendor {
   const http = vendorHttp({ ...config, name: 'elevenlabs' })
   const headers: Readonly<Record<string, string>> = config.key ? { 'xi-api-key': config.key } : {}
-  const post = (path: string, order: Readonly<Record<string, Json>>, { signal, judge }: { signal: AbortSignal; judge: Judge }) =>
-    http.postMedia(under(config.baseUrl, path), writeOrder(config, { order }), { headers, signal, judge, mostBytes: MAX_SOUND_BYTES })
+  const post = (
+    path: string,
+    order: Readonly<Record<string, Json>>,
+    { signal, judge }: { signal: AbortSignal; judge: Judge },
+  ) =>
+    http.postMedia(under(config.baseUrl, path), writeOrder(config, { order }), {
+      headers,
+      signal,
+      judge,
+      mostBytes: MAX_SOUND_BYTES,
+    })
 
   return {
     makes: { speech: ['mp3', 'opus', 'pcm', 'wav'], 'sound-effects': ['mp3', 'opus', 'pcm', 'wav'] },
@@ -62,7 +86,11 @@ export function elevenlabs(config: AudioVendorConfig): AudioVendor {
       const order = { text, model_id: model, ...(speed !== 1 && { voice_settings: { speed } }) }
       const { bytes, headers: said } = await post(path, order, { signal, judge: judgeOf('input') })
       const credits = Number(said.get('character-cost') ?? Number.NaN)
-      return { url: soundUri(bytes, format, http), ...measured(bytes, format), ...(Number.isFinite(credits) && { credits }) }
+      return {
+        url: soundUri(bytes, format, http),
+        ...measured(bytes, format),
+        ...(Number.isFinite(credits) && { credits }),
+      }
     },
 
     async sound({ model, text, format, seconds, promptInfluence }: SoundJob, { signal }) {
@@ -73,19 +101,28 @@ export function elevenlabs(config: AudioVendorConfig): AudioVendor {
         ...(seconds !== undefined && { duration_seconds: seconds }),
         ...(promptInfluence !== undefined && { prompt_influence: promptInfluence }),
       }
-      const { bytes } = await post(`/v1/sound-generation?output_format=${OUTPUTS[isWrapped ? 'pcm' : format]}`, order, { signal, judge: judgeOf('text') })
+      const { bytes } = await post(`/v1/sound-generation?output_format=${OUTPUTS[isWrapped ? 'pcm' : format]}`, order, {
+        signal,
+        judge: judgeOf('text'),
+      })
       const made = isWrapped && bytes.length > 0 ? wavOf({ samples: bytes, rate: RATE, channels: 1 }) : bytes
       return { url: soundUri(made, format, http), ...measured(bytes, isWrapped ? 'pcm' : format) }
     },
 
     async voices({ signal }) {
-      const { body } = await http.getJson(under(config.baseUrl, '/v1/voices'), { headers, signal, judge: judgeOf('voice') })
+      const { body } = await http.getJson(under(config.baseUrl, '/v1/voices'), {
+        headers,
+        signal,
+        judge: judgeOf('voice'),
+      })
       if (!isVoices.Check(body)) throw http.refusal('failed', 'elevenlabs listed its voices in another shape')
       return body.voices.map(({ voice_id: id, name, category, labels, preview_url }): Voice => ({
         id,
         name: name ?? id,
         category: category ?? 'premade',
-        labels: Object.fromEntries(Object.entries(record(labels)).filter((label): label is [string, string] => typeof label[1] === 'string')),
+        labels: Object.fromEntries(
+          Object.entries(record(labels)).filter((label): label is [string, string] => typeof label[1] === 'string'),
+        ),
         previewUrl: preview_url ?? null,
       }))
     },
@@ -114,9 +151,12 @@ function judgeOf(field: string): Judge {
     const { detail } = record(body)
     const named = String(record(detail).status ?? '')
     if (STATUSES[named]) return STATUSES[named]
-    if (named === 'max_character_limit_exceeded' || named === 'text_too_long') return badField(field, 'is longer than the model takes')
-    if (named === 'voice_not_found' || named === 'voice_does_not_exist') return badField('voice', 'is not known to the vendor of this model')
-    if (status === 422 && Array.isArray(detail) && detail.some((each) => [record(each).loc].flat().includes('text'))) return badField(field, 'was not accepted by the model')
+    if (named === 'max_character_limit_exceeded' || named === 'text_too_long')
+      return badField(field, 'is longer than the model takes')
+    if (named === 'voice_not_found' || named === 'voice_does_not_exist')
+      return badField('voice', 'is not known to the vendor of this model')
+    if (status === 422 && Array.isArray(detail) && detail.some((each) => [record(each).loc].flat().includes('text')))
+      return badField(field, 'was not accepted by the model')
     return undefined
   }
 }

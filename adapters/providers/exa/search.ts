@@ -27,16 +27,26 @@ export function exaSearch(config: ExaSearchConfig): SearchVendor {
   }
 
   async function post(path: string, order: Fields, signal: AbortSignal): Promise<Loose> {
-    const reply = await http.postJson(under(config.baseUrl, path), writeOrder(config, { order }), { headers, signal, judge: searchJudge })
+    const reply = await http.postJson(under(config.baseUrl, path), writeOrder(config, { order }), {
+      headers,
+      signal,
+      judge: searchJudge,
+    })
     const refusal = refusalIn(reply)
     if (refusal) throw http.refused(refusal, searchJudge)
     return record(reply)
   }
 
   function answered({ answer, citations }: Loose, { maxResults }: SearchJob): SearchAnswer {
-    if (typeof answer !== 'string' || answer.trim() === '') throw http.refusal('failed', 'exa-search answered without a summary')
+    if (typeof answer !== 'string' || answer.trim() === '')
+      throw http.refusal('failed', 'exa-search answered without a summary')
     const urls = urlsOf(citations)
-    return { summary: answer.trim(), citations: urls.slice(0, maxResults), sourcesUsed: urls.length, model: 'exa-answer' }
+    return {
+      summary: answer.trim(),
+      citations: urls.slice(0, maxResults),
+      sourcesUsed: urls.length,
+      model: 'exa-answer',
+    }
   }
 
   function found({ results }: Loose, { maxResults }: SearchJob): SearchAnswer {
@@ -49,7 +59,8 @@ export function exaSearch(config: ExaSearchConfig): SearchVendor {
 
 type Loose = Readonly<Record<string, unknown>>
 
-const isFiltered = ({ sources, fromDate, toDate }: SearchJob): boolean => fromDate !== undefined || toDate !== undefined || !sources.includes('web')
+const isFiltered = ({ sources, fromDate, toDate }: SearchJob): boolean =>
+  fromDate !== undefined || toDate !== undefined || !sources.includes('web')
 
 /** Both days count whole. */
 function filtered({ query, sources, maxResults, fromDate, toDate }: SearchJob): Fields {

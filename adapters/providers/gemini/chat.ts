@@ -18,14 +18,18 @@ export function geminiChat(config: ChatVendorConfig): ChatVendor {
 
   function factsOf({ model, created }: Facts, reply: unknown) {
     const { responseId, response_id } = record(reply)
-    const named = [responseId, response_id].find((id) => typeof id === 'string' && id !== '') ?? `${created}-${++replies}`
+    const named =
+      [responseId, response_id].find((id) => typeof id === 'string' && id !== '') ?? `${created}-${++replies}`
     return { model, created, id: `chatcmpl-${String(named)}` }
   }
 
   const ask = nativeFormat(config, {
     name: 'gemini-chat',
     wire: 'generate_content',
-    address: ({ model, stream }) => ({ url: under(config.baseUrl, `${pathOf(model)}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`), headers }),
+    address: ({ model, stream }) => ({
+      url: under(config.baseUrl, `${pathOf(model)}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`),
+      headers,
+    }),
     own: ({ body }) => body,
     fromChat: ({ model, body }) => generateContentFromChat({ ...body, model }),
     callerPath: (path, wire) => callerPath[wire]?.(path) ?? path,
@@ -43,7 +47,8 @@ export function geminiChat(config: ChatVendorConfig): ChatVendor {
 }
 
 /** `gemini-x`, or a resource with a path of its own such as `tunedModels/x`. */
-const pathOf = (model: string): string => `/v1beta/${model.includes('/') ? '' : 'models/'}${model.split('/').map(encodeURIComponent).join('/')}`
+const pathOf = (model: string): string =>
+  `/v1beta/${model.includes('/') ? '' : 'models/'}${model.split('/').map(encodeURIComponent).join('/')}`
 
 /** A candidate, or a prompt that was blocked, which is an answer as well. Neither is none. */
 function hasAnswer({ candidates, promptFeedback, prompt_feedback }: Fields): boolean {
@@ -65,8 +70,10 @@ function begunBy(make: (first: SseEvent) => Rewriter): Rewriter {
 // ── refusals ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The proto spelling of a path, as the caller's wire has it. */
-const snake = (path: string): string => path.replace(/^GenerateContentRequest\./, '').replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
-const camel = (path: string): string => path.replace(/^GenerateContentRequest\./, '').replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
+const snake = (path: string): string =>
+  path.replace(/^GenerateContentRequest\./, '').replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+const camel = (path: string): string =>
+  path.replace(/^GenerateContentRequest\./, '').replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
 
 const fromProto = renamedBy([
   [/^(?:contents|system_instruction)\b.*/, 'messages'],
@@ -81,12 +88,16 @@ const fromProto = renamedBy([
   [/^generation_config\.(\w+)$/, '$1'],
 ])
 
-const callerPath: Partial<Record<ChatFormat, (path: string) => string>> = { chat: (path) => fromProto(snake(path)), generate_content: camel }
+const callerPath: Partial<Record<ChatFormat, (path: string) => string>> = {
+  chat: (path) => fromProto(snake(path)),
+  generate_content: camel,
+}
 
 /** Paid in advance, or capped: no wait mends it. Other quotas are rates, and most name their wait. */
 const SPENT = /prepa(?:id|yment)|credits? (?:are|is) depleted|spend(?:ing)? (?:cap|limit)/i
 /** A link that it could not follow. */
-const UNREAD = /(?:cannot|could not|failed to|unable to) (?:fetch|retrieve|access|download)\b.{0,60}\b(?:ur[il]s?|files?)\b/i
+const UNREAD =
+  /(?:cannot|could not|failed to|unable to) (?:fetch|retrieve|access|download)\b.{0,60}\b(?:ur[il]s?|files?)\b/i
 
 const quirks: Judge = ({ status, body }) => {
   const { message } = envelope(body)

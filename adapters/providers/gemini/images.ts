@@ -18,7 +18,12 @@ const Reply = Type.Object({
         content: Type.Optional(
           Type.Object({
             parts: Type.Optional(
-              Type.Array(Type.Object({ thought: Type.Optional(Type.Boolean()), inlineData: Type.Optional(Type.Object({ data: Type.Optional(Type.String()) })) })),
+              Type.Array(
+                Type.Object({
+                  thought: Type.Optional(Type.Boolean()),
+                  inlineData: Type.Optional(Type.Object({ data: Type.Optional(Type.String()) })),
+                }),
+              ),
             ),
           }),
         ),
@@ -35,7 +40,16 @@ const READS = ['image/png', 'image/jpeg', 'image/webp', 'image/heic', 'image/hei
 const RATIOS = ['1:1', '2:3', '3:2', '3:4', '4:3', '4:5', '5:4', '9:16', '16:9', '21:9', '1:4', '4:1', '1:8', '8:1']
 
 /** Finish reasons that are the safety system's (FinishReason in genai.d.ts). NO_IMAGE, IMAGE_OTHER and the rest are failures. */
-const REFUSALS = new Set(['SAFETY', 'IMAGE_SAFETY', 'PROHIBITED_CONTENT', 'IMAGE_PROHIBITED_CONTENT', 'IMAGE_RECITATION', 'RECITATION', 'BLOCKLIST', 'SPII'])
+const REFUSALS = new Set([
+  'SAFETY',
+  'IMAGE_SAFETY',
+  'PROHIBITED_CONTENT',
+  'IMAGE_PROHIBITED_CONTENT',
+  'IMAGE_RECITATION',
+  'RECITATION',
+  'BLOCKLIST',
+  'SPII',
+])
 
 /**
  * One image a call. There is no WxH: a size becomes an aspect ratio and 512, 1K, 2K or 4K, and Gemini's pixels may differ a little from the order.
@@ -61,10 +75,20 @@ export function geminiImages(config: ImageVendorConfig): ImageVendor {
   }
 
   async function ask(job: ImageJob, images: readonly Picture[], signal: AbortSignal): Promise<MadeImage | undefined> {
-    const parts = [...images.map(({ type, base64 }) => ({ inlineData: { mimeType: type, data: base64 } })), { text: job.prompt }]
-    const order = { contents: [{ role: 'user', parts }], generationConfig: { responseModalities: ['IMAGE'], imageConfig: imageConfig(job) } }
+    const parts = [
+      ...images.map(({ type, base64 }) => ({ inlineData: { mimeType: type, data: base64 } })),
+      { text: job.prompt },
+    ]
+    const order = {
+      contents: [{ role: 'user', parts }],
+      generationConfig: { responseModalities: ['IMAGE'], imageConfig: imageConfig(job) },
+    }
     const url = under(config.baseUrl, `/v1beta/models/${encodeURIComponent(job.model)}:generateContent`)
-    const reply = await http.postJson(url, writeOrder(config, { order }), { headers, signal, judge: judgeOf(images.length > 0) })
+    const reply = await http.postJson(url, writeOrder(config, { order }), {
+      headers,
+      signal,
+      judge: judgeOf(images.length > 0),
+    })
     if (!isReply.Check(reply)) throw http.refusal('failed', 'gemini-images answered in another shape')
     const image = imageOf(reply)
     if (image !== undefined) {
@@ -91,12 +115,17 @@ function imageSize({ width, height }: ImageJob): string {
 }
 
 function imageOf({ candidates = [] }: Reply): string | undefined {
-  return candidates.flatMap(({ content }) => content?.parts ?? []).find(({ thought, inlineData }) => !thought && inlineData?.data)?.inlineData?.data
+  return candidates
+    .flatMap(({ content }) => content?.parts ?? [])
+    .find(({ thought, inlineData }) => !thought && inlineData?.data)?.inlineData?.data
 }
 
 function wasRefused({ candidates = [], promptFeedback }: Reply): boolean {
   const { blockReason = 'BLOCKED_REASON_UNSPECIFIED' } = promptFeedback ?? {}
-  return blockReason !== 'BLOCKED_REASON_UNSPECIFIED' || candidates.some(({ finishReason }) => REFUSALS.has(finishReason ?? ''))
+  return (
+    blockReason !== 'BLOCKED_REASON_UNSPECIFIED' ||
+    candidates.some(({ finishReason }) => REFUSALS.has(finishReason ?? ''))
+  )
 }
 
 /** `{error: {code, message, status, details}}`. A message about the image counts against the buyer only where there was one. */
@@ -107,5 +136,7 @@ const judgeOf =
     const word = record(record(body).error).status
     if (status !== 400) return word === 'DEADLINE_EXCEEDED' ? 'timeout' : undefined
     if (/exceeds the maximum number of tokens|prompt is too long/i.test(message)) return 'request'
-    return hasImages && word === 'INVALID_ARGUMENT' && /\bimages?\b|mime ?type|inline_?data/i.test(message) ? 'image' : undefined
+    return hasImages && word === 'INVALID_ARGUMENT' && /\bimages?\b|mime ?type|inline_?data/i.test(message)
+      ? 'image'
+      : undefined
   }

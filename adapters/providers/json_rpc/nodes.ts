@@ -19,7 +19,16 @@ const MAX_REPLY_BYTES = 16 * 1024 * 1024
 const FAILED_MS = 500
 
 /** Answers that never change once they are there; never a write, a price of gas or a latest block. */
-const FIXED = new Set(['eth_chainId', 'net_version', 'eth_getBlockByHash', 'eth_getTransactionByHash', 'eth_getTransactionReceipt', 'getGenesisHash', 'getBlockTime', 'getTransaction'])
+const FIXED = new Set([
+  'eth_chainId',
+  'net_version',
+  'eth_getBlockByHash',
+  'eth_getTransactionByHash',
+  'eth_getTransactionReceipt',
+  'getGenesisHash',
+  'getBlockTime',
+  'getTransaction',
+])
 /** A block may still be replaced by another one. */
 const KEPT_MS = 10_000
 const ROOM = 16 * 1024 * 1024
@@ -57,7 +66,14 @@ type Ask = (calls: RpcCall | readonly RpcCall[], signal: AbortSignal) => Promise
 
 function nodeOf(network: string, url: string, ports: Omit<RpcNodesConfig, 'nodes'>): Ask {
   const timeoutMs = network.startsWith('solana-') ? SOLANA_TIMEOUT_MS : TIMEOUT_MS
-  const http = vendorHttp({ ...ports, name: `rpc ${network}`, maker: network, timeoutMs, maxBytes: MAX_REPLY_BYTES, errorFor: troubleOf(network, timeoutMs) })
+  const http = vendorHttp({
+    ...ports,
+    name: `rpc ${network}`,
+    maker: network,
+    timeoutMs,
+    maxBytes: MAX_REPLY_BYTES,
+    errorFor: troubleOf(network, timeoutMs),
+  })
   return async (calls, signal) => {
     const text = await http.passText(url, { signal, body: calls })
     const problem = problemIn(JSON.parse(text), calls)
@@ -68,11 +84,18 @@ function nodeOf(network: string, url: string, ports: Omit<RpcNodesConfig, 'nodes
 }
 
 function troubleOf(network: string, timeoutMs: number): ErrorFor {
-  return (trouble) => silent(network, trouble === 'timeout' ? `did not answer within ${timeoutMs / 1000} s` : 'failed, or could not be reached')
+  return (trouble) =>
+    silent(
+      network,
+      trouble === 'timeout' ? `did not answer within ${timeoutMs / 1000} s` : 'failed, or could not be reached',
+    )
 }
 
 function silent(network: string, what: string): ApiError {
-  return new ApiError('UPSTREAM_FAILED', { message: `The node of ${network} ${what}. Payment was NOT charged.`, headers: { 'retry-after': '30' } })
+  return new ApiError('UPSTREAM_FAILED', {
+    message: `The node of ${network} ${what}. Payment was NOT charged.`,
+    headers: { 'retry-after': '30' },
+  })
 }
 
 /** Why this is no answer to what was asked, if it is none. An error that the call has earned is an answer. */

@@ -28,11 +28,17 @@ export const MUSIC_TIMEOUT_MS = 600_000
 /** Three quarters of an hour of speech at 128 kbit/s. */
 export const MAX_SOUND_BYTES = 64 * 1024 * 1024
 
-const TYPES: Readonly<Record<AudioFormat, string>> = { mp3: 'audio/mpeg', opus: 'audio/ogg', pcm: 'audio/pcm', wav: 'audio/wav' }
+const TYPES: Readonly<Record<AudioFormat, string>> = {
+  mp3: 'audio/mpeg',
+  opus: 'audio/ogg',
+  pcm: 'audio/pcm',
+  wav: 'audio/wav',
+}
 
 /** Throws where the bytes are no sound of that format, or samples of silence; bare samples cannot be told from anything else. */
 export function soundUri(bytes: Uint8Array, format: AudioFormat, http: Pick<VendorHttp, 'refusal'>): string {
-  if (bytes.length === 0 || !isOf(bytes, format)) throw http.refusal('failed', `the vendor answered with something that is no ${format}`)
+  if (bytes.length === 0 || !isOf(bytes, format))
+    throw http.refusal('failed', `the vendor answered with something that is no ${format}`)
   if (isSilent(bytes, format)) throw http.refusal('failed', `the vendor answered with a ${format} of silence`)
   return `data:${TYPES[format]};base64,${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')}`
 }
@@ -47,12 +53,18 @@ function isSilent(bytes: Uint8Array, format: AudioFormat): boolean {
   if (format === 'pcm') return bytes.every((byte) => byte === 0)
   if (format !== 'wav') return false
   const samples = readWav(bytes)?.samples
-  return bytes.length <= WAV_HEAD_BYTES || (samples !== undefined && samples.length > 0 && samples.every((byte) => byte === 0))
+  return (
+    bytes.length <= WAV_HEAD_BYTES ||
+    (samples !== undefined && samples.length > 0 && samples.every((byte) => byte === 0))
+  )
 }
 
 const WAV_HEAD_BYTES = 44
 
 /** What a vendor finds wrong with a field of the buyer's. */
 export function badField(path: string, why: string): ApiError {
-  return new ApiError('INVALID_BODY', { message: `${path}: ${why}. Nothing was charged.`, details: [{ path, message: why }] })
+  return new ApiError('INVALID_BODY', {
+    message: `${path}: ${why}. Nothing was charged.`,
+    details: [{ path, message: why }],
+  })
 }

@@ -38,7 +38,8 @@ export function chatHttp(config: ChatVendorConfig, name: string): VendorHttp {
     name,
     retryPauseMs: RETRY_PAUSE_MS,
     errorFor(trouble, about) {
-      if (trouble === 'failed' || trouble === 'timeout') log.warn('a chat vendor gave no answer', { vendor: name, maker, why: about.what })
+      if (trouble === 'failed' || trouble === 'timeout')
+        log.warn('a chat vendor gave no answer', { vendor: name, maker, why: about.what })
       return chatErrorFor(trouble, about)
     },
   })

@@ -50,10 +50,12 @@ export type Asked = {
  * undefined. Of the vendor's words nothing passes on but the path of a member that the caller sent.
  */
 export function chatJudge(asked: Asked, own: Judge = () => undefined): Judge {
-  return (refusal) => own(refusal) ?? byCode(refusal) ?? byWords(refusal, asked) ?? byField(refusal, asked) ?? byStatus(refusal)
+  return (refusal) =>
+    own(refusal) ?? byCode(refusal) ?? byWords(refusal, asked) ?? byField(refusal, asked) ?? byStatus(refusal)
 }
 
-export const contextError = (): ApiError => new ApiError('CONTEXT_LENGTH_EXCEEDED', { message: BUYER_READS.context, param: 'messages' })
+export const contextError = (): ApiError =>
+  new ApiError('CONTEXT_LENGTH_EXCEEDED', { message: BUYER_READS.context, param: 'messages' })
 
 // ── codes and sentences ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -110,10 +112,12 @@ const CONTEXT_WORDS = new RegExp(
   ].join('|'),
   'i',
 )
-const POLICY_WORDS = /content (management |moderation )?policy|safety system|usage (guidelines|polic)|SAFETY_CHECK_TYPE|content[ _]filter|responsible ai policy/i
+const POLICY_WORDS =
+  /content (management |moderation )?policy|safety system|usage (guidelines|polic)|SAFETY_CHECK_TYPE|content[ _]filter|responsible ai policy/i
 const IMAGE_WORDS =
   /(invalid|unsupported|corrupt\w*) image|image (url |data |file |format )?(is |was )?(invalid|unsupported|not (valid|supported)|too (large|small))|(could not|couldn't|cannot|unable to|failed to|(error|timeout) while) (process|download|fetch|decode|load|read|pars|retriev)\w*( \w+){0,3} (images?|urls?|files?|https?:)|(could not|unable to) download/i
-const STREAM_WORDS = /\bstream(ing|ed)?\b.{0,40}(not|n't) (supported|available|allowed)|(not|n't) support(ed)? .{0,20}\bstream(ing)?\b/i
+const STREAM_WORDS =
+  /\bstream(ing|ed)?\b.{0,40}(not|n't) (supported|available|allowed)|(not|n't) support(ed)? .{0,20}\bstream(ing)?\b/i
 const OPERATOR_WORDS =
   /api[ _-]?key|credit balance|(insufficient|no|available) (balance|credits?|funds?)|billing|spending limit|\bmodel\b.{0,120}?\b(does not|doesn't|not) (exist|found)|(unknown|invalid|no such) model\b/i
 
@@ -142,7 +146,11 @@ function byField({ status, body }: Refusal, asked: Asked): Trouble | ApiError | 
   const { callerPath = (path: string) => path } = asked
   const named = [param, ...pathsIn(body), ...quotedIn(message), ...wordsIn(message, asked.body)].map(callerPath)
   const known = named.map((path) => knownPath(path, asked.body)).find(Boolean)
-  if (known) return new ApiError('INVALID_PARAMETER', { message: `The model did not accept \`${known}\`. Nothing was charged.`, param: known })
+  if (known)
+    return new ApiError('INVALID_PARAMETER', {
+      message: `The model did not accept \`${known}\`. Nothing was charged.`,
+      param: known,
+    })
   const [first = ''] = param.split(/[.[\]]/)
   return OPERATOR_WORDS.test(message) || (first !== '' && Object.hasOwn(asked.sent, first)) ? 'operator' : undefined
 }
@@ -150,12 +158,17 @@ function byField({ status, body }: Refusal, asked: Asked): Trouble | ApiError | 
 /** Where validators keep paths: FastAPI's `detail[].loc`, Google's `error.details[].fieldViolations[].field`. */
 function pathsIn(body: unknown): string[] {
   const { detail, error } = record(body)
-  const located = list(detail).map(({ loc }) => (Array.isArray(loc) ? loc.filter((part) => part !== 'body').join('.') : ''))
-  const violated = list(record(error).details).flatMap(({ fieldViolations }) => list(fieldViolations).map(({ field }) => String(field ?? '')))
+  const located = list(detail).map(({ loc }) =>
+    Array.isArray(loc) ? loc.filter((part) => part !== 'body').join('.') : '',
+  )
+  const violated = list(record(error).details).flatMap(({ fieldViolations }) =>
+    list(fieldViolations).map(({ field }) => String(field ?? '')),
+  )
   return [...located, ...violated]
 }
 
-const list = (value: unknown): readonly Readonly<Record<string, unknown>>[] => (Array.isArray(value) ? value.map(record) : [])
+const list = (value: unknown): readonly Readonly<Record<string, unknown>>[] =>
+  Array.isArray(value) ? value.map(record) : []
 
 /** Paths at the head of a sentence, as Anthropic writes them (`messages.0.content: …`), and those in quotes. */
 function quotedIn(message: string): string[] {
@@ -166,7 +179,9 @@ function quotedIn(message: string): string[] {
 /** Members that a sentence names without quotes. Only words that mean nothing else: DeepSeek's "Invalid temperature value". */
 function wordsIn(message: string, caller: Fields): string[] {
   const words = new Set(message.match(/\w+/g))
-  return Object.keys(caller).filter((name) => (name.includes('_') || name === 'temperature' || name === 'logprobs') && words.has(name))
+  return Object.keys(caller).filter(
+    (name) => (name.includes('_') || name === 'temperature' || name === 'logprobs') && words.has(name),
+  )
 }
 
 /**

@@ -1,5 +1,13 @@
 /** Streams of vendors with wires of their own, told in chat as they come, and whole answers told as streams. */
-import { type ChatAnswer, type ChatStream, type Clock, ApiError, type Fields, type Rewriter, type SseEvent } from '../../../core/mod.ts'
+import {
+  type ChatAnswer,
+  type ChatStream,
+  type Clock,
+  ApiError,
+  type Fields,
+  type Rewriter,
+  type SseEvent,
+} from '../../../core/mod.ts'
 import { eventSplitter, parseEvent, sseJson, tryJson } from '../../../core/products/chat/formats/sse.ts'
 import type { VendorHttp } from '../../http/fetch.ts'
 import { type Judge, type Refusal, refusalIn } from './refusals.ts'
@@ -31,7 +39,11 @@ const ALIVE = ': working\n\n'
  * A vendor's stream in chat, read only when asked. Resolves at its first chunk, within `timeoutMs`; an error before is a refusal. A later one
  * is a last event in our words, and a stream that ends before its end rejects: neither is ever followed by `[DONE]`.
  */
-export async function translatedStream(upstream: ChatStream, reading: Reading, circumstances: Circumstances): Promise<ChatStream> {
+export async function translatedStream(
+  upstream: ChatStream,
+  reading: Reading,
+  circumstances: Circumstances,
+): Promise<ChatStream> {
   const { name, http, judge, clock, timeoutMs, signal } = circumstances
   const { rewriter, errorIn, isEnding, isPrelude = () => false } = reading
   const encoder = new TextEncoder()

@@ -13,13 +13,23 @@ export type ClipOptions = {
  * Undefined for a reply that is no media: an error page with status 200, whatever it says that it is, or nothing at all. Rejects where the connection
  * breaks before the first bytes; a body that breaks off later, or is too long, errors.
  */
-export async function clipStream(response: Response, { signal, cut, mostBytes }: ClipOptions): Promise<MediaStream | undefined> {
+export async function clipStream(
+  response: Response,
+  { signal, cut, mostBytes }: ClipOptions,
+): Promise<MediaStream | undefined> {
   const { body, headers } = response
   const size = declaredLength(headers)
   const end = () => cut.abort('not wanted')
   if (!body || (size !== undefined && size > mostBytes)) return void end()
   try {
-    const media = await judgedStream({ chunks: told(body), claimed: headers.get('content-type'), size, maxBytes: mostBytes, signal, end })
+    const media = await judgedStream({
+      chunks: told(body),
+      claimed: headers.get('content-type'),
+      size,
+      maxBytes: mostBytes,
+      signal,
+      end,
+    })
     if (/^(?:video|audio|image)\//.test(media.type)) return media
   } catch (error) {
     end()

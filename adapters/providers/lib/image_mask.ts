@@ -7,7 +7,13 @@ const MAX_PIXELS = 16 * 1024 * 1024
 /** Samples of a pixel, by PNG colour type: grey, RGB, palette, grey with alpha, RGB with alpha (PNG 3rd edition, 11.2.1). */
 const CHANNELS: Readonly<Record<number, number>> = { 0: 1, 2: 3, 3: 1, 4: 2, 6: 4 }
 
-type Header = { readonly width: number; readonly height: number; readonly depth: number; readonly color: number; readonly channels: number }
+type Header = {
+  readonly width: number
+  readonly height: number
+  readonly depth: number
+  readonly color: number
+  readonly channels: number
+}
 
 /**
  * A grey PNG of the same size: white where the given one is transparent, black where it is opaque. Throws INVALID_IMAGE for a PNG that is
@@ -25,7 +31,7 @@ const broken = () => invalidImage('The mask is a PNG that cannot be decoded.')
 function readChunks(png: Buffer): ReadonlyMap<string, Buffer> {
   if (!png.subarray(0, 8).equals(SIGNATURE)) throw broken()
   const parts = new Map<string, Buffer[]>()
-  for (let at = 8; at + 12 <= png.length; ) {
+  for (let at = 8; at + 12 <= png.length;) {
     const length = png.readUInt32BE(at)
     const name = png.toString('latin1', at + 4, at + 8)
     if (at + 12 + length > png.length) throw broken()
@@ -43,7 +49,8 @@ function readHeader(chunk: Buffer | undefined): Header {
   const [depth = 0, color = 0, , , interlaced] = chunk.subarray(8)
   const channels = CHANNELS[color]
   if (!channels || ![1, 2, 4, 8, 16].includes(depth) || width * height === 0) throw broken()
-  if (interlaced || width * height > MAX_PIXELS) throw invalidImage('The mask is an interlaced PNG, or larger than 16 megapixels.')
+  if (interlaced || width * height > MAX_PIXELS)
+    throw invalidImage('The mask is an interlaced PNG, or larger than 16 megapixels.')
   return { width, height, depth, color, channels }
 }
 
@@ -98,7 +105,9 @@ function transparency(rows: Buffer, header: Header, key: Buffer | undefined): Bu
     const bit = index * depth
     return ((rows[y * stride + (bit >> 3)] ?? 0) >> (8 - depth - (bit & 7))) & ((1 << depth) - 1)
   }
-  const isKey = (y: number, x: number) => key !== undefined && Array.from({ length: channels }, (_, c) => sample(y, x * channels + c) === key.readUInt16BE(c * 2)).every(Boolean)
+  const isKey = (y: number, x: number) =>
+    key !== undefined &&
+    Array.from({ length: channels }, (_, c) => sample(y, x * channels + c) === key.readUInt16BE(c * 2)).every(Boolean)
   const alpha = (y: number, x: number): number => {
     if (color >= 4) return depth === 16 ? sample(y, (x + 1) * channels - 1) >> 8 : sample(y, (x + 1) * channels - 1)
     if (color === 3) return key?.[sample(y, x)] ?? 255
@@ -117,7 +126,12 @@ function writeGrey({ width, height }: Header, pixels: Buffer): Uint8Array {
   header[8] = 8
   const rows = Buffer.alloc((width + 1) * height)
   for (let y = 0; y < height; y++) pixels.copy(rows, y * (width + 1) + 1, y * width, (y + 1) * width)
-  return Buffer.concat([SIGNATURE, chunk('IHDR', header), chunk('IDAT', deflateSync(rows)), chunk('IEND', Buffer.alloc(0))])
+  return Buffer.concat([
+    SIGNATURE,
+    chunk('IHDR', header),
+    chunk('IDAT', deflateSync(rows)),
+    chunk('IEND', Buffer.alloc(0)),
+  ])
 }
 
 function chunk(name: string, data: Buffer): Buffer {

@@ -30,7 +30,10 @@ export type ImageVendorConfig = {
 }
 
 /** The body of a request: usual settings, then the operator's, then the order, then the operator's overrides. Objects merge, nulls leave out. */
-export function writeOrder({ parameters = {}, overrides = {} }: ImageVendorConfig, { usual = {}, order }: { usual?: Fields; order: Fields }): Fields {
+export function writeOrder(
+  { parameters = {}, overrides = {} }: ImageVendorConfig,
+  { usual = {}, order }: { usual?: Fields; order: Fields },
+): Fields {
   return [usual, parameters, order, overrides].reduce(merge, {})
 }
 
@@ -81,10 +84,18 @@ export async function spread(
 }
 
 /** One image of a reply, as most vendors write it. Null for what is absent. */
-export type RawImage = { readonly b64_json?: string | null; readonly url?: string | null; readonly revised_prompt?: string | null }
+export type RawImage = {
+  readonly b64_json?: string | null
+  readonly url?: string | null
+  readonly revised_prompt?: string | null
+}
 
 /** Reads exactly `count` images; fewer, or one that is none, fail the job: it was sold as a whole. */
-export function readImages(raw: readonly RawImage[], count: number, http: Pick<VendorHttp, 'refusal'>): readonly MadeImage[] {
+export function readImages(
+  raw: readonly RawImage[],
+  count: number,
+  http: Pick<VendorHttp, 'refusal'>,
+): readonly MadeImage[] {
   if (raw.length < count) throw http.refusal('failed', `the vendor made ${raw.length} of ${count} images`)
   return raw.slice(0, count).map(({ b64_json, url, revised_prompt }) => {
     const address = b64_json ? dataUri(b64_json) : hosted(url ?? '')
@@ -98,7 +109,8 @@ function hosted(url: string): string | undefined {
   return isWebUrl(url) ? url : undefined
 }
 
-export const bearer = (key: string | undefined): Readonly<Record<string, string>> => (key ? { authorization: `Bearer ${key}` } : {})
+export const bearer = (key: string | undefined): Readonly<Record<string, string>> =>
+  key ? { authorization: `Bearer ${key}` } : {}
 
 /** A path under the base URL, however that ends. */
 export const under = (baseUrl: string, path: string): string => baseUrl.replace(/\/+$/, '') + path

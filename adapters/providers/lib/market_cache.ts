@@ -1,6 +1,16 @@
 /** Stands between a crowd and a price feed: whoever asks the same thing at the same time, or soon after, shares one answer. */
 import { concurrencyLimiter } from '../../../core/lib/limiter.ts'
-import { type CachedData, type Bar, type Clock, ApiError, type Feed, type Log, type MarketVendor, type MarketKind, type Spot } from '../../../core/mod.ts'
+import {
+  type CachedData,
+  type Bar,
+  type Clock,
+  ApiError,
+  type Feed,
+  type Log,
+  type MarketVendor,
+  type MarketKind,
+  type Spot,
+} from '../../../core/mod.ts'
 import { ttlCache, singleFlight } from '../../http/single_flight.ts'
 
 export type MarketCacheOptions = {
@@ -31,7 +41,17 @@ const MINUTE = 60
  * more is, and leaves its place to the next.
  */
 export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions): MarketVendor & CachedData {
-  const { clock, log, listMs = 3_600_000, spotMs = 5_000, barsMs = 15_000, mostSpots = 5_000, mostBars = 200_000, atOnce = 8, mostWaiting = 100 } = options
+  const {
+    clock,
+    log,
+    listMs = 3_600_000,
+    spotMs = 5_000,
+    barsMs = 15_000,
+    mostSpots = 5_000,
+    mostBars = 200_000,
+    atOnce = 8,
+    mostWaiting = 100,
+  } = options
   const lists = new Map<MarketKind, { readonly feeds: readonly Feed[]; due: number }>()
   const spots = ttlCache<Spot | undefined>({ clock, ttlMs: spotMs, room: mostSpots, weigh: () => 1 })
   const histories = ttlCache<readonly Bar[]>({ clock, ttlMs: barsMs, room: mostBars, weigh: (bars) => 1 + bars.length })
@@ -59,7 +79,9 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
       if (!known) return await list(shelf, signal)
       if (clock.now() >= known.due) {
         known.due = clock.now() + LIST_RETRY_MS
-        list(shelf, unending().signal).catch((error: Error) => log.warn('a list of symbols could not be renewed; the old one is served', { shelf, error: error.message }))
+        list(shelf, unending().signal).catch((error: Error) =>
+          log.warn('a list of symbols could not be renewed; the old one is served', { shelf, error: error.message }),
+        )
       }
       return known.feeds
     },
@@ -69,7 +91,9 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
       const key = `${session ?? ''} ${feed.key}`
       const kept = spots.get(key)
       if (kept) return kept.value
-      return await shared(`latest ${key}`, signal, async () => spots.keep(key, await vendor.latest(feed, { ...(session && { session }), ...unending() })))
+      return await shared(`latest ${key}`, signal, async () =>
+        spots.keep(key, await vendor.latest(feed, { ...(session && { session }), ...unending() })),
+      )
     },
 
     async bars(feed, { resolution, from, to, session, lane = 'free', signal }) {
@@ -81,7 +105,8 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
       const kept = histories.get(key)
       if (kept) return kept.value
       return await shared(`bars ${lane} ${key}`, signal, async (wanted) => {
-        const ask = () => vendor.bars(feed, { resolution, ...window, ...(session && { session }), lane, signal: wanted })
+        const ask = () =>
+          vendor.bars(feed, { resolution, ...window, ...(session && { session }), lane, signal: wanted })
         return histories.keep(key, await turns[lane](ask, wanted))
       })
     },
@@ -93,7 +118,12 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
       const feeds = await vendor.feeds(shelf, unending())
       const known = lists.get(shelf)
       const isCut = known !== undefined && feeds.length * 2 < known.feeds.length
-      if (isCut) log.alert('a list of symbols came back much shorter; the old one is served until this process starts anew', { shelf, before: known.feeds.length, now: feeds.length })
+      if (isCut)
+        log.alert('a list of symbols came back much shorter; the old one is served until this process starts anew', {
+          shelf,
+          before: known.feeds.length,
+          now: feeds.length,
+        })
       const kept = isCut ? known.feeds : feeds
       lists.set(shelf, { feeds: kept, due: clock.now() + listMs })
       return kept
@@ -102,4 +132,7 @@ export function cachedMarket(vendor: MarketVendor, options: MarketCacheOptions):
 }
 
 const crowded = (): ApiError =>
-  new ApiError('BUSY', { message: 'Too many histories are being fetched. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } })
+  new ApiError('BUSY', {
+    message: 'Too many histories are being fetched. Nothing was charged; send the same request again.',
+    headers: { 'retry-after': '2' },
+  })

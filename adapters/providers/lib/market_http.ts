@@ -54,13 +54,18 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
     signal.throwIfAborted()
     const done = new AbortController()
     const late = new AbortController()
-    void clock.wait(TIMEOUT_MS, done.signal).then(() => done.signal.aborted || late.abort(new Error(`no answer within ${TIMEOUT_MS} ms`)))
+    void clock
+      .wait(TIMEOUT_MS, done.signal)
+      .then(() => done.signal.aborted || late.abort(new Error(`no answer within ${TIMEOUT_MS} ms`)))
     const either = AbortSignal.any([signal, late.signal])
     try {
       return await orAbort(converse(url, either, reading), either)
     } catch {
       if (signal.aborted) throw signal.reason
-      return { kind: 'failed', what: late.signal.aborted ? (late.signal.reason as Error).message : 'could not be reached, or broke off' }
+      return {
+        kind: 'failed',
+        what: late.signal.aborted ? (late.signal.reason as Error).message : 'could not be reached, or broke off',
+      }
     } finally {
       done.abort()
     }
@@ -75,15 +80,27 @@ export function marketHttp({ name, key, clock, log, fetch = globalThis.fetch }: 
     if (answer !== undefined) return { kind: 'got', answer }
     const isBusy = status === 429 || status >= 500
     const code = safeCode(quiet(() => JSON.parse(text) as unknown))
-    if (ok) return { kind: 'failed', what: `answered with something else than what it was asked for${code && ` (${code})`}`, status }
-    return { kind: 'failed', what: `answered ${status}${code && ` (${code})`}`, status, ...(!isBusy && { isOurs: true as const }) }
+    if (ok)
+      return {
+        kind: 'failed',
+        what: `answered with something else than what it was asked for${code && ` (${code})`}`,
+        status,
+      }
+    return {
+      kind: 'failed',
+      what: `answered ${status}${code && ` (${code})`}`,
+      status,
+      ...(!isBusy && { isOurs: true as const }),
+    }
   }
 
   function away({ what, status, isOurs }: Failed): ApiError {
     const fields = { feed: name, what, ...(status && { status }) }
     if (isOurs) log.alert('a price feed refuses us: its key, plan or settings need the operator', fields)
     else log.warn('a price feed is away', fields)
-    return new ApiError('FEED_UNAVAILABLE', { message: 'The price feed did not answer. Nothing was charged; try again.' })
+    return new ApiError('FEED_UNAVAILABLE', {
+      message: 'The price feed did not answer. Nothing was charged; try again.',
+    })
   }
 }
 

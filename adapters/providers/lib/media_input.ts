@@ -3,7 +3,12 @@ import { decodeDataUri } from '../../../core/http/request_body.ts'
 import { ApiError } from '../../../core/mod.ts'
 
 /** One source image. `base64` has no `data:` before it. */
-export type Picture = { readonly type: string; readonly bytes: Uint8Array; readonly base64: string; readonly uri: string }
+export type Picture = {
+  readonly type: string
+  readonly bytes: Uint8Array
+  readonly base64: string
+  readonly uri: string
+}
 
 /** What stands where in the first bytes. */
 const SIGNATURES: readonly [type: string, at: number, marks: readonly string[]][] = [
@@ -55,7 +60,9 @@ export function dataUri(base64: string): string | undefined {
  * the final say on formats).
  */
 export function pictures(uris: readonly string[], accepted: readonly string[]): readonly Picture[] {
-  return uris.map((uri, index) => picture(uri, { accepted, label: uris.length === 1 ? 'The image' : `Image ${index + 1}` }))
+  return uris.map((uri, index) =>
+    picture(uri, { accepted, label: uris.length === 1 ? 'The image' : `Image ${index + 1}` }),
+  )
 }
 
 /** One image, or a mask. */
@@ -64,7 +71,9 @@ export function picture(uri: string, { accepted, label }: { accepted: readonly s
   const type = decoded && typeOf(decoded.bytes)
   if (!type) throw invalidImage(`${label} is not in a format that this model reads.`)
   if (!accepted.includes(type)) throw invalidImage(`${label} is ${type}; this model reads ${accepted.join(', ')}.`)
-  const base64 = Buffer.from(decoded.bytes.buffer, decoded.bytes.byteOffset, decoded.bytes.byteLength).toString('base64')
+  const base64 = Buffer.from(decoded.bytes.buffer, decoded.bytes.byteOffset, decoded.bytes.byteLength).toString(
+    'base64',
+  )
   return { type, bytes: decoded.bytes, base64, uri: `data:${type};base64,${base64}` }
 }
 

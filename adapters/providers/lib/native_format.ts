@@ -43,14 +43,27 @@ export function nativeFormat(config: ChatVendorConfig, speech: NativeFormat): Ch
     signal.throwIfAborted()
     const facts = { model: order.model, created: Math.floor(clock.now() / 1000) }
     const sent = writeChat(config, { order: isNative ? speech.own(order) : speech.fromChat(order) })
-    const judge = chatJudge({ body: order.body, sent, streams: order.stream, callerPath: (path) => speech.callerPath(path, order.wire) }, speech.quirks)
+    const judge = chatJudge(
+      { body: order.body, sent, streams: order.stream, callerPath: (path) => speech.callerPath(path, order.wire) },
+      speech.quirks,
+    )
     const { url, headers } = speech.address(order)
     const asking = { headers, signal, judge }
     if (!order.stream) return { kind: 'whole', body: read(await http.postJson(url, sent, asking)) }
     const answer = await http.postStream(url, sent, asking)
     if (answer.kind === 'whole') return asEvents(read(answer.body))
     if (isNative) return answer
-    return { kind: 'stream', stream: await translatedStream(answer.stream, speech.stream(facts), { name, http, judge, clock, timeoutMs, signal }) }
+    return {
+      kind: 'stream',
+      stream: await translatedStream(answer.stream, speech.stream(facts), {
+        name,
+        http,
+        judge,
+        clock,
+        timeoutMs,
+        signal,
+      }),
+    }
 
     function read(reply: unknown): Fields {
       const body = record(reply) as Fields

@@ -2,7 +2,16 @@
  * Answers of other services, passed on. Whoever asks chooses a path below a root that the operator has set, and a query; never the host. Nothing of
  * his headers travels, no redirect is followed, and what comes back is JSON of a known most.
  */
-import { type Clock, ApiError, type ApiErrorCode, type Json, type Log, type PassthroughRequest, pathProblem, rateLimited } from '../../../core/mod.ts'
+import {
+  type Clock,
+  ApiError,
+  type ApiErrorCode,
+  type Json,
+  type Log,
+  type PassthroughRequest,
+  pathProblem,
+  rateLimited,
+} from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { envelope, type ErrorFor, type Judge, record } from './refusals.ts'
 
@@ -44,7 +53,12 @@ export function passthrough(config: PassthroughConfig): Passthrough {
     if (status < 400 || OURS.has(status)) return 'operator'
     if (status === 408 || status === 429 || status >= 500) return status === 429 ? 'rate_limited' : 'failed'
     const reason = plainReason(reasonOf(body), secrets)
-    return new ApiError('PASSED_ON', { status, message: `${source} ${status}${reason && `: ${reason}`} (payment NOT charged)`, fields: { status }, details: detailsOf(body) })
+    return new ApiError('PASSED_ON', {
+      status,
+      message: `${source} ${status}${reason && `: ${reason}`} (payment NOT charged)`,
+      fields: { status },
+      details: detailsOf(body),
+    })
   }
 
   return {
@@ -61,15 +75,26 @@ export function passthrough(config: PassthroughConfig): Passthrough {
   }
 }
 
-export type Naming = { readonly source: string; readonly timeoutMs: number; readonly failure?: { readonly code: ApiErrorCode; readonly error?: string } }
+export type Naming = {
+  readonly source: string
+  readonly timeoutMs: number
+  readonly failure?: { readonly code: ApiErrorCode; readonly error?: string }
+}
 
 /** What buyers are told of the troubles of a service, by its name. */
 export function toldOf({ source, timeoutMs, failure = { code: 'UPSTREAM_FAILED' } }: Naming): ErrorFor {
   return (trouble, { retrySeconds }) => {
     if (trouble === 'rate_limited') return rateLimited(source, retrySeconds)
-    if (trouble === 'operator') return new ApiError('NOT_CONFIGURED', { message: `${source} does not accept this gateway just now; its operator has been told. Payment was NOT charged.` })
-    const what = trouble === 'timeout' ? `did not answer within ${timeoutMs / 1000} s` : 'failed, or could not be reached'
-    return new ApiError(failure.code, { ...(failure.error && { error: failure.error }), message: `${source} ${what}. Payment was NOT charged.` })
+    if (trouble === 'operator')
+      return new ApiError('NOT_CONFIGURED', {
+        message: `${source} does not accept this gateway just now; its operator has been told. Payment was NOT charged.`,
+      })
+    const what =
+      trouble === 'timeout' ? `did not answer within ${timeoutMs / 1000} s` : 'failed, or could not be reached'
+    return new ApiError(failure.code, {
+      ...(failure.error && { error: failure.error }),
+      message: `${source} ${what}. Payment was NOT charged.`,
+    })
   }
 }
 
@@ -80,7 +105,8 @@ export function toldOf({ source, timeoutMs, failure = { code: 'UPSTREAM_FAILED' 
 export function urlUnder(root: string, path: string, query: string): string {
   const home = new URL(root).href.replace(/\/+$/, '')
   const wanted = `${home}/${path}${query && `?${query}`}`
-  if (pathProblem(path) !== undefined || query.includes('#') || URL.parse(wanted)?.href !== wanted) throw new RangeError('a path that leads out of its root is not asked for')
+  if (pathProblem(path) !== undefined || query.includes('#') || URL.parse(wanted)?.href !== wanted)
+    throw new RangeError('a path that leads out of its root is not asked for')
   return wanted
 }
 
@@ -92,10 +118,14 @@ function reasonOf(body: unknown): string {
 
 /** A reason that may be repeated: without our keys, and cut only then, for half a key is no longer found. */
 export const plainReason = (reason: string, secrets: readonly string[]): string =>
-  withoutSecrets(reason, secrets).replaceAll(/[\p{Cc}\p{Cs}]/gu, ' ').slice(0, MAX_REASON)
+  withoutSecrets(reason, secrets)
+    .replaceAll(/[\p{Cc}\p{Cs}]/gu, ' ')
+    .slice(0, MAX_REASON)
 
 /** A service that quotes what it was sent quotes our key. */
 export function withoutSecrets(text: string, secrets: readonly string[]): string {
-  const written = secrets.filter((secret) => secret !== '').flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1), encodeURIComponent(secret)])
+  const written = secrets
+    .filter((secret) => secret !== '')
+    .flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1), encodeURIComponent(secret)])
   return written.reduce((rest, each) => rest.replaceAll(each, '***'), text)
 }

@@ -23,7 +23,10 @@ const BUYER_READS = {
 } as const
 
 /** What is thrown for a trouble. `what` is the operator's to read, and holds nothing of the vendor's but a safe code. */
-export type ErrorFor = (trouble: Trouble, about: { readonly maker: string; readonly retrySeconds: number; readonly what: string }) => Error
+export type ErrorFor = (
+  trouble: Trouble,
+  about: { readonly maker: string; readonly retrySeconds: number; readonly what: string },
+) => Error
 
 /** What is thrown for a refusal. A plain error reads as a failed call; its text is ours alone, and nothing of the vendor's is in it. */
 export const errorFor: ErrorFor = (trouble, { maker, retrySeconds, what }) => {
@@ -35,7 +38,10 @@ export const errorFor: ErrorFor = (trouble, { maker, retrySeconds, what }) => {
     case 'image':
       return new ApiError('INVALID_IMAGE', { details: BUYER_READS.image })
     case 'request':
-      return new ApiError('INVALID_BODY', { message: BUYER_READS.request, details: [{ path: 'prompt', message: 'not accepted by the model' }] })
+      return new ApiError('INVALID_BODY', {
+        message: BUYER_READS.request,
+        details: [{ path: 'prompt', message: 'not accepted by the model' }],
+      })
     case 'timeout':
       return new ApiError('UPSTREAM_TIMEOUT', { details: BUYER_READS.timeout })
     default:
@@ -52,7 +58,12 @@ export function usualTrouble(status: number): Trouble {
 }
 
 /** The members that most error envelopes share: `{error: {code, message, type, param}}`, `{error: text, code}`, `{code, message}`. */
-export type Envelope = { readonly code: string; readonly type: string; readonly message: string; readonly param: string }
+export type Envelope = {
+  readonly code: string
+  readonly type: string
+  readonly message: string
+  readonly param: string
+}
 
 export function envelope(body: unknown): Envelope {
   const outer = record(body)
@@ -126,6 +137,8 @@ export function refusalIn(body: unknown, headers: Headers = new Headers()): Refu
   const held = typeof error === 'string' ? error !== '' : Object.keys(record(error)).length > 0
   if (!held && object !== 'error' && type !== 'error') return undefined
   const { code, type: kind } = envelope(body)
-  const status = [code, text(record(error).status), text(record(body).status)].map(Number).find((number) => number >= 400 && number < 600)
+  const status = [code, text(record(error).status), text(record(body).status)]
+    .map(Number)
+    .find((number) => number >= 400 && number < 600)
   return { status: status ?? TYPES.get(code) ?? TYPES.get(kind) ?? 500, headers, body }
 }

@@ -12,7 +12,12 @@ export type Meaning = 'gone' | 'late' | 'rate_limited' | 'operator' | 'failed'
 
 /** Asks within `ms`. Throws a Fault without a word of the library's in it, for those may quote what they were sent; undefined where the sandbox has gone. */
 export function asker({ name, clock, log }: Asking, meaningOf: (error: unknown) => Meaning) {
-  return async function ask<T>(what: string, ms: number, { signal }: { signal: AbortSignal }, work: (signal: AbortSignal) => Promise<T>): Promise<T | undefined> {
+  return async function ask<T>(
+    what: string,
+    ms: number,
+    { signal }: { signal: AbortSignal },
+    work: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T | undefined> {
     signal.throwIfAborted()
     const done = new AbortController()
     const both = new AbortController()
@@ -42,13 +47,21 @@ const LATE = 'FareboxLate'
 
 function apiErrorOf(meaning: Exclude<Meaning, 'gone'>, name: string): ApiError {
   if (meaning === 'rate_limited') return rateLimited(name, DEFAULT_RETRY_SECONDS)
-  if (meaning === 'late') return new ApiError('UPSTREAM_TIMEOUT', { message: 'The sandbox did not answer in time. Nothing was charged.' })
-  if (meaning === 'operator') return new ApiError('NOT_CONFIGURED', { message: 'The vendor of the sandboxes does not accept this gateway just now; its operator has been told. Nothing was charged.' })
-  return new ApiError('UPSTREAM_FAILED', { message: 'The vendor of the sandboxes failed, or could not be reached. Nothing was charged.' })
+  if (meaning === 'late')
+    return new ApiError('UPSTREAM_TIMEOUT', { message: 'The sandbox did not answer in time. Nothing was charged.' })
+  if (meaning === 'operator')
+    return new ApiError('NOT_CONFIGURED', {
+      message:
+        'The vendor of the sandboxes does not accept this gateway just now; its operator has been told. Nothing was charged.',
+    })
+  return new ApiError('UPSTREAM_FAILED', {
+    message: 'The vendor of the sandboxes failed, or could not be reached. Nothing was charged.',
+  })
 }
 
 /** The name of an error's class: its text may hold anything. */
-export const nameOf = (error: unknown): string => /^[A-Za-z]\w{0,60}$/.exec((error as Error | null)?.constructor?.name ?? '')?.[0] ?? 'unknown'
+export const nameOf = (error: unknown): string =>
+  /^[A-Za-z]\w{0,60}$/.exec((error as Error | null)?.constructor?.name ?? '')?.[0] ?? 'unknown'
 
 /** Text of bounded length. `isFull` tells who writes that nobody reads on. */
 export function bounded(name: string) {

@@ -7,7 +7,10 @@ import { mediaTypeOf } from './media_input.ts'
 import { type ErrorFor, errorFor, type Judge, type Refusal, record, refusalIn } from './refusals.ts'
 
 /** A picture brought to exactly that size, in a format that every vendor reads. Throws INVALID_IMAGE for what it cannot read. */
-export type Resize = (dataUri: string, size: { readonly width: number; readonly height: number }) => Promise<{ readonly bytes: Uint8Array; readonly type: string }>
+export type Resize = (
+  dataUri: string,
+  size: { readonly width: number; readonly height: number },
+) => Promise<{ readonly bytes: Uint8Array; readonly type: string }>
 
 /** `timeoutMs` is the longest that a job may take to be accepted. */
 export type VideoVendorConfig = Omit<ImageVendorConfig, 'perCall' | 'maskMarks'> & {
@@ -33,8 +36,16 @@ type Failed = Extract<VideoState, { kind: 'failed' }>
 /** Ends of a job without a clip, in our words. */
 export const FAILED = {
   policy: { kind: 'failed', reason: 'The safety system of the model refused this clip.', code: 'content_policy' },
-  person: { kind: 'failed', reason: 'An input image contains a real person; enroll the face and use its asset id instead.', code: 'content_policy' },
-  audio: { kind: 'failed', reason: 'The soundtrack that the model made may infringe a copyright; the same request without audio can succeed.', code: 'output_audio_moderation' },
+  person: {
+    kind: 'failed',
+    reason: 'An input image contains a real person; enroll the face and use its asset id instead.',
+    code: 'content_policy',
+  },
+  audio: {
+    kind: 'failed',
+    reason: 'The soundtrack that the model made may infringe a copyright; the same request without audio can succeed.',
+    code: 'output_audio_moderation',
+  },
   request: { kind: 'failed', reason: 'The model did not accept this request.' },
   image: { kind: 'failed', reason: 'The model could not read an input image.' },
   expired: { kind: 'failed', reason: 'The model did not finish this job in time.' },
@@ -46,11 +57,17 @@ export const FAILED = {
 
 /** Contract 12.50: what the buyer sent and only the vendor could judge. */
 export const realPerson = (): ApiError =>
-  new ApiError('INPUT_IMAGE_REAL_PERSON', { details: 'Enroll the face and send its asset id as real_face_asset_id. Nothing was charged.' })
+  new ApiError('INPUT_IMAGE_REAL_PERSON', {
+    details: 'Enroll the face and send its asset id as real_face_asset_id. Nothing was charged.',
+  })
 
-export const invalidVideoRequest = (reason: string): ApiError => new ApiError('INVALID_VIDEO_REQUEST', { details: `${reason} Nothing was charged.` })
+export const invalidVideoRequest = (reason: string): ApiError =>
+  new ApiError('INVALID_VIDEO_REQUEST', { details: `${reason} Nothing was charged.` })
 
-const videoErrorFor: ErrorFor = (trouble, about) => (trouble === 'request' ? invalidVideoRequest('The model did not accept a parameter of this request.') : errorFor(trouble, about))
+const videoErrorFor: ErrorFor = (trouble, about) =>
+  trouble === 'request'
+    ? invalidVideoRequest('The model did not accept a parameter of this request.')
+    : errorFor(trouble, about)
 
 // ── submit and look ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -59,9 +76,18 @@ export type VideoHttp = {
   readonly looking: VendorHttp
   readonly headers: Readonly<Record<string, string>>
   /** Sends a job and reads its handle. Throws where the reply holds none, for such a job could never be found again. */
-  submit(send: (http: VendorHttp) => Promise<unknown>, judge: Judge, idOf: (reply: unknown) => unknown): Promise<{ handle: string }>
+  submit(
+    send: (http: VendorHttp) => Promise<unknown>,
+    judge: Judge,
+    idOf: (reply: unknown) => unknown,
+  ): Promise<{ handle: string }>
   /** Reads where a job stands. Lost is what is lost at two looks; any other refusal is thrown, for the job goes on. */
-  look(path: string, signal: AbortSignal, judge: Judge, read: (answer: { status: number; body: unknown }) => VideoState | undefined): Promise<VideoState>
+  look(
+    path: string,
+    signal: AbortSignal,
+    judge: Judge,
+    read: (answer: { status: number; body: unknown }) => VideoState | undefined,
+  ): Promise<VideoState>
 }
 
 export function videoHttp(config: VideoVendorConfig, name: string): VideoHttp {
@@ -79,10 +105,13 @@ export function videoHttp(config: VideoVendorConfig, name: string): VideoHttp {
       const id = idOf(reply)
       if (typeof id === 'string' && id !== '' && id.length <= 512) return { handle: id }
       const said = refusalIn(reply)
-      throw said ? submitting.refused(said, judge) : submitting.refusal('failed', `${name} took a job and did not say under which id`)
+      throw said
+        ? submitting.refused(said, judge)
+        : submitting.refusal('failed', `${name} took a job and did not say under which id`)
     },
     async look(path, signal, judge, read) {
-      const ask = () => looking.getJson(under(config.baseUrl, path), { headers, signal, judge: (said) => judge(said) ?? gone(said) })
+      const ask = () =>
+        looking.getJson(under(config.baseUrl, path), { headers, signal, judge: (said) => judge(said) ?? gone(said) })
       try {
         const answer = await ask().catch(async (error: unknown) => {
           if (!isLost(error)) throw error
@@ -122,18 +151,30 @@ export type Done = {
 /** A finished job; without a clip's URL it has failed, for nothing can be sold. */
 export function doneWith({ url, lastFrameUrl, seconds, tokens, requestId }: Done): VideoState {
   if (!isAddress(url)) return FAILED.empty
-  return { kind: 'done', url, ...(isAddress(lastFrameUrl) && { lastFrameUrl }), ...numbers({ seconds, tokens }), ...(requestId && { requestId }) }
+  return {
+    kind: 'done',
+    url,
+    ...(isAddress(lastFrameUrl) && { lastFrameUrl }),
+    ...numbers({ seconds, tokens }),
+    ...(requestId && { requestId }),
+  }
 }
 
 /** Seconds and tokens where they are positive, rounded; a vendor may write them as text. */
-export function numbers({ seconds, tokens }: { seconds?: unknown; tokens?: unknown }): { seconds?: number; tokens?: number } {
+export function numbers({ seconds, tokens }: { seconds?: unknown; tokens?: unknown }): {
+  seconds?: number
+  tokens?: number
+} {
   const [length, count] = [whole(seconds), whole(tokens)]
   return { ...(length && { seconds: length }), ...(count && { tokens: count }) }
 }
 
 /** A running job, with its percentage where there is one. */
 export function running(status: 'queued' | 'in_progress', progress?: unknown): VideoState {
-  const share = typeof progress === 'number' && Number.isFinite(progress) ? Math.min(Math.max(Math.round(progress), 0), 100) : undefined
+  const share =
+    typeof progress === 'number' && Number.isFinite(progress)
+      ? Math.min(Math.max(Math.round(progress), 0), 100)
+      : undefined
   return { kind: 'running', status, ...(share !== undefined && { progress: share }) }
 }
 

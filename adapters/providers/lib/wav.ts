@@ -1,7 +1,14 @@
 /** Samples as a WAV file, and what such a file says of itself. */
 
 /** `samples` are 16 bits, little-endian, of all channels in turn. `software` and `comment` are kept in the file, for players that show them. */
-export type Samples = { readonly samples: Uint8Array; readonly rate: number; readonly channels: number; readonly software?: string; readonly comment?: string; readonly title?: string }
+export type Samples = {
+  readonly samples: Uint8Array
+  readonly rate: number
+  readonly channels: number
+  readonly software?: string
+  readonly comment?: string
+  readonly title?: string
+}
 
 const BYTES = 2
 
@@ -13,7 +20,9 @@ export function wavOf({ samples, rate, channels, software, comment, title }: Sam
   format.writeUInt32LE(rate * channels * BYTES, 8)
   format.writeUInt16LE(channels * BYTES, 12)
   format.writeUInt16LE(8 * BYTES, 14)
-  const words = Object.entries({ INAM: title, ICMT: comment, ISFT: software }).flatMap(([name, text]) => (text ? [chunk(name, Buffer.from(`${plain(text)}\0`, 'latin1'))] : []))
+  const words = Object.entries({ INAM: title, ICMT: comment, ISFT: software }).flatMap(([name, text]) =>
+    text ? [chunk(name, Buffer.from(`${plain(text)}\0`, 'latin1'))] : [],
+  )
   const info = words.length > 0 ? [chunk('LIST', Buffer.concat([Buffer.from('INFO'), ...words]))] : []
   return chunk('RIFF', Buffer.concat([Buffer.from('WAVE'), chunk('fmt ', format), ...info, chunk('data', samples)]))
 }
@@ -23,7 +32,7 @@ export function readWav(file: Uint8Array): Samples | undefined {
   const bytes = Buffer.from(file.buffer, file.byteOffset, file.byteLength)
   if (bytes.toString('latin1', 0, 4) !== 'RIFF' || bytes.toString('latin1', 8, 12) !== 'WAVE') return undefined
   let format: Buffer | undefined
-  for (let at = 12; at + 8 <= bytes.length; ) {
+  for (let at = 12; at + 8 <= bytes.length;) {
     const [name, size] = [bytes.toString('latin1', at, at + 4), bytes.readUInt32LE(at + 4)]
     const body = bytes.subarray(at + 8, at + 8 + size)
     if (name === 'fmt ') format = body
@@ -35,7 +44,8 @@ export function readWav(file: Uint8Array): Samples | undefined {
   return undefined
 }
 
-export const secondsOf = ({ samples, rate, channels }: Pick<Samples, 'samples' | 'rate' | 'channels'>): number => Math.round((samples.length / BYTES / channels / rate) * 1000) / 1000
+export const secondsOf = ({ samples, rate, channels }: Pick<Samples, 'samples' | 'rate' | 'channels'>): number =>
+  Math.round((samples.length / BYTES / channels / rate) * 1000) / 1000
 
 /** Chunks begin at even places. */
 function chunk(name: string, body: Uint8Array): Buffer {

@@ -14,7 +14,9 @@ export const MINIMAX = { baseUrl: 'https://api.minimax.io' } as const
 
 const Reply = Type.Object({
   data: Type.Object({ audio: Type.String({ minLength: 1 }) }),
-  extra_info: Type.Optional(Type.Union([Type.Object({ music_duration: Type.Optional(Type.Union([Type.Number(), Type.Null()])) }), Type.Null()])),
+  extra_info: Type.Optional(
+    Type.Union([Type.Object({ music_duration: Type.Optional(Type.Union([Type.Number(), Type.Null()])) }), Type.Null()]),
+  ),
 })
 const isReply = TypeCompiler.Compile(Reply)
 
@@ -29,10 +31,23 @@ export function minimaxMusic(config: AudioVendorConfig): AudioVendor {
     voiceNames: { aliases: {}, ids: /(?!)/ },
 
     async compose({ model, prompt, instrumental, lyrics, seconds }: MusicJob, { signal }) {
-      const words = seconds === undefined ? prompt : `${[...prompt].slice(0, MAX_PROMPT).join('')}\nAbout ${Math.round(seconds)} seconds long.`
+      const words =
+        seconds === undefined
+          ? prompt
+          : `${[...prompt].slice(0, MAX_PROMPT).join('')}\nAbout ${Math.round(seconds)} seconds long.`
       const sung = lyrics === undefined ? { lyrics_optimizer: true } : { lyrics }
-      const order = { model, prompt: words, output_format: 'url', audio_setting: MP3, ...(instrumental ? { is_instrumental: true } : sung) }
-      const body = await http.postJson(under(config.baseUrl, '/v1/music_generation'), writeOrder(config, { order }), { headers: bearer(config.key), signal, judge })
+      const order = {
+        model,
+        prompt: words,
+        output_format: 'url',
+        audio_setting: MP3,
+        ...(instrumental ? { is_instrumental: true } : sung),
+      }
+      const body = await http.postJson(under(config.baseUrl, '/v1/music_generation'), writeOrder(config, { order }), {
+        headers: bearer(config.key),
+        signal,
+        judge,
+      })
       const refusal = refusalOf(body)
       if (refusal) throw http.refused(refusal, judge)
       if (!isReply.Check(body)) throw http.refusal('failed', 'minimax answered in another shape')
@@ -74,7 +89,8 @@ const CODES: Readonly<Record<string, Trouble>> = {
 
 const judge: Judge = ({ status, body }) => {
   const { code } = envelope(body)
-  if (code === '1042' || code === '2013') return badField('prompt', 'was not accepted by the model, or the lyrics were not')
+  if (code === '1042' || code === '2013')
+    return badField('prompt', 'was not accepted by the model, or the lyrics were not')
   const known = CODES[code]
   return known ?? (status === 200 ? 'failed' : undefined)
 }

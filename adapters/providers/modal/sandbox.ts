@@ -14,8 +14,19 @@ export type ModalLike = {
     fromId(id: string): Promise<ModalSandboxLike>
   }
 }
-type ModalOrder = { readonly cpu: number; readonly cpuLimit: number; readonly memoryMiB: number; readonly memoryLimitMiB: number; readonly gpu?: string; readonly timeoutMs: number }
-type Process = { readonly stdout: ReadableStream<Uint8Array>; readonly stderr: ReadableStream<Uint8Array>; wait(): Promise<number> }
+type ModalOrder = {
+  readonly cpu: number
+  readonly cpuLimit: number
+  readonly memoryMiB: number
+  readonly memoryLimitMiB: number
+  readonly gpu?: string
+  readonly timeoutMs: number
+}
+type Process = {
+  readonly stdout: ReadableStream<Uint8Array>
+  readonly stderr: ReadableStream<Uint8Array>
+  wait(): Promise<number>
+}
 export type ModalSandboxLike = {
   readonly sandboxId: string
   exec(command: string[], how: { readonly mode: 'binary'; readonly timeoutMs: number }): Promise<Process>
@@ -42,7 +53,14 @@ const EXTRA_MS = 4_000
 /** As timeout(1) has it. */
 const LATE = 124
 
-export function modalSandbox({ tokenId, tokenSecret, app = 'farebox', clock, log, connect = connectModal }: ModalConfig): SandboxVendor {
+export function modalSandbox({
+  tokenId,
+  tokenSecret,
+  app = 'farebox',
+  clock,
+  log,
+  connect = connectModal,
+}: ModalConfig): SandboxVendor {
   const ask = asker({ name: 'Modal', clock, log }, meaningOf)
   let connected: Promise<ModalLike> | undefined
   const client = (): Promise<ModalLike> => {
@@ -61,7 +79,14 @@ export function modalSandbox({ tokenId, tokenSecret, app = 'farebox', clock, log
       const creating = async (signal: AbortSignal) => {
         const modal = await client()
         const home = (await modal.apps.fromName(app, { createIfMissing: true })) as never
-        const how = { cpu, cpuLimit: cpu, memoryMiB: memory, memoryLimitMiB: memory, timeoutMs: seconds * 1000, ...(gpu && { gpu }) }
+        const how = {
+          cpu,
+          cpuLimit: cpu,
+          memoryMiB: memory,
+          memoryLimitMiB: memory,
+          timeoutMs: seconds * 1000,
+          ...(gpu && { gpu }),
+        }
         const sandbox = await modal.sandboxes.create(home, modal.images.fromRegistry(IMAGE) as never, how)
         // Nobody waits for it any more: it would run, and belong to nobody.
         if (signal.aborted || at.signal.aborted) await sandbox.terminate()
@@ -78,14 +103,20 @@ export function modalSandbox({ tokenId, tokenSecret, app = 'farebox', clock, log
         if ((await sandbox.poll()) !== null) return undefined
         const running = await sandbox.exec([...command], { mode: 'binary', timeoutMs: seconds * 1000 })
         const ended = running.wait().catch((error: unknown) => (isLate(error) ? LATE : Promise.reject(error as Error)))
-        const [stdout, stderr, returncode] = await Promise.all([textOf(running.stdout, 'stdout'), textOf(running.stderr, 'stderr'), ended])
+        const [stdout, stderr, returncode] = await Promise.all([
+          textOf(running.stdout, 'stdout'),
+          textOf(running.stderr, 'stderr'),
+          ended,
+        ])
         return { stdout, stderr, returncode }
       })
     },
 
     async status(handle, at) {
       const state = await ask('status', ASK_MS, at, async () => ({ returncode: await (await found(handle)).poll() }))
-      return state && state.returncode === null ? { kind: 'running' } : { kind: 'ended', returncode: state?.returncode ?? null }
+      return state && state.returncode === null
+        ? { kind: 'running' }
+        : { kind: 'ended', returncode: state?.returncode ?? null }
     },
 
     async terminate(handle, at) {
@@ -120,11 +151,25 @@ async function textOf(stream: ReadableStream<Uint8Array>, name: string): Promise
   return text.text()
 }
 
-const isLate = (error: unknown): boolean => ['TimeoutError', 'FunctionTimeoutError', 'SandboxTimeoutError'].includes(nameOf(error))
+const isLate = (error: unknown): boolean =>
+  ['TimeoutError', 'FunctionTimeoutError', 'SandboxTimeoutError'].includes(nameOf(error))
 
 /** By class, and by the status of gRPC where the library lets that through. */
-const MEANINGS: Readonly<Record<string, Meaning>> = { NotFoundError: 'gone', SandboxTimeoutError: 'gone', TimeoutError: 'late', ResourceExhaustedError: 'rate_limited', InvalidError: 'operator', AuthError: 'operator' }
-const STATUSES: Readonly<Record<number, Meaning>> = { 4: 'late', 5: 'gone', 7: 'operator', 8: 'rate_limited', 16: 'operator' }
+const MEANINGS: Readonly<Record<string, Meaning>> = {
+  NotFoundError: 'gone',
+  SandboxTimeoutError: 'gone',
+  TimeoutError: 'late',
+  ResourceExhaustedError: 'rate_limited',
+  InvalidError: 'operator',
+  AuthError: 'operator',
+}
+const STATUSES: Readonly<Record<number, Meaning>> = {
+  4: 'late',
+  5: 'gone',
+  7: 'operator',
+  8: 'rate_limited',
+  16: 'operator',
+}
 
 function meaningOf(error: unknown): Meaning {
   return MEANINGS[nameOf(error)] ?? STATUSES[Number((error as { code?: unknown } | null)?.code)] ?? 'failed'

@@ -70,7 +70,18 @@ const ELSEWHERE = new Set(['context_management', 'output_config', 'speed'])
 
 function write({ body: given, model, stream }: ChatOrder, { cap, isOpenai, drops }: Taste): Fields {
   const body = without(given, ELSEWHERE)
-  const { prompt_cache, search_parameters, stream_options, max_tokens, max_completion_tokens, messages, tools, thinking, cache_control, ...rest } = body
+  const {
+    prompt_cache,
+    search_parameters,
+    stream_options,
+    max_tokens,
+    max_completion_tokens,
+    messages,
+    tools,
+    thinking,
+    cache_control,
+    ...rest
+  } = body
   const most = max_tokens ?? max_completion_tokens
   return {
     model,
@@ -97,7 +108,8 @@ function plain(message: Fields, drops: ReadonlySet<string>): Fields {
   }
 }
 
-const eachOf = (list: Json, change: (entry: Fields) => Fields): Json => (Array.isArray(list) ? list.map((entry: Json) => (isFields(entry) ? change(entry) : entry)) : list)
+const eachOf = (list: Json, change: (entry: Fields) => Fields): Json =>
+  Array.isArray(list) ? list.map((entry: Json) => (isFields(entry) ? change(entry) : entry)) : list
 
 function without(entry: Fields, names: ReadonlySet<string>): Fields {
   const kept = Object.entries(entry).filter(([name]) => !names.has(name))
@@ -114,10 +126,17 @@ function read(reply: unknown, { http, judge }: Reading): Fields {
   const error = refusalIn(reply)
   if (error) throw http.refused(error, judge)
   const { choices, usage, ...head } = record(reply) as Fields
-  if (!Array.isArray(choices) || choices.length === 0 || !choices.every((choice) => isFields(record(choice).message as Json))) {
+  if (
+    !Array.isArray(choices) ||
+    choices.length === 0 ||
+    !choices.every((choice) => isFields(record(choice).message as Json))
+  ) {
     throw http.refusal('failed', 'openai-chat answered in another shape')
   }
-  const said = (choices as readonly Fields[]).map((choice) => ({ ...choice, message: spoken(choice.message as Fields) }))
+  const said = (choices as readonly Fields[]).map((choice) => ({
+    ...choice,
+    message: spoken(choice.message as Fields),
+  }))
   return { ...head, choices: said, ...(isFields(usage) && { usage: usageOf(usage) }) }
 }
 

@@ -6,13 +6,24 @@ import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { ImageVendor, MadeImage } from '../../../core/mod.ts'
 import { type VendorHttp, vendorHttp } from '../../http/fetch.ts'
-import { bearer, type ImageVendorConfig, plainPrompt, readImages, sizeOf, spread, under, writeOrder } from '../lib/image_provider.ts'
+import {
+  bearer,
+  type ImageVendorConfig,
+  plainPrompt,
+  readImages,
+  sizeOf,
+  spread,
+  under,
+  writeOrder,
+} from '../lib/image_provider.ts'
 import { whiteMask } from '../lib/image_mask.ts'
 import { picture, pictures, type Picture } from '../lib/media_input.ts'
 import { envelope, type Judge, type Trouble } from '../lib/refusals.ts'
 
 const optionalText = Type.Optional(Type.Union([Type.String(), Type.Null()]))
-const Reply = Type.Object({ data: Type.Array(Type.Object({ b64_json: optionalText, url: optionalText, revised_prompt: optionalText })) })
+const Reply = Type.Object({
+  data: Type.Array(Type.Object({ b64_json: optionalText, url: optionalText, revised_prompt: optionalText })),
+})
 const isReply = TypeCompiler.Compile(Reply)
 
 /** `n` is 1 to 10 (images.d.ts). */
@@ -32,28 +43,55 @@ export function openaiImages(config: ImageVendorConfig): ImageVendor {
   return {
     generate: (job, { signal }) =>
       spread({ n: job.n, perCall }, signal, async (n, stop) => {
-        const body = writeOrder(config, { order: { model: job.model, prompt: plainPrompt(job.prompt), n, size: sizeOf(job) } })
-        const reply = await http.postJson(under(config.baseUrl, '/images/generations'), body, { headers, signal: stop, judge })
+        const body = writeOrder(config, {
+          order: { model: job.model, prompt: plainPrompt(job.prompt), n, size: sizeOf(job) },
+        })
+        const reply = await http.postJson(under(config.baseUrl, '/images/generations'), body, {
+          headers,
+          signal: stop,
+          judge,
+        })
         return read(reply, n, http)
       }),
 
     async edit(job, { signal }) {
       const images = pictures(job.images, READS)
-      const mask = job.mask === undefined ? undefined : picture(job.mask, { accepted: ['image/png'], label: 'The mask' })
+      const mask =
+        job.mask === undefined ? undefined : picture(job.mask, { accepted: ['image/png'], label: 'The mask' })
       return await spread({ n: job.n, perCall }, signal, async (n, stop) => {
-        const fields = writeOrder(config, { order: { model: job.model, prompt: plainPrompt(job.prompt), n, size: sizeOf(job) } })
-        const reply = await http.postForm(under(config.baseUrl, '/images/edits'), form(fields, images, mask), { headers, signal: stop, judge })
+        const fields = writeOrder(config, {
+          order: { model: job.model, prompt: plainPrompt(job.prompt), n, size: sizeOf(job) },
+        })
+        const reply = await http.postForm(under(config.baseUrl, '/images/edits'), form(fields, images, mask), {
+          headers,
+          signal: stop,
+          judge,
+        })
         return read(reply, n, http)
       })
     },
   }
 
   /** `image` for one source and `image[]` for several, as the SDK writes them; a part without a MIME type is refused (openai-node 1468). */
-  function form(fields: Readonly<Record<string, unknown>>, images: readonly Picture[], mask: Picture | undefined): FormData {
+  function form(
+    fields: Readonly<Record<string, unknown>>,
+    images: readonly Picture[],
+    mask: Picture | undefined,
+  ): FormData {
     const body = new FormData()
-    for (const [name, value] of Object.entries(fields)) body.append(name, typeof value === 'string' ? value : JSON.stringify(value))
-    images.forEach((image, index) => body.append(images.length === 1 ? 'image' : 'image[]', file(image), `image_${index}.${image.type.slice(6)}`))
-    if (mask) body.append('mask', config.maskMarks === 'white' ? new Blob([whiteMask(mask.bytes) as BlobPart], { type: 'image/png' }) : file(mask), 'mask.png')
+    for (const [name, value] of Object.entries(fields))
+      body.append(name, typeof value === 'string' ? value : JSON.stringify(value))
+    images.forEach((image, index) =>
+      body.append(images.length === 1 ? 'image' : 'image[]', file(image), `image_${index}.${image.type.slice(6)}`),
+    )
+    if (mask)
+      body.append(
+        'mask',
+        config.maskMarks === 'white'
+          ? new Blob([whiteMask(mask.bytes) as BlobPart], { type: 'image/png' })
+          : file(mask),
+        'mask.png',
+      )
     return body
   }
 }
@@ -78,7 +116,8 @@ const CODES: Readonly<Record<string, Trouble>> = {
 }
 
 /** openai@7.55.0 responses.d.ts, the codes of `ResponseError` that speak of an input image. */
-const IMAGE_CODES = /^(invalid_(base64_)?image(_\w+)?|image_(too_\w+|parse_error|file_too_large|file_not_found)|unsupported_image_media_type|empty_image_file|failed_to_download_image)$/
+const IMAGE_CODES =
+  /^(invalid_(base64_)?image(_\w+)?|image_(too_\w+|parse_error|file_too_large|file_not_found)|unsupported_image_media_type|empty_image_file|failed_to_download_image)$/
 
 const judge: Judge = ({ status, body }) => {
   const { code, type, message, param } = envelope(body)

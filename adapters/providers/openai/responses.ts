@@ -26,7 +26,8 @@ export function openaiResponses(config: ChatVendorConfig): ChatVendor {
     callerPath: (path, wire) => callerPath[wire]?.(path) ?? path,
     quirks,
     failureIn: (reply) => (responseFailure(reply) ? failed(reply) : undefined),
-    isAnswer: ({ output, status }) => Array.isArray(output) && (status === undefined || status === 'completed' || status === 'incomplete'),
+    isAnswer: ({ output, status }) =>
+      Array.isArray(output) && (status === undefined || status === 'completed' || status === 'incomplete'),
     toChat: chatFromResponsesReply,
     stream: (facts) => ({ rewriter: chatFromResponsesStream(facts), errorIn, isEnding: ends, isPrelude }),
     events: (reply) => responseEvents(reply).join(''),
@@ -35,12 +36,17 @@ export function openaiResponses(config: ChatVendorConfig): ChatVendor {
 }
 
 function translated(body: ChatOrder['body']): Fields {
-  return body.search_parameters === undefined || body.search_parameters === null ? responsesFromChat(body) : liveSearch(body)
+  return body.search_parameters === undefined || body.search_parameters === null
+    ? responsesFromChat(body)
+    : liveSearch(body)
 }
 
 // ── events ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const isOf = (types: RegExp) => ({ event, data }: SseEvent): boolean => types.test(event === undefined ? data : `"${event}"`)
+const isOf =
+  (types: RegExp) =>
+  ({ event, data }: SseEvent): boolean =>
+    types.test(event === undefined ? data : `"${event}"`)
 const ends = isOf(/"response\.(?:completed|incomplete)"/)
 /** Sent when the request is taken, before the model has begun. */
 const isPrelude = isOf(/"response\.(?:created|queued|in_progress)"/)

@@ -13,7 +13,21 @@ import { secondsOf } from '../lib/wav.ts'
 export type OpenaiSpeechConfig = AudioVendorConfig & { readonly voices?: readonly string[] | undefined }
 
 /** The protocol's own (speech.d.ts, `voice`). */
-const VOICES = ['alloy', 'ash', 'ballad', 'coral', 'echo', 'fable', 'nova', 'onyx', 'sage', 'shimmer', 'verse', 'marin', 'cedar']
+const VOICES = [
+  'alloy',
+  'ash',
+  'ballad',
+  'coral',
+  'echo',
+  'fable',
+  'nova',
+  'onyx',
+  'sage',
+  'shimmer',
+  'verse',
+  'marin',
+  'cedar',
+]
 /** What the protocol says of bare samples: 24 kHz (platform documentation of `pcm`). */
 const RATE = 24_000
 
@@ -25,17 +39,31 @@ export function openaiSpeech(config: OpenaiSpeechConfig): AudioVendor {
 
   return {
     makes: { speech: ['mp3', 'opus', 'pcm', 'wav'] },
-    voiceNames: { aliases: Object.fromEntries(voices.map((voice) => [voice.toLowerCase(), voice])), ids: /^[\w.+:-]{1,100}$/ },
+    voiceNames: {
+      aliases: Object.fromEntries(voices.map((voice) => [voice.toLowerCase(), voice])),
+      ids: /^[\w.+:-]{1,100}$/,
+    },
 
     async speak({ model, text, voice, format, speed }: SpeechJob, { signal }) {
       const order = { model, input: text, voice, response_format: format, ...(speed !== 1 && { speed }) }
-      const { bytes } = await http.postMedia(under(config.baseUrl, '/audio/speech'), writeOrder(config, { order }), { headers, signal, judge, mostBytes: MAX_SOUND_BYTES })
+      const { bytes } = await http.postMedia(under(config.baseUrl, '/audio/speech'), writeOrder(config, { order }), {
+        headers,
+        signal,
+        judge,
+        mostBytes: MAX_SOUND_BYTES,
+      })
       return { url: soundUri(bytes, format, http), ...measured(bytes, format) }
     },
 
     async voices({ signal }) {
       signal.throwIfAborted()
-      return voices.map((voice): Voice => ({ id: voice, name: voice, category: 'premade', labels: {}, previewUrl: null }))
+      return voices.map((voice): Voice => ({
+        id: voice,
+        name: voice,
+        category: 'premade',
+        labels: {},
+        previewUrl: null,
+      }))
     },
   }
 }
@@ -49,6 +77,9 @@ const judge: Judge = ({ status, body }) => {
   const { code, param, message } = envelope(body)
   if (code === 'insufficient_quota') return 'operator'
   if (status !== 400 && status !== 422) return undefined
-  if (param === 'voice' || /\bvoice\b/i.test(message)) return badField('voice', 'is not known to the vendor of this model')
-  return param === 'input' || code === 'string_above_max_length' ? badField('input', 'was not accepted by the model') : undefined
+  if (param === 'voice' || /\bvoice\b/i.test(message))
+    return badField('voice', 'is not known to the vendor of this model')
+  return param === 'input' || code === 'string_above_max_length'
+    ? badField('input', 'was not accepted by the model')
+    : undefined
 }

@@ -32,15 +32,32 @@ export function openaiVideos(config: VideoVendorConfig): VideoVendor {
       signal.throwIfAborted()
       const seed = job.image === undefined ? undefined : await seedOf(job.image, signal)
       const size = sizeOf(job, seed)
-      const fields = writeOrder(config, { order: { model: job.model, prompt: job.prompt, seconds: String(job.seconds), size: `${size.width}x${size.height}` } })
+      const fields = writeOrder(config, {
+        order: {
+          model: job.model,
+          prompt: job.prompt,
+          seconds: String(job.seconds),
+          size: `${size.width}x${size.height}`,
+        },
+      })
       const file = seed && resize ? await resize(seed.uri, size) : seed
       signal.throwIfAborted()
-      const send = () => http.submitting.postForm(under(config.baseUrl, '/videos'), form(fields, file), { headers: http.headers, signal, judge: submitJudge })
+      const send = () =>
+        http.submitting.postForm(under(config.baseUrl, '/videos'), form(fields, file), {
+          headers: http.headers,
+          signal,
+          judge: submitJudge,
+        })
       return await http.submit(send, submitJudge, (reply) => record(reply).id)
     },
     look: (handle, { signal }) => http.look(pathOf(handle), signal, lookJudge, ({ body }) => read(handle, body)),
     clip: (handle, { signal }) =>
-      http.submitting.getMedia(under(config.baseUrl, `${pathOf(handle)}/content`), { headers: http.headers, signal, judge: lookJudge, mostBytes: MAX_CLIP_BYTES }),
+      http.submitting.getMedia(under(config.baseUrl, `${pathOf(handle)}/content`), {
+        headers: http.headers,
+        signal,
+        judge: lookJudge,
+        mostBytes: MAX_CLIP_BYTES,
+      }),
   }
 
   async function seedOf(image: string, signal: AbortSignal): Promise<Seed> {
@@ -60,7 +77,13 @@ function pictureIn(bytes: Uint8Array | undefined, uri?: string): Seed {
   if (!picture) throw invalidImage('The seed image is not in a format that this model reads.')
   const { type, width, height } = picture
   const isTall = type === 'image/jpeg' && liesOnItsSide(bytes) ? width > height : height > width
-  return { bytes, type, isTall, uri: uri ?? `data:${type};base64,${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')}` }
+  return {
+    bytes,
+    type,
+    isTall,
+    uri:
+      uri ?? `data:${type};base64,${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')}`,
+  }
 }
 
 /** Whether a recognized photo is turned before it is looked at, by its EXIF. Reads no further than `recognize` did. */
@@ -76,10 +99,19 @@ function sizeOf({ aspectRatio = '16:9' }: VideoJob, seed: Seed | undefined): typ
 }
 
 /** A part without a MIME type is refused (openai-node 1468). */
-function form(fields: Readonly<Record<string, unknown>>, file: { bytes: Uint8Array; type: string } | undefined): FormData {
+function form(
+  fields: Readonly<Record<string, unknown>>,
+  file: { bytes: Uint8Array; type: string } | undefined,
+): FormData {
   const body = new FormData()
-  for (const [name, value] of Object.entries(fields)) body.append(name, typeof value === 'string' ? value : JSON.stringify(value))
-  if (file) body.append('input_reference', new Blob([file.bytes as BlobPart], { type: file.type }), `seed.${file.type.slice('image/'.length)}`)
+  for (const [name, value] of Object.entries(fields))
+    body.append(name, typeof value === 'string' ? value : JSON.stringify(value))
+  if (file)
+    body.append(
+      'input_reference',
+      new Blob([file.bytes as BlobPart], { type: file.type }),
+      `seed.${file.type.slice('image/'.length)}`,
+    )
   return body
 }
 

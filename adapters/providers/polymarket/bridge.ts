@@ -4,7 +4,13 @@ import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { toldOf } from '../lib/passthrough.ts'
 import { type Judge, record } from '../lib/refusals.ts'
 
-export type PolymarketBridgeConfig = { readonly baseUrl?: string | undefined; readonly networks?: readonly string[]; readonly clock: Clock; readonly log: Log; readonly fetch?: Fetch | undefined }
+export type PolymarketBridgeConfig = {
+  readonly baseUrl?: string | undefined
+  readonly networks?: readonly string[]
+  readonly clock: Clock
+  readonly log: Log
+  readonly fetch?: Fetch | undefined
+}
 
 export const POLYMARKET_BRIDGE_URL = 'https://bridge.polymarket.com'
 /** Chains whose USDC the bridge takes from two dollars on: Base, Polygon, Arbitrum, Optimism. */
@@ -13,14 +19,29 @@ const TIMEOUT_MS = 15_000
 
 export function polymarketBridge(config: PolymarketBridgeConfig): BridgeVendor {
   const { baseUrl = POLYMARKET_BRIDGE_URL, networks = NETWORKS } = config
-  const http = vendorHttp({ ...config, name: 'polymarket-bridge', maker: 'Polymarket', timeoutMs: TIMEOUT_MS, maxBytes: 64 * 1024, errorFor: toldOf({ source: "Polymarket's bridge", timeoutMs: TIMEOUT_MS }) })
+  const http = vendorHttp({
+    ...config,
+    name: 'polymarket-bridge',
+    maker: 'Polymarket',
+    timeoutMs: TIMEOUT_MS,
+    maxBytes: 64 * 1024,
+    errorFor: toldOf({ source: "Polymarket's bridge", timeoutMs: TIMEOUT_MS }),
+  })
 
   return {
     networks,
     async depositAddress(account, { signal }) {
       const message = `depositWallet: the bridge knows no account ${account}`
-      const judge: Judge = ({ status }) => (status === 400 ? new ApiError('INVALID_BODY', { message: `${message}. Nothing was charged.`, details: [{ path: 'depositWallet', message }] }) : undefined)
-      const body = record(await http.postJson(`${baseUrl.replace(/\/+$/, '')}/deposit`, { address: account }, { signal, judge }))
+      const judge: Judge = ({ status }) =>
+        status === 400
+          ? new ApiError('INVALID_BODY', {
+              message: `${message}. Nothing was charged.`,
+              details: [{ path: 'depositWallet', message }],
+            })
+          : undefined
+      const body = record(
+        await http.postJson(`${baseUrl.replace(/\/+$/, '')}/deposit`, { address: account }, { signal, judge }),
+      )
       const { evm } = record(body.address)
       if (typeof evm === 'string' && /^0x[0-9a-fA-F]{40}$/.test(evm)) return evm.toLowerCase()
       throw http.refusal('failed', 'the bridge answered without an address')

@@ -13,8 +13,19 @@ const LIMITS = { timeoutMs: 20_000, maxBytes: 8 * 1024 * 1024 } as const
 export const PREDEXON_URL = 'https://api.predexon.com/v2'
 
 /** Every venue behind one root, as the paths are. */
-export function predexon({ baseUrl = PREDEXON_URL, key, ...ports }: Ports & { readonly baseUrl?: string | undefined; readonly key: string }): DataVendor {
-  const through = passthrough({ name: 'predexon', source: 'Predexon', headers: { 'x-api-key': key }, secrets: [key], ...LIMITS, ...ports })
+export function predexon({
+  baseUrl = PREDEXON_URL,
+  key,
+  ...ports
+}: Ports & { readonly baseUrl?: string | undefined; readonly key: string }): DataVendor {
+  const through = passthrough({
+    name: 'predexon',
+    source: 'Predexon',
+    headers: { 'x-api-key': key },
+    secrets: [key],
+    ...LIMITS,
+    ...ports,
+  })
   return { ask: (passage, at) => through.ask(baseUrl, passage, at) }
 }
 
@@ -45,10 +56,18 @@ function served(root: Root, words: readonly string[]): Readonly<Record<string, R
 const MOVED: Readonly<Record<string, string>> = { 'kalshi/trades': 'markets/trades' }
 
 /** Polymarket and Kalshi, without a key. What only an aggregator knows is 404, and not charged. */
-export function predictionVenues({ roots = VENUE_ROOTS, ...ports }: Ports & { readonly roots?: Readonly<Record<Root, string>> }): DataVendor {
+export function predictionVenues({
+  roots = VENUE_ROOTS,
+  ...ports
+}: Ports & { readonly roots?: Readonly<Record<Root, string>> }): DataVendor {
   const named = (source: string): PassthroughConfig => ({ name: source.toLowerCase(), source, ...LIMITS, ...ports })
-  const venues: Readonly<Record<string, Passthrough>> = { polymarket: passthrough(named('Polymarket')), kalshi: passthrough(named('Kalshi')) }
-  const available = Object.entries(SERVED).flatMap(([venue, words]) => Object.keys(words).map((word) => `/api/v1/pm/${venue}/${word}`))
+  const venues: Readonly<Record<string, Passthrough>> = {
+    polymarket: passthrough(named('Polymarket')),
+    kalshi: passthrough(named('Kalshi')),
+  }
+  const available = Object.entries(SERVED).flatMap(([venue, words]) =>
+    Object.keys(words).map((word) => `/api/v1/pm/${venue}/${word}`),
+  )
 
   return {
     async ask(passage, at) {
@@ -56,7 +75,11 @@ export function predictionVenues({ roots = VENUE_ROOTS, ...ports }: Ports & { re
       const words = own(SERVED, venue)
       const root = words && own(words, word)
       const through = own(venues, venue)
-      if (!root || !through || passage.body) throw new ApiError('NOT_FOUND', { message: 'This gateway asks the venues themselves, which do not serve this path. Payment was NOT charged.', fields: { available } })
+      if (!root || !through || passage.body)
+        throw new ApiError('NOT_FOUND', {
+          message: 'This gateway asks the venues themselves, which do not serve this path. Payment was NOT charged.',
+          fields: { available },
+        })
       return await through.ask(roots[root], { path: own(MOVED, passage.path) ?? rest, query: passage.query }, at)
     },
   }
@@ -67,4 +90,5 @@ function partsOf({ path }: PassthroughRequest): { venue: string; word: string; r
   return { venue, word, rest: [word, ...more].join('/') }
 }
 
-const own = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined => (Object.hasOwn(table, name) ? table[name] : undefined)
+const own = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined =>
+  Object.hasOwn(table, name) ? table[name] : undefined

@@ -15,13 +15,27 @@ declare const Deno: {
 /** A line of JSON on standard input. `ms` is the time of the command; `id` comes back. */
 export type GuestOrder = { readonly id: number; readonly command: readonly string[]; readonly ms: number }
 /** A line on standard output: the number, the returncode, and both texts in base64. */
-export type GuestAnswer = { readonly id: number; readonly stdout: string; readonly stderr: string; readonly returncode: number }
+export type GuestAnswer = {
+  readonly id: number
+  readonly stdout: string
+  readonly stderr: string
+  readonly returncode: number
+}
 
-type Setting = { readonly folder: string; readonly door: string; readonly prelude: string; readonly mostBytes: number; readonly interrupt: Uint8Array }
+type Setting = {
+  readonly folder: string
+  readonly door: string
+  readonly prelude: string
+  readonly mostBytes: number
+  readonly interrupt: Uint8Array
+}
 
 /** Written out as text and run in the thread: it may name nothing from outside itself. Answers to id 0 when it is ready. */
 async function interpreter(): Promise<void> {
-  const scope = globalThis as unknown as { onmessage: (event: { data: unknown }) => void; postMessage(message: unknown): void }
+  const scope = globalThis as unknown as {
+    onmessage: (event: { data: unknown }) => void
+    postMessage(message: unknown): void
+  }
   const tell = scope.postMessage.bind(scope)
   // A promise of a command's that nobody awaits is no reason to end what others are to find.
   addEventListener('unhandledrejection', (event) => event.preventDefault())
@@ -86,7 +100,9 @@ const LATE = 124
 const INSIST_MS = 40
 
 const interrupt = new Uint8Array(new SharedArrayBuffer(1))
-const thread = new Worker(URL.createObjectURL(new Blob([`(${interpreter})()`], { type: 'text/javascript' })), { type: 'module' })
+const thread = new Worker(URL.createObjectURL(new Blob([`(${interpreter})()`], { type: 'text/javascript' })), {
+  type: 'module',
+})
 let timer: ReturnType<typeof setTimeout> | undefined
 let isLate = false
 
@@ -99,7 +115,9 @@ thread.onmessage = ({ data }: { data: GuestAnswer | undefined }) => {
 thread.postMessage({ folder, door, prelude: PRELUDE, mostBytes: Number(mostBytes), interrupt } satisfies Setting)
 
 let rest = ''
-for await (const text of Deno.stdin.readable.pipeThrough(new TextDecoderStream() as unknown as TransformStream<Uint8Array, string>)) {
+for await (const text of Deno.stdin.readable.pipeThrough(
+  new TextDecoderStream() as unknown as TransformStream<Uint8Array, string>,
+)) {
   const lines = (rest + text).split('\n')
   rest = lines.pop() ?? ''
   for (const line of lines) take(JSON.parse(line) as GuestOrder)

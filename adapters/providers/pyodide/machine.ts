@@ -15,7 +15,15 @@ import type { GuestAnswer, GuestOrder } from './guest.ts'
 
 /** Where the programs are. Absolute paths, without a comma. */
 export type Programs = { readonly deno: string; readonly pyodide: string }
-export type MachineOptions = { readonly programs: Programs; /** An empty folder. */ readonly cwd: string; /** Of Python, in MB. */ readonly memory: number; /** How long it is to live; of every processor it gets so much. */ readonly seconds?: number; readonly clock: Clock; /** What runs in it instead of Python, and how long it may work unasked, for tests. */ readonly guest?: string; readonly idleSeconds?: number }
+export type MachineOptions = {
+  readonly programs: Programs
+  /** An empty folder. */ readonly cwd: string
+  /** Of Python, in MB. */ readonly memory: number
+  /** How long it is to live; of every processor it gets so much. */ readonly seconds?: number
+  readonly clock: Clock
+  /** What runs in it instead of Python, and how long it may work unasked, for tests. */ readonly guest?: string
+  readonly idleSeconds?: number
+}
 
 export type Machine = {
   readonly pid: number
@@ -65,17 +73,35 @@ const FLAGS = ['--quiet', '--no-prompt', '--no-remote', '--no-npm', '--no-config
  * A second wall, by the system: no file grows, no core is dumped, the processor's time is counted should nobody be left to look, and memory is taken
  * from here before it is from the gateway. What a system does not know of this it leaves out.
  */
-const LIMITED = '{ echo 1000 > /proc/self/oom_score_adj; ulimit -c 0; ulimit -n 256; ulimit -t "$0"; ulimit -f 0; } 2> /dev/null; exec "$@"'
+const LIMITED =
+  '{ echo 1000 > /proc/self/oom_score_adj; ulimit -c 0; ulimit -n 256; ulimit -t "$0"; ulimit -f 0; } 2> /dev/null; exec "$@"'
 const GUEST = fileURLToPath(new URL('./guest.ts', import.meta.url))
 
 /** Resolves when Python answers. Rejects where it does not start, or `signal` aborts; nothing is left then. */
-export async function startMachine({ programs, cwd, memory, seconds = DAY, clock, guest = GUEST, idleSeconds = IDLE_SECONDS }: MachineOptions, { signal }: { signal: AbortSignal }): Promise<Machine> {
+export async function startMachine(
+  { programs, cwd, memory, seconds = DAY, clock, guest = GUEST, idleSeconds = IDLE_SECONDS }: MachineOptions,
+  { signal }: { signal: AbortSignal },
+): Promise<Machine> {
   signal.throwIfAborted()
   const { deno, pyodide } = programs
   const limits = `--v8-flags=--max-old-space-size=${HEAP_MEMORY},--wasm-max-mem-pages=${memory * WASM_PAGES_PER_MB}`
-  const args = ['run', ...FLAGS, `--allow-read=${pyodide}`, limits, guest, pyodide, pathToFileURL(join(pyodide, 'pyodide.mjs')).href, String(MAX_OUTPUT)]
+  const args = [
+    'run',
+    ...FLAGS,
+    `--allow-read=${pyodide}`,
+    limits,
+    guest,
+    pyodide,
+    pathToFileURL(join(pyodide, 'pyodide.mjs')).href,
+    String(MAX_OUTPUT),
+  ]
   const processorSeconds = Math.ceil((seconds + START_MS / 1000) * availableParallelism())
-  const child = spawn('/bin/sh', ['-c', LIMITED, String(processorSeconds), deno, ...args], { cwd, env: ENVIRONMENT, detached: true, stdio: ['pipe', 'pipe', 'ignore'] })
+  const child = spawn('/bin/sh', ['-c', LIMITED, String(processorSeconds), deno, ...args], {
+    cwd,
+    env: ENVIRONMENT,
+    detached: true,
+    stdio: ['pipe', 'pipe', 'ignore'],
+  })
   const over = new AbortController()
   let ending: Ending = { why: 'it ended by itself', returncode: KILLED }
   let answer: ((ran: GuestAnswer | undefined) => void) | undefined
@@ -88,7 +114,8 @@ export async function startMachine({ programs, cwd, memory, seconds = DAY, clock
       resolve()
     }
     child.once('close', (code) => {
-      if (code !== null && UNSTARTED.has(code) && isAlive()) ending = { ...ending, why: 'it cannot be started: no such program, or none that runs here' }
+      if (code !== null && UNSTARTED.has(code) && isAlive())
+        ending = { ...ending, why: 'it cannot be started: no such program, or none that runs here' }
       leave()
     })
     child.once('error', (error) => {
@@ -139,7 +166,10 @@ export async function startMachine({ programs, cwd, memory, seconds = DAY, clock
     return running
   }
 
-  async function runNow(command: readonly string[], at: { seconds: number; signal: AbortSignal }): Promise<Ran | undefined> {
+  async function runNow(
+    command: readonly string[],
+    at: { seconds: number; signal: AbortSignal },
+  ): Promise<Ran | undefined> {
     at.signal.throwIfAborted()
     if (!isAlive()) return undefined
     const ms = at.seconds * 1000
@@ -147,7 +177,8 @@ export async function startMachine({ programs, cwd, memory, seconds = DAY, clock
     child.stdin?.write(`${JSON.stringify({ id: count, command, ms } satisfies GuestOrder)}\n`)
     const done = new AbortController()
     const timer = clock.wait(ms + GRACE_MS, done.signal).then(() => {
-      if (!done.signal.aborted) end(`it ran for more than ${at.seconds} seconds, and could not be stopped in any other way`, LATE)
+      if (!done.signal.aborted)
+        end(`it ran for more than ${at.seconds} seconds, and could not be stopped in any other way`, LATE)
     })
     const ran = await answering
     done.abort()
@@ -214,11 +245,19 @@ const execute = promisify(execFile)
 
 /** Resident memory, and the processor time since its start and the threads where the system tells them. */
 async function usageOf(pid: number): Promise<{ kb: number; ticks: number; threads: number }> {
-  if (process.platform !== 'linux') return { kb: Number((await execute('ps', ['-o', 'rss=', '-p', String(pid)])).stdout), ticks: 0, threads: 0 }
-  const [status, stat] = await Promise.all([readFile(`/proc/${pid}/status`, 'utf8'), readFile(`/proc/${pid}/stat`, 'utf8')])
+  if (process.platform !== 'linux')
+    return { kb: Number((await execute('ps', ['-o', 'rss=', '-p', String(pid)])).stdout), ticks: 0, threads: 0 }
+  const [status, stat] = await Promise.all([
+    readFile(`/proc/${pid}/status`, 'utf8'),
+    readFile(`/proc/${pid}/stat`, 'utf8'),
+  ])
   // After the name, which may hold anything: fields 14 and 15 of proc(5).
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  return { kb: Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0), ticks: Number(fields[11]) + Number(fields[12]), threads: Number(fields[17]) }
+  return {
+    kb: Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0),
+    ticks: Number(fields[11]) + Number(fields[12]),
+    threads: Number(fields[17]),
+  }
 }
 
 /** The gateway goes first. On Linux each thread has a niceness, which those have that it starts, and each session (a process here is one) may have another. */
@@ -242,11 +281,18 @@ const PLATFORMS: Readonly<Record<string, string>> = {
 }
 
 /** The native program of npm's `deno`, not the script around it, and Pyodide's folder. Throws with what is missing. */
-export function findPrograms(from: string = import.meta.url, platform = `${process.platform}-${process.arch}`): Programs {
+export function findPrograms(
+  from: string = import.meta.url,
+  platform = `${process.platform}-${process.arch}`,
+): Programs {
   const here = createRequire(from)
   const name = PLATFORMS[platform]
-  if (!name) throw new Error(`the embedded sandbox does not run on ${platform} (it does on ${Object.keys(PLATFORMS).join(', ')})`)
-  if (!existsSync(GUEST)) throw new Error('the embedded sandbox is a program of its own, which a compiled binary does not hold')
+  if (!name)
+    throw new Error(
+      `the embedded sandbox does not run on ${platform} (it does on ${Object.keys(PLATFORMS).join(', ')})`,
+    )
+  if (!existsSync(GUEST))
+    throw new Error('the embedded sandbox is a program of its own, which a compiled binary does not hold')
   const found = (path: string, resolvers: readonly ((path: string) => string)[]): string => {
     for (const resolve of resolvers) {
       try {
@@ -255,12 +301,19 @@ export function findPrograms(from: string = import.meta.url, platform = `${proce
         // not on this path: the next one, else the message below
       }
     }
-    throw new Error(`the embedded sandbox needs the package ${path.split('/').slice(0, path.startsWith('@') ? 2 : 1).join('/')}, which is not installed; run: bun add deno pyodide (optional dependencies must not be omitted)`)
+    throw new Error(
+      `the embedded sandbox needs the package ${path
+        .split('/')
+        .slice(0, path.startsWith('@') ? 2 : 1)
+        .join('/')}, which is not installed; run: bun add deno pyodide (optional dependencies must not be omitted)`,
+    )
   }
   // Strict layouts show the platform package only to the package that depends on it.
   const besideDeno = (path: string) => createRequire(here.resolve('deno/package.json')).resolve(path)
   const deno = join(dirname(found(`${name}/package.json`, [here.resolve, besideDeno])), 'deno')
-  const pyodide = dirname(found('pyodide/pyodide.mjs', [here.resolve, () => join(dirname(here.resolve('pyodide')), 'pyodide.mjs')]))
+  const pyodide = dirname(
+    found('pyodide/pyodide.mjs', [here.resolve, () => join(dirname(here.resolve('pyodide')), 'pyodide.mjs')]),
+  )
   // Deno reads a comma as the end of a path, and would open what comes after it.
   if (pyodide.includes(',')) throw new Error(`the embedded sandbox cannot be kept in a folder with a comma: ${pyodide}`)
   return { deno, pyodide }

@@ -20,10 +20,18 @@ export type EmbeddedSandbox = SandboxVendor & { close(): Promise<void> }
 
 export const MAX_SANDBOXES = 4
 export const SANDBOX_MEMORY = 512
-const RUNTIME = 'CPython 3.14 as WebAssembly (Pyodide 314) with its standard library: one processor, no network, no other program than python, echo, ls, cat and pwd.'
+const RUNTIME =
+  'CPython 3.14 as WebAssembly (Pyodide 314) with its standard library: one processor, no network, no other program than python, echo, ls, cat and pwd.'
 
 /** Throws with what is missing where its programs are not installed. */
-export function embeddedSandbox({ most = MAX_SANDBOXES, memory = SANDBOX_MEMORY, programs = findPrograms(), clock, log, random }: EmbeddedSandboxOptions): EmbeddedSandbox {
+export function embeddedSandbox({
+  most = MAX_SANDBOXES,
+  memory = SANDBOX_MEMORY,
+  programs = findPrograms(),
+  clock,
+  log,
+  random,
+}: EmbeddedSandboxOptions): EmbeddedSandbox {
   const machines = new Map<string, Machine>()
   const closing = new AbortController()
   let starting = 0
@@ -37,12 +45,18 @@ export function embeddedSandbox({ most = MAX_SANDBOXES, memory = SANDBOX_MEMORY,
     async create(order, { signal }) {
       if (closing.signal.aborted) throw new Error('the embedded sandbox is closed')
       if (machines.size + starting >= most) {
-        throw new ApiError('BUSY', { message: `${most} sandboxes are alive here, and no more can be. Nothing was charged; try again when one has ended.`, headers: { 'retry-after': '30' } })
+        throw new ApiError('BUSY', {
+          message: `${most} sandboxes are alive here, and no more can be. Nothing was charged; try again when one has ended.`,
+          headers: { 'retry-after': '30' },
+        })
       }
       starting += 1
       try {
         cwd ??= mkdtempSync(join(tmpdir(), 'farebox-sandbox-'))
-        const machine = await startMachine({ programs, cwd, memory: Math.min(order.memory, memory), seconds: order.seconds, clock }, { signal: AbortSignal.any([signal, closing.signal]) })
+        const machine = await startMachine(
+          { programs, cwd, memory: Math.min(order.memory, memory), seconds: order.seconds, clock },
+          { signal: AbortSignal.any([signal, closing.signal]) },
+        )
         const handle = bytesToHex(random(16))
         machines.set(handle, machine)
         const over = new AbortController()

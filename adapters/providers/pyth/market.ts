@@ -32,7 +32,12 @@ const MAX_PER_CALL = 80
 type Listed = { readonly id: string; readonly symbol: string; readonly description: string; readonly assetType: string }
 
 /** Remembers nothing but which sessions equities have, from the last list. Put `cachedMarket` in front: Hermes blocks who asks often. */
-export function pythMarket({ key, hermesUrl = PYTH_HERMES_URL, historyUrl = PYTH_HISTORY_URL, ...config }: PythConfig): MarketVendor {
+export function pythMarket({
+  key,
+  hermesUrl = PYTH_HERMES_URL,
+  historyUrl = PYTH_HISTORY_URL,
+  ...config
+}: PythConfig): MarketVendor {
   const http = marketHttp({ ...config, name: 'pyth', key })
   const ask = batched(MAX_PER_CALL, latestOf)
   let sessions: ReadonlyMap<string, string> | undefined
@@ -59,7 +64,11 @@ export function pythMarket({ key, hermesUrl = PYTH_HERMES_URL, historyUrl = PYTH
 
   async function feeds(shelf: MarketKind, { signal }: { signal: AbortSignal }): Promise<readonly Feed[]> {
     const { assetType } = shelfRule(shelf)
-    const listed = await http.get(`${under(hermesUrl, '/v2/price_feeds')}${assetType ? `?asset_type=${assetType}` : ''}`, signal, { read: listedOf })
+    const listed = await http.get(
+      `${under(hermesUrl, '/v2/price_feeds')}${assetType ? `?asset_type=${assetType}` : ''}`,
+      signal,
+      { read: listedOf },
+    )
     const found = new Map(listed.filter(({ symbol }) => SESSION.test(symbol)).map(({ symbol, id }) => [symbol, id]))
     // Of a list that has lost most of itself, nothing is believed.
     if (assetType === 'equity' && found.size * 2 >= (sessions?.size ?? 0)) sessions = found
@@ -75,7 +84,10 @@ export function pythMarket({ key, hermesUrl = PYTH_HERMES_URL, historyUrl = PYTH
   async function latestOf(ids: readonly string[]): Promise<ReadonlyMap<string, Spot>> {
     const query = `${ids.map((id) => `ids[]=${encodeURIComponent(id)}`).join('&')}&parsed=true&encoding=hex&ignore_invalid_price_ids=true`
     const missing = (text: string) => (/price ids? not found/i.test(text) ? new Map<string, Spot>() : undefined)
-    return await http.get(`${under(hermesUrl, '/v2/updates/price/latest')}?${query}`, new AbortController().signal, { read: spotsOf, missing })
+    return await http.get(`${under(hermesUrl, '/v2/updates/price/latest')}?${query}`, new AbortController().signal, {
+      read: spotsOf,
+      missing,
+    })
   }
 }
 
@@ -84,7 +96,10 @@ export function pythMarket({ key, hermesUrl = PYTH_HERMES_URL, historyUrl = PYTH
 const SESSION = /\.(?:PRE|POST|ON)$/
 const sessionKey = ({ key }: Feed, session: Session): string => `${key}.${session.toUpperCase()}`
 
-type ShelfRule = { /** What Hermes is asked for; all there is where our shelf has two of its types. */ readonly assetType?: string; readonly prefixes: readonly string[] }
+type ShelfRule = {
+  /** What Hermes is asked for; all there is where our shelf has two of its types. */ readonly assetType?: string
+  readonly prefixes: readonly string[]
+}
 
 function shelfRule(shelf: MarketKind): ShelfRule {
   if (shelf === 'crypto') return { assetType: 'crypto', prefixes: ['Crypto.'] }
@@ -103,7 +118,14 @@ function listedOf(text: string): readonly Listed[] | undefined {
   const listed = entries.flatMap(({ id, attributes }) => {
     const { symbol, description, asset_type } = record(attributes)
     if (typeof id !== 'string' || typeof symbol !== 'string' || /deprecated/i.test(String(description))) return []
-    return [{ id: id.replace(/^0x/, ''), symbol, description: typeof description === 'string' ? description : symbol, assetType: typeof asset_type === 'string' ? asset_type : '' }]
+    return [
+      {
+        id: id.replace(/^0x/, ''),
+        symbol,
+        description: typeof description === 'string' ? description : symbol,
+        assetType: typeof asset_type === 'string' ? asset_type : '',
+      },
+    ]
   })
   return listed.length > 0 ? listed : undefined
 }
@@ -117,7 +139,8 @@ function feedsOf(shelf: MarketKind, listed: readonly Listed[]): readonly Feed[] 
     if (prefix === undefined || /\.(?:PRE|POST|ON|EXT|RR)$/.test(key)) continue
     const name = key.slice(prefix.length)
     const symbol = [symbolOf(prefix, name), pairOf(name)].find((each) => !found.has(each))
-    if (symbol) found.set(symbol, { symbol, description, assetType: assetType || prefix.replace(/\..*/, ''), feedId: id, key })
+    if (symbol)
+      found.set(symbol, { symbol, description, assetType: assetType || prefix.replace(/\..*/, ''), feedId: id, key })
   }
   return [...found.values()].sort((a, b) => (a.symbol < b.symbol ? -1 : 1))
 }
@@ -141,16 +164,27 @@ function spotsOf(text: string): ReadonlyMap<string, Spot> | undefined {
   return new Map(
     parsed.map(record).flatMap(({ id, price }): [string, Spot][] => {
       const { price: units, conf, expo, publish_time } = record(price)
-      const isWhole = typeof id === 'string' && isInteger(units) && isInteger(conf) && Number.isInteger(expo) && Math.abs(Number(expo)) <= 30
+      const isWhole =
+        typeof id === 'string' &&
+        isInteger(units) &&
+        isInteger(conf) &&
+        Number.isInteger(expo) &&
+        Math.abs(Number(expo)) <= 30
       if (!isWhole || !Number.isSafeInteger(publish_time) || Number(publish_time) <= 0) return []
       const decimal = (of: unknown) => scaled(BigInt(String(of)), Number(expo)).exact
-      return [[id.replace(/^0x/, ''), { price: decimal(units), confidence: decimal(conf), publishTime: Number(publish_time) }]]
+      return [
+        [
+          id.replace(/^0x/, ''),
+          { price: decimal(units), confidence: decimal(conf), publishTime: Number(publish_time) },
+        ],
+      ]
     }),
   )
 }
 
 /** As text; a number may have been rounded already. */
-const isInteger = (value: unknown): boolean => (typeof value === 'string' ? /^-?\d{1,30}$/.test(value) : Number.isSafeInteger(value))
+const isInteger = (value: unknown): boolean =>
+  typeof value === 'string' ? /^-?\d{1,30}$/.test(value) : Number.isSafeInteger(value)
 
 /** UDF's columns as rows, in the order of time; a bar with a hole is left out. Undefined for what is neither `ok` nor `no_data`. */
 function barsOf(text: string): readonly Bar[] | undefined {
@@ -170,11 +204,13 @@ function barsOf(text: string): readonly Bar[] | undefined {
 }
 
 /** The same JSON with texts for its numbers, so that none becomes a binary float (contract 10.10). */
-const numbersAsText = (text: string): string => text.replace(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g, (token) => (token.startsWith('"') ? token : `"${token}"`))
+const numbersAsText = (text: string): string =>
+  text.replace(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g, (token) => (token.startsWith('"') ? token : `"${token}"`))
 
 /** A JSON number, as it is written, as a plain decimal without an exponent. */
 function decimalOf(value: unknown): string | undefined {
-  const [, sign = '', whole = '', fraction = '', power = '0'] = /^(-?)(\d{1,60})(?:\.(\d{1,60}))?(?:[eE]([+-]?\d{1,3}))?$/.exec(String(value)) ?? []
+  const [, sign = '', whole = '', fraction = '', power = '0'] =
+    /^(-?)(\d{1,60})(?:\.(\d{1,60}))?(?:[eE]([+-]?\d{1,3}))?$/.exec(String(value)) ?? []
   if (whole === '' || Math.abs(Number(power)) > 30) return undefined
   return scaled(BigInt(`${sign}${whole}${fraction}`), Number(power) - fraction.length).exact
 }
@@ -182,7 +218,10 @@ function decimalOf(value: unknown): string | undefined {
 // ── batches ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Those who ask in the same turn are asked for together, each id once, at most `most` in a call. */
-function batched<T>(most: number, ask: (ids: readonly string[]) => Promise<ReadonlyMap<string, T>>): (id: string) => Promise<T | undefined> {
+function batched<T>(
+  most: number,
+  ask: (ids: readonly string[]) => Promise<ReadonlyMap<string, T>>,
+): (id: string) => Promise<T | undefined> {
   let open: { readonly ids: Set<string>; readonly answer: Promise<ReadonlyMap<string, T>> } | undefined
   return async (id) => {
     if (open && open.ids.size >= most && !open.ids.has(id)) open = undefined
@@ -193,10 +232,13 @@ function batched<T>(most: number, ask: (ids: readonly string[]) => Promise<Reado
 
   function begin() {
     const ids = new Set<string>()
-    const batch = { ids, answer: Promise.resolve().then(() => {
-      if (open === batch) open = undefined
-      return ask([...ids])
-    }) }
+    const batch = {
+      ids,
+      answer: Promise.resolve().then(() => {
+        if (open === batch) open = undefined
+        return ask([...ids])
+      }),
+    }
     return batch
   }
 }

@@ -7,11 +7,19 @@ export type AudioJob = SpeechJob | SoundJob | MusicJob
 export type ScriptedAudio = Required<Omit<AudioVendor, 'maxCharacters'>> & { readonly jobs: readonly AudioJob[] }
 
 /** A hundredth of a second of something. */
-export const TONE_BYTES: Uint8Array = wavOf({ samples: Uint8Array.from({ length: 320 }, (_, index) => (index * 37) % 256), rate: 16_000, channels: 1 })
+export const TONE_BYTES: Uint8Array = wavOf({
+  samples: Uint8Array.from({ length: 320 }, (_, index) => (index * 37) % 256),
+  rate: 16_000,
+  channels: 1,
+})
 export const TONE = `data:audio/wav;base64,${Buffer.from(TONE_BYTES).toString('base64')}`
 
 /** Records every job. Rejects at once when the signal aborts, whatever the script does. */
-export function scriptedAudio(script: (job: AudioJob, at: { signal: AbortSignal; attempt: number }) => Promise<MadeAudio> = async () => ({ url: TONE })): ScriptedAudio {
+export function scriptedAudio(
+  script: (job: AudioJob, at: { signal: AbortSignal; attempt: number }) => Promise<MadeAudio> = async () => ({
+    url: TONE,
+  }),
+): ScriptedAudio {
   const jobs: AudioJob[] = []
   const make = async (job: AudioJob, { signal }: { signal: AbortSignal }): Promise<MadeAudio> => {
     signal.throwIfAborted()

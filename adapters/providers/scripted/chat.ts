@@ -23,7 +23,11 @@ export function scriptedChat(script: ChatScript = hello, { wire = 'chat' }: { wi
 
 async function hello({ stream, model }: ChatOrder): Promise<ChatAnswer> {
   if (!stream) return wholeAnswer({ model })
-  const said = [chunk({ role: 'assistant', content: '' }, { model }), chunk({ content: 'Hel' }, { model }), chunk({ content: 'lo' }, { model })]
+  const said = [
+    chunk({ role: 'assistant', content: '' }, { model }),
+    chunk({ content: 'Hel' }, { model }),
+    chunk({ content: 'lo' }, { model }),
+  ]
   return streamAnswer([...said, chunk({}, { model, finish: 'stop' }), usageChunk(USAGE, { model }), DONE])
 }
 
@@ -32,7 +36,9 @@ function orAbort<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
     const abort = () => reject(signal.reason)
     if (signal.aborted) return abort()
     signal.addEventListener('abort', abort, { once: true })
-    work().then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
+    work()
+      .then(resolve, reject)
+      .finally(() => signal.removeEventListener('abort', abort))
   })
 }
 
@@ -91,8 +97,16 @@ export function wholeAnswer(told: Whole = {}): Extract<ChatAnswer, { kind: 'whol
   const { reasoning, toolCalls, usage = USAGE, model = MODEL } = told
   const { content = toolCalls ? '' : 'Hello', finish = toolCalls ? 'tool_calls' : 'stop' } = told
   const calls = toolCalls && { tool_calls: toolCalls.map(toolCall) }
-  const message = { role: 'assistant', content, ...(reasoning !== undefined && { reasoning_content: reasoning }), ...calls }
-  return { kind: 'whole', body: { ...HEAD, object: 'chat.completion', model, choices: [{ index: 0, message, finish_reason: finish }], usage } }
+  const message = {
+    role: 'assistant',
+    content,
+    ...(reasoning !== undefined && { reasoning_content: reasoning }),
+    ...calls,
+  }
+  return {
+    kind: 'whole',
+    body: { ...HEAD, object: 'chat.completion', model, choices: [{ index: 0, message, finish_reason: finish }], usage },
+  }
 }
 
 /** One call of a message; in a delta it needs its `index` beside it. */
@@ -123,7 +137,10 @@ export type Streaming = {
 }
 
 /** A stream of these texts, then its end. An error among them rejects `next()`. */
-export function streamAnswer(pieces: readonly (string | Error)[], { onCancel = () => {}, gate = () => {} }: Streaming = {}): Extract<ChatAnswer, { kind: 'stream' }> {
+export function streamAnswer(
+  pieces: readonly (string | Error)[],
+  { onCancel = () => {}, gate = () => {} }: Streaming = {},
+): Extract<ChatAnswer, { kind: 'stream' }> {
   let at = 0
   const next = async () => {
     await gate(at)

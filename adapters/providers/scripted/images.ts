@@ -2,7 +2,10 @@
 import type { ImageEdit, ImageJob, ImageVendor, MadeImage } from '../../../core/mod.ts'
 
 /** What happens to one job; given nothing, it makes `n` one-pixel images. */
-export type Script = (job: ImageJob | ImageEdit, at: { signal: AbortSignal; attempt: number }) => Promise<readonly MadeImage[]>
+export type Script = (
+  job: ImageJob | ImageEdit,
+  at: { signal: AbortSignal; attempt: number },
+) => Promise<readonly MadeImage[]>
 
 /** A valid PNG of one transparent pixel. */
 export const PIXEL =
@@ -11,7 +14,9 @@ export const PIXEL =
 export type ScriptedVendor = Required<ImageVendor> & { readonly jobs: readonly (ImageJob | ImageEdit)[] }
 
 /** Records every job. Rejects at once when the signal aborts, whatever the script does. */
-export function scriptedVendor(script: Script = async ({ n }) => Array.from({ length: n }, () => ({ url: PIXEL }))): ScriptedVendor {
+export function scriptedVendor(
+  script: Script = async ({ n }) => Array.from({ length: n }, () => ({ url: PIXEL })),
+): ScriptedVendor {
   const jobs: (ImageJob | ImageEdit)[] = []
   return { jobs, generate: perform, edit: perform }
 
@@ -22,7 +27,9 @@ export function scriptedVendor(script: Script = async ({ n }) => Array.from({ le
       const abort = () => reject(signal.reason)
       if (signal.aborted) return abort()
       signal.addEventListener('abort', abort, { once: true })
-      script(job, { signal, attempt }).then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
+      script(job, { signal, attempt })
+        .then(resolve, reject)
+        .finally(() => signal.removeEventListener('abort', abort))
     })
   }
 }

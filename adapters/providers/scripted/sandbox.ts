@@ -8,11 +8,19 @@ export type ScriptedSandbox = SandboxVendor & {
   add(handle: string): void
 }
 
-export type SandboxScript = { readonly name?: string; readonly hasGpus?: boolean; answer?(command: readonly string[]): Ran }
+export type SandboxScript = {
+  readonly name?: string
+  readonly hasGpus?: boolean
+  answer?(command: readonly string[]): Ran
+}
 
 const echoed = (command: readonly string[]): Ran => ({ stdout: `${command.join(' ')}\n`, stderr: '', returncode: 0 })
 
-export function scriptedSandbox({ name = 'scripted', hasGpus = true, answer = echoed }: SandboxScript = {}): ScriptedSandbox {
+export function scriptedSandbox({
+  name = 'scripted',
+  hasGpus = true,
+  answer = echoed,
+}: SandboxScript = {}): ScriptedSandbox {
   const made = new Map<string, { readonly order: SandboxOrder; isAlive: boolean }>()
   const isAlive = (handle: string): boolean => made.get(handle)?.isAlive === true
   return {

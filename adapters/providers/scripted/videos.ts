@@ -25,7 +25,11 @@ export function inTurn(...states: readonly VideoState[]): NonNullable<VideoScrip
   return async (_, { times }) => states[Math.min(times, states.length) - 1] ?? { kind: 'running', status: 'queued' }
 }
 
-const usual = inTurn({ kind: 'running', status: 'queued' }, { kind: 'running', status: 'in_progress', progress: 50 }, { kind: 'done', url: CLIP })
+const usual = inTurn(
+  { kind: 'running', status: 'queued' },
+  { kind: 'running', status: 'in_progress', progress: 50 },
+  { kind: 'done', url: CLIP },
+)
 
 /** A stream of these pieces. An error among them breaks it off. */
 export function clipOf(pieces: readonly (Uint8Array | Error)[] = [CLIP_BYTES], type = 'video/mp4'): MediaStream {
@@ -64,7 +68,8 @@ export function scriptedVideo(script: VideoScript = {}): ScriptedVideo {
       looks.push(handle)
       const times = looks.filter((each) => each === handle).length
       const job = byHandle.get(handle)
-      if (!job && !script.look) return orAbort(Promise.resolve({ kind: 'failed', reason: 'The model lost this job.' }), signal)
+      if (!job && !script.look)
+        return orAbort(Promise.resolve({ kind: 'failed', reason: 'The model lost this job.' }), signal)
       return orAbort(look(job, { handle, signal, times }), signal)
     },
     clip: (handle, { signal }) => orAbort(clip(handle, { signal }), signal),

@@ -6,7 +6,15 @@ import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { ImageJob, ImageVendor, Json, MadeImage } from '../../../core/mod.ts'
 import { vendorHttp } from '../../http/fetch.ts'
-import { bearer, type ImageVendorConfig, plainPrompt, readImages, spread, under, writeOrder } from '../lib/image_provider.ts'
+import {
+  bearer,
+  type ImageVendorConfig,
+  plainPrompt,
+  readImages,
+  spread,
+  under,
+  writeOrder,
+} from '../lib/image_provider.ts'
 import { whiteMask } from '../lib/image_mask.ts'
 import { invalidImage, picture, pictures } from '../lib/media_input.ts'
 import { type Judge, record } from '../lib/refusals.ts'
@@ -27,11 +35,32 @@ export function sdapi(config: ImageVendorConfig): ImageVendor {
   const http = vendorHttp({ ...config, name: 'sdapi' })
   const headers = authorization(config.key)
 
-  const make = (path: string, job: ImageJob, { usual, more, signal }: { usual: Fields; more: Fields; signal: AbortSignal }) =>
+  const make = (
+    path: string,
+    job: ImageJob,
+    { usual, more, signal }: { usual: Fields; more: Fields; signal: AbortSignal },
+  ) =>
     spread({ n: job.n, perCall: config.perCall ?? job.n }, signal, async (n, stop) => {
-      const settings = { override_settings: { sd_model_checkpoint: job.model }, override_settings_restore_afterwards: false }
-      const order = { prompt: plainPrompt(job.prompt), width: job.width, height: job.height, batch_size: n, ...settings, ...more }
-      return read(await http.postJson(under(config.baseUrl, path), writeOrder(config, { usual, order }), { headers, signal: stop, judge }), n)
+      const settings = {
+        override_settings: { sd_model_checkpoint: job.model },
+        override_settings_restore_afterwards: false,
+      }
+      const order = {
+        prompt: plainPrompt(job.prompt),
+        width: job.width,
+        height: job.height,
+        batch_size: n,
+        ...settings,
+        ...more,
+      }
+      return read(
+        await http.postJson(under(config.baseUrl, path), writeOrder(config, { usual, order }), {
+          headers,
+          signal: stop,
+          judge,
+        }),
+        n,
+      )
     })
 
   return {
@@ -49,7 +78,11 @@ export function sdapi(config: ImageVendorConfig): ImageVendor {
   /** Images come as bare base64. A grid or a mask may follow them, where the server is set up so. */
   function read(reply: unknown, count: number): readonly MadeImage[] {
     if (!isReply.Check(reply)) throw http.refusal('failed', 'sdapi answered in another shape')
-    return readImages(reply.images.map((b64_json) => ({ b64_json })), count, http)
+    return readImages(
+      reply.images.map((b64_json) => ({ b64_json })),
+      count,
+      http,
+    )
   }
 }
 
@@ -60,4 +93,5 @@ function authorization(key: string | undefined): Readonly<Record<string, string>
 }
 
 /** `{error, detail, body, errors}`; a source image that does not decode is a 500 there. */
-const judge: Judge = ({ body }) => (/^Invalid (encoded image|image)/.test(String(record(body).detail)) ? 'image' : undefined)
+const judge: Judge = ({ body }) =>
+  /^Invalid (encoded image|image)/.test(String(record(body).detail)) ? 'image' : undefined

@@ -18,17 +18,30 @@ export function resellerVideos(config: VideoVendorConfig): VideoVendor {
   return {
     submit(job, { signal }) {
       const body = writeOrder(config, { order: orderOf(job) })
-      const send = () => http.submitting.postJson(under(config.baseUrl, '/videos'), body, { headers: http.headers, signal, judge: arkJudge })
-      return http.submit(send, arkJudge, (reply) => record(reply).id ?? record(reply).task_id ?? record(record(reply).data).id)
+      const send = () =>
+        http.submitting.postJson(under(config.baseUrl, '/videos'), body, {
+          headers: http.headers,
+          signal,
+          judge: arkJudge,
+        })
+      return http.submit(
+        send,
+        arkJudge,
+        (reply) => record(reply).id ?? record(reply).task_id ?? record(record(reply).data).id,
+      )
     },
-    look: (handle, { signal }) => http.look(`/videos/${encodeURIComponent(handle)}`, signal, lookJudge, ({ body }) => read(handle, body)),
+    look: (handle, { signal }) =>
+      http.look(`/videos/${encodeURIComponent(handle)}`, signal, lookJudge, ({ body }) => read(handle, body)),
   }
 }
 
 function orderOf(job: VideoJob): Readonly<Record<string, Json>> {
   const { model, prompt, aspectRatio, image, lastFrame, asset, generateAudio = false, watermark = false } = job
   const frame = (url: string, frame_type: string) => ({ type: 'image_url', frame_type, image_url: { url } })
-  const frames = [...(image === undefined ? [] : [frame(image, 'first_frame')]), ...(lastFrame === undefined ? [] : [frame(lastFrame, 'last_frame')])]
+  const frames = [
+    ...(image === undefined ? [] : [frame(image, 'first_frame')]),
+    ...(lastFrame === undefined ? [] : [frame(lastFrame, 'last_frame')]),
+  ]
   const pictures = [...(asset === undefined ? [] : [assetUrl(asset)]), ...(job.referenceImages ?? [])]
   const references = [
     ...pictures.map((url) => ({ type: 'image_url', image_url: { url } })),
@@ -76,7 +89,10 @@ function read(handle: string, body: unknown): VideoState | undefined {
 
 function finished(handle: string, job: Readonly<Record<string, unknown>>): VideoState {
   const places = [job, job.content, job.video, job.data].map(record)
-  const find = (...names: readonly string[]) => names.flatMap((name) => places.map((place) => place[name])).find((value) => typeof value === 'string' && value !== '')
+  const find = (...names: readonly string[]) =>
+    names
+      .flatMap((name) => places.map((place) => place[name]))
+      .find((value) => typeof value === 'string' && value !== '')
   const { total_tokens, completion_tokens } = record(job.usage)
   return doneWith({
     url: find('video_url', 'url'),

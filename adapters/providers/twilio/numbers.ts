@@ -24,7 +24,10 @@ export type TwilioConfig = {
 export const TWILIO_URL = 'https://api.twilio.com'
 export const TWILIO_LOOKUPS_URL = 'https://lookups.twilio.com'
 
-const FIELDS = { carrier: 'line_type_intelligence,caller_name', fraud: 'line_type_intelligence,sms_pumping_risk' } as const
+const FIELDS = {
+  carrier: 'line_type_intelligence,caller_name',
+  fraud: 'line_type_intelligence,sms_pumping_risk',
+} as const
 const COUNTRIES = ['US', 'CA']
 const TIMEOUT_MS = 20_000
 /** What stands before the order in the name of a number. */
@@ -39,8 +42,22 @@ const NOT_TO_BE_HAD = new Set(['21421', '21422', '21615', '21631', '21649', '216
 const gone = () => new ApiError('NOT_FOUND', { message: 'There is no such number.' })
 
 export function twilio(config: TwilioConfig): PhoneVendor {
-  const { accountSid, authToken, baseUrl = TWILIO_URL, lookupsUrl = TWILIO_LOOKUPS_URL, fraudFields = FIELDS.fraud, countries = COUNTRIES } = config
-  const http = vendorHttp({ ...config, name: 'twilio', maker: 'Twilio', timeoutMs: TIMEOUT_MS, maxBytes: 8 * 1024 * 1024, errorFor: toldOf({ source: 'Twilio', timeoutMs: TIMEOUT_MS }) })
+  const {
+    accountSid,
+    authToken,
+    baseUrl = TWILIO_URL,
+    lookupsUrl = TWILIO_LOOKUPS_URL,
+    fraudFields = FIELDS.fraud,
+    countries = COUNTRIES,
+  } = config
+  const http = vendorHttp({
+    ...config,
+    name: 'twilio',
+    maker: 'Twilio',
+    timeoutMs: TIMEOUT_MS,
+    maxBytes: 8 * 1024 * 1024,
+    errorFor: toldOf({ source: 'Twilio', timeoutMs: TIMEOUT_MS }),
+  })
   const headers = { authorization: `Basic ${btoa(`${accountSid}:${authToken}`)}` }
   const account = `${root(baseUrl)}/2010-04-01/Accounts/${accountSid}`
   const orGone: Judge = ({ status }) => (status === 404 ? gone() : undefined)
@@ -51,10 +68,17 @@ export function twilio(config: TwilioConfig): PhoneVendor {
     async lookup(number, about, { signal }) {
       const judge: Judge = ({ status, body }) => {
         if (status !== 400 && status !== 404) return undefined
-        return new ApiError('PASSED_ON', { status, message: `Twilio ${status}: ${withoutSecrets(envelope(body).message, [authToken, accountSid]).slice(0, 200) || 'unknown number'} (payment NOT charged)`, fields: { status } })
+        return new ApiError('PASSED_ON', {
+          status,
+          message: `Twilio ${status}: ${withoutSecrets(envelope(body).message, [authToken, accountSid]).slice(0, 200) || 'unknown number'} (payment NOT charged)`,
+          fields: { status },
+        })
       }
       const fields = about === 'fraud' ? fraudFields : FIELDS.carrier
-      return await http.passText(`${root(lookupsUrl)}/v2/PhoneNumbers/${e164(number)}?Fields=${encodeURIComponent(fields)}`, { signal, headers, judge })
+      return await http.passText(
+        `${root(lookupsUrl)}/v2/PhoneNumbers/${e164(number)}?Fields=${encodeURIComponent(fields)}`,
+        { signal, headers, judge },
+      )
     },
 
     async buy({ country, areaCode, order }, { signal }) {
@@ -93,24 +117,44 @@ export function twilio(config: TwilioConfig): PhoneVendor {
   }
 
   async function boughtUnder(order: string, signal: AbortSignal): Promise<Line | undefined> {
-    const { body } = await http.getJson(`${account}/IncomingPhoneNumbers.json?FriendlyName=${encodeURIComponent(OURS + order)}&PageSize=20`, { signal, headers })
+    const { body } = await http.getJson(
+      `${account}/IncomingPhoneNumbers.json?FriendlyName=${encodeURIComponent(OURS + order)}&PageSize=20`,
+      { signal, headers },
+    )
     return linesIn(body).find((line) => line.order === order)
   }
 
-  async function onOffer(country: string, areaCode: string | undefined, signal: AbortSignal): Promise<readonly string[]> {
-    const asked = new URLSearchParams({ VoiceEnabled: 'true', ExcludeAllAddressRequired: 'true', PageSize: String(TRIES), ...(areaCode && { AreaCode: areaCode }) })
+  async function onOffer(
+    country: string,
+    areaCode: string | undefined,
+    signal: AbortSignal,
+  ): Promise<readonly string[]> {
+    const asked = new URLSearchParams({
+      VoiceEnabled: 'true',
+      ExcludeAllAddressRequired: 'true',
+      PageSize: String(TRIES),
+      ...(areaCode && { AreaCode: areaCode }),
+    })
     const url = `${account}/AvailablePhoneNumbers/${encodeURIComponent(country)}/Local.json?${asked}`
-    const body = await http.getJson(url, { signal, headers, judge: orGone }).then((answer) => answer.body, isGone(undefined))
+    const body = await http
+      .getJson(url, { signal, headers, judge: orGone })
+      .then((answer) => answer.body, isGone(undefined))
     const listed = record(body).available_phone_numbers
     return (Array.isArray(listed) ? listed : []).flatMap((each) => numberIn(each) ?? []).slice(0, TRIES)
   }
 
   /** Undefined where this number is not to be had. Where it is not known whether it was bought, the account is asked. */
   async function purchase(number: string, order: string, signal: AbortSignal): Promise<Line | undefined> {
-    const judge: Judge = ({ status, body }) => (status < 500 && NOT_TO_BE_HAD.has(envelope(body).code) ? gone() : undefined)
+    const judge: Judge = ({ status, body }) =>
+      status < 500 && NOT_TO_BE_HAD.has(envelope(body).code) ? gone() : undefined
     const form = new URLSearchParams({ PhoneNumber: number, FriendlyName: OURS + order })
     try {
-      const body = await http.postForm(`${account}/IncomingPhoneNumbers.json`, form, { signal, headers, judge, once: true })
+      const body = await http.postForm(`${account}/IncomingPhoneNumbers.json`, form, {
+        signal,
+        headers,
+        judge,
+        once: true,
+      })
       const line = lineIn(body)
       if (line) return { ...line, order }
       throw http.refusal('failed', 'twilio sold a number without saying which')

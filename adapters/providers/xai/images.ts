@@ -6,7 +6,15 @@ import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { ImageJob, ImageVendor, Json, MadeImage } from '../../../core/mod.ts'
 import { vendorHttp } from '../../http/fetch.ts'
-import { bearer, type ImageVendorConfig, nearestRatio, readImages, spread, under, writeOrder } from '../lib/image_provider.ts'
+import {
+  bearer,
+  type ImageVendorConfig,
+  nearestRatio,
+  readImages,
+  spread,
+  under,
+  writeOrder,
+} from '../lib/image_provider.ts'
 import { invalidImage, pictures } from '../lib/media_input.ts'
 import { envelope, type Judge } from '../lib/refusals.ts'
 
@@ -28,7 +36,23 @@ const isReply = TypeCompiler.Compile(
 const MAX_PER_CALL = 10
 const MAX_SOURCES = 5
 const READS = ['image/png', 'image/jpeg', 'image/webp']
-const RATIOS = ['1:1', '3:4', '4:3', '9:16', '16:9', '2:3', '3:2', '9:19.5', '19.5:9', '9:20', '20:9', '1:2', '2:1', '21:9', '5:2']
+const RATIOS = [
+  '1:1',
+  '3:4',
+  '4:3',
+  '9:16',
+  '16:9',
+  '2:3',
+  '3:2',
+  '9:19.5',
+  '19.5:9',
+  '9:20',
+  '20:9',
+  '1:2',
+  '2:1',
+  '21:9',
+  '5:2',
+]
 
 /**
  * There is no WxH: a size becomes an aspect ratio and 1k or 2k. Unknown fields are answered with 422 (ddcat-ai/open-ai-canvas PR 167), so none is
@@ -41,11 +65,18 @@ export function xaiImages(config: ImageVendorConfig): ImageVendor {
   const make = (job: ImageJob, sources: Readonly<Record<string, Json>>, signal: AbortSignal) =>
     spread({ n: job.n, perCall: config.perCall ?? MAX_PER_CALL }, signal, async (n, stop) => {
       const usual = job.model.includes('imagine-image-2') ? { quality: 'low' } : {}
-      const shape = { aspect_ratio: nearestRatio(RATIOS, job), resolution: job.width * job.height > 1448 * 1448 ? '2k' : '1k' }
+      const shape = {
+        aspect_ratio: nearestRatio(RATIOS, job),
+        resolution: job.width * job.height > 1448 * 1448 ? '2k' : '1k',
+      }
       const order = { model: job.model, prompt: job.prompt, n, ...shape, response_format: 'b64_json', ...sources }
       const isEdit = Object.keys(sources).length > 0
       const path = isEdit ? '/images/edits' : '/images/generations'
-      const reply = await http.postJson(under(config.baseUrl, path), writeOrder(config, { usual, order }), { headers, signal: stop, judge: judgeOf(isEdit) })
+      const reply = await http.postJson(under(config.baseUrl, path), writeOrder(config, { usual, order }), {
+        headers,
+        signal: stop,
+        judge: judgeOf(isEdit),
+      })
       return read(reply, n)
     })
 
@@ -63,7 +94,8 @@ export function xaiImages(config: ImageVendorConfig): ImageVendor {
   /** xAI moderates inside a 200: `respect_moderation: false`, or no data at all (vercel/ai issue 19168). */
   function read(reply: unknown, count: number): readonly MadeImage[] {
     if (!isReply.Check(reply)) throw http.refusal('failed', 'xai-images answered in another shape')
-    const isRefused = reply.data.length === 0 || reply.data.some(({ respect_moderation }) => respect_moderation === false)
+    const isRefused =
+      reply.data.length === 0 || reply.data.some(({ respect_moderation }) => respect_moderation === false)
     if (isRefused) throw http.refusal('policy', 'xai-images refused')
     return readImages(reply.data, count, http)
   }

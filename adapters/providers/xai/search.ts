@@ -42,15 +42,27 @@ export function xaiSearch(config: XaiSearchConfig): SearchVendor {
   }
 
   function read(reply: Loose, { maxResults }: SearchJob): SearchAnswer {
-    const parts = outputOf(reply).filter(({ type }) => type === 'message').flatMap(({ content }) => records(content))
-    const summary = parts.map(({ type, text }) => (type === 'output_text' && typeof text === 'string' ? text : '')).join('').trim()
-    const isFiltered = record(reply.incomplete_details).reason === 'content_filter' || parts.some(({ type }) => type === 'refusal')
+    const parts = outputOf(reply)
+      .filter(({ type }) => type === 'message')
+      .flatMap(({ content }) => records(content))
+    const summary = parts
+      .map(({ type, text }) => (type === 'output_text' && typeof text === 'string' ? text : ''))
+      .join('')
+      .trim()
+    const isFiltered =
+      record(reply.incomplete_details).reason === 'content_filter' || parts.some(({ type }) => type === 'refusal')
     if (isFiltered) throw http.refusal('policy', 'xai-search refused')
-    if (summary === '' || reply.status === 'failed') throw http.refusal('failed', 'xai-search answered without a summary')
+    if (summary === '' || reply.status === 'failed')
+      throw http.refusal('failed', 'xai-search answered without a summary')
     const citations = citationsOf(parts, reply)
     const sourcesUsed = countOf(reply, citations.length)
     const model = typeof reply.model === 'string' && reply.model !== '' ? reply.model : config.model
-    return { summary, citations: citations.slice(0, maxResults), ...(sourcesUsed !== undefined && { sourcesUsed }), model }
+    return {
+      summary,
+      citations: citations.slice(0, maxResults),
+      ...(sourcesUsed !== undefined && { sourcesUsed }),
+      model,
+    }
   }
 }
 
@@ -73,14 +85,20 @@ type Loose = Readonly<Record<string, unknown>>
 
 const records = (value: unknown): readonly Loose[] => (Array.isArray(value) ? value.map(record) : [])
 const outputOf = ({ output }: Loose): readonly Loose[] => records(output)
-const unique = (urls: readonly unknown[]): readonly string[] => [...new Set(urls.filter((url): url is string => typeof url === 'string' && url !== ''))]
+const unique = (urls: readonly unknown[]): readonly string[] => [
+  ...new Set(urls.filter((url): url is string => typeof url === 'string' && url !== '')),
+]
 
 /** What the text cites, in its order; where it has no marks, the list that comes with the reply. */
 function citationsOf(parts: readonly Loose[], { citations }: Loose): readonly string[] {
   const marks = parts.flatMap(({ annotations }) => records(annotations)).filter(({ type }) => type === 'url_citation')
   const cited = unique(marks.map(({ url }) => url))
   if (cited.length > 0) return cited
-  return unique(Array.isArray(citations) ? citations.map((each: unknown) => (typeof each === 'string' ? each : record(each).url)) : [])
+  return unique(
+    Array.isArray(citations)
+      ? citations.map((each: unknown) => (typeof each === 'string' ? each : record(each).url))
+      : [],
+  )
 }
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
@@ -89,7 +107,9 @@ const isCount = (value: unknown): value is number => Number.isSafeInteger(value)
 function countOf(reply: Loose, cited: number): number | undefined {
   const { num_sources_used: reported } = record(reply.usage)
   if (isCount(reported) && (reported > 0 || cited === 0)) return reported
-  const seen = outputOf(reply).flatMap(({ type, action }) => (type === 'web_search_call' ? records(record(action).sources) : []))
+  const seen = outputOf(reply).flatMap(({ type, action }) =>
+    type === 'web_search_call' ? records(record(action).sources) : [],
+  )
   const count = unique(seen.map(({ url }) => url)).length
   return count > 0 ? count : undefined
 }

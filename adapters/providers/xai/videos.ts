@@ -18,10 +18,16 @@ export function xaiVideos(config: VideoVendorConfig): VideoVendor {
     submit(job, { signal }) {
       const body = writeOrder(config, { order: orderOf(job) })
       const judge = judgeOf(job.image !== undefined)
-      const send = () => http.submitting.postJson(under(config.baseUrl, '/videos/generations'), body, { headers: http.headers, signal, judge })
+      const send = () =>
+        http.submitting.postJson(under(config.baseUrl, '/videos/generations'), body, {
+          headers: http.headers,
+          signal,
+          judge,
+        })
       return http.submit(send, judge, (reply) => record(reply).request_id)
     },
-    look: (handle, { signal }) => http.look(`/videos/${encodeURIComponent(handle)}`, signal, judgeLook, (answer) => read(handle, answer)),
+    look: (handle, { signal }) =>
+      http.look(`/videos/${encodeURIComponent(handle)}`, signal, judgeLook, (answer) => read(handle, answer)),
   }
 }
 
@@ -42,7 +48,8 @@ function read(handle: string, { status: httpStatus, body }: { status: number; bo
   const { url, duration, respect_moderation } = record(video)
   const state = word(status)
   if (respect_moderation === false) return FAILED.policy
-  if (state === 'done' || (state === '' && typeof url === 'string')) return doneWith({ url, seconds: duration, requestId: handle })
+  if (state === 'done' || (state === '' && typeof url === 'string'))
+    return doneWith({ url, seconds: duration, requestId: handle })
   if (state === 'expired') return FAILED.expired
   if (state === 'failed') return isModeration(envelope(body)) ? FAILED.policy : FAILED.unknown
   if (httpStatus === 202 || state !== '') return running(state === 'queued' ? 'queued' : 'in_progress', progress)

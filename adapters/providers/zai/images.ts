@@ -9,7 +9,9 @@ import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, type ImageVendorConfig, readImages, sizeOf, spread, under, writeOrder } from '../lib/image_provider.ts'
 import { envelope, type Judge, type Trouble } from '../lib/refusals.ts'
 
-const isReply = TypeCompiler.Compile(Type.Object({ data: Type.Optional(Type.Array(Type.Object({ url: Type.Optional(Type.String()) }))) }))
+const isReply = TypeCompiler.Compile(
+  Type.Object({ data: Type.Optional(Type.Array(Type.Object({ url: Type.Optional(Type.String()) }))) }),
+)
 
 /** One image a call, as a temporary URL. There is no edit. `quality` is `standard` unless pinned; `hd` takes about 20 s. */
 export function cogview(config: ImageVendorConfig): ImageVendor {
@@ -19,8 +21,15 @@ export function cogview(config: ImageVendorConfig): ImageVendor {
   return {
     generate: (job, { signal }) =>
       spread({ n: job.n, perCall: 1 }, signal, async (count, stop) => {
-        const body = writeOrder(config, { usual: { quality: 'standard' }, order: { model: job.model, prompt: job.prompt, size: sizeOf(job) } })
-        const reply = await http.postJson(under(config.baseUrl, '/images/generations'), body, { headers, signal: stop, judge })
+        const body = writeOrder(config, {
+          usual: { quality: 'standard' },
+          order: { model: job.model, prompt: job.prompt, size: sizeOf(job) },
+        })
+        const reply = await http.postJson(under(config.baseUrl, '/images/generations'), body, {
+          headers,
+          signal: stop,
+          judge,
+        })
         if (!isReply.Check(reply)) throw http.refusal('failed', 'cogview answered in another shape')
         // `content_filter` comes with good images too (level 3, the mildest): only the missing image tells.
         if (!reply.data?.length) throw http.refusal('policy', 'cogview refused')

@@ -46,7 +46,8 @@ const ABOUT_THE_CALL = /_NOT_AUTHORIZED_FOR_TRADE$|^NO_ACCESS_TO_TRADES_ENDPOINT
 /** Throws a RangeError where `feeRecipient` is no address: every trade would go without its fee, or fail. A path without a row is never called. */
 export function zerox(config: ZeroxConfig): SwapVendor {
   const { baseUrl = ZEROX_URL, key, feeRecipient, log, fetch = globalThis.fetch, maxBytes = MAX_REPLY_BYTES } = config
-  if (!/^0x[0-9a-fA-F]{40}$/.test(feeRecipient) || /^0x0+$/.test(feeRecipient)) throw new RangeError('the recipient of swap fees must be an address: 0x and 40 hex digits')
+  if (!/^0x[0-9a-fA-F]{40}$/.test(feeRecipient) || /^0x0+$/.test(feeRecipient))
+    throw new RangeError('the recipient of swap fees must be an address: 0x and 40 hex digits')
   const headers = { accept: 'application/json', '0x-api-key': key, '0x-version': 'v2' }
 
   return {
@@ -55,8 +56,13 @@ export function zerox(config: ZeroxConfig): SwapVendor {
       signal.throwIfAborted()
       const answer = await orAbort(ask(call, signal), signal)
       if (isAboutUs(answer)) {
-        log.alert('the swap aggregator refuses us: its key, plan or balance needs the operator', { status: answer.status, code: nameOf(answer.body) })
-        throw new ApiError('NOT_CONFIGURED', { message: 'The swap aggregator does not accept this gateway just now; the operator has been told.' })
+        log.alert('the swap aggregator refuses us: its key, plan or balance needs the operator', {
+          status: answer.status,
+          code: nameOf(answer.body),
+        })
+        throw new ApiError('NOT_CONFIGURED', {
+          message: 'The swap aggregator does not accept this gateway just now; the operator has been told.',
+        })
       }
       return answer
     },
@@ -64,7 +70,10 @@ export function zerox(config: ZeroxConfig): SwapVendor {
 
   async function ask({ method, path, query, body }: SwapCall, signal: AbortSignal): Promise<SwapAnswer> {
     const url = baseUrl.replace(/\/+$/, '') + upstreamPath(method, path) + query.replaceAll('#', '%23')
-    const sent = method === 'POST' ? { body: (body ?? '') as BodyInit, headers: { ...headers, 'content-type': 'application/json' } } : { headers }
+    const sent =
+      method === 'POST'
+        ? { body: (body ?? '') as BodyInit, headers: { ...headers, 'content-type': 'application/json' } }
+        : { headers }
     const response = await fetch(url, { method, ...sent, redirect: 'manual', signal }).catch(() => {
       throw away('could not be reached')
     })

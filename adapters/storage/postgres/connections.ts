@@ -118,7 +118,8 @@ export function connections(url: string, { connections: max = 10, timeoutMs = 5_
     /** Connects and migrates, so that a start fails of what each verb would fail of. */
     ready: () => tracked(() => patiently(waitMs, ready)),
     read: <Answer>(look: (send: Send) => Promise<Answer>) => tracked(() => patiently(waitMs, () => read(look))),
-    write: <Seen, Answer>(step: Step<Seen, Answer>) => tracked(() => inTurn(step.turn, () => patiently(waitMs, () => write(step)))),
+    write: <Seen, Answer>(step: Step<Seen, Answer>) =>
+      tracked(() => inTurn(step.turn, () => patiently(waitMs, () => write(step)))),
     /** Ends when all that was asked before has been answered. */
     async close(): Promise<void> {
       if (isClosed) return
@@ -134,13 +135,24 @@ export function connections(url: string, { connections: max = 10, timeoutMs = 5_
  * its index, and a plan made while the tables were empty must not outlive that; none is worth compiling.
  */
 function habits(timeoutMs: number): string {
-  const settings = { statement_timeout: timeoutMs, idle_in_transaction_session_timeout: timeoutMs, enable_seqscan: 'off', jit: 'off' }
-  return Object.entries(settings).map(([name, value]) => `SET ${name} = ${value}`).join(';')
+  const settings = {
+    statement_timeout: timeoutMs,
+    idle_in_transaction_session_timeout: timeoutMs,
+    enable_seqscan: 'off',
+    jit: 'off',
+  }
+  return Object.entries(settings)
+    .map(([name, value]) => `SET ${name} = ${value}`)
+    .join(';')
 }
 
 function sender(client: PoolClient): Send {
   return ({ name, text, encode, decode }, values) =>
-    heard(client.query<unknown[]>({ name, text, values: encode(values), rowMode: 'array' }).then(({ rows }) => rows.map(decode), fail))
+    heard(
+      client
+        .query<unknown[]>({ name, text, values: encode(values), rowMode: 'array' })
+        .then(({ rows }) => rows.map(decode), fail),
+    )
 }
 
 function plainly(client: PoolClient, text: string): Promise<QueryResult> {
@@ -165,7 +177,9 @@ function digest(name: string): string {
 }
 
 /** All answers, or the first error in order, once there is nothing left to wait for. */
-async function together<Answers extends readonly unknown[]>(promises: { [At in keyof Answers]: Promise<Answers[At]> }): Promise<Answers> {
+async function together<Answers extends readonly unknown[]>(promises: {
+  [At in keyof Answers]: Promise<Answers[At]>
+}): Promise<Answers> {
   await Promise.allSettled(promises)
   return (await Promise.all(promises)) as unknown as Answers
 }
@@ -173,7 +187,11 @@ async function together<Answers extends readonly unknown[]>(promises: { [At in k
 /** With the commit on its way, a lost connection tells nothing. */
 function doubt(error: unknown): never {
   if (!(error instanceof DatabaseError) || error.kind !== 'lost') throw error
-  throw new DatabaseError('failed', error.code, `the connection broke before the database had answered; what was asked may have been done (${error.code})`)
+  throw new DatabaseError(
+    'failed',
+    error.code,
+    `the connection broke before the database had answered; what was asked may have been done (${error.code})`,
+  )
 }
 
 function fail(error: unknown): never {
@@ -210,7 +228,10 @@ function turns(limitMs: number) {
 async function inTime(turn: Promise<unknown>, limitMs: number): Promise<void> {
   let timer: ReturnType<typeof setTimeout> | undefined
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new DatabaseError('failed', '', 'the database is too slow: others still wait for the same thing')), limitMs)
+    timer = setTimeout(
+      () => reject(new DatabaseError('failed', '', 'the database is too slow: others still wait for the same thing')),
+      limitMs,
+    )
   })
   await Promise.race([turn, late]).finally(() => clearTimeout(timer))
 }

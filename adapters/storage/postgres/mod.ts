@@ -62,7 +62,11 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
             at.cap?.newWallet ? send(ask.paid, { payer: call.payer, asset: call.asset }) : [],
           ]),
         act([[bound], owed, [paid]], send) {
-          const { answer, writes } = decideOpen({ call, authorization }, { bound, exposedCalls: owed, hasPaid: paid !== undefined }, at)
+          const { answer, writes } = decideOpen(
+            { call, authorization },
+            { bound, exposedCalls: owed, hasPaid: paid !== undefined },
+            at,
+          )
           return after(perform(writes, send), opened(answer, send))
         },
       })
@@ -114,7 +118,12 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
         act([heads, found], send) {
           const bindings = found.filter((binding) => binding.call === id)
           const elsewhere = found.find((binding) => binding.call !== id)
-          const bound = elsewhere && must(heads.find((head) => head.id === elsewhere.call), `call ${elsewhere.call}`)
+          const bound =
+            elsewhere &&
+            must(
+              heads.find((head) => head.id === elsewhere.call),
+              `call ${elsewhere.call}`,
+            )
           const call = heads.find((head) => head.id === id)
           const { answer, writes } = decideClaim(call, { bindings, offered, bound }, at)
           return after(perform(writes, send), claimed(answer, send))
@@ -134,7 +143,8 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       })
     },
 
-    unsettled: (before, limit, gateway) => read((send) => send(ask.unsettled, { before, limit, gateway: gateway ?? null })),
+    unsettled: (before, limit, gateway) =>
+      read((send) => send(ask.unsettled, { before, limit, gateway: gateway ?? null })),
 
     spendByModel: (payer, since) => read((send) => send(ask.spent, { payer, since }).then(summed)),
 
@@ -182,7 +192,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
 
     async prune(now) {
       let touched = 0
-      for (let from: Place | undefined = { expiresAt: Number.MIN_SAFE_INTEGER, id: '' }; from; ) {
+      for (let from: Place | undefined = { expiresAt: Number.MIN_SAFE_INTEGER, id: '' }; from;) {
         const step: Aged = await write(aging(now, from))
         touched += step.touched
         from = step.last
@@ -190,7 +200,11 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       for (const stale of [ask.staleOwned, ask.staleLeases, ask.staleWindows] as readonly Statement<object>[]) {
         let gone: number
         do {
-          gone = await write({ turn: 'prune', look: async () => {}, act: async (_, send) => (await send(stale, { now, limit: BATCH })).length })
+          gone = await write({
+            turn: 'prune',
+            look: async () => {},
+            act: async (_, send) => (await send(stale, { now, limit: BATCH })).length,
+          })
           touched += gone
         } while (gone === BATCH)
       }
@@ -210,7 +224,11 @@ const ownedOf = ({ kind, id }: Pick<StoredRecord, 'kind' | 'id'>) => `owned ${JS
 
 // ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-function exposedCalls(send: Send, { payer, asset }: NewCall, at: { now: number; asOf: number }): Promise<ExposedCall[]> {
+function exposedCalls(
+  send: Send,
+  { payer, asset }: NewCall,
+  at: { now: number; asOf: number },
+): Promise<ExposedCall[]> {
   return send(ask.exposedCalls, { payer, asset, now: at.now, since: at.asOf - SETTLED_LOOKBACK_MS })
 }
 
@@ -250,7 +268,10 @@ function patchCall(id: string, patch: RowPatch, send: Send): Promise<unknown> {
 }
 
 /** Keeps the record where what is stored so far allows it. */
-function owning(record: StoredRecord, may: (stored: StoredRecord | undefined) => boolean): Step<readonly StoredRecord[], boolean> {
+function owning(
+  record: StoredRecord,
+  may: (stored: StoredRecord | undefined) => boolean,
+): Step<readonly StoredRecord[], boolean> {
   return {
     turn: ownedOf(record),
     locks: [ownedOf(record)],
@@ -274,8 +295,13 @@ function renewing(owner: string, ids: readonly string[], until: number): Step<Pr
       return { heads, bindings }
     },
     act({ heads, bindings }, send) {
-      const decided = heads.map((head) => ({ head, ...decideRenewal(head, { bindings: bindings.filter(({ call }) => call === head.id), owner }, until) }))
-      const longer = decided.filter(({ head, writes }) => isUnfinished(head.work) && writes.length > 0).map(({ head }) => head.id)
+      const decided = heads.map((head) => ({
+        head,
+        ...decideRenewal(head, { bindings: bindings.filter(({ call }) => call === head.id), owner }, until),
+      }))
+      const longer = decided
+        .filter(({ head, writes }) => isUnfinished(head.work) && writes.length > 0)
+        .map(({ head }) => head.id)
       const back = decided.flatMap(({ head, writes }) => (isUnfinished(head.work) ? [] : writes))
       const done = [...(longer.length > 0 ? [send(ask.renew, { ids: longer, until })] : []), perform(back, send)]
       return after(Promise.all(done), Promise.resolve(decided.flatMap(({ head, answer }) => (answer ? [head.id] : []))))
@@ -284,7 +310,10 @@ function renewing(owner: string, ids: readonly string[], until: number): Step<Pr
 }
 
 type Aged = { readonly touched: number; readonly last: Place | undefined }
-type Old = { readonly heads: readonly Head[]; readonly bindings: readonly Pick<AuthorizationBinding, 'call' | 'expiresAt'>[] }
+type Old = {
+  readonly heads: readonly Head[]
+  readonly bindings: readonly Pick<AuthorizationBinding, 'call' | 'expiresAt'>[]
+}
 
 /** One bounded step of `prune` over calls, beginning behind `from`. */
 function aging(now: number, from: Place): Step<Old, Aged> {
@@ -295,9 +324,22 @@ function aging(now: number, from: Place): Step<Old, Aged> {
       return { heads, bindings: await send(ask.bindingsAmong, { ids: heads.map(({ id }) => id) }) }
     },
     act({ heads, bindings }, send) {
-      const fated = (fate: string) => heads.filter((head) => afterlife(head, bindings.filter(({ call }) => call === head.id), now) === fate)
+      const fated = (fate: string) =>
+        heads.filter(
+          (head) =>
+            afterlife(
+              head,
+              bindings.filter(({ call }) => call === head.id),
+              now,
+            ) === fate,
+        )
       const [old, over] = [{ ids: fated('empty').map(({ id }) => id) }, { ids: fated('forget').map(({ id }) => id) }]
-      const done = [send(ask.emptyAmong, old), send(ask.unsignAmong, old), send(ask.freeAmong, over), send(ask.forgetAmong, over)]
+      const done = [
+        send(ask.emptyAmong, old),
+        send(ask.unsignAmong, old),
+        send(ask.freeAmong, over),
+        send(ask.forgetAmong, over),
+      ]
       const last = heads.length < BATCH ? undefined : heads.at(-1)
       return after(Promise.all(done), Promise.resolve({ touched: old.ids.length + over.ids.length, last }))
     },

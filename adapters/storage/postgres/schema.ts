@@ -65,11 +65,21 @@ export const calls = pgTable(
     paid: amount(),
   },
   (call) => [
-    index('calls_unfinished').on(call.until, call.id).where(sql`work in ('queued', 'in_progress')`),
-    index('calls_owned').on(call.owner, call.gateway, call.id).where(sql`work in ('queued', 'in_progress')`),
-    index('calls_settling').on(call.claimUntil, call.id).where(sql`money = 'settling'`),
-    index('calls_spent').on(call.payer, call.settledAt).where(sql`money = 'settled'`),
-    index('calls_aging').on(call.expiresAt, call.id).where(sql`not emptied`),
+    index('calls_unfinished')
+      .on(call.until, call.id)
+      .where(sql`work in ('queued', 'in_progress')`),
+    index('calls_owned')
+      .on(call.owner, call.gateway, call.id)
+      .where(sql`work in ('queued', 'in_progress')`),
+    index('calls_settling')
+      .on(call.claimUntil, call.id)
+      .where(sql`money = 'settling'`),
+    index('calls_spent')
+      .on(call.payer, call.settledAt)
+      .where(sql`money = 'settled'`),
+    index('calls_aging')
+      .on(call.expiresAt, call.id)
+      .where(sql`not emptied`),
   ],
 )
 
@@ -89,7 +99,9 @@ export const authorizations = pgTable(
   },
   (binding) => [
     uniqueIndex('authorizations_of_call').on(binding.call, binding.place),
-    index('authorizations_spendable').on(binding.payer, binding.expiresAt).where(sql`state in ('open', 'sent')`),
+    index('authorizations_spendable')
+      .on(binding.payer, binding.expiresAt)
+      .where(sql`state in ('open', 'sent')`),
   ],
 )
 

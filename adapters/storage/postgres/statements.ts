@@ -1,4 +1,16 @@
-import { type GetColumnData, type SQL, and, asc, eq, fillPlaceholders, getTableColumns, gt, gte, lte, sql } from 'drizzle-orm'
+import {
+  type GetColumnData,
+  type SQL,
+  and,
+  asc,
+  eq,
+  fillPlaceholders,
+  getTableColumns,
+  gt,
+  gte,
+  lte,
+  sql,
+} from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { type PgColumn, unionAll } from 'drizzle-orm/pg-core'
 import type { RowPatch } from '../../../core/payment/ledger.ts'
@@ -18,11 +30,57 @@ export type Statement<Row> = {
 /** Drizzle builds and types the statements, and codes their values; it never holds a connection. */
 const db = drizzle.mock()
 const { claimToken, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
-const { id, payer, asset, work, money, owner, until, receipt, expiresAt, settledAt, quote, gateway, endpoint, model, usage, createdAt, startedAt, error } = shown
-const heads = { id, payer, work, money, owner, until, startedAt, error, receipt, expiresAt, claimToken, claimUntil, claimKey, claimFresh, emptied }
+const {
+  id,
+  payer,
+  asset,
+  work,
+  money,
+  owner,
+  until,
+  receipt,
+  expiresAt,
+  settledAt,
+  quote,
+  gateway,
+  endpoint,
+  model,
+  usage,
+  createdAt,
+  startedAt,
+  error,
+} = shown
+const heads = {
+  id,
+  payer,
+  work,
+  money,
+  owner,
+  until,
+  startedAt,
+  error,
+  receipt,
+  expiresAt,
+  claimToken,
+  claimUntil,
+  claimKey,
+  claimFresh,
+  emptied,
+}
 const { signed, ...bindings } = getTableColumns(authorizations)
 // `block` is read as `claimUntil` is: a number or nothing.
-const exposedCalls = { id, endpoint, quote, work, money, startedAt, settledAt, state: bindings.state, bindingExpiresAt: bindings.expiresAt, block: claimUntil }
+const exposedCalls = {
+  id,
+  endpoint,
+  quote,
+  work,
+  money,
+  startedAt,
+  settledAt,
+  state: bindings.state,
+  bindingExpiresAt: bindings.expiresAt,
+  block: claimUntil,
+}
 const isUnfinished = sql`${work} in ('queued', 'in_progress')`
 const isOfCall = eq(bindings.call, id)
 
@@ -30,9 +88,21 @@ const spendable = db
   .select({ ...exposedCalls, block: sql<never>`null::bigint` })
   .from(authorizations)
   .innerJoin(calls, isOfCall)
-  .where(and(same(bindings.payer, 'payer'), gt(bindings.expiresAt, given('now', bindings.expiresAt)), sql`${bindings.state} in ('open', 'sent')`, same(asset)))
+  .where(
+    and(
+      same(bindings.payer, 'payer'),
+      gt(bindings.expiresAt, given('now', bindings.expiresAt)),
+      sql`${bindings.state} in ('open', 'sent')`,
+      same(asset),
+    ),
+  )
 const recent = db
-  .select({ ...exposedCalls, state: sql<never>`null::text`, bindingExpiresAt: sql<never>`null::bigint`, block: sql<never>`(${receipt}::json ->> 'block')::bigint` })
+  .select({
+    ...exposedCalls,
+    state: sql<never>`null::text`,
+    bindingExpiresAt: sql<never>`null::bigint`,
+    block: sql<never>`(${receipt}::json ->> 'block')::bigint`,
+  })
   .from(calls)
   .where(and(same(payer), same(asset), gte(settledAt, given('since', settledAt)), sql`${money} = 'settled'`))
 
@@ -42,18 +112,35 @@ const recent = db
  */
 export const ask = {
   /** Read as the column is whose kind it is of. */
-  now: rows('now', { now: createdAt }, { toSQL: () => ({ sql: 'select floor(extract(epoch from clock_timestamp()) * 1000)::bigint', params: [] }) }),
+  now: rows(
+    'now',
+    { now: createdAt },
+    { toSQL: () => ({ sql: 'select floor(extract(epoch from clock_timestamp()) * 1000)::bigint', params: [] }) },
+  ),
   call: rows('call', shown, db.select(shown).from(calls).where(same(id))),
-  callOf: rows('call_of', shown, db.select(shown).from(authorizations).innerJoin(calls, isOfCall).where(same(bindings.key))),
+  callOf: rows(
+    'call_of',
+    shown,
+    db.select(shown).from(authorizations).innerJoin(calls, isOfCall).where(same(bindings.key)),
+  ),
   /** Locks the call. */
   head: rows('head', heads, db.select(heads).from(calls).where(same(id)).for('no key update')),
   /** Locks the calls. */
-  headsAmong: rows('heads_among', heads, db.select(heads).from(calls).where(among(id)).orderBy(asc(id)).for('no key update')),
+  headsAmong: rows(
+    'heads_among',
+    heads,
+    db.select(heads).from(calls).where(among(id)).orderBy(asc(id)).for('no key update'),
+  ),
   /** Locks the call that an authorization serves. */
   bound: rows(
     'bound',
     heads,
-    db.select(heads).from(authorizations).innerJoin(calls, isOfCall).where(same(bindings.key)).for('no key update', { of: calls }),
+    db
+      .select(heads)
+      .from(authorizations)
+      .innerJoin(calls, isOfCall)
+      .where(same(bindings.key))
+      .for('no key update', { of: calls }),
   ),
   /** Locks a call, and the one that an authorization serves. */
   pair: rows(
@@ -62,7 +149,9 @@ export const ask = {
     db
       .select(heads)
       .from(calls)
-      .where(sql`${id} = ${given('id', id)} or ${id} = (select call from authorizations where key = ${given('key', bindings.key)})`)
+      .where(
+        sql`${id} = ${given('id', id)} or ${id} = (select call from authorizations where key = ${given('key', bindings.key)})`,
+      )
       .orderBy(asc(id))
       .for('no key update'),
   ),
@@ -80,7 +169,15 @@ export const ask = {
   signed: rows('signed', { signed }, db.select({ signed }).from(authorizations).where(same(bindings.key))),
   /** One statement, hence one moment: a settlement that ends meanwhile is seen before or after, not in between. */
   exposedCalls: rows('debts', exposedCalls, unionAll(spendable, recent)),
-  paid: rows('paid', { id }, db.select({ id }).from(calls).where(and(same(payer), same(asset), sql`${money} = 'settled'`)).limit(1)),
+  paid: rows(
+    'paid',
+    { id },
+    db
+      .select({ id })
+      .from(calls)
+      .where(and(same(payer), same(asset), sql`${money} = 'settled'`))
+      .limit(1),
+  ),
   lost: rows(
     'lost',
     shown,
@@ -107,7 +204,13 @@ export const ask = {
     db
       .select(shown)
       .from(calls)
-      .where(and(sql`${money} = 'settling'`, lte(claimUntil, given('before', claimUntil)), sql`${gateway} = coalesce(${given('gateway', gateway)}, ${gateway})`))
+      .where(
+        and(
+          sql`${money} = 'settling'`,
+          lte(claimUntil, given('before', claimUntil)),
+          sql`${gateway} = coalesce(${given('gateway', gateway)}, ${gateway})`,
+        ),
+      )
       .orderBy(asc(claimUntil), asc(id))
       .limit(sql.placeholder('limit')),
   ),
@@ -115,7 +218,17 @@ export const ask = {
   spent: rows(
     'spent',
     // Each is read as the column whose kind it is of.
-    { gateway, endpoint, model, asset, calls: createdAt, spent: quote, inputTokens: createdAt, outputTokens: createdAt, lastAt: createdAt },
+    {
+      gateway,
+      endpoint,
+      model,
+      asset,
+      calls: createdAt,
+      spent: quote,
+      inputTokens: createdAt,
+      outputTokens: createdAt,
+      lastAt: createdAt,
+    },
     db
       .select({
         gateway,
@@ -150,7 +263,14 @@ export const ask = {
       .limit(sql.placeholder('limit'))
       .for('no key update', { skipLocked: true }),
   ),
-  owned: rows('owned', getTableColumns(owned), db.select().from(owned).where(and(same(owned.kind), same(owned.id)))),
+  owned: rows(
+    'owned',
+    getTableColumns(owned),
+    db
+      .select()
+      .from(owned)
+      .where(and(same(owned.kind), same(owned.id))),
+  ),
   ownedBy: rows(
     'owned_by',
     getTableColumns(owned),
@@ -164,39 +284,71 @@ export const ask = {
   window: rows('window', getTableColumns(windows), db.select().from(windows).where(same(windows.key))),
 
   insertCall: rows('insert_call', {}, db.insert(calls).values(everyField(calls))),
-  renew: rows('renew', {}, db.update(calls).set({ until: sql`${given('until', until)}` }).where(among(id))),
+  renew: rows(
+    'renew',
+    {},
+    db
+      .update(calls)
+      .set({ until: sql`${given('until', until)}` })
+      .where(among(id)),
+  ),
   bind: rows(
     'bind',
     {},
-    db.insert(authorizations).values(everyField(authorizations)).onConflictDoUpdate({ target: bindings.key, set: fromExcluded(authorizations, 'key') }),
+    db
+      .insert(authorizations)
+      .values(everyField(authorizations))
+      .onConflictDoUpdate({ target: bindings.key, set: fromExcluded(authorizations, 'key') }),
   ),
-  mark: rows('mark', {}, db.update(authorizations).set({ state: sql`${given('state', bindings.state)}` }).where(same(bindings.key))),
+  mark: rows(
+    'mark',
+    {},
+    db
+      .update(authorizations)
+      .set({ state: sql`${given('state', bindings.state)}` })
+      .where(same(bindings.key)),
+  ),
   free: rows('free', {}, db.delete(authorizations).where(same(bindings.key))),
   freeAmong: rows('free_among', {}, db.delete(authorizations).where(among(bindings.call))),
   forgetAmong: rows('forget_among', {}, db.delete(calls).where(among(id))),
-  emptyAmong: rows('empty_among', {}, db.update(calls).set({ request: null, result: null, emptied: true }).where(among(id))),
+  emptyAmong: rows(
+    'empty_among',
+    {},
+    db.update(calls).set({ request: null, result: null, emptied: true }).where(among(id)),
+  ),
   unsignAmong: rows('unsign_among', {}, db.update(authorizations).set({ signed: null }).where(among(bindings.call))),
   takeLease: rows(
     'take_lease',
     {},
-    db.insert(leases).values(everyField(leases)).onConflictDoUpdate({ target: leases.name, set: fromExcluded(leases, 'name') }),
+    db
+      .insert(leases)
+      .values(everyField(leases))
+      .onConflictDoUpdate({ target: leases.name, set: fromExcluded(leases, 'name') }),
   ),
   keepWindow: rows(
     'keep_window',
     {},
-    db.insert(windows).values(everyField(windows)).onConflictDoUpdate({ target: windows.key, set: fromExcluded(windows, 'key') }),
+    db
+      .insert(windows)
+      .values(everyField(windows))
+      .onConflictDoUpdate({ target: windows.key, set: fromExcluded(windows, 'key') }),
   ),
   keepOwned: rows(
     'keep_owned',
     {},
-    db.insert(owned).values(everyField(owned)).onConflictDoUpdate({ target: [owned.kind, owned.id], set: fromExcluded(owned, 'kind', 'id') }),
+    db
+      .insert(owned)
+      .values(everyField(owned))
+      .onConflictDoUpdate({ target: [owned.kind, owned.id], set: fromExcluded(owned, 'kind', 'id') }),
   ),
   staleOwned: rows(
     'stale_owned',
     { id: owned.id },
     db
       .delete(owned)
-      .where(sql`ctid = any(array(select ctid from owned where ${lte(owned.expiresAt, given('now', owned.expiresAt))} ${aFew()}))`)
+      .where(
+        sql`ctid = any(array(select ctid from owned where ${lte(owned.expiresAt, given('now', owned.expiresAt))} ${aFew()}))`,
+      )
       .returning({ id: owned.id }),
   ),
   staleLeases: rows(
@@ -204,7 +356,12 @@ export const ask = {
     { name: leases.name },
     db
       .delete(leases)
-      .where(anyOf(leases.name, sql`select name from leases where ${lte(leases.until, given('now', leases.until))} ${aFew()}`))
+      .where(
+        anyOf(
+          leases.name,
+          sql`select name from leases where ${lte(leases.until, given('now', leases.until))} ${aFew()}`,
+        ),
+      )
       .returning({ name: leases.name }),
   ),
   staleWindows: rows(
@@ -212,7 +369,12 @@ export const ask = {
     { key: windows.key },
     db
       .delete(windows)
-      .where(anyOf(windows.key, sql`select key from windows where ${lte(windows.resetAt, given('now', windows.resetAt))} ${aFew()}`))
+      .where(
+        anyOf(
+          windows.key,
+          sql`select key from windows where ${lte(windows.resetAt, given('now', windows.resetAt))} ${aFew()}`,
+        ),
+      )
       .returning({ key: windows.key }),
   ),
 }
@@ -246,7 +408,10 @@ function rows<Fields extends Record<string, PgColumn>>(
     text,
     encode: (values) => fillPlaceholders(params, { ...values }),
     decode(row) {
-      const read = columns.map(([field, column], at) => [field, row[at] === null ? null : column.mapFromDriverValue(row[at])])
+      const read = columns.map(([field, column], at) => [
+        field,
+        row[at] === null ? null : column.mapFromDriverValue(row[at]),
+      ])
       return Object.fromEntries(read) as Decoded<Fields>
     },
   }
@@ -264,7 +429,9 @@ function same(column: PgColumn, name = column.name) {
 
 /** The column is among the values given as `ids`. */
 function among(column: PgColumn): SQL {
-  const ids = sql.param(sql.placeholder('ids'), { mapToDriverValue: (list: unknown) => (list as readonly string[]).map((each) => column.mapToDriverValue(each)) })
+  const ids = sql.param(sql.placeholder('ids'), {
+    mapToDriverValue: (list: unknown) => (list as readonly string[]).map((each) => column.mapToDriverValue(each)),
+  })
   return sql`${column} = any(${ids}::text[])`
 }
 
@@ -285,7 +452,9 @@ function aFew(): SQL {
 type Table = typeof calls | typeof authorizations | typeof owned | typeof leases | typeof windows
 
 /** `values` in which each field is the placeholder of its own name. */
-function everyField<T extends Table>(table: T): { [Field in keyof T['$inferSelect']]: ReturnType<typeof sql.placeholder> } {
+function everyField<T extends Table>(
+  table: T,
+): { [Field in keyof T['$inferSelect']]: ReturnType<typeof sql.placeholder> } {
   const fields = Object.keys(getTableColumns(table)).map((field) => [field, sql.placeholder(field)])
   return Object.fromEntries(fields)
 }

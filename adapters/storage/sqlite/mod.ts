@@ -123,8 +123,13 @@ export function sqliteStorage(path: string): Storage {
       const [call, authorization, at] = structuredClone(given)
       return write(() => {
         const bound = ask.bound.get({ key: authorization.key })
-        const hasPaid = at.cap?.newWallet !== undefined && ask.paid.get({ payer: call.payer, asset: call.asset }) !== undefined
-        const seen = { bound, exposedCalls: at.cap ? exposedCalls(call, { now: at.now, asOf: at.cap.asOf }) : [], hasPaid }
+        const hasPaid =
+          at.cap?.newWallet !== undefined && ask.paid.get({ payer: call.payer, asset: call.asset }) !== undefined
+        const seen = {
+          bound,
+          exposedCalls: at.cap ? exposedCalls(call, { now: at.now, asOf: at.cap.asOf }) : [],
+          hasPaid,
+        }
         const { answer, writes } = decideOpen({ call, authorization }, seen, at)
         writes.forEach(perform)
         return opened(answer)
@@ -176,18 +181,28 @@ export function sqliteStorage(path: string): Storage {
     finishSettlement(...given) {
       const [id, token, outcome, at] = structuredClone(given)
       return write(() => {
-        const { answer, writes } = decideFinish(ask.head.get({ id }), { bindings: ask.bindings.all({ id }), token, outcome }, at)
+        const { answer, writes } = decideFinish(
+          ask.head.get({ id }),
+          { bindings: ask.bindings.all({ id }), token, outcome },
+          at,
+        )
         writes.forEach(perform)
         return answer
       })
     },
 
-    unsettled: (before, limit, gateway) => patiently(() => ask.unsettled.all({ before, limit, gateway: gateway ?? null })),
+    unsettled: (before, limit, gateway) =>
+      patiently(() => ask.unsettled.all({ before, limit, gateway: gateway ?? null })),
 
     spendByModel: (payer, since) =>
       patiently(() => {
         const groups = ask.spent.all({ payer, since })
-        return summed(groups.map(({ billions, rest, ...group }) => ({ ...group, spent: usdc(BigInt(billions) * BILLION + BigInt(rest)) })))
+        return summed(
+          groups.map(({ billions, rest, ...group }) => ({
+            ...group,
+            spent: usdc(BigInt(billions) * BILLION + BigInt(rest)),
+          })),
+        )
       }),
 
     putOwned(...given) {
@@ -228,7 +243,7 @@ export function sqliteStorage(path: string): Storage {
 
     async prune(now) {
       let touched = 0
-      for (let after: Place | undefined = { expiresAt: Number.MIN_SAFE_INTEGER, id: '' }; after; ) {
+      for (let after: Place | undefined = { expiresAt: Number.MIN_SAFE_INTEGER, id: '' }; after;) {
         const from: Place = after
         const step = await write(() => age(now, from))
         touched += step.touched

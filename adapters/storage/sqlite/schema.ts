@@ -61,13 +61,31 @@ export const calls = sqliteTable(
     paid: money(),
   },
   (call) => [
-    index('calls_unfinished').on(call.until, call.id).where(sql`work in ('queued', 'in_progress')`),
-    index('calls_owned').on(call.owner, call.gateway, call.id).where(sql`work in ('queued', 'in_progress')`),
-    index('calls_settling').on(call.claimUntil, call.id).where(sql`money = 'settling'`),
+    index('calls_unfinished')
+      .on(call.until, call.id)
+      .where(sql`work in ('queued', 'in_progress')`),
+    index('calls_owned')
+      .on(call.owner, call.gateway, call.id)
+      .where(sql`work in ('queued', 'in_progress')`),
+    index('calls_settling')
+      .on(call.claimUntil, call.id)
+      .where(sql`money = 'settling'`),
     index('calls_spent')
-      .on(call.payer, call.settledAt, call.asset, call.gateway, call.endpoint, call.model, call.quote, call.paid, call.usage)
+      .on(
+        call.payer,
+        call.settledAt,
+        call.asset,
+        call.gateway,
+        call.endpoint,
+        call.model,
+        call.quote,
+        call.paid,
+        call.usage,
+      )
       .where(sql`money = 'settled'`),
-    index('calls_aging').on(call.expiresAt, call.id).where(sql`emptied = 0`),
+    index('calls_aging')
+      .on(call.expiresAt, call.id)
+      .where(sql`emptied = 0`),
   ],
 )
 
@@ -87,7 +105,9 @@ export const authorizations = sqliteTable(
   },
   (binding) => [
     uniqueIndex('authorizations_of_call').on(binding.call, binding.place),
-    index('authorizations_spendable').on(binding.payer, binding.expiresAt).where(sql`state in ('open', 'sent')`),
+    index('authorizations_spendable')
+      .on(binding.payer, binding.expiresAt)
+      .where(sql`state in ('open', 'sent')`),
   ],
 )
 

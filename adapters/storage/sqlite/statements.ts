@@ -9,21 +9,89 @@ import { authorizations, calls, leases, owned, windows } from './schema.ts'
  */
 export function statements(db: BunSQLiteDatabase) {
   const { claimToken, claimUntil, claimKey, claimFresh, emptied, paid, ...shown } = getTableColumns(calls)
-  const { id, payer, work, money, owner, until, receipt, expiresAt, gateway, endpoint, model, asset, usage, startedAt, settledAt, error } = shown
-  const head = { id, payer, work, money, owner, until, startedAt, error, receipt, expiresAt, claimToken, claimUntil, claimKey, claimFresh, emptied }
-  const unpaidRecord = { id, endpoint, quote: calls.quote, work, money, startedAt: calls.startedAt, settledAt: calls.settledAt }
+  const {
+    id,
+    payer,
+    work,
+    money,
+    owner,
+    until,
+    receipt,
+    expiresAt,
+    gateway,
+    endpoint,
+    model,
+    asset,
+    usage,
+    startedAt,
+    settledAt,
+    error,
+  } = shown
+  const head = {
+    id,
+    payer,
+    work,
+    money,
+    owner,
+    until,
+    startedAt,
+    error,
+    receipt,
+    expiresAt,
+    claimToken,
+    claimUntil,
+    claimKey,
+    claimFresh,
+    emptied,
+  }
+  const unpaidRecord = {
+    id,
+    endpoint,
+    quote: calls.quote,
+    work,
+    money,
+    startedAt: calls.startedAt,
+    settledAt: calls.settledAt,
+  }
   const { signed, ...binding } = getTableColumns(authorizations)
   const unfinished = sql`${work} in ('queued', 'in_progress')`
   const spent = sql`coalesce(${paid}, ${calls.quote})`
   const given = sql.placeholder
   const ofCall = eq(authorizations.call, calls.id)
   return {
-    call: db.select(shown).from(calls).where(eq(id, given('id'))).prepare(),
-    head: db.select(head).from(calls).where(eq(id, given('id'))).prepare(),
-    bound: db.select(head).from(authorizations).innerJoin(calls, ofCall).where(eq(binding.key, given('key'))).prepare(),
-    callOf: db.select(shown).from(authorizations).innerJoin(calls, ofCall).where(eq(binding.key, given('key'))).prepare(),
-    bindings: db.select(binding).from(authorizations).where(eq(binding.call, given('id'))).orderBy(asc(binding.place)).prepare(),
-    signed: db.select({ signed }).from(authorizations).where(eq(binding.key, given('key'))).prepare(),
+    call: db
+      .select(shown)
+      .from(calls)
+      .where(eq(id, given('id')))
+      .prepare(),
+    head: db
+      .select(head)
+      .from(calls)
+      .where(eq(id, given('id')))
+      .prepare(),
+    bound: db
+      .select(head)
+      .from(authorizations)
+      .innerJoin(calls, ofCall)
+      .where(eq(binding.key, given('key')))
+      .prepare(),
+    callOf: db
+      .select(shown)
+      .from(authorizations)
+      .innerJoin(calls, ofCall)
+      .where(eq(binding.key, given('key')))
+      .prepare(),
+    bindings: db
+      .select(binding)
+      .from(authorizations)
+      .where(eq(binding.call, given('id')))
+      .orderBy(asc(binding.place))
+      .prepare(),
+    signed: db
+      .select({ signed })
+      .from(authorizations)
+      .where(eq(binding.key, given('key')))
+      .prepare(),
     spendable: db
       .select({ ...unpaidRecord, state: binding.state, bindingExpiresAt: binding.expiresAt, block: sql<null>`null` })
       .from(authorizations)
@@ -38,7 +106,12 @@ export function statements(db: BunSQLiteDatabase) {
       )
       .prepare(),
     recent: db
-      .select({ ...unpaidRecord, state: sql<null>`null`, bindingExpiresAt: sql<null>`null`, block: sql<number | null>`${receipt} ->> 'block'` })
+      .select({
+        ...unpaidRecord,
+        state: sql<null>`null`,
+        bindingExpiresAt: sql<null>`null`,
+        block: sql<number | null>`${receipt} ->> 'block'`,
+      })
       .from(calls)
       .where(
         and(
@@ -72,7 +145,13 @@ export function statements(db: BunSQLiteDatabase) {
     unsettled: db
       .select(shown)
       .from(calls)
-      .where(and(sql`${money} = 'settling'`, lte(claimUntil, given('before')), sql`${gateway} = coalesce(${given('gateway')}, ${gateway})`))
+      .where(
+        and(
+          sql`${money} = 'settling'`,
+          lte(claimUntil, given('before')),
+          sql`${gateway} = coalesce(${given('gateway')}, ${gateway})`,
+        ),
+      )
       .orderBy(asc(claimUntil), asc(id))
       .limit(given('limit'))
       .prepare(),
@@ -107,15 +186,27 @@ export function statements(db: BunSQLiteDatabase) {
       .orderBy(asc(expiresAt), asc(id))
       .limit(given('limit'))
       .prepare(),
-    owned: db.select().from(owned).where(and(eq(owned.kind, given('kind')), eq(owned.id, given('id')))).prepare(),
+    owned: db
+      .select()
+      .from(owned)
+      .where(and(eq(owned.kind, given('kind')), eq(owned.id, given('id'))))
+      .prepare(),
     ownedBy: db
       .select()
       .from(owned)
       .where(and(eq(owned.owner, given('owner')), eq(owned.kind, given('kind')), gt(owned.expiresAt, given('now'))))
       .limit(given('limit'))
       .prepare(),
-    lease: db.select().from(leases).where(eq(leases.name, given('name'))).prepare(),
-    window: db.select().from(windows).where(eq(windows.key, given('key'))).prepare(),
+    lease: db
+      .select()
+      .from(leases)
+      .where(eq(leases.name, given('name')))
+      .prepare(),
+    window: db
+      .select()
+      .from(windows)
+      .where(eq(windows.key, given('key')))
+      .prepare(),
 
     insertCall: db.insert(calls).values(everyField(calls)).prepare(),
     bind: db
@@ -128,10 +219,23 @@ export function statements(db: BunSQLiteDatabase) {
       .set({ state: sql`${given('state')}` })
       .where(eq(binding.key, given('key')))
       .prepare(),
-    free: db.delete(authorizations).where(eq(binding.key, given('key'))).prepare(),
-    freeAll: db.delete(authorizations).where(eq(binding.call, given('id'))).prepare(),
-    unsign: db.update(authorizations).set({ signed: null }).where(eq(binding.call, given('id'))).prepare(),
-    forget: db.delete(calls).where(eq(id, given('id'))).prepare(),
+    free: db
+      .delete(authorizations)
+      .where(eq(binding.key, given('key')))
+      .prepare(),
+    freeAll: db
+      .delete(authorizations)
+      .where(eq(binding.call, given('id')))
+      .prepare(),
+    unsign: db
+      .update(authorizations)
+      .set({ signed: null })
+      .where(eq(binding.call, given('id')))
+      .prepare(),
+    forget: db
+      .delete(calls)
+      .where(eq(id, given('id')))
+      .prepare(),
     keepOwned: db
       .insert(owned)
       .values(everyField(owned))
@@ -149,7 +253,9 @@ export function statements(db: BunSQLiteDatabase) {
       .prepare(),
     staleOwned: db
       .delete(owned)
-      .where(sql`(${owned.kind}, ${owned.id}) in (select kind, id from owned where expires_at <= ${given('now')} limit ${given('limit')})`)
+      .where(
+        sql`(${owned.kind}, ${owned.id}) in (select kind, id from owned where expires_at <= ${given('now')} limit ${given('limit')})`,
+      )
       .returning({ id: owned.id })
       .prepare(),
     staleLeases: db
@@ -168,7 +274,9 @@ export function statements(db: BunSQLiteDatabase) {
 type Table = typeof calls | typeof authorizations | typeof owned | typeof leases | typeof windows
 
 /** `values` in which each field is the placeholder of its own name. */
-function everyField<T extends Table>(table: T): { [Field in keyof T['$inferSelect']]: ReturnType<typeof sql.placeholder> } {
+function everyField<T extends Table>(
+  table: T,
+): { [Field in keyof T['$inferSelect']]: ReturnType<typeof sql.placeholder> } {
   const fields = Object.keys(getTableColumns(table)).map((field) => [field, sql.placeholder(field)])
   return Object.fromEntries(fields)
 }
@@ -181,6 +289,12 @@ function fromExcluded(table: Table, ...keys: readonly string[]): Record<string, 
 
 /** An update of exactly these fields of one call. Parameters go through their columns, else money and JSON would not be encoded. */
 export function patchStatement(db: BunSQLiteDatabase, fields: readonly (keyof RowPatch)[]) {
-  const set = Object.fromEntries(fields.map((field) => [field, sql`${sql.param(sql.placeholder(field), calls[field])}`]))
-  return db.update(calls).set(set).where(eq(calls.id, sql.placeholder('id'))).prepare()
+  const set = Object.fromEntries(
+    fields.map((field) => [field, sql`${sql.param(sql.placeholder(field), calls[field])}`]),
+  )
+  return db
+    .update(calls)
+    .set(set)
+    .where(eq(calls.id, sql.placeholder('id')))
+    .prepare()
 }

@@ -4,7 +4,10 @@ export const AUDIO_KINDS = ['speech', 'sound-effects', 'music'] as const
 export type AudioKind = (typeof AUDIO_KINDS)[number]
 
 /** Rates in US dollars: for 1,000 characters, for a second that is estimated from the text, or for what one call makes. */
-export type AudioBilling = { readonly mode: 'per_character' | 'per_second' | 'per_generation' | 'per_track'; readonly rate: Dollars }
+export type AudioBilling = {
+  readonly mode: 'per_character' | 'per_second' | 'per_generation' | 'per_track'
+  readonly rate: Dollars
+}
 
 /** One audio model for sale. */
 export type AudioRow = {

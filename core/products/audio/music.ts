@@ -29,13 +29,19 @@ const compose = paid({
   name: 'audio.generations',
   path: '/api/v1/audio/generations',
   summary: 'Compose a piece of music',
-  description: 'Answers 200 with the track within 60 seconds, else 202 with a job to poll. One price a track; charged only when it is ready.',
+  description:
+    'Answers 200 with the track within 60 seconds, else 202 with a job to poll. One price a track; charged only when it is ready.',
   tag: 'audio',
   input: Type.Object({
     model: sale.modelField,
     prompt: Type.String({ minLength: 1, description: 'Style, mood and instruments: at most 2,000 characters.' }),
     instrumental: Type.Optional(Type.Boolean({ default: false, description: 'Nobody sings.' })),
-    lyrics: Type.Optional(Type.String({ minLength: 1, description: `What is sung, at most ${MAX_LYRICS} characters; written by the model where it is left out. Not with instrumental.` })),
+    lyrics: Type.Optional(
+      Type.String({
+        minLength: 1,
+        description: `What is sung, at most ${MAX_LYRICS} characters; written by the model where it is left out. Not with instrumental.`,
+      }),
+    ),
     duration_seconds: Type.Optional(Type.Number({ minimum: 5, maximum: 240, description: 'A hint.' })),
   }),
   output: Type.Object({
@@ -46,7 +52,11 @@ const compose = paid({
     model: Type.String(),
     data: Type.Array(piece),
     price: Type.Object({ amount: Type.String(), currency: Type.Literal('USD') }),
-    payment: Type.Object({ status: Type.Union([Type.Literal('settled'), Type.Literal('already_settled')]), tx_hash: Type.String(), network: Type.String() }),
+    payment: Type.Object({
+      status: Type.Union([Type.Literal('settled'), Type.Literal('already_settled')]),
+      tx_hash: Type.String(),
+      network: Type.String(),
+    }),
   }),
   example: EXAMPLE,
   failure: 'Music generation failed',
@@ -54,16 +64,26 @@ const compose = paid({
   job: {
     object: JOB,
     poll: POLL_PATH,
-    instructions: 'GET poll_url, as it is, every 3 to 5 seconds with a payment header of the same wallet; its key is for you alone. You are charged once, by the first poll that finds the track ready.',
-    running: 'Still working; a track takes up to a few minutes. Nothing has been charged. Poll again in 3 to 5 seconds.',
+    instructions:
+      'GET poll_url, as it is, every 3 to 5 seconds with a payment header of the same wallet; its key is for you alone. You are charged once, by the first poll that finds the track ready.',
+    running:
+      'Still working; a track takes up to a few minutes. Nothing has been charged. Poll again in 3 to 5 seconds.',
   },
 
   check({ model, prompt, instrumental = false, lyrics, duration_seconds }, { catalog }) {
     const row = sale.rowFor(catalog, 'music', model)
     sale.checkText('prompt', prompt, { length: charactersIn(prompt), most: row.maxCharacters, of: row.id })
-    if (lyrics !== undefined && instrumental) throw refused('lyrics', `cannot be combined with instrumental: true, got ${quoted(lyrics)}; send one of them`)
-    if (lyrics !== undefined) sale.checkText('lyrics', lyrics, { length: charactersIn(lyrics), most: MAX_LYRICS, of: row.id })
-    return { model: row.id, prompt, instrumental, ...(lyrics !== undefined && { lyrics }), ...(duration_seconds !== undefined && { duration_seconds }) }
+    if (lyrics !== undefined && instrumental)
+      throw refused('lyrics', `cannot be combined with instrumental: true, got ${quoted(lyrics)}; send one of them`)
+    if (lyrics !== undefined)
+      sale.checkText('lyrics', lyrics, { length: charactersIn(lyrics), most: MAX_LYRICS, of: row.id })
+    return {
+      model: row.id,
+      prompt,
+      instrumental,
+      ...(lyrics !== undefined && { lyrics }),
+      ...(duration_seconds !== undefined && { duration_seconds }),
+    }
   },
 
   price({ model }, { catalog }) {
@@ -74,7 +94,12 @@ const compose = paid({
       callHandlers: 'hybrid',
       note: 'Ready within 60 seconds: 200 and settled in that response. Otherwise 202 with a poll_url; nothing is charged until a poll finds the track ready.',
     }
-    return { amount: audioPrice(row.billing), maxTimeoutSeconds: 600, publicPrice: { pricePerTrack: asNumber(row.billing.rate) }, also: { generation_info } }
+    return {
+      amount: audioPrice(row.billing),
+      maxTimeoutSeconds: 600,
+      publicPrice: { pricePerTrack: asNumber(row.billing.rate) },
+      also: { generation_info },
+    }
   },
 
   sample: (offering) => sale.sampleOf(EXAMPLE, 'music', offering),
@@ -86,17 +111,31 @@ const compose = paid({
   async run(order) {
     const { row, vendor } = sale.workOf('music', order)
     const { prompt, instrumental = false, lyrics, duration_seconds: seconds } = order.input
-    const job = { model: row.upstream, prompt, instrumental, ...(lyrics !== undefined && { lyrics }), ...(seconds !== undefined && { seconds }) }
+    const job = {
+      model: row.upstream,
+      prompt,
+      instrumental,
+      ...(lyrics !== undefined && { lyrics }),
+      ...(seconds !== undefined && { seconds }),
+    }
     if (!vendor.compose) throw sale.notMade()
     const { url, note, ...made } = await vendor.compose(job, { signal: order.signal })
     const sung = instrumental ? undefined : (made.lyrics ?? lyrics)
-    const track = { ...(made.seconds !== undefined && { duration_seconds: made.seconds }), ...(sung !== undefined && { lyrics: sung }), ...(note !== undefined && { note }) }
+    const track = {
+      ...(made.seconds !== undefined && { duration_seconds: made.seconds }),
+      ...(sung !== undefined && { lyrics: sung }),
+      ...(note !== undefined && { note }),
+    }
     return { result: { model: row.id, track }, media: { folder: sale.FOLDER, urls: [url], kinds: ['audio'] } }
   },
 
   show({ made, media, created }, { href }) {
     const { model, track } = made as unknown as { model: string; track: Record<string, Json> }
-    const data = media.map(({ key, url }) => ({ url: key === null ? (url ?? '') : href(key), ...track, backed_up: key !== null }))
+    const data = media.map(({ key, url }) => ({
+      url: key === null ? (url ?? '') : href(key),
+      ...track,
+      backed_up: key !== null,
+    }))
     return { object: JOB, status: 'completed', created, model, data }
   },
 })
@@ -110,7 +149,8 @@ const jobPoll = polled({
   of: ['audio.generations'],
 })
 
-const rate = (description: string) => Type.Optional(Type.Number({ description: `US dollars ${description}, before margin and fee.` }))
+const rate = (description: string) =>
+  Type.Optional(Type.Number({ description: `US dollars ${description}, before margin and fee.` }))
 
 const models = free({
   name: 'audio.models',
@@ -128,7 +168,13 @@ const models = free({
         owned_by: Type.String(),
         kind: Type.String({ description: 'speech, sound-effects or music.' }),
         billing_mode: Type.String({ description: 'per_character, per_second, per_generation or per_track.' }),
-        pricing: Type.Object({ per_track: rate('a track'), per_generation: rate('a sound'), per_1k_chars: rate('for 1,000 characters'), per_second: rate('a second that is estimated; no margin is added'), transaction_fee: Type.Number() }),
+        pricing: Type.Object({
+          per_track: rate('a track'),
+          per_generation: rate('a sound'),
+          per_1k_chars: rate('for 1,000 characters'),
+          per_second: rate('a second that is estimated; no margin is added'),
+          transaction_fee: Type.Number(),
+        }),
         max_input_chars: Type.Integer(),
         response_formats: Type.Array(Type.String()),
         supports_lyrics: Type.Optional(Type.Boolean()),
@@ -139,7 +185,15 @@ const models = free({
   answer(_request, offering) {
     const listed = offering.catalog.audio.all.flatMap((row) => {
       const vendor = row.hidden ? undefined : sale.makerOf(row, offering)
-      return vendor ? [{ ...listing(row), response_formats: vendor.makes[row.kind], ...(row.kind === 'music' && { supports_lyrics: true, supports_instrumental: true }) }] : []
+      return vendor
+        ? [
+            {
+              ...listing(row),
+              response_formats: vendor.makes[row.kind],
+              ...(row.kind === 'music' && { supports_lyrics: true, supports_instrumental: true }),
+            },
+          ]
+        : []
     })
     return json(200, { object: 'list', data: listed })
   },
@@ -149,5 +203,14 @@ export const music = [compose, jobPoll, models]
 
 function listing({ id, name, maker, kind, billing, maxCharacters }: AudioRow) {
   const pricing = { [sale.RATE_NAMES[billing.mode]]: asNumber(billing.rate), transaction_fee: asNumber(FEE) }
-  return { id, object: 'model', name, owned_by: maker, kind, billing_mode: billing.mode, pricing, max_input_chars: maxCharacters }
+  return {
+    id,
+    object: 'model',
+    name,
+    owned_by: maker,
+    kind,
+    billing_mode: billing.mode,
+    pricing,
+    max_input_chars: maxCharacters,
+  }
 }

@@ -17,22 +17,31 @@ export type AudioOverride = {
   readonly hidden?: boolean
 }
 
-const MODES: Readonly<Record<AudioKind, AudioBilling['mode']>> = { speech: 'per_character', 'sound-effects': 'per_generation', music: 'per_track' }
+const MODES: Readonly<Record<AudioKind, AudioBilling['mode']>> = {
+  speech: 'per_character',
+  'sound-effects': 'per_generation',
+  music: 'per_track',
+}
 /** Of a row that says none: what OpenAI's speech takes, and what the contract has for the others. */
 const MAX: Readonly<Record<AudioKind, number>> = { speech: 4_096, 'sound-effects': 1_000, music: 2_000 }
 
 /** Applies overrides in order. Mistakes name the row and the field; the rows are good only when there are none. */
-export function overrideAudio(rows: readonly AudioRow[], overrides: readonly AudioOverride[]): { readonly rows: readonly AudioRow[]; readonly mistakes: readonly string[] } {
+export function overrideAudio(
+  rows: readonly AudioRow[],
+  overrides: readonly AudioOverride[],
+): { readonly rows: readonly AudioRow[]; readonly mistakes: readonly string[] } {
   const mistakes: string[] = []
   const byId = new Map(rows.map((row) => [row.id, row]))
-  for (const id of duplicatesIn(overrides.map((override) => override.id))) mistakes.push(`audio: two entries change ${id}`)
+  for (const id of duplicatesIn(overrides.map((override) => override.id)))
+    mistakes.push(`audio: two entries change ${id}`)
   for (const override of overrides) {
     const known = byId.get(override.id)
     const row = known ? changed(known, override) : added(override, mistakes)
     if (row) byId.set(row.id, row)
   }
   const all = [...byId.values()]
-  for (const name of duplicatesIn(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`audio: two rows are called ${name}`)
+  for (const name of duplicatesIn(all.flatMap((row) => [row.id, ...row.aliases])))
+    mistakes.push(`audio: two rows are called ${name}`)
   return { rows: all, mistakes }
 }
 
@@ -47,5 +56,15 @@ function added({ kind, vendor, upstream, rate, ...fields }: AudioOverride, mista
     mistakes.push(`audio ${fields.id}: not a row of the contract, so kind, vendor, upstream and rate must be given`)
     return undefined
   }
-  return { aliases: [], name: fields.id, maker: vendor, maxCharacters: MAX[kind], ...fields, kind, vendor, upstream, billing: { mode: MODES[kind], rate: dollars(rate) } }
+  return {
+    aliases: [],
+    name: fields.id,
+    maker: vendor,
+    maxCharacters: MAX[kind],
+    ...fields,
+    kind,
+    vendor,
+    upstream,
+    billing: { mode: MODES[kind], rate: dollars(rate) },
+  }
 }

@@ -18,8 +18,18 @@ const VOICES_KEPT_MS = 5 * MINUTE_MS
 
 const input = Type.Object({
   model: sale.modelField,
-  input: Type.String({ minLength: 1, description: 'What is said: at most 40,000 characters, or fewer, as the model takes.' }),
-  voice: Type.Optional(Type.String({ minLength: 1, maxLength: 100, default: USUAL_VOICE, description: 'An alias in any case, or a voice_id; /api/v1/audio/voices lists both.' })),
+  input: Type.String({
+    minLength: 1,
+    description: 'What is said: at most 40,000 characters, or fewer, as the model takes.',
+  }),
+  voice: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 100,
+      default: USUAL_VOICE,
+      description: 'An alias in any case, or a voice_id; /api/v1/audio/voices lists both.',
+    }),
+  ),
   response_format: sale.formatField,
   speed: Type.Optional(Type.Number({ minimum: 0.7, maximum: 1.2, default: 1, description: 'How fast it is said.' })),
 })
@@ -30,7 +40,8 @@ const speak = paid({
   name: 'audio.speech',
   path: '/api/v1/audio/speech',
   summary: 'Speak a text',
-  description: 'Answers with the URL of the spoken text, not with its bytes. Priced by the character, or by the second that the text is thought to take; charged only when the sound is hosted.',
+  description:
+    'Answers with the URL of the spoken text, not with its bytes. Priced by the character, or by the second that the text is thought to take; charged only when the sound is hosted.',
   tag: 'audio',
   input,
   output: sale.soundResult,
@@ -44,14 +55,25 @@ const speak = paid({
     const vendor = sale.makerOf(row, offering)
     sale.checkText('input', text, { length: charactersIn(text), most: mostOf(row, vendor), of: row.id })
     if (vendor) voiceFor(voice, vendor.voiceNames)
-    return { model: row.id, input: text, ...(voice !== undefined && { voice }), response_format: sale.formatFor('speech', response_format, vendor), speed }
+    return {
+      model: row.id,
+      input: text,
+      ...(voice !== undefined && { voice }),
+      response_format: sale.formatFor('speech', response_format, vendor),
+      speed,
+    }
   },
 
   price(order, context) {
     const { row, characters, seconds, amount } = quoteOf(order, context)
     const size = row.billing.mode === 'per_second' ? { estimated_seconds: seconds } : { characters }
     const note = 'Settled in the reply, which says where the sound is hosted. Nothing is charged for a failure.'
-    return { amount, maxTimeoutSeconds: 300, publicPrice: {}, also: { generation_info: { ...size, model: row.id, note } } }
+    return {
+      amount,
+      maxTimeoutSeconds: 300,
+      publicPrice: {},
+      also: { generation_info: { ...size, model: row.id, note } },
+    }
   },
 
   sample: (offering) => sale.sampleOf(EXAMPLE, 'speech', offering),
@@ -59,7 +81,10 @@ const speak = paid({
 
   priceRange(offering) {
     const rows = sale.configured(offering, 'speech')
-    const sizes = (row: AudioRow) => [{ characters: 1, seconds: 1 }, { characters: row.maxCharacters, seconds: spokenSeconds('x'.repeat(row.maxCharacters)) }]
+    const sizes = (row: AudioRow) => [
+      { characters: 1, seconds: 1 },
+      { characters: row.maxCharacters, seconds: spokenSeconds('x'.repeat(row.maxCharacters)) },
+    ]
     return sale.spanOf(rows.flatMap((row) => sizes(row).map((size) => audioPrice(row.billing, size))))
   },
 
@@ -77,7 +102,8 @@ const speak = paid({
   show: (stored, showing) => sale.shownSound(stored, showing),
 })
 
-const mostOf = ({ maxCharacters }: AudioRow, vendor: AudioVendor | undefined): number => Math.min(maxCharacters, vendor?.maxCharacters ?? maxCharacters)
+const mostOf = ({ maxCharacters }: AudioRow, vendor: AudioVendor | undefined): number =>
+  Math.min(maxCharacters, vendor?.maxCharacters ?? maxCharacters)
 
 function quoteOf({ model, input: text }: Static<typeof input>, { catalog }: Context) {
   const row = sale.rowFor(catalog, 'speech', model)
@@ -91,7 +117,10 @@ function voiceFor(asked: string | undefined, { aliases, ids }: VoiceNames): stri
   if (asked === undefined) return known(USUAL_VOICE) ?? Object.values(aliases)[0] ?? USUAL_VOICE
   const id = known(asked.toLowerCase()) ?? (ids.test(asked) ? asked : undefined)
   if (id !== undefined) return id
-  throw refused('voice', `must be one of ${Object.keys(aliases).join(', ')}, or a voice_id of /api/v1/audio/voices, got ${quoted(asked)}`)
+  throw refused(
+    'voice',
+    `must be one of ${Object.keys(aliases).join(', ')}, or a voice_id of /api/v1/audio/voices, got ${quoted(asked)}`,
+  )
 }
 
 // ── voices ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -113,18 +142,27 @@ const voices = free({
         voice_id: Type.String(),
         name: Type.String(),
         category: Type.String(),
-        labels: Type.Record(Type.String(), Type.String(), { description: 'accent, gender, age, language, and what else the vendor says.' }),
+        labels: Type.Record(Type.String(), Type.String(), {
+          description: 'accent, gender, age, language, and what else the vendor says.',
+        }),
         preview_url: Type.Union([Type.String(), Type.Null()]),
         alias: Type.Optional(Type.String({ description: 'Taken as `voice`, in any case.' })),
       }),
     ),
   }),
   async answer(_request, context) {
-    const makers = new Set(sale.rowsOf(context.catalog, 'speech').flatMap((row) => (row.hidden ? [] : (sale.makerOf(row, context) ?? []))))
-    if (makers.size === 0) throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured who speaks.' })
+    const makers = new Set(
+      sale.rowsOf(context.catalog, 'speech').flatMap((row) => (row.hidden ? [] : (sale.makerOf(row, context) ?? []))),
+    )
+    if (makers.size === 0)
+      throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured who speaks.' })
     const lists = await Promise.all([...makers].map((vendor) => listOf(vendor, context)))
     const note = 'Send voice_id or alias as voice. A voice speaks with the models of its own vendor.'
-    return json(200, { object: 'list', endpoint: speak.path, note, data: lists.flat() }, { 'cache-control': 'public, max-age=300' })
+    return json(
+      200,
+      { object: 'list', endpoint: speak.path, note, data: lists.flat() },
+      { 'cache-control': 'public, max-age=300' },
+    )
   },
 })
 
@@ -135,7 +173,9 @@ const lists = new WeakMap<AudioVendor, Listed>()
 function listOf(vendor: AudioVendor, { clock }: Pick<FreeContext, 'clock'>): Promise<readonly Json[]> {
   const known = lists.get(vendor)
   if (known && known.until > clock.now()) return known.list
-  const asked = within(clock, ASK_MS, async (signal) => (await (vendor.voices?.({ signal }) ?? Promise.resolve([]))).map((voice) => voiceShown(voice, vendor.voiceNames)))
+  const asked = within(clock, ASK_MS, async (signal) =>
+    (await (vendor.voices?.({ signal }) ?? Promise.resolve([]))).map((voice) => voiceShown(voice, vendor.voiceNames)),
+  )
   const list = asked.catch((error: unknown) => {
     lists.delete(vendor)
     if (error instanceof ApiError) throw error

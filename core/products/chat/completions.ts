@@ -2,7 +2,18 @@
 import { Type } from '@sinclair/typebox'
 import { checkChatExtras, checkTools, checkTurns } from './unsupported_fields.ts'
 import { ChatBody } from './request.ts'
-import { answered, chatSpan, type ChatInput, findRow, isServed, orderSize, quote, remembered, sampleRow, sized } from './shared.ts'
+import {
+  answered,
+  chatSpan,
+  type ChatInput,
+  findRow,
+  isServed,
+  orderSize,
+  quote,
+  remembered,
+  sampleRow,
+  sized,
+} from './shared.ts'
 import { free, json, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { inputParser, refused } from '../../http/request_body.ts'
@@ -13,24 +24,41 @@ import type { Fields } from './formats/wire.ts'
 const MINUTE_MS = 60_000
 const EXAMPLE = { messages: [{ role: 'user', content: 'Why is the sky blue?' }], max_tokens: 1_000 }
 
-const usage = Type.Object({ prompt_tokens: Type.Integer(), completion_tokens: Type.Integer(), total_tokens: Type.Integer() })
+const usage = Type.Object({
+  prompt_tokens: Type.Integer(),
+  completion_tokens: Type.Integer(),
+  total_tokens: Type.Integer(),
+})
 const output = Type.Object({
   id: Type.String(),
   object: Type.Literal('chat.completion'),
   created: Type.Integer({ description: 'Unix time in seconds.' }),
   model: Type.String(),
-  choices: Type.Array(Type.Object({ index: Type.Integer(), message: Type.Object({ role: Type.String(), content: Type.String() }), finish_reason: Type.String() })),
+  choices: Type.Array(
+    Type.Object({
+      index: Type.Integer(),
+      message: Type.Object({ role: Type.String(), content: Type.String() }),
+      finish_reason: Type.String(),
+    }),
+  ),
   usage,
 })
 
 /** The order of a checked body; `model` from the path where that names one. */
-async function orderOf(body: Readonly<Record<string, unknown>>, model: string | undefined, context: StreamedContext): Promise<ChatInput> {
+async function orderOf(
+  body: Readonly<Record<string, unknown>>,
+  model: string | undefined,
+  context: StreamedContext,
+): Promise<ChatInput> {
   const named = model ?? body.model
   if (typeof named !== 'string') throw refused('model', 'is required')
   checkTurns((body as Fields).messages, 'messages')
   checkTools(body as Fields)
   checkChatExtras(body as Fields)
-  return await sized({ row: findRow(named, context), wire: 'chat', chat: body as Fields, stream: body.stream === true }, context)
+  return await sized(
+    { row: findRow(named, context), wire: 'chat', chat: body as Fields, stream: body.stream === true },
+    context,
+  )
 }
 
 const shared = {
@@ -44,7 +72,11 @@ const shared = {
   isAvailable: isServed,
   remember: remembered,
   sample: (offering: Offering): Fields => ({ model: sampleRow(offering)?.id ?? '', ...EXAMPLE }),
-  check: (body: Readonly<Record<string, unknown>>, { params }: { params: Readonly<Record<string, string>> }, context: StreamedContext) => orderOf(body, params.model, context),
+  check: (
+    body: Readonly<Record<string, unknown>>,
+    { params }: { params: Readonly<Record<string, string>> },
+    context: StreamedContext,
+  ) => orderOf(body, params.model, context),
   answer: (order: Parameters<typeof answered>[0]) => answered(order, () => undefined),
 } as const
 
@@ -53,7 +85,8 @@ const completions = streamed<ChatInput>({
   name: 'chat.completions',
   path: '/api/v1/chat/completions',
   summary: 'Converse with a model',
-  description: 'Compatible with the common chat API; streams when asked to. The quote is the estimated prompt and 10% of max_tokens at list price, at least 0.001, plus the fee. Free models need no payment.',
+  description:
+    'Compatible with the common chat API; streams when asked to. The quote is the estimated prompt and 10% of max_tokens at list price, at least 0.001, plus the fee. Free models need no payment.',
 })
 
 const byModel = streamed<ChatInput>({
@@ -83,20 +116,39 @@ const estimate = free({
   output: Type.Object({
     model: Type.String(),
     billing_mode: Type.String(),
-    price: Type.Object({ amount: Type.String({ description: 'US dollars, fee included; what a 402 would ask.' }), currency: Type.Literal('USD') }),
-    estimate: Type.Object({ prompt_tokens: Type.Integer(), max_tokens: Type.Integer(), messages_removed: Type.Integer() }),
-    parts: Type.Object({}, { description: 'Exact US dollars: input, output, surcharge, fee. Absent where a request has a flat price, or none.' }),
+    price: Type.Object({
+      amount: Type.String({ description: 'US dollars, fee included; what a 402 would ask.' }),
+      currency: Type.Literal('USD'),
+    }),
+    estimate: Type.Object({
+      prompt_tokens: Type.Integer(),
+      max_tokens: Type.Integer(),
+      messages_removed: Type.Integer(),
+    }),
+    parts: Type.Object(
+      {},
+      {
+        description:
+          'Exact US dollars: input, output, surcharge, fee. Absent where a request has a flat price, or none.',
+      },
+    ),
   }),
   async answer(request, context) {
     const order = await orderOf(read(await request.json()), undefined, context)
-    if (!isServed(order, context)) throw new ApiError('NOT_CONFIGURED', { message: `The operator has not configured ${order.row.id}.` })
+    if (!isServed(order, context))
+      throw new ApiError('NOT_CONFIGURED', { message: `The operator has not configured ${order.row.id}.` })
     const { row, promptTokens, maxTokens, effort } = order
     const isFree = row.billing.mode === 'free'
     return json(200, {
       model: row.id,
       billing_mode: row.billing.mode,
       price: { amount: isFree ? '0.000000' : print(chatPrice(orderSize(order))), currency: 'USD' },
-      estimate: { prompt_tokens: promptTokens, max_tokens: maxTokens, messages_removed: Number(order.headers['x-messages-removed'] ?? 0), ...(effort && { reasoning_effort: effort }) },
+      estimate: {
+        prompt_tokens: promptTokens,
+        max_tokens: maxTokens,
+        messages_removed: Number(order.headers['x-messages-removed'] ?? 0),
+        ...(effort && { reasoning_effort: effort }),
+      },
       ...(!isFree && { parts: chatPriceParts(orderSize(order)) }),
     })
   },

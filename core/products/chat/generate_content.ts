@@ -3,7 +3,18 @@ import { Type } from '@sinclair/typebox'
 import type { ChatRow } from '../catalog.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
-import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from './shared.ts'
+import {
+  answered,
+  chatSpan,
+  type ChatInput,
+  findRow,
+  isServed,
+  quote,
+  remembered,
+  sampleRow,
+  sized,
+  type Translation,
+} from './shared.ts'
 import { type RequestHead, type Allowlist, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { quoted, refused } from '../../http/request_body.ts'
@@ -16,7 +27,10 @@ import { generateContentFromChatStream } from './formats/generate_content_stream
 import type { Fields } from './formats/wire.ts'
 
 const input = Type.Object({
-  contents: Type.Array(Type.Object({ role: Type.Optional(Type.String()), parts: Type.Optional(Type.Array(Type.Object({}))) }), { minItems: 1 }),
+  contents: Type.Array(
+    Type.Object({ role: Type.Optional(Type.String()), parts: Type.Optional(Type.Array(Type.Object({}))) }),
+    { minItems: 1 },
+  ),
   systemInstruction: Type.Optional(Type.Object({})),
   tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MAX_TOOLS })),
   toolConfig: Type.Optional(Type.Object({})),
@@ -24,9 +38,13 @@ const input = Type.Object({
   safetySettings: Type.Optional(Type.Array(Type.Object({}))),
 })
 
-const output = Type.Object({ candidates: Type.Array(Type.Object({ content: Type.Object({}), finishReason: Type.Optional(Type.String()) })), usageMetadata: Type.Object({}) })
+const output = Type.Object({
+  candidates: Type.Array(Type.Object({ content: Type.Object({}), finishReason: Type.Optional(Type.String()) })),
+  usageMetadata: Type.Object({}),
+})
 
-const isOnSurface = ({ surfaces, billing }: ChatRow): boolean => billing.mode !== 'free' && (surfaces ?? []).includes('generate_content')
+const isOnSurface = ({ surfaces, billing }: ChatRow): boolean =>
+  billing.mode !== 'free' && (surfaces ?? []).includes('generate_content')
 
 const shared = {
   tag: 'chat',
@@ -43,17 +61,40 @@ const shared = {
   answer: (order: Parameters<typeof answered>[0]) => answered(order, translation),
 } as const
 
-const check = (stream: boolean) => async (said: Readonly<Record<string, unknown>>, { params }: RequestHead, context: StreamedContext) => {
-  const body = oneSpelling(said as Fields)
-  const row = params.model === undefined ? anyRow(context) : findRow(params.model, context)
-  if (!isOnSurface(row)) throw new ApiError('INVALID_MODEL', { message: `${row.id} is not served by generateContent; POST /api/v1/chat/completions serves it.`, param: 'model' })
-  if (body.contents === undefined) throw refused('contents', 'is required')
-  const [served] = builtInTools(body)
-  if (served !== undefined) throw invalidParameter('tools', `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`)
-  if (body.cachedContent !== undefined) throw invalidParameter('cachedContent', 'names something in the account of the operator; send the content itself.')
-  checkExtras(body)
-  return await sized({ row, wire: 'generate_content', chat: chatFromGenerateContent(body), own: (size) => ownBody(body, size), stream }, context)
-}
+const check =
+  (stream: boolean) =>
+  async (said: Readonly<Record<string, unknown>>, { params }: RequestHead, context: StreamedContext) => {
+    const body = oneSpelling(said as Fields)
+    const row = params.model === undefined ? anyRow(context) : findRow(params.model, context)
+    if (!isOnSurface(row))
+      throw new ApiError('INVALID_MODEL', {
+        message: `${row.id} is not served by generateContent; POST /api/v1/chat/completions serves it.`,
+        param: 'model',
+      })
+    if (body.contents === undefined) throw refused('contents', 'is required')
+    const [served] = builtInTools(body)
+    if (served !== undefined)
+      throw invalidParameter(
+        'tools',
+        `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`,
+      )
+    if (body.cachedContent !== undefined)
+      throw invalidParameter(
+        'cachedContent',
+        'names something in the account of the operator; send the content itself.',
+      )
+    checkExtras(body)
+    return await sized(
+      {
+        row,
+        wire: 'generate_content',
+        chat: chatFromGenerateContent(body),
+        own: (size) => ownBody(body, size),
+        stream,
+      },
+      context,
+    )
+  }
 
 /** What costs more than was quoted, or is not in the request (decision 42). */
 function checkExtras({ serviceTier, generationConfig, contents, systemInstruction }: Fields): void {
@@ -61,10 +102,12 @@ function checkExtras({ serviceTier, generationConfig, contents, systemInstructio
   if (tier !== 'standard') throw invalidParameter('serviceTier', `must be standard, got ${quoted(tier)}.`)
   const kinds = fieldsOf(generationConfig).responseModalities ?? 'TEXT'
   const others = (Array.isArray(kinds) ? (kinds as readonly Json[]) : [kinds]).filter((kind) => kind !== 'TEXT')
-  if (others.length > 0) throw invalidParameter('generationConfig.responseModalities', `must be TEXT, got ${quoted(others[0])}.`)
+  if (others.length > 0)
+    throw invalidParameter('generationConfig.responseModalities', `must be TEXT, got ${quoted(others[0])}.`)
   checkTurns(contents, 'contents')
   const count = partCounter()
-  for (const [at, content] of (contents as readonly Fields[]).entries()) checkParts(content, { at: `contents.${at}`, count, levels: DEEPEST })
+  for (const [at, content] of (contents as readonly Fields[]).entries())
+    checkParts(content, { at: `contents.${at}`, count, levels: DEEPEST })
   checkParts(systemInstruction, { at: 'systemInstruction', count, levels: DEEPEST })
 }
 
@@ -90,7 +133,8 @@ function checkParts(value: Json | undefined, { at, count, levels }: Place): void
   }
   for (const [spelling, inner] of Object.entries(value)) {
     const name = spelling.replaceAll('_', '')
-    if (/^filedata$/i.test(name) && inner !== null) throw invalidParameter(`${at}.fileData`, 'is not served; send the content itself, as inlineData.')
+    if (/^filedata$/i.test(name) && inner !== null)
+      throw invalidParameter(`${at}.fileData`, 'is not served; send the content itself, as inlineData.')
     if (!FREE_FORM.has(name)) checkParts(inner, { at: `${at}.${name}`, count, levels: levels - 1 })
   }
 }
@@ -131,11 +175,13 @@ export const generateContent = [generate, generateStream]
 function oneSpelling(said: Fields): Fields {
   const { generationConfig, ...body } = camel(said)
   if (generationConfig === undefined || generationConfig === null) return body
-  if (!isFields(generationConfig)) throw refused('generationConfig', `must be an object, got ${quoted(generationConfig)}`)
+  if (!isFields(generationConfig))
+    throw refused('generationConfig', `must be an object, got ${quoted(generationConfig)}`)
   const config = camel(generationConfig)
   for (const name of ['maxOutputTokens', 'candidateCount']) {
     const count = config[name] ?? undefined
-    if (count !== undefined && typeof count !== 'number') throw refused(`generationConfig.${name}`, `must be a number, got ${quoted(count)}`)
+    if (count !== undefined && typeof count !== 'number')
+      throw refused(`generationConfig.${name}`, `must be a number, got ${quoted(count)}`)
   }
   return { ...body, generationConfig: config }
 }
@@ -145,5 +191,8 @@ function ownBody({ generationConfig, ...body }: Fields, { maxTokens }: { maxToke
 }
 
 function translation({ id: model }: ChatRow): Translation {
-  return { reply: (chat) => generateContentFromChatReply(chat, { model }), stream: () => generateContentFromChatStream({ model }) }
+  return {
+    reply: (chat) => generateContentFromChatReply(chat, { model }),
+    stream: () => generateContentFromChatStream({ model }),
+  }
 }

@@ -3,7 +3,18 @@ import { Type } from '@sinclair/typebox'
 import type { ChatRow } from '../catalog.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
-import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from './shared.ts'
+import {
+  answered,
+  chatSpan,
+  type ChatInput,
+  findRow,
+  isServed,
+  quote,
+  remembered,
+  sampleRow,
+  sized,
+  type Translation,
+} from './shared.ts'
 import { type RequestHead, streamed } from '../../endpoint/mod.ts'
 import { refused } from '../../http/request_body.ts'
 import type { Json } from '../../ports/mod.ts'
@@ -17,12 +28,20 @@ import type { Fields } from './formats/wire.ts'
 const input = Type.Object({
   model: Type.String({ minLength: 1, maxLength: 200 }),
   max_tokens: Type.Integer({ minimum: 1 }),
-  messages: Type.Array(Type.Object({ role: Type.Union([Type.Literal('user'), Type.Literal('assistant'), Type.Literal('system')]), content: Type.Unknown() }), { minItems: 1 }),
+  messages: Type.Array(
+    Type.Object({
+      role: Type.Union([Type.Literal('user'), Type.Literal('assistant'), Type.Literal('system')]),
+      content: Type.Unknown(),
+    }),
+    { minItems: 1 },
+  ),
   system: Type.Optional(Type.Union([Type.String(), Type.Array(Type.Object({ type: Type.String() }))])),
   stream: Type.Optional(Type.Boolean()),
   tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MAX_TOOLS })),
   tool_choice: Type.Optional(Type.Object({ type: Type.String() })),
-  thinking: Type.Optional(Type.Object({ type: Type.String(), budget_tokens: Type.Optional(Type.Integer({ minimum: 1 })) })),
+  thinking: Type.Optional(
+    Type.Object({ type: Type.String(), budget_tokens: Type.Optional(Type.Integer({ minimum: 1 })) }),
+  ),
   stop_sequences: Type.Optional(Type.Array(Type.String())),
   temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
   top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
@@ -43,7 +62,8 @@ const passthrough = streamed<ChatInput>({
   name: 'messages',
   path: '/api/v1/messages',
   summary: 'Converse in the messages API',
-  description: 'Answers of vendor-g models are passed on as they are, thinking blocks and events included; those of other models are converted. x-api-key and Authorization are ignored.',
+  description:
+    'Answers of vendor-g models are passed on as they are, thinking blocks and events included; those of other models are converted. x-api-key and Authorization are ignored.',
   tag: 'chat',
   input,
   output,
@@ -53,13 +73,27 @@ const passthrough = streamed<ChatInput>({
   priceRange: chatSpan,
   isAvailable: isServed,
   remember: remembered,
-  sample: (offering) => ({ model: sampleRow(offering, ({ maker }) => maker === 'vendor-g')?.id ?? sampleRow(offering)?.id ?? '', max_tokens: 1_000, messages: [{ role: 'user', content: 'Why is the sky blue?' }] }),
+  sample: (offering) => ({
+    model: sampleRow(offering, ({ maker }) => maker === 'vendor-g')?.id ?? sampleRow(offering)?.id ?? '',
+    max_tokens: 1_000,
+    messages: [{ role: 'user', content: 'Why is the sky blue?' }],
+  }),
 
   async check(body, asked, context) {
     const row = findRow(body.model as string, context)
     const said = body as Fields
     checkExtras(said, asked)
-    return await sized({ row, wire: 'messages', chat: chatFromMessages(withoutTier(said)), own: (size) => ownBody(said, size), stream: said.stream === true, passed: headersOf(asked) }, context)
+    return await sized(
+      {
+        row,
+        wire: 'messages',
+        chat: chatFromMessages(withoutTier(said)),
+        own: (size) => ownBody(said, size),
+        stream: said.stream === true,
+        passed: headersOf(asked),
+      },
+      context,
+    )
   },
 
   answer: (order) => answered(order, (row) => translation(row, `msg_${order.id.replace(/^job_/, '')}`)),
@@ -67,7 +101,8 @@ const passthrough = streamed<ChatInput>({
 
 export const messages = [passthrough]
 
-const isCallers = ({ type }: Fields): boolean => type === undefined || type === null || type === 'custom' || isCallersTool(type)
+const isCallers = ({ type }: Fields): boolean =>
+  type === undefined || type === null || type === 'custom' || isCallersTool(type)
 
 /** What costs more than was quoted, or cannot work (contract 7.7). What no surface sells is refused with all others. */
 function checkExtras(said: Fields, { header }: RequestHead): void {
@@ -75,15 +110,21 @@ function checkExtras(said: Fields, { header }: RequestHead): void {
   if (context_management !== undefined && !header('anthropic-beta')) {
     throw invalidParameter('context_management', 'is a beta feature; send it with the matching anthropic-beta header.')
   }
-  if (output_format !== undefined && output_format !== null) throw invalidParameter('output_format', 'has another name by now: send output_config.format.')
+  if (output_format !== undefined && output_format !== null)
+    throw invalidParameter('output_format', 'has another name by now: send output_config.format.')
   for (const [at, tool] of listOf(tools).entries()) {
     if (!isFields(tool)) throw refused(`tools.${at}`, 'must be an object')
-    if (!isCallers(tool)) throw invalidParameter(`tools.${at}`, 'is run by the vendor at a price of its own, and is not sold here.')
+    if (!isCallers(tool))
+      throw invalidParameter(`tools.${at}`, 'is run by the vendor at a price of its own, and is not sold here.')
   }
   checkTurns(said.messages, 'messages')
   const count = partCounter()
-  const turns = (said.messages as readonly Fields[]).map(({ content }, at) => ({ content, at: `messages.${at}.content` }))
-  for (const { content, at } of [{ content: said.system, at: 'system' }, ...turns]) checkBlocks(content, { at, count, levels: DEEPEST })
+  const turns = (said.messages as readonly Fields[]).map(({ content }, at) => ({
+    content,
+    at: `messages.${at}.content`,
+  }))
+  for (const { content, at } of [{ content: said.system, at: 'system' }, ...turns])
+    checkBlocks(content, { at, count, levels: DEEPEST })
 }
 
 /** Levels of blocks in blocks; results of tools hold documents, which hold texts and pictures. */
@@ -101,8 +142,13 @@ function checkBlocks(content: Json | undefined, { at, count, levels }: Place): v
     if (!isFields(block)) throw refused(here, 'must be an object')
     const { type } = block
     const source = fieldsOf(block.source)
-    if (type === 'container_upload' || source.type === 'file') throw invalidParameter(here, 'must not refer to files by id; send the content itself.')
-    if (type === 'document' && source.type === 'url') throw invalidParameter(`${here}.source`, 'must hold the document itself: what is behind an address cannot be quoted.')
+    if (type === 'container_upload' || source.type === 'file')
+      throw invalidParameter(here, 'must not refer to files by id; send the content itself.')
+    if (type === 'document' && source.type === 'url')
+      throw invalidParameter(
+        `${here}.source`,
+        'must hold the document itself: what is behind an address cannot be quoted.',
+      )
     checkBlocks(block.content, { at: `${here}.content`, count, levels: levels - 1 })
     checkBlocks(source.content, { at: `${here}.source.content`, count, levels: levels - 1 })
   }
@@ -122,12 +168,18 @@ function headersOf({ header }: RequestHead): Readonly<Record<string, string>> {
 const LEAST_BUDGET = 1_024
 
 /** Where there is none, or where the clamped `max_tokens` no longer holds the one that was given. */
-function needsBudget({ budget_tokens: budget }: Fields, { maxTokens, asked }: { maxTokens: number; asked: number }): boolean {
+function needsBudget(
+  { budget_tokens: budget }: Fields,
+  { maxTokens, asked }: { maxTokens: number; asked: number },
+): boolean {
   return typeof budget !== 'number' || (budget < asked && budget >= maxTokens)
 }
 
 /** The body for a vendor that speaks messages itself: as it came, but for the sizes and for what the model does not take. */
-function ownBody({ model: _, stream: __, ...body }: Fields, { maxTokens, row }: { maxTokens: number; row: ChatRow }): Fields {
+function ownBody(
+  { model: _, stream: __, ...body }: Fields,
+  { maxTokens, row }: { maxTokens: number; row: ChatRow },
+): Fields {
   const kept: Record<string, Json> = { ...body, max_tokens: maxTokens }
   for (const name of row.strips ?? []) delete kept[name]
   const thinking = kept.thinking as Fields | undefined
@@ -141,5 +193,8 @@ function ownBody({ model: _, stream: __, ...body }: Fields, { maxTokens, row }: 
 }
 
 function translation({ id: model }: ChatRow, id: string): Translation {
-  return { reply: (chat) => messagesFromChatReply({ ...chat, id }, { model }), stream: () => messagesFromChatStream({ model, id }) }
+  return {
+    reply: (chat) => messagesFromChatReply({ ...chat, id }, { model }),
+    stream: () => messagesFromChatStream({ model, id }),
+  }
 }

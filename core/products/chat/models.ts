@@ -19,7 +19,10 @@ const model = Type.Object({
   context_window: Type.Optional(Type.Integer({ description: 'Tokens; chat models only.' })),
   max_output: Type.Optional(Type.Integer({ description: 'Tokens; chat models only.' })),
   categories: Type.Array(Type.String()),
-  billing_mode: Type.String({ description: '`paid` is per token, `flat` per request, `free` needs no payment, `per_image` is for each image; videos are `per_second`, or `per_token` of the clip; sounds `per_character`, `per_second`, `per_generation` or `per_track`.' }),
+  billing_mode: Type.String({
+    description:
+      '`paid` is per token, `flat` per request, `free` needs no payment, `per_image` is for each image; videos are `per_second`, or `per_token` of the clip; sounds `per_character`, `per_second`, `per_generation` or `per_track`.',
+  }),
   pricing: Type.Object({
     input: rate('US dollars for a million tokens.'),
     output: rate('US dollars for a million tokens.'),
@@ -27,7 +30,9 @@ const model = Type.Object({
     cache_write: rate('US dollars for a million tokens.'),
     flat: rate('US dollars for a request, fee included.'),
     per_image: rate('US dollars for one image of 1024x1024, or of the first size, margin included.'),
-    per_second: rate('US dollars for a second of video at its usual resolution, margin included; at 720p where tokens are billed. Of speech, for a second that is estimated.'),
+    per_second: rate(
+      'US dollars for a second of video at its usual resolution, margin included; at 720p where tokens are billed. Of speech, for a second that is estimated.',
+    ),
     per_second_by_resolution: Type.Optional(Type.Record(Type.String(), Type.Number())),
     per_million_tokens: rate('US dollars for a million tokens of video, margin included.'),
     per_1k_chars: rate('US dollars for 1,000 characters that are spoken, margin included.'),
@@ -68,8 +73,14 @@ function written(catalog: Catalog, vendors: Vendors): Reply {
   const chat = catalog.chat.all.filter((row) => !row.hidden && vendors.chat(row) !== undefined).map(chatEntry)
   const images = catalog.images.all.filter((row) => !row.hidden && vendors.images(row) !== undefined).map(imageEntry)
   const videos = catalog.video.all.filter((row) => isListed(row) && vendors.video?.(row) !== undefined).map(videoEntry)
-  const sounds = catalog.audio.all.filter((row) => !row.hidden && makerOf(row, { vendors }) !== undefined).map(audioEntry)
-  return { status: 200, headers: { 'content-type': 'application/json' }, body: JSON.stringify({ object: 'list', data: [...chat, ...images, ...videos, ...sounds] }) }
+  const sounds = catalog.audio.all
+    .filter((row) => !row.hidden && makerOf(row, { vendors }) !== undefined)
+    .map(audioEntry)
+  return {
+    status: 200,
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ object: 'list', data: [...chat, ...images, ...videos, ...sounds] }),
+  }
 }
 
 function chatEntry({ id, created, maker, name, description, contextWindow, maxOutput, categories, billing }: ChatRow) {
@@ -138,20 +149,39 @@ function videoEntry({ id, maker, name, seconds, resolutions, usualResolution, au
 }
 
 /** With margin, where there is one: what a second is charged at. */
-function videoPricing(billing: VideoBilling, { resolutions, usualResolution }: Pick<VideoRow, 'resolutions' | 'usualResolution'>) {
+function videoPricing(
+  billing: VideoBilling,
+  { resolutions, usualResolution }: Pick<VideoRow, 'resolutions' | 'usualResolution'>,
+) {
   const usual = videoRate(billing, usualResolution)
   if (billing.mode === 'per_second_with_margin') return { per_second: asNumber(withMargin(usual)) }
-  if (billing.mode === 'per_token') return { per_second: asNumber(withMargin(usual)), per_million_tokens: asNumber(withMargin(billing.rate)) }
+  if (billing.mode === 'per_token')
+    return { per_second: asNumber(withMargin(usual)), per_million_tokens: asNumber(withMargin(billing.rate)) }
   const byResolution = resolutions.map((resolution) => [resolution, asNumber(videoRate(billing, resolution))])
-  return { per_second: asNumber(usual), per_second_by_resolution: Object.fromEntries(byResolution), per_call_surcharge: asNumber(videoGenerationFee(billing)) }
+  return {
+    per_second: asNumber(usual),
+    per_second_by_resolution: Object.fromEntries(byResolution),
+    per_call_surcharge: asNumber(videoGenerationFee(billing)),
+  }
 }
 
-const AUDIO_CATEGORIES = { speech: ['speech', 'tts'], 'sound-effects': ['sound-effects'], music: ['audio', 'music'] } as const
-const AUDIO_WORDS = { speech: 'Speaks a text.', 'sound-effects': 'Makes a sound effect from words.', music: 'Composes music from words, sung or instrumental.' } as const
+const AUDIO_CATEGORIES = {
+  speech: ['speech', 'tts'],
+  'sound-effects': ['sound-effects'],
+  music: ['audio', 'music'],
+} as const
+const AUDIO_WORDS = {
+  speech: 'Speaks a text.',
+  'sound-effects': 'Makes a sound effect from words.',
+  music: 'Composes music from words, sung or instrumental.',
+} as const
 
 function audioEntry({ id, maker, name, kind, billing: { mode, rate }, maxCharacters }: AudioRow) {
   const charged = asNumber(mode === 'per_second' ? rate : withMargin(rate))
-  const sizes = { max_input_chars: maxCharacters, ...(mode === 'per_second' && { max_output_seconds: MAX_SPEECH_SECONDS }) }
+  const sizes = {
+    max_input_chars: maxCharacters,
+    ...(mode === 'per_second' && { max_output_seconds: MAX_SPEECH_SECONDS }),
+  }
   return {
     id,
     object: 'model',

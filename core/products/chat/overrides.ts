@@ -53,7 +53,10 @@ const UNDATED = 1_795_132_800
 /** Applies overrides in order. Mistakes name the row and the field; the rows are good only when there are none. */
 export function overrideChat(rows: readonly ChatRow[], overrides: readonly ChatOverride[]): OverriddenChat {
   const mistakes: string[] = []
-  const teller = (id: string): Tell => (field, what) => void mistakes.push(`chat ${id}.${field}: ${what}`)
+  const teller =
+    (id: string): Tell =>
+    (field, what) =>
+      void mistakes.push(`chat ${id}.${field}: ${what}`)
   const byId = new Map(rows.map((row) => [row.id, row]))
   for (const id of duplicatesIn(overrides.map(({ id }) => id))) mistakes.push(`chat: two entries change ${id}`)
   for (const override of overrides) {
@@ -63,14 +66,16 @@ export function overrideChat(rows: readonly ChatRow[], overrides: readonly ChatO
   for (const { id, redirect } of overrides) {
     if (redirect === undefined) continue
     const tell = teller(id)
-    const isChained = redirect !== id && overrides.some((other) => other.id === redirect && other.redirect !== undefined)
+    const isChained =
+      redirect !== id && overrides.some((other) => other.id === redirect && other.redirect !== undefined)
     if (isChained) tell('redirect', `${redirect} is redirected itself; name the row that does the work`)
     const row = redirected(byId.get(id), byId.get(redirect), { redirect, tell })
     if (row) byId.set(id, row)
   }
   const named = new Set(overrides.filter(({ fallbacks }) => fallbacks).map(({ id }) => id))
   const all = [...byId.values()].map((row) => fallingBack(row, byId, named.has(row.id) ? teller(row.id) : undefined))
-  for (const name of duplicatesIn(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`chat: two rows are called ${name}`)
+  for (const name of duplicatesIn(all.flatMap((row) => [row.id, ...row.aliases])))
+    mistakes.push(`chat: two rows are called ${name}`)
   return { rows: all, mistakes }
 }
 
@@ -81,16 +86,39 @@ function changed(known: ChatRow | undefined, override: ChatOverride, tell: Tell)
   if (known) return checked({ ...known, ...merged }, tell)
   const { vendor, upstream, contextWindow, maxOutput } = merged
   if (!vendor || !upstream || !contextWindow || !maxOutput || !billing) {
-    return tell('id', 'not a row of the contract, so vendor, upstream, context_window, max_output and a price (input and output, flat, or free) must be given')
+    return tell(
+      'id',
+      'not a row of the contract, so vendor, upstream, context_window, max_output and a price (input and output, flat, or free) must be given',
+    )
   }
-  const usual = { aliases: [], name: override.id, description: '', maker: vendor, created: UNDATED, categories: ['chat'], structured: 'forwarded' } as const
+  const usual = {
+    aliases: [],
+    name: override.id,
+    description: '',
+    maker: vendor,
+    created: UNDATED,
+    categories: ['chat'],
+    structured: 'forwarded',
+  } as const
   return checked({ ...usual, ...merged, id: override.id, vendor, upstream, contextWindow, maxOutput, billing }, tell)
 }
 
 /** The fields that are written down as they are, under the catalog's names for them. */
 function written(override: ChatOverride, tell: Tell): Partial<ChatRow> {
-  const { context_window, max_output, no_forced_tools, tools_by_responses, live_search, prompt_cache, ...rest } = override
-  const { id: _id, input: _in, output: _out, cache_read: _read, cache_write: _write, long: _long, flat: _flat, free: _free, redirect: _to, ...same } = rest
+  const { context_window, max_output, no_forced_tools, tools_by_responses, live_search, prompt_cache, ...rest } =
+    override
+  const {
+    id: _id,
+    input: _in,
+    output: _out,
+    cache_read: _read,
+    cache_write: _write,
+    long: _long,
+    flat: _flat,
+    free: _free,
+    redirect: _to,
+    ...same
+  } = rest
   const liveSearch = live_search === undefined ? undefined : amount('live_search', live_search, tell)
   return {
     ...same,
@@ -117,12 +145,15 @@ const isCount = (tokens: number): boolean => Number.isSafeInteger(tokens) && tok
 /** The billing that an override asks for; a paid row may have single rates changed. Undefined: as it was. */
 function billed(known: ChatBilling | undefined, override: ChatOverride, tell: Tell): ChatBilling | undefined {
   const { input, output, cache_read, cache_write, long, flat, free } = override
-  const ofPaid = Object.entries({ input, output, cache_read, cache_write, long }).flatMap(([field, given]) => (given === undefined ? [] : [field]))
+  const ofPaid = Object.entries({ input, output, cache_read, cache_write, long }).flatMap(([field, given]) =>
+    given === undefined ? [] : [field],
+  )
   const isPaid = ofPaid.length > 0
   if ([isPaid, flat !== undefined, free === true].filter(Boolean).length > 1) {
     return tell(flat === undefined ? 'free' : 'flat', 'a row costs one thing only: input and output, or flat, or free')
   }
-  if (free === false && known?.mode === 'free' && !isPaid && flat === undefined) return tell('free', 'then say what it costs: input and output, or flat')
+  if (free === false && known?.mode === 'free' && !isPaid && flat === undefined)
+    return tell('free', 'then say what it costs: input and output, or flat')
   if (free) return { mode: 'free' }
   if (flat !== undefined) {
     const price = amount('flat', flat, tell)
@@ -134,14 +165,30 @@ function billed(known: ChatBilling | undefined, override: ChatOverride, tell: Te
 
 type Paid = Extract<ChatBilling, { mode: 'paid' }>
 
-function rates(known: Paid | undefined, { input, output, cache_read, cache_write, long }: ChatOverride, { first, tell }: { first: string; tell: Tell }): Paid | undefined {
-  const read = (field: string, given: string | undefined, kept: Dollars | undefined) => (given === undefined ? kept : amount(field, given, tell))
-  if (!known && (input === undefined || output === undefined)) return tell(first, 'both input and output must be given, for the row had no rates')
+function rates(
+  known: Paid | undefined,
+  { input, output, cache_read, cache_write, long }: ChatOverride,
+  { first, tell }: { first: string; tell: Tell },
+): Paid | undefined {
+  const read = (field: string, given: string | undefined, kept: Dollars | undefined) =>
+    given === undefined ? kept : amount(field, given, tell)
+  if (!known && (input === undefined || output === undefined))
+    return tell(first, 'both input and output must be given, for the row had no rates')
   const [perInput, perOutput] = [read('input', input, known?.input), read('output', output, known?.output)]
-  const [cacheRead, cacheWrite] = [read('cache_read', cache_read, known?.cacheRead), read('cache_write', cache_write, known?.cacheWrite)]
+  const [cacheRead, cacheWrite] = [
+    read('cache_read', cache_read, known?.cacheRead),
+    read('cache_write', cache_write, known?.cacheWrite),
+  ]
   const longer = long ? longRates(long, tell) : known?.long
   if (!perInput || !perOutput) return undefined
-  return { mode: 'paid', input: perInput, output: perOutput, ...(cacheRead && { cacheRead }), ...(cacheWrite && { cacheWrite }), ...(longer && { long: longer }) }
+  return {
+    mode: 'paid',
+    input: perInput,
+    output: perOutput,
+    ...(cacheRead && { cacheRead }),
+    ...(cacheWrite && { cacheWrite }),
+    ...(longer && { long: longer }),
+  }
 }
 
 function longRates({ from, input, output }: NonNullable<ChatOverride['long']>, tell: Tell): Paid['long'] {
@@ -159,7 +206,11 @@ function amount(field: string, decimal: string, tell: Tell): Dollars | undefined
 }
 
 /** Keeps what the row is called and takes all else from the fallback, whose rates must be the same or lower (contract 21.11). */
-function redirected(row: ChatRow | undefined, fallback: ChatRow | undefined, { redirect, tell }: { redirect: string; tell: Tell }): ChatRow | undefined {
+function redirected(
+  row: ChatRow | undefined,
+  fallback: ChatRow | undefined,
+  { redirect, tell }: { redirect: string; tell: Tell },
+): ChatRow | undefined {
   if (!row) return undefined
   if (!fallback || fallback.id === row.id) return tell('redirect', `there is no other row called ${redirect}`)
   const why = dearer(fallback, row)
@@ -202,8 +253,12 @@ const LEAST_PAID = dollars('0.002')
 /** Why `other` may not do the work of `row` at `row`'s price; undefined where it may. A paid call is never answered by a free model. */
 function dearer(other: ChatRow, row: ChatRow): string | undefined {
   const [theirs, ours] = [other.billing, row.billing]
-  if (ours.mode !== 'free' && theirs.mode === 'free') return 'is free, and a paid call is never answered by a free model'
-  const isDearer = costsMore(theirs, ours) || (other.effort?.scalesQuote && !row.effort?.scalesQuote) || (row.liveSearch && other.liveSearch && isBelow(row.liveSearch, other.liveSearch))
+  if (ours.mode !== 'free' && theirs.mode === 'free')
+    return 'is free, and a paid call is never answered by a free model'
+  const isDearer =
+    costsMore(theirs, ours) ||
+    (other.effort?.scalesQuote && !row.effort?.scalesQuote) ||
+    (row.liveSearch && other.liveSearch && isBelow(row.liveSearch, other.liveSearch))
   return isDearer ? 'costs more' : undefined
 }
 
@@ -217,4 +272,5 @@ function costsMore(theirs: ChatBilling, ours: ChatBilling): boolean {
   })
 }
 
-const ratesAt = (billing: Paid, tokens: number) => (billing.long && tokens >= billing.long.from ? billing.long : billing)
+const ratesAt = (billing: Paid, tokens: number) =>
+  billing.long && tokens >= billing.long.from ? billing.long : billing

@@ -12,12 +12,24 @@ import type { Fields, ChatFormat } from './formats/wire.ts'
 
 const text = Type.String()
 const Day = Type.String({ pattern: '^\\d{4}-\\d{2}-\\d{2}$', description: 'YYYY-MM-DD' })
-const Part = Type.Object({ type: text, text: Type.Optional(text), image_url: Type.Optional(Type.Object({ url: text })) })
-const ToolCall = Type.Object({ id: text, type: Type.Optional(text), function: Type.Object({ name: text, arguments: text }) })
+const Part = Type.Object({
+  type: text,
+  text: Type.Optional(text),
+  image_url: Type.Optional(Type.Object({ url: text })),
+})
+const ToolCall = Type.Object({
+  id: text,
+  type: Type.Optional(text),
+  function: Type.Object({ name: text, arguments: text }),
+})
 
 const Message = Type.Object({
   role: Type.Union(['system', 'developer', 'user', 'assistant', 'tool', 'function'].map((role) => Type.Literal(role))),
-  content: Type.Optional(Type.Union([text, Type.Array(Part), Type.Null()], { description: 'Text, or parts: `{type: text}` and, for models that see, `{type: image_url}`.' })),
+  content: Type.Optional(
+    Type.Union([text, Type.Array(Part), Type.Null()], {
+      description: 'Text, or parts: `{type: text}` and, for models that see, `{type: image_url}`.',
+    }),
+  ),
   tool_calls: Type.Optional(Type.Union([Type.Array(ToolCall), Type.Null()])),
   tool_call_id: Type.Optional(text),
   name: Type.Optional(Type.Union([text, Type.Null()])),
@@ -37,13 +49,19 @@ const Count = (description: string) => Type.Optional(Type.Integer({ minimum: 1, 
 
 /** Of /chat/{model}, whose path names the model. Unknown members are kept, and forwarded as they are. */
 export const ChatBody = Type.Object({
-  model: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'Id of a chat model, as listed by /api/v1/models.' })),
-  messages: Type.Array(Message, { description: 'At least one user, assistant or tool message, and at most 10,000 in all.' }),
+  model: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 200, description: 'Id of a chat model, as listed by /api/v1/models.' }),
+  ),
+  messages: Type.Array(Message, {
+    description: 'At least one user, assistant or tool message, and at most 10,000 in all.',
+  }),
   max_tokens: Count('Most tokens of the answer; the smaller of the ceiling of the model and 8192 unless told.'),
   max_completion_tokens: Count('The same as max_tokens.'),
   temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
   top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
-  n: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_ANSWERS, description: 'How many answers; each is quoted.' })),
+  n: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: MAX_ANSWERS, description: 'How many answers; each is quoted.' }),
+  ),
   stream: Type.Optional(Type.Boolean({ description: 'Whether the answer comes as server-sent events.' })),
   tools: Type.Optional(Type.Array(Type.Object({ type: text }), { maxItems: 512 })),
   tool_choice: Type.Optional(Type.Union([text, Type.Object({})])),
@@ -51,7 +69,9 @@ export const ChatBody = Type.Object({
   stop: Type.Optional(Type.Union([text, Type.Array(text)])),
   reasoning_effort: Type.Optional(Type.String({ description: `One of ${EFFORTS.join(', ')}.` })),
   thinking: Type.Optional(Type.Object({ type: text, budget_tokens: Type.Optional(Type.Integer({ minimum: 1 })) })),
-  prompt_cache: Type.Optional(Type.Boolean({ description: 'Asks for prompt caching, on models that need to be asked.' })),
+  prompt_cache: Type.Optional(
+    Type.Boolean({ description: 'Asks for prompt caching, on models that need to be asked.' }),
+  ),
   search_parameters: Type.Optional(SearchParameters),
 })
 export type ChatBody = Static<typeof ChatBody>
@@ -68,14 +88,22 @@ type Checking = {
 /** What the schema cannot say of messages. Throws EMPTY_CONVERSATION, INVALID_BODY, INVALID_IMAGE or INVALID_PARAMETER. */
 export function checkMessages(messages: ChatBody['messages'], checking: Checking): void {
   if (!messages.some(({ role }) => role !== 'system' && role !== 'developer')) {
-    throw new ApiError('EMPTY_CONVERSATION', { message: 'messages must have at least one user, assistant or tool message.', param: 'messages' })
+    throw new ApiError('EMPTY_CONVERSATION', {
+      message: 'messages must have at least one user, assistant or tool message.',
+      param: 'messages',
+    })
   }
   for (const [index, message] of messages.entries()) {
     const at = `messages.${index}`
-    if (message.role === 'tool' && !message.tool_call_id) throw refused(`${at}.tool_call_id`, 'is required on a tool message')
+    if (message.role === 'tool' && !message.tool_call_id)
+      throw refused(`${at}.tool_call_id`, 'is required on a tool message')
     const isSilent = message.content === null || message.content === undefined
-    if (isSilent && !(message.role === 'assistant')) throw refused(`${at}.content`, 'is required; only an assistant message with tool_calls may go without')
-    if (Array.isArray(message.content)) message.content.forEach((part, place) => checkPart(part as Fields | null, { ...checking, at: `${at}.content.${place}` }))
+    if (isSilent && !(message.role === 'assistant'))
+      throw refused(`${at}.content`, 'is required; only an assistant message with tool_calls may go without')
+    if (Array.isArray(message.content))
+      message.content.forEach((part, place) =>
+        checkPart(part as Fields | null, { ...checking, at: `${at}.content.${place}` }),
+      )
   }
 }
 
@@ -85,10 +113,12 @@ const PARTS: readonly unknown[] = ['text', 'image_url', 'input_audio', 'file', '
 function checkPart(part: Fields | null, { at, row, wire, isNative }: Checking & { readonly at: string }): void {
   if (!isFields(part)) throw refused(at, 'must be an object')
   const isFilm = wire === 'generate_content' && part.type === 'video_url'
-  if (!isNative && !isFilm && !PARTS.includes(part.type)) throw invalidParameter(`${at}.type`, `must be one of ${PARTS.join(', ')}, got ${quoted(part.type)}.`)
+  if (!isNative && !isFilm && !PARTS.includes(part.type))
+    throw invalidParameter(`${at}.type`, `must be one of ${PARTS.join(', ')}, got ${quoted(part.type)}.`)
   if (part.type === 'text' && typeof part.text !== 'string') throw refused(`${at}.text`, 'is required on a text part')
   if (part.type === 'file' && !isNative) checkFile(part.file, `${at}.file`)
-  if (part.type === 'input_audio' && !isNative) checkData(isFields(part.input_audio) ? part.input_audio.data : undefined, `${at}.input_audio.data`)
+  if (part.type === 'input_audio' && !isNative)
+    checkData(isFields(part.input_audio) ? part.input_audio.data : undefined, `${at}.input_audio.data`)
   if (part.type === 'image_url') checkImage(part.image_url, { at: `${at}.image_url.url`, row })
 }
 
@@ -96,7 +126,8 @@ function checkPart(part: Fields | null, { at, row, wire, isNative }: Checking & 
 function checkFile(file: Json | undefined, at: string): void {
   if (!isFields(file)) throw refused(at, 'must be an object')
   for (const name of ['file_id', 'file_url']) {
-    if ((file[name] ?? undefined) !== undefined) throw invalidParameter(`${at}.${name}`, 'is not served; send the content itself, as file_data.')
+    if ((file[name] ?? undefined) !== undefined)
+      throw invalidParameter(`${at}.${name}`, 'is not served; send the content itself, as file_data.')
   }
   checkData(file.file_data, `${at}.file_data`)
 }
@@ -104,7 +135,8 @@ function checkFile(file: Json | undefined, at: string): void {
 /** A data URI, or bare base64. */
 function checkData(data: Json | undefined, at: string): void {
   if (typeof data !== 'string' || data === '') throw refused(at, 'is required, as base64')
-  if (!/^(?:data:[^,]*,|[\w+/=\s-]*$)/i.test(data.slice(0, 200))) throw invalidParameter(at, 'must be the content itself, as base64 or a data URI, and no address.')
+  if (!/^(?:data:[^,]*,|[\w+/=\s-]*$)/i.test(data.slice(0, 200)))
+    throw invalidParameter(at, 'must be the content itself, as base64 or a data URI, and no address.')
 }
 
 /** Hosts whose addresses some vendor reads as a film, or as a file of the operator's. */
@@ -113,9 +145,14 @@ const NO_PICTURES = /(?:^|\.)(?:youtube\.com|youtube-nocookie\.com|youtu\.be|gen
 function checkImage(image: Json | undefined, { at: param, row }: { at: string; row: ChatRow }): void {
   const given = isFields(image) ? image.url : image
   const url = typeof given === 'string' ? given : ''
-  if (!row.images) throw new ApiError('INVALID_PARAMETER', { message: `${row.id} sees no images; choose a model of the category vision.`, param })
+  if (!row.images)
+    throw new ApiError('INVALID_PARAMETER', {
+      message: `${row.id} sees no images; choose a model of the category vision.`,
+      param,
+    })
   if (isWebUrl(url)) {
-    if (NO_PICTURES.test(new URL(url).hostname)) throw badImage(param, `must be the address of a picture, got ${quoted(url)}`)
+    if (NO_PICTURES.test(new URL(url).hostname))
+      throw badImage(param, `must be the address of a picture, got ${quoted(url)}`)
     return
   }
   if (!url.startsWith('data:')) throw badImage(param, `must be an http(s) URL or a data URI, got ${quoted(url)}`)
@@ -136,7 +173,8 @@ export function invalidParameter(param: string, message: string): ApiError {
 export function checkCounts({ max_tokens, max_completion_tokens, n }: Fields): void {
   for (const [name, count] of Object.entries({ max_tokens, max_completion_tokens, n })) {
     if (count === undefined || count === null) continue
-    if (!Number.isSafeInteger(count) || (count as number) < 1) throw refused(name, `must be a whole number from 1 on, got ${quoted(count)}`)
+    if (!Number.isSafeInteger(count) || (count as number) < 1)
+      throw refused(name, `must be a whole number from 1 on, got ${quoted(count)}`)
   }
   if (typeof n === 'number' && n > MAX_ANSWERS) throw refused('n', `must be at most ${MAX_ANSWERS}, got ${n}`)
 }
@@ -157,7 +195,8 @@ export function ruled(body: Fields, row: ChatRow, { isLenient = false, byRespons
   for (const name of row.refuses ?? []) {
     const given = kept[name]
     if (given === undefined || given === null || (name === 'temperature' && given === 1)) continue
-    if (!isLenient) throw invalidParameter(name, `${row.id} does not take it${name === 'temperature' ? '; only 1 is allowed' : ''}.`)
+    if (!isLenient)
+      throw invalidParameter(name, `${row.id} does not take it${name === 'temperature' ? '; only 1 is allowed' : ''}.`)
     delete kept[name]
   }
   delete kept.stream_options
@@ -171,9 +210,11 @@ export function ruled(body: Fields, row: ChatRow, { isLenient = false, byRespons
   return { body: kept, effort }
 }
 
-const isForced = (choice: Json | undefined): boolean => choice === 'required' || (typeof choice === 'object' && choice !== null)
+const isForced = (choice: Json | undefined): boolean =>
+  choice === 'required' || (typeof choice === 'object' && choice !== null)
 
-export const hasFunctions = ({ tools }: Fields): boolean => Array.isArray(tools) && tools.some((tool) => (tool as Fields).type === 'function')
+export const hasFunctions = ({ tools }: Fields): boolean =>
+  Array.isArray(tools) && tools.some((tool) => (tool as Fields).type === 'function')
 
 function ruleEffort(body: Fields, row: ChatRow, { isLenient, byResponses }: Required<Ruling>): Effort | undefined {
   const asked = body.reasoning_effort
@@ -208,11 +249,16 @@ function ruleTier(body: Record<string, Json>, isLenient: boolean): void {
 function ruleSearch(body: Record<string, Json>, row: ChatRow, isLenient: boolean): void {
   const asked = body.search_parameters
   if (asked === undefined || asked === null) return void delete body.search_parameters
-  if (typeof asked !== 'object' || Array.isArray(asked)) throw refused('search_parameters', `must be an object, got ${quoted(asked)}`)
+  if (typeof asked !== 'object' || Array.isArray(asked))
+    throw refused('search_parameters', `must be an object, got ${quoted(asked)}`)
   const isOff = (asked as Fields).mode === 'off'
   if (isOff) delete body.search_parameters
   if (isOff || row.liveSearch) return
-  if (!isLenient) throw invalidParameter('search_parameters', `${row.id} has no live search; choose a vendor-c model, or set mode to off.`)
+  if (!isLenient)
+    throw invalidParameter(
+      'search_parameters',
+      `${row.id} has no live search; choose a vendor-c model, or set mode to off.`,
+    )
   delete body.search_parameters
 }
 
@@ -224,11 +270,22 @@ const DEFAULT_MAX_TOKENS = 8_192
 type Wanted = { readonly requested: number | undefined; readonly usual?: number | undefined }
 
 /** `max_tokens` as it is served: the default, clamped to the ceiling of the model and to what the prompt leaves of the window. */
-export function outputCap({ requested, usual = DEFAULT_MAX_TOKENS }: Wanted, row: ChatRow, promptTokens: number): { maxTokens: number; headers: Readonly<Record<string, string>> } {
+export function outputCap(
+  { requested, usual = DEFAULT_MAX_TOKENS }: Wanted,
+  row: ChatRow,
+  promptTokens: number,
+): { maxTokens: number; headers: Readonly<Record<string, string>> } {
   const left = Math.max(1, row.contextWindow - promptTokens)
   const maxTokens = Math.min(requested ?? usual, row.maxOutput, left)
   if (requested === undefined || maxTokens === requested) return { maxTokens, headers: {} }
-  return { maxTokens, headers: { 'x-max-tokens-capped': 'true', 'x-max-tokens-requested': String(requested), 'x-max-tokens-effective': String(maxTokens) } }
+  return {
+    maxTokens,
+    headers: {
+      'x-max-tokens-capped': 'true',
+      'x-max-tokens-requested': String(requested),
+      'x-max-tokens-effective': String(maxTokens),
+    },
+  }
 }
 
 /** The caller's own limit, under either name. */
@@ -241,7 +298,11 @@ export function requestedTokens({ max_tokens, max_completion_tokens }: Fields): 
  * Which messages stay when the prompt is too long: the system's, and the newest turns that fit (contract 6.43). A tool call and its results go
  * together. Undefined where the system and the last turn alone do not fit.
  */
-export function trimmed(messages: readonly Fields[], tokens: readonly number[], budget: number): readonly Fields[] | undefined {
+export function trimmed(
+  messages: readonly Fields[],
+  tokens: readonly number[],
+  budget: number,
+): readonly Fields[] | undefined {
   const turns: number[][] = []
   let fixed = 0
   messages.forEach(({ role }, index) => {
@@ -262,10 +323,17 @@ export function trimmed(messages: readonly Fields[], tokens: readonly number[], 
 
 /** 400 with ids out of `rows` that the caller may have meant, and where all of them are. */
 export function unknownModel(asked: string, rows: readonly ChatRow[]): ApiError {
-  const words = asked.toLowerCase().split(/[^a-z0-9]+/).filter(Boolean)
-  const near = ({ id, aliases }: ChatRow) => words.filter((word) => [id, ...aliases].some((name) => name.includes(word))).length
+  const words = asked
+    .toLowerCase()
+    .split(/[^a-z0-9]+/)
+    .filter(Boolean)
+  const near = ({ id, aliases }: ChatRow) =>
+    words.filter((word) => [id, ...aliases].some((name) => name.includes(word))).length
   const listed = rows.filter(({ hidden }) => !hidden).map((row) => ({ id: row.id, near: near(row) }))
-  const alternatives = listed.sort((a, b) => b.near - a.near).slice(0, 8).map(({ id }) => id)
+  const alternatives = listed
+    .sort((a, b) => b.near - a.near)
+    .slice(0, 8)
+    .map(({ id }) => id)
   return new ApiError('INVALID_MODEL', {
     message: `Unknown model: ${clip(asked)}. ${alternatives.length > 0 ? `Alternatives: ${alternatives.join(', ')}. ` : ''}All models: GET /api/v1/models.`,
     param: 'model',

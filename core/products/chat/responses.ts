@@ -3,7 +3,18 @@ import { Type } from '@sinclair/typebox'
 import type { ChatRow, Effort } from '../catalog.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
-import { answered, chatSpan, type ChatInput, findRow, isServed, quote, remembered, sampleRow, sized, type Translation } from './shared.ts'
+import {
+  answered,
+  chatSpan,
+  type ChatInput,
+  findRow,
+  isServed,
+  quote,
+  remembered,
+  sampleRow,
+  sized,
+  type Translation,
+} from './shared.ts'
 import { free, type FreeCalls, type FreeRequest, json, streamed, type Reply, type Stored } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { refused } from '../../http/request_body.ts'
@@ -23,7 +34,9 @@ const input = Type.Object({
   instructions: Type.Optional(Type.String()),
   max_output_tokens: Type.Optional(Type.Integer({ minimum: 1 })),
   stream: Type.Optional(Type.Boolean()),
-  background: Type.Optional(Type.Boolean({ description: 'Answers at once, and works on: poll or attach with GET /api/v1/responses/{id}.' })),
+  background: Type.Optional(
+    Type.Boolean({ description: 'Answers at once, and works on: poll or attach with GET /api/v1/responses/{id}.' }),
+  ),
   store: Type.Optional(Type.Boolean()),
   tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MAX_TOOLS })),
   reasoning: Type.Optional(Type.Object({ effort: Type.Optional(Type.Union([Type.String(), Type.Null()])) })),
@@ -40,7 +53,8 @@ const output = Type.Object({
   usage: Type.Optional(Type.Object({})),
 })
 
-const isOnSurface = ({ surfaces, billing }: ChatRow): boolean => billing.mode !== 'free' && (surfaces ?? []).includes('responses')
+const isOnSurface = ({ surfaces, billing }: ChatRow): boolean =>
+  billing.mode !== 'free' && (surfaces ?? []).includes('responses')
 
 const NAME = 'responses'
 /** A response is the call that made it, under a name that its clients expect. */
@@ -67,23 +81,57 @@ const create = streamed<ChatInput>({
   price: quote,
   priceRange: chatSpan,
   isAvailable: isServed,
-  remember: ({ row, own, background }) => ({ ...remembered({ row } as ChatInput), request: { model: row.id, ...echoOf(own), ...(background && { _background: true }) } }),
+  remember: ({ row, own, background }) => ({
+    ...remembered({ row } as ChatInput),
+    request: { model: row.id, ...echoOf(own), ...(background && { _background: true }) },
+  }),
   allowlists: ({ background }) => (background ? { name: 'background', unset: 'everybody' } : undefined),
-  sample: (offering) => ({ model: sampleRow(offering, isOnSurface)?.id ?? '', input: 'Why is the sky blue?', max_output_tokens: 1_000 }),
+  sample: (offering) => ({
+    model: sampleRow(offering, isOnSurface)?.id ?? '',
+    input: 'Why is the sky blue?',
+    max_output_tokens: 1_000,
+  }),
 
   async check(said, _asked, context) {
     const body = said as Fields
     checkStateless(body)
     const row = findRow(body.model as string, context)
-    if (!isOnSurface(row)) throw new ApiError('INVALID_MODEL', { message: `${row.id} is not served by /responses; POST /api/v1/chat/completions serves it.`, param: 'model' })
-    const sizing = { row, wire: 'responses', chat: chatFromResponses(body), beside: besideChat(body), own: (size: Size) => ownBody(body, size) } as const
-    return await inOwnNames(sized({ ...sizing, stream: body.stream === true, defaultTokens: row.maxOutput, background: body.background === true }, context))
+    if (!isOnSurface(row))
+      throw new ApiError('INVALID_MODEL', {
+        message: `${row.id} is not served by /responses; POST /api/v1/chat/completions serves it.`,
+        param: 'model',
+      })
+    const sizing = {
+      row,
+      wire: 'responses',
+      chat: chatFromResponses(body),
+      beside: besideChat(body),
+      own: (size: Size) => ownBody(body, size),
+    } as const
+    return await inOwnNames(
+      sized(
+        { ...sizing, stream: body.stream === true, defaultTokens: row.maxOutput, background: body.background === true },
+        context,
+      ),
+    )
   },
 
   deferred({ row, own, background }, { id, createdAt, key }) {
-    return background ? { ...responseOf(factsOf({ row, own, id, createdAt }), QUEUED), id: backgroundId(id, key), status: 'queued', background: true } : undefined
+    return background
+      ? {
+          ...responseOf(factsOf({ row, own, id, createdAt }), QUEUED),
+          id: backgroundId(id, key),
+          status: 'queued',
+          background: true,
+        }
+      : undefined
   },
-  answer: (order) => inOwnNames(answered(order, (row) => translation(factsOf({ row, own: order.input.own, id: order.id, createdAt: order.clock.now() })))),
+  answer: (order) =>
+    inOwnNames(
+      answered(order, (row) =>
+        translation(factsOf({ row, own: order.input.own, id: order.id, createdAt: order.clock.now() })),
+      ),
+    ),
 })
 
 /** What chat calls otherwise, by the first member of its path. */
@@ -107,7 +155,17 @@ async function inOwnNames<T>(work: Promise<T>): Promise<T> {
 
 const QUEUED = { status: 'queued', incomplete_details: null, output: [], usage: null }
 
-function factsOf({ row, own, id, createdAt }: { row: ChatRow; own: Fields; id: string; createdAt: number }): ResponseFacts {
+function factsOf({
+  row,
+  own,
+  id,
+  createdAt,
+}: {
+  row: ChatRow
+  own: Fields
+  id: string
+  createdAt: number
+}): ResponseFacts {
   return { model: row.id, id: responseId(id), createdAt: Math.floor(createdAt / 1000), request: own }
 }
 
@@ -118,14 +176,24 @@ function translation(facts: ResponseFacts): Translation {
 /** What refers to earlier responses, costs extra, or contradicts itself. */
 function checkStateless(body: Fields): void {
   for (const name of ['previous_response_id', 'conversation', 'prompt']) {
-    if (body[name] !== undefined && body[name] !== null) throw invalidParameter(name, 'is not served: this API is stateless; send the whole input.')
+    if (body[name] !== undefined && body[name] !== null)
+      throw invalidParameter(name, 'is not served: this API is stateless; send the whole input.')
   }
   checkInput(body)
   if (body.store === true) throw invalidParameter('store', 'must be false: nothing is stored here.')
-  if (body.input === undefined && body.instructions === undefined) throw refused('input', 'is required, or instructions')
-  if (body.background === true && body.stream === true) throw new ApiError('STREAM_UNSUPPORTED', { message: 'stream: not together with background; attach with GET /api/v1/responses/{id}?stream=true.', param: 'stream' })
+  if (body.input === undefined && body.instructions === undefined)
+    throw refused('input', 'is required, or instructions')
+  if (body.background === true && body.stream === true)
+    throw new ApiError('STREAM_UNSUPPORTED', {
+      message: 'stream: not together with background; attach with GET /api/v1/responses/{id}?stream=true.',
+      param: 'stream',
+    })
   const [served] = builtInTools(body)
-  if (served !== undefined) throw invalidParameter('tools', `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`)
+  if (served !== undefined)
+    throw invalidParameter(
+      'tools',
+      `${served} is run by the vendor at a price of its own, and is not sold here; declare functions.`,
+    )
 }
 
 /** Files live in the account of the operator, where any caller could name another one's; what is behind an address nobody has counted. */
@@ -137,8 +205,11 @@ function checkInput({ input }: Fields): void {
     const here = `input.${at}`
     if (!isFields(item)) throw refused(here, 'must be an object')
     // The type of a reference may be left out (openai@7.55.0 `ResponseInputItem.ItemReference`).
-    const isReference = item.type === 'item_reference' || ((item.type ?? undefined) === undefined && (item.role ?? undefined) === undefined)
-    if (isReference) throw invalidParameter(here, 'must not refer to an earlier item: this API is stateless; send the item itself.')
+    const isReference =
+      item.type === 'item_reference' ||
+      ((item.type ?? undefined) === undefined && (item.role ?? undefined) === undefined)
+    if (isReference)
+      throw invalidParameter(here, 'must not refer to an earlier item: this API is stateless; send the item itself.')
     checkReferences(item, here)
     for (const member of ['content', 'output', 'summary']) {
       const parts = isFields(item[member]) ? [item[member] as Fields] : listOf(item[member])
@@ -153,7 +224,8 @@ function checkInput({ input }: Fields): void {
 
 function checkReferences(part: Fields, at: string): void {
   for (const name of ['file_id', 'file_url']) {
-    if ((part[name] ?? undefined) !== undefined) throw invalidParameter(`${at}.${name}`, 'is not served; send the content itself, as file_data or image_url.')
+    if ((part[name] ?? undefined) !== undefined)
+      throw invalidParameter(`${at}.${name}`, 'is not served; send the content itself, as file_data or image_url.')
   }
 }
 
@@ -169,7 +241,9 @@ function ownBody({ model: _, stream: __, background: ___, ...body }: Fields, { m
 /** What a response repeats of its request, as far as it is short. */
 function echoOf(own: Fields): Fields {
   const { instructions, max_output_tokens, metadata, temperature, top_p, reasoning } = own
-  const echo = Object.entries({ instructions, max_output_tokens, metadata, temperature, top_p, reasoning }).filter(([, value]) => value !== undefined && JSON.stringify(value).length < 2_000)
+  const echo = Object.entries({ instructions, max_output_tokens, metadata, temperature, top_p, reasoning }).filter(
+    ([, value]) => value !== undefined && JSON.stringify(value).length < 2_000,
+  )
   return Object.fromEntries(echo) as Fields
 }
 
@@ -181,16 +255,19 @@ const get = free({
   name: 'responses.get',
   path: '/api/v1/responses/{id}',
   summary: 'Poll a background response, or attach to it',
-  description: 'Free. The id, as the create answered it, is the key: whoever has it reads the output, so keep it to yourself. With stream=true the events, after `starting_after`: output follows when the response is completed and settled.',
+  description:
+    'Free. The id, as the create answered it, is the key: whoever has it reads the output, so keep it to yourself. With stream=true the events, after `starting_after`: output follows when the response is completed and settled.',
   tag: 'chat',
   errorFormat: 'responses',
   output,
   async answer({ params, query }, { calls, clock }) {
     const id = params.id ?? ''
     const call = await found(id, calls)
-    if (query.get('stream') !== 'true') return json(200, shown(call, id), { 'cache-control': 'no-store', ...receiptOf(call) })
+    if (query.get('stream') !== 'true')
+      return json(200, shown(call, id), { 'cache-control': 'no-store', ...receiptOf(call) })
     const after = Number(query.get('starting_after') ?? -1)
-    if (!Number.isInteger(after) || after < -1) throw invalidParameter('starting_after', 'must be a sequence number, from 0.')
+    if (!Number.isInteger(after) || after < -1)
+      throw invalidParameter('starting_after', 'must be a sequence number, from 0.')
     return attached(call, { id, after, calls, clock })
   },
 })
@@ -207,7 +284,11 @@ const cancel = free({
   async answer({ params }: FreeRequest, { calls }) {
     const id = params.id ?? ''
     const call = await found(id, calls)
-    if (call.work === 'completed') throw new ApiError('INVALID_PARAMETER', { message: 'The response is completed, and cannot be cancelled any more.', param: 'id' })
+    if (call.work === 'completed')
+      throw new ApiError('INVALID_PARAMETER', {
+        message: 'The response is completed, and cannot be cancelled any more.',
+        param: 'id',
+      })
     await calls.cancel(call.id, CANCELLED)
     return json(200, shown(await found(id, calls), id), { 'cache-control': 'no-store' })
   },
@@ -225,11 +306,27 @@ async function found(id: string, calls: FreeCalls): Promise<Call> {
 
 /** A response as its client may see it: no output before it is settled. */
 function shown(call: Call, id: string): Fields {
-  const facts = { model: call.model ?? '', id, createdAt: Math.floor(call.createdAt / 1000), request: call.request as Fields }
+  const facts = {
+    model: call.model ?? '',
+    id,
+    createdAt: Math.floor(call.createdAt / 1000),
+    request: call.request as Fields,
+  }
   const empty = { ...responseOf(facts, QUEUED), background: true }
-  if (call.work === 'failed') return call.error === CANCELLED ? { ...empty, status: 'cancelled' } : { ...empty, status: 'failed', error: { code: 'server_error', message: call.error } }
+  if (call.work === 'failed')
+    return call.error === CANCELLED
+      ? { ...empty, status: 'cancelled' }
+      : { ...empty, status: 'failed', error: { code: 'server_error', message: call.error } }
   if (call.work !== 'completed') return { ...empty, status: call.work }
-  if (call.money === 'refused') return { ...empty, status: 'failed', error: { code: 'payment_failed', message: `The payment was refused. The result is kept: GET ${anyCallUrl(call.id, callIn(id)?.key)} with a payment of the same wallet.` } }
+  if (call.money === 'refused')
+    return {
+      ...empty,
+      status: 'failed',
+      error: {
+        code: 'payment_failed',
+        message: `The payment was refused. The result is kept: GET ${anyCallUrl(call.id, callIn(id)?.key)} with a payment of the same wallet.`,
+      },
+    }
   if (call.money !== 'settled' && call.money !== 'unresolved') return { ...empty, status: 'in_progress' }
   const { body } = (call.result as unknown as Stored).made as unknown as StoredAnswer
   return { ...tryJson(body), id, background: true, store: false }
@@ -244,7 +341,10 @@ const LOOK_MS = 1_000
 const MAX_LOOKS = 500
 
 /** The events of a response: the first ones at once, its output when it is there. */
-function attached(call: Call, { id, after, calls, clock }: { id: string; after: number; calls: FreeCalls; clock: Clock }): Reply {
+function attached(
+  call: Call,
+  { id, after, calls, clock }: { id: string; after: number; calls: FreeCalls; clock: Clock },
+): Reply {
   const encoder = new TextEncoder()
   const gone = new AbortController()
   let said = after
@@ -276,5 +376,9 @@ function attached(call: Call, { id, after, calls, clock }: { id: string; after: 
     },
     { highWaterMark: 0 },
   )
-  return { status: 200, headers: { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', ...receiptOf(call) }, body }
+  return {
+    status: 200,
+    headers: { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', ...receiptOf(call) },
+    body,
+  }
 }

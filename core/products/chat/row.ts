@@ -101,7 +101,11 @@ export function sold(id: string, own: string, { also = [], ...words }: Words): C
 
 const capital = (word: string): string => word.charAt(0).toUpperCase() + word.slice(1)
 
-type Extra = { readonly read?: string; readonly write?: string; readonly long?: { readonly from: number; readonly input: string; readonly output: string } }
+type Extra = {
+  readonly read?: string
+  readonly write?: string
+  readonly long?: { readonly from: number; readonly input: string; readonly output: string }
+}
 
 /** US dollars for a million tokens. */
 export function paid(input: string, output: string, { read, write, long }: Extra = {}): ChatBilling {

@@ -42,7 +42,8 @@ export async function estimatePrompt(
   body: Fields,
   { row, countTokens, most = Number.POSITIVE_INFINITY }: Estimating,
 ): Promise<PromptEstimate> {
-  const count = async (text: string, sum: number) => (text === '' ? 0 : await countTokens(text, { most: Math.max(0, most - sum) }))
+  const count = async (text: string, sum: number) =>
+    text === '' ? 0 : await countTokens(text, { most: Math.max(0, most - sum) })
   const said = listOf(body.messages)
   const messages = said.map(() => Number.POSITIVE_INFINITY)
   const tools = await count(toolsText(body), PRIMING)
@@ -100,7 +101,10 @@ function readMessage(message: Json, costOf: (image: Image) => number): Said {
   const { content = null, reasoning_content: reasoning, reasoning_blocks: blocks, name, tool_calls: calls } = message
   const texts: string[] = []
   let images = 0
-  let attachments = listOf(blocks).reduce((sum: number, block) => sum + sealedTokens(isFields(block) ? block.data : undefined), 0)
+  let attachments = listOf(blocks).reduce(
+    (sum: number, block) => sum + sealedTokens(isFields(block) ? block.data : undefined),
+    0,
+  )
   for (const part of Array.isArray(content) ? (content as readonly Json[]) : []) {
     const image = imageOf(part)
     const size = image ? undefined : attachmentTokens(part)
@@ -174,7 +178,12 @@ function tokensOfSize(rule: ImageTokens, size: Size, isLow: boolean): number {
 }
 
 /** What no picture exceeds: 1568 square, 4 by 4 tiles, 6 tiles and one, 4 by 2 tiles. */
-const MAX_PER_IMAGE: Readonly<Record<ImageTokens, number>> = { area_750: 3279, tiles_768: 4128, tiles_448: 1792, tiles_512: 1445 }
+const MAX_PER_IMAGE: Readonly<Record<ImageTokens, number>> = {
+  area_750: 3279,
+  tiles_768: 4128,
+  tiles_448: 1792,
+  tiles_512: 1445,
+}
 
 /** A row without a rule is counted by that of the compatible APIs, for a picture that it is sent all the same. */
 function ruleOf(row: Pick<ChatRow, 'images'>): ImageTokens {
@@ -195,7 +204,8 @@ const AUDIO_BYTES_PER_TOKEN = { compressed: 125, wav: 1_000 }
 const FILE_BYTES_PER_TOKEN = 4
 
 /** Thoughts that the vendor has sealed, and reads again: by their length, four characters to a token. */
-export const sealedTokens = (data: Json | undefined): number => (typeof data === 'string' ? Math.ceil(data.length / 4) : 0)
+export const sealedTokens = (data: Json | undefined): number =>
+  typeof data === 'string' ? Math.ceil(data.length / 4) : 0
 
 /** By the bytes alone: a WAV file is one that begins with RIFF. Undefined for a part that carries no bytes. */
 function attachmentTokens(part: Json): number | undefined {
@@ -289,7 +299,7 @@ export function memoized(countTokens: CountTokens, { entries = 200 }: { entries?
     if (text.length <= WORTH_REMEMBERING) return await countTokens(text, options)
     const { most = Number.POSITIVE_INFINITY } = options
     const key = bytesToHex(sha256(utf8ToBytes(text)))
-    for (let before = known.get(key); before !== undefined; ) {
+    for (let before = known.get(key); before !== undefined;) {
       remember(key, before)
       const counted = await before.catch(() => undefined)
       if (counted && (counted.isWhole || counted.tokens > most)) return counted.tokens

@@ -11,7 +11,8 @@ import type { Fields, ChatFormat } from './formats/wire.ts'
 
 // ── what is not sold ────────────────────────────────────────────────────────────────────────────────────────────────
 
-const UNSOLD = 'is charged for beyond the tokens, or names something in the account of the operator, and is not sold here.'
+const UNSOLD =
+  'is charged for beyond the tokens, or names something in the account of the operator, and is not sold here.'
 const ROUTED = 'chooses another model or vendor than the one that was quoted, and is not sold here.'
 
 /** Members that no surface sells. Most are read by some vendor alone; a caller is told all the same, for nobody serves them. */
@@ -35,21 +36,36 @@ const EXTRAS: Readonly<Record<string, string>> = {
 /** Members of a request in any wire. Throws INVALID_PARAMETER. */
 export function checkExtras(body: Fields): void {
   for (const [name, why] of Object.entries(EXTRAS)) if (isAsked(body[name])) throw invalidParameter(name, why)
-  if (isAsked(body.speed) && body.speed !== 'standard') throw invalidParameter('speed', 'must be standard: the fast mode is not what was quoted.')
+  if (isAsked(body.speed) && body.speed !== 'standard')
+    throw invalidParameter('speed', 'must be standard: the fast mode is not what was quoted.')
   const { modalities } = body
   const isText = Array.isArray(modalities) && modalities.every((kind: Json) => kind === 'text')
-  if (isAsked(modalities) && !isText) throw invalidParameter('modalities', 'must be ["text"]: nothing else is sold here.')
+  if (isAsked(modalities) && !isText)
+    throw invalidParameter('modalities', 'must be ["text"]: nothing else is sold here.')
   if (body.store === true) throw invalidParameter('store', 'must be false: nothing is stored here.')
 }
 
 /** Members of other wires that would not be heard in this one. Throws INVALID_PARAMETER. */
 export function checkChatExtras(body: Fields): void {
-  if (isAsked(body.output_config)) throw invalidParameter('output_config', 'belongs to the messages API; use response_format and reasoning_effort.')
-  if (isAsked(body.context_management)) throw invalidParameter('context_management', 'belongs to the messages API, with its anthropic-beta header: POST /api/v1/messages.')
+  if (isAsked(body.output_config))
+    throw invalidParameter('output_config', 'belongs to the messages API; use response_format and reasoning_effort.')
+  if (isAsked(body.context_management))
+    throw invalidParameter(
+      'context_management',
+      'belongs to the messages API, with its anthropic-beta header: POST /api/v1/messages.',
+    )
   const [setting] = unsoldSettings(body)
-  if (setting !== undefined) throw invalidParameter(`generationConfig.${setting}`, 'is not sold in chat; use response_format for the form of the answer.')
+  if (setting !== undefined)
+    throw invalidParameter(
+      `generationConfig.${setting}`,
+      'is not sold in chat; use response_format for the form of the answer.',
+    )
   for (const [at, message] of (body.messages as readonly Fields[]).entries()) {
-    if (isAsked(message.audio)) throw invalidParameter(`messages.${at}.audio`, 'names something in the account of the operator; send the content itself.')
+    if (isAsked(message.audio))
+      throw invalidParameter(
+        `messages.${at}.audio`,
+        'names something in the account of the operator; send the content itself.',
+      )
   }
 }
 
@@ -61,14 +77,18 @@ const TOOLS: readonly unknown[] = ['function', 'custom']
 export function checkTools({ tools, functions }: Fields): void {
   for (const [at, tool] of listed(tools)) {
     if (!isFields(tool)) throw refused(`tools.${at}`, 'must be an object')
-    if (!TOOLS.includes(tool.type)) throw invalidParameter(`tools.${at}.type`, 'must be function: tools that a vendor runs itself are not sold here.')
+    if (!TOOLS.includes(tool.type))
+      throw invalidParameter(`tools.${at}.type`, 'must be function: tools that a vendor runs itself are not sold here.')
     if (isAsked(tool.function) && !isFields(tool.function)) throw refused(`tools.${at}.function`, 'must be an object')
   }
-  if (isAsked(functions) && !Array.isArray(functions)) throw refused('functions', `must be an array, got ${quoted(functions)}`)
-  for (const [at, called] of listed(functions)) if (!isFields(called)) throw refused(`functions.${at}`, 'must be an object')
+  if (isAsked(functions) && !Array.isArray(functions))
+    throw refused('functions', `must be an array, got ${quoted(functions)}`)
+  for (const [at, called] of listed(functions))
+    if (!isFields(called)) throw refused(`functions.${at}`, 'must be an object')
 }
 
-const listed = (list: Json | undefined): Iterable<[number, Json]> => (Array.isArray(list) ? (list as readonly Json[]).entries() : [])
+const listed = (list: Json | undefined): Iterable<[number, Json]> =>
+  Array.isArray(list) ? (list as readonly Json[]).entries() : []
 
 // ── several answers ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -77,13 +97,20 @@ type Giver = { readonly row: ChatRow; readonly wire: ChatFormat; readonly provid
 
 /** Whether an order goes over the responses wire of a vendor that speaks chat. */
 export const goesByResponses = (row: ChatRow, body: Fields): boolean =>
-  (row.toolsByResponses === true && (hasFunctions(body) || body.reasoning_effort === 'max')) || (body.search_parameters ?? undefined) !== undefined
+  (row.toolsByResponses === true && (hasFunctions(body) || body.reasoning_effort === 'max')) ||
+  (body.search_parameters ?? undefined) !== undefined
 
 /** Whether more than one answer to a request comes back for more than one that was quoted. */
 export function givesSeveral(body: Fields, { row, wire, providerFormat }: Giver): boolean {
-  if (row.billing.mode !== 'paid' || row.vendor === 'embedded' || wire === 'messages' || wire === 'responses') return false
+  if (row.billing.mode !== 'paid' || row.vendor === 'embedded' || wire === 'messages' || wire === 'responses')
+    return false
   if (wire === 'generate_content' && providerFormat === wire) return true
-  return row.structured === 'forwarded' && providerFormat !== 'messages' && providerFormat !== 'responses' && !goesByResponses(row, body)
+  return (
+    row.structured === 'forwarded' &&
+    providerFormat !== 'messages' &&
+    providerFormat !== 'responses' &&
+    !goesByResponses(row, body)
+  )
 }
 
 // ── sizes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -99,7 +126,8 @@ const MAX_TEXT = 8_388_608
 
 /** Said here and not by a schema, which would look at every turn to say what is wrong. Throws INVALID_BODY. */
 export function checkTurns(turns: Json | undefined, at: string): void {
-  if (Array.isArray(turns) && turns.length > MAX_TURNS) throw refused(at, `may be at most ${MAX_TURNS}, got ${turns.length}`)
+  if (Array.isArray(turns) && turns.length > MAX_TURNS)
+    throw refused(at, `may be at most ${MAX_TURNS}, got ${turns.length}`)
 }
 
 /** Counts the parts of a request, list by list. Throws INVALID_BODY that names the list that is too long. */
@@ -127,5 +155,8 @@ export function checkSizes({ messages, tools, functions }: Fields): void {
 export function checkLength(body: Fields, most: number): void {
   if (most <= MAX_TEXT) return
   const length = characters(body)
-  if (length > MAX_TEXT) throw new ApiError('TOO_LARGE', { message: `A request may hold at most ${MAX_TEXT} characters of text; this one holds ${length}.` })
+  if (length > MAX_TEXT)
+    throw new ApiError('TOO_LARGE', {
+      message: `A request may hold at most ${MAX_TEXT} characters of text; this one holds ${length}.`,
+    })
 }

@@ -16,13 +16,28 @@ const MAX_COINS = 100
 const ROOT = '/api/v1/defidata'
 const ALIAS = '/api/v1/defillama'
 
-type Words = { readonly name: string; readonly path: string; readonly summary: string; readonly description: string; readonly usd?: string; readonly input?: TObject; readonly output: TSchema; readonly example?: Readonly<Record<string, string>> }
+type Words = {
+  readonly name: string
+  readonly path: string
+  readonly summary: string
+  readonly description: string
+  readonly usd?: string
+  readonly input?: TObject
+  readonly output: TSchema
+  readonly example?: Readonly<Record<string, string>>
+}
 
 /** What is asked for is the path itself, with its names filled in; `named` judges those. */
-function look({ path, usd = PER_LOOK, input = Type.Object({}), example = {}, ...words }: Words, named: (given: Readonly<Record<string, string>>) => string = () => path) {
+function look(
+  { path, usd = PER_LOOK, input = Type.Object({}), example = {}, ...words }: Words,
+  named: (given: Readonly<Record<string, string>>) => string = () => path,
+) {
   const passageOf = (given: Readonly<Record<string, unknown>>): PassthroughRequest => {
     const rest = Object.entries(given).filter(([name]) => !(name in input.properties))
-    return { path: checkedPath('path', named(given as Record<string, string>)), query: passedQuery(Object.fromEntries(rest)) }
+    return {
+      path: checkedPath('path', named(given as Record<string, string>)),
+      query: passedQuery(Object.fromEntries(rest)),
+    }
   }
   return paid({
     ...words,
@@ -65,7 +80,18 @@ const protocols = look({
   path: 'protocols',
   summary: 'All DeFi protocols',
   description: 'Every protocol with its category, chains and value locked, as one list: several megabytes.',
-  output: Type.Array(Type.Object({ name: Type.String(), slug: Type.Optional(Type.String()), category: Type.Optional(Type.Union([Type.String(), Type.Null()])), chains: Type.Optional(Type.Array(Type.String())), tvl: Type.Optional(number) }, open)),
+  output: Type.Array(
+    Type.Object(
+      {
+        name: Type.String(),
+        slug: Type.Optional(Type.String()),
+        category: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+        chains: Type.Optional(Type.Array(Type.String())),
+        tvl: Type.Optional(number),
+      },
+      open,
+    ),
+  ),
 })
 
 const protocol = look(
@@ -73,7 +99,8 @@ const protocol = look(
     name: 'defidata.protocol',
     path: 'protocol/{slug}',
     summary: 'One DeFi protocol',
-    description: 'A protocol and the history of its value locked, by its slug. A slug that nobody knows is 400, and not charged.',
+    description:
+      'A protocol and the history of its value locked, by its slug. A slug that nobody knows is 400, and not charged.',
     input: Type.Object({ slug: Type.String({ description: 'As in the list of protocols, for example aave.' }) }),
     output: Type.Object({ name: Type.String() }, open),
     example: { slug: 'aave' },
@@ -104,7 +131,11 @@ const prices = look(
     summary: 'Prices of coins',
     description: `Prices just now of up to ${MAX_COINS} coins, each written chain:address or coingecko:id, with commas between. A coin that nobody knows is absent from the answer, which is charged.`,
     usd: PER_PRICES,
-    input: Type.Object({ coins: Type.String({ description: 'For example coingecko:bitcoin,base:0x4200000000000000000000000000000000000006.' }) }),
+    input: Type.Object({
+      coins: Type.String({
+        description: 'For example coingecko:bitcoin,base:0x4200000000000000000000000000000000000006.',
+      }),
+    }),
     output: Type.Object({ coins: Type.Record(Type.String(), Type.Object({ price: Type.Number() }, open)) }, open),
     example: { coins: 'coingecko:bitcoin' },
   },
@@ -121,7 +152,8 @@ function slugOf(slug: string): string {
 function coinsOf(coins: string): string {
   const each = coins.split(',')
   const wrong = each.find((coin) => !/^[A-Za-z0-9_-]{1,64}:[A-Za-z0-9._~:-]{1,128}$/.test(coin))
-  if (wrong !== undefined) throw refused('coins', `must be chain:address or coingecko:id, with commas between; got ${quoted(wrong)}`)
+  if (wrong !== undefined)
+    throw refused('coins', `must be chain:address or coingecko:id, with commas between; got ${quoted(wrong)}`)
   if (each.length > MAX_COINS) throw refused('coins', `may name at most ${MAX_COINS} coins, names ${each.length}`)
   return coins
 }

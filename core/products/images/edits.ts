@@ -14,19 +14,29 @@ const MAX_FILES = 16
 
 const dataUri = Type.String({ minLength: 1 })
 const input = Type.Object({
-  model: Type.Optional(Type.String({ minLength: 1, maxLength: 200, default: DEFAULT_MODEL, description: 'Id of a model that edits.' })),
+  model: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 200, default: DEFAULT_MODEL, description: 'Id of a model that edits.' }),
+  ),
   prompt: sale.prompt('The edit to make.'),
   image: Type.Union([dataUri, Type.Array(dataUri, { minItems: 1 })], {
-    description: 'A data URI, or several to be fused into one result: at most 4 on vendor-a models, 3 on vendor-b models.',
+    description:
+      'A data URI, or several to be fused into one result: at most 4 on vendor-a models, 3 on vendor-b models.',
   }),
-  mask: Type.Optional(Type.String({ minLength: 1, description: 'A PNG of the dimensions of the source, transparent where it may change. vendor-a models and single sources only.' })),
+  mask: Type.Optional(
+    Type.String({
+      minLength: 1,
+      description:
+        'A PNG of the dimensions of the source, transparent where it may change. vendor-a models and single sources only.',
+    }),
+  ),
   size: Type.Optional(sale.size),
   n: Type.Optional(sale.count),
 })
 type Input = Static<typeof input>
 
 /** The smallest PNG: a source for examples. */
-const PIXEL = 'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
+const PIXEL =
+  'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
 
 const EDITS: sale.Need = { fits: ({ edits }) => edits !== undefined, makes: ({ edit }) => edit !== undefined }
 
@@ -36,7 +46,8 @@ const edit = paid({
   name: 'images.image2image',
   path: '/api/v1/images/image2image',
   summary: 'Edit an image, or fuse several',
-  description: 'JSON with data URIs, or multipart/form-data with files (image[] or image, and mask). The fast path answers with raw data URIs; a polled job answers with hosted URLs.',
+  description:
+    'JSON with data URIs, or multipart/form-data with files (image[] or image, and mask). The fast path answers with raw data URIs; a polled job answers with hosted URLs.',
   tag: 'images',
   input,
   output: sale.imageResult,
@@ -54,9 +65,12 @@ const edit = paid({
     sale.checkOrder(row, { prompt, size })
     const sources = typeof image === 'string' ? [image] : image
     const { maxImages, mask: takesMask } = row.edits
-    if (sources.length > maxImages) throw refused('image', `${row.id} takes at most ${maxImages} source images, got ${sources.length}`)
-    if (mask !== undefined && !takesMask) throw refused('mask', `${row.id} edits by prompt only; leave the mask out, or use a vendor-a model`)
-    if (mask !== undefined && typeof image !== 'string') throw refused('mask', 'goes with a single source image, not with an array of them')
+    if (sources.length > maxImages)
+      throw refused('image', `${row.id} takes at most ${maxImages} source images, got ${sources.length}`)
+    if (mask !== undefined && !takesMask)
+      throw refused('mask', `${row.id} edits by prompt only; leave the mask out, or use a vendor-a model`)
+    if (mask !== undefined && typeof image !== 'string')
+      throw refused('mask', 'goes with a single source image, not with an array of them')
     checkPictures(sources, mask)
     return { model: row.id, prompt, size, n, image, ...(mask !== undefined && { mask }) }
   },
@@ -84,14 +98,24 @@ async function work({ input: order, catalog, vendors, signal }: Order<Input>): P
   if (!vendor?.edit) throw new ApiError('NOT_CONFIGURED')
   const images = typeof order.image === 'string' ? [order.image] : order.image
   const { mask, prompt } = order
-  const job = { model: row.upstream, prompt, width: size.width, height: size.height, n, images, ...(mask !== undefined && { mask }) }
+  const job = {
+    model: row.upstream,
+    prompt,
+    width: size.width,
+    height: size.height,
+    n,
+    images,
+    ...(mask !== undefined && { mask }),
+  }
   try {
     return await vendor.edit(job, { signal })
   } catch (error) {
     if (!(error instanceof ApiError)) throw error
     const { details, headers } = error.parts
-    if (error.code === 'RATE_LIMITED') throw new ApiError('TOO_MANY_REQUESTS', { details: details ?? null, ...(headers && { headers }) })
-    if (error.code === 'UPSTREAM_TIMEOUT') throw new ApiError('UPSTREAM_TIMEOUT', { ...error.parts, error: 'Image editing timed out' })
+    if (error.code === 'RATE_LIMITED')
+      throw new ApiError('TOO_MANY_REQUESTS', { details: details ?? null, ...(headers && { headers }) })
+    if (error.code === 'UPSTREAM_TIMEOUT')
+      throw new ApiError('UPSTREAM_TIMEOUT', { ...error.parts, error: 'Image editing timed out' })
     throw error
   }
 }
@@ -109,7 +133,10 @@ function checkPictures(sources: readonly string[], mask: string | undefined): vo
   const [source] = pictures
   if (shape.type !== 'image/png') throw refused('mask', `must be a PNG with an alpha channel, got ${shape.type}`)
   if (!source || (shape.width === source.width && shape.height === source.height)) return
-  throw refused('mask', `must have the dimensions of its source, ${source.width}x${source.height}, got ${shape.width}x${shape.height}`)
+  throw refused(
+    'mask',
+    `must have the dimensions of its source, ${source.width}x${source.height}, got ${shape.width}x${shape.height}`,
+  )
 }
 
 /** Form fields as the JSON body would have them (contract 5.33). */

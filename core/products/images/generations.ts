@@ -11,7 +11,11 @@ import { READS } from '../../http/replies.ts'
 const HOUR_MS = 3_600_000
 
 const input = Type.Object({
-  model: Type.String({ minLength: 1, maxLength: 200, description: 'Id of an image model, as listed by /api/v1/images/models.' }),
+  model: Type.String({
+    minLength: 1,
+    maxLength: 200,
+    description: 'Id of an image model, as listed by /api/v1/images/models.',
+  }),
   prompt: sale.prompt('What the image shows.'),
   size: Type.Optional(sale.size),
   n: Type.Optional(sale.count),
@@ -25,7 +29,8 @@ const generations = paid({
   name: 'images.generations',
   path: '/api/v1/images/generations',
   summary: 'Generate images from a prompt',
-  description: 'Answers 200 with the images within 30 seconds, else 202 with a job to poll. Charged only when the images are ready.',
+  description:
+    'Answers 200 with the images within 30 seconds, else 202 with a job to poll. Charged only when the images are ready.',
   tag: 'images',
   input,
   output: sale.imageResult,
@@ -95,7 +100,14 @@ const models = free({
         object: Type.Literal('model'),
         name: Type.String(),
         owned_by: Type.String(),
-        pricing: Type.Object({ sizes: Type.Array(Type.Object({ size: Type.String(), price: Type.Number({ description: 'US dollars for one image, before margin and fee.' }) })) }),
+        pricing: Type.Object({
+          sizes: Type.Array(
+            Type.Object({
+              size: Type.String(),
+              price: Type.Number({ description: 'US dollars for one image, before margin and fee.' }),
+            }),
+          ),
+        }),
       }),
     ),
   }),
@@ -114,5 +126,11 @@ function withoutTimeout(error: unknown): never {
 
 function listing(row: ImageRow) {
   const { id, name, maker, sizes } = row
-  return { id, object: 'model', name, owned_by: maker, pricing: { sizes: sizes.map((offered) => ({ size: offered.size, price: asNumber(offered.rate) })) } }
+  return {
+    id,
+    object: 'model',
+    name,
+    owned_by: maker,
+    pricing: { sizes: sizes.map((offered) => ({ size: offered.size, price: asNumber(offered.rate) })) },
+  }
 }

@@ -18,7 +18,9 @@ const LETTERS = 'letters, digits and . _ ~ : , - between single slashes, no segm
 /** What is wrong with a decoded path below somebody's root, if anything: it could lead out of it, or be read in two ways. */
 export function pathProblem(path: string): string | undefined {
   if (path.length > MAX_PATH) return `must have at most ${MAX_PATH} characters, has ${path.length}`
-  return path.split('/').every((segment) => SEGMENT.test(segment)) ? undefined : `must be ${LETTERS}; got ${quoted(path)}`
+  return path.split('/').every((segment) => SEGMENT.test(segment))
+    ? undefined
+    : `must be ${LETTERS}; got ${quoted(path)}`
 }
 
 /** Throws a 400 that names the field. */
@@ -31,16 +33,23 @@ export function checkedPath(field: string, path: string): string {
 /** The query as it is sent: encoded by us, sorted by name so that equal questions are equal text, '' for none. Throws a 400 that names the parameter. */
 export function passedQuery(fields: Readonly<Record<string, unknown>>): string {
   const given = Object.entries(fields)
-  if (given.length > MAX_PARAMETERS) throw refused('query', `may have at most ${MAX_PARAMETERS} parameters, has ${given.length}`)
+  if (given.length > MAX_PARAMETERS)
+    throw refused('query', `may have at most ${MAX_PARAMETERS} parameters, has ${given.length}`)
   return given
-    .map(([name, value]) => `${parameterName(name)}=${encodeURIComponent(parameterValue(name, value)).replaceAll("'", '%27')}`)
+    .map(
+      ([name, value]) =>
+        `${parameterName(name)}=${encodeURIComponent(parameterValue(name, value)).replaceAll("'", '%27')}`,
+    )
     .sort()
     .join('&')
 }
 
 function parameterName(name: string): string {
   if (PARAMETER.test(name)) return name
-  throw refused('query', `a parameter is named by a letter and at most 63 letters, digits and . _ -; got ${quoted(name)}`)
+  throw refused(
+    'query',
+    `a parameter is named by a letter and at most 63 letters, digits and . _ -; got ${quoted(name)}`,
+  )
 }
 
 function parameterValue(name: string, value: unknown): string {
@@ -65,7 +74,10 @@ export function pageProblem(text: string): string | undefined {
 
 /** 404 with what there is, for a path that is not on a list. */
 export function notOnList(path: string, available: readonly string[]): ApiError {
-  return new ApiError('NOT_FOUND', { message: `There is nothing at ${quoted(path)}; payment was NOT charged.`, fields: { available } })
+  return new ApiError('NOT_FOUND', {
+    message: `There is nothing at ${quoted(path)}; payment was NOT charged.`,
+    fields: { available },
+  })
 }
 
 /** For work whose vendor fails: the same fault, by the name that the endpoint has for it. */

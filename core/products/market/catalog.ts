@@ -13,12 +13,37 @@ export type ShelfRow = {
 }
 
 export const openShelves = [
-  { shelf: 'crypto', category: 'crypto', label: 'Crypto', example: 'BTC-USD', root: '/api/v1/crypto', format: 'BASE-QUOTE' },
-  { shelf: 'fx', category: 'fx', label: 'Foreign exchange', example: 'EUR-USD', root: '/api/v1/fx', format: 'BASE-QUOTE' },
-  { shelf: 'commodity', category: 'commodity', label: 'Commodities', example: 'XAU-USD', root: '/api/v1/commodity', format: 'METAL-USD or a ticker' },
+  {
+    shelf: 'crypto',
+    category: 'crypto',
+    label: 'Crypto',
+    example: 'BTC-USD',
+    root: '/api/v1/crypto',
+    format: 'BASE-QUOTE',
+  },
+  {
+    shelf: 'fx',
+    category: 'fx',
+    label: 'Foreign exchange',
+    example: 'EUR-USD',
+    root: '/api/v1/fx',
+    format: 'BASE-QUOTE',
+  },
+  {
+    shelf: 'commodity',
+    category: 'commodity',
+    label: 'Commodities',
+    example: 'XAU-USD',
+    root: '/api/v1/commodity',
+    format: 'METAL-USD or a ticker',
+  },
 ] as const satisfies readonly ShelfRow[]
 
-const stocks = (shelf: StockMarket, label: string, { example, format }: Pick<ShelfRow, 'example' | 'format'>): ShelfRow => {
+const stocks = (
+  shelf: StockMarket,
+  label: string,
+  { example, format }: Pick<ShelfRow, 'example' | 'format'>,
+): ShelfRow => {
   return { shelf, category: 'stocks', label, example, root: `/api/v1/stocks/${shelf}`, format }
 }
 
@@ -52,4 +77,13 @@ const MINUTE = 60
 const DAY = 24 * 60 * MINUTE
 
 /** The length of a bar in seconds; of a month, its longest. */
-export const BAR_SECONDS: Readonly<Record<Resolution, number>> = { 1: MINUTE, 5: 5 * MINUTE, 15: 15 * MINUTE, 60: 60 * MINUTE, 240: 240 * MINUTE, D: DAY, W: 7 * DAY, M: 31 * DAY }
+export const BAR_SECONDS: Readonly<Record<Resolution, number>> = {
+  1: MINUTE,
+  5: 5 * MINUTE,
+  15: 15 * MINUTE,
+  60: 60 * MINUTE,
+  240: 240 * MINUTE,
+  D: DAY,
+  W: 7 * DAY,
+  M: 31 * DAY,
+}

@@ -2,7 +2,15 @@
 import { type TProperties, Type } from '@sinclair/typebox'
 import { within } from '../../payment/settle.ts'
 import { openShelves, stockShelf, type ShelfRow } from './catalog.ts'
-import { type Endpoint, free, type Free, type FreeContext, type FreeRequest, paid, type Paid } from '../../endpoint/mod.ts'
+import {
+  type Endpoint,
+  free,
+  type Free,
+  type FreeContext,
+  type FreeRequest,
+  paid,
+  type Paid,
+} from '../../endpoint/mod.ts'
 import { exactJson } from '../../lib/decimal_json.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip, inputParser, parseJson, textFields } from '../../http/request_body.ts'
@@ -22,7 +30,13 @@ const readList = inputParser(sale.listInput)
 
 type Params = Readonly<Record<string, unknown>>
 /** Where a family of endpoints is served. `row` finds its shelf from the path, and throws a 404 for a market that is not on the list. */
-type Family = { readonly name: string; readonly root: string; readonly title: string; readonly inPath?: TProperties; row(params: Params): ShelfRow }
+type Family = {
+  readonly name: string
+  readonly root: string
+  readonly title: string
+  readonly inPath?: TProperties
+  row(params: Params): ShelfRow
+}
 
 /** Of any length: what is not on the list is a 404, to those who pay as to those who ask. */
 const market = Type.String({ description: `One of ${STOCK_MARKETS.join(', ')}.` })
@@ -34,14 +48,20 @@ function marketRow({ market }: Params): ShelfRow {
   throw new ApiError('NOT_FOUND', { error: 'Unknown market', message, fields: { supported: STOCK_MARKETS } })
 }
 
-const open: readonly Family[] = openShelves.map((row) => ({ name: row.shelf, root: row.root, title: row.label, row: () => row }))
+const open: readonly Family[] = openShelves.map((row) => ({
+  name: row.shelf,
+  root: row.root,
+  title: row.label,
+  row: () => row,
+}))
 const equities: readonly Family[] = [
   { name: 'stocks', root: '/api/v1/stocks/{market}', title: 'equities', inPath: { market }, row: marketRow },
   { name: 'usstock', root: '/api/v1/usstock', title: 'US equities', row: () => marketRow({ market: 'us' }) },
 ]
 
 /** In the examples: the market, where the path names one, and a time in autumn 2026. */
-const exampleMarket = (inPath: TProperties | undefined): Readonly<Record<string, string>> => (inPath ? { market: 'us' } : {})
+const exampleMarket = (inPath: TProperties | undefined): Readonly<Record<string, string>> =>
+  inPath ? { market: 'us' } : {}
 const EXAMPLE_FROM = '1790000000'
 
 // ── free ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -50,22 +70,41 @@ const EXAMPLE_FROM = '1790000000'
 const FEED_LIMIT = { requests: 600, windowMs: 60_000, bucket: 'market.feeds' } as const
 const HISTORY_LIMIT = { requests: 120, windowMs: 60_000, bucket: 'market.histories' } as const
 
-type FeedWords = Pick<Free, 'name' | 'path' | 'summary' | 'input' | 'output' | 'methods' | 'sample' | 'errors' | 'limit'>
+type FeedWords = Pick<
+  Free,
+  'name' | 'path' | 'summary' | 'input' | 'output' | 'methods' | 'sample' | 'errors' | 'limit'
+>
 
-function feed(words: FeedWords, answer: (request: FreeRequest, context: FreeContext, signal: AbortSignal) => Promise<string>): Free {
+function feed(
+  words: FeedWords,
+  answer: (request: FreeRequest, context: FreeContext, signal: AbortSignal) => Promise<string>,
+): Free {
   return free({
     limit: FEED_LIMIT,
     ...words,
     tag: 'market data',
     errorFormat: 'market',
     discoverable: true,
-    answer: async (request, context) => sale.marketReply(await sale.orAway(within(context.clock, DEADLINE_MS, (signal) => answer(request, context, signal)), context.log)),
+    answer: async (request, context) =>
+      sale.marketReply(
+        await sale.orAway(
+          within(context.clock, DEADLINE_MS, (signal) => answer(request, context, signal)),
+          context.log,
+        ),
+      ),
   })
 }
 
 function list({ name, root, title, inPath, row }: Family): Free {
   const sample = { path: exampleMarket(inPath), query: { q: row(exampleMarket(inPath)).example, limit: '10' } }
-  const words = { name: `${name}.list`, path: `${root}/list`, summary: `List the symbols of ${title}`, input: sale.listInput, output: sale.listOutput, sample }
+  const words = {
+    name: `${name}.list`,
+    path: `${root}/list`,
+    summary: `List the symbols of ${title}`,
+    input: sale.listInput,
+    output: sale.listOutput,
+    sample,
+  }
   return feed(words, async ({ params, query }, { vendors }, signal) => {
     const said = readList(Object.fromEntries(query)) as sale.ListAsked
     const asked = { row: row(params), q: said.q ?? '', limit: sale.limitOf(said.limit) }
@@ -75,9 +114,19 @@ function list({ name, root, title, inPath, row }: Family): Free {
 
 function freePrice({ name, root, title, row }: Family): Free {
   const sample = { path: { symbol: row({}).example } }
-  const words = { name: `${name}.price`, path: `${root}/price/{symbol}`, summary: `Latest price of ${title}`, methods: GET_AND_POST, input: sale.spotInput, output: sale.spotOutput, sample }
+  const words = {
+    name: `${name}.price`,
+    path: `${root}/price/{symbol}`,
+    summary: `Latest price of ${title}`,
+    methods: GET_AND_POST,
+    input: sale.spotInput,
+    output: sale.spotOutput,
+    sample,
+  }
   const asks = ({ params }: FreeRequest) => ({ row: row(params), symbol: params.symbol ?? '', session: undefined })
-  const asked = feed(words, (request, { vendors }, signal) => sale.freeSpot(sale.marketOf(vendors), asks(request), signal))
+  const asked = feed(words, (request, { vendors }, signal) =>
+    sale.freeSpot(sale.marketOf(vendors), asks(request), signal),
+  )
   return {
     ...asked,
     answer(request, context) {
@@ -89,11 +138,32 @@ function freePrice({ name, root, title, row }: Family): Free {
 
 function freeHistory({ name, root, title, row }: Family): Free {
   const sample = { path: { symbol: row({}).example }, query: { resolution: 'D', from: EXAMPLE_FROM } }
-  const words = { name: `${name}.history`, path: `${root}/history/{symbol}`, summary: `Bars of ${title}`, methods: GET_AND_POST, input: sale.historyInput, output: sale.historyOutput, sample, errors: ['BUSY'] as const, limit: HISTORY_LIMIT }
+  const words = {
+    name: `${name}.history`,
+    path: `${root}/history/{symbol}`,
+    summary: `Bars of ${title}`,
+    methods: GET_AND_POST,
+    input: sale.historyInput,
+    output: sale.historyOutput,
+    sample,
+    errors: ['BUSY'] as const,
+    limit: HISTORY_LIMIT,
+  }
   return feed(words, async (request, { vendors, clock }, signal) => {
     const { params, query } = request
-    const said = readHistory({ ...(await posted(request)), ...Object.fromEntries(query), ...params }) as sale.HistoryAsked
-    const asked = { row: row(params), symbol: said.symbol, session: undefined, window: sale.windowOf(said), now: clock.now(), lane: 'free' as const }
+    const said = readHistory({
+      ...(await posted(request)),
+      ...Object.fromEntries(query),
+      ...params,
+    }) as sale.HistoryAsked
+    const asked = {
+      row: row(params),
+      symbol: said.symbol,
+      session: undefined,
+      window: sale.windowOf(said),
+      now: clock.now(),
+      lane: 'free' as const,
+    }
     return exactJson({ ...(await sale.history(sale.marketOf(vendors), asked, signal)), free: true })
   })
 }
@@ -146,7 +216,11 @@ function paidPrice({ name, root, title, inPath, row }: Family): Paid {
     remember: (input) => ({ model: null, request: { market: row(input).shelf, symbol: input.symbol } }),
     async run({ input, vendors, clock }) {
       const asked = { row: row(input), symbol: input.symbol, session: sale.sessionOf(row(input), input.session) }
-      return { result: await sale.orAway(within(clock, DEADLINE_MS, (signal) => sale.spot(sale.marketOf(vendors), asked, signal))) }
+      return {
+        result: await sale.orAway(
+          within(clock, DEADLINE_MS, (signal) => sale.spot(sale.marketOf(vendors), asked, signal)),
+        ),
+      }
     },
     show: ({ made }) => made as Readonly<Record<string, Json>>,
   })
@@ -169,10 +243,24 @@ function paidHistory({ name, root, title, inPath, row }: Family): Paid {
       sale.sessionOf(row(input), input.session)
       return input
     },
-    remember: (input) => ({ model: null, request: { market: row(input).shelf, symbol: input.symbol, resolution: input.resolution ?? 'D' } }),
+    remember: (input) => ({
+      model: null,
+      request: { market: row(input).shelf, symbol: input.symbol, resolution: input.resolution ?? 'D' },
+    }),
     async run({ input, vendors, clock, now }) {
-      const asked = { row: row(input), symbol: input.symbol, session: sale.sessionOf(row(input), input.session), window: sale.windowOf(input), now, lane: 'paid' as const }
-      return { result: await sale.orAway(within(clock, DEADLINE_MS, (signal) => sale.history(sale.marketOf(vendors), asked, signal))) }
+      const asked = {
+        row: row(input),
+        symbol: input.symbol,
+        session: sale.sessionOf(row(input), input.session),
+        window: sale.windowOf(input),
+        now,
+        lane: 'paid' as const,
+      }
+      return {
+        result: await sale.orAway(
+          within(clock, DEADLINE_MS, (signal) => sale.history(sale.marketOf(vendors), asked, signal)),
+        ),
+      }
     },
     show: ({ made }) => made as Readonly<Record<string, Json>>,
   })

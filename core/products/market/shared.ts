@@ -6,7 +6,18 @@ import { exact, exactJson } from '../../lib/decimal_json.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip } from '../../http/request_body.ts'
 import { type Json, type Log } from '../../ports/mod.ts'
-import { type CachedData, type Bar, type Feed, type Lane, type MarketVendor, RESOLUTIONS, type Resolution, type Session, type Spot, type Vendors } from '../../ports/vendors.ts'
+import {
+  type CachedData,
+  type Bar,
+  type Feed,
+  type Lane,
+  type MarketVendor,
+  RESOLUTIONS,
+  type Resolution,
+  type Session,
+  type Spot,
+  type Vendors,
+} from '../../ports/vendors.ts'
 
 type Fields = Readonly<Record<string, Json>>
 
@@ -58,7 +69,8 @@ export type Window = { readonly resolution: Resolution; readonly from: number; r
 
 /** What can be judged without knowing what time it is. Throws a 400. */
 export function windowOf({ resolution = 'D', from, to }: Omit<HistoryAsked, 'symbol'>): Window {
-  if (!isResolution(resolution)) throw invalid('resolution', `must be one of ${RESOLUTIONS.join(', ')}; got ${clip(resolution)}`)
+  if (!isResolution(resolution))
+    throw invalid('resolution', `must be one of ${RESOLUTIONS.join(', ')}; got ${clip(resolution)}`)
   const window = { resolution, from: secondsOf('from', from), to: to === undefined ? undefined : secondsOf('to', to) }
   if (window.to !== undefined) checkOrder(window.from, window.to)
   return window
@@ -82,7 +94,9 @@ export function limitOf(given: string | undefined): number {
 
 export function marketOf({ market }: Vendors): MarketVendor {
   if (market) return market
-  throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured a price feed. Nothing was charged.' })
+  throw new ApiError('NOT_CONFIGURED', {
+    message: 'The operator has not configured a price feed. Nothing was charged.',
+  })
 }
 
 /** Whatever goes wrong upstream reads as a feed that is away (contract 10.18). */
@@ -92,7 +106,9 @@ export async function orAway<T>(work: Promise<T>, log?: Log): Promise<T> {
   } catch (error) {
     if (error instanceof ApiError) throw error
     log?.warn('a price feed failed', { error: (error as Error).message })
-    throw new ApiError('FEED_UNAVAILABLE', { message: 'The price feed did not answer. Nothing was charged; try again.' })
+    throw new ApiError('FEED_UNAVAILABLE', {
+      message: 'The price feed did not answer. Nothing was charged; try again.',
+    })
   }
 }
 
@@ -111,14 +127,20 @@ export async function freeSpot(market: MarketVendor, asked: Asked, signal: Abort
 }
 
 /** The same at once, with no promise and no deadline, where all of it is at hand: most prices are, and a timer would cost more than they do. */
-export function freeSpotAtHand(market: MarketVendor & Partial<CachedData>, { row, symbol }: Pick<Asked, 'row' | 'symbol'>): string | undefined {
+export function freeSpotAtHand(
+  market: MarketVendor & Partial<CachedData>,
+  { row, symbol }: Pick<Asked, 'row' | 'symbol'>,
+): string | undefined {
   const feeds = market.atHand?.feeds(row.shelf)
   const feed = feeds && indexOf(feeds).exact.get(symbol)
   const latest = feed && market.atHand?.latest(feed)
   return latest && freeText(market, { row, feed, latest })
 }
 
-const written = new WeakMap<Spot, { readonly row: ShelfRow; readonly feed: Feed; readonly source: string; readonly text: string }>()
+const written = new WeakMap<
+  Spot,
+  { readonly row: ShelfRow; readonly feed: Feed; readonly source: string; readonly text: string }
+>()
 
 /** Written once for each spot, however many ask while a cache hands out the same one. */
 function freeText(market: MarketVendor, found: Latest): string {
@@ -139,9 +161,18 @@ async function latestOf(market: MarketVendor, { row, symbol, session }: Asked, s
 
 /** The symbol is known; it is its price that is not there. */
 function noPrice({ symbol }: Feed, session: Session | undefined): ApiError {
-  if (!session) return new ApiError('NOT_FOUND', { error: 'No price', message: `${symbol} has no price just now. Nothing was charged.`, fields: { hint: 'The feed has not published one lately; try again later.' } })
+  if (!session)
+    return new ApiError('NOT_FOUND', {
+      error: 'No price',
+      message: `${symbol} has no price just now. Nothing was charged.`,
+      fields: { hint: 'The feed has not published one lately; try again later.' },
+    })
   const message = `${symbol} has no price of the ${session} session. Nothing was charged.`
-  return new ApiError('NOT_FOUND', { error: 'No such session', message, fields: { hint: `There is no ${session} session feed for ${symbol}; leave session out for regular hours.` } })
+  return new ApiError('NOT_FOUND', {
+    error: 'No such session',
+    message,
+    fields: { hint: `There is no ${session} session feed for ${symbol}; leave session out for regular hours.` },
+  })
 }
 
 /** More than this many bars are not made at once: a reply stays under a megabyte. */
@@ -152,8 +183,17 @@ export const MAX_BARS = 5000
  * There are no bars of the future, so a window ends now at the latest. Throws a 404 with a hint for a symbol that is not on the shelf, or when there
  * are no bars. `now` in milliseconds.
  */
-export async function history(market: MarketVendor, asked: Asked & { readonly window: Window; readonly now: number; readonly lane: Lane }, signal: AbortSignal): Promise<Fields> {
-  const { row, session, lane, window: { resolution, ...window } } = asked
+export async function history(
+  market: MarketVendor,
+  asked: Asked & { readonly window: Window; readonly now: number; readonly lane: Lane },
+  signal: AbortSignal,
+): Promise<Fields> {
+  const {
+    row,
+    session,
+    lane,
+    window: { resolution, ...window },
+  } = asked
   const now = Math.floor(asked.now / 1000)
   if (window.from >= now) throw invalid('from', `must be in the past, before ${now}; got ${window.from}`)
   const to = Math.min(window.to ?? now, now)
@@ -162,10 +202,23 @@ export async function history(market: MarketVendor, asked: Asked & { readonly wi
   const bars = await market.bars(feed, { resolution, from, to, ...(session && { session }), lane, signal })
   if (bars.length === 0) throw noBars(feed, { resolution, from, to })
   const truncated = from > window.from && { truncated: true }
-  return { symbol: feed.symbol, ...shelfFields(row), resolution, from, to, bars: bars.slice(-MAX_BARS).map(barFields), source: market.source, ...truncated }
+  return {
+    symbol: feed.symbol,
+    ...shelfFields(row),
+    resolution,
+    from,
+    to,
+    bars: bars.slice(-MAX_BARS).map(barFields),
+    source: market.source,
+    ...truncated,
+  }
 }
 
-async function find(market: MarketVendor, { row, symbol }: Pick<Asked, 'row' | 'symbol'>, signal: AbortSignal): Promise<Feed> {
+async function find(
+  market: MarketVendor,
+  { row, symbol }: Pick<Asked, 'row' | 'symbol'>,
+  signal: AbortSignal,
+): Promise<Feed> {
   const feeds = await market.feeds(row.shelf, { signal })
   const { exact, upper } = indexOf(feeds)
   const wanted = symbol.toUpperCase()
@@ -173,7 +226,11 @@ async function find(market: MarketVendor, { row, symbol }: Pick<Asked, 'row' | '
   if (feed) return feed
   const near = nearest(feeds, wanted)
   const meant = near.length > 0 ? ` Near to it: ${near.join(', ')}.` : ''
-  throw missing(row, { symbol: clip(symbol), hint: `Symbols here are written as ${row.format}, for example ${row.example}.${meant}`, near })
+  throw missing(row, {
+    symbol: clip(symbol),
+    hint: `Symbols here are written as ${row.format}, for example ${row.example}.${meant}`,
+    near,
+  })
 }
 
 type Index = { readonly exact: ReadonlyMap<string, Feed>; readonly upper: ReadonlyMap<string, Feed> }
@@ -185,25 +242,44 @@ function indexOf(feeds: readonly Feed[]): Index {
   const known = indexes.get(feeds)
   if (known) return known
   const last = feeds.toReversed()
-  const index = { exact: new Map(last.map((feed) => [feed.symbol, feed])), upper: new Map(last.map((feed) => [feed.symbol.toUpperCase(), feed])) }
+  const index = {
+    exact: new Map(last.map((feed) => [feed.symbol, feed])),
+    upper: new Map(last.map((feed) => [feed.symbol.toUpperCase(), feed])),
+  }
   indexes.set(feeds, index)
   return index
 }
 
-function missing({ root, label }: ShelfRow, { symbol, hint, near = [] }: { symbol: string; hint: string; near?: readonly string[] }): ApiError {
+function missing(
+  { root, label }: ShelfRow,
+  { symbol, hint, near = [] }: { symbol: string; hint: string; near?: readonly string[] },
+): ApiError {
   const message = `${symbol} is not among the feeds of ${label}. Nothing was charged.`
-  return new ApiError('NOT_FOUND', { error: 'Symbol not found', message, fields: { hint: `${hint} All symbols: GET ${root}/list`, ...(near.length > 0 && { nearest: near }) } })
+  return new ApiError('NOT_FOUND', {
+    error: 'Symbol not found',
+    message,
+    fields: { hint: `${hint} All symbols: GET ${root}/list`, ...(near.length > 0 && { nearest: near }) },
+  })
 }
 
-function noBars({ symbol }: Feed, { resolution, from, to }: { resolution: Resolution; from: number; to: number }): ApiError {
+function noBars(
+  { symbol }: Feed,
+  { resolution, from, to }: { resolution: Resolution; from: number; to: number },
+): ApiError {
   const message = `There are no bars of ${symbol} at resolution ${resolution} that begin between ${from} and ${to}. Nothing was charged.`
-  return new ApiError('NOT_FOUND', { error: 'No bars in this window', message, fields: { hint: 'Widen the window, or choose a shorter resolution: a bar counts when its start is within.' } })
+  return new ApiError('NOT_FOUND', {
+    error: 'No bars in this window',
+    message,
+    fields: { hint: 'Widen the window, or choose a shorter resolution: a bar counts when its start is within.' },
+  })
 }
 
 /** Up to five symbols that the caller may have meant: those that share the most pairs of letters. Linear in the list. */
 function nearest(feeds: readonly Feed[], wanted: string): readonly string[] {
   const given = pairs(wanted)
-  const ranked = feeds.map(({ symbol }) => ({ symbol, score: likeness(given, pairs(symbol.toUpperCase())) })).filter(({ score }) => score > 0.3)
+  const ranked = feeds
+    .map(({ symbol }) => ({ symbol, score: likeness(given, pairs(symbol.toUpperCase())) }))
+    .filter(({ score }) => score > 0.3)
   ranked.sort((a, b) => b.score - a.score || (a.symbol < b.symbol ? -1 : 1))
   return ranked.slice(0, 5).map(({ symbol }) => symbol)
 }
@@ -221,7 +297,10 @@ function likeness(a: ReadonlySet<string>, b: ReadonlySet<string>): number {
 
 // ── replies ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const shelfFields = ({ category, shelf }: ShelfRow): Fields => ({ category, ...(category === 'stocks' && { market: shelf }) })
+const shelfFields = ({ category, shelf }: ShelfRow): Fields => ({
+  category,
+  ...(category === 'stocks' && { market: shelf }),
+})
 
 function spotFields({ source }: MarketVendor, { row, feed, latest }: Latest): Fields {
   return {
@@ -237,15 +316,32 @@ function spotFields({ source }: MarketVendor, { row, feed, latest }: Latest): Fi
   }
 }
 
-const barFields = ({ t, o, h, l, c, v }: Bar): Fields => ({ t, o: exact(o), h: exact(h), l: exact(l), c: exact(c), v: exact(v) })
+const barFields = ({ t, o, h, l, c, v }: Bar): Fields => ({
+  t,
+  o: exact(o),
+  h: exact(h),
+  l: exact(l),
+  c: exact(c),
+  v: exact(v),
+})
 
 /** `count` is the number of all matches, of which `limit` are listed (contract 10.7). */
-export async function listing(market: MarketVendor, { row, q, limit }: { row: ShelfRow; q: string; limit: number }, signal: AbortSignal): Promise<Fields> {
+export async function listing(
+  market: MarketVendor,
+  { row, q, limit }: { row: ShelfRow; q: string; limit: number },
+  signal: AbortSignal,
+): Promise<Fields> {
   const wanted = q.toLowerCase()
   const feeds = await market.feeds(row.shelf, { signal })
-  const found = feeds.filter(({ symbol, description }) => symbol.toLowerCase().includes(wanted) || description.toLowerCase().includes(wanted))
+  const found = feeds.filter(
+    ({ symbol, description }) => symbol.toLowerCase().includes(wanted) || description.toLowerCase().includes(wanted),
+  )
   const symbols = found.slice(0, limit).map(({ symbol, description }) => ({ symbol, description }))
-  const endpoints = { list: `${row.root}/list`, price: `${row.root}/price/{symbol}`, history: `${row.root}/history/{symbol}` }
+  const endpoints = {
+    list: `${row.root}/list`,
+    price: `${row.root}/price/{symbol}`,
+    history: `${row.root}/history/{symbol}`,
+  }
   return { ...shelfFields(row), label: row.label, count: found.length, example: row.example, endpoints, symbols }
 }
 
@@ -254,7 +350,13 @@ export const marketReply = (body: string): Reply => ({ status: 200, headers: REP
 const REPLY_HEADERS = { 'content-type': 'application/json', 'cache-control': 'no-store' }
 
 const price = Type.Number({ description: 'Exact, as the feed publishes it.' })
-const common = { symbol: Type.String(), category: Type.String(), market: Type.Optional(Type.String({ description: 'Of equities.' })), source: Type.String({ description: '`pyth`, or `sample` for made-up prices.' }), free: Type.Optional(Type.Literal(true)) }
+const common = {
+  symbol: Type.String(),
+  category: Type.String(),
+  market: Type.Optional(Type.String({ description: 'Of equities.' })),
+  source: Type.String({ description: '`pyth`, or `sample` for made-up prices.' }),
+  free: Type.Optional(Type.Literal(true)),
+}
 
 export const spotOutput = Type.Object({
   ...common,
@@ -271,8 +373,21 @@ export const historyOutput = Type.Object({
   resolution: Type.String(),
   from: Type.Integer(),
   to: Type.Integer(),
-  bars: Type.Array(Type.Object({ t: Type.Integer({ description: 'Start of the bar, unix seconds.' }), o: price, h: price, l: price, c: price, v: Type.Number() })),
-  truncated: Type.Optional(Type.Literal(true, { description: `The window was longer than ${MAX_BARS} bars: only its newest part is here, from \`from\`.` })),
+  bars: Type.Array(
+    Type.Object({
+      t: Type.Integer({ description: 'Start of the bar, unix seconds.' }),
+      o: price,
+      h: price,
+      l: price,
+      c: price,
+      v: Type.Number(),
+    }),
+  ),
+  truncated: Type.Optional(
+    Type.Literal(true, {
+      description: `The window was longer than ${MAX_BARS} bars: only its newest part is here, from \`from\`.`,
+    }),
+  ),
 })
 
 export const listOutput = Type.Object({

@@ -1,7 +1,11 @@
 /** Phone numbers that no program may ring: emergency services and crisis lines, however they are written, and what bills the caller without bound. */
 
 /** Calling codes of two digits; all others have three, but 1 and 7 (ITU-T E.164, list of assigned codes). */
-const TWO = new Set('20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 84 86 90 91 92 93 94 95 98'.split(' '))
+const TWO = new Set(
+  '20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 84 86 90 91 92 93 94 95 98'.split(
+    ' ',
+  ),
+)
 
 /** Those of five digits and more, by calling code; shorter ones need no list. Leading zeros of a trunk are not part of them. */
 const LONGER: Readonly<Record<string, readonly string[]>> = {

@@ -2,16 +2,38 @@
 import type { Json } from '../../ports/mod.ts'
 import type { Fields } from '../chat/formats/wire.ts'
 
-type Rung = { readonly id: string; readonly to: string; readonly from: string; readonly maxMinutes: number; readonly at: number }
+type Rung = {
+  readonly id: string
+  readonly to: string
+  readonly from: string
+  readonly maxMinutes: number
+  readonly at: number
+}
 
 /** What is passed on as it is. Not what it cost the operator, nor what else the vendor keeps for its customer. */
-const PASSED = ['answered_by', 'call_length', 'call_ended_by', 'summary', 'concatenated_transcript', 'recording_url', 'started_at', 'error_message', 'corrected_duration', 'max_duration', 'created_at', 'completed', 'queue_status'] as const
+const PASSED = [
+  'answered_by',
+  'call_length',
+  'call_ended_by',
+  'summary',
+  'concatenated_transcript',
+  'recording_url',
+  'started_at',
+  'error_message',
+  'corrected_duration',
+  'max_duration',
+  'created_at',
+  'completed',
+  'queue_status',
+] as const
 
 const textIn = (record: Fields, name: string): string | null => (typeof record[name] === 'string' ? record[name] : null)
 
 export function clientRecord(record: Fields, { id, to, from, maxMinutes, at }: Rung): Readonly<Record<string, Json>> {
   const status = statusOf(record)
-  const said = (Array.isArray(record.transcripts) ? record.transcripts : []).filter((each): each is Fields => typeof each === 'object' && each !== null)
+  const said = (Array.isArray(record.transcripts) ? record.transcripts : []).filter(
+    (each): each is Fields => typeof each === 'object' && each !== null,
+  )
   const passed = Object.fromEntries(PASSED.map((name) => [name, (record[name] ?? null) as Json]))
   const { ended_by, ended_by_reason } = endOf(record, { status, maxMinutes })
   return {
@@ -42,7 +64,10 @@ function statusOf(record: Fields): Status {
   return /start/.test(word) ? 'started' : 'queued'
 }
 
-function endOf(record: Fields, { status, maxMinutes }: { status: Status; maxMinutes: number }): { ended_by: string; ended_by_reason: string | null } {
+function endOf(
+  record: Fields,
+  { status, maxMinutes }: { status: Status; maxMinutes: number },
+): { ended_by: string; ended_by_reason: string | null } {
   const ended = (by: string, reason: string | null = null) => ({ ended_by: by, ended_by_reason: reason })
   const answeredBy = String(record.answered_by ?? '').toLowerCase()
   const words = `${String(record.status ?? '')} ${String(record.queue_status ?? '')} ${answeredBy}`.toLowerCase()
@@ -54,6 +79,7 @@ function endOf(record: Fields, { status, maxMinutes }: { status: Status; maxMinu
   if (status !== 'completed') return ended('IN_PROGRESS')
   if (/voicemail|machine/.test(answeredBy)) return ended('VOICEMAIL', 'A voicemail answered.')
   if (minutes >= maxMinutes) return ended('TIMEOUT', `It reached its limit of ${maxMinutes} minutes.`)
-  if (by === 'USER' || by === 'ASSISTANT') return ended(by, by === 'USER' ? 'The person called hung up.' : 'The voice hung up.')
+  if (by === 'USER' || by === 'ASSISTANT')
+    return ended(by, by === 'USER' ? 'The person called hung up.' : 'The voice hung up.')
   return minutes > 0 ? ended('ASSISTANT') : ended('NO_ANSWER', 'The call had no length.')
 }

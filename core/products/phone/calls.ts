@@ -34,22 +34,48 @@ const DIALING = 'voice_dialing'
 /** Whom an order has rung, or may have rung where there is no handle. */
 const ORDERED = 'voice_order'
 type Ordered = { readonly to: string; readonly handle: string | null }
-type Rung = { readonly handle: string; readonly to: string; readonly from: string; readonly maxMinutes: number; readonly at: number }
+type Rung = {
+  readonly handle: string
+  readonly to: string
+  readonly from: string
+  readonly maxMinutes: number
+  readonly at: number
+}
 
-const oneOf = <const Words extends readonly string[]>(...words: Words) => Type.Union(words.map((word: Words[number]) => Type.Literal(word)))
+const oneOf = <const Words extends readonly string[]>(...words: Words) =>
+  Type.Union(words.map((word: Words[number]) => Type.Literal(word)))
 const input = Type.Object({
-  to: Type.String({ minLength: 1, maxLength: 40, description: 'Whom to call, in E.164. Emergency numbers are never called.' }),
+  to: Type.String({
+    minLength: 1,
+    maxLength: 40,
+    description: 'Whom to call, in E.164. Emergency numbers are never called.',
+  }),
   task: Type.String({ minLength: 10, maxLength: 4_000, description: 'What the voice is to do, in words.' }),
-  from: Type.Optional(Type.String({ pattern: E164, description: 'A number that the paying wallet rents; its only one unless told.' })),
-  voice: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description: `${VOICES.join(', ')}, or the id of a voice; ${VOICES[0]} unless told.` })),
-  language: Type.Optional(Type.String({ pattern: '^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$', description: 'en-US unless told.' })),
-  max_duration: Type.Optional(Type.Integer({ minimum: 1, maximum: 30, description: 'Minutes after which it is ended, 5 unless told.' })),
+  from: Type.Optional(
+    Type.String({ pattern: E164, description: 'A number that the paying wallet rents; its only one unless told.' }),
+  ),
+  voice: Type.Optional(
+    Type.String({
+      pattern: '^[A-Za-z0-9_-]{1,64}$',
+      description: `${VOICES.join(', ')}, or the id of a voice; ${VOICES[0]} unless told.`,
+    }),
+  ),
+  language: Type.Optional(
+    Type.String({ pattern: '^[a-z]{2,3}(-[A-Za-z0-9]{2,8})?$', description: 'en-US unless told.' }),
+  ),
+  max_duration: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: 30, description: 'Minutes after which it is ended, 5 unless told.' }),
+  ),
   first_sentence: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
   wait_for_greeting: Type.Optional(Type.Boolean()),
-  interruption_threshold: Type.Optional(Type.Integer({ minimum: 50, maximum: 500, description: 'Milliseconds of speech that interrupt the voice.' })),
+  interruption_threshold: Type.Optional(
+    Type.Integer({ minimum: 50, maximum: 500, description: 'Milliseconds of speech that interrupt the voice.' }),
+  ),
   model: Type.Optional(oneOf('base', 'enhanced', 'turbo')),
   voicemail_action: Type.Optional(oneOf('hangup', 'leave_message', 'ignore')),
-  voicemail_message: Type.Optional(Type.String({ minLength: 1, maxLength: 1_000, description: 'Required with leave_message.' })),
+  voicemail_message: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 1_000, description: 'Required with leave_message.' }),
+  ),
 })
 type Asked = Static<typeof input>
 
@@ -57,13 +83,19 @@ const call = paid({
   name: 'voice.call',
   path: '/api/v1/voice/call',
   summary: 'Call a person',
-  description: 'A voice calls the number and follows the task. Paid for when the call is accepted for dialing; poll_url then tells how it goes, free, and has what was said. The caller is a number of /api/v1/phone/numbers/buy.',
+  description:
+    'A voice calls the number and follows the task. Paid for when the call is accepted for dialing; poll_url then tells how it goes, free, and has what was said. The caller is a number of /api/v1/phone/numbers/buy.',
   tag: 'voice',
   inline: true,
   unknownFields: 'refused',
   failure: 'Call initiation failed',
   input,
-  output: Type.Object({ call_id: Type.String(), status: Type.Literal('queued'), poll_url: Type.String(), message: Type.String() }),
+  output: Type.Object({
+    call_id: Type.String(),
+    status: Type.Literal('queued'),
+    poll_url: Type.String(),
+    message: Type.String(),
+  }),
   example: { to: '+14155550123', task: 'Ask whether a table for two is free tonight at eight, and book it for Ada.' },
   errors: ['NOT_ALLOWED', 'BUSY', 'AUTHORIZATION_USED', 'UPSTREAM_FAILED'],
   effects: { owed: true },
@@ -72,12 +104,23 @@ const call = paid({
 
   check(given) {
     const { to, voicemail_action: action, voicemail_message: message } = given
-    if (isEmergency(to)) throw forbidden('emergency_number', `${quoted(to)} is, or may reach, an emergency service; no program may call it. Nothing was charged.`)
-    if (!new RegExp(E164).test(to)) throw refused('to', `must be a number in E.164, for example +14155550123; got ${quoted(to)}`)
-    if (isDear(to)) throw refused('to', `is at a premium rate, by satellite or of no country, and is not called; got ${quoted(to)}`)
+    if (isEmergency(to))
+      throw forbidden(
+        'emergency_number',
+        `${quoted(to)} is, or may reach, an emergency service; no program may call it. Nothing was charged.`,
+      )
+    if (!new RegExp(E164).test(to))
+      throw refused('to', `must be a number in E.164, for example +14155550123; got ${quoted(to)}`)
+    if (isDear(to))
+      throw refused('to', `is at a premium rate, by satellite or of no country, and is not called; got ${quoted(to)}`)
     if (given.task.trim().length < 10) throw refused('task', 'must have at least 10 characters')
-    if (action === 'leave_message' && !message?.trim()) throw refused('voicemail_message', 'is required where voicemail_action is leave_message')
-    if (action !== 'leave_message' && message !== undefined) throw refused('voicemail_message', `has a meaning only where voicemail_action is leave_message; it is ${quoted(action ?? 'hangup')}`)
+    if (action === 'leave_message' && !message?.trim())
+      throw refused('voicemail_message', 'is required where voicemail_action is leave_message')
+    if (action !== 'leave_message' && message !== undefined)
+      throw refused(
+        'voicemail_message',
+        `has a meaning only where voicemail_action is leave_message; it is ${quoted(action ?? 'hangup')}`,
+      )
     return given
   },
 
@@ -94,30 +137,56 @@ const call = paid({
     }
   },
 
-  show: ({ made }) => ({ ...(made as Record<string, Json>), status: 'queued', message: 'Accepted for dialing. GET poll_url every few seconds, free, until its status is completed or error.' }),
+  show: ({ made }) => ({
+    ...(made as Record<string, Json>),
+    status: 'queued',
+    message: 'Accepted for dialing. GET poll_url every few seconds, free, until its status is completed or error.',
+  }),
 })
 
 /** The number that it is called from. Throws a 403 or 400 that says which there are. */
-async function callerOf(payer: string, from: string | undefined, at: { records: CallContext['records']; now: number }): Promise<string> {
+async function callerOf(
+  payer: string,
+  from: string | undefined,
+  at: { records: CallContext['records']; now: number },
+): Promise<string> {
   const active = await activeOf(payer, at)
   if (from !== undefined && active.includes(from)) return from
   const yours = { your_active_numbers: active }
   if (from !== undefined) {
     await ownedBy(payer, from, at).catch((error: unknown) => {
-      if (error instanceof ApiError) throw new ApiError(error.code, { ...error.parts, fields: { ...error.parts.fields, ...yours } })
+      if (error instanceof ApiError)
+        throw new ApiError(error.code, { ...error.parts, fields: { ...error.parts.fields, ...yours } })
       throw error
     })
   }
   const [only, ...others] = active
   const buy = { buy_endpoint: '/api/v1/phone/numbers/buy' }
-  if (only === undefined) throw new ApiError('NOT_ALLOWED', { error: 'no_active_number', message: 'This wallet rents no number to call from. Nothing was charged.', fields: buy })
-  if (others.length > 0) throw new ApiError('INVALID_BODY', { error: 'ambiguous_from', message: `from: this wallet rents ${active.length} numbers; name one of them. Nothing was charged.`, details: [{ path: 'from', message: 'name one of your_active_numbers' }], fields: yours })
+  if (only === undefined)
+    throw new ApiError('NOT_ALLOWED', {
+      error: 'no_active_number',
+      message: 'This wallet rents no number to call from. Nothing was charged.',
+      fields: buy,
+    })
+  if (others.length > 0)
+    throw new ApiError('INVALID_BODY', {
+      error: 'ambiguous_from',
+      message: `from: this wallet rents ${active.length} numbers; name one of them. Nothing was charged.`,
+      details: [{ path: 'from', message: 'name one of your_active_numbers' }],
+      fields: yours,
+    })
   return only
 }
 
 function ringing(asked: Asked, from: string): Ringing {
   const { to, task, voice = VOICES[0], language = 'en-US', max_duration: maxMinutes = 5, model = 'base' } = asked
-  const { first_sentence: firstSentence, wait_for_greeting: waitForGreeting, interruption_threshold: interruptionMs, voicemail_action: action, voicemail_message: message } = asked
+  const {
+    first_sentence: firstSentence,
+    wait_for_greeting: waitForGreeting,
+    interruption_threshold: interruptionMs,
+    voicemail_action: action,
+    voicemail_message: message,
+  } = asked
   return {
     to,
     from,
@@ -152,18 +221,33 @@ async function ringOnce(order: Order<unknown>, wanted: Ringing): Promise<string>
   const known = (await records.getOwned(ORDERED, name, now))?.data as Ordered | undefined
   if (known?.handle && known.to === to) return known.handle
   if (known) throw hasRung(known.to)
-  const line: StoredRecord = { kind: DIALING, id: fingerprint(payer, to, '').slice(0, 32), owner: payer, data: { order: name }, expiresAt: now + AGAIN_MS }
-  const mine: StoredRecord = { kind: ORDERED, id: name, owner: payer, data: { to, handle: null } satisfies Ordered, expiresAt: now + ORDERED_MS }
-  if (!(await records.putOwned(line, now))) throw isRinging(to, ((await records.getOwned(DIALING, line.id, now))?.expiresAt ?? now) - now)
+  const line: StoredRecord = {
+    kind: DIALING,
+    id: fingerprint(payer, to, '').slice(0, 32),
+    owner: payer,
+    data: { order: name },
+    expiresAt: now + AGAIN_MS,
+  }
+  const mine: StoredRecord = {
+    kind: ORDERED,
+    id: name,
+    owner: payer,
+    data: { to, handle: null } satisfies Ordered,
+    expiresAt: now + ORDERED_MS,
+  }
+  if (!(await records.putOwned(line, now)))
+    throw isRinging(to, ((await records.getOwned(DIALING, line.id, now))?.expiresAt ?? now) - now)
   if (!(await records.putOwned(mine, now))) throw hasRung(to)
-  const end = (record: StoredRecord) => records.moveOwned({ ...record, expiresAt: clock.now() }, record.data, clock.now())
+  const end = (record: StoredRecord) =>
+    records.moveOwned({ ...record, expiresAt: clock.now() }, record.data, clock.now())
   try {
     const { handle } = await voiceIn(order).ring(wanted, { signal }).catch(failedAs('Call initiation failed'))
     await records.moveOwned({ ...mine, data: { to, handle } satisfies Ordered }, mine.data, clock.now())
     await end(line)
     return handle
   } catch (error) {
-    const rangNobody = error instanceof ApiError && error.code !== 'UPSTREAM_FAILED' && error.code !== 'UPSTREAM_TIMEOUT'
+    const rangNobody =
+      error instanceof ApiError && error.code !== 'UPSTREAM_FAILED' && error.code !== 'UPSTREAM_TIMEOUT'
     if (rangNobody) await Promise.all([mine, line].map(end))
     throw error
   }
@@ -171,12 +255,19 @@ async function ringOnce(order: Order<unknown>, wanted: Ringing): Promise<string>
 
 function isRinging(to: string, ms: number): ApiError {
   const seconds = String(Math.max(1, Math.ceil(ms / 1000)))
-  return new ApiError('BUSY', { message: `This wallet may be ringing ${to} just now, and nobody is rung twice. Nothing was charged; send the same request again in ${seconds} s.`, headers: { 'retry-after': seconds } })
+  return new ApiError('BUSY', {
+    message: `This wallet may be ringing ${to} just now, and nobody is rung twice. Nothing was charged; send the same request again in ${seconds} s.`,
+    headers: { 'retry-after': seconds },
+  })
 }
 
 /** Another signature is another order; this one is not charged any more either. */
 function hasRung(to: string): ApiError {
-  return new ApiError('AUTHORIZATION_USED', { error: 'Call may have been made', message: `This payment may have rung ${to} already, and nobody is rung twice for one. Nothing was charged; sign another payment for another call.`, fields: { code: 'PAYMENT_REPLAY' } })
+  return new ApiError('AUTHORIZATION_USED', {
+    error: 'Call may have been made',
+    message: `This payment may have rung ${to} already, and nobody is rung twice for one. Nothing was charged; sign another payment for another call.`,
+    fields: { code: 'PAYMENT_REPLAY' },
+  })
 }
 
 // ── how it goes ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -188,7 +279,8 @@ const status = free({
   name: 'voice.status',
   path: '/api/v1/voice/call/{callId}',
   summary: 'How a call goes, and what was said',
-  description: 'The record of the call as its vendor keeps it, for everybody who has its call_id, which only the reply to the paid request tells: of calls that were made here alone. Free.',
+  description:
+    'The record of the call as its vendor keeps it, for everybody who has its call_id, which only the reply to the paid request tells: of calls that were made here alone. Free.',
   tag: 'voice',
   limit: { requests: 120, windowMs: MINUTE_MS },
   sample: { path: { callId: 'call_0123456789abcdef0123456789abcdef' } },
@@ -218,14 +310,23 @@ const status = free({
     const { callId: id = '' } = params
     // Indexers call what the documents show, braces and all.
     if (/^[{:]/.test(id)) return json(402, DISCOVERY, { 'cache-control': 'no-store' })
-    const unknown = () => new ApiError('NOT_FOUND', { error: 'Call not found', message: 'No call of this id was made here; or it was made more than 90 days ago.' })
+    const unknown = () =>
+      new ApiError('NOT_FOUND', {
+        error: 'Call not found',
+        message: 'No call of this id was made here; or it was made more than 90 days ago.',
+      })
     const kept = /^call_[0-9a-f]{32}$/.test(id) ? await records.getOwned(CALL, id, clock.now()) : undefined
     if (!kept) throw unknown()
     const { handle, ...rung } = kept.data as Rung
-    const record = await within(clock, ASK_MS, (signal) => voiceIn({ vendors }).look(handle, { signal })).catch((error: unknown) => {
-      if ((error as Error).name === 'TimeoutError') throw new ApiError('UPSTREAM_FAILED', { message: 'The record of the call could not be had in time; ask again.' })
-      throw error
-    })
+    const record = await within(clock, ASK_MS, (signal) => voiceIn({ vendors }).look(handle, { signal })).catch(
+      (error: unknown) => {
+        if ((error as Error).name === 'TimeoutError')
+          throw new ApiError('UPSTREAM_FAILED', {
+            message: 'The record of the call could not be had in time; ask again.',
+          })
+        throw error
+      },
+    )
     return json(200, clientRecord(record ?? {}, { id, ...rung }), { 'cache-control': 'no-store' })
   },
 })

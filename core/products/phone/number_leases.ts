@@ -26,10 +26,25 @@ const MAX = 1_000
 export const MAX_NUMBERS = 100
 
 /** `id` is the carrier's. `terms` are paid for beyond doubt; `payment` is the call that pays for one more, or has paid. */
-export type Lease = { readonly id: string; readonly order: string; readonly chain: string; readonly from: number; readonly terms: number; readonly payment: string; readonly ending?: true }
+export type Lease = {
+  readonly id: string
+  readonly order: string
+  readonly chain: string
+  readonly from: number
+  readonly terms: number
+  readonly payment: string
+  readonly ending?: true
+}
 export type Order = { readonly call: string; readonly number?: string; readonly ending?: true }
 
-export type Rented = { readonly number: string; readonly record: StoredRecord; readonly lease: Lease; readonly expiresAt: number; readonly isActive: boolean; /** The call that pays for another term, unpaid so far. */ readonly unpaid?: Call }
+export type Rented = {
+  readonly number: string
+  readonly record: StoredRecord
+  readonly lease: Lease
+  readonly expiresAt: number
+  readonly isActive: boolean
+  /** The call that pays for another term, unpaid so far. */ readonly unpaid?: Call
+}
 
 const leaseIn = ({ data }: StoredRecord): Lease => data as Lease
 
@@ -37,31 +52,52 @@ const leaseIn = ({ data }: StoredRecord): Lease => data as Lease
 const isPaid = (call: Call | undefined): boolean => call?.money === 'settled' || call?.money === 'unresolved'
 
 /** A number as it stands at this moment. */
-export async function rentedOf(record: StoredRecord, { records, now }: { records: Pick<Records, 'getCall'>; now: number }): Promise<Rented> {
+export async function rentedOf(
+  record: StoredRecord,
+  { records, now }: { records: Pick<Records, 'getCall'>; now: number },
+): Promise<Rented> {
   const lease = leaseIn(record)
   const call = await records.getCall(lease.payment)
   const expiresAt = lease.from + TERM_MS * (lease.terms + (isPaid(call) ? 1 : 0))
   const unpaid = call && !isPaid(call) && !isOver(call, now - GRACE_MS) ? call : undefined
-  return { number: record.id, record, lease, expiresAt, isActive: !lease.ending && expiresAt > now, ...(unpaid && { unpaid }) }
+  return {
+    number: record.id,
+    record,
+    lease,
+    expiresAt,
+    isActive: !lease.ending && expiresAt > now,
+    ...(unpaid && { unpaid }),
+  }
 }
 
 /** What a wallet rents, oldest first, the expired and the unpaid among it. */
 export async function rentedBy(wallet: string, at: { records: Records; now: number }): Promise<readonly Rented[]> {
   const records = await at.records.listOwned(NUMBER, wallet, { now: at.now, limit: MAX })
   const all = await Promise.all(records.map((record) => rentedOf(record, at)))
-  return all.filter(({ lease }) => !lease.ending).toSorted((one, other) => one.lease.from - other.lease.from || (one.number < other.number ? -1 : 1))
+  return all
+    .filter(({ lease }) => !lease.ending)
+    .toSorted((one, other) => one.lease.from - other.lease.from || (one.number < other.number ? -1 : 1))
 }
 
 /** Numbers that a wallet has had and has no more. */
-export async function formerOf(wallet: string, { records, now }: { records: Records; now: number }): Promise<readonly { number: string; chain: string; expiresAt: number }[]> {
+export async function formerOf(
+  wallet: string,
+  { records, now }: { records: Records; now: number },
+): Promise<readonly { number: string; chain: string; expiresAt: number }[]> {
   const kept = await records.listOwned(FORMER, wallet, { now, limit: MAX })
-  return kept.map(({ data }) => data as { number: string; chain: string; expiresAt: number }).toSorted((one, other) => other.expiresAt - one.expiresAt)
+  return kept
+    .map(({ data }) => data as { number: string; chain: string; expiresAt: number })
+    .toSorted((one, other) => other.expiresAt - one.expiresAt)
 }
 
 // ── beginning and ending ────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Makes a bought number the wallet's, as soon as this call is paid. False where somebody else has it. */
-export async function rentOut(records: Records, { number, id, order }: Line, { owner, call, chain, now }: { owner: string; call: string; chain: string; now: number }): Promise<boolean> {
+export async function rentOut(
+  records: Records,
+  { number, id, order }: Line,
+  { owner, call, chain, now }: { owner: string; call: string; chain: string; now: number },
+): Promise<boolean> {
   const lease: Lease = { id, order, chain, from: now, terms: 0, payment: call }
   const record: StoredRecord = { kind: NUMBER, id: number, owner, data: lease, expiresAt: UNTIL_GIVEN_BACK }
   if (await records.putOwned(record, now)) return true
@@ -69,24 +105,39 @@ export async function rentOut(records: Records, { number, id, order }: Line, { o
   if (!held) return await records.putOwned(record, now)
   const known = await rentedOf(held, { records, now })
   // The same number of the carrier's was bought for a call that came to nothing; or it was given back, bought anew, and its record left over.
-  const isLeft = known.lease.id === id ? held.owner === owner && !known.isActive && !known.lease.ending : !known.isActive && !known.unpaid
+  const isLeft =
+    known.lease.id === id
+      ? held.owner === owner && !known.isActive && !known.lease.ending
+      : !known.isActive && !known.unpaid
   if (!isLeft) return false
   if (held.owner === owner) return await records.moveOwned(record, held.data, now)
   return (await records.moveOwned({ ...held, expiresAt: now }, held.data, now)) && (await records.putOwned(record, now))
 }
 
 /** Takes a number from use, so that only one goes on to give it back. Answers with its record, undefined where somebody else was first. */
-export async function endLease(records: Records, { record, lease }: Pick<Rented, 'record' | 'lease'>, now: number): Promise<StoredRecord | undefined> {
+export async function endLease(
+  records: Records,
+  { record, lease }: Pick<Rented, 'record' | 'lease'>,
+  now: number,
+): Promise<StoredRecord | undefined> {
   if (lease.ending) return record
   const ended: StoredRecord = { ...record, data: { ...lease, ending: true } }
   return (await records.moveOwned(ended, record.data, now)) ? ended : undefined
 }
 
 /** Forgets a number that was given back; its wallet still sees for a while that it had it. */
-export async function forget(records: Records, record: StoredRecord, { expiresAt, now }: { expiresAt: number; now: number }): Promise<void> {
+export async function forget(
+  records: Records,
+  record: StoredRecord,
+  { expiresAt, now }: { expiresAt: number; now: number },
+): Promise<void> {
   const { chain, order, from } = leaseIn(record)
   const data = { number: record.id, chain, expiresAt: Math.min(expiresAt, now) }
-  if (expiresAt > from) await records.putOwned({ kind: FORMER, id: `${record.id}/${order}`, owner: record.owner, data, expiresAt: now + TERM_MS }, now)
+  if (expiresAt > from)
+    await records.putOwned(
+      { kind: FORMER, id: `${record.id}/${order}`, owner: record.owner, data, expiresAt: now + TERM_MS },
+      now,
+    )
   const ordered = await records.getOwned(NUMBER_ORDER, order, now)
   if (ordered) await records.moveOwned({ ...ordered, expiresAt: now }, ordered.data, now)
   await records.moveOwned({ ...record, expiresAt: now }, record.data, now)
@@ -94,7 +145,13 @@ export async function forget(records: Records, record: StoredRecord, { expiresAt
 
 // ── the chore ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-type Sweeping = { readonly records: Records; readonly phone: PhoneVendor; readonly log: Log; readonly signal: AbortSignal; readonly now: number }
+type Sweeping = {
+  readonly records: Records
+  readonly phone: PhoneVendor
+  readonly log: Log
+  readonly signal: AbortSignal
+  readonly now: number
+}
 
 /** Gives back what has expired, was not paid for in time, or was bought for a call that came to nothing. What it knows nothing of it leaves alone. */
 export const giveBack: MaintenanceTask = {
@@ -104,7 +161,12 @@ export const giveBack: MaintenanceTask = {
     const { phone } = vendors
     if (!phone) return
     for (const line of await phone.lines({ signal })) {
-      await handle(line, { records, phone, log, signal, now: clock.now() }).catch((error: Error) => log.alert('a phone number that nobody rents could not be given back', { number: line.number, error: error.message }))
+      await handle(line, { records, phone, log, signal, now: clock.now() }).catch((error: Error) =>
+        log.alert('a phone number that nobody rents could not be given back', {
+          number: line.number,
+          error: error.message,
+        }),
+      )
     }
   },
 }
@@ -114,15 +176,23 @@ async function handle(line: Line, at: Sweeping): Promise<void> {
   const held = await records.getOwned(NUMBER, line.number, now)
   if (held && leaseIn(held).id === line.id) {
     const rented = await rentedOf(held, at)
-    const isWanted = !rented.lease.ending && (rented.expiresAt > now || rented.unpaid !== undefined || (await isWorkedOn(rented.lease.payment, at)))
+    const isWanted =
+      !rented.lease.ending &&
+      (rented.expiresAt > now || rented.unpaid !== undefined || (await isWorkedOn(rented.lease.payment, at)))
     const ended = isWanted ? undefined : await endLease(records, rented, now)
     if (!ended) return
     await phone.release(line.id, { signal })
     await forget(records, ended, { expiresAt: rented.expiresAt, now })
-    return log.info('a phone number was given back', { number: line.number, why: rented.lease.terms > 0 || rented.expiresAt > rented.lease.from ? 'expired' : 'not paid for' })
+    return log.info('a phone number was given back', {
+      number: line.number,
+      why: rented.lease.terms > 0 || rented.expiresAt > rented.lease.from ? 'expired' : 'not paid for',
+    })
   }
   const ordered = await records.getOwned(NUMBER_ORDER, line.order, now)
-  if (!ordered) return log.warn('a phone number at the carrier was bought by somebody whom this database does not know', { number: line.number })
+  if (!ordered)
+    return log.warn('a phone number at the carrier was bought by somebody whom this database does not know', {
+      number: line.number,
+    })
   const order = ordered.data as Order
   const isStray = order.number !== undefined && order.number !== line.number
   if (!isStray && !order.ending && (await isWorkedOn(order.call, at))) return

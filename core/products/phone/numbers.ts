@@ -8,7 +8,22 @@ import { usdc } from '../../x402/money.ts'
 import { failedAs } from '../lib/passthrough_path.ts'
 import type { Json, StoredRecord } from '../../ports/mod.ts'
 import { flatPrice } from '../../x402/pricing.ts'
-import { endLease, forget, formerOf, giveBack, MAX_NUMBERS, NUMBER, NUMBER_ORDER, type Order as NumberOrder, rentedBy, type Rented, rentedOf, rentOut, TERM_MS, UNTIL_GIVEN_BACK } from './number_leases.ts'
+import {
+  endLease,
+  forget,
+  formerOf,
+  giveBack,
+  MAX_NUMBERS,
+  NUMBER,
+  NUMBER_ORDER,
+  type Order as NumberOrder,
+  rentedBy,
+  type Rented,
+  rentedOf,
+  rentOut,
+  TERM_MS,
+  UNTIL_GIVEN_BACK,
+} from './number_leases.ts'
 import type { PhoneVendor } from '../../ports/vendors.ts'
 
 /** US dollars before the fee. */
@@ -18,7 +33,10 @@ const PER_TERM = '5'
 const PER_LIST = '0.001'
 
 export const E164 = '^\\+[1-9][0-9]{6,14}$'
-const phoneNumber = Type.String({ pattern: E164, description: 'In E.164: a plus, the code of the country and the number, for example +14155550100.' })
+const phoneNumber = Type.String({
+  pattern: E164,
+  description: 'In E.164: a plus, the code of the country and the number, for example +14155550100.',
+})
 const named = Type.Object({ phoneNumber })
 type Named = Static<typeof named>
 
@@ -38,7 +56,9 @@ const shared = {
 
 function phoneIn({ vendors }: Pick<Order<unknown>, 'vendors'>): PhoneVendor {
   if (vendors.phone) return vendors.phone
-  throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured phone numbers. Nothing was charged.' })
+  throw new ApiError('NOT_CONFIGURED', {
+    message: 'The operator has not configured phone numbers. Nothing was charged.',
+  })
 }
 
 // ── what a carrier knows ────────────────────────────────────────────────────────────────────────────────────────────
@@ -53,11 +73,16 @@ const lookups = (['carrier', 'fraud'] as const).map((about) =>
     verbatim: true,
     failure: 'Lookup failed',
     input: named,
-    output: Type.Object({ phone_number: Type.Optional(Type.String()), valid: Type.Optional(Type.Boolean()) }, { additionalProperties: true }),
+    output: Type.Object(
+      { phone_number: Type.Optional(Type.String()), valid: Type.Optional(Type.Boolean()) },
+      { additionalProperties: true },
+    ),
     example: EXAMPLE,
     errors: ['PASSED_ON', 'UPSTREAM_FAILED'],
     price: price(about === 'carrier' ? PER_LOOKUP : PER_FRAUD),
-    run: async (order) => ({ result: await phoneIn(order).lookup((order.input as Named).phoneNumber, about, { signal: order.signal }) }),
+    run: async (order) => ({
+      result: await phoneIn(order).lookup((order.input as Named).phoneNumber, about, { signal: order.signal }),
+    }),
     show: () => ({}),
   }),
 )
@@ -65,26 +90,44 @@ const lookups = (['carrier', 'fraud'] as const).map((about) =>
 // ── numbers to rent ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 const buyInput = Type.Object({
-  country: Type.Optional(Type.String({ pattern: '^[A-Z]{2}$', description: 'ISO 3166 code of a country in which the operator rents numbers, US unless told.' })),
-  areaCode: Type.Optional(Type.String({ pattern: '^[2-9][0-9]{2}$', description: 'Three digits, in the US and Canada.' })),
+  country: Type.Optional(
+    Type.String({
+      pattern: '^[A-Z]{2}$',
+      description: 'ISO 3166 code of a country in which the operator rents numbers, US unless told.',
+    }),
+  ),
+  areaCode: Type.Optional(
+    Type.String({ pattern: '^[2-9][0-9]{2}$', description: 'Three digits, in the US and Canada.' }),
+  ),
 })
 const buy = paid({
   ...shared,
   name: 'phone.numbers.buy',
   path: '/api/v1/phone/numbers/buy',
   summary: 'Rent a phone number for 30 days',
-  description: 'The number belongs to the wallet that pays. It can be renewed until it expires, and is given back then.',
+  description:
+    'The number belongs to the wallet that pays. It can be renewed until it expires, and is given back then.',
   failure: 'Purchase failed',
   input: buyInput,
-  output: Type.Object({ phone_number: Type.String(), expires_at: expiresAt, chain: Type.String(), message: Type.String() }),
+  output: Type.Object({
+    phone_number: Type.String(),
+    expires_at: expiresAt,
+    chain: Type.String(),
+    message: Type.String(),
+  }),
   example: { country: 'US' },
   errors: ['NOT_FOUND', 'NOT_ALLOWED', 'BUSY', 'UPSTREAM_FAILED'],
   price: price(PER_TERM),
   effects: { owed: true, maintenanceTask: giveBack },
   check({ country = 'US', ...given }, { vendors }) {
     const { countries = [country] } = vendors.phone ?? {}
-    if (!countries.includes(country)) throw refused('country', `must be one in which numbers are rented here: ${countries.join(', ')}; got ${quoted(country)}`)
-    if (given.areaCode !== undefined && country !== 'US' && country !== 'CA') throw refused('areaCode', `has a meaning in the US and CA only; country is ${quoted(country)}`)
+    if (!countries.includes(country))
+      throw refused(
+        'country',
+        `must be one in which numbers are rented here: ${countries.join(', ')}; got ${quoted(country)}`,
+      )
+    if (given.areaCode !== undefined && country !== 'US' && country !== 'CA')
+      throw refused('areaCode', `has a meaning in the US and CA only; country is ${quoted(country)}`)
     return { country, ...given }
   },
 
@@ -92,20 +135,36 @@ const buy = paid({
     const { country = 'US', areaCode } = order.input as Static<typeof buyInput>
     const { records, label, order: name } = callContextIn(order)
     const { clock, payer, signal } = order
-    if ((await rentedBy(payer, { records, now: clock.now() })).length >= MAX_NUMBERS) throw forbidden('limit', `This wallet rents ${MAX_NUMBERS} numbers, which is the most. Release one first. Nothing was charged.`)
+    if ((await rentedBy(payer, { records, now: clock.now() })).length >= MAX_NUMBERS)
+      throw forbidden(
+        'limit',
+        `This wallet rents ${MAX_NUMBERS} numbers, which is the most. Release one first. Nothing was charged.`,
+      )
     const ordered = await beginOrder(order, { id: name })
-    const line = await phoneIn(order).buy({ country, order: name, ...(areaCode && { areaCode }) }, { signal }).catch(failedAs('Purchase failed'))
+    const line = await phoneIn(order)
+      .buy({ country, order: name, ...(areaCode && { areaCode }) }, { signal })
+      .catch(failedAs('Purchase failed'))
     const now = clock.now()
     if (!line) {
       await records.moveOwned({ ...ordered, expiresAt: now }, ordered.data, now)
-      throw new ApiError('NOT_FOUND', { error: 'No numbers available', message: `There is no number to rent in ${country}${areaCode ? ` with the area code ${areaCode}` : ''} just now. Payment was NOT charged.` })
+      throw new ApiError('NOT_FOUND', {
+        error: 'No numbers available',
+        message: `There is no number to rent in ${country}${areaCode ? ` with the area code ${areaCode}` : ''} just now. Payment was NOT charged.`,
+      })
     }
-    const isOurs = await records.moveOwned({ ...ordered, data: { ...(ordered.data as NumberOrder), number: line.number } }, ordered.data, now)
+    const isOurs = await records.moveOwned(
+      { ...ordered, data: { ...(ordered.data as NumberOrder), number: line.number } },
+      ordered.data,
+      now,
+    )
     if (!isOurs || !(await rentOut(records, line, { owner: payer, call: order.id, chain: label, now }))) throw busy()
     return { result: { phone_number: line.number, expires_at: iso(now + TERM_MS), chain: label } }
   },
 
-  show: ({ made }) => ({ ...(made as Record<string, Json>), message: 'Rented for 30 days by the wallet that paid. Renew it at /api/v1/phone/numbers/renew before it expires.' }),
+  show: ({ made }) => ({
+    ...(made as Record<string, Json>),
+    message: 'Rented for 30 days by the wallet that paid. Renew it at /api/v1/phone/numbers/renew before it expires.',
+  }),
 })
 
 /** Notes who buys before anything is bought, so that it can be found after a crash: by the same signed request, or by the chore that gives it back. */
@@ -141,8 +200,16 @@ const renew = paid({
     const { phoneNumber: number } = order.input as Named
     const rented = await ownedBy(payer, number, { records, now: clock.now() })
     const { lease, record, expiresAt, unpaid } = rented
-    if (unpaid) throw forbidden('unpaid', 'Another renewal of this number is under way, or waits to be paid for. Nothing was charged.', { poll_url: await pollUrl(unpaid.id) })
-    if (!(await phoneIn(order).has(lease.id, { signal }))) throw forbidden('not_found', 'The carrier has taken this number back. Nothing was charged.', { payer_wallet: payer })
+    if (unpaid)
+      throw forbidden(
+        'unpaid',
+        'Another renewal of this number is under way, or waits to be paid for. Nothing was charged.',
+        { poll_url: await pollUrl(unpaid.id) },
+      )
+    if (!(await phoneIn(order).has(lease.id, { signal })))
+      throw forbidden('not_found', 'The carrier has taken this number back. Nothing was charged.', {
+        payer_wallet: payer,
+      })
     const now = clock.now()
     const data = { ...lease, terms: Math.round((expiresAt - lease.from) / TERM_MS), payment: order.id }
     if (expiresAt <= now || !(await records.moveOwned({ ...record, data }, record.data, now))) throw busy()
@@ -159,7 +226,12 @@ const list = paid({
   summary: 'The phone numbers of a wallet',
   description: 'Those that the paying wallet rents, and for 30 days those that it has had.',
   input: Type.Object({}),
-  output: Type.Object({ numbers: Type.Array(Type.Object({ phone_number: Type.String(), chain: Type.String(), expires_at: expiresAt, active: Type.Boolean() })), count: Type.Integer() }),
+  output: Type.Object({
+    numbers: Type.Array(
+      Type.Object({ phone_number: Type.String(), chain: Type.String(), expires_at: expiresAt, active: Type.Boolean() }),
+    ),
+    count: Type.Integer(),
+  }),
   example: {},
   price: price(PER_LIST),
 
@@ -169,8 +241,18 @@ const list = paid({
     const rented = (await rentedBy(order.payer, at)).filter(isShown)
     const former = await formerOf(order.payer, at)
     const numbers = [
-      ...rented.map(({ number, lease, expiresAt: end, isActive }) => ({ phone_number: number, chain: lease.chain, expires_at: iso(end), active: isActive })),
-      ...former.map(({ number, chain, expiresAt: end }) => ({ phone_number: number, chain, expires_at: iso(end), active: false })),
+      ...rented.map(({ number, lease, expiresAt: end, isActive }) => ({
+        phone_number: number,
+        chain: lease.chain,
+        expires_at: iso(end),
+        active: isActive,
+      })),
+      ...former.map(({ number, chain, expiresAt: end }) => ({
+        phone_number: number,
+        chain,
+        expires_at: iso(end),
+        active: false,
+      })),
     ]
     return { result: { numbers, count: numbers.length } }
   },
@@ -183,7 +265,8 @@ const release = paid({
   name: 'phone.numbers.release',
   path: '/api/v1/phone/numbers/release',
   summary: 'Give a phone number back',
-  description: 'Free: sign an authorization of nothing, which proves the wallet and is never sent. What is left of its term is not paid back.',
+  description:
+    'Free: sign an authorization of nothing, which proves the wallet and is never sent. What is left of its term is not paid back.',
   failure: 'Release failed',
   input: named,
   output: Type.Object({ released: Type.Literal(true), phone_number: Type.String() }),
@@ -195,7 +278,11 @@ const release = paid({
     const { records } = callContextIn(order)
     const { clock, payer, signal } = order
     const { phoneNumber: number } = order.input as Named
-    const none = () => new ApiError('NOT_FOUND', { message: `This wallet, ${payer}, rents no number ${number}.`, fields: { payer_wallet: payer } })
+    const none = () =>
+      new ApiError('NOT_FOUND', {
+        message: `This wallet, ${payer}, rents no number ${number}.`,
+        fields: { payer_wallet: payer },
+      })
     const rented = await ownedBy(payer, number, { records, now: clock.now() }).catch((error: unknown) => {
       if (error instanceof ApiError) throw none()
       throw error
@@ -205,11 +292,13 @@ const release = paid({
     if (unpaid && (unpaid.work !== 'completed' || unpaid.money === 'settling')) throw busy()
     const ended = await endLease(records, rented, clock.now())
     if (!ended) throw none()
-    await phoneIn(order).release(rented.lease.id, { signal }).catch(async (error: unknown) => {
-      // It is the wallet's still, and can be released again; after a crash here the chore gives it back.
-      await records.moveOwned(rented.record, ended.data, clock.now())
-      throw error
-    })
+    await phoneIn(order)
+      .release(rented.lease.id, { signal })
+      .catch(async (error: unknown) => {
+        // It is the wallet's still, and can be released again; after a crash here the chore gives it back.
+        await records.moveOwned(rented.record, ended.data, clock.now())
+        throw error
+      })
     await forget(records, ended, { expiresAt: rented.expiresAt, now: clock.now() })
     return { result: { released: true, phone_number: number } }
   },
@@ -225,22 +314,42 @@ export const phone = [...lookups, buy, renew, list, release]
 const isShown = ({ expiresAt: end, lease }: Rented): boolean => end > lease.from
 
 /** A number that this wallet may use. Throws a 403 with the reason: wrong_wallet, expired, not_found. */
-export async function ownedBy(wallet: string, number: string, { records, now }: { records: CallContext['records']; now: number }): Promise<Rented> {
+export async function ownedBy(
+  wallet: string,
+  number: string,
+  { records, now }: { records: CallContext['records']; now: number },
+): Promise<Rented> {
   const held = await records.getOwned(NUMBER, number, now)
   const rented = held && (await rentedOf(held, { records, now }))
   if (rented && isShown(rented) && !rented.lease.ending) {
-    if (held.owner !== wallet) throw forbidden('wrong_wallet', `Another wallet rents ${number}. Nothing was charged.`, { payer_wallet: wallet })
-    if (!rented.isActive) throw forbidden('expired', `${number} expired at ${iso(rented.expiresAt)}. Nothing was charged.`, { payer_wallet: wallet })
+    if (held.owner !== wallet)
+      throw forbidden('wrong_wallet', `Another wallet rents ${number}. Nothing was charged.`, { payer_wallet: wallet })
+    if (!rented.isActive)
+      throw forbidden('expired', `${number} expired at ${iso(rented.expiresAt)}. Nothing was charged.`, {
+        payer_wallet: wallet,
+      })
     return rented
   }
   const had = (await formerOf(wallet, { records, now })).find((each) => each.number === number)
-  if (had) throw forbidden('expired', `${number} ended at ${iso(had.expiresAt)}. Nothing was charged.`, { payer_wallet: wallet })
-  throw forbidden('not_found', `${number} is not a number that was rented here. Nothing was charged.`, { payer_wallet: wallet })
+  if (had)
+    throw forbidden('expired', `${number} ended at ${iso(had.expiresAt)}. Nothing was charged.`, {
+      payer_wallet: wallet,
+    })
+  throw forbidden('not_found', `${number} is not a number that was rented here. Nothing was charged.`, {
+    payer_wallet: wallet,
+  })
 }
 
 /** Its numbers that it may call from. */
-export async function activeOf(wallet: string, at: { records: CallContext['records']; now: number }): Promise<readonly string[]> {
+export async function activeOf(
+  wallet: string,
+  at: { records: CallContext['records']; now: number },
+): Promise<readonly string[]> {
   return (await rentedBy(wallet, at)).filter(({ isActive }) => isActive).map(({ number }) => number)
 }
 
-const busy = (): ApiError => new ApiError('BUSY', { message: 'Another request changes this number just now. Nothing was charged; send the same request again.', headers: { 'retry-after': '2' } })
+const busy = (): ApiError =>
+  new ApiError('BUSY', {
+    message: 'Another request changes this number just now. Nothing was charged; send the same request again.',
+    headers: { 'retry-after': '2' },
+  })

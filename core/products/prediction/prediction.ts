@@ -18,7 +18,9 @@ const IDENTITIES = 'polymarket/wallet/identities'
 const MAX_ADDRESSES = 200
 
 const input = Type.Object({
-  path: Type.String({ description: `What is asked for, beginning with ${VENUES.join(', ')}; for example polymarket/markets or kalshi/trades.` }),
+  path: Type.String({
+    description: `What is asked for, beginning with ${VENUES.join(', ')}; for example polymarket/markets or kalshi/trades.`,
+  }),
 })
 
 const endpoint = paid({
@@ -47,7 +49,12 @@ const endpoint = paid({
 
   price(given) {
     const amount = flatPrice(PER_CALL)
-    return { amount, maxTimeoutSeconds: 300, publicPrice: { amount: print(amount, 4) }, also: { category: venueOf(given.path) ?? 'prediction-markets', tier: 'standard' } }
+    return {
+      amount,
+      maxTimeoutSeconds: 300,
+      publicPrice: { amount: print(amount, 4) },
+      also: { category: venueOf(given.path) ?? 'prediction-markets', tier: 'standard' },
+    }
   },
 
   isAvailable: (_input, { vendors }) => vendors.prediction !== undefined,
@@ -62,7 +69,8 @@ const endpoint = paid({
 
 export const prediction = [endpoint]
 
-const venueOf = (path: string): string | undefined => VENUES.find((venue) => path === venue || path.startsWith(`${venue}/`))
+const venueOf = (path: string): string | undefined =>
+  VENUES.find((venue) => path === venue || path.startsWith(`${venue}/`))
 
 /** Throws a 400 for what is badly written, and a 404 for what is not on the list. */
 function passageOf({ path, ...rest }: Static<typeof input> & Readonly<Record<string, unknown>>): PassthroughRequest {
@@ -76,7 +84,11 @@ function passageOf({ path, ...rest }: Static<typeof input> & Readonly<Record<str
 /** A list, or in a query text with commas. */
 function addressesOf(given: unknown): readonly string[] {
   const list: unknown = typeof given === 'string' ? given.split(',') : given
-  if (!Array.isArray(list) || list.length < 1 || list.length > MAX_ADDRESSES) throw refused('addresses', `must be a list of 1 to ${MAX_ADDRESSES} wallets; got ${Array.isArray(list) ? list.length : quoted(given)}`)
+  if (!Array.isArray(list) || list.length < 1 || list.length > MAX_ADDRESSES)
+    throw refused(
+      'addresses',
+      `must be a list of 1 to ${MAX_ADDRESSES} wallets; got ${Array.isArray(list) ? list.length : quoted(given)}`,
+    )
   const wrong = list.findIndex((each) => typeof each !== 'string' || !/^0x[0-9a-fA-F]{40}$/.test(each))
   if (wrong >= 0) throw refused(`addresses/${wrong}`, `must be 0x and 40 hex digits; got ${quoted(list[wrong])}`)
   return list as string[]

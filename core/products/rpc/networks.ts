@@ -46,7 +46,9 @@ export const networkRows: readonly NetworkRow[] = [
   network('arc-mainnet', 'Arc', 'arc'),
 ]
 
-const byName = new Map(networkRows.flatMap((row) => [row.slug, ...row.aliases].map((name) => [name, row.slug] as const)))
+const byName = new Map(
+  networkRows.flatMap((row) => [row.slug, ...row.aliases].map((name) => [name, row.slug] as const)),
+)
 
 /** The one of `served` that a caller means: by its own name, by an alias, or without its `-mainnet`; undefined where none is meant. */
 export function networkNamed(name: string, served: readonly string[]): string | undefined {

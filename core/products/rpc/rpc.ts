@@ -16,32 +16,45 @@ const MAX_CALLS = 1_000
 const MAX_ID = 128
 
 const Params = Type.Optional(Type.Array(Type.Unknown(), { description: 'In order, as the method takes them.' }))
-const Id = Type.Union([Type.String({ maxLength: MAX_ID }), Type.Integer()], { description: 'The answer carries it. A call without one would get none, and is refused.' })
+const Id = Type.Union([Type.String({ maxLength: MAX_ID }), Type.Integer()], {
+  description: 'The answer carries it. A call without one would get none, and is refused.',
+})
 const said = {
   jsonrpc: Type.Optional(Type.Literal('2.0')),
   id: Type.Optional(Id),
   method: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'For example eth_getBalance.' })),
   params: Params,
-  batch: Type.Optional(Type.Array(Type.Unknown(), { description: `A body that is a list of up to ${MAX_CALLS} calls. Each is priced.` })),
+  batch: Type.Optional(
+    Type.Array(Type.Unknown(), { description: `A body that is a list of up to ${MAX_CALLS} calls. Each is priced.` }),
+  ),
 }
 const onSolana = Type.Object(said)
-const anywhere = Type.Object({ network: Type.String({ description: 'For example ethereum-mainnet, or eth.' }), ...said })
+const anywhere = Type.Object({
+  network: Type.String({ description: 'For example ethereum-mainnet, or eth.' }),
+  ...said,
+})
 type Input = Static<typeof onSolana> & { readonly network?: string }
 
-const output = Type.Unknown({ description: 'The answer of the node, as it came: a result or an error, or a list of them in any order.' })
+const output = Type.Unknown({
+  description: 'The answer of the node, as it came: a result or an error, or a list of them in any order.',
+})
 
 /**
  * Methods that any buyer may call: what reads, and what sends that somebody else has signed. By name where a node knows others that begin alike: among
  * `eth_send*` are those that use the node's own keys, and on a local chain one that needs no signature at all.
  */
-const EVM = /^(?:eth_(?:blobBaseFee|blockNumber|call|callMany|chainId|config|createAccessList|estimateGas|feeHistory|gasPrice|get[A-Z][A-Za-z0-9]{1,60}|maxPriorityFeePerGas|protocolVersion|sendRawTransaction(?:Sync|Conditional)?|simulateV1|syncing)|net_(?:listening|peerCount|version)|web3_(?:clientVersion|sha3))$/
+const EVM =
+  /^(?:eth_(?:blobBaseFee|blockNumber|call|callMany|chainId|config|createAccessList|estimateGas|feeHistory|gasPrice|get[A-Z][A-Za-z0-9]{1,60}|maxPriorityFeePerGas|protocolVersion|sendRawTransaction(?:Sync|Conditional)?|simulateV1|syncing)|net_(?:listening|peerCount|version)|web3_(?:clientVersion|sha3))$/
 /** What the node keeps for whoever asked first. */
 const NOT_EVM = /^eth_get(?:Filter.*|Work.*)$/
 const SOLANA = /^(get|is|simulate|send)[A-Z][A-Za-z0-9]{1,60}$|^minimumLedgerSlot$/
 
 /** What a client of Solana has to know before it can pay (contract 15.13), beside its mint. */
 const FREE = new Set(['getLatestBlockhash', 'isBlockhashValid', 'getRecentPrioritizationFees', 'getGenesisHash'])
-const MINTS: ReadonlySet<unknown> = new Set(['EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v', '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU'])
+const MINTS: ReadonlySet<unknown> = new Set([
+  'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v',
+  '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU',
+])
 const FREELY = [{ requests: 300, windowMs: 60_000 }]
 
 const shared = {
@@ -65,7 +78,13 @@ const evm = paid({
   description: `JSON-RPC 2.0 to one of the operator's nodes: a call, or a list of up to ${MAX_CALLS}, each at the price of one. X-Network says which chain answered, X-Cache whether it had to be asked.`,
   input: anywhere,
   example: { network: 'base-mainnet', jsonrpc: '2.0', id: 1, method: 'eth_blockNumber', params: [] },
-  sample: (offering) => ({ network: offering.vendors.rpc?.networks.find((slug) => !isSolana(slug)) ?? 'base-mainnet', jsonrpc: '2.0' as const, id: 1, method: 'eth_blockNumber', params: [] }),
+  sample: (offering) => ({
+    network: offering.vendors.rpc?.networks.find((slug) => !isSolana(slug)) ?? 'base-mainnet',
+    jsonrpc: '2.0' as const,
+    id: 1,
+    method: 'eth_blockNumber',
+    params: [],
+  }),
   arrange: ({ params, body }) => ({ ...asCalls(body), network: params.network }),
   check: (given) => checked(given),
   isAvailable: (given, offering) => isAvailable(offering, () => slugOf(given.network, offering)),
@@ -86,7 +105,8 @@ const solana = paid({
   isAvailable: (_given, offering) => isAvailable(offering, () => solanaOf(offering)),
   price: (given, context) => (isFree(given, context) ? 'free' : priced(given, PER_SOLANA_CALL)),
   freeLimits: FREELY,
-  run: ({ input, vendors, networks = [], signal }) => ask(input, solanaOf({ vendors, networks }) ?? '', { vendors, signal }),
+  run: ({ input, vendors, networks = [], signal }) =>
+    ask(input, solanaOf({ vendors, networks }) ?? '', { vendors, signal }),
 })
 
 export const rpc = [evm, solana]
@@ -109,28 +129,46 @@ function priced(given: Input, usd: string) {
 /** Throws a 400 that names the call and its field. */
 function checked<Given extends Input>(given: Given): Given {
   const calls = callsOf(given)
-  if (calls.length < 1 || calls.length > MAX_CALLS) throw refused('batch', `must be a list of 1 to ${MAX_CALLS} calls, has ${calls.length}`)
+  if (calls.length < 1 || calls.length > MAX_CALLS)
+    throw refused('batch', `must be a list of 1 to ${MAX_CALLS} calls, has ${calls.length}`)
   for (const [index, call] of calls.entries()) checkCall(call, given.batch === undefined ? '' : `batch/${index}`)
   return given
 }
 
 function checkCall(call: unknown, at: string): void {
   const field = (name: string) => (at === '' ? name : `${at}/${name}`)
-  if (typeof call !== 'object' || call === null || Array.isArray(call)) throw refused(at, `must be a call of JSON-RPC 2.0: an object with jsonrpc, id, method and params; got ${quoted(call)}`)
+  if (typeof call !== 'object' || call === null || Array.isArray(call))
+    throw refused(
+      at,
+      `must be a call of JSON-RPC 2.0: an object with jsonrpc, id, method and params; got ${quoted(call)}`,
+    )
   const { jsonrpc, id, method, params } = call as Record<string, unknown>
   if (jsonrpc !== '2.0') throw refused(field('jsonrpc'), `must be "2.0", got ${quoted(jsonrpc)}`)
-  if (!isId(id)) throw refused(field('id'), `must be a whole number or a text of at most ${MAX_ID} characters: a call without one gets no answer; got ${quoted(id)}`)
-  if (params !== undefined && !Array.isArray(params)) throw refused(field('params'), `must be a list, got ${quoted(params)}`)
-  if (typeof method !== 'string' || !isOpen(method)) throw refused(field('method'), `must be one that reads a chain or sends what is signed, such as eth_call or getBalance; got ${quoted(method)}`)
+  if (!isId(id))
+    throw refused(
+      field('id'),
+      `must be a whole number or a text of at most ${MAX_ID} characters: a call without one gets no answer; got ${quoted(id)}`,
+    )
+  if (params !== undefined && !Array.isArray(params))
+    throw refused(field('params'), `must be a list, got ${quoted(params)}`)
+  if (typeof method !== 'string' || !isOpen(method))
+    throw refused(
+      field('method'),
+      `must be one that reads a chain or sends what is signed, such as eth_call or getBalance; got ${quoted(method)}`,
+    )
 }
 
-const isId = (id: unknown): boolean => (typeof id === 'string' && id.length <= MAX_ID) || (typeof id === 'number' && Number.isSafeInteger(id))
+const isId = (id: unknown): boolean =>
+  (typeof id === 'string' && id.length <= MAX_ID) || (typeof id === 'number' && Number.isSafeInteger(id))
 const isOpen = (method: string): boolean => SOLANA.test(method) || (EVM.test(method) && !NOT_EVM.test(method))
 
 function isFree(given: Input, { networks = [] }: Context): boolean {
   if (!networks.some((network) => network.startsWith('solana:'))) return false
   const [account] = Array.isArray(given.params) ? given.params : []
-  return given.batch === undefined && (FREE.has(given.method ?? '') || (given.method === 'getAccountInfo' && MINTS.has(account)))
+  return (
+    given.batch === undefined &&
+    (FREE.has(given.method ?? '') || (given.method === 'getAccountInfo' && MINTS.has(account)))
+  )
 }
 
 const isSolana = (slug: string): boolean => slug.startsWith('solana-')
@@ -142,14 +180,19 @@ function isAvailable({ vendors }: Offering, found: () => string | undefined): bo
 
 function slugOf(name: string | undefined, { vendors }: Pick<Offering, 'vendors'>): string {
   const served = vendors.rpc?.networks ?? []
-  if (!/^[a-z0-9-]{1,41}$/i.test(name ?? '')) throw unknown(`network: must be up to 41 letters, digits and -, got ${quoted(name)}`, served)
+  if (!/^[a-z0-9-]{1,41}$/i.test(name ?? ''))
+    throw unknown(`network: must be up to 41 letters, digits and -, got ${quoted(name)}`, served)
   const found = networkNamed(name ?? '', served)
   if (found === undefined) throw unknown(`network: there is no node of ${quoted(name)} here`, served)
   return found
 }
 
 function unknown(message: string, supportedNetworks: readonly string[]): ApiError {
-  return new ApiError('INVALID_PARAMETER', { message: `${message}. Nothing was charged.`, param: 'network', fields: { supportedNetworks } })
+  return new ApiError('INVALID_PARAMETER', {
+    message: `${message}. Nothing was charged.`,
+    param: 'network',
+    fields: { supportedNetworks },
+  })
 }
 
 /** The chain that this gateway is paid on, if it is a Solana; else Solana itself, or its devnet. */
@@ -158,7 +201,11 @@ function solanaOf({ vendors, networks = [] }: Pick<Offering, 'vendors' | 'networ
   return [...own, 'solana-mainnet', 'solana-devnet'].find((slug) => vendors.rpc?.networks.includes(slug ?? ''))
 }
 
-async function ask(input: Input, network: string, { vendors, signal }: Pick<Offering, 'vendors'> & { signal: AbortSignal }): Promise<{ result: Json }> {
+async function ask(
+  input: Input,
+  network: string,
+  { vendors, signal }: Pick<Offering, 'vendors'> & { signal: AbortSignal },
+): Promise<{ result: Json }> {
   if (!vendors.rpc) throw new ApiError('NOT_CONFIGURED')
   const [first, ...rest] = (callsOf(input) as readonly RpcCall[]).map(judged)
   const calls = input.batch === undefined ? (first as RpcCall) : [first as RpcCall, ...rest]
@@ -167,4 +214,9 @@ async function ask(input: Input, network: string, { vendors, signal }: Pick<Offe
 }
 
 /** What was judged and nothing else: there are nodes that read `Method` as `method`, and the last of both counts. */
-const judged = ({ jsonrpc, id, method, params }: RpcCall): RpcCall => ({ jsonrpc, id, method, ...(params !== undefined && { params }) })
+const judged = ({ jsonrpc, id, method, params }: RpcCall): RpcCall => ({
+  jsonrpc,
+  id,
+  method,
+  ...(params !== undefined && { params }),
+})

@@ -30,7 +30,8 @@ const REMEMBERED_MS = DAY_MS
 /** What comes on top of a command's own time, and how long other questions may take. */
 const EXTRA_SECONDS = 5
 const QUESTION_SECONDS = 15
-const REFUND_POLICY = 'Paid in advance for the whole time. A sandbox that is terminated earlier is not refunded; one that does not start costs nothing.'
+const REFUND_POLICY =
+  'Paid in advance for the whole time. A sandbox that is terminated earlier is not refunded; one that does not start costs nothing.'
 
 const KIND = 'sandbox'
 /** What is kept of a sandbox beside its owner. */
@@ -41,7 +42,9 @@ const WATCHED = { kind: 'sandbox-unpaid', owner: 'sandboxes' } as const
 const MAX_WATCHED = 1_000
 type Watched = { readonly vendor: string; readonly handle: string; readonly call: string; readonly due: number }
 
-const sandboxId = Type.String({ description: 'sb_<id>, from create; known to the wallet that paid for it, and to no other.' })
+const sandboxId = Type.String({
+  description: 'sb_<id>, from create; known to the wallet that paid for it, and to no other.',
+})
 const ID = /^sb_[0-9a-f]{32}$/
 const returncode = Type.Union([Type.Integer(), Type.Null()])
 
@@ -54,17 +57,45 @@ const shared = {
   retention: { unclaimedMs: 2 * DAY_MS, settledMs: DAY_MS },
 } as const
 
-const at = (name: string) => ({ name: `sandbox.${name}`, path: `/api/v1/sandbox/${name}`, aliases: [`/api/v1/modal/sandbox/${name}`] }) as const
+const at = (name: string) =>
+  ({ name: `sandbox.${name}`, path: `/api/v1/sandbox/${name}`, aliases: [`/api/v1/modal/sandbox/${name}`] }) as const
 
 const createInput = Type.Object({
   image: Type.Optional(Type.Literal(IMAGE, { default: IMAGE })),
-  timeout: Type.Optional(Type.Integer({ minimum: 10, maximum: MAX_SECONDS, default: SHORT_SECONDS, description: 'Seconds until it ends by itself. Up to 300 cost the flat price; above that it is paid by the hour.' })),
-  cpu: Type.Optional(Type.Number({ minimum: 0.125, maximum: MAX_CORES.gpu, default: 1, description: 'Cores: at most 1, with a GPU 8.' })),
-  memory: Type.Optional(Type.Integer({ minimum: 128, maximum: MAX_MEMORY.gpu, default: 512, description: 'MB: at most 1024, with a GPU 32768.' })),
+  timeout: Type.Optional(
+    Type.Integer({
+      minimum: 10,
+      maximum: MAX_SECONDS,
+      default: SHORT_SECONDS,
+      description: 'Seconds until it ends by itself. Up to 300 cost the flat price; above that it is paid by the hour.',
+    }),
+  ),
+  cpu: Type.Optional(
+    Type.Number({ minimum: 0.125, maximum: MAX_CORES.gpu, default: 1, description: 'Cores: at most 1, with a GPU 8.' }),
+  ),
+  memory: Type.Optional(
+    Type.Integer({
+      minimum: 128,
+      maximum: MAX_MEMORY.gpu,
+      default: 512,
+      description: 'MB: at most 1024, with a GPU 32768.',
+    }),
+  ),
   gpu: Type.Optional(Type.Union(GPUS.map((gpu) => Type.Literal(gpu)))),
-  setup_commands: Type.Optional(Type.Array(Type.Unknown(), { maxItems: 0, description: 'Not supported; only an empty list is taken. Run them with exec.' })),
+  setup_commands: Type.Optional(
+    Type.Array(Type.Unknown(), {
+      maxItems: 0,
+      description: 'Not supported; only an empty list is taken. Run them with exec.',
+    }),
+  ),
 })
-type Ordered = { readonly image: string; readonly timeout: number; readonly cpu: number; readonly memory: number; readonly gpu?: Gpu }
+type Ordered = {
+  readonly image: string
+  readonly timeout: number
+  readonly cpu: number
+  readonly memory: number
+  readonly gpu?: Gpu
+}
 
 const create = paid({
   ...shared,
@@ -77,16 +108,29 @@ const create = paid({
     status: Type.Literal('running'),
     created_at: Type.String(),
     expires_at: Type.String({ description: 'When it ends by itself.' }),
-    config: Type.Object({ image: Type.String(), timeout: Type.Integer(), cpu: Type.Number(), memory: Type.Integer(), gpu: Type.Union([Type.String(), Type.Null()]) }),
+    config: Type.Object({
+      image: Type.String(),
+      timeout: Type.Integer(),
+      cpu: Type.Number(),
+      memory: Type.Integer(),
+      gpu: Type.Union([Type.String(), Type.Null()]),
+    }),
     runtime: Type.Optional(Type.String({ description: 'What runs in it, where that is not the image.' })),
   }),
   example: { image: IMAGE, timeout: SHORT_SECONDS, cpu: 1, memory: 512 },
   errors: ['BUSY', 'RATE_LIMITED', 'UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
-  effects: { owed: true, maintenanceTask: { everyMs: MINUTE_MS, can: ({ sandbox }) => sandbox !== undefined, do: endUnpaid } },
+  effects: {
+    owed: true,
+    maintenanceTask: { everyMs: MINUTE_MS, can: ({ sandbox }) => sandbox !== undefined, do: endUnpaid },
+  },
   check: checkOrder,
-  isAvailable: (input, { vendors: { sandbox } }) => sandbox !== undefined && (input.gpu === undefined || sandbox.hasGpus),
+  isAvailable: (input, { vendors: { sandbox } }) =>
+    sandbox !== undefined && (input.gpu === undefined || sandbox.hasGpus),
   price: (input) => priceOf(orderOf(input)),
-  priceRange: () => ({ min: sandboxPrice(plainRate, SHORT_SECONDS + 1), max: sandboxPrice(gpuRates.H100, MAX_SECONDS) }),
+  priceRange: () => ({
+    min: sandboxPrice(plainRate, SHORT_SECONDS + 1),
+    max: sandboxPrice(gpuRates.H100, MAX_SECONDS),
+  }),
 
   async run(order) {
     const { timeout, cpu, memory, gpu, image } = orderOf(order.input as Static<typeof createInput>)
@@ -98,7 +142,8 @@ const create = paid({
     const until = Math.min(ends, now + CLAIM_MS)
     try {
       signal.throwIfAborted()
-      if (ends > until) await watch(order, { vendor: vendor.name, handle, call: order.id, due: until + SETTLING_MS }, ends)
+      if (ends > until)
+        await watch(order, { vendor: vendor.name, handle, call: order.id, due: until + SETTLING_MS }, ends)
       signal.throwIfAborted()
     } catch (error) {
       await within(clock, QUESTION_SECONDS * 1000, (late) => vendor.terminate(handle, { signal: late })).catch(() => {})
@@ -109,7 +154,13 @@ const create = paid({
     const data: Rented = { vendor: vendor.name, handle, ends }
     const { runtime } = vendor
     return {
-      result: { sandbox_id: id, created: now, ends, config: { image, timeout, cpu, memory, gpu: gpu ?? null }, ...(runtime !== undefined && { runtime }) },
+      result: {
+        sandbox_id: id,
+        created: now,
+        ends,
+        config: { image, timeout, cpu, memory, gpu: gpu ?? null },
+        ...(runtime !== undefined && { runtime }),
+      },
       until,
       recordsToStore: () => [{ kind: KIND, id, data, expiresAt: ends + REMEMBERED_MS }],
     }
@@ -118,12 +169,27 @@ const create = paid({
   async stands(made, { vendors: { sandbox }, kept, signal }) {
     const record = await kept(KIND, (made as { readonly sandbox_id: string }).sandbox_id)
     const { vendor, handle = '' } = (record?.data ?? {}) as Partial<Rented>
-    return sandbox !== undefined && vendor === sandbox.name && (await sandbox.status(handle, { signal })).kind === 'running'
+    return (
+      sandbox !== undefined && vendor === sandbox.name && (await sandbox.status(handle, { signal })).kind === 'running'
+    )
   },
 
   show({ made }) {
-    const { created, ends, sandbox_id, config, ...rest } = made as { readonly created: number; readonly ends: number; readonly sandbox_id: string; readonly config: Json; readonly runtime?: string }
-    return { sandbox_id, status: 'running', created_at: new Date(created).toISOString(), expires_at: new Date(ends).toISOString(), config, ...rest }
+    const { created, ends, sandbox_id, config, ...rest } = made as {
+      readonly created: number
+      readonly ends: number
+      readonly sandbox_id: string
+      readonly config: Json
+      readonly runtime?: string
+    }
+    return {
+      sandbox_id,
+      status: 'running',
+      created_at: new Date(created).toISOString(),
+      expires_at: new Date(ends).toISOString(),
+      config,
+      ...rest,
+    }
   },
 })
 
@@ -139,16 +205,28 @@ const asking = {
 
 const execInput = Type.Object({
   sandbox_id: sandboxId,
-  command: Type.Array(Type.String({ maxLength: 2_000 }), { minItems: 1, maxItems: 32, description: 'A program and its arguments, such as ["python", "-c", "print(1)"]. No shell reads it.' }),
-  timeout: Type.Optional(Type.Integer({ minimum: 1, maximum: 60, default: 30, description: 'Seconds until the command is ended.' })),
+  command: Type.Array(Type.String({ maxLength: 2_000 }), {
+    minItems: 1,
+    maxItems: 32,
+    description: 'A program and its arguments, such as ["python", "-c", "print(1)"]. No shell reads it.',
+  }),
+  timeout: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: 60, default: 30, description: 'Seconds until the command is ended.' }),
+  ),
 })
 const exec = paid({
   ...asking,
   ...at('exec'),
   summary: 'Run a command in a sandbox',
-  description: 'Waits for the command to end. It is paid for whatever its returncode is; 124 says that its time was over, 127 that there is no such program.',
+  description:
+    'Waits for the command to end. It is paid for whatever its returncode is; 124 says that its time was over, 127 that there is no such program.',
   input: execInput,
-  output: Type.Object({ sandbox_id: Type.String(), stdout: Type.String(), stderr: Type.String(), returncode: Type.Integer() }),
+  output: Type.Object({
+    sandbox_id: Type.String(),
+    stdout: Type.String(),
+    stderr: Type.String(),
+    returncode: Type.Integer(),
+  }),
   example: { ...example, command: ['python', '-c', 'print("hello")'], timeout: 30 },
 
   check(given) {
@@ -161,9 +239,16 @@ const exec = paid({
   async run(order) {
     const { sandbox_id, command, timeout = 30 } = order.input as Static<typeof execInput>
     const { vendor, handle, isOver } = await rented(order, sandbox_id)
-    const ran = isOver ? undefined : await timely(order, timeout + EXTRA_SECONDS, (signal) => vendor.exec(handle, { command, seconds: timeout }, { signal }))
+    const ran = isOver
+      ? undefined
+      : await timely(order, timeout + EXTRA_SECONDS, (signal) =>
+          vendor.exec(handle, { command, seconds: timeout }, { signal }),
+        )
     if (ran) return { result: { sandbox_id, ...ran } }
-    throw new ApiError('NOT_FOUND', { message: 'This sandbox has ended. Nothing was charged; create another.', fields: { sandbox_id, status: 'terminated' } })
+    throw new ApiError('NOT_FOUND', {
+      message: 'This sandbox has ended. Nothing was charged; create another.',
+      fields: { sandbox_id, status: 'terminated' },
+    })
   },
 })
 
@@ -174,15 +259,27 @@ const status = paid({
   summary: 'Look at a sandbox',
   description: 'Whether it still runs, and how it ended where that is known.',
   input: idInput,
-  output: Type.Object({ sandbox_id: Type.String(), status: Type.Union([Type.Literal('running'), Type.Literal('terminated')]), returncode }),
+  output: Type.Object({
+    sandbox_id: Type.String(),
+    status: Type.Union([Type.Literal('running'), Type.Literal('terminated')]),
+    returncode,
+  }),
   example,
   check: checkId,
 
   async run(order) {
     const { sandbox_id } = order.input as Static<typeof idInput>
     const { vendor, handle, isOver } = await rented(order, sandbox_id)
-    const state = isOver ? ({ kind: 'ended', returncode: null } as const) : await timely(order, QUESTION_SECONDS, (signal) => vendor.status(handle, { signal }))
-    return { result: { sandbox_id, status: state.kind === 'running' ? 'running' : 'terminated', returncode: state.kind === 'running' ? null : state.returncode } }
+    const state = isOver
+      ? ({ kind: 'ended', returncode: null } as const)
+      : await timely(order, QUESTION_SECONDS, (signal) => vendor.status(handle, { signal }))
+    return {
+      result: {
+        sandbox_id,
+        status: state.kind === 'running' ? 'running' : 'terminated',
+        returncode: state.kind === 'running' ? null : state.returncode,
+      },
+    }
   },
 })
 
@@ -213,11 +310,18 @@ function checkOrder(given: Static<typeof createInput>): Static<typeof createInpu
   const size = gpu === undefined ? 'plain' : 'gpu'
   const without = size === 'plain' ? ' without a gpu' : ''
   if (cpu > MAX_CORES[size]) throw refused('cpu', `must be at most ${MAX_CORES[size]}${without}, got ${quoted(cpu)}`)
-  if (memory > MAX_MEMORY[size]) throw refused('memory', `must be at most ${MAX_MEMORY[size]}${without}, got ${quoted(memory)}`)
+  if (memory > MAX_MEMORY[size])
+    throw refused('memory', `must be at most ${MAX_MEMORY[size]}${without}, got ${quoted(memory)}`)
   return given
 }
 
-function orderOf({ image = IMAGE, timeout = SHORT_SECONDS, cpu = 1, memory = 512, gpu }: Static<typeof createInput>): Ordered {
+function orderOf({
+  image = IMAGE,
+  timeout = SHORT_SECONDS,
+  cpu = 1,
+  memory = 512,
+  gpu,
+}: Static<typeof createInput>): Ordered {
   return { image, timeout, cpu, memory, ...(gpu && { gpu: gpu as Gpu }) }
 }
 
@@ -225,18 +329,33 @@ function priceOf({ timeout, gpu }: Ordered): Price {
   const rate = gpu ? gpuRates[gpu] : plainRate
   const amount = sandboxPrice(rate, timeout)
   if (timeout <= SHORT_SECONDS) return { amount, maxTimeoutSeconds: 300, publicPrice: { model: 'flat' } }
-  return { amount, maxTimeoutSeconds: 300, publicPrice: { model: 'hourly', hourly_rate_usd: Number(rate.hourly), duration_hours: timeout / 3600, refund_policy: REFUND_POLICY } }
+  return {
+    amount,
+    maxTimeoutSeconds: 300,
+    publicPrice: {
+      model: 'hourly',
+      hourly_rate_usd: Number(rate.hourly),
+      duration_hours: timeout / 3600,
+      refund_policy: REFUND_POLICY,
+    },
+  }
 }
 
 function checkId<Given extends { readonly sandbox_id: string }>(given: Given): Given {
   if (ID.test(given.sandbox_id)) return given
-  throw refused('sandbox_id', `must be the sandbox_id of a create, sb_ and 32 hexadecimal digits; got ${quoted(given.sandbox_id)}`)
+  throw refused(
+    'sandbox_id',
+    `must be the sandbox_id of a create, sb_ and 32 hexadecimal digits; got ${quoted(given.sandbox_id)}`,
+  )
 }
 
 // ── sandboxes that are there ────────────────────────────────────────────────────────────────────────────────────────
 
 /** A sandbox of the payer's. Anybody else's is none at all. */
-async function rented(order: Order<unknown>, id: string): Promise<{ vendor: SandboxVendor; handle: string; isOver: boolean }> {
+async function rented(
+  order: Order<unknown>,
+  id: string,
+): Promise<{ vendor: SandboxVendor; handle: string; isOver: boolean }> {
   const vendor = vendorIn(order)
   const record = await order.record?.(KIND, id)
   const { vendor: name, handle, ends } = (record?.data ?? {}) as Partial<Rented>
@@ -252,9 +371,17 @@ async function watch(order: Order<unknown>, watched: Watched, expiresAt: number)
 }
 
 /** Whoever cannot pay for a sandbox within its claim window does not keep it running. A settlement that is under way is not disturbed. */
-async function endUnpaid({ records, vendors: { sandbox }, clock, log, signal }: Parameters<MaintenanceTask['do']>[0]): Promise<void> {
+async function endUnpaid({
+  records,
+  vendors: { sandbox },
+  clock,
+  log,
+  signal,
+}: Parameters<MaintenanceTask['do']>[0]): Promise<void> {
   const now = clock.now()
-  const due = (await records.listOwned(WATCHED.kind, WATCHED.owner, { now, limit: MAX_WATCHED })).filter(({ data }) => (data as Watched).due <= now)
+  const due = (await records.listOwned(WATCHED.kind, WATCHED.owner, { now, limit: MAX_WATCHED })).filter(
+    ({ data }) => (data as Watched).due <= now,
+  )
   const seen = due.map(async (record) => {
     const { vendor, handle, call } = record.data as Watched
     const money = (await records.getCall(call))?.money
@@ -262,13 +389,17 @@ async function endUnpaid({ records, vendors: { sandbox }, clock, log, signal }: 
     if (money !== 'settled') await sandbox.terminate(handle, { signal })
     await records.moveOwned({ ...record, expiresAt: now }, record.data, now)
   })
-  for (const each of await Promise.allSettled(seen)) if (each.status === 'rejected') log.alert('a sandbox that nobody has paid for could not be ended', { error: (each.reason as Error).message })
+  for (const each of await Promise.allSettled(seen))
+    if (each.status === 'rejected')
+      log.alert('a sandbox that nobody has paid for could not be ended', { error: (each.reason as Error).message })
 }
 
 function timely<T>({ clock }: Order<unknown>, seconds: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   return within(clock, seconds * 1000, work).catch((error: unknown) => {
     if ((error as Error).name !== 'TimeoutError') throw error
-    throw new ApiError('UPSTREAM_TIMEOUT', { message: `The sandbox did not answer within ${seconds} seconds. Nothing was charged.` })
+    throw new ApiError('UPSTREAM_TIMEOUT', {
+      message: `The sandbox did not answer within ${seconds} seconds. Nothing was charged.`,
+    })
   })
 }
 

@@ -19,8 +19,20 @@ const SOURCES = ['web', 'news'] as const
 const day = (description: string) => Type.Optional(Type.String({ format: 'date', description }))
 const body = Type.Object({
   query: Type.String({ minLength: 1, maxLength: MAX_QUERY, description: 'What to search for.' }),
-  sources: Type.Optional(Type.Array(Type.Union(SOURCES.map((source) => Type.Literal(source))), { default: ['web'], description: 'Where to look.' })),
-  max_results: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_RESULTS, default: USUAL_RESULTS, description: 'Most citations; the price is the same for any.' })),
+  sources: Type.Optional(
+    Type.Array(Type.Union(SOURCES.map((source) => Type.Literal(source))), {
+      default: ['web'],
+      description: 'Where to look.',
+    }),
+  ),
+  max_results: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: MAX_RESULTS,
+      default: USUAL_RESULTS,
+      description: 'Most citations; the price is the same for any.',
+    }),
+  ),
   from_date: day('Earliest date of a source, YYYY-MM-DD.'),
   to_date: day('Latest date of a source, YYYY-MM-DD, not before from_date.'),
 })
@@ -34,13 +46,16 @@ const endpoint = paid({
   name: 'search',
   path: '/api/v1/search',
   summary: 'Search the live web',
-  description: 'Answers a question from the web or the news, with the pages that it cites. One price whatever max_results is; a search that fails is not charged.',
+  description:
+    'Answers a question from the web or the news, with the pages that it cites. One price whatever max_results is; a search that fails is not charged.',
   tag: 'search',
   input: unjudged(body),
   output: Type.Object({
     query: Type.String(),
     summary: Type.String(),
-    citations: Type.Array(Type.Object({ url: Type.String(), title: Type.String({ description: 'The host of the source.' }) })),
+    citations: Type.Array(
+      Type.Object({ url: Type.String(), title: Type.String({ description: 'The host of the source.' }) }),
+    ),
     sources_used: Type.Integer({ description: '`max_results` where the upstream does not say.' }),
     model: Type.String(),
   }),
@@ -49,7 +64,12 @@ const endpoint = paid({
   failure: FAILURE,
 
   check(given) {
-    const issues = [...queryIssues(given.query), ...sourcesIssues(given.sources), ...countIssues(given.max_results), ...dateIssues(given)]
+    const issues = [
+      ...queryIssues(given.query),
+      ...sourcesIssues(given.sources),
+      ...countIssues(given.max_results),
+      ...dateIssues(given),
+    ]
     if (issues.length > 0) throw new ApiError('INVALID_BODY', { details: issues.slice(0, 10) })
     return given
   },
@@ -86,13 +106,23 @@ function jobOf({ query, sources = [], max_results = USUAL_RESULTS, from_date, to
   }
 }
 
-function shown(query: string, { maxResults }: SearchJob, { summary, citations, sourcesUsed = maxResults, model }: SearchAnswer): Record<string, Json> {
+function shown(
+  query: string,
+  { maxResults }: SearchJob,
+  { summary, citations, sourcesUsed = maxResults, model }: SearchAnswer,
+): Record<string, Json> {
   const cited = [...new Set(citations)].flatMap((url) => {
     const host = hostOf(url)
     return host === undefined ? [] : [{ url, title: host }]
   })
   const isCount = Number.isSafeInteger(sourcesUsed) && sourcesUsed >= 0
-  return { query, summary, citations: cited.slice(0, maxResults), sources_used: isCount ? sourcesUsed : maxResults, model }
+  return {
+    query,
+    summary,
+    citations: cited.slice(0, maxResults),
+    sources_used: isCount ? sourcesUsed : maxResults,
+    model,
+  }
 }
 
 /** The host of a web page; undefined for what is none, such as a `javascript:` URL. */
@@ -102,28 +132,48 @@ function hostOf(url: string): string | undefined {
 
 /** Contract 9.10: a search that fails upstream is 500. What the buyer can do something about, a refusal or a rate limit, stays what it is. */
 function asFailure(error: unknown): never {
-  const isTheirs = !(error instanceof ApiError) || ['CONTENT_POLICY', 'RATE_LIMITED', 'INVALID_BODY', 'INVALID_PARAMETER'].includes(error.code)
+  const isTheirs =
+    !(error instanceof ApiError) ||
+    ['CONTENT_POLICY', 'RATE_LIMITED', 'INVALID_BODY', 'INVALID_PARAMETER'].includes(error.code)
   if (isTheirs) throw error
   const { message, details } = error.parts
-  throw new ApiError('WORK_FAILED', { error: FAILURE, details: message ?? details ?? 'The search did not deliver a result. Nothing was charged.' })
+  throw new ApiError('WORK_FAILED', {
+    error: FAILURE,
+    details: message ?? details ?? 'The search did not deliver a result. Nothing was charged.',
+  })
 }
 
 // ── what can be wrong with an order ─────────────────────────────────────────────────────────────────────────────────
 
 /** In the shape of contract 9.8: `{code, minimum, path, message}`, with the codes that clients of zod know. */
-type Issue = { readonly code: string; readonly path: readonly (string | number)[]; readonly message: string; readonly [more: string]: Json }
+type Issue = {
+  readonly code: string
+  readonly path: readonly (string | number)[]
+  readonly message: string
+  readonly [more: string]: Json
+}
 
 function queryIssues(query: unknown): readonly Issue[] {
   const path = ['query']
   if (typeof query !== 'string') return [wrongType('string', query, path)]
   const bounds = { type: 'string', inclusive: true, exact: false }
-  if (query.length < 1) return [{ code: 'too_small', minimum: 1, ...bounds, path, message: 'query must have at least 1 character' }]
+  if (query.length < 1)
+    return [{ code: 'too_small', minimum: 1, ...bounds, path, message: 'query must have at least 1 character' }]
   if (isWithin(query, MAX_QUERY)) return []
-  return [{ code: 'too_big', maximum: MAX_QUERY, ...bounds, path, message: `query must have at most ${MAX_QUERY} characters` }]
+  return [
+    {
+      code: 'too_big',
+      maximum: MAX_QUERY,
+      ...bounds,
+      path,
+      message: `query must have at most ${MAX_QUERY} characters`,
+    },
+  ]
 }
 
 /** Characters are code points, as JSON Schema counts them: a fox of two code units is one. A text of twice as many units is too long in any case. */
-const isWithin = (text: string, most: number): boolean => text.length <= most || (text.length <= 2 * most && [...text].length <= most)
+const isWithin = (text: string, most: number): boolean =>
+  text.length <= most || (text.length <= 2 * most && [...text].length <= most)
 
 function sourcesIssues(sources: unknown): readonly Issue[] {
   if (sources === undefined) return []
@@ -132,7 +182,15 @@ function sourcesIssues(sources: unknown): readonly Issue[] {
     if (SOURCES.some((known) => known === source)) return []
     const path = ['sources', index]
     if (typeof source !== 'string') return [wrongType(SOURCES.map((known) => `'${known}'`).join(' | '), source, path)]
-    return [{ code: 'invalid_enum_value', options: [...SOURCES], received: clip(source), path, message: `a source is one of ${SOURCES.join(', ')}` }]
+    return [
+      {
+        code: 'invalid_enum_value',
+        options: [...SOURCES],
+        received: clip(source),
+        path,
+        message: `a source is one of ${SOURCES.join(', ')}`,
+      },
+    ]
   })
 }
 
@@ -140,19 +198,48 @@ function countIssues(count: unknown): readonly Issue[] {
   const path = ['max_results']
   if (count === undefined) return []
   if (typeof count !== 'number') return [wrongType('number', count, path)]
-  if (!Number.isInteger(count)) return [{ code: 'invalid_type', expected: 'integer', received: 'float', path, message: 'max_results must be a whole number' }]
+  if (!Number.isInteger(count))
+    return [
+      {
+        code: 'invalid_type',
+        expected: 'integer',
+        received: 'float',
+        path,
+        message: 'max_results must be a whole number',
+      },
+    ]
   const bounds = { type: 'number', inclusive: true, exact: false }
   if (count < 1) return [{ code: 'too_small', minimum: 1, ...bounds, path, message: 'max_results must be at least 1' }]
-  return count <= MAX_RESULTS ? [] : [{ code: 'too_big', maximum: MAX_RESULTS, ...bounds, path, message: `max_results must be at most ${MAX_RESULTS}` }]
+  return count <= MAX_RESULTS
+    ? []
+    : [
+        {
+          code: 'too_big',
+          maximum: MAX_RESULTS,
+          ...bounds,
+          path,
+          message: `max_results must be at most ${MAX_RESULTS}`,
+        },
+      ]
 }
 
 function dateIssues({ from_date, to_date }: Readonly<Record<string, unknown>>): readonly Issue[] {
   const issues = Object.entries({ from_date, to_date }).flatMap(([name, value]): readonly Issue[] => {
     if (value === undefined) return []
     if (typeof value !== 'string') return [wrongType('string', value, [name])]
-    return isDay(value) ? [] : [{ code: 'invalid_string', validation: 'date', path: [name], message: `${name} must be a date of the calendar, YYYY-MM-DD` }]
+    return isDay(value)
+      ? []
+      : [
+          {
+            code: 'invalid_string',
+            validation: 'date',
+            path: [name],
+            message: `${name} must be a date of the calendar, YYYY-MM-DD`,
+          },
+        ]
   })
-  if (issues.length > 0 || typeof from_date !== 'string' || typeof to_date !== 'string' || from_date <= to_date) return issues
+  if (issues.length > 0 || typeof from_date !== 'string' || typeof to_date !== 'string' || from_date <= to_date)
+    return issues
   return [{ code: 'custom', path: ['from_date'], message: 'from_date must not be after to_date' }]
 }
 

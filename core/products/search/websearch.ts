@@ -19,30 +19,66 @@ const FAILURE = 'Internal server error'
 
 const query = Type.String({ minLength: 1, maxLength: MAX_QUERY, description: 'What to look for.' })
 const url = Type.String({ description: 'An http(s) URL of the public web.' })
-const numResults = Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_RESULTS, description: 'Most results, 10 unless told; the price is the same for any.' }))
-const domains = (description: string) => Type.Optional(Type.Array(Type.String({ pattern: '^(\\*\\.)?[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)+(/[A-Za-z0-9._~/-]*)?$', maxLength: 253 }), { maxItems: MAX_DOMAINS, description }))
+const numResults = Type.Optional(
+  Type.Integer({
+    minimum: 1,
+    maximum: MAX_RESULTS,
+    description: 'Most results, 10 unless told; the price is the same for any.',
+  }),
+)
+const domains = (description: string) =>
+  Type.Optional(
+    Type.Array(
+      Type.String({ pattern: '^(\\*\\.)?[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)+(/[A-Za-z0-9._~/-]*)?$', maxLength: 253 }),
+      { maxItems: MAX_DOMAINS, description },
+    ),
+  )
 const time = (description: string) => Type.Optional(Type.String({ maxLength: 40, description }))
 
 const filters = {
   numResults,
-  category: Type.Optional(Type.String({ pattern: '^[a-z][a-z ]{0,39}$', description: 'A kind of page, such as news, research paper or company.' })),
+  category: Type.Optional(
+    Type.String({
+      pattern: '^[a-z][a-z ]{0,39}$',
+      description: 'A kind of page, such as news, research paper or company.',
+    }),
+  ),
   startPublishedDate: time('Earliest date of a page, ISO 8601.'),
   endPublishedDate: time('Latest date of a page, ISO 8601, not before startPublishedDate.'),
   includeDomains: domains('Only pages of these.'),
   excludeDomains: domains('No pages of these.'),
 }
 const searchInput = Type.Object({ query, ...filters })
-const similarInput = Type.Object({ url, ...filters, excludeSourceDomain: Type.Optional(Type.Boolean({ description: 'No pages of the same site.' })) })
+const similarInput = Type.Object({
+  url,
+  ...filters,
+  excludeSourceDomain: Type.Optional(Type.Boolean({ description: 'No pages of the same site.' })),
+})
 const answerInput = Type.Object({ query })
-const contentsInput = Type.Object({ urls: Type.Array(url, { minItems: 1, maxItems: MAX_PAGES, description: 'Pages to read; each is paid for.' }) })
+const contentsInput = Type.Object({
+  urls: Type.Array(url, { minItems: 1, maxItems: MAX_PAGES, description: 'Pages to read; each is paid for.' }),
+})
 
-const found = (more: TObject['properties'] = {}) => Type.Object({ id: Type.Optional(Type.String()), url: Type.String(), title: Type.Optional(Type.Union([Type.String(), Type.Null()])), ...more })
+const found = (more: TObject['properties'] = {}) =>
+  Type.Object({
+    id: Type.Optional(Type.String()),
+    url: Type.String(),
+    title: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+    ...more,
+  })
 /** As the search engine wrote it. `note` is on samples alone. */
-const wrapped = (members: TObject['properties']) => Type.Object({ data: Type.Object({ ...members, requestId: Type.Optional(Type.String()), note: Type.Optional(Type.String()) }) })
-const cost = Type.Optional(Type.Object({ total: Type.Number() }, { description: 'What the engine says that it took; not your price.' }))
+const wrapped = (members: TObject['properties']) =>
+  Type.Object({
+    data: Type.Object({ ...members, requestId: Type.Optional(Type.String()), note: Type.Optional(Type.String()) }),
+  })
+const cost = Type.Optional(
+  Type.Object({ total: Type.Number() }, { description: 'What the engine says that it took; not your price.' }),
+)
 const maybe = Type.Optional(Type.Union([Type.String(), Type.Null()]))
 const results = wrapped({
-  results: Type.Array(found({ publishedDate: maybe, author: maybe, score: Type.Optional(Type.Union([Type.Number(), Type.Null()])) })),
+  results: Type.Array(
+    found({ publishedDate: maybe, author: maybe, score: Type.Optional(Type.Union([Type.Number(), Type.Null()])) }),
+  ),
   resolvedSearchType: Type.Optional(Type.String()),
   searchTime: Type.Optional(Type.Number()),
   costDollars: cost,
@@ -58,7 +94,11 @@ const perCall = (): Price => {
 /** Each URL counts, twice the same as well: the engine is asked for what was ordered. */
 function perPage({ urls }: Static<typeof contentsInput>): Price {
   const pricingNote = `${PER_PAGE} for each URL and ${asNumber(FEE)} for the request.`
-  return { amount: piecePrice(PER_PAGE, urls.length), maxTimeoutSeconds: 300, publicPrice: { pricingUnit: 'per-url', perUrlPrice: Number(PER_PAGE), urls: urls.length, pricingNote } }
+  return {
+    amount: piecePrice(PER_PAGE, urls.length),
+    maxTimeoutSeconds: 300,
+    publicPrice: { pricingUnit: 'per-url', perUrlPrice: Number(PER_PAGE), urls: urls.length, pricingNote },
+  }
 }
 
 const ask =
@@ -114,7 +154,11 @@ const answer = paid({
   summary: 'Answer a question from the web',
   description: 'One answer, written from pages of the web, with those that it cites.',
   input: answerInput,
-  output: wrapped({ answer: Type.String(), citations: Type.Array(found({ publishedDate: maybe, author: maybe })), costDollars: cost }),
+  output: wrapped({
+    answer: Type.String(),
+    citations: Type.Array(found({ publishedDate: maybe, author: maybe })),
+    costDollars: cost,
+  }),
   example: { query: 'What does x402 do?' },
   price: perCall,
 })
@@ -146,7 +190,8 @@ function page(field: string, text: string): string {
 function filtered<Given extends Partial<Filters>>(given: Given): Given {
   const start = timeOf('startPublishedDate', given.startPublishedDate)
   const end = timeOf('endPublishedDate', given.endPublishedDate)
-  if (start !== undefined && end !== undefined && start > end) throw refused('endPublishedDate', `must not be before startPublishedDate; got ${quoted(given.endPublishedDate)}`)
+  if (start !== undefined && end !== undefined && start > end)
+    throw refused('endPublishedDate', `must not be before startPublishedDate; got ${quoted(given.endPublishedDate)}`)
   return given
 }
 
@@ -156,5 +201,8 @@ function timeOf(field: string, given: string | undefined): number | undefined {
   if (given === undefined) return undefined
   const time = ISO.test(given) ? Date.parse(given) : Number.NaN
   if (Number.isFinite(time)) return time
-  throw refused(field, `must be a date or a time in ISO 8601, such as 2026-11-20 or 2026-11-20T12:00:00Z; got ${quoted(given)}`)
+  throw refused(
+    field,
+    `must be a date or a time in ISO 8601, such as 2026-11-20 or 2026-11-20T12:00:00Z; got ${quoted(given)}`,
+  )
 }

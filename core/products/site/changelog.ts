@@ -15,7 +15,9 @@ const list = free({
         date: Type.String({ description: 'YYYY-MM-DD.' }),
         title: Type.String(),
         detail: Type.String(),
-        paths: Type.Optional(Type.Array(Type.String(), { description: 'What it is about; absent where that is everything that is paid.' })),
+        paths: Type.Optional(
+          Type.Array(Type.String(), { description: 'What it is about; absent where that is everything that is paid.' }),
+        ),
       }),
     ),
   }),

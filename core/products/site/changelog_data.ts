@@ -31,6 +31,7 @@ export const changelog: readonly Change[] = [
   {
     date: '2026-08-26',
     title: 'Rejected payments have codes',
-    detail: 'A 402 for a payment that did not verify carries a code for programs: PAYMENT_INVALID, PAYMENT_UNFUNDED, PAYMENT_REPLAY or PAYMENT_BLOCKHASH_STALE.',
+    detail:
+      'A 402 for a payment that did not verify carries a code for programs: PAYMENT_INVALID, PAYMENT_UNFUNDED, PAYMENT_REPLAY or PAYMENT_BLOCKHASH_STALE.',
   },
 ]

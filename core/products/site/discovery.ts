@@ -9,11 +9,19 @@ const openapi = free({
   summary: 'This API as OpenAPI 3.1',
   description: 'Every endpoint, field, price and error, each with an example.',
   tag: 'discovery',
-  output: Type.Object({ openapi: Type.String(), info: Type.Object({}), paths: Type.Object({}), components: Type.Object({}) }),
+  output: Type.Object({
+    openapi: Type.String(),
+    info: Type.Object({}),
+    paths: Type.Object({}),
+    components: Type.Object({}),
+  }),
   answer: async ({ origin }, { gateway }) => document(await gateway.openapi(origin)),
 })
 
-const price = Type.Object({ mode: Type.Union([Type.Literal('fixed'), Type.Literal('dynamic')]), currency: Type.Literal('USD') })
+const price = Type.Object({
+  mode: Type.Union([Type.Literal('fixed'), Type.Literal('dynamic')]),
+  currency: Type.Literal('USD'),
+})
 
 const wellKnown = free({
   name: 'discovery.x402',
@@ -29,7 +37,17 @@ const wellKnown = free({
     instructions: Type.String(),
     serviceVersion: Type.String(),
     resources: Type.Array(Type.String({ description: 'URL; names in braces are to be filled in.' })),
-    services: Type.Array(Type.Object({ name: Type.String(), endpoint: Type.String(), method: Type.String(), description: Type.String(), category: Type.String(), pricing: price, payment: Type.Array(Type.Object({})) })),
+    services: Type.Array(
+      Type.Object({
+        name: Type.String(),
+        endpoint: Type.String(),
+        method: Type.String(),
+        description: Type.String(),
+        category: Type.String(),
+        pricing: price,
+        payment: Type.Array(Type.Object({})),
+      }),
+    ),
   }),
   answer: ({ origin }, { gateway }) => document(gateway.wellKnown(origin)),
 })

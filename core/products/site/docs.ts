@@ -10,7 +10,13 @@ const page = free({
   tag: 'discovery',
   produces: 'text/html',
   async answer({ origin }, { gateway }) {
-    const headers = { 'content-type': 'text/html; charset=utf-8', 'cache-control': 'public, max-age=60', 'content-security-policy': DOCS_POLICY, 'x-content-type-options': 'nosniff', 'referrer-policy': 'no-referrer' }
+    const headers = {
+      'content-type': 'text/html; charset=utf-8',
+      'cache-control': 'public, max-age=60',
+      'content-security-policy': DOCS_POLICY,
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'no-referrer',
+    }
     return { status: 200, headers, body: await gateway.docs(origin) }
   },
 })
@@ -23,7 +29,15 @@ const icon = free({
   summary: 'The icon of this gateway',
   tag: 'discovery',
   hidden: true,
-  answer: () => ({ status: 200, headers: { 'content-type': 'image/x-icon', 'cache-control': 'public, max-age=86400', 'x-content-type-options': 'nosniff' }, body: ICON }),
+  answer: () => ({
+    status: 200,
+    headers: {
+      'content-type': 'image/x-icon',
+      'cache-control': 'public, max-age=86400',
+      'x-content-type-options': 'nosniff',
+    },
+    body: ICON,
+  }),
 })
 
 /** What is hosted belongs to its buyers; the descriptions are for everybody. */
@@ -35,7 +49,11 @@ const robots = free({
   summary: 'What robots may visit',
   tag: 'discovery',
   hidden: true,
-  answer: () => ({ status: 200, headers: { 'content-type': 'text/plain; charset=utf-8', 'cache-control': 'public, max-age=86400' }, body: ROBOTS }),
+  answer: () => ({
+    status: 200,
+    headers: { 'content-type': 'text/plain; charset=utf-8', 'cache-control': 'public, max-age=86400' },
+    body: ROBOTS,
+  }),
 })
 
 export const docs = [page, icon, robots]

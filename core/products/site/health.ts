@@ -19,7 +19,11 @@ const seen = {
 }
 
 const iso = (at: number | null): string | null => (at === null ? null : new Date(at).toISOString())
-const shown = ({ lastOkAt, lastFailureAt, failuresInARow }: ProviderStatus) => ({ last_success_at: iso(lastOkAt), last_failure_at: iso(lastFailureAt), failures_in_a_row: failuresInARow })
+const shown = ({ lastOkAt, lastFailureAt, failuresInARow }: ProviderStatus) => ({
+  last_success_at: iso(lastOkAt),
+  last_failure_at: iso(lastFailureAt),
+  failures_in_a_row: failuresInARow,
+})
 const isDegraded = ({ failuresInARow }: ProviderStatus): boolean => failuresInARow >= DEGRADED_AFTER
 
 function chainStatus({ isReady, closed, healthStatus }: GatewayFacts): 'ok' | 'degraded' | 'starting' {
@@ -31,9 +35,16 @@ function chainStatus({ isReady, closed, healthStatus }: GatewayFacts): 'ok' | 'd
 type Modelled = { readonly id: string; readonly status: 'available' | 'degraded' } & ReturnType<typeof shown>
 
 /** The listed models only: what is not configured is not for sale here, and its health is nobody's business. */
-async function modelsOf(request: Parameters<(typeof listing)[0]['answer']>[0], context: FreeContext): Promise<readonly Modelled[]> {
-  const replies = await Promise.all(listing.map((endpoint) => endpoint.answer({ ...request, query: new URLSearchParams(), search: '' }, context)))
-  const ids = replies.flatMap(({ body }) => (JSON.parse(body as string) as { data: readonly { id: string }[] }).data.map(({ id }) => id))
+async function modelsOf(
+  request: Parameters<(typeof listing)[0]['answer']>[0],
+  context: FreeContext,
+): Promise<readonly Modelled[]> {
+  const replies = await Promise.all(
+    listing.map((endpoint) => endpoint.answer({ ...request, query: new URLSearchParams(), search: '' }, context)),
+  )
+  const ids = replies.flatMap(({ body }) =>
+    (JSON.parse(body as string) as { data: readonly { id: string }[] }).data.map(({ id }) => id),
+  )
   return ids.map((id) => {
     const sight = context.gateway.healthStatus.model(id)
     return { id, status: isDegraded(sight) ? 'degraded' : 'available', ...shown(sight) }
@@ -102,7 +113,21 @@ const overview = free({
     const { name, label: network, version } = gateway
     const models = { total: all.length, available, degraded: all.length - available }
     const overall = chain === 'ok' && !isWhole ? 'degraded' : chain
-    return json(200, { object: 'health.overview', status: overall, gateway: name, network, version, uptime_seconds: uptime(gateway, now), chain: { status: chain }, models, timestamp: iso(now) }, FRESH)
+    return json(
+      200,
+      {
+        object: 'health.overview',
+        status: overall,
+        gateway: name,
+        network,
+        version,
+        uptime_seconds: uptime(gateway, now),
+        chain: { status: chain },
+        models,
+        timestamp: iso(now),
+      },
+      FRESH,
+    )
   },
 })
 
@@ -117,18 +142,37 @@ const chain = free({
     object: Type.Literal('health.chain'),
     status,
     reason: Type.Union([Type.Literal('no_gas'), Type.Literal('no_key'), Type.Literal('clock'), Type.Null()], {
-      description: 'Why payments cannot be settled on a chain: no_gas, the accounts that pay for it hold too little; no_key, other replicas hold every key; clock, the clock of this process is not the database\'s.',
+      description:
+        "Why payments cannot be settled on a chain: no_gas, the accounts that pay for it hold too little; no_key, other replicas hold every key; clock, the clock of this process is not the database's.",
     }),
     detail: Type.Optional(Type.String({ description: "The same in words. Only with the operator's token." })),
-    networks: Type.Array(Type.Object({ network: Type.String(), label: Type.String(), scheme: Type.String(), asset: Type.String() })),
+    networks: Type.Array(
+      Type.Object({ network: Type.String(), label: Type.String(), scheme: Type.String(), asset: Type.String() }),
+    ),
     ...seen,
     timestamp: Type.String(),
   }),
   answer({ header }, { gateway, clock, isOperator }) {
     const closed = gateway.closed()
-    const why = { reason: closed?.code ?? null, ...(closed && isOperator(header('authorization')) && { detail: closed.reason }) }
-    const networks = gateway.terms().map(({ network, scheme, asset }) => ({ network, label: gateway.label, scheme, asset }))
-    return json(200, { object: 'health.chain', status: chainStatus(gateway), ...why, networks, ...shown(gateway.healthStatus.chain()), timestamp: iso(clock.now()) }, FRESH)
+    const why = {
+      reason: closed?.code ?? null,
+      ...(closed && isOperator(header('authorization')) && { detail: closed.reason }),
+    }
+    const networks = gateway
+      .terms()
+      .map(({ network, scheme, asset }) => ({ network, label: gateway.label, scheme, asset }))
+    return json(
+      200,
+      {
+        object: 'health.chain',
+        status: chainStatus(gateway),
+        ...why,
+        networks,
+        ...shown(gateway.healthStatus.chain()),
+        timestamp: iso(clock.now()),
+      },
+      FRESH,
+    )
   },
 })
 
@@ -141,10 +185,17 @@ const models = free({
   limit: LIMIT,
   output: Type.Object({
     object: Type.Literal('list'),
-    data: Type.Array(Type.Object({ id: Type.String(), status: Type.Union([Type.Literal('available'), Type.Literal('degraded')]), ...seen })),
+    data: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        status: Type.Union([Type.Literal('available'), Type.Literal('degraded')]),
+        ...seen,
+      }),
+    ),
     timestamp: Type.String(),
   }),
-  answer: async (request, context) => json(200, { object: 'list', data: await modelsOf(request, context), timestamp: iso(context.clock.now()) }, FRESH),
+  answer: async (request, context) =>
+    json(200, { object: 'list', data: await modelsOf(request, context), timestamp: iso(context.clock.now()) }, FRESH),
 })
 
 const regions = free({
@@ -154,9 +205,21 @@ const regions = free({
   description: 'A gateway knows itself only: there is one region, which is whoever answers.',
   tag: 'health',
   limit: LIMIT,
-  output: Type.Object({ object: Type.Literal('list'), data: Type.Array(Type.Object({ id: Type.String(), status, network: Type.String() })), timestamp: Type.String() }),
+  output: Type.Object({
+    object: Type.Literal('list'),
+    data: Type.Array(Type.Object({ id: Type.String(), status, network: Type.String() })),
+    timestamp: Type.String(),
+  }),
   answer(_request, { gateway, clock }) {
-    return json(200, { object: 'list', data: [{ id: gateway.name, status: chainStatus(gateway), network: gateway.label }], timestamp: iso(clock.now()) }, FRESH)
+    return json(
+      200,
+      {
+        object: 'list',
+        data: [{ id: gateway.name, status: chainStatus(gateway), network: gateway.label }],
+        timestamp: iso(clock.now()),
+      },
+      FRESH,
+    )
   },
 })
 

@@ -16,7 +16,8 @@ const file = free({
     const isOfThis = (header('if-range') ?? etag) === etag
     const range = method === 'GET' && isOfThis && !isKnown ? rangeIn(header('range')) : undefined
     const found = await objects.get(key, range)
-    if (!found) return json(404, { error: 'Not found', message: 'There is no such media file.' }, { 'cache-control': 'no-store' })
+    if (!found)
+      return json(404, { error: 'Not found', message: 'There is no such media file.' }, { 'cache-control': 'no-store' })
     const { size, type, body, part } = found
     const headers = {
       'content-type': type,
@@ -26,10 +27,23 @@ const file = free({
       'x-content-type-options': 'nosniff',
       'content-security-policy': "default-src 'none'; sandbox",
     }
-    if (part === null) return json(416, { error: 'Range not satisfiable', message: `The file has ${size} bytes.` }, { 'cache-control': 'no-store', 'content-range': `bytes */${size}` })
+    if (part === null)
+      return json(
+        416,
+        { error: 'Range not satisfiable', message: `The file has ${size} bytes.` },
+        { 'cache-control': 'no-store', 'content-range': `bytes */${size}` },
+      )
     if (part) {
       const { first, last } = part
-      return { status: 206, headers: { ...headers, 'content-length': String(last - first + 1), 'content-range': `bytes ${first}-${last}/${size}` }, body }
+      return {
+        status: 206,
+        headers: {
+          ...headers,
+          'content-length': String(last - first + 1),
+          'content-range': `bytes ${first}-${last}/${size}`,
+        },
+        body,
+      }
     }
     if (!isKnown) return { status: 200, headers: { ...headers, 'content-length': String(size) }, body }
     if (body instanceof ReadableStream) await body.cancel()

@@ -9,11 +9,19 @@ const HOUR_MS = 3_600_000
 const CACHED = { 'cache-control': 'public, max-age=60' }
 
 /** A model as /api/v1/models lists it, as far as it is counted and priced here. */
-type Listed = { readonly id: string; readonly owned_by: string; readonly categories: readonly string[]; readonly billing_mode: string; readonly pricing: Readonly<Record<string, unknown>> }
+type Listed = {
+  readonly id: string
+  readonly owned_by: string
+  readonly categories: readonly string[]
+  readonly billing_mode: string
+  readonly pricing: Readonly<Record<string, unknown>>
+}
 
 /** Asked of the listing itself, so that both say the same. */
 async function listed(request: FreeRequest, context: FreeContext): Promise<readonly Listed[]> {
-  const replies = await Promise.all(models.map((endpoint) => endpoint.answer({ ...request, query: new URLSearchParams(), search: '' }, context)))
+  const replies = await Promise.all(
+    models.map((endpoint) => endpoint.answer({ ...request, query: new URLSearchParams(), search: '' }, context)),
+  )
   return replies.flatMap(({ body }) => (JSON.parse(body as string) as { data: readonly Listed[] }).data)
 }
 
@@ -28,7 +36,8 @@ const prices = free({
   name: 'pricing',
   path: '/api/pricing',
   summary: 'What every endpoint and every model costs',
-  description: 'Endpoints by what their 402 would ask, models by their rates. The 402 of a request is its price; this is what it is made from.',
+  description:
+    'Endpoints by what their 402 would ask, models by their rates. The 402 of a request is its price; this is what it is made from.',
   tag: 'discovery',
   limit: { requests: 100, windowMs: HOUR_MS },
   output: Type.Object({
@@ -37,13 +46,44 @@ const prices = free({
     asset: Type.Literal('USDC'),
     network: Type.String(),
     transaction_fee: Type.String({ description: 'US dollars for a paid call, once; contained in every amount below.' }),
-    endpoints: Type.Array(Type.Object({ name: Type.String(), methods: Type.Array(Type.String()), path: Type.String(), tag: Type.String(), summary: Type.String(), price })),
-    models: Type.Array(Type.Object({ id: Type.String(), owned_by: Type.String(), categories: Type.Array(Type.String()), billing_mode: Type.String(), pricing: Type.Object({}) })),
+    endpoints: Type.Array(
+      Type.Object({
+        name: Type.String(),
+        methods: Type.Array(Type.String()),
+        path: Type.String(),
+        tag: Type.String(),
+        summary: Type.String(),
+        price,
+      }),
+    ),
+    models: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        owned_by: Type.String(),
+        categories: Type.Array(Type.String()),
+        billing_mode: Type.String(),
+        pricing: Type.Object({}),
+      }),
+    ),
   }),
   async answer(request, context) {
     const { gateway } = context
-    const rates = (await listed(request, context)).map(({ id, owned_by, categories, billing_mode, pricing }) => ({ id, owned_by, categories, billing_mode, pricing }))
-    const body = { object: 'pricing', currency: 'USD', asset: 'USDC', network: gateway.label, transaction_fee: print(roundUp(FEE)), endpoints: gateway.pricing(), models: rates }
+    const rates = (await listed(request, context)).map(({ id, owned_by, categories, billing_mode, pricing }) => ({
+      id,
+      owned_by,
+      categories,
+      billing_mode,
+      pricing,
+    }))
+    const body = {
+      object: 'pricing',
+      currency: 'USD',
+      asset: 'USDC',
+      network: gateway.label,
+      transaction_fee: print(roundUp(FEE)),
+      endpoints: gateway.pricing(),
+      models: rates,
+    }
     return json(200, body, CACHED)
   },
 })
@@ -54,7 +94,8 @@ const numbers = free({
   name: 'brand.numbers',
   path: '/brand/numbers.json',
   summary: 'How many models and endpoints there are',
-  description: 'For whoever writes about this gateway. Counts of other products that public copies of this file carry have no meaning here, and are left out.',
+  description:
+    'For whoever writes about this gateway. Counts of other products that public copies of this file carry have no meaning here, and are left out.',
   tag: 'discovery',
   output: Type.Object({
     version: Type.Literal(1),
@@ -77,7 +118,8 @@ const numbers = free({
   async answer(request, context) {
     const { catalog, vendors, gateway } = context
     const all = await listed(request, context)
-    const of = (...categories: readonly string[]) => all.filter((model) => model.categories.some((each) => categories.includes(each))).length
+    const of = (...categories: readonly string[]) =>
+      all.filter((model) => model.categories.some((each) => categories.includes(each))).length
     const chat = catalog.chat.all.filter((row) => vendors.chat(row) !== undefined)
     const visible = chat.filter(({ hidden }) => !hidden)
     const withFallback = (rows: typeof chat) => rows.filter(({ fallbacks = [] }) => fallbacks.length > 0).length

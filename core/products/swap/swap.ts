@@ -30,27 +30,76 @@ type Route = {
 const chain = Type.Object({ chainId: Type.String({ description: 'For example 8453.' }) })
 const trade = Type.Object({
   chainId: Type.String({ description: 'For example 8453.' }),
-  sellToken: Type.String({ description: 'Address of the token to sell; the fee is taken in it, so it is said once, spelt just so.' }),
+  sellToken: Type.String({
+    description: 'Address of the token to sell; the fee is taken in it, so it is said once, spelt just so.',
+  }),
   buyToken: Type.String({ description: 'Address of the token to buy.' }),
   sellAmount: Type.String({ description: 'In the smallest unit of the sell token.' }),
   taker: Type.Optional(Type.String({ description: 'The wallet that trades; a firm quote needs it.' })),
 })
 /** One USDC for wrapped ether, on Base. */
-const SAMPLE = { chainId: '8453', sellToken: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913', buyToken: '0x4200000000000000000000000000000000000006', sellAmount: '1000000', taker: '0x0000000000000000000000000000000000010000' }
+const SAMPLE = {
+  chainId: '8453',
+  sellToken: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913',
+  buyToken: '0x4200000000000000000000000000000000000006',
+  sellAmount: '1000000',
+  taker: '0x0000000000000000000000000000000000010000',
+}
 const submission = Type.Object({
   trade: Type.Object({ eip712: Type.Object({}), signature: Type.Object({}) }),
   approval: Type.Optional(Type.Object({ eip712: Type.Object({}), signature: Type.Object({}) })),
   chainId: Type.Integer(),
 })
-const FEE_NOTE = 'Whatever else the aggregator takes is passed on. The affiliate fee of 0.2% of sellAmount is set by this gateway.'
+const FEE_NOTE =
+  'Whatever else the aggregator takes is passed on. The affiliate fee of 0.2% of sellAmount is set by this gateway.'
 
 const ROUTES: readonly Route[] = [
-  { name: 'swap.price', method: 'GET', path: '/price', summary: 'Indicative price of a swap', input: trade, takesFee: true },
-  { name: 'swap.quote', method: 'GET', path: '/quote', summary: 'Firm quote of a swap, with the transaction and the data to sign', input: trade, takesFee: true },
-  { name: 'swap.gasless_price', method: 'GET', path: '/gasless/price', summary: 'Indicative price of a gasless swap', input: trade, takesFee: true },
-  { name: 'swap.gasless_quote', method: 'GET', path: '/gasless/quote', summary: 'Firm quote of a gasless swap, with the data to sign', input: trade, takesFee: true },
-  { name: 'swap.gasless_submit', method: 'POST', path: '/gasless/submit', summary: 'Submit a signed gasless swap; a relayer pays its gas', input: submission },
-  { name: 'swap.gasless_approval_tokens', method: 'GET', path: '/gasless/approval-tokens', summary: 'Tokens that can be approved without gas', input: chain },
+  {
+    name: 'swap.price',
+    method: 'GET',
+    path: '/price',
+    summary: 'Indicative price of a swap',
+    input: trade,
+    takesFee: true,
+  },
+  {
+    name: 'swap.quote',
+    method: 'GET',
+    path: '/quote',
+    summary: 'Firm quote of a swap, with the transaction and the data to sign',
+    input: trade,
+    takesFee: true,
+  },
+  {
+    name: 'swap.gasless_price',
+    method: 'GET',
+    path: '/gasless/price',
+    summary: 'Indicative price of a gasless swap',
+    input: trade,
+    takesFee: true,
+  },
+  {
+    name: 'swap.gasless_quote',
+    method: 'GET',
+    path: '/gasless/quote',
+    summary: 'Firm quote of a gasless swap, with the data to sign',
+    input: trade,
+    takesFee: true,
+  },
+  {
+    name: 'swap.gasless_submit',
+    method: 'POST',
+    path: '/gasless/submit',
+    summary: 'Submit a signed gasless swap; a relayer pays its gas',
+    input: submission,
+  },
+  {
+    name: 'swap.gasless_approval_tokens',
+    method: 'GET',
+    path: '/gasless/approval-tokens',
+    summary: 'Tokens that can be approved without gas',
+    input: chain,
+  },
   { name: 'swap.gasless_chains', method: 'GET', path: '/gasless/chains', summary: 'Chains with gasless swaps' },
   { name: 'swap.chains', method: 'GET', path: '/swap/chains', summary: 'Chains with swaps' },
 ]
@@ -66,23 +115,76 @@ const noAnswer = (error: string, message: string): Reply => json(502, { error, m
 
 /** In the words of the aggregator (0x `INPUT_INVALID`). */
 function invalidInput(message: string, reason: string): Reply {
-  const details = { name: 'INPUT_INVALID', message: 'The input is invalid', data: { details: [{ field: 'sellToken', reason }] } }
+  const details = {
+    name: 'INPUT_INVALID',
+    message: 'The input is invalid',
+    data: { details: [{ field: 'sellToken', reason }] },
+  }
   return json(400, { error: details.name, message: `${message}.`, status: 400, details }, ERROR)
 }
 
-const NO_SELL_TOKEN = { name: 'no_sell_token', summary: 'Without sellToken, or with several', reply: invalidInput('sellToken is required', 'Required') }
+const NO_SELL_TOKEN = {
+  name: 'no_sell_token',
+  summary: 'Without sellToken, or with several',
+  reply: invalidInput('sellToken is required', 'Required'),
+}
 const BAD_HASH = {
   name: 'invalid_trade_hash',
   summary: 'Not a trade hash',
-  reply: json(400, { error: 'Invalid trade hash', message: 'A trade hash is the tradeHash that gasless/submit returned.', status: 400, details: null }, ERROR),
+  reply: json(
+    400,
+    {
+      error: 'Invalid trade hash',
+      message: 'A trade hash is the tradeHash that gasless/submit returned.',
+      status: 400,
+      details: null,
+    },
+    ERROR,
+  ),
 }
-const REFUSED = { name: 'INPUT_INVALID', message: 'The input is invalid', data: { details: [{ field: 'taker', reason: 'Invalid ethereum address' }] } }
+const REFUSED = {
+  name: 'INPUT_INVALID',
+  message: 'The input is invalid',
+  data: { details: [{ field: 'taker', reason: 'Invalid ethereum address' }] },
+}
 /** The refusals of every route, for the documents; any other 4xx of the aggregator's reads like these. */
 const REFUSALS = [
-  { name: 'refused', summary: 'The aggregator refused it', reply: json(400, { error: REFUSED.name, message: REFUSED.message, status: 400, details: REFUSED }, ERROR) },
-  { name: 'limited', summary: 'The aggregator is asked too often', reply: json(429, { error: 'Swap request refused', message: 'The swap aggregator refused this request.', status: 429, details: null }, { ...ERROR, 'retry-after': '1' }) },
-  { name: 'failed', summary: 'The aggregator failed', reply: json(502, { error: 'Upstream provider error', message: 'The swap aggregator answered 500.', status: 500 }, ERROR) },
-  { name: 'late', summary: 'The aggregator was too slow', reply: noAnswer('Upstream provider did not respond in time', 'The swap aggregator did not respond in time. What was submitted may still be carried out: look at its status.') },
+  {
+    name: 'refused',
+    summary: 'The aggregator refused it',
+    reply: json(400, { error: REFUSED.name, message: REFUSED.message, status: 400, details: REFUSED }, ERROR),
+  },
+  {
+    name: 'limited',
+    summary: 'The aggregator is asked too often',
+    reply: json(
+      429,
+      {
+        error: 'Swap request refused',
+        message: 'The swap aggregator refused this request.',
+        status: 429,
+        details: null,
+      },
+      { ...ERROR, 'retry-after': '1' },
+    ),
+  },
+  {
+    name: 'failed',
+    summary: 'The aggregator failed',
+    reply: json(
+      502,
+      { error: 'Upstream provider error', message: 'The swap aggregator answered 500.', status: 500 },
+      ERROR,
+    ),
+  },
+  {
+    name: 'late',
+    summary: 'The aggregator was too slow',
+    reply: noAnswer(
+      'Upstream provider did not respond in time',
+      'The swap aggregator did not respond in time. What was submitted may still be carried out: look at its status.',
+    ),
+  },
 ]
 
 const passed = ROUTES.map(({ name, method, path, summary, input, takesFee }) =>
@@ -151,12 +253,16 @@ export const swap = [...passed, status, others]
 
 const PLACEHOLDER = {
   status: 'placeholder',
-  message: 'This is the placeholder of all zeros, not a trade. Put the tradeHash that gasless/submit returned in its place; the status is then pending, submitted or confirmed.',
+  message:
+    'This is the placeholder of all zeros, not a trade. Put the tradeHash that gasless/submit returned in its place; the status is then pending, submitted or confirmed.',
   transactions: [],
 }
 
 function unknownRoute(): Reply {
-  const routes = [...ROUTES.map(({ method, path }) => `${method} ${ROOT}${path}`), `GET ${ROOT}${STATUS_PATH}{trade_hash}`]
+  const routes = [
+    ...ROUTES.map(({ method, path }) => `${method} ${ROOT}${path}`),
+    `GET ${ROOT}${STATUS_PATH}{trade_hash}`,
+  ]
   return json(404, { error: 'Not found', message: 'The swap passthrough has no such route.', routes }, ERROR)
 }
 
@@ -164,7 +270,9 @@ function unknownRoute(): Reply {
 
 function vendorOf({ vendors }: FreeContext) {
   if (vendors.swap) return vendors.swap
-  throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured a swap aggregator on this gateway.' })
+  throw new ApiError('NOT_CONFIGURED', {
+    message: 'The operator has not configured a swap aggregator on this gateway.',
+  })
 }
 
 async function pass(call: SwapCall, context: FreeContext): Promise<Reply> {
@@ -179,7 +287,10 @@ async function pass(call: SwapCall, context: FreeContext): Promise<Reply> {
   } catch (error) {
     const code = error instanceof ApiError ? error.code : undefined
     if (deadline?.aborted || code === 'UPSTREAM_TIMEOUT') {
-      return noAnswer('Upstream provider did not respond in time', 'The swap aggregator did not respond in time. What was submitted may still be carried out: look at its status.')
+      return noAnswer(
+        'Upstream provider did not respond in time',
+        'The swap aggregator did not respond in time. What was submitted may still be carried out: look at its status.',
+      )
     }
     if (error instanceof ApiError && code !== 'MODEL_UNAVAILABLE') throw error
     context.log.warn('the swap aggregator gave no answer', { path: call.path, error: (error as Error).message })
@@ -189,24 +300,42 @@ async function pass(call: SwapCall, context: FreeContext): Promise<Reply> {
 
 /** What the aggregator says stays its own text: parsing and writing it again would round its numbers. */
 function reply({ status, body, text, retryAfter }: SwapAnswer): Reply {
-  if (status >= 200 && status < 300) return { status, headers: { 'content-type': 'application/json', ...AFFILIATE }, body: text }
+  if (status >= 200 && status < 300)
+    return { status, headers: { 'content-type': 'application/json', ...AFFILIATE }, body: text }
   const again = retryAfter === undefined ? ERROR : { ...ERROR, 'retry-after': retryAfter }
   if (status >= 400 && status < 500) {
-    const said = { error: wordOf(body, 'name') ?? 'Swap request refused', message: wordOf(body, 'message') ?? 'The swap aggregator refused this request.', status }
-    return { status, headers: { 'content-type': 'application/json', ...again }, body: `${JSON.stringify(said).slice(0, -1)},"details":${body === null ? 'null' : text}}` }
+    const said = {
+      error: wordOf(body, 'name') ?? 'Swap request refused',
+      message: wordOf(body, 'message') ?? 'The swap aggregator refused this request.',
+      status,
+    }
+    return {
+      status,
+      headers: { 'content-type': 'application/json', ...again },
+      body: `${JSON.stringify(said).slice(0, -1)},"details":${body === null ? 'null' : text}}`,
+    }
   }
-  return json(502, { error: 'Upstream provider error', message: `The swap aggregator answered ${status}.`, status }, again)
+  return json(
+    502,
+    { error: 'Upstream provider error', message: `The swap aggregator answered ${status}.`, status },
+    again,
+  )
 }
 
 function wordOf(body: Json, name: string): string | undefined {
-  const word = typeof body === 'object' && body !== null && !Array.isArray(body) ? (body as Readonly<Record<string, Json>>)[name] : undefined
+  const word =
+    typeof body === 'object' && body !== null && !Array.isArray(body)
+      ? (body as Readonly<Record<string, Json>>)[name]
+      : undefined
   return typeof word === 'string' && word !== '' ? word : undefined
 }
 
 // ── the fee ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The three names with anything but letters before, between and after theirs: indices, operators, dashes, blanks. */
-const FEE = new RegExp(`^[^a-z]*(?:${['swapfeerecipient', 'swapfeebps', 'swapfeetoken'].map((name) => [...name].join('[^a-z]*')).join('|')})(?![a-z])`)
+const FEE = new RegExp(
+  `^[^a-z]*(?:${['swapfeerecipient', 'swapfeebps', 'swapfeetoken'].map((name) => [...name].join('[^a-z]*')).join('|')})(?![a-z])`,
+)
 
 /**
  * What is wrong with the sell token of a query, if anything: the fee is taken in it, so what we read must be what the aggregator reads, however
@@ -223,7 +352,10 @@ export function sellTokenProblem(search: string): Reply | undefined {
   return invalidInput('sellToken must be said once, spelt just so, and between ampersands', 'Ambiguous')
 }
 
-const isSellToken = (name: string): boolean => levelled(name).split(/[&;=?]/).some((part) => part.replace(/[^a-z]/g, '') === 'selltoken')
+const isSellToken = (name: string): boolean =>
+  levelled(name)
+    .split(/[&;=?]/)
+    .some((part) => part.replace(/[^a-z]/g, '') === 'selltoken')
 
 /**
  * The raw query with our fee at its end, and without any that the caller wrote, however spelt. All else stays byte for byte and in order.
@@ -264,7 +396,10 @@ function theirs(pieces: readonly Piece[]): readonly Piece[] {
   return kept
 }
 
-const isFee = (name: string): boolean => levelled(name).split(/[&;=?]/).some((part) => FEE.test(part))
+const isFee = (name: string): boolean =>
+  levelled(name)
+    .split(/[&;=?]/)
+    .some((part) => FEE.test(part))
 
 /** Of one case and one width, so that look-alikes are alike. */
 const levelled = (name: string): string => decoded(name).normalize('NFKC').toLowerCase()
@@ -279,5 +414,7 @@ function decoded(name: string): string {
 }
 
 function decodedOnce(text: string): string {
-  return text.replace(/(?:%[0-9a-f]{2})+/gi, (run) => new TextDecoder().decode(Uint8Array.from(run.slice(1).split('%'), (hex) => Number.parseInt(hex, 16))))
+  return text.replace(/(?:%[0-9a-f]{2})+/gi, (run) =>
+    new TextDecoder().decode(Uint8Array.from(run.slice(1).split('%'), (hex) => Number.parseInt(hex, 16))),
+  )
 }

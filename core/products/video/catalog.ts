@@ -5,12 +5,21 @@ export type VideoBilling =
   /** US dollars per second, times 1.05. */
   | { readonly mode: 'per_second_with_margin'; readonly rate: Dollars }
   /** US dollars per second by resolution, without margin, and a flat amount for each generation. */
-  | { readonly mode: 'per_second_by_tier'; readonly tiers: Readonly<Record<string, Dollars>>; readonly perGeneration: Dollars }
+  | {
+      readonly mode: 'per_second_by_tier'
+      readonly tiers: Readonly<Record<string, Dollars>>
+      readonly perGeneration: Dollars
+    }
   /** US dollars for a million tokens; tokens follow from seconds and resolution. */
   | { readonly mode: 'per_token'; readonly rate: Dollars }
 
 /** How long a clip may be, in whole seconds: a range, or the only lengths there are. */
-export type VideoSeconds = { readonly min: number; readonly max: number; readonly only?: readonly number[]; readonly usual: number }
+export type VideoSeconds = {
+  readonly min: number
+  readonly max: number
+  readonly only?: readonly number[]
+  readonly usual: number
+}
 
 /** One video model for sale. */
 export type VideoRow = {

@@ -1,8 +1,28 @@
 /** Characters for video: invented ones and real faces, enrolled once and named in requests by their id (contract 13.1). */
 import { type Static, type TObject, Type } from '@sinclair/typebox'
 import { within } from '../../payment/settle.ts'
-import { free, type FreeContext, json, type Made, type Offering, type Order, paid, type Price, type Showing, type Stored } from '../../endpoint/mod.ts'
-import { ASSET, type Character, FACE_CLAIM, FACE_GROUP, FOREVER, idFrom, isGiven, ofAnother } from './owned_characters.ts'
+import {
+  free,
+  type FreeContext,
+  json,
+  type Made,
+  type Offering,
+  type Order,
+  paid,
+  type Price,
+  type Showing,
+  type Stored,
+} from '../../endpoint/mod.ts'
+import {
+  ASSET,
+  type Character,
+  FACE_CLAIM,
+  FACE_GROUP,
+  FOREVER,
+  idFrom,
+  isGiven,
+  ofAnother,
+} from './owned_characters.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip, inputParser, isWebUrl, quoted, refused } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
@@ -28,7 +48,11 @@ const NAME = Type.String({ minLength: 1, maxLength: 64, description: 'What the c
 const IMAGE = Type.String({ minLength: 1, maxLength: 8_192, description: 'An http(s) URL that anybody can fetch.' })
 const GROUP_ID = /^rf_[0-9a-f]{32}$/
 
-const settlement = Type.Object({ success: Type.Boolean({ description: 'False where the character was enrolled and its payment has not settled.' }), tx_hash: Type.String(), network: Type.String() })
+const settlement = Type.Object({
+  success: Type.Boolean({ description: 'False where the character was enrolled and its payment has not settled.' }),
+  tx_hash: Type.String(),
+  network: Type.String(),
+})
 const enrolled = {
   asset_id: Type.String({ description: 'ta_<id>: real_face_asset_id of a video request of the same wallet.' }),
   group_id: Type.String(),
@@ -59,7 +83,8 @@ const portrait = paid({
   name: 'portrait.enroll',
   path: '/api/v1/portrait/enroll',
   summary: 'Enroll an invented character',
-  description: 'Makes an invented character known to the video models, which then draw it alike in every clip. Charged once it is enrolled.',
+  description:
+    'Makes an invented character known to the video models, which then draw it alike in every clip. Charged once it is enrolled.',
   input: portraitInput,
   output: Type.Object({ object: Type.Literal('virtual_portrait'), ...enrolled }),
   example: { name: 'Ada', image_url: 'https://example.com/ada.png' },
@@ -70,26 +95,49 @@ const portrait = paid({
     const { name, image_url } = order.input as Static<typeof portraitInput>
     const vendor = vendorIn(order)
     const answer = await orFailed(vendor.enroll({ name, image: image_url }, { signal: order.signal }))
-    if (answer.kind === 'rejected') throw new ApiError('INVALID_IMAGE', { details: `${answer.reason} Nothing was charged.` })
-    return made(order, { name, image: image_url }, { type: 'portrait', group: idFrom(order.id, 'vp_'), vendorAsset: answer.assetId })
+    if (answer.kind === 'rejected')
+      throw new ApiError('INVALID_IMAGE', { details: `${answer.reason} Nothing was charged.` })
+    return made(
+      order,
+      { name, image: image_url },
+      { type: 'portrait', group: idFrom(order.id, 'vp_'), vendorAsset: answer.assetId },
+    )
   },
 
   show: (stored, showing) => ({ object: 'virtual_portrait', ...shown(stored, showing) }),
 })
 
-const faceInput = Type.Object({ ...portraitInput.properties, group_id: Type.String({ description: 'From /api/v1/realface/init, of a person who has passed the check.' }) })
+const faceInput = Type.Object({
+  ...portraitInput.properties,
+  group_id: Type.String({ description: 'From /api/v1/realface/init, of a person who has passed the check.' }),
+})
 const face = paid({
   ...shared,
   name: 'realface.enroll',
   path: '/api/v1/realface/enroll',
   summary: 'Enroll the face of a real person',
-  description: 'Finalizes an enrollment after its check on the phone: the picture must show the same face. 425 before the check is passed, 422 for another face; neither is charged.',
+  description:
+    'Finalizes an enrollment after its check on the phone: the picture must show the same face. 425 before the check is passed, 422 for another face; neither is charged.',
   input: faceInput,
-  output: Type.Object({ object: Type.Literal('realface'), ...enrolled, byteplus_asset_id: Type.String({ description: "The vendor's own id." }) }),
+  output: Type.Object({
+    object: Type.Literal('realface'),
+    ...enrolled,
+    byteplus_asset_id: Type.String({ description: "The vendor's own id." }),
+  }),
   example: { name: 'Ada', image_url: 'https://example.com/ada.jpg', group_id: 'rf_0123456789abcdef0123456789abcdef' },
-  errors: ['NOT_ALLOWED', 'NOT_FOUND', 'INVALID_IMAGE', 'CONTENT_POLICY', 'FACE_REJECTED', 'FACE_NOT_ACTIVE', 'ENROLLMENT_FAILED', 'UPSTREAM_TIMEOUT'],
+  errors: [
+    'NOT_ALLOWED',
+    'NOT_FOUND',
+    'INVALID_IMAGE',
+    'CONTENT_POLICY',
+    'FACE_REJECTED',
+    'FACE_NOT_ACTIVE',
+    'ENROLLMENT_FAILED',
+    'UPSTREAM_TIMEOUT',
+  ],
   check(given) {
-    if (!GROUP_ID.test(given.group_id)) throw refused('group_id', `must be the group_id of a realface/init, got ${quoted(given.group_id)}`)
+    if (!GROUP_ID.test(given.group_id))
+      throw refused('group_id', `must be the group_id of a realface/init, got ${quoted(given.group_id)}`)
     return checked(given)
   },
 
@@ -106,13 +154,23 @@ const face = paid({
     if (group === undefined) throw notActive()
     const answer = await orFailed(vendor.face(group, { name, image: image_url }, { signal }))
     if (answer.kind === 'not_active') throw notActive()
-    if (answer.kind === 'rejected') throw new ApiError('FACE_REJECTED', { details: `${answer.reason} Nothing was charged.` })
+    if (answer.kind === 'rejected')
+      throw new ApiError('FACE_REJECTED', { details: `${answer.reason} Nothing was charged.` })
     return made(order, { name, image: image_url }, { type: 'face', group: group_id, vendorAsset: answer.assetId }, [
-      { kind: FACE_CLAIM, id: group_id, data: { name, tokens: [], link: null, vendorGroup: group } satisfies Group, expiresAt: FOREVER },
+      {
+        kind: FACE_CLAIM,
+        id: group_id,
+        data: { name, tokens: [], link: null, vendorGroup: group } satisfies Group,
+        expiresAt: FOREVER,
+      },
     ])
   },
 
-  show: (stored, showing) => ({ object: 'realface', ...shown(stored, showing), byteplus_asset_id: (stored.made as unknown as Kept).vendorAsset }),
+  show: (stored, showing) => ({
+    object: 'realface',
+    ...shown(stored, showing),
+    byteplus_asset_id: (stored.made as unknown as Kept).vendorAsset,
+  }),
 })
 
 /** A name of something, and a picture on the web. */
@@ -125,39 +183,77 @@ function checked<Given extends { readonly name: string; readonly image_url: stri
 
 function vendorIn({ vendors }: { readonly vendors: Offering['vendors'] }): PortraitVendor {
   if (vendors.portraits) return vendors.portraits
-  throw new ApiError('NOT_CONFIGURED', { message: 'The operator has not configured the enrollment of characters. Nothing was charged.' })
+  throw new ApiError('NOT_CONFIGURED', {
+    message: 'The operator has not configured the enrollment of characters. Nothing was charged.',
+  })
 }
 
 /** What is nobody's fault here is 502 (contract 13.5). */
 function orFailed<T>(work: Promise<T>): Promise<T> {
   return work.catch((error: unknown) => {
     if (error instanceof ApiError && error.code !== 'WORK_FAILED') throw error
-    if ((error as Error).name === 'TimeoutError') throw new ApiError('UPSTREAM_TIMEOUT', { message: 'The character was not enrolled in time. Nothing was charged; try again.' })
-    throw new ApiError('ENROLLMENT_FAILED', { message: 'The vendor of the characters could not be asked. Nothing was charged; try again.' })
+    if ((error as Error).name === 'TimeoutError')
+      throw new ApiError('UPSTREAM_TIMEOUT', {
+        message: 'The character was not enrolled in time. Nothing was charged; try again.',
+      })
+    throw new ApiError('ENROLLMENT_FAILED', {
+      message: 'The vendor of the characters could not be asked. Nothing was charged; try again.',
+    })
   })
 }
 
-const unknownGroup = (): ApiError => new ApiError('NOT_FOUND', { message: 'There is no such group here: it never existed, or has expired. Begin with POST /api/v1/realface/init.' })
+const unknownGroup = (): ApiError =>
+  new ApiError('NOT_FOUND', {
+    message: 'There is no such group here: it never existed, or has expired. Begin with POST /api/v1/realface/init.',
+  })
 
 function notActive(): ApiError {
-  const hint = 'Open h5_link on a phone and pass the check; GET /api/v1/realface/status says when it is done. Send name and groupId to /api/v1/realface/init for a new link.'
-  return new ApiError('FACE_NOT_ACTIVE', { message: 'The check of this person has not been passed. Nothing was charged.', fields: { group_status: PENDING, hint }, headers: { 'retry-after': '5' } })
+  const hint =
+    'Open h5_link on a phone and pass the check; GET /api/v1/realface/status says when it is done. Send name and groupId to /api/v1/realface/init for a new link.'
+  return new ApiError('FACE_NOT_ACTIVE', {
+    message: 'The check of this person has not been passed. Nothing was charged.',
+    fields: { group_status: PENDING, hint },
+    headers: { 'retry-after': '5' },
+  })
 }
 
 // ── what is made and shown ──────────────────────────────────────────────────────────────────────────────────────────
 
-type Kept = { readonly asset: string; readonly group: string; readonly name: string; readonly vendorAsset: string; readonly models: readonly string[]; readonly price: string }
+type Kept = {
+  readonly asset: string
+  readonly group: string
+  readonly name: string
+  readonly vendorAsset: string
+  readonly models: readonly string[]
+  readonly price: string
+}
 
 /** A result, and the records that bind it to its payer. */
-function made({ id, now, catalog, vendors }: Order<unknown>, { name, image }: Enrolling, { type, group, vendorAsset }: Pick<Character, 'type' | 'group' | 'vendorAsset'>, also: readonly Omit<StoredRecord, 'owner'>[] = []): Made {
+function made(
+  { id, now, catalog, vendors }: Order<unknown>,
+  { name, image }: Enrolling,
+  { type, group, vendorAsset }: Pick<Character, 'type' | 'group' | 'vendorAsset'>,
+  also: readonly Omit<StoredRecord, 'owner'>[] = [],
+): Made {
   const asset = idFrom(id, 'ta_')
-  const models = catalog.video.all.filter((row) => row.assets && isListed(row) && vendors.video?.(row) !== undefined).map((row) => row.id)
+  const models = catalog.video.all
+    .filter((row) => row.assets && isListed(row) && vendors.video?.(row) !== undefined)
+    .map((row) => row.id)
   const kept: Kept = { asset, group, name, vendorAsset, models, price: print(price().amount) }
   return {
     result: kept,
     media: { folder: 'portraits', urls: [image], foreign: true },
     recordsToStore(media) {
-      const data: Character = { type, group, name, vendorAsset, source: image, mediaKey: media[0]?.key ?? null, createdAt: now, call: id }
+      const data: Character = {
+        type,
+        group,
+        name,
+        vendorAsset,
+        source: image,
+        mediaKey: media[0]?.key ?? null,
+        createdAt: now,
+        call: id,
+      }
       return [...also, { kind: ASSET, id: asset, data, expiresAt: FOREVER }]
     },
   }
@@ -175,7 +271,10 @@ function shown({ made, media, created }: Stored, { href, settlement }: Showing):
     source_image_url: picture?.source ?? '',
     mirrored: key !== null,
     created_at: new Date(created * 1000).toISOString(),
-    usage: { compatible_models: models, how_to_use: `Send real_face_asset_id: "${asset}" to /api/v1/videos/generations, without image_url, and pay with the wallet that enrolled it.` },
+    usage: {
+      compatible_models: models,
+      how_to_use: `Send real_face_asset_id: "${asset}" to /api/v1/videos/generations, without image_url, and pay with the wallet that enrolled it.`,
+    },
     price: { amount: price, currency: 'USD' },
     ...(settlement && { settlement }),
   }
@@ -187,11 +286,20 @@ const PENDING = 'pending_validation'
 const ACTIVE = 'active'
 
 /** `tokens` of its links, newest first: whoever asks for a new one may yet pass by the old one. `link` is null where it is our own page. */
-type Group = { readonly name: string; readonly tokens: readonly string[]; readonly link: string | null; readonly vendorGroup: string | null }
+type Group = {
+  readonly name: string
+  readonly tokens: readonly string[]
+  readonly link: string | null
+  readonly vendorGroup: string | null
+}
 const groupIn = ({ data }: StoredRecord): Group => data as Group
 
 /** The vendor's own id of the group, once a person has passed the check. */
-async function activeIn(record: StoredRecord, vendor: PortraitVendor, signal: AbortSignal): Promise<string | undefined> {
+async function activeIn(
+  record: StoredRecord,
+  vendor: PortraitVendor,
+  signal: AbortSignal,
+): Promise<string | undefined> {
   const { vendorGroup, tokens } = groupIn(record)
   if (vendorGroup !== null) return vendorGroup
   for (const token of tokens) {
@@ -212,7 +320,10 @@ async function activated(record: StoredRecord, { vendors, clock, records }: Free
   return true
 }
 
-const initInput = Type.Object({ name: NAME, groupId: Type.Optional(Type.String({ description: 'Of an earlier init whose link has run out: makes a new link.' })) })
+const initInput = Type.Object({
+  name: NAME,
+  groupId: Type.Optional(Type.String({ description: 'Of an earlier init whose link has run out: makes a new link.' })),
+})
 const readInit = inputParser(initInput as TObject)
 
 const init = free({
@@ -220,7 +331,8 @@ const init = free({
   method: 'POST',
   path: '/api/v1/realface/init',
   summary: 'Begin the check of a real person',
-  description: 'Answers with a link that the person opens on a phone, for a check of about one minute that a living person is there. No document is asked for. Free.',
+  description:
+    'Answers with a link that the person opens on a phone, for a check of about one minute that a living person is there. No document is asked for. Free.',
   tag: 'video',
   limit: { requests: 10, windowMs: HOUR_MS },
   input: initInput,
@@ -241,29 +353,65 @@ const init = free({
     const vendor = vendorIn(context)
     const { name, groupId } = readInit(await request.json()) as Static<typeof initInput>
     if (name.trim() === '') throw refused('name', 'must not be blank')
-    const old = groupId === undefined ? undefined : await groupOf(groupId, { path: 'groupId', records, now: clock.now() })
+    const old =
+      groupId === undefined ? undefined : await groupOf(groupId, { path: 'groupId', records, now: clock.now() })
     const linkTo = (link: string | null | undefined) => link ?? `${request.origin}${PAGE}`
-    if (old && (await activated(old, context))) return begun(old.id, { link: linkTo(groupIn(old).link), seconds: 0, status: ACTIVE, refreshed: true })
+    if (old && (await activated(old, context)))
+      return begun(old.id, { link: linkTo(groupIn(old).link), seconds: 0, status: ACTIVE, refreshed: true })
     const session = await orFailed(within(clock, ASK_MS, (signal) => vendor.session(name, { signal })))
     const now = clock.now()
     const tokens = [session.token, ...(old ? groupIn(old).tokens : [])].slice(0, 2)
     const data: Group = { name, tokens, link: session.link ?? null, vendorGroup: null }
-    const record: StoredRecord = old ? { ...old, data, expiresAt: now + GROUP_MS } : { kind: FACE_GROUP, id: `rf_${newSecret(random)}`, owner: 'anybody', data, expiresAt: now + GROUP_MS }
+    const record: StoredRecord = old
+      ? { ...old, data, expiresAt: now + GROUP_MS }
+      : { kind: FACE_GROUP, id: `rf_${newSecret(random)}`, owner: 'anybody', data, expiresAt: now + GROUP_MS }
     const isKept = old ? await records.moveOwned(record, old.data, now) : await records.putOwned(record, now)
-    if (!isKept) throw new ApiError('BUSY', { message: 'This group was refreshed by another request just now; send it again.', headers: { 'retry-after': '1' } })
-    return begun(record.id, { link: linkTo(session.link), seconds: session.expiresInSeconds, status: PENDING, refreshed: old !== undefined })
+    if (!isKept)
+      throw new ApiError('BUSY', {
+        message: 'This group was refreshed by another request just now; send it again.',
+        headers: { 'retry-after': '1' },
+      })
+    return begun(record.id, {
+      link: linkTo(session.link),
+      seconds: session.expiresInSeconds,
+      status: PENDING,
+      refreshed: old !== undefined,
+    })
   },
 })
 
-function begun(id: string, { link, seconds, status, refreshed }: { link: string; seconds: number; status: string; refreshed: boolean }) {
-  const enroll = 'POST /api/v1/realface/enroll with name, image_url and group_id: a picture of the same face, 0.011 USD.'
-  const steps = status === ACTIVE ? [enroll] : ['Open h5_link on a phone and pass the check.', `GET /api/v1/realface/status?groupId=${id} until ready_to_finalize.`, enroll]
-  const body = { object: 'realface.init', group_id: id, h5_link: link, h5Link: link, status, expires_in_seconds: seconds, ...(refreshed && { refreshed: true }), next_steps: steps }
+function begun(
+  id: string,
+  { link, seconds, status, refreshed }: { link: string; seconds: number; status: string; refreshed: boolean },
+) {
+  const enroll =
+    'POST /api/v1/realface/enroll with name, image_url and group_id: a picture of the same face, 0.011 USD.'
+  const steps =
+    status === ACTIVE
+      ? [enroll]
+      : [
+          'Open h5_link on a phone and pass the check.',
+          `GET /api/v1/realface/status?groupId=${id} until ready_to_finalize.`,
+          enroll,
+        ]
+  const body = {
+    object: 'realface.init',
+    group_id: id,
+    h5_link: link,
+    h5Link: link,
+    status,
+    expires_in_seconds: seconds,
+    ...(refreshed && { refreshed: true }),
+    next_steps: steps,
+  }
   return json(200, body, { 'cache-control': 'no-store' })
 }
 
 /** A group, or the claim that outlives it. 400 for what is no id of one, 404 for one that is not there. */
-async function groupOf(id: string, { path, records, now }: { path: string; records: FreeContext['records']; now: number }): Promise<StoredRecord> {
+async function groupOf(
+  id: string,
+  { path, records, now }: { path: string; records: FreeContext['records']; now: number },
+): Promise<StoredRecord> {
   if (!GROUP_ID.test(id)) throw refused(path, `must be the group_id of a realface/init, got ${quoted(id)}`)
   const found = (await records.getOwned(FACE_CLAIM, id, now)) ?? (await records.getOwned(FACE_GROUP, id, now))
   if (!found) throw unknownGroup()
@@ -291,8 +439,17 @@ const status = free({
     const { records, clock } = context
     const group = await groupOf(query.get('groupId') ?? '', { path: 'groupId', records, now: clock.now() })
     const isActive = await activated(group, context)
-    const faces = group.kind === FACE_CLAIM ? (await charactersOf(group.owner, 'face', context)).filter(({ data }) => data.group === group.id) : []
-    const body = { object: 'realface.status', group_id: group.id, status: isActive ? ACTIVE : PENDING, asset_count: faces.length, ready_to_finalize: isActive }
+    const faces =
+      group.kind === FACE_CLAIM
+        ? (await charactersOf(group.owner, 'face', context)).filter(({ data }) => data.group === group.id)
+        : []
+    const body = {
+      object: 'realface.status',
+      group_id: group.id,
+      status: isActive ? ACTIVE : PENDING,
+      asset_count: faces.length,
+      ready_to_finalize: isActive,
+    }
     return json(200, body, { 'cache-control': 'no-store' })
   },
 })
@@ -308,8 +465,15 @@ const page = free({
   produces: 'text/html',
   answer(_request, { vendors }) {
     const html = vendors.portraits?.page
-    if (html === undefined) throw new ApiError('NOT_FOUND', { message: 'The check of this gateway has a page of its own.' })
-    const headers = { 'content-type': 'text/html; charset=utf-8', 'cache-control': 'no-store', 'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'", 'x-content-type-options': 'nosniff', 'referrer-policy': 'no-referrer' }
+    if (html === undefined)
+      throw new ApiError('NOT_FOUND', { message: 'The check of this gateway has a page of its own.' })
+    const headers = {
+      'content-type': 'text/html; charset=utf-8',
+      'cache-control': 'no-store',
+      'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'",
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'no-referrer',
+    }
     return { status: 200, headers, body: html }
   },
 })
@@ -319,7 +483,11 @@ const page = free({
 type Found = { readonly id: string; readonly data: Character; readonly call: Call }
 
 /** Newest first; without those that wait to be paid. */
-async function charactersOf(wallet: string, type: Character['type'], { records, clock }: FreeContext): Promise<readonly Found[]> {
+async function charactersOf(
+  wallet: string,
+  type: Character['type'],
+  { records, clock }: FreeContext,
+): Promise<readonly Found[]> {
   const kept = await records.listOwned(ASSET, wallet, { now: clock.now(), limit: MAX_READ })
   const ofType = kept.map(({ id, data }) => ({ id, data: data as Character })).filter(({ data }) => data.type === type)
   const found: Found[] = []
@@ -349,7 +517,9 @@ function list(field: 'portraits' | 'realfaces', { type, summary }: { type: Chara
           name: Type.String(),
           imageUrl: Type.String(),
           createdAt: Type.String(),
-          enrollmentTxHash: Type.Union([Type.String(), Type.Null()], { description: 'Null where its payment has not settled.' }),
+          enrollmentTxHash: Type.Union([Type.String(), Type.Null()], {
+            description: 'Null where its payment has not settled.',
+          }),
         }),
       ),
       count: Type.Integer(),
@@ -359,14 +529,16 @@ function list(field: 'portraits' | 'realfaces', { type, summary }: { type: Chara
       const wallet = walletOf(params.address ?? '', gateway)
       const all = await charactersOf(wallet, type, context)
       const href = (key: string) => objects.url?.(key) ?? `${origin}/api/media/${key}`
-      const listed = all.slice(0, MAX_LISTED).map(({ id, data: { group, name, source, mediaKey, createdAt }, call }) => ({
-        assetId: id,
-        groupId: group,
-        name,
-        imageUrl: mediaKey === null ? source : href(mediaKey),
-        createdAt: new Date(createdAt).toISOString(),
-        enrollmentTxHash: call.receipt?.transaction ?? null,
-      }))
+      const listed = all
+        .slice(0, MAX_LISTED)
+        .map(({ id, data: { group, name, source, mediaKey, createdAt }, call }) => ({
+          assetId: id,
+          groupId: group,
+          name,
+          imageUrl: mediaKey === null ? source : href(mediaKey),
+          createdAt: new Date(createdAt).toISOString(),
+          enrollmentTxHash: call.receipt?.transaction ?? null,
+        }))
       return json(200, { wallet, [field]: listed, count: all.length }, { 'cache-control': 'private, max-age=30' })
     },
   })

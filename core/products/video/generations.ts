@@ -6,7 +6,15 @@ import { quoted, refused } from '../../http/request_body.ts'
 import type { Json } from '../../ports/mod.ts'
 import { asNumber, FEE, videoGenerationFee, videoRate } from '../../x402/pricing.ts'
 import { READS } from '../../http/replies.ts'
-import { checkVideo, DEFAULT_MODEL, flatFields, isListed, MAX_PROMPT, promptField, type VideoRequest } from './request.ts'
+import {
+  checkVideo,
+  DEFAULT_MODEL,
+  flatFields,
+  isListed,
+  MAX_PROMPT,
+  promptField,
+  type VideoRequest,
+} from './request.ts'
 import * as sale from './shared.ts'
 import { isFields } from '../chat/formats/json.ts'
 
@@ -36,7 +44,8 @@ const generations = {
     name: 'videos.generations',
     path: '/api/v1/videos/generations',
     summary: 'Generate a video from a prompt, an image or references',
-    description: 'Answers 202 with a job to poll; a video takes about 1 to 3 minutes. Charged by the first poll that finds it ready. GET without payment shows the catalog.',
+    description:
+      'Answers 202 with a job to poll; a video takes about 1 to 3 minutes. Charged by the first poll that finds it ready. GET without payment shows the catalog.',
     input: Type.Object({ ...flatFields, prompt: promptField }),
     example: EXAMPLE,
     job: sale.videoJob('/api/v1/videos/generations/{id}'),
@@ -57,13 +66,23 @@ function modelOf(offering: Offering): string {
 // ── content parts ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 const part = Type.Object(
-  { type: Type.String({ description: 'text or image_url.' }), text: Type.Optional(Type.Unknown()), image_url: Type.Optional(Type.Unknown()), role: Type.Optional(Type.Unknown()) },
-  { description: '{"type": "text", "text": "..."}, or {"type": "image_url", "image_url": {"url": "..."}}: one image at most, without a role.' },
+  {
+    type: Type.String({ description: 'text or image_url.' }),
+    text: Type.Optional(Type.Unknown()),
+    image_url: Type.Optional(Type.Unknown()),
+    role: Type.Optional(Type.Unknown()),
+  },
+  {
+    description:
+      '{"type": "text", "text": "..."}, or {"type": "image_url", "image_url": {"url": "..."}}: one image at most, without a role.',
+  },
 )
 const inParts = Type.Object({
   ...flatFields,
   prompt: Type.Optional(promptField),
-  content: Type.Array(part, { description: 'Texts make the prompt, the image is the first frame. All else goes into the flat fields.' }),
+  content: Type.Array(part, {
+    description: 'Texts make the prompt, the image is the first frame. All else goes into the flat fields.',
+  }),
   ratio: Type.Optional(Type.String({ description: 'aspect_ratio by another name.' })),
   duration: Type.Optional(Type.Integer({ description: 'duration_seconds by another name.' })),
 })
@@ -76,7 +95,8 @@ const parts = paid({
   name: 'videos',
   path: '/api/v1/videos',
   summary: 'Generate a video from content parts',
-  description: 'The same as /api/v1/videos/generations, written as content parts; takes the flat fields as well, and bare vendor-e ids such as video-2.0.',
+  description:
+    'The same as /api/v1/videos/generations, written as content parts; takes the flat fields as well, and bare vendor-e ids such as video-2.0.',
   input: inParts,
   example: PARTS_EXAMPLE,
   job: sale.videoJob('/api/v1/videos/{id}'),
@@ -99,9 +119,14 @@ function flattened({ content, ratio, duration, ...order }: InParts, { video }: C
     else throw refused(`${at}.type`, `must be text or image_url, got ${quoted(each.type)}; ${elsewhere(each.type)}`)
   }
   if (content.length === 0) throw refused('content', 'needs a text part, got no parts')
-  if (images.length > 1) throw refused('content', `takes one image_url part at most, got ${images.length}; send the others in last_frame_url or reference_image_urls`)
+  if (images.length > 1)
+    throw refused(
+      'content',
+      `takes one image_url part at most, got ${images.length}; send the others in last_frame_url or reference_image_urls`,
+    )
   const prompt = texts.length > 0 ? texts.join('\n') : undefined
-  if (prompt !== undefined && prompt.length > MAX_PROMPT) throw refused('content', `its texts may have at most ${MAX_PROMPT} characters, got ${prompt.length}`)
+  if (prompt !== undefined && prompt.length > MAX_PROMPT)
+    throw refused('content', `its texts may have at most ${MAX_PROMPT} characters, got ${prompt.length}`)
   const [image] = images
   return {
     ...order,
@@ -114,25 +139,41 @@ function flattened({ content, ratio, duration, ...order }: InParts, { video }: C
 }
 
 /** A field by the value that it has, under its own name or another; both may be said only where they agree. */
-function once(field: keyof VideoRequest, own: unknown, [name, other]: readonly [string, unknown] = ['', undefined]): VideoRequest {
-  if (own !== undefined && other !== undefined && own !== other) throw refused(field, `is said twice: here ${quoted(own)}, by ${name} ${quoted(other)}; send one of them`)
+function once(
+  field: keyof VideoRequest,
+  own: unknown,
+  [name, other]: readonly [string, unknown] = ['', undefined],
+): VideoRequest {
+  if (own !== undefined && other !== undefined && own !== other)
+    throw refused(field, `is said twice: here ${quoted(own)}, by ${name} ${quoted(other)}; send one of them`)
   const value = own ?? other
   return value === undefined ? {} : ({ [field]: value } as VideoRequest)
 }
 
 function textIn({ text, role }: InParts['content'][number], at: string): string {
-  if (typeof text !== 'string') throw refused(`${at}.text`, text === undefined ? 'is needed: the text of this part' : `must be a text, got ${quoted(text)}`)
-  if (role !== undefined && role !== null) throw refused(`${at}.role`, `is not taken on a text part, got ${quoted(role)}`)
+  if (typeof text !== 'string')
+    throw refused(
+      `${at}.text`,
+      text === undefined ? 'is needed: the text of this part' : `must be a text, got ${quoted(text)}`,
+    )
+  if (role !== undefined && role !== null)
+    throw refused(`${at}.role`, `is not taken on a text part, got ${quoted(role)}`)
   return text
 }
 
 function imageIn({ image_url: image, role }: InParts['content'][number], at: string): string {
   if (role !== undefined && role !== null) {
-    throw refused(`${at}.role`, `is not taken, got ${quoted(role)}; the image of a part is the first frame, others go into the flat fields last_frame_url and reference_image_urls`)
+    throw refused(
+      `${at}.role`,
+      `is not taken, got ${quoted(role)}; the image of a part is the first frame, others go into the flat fields last_frame_url and reference_image_urls`,
+    )
   }
   const url = isFields(image) ? image.url : image
   if (typeof url === 'string' && url !== '') return url
-  throw refused(`${at}.image_url`, `must be {"url": "https://..."}, got ${quoted(isFields(image) && url !== undefined ? url : image)}`)
+  throw refused(
+    `${at}.image_url`,
+    `must be {"url": "https://..."}, got ${quoted(isFields(image) && url !== undefined ? url : image)}`,
+  )
 }
 
 function elsewhere(type: string): string {
@@ -142,7 +183,9 @@ function elsewhere(type: string): string {
 
 /** A vendor-e id without its prefix means the row of that name; any other id stays as it is. */
 function prefixed(id: string, rows: readonly VideoRow[]): string {
-  const named = rows.find((row) => row.family === 'e' && [row.id, ...row.aliases].some((name) => name.slice(name.indexOf('/') + 1) === id))
+  const named = rows.find(
+    (row) => row.family === 'e' && [row.id, ...row.aliases].some((name) => name.slice(name.indexOf('/') + 1) === id),
+  )
   return named && !id.includes('/') ? named.id : id
 }
 
@@ -169,7 +212,9 @@ const model = Type.Object({
   min_duration_seconds: Type.Integer(range),
   max_duration_seconds: Type.Integer(range),
   default_duration_seconds: Type.Integer(range),
-  durations: Type.Optional(Type.Array(Type.Integer(), { description: 'The only lengths, where not every one between is made.' })),
+  durations: Type.Optional(
+    Type.Array(Type.Integer(), { description: 'The only lengths, where not every one between is made.' }),
+  ),
   resolutions: Type.Array(Type.String()),
   defaultResolution: Type.String(),
   aspect_ratios: Type.Array(Type.String()),
@@ -178,11 +223,15 @@ const model = Type.Object({
   last_frame: Type.Boolean(),
   reference_media: Type.Boolean(),
   asset_id: Type.Boolean({ description: 'Whether real_face_asset_id is taken.' }),
-  pricePerSecond: Type.Number({ description: 'US dollars at the default resolution, before margin and fee; at 720p where tokens are billed.' }),
+  pricePerSecond: Type.Number({
+    description: 'US dollars at the default resolution, before margin and fee; at 720p where tokens are billed.',
+  }),
   pricePerSecondByResolution: Type.Optional(Type.Record(Type.String(), Type.Number())),
   perGenerationFee: Type.Number({ description: 'US dollars for a generation, however long.' }),
   transaction_fee: Type.Number({ description: 'US dollars for a call, once.' }),
-  price_per_million_tokens: Type.Optional(Type.Number({ description: 'US dollars before margin, where tokens are billed.' })),
+  price_per_million_tokens: Type.Optional(
+    Type.Number({ description: 'US dollars before margin, where tokens are billed.' }),
+  ),
 })
 
 const models = free({
@@ -199,11 +248,27 @@ export const video = [generations, parts, jobPoll, models]
 
 /** Every row on show that a vendor of the operator's makes. */
 function catalogOf({ catalog, vendors }: Offering): { readonly [key: string]: Json } {
-  return { object: 'list', data: catalog.video.all.filter((row) => isListed(row) && vendors.video?.(row) !== undefined).map(listing) }
+  return {
+    object: 'list',
+    data: catalog.video.all.filter((row) => isListed(row) && vendors.video?.(row) !== undefined).map(listing),
+  }
 }
 
 function listing(row: VideoRow): { readonly [key: string]: Json } {
-  const { id, name, maker, seconds, resolutions, usualResolution, ratios, audio, lastFrame, references, assets, billing } = row
+  const {
+    id,
+    name,
+    maker,
+    seconds,
+    resolutions,
+    usualResolution,
+    ratios,
+    audio,
+    lastFrame,
+    references,
+    assets,
+    billing,
+  } = row
   return {
     id,
     object: 'model',
@@ -222,7 +287,11 @@ function listing(row: VideoRow): { readonly [key: string]: Json } {
     reference_media: references,
     asset_id: assets,
     pricePerSecond: asNumber(videoRate(billing, usualResolution)),
-    ...(billing.mode === 'per_second_by_tier' && { pricePerSecondByResolution: Object.fromEntries(resolutions.map((tier) => [tier, asNumber(videoRate(billing, tier))])) }),
+    ...(billing.mode === 'per_second_by_tier' && {
+      pricePerSecondByResolution: Object.fromEntries(
+        resolutions.map((tier) => [tier, asNumber(videoRate(billing, tier))]),
+      ),
+    }),
     perGenerationFee: asNumber(videoGenerationFee(billing)),
     transaction_fee: asNumber(FEE),
     ...(billing.mode === 'per_token' && { price_per_million_tokens: asNumber(billing.rate) }),

@@ -11,7 +11,28 @@ export type VideoRates =
   | { readonly perMillionTokens: string }
 
 /** One row's changes. `redirect` names the row that does the work instead. */
-export type VideoOverride = Partial<Pick<VideoRow, 'aliases' | 'name' | 'maker' | 'vendor' | 'upstream' | 'family' | 'seconds' | 'resolutions' | 'usualResolution' | 'capsResolution' | 'ratios' | 'audio' | 'lastFrame' | 'references' | 'assets' | 'hidden' | 'retired'>> & {
+export type VideoOverride = Partial<
+  Pick<
+    VideoRow,
+    | 'aliases'
+    | 'name'
+    | 'maker'
+    | 'vendor'
+    | 'upstream'
+    | 'family'
+    | 'seconds'
+    | 'resolutions'
+    | 'usualResolution'
+    | 'capsResolution'
+    | 'ratios'
+    | 'audio'
+    | 'lastFrame'
+    | 'references'
+    | 'assets'
+    | 'hidden'
+    | 'retired'
+  >
+> & {
   readonly id: string
   readonly rates?: VideoRates
   readonly redirect?: string
@@ -23,26 +44,35 @@ export type VideosOverridden = { readonly rows: readonly VideoRow[]; readonly mi
 export function overrideVideos(rows: readonly VideoRow[], overrides: readonly VideoOverride[]): VideosOverridden {
   const mistakes: string[] = []
   const byId = new Map(rows.map((row) => [row.id, row]))
-  for (const id of duplicatesIn(overrides.map((override) => override.id))) mistakes.push(`videos: two entries change ${id}`)
+  for (const id of duplicatesIn(overrides.map((override) => override.id)))
+    mistakes.push(`videos: two entries change ${id}`)
   for (const override of overrides) {
     const row = changed(byId.get(override.id), override, mistakes)
     if (row) byId.set(row.id, row)
     if (row) mistakes.push(...flaws(row))
   }
-  if (mistakes.length === 0) for (const { id, redirect } of overrides) {
-    if (redirect === undefined) continue
-    const isChained = redirect !== id && overrides.some((other) => other.id === redirect && other.redirect !== undefined)
-    if (isChained) mistakes.push(`videos ${id}.redirect: ${redirect} is redirected itself; name the row that does the work`)
-    const row = redirected(byId.get(id), byId.get(redirect), { redirect, mistakes })
-    if (row) byId.set(id, row)
-  }
+  if (mistakes.length === 0)
+    for (const { id, redirect } of overrides) {
+      if (redirect === undefined) continue
+      const isChained =
+        redirect !== id && overrides.some((other) => other.id === redirect && other.redirect !== undefined)
+      if (isChained)
+        mistakes.push(`videos ${id}.redirect: ${redirect} is redirected itself; name the row that does the work`)
+      const row = redirected(byId.get(id), byId.get(redirect), { redirect, mistakes })
+      if (row) byId.set(id, row)
+    }
   const all = [...byId.values()]
-  for (const name of duplicatesIn(all.flatMap((row) => [row.id, ...row.aliases]))) mistakes.push(`videos: two rows are called ${name}`)
+  for (const name of duplicatesIn(all.flatMap((row) => [row.id, ...row.aliases])))
+    mistakes.push(`videos: two rows are called ${name}`)
   return { rows: all, mistakes }
 }
 
 /** A row of the contract with its changes, or a new one, which has to say what it cannot inherit from its family. */
-function changed(known: VideoRow | undefined, { id, rates, redirect: _, ...fields }: VideoOverride, mistakes: string[]): VideoRow | undefined {
+function changed(
+  known: VideoRow | undefined,
+  { id, rates, redirect: _, ...fields }: VideoOverride,
+  mistakes: string[],
+): VideoRow | undefined {
   const billing = rates && readRates(id, rates, mistakes)
   if (known) return { ...known, ...fields, ...(billing && { billing }) }
   const { vendor, upstream, family, maker = vendor } = fields
@@ -58,7 +88,9 @@ function readRates(id: string, rates: VideoRates, mistakes: string[]): VideoBill
     if ('perSecond' in rates) return { mode: 'per_second_with_margin', rate: dollars(rates.perSecond) }
     if ('perMillionTokens' in rates) return { mode: 'per_token', rate: dollars(rates.perMillionTokens) }
     const { perSecondByResolution, perGeneration = '0' } = rates
-    const tiers: Record<string, Dollars> = Object.fromEntries(Object.entries(perSecondByResolution).map(([tier, rate]) => [tier, dollars(rate)]))
+    const tiers: Record<string, Dollars> = Object.fromEntries(
+      Object.entries(perSecondByResolution).map(([tier, rate]) => [tier, dollars(rate)]),
+    )
     return { mode: 'per_second_by_tier', tiers, perGeneration: dollars(perGeneration) }
   } catch (error) {
     mistakes.push(`videos ${id}.rates: ${(error as Error).message}`)
@@ -71,22 +103,32 @@ function flaws({ id, seconds, resolutions, usualResolution, billing }: VideoRow)
   const found: string[] = []
   const { min, max, usual, only } = seconds
   const isWhole = [min, max, usual, ...(only ?? [])].every((each) => Number.isSafeInteger(each) && each > 0)
-  const isMade = only ? only.includes(usual) && only.every((each) => each >= min && each <= max) : usual >= min && usual <= max
-  if (!isWhole || !isMade) found.push(`videos ${id}.seconds: whole numbers are needed, min <= usual <= max, and usual one of only`)
-  if (!resolutions.includes(usualResolution)) found.push(`videos ${id}.usualResolution: must be one of its resolutions, got ${usualResolution}`)
+  const isMade = only
+    ? only.includes(usual) && only.every((each) => each >= min && each <= max)
+    : usual >= min && usual <= max
+  if (!isWhole || !isMade)
+    found.push(`videos ${id}.seconds: whole numbers are needed, min <= usual <= max, and usual one of only`)
+  if (!resolutions.includes(usualResolution))
+    found.push(`videos ${id}.usualResolution: must be one of its resolutions, got ${usualResolution}`)
   for (const resolution of resolutions) {
-    if (!RESOLUTION_NAMES.includes(resolution)) found.push(`videos ${id}.resolutions: must be of ${RESOLUTION_NAMES.join(', ')}, got ${resolution}`)
+    if (!RESOLUTION_NAMES.includes(resolution))
+      found.push(`videos ${id}.resolutions: must be of ${RESOLUTION_NAMES.join(', ')}, got ${resolution}`)
     else if (!hasRate(billing, resolution)) found.push(`videos ${id}.rates: none for ${resolution}`)
   }
   return found
 }
 
-const hasRate = (billing: VideoBilling, resolution: string): boolean => billing.mode !== 'per_second_by_tier' || Object.hasOwn(billing.tiers, resolution)
+const hasRate = (billing: VideoBilling, resolution: string): boolean =>
+  billing.mode !== 'per_second_by_tier' || Object.hasOwn(billing.tiers, resolution)
 
 type Redirecting = { readonly redirect: string; readonly mistakes: string[] }
 
 /** Keeps the name and what the fallback makes too, at its rates, which must be the same or lower (contract 21.11). */
-function redirected(row: VideoRow | undefined, fallback: VideoRow | undefined, { redirect, mistakes }: Redirecting): VideoRow | undefined {
+function redirected(
+  row: VideoRow | undefined,
+  fallback: VideoRow | undefined,
+  { redirect, mistakes }: Redirecting,
+): VideoRow | undefined {
   if (!row) return undefined
   if (!fallback || fallback.id === row.id) {
     mistakes.push(`videos ${row.id}.redirect: there is no other row called ${redirect}`)
@@ -104,8 +146,25 @@ function redirected(row: VideoRow | undefined, fallback: VideoRow | undefined, {
   const { vendor, upstream, family, ratios, billing } = fallback
   const both = (capability: 'audio' | 'lastFrame' | 'references' | 'assets') => row[capability] && fallback[capability]
   const usualResolution = resolutions.includes(row.usualResolution) ? row.usualResolution : first
-  const can = { audio: both('audio'), lastFrame: both('lastFrame'), references: both('references'), assets: both('assets') }
-  return { ...row, vendor, upstream, family, seconds, resolutions, usualResolution, ratios, billing, ...can, servedBy: fallback.id }
+  const can = {
+    audio: both('audio'),
+    lastFrame: both('lastFrame'),
+    references: both('references'),
+    assets: both('assets'),
+  }
+  return {
+    ...row,
+    vendor,
+    upstream,
+    family,
+    seconds,
+    resolutions,
+    usualResolution,
+    ratios,
+    billing,
+    ...can,
+    servedBy: fallback.id,
+  }
 }
 
 /** The lengths that both make; undefined where there are none. */
@@ -118,7 +177,14 @@ function sharedSeconds(a: VideoRow['seconds'], b: VideoRow['seconds']): VideoRow
 }
 
 /** At the shortest or the longest clip: prices grow evenly in between. */
-function isDearer(fallback: VideoBilling, own: VideoBilling, { seconds, resolution }: { seconds: VideoRow['seconds']; resolution: string }): boolean {
-  const priceOf = (billing: VideoBilling, length: number): Dollars => ({ num: videoPrice({ billing, seconds: length, resolution }), den: 1n })
+function isDearer(
+  fallback: VideoBilling,
+  own: VideoBilling,
+  { seconds, resolution }: { seconds: VideoRow['seconds']; resolution: string },
+): boolean {
+  const priceOf = (billing: VideoBilling, length: number): Dollars => ({
+    num: videoPrice({ billing, seconds: length, resolution }),
+    den: 1n,
+  })
   return [seconds.min, seconds.max].some((length) => isBelow(priceOf(own, length), priceOf(fallback, length)))
 }

@@ -26,7 +26,11 @@ export type Character = {
 }
 
 /** The vendor's own id of a character of this payer; undefined for anybody else's, for one that waits to be paid, and for none. */
-export async function enrolledAs(storage: Pick<Storage, 'getOwned' | 'getCall'>, id: string, { payer, now }: { payer: string; now: number }): Promise<string | undefined> {
+export async function enrolledAs(
+  storage: Pick<Storage, 'getOwned' | 'getCall'>,
+  id: string,
+  { payer, now }: { payer: string; now: number },
+): Promise<string | undefined> {
   const record = await storage.getOwned(ASSET, id, now)
   if (record?.owner !== payer) return undefined
   const { vendorAsset, call } = record.data as Character
@@ -47,7 +51,11 @@ export function idFrom(call: string, prefix: string): string {
 }
 
 /** Keeps a record for its owner; one that it has already stays as it is. Throws NOT_ALLOWED where another wallet has it. */
-export async function keepFor(storage: Pick<Storage, 'putOwned' | 'getOwned'>, record: StoredRecord, now: number): Promise<void> {
+export async function keepFor(
+  storage: Pick<Storage, 'putOwned' | 'getOwned'>,
+  record: StoredRecord,
+  now: number,
+): Promise<void> {
   if (await storage.putOwned(record, now)) return
   const held = await storage.getOwned(record.kind, record.id, now)
   if (held?.owner !== record.owner) throw ofAnother()

@@ -1,7 +1,18 @@
 /** How a video is sold: what it costs, what is remembered of its order, what its vendor is asked, and how it reads on the wire (contract 12.1). */
 import { Type } from '@sinclair/typebox'
 import type { VideoRow } from '../catalog.ts'
-import type { Context, JobDescription, UpstreamStatus, UpstreamPollContext, Made, Offering, Order, Price, Showing, Stored } from '../../endpoint/mod.ts'
+import type {
+  Context,
+  JobDescription,
+  UpstreamStatus,
+  UpstreamPollContext,
+  Made,
+  Offering,
+  Order,
+  Price,
+  Showing,
+  Stored,
+} from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { refused } from '../../http/request_body.ts'
 import type { Usdc } from '../../x402/money.ts'
@@ -36,28 +47,47 @@ export const videoResult = Type.Object({
     }),
   ),
   price: Type.Object({ amount: Type.String(), currency: Type.Literal('USD') }),
-  payment: Type.Object({ status: Type.Union([Type.Literal('settled'), Type.Literal('already_settled')]), tx_hash: Type.String(), network: Type.String() }),
+  payment: Type.Object({
+    status: Type.Union([Type.Literal('settled'), Type.Literal('already_settled')]),
+    tx_hash: Type.String(),
+    network: Type.String(),
+  }),
 })
 
 /** Both endpoints share one store of jobs; each has a poll path of its own. */
 export const videoJob = (poll: string): JobDescription => ({
   object: 'video.generation.job',
   poll,
-  instructions: 'GET poll_url, as it is, every 5 to 10 seconds with a payment header of the same wallet; its key is for you alone. Wait up to 60 seconds for an answer. You are charged once, by the first poll that finds the video ready.',
-  running: 'Still working; a video takes about 1 to 3 minutes. Nothing has been charged. Poll again in 5 to 10 seconds.',
+  instructions:
+    'GET poll_url, as it is, every 5 to 10 seconds with a payment header of the same wallet; its key is for you alone. Wait up to 60 seconds for an answer. You are charged once, by the first poll that finds the video ready.',
+  running:
+    'Still working; a video takes about 1 to 3 minutes. Nothing has been charged. Poll again in 5 to 10 seconds.',
   query: pollQuery,
 })
 
 // ── what it costs ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-type Offered = { readonly row: VideoRow; readonly seconds: number; readonly resolution: string; readonly videos: number; readonly audios: number }
+type Offered = {
+  readonly row: VideoRow
+  readonly seconds: number
+  readonly resolution: string
+  readonly videos: number
+  readonly audios: number
+}
 
 /** The row of a checked order, and its size. Throws a plain error for one that was not checked. */
 function offered(order: VideoRequest, { catalog }: Context): Offered {
   const { model = DEFAULT_MODEL, duration_seconds, resolution, reference_videos = [], reference_audios = [] } = order
   const row = catalog.video.get(model)
-  if (!row || duration_seconds === undefined || resolution === undefined) throw new Error(`not a checked order: ${model}`)
-  return { row, seconds: duration_seconds, resolution, videos: reference_videos.length, audios: reference_audios.length }
+  if (!row || duration_seconds === undefined || resolution === undefined)
+    throw new Error(`not a checked order: ${model}`)
+  return {
+    row,
+    seconds: duration_seconds,
+    resolution,
+    videos: reference_videos.length,
+    audios: reference_audios.length,
+  }
 }
 
 /** The quote; pictures do not change it. */
@@ -95,10 +125,16 @@ export function configured({ catalog, vendors }: Offering): readonly VideoRow[] 
 export function videoSpan(rows: readonly VideoRow[]): { min: Usdc; max: Usdc } {
   const amounts = rows.flatMap(({ billing, seconds, resolutions, references }) => {
     const most = references ? { videos: 3, audios: 3 } : {}
-    return resolutions.flatMap((resolution) => [videoPrice({ billing, resolution, seconds: seconds.min }), videoPrice({ billing, resolution, seconds: seconds.max, ...most })])
+    return resolutions.flatMap((resolution) => [
+      videoPrice({ billing, resolution, seconds: seconds.min }),
+      videoPrice({ billing, resolution, seconds: seconds.max, ...most }),
+    ])
   })
   const [first = flatPrice('0')] = amounts
-  return { min: amounts.reduce((a, b) => (a < b ? a : b), first), max: amounts.reduce((a, b) => (a > b ? a : b), first) }
+  return {
+    min: amounts.reduce((a, b) => (a < b ? a : b), first),
+    max: amounts.reduce((a, b) => (a > b ? a : b), first),
+  }
 }
 
 export function isAvailable({ model = DEFAULT_MODEL }: VideoRequest, { catalog, vendors }: Offering): boolean {
@@ -112,13 +148,33 @@ export function isAvailable({ model = DEFAULT_MODEL }: VideoRequest, { catalog, 
 export type Remembered = {
   readonly model: string
   readonly duration_seconds: number
-  readonly _: { readonly i2v: boolean; readonly resolution: string; readonly rv: number; readonly ra: number; readonly generate_audio: boolean | null }
+  readonly _: {
+    readonly i2v: boolean
+    readonly resolution: string
+    readonly rv: number
+    readonly ra: number
+    readonly generate_audio: boolean | null
+  }
 }
 
 export function remember(order: VideoRequest): { model: string; request: Remembered } {
-  const { model = DEFAULT_MODEL, duration_seconds = 0, resolution = '', reference_videos = [], reference_audios = [], generate_audio = null } = order
+  const {
+    model = DEFAULT_MODEL,
+    duration_seconds = 0,
+    resolution = '',
+    reference_videos = [],
+    reference_audios = [],
+    generate_audio = null,
+  } = order
   const i2v = order.image_url !== undefined || order.real_face_asset_id !== undefined
-  return { model, request: { model, duration_seconds, _: { i2v, resolution, rv: reference_videos.length, ra: reference_audios.length, generate_audio } } }
+  return {
+    model,
+    request: {
+      model,
+      duration_seconds,
+      _: { i2v, resolution, rv: reference_videos.length, ra: reference_audios.length, generate_audio },
+    },
+  }
 }
 
 /** The words of a poll URL, to be signed (contract 12.42). */
@@ -146,7 +202,8 @@ export async function submit(order: Order<VideoRequest> & Assets): Promise<{ han
   const vendor = vendorOf(row, vendors)
   const id = input.real_face_asset_id
   const asset = id === undefined ? undefined : await order.asset?.(id)
-  if (id !== undefined && asset === undefined) throw refused('real_face_asset_id', `this wallet has enrolled no character ${id}. Nothing was charged`)
+  if (id !== undefined && asset === undefined)
+    throw refused('real_face_asset_id', `this wallet has enrolled no character ${id}. Nothing was charged`)
   const { handle } = await vendor.submit(jobOf(input, { row, seconds, resolution, asset }), { signal })
   return { handle: JSON.stringify([row.vendor, handle]) }
 }
@@ -157,8 +214,23 @@ function vendorOf(row: VideoRow, vendors: Offering['vendors']): VideoVendor {
   return vendor
 }
 
-function jobOf(input: VideoRequest, { row, seconds, resolution, asset }: Pick<Offered, 'row' | 'seconds' | 'resolution'> & { asset: string | undefined }): VideoJob {
-  const { prompt = '', aspect_ratio, image_url, last_frame_url, reference_image_urls, reference_videos, reference_audios, generate_audio, seed, watermark, return_last_frame } = input
+function jobOf(
+  input: VideoRequest,
+  { row, seconds, resolution, asset }: Pick<Offered, 'row' | 'seconds' | 'resolution'> & { asset: string | undefined },
+): VideoJob {
+  const {
+    prompt = '',
+    aspect_ratio,
+    image_url,
+    last_frame_url,
+    reference_image_urls,
+    reference_videos,
+    reference_audios,
+    generate_audio,
+    seed,
+    watermark,
+    return_last_frame,
+  } = input
   return {
     model: row.upstream,
     prompt,
@@ -179,22 +251,40 @@ function jobOf(input: VideoRequest, { row, seconds, resolution, asset }: Pick<Of
 }
 
 /** Asks the vendor what has become of a job. Throws where it cannot be asked just now. */
-export async function look(handle: string, { request, catalog, vendors, signal }: UpstreamPollContext): Promise<UpstreamStatus> {
+export async function look(
+  handle: string,
+  { request, catalog, vendors, signal }: UpstreamPollContext,
+): Promise<UpstreamStatus> {
   const remembered = request as unknown as Remembered
   const row = catalog.video.get(remembered.model)
   if (!row) throw new Error(`the catalog has no ${remembered.model} any more`)
   const [name, theirs] = JSON.parse(handle) as [string, string]
   const vendor = vendorOf(row.vendor === name ? row : { ...row, vendor: name }, vendors)
   const state = await vendor.look(theirs, { signal })
-  if (state.kind === 'running') return { kind: 'running', ...(state.progress !== undefined && { progress: state.progress }) }
+  if (state.kind === 'running')
+    return { kind: 'running', ...(state.progress !== undefined && { progress: state.progress }) }
   if (state.kind === 'done') return { kind: 'done', made: madeOf(state, { row, remembered, vendor, handle: theirs }) }
   // Only the sound was refused: the same clip without it may pass (contract 12.48).
   const isSound = state.code === 'output_audio_moderation' && row.family === 'e'
-  return { kind: 'failed', error: state.reason, ...(isSound && { fields: { error_code: 'output_audio_moderation', retry_with: { generate_audio: false } } }) }
+  return {
+    kind: 'failed',
+    error: state.reason,
+    ...(isSound && { fields: { error_code: 'output_audio_moderation', retry_with: { generate_audio: false } } }),
+  }
 }
 
-type Kept = { readonly seconds?: number; readonly requestId?: string; readonly hasLastFrame: boolean; readonly usage?: { readonly total_tokens: number; readonly token_source: 'upstream' | 'estimated' } }
-type Finished = { readonly row: VideoRow; readonly remembered: Remembered; readonly vendor: VideoVendor; readonly handle: string }
+type Kept = {
+  readonly seconds?: number
+  readonly requestId?: string
+  readonly hasLastFrame: boolean
+  readonly usage?: { readonly total_tokens: number; readonly token_source: 'upstream' | 'estimated' }
+}
+type Finished = {
+  readonly row: VideoRow
+  readonly remembered: Remembered
+  readonly vendor: VideoVendor
+  readonly handle: string
+}
 
 /** What a finished job becomes: the clip, and its last frame behind it, on their way to the mirror. */
 function madeOf(state: Extract<VideoState, { kind: 'done' }>, { row, remembered, vendor, handle }: Finished): Made {
@@ -212,9 +302,15 @@ function madeOf(state: Extract<VideoState, { kind: 'done' }>, { row, remembered,
   return { result: kept as unknown as Json, media: { folder: 'videos', urls, kinds: ['video'], ...streams } }
 }
 
-function usageOf({ duration_seconds, _: { resolution, rv, ra } }: Remembered, tokens: number | undefined): NonNullable<Kept['usage']> {
+function usageOf(
+  { duration_seconds, _: { resolution, rv, ra } }: Remembered,
+  tokens: number | undefined,
+): NonNullable<Kept['usage']> {
   if (tokens !== undefined && tokens > 0) return { total_tokens: tokens, token_source: 'upstream' }
-  return { total_tokens: videoTokens({ seconds: duration_seconds, resolution, videos: rv, audios: ra }), token_source: 'estimated' }
+  return {
+    total_tokens: videoTokens({ seconds: duration_seconds, resolution, videos: rv, audios: ra }),
+    token_source: 'estimated',
+  }
 }
 
 /** The members of the 200 body, beside id, price and payment. */

@@ -25,7 +25,8 @@ const fields = {
   depositWallet: 'The account at the prediction market that is to be credited.',
   recipient: "Where the bridge takes this account's deposits: the evm address that it answers with.",
   amountMicro: 'Millionths of a US dollar, as text: from 2000000 to 10000000000.',
-  depositAuthorization: 'Base64 of an x402 v2 payment whose authorization transfers amountMicro of USDC from the paying wallet to recipient.',
+  depositAuthorization:
+    'Base64 of an x402 v2 payment whose authorization transfers amountMicro of USDC from the paying wallet to recipient.',
 }
 const input = Type.Object({
   depositWallet: { ...Address, description: fields.depositWallet },
@@ -36,7 +37,8 @@ const input = Type.Object({
 type Asked = Static<typeof input>
 
 const txHash = Type.String()
-const AGAIN = 'If in doubt send the same signed request again: it finds the deposit, and never repeats it. Do not sign another deposit before.'
+const AGAIN =
+  'If in doubt send the same signed request again: it finds the deposit, and never repeats it. Do not sign another deposit before.'
 
 const fund = paid({
   name: 'polymarket.fund',
@@ -57,16 +59,31 @@ const fund = paid({
     fee: Type.Object({ amountUsd: Type.Number(), txHash, settled: Type.Boolean() }),
     note: Type.String(),
   }),
-  example: { depositWallet: '0x56687bf447db6ffa42ffe2204a05edaa20f55839', recipient: '0x23566f8b2e82adfcf01846e54899d110e97ac053', amountMicro: '25000000', depositAuthorization: btoa('{"x402Version":2,"accepted":{"scheme":"exact","network":"eip155:8453","amount":"25000000","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","payTo":"0x23566f8b2e82adfcf01846e54899d110e97ac053","maxTimeoutSeconds":600},"payload":{}}') },
+  example: {
+    depositWallet: '0x56687bf447db6ffa42ffe2204a05edaa20f55839',
+    recipient: '0x23566f8b2e82adfcf01846e54899d110e97ac053',
+    amountMicro: '25000000',
+    depositAuthorization: btoa(
+      '{"x402Version":2,"accepted":{"scheme":"exact","network":"eip155:8453","amount":"25000000","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","payTo":"0x23566f8b2e82adfcf01846e54899d110e97ac053","maxTimeoutSeconds":600},"payload":{}}',
+    ),
+  },
   errors: ['NOT_ALLOWED', 'AUTHORIZATION_USED', 'UPSTREAM_FAILED'],
-  price: () => ({ amount: flatPrice(PER_DEPOSIT), maxTimeoutSeconds: SECONDS, publicPrice: {}, also: { body_fields: fields } }),
-  isAvailable: (_input, { vendors, networks = [] }) => vendors.bridge !== undefined && (networks.length === 0 || networks.some((network) => vendors.bridge?.networks.includes(network))),
+  price: () => ({
+    amount: flatPrice(PER_DEPOSIT),
+    maxTimeoutSeconds: SECONDS,
+    publicPrice: {},
+    also: { body_fields: fields },
+  }),
+  isAvailable: (_input, { vendors, networks = [] }) =>
+    vendors.bridge !== undefined &&
+    (networks.length === 0 || networks.some((network) => vendors.bridge?.networks.includes(network))),
   settle: () => hybrid(WINDOW_MS),
   job: {
     object: 'polymarket.fund.job',
     poll: '/api/v1/calls/{id}',
     instructions: `The deposit may be on its way. GET poll_url, as it is, every 2 to 5 seconds with a payment header of the same wallet; its key is for you alone. The fee is charged once, by the first poll after the deposit has settled. ${AGAIN}`,
-    running: 'The deposit may be on its way; the fee has not been charged. Poll again in 2 to 5 seconds, and do not sign another deposit.',
+    running:
+      'The deposit may be on its way; the fee has not been charged. Poll again in 2 to 5 seconds, and do not sign another deposit.',
   },
   effects: {
     headers: (made) => ({ 'x-deposit-tx': (made as Deposited).txHash }),
@@ -75,7 +92,11 @@ const fund = paid({
 
   check(given) {
     const amount = BigInt(given.amountMicro)
-    if (amount < LEAST || amount > MAX) throw refused('amountMicro', `must be from ${LEAST} to ${MAX}, 2 to 10000 US dollars; got ${quoted(given.amountMicro)}`)
+    if (amount < LEAST || amount > MAX)
+      throw refused(
+        'amountMicro',
+        `must be from ${LEAST} to ${MAX}, 2 to 10000 US dollars; got ${quoted(given.amountMicro)}`,
+      )
     paymentIn(given)
     return given
   },
@@ -85,16 +106,34 @@ const fund = paid({
     const bridge = bridgeIn(order)
     const amount = BigInt(amountMicro) as Usdc
     const payment = paymentIn(asked)
-    if (!bridge.networks.includes(payment.accepted.network)) throw invalid(`the bridge takes no deposits on ${quoted(payment.accepted.network)}; it takes them on ${bridge.networks.join(', ')}`)
-    const second = await callContextIn(order).second(payment, { name: 'polymarket.deposit', payTo: recipient, amount, maxTimeoutSeconds: SECONDS })
+    if (!bridge.networks.includes(payment.accepted.network))
+      throw invalid(
+        `the bridge takes no deposits on ${quoted(payment.accepted.network)}; it takes them on ${bridge.networks.join(', ')}`,
+      )
+    const second = await callContextIn(order).second(payment, {
+      name: 'polymarket.deposit',
+      payTo: recipient,
+      amount,
+      maxTimeoutSeconds: SECONDS,
+    })
     if (second.kind === 'used') throw used(second.transaction)
     if (second.kind === 'refused') throw invalid(second.reason)
-    const expected = await bridge.depositAddress(asked.depositWallet, { signal: order.signal }).catch(failedAs('Bridge unavailable', 503))
-    if (expected.toLowerCase() !== recipient.toLowerCase()) throw forbidden('recipient', `recipient: the bridge takes deposits for ${asked.depositWallet} at ${expected}, not at ${recipient}. Nothing was charged.`)
+    const expected = await bridge
+      .depositAddress(asked.depositWallet, { signal: order.signal })
+      .catch(failedAs('Bridge unavailable', 503))
+    if (expected.toLowerCase() !== recipient.toLowerCase())
+      throw forbidden(
+        'recipient',
+        `recipient: the bridge takes deposits for ${asked.depositWallet} at ${expected}, not at ${recipient}. Nothing was charged.`,
+      )
     const settled = await second.settle()
     if (settled.kind === 'used') throw used(settled.transaction)
     if (settled.kind === 'refused' && settled.code === 'PAYMENT_UNFUNDED') throw invalid(settled.reason)
-    if (settled.kind === 'refused') throw new ApiError('UPSTREAM_FAILED', { error: 'Deposit settlement failed', message: `The deposit was not sent: ${settled.reason}. Neither it nor the fee was charged.` })
+    if (settled.kind === 'refused')
+      throw new ApiError('UPSTREAM_FAILED', {
+        error: 'Deposit settlement failed',
+        message: `The deposit was not sent: ${settled.reason}. Neither it nor the fee was charged.`,
+      })
     const { transaction, network } = settled.receipt
     const deposited: Deposited = { txHash: transaction, amountUsd: dollarsOf(amount), recipient, network }
     return { result: deposited }
@@ -106,14 +145,23 @@ const fund = paid({
     creditPending: true,
     status: 'deposit_submitted',
     deposit: made,
-    fee: { amountUsd: dollarsOf(flatPrice(PER_DEPOSIT)), txHash: settlement?.tx_hash ?? '', settled: settlement?.success ?? false },
+    fee: {
+      amountUsd: dollarsOf(flatPrice(PER_DEPOSIT)),
+      txHash: settlement?.tx_hash ?? '',
+      settled: settlement?.success ?? false,
+    },
     note: 'The deposit is on chain. The bridge credits the account, usually within minutes.',
   }),
 })
 
 export const funding = [fund]
 
-type Deposited = { readonly txHash: string; readonly amountUsd: number; readonly recipient: string; readonly network: string } & { readonly [key: string]: Json }
+type Deposited = {
+  readonly txHash: string
+  readonly amountUsd: number
+  readonly recipient: string
+  readonly network: string
+} & { readonly [key: string]: Json }
 
 const dollarsOf = (amount: Usdc): number => Number(print(amount))
 
@@ -131,7 +179,11 @@ function paymentIn({ depositAuthorization }: Pick<Asked, 'depositAuthorization'>
 /** The words of the payment header are those of the body here. */
 function invalid(reason: string): ApiError {
   const message = `depositAuthorization: ${reason.replace('the payment header', 'it')}`
-  return new ApiError('INVALID_BODY', { error: 'Deposit authorization invalid', message: `${message}. Nothing was charged.`, details: [{ path: 'depositAuthorization', message }] })
+  return new ApiError('INVALID_BODY', {
+    error: 'Deposit authorization invalid',
+    message: `${message}. Nothing was charged.`,
+    details: [{ path: 'depositAuthorization', message }],
+  })
 }
 
 /** 409, and not a 402: another payment of the fee does not help. */

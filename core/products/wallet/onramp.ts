@@ -13,7 +13,10 @@ const LIFE_MS = 300_000
 const LINKS = 'https://pay.coinbase.com/'
 
 const input = Type.Object({
-  address: Type.String({ pattern: '^0x[0-9a-fA-F]{40}$', description: 'The wallet on Base to fill; it is the one that signs.' }),
+  address: Type.String({
+    pattern: '^0x[0-9a-fA-F]{40}$',
+    description: 'The wallet on Base to fill; it is the one that signs.',
+  }),
   network: Type.Optional(Type.Literal('base')),
   asset: Type.Optional(Type.Literal('USDC')),
 })
@@ -22,7 +25,8 @@ const token = paid({
   name: 'onramp.token',
   path: '/api/v1/onramp/token',
   summary: 'A link to fill a wallet with USDC',
-  description: 'For one visit within five minutes. Free: sign an authorization of nothing with the wallet itself, which is never sent. 30 an hour from an address, 10 for a wallet.',
+  description:
+    'For one visit within five minutes. Free: sign an authorization of nothing with the wallet itself, which is never sent. 30 an hour from an address, 10 for a wallet.',
   tag: 'wallet',
   inline: true,
   failure: 'Onramp failed',
@@ -32,13 +36,20 @@ const token = paid({
   example: { address: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C', network: 'base', asset: 'USDC' },
   errors: ['NOT_ALLOWED', 'TOO_MANY_REQUESTS', 'UPSTREAM_FAILED'],
   price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }),
-  isAvailable: (_input, { vendors, networks = [] }) => vendors.onramp !== undefined && (networks.length === 0 || networks.some((network) => network.startsWith('eip155:'))),
+  isAvailable: (_input, { vendors, networks = [] }) =>
+    vendors.onramp !== undefined &&
+    (networks.length === 0 || networks.some((network) => network.startsWith('eip155:'))),
 
   async run(order) {
     const { address, network = 'base', asset = 'USDC' } = order.input as Static<typeof input>
     const { ip, permit } = callContextIn(order)
     const { payer, vendors, signal } = order
-    if (address.toLowerCase() !== payer.toLowerCase()) throw forbidden('wrong_wallet', `address: must be the wallet that signs, ${payer}; got ${clip(address)}. Nothing was charged.`, { payer_wallet: payer })
+    if (address.toLowerCase() !== payer.toLowerCase())
+      throw forbidden(
+        'wrong_wallet',
+        `address: must be the wallet that signs, ${payer}; got ${clip(address)}. Nothing was charged.`,
+        { payer_wallet: payer },
+      )
     if (!vendors.onramp) throw new ApiError('NOT_CONFIGURED')
     await permit('onramp', WINDOWS)
     const url = await vendors.onramp.link({ address: payer, network, asset, ip }, { signal })

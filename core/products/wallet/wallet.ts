@@ -31,7 +31,9 @@ export function walletOf(given: string, { terms }: Pick<GatewayFacts, 'terms'>):
 
 /** A wallet of the network that a gateway is paid on, for documents. */
 export function sampleWallet({ networks = [] }: Pick<Context, 'networks'>): string {
-  return networks.some((network) => network.startsWith('solana:')) ? '7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU' : '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
+  return networks.some((network) => network.startsWith('solana:'))
+    ? '7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU'
+    : '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
 }
 
 const balance = free({
@@ -57,7 +59,8 @@ const balance = free({
   async answer({ query }, { chain, clock, gateway, log }) {
     const address = walletOf(query.get('address') ?? '', gateway)
     const [terms] = gateway.terms()
-    if (!chain.balance) throw new ApiError('NOT_CONFIGURED', { message: 'The chain of this gateway cannot be asked for balances.' })
+    if (!chain.balance)
+      throw new ApiError('NOT_CONFIGURED', { message: 'The chain of this gateway cannot be asked for balances.' })
     if (!terms) throw away()
     const read = chain.balance
     const held = await within(clock, LOOK_MS, (signal) => read(address, { signal })).catch((error: Error) => {
@@ -65,13 +68,26 @@ const balance = free({
       throw away()
     })
     const { network, asset } = terms
-    const body = { object: 'balance', address, balance: print(held), base_units: held.toString(), asset: { symbol: 'USDC', address: asset, decimals: 6 } }
-    return json(200, { ...body, network: gateway.label, chain: network, timestamp: new Date(clock.now()).toISOString() }, { 'cache-control': 'no-store' })
+    const body = {
+      object: 'balance',
+      address,
+      balance: print(held),
+      base_units: held.toString(),
+      asset: { symbol: 'USDC', address: asset, decimals: 6 },
+    }
+    return json(
+      200,
+      { ...body, network: gateway.label, chain: network, timestamp: new Date(clock.now()).toISOString() },
+      { 'cache-control': 'no-store' },
+    )
   },
 })
 
 function away(): ApiError {
-  return new ApiError('NOT_READY', { message: 'The chain cannot be asked just now; try again.', headers: { 'retry-after': '5' } })
+  return new ApiError('NOT_READY', {
+    message: 'The chain cannot be asked just now; try again.',
+    headers: { 'retry-after': '5' },
+  })
 }
 
 const sum = {
@@ -122,7 +138,12 @@ export const wallet = [balance, reconciliation]
 
 function totalOf(spent: readonly Spend[]) {
   const sumOf = (count: (each: Spend) => number) => spent.reduce((sum, each) => sum + count(each), 0)
-  return { usd: print(paidIn(spent)), calls: sumOf(({ calls }) => calls), input_tokens: sumOf(({ inputTokens }) => inputTokens), output_tokens: sumOf(({ outputTokens }) => outputTokens) }
+  return {
+    usd: print(paidIn(spent)),
+    calls: sumOf(({ calls }) => calls),
+    input_tokens: sumOf(({ inputTokens }) => inputTokens),
+    output_tokens: sumOf(({ outputTokens }) => outputTokens),
+  }
 }
 
 const paidIn = (spent: readonly Spend[]): Usdc => usdc(spent.reduce((sum, each) => sum + each.spent, 0n))

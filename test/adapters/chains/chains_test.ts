@@ -65,14 +65,19 @@ describe('cash', () => {
     const early = cash.sign(offer, { from: alice, now: START })
     const late = cash.sign(offer, { from: bob, now: START })
     cash.forecast('late', 'late', 'refused')
-    const sent = async (payment: Payment, now = START) => (await cash.settle(payment, offer, { now, signal: timeouts() })).kind
+    const sent = async (payment: Payment, now = START) =>
+      (await cash.settle(payment, offer, { now, signal: timeouts() })).kind
     expect([await sent(early), cash.transfers.length]).toEqual(['unknown', 0])
     cash.deliver()
     expect(cash.balanceOf(offer.payTo)).toBe(10_000n)
     expect([await sent(early), await sent(late), await sent(late)]).toEqual(['settled', 'unknown', 'refused'])
     cash.advance(START + 60_000)
     cash.deliver()
-    expect([await sent(late, START + 60_000), cash.transfers.length, cash.balanceOf(bob)]).toEqual(['refused', 1, 10_000n])
+    expect([await sent(late, START + 60_000), cash.transfers.length, cash.balanceOf(bob)]).toEqual([
+      'refused',
+      1,
+      10_000n,
+    ])
   })
 
   test('before() holds a question until a test lets it go', async () => {
@@ -81,14 +86,20 @@ describe('cash', () => {
     const held = new Promise<void>((resolve) => (release = resolve))
     const cash = cashChain({ before: (question) => (asked.push(question), held) })
     const offer = cash.offer(1n)
-    const verdict = cash.verify(cash.sign(offer, { from: cash.wallet('alice'), now: START }), offer, { now: START, signal: timeouts() })
+    const verdict = cash.verify(cash.sign(offer, { from: cash.wallet('alice'), now: START }), offer, {
+      now: START,
+      signal: timeouts(),
+    })
     expect(asked).toEqual(['verify'])
     release()
     expect(await verdict).toMatchObject({ code: 'PAYMENT_UNFUNDED' })
   })
 })
 
-async function withChain(work: (h: EvmHarness) => Promise<void>, change: Parameters<typeof evmHarness>[1] = {}): Promise<void> {
+async function withChain(
+  work: (h: EvmHarness) => Promise<void>,
+  change: Parameters<typeof evmHarness>[1] = {},
+): Promise<void> {
   const h = await evmHarness(chainWorld, change)
   try {
     await work(h)
@@ -103,28 +114,40 @@ describe('EIP-712', () => {
   /** EIP-3009, and test signatures of its typed data: domain, its separator, and digest and signature of one authorization in it. */
   const golden = [
     {
-      domain: { name: 'USD Coin', version: '2' }, chainId: 8453, contract: base,
+      domain: { name: 'USD Coin', version: '2' },
+      chainId: 8453,
+      contract: base,
       separator: '0x02fa7265e7c5d81118673727957699e4d68f74cd74b7db77da710fe8a2c7834f',
       digest: '0xa9ee7fe1a8b4e46a8da0fbbded0866f3010c04dfc66b9b7281a0e0efd61d61ec',
-      signature: '0x4e0fd9e771e9771a43c84a4bddb1712d683d10cc0021e8f09a137d95bfa41db9336049ad3b4c9f90a01b85ac813c4600703a8d920a4d8ea01face3de3ee6da6d1b',
+      signature:
+        '0x4e0fd9e771e9771a43c84a4bddb1712d683d10cc0021e8f09a137d95bfa41db9336049ad3b4c9f90a01b85ac813c4600703a8d920a4d8ea01face3de3ee6da6d1b',
     },
     {
-      domain: DOMAIN, chainId: 84532, contract: ASSET,
+      domain: DOMAIN,
+      chainId: 84532,
+      contract: ASSET,
       separator: '0x71f17a3b2ff373b803d70a5a07c046c1a2bc8e89c09ef722fcb047abe94c9818',
       digest: '0xa990092936b926baf5c0309d4e66c31b45d547161355fafc16be6becf7ae4d49',
-      signature: '0x0271527cba2d0e77dcf88bf8e65211faefbc2eae4d33ae0a68532f2a8b94be3c6e21f82b5d4568308576420fa6faa92621d528f7813b31108b4e44e5d8e9ae041c',
+      signature:
+        '0x0271527cba2d0e77dcf88bf8e65211faefbc2eae4d33ae0a68532f2a8b94be3c6e21f82b5d4568308576420fa6faa92621d528f7813b31108b4e44e5d8e9ae041c',
     },
     {
-      domain: gateway, chainId: 8453, contract: '0x77777777Dcc4d5A8B6E418Fd04D8997ef11000eE',
+      domain: gateway,
+      chainId: 8453,
+      contract: '0x77777777Dcc4d5A8B6E418Fd04D8997ef11000eE',
       separator: '0xb1040a7853b725267d0fb612de81fc3cf29e39952e2addda68a717d99e97eb10',
       digest: '0x28cadb39fb87621f5a38007056be36aa21c43bc5a79756fb4984ae49c079c229',
-      signature: '0x2f90a629a69a10248ebee5306d8551f27f4b45b1bf8588a8c046f76764666522516f86a8804840eeb328a1267e14878ed7ad46479379cec47cb24b66a9f1519c1b',
+      signature:
+        '0x2f90a629a69a10248ebee5306d8551f27f4b45b1bf8588a8c046f76764666522516f86a8804840eeb328a1267e14878ed7ad46479379cec47cb24b66a9f1519c1b',
     },
     {
-      domain: gateway, chainId: 84532, contract: '0x0077777d7EBA4688BDeF3E311b846F25870A19B9',
+      domain: gateway,
+      chainId: 84532,
+      contract: '0x0077777d7EBA4688BDeF3E311b846F25870A19B9',
       separator: '0xc3742368491d62d35db4f2606f8715a4814d22826819aa828e2b09d0e1c64f25',
       digest: '0x185ac1e39d752477e0df1d1736bdde5e48f2077702b8dd4c44e84ae57e80af4e',
-      signature: '0xebbafd51586b4da1c10c9224184db6c13488ef682bca3092d9f892c65f04dfc458965444df72e6627ad83c2a97ad3462117a4c06ad2bfcef6d8c6998820082431c',
+      signature:
+        '0xebbafd51586b4da1c10c9224184db6c13488ef682bca3092d9f892c65f04dfc458965444df72e6627ad83c2a97ad3462117a4c06ad2bfcef6d8c6998820082431c',
     },
   ] as const
   const signer = '0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A'
@@ -139,8 +162,16 @@ describe('EIP-712', () => {
 
   for (const { domain, chainId, contract, separator, digest, signature } of golden) {
     test(`the golden vector of ${domain.name} on ${chainId} verifies`, async () => {
-      const offer: Offer = { ...offerTo(authorization.to), network: `eip155:${chainId}`, asset: contract, extra: domain }
-      const exact = readExact({ x402Version: 2, accepted: offer, payload: { signature, authorization } }, offer) as Exact
+      const offer: Offer = {
+        ...offerTo(authorization.to),
+        network: `eip155:${chainId}`,
+        asset: contract,
+        extra: domain,
+      }
+      const exact = readExact(
+        { x402Version: 2, accepted: offer, payload: { signature, authorization } },
+        offer,
+      ) as Exact
       expect(domainSeparator(domain, chainId, contract)).toBe(separator)
       expect(digestOf(exact, separator)).toBe(digest)
       expect(await signerOf(digest, exact.signature)).toBe(lower(signer))
@@ -152,7 +183,10 @@ test('a signature whose v is 0 or 1 is refused: the token would revert on it', (
   withChain(async (h) => {
     const payment = await h.sign(await h.payer(), h.offer)
     const signature = String(payment.payload.signature)
-    const bare = { ...payment, payload: { ...payment.payload, signature: signature.slice(0, -2) + (signature.endsWith('1b') ? '00' : '01') } }
+    const bare = {
+      ...payment,
+      payload: { ...payment.payload, signature: signature.slice(0, -2) + (signature.endsWith('1b') ? '00' : '01') },
+    }
     const refusal = { kind: 'refused', code: 'PAYMENT_INVALID', reason: expect.stringContaining('it must be 27 or 28') }
     expect(await h.chain.identify(bare, h.offer, at(h))).toMatchObject(refusal)
     expect(await h.chain.verify(bare, h.offer, at(h))).toMatchObject(refusal)
@@ -168,7 +202,10 @@ describe('a contract wallet (ERC-1271)', () => {
     await chainWorld.setBalance(address, balance)
     const sign = async (offer = h.offer, by = owner) => {
       const payment = await signPayment(by, offer, { now: h.now(), from: address })
-      return { ...payment, payload: { ...payment.payload, signature: `0x00${String(payment.payload.signature).slice(2)}` } }
+      return {
+        ...payment,
+        payload: { ...payment.payload, signature: `0x00${String(payment.payload.signature).slice(2)}` },
+      }
     }
     return { address, sign }
   }
@@ -182,7 +219,9 @@ describe('a contract wallet (ERC-1271)', () => {
       expect(await h.chain.verify(payment, h.offer, at(h))).toMatchObject({ kind: 'valid', balance: 1_000_000n })
       const payers = await Promise.all(Array.from({ length: 5 }, () => h.payer()))
       const others = await Promise.all(payers.map((payer) => h.sign(payer, h.offer)))
-      const all = await Promise.all([...others.slice(0, 2), payment, ...others.slice(2)].map((each) => h.chain.settle(each, h.offer, at(h))))
+      const all = await Promise.all(
+        [...others.slice(0, 2), payment, ...others.slice(2)].map((each) => h.chain.settle(each, h.offer, at(h))),
+      )
       expect(all.map((each) => each.kind)).toEqual(Array(6).fill('settled'))
       const used = all.map((each) => (each.kind === 'settled' ? each.receipt.transaction : ''))
       expect(used.filter((each) => each === used[2])).toHaveLength(1)
@@ -203,11 +242,16 @@ describe('a contract wallet (ERC-1271)', () => {
     withChain(async (h) => {
       const from = '0x00000000000000000000000000000000000c0de5'
       const payment = await signPayment(privateKeyToAccount(chainWorld.key()), h.offer, { now: h.now(), from })
-      const wrapped = { ...payment, payload: { ...payment.payload, signature: `${payment.payload.signature}${'6492'.repeat(16)}` } }
+      const wrapped = {
+        ...payment,
+        payload: { ...payment.payload, signature: `${payment.payload.signature}${'6492'.repeat(16)}` },
+      }
       for (const each of [payment, wrapped]) {
         expect(await h.chain.identify(each, h.offer, at(h))).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
       }
-      expect(await h.chain.identify(wrapped, h.offer, at(h))).toMatchObject({ reason: expect.stringContaining('ERC-6492') })
+      expect(await h.chain.identify(wrapped, h.offer, at(h))).toMatchObject({
+        reason: expect.stringContaining('ERC-6492'),
+      })
     }))
 
   test('that signs with 65 bytes goes alone all the same', () =>
@@ -241,9 +285,11 @@ describe('a receipt', () => {
   const topic = (hex: Hex): Hex => `0x${word(hex)}`
   const used = log(AUTHORIZATION_USED, topic(from), nonce)
   const transfer = (to: Hex, value: bigint): ChainLog => ({
-    ...log('0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef', topic(from), topic(to)), data: `0x${word(value)}`,
+    ...log('0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef', topic(from), topic(to)),
+    data: `0x${word(value)}`,
   })
-  const paid = (...logs: ChainLog[]) => paidIn({ transactionHash: '0x01', block: 1, success: true, logs }, exact, offer) !== undefined
+  const paid = (...logs: ChainLog[]) =>
+    paidIn({ transactionHash: '0x01', block: 1, success: true, logs }, exact, offer) !== undefined
 
   test('proves a payment only by our transfer right after our authorization', () => {
     const ours = transfer(payTo, 10_000n)
@@ -258,14 +304,19 @@ describe('a receipt', () => {
     expect(paid(used, elsewhere)).toBe(false)
     expect(paid(log(AUTHORIZATION_USED, topic(from), topic('0x01')), ours)).toBe(false)
     expect(paid(log(AUTHORIZATION_CANCELED, topic(from), nonce), ours)).toBe(false)
-    expect(paidIn({ transactionHash: '0x01', block: 1, success: false, logs: [used, ours] }, exact, offer)).toBeUndefined()
+    expect(
+      paidIn({ transactionHash: '0x01', block: 1, success: false, logs: [used, ours] }, exact, offer),
+    ).toBeUndefined()
   })
 
   test('is nothing but a receipt', () => {
     const good = { transactionHash: '0x01', status: '0x1', blockNumber: '0x1', logs: [used] }
     expect(readReceipt(good)).toMatchObject({ success: true })
     expect(readReceipt({ ...good, logs: [{ ...used, removed: true }] })).toMatchObject({ logs: [] })
-    const spoiled = [{ status: '0x' }, { blockNumber: null }, { logs: 'none' }, { logs: [null] }].map((change) => ({ ...good, ...change }))
+    const spoiled = [{ status: '0x' }, { blockNumber: null }, { logs: 'none' }, { logs: [null] }].map((change) => ({
+      ...good,
+      ...change,
+    }))
     for (const bad of [null, undefined, 7, '0x', {}, ...spoiled]) expect(readReceipt(bad)).toBeUndefined()
   })
 })
@@ -312,12 +363,17 @@ describe('check()', () => {
       expect(chain.terms(0)).toEqual([])
       h.outage(false)
       expect(await chain.check()).toMatchObject({ kind: 'ready', warnings: [] })
-      expect(chain.terms(0)).toEqual([{ scheme: 'exact', network: NETWORK, asset: ASSET, payTo: h.offer.payTo, extra: DOMAIN }])
+      expect(chain.terms(0)).toEqual([
+        { scheme: 'exact', network: NETWORK, asset: ASSET, payTo: h.offer.payTo, extra: DOMAIN },
+      ])
       chain.close()
     }))
 
   test('warns of a relayer that runs dry', async () => {
-    expect(await problems({ lowGas: 10n ** 30n })).toMatchObject({ kind: 'ready', warnings: [expect.stringContaining('running out of gas')] })
+    expect(await problems({ lowGas: 10n ** 30n })).toMatchObject({
+      kind: 'ready',
+      warnings: [expect.stringContaining('running out of gas')],
+    })
   })
 })
 
@@ -372,7 +428,10 @@ describe('fate()', () => {
       await chainWorld.mineAt(Math.ceil(h.now() / 1000) + 6_100)
       const chain = stranger(h, { logWindow: 4, lookbackSeconds: 60 })
       const before = h.line.count
-      expect(await chain.fate(payment, h.offer, at(h))).toMatchObject({ kind: 'unknown', reason: expect.stringContaining('not found') })
+      expect(await chain.fate(payment, h.offer, at(h))).toMatchObject({
+        kind: 'unknown',
+        reason: expect.stringContaining('not found'),
+      })
       expect(h.line.count - before).toBeLessThan(8)
       chain.close()
     }))
@@ -393,7 +452,9 @@ describe('fate()', () => {
       const payer = await h.payer()
       const end = now + longestLife(h.offer)
       const payment = await h.sign(payer, h.offer, { validBefore: BigInt(end) })
-      expect(await h.chain.verify(payment, h.offer, { now: now * 1000, signal: timeouts() })).toMatchObject({ kind: 'valid' })
+      expect(await h.chain.verify(payment, h.offer, { now: now * 1000, signal: timeouts() })).toMatchObject({
+        kind: 'valid',
+      })
       await h.cancel(payer, payment)
       await chainWorld.ask('anvil_mine', hexOf(290n), hexOf(290n))
       await chainWorld.mineAt(end + 700)
@@ -417,7 +478,8 @@ describe('fate()', () => {
 })
 
 describe('an authorization that is used, nobody knows on what,', () => {
-  const hidden = (h: EvmHarness) => void (h.line.judge = () => instead(({ method }) => method === 'eth_getLogs', { result: [] }))
+  const hidden = (h: EvmHarness) =>
+    void (h.line.judge = () => instead(({ method }) => method === 'eth_getLogs', { result: [] }))
 
   test('is refused when it was never sent, and settled once its event is found', () =>
     withChain(async (h) => {
@@ -449,7 +511,8 @@ describe('an authorization that is used, nobody knows on what,', () => {
           return message.method === 'eth_getLogs' ? { id: message.id, result: [] } : reply
         })
       }
-      for (let i = 0; i < 2; i++) expect(await h.chain.settle(payment, h.offer, at(h))).toMatchObject({ kind: 'unknown' })
+      for (let i = 0; i < 2; i++)
+        expect(await h.chain.settle(payment, h.offer, at(h))).toMatchObject({ kind: 'unknown' })
       expect(isSent).toBe(true)
       h.heal()
       expect(await h.chain.settle(payment, h.offer, at(h))).toMatchObject({ kind: 'settled' })
@@ -459,8 +522,9 @@ describe('an authorization that is used, nobody knows on what,', () => {
 describe('a bad signature', () => {
   const forged = async (h: EvmHarness, payer = privateKeyToAccount(chainWorld.key())) =>
     signPayment(privateKeyToAccount(chainWorld.key()), h.offer, { now: h.now(), from: payer.address })
-  const kinds = async (h: EvmHarness, identify = h.chain.identify, all: readonly Payment[] = []) =>
-    [...new Set((await Promise.all(all.map((each) => identify(each, h.offer, at(h))))).map(({ kind }) => kind))]
+  const kinds = async (h: EvmHarness, identify = h.chain.identify, all: readonly Payment[] = []) => [
+    ...new Set((await Promise.all(all.map((each) => identify(each, h.offer, at(h))))).map(({ kind }) => kind)),
+  ]
 
   test('costs one question, however many of them name one account', () =>
     withChain(async (h) => {
@@ -480,7 +544,10 @@ describe('a bad signature', () => {
     withChain(async (h) => {
       const rpc = evmRpc({ url: chainWorld.url })
       let forget = () => {}
-      const { identify } = evmIdentity({ rpc, reads: evmReads(rpc, {}) }, { network: NETWORK, lagSeconds: 4, later: (act) => void (forget = act) })
+      const { identify } = evmIdentity(
+        { rpc, reads: evmReads(rpc, {}) },
+        { network: NETWORK, lagSeconds: 4, later: (act) => void (forget = act) },
+      )
       const payer = privateKeyToAccount(chainWorld.key())
       const payment = await forged(h, payer)
       expect(await kinds(h, identify, [payment])).toEqual(['refused'])
@@ -513,7 +580,11 @@ describe('the clock of the chain', () => {
   test('decides when an authorization begins', () =>
     withChain(async (h) => {
       const { payment, now } = await early(h)
-      const refusal = { kind: 'refused', code: 'PAYMENT_UNFUNDED', reason: expect.stringContaining('the clock of the chain') }
+      const refusal = {
+        kind: 'refused',
+        code: 'PAYMENT_UNFUNDED',
+        reason: expect.stringContaining('the clock of the chain'),
+      }
       expect(await h.chain.verify(payment, h.offer, { now, signal: timeouts() })).toMatchObject(refusal)
     }))
 
@@ -526,7 +597,9 @@ describe('the clock of the chain', () => {
         expect(await h.chain.fate(payment, h.offer, at(h))).toEqual({ kind: 'open' })
         await chainWorld.ask('evm_increaseTime', 30)
         expect(await h.chain.fate(payment, h.offer, at(h))).toEqual({ kind: 'dead' })
-        expect(await chainWorld.ask<object>('eth_getBlockByNumber', 'latest', false)).toMatchObject({ timestamp: `0x${now.toString(16)}` })
+        expect(await chainWorld.ask<object>('eth_getBlockByNumber', 'latest', false)).toMatchObject({
+          timestamp: `0x${now.toString(16)}`,
+        })
         await h.mineAt(now + 60)
       },
       { readAt: 'pending' },

@@ -17,11 +17,17 @@ function beside(): Chain {
   return chain
 }
 
-for (const [place, around] of [['first', (chain: Chain) => [chain, beside()]], ['last', (chain: Chain) => [beside(), chain]]] as const) {
+for (const [place, around] of [
+  ['first', (chain: Chain) => [chain, beside()]],
+  ['last', (chain: Chain) => [beside(), chain]],
+] as const) {
   runLaws(`several, ${place}`, chainLaws, async () => {
     const h = cashHarness()
     const chain = multiChain(around(h.chain))
-    return cashSubject({ ...h, chain: { ...chain, terms: (now) => chain.terms(now).filter(({ network }) => network === h.offer.network) } })
+    return cashSubject({
+      ...h,
+      chain: { ...chain, terms: (now) => chain.terms(now).filter(({ network }) => network === h.offer.network) },
+    })
   })
 }
 
@@ -34,14 +40,24 @@ const plain = () => cashChain({ network: plainOffer.network, asset: plainOffer.a
 
 /** A chain that notes what it is asked. */
 function noting(chain: Chain, asked: string[], name: string): Chain {
-  const note = <A extends unknown[], R>(what: string, ask: (...args: A) => R) => (...args: A): R => (asked.push(`${name} ${what}`), ask(...args))
-  return { ...chain, identify: note('identify', chain.identify), verify: note('verify', chain.verify), settle: note('settle', chain.settle), fate: note('fate', chain.fate) }
+  const note =
+    <A extends unknown[], R>(what: string, ask: (...args: A) => R) =>
+    (...args: A): R => (asked.push(`${name} ${what}`), ask(...args))
+  return {
+    ...chain,
+    identify: note('identify', chain.identify),
+    verify: note('verify', chain.verify),
+    settle: note('settle', chain.settle),
+    fate: note('fate', chain.fate),
+  }
 }
 
 test('terms are in the order of the rails', () => {
   const several = multiChain([plain(), nano.chain, beside()])
   expect(several.terms(START).map(({ network, extra }) => [network, extra.name])).toEqual([
-    [plainOffer.network, 'USDC'], [plainOffer.network, 'GatewayWalletBatched'], ['eip155:1', 'USDC'],
+    [plainOffer.network, 'USDC'],
+    [plainOffer.network, 'GatewayWalletBatched'],
+    ['eip155:1', 'USDC'],
   ])
   expect(() => multiChain([])).toThrow(RangeError)
 })
@@ -53,7 +69,10 @@ test('a payment is asked about where its offer belongs, though two rails share n
   const several = multiChain([noting(cash, asked, 'plain'), noting(nano.chain, asked, 'nano')])
   const batched = await nano.sign(await nano.payer(), nano.offer)
   const simple = cash.sign(plainOffer, { from: cash.wallet('alice'), now: START })
-  for (const [payment, offer] of [[batched, nano.offer], [simple, plainOffer]] as const) {
+  for (const [payment, offer] of [
+    [batched, nano.offer],
+    [simple, plainOffer],
+  ] as const) {
     expect((await several.identify(payment, offer, at)).kind).toBe('known')
     expect((await several.verify(payment, offer, at)).kind).toBe('valid')
     expect((await several.settle(payment, offer, at)).kind).toBe('settled')
@@ -74,25 +93,37 @@ test('an offer sold earlier finds its rail: by the terms as they were, or by its
   const restarted = multiChain([closing(plain()), noting(closing(nano.chain), after, 'nano')])
   for (const chain of [several, restarted]) expect((await chain.settle(payment, nano.offer, at)).kind).toBe('settled')
   expect((await restarted.fate(payment, nano.offer, at)).kind).toBe('paid')
-  expect([before, after]).toEqual([['nano verify', 'nano settle'], ['nano identify', 'nano settle', 'nano fate']])
+  expect([before, after]).toEqual([
+    ['nano verify', 'nano settle'],
+    ['nano identify', 'nano settle', 'nano fate'],
+  ])
 })
 
 test('a payment that no rail knows is refused, and unavailable while one of them cannot tell', async () => {
   const payment = await nano.sign(await nano.payer(), nano.offer, { forge: 'another key' })
   const strange = { ...nano.offer, network: 'eip155:5' }
   const away: Chain = { ...plain(), identify: async () => ({ kind: 'unavailable', reason: 'the node is away' }) }
-  expect(await multiChain([plain(), nano.chain]).identify(payment, strange, at)).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
+  expect(await multiChain([plain(), nano.chain]).identify(payment, strange, at)).toMatchObject({
+    kind: 'refused',
+    code: 'PAYMENT_INVALID',
+  })
   expect(await multiChain([plain(), away]).identify(payment, strange, at)).toMatchObject({ kind: 'unavailable' })
   expect(await multiChain([plain(), nano.chain]).settle(payment, strange, at)).toMatchObject({ kind: 'refused' })
 })
 
 test('a balance is that of the first rail that knows such addresses, and a rail that is away is not skipped', async () => {
   const { signal } = at
-  const base58: Chain = { ...plain(), balance: async (address) => (address.startsWith('0x') ? Promise.reject(new RangeError('not base58')) : usdc(7n)) }
+  const base58: Chain = {
+    ...plain(),
+    balance: async (address) => (address.startsWith('0x') ? Promise.reject(new RangeError('not base58')) : usdc(7n)),
+  }
   const cash = plain()
   cash.fund(cash.wallet('alice'), 5n)
   const both = multiChain([base58, cash])
-  expect([await both.balance?.('So1ana', { signal }), await both.balance?.(cash.wallet('alice'), { signal })]).toEqual([usdc(7n), usdc(5n)])
+  expect([await both.balance?.('So1ana', { signal }), await both.balance?.(cash.wallet('alice'), { signal })]).toEqual([
+    usdc(7n),
+    usdc(5n),
+  ])
   await expect(both.balance?.('0xnothing', { signal })).rejects.toThrow(RangeError)
   const away: Chain = { ...plain(), balance: () => Promise.reject(new Error('the node does not answer')) }
   await expect(multiChain([away, cash]).balance?.(cash.wallet('alice'), { signal })).rejects.toThrow('does not answer')

@@ -7,13 +7,29 @@ import { START } from '../../kit.ts'
 import { calm, drip, flood, KEY, outcome, PNG, said, setup, standIn, until } from '../providers/lib/provider_kit.ts'
 
 const bytes = Buffer.from(PNG, 'base64')
-const image = (body: Uint8Array = bytes, type = 'image/png') => new Response(body as BodyInit, { headers: { 'content-type': type } })
+const image = (body: Uint8Array = bytes, type = 'image/png') =>
+  new Response(body as BodyInit, { headers: { 'content-type': type } })
 
 describe('isPrivate()', () => {
   const own4 = ['192.0.0.8', '192.0.2.1', '192.88.99.1', '198.51.100.7', '203.0.113.9', '240.0.0.1']
-  const own6 = ['0:0:0:0:0:ffff:a00:1', '64:ff9b::a9fe:a9fe', '64:ff9b::', '64:ff9b:1::1', '100::1', 'fec0::1', '2001::1', '2001:db8::1', '3fff::1', '5f00::1', '4000::1', 'localhost']
+  const own6 = [
+    '0:0:0:0:0:ffff:a00:1',
+    '64:ff9b::a9fe:a9fe',
+    '64:ff9b::',
+    '64:ff9b:1::1',
+    '100::1',
+    'fec0::1',
+    '2001::1',
+    '2001:db8::1',
+    '3fff::1',
+    '5f00::1',
+    '4000::1',
+    'localhost',
+  ]
   test.each([...own4, ...own6])('%s is', (address) => expect(isPrivate(address)).toBe(true))
-  test.each(['8.8.8.8', '223.255.255.255', '64:ff9b::808:808', '2a00:1450:4001::200e'])('%s is not', (address) => expect(isPrivate(address)).toBe(false))
+  test.each(['8.8.8.8', '223.255.255.255', '64:ff9b::808:808', '2a00:1450:4001::200e'])('%s is not', (address) =>
+    expect(isPrivate(address)).toBe(false),
+  )
 })
 
 describe('mediaFetcher()', () => {
@@ -36,7 +52,13 @@ describe('mediaFetcher()', () => {
     ['an SVG', () => image(Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>'), 'image/svg+xml')],
     ['a 404', () => new Response('gone', { status: 404 })],
     ['a 500', () => new Response('oops', { status: 500 })],
-    ['what is compressed, unasked', () => new Response(Bun.gzipSync(bytes) as BodyInit, { headers: { 'content-type': 'image/png', 'content-encoding': 'gzip' } })],
+    [
+      'what is compressed, unasked',
+      () =>
+        new Response(Bun.gzipSync(bytes) as BodyInit, {
+          headers: { 'content-type': 'image/png', 'content-encoding': 'gzip' },
+        }),
+    ],
     ['more bytes than it may be, by its header', () => image(Buffer.concat([bytes, Buffer.alloc(1_000_000)]))],
     ['a redirect to itself, without end', () => new Response(null, { status: 302, headers: { location: '/again' } })],
     ['a redirect to a file', () => new Response(null, { status: 302, headers: { location: 'file:///etc/passwd' } })],
@@ -77,8 +99,12 @@ describe('mediaFetcher()', () => {
     const { host, seen } = standIn(() => image())
     const port = host.split(':')[1]
     let asked = 0
-    const lookup = async () => (asked++ === 0 ? [{ address: '127.0.0.1', family: 4 }] : [{ address: '127.0.0.9', family: 4 }])
-    await mediaFetcher({ trusted: [`rebinding.example.com:${port}`], lookup })(`http://rebinding.example.com:${port}/`, at)
+    const lookup = async () =>
+      asked++ === 0 ? [{ address: '127.0.0.1', family: 4 }] : [{ address: '127.0.0.9', family: 4 }]
+    await mediaFetcher({ trusted: [`rebinding.example.com:${port}`], lookup })(
+      `http://rebinding.example.com:${port}/`,
+      at,
+    )
     expect([asked, seen[0]?.headers.get('host')]).toEqual([1, `rebinding.example.com:${port}`])
   })
 })
@@ -99,7 +125,9 @@ describe('vendorHttp()', () => {
 
   test('asks once more where nobody listens', async () => {
     const closed = createServer()
-    const port = await new Promise<number>((resolve) => closed.listen(0, '127.0.0.1', () => resolve((closed.address() as { port: number }).port)))
+    const port = await new Promise<number>((resolve) =>
+      closed.listen(0, '127.0.0.1', () => resolve((closed.address() as { port: number }).port)),
+    )
     await new Promise((resolve) => closed.close(resolve))
     const made = setup('')
     const work = http(made).postJson(`http://127.0.0.1:${port}/?key=${KEY}`, {}, calm())
@@ -120,7 +148,9 @@ describe('vendorHttp()', () => {
       asked++
       socket.once('data', () => socket.destroy())
     })
-    const port = await new Promise<number>((resolve) => server.listen(0, '127.0.0.1', () => resolve((server.address() as { port: number }).port)))
+    const port = await new Promise<number>((resolve) =>
+      server.listen(0, '127.0.0.1', () => resolve((server.address() as { port: number }).port)),
+    )
     const made = setup('')
     expect(await outcome(http(made).postJson(`http://127.0.0.1:${port}/`, {}, calm()), made.log)).toBe('failure')
     expect([asked, made.clock.pauses]).toEqual([1, []])
@@ -134,11 +164,20 @@ describe('vendorHttp()', () => {
       const piece = `8000\r\n${' '.repeat(0x8000)}\r\n`
       // A turn for others between two pieces: a write that fails calls back at once, before the socket is known to be destroyed.
       const pour = (): void => void (!socket.destroyed && socket.write(piece, () => setImmediate(pour)))
-      socket.once('data', () => socket.write('HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n', pour))
+      socket.once('data', () =>
+        socket.write(
+          'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n',
+          pour,
+        ),
+      )
     })
-    const port = await new Promise<number>((resolve) => server.listen(0, '127.0.0.1', () => resolve((server.address() as { port: number }).port)))
+    const port = await new Promise<number>((resolve) =>
+      server.listen(0, '127.0.0.1', () => resolve((server.address() as { port: number }).port)),
+    )
     const made = setup('')
-    expect(await outcome(http(made, { maxBytes: 1_000_000 }).postJson(`http://127.0.0.1:${port}/`, {}, calm()), made.log)).toBe('failure')
+    expect(
+      await outcome(http(made, { maxBytes: 1_000_000 }).postJson(`http://127.0.0.1:${port}/`, {}, calm()), made.log),
+    ).toBe('failure')
     await until(() => isLeft)
     server.close()
   })
@@ -147,15 +186,30 @@ describe('vendorHttp()', () => {
     const other = standIn(good)
     const { url } = standIn(() => Response.redirect(other.url, 307))
     const made = setup(url)
-    expect(await outcome(http(made).postJson(url, {}, { ...calm(), headers: { authorization: `Bearer ${KEY}` } }), made.log)).toBe('operator')
+    expect(
+      await outcome(http(made).postJson(url, {}, { ...calm(), headers: { authorization: `Bearer ${KEY}` } }), made.log),
+    ).toBe('operator')
     expect(other.seen).toEqual([])
   })
 
   test('tells the operator what to look for, and no secret', async () => {
-    const { url } = standIn(() => Response.json({ error: { code: 'invalid_api_key', message: `key ${KEY} is wrong` } }, { status: 401, headers: { 'x-request-id': 'req_1' } }))
+    const { url } = standIn(() =>
+      Response.json(
+        { error: { code: 'invalid_api_key', message: `key ${KEY} is wrong` } },
+        { status: 401, headers: { 'x-request-id': 'req_1' } },
+      ),
+    )
     const made = setup(url)
-    await http(made).postJson(url, {}, calm()).catch(() => {})
-    expect(made.log.lines).toEqual([{ level: 'alert', message: expect.stringContaining('operator'), fields: { vendor: 'test', maker: 'maker-x', status: 401, code: 'invalid_api_key', request: 'req_1' } }])
+    await http(made)
+      .postJson(url, {}, calm())
+      .catch(() => {})
+    expect(made.log.lines).toEqual([
+      {
+        level: 'alert',
+        message: expect.stringContaining('operator'),
+        fields: { vendor: 'test', maker: 'maker-x', status: 401, code: 'invalid_api_key', request: 'req_1' },
+      },
+    ])
   })
 
   test('ends with the caller, and with its reason', async () => {
@@ -172,7 +226,14 @@ describe('vendorHttp()', () => {
 })
 
 describe('retrySeconds() takes', () => {
-  const info = { error: { details: [{ '@type': 'type.googleapis.com/google.rpc.Help' }, { '@type': 'type.googleapis.com/google.rpc.RetryInfo', retryDelay: '36.2s' }] } }
+  const info = {
+    error: {
+      details: [
+        { '@type': 'type.googleapis.com/google.rpc.Help' },
+        { '@type': 'type.googleapis.com/google.rpc.RetryInfo', retryDelay: '36.2s' },
+      ],
+    },
+  }
   test.each([
     ['milliseconds first', { 'retry-after-ms': '1500', 'retry-after': '9' }, info, 2],
     ['then seconds', { 'retry-after': '9' }, info, 9],

@@ -11,7 +11,8 @@ const clip = (length = 200_000): Uint8Array => {
   bytes.set(Buffer.from(MP4, 'latin1'))
   return bytes
 }
-const answer = (body: Uint8Array | ReadableStream<Uint8Array>, type = 'video/mp4') => new Response(body as BodyInit, { headers: { 'content-type': type } })
+const answer = (body: Uint8Array | ReadableStream<Uint8Array>, type = 'video/mp4') =>
+  new Response(body as BodyInit, { headers: { 'content-type': type } })
 
 describe('mediaTypeOf()', () => {
   const EBML = '\x1aE\xdf\xa3\x01\0\0\0\0\0\0\x1fB\x86\x81\x01B\xf7\x81\x01B\xf2\x81\x04B\xf3\x81\x08B\x82\x84'
@@ -53,17 +54,29 @@ describe('mediaStreamer()', () => {
   test('tells what nobody could be given from what it could not fetch', async () => {
     const kindOf = async (reply: () => Response, isTrusted = true) => {
       const { url, host } = standIn(reply)
-      return await mediaStreamer({ trusted: isTrusted ? [host] : [] })(url, calm()).catch((error: unknown) => error instanceof NoMedia)
+      return await mediaStreamer({ trusted: isTrusted ? [host] : [] })(url, calm()).catch(
+        (error: unknown) => error instanceof NoMedia,
+      )
     }
-    const worthless = [() => answer(Buffer.from('<html>oops</html>')), () => answer(new Uint8Array(0)), () => answer(new Uint8Array(0), 'application/octet-stream'), ...[400, 401, 403, 404, 410, 451].map((status) => () => new Response('no', { status }))]
+    const worthless = [
+      () => answer(Buffer.from('<html>oops</html>')),
+      () => answer(new Uint8Array(0)),
+      () => answer(new Uint8Array(0), 'application/octet-stream'),
+      ...[400, 401, 403, 404, 410, 451].map((status) => () => new Response('no', { status })),
+    ]
     const away = [408, 425, 429, 500, 503].map((status) => () => new Response('no', { status }))
-    expect(await Promise.all([...worthless, ...away].map((reply) => kindOf(reply)))).toEqual([...worthless.map(() => true), ...away.map(() => false)])
+    expect(await Promise.all([...worthless, ...away].map((reply) => kindOf(reply)))).toEqual([
+      ...worthless.map(() => true),
+      ...away.map(() => false),
+    ])
     expect(await kindOf(() => answer(clip()), false)).toBe(false)
   })
 
-  test('calls no host of the operator\'s own for a foreign URL', async () => {
+  test("calls no host of the operator's own for a foreign URL", async () => {
     const { url, host, seen } = standIn(() => answer(clip()))
-    await expect(mediaStreamer({ trusted: [host] })(url, { ...calm(), foreign: true })).rejects.toThrow('private address')
+    await expect(mediaStreamer({ trusted: [host] })(url, { ...calm(), foreign: true })).rejects.toThrow(
+      'private address',
+    )
     expect(seen).toEqual([])
   })
 
@@ -72,9 +85,20 @@ describe('mediaStreamer()', () => {
     ['an empty clip', () => answer(new Uint8Array(0)), 'is no video'],
     ['HTML that says it is sound', () => answer(Buffer.from('<html>oops</html>'), 'audio/mpeg'), 'is no audio'],
     ['a 404', () => new Response('gone', { status: 404 }), 'answered 404'],
-    ['what is compressed, unasked', () => new Response(Bun.gzipSync(clip() as Uint8Array<ArrayBuffer>), { headers: { 'content-type': 'video/mp4', 'content-encoding': 'gzip' } }), 'compressed'],
+    [
+      'what is compressed, unasked',
+      () =>
+        new Response(Bun.gzipSync(clip() as Uint8Array<ArrayBuffer>), {
+          headers: { 'content-type': 'video/mp4', 'content-encoding': 'gzip' },
+        }),
+      'compressed',
+    ],
     ['more bytes than it may be, by its header', () => answer(clip(1_000_001)), 'more than 1000000 bytes'],
-    ['a redirect without end', () => new Response(null, { status: 302, headers: { location: '/again' } }), 'more than 4 redirects'],
+    [
+      'a redirect without end',
+      () => new Response(null, { status: 302, headers: { location: '/again' } }),
+      'more than 4 redirects',
+    ],
   ])('refuses %s', async (_, reply, why) => {
     const { url, host } = standIn(reply)
     await expect(mediaStreamer({ trusted: [host] })(url, calm())).rejects.toThrow(why)
@@ -137,10 +161,17 @@ describe('mediaStreamer()', () => {
   ])('a body that ends before %s is an error, never a shorter one', async (_, rest) => {
     const server = createServer((socket) => {
       socket.on('error', () => {})
-      socket.once('data', () => socket.end(Buffer.from(`HTTP/1.1 200 OK\r\ncontent-type: video/mp4\r\n${rest}`, 'latin1')))
+      socket.once('data', () =>
+        socket.end(Buffer.from(`HTTP/1.1 200 OK\r\ncontent-type: video/mp4\r\n${rest}`, 'latin1')),
+      )
     })
-    const port = await new Promise<number>((resolve) => server.listen(0, '127.0.0.1', () => resolve((server.address() as { port: number }).port)))
-    const read = async () => await new Response((await mediaStreamer({ trusted: [`127.0.0.1:${port}`] })(`http://127.0.0.1:${port}/`, calm())).body).bytes()
+    const port = await new Promise<number>((resolve) =>
+      server.listen(0, '127.0.0.1', () => resolve((server.address() as { port: number }).port)),
+    )
+    const read = async () =>
+      await new Response(
+        (await mediaStreamer({ trusted: [`127.0.0.1:${port}`] })(`http://127.0.0.1:${port}/`, calm())).body,
+      ).bytes()
     await expect(read()).rejects.toThrow()
     server.close()
   })

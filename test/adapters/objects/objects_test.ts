@@ -71,7 +71,9 @@ test('disk objects: a stream that breaks leaves no file', async () => {
 test('disk objects: nothing unfinished is left behind, and nothing is open to others', async () => {
   const { dir, remove } = folder()
   const objects = diskObjects(join(dir, 'objects'))
-  const racers = Array.from({ length: 10 }, (_, n) => objects.put('images/raced.png', new Uint8Array(1_000).fill(n), 'image/png'))
+  const racers = Array.from({ length: 10 }, (_, n) =>
+    objects.put('images/raced.png', new Uint8Array(1_000).fill(n), 'image/png'),
+  )
   await Promise.all([...racers, objects.put('images/other.png', new Uint8Array(1), 'image/png')])
   expect(readdirSync(join(dir, 'objects', '.incoming'))).toEqual([])
   expect(readdirSync(join(dir, 'objects', 'images')).sort()).toEqual(['other.png@', 'raced.png@'])
@@ -127,15 +129,31 @@ test('s3 objects: a stream goes in parts of five megabytes, and a short one in o
     await work()
     return servers.minded.requests.slice(before).map((request) => request.split(' ', 1)[0])
   }
-  expect(await asked(() => objects.putStream?.('video/long.mp4', growing({ pieces: 12 }), 'video/mp4'))).toEqual(['HEAD', 'POST', 'PUT', 'PUT', 'PUT', 'HEAD', 'POST'])
-  expect(await asked(() => objects.putStream?.('video/short.mp4', growing({ pieces: 4 }), 'video/mp4'))).toEqual(['HEAD', 'HEAD', 'PUT'])
-  expect(await asked(() => objects.putStream?.('video/long.mp4', growing({ pieces: 20 }), 'video/mp4'))).toEqual(['HEAD'])
+  expect(await asked(() => objects.putStream?.('video/long.mp4', growing({ pieces: 12 }), 'video/mp4'))).toEqual([
+    'HEAD',
+    'POST',
+    'PUT',
+    'PUT',
+    'PUT',
+    'HEAD',
+    'POST',
+  ])
+  expect(await asked(() => objects.putStream?.('video/short.mp4', growing({ pieces: 4 }), 'video/mp4'))).toEqual([
+    'HEAD',
+    'HEAD',
+    'PUT',
+  ])
+  expect(await asked(() => objects.putStream?.('video/long.mp4', growing({ pieces: 20 }), 'video/mp4'))).toEqual([
+    'HEAD',
+  ])
 })
 
 test('s3 objects: the upload of a stream that breaks is aborted', async () => {
   const config = servers.minded.fresh()
   const broken = new Error('broken')
-  await expect(s3Objects(config).putStream?.('video/a.mp4', growing({ pieces: 20, broken }), 'video/mp4')).rejects.toBe(broken)
+  await expect(s3Objects(config).putStream?.('video/a.mp4', growing({ pieces: 20, broken }), 'video/mp4')).rejects.toBe(
+    broken,
+  )
   expect(servers.minded.requests.at(-1)?.split(' ', 1)[0]).toBe('DELETE')
 })
 
@@ -147,7 +165,9 @@ test.each([
 ])('s3 objects: a stream of which %s', async (_, troubles, [outcome = '', last]) => {
   const store = partsServer(troubles)
   const objects = s3Objects({ ...servers.minded.fresh(), endpoint: store.url })
-  const said = await objects.putStream?.('video/a.mp4', growing({ pieces: 20 }), 'video/mp4').then(({ size }) => `${size} bytes`, String)
+  const said = await objects
+    .putStream?.('video/a.mp4', growing({ pieces: 20 }), 'video/mp4')
+    .then(({ size }) => `${size} bytes`, String)
   expect(said).toContain(outcome)
   expect(store.asked.at(-1)).toBe(last)
   expect(store.most()).toBeLessThanOrEqual(2)
@@ -203,7 +223,14 @@ test('s3 objects: a store that refuses conditions is asked without, and asked fi
   await objects.put('a', new Uint8Array([1]), 'image/png')
   await objects.put('a', new Uint8Array([2]), 'image/png')
   expect((await objects.get('a'))?.body).toEqual(new Uint8Array([1]))
-  expect(server.requests.map((request) => request.split(' ', 1)[0])).toEqual(['HEAD', 'PUT', 'HEAD', 'PUT', 'HEAD', 'GET'])
+  expect(server.requests.map((request) => request.split(' ', 1)[0])).toEqual([
+    'HEAD',
+    'PUT',
+    'HEAD',
+    'PUT',
+    'HEAD',
+    'GET',
+  ])
   await server.stop()
 })
 
@@ -230,7 +257,9 @@ test('s3 objects: without its bucket nothing is missing, everything fails', asyn
   await s3Objects(config).ready()
   const objects = s3Objects({ ...config, bucket: 'nobodys-bucket' })
   await expect(objects.ready()).rejects.toThrow('the object store could not open its bucket (NotFound, 404)')
-  await expect(objects.put('a', new Uint8Array(1), 'image/png')).rejects.toThrow('the object store could not put (NoSuchBucket, 404)')
+  await expect(objects.put('a', new Uint8Array(1), 'image/png')).rejects.toThrow(
+    'the object store could not put (NoSuchBucket, 404)',
+  )
   await expect(objects.get('a')).rejects.toThrow('the object store could not get (NoSuchBucket, 404)')
 })
 
@@ -246,10 +275,25 @@ test('s3FromUrl() reads bucket, prefix and settings; the keys come from the envi
   const env = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret' }
   const keys = { accessKeyId: 'id', secretAccessKey: 'secret' }
   expect(s3FromUrl('s3://media?region=eu-west-1', env)).toEqual({ bucket: 'media', region: 'eu-west-1', ...keys })
-  expect(s3FromUrl('s3://media', { ...env, AWS_REGION: 'eu-north-1' })).toEqual({ bucket: 'media', region: 'eu-north-1', ...keys })
-  const url = 's3://media/farebox/live/?endpoint=https://s3.example.com&public=https://media.example.com/live&path_style=false'
-  const more = { endpoint: 'https://s3.example.com', publicBaseUrl: 'https://media.example.com/live', forcePathStyle: false }
-  expect(s3FromUrl(url, env)).toEqual({ bucket: 'media', prefix: 'farebox/live', region: 'us-east-1', ...more, ...keys })
+  expect(s3FromUrl('s3://media', { ...env, AWS_REGION: 'eu-north-1' })).toEqual({
+    bucket: 'media',
+    region: 'eu-north-1',
+    ...keys,
+  })
+  const url =
+    's3://media/farebox/live/?endpoint=https://s3.example.com&public=https://media.example.com/live&path_style=false'
+  const more = {
+    endpoint: 'https://s3.example.com',
+    publicBaseUrl: 'https://media.example.com/live',
+    forcePathStyle: false,
+  }
+  expect(s3FromUrl(url, env)).toEqual({
+    bucket: 'media',
+    prefix: 'farebox/live',
+    region: 'us-east-1',
+    ...more,
+    ...keys,
+  })
 })
 
 test('s3FromUrl() tells every mistake at once, and no secret', () => {
@@ -272,7 +316,9 @@ test('s3FromUrl() tells every mistake at once, and no secret', () => {
     'the environment variable AWS_ACCESS_KEY_ID is not set',
     'the environment variable AWS_SECRET_ACCESS_KEY is not set',
   ])
-  expect(mistakesOf('s3://media', { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret' })).toEqual(['the region is missing: add ?region=, or set AWS_REGION'])
+  expect(mistakesOf('s3://media', { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret' })).toEqual([
+    'the region is missing: add ?region=, or set AWS_REGION',
+  ])
 })
 
 const PIECE = 1024 * 1024
@@ -289,7 +335,15 @@ function growing({ pieces, broken }: { pieces: number; broken?: Error }): Readab
 }
 
 /** A store that has troubles with parts: it refuses one (or to begin, as 0), has meanwhile got the key from somebody else, or does not say that it has completed. */
-function partsServer({ refused, isTaken = false, isLost = false }: { refused?: number; isTaken?: boolean; isLost?: boolean }) {
+function partsServer({
+  refused,
+  isTaken = false,
+  isLost = false,
+}: {
+  refused?: number
+  isTaken?: boolean
+  isLost?: boolean
+}) {
   const asked: string[] = []
   let [flying, most, size] = [0, 0, 0]
   let stored: number | undefined
@@ -301,16 +355,22 @@ function partsServer({ refused, isTaken = false, isLost = false }: { refused?: n
       const { method } = request
       const query = new URL(request.url).searchParams
       asked.push(method)
-      if (method === 'HEAD') return stored === undefined ? new Response(null, { status: 404 }) : new Response(new Uint8Array(stored))
+      if (method === 'HEAD')
+        return stored === undefined ? new Response(null, { status: 404 }) : new Response(new Uint8Array(stored))
       if (method === 'PUT') {
         most = Math.max(most, ++flying)
         const { length } = await request.bytes()
         size += length
         flying--
-        return query.get('partNumber') === String(refused) ? denied() : new Response(null, { headers: { etag: `"${query.get('partNumber')}"` } })
+        return query.get('partNumber') === String(refused)
+          ? denied()
+          : new Response(null, { headers: { etag: `"${query.get('partNumber')}"` } })
       }
       if (method === 'DELETE') return new Response(null, { status: 204 })
-      if (query.has('uploads')) return refused === 0 ? denied() : new Response('<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>')
+      if (query.has('uploads'))
+        return refused === 0
+          ? denied()
+          : new Response('<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>')
       if (isTaken) stored = 6
       if (isTaken) return new Response('<Error><Code>PreconditionFailed</Code></Error>', { status: 412 })
       stored = size

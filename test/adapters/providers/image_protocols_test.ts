@@ -13,8 +13,16 @@ describe.each(protocols)('%s', (protocol) => {
   }
 
   test.each([
-    ['an HTML page', 'failure', () => new Response('<html>welcome</html>', { headers: { 'content-type': 'text/html' } })],
-    ['JSON cut short', 'failure', () => new Response('{"data":[{"b64_json":"iVBORw0KGgoAAAAN', { headers: { 'content-type': 'application/json' } })],
+    [
+      'an HTML page',
+      'failure',
+      () => new Response('<html>welcome</html>', { headers: { 'content-type': 'text/html' } }),
+    ],
+    [
+      'JSON cut short',
+      'failure',
+      () => new Response('{"data":[{"b64_json":"iVBORw0KGgoAAAAN', { headers: { 'content-type': 'application/json' } }),
+    ],
     ['JSON of another shape', 'failure', () => Response.json(['x'])],
     ['null', 'failure', () => Response.json(null)],
     ['nothing', 'failure', () => new Response(null, { status: 200 })],
@@ -54,11 +62,14 @@ describe.each(protocols)('%s', (protocol) => {
 
   test('one failure among many calls ends the others', async () => {
     let gone = 0
-    const { vendor, log, server } = on((_, request) => {
-      if (server.seen.length === 3) return new Response(null, { status: 429 })
-      request.signal.addEventListener('abort', () => gone++)
-      return new Promise<Response>(() => {})
-    }, { perCall: 1 })
+    const { vendor, log, server } = on(
+      (_, request) => {
+        if (server.seen.length === 3) return new Response(null, { status: 429 })
+        request.signal.addEventListener('abort', () => gone++)
+        return new Promise<Response>(() => {})
+      },
+      { perCall: 1 },
+    )
     expect(await outcome(vendor.generate({ ...FOX, n: 10 }, calm()), log)).toBe('RATE_LIMITED 30')
     await until(() => gone >= 2)
     expect(server.seen.length).toBeLessThanOrEqual(4)
@@ -66,6 +77,8 @@ describe.each(protocols)('%s', (protocol) => {
 
   test('a rate limit names the maker of the model', async () => {
     const { vendor } = on(() => new Response(null, { status: 429 }))
-    await expect(vendor.generate(FOX, calm())).rejects.toMatchObject({ parts: { fields: { source: 'maker-x' }, headers: { 'retry-after': '30', 'x-ratelimit-source': 'maker-x' } } })
+    await expect(vendor.generate(FOX, calm())).rejects.toMatchObject({
+      parts: { fields: { source: 'maker-x' }, headers: { 'retry-after': '30', 'x-ratelimit-source': 'maker-x' } },
+    })
   })
 })

@@ -17,18 +17,42 @@ function e2b(...script: Parameters<typeof e2bStandIn>) {
   const here = e2bStandIn(...script)
   standIn = here
   const log = testLog()
-  return { here, log, vendor: e2bSandbox({ key: KEY, baseUrl: here.url, sandboxUrl: here.url, template: 'python-3-11', clock: systemClock, log }) }
+  return {
+    here,
+    log,
+    vendor: e2bSandbox({
+      key: KEY,
+      baseUrl: here.url,
+      sandboxUrl: here.url,
+      template: 'python-3-11',
+      clock: systemClock,
+      log,
+    }),
+  }
 }
 
 describe('a sandbox at E2B', () => {
   test('is made of a template for its time, runs, and is ended', async () => {
     const { here, vendor } = e2b(() => ({ stdout: 'out\n', stderr: 'err', exitCode: 3 }))
     const { handle } = await vendor.create(ORDER, at)
-    expect([handle, here.asked.at(-1)?.body.templateID, here.asked.at(-1)?.body.timeout, here.asked.at(-1)?.headers.get('x-api-key')]).toEqual(['e2b-1', 'python-3-11', 300, KEY])
-    expect(await vendor.exec(handle, { command: ['python', '-c', "print('a b')"], seconds: 7 }, at)).toEqual({ stdout: 'out\n', stderr: 'err', returncode: 3 })
+    expect([
+      handle,
+      here.asked.at(-1)?.body.templateID,
+      here.asked.at(-1)?.body.timeout,
+      here.asked.at(-1)?.headers.get('x-api-key'),
+    ]).toEqual(['e2b-1', 'python-3-11', 300, KEY])
+    expect(await vendor.exec(handle, { command: ['python', '-c', "print('a b')"], seconds: 7 }, at)).toEqual({
+      stdout: 'out\n',
+      stderr: 'err',
+      returncode: 3,
+    })
     const [connected, started] = here.asked.slice(-2)
     expect([connected?.path, connected?.body.timeout]).toEqual(['/v2/sandboxes/e2b-1/connect', 1])
-    expect([started?.path, started?.body.process.args.at(-1), started?.headers.get('x-api-key')]).toEqual(['/process.Process/Start', `exec timeout -k 1 7 'python' '-c' 'print('\\''a b'\\'')'`, null])
+    expect([started?.path, started?.body.process.args.at(-1), started?.headers.get('x-api-key')]).toEqual([
+      '/process.Process/Start',
+      `exec timeout -k 1 7 'python' '-c' 'print('\\''a b'\\'')'`,
+      null,
+    ])
     expect(await vendor.status(handle, at)).toEqual({ kind: 'running' })
     await vendor.terminate(handle, at)
     expect([here.alive.size, await vendor.status(handle, at)]).toEqual([0, { kind: 'ended', returncode: null }])
@@ -43,15 +67,38 @@ describe('a sandbox at E2B', () => {
     expect(ran?.stdout.length).toBe(MAX_OUTPUT + `\n[stdout was cut after ${MAX_OUTPUT} characters]\n`.length)
   })
 
-  test.each([[401, 'NOT_CONFIGURED', 'alert'], [403, 'UPSTREAM_FAILED', 'warn'], [429, 'RATE_LIMITED', undefined], [500, 'UPSTREAM_FAILED', 'warn']] as const)('that is refused with %i is told as %s, without a word of the service', async (status, code, level) => {
-    const { vendor, log } = e2b(undefined, () => Response.json({ code: status, message: `quotes ${KEY}` }, { status, headers: { 'retry-after': '9' } }))
+  test.each([
+    [401, 'NOT_CONFIGURED', 'alert'],
+    [403, 'UPSTREAM_FAILED', 'warn'],
+    [429, 'RATE_LIMITED', undefined],
+    [500, 'UPSTREAM_FAILED', 'warn'],
+  ] as const)('that is refused with %i is told as %s, without a word of the service', async (status, code, level) => {
+    const { vendor, log } = e2b(undefined, () =>
+      Response.json({ code: status, message: `quotes ${KEY}` }, { status, headers: { 'retry-after': '9' } }),
+    )
     const error = (await vendor.create(ORDER, at).catch((each: unknown) => each)) as { code: string }
     expect([error.code, log.lines.map((line) => line.level)]).toEqual([code, level ? [level] : []])
     expect(JSON.stringify([error, log.lines])).not.toContain('s3cret')
   })
 
   test('is asked in one line, and nothing in a word of it is read by the shell', () => {
-    const words = ['a b', "it's", '$(id)', '`id`', '"; id; "', '\\', '\n', '*', '~', '', '-rf', '${IFS}', '!!', '&& id', "'\\''"]
+    const words = [
+      'a b',
+      "it's",
+      '$(id)',
+      '`id`',
+      '"; id; "',
+      '\\',
+      '\n',
+      '*',
+      '~',
+      '',
+      '-rf',
+      '${IFS}',
+      '!!',
+      '&& id',
+      "'\\''",
+    ]
     const { stdout } = Bun.spawnSync(['/bin/sh', '-c', `printf '%s\\0' ${words.map(quote).join(' ')}`])
     expect(stdout.toString().split('\0').slice(0, -1)).toEqual(words)
   })
@@ -71,7 +118,10 @@ function modal(script: Partial<ModalSandboxLike> = {}, connect?: () => Promise<M
   let ended: number | null = null
   const sandbox: ModalSandboxLike = {
     sandboxId: 'sb-modal',
-    exec: async (command, how) => (asked.push([command, how]), { stdout: streamOf('out'), stderr: streamOf('err'), wait: async () => 3 }),
+    exec: async (command, how) => (
+      asked.push([command, how]),
+      { stdout: streamOf('out'), stderr: streamOf('err'), wait: async () => 3 }
+    ),
     poll: async () => ended,
     terminate: async () => void (ended = 137),
     ...script,
@@ -79,36 +129,69 @@ function modal(script: Partial<ModalSandboxLike> = {}, connect?: () => Promise<M
   const library: ModalLike = {
     apps: { fromName: async (name, how) => (asked.push([name, how]), 'app') },
     images: { fromRegistry: (tag) => (asked.push(tag), 'image') },
-    sandboxes: { create: async (...given: unknown[]) => (asked.push(given), sandbox), fromId: async (id) => (id === 'sb-modal' ? sandbox : Promise.reject(new NotFoundError('no'))) },
+    sandboxes: {
+      create: async (...given: unknown[]) => (asked.push(given), sandbox),
+      fromId: async (id) => (id === 'sb-modal' ? sandbox : Promise.reject(new NotFoundError('no'))),
+    },
   }
   const clock = testClock()
   const log = testLog()
-  return { asked, clock, log, ended: () => ended, vendor: modalSandbox({ tokenId: 'ak-s3cret', tokenSecret: 'as-s3cret', clock, log, connect: connect ?? (async () => library) }) }
+  return {
+    asked,
+    clock,
+    log,
+    ended: () => ended,
+    vendor: modalSandbox({
+      tokenId: 'ak-s3cret',
+      tokenSecret: 'as-s3cret',
+      clock,
+      log,
+      connect: connect ?? (async () => library),
+    }),
+  }
 }
 
 describe('a sandbox at Modal', () => {
   test('has the image, the cores, the memory and the GPU that were ordered, and no more', async () => {
     const { asked, vendor } = modal()
     expect(await vendor.create({ ...ORDER, gpu: 'T4' }, at)).toEqual({ handle: 'sb-modal' })
-    expect(asked).toEqual([['farebox', { createIfMissing: true }], 'python:3.11', ['app', 'image', { cpu: 1, cpuLimit: 1, memoryMiB: 512, memoryLimitMiB: 512, timeoutMs: 300_000, gpu: 'T4' }]])
+    expect(asked).toEqual([
+      ['farebox', { createIfMissing: true }],
+      'python:3.11',
+      ['app', 'image', { cpu: 1, cpuLimit: 1, memoryMiB: 512, memoryLimitMiB: 512, timeoutMs: 300_000, gpu: 'T4' }],
+    ])
   })
 
   test('runs words as they are, and is ended', async () => {
     const { asked, vendor } = modal()
-    expect(await vendor.exec('sb-modal', { command: ['python', '-c', 'a b'], seconds: 7 }, at)).toEqual({ stdout: 'out', stderr: 'err', returncode: 3 })
+    expect(await vendor.exec('sb-modal', { command: ['python', '-c', 'a b'], seconds: 7 }, at)).toEqual({
+      stdout: 'out',
+      stderr: 'err',
+      returncode: 3,
+    })
     expect(asked).toEqual([[['python', '-c', 'a b'], { mode: 'binary', timeoutMs: 7_000 }]])
     expect(await vendor.status('sb-modal', at)).toEqual({ kind: 'running' })
     await vendor.terminate('sb-modal', at)
     expect(await vendor.status('sb-modal', at)).toEqual({ kind: 'ended', returncode: 137 })
     expect(await vendor.exec('sb-modal', { command: ['ls'], seconds: 1 }, at)).toBeUndefined()
-    expect([await vendor.status('sb-none', at), await vendor.exec('sb-none', { command: ['ls'], seconds: 1 }, at)]).toEqual([{ kind: 'ended', returncode: null }, undefined])
+    expect([
+      await vendor.status('sb-none', at),
+      await vendor.exec('sb-none', { command: ['ls'], seconds: 1 }, at),
+    ]).toEqual([{ kind: 'ended', returncode: null }, undefined])
     await vendor.terminate('sb-none', at)
   })
 
   test('whose command is too slow, or says too much, is read as far as it goes', async () => {
-    const late = { stdout: streamOf('x'.repeat(MAX_OUTPUT + 9)), stderr: streamOf(''), wait: () => Promise.reject(new TimeoutError('deadline')) }
+    const late = {
+      stdout: streamOf('x'.repeat(MAX_OUTPUT + 9)),
+      stderr: streamOf(''),
+      wait: () => Promise.reject(new TimeoutError('deadline')),
+    }
     const ran = await modal({ exec: async () => late }).vendor.exec('sb-modal', { command: ['x'], seconds: 1 }, at)
-    expect([ran?.returncode, ran?.stdout.length]).toEqual([124, MAX_OUTPUT + `\n[stdout was cut after ${MAX_OUTPUT} characters]\n`.length])
+    expect([ran?.returncode, ran?.stdout.length]).toEqual([
+      124,
+      MAX_OUTPUT + `\n[stdout was cut after ${MAX_OUTPUT} characters]\n`.length,
+    ])
   })
 
   test('that is refused is told in our words: full, not ours, away, silent', async () => {
@@ -131,7 +214,23 @@ describe('a sandbox at Modal', () => {
     let ready = () => {}
     const opened = new Promise<void>((resolve) => (ready = resolve))
     const { vendor, clock, ended } = modal()
-    const slow = modal({}, async () => (await opened, { apps: { fromName: async () => 'app' }, images: { fromRegistry: () => 'image' }, sandboxes: { create: async () => ({ sandboxId: 'sb-modal', terminate: async () => await vendor.terminate('sb-modal', at) }), fromId: () => Promise.reject(new NotFoundError()) } }))
+    const slow = modal(
+      {},
+      async () => (
+        await opened,
+        {
+          apps: { fromName: async () => 'app' },
+          images: { fromRegistry: () => 'image' },
+          sandboxes: {
+            create: async () => ({
+              sandboxId: 'sb-modal',
+              terminate: async () => await vendor.terminate('sb-modal', at),
+            }),
+            fromId: () => Promise.reject(new NotFoundError()),
+          },
+        }
+      ),
+    )
     const creating = slow.vendor.create(ORDER, at).catch((each: unknown) => each)
     await slow.clock.advance(115_000)
     expect(await creating).toMatchObject({ code: 'UPSTREAM_TIMEOUT' })
@@ -142,7 +241,13 @@ describe('a sandbox at Modal', () => {
 
   test('is asked for by a library that has what is asked of it', async () => {
     const { ModalClient } = await import('modal')
-    const { apps, images, sandboxes } = new ModalClient({ tokenId: 'ak-x', tokenSecret: 'as-x', endpoint: 'http://127.0.0.1:1' })
-    expect([apps.fromName, images.fromRegistry, sandboxes.create, sandboxes.fromId].map((each) => typeof each)).toEqual(Array(4).fill('function'))
+    const { apps, images, sandboxes } = new ModalClient({
+      tokenId: 'ak-x',
+      tokenSecret: 'as-x',
+      endpoint: 'http://127.0.0.1:1',
+    })
+    expect([apps.fromName, images.fromRegistry, sandboxes.create, sandboxes.fromId].map((each) => typeof each)).toEqual(
+      Array(4).fill('function'),
+    )
   })
 })

@@ -1,6 +1,12 @@
 /** What any vendor may do to any video protocol: a queue that answers oddly, loses jobs, or does not answer at all. */
 import { describe, expect, test } from 'bun:test'
-import { LOOK_TIMEOUT_MS, SUBMIT_TIMEOUT_MS, type VideoProtocol, videoBaseUrls, videoProtocols } from '../../../adapters/providers/mod.ts'
+import {
+  LOOK_TIMEOUT_MS,
+  SUBMIT_TIMEOUT_MS,
+  type VideoProtocol,
+  videoBaseUrls,
+  videoProtocols,
+} from '../../../adapters/providers/mod.ts'
 import { CLIP } from '../../../adapters/providers/scripted/videos.ts'
 import { CLIP_JOB } from '../../conformance/videos.ts'
 import { type Answer, calm, drip, flood, KEY, outcome, said, until } from './lib/provider_kit.ts'
@@ -9,22 +15,42 @@ import { STATES, vendorOn } from './lib/video_kit.ts'
 const protocols = Object.keys(videoProtocols) as VideoProtocol[]
 
 /** A finished job and a running one, in all protocols at once. */
-const FINISHED = { status: 'done', video: { url: 'https://x.example/1.mp4' }, content: { video_url: 'https://x.example/1.mp4' } }
-const DONE_WORDS: Readonly<Record<VideoProtocol, string>> = { 'xai-videos': 'done', seedance: 'succeeded', 'openai-videos': 'completed', 'reseller-videos': 'completed' }
-const RUNNING_WORDS: Readonly<Record<VideoProtocol, string>> = { 'xai-videos': 'pending', seedance: 'running', 'openai-videos': 'in_progress', 'reseller-videos': 'processing' }
+const FINISHED = {
+  status: 'done',
+  video: { url: 'https://x.example/1.mp4' },
+  content: { video_url: 'https://x.example/1.mp4' },
+}
+const DONE_WORDS: Readonly<Record<VideoProtocol, string>> = {
+  'xai-videos': 'done',
+  seedance: 'succeeded',
+  'openai-videos': 'completed',
+  'reseller-videos': 'completed',
+}
+const RUNNING_WORDS: Readonly<Record<VideoProtocol, string>> = {
+  'xai-videos': 'pending',
+  seedance: 'running',
+  'openai-videos': 'in_progress',
+  'reseller-videos': 'processing',
+}
 
 test('the limits are those of contract 12.41', () => {
   expect([SUBMIT_TIMEOUT_MS, LOOK_TIMEOUT_MS]).toEqual([20_000, 10_000])
 })
 
 describe.each(protocols)('%s', (protocol) => {
-  const on = (answer: Answer, more: Parameters<typeof vendorOn>[2] = {}) => vendorOn(videoProtocols[protocol], answer, more)
-  const state = (words: Readonly<Record<VideoProtocol, string>>) => () => Response.json({ ...FINISHED, status: words[protocol] })
+  const on = (answer: Answer, more: Parameters<typeof vendorOn>[2] = {}) =>
+    vendorOn(videoProtocols[protocol], answer, more)
+  const state = (words: Readonly<Record<VideoProtocol, string>>) => () =>
+    Response.json({ ...FINISHED, status: words[protocol] })
 
   test('has a public address', () => expect(videoBaseUrls[protocol]).toMatch(/^https:\/\/[^/]+\/.*[^/]$/))
 
   const odd: readonly (readonly [string, string, Answer])[] = [
-    ['an HTML page', 'failure', () => new Response('<html>welcome</html>', { headers: { 'content-type': 'text/html' } })],
+    [
+      'an HTML page',
+      'failure',
+      () => new Response('<html>welcome</html>', { headers: { 'content-type': 'text/html' } }),
+    ],
     ['JSON cut short', 'failure', () => new Response('{"id":"a', { headers: { 'content-type': 'application/json' } })],
     ['JSON of another shape', 'failure', () => Response.json(['x'])],
     ['null', 'failure', () => Response.json(null)],
@@ -47,10 +73,13 @@ describe.each(protocols)('%s', (protocol) => {
     expect(await outcome(vendor.submit(CLIP_JOB, calm()), log)).toBe(expected)
   })
 
-  test.each(odd.filter(([name]) => name !== 'an error in a 200'))('a look answered with %s is %s, and ends no job', async (_, expected, answer) => {
-    const { vendor, log } = on(answer)
-    expect(await outcome(vendor.look('job-1', calm()), log)).toBe(expected)
-  })
+  test.each(odd.filter(([name]) => name !== 'an error in a 200'))(
+    'a look answered with %s is %s, and ends no job',
+    async (_, expected, answer) => {
+      const { vendor, log } = on(answer)
+      expect(await outcome(vendor.look('job-1', calm()), log)).toBe(expected)
+    },
+  )
 
   test('a submission without an id is a failure: such a job could never be found again', async () => {
     for (const id of [null, '', 7, 'x'.repeat(600)]) {
@@ -89,7 +118,11 @@ describe.each(protocols)('%s', (protocol) => {
   test('a job counts as lost when it is lost at two looks, and not at one', async () => {
     const missing = () => Response.json({ error: { code: 'nowhere', message: 'no such job here' } }, { status: 404 })
     const lost = on(missing)
-    expect([await lost.vendor.look('job-1', calm()), lost.server.seen.length, lost.clock.pauses]).toEqual([STATES.lost, 2, [1000]])
+    expect([await lost.vendor.look('job-1', calm()), lost.server.seen.length, lost.clock.pauses]).toEqual([
+      STATES.lost,
+      2,
+      [1000],
+    ])
     const found = on(() => (found.server.seen.length === 1 ? missing() : state(RUNNING_WORDS)()))
     expect(await found.vendor.look('job-1', calm())).toEqual(STATES.running)
   })
@@ -103,18 +136,33 @@ describe.each(protocols)('%s', (protocol) => {
 
   test('a job that runs again is said to run: what is final is not the adapter’s to remember', async () => {
     const { vendor, server } = on(() => (server.seen.length === 1 ? state(DONE_WORDS) : state(RUNNING_WORDS))())
-    expect([(await vendor.look('job-1', calm())).kind, (await vendor.look('job-1', calm())).kind]).toEqual(['done', 'running'])
+    expect([(await vendor.look('job-1', calm())).kind, (await vendor.look('job-1', calm())).kind]).toEqual([
+      'done',
+      'running',
+    ])
   })
 
-  test.each([['ftp://x.example/1.mp4'], ['javascript:alert(1)'], ['data:text/html,x'], ['//x.example/1.mp4'], ['data:video/mp4;base64,'], ['data:video/mp4;base64,PGh0bWw+PC9odG1sPg=='], ['']])('a clip at %p is none', async (url) => {
+  test.each([
+    ['ftp://x.example/1.mp4'],
+    ['javascript:alert(1)'],
+    ['data:text/html,x'],
+    ['//x.example/1.mp4'],
+    ['data:video/mp4;base64,'],
+    ['data:video/mp4;base64,PGh0bWw+PC9odG1sPg=='],
+    [''],
+  ])('a clip at %p is none', async (url) => {
     if (protocol === 'openai-videos') return
-    const { vendor } = on(() => Response.json({ status: DONE_WORDS[protocol], video: { url }, content: { video_url: url } }))
+    const { vendor } = on(() =>
+      Response.json({ status: DONE_WORDS[protocol], video: { url }, content: { video_url: url } }),
+    )
     expect(await vendor.look('job-1', calm())).toEqual(STATES.empty)
   })
 
   test('a clip in the reply itself is one, where its bytes are', async () => {
     if (protocol === 'openai-videos') return
-    const { vendor } = on(() => Response.json({ status: DONE_WORDS[protocol], video: { url: CLIP }, content: { video_url: CLIP } }))
+    const { vendor } = on(() =>
+      Response.json({ status: DONE_WORDS[protocol], video: { url: CLIP }, content: { video_url: CLIP } }),
+    )
     expect(await vendor.look('job-1', calm())).toMatchObject({ kind: 'done', url: CLIP })
   })
 
@@ -128,7 +176,9 @@ describe.each(protocols)('%s', (protocol) => {
   })
 
   test('what it says of a refusal has nothing of the key, though the vendor quotes it', async () => {
-    const { vendor, log } = on(() => Response.json({ error: { code: 'invalid_api_key', message: `the key ${KEY} is wrong` } }, { status: 401 }))
+    const { vendor, log } = on(() =>
+      Response.json({ error: { code: 'invalid_api_key', message: `the key ${KEY} is wrong` } }, { status: 401 }),
+    )
     expect(await said(vendor.submit(CLIP_JOB, calm()), log)).not.toContain(KEY)
     expect(await said(vendor.look('job-1', calm()), log)).not.toContain(KEY)
   })

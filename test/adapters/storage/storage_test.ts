@@ -114,7 +114,12 @@ test('sqlite storage: what was answered survives kill -9', async () => {
   expect(await new Response(child.stdout).text()).toBe('retry\n')
   await child.exited
   const storage = sqliteStorage(path)
-  expect(await storage.getCall('call')).toMatchObject({ work: 'completed', money: 'settling', result: { made: true }, quote: usdc(5n) })
+  expect(await storage.getCall('call')).toMatchObject({
+    work: 'completed',
+    money: 'settling',
+    result: { made: true },
+    quote: usdc(5n),
+  })
   const claim = await storage.claimSettlement('call', undefined, { now: T + 5, until: T + 9 })
   expect(claim).toMatchObject({ kind: 'retry', sent: true, authorization: signed('key') })
   await storage.close()
@@ -125,8 +130,18 @@ test('sqlite storage: verbs that arrive together are answered one by one, and on
   const subject = await sqlite()
   const storage = await subject.open()
   const open = (id: string, key: string) => storage.openCall(newCall(id), signed(key), { now: T, until: T + 1 })
-  const outcomes = await Promise.allSettled([open('a', 'key 1'), open('a', 'key 2'), open('b', 'key 1'), open('c', 'key 3')])
-  expect(outcomes.map((each) => (each.status === 'fulfilled' ? each.value.kind : 'failed'))).toEqual(['opened', 'failed', 'replayed', 'opened'])
+  const outcomes = await Promise.allSettled([
+    open('a', 'key 1'),
+    open('a', 'key 2'),
+    open('b', 'key 1'),
+    open('c', 'key 3'),
+  ])
+  expect(outcomes.map((each) => (each.status === 'fulfilled' ? each.value.kind : 'failed'))).toEqual([
+    'opened',
+    'failed',
+    'replayed',
+    'opened',
+  ])
   await subject.close()
 })
 
@@ -148,7 +163,9 @@ test('sqlite storage: while another process writes, readers go on and writers wa
   const other = new Database(path)
   other.run('BEGIN IMMEDIATE')
   const log: string[] = []
-  const writing = storage.openCall(newCall('after'), signed('key 2'), { now: T, until: T + 1 }).then(({ kind }) => log.push(kind))
+  const writing = storage
+    .openCall(newCall('after'), signed('key 2'), { now: T, until: T + 1 })
+    .then(({ kind }) => log.push(kind))
   for (let turn = 0; turn < 3; turn++) {
     await new Promise((resolve) => setImmediate(resolve))
     expect((await storage.getCall('before'))?.id).toBe('before')
@@ -168,15 +185,22 @@ test('sqlite storage: what is written together is written at once, but for large
   const { write } = writer(db as never)
   const step = () => void commits.push((commits.pop() ?? 0) + 1)
   const large = weightOf({ made: 'x'.repeat(600_000), media: [{ url: 'y'.repeat(300_000) }] })
-  await Promise.all([...Array.from({ length: 3 }, () => write(step)), write(step, large), write(step, large), write(step, 8 * large), ...Array.from({ length: 65 }, () => write(step))])
+  await Promise.all([
+    ...Array.from({ length: 3 }, () => write(step)),
+    write(step, large),
+    write(step, large),
+    write(step, 8 * large),
+    ...Array.from({ length: 65 }, () => write(step)),
+  ])
   expect([large, commits]).toEqual([900_000, [64, 6, 1]])
 })
 
-test('sqlite storage: the folder is made, and the files are their owner\'s only', async () => {
+test("sqlite storage: the folder is made, and the files are their owner's only", async () => {
   const { path, remove } = place('deep/er')
   const storage = sqliteStorage(path)
   const hold = holdAlone(path)
-  for (const file of [path, `${path}-wal`, `${path}.lock`]) expect({ file, others: statSync(file).mode & 0o077 }).toEqual({ file, others: 0 })
+  for (const file of [path, `${path}-wal`, `${path}.lock`])
+    expect({ file, others: statSync(file).mode & 0o077 }).toEqual({ file, others: 0 })
   hold?.release()
   await storage.close()
   expect(() => statSync(`${path}-wal`)).toThrow()
@@ -188,7 +212,9 @@ test('sqlite storage: no statement looks through a table of calls, authorization
   const prepare = Database.prototype.prepare
   const spy = spyOn(Database.prototype, 'prepare')
   const storage = sqliteStorage(path)
-  const asked = new Set(spy.mock.calls.map(([sql]) => String(sql)).filter((sql) => /^(select|update|delete)\b/.test(sql)))
+  const asked = new Set(
+    spy.mock.calls.map(([sql]) => String(sql)).filter((sql) => /^(select|update|delete)\b/.test(sql)),
+  )
   spy.mockRestore()
   const database = new Database(path)
   const scans: string[] = []
@@ -196,8 +222,14 @@ test('sqlite storage: no statement looks through a table of calls, authorization
     const values = Array.from(sql.matchAll(/\?/g), () => 1)
     const plan = prepare.call(database, `EXPLAIN QUERY PLAN ${sql}`).all(...values) as { detail: string }[]
     // Sums of groups are made of what the index alone has given.
-    const allowed = sql.includes(' group by ') && plan.every(({ detail }) => !detail.startsWith('S') || /COVERING INDEX calls_spent \(payer=\? AND settled_at>\?\)/.test(detail))
-    for (const { detail } of plan) if (/^SCAN (?!leases)|TEMP B-TREE/.test(detail) && !allowed) scans.push(`${detail}: ${sql}`)
+    const allowed =
+      sql.includes(' group by ') &&
+      plan.every(
+        ({ detail }) =>
+          !detail.startsWith('S') || /COVERING INDEX calls_spent \(payer=\? AND settled_at>\?\)/.test(detail),
+      )
+    for (const { detail } of plan)
+      if (/^SCAN (?!leases)|TEMP B-TREE/.test(detail) && !allowed) scans.push(`${detail}: ${sql}`)
   }
   expect(asked.size).toBeGreaterThan(15)
   expect(scans).toEqual([])
@@ -258,12 +290,16 @@ test('schema.ts and the migrated tables agree', () => {
   const database = new Database(':memory:')
   migrate(database)
   const tables = Object.values(schema)
-  const there = database.query<{ name: string }, []>("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").all()
+  const there = database
+    .query<{ name: string }, []>("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
+    .all()
   expect(there.map(({ name }) => name)).toEqual(tables.map(getTableName).sort())
   for (const table of tables) {
     const { name, indexes, foreignKeys, primaryKeys } = getTableConfig(table)
     const joint = primaryKeys.flatMap(({ columns }) => columns.map((column) => column.name))
-    const columns = database.query<Column, []>(`SELECT name, type, "notnull" AS required, pk FROM pragma_table_info('${name}')`).all()
+    const columns = database
+      .query<Column, []>(`SELECT name, type, "notnull" AS required, pk FROM pragma_table_info('${name}')`)
+      .all()
     const described = Object.values(getTableColumns(table)).map((column) => ({
       name: column.name,
       type: column.getSQLType().toUpperCase(),
@@ -290,7 +326,10 @@ type Column = { name: string; type: string; required: number; pk: number }
 type Index = { name: string; sql: string }
 
 /** The statement that makes an index of schema.ts, as the migrations spell it. */
-function indexOf(table: string, { name = '', columns, where, unique }: ReturnType<typeof getTableConfig>['indexes'][number]['config']): Index {
+function indexOf(
+  table: string,
+  { name = '', columns, where, unique }: ReturnType<typeof getTableConfig>['indexes'][number]['config'],
+): Index {
   const on = columns.map((column) => ('name' in column ? column.name : '')).join(', ')
   const condition = where ? ` WHERE ${new SQLiteSyncDialect().sqlToQuery(where).sql}` : ''
   return { name, sql: `CREATE ${unique ? 'UNIQUE ' : ''}INDEX ${name} ON ${table} (${on})${condition}` }
@@ -302,7 +341,10 @@ function byName(a: { name: string }, b: { name: string }): number {
 
 test('migrate() takes each step once, and a step that fails leaves nothing behind', () => {
   const database = new Database(':memory:')
-  const [first, second] = [{ name: 'first', sql: 'CREATE TABLE a (x)' }, { name: 'second', sql: 'INSERT INTO a VALUES (2)' }]
+  const [first, second] = [
+    { name: 'first', sql: 'CREATE TABLE a (x)' },
+    { name: 'second', sql: 'INSERT INTO a VALUES (2)' },
+  ]
   const broken = { name: 'broken', sql: 'CREATE TABLE b (x); INSERT INTO nowhere VALUES (1)' }
   migrate(database, [first])
   expect(() => migrate(database, [first, second, broken])).toThrow('nowhere')
@@ -310,7 +352,10 @@ test('migrate() takes each step once, and a step that fails leaves nothing behin
   migrate(database, [first, second])
   expect(database.query('SELECT x FROM a').values()).toEqual([[2]])
   expect(database.query("SELECT name FROM sqlite_schema WHERE name = 'b'").values()).toEqual([])
-  expect(database.query('SELECT step, name FROM migrations').values()).toEqual([[1, 'first'], [2, 'second']])
+  expect(database.query('SELECT step, name FROM migrations').values()).toEqual([
+    [1, 'first'],
+    [2, 'second'],
+  ])
   database.close()
 })
 
@@ -318,25 +363,144 @@ test('sqlite storage: a database of the schema before this one goes on, and what
   const { path, remove } = place()
   const old = new Database(path)
   migrate(old, steps.slice(0, 2))
-  const columns = ['id', 'gateway', 'endpoint', 'payer', 'asset', 'quote', 'authorization', 'fingerprint', 'created_at', 'work', 'money', 'owner', 'until', 'settled_at', 'expires_at', 'fence', 'claim_until', 'claim_fresh', 'emptied', 'offer', 'receipt', 'request', 'result']
+  const columns = [
+    'id',
+    'gateway',
+    'endpoint',
+    'payer',
+    'asset',
+    'quote',
+    'authorization',
+    'fingerprint',
+    'created_at',
+    'work',
+    'money',
+    'owner',
+    'until',
+    'settled_at',
+    'expires_at',
+    'fence',
+    'claim_until',
+    'claim_fresh',
+    'emptied',
+    'offer',
+    'receipt',
+    'request',
+    'result',
+  ]
   const insert = old.query(`INSERT INTO calls (${columns.join()}) VALUES (${columns.map(() => '?').join()})`)
   const receipt = JSON.stringify({ transaction: '0x1', network: 'eip155:84532', payer: '0xa', amount: '7' })
-  insert.run('settled', 'devnet', 'images', '0xa', 'usdc', '7', 'key 1', 'f', T, 'completed', 'settled', 'me', T, T, T + 9, 1, T, 0, 0, '{}', receipt, '1', '2')
-  insert.run('settling', 'devnet', 'images', '0xa', 'usdc', '9', 'key 2', 'f', T, 'completed', 'settling', 'me', T, null, T + 9, 1, T, 0, 0, '{}', null, '1', '2')
-  insert.run('queued', 'devnet', 'images', '0xa', 'usdc', '9', 'key 3', 'f', T, 'queued', 'verified', 'me', T, null, T + 9, 0, null, 0, 0, '{}', null, '1', null)
-  old.query('INSERT INTO authorizations VALUES (?, ?, ?, ?, ?, ?, ?)').run('key 2', 'settling', '0xa', 0, 'sent', T + 9_999, JSON.stringify(signed('key 2')))
+  insert.run(
+    'settled',
+    'devnet',
+    'images',
+    '0xa',
+    'usdc',
+    '7',
+    'key 1',
+    'f',
+    T,
+    'completed',
+    'settled',
+    'me',
+    T,
+    T,
+    T + 9,
+    1,
+    T,
+    0,
+    0,
+    '{}',
+    receipt,
+    '1',
+    '2',
+  )
+  insert.run(
+    'settling',
+    'devnet',
+    'images',
+    '0xa',
+    'usdc',
+    '9',
+    'key 2',
+    'f',
+    T,
+    'completed',
+    'settling',
+    'me',
+    T,
+    null,
+    T + 9,
+    1,
+    T,
+    0,
+    0,
+    '{}',
+    null,
+    '1',
+    '2',
+  )
+  insert.run(
+    'queued',
+    'devnet',
+    'images',
+    '0xa',
+    'usdc',
+    '9',
+    'key 3',
+    'f',
+    T,
+    'queued',
+    'verified',
+    'me',
+    T,
+    null,
+    T + 9,
+    0,
+    null,
+    0,
+    0,
+    '{}',
+    null,
+    '1',
+    null,
+  )
+  old
+    .query('INSERT INTO authorizations VALUES (?, ?, ?, ?, ?, ?, ?)')
+    .run('key 2', 'settling', '0xa', 0, 'sent', T + 9_999, JSON.stringify(signed('key 2')))
   old.close()
 
   for (const start of ['first', 'second']) {
     const storage = sqliteStorage(path)
-    expect({ start, ...(await storage.getCall('settled')) }).toMatchObject({ start, quote: usdc(7n), usage: null, result: 2, receipt: { amount: '7' } })
+    expect({ start, ...(await storage.getCall('settled')) }).toMatchObject({
+      start,
+      quote: usdc(7n),
+      usage: null,
+      result: 2,
+      receipt: { amount: '7' },
+    })
     expect((await storage.lostCalls(T, 9)).map(({ id }) => id)).toEqual(['queued'])
     expect((await storage.unsettled(T, 9)).map(({ id }) => id)).toEqual(start === 'first' ? ['settling'] : [])
     if (start === 'first') {
       const claim = await storage.claimSettlement('settling', undefined, { now: T + 1, until: T + 2 })
-      await storage.finishSettlement('settling', claim.kind === 'retry' ? claim.token : 0, { kind: 'paid', receipt: { ...JSON.parse(receipt), amount: '8' } }, { now: T + 1 })
+      await storage.finishSettlement(
+        'settling',
+        claim.kind === 'retry' ? claim.token : 0,
+        { kind: 'paid', receipt: { ...JSON.parse(receipt), amount: '8' } },
+        { now: T + 1 },
+      )
     }
-    const sum = { gateway: 'devnet', endpoint: 'images', model: null, asset: 'usdc', calls: 2, spent: usdc(15n), inputTokens: 0, outputTokens: 0, lastAt: T + 1 }
+    const sum = {
+      gateway: 'devnet',
+      endpoint: 'images',
+      model: null,
+      asset: 'usdc',
+      calls: 2,
+      spent: usdc(15n),
+      inputTokens: 0,
+      outputTokens: 0,
+      lastAt: T + 1,
+    }
     expect(await storage.spendByModel('0xa', T)).toEqual([sum])
     await storage.close()
   }
@@ -348,7 +512,9 @@ test('a database of a newer or another Farebox is refused, and left as it is', (
   const database = new Database(path)
   migrate(database, [...steps, { name: 'from the future', sql: 'CREATE TABLE future (x)' }])
   database.close()
-  expect(() => sqliteStorage(path)).toThrow(/was written by a newer Farebox: it has had \d+ migrations, this one knows \d+/)
+  expect(() => sqliteStorage(path)).toThrow(
+    /was written by a newer Farebox: it has had \d+ migrations, this one knows \d+/,
+  )
 
   const other = new Database(':memory:')
   migrate(other, [{ name: 'something else', sql: 'CREATE TABLE other (x)' }])
@@ -377,7 +543,16 @@ function spawn(script: string) {
 }
 
 test('memory storage copies as structuredClone does', () => {
-  const given: Record<string, unknown> = { text: 'a', amount: 1n, none: null, absent: undefined, list: [1, [2, { three: 3 }]], bytes: Uint8Array.of(1, 2), at: new Date(7), deep: JSON.parse('{"__proto__":{"a":1},"b":2}') }
+  const given: Record<string, unknown> = {
+    text: 'a',
+    amount: 1n,
+    none: null,
+    absent: undefined,
+    list: [1, [2, { three: 3 }]],
+    bytes: Uint8Array.of(1, 2),
+    at: new Date(7),
+    deep: JSON.parse('{"__proto__":{"a":1},"b":2}'),
+  }
   const made = copied(given)
   expect(made).toEqual(structuredClone(given))
   expect(Object.keys(made)).toEqual(Object.keys(given))

@@ -1,7 +1,15 @@
 /** What strangers tried to have for nothing, and what a buyer must not pay for. */
 import { describe, expect, test } from 'bun:test'
 import { corpusSearch } from '../../../adapters/providers/demo/search.ts'
-import { chatPieces, chunk, DONE, streamAnswer, USAGE, usageChunk, wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
+import {
+  chatPieces,
+  chunk,
+  DONE,
+  streamAnswer,
+  USAGE,
+  usageChunk,
+  wholeAnswer,
+} from '../../../adapters/providers/scripted/chat.ts'
 import type { ChatAnswer, SearchVendor } from '../../../core/mod.ts'
 import { door, kit } from '../../kit.ts'
 import { HELLO, reading, said, SKY, STREAM, table, USED } from './stream_kit.ts'
@@ -18,7 +26,10 @@ describe('an answer that its caller waits for', () => {
     const reader = reading(response)
     const first = (await reader.next()) ?? ''
     const [, id = ''] = /"id":"(resp_[0-9a-f]{32})"/.exec(first) ?? []
-    for (const [method, path] of [['GET', id], ['POST', `${id}/cancel`]] as const) {
+    for (const [method, path] of [
+      ['GET', id],
+      ['POST', `${id}/cancel`],
+    ] as const) {
       expect((await shop.fetch(new Request(`http://farebox.test${RESPONSES}/${path}`, { method }))).status).toBe(404)
     }
     for (const piece of [chunk({}, { finish: 'stop' }), usageChunk(USAGE), DONE]) pieces.push(piece)
@@ -44,9 +55,17 @@ describe('an answer that its caller waits for', () => {
 describe('nobody pays', () => {
   const silent: Record<string, ChatAnswer> = {
     'an empty text': wholeAnswer({ content: '' }),
-    'no choice at all': { kind: 'whole', body: { choices: [], usage: { prompt_tokens: 3, completion_tokens: 0, total_tokens: 3 } } },
+    'no choice at all': {
+      kind: 'whole',
+      body: { choices: [], usage: { prompt_tokens: 3, completion_tokens: 0, total_tokens: 3 } },
+    },
     'a stream of nothing': streamAnswer([DONE]),
-    'a stream of a role and an end': streamAnswer([said({ role: 'assistant', content: '' }), said({}, { finish: 'stop' }), USED, DONE]),
+    'a stream of a role and an end': streamAnswer([
+      said({ role: 'assistant', content: '' }),
+      said({}, { finish: 'stop' }),
+      USED,
+      DONE,
+    ]),
     'a page of HTML among the events': streamAnswer([...HELLO.slice(0, 2), 'data: <html>sk-SECRET</html>\n\n', DONE]),
     'half a chunk': streamAnswer([...HELLO.slice(0, 2), 'data: {"choices":[\n\n', DONE]),
   }
@@ -58,7 +77,11 @@ describe('nobody pays', () => {
       const payment = await signed(order)
       const text = await (await post(order, { payment })).text()
       await idle()
-      expect([text.includes('MODEL_UNAVAILABLE'), text.includes('SECRET'), chain.transfers.length]).toEqual([true, false, 0])
+      expect([text.includes('MODEL_UNAVAILABLE'), text.includes('SECRET'), chain.transfers.length]).toEqual([
+        true,
+        false,
+        0,
+      ])
       given = answer.kind === 'stream' ? streamAnswer(HELLO) : wholeAnswer({ content: 'Hello' })
       expect(await (await post(order, { payment })).text()).toContain('lo')
       await idle()
@@ -68,39 +91,44 @@ describe('nobody pays', () => {
 })
 
 test("an upstream's comments are not passed on, but that it lives is", async () => {
-  const { post, signed } = await table(async () => streamAnswer([HELLO[0] ?? '', ': x-payment-receipt 0xFAKE\n\n', ...HELLO.slice(1)]))
+  const { post, signed } = await table(async () =>
+    streamAnswer([HELLO[0] ?? '', ': x-payment-receipt 0xFAKE\n\n', ...HELLO.slice(1)]),
+  )
   const text = await (await post(STREAM, { payment: await signed() })).text()
   expect([text.includes('FAKE'), text.includes(': working\n\n'), text.endsWith(DONE)]).toEqual([false, true, true])
 })
 
-test.each(['hangs up on', 'signs too short an authorization for'] as const)('a wallet that %s five searches gets no sixth, until it collects one', async (trick) => {
-  let ready = door()
-  const bundled = corpusSearch()
-  const slow: SearchVendor = { search: async (job, at) => (await ready.passed, await bundled.search(job, at)) }
-  const { buyer, chain, clock, idle } = kit({ ports: { vendors: { search: slow } } })
-  const alice = buyer()
-  const order = { query: 'What is x402?' }
-  const lying: { payment: ReturnType<typeof alice.sign> }[] = []
-  for (let count = 0; count < 5; count++) {
-    ready = door()
-    const gone = new AbortController()
-    const validBefore = BigInt(clock.now() / 1000 + (trick === 'hangs up on' ? 300 : 10))
-    const payment = alice.sign(await alice.ask(order, { path: SEARCH }), { validBefore })
-    const bought = alice.buy(order, { path: SEARCH, payment, gone: gone.signal })
-    await clock.settle()
-    if (trick === 'hangs up on') gone.abort()
-    else await clock.advance(11_000)
-    ready.open()
-    await bought
-    await idle()
-    lying.push({ payment })
-  }
-  const { status, body } = await alice.buy(order, { path: SEARCH })
-  expect([status, body.code, body.recoverable, chain.transfers.length]).toEqual([402, 'PAYMENT_UNFUNDED', true, 0])
-  expect((await alice.poll(body.poll_url, alice.sign(await alice.ask(order, { path: SEARCH })))).status).toBe(200)
-  expect((await alice.buy(order, { path: SEARCH })).status).toBe(200)
-  expect(chain.transfers).toHaveLength(2)
-})
+test.each(['hangs up on', 'signs too short an authorization for'] as const)(
+  'a wallet that %s five searches gets no sixth, until it collects one',
+  async (trick) => {
+    let ready = door()
+    const bundled = corpusSearch()
+    const slow: SearchVendor = { search: async (job, at) => (await ready.passed, await bundled.search(job, at)) }
+    const { buyer, chain, clock, idle } = kit({ ports: { vendors: { search: slow } } })
+    const alice = buyer()
+    const order = { query: 'What is x402?' }
+    const lying: { payment: ReturnType<typeof alice.sign> }[] = []
+    for (let count = 0; count < 5; count++) {
+      ready = door()
+      const gone = new AbortController()
+      const validBefore = BigInt(clock.now() / 1000 + (trick === 'hangs up on' ? 300 : 10))
+      const payment = alice.sign(await alice.ask(order, { path: SEARCH }), { validBefore })
+      const bought = alice.buy(order, { path: SEARCH, payment, gone: gone.signal })
+      await clock.settle()
+      if (trick === 'hangs up on') gone.abort()
+      else await clock.advance(11_000)
+      ready.open()
+      await bought
+      await idle()
+      lying.push({ payment })
+    }
+    const { status, body } = await alice.buy(order, { path: SEARCH })
+    expect([status, body.code, body.recoverable, chain.transfers.length]).toEqual([402, 'PAYMENT_UNFUNDED', true, 0])
+    expect((await alice.poll(body.poll_url, alice.sign(await alice.ask(order, { path: SEARCH })))).status).toBe(200)
+    expect((await alice.buy(order, { path: SEARCH })).status).toBe(200)
+    expect(chain.transfers).toHaveLength(2)
+  },
+)
 
 test('HEAD tells the length that GET would have', async () => {
   const { shop } = kit()

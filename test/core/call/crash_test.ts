@@ -18,12 +18,17 @@ async function recover({ clock, ports }: Kit, shop: Gateway, recovery: Recovery)
 }
 
 /** What a buyer's program does who got no answer: sends the same request again, and polls where it is told to. */
-async function insist({ clock }: Kit, alice: Buyer, at: { payment: Payment; shop: Gateway; pollUrl?: string | undefined }): Promise<Answer> {
+async function insist(
+  { clock }: Kit,
+  alice: Buyer,
+  at: { payment: Payment; shop: Gateway; pollUrl?: string | undefined },
+): Promise<Answer> {
   const { shop } = at
   let { payment, pollUrl } = at
   const trail: unknown[] = []
   for (let round = 0; round < 8; round++) {
-    const answer = pollUrl === undefined ? await alice.buy(FOX, { payment, shop }) : await alice.poll(pollUrl, payment, { shop })
+    const answer =
+      pollUrl === undefined ? await alice.buy(FOX, { payment, shop }) : await alice.poll(pollUrl, payment, { shop })
     trail.push([answer.status, answer.body])
     await clock.settle()
     if (answer.status === 200 && answer.body.data) return answer
@@ -37,7 +42,11 @@ async function insist({ clock }: Kit, alice: Buyer, at: { payment: Payment; shop
 type Story = {
   readonly options?: KitOptions
   /** What happens to the process that will die. A broken-off request answers undefined. */
-  tell(kit: Kit, alice: Buyer, at: { shop: Gateway; payment: Payment }): Promise<{ pollUrl?: string | undefined; payment?: Payment }>
+  tell(
+    kit: Kit,
+    alice: Buyer,
+    at: { shop: Gateway; payment: Payment },
+  ): Promise<{ pollUrl?: string | undefined; payment?: Payment }>
   /** Fewest questions that a process which survives asks: a harness that counts nothing proves nothing. */
   readonly least: number
 }
@@ -108,7 +117,11 @@ const stories: Readonly<Record<string, Story>> = {
 }
 
 /** Plays a story to the blow and the recovery from it. Answers with what the process asked. */
-async function play({ options, tell }: Story, blow: Omit<Blow, 'kills'>, recovery: Recovery): Promise<{ asked: readonly string[]; isFaultInjected: boolean }> {
+async function play(
+  { options, tell }: Story,
+  blow: Omit<Blow, 'kills'>,
+  recovery: Recovery,
+): Promise<{ asked: readonly string[]; isFaultInjected: boolean }> {
   const subject = kit(options)
   const { ports, chain, vendor, restart } = subject
   const alice = subject.buyer()
@@ -122,13 +135,27 @@ async function play({ options, tell }: Story, blow: Omit<Blow, 'kills'>, recover
   const shop = recovery === 'survival' ? old : restart({ owner: 'second' })
   await recover(subject, shop, recovery)
   const [paid, jobs] = [chain.transfers.length, vendor.jobs.length]
-  const { status, body } = await insist(subject, alice, { payment: told.payment ?? first, shop, pollUrl: told.pollUrl }).catch((error: Error) => {
+  const { status, body } = await insist(subject, alice, {
+    payment: told.payment ?? first,
+    shop,
+    pollUrl: told.pollUrl,
+  }).catch((error: Error) => {
     throw new Error(`${label}: ${error.message}`)
   })
-  expect([label, status, body.data.length, paid <= 1, chain.transfers.length, alice.balance()]).toEqual([label, 200, 1, true, 1, 99_978_000n])
+  expect([label, status, body.data.length, paid <= 1, chain.transfers.length, alice.balance()]).toEqual([
+    label,
+    200,
+    1,
+    true,
+    1,
+    99_978_000n,
+  ])
   if (paid === 1) expect([label, vendor.jobs.length]).toEqual([label, jobs])
   await shop.maintain()
-  const left = [await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10), await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)]
+  const left = [
+    await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10),
+    await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10),
+  ]
   expect([label, left]).toEqual([label, [[], []]])
   return { asked, isFaultInjected }
 }

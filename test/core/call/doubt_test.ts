@@ -22,7 +22,11 @@ describe('a settlement of unknown outcome', () => {
   test('is 202, never a new challenge', async () => {
     for (const weather of ['landed', 'late', 'dropped'] as const) {
       const { answer, log } = await doubtful(weather)
-      expect([answer.status, answer.body.status, answer.headers.get('payment-required')]).toEqual([202, 'in_progress', null])
+      expect([answer.status, answer.body.status, answer.headers.get('payment-required')]).toEqual([
+        202,
+        'in_progress',
+        null,
+      ])
       expect(log.lines).toMatchObject([{ level: 'warn', message: 'a settlement has an unknown outcome' }])
     }
   })
@@ -34,7 +38,12 @@ describe('a settlement of unknown outcome', () => {
       await shop.maintain()
       expect((await ports.storage.getCall(answer.body.id))?.money).toBe('settled')
       const { status, body } = await alice.poll(pollUrl, payment)
-      expect([weather, status, body.payment.status, chain.transfers.length]).toEqual([weather, 200, 'already_settled', 1])
+      expect([weather, status, body.payment.status, chain.transfers.length]).toEqual([
+        weather,
+        200,
+        'already_settled',
+        1,
+      ])
       await shop.maintain()
       expect(alice.balance()).toBe(99_978_000n)
     }
@@ -45,12 +54,18 @@ describe('a settlement of unknown outcome', () => {
     await shop.maintain()
     chain.deliver()
     await shop.maintain()
-    expect([chain.transfers.length, (await alice.poll(pollUrl, payment)).body.payment.status]).toEqual([1, 'already_settled'])
+    expect([chain.transfers.length, (await alice.poll(pollUrl, payment)).body.payment.status]).toEqual([
+      1,
+      'already_settled',
+    ])
   })
 
   test('is asked about before it is sent again', async () => {
     const asked: string[] = []
-    const { shop } = await doubtful('landed', kit({ chain: cashChain({ before: (question) => void asked.push(question) }) }))
+    const { shop } = await doubtful(
+      'landed',
+      kit({ chain: cashChain({ before: (question) => void asked.push(question) }) }),
+    )
     asked.length = 0
     await shop.maintain()
     expect(asked).toEqual(['fate'])
@@ -59,7 +74,12 @@ describe('a settlement of unknown outcome', () => {
   test('is asked about with the end of its life as it was told first, whatever is told later', async () => {
     const chain = cashChain()
     const ends: (number | undefined)[] = []
-    const { shop, clock, ports, answer } = await doubtful('dropped', kit({ chain: { ...chain, fate: (payment, offer, at) => (ends.push(at.expiresAt), chain.fate(payment, offer, at)) } }))
+    const { shop, clock, ports, answer } = await doubtful(
+      'dropped',
+      kit({
+        chain: { ...chain, fate: (payment, offer, at) => (ends.push(at.expiresAt), chain.fate(payment, offer, at)) },
+      }),
+    )
     const call = await ports.storage.getCall(answer.body.id)
     await clock.advance(MINUTE)
     await shop.maintain()
@@ -81,14 +101,22 @@ describe('a settlement of unknown outcome', () => {
   test('is found out by a poll as well', async () => {
     const { alice, payment, pollUrl, chain } = await doubtful('landed')
     const { status, body } = await alice.poll(pollUrl, payment)
-    expect([status, body.payment.status, body.payment.tx_hash]).toEqual([200, 'settled', chain.transfers[0]?.transaction])
+    expect([status, body.payment.status, body.payment.tx_hash]).toEqual([
+      200,
+      'settled',
+      chain.transfers[0]?.transaction,
+    ])
   })
 
   test('on a poll is 202 with a note, until it is known', async () => {
     const { alice, payment, pollUrl, chain } = await doubtful('landed')
     chain.outage(true)
     const waiting = await alice.poll(pollUrl, payment)
-    expect([waiting.status, waiting.body.status, waiting.body.note]).toEqual([202, 'in_progress', 'The result is ready; its settlement is being confirmed. Poll again with the same authorization.'])
+    expect([waiting.status, waiting.body.status, waiting.body.note]).toEqual([
+      202,
+      'in_progress',
+      'The result is ready; its settlement is being confirmed. Poll again with the same authorization.',
+    ])
     chain.outage(false)
     expect((await alice.poll(pollUrl, payment)).status).toBe(200)
   })
@@ -148,11 +176,18 @@ describe('a fate that stays unknown', () => {
     expect((await ports.storage.getCall(answer.body.id))?.money).toBe('unresolved')
     for (let i = 0; i < 3; i++) {
       const { status, headers, body } = await alice.poll(pollUrl, payment)
-      expect([status, body.payment, headers.get('x-payment-settled'), headers.get('payment-response')]).toEqual([200, { status: 'unresolved', tx_hash: '', network: 'base-sepolia' }, 'false', null])
+      expect([status, body.payment, headers.get('x-payment-settled'), headers.get('payment-response')]).toEqual([
+        200,
+        { status: 'unresolved', tx_hash: '', network: 'base-sepolia' },
+        'false',
+        null,
+      ])
       expect(body.data).toHaveLength(1)
       await shop.maintain()
     }
-    expect(log.lines.filter(({ level }) => level === 'alert').map(({ message }) => message)).toEqual(['the fate of a payment is unresolved; look it up on the chain'])
+    expect(log.lines.filter(({ level }) => level === 'alert').map(({ message }) => message)).toEqual([
+      'the fate of a payment is unresolved; look it up on the chain',
+    ])
   })
 
   test('is known in the end when the chain comes back: a poll reads settled, or asks for another signature', async () => {
@@ -163,7 +198,11 @@ describe('a fate that stays unknown', () => {
       await shop.maintain()
       chain.outage(false)
       const { status } = await alice.poll(pollUrl, payment)
-      expect([weather, status, chain.transfers.length]).toEqual([weather, weather === 'landed' ? 200 : 402, weather === 'landed' ? 1 : 0])
+      expect([weather, status, chain.transfers.length]).toEqual([
+        weather,
+        weather === 'landed' ? 200 : 402,
+        weather === 'landed' ? 1 : 0,
+      ])
     }
   })
 })
@@ -182,7 +221,11 @@ describe('tend()', () => {
     expect(body.code).toBe('PAYMENT_REPLAY')
     await clock.advance(1)
     await second.maintain()
-    expect((await ports.storage.getCall(body.job_id))).toMatchObject({ work: 'failed', money: 'verified', error: 'The work was lost when the server stopped. Nothing was charged.' })
+    expect(await ports.storage.getCall(body.job_id)).toMatchObject({
+      work: 'failed',
+      money: 'verified',
+      error: 'The work was lost when the server stopped. Nothing was charged.',
+    })
     const again = alice.buy(FOX, { payment, shop: second })
     await clock.settle()
     ready()
@@ -215,8 +258,12 @@ describe('tend()', () => {
     await clock.settle()
     gate.open()
     await Promise.all(both)
-    expect([(await ports.storage.getCall(answer.body.id))?.money, chain.transfers.length, asked]).toEqual(['settled', 1, 1])
-    const stale = (await ports.storage.getCall(answer.body.id))
+    expect([(await ports.storage.getCall(answer.body.id))?.money, chain.transfers.length, asked]).toEqual([
+      'settled',
+      1,
+      1,
+    ])
+    const stale = await ports.storage.getCall(answer.body.id)
     const behind = { ...ports.storage, unsettled: async () => (stale ? [stale] : []) }
     await restart({ ports: { ...ports, storage: behind } }).maintain()
     expect(chain.transfers).toHaveLength(1)
@@ -254,7 +301,11 @@ describe('takeOver()', () => {
       await idle()
       const late = { level: 'warn' as const, message: 'a result came too late: its call had already ended' }
       expect(log.lines.map(({ level, message }) => ({ level, message }))).toEqual(isTaken ? [late] : [])
-      expect([isTaken, (await ports.storage.getCall(body.id))?.work, chain.transfers]).toEqual([isTaken, isTaken ? 'failed' : 'completed', []])
+      expect([isTaken, (await ports.storage.getCall(body.id))?.work, chain.transfers]).toEqual([
+        isTaken,
+        isTaken ? 'failed' : 'completed',
+        [],
+      ])
     }
     const inline = kit({ vendor: scriptedVendor(async () => (await inline.restart().takeOver(), [{ url: 'data:,' }])) })
     expect([(await inline.buyer().buy()).status, inline.chain.transfers.length]).toEqual([200, 1])
@@ -262,7 +313,10 @@ describe('takeOver()', () => {
 })
 
 describe('a storage that fails', () => {
-  const failing = (verb: 'openCall' | 'moveCall' | 'claimSettlement' | 'finishSettlement', { after }: { after: boolean }) => {
+  const failing = (
+    verb: 'openCall' | 'moveCall' | 'claimSettlement' | 'finishSettlement',
+    { after }: { after: boolean },
+  ) => {
     const storage = memoryStorage()
     let isBroken = true
     const broken = async (...asked: never[]): Promise<never> => {
@@ -329,7 +383,13 @@ describe('a storage that fails', () => {
       expect([status, headers.get('retry-after'), body.error]).toEqual([503, '5', 'Not ready'])
       expect(JSON.stringify(body)).not.toContain('password')
     }
-    expect(log.lines).toMatchObject([{ level: 'alert', message: 'storage fails; nothing is sold until it answers', fields: { verb: 'callOf', error: 'password of db' } }])
+    expect(log.lines).toMatchObject([
+      {
+        level: 'alert',
+        message: 'storage fails; nothing is sold until it answers',
+        fields: { verb: 'callOf', error: 'password of db' },
+      },
+    ])
   })
 })
 

@@ -20,14 +20,28 @@ const stories: Readonly<Record<string, Story>> = {
       depositWallet: '0x56687bf447db6ffa42ffe2204a05edaa20f55839',
       recipient: BRIDGE,
       amountMicro: '25000000',
-      depositAuthorization: encodePayment(chain.sign({ ...chain.offer(25_000_000n, 600), payTo: BRIDGE }, { from: wallet, now: clock.now() })),
+      depositAuthorization: encodePayment(
+        chain.sign({ ...chain.offer(25_000_000n, 600), payTo: BRIDGE }, { from: wallet, now: clock.now() }),
+      ),
     }),
     paid: [25_000_000n, 11_000n],
     touched: () => 1,
     least: 14,
   },
-  'a purchase of a number': { path: '/api/v1/phone/numbers/buy', body: () => ({}), paid: [5_001_000n], touched: ({ bought }) => bought.length, least: 12 },
-  'a renewal': { path: '/api/v1/phone/numbers/renew', body: () => ({ phoneNumber: LINE }), paid: [5_001_000n], touched: () => 1, least: 10 },
+  'a purchase of a number': {
+    path: '/api/v1/phone/numbers/buy',
+    body: () => ({}),
+    paid: [5_001_000n],
+    touched: ({ bought }) => bought.length,
+    least: 12,
+  },
+  'a renewal': {
+    path: '/api/v1/phone/numbers/renew',
+    body: () => ({ phoneNumber: LINE }),
+    paid: [5_001_000n],
+    touched: () => 1,
+    least: 10,
+  },
 }
 
 /** What a buyer's program does who got no answer: sends the same request again, and polls where it is told to. */
@@ -44,7 +58,10 @@ async function insist({ clock }: Kit, send: (pollUrl?: string) => Promise<Answer
   throw new Error(`no result after ${JSON.stringify(trail)}`)
 }
 
-async function play({ path, body, paid, touched }: Story, { at, after, kills }: { at: number; after: boolean; kills: boolean }): Promise<{ asked: readonly string[]; isFaultInjected: boolean }> {
+async function play(
+  { path, body, paid, touched }: Story,
+  { at, after, kills }: { at: number; after: boolean; kills: boolean },
+): Promise<{ asked: readonly string[]; isFaultInjected: boolean }> {
   const acts = actors()
   const subject = kit({ ports: { vendors: { voice: acts.voice, phone: acts.phone, bridge: acts.bridge } } })
   const { ports, chain, clock, restart } = subject
@@ -64,7 +81,9 @@ async function play({ path, body, paid, touched }: Story, { at, after, kills }: 
     await clock.advance(ms)
     for (const step of kills ? [shop.maintain] : [shop.renew, shop.maintain]) await step().catch(() => {})
   }
-  await insist(subject, (pollUrl) => (pollUrl === undefined ? alice.buy(order, { path, payment, shop }) : alice.poll(pollUrl, payment, { shop })))
+  await insist(subject, (pollUrl) =>
+    pollUrl === undefined ? alice.buy(order, { path, payment, shop }) : alice.poll(pollUrl, payment, { shop }),
+  )
   await shop.maintain()
   const label = isFaultInjected ? `struck ${after ? 'after' : 'before'} ${asked[at - 1]} (question ${at})` : 'unhurt'
   expect([label, chain.transfers.map(({ value }) => value), touched(acts)]).toEqual([label, [...paid], 1])

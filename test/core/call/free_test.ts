@@ -5,7 +5,8 @@ import vectors from '../../vectors/pricing.json'
 import { kit, ORIGIN, read, START } from '../../kit.ts'
 
 type Shop = ReturnType<typeof kit>['shop']
-const get = (shop: Shop, path: string, headers: Record<string, string> = {}, ip = '192.0.2.1') => shop.fetch(new Request(ORIGIN + path, { headers }), { ip })
+const get = (shop: Shop, path: string, headers: Record<string, string> = {}, ip = '192.0.2.1') =>
+  shop.fetch(new Request(ORIGIN + path, { headers }), { ip })
 const MODELS = '/api/v1/images/models'
 
 describe('GET /api/v1/images/models', () => {
@@ -13,28 +14,45 @@ describe('GET /api/v1/images/models', () => {
     const { status, body } = await read(await get(kit().shop, MODELS))
     expect(status).toBe(200)
     expect(body.object).toBe('list')
-    const listed = body.data.flatMap((model: any) => model.pricing.sizes.map(({ size, price }: any) => `${model.id} ${size} ${price}`))
+    const listed = body.data.flatMap((model: any) =>
+      model.pricing.sizes.map(({ size, price }: any) => `${model.id} ${size} ${price}`),
+    )
     expect(listed).toEqual(vectors.map(({ model, size, rate }) => `${model} ${size} ${Number(rate)}`))
     expect(body.data[0]).toEqual({
       id: 'vendor-a/image-1',
       object: 'model',
       name: 'Image 1',
       owned_by: 'vendor-a',
-      pricing: { sizes: [{ size: '1024x1024', price: 0.02 }, { size: '1536x1024', price: 0.04 }, { size: '1024x1536', price: 0.04 }] },
+      pricing: {
+        sizes: [
+          { size: '1024x1024', price: 0.02 },
+          { size: '1536x1024', price: 0.04 },
+          { size: '1024x1536', price: 0.04 },
+        ],
+      },
     })
   })
 
   test('leaves out what the operator has not configured', async () => {
     const vendor = scriptedVendor()
-    const vendors = { images: ({ vendor: name }: { vendor: string }) => (name === 'vendor-b' ? vendor : undefined), media: () => Promise.reject() }
+    const vendors = {
+      images: ({ vendor: name }: { vendor: string }) => (name === 'vendor-b' ? vendor : undefined),
+      media: () => Promise.reject(),
+    }
     const { body } = await read(await get(kit({ ports: { vendors } }).shop, MODELS))
-    expect(body.data.map(({ id }: { id: string }) => id)).toEqual(['vendor-b/image-flash', 'vendor-b/image-flash-2', 'vendor-b/image-pro'])
+    expect(body.data.map(({ id }: { id: string }) => id)).toEqual([
+      'vendor-b/image-flash',
+      'vendor-b/image-flash-2',
+      'vendor-b/image-pro',
+    ])
   })
 
   test('lists rows of the operator’s own', async () => {
     const [row] = catalog().images.all
     if (!row) throw new Error('an empty catalog')
-    const { body } = await read(await get(kit({ catalog: catalog({ images: [{ ...row, id: 'mine/image' }] }) }).shop, MODELS))
+    const { body } = await read(
+      await get(kit({ catalog: catalog({ images: [{ ...row, id: 'mine/image' }] }) }).shop, MODELS),
+    )
     expect(body.data.map(({ id }: { id: string }) => id)).toEqual(['mine/image'])
   })
 
@@ -44,7 +62,9 @@ describe('GET /api/v1/images/models', () => {
     await clock.advance(600_000)
     const { status, headers, body } = await read(await get(shop, MODELS))
     expect([status, body.error]).toEqual([429, 'Rate limit exceeded'])
-    expect(body.message).toBe('At most 100 requests in 60 minutes; the next is answered after 2026-11-20T01:00:00.000Z.')
+    expect(body.message).toBe(
+      'At most 100 requests in 60 minutes; the next is answered after 2026-11-20T01:00:00.000Z.',
+    )
     expect([headers.get('retry-after'), headers.get('x-ratelimit-reset')]).toEqual(['3000', String(START + 3_600_000)])
     expect((await get(shop, MODELS, {}, '192.0.2.2')).status).toBe(200)
     expect((await get(shop, '/api/health')).status).toBe(200)
@@ -59,7 +79,15 @@ describe('GET /api/health', () => {
     await clock.advance(61_500)
     const { status, headers, body } = await read(await get(shop, '/api/health'))
     expect([status, headers.get('cache-control')]).toEqual([200, 'no-store'])
-    expect(body).toEqual({ status: 'ok', ready: true, gateway: 'main', network: 'base-sepolia', version: '1.2.3', uptime_seconds: 61, timestamp: '2026-11-20T00:01:01.500Z' })
+    expect(body).toEqual({
+      status: 'ok',
+      ready: true,
+      gateway: 'main',
+      network: 'base-sepolia',
+      version: '1.2.3',
+      uptime_seconds: 61,
+      timestamp: '2026-11-20T00:01:01.500Z',
+    })
   })
 })
 
@@ -74,7 +102,13 @@ describe('GET /api/media', () => {
     const { shop, path } = await hosted()
     const response = await get(shop, path)
     expect(response.status).toBe(200)
-    expect(Object.fromEntries(['content-type', 'content-length', 'cache-control', 'x-content-type-options', 'content-security-policy'].map((name) => [name, response.headers.get(name)]))).toEqual({
+    expect(
+      Object.fromEntries(
+        ['content-type', 'content-length', 'cache-control', 'x-content-type-options', 'content-security-policy'].map(
+          (name) => [name, response.headers.get(name)],
+        ),
+      ),
+    ).toEqual({
       'content-type': 'image/png',
       'content-length': String(atob(PIXEL.split(',')[1] ?? '').length),
       'cache-control': 'public, max-age=31536000, immutable',
@@ -95,7 +129,13 @@ describe('GET /api/media', () => {
 
   test('of nothing is 404 as JSON, and no path leads out of the store', async () => {
     const { shop } = await hosted()
-    for (const path of ['/api/media/images/none.png', '/api/media/..%2F..%2Fetc%2Fpasswd', '/api/media/%00', '/api/media/images%5C..%5Cx', '/api/media/%E7%8B%90.png']) {
+    for (const path of [
+      '/api/media/images/none.png',
+      '/api/media/..%2F..%2Fetc%2Fpasswd',
+      '/api/media/%00',
+      '/api/media/images%5C..%5Cx',
+      '/api/media/%E7%8B%90.png',
+    ]) {
       const { status, headers, body } = await read(await get(shop, path))
       expect([path, status, headers.get('cache-control'), body.error]).toEqual([path, 404, 'no-store', 'Not found'])
     }
@@ -104,7 +144,9 @@ describe('GET /api/media', () => {
   test('a streamed object is let go when nobody reads it', async () => {
     let cancelled = 0
     const body = () => new ReadableStream<Uint8Array>({ cancel: () => void cancelled++ })
-    const { shop } = kit({ ports: { objects: { put: async () => {}, get: async () => ({ body: body(), size: 3, type: 'image/png' }) } } })
+    const { shop } = kit({
+      ports: { objects: { put: async () => {}, get: async () => ({ body: body(), size: 3, type: 'image/png' }) } },
+    })
     const path = '/api/media/images/a.png'
     expect((await get(shop, path, { 'if-none-match': '"images/a.png"' })).status).toBe(304)
     expect((await shop.fetch(new Request(ORIGIN + path, { method: 'HEAD' }))).status).toBe(200)

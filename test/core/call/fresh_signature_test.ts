@@ -4,7 +4,8 @@ import { type Answer, FOX, kit, readyJob, slowVendor } from '../../kit.ts'
 
 const HOUR = 3_600_000
 
-const statuses = (answers: readonly Answer[]) => answers.map(({ body }) => body.payment?.status ?? body.code ?? body.status).sort()
+const statuses = (answers: readonly Answer[]) =>
+  answers.map(({ body }) => body.payment?.status ?? body.code ?? body.status).sort()
 
 describe('an authorization that ends before it is spent', () => {
   /** A chain that counts what it is asked. */
@@ -23,8 +24,15 @@ describe('an authorization that ends before it is spent', () => {
     await clock.advance(6_000)
     ready()
     const { status, body } = await answer
-    expect([status, body.error, body.recoverable, asked]).toEqual([402, 'Payment settlement failed', true, ['verify', 'fate']])
-    expect((await alice.poll(body.poll_url, alice.sign(await alice.poll(body.poll_url)))).body.payment.status).toBe('settled')
+    expect([status, body.error, body.recoverable, asked]).toEqual([
+      402,
+      'Payment settlement failed',
+      true,
+      ['verify', 'fate'],
+    ])
+    expect((await alice.poll(body.poll_url, alice.sign(await alice.poll(body.poll_url)))).body.payment.status).toBe(
+      'settled',
+    )
     expect(chain.transfers).toHaveLength(1)
   })
 
@@ -50,7 +58,10 @@ describe('an authorization that ends before it is spent', () => {
   })
 
   test('is dead at its very end: a millisecond before, it still pays', async () => {
-    for (const [ms, status] of [[599_999, 200], [600_000, 402]] as const) {
+    for (const [ms, status] of [
+      [599_999, 200],
+      [600_000, 402],
+    ] as const) {
       const { alice, payment, pollUrl, clock } = await readyJob()
       await clock.advance(ms)
       expect([ms, (await alice.poll(pollUrl, payment)).status]).toEqual([ms, status])
@@ -73,7 +84,13 @@ describe('one fresh authorization', () => {
     const { alice, pollUrl, fresh, other, id, chain } = await twoExpiredJobs()
     expect((await alice.poll(pollUrl, fresh)).body.payment.status).toBe('settled')
     const { status, headers, body } = await alice.poll(other.poll_url, fresh)
-    expect([status, body.error, body.code, body.job_id, body.recoverable]).toEqual([402, 'Payment verification failed', 'PAYMENT_REPLAY', id, true])
+    expect([status, body.error, body.code, body.job_id, body.recoverable]).toEqual([
+      402,
+      'Payment verification failed',
+      'PAYMENT_REPLAY',
+      id,
+      true,
+    ])
     expect(headers.get('payment-required')).not.toBeNull()
     expect(chain.transfers).toHaveLength(1)
     const another = alice.sign(await alice.poll(other.poll_url))
@@ -97,7 +114,11 @@ describe('one fresh authorization', () => {
   test('on a POST and then a poll belongs to the new job', async () => {
     const { alice, pollUrl, fresh, chain } = await twoExpiredJobs()
     const { body } = await alice.buy(FOX, { payment: fresh })
-    expect((await alice.poll(pollUrl, fresh)).body).toMatchObject({ code: 'PAYMENT_REPLAY', job_id: body.id, poll_url: body.poll_url })
+    expect((await alice.poll(pollUrl, fresh)).body).toMatchObject({
+      code: 'PAYMENT_REPLAY',
+      job_id: body.id,
+      poll_url: body.poll_url,
+    })
     expect(chain.transfers).toEqual([])
   })
 
@@ -120,7 +141,9 @@ describe('one fresh authorization', () => {
 
   test('does not make an original suspect that was never sent: it is sent at once, and refused as such', async () => {
     const asked: string[] = []
-    const { alice, pollUrl, chain } = await readyJob(kit({ inlineMs: 0, chain: cashChain({ before: (question) => void asked.push(question) }) }))
+    const { alice, pollUrl, chain } = await readyJob(
+      kit({ inlineMs: 0, chain: cashChain({ before: (question) => void asked.push(question) }) }),
+    )
     const fresh = alice.sign(await alice.poll(pollUrl))
     asked.length = 0
     chain.forecast('refused')
@@ -160,7 +183,11 @@ describe('one fresh authorization', () => {
     await clock.advance(HOUR)
     const challenge = await alice.poll(pollUrl)
     const cheap = await alice.poll(pollUrl, alice.sign(challenge, { value: 1n }))
-    expect([cheap.status, cheap.body.error, cheap.body.code]).toEqual([402, 'Payment verification failed', 'PAYMENT_INVALID'])
+    expect([cheap.status, cheap.body.error, cheap.body.code]).toEqual([
+      402,
+      'Payment verification failed',
+      'PAYMENT_INVALID',
+    ])
     const fresh = alice.sign(challenge)
     chain.drain(alice.wallet)
     const poor = await alice.poll(pollUrl, fresh)
@@ -183,7 +210,10 @@ describe('one fresh authorization', () => {
 
   test('that cannot be verified is 202, for clients end a job on 503; nothing is sent, and the poll can be repeated', async () => {
     for (const fails of ['outage', 'throw'] as const) {
-      const chain = cashChain({ before: (question) => (question === 'verify' && isBroken ? Promise.reject(new Error('socket closed')) : undefined) })
+      const chain = cashChain({
+        before: (question) =>
+          question === 'verify' && isBroken ? Promise.reject(new Error('socket closed')) : undefined,
+      })
       let isBroken = false
       const { alice, pollUrl, clock } = await readyJob(kit({ chain, inlineMs: 0 }))
       await clock.advance(HOUR)
@@ -192,7 +222,12 @@ describe('one fresh authorization', () => {
       isBroken = fails === 'throw'
       chain.outage(fails === 'outage')
       const { status, headers, body } = await alice.poll(pollUrl, fresh)
-      expect([status, headers.get('retry-after'), body.status, body.note]).toEqual([202, '3', 'in_progress', expect.stringContaining('chain cannot be asked')])
+      expect([status, headers.get('retry-after'), body.status, body.note]).toEqual([
+        202,
+        '3',
+        'in_progress',
+        expect.stringContaining('chain cannot be asked'),
+      ])
       expect(chain.transfers).toEqual([])
       isBroken = false
       chain.outage(false)

@@ -7,7 +7,12 @@ import { decodeHeader, door, encodePayment, FOX, GENERATIONS, kit, ORIGIN, START
 
 const HOUR = 3_600_000
 const SLOW = { model: 'vendor-e/image-pro', prompt: 'a red fox in the snow' }
-const RUNNING = { object: 'image.generation.job', model: FOX.model, payment_status: 'verified', note: expect.any(String) }
+const RUNNING = {
+  object: 'image.generation.job',
+  model: FOX.model,
+  payment_status: 'verified',
+  note: expect.any(String),
+}
 
 /** A call whose inline window has passed while its vendor still works. */
 async function slowCall(options: Parameters<typeof kit>[0] = {}) {
@@ -18,7 +23,15 @@ async function slowCall(options: Parameters<typeof kit>[0] = {}) {
   const answer = alice.buy(FOX, { payment })
   await subject.streamed(30_000)
   const envelope = await answer
-  return { ...subject, alice, payment, envelope, pollUrl: envelope.body.poll_url as string, ready, finish: () => (ready(), subject.idle()) }
+  return {
+    ...subject,
+    alice,
+    payment,
+    envelope,
+    pollUrl: envelope.body.poll_url as string,
+    ready,
+    finish: () => (ready(), subject.idle()),
+  }
 }
 
 describe('the inline window', () => {
@@ -46,7 +59,11 @@ describe('the inline window', () => {
       poll_url: expect.stringMatching(new RegExp(`^${GENERATIONS}/${body.id}\\?key=[0-9a-f]{32}$`)),
       poll_instructions: expect.any(String),
     })
-    expect([headers.get('location'), headers.get('retry-after'), headers.get('cache-control')]).toEqual([body.poll_url, '3', 'no-store'])
+    expect([headers.get('location'), headers.get('retry-after'), headers.get('cache-control')]).toEqual([
+      body.poll_url,
+      '3',
+      'no-store',
+    ])
     expect([headers.get('payment-response'), chain.transfers.length]).toEqual([null, 0])
   })
 
@@ -109,7 +126,12 @@ describe('a poll', () => {
     await early.clock.settle()
     const [call] = await early.ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 1)
     const url = (await early.keyed(call?.id ?? '')).replace('/api/v1/calls', GENERATIONS)
-    expect((await bob.poll(`${GENERATIONS}/${call?.id}`, signed)).body).toEqual({ id: call?.id ?? '', status: 'queued', ...RUNNING, poll_url: url })
+    expect((await bob.poll(`${GENERATIONS}/${call?.id}`, signed)).body).toEqual({
+      id: call?.id ?? '',
+      status: 'queued',
+      ...RUNNING,
+      poll_url: url,
+    })
     expect((await bob.poll(url, signed)).body).toEqual({ id: call?.id ?? '', status: 'queued', ...RUNNING })
     expect((await ports.storage.getCall(envelope.body.id))?.startedAt).toBe(START + 30_000)
   })
@@ -139,12 +161,22 @@ describe('a poll', () => {
     expect(body).toEqual({
       id: envelope.body.id,
       created: (START + 30_000) / 1000,
-      data: [{ url: `${ORIGIN}/api/media/images/2026-11-20/00000000000000000000000000000002-0.png`, source_url: 'data:image/png', backed_up: true }],
+      data: [
+        {
+          url: `${ORIGIN}/api/media/images/2026-11-20/00000000000000000000000000000002-0.png`,
+          source_url: 'data:image/png',
+          backed_up: true,
+        },
+      ],
       price: { amount: '0.022000', currency: 'USD' },
       payment: { status: 'settled', tx_hash: transfer?.transaction, network: 'base-sepolia' },
     })
     expect(headers.get('x-payment-receipt')).toBe(transfer?.transaction ?? '')
-    expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: true, transaction: transfer?.transaction, payer: alice.wallet })
+    expect(decodeHeader(headers.get('payment-response'))).toMatchObject({
+      success: true,
+      transaction: transfer?.transaction,
+      payer: alice.wallet,
+    })
     expect(before - alice.balance()).toBe(22_000n)
   })
 
@@ -170,7 +202,10 @@ describe('a poll', () => {
   })
 
   test('of a failed job is 200, failed, not charged', async () => {
-    const { alice, payment, pollUrl, envelope, chain } = await slowCall({ vendor: scriptedVendor(() => Promise.reject(new Error('no'))), inlineMs: 0 })
+    const { alice, payment, pollUrl, envelope, chain } = await slowCall({
+      vendor: scriptedVendor(() => Promise.reject(new Error('no'))),
+      inlineMs: 0,
+    })
     const { status, body } = await alice.poll(pollUrl, payment)
     expect(status).toBe(200)
     expect(body).toEqual({
@@ -193,7 +228,11 @@ describe('a poll', () => {
     await dead.clock.advance(1)
     expect((await dead.alice.poll(dead.pollUrl, dead.payment)).body.status).toBe('in_progress')
     const { body } = await dead.alice.poll(dead.pollUrl, dead.payment, other)
-    expect([body.status, body.payment_status, body.error]).toEqual(['failed', 'not_charged', 'The work was lost when the server stopped. Nothing was charged.'])
+    expect([body.status, body.payment_status, body.error]).toEqual([
+      'failed',
+      'not_charged',
+      'The work was lost when the server stopped. Nothing was charged.',
+    ])
     expect((await dead.alice.buy(FOX, { payment: dead.payment, shop: dead.restart({ inlineMs: 0 }) })).status).toBe(202)
     const stuck = await slowCall()
     await stuck.ports.storage.renew('first', [stuck.envelope.body.id], START + 2 * HOUR)
@@ -207,8 +246,17 @@ describe('a poll', () => {
     for (const isFinished of [false, true]) {
       if (isFinished) await finish()
       const { status, headers, body } = await alice.poll(pollUrl)
-      expect([status, body.error, body.job_id, body.model, body.price]).toEqual([402, 'Payment Required', envelope.body.id, FOX.model, { amount: '0.022000', currency: 'USD' }])
-      expect(decodeHeader(headers.get('payment-required'))).toMatchObject({ accepts: body.accepts, resource: { url: ORIGIN + pollUrl.split('?')[0] } })
+      expect([status, body.error, body.job_id, body.model, body.price]).toEqual([
+        402,
+        'Payment Required',
+        envelope.body.id,
+        FOX.model,
+        { amount: '0.022000', currency: 'USD' },
+      ])
+      expect(decodeHeader(headers.get('payment-required'))).toMatchObject({
+        accepts: body.accepts,
+        resource: { url: ORIGIN + pollUrl.split('?')[0] },
+      })
       expect([body.accepts[0].amount, body.accepts[0].maxTimeoutSeconds]).toEqual(['22000', 600])
     }
     const challenge = await alice.poll(pollUrl)
@@ -252,7 +300,13 @@ describe('a poll', () => {
   })
 
   test('of a path for other products is 404', async () => {
-    const others = polled({ name: 'others', path: '/api/v1/others/{id}', summary: 'Others', tag: 'test', of: ['others.make'] })
+    const others = polled({
+      name: 'others',
+      path: '/api/v1/others/{id}',
+      summary: 'Others',
+      tag: 'test',
+      of: ['others.make'],
+    })
     const { alice, payment, envelope } = await slowCall({ endpoints: [...endpoints, others] })
     expect((await alice.poll(`/api/v1/others/${envelope.body.id}`, payment)).status).toBe(404)
     expect((await alice.poll(`/api/v1/calls/${envelope.body.id}`, payment)).status).toBe(202)
@@ -263,7 +317,11 @@ describe('a poll', () => {
     await finish()
     for (const headers of [{}, { 'payment-signature': encodePayment(payment) }, { 'x-payment': 'garbage' }]) {
       const response = await shop.fetch(new Request(ORIGIN + pollUrl, { method: 'HEAD', headers }))
-      expect([response.status, response.headers.has('payment-required'), await response.text()]).toEqual([402, true, ''])
+      expect([response.status, response.headers.has('payment-required'), await response.text()]).toEqual([
+        402,
+        true,
+        '',
+      ])
     }
     expect(chain.transfers).toEqual([])
   })
@@ -275,8 +333,15 @@ describe('a poll', () => {
     for (const isFinished of [false, true]) {
       if (isFinished) await finish()
       for (const identify of [silent, broken]) {
-        const { status, headers, body } = await alice.poll(pollUrl, payment, { shop: restart({ ports: { ...ports, chain: { ...chain, identify } } }) })
-        expect([status, headers.get('retry-after'), body.status, body.payment_status]).toEqual([202, '3', 'in_progress', 'verified'])
+        const { status, headers, body } = await alice.poll(pollUrl, payment, {
+          shop: restart({ ports: { ...ports, chain: { ...chain, identify } } }),
+        })
+        expect([status, headers.get('retry-after'), body.status, body.payment_status]).toEqual([
+          202,
+          '3',
+          'in_progress',
+          'verified',
+        ])
         expect(body.note).toContain('cannot be asked')
       }
     }
@@ -295,7 +360,10 @@ describe('a poll', () => {
 
   test('names hosted media where their store is public, else under the origin that was called', async () => {
     const objects = memoryObjects()
-    const cdn = { ...objects, url: (key: string) => (key.endsWith('-1.png') ? undefined : `https://cdn.example/${key}`) }
+    const cdn = {
+      ...objects,
+      url: (key: string) => (key.endsWith('-1.png') ? undefined : `https://cdn.example/${key}`),
+    }
     const { buyer } = kit({ ports: { objects: cdn } })
     const { body } = await buyer().buy({ ...FOX, n: 2 })
     expect(body.data.map(({ url }: { url: string }) => new URL(url).origin)).toEqual(['https://cdn.example', ORIGIN])
@@ -330,7 +398,10 @@ describe('the life of a job', () => {
 
   test('the vendor’s signal aborts at the stall, not when the buyer hangs up or the window ends', async () => {
     let signal: AbortSignal | undefined
-    const vendor = { ...scriptedVendor(), generate: (_job: unknown, at: { signal: AbortSignal }) => ((signal = at.signal), new Promise<never>(() => {})) }
+    const vendor = {
+      ...scriptedVendor(),
+      generate: (_job: unknown, at: { signal: AbortSignal }) => ((signal = at.signal), new Promise<never>(() => {})),
+    }
     const gone = new AbortController()
     const { buyer, clock } = kit({ vendor })
     const answer = buyer().buy(FOX, { gone: gone.signal })
@@ -344,7 +415,10 @@ describe('the life of a job', () => {
   })
 
   test('an uncollected result can be claimed for 48 hours, and is then 404', async () => {
-    for (const [ms, status] of [[48 * HOUR - 1, 200], [48 * HOUR, 404]] as const) {
+    for (const [ms, status] of [
+      [48 * HOUR - 1, 200],
+      [48 * HOUR, 404],
+    ] as const) {
       const { alice, pollUrl, finish, clock } = await slowCall()
       await finish()
       await clock.advance(ms)
@@ -358,7 +432,10 @@ describe('the life of a job', () => {
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
     const { body } = await alice.buy(FOX, { payment })
-    for (const [ms, status] of [[30 * 24 * HOUR - 1, 200], [1, 404]] as const) {
+    for (const [ms, status] of [
+      [30 * 24 * HOUR - 1, 200],
+      [1, 404],
+    ] as const) {
       await clock.advance(ms)
       await ports.storage.prune(clock.now())
       expect((await alice.poll(await keyed(body.id), payment)).status).toBe(status)
@@ -391,9 +468,19 @@ describe('the life of a job', () => {
   test('a changed price or recipient does not change what a job was sold for', async () => {
     const { alice, payment, pollUrl, finish, chain, ports, restart } = await slowCall()
     await finish()
-    const moved = { ...ports, chain: { ...chain, terms: () => [{ ...chain.offer(1n), payTo: `0x${'2'.repeat(40)}`, extra: { name: 'USDC', version: '2' } }] } }
+    const moved = {
+      ...ports,
+      chain: {
+        ...chain,
+        terms: () => [{ ...chain.offer(1n), payTo: `0x${'2'.repeat(40)}`, extra: { name: 'USDC', version: '2' } }],
+      },
+    }
     const { status, body } = await alice.poll(pollUrl, payment, { shop: restart({ ports: moved }) })
-    expect([status, body.price.amount, chain.transfers[0]?.to]).toEqual([200, '0.022000', '0x209693bc6afc0c5328ba36faf03c514ef312287c'])
+    expect([status, body.price.amount, chain.transfers[0]?.to]).toEqual([
+      200,
+      '0.022000',
+      '0x209693bc6afc0c5328ba36faf03c514ef312287c',
+    ])
   })
 })
 

@@ -1,7 +1,18 @@
 import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../../adapters/chains/memory.ts'
 import type { Ports } from '../../../core/mod.ts'
-import { type Answer, decodeHeader, door, embedded, type Kit, kit, type KitOptions, ORIGIN, read, testClock } from '../../kit.ts'
+import {
+  type Answer,
+  decodeHeader,
+  door,
+  embedded,
+  type Kit,
+  kit,
+  type KitOptions,
+  ORIGIN,
+  read,
+  testClock,
+} from '../../kit.ts'
 
 const QUESTION = { query: 'what is x402?' }
 const SEARCH = { path: '/api/v1/search' } as const
@@ -12,7 +23,12 @@ const APPLE = { market: 'us', symbol: 'AAPL' }
 function stage({ before = async () => {}, ...options }: KitOptions & { before?: () => Promise<void> } = {}): Kit {
   const clock = testClock()
   const { search, market } = embedded(clock)
-  const patient = { search: async (...asked: Parameters<NonNullable<typeof search>['search']>) => (await before(), (await search?.search(...asked)) as never) }
+  const patient = {
+    search: async (...asked: Parameters<NonNullable<typeof search>['search']>) => (
+      await before(),
+      (await search?.search(...asked)) as never
+    ),
+  }
   return kit({ ...options, ports: { clock, vendors: { search: patient, ...(market && { market }) } } })
 }
 
@@ -20,7 +36,12 @@ async function signed(subject: Kit, { seconds = 300 } = {}) {
   const alice = subject.buyer()
   const challenge = await alice.ask(QUESTION, SEARCH)
   const payment = alice.sign(challenge, { validBefore: BigInt(Math.floor(subject.clock.now() / 1000) + seconds) })
-  return { alice, challenge, payment, buy: (more: object = {}): Promise<Answer> => alice.buy(QUESTION, { ...SEARCH, payment, ...more }) }
+  return {
+    alice,
+    challenge,
+    payment,
+    buy: (more: object = {}): Promise<Answer> => alice.buy(QUESTION, { ...SEARCH, payment, ...more }),
+  }
 }
 
 const statusOf = ({ headers }: Answer) => headers.get('x-payment-status')
@@ -30,7 +51,13 @@ describe('a one-shot sale under a storage that fails', () => {
     let isDown = true
     return ({ storage, ...ports }: Ports): Ports => ({
       ...ports,
-      storage: { ...storage, [verb]: (...asked: never[]) => (isDown ? ((isDown = false), Promise.reject(new Error('disk full'))) : (storage[verb] as (...asked: never[]) => unknown)(...asked)) },
+      storage: {
+        ...storage,
+        [verb]: (...asked: never[]) =>
+          isDown
+            ? ((isDown = false), Promise.reject(new Error('disk full')))
+            : (storage[verb] as (...asked: never[]) => unknown)(...asked),
+      },
     })
   }
 
@@ -95,7 +122,12 @@ describe('a one-shot result', () => {
     const first = buy()
     await subject.clock.settle()
     const { status, body } = await buy()
-    expect([status, body.code, body.recoverable, (await alice.poll(body.poll_url, payment)).status]).toEqual([402, 'PAYMENT_REPLAY', true, 202])
+    expect([status, body.code, body.recoverable, (await alice.poll(body.poll_url, payment)).status]).toEqual([
+      402,
+      'PAYMENT_REPLAY',
+      true,
+      202,
+    ])
     ready.open()
     const { body: sold } = await first
     const polled = await alice.poll(body.poll_url, payment)
@@ -106,7 +138,9 @@ describe('a one-shot result', () => {
     const subject = stage()
     const { alice, payment, buy } = await signed(subject)
     subject.chain.forecast('refused')
-    const { body: { poll_url } } = await buy()
+    const {
+      body: { poll_url },
+    } = await buy()
     expect(statusOf(await alice.poll(poll_url, payment))).toBe('settled')
     await subject.clock.advance(600_001)
     expect((await buy()).body.code).toBe('PAYMENT_REPLAY')
@@ -117,12 +151,18 @@ describe('a one-shot result', () => {
   test('whose settlement hangs is served after thirty seconds, and paid once', async () => {
     const hung = door()
     let isHung = true
-    const subject = stage({ chain: cashChain({ before: (question) => (question === 'settle' && isHung ? hung.passed : undefined) }) })
+    const subject = stage({
+      chain: cashChain({ before: (question) => (question === 'settle' && isHung ? hung.passed : undefined) }),
+    })
     const { buy } = await signed(subject)
     const buying = buy()
     await subject.clock.advance(30_000)
     const { status, headers } = await buying
-    expect([status, headers.get('x-payment-settled'), headers.get('x-payment-settle-error-class')]).toEqual([200, 'false', 'unknown'])
+    expect([status, headers.get('x-payment-settled'), headers.get('x-payment-settle-error-class')]).toEqual([
+      200,
+      'false',
+      'unknown',
+    ])
     isHung = false
     await subject.shop.maintain()
     hung.open()
@@ -142,7 +182,10 @@ describe('a one-shot result', () => {
     expect([status, body.error, body.recoverable]).toEqual([402, 'Payment settlement failed', true])
     subject.chain.outage(false)
     await subject.shop.maintain()
-    expect([subject.chain.transfers, await subject.ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([[], []])
+    expect([subject.chain.transfers, await subject.ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([
+      [],
+      [],
+    ])
   })
 
   test('whose authorization ended before it could be sent is withheld where the chain says so', async () => {
@@ -153,7 +196,12 @@ describe('a one-shot result', () => {
     await subject.streamed(21_000)
     ready.open()
     const { status, headers, body } = await buying
-    expect([status, body.error, decodeHeader(headers.get('payment-response')).success, 'summary' in body]).toEqual([402, 'Payment settlement failed', false, false])
+    expect([status, body.error, decodeHeader(headers.get('payment-response')).success, 'summary' in body]).toEqual([
+      402,
+      'Payment settlement failed',
+      false,
+      false,
+    ])
     expect(statusOf(await alice.poll(body.poll_url, alice.sign(challenge)))).toBe('settled')
   })
 })
@@ -175,7 +223,12 @@ describe('the authorization of a one-shot sale', () => {
     const payment = alice.sign(await alice.ask(APPLE, PRICE))
     await alice.buy(APPLE, { ...PRICE, payment })
     const { status, body } = await alice.buy(APPLE, { ...PRICE, method: 'POST', payment })
-    expect([status, body.error, 'code' in body, subject.chain.transfers.length]).toEqual([402, 'Payment verification failed', false, 1])
+    expect([status, body.error, 'code' in body, subject.chain.transfers.length]).toEqual([
+      402,
+      'Payment verification failed',
+      false,
+      1,
+    ])
   })
 
   test('is not taken for a market that is not on the list: 404 with it as without, and to a HEAD', async () => {
@@ -183,8 +236,17 @@ describe('the authorization of a one-shot sale', () => {
     const alice = subject.buyer()
     const payment = alice.sign(await alice.ask(APPLE, PRICE))
     const nowhere = { ...APPLE, market: 'atlantis' }
-    expect((await read(await subject.shop.fetch(new Request(`${ORIGIN}/api/v1/stocks/atlantis/price/AAPL`, { method: 'HEAD' })))).status).toBe(404)
-    expect([(await alice.ask(nowhere, PRICE)).status, (await alice.buy(nowhere, { ...PRICE, payment })).status]).toEqual([404, 404])
+    expect(
+      (
+        await read(
+          await subject.shop.fetch(new Request(`${ORIGIN}/api/v1/stocks/atlantis/price/AAPL`, { method: 'HEAD' })),
+        )
+      ).status,
+    ).toBe(404)
+    expect([
+      (await alice.ask(nowhere, PRICE)).status,
+      (await alice.buy(nowhere, { ...PRICE, payment })).status,
+    ]).toEqual([404, 404])
     expect(statusOf(await alice.buy(APPLE, { ...PRICE, payment }))).toBe('settled')
   })
 })
@@ -195,5 +257,10 @@ test('an order that is repeated under its payment identifier, with a fresh signa
   const extensions = { 'payment-identifier': { info: { required: false, id: 'pay_0123456789abcdef' } } }
   const buying = () => alice.buy(QUESTION, { ...SEARCH, payment: { ...alice.sign(challenge), extensions } })
   const [first, second] = [await buying(), await buying()]
-  expect([statusOf(first), statusOf(second), second.body, subject.chain.transfers.length]).toEqual(['settled', 'already_settled', first.body, 1])
+  expect([statusOf(first), statusOf(second), second.body, subject.chain.transfers.length]).toEqual([
+    'settled',
+    'already_settled',
+    first.body,
+    1,
+  ])
 })

@@ -17,7 +17,10 @@ async function fed(first: readonly string[] = [HI], options: KitOptions = {}) {
   const response = await subject.post(STREAM, { payment })
   expect(response.status).toBe(200)
   const callOf = async () => {
-    const identity = await subject.chain.identify(payment, payment.accepted, { now: subject.clock.now(), signal: new AbortController().signal })
+    const identity = await subject.chain.identify(payment, payment.accepted, {
+      now: subject.clock.now(),
+      signal: new AbortController().signal,
+    })
     return identity.kind === 'known' ? await subject.ports.storage.callOf(identity.key, subject.clock.now()) : undefined
   }
   return { ...subject, pieces, payment, response, reader: reading(response), callOf }
@@ -26,7 +29,10 @@ async function fed(first: readonly string[] = [HI], options: KitOptions = {}) {
 describe('a stream', () => {
   test('leaves as it comes: each piece before the next one is made, and headers that no proxy holds back', async () => {
     const { reader, pieces, response } = await fed([said({ role: 'assistant', content: '' }), HI])
-    expect([response.headers.get('content-type'), response.headers.get('x-accel-buffering')]).toEqual(['text/event-stream; charset=utf-8', 'no'])
+    expect([response.headers.get('content-type'), response.headers.get('x-accel-buffering')]).toEqual([
+      'text/event-stream; charset=utf-8',
+      'no',
+    ])
     expect(await reader.next()).toBe(said({ role: 'assistant', content: '' }))
     expect(await reader.next()).toBe(HI)
     for (const piece of [said({ content: ' there' }), HI]) {
@@ -45,7 +51,11 @@ describe('a stream', () => {
     expect(text.startsWith(HELLO.slice(0, -2).join(''))).toBe(true)
     const tail = text.slice(text.indexOf('\n: ') + 1)
     expect([tail.endsWith(`\n\n${DONE}`), tail.split('\n\n').length]).toEqual([true, 3])
-    expect(decodeHeader(RECEIPT.exec(tail)?.[1] ?? '')).toMatchObject({ success: true, transaction: transfer?.transaction, payer: alice.wallet })
+    expect(decodeHeader(RECEIPT.exec(tail)?.[1] ?? '')).toMatchObject({
+      success: true,
+      transaction: transfer?.transaction,
+      payer: alice.wallet,
+    })
     expect(tail).toContain(`: x-payment-receipt ${transfer?.transaction}`)
     expect(await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)).toEqual([])
   })
@@ -114,14 +124,25 @@ describe('a stream', () => {
   })
 
   test('that an upstream error ends is not settled: an error event in our words, and the authorization is free', async () => {
-    for (const end of [new Error('secret of the vendor'), 'data: {"error":{"message":"secret of the vendor"}}\n\n', 'end']) {
+    for (const end of [
+      new Error('secret of the vendor'),
+      'data: {"error":{"message":"secret of the vendor"}}\n\n',
+      'end',
+    ]) {
       const { reader, pieces, chain, callOf } = await fed([HI])
       if (end instanceof Error) pieces.end(end)
       else if (end === 'end') pieces.end()
       else pieces.push(end)
       const text = await reader.rest()
-      expect([text.startsWith(HI), text.includes('secret'), text.includes('[DONE]'), chain.transfers.length]).toEqual([true, false, false, 0])
-      expect(JSON.parse(text.slice(HI.length + 6))).toMatchObject({ error: { type: 'api_error', code: 'MODEL_UNAVAILABLE' } })
+      expect([text.startsWith(HI), text.includes('secret'), text.includes('[DONE]'), chain.transfers.length]).toEqual([
+        true,
+        false,
+        false,
+        0,
+      ])
+      expect(JSON.parse(text.slice(HI.length + 6))).toMatchObject({
+        error: { type: 'api_error', code: 'MODEL_UNAVAILABLE' },
+      })
       expect(await callOf()).toBeUndefined()
     }
   })
@@ -147,7 +168,13 @@ describe('a stream', () => {
       await streamed(10_000)
     }
     const { status, body } = await asked
-    expect([status, body.code, pieces.isCancelled(), chain.transfers.length, await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 9)]).toEqual([504, 'TIMEOUT', true, 0, []])
+    expect([
+      status,
+      body.code,
+      pieces.isCancelled(),
+      chain.transfers.length,
+      await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 9),
+    ]).toEqual([504, 'TIMEOUT', true, 0, []])
   })
 
   test('whose reader stalls on purpose is settled when its authorization has 30 seconds left, and ended at its limit', async () => {
@@ -168,7 +195,9 @@ describe('a stream', () => {
   test('whose reader stalls on purpose with an authorization that outlives it is settled at the limit of the stream', async () => {
     const pieces = chatPieces(HI)
     const { post, alice, clock, chain, streamed } = await table(streaming(pieces.answer))
-    const payment = alice.sign(await alice.ask(STREAM, { path: '/api/v1/chat/completions' }), { validBefore: BigInt(clock.now() / 1000 + 560) })
+    const payment = alice.sign(await alice.ask(STREAM, { path: '/api/v1/chat/completions' }), {
+      validBefore: BigInt(clock.now() / 1000 + 560),
+    })
     expect((await post(STREAM, { payment })).status).toBe(200)
     await streamed(499_000)
     expect(chain.transfers).toEqual([])
@@ -179,7 +208,9 @@ describe('a stream', () => {
   test('with an authorization of 20 seconds is settled halfway', async () => {
     const pieces = chatPieces(HI)
     const { post, alice, clock, chain } = await table(streaming(pieces.answer))
-    const payment = alice.sign(await alice.ask(STREAM, { path: '/api/v1/chat/completions' }), { validBefore: BigInt(clock.now() / 1000 + 20) })
+    const payment = alice.sign(await alice.ask(STREAM, { path: '/api/v1/chat/completions' }), {
+      validBefore: BigInt(clock.now() / 1000 + 20),
+    })
     const reader = reading(await post(STREAM, { payment }))
     await reader.next()
     await clock.advance(9_999)
@@ -227,7 +258,11 @@ describe('a stream', () => {
   })
 
   test('leaves no timer behind, however it ends', async () => {
-    const ends = [async ({ reader, pieces }: Awaited<ReturnType<typeof fed>>) => (pieces.push(...HELLO), await reader.rest()), async ({ reader }: Awaited<ReturnType<typeof fed>>) => await reader.leave(), async ({ reader, pieces }: Awaited<ReturnType<typeof fed>>) => (pieces.end(), await reader.rest())]
+    const ends = [
+      async ({ reader, pieces }: Awaited<ReturnType<typeof fed>>) => (pieces.push(...HELLO), await reader.rest()),
+      async ({ reader }: Awaited<ReturnType<typeof fed>>) => await reader.leave(),
+      async ({ reader, pieces }: Awaited<ReturnType<typeof fed>>) => (pieces.end(), await reader.rest()),
+    ]
     for (const end of ends) {
       const subject = await fed()
       await end(subject)
@@ -238,7 +273,9 @@ describe('a stream', () => {
   })
 
   test('that the vendor refuses before its first event is an answer like any other: status, no charge, a free authorization', async () => {
-    const { post, signed, chain } = await table(async (_, { attempt }) => (attempt === 1 ? Promise.reject(new ApiError('RATE_LIMITED')) : streamAnswer(HELLO)))
+    const { post, signed, chain } = await table(async (_, { attempt }) =>
+      attempt === 1 ? Promise.reject(new ApiError('RATE_LIMITED')) : streamAnswer(HELLO),
+    )
     const payment = await signed()
     const { status, body } = await read(await post(STREAM, { payment }))
     expect([status, body.code, chain.transfers.length]).toEqual([429, 'RATE_LIMITED', 0])
@@ -256,19 +293,53 @@ describe('a stream', () => {
 })
 
 describe('a stream of a vendor that speaks the wire of its reader', () => {
-  const events = (...all: readonly (readonly [string, object])[]) => all.map(([event, data]) => `event: ${event}\ndata: ${JSON.stringify({ type: event, ...data })}\n\n`)
-  const MESSAGES = events(['message_start', { message: { usage: { input_tokens: 3 } } }], ['content_block_delta', { index: 0, delta: { type: 'text_delta', text: 'Hi' } }], ['message_delta', { delta: { stop_reason: 'end_turn' } }], ['message_stop', {}])
-  const RESPONSES = events(['response.created', { response: {} }], ['response.output_text.delta', { delta: 'Hi' }], ['response.completed', { response: { usage: { input_tokens: 3 } } }])
-  const CONTENTS = [{ candidates: [{ content: { parts: [{ text: 'Hi' }] } }] }, { candidates: [{ content: { parts: [{ text: '!' }] }, finishReason: 'STOP' }] }].map((data) => `data: ${JSON.stringify(data)}\n\n`)
+  const events = (...all: readonly (readonly [string, object])[]) =>
+    all.map(([event, data]) => `event: ${event}\ndata: ${JSON.stringify({ type: event, ...data })}\n\n`)
+  const MESSAGES = events(
+    ['message_start', { message: { usage: { input_tokens: 3 } } }],
+    ['content_block_delta', { index: 0, delta: { type: 'text_delta', text: 'Hi' } }],
+    ['message_delta', { delta: { stop_reason: 'end_turn' } }],
+    ['message_stop', {}],
+  )
+  const RESPONSES = events(
+    ['response.created', { response: {} }],
+    ['response.output_text.delta', { delta: 'Hi' }],
+    ['response.completed', { response: { usage: { input_tokens: 3 } } }],
+  )
+  const CONTENTS = [
+    { candidates: [{ content: { parts: [{ text: 'Hi' }] } }] },
+    { candidates: [{ content: { parts: [{ text: '!' }] }, finishReason: 'STOP' }] },
+  ].map((data) => `data: ${JSON.stringify(data)}\n\n`)
   const asked = [{ role: 'user', content: 'Hi?' }]
   const surfaces = [
-    ['messages', MESSAGES, 1, '/api/v1/messages', { model: 'vendor-g/chat-5.1-flagship', max_tokens: 100, messages: asked, stream: true }],
-    ['responses', RESPONSES, 1, '/api/v1/responses', { model: MODEL, input: 'Hi?', max_output_tokens: 100, stream: true }],
-    ['generate_content', CONTENTS, 0, '/api/v1beta/models/vendor-b/chat-3.1-pro:streamGenerateContent', { contents: [{ role: 'user', parts: [{ text: 'Hi?' }] }] }],
+    [
+      'messages',
+      MESSAGES,
+      1,
+      '/api/v1/messages',
+      { model: 'vendor-g/chat-5.1-flagship', max_tokens: 100, messages: asked, stream: true },
+    ],
+    [
+      'responses',
+      RESPONSES,
+      1,
+      '/api/v1/responses',
+      { model: MODEL, input: 'Hi?', max_output_tokens: 100, stream: true },
+    ],
+    [
+      'generate_content',
+      CONTENTS,
+      0,
+      '/api/v1beta/models/vendor-b/chat-3.1-pro:streamGenerateContent',
+      { contents: [{ role: 'user', parts: [{ text: 'Hi?' }] }] },
+    ],
   ] as const
   for (const [wire, told, held, path, body] of surfaces) {
     const open = async (...pieces: readonly (string | Error)[]) => {
-      const subject = await table(undefined, { chatVendor: { wire, ask: async () => streamAnswer(pieces) }, allowlists: { generate_content: [cashChain().wallet('alice')] } })
+      const subject = await table(undefined, {
+        chatVendor: { wire, ask: async () => streamAnswer(pieces) },
+        allowlists: { generate_content: [cashChain().wallet('alice')] },
+      })
       const payment = await subject.signed(body, { path })
       return { ...subject, text: await (await subject.post(body, { path, payment })).text() }
     }
@@ -276,7 +347,11 @@ describe('a stream of a vendor that speaks the wire of its reader', () => {
     test(`${wire}: passes as it came, with the receipt before its last event`, async () => {
       const { text, chain } = await open(...told)
       const last = told.slice(told.length - held).join('')
-      expect([text.startsWith(told.slice(0, told.length - held).join('')), text.endsWith(`\n\n${last}`), chain.transfers.length]).toEqual([true, true, 1])
+      expect([
+        text.startsWith(told.slice(0, told.length - held).join('')),
+        text.endsWith(`\n\n${last}`),
+        chain.transfers.length,
+      ]).toEqual([true, true, 1])
       expect(text.replace(/^: .*\n: .*\n\n/m, '')).toBe(told.join(''))
     })
 
@@ -284,8 +359,14 @@ describe('a stream of a vendor that speaks the wire of its reader', () => {
       for (const end of [[], [new Error('secret')], ['event: error\ndata: {"error":{"message":"secret"}}\n\n']]) {
         const first = told.slice(0, wire === 'generate_content' ? 1 : 2)
         const { text, chain } = await open(...first, ...end)
-        expect([text.startsWith(first.join('')), text.includes('secret'), chain.transfers.length]).toEqual([true, false, 0])
-        expect(text.slice(first.join('').length)).toMatch(wire === 'generate_content' ? /^data: \{"error":\{"code":503/ : /^event: error\ndata: \{"type":"error"/)
+        expect([text.startsWith(first.join('')), text.includes('secret'), chain.transfers.length]).toEqual([
+          true,
+          false,
+          0,
+        ])
+        expect(text.slice(first.join('').length)).toMatch(
+          wire === 'generate_content' ? /^data: \{"error":\{"code":503/ : /^event: error\ndata: \{"type":"error"/,
+        )
       }
     })
   }
@@ -310,12 +391,19 @@ describe('two hundred streams at once', () => {
     for (const pieces of each) pieces.push(said({}, { finish: 'stop' }), USED, DONE)
     const ends = await Promise.all(readers.map((reader) => reader.rest()))
     await idle()
-    expect([ends.every((text) => text.endsWith(DONE)), chain.transfers.length, new Set(chain.transfers.map(({ from }) => from)).size]).toEqual([true, 200, 200])
+    expect([
+      ends.every((text) => text.endsWith(DONE)),
+      chain.transfers.length,
+      new Set(chain.transfers.map(({ from }) => from)).size,
+    ]).toEqual([true, 200, 200])
   })
 })
 
 describe('a storage that fails under a stream', () => {
-  const failing = (verb: 'claimSettlement' | 'finishSettlement' | 'moveCall' | 'putOwned', { after, times = 1 }: { after: boolean; times?: number }) => {
+  const failing = (
+    verb: 'claimSettlement' | 'finishSettlement' | 'moveCall' | 'putOwned',
+    { after, times = 1 }: { after: boolean; times?: number },
+  ) => {
     const storage = memoryStorage()
     let left = times
     const broken = async (...asked: never[]): Promise<unknown> => {
@@ -330,7 +418,9 @@ describe('a storage that fails under a stream', () => {
   for (const after of [false, true]) {
     for (const verb of ['claimSettlement', 'finishSettlement'] as const) {
       test(`${after ? 'after' : 'before'} ${verb} took effect is alerted, and the stream is settled once`, async () => {
-        const { post, signed, chain, streamed, shop, log, idle, clock } = await table(streaming(streamAnswer(HELLO)), { ports: { storage: failing(verb, { after }) } })
+        const { post, signed, chain, streamed, shop, log, idle, clock } = await table(streaming(streamAnswer(HELLO)), {
+          ports: { storage: failing(verb, { after }) },
+        })
         const reader = reading(await post(STREAM, { payment: await signed() }))
         const rest = reader.rest()
         await clock.settle()
@@ -340,26 +430,39 @@ describe('a storage that fails under a stream', () => {
         expect(log.lines.some(({ level }) => level === 'alert')).toBe(true)
         await streamed(50_000)
         await shop.maintain()
-        expect([chain.transfers.length, log.lines.some(({ message }) => message === 'background work failed')]).toEqual([1, false])
+        expect([chain.transfers.length, log.lines.some(({ message }) => message === 'background work failed')]).toEqual(
+          [1, false],
+        )
       })
     }
   }
 
   test('until its authorization has ended has given it away: alerted, and nothing is left open', async () => {
-    const { post, signed, chain, streamed, log, idle, ports } = await table(streaming(streamAnswer(HELLO)), { ports: { storage: failing('claimSettlement', { after: false, times: 1_000 }) } })
+    const { post, signed, chain, streamed, log, idle, ports } = await table(streaming(streamAnswer(HELLO)), {
+      ports: { storage: failing('claimSettlement', { after: false, times: 1_000 }) },
+    })
     const rest = reading(await post(STREAM, { payment: await signed() })).rest()
     await streamed(400_000)
     expect(await rest).toContain(': x-payment-settled false')
     await idle()
-    expect([chain.transfers.length, log.lines.filter(({ level, fields }) => level === 'alert' && fields.isLast === true).length]).toEqual([0, 1])
+    expect([
+      chain.transfers.length,
+      log.lines.filter(({ level, fields }) => level === 'alert' && fields.isLast === true).length,
+    ]).toEqual([0, 1])
     expect(await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 9)).toEqual([])
   })
 
   test('while it records that a stream broke off is told once more: the authorization becomes free', async () => {
-    const { reader, pieces, chain, streamed, callOf, log } = await fed([HI], { ports: { storage: failing('moveCall', { after: false, times: 2 }) } })
+    const { reader, pieces, chain, streamed, callOf, log } = await fed([HI], {
+      ports: { storage: failing('moveCall', { after: false, times: 2 }) },
+    })
     pieces.end()
     expect(await reader.rest()).toContain('MODEL_UNAVAILABLE')
     await streamed(10_000)
-    expect([chain.transfers.length, await callOf(), log.lines.some(({ level }) => level === 'alert')]).toEqual([0, undefined, true])
+    expect([chain.transfers.length, await callOf(), log.lines.some(({ level }) => level === 'alert')]).toEqual([
+      0,
+      undefined,
+      true,
+    ])
   })
 })

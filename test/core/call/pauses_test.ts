@@ -15,8 +15,13 @@ const END = [said({ content: ' there' }), said({}, { finish: 'stop' }), USED, DO
 function shaky() {
   const inner = memoryStorage()
   let isAway = false
-  const away = (ask: (...asked: never[]) => unknown) => (...asked: never[]) => (isAway ? Promise.reject(new Error('connection refused')) : ask(...asked))
-  const storage = Object.fromEntries(Object.entries(inner).map(([verb, ask]) => [verb, away(ask as never)])) as unknown as Storage
+  const away =
+    (ask: (...asked: never[]) => unknown) =>
+    (...asked: never[]) =>
+      isAway ? Promise.reject(new Error('connection refused')) : ask(...asked)
+  const storage = Object.fromEntries(
+    Object.entries(inner).map(([verb, ask]) => [verb, away(ask as never)]),
+  ) as unknown as Storage
   return { storage, inner, go: () => void (isAway = true), comeBack: () => void (isAway = false) }
 }
 
@@ -123,7 +128,9 @@ describe('a storage that was away for longer than a lease', () => {
     await idle()
     expect(chain.transfers.length).toBe(8)
     // One for each of the two processes.
-    expect(log.lines.filter(({ level }) => level === 'alert').map(({ message }) => message)).toEqual(Array(2).fill('storage fails; nothing is sold until it answers'))
+    expect(log.lines.filter(({ level }) => level === 'alert').map(({ message }) => message)).toEqual(
+      Array(2).fill('storage fails; nothing is sold until it answers'),
+    )
   })
 
   test('answers the same request as one that is being worked on, for another lease, and then as lost', async () => {
@@ -146,12 +153,26 @@ describe('a storage that was away for longer than a lease', () => {
     expect(await ask()).toBe(200)
   })
 
-  for (const [end, work] of [['is done', 'completed'], ['fails', 'failed']] as const) {
+  for (const [end, work] of [
+    ['is done', 'completed'],
+    ['fails', 'failed'],
+  ] as const) {
     test(`learns how work ended that ${end} meanwhile: no call is renewed for ever`, async () => {
       const { storage, inner, go, comeBack } = shaky()
       const { vendor, ready } = slowVendor()
-      const failing = { ...vendor, generate: async (...job: Parameters<typeof vendor.generate>) => (await vendor.generate(...job), Promise.reject(new Error('upstream'))) }
-      const { buyer, shop, clock, idle, chain } = kit({ vendor: end === 'fails' ? failing : vendor, inlineMs: 0, timeouts: { workLeaseMs: LEASE }, ports: { storage } })
+      const failing = {
+        ...vendor,
+        generate: async (...job: Parameters<typeof vendor.generate>) => (
+          await vendor.generate(...job),
+          Promise.reject(new Error('upstream'))
+        ),
+      }
+      const { buyer, shop, clock, idle, chain } = kit({
+        vendor: end === 'fails' ? failing : vendor,
+        inlineMs: 0,
+        timeouts: { workLeaseMs: LEASE },
+        ports: { storage },
+      })
       const alice = buyer()
       const payment = alice.sign(await alice.ask())
       const { body } = await alice.buy(FOX, { payment })
@@ -169,7 +190,9 @@ describe('a storage that was away for longer than a lease', () => {
       await shop.renew()
       expect((await inner.getCall(body.id))?.until).toBe(until)
       const polled = await alice.poll(body.poll_url, payment)
-      expect(end === 'fails' ? polled.body.status : polled.body.payment.status).toBe(end === 'fails' ? 'failed' : 'settled')
+      expect(end === 'fails' ? polled.body.status : polled.body.payment.status).toBe(
+        end === 'fails' ? 'failed' : 'settled',
+      )
       expect(chain.transfers.length).toBe(end === 'fails' ? 0 : 1)
     })
   }
@@ -178,7 +201,13 @@ describe('a storage that was away for longer than a lease', () => {
     const storage = memoryStorage()
     const renewed: (readonly string[])[] = []
     const { vendor, ready } = slowVendor()
-    const { buyer, shop, idle } = kit({ vendor, inlineMs: 0, ports: { storage: { ...storage, renew: (owner, ids, until) => (renewed.push(ids), storage.renew(owner, ids, until)) } } })
+    const { buyer, shop, idle } = kit({
+      vendor,
+      inlineMs: 0,
+      ports: {
+        storage: { ...storage, renew: (owner, ids, until) => (renewed.push(ids), storage.renew(owner, ids, until)) },
+      },
+    })
     const { body } = await buyer().buy()
     await shop.renew()
     ready()

@@ -62,7 +62,14 @@ describe('a signed poll URL', () => {
   })
 
   test('polls under another path as well, with the query that it was given', async () => {
-    const alias = polled({ name: 'films.short', path: '/api/v1/films/{id}', summary: 'Collect a film', tag: 'films', of: ['films.generations'], signedQuery: true })
+    const alias = polled({
+      name: 'films.short',
+      path: '/api/v1/films/{id}',
+      summary: 'Collect a film',
+      tag: 'films',
+      of: ['films.generations'],
+      signedQuery: true,
+    })
     const { alice, payment, pollUrl, shop, restart } = await shoot()
     const wider = restart({ endpoints: [...shop.endpoints, alias] })
     const short = pollUrl.replace('/generations/', '/')
@@ -99,8 +106,14 @@ describe('poll keys', () => {
     const next = await signed(alice)
     const { body } = await order(alice, next, { shop: rotated })
     const dropped = restart({ pollKeys: [NEW] })
-    const statuses = async (url: string, by: typeof payment) => [(await alice.poll(url, by, { shop: dropped })).status, (await alice.poll(url, by, { shop: restart({ pollKeys: [OLD] }) })).status]
-    expect([await statuses(body.poll_url, next), await statuses(pollUrl, payment)]).toEqual([[202, 400], [400, 202]])
+    const statuses = async (url: string, by: typeof payment) => [
+      (await alice.poll(url, by, { shop: dropped })).status,
+      (await alice.poll(url, by, { shop: restart({ pollKeys: [OLD] }) })).status,
+    ]
+    expect([await statuses(body.poll_url, next), await statuses(pollUrl, payment)]).toEqual([
+      [202, 400],
+      [400, 202],
+    ])
     expect((await alice.poll(pollUrl, payment, { shop: restart({ pollKeys: [OTHER] }) })).status).toBe(400)
   })
 
@@ -121,7 +134,8 @@ describe('poll keys', () => {
     const payments = [await signed(alice), await signed(alice)]
     const envelopes = await Promise.all(payments.map((payment, n) => order(alice, payment, { shop: shops[n]! })))
     for (const [n, { body }] of envelopes.entries()) {
-      for (const shop of [...shops, restart()]) expect((await alice.poll(body.poll_url, payments[n]!, { shop })).status).toBe(202)
+      for (const shop of [...shops, restart()])
+        expect((await alice.poll(body.poll_url, payments[n]!, { shop })).status).toBe(202)
     }
   })
 
@@ -135,7 +149,11 @@ describe('poll keys', () => {
   test('that could not be read are asked for again; until then nothing is sold', async () => {
     const good = memoryStorage()
     let isAway = true
-    const storage: Storage = { ...good, getOwned: (...asked) => (isAway && asked[0] === 'secret' ? Promise.reject(new Error('connection reset')) : good.getOwned(...asked)) }
+    const storage: Storage = {
+      ...good,
+      getOwned: (...asked) =>
+        isAway && asked[0] === 'secret' ? Promise.reject(new Error('connection reset')) : good.getOwned(...asked),
+    }
     const subject = cinema({ pollKeys: [], ports: { storage } })
     const alice = subject.buyer()
     const payment = await signed(alice)
@@ -147,11 +165,20 @@ describe('poll keys', () => {
   test('are asked of storage once, not for each poll', async () => {
     const storage = memoryStorage()
     let asked = 0
-    const counted: Storage = { ...storage, getOwned: (...question) => ((asked += Number(question[0] === 'secret')), storage.getOwned(...question)) }
+    const counted: Storage = {
+      ...storage,
+      getOwned: (...question) => ((asked += Number(question[0] === 'secret')), storage.getOwned(...question)),
+    }
     const sealing = pollUrls({ storage: counted, clock: testClock(), random: random(1) })
     const { shop } = cinema()
     const film = shop.endpoints.find(({ name }) => name === 'films.generations') as Parameters<typeof sealing.signed>[0]
-    const urls = await Promise.all([1, 2, 3].map(async (n) => (await sealing.signed(film, { duration_seconds: n }, { id: `job_${n}`, expiresAt: START + 1 }))._poll as string))
+    const urls = await Promise.all(
+      [1, 2, 3].map(
+        async (n) =>
+          (await sealing.signed(film, { duration_seconds: n }, { id: `job_${n}`, expiresAt: START + 1 }))
+            ._poll as string,
+      ),
+    )
     expect([asked, new Set(urls).size]).toEqual([1, 3])
   })
 })

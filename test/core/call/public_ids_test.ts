@@ -18,7 +18,8 @@ test('the record of a phone call is not found by what a replay tells of its job'
   const { status, body } = await alice.buy(ORDER, { path: CALL, payment })
   expect(status).toBe(200)
   const { job_id } = (await alice.buy({ ...ORDER, max_duration: 6 }, { path: CALL, payment })).body
-  const look = async (id: string) => (await read(await shop.fetch(new Request(`${ORIGIN}${CALL}/${id}`), { ip: STRANGER }))).status
+  const look = async (id: string) =>
+    (await read(await shop.fetch(new Request(`${ORIGIN}${CALL}/${id}`), { ip: STRANGER }))).status
   expect([await look(idFrom(job_id, 'call_')), await look(body.call_id)]).toEqual([404, 200])
 })
 
@@ -26,12 +27,21 @@ test('an address is kept with the call as a keyed hash, and another one does not
   const { buyer, ports } = kit()
   const { body } = await buyer().buy(FOX)
   const kept = JSON.stringify((await ports.storage.getCall(body.id))?.request)
-  expect([kept.includes('192.0.2.1'), /"_from":"[0-9a-f]{32}"/.test(kept), JSON.stringify(body).includes('_from')]).toEqual([false, true, false])
+  expect([
+    kept.includes('192.0.2.1'),
+    /"_from":"[0-9a-f]{32}"/.test(kept),
+    JSON.stringify(body).includes('_from'),
+  ]).toEqual([false, true, false])
 })
 
 test('no id that reads by itself is in the access log', () => {
   const [call, key] = ['0123456789abcdef'.repeat(2), 'fedcba9876543210'.repeat(2)]
-  for (const path of [`/api/v1/responses/resp_${call}_${key}`, `/v1/responses/resp_${call}_${key}/cancel`, `/api/v1/responses/resp%5F${call}%5F${key}`, `${CALL}/call_${key}`]) {
+  for (const path of [
+    `/api/v1/responses/resp_${call}_${key}`,
+    `/v1/responses/resp_${call}_${key}/cancel`,
+    `/api/v1/responses/resp%5F${call}%5F${key}`,
+    `${CALL}/call_${key}`,
+  ]) {
     expect([masked(path).includes(key), masked(path).endsWith('/cancel')]).toEqual([false, path.endsWith('/cancel')])
   }
   expect(masked('/api/v1/images/generations')).toBe('/api/v1/images/generations')

@@ -1,5 +1,12 @@
 /** A buyer in front of a live endpoint: what is asked there, and how a stream is read. */
-import { chunk, DONE, scriptedChat, type ScriptedChat, USAGE, usageChunk } from '../../../adapters/providers/scripted/chat.ts'
+import {
+  chunk,
+  DONE,
+  scriptedChat,
+  type ScriptedChat,
+  USAGE,
+  usageChunk,
+} from '../../../adapters/providers/scripted/chat.ts'
 import { cashChain } from '../../../adapters/chains/memory.ts'
 import type { ChatAnswer, Fields, Gateway, Payment } from '../../../core/mod.ts'
 import { type Buyer, door, encodePayment, type Kit, kit, type KitOptions, ORIGIN } from '../../kit.ts'
@@ -14,9 +21,22 @@ export const said = (delta: Fields, more: Fields = {}): string => chunk(delta, {
 export const USED = usageChunk(USAGE, { model: MODEL })
 
 /** The events of a whole streamed answer. */
-export const HELLO = [said({ role: 'assistant', content: '' }), said({ content: 'Hel' }), said({ content: 'lo' }), said({}, { finish: 'stop' }), USED, DONE]
+export const HELLO = [
+  said({ role: 'assistant', content: '' }),
+  said({ content: 'Hel' }),
+  said({ content: 'lo' }),
+  said({}, { finish: 'stop' }),
+  USED,
+  DONE,
+]
 
-type Posting = { readonly payment?: Payment; readonly shop?: Gateway; readonly gone?: AbortSignal; readonly path?: string; readonly ip?: string }
+type Posting = {
+  readonly payment?: Payment
+  readonly shop?: Gateway
+  readonly gone?: AbortSignal
+  readonly path?: string
+  readonly ip?: string
+}
 
 export type Table = Kit & {
   readonly chat: ScriptedChat
@@ -36,8 +56,14 @@ export async function table(script?: Parameters<typeof scriptedChat>[0], options
     chat,
     alice,
     async post(body, { payment, shop = subject.shop, path = COMPLETIONS, gone, ip = '192.0.2.1' } = {}) {
-      const headers = { 'content-type': 'application/json', ...(payment && { 'payment-signature': encodePayment(payment) }) }
-      return await shop.fetch(new Request(ORIGIN + path, { method: 'POST', headers, body: JSON.stringify(body) }), { ip, ...(gone && { gone }) })
+      const headers = {
+        'content-type': 'application/json',
+        ...(payment && { 'payment-signature': encodePayment(payment) }),
+      }
+      return await shop.fetch(new Request(ORIGIN + path, { method: 'POST', headers, body: JSON.stringify(body) }), {
+        ip,
+        ...(gone && { gone }),
+      })
     },
     async signed(body = STREAM, { path = COMPLETIONS, by = alice } = {}) {
       return by.sign(await by.ask(body, { path }))

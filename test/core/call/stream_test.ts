@@ -10,7 +10,11 @@ const FREE = 'nvidia/gpt-oss-120b'
 const never = new Promise<never>(() => {})
 
 /** What the reply says about its payment. */
-const settledness = ({ headers }: { headers: Headers }) => [headers.get('x-payment-settled'), headers.get('x-payment-settle-error-class'), headers.has('payment-response')]
+const settledness = ({ headers }: { headers: Headers }) => [
+  headers.get('x-payment-settled'),
+  headers.get('x-payment-settle-error-class'),
+  headers.has('payment-response'),
+]
 
 describe('a whole answer', () => {
   test('is stored, then settled, then served with its receipt', async () => {
@@ -18,13 +22,17 @@ describe('a whole answer', () => {
     const chain = cashChain({ before: (question) => (question === 'settle' ? look() : undefined) })
     const { alice, post, signed, ports } = await table(undefined, { chain })
     async function look(): Promise<void> {
-      for (const { work, result } of await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)) order.push([work, result !== null])
+      for (const { work, result } of await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9))
+        order.push([work, result !== null])
     }
     const before = alice.balance()
     const response = await post(SKY, { payment: await signed(SKY) })
     expect([response.status, chain.transfers.length, order]).toEqual([200, 1, [['completed', true]]])
     expect(settledness(response)).toEqual([null, null, true])
-    expect([response.headers.get('x-payment-receipt'), before - alice.balance()]).toEqual([chain.transfers[0]?.transaction ?? '', chain.transfers[0]?.value ?? 0n])
+    expect([response.headers.get('x-payment-receipt'), before - alice.balance()]).toEqual([
+      chain.transfers[0]?.transaction ?? '',
+      chain.transfers[0]?.value ?? 0n,
+    ])
     expect((await response.json()).choices[0].message.content).toBe('Hello')
   })
 
@@ -57,13 +65,20 @@ describe('a whole answer', () => {
       expect((await post(SKY, { payment: await signed(SKY) })).status).toBe(200)
       if (weather === 'late') chain.deliver()
       await shop.maintain()
-      expect([weather, chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([weather, 2, []])
+      expect([weather, chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([
+        weather,
+        2,
+        [],
+      ])
     }
   })
 
   test('while the chain is away is served, and settled when the chain is back', async () => {
     let isAway = false
-    const chain = cashChain({ before: (question) => (question === 'settle' && isAway ? Promise.reject(new Error('connection refused')) : undefined) })
+    const chain = cashChain({
+      before: (question) =>
+        question === 'settle' && isAway ? Promise.reject(new Error('connection refused')) : undefined,
+    })
     const { post, signed, shop } = await table(undefined, { chain })
     isAway = true
     const response = await post(SKY, { payment: await signed(SKY) })
@@ -82,7 +97,9 @@ describe('a whole answer', () => {
         if (!isFirst) return wholeAnswer()
         isFirst = false
         signal = at.signal
-        return await (isDeaf ? never : new Promise((_, reject) => at.signal.addEventListener('abort', () => reject(at.signal.reason))))
+        return await (isDeaf
+          ? never
+          : new Promise((_, reject) => at.signal.addEventListener('abort', () => reject(at.signal.reason))))
       })
       const gone = new AbortController()
       const payment = await signed(SKY)
@@ -116,18 +133,28 @@ describe('a whole answer', () => {
     expect(signal?.aborted).toBe(false)
     await clock.advance(1)
     const { status, body } = await read(await answer)
-    expect([status, body.code, body.error.code, signal?.aborted, chain.transfers.length]).toEqual([504, 'TIMEOUT', 'TIMEOUT', true, 0])
+    expect([status, body.code, body.error.code, signal?.aborted, chain.transfers.length]).toEqual([
+      504,
+      'TIMEOUT',
+      'TIMEOUT',
+      true,
+      0,
+    ])
     expect((await post(SKY, { payment })).status).toBe(200)
   })
 
   test('that would come after its authorization is cut before, so that nobody has an answer that cannot be paid', async () => {
     const { post, alice, clock, chain } = await table(() => never)
-    const payment = alice.sign(await alice.ask(SKY, { path: COMPLETIONS }), { validBefore: BigInt(clock.now() / 1000 + 20) })
+    const payment = alice.sign(await alice.ask(SKY, { path: COMPLETIONS }), {
+      validBefore: BigInt(clock.now() / 1000 + 20),
+    })
     const answer = post(SKY, { payment })
     await clock.advance(10_000)
     const { status, body } = await read(await answer)
     expect([status, body.code, chain.transfers.length]).toEqual([504, 'TIMEOUT', 0])
-    expect(body.message).toBe('The model did not answer within 10 seconds, and the authorization lives no longer. Nothing was charged.')
+    expect(body.message).toBe(
+      'The model did not answer within 10 seconds, and the authorization lives no longer. Nothing was charged.',
+    )
   })
 
   test('that fails says so in our words, costs nothing, and leaves the authorization free', async () => {
@@ -136,10 +163,17 @@ describe('a whole answer', () => {
       [new ApiError('INVALID_PARAMETER', { message: 'seed must be a number' }), 400, 'INVALID_PARAMETER'],
     ]
     for (const [error, expected, code] of errors) {
-      const { post, signed, chain } = await table(async (_, { attempt }) => (attempt === 1 ? Promise.reject(error) : wholeAnswer()))
+      const { post, signed, chain } = await table(async (_, { attempt }) =>
+        attempt === 1 ? Promise.reject(error) : wholeAnswer(),
+      )
       const payment = await signed(SKY)
       const { status, body } = await read(await post(SKY, { payment }))
-      expect([status, body.code, JSON.stringify(body).includes('secret'), chain.transfers.length]).toEqual([expected, code, false, 0])
+      expect([status, body.code, JSON.stringify(body).includes('secret'), chain.transfers.length]).toEqual([
+        expected,
+        code,
+        false,
+        0,
+      ])
       expect((await post(SKY, { payment })).status).toBe(200)
     }
   })
@@ -162,7 +196,9 @@ describe('a storage that fails under a whole answer', () => {
   for (const after of [false, true]) {
     for (const verb of ['claimSettlement', 'finishSettlement'] as const) {
       test(`${after ? 'after' : 'before'} ${verb} took effect is alerted, charges once, and the same request gets its answer`, async () => {
-        const { post, signed, chain, clock, shop, log, idle } = await table(undefined, { ports: { storage: failing(verb, after) } })
+        const { post, signed, chain, clock, shop, log, idle } = await table(undefined, {
+          ports: { storage: failing(verb, after) },
+        })
         const payment = await signed(SKY)
         const first = await post(SKY, { payment })
         expect([verb, first.status]).toEqual([verb, verb === 'finishSettlement' ? 200 : 503])
@@ -179,18 +215,25 @@ describe('a storage that fails under a whole answer', () => {
   test('after it was served is alerted, and tried again until it is settled', async () => {
     const storage = memoryStorage()
     let isBroken = true
-    const slow = { ...storage, claimSettlement: async (...asked: Parameters<typeof storage.claimSettlement>) => {
-      if (isBroken) await clock.wait(11_000)
-      if (isBroken) throw new Error('disk full')
-      return await storage.claimSettlement(...asked)
-    } }
+    const slow = {
+      ...storage,
+      claimSettlement: async (...asked: Parameters<typeof storage.claimSettlement>) => {
+        if (isBroken) await clock.wait(11_000)
+        if (isBroken) throw new Error('disk full')
+        return await storage.claimSettlement(...asked)
+      },
+    }
     const { post, signed, clock, chain, log, streamed, idle } = await table(undefined, { ports: { storage: slow } })
     const payment = await signed(SKY)
     const answer = post(SKY, { payment })
     await clock.advance(10_000)
     expect([(await answer).status, ...settledness(await answer)]).toEqual([200, 'false', 'unknown', false])
     await streamed(20_000)
-    expect(log.lines.some(({ level, message }) => level === 'alert' && message.startsWith('an answer was served, and storage failed'))).toBe(true)
+    expect(
+      log.lines.some(
+        ({ level, message }) => level === 'alert' && message.startsWith('an answer was served, and storage failed'),
+      ),
+    ).toBe(true)
     isBroken = false
     await streamed(60_000)
     await idle()
@@ -203,7 +246,10 @@ describe('a storage that fails under a whole answer', () => {
     chain.forecast('refused')
     const response = await post(SKY, { payment: await signed(SKY) })
     expect([response.status, ...settledness(response)]).toEqual([402, null, null, true])
-    expect(log.lines.map(({ level, message }) => [level, message])).toContainEqual(['alert', 'a debt could not be recorded'])
+    expect(log.lines.map(({ level, message }) => [level, message])).toContainEqual([
+      'alert',
+      'a debt could not be recorded',
+    ])
   })
 
   test('leaves no timer behind', async () => {
@@ -213,7 +259,10 @@ describe('a storage that fails under a whole answer', () => {
   })
 
   test('while it records that work failed frees the authorization', async () => {
-    const { post, signed, chain } = await table(async (_, { attempt }) => (attempt === 1 ? Promise.reject(new Error('down')) : wholeAnswer()), { ports: { storage: failing('moveCall', false) } })
+    const { post, signed, chain } = await table(
+      async (_, { attempt }) => (attempt === 1 ? Promise.reject(new Error('down')) : wholeAnswer()),
+      { ports: { storage: failing('moveCall', false) } },
+    )
     const payment = await signed(SKY)
     expect((await post(SKY, { payment })).status).toBe(503)
     expect([(await post(SKY, { payment })).status, chain.transfers.length]).toEqual([200, 1])
@@ -223,15 +272,32 @@ describe('a storage that fails under a whole answer', () => {
 test('the receipt of a whole answer names payer, network and transaction', async () => {
   const { post, signed, alice, chain } = await table()
   const { headers } = await post(SKY, { payment: await signed(SKY) })
-  expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: true, payer: alice.wallet, network: 'eip155:84532', transaction: chain.transfers[0]?.transaction })
+  expect(decodeHeader(headers.get('payment-response'))).toMatchObject({
+    success: true,
+    payer: alice.wallet,
+    network: 'eip155:84532',
+    transaction: chain.transfers[0]?.transaction,
+  })
 })
 
 test('a free answer asks neither storage nor chain, whole or streamed, and looks at no payment', async () => {
-  const refuse = new Proxy({}, { get: (_, name) => () => Promise.reject(new Error(`${String(name)} was asked`)) }) as never
+  const refuse = new Proxy(
+    {},
+    { get: (_, name) => () => Promise.reject(new Error(`${String(name)} was asked`)) },
+  ) as never
   const { post, chain, chat } = await table(undefined, { ports: { storage: refuse }, freeTier: [] })
   const payment = chain.sign(chain.offer(1n), { from: 'alice', now: 0 })
   const whole = await read(await post({ ...SKY, model: FREE }, { payment }))
-  expect([whole.status, whole.headers.get('x-free-model'), whole.headers.get('payment-response'), whole.body.choices[0].message.content]).toEqual([200, 'true', null, 'Hello'])
+  expect([
+    whole.status,
+    whole.headers.get('x-free-model'),
+    whole.headers.get('payment-response'),
+    whole.body.choices[0].message.content,
+  ]).toEqual([200, 'true', null, 'Hello'])
   const text = await (await post({ ...STREAM, model: FREE })).text()
-  expect([text.endsWith('\n\ndata: [DONE]\n\n'), text.includes(': x-payment'), chat.orders.length]).toEqual([true, false, 2])
+  expect([text.endsWith('\n\ndata: [DONE]\n\n'), text.includes(': x-payment'), chat.orders.length]).toEqual([
+    true,
+    false,
+    2,
+  ])
 })

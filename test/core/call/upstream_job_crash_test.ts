@@ -10,34 +10,35 @@ type Recovery = 'takeOver' | 'leases' | 'survival'
 type At = { readonly shop: Gateway; readonly payment: Payment }
 
 /** What happens to the process that will be struck, and the fewest questions that it asks. */
-const stories: Readonly<Record<string, { least: number; tell(cinema: Cinema, alice: Buyer, at: At): Promise<void> }>> = {
-  'an order, and the poll that collects and pays': {
-    least: 16,
-    async tell({ clock, studio }, alice, at) {
-      const answer = await unlessDead(clock, order(alice, at.payment, at))
-      studio.says = () => DONE
-      if (answer?.body.poll_url) await unlessDead(clock, alice.poll(answer.body.poll_url, at.payment, at))
+const stories: Readonly<Record<string, { least: number; tell(cinema: Cinema, alice: Buyer, at: At): Promise<void> }>> =
+  {
+    'an order, and the poll that collects and pays': {
+      least: 16,
+      async tell({ clock, studio }, alice, at) {
+        const answer = await unlessDead(clock, order(alice, at.payment, at))
+        studio.says = () => DONE
+        if (answer?.body.poll_url) await unlessDead(clock, alice.poll(answer.body.poll_url, at.payment, at))
+      },
     },
-  },
-  'an order, the sweep that collects, and the poll that pays': {
-    least: 18,
-    async tell({ clock, studio }, alice, at) {
-      const answer = await unlessDead(clock, order(alice, at.payment, at))
-      studio.says = () => DONE
-      await Promise.race([at.shop.maintain().catch(() => {}), clock.settle()])
-      await clock.settle()
-      if (answer?.body.poll_url) await unlessDead(clock, alice.poll(answer.body.poll_url, at.payment, at))
+    'an order, the sweep that collects, and the poll that pays': {
+      least: 18,
+      async tell({ clock, studio }, alice, at) {
+        const answer = await unlessDead(clock, order(alice, at.payment, at))
+        studio.says = () => DONE
+        await Promise.race([at.shop.maintain().catch(() => {}), clock.settle()])
+        await clock.settle()
+        if (answer?.body.poll_url) await unlessDead(clock, alice.poll(answer.body.poll_url, at.payment, at))
+      },
     },
-  },
-  'an order, and the poll that finds it failed': {
-    least: 11,
-    async tell({ clock, studio }, alice, at) {
-      const answer = await unlessDead(clock, order(alice, at.payment, at))
-      studio.says = () => ({ kind: 'failed', error: 'no foxes' })
-      if (answer?.body.poll_url) await unlessDead(clock, alice.poll(answer.body.poll_url, at.payment, at))
+    'an order, and the poll that finds it failed': {
+      least: 11,
+      async tell({ clock, studio }, alice, at) {
+        const answer = await unlessDead(clock, order(alice, at.payment, at))
+        studio.says = () => ({ kind: 'failed', error: 'no foxes' })
+        if (answer?.body.poll_url) await unlessDead(clock, alice.poll(answer.body.poll_url, at.payment, at))
+      },
     },
-  },
-}
+  }
 
 /** The answer, or undefined when the process has died on it. */
 async function unlessDead(clock: Cinema['clock'], answer: Promise<Answer>): Promise<Answer | undefined> {
@@ -50,7 +51,8 @@ async function insist({ clock }: Cinema, alice: Buyer, { shop, payment }: At): P
   const trail: unknown[] = []
   let pollUrl: string | undefined
   for (let round = 0; round < 10; round++) {
-    const answer = pollUrl === undefined ? await order(alice, payment, { shop }) : await alice.poll(pollUrl, payment, { shop })
+    const answer =
+      pollUrl === undefined ? await order(alice, payment, { shop }) : await alice.poll(pollUrl, payment, { shop })
     trail.push([answer.status, answer.body])
     await clock.advance(2_000)
     if (answer.status === 200 && answer.body.data) return answer
@@ -60,7 +62,11 @@ async function insist({ clock }: Cinema, alice: Buyer, { shop, payment }: At): P
 }
 
 /** Plays a story to the blow and the recovery from it. */
-async function play(story: string, blow: Omit<Blow, 'kills'>, recovery: Recovery): Promise<{ asked: readonly string[]; isFaultInjected: boolean }> {
+async function play(
+  story: string,
+  blow: Omit<Blow, 'kills'>,
+  recovery: Recovery,
+): Promise<{ asked: readonly string[]; isFaultInjected: boolean }> {
   const subject = cinema()
   const { clock, studio, ports, chain, restart, idle } = subject
   const alice = subject.buyer()
@@ -88,7 +94,10 @@ async function play(story: string, blow: Omit<Blow, 'kills'>, recovery: Recovery
   expect([label, paid <= 1, chain.transfers.length, alice.balance()]).toEqual([label, true, 1, 99_600_000n])
   await shop.maintain()
   await idle()
-  const left = [await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10), await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)]
+  const left = [
+    await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10),
+    await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10),
+  ]
   expect([label, left]).toEqual([label, [[], []]])
   return { asked, isFaultInjected }
 }

@@ -10,14 +10,21 @@ const never = new Promise<never>(() => {})
 
 describe('nobody polls:', () => {
   test('the sweep collects and mirrors, charges nothing, and the film can be claimed for 48 hours', async () => {
-    for (const [ms, status] of [[48 * HOUR - 1, 200], [48 * HOUR, 400]] as const) {
+    for (const [ms, status] of [
+      [48 * HOUR - 1, 200],
+      [48 * HOUR, 400],
+    ] as const) {
       const subject = await shoot()
       const { alice, pollUrl, studio, shop, clock, chain, ports, id, idle } = subject
       await clock.advance(50 * 60_000)
       studio.says = () => DONE
       await shop.maintain()
       await idle()
-      expect([await ports.storage.getCall(id), chain.transfers, studio.fetched]).toMatchObject([{ work: 'completed', money: 'verified' }, [], 1])
+      expect([await ports.storage.getCall(id), chain.transfers, studio.fetched]).toMatchObject([
+        { work: 'completed', money: 'verified' },
+        [],
+        1,
+      ])
       studio.says = () => Promise.reject(new Error('the vendor has forgotten it'))
       await clock.advance(ms)
       const answer = await alice.poll(pollUrl, await signed(alice))
@@ -32,7 +39,11 @@ describe('nobody polls:', () => {
     const subject = cinema()
     const alice = subject.buyer()
     for (let n = 0; n < 70; n++) await order(alice, await signed(alice))
-    for (const [looks, films] of [[50, 50], [100, 70], [150, 70]] as const) {
+    for (const [looks, films] of [
+      [50, 50],
+      [100, 70],
+      [150, 70],
+    ] as const) {
       await subject.shop.maintain()
       await subject.idle()
       expect([subject.studio.looked.length, new Set(subject.studio.looked).size]).toEqual([looks, films])
@@ -46,7 +57,13 @@ describe('nobody polls:', () => {
     const film = (await ports.storage.getCall(id)) as Call
     for (let n = 0; n < 5_000; n++) {
       const other = { ...film, id: `a queue ${n}`, endpoint: 'images', owner: 'another' }
-      const authorization = { key: `key ${n}`, payer: film.payer, payment: { x402Version: 2 as const, accepted: film.offer, payload: {} }, offer: film.offer, expiresAt: START + HOUR }
+      const authorization = {
+        key: `key ${n}`,
+        payer: film.payer,
+        payment: { x402Version: 2 as const, accepted: film.offer, payload: {} },
+        offer: film.offer,
+        expiresAt: START + HOUR,
+      }
       await ports.storage.openCall(other, authorization, { now: START, until: START + 1_000 })
     }
     await shop.maintain()
@@ -109,7 +126,14 @@ describe('processes that come and go', () => {
     const subject = await shoot()
     const { alice, payment, pollUrl, studio, clock, ports, restart, chain } = subject
     studio.says = () => DONE
-    const dying = restart({ owner: 'dying', ports: { ...ports, background: () => {}, storage: { ...ports.storage, moveCall: () => never, lease: once(ports.storage.lease) } } })
+    const dying = restart({
+      owner: 'dying',
+      ports: {
+        ...ports,
+        background: () => {},
+        storage: { ...ports.storage, moveCall: () => never, lease: once(ports.storage.lease) },
+      },
+    })
     void alice.poll(pollUrl, payment, { shop: dying })
     await clock.settle()
     expect(studio.fetched).toBe(1)
@@ -124,7 +148,10 @@ describe('processes that come and go', () => {
     const subject = await shoot()
     const { alice, payment, pollUrl, studio, clock, ports, restart, chain } = subject
     studio.says = () => DONE
-    const dying = restart({ owner: 'dying', ports: { ...ports, background: () => {}, storage: { ...ports.storage, claimSettlement: () => never } } })
+    const dying = restart({
+      owner: 'dying',
+      ports: { ...ports, background: () => {}, storage: { ...ports.storage, claimSettlement: () => never } },
+    })
     void alice.poll(pollUrl, payment, { shop: dying })
     await clock.settle()
     const { body } = await alice.poll(pollUrl, payment, { shop: restart() })
@@ -134,12 +161,17 @@ describe('processes that come and go', () => {
   test('share one storage: any of them takes the polls of any other', async () => {
     const storage = memoryStorage()
     const subject = await shoot(cinema({ ports: { storage } }))
-    for (const owner of ['second', 'third']) expect((await subject.alice.poll(subject.pollUrl, subject.payment, { shop: subject.restart({ owner }) })).status).toBe(202)
+    for (const owner of ['second', 'third'])
+      expect(
+        (await subject.alice.poll(subject.pollUrl, subject.payment, { shop: subject.restart({ owner }) })).status,
+      ).toBe(202)
   })
 })
 
 /** Answers the first question, and never again. */
-function once<Asked extends unknown[], Answered>(ask: (...asked: Asked) => Promise<Answered>): (...asked: Asked) => Promise<Answered> {
+function once<Asked extends unknown[], Answered>(
+  ask: (...asked: Asked) => Promise<Answered>,
+): (...asked: Asked) => Promise<Answered> {
   let asked = 0
   return (...question) => (asked++ === 0 ? ask(...question) : never)
 }

@@ -16,21 +16,37 @@ describe('an order whose work goes on elsewhere', () => {
   test('is answered 202 when its vendor has taken it: a signed, relative poll_url, what it is, and nothing that is kept for ourselves', async () => {
     const { envelope, chain, studio, ports, id } = await shoot()
     const { status, headers, body } = envelope
-    expect([status, body]).toEqual([202, {
-      id: expect.stringMatching(/^job_[0-9a-f]{32}$/),
-      object: 'film.job',
-      status: 'queued',
-      model: 'studio/film-1',
-      duration_seconds: 8,
-      price: { amount: '0.400000', currency: 'USD' },
-      payment_status: 'verified',
-      created: START / 1000,
-      poll_url: expect.stringMatching(new RegExp(`^${FILMS}/${body.id}\\?model=studio%2Ffilm-1&duration=8&exp=\\d+&sig=[0-9a-f]{64}&key=[0-9a-f]{32}$`)),
-      poll_instructions: 'GET poll_url as it is.',
-    }])
-    expect([headers.get('location'), headers.get('retry-after'), headers.get('payment-response')]).toEqual([body.poll_url, '3', null])
+    expect([status, body]).toEqual([
+      202,
+      {
+        id: expect.stringMatching(/^job_[0-9a-f]{32}$/),
+        object: 'film.job',
+        status: 'queued',
+        model: 'studio/film-1',
+        duration_seconds: 8,
+        price: { amount: '0.400000', currency: 'USD' },
+        payment_status: 'verified',
+        created: START / 1000,
+        poll_url: expect.stringMatching(
+          new RegExp(
+            `^${FILMS}/${body.id}\\?model=studio%2Ffilm-1&duration=8&exp=\\d+&sig=[0-9a-f]{64}&key=[0-9a-f]{32}$`,
+          ),
+        ),
+        poll_instructions: 'GET poll_url as it is.',
+      },
+    ])
+    expect([headers.get('location'), headers.get('retry-after'), headers.get('payment-response')]).toEqual([
+      body.poll_url,
+      '3',
+      null,
+    ])
     expect([chain.transfers, studio.submitted, studio.looked]).toEqual([[], 1, []])
-    expect(await ports.storage.getCall(id)).toMatchObject({ work: 'in_progress', money: 'verified', startedAt: START, request: { _ours: 'secret' } })
+    expect(await ports.storage.getCall(id)).toMatchObject({
+      work: 'in_progress',
+      money: 'verified',
+      startedAt: START,
+      request: { _ours: 'secret' },
+    })
   })
 
   test('that is not taken within 20 seconds is 504, uncharged, its vendor told to stop, and its authorization free', async () => {
@@ -62,7 +78,12 @@ describe('an order whose work goes on elsewhere', () => {
     await subject.clock.advance(0)
     const payment = await signed(alice)
     const refused = await order(alice, payment, { body: large })
-    expect([refused.status, refused.body.error, refused.headers.get('retry-after'), subject.studio.submitted]).toEqual([503, 'Busy', '2', 4])
+    expect([refused.status, refused.body.error, refused.headers.get('retry-after'), subject.studio.submitted]).toEqual([
+      503,
+      'Busy',
+      '2',
+      4,
+    ])
     arrived.open()
     expect((await Promise.all(under)).map(({ status }) => status)).toEqual([202, 202, 202, 202])
     expect((await order(alice, payment, { body: large })).status).toBe(202)
@@ -94,7 +115,11 @@ describe('an order whose work goes on elsewhere', () => {
       const { studio, clock, chain, ports, restart, buyer } = cinema()
       const alice = buyer()
       const payment = await signed(alice)
-      const dying = restart({ owner: 'dying', pollKeys: ['ab'.repeat(32)], ports: { ...ports, background: () => {}, storage: { ...ports.storage, [step]: () => never } } })
+      const dying = restart({
+        owner: 'dying',
+        pollKeys: ['ab'.repeat(32)],
+        ports: { ...ports, background: () => {}, storage: { ...ports.storage, [step]: () => never } },
+      })
       void order(alice, payment, { shop: dying })
       await clock.advance(29_999)
       expect((await order(alice, payment)).body.code).toBe('PAYMENT_REPLAY')
@@ -145,17 +170,31 @@ describe('an order whose work goes on elsewhere', () => {
   test('sent again is PAYMENT_REPLAY with the job and its signed poll_url', async () => {
     const { alice, payment, id, pollUrl, studio } = await shoot()
     const { status, body } = await order(alice, payment)
-    expect([status, body.code, body.job_id, body.poll_url, body.recoverable, studio.submitted]).toEqual([402, 'PAYMENT_REPLAY', id, pollUrl, true, 1])
+    expect([status, body.code, body.job_id, body.poll_url, body.recoverable, studio.submitted]).toEqual([
+      402,
+      'PAYMENT_REPLAY',
+      id,
+      pollUrl,
+      true,
+      1,
+    ])
     expect((await alice.poll(body.poll_url, payment)).status).toBe(202)
   })
 
   test('under a payment identifier is answered again: as it runs, though its vendor is away, and when it is done', async () => {
     const subject = cinema()
     const alice = subject.buyer()
-    const named = async (): Promise<Payment> => ({ ...(await signed(alice)), extensions: { 'payment-identifier': { info: { required: false, id: 'a_film_of_a_fox_01' } } } })
+    const named = async (): Promise<Payment> => ({
+      ...(await signed(alice)),
+      extensions: { 'payment-identifier': { info: { required: false, id: 'a_film_of_a_fox_01' } } },
+    })
     const payment = await named()
     const first = await order(alice, payment)
-    for (const says of [() => ({ kind: 'running' }) as const, () => Promise.reject(rateLimited('studio', 7)), () => Promise.reject(new Error('away'))]) {
+    for (const says of [
+      () => ({ kind: 'running' }) as const,
+      () => Promise.reject(rateLimited('studio', 7)),
+      () => Promise.reject(new Error('away')),
+    ]) {
       subject.studio.says = says
       await subject.clock.advance(2_000)
       const again = await order(alice, await named())
@@ -164,7 +203,13 @@ describe('an order whose work goes on elsewhere', () => {
     subject.studio.says = () => DONE
     await subject.clock.advance(2_000)
     const { status, body } = await order(alice, payment)
-    expect([status, body.id, body.payment.status, subject.studio.submitted, subject.chain.transfers.length]).toEqual([200, first.body.id, 'settled', 1, 1])
+    expect([status, body.id, body.payment.status, subject.studio.submitted, subject.chain.transfers.length]).toEqual([
+      200,
+      first.body.id,
+      'settled',
+      1,
+      1,
+    ])
   })
 
   test('counts against what its wallet holds, whichever process is alive', async () => {
@@ -186,16 +231,20 @@ describe('a poll', () => {
     const { alice, payment, pollUrl, id, clock, chain } = await shoot()
     await clock.advance(61_500)
     const { status, headers, body } = await alice.poll(pollUrl, payment)
-    expect([status, headers.get('retry-after'), body]).toEqual([202, '3', {
-      id,
-      object: 'film.job',
-      status: 'in_progress',
-      model: 'studio/film-1',
-      payment_status: 'verified',
-      elapsed_seconds: 61,
-      progress: 40,
-      note: 'Still filming.',
-    }])
+    expect([status, headers.get('retry-after'), body]).toEqual([
+      202,
+      '3',
+      {
+        id,
+        object: 'film.job',
+        status: 'in_progress',
+        model: 'studio/film-1',
+        payment_status: 'verified',
+        elapsed_seconds: 61,
+        progress: 40,
+        note: 'Still filming.',
+      },
+    ])
     expect(chain.transfers).toEqual([])
   })
 
@@ -204,7 +253,16 @@ describe('a poll', () => {
     const fields = { error_code: 'output_audio_moderation', retry_with: { generate_audio: false } }
     studio.says = () => ({ kind: 'failed', error: 'The soundtrack was refused.', fields })
     const failed = await alice.poll(pollUrl, payment)
-    const expected = { id, object: 'film.job', status: 'failed', model: 'studio/film-1', error: 'The soundtrack was refused.', ...fields, payment_status: 'not_charged', note: 'Nothing was charged.' }
+    const expected = {
+      id,
+      object: 'film.job',
+      status: 'failed',
+      model: 'studio/film-1',
+      error: 'The soundtrack was refused.',
+      ...fields,
+      payment_status: 'not_charged',
+      note: 'Nothing was charged.',
+    }
     expect([failed.status, failed.body]).toEqual([200, expected])
     studio.says = () => DONE
     expect((await alice.poll(pollUrl, payment)).body).toEqual(expected)
@@ -234,7 +292,12 @@ describe('a poll', () => {
     await clock.advance(2_000)
     studio.says = () => Promise.reject(rateLimited('studio', 9))
     const limited = await alice.poll(pollUrl, payment)
-    expect([limited.status, limited.body.code, limited.headers.get('retry-after'), limited.body.retry_after_seconds]).toEqual([429, 'RATE_LIMITED', '9', 9])
+    expect([
+      limited.status,
+      limited.body.code,
+      limited.headers.get('retry-after'),
+      limited.body.retry_after_seconds,
+    ]).toEqual([429, 'RATE_LIMITED', '9', 9])
 
     await clock.advance(2_000)
     studio.says = () => DONE
@@ -247,7 +310,12 @@ describe('a poll', () => {
     const theirs = await bob.poll(pollUrl, await signed(bob))
     expect([theirs.status, theirs.body.error, studio.looked]).toEqual([403, 'Payment payer mismatch', []])
     const challenge = await alice.poll(pollUrl)
-    expect([challenge.status, challenge.body.job_id, challenge.body.accepts[0].amount, studio.looked]).toEqual([402, id, '400000', []])
+    expect([challenge.status, challenge.body.job_id, challenge.body.accepts[0].amount, studio.looked]).toEqual([
+      402,
+      id,
+      '400000',
+      [],
+    ])
     studio.says = () => DONE
     expect((await alice.poll(pollUrl, alice.sign(challenge))).body.payment.status).toBe('settled')
   })
@@ -255,8 +323,14 @@ describe('a poll', () => {
   test('asks the vendor at most once in 2 seconds for a film, however many poll at however many replicas', async () => {
     const { alice, payment, pollUrl, studio, clock, shop, restart } = await shoot()
     const shops = [shop, restart()]
-    const crowd = () => Promise.all(Array.from({ length: 40 }, (_, n) => alice.poll(pollUrl, payment, { shop: shops[n % 2]! })))
-    for (const [ms, looks] of [[0, 1], [1_999, 1], [1, 2], [2_000, 3]] as const) {
+    const crowd = () =>
+      Promise.all(Array.from({ length: 40 }, (_, n) => alice.poll(pollUrl, payment, { shop: shops[n % 2]! })))
+    for (const [ms, looks] of [
+      [0, 1],
+      [1_999, 1],
+      [1, 2],
+      [2_000, 3],
+    ] as const) {
       await clock.advance(ms)
       const statuses = new Set((await crowd()).map(({ status }) => status))
       expect([...statuses, studio.looked.length]).toEqual([202, looks])
@@ -272,7 +346,13 @@ describe('a film that is done', () => {
     const wrap: KitOptions['wrap'] = (ports) => ({
       ...ports,
       objects: { ...ports.objects, put: (...given) => (events.push('mirrored'), ports.objects.put(...given)) },
-      storage: { ...ports.storage, moveCall: (id, from, patch) => (patch.work === 'completed' && events.push('completed'), ports.storage.moveCall(id, from, patch)) },
+      storage: {
+        ...ports.storage,
+        moveCall: (id, from, patch) => (
+          patch.work === 'completed' && events.push('completed'),
+          ports.storage.moveCall(id, from, patch)
+        ),
+      },
     })
     return { ...(await shoot(cinema({ chain, wrap, ...options }))), events }
   }
@@ -281,14 +361,24 @@ describe('a film that is done', () => {
     const { alice, payment, pollUrl, id, studio, events, chain, clock } = await watched()
     studio.says = () => DONE
     const first = await alice.poll(pollUrl, payment)
-    expect([first.status, first.body]).toEqual([200, {
-      id,
-      status: 'completed',
-      created: START / 1000,
-      data: [{ url: expect.stringContaining('/api/media/films/'), source_url: CLIP, backed_up: true, made: { seconds: 8 } }],
-      price: { amount: '0.400000', currency: 'USD' },
-      payment: { status: 'settled', tx_hash: chain.transfers[0]!.transaction, network: 'base-sepolia' },
-    }])
+    expect([first.status, first.body]).toEqual([
+      200,
+      {
+        id,
+        status: 'completed',
+        created: START / 1000,
+        data: [
+          {
+            url: expect.stringContaining('/api/media/films/'),
+            source_url: CLIP,
+            backed_up: true,
+            made: { seconds: 8 },
+          },
+        ],
+        price: { amount: '0.400000', currency: 'USD' },
+        payment: { status: 'settled', tx_hash: chain.transfers[0]!.transaction, network: 'base-sepolia' },
+      },
+    ])
     expect(decodeHeader(first.headers.get('payment-response'))).toMatchObject({ success: true, payer: alice.wallet })
     expect(events).toEqual(['mirrored', 'completed', 'settled'])
     await clock.advance(10_000)
@@ -297,7 +387,10 @@ describe('a film that is done', () => {
     expect([events.length, studio.looked.length, alice.balance()]).toEqual([3, 1, 100_000_000n - QUOTE])
   })
 
-  for (const [kind, open] of [['memory', memoryStorage], ['SQLite', () => sqliteStorage(':memory:')]] as const) {
+  for (const [kind, open] of [
+    ['memory', memoryStorage],
+    ['SQLite', () => sqliteStorage(':memory:')],
+  ] as const) {
     test(`is one mirror, one transfer and one URL to 50 pollers at once at two gateways over ${kind}`, async () => {
       const storage = open()
       const { alice, payment, pollUrl, studio, events, shop, restart, clock } = await watched({ ports: { storage } })
@@ -314,7 +407,10 @@ describe('a film that is done', () => {
       const all = Promise.all(Array.from({ length: 50 }, (_, n) => insist(n)))
       for (let round = 0; round < 20; round++) await clock.advance(1_000)
       const got = await all
-      expect([new Set(got.map(({ url }) => url)).size, got.filter(({ status }) => status === 'settled').length]).toEqual([1, 1])
+      expect([
+        new Set(got.map(({ url }) => url)).size,
+        got.filter(({ status }) => status === 'settled').length,
+      ]).toEqual([1, 1])
       expect([events, studio.fetched, studio.looked.length]).toEqual([['mirrored', 'completed', 'settled'], 1, 1])
       await storage.close()
     })
@@ -324,7 +420,9 @@ describe('a film that is done', () => {
     const fetched = door()
     let fetches = 0
     const media = async () => (fetches++, await fetched.passed, { bytes: new Uint8Array([1]), type: 'image/png' })
-    const { alice, payment, pollUrl, studio, clock, restart, idle } = await shoot(cinema({ ports: { vendors: { media } } }))
+    const { alice, payment, pollUrl, studio, clock, restart, idle } = await shoot(
+      cinema({ ports: { vendors: { media } } }),
+    )
     studio.says = () => DONE
     const slow = alice.poll(pollUrl, payment)
     let isAnswered = false
@@ -340,7 +438,12 @@ describe('a film that is done', () => {
     }
     fetched.open()
     await idle()
-    expect([(await alice.poll(pollUrl, payment)).body.payment.status, fetches, studio.looked.length, clock.waiting]).toEqual(['settled', 1, 1, 0])
+    expect([
+      (await alice.poll(pollUrl, payment)).body.payment.status,
+      fetches,
+      studio.looked.length,
+      clock.waiting,
+    ]).toEqual(['settled', 1, 1, 0])
   })
 
   test('whose end cannot be written down is not lost: that is said, and the next look collects it', async () => {
@@ -349,7 +452,13 @@ describe('a film that is done', () => {
     const wrap: KitOptions['wrap'] = (ports) => ({
       ...ports,
       objects: { ...ports.objects, put: async (...given) => (await fetched.passed, await ports.objects.put(...given)) },
-      storage: { ...ports.storage, moveCall: (id, from, patch) => (patch.work === 'completed' && isAway ? Promise.reject(new Error('connection reset')) : ports.storage.moveCall(id, from, patch)) },
+      storage: {
+        ...ports.storage,
+        moveCall: (id, from, patch) =>
+          patch.work === 'completed' && isAway
+            ? Promise.reject(new Error('connection reset'))
+            : ports.storage.moveCall(id, from, patch),
+      },
     })
     const { alice, payment, pollUrl, studio, clock, idle, log } = await shoot(cinema({ wrap }))
     studio.says = () => DONE
@@ -358,7 +467,11 @@ describe('a film that is done', () => {
     expect((await slow).status).toBe(202)
     fetched.open()
     await idle()
-    expect(log.lines.map(({ message }) => message)).toEqual(['storage fails; nothing is sold until it answers', 'storage answers again', 'a job could not be collected'])
+    expect(log.lines.map(({ message }) => message)).toEqual([
+      'storage fails; nothing is sold until it answers',
+      'storage answers again',
+      'a job could not be collected',
+    ])
     isAway = false
     await clock.advance(2_000)
     expect((await alice.poll(pollUrl, payment)).body.payment.status).toBe('settled')
@@ -399,7 +512,9 @@ describe('a film that is done', () => {
   })
 
   test('that nobody can have has failed after a minute, uncharged, its authorization free', async () => {
-    const { told, last, chain, alice, payment } = await missed(() => Promise.reject(new NoMedia('the media host answered 404')))
+    const { told, last, chain, alice, payment } = await missed(() =>
+      Promise.reject(new NoMedia('the media host answered 404')),
+    )
     expect(told).toEqual([RUNS, RUNS, RUNS, RUNS, [200, 'failed']])
     expect([last.payment_status, chain.transfers]).toEqual(['not_charged', []])
     expect((await order(alice, payment)).status).toBe(202)
@@ -408,7 +523,10 @@ describe('a film that is done', () => {
   test('that only our key leads to is looked for beyond the minute: there is no link to sell', async () => {
     const { alice, payment, pollUrl, studio, clock, chain } = await shoot(cinema())
     const streams: OpenMedia[] = [() => Promise.reject(new Error('connection reset'))]
-    studio.says = () => ({ kind: 'done', made: { result: { seconds: 8 }, media: { folder: 'films', urls: [''], streams, kinds: ['video'] } } })
+    studio.says = () => ({
+      kind: 'done',
+      made: { result: { seconds: 8 }, media: { folder: 'films', urls: [''], streams, kinds: ['video'] } },
+    })
     for (let minute = 0; minute < 3; minute++) {
       expect((await alice.poll(pollUrl, payment)).status).toBe(202)
       await clock.advance(60_000)
@@ -425,7 +543,12 @@ describe('a film that is done', () => {
     await shop.maintain()
     await clock.advance(15_000)
     const stale = { ...ports, storage: { ...ports.storage, getCall: late(ports.storage.getCall, before) } }
-    for (const says of [() => ({ kind: 'running' }) as const, () => DONE, () => ({ kind: 'failed', error: 'lost' }) as const, () => Promise.reject(new Error('404'))]) {
+    for (const says of [
+      () => ({ kind: 'running' }) as const,
+      () => DONE,
+      () => ({ kind: 'failed', error: 'lost' }) as const,
+      () => Promise.reject(new Error('404')),
+    ]) {
       studio.says = says
       const { status, body } = await alice.poll(pollUrl, payment, { shop: restart({ ports: stale }) })
       expect([status, body.status]).toEqual([200, 'completed'])
@@ -442,7 +565,11 @@ describe('a film that is done', () => {
     const slow = alice.poll(pollUrl, payment)
     await clock.settle()
     const other = { made: { other: true }, media: [], created: 1 }
-    await ports.storage.moveCall(id, { work: ['in_progress'] }, { work: 'completed', result: other, endedAt: clock.now() })
+    await ports.storage.moveCall(
+      id,
+      { work: ['in_progress'] },
+      { work: 'completed', result: other, endedAt: clock.now() },
+    )
     end.open()
     const { status, body } = await slow
     expect([status, body.created, body.data]).toEqual([200, 1, []])
@@ -453,9 +580,21 @@ describe('a film that is done', () => {
     studio.says = () => DONE
     chain.forecast('refused')
     const refused = await alice.poll(pollUrl, payment)
-    expect([refused.status, refused.body.error, refused.body.job_id, chain.transfers]).toEqual([402, 'Payment settlement failed', id, []])
-    expect([decodeHeader(refused.headers.get('payment-response')).success, refused.body.accepts[0].amount]).toEqual([false, '400000'])
-    expect([(await alice.poll(pollUrl, alice.sign(refused))).body.payment.status, chain.transfers.length, studio.fetched]).toEqual(['settled', 1, 1])
+    expect([refused.status, refused.body.error, refused.body.job_id, chain.transfers]).toEqual([
+      402,
+      'Payment settlement failed',
+      id,
+      [],
+    ])
+    expect([decodeHeader(refused.headers.get('payment-response')).success, refused.body.accepts[0].amount]).toEqual([
+      false,
+      '400000',
+    ])
+    expect([
+      (await alice.poll(pollUrl, alice.sign(refused))).body.payment.status,
+      chain.transfers.length,
+      studio.fetched,
+    ]).toEqual(['settled', 1, 1])
   })
 
   test('is collected with a fresh signature of the same wallet when the first has expired', async () => {

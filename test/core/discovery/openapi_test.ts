@@ -11,24 +11,41 @@ import { flatPrice, paid } from '../../../core/mod.ts'
 import vectors from '../../vectors/pricing.json'
 import { type Answer, embedded, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../../kit.ts'
 
-const document = async (path: string, options: KitOptions = {}) => (await read(await kit(options).shop.fetch(new Request(ORIGIN + path)))).body
+const document = async (path: string, options: KitOptions = {}) =>
+  (await read(await kit(options).shop.fetch(new Request(ORIGIN + path)))).body
 
 const shown = endpoints.filter((endpoint) => endpoint.kind !== 'free' || !endpoint.hidden)
-const methodsOf = (endpoint: (typeof endpoints)[number]) => ('methods' in endpoint && endpoint.methods) || [endpoint.method]
+const methodsOf = (endpoint: (typeof endpoints)[number]) =>
+  ('methods' in endpoint && endpoint.methods) || [endpoint.method]
 
 /** A gateway that can serve everything on the menu. */
 function whole(options: KitOptions = {}) {
   const clock = testClock()
-  const swap = { feeRecipient: `0x${'11'.repeat(20)}`, call: async () => ({ status: 200, body: { ok: true }, text: '{"ok":true}' }) }
-  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), audio: scriptedAudio(), ports: { clock, vendors: { ...embedded(clock), swap } }, ...options })
+  const swap = {
+    feeRecipient: `0x${'11'.repeat(20)}`,
+    call: async () => ({ status: 200, body: { ok: true }, text: '{"ok":true}' }),
+  }
+  return kit({
+    chatVendor: scriptedChat(),
+    video: scriptedVideo(),
+    audio: scriptedAudio(),
+    ports: { clock, vendors: { ...embedded(clock), swap } },
+    ...options,
+  })
 }
 
 type Operation = { readonly id: string; readonly method: string; readonly path: string; readonly node: any }
 
 const operationsIn = ({ paths }: any): readonly Operation[] =>
-  Object.entries<Record<string, any>>(paths).flatMap(([path, item]) => Object.entries(item).map(([method, node]) => ({ id: node.operationId, method: method.toUpperCase(), path, node })))
+  Object.entries<Record<string, any>>(paths).flatMap(([path, item]) =>
+    Object.entries(item).map(([method, node]) => ({ id: node.operationId, method: method.toUpperCase(), path, node })),
+  )
 
-const resolve = (openapi: unknown, ref: string) => ref.slice(2).split('/').reduce<any>((node, part) => node?.[part.replaceAll('~1', '/')], openapi)
+const resolve = (openapi: unknown, ref: string) =>
+  ref
+    .slice(2)
+    .split('/')
+    .reduce<any>((node, part) => node?.[part.replaceAll('~1', '/')], openapi)
 const resolved = (openapi: unknown, node: any) => (node?.$ref ? resolve(openapi, node.$ref) : node)
 
 /** Every value of every member called `key`, however deep. */
@@ -70,7 +87,13 @@ describe('/openapi.json', () => {
 
   test('has every route of the menu that is not hidden under each of its methods, and no other', async () => {
     const described = operationsIn(await document('/openapi.json')).map(({ method, path }) => `${method} ${path}`)
-    expect([...described].sort()).toEqual(shown.flatMap((endpoint) => methodsOf(endpoint).map((method) => `${method} ${endpoint.path.replaceAll('...}', '}')}`)).sort())
+    expect([...described].sort()).toEqual(
+      shown
+        .flatMap((endpoint) =>
+          methodsOf(endpoint).map((method) => `${method} ${endpoint.path.replaceAll('...}', '}')}`),
+        )
+        .sort(),
+    )
   })
 
   test('says what the swap passthrough really answers: its own words, and no fault that it never speaks', async () => {
@@ -78,12 +101,23 @@ describe('/openapi.json', () => {
     const swaps = operationsIn(openapi).filter(({ id }) => id.startsWith('swap.'))
     expect(swaps.length).toBe(9)
     for (const { id, node } of swaps) {
-      const shown = Object.entries<any>(node.responses).flatMap(([status, response]) => Object.entries<any>(resolved(openapi, response).content['application/json'].examples ?? {}).map(([name, { value }]) => [status, name, value] as const))
+      const shown = Object.entries<any>(node.responses).flatMap(([status, response]) =>
+        Object.entries<any>(resolved(openapi, response).content['application/json'].examples ?? {}).map(
+          ([name, { value }]) => [status, name, value] as const,
+        ),
+      )
       const takesFee = /price|quote/.test(id)
-      expect([id, Object.keys(node.responses)]).toEqual([id, ['200', '400', ...(id === 'swap.gasless_submit' ? ['413'] : []), '429', '500', '502', '503']])
+      expect([id, Object.keys(node.responses)]).toEqual([
+        id,
+        ['200', '400', ...(id === 'swap.gasless_submit' ? ['413'] : []), '429', '500', '502', '503'],
+      ])
       expect([id, shown.some(([, name]) => name === 'no_sell_token')]).toEqual([id, takesFee])
-      expect(shown.filter(([, name]) => ['INVALID_BODY', 'INVALID_JSON', 'MODEL_UNAVAILABLE'].includes(name))).toEqual([])
-      for (const [status, , value] of shown) if (['400', '429'].includes(status)) expect([id, Object.keys(value)]).toEqual([id, ['error', 'message', 'status', 'details']])
+      expect(shown.filter(([, name]) => ['INVALID_BODY', 'INVALID_JSON', 'MODEL_UNAVAILABLE'].includes(name))).toEqual(
+        [],
+      )
+      for (const [status, , value] of shown)
+        if (['400', '429'].includes(status))
+          expect([id, Object.keys(value)]).toEqual([id, ['error', 'message', 'status', 'details']])
       expect(Object.keys(resolved(openapi, node.responses[429]).headers)).toEqual(['Retry-After'])
     }
   })
@@ -92,7 +126,9 @@ describe('/openapi.json', () => {
     const histories = operationsIn(await document('/openapi.json')).filter(({ path }) => path.includes('/history/'))
     expect(histories.length).toBe(10)
     for (const { id, node } of histories) {
-      const asked = node.parameters.find(({ name }: { name: string }) => name === 'from') ?? { required: node.requestBody.content['application/json'].schema.required.includes('from') }
+      const asked = node.parameters.find(({ name }: { name: string }) => name === 'from') ?? {
+        required: node.requestBody.content['application/json'].schema.required.includes('from'),
+      }
       expect([id, asked.required]).toEqual([id, true])
     }
   })
@@ -102,7 +138,8 @@ describe('/openapi.json', () => {
     const refs = [...new Set([...all(openapi, '$ref')] as string[])]
     expect(refs.length).toBeGreaterThan(5)
     for (const ref of refs) expect([ref, typeof resolve(openapi, ref)]).toEqual([ref, 'object'])
-    for (const [kind, members] of Object.entries<object>(openapi.components)) for (const name of Object.keys(members)) expect(refs).toContain(`#/components/${kind}/${name}`)
+    for (const [kind, members] of Object.entries<object>(openapi.components))
+      for (const name of Object.keys(members)) expect(refs).toContain(`#/components/${kind}/${name}`)
   })
 
   test('operation ids differ, tags are declared, and path parameters are described', async () => {
@@ -113,7 +150,9 @@ describe('/openapi.json', () => {
     for (const { path, node } of operations) {
       for (const tag of node.tags) expect(declared).toContain(tag)
       const inPath = (node.parameters ?? []).filter((parameter: { in?: string }) => parameter.in === 'path')
-      expect(inPath.map(({ name, required }: { name: string; required: boolean }) => [name, required])).toEqual([...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => [name, true]))
+      expect(inPath.map(({ name, required }: { name: string; required: boolean }) => [name, required])).toEqual(
+        [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => [name, true]),
+      )
       expect(node.summary).toBeString()
       for (const response of Object.values(node.responses)) expect(resolved(openapi, response).description).toBeString()
     }
@@ -125,7 +164,8 @@ describe('/openapi.json', () => {
         expect([id, parameter.name, typeof parameter.schema]).toEqual([id, parameter.name, 'object'])
         if (parameter.in === 'path') expect([id, typeof parameter.example]).toEqual([id, 'string'])
       }
-      if (node.requestBody) expect([id, typeof node.requestBody.content['application/json'].example]).toEqual([id, 'object'])
+      if (node.requestBody)
+        expect([id, typeof node.requestBody.content['application/json'].example]).toEqual([id, 'object'])
     }
   })
 
@@ -138,7 +178,8 @@ describe('/openapi.json', () => {
       for (const [status, response] of errors) {
         const { schema, examples } = resolved(openapi, response).content['application/json']
         expect([id, status, Object.keys(examples).length > 0]).toEqual([id, status, true])
-        for (const [code, example] of Object.entries(examples)) expect([id, status, code, judge(schema, resolved(openapi, example).value)]).toEqual([id, status, code, []])
+        for (const [code, example] of Object.entries(examples))
+          expect([id, status, code, judge(schema, resolved(openapi, example).value)]).toEqual([id, status, code, []])
       }
     }
   })
@@ -153,8 +194,15 @@ describe('/openapi.json', () => {
     expect((await kit().buyer().ask(example)).status).toBe(402)
     expect(Object.keys(sale.responses)).toEqual(['200', '202', '400', '402', '409', '413', '429', '500', '503'])
     expect(Object.keys(paths['/api/v1/images/image2image'].post.responses)).toContain('504')
-    expect(Object.keys(paths['/api/v1/images/image2image'].post.requestBody.content)).toEqual(['application/json', 'multipart/form-data'])
-    expect(Object.keys(sale.responses[402].headers)).toEqual(['PAYMENT-REQUIRED', 'X-Payment-Required', 'WWW-Authenticate'])
+    expect(Object.keys(paths['/api/v1/images/image2image'].post.requestBody.content)).toEqual([
+      'application/json',
+      'multipart/form-data',
+    ])
+    expect(Object.keys(sale.responses[402].headers)).toEqual([
+      'PAYMENT-REQUIRED',
+      'X-Payment-Required',
+      'WWW-Authenticate',
+    ])
   })
 
   test('the price range is the least and the most that any quote says', async () => {
@@ -179,7 +227,11 @@ describe('/openapi.json', () => {
       show: () => ({}),
     })
     const { paths } = await document('/openapi.json', { endpoints: [...endpoints, flat] })
-    expect(paths['/api/v1/echo/{rest}'].post['x-payment-info'].price).toEqual({ mode: 'fixed', currency: 'USD', amount: '0.011000' })
+    expect(paths['/api/v1/echo/{rest}'].post['x-payment-info'].price).toEqual({
+      mode: 'fixed',
+      currency: 'USD',
+      amount: '0.011000',
+    })
   })
 
   test('a gateway that is not ready describes itself all the same', async () => {
@@ -193,13 +245,21 @@ describe('/openapi.json', () => {
   test('each origin reads its own, and an odd one breaks nothing', async () => {
     const { shop } = kit()
     for (let i = 0; i < 20; i++) {
-      const { body } = await read(await shop.fetch(new Request(`${ORIGIN}/openapi.json`), { origin: `http://host${i}.test` }))
+      const { body } = await read(
+        await shop.fetch(new Request(`${ORIGIN}/openapi.json`), { origin: `http://host${i}.test` }),
+      )
       expect(body.servers).toEqual([{ url: `http://host${i}.test` }])
     }
     const odd = 'http://"><script>$&.test'
-    for (const path of ['/openapi.json', '/.well-known/x402']) expect(JSON.stringify((await read(await shop.fetch(new Request(ORIGIN + path), { origin: odd }))).body)).toContain(JSON.stringify(odd).slice(1, -1))
+    for (const path of ['/openapi.json', '/.well-known/x402'])
+      expect(
+        JSON.stringify((await read(await shop.fetch(new Request(ORIGIN + path), { origin: odd }))).body),
+      ).toContain(JSON.stringify(odd).slice(1, -1))
     const page = await (await shop.fetch(new Request(`${ORIGIN}/docs`), { origin: odd })).text()
-    expect([page.includes('<script>'), page.includes('http://&quot;&gt;&lt;script&gt;$&amp;.test/api/')]).toEqual([false, true])
+    expect([page.includes('<script>'), page.includes('http://&quot;&gt;&lt;script&gt;$&amp;.test/api/')]).toEqual([
+      false,
+      true,
+    ])
   })
 })
 
@@ -209,10 +269,17 @@ describe('every operation, called with its own example', () => {
   /** The request that an operation's examples make. */
   function requestOf({ method, path, node }: Operation): Request {
     const given = (node.parameters ?? []).filter(({ example }: { example?: string }) => example !== undefined)
-    const filled = given.filter((each: any) => each.in === 'path').reduce((text: string, { name, example }: any) => text.replace(`{${name}}`, encodeURIComponent(example)), path)
-    const query = new URLSearchParams(given.filter((each: any) => each.in === 'query').map(({ name, example }: any) => [name, example]))
+    const filled = given
+      .filter((each: any) => each.in === 'path')
+      .reduce((text: string, { name, example }: any) => text.replace(`{${name}}`, encodeURIComponent(example)), path)
+    const query = new URLSearchParams(
+      given.filter((each: any) => each.in === 'query').map(({ name, example }: any) => [name, example]),
+    )
     const body = node.requestBody && JSON.stringify(node.requestBody.content['application/json'].example)
-    return new Request(`${ORIGIN}${filled}?${query}`, { method, ...(body && { body, headers: { 'content-type': 'application/json' } }) })
+    return new Request(`${ORIGIN}${filled}?${query}`, {
+      method,
+      ...(body && { body, headers: { 'content-type': 'application/json' } }),
+    })
   }
 
   const judge = judgeOf(told)
@@ -250,7 +317,15 @@ describe('every operation, called with its own example', () => {
       const { status } = await shop.fetch(requestOf(operation))
       if (status !== 200) others.push(`${status} ${operation.id}`)
     }
-    const followed = (id: string) => endpoints.some((endpoint) => endpoint.name === id && (endpoint.kind === 'poll' || endpoint.path.includes('{id}') || id === 'realface.status' || id === 'voice.status'))
+    const followed = (id: string) =>
+      endpoints.some(
+        (endpoint) =>
+          endpoint.name === id &&
+          (endpoint.kind === 'poll' ||
+            endpoint.path.includes('{id}') ||
+            id === 'realface.status' ||
+            id === 'voice.status'),
+      )
     expect(others.filter((other) => !(/^40[04] /.test(other) && followed(other.slice(4))))).toEqual([])
   })
 })
@@ -296,7 +371,8 @@ describe('what the gateway answers', () => {
     check(poll, await alice.poll(envelope.body.poll_url, payment))
     await idle()
     check(poll, await alice.poll(envelope.body.poll_url, payment))
-    for (const path of ['/api/v1/images/models', '/api/health']) check(`get ${path}`, await read(await shop.fetch(new Request(ORIGIN + path))))
+    for (const path of ['/api/v1/images/models', '/api/health'])
+      check(`get ${path}`, await read(await shop.fetch(new Request(ORIGIN + path))))
     expect(clock.waiting).toBe(0)
     const expected = [
       'get /api/health 200',

@@ -3,7 +3,10 @@ import { sampleMarket } from '../../../adapters/providers/demo/market.ts'
 import { isBrowser, type Page, paymentPage } from '../../../core/http/browser_402.ts'
 import { encodePayment, FOX, GENERATIONS, kit, ORIGIN, readyJob } from '../../kit.ts'
 
-const BROWSER = { accept: 'text/html,application/xhtml+xml,*/*;q=0.8', 'user-agent': 'Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140.0' }
+const BROWSER = {
+  accept: 'text/html,application/xhtml+xml,*/*;q=0.8',
+  'user-agent': 'Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140.0',
+}
 const PROGRAMS: readonly Record<string, string>[] = [
   {},
   { accept: '*/*', 'user-agent': 'curl/8.5.0' },
@@ -14,8 +17,12 @@ const PROGRAMS: readonly Record<string, string>[] = [
 ]
 
 const { shop, buyer } = kit()
-const get = (headers: Record<string, string>, { path = GENERATIONS, method = 'GET', body = null as string | null } = {}) => shop.fetch(new Request(ORIGIN + path, { method, headers, body }))
-const post = (headers: Record<string, string>, body: unknown) => get({ 'content-type': 'application/json', ...headers }, { method: 'POST', body: JSON.stringify(body) })
+const get = (
+  headers: Record<string, string>,
+  { path = GENERATIONS, method = 'GET', body = null as string | null } = {},
+) => shop.fetch(new Request(ORIGIN + path, { method, headers, body }))
+const post = (headers: Record<string, string>, body: unknown) =>
+  get({ 'content-type': 'application/json', ...headers }, { method: 'POST', body: JSON.stringify(body) })
 
 describe('a browser on a paid route', () => {
   test('gets a page with every header of the protocol', async () => {
@@ -23,22 +30,34 @@ describe('a browser on a paid route', () => {
     expect(page.status).toBe(402)
     expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8')
     const protocol = ['payment-required', 'x-payment-required', 'www-authenticate', 'cache-control'] as const
-    for (const name of protocol) expect([name, page.headers.get(name)]).toEqual([name, plain.headers.get(name) ?? 'none'])
+    for (const name of protocol)
+      expect([name, page.headers.get(name)]).toEqual([name, plain.headers.get(name) ?? 'none'])
     expect(page.headers.get('vary')).toBe('Accept')
   })
 
   test('reads what is sold, its price, how to pay, and that looking is free', async () => {
     const html = await (await get(BROWSER)).text()
     expect(html).toStartWith('<!doctype html>')
-    for (const said of ['Generate images from a prompt', '0.022000 USDC', 'base-sepolia', `${ORIGIN}${GENERATIONS}`, 'Nothing was charged', '/openapi.json']) expect(html).toContain(said)
+    for (const said of [
+      'Generate images from a prompt',
+      '0.022000 USDC',
+      'base-sepolia',
+      `${ORIGIN}${GENERATIONS}`,
+      'Nothing was charged',
+      '/openapi.json',
+    ])
+      expect(html).toContain(said)
   })
 
   test('on a feed that is read by GET sees a GET, and its example', async () => {
     const { shop: feeds } = kit({ ports: { vendors: { market: sampleMarket({ clock: { now: () => 0 } }) } } })
-    const html = async (path: string) => await (await feeds.fetch(new Request(ORIGIN + path, { headers: BROWSER }))).text()
+    const html = async (path: string) =>
+      await (await feeds.fetch(new Request(ORIGIN + path, { headers: BROWSER }))).text()
     const [price, history] = [await html('/api/v1/usstock/price/TSLA'), await html('/api/v1/stocks/hk/history/0700-HK')]
     expect(price).toContain(`await pay(&quot;${ORIGIN}/api/v1/stocks/us/price/AAPL&quot;)   // a GET`)
-    expect(history).toContain(`await pay(&quot;${ORIGIN}/api/v1/stocks/hk/history/0700-HK?from=1790000000&quot;)   // a GET`)
+    expect(history).toContain(
+      `await pay(&quot;${ORIGIN}/api/v1/stocks/hk/history/0700-HK?from=1790000000&quot;)   // a GET`,
+    )
     expect(price + history).not.toContain('POST')
     expect(await (await get(BROWSER)).text()).toContain('method: &#39;POST&#39;'.replaceAll('&#39;', "'"))
   })
@@ -61,7 +80,11 @@ describe('a browser on a paid route', () => {
   })
 
   test('gets JSON for all that is no challenge', async () => {
-    for (const response of [await post(BROWSER, { model: 'nobody' }), await get(BROWSER, { path: '/nowhere' }), await get(BROWSER, { path: '/api/health' })]) {
+    for (const response of [
+      await post(BROWSER, { model: 'nobody' }),
+      await get(BROWSER, { path: '/nowhere' }),
+      await get(BROWSER, { path: '/api/health' }),
+    ]) {
       expect(response.headers.get('content-type')).toBe('application/json')
     }
   })
@@ -71,7 +94,11 @@ describe('JSON, never HTML', () => {
   test('is for programs', async () => {
     for (const headers of PROGRAMS) {
       for (const response of [await get(headers), await post(headers, FOX)]) {
-        expect([headers, response.status, response.headers.get('content-type')]).toEqual([headers, 402, 'application/json'])
+        expect([headers, response.status, response.headers.get('content-type')]).toEqual([
+          headers,
+          402,
+          'application/json',
+        ])
       }
       expect(isBrowser(new Headers(headers))).toBe(false)
     }
@@ -84,7 +111,11 @@ describe('JSON, never HTML', () => {
     for (const name of ['payment-signature', 'x-payment']) {
       for (const value of ['garbage', encodePayment(payment)]) {
         const response = await post({ ...BROWSER, [name]: value }, FOX)
-        expect([response.status, response.headers.get('content-type'), ((await response.json()) as { code: string }).code]).toEqual([402, 'application/json', 'PAYMENT_INVALID'])
+        expect([
+          response.status,
+          response.headers.get('content-type'),
+          ((await response.json()) as { code: string }).code,
+        ]).toEqual([402, 'application/json', 'PAYMENT_INVALID'])
       }
     }
   })
@@ -106,7 +137,12 @@ describe('what a stranger can say', () => {
 
   test('is escaped in every place of the page', () => {
     const calm: Page = { url: 'u', summary: 's', network: 'n', body: { price: { amount: '0.022000' } } }
-    for (const page of [{ ...calm, url: HOSTILE }, { ...calm, summary: HOSTILE }, { ...calm, network: HOSTILE }, { ...calm, body: { price: { amount: HOSTILE } } }]) {
+    for (const page of [
+      { ...calm, url: HOSTILE },
+      { ...calm, summary: HOSTILE },
+      { ...calm, network: HOSTILE },
+      { ...calm, body: { price: { amount: HOSTILE } } },
+    ]) {
       const html = paymentPage(page)
       expect(html).not.toContain('<script')
       expect(html).not.toContain('<b a=')

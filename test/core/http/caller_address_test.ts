@@ -4,18 +4,26 @@ import { kit, ORIGIN } from '../../kit.ts'
 
 describe('addressKey()', () => {
   test('is the same for all addresses of an IPv6 /64, however they are written, and differs between two of them', () => {
-    const [block, ...same] = ['2001:db8:1:2::1', '2001:0DB8:0001:0002:ffff:ffff:ffff:ffff', '2001:db8:1:2::', '2001:db8:1:2::192.0.2.1', '2001:db8:1:2::1%eth0']
+    const [block, ...same] = [
+      '2001:db8:1:2::1',
+      '2001:0DB8:0001:0002:ffff:ffff:ffff:ffff',
+      '2001:db8:1:2::',
+      '2001:db8:1:2::192.0.2.1',
+      '2001:db8:1:2::1%eth0',
+    ]
     for (const address of same) expect([address, addressKey(address)]).toEqual([address, addressKey(block ?? '')])
     expect(addressKey('2001:db8:1:3::1')).not.toBe(addressKey('2001:db8:1:2::1'))
     expect(['::1', '::', 'fe80::1'].map(addressKey)).toEqual(['0:0:0:0::/64', '0:0:0:0::/64', 'fe80:0:0:0::/64'])
   })
 
   test('is the IPv4 address of an IPv4-mapped one', () => {
-    for (const address of ['192.0.2.1', '::ffff:192.0.2.1', '::FFFF:c000:201', '0:0:0:0:0:ffff:192.0.2.1']) expect([address, addressKey(address)]).toEqual([address, '192.0.2.1'])
+    for (const address of ['192.0.2.1', '::ffff:192.0.2.1', '::FFFF:c000:201', '0:0:0:0:0:ffff:192.0.2.1'])
+      expect([address, addressKey(address)]).toEqual([address, '192.0.2.1'])
   })
 
   test('leaves what is no address as it is', () => {
-    for (const text of ['', 'a user', 'x:y', ':', '1::2::3', '1:2:3:4:5:6:7', '1:2:3:4:5:6:7:8:9', '1:2:3:4:5:6:7::8']) expect([text, addressKey(text)]).toEqual([text, text])
+    for (const text of ['', 'a user', 'x:y', ':', '1::2::3', '1:2:3:4:5:6:7', '1:2:3:4:5:6:7:8:9', '1:2:3:4:5:6:7::8'])
+      expect([text, addressKey(text)]).toEqual([text, text])
   })
 })
 

@@ -16,7 +16,13 @@ describe('faults', () => {
   })
 
   test('carry message, details, fields and headers', () => {
-    const apiError = new ApiError('WORK_FAILED', { error: 'Image generation failed', message: 'm', details: ['d'], fields: { job_id: 'job_1' }, headers: { 'x-a': 'b' } })
+    const apiError = new ApiError('WORK_FAILED', {
+      error: 'Image generation failed',
+      message: 'm',
+      details: ['d'],
+      fields: { job_id: 'job_1' },
+      headers: { 'x-a': 'b' },
+    })
     expect(shown(apiError)).toEqual({
       status: 500,
       headers: { 'content-type': 'application/json', 'cache-control': 'no-store', 'x-a': 'b' },
@@ -35,7 +41,10 @@ describe('faults', () => {
   test('show their code only where the contract has one', () => {
     expect(shown(new ApiError('INVALID_BODY')).body).toEqual({ error: 'Invalid request body' })
     const { status, body } = shown(new ApiError('PAYMENT_VERIFICATION_UNAVAILABLE'))
-    expect([status, body]).toEqual([503, { error: 'Payment verification unavailable', code: 'PAYMENT_VERIFICATION_UNAVAILABLE' }])
+    expect([status, body]).toEqual([
+      503,
+      { error: 'Payment verification unavailable', code: 'PAYMENT_VERIFICATION_UNAVAILABLE' },
+    ])
   })
 
   test("a vendor's rate limit reads as the contract says", () => {

@@ -26,8 +26,14 @@ describe('rate windows', () => {
   test('grant exactly their number of requests, then say when they reset', async () => {
     const windows = limits(memoryStorage())
     expect(await takeMany(windows, 150)).toBe(100)
-    expect(await windows.take('models', '192.0.2.1', hourly, START + HOUR - 1)).toEqual({ granted: false, resetAt: START + HOUR })
-    expect(await windows.take('models', '192.0.2.1', hourly, START + HOUR)).toEqual({ granted: true, resetAt: START + 2 * HOUR })
+    expect(await windows.take('models', '192.0.2.1', hourly, START + HOUR - 1)).toEqual({
+      granted: false,
+      resetAt: START + HOUR,
+    })
+    expect(await windows.take('models', '192.0.2.1', hourly, START + HOUR)).toEqual({
+      granted: true,
+      resetAt: START + 2 * HOUR,
+    })
   })
 
   test('are kept apart by name and by caller', async () => {
@@ -51,7 +57,8 @@ describe('rate windows', () => {
       const storage = memoryStorage()
       const all = Array.from({ length: processes }, () => limits(storage))
       let granted = 0
-      for (let at = 0; at < 40 * processes; at++) granted += await takeMany(all[at % processes] as ReturnType<typeof limits>, 1 + (at % 7))
+      for (let at = 0; at < 40 * processes; at++)
+        granted += await takeMany(all[at % processes] as ReturnType<typeof limits>, 1 + (at % 7))
       expect([processes, granted >= 100, granted <= 100 + 4 * processes]).toEqual([processes, true, true])
       for (const each of all) expect(await takeMany(each, 10)).toBe(0)
     }
@@ -70,7 +77,9 @@ describe('rate windows', () => {
     const windows = limits({ hit: (...asked) => (isAway ? Promise.reject(new Error('away')) : storage.hit(...asked)) })
     expect(await takeMany(windows, 5)).toBe(5)
     isAway = true
-    const waiting = await Promise.allSettled(Array.from({ length: 3 }, () => windows.take('models', '192.0.2.1', hourly, START)))
+    const waiting = await Promise.allSettled(
+      Array.from({ length: 3 }, () => windows.take('models', '192.0.2.1', hourly, START)),
+    )
     expect(waiting.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
     isAway = false
     expect(await takeMany(windows, 200)).toBe(95)
@@ -118,7 +127,9 @@ describe('two gateways over one storage', () => {
     const other = restart({ name: 'other' })
     let granted = 0
     for (let at = 0; at < 150; at++) {
-      const { status } = await (at % 3 ? shop : other).fetch(new Request(`${ORIGIN}/api/v1/images/models`), { ip: '192.0.2.1' })
+      const { status } = await (at % 3 ? shop : other).fetch(new Request(`${ORIGIN}/api/v1/images/models`), {
+        ip: '192.0.2.1',
+      })
       granted += Number(status === 200)
     }
     expect(granted).toBe(100)

@@ -2,10 +2,22 @@ import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import { ApiError } from '../../../core/http/errors.ts'
 import { deadlines } from '../../../core/lib/timers.ts'
-import { budget, clip, decodeDataUri, holdOn, inputParser, isWebUrl, parseJson, quoted, readBody, readRaw } from '../../../core/http/request_body.ts'
+import {
+  budget,
+  clip,
+  decodeDataUri,
+  holdOn,
+  inputParser,
+  isWebUrl,
+  parseJson,
+  quoted,
+  readBody,
+  readRaw,
+} from '../../../core/http/request_body.ts'
 import { testClock } from '../../kit.ts'
 
-const post = (body: BodyInit | null, headers: Record<string, string> = {}) => new Request('http://farebox.test/', { method: 'POST', headers, body })
+const post = (body: BodyInit | null, headers: Record<string, string> = {}) =>
+  new Request('http://farebox.test/', { method: 'POST', headers, body })
 
 /** A body without a declared length, in these chunks; `pulled` counts how many were asked for. */
 function streamed(...chunks: readonly (string | Uint8Array)[]) {
@@ -81,13 +93,27 @@ describe('reading a body', () => {
 
 describe('parsing JSON', () => {
   test('takes any JSON type, with parameters, in any case, or none at all', () => {
-    for (const type of ['application/json', 'Application/JSON; charset=utf-8', 'application/problem+json', ' application/json ;x=1', '', null]) {
+    for (const type of [
+      'application/json',
+      'Application/JSON; charset=utf-8',
+      'application/problem+json',
+      ' application/json ;x=1',
+      '',
+      null,
+    ]) {
       expect(parseJson('{"a":1}', type)).toEqual({ a: 1 })
     }
   })
 
   test('refuses every other type, and repeats it', async () => {
-    for (const type of ['text/plain', 'text/plain;charset=UTF-8', 'multipart/form-data; boundary=x', 'application/x-www-form-urlencoded', 'application/jsonp', 'json']) {
+    for (const type of [
+      'text/plain',
+      'text/plain;charset=UTF-8',
+      'multipart/form-data; boundary=x',
+      'application/x-www-form-urlencoded',
+      'application/jsonp',
+      'json',
+    ]) {
       const { code, message } = await apiErrorOf(() => parseJson('{}', type))
       expect(code).toBe('INVALID_CONTENT_TYPE')
       expect(message).toBe(`The content type must be application/json, got ${type.split(';')[0]}.`)
@@ -95,7 +121,9 @@ describe('parsing JSON', () => {
   })
 
   test('tells an empty body from a broken one', async () => {
-    expect((await apiErrorOf(() => parseJson(' \n', null))).message).toBe('The request body is empty; a JSON object is expected.')
+    expect((await apiErrorOf(() => parseJson(' \n', null))).message).toBe(
+      'The request body is empty; a JSON object is expected.',
+    )
     for (const text of ['{', "{'a':1}", '{"a":1,}', '{"a":NaN}', 'undefined', '{"a":1}{"b":2}', '\u0000']) {
       const { code, message } = await apiErrorOf(() => parseJson(text, 'application/json'))
       expect([code, message]).toEqual(['INVALID_JSON', 'The request body is not valid JSON.'])
@@ -121,7 +149,10 @@ describe('checking fields', () => {
   }
 
   test('known fields pass, unknown ones are dropped', () => {
-    expect(check({ name: 'fox', count: 10, quality: 'high', response_format: { deep: [1] } })).toEqual({ name: 'fox', count: 10 })
+    expect(check({ name: 'fox', count: 10, quality: 'high', response_format: { deep: [1] } })).toEqual({
+      name: 'fox',
+      count: 10,
+    })
   })
 
   test('an optional null reads as absent; a required one does not', async () => {
@@ -136,41 +167,66 @@ describe('checking fields', () => {
       { path: 'tags', message: 'tags: Expected array length to be less or equal to 2; got an array' },
       { path: 'tags.1', message: 'tags.1: Expected string; got 5' },
     ])
-    expect(await problems({ name: '' })).toEqual([{ path: 'name', message: 'name: Expected string length greater or equal to 1; got ""' }])
-    expect(await problems({ name: 'fox', count: 0 })).toEqual([{ path: 'count', message: 'count: Expected integer to be greater or equal to 1; got 0' }])
+    expect(await problems({ name: '' })).toEqual([
+      { path: 'name', message: 'name: Expected string length greater or equal to 1; got ""' },
+    ])
+    expect(await problems({ name: 'fox', count: 0 })).toEqual([
+      { path: 'count', message: 'count: Expected integer to be greater or equal to 1; got 0' },
+    ])
   })
 
   test('numbers that are no count are refused, however large', async () => {
-    for (const [text, shown] of [['1.5', '1.5'], ['1e999', 'Infinity'], ['-1e999', '-Infinity'], ['9007199254740993', '9007199254740992'], ['"1"', '"1"'], ['true', 'true']] as const) {
+    for (const [text, shown] of [
+      ['1.5', '1.5'],
+      ['1e999', 'Infinity'],
+      ['-1e999', '-Infinity'],
+      ['9007199254740993', '9007199254740992'],
+      ['"1"', '"1"'],
+      ['true', 'true'],
+    ] as const) {
       const [problem] = await problems(JSON.parse(`{"name":"fox","count":${text}}`))
       expect(problem?.message).toEndWith(`; got ${shown}`)
     }
   })
 
   test('anything but an object is refused as a whole', async () => {
-    for (const [value, shown] of [[null, 'null'], [[], 'an array'], ['fox', '"fox"'], [5, '5'], [true, 'true']] as const) {
+    for (const [value, shown] of [
+      [null, 'null'],
+      [[], 'an array'],
+      ['fox', '"fox"'],
+      [5, '5'],
+      [true, 'true'],
+    ] as const) {
       expect(await problems(value)).toEqual([{ path: '', message: `Expected a JSON object, got ${shown}` }])
     }
   })
 
   test('names of Object.prototype are fields like any others', async () => {
     const value = JSON.parse('{"__proto__":{"name":"fox"},"constructor":1,"toString":null}')
-    expect(await problems(value)).toEqual([{ path: 'name', message: 'name: Expected required property; it is missing' }])
+    expect(await problems(value)).toEqual([
+      { path: 'name', message: 'name: Expected required property; it is missing' },
+    ])
     const polluted = check(JSON.parse('{"name":"fox","__proto__":{"count":5}}'))
     expect(polluted).toEqual({ name: 'fox' })
     expect(Object.getPrototypeOf(polluted)).toBe(Object.prototype)
-    expect(check(Object.create({ name: 'inherited' }, { name: { value: 'own', enumerable: true } }))).toEqual({ name: 'own' })
+    expect(check(Object.create({ name: 'inherited' }, { name: { value: 'own', enumerable: true } }))).toEqual({
+      name: 'own',
+    })
   })
 
   test('deep nesting is an error text like any other, not a crash', async () => {
     const deep = JSON.parse(`${'['.repeat(200_000)}${']'.repeat(200_000)}`)
     expect(await problems(deep)).toEqual([{ path: '', message: 'Expected a JSON object, got an array' }])
     expect(await problems({ name: deep })).toEqual([{ path: 'name', message: 'name: Expected string; got an array' }])
-    expect(await problems({ name: { deep } })).toEqual([{ path: 'name', message: 'name: Expected string; got an object' }])
+    expect(await problems({ name: { deep } })).toEqual([
+      { path: 'name', message: 'name: Expected string; got an object' },
+    ])
   })
 
   test('at most ten problems are listed', async () => {
-    const many = inputParser(Type.Object(Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`f${i}`, Type.String()]))))
+    const many = inputParser(
+      Type.Object(Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`f${i}`, Type.String()]))),
+    )
     const { parts } = await apiErrorOf(() => many({}))
     expect((parts.details as unknown[]).length).toBe(10)
   })
@@ -198,7 +254,18 @@ describe('data URIs', () => {
   })
 
   test('that are broken do not decode', () => {
-    for (const uri of ['', 'data:', 'data:,x', 'data:image/png', 'data:image/png;base64', 'data:png;base64,aGk=', 'data:image/png;base64,a', 'data:image/png;base64,%%%', 'data:image/png,%zz', 'https://x.test/a.png']) {
+    for (const uri of [
+      '',
+      'data:',
+      'data:,x',
+      'data:image/png',
+      'data:image/png;base64',
+      'data:png;base64,aGk=',
+      'data:image/png;base64,a',
+      'data:image/png;base64,%%%',
+      'data:image/png,%zz',
+      'https://x.test/a.png',
+    ]) {
       expect(text(uri)).toBeUndefined()
     }
   })
@@ -218,7 +285,10 @@ describe('data URIs', () => {
 
 test('what keeps unknown fields keeps a thousand, and no million; what drops them does not count', () => {
   const schema = Type.Object({ model: Type.String() })
-  const crowd = (count: number) => ({ model: 'm', ...Object.fromEntries(Array.from({ length: count - 1 }, (_, index) => [`k${index}`, 1])) })
+  const crowd = (count: number) => ({
+    model: 'm',
+    ...Object.fromEntries(Array.from({ length: count - 1 }, (_, index) => [`k${index}`, 1])),
+  })
   expect(Object.keys(inputParser(schema, 'kept')(crowd(1_000)))).toHaveLength(1_000)
   expect(() => inputParser(schema, 'kept')(crowd(1_001))).toThrow('More than 1000 fields')
   expect(inputParser(schema)(crowd(1_001))).toEqual({ model: 'm' })
@@ -242,10 +312,23 @@ describe('a web address', () => {
     `https://a.example/${'x'.repeat(1 << 20)}`,
   ])('%p is one', (text) => expect(isWebUrl(text)).toBe(true))
 
-  test.each(['', 'https://', 'https:///x', 'https://?x', 'https:// a/', 'https://a b/', 'ftp://a.example/', 'javascript:alert(1)', ' https://a.example', 'https://a.example:99999/', 'data:image/png;base64,'])('%p is none', (text) => expect(isWebUrl(text)).toBe(false))
+  test.each([
+    '',
+    'https://',
+    'https:///x',
+    'https://?x',
+    'https:// a/',
+    'https://a b/',
+    'ftp://a.example/',
+    'javascript:alert(1)',
+    ' https://a.example',
+    'https://a.example:99999/',
+    'data:image/png;base64,',
+  ])('%p is none', (text) => expect(isWebUrl(text)).toBe(false))
 
   test('with a host of megabytes is none, and seen to be none at once', () => {
-    for (const mark of ['\u0301\u0323', '%CC%81%CC%A3', '\u00e4.']) for (const end of ['', '/', '?']) expect(isWebUrl(`https://a${mark.repeat(1 << 20)}${end}`)).toBe(false)
+    for (const mark of ['\u0301\u0323', '%CC%81%CC%A3', '\u00e4.'])
+      for (const end of ['', '/', '?']) expect(isWebUrl(`https://a${mark.repeat(1 << 20)}${end}`)).toBe(false)
   })
 })
 
@@ -257,7 +340,11 @@ describe('a budget', () => {
   function arriving(headers: Record<string, string> = {}) {
     let send!: ReadableStreamDefaultController<Uint8Array>
     const body = new ReadableStream<Uint8Array>({ start: (controller) => void (send = controller) })
-    return { request: new Request('http://x.test', { method: 'POST', body, headers }), send: (count: number) => send.enqueue(bytes(count)), end: () => send.close() }
+    return {
+      request: new Request('http://x.test', { method: 'POST', body, headers }),
+      send: (count: number) => send.enqueue(bytes(count)),
+      end: () => send.close(),
+    }
   }
 
   test('counts what has arrived and not what is promised, turns away what comes on top, and has room again afterwards', async () => {
@@ -283,7 +370,13 @@ describe('a budget', () => {
 
   test('lets small bodies pass whatever else is under way', async () => {
     const shared = budget(0, deadlines(testClock()))
-    expect(await readBody(new Request('http://x.test', { method: 'POST', body: '{}', headers: { 'content-length': '2' } }), MB, shared)).toBe('{}')
+    expect(
+      await readBody(
+        new Request('http://x.test', { method: 'POST', body: '{}', headers: { 'content-length': '2' } }),
+        MB,
+        shared,
+      ),
+    ).toBe('{}')
   })
 
   test('ends a body that does not arrive in time, and gives back what it held', async () => {
@@ -309,12 +402,28 @@ describe('what a request holds of the budget', () => {
   /** A budget that says what is held. */
   function scale() {
     const state = { held: 0 }
-    return { state, shared: { take: (bytes: number) => void (state.held += bytes), give: (bytes: number) => void (state.held -= bytes), deadline } }
+    return {
+      state,
+      shared: {
+        take: (bytes: number) => void (state.held += bytes),
+        give: (bytes: number) => void (state.held -= bytes),
+        deadline,
+      },
+    }
   }
-  const bodyOf = (text: string) => new Request('http://x.test', { method: 'POST', body: text, headers: { 'content-length': String(new TextEncoder().encode(text).length) } })
+  const bodyOf = (text: string) =>
+    new Request('http://x.test', {
+      method: 'POST',
+      body: text,
+      headers: { 'content-length': String(new TextEncoder().encode(text).length) },
+    })
 
   test('is three times a body, from its arrival until the request is answered; twice that where characters take two bytes', async () => {
-    for (const [text, held] of [['a'.repeat(MB), 3 * MB], [`${'a'.repeat(MB - 3)}狐`, 6 * MB], ['é'.repeat(MB / 2), 3 * MB]] as const) {
+    for (const [text, held] of [
+      ['a'.repeat(MB), 3 * MB],
+      [`${'a'.repeat(MB - 3)}狐`, 6 * MB],
+      ['é'.repeat(MB / 2), 3 * MB],
+    ] as const) {
       const { state, shared } = scale()
       const hold = holdOn(shared)
       expect(await readBody(bodyOf(text), 2 * MB, hold)).toBe(text)
@@ -352,7 +461,11 @@ describe('what a request holds of the budget', () => {
     const clock = testClock()
     const shared = budget(MB, deadlines(clock))
     const body = new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(new Uint8Array([123])) })
-    const reading = readBody(new Request('http://x.test', { method: 'POST', body, headers: { 'content-length': '10' } }), MB, shared).catch((error: unknown) => error)
+    const reading = readBody(
+      new Request('http://x.test', { method: 'POST', body, headers: { 'content-length': '10' } }),
+      MB,
+      shared,
+    ).catch((error: unknown) => error)
     await clock.advance(30_000)
     expect(await reading).toMatchObject({ code: 'TOO_SLOW' })
     expect(clock.waiting).toBe(0)

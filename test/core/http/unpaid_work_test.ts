@@ -29,9 +29,17 @@ function counter() {
 
 function shopOf(options: Omit<KitOptions, 'ports'> & { countTokens?: (count: CountTokens) => CountTokens } = {}) {
   const { seen, count } = counter()
-  const subject = kit({ chatVendor: scriptedChat(), ...options, ports: { countTokens: options.countTokens?.(count) ?? count } })
+  const subject = kit({
+    chatVendor: scriptedChat(),
+    ...options,
+    ports: { countTokens: options.countTokens?.(count) ?? count },
+  })
   const ask = async (messages: readonly object[], { ip = '192.0.2.1', path = COMPLETIONS, headers = {} } = {}) => {
-    const request = new Request(ORIGIN + path, { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, body: JSON.stringify({ model: MODEL, max_tokens: 10, messages }) })
+    const request = new Request(ORIGIN + path, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...headers },
+      body: JSON.stringify({ model: MODEL, max_tokens: 10, messages }),
+    })
     return await read(await subject.shop.fetch(request, { ip }))
   }
   return { ...subject, seen, ask }
@@ -48,7 +56,11 @@ describe('counting ends where the window is passed', () => {
   })
 
   test('in long system messages, on a surface that trims nothing, and in an estimate', async () => {
-    for (const [path, messages] of [[COMPLETIONS, [{ role: 'system', content: 'x'.repeat(WINDOW) }, user('x'.repeat(WINDOW)), user('y')]], ['/api/v1/messages', [user('x'.repeat(WINDOW)), user('x'.repeat(WINDOW))]], ['/api/v1/chat/estimate', [user('x'.repeat(1_000_000))]]] as const) {
+    for (const [path, messages] of [
+      [COMPLETIONS, [{ role: 'system', content: 'x'.repeat(WINDOW) }, user('x'.repeat(WINDOW)), user('y')]],
+      ['/api/v1/messages', [user('x'.repeat(WINDOW)), user('x'.repeat(WINDOW))]],
+      ['/api/v1/chat/estimate', [user('x'.repeat(1_000_000))]],
+    ] as const) {
       const { ask, seen } = shopOf()
       const { status } = await ask(messages, { path })
       expect([path, status, seen.characters <= WINDOW + 512]).toEqual([path, 400, true])
@@ -67,12 +79,18 @@ describe('counting ends where the window is passed', () => {
     const whole = await ask([...turns.slice(0, stay), system, user('last')])
     expect(trimmed.body.price).toEqual(whole.body.price)
     const estimate = await ask([...turns, system, user('last')], { path: '/api/v1/chat/estimate' })
-    expect(estimate.body.estimate).toMatchObject({ prompt_tokens: 3 + 1_004 + 8 + stay * 1_004, messages_removed: 1_000 - stay })
+    expect(estimate.body.estimate).toMatchObject({
+      prompt_tokens: 3 + 1_004 + 8 + stay * 1_004,
+      messages_removed: 1_000 - stay,
+    })
   })
 
   test('of the tokenizer itself: it says more than asked for, and looks at no more', async () => {
     let looked = 0
-    const tokens = await countTokens('fox '.repeat(100_000), { most: 1_000, spend: (characters) => void (looked += characters) })
+    const tokens = await countTokens('fox '.repeat(100_000), {
+      most: 1_000,
+      spend: (characters) => void (looked += characters),
+    })
     expect(tokens).toBeGreaterThan(1_000)
     expect(looked).toBeLessThan(6_000)
     const whole = await countTokens('fox '.repeat(1_000))
@@ -112,7 +130,11 @@ describe('characters counted for unpaid requests', () => {
     const { ask, restart } = shopOf({ unpaidCharacters: BUDGET })
     expect((await ask(text(12_000), { ip: '2001:db8::1' })).status).toBe(402)
     expect((await ask(text(10), { ip: '2001:db8::2' })).status).toBe(429)
-    const request = new Request(ORIGIN + COMPLETIONS, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ model: MODEL, messages: text(10) }) })
+    const request = new Request(ORIGIN + COMPLETIONS, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: MODEL, messages: text(10) }),
+    })
     expect((await restart({ name: 'other' }).fetch(request, { ip: '2001:db8::3' })).status).toBe(429)
   })
 
@@ -130,7 +152,15 @@ describe('characters counted for unpaid requests', () => {
     const alice = buyer()
     const challenge = await alice.ask({ model: MODEL, messages: text(1_000) }, { path: COMPLETIONS })
     const statuses = []
-    for (let at = 0; at < 20; at++) statuses.push((await alice.buy({ model: MODEL, messages: text(1_000) }, { path: COMPLETIONS, payment: alice.sign(challenge) })).status)
+    for (let at = 0; at < 20; at++)
+      statuses.push(
+        (
+          await alice.buy(
+            { model: MODEL, messages: text(1_000) },
+            { path: COMPLETIONS, payment: alice.sign(challenge) },
+          )
+        ).status,
+      )
     expect([new Set(statuses), seen.characters]).toEqual([new Set([200]), 21_000])
   })
 
@@ -156,7 +186,14 @@ describe('characters counted for unpaid requests', () => {
   test('are remembered for so many addresses at a time, the one unused for longest first forgotten', async () => {
     const { count } = counter()
     const work = unpaidWork({ countTokens: count, clock: testClock(), perMinute: 100, remembered: 3 })
-    const isServed = (ip: string) => work.from(ip).countTokens('x'.repeat(100)).then(() => true, () => false)
+    const isServed = (ip: string) =>
+      work
+        .from(ip)
+        .countTokens('x'.repeat(100))
+        .then(
+          () => true,
+          () => false,
+        )
     expect([await isServed('a'), await isServed('a')]).toEqual([true, false])
     for (const ip of ['b', 'c', 'd']) await isServed(ip)
     expect([await isServed('d'), await isServed('a')]).toEqual([false, true])

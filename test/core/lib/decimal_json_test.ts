@@ -3,12 +3,32 @@ import { exact, exactJson, scaled } from '../../../core/lib/decimal_json.ts'
 
 describe('exact decimals', () => {
   test('reach JSON digit by digit, where a binary float would lose some', () => {
-    expect(exactJson({ price: exact('64123.123456789012345678'), bars: [{ o: exact('0.1'), t: 1 }] })).toBe('{"price":64123.123456789012345678,"bars":[{"o":0.1,"t":1}]}')
+    expect(exactJson({ price: exact('64123.123456789012345678'), bars: [{ o: exact('0.1'), t: 1 }] })).toBe(
+      '{"price":64123.123456789012345678,"bars":[{"o":0.1,"t":1}]}',
+    )
   })
 
   test('are plain: no exponent, no sign but minus, no leading zero, no text that could break out of a reply', () => {
-    for (const wrong of ['1e5', '+1', '01', '.5', '5.', '', ' 1', '1 ', 'NaN', 'Infinity', '1,2', '1}', '--1', '0x1', '1\n']) expect(() => exact(wrong)).toThrow('not a decimal')
-    for (const right of ['0', '-0.5', '10', '0.000', '123456789012345678901234567890.1']) expect(exact(right)).toEqual({ exact: right })
+    for (const wrong of [
+      '1e5',
+      '+1',
+      '01',
+      '.5',
+      '5.',
+      '',
+      ' 1',
+      '1 ',
+      'NaN',
+      'Infinity',
+      '1,2',
+      '1}',
+      '--1',
+      '0x1',
+      '1\n',
+    ])
+      expect(() => exact(wrong)).toThrow('not a decimal')
+    for (const right of ['0', '-0.5', '10', '0.000', '123456789012345678901234567890.1'])
+      expect(exact(right)).toEqual({ exact: right })
   })
 
   test('are scaled exactly, without trailing zeros', () => {

@@ -17,7 +17,14 @@ describe('job ids', () => {
 
   test('a fingerprint tells requests apart by method, path and body', () => {
     expect(fingerprint('POST', '/a', '{}')).toBe(fingerprint('POST', '/a', '{}'))
-    expect(new Set([fingerprint('POST', '/a', '{}'), fingerprint('GET', '/a', '{}'), fingerprint('POST', '/b', '{}'), fingerprint('POST', '/a', '[]')]).size).toBe(4)
+    expect(
+      new Set([
+        fingerprint('POST', '/a', '{}'),
+        fingerprint('GET', '/a', '{}'),
+        fingerprint('POST', '/b', '{}'),
+        fingerprint('POST', '/a', '[]'),
+      ]).size,
+    ).toBe(4)
     expect(fingerprint('POST', '/a', 'é')).toBe(fingerprint('POST', '/a', new TextEncoder().encode('é')))
     expect(fingerprint('POST', '/a', 'é')).toMatch(/^[0-9a-f]{64}$/)
   })
@@ -45,7 +52,14 @@ describe('seals', () => {
     expect(changed((copy) => copy.append('rv', '2'))).toBe(false)
     expect(changed((copy) => copy.delete('exp'))).toBe(false)
     const sig = signedQuery.get('sig') ?? ''
-    for (const wrong of [`${sig[0] === '0' ? '1' : '0'}${sig.slice(1)}`, sig.slice(1), `${sig}0`, sig.toUpperCase(), '', 'é'.repeat(64)]) {
+    for (const wrong of [
+      `${sig[0] === '0' ? '1' : '0'}${sig.slice(1)}`,
+      sig.slice(1),
+      `${sig}0`,
+      sig.toUpperCase(),
+      '',
+      'é'.repeat(64),
+    ]) {
       expect(changed((copy) => copy.set('sig', wrong))).toBe(false)
     }
     expect(changed((copy) => copy.delete('sig'))).toBe(false)

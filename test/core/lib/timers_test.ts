@@ -6,7 +6,8 @@ test('each deadline is told once, at its time, in any order of their making', as
   const clock = testClock()
   const { after } = deadlines(clock)
   const told: string[] = []
-  for (const [name, ms] of Object.entries({ late: 900, soon: 100, same: 100, middle: 500 })) after(ms, () => told.push(name))
+  for (const [name, ms] of Object.entries({ late: 900, soon: 100, same: 100, middle: 500 }))
+    after(ms, () => told.push(name))
   await clock.advance(99)
   expect(told).toEqual([])
   await clock.advance(1)

@@ -32,23 +32,42 @@ async function emptied(body: typeof SKY, options: KitOptions = {}) {
   gate.open()
   const answers = await Promise.all(replies)
   const given = answers.filter(({ status, text }) => status === 200 && /Hel|Hello/.test(text)).length
-  return { ...subject, asked, answers, given, paid: chain.transfers.length, worth: BigInt(payments[0]?.accepted.amount ?? 0) * BigInt(given) }
+  return {
+    ...subject,
+    asked,
+    answers,
+    given,
+    paid: chain.transfers.length,
+    worth: BigInt(payments[0]?.accepted.amount ?? 0) * BigInt(given),
+  }
 }
 
 describe('thirty chats at once of a wallet that never paid, and is emptied while the model works', () => {
   test('give no whole answer away: two are worked on and withheld, the others refused before any work', async () => {
     const { asked, answers, given, paid, worth } = await emptied(SKY)
-    expect({ asked, given, paid, worth: print(usdc(worth)) }).toEqual({ asked: 2, given: 0, paid: 0, worth: '0.000000' })
+    expect({ asked, given, paid, worth: print(usdc(worth)) }).toEqual({
+      asked: 2,
+      given: 0,
+      paid: 0,
+      worth: '0.000000',
+    })
     const bodies = answers.map(({ text }) => JSON.parse(text))
     expect(bodies.filter(({ error }) => error === 'Payment settlement failed')).toHaveLength(2)
     const refused = bodies.filter(({ code }) => code === 'PAYMENT_UNFUNDED')
     expect(refused).toHaveLength(28)
-    expect(refused[0].details).toBe('a wallet that has not paid here yet may have 2 open calls of this kind, worth 0.050000 USDC together, and with this one they would be worth 0.006000 USDC; wait until one of them is paid, then send the same signed request again')
+    expect(refused[0].details).toBe(
+      'a wallet that has not paid here yet may have 2 open calls of this kind, worth 0.050000 USDC together, and with this one they would be worth 0.006000 USDC; wait until one of them is paid, then send the same signed request again',
+    )
   })
 
   test('give one stream away, which is worth less than the cap: the second is settled before it says anything, and ends there', async () => {
     const { asked, answers, given, paid, worth } = await emptied(STREAM)
-    expect({ asked, given, paid, worth: print(usdc(worth)) }).toEqual({ asked: 2, given: 1, paid: 0, worth: '0.002000' })
+    expect({ asked, given, paid, worth: print(usdc(worth)) }).toEqual({
+      asked: 2,
+      given: 1,
+      paid: 0,
+      worth: '0.002000',
+    })
     expect(answers.filter(({ text }) => text.includes('The payment of this stream was refused'))).toHaveLength(1)
   })
 
@@ -90,7 +109,10 @@ describe('a wallet that never paid', () => {
 
   test('is not kept waiting by a chain that does not answer: its stream goes on after ten seconds', async () => {
     const { chain, open } = slowChain()
-    const { post, signed, clock, idle } = await table(streaming(streamAnswer(HELLO)), { chain, newWallet: { calls: 1 } })
+    const { post, signed, clock, idle } = await table(streaming(streamAnswer(HELLO)), {
+      chain,
+      newWallet: { calls: 1 },
+    })
     const text = post(STREAM, { payment: await signed() }).then((response) => response.text())
     await clock.advance(10_000)
     expect(await text).toContain(': x-payment-settled false')
@@ -107,7 +129,11 @@ describe('a whole answer whose settlement', () => {
     const answer = post(SKY, { payment: await signed(SKY) })
     await clock.advance(10_000)
     const { status, headers } = await answer
-    expect([status, headers.get('x-payment-settled'), headers.get('x-payment-settle-error-class')]).toEqual([200, 'false', 'unknown'])
+    expect([status, headers.get('x-payment-settled'), headers.get('x-payment-settle-error-class')]).toEqual([
+      200,
+      'false',
+      'unknown',
+    ])
     open()
     await idle()
   })
@@ -116,16 +142,25 @@ describe('a whole answer whose settlement', () => {
 describe('exposure', () => {
   test('where no balance can be read is one open call, and the next when that has ended', async () => {
     const chain = cashChain()
-    const blind = { ...chain, verify: async (...asked: Parameters<typeof chain.verify>) => {
-      const verdict = await chain.verify(...asked)
-      return verdict.kind === 'valid' ? { kind: verdict.kind, asOf: verdict.asOf } : verdict
-    } }
+    const blind = {
+      ...chain,
+      verify: async (...asked: Parameters<typeof chain.verify>) => {
+        const verdict = await chain.verify(...asked)
+        return verdict.kind === 'valid' ? { kind: verdict.kind, asOf: verdict.asOf } : verdict
+      },
+    }
     const { buyer, idle, vendor } = kit({ chain: blind, inlineMs: 0 })
     const alice = buyer()
     const challenge = await alice.ask()
-    const answers = await Promise.all(Array.from({ length: 300 }, () => alice.buy(FOX, { payment: alice.sign(challenge) })))
+    const answers = await Promise.all(
+      Array.from({ length: 300 }, () => alice.buy(FOX, { payment: alice.sign(challenge) })),
+    )
     const started = answers.filter(({ status }) => status === 202)
-    expect([started.length, answers.filter(({ body }) => body.code === 'PAYMENT_UNFUNDED').length, vendor.jobs.length]).toEqual([1, 299, 1])
+    expect([
+      started.length,
+      answers.filter(({ body }) => body.code === 'PAYMENT_UNFUNDED').length,
+      vendor.jobs.length,
+    ]).toEqual([1, 299, 1])
     await idle()
     const pollUrl = started[0]?.body.poll_url
     expect((await alice.poll(pollUrl, alice.sign(await alice.poll(pollUrl)))).status).toBe(200)
@@ -144,10 +179,15 @@ describe('exposure', () => {
   test('counts what was settled after the block that its node shows', async () => {
     const base = cashChain()
     const node: { shows?: number } = {}
-    const late = { ...base, verify: async (...asked: Parameters<typeof base.verify>) => {
-      const verdict = await base.verify(...asked)
-      return verdict.kind === 'valid' && node.shows !== undefined ? { ...verdict, balance: usdc(44_000n), block: node.shows } : verdict
-    } }
+    const late = {
+      ...base,
+      verify: async (...asked: Parameters<typeof base.verify>) => {
+        const verdict = await base.verify(...asked)
+        return verdict.kind === 'valid' && node.shows !== undefined
+          ? { ...verdict, balance: usdc(44_000n), block: node.shows }
+          : verdict
+      },
+    }
     const { buyer, chain, vendor } = kit({ chain: late })
     const alice = buyer()
     chain.drain(alice.wallet)

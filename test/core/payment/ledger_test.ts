@@ -1,6 +1,18 @@
 import { describe, expect, test } from 'bun:test'
 import { type ExposedCall, exposure } from '../../../core/payment/exposure.ts'
-import { afterlife, type AuthorizationBinding, decideClaim, decideFinish, decideOpen, type Head, mayLease, mayMove, patchOf, takePermits, UNCLAIMED } from '../../../core/payment/ledger.ts'
+import {
+  afterlife,
+  type AuthorizationBinding,
+  decideClaim,
+  decideFinish,
+  decideOpen,
+  type Head,
+  mayLease,
+  mayMove,
+  patchOf,
+  takePermits,
+  UNCLAIMED,
+} from '../../../core/payment/ledger.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Authorization, NewCall, Outcome } from '../../../core/ports/mod.ts'
 import { START } from '../../kit.ts'
@@ -8,18 +20,45 @@ import { START } from '../../kit.ts'
 const T = START
 const LIFE = 600_000
 
-const authorization = (key: string, expiresAt = T + LIFE): Authorization => ({ key, payer: 'alice', payment: {} as never, offer: {} as never, expiresAt })
-const head = (more: Partial<Head> = {}): Head => ({
-  id: 'call', payer: 'alice', work: 'completed', money: 'verified', owner: 'one', until: T + 30_000, startedAt: null, error: null, receipt: null, expiresAt: T + LIFE, ...UNCLAIMED, ...more,
+const authorization = (key: string, expiresAt = T + LIFE): Authorization => ({
+  key,
+  payer: 'alice',
+  payment: {} as never,
+  offer: {} as never,
+  expiresAt,
 })
-const binding = (more: Partial<AuthorizationBinding> = {}): AuthorizationBinding => ({ key: 'first', call: 'call', payer: 'alice', place: 0, state: 'open', expiresAt: T + LIFE, ...more })
+const head = (more: Partial<Head> = {}): Head => ({
+  id: 'call',
+  payer: 'alice',
+  work: 'completed',
+  money: 'verified',
+  owner: 'one',
+  until: T + 30_000,
+  startedAt: null,
+  error: null,
+  receipt: null,
+  expiresAt: T + LIFE,
+  ...UNCLAIMED,
+  ...more,
+})
+const binding = (more: Partial<AuthorizationBinding> = {}): AuthorizationBinding => ({
+  key: 'first',
+  call: 'call',
+  payer: 'alice',
+  place: 0,
+  state: 'open',
+  expiresAt: T + LIFE,
+  ...more,
+})
 const newCall = { id: 'new', payer: 'alice', quote: usdc(22_000n) } as NewCall
 
 describe('opening', () => {
-  const open = (bound: Head | undefined, at = { now: T, until: T + 30_000 }) => decideOpen({ call: newCall, authorization: authorization('first') }, { bound, exposedCalls: [] }, at)
+  const open = (bound: Head | undefined, at = { now: T, until: T + 30_000 }) =>
+    decideOpen({ call: newCall, authorization: authorization('first') }, { bound, exposedCalls: [] }, at)
 
   test('over a call that lives is a replay, and writes nothing', () => {
-    for (const work of ['queued', 'in_progress', 'completed'] as const) expect(open(head({ work }))).toEqual({ answer: { kind: 'replayed', id: 'call' }, writes: [] })
+    for (const work of ['queued', 'in_progress', 'completed'] as const)
+      expect(open(head({ work }))).toEqual({ answer: { kind: 'replayed', id: 'call' }, writes: [] })
     expect(open(head({ work: 'failed', money: 'settling' })).answer.kind).toBe('replayed')
   })
 
@@ -31,19 +70,46 @@ describe('opening', () => {
     const lost = head({ work: 'in_progress', until: T })
     const { answer, writes } = open(lost)
     expect(answer.kind).toBe('opened')
-    expect(writes[0]).toEqual({ kind: 'patch', id: 'call', patch: { work: 'failed', error: 'The work was lost when the server stopped. Nothing was charged.', endedAt: T } })
+    expect(writes[0]).toEqual({
+      kind: 'patch',
+      id: 'call',
+      patch: { work: 'failed', error: 'The work was lost when the server stopped. Nothing was charged.', endedAt: T },
+    })
     expect(open({ ...lost, until: T + 1 }).answer.kind).toBe('replayed')
   })
 })
 
 describe('exposure', () => {
-  const unpaidRecord = (more: Partial<ExposedCall> = {}): ExposedCall => ({ id: 'call', endpoint: 'images', quote: usdc(5n), work: 'completed', money: 'verified', startedAt: null, settledAt: null, state: 'open', bindingExpiresAt: T + 1, block: null, ...more })
-  const owed = (...exposedCalls: readonly ExposedCall[]) => exposure(exposedCalls, { now: T, asOf: T, without: 'let go' })
+  const unpaidRecord = (more: Partial<ExposedCall> = {}): ExposedCall => ({
+    id: 'call',
+    endpoint: 'images',
+    quote: usdc(5n),
+    work: 'completed',
+    money: 'verified',
+    startedAt: null,
+    settledAt: null,
+    state: 'open',
+    bindingExpiresAt: T + 1,
+    block: null,
+    ...more,
+  })
+  const owed = (...exposedCalls: readonly ExposedCall[]) =>
+    exposure(exposedCalls, { now: T, asOf: T, without: 'let go' })
 
   test('counts what may still be spent, each call once', () => {
-    expect(owed(unpaidRecord(), unpaidRecord({ state: 'sent' }), unpaidRecord({ id: 'other', money: 'settling' }))).toBe(usdc(10n))
-    expect(owed(unpaidRecord({ state: 'dead' }), unpaidRecord({ state: 'paid' }), unpaidRecord({ state: null, bindingExpiresAt: null }))).toBe(usdc(0n))
-    expect(owed(unpaidRecord({ bindingExpiresAt: T }), unpaidRecord({ work: 'failed' }), unpaidRecord({ id: 'let go' }))).toBe(usdc(0n))
+    expect(
+      owed(unpaidRecord(), unpaidRecord({ state: 'sent' }), unpaidRecord({ id: 'other', money: 'settling' })),
+    ).toBe(usdc(10n))
+    expect(
+      owed(
+        unpaidRecord({ state: 'dead' }),
+        unpaidRecord({ state: 'paid' }),
+        unpaidRecord({ state: null, bindingExpiresAt: null }),
+      ),
+    ).toBe(usdc(0n))
+    expect(
+      owed(unpaidRecord({ bindingExpiresAt: T }), unpaidRecord({ work: 'failed' }), unpaidRecord({ id: 'let go' })),
+    ).toBe(usdc(0n))
   })
 
   test('counts what was settled since the balance was read, less the lag of a node', () => {
@@ -53,18 +119,38 @@ describe('exposure', () => {
 })
 
 describe('claiming', () => {
-  const claim = (call: Head | undefined, bindings: readonly AuthorizationBinding[], offered?: Authorization, bound?: Head) => decideClaim(call, { bindings, offered, bound }, { now: T, until: T + 45_000 }).answer
+  const claim = (
+    call: Head | undefined,
+    bindings: readonly AuthorizationBinding[],
+    offered?: Authorization,
+    bound?: Head,
+  ) => decideClaim(call, { bindings, offered, bound }, { now: T, until: T + 45_000 }).answer
 
   test('of nothing, or of what is not completed, is nothing', () => {
     expect(claim(undefined, [])).toEqual({ kind: 'nothing' })
-    for (const work of ['queued', 'in_progress', 'failed'] as const) expect(claim(head({ work }), [binding()])).toEqual({ kind: 'nothing' })
+    for (const work of ['queued', 'in_progress', 'failed'] as const)
+      expect(claim(head({ work }), [binding()])).toEqual({ kind: 'nothing' })
   })
 
   test('hands out the earliest authorization that is neither dead nor paid, whatever is offered', () => {
-    const bindings = [binding({ state: 'dead' }), binding({ key: 'second', place: 1, state: 'sent' }), binding({ key: 'third', place: 2 })]
-    expect(claim(head(), bindings, authorization('fresh'))).toEqual({ kind: 'retry', token: 1, key: 'second', sent: true })
+    const bindings = [
+      binding({ state: 'dead' }),
+      binding({ key: 'second', place: 1, state: 'sent' }),
+      binding({ key: 'third', place: 2 }),
+    ]
+    expect(claim(head(), bindings, authorization('fresh'))).toEqual({
+      kind: 'retry',
+      token: 1,
+      key: 'second',
+      sent: true,
+    })
     expect(claim(head({ claimToken: 4 }), [binding()], authorization('first'))).toEqual({ kind: 'yours', token: 5 })
-    expect(claim(head(), [binding()], authorization('fresh'))).toEqual({ kind: 'retry', token: 1, key: 'first', sent: false })
+    expect(claim(head(), [binding()], authorization('fresh'))).toEqual({
+      kind: 'retry',
+      token: 1,
+      key: 'first',
+      sent: false,
+    })
   })
 
   test('with another authorization is possible only when every earlier one is dead, and it serves no other call', () => {
@@ -72,21 +158,38 @@ describe('claiming', () => {
     expect(claim(head(), dead, authorization('fresh'))).toEqual({ kind: 'yours', token: 1 })
     expect(claim(head(), dead, authorization('first'))).toEqual({ kind: 'nothing' })
     expect(claim(head(), dead)).toEqual({ kind: 'nothing' })
-    expect(claim(head(), dead, authorization('fresh'), head({ id: 'other' }))).toEqual({ kind: 'replayed', id: 'other' })
-    expect(claim(head(), dead, authorization('fresh'), head({ id: 'other', work: 'failed' }))).toEqual({ kind: 'yours', token: 1 })
+    expect(claim(head(), dead, authorization('fresh'), head({ id: 'other' }))).toEqual({
+      kind: 'replayed',
+      id: 'other',
+    })
+    expect(claim(head(), dead, authorization('fresh'), head({ id: 'other', work: 'failed' }))).toEqual({
+      kind: 'yours',
+      token: 1,
+    })
   })
 
   test('marks as sent what may now be sent, and not what is over', () => {
     const marks = (expiresAt: number) =>
-      decideClaim(head(), { bindings: [binding({ expiresAt })], offered: undefined, bound: undefined }, { now: T, until: T + 1 }).writes.filter(({ kind }) => kind === 'mark')
+      decideClaim(
+        head(),
+        { bindings: [binding({ expiresAt })], offered: undefined, bound: undefined },
+        { now: T, until: T + 1 },
+      ).writes.filter(({ kind }) => kind === 'mark')
     expect(marks(T + 1)).toEqual([{ kind: 'mark', key: 'first', state: 'sent' }])
     expect(marks(T)).toEqual([])
   })
 
   test('puts a later authorization behind all earlier ones', () => {
     const bindings = [binding({ state: 'dead' }), binding({ key: 'second', place: 3, state: 'dead' })]
-    const { writes } = decideClaim(head(), { bindings, offered: authorization('third'), bound: undefined }, { now: T, until: T + 1 })
-    expect(writes).toMatchObject([{ kind: 'bind', binding: { key: 'third', call: 'call', place: 4, state: 'sent' } }, { kind: 'patch', patch: { claimKey: 'third', claimFresh: true } }])
+    const { writes } = decideClaim(
+      head(),
+      { bindings, offered: authorization('third'), bound: undefined },
+      { now: T, until: T + 1 },
+    )
+    expect(writes).toMatchObject([
+      { kind: 'bind', binding: { key: 'third', call: 'call', place: 4, state: 'sent' } },
+      { kind: 'patch', patch: { claimKey: 'third', claimFresh: true } },
+    ])
   })
 
   test('is exclusive to the millisecond', () => {
@@ -97,15 +200,29 @@ describe('claiming', () => {
 })
 
 describe('finishing', () => {
-  const claimed = (more: Partial<Head> = {}) => head({ money: 'settling', claimToken: 3, claimKey: 'first', claimUntil: T + 1, claimFresh: true, ...more })
-  const finish = (call: Head | undefined, outcome: Outcome, bindings: readonly AuthorizationBinding[] = [binding({ state: 'sent' })], token = 3) => {
+  const claimed = (more: Partial<Head> = {}) =>
+    head({ money: 'settling', claimToken: 3, claimKey: 'first', claimUntil: T + 1, claimFresh: true, ...more })
+  const finish = (
+    call: Head | undefined,
+    outcome: Outcome,
+    bindings: readonly AuthorizationBinding[] = [binding({ state: 'sent' })],
+    token = 3,
+  ) => {
     const { answer, writes } = decideFinish(call, { bindings, token, outcome }, { now: T })
-    return { answer, money: writes.map((write) => (write.kind === 'patch' ? write.patch.money : `${write.kind} ${'key' in write ? write.key : ''}`)) }
+    return {
+      answer,
+      money: writes.map((write) =>
+        write.kind === 'patch' ? write.patch.money : `${write.kind} ${'key' in write ? write.key : ''}`,
+      ),
+    }
   }
   const receipt = { transaction: '0x1', network: 'n', payer: 'alice', amount: '1' }
 
   test('believes paid whatever the token, and nothing else without the current one', () => {
-    expect(finish(claimed(), { kind: 'paid', receipt }, [binding({ state: 'sent' })], 1)).toEqual({ answer: true, money: ['settled'] })
+    expect(finish(claimed(), { kind: 'paid', receipt }, [binding({ state: 'sent' })], 1)).toEqual({
+      answer: true,
+      money: ['settled'],
+    })
     expect(finish(claimed(), { kind: 'paid', receipt })).toEqual({ answer: true, money: ['settled', 'mark first'] })
     for (const kind of ['unknown', 'refused', 'dead', 'unresolved'] as const) {
       expect(finish(claimed(), { kind }, [binding({ state: 'sent' })], 2)).toEqual({ answer: false, money: [] })
@@ -119,13 +236,24 @@ describe('finishing', () => {
   test('with a refusal keeps the original bound, and frees a later one that was never sent', () => {
     expect(finish(claimed(), { kind: 'refused' })).toEqual({ answer: true, money: ['refused', 'mark first'] })
     const second = [binding({ state: 'dead' }), binding({ key: 'second', place: 1, state: 'sent' })]
-    expect(finish(claimed({ claimKey: 'second' }), { kind: 'refused' }, second)).toEqual({ answer: true, money: ['refused', 'free second'] })
-    expect(finish(claimed({ claimKey: 'second', claimFresh: false }), { kind: 'refused' }, second)).toEqual({ answer: true, money: ['settling'] })
+    expect(finish(claimed({ claimKey: 'second' }), { kind: 'refused' }, second)).toEqual({
+      answer: true,
+      money: ['refused', 'free second'],
+    })
+    expect(finish(claimed({ claimKey: 'second', claimFresh: false }), { kind: 'refused' }, second)).toEqual({
+      answer: true,
+      money: ['settling'],
+    })
   })
 
   test('with a death ends in doubt while another authorization may have been sent', () => {
     expect(finish(claimed(), { kind: 'dead' })).toEqual({ answer: true, money: ['refused', 'mark first'] })
-    expect(finish(claimed(), { kind: 'dead' }, [binding({ state: 'sent' }), binding({ key: 'second', place: 1, state: 'sent' })])).toEqual({ answer: true, money: ['settling', 'mark first'] })
+    expect(
+      finish(claimed(), { kind: 'dead' }, [
+        binding({ state: 'sent' }),
+        binding({ key: 'second', place: 1, state: 'sent' }),
+      ]),
+    ).toEqual({ answer: true, money: ['settling', 'mark first'] })
   })
 })
 
@@ -144,9 +272,20 @@ describe('the rest', () => {
   })
 
   test('past its life a call is emptied when settled, forgotten when nothing can pay for it any more, and else kept', () => {
-    const fate = (call: Partial<Head>, bindingEnds: number = T, now = T) => afterlife(head({ expiresAt: T, ...call }), [{ expiresAt: bindingEnds }], now)
-    expect([fate({}), fate({}, T, T - 1), fate({}, T + 1), fate({ money: 'refused' })]).toEqual(['forget', 'keep', 'keep', 'forget'])
-    expect([fate({ work: 'failed' }, T + 1), fate({ work: 'in_progress' }), fate({ money: 'settling' }), fate({ money: 'unresolved' })]).toEqual(['forget', 'keep', 'keep', 'keep'])
+    const fate = (call: Partial<Head>, bindingEnds: number = T, now = T) =>
+      afterlife(head({ expiresAt: T, ...call }), [{ expiresAt: bindingEnds }], now)
+    expect([fate({}), fate({}, T, T - 1), fate({}, T + 1), fate({ money: 'refused' })]).toEqual([
+      'forget',
+      'keep',
+      'keep',
+      'forget',
+    ])
+    expect([
+      fate({ work: 'failed' }, T + 1),
+      fate({ work: 'in_progress' }),
+      fate({ money: 'settling' }),
+      fate({ money: 'unresolved' }),
+    ]).toEqual(['forget', 'keep', 'keep', 'keep'])
     expect([fate({ money: 'settled' }), fate({ money: 'settled', emptied: true })]).toEqual(['empty', 'keep'])
   })
 
@@ -161,8 +300,17 @@ describe('the rest', () => {
     const bucket = { key: 'k', limit: 10, windowMs: 1000 }
     const first = takePermits(undefined, bucket, { take: 7, now: T })
     expect(first).toEqual({ answer: { granted: 7, resetAt: T + 1000 }, window: { used: 7, resetAt: T + 1000 } })
-    expect(takePermits(first.window, bucket, { take: 7, now: T + 999 }).answer).toEqual({ granted: 3, resetAt: T + 1000 })
-    expect(takePermits({ used: 10, resetAt: T + 1000 }, bucket, { take: 1, now: T })).toEqual({ answer: { granted: 0, resetAt: T + 1000 }, window: undefined })
-    expect(takePermits(first.window, bucket, { take: 7, now: T + 1000 }).answer).toEqual({ granted: 7, resetAt: T + 2000 })
+    expect(takePermits(first.window, bucket, { take: 7, now: T + 999 }).answer).toEqual({
+      granted: 3,
+      resetAt: T + 1000,
+    })
+    expect(takePermits({ used: 10, resetAt: T + 1000 }, bucket, { take: 1, now: T })).toEqual({
+      answer: { granted: 0, resetAt: T + 1000 },
+      window: undefined,
+    })
+    expect(takePermits(first.window, bucket, { take: 7, now: T + 1000 }).answer).toEqual({
+      granted: 7,
+      resetAt: T + 2000,
+    })
   })
 })

@@ -2,7 +2,8 @@ import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../../adapters/chains/memory.ts'
 import { type Answer, decodeHeader, door, FOX, GENERATIONS, kit, readyJob } from '../../kit.ts'
 
-const statuses = (answers: readonly Answer[]) => answers.map(({ body }) => body.payment?.status ?? body.code ?? body.status).sort()
+const statuses = (answers: readonly Answer[]) =>
+  answers.map(({ body }) => body.payment?.status ?? body.code ?? body.status).sort()
 
 describe('a used authorization', () => {
   test('is PAYMENT_REPLAY under both header names, with job_id, poll_url and recoverable, and buys nothing more', async () => {
@@ -13,7 +14,11 @@ describe('a used authorization', () => {
     for (const header of ['payment-signature', 'x-payment']) {
       const { status, headers, body } = await alice.buy(FOX, { payment, header })
       expect([status, body.error, body.code]).toEqual([402, 'Payment verification failed', 'PAYMENT_REPLAY'])
-      expect(body).toMatchObject({ job_id: bought.body.id, poll_url: (await keyed(bought.body.id)).replace('/api/v1/calls', GENERATIONS), recoverable: true })
+      expect(body).toMatchObject({
+        job_id: bought.body.id,
+        poll_url: (await keyed(bought.body.id)).replace('/api/v1/calls', GENERATIONS),
+        recoverable: true,
+      })
       expect(decodeHeader(headers.get('payment-required')).accepts).toEqual(body.accepts)
       const collected = await alice.poll(body.poll_url, payment)
       expect(collected.body).toEqual({ ...bought.body, payment: { ...bought.body.payment, status: 'already_settled' } })
@@ -32,7 +37,11 @@ describe('a used authorization', () => {
 
   test('names its running job, whose buyer has lost the answer', async () => {
     const { alice, payment, id } = await readyJob()
-    expect((await alice.buy(FOX, { payment })).body).toMatchObject({ code: 'PAYMENT_REPLAY', job_id: id, recoverable: true })
+    expect((await alice.buy(FOX, { payment })).body).toMatchObject({
+      code: 'PAYMENT_REPLAY',
+      job_id: id,
+      recoverable: true,
+    })
   })
 
   test('is PAYMENT_REPLAY on another gateway of the same storage, which does not name the job', async () => {
@@ -50,7 +59,12 @@ describe('a used authorization', () => {
     const payment = alice.sign(await alice.ask())
     const answers = await Promise.all(Array.from({ length: 100 }, () => alice.buy(FOX, { payment })))
     const winners = answers.filter(({ status }) => status === 200)
-    expect([winners.length, chain.transfers.length, vendor.jobs.length, alice.balance()]).toEqual([1, 1, 1, 99_978_000n])
+    expect([winners.length, chain.transfers.length, vendor.jobs.length, alice.balance()]).toEqual([
+      1,
+      1,
+      1,
+      99_978_000n,
+    ])
     for (const { status, body } of answers.filter((answer) => answer.status !== 200)) {
       expect([status, body.code, body.job_id]).toEqual([402, 'PAYMENT_REPLAY', winners[0]?.body.id])
     }
@@ -59,7 +73,9 @@ describe('a used authorization', () => {
   test('that settles between look-up and verification is still a replay with its job', async () => {
     const gate = door()
     let verifies = 0
-    const chain = cashChain({ before: (question) => (question === 'verify' && ++verifies === 2 ? gate.passed : undefined) })
+    const chain = cashChain({
+      before: (question) => (question === 'verify' && ++verifies === 2 ? gate.passed : undefined),
+    })
     const { buyer, clock } = kit({ chain })
     const alice = buyer()
     const payment = alice.sign(await alice.ask())
@@ -67,7 +83,11 @@ describe('a used authorization', () => {
     const second = alice.buy(FOX, { payment })
     await clock.settle()
     gate.open()
-    expect([(await first).status, (await second).body.code, (await second).body.job_id]).toEqual([200, 'PAYMENT_REPLAY', (await first).body.id])
+    expect([(await first).status, (await second).body.code, (await second).body.job_id]).toEqual([
+      200,
+      'PAYMENT_REPLAY',
+      (await first).body.id,
+    ])
   })
 })
 
@@ -101,7 +121,9 @@ describe('concurrent polls', () => {
   test('whose winner takes long answer 202 in the end, and find it settled later', async () => {
     const gate = door()
     const chain = cashChain({ before: (question) => (question === 'settle' ? gate.passed : undefined) })
-    const { alice, payment, pollUrl, clock } = await readyJob(kit({ chain, inlineMs: 0, timeouts: { settleMs: 60_000, settleLeaseMs: 90_000 } }))
+    const { alice, payment, pollUrl, clock } = await readyJob(
+      kit({ chain, inlineMs: 0, timeouts: { settleMs: 60_000, settleLeaseMs: 90_000 } }),
+    )
     const first = alice.poll(pollUrl, payment)
     const second = alice.poll(pollUrl, payment)
     for (let i = 0; i < 90; i++) await clock.advance(500)
@@ -122,9 +144,19 @@ describe('a refused settlement', () => {
     gate.drain = () => chain.drain(alice.wallet)
     const { status, headers, body } = await alice.buy(FOX, { payment })
     expect([status, body.error, 'data' in body]).toEqual([402, 'Payment settlement failed', false])
-    expect(body).toMatchObject({ details: expect.stringContaining('balance is 0'), note: expect.any(String), recoverable: true })
+    expect(body).toMatchObject({
+      details: expect.stringContaining('balance is 0'),
+      note: expect.any(String),
+      recoverable: true,
+    })
     expect(body.poll_url).toMatch(new RegExp(`^${GENERATIONS}/${body.job_id}\\?key=[0-9a-f]{32}$`))
-    expect(decodeHeader(headers.get('payment-response'))).toEqual({ success: false, errorReason: body.details, transaction: '', network: 'eip155:84532', payer: alice.wallet })
+    expect(decodeHeader(headers.get('payment-response'))).toEqual({
+      success: false,
+      errorReason: body.details,
+      transaction: '',
+      network: 'eip155:84532',
+      payer: alice.wallet,
+    })
     expect([headers.get('payment-required'), headers.get('x-payment-receipt')]).toEqual([null, null])
     gate.drain = () => {}
     chain.fund(alice.wallet, 22_000n)
@@ -137,8 +169,17 @@ describe('a refused settlement', () => {
     const { alice, payment, pollUrl, chain, id } = await readyJob()
     chain.forecast('refused')
     const { status, headers, body } = await alice.poll(pollUrl, payment)
-    expect([status, body.error, body.job_id, body.details]).toEqual([402, 'Payment settlement failed', id, 'refused by the forecast'])
-    expect(decodeHeader(headers.get('payment-response'))).toMatchObject({ success: false, errorReason: 'refused by the forecast', payer: alice.wallet })
+    expect([status, body.error, body.job_id, body.details]).toEqual([
+      402,
+      'Payment settlement failed',
+      id,
+      'refused by the forecast',
+    ])
+    expect(decodeHeader(headers.get('payment-response'))).toMatchObject({
+      success: false,
+      errorReason: 'refused by the forecast',
+      payer: alice.wallet,
+    })
     expect(decodeHeader(headers.get('payment-required')).accepts).toEqual(body.accepts)
     expect((await alice.poll(pollUrl, payment)).body.payment.status).toBe('settled')
     expect(chain.transfers).toHaveLength(1)
@@ -155,7 +196,11 @@ describe('a refused settlement', () => {
     expect([refused.status, refused.body.error]).toEqual([402, 'Payment settlement failed'])
     gate.cancel = () => {}
     const again = await alice.poll(refused.body.poll_url, payment)
-    expect([again.status, again.body.error, again.body.details]).toEqual([402, 'Payment settlement failed', 'the authorization can no longer move money'])
+    expect([again.status, again.body.error, again.body.details]).toEqual([
+      402,
+      'Payment settlement failed',
+      'the authorization can no longer move money',
+    ])
     expect((await alice.poll(refused.body.poll_url, alice.sign(again))).body.payment.status).toBe('settled')
     expect(chain.transfers).toHaveLength(1)
   })
@@ -168,7 +213,10 @@ describe('a refused settlement', () => {
     expect((await alice.poll(pollUrl, alice.sign(expired))).body.payment.status).toBe('settled')
     const other = await readyJob()
     await other.clock.advance(600_000)
-    expect((await other.alice.poll(other.pollUrl, other.alice.sign(await other.alice.poll(other.pollUrl)))).body.payment.status).toBe('settled')
+    expect(
+      (await other.alice.poll(other.pollUrl, other.alice.sign(await other.alice.poll(other.pollUrl)))).body.payment
+        .status,
+    ).toBe('settled')
     expect([chain.transfers.length, other.chain.transfers.length]).toEqual([1, 1])
   })
 
@@ -176,7 +224,12 @@ describe('a refused settlement', () => {
     const { alice, payment, pollUrl, chain } = await readyJob()
     chain.submit(payment)
     const { status, body } = await alice.poll(pollUrl, payment)
-    expect([status, body.payment.status, body.payment.tx_hash, chain.transfers.length]).toEqual([200, 'settled', chain.transfers[0]?.transaction, 1])
+    expect([status, body.payment.status, body.payment.tx_hash, chain.transfers.length]).toEqual([
+      200,
+      'settled',
+      chain.transfers[0]?.transaction,
+      1,
+    ])
   })
 })
 
@@ -187,10 +240,16 @@ describe('exposure', () => {
     chain.drain(alice.wallet)
     chain.fund(alice.wallet, 22_000n)
     const challenge = await alice.ask()
-    const answers = await Promise.all(Array.from({ length: 10 }, () => alice.buy(FOX, { payment: alice.sign(challenge) })))
+    const answers = await Promise.all(
+      Array.from({ length: 10 }, () => alice.buy(FOX, { payment: alice.sign(challenge) })),
+    )
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(1)
     for (const { body } of answers.filter(({ status }) => status !== 200)) {
-      expect(body).toMatchObject({ error: 'Payment verification failed', code: 'PAYMENT_UNFUNDED', details: 'the open calls of this wallet would come to 0.044000 USDC, more than it holds' })
+      expect(body).toMatchObject({
+        error: 'Payment verification failed',
+        code: 'PAYMENT_UNFUNDED',
+        details: 'the open calls of this wallet would come to 0.044000 USDC, more than it holds',
+      })
     }
     expect([vendor.jobs.length, chain.transfers.length]).toEqual([1, 1])
   })

@@ -16,7 +16,8 @@ async function blocked(options: KitOptions = {}) {
   const payment = await subject.signed(SKY)
   subject.chain.forecast('refused')
   const response = await subject.post(SKY, { payment })
-  const again = async (body: unknown = SKY, path = COMPLETIONS) => await read(await subject.post(body, { payment: await subject.signed(body, { path }), path }))
+  const again = async (body: unknown = SKY, path = COMPLETIONS) =>
+    await read(await subject.post(body, { payment: await subject.signed(body, { path }), path }))
   return { ...subject, payment, response, again }
 }
 
@@ -24,36 +25,72 @@ describe('an answer whose payment is refused', () => {
   test('is withheld: 402 says why, and where it can be collected', async () => {
     const { response, chain, log, alice } = await blocked()
     const { status, headers, body } = await read(response)
-    expect([status, body.error, body.details, body.recoverable, headers.get('x-payment-settled')]).toEqual([402, 'Payment settlement failed', 'refused by the forecast', true, null])
+    expect([status, body.error, body.details, body.recoverable, headers.get('x-payment-settled')]).toEqual([
+      402,
+      'Payment settlement failed',
+      'refused by the forecast',
+      true,
+      null,
+    ])
     expect(body.poll_url).toStartWith(`/api/v1/calls/${body.job_id}`)
-    expect(decodeHeader(headers.get('payment-response'))).toEqual({ success: false, errorReason: 'refused by the forecast', transaction: '', network: 'eip155:84532', payer: alice.wallet })
+    expect(decodeHeader(headers.get('payment-response'))).toEqual({
+      success: false,
+      errorReason: 'refused by the forecast',
+      transaction: '',
+      network: 'eip155:84532',
+      payer: alice.wallet,
+    })
     expect([JSON.stringify(body).includes('Hello'), chain.transfers.length]).toEqual([false, 0])
-    expect(log.lines.map(({ level, message }) => [level, message])).toEqual([['warn', 'an answer was made, and its payment refused; its wallet gets no more until it is paid']])
+    expect(log.lines.map(({ level, message }) => [level, message])).toEqual([
+      ['warn', 'an answer was made, and its payment refused; its wallet gets no more until it is paid'],
+    ])
   })
 
   test('is withheld in the words of the surface that was called', async () => {
     const said: Record<string, unknown> = {}
-    const bodies = { '/api/v1/messages': { model: SKY.model, max_tokens: 10, messages: SKY.messages }, '/api/v1/responses': { model: SKY.model, input: 'Hello', max_output_tokens: 20 }, [COMPLETIONS]: SKY }
+    const bodies = {
+      '/api/v1/messages': { model: SKY.model, max_tokens: 10, messages: SKY.messages },
+      '/api/v1/responses': { model: SKY.model, input: 'Hello', max_output_tokens: 20 },
+      [COMPLETIONS]: SKY,
+    }
     for (const [path, body] of Object.entries(bodies)) {
       const { post, signed, chain } = await table()
       const payment = await signed(body, { path })
       chain.forecast('refused')
       const refused = await read(await post(body, { payment, path }))
-      expect([refused.status, typeof refused.body.job_id, typeof refused.body.poll_url]).toEqual([402, 'string', 'string'])
+      expect([refused.status, typeof refused.body.job_id, typeof refused.body.poll_url]).toEqual([
+        402,
+        'string',
+        'string',
+      ])
       said[path] = refused.body.type ?? refused.body.error.type ?? refused.body.error
     }
-    expect(said).toEqual({ '/api/v1/messages': 'error', '/api/v1/responses': 'payment_required', [COMPLETIONS]: 'Payment settlement failed' })
+    expect(said).toEqual({
+      '/api/v1/messages': 'error',
+      '/api/v1/responses': 'payment_required',
+      [COMPLETIONS]: 'Payment settlement failed',
+    })
   })
 
   test('keeps its wallet from further answers: 402 PAYMENT_UNFUNDED names the call, and no vendor is asked', async () => {
     const { again, chat, chain, keyed } = await blocked()
     for (const body of [SKY, { ...SKY, max_tokens: 7 }, STREAM]) {
       const refused = await again(body)
-      expect([refused.status, refused.body.code, refused.body.recoverable, refused.body.poll_url]).toEqual([402, 'PAYMENT_UNFUNDED', true, await keyed(refused.body.job_id)])
+      expect([refused.status, refused.body.code, refused.body.recoverable, refused.body.poll_url]).toEqual([
+        402,
+        'PAYMENT_UNFUNDED',
+        true,
+        await keyed(refused.body.job_id),
+      ])
       expect(refused.headers.has('payment-required')).toBe(true)
     }
     const messages = await again({ model: SKY.model, max_tokens: 10, messages: SKY.messages }, '/api/v1/messages')
-    expect([messages.status, messages.body.type, chat.orders.length, chain.transfers.length]).toEqual([402, 'error', 1, 0])
+    expect([messages.status, messages.body.type, chat.orders.length, chain.transfers.length]).toEqual([
+      402,
+      'error',
+      1,
+      0,
+    ])
   })
 
   test('keeps no other wallet, and none from what it pays for before it has it', async () => {
@@ -71,7 +108,11 @@ describe('an answer whose payment is refused', () => {
       if (isFresh) await clock.advance(300_000)
       const challenge = await alice.poll(body.poll_url)
       const paid = await alice.poll(body.poll_url, isFresh ? alice.sign(challenge) : payment)
-      expect([paid.status, paid.body.choices[0].message.content, paid.headers.get('x-payment-status')]).toEqual([200, 'Hello', 'settled'])
+      expect([paid.status, paid.body.choices[0].message.content, paid.headers.get('x-payment-status')]).toEqual([
+        200,
+        'Hello',
+        'settled',
+      ])
       expect([(await again()).status, (await again()).status, chain.transfers.length]).toEqual([200, 200, 3])
     }
   })
@@ -79,7 +120,9 @@ describe('an answer whose payment is refused', () => {
   test('is paid by the same request, sent again', async () => {
     const { again, post, payment, chain } = await blocked()
     const paid = await read(await post(SKY, { payment }))
-    expect([paid.status, paid.headers.get('x-payment-status'), (await again()).status, chain.transfers.length]).toEqual([200, 'settled', 200, 2])
+    expect([paid.status, paid.headers.get('x-payment-status'), (await again()).status, chain.transfers.length]).toEqual(
+      [200, 'settled', 200, 2],
+    )
   })
 
   test('is forgiven after a day', async () => {
@@ -96,7 +139,11 @@ describe('an answer whose payment is refused', () => {
     const payments = [await signed(bodies[0]), await signed(bodies[1]), await signed(bodies[2])] as const
     chain.forecast('refused', 'refused', 'refused')
     const answers = await Promise.all(payments.map((payment, index) => post(bodies[index], { payment })))
-    expect(answers.map(({ status, headers }) => [status, headers.has('payment-response')])).toEqual([[402, true], [402, true], [402, true]])
+    expect(answers.map(({ status, headers }) => [status, headers.has('payment-response')])).toEqual([
+      [402, true],
+      [402, true],
+      [402, true],
+    ])
     const paid = new Set<string>()
     for (let unpaidRecord = 0; unpaidRecord < 3; unpaidRecord++) {
       const { status, body } = await read(await post(SKY, { payment: await signed(SKY) }))
@@ -104,11 +151,15 @@ describe('an answer whose payment is refused', () => {
       expect((await alice.poll(body.poll_url, alice.sign(await alice.poll(body.poll_url)))).status).toBe(200)
       paid.add(body.job_id)
     }
-    expect([paid.size, (await post(SKY, { payment: await signed(SKY) })).status, chain.transfers.length]).toEqual([3, 200, 4])
+    expect([paid.size, (await post(SKY, { payment: await signed(SKY) })).status, chain.transfers.length]).toEqual([
+      3, 200, 4,
+    ])
   })
 
   test('of a stream that its reader left is owed as well', async () => {
-    const { post, signed, chain, idle } = await table(async (order) => (order.stream ? streamAnswer(HELLO) : Promise.reject(new Error('not asked'))))
+    const { post, signed, chain, idle } = await table(async (order) =>
+      order.stream ? streamAnswer(HELLO) : Promise.reject(new Error('not asked')),
+    )
     chain.forecast('refused')
     const reader = ((await post(STREAM, { payment: await signed() })).body as ReadableStream<Uint8Array>).getReader()
     for (let piece = 0; piece < 2; piece++) await reader.read()
@@ -147,9 +198,18 @@ describe('a settlement in doubt that tend() finds dead', () => {
       const next = isKilled ? restart() : shop
       await next.maintain()
       const refused = await read(await post(SKY, { payment: await signed(SKY), shop: next }))
-      expect([isKilled, refused.status, refused.body.code, typeof refused.body.job_id]).toEqual([isKilled, 402, 'PAYMENT_UNFUNDED', 'string'])
-      expect((await alice.poll(refused.body.poll_url, alice.sign(await alice.poll(refused.body.poll_url)))).status).toBe(200)
-      expect([(await post(SKY, { payment: await signed(SKY), shop: next })).status, chain.transfers.length]).toEqual([200, 2])
+      expect([isKilled, refused.status, refused.body.code, typeof refused.body.job_id]).toEqual([
+        isKilled,
+        402,
+        'PAYMENT_UNFUNDED',
+        'string',
+      ])
+      expect(
+        (await alice.poll(refused.body.poll_url, alice.sign(await alice.poll(refused.body.poll_url)))).status,
+      ).toBe(200)
+      expect([(await post(SKY, { payment: await signed(SKY), shop: next })).status, chain.transfers.length]).toEqual([
+        200, 2,
+      ])
     }
   })
 
@@ -198,28 +258,52 @@ describe('jobs that a wallet leaves behind', () => {
     const { order, alice, vendor } = await forgetful(22_000n)
     for (let n = 0; n < 5; n++) expect((await order()).status).toBe(202)
     const refused = await order()
-    expect([refused.status, refused.body.code, typeof refused.body.poll_url, vendor.jobs.length]).toEqual([402, 'PAYMENT_UNFUNDED', 'string', 5])
-    expect((await alice.poll(refused.body.poll_url, alice.sign(await alice.poll(refused.body.poll_url)))).status).toBe(200)
+    expect([refused.status, refused.body.code, typeof refused.body.poll_url, vendor.jobs.length]).toEqual([
+      402,
+      'PAYMENT_UNFUNDED',
+      'string',
+      5,
+    ])
+    expect((await alice.poll(refused.body.poll_url, alice.sign(await alice.poll(refused.body.poll_url)))).status).toBe(
+      200,
+    )
   })
 
   test('are as many as it can pay for, and none that was collected', async () => {
     const { order, alice } = await forgetful(7n * 22_000n)
-    const orders = [await order(), await order(), await order(), await order(), await order(), await order(), await order()]
-    expect([...orders.map(({ status }) => status), (await order()).body.code]).toEqual([...Array(7).fill(202), 'PAYMENT_UNFUNDED'])
-    for (const { body } of orders) expect((await alice.poll(body.poll_url, alice.sign(await alice.poll(body.poll_url)))).status).toBe(200)
+    const orders = [
+      await order(),
+      await order(),
+      await order(),
+      await order(),
+      await order(),
+      await order(),
+      await order(),
+    ]
+    expect([...orders.map(({ status }) => status), (await order()).body.code]).toEqual([
+      ...Array(7).fill(202),
+      'PAYMENT_UNFUNDED',
+    ])
+    for (const { body } of orders)
+      expect((await alice.poll(body.poll_url, alice.sign(await alice.poll(body.poll_url)))).status).toBe(200)
     expect((await order()).body.message).not.toContain('collect one first')
   })
 })
 
 describe('owe() and owedBy()', () => {
-  const call = (id: string, money: Call['money'] = 'refused') => ({ id, payer: '0xalice', asset: 'base/usdc', money, work: 'completed' }) as Call
+  const call = (id: string, money: Call['money'] = 'refused') =>
+    ({ id, payer: '0xalice', asset: 'base/usdc', money, work: 'completed' }) as Call
   const at = { now: 0, until: 100 }
 
   /** A storage of records that knows these calls. */
   function remembering(...calls: readonly Call[]) {
     const storage = memoryStorage()
     const known = new Map(calls.map((each) => [each.id, each]))
-    return { ...storage, getCall: async (id: string) => known.get(id), set: (changed: Call) => void known.set(changed.id, changed) }
+    return {
+      ...storage,
+      getCall: async (id: string) => known.get(id),
+      set: (changed: Call) => void known.set(changed.id, changed),
+    }
   }
 
   test('twenty at once are all kept, each once', async () => {
@@ -245,7 +329,10 @@ describe('owe() and owedBy()', () => {
   })
 
   test('what is paid, failed or forgotten is dropped; what is in doubt is kept, and counts when it is refused', async () => {
-    const storage = remembering(call('paid', 'settled'), call('doubtful', 'settling'), { ...call('failed', 'verified'), work: 'failed' })
+    const storage = remembering(call('paid', 'settled'), call('doubtful', 'settling'), {
+      ...call('failed', 'verified'),
+      work: 'failed',
+    })
     for (const id of ['paid', 'doubtful', 'failed', 'forgotten']) await recordUnpaidCall(storage, call(id), at)
     expect(await unpaidCallOf(storage, call(''), 1)).toBeUndefined()
     storage.set(call('doubtful'))
@@ -264,7 +351,13 @@ describe('owe() and owedBy()', () => {
     const calls = Array.from({ length: 120 }, (_, index) => call(`call ${index}`))
     const storage = remembering(...calls)
     const written: Json[] = []
-    const counting = { ...storage, moveOwned: async (...asked: Parameters<typeof storage.moveOwned>) => (written.push(asked[0].data), await storage.moveOwned(...asked)) }
+    const counting = {
+      ...storage,
+      moveOwned: async (...asked: Parameters<typeof storage.moveOwned>) => (
+        written.push(asked[0].data),
+        await storage.moveOwned(...asked)
+      ),
+    }
     for (const each of calls) await recordUnpaidCall(counting, each, at)
     expect((written.at(-1) as { calls: Json[] }).calls).toHaveLength(100)
     expect((await unpaidCallOf(storage, call(''), 1))?.id).toBe('call 20')

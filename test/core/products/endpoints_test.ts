@@ -23,7 +23,9 @@ const verse = paid({
   output: Type.Object({ lines: Type.Array(Type.String()) }),
   example: { about: 'snow' },
   price: () => ({ amount: flatPrice('0.01'), maxTimeoutSeconds: 300, publicPrice: {} }),
-  run: async ({ input }) => ({ result: [`first light on ${input.about}`, 'the coin waits in its slot until', 'the picture is there'] }),
+  run: async ({ input }) => ({
+    result: [`first light on ${input.about}`, 'the coin waits in its slot until', 'the picture is there'],
+  }),
   show: ({ made }) => ({ lines: made }),
 })
 
@@ -35,34 +37,56 @@ for (const endpoint of [...endpoints, verse]) {
 
 for (const endpoint of endpoints) {
   // What is held upstream settles by polls alone, whoever has left: two of the defects cannot show there, and the others show on the pictures, as do those of music.
-  if (endpoint.kind === 'paid' && !isOneShot(endpoint) && endpoint.tag === 'images') runBroken(endpoint.name, endpointLaws, brokenEndpoints(endpoint))
+  if (endpoint.kind === 'paid' && !isOneShot(endpoint) && endpoint.tag === 'images')
+    runBroken(endpoint.name, endpointLaws, brokenEndpoints(endpoint))
 }
 
-const oneShots = endpoints.filter((endpoint) => isOneShot(endpoint) && !OF_THEIR_OWN.has(endpoint.name)) as readonly Paid[]
-for (const endpoint of oneShots) runLaws(endpoint.name, oneShotLaws, () => stall(endpoint), { except: EXCEPT[endpoint.name] ?? {} })
+const oneShots = endpoints.filter(
+  (endpoint) => isOneShot(endpoint) && !OF_THEIR_OWN.has(endpoint.name),
+) as readonly Paid[]
+for (const endpoint of oneShots)
+  runLaws(endpoint.name, oneShotLaws, () => stall(endpoint), { except: EXCEPT[endpoint.name] ?? {} })
 /** One of each kind, of those that are checked and quoted in the same order, is enough to see the laws fail; what is passed on has no shape of ours to break. */
-for (const endpoint of new Map(oneShots.filter(({ name, verbatim, effects }) => !verbatim && !effects && !EXCEPT[name]).map((each) => [each.order, each])).values()) runBroken(endpoint.name, oneShotLaws, brokenOneShots(endpoint))
+for (const endpoint of new Map(
+  oneShots
+    .filter(({ name, verbatim, effects }) => !verbatim && !effects && !EXCEPT[name])
+    .map((each) => [each.order, each]),
+).values())
+  runBroken(endpoint.name, oneShotLaws, brokenOneShots(endpoint))
 
 for (const endpoint of endpoints) {
   if (endpoint.kind !== 'live') continue
-  for (const order of ordersOf(endpoint)) runLaws(`${endpoint.name}${order.isStream ? ' streamed' : ''}`, streamedLaws, () => streamedFixture(endpoint, order))
+  for (const order of ordersOf(endpoint))
+    runLaws(`${endpoint.name}${order.isStream ? ' streamed' : ''}`, streamedLaws, () =>
+      streamedFixture(endpoint, order),
+    )
 }
 
 for (const endpoint of endpoints) {
   if (endpoint.kind !== 'live') continue
-  for (const order of ordersOf(endpoint)) if (order.isStream) runBroken(endpoint.name, streamedLaws, brokenLiveEndpoints(endpoint, order))
+  for (const order of ordersOf(endpoint))
+    if (order.isStream) runBroken(endpoint.name, streamedLaws, brokenLiveEndpoints(endpoint, order))
 }
 
 describe('an endpoint of the fewest words', () => {
   test('sells at its flat price, inline', async () => {
-    const { status, body } = await kit({ endpoints: [verse] }).buyer().buy({ about: 'rain' }, verse)
-    expect([status, body.lines[0], body.price, body.payment.status]).toEqual([200, 'first light on rain', { amount: '0.011000', currency: 'USD' }, 'settled'])
+    const { status, body } = await kit({ endpoints: [verse] })
+      .buyer()
+      .buy({ about: 'rain' }, verse)
+    expect([status, body.lines[0], body.price, body.payment.status]).toEqual([
+      200,
+      'first light on rain',
+      { amount: '0.011000', currency: 'USD' },
+      'settled',
+    ])
   })
 
   test('fails as an internal error, under its own schema', async () => {
     const broken = { ...verse, run: () => Promise.reject(new Error('no ink')) }
     const alice = kit({ endpoints: [broken] }).buyer()
-    expect((await alice.ask({ about: '' }, verse)).body.details).toEqual([{ path: 'about', message: 'about: Expected string length greater or equal to 1; got ""' }])
+    expect((await alice.ask({ about: '' }, verse)).body.details).toEqual([
+      { path: 'about', message: 'about: Expected string length greater or equal to 1; got ""' },
+    ])
     const { status, body } = await alice.buy({ about: 'rain' }, verse)
     expect([status, body.error]).toEqual([500, 'Internal server error'])
   })

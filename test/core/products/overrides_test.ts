@@ -22,7 +22,8 @@ function row(id: string, ...overrides: readonly ImageOverride[]): ImageRow {
 
 const known = (id: string): ImageRow => row(id)
 const shop = (...overrides: readonly ImageOverride[]) => kit({ catalog: catalog({ images: rows(...overrides) }) })
-const listed = async ({ shop }: ReturnType<typeof kit>): Promise<any[]> => (await read(await shop.fetch(new Request(`${ORIGIN}/api/v1/images/models`)))).body.data
+const listed = async ({ shop }: ReturnType<typeof kit>): Promise<any[]> =>
+  (await read(await shop.fetch(new Request(`${ORIGIN}/api/v1/images/models`)))).body.data
 
 describe('an override', () => {
   test('changes what it names, and leaves the rest of the row and the other rows alone', () => {
@@ -38,7 +39,9 @@ describe('an override', () => {
     ]
     for (const change of changes) {
       const changed = rows({ id: IMAGE_1, ...change })
-      expect(changed.map((each) => (each.id === IMAGE_1 ? { ...known(IMAGE_1), ...change } : known(each.id)))).toEqual([...changed])
+      expect(changed.map((each) => (each.id === IMAGE_1 ? { ...known(IMAGE_1), ...change } : known(each.id)))).toEqual([
+        ...changed,
+      ])
     }
   })
 
@@ -63,25 +66,50 @@ describe('an override', () => {
   })
 
   test('every mistake is reported at once', () => {
-    const found = mistakes({ id: 'new/one' }, { id: IMAGE_1, sizes: { large: '1' } }, { id: 'vendor-c/image-1', redirect: 'nobody' })
-    expect(found.map((mistake) => mistake.split(':', 1)[0])).toEqual(['images new/one', 'images vendor-a/image-1.sizes', 'images vendor-c/image-1.redirect'])
+    const found = mistakes(
+      { id: 'new/one' },
+      { id: IMAGE_1, sizes: { large: '1' } },
+      { id: 'vendor-c/image-1', redirect: 'nobody' },
+    )
+    expect(found.map((mistake) => mistake.split(':', 1)[0])).toEqual([
+      'images new/one',
+      'images vendor-a/image-1.sizes',
+      'images vendor-c/image-1.redirect',
+    ])
   })
 })
 
 describe('a new row', () => {
   test('needs a vendor, an upstream id and sizes; the rest follows', () => {
     const made = row('house/brush', NEW)
-    expect(made).toMatchObject({ id: 'house/brush', aliases: [], name: 'house/brush', maker: 'local', vendor: 'local', upstream: 'brush-9', slow: false })
+    expect(made).toMatchObject({
+      id: 'house/brush',
+      aliases: [],
+      name: 'house/brush',
+      maker: 'local',
+      vendor: 'local',
+      upstream: 'brush-9',
+      slow: false,
+    })
     expect(made.sizes).toMatchObject([{ size: '640x480', width: 640, height: 480 }])
     for (const missing of ['vendor', 'upstream', 'sizes'] as const) {
       const { [missing]: _, ...rest } = NEW
-      expect([missing, mistakes(rest as ImageOverride)]).toEqual([missing, ['images house/brush: not a row of the contract, so vendor, upstream and sizes must be given']])
+      expect([missing, mistakes(rest as ImageOverride)]).toEqual([
+        missing,
+        ['images house/brush: not a row of the contract, so vendor, upstream and sizes must be given'],
+      ])
     }
   })
 
   test('is sold and listed like the others', async () => {
     const subject = shop({ ...NEW, name: 'Brush', maker: 'house', edits: { maxImages: 1, mask: true } })
-    expect(await listed(subject)).toContainEqual({ id: 'house/brush', object: 'model', name: 'Brush', owned_by: 'house', pricing: { sizes: [{ size: '640x480', price: 0.004 }] } })
+    expect(await listed(subject)).toContainEqual({
+      id: 'house/brush',
+      object: 'model',
+      name: 'Brush',
+      owned_by: 'house',
+      pricing: { sizes: [{ size: '640x480', price: 0.004 }] },
+    })
     const { status, body } = await subject.buyer().buy({ model: 'house/brush', prompt: 'fog', size: '640x480' })
     expect([status, body.price.amount]).toEqual([200, '0.005200'])
     expect(subject.vendor.jobs).toMatchObject([{ model: 'brush-9', width: 640, height: 480 }])
@@ -111,13 +139,22 @@ describe('an alias id', () => {
 
 describe('two rows with one name', () => {
   test('are a mistake, by id or by alias', () => {
-    expect(mistakes({ id: IMAGE_1, aliases: ['vendor-a/image-2'] })).toEqual(['images: two rows are called vendor-a/image-2'])
-    expect(mistakes({ id: IMAGE_1, aliases: ['x'] }, { id: 'vendor-a/image-2', aliases: ['x'] })).toEqual(['images: two rows are called x'])
-    expect(mistakes({ id: IMAGE_1, aliases: ['x', 'x', IMAGE_1] })).toEqual(['images: two rows are called x', `images: two rows are called ${IMAGE_1}`])
+    expect(mistakes({ id: IMAGE_1, aliases: ['vendor-a/image-2'] })).toEqual([
+      'images: two rows are called vendor-a/image-2',
+    ])
+    expect(mistakes({ id: IMAGE_1, aliases: ['x'] }, { id: 'vendor-a/image-2', aliases: ['x'] })).toEqual([
+      'images: two rows are called x',
+    ])
+    expect(mistakes({ id: IMAGE_1, aliases: ['x', 'x', IMAGE_1] })).toEqual([
+      'images: two rows are called x',
+      `images: two rows are called ${IMAGE_1}`,
+    ])
   })
 
   test('are two entries for one row as well', () => {
-    expect(mistakes({ id: IMAGE_1, slow: true }, { id: IMAGE_1, hidden: true })).toEqual([`images: two entries change ${IMAGE_1}`])
+    expect(mistakes({ id: IMAGE_1, slow: true }, { id: IMAGE_1, hidden: true })).toEqual([
+      `images: two entries change ${IMAGE_1}`,
+    ])
   })
 })
 
@@ -131,13 +168,18 @@ describe('a hidden row', () => {
     expect((await alice.buy(FOX)).status).toBe(200)
     const { body } = await alice.ask({ ...FOX, model: 'nobody' })
     expect(body.available_models).toEqual(imageRows.map(({ id }) => id).filter((id) => id !== IMAGE_1))
-    expect((await alice.ask({ model: 'nobody', prompt: 'x', image: 'x' }, { path: '/api/v1/images/image2image' })).body.message).not.toContain(IMAGE_1)
+    expect(
+      (await alice.ask({ model: 'nobody', prompt: 'x', image: 'x' }, { path: '/api/v1/images/image2image' })).body
+        .message,
+    ).not.toContain(IMAGE_1)
   })
 
   test('is not what a probe is quoted, nor in the price range', async () => {
     const dear = { ...NEW, sizes: { '640x480': '900' }, hidden: true }
     const { shop: open } = shop(hidden, dear)
-    expect((await read(await open.fetch(new Request(`${ORIGIN}/api/v1/images/generations`)))).body.price.amount).toBe('0.064000')
+    expect((await read(await open.fetch(new Request(`${ORIGIN}/api/v1/images/generations`)))).body.price.amount).toBe(
+      '0.064000',
+    )
     const { services } = (await read(await open.fetch(new Request(`${ORIGIN}/.well-known/x402`)))).body
     expect(services[0].pricing).toMatchObject({ min: '0.016750', max: '1.576000' })
   })
@@ -150,44 +192,80 @@ describe('a redirected row', () => {
     const { body } = await alice.buy({ model: 'vendor-c/image-pro', prompt: 'a fox' })
     expect(body.price.amount).toBe('0.022000')
     expect(subject.vendor.jobs).toMatchObject([{ model: known('vendor-c/image-1').upstream }])
-    expect((await listed(subject)).find(({ id }) => id === 'vendor-c/image-pro').pricing.sizes).toEqual([{ size: '1024x1024', price: 0.02 }])
+    expect((await listed(subject)).find(({ id }) => id === 'vendor-c/image-pro').pricing.sizes).toEqual([
+      { size: '1024x1024', price: 0.02 },
+    ])
   })
 
   test('keeps the sizes that the fallback makes too, and is as slow', () => {
     const made = row('vendor-b/image-pro', { id: 'vendor-b/image-pro', redirect: 'vendor-e/image-pro' })
-    expect([made.sizes.map(({ size }) => size), made.slow, made.servedBy, made.vendor]).toEqual([['1024x1024', '2048x2048'], true, 'vendor-e/image-pro', 'vendor-e'])
+    expect([made.sizes.map(({ size }) => size), made.slow, made.servedBy, made.vendor]).toEqual([
+      ['1024x1024', '2048x2048'],
+      true,
+      'vendor-e/image-pro',
+      'vendor-e',
+    ])
   })
 
   test('may go to a new row, and to one at the same rate', () => {
     const cheap = { ...NEW, sizes: { '1024x1024': '0.02' } }
-    expect(row(IMAGE_1, cheap, { id: IMAGE_1, redirect: 'house/brush' })).toMatchObject({ vendor: 'local', upstream: 'brush-9' })
+    expect(row(IMAGE_1, cheap, { id: IMAGE_1, redirect: 'house/brush' })).toMatchObject({
+      vendor: 'local',
+      upstream: 'brush-9',
+    })
   })
 
   test('edits no more than its fallback does', () => {
-    expect(row('vendor-b/image-pro', { id: 'vendor-b/image-pro', redirect: 'vendor-e/image-pro' }).edits).toBeUndefined()
-    expect(row('vendor-a/image-2', { id: 'vendor-a/image-2', redirect: 'vendor-b/image-flash' }).edits).toEqual({ maxImages: 3, mask: false })
-    expect(row('vendor-b/image-flash', { id: 'vendor-b/image-flash', redirect: IMAGE_1 }).edits).toEqual({ maxImages: 3, mask: false })
+    expect(
+      row('vendor-b/image-pro', { id: 'vendor-b/image-pro', redirect: 'vendor-e/image-pro' }).edits,
+    ).toBeUndefined()
+    expect(row('vendor-a/image-2', { id: 'vendor-a/image-2', redirect: 'vendor-b/image-flash' }).edits).toEqual({
+      maxImages: 3,
+      mask: false,
+    })
+    expect(row('vendor-b/image-flash', { id: 'vendor-b/image-flash', redirect: IMAGE_1 }).edits).toEqual({
+      maxImages: 3,
+      mask: false,
+    })
     expect(row('vendor-c/image-2.0', { id: 'vendor-c/image-2.0', redirect: IMAGE_1 }).edits).toBeUndefined()
   })
 
   test('is a mistake to a dearer row, to none, to itself, or to one that makes none of its sizes', () => {
     expect(mistakes({ id: IMAGE_1, redirect: 'vendor-a/image-2' })).toHaveLength(3)
-    expect(mistakes({ id: IMAGE_1, redirect: 'vendor-b/image-flash' })).toEqual([`images ${IMAGE_1}.redirect: vendor-b/image-flash costs more at 1024x1024`])
-    for (const redirect of ['nobody/nothing', IMAGE_1]) expect(mistakes({ id: IMAGE_1, redirect })).toEqual([`images ${IMAGE_1}.redirect: there is no other row called ${redirect}`])
-    expect(mistakes(NEW, { id: IMAGE_1, redirect: 'house/brush' })).toEqual([`images ${IMAGE_1}.redirect: house/brush makes none of its sizes`])
+    expect(mistakes({ id: IMAGE_1, redirect: 'vendor-b/image-flash' })).toEqual([
+      `images ${IMAGE_1}.redirect: vendor-b/image-flash costs more at 1024x1024`,
+    ])
+    for (const redirect of ['nobody/nothing', IMAGE_1])
+      expect(mistakes({ id: IMAGE_1, redirect })).toEqual([
+        `images ${IMAGE_1}.redirect: there is no other row called ${redirect}`,
+      ])
+    expect(mistakes(NEW, { id: IMAGE_1, redirect: 'house/brush' })).toEqual([
+      `images ${IMAGE_1}.redirect: house/brush makes none of its sizes`,
+    ])
     expect(mistakes({ id: 'new/one', redirect: IMAGE_1 })).toHaveLength(1)
   })
 
   test('is a mistake to a row that is redirected itself, in a circle too', () => {
-    const [first, second] = [{ id: 'vendor-c/image-pro', redirect: 'vendor-c/image-2.0' }, { id: 'vendor-c/image-2.0', redirect: 'vendor-c/image-1' }]
-    expect(mistakes(first, second)).toEqual(['images vendor-c/image-pro.redirect: vendor-c/image-2.0 is redirected itself; name the row that does the work'])
-    expect(mistakes({ ...first, redirect: 'vendor-c/image-1' }, { id: 'vendor-c/image-1', redirect: 'vendor-c/image-pro' }).join()).toContain('redirected itself')
+    const [first, second] = [
+      { id: 'vendor-c/image-pro', redirect: 'vendor-c/image-2.0' },
+      { id: 'vendor-c/image-2.0', redirect: 'vendor-c/image-1' },
+    ]
+    expect(mistakes(first, second)).toEqual([
+      'images vendor-c/image-pro.redirect: vendor-c/image-2.0 is redirected itself; name the row that does the work',
+    ])
+    expect(
+      mistakes(
+        { ...first, redirect: 'vendor-c/image-1' },
+        { id: 'vendor-c/image-1', redirect: 'vendor-c/image-pro' },
+      ).join(),
+    ).toContain('redirected itself')
   })
 })
 
 test('a catalog without any editing model still has its documents, and refuses edits', async () => {
   const images = imageRows.filter(({ edits }) => edits === undefined)
   const { shop: open, buyer } = kit({ catalog: catalog({ images }), vendor: scriptedVendor() })
-  for (const path of ['/openapi.json', '/.well-known/x402']) expect((await open.fetch(new Request(ORIGIN + path))).status).toBe(200)
+  for (const path of ['/openapi.json', '/.well-known/x402'])
+    expect((await open.fetch(new Request(ORIGIN + path))).status).toBe(200)
   expect((await buyer().ask({ prompt: 'x', image: 'x' }, { path: '/api/v1/images/image2image' })).status).toBe(400)
 })

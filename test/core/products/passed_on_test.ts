@@ -1,7 +1,23 @@
 /** Web search, prediction markets and DeFi data: what they cost, what their vendors are asked, and what becomes of the answer. */
 import { describe, expect, test } from 'bun:test'
-import { type DataVendor, ApiError, type PassthroughRequest, type Ports, type WebSearchVendor } from '../../../core/mod.ts'
-import { type Answer, embedded, encodePayment, type Kit, kit, type KitOptions, ORIGIN, read, testClock } from '../../kit.ts'
+import {
+  type DataVendor,
+  ApiError,
+  type PassthroughRequest,
+  type Ports,
+  type WebSearchVendor,
+} from '../../../core/mod.ts'
+import {
+  type Answer,
+  embedded,
+  encodePayment,
+  type Kit,
+  kit,
+  type KitOptions,
+  ORIGIN,
+  read,
+  testClock,
+} from '../../kit.ts'
 import vectors from '../../vectors/data_quotes.json'
 
 const MARKETS = '/api/v1/pm/polymarket/markets'
@@ -10,7 +26,11 @@ const CONTENTS = '/api/v1/websearch/contents'
 const PROTOCOLS = '/api/v1/defidata/protocols'
 const WALLET = `0x${'ab'.repeat(20)}`
 
-type Stage = Kit & { readonly asked: unknown[]; send(method: string, path: string, body?: unknown): Promise<Answer>; pay(method: string, path: string, body?: unknown): Promise<Answer> }
+type Stage = Kit & {
+  readonly asked: unknown[]
+  send(method: string, path: string, body?: unknown): Promise<Answer>
+  pay(method: string, path: string, body?: unknown): Promise<Answer>
+}
 
 /** Every vendor answers what `answer` gives, and what it is asked is kept. */
 function stage(answer: () => Promise<string> = async () => '{}', options: KitOptions = {}): Stage {
@@ -20,11 +40,24 @@ function stage(answer: () => Promise<string> = async () => '{}', options: KitOpt
   const subject = kit({ ports: { vendors: { websearch, prediction: data, defi: data } }, ...options })
   const alice = subject.buyer()
   const request = (method: string, path: string, body: unknown, headers: Record<string, string> = {}) =>
-    new Request(ORIGIN + path, { method, headers: { ...(body !== undefined && { 'content-type': 'application/json' }), ...headers }, ...(body !== undefined && { body: JSON.stringify(body) }) })
-  const send: Stage['send'] = async (method, path, body) => await read(await subject.shop.fetch(request(method, path, body)))
+    new Request(ORIGIN + path, {
+      method,
+      headers: { ...(body !== undefined && { 'content-type': 'application/json' }), ...headers },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+  const send: Stage['send'] = async (method, path, body) =>
+    await read(await subject.shop.fetch(request(method, path, body)))
   const pay: Stage['pay'] = async (method, path, body) => {
     const payment = alice.sign(await send(method, path, body))
-    return await read(await subject.shop.fetch(request(method, path, body, { 'payment-signature': encodePayment(payment), cookie: 'session=1', authorization: 'Bearer mine' })))
+    return await read(
+      await subject.shop.fetch(
+        request(method, path, body, {
+          'payment-signature': encodePayment(payment),
+          cookie: 'session=1',
+          authorization: 'Bearer mine',
+        }),
+      ),
+    )
   }
   return { ...subject, asked, send, pay }
 }
@@ -32,21 +65,37 @@ function stage(answer: () => Promise<string> = async () => '{}', options: KitOpt
 const pagesOf = (count: number) => ({ urls: Array.from({ length: count }, (_, index) => `https://a.example/${index}`) })
 
 describe('the price', () => {
-  test.each(vectors)('of $method $path is $amount micro-USDC ($spec)', async ({ method, path, amount, shown, urls, ...more }) => {
-    const { send } = stage()
-    const body = urls === undefined ? more.body : pagesOf(urls)
-    const quoted = await send(method, path, body)
-    expect([quoted.status, quoted.body.accepts[0].amount, quoted.body.price.amount, quoted.body.price.currency]).toEqual([402, amount, shown, 'USD'])
-  })
+  test.each(vectors)(
+    'of $method $path is $amount micro-USDC ($spec)',
+    async ({ method, path, amount, shown, urls, ...more }) => {
+      const { send } = stage()
+      const body = urls === undefined ? more.body : pagesOf(urls)
+      const quoted = await send(method, path, body)
+      expect([
+        quoted.status,
+        quoted.body.accepts[0].amount,
+        quoted.body.price.amount,
+        quoted.body.price.currency,
+      ]).toEqual([402, amount, shown, 'USD'])
+    },
+  )
 
   test('of contents is told by the page, and a look without a body is for one', async () => {
     const { send } = stage()
-    expect((await send('POST', CONTENTS, pagesOf(2))).body.price).toMatchObject({ amount: '0.005000', pricingUnit: 'per-url', perUrlPrice: 0.002, urls: 2 })
+    expect((await send('POST', CONTENTS, pagesOf(2))).body.price).toMatchObject({
+      amount: '0.005000',
+      pricingUnit: 'per-url',
+      perUrlPrice: 0.002,
+      urls: 2,
+    })
     expect((await send('GET', CONTENTS)).body.price).toMatchObject({ amount: '0.003000', pricingUnit: 'per-url' })
   })
 
   test('of a market says which venue, and in which tier', async () => {
-    expect((await stage().send('GET', '/api/v1/pm/kalshi/markets')).body).toMatchObject({ category: 'kalshi', tier: 'standard' })
+    expect((await stage().send('GET', '/api/v1/pm/kalshi/markets')).body).toMatchObject({
+      category: 'kalshi',
+      tier: 'standard',
+    })
   })
 })
 
@@ -56,7 +105,11 @@ describe('what a vendor is asked', () => {
     await pay('GET', `${MARKETS}?q=a%26b%3D%27c&limit=5`)
     await pay('POST', MARKETS, { limit: 5, q: "a&b='c" })
     await pay('POST', MARKETS)
-    expect(asked).toEqual([{ path: 'polymarket/markets', query: 'limit=5&q=a%26b%3D%27c' }, { path: 'polymarket/markets', query: 'limit=5&q=a%26b%3D%27c' }, { path: 'polymarket/markets', query: '' }])
+    expect(asked).toEqual([
+      { path: 'polymarket/markets', query: 'limit=5&q=a%26b%3D%27c' },
+      { path: 'polymarket/markets', query: 'limit=5&q=a%26b%3D%27c' },
+      { path: 'polymarket/markets', query: '' },
+    ])
   })
 
   test('that says a thing twice is 400 before the quote, and nothing is left out of it', async () => {
@@ -72,12 +125,22 @@ describe('what a vendor is asked', () => {
     const { asked, pay } = stage()
     await pay('POST', IDENTITIES, { addresses: [WALLET, WALLET] })
     await pay('GET', `${IDENTITIES}?addresses=${WALLET}`)
-    expect(asked.map((each) => (each as PassthroughRequest).body)).toEqual([{ addresses: [WALLET, WALLET] }, { addresses: [WALLET] }])
+    expect(asked.map((each) => (each as PassthroughRequest).body)).toEqual([
+      { addresses: [WALLET, WALLET] },
+      { addresses: [WALLET] },
+    ])
   })
 
   test('of DeFi is one of five paths, with the query', async () => {
     const { asked, pay } = stage()
-    for (const path of ['protocols', 'protocol/aave-v3', 'chains', 'yields', 'prices/base:0xAb,coingecko:bitcoin?searchWidth=4h']) await pay('GET', `/api/v1/defillama/${path}`)
+    for (const path of [
+      'protocols',
+      'protocol/aave-v3',
+      'chains',
+      'yields',
+      'prices/base:0xAb,coingecko:bitcoin?searchWidth=4h',
+    ])
+      await pay('GET', `/api/v1/defillama/${path}`)
     expect(asked).toEqual([
       { path: 'protocols', query: '' },
       { path: 'protocol/aave-v3', query: '' },
@@ -89,9 +152,18 @@ describe('what a vendor is asked', () => {
 
   test('of the web is what the schema knows, and nothing else', async () => {
     const { asked, pay } = stage()
-    await pay('POST', '/api/v1/exa/search', { query: 'q', numResults: 3, category: 'news', contents: { text: true }, apiKey: 'x' })
+    await pay('POST', '/api/v1/exa/search', {
+      query: 'q',
+      numResults: 3,
+      category: 'news',
+      contents: { text: true },
+      apiKey: 'x',
+    })
     await pay('POST', '/api/v1/exa/find-similar', { url: 'https://a.example/', excludeSourceDomain: true })
-    expect(asked).toEqual([['search', { query: 'q', numResults: 3, category: 'news' }], ['find-similar', { url: 'https://a.example/', excludeSourceDomain: true }]])
+    expect(asked).toEqual([
+      ['search', { query: 'q', numResults: 3, category: 'news' }],
+      ['find-similar', { url: 'https://a.example/', excludeSourceDomain: true }],
+    ])
   })
 })
 
@@ -103,14 +175,28 @@ describe('an answer', () => {
     const alice = buyer()
     const bought = async (path: string, method: 'GET' | 'POST', body?: object) => {
       const payment = alice.sign(await alice.ask(body ?? {}, { path, method }))
-      const init = { method, headers: { 'payment-signature': encodePayment(payment), 'content-type': 'application/json' }, ...(body && { body: JSON.stringify(body) }) }
+      const init = {
+        method,
+        headers: { 'payment-signature': encodePayment(payment), 'content-type': 'application/json' },
+        ...(body && { body: JSON.stringify(body) }),
+      }
       const first = await shop.fetch(new Request(ORIGIN + path, init), { ip: '192.0.2.1' })
       const again = await shop.fetch(new Request(ORIGIN + path, init), { ip: '192.0.2.1' })
-      return [first.headers.get('content-type'), await first.text(), await again.text(), again.headers.get('x-payment-status')]
+      return [
+        first.headers.get('content-type'),
+        await first.text(),
+        await again.text(),
+        again.headers.get('x-payment-status'),
+      ]
     }
     expect(await bought(MARKETS, 'GET')).toEqual(['application/json', TEXT, TEXT, 'already_settled'])
     expect(await bought(PROTOCOLS, 'GET')).toEqual(['application/json', TEXT, TEXT, 'already_settled'])
-    expect(await bought('/api/v1/websearch/answer', 'POST', { query: 'q' })).toEqual(['application/json', `{"data":${TEXT}}`, `{"data":${TEXT}}`, 'already_settled'])
+    expect(await bought('/api/v1/websearch/answer', 'POST', { query: 'q' })).toEqual([
+      'application/json',
+      `{"data":${TEXT}}`,
+      `{"data":${TEXT}}`,
+      'already_settled',
+    ])
     expect(chain.transfers).toHaveLength(3)
   })
 
@@ -122,14 +208,36 @@ describe('an answer', () => {
   })
 
   test('of megabytes is kept in less, and a resend has it letter by letter', async () => {
-    const long = JSON.stringify(Array.from({ length: 4_000 }, (_, index) => ({ name: `Ärztekammer ${index}`, tvl: index / 7 })))
+    const long = JSON.stringify(
+      Array.from({ length: 4_000 }, (_, index) => ({ name: `Ärztekammer ${index}`, tvl: index / 7 })),
+    )
     const kept: number[] = []
-    const keeping = (ports: Ports): Ports => ({ ...ports, storage: { ...ports.storage, claimSettlement: (id, authorization, at) => (kept.push(JSON.stringify(at.result ?? null).length), ports.storage.claimSettlement(id, authorization, at)) } })
+    const keeping = (ports: Ports): Ports => ({
+      ...ports,
+      storage: {
+        ...ports.storage,
+        claimSettlement: (id, authorization, at) => (
+          kept.push(JSON.stringify(at.result ?? null).length),
+          ports.storage.claimSettlement(id, authorization, at)
+        ),
+      },
+    })
     const subject = stage(async () => long, { wrap: keeping })
     const alice = subject.buyer('bob')
     const payment = alice.sign(await subject.send('GET', PROTOCOLS))
-    const ask = async () => await (await subject.shop.fetch(new Request(ORIGIN + PROTOCOLS, { headers: { 'payment-signature': encodePayment(payment) } }), { ip: '192.0.2.1' })).text()
-    expect([await ask() === long, await ask() === long, subject.asked.length, subject.chain.transfers.length]).toEqual([true, true, 1, 1])
+    const ask = async () =>
+      await (
+        await subject.shop.fetch(
+          new Request(ORIGIN + PROTOCOLS, { headers: { 'payment-signature': encodePayment(payment) } }),
+          { ip: '192.0.2.1' },
+        )
+      ).text()
+    expect([
+      (await ask()) === long,
+      (await ask()) === long,
+      subject.asked.length,
+      subject.chain.transfers.length,
+    ]).toEqual([true, true, 1, 1])
     expect(kept[0]).toBeLessThan(long.length / 2)
   })
 
@@ -161,17 +269,34 @@ describe('an answer', () => {
 
 describe('a question that comes to nothing', () => {
   test('keeps the service’s own status and words, and takes nothing', async () => {
-    const refusal = new ApiError('PASSED_ON', { status: 404, message: 'Predexon 404: no such market (payment NOT charged)', fields: { status: 404 }, details: { error: 'no such market' } })
-    for (const [method, path, body] of [['GET', MARKETS], ['GET', '/api/v1/defidata/protocol/nobody'], ['POST', CONTENTS, pagesOf(1)]] as const) {
+    const refusal = new ApiError('PASSED_ON', {
+      status: 404,
+      message: 'Predexon 404: no such market (payment NOT charged)',
+      fields: { status: 404 },
+      details: { error: 'no such market' },
+    })
+    for (const [method, path, body] of [
+      ['GET', MARKETS],
+      ['GET', '/api/v1/defidata/protocol/nobody'],
+      ['POST', CONTENTS, pagesOf(1)],
+    ] as const) {
       const { pay, chain } = stage(() => Promise.reject(refusal))
       const answer = await pay(method, path, body)
-      expect([answer.status, answer.body, chain.transfers]).toEqual([404, { error: 'Bad Request', message: refusal.parts.message, status: 404, details: { error: 'no such market' } }, []])
+      expect([answer.status, answer.body, chain.transfers]).toEqual([
+        404,
+        { error: 'Bad Request', message: refusal.parts.message, status: 404, details: { error: 'no such market' } },
+        [],
+      ])
     }
   })
 
   test('because a service is away is 502, and the same signed request buys later', async () => {
     let isDown = true
-    const { chain, buyer } = stage(() => (isDown ? Promise.reject(new ApiError('UPSTREAM_FAILED', { message: 'Service X failed. Payment was NOT charged.' })) : Promise.resolve('[]')))
+    const { chain, buyer } = stage(() =>
+      isDown
+        ? Promise.reject(new ApiError('UPSTREAM_FAILED', { message: 'Service X failed. Payment was NOT charged.' }))
+        : Promise.resolve('[]'),
+    )
     const alice = buyer()
     const at = { method: 'GET', path: PROTOCOLS } as const
     const payment = alice.sign(await alice.ask({}, at))

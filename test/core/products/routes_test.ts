@@ -27,7 +27,9 @@ const asked = ({ method, path }: Pick<Route, 'method' | 'path'>): string => `${m
 const served = endpoints.flatMap((endpoint) => {
   const methods = 'methods' in endpoint && endpoint.methods ? endpoint.methods : [endpoint.method]
   const isSold = endpoint.kind === 'paid' || endpoint.kind === 'live'
-  return [endpoint.path, ...(endpoint.aliases ?? [])].flatMap((path) => methods.map((method) => ({ method, path, endpoint, isSold, isAlias: path !== endpoint.path })))
+  return [endpoint.path, ...(endpoint.aliases ?? [])].flatMap((path) =>
+    methods.map((method) => ({ method, path, endpoint, isSold, isAlias: path !== endpoint.path })),
+  )
 })
 const isDiscovery = ({ price }: Route): boolean => price === 'discovery'
 
@@ -37,22 +39,42 @@ test('the contract has 106 routes, none of them twice', () => {
 
 test('every route of the contract is on the menu', () => {
   const { match } = router(endpoints)
-  const missing = written.filter((route) => match(route.method, filled(route.path)).kind !== (isDiscovery(route) ? 'discover' : 'found'))
+  const missing = written.filter(
+    (route) => match(route.method, filled(route.path)).kind !== (isDiscovery(route) ? 'discover' : 'found'),
+  )
   expect(missing.map(asked)).toEqual([])
 })
 
 test('every alias that the contract names is served in the same way', () => {
-  const named: readonly (readonly [string, string, string])[] = [['exa', 'websearch', 'exa'], ['zerox', 'dexagg', 'zerox'], ['polymarket/fund', 'polymarket-funding/fund', 'polymarket/fund'], ['modal/sandbox', 'sandbox', 'modal/sandbox'], ['defillama', 'defidata', 'defillama']]
+  const named: readonly (readonly [string, string, string])[] = [
+    ['exa', 'websearch', 'exa'],
+    ['zerox', 'dexagg', 'zerox'],
+    ['polymarket/fund', 'polymarket-funding/fund', 'polymarket/fund'],
+    ['modal/sandbox', 'sandbox', 'modal/sandbox'],
+    ['defillama', 'defidata', 'defillama'],
+  ]
   const paths = new Set(served.map(asked))
   for (const route of written) {
     const [, from = '', to = ''] = named.find(([word]) => route.note === `alias ${word}`) ?? []
-    if (from !== '' && !route.path.includes('trade-analytics')) expect([asked(route), paths.has(asked({ ...route, path: route.path.replace(`/${from}`, `/${to}`) }))]).toEqual([asked(route), true])
+    if (from !== '' && !route.path.includes('trade-analytics'))
+      expect([asked(route), paths.has(asked({ ...route, path: route.path.replace(`/${from}`, `/${to}`) }))]).toEqual([
+        asked(route),
+        true,
+      ])
   }
 })
 
 test('nothing is served beside it but documented additions', () => {
-  const known = new Set([...written.map(asked), ...Object.keys(ADDITIONS).map((line) => asked({ method: line.split(' ')[0] ?? '', path: line.split(' ')[1] ?? '' }))])
-  const extra = served.filter(({ isAlias, endpoint, ...route }) => !isAlias && !('hidden' in endpoint && endpoint.hidden) && !known.has(asked(route)))
+  const known = new Set([
+    ...written.map(asked),
+    ...Object.keys(ADDITIONS).map((line) =>
+      asked({ method: line.split(' ')[0] ?? '', path: line.split(' ')[1] ?? '' }),
+    ),
+  ])
+  const extra = served.filter(
+    ({ isAlias, endpoint, ...route }) =>
+      !isAlias && !('hidden' in endpoint && endpoint.hidden) && !known.has(asked(route)),
+  )
   expect(extra.map(asked)).toEqual([])
 })
 
@@ -64,12 +86,22 @@ describe('what the contract prices in figures', () => {
   test.each(figures.map((route) => [`${route.method} ${route.path}`, route] as const))('%s', async (_, route) => {
     const found = served.find((each) => asked(each) === asked(route))
     const { status, body } = await read(await shop.fetch(new Request(ORIGIN + filled(route.path))))
-    expect([found?.isSold, status, body.accepts?.[0]?.amount]).toEqual([true, 402, String(Math.round(Number(route.price) * 1e6))])
+    expect([found?.isSold, status, body.accepts?.[0]?.amount]).toEqual([
+      true,
+      402,
+      String(Math.round(Number(route.price) * 1e6)),
+    ])
   })
 })
 
 /** A path that somebody may call. */
 function filled(path: string): string {
-  const known: Readonly<Record<string, string>> = { market: 'us', symbol: 'AAPL', slug: 'aave', coins: 'coingecko:bitcoin', 'path...': 'polymarket/markets' }
+  const known: Readonly<Record<string, string>> = {
+    market: 'us',
+    symbol: 'AAPL',
+    slug: 'aave',
+    coins: 'coingecko:bitcoin',
+    'path...': 'polymarket/markets',
+  }
   return path.replaceAll(/\{([\w.]+)\}/g, (_, name: string) => known[name] ?? name)
 }

@@ -9,7 +9,21 @@ describe('money', () => {
   })
 
   test('dollars() refuses whatever is not a plain decimal', () => {
-    for (const text of ['', '.5', '5.', '-1', '+1', '1e3', '1,5', ' 1', '1 ', '0x1', 'NaN', '1.0000000000000000000', '1234567890123456']) {
+    for (const text of [
+      '',
+      '.5',
+      '5.',
+      '-1',
+      '+1',
+      '1e3',
+      '1,5',
+      ' 1',
+      '1 ',
+      '0x1',
+      'NaN',
+      '1.0000000000000000000',
+      '1234567890123456',
+    ]) {
       expect(() => dollars(text)).toThrow(RangeError)
     }
   })
@@ -47,7 +61,25 @@ describe('money', () => {
   test('parseAtomic() reads canonical base units and nothing else', () => {
     expect([parseAtomic('0'), parseAtomic('7')]).toEqual([usdc(0n), usdc(7n)])
     expect(parseAtomic('99999999999999999999')).toBe(usdc(99_999_999_999_999_999_999n))
-    for (const wrong of ['', '00', '01', '-1', '+1', '1.0', '1e3', ' 1', '0x10', '١', '100000000000000000000', 22_000, 22n, null, undefined, {}, ['1']]) {
+    for (const wrong of [
+      '',
+      '00',
+      '01',
+      '-1',
+      '+1',
+      '1.0',
+      '1e3',
+      ' 1',
+      '0x10',
+      '١',
+      '100000000000000000000',
+      22_000,
+      22n,
+      null,
+      undefined,
+      {},
+      ['1'],
+    ]) {
       expect(parseAtomic(wrong)).toBeUndefined()
     }
   })

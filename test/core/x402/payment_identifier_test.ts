@@ -11,8 +11,12 @@ const DAY = 24 * HOUR
 const NAME = 'purchase_0123-4567'
 
 /** The payment under an identifier, as the official client writes it into the echoed declaration. */
-const named = (payment: Payment, id: unknown = NAME): Payment => ({ ...payment, extensions: { 'payment-identifier': { info: { required: false, id } } } })
-const fresh = async (alice: Buyer, id: unknown = NAME, body: unknown = FOX): Promise<Payment> => named(alice.sign(await alice.ask(body)), id)
+const named = (payment: Payment, id: unknown = NAME): Payment => ({
+  ...payment,
+  extensions: { 'payment-identifier': { info: { required: false, id } } },
+})
+const fresh = async (alice: Buyer, id: unknown = NAME, body: unknown = FOX): Promise<Payment> =>
+  named(alice.sign(await alice.ask(body)), id)
 
 /** A gateway, a buyer, and a first purchase under an identifier. */
 async function bought(subject: Kit = kit()) {
@@ -32,7 +36,10 @@ describe('a challenge', () => {
     const alice = buyer()
     const challenge = await alice.ask()
     const { extensions } = decodeHeader(challenge.headers.get('payment-required'))
-    expect(extensions['payment-identifier']).toMatchObject({ info: { required: false }, schema: { properties: { id: { minLength: 16, maxLength: 128 } }, required: ['required'] } })
+    expect(extensions['payment-identifier']).toMatchObject({
+      info: { required: false },
+      schema: { properties: { id: { minLength: 16, maxLength: 128 } }, required: ['required'] },
+    })
     expect(JSON.stringify([...challenge.headers]).length).toBeLessThan(6_000)
     expect((await alice.buy(FOX, { payment: { ...alice.sign(challenge), extensions } })).status).toBe(200)
   })
@@ -41,19 +48,43 @@ describe('a challenge', () => {
     const asked: string[] = []
     const { buyer, vendor } = kit({ chain: cashChain({ before: (question) => void asked.push(question) }) })
     const alice = buyer()
-    for (const id of ['x'.repeat(15), 'x'.repeat(129), 'sixteen letters!', `${'x'.repeat(16)}\n`, '', 1234567890123456, null, ['x'.repeat(16)]]) {
+    for (const id of [
+      'x'.repeat(15),
+      'x'.repeat(129),
+      'sixteen letters!',
+      `${'x'.repeat(16)}\n`,
+      '',
+      1234567890123456,
+      null,
+      ['x'.repeat(16)],
+    ]) {
       const { status, body } = await alice.buy(FOX, { payment: await fresh(alice, id) })
-      expect([id, status, body.code, body.details[0].path]).toEqual([id, 400, 'INVALID_PAYMENT_IDENTIFIER', 'extensions.payment-identifier.info.id'])
+      expect([id, status, body.code, body.details[0].path]).toEqual([
+        id,
+        400,
+        'INVALID_PAYMENT_IDENTIFIER',
+        'extensions.payment-identifier.info.id',
+      ])
       expect(body.message).toContain('16 to 128 characters')
     }
     expect([asked, vendor.jobs.length]).toEqual([[], 0])
-    for (const id of ['x'.repeat(16), 'Z'.repeat(128), '_-_-_-_-_-_-_-_-']) expect((await alice.buy(FOX, { payment: await fresh(alice, id) })).status).toBe(200)
+    for (const id of ['x'.repeat(16), 'Z'.repeat(128), '_-_-_-_-_-_-_-_-'])
+      expect((await alice.buy(FOX, { payment: await fresh(alice, id) })).status).toBe(200)
   })
 
   test('is answered without an identifier by extensions of any shape', async () => {
     const { buyer } = kit()
     const alice = buyer()
-    for (const extensions of [null, 1, 'x', [], {}, { 'payment-identifier': null }, { 'payment-identifier': { info: 'x' } }, { 'payment-identifier': { info: {} } }]) {
+    for (const extensions of [
+      null,
+      1,
+      'x',
+      [],
+      {},
+      { 'payment-identifier': null },
+      { 'payment-identifier': { info: 'x' } },
+      { 'payment-identifier': { info: {} } },
+    ]) {
       expect((await alice.buy(FOX, { payment: { ...alice.sign(await alice.ask()), extensions } })).status).toBe(200)
     }
   })
@@ -66,10 +97,18 @@ describe('the same identifier with the same request', () => {
     const other = await fresh(alice)
     for (const again of [payment, other]) {
       const { status, headers, body } = await alice.buy(FOX, { payment: again })
-      expect([status, body]).toEqual([200, { ...first.body, payment: { ...first.body.payment, status: 'already_settled' } }])
+      expect([status, body]).toEqual([
+        200,
+        { ...first.body, payment: { ...first.body.payment, status: 'already_settled' } },
+      ])
       expect(headers.get('payment-response')).toBe(first.headers.get('payment-response'))
     }
-    expect([first.status, chain.transfers.length, vendor.jobs.length, isUnspent(subject, other)]).toEqual([200, 1, 1, true])
+    expect([first.status, chain.transfers.length, vendor.jobs.length, isUnspent(subject, other)]).toEqual([
+      200,
+      1,
+      1,
+      true,
+    ])
   })
 
   test('is looked up before verification: a wallet that is empty by now, or a chain that is away, changes nothing', async () => {
@@ -90,7 +129,12 @@ describe('the same identifier with the same request', () => {
     const other = await fresh(alice)
     for (const again of [payment, other]) {
       const { status, headers, body } = await alice.buy(FOX, { payment: again })
-      expect([status, body.status, body.payment_status, headers.get('location')]).toEqual([202, 'queued', 'verified', body.poll_url])
+      expect([status, body.status, body.payment_status, headers.get('location')]).toEqual([
+        202,
+        'queued',
+        'verified',
+        body.poll_url,
+      ])
     }
     await subject.streamed(30_000)
     const { body: job } = await first
@@ -153,7 +197,13 @@ describe('the same identifier with the same request', () => {
       const { alice, first, chain, clock } = await bought(kit({ inlineMs: 0 }))
       if (isExpired) await clock.advance(HOUR)
       const again = await alice.buy(FOX, { payment: await fresh(alice) })
-      expect([first.status, again.status, again.body.id, again.body.payment.status, chain.transfers.length]).toEqual([202, 200, first.body.id, 'settled', 1])
+      expect([first.status, again.status, again.body.id, again.body.payment.status, chain.transfers.length]).toEqual([
+        202,
+        200,
+        first.body.id,
+        'settled',
+        1,
+      ])
     }
   })
 
@@ -161,10 +211,19 @@ describe('the same identifier with the same request', () => {
     const { alice, payment, first, chain, clock } = await bought(kit({ inlineMs: 0 }))
     await clock.advance(HOUR)
     const { status, headers, body } = await alice.buy(FOX, { payment })
-    expect([status, body.job_id, body.poll_url, body.recoverable]).toEqual([402, first.body.id, first.body.poll_url, true])
+    expect([status, body.job_id, body.poll_url, body.recoverable]).toEqual([
+      402,
+      first.body.id,
+      first.body.poll_url,
+      true,
+    ])
     expect(decodeHeader(headers.get('payment-required')).accepts).toEqual(body.accepts)
     chain.outage(true)
-    expect((await alice.buy(FOX, { payment: await fresh(alice) })).body).toMatchObject({ id: first.body.id, status: 'in_progress', poll_url: first.body.poll_url })
+    expect((await alice.buy(FOX, { payment: await fresh(alice) })).body).toMatchObject({
+      id: first.body.id,
+      status: 'in_progress',
+      poll_url: first.body.poll_url,
+    })
     expect(chain.transfers).toEqual([])
   })
 
@@ -180,7 +239,10 @@ describe('the same identifier with the same request', () => {
 
   test('begins afresh when nothing is left of its call, however long the identifier was to live', async () => {
     const long = memoryStorage()
-    const storage: Storage = { ...long, putOwned: (record, now) => long.putOwned({ ...record, expiresAt: now + 90 * DAY }, now) }
+    const storage: Storage = {
+      ...long,
+      putOwned: (record, now) => long.putOwned({ ...record, expiresAt: now + 90 * DAY }, now),
+    }
     const { alice, clock, chain } = await bought(kit({ ports: { storage } }))
     await clock.advance(31 * DAY)
     await storage.prune(clock.now())
@@ -195,7 +257,11 @@ describe('the same identifier', () => {
     const other = { ...FOX, prompt: 'a blue fox' }
     for (const again of [payment, await fresh(alice)]) {
       const { status, body } = await alice.buy(other, { payment: again })
-      expect([status, body.error, body.code]).toEqual([409, 'Payment identifier conflict', 'PAYMENT_IDENTIFIER_CONFLICT'])
+      expect([status, body.error, body.code]).toEqual([
+        409,
+        'Payment identifier conflict',
+        'PAYMENT_IDENTIFIER_CONFLICT',
+      ])
       expect(body.message).toContain('another request')
     }
     expect([chain.transfers.length, vendor.jobs.length]).toEqual([1, 1])
@@ -204,14 +270,19 @@ describe('the same identifier', () => {
   test('with two requests at once serves one of them', async () => {
     const { buyer, chain, vendor } = kit()
     const alice = buyer()
-    const asked = [FOX, { ...FOX, prompt: 'a blue fox' }].map(async (body) => alice.buy(body, { payment: await fresh(alice) }))
+    const asked = [FOX, { ...FOX, prompt: 'a blue fox' }].map(async (body) =>
+      alice.buy(body, { payment: await fresh(alice) }),
+    )
     expect((await Promise.all(asked)).map(({ status }) => status).sort()).toEqual([200, 409])
     expect([chain.transfers.length, vendor.jobs.length]).toEqual([1, 1])
   })
 
   test('is another one for another wallet, and at another gateway', async () => {
     const { buyer, alice, shop, restart, first, chain } = await bought()
-    const elsewhere: readonly [Buyer, Gateway][] = [[buyer('bob'), shop], [alice, restart({ name: 'other' })]]
+    const elsewhere: readonly [Buyer, Gateway][] = [
+      [buyer('bob'), shop],
+      [alice, restart({ name: 'other' })],
+    ]
     for (const [who, at] of elsewhere) {
       const { status, body } = await who.buy(FOX, { payment: await fresh(who), shop: at })
       expect([status, body.payment.status, body.id === first.body.id]).toEqual([200, 'settled', false])
@@ -223,7 +294,9 @@ describe('the same identifier', () => {
     const { alice, payment, first, vendor } = await bought()
     const { status, body } = await alice.buy(FOX, { payment: named(payment, 'another-identifier') })
     expect([status, body.code, body.job_id, vendor.jobs.length]).toEqual([402, 'PAYMENT_REPLAY', first.body.id, 1])
-    expect((await alice.buy(FOX, { payment: named(await fresh(alice), 'another-identifier') })).body.payment.status).toBe('settled')
+    expect(
+      (await alice.buy(FOX, { payment: named(await fresh(alice), 'another-identifier') })).body.payment.status,
+    ).toBe('settled')
   })
 
   test('of a payment that was refused may be used again at once', async () => {
@@ -240,17 +313,25 @@ describe('the same identifier', () => {
     const { buyer, shop, chain } = kit()
     const alice = buyer()
     const path = '/api/v1/images/image2image'
-    const pixel = Uint8Array.from(atob('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=='), (char) => char.charCodeAt(0))
+    const pixel = Uint8Array.from(
+      atob('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=='),
+      (char) => char.charCodeAt(0),
+    )
     const send = async (prompt: string, payment?: Payment) => {
       const form = new FormData()
       form.set('prompt', prompt)
       form.set('image', new Blob([pixel], { type: 'image/png' }), 'pixel.png')
       const headers = payment && { 'payment-signature': btoa(JSON.stringify(payment)) }
-      const response = await shop.fetch(new Request(`http://farebox.test${path}`, { method: 'POST', body: form, ...(headers && { headers }) }))
+      const response = await shop.fetch(
+        new Request(`http://farebox.test${path}`, { method: 'POST', body: form, ...(headers && { headers }) }),
+      )
       return { status: response.status, headers: response.headers, body: await response.json() } satisfies Answer
     }
     const payment = named(alice.sign(await send('a fox')))
-    expect([(await send('a fox', payment)).status, (await send('a fox', payment)).body.payment?.status]).toEqual([200, 'already_settled'])
+    expect([(await send('a fox', payment)).status, (await send('a fox', payment)).body.payment?.status]).toEqual([
+      200,
+      'already_settled',
+    ])
     expect([(await send('a hare', payment)).status, chain.transfers.length]).toEqual([409, 1])
   })
 })
@@ -278,8 +359,17 @@ describe('a race for an identifier', () => {
       const alice = subject.buyer()
       const [mine, other] = [await fresh(alice), await fresh(alice)]
       const { status, body } = await alice.buy(FOX, { payment: other })
-      expect([verb, status, body.payment.status, body.id === (await rival)?.body.id]).toEqual([verb, 200, 'already_settled', true])
-      expect([subject.vendor.jobs.length, subject.chain.transfers.length, isUnspent(subject, other)]).toEqual([1, 1, true])
+      expect([verb, status, body.payment.status, body.id === (await rival)?.body.id]).toEqual([
+        verb,
+        200,
+        'already_settled',
+        true,
+      ])
+      expect([subject.vendor.jobs.length, subject.chain.transfers.length, isUnspent(subject, other)]).toEqual([
+        1,
+        1,
+        true,
+      ])
     }
   })
 
@@ -289,7 +379,10 @@ describe('a race for an identifier', () => {
       if (isBroken) throw new Error('out of order')
       return [{ url: 'data:image/png;base64,iVBORw0KGgo=' }]
     })
-    const subject: Kit = kit({ vendor, ports: { storage: raced('moveOwned', async () => alice.buy(FOX, { payment: await fresh(alice) })) } })
+    const subject: Kit = kit({
+      vendor,
+      ports: { storage: raced('moveOwned', async () => alice.buy(FOX, { payment: await fresh(alice) })) },
+    })
     const alice = subject.buyer()
     await alice.buy(FOX, { payment: await fresh(alice) })
     isBroken = false
@@ -300,7 +393,10 @@ describe('a race for an identifier', () => {
   test('goes on when the record that stood in its way is pruned', async () => {
     const good = memoryStorage()
     let refusals = 1
-    const storage: Storage = { ...good, putOwned: async (...given) => refusals-- <= 0 && (await good.putOwned(...given)) }
+    const storage: Storage = {
+      ...good,
+      putOwned: async (...given) => refusals-- <= 0 && (await good.putOwned(...given)),
+    }
     expect((await bought(kit({ ports: { storage } }))).first.body.payment.status).toBe('settled')
   })
 })
@@ -313,7 +409,11 @@ describe('kill -9, or one failing answer, at any moment of a purchase under an i
   }
 
   /** Buys under one identifier from a process that is struck, then again with fresh authorizations until there is a result. */
-  async function play(story: { inlineMs?: number; isTwice: boolean }, blow: { at: number; after: boolean }, recovery: Recovery) {
+  async function play(
+    story: { inlineMs?: number; isTwice: boolean },
+    blow: { at: number; after: boolean },
+    recovery: Recovery,
+  ) {
     const { inlineMs, isTwice } = story
     const subject = kit(inlineMs === undefined ? {} : { inlineMs })
     const { ports, chain, vendor, clock, restart } = subject
@@ -337,11 +437,20 @@ describe('kill -9, or one failing answer, at any moment of a purchase under an i
     let answer = await buy(shop)
     await clock.settle()
     if (!answer.body.data) answer = await buy(shop)
-    expect([label, answer.status, answer.body.data?.length, chain.transfers.length, alice.balance()]).toEqual([label, 200, 1, 1, 99_978_000n])
+    expect([label, answer.status, answer.body.data?.length, chain.transfers.length, alice.balance()]).toEqual([
+      label,
+      200,
+      1,
+      1,
+      99_978_000n,
+    ])
     if (before[0] === 1) expect([label, vendor.jobs.length]).toEqual([label, before[1] as number])
     expect([label, (await buy(shop)).body.id]).toEqual([label, answer.body.id])
     await shop.maintain()
-    const left = [await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10), await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)]
+    const left = [
+      await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10),
+      await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10),
+    ]
     expect([label, left]).toEqual([label, [[], []]])
     return { asked, isFaultInjected }
   }

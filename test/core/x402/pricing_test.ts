@@ -9,7 +9,9 @@ const { images } = catalog()
 
 describe('image prices', () => {
   test('every row of the contract is in the catalog at its rate, and nothing else is', () => {
-    const rows = images.all.flatMap(({ id, sizes }) => sizes.map(({ size, rate }) => `${id} ${size} ${Number(rate.num) / Number(rate.den)}`))
+    const rows = images.all.flatMap(({ id, sizes }) =>
+      sizes.map(({ size, rate }) => `${id} ${size} ${Number(rate.num) / Number(rate.den)}`),
+    )
     expect(rows.sort()).toEqual(vectors.map(({ model, size, rate }) => `${model} ${size} ${Number(rate)}`).sort())
   })
 
@@ -46,8 +48,11 @@ describe('image prices', () => {
   })
 
   test('imageSizes() reads pixels and refuses what is not a size', () => {
-    expect(imageSizes({ '2848x1600': '0.09' })).toEqual([{ size: '2848x1600', width: 2848, height: 1600, rate: { num: 9n, den: 100n } }])
-    for (const wrong of ['1024', '1024X1024', '1x1', '1024x', '1024x1024 ', 'square']) expect(() => imageSizes({ [wrong]: '0.1' })).toThrow('not an image size')
+    expect(imageSizes({ '2848x1600': '0.09' })).toEqual([
+      { size: '2848x1600', width: 2848, height: 1600, rate: { num: 9n, den: 100n } },
+    ])
+    for (const wrong of ['1024', '1024X1024', '1x1', '1024x', '1024x1024 ', 'square'])
+      expect(() => imageSizes({ [wrong]: '0.1' })).toThrow('not an image size')
     expect(() => imageSizes({ '64x64': 'cheap' })).toThrow('not a decimal amount')
   })
 })

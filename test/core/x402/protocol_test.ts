@@ -4,13 +4,20 @@ import { challenge, decodePayment, encodeHeader, receiptHeaders, refusalHeaders 
 import vectors from '../../vectors/x402.json'
 
 const offer = vectors.payment.accepted
-const resource = { url: 'https://farebox.test/api/v1/images/generations', description: 'Generate images', mimeType: 'application/json' }
+const resource = {
+  url: 'https://farebox.test/api/v1/images/generations',
+  description: 'Generate images',
+  mimeType: 'application/json',
+}
 
 /** As `declarePaymentIdentifierExtension()` of @x402/extensions 2.27 has it. */
 const schema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   type: 'object',
-  properties: { required: { type: 'boolean' }, id: { type: 'string', minLength: 16, maxLength: 128, pattern: '^[a-zA-Z0-9_-]+$' } },
+  properties: {
+    required: { type: 'boolean' },
+    id: { type: 'string', minLength: 16, maxLength: 128, pattern: '^[a-zA-Z0-9_-]+$' },
+  },
   required: ['required'],
 }
 const extensions = { 'payment-identifier': { info: { required: false }, schema } }
@@ -40,7 +47,9 @@ describe('payment headers', () => {
       ...Array.from({ length: 500 }, () => btoa(bytes(random(60)))),
       ...Array.from({ length: 500 }, () => mutate(good, random)),
       ...Array.from({ length: 500 }, () => btoa(mutate(JSON.stringify(vectors.payment), random))),
-      ...[10, 5_000, 100_000].flatMap((levels) => [deep(levels), `{"x402Version":${deep(levels)}}`, `{"x402Version":2,"accepted":${deep(levels)}}`].map(btoa)),
+      ...[10, 5_000, 100_000].flatMap((levels) =>
+        [deep(levels), `{"x402Version":${deep(levels)}}`, `{"x402Version":2,"accepted":${deep(levels)}}`].map(btoa),
+      ),
       encodeHeader({ x402Version: '狐'.repeat(100) }),
       encodeHeader({ x402Version: 2, accepted: { ['狐'.repeat(100)]: 1 } }),
       btoa('{"x402Version":2,"__proto__":{"accepted":1},"accepted":{"__proto__":{"scheme":"exact"}}}'),
@@ -66,8 +75,20 @@ describe('challenges', () => {
     expect(headers['www-authenticate']).toBe(`X402 requirements=${required}`)
     expect(headers['cache-control']).toContain('no-store')
     expect(headers['content-type']).toBe('application/json')
-    expect(JSON.parse(body)).toEqual({ x402Version: 2, accepts: [offer], extensions, error: 'Payment Required', price: { amount: '0.010000' } })
-    expect(JSON.parse(atob(required))).toEqual({ x402Version: 2, error: 'Payment Required', resource, accepts: [offer], extensions })
+    expect(JSON.parse(body)).toEqual({
+      x402Version: 2,
+      accepts: [offer],
+      extensions,
+      error: 'Payment Required',
+      price: { amount: '0.010000' },
+    })
+    expect(JSON.parse(atob(required))).toEqual({
+      x402Version: 2,
+      error: 'Payment Required',
+      resource,
+      accepts: [offer],
+      extensions,
+    })
   })
 
   test('are standard base64, as the official client reads it', () => {
@@ -89,7 +110,10 @@ describe('receipts', () => {
   test('carry the transaction twice, as the official client reads it', () => {
     const headers = receiptHeaders(receipt)
     expect(headers['x-payment-receipt']).toBe('0xabc')
-    expect(decodePaymentResponseHeader(headers['payment-response'] ?? '') as unknown).toEqual({ success: true, ...receipt })
+    expect(decodePaymentResponseHeader(headers['payment-response'] ?? '') as unknown).toEqual({
+      success: true,
+      ...receipt,
+    })
   })
 
   test('of a settlement that did not happen say so, without a transaction', () => {
@@ -116,6 +140,11 @@ function seeded(seed: number): (limit: number) => number {
 
 function mutate(text: string, random: (limit: number) => number): string {
   const at = random(text.length)
-  const kinds = [text.slice(0, at), text.slice(at), `${text.slice(0, at)}${String.fromCharCode(random(256))}${text.slice(at + 1)}`, `${text.slice(0, at)}${text.slice(at + random(20))}`]
+  const kinds = [
+    text.slice(0, at),
+    text.slice(at),
+    `${text.slice(0, at)}${String.fromCharCode(random(256))}${text.slice(at + 1)}`,
+    `${text.slice(0, at)}${text.slice(at + random(20))}`,
+  ]
   return kinds[random(kinds.length)] ?? ''
 }

@@ -9,7 +9,13 @@ import { type Payer, payerAt, pngSize } from '../clients/payer.ts'
 
 const BUY = join(import.meta.dir, '../../../server/cli/buy.ts')
 const scratch = mkdtempSync(join(tmpdir(), 'farebox-buy-'))
-const log = { info: () => {}, warn: () => {}, alert: (message: string, fields: unknown) => console.error(message, fields), access: () => {}, flush: () => {} }
+const log = {
+  info: () => {},
+  warn: () => {},
+  alert: (message: string, fields: unknown) => console.error(message, fields),
+  access: () => {},
+  flush: () => {},
+}
 let running: Running
 let payer: Payer
 let model: Bun.Server<undefined>
@@ -18,12 +24,20 @@ const printed = Promise.withResolvers<void>()
 
 /** A server of the operator's that speaks openai-chat: it thinks before it answers, or breaks off. */
 function openaiServer(): Bun.Server<undefined> {
-  const event = (delta: unknown) => `data: ${JSON.stringify({ id: 'x', choices: [{ index: 0, delta, finish_reason: null }] })}\n\n`
+  const event = (delta: unknown) =>
+    `data: ${JSON.stringify({ id: 'x', choices: [{ index: 0, delta, finish_reason: null }] })}\n\n`
   const fetch = async (request: Request) => {
     const asked = (await request.json()) as { model: string; messages: readonly { role: string; content: string }[] }
     const said = asked.messages.map(({ role, content }) => `${role}=${content}`).join(';')
-    const end = asked.model === 'breaker' ? 'data: {"error":{"message":"out of memory"}}\n\n' : `data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: {"id":"x","choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}\n\ndata: [DONE]\n\n`
-    const events = [event({ role: 'assistant', reasoning_content: 'Hm.' }), event({ content: `I heard ${said}` }), end].map((text) => new TextEncoder().encode(text))
+    const end =
+      asked.model === 'breaker'
+        ? 'data: {"error":{"message":"out of memory"}}\n\n'
+        : `data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: {"id":"x","choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}\n\ndata: [DONE]\n\n`
+    const events = [
+      event({ role: 'assistant', reasoning_content: 'Hm.' }),
+      event({ content: `I heard ${said}` }),
+      end,
+    ].map((text) => new TextEncoder().encode(text))
     const pull = async (to: ReadableStreamDefaultController<Uint8Array>) => {
       if (asked.model === 'breaker' && events.length === 1) await printed.promise
       const next = events.shift()
@@ -50,8 +64,16 @@ afterAll(async () => {
   rmSync(scratch, { recursive: true, force: true })
 })
 
-async function buy(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<{ code: number; out: string; err: string }> {
-  const child = Bun.spawn([process.execPath, BUY, ...args], { cwd: scratch, env: { PATH: process.env.PATH ?? '', ...env }, stdout: 'pipe', stderr: 'pipe' })
+async function buy(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<{ code: number; out: string; err: string }> {
+  const child = Bun.spawn([process.execPath, BUY, ...args], {
+    cwd: scratch,
+    env: { PATH: process.env.PATH ?? '', ...env },
+    stdout: 'pipe',
+    stderr: 'pipe',
+  })
   const [code, out, err] = await Promise.all([child.exited, gather(child.stdout), child.stderr.text()])
   return { code, out, err }
 }
@@ -89,9 +111,24 @@ test('buy images prints the quote, the transaction and both balances, and saves 
 })
 
 test('buy --gateway solana pays on Solana, and says what left the wallet there', async () => {
-  const { code, out, err } = await buy(['--gateway', 'solana', 'images', 'a lighthouse', '--model', 'vendor-d/image-cv4', '--size', '512x512', '--url', running.url, '--out', 'solana.png'])
+  const { code, out, err } = await buy([
+    '--gateway',
+    'solana',
+    'images',
+    'a lighthouse',
+    '--model',
+    'vendor-d/image-cv4',
+    '--size',
+    '512x512',
+    '--url',
+    running.url,
+    '--out',
+    'solana.png',
+  ])
   expect({ code, err }).toEqual({ code: 0, err: '' })
-  expect(out).toMatch(/^quote     0\.\d{6} USDC on solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1, to [1-9A-HJ-NP-Za-km-z]{32,44}\n/)
+  expect(out).toMatch(
+    /^quote     0\.\d{6} USDC on solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1, to [1-9A-HJ-NP-Za-km-z]{32,44}\n/,
+  )
   expect(out).toMatch(/\npaid      settled on solana-devnet, transaction [1-9A-HJ-NP-Za-km-z]{64,90}\n/)
   const [before = 0, after = 0] = (/balance   (\S+) -> (\S+) USDC/.exec(out) ?? []).slice(1).map(Number)
   expect((before - after).toFixed(6)).toBe(/quote     (\S+)/.exec(out)?.[1] ?? '')
@@ -104,22 +141,41 @@ test('buy --gateway names those that there are', async () => {
 })
 
 test('buy images takes model, size and count, finds the gateway in FAREBOX_URL, and numbers the pictures', async () => {
-  const { code, out } = await buy(['images', 'two boats', '--model', 'vendor-d/image-cv4', '--size', '768x1344', '--n', '2', '--out', 'boat.png'], { FAREBOX_URL: `${running.url}/` })
+  const { code, out } = await buy(
+    ['images', 'two boats', '--model', 'vendor-d/image-cv4', '--size', '768x1344', '--n', '2', '--out', 'boat.png'],
+    { FAREBOX_URL: `${running.url}/` },
+  )
   expect(code).toBe(0)
   expect(out).toContain('quote     0.032500 USDC')
-  expect(readdirSync(scratch).filter((name) => name.startsWith('boat')).toSorted()).toEqual(['boat-1.png', 'boat.png'])
+  expect(
+    readdirSync(scratch)
+      .filter((name) => name.startsWith('boat'))
+      .toSorted(),
+  ).toEqual(['boat-1.png', 'boat.png'])
   for (const name of ['boat.png', 'boat-1.png']) expect(pngSize(readFileSync(join(scratch, name)))).toBe('768x1344')
 })
 
 test('buy video prints the quote, how it goes, the transaction and both balances, and saves the clip', async () => {
   const before = await payer.balance()
-  const { code, out, err } = await buy(['video', 'a red fox runs through the snow', '--seconds', '1', '--url', running.url, '--out', 'fox.mp4'])
+  const { code, out, err } = await buy([
+    'video',
+    'a red fox runs through the snow',
+    '--seconds',
+    '1',
+    '--url',
+    running.url,
+    '--out',
+    'fox.mp4',
+  ])
   expect({ code, err }).toEqual({ code: 0, err: '' })
   const after = await payer.balance()
   expect(before - after).toBe(52_000n)
   const transaction = /transaction (0x[0-9a-f]{64})/.exec(out)?.[1] ?? ''
   const [quote, wallet, waiting, ...rest] = out.split('\n')
-  expect([quote, wallet]).toEqual([`quote     0.052000 USDC on eip155:84532, to ${payer.payTo}`, `wallet    ${payer.account.address}, ${usd(before)} USDC`])
+  expect([quote, wallet]).toEqual([
+    `quote     0.052000 USDC on eip155:84532, to ${payer.payTo}`,
+    `wallet    ${payer.account.address}, ${usd(before)} USDC`,
+  ])
   expect(waiting).toMatch(/^waiting   job_\w+ is queued$/)
   expect(rest.filter((line) => !/^waiting   job_\w+ is (queued|in_progress)(, \d+%)?$/.test(line))).toEqual([
     `paid      settled on base-sepolia, transaction ${transaction}`,
@@ -134,7 +190,16 @@ test('buy video prints the quote, how it goes, the transaction and both balances
 
 test('buy speech prints the quote, the transaction and both balances, and saves a WAV that somebody speaks in', async () => {
   const before = await payer.balance()
-  const { code, out, err } = await buy(['speech', 'Hello, this is a gateway.', '--voice', 'George', '--url', running.url, '--out', 'hello.wav'])
+  const { code, out, err } = await buy([
+    'speech',
+    'Hello, this is a gateway.',
+    '--voice',
+    'George',
+    '--url',
+    running.url,
+    '--out',
+    'hello.wav',
+  ])
   expect({ code, err }).toEqual({ code: 0, err: '' })
   const after = await payer.balance()
   expect(before - after).toBe(2_313n)
@@ -151,24 +216,49 @@ test('buy speech prints the quote, the transaction and both balances, and saves 
   ])
   expect(await payer.transfersIn(transaction)).toMatchObject([{ value: 2_313n }])
   const wav = readFileSync(join(scratch, 'hello.wav'))
-  expect([wav.toString('latin1', 0, 4), wav.toString('latin1', 8, 12), wav.length > 32_000]).toEqual(['RIFF', 'WAVE', true])
+  expect([wav.toString('latin1', 0, 4), wav.toString('latin1', 8, 12), wav.length > 32_000]).toEqual([
+    'RIFF',
+    'WAVE',
+    true,
+  ])
 }, 20_000)
 
 test('buy music prints the same of a track, and saves it', async () => {
-  const { code, out, err } = await buy(['music', 'calm piano', '--seconds', '6', '--out', 'calm.wav'], { FAREBOX_URL: running.url })
+  const { code, out, err } = await buy(['music', 'calm piano', '--seconds', '6', '--out', 'calm.wav'], {
+    FAREBOX_URL: running.url,
+  })
   expect({ code, err }).toEqual({ code: 0, err: '' })
-  expect(out).toMatch(/^quote     0\.158500 USDC[^]*\npaid      settled on base-sepolia, transaction 0x\w+\nbalance [^]*\nmusic     calm\.wav, \d(\.\d)? s\nnote      Procedural music by Farebox - not a model/)
+  expect(out).toMatch(
+    /^quote     0\.158500 USDC[^]*\npaid      settled on base-sepolia, transaction 0x\w+\nbalance [^]*\nmusic     calm\.wav, \d(\.\d)? s\nnote      Procedural music by Farebox - not a model/,
+  )
   expect(readFileSync(join(scratch, 'calm.wav')).toString('latin1', 8, 12)).toBe('WAVE')
 }, 20_000)
 
 test('buy signs nothing above its limit, which is 1 USDC for real money and none for play money', async () => {
   const before = await payer.balance()
   const film = ['video', 'a red fox', '--model', 'vendor-e/video-2.0', '--resolution', '4K', '--url', running.url]
-  const too = (most: number, again: number) => ({ code: 1, err: `This costs more than ${most} USDC. To pay it all the same, say --most ${again}\n` })
+  const too = (most: number, again: number) => ({
+    code: 1,
+    err: `This costs more than ${most} USDC. To pay it all the same, say --most ${again}\n`,
+  })
   expect(await buy([...film, '--most', '9.99'])).toMatchObject(too(9.99, 11))
   expect(await buy(film, { FAREBOX_BUYER_KEY: payer.devnet.buyer.private_key })).toMatchObject(too(1, 11))
   expect(await payer.balance()).toBe(before)
-  const { code, out } = await buy(['video', 'a red fox', '--model', 'vendor-e/video-2.5', '--resolution', '480p', '--seconds', '7', '--out', 'dear.mp4'], { FAREBOX_URL: running.url })
+  const { code, out } = await buy(
+    [
+      'video',
+      'a red fox',
+      '--model',
+      'vendor-e/video-2.5',
+      '--resolution',
+      '480p',
+      '--seconds',
+      '7',
+      '--out',
+      'dear.mp4',
+    ],
+    { FAREBOX_URL: running.url },
+  )
   expect([code, out]).toEqual([0, expect.stringMatching(/^quote     1\.1/)])
 }, 20_000)
 
@@ -195,7 +285,9 @@ test('buy chat prints the quote, the answer as it came, its usage, the transacti
 })
 
 test('buy chat takes the longest answer, which the quote grows with', async () => {
-  const { code, out } = await buy(['chat', 'Sing', '--max-tokens', '20', '--model', 'farebox/parrot'], { FAREBOX_URL: running.url })
+  const { code, out } = await buy(['chat', 'Sing', '--max-tokens', '20', '--model', 'farebox/parrot'], {
+    FAREBOX_URL: running.url,
+  })
   expect(code).toBe(0)
   expect(out).toStartWith('quote     0.002000 USDC')
   expect(out).toMatch(/usage     \d+ tokens in, (?:1\d|20) out/)
@@ -203,9 +295,13 @@ test('buy chat takes the longest answer, which the quote grows with', async () =
 
 test('a free model is asked without a payment: system prompt, reasoning, and whose server it was', async () => {
   const before = await payer.balance()
-  const { code, out, err } = await buy(['chat', 'Hello', '--model', 'local/thinker', '--system', 'Be brief'], { FAREBOX_URL: running.url })
+  const { code, out, err } = await buy(['chat', 'Hello', '--model', 'local/thinker', '--system', 'Be brief'], {
+    FAREBOX_URL: running.url,
+  })
   expect({ code, err }).toEqual({ code: 0, err: '' })
-  expect(out).toBe('model     local/thinker\n\nHm.\n\nI heard system=Be brief;user=Hello\n\nusage     7 tokens in, 3 out\npaid      free, nothing was paid\n')
+  expect(out).toBe(
+    'model     local/thinker\n\nHm.\n\nI heard system=Be brief;user=Hello\n\nusage     7 tokens in, 3 out\npaid      free, nothing was paid\n',
+  )
   expect(await payer.balance()).toBe(before)
 })
 
@@ -227,9 +323,18 @@ const CAPPED = { 'x-max-tokens-capped': 'true', 'x-max-tokens-requested': '99999
 function between(events: string): Bun.Server<undefined> {
   const fetch = async (request: Request) => {
     const { pathname } = new URL(request.url)
-    if (request.headers.has('payment-signature')) return new Response(events, { headers: { 'content-type': 'text/event-stream', ...CAPPED } })
+    if (request.headers.has('payment-signature'))
+      return new Response(events, { headers: { 'content-type': 'text/event-stream', ...CAPPED } })
     const body = request.method === 'POST' ? await request.text() : null
-    const { status, headers, body: answer } = await globalThis.fetch(running.url + pathname, { method: request.method, headers: { 'content-type': 'application/json' }, body })
+    const {
+      status,
+      headers,
+      body: answer,
+    } = await globalThis.fetch(running.url + pathname, {
+      method: request.method,
+      headers: { 'content-type': 'application/json' },
+      body,
+    })
     headers.delete('content-encoding')
     return new Response(answer, { status, headers })
   }
@@ -239,8 +344,18 @@ function between(events: string): Bun.Server<undefined> {
 test.each([
   ['with its receipt', HALF + RECEIPT + BROKEN, `paid      settled, transaction 0x${'ab'.repeat(32)}`, 'out of memory'],
   ['without one', HALF + BROKEN, 'paid      nothing, as far as the gateway says: no receipt came', 'out of memory'],
-  ['without an end', HALF, 'paid      no receipt came; what had arrived may still be charged', 'the connection was lost'],
-  ['in an event that nobody can read', `${HALF}data: {"choices":[{\n\ndata: 7\n\n${RECEIPT}${DONE}`, `paid      settled, transaction 0x${'ab'.repeat(32)}`, 'a part of it could not be read'],
+  [
+    'without an end',
+    HALF,
+    'paid      no receipt came; what had arrived may still be charged',
+    'the connection was lost',
+  ],
+  [
+    'in an event that nobody can read',
+    `${HALF}data: {"choices":[{\n\ndata: 7\n\n${RECEIPT}${DONE}`,
+    `paid      settled, transaction 0x${'ab'.repeat(32)}`,
+    'a part of it could not be read',
+  ],
 ])('a paid answer that breaks off %s says what was charged, and the balance', async (_, events, paid, why) => {
   const server = between(events)
   const { code, out, err } = await buy(['chat', 'Sing', '--url', server.url.origin, '--max-tokens', '99999'])
@@ -270,19 +385,43 @@ test.each([
   ['an option of the other product', ['chat', 'hello', '--size', '1x1'], '--size is an option of images'],
   ['an option that video knows not', ['video', 'a fox', '--size', '1x1'], '--size is an option of images'],
   ['an option that only video knows', ['images', 'a fox', '--seconds', '4'], '--seconds is an option of video'],
-  ['a format that is not made', ['speech', 'Hello', '--format', 'mp3'], 'response_format: must be one of wav, pcm here, got "mp3"'],
+  [
+    'a format that is not made',
+    ['speech', 'Hello', '--format', 'mp3'],
+    'response_format: must be one of wav, pcm here, got "mp3"',
+  ],
   ['a length that is none', ['video', 'a fox', '--seconds', 'long'], '--seconds takes a whole number, not "long"'],
   ['a length that is not made', ['video', 'a fox', '--seconds', '99'], '400 '],
   ['a resolution that is not made', ['video', 'a fox', '--resolution', '4K'], '400 '],
   ['an image that is none', ['video', 'a fox', '--image', 'fox.png'], '400 '],
   ['a video model that nobody makes', ['video', 'a fox', '--model', 'vendor-f/video-1'], '503'],
-  ['a folder for a video that is not there', ['video', 'a fox', '--out', 'nowhere/fox.mp4'], '--out names a folder that cannot be written to'],
-  ['a longest answer that is none', ['chat', 'hello', '--max-tokens', 'long'], '--max-tokens takes a whole number, not "long"'],
-  ['a chat model that is not sold', ['chat', 'hello', '--model', 'vendor-z/none'], '400: Unknown model: vendor-z/none.'],
+  [
+    'a folder for a video that is not there',
+    ['video', 'a fox', '--out', 'nowhere/fox.mp4'],
+    '--out names a folder that cannot be written to',
+  ],
+  [
+    'a longest answer that is none',
+    ['chat', 'hello', '--max-tokens', 'long'],
+    '--max-tokens takes a whole number, not "long"',
+  ],
+  [
+    'a chat model that is not sold',
+    ['chat', 'hello', '--model', 'vendor-z/none'],
+    '400: Unknown model: vendor-z/none.',
+  ],
   ['a chat model that nobody serves', ['chat', 'hello', '--model', 'vendor-a/chat-6-small'], '503'],
-  ['a folder that is not there', ['images', 'a fox', '--out', 'nowhere/fox.png'], '--out names a folder that cannot be written to'],
+  [
+    'a folder that is not there',
+    ['images', 'a fox', '--out', 'nowhere/fox.png'],
+    '--out names a folder that cannot be written to',
+  ],
   ['an unknown option', ['images', 'a fox', '--colour', 'red'], '--colour'],
-  ['a model that is not sold', ['images', 'a fox', '--model', 'vendor-z/none'], '400 Invalid model: Unknown model: vendor-z/none.'],
+  [
+    'a model that is not sold',
+    ['images', 'a fox', '--model', 'vendor-z/none'],
+    '400 Invalid model: Unknown model: vendor-z/none.',
+  ],
 ])('buy with %s says so, exits with 1 and pays nothing', async (_, args, message) => {
   const before = await payer.balance()
   const { code, out, err } = await buy(args, { FAREBOX_URL: running.url })
@@ -294,5 +433,8 @@ test.each([
 
 test('buy without a gateway says how to start one', async () => {
   const { code, err } = await buy(['images', 'a fox', '--url', 'http://127.0.0.1:1'])
-  expect({ code, err }).toEqual({ code: 1, err: 'There is no gateway at http://127.0.0.1:1. Start one with: npx -y bun@1.4.4 start\n' })
+  expect({ code, err }).toEqual({
+    code: 1,
+    err: 'There is no gateway at http://127.0.0.1:1. Start one with: npx -y bun@1.4.4 start\n',
+  })
 })

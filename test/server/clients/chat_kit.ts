@@ -45,7 +45,9 @@ export async function tillAt(url: string) {
     return new Response(body.pipeThrough(listening), { status, headers })
   }
 
-  const pay = wrapFetchWithPaymentFromConfig(seen as typeof fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(payer.account) }] })
+  const pay = wrapFetchWithPaymentFromConfig(seen as typeof fetch, {
+    schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(payer.account) }],
+  })
 
   async function block(): Promise<bigint> {
     return BigInt(await rpc<Hex>(rpc_url, 'eth_blockNumber', []))
@@ -53,10 +55,21 @@ export async function tillAt(url: string) {
 
   /** What left the buyer since a block: amounts in order, and their transactions. */
   async function transfersSince(start: bigint) {
-    type Log = { readonly blockNumber: Hex; readonly data: Hex; readonly transactionHash: string; readonly topics: readonly Hex[] }
-    const logs = await rpc<readonly Log[]>(rpc_url, 'eth_getLogs', [{ address: asset, fromBlock: '0x0', toBlock: 'latest', topics: [TRANSFER, from] }])
+    type Log = {
+      readonly blockNumber: Hex
+      readonly data: Hex
+      readonly transactionHash: string
+      readonly topics: readonly Hex[]
+    }
+    const logs = await rpc<readonly Log[]>(rpc_url, 'eth_getLogs', [
+      { address: asset, fromBlock: '0x0', toBlock: 'latest', topics: [TRANSFER, from] },
+    ])
     const fresh = logs.filter(({ blockNumber }) => BigInt(blockNumber) > start)
-    return fresh.map(({ data, transactionHash, topics: [, , to = '0x'] }) => ({ value: BigInt(data), transaction: transactionHash, to: `0x${to.slice(26)}` }))
+    return fresh.map(({ data, transactionHash, topics: [, , to = '0x'] }) => ({
+      value: BigInt(data),
+      transaction: transactionHash,
+      to: `0x${to.slice(26)}`,
+    }))
   }
 
   /**
@@ -71,8 +84,16 @@ export async function tillAt(url: string) {
     expect(failures).toEqual([])
     const transfers = await transfersSince(start)
     expect(sales).not.toEqual([])
-    expect(transfers.map(({ value, to }) => [to, value])).toEqual(sales.map((sale) => [payer.payTo.toLowerCase(), sale.quote]))
-    for (const [index, { transaction }] of transfers.entries()) expect(receiptOf(sales[index])).toMatchObject({ success: true, transaction, network: payer.devnet.network, payer: payer.account.address })
+    expect(transfers.map(({ value, to }) => [to, value])).toEqual(
+      sales.map((sale) => [payer.payTo.toLowerCase(), sale.quote]),
+    )
+    for (const [index, { transaction }] of transfers.entries())
+      expect(receiptOf(sales[index])).toMatchObject({
+        success: true,
+        transaction,
+        network: payer.devnet.network,
+        payer: payer.account.address,
+      })
     return { answer, sales }
   }
 

@@ -15,7 +15,17 @@ import { parseConfig } from '../../../server/config/mod.ts'
 import { rpc } from '../../../server/devnet/anvil.ts'
 import { type Running, start } from '../../../server/main.ts'
 import { expectNothingRead, strangerHears } from '../../conformance/public_payment.ts'
-import { type Answer, decodeHeader, encodePayment, GENERATIONS, type Payer, payerAt, type Payment, pngSize, type Twist } from './payer.ts'
+import {
+  type Answer,
+  decodeHeader,
+  encodePayment,
+  GENERATIONS,
+  type Payer,
+  payerAt,
+  type Payment,
+  pngSize,
+  type Twist,
+} from './payer.ts'
 
 const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
 /** The smallest picture on the menu, for what is not about pictures. */
@@ -24,12 +34,22 @@ const SLOW = { model: 'vendor-e/image-pro', prompt: 'a harbour in the morning', 
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 
 const scratch = mkdtempSync(join(tmpdir(), 'farebox-interop-'))
-const log = { info: () => {}, warn: () => {}, alert: (message: string, fields: unknown) => console.error(message, fields), access: () => {}, flush: () => {} }
+const log = {
+  info: () => {},
+  warn: () => {},
+  alert: (message: string, fields: unknown) => console.error(message, fields),
+  access: () => {},
+  flush: () => {},
+}
 let running: Running
 let payer: Payer
 
 beforeAll(async () => {
-  const read = parseConfig('', { PORT: '0', DATABASE_URL: `sqlite:${join(scratch, 'farebox.db')}`, OBJECT_STORE: `file:${join(scratch, 'media')}` })
+  const read = parseConfig('', {
+    PORT: '0',
+    DATABASE_URL: `sqlite:${join(scratch, 'farebox.db')}`,
+    OBJECT_STORE: `file:${join(scratch, 'media')}`,
+  })
   if (!read.ok) throw new Error(read.mistakes.join('\n'))
   running = await start(read.config, log)
   payer = await payerAt(running.url)
@@ -41,18 +61,50 @@ afterAll(async () => {
 })
 
 /** `fetch` as @x402/fetch makes it, without a single option. */
-const official = () => wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(payer.account) }] })
+const official = () =>
+  wrapFetchWithPaymentFromConfig(fetch, {
+    schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(payer.account) }],
+  })
 /** The payment as the calldata of its settlement tells it: nine words behind the selector of `transferWithAuthorization`. */
 async function publishedIn(transaction: Hex, accepted: Payment['accepted']): Promise<Payment> {
   const { input } = (await rpc(payer.devnet.rpc_url, 'eth_getTransactionByHash', [transaction])) as { input: Hex }
   const words = input.slice(input.indexOf('e3ee160e') + 8).match(/.{64}/g) ?? []
-  const [from, to, value, validAfter, validBefore, nonce, v, r, s] = words as [string, string, string, string, string, string, string, string, string]
-  const [address, number] = [(word: string): Hex => `0x${word.slice(24)}`, (word: string) => String(BigInt(`0x${word}`))]
-  const authorization = { from: address(from), to: address(to), value: number(value), validAfter: number(validAfter), validBefore: number(validBefore), nonce: `0x${nonce}` as Hex }
-  return { x402Version: 2, resource: undefined, accepted, payload: { signature: `0x${r}${s}${v.slice(62)}`, authorization } }
+  const [from, to, value, validAfter, validBefore, nonce, v, r, s] = words as [
+    string,
+    string,
+    string,
+    string,
+    string,
+    string,
+    string,
+    string,
+    string,
+  ]
+  const [address, number] = [
+    (word: string): Hex => `0x${word.slice(24)}`,
+    (word: string) => String(BigInt(`0x${word}`)),
+  ]
+  const authorization = {
+    from: address(from),
+    to: address(to),
+    value: number(value),
+    validAfter: number(validAfter),
+    validBefore: number(validBefore),
+    nonce: `0x${nonce}` as Hex,
+  }
+  return {
+    x402Version: 2,
+    resource: undefined,
+    accepted,
+    payload: { signature: `0x${r}${s}${v.slice(62)}`, authorization },
+  }
 }
 
-const order = (body: unknown) => ({ method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })
+const order = (body: unknown) => ({
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify(body),
+})
 
 /** What left the buyer while `work` ran, and what it came to. */
 async function watched<T>(work: () => Promise<T>): Promise<{ answer: T; spent: bigint }> {
@@ -65,7 +117,9 @@ async function watched<T>(work: () => Promise<T>): Promise<{ answer: T; spent: b
 async function expectTransfer(transaction: string, value: bigint): Promise<void> {
   expect(transaction).toMatch(/^0x[0-9a-f]{64}$/)
   const { account, payTo } = payer
-  expect(await payer.transfersIn(transaction)).toEqual([{ from: account.address.toLowerCase() as Hex, to: payTo.toLowerCase() as Hex, value }])
+  expect(await payer.transfersIn(transaction)).toEqual([
+    { from: account.address.toLowerCase() as Hex, to: payTo.toLowerCase() as Hex, value },
+  ])
 }
 
 async function expectPng(url: string, size: string): Promise<void> {
@@ -85,9 +139,17 @@ describe('public clients', () => {
     const { answer: response, spent } = await watched(() => official()(running.url + GENERATIONS, order(FOX)))
     expect(response.status).toBe(200)
     const body = (await response.json()) as Answer['body']
-    expect(body).toMatchObject({ price: { amount: '0.022000', currency: 'USD' }, payment: { status: 'settled', network: 'base-sepolia' } })
+    expect(body).toMatchObject({
+      price: { amount: '0.022000', currency: 'USD' },
+      payment: { status: 'settled', network: 'base-sepolia' },
+    })
     const receipt = decodePaymentResponseHeader(response.headers.get('payment-response') ?? '')
-    expect(receipt).toMatchObject({ success: true, transaction: body.payment.tx_hash, network: 'eip155:84532', payer: payer.account.address })
+    expect(receipt).toMatchObject({
+      success: true,
+      transaction: body.payment.tx_hash,
+      network: 'eip155:84532',
+      payer: payer.account.address,
+    })
     expect(response.headers.get('x-payment-receipt')).toBe(receipt.transaction)
     expect(spent).toBe(quote)
     await expectTransfer(receipt.transaction, quote)
@@ -96,7 +158,9 @@ describe('public clients', () => {
   })
 
   test('@x402/axios 2.11 buys two images of another size unchanged', async () => {
-    const api = wrapAxiosWithPaymentFromConfig(axios.create(), { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(payer.account) as never }] })
+    const api = wrapAxiosWithPaymentFromConfig(axios.create(), {
+      schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(payer.account) as never }],
+    })
     const wide = { model: 'vendor-d/image-cv4', prompt: 'a sailing boat', size: '1344x768', n: 2 }
     const { answer, spent } = await watched(() => api.post(running.url + GENERATIONS, wide))
     expect(answer.status).toBe(200)
@@ -121,7 +185,11 @@ describe('public clients', () => {
     })
     const bodies = (await Promise.all(last.responses.map((response) => response.json()))) as Answer['body'][]
     expect(last.responses.map(({ status }) => status)).toEqual([200, 200, 200])
-    expect(bodies.map(({ payment }) => payment.status).toSorted()).toEqual(['already_settled', 'already_settled', 'settled'])
+    expect(bodies.map(({ payment }) => payment.status).toSorted()).toEqual([
+      'already_settled',
+      'already_settled',
+      'settled',
+    ])
     expect(new Set(bodies.map(({ payment }) => payment.tx_hash)).size).toBe(1)
     expect(bodies[0].id).toBe(last.job.id)
     expect(spent).toBe(48_250n)
@@ -141,7 +209,10 @@ describe('payment headers', () => {
     expect(spent).toBe(16_750n)
     const { poll_url } = (await payer.post(SMALL, { [second]: payment })).body
     const { answer: polled, spent: again } = await watched(() => payer.get(poll_url, { [second]: payment }))
-    expect(polled).toMatchObject({ status: 200, body: { payment: { status: 'already_settled', tx_hash: bought.body.payment.tx_hash } } })
+    expect(polled).toMatchObject({
+      status: 200,
+      body: { payment: { status: 'already_settled', tx_hash: bought.body.payment.tx_hash } },
+    })
     expect(polled.body.data).toEqual(bought.body.data)
     expect(again).toBe(0n)
   })
@@ -161,7 +232,9 @@ describe('payment headers', () => {
   test('another wallet may not collect', async () => {
     const bought = await payer.post(SMALL, { 'payment-signature': encodePayment(await payer.sign(SMALL)) })
     const stranger = await payerAt(running.url, generatePrivateKey())
-    const polled = await payer.get(`${GENERATIONS}/${bought.body.id}`, { 'payment-signature': encodePayment(await stranger.sign(SMALL)) })
+    const polled = await payer.get(`${GENERATIONS}/${bought.body.id}`, {
+      'payment-signature': encodePayment(await stranger.sign(SMALL)),
+    })
     expect(polled).toMatchObject({ status: 403, body: { error: 'Payment payer mismatch' } })
   })
 })
@@ -199,7 +272,11 @@ describe('replays', () => {
       },
     }
     // The test and the buyer have one address, by which the identical order would be known.
-    const orders = ['what have they bought?', 'and the others?'].map((prompt) => ({ method: 'POST', path: GENERATIONS, body: { ...SMALL, prompt } }))
+    const orders = ['what have they bought?', 'and the others?'].map((prompt) => ({
+      method: 'POST',
+      path: GENERATIONS,
+      body: { ...SMALL, prompt },
+    }))
     expectNothingRead(await strangerHears(shop, { payment, orders, polls: [`${GENERATIONS}/${bought.body.id}`] }))
     const fresh = encodePayment(await payer.sign(SMALL))
     const before = await payer.balance()
@@ -210,7 +287,9 @@ describe('replays', () => {
   test('one hundred identical POSTs at once make one job and one transfer', async () => {
     const payment = await payer.sign(SMALL)
     const header = { 'payment-signature': encodePayment(payment) }
-    const { answer: answers, spent } = await watched(() => Promise.all(Array.from({ length: 100 }, () => payer.post(SMALL, header))))
+    const { answer: answers, spent } = await watched(() =>
+      Promise.all(Array.from({ length: 100 }, () => payer.post(SMALL, header))),
+    )
     const [won, ...others] = answers.filter(({ status }) => status === 200)
     expect(others).toEqual([])
     expect(new Set(answers.map(({ body }) => body.job_id ?? body.id))).toEqual(new Set([won?.body.id]))
@@ -225,7 +304,11 @@ describe('replays', () => {
 
 /** 402 with this code and a fresh, complete challenge that could be signed at once. */
 function expectRefused(answer: Answer, code: string): void {
-  expect({ status: answer.status, code: answer.body?.code, why: answer.body?.details }).toEqual({ status: 402, code, why: expect.any(String) })
+  expect({ status: answer.status, code: answer.body?.code, why: answer.body?.details }).toEqual({
+    status: 402,
+    code,
+    why: expect.any(String),
+  })
   const { headers, body } = answer
   const required = headers.get('payment-required')
   expect(headers.get('x-payment-required')).toBe(required)
@@ -235,42 +318,100 @@ function expectRefused(answer: Answer, code: string): void {
   expect(challenge).toMatchObject({ x402Version: 2, resource: { url: running.url + GENERATIONS } })
   expect(body).toMatchObject({ x402Version: 2, accepts: challenge.accepts, error: 'Payment verification failed' })
   const { asset, network } = payer.devnet
-  const offer = { scheme: 'exact', network, amount: '16750', asset, payTo: payer.payTo, maxTimeoutSeconds: 600, extra: { name: 'USDC', version: '2' } }
+  const offer = {
+    scheme: 'exact',
+    network,
+    amount: '16750',
+    asset,
+    payTo: payer.payTo,
+    maxTimeoutSeconds: 600,
+    extra: { name: 'USDC', version: '2' },
+  }
   expect(challenge.accepts).toEqual([offer])
 }
 
 describe('bad payments: a 402 with a code and a fresh challenge, and no money moves', () => {
   const now = () => Math.floor(Date.now() / 1000)
-  const signed = (twist: Twist | (() => Twist)) => async () => encodePayment(await payer.sign(SMALL, typeof twist === 'function' ? twist() : twist))
+  const signed = (twist: Twist | (() => Twist)) => async () =>
+    encodePayment(await payer.sign(SMALL, typeof twist === 'function' ? twist() : twist))
   const changed = (change: (payment: Payment) => unknown) => async () => encodePayment(change(await payer.sign(SMALL)))
-  const accepting = (accepted: object) => changed((payment) => ({ ...payment, accepted: { ...payment.accepted, ...accepted } }))
+  const accepting = (accepted: object) =>
+    changed((payment) => ({ ...payment, accepted: { ...payment.accepted, ...accepted } }))
   const resigned = (change: (signature: Hex) => string) =>
-    changed((payment) => ({ ...payment, payload: { ...payment.payload, signature: change(payment.payload.signature) } }))
+    changed((payment) => ({
+      ...payment,
+      payload: { ...payment.payload, signature: change(payment.payload.signature) },
+    }))
   const otherSeller = '0x000000000000000000000000000000000000dEaD'
 
   const bad: readonly [string, string, string, () => Promise<string>][] = [
     ['not base64', 'PAYMENT_INVALID', 'is not base64', async () => 'not base64, surely!'],
     ['not JSON', 'PAYMENT_INVALID', 'is not base64 of JSON', async () => btoa('{"x402Version":')],
     ['JSON, but no object', 'PAYMENT_INVALID', 'x402Version must be 2', async () => encodePayment(null)],
-    ['wrong version', 'PAYMENT_INVALID', 'x402Version must be 2, got 3', changed((payment) => ({ ...payment, x402Version: 3 }))],
-    ['a v1-shaped payload', 'PAYMENT_INVALID', 'x402Version must be 2, got 1', changed(({ payload }) => ({ x402Version: 1, scheme: 'exact', network: 'base-sepolia', payload }))],
+    [
+      'wrong version',
+      'PAYMENT_INVALID',
+      'x402Version must be 2, got 3',
+      changed((payment) => ({ ...payment, x402Version: 3 })),
+    ],
+    [
+      'a v1-shaped payload',
+      'PAYMENT_INVALID',
+      'x402Version must be 2, got 1',
+      changed(({ payload }) => ({ x402Version: 1, scheme: 'exact', network: 'base-sepolia', payload })),
+    ],
     ['no payload', 'PAYMENT_INVALID', 'malformed at /payload', changed(({ payload: _, ...rest }) => rest)],
     ['wrong scheme', 'PAYMENT_INVALID', 'accepts upto', accepting({ scheme: 'upto' })],
     ['wrong network', 'PAYMENT_INVALID', 'accepts exact on eip155:8453 ', accepting({ network: 'eip155:8453' })],
-    ['another asset', 'PAYMENT_INVALID', 'in 0x000000000000000000000000000000000000dEaD, but on offer', accepting({ asset: otherSeller })],
+    [
+      'another asset',
+      'PAYMENT_INVALID',
+      'in 0x000000000000000000000000000000000000dEaD, but on offer',
+      accepting({ asset: otherSeller }),
+    ],
     ['another recipient', 'PAYMENT_INVALID', 'recipient_mismatch', signed({ authorization: { to: otherSeller } })],
     ['value one unit too low', 'PAYMENT_INVALID', 'value is 16749', signed({ authorization: { value: '16749' } })],
     ['value one unit too high', 'PAYMENT_INVALID', 'value is 16751', signed({ authorization: { value: '16751' } })],
-    ['expired', 'PAYMENT_UNFUNDED', 'valid_before', signed(() => ({ authorization: { validBefore: String(now() - 1) } }))],
-    ['not yet valid', 'PAYMENT_UNFUNDED', 'valid_after', signed(() => ({ authorization: { validAfter: String(now() + 60) } }))],
-    ['under six seconds of life', 'PAYMENT_UNFUNDED', 'at least 6 seconds after now', signed(() => ({ authorization: { validBefore: String(now() + 5) } }))],
-    ['signature of another key', 'PAYMENT_INVALID', 'it is a signature of 0x', signed({ as: privateKeyToAccount(generatePrivateKey()) })],
-    ['signature of another domain name', 'PAYMENT_INVALID', 'in the offered EIP-712 domain it is a signature of 0x', signed({ domain: 'USD Coin' })],
+    [
+      'expired',
+      'PAYMENT_UNFUNDED',
+      'valid_before',
+      signed(() => ({ authorization: { validBefore: String(now() - 1) } })),
+    ],
+    [
+      'not yet valid',
+      'PAYMENT_UNFUNDED',
+      'valid_after',
+      signed(() => ({ authorization: { validAfter: String(now() + 60) } })),
+    ],
+    [
+      'under six seconds of life',
+      'PAYMENT_UNFUNDED',
+      'at least 6 seconds after now',
+      signed(() => ({ authorization: { validBefore: String(now() + 5) } })),
+    ],
+    [
+      'signature of another key',
+      'PAYMENT_INVALID',
+      'it is a signature of 0x',
+      signed({ as: privateKeyToAccount(generatePrivateKey()) }),
+    ],
+    [
+      'signature of another domain name',
+      'PAYMENT_INVALID',
+      'in the offered EIP-712 domain it is a signature of 0x',
+      signed({ domain: 'USD Coin' }),
+    ],
     ['high s', 'PAYMENT_INVALID', 'upper half of the order', resigned(mirrored)],
     ['signature one byte short', 'PAYMENT_INVALID', '64 bytes long', resigned((signature) => signature.slice(0, -2))],
     ['signature one byte long', 'PAYMENT_INVALID', '66 bytes long', resigned((signature) => `${signature}00`)],
     ['signature that is no hex', 'PAYMENT_INVALID', 'signature is malformed', resigned(() => 'signed, the buyer')],
-    ['a header of 15,000 bytes that mean nothing', 'PAYMENT_INVALID', 'is not base64 of JSON', async () => 'A'.repeat(15_000)],
+    [
+      'a header of 15,000 bytes that mean nothing',
+      'PAYMENT_INVALID',
+      'is not base64 of JSON',
+      async () => 'A'.repeat(15_000),
+    ],
   ]
 
   test.each(bad)('%s: %s, %s', async (_, code, reason, header) => {
@@ -284,7 +425,10 @@ describe('bad payments: a 402 with a code and a fresh challenge, and no money mo
 
   test('an empty wallet: PAYMENT_UNFUNDED', async () => {
     const pauper = await payerAt(running.url, generatePrivateKey())
-    expectRefused(await pauper.post(SMALL, { 'payment-signature': encodePayment(await pauper.sign(SMALL)) }), 'PAYMENT_UNFUNDED')
+    expectRefused(
+      await pauper.post(SMALL, { 'payment-signature': encodePayment(await pauper.sign(SMALL)) }),
+      'PAYMENT_UNFUNDED',
+    )
   })
 
   test('a nonce used on chain: PAYMENT_REPLAY, without a job', async () => {
@@ -307,7 +451,8 @@ describe('bad payments: a 402 with a code and a fresh challenge, and no money mo
 
   test('unknown extensions are tolerated, up to a header of 15,000 bytes', async () => {
     const payment = await payer.sign(SMALL)
-    const extended = (filler: string) => encodePayment({ ...payment, extensions: { 'from-the-future': { info: { filler }, schema: {} } } })
+    const extended = (filler: string) =>
+      encodePayment({ ...payment, extensions: { 'from-the-future': { info: { filler }, schema: {} } } })
     const header = extended('x'.repeat(Math.floor(((15_000 - extended('').length) * 3) / 4)))
     expect(header.length).toBeWithin(14_990, 15_001)
     const { answer, spent } = await watched(() => payer.post(SMALL, { 'payment-signature': header }))
@@ -324,13 +469,27 @@ function mirrored(signature: Hex): Hex {
 }
 
 describe('four gateways in one process', () => {
-  type Listed = { readonly name: string; readonly base_url: string; readonly network: string; readonly label: string; readonly buyer: { readonly address: string; readonly private_key: string } }
-  const listed = async (url = running.url) => ((await (await fetch(`${url}/devnet`)).json()) as { gateways: readonly Listed[] }).gateways
-  const offersAt = async (url: string) => decodeHeader((await fetch(url + GENERATIONS, order(FOX))).headers.get('payment-required')).accepts as readonly Payment['accepted'][]
+  type Listed = {
+    readonly name: string
+    readonly base_url: string
+    readonly network: string
+    readonly label: string
+    readonly buyer: { readonly address: string; readonly private_key: string }
+  }
+  const listed = async (url = running.url) =>
+    ((await (await fetch(`${url}/devnet`)).json()) as { gateways: readonly Listed[] }).gateways
+  const offersAt = async (url: string) =>
+    decodeHeader((await fetch(url + GENERATIONS, order(FOX))).headers.get('payment-required'))
+      .accepts as readonly Payment['accepted'][]
 
   test('are listed at /devnet with an origin each, the same whichever of them is asked', async () => {
     const gateways = await listed()
-    expect(gateways.map(({ name, label }) => [name, label])).toEqual([['devnet', 'base-sepolia'], ['solana', 'solana-devnet'], ['nano', 'base-sepolia'], ['testnet', 'base-sepolia']])
+    expect(gateways.map(({ name, label }) => [name, label])).toEqual([
+      ['devnet', 'base-sepolia'],
+      ['solana', 'solana-devnet'],
+      ['nano', 'base-sepolia'],
+      ['testnet', 'base-sepolia'],
+    ])
     expect(new Set(gateways.map(({ base_url }) => base_url)).size).toBe(4)
     expect(gateways[0]?.base_url).toBe(running.url)
     for (const { base_url } of gateways) expect(await listed(base_url)).toEqual(gateways)
@@ -338,25 +497,48 @@ describe('four gateways in one process', () => {
 
   test('sell the same at the same price, each for its own money and under its own origin', async () => {
     const gateways = await listed()
-    const told = await Promise.all(gateways.map(async ({ base_url, name }) => [name, (await offersAt(base_url)).map(({ scheme, network, amount, extra }) => [scheme, network, amount, extra?.name ?? 'transaction'])]))
+    const told = await Promise.all(
+      gateways.map(async ({ base_url, name }) => [
+        name,
+        (await offersAt(base_url)).map(({ scheme, network, amount, extra }) => [
+          scheme,
+          network,
+          amount,
+          extra?.name ?? 'transaction',
+        ]),
+      ]),
+    )
     const evm = ['exact', 'eip155:84532', '22000', 'USDC']
-    expect(told).toEqual([['devnet', [evm]], ['solana', [['exact', 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1', '22000', 'transaction']]], ['nano', [evm, ['exact', 'eip155:84532', '22000', 'GatewayWalletBatched']]], ['testnet', [evm]]])
+    expect(told).toEqual([
+      ['devnet', [evm]],
+      ['solana', [['exact', 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1', '22000', 'transaction']]],
+      ['nano', [evm, ['exact', 'eip155:84532', '22000', 'GatewayWalletBatched']]],
+      ['testnet', [evm]],
+    ])
     for (const { base_url, network } of gateways) {
-      const { resource } = decodeHeader((await fetch(base_url + GENERATIONS, order(FOX))).headers.get('payment-required'))
-      const health = (await (await fetch(`${base_url}/api/v1/health/chain`)).json()) as { networks: readonly { network: string }[] }
+      const { resource } = decodeHeader(
+        (await fetch(base_url + GENERATIONS, order(FOX))).headers.get('payment-required'),
+      )
+      const health = (await (await fetch(`${base_url}/api/v1/health/chain`)).json()) as {
+        networks: readonly { network: string }[]
+      }
       expect([resource.url, health.networks[0]?.network]).toEqual([base_url + GENERATIONS, network])
     }
   })
 
   test('the test network lists fewer models', async () => {
     const [first, , , testnet] = await listed()
-    const count = async (url = '') => ((await (await fetch(`${url}/api/v1/models`)).json()) as { data: readonly unknown[] }).data.length
+    const count = async (url = '') =>
+      ((await (await fetch(`${url}/api/v1/models`)).json()) as { data: readonly unknown[] }).data.length
     expect(await count(testnet?.base_url)).toBeLessThan(await count(first?.base_url))
   })
 
   test('show the wallet of their own network what it holds', async () => {
     const { base_url, buyer } = (await listed())[1] as Listed
-    const balance = (await (await fetch(`${base_url}/api/v1/balance?address=${buyer.address}`)).json()) as { balance: string; chain: string }
+    const balance = (await (await fetch(`${base_url}/api/v1/balance?address=${buyer.address}`)).json()) as {
+      balance: string
+      chain: string
+    }
     expect([Number(balance.balance) > 0, balance.chain]).toEqual([true, 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'])
     expect((await fetch(`${base_url}/api/v1/balance?address=${payer.account.address}`)).status).toBe(400)
   })
@@ -364,15 +546,35 @@ describe('four gateways in one process', () => {
   test('@x402/svm pays with nothing but the gateway: what it reads before is free there, and what it then asks a node is sold', async () => {
     const { base_url, buyer } = (await listed())[1] as Listed
     const signer = await createKeyPairSignerFromBytes(new Uint8Array(getBase58Encoder().encode(buyer.private_key)))
-    const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'solana:*', client: new ExactSvmScheme(signer, { rpcUrl: `${base_url}/api/v1/solana/rpc` }) }] })
-    const asked = await pay(`${base_url}/api/v1/solana/rpc`, order({ jsonrpc: '2.0', id: 7, method: 'getSlot', params: [] }))
-    expect([asked.status, asked.headers.get('x-network'), ((await asked.json()) as { result: unknown }).result]).toEqual([200, 'solana-devnet', expect.any(Number)])
-    expect(decodePaymentResponseHeader(asked.headers.get('payment-response') ?? '')).toMatchObject({ success: true, payer: signer.address, amount: '1500' })
+    const pay = wrapFetchWithPaymentFromConfig(fetch, {
+      schemes: [
+        { network: 'solana:*', client: new ExactSvmScheme(signer, { rpcUrl: `${base_url}/api/v1/solana/rpc` }) },
+      ],
+    })
+    const asked = await pay(
+      `${base_url}/api/v1/solana/rpc`,
+      order({ jsonrpc: '2.0', id: 7, method: 'getSlot', params: [] }),
+    )
+    expect([
+      asked.status,
+      asked.headers.get('x-network'),
+      ((await asked.json()) as { result: unknown }).result,
+    ]).toEqual([200, 'solana-devnet', expect.any(Number)])
+    expect(decodePaymentResponseHeader(asked.headers.get('payment-response') ?? '')).toMatchObject({
+      success: true,
+      payer: signer.address,
+      amount: '1500',
+    })
   })
 
   test('tell a wallet what it has spent there, in whichever case it is asked about', async () => {
     const [first] = await listed()
-    const spentBy = async (wallet: string) => ((await (await fetch(`${first?.base_url}/api/v1/wallet/${wallet}/reconciliation`)).json()) as { totals: { calls: number } }).totals
+    const spentBy = async (wallet: string) =>
+      (
+        (await (await fetch(`${first?.base_url}/api/v1/wallet/${wallet}/reconciliation`)).json()) as {
+          totals: { calls: number }
+        }
+      ).totals
     const { address } = payer.account
     const spent = await spentBy(address)
     expect([spent.calls > 0, await spentBy(address.toLowerCase())]).toEqual([true, spent])
@@ -381,7 +583,11 @@ describe('four gateways in one process', () => {
   test('a payment that is good at one is good nowhere else, whatever it says that it accepts', async () => {
     const [, solana, nano] = await listed()
     const payment = await payer.sign(FOX)
-    const send = (url: string, sent: Payment) => fetch(url + GENERATIONS, { ...order(FOX), headers: { 'content-type': 'application/json', 'payment-signature': encodePayment(sent) } })
+    const send = (url: string, sent: Payment) =>
+      fetch(url + GENERATIONS, {
+        ...order(FOX),
+        headers: { 'content-type': 'application/json', 'payment-signature': encodePayment(sent) },
+      })
     const foreign = (await offersAt(solana?.base_url ?? ''))[0] as Payment['accepted']
     const batched = (await offersAt(nano?.base_url ?? ''))[1] as Payment['accepted']
     const lies = [
@@ -389,7 +595,8 @@ describe('four gateways in one process', () => {
       await send(solana?.base_url ?? '', { ...payment, accepted: foreign }),
       await send(running.url, { ...payment, accepted: foreign }),
     ]
-    for (const response of lies) expect([response.status, ((await response.json()) as { code: string }).code]).toEqual([402, 'PAYMENT_INVALID'])
+    for (const response of lies)
+      expect([response.status, ((await response.json()) as { code: string }).code]).toEqual([402, 'PAYMENT_INVALID'])
     // Of the two offers of nano it fits the one that it was signed for, and it pays once: at one of the gateways that share the asset.
     expect((await send(nano?.base_url ?? '', { ...payment, accepted: batched })).status).toBe(200)
     expect(((await (await send(running.url, payment)).json()) as { code: string }).code).toBe('PAYMENT_REPLAY')

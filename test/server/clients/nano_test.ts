@@ -18,7 +18,11 @@ import { decodeHeader, encodePayment } from './payer.ts'
 const NETWORK = 'eip155:84532'
 const ASSET = '0x036CbD53842c5426634e7929541eC2318f3dCF7e'
 const SELLER = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
-const QUESTION = { model: 'vendor-d/chat-5.3', messages: [{ role: 'user', content: 'Why is the sky blue?' }], max_tokens: 100 }
+const QUESTION = {
+  model: 'vendor-d/chat-5.3',
+  messages: [{ role: 'user', content: 'Why is the sky blue?' }],
+  max_tokens: 100,
+}
 /** At this size the image costs 22,000 base units. */
 const QUOTE = 22_000n
 
@@ -36,9 +40,16 @@ afterAll(async () => {
 })
 
 /** Words are tokens here: the real tokenizer takes a second to load. */
-function shopOf(chain: Chain, { vendor = scriptedVendor(), ...setup }: Partial<Setup> & { vendor?: ScriptedVendor } = {}): Gateway {
+function shopOf(
+  chain: Chain,
+  { vendor = scriptedVendor(), ...setup }: Partial<Setup> & { vendor?: ScriptedVendor } = {},
+): Gateway {
   const countTokens = async (text: string) => text.split(/\s+/).length
-  return gateway({ ports: { ...localPorts({ chain, images: () => vendor, chat: () => scriptedChat(), log }), countTokens }, label: 'base-sepolia', ...setup })
+  return gateway({
+    ports: { ...localPorts({ chain, images: () => vendor, chat: () => scriptedChat(), log }), countTokens },
+    label: 'base-sepolia',
+    ...setup,
+  })
 }
 
 /** The shop on loopback while `work` runs. */
@@ -64,9 +75,18 @@ describe("GatewayClient.pay(), the vendor's public client", () => {
     serving(batched, async (url) => {
       const { address, client } = buyer(100_000n)
       const bought = await client.pay<any>(url + GENERATIONS, { method: 'POST', body: FOX })
-      expect(bought).toMatchObject({ status: 200, amount: QUOTE, data: { payment: { status: 'settled', network: 'base-sepolia', tx_hash: bought.transaction } } })
+      expect(bought).toMatchObject({
+        status: 200,
+        amount: QUOTE,
+        data: { payment: { status: 'settled', network: 'base-sepolia', tx_hash: bought.transaction } },
+      })
       const [transfer, ...others] = api.transfers.filter(({ fromAddress }) => fromAddress === address)
-      expect(transfer).toMatchObject({ id: bought.transaction, status: 'received', toAddress: SELLER, amount: String(QUOTE) })
+      expect(transfer).toMatchObject({
+        id: bought.transaction,
+        status: 'received',
+        toAddress: SELLER,
+        amount: String(QUOTE),
+      })
       expect(others).toEqual([])
       expect(api.balanceOf(address)).toBe(100_000n - QUOTE)
     }))
@@ -74,7 +94,10 @@ describe("GatewayClient.pay(), the vendor's public client", () => {
   test('buys an answer, settled before its headers', () =>
     serving(batched, async (url) => {
       const { address, client } = buyer(1_000_000n)
-      const { data, amount, transaction } = await client.pay<any>(`${url}/api/v1/chat/completions`, { method: 'POST', body: QUESTION })
+      const { data, amount, transaction } = await client.pay<any>(`${url}/api/v1/chat/completions`, {
+        method: 'POST',
+        body: QUESTION,
+      })
       expect(data.choices[0].message).toEqual({ role: 'assistant', content: 'Hello' })
       expect(api.balanceOf(address)).toBe(1_000_000n - amount)
       expect(api.transfers.at(-1)).toMatchObject({ id: transaction, amount: String(amount) })
@@ -84,7 +107,9 @@ describe("GatewayClient.pay(), the vendor's public client", () => {
     serving(batched, async (url) => {
       const before = api.transfers.length
       const { client } = buyer(QUOTE - 1n)
-      await expect(client.pay(url + GENERATIONS, { method: 'POST', body: FOX })).rejects.toThrow('Payment verification failed')
+      await expect(client.pay(url + GENERATIONS, { method: 'POST', body: FOX })).rejects.toThrow(
+        'Payment verification failed',
+      )
       expect(api.transfers).toHaveLength(before)
     }))
 
@@ -100,7 +125,10 @@ describe("GatewayClient.pay(), the vendor's public client", () => {
 test('an offer asks for the life that the API wants to be left, and for the time of the work on top', async () => {
   const challenge = await shopOf(multiChain([plainChain([]), batched])).fetch(order(FOX))
   const { accepts } = decodeHeader(challenge.headers.get('payment-required')) as { accepts: readonly Offer[] }
-  expect(accepts.map(({ maxTimeoutSeconds, extra }) => [extra?.name, maxTimeoutSeconds])).toEqual([['USDC', 600], ['GatewayWalletBatched', 605_400]])
+  expect(accepts.map(({ maxTimeoutSeconds, extra }) => [extra?.name, maxTimeoutSeconds])).toEqual([
+    ['USDC', 600],
+    ['GatewayWalletBatched', 605_400],
+  ])
 })
 
 test('a poll asks for the same life as the order did, on every rail', async () => {
@@ -132,7 +160,9 @@ test('five hundred calls at once of a wallet with the price of one start exactly
   const refused: number[] = []
   const won = (await Promise.all(answers)).filter(({ status }) => status === 200)
   expect([won.length, refused.length, vendor.jobs.length]).toEqual([1, 499, 1])
-  expect(api.transfers.filter(({ fromAddress }) => fromAddress === address).map(({ id }) => id)).toEqual([decodePaymentResponseHeader(won[0]?.receipt ?? '').transaction])
+  expect(api.transfers.filter(({ fromAddress }) => fromAddress === address).map(({ id }) => id)).toEqual([
+    decodePaymentResponseHeader(won[0]?.receipt ?? '').transaction,
+  ])
   expect(api.balanceOf(address)).toBe(0n)
 }, 30_000)
 
@@ -141,10 +171,19 @@ test('@x402/fetch with the plain scheme picks the plain offer, which comes first
   return serving(multiChain([plainChain(seen), batched]), async (url) => {
     const account = privateKeyToAccount(generatePrivateKey())
     const before = api.transfers.length
-    const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(account) }] })
-    const response = await pay(url + GENERATIONS, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(FOX) })
+    const pay = wrapFetchWithPaymentFromConfig(fetch, {
+      schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(account) }],
+    })
+    const response = await pay(url + GENERATIONS, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(FOX),
+    })
     expect(response.status).toBe(200)
-    expect(decodePaymentResponseHeader(response.headers.get('payment-response') ?? '')).toMatchObject({ transaction: PAID, payer: account.address })
+    expect(decodePaymentResponseHeader(response.headers.get('payment-response') ?? '')).toMatchObject({
+      transaction: PAID,
+      payer: account.address,
+    })
     expect(seen.map(({ accepted }) => accepted.extra)).toEqual([{ name: 'USDC', version: '2' }])
     expect(api.transfers).toHaveLength(before)
   })
@@ -157,9 +196,14 @@ const PAID = `0x${'ab'.repeat(32)}`
 /** Knows who signed over the token itself, by the real adapter and no node; everybody can pay. What it settles goes to `seen`. */
 function plainChain(seen: Payment[]): Chain {
   const nobody = () => Promise.reject(new Error('no node is asked'))
-  const { identify } = evmIdentity({ rpc: { ask: nobody } as never, reads: { view: nobody } as never }, { network: NETWORK, lagSeconds: 4 })
+  const { identify } = evmIdentity(
+    { rpc: { ask: nobody } as never, reads: { view: nobody } as never },
+    { network: NETWORK, lagSeconds: 4 },
+  )
   return {
-    terms: () => [{ scheme: 'exact', network: NETWORK, asset: ASSET, payTo: SELLER, extra: { name: 'USDC', version: '2' } }],
+    terms: () => [
+      { scheme: 'exact', network: NETWORK, asset: ASSET, payTo: SELLER, extra: { name: 'USDC', version: '2' } },
+    ],
     identify,
     verify: async (_, __, { now }) => ({ kind: 'valid', balance: usdc(10n ** 9n), asOf: now }),
     async settle(payment, { amount, network }) {
@@ -179,12 +223,18 @@ function order(body: object, payment?: string): Request {
 /** The batched offer of an image. */
 async function offerOf(shop: Gateway): Promise<[Offer, unknown]> {
   const { headers } = await shop.fetch(order(FOX))
-  const { accepts, resource } = decodeHeader(headers.get('payment-required')) as { accepts: readonly Offer[]; resource: unknown }
+  const { accepts, resource } = decodeHeader(headers.get('payment-required')) as {
+    accepts: readonly Offer[]
+    resource: unknown
+  }
   return [accepts.find(({ extra }) => extra?.name === 'GatewayWalletBatched') as Offer, resource]
 }
 
 async function sign({ account }: GatewayClient, offer: Offer, resource: unknown): Promise<unknown> {
-  const scheme = new BatchEvmScheme({ address: account.address, signTypedData: (data) => account.signTypedData(data as never) })
+  const scheme = new BatchEvmScheme({
+    address: account.address,
+    signTypedData: (data) => account.signTypedData(data as never),
+  })
   return { ...(await scheme.createPaymentPayload(2, offer as never)), resource, accepted: offer }
 }
 

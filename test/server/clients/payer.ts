@@ -7,11 +7,37 @@ import { rpc } from '../../../server/devnet/anvil.ts'
 export const GENERATIONS = '/api/v1/images/generations'
 
 /** GET /devnet. */
-export type Devnet = { readonly network: string; readonly rpc_url: string; readonly asset: Hex; readonly pay_to: Hex; readonly buyer: { readonly address: Hex; readonly private_key: Hex } }
+export type Devnet = {
+  readonly network: string
+  readonly rpc_url: string
+  readonly asset: Hex
+  readonly pay_to: Hex
+  readonly buyer: { readonly address: Hex; readonly private_key: Hex }
+}
 
-export type Offer = { readonly scheme: string; readonly network: string; readonly amount: string; readonly asset: Hex; readonly payTo: Hex; readonly maxTimeoutSeconds: number; readonly extra: { readonly name: string; readonly version: string } }
-export type Authorization = { readonly from: Hex; readonly to: Hex; readonly value: string; readonly validAfter: string; readonly validBefore: string; readonly nonce: Hex }
-export type Payment = { readonly x402Version: 2; readonly resource: unknown; readonly accepted: Offer; readonly payload: { readonly signature: Hex; readonly authorization: Authorization } }
+export type Offer = {
+  readonly scheme: string
+  readonly network: string
+  readonly amount: string
+  readonly asset: Hex
+  readonly payTo: Hex
+  readonly maxTimeoutSeconds: number
+  readonly extra: { readonly name: string; readonly version: string }
+}
+export type Authorization = {
+  readonly from: Hex
+  readonly to: Hex
+  readonly value: string
+  readonly validAfter: string
+  readonly validBefore: string
+  readonly nonce: Hex
+}
+export type Payment = {
+  readonly x402Version: 2
+  readonly resource: unknown
+  readonly accepted: Offer
+  readonly payload: { readonly signature: Hex; readonly authorization: Authorization }
+}
 export type Answer = { readonly status: number; readonly headers: Headers; readonly body: any }
 export type Transfer = { readonly from: Hex; readonly to: Hex; readonly value: bigint }
 
@@ -25,17 +51,40 @@ export const AUTHORIZATION_USED: Hex = '0x98de503528ee59b575ef0c0a2576a82497bfc0
 
 const field = (type: string, name: string) => ({ type, name })
 const TRANSFER_WITH_AUTHORIZATION = {
-  TransferWithAuthorization: [field('address', 'from'), field('address', 'to'), field('uint256', 'value'), field('uint256', 'validAfter'), field('uint256', 'validBefore'), field('bytes32', 'nonce')],
+  TransferWithAuthorization: [
+    field('address', 'from'),
+    field('address', 'to'),
+    field('uint256', 'value'),
+    field('uint256', 'validAfter'),
+    field('uint256', 'validBefore'),
+    field('bytes32', 'nonce'),
+  ],
 }
 const CANCEL_AUTHORIZATION = { CancelAuthorization: [field('address', 'authorizer'), field('bytes32', 'nonce')] }
 
 /** What is signed other than the offer asks for; `as` signs in the payer's place, `domain` replaces the token's name. */
-export type Twist = { readonly authorization?: Partial<Authorization>; readonly as?: PrivateKeyAccount; readonly domain?: string }
+export type Twist = {
+  readonly authorization?: Partial<Authorization>
+  readonly as?: PrivateKeyAccount
+  readonly domain?: string
+}
 
 /** Signs one authorization for an offer, good from the epoch on, as the official client does. */
-export async function signOffer(account: PrivateKeyAccount, { offer, resource }: { offer: Offer; resource: unknown }, { authorization: changed, as = account, domain }: Twist = {}): Promise<Payment> {
+export async function signOffer(
+  account: PrivateKeyAccount,
+  { offer, resource }: { offer: Offer; resource: unknown },
+  { authorization: changed, as = account, domain }: Twist = {},
+): Promise<Payment> {
   const validBefore = String(Math.floor(Date.now() / 1000) + offer.maxTimeoutSeconds)
-  const authorization = { from: account.address, to: offer.payTo, value: offer.amount, validAfter: '0', validBefore, nonce: toHex(randomBytes(32)), ...changed }
+  const authorization = {
+    from: account.address,
+    to: offer.payTo,
+    value: offer.amount,
+    validAfter: '0',
+    validBefore,
+    nonce: toHex(randomBytes(32)),
+    ...changed,
+  }
   const { value, validAfter, validBefore: end } = authorization
   const signature = await as.signTypedData({
     domain: { ...domainOf(offer), ...(domain && { name: domain }) },
@@ -62,35 +111,60 @@ export async function payerAt(url: string, key?: Hex) {
   const { rpc_url, asset, pay_to } = devnet
 
   async function post(body: unknown, header?: Readonly<Record<string, string>>, path = GENERATIONS): Promise<Answer> {
-    return await read(await fetch(url + path, { method: 'POST', headers: { 'content-type': 'application/json', ...header }, body: JSON.stringify(body) }))
+    return await read(
+      await fetch(url + path, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...header },
+        body: JSON.stringify(body),
+      }),
+    )
   }
 
-  const get = async (path: string, header: Readonly<Record<string, string>> = {}): Promise<Answer> => read(await fetch(url + path, { headers: header }))
+  const get = async (path: string, header: Readonly<Record<string, string>> = {}): Promise<Answer> =>
+    read(await fetch(url + path, { headers: header }))
 
   /** Asks for the price and signs it. */
   async function sign(body: unknown, twist?: Twist): Promise<Payment> {
     const { headers } = await post(body)
-    const { accepts, resource } = decodeHeader(headers.get('payment-required')) as { accepts: readonly [Offer]; resource: unknown }
+    const { accepts, resource } = decodeHeader(headers.get('payment-required')) as {
+      accepts: readonly [Offer]
+      resource: unknown
+    }
     return await signOffer(account, { offer: accepts[0], resource }, twist)
   }
 
   async function balance(of: Hex = account.address): Promise<bigint> {
-    return BigInt(await rpc<Hex>(rpc_url, 'eth_call', [{ to: asset, data: encodeFunctionData({ abi: TOKEN, functionName: 'balanceOf', args: [of] }) }, 'latest']))
+    return BigInt(
+      await rpc<Hex>(rpc_url, 'eth_call', [
+        { to: asset, data: encodeFunctionData({ abi: TOKEN, functionName: 'balanceOf', args: [of] }) },
+        'latest',
+      ]),
+    )
   }
 
   /** The token's Transfer logs in one transaction. */
   async function transfersIn(transaction: string): Promise<readonly Transfer[]> {
     type Log = { readonly address: Hex; readonly topics: readonly Hex[]; readonly data: Hex }
-    const receipt = await rpc<{ status: Hex; logs: readonly Log[] } | null>(rpc_url, 'eth_getTransactionReceipt', [transaction])
+    const receipt = await rpc<{ status: Hex; logs: readonly Log[] } | null>(rpc_url, 'eth_getTransactionReceipt', [
+      transaction,
+    ])
     if (receipt?.status !== '0x1') throw new Error(`no transaction ${transaction} went through`)
-    const own = receipt.logs.filter(({ address, topics }) => address.toLowerCase() === asset.toLowerCase() && topics[0] === TRANSFER)
-    return own.map(({ topics: [, from = '0x', to = '0x'], data }) => ({ from: `0x${from.slice(26)}`, to: `0x${to.slice(26)}`, value: BigInt(data) }))
+    const own = receipt.logs.filter(
+      ({ address, topics }) => address.toLowerCase() === asset.toLowerCase() && topics[0] === TRANSFER,
+    )
+    return own.map(({ topics: [, from = '0x', to = '0x'], data }) => ({
+      from: `0x${from.slice(26)}`,
+      to: `0x${to.slice(26)}`,
+      value: BigInt(data),
+    }))
   }
 
   /** Hashes of the transactions that used an authorization. */
   async function usesOf({ payload: { authorization } }: Payment): Promise<readonly string[]> {
     const topics = [AUTHORIZATION_USED, pad(authorization.from.toLowerCase() as Hex), authorization.nonce]
-    const logs = await rpc<readonly { transactionHash: string }[]>(rpc_url, 'eth_getLogs', [{ address: asset, fromBlock: '0x0', toBlock: 'latest', topics }])
+    const logs = await rpc<readonly { transactionHash: string }[]>(rpc_url, 'eth_getLogs', [
+      { address: asset, fromBlock: '0x0', toBlock: 'latest', topics },
+    ])
     return logs.map(({ transactionHash }) => transactionHash)
   }
 
@@ -120,9 +194,16 @@ export async function payerAt(url: string, key?: Hex) {
   async function cancel({ accepted, payload: { authorization } }: Payment): Promise<void> {
     const { from, nonce } = authorization
     const message = { authorizer: from, nonce }
-    const signature = await account.signTypedData({ domain: domainOf(accepted), types: CANCEL_AUTHORIZATION, primaryType: 'CancelAuthorization', message })
+    const signature = await account.signTypedData({
+      domain: domainOf(accepted),
+      types: CANCEL_AUTHORIZATION,
+      primaryType: 'CancelAuthorization',
+      message,
+    })
     const { v = 27n, r, s } = parseSignature(signature)
-    await send(encodeFunctionData({ abi: TOKEN, functionName: 'cancelAuthorization', args: [from, nonce, Number(v), r, s] }))
+    await send(
+      encodeFunctionData({ abi: TOKEN, functionName: 'cancelAuthorization', args: [from, nonce, Number(v), r, s] }),
+    )
   }
 
   return { url, devnet, account, payTo: pay_to, post, get, sign, balance, transfersIn, usesOf, spend, cancel }

@@ -7,8 +7,17 @@ import { good, mistakes } from './config_kit.ts'
 describe('web search, prediction markets and DeFi data', () => {
   test('are nobody’s when nothing is said, and the log says which setting is missing', () => {
     const config = good('')
-    expect([config.websearch, config.prediction, config.defi, realVendors(config)]).toEqual([undefined, undefined, undefined, []])
-    expect(notForSale(config)).toEqual(['websearch: EXA_API_KEY is not set', 'pm: neither PREDEXON_API_KEY nor prediction (PREDICTION) is set', 'defidata: defidata (DEFIDATA) is not set'])
+    expect([config.websearch, config.prediction, config.defi, realVendors(config)]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      [],
+    ])
+    expect(notForSale(config)).toEqual([
+      'websearch: EXA_API_KEY is not set',
+      'pm: neither PREDEXON_API_KEY nor prediction (PREDICTION) is set',
+      'defidata: defidata (DEFIDATA) is not set',
+    ])
   })
 
   test('come to life by their keys, which are the operator’s to pay for', () => {
@@ -21,10 +30,23 @@ describe('web search, prediction markets and DeFi data', () => {
 
   test('can be named without a key where none is needed, at other addresses, or switched off', () => {
     const open = good('prediction = "venues"\ndefidata = "defillama"\ndefillama_base_url = "http://llama.lan"')
-    expect([open.prediction, open.defi, realVendors(open)]).toEqual([{ by: 'venues' }, { by: 'defillama', key: undefined, baseUrl: 'http://llama.lan' }, []])
-    const off = good('websearch = "off"', { EXA_API_KEY: 'e', PREDEXON_API_KEY: 'p', PREDICTION: 'off', DEFIDATA: 'sample' })
+    expect([open.prediction, open.defi, realVendors(open)]).toEqual([
+      { by: 'venues' },
+      { by: 'defillama', key: undefined, baseUrl: 'http://llama.lan' },
+      [],
+    ])
+    const off = good('websearch = "off"', {
+      EXA_API_KEY: 'e',
+      PREDEXON_API_KEY: 'p',
+      PREDICTION: 'off',
+      DEFIDATA: 'sample',
+    })
     expect([off.websearch, off.prediction, off.defi]).toEqual([{ by: 'off' }, { by: 'off' }, { by: 'sample' }])
-    expect(good('exa_base_url = "http://e.lan"\nsearch = []', { EXA_API_KEY: 'e' }).websearch).toEqual({ by: 'exa', key: 'e', baseUrl: 'http://e.lan' })
+    expect(good('exa_base_url = "http://e.lan"\nsearch = []', { EXA_API_KEY: 'e' }).websearch).toEqual({
+      by: 'exa',
+      key: 'e',
+      baseUrl: 'http://e.lan',
+    })
   })
 
   test('say what is missing, what has no meaning, and never a value', () => {
@@ -36,8 +58,16 @@ describe('web search, prediction markets and DeFi data', () => {
       'predexon_base_url (PREDEXON_BASE_URL): has no meaning unless prediction (PREDICTION) is predexon, which needs PREDEXON_API_KEY',
       'defillama_base_url (DEFILLAMA_BASE_URL): has no meaning unless defidata (DEFIDATA) is defillama',
     ])
-    expect(mistakes('', { DEFIDATA: 'zapper' })).toEqual(['DEFIDATA: must be one of defillama, sample, off, got "zapper"'])
-    const told = mistakes('', { PREDEXON_API_KEY: 'two s3cret', PREDEXON_BASE_URL: 'https://s3cret:x@p.example' }).join('\n')
-    expect([told.includes('PREDEXON_API_KEY: holds a blank'), told.includes('predexon_base_url (PREDEXON_BASE_URL): must be the root'), told.includes('s3cret')]).toEqual([true, true, false])
+    expect(mistakes('', { DEFIDATA: 'zapper' })).toEqual([
+      'DEFIDATA: must be one of defillama, sample, off, got "zapper"',
+    ])
+    const told = mistakes('', { PREDEXON_API_KEY: 'two s3cret', PREDEXON_BASE_URL: 'https://s3cret:x@p.example' }).join(
+      '\n',
+    )
+    expect([
+      told.includes('PREDEXON_API_KEY: holds a blank'),
+      told.includes('predexon_base_url (PREDEXON_BASE_URL): must be the root'),
+      told.includes('s3cret'),
+    ]).toEqual([true, true, false])
   })
 })

@@ -10,7 +10,10 @@ import { kit, testClock, testLog } from '../../kit.ts'
 const SID = `AC${'7'.repeat(32)}`
 const TWILIO = { TWILIO_ACCOUNT_SID: SID, TWILIO_AUTH_TOKEN: 's3cret-t' }
 const BLAND = { BLAND_API_KEY: 's3cret-b', BLAND_ENCRYPTED_KEY: 's3cret-e' }
-const CDP = { CDP_API_KEY_ID: 'key-1', CDP_API_KEY_SECRET: '-----BEGIN EC PRIVATE KEY-----\ns3cret\n-----END EC PRIVATE KEY-----' }
+const CDP = {
+  CDP_API_KEY_ID: 'key-1',
+  CDP_API_KEY_SECRET: '-----BEGIN EC PRIVATE KEY-----\ns3cret\n-----END EC PRIVATE KEY-----',
+}
 const ALL = 'voice = "bland"\nphone = "twilio"\nonramp = "coinbase"\npolymarket_funding = "bridge"\n'
 
 function read(toml: string, env: Environment = {}) {
@@ -32,22 +35,66 @@ test('keys alone start nothing, on devnet as elsewhere', () => {
 test('named, with their keys, they are there, and count as real', () => {
   const config = good(ALL, { ...TWILIO, ...BLAND, ...CDP })
   expect(config.voice).toEqual({ key: 's3cret-b', encryptedKey: 's3cret-e', baseUrl: undefined })
-  expect(config.phone).toEqual({ accountSid: SID, authToken: 's3cret-t', baseUrl: undefined, lookupsUrl: undefined, fraudFields: undefined, countries: undefined })
+  expect(config.phone).toEqual({
+    accountSid: SID,
+    authToken: 's3cret-t',
+    baseUrl: undefined,
+    lookupsUrl: undefined,
+    fraudFields: undefined,
+    countries: undefined,
+  })
   expect([config.onramp?.keySecret, config.bridge]).toEqual([CDP.CDP_API_KEY_SECRET, { baseUrl: undefined }])
   expect(realVendors(config)).toEqual(['bland', 'twilio', 'coinbase'])
-  expect(good('', { ...TWILIO, PHONE: 'twilio', TWILIO_BASE_URL: 'http://twilio.lan' }).phone?.baseUrl).toBe('http://twilio.lan')
+  expect(good('', { ...TWILIO, PHONE: 'twilio', TWILIO_BASE_URL: 'http://twilio.lan' }).phone?.baseUrl).toBe(
+    'http://twilio.lan',
+  )
   expect(good('', { ...TWILIO, PHONE: 'twilio', PHONE_COUNTRIES: 'US,GB' }).phone?.countries).toEqual(['US', 'GB'])
 })
 
 describe('a mistake is told by name, without a value', () => {
   test.each([
-    ['phone = "twilio"', {}, ['phone: twilio needs the environment variable TWILIO_ACCOUNT_SID, which is not set', 'phone: twilio needs the environment variable TWILIO_AUTH_TOKEN, which is not set']],
-    ['phone = "twilio"', { ...TWILIO, TWILIO_ACCOUNT_SID: 's3cret' }, ['TWILIO_ACCOUNT_SID: must be AC and 32 hex digits']],
-    ['voice = "bland"', BLAND, ['voice: people are called from numbers that their callers rent here, so it needs phone (PHONE) as well']],
-    ['voice = "bland"\nphone = "twilio"', { ...TWILIO, BLAND_API_KEY: 's3cret' }, ['voice: bland needs the environment variable BLAND_ENCRYPTED_KEY, which is not set: what Bland gives for the Twilio account that rents the numbers']],
-    ['onramp = "coinbase"', { CDP_API_KEY_ID: 'key-1' }, ['onramp: coinbase needs the environment variable CDP_API_KEY_SECRET, which is not set']],
-    ['bland_base_url = "http://b.lan"', {}, ['bland_base_url (BLAND_BASE_URL): has no meaning unless voice (VOICE) is bland']],
-    ['polymarket_bridge_url = "http://b.lan"', {}, ['polymarket_bridge_url (POLYMARKET_BRIDGE_URL): has no meaning unless polymarket_funding (POLYMARKET_FUNDING) is bridge']],
+    [
+      'phone = "twilio"',
+      {},
+      [
+        'phone: twilio needs the environment variable TWILIO_ACCOUNT_SID, which is not set',
+        'phone: twilio needs the environment variable TWILIO_AUTH_TOKEN, which is not set',
+      ],
+    ],
+    [
+      'phone = "twilio"',
+      { ...TWILIO, TWILIO_ACCOUNT_SID: 's3cret' },
+      ['TWILIO_ACCOUNT_SID: must be AC and 32 hex digits'],
+    ],
+    [
+      'voice = "bland"',
+      BLAND,
+      ['voice: people are called from numbers that their callers rent here, so it needs phone (PHONE) as well'],
+    ],
+    [
+      'voice = "bland"\nphone = "twilio"',
+      { ...TWILIO, BLAND_API_KEY: 's3cret' },
+      [
+        'voice: bland needs the environment variable BLAND_ENCRYPTED_KEY, which is not set: what Bland gives for the Twilio account that rents the numbers',
+      ],
+    ],
+    [
+      'onramp = "coinbase"',
+      { CDP_API_KEY_ID: 'key-1' },
+      ['onramp: coinbase needs the environment variable CDP_API_KEY_SECRET, which is not set'],
+    ],
+    [
+      'bland_base_url = "http://b.lan"',
+      {},
+      ['bland_base_url (BLAND_BASE_URL): has no meaning unless voice (VOICE) is bland'],
+    ],
+    [
+      'polymarket_bridge_url = "http://b.lan"',
+      {},
+      [
+        'polymarket_bridge_url (POLYMARKET_BRIDGE_URL): has no meaning unless polymarket_funding (POLYMARKET_FUNDING) is bridge',
+      ],
+    ],
     ['voice = "parrot"', {}, ['voice: must be one of bland, off, got "parrot"']],
   ])('%s', (toml, env, expected) => {
     const { mistakes } = read(toml, env as Environment)
@@ -64,15 +111,23 @@ test('whoever is off is named in the log, with the settings that are missing', (
   const timed = <Vendor extends object>(_name: string, vendor: Vendor) => vendor
   expect(Object.keys(effectVendors(good('', {}), { timed, clock: testClock(), log }))).toEqual([])
   expect(log.lines.map(({ fields }) => fields.missing)).toEqual([effectsOff({})])
-  expect(effectsOff({}).join(' ')).toMatch(/VOICE.*BLAND_API_KEY.*PHONE.*TWILIO_AUTH_TOKEN.*ONRAMP.*CDP_API_KEY_ID.*POLYMARKET_FUNDING/)
-  expect(Object.keys(effectVendors(good(ALL, { ...TWILIO, ...BLAND, ...CDP }), { timed, clock: testClock(), log }))).toEqual(['voice', 'phone', 'onramp', 'bridge'])
+  expect(effectsOff({}).join(' ')).toMatch(
+    /VOICE.*BLAND_API_KEY.*PHONE.*TWILIO_AUTH_TOKEN.*ONRAMP.*CDP_API_KEY_ID.*POLYMARKET_FUNDING/,
+  )
+  expect(
+    Object.keys(effectVendors(good(ALL, { ...TWILIO, ...BLAND, ...CDP }), { timed, clock: testClock(), log })),
+  ).toEqual(['voice', 'phone', 'onramp', 'bridge'])
   expect(log.lines.length).toBe(1)
 })
 
 describe('for play money', () => {
-  const plain = (network: string) => `network = "${network}"\nrpc_url = "http://node"\nfacilitators = [{ url = "https://pay.example" }]`
+  const plain = (network: string) =>
+    `network = "${network}"\nrpc_url = "http://node"\nfacilitators = [{ url = "https://pay.example" }]`
   const row = (how: string) => {
-    const [found] = good(`[[gateways]]\nname = "row"\npay_to = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"\n${how}`, {}).gateways
+    const [found] = good(
+      `[[gateways]]\nname = "row"\npay_to = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"\n${how}`,
+      {},
+    ).gateways
     if (!found) throw new Error('no row')
     return found
   }
@@ -86,10 +141,16 @@ describe('for play money', () => {
     ['batched = { url = "https://gateway-api-testnet.circle.com" }', false],
   ])('nobody is rung and no number rented: %j', (how, isReal) => {
     const { voice, phone, bridge } = affordable(vendors, row(how), { isDevnet: false })
-    expect([voice !== undefined, phone !== undefined, bridge !== undefined]).toEqual([isReal, isReal, how.startsWith('network')])
+    expect([voice !== undefined, phone !== undefined, bridge !== undefined]).toEqual([
+      isReal,
+      isReal,
+      how.startsWith('network'),
+    ])
   })
 
   test('they are on devnet, where the operator alone can buy', () => {
-    expect(Object.keys(affordable(vendors, row(plain('eip155:84532')), { isDevnet: true })).sort()).toEqual(Object.keys(vendors).sort())
+    expect(Object.keys(affordable(vendors, row(plain('eip155:84532')), { isDevnet: true })).sort()).toEqual(
+      Object.keys(vendors).sort(),
+    )
   })
 })

@@ -34,10 +34,21 @@ describe('search', () => {
 
   test('each is called at its maker’s address unless told; the model that searches can be another', () => {
     const keys = { EXA_API_KEY: 'e', XAI_API_KEY: 'x' }
-    expect(good('', keys).search).toEqual([{ by: 'xai', key: 'x', baseUrl: undefined, model: undefined }, { by: 'exa', key: 'e', baseUrl: undefined }])
-    const told = good('xai_search_model = "grok-5"\nexa_base_url = "http://exa.lan"', { ...keys, XAI_BASE_URL: 'http://xai.lan/v1' })
-    expect(told.search).toEqual([{ by: 'xai', key: 'x', baseUrl: 'http://xai.lan/v1', model: 'grok-5' }, { by: 'exa', key: 'e', baseUrl: 'http://exa.lan' }])
-    expect(good('exa_base_url = "http://exa.lan"', { EXA_API_KEY: 'e', EXA_BASE_URL: 'http://nearer.lan' }).search).toMatchObject([{ baseUrl: 'http://nearer.lan' }])
+    expect(good('', keys).search).toEqual([
+      { by: 'xai', key: 'x', baseUrl: undefined, model: undefined },
+      { by: 'exa', key: 'e', baseUrl: undefined },
+    ])
+    const told = good('xai_search_model = "grok-5"\nexa_base_url = "http://exa.lan"', {
+      ...keys,
+      XAI_BASE_URL: 'http://xai.lan/v1',
+    })
+    expect(told.search).toEqual([
+      { by: 'xai', key: 'x', baseUrl: 'http://xai.lan/v1', model: 'grok-5' },
+      { by: 'exa', key: 'e', baseUrl: 'http://exa.lan' },
+    ])
+    expect(
+      good('exa_base_url = "http://exa.lan"', { EXA_API_KEY: 'e', EXA_BASE_URL: 'http://nearer.lan' }).search,
+    ).toMatchObject([{ baseUrl: 'http://nearer.lan' }])
   })
 
   test('a source without its key is a mistake that names the key, as are two of one, and the corpus beside another', () => {
@@ -46,18 +57,38 @@ describe('search', () => {
       'search: xai needs the environment variable XAI_API_KEY, which is not set',
     ])
     expect(mistakes('search = ["exa", "exa"]', { EXA_API_KEY: 'e' })).toEqual(['search: names one twice'])
-    expect(mistakes('search = ["exa", "corpus"]', { EXA_API_KEY: 'e' })).toEqual(['search: corpus answers from a few bundled documents, so it stands alone'])
+    expect(mistakes('search = ["exa", "corpus"]', { EXA_API_KEY: 'e' })).toEqual([
+      'search: corpus answers from a few bundled documents, so it stands alone',
+    ])
     expect(mistakes('search = ["bing"]')).toEqual(['search.0: must be one of xai, exa, corpus, got "bing"'])
-    expect(mistakes('', { EXA_API_KEY: 'e', EXA_BASE_URL: 'exa.s3cret.lan' })).toEqual(['EXA_BASE_URL: must match ^https?:// (its value is not shown)'])
-    expect(mistakes('', { XAI_API_KEY: 'x', XAI_BASE_URL: 'xai.s3cret.lan' })).toEqual(['XAI_BASE_URL: must begin with http:// or https:// (its value is not shown)'])
+    expect(mistakes('', { EXA_API_KEY: 'e', EXA_BASE_URL: 'exa.s3cret.lan' })).toEqual([
+      'EXA_BASE_URL: must match ^https?:// (its value is not shown)',
+    ])
+    expect(mistakes('', { XAI_API_KEY: 'x', XAI_BASE_URL: 'xai.s3cret.lan' })).toEqual([
+      'XAI_BASE_URL: must begin with http:// or https:// (its value is not shown)',
+    ])
   })
 })
 
 describe('market data', () => {
   test('a key brings Pyth, at its own addresses unless told', () => {
-    expect(good('', { PYTH_API_KEY: 'p' }).market).toEqual({ by: 'pyth', key: 'p', hermesUrl: undefined, historyUrl: undefined })
-    const env = { PYTH_API_KEY: 'p', PYTH_HERMES_URL: 'http://hermes.lan', PYTH_HISTORY_URL: 'http://bars.lan/v1/real_time' }
-    expect(good('pyth_hermes_url = "http://farther.lan"', env).market).toEqual({ by: 'pyth', key: 'p', hermesUrl: 'http://hermes.lan', historyUrl: 'http://bars.lan/v1/real_time' })
+    expect(good('', { PYTH_API_KEY: 'p' }).market).toEqual({
+      by: 'pyth',
+      key: 'p',
+      hermesUrl: undefined,
+      historyUrl: undefined,
+    })
+    const env = {
+      PYTH_API_KEY: 'p',
+      PYTH_HERMES_URL: 'http://hermes.lan',
+      PYTH_HISTORY_URL: 'http://bars.lan/v1/real_time',
+    }
+    expect(good('pyth_hermes_url = "http://farther.lan"', env).market).toEqual({
+      by: 'pyth',
+      key: 'p',
+      hermesUrl: 'http://hermes.lan',
+      historyUrl: 'http://bars.lan/v1/real_time',
+    })
   })
 
   test('the switch wins over the key', () => {
@@ -67,14 +98,22 @@ describe('market data', () => {
   })
 
   test('Pyth without a key is a mistake, unless both its lists and its bars are somewhere else', () => {
-    const missing = 'market: pyth needs the environment variable PYTH_API_KEY, which is not set; without a key, name both pyth_hermes_url and pyth_history_url'
+    const missing =
+      'market: pyth needs the environment variable PYTH_API_KEY, which is not set; without a key, name both pyth_hermes_url and pyth_history_url'
     expect(mistakes('market = "pyth"')).toEqual([missing])
     expect(mistakes('market = "pyth"\npyth_hermes_url = "http://hermes.lan"')).toEqual([missing])
     const own = good('market = "pyth"\npyth_hermes_url = "http://hermes.lan"\npyth_history_url = "http://bars.lan"')
-    expect(own.market).toEqual({ by: 'pyth', key: undefined, hermesUrl: 'http://hermes.lan', historyUrl: 'http://bars.lan' })
+    expect(own.market).toEqual({
+      by: 'pyth',
+      key: undefined,
+      hermesUrl: 'http://hermes.lan',
+      historyUrl: 'http://bars.lan',
+    })
     expect(realVendors(own)).toEqual([])
     expect(mistakes('', { MARKET: 'nasdaq' })).toEqual(['MARKET: must be one of pyth, sample, off, got "nasdaq"'])
-    expect(mistakes('market = "pyth"\npyth_hermes_url = "hermes.s3cret.lan"')).toEqual(['pyth_hermes_url: must match ^https?:// (its value is not shown)'])
+    expect(mistakes('market = "pyth"\npyth_hermes_url = "hermes.s3cret.lan"')).toEqual([
+      'pyth_hermes_url: must match ^https?:// (its value is not shown)',
+    ])
   })
 })
 
@@ -82,53 +121,112 @@ describe('swaps', () => {
   test('a key and a recipient of the fee bring them, from file or environment', () => {
     const swap = { key: 's3cret', feeRecipient: PAYER, baseUrl: undefined }
     expect(good('', ZEROX).swap).toEqual(swap)
-    expect(good(`swap_fee_recipient = "${PAYER}"\nzerox_base_url = "http://127.0.0.1:9"`, { ZEROX_API_KEY: 's3cret' }).swap).toEqual({ ...swap, baseUrl: 'http://127.0.0.1:9' })
+    expect(
+      good(`swap_fee_recipient = "${PAYER}"\nzerox_base_url = "http://127.0.0.1:9"`, { ZEROX_API_KEY: 's3cret' }).swap,
+    ).toEqual({ ...swap, baseUrl: 'http://127.0.0.1:9' })
   })
 
   test('one without the other is a mistake that names what is missing', () => {
-    expect(mistakes('', { ZEROX_API_KEY: 's3cret' })).toEqual(['SWAP_FEE_RECIPIENT: not set; ZEROX_API_KEY needs it, or swap_fee_recipient: the address that the fee of 0.2% goes to'])
-    expect(mistakes(`swap_fee_recipient = "${PAYER}"`)).toEqual(['ZEROX_API_KEY: not set; swap_fee_recipient (SWAP_FEE_RECIPIENT) has no meaning without it'])
+    expect(mistakes('', { ZEROX_API_KEY: 's3cret' })).toEqual([
+      'SWAP_FEE_RECIPIENT: not set; ZEROX_API_KEY needs it, or swap_fee_recipient: the address that the fee of 0.2% goes to',
+    ])
+    expect(mistakes(`swap_fee_recipient = "${PAYER}"`)).toEqual([
+      'ZEROX_API_KEY: not set; swap_fee_recipient (SWAP_FEE_RECIPIENT) has no meaning without it',
+    ])
   })
 
   test('the recipient is an address that somebody can have', () => {
-    expect(mistakes('', { ...ZEROX, SWAP_FEE_RECIPIENT: 'treasury.eth' })).toEqual(['SWAP_FEE_RECIPIENT: must match ^0x[0-9a-fA-F]{40}$, got "treasury.eth"'])
-    expect(mistakes('', { ...ZEROX, SWAP_FEE_RECIPIENT: `0x${'0'.repeat(40)}` })).toEqual(['SWAP_FEE_RECIPIENT: the zero address would burn every fee'])
+    expect(mistakes('', { ...ZEROX, SWAP_FEE_RECIPIENT: 'treasury.eth' })).toEqual([
+      'SWAP_FEE_RECIPIENT: must match ^0x[0-9a-fA-F]{40}$, got "treasury.eth"',
+    ])
+    expect(mistakes('', { ...ZEROX, SWAP_FEE_RECIPIENT: `0x${'0'.repeat(40)}` })).toEqual([
+      'SWAP_FEE_RECIPIENT: the zero address would burn every fee',
+    ])
   })
 })
 
 describe('what can be said wrongly', () => {
-  const NO_ROOT = 'must be the root of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)'
+  const NO_ROOT =
+    'must be the root of an API, such as https://api.example/v1, without a user, a query or a fragment (its value is not shown)'
 
-  test.each(['http://', 'https://a b.example', 'https://s3cret:pass@api.example', 'https://api.example/v1?key=s3cret', 'https://api.example/#s3cret', 'https://api.example:99999', 'https:///v1', 'https://api.example\\v1', 'https://api.example/\nv1'])('an address that is no root is a mistake by its name: %p', (address) => {
+  test.each([
+    'http://',
+    'https://a b.example',
+    'https://s3cret:pass@api.example',
+    'https://api.example/v1?key=s3cret',
+    'https://api.example/#s3cret',
+    'https://api.example:99999',
+    'https:///v1',
+    'https://api.example\\v1',
+    'https://api.example/\nv1',
+  ])('an address that is no root is a mistake by its name: %p', (address) => {
     const env = { PYTH_API_KEY: 'p', EXA_API_KEY: 'e', ...ZEROX }
-    const told = mistakes('', { ...env, EXA_BASE_URL: address, PYTH_HERMES_URL: address, PYTH_HISTORY_URL: address, ZEROX_BASE_URL: address })
-    expect(told).toEqual(['exa_base_url (EXA_BASE_URL)', 'pyth_hermes_url (PYTH_HERMES_URL)', 'pyth_history_url (PYTH_HISTORY_URL)', 'zerox_base_url (ZEROX_BASE_URL)'].map((name) => `${name}: ${NO_ROOT}`))
+    const told = mistakes('', {
+      ...env,
+      EXA_BASE_URL: address,
+      PYTH_HERMES_URL: address,
+      PYTH_HISTORY_URL: address,
+      ZEROX_BASE_URL: address,
+    })
+    expect(told).toEqual(
+      [
+        'exa_base_url (EXA_BASE_URL)',
+        'pyth_hermes_url (PYTH_HERMES_URL)',
+        'pyth_history_url (PYTH_HISTORY_URL)',
+        'zerox_base_url (ZEROX_BASE_URL)',
+      ].map((name) => `${name}: ${NO_ROOT}`),
+    )
   })
 
-  test.each(['http://127.0.0.1:4899/hermes', 'https://api.example/v1/', 'http://[::1]:8080', 'https://api.example'])('a root is a root: %s', (address) => {
-    expect(mistakes('', { PYTH_API_KEY: 'p', PYTH_HERMES_URL: address })).toEqual([])
-  })
+  test.each(['http://127.0.0.1:4899/hermes', 'https://api.example/v1/', 'http://[::1]:8080', 'https://api.example'])(
+    'a root is a root: %s',
+    (address) => {
+      expect(mistakes('', { PYTH_API_KEY: 'p', PYTH_HERMES_URL: address })).toEqual([])
+    },
+  )
 
   test('a setting that nothing reads', () => {
-    expect(mistakes('', { PYTH_HERMES_URL: 'http://h.lan', EXA_BASE_URL: 'http://e.lan', XAI_SEARCH_MODEL: 'grok-5', ZEROX_BASE_URL: 'http://z.lan' })).toEqual([
+    expect(
+      mistakes('', {
+        PYTH_HERMES_URL: 'http://h.lan',
+        EXA_BASE_URL: 'http://e.lan',
+        XAI_SEARCH_MODEL: 'grok-5',
+        ZEROX_BASE_URL: 'http://z.lan',
+      }),
+    ).toEqual([
       'xai_search_model (XAI_SEARCH_MODEL): has no meaning unless xAI searches, which needs XAI_API_KEY',
       'exa_base_url (EXA_BASE_URL): has no meaning unless Exa searches, which needs EXA_API_KEY',
       'pyth_hermes_url (PYTH_HERMES_URL): has no meaning unless market (MARKET) is pyth, which needs PYTH_API_KEY or both of them',
       'zerox_base_url (ZEROX_BASE_URL): has no meaning without ZEROX_API_KEY',
     ])
-    expect(mistakes('market = "off"\nsearch = ["xai"]\nwebsearch = "off"\nexa_base_url = "http://e.lan"', { XAI_API_KEY: 'x', EXA_API_KEY: 'e', PYTH_API_KEY: 'p', PYTH_HISTORY_URL: 'http://h.lan' }).length).toBe(2)
+    expect(
+      mistakes('market = "off"\nsearch = ["xai"]\nwebsearch = "off"\nexa_base_url = "http://e.lan"', {
+        XAI_API_KEY: 'x',
+        EXA_API_KEY: 'e',
+        PYTH_API_KEY: 'p',
+        PYTH_HISTORY_URL: 'http://h.lan',
+      }).length,
+    ).toBe(2)
   })
 
-  test.each(['XAI_API_KEY', 'EXA_API_KEY', 'PYTH_API_KEY', 'ZEROX_API_KEY'])('a %s that no header can carry', (variable) => {
-    for (const key of ['s3cret\n', ' s3cret', 's3 cret', 's3crét', '   ']) {
-      expect(mistakes('', { ...(variable === 'ZEROX_API_KEY' && ZEROX), [variable]: key })).toEqual([`${variable}: holds a blank, a line break or a letter that no key has (its value is not shown)`])
-    }
-  })
+  test.each(['XAI_API_KEY', 'EXA_API_KEY', 'PYTH_API_KEY', 'ZEROX_API_KEY'])(
+    'a %s that no header can carry',
+    (variable) => {
+      for (const key of ['s3cret\n', ' s3cret', 's3 cret', 's3crét', '   ']) {
+        expect(mistakes('', { ...(variable === 'ZEROX_API_KEY' && ZEROX), [variable]: key })).toEqual([
+          `${variable}: holds a blank, a line break or a letter that no key has (its value is not shown)`,
+        ])
+      }
+    },
+  )
 
   test('a recipient of fees with a mistyped digit', () => {
     const wrong = PAYER.replace('0x209693B', '0x209693C')
-    expect(mistakes('', { ...ZEROX, SWAP_FEE_RECIPIENT: wrong })).toEqual(['SWAP_FEE_RECIPIENT: its capitals do not match its checksum (EIP-55); a digit may be wrong'])
-    for (const address of [PAYER, wrong.toLowerCase(), `0x${PAYER.slice(2).toUpperCase()}`]) expect(mistakes('', { ...ZEROX, SWAP_FEE_RECIPIENT: address })).toEqual([])
+    expect(mistakes('', { ...ZEROX, SWAP_FEE_RECIPIENT: wrong })).toEqual([
+      'SWAP_FEE_RECIPIENT: its capitals do not match its checksum (EIP-55); a digit may be wrong',
+    ])
+    for (const address of [PAYER, wrong.toLowerCase(), `0x${PAYER.slice(2).toUpperCase()}`])
+      expect(mistakes('', { ...ZEROX, SWAP_FEE_RECIPIENT: address })).toEqual([])
   })
 
   test('an operator’s token that no header can carry, or that is all blanks', () => {
@@ -156,6 +254,12 @@ describe('real keys', () => {
   })
 
   test('a key that nothing uses buys nothing', () => {
-    expect(mistakes('search = []\nwebsearch = "off"\nmarket = "sample"', { EXA_API_KEY: 'e', PYTH_API_KEY: 'p', HOST: '0.0.0.0' })).toEqual([])
+    expect(
+      mistakes('search = []\nwebsearch = "off"\nmarket = "sample"', {
+        EXA_API_KEY: 'e',
+        PYTH_API_KEY: 'p',
+        HOST: '0.0.0.0',
+      }),
+    ).toEqual([])
   })
 })

@@ -21,7 +21,12 @@ type Requirements = Parameters<BatchFacilitatorClient['settle']>[1]
 type Payload = Parameters<BatchFacilitatorClient['settle']>[0]
 
 const wanted: Requirements = {
-  scheme: 'exact', network: 'eip155:84532', asset: ASSET, amount: '10000', payTo: SELLER, maxTimeoutSeconds: 604_900,
+  scheme: 'exact',
+  network: 'eip155:84532',
+  asset: ASSET,
+  amount: '10000',
+  payTo: SELLER,
+  maxTimeoutSeconds: 604_900,
   extra: { name: 'GatewayWalletBatched', version: '1', verifyingContract: WALLET },
 }
 
@@ -33,29 +38,61 @@ function payer(deposit?: bigint): PrivateKeyAccount {
 }
 
 async function sign(account: PrivateKeyAccount, requirements = wanted): Promise<Payload> {
-  const scheme = new BatchEvmScheme({ address: account.address, signTypedData: (data) => account.signTypedData(data as never) })
+  const scheme = new BatchEvmScheme({
+    address: account.address,
+    signTypedData: (data) => account.signTypedData(data as never),
+  })
   const created = await scheme.createPaymentPayload(2, requirements)
-  return { ...created, payload: { ...created.payload }, resource: { url: 'http://127.0.0.1/', description: 'd', mimeType: 'application/json' }, accepted: { ...requirements } }
+  return {
+    ...created,
+    payload: { ...created.payload },
+    resource: { url: 'http://127.0.0.1/', description: 'd', mimeType: 'application/json' },
+    accepted: { ...requirements },
+  }
 }
 
-const held = async (address: string) => (await (await post('balances', { token: 'USDC', sources: [{ depositor: address, domain: 6 }] })).json()).balances
-const post = (path: string, body: object) => fetch(`${api.url}/v1/${path}`, { method: 'POST', body: JSON.stringify(body) })
+const held = async (address: string) =>
+  (await (await post('balances', { token: 'USDC', sources: [{ depositor: address, domain: 6 }] })).json()).balances
+const post = (path: string, body: object) =>
+  fetch(`${api.url}/v1/${path}`, { method: 'POST', body: JSON.stringify(body) })
 const search = async (query: string) => (await (await fetch(`${api.url}/v1/x402/transfers?${query}`)).json()).transfers
 
 test('/supported names the wallet contract and the USDC of the network', async () => {
   const { kinds } = await client.getSupported()
-  expect(kinds).toEqual([{ x402Version: 2, scheme: 'exact', network: 'eip155:84532', extra: expect.objectContaining({ verifyingContract: WALLET, assets: [{ symbol: 'USDC', address: ASSET, decimals: 6 }] }) }])
+  expect(kinds).toEqual([
+    {
+      x402Version: 2,
+      scheme: 'exact',
+      network: 'eip155:84532',
+      extra: expect.objectContaining({
+        verifyingContract: WALLET,
+        assets: [{ symbol: 'USDC', address: ASSET, decimals: 6 }],
+      }),
+    },
+  ])
 })
 
 test('/settle takes the money at once, and the seller has it when the batch is completed', async () => {
   const account = payer(25_000n)
   const settled = await client.settle(await sign(account), wanted)
-  expect(settled).toEqual({ success: true, transaction: expect.stringMatching(/^[0-9a-f-]{36}$/), network: 'eip155:84532', payer: account.address })
+  expect(settled).toEqual({
+    success: true,
+    transaction: expect.stringMatching(/^[0-9a-f-]{36}$/),
+    network: 'eip155:84532',
+    payer: account.address,
+  })
   expect(await held(account.address)).toEqual([{ domain: 6, depositor: account.address, balance: '0.015' }])
   const before = api.balanceOf(SELLER)
   for (const status of ['received', 'batched', 'confirmed', 'completed']) {
     const [transfer] = await search(`from=${account.address}`)
-    expect(transfer).toMatchObject({ id: settled.transaction, status, token: 'USDC', amount: '10000', toAddress: SELLER, txHash: status === 'received' || status === 'batched' ? null : expect.any(String) })
+    expect(transfer).toMatchObject({
+      id: settled.transaction,
+      status,
+      token: 'USDC',
+      amount: '10000',
+      toAddress: SELLER,
+      txHash: status === 'received' || status === 'batched' ? null : expect.any(String),
+    })
     expect(api.balanceOf(SELLER)).toBe(before + (status === 'completed' ? 10_000n : 0n))
     expect(api.balanceOf(SELLER, 'owed')).toBe(before + 10_000n)
     api.advance(settled.transaction)
@@ -68,7 +105,11 @@ test('a transfer that fails gives the money back, and its nonce stays used', asy
   const { transaction } = await client.settle(payment, wanted)
   api.advance(transaction, 'failed')
   expect(api.balanceOf(account.address)).toBe(10_000n)
-  expect(await client.settle(payment, wanted)).toMatchObject({ success: false, errorReason: 'nonce_already_used', transaction: '' })
+  expect(await client.settle(payment, wanted)).toMatchObject({
+    success: false,
+    errorReason: 'nonce_already_used',
+    transaction: '',
+  })
 })
 
 test('/verify looks at neither balance nor nonce', async () => {
@@ -96,12 +137,17 @@ describe('refusals', () => {
   }
   const offered = (change: Partial<Requirements>) => async (): Promise<[Payload, Requirements]> => {
     const payment = await sign(payer(10_000n))
-    return [{ ...payment, accepted: { ...wanted, ...change } as never }, { ...wanted, ...change }]
+    return [
+      { ...payment, accepted: { ...wanted, ...change } as never },
+      { ...wanted, ...change },
+    ]
   }
-  const paying = (change: (payload: { authorization: Record<string, string>; signature: Hex }) => object) => async (): Promise<[Payload, Requirements]> => {
-    const payment = await sign(payer(10_000n))
-    return [{ ...payment, payload: { ...payment.payload, ...change(payment.payload as never) } }, wanted]
-  }
+  const paying =
+    (change: (payload: { authorization: Record<string, string>; signature: Hex }) => object) =>
+    async (): Promise<[Payload, Requirements]> => {
+      const payment = await sign(payer(10_000n))
+      return [{ ...payment, payload: { ...payment.payload, ...change(payment.payload as never) } }, wanted]
+    }
 
   const refusals: readonly [string, () => Promise<[Payload, Requirements]>, number?][] = [
     ['unsupported_scheme', offered({ scheme: 'upto' })],
@@ -115,11 +161,14 @@ describe('refusals', () => {
     ['authorization_not_yet_valid', requiring({}), -DAY],
     ['authorization_expired', requiring({}), 8 * DAY],
     ['authorization_validity_too_short', requiring({}), 200],
-    ['self_transfer', async () => {
-      const account = payer(10_000n)
-      const self = { ...wanted, payTo: account.address }
-      return [await sign(account, self), self]
-    }],
+    [
+      'self_transfer',
+      async () => {
+        const account = payer(10_000n)
+        const self = { ...wanted, payTo: account.address }
+        return [await sign(account, self), self]
+      },
+    ],
     ['wallet_not_found', async () => [await sign(payer()), wanted]],
     ['insufficient_balance', async () => [await sign(payer(9_999n)), wanted]],
   ]
@@ -136,7 +185,10 @@ describe('refusals', () => {
 
   test('a request without resource is an error of another form, as is a search for a status alone', async () => {
     const { resource: _, ...payment } = await sign(payer(10_000n))
-    const errors = [await post('x402/settle', { paymentPayload: payment, paymentRequirements: wanted }), await fetch(`${api.url}/v1/x402/transfers?status=failed`)]
+    const errors = [
+      await post('x402/settle', { paymentPayload: payment, paymentRequirements: wanted }),
+      await fetch(`${api.url}/v1/x402/transfers?status=failed`),
+    ]
     expect(errors.map(({ status }) => status)).toEqual([400, 400])
     expect(await errors[0]?.json()).toEqual({ message: expect.stringContaining('paymentPayload.resource: Required') })
   })
@@ -147,7 +199,8 @@ test('transfers are found by nonce, ends, status and date, newest first, a page 
   const payments = [await sign(account), await sign(account), await sign(account)]
   for (const payment of payments) await client.settle(payment, wanted)
   const ids = api.transfers.slice(-3).map(({ id }) => id)
-  const found = async (query: string) => (await search(`from=${account.address}&${query}`)).map(({ id }: { id: string }) => id)
+  const found = async (query: string) =>
+    (await search(`from=${account.address}&${query}`)).map(({ id }: { id: string }) => id)
   const [, second] = payments.map(({ payload }) => payload as { authorization: { nonce: string } })
   const nonce = String(second?.authorization.nonce)
   expect(await found('pageSize=50')).toEqual(ids.toReversed())
@@ -168,7 +221,8 @@ test('transfers go on by themselves, where a time is given', async () => {
   now = Date.now()
   const [{ transaction }] = [await new BatchFacilitatorClient({ url: going.url }).settle(await sign(account), wanted)]
   const seen: string[] = []
-  for (let second = 0; second < 5; second++, now += 1_000) seen.push((await (await fetch(`${going.url}/v1/x402/transfers/${transaction}`)).json()).status)
+  for (let second = 0; second < 5; second++, now += 1_000)
+    seen.push((await (await fetch(`${going.url}/v1/x402/transfers/${transaction}`)).json()).status)
   await going.stop()
   expect(seen).toEqual(['received', 'batched', 'confirmed', 'completed', 'completed'])
 })
@@ -180,7 +234,10 @@ test('an outage is HTML, and a settlement is lost before or after it is taken', 
   api.outage(true)
   expect((await settle()).status).toBe(503)
   api.outage(false)
-  for (const [what, left] of [['sends', 20_000n], ['answers', 10_000n]] as const) {
+  for (const [what, left] of [
+    ['sends', 20_000n],
+    ['answers', 10_000n],
+  ] as const) {
     const lost = api.lose(what)
     expect((await settle()).status).toBe(503)
     await lost

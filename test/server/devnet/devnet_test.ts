@@ -24,7 +24,14 @@ import {
 import { privateKeyToAccount } from 'viem/accounts'
 import { anvilBinary, holderOf, rpc, startAnvil } from '../../../server/devnet/anvil.ts'
 import { compileContracts, readArtifact } from '../../../server/devnet/compile.ts'
-import { BUYER_FUNDS, DEVNET_ASSET, DEVNET_MULTICALL, resetDevnet, startDevnet, type Devnet } from '../../../server/devnet/mod.ts'
+import {
+  BUYER_FUNDS,
+  DEVNET_ASSET,
+  DEVNET_MULTICALL,
+  resetDevnet,
+  startDevnet,
+  type Devnet,
+} from '../../../server/devnet/mod.ts'
 import wallets from '../../adapters/chains/evm/contract_wallet.json' with { type: 'json' }
 
 const TOKEN = parseAbi([
@@ -109,19 +116,31 @@ function authorization(change: Partial<Authorization> = {}): Authorization {
   return { from: buyer.address, to: seller, value: 10_000n, validAfter: 0n, validBefore: FAR, nonce, ...change }
 }
 
-function sign(message: Authorization, signer: Signer = buyer, primaryType: 'TransferWithAuthorization' | 'ReceiveWithAuthorization' = 'TransferWithAuthorization') {
+function sign(
+  message: Authorization,
+  signer: Signer = buyer,
+  primaryType: 'TransferWithAuthorization' | 'ReceiveWithAuthorization' = 'TransferWithAuthorization',
+) {
   return signer.signTypedData({ domain: DOMAIN, types: TYPES, primaryType, message })
 }
 
 /** Calldata of the overload that takes one byte string, or of the one that takes v, r, s. */
-function spend(a: Authorization, signature: Hex, overload: 'bytes' | 'vrs' = 'bytes', functionName: 'transferWithAuthorization' | 'receiveWithAuthorization' = 'transferWithAuthorization'): Hex {
+function spend(
+  a: Authorization,
+  signature: Hex,
+  overload: 'bytes' | 'vrs' = 'bytes',
+  functionName: 'transferWithAuthorization' | 'receiveWithAuthorization' = 'transferWithAuthorization',
+): Hex {
   const fields = [a.from, a.to, a.value, a.validAfter, a.validBefore, a.nonce] as const
   if (overload === 'bytes') return encodeFunctionData({ abi: TOKEN, functionName, args: [...fields, signature] })
   const { r, s, v } = parseSignature(signature)
   return encodeFunctionData({ abi: TOKEN, functionName, args: [...fields, Number(v), r, s] })
 }
 
-async function send(data: Hex, { to = DEVNET_ASSET as Hex | null, key = chain.relayerKey, url = chain.rpcUrl } = {}): Promise<Receipt> {
+async function send(
+  data: Hex,
+  { to = DEVNET_ASSET as Hex | null, key = chain.relayerKey, url = chain.rpcUrl } = {},
+): Promise<Receipt> {
   const account = privateKeyToAccount(key)
   const nonce = Number(await rpc<Hex>(url, 'eth_getTransactionCount', [account.address, 'pending']))
   const fees = { gas: 1_000_000n, maxFeePerGas: 10_000_000_000n, maxPriorityFeePerGas: 0n }
@@ -130,7 +149,10 @@ async function send(data: Hex, { to = DEVNET_ASSET as Hex | null, key = chain.re
 }
 
 /** What the token would answer; `time` pretends the block's clock. */
-function ask(data: Hex, { to = DEVNET_ASSET as Hex, from = seller as Hex, time = undefined as bigint | undefined } = {}): Promise<Hex> {
+function ask(
+  data: Hex,
+  { to = DEVNET_ASSET as Hex, from = seller as Hex, time = undefined as bigint | undefined } = {},
+): Promise<Hex> {
   const clock = time === undefined ? [] : [{}, { time: toHex(time) }]
   return rpc<Hex>(chain.rpcUrl, 'eth_call', [{ from, to, data }, 'pending', ...clock])
 }
@@ -142,17 +164,33 @@ async function balance(of: Hex, url = chain.rpcUrl): Promise<bigint> {
 
 describe('test USDC', () => {
   test('the artifacts on disk are what the sources compile to', () => {
-    for (const [file, text] of compileContracts()) expect(readArtifact(file) === text, `${file} is stale: run bun server/devnet/compile.ts`).toBe(true)
+    for (const [file, text] of compileContracts())
+      expect(readArtifact(file) === text, `${file} is stale: run bun server/devnet/compile.ts`).toBe(true)
   }, 30_000)
 
   test('has the domain, names, selectors and topics of Base Sepolia USDC', async () => {
     const read = async (functionName: 'name' | 'version' | 'symbol' | 'decimals' | 'DOMAIN_SEPARATOR') =>
-      decodeFunctionResult({ abi: TOKEN, functionName, data: await ask(encodeFunctionData({ abi: TOKEN, functionName })) })
+      decodeFunctionResult({
+        abi: TOKEN,
+        functionName,
+        data: await ask(encodeFunctionData({ abi: TOKEN, functionName })),
+      })
     expect(await read('DOMAIN_SEPARATOR')).toBe('0x71f17a3b2ff373b803d70a5a07c046c1a2bc8e89c09ef722fcb047abe94c9818')
-    expect([await read('name'), await read('version'), await read('symbol'), await read('decimals')]).toEqual(['USDC', '2', 'USDC', 6])
+    expect([await read('name'), await read('version'), await read('symbol'), await read('decimals')]).toEqual([
+      'USDC',
+      '2',
+      'USDC',
+      6,
+    ])
 
-    const artifact = JSON.parse(readArtifact('server/devnet/contracts.json')).TestUsdc as { abi: { type: string; name?: string }[] }
-    const selectors = (name: string) => artifact.abi.filter((item) => item.name === name).map((item) => toFunctionSelector(item as never)).sort()
+    const artifact = JSON.parse(readArtifact('server/devnet/contracts.json')).TestUsdc as {
+      abi: { type: string; name?: string }[]
+    }
+    const selectors = (name: string) =>
+      artifact.abi
+        .filter((item) => item.name === name)
+        .map((item) => toFunctionSelector(item as never))
+        .sort()
     expect(selectors('transferWithAuthorization')).toEqual(['0xcf092995', '0xe3ee160e'])
     expect(selectors('receiveWithAuthorization')).toEqual(['0x88b7ab63', '0xef55bec6'])
     expect(selectors('cancelAuthorization')).toEqual(['0x5a049a70', '0xb7b72899'])
@@ -162,35 +200,55 @@ describe('test USDC', () => {
     expect(TRANSFER).toStartWith('0xddf252ad')
   })
 
-  test.each(['bytes', 'vrs'] as const)('transferWithAuthorization (%s) moves money once, and says so in two events', async (overload) => {
-    const a = authorization()
-    const before = await balance(seller)
-    const receipt = await send(spend(a, await sign(a), overload))
-    expect(receipt.status).toBe('0x1')
-    expect(receipt.logs.map((log) => log.topics[0]!)).toEqual([USED, TRANSFER])
-    expect(receipt.logs[0]!.topics[2]).toBe(a.nonce)
-    expect(BigInt(receipt.logs[1]!.data)).toBe(10_000n)
-    expect((await balance(seller)) - before).toBe(10_000n)
-    await expect(ask(spend(a, await sign(a), overload))).rejects.toThrow('used or canceled')
-    expect((await send(spend(a, await sign(a), overload))).status).toBe('0x0')
-  })
+  test.each(['bytes', 'vrs'] as const)(
+    'transferWithAuthorization (%s) moves money once, and says so in two events',
+    async (overload) => {
+      const a = authorization()
+      const before = await balance(seller)
+      const receipt = await send(spend(a, await sign(a), overload))
+      expect(receipt.status).toBe('0x1')
+      expect(receipt.logs.map((log) => log.topics[0]!)).toEqual([USED, TRANSFER])
+      expect(receipt.logs[0]!.topics[2]).toBe(a.nonce)
+      expect(BigInt(receipt.logs[1]!.data)).toBe(10_000n)
+      expect((await balance(seller)) - before).toBe(10_000n)
+      await expect(ask(spend(a, await sign(a), overload))).rejects.toThrow('used or canceled')
+      expect((await send(spend(a, await sign(a), overload))).status).toBe('0x0')
+    },
+  )
 
-  test.each(['bytes', 'vrs'] as const)('receiveWithAuthorization (%s) is for the payee alone, under its own type', async (overload) => {
-    const relayer = privateKeyToAccount(chain.relayerKey).address
-    const a = authorization({ to: relayer })
-    const good = spend(a, await sign(a, buyer, 'ReceiveWithAuthorization'), overload, 'receiveWithAuthorization')
-    await expect(ask(good, { from: seller })).rejects.toThrow('caller must be the payee')
-    await expect(ask(spend(a, await sign(a), overload, 'receiveWithAuthorization'), { from: relayer })).rejects.toThrow('invalid signature')
-    expect((await send(good)).status).toBe('0x1')
-    expect(await balance(relayer)).toBeGreaterThanOrEqual(10_000n)
-  })
+  test.each(['bytes', 'vrs'] as const)(
+    'receiveWithAuthorization (%s) is for the payee alone, under its own type',
+    async (overload) => {
+      const relayer = privateKeyToAccount(chain.relayerKey).address
+      const a = authorization({ to: relayer })
+      const good = spend(a, await sign(a, buyer, 'ReceiveWithAuthorization'), overload, 'receiveWithAuthorization')
+      await expect(ask(good, { from: seller })).rejects.toThrow('caller must be the payee')
+      await expect(
+        ask(spend(a, await sign(a), overload, 'receiveWithAuthorization'), { from: relayer }),
+      ).rejects.toThrow('invalid signature')
+      expect((await send(good)).status).toBe('0x1')
+      expect(await balance(relayer)).toBeGreaterThanOrEqual(10_000n)
+    },
+  )
 
   test('refuses another key, changed fields, a mirrored s, and v of 0 or 29', async () => {
     const a = authorization()
     const signature = await sign(a)
     const { r, s, v } = parseSignature(signature)
-    const mirrored = serializeSignature({ r, s: numberToHex(ORDER - BigInt(s), { size: 32 }), v: v === 27n ? 28n : 27n })
-    expect(await recoverTypedDataAddress({ domain: DOMAIN, types: TYPES, primaryType: 'TransferWithAuthorization', message: a, signature: mirrored })).toBe(buyer.address)
+    const mirrored = serializeSignature({
+      r,
+      s: numberToHex(ORDER - BigInt(s), { size: 32 }),
+      v: v === 27n ? 28n : 27n,
+    })
+    expect(
+      await recoverTypedDataAddress({
+        domain: DOMAIN,
+        types: TYPES,
+        primaryType: 'TransferWithAuthorization',
+        message: a,
+        signature: mirrored,
+      }),
+    ).toBe(buyer.address)
     const bodies = [
       spend(a, await sign(a, privateKeyToAccount(chain.relayerKey))),
       spend({ ...a, value: 10_001n }, signature),
@@ -221,45 +279,85 @@ describe('test USDC', () => {
     const a = authorization({ value: BUYER_FUNDS * 2n })
     await expect(ask(spend(a, await sign(a)))).rejects.toThrow('exceeds the balance')
     expect((await send(spend(a, await sign(a)))).status).toBe('0x0')
-    expect(BigInt(await ask(encodeFunctionData({ abi: TOKEN, functionName: 'authorizationState', args: [a.from, a.nonce] })))).toBe(0n)
+    expect(
+      BigInt(
+        await ask(encodeFunctionData({ abi: TOKEN, functionName: 'authorizationState', args: [a.from, a.nonce] })),
+      ),
+    ).toBe(0n)
   })
 
-  test.each(['bytes', 'vrs'] as const)('cancelAuthorization (%s) kills a nonce, by its owner only', async (overload) => {
-    const a = authorization()
-    const message = { authorizer: a.from, nonce: a.nonce }
-    const cancel = async (signer: Signer) => {
-      const signature = await signer.signTypedData({ domain: DOMAIN, types: TYPES, primaryType: 'CancelAuthorization', message })
-      const { r, s, v } = parseSignature(signature)
-      if (overload === 'bytes') return encodeFunctionData({ abi: TOKEN, functionName: 'cancelAuthorization', args: [a.from, a.nonce, signature] })
-      return encodeFunctionData({ abi: TOKEN, functionName: 'cancelAuthorization', args: [a.from, a.nonce, Number(v), r, s] })
-    }
-    await expect(ask(await cancel(privateKeyToAccount(chain.relayerKey)))).rejects.toThrow('invalid signature')
-    const receipt = await send(await cancel(buyer))
-    expect(receipt.logs.map((log) => log.topics)).toEqual([[toEventSelector('AuthorizationCanceled(address,bytes32)'), `0x${'0'.repeat(24)}${a.from.slice(2).toLowerCase()}`, a.nonce]])
-    await expect(ask(spend(a, await sign(a)))).rejects.toThrow('used or canceled')
-    await expect(ask(await cancel(buyer))).rejects.toThrow('used or canceled')
-  })
+  test.each(['bytes', 'vrs'] as const)(
+    'cancelAuthorization (%s) kills a nonce, by its owner only',
+    async (overload) => {
+      const a = authorization()
+      const message = { authorizer: a.from, nonce: a.nonce }
+      const cancel = async (signer: Signer) => {
+        const signature = await signer.signTypedData({
+          domain: DOMAIN,
+          types: TYPES,
+          primaryType: 'CancelAuthorization',
+          message,
+        })
+        const { r, s, v } = parseSignature(signature)
+        if (overload === 'bytes')
+          return encodeFunctionData({
+            abi: TOKEN,
+            functionName: 'cancelAuthorization',
+            args: [a.from, a.nonce, signature],
+          })
+        return encodeFunctionData({
+          abi: TOKEN,
+          functionName: 'cancelAuthorization',
+          args: [a.from, a.nonce, Number(v), r, s],
+        })
+      }
+      await expect(ask(await cancel(privateKeyToAccount(chain.relayerKey)))).rejects.toThrow('invalid signature')
+      const receipt = await send(await cancel(buyer))
+      expect(receipt.logs.map((log) => log.topics)).toEqual([
+        [
+          toEventSelector('AuthorizationCanceled(address,bytes32)'),
+          `0x${'0'.repeat(24)}${a.from.slice(2).toLowerCase()}`,
+          a.nonce,
+        ],
+      ])
+      await expect(ask(spend(a, await sign(a)))).rejects.toThrow('used or canceled')
+      await expect(ask(await cancel(buyer))).rejects.toThrow('used or canceled')
+    },
+  )
 
   test('permit allows what was signed, once, until its deadline', async () => {
     const relayer = privateKeyToAccount(chain.relayerKey).address
     const message = { owner: buyer.address, spender: relayer, value: 500n, nonce: 0n, deadline: FAR }
-    const { r, s, v } = parseSignature(await buyer.signTypedData({ domain: DOMAIN, types: TYPES, primaryType: 'Permit', message }))
-    const data = encodeFunctionData({ abi: TOKEN, functionName: 'permit', args: [buyer.address, relayer, 500n, FAR, Number(v), r, s] })
+    const { r, s, v } = parseSignature(
+      await buyer.signTypedData({ domain: DOMAIN, types: TYPES, primaryType: 'Permit', message }),
+    )
+    const data = encodeFunctionData({
+      abi: TOKEN,
+      functionName: 'permit',
+      args: [buyer.address, relayer, 500n, FAR, Number(v), r, s],
+    })
     await expect(ask(data, { time: FAR + 1n })).rejects.toThrow('permit is expired')
     expect((await send(data)).status).toBe('0x1')
     await expect(ask(data)).rejects.toThrow('invalid signature')
-    const take = (value: bigint) => encodeFunctionData({ abi: TOKEN, functionName: 'transferFrom', args: [buyer.address, relayer, value] })
+    const take = (value: bigint) =>
+      encodeFunctionData({ abi: TOKEN, functionName: 'transferFrom', args: [buyer.address, relayer, value] })
     await expect(ask(take(501n), { from: relayer })).rejects.toThrow('exceeds the allowance')
     expect((await send(take(500n))).status).toBe('0x1')
-    expect(BigInt(await ask(encodeFunctionData({ abi: TOKEN, functionName: 'allowance', args: [buyer.address, relayer] })))).toBe(0n)
+    expect(
+      BigInt(await ask(encodeFunctionData({ abi: TOKEN, functionName: 'allowance', args: [buyer.address, relayer] }))),
+    ).toBe(0n)
   })
 
   test('a contract wallet pays by ERC-1271 through the bytes overload, and only with its owner', async () => {
     const owner = privateKeyToAccount(`0x${'33'.repeat(32)}`)
     const { abi, creation } = wallets.ContractWallet
-    const deployed = await send(encodeDeployData({ abi, bytecode: creation as Hex, args: [owner.address] }), { to: null })
+    const deployed = await send(encodeDeployData({ abi, bytecode: creation as Hex, args: [owner.address] }), {
+      to: null,
+    })
     const wallet = deployed.contractAddress!
-    expect((await send(encodeFunctionData({ abi: TOKEN, functionName: 'mint', args: [wallet, 10_000n] }))).status).toBe('0x1')
+    expect((await send(encodeFunctionData({ abi: TOKEN, functionName: 'mint', args: [wallet, 10_000n] }))).status).toBe(
+      '0x1',
+    )
     const a = authorization({ from: wallet })
     const wrapped = async (signer: Signer) => concatHex(['0x01', await sign(a, signer)])
     await expect(ask(spend(a, await wrapped(buyer)))).rejects.toThrow('invalid signature')
@@ -275,17 +373,49 @@ describe('test USDC', () => {
     const signature = await sign(a, delegated)
     await ask(spend(a, signature))
     await rpc(chain.rpcUrl, 'anvil_setCode', [delegated.address, '0x00'])
-    for (const overload of ['bytes', 'vrs'] as const) await expect(ask(spend(a, signature, overload))).rejects.toThrow('invalid signature')
+    for (const overload of ['bytes', 'vrs'] as const)
+      await expect(ask(spend(a, signature, overload))).rejects.toThrow('invalid signature')
   })
 
-  test('the golden vectors of the reference verify, and Base Sepolia\'s moves money here', async () => {
+  test("the golden vectors of the reference verify, and Base Sepolia's moves money here", async () => {
     const message = authorization({ from: '0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A', nonce: `0x${'ab'.repeat(32)}` })
-    const base = { name: 'USD Coin', version: '2', chainId: 8453, verifyingContract: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913' } as const
+    const base = {
+      name: 'USD Coin',
+      version: '2',
+      chainId: 8453,
+      verifyingContract: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913',
+    } as const
     const vectors = [
-      [base, '0xa9ee7fe1a8b4e46a8da0fbbded0866f3010c04dfc66b9b7281a0e0efd61d61ec', '0x4e0fd9e771e9771a43c84a4bddb1712d683d10cc0021e8f09a137d95bfa41db9336049ad3b4c9f90a01b85ac813c4600703a8d920a4d8ea01face3de3ee6da6d1b'],
-      [DOMAIN, '0xa990092936b926baf5c0309d4e66c31b45d547161355fafc16be6becf7ae4d49', '0x0271527cba2d0e77dcf88bf8e65211faefbc2eae4d33ae0a68532f2a8b94be3c6e21f82b5d4568308576420fa6faa92621d528f7813b31108b4e44e5d8e9ae041c'],
-      [{ name: 'GatewayWalletBatched', version: '1', chainId: 8453, verifyingContract: '0x77777777Dcc4d5A8B6E418Fd04D8997ef11000eE' }, '0x28cadb39fb87621f5a38007056be36aa21c43bc5a79756fb4984ae49c079c229', '0x2f90a629a69a10248ebee5306d8551f27f4b45b1bf8588a8c046f76764666522516f86a8804840eeb328a1267e14878ed7ad46479379cec47cb24b66a9f1519c1b'],
-      [{ name: 'GatewayWalletBatched', version: '1', chainId: 84532, verifyingContract: '0x0077777d7EBA4688BDeF3E311b846F25870A19B9' }, '0x185ac1e39d752477e0df1d1736bdde5e48f2077702b8dd4c44e84ae57e80af4e', '0xebbafd51586b4da1c10c9224184db6c13488ef682bca3092d9f892c65f04dfc458965444df72e6627ad83c2a97ad3462117a4c06ad2bfcef6d8c6998820082431c'],
+      [
+        base,
+        '0xa9ee7fe1a8b4e46a8da0fbbded0866f3010c04dfc66b9b7281a0e0efd61d61ec',
+        '0x4e0fd9e771e9771a43c84a4bddb1712d683d10cc0021e8f09a137d95bfa41db9336049ad3b4c9f90a01b85ac813c4600703a8d920a4d8ea01face3de3ee6da6d1b',
+      ],
+      [
+        DOMAIN,
+        '0xa990092936b926baf5c0309d4e66c31b45d547161355fafc16be6becf7ae4d49',
+        '0x0271527cba2d0e77dcf88bf8e65211faefbc2eae4d33ae0a68532f2a8b94be3c6e21f82b5d4568308576420fa6faa92621d528f7813b31108b4e44e5d8e9ae041c',
+      ],
+      [
+        {
+          name: 'GatewayWalletBatched',
+          version: '1',
+          chainId: 8453,
+          verifyingContract: '0x77777777Dcc4d5A8B6E418Fd04D8997ef11000eE',
+        },
+        '0x28cadb39fb87621f5a38007056be36aa21c43bc5a79756fb4984ae49c079c229',
+        '0x2f90a629a69a10248ebee5306d8551f27f4b45b1bf8588a8c046f76764666522516f86a8804840eeb328a1267e14878ed7ad46479379cec47cb24b66a9f1519c1b',
+      ],
+      [
+        {
+          name: 'GatewayWalletBatched',
+          version: '1',
+          chainId: 84532,
+          verifyingContract: '0x0077777d7EBA4688BDeF3E311b846F25870A19B9',
+        },
+        '0x185ac1e39d752477e0df1d1736bdde5e48f2077702b8dd4c44e84ae57e80af4e',
+        '0xebbafd51586b4da1c10c9224184db6c13488ef682bca3092d9f892c65f04dfc458965444df72e6627ad83c2a97ad3462117a4c06ad2bfcef6d8c6998820082431c',
+      ],
     ] as const
     for (const [domain, digest, signature] of vectors) {
       const typed = { domain, types: TYPES, primaryType: 'TransferWithAuthorization', message } as const
@@ -299,10 +429,26 @@ describe('test USDC', () => {
 
   test('plain transfers and approvals work, and nothing goes to the zero address', async () => {
     const zero = '0x0000000000000000000000000000000000000000'
-    expect((await send(encodeFunctionData({ abi: TOKEN, functionName: 'transfer', args: [seller, 1n] }), { key: chain.buyer.privateKey })).status).toBe('0x1')
-    expect((await send(encodeFunctionData({ abi: TOKEN, functionName: 'approve', args: [seller, 7n] }), { key: chain.buyer.privateKey })).status).toBe('0x1')
-    await expect(ask(encodeFunctionData({ abi: TOKEN, functionName: 'transfer', args: [zero, 1n] }), { from: buyer.address })).rejects.toThrow('zero address')
-    await expect(ask(encodeFunctionData({ abi: TOKEN, functionName: 'mint', args: [zero, 1n] }))).rejects.toThrow('zero address')
+    expect(
+      (
+        await send(encodeFunctionData({ abi: TOKEN, functionName: 'transfer', args: [seller, 1n] }), {
+          key: chain.buyer.privateKey,
+        })
+      ).status,
+    ).toBe('0x1')
+    expect(
+      (
+        await send(encodeFunctionData({ abi: TOKEN, functionName: 'approve', args: [seller, 7n] }), {
+          key: chain.buyer.privateKey,
+        })
+      ).status,
+    ).toBe('0x1')
+    await expect(
+      ask(encodeFunctionData({ abi: TOKEN, functionName: 'transfer', args: [zero, 1n] }), { from: buyer.address }),
+    ).rejects.toThrow('zero address')
+    await expect(ask(encodeFunctionData({ abi: TOKEN, functionName: 'mint', args: [zero, 1n] }))).rejects.toThrow(
+      'zero address',
+    )
   })
 })
 
@@ -311,14 +457,25 @@ describe('multicall', () => {
     const good = await Promise.all([authorization(), authorization()].map(async (a) => spend(a, await sign(a))))
     const bad = spend(authorization(), '0x')
     const batch = (allowFailure: boolean) =>
-      encodeFunctionData({ abi: MULTICALL, functionName: 'aggregate3', args: [[...good, bad].map((callData) => ({ target: DEVNET_ASSET as Hex, allowFailure, callData }))] })
+      encodeFunctionData({
+        abi: MULTICALL,
+        functionName: 'aggregate3',
+        args: [[...good, bad].map((callData) => ({ target: DEVNET_ASSET as Hex, allowFailure, callData }))],
+      })
     await expect(ask(batch(false), { to: DEVNET_MULTICALL })).rejects.toThrow('call failed')
-    const results = decodeFunctionResult({ abi: MULTICALL, functionName: 'aggregate3', data: await ask(batch(true), { to: DEVNET_MULTICALL }) })
+    const results = decodeFunctionResult({
+      abi: MULTICALL,
+      functionName: 'aggregate3',
+      data: await ask(batch(true), { to: DEVNET_MULTICALL }),
+    })
     expect(results.map((result) => result.success)).toEqual([true, true, false])
     const before = await balance(seller)
     expect((await send(batch(true), { to: DEVNET_MULTICALL })).status).toBe('0x1')
     expect((await balance(seller)) - before).toBe(20_000n)
-    const ether = await ask(encodeFunctionData({ abi: MULTICALL, functionName: 'getEthBalance', args: [buyer.address] }), { to: DEVNET_MULTICALL })
+    const ether = await ask(
+      encodeFunctionData({ abi: MULTICALL, functionName: 'getEthBalance', args: [buyer.address] }),
+      { to: DEVNET_MULTICALL },
+    )
     expect(BigInt(ether)).toBeGreaterThan(0n)
   })
 })
@@ -326,7 +483,13 @@ describe('multicall', () => {
 describe('startDevnet()', () => {
   test('gives a chain, a funded buyer and a relayer with gas', async () => {
     const fresh = await startDevnet()
-    expect(fresh).toMatchObject({ network: 'eip155:84532', chainId: 84532, asset: DEVNET_ASSET, domain: { name: 'USDC', version: '2' }, isFresh: true })
+    expect(fresh).toMatchObject({
+      network: 'eip155:84532',
+      chainId: 84532,
+      asset: DEVNET_ASSET,
+      domain: { name: 'USDC', version: '2' },
+      isFresh: true,
+    })
     expect(await rpc<Hex>(fresh.rpcUrl, 'eth_chainId', [])).toBe('0x14a34')
     expect(await balance(fresh.buyer.address, fresh.rpcUrl)).toBe(BUYER_FUNDS)
     expect(fresh.buyer.privateKey).not.toBe(chain.buyer.privateKey)
@@ -349,14 +512,25 @@ describe('startDevnet()', () => {
     expect(existsSync(join(dir, 'chain.json.pid'))).toBe(false)
 
     const second = await startDevnet({ dir })
-    expect(second).toMatchObject({ isFresh: false, payTo: first.payTo, relayerKey: first.relayerKey, buyer: first.buyer })
+    expect(second).toMatchObject({
+      isFresh: false,
+      payTo: first.payTo,
+      relayerKey: first.relayerKey,
+      buyer: first.buyer,
+    })
     expect(await balance(payer.address, second.rpcUrl)).toBe(BUYER_FUNDS - 10_000n)
     expect(await rpc<Receipt>(second.rpcUrl, 'eth_getTransactionReceipt', [paid.transactionHash])).toEqual(paid)
-    const logs = await rpc<{ transactionHash: Hex }[]>(second.rpcUrl, 'eth_getLogs', [{ address: DEVNET_ASSET, fromBlock: '0x0', topics: [USED, null, a.nonce] }])
+    const logs = await rpc<{ transactionHash: Hex }[]>(second.rpcUrl, 'eth_getLogs', [
+      { address: DEVNET_ASSET, fromBlock: '0x0', topics: [USED, null, a.nonce] },
+    ])
     expect(logs.map((log) => log.transactionHash)).toEqual([paid.transactionHash])
     expect((await send(data, { key: second.relayerKey, url: second.rpcUrl })).status).toBe('0x0')
 
-    const [old, latest] = await Promise.all([paid.blockNumber, 'latest'].map((block) => rpc<{ timestamp: Hex }>(second.rpcUrl, 'eth_getBlockByNumber', [block, false])))
+    const [old, latest] = await Promise.all(
+      [paid.blockNumber, 'latest'].map((block) =>
+        rpc<{ timestamp: Hex }>(second.rpcUrl, 'eth_getBlockByNumber', [block, false]),
+      ),
+    )
     expect(Number(latest!.timestamp)).toBeGreaterThanOrEqual(Number(old!.timestamp))
     expect(Math.abs(Number(latest!.timestamp) - Date.now() / 1000)).toBeLessThan(3)
 
@@ -394,7 +568,9 @@ describe('startDevnet()', () => {
 describe('startAnvil()', () => {
   test('names the missing program, package or platform', async () => {
     await expect(startAnvil({ binary: '/nowhere/anvil' })).rejects.toThrow('/nowhere/anvil does not exist')
-    expect(() => anvilBinary('file:///nowhere/x.js', 'linux-arm64')).toThrow('@foundry-rs/anvil-linux-arm64, which is not installed')
+    expect(() => anvilBinary('file:///nowhere/x.js', 'linux-arm64')).toThrow(
+      '@foundry-rs/anvil-linux-arm64, which is not installed',
+    )
     expect(() => anvilBinary(import.meta.url, 'aix-ppc64')).toThrow('does not run on aix-ppc64')
   })
 
@@ -423,39 +599,48 @@ describe('startAnvil()', () => {
     await expect(rpc(node.url, 'eth_chainId', [])).rejects.toThrow()
   })
 
-  test.skipIf(process.platform !== 'linux')('a Ctrl-C for the gateway does not reach the node: it has its own process group', async () => {
-    const node = await startAnvil()
-    const group = (pid: number) => readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]!.split(' ')[2]
-    expect(group(node.pid)).not.toBe(group(process.pid))
-    await node.stop()
-  })
+  test.skipIf(process.platform !== 'linux')(
+    'a Ctrl-C for the gateway does not reach the node: it has its own process group',
+    async () => {
+      const node = await startAnvil()
+      const group = (pid: number) => readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]!.split(' ')[2]
+      expect(group(node.pid)).not.toBe(group(process.pid))
+      await node.stop()
+    },
+  )
 
-  test.each(['SIGKILL', 'SIGTERM', 'SIGINT'] as const)('no node survives %s of the process that started it, and its chain is saved', async (signal) => {
-    const statePath = join(scratch, signal, 'chain.json')
-    const module = JSON.stringify(new URL('../../../server/devnet/anvil.ts', import.meta.url).pathname)
-    // The sleeper outlives its parent: an inherited pipe would keep the node alive.
-    const parent = spawn(
-      process.execPath,
-      ['-e', `const { startAnvil } = await import(${module})
+  test.each(['SIGKILL', 'SIGTERM', 'SIGINT'] as const)(
+    'no node survives %s of the process that started it, and its chain is saved',
+    async (signal) => {
+      const statePath = join(scratch, signal, 'chain.json')
+      const module = JSON.stringify(new URL('../../../server/devnet/anvil.ts', import.meta.url).pathname)
+      // The sleeper outlives its parent: an inherited pipe would keep the node alive.
+      const parent = spawn(
+        process.execPath,
+        [
+          '-e',
+          `const { startAnvil } = await import(${module})
         const { url, pid } = await startAnvil({ statePath: ${JSON.stringify(statePath)} })
         const sleeper = Bun.spawn(['sleep', '20'], { stdio: ['ignore', 'ignore', 'ignore'] })
         console.log(JSON.stringify({ url, pid, sleeper: sleeper.pid }))
-        setInterval(() => {}, 1000)`],
-      { stdio: ['ignore', 'pipe', 'inherit'] },
-    )
-    const { url, pid, sleeper } = await firstLine(parent)
-    try {
-      await rpc(url, 'anvil_mine', ['0x7'])
-      parent.kill(signal)
-      await once(parent, 'exit')
-      const again = await startAnvil({ statePath }) // at once: it waits for the dying node's dump
-      expect(isAlive(pid)).toBe(false)
-      expect(Number(await rpc<Hex>(again.url, 'eth_blockNumber', []))).toBeGreaterThanOrEqual(8)
-      await again.stop()
-    } finally {
-      process.kill(sleeper, 'SIGKILL')
-    }
-  })
+        setInterval(() => {}, 1000)`,
+        ],
+        { stdio: ['ignore', 'pipe', 'inherit'] },
+      )
+      const { url, pid, sleeper } = await firstLine(parent)
+      try {
+        await rpc(url, 'anvil_mine', ['0x7'])
+        parent.kill(signal)
+        await once(parent, 'exit')
+        const again = await startAnvil({ statePath }) // at once: it waits for the dying node's dump
+        expect(isAlive(pid)).toBe(false)
+        expect(Number(await rpc<Hex>(again.url, 'eth_blockNumber', []))).toBeGreaterThanOrEqual(8)
+        await again.stop()
+      } finally {
+        process.kill(sleeper, 'SIGKILL')
+      }
+    },
+  )
 })
 
 async function firstLine(child: ChildProcess): Promise<{ url: string; pid: number; sleeper: number }> {

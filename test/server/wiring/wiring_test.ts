@@ -8,7 +8,8 @@ import { wire } from '../../../server/wiring/mod.ts'
 import { kit, readyJob, testLog } from '../../kit.ts'
 
 /** Batches that nobody answers for: its gateway waits, closed. */
-const nano = (more = '') => `[[gateways]]\nname = "nano"\npay_to = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"\nport = 0\nbatched = { url = "http://127.0.0.1:1" }\n${more}`
+const nano = (more = '') =>
+  `[[gateways]]\nname = "nano"\npay_to = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"\nport = 0\nbatched = { url = "http://127.0.0.1:1" }\n${more}`
 const RETIRED = '[[gateways]]\nname = "old"\nretired = true\n'
 
 async function wired(toml: string, database = 'memory:') {
@@ -22,7 +23,9 @@ test('a gateway sells models of any kind by name, and a name that is none stops 
   const { gateways, close } = await wired(nano('catalog = ["elevenlabs/sound-effects", "vendor-c/video-1"]\n'))
   expect(gateways.map(({ gateway }) => gateway.name)).toEqual(['nano'])
   await close()
-  await expect(wired(nano('catalog = ["elevenlabs/thunder"]\n'))).rejects.toThrow('Gateway nano: catalog names elevenlabs/thunder, which is no model of the catalog')
+  await expect(wired(nano('catalog = ["elevenlabs/thunder"]\n'))).rejects.toThrow(
+    'Gateway nano: catalog names elevenlabs/thunder, which is no model of the catalog',
+  )
 })
 
 test('money that is in doubt on a gateway that is retired is told to a person', async () => {

@@ -3,7 +3,19 @@ import { subjectOf, type Subject } from './subjects.ts'
 
 export type Place = 'meadow' | 'forest' | 'mountains' | 'desert' | 'ocean' | 'city' | 'space' | 'deep'
 export type Hour = 'day' | 'dawn' | 'sunset' | 'night'
-export type Extra = 'rain' | 'fog' | 'snow' | 'autumn' | 'stars' | 'moon' | 'rainbow' | 'aurora' | 'peaks' | 'flowers' | 'neon' | 'lake'
+export type Extra =
+  | 'rain'
+  | 'fog'
+  | 'snow'
+  | 'autumn'
+  | 'stars'
+  | 'moon'
+  | 'rainbow'
+  | 'aurora'
+  | 'peaks'
+  | 'flowers'
+  | 'neon'
+  | 'lake'
 
 export type Actor = { subject: Subject; count: number; color?: string; accent?: string }
 
@@ -25,13 +37,16 @@ const PLACES: Readonly<Record<Place, string>> = {
   forest: 'forest woods woodland jungle grove rainforest taiga',
   mountains: 'mountain mountains alps alpine peak peaks summit himalaya fjord cliff valleys volcano everest fuji',
   desert: 'desert dune dunes sahara canyon egypt savanna savannah arid mesa oasis',
-  ocean: 'ocean sea beach coast coastal shore lake river island harbor harbour bay wave waves pond water lagoon surf tropical sailing',
+  ocean:
+    'ocean sea beach coast coastal shore lake river island harbor harbour bay wave waves pond water lagoon surf tropical sailing',
   city: 'city cityscape town skyline street urban tokyo york london paris downtown skyscraper skyscrapers buildings metropolis cyberpunk rooftop',
-  space: 'space galaxy planet planets mars cosmic cosmos orbit nebula universe alien lunar asteroid saturn interstellar',
+  space:
+    'space galaxy planet planets mars cosmic cosmos orbit nebula universe alien lunar asteroid saturn interstellar',
   deep: 'underwater undersea reef coral seabed submarine aquarium mermaid',
 }
 const HOURS: Readonly<Record<Hour, string>> = {
-  night: 'night midnight moonlit moonlight moon stars starry star dark neon cyberpunk lantern fireflies halloween aurora borealis northern-lights',
+  night:
+    'night midnight moonlit moonlight moon stars starry star dark neon cyberpunk lantern fireflies halloween aurora borealis northern-lights',
   sunset: 'sunset dusk twilight evening sundown golden-hour dramatic synthwave',
   dawn: 'dawn sunrise morning misty pastel',
   day: 'day noon sunny sun bright daylight afternoon summer midday rainbow',
@@ -50,20 +65,73 @@ const EXTRAS: Readonly<Record<Extra, string>> = {
   lake: 'lake river pond fjord',
   flowers: 'flowers blossom blossoms wildflowers spring garden meadow',
 }
-const COLORS: ReadonlyMap<string, string> = new Map(Object.entries({
-  red: '#d3402f', crimson: '#b8263b', scarlet: '#d9331f', orange: '#ef8330', yellow: '#f2c230', golden: '#eab23c', gold: '#eab23c',
-  green: '#4f9d5b', emerald: '#2f9d72', ruby: '#c22f4f', sapphire: '#3560c0', lime: '#9acb45', teal: '#2b9c98',
-  turquoise: '#39bdb4', cyan: '#42c3d9', blue: '#3f76c8',
-  azure: '#4b9be0', navy: '#2b3f77', indigo: '#4a45a0', purple: '#8352b5', violet: '#8d5fd0', lavender: '#b6a2dc', magenta: '#cf4a9c',
-  pink: '#ef8fb0', sakura: '#f2a7be', cherry: '#f2a7be', brown: '#8a5a3c', tan: '#cfa878', beige: '#e0cba8', cream: '#f3e6c9',
-  white: '#f6f4ef', polar: '#f4f5f7', silver: '#c3cbd4', gray: '#8f98a3', grey: '#8f98a3', black: '#413e4c', copper: '#c2703f', rusty: '#b8582f',
-}))
-const NUMBERS: ReadonlyMap<string, number> = new Map(Object.entries({
-  a: 1, an: 1, one: 1, two: 2, couple: 2, pair: 2, three: 3, several: 3, four: 4, five: 5, many: 5, '2': 2, '3': 3, '4': 4, '5': 5,
-}))
-const AMBIENCE = 'sky skies light lights background glow sunlight tones palette mood theme clouds color colors colour haze horizon'
+const COLORS: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    red: '#d3402f',
+    crimson: '#b8263b',
+    scarlet: '#d9331f',
+    orange: '#ef8330',
+    yellow: '#f2c230',
+    golden: '#eab23c',
+    gold: '#eab23c',
+    green: '#4f9d5b',
+    emerald: '#2f9d72',
+    ruby: '#c22f4f',
+    sapphire: '#3560c0',
+    lime: '#9acb45',
+    teal: '#2b9c98',
+    turquoise: '#39bdb4',
+    cyan: '#42c3d9',
+    blue: '#3f76c8',
+    azure: '#4b9be0',
+    navy: '#2b3f77',
+    indigo: '#4a45a0',
+    purple: '#8352b5',
+    violet: '#8d5fd0',
+    lavender: '#b6a2dc',
+    magenta: '#cf4a9c',
+    pink: '#ef8fb0',
+    sakura: '#f2a7be',
+    cherry: '#f2a7be',
+    brown: '#8a5a3c',
+    tan: '#cfa878',
+    beige: '#e0cba8',
+    cream: '#f3e6c9',
+    white: '#f6f4ef',
+    polar: '#f4f5f7',
+    silver: '#c3cbd4',
+    gray: '#8f98a3',
+    grey: '#8f98a3',
+    black: '#413e4c',
+    copper: '#c2703f',
+    rusty: '#b8582f',
+  }),
+)
+const NUMBERS: ReadonlyMap<string, number> = new Map(
+  Object.entries({
+    a: 1,
+    an: 1,
+    one: 1,
+    two: 2,
+    couple: 2,
+    pair: 2,
+    three: 3,
+    several: 3,
+    four: 4,
+    five: 5,
+    many: 5,
+    '2': 2,
+    '3': 3,
+    '4': 4,
+    '5': 5,
+  }),
+)
+const AMBIENCE =
+  'sky skies light lights background glow sunlight tones palette mood theme clouds color colors colour haze horizon'
 const SCENERY = new Set([...Object.values(PLACES), ...Object.values(HOURS), AMBIENCE].join(' ').split(' '))
-const JOINTS = new Set('in on at with and of under over by near the from to beside behind through against , ; .'.split(' '))
+const JOINTS = new Set(
+  'in on at with and of under over by near the from to beside behind through against , ; .'.split(' '),
+)
 
 /** Reads a prompt as nouns with their colours and numbers, a place, an hour and the weather. Linear, and never looks past READ_LIMIT. */
 export function readPrompt(prompt: string, seed: string): Brief {
@@ -76,7 +144,11 @@ export function readPrompt(prompt: string, seed: string): Brief {
   const hourNamed = earliest(words, HOURS)
   const hour = hourNamed ?? chance.pick<Hour>(['day', 'day', 'dawn', 'sunset'])
   const shown = actors.length > 0 ? actors : companion(place, named !== undefined, extras, chance)
-  const said = new Set([...(actors.length > 0 ? ['cast' as const] : []), ...(named ? ['place' as const] : []), ...(hourNamed ? ['hour' as const] : [])])
+  const said = new Set([
+    ...(actors.length > 0 ? ['cast' as const] : []),
+    ...(named ? ['place' as const] : []),
+    ...(hourNamed ? ['hour' as const] : []),
+  ])
   return { actors: shown, place, hour, extras, said, ...(wash ? { wash } : {}) }
 }
 
@@ -100,7 +172,8 @@ function castOf(words: readonly string[]): { actors: Actor[]; wash: string | und
     const found = isAdjective(words, at) ? undefined : subjectOf(word)
     if (found) {
       const compound = at - lastAt === 1 ? actors.pop() : undefined
-      const subject = compound && found.subject.name === 'tree' && compound.subject.home === 'back' ? compound.subject : found.subject
+      const subject =
+        compound && found.subject.name === 'tree' && compound.subject.home === 'back' ? compound.subject : found.subject
       const many = found.plural && count === 1 ? 3 : count
       const worn = color ?? compound?.color
       const known = actors.some((actor) => actor.subject === subject)
@@ -179,7 +252,12 @@ function mentions(words: readonly string[], list: string): number {
 }
 
 /** The key whose list holds the earliest of the words. */
-export function earliest<Key extends string>(words: readonly string[], table: Readonly<Record<Key, string>>): Key | undefined {
-  const found = (Object.keys(table) as Key[]).map((key) => [key, mentions(words, table[key])] as const).filter(([, at]) => at >= 0)
+export function earliest<Key extends string>(
+  words: readonly string[],
+  table: Readonly<Record<Key, string>>,
+): Key | undefined {
+  const found = (Object.keys(table) as Key[])
+    .map((key) => [key, mentions(words, table[key])] as const)
+    .filter(([, at]) => at >= 0)
   return found.sort(([, a], [, b]) => a - b)[0]?.[0]
 }

@@ -24,7 +24,10 @@ export async function editOf({ prompt, width, height, variant, images, mask }: E
   if (!mask) return await encoded(await painted(picture, { prompt, seed, shown, gentle: images.length > 1 }), prompt)
   const base = images.length > 1 ? await fitted(first, size) : { ...size, data: picture.data.slice() }
   const kept = await keptOf(mask, first, size)
-  return await encoded(restored(await painted(picture, { prompt, seed, shown, gentle: false, kept }), base, kept), prompt)
+  return await encoded(
+    restored(await painted(picture, { prompt, seed, shown, gentle: false, kept }), base, kept),
+    prompt,
+  )
 }
 
 async function encoded(picture: Raster, prompt: string): Promise<Uint8Array> {
@@ -44,15 +47,23 @@ async function painted(picture: Raster, { prompt, seed, shown, gentle, kept }: W
   const stage = () => stageOver(brief, area, { seed, horizon: sky?.horizon ?? 0.6 })
   const paint = (art: string) => drawnPixels(layer(whole, area, { stage: art }))
 
-  grade(picture, lookOf(prompt, { brief, tones: stage().tones, gentle, chance: dice(`${seed}:look`) }), (pixel) => kept?.[pixel] !== 255)
+  grade(
+    picture,
+    lookOf(prompt, { brief, tones: stage().tones, gentle, chance: dice(`${seed}:look`) }),
+    (pixel) => kept?.[pixel] !== 255,
+  )
   const solid = solidOf(picture)
   if (solid) under(picture, await paint(scenery(stage())))
   if (kept && brief.said.has('place')) over(picture, await paint(`<g opacity="0.62">${scenery(stage())}</g>`))
   const above = skyArt(stage(), { found: found !== undefined, empty: kept !== undefined })
-  const open = solid && sky ? solid.map((share, at) => (share * (sky.weights[at] as number)) / 255) : (sky?.weights ?? solid)
+  const open =
+    solid && sky ? solid.map((share, at) => (share * (sky.weights[at] as number)) / 255) : (sky?.weights ?? solid)
   if (above) over(picture, await paint(above), open)
   const label = kept ? labelIn(area, whole, (spot) => isFree(kept, picture, spot)) : labelAcross(whole)
-  const front = { stage: frontArt(stage(), prompt, { seed, empty: kept !== undefined }), ...(label && { pixels: label }) }
+  const front = {
+    stage: frontArt(stage(), prompt, { seed, empty: kept !== undefined }),
+    ...(label && { pixels: label }),
+  }
   if (front.stage || label) over(picture, await drawnPixels(layer(whole, area, front)))
   return picture
 }
@@ -87,7 +98,8 @@ function restored(picture: Raster, base: Raster, kept: Uint8Array): Raster {
   for (let pixel = 0; pixel < kept.length; pixel++) {
     const share = (kept[pixel] as number) / 255
     if (share === 0) continue
-    for (let at = pixel * 4; at < pixel * 4 + 4; at++) data[at] = Math.round((data[at] as number) * (1 - share) + (base.data[at] as number) * share)
+    for (let at = pixel * 4; at < pixel * 4 + 4; at++)
+      data[at] = Math.round((data[at] as number) * (1 - share) + (base.data[at] as number) * share)
   }
   return picture
 }
@@ -105,7 +117,8 @@ function over({ data }: Raster, paint: Uint8Array, weights?: Uint8Array): void {
     if (alpha === 0) continue
     const share = weights ? (weights[at >> 2] as number) / 255 : 1
     const rest = 1 - (alpha / 255) * share
-    for (let i = at; i < at + 3; i++) data[i] = Math.min(255, Math.round((data[i] as number) * rest + (paint[i] as number) * share))
+    for (let i = at; i < at + 3; i++)
+      data[i] = Math.min(255, Math.round((data[i] as number) * rest + (paint[i] as number) * share))
   }
 }
 
@@ -114,7 +127,8 @@ function under({ data }: Raster, paint: Uint8Array): void {
   for (let at = 0; at < data.length; at += 4) {
     const share = (data[at + 3] as number) / 255
     if (share === 1) continue
-    for (let i = at; i < at + 3; i++) data[i] = Math.round((data[i] as number) * share + (paint[i] as number) * (1 - share))
+    for (let i = at; i < at + 3; i++)
+      data[i] = Math.round((data[i] as number) * share + (paint[i] as number) * (1 - share))
     data[at + 3] = 255
   }
 }

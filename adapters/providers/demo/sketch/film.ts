@@ -25,7 +25,11 @@ const ROOM = 1.12
 const QUANTIZER = 28
 
 /** One scene, and where its window lies at the start and at the end of its pan. */
-type Scene = { readonly picture: Raster; readonly from: readonly [number, number]; readonly to: readonly [number, number] }
+type Scene = {
+  readonly picture: Raster
+  readonly from: readonly [number, number]
+  readonly to: readonly [number, number]
+}
 
 /**
  * The film as MP4, and its last frame as PNG where that is asked for. The same job is the same film. `progress` hears percents.
@@ -37,7 +41,11 @@ export async function filmOf(
 ): Promise<{ mp4: Uint8Array; lastFrame?: Uint8Array }> {
   const [first, last] = [pictureOf(job.image), pictureOf(job.lastFrame)]
   const plan = planOf(job, first ?? last)
-  const hidden = [job.image && !first ? 'first frame not shown' : '', job.lastFrame && !last ? 'last frame not shown' : '', job.unseen ?? '']
+  const hidden = [
+    job.image && !first ? 'first frame not shown' : '',
+    job.lastFrame && !last ? 'last frame not shown' : '',
+    job.unseen ?? '',
+  ]
   const band = await bandOf(job, plan, hidden.filter(Boolean).join(', '))
   const window = { width: plan.width, height: plan.height - band.height }
   const scenes: Scene[] = []
@@ -48,7 +56,14 @@ export async function filmOf(
 
   const every = plan.rate * 4
   const { width, height, rate: frameRate } = plan
-  Object.assign(encoder, { width, height, frameRate, speed: 10, quantizationParameter: QUANTIZER, groupOfPictures: every })
+  Object.assign(encoder, {
+    width,
+    height,
+    frameRate,
+    speed: 10,
+    quantizationParameter: QUANTIZER,
+    groupOfPictures: every,
+  })
   encoder.initialize()
   const frame: Raster = { width, height, data: new Uint8Array(width * height * 4) }
   frame.data.set(band.data, window.width * window.height * 4)
@@ -94,7 +109,9 @@ async function drawn({ prompt, seed = 0 }: FilmJob, at: number, window: Size): P
   const whole = { x: 0, y: 0, ...size }
   const stage = stageOver(readPrompt(prompt, roll), whole, { seed: roll, horizon: 0.55 })
   const { behind, before } = backdrop(stage)
-  const data = await drawnPixels(layer(whole, whole, { stage: box(0, 0, stage.width, stage.height, PAPER) + behind + cast(stage, roll) + before }))
+  const data = await drawnPixels(
+    layer(whole, whole, { stage: box(0, 0, stage.width, stage.height, PAPER) + behind + cast(stage, roll) + before }),
+  )
   const [right, down] = [size.width - window.width, size.height - window.height]
   const [west, north] = [chance.chance(0.5), chance.between(0, 1)]
   const side = (left: boolean, y: number) => [left ? 0 : right, Math.round(down * y)] as const
@@ -102,11 +119,16 @@ async function drawn({ prompt, seed = 0 }: FilmJob, at: number, window: Size): P
 }
 
 /** Fills the window of the frame, and lengthens the bar below it; the rest of the band stays as it is. */
-function compose({ data, width, height }: Raster, { plan, scenes, window, at }: { plan: Plan; scenes: readonly Scene[]; window: Size; at: number }): void {
+function compose(
+  { data, width, height }: Raster,
+  { plan, scenes, window, at }: { plan: Plan; scenes: readonly Scene[]; window: Size; at: number },
+): void {
   const { scene, mixed, pan } = momentOf(plan, at)
   const view = (of: number) => {
     const { picture, from, to } = scenes[of] as Scene
-    const [x, y] = [0, 1].map((axis) => Math.round((from[axis] as number) + ((to[axis] as number) - (from[axis] as number)) * pan(of))) as [number, number]
+    const [x, y] = [0, 1].map((axis) =>
+      Math.round((from[axis] as number) + ((to[axis] as number) - (from[axis] as number)) * pan(of)),
+    ) as [number, number]
     return (row: number) => {
       const start = ((y + row) * picture.width + x) * 4
       return picture.data.subarray(start, start + window.width * 4)
@@ -119,7 +141,8 @@ function compose({ data, width, height }: Raster, { plan, scenes, window, at }: 
     line.set(pixels)
     const others = next?.(row)
     if (!others) continue
-    for (let i = 0; i < line.length; i++) line[i] = (pixels[i] as number) + ((((others[i] as number) - (pixels[i] as number)) * share) >> 8)
+    for (let i = 0; i < line.length; i++)
+      line[i] = (pixels[i] as number) + ((((others[i] as number) - (pixels[i] as number)) * share) >> 8)
   }
   const done = Math.round((width * (at + 1)) / plan.frames)
   for (let row = height - Math.max(2, Math.round(Math.min(width, height) / 120)); row < height; row++) {

@@ -28,7 +28,10 @@ const LARGE = 2520 * 1080
  * The size that is billed, in even numbers: the shorter side is the resolution's, unless the longer one comes to its end first. `adaptive`,
  * or no ratio, follows the picture that is given, else 16:9. Throws for a resolution or a ratio that nobody sells.
  */
-export function frameSize({ resolution, aspectRatio }: Pick<FilmJob, 'resolution' | 'aspectRatio'>, picture?: Size): Size {
+export function frameSize(
+  { resolution, aspectRatio }: Pick<FilmJob, 'resolution' | 'aspectRatio'>,
+  picture?: Size,
+): Size {
   const short = SHORT_SIDES[resolution]
   if (!short) throw new Error(`sketch films in ${Object.keys(SHORT_SIDES).join(', ')}, not ${resolution}`)
   const ratio = Math.min(WIDEST, Math.max(1 / WIDEST, ratioOf(aspectRatio, picture)))
@@ -61,7 +64,10 @@ export function planOf(job: FilmJob, picture?: Size): Plan {
 }
 
 /** Which scene a frame shows, how far its pan has come, and how much of the next one is mixed in; shares from 0 to 1. */
-export function momentOf({ frames, rate, scenes }: Plan, frame: number): { scene: number; mixed: number; pan(scene: number): number } {
+export function momentOf(
+  { frames, rate, scenes }: Plan,
+  frame: number,
+): { scene: number; mixed: number; pan(scene: number): number } {
   const span = frames / scenes
   const fade = Math.min(rate, span / 2)
   const scene = Math.min(scenes - 1, Math.floor(frame / span))

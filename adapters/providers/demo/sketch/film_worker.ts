@@ -20,7 +20,10 @@ async function answerTo({ job, path }: Order): Promise<Answer> {
   const { filmOf } = await import('./film.ts')
   const { mp4, lastFrame } = await filmOf(job, { encoder, progress: (progress) => say({ progress }) })
   await writeFile(path, mp4, { flag: 'wx' })
-  return { bytes: mp4.length, ...(lastFrame && { lastFrame: `data:image/png;base64,${Buffer.from(lastFrame).toString('base64')}` }) }
+  return {
+    bytes: mp4.length,
+    ...(lastFrame && { lastFrame: `data:image/png;base64,${Buffer.from(lastFrame).toString('base64')}` }),
+  }
 }
 
 const take = (order: Order): void => {

@@ -33,7 +33,8 @@ export function firmamentOf(picture: Raster, shown: Spot): Firmament | undefined
 /** A sky that fades out toward the middle, for pictures that show none. */
 export function fadingSky({ width, height }: Raster): Firmament {
   const weights = new Uint8Array(width * height)
-  for (let y = 0; y < height * 0.58; y++) weights.fill(Math.round(230 * Math.min(1, 2 - (y / height) * 3.4)), y * width, (y + 1) * width)
+  for (let y = 0; y < height * 0.58; y++)
+    weights.fill(Math.round(230 * Math.min(1, 2 - (y / height) * 3.4)), y * width, (y + 1) * width)
   return { weights, horizon: 0.55 }
 }
 
@@ -43,7 +44,8 @@ function cellsOf({ width, data }: Raster, shown: Spot): Cells {
     for (let part = 0; part < 16; part++) {
       const x = shown.x + Math.floor((((cell % GRID) + ((part % 4) + 0.5) / 4) * shown.width) / GRID)
       const y = shown.y + Math.floor(((Math.floor(cell / GRID) + ((part >> 2) + 0.5) / 4) * shown.height) / GRID)
-      for (let i = 0; i < 3; i++) colors[cell * 3 + i] = (colors[cell * 3 + i] as number) + (data[(y * width + x) * 4 + i] as number) / 16
+      for (let i = 0; i < 3; i++)
+        colors[cell * 3 + i] = (colors[cell * 3 + i] as number) + (data[(y * width + x) * 4 + i] as number) / 16
     }
   }
   return { colors, cover: new Float32Array(GRID * GRID) }
@@ -55,14 +57,20 @@ function flood({ colors, cover }: Cells): void {
     return Math.max(channel(0), channel(1), channel(2))
   }
   const row = Array.from({ length: GRID - 8 }, (_, at) => SEED_ROW * GRID + 4 + at)
-  const brightness = (cell: number) => (colors[cell * 3] as number) + (colors[cell * 3 + 1] as number) + (colors[cell * 3 + 2] as number)
+  const brightness = (cell: number) =>
+    (colors[cell * 3] as number) + (colors[cell * 3 + 1] as number) + (colors[cell * 3 + 2] as number)
   const middle = [...row].sort((a, b) => brightness(a) - brightness(b))[Math.floor(row.length / 2)] as number
   const open = row.filter((cell) => apart(cell, middle) < 40).map((cell) => ({ cell, from: cell }))
   for (const { cell } of open) cover[cell] = 1
   for (let next = open.pop(); next; next = open.pop()) {
     const { cell, from } = next
     const [x, y] = [cell % GRID, Math.floor(cell / GRID)]
-    const around = [x > 0 ? cell - 1 : cell, x < GRID - 1 ? cell + 1 : cell, y > 0 ? cell - GRID : cell, y < GRID * FADE[1] ? cell + GRID : cell]
+    const around = [
+      x > 0 ? cell - 1 : cell,
+      x < GRID - 1 ? cell + 1 : cell,
+      y > 0 ? cell - GRID : cell,
+      y < GRID * FADE[1] ? cell + GRID : cell,
+    ]
     for (const neighbour of around) {
       if (cover[neighbour] || apart(cell, neighbour) > STEP || apart(from, neighbour) > AWAY) continue
       cover[neighbour] = 1
@@ -79,7 +87,8 @@ function spread({ colors, cover }: Cells): void {
     const near = ring(cell).filter((at) => before[at])
     if (near.length === 0) continue
     cover[cell] = 1
-    for (let i = 0; i < 3; i++) colors[cell * 3 + i] = near.reduce((sum, at) => sum + (colors[at * 3 + i] as number), 0) / near.length
+    for (let i = 0; i < 3; i++)
+      colors[cell * 3 + i] = near.reduce((sum, at) => sum + (colors[at * 3 + i] as number), 0) / near.length
   }
 }
 

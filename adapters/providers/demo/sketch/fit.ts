@@ -31,7 +31,12 @@ export async function fitted(source: Source, box: Size, crop = CROP): Promise<Ra
 /** Where in the box the source shows itself, its blurred copy aside. */
 export function shownIn(box: Size, source: Source): Spot {
   const { x, y, width, height } = spotOf(source, box, CROP)
-  return { x: Math.max(0, x), y: Math.max(0, y), width: Math.min(width, box.width), height: Math.min(height, box.height) }
+  return {
+    x: Math.max(0, x),
+    y: Math.max(0, y),
+    width: Math.min(width, box.width),
+    height: Math.min(height, box.height),
+  }
 }
 
 /** The alpha of a mask, laid over the box as `fitted` lays its source: 255 keeps a pixel, as does all that is not the source's. */
@@ -58,9 +63,21 @@ export async function fused(sources: readonly Source[], box: Size, chance: Dice)
   const mixed = new Uint8ClampedArray(sum.data.buffer)
   let next = 0
   for (const [row, columns] of rows.entries()) {
-    const down = { from: (row * box.height) / rows.length, to: ((row + 1) * box.height) / rows.length, soft, slant: slant / 2, of: box.height }
+    const down = {
+      from: (row * box.height) / rows.length,
+      to: ((row + 1) * box.height) / rows.length,
+      soft,
+      slant: slant / 2,
+      of: box.height,
+    }
     for (let column = 0; column < columns; column++) {
-      const across = { from: (column * box.width) / columns, to: ((column + 1) * box.width) / columns, soft, slant, of: box.width }
+      const across = {
+        from: (column * box.width) / columns,
+        to: ((column + 1) * box.width) / columns,
+        soft,
+        slant,
+        of: box.width,
+      }
       const spot = panelSpot(across, down, box)
       const panel = await fitted(sources[next++] as Source, spot, CROP_IN_PANEL)
       for (let y = 0; y < spot.height; y++) {
@@ -69,7 +86,8 @@ export async function fused(sources: readonly Source[], box: Size, chance: Dice)
           const share = within(across, px, py - box.height / 2) * within(down, py, px - box.width / 2)
           if (share === 0) continue
           const [from, to] = [(y * spot.width + x) * 4, (py * box.width + px) * 4]
-          for (let i = 0; i < 4; i++) mixed[to + i] = (mixed[to + i] as number) + (panel.data[from + i] as number) * share
+          for (let i = 0; i < 4; i++)
+            mixed[to + i] = (mixed[to + i] as number) + (panel.data[from + i] as number) * share
         }
       }
     }
@@ -81,7 +99,10 @@ export async function fused(sources: readonly Source[], box: Size, chance: Dice)
 function rowsOf(count: number, box: Size): readonly number[] {
   if (count <= 3) return box.height > box.width ? Array.from({ length: count }, () => 1) : [count]
   const rows = Math.round(Math.sqrt(count))
-  return Array.from({ length: rows }, (_, row) => Math.floor((count * (row + 1)) / rows) - Math.floor((count * row) / rows))
+  return Array.from(
+    { length: rows },
+    (_, row) => Math.floor((count * (row + 1)) / rows) - Math.floor((count * row) / rows),
+  )
 }
 
 /** One panel along one axis: its ends, half the width of a seam, and how far the seam leans per pixel across. */
@@ -102,10 +123,11 @@ function smooth(share: number): number {
 
 function panelSpot(across: Band, down: Band, box: Size): Spot {
   const reach = (band: Band, other: number) => band.soft + (Math.abs(band.slant) * other) / 2
-  const ends = (band: Band, other: number) => [
-    Math.max(0, Math.floor(band.from - reach(band, other))),
-    Math.min(band.of, Math.ceil(band.to + reach(band, other))),
-  ] as const
+  const ends = (band: Band, other: number) =>
+    [
+      Math.max(0, Math.floor(band.from - reach(band, other))),
+      Math.min(band.of, Math.ceil(band.to + reach(band, other))),
+    ] as const
   const [left, right] = ends(across, box.height)
   const [top, bottom] = ends(down, box.width)
   return { x: left, y: top, width: right - left, height: bottom - top }
@@ -116,7 +138,10 @@ function spotOf(source: Size, box: Size, crop: number): Spot {
   const [sx, sy] = [box.width / source.width, box.height / source.height]
   const covers = 1 - Math.min(sx, sy) / Math.max(sx, sy) <= crop
   const scale = covers ? Math.max(sx, sy) : Math.min(sx, sy)
-  const [width, height] = [Math.max(1, Math.round(source.width * scale)), Math.max(1, Math.round(source.height * scale))]
+  const [width, height] = [
+    Math.max(1, Math.round(source.width * scale)),
+    Math.max(1, Math.round(source.height * scale)),
+  ]
   return { width, height, x: Math.trunc((box.width - width) / 2), y: Math.trunc((box.height - height) / 2) }
 }
 

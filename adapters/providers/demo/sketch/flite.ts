@@ -15,7 +15,14 @@ const OUT = '/speech.wav'
  * Speaks English. Undefined for what takes longer than LONGEST_S. Throws where nothing comes of it; runs in this thread until it is done. Piece by
  * piece, for flite takes time by the square of what it is given at once.
  */
-export async function spoken({ text, ...how }: { text: string; voice: string; speed: number }): Promise<Samples | undefined> {
+export async function spoken({
+  text,
+  ...how
+}: {
+  text: string
+  voice: string
+  speed: number
+}): Promise<Samples | undefined> {
   const spoken: Samples[] = []
   let seconds = 0
   for (const piece of piecesOf(text).filter((each) => SAYABLE.test(each))) {
@@ -47,9 +54,10 @@ const GAPS = [/^.*[.!?]["')]* /s, /^.*[,;:] /s, /^.* /s]
 /** A text in pieces that together are the text. */
 export function piecesOf(text: string): readonly string[] {
   const pieces: string[] = []
-  for (let rest = text; rest !== ''; ) {
+  for (let rest = text; rest !== '';) {
     const most = rest.slice(0, MAX_PIECE)
-    const gap = rest.length > MAX_PIECE ? GAPS.map((each) => each.exec(most)?.[0]).find((each) => each !== undefined) : undefined
+    const gap =
+      rest.length > MAX_PIECE ? GAPS.map((each) => each.exec(most)?.[0]).find((each) => each !== undefined) : undefined
     const piece = gap ?? most
     pieces.push(piece)
     rest = rest.slice(piece.length)

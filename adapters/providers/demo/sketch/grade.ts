@@ -8,7 +8,15 @@ type Effect = 'poster' | 'pixel' | 'pencil' | 'negative'
 type Style = Effect | 'mono' | 'sepia' | 'vivid'
 
 /** `map` gives each lightness its colour, and `share` says how far a pixel goes there; gamma above 1 and gain below 1 darken. */
-type Look = { effect?: Effect; map: readonly string[]; share: number; gamma: number; gain: number; saturation: number; glow: Glow }
+type Look = {
+  effect?: Effect
+  map: readonly string[]
+  share: number
+  gamma: number
+  gain: number
+  saturation: number
+  glow: Glow
+}
 /** A light that falls on the picture: its place and reach as shares of it, its colour and strength; corners darken by `dusk`. */
 type Glow = { x: number; y: number; reach: number; color: string; strength: number; dusk: number }
 
@@ -18,7 +26,8 @@ const STYLES: Readonly<Record<Style, string>> = {
   negative: 'negative invert inverted xray solarized',
   pixel: 'pixel pixelated pixelate pixelart mosaic 8-bit retrogame lego minecraft blocky',
   pencil: 'pencil sketch sketched drawing drawn outline lineart engraving charcoal ink',
-  poster: 'poster cartoon comic anime pop vector flat illustration painting watercolor watercolour painted oil stencil ghibli',
+  poster:
+    'poster cartoon comic anime pop vector flat illustration painting watercolor watercolour painted oil stencil ghibli',
   vivid: 'vivid vibrant colorful colourful saturated hdr dramatic saturate',
 }
 const HOURS = {
@@ -57,7 +66,13 @@ export function lookOf(prompt: string, scene: { brief: Brief; tones: Tones; gent
     strength: brief.hour === 'night' ? 0.16 : 0.22,
     dusk: calm.dusk,
   }
-  const base = { map: mapOf(brief, tones), share: gentle && !lit ? 0.16 : calm.share, gain: calm.gain, saturation: calm.saturation, glow }
+  const base = {
+    map: mapOf(brief, tones),
+    share: gentle && !lit ? 0.16 : calm.share,
+    gain: calm.gain,
+    saturation: calm.saturation,
+    glow,
+  }
   const gamma = calm.gamma * chance.between(0.93, 1.07)
   if (style === 'mono') return { ...base, gamma, map: ['#08080a', '#f7f6f3'], share: 1 }
   if (style === 'sepia') return { ...base, gamma, map: ['#1c110a', '#6f4a2c', '#c9a273', '#fbeccb'], share: 0.94 }
@@ -183,7 +198,9 @@ const EFFECTS: Readonly<Record<Effect, (picture: Raster) => void>> = {
 
   pencil: ({ width, height, data }) => {
     const light = Uint8Array.from({ length: width * height }, (_, at) => {
-      return (77 * (data[at * 4] as number) + 150 * (data[at * 4 + 1] as number) + 29 * (data[at * 4 + 2] as number)) >> 8
+      return (
+        (77 * (data[at * 4] as number) + 150 * (data[at * 4 + 1] as number) + 29 * (data[at * 4 + 2] as number)) >> 8
+      )
     })
     const reach = Math.max(1, Math.round(Math.min(width, height) / 700))
     for (let y = 0; y < height; y++) {

@@ -56,8 +56,17 @@ const SPACE = 2.7
 
 /** What of a text these capitals can show: accents fall off, anything else unknown becomes a space. Safe inside SVG by construction. */
 export function legible(text: string): string {
-  const bare = text.normalize('NFKD').replace(/\p{M}/gu, '').replace(/[‘’`"“”]/g, "'").replace(/[–—]/g, '-').toUpperCase()
-  return [...bare].map((char) => (GLYPHS[char] ? char : ' ')).join('').replace(/ +/g, ' ').trim()
+  const bare = text
+    .normalize('NFKD')
+    .replace(/\p{M}/gu, '')
+    .replace(/[‘’`"“”]/g, "'")
+    .replace(/[–—]/g, '-')
+    .toUpperCase()
+  return [...bare]
+    .map((char) => (GLYPHS[char] ? char : ' '))
+    .join('')
+    .replace(/ +/g, ' ')
+    .trim()
 }
 
 /** Width of a legible text whose capitals are `height` tall. */
@@ -77,7 +86,12 @@ export function fitted(text: string, height: number, room: number): string {
 }
 
 /** Draws a legible text with its top left corner at (x, y). */
-export function lettering(text: string, x: number, y: number, look: { height: number; color: string; weight?: number }): string {
+export function lettering(
+  text: string,
+  x: number,
+  y: number,
+  look: { height: number; color: string; weight?: number },
+): string {
   let pen = 0
   const strokes: string[] = []
   for (const char of text) {

@@ -22,10 +22,14 @@ export function finished(mp4: Uint8Array, { keys, comment }: { keys: readonly nu
 
 function boxesOf(bytes: Buffer): Box[] {
   const boxes: Box[] = []
-  for (let start = 0; start < bytes.length; ) {
+  for (let start = 0; start < bytes.length;) {
     const size = bytes.readUInt32BE(start)
     if (size < 8 || start + size > bytes.length) throw new Error('the encoder wrote a damaged MP4')
-    boxes.push({ type: bytes.toString('latin1', start + 4, start + 8), start, bytes: bytes.subarray(start, start + size) })
+    boxes.push({
+      type: bytes.toString('latin1', start + 4, start + 8),
+      start,
+      bytes: bytes.subarray(start, start + size),
+    })
     start += size
   }
   return boxes

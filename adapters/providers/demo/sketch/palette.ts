@@ -62,11 +62,14 @@ export function tonesOf(brief: Brief, dice: Dice): Tones {
 
 function skyOf({ place, hour, extras, wash }: Brief, dice: Dice): readonly string[] {
   if (place === 'deep') return ['#7fd0cf', '#2f97b0', '#12527f'].map((tone) => (wash ? mix(tone, wash, 0.35) : tone))
-  if (place === 'space') return ['#0a0a22', '#1e1847', '#4a2f72'].map((tone) => (wash ? mix(tone, darker(wash, 0.3), 0.4) : tone))
+  if (place === 'space')
+    return ['#0a0a22', '#1e1847', '#4a2f72'].map((tone) => (wash ? mix(tone, darker(wash, 0.3), 0.4) : tone))
   const tones = extras.has('neon') ? ['#150b38', '#4a1a6e', '#c23f8f'] : dice.pick(SKIES[hour]).split(' ')
   const dim = hour === 'night' ? '#2b3550' : '#7d8a98'
   return tones.map((tone, at) => {
-    const washed = wash ? mix(tone, hour === 'night' ? darker(wash, 0.45) : mix(wash, '#ffffff', (at / tones.length) * 0.6), 0.55) : tone
+    const washed = wash
+      ? mix(tone, hour === 'night' ? darker(wash, 0.45) : mix(wash, '#ffffff', (at / tones.length) * 0.6), 0.55)
+      : tone
     const cold = extras.has('snow') && hour !== 'night' ? mix(washed, '#d3e2ee', hour === 'day' ? 0.45 : 0.22) : washed
     const wet = extras.has('rain') ? mix(cold, dim, extras.has('neon') ? 0.2 : 0.6) : cold
     return extras.has('fog') ? mix(wet, hour === 'night' ? '#4a5674' : '#dcdfdc', 0.35) : wet

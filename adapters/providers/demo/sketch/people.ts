@@ -22,13 +22,18 @@ const coated = (paint: Paint, dress: Dress): string => {
   const panel = box(-9, -48, 18, 12, light, 2) + disc(-4, -42, 2, accent) + disc(3, -42, 2, '#e2574c')
   const extras: Readonly<Record<Dress, () => string>> = {
     coat: () => stroke('M-13-60Q0-54 13-60', accent, 7) + path('M4-58L15-40L7-37L0-56Z', accent),
-    suit: () => disc(0, -76, 21, '#cfeaf5', 0.2) + hoop(0, -76, 20, lighter(light, 0.4), 4) + stroke('M-11-85Q-8-90-2-91', '#ffffff', 2.6),
-    crown: () => path('M-14-88L-16-104L-7-97L0-107L7-97L16-104L14-88Q0-84-14-88Z', '#f2c14e') + disc(0, -94, 2.4, '#e2574c'),
-    wizard: () => [
-      oval(0, -86, 25, 5, shade) + path('M-16-87Q-4-104 8-124Q6-102 16-87Q0-82-16-87Z', main),
-      path('M0-104l1.5 3.5l3.8.4l-2.9 2.6l.9 3.8l-3.3-2l-3.3 2l.9-3.8l-2.9-2.6l3.8-.4Z', '#ffe08a'),
-      path('M-9-66C-12-48-4-40 0-36C4-40 12-48 9-66Q0-60-9-66Z', '#f3f0ea'),
-    ].join(''),
+    suit: () =>
+      disc(0, -76, 21, '#cfeaf5', 0.2) +
+      hoop(0, -76, 20, lighter(light, 0.4), 4) +
+      stroke('M-11-85Q-8-90-2-91', '#ffffff', 2.6),
+    crown: () =>
+      path('M-14-88L-16-104L-7-97L0-107L7-97L16-104L14-88Q0-84-14-88Z', '#f2c14e') + disc(0, -94, 2.4, '#e2574c'),
+    wizard: () =>
+      [
+        oval(0, -86, 25, 5, shade) + path('M-16-87Q-4-104 8-124Q6-102 16-87Q0-82-16-87Z', main),
+        path('M0-104l1.5 3.5l3.8.4l-2.9 2.6l.9 3.8l-3.3-2l-3.3 2l.9-3.8l-2.9-2.6l3.8-.4Z', '#ffe08a'),
+        path('M-9-66C-12-48-4-40 0-36C4-40 12-48 9-66Q0-60-9-66Z', '#f3f0ea'),
+      ].join(''),
   }
   return [
     space ? box(-19, -60, 38, 34, shade, 6) : '',
@@ -50,22 +55,32 @@ export const wizard: Draw = (paint) => coated(paint, 'wizard')
 export const royal: Draw = (paint) => coated(paint, 'crown')
 export const astronaut: Draw = (paint) => coated(paint, 'suit')
 
-export const robot: Draw = ({ main, shade, light, accent, ink, lit }) => [
-  stroke('M0-88V-100', shade, 2.4) + disc(0, -103, 4, accent),
-  both(path('M4-18H15V-4H4Z', shade) + path('M1 0Q1-8 10-8Q19-8 19 0Z', ink) + stroke('M26-48Q36-40 32-28', shade, 7) + disc(32, -25, 6, ink)),
-  box(-25, -54, 50, 38, main, 8) + path('M8-54H17Q25-54 25-46V-24Q25-16 17-16H8Z', shade),
-  box(-15, -46, 30, 18, light, 4) + stroke('M-10-37H-5L-2-42L2-32L5-37H10', accent, 2.2),
-  box(-6, -60, 12, 8, ink),
-  both(box(29, -80, 6, 14, accent, 2)),
-  box(-31, -90, 62, 33, main, 10) + path('M12-90H21Q31-90 31-80V-67Q31-57 21-57H12Z', shade),
-  box(-24, -84, 48, 21, darker(ink, 0.2), 8),
-  both(disc(11, -74, 6, lit ? '#9ff5e6' : '#8fe6f2') + disc(12.5, -76, 2, '#ffffff')) + stroke('M-4-68Q0-65.5 4-68', '#8fe6f2', 1.6),
-].join('')
+export const robot: Draw = ({ main, shade, light, accent, ink, lit }) =>
+  [
+    stroke('M0-88V-100', shade, 2.4) + disc(0, -103, 4, accent),
+    both(
+      path('M4-18H15V-4H4Z', shade) +
+        path('M1 0Q1-8 10-8Q19-8 19 0Z', ink) +
+        stroke('M26-48Q36-40 32-28', shade, 7) +
+        disc(32, -25, 6, ink),
+    ),
+    box(-25, -54, 50, 38, main, 8) + path('M8-54H17Q25-54 25-46V-24Q25-16 17-16H8Z', shade),
+    box(-15, -46, 30, 18, light, 4) + stroke('M-10-37H-5L-2-42L2-32L5-37H10', accent, 2.2),
+    box(-6, -60, 12, 8, ink),
+    both(box(29, -80, 6, 14, accent, 2)),
+    box(-31, -90, 62, 33, main, 10) + path('M12-90H21Q31-90 31-80V-67Q31-57 21-57H12Z', shade),
+    box(-24, -84, 48, 21, darker(ink, 0.2), 8),
+    both(disc(11, -74, 6, lit ? '#9ff5e6' : '#8fe6f2') + disc(12.5, -76, 2, '#ffffff')) +
+      stroke('M-4-68Q0-65.5 4-68', '#8fe6f2', 1.6),
+  ].join('')
 
 export const snowman: Draw = ({ accent, main, ink }) => {
   const ball = (y: number, r: number) => {
     const [x, top, low] = [r * 0.2, y - r * 0.98, y + r * 0.98]
-    return disc(0, y, r, '#fbfdff') + path(`M${x} ${top}A${r} ${r} 0 0 1 ${x} ${low}Q${r * 0.9} ${y} ${x} ${top}Z`, '#cfdeec')
+    return (
+      disc(0, y, r, '#fbfdff') +
+      path(`M${x} ${top}A${r} ${r} 0 0 1 ${x} ${low}Q${r * 0.9} ${y} ${x} ${top}Z`, '#cfdeec')
+    )
   }
   return [
     stroke('M-20-48L-40-62M-33-57L-34-66M20-48L42-58M34-55L40-66', '#6e4a35', 2.6),

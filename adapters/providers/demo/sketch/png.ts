@@ -34,7 +34,9 @@ export async function encodePng({ width, height, data }: Raster): Promise<Uint8A
     const rows = Math.max(1, Math.floor(STRIP / (width * 4 + 1)))
     for (let y = 0; y < height; y += rows) yield filtered(data, width * 4, y, Math.min(height, y + rows))
   }
-  const parts = Readable.from(strips(), { objectMode: false, highWaterMark: 1 }).pipe(createDeflate({ level: 5, chunkSize: 1 << 18 }))
+  const parts = Readable.from(strips(), { objectMode: false, highWaterMark: 1 }).pipe(
+    createDeflate({ level: 5, chunkSize: 1 << 18 }),
+  )
   const chunks: Uint8Array[] = []
   for await (const part of parts) chunks.push(chunk('IDAT', part as Uint8Array))
   return Buffer.concat([SIGNATURE, chunk('IHDR', header), ...chunks, chunk('IEND', new Uint8Array())])
@@ -62,7 +64,7 @@ export function decodePng(png: Uint8Array): Raster {
   if (!bytes.subarray(24, 29).equals(Buffer.from(EIGHT_BIT_RGBA))) throw new Error('not an 8-bit RGBA PNG')
   const [width, height] = [bytes.readUInt32BE(16), bytes.readUInt32BE(20)]
   const parts: Buffer[] = []
-  for (let at = 8; at < bytes.length; ) {
+  for (let at = 8; at < bytes.length;) {
     const end = at + 8 + bytes.readUInt32BE(at)
     if (bytes.toString('latin1', at + 4, at + 8) === 'IDAT') parts.push(bytes.subarray(at + 8, end))
     at = end + 4

@@ -25,7 +25,8 @@ export function sceneOf({ prompt, width, height, variant }: Sketch): string {
   const seed = String(dice(`${prompt}\u0000${variant}`).next())
   const stage = stageFor(readPrompt(prompt, seed), wide - 2 * MARGIN, tall - MARGIN - FOOT, seed)
   const { behind, before } = backdrop(stage)
-  const art = place(behind + cast(stage, seed) + before, MARGIN, MARGIN, 1) + frame(wide, tall) + caption(prompt, wide, tall)
+  const art =
+    place(behind + cast(stage, seed) + before, MARGIN, MARGIN, 1) + frame(wide, tall) + caption(prompt, wide, tall)
   const size = `width="${width}" height="${height}" viewBox="0 0 ${num(wide)} ${num(tall)}"`
   return `<svg xmlns="http://www.w3.org/2000/svg" ${size}>${art}</svg>`
 }
@@ -34,7 +35,16 @@ function stageFor(brief: Brief, width: number, height: number, seed: string): St
   const chance = dice(`${seed}:stage`)
   const horizon = height * (brief.place === 'ocean' ? chance.between(0.46, 0.54) : chance.between(0.5, 0.58))
   const floor = height * (height > width * 1.3 ? 0.84 : 0.87)
-  return { width, height, horizon, floor, focus: width * chance.between(0.42, 0.58), brief, tones: tonesOf(brief, chance), dice: chance }
+  return {
+    width,
+    height,
+    horizon,
+    floor,
+    focus: width * chance.between(0.42, 0.58),
+    brief,
+    tones: tonesOf(brief, chance),
+    dice: chance,
+  }
 }
 
 /** What lies behind the actors and what lies before them; most of the snow falls behind, to leave faces alone. */
@@ -55,15 +65,17 @@ type Spot = { actor: Actor; x: number; y: number; scale: number }
 /** The actors, furthest first, each with its shadow on the ground or its waterline. */
 export function cast(stage: Stage, seed: string): string {
   const spots = spotsFor(stage, dice(`${seed}:cast`)).sort((a, b) => a.y - b.y)
-  return spots.map(({ actor, x, y, scale }, at) => {
-    const { draw, home } = actor.subject
-    const chance = dice(`${seed}:${at}`)
-    const facing = home !== 'back' && chance.chance(0.4) ? -1 : 1
-    const drawing = place(draw(paintOf(stage, actor, chance)), x, y, scale * facing)
-    if (home === 'sky' || home === 'deep') return drawing
-    if (home === 'afloat') return drawing + waterline(stage, x, y + 3 * scale, scale)
-    return oval(x, y, scale * 46, scale * 6, darker(stage.tones.near, 0.45), 0.28) + drawing
-  }).join('')
+  return spots
+    .map(({ actor, x, y, scale }, at) => {
+      const { draw, home } = actor.subject
+      const chance = dice(`${seed}:${at}`)
+      const facing = home !== 'back' && chance.chance(0.4) ? -1 : 1
+      const drawing = place(draw(paintOf(stage, actor, chance)), x, y, scale * facing)
+      if (home === 'sky' || home === 'deep') return drawing
+      if (home === 'afloat') return drawing + waterline(stage, x, y + 3 * scale, scale)
+      return oval(x, y, scale * 46, scale * 6, darker(stage.tones.near, 0.45), 0.28) + drawing
+    })
+    .join('')
 }
 
 /** One actor stands at the focus, as large as the picture allows; several share the width, and none leaves it. */
@@ -107,7 +119,10 @@ function paintOf({ tones, brief }: Stage, { subject, color, accent }: Actor, cha
 
 function frame(wide: number, tall: number): string {
   const window = `M${MARGIN} ${MARGIN}V${num(tall - FOOT)}H${num(wide - MARGIN)}V${MARGIN}Z`
-  return path(`M-2-2H${num(wide + 2)}V${num(tall + 2)}H-2Z${window}`, PAPER) + `<path d="${window}" fill="none" stroke="${INK}" stroke-width="3"/>`
+  return (
+    path(`M-2-2H${num(wide + 2)}V${num(tall + 2)}H-2Z${window}`, PAPER) +
+    `<path d="${window}" fill="none" stroke="${INK}" stroke-width="3"/>`
+  )
 }
 
 function caption(prompt: string, wide: number, tall: number): string {
@@ -115,6 +130,8 @@ function caption(prompt: string, wide: number, tall: number): string {
   const title = fitted(words.length > 2 ? words : 'UNTITLED', 25, wide - 2 * MARGIN - 20)
   const label = legible(LABEL)
   const centred = (text: string, height: number) => (wide - lengthOf(text, height)) / 2
-  return lettering(title, centred(title, 25), tall - FOOT + 20, { height: 25, color: INK })
-    + lettering(label, centred(label, 17), tall - FOOT + 64, { height: 17, color: mix(INK, PAPER, 0.25), weight: 0.85 })
+  return (
+    lettering(title, centred(title, 25), tall - FOOT + 20, { height: 25, color: INK }) +
+    lettering(label, centred(label, 17), tall - FOOT + 64, { height: 17, color: mix(INK, PAPER, 0.25), weight: 0.85 })
+  )
 }

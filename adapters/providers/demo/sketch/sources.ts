@@ -15,7 +15,8 @@ const KINDS = { PNG: /^89504e470d0a1a0a/, JPEG: /^ffd8ff/, GIF: /^47494638/, WEB
 
 /** Decodes the data URIs of a job. Throws INVALID_IMAGE with what is accepted, naming the image that is not. */
 export function sourcesOf({ images, mask }: ImageEdit): Sources {
-  if (images.length < 1 || images.length > MAX_IMAGES) throw refused(`1 to ${MAX_IMAGES} images can be edited at a time, not ${images.length}.`)
+  if (images.length < 1 || images.length > MAX_IMAGES)
+    throw refused(`1 to ${MAX_IMAGES} images can be edited at a time, not ${images.length}.`)
   const named = (at: number) => (images.length > 1 ? `Image ${at + 1}` : 'The image')
   const sources = images.map((uri, at) => sourceOf(uri, named(at), ['PNG', 'JPEG', 'GIF', 'WEBP']))
   return { images: sources, ...(mask !== undefined && { mask: sourceOf(mask, 'The mask', ['PNG']) }) }
@@ -24,11 +25,15 @@ export function sourcesOf({ images, mask }: ImageEdit): Sources {
 function sourceOf(uri: string, name: string, kinds: readonly (keyof typeof KINDS)[]): Source {
   const bytes = decodeDataUri(uri)?.bytes
   const start = Buffer.from(bytes?.subarray(0, 12) ?? []).toString('hex')
-  if (!bytes || !kinds.some((kind) => KINDS[kind].test(start))) throw refused(`${name} is not a ${kinds.join(', ')} file. This model accepts no other.`)
+  if (!bytes || !kinds.some((kind) => KINDS[kind].test(start)))
+    throw refused(`${name} is not a ${kinds.join(', ')} file. This model accepts no other.`)
   if (bytes.length > MAX_BYTES) throw refused(`${name} has more than ${MAX_BYTES} bytes.`)
   const { width, height } = sizeOf(bytes, name)
   const fits = width >= 1 && height >= 1 && Math.max(width, height) <= LARGEST_SIDE && width * height <= MAX_PIXELS
-  if (!fits) throw refused(`${name} is ${width}x${height}; 1 to ${LARGEST_SIDE} pixels a side and ${MAX_PIXELS} pixels in all are accepted.`)
+  if (!fits)
+    throw refused(
+      `${name} is ${width}x${height}; 1 to ${LARGEST_SIDE} pixels a side and ${MAX_PIXELS} pixels in all are accepted.`,
+    )
   return { bytes, width, height }
 }
 

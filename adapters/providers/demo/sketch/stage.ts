@@ -33,12 +33,16 @@ export function tone({ tones }: Stage, depth: number): string {
 }
 
 /** Three waves on top of each other make a ridge; `base` is its mean height, `rise` the swell, `length` the distance of hills. */
-export function ground({ width, height, dice }: Stage, look: { base: number; rise: number; color: string; length?: number }): Ground {
+export function ground(
+  { width, height, dice }: Stage,
+  look: { base: number; rise: number; color: string; length?: number },
+): Ground {
   const waves = [1, 0.45, 0.2].map((size, at) => {
     const length = ((look.length ?? 520) * dice.between(0.8, 1.25)) / (at * 1.3 + 1)
     return { size, length, phase: dice.between(0, 6.3) }
   })
-  const swell = (x: number) => waves.reduce((sum, wave) => sum + wave.size * Math.sin(x / (wave.length / 3.1) + wave.phase), 0.4)
+  const swell = (x: number) =>
+    waves.reduce((sum, wave) => sum + wave.size * Math.sin(x / (wave.length / 3.1) + wave.phase), 0.4)
   const top = (x: number) => look.base - look.rise * swell(x)
   const steps = Math.min(140, Math.ceil(width / 34))
   const ridge = Array.from({ length: steps + 1 }, (_, at): Point => [(width * at) / steps, top((width * at) / steps)])

@@ -12,7 +12,11 @@ export const silence = (seconds: number): Track => new Float32Array(Math.max(1, 
 export const stereo = (seconds: number): Mix => ({ left: silence(seconds), right: silence(seconds) })
 
 /** Adds a sound at a time and a place: -1 is left, 1 is right. What reaches over the end is cut. */
-export function place({ left, right }: Mix, sound: Track, { at, pan = 0, gain = 1 }: { at: number; pan?: number; gain?: number }): void {
+export function place(
+  { left, right }: Mix,
+  sound: Track,
+  { at, pan = 0, gain = 1 }: { at: number; pan?: number; gain?: number },
+): void {
   const first = Math.max(0, Math.round(at * RATE))
   const angle = ((pan + 1) * Math.PI) / 4
   const [l, r] = [gain * Math.cos(angle), gain * Math.sin(angle)]
@@ -75,10 +79,12 @@ export function band(sound: Track, pitch: number | ((time: number) => number), n
 }
 
 /** Rises for so many seconds, then falls off; `decay` is how long until about a third is left. */
-export const injected = (rise: number, decay: number) => (time: number) => (time < rise ? time / rise : Math.exp((rise - time) / decay))
+export const injected = (rise: number, decay: number) => (time: number) =>
+  time < rise ? time / rise : Math.exp((rise - time) / decay)
 export const wave = (pitch: number, time: number, phase = 0): number => Math.sin(2 * Math.PI * pitch * time + phase)
 /** Between two times, with soft edges of so many seconds. */
-export const held = (seconds: number, edge: number) => (time: number) => Math.min(1, time / edge, Math.max(0, (seconds - time) / edge))
+export const held = (seconds: number, edge: number) => (time: number) =>
+  Math.min(1, time / edge, Math.max(0, (seconds - time) / edge))
 
 const COMBS = [0.0297, 0.0371, 0.0411, 0.0437]
 

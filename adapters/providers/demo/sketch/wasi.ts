@@ -57,7 +57,12 @@ export async function runCommand(module: WebAssembly.Module, args: readonly stri
 
   const set32 = (at: number, value: number) => (view().setUint32(at, value, true), SUCCESS)
   const system = {
-    args_sizes_get: (count: number, size: number) => set32(count, words.length) || set32(size, words.reduce((sum, { length }) => sum + length, 0)),
+    args_sizes_get: (count: number, size: number) =>
+      set32(count, words.length) ||
+      set32(
+        size,
+        words.reduce((sum, { length }) => sum + length, 0),
+      ),
     args_get: lay,
     clock_time_get: (_clock: number, _precision: bigint, at: number) => (view().setBigUint64(at, 0n, true), SUCCESS),
     fd_close(fd: number) {
@@ -77,7 +82,8 @@ export async function runCommand(module: WebAssembly.Module, args: readonly stri
       if (fd !== ROOT_FD) return BAD_FD
       return set32(at, 0) || set32(at + 4, 1)
     },
-    fd_prestat_dir_name: (fd: number, at: number) => (fd === ROOT_FD ? (view().setUint8(at, '/'.charCodeAt(0)), SUCCESS) : BAD_FD),
+    fd_prestat_dir_name: (fd: number, at: number) =>
+      fd === ROOT_FD ? (view().setUint8(at, '/'.charCodeAt(0)), SUCCESS) : BAD_FD,
     fd_read: (fd: number, _vectors: number, _count: number, read: number) => (fd === 0 ? set32(read, 0) : BAD_FD),
     fd_seek(fd: number, offset: bigint, whence: number, at: number) {
       if (fd !== FILE_FD) return BAD_FD
@@ -96,7 +102,17 @@ export async function runCommand(module: WebAssembly.Module, args: readonly stri
       }
       return set32(written, length)
     },
-    path_open(_fd: number, _look: number, name: number, length: number, creates: number, _base: bigint, _inherits: bigint, _flags: number, at: number) {
+    path_open(
+      _fd: number,
+      _look: number,
+      name: number,
+      length: number,
+      creates: number,
+      _base: bigint,
+      _inherits: bigint,
+      _flags: number,
+      at: number,
+    ) {
       const wanted = new TextDecoder().decode(bytes(name, length))
       if (wanted !== path.slice(1) || (creates & 1) === 0) return NO_ENTRY
       Object.assign(file, { at: 0, size: 0, isOpen: true, wasOpened: true })

@@ -62,7 +62,10 @@ const BROKEN_OFF = 'The model broke off its answer.'
 
 export const broken = () => new ApiError('MODEL_UNAVAILABLE', { message: BROKEN_OFF })
 
-const silent = (why: string) => new ApiError('MODEL_UNAVAILABLE', { message: `The model did not answer: ${why}. Nothing was charged; the same request may be sent again.` })
+const silent = (why: string) =>
+  new ApiError('MODEL_UNAVAILABLE', {
+    message: `The model did not answer: ${why}. Nothing was charged; the same request may be sent again.`,
+  })
 
 // ── the first real event ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -72,10 +75,12 @@ export function isReal(raw: string, wire: Exclude<ChatFormat, 'chat'>): boolean 
   return told !== undefined && real[wire](told)
 }
 
-const isSaid = (value: unknown): boolean => (typeof value === 'string' || Array.isArray(value) ? value.length > 0 : typeof value === 'object' && value !== null)
+const isSaid = (value: unknown): boolean =>
+  typeof value === 'string' || Array.isArray(value) ? value.length > 0 : typeof value === 'object' && value !== null
 
 /** Whether any member but these says something. */
-const saysBeside = (fields: Fields, names: readonly string[]): boolean => Object.entries(fields).some(([name, value]) => !names.includes(name) && isSaid(value))
+const saysBeside = (fields: Fields, names: readonly string[]): boolean =>
+  Object.entries(fields).some(([name, value]) => !names.includes(name) && isSaid(value))
 
 const real: Readonly<Record<Exclude<ChatFormat, 'chat'>, (told: Fields) => boolean>> = {
   messages({ type, content_block, delta }) {
@@ -91,5 +96,7 @@ const real: Readonly<Record<Exclude<ChatFormat, 'chat'>, (told: Fields) => boole
     return name.endsWith('.delta') ? isSaid(delta) : name.endsWith('.done') && [text, refusal, given].some(isSaid)
   },
   generate_content: ({ candidates }) =>
-    objectsOf(candidates).some(({ content }) => objectsOf(fieldsOf(content).parts).some((part) => saysBeside(part, ['thought']))),
+    objectsOf(candidates).some(({ content }) =>
+      objectsOf(fieldsOf(content).parts).some((part) => saysBeside(part, ['thought'])),
+    ),
 }

@@ -9,7 +9,11 @@ import type { Fields } from './wire.ts'
  * reasoning as text, so that nobody pays for a blank (contract 6.26).
  */
 export function plainReply(reply: Fields, { model, created }: { model: string; created: number }): Fields {
-  const choices = objectsOf(reply.choices).map((choice, index) => ({ ...choice, index: choice.index ?? index, message: message(isFields(choice.message) ? choice.message : {}) }))
+  const choices = objectsOf(reply.choices).map((choice, index) => ({
+    ...choice,
+    index: choice.index ?? index,
+    message: message(isFields(choice.message) ? choice.message : {}),
+  }))
   return {
     ...reply,
     id: typeof reply.id === 'string' && reply.id !== '' ? reply.id : `chatcmpl-${created}`,
@@ -26,14 +30,20 @@ function message({ reasoning, reasoning_content = reasoning ?? null, content, ..
   const hasTools = Array.isArray(rest.tool_calls) && rest.tool_calls.length > 0
   const text = typeof content === 'string' ? content : ''
   const said = hasTools ? '' : text || (rest.refusal ? text : thought)
-  return { role: 'assistant', ...rest, content: Array.isArray(content) ? content : said, ...(thought !== '' && { reasoning_content: thought }) }
+  return {
+    role: 'assistant',
+    ...rest,
+    content: Array.isArray(content) ? content : said,
+    ...(thought !== '' && { reasoning_content: thought }),
+  }
 }
 
 // ── JSON, asked for in words ────────────────────────────────────────────────────────────────────────────────────────
 
 const formatOf = ({ response_format }: Fields): Fields => (isFields(response_format) ? response_format : {})
 
-export const asksForJson = (body: Fields): boolean => ['json_object', 'json_schema'].includes(String(formatOf(body).type))
+export const asksForJson = (body: Fields): boolean =>
+  ['json_object', 'json_schema'].includes(String(formatOf(body).type))
 
 /** The same request with the instruction, and the schema, at the end of the system prompt in place of `response_format`. */
 export function withJsonAsked(body: Fields): Fields {
@@ -45,7 +55,9 @@ export function withJsonAsked(body: Fields): Fields {
   const messages = objectsOf(rest.messages)
   const [first, ...others] = messages
   if (first?.role !== 'system') return { ...rest, messages: [{ role: 'system', content: instruction }, ...messages] }
-  const content: Json = Array.isArray(first.content) ? [...first.content, { type: 'text', text: instruction }] : `${first.content}\n\n${instruction}`
+  const content: Json = Array.isArray(first.content)
+    ? [...first.content, { type: 'text', text: instruction }]
+    : `${first.content}\n\n${instruction}`
   return { ...rest, messages: [{ ...first, content }, ...others] }
 }
 

@@ -13,9 +13,14 @@ const spoken: Readonly<Record<ChatFormat, (body: Fields) => boolean>> = {
   chat: ({ choices }) =>
     objectsOf(choices).some(({ message, finish_reason }) => {
       const { content, tool_calls, refusal, images, audio, function_call } = fieldsOf(message)
-      return finish_reason === 'content_filter' || [content, tool_calls, refusal, images].some(isSaid) || Boolean(audio ?? function_call)
+      return (
+        finish_reason === 'content_filter' ||
+        [content, tool_calls, refusal, images].some(isSaid) ||
+        Boolean(audio ?? function_call)
+      )
     }),
   messages: ({ content, stop_reason }) => stop_reason === 'refusal' || objectsOf(content).length > 0,
   responses: ({ output }) => objectsOf(output).length > 0,
-  generate_content: ({ candidates }) => objectsOf(candidates).some(({ content }) => objectsOf(fieldsOf(content).parts).length > 0),
+  generate_content: ({ candidates }) =>
+    objectsOf(candidates).some(({ content }) => objectsOf(fieldsOf(content).parts).length > 0),
 }

@@ -8,8 +8,15 @@ export const texts = (value: Json | undefined): string[] => listOf(value).filter
 /** Member names in camelCase; Gemini reads snake_case as well. Where both are there, camelCase wins. Only the outermost names. */
 export function camel(value: Json | undefined): Fields {
   const members = Object.entries(fieldsOf(value))
-  const named = members.map(([name, inner]) => ({ name: name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase()), was: name, inner }))
-  const renamedFirst = [...named.filter(({ name, was }) => name !== was), ...named.filter(({ name, was }) => name === was)]
+  const named = members.map(([name, inner]) => ({
+    name: name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase()),
+    was: name,
+    inner,
+  }))
+  const renamedFirst = [
+    ...named.filter(({ name, was }) => name !== was),
+    ...named.filter(({ name, was }) => name === was),
+  ]
   return Object.fromEntries(renamedFirst.map(({ name, inner }) => [name, inner]))
 }
 
@@ -18,7 +25,8 @@ export function signed(entry: Fields, signature: string): Fields {
   return signature === '' ? entry : { ...entry, extra_content: { google: { thought_signature: signature } } }
 }
 
-export const signatureOf = (entry: Fields): string => textOf(fieldsOf(fieldsOf(entry.extra_content).google).thought_signature)
+export const signatureOf = (entry: Fields): string =>
+  textOf(fieldsOf(fieldsOf(entry.extra_content).google).thought_signature)
 
 /** The arguments of a call as an object. Text that is no JSON object is kept under `arguments`, so that it is not lost. */
 export function argsOf(written: Json | undefined): Fields {
@@ -47,7 +55,11 @@ export function callPart(call: Fields): Fields {
 /** One entry of `tool_calls` out of a `functionCall` part. `id` is used where the part has none. */
 export function toolCall(part: Fields, id: string): Fields {
   const call = camel(part.functionCall)
-  const entry = { id: textOf(call.id) || id, type: 'function', function: { name: textOf(call.name), arguments: jsonText(fieldsOf(call.args)) } }
+  const entry = {
+    id: textOf(call.id) || id,
+    type: 'function',
+    function: { name: textOf(call.name), arguments: jsonText(fieldsOf(call.args)) },
+  }
   return signed(entry, textOf(part.thoughtSignature))
 }
 
@@ -81,7 +93,17 @@ const COUNTS = ['minItems', 'maxItems', 'minLength', 'maxLength', 'minProperties
 /** Gemini's OpenAPI-flavoured schema as a JSON schema: types in lower case, counts as numbers, `nullable` as a type. */
 export function jsonSchema(schema: Json | undefined, depth = 0): Json {
   if (!isFields(schema) || depth > MAX_SCHEMA_DEPTH) return schema ?? {}
-  const { type, nullable, propertyOrdering: _order, example, items, properties, anyOf, additionalProperties, ...rest } = camel(schema)
+  const {
+    type,
+    nullable,
+    propertyOrdering: _order,
+    example,
+    items,
+    properties,
+    anyOf,
+    additionalProperties,
+    ...rest
+  } = camel(schema)
   const inner = (value: Json) => jsonSchema(value, depth + 1)
   const counts = COUNTS.map((name): [string, Json | undefined] => [name, usedOf(rest[name])])
   return given({
@@ -90,14 +112,17 @@ export function jsonSchema(schema: Json | undefined, depth = 0): Json {
     type: lowerType(type, nullable === true),
     examples: example === undefined ? undefined : [example],
     items: items === undefined ? undefined : inner(items),
-    properties: isFields(properties) ? Object.fromEntries(Object.entries(properties).map(([name, value]) => [name, inner(value)])) : properties,
+    properties: isFields(properties)
+      ? Object.fromEntries(Object.entries(properties).map(([name, value]) => [name, inner(value)]))
+      : properties,
     anyOf: Array.isArray(anyOf) ? anyOf.map(inner) : anyOf,
     additionalProperties: isFields(additionalProperties) ? inner(additionalProperties) : additionalProperties,
   })
 }
 
 /** Gemini writes 64-bit counts as text. */
-const usedOf = (value: Json | undefined) => (typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : value)
+const usedOf = (value: Json | undefined) =>
+  typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : value
 
 function lowerType(type: Json | undefined, isNullable: boolean): Json | undefined {
   if (Array.isArray(type)) return type.map((one: Json) => (typeof one === 'string' ? one.toLowerCase() : one))
@@ -115,7 +140,12 @@ export function usageFrom(counts: Json | undefined): Fields | undefined {
   const completion = countOf(told.candidatesTokenCount) + countOf(told.thoughtsTokenCount)
   const cached = countOf(told.cachedContentTokenCount)
   const cache = cached > 0 ? { prompt_tokens_details: { cached_tokens: cached }, cache_read_input_tokens: cached } : {}
-  return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: Math.max(countOf(told.totalTokenCount), prompt + completion), ...cache }
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: Math.max(countOf(told.totalTokenCount), prompt + completion),
+    ...cache,
+  }
 }
 
 export function usageMetadataFrom(usage: Json | undefined): Fields | undefined {

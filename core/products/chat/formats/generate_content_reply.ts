@@ -4,10 +4,32 @@
  */
 import type { Json } from '../../../ports/mod.ts'
 import { fieldsOf, given, isFields, listOf, numberOf, textOf } from './json.ts'
-import { callPart, camel, contentText, dataUriParts, jsonText, shownText, signatureOf, signed, toolCall, usageFrom, usageMetadataFrom } from './generate_content_parts.ts'
+import {
+  callPart,
+  camel,
+  contentText,
+  dataUriParts,
+  jsonText,
+  shownText,
+  signatureOf,
+  signed,
+  toolCall,
+  usageFrom,
+  usageMetadataFrom,
+} from './generate_content_parts.ts'
 import type { Fields } from './wire.ts'
 
-const FILTERED = ['SAFETY', 'RECITATION', 'BLOCKLIST', 'PROHIBITED_CONTENT', 'SPII', 'LANGUAGE', 'IMAGE_SAFETY', 'IMAGE_PROHIBITED_CONTENT', 'IMAGE_RECITATION']
+const FILTERED = [
+  'SAFETY',
+  'RECITATION',
+  'BLOCKLIST',
+  'PROHIBITED_CONTENT',
+  'SPII',
+  'LANGUAGE',
+  'IMAGE_SAFETY',
+  'IMAGE_PROHIBITED_CONTENT',
+  'IMAGE_RECITATION',
+]
 
 /** What a chat reply says of itself and Gemini does not. `created` in unix seconds. */
 export type ChatReplyFacts = { readonly model: string; readonly created: number; readonly id: string }
@@ -30,7 +52,9 @@ export function readCandidate(candidate: Fields, callId: (place: number) => stri
   const parts = listOf(camel(candidate.content).parts).map(camel)
   const shown = parts.filter(({ thought }) => thought !== true)
   const thoughts = parts.filter(({ thought }) => thought === true)
-  const calls = parts.filter(({ functionCall }) => isFields(functionCall)).map((part, place) => toolCall(part, callId(place)))
+  const calls = parts
+    .filter(({ functionCall }) => isFields(functionCall))
+    .map((part, place) => toolCall(part, callId(place)))
   const bearer = shown.findLast((part) => part.functionCall === undefined && textOf(part.thoughtSignature) !== '')
   return {
     content: shown.map((part) => shownText(part) ?? '').join(''),
@@ -44,7 +68,9 @@ export function readCandidate(candidate: Fields, callId: (place: number) => stri
 /** An image that the model drew, as OpenRouter's `images` of a message. */
 function imageOf(part: Fields): Fields[] {
   const { mimeType, data } = camel(part.inlineData)
-  return textOf(data) === '' ? [] : [{ type: 'image_url', image_url: { url: `data:${textOf(mimeType) || 'image/png'};base64,${textOf(data)}` } }]
+  return textOf(data) === ''
+    ? []
+    : [{ type: 'image_url', image_url: { url: `data:${textOf(mimeType) || 'image/png'};base64,${textOf(data)}` } }]
 }
 
 /**
@@ -70,7 +96,14 @@ export function chatFromGenerateContentReply(reply: Fields, facts: ChatReplyFact
   const blocked = { index: 0, message: { role: 'assistant', content: '' }, finish_reason: 'content_filter' }
   const { id, created, model } = facts
   const isBlocked = choices.length === 0 && isBlocking(promptFeedback)
-  return given({ id, object: 'chat.completion', created, model, choices: isBlocked ? [blocked] : choices, usage: usageFrom(usageMetadata) })
+  return given({
+    id,
+    object: 'chat.completion',
+    created,
+    model,
+    choices: isBlocked ? [blocked] : choices,
+    usage: usageFrom(usageMetadata),
+  })
 }
 
 export const isBlocking = (feedback: Json | undefined) => textOf(camel(feedback).blockReason) !== ''
@@ -86,7 +119,12 @@ export function generateContentFromChatReply(reply: Fields, facts: { readonly mo
       logprobsResult: logprobsResultFrom(logprobs),
     })
   })
-  return given({ candidates, usageMetadata: usageMetadataFrom(reply.usage), modelVersion: facts.model, responseId: textOf(reply.id) || undefined })
+  return given({
+    candidates,
+    usageMetadata: usageMetadataFrom(reply.usage),
+    modelVersion: facts.model,
+    responseId: textOf(reply.id) || undefined,
+  })
 }
 
 /** The parts of a message or of a delta; its calls must be whole. Empty where it says nothing. */
@@ -118,16 +156,26 @@ function replyParts(message: Fields): Fields[] {
 export function logprobsFrom(result: Json | undefined): Fields | undefined {
   if (!isFields(result)) return undefined
   const { chosenCandidates, topCandidates } = camel(result)
-  const token = (told: Json) => ({ token: textOf(fieldsOf(told).token), logprob: numberOf(camel(told).logProbability) ?? 0, bytes: null })
+  const token = (told: Json) => ({
+    token: textOf(fieldsOf(told).token),
+    logprob: numberOf(camel(told).logProbability) ?? 0,
+    bytes: null,
+  })
   const tops = listOf(topCandidates)
-  const content = listOf(chosenCandidates).map((chosen, at) => ({ ...token(chosen), top_logprobs: listOf(fieldsOf(tops[at]).candidates).map(token) }))
+  const content = listOf(chosenCandidates).map((chosen, at) => ({
+    ...token(chosen),
+    top_logprobs: listOf(fieldsOf(tops[at]).candidates).map(token),
+  }))
   return { content, refusal: null }
 }
 
 export function logprobsResultFrom(logprobs: Json | undefined): Fields | undefined {
   const content = listOf(fieldsOf(logprobs).content)
   if (content.length === 0) return undefined
-  const token = (told: Json) => ({ token: textOf(fieldsOf(told).token), logProbability: numberOf(fieldsOf(told).logprob) ?? 0 })
+  const token = (told: Json) => ({
+    token: textOf(fieldsOf(told).token),
+    logProbability: numberOf(fieldsOf(told).logprob) ?? 0,
+  })
   const tops = content.map((told) => ({ candidates: listOf(fieldsOf(told).top_logprobs).map(token) }))
   return { chosenCandidates: content.map(token), topCandidates: tops }
 }
@@ -147,5 +195,7 @@ export function joinedCalls(fragments: readonly Fields[]): Fields[] {
     call.written += isFields(written) ? jsonText(written) : textOf(written)
     call.signature ||= signatureOf(fragment)
   }
-  return calls.map(({ id, name, written, signature }) => signed({ id, type: 'function', function: { name, arguments: written } }, signature))
+  return calls.map(({ id, name, written, signature }) =>
+    signed({ id, type: 'function', function: { name, arguments: written } }, signature),
+  )
 }

@@ -4,7 +4,19 @@
  */
 import type { Json } from '../../../ports/mod.ts'
 import { fieldsOf, given, isFields, listOf, numberOf, textOf } from './json.ts'
-import { callPart, camel, contentText, dataUriParts, jsonSchema, jsonText, shownText, signatureOf, signed, texts, toolCall } from './generate_content_parts.ts'
+import {
+  callPart,
+  camel,
+  contentText,
+  dataUriParts,
+  jsonSchema,
+  jsonText,
+  shownText,
+  signatureOf,
+  signed,
+  texts,
+  toolCall,
+} from './generate_content_parts.ts'
 import { tryJson } from './sse.ts'
 import type { Fields } from './wire.ts'
 
@@ -64,7 +76,9 @@ function turns(messages: readonly Fields[], isStrict: boolean): Fields[] {
   for (const message of messages) {
     if (isSystem(message)) continue
     const isModel = message.role === 'assistant'
-    if (isModel) for (const call of listOf(message.tool_calls).map(fieldsOf)) names.set(textOf(call.id), textOf(fieldsOf(call.function).name))
+    if (isModel)
+      for (const call of listOf(message.tool_calls).map(fieldsOf))
+        names.set(textOf(call.id), textOf(fieldsOf(call.function).name))
     const role = isModel ? 'model' : 'user'
     const parts = isModel ? modelParts(message, isStrict) : userParts(message, names)
     const last = contents.at(-1)
@@ -88,12 +102,18 @@ function modelParts(message: Fields, isStrict: boolean): Fields[] {
   const thought = textOf(message.reasoning_content)
   const said = mediaParts(message.content)
   const shown: Fields[] = signature !== '' && said.length === 0 ? [{ text: '' }] : said
-  const signedLast = shown.map((part, at) => (signature !== '' && at === shown.length - 1 ? { ...part, thoughtSignature: signature } : part))
+  const signedLast = shown.map((part, at) =>
+    signature !== '' && at === shown.length - 1 ? { ...part, thoughtSignature: signature } : part,
+  )
   const legacy = isFields(message.function_call) ? [{ function: message.function_call }] : []
   const calls = [...listOf(message.tool_calls).map(fieldsOf), ...legacy].map(callPart)
   const isUnsigned = isStrict && !calls.some(({ thoughtSignature }) => thoughtSignature !== undefined)
   const thoughts = thought === '' ? [] : [{ text: thought, thought: true }]
-  return [...thoughts, ...signedLast, ...calls.map((call, at) => (isUnsigned && at === 0 ? { ...call, thoughtSignature: NO_SIGNATURE } : call))]
+  return [
+    ...thoughts,
+    ...signedLast,
+    ...calls.map((call, at) => (isUnsigned && at === 0 ? { ...call, thoughtSignature: NO_SIGNATURE } : call)),
+  ]
 }
 
 /** Text, images, audio and files; empty text says nothing, and Gemini may refuse it. */
@@ -130,7 +150,13 @@ function declaration(tool: Json): Fields[] {
   const { name, description, parameters } = fieldsOf(fieldsOf(tool).function)
   if (textOf(name) === '') return []
   const isSchema = isFields(parameters) && Object.keys(parameters).length > 0
-  return [given({ name, description: textOf(description) || undefined, parametersJsonSchema: isSchema ? parameters : undefined })]
+  return [
+    given({
+      name,
+      description: textOf(description) || undefined,
+      parametersJsonSchema: isSchema ? parameters : undefined,
+    }),
+  ]
 }
 
 function toolConfig(choice: Json | undefined): Fields | undefined {
@@ -145,22 +171,30 @@ function toolConfig(choice: Json | undefined): Fields | undefined {
   const only = textOf(fieldsOf(named).name)
   if (only !== '') return config('ANY', [only])
   if (type !== 'allowed_tools') return undefined
-  const names = listOf(fieldsOf(allowed).tools).flatMap((tool) => textOf(fieldsOf(fieldsOf(tool).function).name) || textOf(fieldsOf(tool).name) || [])
+  const names = listOf(fieldsOf(allowed).tools).flatMap(
+    (tool) => textOf(fieldsOf(fieldsOf(tool).function).name) || textOf(fieldsOf(tool).name) || [],
+  )
   return config(fieldsOf(allowed).mode === 'required' ? 'ANY' : 'VALIDATED', names)
 }
 
 /** Members of `generationConfig` that pass; schemas are not counted here, and other modalities have other prices. */
 const SETTINGS: ReadonlySet<string> = new Set(
-  'temperature topP topK stopSequences seed presencePenalty frequencyPenalty responseLogprobs logprobs mediaResolution thinkingConfig responseMimeType'.split(' '),
+  'temperature topP topK stopSequences seed presencePenalty frequencyPenalty responseLogprobs logprobs mediaResolution thinkingConfig responseMimeType'.split(
+    ' ',
+  ),
 )
 
 /** Names of a caller's settings that `generateContentFromChat` leaves out. */
 export function unsoldSettings({ generationConfig }: Fields): string[] {
-  return Object.keys(camel(generationConfig)).filter((name) => !SETTINGS.has(name) && name !== 'maxOutputTokens' && name !== 'candidateCount')
+  return Object.keys(camel(generationConfig)).filter(
+    (name) => !SETTINGS.has(name) && name !== 'maxOutputTokens' && name !== 'candidateCount',
+  )
 }
 
 function generationConfig(body: Fields): Fields {
-  const theirs: Fields = Object.fromEntries(Object.entries(camel(body.generationConfig)).filter(([name]) => SETTINGS.has(name)))
+  const theirs: Fields = Object.fromEntries(
+    Object.entries(camel(body.generationConfig)).filter(([name]) => SETTINGS.has(name)),
+  )
   const stops = typeof body.stop === 'string' ? [body.stop] : texts(body.stop)
   const ours = given({
     maxOutputTokens: numberOf(body.max_tokens) ?? numberOf(body.max_completion_tokens),
@@ -175,14 +209,22 @@ function generationConfig(body: Fields): Fields {
     responseLogprobs: body.logprobs === true ? true : undefined,
     logprobs: body.logprobs === true ? numberOf(body.top_logprobs) : undefined,
   })
-  return { ...theirs, ...ours, thinkingConfig: thinkingConfig(textOf(body.reasoning_effort), camel(theirs.thinkingConfig)) }
+  return {
+    ...theirs,
+    ...ours,
+    thinkingConfig: thinkingConfig(textOf(body.reasoning_effort), camel(theirs.thinkingConfig)),
+  }
 }
 
 /** An effort replaces the caller's own level and budget, for Gemini refuses both at once. Thoughts are asked for, as contract 6.25 promises them. */
 function thinkingConfig(effort: string, { thinkingLevel, thinkingBudget, ...theirs }: Fields): Fields {
   if (effort === 'none') return { ...theirs, includeThoughts: false, thinkingBudget: 0 }
   const level = LEVELS.get(effort)
-  return given({ includeThoughts: true, ...theirs, ...(level ? { thinkingLevel: level } : { thinkingLevel, thinkingBudget }) })
+  return given({
+    includeThoughts: true,
+    ...theirs,
+    ...(level ? { thinkingLevel: level } : { thinkingLevel, thinkingBudget }),
+  })
 }
 
 // ── Gemini to chat ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -231,15 +273,21 @@ function messagesOf(contents: Json | undefined): Fields[] {
   /** The oldest call of that name that nothing has answered. */
   function oldest(name: string): string | undefined {
     const queue = opened(name)
-    for (let id = queue.ids[queue.next++]; id !== undefined; id = queue.ids[queue.next++]) if (!answered.has(id)) return id
+    for (let id = queue.ids[queue.next++]; id !== undefined; id = queue.ids[queue.next++])
+      if (!answered.has(id)) return id
     return undefined
   }
 
   function model(parts: readonly Fields[]): Fields {
-    const made = parts.filter(({ functionCall }) => isFields(functionCall)).map((part) => toolCall(part, `call_${calls++}`))
+    const made = parts
+      .filter(({ functionCall }) => isFields(functionCall))
+      .map((part) => toolCall(part, `call_${calls++}`))
     for (const call of made) opened(textOf(fieldsOf(call.function).name)).ids.push(textOf(call.id))
     const shown = parts.filter(({ thought }) => thought !== true)
-    const thoughts = parts.filter(({ thought }) => thought === true).map(({ text: said }) => textOf(said)).join('')
+    const thoughts = parts
+      .filter(({ thought }) => thought === true)
+      .map(({ text: said }) => textOf(said))
+      .join('')
     const signature = shown.findLast((part) => part.functionCall === undefined && textOf(part.thoughtSignature) !== '')
     const message = { role: 'assistant', content: shown.map((part) => shownText(part) ?? '').join('') }
     const more = given({ reasoning_content: thoughts || undefined, tool_calls: made.length > 0 ? made : undefined })
@@ -255,7 +303,9 @@ function messagesOf(contents: Json | undefined): Fields[] {
   }
 
   function user(parts: readonly Fields[]): Fields[] {
-    const answers = parts.flatMap(({ functionResponse }) => (isFields(functionResponse) ? [answer(functionResponse)] : []))
+    const answers = parts.flatMap(({ functionResponse }) =>
+      isFields(functionResponse) ? [answer(functionResponse)] : [],
+    )
     const said = parts.flatMap(chatPart)
     if (said.length === 0) return answers
     const isText = said.every(({ type }) => type === 'text')
@@ -285,15 +335,20 @@ function chatPart(part: Fields): Fields[] {
   const url = textOf(fileUri) || (textOf(data) === '' ? '' : `data:${type};base64,${textOf(data)}`)
   if (url === '') return []
   if (type.startsWith('image/')) return [{ type: 'image_url', image_url: { url } }]
-  if (type.startsWith('audio/') && textOf(data) !== '') return [{ type: 'input_audio', input_audio: { data: textOf(data), format: type.slice('audio/'.length) } }]
+  if (type.startsWith('audio/') && textOf(data) !== '')
+    return [{ type: 'input_audio', input_audio: { data: textOf(data), format: type.slice('audio/'.length) } }]
   if (type.startsWith('video/')) return [{ type: 'video_url', video_url: { url } }]
   return [{ type: 'file', file: { file_data: url } }]
 }
 
 function toolOf(declared: Json): Fields {
   const { name, description, parameters, parametersJsonSchema } = camel(declared)
-  const schema = parametersJsonSchema ?? (isFields(parameters) ? jsonSchema(parameters) : { type: 'object', properties: {} })
-  return { type: 'function', function: given({ name: textOf(name), description: textOf(description) || undefined, parameters: schema }) }
+  const schema =
+    parametersJsonSchema ?? (isFields(parameters) ? jsonSchema(parameters) : { type: 'object', properties: {} })
+  return {
+    type: 'function',
+    function: given({ name: textOf(name), description: textOf(description) || undefined, parameters: schema }),
+  }
 }
 
 function choiceOf({ mode, allowedFunctionNames }: Fields): Json | undefined {

@@ -2,7 +2,17 @@
 import type { Json } from '../../../ports/mod.ts'
 import { fieldsOf, given, isFields, listOf, numberOf, textOf } from './json.ts'
 import { camel, signed, usageFrom, usageMetadataFrom } from './generate_content_parts.ts'
-import { type ChatReplyFacts, finishReason, geminiFinish, isBlocking, joinedCalls, logprobsFrom, logprobsResultFrom, partsFrom, readCandidate } from './generate_content_reply.ts'
+import {
+  type ChatReplyFacts,
+  finishReason,
+  geminiFinish,
+  isBlocking,
+  joinedCalls,
+  logprobsFrom,
+  logprobsResultFrom,
+  partsFrom,
+  readCandidate,
+} from './generate_content_reply.ts'
 import { sseJson, sseText, tryJson } from './sse.ts'
 import type { Fields, Rewriter } from './wire.ts'
 
@@ -18,7 +28,14 @@ export function chatFromGenerateContentStream(facts: ChatReplyFacts): Rewriter {
   let isBroken = false
 
   const chunk = (choices: readonly Fields[], more: Fields = {}) =>
-    sseJson({ id: facts.id, object: 'chat.completion.chunk', created: facts.created, model: facts.model, choices, ...more })
+    sseJson({
+      id: facts.id,
+      object: 'chat.completion.chunk',
+      created: facts.created,
+      model: facts.model,
+      choices,
+      ...more,
+    })
 
   /** What is known of a choice; its first delta names the role. */
   function choiceAt(index: number) {
@@ -33,7 +50,10 @@ export function chatFromGenerateContentStream(facts: ChatReplyFacts): Rewriter {
     const index = numberOf(told.index) ?? place
     const { state, role } = choiceAt(index)
     const first = state.calls
-    const { content, reasoning, calls, images, signature } = readCandidate(told, (call) => `call_${first + call}_${facts.id}`)
+    const { content, reasoning, calls, images, signature } = readCandidate(
+      told,
+      (call) => `call_${first + call}_${facts.id}`,
+    )
     state.calls += calls.length
     if (textOf(told.finishReason) !== '') state.reason = told.finishReason
     const delta = given({
@@ -56,11 +76,20 @@ export function chatFromGenerateContentStream(facts: ChatReplyFacts): Rewriter {
       if (isFields(told.error)) {
         isBroken = true
         const { message, status, code } = told.error
-        return sseJson({ error: { message: textOf(message), type: 'upstream_error', param: null, code: textOf(status) || (code ?? null) } })
+        return sseJson({
+          error: {
+            message: textOf(message),
+            type: 'upstream_error',
+            param: null,
+            code: textOf(status) || (code ?? null),
+          },
+        })
       }
       const { candidates, promptFeedback, usageMetadata } = camel(told)
       if (isFields(usageMetadata)) usage = usageMetadata
-      const said = listOf(candidates).map((one, place) => candidate(camel(one), place)).join('')
+      const said = listOf(candidates)
+        .map((one, place) => candidate(camel(one), place))
+        .join('')
       if (open.size > 0 || !isBlocking(promptFeedback)) return said
       const { state, role } = choiceAt(0)
       state.reason = 'SAFETY'
@@ -68,7 +97,9 @@ export function chatFromGenerateContentStream(facts: ChatReplyFacts): Rewriter {
     },
     end() {
       if (isBroken) return ''
-      const finishes = [...open].map(([index, { calls, reason }]) => chunk([{ index, delta: {}, finish_reason: finishReason(reason, calls > 0) }]))
+      const finishes = [...open].map(([index, { calls, reason }]) =>
+        chunk([{ index, delta: {}, finish_reason: finishReason(reason, calls > 0) }]),
+      )
       const counts = usageFrom(usage)
       const last = counts ? chunk([], { usage: counts }) : ''
       return `${finishes.join('')}${last}${sseText({ data: '[DONE]' })}`
@@ -98,7 +129,9 @@ export function generateContentFromChatStream(facts: { readonly model: string })
     if (textOf(told.finish_reason) !== '') state.reason = told.finish_reason
     const parts = partsFrom(delta)
     const logprobsResult = logprobsResultFrom(told.logprobs)
-    return parts.length === 0 && !logprobsResult ? [] : [given({ content: { role: 'model', parts }, index, logprobsResult })]
+    return parts.length === 0 && !logprobsResult
+      ? []
+      : [given({ content: { role: 'model', parts }, index, logprobsResult })]
   }
 
   return {
@@ -107,7 +140,13 @@ export function generateContentFromChatStream(facts: { readonly model: string })
       if (!told || isBroken) return ''
       if (isFields(told.error)) {
         isBroken = true
-        return sseJson({ error: { code: numberOf(told.error.code) ?? OVERLOADED, message: textOf(told.error.message), status: 'UNAVAILABLE' } })
+        return sseJson({
+          error: {
+            code: numberOf(told.error.code) ?? OVERLOADED,
+            message: textOf(told.error.message),
+            status: 'UNAVAILABLE',
+          },
+        })
       }
       responseId ||= textOf(told.id)
       if (isFields(told.usage)) usage = told.usage
@@ -118,7 +157,11 @@ export function generateContentFromChatStream(facts: { readonly model: string })
       if (isBroken || open.size === 0) return ''
       const candidates = [...open].map(([index, { fragments, reason }]) => {
         const calls = partsFrom({ tool_calls: joinedCalls(fragments) })
-        return { content: { role: 'model', parts: calls.length > 0 ? calls : [{ text: '' }] }, finishReason: geminiFinish(reason), index }
+        return {
+          content: { role: 'model', parts: calls.length > 0 ? calls : [{ text: '' }] },
+          finishReason: geminiFinish(reason),
+          index,
+        }
       })
       return event(candidates, given({ usageMetadata: usageMetadataFrom(usage) }))
     },

@@ -2,7 +2,8 @@
 import type { Json } from '../../../ports/mod.ts'
 import type { Fields } from './wire.ts'
 
-export const isFields = (value: unknown): value is Fields => typeof value === 'object' && value !== null && !Array.isArray(value)
+export const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 export const fieldsOf = (value: unknown): Fields => (isFields(value) ? value : {})
 
@@ -20,5 +21,7 @@ export const countOf = (value: unknown): number => (typeof value === 'number' &&
 
 /** An object of the members that have a value. */
 export function given(members: Readonly<Record<string, Json | undefined>>): Fields {
-  return Object.fromEntries(Object.entries(members).filter((member): member is [string, Json] => member[1] !== undefined))
+  return Object.fromEntries(
+    Object.entries(members).filter((member): member is [string, Json] => member[1] !== undefined),
+  )
 }

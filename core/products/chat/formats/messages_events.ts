@@ -17,7 +17,15 @@ type Block = {
   tested: { readonly length: number; readonly isJson: boolean }
 }
 
-const blank = (kind: Block['kind']): Block => ({ kind, id: '', name: '', whole: '', waiting: '', signature: '', tested: { length: 0, isJson: false } })
+const blank = (kind: Block['kind']): Block => ({
+  kind,
+  id: '',
+  name: '',
+  whole: '',
+  waiting: '',
+  signature: '',
+  tested: { length: 0, isJson: false },
+})
 
 /** A text is whole when another block follows; a call also needs arguments that are. */
 function isWhole(block: Block): boolean {
@@ -49,7 +57,16 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
   function begin(): string {
     if (isBegun) return ''
     isBegun = true
-    const message = { id: own, type: 'message', role: 'assistant', model, content: [], stop_reason: null, stop_sequence: null, usage: messagesUsage(usage ?? {}) }
+    const message = {
+      id: own,
+      type: 'message',
+      role: 'assistant',
+      model,
+      content: [],
+      stop_reason: null,
+      stop_sequence: null,
+      usage: messagesUsage(usage ?? {}),
+    }
     return event('message_start', { message })
   }
 
@@ -104,7 +121,11 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
       if (block.waiting !== '') told += event('content_block_delta', { index: at, delta: delta(block) })
       block.waiting = ''
       if (!isLast && (at === blocks.length - 1 || !isWhole(block))) return told
-      if (block.signature !== '') told += event('content_block_delta', { index: at, delta: { type: 'signature_delta', signature: block.signature } })
+      if (block.signature !== '')
+        told += event('content_block_delta', {
+          index: at,
+          delta: { type: 'signature_delta', signature: block.signature },
+        })
       told += event('content_block_stop', { index: at })
       at++
       isOpen = false
@@ -118,7 +139,10 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
     isOver = true
     const hasCalls = blocks.some(({ kind }) => kind === 'tool')
     const stop_reason = reason === null ? null : stopReason(reason, { hasCalls })
-    const last = event('message_delta', { delta: { stop_reason, stop_sequence: null }, usage: messagesUsage(usage ?? {}) })
+    const last = event('message_delta', {
+      delta: { stop_reason, stop_sequence: null },
+      usage: messagesUsage(usage ?? {}),
+    })
     return `${begin()}${tell(true)}${last}${event('message_stop', {})}`
   }
 
@@ -128,7 +152,9 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
       const chunk = isOver ? undefined : tryJson(data)
       if (!chunk || (chunk.error ?? null) !== null) return ''
       if (isFields(chunk.usage)) usage = chunk.usage
-      const choice = listOf(chunk.choices).filter(isFields).find(({ index }) => (index ?? 0) === 0)
+      const choice = listOf(chunk.choices)
+        .filter(isFields)
+        .find(({ index }) => (index ?? 0) === 0)
       const part = fieldsOf(choice?.delta)
       add('thinking', textOf(part.reasoning_content))
       sign(textOf(part.reasoning_signature))

@@ -14,8 +14,30 @@ type Draft = { readonly system: readonly Fields[]; readonly tools: readonly Fiel
  * cost more than was quoted. Reasoning without a signature is dropped. Throws INVALID_BODY for what cannot be read.
  */
 export function messagesFromChat(body: Fields, { maxTokens }: { maxTokens: number }): Fields {
-  const { messages, tools, functions, tool_choice, function_call, parallel_tool_calls, stop, max_tokens, max_completion_tokens } = body
-  const { temperature, top_p, top_k, user, metadata, thinking, reasoning_effort, output_config, prompt_cache, cache_control, context_management } = body
+  const {
+    messages,
+    tools,
+    functions,
+    tool_choice,
+    function_call,
+    parallel_tool_calls,
+    stop,
+    max_tokens,
+    max_completion_tokens,
+  } = body
+  const {
+    temperature,
+    top_p,
+    top_k,
+    user,
+    metadata,
+    thinking,
+    reasoning_effort,
+    output_config,
+    prompt_cache,
+    cache_control,
+    context_management,
+  } = body
   if (!Array.isArray(messages)) throw refused('messages', 'must be an array')
   const named = [max_completion_tokens, max_tokens].map(countOf).filter((limit) => limit > 0)
   const limit = named.length > 0 ? Math.min(...named) : maxTokens
@@ -30,7 +52,10 @@ export function messagesFromChat(body: Fields, { maxTokens }: { maxTokens: numbe
     system: systemText(system),
     messages: turns.map(({ role, content }) => ({ role, content: brief(content) })),
     tools: marked.length > 0 ? marked : undefined,
-    tool_choice: toolChoice(tool_choice ?? function_call, { hasTools: marked.length > 0, parallel: parallel_tool_calls }),
+    tool_choice: toolChoice(tool_choice ?? function_call, {
+      hasTools: marked.length > 0,
+      parallel: parallel_tool_calls,
+    }),
     stop_sequences: stopSequences(stop),
     temperature: typeof temperature === 'number' ? Math.min(temperature, 1) : (temperature ?? undefined),
     top_p: top_p ?? undefined,
@@ -60,12 +85,16 @@ function conversation(messages: readonly Fields[]): Omit<Draft, 'tools'> {
     const { role } = message
     if (role === 'system' || role === 'developer') system.push(...systemBlocks(message.content, `${path}.content`))
     else if (role === 'user') add('user', blocksOf(message.content, `${path}.content`))
-    else if (role === 'tool') add('user', [toolResult(message, { id: nameAt(message.tool_call_id, `${path}.tool_call_id`), path })])
+    else if (role === 'tool')
+      add('user', [toolResult(message, { id: nameAt(message.tool_call_id, `${path}.tool_call_id`), path })])
     else if (role === 'function') add('user', [toolResult(message, { id: legacyId(called, message, path), path })])
     else if (role === 'assistant') add('assistant', assistantBlocks(message, { called, at }))
     else throw refused(`${path}.role`, 'must be system, developer, user, assistant, tool or function')
   }
-  return { system, turns: turns.map(({ role, content }) => ({ role, content: role === 'user' ? resultsFirst(content) : content })) }
+  return {
+    system,
+    turns: turns.map(({ role, content }) => ({ role, content: role === 'user' ? resultsFirst(content) : content })),
+  }
 }
 
 function systemBlocks(content: Json | undefined, path: string): Fields[] {
@@ -83,19 +112,34 @@ function resultsFirst(content: readonly Fields[]): Fields[] {
 function assistantBlocks(message: Fields, { called, at }: { called: Map<string, string>; at: number }): Fields[] {
   const path = `messages[${at}]`
   const said = blocksOf(message.content, `${path}.content`)
-  const kept = said.length > 0 ? [] : [textOf(message.content_before_tools), textOf(message.refusal)].filter((words) => words !== '').map((words) => ({ type: 'text', text: words }))
-  const calls = objectsAt(message.tool_calls, `${path}.tool_calls`).map((call, index) => toolUse(call, `${path}.tool_calls[${index}]`))
+  const kept =
+    said.length > 0
+      ? []
+      : [textOf(message.content_before_tools), textOf(message.refusal)]
+          .filter((words) => words !== '')
+          .map((words) => ({ type: 'text', text: words }))
+  const calls = objectsAt(message.tool_calls, `${path}.tool_calls`).map((call, index) =>
+    toolUse(call, `${path}.tool_calls[${index}]`),
+  )
   const legacy = isFields(message.function_call) ? [legacyUse(message.function_call, { called, at })] : []
   return [...signedThinking(message), ...said, ...kept, ...calls, ...legacy]
 }
 
 function toolUse(call: Fields, path: string): Fields {
   const { name, arguments: written } = objectAt(call.function, `${path}.function`)
-  return { type: 'tool_use', id: cleanId(nameAt(call.id, `${path}.id`)), name: nameAt(name, `${path}.function.name`), input: inputOf(written) }
+  return {
+    type: 'tool_use',
+    id: cleanId(nameAt(call.id, `${path}.id`)),
+    name: nameAt(name, `${path}.function.name`),
+    input: inputOf(written),
+  }
 }
 
 /** Legacy calls have a name alone; they are answered in the order in which they were made. */
-function legacyUse({ name, arguments: written }: Fields, { called, at }: { called: Map<string, string>; at: number }): Fields {
+function legacyUse(
+  { name, arguments: written }: Fields,
+  { called, at }: { called: Map<string, string>; at: number },
+): Fields {
   const known = nameAt(name, `messages[${at}].function_call.name`)
   const id = `function_${at}`
   called.set(known, id)
@@ -121,13 +165,16 @@ function toolResult(message: Fields, { id, path }: { id: string; path: string })
 }
 
 /** Ids that the vendor takes: letters, digits, `_` and `-`. Others are spelled out, so that two never become one. */
-const cleanId = (id: string): string => id.replace(/[^a-zA-Z0-9_-]/gu, (char) => `_${(char.codePointAt(0) ?? 0).toString(16)}_`)
+const cleanId = (id: string): string =>
+  id.replace(/[^a-zA-Z0-9_-]/gu, (char) => `_${(char.codePointAt(0) ?? 0).toString(16)}_`)
 
 function blocksOf(content: Json | undefined, path: string): Fields[] {
   if (content === undefined || content === null || content === '') return []
   if (typeof content === 'string') return [{ type: 'text', text: content }]
   if (!Array.isArray(content)) throw refused(path, 'must be a string or an array')
-  return content.flatMap((part: Json, at) => (typeof part === 'string' ? blocksOf(part, path) : blockOf(objectAt(part, `${path}[${at}]`), `${path}[${at}]`)))
+  return content.flatMap((part: Json, at) =>
+    typeof part === 'string' ? blocksOf(part, path) : blockOf(objectAt(part, `${path}[${at}]`), `${path}[${at}]`),
+  )
 }
 
 /** A part as a block; one that chat does not name is kept as it came, for the vendor to judge. Empty text, which it refuses, says nothing. */
@@ -152,7 +199,12 @@ function fileBlock({ file, ...rest }: Fields, path: string): Fields {
   const uri = nameAt(file_data, `${path}.file_data`)
   const decoded = /^data:text\//i.test(uri) ? decodeDataUri(uri) : undefined
   if (!decoded) return { ...rest, type: 'document', ...title, source: dataSource(uri, `${path}.file_data`) }
-  return { ...rest, type: 'document', ...title, source: { type: 'text', media_type: 'text/plain', data: new TextDecoder().decode(decoded.bytes) } }
+  return {
+    ...rest,
+    type: 'document',
+    ...title,
+    source: { type: 'text', media_type: 'text/plain', data: new TextDecoder().decode(decoded.bytes) },
+  }
 }
 
 function dataSource(uri: string, path: string): Fields {
@@ -171,7 +223,9 @@ function brief(content: readonly Fields[]): Json {
 
 function systemText(blocks: readonly Fields[]): Json | undefined {
   if (blocks.length === 0) return undefined
-  return blocks.some(({ cache_control }) => isFields(cache_control)) ? blocks : blocks.map((block) => textOf(block.text)).join('\n\n')
+  return blocks.some(({ cache_control }) => isFields(cache_control))
+    ? blocks
+    : blocks.map((block) => textOf(block.text)).join('\n\n')
 }
 
 // ── tools and parameters ────────────────────────────────────────────────────────────────────────────────────────────
@@ -184,14 +238,18 @@ export const isCallersTool = (type: unknown): boolean => typeof type === 'string
 /** A function as the vendor's tool, or a tool of its own wire. Any other is run by the vendor, at a price of its own. */
 function orderTool(tool: Fields, path: string): Fields {
   const { type, function: called, cache_control } = tool
-  if (type === 'function') return functionTool(given({ cache_control, ...objectAt(called, `${path}.function`) }), `${path}.function`)
+  if (type === 'function')
+    return functionTool(given({ cache_control, ...objectAt(called, `${path}.function`) }), `${path}.function`)
   if (type === undefined || type === 'custom') return functionTool({ ...tool, ...fieldsOf(tool.custom) }, path)
   if (isCallersTool(type)) return tool
   throw refused(`${path}.type`, 'must be function')
 }
 
 /** Written anew: a `type` among the members of a function would make another tool of it. */
-function functionTool({ name, description, parameters, input_schema, strict, cache_control }: Fields, path: string): Fields {
+function functionTool(
+  { name, description, parameters, input_schema, strict, cache_control }: Fields,
+  path: string,
+): Fields {
   const schema = fieldsOf(parameters ?? input_schema)
   return given({
     name: nameAt(name, `${path}.name`),
@@ -223,7 +281,8 @@ function knownChoice(choice: Json): Fields {
   if (choice === 'auto' || choice === 'none') return { type: choice }
   const named = objectAt(choice, 'tool_choice')
   const { type } = named
-  if (type === 'function' || type === undefined) return { type: 'tool', name: nameAt(fieldsOf(named.function).name ?? named.name, 'tool_choice.function.name') }
+  if (type === 'function' || type === undefined)
+    return { type: 'tool', name: nameAt(fieldsOf(named.function).name ?? named.name, 'tool_choice.function.name') }
   if (type === 'auto' || type === 'any' || type === 'tool' || type === 'none') return named
   throw refused('tool_choice.type', 'must be function')
 }
@@ -236,9 +295,16 @@ function stopSequences(stop: Json | undefined): Json | undefined {
 /** The smallest budget that the vendor takes; it must be less than `max_tokens`. */
 const MIN_BUDGET = 1_024
 
-type Thought = { readonly thinking: Json | undefined; readonly effort: Json | undefined; readonly output_config: Json | undefined }
+type Thought = {
+  readonly thinking: Json | undefined
+  readonly effort: Json | undefined
+  readonly output_config: Json | undefined
+}
 
-function thought({ thinking, effort, output_config }: Thought, limit: number): Readonly<Record<string, Json | undefined>> {
+function thought(
+  { thinking, effort, output_config }: Thought,
+  limit: number,
+): Readonly<Record<string, Json | undefined>> {
   const config = output_config ?? undefined
   if (effort === 'none' || effort === 'minimal') return { thinking: { type: 'disabled' }, output_config: config }
   return {
@@ -259,7 +325,11 @@ function budgeted(thinking: Fields, limit: number): Fields | undefined {
 
 const MAX_MARKS = 4
 
-const marksOf = (block: Fields): number => (isFields(block.cache_control) ? 1 : 0) + listOf(block.content).filter(isFields).reduce((sum, inner) => sum + (isFields(inner.cache_control) ? 1 : 0), 0)
+const marksOf = (block: Fields): number =>
+  (isFields(block.cache_control) ? 1 : 0) +
+  listOf(block.content)
+    .filter(isFields)
+    .reduce((sum, inner) => sum + (isFields(inner.cache_control) ? 1 : 0), 0)
 const allMarks = (blocks: readonly Fields[]): number => blocks.reduce((sum, block) => sum + marksOf(block), 0)
 
 /** Marks the end of the last user turn, of the system text and of the tools, the longest prefix first, as far as the caller's own marks leave room. */

@@ -32,7 +32,11 @@ export function isBareText(block: Fields): boolean {
 /** Joins what may be a string, or an array of text parts. */
 export function contentText(content: Json | undefined): string {
   if (!Array.isArray(content)) return textOf(content)
-  return content.map((part: Json) => (typeof part === 'string' ? part : textOf(fieldsOf(part).text) || textOf(fieldsOf(part).refusal))).join('')
+  return content
+    .map((part: Json) =>
+      typeof part === 'string' ? part : textOf(fieldsOf(part).text) || textOf(fieldsOf(part).refusal),
+    )
+    .join('')
 }
 
 /** JSON of what a caller sent. Throws INVALID_BODY where it is nested too deeply to be written. */
@@ -80,7 +84,10 @@ function isSigned(block: Fields): boolean {
  * redacted ones, are also kept whole as `reasoning_blocks`, for one text and one signature cannot tell them apart.
  */
 export function reasoningMembers(blocks: readonly Fields[]): Fields {
-  const content = blocks.map(({ thinking }) => textOf(thinking)).filter((thought) => thought !== '').join('\n\n')
+  const content = blocks
+    .map(({ thinking }) => textOf(thinking))
+    .filter((thought) => thought !== '')
+    .join('\n\n')
   const [first] = blocks
   const isSingle = blocks.length === 1 && first?.type === 'thinking'
   return given({
@@ -150,8 +157,12 @@ export function chatUsage(usage: Fields): Fields {
 /** Usage as messages counts it: cache reads and writes stand beside the input. Reads the names of every vendor of chat. */
 export function messagesUsage(usage: Fields): Fields {
   const details = fieldsOf(usage.prompt_tokens_details)
-  const read = countOf(details.cached_tokens) || countOf(usage.cache_read_input_tokens) || countOf(usage.prompt_cache_hit_tokens)
-  const written = countOf(details.cached_creation_tokens) || countOf(details.cache_write_tokens) || countOf(usage.cache_creation_input_tokens)
+  const read =
+    countOf(details.cached_tokens) || countOf(usage.cache_read_input_tokens) || countOf(usage.prompt_cache_hit_tokens)
+  const written =
+    countOf(details.cached_creation_tokens) ||
+    countOf(details.cache_write_tokens) ||
+    countOf(usage.cache_creation_input_tokens)
   return given({
     input_tokens: Math.max(0, countOf(usage.prompt_tokens) - read - written),
     output_tokens: countOf(usage.completion_tokens),

@@ -1,7 +1,18 @@
 /** Whole replies between the `chat` and the `messages` wire. Lenient: a vendor's reply is read as far as it can be. */
 import type { Json } from '../../../ports/mod.ts'
 import { fieldsOf, given, isFields, listOf, textOf } from './json.ts'
-import { argumentsOf, chatUsage, contentText, finishReason, inputOf, isThinking, messagesUsage, reasoningMembers, signedThinking, stopReason } from './messages_parts.ts'
+import {
+  argumentsOf,
+  chatUsage,
+  contentText,
+  finishReason,
+  inputOf,
+  isThinking,
+  messagesUsage,
+  reasoningMembers,
+  signedThinking,
+  stopReason,
+} from './messages_parts.ts'
 import type { Fields } from './wire.ts'
 
 /**
@@ -56,7 +67,9 @@ export function messagesFromChatReply(reply: Fields, { model }: { model: string 
   const message = fieldsOf(choice.message)
   const id = messageId(reply.id)
   const words = contentText(message.content) || textOf(message.content_before_tools) || textOf(message.refusal)
-  const calls = listOf(message.tool_calls).filter(isFields).map((call, at) => toolUse(call, `${id}_${at}`))
+  const calls = listOf(message.tool_calls)
+    .filter(isFields)
+    .map((call, at) => toolUse(call, `${id}_${at}`))
   return {
     id,
     type: 'message',

@@ -2,7 +2,17 @@
 import { refused } from '../../../http/request_body.ts'
 import type { Json } from '../../../ports/mod.ts'
 import { fieldsOf, given, isFields, listOf, textOf } from './json.ts'
-import { argumentsOf, dataUri, isBareText, isThinking, nameAt, objectAt, objectsAt, reasoningMembers, written } from './messages_parts.ts'
+import {
+  argumentsOf,
+  dataUri,
+  isBareText,
+  isThinking,
+  nameAt,
+  objectAt,
+  objectsAt,
+  reasoningMembers,
+  written,
+} from './messages_parts.ts'
 import type { Fields } from './wire.ts'
 
 /**
@@ -15,8 +25,13 @@ export function chatFromMessages(body: Fields): Fields {
   const { user_id, ...about } = fieldsOf(metadata)
   return given({
     ...rest,
-    messages: [...systemMessages(system, 'system'), ...objectsAt(messages, 'messages').flatMap((message, at) => turn(message, `messages[${at}]`))],
-    tools: Array.isArray(tools) ? objectsAt(tools, 'tools').map((tool, at) => chatTool(tool, `tools[${at}]`)) : undefined,
+    messages: [
+      ...systemMessages(system, 'system'),
+      ...objectsAt(messages, 'messages').flatMap((message, at) => turn(message, `messages[${at}]`)),
+    ],
+    tools: Array.isArray(tools)
+      ? objectsAt(tools, 'tools').map((tool, at) => chatTool(tool, `tools[${at}]`))
+      : undefined,
     tool_choice: chatToolChoice(tool_choice),
     parallel_tool_calls: fieldsOf(tool_choice).disable_parallel_tool_use === true ? false : rest.parallel_tool_calls,
     stop: stop_sequences ?? rest.stop,
@@ -36,7 +51,9 @@ function systemMessages(system: Json | undefined, path: string): Fields[] {
   })
   if (blocks.length === 0) return []
   const isCached = blocks.some(({ cache_control }) => isFields(cache_control))
-  return [{ role: 'system', content: isCached ? blocks.map(bare) : blocks.map((block) => textOf(block.text)).join('\n\n') }]
+  return [
+    { role: 'system', content: isCached ? blocks.map(bare) : blocks.map((block) => textOf(block.text)).join('\n\n') },
+  ]
 }
 
 function turn({ role, content }: Fields, path: string): Fields[] {
@@ -51,20 +68,34 @@ function turn({ role, content }: Fields, path: string): Fields[] {
 /** Results of tools come first, as chat wants them; what they show besides text follows in a message of the user's. */
 function userMessages(blocks: readonly Fields[], path: string): Fields[] {
   const placed = blocks.map((block, at) => ({ block, at: `${path}[${at}]` }))
-  const results = placed.filter(({ block }) => block.type === 'tool_result').map(({ block, at }) => toolMessage(block, at))
+  const results = placed
+    .filter(({ block }) => block.type === 'tool_result')
+    .map(({ block, at }) => toolMessage(block, at))
   const said = placed.filter(({ block }) => block.type !== 'tool_result').flatMap(({ block, at }) => partsOf(block, at))
   const parts = [...results.flatMap(({ shown }) => shown), ...said]
-  return [...results.map(({ message }) => message), ...(parts.length > 0 ? [{ role: 'user', content: brief(parts) }] : [])]
+  return [
+    ...results.map(({ message }) => message),
+    ...(parts.length > 0 ? [{ role: 'user', content: brief(parts) }] : []),
+  ]
 }
 
 function assistantMessages(blocks: readonly Fields[], path: string): Fields[] {
   const placed = blocks.map((block, at) => ({ block, at: `${path}[${at}]` }))
   const calls = placed.filter(({ block }) => block.type === 'tool_use').map(({ block, at }) => toolCall(block, at))
-  const parts = placed.filter(({ block }) => block.type !== 'tool_use' && !isThinking(block)).flatMap(({ block, at }) => partsOf(block, at))
+  const parts = placed
+    .filter(({ block }) => block.type !== 'tool_use' && !isThinking(block))
+    .flatMap(({ block, at }) => partsOf(block, at))
   const reasoning = reasoningMembers(blocks.filter(isThinking))
   if (calls.length + parts.length === 0 && Object.keys(reasoning).length === 0) return []
   const content = parts.every(isBareText) ? parts.map((part) => textOf(part.text)).join('') : parts
-  return [given({ role: 'assistant', content: content === '' ? null : content, ...reasoning, tool_calls: calls.length > 0 ? calls : undefined })]
+  return [
+    given({
+      role: 'assistant',
+      content: content === '' ? null : content,
+      ...reasoning,
+      tool_calls: calls.length > 0 ? calls : undefined,
+    }),
+  ]
 }
 
 function toolCall(block: Fields, path: string): Fields {
@@ -80,7 +111,9 @@ function toolMessage(block: Fields, path: string): { message: Fields; shown: Fie
   const isShown = ({ type }: Fields) => type === 'image_url' || type === 'file'
   const said = parts.map((part) => sayable(part)).filter(({ text: words }) => words !== '')
   const failed = block.is_error === true ? [{ type: 'text', text: 'Error:' }, ...said] : said
-  const marked = isFields(cache_control) ? failed.map((part, at) => (at === failed.length - 1 ? { ...part, cache_control } : part)) : failed
+  const marked = isFields(cache_control)
+    ? failed.map((part, at) => (at === failed.length - 1 ? { ...part, cache_control } : part))
+    : failed
   const isCached = marked.some((part) => isFields((part as Fields).cache_control))
   const message = {
     role: 'tool',
@@ -107,7 +140,11 @@ function partsOf(block: Fields, path: string): Fields[] {
 
 /** Text without what says nothing: chat knows no citations, and an empty list is none. */
 function bare({ citations, ...block }: Fields): Fields {
-  return citations === undefined || citations === null || listOf(citations).length + Object.keys(fieldsOf(citations)).length === 0 ? block : { ...block, citations }
+  return citations === undefined ||
+    citations === null ||
+    listOf(citations).length + Object.keys(fieldsOf(citations)).length === 0
+    ? block
+    : { ...block, citations }
 }
 
 /** A text block whose text is one. */
@@ -120,8 +157,10 @@ function leafPart(block: Fields, path: string): Fields {
   if (block.type === 'text') return bare(worded(block, path))
   const { type, source, ...rest } = block
   const from = fieldsOf(source)
-  if (type === 'image' && from.type === 'base64') return { ...rest, type: 'image_url', image_url: { url: dataUri(from, `${path}.source`) } }
-  if (type === 'image' && from.type === 'url') return { ...rest, type: 'image_url', image_url: { url: nameAt(from.url, `${path}.source.url`) } }
+  if (type === 'image' && from.type === 'base64')
+    return { ...rest, type: 'image_url', image_url: { url: dataUri(from, `${path}.source`) } }
+  if (type === 'image' && from.type === 'url')
+    return { ...rest, type: 'image_url', image_url: { url: nameAt(from.url, `${path}.source.url`) } }
   return block
 }
 
@@ -131,12 +170,26 @@ function documentParts(block: Fields, path: string): Fields[] {
   const mark = given({ cache_control: cache_control ?? undefined })
   const told = textOf(context) === '' ? [] : [{ type: 'text', text: textOf(context) }]
   const headed = [textOf(title), textOf(context)].filter((line) => line !== '')
-  if (from.type === 'text') return [{ type: 'text', text: [...headed, nameAt(from.data, `${path}.source.data`)].join('\n\n'), ...mark }]
-  if (from.type === 'base64') return [...told, { type: 'file', file: { filename: textOf(title) || 'document.pdf', file_data: dataUri(from, `${path}.source`) }, ...mark }]
+  if (from.type === 'text')
+    return [{ type: 'text', text: [...headed, nameAt(from.data, `${path}.source.data`)].join('\n\n'), ...mark }]
+  if (from.type === 'base64')
+    return [
+      ...told,
+      {
+        type: 'file',
+        file: { filename: textOf(title) || 'document.pdf', file_data: dataUri(from, `${path}.source`) },
+        ...mark,
+      },
+    ]
   if (from.type !== 'content') throw refused(`${path}.source.type`, 'must be text, base64 or content for this model')
   const head = headed.map((line) => ({ type: 'text', text: line }))
   if (typeof from.content === 'string') return [...head, { type: 'text', text: from.content, ...mark }]
-  return [...head, ...objectsAt(from.content, `${path}.source.content`).map((inner, at) => leafPart(inner, `${path}.source.content[${at}]`))]
+  return [
+    ...head,
+    ...objectsAt(from.content, `${path}.source.content`).map((inner, at) =>
+      leafPart(inner, `${path}.source.content[${at}]`),
+    ),
+  ]
 }
 
 function foundPart({ title, source, content, cache_control }: Fields): Fields {
@@ -158,7 +211,12 @@ function chatTool(tool: Fields, path: string): Fields {
   const { type, name, description, input_schema, strict, ...rest } = tool
   if (type !== undefined && type !== null && type !== 'custom') return tool
   const parameters = input_schema ?? undefined
-  const called = given({ name: nameAt(name, `${path}.name`), description: description ?? undefined, parameters, strict: strict ?? undefined })
+  const called = given({
+    name: nameAt(name, `${path}.name`),
+    description: description ?? undefined,
+    parameters,
+    strict: strict ?? undefined,
+  })
   return { ...rest, type: 'function', function: called }
 }
 
@@ -183,9 +241,15 @@ function budgetEffort(thinking: Fields): string | undefined {
 }
 
 /** The effort, named or read off the thinking budget, and the schema of the answer. */
-function chatOutput({ effort, format, ...rest }: Fields, { reasoning_effort, response_format, thinking }: Fields): Readonly<Record<string, Json | undefined>> {
+function chatOutput(
+  { effort, format, ...rest }: Fields,
+  { reasoning_effort, response_format, thinking }: Fields,
+): Readonly<Record<string, Json | undefined>> {
   const { type, schema, name, ...more } = fieldsOf(format)
-  const asked = type === 'json_schema' && schema !== undefined ? { type, json_schema: { name: textOf(name) || 'output', schema, ...more } } : undefined
+  const asked =
+    type === 'json_schema' && schema !== undefined
+      ? { type, json_schema: { name: textOf(name) || 'output', schema, ...more } }
+      : undefined
   return {
     reasoning_effort: reasoning_effort ?? (textOf(effort) || budgetEffort(fieldsOf(thinking))),
     response_format: response_format ?? asked,

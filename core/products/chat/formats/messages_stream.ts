@@ -12,7 +12,8 @@ export function upstreamError({ event, data }: SseEvent): { type: string; messag
   const body = fieldsOf(tryJson(data))
   const { error } = body
   if (typeof error === 'string') return { type: 'error', message: error }
-  if (isFields(error)) return { type: textOf(error.type) || textOf(error.code) || 'error', message: textOf(error.message) }
+  if (isFields(error))
+    return { type: textOf(error.type) || textOf(error.code) || 'error', message: textOf(error.message) }
   if (event !== 'error' && body.type !== 'error') return undefined
   return { type: 'error', message: textOf(body.message) }
 }
@@ -37,8 +38,10 @@ export function chatFromMessagesStream({ model, created }: { model: string; crea
   let isOver = false
 
   const head = () => ({ id, object: 'chat.completion.chunk', created, model })
-  const chunk = (delta: Fields, finish: string | null = null) => sseJson({ ...head(), choices: [{ index: 0, delta, finish_reason: finish }] })
-  const argumentsChunk = (index: number | undefined, written: string) => (written === '' ? '' : chunk({ tool_calls: [{ index: index ?? 0, function: { arguments: written } }] }))
+  const chunk = (delta: Fields, finish: string | null = null) =>
+    sseJson({ ...head(), choices: [{ index: 0, delta, finish_reason: finish }] })
+  const argumentsChunk = (index: number | undefined, written: string) =>
+    written === '' ? '' : chunk({ tool_calls: [{ index: index ?? 0, function: { arguments: written } }] })
 
   function begin(message: Fields): string {
     if (isBegun) return ''
@@ -57,9 +60,25 @@ export function chatFromMessagesStream({ model, created }: { model: string; crea
   function open({ index, content_block }: Fields): string {
     const start = fieldsOf(content_block)
     const isCall = start.type === 'tool_use'
-    const block = { start, input: '', thinking: textOf(start.thinking), signature: textOf(start.signature), ...(isCall && { call: calls++ }) }
+    const block = {
+      start,
+      input: '',
+      thinking: textOf(start.thinking),
+      signature: textOf(start.signature),
+      ...(isCall && { call: calls++ }),
+    }
     blocks.set(index, block)
-    if (isCall) return chunk({ tool_calls: [{ index: block.call ?? 0, id: textOf(start.id), type: 'function', function: { name: textOf(start.name), arguments: '' } }] })
+    if (isCall)
+      return chunk({
+        tool_calls: [
+          {
+            index: block.call ?? 0,
+            id: textOf(start.id),
+            type: 'function',
+            function: { name: textOf(start.name), arguments: '' },
+          },
+        ],
+      })
     if (start.type === 'text' && textOf(start.text) !== '') return chunk({ content: textOf(start.text) })
     return block.thinking === '' ? '' : chunk({ reasoning_content: block.thinking })
   }
@@ -88,9 +107,17 @@ export function chatFromMessagesStream({ model, created }: { model: string; crea
     const block = blocks.get(index)
     blocks.delete(index)
     if (!block || block.start.type === 'text') return ''
-    if (block.call !== undefined) return block.input === '' ? argumentsChunk(block.call, argumentsOf(block.start.input)) : ''
-    if (!isThinking(block.start)) return chunk({ other_blocks: [block.input === '' ? block.start : { ...block.start, input: inputOf(block.input) }] })
-    thoughts.push(block.start.type === 'thinking' ? { type: 'thinking', thinking: block.thinking, signature: block.signature } : block.start)
+    if (block.call !== undefined)
+      return block.input === '' ? argumentsChunk(block.call, argumentsOf(block.start.input)) : ''
+    if (!isThinking(block.start))
+      return chunk({
+        other_blocks: [block.input === '' ? block.start : { ...block.start, input: inputOf(block.input) }],
+      })
+    thoughts.push(
+      block.start.type === 'thinking'
+        ? { type: 'thinking', thinking: block.thinking, signature: block.signature }
+        : block.start,
+    )
     return block.signature === '' ? '' : chunk({ reasoning_signature: block.signature })
   }
 

@@ -2,7 +2,18 @@
 import type { Json } from '../../../ports/mod.ts'
 import { fieldsOf, isFields, numberOf, objectsOf, textOf } from './json.ts'
 import { plainText } from './responses_parts.ts'
-import { callItem, citedIn, endingOf, itemId, messageItem, reasoningItem, type ResponseFacts, responseOf, responsesUsage, summaryOf } from './responses_reply.ts'
+import {
+  callItem,
+  citedIn,
+  endingOf,
+  itemId,
+  messageItem,
+  reasoningItem,
+  type ResponseFacts,
+  responseOf,
+  responsesUsage,
+  summaryOf,
+} from './responses_reply.ts'
 import { sseJson, tryJson } from './sse.ts'
 import type { Fields, Rewriter } from './wire.ts'
 
@@ -15,14 +26,20 @@ function sequence(): Say {
 }
 
 /** Where a part stands: `content_index`, or `summary_index` for a part of a summary. */
-type Place = { readonly item_id: string; readonly output_index: number } & ({ readonly content_index: number } | { readonly summary_index: number })
+type Place = { readonly item_id: string; readonly output_index: number } & (
+  | { readonly content_index: number }
+  | { readonly summary_index: number }
+)
 
 /** How the parts of an item go over the wire: the member that grows, the name of its events, and those of the part around it. */
 const PARTS = new Map([
   ['output_text', { member: 'text', told: 'response.output_text', around: 'response.content_part' }],
   ['refusal', { member: 'refusal', told: 'response.refusal', around: 'response.content_part' }],
   ['reasoning_text', { member: 'text', told: 'response.reasoning_text', around: 'response.content_part' }],
-  ['summary_text', { member: 'text', told: 'response.reasoning_summary_text', around: 'response.reasoning_summary_part' }],
+  [
+    'summary_text',
+    { member: 'text', told: 'response.reasoning_summary_text', around: 'response.reasoning_summary_part' },
+  ],
 ])
 const UNKNOWN_PART = { member: '', told: '', around: 'response.content_part' }
 
@@ -32,7 +49,11 @@ const logprobsOf = ({ type }: Fields): Fields => (type === 'output_text' ? { log
 
 function openPart(say: Say, place: Place, part: Fields): string {
   const { member, around } = kindOf(part)
-  const empty = { ...part, ...(member !== '' && { [member]: '' }), ...(part.type === 'output_text' && { annotations: [], logprobs: [] }) }
+  const empty = {
+    ...part,
+    ...(member !== '' && { [member]: '' }),
+    ...(part.type === 'output_text' && { annotations: [], logprobs: [] }),
+  }
   return say(`${around}.added`, { ...place, part: empty })
 }
 
@@ -44,8 +65,11 @@ function growPart(say: Say, place: Place, { part, text }: { part: Fields; text: 
 function closePart(say: Say, place: Place, part: Fields): string {
   const { member, told, around } = kindOf(part)
   const annotations = part.type === 'output_text' ? objectsOf(part.annotations) : []
-  const cited = annotations.map((annotation, index) => say('response.output_text.annotation.added', { ...place, annotation_index: index, annotation }))
-  const whole = told === '' ? '' : say(`${told}.done`, { ...place, [member]: textOf(part[member]), ...logprobsOf(part) })
+  const cited = annotations.map((annotation, index) =>
+    say('response.output_text.annotation.added', { ...place, annotation_index: index, annotation }),
+  )
+  const whole =
+    told === '' ? '' : say(`${told}.done`, { ...place, [member]: textOf(part[member]), ...logprobsOf(part) })
   return cited.join('') + whole + say(`${around}.done`, { ...place, part })
 }
 
@@ -54,12 +78,15 @@ function announced(item: Fields): Fields {
   const status: Fields = item.status === undefined ? {} : { status: 'in_progress' }
   if (item.type === 'message') return { ...item, ...status, content: [] }
   if (item.type === 'function_call') return { ...item, ...status, arguments: '' }
-  if (item.type === 'reasoning') return { ...item, ...status, summary: [], ...(item.content !== undefined && { content: [] }) }
+  if (item.type === 'reasoning')
+    return { ...item, ...status, summary: [], ...(item.content !== undefined && { content: [] }) }
   return { ...item, ...status }
 }
 
-const addItem = (say: Say, index: number, item: Fields) => say('response.output_item.added', { output_index: index, item: announced(item) })
-const doneItem = (say: Say, index: number, item: Fields) => say('response.output_item.done', { output_index: index, item })
+const addItem = (say: Say, index: number, item: Fields) =>
+  say('response.output_item.added', { output_index: index, item: announced(item) })
+const doneItem = (say: Say, index: number, item: Fields) =>
+  say('response.output_item.done', { output_index: index, item })
 
 // ── a finished Response ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -94,8 +121,10 @@ function itemEvents(say: Say, index: number, item: Fields): void {
     growPart(say, place, { part, text: textOf(part[kindOf(part).member]) })
     closePart(say, place, part)
   }
-  if (item.type === 'reasoning') objectsOf(item.summary).forEach((part, summary_index) => wholePart({ ...at, summary_index }, part))
-  if (item.type === 'reasoning' || item.type === 'message') objectsOf(item.content).forEach((part, content_index) => wholePart({ ...at, content_index }, part))
+  if (item.type === 'reasoning')
+    objectsOf(item.summary).forEach((part, summary_index) => wholePart({ ...at, summary_index }, part))
+  if (item.type === 'reasoning' || item.type === 'message')
+    objectsOf(item.content).forEach((part, content_index) => wholePart({ ...at, content_index }, part))
   if (item.type === 'function_call') {
     const whole = textOf(item.arguments)
     if (whole !== '') say('response.function_call_arguments.delta', { ...at, delta: whole })
@@ -107,8 +136,17 @@ function itemEvents(say: Say, index: number, item: Fields): void {
 // ── a stream that comes as chat ─────────────────────────────────────────────────────────────────────────────────────
 
 type Reasoned = { readonly kind: 'reasoning'; readonly index: number; text: string; isClosed: boolean }
-type Said = { readonly kind: 'message'; readonly index: number; readonly parts: { readonly type: 'output_text' | 'refusal'; text: string }[] }
-type Called = { readonly kind: 'call'; readonly index: number; readonly call: { id: string; name: string }; arguments: string }
+type Said = {
+  readonly kind: 'message'
+  readonly index: number
+  readonly parts: { readonly type: 'output_text' | 'refusal'; text: string }[]
+}
+type Called = {
+  readonly kind: 'call'
+  readonly index: number
+  readonly call: { id: string; name: string }
+  arguments: string
+}
 
 /**
  * Ends with the Response that `responsesFromChatReply` would make of the whole, as long as reasoning, text and calls come in that order; `response.completed`
@@ -144,9 +182,15 @@ export function responsesFromChatStream(facts: ResponseFacts): Rewriter {
   }
 
   const partOf = ({ type, text }: Said['parts'][number]): Fields =>
-    type === 'refusal' ? { type, refusal: text } : { type, text, annotations: citedIn({ annotations }, { citations }), logprobs: [] }
+    type === 'refusal'
+      ? { type, refusal: text }
+      : { type, text, annotations: citedIn({ annotations }, { citations }), logprobs: [] }
 
-  const summaryPlace = ({ index }: Reasoned): Place => ({ item_id: itemId(facts, 'rs', index), output_index: index, summary_index: 0 })
+  const summaryPlace = ({ index }: Reasoned): Place => ({
+    item_id: itemId(facts, 'rs', index),
+    output_index: index,
+    summary_index: 0,
+  })
   const SUMMARY = { type: 'summary_text', text: '' }
 
   function reason(text: string): string {
@@ -155,7 +199,8 @@ export function responsesFromChatStream(facts: ResponseFacts): Rewriter {
     if (reasoned === undefined || reasoned.isClosed) {
       reasoned = { kind: 'reasoning', index: items.length, text: '', isClosed: false }
       items.push(reasoned)
-      opening = addItem(say, reasoned.index, finished(reasoned, 'completed')) + openPart(say, summaryPlace(reasoned), SUMMARY)
+      opening =
+        addItem(say, reasoned.index, finished(reasoned, 'completed')) + openPart(say, summaryPlace(reasoned), SUMMARY)
     }
     reasoned.text += text
     return opening + growPart(say, summaryPlace(reasoned), { part: SUMMARY, text })
@@ -164,10 +209,17 @@ export function responsesFromChatStream(facts: ResponseFacts): Rewriter {
   function closeReasoning(): string {
     if (reasoned === undefined || reasoned.isClosed) return ''
     reasoned.isClosed = true
-    return closePart(say, summaryPlace(reasoned), { ...SUMMARY, text: reasoned.text }) + doneItem(say, reasoned.index, finished(reasoned, 'completed'))
+    return (
+      closePart(say, summaryPlace(reasoned), { ...SUMMARY, text: reasoned.text }) +
+      doneItem(say, reasoned.index, finished(reasoned, 'completed'))
+    )
   }
 
-  const partPlace = ({ index }: Said, content_index: number): Place => ({ item_id: itemId(facts, 'msg', index), output_index: index, content_index })
+  const partPlace = ({ index }: Said, content_index: number): Place => ({
+    item_id: itemId(facts, 'msg', index),
+    output_index: index,
+    content_index,
+  })
 
   function speak(type: 'output_text' | 'refusal', text: string): string {
     if (text === '') return ''
@@ -226,9 +278,15 @@ export function responsesFromChatStream(facts: ResponseFacts): Rewriter {
   function close(item: Said | Called, status: string): string {
     const whole = finished(item, status)
     if (item.kind === 'message') {
-      return item.parts.map((part, index) => closePart(say, partPlace(item, index), partOf(part))).join('') + doneItem(say, item.index, whole)
+      return (
+        item.parts.map((part, index) => closePart(say, partPlace(item, index), partOf(part))).join('') +
+        doneItem(say, item.index, whole)
+      )
     }
-    return say('response.function_call_arguments.done', { ...callPlace(item), arguments: item.arguments }) + doneItem(say, item.index, whole)
+    return (
+      say('response.function_call_arguments.done', { ...callPlace(item), arguments: item.arguments }) +
+      doneItem(say, item.index, whole)
+    )
   }
 
   function finish(): string {

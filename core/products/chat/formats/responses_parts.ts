@@ -5,7 +5,9 @@ import type { Fields } from './wire.ts'
 
 /** Without the members that are undefined or null: neither wire tells null from absent in what is translated. */
 export function given(members: Readonly<Record<string, Json | undefined>>): Fields {
-  return Object.fromEntries(Object.entries(members).filter((entry): entry is [string, Json] => entry[1] !== undefined && entry[1] !== null))
+  return Object.fromEntries(
+    Object.entries(members).filter((entry): entry is [string, Json] => entry[1] !== undefined && entry[1] !== null),
+  )
 }
 
 export function without(body: Fields, dropped: ReadonlySet<string>): Fields {
@@ -22,7 +24,8 @@ export function plainText(content: Json | undefined): string {
 
 /** Reasoning that may be read: its summary, or else its full text, parts apart by an empty line. */
 export function reasoningText({ summary, content }: Fields): string {
-  const read = (parts: Json | undefined) => objectsOf(parts).flatMap(({ text }) => (typeof text === 'string' && text !== '' ? [text] : []))
+  const read = (parts: Json | undefined) =>
+    objectsOf(parts).flatMap(({ text }) => (typeof text === 'string' && text !== '' ? [text] : []))
   const summaries = read(summary)
   return (summaries.length > 0 ? summaries : read(content)).join('\n\n')
 }

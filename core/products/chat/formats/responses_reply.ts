@@ -14,7 +14,10 @@ export type Failure = { readonly code: string; readonly message: string }
 /** Why a whole Response is no answer, `failed` or `cancelled`; undefined for anything that can be translated. */
 export function responseFailure({ status, error }: Fields): Failure | undefined {
   if (status !== 'failed' && status !== 'cancelled') return undefined
-  return { code: textOf(fieldsOf(error).code) || status, message: textOf(fieldsOf(error).message) || `the response was ${status}` }
+  return {
+    code: textOf(fieldsOf(error).code) || status,
+    message: textOf(fieldsOf(error).message) || `the response was ${status}`,
+  }
 }
 
 /**
@@ -40,8 +43,18 @@ export function chatFromResponsesReply(reply: Fields, { model, created }: ChatFa
     object: 'chat.completion',
     created,
     model,
-    choices: [{ index: 0, message: { role: 'assistant', content: isNull ? null : spoken, ...extras }, finish_reason: finishOf(reply, calls.length > 0) }],
-    ...given({ service_tier: reply.service_tier, usage: chatUsage(reply.usage), citations: citations.length > 0 ? citations : undefined }),
+    choices: [
+      {
+        index: 0,
+        message: { role: 'assistant', content: isNull ? null : spoken, ...extras },
+        finish_reason: finishOf(reply, calls.length > 0),
+      },
+    ],
+    ...given({
+      service_tier: reply.service_tier,
+      usage: chatUsage(reply.usage),
+      citations: citations.length > 0 ? citations : undefined,
+    }),
   }
 }
 
@@ -54,7 +67,8 @@ export function completionId(id: Json | undefined, created: number): string {
 function saidIn(output: readonly Fields[]): { text: string; refusal: string; annotations: Fields[] } {
   const said = { text: '', refusal: '', annotations: [] as Fields[] }
   for (const part of output.flatMap(({ type, content }) => (type === 'message' ? objectsOf(content) : []))) {
-    for (const annotation of objectsOf(part.annotations)) said.annotations.push(...(chatAnnotation(annotation, said.text.length) ?? []))
+    for (const annotation of objectsOf(part.annotations))
+      said.annotations.push(...(chatAnnotation(annotation, said.text.length) ?? []))
     said.text += textOf(part.text)
     said.refusal += textOf(part.refusal)
   }
@@ -62,15 +76,22 @@ function saidIn(output: readonly Fields[]): { text: string; refusal: string; ann
 }
 
 /** A `url_citation` as chat nests it, its indexes moved by `offset`; undefined for another annotation, for chat has no other. */
-export function chatAnnotation({ type, url, title, start_index, end_index }: Fields, offset: number): [Fields] | undefined {
+export function chatAnnotation(
+  { type, url, title, start_index, end_index }: Fields,
+  offset: number,
+): [Fields] | undefined {
   if (type !== 'url_citation' || typeof url !== 'string') return undefined
   const moved = (index: Json | undefined) => offset + (numberOf(index) ?? 0)
-  return [{ type, url_citation: { url, title: textOf(title), start_index: moved(start_index), end_index: moved(end_index) } }]
+  return [
+    { type, url_citation: { url, title: textOf(title), start_index: moved(start_index), end_index: moved(end_index) } },
+  ]
 }
 
 /** The cited URLs, each once, in their order. Some vendors list more of them beside the output. */
 export function citationsOf({ output, citations }: Fields): string[] {
-  const cited = objectsOf(output).flatMap(({ content }) => objectsOf(content).flatMap((part) => objectsOf(part.annotations)))
+  const cited = objectsOf(output).flatMap(({ content }) =>
+    objectsOf(content).flatMap((part) => objectsOf(part.annotations)),
+  )
   const urls = cited.filter(({ type }) => type === 'url_citation').map(({ url }) => textOf(url))
   const listed = Array.isArray(citations) ? citations.map((citation) => textOf(citation)) : []
   return [...new Set([...urls, ...listed])].filter((url) => url !== '')
@@ -78,10 +99,15 @@ export function citationsOf({ output, citations }: Fields): string[] {
 
 function chatCall(item: Fields, index: number): Fields | undefined {
   if (item.type !== 'function_call') return undefined
-  return { id: callId(item, index), type: 'function', function: { name: textOf(item.name), arguments: textOf(item.arguments) } }
+  return {
+    id: callId(item, index),
+    type: 'function',
+    function: { name: textOf(item.name), arguments: textOf(item.arguments) },
+  }
 }
 
-export const callId = ({ call_id, id }: Fields, index: number): string => textOf(call_id) || textOf(id) || `call_${index}`
+export const callId = ({ call_id, id }: Fields, index: number): string =>
+  textOf(call_id) || textOf(id) || `call_${index}`
 
 /** Why it ended, as chat says it. A cut-off outranks calls: their arguments may be cut as well. */
 export function finishOf({ status, incomplete_details }: Fields, hasCalls: boolean): string {
@@ -98,7 +124,10 @@ export function chatUsage(usage: Json | undefined): Fields | undefined {
   if (input === undefined && output === undefined) return undefined
   const { cached_tokens, cache_write_tokens: written } = fieldsOf(counted.input_tokens_details)
   const { reasoning_tokens } = fieldsOf(counted.output_tokens_details)
-  const prompt = given({ cached_tokens: numberOf(cached_tokens), cached_creation_tokens: numberOf(written) || undefined })
+  const prompt = given({
+    cached_tokens: numberOf(cached_tokens),
+    cached_creation_tokens: numberOf(written) || undefined,
+  })
   const completion = given({ reasoning_tokens: numberOf(reasoning_tokens) })
   return given({
     prompt_tokens: input ?? 0,
@@ -113,7 +142,12 @@ export function chatUsage(usage: Json | undefined): Fields | undefined {
 // ── from chat ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** `id` is `resp_<hex>`; the ids of items are made from it. `createdAt` is in unix seconds; `request` is the caller's own, in the responses wire. */
-export type ResponseFacts = { readonly model: string; readonly id: string; readonly createdAt: number; readonly request: Fields }
+export type ResponseFacts = {
+  readonly model: string
+  readonly id: string
+  readonly createdAt: number
+  readonly request: Fields
+}
 
 /** A chat.completion as a complete Response: reasoning first, then what was said, then the calls. An empty answer has no items. */
 export function responsesFromChatReply(reply: Fields, facts: ResponseFacts): Fields {
@@ -124,10 +158,18 @@ export function responsesFromChatReply(reply: Fields, facts: ResponseFacts): Fie
   const content = contentOf(message, citedIn(message, reply))
   const items: readonly ((index: number) => Fields)[] = [
     ...(summary === '' ? [] : [(index: number) => reasoningItem(itemId(facts, 'rs', index), summary)]),
-    ...(content.length === 0 ? [] : [(index: number) => messageItem(itemId(facts, 'msg', index), content, ending.status)]),
-    ...objectsOf(message.tool_calls).map((call) => (index: number) => callItem(call, { id: itemId(facts, 'fc', index), status: ending.status })),
+    ...(content.length === 0
+      ? []
+      : [(index: number) => messageItem(itemId(facts, 'msg', index), content, ending.status)]),
+    ...objectsOf(message.tool_calls).map(
+      (call) => (index: number) => callItem(call, { id: itemId(facts, 'fc', index), status: ending.status }),
+    ),
   ]
-  return responseOf(facts, { ...ending, output: items.map((item, index) => item(index)), usage: responsesUsage(reply.usage) })
+  return responseOf(facts, {
+    ...ending,
+    output: items.map((item, index) => item(index)),
+    usage: responsesUsage(reply.usage),
+  })
 }
 
 export type Ending = { readonly status: string; readonly incomplete_details: Fields | null }
@@ -140,7 +182,10 @@ export function endingOf(finish: Json | undefined): Ending {
 }
 
 /** A Response object with every member that clients read; what the request did not say reads as the default of the wire. */
-export function responseOf({ id, createdAt, model, request }: ResponseFacts, state: Ending & { output: readonly Fields[]; usage: Fields | null }): Fields {
+export function responseOf(
+  { id, createdAt, model, request }: ResponseFacts,
+  state: Ending & { output: readonly Fields[]; usage: Fields | null },
+): Fields {
   const { reasoning, text, metadata } = request
   return {
     id,
@@ -171,20 +216,39 @@ export function responseOf({ id, createdAt, model, request }: ResponseFacts, sta
   }
 }
 
-export const itemId = ({ id }: { readonly id: string }, kind: 'rs' | 'msg' | 'fc', index: number): string => `${kind}_${id.replace(/^resp_/, '')}_${index}`
+export const itemId = ({ id }: { readonly id: string }, kind: 'rs' | 'msg' | 'fc', index: number): string =>
+  `${kind}_${id.replace(/^resp_/, '')}_${index}`
 
-export const reasoningItem = (id: string, summary: string): Fields => ({ id, type: 'reasoning', summary: [{ type: 'summary_text', text: summary }] })
+export const reasoningItem = (id: string, summary: string): Fields => ({
+  id,
+  type: 'reasoning',
+  summary: [{ type: 'summary_text', text: summary }],
+})
 
-export const messageItem = (id: string, content: readonly Fields[], status: string): Fields => ({ id, type: 'message', status, role: 'assistant', content })
+export const messageItem = (id: string, content: readonly Fields[], status: string): Fields => ({
+  id,
+  type: 'message',
+  status,
+  role: 'assistant',
+  content,
+})
 
 /** The item of a call of chat, which may lack an id: then it is called after its item. */
 export function callItem(call: Fields, { id, status }: { id: string; status: string }): Fields {
   const { name, arguments: given } = fieldsOf(call.function)
-  return { id, type: 'function_call', status, call_id: textOf(call.id) || `call_${id}`, name: textOf(name), arguments: textOf(given) }
+  return {
+    id,
+    type: 'function_call',
+    status,
+    call_id: textOf(call.id) || `call_${id}`,
+    name: textOf(name),
+    arguments: textOf(given),
+  }
 }
 
 /** What was reasoned, under either of its names in chat. */
-export const summaryOf = ({ reasoning_content, reasoning }: Fields): string => textOf(reasoning_content) || textOf(reasoning)
+export const summaryOf = ({ reasoning_content, reasoning }: Fields): string =>
+  textOf(reasoning_content) || textOf(reasoning)
 
 /** The parts of a message item: the text with its annotations, then the refusal; none where nothing was said. */
 export function contentOf({ content, refusal }: Fields, annotations: readonly Fields[]): Fields[] {
@@ -196,9 +260,18 @@ export function contentOf({ content, refusal }: Fields, annotations: readonly Fi
 /** The citations of a message, or else the bare URLs beside the choices. */
 export function citedIn({ annotations }: Fields, { citations }: Fields): Fields[] {
   const own = objectsOf(annotations).filter(({ type }) => type === 'url_citation')
-  const flat = own.map(({ type, url_citation }) => ({ type: type ?? null, start_index: 0, end_index: 0, title: '', url: '', ...fieldsOf(url_citation) }))
+  const flat = own.map(({ type, url_citation }) => ({
+    type: type ?? null,
+    start_index: 0,
+    end_index: 0,
+    title: '',
+    url: '',
+    ...fieldsOf(url_citation),
+  }))
   if (flat.length > 0) return flat
-  const urls = Array.isArray(citations) ? citations.map((citation) => textOf(citation) || textOf(fieldsOf(citation).url)).filter((url) => url !== '') : []
+  const urls = Array.isArray(citations)
+    ? citations.map((citation) => textOf(citation) || textOf(fieldsOf(citation).url)).filter((url) => url !== '')
+    : []
   return urls.map((url) => ({ type: 'url_citation', start_index: 0, end_index: 0, title: '', url }))
 }
 
@@ -212,7 +285,10 @@ export function responsesUsage(usage: Json | undefined): Fields | null {
   const { reasoning_tokens } = fieldsOf(counted.completion_tokens_details)
   return {
     input_tokens: input ?? 0,
-    input_tokens_details: { cached_tokens: numberOf(cached_tokens) ?? 0, cache_write_tokens: numberOf(cached_creation_tokens) ?? numberOf(cache_write_tokens) ?? 0 },
+    input_tokens_details: {
+      cached_tokens: numberOf(cached_tokens) ?? 0,
+      cache_write_tokens: numberOf(cached_creation_tokens) ?? numberOf(cache_write_tokens) ?? 0,
+    },
     output_tokens: output ?? 0,
     output_tokens_details: { reasoning_tokens: numberOf(reasoning_tokens) ?? 0 },
     total_tokens: numberOf(counted.total_tokens) ?? (input ?? 0) + (output ?? 0),

@@ -44,7 +44,10 @@ export function responsesFromChat(body: Fields): Fields {
   const turns = messages.findIndex(({ role, content }) => !isInstruction(role) || !isPlain(content))
   const leading = turns < 0 ? messages : messages.slice(0, turns)
   const instructions = leading.map(({ content }) => plainText(content)).filter((text) => text !== '')
-  const text = { ...fieldsOf(body.text), ...given({ format: formatOf(body.response_format), verbosity: body.verbosity }) }
+  const text = {
+    ...fieldsOf(body.text),
+    ...given({ format: formatOf(body.response_format), verbosity: body.verbosity }),
+  }
   const reasoning = { ...fieldsOf(body.reasoning), ...given({ effort: body.reasoning_effort }) }
   const tools = toolsOf(body)
   return {
@@ -73,21 +76,35 @@ function inputOf(messages: readonly Fields[]): Fields[] {
     const { role, content } = message
     if (role === 'tool') return [outputItem(textOf(message.tool_call_id), content)]
     if (role === 'function') return [outputItem(lastLegacy, content)]
-    if (role !== 'assistant') return [{ type: 'message', role: isInstruction(role) ? 'developer' : (role ?? 'user'), content: inputParts(content) }]
+    if (role !== 'assistant')
+      return [
+        { type: 'message', role: isInstruction(role) ? 'developer' : (role ?? 'user'), content: inputParts(content) },
+      ]
     const calls = objectsOf(message.tool_calls).map((call) => callItem(textOf(call.id), fieldsOf(call.function)))
     if (isFields(message.function_call)) {
       lastLegacy = `call_legacy_${index}`
       calls.push(callItem(lastLegacy, message.function_call))
     }
     const said = saidParts(message)
-    return said.length > 0 || calls.length === 0 ? [{ type: 'message', role: 'assistant', content: said }, ...calls] : calls
+    return said.length > 0 || calls.length === 0
+      ? [{ type: 'message', role: 'assistant', content: said }, ...calls]
+      : calls
   })
 }
 
-const callItem = (id: string, call: Fields): Fields => ({ type: 'function_call', call_id: id, name: textOf(call.name), arguments: textOf(call.arguments) })
+const callItem = (id: string, call: Fields): Fields => ({
+  type: 'function_call',
+  call_id: id,
+  name: textOf(call.name),
+  arguments: textOf(call.arguments),
+})
 
 function outputItem(id: string, content: Json | undefined): Fields {
-  return { type: 'function_call_output', call_id: id, output: isPlain(content) ? plainText(content) : inputParts(content) }
+  return {
+    type: 'function_call_output',
+    call_id: id,
+    output: isPlain(content) ? plainText(content) : inputParts(content),
+  }
 }
 
 function inputParts(content: Json | undefined): Json[] {
@@ -115,14 +132,21 @@ function saidParts({ content, refusal }: Fields): Json[] {
   return parts
 }
 
-const saidPart = (part: Json): Json => (isFields(part) && part.type === 'text' ? { type: 'output_text', text: textOf(part.text) } : part)
+const saidPart = (part: Json): Json =>
+  isFields(part) && part.type === 'text' ? { type: 'output_text', text: textOf(part.text) } : part
 
 function toolsOf({ tools, functions }: Fields): Fields[] {
   const modern = objectsOf(tools)
     .filter(isFunctionTool)
     .map((tool) => fieldsOf(tool.function))
   return [...modern, ...objectsOf(functions)].map(({ name, description, parameters, strict }) =>
-    given({ type: 'function', name, description, parameters: parameters ?? { type: 'object', properties: {} }, strict: strict ?? false }),
+    given({
+      type: 'function',
+      name,
+      description,
+      parameters: parameters ?? { type: 'object', properties: {} },
+      strict: strict ?? false,
+    }),
   )
 }
 
@@ -130,7 +154,11 @@ function choiceOf(choice: Json | undefined): Json | undefined {
   if (!isFields(choice)) return choice
   if (choice.type === 'allowed_tools') {
     const { mode, tools } = fieldsOf(choice.allowed_tools)
-    return given({ type: 'allowed_tools', mode, tools: objectsOf(tools).map((tool) => given({ type: 'function', name: chosenFunction(tool) })) })
+    return given({
+      type: 'allowed_tools',
+      mode,
+      tools: objectsOf(tools).map((tool) => given({ type: 'function', name: chosenFunction(tool) })),
+    })
   }
   const name = chosenFunction(choice)
   return name === undefined ? undefined : { type: 'function', name }
@@ -150,11 +178,16 @@ function formatOf(format: Json | undefined): Fields | undefined {
  */
 export function chatFromResponses(body: Fields): Fields {
   const { input, instructions } = body
-  const system: Fields[] = typeof instructions === 'string' && instructions !== '' ? [{ role: 'system', content: instructions }] : []
-  const turns: readonly Fields[] = typeof input === 'string' ? [{ role: 'user', content: input }] : messagesOf(objectsOf(input)).turns
+  const system: Fields[] =
+    typeof instructions === 'string' && instructions !== '' ? [{ role: 'system', content: instructions }] : []
+  const turns: readonly Fields[] =
+    typeof input === 'string' ? [{ role: 'user', content: input }] : messagesOf(objectsOf(input)).turns
   const { format, verbosity } = fieldsOf(body.text)
   const tools = objectsOf(body.tools).filter(isFunctionTool)
-  const calling: Fields = tools.length === 0 ? {} : given({ tool_choice: chatChoice(body.tool_choice), parallel_tool_calls: body.parallel_tool_calls })
+  const calling: Fields =
+    tools.length === 0
+      ? {}
+      : given({ tool_choice: chatChoice(body.tool_choice), parallel_tool_calls: body.parallel_tool_calls })
   return {
     ...without(body, RESPONSES_ONLY),
     messages: [...system, ...turns],
@@ -169,7 +202,14 @@ export function chatFromResponses(body: Fields): Fields {
   }
 }
 
-type Turn = { role: string; content?: Json; refusal?: string; reasoning_content?: string; tool_calls?: Json[]; tool_call_id?: string }
+type Turn = {
+  role: string
+  content?: Json
+  refusal?: string
+  reasoning_content?: string
+  tool_calls?: Json[]
+  tool_call_id?: string
+}
 
 /**
  * What a vendor of this wire reads of a request and `chatFromResponses` leaves out: reasoning that led to nothing, its full text beside a summary,
@@ -179,21 +219,38 @@ export function besideChat({ input }: Fields): { readonly text: string; readonly
   const items = objectsOf(input)
   const reasoning = items.filter(({ type }) => type === 'reasoning')
   if (reasoning.length === 0) return { text: '', tokens: 0 }
-  const full = reasoning.map((item) => (reasoningText({ content: [], summary: item.summary ?? [] }) === '' ? '' : reasoningText({ content: item.content ?? [] })))
-  const signedQuery = reasoning.reduce((sum, { encrypted_content }) => sum + Math.ceil(textOf(encrypted_content).length / SEALED_PER_TOKEN), 0)
-  return { text: [...messagesOf(items).dropped, ...full].filter((text) => text !== '').join('\n\n'), tokens: signedQuery }
+  const full = reasoning.map((item) =>
+    reasoningText({ content: [], summary: item.summary ?? [] }) === ''
+      ? ''
+      : reasoningText({ content: item.content ?? [] }),
+  )
+  const signedQuery = reasoning.reduce(
+    (sum, { encrypted_content }) => sum + Math.ceil(textOf(encrypted_content).length / SEALED_PER_TOKEN),
+    0,
+  )
+  return {
+    text: [...messagesOf(items).dropped, ...full].filter((text) => text !== '').join('\n\n'),
+    tokens: signedQuery,
+  }
 }
 
 const SEALED_PER_TOKEN = 4
 
 /** `dropped` is reasoning that led to nothing: chat has no turn for it. */
-function messagesOf(items: readonly Fields[]): { readonly turns: readonly Turn[]; readonly dropped: readonly string[] } {
+function messagesOf(items: readonly Fields[]): {
+  readonly turns: readonly Turn[]
+  readonly dropped: readonly string[]
+} {
   const turns: Turn[] = []
   const dropped: string[] = []
   // Reasoning stands before the answer or the calls that it led to.
   let reasoning: string[] = []
   const assistant = (members: Omit<Turn, 'role'>) => {
-    turns.push({ role: 'assistant', ...members, ...(reasoning.length > 0 && { reasoning_content: reasoning.join('\n\n') }) })
+    turns.push({
+      role: 'assistant',
+      ...members,
+      ...(reasoning.length > 0 && { reasoning_content: reasoning.join('\n\n') }),
+    })
     reasoning = []
   }
   for (const item of items) {
@@ -204,7 +261,11 @@ function messagesOf(items: readonly Fields[]): { readonly turns: readonly Turn[]
     }
     if (item.type === 'function_call') {
       if (turns.at(-1)?.role !== 'assistant' || reasoning.length > 0) assistant({ content: '' })
-      const call = { id: textOf(item.call_id), type: 'function', function: { name: textOf(item.name), arguments: textOf(item.arguments) } }
+      const call = {
+        id: textOf(item.call_id),
+        type: 'function',
+        function: { name: textOf(item.name), arguments: textOf(item.arguments) },
+      }
       const turn = turns.at(-1)
       if (turn?.tool_calls) turn.tool_calls.push(call)
       else if (turn) turn.tool_calls = [call]
@@ -229,11 +290,15 @@ function saidTurn(content: Json | undefined): Omit<Turn, 'role'> {
 
 function otherTurn(item: Fields): Turn {
   const { type, role, content, output } = item
-  if (type === 'function_call_output') return { role: 'tool', tool_call_id: textOf(item.call_id), content: chatContent(output) }
-  if (type === 'image_generation_call' && typeof item.result === 'string') return pictureTurn(`data:image/png;base64,${item.result}`)
-  if (type === 'computer_call_output' && typeof fieldsOf(output).image_url === 'string') return pictureTurn(textOf(fieldsOf(output).image_url))
+  if (type === 'function_call_output')
+    return { role: 'tool', tool_call_id: textOf(item.call_id), content: chatContent(output) }
+  if (type === 'image_generation_call' && typeof item.result === 'string')
+    return pictureTurn(`data:image/png;base64,${item.result}`)
+  if (type === 'computer_call_output' && typeof fieldsOf(output).image_url === 'string')
+    return pictureTurn(textOf(fieldsOf(output).image_url))
   if (type !== undefined && type !== 'message') return { role: 'user', content: jsonOf(item) }
-  if (isInstruction(role)) return { role: 'system', content: isPlain(content) ? plainText(content) : chatContent(content) }
+  if (isInstruction(role))
+    return { role: 'system', content: isPlain(content) ? plainText(content) : chatContent(content) }
   return { role: textOf(role) || 'user', content: chatContent(content) }
 }
 
@@ -259,7 +324,8 @@ function chatPart(part: Json): Json {
   if (!isFields(part)) return part
   const { type, image_url: url, detail } = part
   if (type === 'input_text' || type === 'output_text') return { type: 'text', text: textOf(part.text) }
-  if (type === 'input_image' && typeof url === 'string') return { type: 'image_url', image_url: given({ url, detail: detail === 'auto' ? undefined : detail }) }
+  if (type === 'input_image' && typeof url === 'string')
+    return { type: 'image_url', image_url: given({ url, detail: detail === 'auto' ? undefined : detail }) }
   const { type: _, ...file } = part
   return type === 'input_file' ? { type: 'file', file } : part
 }

@@ -30,7 +30,9 @@ export function liveSearch(body: Fields): Fields {
     ...translated,
     tools: [...functions, ...(isWeb ? [webTool(web)] : []), ...(x.length > 0 ? [xTool(wanted, x)] : [])],
     tool_choice: isForced ? 'required' : (chosen ?? 'auto'),
-    ...(asked !== '' && { instructions: [textOf(translated.instructions), asked].filter((text) => text !== '').join('\n\n') }),
+    ...(asked !== '' && {
+      instructions: [textOf(translated.instructions), asked].filter((text) => text !== '').join('\n\n'),
+    }),
     include: [...new Set([...listOf(translated.include), 'web_search_call.action.sources'])],
   }
 }
@@ -40,7 +42,9 @@ type Sources = { readonly web: readonly Fields[]; readonly x: readonly Fields[];
 /** Callers name a source as `{type: 'x'}` or as 'x'. Whatever is neither the web nor X (news, feeds) is a matter of the web search. */
 function sourcesOf(sources: Json | undefined): Sources {
   const list: readonly Json[] = Array.isArray(sources) ? sources : []
-  const named = list.map((source) => (typeof source === 'string' ? { type: source } : fieldsOf(source))).filter(({ type }) => typeof type === 'string')
+  const named = list
+    .map((source) => (typeof source === 'string' ? { type: source } : fieldsOf(source)))
+    .filter(({ type }) => typeof type === 'string')
   return {
     web: named.filter(({ type }) => type === 'web'),
     x: named.filter(({ type }) => type === 'x'),
@@ -49,7 +53,11 @@ function sourcesOf(sources: Json | undefined): Sources {
 }
 
 const textsOf = (sources: readonly Fields[], ...names: readonly string[]) => [
-  ...new Set(sources.flatMap((source) => names.flatMap((name) => listOf(source[name]).filter((value): value is string => typeof value === 'string')))),
+  ...new Set(
+    sources.flatMap((source) =>
+      names.flatMap((name) => listOf(source[name]).filter((value): value is string => typeof value === 'string')),
+    ),
+  ),
 ]
 
 /** Only one of the two lists may be set; the other, and what is over the limit, is asked for in words. */
@@ -64,10 +72,18 @@ function limited(allowed: readonly string[], excluded: readonly string[], most: 
 }
 
 const domainsOf = (web: readonly Fields[]) =>
-  limited(textsOf(web, 'allowed_websites', 'allowed_domains'), textsOf(web, 'excluded_websites', 'excluded_domains'), MAX_DOMAINS)
+  limited(
+    textsOf(web, 'allowed_websites', 'allowed_domains'),
+    textsOf(web, 'excluded_websites', 'excluded_domains'),
+    MAX_DOMAINS,
+  )
 
 const handlesOf = (x: readonly Fields[]) =>
-  limited(textsOf(x, 'included_x_handles', 'allowed_x_handles', 'x_handles'), textsOf(x, 'excluded_x_handles'), MAX_HANDLES)
+  limited(
+    textsOf(x, 'included_x_handles', 'allowed_x_handles', 'x_handles'),
+    textsOf(x, 'excluded_x_handles'),
+    MAX_HANDLES,
+  )
 
 function webTool(web: readonly Fields[]): Fields {
   const { allowed, excluded } = domainsOf(web)
@@ -76,7 +92,13 @@ function webTool(web: readonly Fields[]): Fields {
 
 function xTool({ from_date, to_date }: Fields, x: readonly Fields[]): Fields {
   const { allowed, excluded } = handlesOf(x)
-  return given({ type: 'x_search', from_date, to_date, allowed_x_handles: some(allowed), excluded_x_handles: some(excluded) })
+  return given({
+    type: 'x_search',
+    from_date,
+    to_date,
+    allowed_x_handles: some(allowed),
+    excluded_x_handles: some(excluded),
+  })
 }
 
 const some = (list: readonly string[]) => (list.length > 0 ? list : undefined)
@@ -85,7 +107,9 @@ function sentences({ from_date, to_date, max_search_results: most }: Fields, { w
   const alsoAllowed = [...domainsOf(web).alsoAllowed, ...handlesOf(x).alsoAllowed]
   const alsoExcluded = [...domainsOf(web).alsoExcluded, ...handlesOf(x).alsoExcluded]
   const kinds = [...new Set(others.map(({ type }) => textOf(type)))]
-  const countries = [...new Set([...web, ...others].map(({ country }) => textOf(country)).filter((country) => country !== ''))]
+  const countries = [
+    ...new Set([...web, ...others].map(({ country }) => textOf(country)).filter((country) => country !== '')),
+  ]
   const links = textsOf(others, 'links')
   const says = (isSaid: boolean, text: string) => (isSaid ? [text] : [])
   return [

@@ -1,7 +1,15 @@
 /** A stream of the responses wire as one of the chat wire. Sources: openai@7.55.0 `responses.d.ts` and its stream accumulator. */
 import { fieldsOf, isFields, numberOf, objectsOf, textOf } from './json.ts'
 import { given } from './responses_parts.ts'
-import { type ChatFacts, callId, chatFromResponsesReply, completionId, type Failure, finishOf, responseFailure } from './responses_reply.ts'
+import {
+  type ChatFacts,
+  callId,
+  chatFromResponsesReply,
+  completionId,
+  type Failure,
+  finishOf,
+  responseFailure,
+} from './responses_reply.ts'
 import { sseJson, sseText, tryJson } from './sse.ts'
 import type { Fields, Rewriter, SseEvent } from './wire.ts'
 
@@ -17,7 +25,10 @@ export function responsesError({ event, data }: SseEvent): Failure | undefined {
   const isBare = type === undefined && told.error !== undefined && told.error !== null
   if (type !== 'error' && !isBare) return undefined
   const { code, message } = isFields(told.error) ? told.error : told
-  return { code: textOf(code) || 'error', message: textOf(message) || textOf(told.error) || 'the stream ended in an error' }
+  return {
+    code: textOf(code) || 'error',
+    message: textOf(message) || textOf(told.error) || 'the stream ended in an error',
+  }
 }
 
 /**
@@ -36,7 +47,8 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): Rewriter
   const reasoningKinds = new Map<number, string>()
   const done = new Map<number, Fields>()
 
-  const chunk = (choices: readonly Fields[], more: Fields = {}) => sseJson({ id, object: 'chat.completion.chunk', created, model, choices, ...more })
+  const chunk = (choices: readonly Fields[], more: Fields = {}) =>
+    sseJson({ id, object: 'chat.completion.chunk', created, model, choices, ...more })
   const delta = (members: Fields, finish: string | null = null, more: Fields = {}) =>
     chunk([{ index: 0, delta: members, finish_reason: finish }], more)
 
@@ -52,7 +64,8 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): Rewriter
     return begin() + delta(write(text))
   }
 
-  const sayRest = (key: string, whole: string, write: (text: string) => Fields) => say(key, whole.slice(sent.get(key) ?? 0), write)
+  const sayRest = (key: string, whole: string, write: (text: string) => Fields) =>
+    say(key, whole.slice(sent.get(key) ?? 0), write)
 
   /** An item shows its summary or its full reasoning, whichever came first, as whole replies do; parts stand apart. */
   function reason(at: { output: number; part: number; kind: string }, text: string): string {
@@ -64,34 +77,50 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): Rewriter
     return gap + say(key, text, asReasoning)
   }
 
-  const reasoningKey = ({ output, part, kind }: { output: number; part: number; kind: string }) => `${output} ${part} ${kind}`
-  const reasonRest = (at: { output: number; part: number; kind: string }, whole: string) => reason(at, whole.slice(sent.get(reasoningKey(at)) ?? 0))
+  const reasoningKey = ({ output, part, kind }: { output: number; part: number; kind: string }) =>
+    `${output} ${part} ${kind}`
+  const reasonRest = (at: { output: number; part: number; kind: string }, whole: string) =>
+    reason(at, whole.slice(sent.get(reasoningKey(at)) ?? 0))
 
   function open(output: number, item: Fields): string {
     if (calls.has(output)) return ''
     const index = calls.size
     calls.set(output, index)
-    return begin() + delta({ tool_calls: [{ index, id: callId(item, output), type: 'function', function: { name: textOf(item.name), arguments: '' } }] })
+    return (
+      begin() +
+      delta({
+        tool_calls: [
+          { index, id: callId(item, output), type: 'function', function: { name: textOf(item.name), arguments: '' } },
+        ],
+      })
+    )
   }
 
   /** Arguments of a call that nobody announced wait for its item. */
   function argue(output: number, write: (key: string, as: (text: string) => Fields) => string): string {
     const index = calls.get(output)
-    return index === undefined ? '' : write(`${output} arguments`, (text) => ({ tool_calls: [{ index, function: { arguments: text } }] }))
+    return index === undefined
+      ? ''
+      : write(`${output} arguments`, (text) => ({ tool_calls: [{ index, function: { arguments: text } }] }))
   }
 
   /** What of a finished item has not been sent. */
   function itemRest(output: number, item: Fields): string {
     done.set(output, item)
-    if (item.type === 'function_call') return open(output, item) + argue(output, (key, as) => sayRest(key, textOf(item.arguments), as))
+    if (item.type === 'function_call')
+      return open(output, item) + argue(output, (key, as) => sayRest(key, textOf(item.arguments), as))
     if (item.type === 'message') {
       const parts = objectsOf(item.content).map((part, index) => {
-        return sayRest(`${output} ${index} text`, textOf(part.text), asContent) + sayRest(`${output} ${index} refusal`, textOf(part.refusal), asRefusal)
+        return (
+          sayRest(`${output} ${index} text`, textOf(part.text), asContent) +
+          sayRest(`${output} ${index} refusal`, textOf(part.refusal), asRefusal)
+        )
       })
       return parts.join('')
     }
     if (item.type !== 'reasoning') return ''
-    const rest = (kind: string, parts: readonly Fields[]) => parts.map(({ text }, part) => reasonRest({ output, part, kind }, textOf(text)))
+    const rest = (kind: string, parts: readonly Fields[]) =>
+      parts.map(({ text }, part) => reasonRest({ output, part, kind }, textOf(text)))
     return [...rest('summary', objectsOf(item.summary)), ...rest('content', objectsOf(item.content))].join('')
   }
 

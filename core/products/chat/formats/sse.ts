@@ -43,7 +43,8 @@ export function eventSplitter(): EventSplitter {
   }
 
   function hold(text: string): void {
-    if (pending.length + text.length > MAX_EVENT) throw new RangeError(`an event is longer than ${MAX_EVENT} characters`)
+    if (pending.length + text.length > MAX_EVENT)
+      throw new RangeError(`an event is longer than ${MAX_EVENT} characters`)
     pending += text
   }
 

@@ -9,14 +9,31 @@ import type { Fields } from './wire.ts'
  * changes nothing.
  */
 export function usageOf(usage: Fields): Fields {
-  const { prompt_tokens, completion_tokens, total_tokens, prompt_tokens_details, completion_tokens_details, ...others } = usage
-  const { prompt_cache_hit_tokens, prompt_cache_miss_tokens, cache_read_input_tokens, cache_creation_input_tokens, ...rest } = others
+  const {
+    prompt_tokens,
+    completion_tokens,
+    total_tokens,
+    prompt_tokens_details,
+    completion_tokens_details,
+    ...others
+  } = usage
+  const {
+    prompt_cache_hit_tokens,
+    prompt_cache_miss_tokens,
+    cache_read_input_tokens,
+    cache_creation_input_tokens,
+    ...rest
+  } = others
   const { cached_tokens, cached_creation_tokens, cache_write_tokens, ...details } = fieldsOf(prompt_tokens_details)
   const read = first(cached_tokens, cache_read_input_tokens, prompt_cache_hit_tokens)
   const written = first(cached_creation_tokens, cache_write_tokens, cache_creation_input_tokens)
   const prompt = first(prompt_tokens) || Math.max(first(total_tokens) - first(completion_tokens), 0)
   const total = Math.max(first(total_tokens), prompt + first(completion_tokens))
-  const promptDetails = { ...details, ...(read > 0 && { cached_tokens: read }), ...(written > 0 && { cached_creation_tokens: written }) }
+  const promptDetails = {
+    ...details,
+    ...(read > 0 && { cached_tokens: read }),
+    ...(written > 0 && { cached_creation_tokens: written }),
+  }
   const completionDetails = fieldsOf(completion_tokens_details)
   return {
     ...rest,
@@ -32,5 +49,8 @@ export function usageOf(usage: Fields): Fields {
 
 /** The first count above zero; 0 where there is none. */
 function first(...counts: readonly (Json | undefined)[]): number {
-  return counts.find((count) => typeof count === 'number' && Number.isFinite(count) && count > 0) as number | undefined ?? 0
+  return (
+    (counts.find((count) => typeof count === 'number' && Number.isFinite(count) && count > 0) as number | undefined) ??
+    0
+  )
 }

@@ -102,7 +102,9 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
   }
 
   function straightened(events: readonly string[]): Uint8Array | undefined {
-    return events.length === 0 ? undefined : encoder.encode(said(events.map((event) => `${event.split('\n').map(spelt).join('\n')}\n\n`).join('')))
+    return events.length === 0
+      ? undefined
+      : encoder.encode(said(events.map((event) => `${event.split('\n').map(spelt).join('\n')}\n\n`).join('')))
   }
 
   function ended(): Uint8Array | undefined {
@@ -201,7 +203,10 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
   }
 
   function messages({ event, data }: SseEvent, raw: string): string {
-    const told = event === 'message_start' || event === 'message_delta' || event === 'error' || data.includes('"error"') ? tryJson(data) : undefined
+    const told =
+      event === 'message_start' || event === 'message_delta' || event === 'error' || data.includes('"error"')
+        ? tryJson(data)
+        : undefined
     if (event === 'error' || told?.type === 'error') throw failed({ event, data })
     const counts = isFields(told?.message) ? told.message.usage : told?.usage
     if (isFields(counts)) usage = { ...(isFields(usage) ? usage : {}), ...counts }
@@ -228,7 +233,10 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
 
   /** Before its first real event a stream that fails is a refusal like any other, in the class that its vendor names. */
   function failed({ event, data }: { readonly event: string | undefined; readonly data: string }): ApiError {
-    return (hasBegun || hasContent ? undefined : upstream.apiErrorOf?.({ data, ...(event !== undefined && { event }) })) ?? broken()
+    return (
+      (hasBegun || hasContent ? undefined : upstream.apiErrorOf?.({ data, ...(event !== undefined && { event }) })) ??
+      broken()
+    )
   }
 
   function count(text: string): void {
@@ -313,14 +321,18 @@ function withReasoning(chunk: Fields): Fields {
 }
 
 function lastUsage(text: string): Json {
-  const [event] = text.split(EVENT_END).filter((raw) => raw.includes(COUNTED)).slice(-1)
+  const [event] = text
+    .split(EVENT_END)
+    .filter((raw) => raw.includes(COUNTED))
+    .slice(-1)
   return tryJson(parseEvent(event ?? '')?.data ?? '')?.usageMetadata ?? null
 }
 
 function renamer(upstream: string, ours: string): (text: string) => string {
   const [theirs, own] = [JSON.stringify(upstream), JSON.stringify(ours)]
   const [close, spaced] = [`"model":${theirs}`, `"model": ${theirs}`]
-  return (text) => (text.includes(close) ? text.replaceAll(close, `"model":${own}`) : text.replaceAll(spaced, `"model": ${own}`))
+  return (text) =>
+    text.includes(close) ? text.replaceAll(close, `"model":${own}`) : text.replaceAll(spaced, `"model": ${own}`)
 }
 
 // ── bytes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -333,7 +345,12 @@ const DATA = /^data:/m
 /** Whole events that each hold a JSON object by the look of it, and nothing else. */
 const NAMELESS = /^(?:data: \{[^\n]*\}\n\n)+$/
 const NAMED = /^(?:event: [\w.]+\ndata: \{[^\n]*\}\n\n)+$/
-const PLAIN: Readonly<Record<ChatFormat, RegExp>> = { chat: NAMELESS, messages: NAMED, responses: NAMED, generate_content: NAMELESS }
+const PLAIN: Readonly<Record<ChatFormat, RegExp>> = {
+  chat: NAMELESS,
+  messages: NAMED,
+  responses: NAMED,
+  generate_content: NAMELESS,
+}
 
 /** A comment says only that the upstream lives; its words are not ours to pass on. */
 const silence = (raw: string): string => (raw.trim() === '' ? '' : ': working\n\n')
@@ -371,7 +388,9 @@ function eventCutter() {
 
   return {
     push(bytes: Uint8Array): Uint8Array | undefined {
-      const end = lastEventEnd(bytes) || (edge.length > 0 ? Math.max(0, lastEventEnd([...edge, ...bytes.subarray(0, 3)]) - edge.length) : 0)
+      const end =
+        lastEventEnd(bytes) ||
+        (edge.length > 0 ? Math.max(0, lastEventEnd([...edge, ...bytes.subarray(0, 3)]) - edge.length) : 0)
       if (end === 0) {
         hold(bytes)
         return undefined

@@ -56,7 +56,14 @@ export async function harness(change: Partial<BatchedConfig> = {}): Promise<Harn
   }
 
   const payTo = privateKeyToAccount(key()).address
-  const config: BatchedConfig = { apiUrl: api.url, networks: [], payTo, alert: log.alert, fetch: through as typeof fetch, ...change }
+  const config: BatchedConfig = {
+    apiUrl: api.url,
+    networks: [],
+    payTo,
+    alert: log.alert,
+    fetch: through as typeof fetch,
+    ...change,
+  }
   const chain = batchedChain(config)
   const checked = await chain.check({ now })
   if (checked.kind !== 'ready') throw new Error(JSON.stringify(checked))
@@ -68,8 +75,15 @@ export async function harness(change: Partial<BatchedConfig> = {}): Promise<Harn
   async function submit(payment: Payment): Promise<string> {
     const { to, value } = payment.payload.authorization as { to: string; value: string }
     const paymentRequirements = { ...payment.accepted, payTo: to, amount: value }
-    const body = JSON.stringify({ paymentPayload: { ...payment, resource: { url: 'http://127.0.0.1/' } }, paymentRequirements })
-    const reply = (await (await fetch(`${api.url}/v1/x402/settle`, { method: 'POST', body })).json()) as { success: boolean; errorReason?: string; transaction: string }
+    const body = JSON.stringify({
+      paymentPayload: { ...payment, resource: { url: 'http://127.0.0.1/' } },
+      paymentRequirements,
+    })
+    const reply = (await (await fetch(`${api.url}/v1/x402/settle`, { method: 'POST', body })).json()) as {
+      success: boolean
+      errorReason?: string
+      transaction: string
+    }
     if (!reply.success) throw new Error(reply.errorReason)
     return reply.transaction
   }
@@ -96,7 +110,11 @@ export async function harness(change: Partial<BatchedConfig> = {}): Promise<Harn
     fund: async ({ address }, balance) => api.hold(address, balance),
     async transfersIn(transaction) {
       const own = api.transfers.filter(({ id }) => id === transaction)
-      return own.map(({ fromAddress, toAddress, amount }) => ({ from: fromAddress.toLowerCase(), to: toAddress.toLowerCase(), value: BigInt(amount) }))
+      return own.map(({ fromAddress, toAddress, amount }) => ({
+        from: fromAddress.toLowerCase(),
+        to: toAddress.toLowerCase(),
+        value: BigInt(amount),
+      }))
     },
     /** Nobody can take an authorization back here; one whose transfer has failed is as good as that. */
     cancel: async (_, payment) => api.advance(await submit(payment), 'failed'),

@@ -3,7 +3,12 @@ import { afterAll, describe, expect, test } from 'bun:test'
 import { CHAIN_CONFIGS } from '@circle-fin/x402-batching/client'
 import type { Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { type BatchedChain, batchedChain, type BatchedConfig, MAX_NETWORKS } from '../../../../adapters/chains/batched/mod.ts'
+import {
+  type BatchedChain,
+  batchedChain,
+  type BatchedConfig,
+  MAX_NETWORKS,
+} from '../../../../adapters/chains/batched/mod.ts'
 import { BATCHED, DOMAINS, LIVING } from '../../../../adapters/chains/batched/api.ts'
 import { readExact } from '../../../../adapters/chains/exact.ts'
 import { usdc } from '../../../../core/x402/money.ts'
@@ -18,7 +23,8 @@ import { type Answer, type Asked, type Desk, desk } from '../facilitator/facilit
 
 runLaws('batched', chainLaws, batchedSubject, {
   except: {
-    'verify() refuses an authorization that outlives the log search, and accepts one that ends with it': 'no log is searched: a transfer is found by its nonce, however old',
+    'verify() refuses an authorization that outlives the log search, and accepts one that ends with it':
+      'no log is searched: a transfer is found by its nonce, however old',
   },
 })
 
@@ -41,7 +47,11 @@ async function using(change: Partial<BatchedConfig>, work: (h: Harness) => Promi
 // ── who signed ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 describe('identify()', () => {
-  const base = { network: 'eip155:8453', asset: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913', wallet: '0x77777777Dcc4d5A8B6E418Fd04D8997ef11000eE' }
+  const base = {
+    network: 'eip155:8453',
+    asset: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913',
+    wallet: '0x77777777Dcc4d5A8B6E418Fd04D8997ef11000eE',
+  }
   const sepolia = { network: NETWORK, asset: ASSET, wallet: WALLET }
   const [fromBase, fromSepolia]: readonly Hex[] = [
     '0x2f90a629a69a10248ebee5306d8551f27f4b45b1bf8588a8c046f76764666522516f86a8804840eeb328a1267e14878ed7ad46479379cec47cb24b66a9f1519c1b',
@@ -51,12 +61,30 @@ describe('identify()', () => {
   /** EIP-3009, signed by 32 times 0x11. */
   function golden({ network, asset, wallet }: typeof base, signature: unknown): [Payment, Offer] {
     const payTo = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
-    const offer = { scheme: 'exact', network, asset, payTo, amount: '10000', maxTimeoutSeconds: 605_100, extra: { ...BATCHED, verifyingContract: wallet } }
-    const authorization = { from: '0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A', to: payTo, value: '10000', validAfter: '0', validBefore: '4102444800', nonce }
+    const offer = {
+      scheme: 'exact',
+      network,
+      asset,
+      payTo,
+      amount: '10000',
+      maxTimeoutSeconds: 605_100,
+      extra: { ...BATCHED, verifyingContract: wallet },
+    }
+    const authorization = {
+      from: '0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A',
+      to: payTo,
+      value: '10000',
+      validAfter: '0',
+      validBefore: '4102444800',
+      nonce,
+    }
     return [{ x402Version: 2, accepted: offer, payload: { signature, authorization } }, offer]
   }
 
-  test.each([['Base', base, fromBase], ['Base Sepolia', sepolia, fromSepolia]] as const)('knows the golden signature of %s, whatever is on offer today', async (_, place, signature) => {
+  test.each([
+    ['Base', base, fromBase],
+    ['Base Sepolia', sepolia, fromSepolia],
+  ] as const)('knows the golden signature of %s, whatever is on offer today', async (_, place, signature) => {
     const [payment, offer] = golden(place, signature)
     expect(await own.chain.identify(payment, offer, at())).toEqual({
       kind: 'known',
@@ -68,7 +96,11 @@ describe('identify()', () => {
   })
 
   test('refuses the golden signature of one network on the other', async () => {
-    expect(await own.chain.identify(...golden(base, fromSepolia), at())).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID', reason: expect.stringContaining('invalid_signature') })
+    expect(await own.chain.identify(...golden(base, fromSepolia), at())).toMatchObject({
+      kind: 'refused',
+      code: 'PAYMENT_INVALID',
+      reason: expect.stringContaining('invalid_signature'),
+    })
   })
 
   test('gives another key than the same nonce has as an authorization of the token', async () => {
@@ -82,7 +114,10 @@ describe('identify()', () => {
     const account = privateKeyToAccount(key())
     const mistaken = { ...own.offer, extra: { ...BATCHED } }
     const payment = await signPayment(account, mistaken, { now: START })
-    expect(await own.chain.identify(payment, own.offer, at())).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
+    expect(await own.chain.identify(payment, own.offer, at())).toMatchObject({
+      kind: 'refused',
+      code: 'PAYMENT_INVALID',
+    })
   })
 
   test('refuses an offer of another kind, and the signature of a contract wallet, and asks nobody', async () => {
@@ -90,9 +125,15 @@ describe('identify()', () => {
     const payment = await own.sign(payer, own.offer)
     const before = own.api.reads()
     const plain = { ...own.offer, extra: { name: 'USDC', version: '2' } }
-    expect(await own.chain.identify(payment, plain, at())).toMatchObject({ kind: 'refused', reason: expect.stringContaining('unsupported_domain') })
+    expect(await own.chain.identify(payment, plain, at())).toMatchObject({
+      kind: 'refused',
+      reason: expect.stringContaining('unsupported_domain'),
+    })
     const long = { ...payment, payload: { ...payment.payload, signature: `0x${'12'.repeat(200)}` } }
-    expect(await own.chain.identify(long, own.offer, at())).toMatchObject({ kind: 'refused', reason: expect.stringContaining('contract wallets cannot pay here') })
+    expect(await own.chain.identify(long, own.offer, at())).toMatchObject({
+      kind: 'refused',
+      reason: expect.stringContaining('contract wallets cannot pay here'),
+    })
     expect(own.api.reads()).toBe(before)
   })
 })
@@ -101,10 +142,21 @@ describe('identify()', () => {
 
 describe('what is offered', () => {
   const kindOf = (network: string, extra: object = {}) => {
-    const assets = [{ symbol: 'EURC', address: `0x${'e'.repeat(40)}`, decimals: 6 }, { symbol: 'USDC', address: ASSET, decimals: 6 }]
-    return { x402Version: 2, scheme: 'exact', network, extra: { ...BATCHED, verifyingContract: WALLET, assets, ...extra } }
+    const assets = [
+      { symbol: 'EURC', address: `0x${'e'.repeat(40)}`, decimals: 6 },
+      { symbol: 'USDC', address: ASSET, decimals: 6 },
+    ]
+    return {
+      x402Version: 2,
+      scheme: 'exact',
+      network,
+      extra: { ...BATCHED, verifyingContract: WALLET, assets, ...extra },
+    }
   }
-  const supporting = (...kinds: unknown[]): Answer => () => Response.json({ kinds, extensions: [], signers: {} })
+  const supporting =
+    (...kinds: unknown[]): Answer =>
+    () =>
+      Response.json({ kinds, extensions: [], signers: {} })
   const all = Object.keys(DOMAINS)
 
   async function checking(supported: Answer, change: Partial<BatchedConfig> = {}) {
@@ -115,22 +167,39 @@ describe('what is offered', () => {
   }
 
   test('is what the API supports: its USDC, its wallet contract, and the life that it wants to be left', async () => {
-    const { chain, checked } = await checking(supporting({ scheme: 'upto' }, 7, kindOf('eip155:8453', { minValiditySeconds: 700_000 }), kindOf(NETWORK)))
+    const { chain, checked } = await checking(
+      supporting({ scheme: 'upto' }, 7, kindOf('eip155:8453', { minValiditySeconds: 700_000 }), kindOf(NETWORK)),
+    )
     expect(checked).toMatchObject({ kind: 'ready', warnings: [] })
-    const terms = { scheme: 'exact', asset: ASSET, payTo: own.config.payTo, extra: { ...BATCHED, verifyingContract: WALLET } }
-    const expected = [{ ...terms, network: 'eip155:8453', minValiditySeconds: 700_000 }, { ...terms, network: NETWORK, minValiditySeconds: 604_800 }]
+    const terms = {
+      scheme: 'exact',
+      asset: ASSET,
+      payTo: own.config.payTo,
+      extra: { ...BATCHED, verifyingContract: WALLET },
+    }
+    const expected = [
+      { ...terms, network: 'eip155:8453', minValiditySeconds: 700_000 },
+      { ...terms, network: NETWORK, minValiditySeconds: 604_800 },
+    ]
     expect(chain.terms(START)).toEqual(expected)
   })
 
   test('is in the order of the operator, where he names networks', async () => {
-    const { networks } = await checking(supporting(kindOf('eip155:1'), kindOf('eip155:8453'), kindOf(NETWORK)), { networks: [NETWORK, 'eip155:1'] })
+    const { networks } = await checking(supporting(kindOf('eip155:1'), kindOf('eip155:8453'), kindOf(NETWORK)), {
+      networks: [NETWORK, 'eip155:1'],
+    })
     expect(networks).toEqual([NETWORK, 'eip155:1'])
   })
 
   test('leaves out other schemes, versions, tokens and networks, and what it cannot ask deposits of', async () => {
     const odd = [
-      kindOf('eip155:8453', { version: '2' }), kindOf('eip155:8453', { verifyingContract: ASSET }), kindOf('eip155:8453', { assets: [] }), kindOf('eip155:8453', { verifyingContract: 'x' }),
-      kindOf('eip155:8453', { assets: [{ symbol: 'USDC', address: ASSET, decimals: 18 }] }), { ...kindOf('eip155:8453'), x402Version: 1 }, kindOf('solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp'),
+      kindOf('eip155:8453', { version: '2' }),
+      kindOf('eip155:8453', { verifyingContract: ASSET }),
+      kindOf('eip155:8453', { assets: [] }),
+      kindOf('eip155:8453', { verifyingContract: 'x' }),
+      kindOf('eip155:8453', { assets: [{ symbol: 'USDC', address: ASSET, decimals: 18 }] }),
+      { ...kindOf('eip155:8453'), x402Version: 1 },
+      kindOf('solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp'),
     ]
     const { checked, networks } = await checking(supporting(...odd, kindOf('eip155:777'), kindOf(NETWORK)))
     expect(networks).toEqual([NETWORK])
@@ -142,9 +211,15 @@ describe('what is offered', () => {
   test('is so little that a 402 with three headers passes through every client', async () => {
     const { chain, checked } = await checking(supporting(...all.map((network) => kindOf(network))))
     expect(checked).toMatchObject({ kind: 'ready', warnings: [expect.stringContaining(all.at(-1) ?? '')] })
-    const offers = chain.terms(START).map((terms) => offerOf(terms, { amount: usdc(10n ** 9n), maxTimeoutSeconds: 600 }))
+    const offers = chain
+      .terms(START)
+      .map((terms) => offerOf(terms, { amount: usdc(10n ** 9n), maxTimeoutSeconds: 600 }))
     expect(offers).toHaveLength(MAX_NETWORKS)
-    const resource = { url: `https://farebox.example/${'x'.repeat(100)}`, description: 'y'.repeat(100), mimeType: 'application/json' }
+    const resource = {
+      url: `https://farebox.example/${'x'.repeat(100)}`,
+      description: 'y'.repeat(100),
+      mimeType: 'application/json',
+    }
     const { headers } = challenge(offers, resource, { error: 'Payment Required' })
     expect(Object.entries(headers).join('\r\n').length).toBeLessThan(16_000)
     expect(() => batchedChain({ ...own.config, networks: all })).toThrow(RangeError)
@@ -153,11 +228,31 @@ describe('what is offered', () => {
   const problems: readonly [string, Answer, Partial<BatchedConfig>, string][] = [
     ['a payTo that is no address', supporting(kindOf(NETWORK)), { payTo: '0x12' }, 'pay_to: '],
     ['a payTo that is the wallet contract', supporting(kindOf(NETWORK)), { payTo: WALLET }, 'pay_to: it is a contract'],
-    ['a network that the API does not support', supporting(kindOf(NETWORK)), { networks: ['eip155:1'] }, 'networks: eip155:1 is not supported'],
-    ['a network without a number', supporting(kindOf('eip155:777')), { networks: ['eip155:777'] }, 'networks: eip155:777 needs its number in domains'],
+    [
+      'a network that the API does not support',
+      supporting(kindOf(NETWORK)),
+      { networks: ['eip155:1'] },
+      'networks: eip155:1 is not supported',
+    ],
+    [
+      'a network without a number',
+      supporting(kindOf('eip155:777')),
+      { networks: ['eip155:777'] },
+      'networks: eip155:777 needs its number in domains',
+    ],
     ['an API without batches', supporting(), {}, 'api_url: it batches payments on no network'],
-    ['a URL where nothing is', () => new Response('nothing here', { status: 404 }), {}, 'api_url: its reply decides nothing (HTTP status 404)'],
-    ['a URL that has moved', () => new Response(null, { status: 308, headers: { location: '/x402/v1/x402/supported/' } }), {}, 'api_url: it redirects'],
+    [
+      'a URL where nothing is',
+      () => new Response('nothing here', { status: 404 }),
+      {},
+      'api_url: its reply decides nothing (HTTP status 404)',
+    ],
+    [
+      'a URL that has moved',
+      () => new Response(null, { status: 308, headers: { location: '/x402/v1/x402/supported/' } }),
+      {},
+      'api_url: it redirects',
+    ],
   ]
 
   test.each(problems)('check() finds %s, and nothing is offered', async (_, supported, change, problem) => {
@@ -167,7 +262,9 @@ describe('what is offered', () => {
   })
 
   test('check() of an API that does not answer is unavailable, and names no URL', async () => {
-    const { checked, networks } = await checking(() => new Response('<html>', { status: 503 }), { apiUrl: `${told.url}/secret-of-mine?key=hush` })
+    const { checked, networks } = await checking(() => new Response('<html>', { status: 503 }), {
+      apiUrl: `${told.url}/secret-of-mine?key=hush`,
+    })
     expect(checked).toMatchObject({ kind: 'unavailable' })
     expect(JSON.stringify(checked)).not.toMatch(/secret|hush|127\.0\.0\.1/)
     expect(networks).toEqual([])
@@ -203,7 +300,11 @@ describe('verify()', () => {
     own.api.hold(account.address, 1_000_000n)
     const offer = { ...own.offer, payTo: account.address }
     const verdict = await own.chain.verify(await signPayment(account, offer, { now: START }), offer, at())
-    expect(verdict).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID', reason: expect.stringContaining('self_transfer') })
+    expect(verdict).toMatchObject({
+      kind: 'refused',
+      code: 'PAYMENT_INVALID',
+      reason: expect.stringContaining('self_transfer'),
+    })
   })
 
   test('refuses seven days of life less a second, which the public client would sign for a plain offer, and names the time to sign', async () => {
@@ -211,15 +312,22 @@ describe('verify()', () => {
     const payment = await own.sign(payer, { ...own.offer, maxTimeoutSeconds: 604_799 })
     const verdict = await verify(own, payment)
     expect(verdict).toMatchObject({ kind: 'refused', code: 'PAYMENT_UNFUNDED' })
-    if (verdict.kind === 'refused') for (const said of ['authorization_validity_too_short', '604799', String(own.offer.maxTimeoutSeconds)]) expect(verdict.reason).toContain(said)
+    if (verdict.kind === 'refused')
+      for (const said of ['authorization_validity_too_short', '604799', String(own.offer.maxTimeoutSeconds)])
+        expect(verdict.reason).toContain(said)
   })
 
   test('refuses an authorization that outlives its offer by more than a month, and takes one of a month', async () => {
     const payer = await own.payer()
     const latest = BigInt(START / 1000 + own.offer.maxTimeoutSeconds + 31 * 86_400) - RESERVE
-    expect(await verify(own, await own.sign(payer, own.offer, { validBefore: latest }))).toMatchObject({ kind: 'valid' })
+    expect(await verify(own, await own.sign(payer, own.offer, { validBefore: latest }))).toMatchObject({
+      kind: 'valid',
+    })
     for (const validBefore of [latest + 1n, 2n ** 256n - 1n]) {
-      expect(await verify(own, await own.sign(payer, own.offer, { validBefore }))).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
+      expect(await verify(own, await own.sign(payer, own.offer, { validBefore }))).toMatchObject({
+        kind: 'refused',
+        code: 'PAYMENT_INVALID',
+      })
     }
   })
 
@@ -231,14 +339,20 @@ describe('verify()', () => {
 
   test('asks for deposits and for the nonce, and never has the API judge or settle', async () => {
     const paths: string[] = []
-    const listening = (async (url: string, init?: RequestInit) => (paths.push(new URL(url).pathname + new URL(url).search), await fetch(url, init))) as typeof fetch
+    const listening = (async (url: string, init?: RequestInit) => (
+      paths.push(new URL(url).pathname + new URL(url).search),
+      await fetch(url, init)
+    )) as typeof fetch
     await using({ fetch: listening }, async (h) => {
       const payer = await h.payer()
       const payment = await h.sign(payer, h.offer)
       const { nonce } = payment.payload.authorization as { nonce: string }
       paths.length = 0
       expect(await verify(h, payment)).toMatchObject({ kind: 'valid' })
-      expect(paths.toSorted()).toEqual(['/v1/balances', `/v1/x402/transfers?from=${payer.address.toLowerCase()}&nonce=${nonce}&network=${NETWORK}`])
+      expect(paths.toSorted()).toEqual([
+        '/v1/balances',
+        `/v1/x402/transfers?from=${payer.address.toLowerCase()}&nonce=${nonce}&network=${NETWORK}`,
+      ])
     })
   })
 })
@@ -250,7 +364,11 @@ describe('a doubtful reply', () => {
   type Say = Partial<Record<'settle' | 'transfers' | 'balances', Answer>>
   const tired: Answer = () => new Response('<html>', { status: 503 })
   const none: Answer = () => Response.json({ transfers: [] })
-  const rich: Answer = ({ json }) => Response.json({ token: 'USDC', balances: json.sources.map((source: object) => ({ ...source, balance: '1.000000' })) })
+  const rich: Answer = ({ json }) =>
+    Response.json({
+      token: 'USDC',
+      balances: json.sources.map((source: object) => ({ ...source, balance: '1.000000' })),
+    })
 
   /** A chain before a desk that says what it is told, and one signed payment. */
   async function asking(say: Say, change: Partial<BatchedConfig> = {}) {
@@ -266,11 +384,35 @@ describe('a doubtful reply', () => {
     told.asked.length = 0
     const { authorization } = payment.payload as { authorization: Record<'from' | 'to' | 'value' | 'nonce', string> }
     const { from, to, value, nonce } = authorization
-    const transfer = { id: ID, status: 'received', sendingNetwork: NETWORK, fromAddress: from, toAddress: to, amount: value, nonce, createdAt: new Date(START).toISOString() }
-    const showing = (change: object, more: readonly object[] = []): Answer => () => Response.json({ transfers: [{ ...transfer, ...change }, ...more] })
-    return { chain, payment, payer, showing, saying, settle: () => chain.settle(payment, own.offer, at()), fate: (now?: number) => chain.fate(payment, own.offer, at(now)), verify: () => chain.verify(payment, own.offer, at()) }
+    const transfer = {
+      id: ID,
+      status: 'received',
+      sendingNetwork: NETWORK,
+      fromAddress: from,
+      toAddress: to,
+      amount: value,
+      nonce,
+      createdAt: new Date(START).toISOString(),
+    }
+    const showing =
+      (change: object, more: readonly object[] = []): Answer =>
+      () =>
+        Response.json({ transfers: [{ ...transfer, ...change }, ...more] })
+    return {
+      chain,
+      payment,
+      payer,
+      showing,
+      saying,
+      settle: () => chain.settle(payment, own.offer, at()),
+      fate: (now?: number) => chain.fate(payment, own.offer, at(now)),
+      verify: () => chain.verify(payment, own.offer, at()),
+    }
   }
-  const saying = (body: object, status = 200): Answer => () => Response.json(body, { status })
+  const saying =
+    (body: object, status = 200): Answer =>
+    () =>
+      Response.json(body, { status })
   const receipt = { transaction: ID, network: NETWORK, amount: '10000' }
   const settles = (desk: Desk): Asked[] => desk.asked.filter(({ path }) => path.endsWith('/settle'))
 
@@ -278,8 +420,22 @@ describe('a doubtful reply', () => {
     const { chain, payment } = await asking({ settle: saying({ success: true, transaction: ID, network: NETWORK }) })
     const { authorization, signature } = payment.payload as { authorization: object; signature: string }
     const accepted = { ...payment.accepted, amount: '1', extra: { name: 'Gold' } }
-    await chain.settle({ ...payment, accepted, payload: { signature, authorization: { ...authorization, note: 'x' }, also: 'y' }, resource: 7 } as never, own.offer, at())
-    const paymentPayload = { x402Version: 2, resource: expect.objectContaining({ url: expect.any(String) }), accepted: own.offer, payload: { signature, authorization } }
+    await chain.settle(
+      {
+        ...payment,
+        accepted,
+        payload: { signature, authorization: { ...authorization, note: 'x' }, also: 'y' },
+        resource: 7,
+      } as never,
+      own.offer,
+      at(),
+    )
+    const paymentPayload = {
+      x402Version: 2,
+      resource: expect.objectContaining({ url: expect.any(String) }),
+      accepted: own.offer,
+      payload: { signature, authorization },
+    }
     expect(settles(told).map(({ json }) => json)).toEqual([{ paymentPayload, paymentRequirements: own.offer }])
   })
 
@@ -295,7 +451,11 @@ describe('a doubtful reply', () => {
     ['a used nonce that no transfer shows', saying({ success: false, errorReason: 'nonce_already_used' }), 'unknown'],
     ['an error of another form', saying({ message: 'Invalid request' }, 400), 'unknown'],
     ['HTML', tired, 'unknown'],
-    ['a redirect, which is not followed', () => new Response(null, { status: 307, headers: { location: '/x402/v1/x402/settle' } }), 'unknown'],
+    [
+      'a redirect, which is not followed',
+      () => new Response(null, { status: 307, headers: { location: '/x402/v1/x402/settle' } }),
+      'unknown',
+    ],
     ['more than is read', saying({ success: true, transaction: ID, padding: 'x'.repeat(70_000) }), 'unknown'],
   ]
 
@@ -322,7 +482,10 @@ describe('a doubtful reply', () => {
     expect(await made.settle()).toMatchObject({ kind: 'unknown' })
     const poor = saying({ success: false, errorReason: 'insufficient_balance' })
     made.saying({ settle: poor, transfers: none })
-    expect(await made.settle()).toMatchObject({ kind: 'unknown', reason: expect.stringContaining('may have been taken before') })
+    expect(await made.settle()).toMatchObject({
+      kind: 'unknown',
+      reason: expect.stringContaining('may have been taken before'),
+    })
     made.saying({ settle: poor, transfers: made.showing({}) })
     expect(await made.settle()).toMatchObject({ kind: 'settled' })
     made.saying({ transfers: none })
@@ -337,7 +500,10 @@ describe('a doubtful reply', () => {
     const gone = desk()
     await gone.close()
     const away = batchedChain({ ...own.config, apiUrl: gone.url })
-    expect(await away.settle(made.payment, own.offer, at())).toMatchObject({ kind: 'unknown', reason: expect.stringContaining('nothing was sent') })
+    expect(await away.settle(made.payment, own.offer, at())).toMatchObject({
+      kind: 'unknown',
+      reason: expect.stringContaining('nothing was sent'),
+    })
   })
 
   test('settle() ends at its deadline and with its caller, and when closed, as unknown', async () => {
@@ -355,14 +521,20 @@ describe('a doubtful reply', () => {
       const made = await asking({})
       made.saying({ transfers: made.showing({ status }) })
       const fate = await made.fate()
-      const expected = LIVING.includes(status) ? { kind: 'paid', receipt: { ...receipt, payer: made.payer.address } } : { kind: status === 'failed' ? 'dead' : 'unknown' }
+      const expected = LIVING.includes(status)
+        ? { kind: 'paid', receipt: { ...receipt, payer: made.payer.address } }
+        : { kind: status === 'failed' ? 'dead' : 'unknown' }
       expect(fate).toMatchObject(expected as never)
     }
   })
 
   test('fate() and verify() believe no list that was not filtered', async () => {
     const made = await asking({})
-    for (const change of [{ nonce: `0x${'1'.repeat(64)}` }, { fromAddress: `0x${'d'.repeat(40)}` }, { sendingNetwork: 'eip155:1' }]) {
+    for (const change of [
+      { nonce: `0x${'1'.repeat(64)}` },
+      { fromAddress: `0x${'d'.repeat(40)}` },
+      { sendingNetwork: 'eip155:1' },
+    ]) {
       made.saying({ balances: rich, transfers: made.showing(change) })
       expect([(await made.fate()).kind, (await made.verify()).kind]).toEqual(['unknown', 'unavailable'])
     }
@@ -371,7 +543,10 @@ describe('a doubtful reply', () => {
   test('fate() is not dead before the end by the clock of the API too', async () => {
     const made = await asking({})
     const end = START + 300_000
-    const dated = (ms: number): Answer => () => Response.json({ transfers: [] }, { headers: { date: new Date(ms).toUTCString() } })
+    const dated =
+      (ms: number): Answer =>
+      () =>
+        Response.json({ transfers: [] }, { headers: { date: new Date(ms).toUTCString() } })
     made.saying({ transfers: dated(end - 1_000) })
     expect(await made.fate(end + 60_000)).toEqual({ kind: 'open' })
     made.saying({ transfers: dated(end) })
@@ -380,10 +555,22 @@ describe('a doubtful reply', () => {
 
   const balances: readonly [string, Answer, string][] = [
     ['no word of the wallet', saying({ token: 'USDC', balances: [] }), 'refused'],
-    ['deposits on other networks only', ({ json }) => Response.json({ balances: [{ depositor: json.sources[0].depositor, domain: 7, balance: '5' }] }), 'refused'],
-    ['a fraction too little', ({ json }) => Response.json({ balances: [{ ...json.sources[0], balance: '0.0099999' }] }), 'refused'],
+    [
+      'deposits on other networks only',
+      ({ json }) => Response.json({ balances: [{ depositor: json.sources[0].depositor, domain: 7, balance: '5' }] }),
+      'refused',
+    ],
+    [
+      'a fraction too little',
+      ({ json }) => Response.json({ balances: [{ ...json.sources[0], balance: '0.0099999' }] }),
+      'refused',
+    ],
     ['just enough', ({ json }) => Response.json({ balances: [{ ...json.sources[0], balance: '0.01' }] }), 'valid'],
-    ['what is no amount', ({ json }) => Response.json({ balances: [{ ...json.sources[0], balance: '1e6' }] }), 'unavailable'],
+    [
+      'what is no amount',
+      ({ json }) => Response.json({ balances: [{ ...json.sources[0], balance: '1e6' }] }),
+      'unavailable',
+    ],
     ['an error', saying({ message: 'no' }, 400), 'unavailable'],
   ]
 
@@ -414,7 +601,8 @@ describe('refresh()', () => {
     if (settlement.kind !== 'settled') throw new Error(JSON.stringify(settlement))
     return { payment, transfer: settlement.receipt.transaction }
   }
-  const alerts = ({ log }: Pick<Harness, 'log'>) => log.lines.filter(({ level }) => level === 'alert').map(({ fields }) => fields)
+  const alerts = ({ log }: Pick<Harness, 'log'>) =>
+    log.lines.filter(({ level }) => level === 'alert').map(({ fields }) => fields)
   const look = (h: { chain: BatchedChain }, now: number) => h.chain.refresh({ now })
 
   test('calls a person once for a payment that has failed, and paid stays paid', () =>
@@ -427,7 +615,9 @@ describe('refresh()', () => {
       await look(h, START + 60_000)
       await look(h, START + 120_000)
       const { from: payer } = failing.payment.payload.authorization as { from: string }
-      expect(alerts(h)).toEqual([{ transfer: failing.transfer, status: 'failed', payer, amount: '0.010000', network: NETWORK }])
+      expect(alerts(h)).toEqual([
+        { transfer: failing.transfer, status: 'failed', payer, amount: '0.010000', network: NETWORK },
+      ])
       expect(await h.chain.fate(failing.payment, h.offer, at())).toMatchObject({ kind: 'paid' })
       expect(await h.chain.settle(failing.payment, h.offer, at())).toMatchObject({ kind: 'settled' })
     }))
@@ -443,7 +633,8 @@ describe('refresh()', () => {
 
   test('calls a person for what is not completed after a day, in each status', () =>
     using({}, async (h) => {
-      for (const status of ['received', 'batched', 'confirmed', 'completed'] as const) h.api.advance((await sold(h)).transfer, status)
+      for (const status of ['received', 'batched', 'confirmed', 'completed'] as const)
+        h.api.advance((await sold(h)).transfer, status)
       await look(h, START + DAY_MS - 1)
       expect(alerts(h)).toEqual([])
       await look(h, START + DAY_MS + 60_000)
@@ -475,12 +666,21 @@ describe('refresh()', () => {
       expect(alerts({ log }).map(({ status }) => status)).toEqual(['failed'])
       await look({ chain: batchedChain({ ...h.config, apiUrl: told.url, payTo: WALLET, alert: log.alert }) }, START)
       await look({ chain: batchedChain({ ...h.config, apiUrl: told.url, alert: log.alert }) }, START + DAY_MS)
-      expect(alerts({ log }).map(({ transfer, status }) => (transfer === young ? 'young' : status))).toEqual(['failed', 'failed', 'young'])
+      expect(alerts({ log }).map(({ transfer, status }) => (transfer === young ? 'young' : status))).toEqual([
+        'failed',
+        'failed',
+        'young',
+      ])
     }))
 
   test('calls a person once when for an hour nobody could ask', () =>
     using({}, async (h) => {
-      for (const [minutes, isDown] of [[0, true], [40, false], [50, true], [109, true]] as const) {
+      for (const [minutes, isDown] of [
+        [0, true],
+        [40, false],
+        [50, true],
+        [109, true],
+      ] as const) {
         h.outage(isDown)
         await look(h, START + minutes * 60_000)
       }
@@ -497,9 +697,21 @@ test('a job that was not collected in time is paid by a fresh signature, once, a
     const { shop, idle, clock } = kit({ ports: { chain: h.chain }, inlineMs: 0 })
     const payer = await h.payer()
     const asking = async (path: string, payment?: Payment, body?: object) => {
-      const headers = { 'content-type': 'application/json', ...(payment && { 'payment-signature': btoa(JSON.stringify(payment)) }) }
-      const response = await shop.fetch(new Request(`http://farebox.test${path}`, { method: body ? 'POST' : 'GET', headers, ...(body && { body: JSON.stringify(body) }) }))
-      return { status: response.status, body: (await response.json()) as { poll_url: string; accepts: [Offer]; payment: { tx_hash: string } } }
+      const headers = {
+        'content-type': 'application/json',
+        ...(payment && { 'payment-signature': btoa(JSON.stringify(payment)) }),
+      }
+      const response = await shop.fetch(
+        new Request(`http://farebox.test${path}`, {
+          method: body ? 'POST' : 'GET',
+          headers,
+          ...(body && { body: JSON.stringify(body) }),
+        }),
+      )
+      return {
+        status: response.status,
+        body: (await response.json()) as { poll_url: string; accepts: [Offer]; payment: { tx_hash: string } },
+      }
     }
     const quoted = await asking(GENERATIONS, undefined, FOX)
     const first = await h.sign(payer, quoted.body.accepts[0])
@@ -513,5 +725,7 @@ test('a job that was not collected in time is paid by a fresh signature, once, a
     const paid = await asking(job.poll_url, await h.sign(payer, late.body.accepts[0]))
     expect(paid.status).toBe(200)
     expect((await asking(job.poll_url, first)).status).toBe(200)
-    expect(h.api.transfers.map(({ id, amount }) => [id, amount])).toEqual([[paid.body.payment.tx_hash, quoted.body.accepts[0].amount]])
+    expect(h.api.transfers.map(({ id, amount }) => [id, amount])).toEqual([
+      [paid.body.payment.tx_hash, quoted.body.accepts[0].amount],
+    ])
   }))

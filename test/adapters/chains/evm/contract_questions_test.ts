@@ -111,7 +111,10 @@ test('a slow contract keeps nobody waiting, and is given up at its own deadline'
       const good = await many(3, async () => h.sign(await h.payer(), h.offer))
       const verdicts = await Promise.all(good.map((payment) => h.chain.verify(payment, h.offer, at(h))))
       expect(verdicts.map(({ kind }) => kind)).toEqual(['valid', 'valid', 'valid'])
-      expect(await waiting).toMatchObject({ kind: 'unavailable', reason: expect.stringContaining('no answer in 200 ms') })
+      expect(await waiting).toMatchObject({
+        kind: 'unavailable',
+        reason: expect.stringContaining('no answer in 200 ms'),
+      })
     },
     { maxRequests: 1, contracts: { timeoutMs: 200 } },
   ))
@@ -165,7 +168,10 @@ test('an answer is cut off while it is read, and the rest is never asked for', a
   const headers = { 'content-type': 'application/json' }
   const fetch = (async () => new Response(body(), { headers })) as unknown as typeof globalThis.fetch
   const rpc = evmRpc({ url: 'http://node.test', fetch })
-  expect(await rpc.alone('eth_call', [], { timeoutMs: 5_000, maxBytes: 4_096 })).toMatchObject({ kind: 'trouble', isTooLong: true })
+  expect(await rpc.alone('eth_call', [], { timeoutMs: 5_000, maxBytes: 4_096 })).toMatchObject({
+    kind: 'trouble',
+    isTooLong: true,
+  })
   expect(given).toBeLessThanOrEqual(4_096 + 3 * 1_024)
   rpc.close()
 })
@@ -175,7 +181,8 @@ test('an error of 300 KB is the wallet’s own; a page of the proxy’s is the n
     const payment = await paymentOf(h, YES)
     const isAbout = asks(new Set([fromOf(payment)]))
     const long = 'revert '.repeat(43_000)
-    const says = async (messages: readonly Message[]) => messages.map(({ id }) => ({ id, error: { code: 3, message: long } }))
+    const says = async (messages: readonly Message[]) =>
+      messages.map(({ id }) => ({ id, error: { code: 3, message: long } }))
     h.line.judge = (messages) => (messages.some(isAbout) ? says : 'fine')
     expect(await h.chain.identify(payment, h.offer, at(h))).toMatchObject({ kind: 'refused' })
     h.line.judge = (messages) => (messages.some(isAbout) ? 'garbage' : 'fine')

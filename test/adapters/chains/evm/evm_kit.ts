@@ -20,8 +20,16 @@ const TRANSFER = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523
 
 const UINTS = ['value', 'validAfter', 'validBefore'].map((name) => ({ name, type: 'uint256' }))
 const TYPES = {
-  TransferWithAuthorization: [{ name: 'from', type: 'address' }, { name: 'to', type: 'address' }, ...UINTS, { name: 'nonce', type: 'bytes32' }],
-  CancelAuthorization: [{ name: 'authorizer', type: 'address' }, { name: 'nonce', type: 'bytes32' }],
+  TransferWithAuthorization: [
+    { name: 'from', type: 'address' },
+    { name: 'to', type: 'address' },
+    ...UINTS,
+    { name: 'nonce', type: 'bytes32' },
+  ],
+  CancelAuthorization: [
+    { name: 'authorizer', type: 'address' },
+    { name: 'nonce', type: 'bytes32' },
+  ],
 }
 
 export type World = {
@@ -61,12 +69,22 @@ export async function world(): Promise<World> {
       offset = seconds * 1000 - Date.now()
     },
     setBalance: (address, balance) => ask('anvil_setStorageAt', ASSET, balanceSlot(address), pad(toHex(balance))),
-    balanceOf: async (address) => BigInt(await ask<Hex>('eth_call', { to: ASSET, data: `0x70a08231${word(address)}` }, 'latest')),
+    balanceOf: async (address) =>
+      BigInt(await ask<Hex>('eth_call', { to: ASSET, data: `0x70a08231${word(address)}` }, 'latest')),
     async act(to, data) {
       const nonce = Number(await ask<Hex>('eth_getTransactionCount', stranger.address, 'latest'))
       const fees = { gas: 1_000_000n, maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 0n }
-      const raw = await stranger.signTransaction({ chainId: 84532, nonce, ...(to ? { to: to as Hex } : {}), data, ...fees })
-      const receipt = await ask<{ status: Hex; transactionHash: Hex; contractAddress: Hex | null }>('eth_sendRawTransactionSync', raw)
+      const raw = await stranger.signTransaction({
+        chainId: 84532,
+        nonce,
+        ...(to ? { to: to as Hex } : {}),
+        data,
+        ...fees,
+      })
+      const receipt = await ask<{ status: Hex; transactionHash: Hex; contractAddress: Hex | null }>(
+        'eth_sendRawTransactionSync',
+        raw,
+      )
       if (receipt.status !== '0x1') throw new Error('it reverted')
       return receipt
     },
@@ -85,13 +103,18 @@ type Reply = { readonly id: number; readonly result?: unknown; readonly error?: 
 
 /** What happens to one HTTP request: `deaf` arrives, but its answer is lost; `lost` never arrives. A function answers in the node's place. */
 export type ApiError = 'fine' | 'lost' | 'deaf' | 'busy' | 'garbage' | Stand
-export type Stand = (messages: readonly Message[], forward: () => Promise<readonly Reply[]>) => Promise<readonly Reply[]>
+export type Stand = (
+  messages: readonly Message[],
+  forward: () => Promise<readonly Reply[]>,
+) => Promise<readonly Reply[]>
 
 /** What the node says, but for some messages something else. */
 export function instead(isIt: (message: Message) => boolean, said: object): Stand {
   return async (messages, forward) => {
     const replies = await forward()
-    return messages.map((message) => (isIt(message) ? { id: message.id, ...said } : (replies.find(({ id }) => id === message.id) ?? { id: message.id })))
+    return messages.map((message) =>
+      isIt(message) ? { id: message.id, ...said } : (replies.find(({ id }) => id === message.id) ?? { id: message.id }),
+    )
   }
 }
 
@@ -133,13 +156,25 @@ export const isReceipt = ({ method }: Message): boolean => method === 'eth_getTr
 // ── payments ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export function offerTo(payTo: string, amount = 10_000n): Offer {
-  return { scheme: 'exact', network: NETWORK, amount: String(amount), asset: ASSET, payTo, maxTimeoutSeconds: 300, extra: { ...DOMAIN } }
+  return {
+    scheme: 'exact',
+    network: NETWORK,
+    amount: String(amount),
+    asset: ASSET,
+    payTo,
+    maxTimeoutSeconds: 300,
+    extra: { ...DOMAIN },
+  }
 }
 
 let nonces = 0
 
 /** Signs as public clients do, and badly where told. */
-export async function signPayment(account: PrivateKeyAccount, offer: Offer, at: Signing & { now: number; from?: string }): Promise<Payment> {
+export async function signPayment(
+  account: PrivateKeyAccount,
+  offer: Offer,
+  at: Signing & { now: number; from?: string },
+): Promise<Payment> {
   const authorization = {
     from: at.from ?? account.address,
     to: at.to ?? offer.payTo,
@@ -152,9 +187,19 @@ export async function signPayment(account: PrivateKeyAccount, offer: Offer, at: 
   const name = at.forge === 'another domain' ? 'USD Coin' : extra.name
   const signer = at.forge === 'another key' ? privateKeyToAccount(keccak256(toHex('somebody else'))) : account
   const domain = domainOf(offer, { ...extra, name })
-  const signature = await signer.signTypedData({ domain, types: TYPES, primaryType: 'TransferWithAuthorization', message: authorization })
+  const signature = await signer.signTypedData({
+    domain,
+    types: TYPES,
+    primaryType: 'TransferWithAuthorization',
+    message: authorization,
+  })
   const { value, validAfter, validBefore } = authorization
-  const spelled = { ...authorization, value: String(value), validAfter: String(validAfter), validBefore: String(validBefore) }
+  const spelled = {
+    ...authorization,
+    value: String(value),
+    validAfter: String(validAfter),
+    validBefore: String(validBefore),
+  }
   return { x402Version: 2, accepted: offer, payload: { signature: bent(signature, at.forge), authorization: spelled } }
 }
 
@@ -175,7 +220,10 @@ function bent(signature: Hex, forge: Forgery | undefined): Hex {
 export type EvmHarness = ChainHarness & { readonly chain: EvmChain; readonly line: Line; readonly config: EvmConfig }
 
 /** One checked chain on the shared node, with a relayer of its own. */
-export async function evmHarness(world: World, change: Partial<EvmConfig> & { judge?: Line['judge'] } = {}): Promise<EvmHarness> {
+export async function evmHarness(
+  world: World,
+  change: Partial<EvmConfig> & { judge?: Line['judge'] } = {},
+): Promise<EvmHarness> {
   const wire = line()
   wire.judge = change.judge
   const relayerKey = world.key()
@@ -193,7 +241,10 @@ export async function evmHarness(world: World, change: Partial<EvmConfig> & { ju
   const offer = offerTo(payTo)
 
   /** Keeps what the node said, so that it can be said again when the node is to look as it was. */
-  async function recording(messages: readonly Message[], forward: () => Promise<readonly Reply[]>): Promise<readonly Reply[]> {
+  async function recording(
+    messages: readonly Message[],
+    forward: () => Promise<readonly Reply[]>,
+  ): Promise<readonly Reply[]> {
     const replies = await forward()
     return messages.map(({ id, method, params }) => {
       const said = JSON.stringify([method, params])
@@ -216,19 +267,31 @@ export async function evmHarness(world: World, change: Partial<EvmConfig> & { ju
       await world.setBalance(made.address, balance)
       return { address: made.address }
     },
-    sign: (payer, wanted, signing = {}) => signPayment(account(payer.address), wanted, { now: world.now(), ...signing }),
+    sign: (payer, wanted, signing = {}) =>
+      signPayment(account(payer.address), wanted, { now: world.now(), ...signing }),
     balanceOf: world.balanceOf,
     fund: (payer, balance) => world.setBalance(payer.address, balance),
     async transfersIn(transaction) {
       const receipt = await world.ask<{ logs: Log[] } | null>('eth_getTransactionReceipt', transaction)
-      const logs = (receipt?.logs ?? []).filter((log) => log.topics[0] === TRANSFER && log.address === ASSET.toLowerCase())
-      return logs.map(({ topics, data }) => ({ from: `0x${topics[1]?.slice(26)}`, to: `0x${topics[2]?.slice(26)}`, value: BigInt(data) }))
+      const logs = (receipt?.logs ?? []).filter(
+        (log) => log.topics[0] === TRANSFER && log.address === ASSET.toLowerCase(),
+      )
+      return logs.map(({ topics, data }) => ({
+        from: `0x${topics[1]?.slice(26)}`,
+        to: `0x${topics[2]?.slice(26)}`,
+        value: BigInt(data),
+      }))
     },
     async cancel(payer, payment) {
       const { nonce } = payment.payload.authorization as { nonce: Hex }
       const message = { authorizer: payer.address, nonce }
       const domain = domainOf(offer, DOMAIN)
-      const signature = await account(payer.address).signTypedData({ domain, types: TYPES, primaryType: 'CancelAuthorization', message })
+      const signature = await account(payer.address).signTypedData({
+        domain,
+        types: TYPES,
+        primaryType: 'CancelAuthorization',
+        message,
+      })
       const [r, s, v] = [signature.slice(2, 66), signature.slice(66, 130), signature.slice(130)]
       await world.act(ASSET, `0x5a049a70${[payer.address, nonce, v, r, s].map((part) => word(part)).join('')}`)
     },
@@ -271,4 +334,3 @@ export async function evmSubject(world: World): Promise<Subject<EvmHarness>> {
   const harness = await evmHarness(world)
   return { open: async () => harness, close: async () => harness.chain.close() }
 }
-

@@ -14,10 +14,17 @@ afterAll(() => chainWorld.close())
 
 const HOUR = 3_600_000
 const [FREE_ONLY, YES, NO] = [0n, 1n, 2n]
-const BLOCKED = { kind: 'refused', reason: expect.stringContaining('passed simulation and reverted on chain; nothing is sent for it until') }
-const settle = (h: EvmHarness, payment: Payment, now = h.now()) => h.chain.settle(payment, h.offer, { now, signal: AbortSignal.timeout(10_000) })
+const BLOCKED = {
+  kind: 'refused',
+  reason: expect.stringContaining('passed simulation and reverted on chain; nothing is sent for it until'),
+}
+const settle = (h: EvmHarness, payment: Payment, now = h.now()) =>
+  h.chain.settle(payment, h.offer, { now, signal: AbortSignal.timeout(10_000) })
 
-async function withChain(work: (h: EvmHarness) => Promise<void>, change: Parameters<typeof evmHarness>[1] = {}): Promise<void> {
+async function withChain(
+  work: (h: EvmHarness) => Promise<void>,
+  change: Parameters<typeof evmHarness>[1] = {},
+): Promise<void> {
   const h = await evmHarness(chainWorld, change)
   try {
     await work(h)
@@ -43,7 +50,10 @@ async function moody(h: EvmHarness, mood: bigint) {
   const sign = async () => {
     const validBefore = BigInt(Math.floor(h.now() / 1000) + 7_200)
     const payment = await signPayment(owner, h.offer, { now: h.now(), from: address, validBefore })
-    return { ...payment, payload: { ...payment.payload, signature: `0x00${String(payment.payload.signature).slice(2)}` } }
+    return {
+      ...payment,
+      payload: { ...payment.payload, signature: `0x00${String(payment.payload.signature).slice(2)}` },
+    }
   }
   return { address, feel, sign }
 }
@@ -63,8 +73,14 @@ test('a wallet that says yes only where gas is free is seen through in rehearsal
   withChain(async (h) => {
     const wallet = await moody(h, FREE_ONLY)
     const payment = await wallet.sign()
-    expect(await h.chain.identify(payment, h.offer, { now: h.now(), signal: AbortSignal.timeout(10_000) })).toMatchObject({ kind: 'known' })
-    for (let i = 0; i < 5; i++) expect(await settle(h, await wallet.sign())).toMatchObject({ kind: 'refused', reason: 'transaction simulation failed' })
+    expect(
+      await h.chain.identify(payment, h.offer, { now: h.now(), signal: AbortSignal.timeout(10_000) }),
+    ).toMatchObject({ kind: 'known' })
+    for (let i = 0; i < 5; i++)
+      expect(await settle(h, await wallet.sign())).toMatchObject({
+        kind: 'refused',
+        reason: 'transaction simulation failed',
+      })
     expect(await sent(h)).toBe(0)
   }))
 
@@ -73,7 +89,8 @@ test('what goes alone is rehearsed as it is sent: caller, gas and price', () =>
     const wallet = await moody(h, YES)
     const calls: Record<string, string>[] = []
     h.line.judge = (messages) => {
-      for (const { method, params } of messages) if (method === 'eth_call') calls.push(params[0] as Record<string, string>)
+      for (const { method, params } of messages)
+        if (method === 'eth_call') calls.push(params[0] as Record<string, string>)
       return 'fine'
     }
     expect(await settle(h, await wallet.sign())).toMatchObject({ kind: 'settled' })
@@ -91,7 +108,8 @@ test('a wallet that turns bad in the block burns gas twice in an hour, whatever 
       await wallet.feel(YES)
       return settle(h, await wallet.sign())
     }
-    for (let i = 0; i < 2; i++) expect(await attack()).toMatchObject({ kind: 'refused', reason: expect.stringContaining('reverted') })
+    for (let i = 0; i < 2; i++)
+      expect(await attack()).toMatchObject({ kind: 'refused', reason: expect.stringContaining('reverted') })
     const now = h.now()
     for (let i = 0; i < 6; i++) expect(await attack()).toMatchObject(BLOCKED)
     expect(await sent(h)).toBe(2)
@@ -113,7 +131,9 @@ test('and no more often with many payments at once', () =>
     const others = await Promise.all(Array.from({ length: 3 }, async () => h.sign(await h.payer(), h.offer)))
     const settlements = await Promise.all([...all, ...others].map((payment) => settle(h, payment)))
     expect(settlements.map(({ kind }) => kind)).toEqual([...Array(12).fill('refused'), ...Array(3).fill('settled')])
-    const reverted = settlements.filter((each) => each.kind === 'refused' && each.reason.includes('the transfer reverted'))
+    const reverted = settlements.filter(
+      (each) => each.kind === 'refused' && each.reason.includes('the transfer reverted'),
+    )
     expect(reverted.length).toBeLessThanOrEqual(2)
     expect(await sent(h)).toBeLessThanOrEqual(2 + 3)
   }))
@@ -153,7 +173,8 @@ test('a plain account may be emptied in between four times, and still pays; the 
       await h.fund(payer, 1_000_000n)
       return settlement
     }
-    for (let i = 0; i < 4; i++) expect(await drained()).toMatchObject({ kind: 'refused', reason: expect.stringContaining('reverted') })
+    for (let i = 0; i < 4; i++)
+      expect(await drained()).toMatchObject({ kind: 'refused', reason: expect.stringContaining('reverted') })
     expect(await settle(h, await h.sign(payer, h.offer))).toMatchObject({ kind: 'settled' })
     expect(await drained()).toMatchObject({ kind: 'refused', reason: expect.stringContaining('the transfer reverted') })
     const before = await sent(h)
@@ -181,7 +202,10 @@ test('strikes are forgotten an hour after the last, and the oldest payer first',
   revertLimiter.note(first, now)
   expect(revertLimiter.blockedUntil(first, true, now)).toBeUndefined()
   revertLimiter.note(first, now + 1_000)
-  expect([revertLimiter.blockedUntil(first, true, now), revertLimiter.blockedUntil(first, false, now)]).toEqual([now + 1_000 + HOUR, undefined])
+  expect([revertLimiter.blockedUntil(first, true, now), revertLimiter.blockedUntil(first, false, now)]).toEqual([
+    now + 1_000 + HOUR,
+    undefined,
+  ])
   expect(revertLimiter.blockedUntil(first, true, now + 999 + HOUR)).toBe(now + 1_000 + HOUR)
   expect(revertLimiter.blockedUntil(first, true, now + 1_000 + HOUR)).toBeUndefined()
   for (let i = 1; i < 10_000; i++) revertLimiter.note(payer(i), now)

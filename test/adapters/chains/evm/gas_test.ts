@@ -59,7 +59,14 @@ test('a relayer below its floor sells no more from the next reading on, and agai
     expect(chain.terms(now)).toHaveLength(1)
     await chain.refresh({ now: now + MINUTE })
     expect(chain.terms(now)).toEqual([])
-    expect(chain.closed?.(now)).toEqual({ code: 'no_gas', reason: expect.stringMatching(new RegExp(`^relayer_key: its account ${address} holds 0.000001 ether for gas, below the floor of 0\\.\\d+ ether`)) })
+    expect(chain.closed?.(now)).toEqual({
+      code: 'no_gas',
+      reason: expect.stringMatching(
+        new RegExp(
+          `^relayer_key: its account ${address} holds 0.000001 ether for gas, below the floor of 0\\.\\d+ ether`,
+        ),
+      ),
+    })
     await give(address, ETHER)
     await chain.refresh({ now: now + 2 * MINUTE })
     expect([chain.terms(now).length, chain.closed?.(now)]).toEqual([1, undefined])
@@ -110,7 +117,10 @@ test('a node that refuses for want of gas sends nothing, loses nothing, and stop
     await give(address, 1n)
     const now = h.now()
     expect(h.chain.terms(now)).toHaveLength(1)
-    expect(await settle(h, h.chain, paid)).toMatchObject({ kind: 'unavailable', reason: expect.stringMatching(/nothing was sent.*insufficient funds/i) })
+    expect(await settle(h, h.chain, paid)).toMatchObject({
+      kind: 'unavailable',
+      reason: expect.stringMatching(/nothing was sent.*insufficient funds/i),
+    })
     expect(h.chain.terms(now)).toEqual([])
     expect(h.chain.closed?.(now)).toMatchObject({ code: 'no_gas' })
     expect(await h.chain.fate(paid, h.offer, { now, signal: signal() })).toEqual({ kind: 'open' })
@@ -196,7 +206,12 @@ test('without a funded key it says of each why it does not serve', () =>
     expect(two.keys().map(({ kind }) => kind)).toEqual(['elsewhere', 'low', 'wrong'])
     const closed = two.closed?.(now)
     expect(closed?.code).toBe('no_gas')
-    for (const said of [`${held}: another replica holds it`, `${poor}: its account ${poor} holds 0.000000000000000001 ether`, `${coded}: its account ${coded} has code`]) expect(closed?.reason).toContain(said)
+    for (const said of [
+      `${held}: another replica holds it`,
+      `${poor}: its account ${poor} holds 0.000000000000000001 ether`,
+      `${coded}: its account ${coded} has code`,
+    ])
+      expect(closed?.reason).toContain(said)
     expect(two.terms(now)).toEqual([])
     close()
   }))
@@ -204,7 +219,10 @@ test('without a funded key it says of each why it does not serve', () =>
 test('keys of which none can ever pay are a mistake of the configuration', () =>
   withChain(async (h) => {
     const { open, close } = await replicas(h, 2)
-    expect(await open('one').check({ now: h.now() })).toMatchObject({ kind: 'wrong', problems: [expect.stringContaining('relayer_key'), expect.stringContaining('0 ether')] })
+    expect(await open('one').check({ now: h.now() })).toMatchObject({
+      kind: 'wrong',
+      problems: [expect.stringContaining('relayer_key'), expect.stringContaining('0 ether')],
+    })
     close()
   }))
 
@@ -215,7 +233,8 @@ test('a key whose balance the node does not tell is unreadable, and not called e
     const chain = open('one')
     const now = h.now()
     await chain.check({ now })
-    h.line.judge = () => instead(({ method }) => method === 'eth_getBalance', { error: { code: -32000, message: 'no state' } })
+    h.line.judge = () =>
+      instead(({ method }) => method === 'eth_getBalance', { error: { code: -32000, message: 'no state' } })
     expect(await chain.renew(now)).toBe(false)
     expect(chain.keys().map(({ kind }) => kind)).toEqual(['unreadable', 'unreadable'])
     expect(chain.closed?.(now)).toMatchObject({ code: 'no_key', reason: expect.stringContaining('it cannot be read') })
@@ -239,9 +258,15 @@ test('a gateway without gas answers 503 with Retry-After before any 402, and tel
     await give(address, 1n)
     await chain.refresh({ now: clock.now() + MINUTE })
     const { status, body, headers } = await buyer().ask()
-    expect([status, body.error, headers.get('retry-after'), headers.get('payment-required')]).toEqual([503, 'Not ready', '60', null])
+    expect([status, body.error, headers.get('retry-after'), headers.get('payment-required')]).toEqual([
+      503,
+      'Not ready',
+      '60',
+      null,
+    ])
     expect(JSON.stringify(body)).not.toContain(address)
-    const health = async (path: string, init: RequestInit = {}) => (await shop.fetch(new Request(`http://localhost${path}`, init))).json()
+    const health = async (path: string, init: RequestInit = {}) =>
+      (await shop.fetch(new Request(`http://localhost${path}`, init))).json()
     expect(await health('/api/health')).toMatchObject({ ready: false })
     const seen = await health('/api/v1/health/chain')
     expect(seen).toMatchObject({ status: 'degraded', reason: 'no_gas', networks: [] })
@@ -290,4 +315,3 @@ test('a transaction under way with a key that is left keeps its lease until it i
     expect(await isFree(end + 3)).toBe(true)
     close()
   }))
-

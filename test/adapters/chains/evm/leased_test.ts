@@ -53,16 +53,33 @@ function fleet(keys: readonly string[] = ['one'], cash: CashChain = cashChain())
     const chain = leasedChain({
       keys: keys.map((key) => ({ name: `relayer:${key}`, key })),
       build,
-      take: (name, at) => (lost.has(owner) ? Promise.reject(new Error('storage is away')) : storage.lease(name, owner, at)),
+      take: (name, at) =>
+        lost.has(owner) ? Promise.reject(new Error('storage is away')) : storage.lease(name, owner, at),
       leaseMs: LEASE,
     })
     const [reader] = built
     if (!reader) throw new Error('nothing was built')
     /** The keys that it can send with, in the order of taking. */
     const senders = () => built.slice(1)
-    return { chain, reader, senders, holding: () => senders().filter(({ isClosed }) => !isClosed).map(({ key }) => key) }
+    return {
+      chain,
+      reader,
+      senders,
+      holding: () =>
+        senders()
+          .filter(({ isClosed }) => !isClosed)
+          .map(({ key }) => key),
+    }
   }
-  return { cash, storage, replica, state, balances, away: (owner: string) => lost.add(owner), back: (owner: string) => lost.delete(owner) }
+  return {
+    cash,
+    storage,
+    replica,
+    state,
+    balances,
+    away: (owner: string) => lost.add(owner),
+    back: (owner: string) => lost.delete(owner),
+  }
 }
 
 const offers = (chain: LeasedChain, now: number) => chain.terms(now).length
@@ -86,7 +103,11 @@ describe('a relayer key', () => {
   test('is held by one replica at a time: two replicas hold two', async () => {
     const { replica } = fleet(['one', 'two'])
     const [first, second, third] = [replica('first'), replica('second'), replica('third')]
-    expect([await first.chain.renew(START), await second.chain.renew(START), await third.chain.renew(START)]).toEqual([true, true, false])
+    expect([await first.chain.renew(START), await second.chain.renew(START), await third.chain.renew(START)]).toEqual([
+      true,
+      true,
+      false,
+    ])
     expect([first.holding(), second.holding(), third.holding()]).toEqual([['one'], ['two'], []])
   })
 
@@ -96,7 +117,12 @@ describe('a relayer key', () => {
     for (let now = START; now < START + 10 * LEASE; now += LEASE / 3) {
       expect([await first.chain.renew(now), await second.chain.renew(now)]).toEqual([true, true])
     }
-    expect([first.senders().length, second.senders().length, first.holding(), second.holding()]).toEqual([1, 1, ['one'], ['two']])
+    expect([first.senders().length, second.senders().length, first.holding(), second.holding()]).toEqual([
+      1,
+      1,
+      ['one'],
+      ['two'],
+    ])
   })
 
   test('goes to another replica when its holder has not renewed it for a lease, not a millisecond before', async () => {
@@ -107,7 +133,10 @@ describe('a relayer key', () => {
     expect([offers(first.chain, START + LEASE - 1), offers(second.chain, START + LEASE - 1)]).toEqual([1, 0])
     expect(await second.chain.renew(START + LEASE)).toBe(true)
     expect([offers(first.chain, START + LEASE), offers(second.chain, START + LEASE)]).toEqual([0, 1])
-    expect([await settleOn(cash, first.chain, START + LEASE), await settleOn(cash, second.chain, START + LEASE)]).toEqual(['unknown', 'settled'])
+    expect([
+      await settleOn(cash, first.chain, START + LEASE),
+      await settleOn(cash, second.chain, START + LEASE),
+    ]).toEqual(['unknown', 'settled'])
   })
 
   test('goes at once when it is released', async () => {
@@ -115,13 +144,26 @@ describe('a relayer key', () => {
     const [first, second] = [replica('first'), replica('second')]
     await first.chain.renew(START)
     await first.chain.release(START + 1)
-    expect([first.holding(), offers(first.chain, START + 1), await second.chain.renew(START + 1)]).toEqual([[], 0, true])
+    expect([first.holding(), offers(first.chain, START + 1), await second.chain.renew(START + 1)]).toEqual([
+      [],
+      0,
+      true,
+    ])
     await first.chain.release(START + 2)
     expect(await second.chain.renew(START + 3)).toBe(true)
   })
 
   test('must be there', () => {
-    expect(() => leasedChain({ keys: [], build: () => { throw new Error('nothing to build') }, take: async () => true, leaseMs: LEASE })).toThrow('a relayer key is needed')
+    expect(() =>
+      leasedChain({
+        keys: [],
+        build: () => {
+          throw new Error('nothing to build')
+        },
+        take: async () => true,
+        leaseMs: LEASE,
+      }),
+    ).toThrow('a relayer key is needed')
   })
 })
 
@@ -164,7 +206,11 @@ describe('without a key', () => {
     const [first, second] = [replica('first'), replica('second')]
     await first.chain.renew(START)
     await second.chain.renew(START)
-    expect([offers(second.chain, START), await settleOn(cash, second.chain), cash.transfers.length]).toEqual([0, 'unknown', 0])
+    expect([offers(second.chain, START), await settleOn(cash, second.chain), cash.transfers.length]).toEqual([
+      0,
+      'unknown',
+      0,
+    ])
     expect([first, second].flatMap(({ senders }) => senders()).every(({ settled }) => settled === 0)).toBe(true)
   })
 
@@ -174,7 +220,11 @@ describe('without a key', () => {
     const offer = cash.offer(10_000n)
     const payment = cash.sign(offer, { from: cash.wallet('alice'), now: START })
     const at = { now: START, signal: AbortSignal.timeout(1_000) }
-    expect([(await chain.identify(payment, offer, at)).kind, (await chain.verify(payment, offer, at)).kind, (await chain.fate(payment, offer, at)).kind]).toEqual(['known', 'refused', 'open'])
+    expect([
+      (await chain.identify(payment, offer, at)).kind,
+      (await chain.verify(payment, offer, at)).kind,
+      (await chain.fate(payment, offer, at)).kind,
+    ]).toEqual(['known', 'refused', 'open'])
     chain.close()
     expect(reader.isClosed).toBe(true)
   })
@@ -183,15 +233,20 @@ describe('without a key', () => {
     const { replica, state, storage } = fleet(['one', 'two'])
     const { chain, senders, holding } = replica('blind')
     state.check = async () => ({ kind: 'unavailable', reason: 'the node is away' })
-    expect([await chain.check(), await chain.renew(START)]).toEqual([{ kind: 'unavailable', reason: 'the node is away' }, false])
+    expect([await chain.check(), await chain.renew(START)]).toEqual([
+      { kind: 'unavailable', reason: 'the node is away' },
+      false,
+    ])
     expect([senders().length, holding()]).toEqual([2, []])
-    for (const key of ['one', 'two']) expect(await storage.lease(`relayer:${key}`, 'other', { now: START, until: START + 1 })).toBe(true)
+    for (const key of ['one', 'two'])
+      expect(await storage.lease(`relayer:${key}`, 'other', { now: START, until: START + 1 })).toBe(true)
   })
 
   test('of a key that does not fit the chain, the next one is taken', async () => {
     const { replica, state } = fleet(['poor', 'rich'])
     const { chain, senders, holding } = replica('first')
-    state.check = async () => (senders().at(-1)?.key === 'poor' ? { kind: 'wrong', problems: ['relayer_key: nothing to pay gas with'] } : READY)
+    state.check = async () =>
+      senders().at(-1)?.key === 'poor' ? { kind: 'wrong', problems: ['relayer_key: nothing to pay gas with'] } : READY
     expect([await chain.renew(START), holding()]).toEqual([true, ['rich']])
   })
 })
@@ -223,7 +278,11 @@ describe('two gateways over one key', () => {
     const ask = async () => [await first.buyer().ask(), await second.buyer().ask()].map(({ status }) => status)
     expect(await ask()).toEqual([402, 503])
     const closed = await second.buyer().ask()
-    expect([closed.body.error, closed.headers.get('retry-after'), closed.headers.get('payment-required')]).toEqual(['Not ready', '5', null])
+    expect([closed.body.error, closed.headers.get('retry-after'), closed.headers.get('payment-required')]).toEqual([
+      'Not ready',
+      '5',
+      null,
+    ])
     await clock.advance(LEASE)
     await second.leased.renew(clock.now())
     expect(await ask()).toEqual([503, 402])

@@ -30,7 +30,10 @@ const at = (h: EvmHarness) => ({ now: h.now(), signal: timeouts() })
 const settle = (h: EvmHarness, payment: Payment) => h.chain.settle(payment, h.offer, at(h))
 const relayerOf = (h: EvmHarness) => privateKeyToAccount(h.config.relayerKey as Hex)
 
-async function withChain(work: (h: EvmHarness) => Promise<void>, change: Parameters<typeof evmHarness>[1] = {}): Promise<void> {
+async function withChain(
+  work: (h: EvmHarness) => Promise<void>,
+  change: Parameters<typeof evmHarness>[1] = {},
+): Promise<void> {
   const h = await evmHarness(chainWorld, change)
   try {
     await work(h)
@@ -55,7 +58,10 @@ async function expectOnePaid(h: EvmHarness, settlement: Settlement): Promise<voi
 }
 
 /** A node that does not know eth_sendRawTransactionSync, as most do. */
-const noSync = () => instead(({ method }) => method === 'eth_sendRawTransactionSync', { error: { code: -32601, message: 'the method does not exist' } })
+const noSync = () =>
+  instead(({ method }) => method === 'eth_sendRawTransactionSync', {
+    error: { code: -32601, message: 'the method does not exist' },
+  })
 
 /** Refuses the first send with these words, without passing it on. */
 function refusingOnce(message: string): Line['judge'] {
@@ -96,7 +102,13 @@ describe('a send', () => {
       { judge: noSync },
     ))
 
-  const words = ['already known', 'nonce too low', 'replacement transaction underpriced', 'max fee per gas less than block base fee', 'internal error']
+  const words = [
+    'already known',
+    'nonce too low',
+    'replacement transaction underpriced',
+    'max fee per gas less than block base fee',
+    'internal error',
+  ]
   for (const said of words) {
     test(`that is answered with "${said}" goes through, once`, () =>
       withChain(async (h) => {
@@ -112,10 +124,12 @@ describe('a send', () => {
         if (!messages.some(isSend)) return 'fine'
         prices.push(parseTransaction(String(messages.find(isSend)?.params[0]) as Hex).maxFeePerGas ?? 0n)
         if (prices.length > 3) return 'fine'
-        return async () => messages.map(({ id }) => ({ id, error: { code: -32000, message: 'replacement transaction underpriced' } }))
+        return async () =>
+          messages.map(({ id }) => ({ id, error: { code: -32000, message: 'replacement transaction underpriced' } }))
       }
       await expectOnePaid(h, await settle(h, await onePayment(h)))
-      for (const [i, price] of prices.slice(1).entries()) expect(price * 10n).toBeGreaterThanOrEqual((prices[i] as bigint) * 11n)
+      for (const [i, price] of prices.slice(1).entries())
+        expect(price * 10n).toBeGreaterThanOrEqual((prices[i] as bigint) * 11n)
     }))
 
   test('stops waiting for receipts with a node that no longer hands them out', () =>
@@ -140,12 +154,20 @@ describe('a send', () => {
           return async () => {
             const { nonce } = parseTransaction(raw as Hex)
             const fees = { gas: 21_000n, maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 0n }
-            const other = await relayer.signTransaction({ chainId: 84532, nonce: nonce ?? 0, to: relayer.address, ...fees })
+            const other = await relayer.signTransaction({
+              chainId: 84532,
+              nonce: nonce ?? 0,
+              to: relayer.address,
+              ...fees,
+            })
             await chainWorld.ask('eth_sendRawTransactionSync', other).catch(() => {})
             throw new TypeError('connection reset')
           }
         }
-        expect(await settle(h, payment)).toMatchObject({ kind: 'unknown', reason: expect.stringContaining('may still be mined') })
+        expect(await settle(h, payment)).toMatchObject({
+          kind: 'unknown',
+          reason: expect.stringContaining('may still be mined'),
+        })
         h.heal()
         await expectOnePaid(h, await settle(h, payment))
       },
@@ -184,7 +206,10 @@ describe('a send', () => {
     withChain(async (h) => {
       const [one, two] = (await payments(h, 2)) as [Payment, Payment]
       h.line.judge = refusingOnce('insufficient funds for gas * price + value')
-      expect(await settle(h, one)).toMatchObject({ kind: 'unavailable', reason: expect.stringContaining('nothing was sent') })
+      expect(await settle(h, one)).toMatchObject({
+        kind: 'unavailable',
+        reason: expect.stringContaining('nothing was sent'),
+      })
       expect(await h.chain.fate(one, h.offer, at(h))).toEqual({ kind: 'open' })
       await expectOnePaid(h, await settle(h, two))
       expect(await settle(h, one)).toMatchObject({ kind: 'settled' })
@@ -197,31 +222,42 @@ describe('a send', () => {
       const relayer = relayerOf(h)
       for (const nonce of [1, 2, 3]) {
         const fees = { gas: 21_000n, maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 0n }
-        await chainWorld.ask('eth_sendRawTransactionSync', await relayer.signTransaction({ chainId: 84532, nonce, to: relayer.address, ...fees }))
+        await chainWorld.ask(
+          'eth_sendRawTransactionSync',
+          await relayer.signTransaction({ chainId: 84532, nonce, to: relayer.address, ...fees }),
+        )
       }
       const more = await Promise.all((await payments(h, 4)).map((payment) => settle(h, payment)))
       expect(more.map((each) => each.kind)).toEqual(Array(4).fill('settled'))
     }))
 
   test('outlives a node that has forgotten the last blocks', () =>
-    withChain(async (h) => {
-      for (const payment of await payments(h, 3)) expect(await settle(h, payment)).toMatchObject({ kind: 'settled' })
-      await chainWorld.ask('anvil_setNonce', relayerOf(h).address, '0x1')
-      const more = await Promise.all((await payments(h, 3)).map((payment) => settle(h, payment)))
-      expect(more.map((each) => each.kind)).toEqual(Array(3).fill('settled'))
-    }, { judge: noSync }))
+    withChain(
+      async (h) => {
+        for (const payment of await payments(h, 3)) expect(await settle(h, payment)).toMatchObject({ kind: 'settled' })
+        await chainWorld.ask('anvil_setNonce', relayerOf(h).address, '0x1')
+        const more = await Promise.all((await payments(h, 3)).map((payment) => settle(h, payment)))
+        expect(more.map((each) => each.kind)).toEqual(Array(3).fill('settled'))
+      },
+      { judge: noSync },
+    ))
 })
 
 describe('a transaction that waits in the mempool', () => {
   type Pending = Record<string, Record<string, { hash: Hex; maxFeePerGas: Hex }>>
   const waiting = async (h: EvmHarness) => {
     const { pending, queued } = await chainWorld.ask<{ pending: Pending; queued: Pending }>('txpool_content')
-    const own = (pool: Pending) => Object.values(pool[relayerOf(h).address.toLowerCase()] ?? pool[relayerOf(h).address] ?? {})
+    const own = (pool: Pending) =>
+      Object.values(pool[relayerOf(h).address.toLowerCase()] ?? pool[relayerOf(h).address] ?? {})
     return [...own(pending), ...own(queued)]
   }
 
   /** Work while nothing is mined, watching the pool: `until` is asked at each request that the chain makes. */
-  async function unmined(h: EvmHarness, payment: Payment, until: (count: number) => Promise<boolean>): Promise<Settlement> {
+  async function unmined(
+    h: EvmHarness,
+    payment: Payment,
+    until: (count: number) => Promise<boolean>,
+  ): Promise<Settlement> {
     await chainWorld.ask('evm_setIntervalMining', 0)
     let looks = 0
     let isOver = false
@@ -285,7 +321,9 @@ describe('a transaction that waits in the mempool', () => {
           if (messages.some(isReceipt)) stop.abort()
           return 'fine'
         }
-        expect(await h.chain.settle(payment, h.offer, { now: h.now(), signal: stop.signal })).toMatchObject({ kind: 'unknown' })
+        expect(await h.chain.settle(payment, h.offer, { now: h.now(), signal: stop.signal })).toMatchObject({
+          kind: 'unknown',
+        })
         expect(await h.chain.fate(payment, h.offer, at(h))).toEqual({ kind: 'open' })
         await chainWorld.ask('evm_setAutomine', true)
         await chainWorld.ask('evm_mine')
@@ -332,7 +370,14 @@ describe('many at once', () => {
         }
       }
       const settlements = await Promise.all(all.map((payment) => settle(h, payment)))
-      expect(settlements.map((each) => each.kind)).toEqual(['settled', 'refused', 'settled', 'settled', 'refused', 'settled'])
+      expect(settlements.map((each) => each.kind)).toEqual([
+        'settled',
+        'refused',
+        'settled',
+        'settled',
+        'refused',
+        'settled',
+      ])
       const used = settlements.flatMap((each) => (each.kind === 'settled' ? [each.receipt.transaction] : []))
       expect(new Set(used).size).toBe(1)
       expect(await h.balanceOf(h.offer.payTo)).toBe(40_000n)
@@ -359,15 +404,46 @@ describe('many at once', () => {
         expect(await h.chain.verify(all[0]!, h.offer, at(h))).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
         expect(await h.chain.fate(all[0]!, h.offer, at(h))).toMatchObject({ kind: 'paid' })
       },
-      { judge: () => instead(({ method, params: [address] }) => method === 'eth_getCode' && address === MULTICALL.toLowerCase(), { result: '0x' }) },
+      {
+        judge: () =>
+          instead(({ method, params: [address] }) => method === 'eth_getCode' && address === MULTICALL.toLowerCase(), {
+            result: '0x',
+          }),
+      },
     ))
 })
 
 describe('a bad node', () => {
-  const words: readonly unknown[] = [null, '', '0x', '0x0', '0xzz', `0x${'0'.repeat(64)}`, `0x${'f'.repeat(64)}`, 'x'.repeat(5_000)]
-  const junk: readonly unknown[] = [...words, 7, -1, true, [], {}, [null], { logs: [] }, { number: '0x', timestamp: '0x' }]
+  const words: readonly unknown[] = [
+    null,
+    '',
+    '0x',
+    '0x0',
+    '0xzz',
+    `0x${'0'.repeat(64)}`,
+    `0x${'f'.repeat(64)}`,
+    'x'.repeat(5_000),
+  ]
+  const junk: readonly unknown[] = [
+    ...words,
+    7,
+    -1,
+    true,
+    [],
+    {},
+    [null],
+    { logs: [] },
+    { number: '0x', timestamp: '0x' },
+  ]
 
-  for (const method of ['everything', 'eth_call', 'eth_getCode', 'eth_getLogs', 'eth_getTransactionReceipt', 'eth_getBlockByNumber']) {
+  for (const method of [
+    'everything',
+    'eth_call',
+    'eth_getCode',
+    'eth_getLogs',
+    'eth_getTransactionReceipt',
+    'eth_getBlockByNumber',
+  ]) {
     test(`that answers ${method} with junk is never believed`, () =>
       withChain(async (h) => {
         const used = await onePayment(h)
@@ -376,9 +452,11 @@ describe('a bad node', () => {
         const chain = evmChain(h.config) // has not seen the payment made
         await chain.check()
         for (const value of junk) {
-          h.line.judge = () => instead((message) => method === 'everything' || message.method === method, { result: value })
+          h.line.judge = () =>
+            instead((message) => method === 'everything' || message.method === method, { result: value })
           const verdict = await h.chain.verify(fresh, h.offer, at(h))
-          if (method !== 'everything' && !['eth_call', 'eth_getCode'].includes(method)) expect(verdict.kind).toBe('valid')
+          if (method !== 'everything' && !['eth_call', 'eth_getCode'].includes(method))
+            expect(verdict.kind).toBe('valid')
           else if (method !== 'eth_getCode') expect(verdict.kind).toBe('unavailable')
           const fate = await chain.fate(used, h.offer, at(h))
           expect(['unknown', 'paid']).toContain(fate.kind)
@@ -424,7 +502,10 @@ describe('a bad node', () => {
       await h.mineAt(Math.ceil(h.now() / 1000) + 60)
       expect(await h.chain.fate(await onePayment(h), h.offer, at(h))).toEqual({ kind: 'open' })
       h.rewind(true)
-      expect(await h.chain.verify(payment, h.offer, at(h))).toMatchObject({ kind: 'unavailable', reason: expect.stringContaining('behind') })
+      expect(await h.chain.verify(payment, h.offer, at(h))).toMatchObject({
+        kind: 'unavailable',
+        reason: expect.stringContaining('behind'),
+      })
     }))
 })
 
@@ -434,16 +515,24 @@ describe('a secret', () => {
       const payment = await onePayment(h)
       const secrets = ['pass+word!', 'k3y-of-the-path', 'query-k3y-123', 'alice-user']
       const rpcUrl = `http://alice-user:${encodeURIComponent('pass+word!')}@node.example/v2/k3y-of-the-path?apikey=query-k3y-123`
-      const told = (said: unknown) => secrets.filter((secret) => [secret, encodeURIComponent(secret)].some((form) => JSON.stringify(said).includes(form)))
+      const told = (said: unknown) =>
+        secrets.filter((secret) =>
+          [secret, encodeURIComponent(secret)].some((form) => JSON.stringify(said).includes(form)),
+        )
       const says: readonly (() => Response)[] = [
         () => Response.json({ message: rpcUrl }, { status: 401 }),
         () => new Response(rpcUrl),
-        () => { throw new TypeError(`cannot connect to ${rpcUrl}`) },
+        () => {
+          throw new TypeError(`cannot connect to ${rpcUrl}`)
+        },
       ]
       const echo = (async (_: unknown, init?: RequestInit) => {
         const asked = JSON.parse(String(init?.body)) as Message | Message[]
         const message = `bad key k3y-of-the-path (query-k3y-123) at ${rpcUrl}`
-        const replies = (Array.isArray(asked) ? asked : [asked]).map(({ id }) => ({ id, error: { code: -32000, message } }))
+        const replies = (Array.isArray(asked) ? asked : [asked]).map(({ id }) => ({
+          id,
+          error: { code: -32000, message },
+        }))
         return Response.json(Array.isArray(asked) ? replies : replies[0])
       }) as typeof fetch
       for (const answer of [...says.map((say) => (async () => say()) as unknown as typeof fetch), echo]) {
@@ -461,7 +550,14 @@ describe('a secret', () => {
     }))
 
   test('that is malformed is not quoted', () => {
-    const base = { network: NETWORK, rpcUrl: 'http://127.0.0.1:1', asset: ASSET, payTo: MULTICALL, domain: DOMAIN, relayerKey: `0x${'11'.repeat(32)}` }
+    const base = {
+      network: NETWORK,
+      rpcUrl: 'http://127.0.0.1:1',
+      asset: ASSET,
+      payTo: MULTICALL,
+      domain: DOMAIN,
+      relayerKey: `0x${'11'.repeat(32)}`,
+    }
     const said = (change: object) => {
       try {
         evmChain({ ...base, ...change }).close()
@@ -474,7 +570,8 @@ describe('a secret', () => {
     for (const relayerKey of ['hunter2', `0x${'ff'.repeat(32)}`, `0x${'00'.repeat(32)}`, '']) {
       expect(said({ relayerKey })).toBe('RangeError: relayerKey must be 0x and 64 hex digits that make a key')
     }
-    for (const rpcUrl of ['hunter2', 'ftp://hunter2', 'http://']) expect(said({ rpcUrl })).toBe('RangeError: rpcUrl is not an http(s) URL')
+    for (const rpcUrl of ['hunter2', 'ftp://hunter2', 'http://'])
+      expect(said({ rpcUrl })).toBe('RangeError: rpcUrl is not an http(s) URL')
     expect(said({ network: 'base' })).toContain('eip155:<chain id>')
   })
 })
@@ -488,9 +585,28 @@ describe('a payload of anything', () => {
         seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0
         return (seed >>> 16) % below
       }
-      const long = ['9'.repeat(77), '9'.repeat(78), `0x${'ab'.repeat(4_096)}`, `0x${'ab'.repeat(4_097)}`, 'x'.repeat(20_000)]
+      const long = [
+        '9'.repeat(77),
+        '9'.repeat(78),
+        `0x${'ab'.repeat(4_096)}`,
+        `0x${'ab'.repeat(4_097)}`,
+        'x'.repeat(20_000),
+      ]
       const words = ['', '0', '00', '0x', `0x${'f'.repeat(40)}`, `0x${'f'.repeat(64)}`, '1e5', ' 1', '\u0000', '💸']
-      const values: readonly unknown[] = [...words, ...long, null, undefined, 0, -1, Number.NaN, {}, [], [[]], true, { toString: 'no' }]
+      const values: readonly unknown[] = [
+        ...words,
+        ...long,
+        null,
+        undefined,
+        0,
+        -1,
+        Number.NaN,
+        {},
+        [],
+        [[]],
+        true,
+        { toString: 'no' },
+      ]
       const paths = ['', 'signature', 'authorization', 'from', 'to', 'value', 'validAfter', 'validBefore', 'nonce']
       for (let i = 0; i < 400; i++) {
         const authorization: Record<string, unknown> = { ...(good.payload.authorization as object) }
@@ -519,6 +635,9 @@ test('a payment to somebody else goes where its offer says, and is no payment to
     expect(await h.chain.identify(payment, h.offer, at(h))).toMatchObject({ kind: 'refused' })
     expect(await h.chain.verify(payment, theirs, at(h))).toMatchObject({ kind: 'valid' })
     expect(await h.chain.settle(payment, theirs, at(h))).toMatchObject({ kind: 'settled' })
-    expect([await h.chain.fate(payment, theirs, at(h)), (await h.balanceOf(theirs.payTo)) - before]).toMatchObject([{ kind: 'paid' }, 10_000n])
+    expect([await h.chain.fate(payment, theirs, at(h)), (await h.balanceOf(theirs.payTo)) - before]).toMatchObject([
+      { kind: 'paid' },
+      10_000n,
+    ])
     expect((await h.chain.fate(payment, h.offer, at(h))).kind).not.toBe('paid')
   }))

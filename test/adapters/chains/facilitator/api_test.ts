@@ -32,9 +32,13 @@ const yes = { kind: 'said', value: { kind: 'valid' } }
 const leftAlone = { kind: 'trouble', unsent: true, reason: expect.stringContaining('left alone') }
 
 describe('a request', () => {
-  const stalls: Answer = () => new Response(new ReadableStream({ start: (it) => it.enqueue(new TextEncoder().encode('{"isValid":')) }))
+  const stalls: Answer = () =>
+    new Response(new ReadableStream({ start: (it) => it.enqueue(new TextEncoder().encode('{"isValid":')) }))
 
-  test.each([['hangs', HANGS], ['stops in mid-reply', stalls]])('ends at its deadline when the facilitator %s, and counts as sent', async (_, answer) => {
+  test.each([
+    ['hangs', HANGS],
+    ['stops in mid-reply', stalls],
+  ])('ends at its deadline when the facilitator %s, and counts as sent', async (_, answer) => {
     const { ask, close } = api(answer)
     expect(await ask(NOW, { timeoutMs: 10 })).toEqual({ kind: 'trouble', reason: 'no reply in 10 ms', unsent: false })
     close()
@@ -80,14 +84,19 @@ describe('verdicts', () => {
     const first = ask()
     await until(() => told.asked.length === 1)
     const crowd = await Promise.all(Array.from({ length: 9 }, () => ask(NOW, { timeoutMs: 5 })))
-    expect(new Set(crowd.map(({ kind, ...said }) => `${kind} ${JSON.stringify(said)}`))).toEqual(new Set(['trouble {"reason":"too many ask it at once: no turn in 5 ms","unsent":true}']))
+    expect(new Set(crowd.map(({ kind, ...said }) => `${kind} ${JSON.stringify(said)}`))).toEqual(
+      new Set(['trouble {"reason":"too many ask it at once: no turn in 5 ms","unsent":true}']),
+    )
     expect(told.asked).toHaveLength(1)
     close()
     expect(await first).toMatchObject({ kind: 'trouble', reason: expect.not.stringContaining('left alone') })
   })
 
   test('hold up no settlement', async () => {
-    const { ask, settle, close } = api(({ path }) => (path.endsWith('/settle') ? Response.json({ isValid: true }) : HANGS()), { verdicts: 1 })
+    const { ask, settle, close } = api(
+      ({ path }) => (path.endsWith('/settle') ? Response.json({ isValid: true }) : HANGS()),
+      { verdicts: 1 },
+    )
     const verdict = ask()
     await until(() => told.asked.length === 1)
     expect(await settle()).toMatchObject(yes)
@@ -147,12 +156,18 @@ describe('a breaker', () => {
 })
 
 describe('a redirect', () => {
-  const to = (location: string, status = 308): Answer => ({ path }) => (path === '/x402/verify' ? new Response(null, { status, headers: { location } }) : Response.json({ isValid: true }))
+  const to =
+    (location: string, status = 308): Answer =>
+    ({ path }) =>
+      path === '/x402/verify' ? new Response(null, { status, headers: { location } }) : Response.json({ isValid: true })
 
   test('within the origin is followed, as the request that it was', async () => {
     const { ask } = api(to('/v2/verify'))
     expect(await ask()).toEqual(yes as never)
-    expect(told.asked.map(({ method, path, json }) => [method, path, json.hello])).toEqual([['POST', '/x402/verify', 'there'], ['POST', '/v2/verify', 'there']])
+    expect(told.asked.map(({ method, path, json }) => [method, path, json.hello])).toEqual([
+      ['POST', '/x402/verify', 'there'],
+      ['POST', '/v2/verify', 'there'],
+    ])
   })
 
   test('is followed once', async () => {
@@ -175,9 +190,12 @@ describe('a redirect', () => {
     expect(told.asked).toHaveLength(1)
   })
 
-  test.each([`http://user:pass@${new URL(told.url).host}/`, 'file:///etc/passwd', 'javascript:1', '//', ''])('to %j is not followed', async (location) => {
-    expect(await api(to(location)).ask()).toMatchObject({ kind: 'trouble', unsent: true })
-  })
+  test.each([`http://user:pass@${new URL(told.url).host}/`, 'file:///etc/passwd', 'javascript:1', '//', ''])(
+    'to %j is not followed',
+    async (location) => {
+      expect(await api(to(location)).ask()).toMatchObject({ kind: 'trouble', unsent: true })
+    },
+  )
 })
 
 // ── CDP ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -196,7 +214,12 @@ const decoded = (part: string) => JSON.parse(Buffer.from(part, 'base64url').toSt
 function isSigned(token: string, key: KeyObject): boolean {
   const [header, claims, signature] = parts(token)
   const algorithm = key.asymmetricKeyType === 'ec' ? 'sha256' : null
-  return verifySignature(algorithm, Buffer.from(`${header}.${claims}`), { key, dsaEncoding: 'ieee-p1363' }, Buffer.from(signature, 'base64url'))
+  return verifySignature(
+    algorithm,
+    Buffer.from(`${header}.${claims}`),
+    { key, dsaEncoding: 'ieee-p1363' },
+    Buffer.from(signature, 'base64url'),
+  )
 }
 
 describe('a token for CDP', () => {
@@ -208,7 +231,11 @@ describe('a token for CDP', () => {
     ['ES256', 'a PEM with its newlines written out', sec1.replaceAll('\n', '\\n'), ec.publicKey],
     ['EdDSA', 'base64', ED_SECRET, ed.publicKey],
   ])('is %s from %s, names one address, and lives 120 seconds', async (alg, _, keySecret, publicKey) => {
-    const token = await cdpBearer({ keyId: KEY_ID, keySecret }, () => new Uint8Array(16).fill(0xab))('POST', url, NOW + 999)
+    const token = await cdpBearer({ keyId: KEY_ID, keySecret }, () => new Uint8Array(16).fill(0xab))(
+      'POST',
+      url,
+      NOW + 999,
+    )
     const [header, claims] = parts(token)
     const seconds = NOW / 1000
     expect(decoded(header)).toEqual({ alg, kid: KEY_ID, typ: 'JWT', nonce: 'ab'.repeat(16) })
@@ -218,41 +245,64 @@ describe('a token for CDP', () => {
     expect(isSigned(token.replace(claims, header), publicKey)).toBe(false)
   })
 
-  test.each(['', 'sk_live_0123456789', sec1.slice(0, -60), ED_SECRET.slice(4), String(ed.privateKey.export({ type: 'pkcs8', format: 'pem' }))])(
-    'is not made from anything else, and the error does not say from what (%#)',
-    async (keySecret) => {
-      const error = await cdpBearer({ keyId: KEY_ID, keySecret }, random)('POST', url, NOW).catch((reason: Error) => reason)
-      expect(String(error)).toBe('RangeError: the key is neither a PEM EC key on P-256 nor 64 bytes of an Ed25519 key in base64')
-    },
-  )
+  test.each([
+    '',
+    'sk_live_0123456789',
+    sec1.slice(0, -60),
+    ED_SECRET.slice(4),
+    String(ed.privateKey.export({ type: 'pkcs8', format: 'pem' })),
+  ])('is not made from anything else, and the error does not say from what (%#)', async (keySecret) => {
+    const error = await cdpBearer({ keyId: KEY_ID, keySecret }, random)('POST', url, NOW).catch(
+      (reason: Error) => reason,
+    )
+    expect(String(error)).toBe(
+      'RangeError: the key is neither a PEM EC key on P-256 nor 64 bytes of an Ed25519 key in base64',
+    )
+  })
 
   const cdp: CdpKey = { keyId: KEY_ID, keySecret: ED_SECRET }
   const bearerOf = ({ headers }: { headers: Headers }) => String(headers.get('authorization')).replace('Bearer ', '')
 
   test('is made for each request, and for the address that a redirect leads to', async () => {
     const { host } = new URL(told.url)
-    const { ask } = api(({ path }) => (path === '/x402/verify' ? new Response(null, { status: 308, headers: { location: '/v2/verify?a=b' } }) : VALID()), { row: { cdp } })
+    const { ask } = api(
+      ({ path }) =>
+        path === '/x402/verify'
+          ? new Response(null, { status: 308, headers: { location: '/v2/verify?a=b' } })
+          : VALID(),
+      { row: { cdp } },
+    )
     expect(await ask()).toEqual(yes as never)
     const tokens = told.asked.map(bearerOf)
-    expect(tokens.map((token) => decoded(parts(token)[1]).uris)).toEqual([[`POST ${host}/x402/verify`], [`POST ${host}/v2/verify`]])
+    expect(tokens.map((token) => decoded(parts(token)[1]).uris)).toEqual([
+      [`POST ${host}/x402/verify`],
+      [`POST ${host}/v2/verify`],
+    ])
     expect(tokens.every((token) => isSigned(token, ed.publicKey))).toBe(true)
     expect(new Set(tokens.map((token) => decoded(parts(token)[0]).nonce)).size).toBe(2)
   })
 
   test('never goes to another origin, even where a redirect may', async () => {
     other.answer = VALID
-    const { ask } = api(() => new Response(null, { status: 308, headers: { location: `${other.url}/verify` } }), { row: { cdp, redirectOrigins: [new URL(other.url).origin] } })
+    const { ask } = api(() => new Response(null, { status: 308, headers: { location: `${other.url}/verify` } }), {
+      row: { cdp, redirectOrigins: [new URL(other.url).origin] },
+    })
     expect(await ask()).toEqual(yes as never)
     expect(other.asked.map(({ headers }) => headers.has('authorization'))).toEqual([false])
   })
 
-  test('that cannot be made stops the request before it is sent, and is the setting\'s fault', async () => {
+  test("that cannot be made stops the request before it is sent, and is the setting's fault", async () => {
     const { ask } = api(VALID, { row: { cdp: { ...cdp, keySecret: 'none' } } })
-    expect(await ask()).toEqual({ kind: 'trouble', reason: 'its key cannot sign', unsent: true, blame: 'cdp_key_secret' })
+    expect(await ask()).toEqual({
+      kind: 'trouble',
+      reason: 'its key cannot sign',
+      unsent: true,
+      blame: 'cdp_key_secret',
+    })
     expect(told.asked).toEqual([])
   })
 
-  test('that the facilitator does not accept is the key\'s fault', async () => {
+  test("that the facilitator does not accept is the key's fault", async () => {
     const { ask } = api(() => new Response(null, { status: 401 }), { row: { cdp } })
     expect(await ask()).toMatchObject({ blame: 'cdp_key_id' })
   })
@@ -273,19 +323,41 @@ describe('no secret', () => {
   async function said(more: { fetch?: typeof fetch } = {}): Promise<string> {
     const chain = facilitatorChain({ ...config, facilitators: [{ url, cdp }], ...more })
     const payment = await signPayment(privateKeyToAccount(`0x${'11'.repeat(32)}`), offer, { now: NOW })
-    const answers = [await chain.check(at), await chain.verify(payment, offer, at), await chain.settle(payment, offer, at), await chain.fate(payment, offer, at)]
+    const answers = [
+      await chain.check(at),
+      await chain.verify(payment, offer, at),
+      await chain.settle(payment, offer, at),
+      await chain.fate(payment, offer, at),
+    ]
     chain.close()
     return JSON.stringify(answers)
   }
 
-  const found = (text: string, tokens: readonly string[]) => [KEY_ID, ED_SECRET, 'path-key', 'query-key', 'rpc-key', '127.0.0.1', ...tokens].filter((secret) => text.includes(secret))
+  const found = (text: string, tokens: readonly string[]) =>
+    [KEY_ID, ED_SECRET, 'path-key', 'query-key', 'rpc-key', '127.0.0.1', ...tokens].filter((secret) =>
+      text.includes(secret),
+    )
 
   const leaks: readonly [string, Answer][] = [
-    ['a verdict that quotes the token', ({ headers }) => Response.json({ isValid: false, invalidReason: headers.get('authorization'), invalidMessage: ED_SECRET })],
-    ['a settlement that quotes the key', ({ headers }) => Response.json({ success: false, errorReason: KEY_ID, errorMessage: headers.get('authorization') })],
-    ['an error page that quotes all', ({ headers }, request) => new Response(`${headers.get('authorization')} ${request.url}`, { status: 500 })],
+    [
+      'a verdict that quotes the token',
+      ({ headers }) =>
+        Response.json({ isValid: false, invalidReason: headers.get('authorization'), invalidMessage: ED_SECRET }),
+    ],
+    [
+      'a settlement that quotes the key',
+      ({ headers }) =>
+        Response.json({ success: false, errorReason: KEY_ID, errorMessage: headers.get('authorization') }),
+    ],
+    [
+      'an error page that quotes all',
+      ({ headers }, request) => new Response(`${headers.get('authorization')} ${request.url}`, { status: 500 }),
+    ],
     ['a refusal of the key', () => new Response(KEY_ID, { status: 401 })],
-    ['a redirect', () => new Response(null, { status: 308, headers: { location: 'https://example.com/path-key-0123456789' } })],
+    [
+      'a redirect',
+      () => new Response(null, { status: 308, headers: { location: 'https://example.com/path-key-0123456789' } }),
+    ],
   ]
 
   test.each(leaks)('is in what %s comes to', async (_, answer) => {

@@ -7,7 +7,11 @@ import { privateKeyToAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
 import { transferCall } from '../../../../adapters/chains/evm/payload.ts'
 import { readExact } from '../../../../adapters/chains/exact.ts'
-import { facilitatorChain, type FacilitatorChain, type FacilitatorConfig } from '../../../../adapters/chains/facilitator/mod.ts'
+import {
+  facilitatorChain,
+  type FacilitatorChain,
+  type FacilitatorConfig,
+} from '../../../../adapters/chains/facilitator/mod.ts'
 import type { Payment } from '../../../../core/x402/protocol.ts'
 import type { ChainHarness } from '../../../conformance/chains.ts'
 import type { Subject } from '../../../conformance/law.ts'
@@ -19,7 +23,13 @@ export type Asked = { readonly method: string; readonly path: string; readonly h
 export type Answer = (asked: Asked, request: Request) => Response | Promise<Response>
 
 /** A server on loopback that keeps what it was asked, /supported aside, and says what `answer` says. */
-export type Desk = { readonly url: string; readonly asked: Asked[]; answer: Answer; supported: Answer; close(): Promise<void> }
+export type Desk = {
+  readonly url: string
+  readonly asked: Asked[]
+  answer: Answer
+  supported: Answer
+  close(): Promise<void>
+}
 
 export function desk(answer: Answer = () => new Response('nobody is here', { status: 503 })): Desk {
   const asked: Asked[] = []
@@ -36,7 +46,13 @@ export function desk(answer: Answer = () => new Response('nobody is here', { sta
       return await made.answer(one, request)
     },
   })
-  const made: Desk = { url: `http://127.0.0.1:${server.port}/x402`, asked, answer, supported: () => Response.json(SUPPORTED), close: () => server.stop(true) }
+  const made: Desk = {
+    url: `http://127.0.0.1:${server.port}/x402`,
+    asked,
+    answer,
+    supported: () => Response.json(SUPPORTED),
+    close: () => server.stop(true),
+  }
   return made
 }
 
@@ -49,7 +65,9 @@ export async function referenceDesk(world: World): Promise<Desk> {
   const account = privateKeyToAccount(world.key())
   await world.ask('anvil_setBalance', account.address, toHex(10n ** 20n))
   const transport = http(world.url, { retryCount: 0 })
-  const client = createWalletClient({ account, chain: baseSepolia, transport, pollingInterval: 4 }).extend(publicActions)
+  const client = createWalletClient({ account, chain: baseSepolia, transport, pollingInterval: 4 }).extend(
+    publicActions,
+  )
   let last: Promise<unknown> = Promise.resolve()
   const writeContract = (call: never): Promise<Hex> => {
     const next = last.then(() => client.writeContract(call))
@@ -73,12 +91,20 @@ export async function referenceDesk(world: World): Promise<Desk> {
 
 // ── a chain that uses it ────────────────────────────────────────────────────────────────────────────────────────────
 
-export type Harness = ChainHarness & { readonly chain: FacilitatorChain; readonly config: FacilitatorConfig; readonly line: Line }
+export type Harness = ChainHarness & {
+  readonly chain: FacilitatorChain
+  readonly config: FacilitatorConfig
+  readonly line: Line
+}
 
 let drawn = 0
 
 /** One checked chain on the shared node. What is asked of facilitators and of the node goes over one faulty network. */
-export async function harness(world: World, desks: readonly Desk[], change: Partial<FacilitatorConfig> = {}): Promise<Harness> {
+export async function harness(
+  world: World,
+  desks: readonly Desk[],
+  change: Partial<FacilitatorConfig> = {},
+): Promise<Harness> {
   const base = await evmHarness(world)
   base.chain.close()
   const { line, offer } = base

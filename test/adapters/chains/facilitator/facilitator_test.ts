@@ -10,7 +10,19 @@ import { runLaws } from '../../../conformance/law.ts'
 import { encodePayment, FOX, GENERATIONS, type Kit, kit, ORIGIN, read, testClock } from '../../../kit.ts'
 import wallets from '../evm/contract_wallet.json' with { type: 'json' }
 import { ASSET, DOMAIN, instead, MULTICALL, signPayment, world } from '../evm/evm_kit.ts'
-import { type Answer, type Desk, desk, facilitatorSubject, HANGS, type Harness, harness, land, referenceDesk, SUPPORTED, VALID } from './facilitator_kit.ts'
+import {
+  type Answer,
+  type Desk,
+  desk,
+  facilitatorSubject,
+  HANGS,
+  type Harness,
+  harness,
+  land,
+  referenceDesk,
+  SUPPORTED,
+  VALID,
+} from './facilitator_kit.ts'
 
 const chainWorld = await world()
 const reference = await referenceDesk(chainWorld)
@@ -30,7 +42,11 @@ const verify = (on: Harness, payment: Payment) => on.chain.verify(payment, on.of
 const settle = (on: Harness, payment: Payment) => on.chain.settle(payment, on.offer, at(on))
 const signed = async (on: Harness, balance?: bigint) => on.sign(await on.payer(balance), on.offer)
 
-async function using(desks: readonly Desk[], work: (h: Harness) => Promise<void>, change: Partial<FacilitatorConfig> = {}): Promise<void> {
+async function using(
+  desks: readonly Desk[],
+  work: (h: Harness) => Promise<void>,
+  change: Partial<FacilitatorConfig> = {},
+): Promise<void> {
   const made = await harness(chainWorld, desks, change)
   for (const each of desks) each.asked.length = 0
   try {
@@ -41,10 +57,19 @@ async function using(desks: readonly Desk[], work: (h: Harness) => Promise<void>
 }
 
 /** Sends an image order to the gateway of a kit. */
-const ordering = ({ shop }: Kit) => async (payment?: Payment) => {
-  const headers = { 'content-type': 'application/json', ...(payment && { 'payment-signature': encodePayment(payment) }) }
-  return await read(await shop.fetch(new Request(ORIGIN + GENERATIONS, { method: 'POST', headers, body: JSON.stringify(FOX) }), { ip: '192.0.2.1' }))
-}
+const ordering =
+  ({ shop }: Kit) =>
+  async (payment?: Payment) => {
+    const headers = {
+      'content-type': 'application/json',
+      ...(payment && { 'payment-signature': encodePayment(payment) }),
+    }
+    return await read(
+      await shop.fetch(new Request(ORIGIN + GENERATIONS, { method: 'POST', headers, body: JSON.stringify(FOX) }), {
+        ip: '192.0.2.1',
+      }),
+    )
+  }
 
 test('a wallet that holds the price of two buys the second one at once: its balance shows the first', () =>
   using([reference], async (own) => {
@@ -59,7 +84,8 @@ test('a wallet that holds the price of two buys the second one at once: its bala
 
 describe('of 50 calls at once of a wallet with the price of one, one starts', () => {
   const away: Readonly<Record<string, () => Promise<Response>>> = {
-    'answers 429': async () => new Response('{"jsonrpc":"2.0","error":{"code":429,"message":"Too many requests"},"id":null}', { status: 429 }),
+    'answers 429': async () =>
+      new Response('{"jsonrpc":"2.0","error":{"code":429,"message":"Too many requests"},"id":null}', { status: 429 }),
     'does not answer in time': () => new Promise<Response>(() => {}),
   }
   for (const [what, answer] of Object.entries(away)) {
@@ -70,20 +96,32 @@ describe('of 50 calls at once of a wallet with the price of one, one starts', ()
         if (!isAway) return await fetch(input, init)
         return String(input).startsWith(chainWorld.url) ? await answer() : VALID()
       }
-      await using([told], async (own) => {
-        const subject = kit({ ports: { clock: testClock(own.now()) }, inlineMs: 0, wrap: (ports) => ({ ...ports, chain: own.chain }) })
-        const { vendor, idle } = subject
-        const ask = ordering(subject)
-        const [offer] = (await ask()).body.accepts
-        const poor = await own.payer(BigInt(offer.amount))
-        const payments: Payment[] = []
-        for (let call = 0; call < 50; call++) payments.push(await own.sign(poor, offer))
-        isAway = true
-        const answers = await Promise.all(payments.map((payment) => ask(payment)))
-        await idle()
-        const counts = (code: string) => answers.filter(({ body }) => body.code === code).length
-        expect([answers.filter(({ status }) => status === 202).length, counts('PAYMENT_UNFUNDED'), vendor.jobs.length]).toEqual([1, 49, 1])
-      }, { fetch: through as typeof fetch, verifyMs: 1_000 })
+      await using(
+        [told],
+        async (own) => {
+          const subject = kit({
+            ports: { clock: testClock(own.now()) },
+            inlineMs: 0,
+            wrap: (ports) => ({ ...ports, chain: own.chain }),
+          })
+          const { vendor, idle } = subject
+          const ask = ordering(subject)
+          const [offer] = (await ask()).body.accepts
+          const poor = await own.payer(BigInt(offer.amount))
+          const payments: Payment[] = []
+          for (let call = 0; call < 50; call++) payments.push(await own.sign(poor, offer))
+          isAway = true
+          const answers = await Promise.all(payments.map((payment) => ask(payment)))
+          await idle()
+          const counts = (code: string) => answers.filter(({ body }) => body.code === code).length
+          expect([
+            answers.filter(({ status }) => status === 202).length,
+            counts('PAYMENT_UNFUNDED'),
+            vendor.jobs.length,
+          ]).toEqual([1, 49, 1])
+        },
+        { fetch: through as typeof fetch, verifyMs: 1_000 },
+      )
     })
   }
 })
@@ -97,7 +135,13 @@ test('a request holds our offer and the bare authorization, whatever the buyer s
     const { authorization, signature } = payment.payload as { authorization: object; signature: string }
     const accepted = { ...payment.accepted, asset: lower(ASSET), amount: '1', extra: { name: 'Gold' } }
     const payload = { signature, authorization: { ...authorization, note: 'x' }, also: ['y'] }
-    await verify(own, { ...payment, accepted, payload, resource: 7, extensions: { bazaar: 'z'.repeat(1_000) } } as never)
+    await verify(own, {
+      ...payment,
+      accepted,
+      payload,
+      resource: 7,
+      extensions: { bazaar: 'z'.repeat(1_000) },
+    } as never)
     const [asked] = told.asked
     expect(asked).toMatchObject({ method: 'POST', path: '/x402/verify' })
     expect(asked?.json).toEqual({
@@ -111,7 +155,8 @@ test('a request holds our offer and the bare authorization, whatever the buyer s
 
 describe('a second facilitator', () => {
   const [good, failing] = [told, other]
-  const pays = (payment: Payment) => async () => Response.json({ success: true, transaction: await land(chainWorld, payment) })
+  const pays = (payment: Payment) => async () =>
+    Response.json({ success: true, transaction: await land(chainWorld, payment) })
   const closed = async () => {
     const gone = desk()
     await gone.close()
@@ -122,13 +167,20 @@ describe('a second facilitator', () => {
     ['hangs', HANGS],
     ['answers 503', () => new Response('<html>', { status: 503 })],
     ['answers garbage', () => new Response('ok')],
-    ['answers without end', () => new Response(new ReadableStream({ pull: (it) => it.enqueue(new Uint8Array(65_536).fill(32)) }))],
+    [
+      'answers without end',
+      () => new Response(new ReadableStream({ pull: (it) => it.enqueue(new Uint8Array(65_536).fill(32)) })),
+    ],
   ]
 
   test.each(ways)('gives the verdict when the first %s', async (_, answer) => {
     failing.answer = answer
     good.answer = VALID
-    await using([failing, good], async (own) => expect(await verify(own, await signed(own))).toMatchObject({ kind: 'valid' }), { verifyMs: 30 })
+    await using(
+      [failing, good],
+      async (own) => expect(await verify(own, await signed(own))).toMatchObject({ kind: 'valid' }),
+      { verifyMs: 30 },
+    )
   })
 
   test('is not asked when the first has refused', () =>
@@ -145,7 +197,10 @@ describe('a second facilitator', () => {
       async (own) => {
         const payment = await signed(own)
         good.answer = pays(payment)
-        expect(await settle(own, payment)).toMatchObject({ kind: 'unknown', reason: expect.stringContaining('may have been sent') })
+        expect(await settle(own, payment)).toMatchObject({
+          kind: 'unknown',
+          reason: expect.stringContaining('may have been sent'),
+        })
         expect(good.asked).toEqual([])
       },
       { settleMs: 30 },
@@ -163,7 +218,8 @@ describe('a second facilitator', () => {
 
   test('settles when the first sends us elsewhere', () =>
     using([failing, good], async (own) => {
-      failing.answer = () => new Response(null, { status: 308, headers: { location: 'https://www.example.com/settle' } })
+      failing.answer = () =>
+        new Response(null, { status: 308, headers: { location: 'https://www.example.com/settle' } })
       const payment = await signed(own)
       good.answer = pays(payment)
       expect(await settle(own, payment)).toMatchObject({ kind: 'settled' })
@@ -174,7 +230,10 @@ describe('a second facilitator', () => {
     const gone = await closed()
     const alone = facilitatorChain({ ...chain.config, facilitators: [{ url: gone.url }, { url: gone.url }] })
     const payment = await signed(chain)
-    expect(await alone.settle(payment, chain.offer, at(chain))).toMatchObject({ kind: 'unknown', reason: expect.stringContaining('nothing was sent') })
+    expect(await alone.settle(payment, chain.offer, at(chain))).toMatchObject({
+      kind: 'unknown',
+      reason: expect.stringContaining('nothing was sent'),
+    })
     expect(await alone.verify(payment, chain.offer, at(chain))).toMatchObject({ kind: 'unavailable' })
     for (const each of [alone, chain.chain]) each.close()
   })
@@ -194,9 +253,13 @@ test('twenty who settle at once are one request, and one that comes after the re
 test('a payment of another price is not even shown to a facilitator', () =>
   using([told], async (own) => {
     const payment = await own.sign(await own.payer(), own.offer, { value: 10_001n })
-    told.answer = async () => Response.json({ isValid: true, success: true, transaction: await land(chainWorld, payment) })
+    told.answer = async () =>
+      Response.json({ isValid: true, success: true, transaction: await land(chainWorld, payment) })
     const refusal = { kind: 'refused', reason: expect.stringContaining('10001') }
-    expect([await verify(own, payment), await settle(own, payment)]).toEqual([expect.objectContaining(refusal), expect.objectContaining(refusal)])
+    expect([await verify(own, payment), await settle(own, payment)]).toEqual([
+      expect.objectContaining(refusal),
+      expect.objectContaining(refusal),
+    ])
     expect(told.asked).toEqual([])
   }))
 
@@ -205,11 +268,17 @@ test('a facilitator that fails is left alone by the time that callers tell', () 
     [told],
     async (own) => {
       const [payment, now] = [await signed(own), own.now()]
-      const verdictAt = async (ms: number) => (await own.chain.verify(payment, own.offer, { ...at(own), now: now + ms })).kind
+      const verdictAt = async (ms: number) =>
+        (await own.chain.verify(payment, own.offer, { ...at(own), now: now + ms })).kind
       told.answer = () => new Response('<html>', { status: 502 })
       expect([await verdictAt(0), await verdictAt(1)]).toEqual(['unavailable', 'unavailable'])
       told.answer = VALID
-      expect([await verdictAt(9_999), told.asked.length, await verdictAt(10_001), told.asked.length]).toEqual(['unavailable', 2, 'valid', 3])
+      expect([await verdictAt(9_999), told.asked.length, await verdictAt(10_001), told.asked.length]).toEqual([
+        'unavailable',
+        2,
+        'valid',
+        3,
+      ])
     },
     { failures: 2, openMs: 10_000 },
   ))
@@ -245,9 +314,15 @@ describe('an authorization that is used, nobody knows on what,', () => {
     using([told], async (own) => {
       const payment = await hidden(own)
       told.answer = says('invalid_exact_evm_signature')
-      expect(await settle(own, payment)).toMatchObject({ kind: 'refused', reason: expect.stringContaining('nothing was sent') })
+      expect(await settle(own, payment)).toMatchObject({
+        kind: 'refused',
+        reason: expect.stringContaining('nothing was sent'),
+      })
       const late = { now: own.now() + 3_600_000, signal: AbortSignal.timeout(10_000) }
-      expect(await own.chain.settle(payment, own.offer, late)).toMatchObject({ kind: 'refused', reason: expect.stringContaining('nothing was sent') })
+      expect(await own.chain.settle(payment, own.offer, late)).toMatchObject({
+        kind: 'refused',
+        reason: expect.stringContaining('nothing was sent'),
+      })
       own.heal()
       expect(await settle(own, payment)).toMatchObject({ kind: 'settled' })
     }))
@@ -269,11 +344,17 @@ test('a contract wallet (ERC-1271) is known by our own node, and pays through th
     const { contractAddress } = await chainWorld.act(null, concatHex([init, `0x${word(owner.address)}`]))
     await chainWorld.setBalance(contractAddress as Hex, 1_000_000n)
     const bare = await signPayment(owner, own.offer, { now: own.now(), from: contractAddress as Hex })
-    const payment = { ...bare, payload: { ...bare.payload, signature: `0x00${String(bare.payload.signature).slice(2)}` } }
+    const payment = {
+      ...bare,
+      payload: { ...bare.payload, signature: `0x00${String(bare.payload.signature).slice(2)}` },
+    }
     expect(await own.chain.identify(payment, own.offer, at(own))).toMatchObject({ kind: 'known' })
     expect(await verify(own, payment)).toMatchObject({ kind: 'valid', balance: 1_000_000n })
     expect(await settle(own, payment)).toMatchObject({ kind: 'settled' })
-    expect(await own.chain.identify(bare, own.offer, at(own))).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
+    expect(await own.chain.identify(bare, own.offer, at(own))).toMatchObject({
+      kind: 'refused',
+      code: 'PAYMENT_INVALID',
+    })
   }))
 
 // ── before anything is sold ─────────────────────────────────────────────────────────────────────────────────────────
@@ -284,19 +365,41 @@ describe('check()', () => {
     const result = await chain.check({ now: h.now() })
     const open = chain.terms(0).length > 0
     chain.close()
-    return { result, open, named: result.kind === 'wrong' ? result.problems.map((problem) => problem.split(':')[0]) : [] }
+    return {
+      result,
+      open,
+      named: result.kind === 'wrong' ? result.problems.map((problem) => problem.split(':')[0]) : [],
+    }
   }
 
   const kind = SUPPORTED.kinds[0]
   const unfit: readonly [string, Answer][] = [
     ['supports another network', () => Response.json({ kinds: [{ ...kind, network: 'eip155:8453' }] })],
     ['supports another scheme', () => Response.json({ kinds: [{ ...kind, scheme: 'upto' }] })],
-    ['speaks version 1 only', () => Response.json({ kinds: [{ ...kind, x402Version: 1 }, { ...kind, x402Version: 1, network: 'base-sepolia' }] })],
-    ['signs for a batching wallet', () => Response.json({ kinds: [{ ...kind, extra: { verifyingContract: '0x0077777d7EBA4688BDeF3E311b846F25870A19B9' } }] })],
+    [
+      'speaks version 1 only',
+      () =>
+        Response.json({
+          kinds: [
+            { ...kind, x402Version: 1 },
+            { ...kind, x402Version: 1, network: 'base-sepolia' },
+          ],
+        }),
+    ],
+    [
+      'signs for a batching wallet',
+      () =>
+        Response.json({
+          kinds: [{ ...kind, extra: { verifyingContract: '0x0077777d7EBA4688BDeF3E311b846F25870A19B9' } }],
+        }),
+    ],
     ['takes another token', () => Response.json({ kinds: [{ ...kind, extra: { name: 'EURC', version: '2' } }] })],
     ['wants a key', () => new Response(null, { status: 401 })],
     ['is not there', () => new Response('not found', { status: 404 })],
-    ['has moved', () => new Response(null, { status: 308, headers: { location: 'https://www.example.com/facilitator/supported' } })],
+    [
+      'has moved',
+      () => new Response(null, { status: 308, headers: { location: 'https://www.example.com/facilitator/supported' } }),
+    ],
   ]
   test.each(unfit)('names the URL of a facilitator that %s', async (_, supported) => {
     other.supported = supported
@@ -306,9 +409,18 @@ describe('check()', () => {
   })
 
   test('says where a facilitator has moved', async () => {
-    other.supported = () => new Response(null, { status: 308, headers: { location: 'https://www.example.com/facilitator/supported?key=12345678' } })
+    other.supported = () =>
+      new Response(null, {
+        status: 308,
+        headers: { location: 'https://www.example.com/facilitator/supported?key=12345678' },
+      })
     const { result } = await checked({ facilitators: [{ url: other.url }] })
-    expect(result).toEqual({ kind: 'wrong', problems: ['facilitators.0.url: it redirects elsewhere (HTTP status 308); configure its new place at https://www.example.com'] })
+    expect(result).toEqual({
+      kind: 'wrong',
+      problems: [
+        'facilitators.0.url: it redirects elsewhere (HTTP status 308); configure its new place at https://www.example.com',
+      ],
+    })
     other.supported = () => Response.json(SUPPORTED)
   })
 
@@ -316,10 +428,20 @@ describe('check()', () => {
     [{ kinds: [kind, { ...kind, network: 'solana:x' }, null, 'odd'] }],
     [{ kinds: [{ ...kind, network: 'eip155:*' }] }],
     [{ kinds: [{ ...kind, extra: null }] }],
-    [{ kinds: [{ ...kind, extra: { name: 'EURC' } }, { ...kind, extra: { ...DOMAIN, assetTransferMethod: 'eip3009' } }] }],
+    [
+      {
+        kinds: [
+          { ...kind, extra: { name: 'EURC' } },
+          { ...kind, extra: { ...DOMAIN, assetTransferMethod: 'eip3009' } },
+        ],
+      },
+    ],
   ])('opens on %j', async (supported) => {
     other.supported = () => Response.json(supported)
-    expect(await checked({ facilitators: [{ url: other.url }] })).toMatchObject({ result: { kind: 'ready', warnings: [] }, open: true })
+    expect(await checked({ facilitators: [{ url: other.url }] })).toMatchObject({
+      result: { kind: 'ready', warnings: [] },
+      open: true,
+    })
     other.supported = () => Response.json(SUPPORTED)
   })
 
@@ -327,14 +449,21 @@ describe('check()', () => {
     other.supported = () => new Response('<html>', { status: 502 })
     const facilitators = [{ url: other.url }, { url: told.url }]
     const [some, none] = [await checked({ facilitators }), await checked({ facilitators: facilitators.slice(0, 1) })]
-    expect(some).toMatchObject({ result: { kind: 'ready', warnings: [expect.stringContaining('facilitators.0.url')] }, open: true })
+    expect(some).toMatchObject({
+      result: { kind: 'ready', warnings: [expect.stringContaining('facilitators.0.url')] },
+      open: true,
+    })
     expect(none).toMatchObject({ result: { kind: 'unavailable' }, open: false })
     other.supported = () => Response.json(SUPPORTED)
   })
 
   test('names what does not fit the chain and what does not fit the facilitator, at once', async () => {
     other.supported = () => Response.json({ kinds: [] })
-    const { named } = await checked({ facilitators: [{ url: other.url }], domain: { name: 'USD Coin', version: '2' }, payTo: ASSET })
+    const { named } = await checked({
+      facilitators: [{ url: other.url }],
+      domain: { name: 'USD Coin', version: '2' },
+      payTo: ASSET,
+    })
     expect(named).toEqual(['domain.name', 'pay_to', 'facilitators.0.url'])
     other.supported = () => Response.json(SUPPORTED)
   })

@@ -43,7 +43,9 @@ function saying(vector: Vector, hash: Hex = STRAY): Answer {
 }
 
 const rowsOf = (call: string, expected: Record<string, string>) =>
-  vectors.filter((each) => each.call === call).map((vector) => ({ name: vector.name, vector, expected: expected[vector.name] ?? 'nothing is expected of it' }))
+  vectors
+    .filter((each) => each.call === call)
+    .map((vector) => ({ name: vector.name, vector, expected: expected[vector.name] ?? 'nothing is expected of it' }))
 
 const verdicts = rowsOf('verify', {
   reference_valid: 'valid',
@@ -112,7 +114,11 @@ describe('a verdict', () => {
 
   test('of a facilitator that knows no balances does not hide an empty wallet', async () => {
     told.answer = VALID
-    expect(await verify(h, await signed(h, 9_999n))).toMatchObject({ kind: 'refused', code: 'PAYMENT_UNFUNDED', reason: expect.stringContaining('9999') })
+    expect(await verify(h, await signed(h, 9_999n))).toMatchObject({
+      kind: 'refused',
+      code: 'PAYMENT_UNFUNDED',
+      reason: expect.stringContaining('9999'),
+    })
   })
 
   test('stands without a balance when only our own node is away', async () => {
@@ -136,7 +142,10 @@ describe('a settlement', () => {
     const payment = await signed(h)
     const transaction = await land(chainWorld, payment)
     told.answer = saying(vector, transaction)
-    expect(await settle(h, payment)).toMatchObject({ kind: 'settled', receipt: { transaction, network: NETWORK, amount: '10000' } })
+    expect(await settle(h, payment)).toMatchObject({
+      kind: 'settled',
+      receipt: { transaction, network: NETWORK, amount: '10000' },
+    })
   })
 
   test.each(settlements)('$name of what was canceled is refused', async ({ vector }) => {
@@ -151,14 +160,20 @@ describe('a settlement', () => {
     const [payment, another] = [await signed(h), await signed(h)]
     const transaction = await land(chainWorld, another)
     told.answer = () => Response.json({ success: true, transaction, network: NETWORK })
-    expect(await settle(h, payment)).toMatchObject({ kind: 'unknown', reason: expect.stringContaining('our node does not show it') })
+    expect(await settle(h, payment)).toMatchObject({
+      kind: 'unknown',
+      reason: expect.stringContaining('our node does not show it'),
+    })
   })
 
   test('whose transaction has reverted is refused', async () => {
     const payment = await signed(h)
-    const reverted = instead(isReceipt, { result: { transactionHash: STRAY, status: '0x0', blockNumber: '0x1', logs: [] } })
+    const reverted = instead(isReceipt, {
+      result: { transactionHash: STRAY, status: '0x0', blockNumber: '0x1', logs: [] },
+    })
     h.line.judge = (messages) => (messages.some(isReceipt) ? reverted : 'fine')
-    told.answer = () => Response.json({ success: false, errorReason: 'invalid_exact_evm_transaction_failed', transaction: STRAY })
+    told.answer = () =>
+      Response.json({ success: false, errorReason: 'invalid_exact_evm_transaction_failed', transaction: STRAY })
     expect(await settle(h, payment)).toMatchObject({ kind: 'refused' })
     h.line.judge = undefined
   })
@@ -169,7 +184,8 @@ describe('a settlement', () => {
       const transaction = await land(chainWorld, payment)
       told.answer = () => Response.json({ success: true, transaction })
       let looks = 0
-      own.line.judge = (messages) => (messages.some(isReceipt) && ++looks <= 3 ? instead(isReceipt, { result: null }) : 'fine')
+      own.line.judge = (messages) =>
+        messages.some(isReceipt) && ++looks <= 3 ? instead(isReceipt, { result: null }) : 'fine'
       expect(await settle(own, payment)).toMatchObject({ kind: 'settled', receipt: { transaction } })
       expect(looks).toBe(4)
     }))
@@ -200,7 +216,10 @@ describe('a settlement', () => {
       async (own) => {
         told.answer = HANGS
         const payment = await signed(own)
-        expect(await settle(own, payment)).toMatchObject({ kind: 'unknown', reason: expect.stringContaining('may have been sent') })
+        expect(await settle(own, payment)).toMatchObject({
+          kind: 'unknown',
+          reason: expect.stringContaining('may have been sent'),
+        })
         expect(await own.chain.fate(payment, own.offer, at(own))).toEqual({ kind: 'open' })
         told.answer = async () => Response.json({ success: true, transaction: await land(chainWorld, payment) })
         expect(await settle(own, payment)).toMatchObject({ kind: 'settled' })
@@ -212,7 +231,11 @@ describe('a settlement', () => {
 test('every recorded reply is used, and names its document and how sure it is', () => {
   expect([...verdicts, ...settlements].map(({ vector }) => vector).toSorted(byName)).toEqual(vectors.toSorted(byName))
   expect([...verdicts, ...settlements].filter(({ expected }) => expected.startsWith('nothing is'))).toEqual([])
-  expect(vectors.filter(({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty))).toEqual([])
+  expect(
+    vectors.filter(
+      ({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty),
+    ),
+  ).toEqual([])
 })
 
 function byName(a: Vector, b: Vector): number {

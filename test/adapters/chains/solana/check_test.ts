@@ -5,7 +5,22 @@ import { solanaChain, type SolanaConfig } from '../../../../adapters/chains/sola
 import { feePayerOf, isProof } from '../../../../adapters/chains/solana/keys.ts'
 import { CAPS, judgeSolana, TOKEN, TOKEN_2022, tokenAccount } from '../../../../adapters/chains/solana/payload.ts'
 import { MINT } from '../../../../server/devnet/solana_tokens.ts'
-import { ANYBODYS, base64, draftOf, type Key, LIGHTHOUSE, memo, NETWORK, newKey, NOBODY, paymentOf, readonly, solanaHarness, solanaWorld, chatFormatOf } from './solana_kit.ts'
+import {
+  ANYBODYS,
+  base64,
+  draftOf,
+  type Key,
+  LIGHTHOUSE,
+  memo,
+  NETWORK,
+  newKey,
+  NOBODY,
+  paymentOf,
+  readonly,
+  solanaHarness,
+  solanaWorld,
+  chatFormatOf,
+} from './solana_kit.ts'
 
 const node = await solanaWorld()
 const [feePayer, second, seller, poor] = [await newKey(), await newKey(), await newKey(), await newKey()]
@@ -22,7 +37,13 @@ afterEach(() => {
   for (const method of METHODS) node.lie(method)
 })
 
-const SOUND: SolanaConfig = { network: NETWORK, rpcUrl: node.url, mint: MINT, payTo: seller.address, feePayerKeys: [feePayer.secret, second.secret] }
+const SOUND: SolanaConfig = {
+  network: NETWORK,
+  rpcUrl: node.url,
+  mint: MINT,
+  payTo: seller.address,
+  feePayerKeys: [feePayer.secret, second.secret],
+}
 const check = async (change: Partial<SolanaConfig> = {}) => {
   const chain = solanaChain({ ...SOUND, ...change })
   const checked = await chain.check({ now: node.now() })
@@ -37,13 +58,19 @@ describe('check()', () => {
     const before = node.lamportsOf(feePayer.address)
     expect(await check()).toEqual({ kind: 'ready', warnings: [] })
     const warned = await check({ minFeePayerLamports: 2_000_000_000 })
-    expect(warned).toMatchObject({ warnings: [expect.stringContaining('fee_payer_keys.0: '), expect.stringContaining('fee_payer_keys.1: ')] })
+    expect(warned).toMatchObject({
+      warnings: [expect.stringContaining('fee_payer_keys.0: '), expect.stringContaining('fee_payer_keys.1: ')],
+    })
     const former = await check({ feePayerKeys: [feePayer.secret, poor.secret] })
     expect(former).toEqual({ kind: 'ready', warnings: [expect.stringContaining('fee_payer_keys.1: ')] })
     expect([node.lamportsOf(feePayer.address), node.reads('sendTransaction')]).toEqual([before, 0])
   })
 
-  const mended = { halves: getBase58Decoder().decode(Uint8Array.from([...feePayer.bytes.subarray(0, 32), ...second.bytes.subarray(32)])) }
+  const mended = {
+    halves: getBase58Decoder().decode(
+      Uint8Array.from([...feePayer.bytes.subarray(0, 32), ...second.bytes.subarray(32)]),
+    ),
+  }
   const wrong: readonly (readonly [string, Partial<SolanaConfig>, readonly string[]])[] = [
     ['a mint and a recipient that are no addresses', { mint: '0x12', payTo: 'alice' }, ['mint: ', 'pay_to: ']],
     ['another cluster', { network: 'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp' }, ['network: ']],
@@ -65,7 +92,10 @@ describe('check()', () => {
 
   /** Bytes of the accounts that a check reads: the mint, the recipient, his two token accounts, then the fee payers. */
   const bent = (index: number, change: (data: Buffer) => Uint8Array | void, owner?: string) => (truth: unknown) => {
-    const { context, value } = structuredClone(truth) as { context: object; value: ({ data: string[]; owner: string } | null)[] }
+    const { context, value } = structuredClone(truth) as {
+      context: object
+      value: ({ data: string[]; owner: string } | null)[]
+    }
     const account = value[index]
     if (!account) return truth
     const data = Buffer.from(account.data[0] ?? '', 'base64')
@@ -97,7 +127,11 @@ describe('check()', () => {
     node.outage(true)
     expect(await check()).toMatchObject({ kind: 'unavailable' })
     node.outage(false)
-    for (const [method, said] of [['getGenesisHash', 7], ['getTransaction', undefined], ['getMultipleAccounts', {}]] as const) {
+    for (const [method, said] of [
+      ['getGenesisHash', 7],
+      ['getTransaction', undefined],
+      ['getMultipleAccounts', {}],
+    ] as const) {
       node.lie(method, () => said)
       expect([method, (await check()).kind]).toEqual([method, 'unavailable'])
       node.lie(method)
@@ -114,7 +148,11 @@ describe('terms()', () => {
     const { chain } = await solanaHarness(node)
     const extra = () => chain.terms(node.now())[0]?.extra
     const [begun, reads] = [node.now(), node.reads()]
-    expect(extra()).toEqual({ feePayer: expect.any(String), recentBlockhash: expect.any(String), lastValidBlockHeight: expect.stringMatching(/^\d+$/) })
+    expect(extra()).toEqual({
+      feePayer: expect.any(String),
+      recentBlockhash: expect.any(String),
+      lastValidBlockHeight: expect.stringMatching(/^\d+$/),
+    })
     node.setTime(begun + 15_000)
     expect(Object.keys(extra() ?? {})).toHaveLength(3)
     node.setTime(begun + 15_400)
@@ -146,14 +184,21 @@ describe('terms()', () => {
 describe('solanaChain()', () => {
   const secret = Array.from(feePayer.bytes)
   test('reads a key as base58 and as JSON', () => {
-    expect([feePayerOf(feePayer.secret).address, feePayerOf(JSON.stringify(secret)).address]).toEqual([feePayer.address, feePayer.address])
+    expect([feePayerOf(feePayer.secret).address, feePayerOf(JSON.stringify(secret)).address]).toEqual([
+      feePayer.address,
+      feePayer.address,
+    ])
   })
 
   test.each([
     ['a network of another kind', { network: 'eip155:1' }, 'network'],
     ['no key', { feePayerKeys: [] }, 'fee_payer_keys'],
     ['a key of 63 bytes', { feePayerKeys: [feePayer.secret, JSON.stringify(secret.slice(1))] }, 'fee_payer_keys.1'],
-    ['a key that is a seed', { feePayerKeys: [getBase58Decoder().decode(feePayer.bytes.subarray(0, 32))] }, 'fee_payer_keys.0'],
+    [
+      'a key that is a seed',
+      { feePayerKeys: [getBase58Decoder().decode(feePayer.bytes.subarray(0, 32))] },
+      'fee_payer_keys.0',
+    ],
     ['a key of numbers that are no bytes', { feePayerKeys: [JSON.stringify(secret.with(0, 256))] }, 'fee_payer_keys.0'],
     ['a URL that is none', { rpcUrl: 'wss://node.example' }, 'rpcUrl'],
   ] as const)('throws, and does not quote, %s', (_, change, setting) => {
@@ -162,26 +207,35 @@ describe('solanaChain()', () => {
     try {
       make()
     } catch (error) {
-      for (const key of (change as Partial<SolanaConfig>).feePayerKeys ?? []) expect((error as Error).message).not.toContain(key.slice(4, 40))
+      for (const key of (change as Partial<SolanaConfig>).feePayerKeys ?? [])
+        expect((error as Error).message).not.toContain(key.slice(4, 40))
     }
   })
 })
 
 describe('proves()', () => {
   const message = 'poll:v1:video:job:1'
-  const sign = async (key: Key, text = message) => new Uint8Array(await crypto.subtle.sign('Ed25519', key.keyPair.privateKey, new TextEncoder().encode(text)))
+  const sign = async (key: Key, text = message) =>
+    new Uint8Array(await crypto.subtle.sign('Ed25519', key.keyPair.privateKey, new TextEncoder().encode(text)))
 
   test('takes a signature in base58, and in base64 of either alphabet', async () => {
     const bytes = await sign(seller)
     const url = base64(bytes).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
-    for (const signature of [getBase58Decoder().decode(bytes), base64(bytes), url]) expect(await isProof({ wallet: seller.address, message, signature })).toBe(true)
+    for (const signature of [getBase58Decoder().decode(bytes), base64(bytes), url])
+      expect(await isProof({ wallet: seller.address, message, signature })).toBe(true)
   })
 
   test("refuses another wallet's, another text's, and everybody's", async () => {
     const signature = base64(await sign(seller))
     expect(await isProof({ wallet: poor.address, message, signature })).toBe(false)
     expect(await isProof({ wallet: seller.address, message: `${message}2`, signature })).toBe(false)
-    const nobody = await crypto.subtle.importKey('raw', Uint8Array.from({ length: 32 }, (_, i) => (i === 0 ? 1 : 0)), 'Ed25519', false, ['verify'])
+    const nobody = await crypto.subtle.importKey(
+      'raw',
+      Uint8Array.from({ length: 32 }, (_, i) => (i === 0 ? 1 : 0)),
+      'Ed25519',
+      false,
+      ['verify'],
+    )
     expect(await crypto.subtle.verify('Ed25519', nobody, ANYBODYS, new TextEncoder().encode(message))).toBe(true)
     expect(await isProof({ wallet: NOBODY, message, signature: base64(ANYBODYS) })).toBe(false)
   })
@@ -189,7 +243,11 @@ describe('proves()', () => {
   test('never rejects', async () => {
     const signature = base64(await sign(seller))
     for (const odd of ['', '0x00', '1'.repeat(200), 'é'.repeat(40), undefined, null, 7, {}]) {
-      for (const proof of [{ wallet: odd, message, signature }, { wallet: seller.address, message, signature: odd }, { wallet: seller.address, message: odd, signature }]) {
+      for (const proof of [
+        { wallet: odd, message, signature },
+        { wallet: seller.address, message, signature: odd },
+        { wallet: seller.address, message: odd, signature },
+      ]) {
         expect(await isProof(proof as never)).toBe(false)
       }
     }

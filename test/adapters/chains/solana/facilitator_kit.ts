@@ -2,7 +2,11 @@
 import { x402Facilitator } from '@x402/core/facilitator'
 import { toFacilitatorSvmSigner } from '@x402/svm'
 import { registerExactSvmScheme } from '@x402/svm/exact/facilitator'
-import { solanaFacilitator, type SolanaFacilitatorChain, type SolanaFacilitatorConfig } from '../../../../adapters/chains/solana/facilitator.ts'
+import {
+  solanaFacilitator,
+  type SolanaFacilitatorChain,
+  type SolanaFacilitatorConfig,
+} from '../../../../adapters/chains/solana/facilitator.ts'
 import type { Offer } from '../../../../core/x402/protocol.ts'
 import type { SolanaNode } from '../../../../server/devnet/solana_node.ts'
 import type { Subject } from '../../../conformance/law.ts'
@@ -12,8 +16,14 @@ import { ask, cosigned, type Key, NETWORK, newKey, type SolanaHarness, solanaHar
 export type SolanaDesk = Desk & { readonly feePayer: Key }
 
 /** What /supported says of a facilitator that signs for one fee payer. */
-export const supporting = (feePayer: string, signers: readonly string[] = [feePayer]) => () =>
-  Response.json({ kinds: [{ x402Version: 2, scheme: 'exact', network: NETWORK, extra: { feePayer } }], extensions: [], signers: { 'solana:*': signers } })
+export const supporting =
+  (feePayer: string, signers: readonly string[] = [feePayer]) =>
+  () =>
+    Response.json({
+      kinds: [{ x402Version: 2, scheme: 'exact', network: NETWORK, extra: { feePayer } }],
+      extensions: [],
+      signers: { 'solana:*': signers },
+    })
 
 /** The reference facilitator, with a fee payer of its own. */
 export async function referenceSolanaDesk(node: SolanaNode): Promise<SolanaDesk> {
@@ -34,13 +44,20 @@ export async function referenceSolanaDesk(node: SolanaNode): Promise<SolanaDesk>
   return Object.assign(made, { feePayer })
 }
 
-export type FacilitatorHarness = Omit<SolanaHarness, 'chain' | 'config'> & { readonly chain: SolanaFacilitatorChain; readonly config: SolanaFacilitatorConfig }
+export type FacilitatorHarness = Omit<SolanaHarness, 'chain' | 'config'> & {
+  readonly chain: SolanaFacilitatorChain
+  readonly config: SolanaFacilitatorConfig
+}
 
 const RECEIPTS = ['getTransaction', 'getSignaturesForAddress']
 let drawn = 0
 
 /** One checked chain on the shared node. What is asked of facilitators and of the node goes over one faulty line. */
-export async function facilitatorHarness(node: SolanaNode, desks: readonly SolanaDesk[], change: Partial<SolanaFacilitatorConfig> = {}): Promise<FacilitatorHarness> {
+export async function facilitatorHarness(
+  node: SolanaNode,
+  desks: readonly SolanaDesk[],
+  change: Partial<SolanaFacilitatorConfig> = {},
+): Promise<FacilitatorHarness> {
   const base = await solanaHarness(node)
   base.chain.close()
   let asked = 0
@@ -49,7 +66,8 @@ export async function facilitatorHarness(node: SolanaNode, desks: readonly Solan
     const url = String(input)
     const isNode = url.startsWith(node.url)
     asked++
-    const apiError = judge?.(isNode ? (JSON.parse(String(init?.body)) as { method: string }).method : new URL(url).pathname) ?? 'fine'
+    const apiError =
+      judge?.(isNode ? (JSON.parse(String(init?.body)) as { method: string }).method : new URL(url).pathname) ?? 'fine'
     if (apiError === 'lost') throw new TypeError('the socket was closed')
     const response = await fetch(input, init)
     if (apiError === 'fine') return response
@@ -95,12 +113,18 @@ export async function facilitatorHarness(node: SolanaNode, desks: readonly Solan
       judge = undefined
     },
     async submit(payment) {
-      await ask(node, 'sendTransaction', await cosigned(payment, desks[0]?.feePayer ?? base.feePayer), { encoding: 'base64', skipPreflight: true })
+      await ask(node, 'sendTransaction', await cosigned(payment, desks[0]?.feePayer ?? base.feePayer), {
+        encoding: 'base64',
+        skipPreflight: true,
+      })
     },
   }
 }
 
-export async function solanaFacilitatorSubject(node: SolanaNode, desks: readonly SolanaDesk[]): Promise<Subject<FacilitatorHarness>> {
+export async function solanaFacilitatorSubject(
+  node: SolanaNode,
+  desks: readonly SolanaDesk[],
+): Promise<Subject<FacilitatorHarness>> {
   const made = await facilitatorHarness(node, desks)
   return {
     open: async () => made,

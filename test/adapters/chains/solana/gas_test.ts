@@ -46,7 +46,10 @@ test('one that runs low gives way to the next at the reading of a minute, and co
   await chain.refresh({ now: now + 2 * MINUTE })
   expect(offered()).toEqual([])
   const low = `its account ${keys[0].address} holds ${enough - 1n} lamports for fees, below the floor of ${enough}`
-  expect(chain.closed?.(now)).toMatchObject({ code: 'no_gas', reason: expect.stringContaining(`fee_payer_keys.0: ${low}`) })
+  expect(chain.closed?.(now)).toMatchObject({
+    code: 'no_gas',
+    reason: expect.stringContaining(`fee_payer_keys.0: ${low}`),
+  })
   node.airdropSol(keys[0].address, 1n)
   await chain.refresh({ now: now + 3 * MINUTE })
   expect(offered()).toEqual([keys[0].address])
@@ -70,10 +73,16 @@ test('a fee that cannot be paid sends nothing, loses nothing, and ends the offer
   const payment = await h.sign(await h.payer(), h.offer)
   const all = node.lamportsOf(h.feePayer.address)
   node.airdropSol(h.feePayer.address, -all)
-  expect(await h.chain.settle(payment, h.offer, at)).toMatchObject({ kind: 'unavailable', reason: expect.stringContaining('nothing was sent') })
+  expect(await h.chain.settle(payment, h.offer, at)).toMatchObject({
+    kind: 'unavailable',
+    reason: expect.stringContaining('nothing was sent'),
+  })
   expect(h.chain.terms(at.now)).toEqual([])
   await h.chain.refresh({ now: at.now + 1 })
-  expect(h.chain.closed?.(at.now)).toMatchObject({ code: 'no_gas', reason: expect.stringContaining('holds 0 lamports') })
+  expect(h.chain.closed?.(at.now)).toMatchObject({
+    code: 'no_gas',
+    reason: expect.stringContaining('holds 0 lamports'),
+  })
   node.airdropSol(h.feePayer.address, all)
   await h.chain.refresh({ now: at.now + MINUTE + 1 })
   expect(h.chain.terms(at.now)).toHaveLength(1)

@@ -47,7 +47,10 @@ export async function newKey(): Promise<Key> {
   const seed = new Uint8Array(32).fill(7)
   new DataView(seed.buffer).setUint32(0, ++made)
   const signer = await createKeyPairSignerFromPrivateKeyBytes(seed)
-  const bytes = Uint8Array.from([...seed, ...new Uint8Array(await crypto.subtle.exportKey('raw', signer.keyPair.publicKey))])
+  const bytes = Uint8Array.from([
+    ...seed,
+    ...new Uint8Array(await crypto.subtle.exportKey('raw', signer.keyPair.publicKey)),
+  ])
   return { ...signer, bytes, secret: getBase58Decoder().decode(bytes) }
 }
 
@@ -57,8 +60,16 @@ export function solanaWorld(): Promise<SolanaNode> {
 }
 
 /** One JSON-RPC call, around every trouble of the line. */
-export async function ask<T = unknown>(node: Pick<SolanaNode, 'url'>, method: string, ...params: readonly unknown[]): Promise<T> {
-  const response = await fetch(node.url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }) })
+export async function ask<T = unknown>(
+  node: Pick<SolanaNode, 'url'>,
+  method: string,
+  ...params: readonly unknown[]
+): Promise<T> {
+  const response = await fetch(node.url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
+  })
   const { result, error } = (await response.json()) as { result?: T; error?: { message: string } }
   if (error) throw new Error(error.message)
   return result as T
@@ -81,16 +92,29 @@ export type Draft = {
 }
 
 /** The bytes of a transaction, unsigned where nobody signs. */
-export async function chatFormatOf({ version = 0, feePayer, blockhash, instructions, signers }: Draft): Promise<Uint8Array> {
+export async function chatFormatOf({
+  version = 0,
+  feePayer,
+  blockhash,
+  instructions,
+  signers,
+}: Draft): Promise<Uint8Array> {
   const message = pipe(
     createTransactionMessage({ version: version as 0 }),
     (made) => setTransactionMessageFeePayer(feePayer, made),
-    (made) => setTransactionMessageLifetimeUsingBlockhash({ blockhash: blockhash as Blockhash, lastValidBlockHeight: 0n }, made),
+    (made) =>
+      setTransactionMessageLifetimeUsingBlockhash(
+        { blockhash: blockhash as Blockhash, lastValidBlockHeight: 0n },
+        made,
+      ),
     (made) => appendTransactionMessageInstructions(instructions, made),
   )
   const compiled = compileTransaction(message)
   const wanted = signers.filter((signer) => signer.address in compiled.signatures)
-  const signed = await partiallySignTransaction(wanted.map(({ keyPair }) => keyPair), compiled)
+  const signed = await partiallySignTransaction(
+    wanted.map(({ keyPair }) => keyPair),
+    compiled,
+  )
   return Uint8Array.from(getTransactionEncoder().encode(signed))
 }
 
@@ -113,7 +137,14 @@ export const readonly = (account: Address) => ({ address: account, role: Account
 export const writable = (account: Address) => ({ address: account, role: AccountRole.WRITABLE })
 export const signing = (account: Address) => ({ address: account, role: AccountRole.READONLY_SIGNER })
 
-export type Sending = { readonly from: Address; readonly to: string; readonly amount: bigint; readonly mint?: Address; readonly source?: Address; readonly destination?: Address }
+export type Sending = {
+  readonly from: Address
+  readonly to: string
+  readonly amount: bigint
+  readonly mint?: Address
+  readonly source?: Address
+  readonly destination?: Address
+}
 
 /** TransferChecked from wallet to wallet. */
 export async function transfer({ from, to, amount, mint = MINT, ...given }: Sending): Promise<Instruction> {
@@ -127,8 +158,17 @@ export async function transfer({ from, to, amount, mint = MINT, ...given }: Send
 let memos = 0
 
 /** What the official client sends for an offer. */
-export async function draftOf(node: SolanaNode, payer: KeyPairSigner, offer: Offer, said: { to?: string; amount?: bigint } = {}): Promise<Draft> {
-  const moved = await transfer({ from: payer.address, to: said.to ?? offer.payTo, amount: said.amount ?? BigInt(offer.amount) })
+export async function draftOf(
+  node: SolanaNode,
+  payer: KeyPairSigner,
+  offer: Offer,
+  said: { to?: string; amount?: bigint } = {},
+): Promise<Draft> {
+  const moved = await transfer({
+    from: payer.address,
+    to: said.to ?? offer.payTo,
+    amount: said.amount ?? BigInt(offer.amount),
+  })
   return {
     feePayer: offer.extra?.feePayer as Address,
     blockhash: await blockhashOf(node, 'confirmed'),
@@ -137,11 +177,21 @@ export async function draftOf(node: SolanaNode, payer: KeyPairSigner, offer: Off
   }
 }
 
-export const paymentOf = (offer: Offer, transaction: unknown): Payment => ({ x402Version: 2, accepted: offer, payload: { transaction } })
+export const paymentOf = (offer: Offer, transaction: unknown): Payment => ({
+  x402Version: 2,
+  accepted: offer,
+  payload: { transaction },
+})
 
 // ── the harness ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type SolanaHarness = ChainHarness & { readonly chain: SolanaChain; readonly config: SolanaConfig; readonly node: SolanaNode; readonly feePayer: Key; key(payer: Payer): Key }
+export type SolanaHarness = ChainHarness & {
+  readonly chain: SolanaChain
+  readonly config: SolanaConfig
+  readonly node: SolanaNode
+  readonly feePayer: Key
+  key(payer: Payer): Key
+}
 
 const STRANGER = address('Vote111111111111111111111111111111111111111')
 
@@ -150,7 +200,16 @@ export async function solanaHarness(node: SolanaNode, change: Partial<SolanaConf
   const [feePayer, seller] = [await newKey(), await newKey()]
   node.airdropSol(feePayer.address)
   await node.openAccount(seller.address)
-  const config: SolanaConfig = { network: NETWORK, rpcUrl: node.url, mint: MINT, payTo: seller.address, feePayerKeys: [feePayer.secret], pollMs: 1, resendMs: 8, ...change }
+  const config: SolanaConfig = {
+    network: NETWORK,
+    rpcUrl: node.url,
+    mint: MINT,
+    payTo: seller.address,
+    feePayerKeys: [feePayer.secret],
+    pollMs: 1,
+    resendMs: 8,
+    ...change,
+  }
   const chain = solanaChain(config)
   const checked = await chain.check({ now: node.now() })
   if (checked.kind !== 'ready') throw new Error(JSON.stringify(checked))
@@ -177,12 +236,18 @@ export async function solanaHarness(node: SolanaNode, change: Partial<SolanaConf
       return { address: made.address }
     },
     async sign(payer, wanted, { to, value, forge }: Signing = {}) {
-      const draft = await draftOf(node, key(payer), wanted, { ...(to !== undefined && { to }), ...(value !== undefined && { amount: value }) })
+      const draft = await draftOf(node, key(payer), wanted, {
+        ...(to !== undefined && { to }),
+        ...(value !== undefined && { amount: value }),
+      })
       return paymentOf(wanted, base64(bent(await chatFormatOf(draft), forge)))
     },
     balanceOf: node.balanceOf,
     fund: (payer, balance) => node.fund(payer.address, balance),
-    transfersIn: async (transaction) => node.transfersIn(transaction).map(({ from, to, value }) => ({ from: from.toLowerCase(), to: to.toLowerCase(), value })),
+    transfersIn: async (transaction) =>
+      node
+        .transfersIn(transaction)
+        .map(({ from, to, value }) => ({ from: from.toLowerCase(), to: to.toLowerCase(), value })),
     cancel: () => Promise.reject(new Error('what is signed on Solana cannot be taken back')),
     async submit(payment) {
       await ask(node, 'sendTransaction', await cosigned(payment, feePayer), { encoding: 'base64', skipPreflight: true })
@@ -226,13 +291,44 @@ function waysOf(shown: string): Ways {
     stranger: STRANGER,
     shown,
     spellings: (address) => [address],
-    notAddresses: (address) => ['', 'alice', `${address.slice(0, -1)}0`, `${address}11`, `1${address}`, '1'.repeat(31), '1'.repeat(33), `0x${'ab'.repeat(20)}`],
+    notAddresses: (address) => [
+      '',
+      'alice',
+      `${address.slice(0, -1)}0`,
+      `${address}11`,
+      `1${address}`,
+      '1'.repeat(31),
+      '1'.repeat(33),
+      `0x${'ab'.repeat(20)}`,
+    ],
     malformed({ payload }) {
       const transaction = String(payload.transaction)
       const bytes = Buffer.from(transaction, 'base64')
-      const formats = [new Uint8Array(), bytes.subarray(0, 65), bytes.subarray(0, 129), Buffer.concat([bytes, bytes]), Buffer.alloc(1232), Buffer.alloc(1233), Buffer.alloc(200, 255)]
-      const texts = ['!', 'AA', `${transaction.slice(0, -4)}====`, transaction.replace(/.$/, '*'), ...formats.map(base64)]
-      return [{}, { signature: transaction }, { transaction: null }, { transaction: 1 }, { transaction: [transaction] }, { transaction: { transaction } }, ...texts.map((text) => ({ transaction: text }))]
+      const formats = [
+        new Uint8Array(),
+        bytes.subarray(0, 65),
+        bytes.subarray(0, 129),
+        Buffer.concat([bytes, bytes]),
+        Buffer.alloc(1232),
+        Buffer.alloc(1233),
+        Buffer.alloc(200, 255),
+      ]
+      const texts = [
+        '!',
+        'AA',
+        `${transaction.slice(0, -4)}====`,
+        transaction.replace(/.$/, '*'),
+        ...formats.map(base64),
+      ]
+      return [
+        {},
+        { signature: transaction },
+        { transaction: null },
+        { transaction: 1 },
+        { transaction: [transaction] },
+        { transaction: { transaction } },
+        ...texts.map((text) => ({ transaction: text })),
+      ]
     },
     lifeSeconds: 90,
   }
@@ -256,9 +352,12 @@ const NO_CANCEL = 'what is signed on Solana cannot be taken back'
 
 /** Laws of EIP-3009 that have no meaning here, or another one. */
 export const EXCEPT = {
-  'identify() tells the payer, the key of the authorization and the end of its life': 'its key is the hash of a message; solana_test.ts has this law',
-  'identify() gives one key and one payer, however the addresses are spelled': 'base58 has one spelling; solana_test.ts bends what can be bent',
-  'identify() looks at neither time nor value, and bears the largest numbers there are': 'it has no times, and 64 bits for its value; solana_test.ts has this law',
+  'identify() tells the payer, the key of the authorization and the end of its life':
+    'its key is the hash of a message; solana_test.ts has this law',
+  'identify() gives one key and one payer, however the addresses are spelled':
+    'base58 has one spelling; solana_test.ts bends what can be bent',
+  'identify() looks at neither time nor value, and bears the largest numbers there are':
+    'it has no times, and 64 bits for its value; solana_test.ts has this law',
   'identify() refuses a signature over another domain name': 'its messages have no domain',
   'verify() refuses an expired authorization': NO_WINDOW,
   'verify() refuses less than six seconds of life': NO_WINDOW,

@@ -5,7 +5,22 @@ import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
 import { RpcError } from '../../../../server/devnet/solana_errors.ts'
 import { chainLaws } from '../../../conformance/chains.ts'
 import { runLaws } from '../../../conformance/law.ts'
-import { ask, base64, blockhashOf, draftOf, EXCEPT, type Key, newKey, paymentOf, type SolanaHarness, solanaHarness, solanaSubject, solanaWorld, transfer, chatFormatOf } from './solana_kit.ts'
+import {
+  ask,
+  base64,
+  blockhashOf,
+  draftOf,
+  EXCEPT,
+  type Key,
+  newKey,
+  paymentOf,
+  type SolanaHarness,
+  solanaHarness,
+  solanaSubject,
+  solanaWorld,
+  transfer,
+  chatFormatOf,
+} from './solana_kit.ts'
 
 const node = await solanaWorld()
 afterAll(() => node.stop())
@@ -14,7 +29,14 @@ runLaws('solana', chainLaws, () => solanaSubject(node), { except: EXCEPT })
 
 // ── laws of Solana alone ────────────────────────────────────────────────────────────────────────────────────────────
 
-const METHODS = ['getSignatureStatuses', 'getMultipleAccounts', 'isBlockhashValid', 'simulateTransaction', 'sendTransaction', 'getTransaction']
+const METHODS = [
+  'getSignatureStatuses',
+  'getMultipleAccounts',
+  'isBlockhashValid',
+  'simulateTransaction',
+  'sendTransaction',
+  'getTransaction',
+]
 afterEach(() => {
   node.heal()
   node.outage(false)
@@ -98,7 +120,8 @@ describe('identify()', () => {
     expect(await chain.identify(payment, h.offer, at())).toMatchObject({ kind: 'known', payer: payer.address })
     expect(await chain.identify(payment, offer, at())).toMatchObject({ kind: 'refused' })
     expect(await chain.identify(fresh, h.offer, at())).toMatchObject({ kind: 'refused' })
-    for (const refused of [await chain.verify(payment, h.offer, at()), await chain.settle(payment, h.offer, at())]) expect(refused.kind).toBe('refused')
+    for (const refused of [await chain.verify(payment, h.offer, at()), await chain.settle(payment, h.offer, at())])
+      expect(refused.kind).toBe('refused')
     expect(await chain.identify(fresh, offer, at())).toMatchObject({ kind: 'known' })
     expect(await chain.settle(fresh, offer, at())).toMatchObject({ kind: 'settled' })
     chain.close()
@@ -117,11 +140,17 @@ describe('identify()', () => {
 describe('verify()', () => {
   test('accepts a legacy message, and a transfer of nothing', async () => {
     const { h, payer, offer } = await world()
-    const old = paymentOf(offer, base64(await chatFormatOf({ ...(await draftOf(node, payer, offer)), version: 'legacy' })))
+    const old = paymentOf(
+      offer,
+      base64(await chatFormatOf({ ...(await draftOf(node, payer, offer)), version: 'legacy' })),
+    )
     expect(await verify({ ...h, offer }, old)).toMatchObject({ kind: 'valid' })
     expect(await settle(h, old)).toMatchObject({ kind: 'settled' })
     const free = { ...offer, amount: '0' }
-    expect(await verify({ ...h, offer: free }, await h.sign(payer, free))).toMatchObject({ kind: 'valid', balance: RICH - CENT })
+    expect(await verify({ ...h, offer: free }, await h.sign(payer, free))).toMatchObject({
+      kind: 'valid',
+      balance: RICH - CENT,
+    })
   })
 
   test('refuses a blockhash that has run out, and one of our own that is about to', async () => {
@@ -188,7 +217,9 @@ describe('verify()', () => {
       for (const method of METHODS.slice(0, 4)) {
         node.lie(method, () => odd)
         if (method !== 'isBlockhashValid') expect(await verify(h, payment)).toMatchObject({ kind: 'unavailable' })
-        expect((await fate(h, payment)).kind).toBe(method === 'getMultipleAccounts' || method === 'simulateTransaction' ? 'open' : 'unknown')
+        expect((await fate(h, payment)).kind).toBe(
+          method === 'getMultipleAccounts' || method === 'simulateTransaction' ? 'open' : 'unknown',
+        )
         node.lie(method)
       }
     }
@@ -266,7 +297,9 @@ describe('settle()', () => {
   test('waits until it is confirmed, and is not fooled by a fork', async () => {
     node.setLag(3)
     const forked: (readonly string[])[] = []
-    const { h, payer, payment } = await world(acting((round) => (round === 1 ? forked.push(node.fork()) : node.advance(1))))
+    const { h, payer, payment } = await world(
+      acting((round) => (round === 1 ? forked.push(node.fork()) : node.advance(1))),
+    )
     const settled = await settle(h, payment)
     expect(forked[0]).toHaveLength(1)
     expect(settled).toMatchObject({ kind: 'settled', receipt: { transaction: forked[0]?.[0] } })
@@ -292,9 +325,14 @@ describe('settle()', () => {
   test('believes a node that confirms it only when it shows the transfer', async () => {
     const { h, payer, offer, payment } = await world(acting(() => {}))
     await h.submit(payment)
-    const short = (truth: unknown) => JSON.parse(JSON.stringify(truth).replace('"amount":"10000"', '"amount":"9999"')) as unknown
+    const short = (truth: unknown) =>
+      JSON.parse(JSON.stringify(truth).replace('"amount":"10000"', '"amount":"9999"')) as unknown
     const other = await settle(h, await h.sign(payer, offer))
-    const stranger = await ask(node, 'getTransaction', (receiptOf(other) as { transaction: string }).transaction, { encoding: 'base64', commitment: 'confirmed', maxSupportedTransactionVersion: 0 })
+    const stranger = await ask(node, 'getTransaction', (receiptOf(other) as { transaction: string }).transaction, {
+      encoding: 'base64',
+      commitment: 'confirmed',
+      maxSupportedTransactionVersion: 0,
+    })
     for (const lie of [() => null, () => stranger]) {
       node.lie('getTransaction', lie)
       expect((await fate(h, payment)).kind).toBe('unknown')
@@ -324,7 +362,10 @@ describe('settle()', () => {
 
   test('that failed on chain is refused, and stays dead', async () => {
     const given = await world()
-    expect(await fails(given)).toMatchObject({ kind: 'refused', reason: expect.stringContaining('invalid_exact_svm_transaction_failed') })
+    expect(await fails(given)).toMatchObject({
+      kind: 'refused',
+      reason: expect.stringContaining('invalid_exact_svm_transaction_failed'),
+    })
     const first = await fate(given.h, given.payment)
     const other = await restarted(given.h)
     expect([first, await other.fate(given.payment, given.offer, at())]).toEqual([{ kind: 'dead' }, { kind: 'dead' }])
@@ -338,7 +379,10 @@ describe('settle()', () => {
     for (let i = 0; i < 5; i++) await fails({ ...given, payment: await given.h.sign(given.payer, given.offer) })
     const [before, sent] = [node.lamportsOf(given.h.feePayer.address), node.reads('sendTransaction')]
     const payment = await given.h.sign(given.payer, given.offer)
-    expect(await settle(given.h, payment)).toMatchObject({ kind: 'refused', reason: expect.stringContaining('5 transfers') })
+    expect(await settle(given.h, payment)).toMatchObject({
+      kind: 'refused',
+      reason: expect.stringContaining('5 transfers'),
+    })
     expect([node.lamportsOf(given.h.feePayer.address), node.reads('sendTransaction')]).toEqual([before, sent])
     node.advance(2)
     expect(await settle(given.h, payment, node.now() + 3_600_000)).toMatchObject({ kind: 'unknown' })
@@ -373,7 +417,8 @@ describe('fate()', () => {
     node.advance(5)
     const payment = await h.sign(payer, offer)
     node.rewind(true)
-    for (const seconds of [0, 10, 20, 40, 60, 600, 86_400]) expect([seconds, (await fate(h, payment, node.now() + 1000 * seconds)).kind]).toEqual([seconds, 'unknown'])
+    for (const seconds of [0, 10, 20, 40, 60, 600, 86_400])
+      expect([seconds, (await fate(h, payment, node.now() + 1000 * seconds)).kind]).toEqual([seconds, 'unknown'])
     node.rewind(false)
     expect(await fate(h, payment)).toEqual({ kind: 'open' })
   })
@@ -410,7 +455,9 @@ describe('fate()', () => {
     await h.submit(payment)
     node.advance(GONE + FINAL)
     let asked = 0
-    node.lie('getSignatureStatuses', (truth) => (++asked === 1 ? { context: contextAt(node.slot()), value: [null] } : truth))
+    node.lie('getSignatureStatuses', (truth) =>
+      ++asked === 1 ? { context: contextAt(node.slot()), value: [null] } : truth,
+    )
     expect(await fate(h, payment)).toMatchObject({ kind: 'paid', receipt: { payer: payer.address, amount: '10000' } })
     expect(asked).toBe(2)
   })
@@ -418,7 +465,10 @@ describe('fate()', () => {
   test('is not dead because a status says that it failed, where its transaction says that it paid', async () => {
     const { h, payment } = await world()
     await h.submit(payment)
-    node.lie('getSignatureStatuses', (truth) => ({ ...(truth as object), value: [{ err: { InstructionError: [2, { Custom: 1 }] }, confirmations: 1, confirmationStatus: 'confirmed' }] }))
+    node.lie('getSignatureStatuses', (truth) => ({
+      ...(truth as object),
+      value: [{ err: { InstructionError: [2, { Custom: 1 }] }, confirmations: 1, confirmationStatus: 'confirmed' }],
+    }))
     expect((await fate(h, payment)).kind).toBe('unknown')
     node.lie('getSignatureStatuses')
     expect((await fate(h, payment)).kind).toBe('paid')
@@ -431,7 +481,9 @@ describe('fate()', () => {
     node.lie('getSignatureStatuses', () => ({ context: contextAt(node.slot('finalized') - 1), value: [null] }))
     expect((await fate(h, payment)).kind).toBe('unknown')
     node.lie('getSignatureStatuses')
-    node.lie('isBlockhashValid', (truth, [, config]) => ((config as { commitment: string }).commitment === 'processed' ? { context: contextAt(1), value: true } : truth))
+    node.lie('isBlockhashValid', (truth, [, config]) =>
+      (config as { commitment: string }).commitment === 'processed' ? { context: contextAt(1), value: true } : truth,
+    )
     expect((await fate(h, payment)).kind).toBe('open')
     node.lie('isBlockhashValid', (truth) => ({ ...(truth as object), context: contextAt(node.slot('finalized') - 1) }))
     expect((await fate(h, payment)).kind).toBe('unknown')
@@ -469,7 +521,18 @@ test('a blockhash of another fork never comes to life: its payment is dead once 
   const { h, payer, offer } = await world()
   node.advance(5)
   const draft = { ...(await draftOf(node, payer, offer)), blockhash: await blockhashOf(node, 'processed') }
-  const payment = paymentOf(offer, base64(await chatFormatOf({ ...draft, instructions: draft.instructions.with(2, await transfer({ from: payer.address, to: offer.payTo, amount: CENT })) })))
+  const payment = paymentOf(
+    offer,
+    base64(
+      await chatFormatOf({
+        ...draft,
+        instructions: draft.instructions.with(
+          2,
+          await transfer({ from: payer.address, to: offer.payTo, amount: CENT }),
+        ),
+      }),
+    ),
+  )
   node.fork()
   toFullSecond()
   expect((await fate(h, payment)).kind).toBe('unknown')

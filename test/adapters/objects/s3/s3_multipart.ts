@@ -4,7 +4,14 @@ import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import S3rver from 's3rver'
 
-type Parts = { putPart(bucket: string, upload: string, part: string, content: AsyncIterable<Uint8Array>): Promise<{ size: number; md5: string }> }
+type Parts = {
+  putPart(
+    bucket: string,
+    upload: string,
+    part: string,
+    content: AsyncIterable<Uint8Array>,
+  ): Promise<{ size: number; md5: string }>
+}
 
 /** Of every server that is started from now on. */
 export function teachMultipart(): void {
@@ -42,4 +49,5 @@ function aborting({ store }: S3rver): S3rver['middleware'][number] {
   }
 }
 
-const folderOf = (store: S3rver['store'], bucket: string, upload: string): string => join(store.getResourcePath(bucket, undefined as never, 'uploads'), upload)
+const folderOf = (store: S3rver['store'], bucket: string, upload: string): string =>
+  join(store.getResourcePath(bucket, undefined as never, 'uploads'), upload)

@@ -20,7 +20,13 @@ const BUCKET = 'farebox'
 
 export async function s3Server(conditions: 'minded' | 'ignored' | 'refused'): Promise<S3Server> {
   const directory = await mkdtemp(join(tmpdir(), 'farebox-s3-'))
-  const server = new S3rver({ address: '127.0.0.1', port: 0, silent: true, directory, configureBuckets: [{ name: BUCKET }] })
+  const server = new S3rver({
+    address: '127.0.0.1',
+    port: 0,
+    silent: true,
+    directory,
+    configureBuckets: [{ name: BUCKET }],
+  })
   const requests: string[] = []
   storeWhole(server)
   if (conditions === 'minded') server.middleware.unshift(conditionally(server))
@@ -57,9 +63,11 @@ function conditionally(server: S3rver): S3rver['middleware'][number] {
     if (context.method !== 'PUT' || context.get('if-none-match') !== '*') return await next()
     const { path } = context
     const mine = (last.get(path) ?? Promise.resolve()).then(async () => {
-      if (!(await server.store.existsObject(BUCKET, decodeURIComponent(path.slice(`/${BUCKET}/`.length))))) return await next()
+      if (!(await server.store.existsObject(BUCKET, decodeURIComponent(path.slice(`/${BUCKET}/`.length)))))
+        return await next()
       context.status = 412
-      context.body = '<Error><Code>PreconditionFailed</Code><Message>At least one of the pre-conditions you specified did not hold</Message></Error>'
+      context.body =
+        '<Error><Code>PreconditionFailed</Code><Message>At least one of the pre-conditions you specified did not hold</Message></Error>'
     })
     last.set(path, mine)
     await mine
@@ -70,7 +78,8 @@ function conditionally(server: S3rver): S3rver['middleware'][number] {
 const refusing: S3rver['middleware'][number] = async (context, next) => {
   if (context.get('if-none-match') === '') return await next()
   context.status = 501
-  context.body = '<Error><Code>NotImplemented</Code><Message>A header that you provided implies functionality that is not implemented</Message></Error>'
+  context.body =
+    '<Error><Code>NotImplemented</Code><Message>A header that you provided implies functionality that is not implemented</Message></Error>'
 }
 
 /** Left to itself it answers before the bytes are in the file, and writes into a file that others read. */

@@ -4,7 +4,22 @@ import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { seedream } from '../../../../adapters/providers/bytedance/images.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { imageVendorLaws } from '../../../conformance/vendors.ts'
-import { before, calm, FOX, FOX_EDIT, greyImages, HEIC, KEY, outcome, recorded, refusals, replay, type Seen, setup, standIn } from '../lib/provider_kit.ts'
+import {
+  before,
+  calm,
+  FOX,
+  FOX_EDIT,
+  greyImages,
+  HEIC,
+  KEY,
+  outcome,
+  recorded,
+  refusals,
+  replay,
+  type Seen,
+  setup,
+  standIn,
+} from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'seedream'
 const PRO = { ...FOX, model: 'dola-seedream-5-0-pro-260628', width: 2848, height: 1600 }
@@ -22,14 +37,30 @@ describe('what seedream() sends', () => {
     const { server, vendor } = vendorOn(good)
     await vendor.generate(PRO, calm())
     const [{ method, path, headers, json }] = server.seen as [Seen]
-    expect([method, path, headers.get('authorization')]).toEqual(['POST', '/api/v3/images/generations', `Bearer ${KEY}`])
-    expect(json).toEqual({ model: PRO.model, prompt: FOX.prompt, size: '2848x1600', response_format: 'url', watermark: false })
+    expect([method, path, headers.get('authorization')]).toEqual([
+      'POST',
+      '/api/v3/images/generations',
+      `Bearer ${KEY}`,
+    ])
+    expect(json).toEqual({
+      model: PRO.model,
+      prompt: FOX.prompt,
+      size: '2848x1600',
+      response_format: 'url',
+      watermark: false,
+    })
   })
 
   test("the operator's format and prompt optimizer", async () => {
-    const { server, vendor } = vendorOn(good, { parameters: { output_format: 'png', optimize_prompt_options: { mode: 'fast' }, size: '1K' } })
+    const { server, vendor } = vendorOn(good, {
+      parameters: { output_format: 'png', optimize_prompt_options: { mode: 'fast' }, size: '1K' },
+    })
     await vendor.generate(PRO, calm())
-    expect(server.seen[0]?.json).toMatchObject({ output_format: 'png', optimize_prompt_options: { mode: 'fast' }, size: '2848x1600' })
+    expect(server.seen[0]?.json).toMatchObject({
+      output_format: 'png',
+      optimize_prompt_options: { mode: 'fast' },
+      size: '2848x1600',
+    })
   })
 
   test('to edit: the same path with `image`, one or a list; HEIC as it is', async () => {
@@ -48,7 +79,11 @@ describe('what seedream() sends', () => {
     expect(server.seen).toHaveLength(5)
   })
 
-  test.each([['AVIF', { images: [AVIF] }], ['a mask', { mask: PIXEL }], ['eleven images', { images: Array(11).fill(PIXEL) }]])('%s is refused before anything is sent', async (_, more) => {
+  test.each([
+    ['AVIF', { images: [AVIF] }],
+    ['a mask', { mask: PIXEL }],
+    ['eleven images', { images: Array(11).fill(PIXEL) }],
+  ])('%s is refused before anything is sent', async (_, more) => {
     const { server, vendor, log } = vendorOn(good)
     expect(await outcome(Promise.resolve(vendor.edit?.({ ...FOX_EDIT, ...more }, calm())), log)).toBe('INVALID_IMAGE')
     expect(server.seen).toEqual([])
@@ -57,14 +92,21 @@ describe('what seedream() sends', () => {
 
 describe('what seedream() reads', () => {
   test.each([
-    ['generated', 'https://ark-content-generation-v2-ap-southeast-1.tos-ap-southeast-1.bytepluses.com/seedream-5-0/021768/image.png'],
+    [
+      'generated',
+      'https://ark-content-generation-v2-ap-southeast-1.tos-ap-southeast-1.bytepluses.com/seedream-5-0/021768/image.png',
+    ],
     ['generated_base64', expect.stringMatching(/^data:image\/jpeg;base64,\/9j\//)],
   ])('%s', async (name, url) => {
     expect(await vendorOn(() => replay(recorded(PROTOCOL, name))).vendor.generate(PRO, calm())).toEqual([{ url }])
   })
 })
 
-runLaws('seedream()', imageVendorLaws, before(seedream, ({ json }) => Response.json({ data: greyImages(json.size).map((b64_json) => ({ b64_json })) })))
+runLaws(
+  'seedream()',
+  imageVendorLaws,
+  before(seedream, ({ json }) => Response.json({ data: greyImages(json.size).map((b64_json) => ({ b64_json })) })),
+)
 
 refusals(PROTOCOL, seedream, {
   read: ['generated', 'generated_base64'],
@@ -91,7 +133,10 @@ refusals(PROTOCOL, seedream, {
 describe('against aimock', async () => {
   const mock = new LLMock({ port: 0 })
   mock.on({ endpoint: 'image', userMessage: /fox/ }, { image: { url: 'https://cdn.example.com/1.png' } })
-  mock.on({ endpoint: 'image', userMessage: /person/ }, { error: { code: 'InputImageSensitiveContentDetected.PrivacyInformation', message: 'real person' }, status: 400 })
+  mock.on(
+    { endpoint: 'image', userMessage: /person/ },
+    { error: { code: 'InputImageSensitiveContentDetected.PrivacyInformation', message: 'real person' }, status: 400 },
+  )
   await mock.start()
   afterAll(() => mock.stop())
   const { config, log } = setup(`${mock.url}/api/v3`)

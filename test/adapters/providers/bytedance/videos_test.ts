@@ -17,8 +17,19 @@ describe('what seedance() sends', () => {
     const { server, vendor } = vendorOn(seedance, took)
     expect(await vendor.submit(JOB, calm())).toEqual({ handle: 'cgt-1' })
     const [{ method, path, headers, json }] = server.seen as [Seen]
-    expect([method, path, headers.get('authorization')]).toEqual(['POST', '/contents/generations/tasks', `Bearer ${KEY}`])
-    expect(json).toEqual({ model: JOB.model, content: [TEXT], resolution: '720p', duration: 5, generate_audio: false, watermark: false })
+    expect([method, path, headers.get('authorization')]).toEqual([
+      'POST',
+      '/contents/generations/tasks',
+      `Bearer ${KEY}`,
+    ])
+    expect(json).toEqual({
+      model: JOB.model,
+      content: [TEXT],
+      resolution: '720p',
+      duration: 5,
+      generate_audio: false,
+      watermark: false,
+    })
   })
 
   test('is every part under its role, the text first', async () => {
@@ -47,8 +58,19 @@ describe('what seedance() sends', () => {
 
   test('is a prompt in which no settings hide, for they would outdo those that were paid for', async () => {
     const { server, vendor } = vendorOn(seedance, took)
-    const sent = async (prompt: string) => (await vendor.submit({ ...JOB, prompt }, calm()), server.seen.at(-1)?.json.content[0].text)
-    for (const setting of ['--duration 12', '--dur 12', '--RS 1080p', '-- resolution 1080p', 'fox--wm true', '---fps 60']) expect([setting, (await sent(`a fox ${setting}`)).includes('--')]).toEqual([setting, false])
+    const sent = async (prompt: string) => (
+      await vendor.submit({ ...JOB, prompt }, calm()),
+      server.seen.at(-1)?.json.content[0].text
+    )
+    for (const setting of [
+      '--duration 12',
+      '--dur 12',
+      '--RS 1080p',
+      '-- resolution 1080p',
+      'fox--wm true',
+      '---fps 60',
+    ])
+      expect([setting, (await sent(`a fox ${setting}`)).includes('--')]).toEqual([setting, false])
     expect(await sent('a well-known fox - at 5-10 m, -- 3 of them')).toBe('a well-known fox - at 5-10 m, -- 3 of them')
   })
 
@@ -89,7 +111,14 @@ readings('seedance', seedance, {
       tokens: 108_900,
       requestId: 'job-1',
     },
-    succeeded_with_last_frame: { kind: 'done', url: 'https://ark.example/clip.mp4', lastFrameUrl: 'https://ark.example/last.png', seconds: 4, tokens: 49_005, requestId: 'job-1' },
+    succeeded_with_last_frame: {
+      kind: 'done',
+      url: 'https://ark.example/clip.mp4',
+      lastFrameUrl: 'https://ark.example/last.png',
+      seconds: 4,
+      tokens: 49_005,
+      requestId: 'job-1',
+    },
     succeeded_without_url: STATES.empty,
     failed: STATES.unknown,
     failed_audio: STATES.audio,
@@ -128,11 +157,16 @@ readings('seedance', seedance, {
 
 test('a real face and a bad parameter are 400 under the codes of contract 12.49', async () => {
   const wire = async (name: string) => {
-    const apiError = await vendorOn(seedance, () => replay(recorded('seedance', name))).vendor.submit(JOB, calm()).catch((error: ApiError) => error)
+    const apiError = await vendorOn(seedance, () => replay(recorded('seedance', name)))
+      .vendor.submit(JOB, calm())
+      .catch((error: ApiError) => error)
     const { status, body } = plain(apiError as ApiError)
     return [status, JSON.parse(body).code]
   }
-  expect([await wire('real_person'), await wire('bad_parameter')]).toEqual([[400, 'INPUT_IMAGE_REAL_PERSON'], [400, 'INVALID_VIDEO_REQUEST']])
+  expect([await wire('real_person'), await wire('bad_parameter')]).toEqual([
+    [400, 'INPUT_IMAGE_REAL_PERSON'],
+    [400, 'INVALID_VIDEO_REQUEST'],
+  ])
 })
 
 const errorFormat: ErrorFormat = {
@@ -141,8 +175,16 @@ const errorFormat: ErrorFormat = {
   refused: () => ({ status: 400, body: { error: { code: 'InvalidParameter', message: VENDOR_SAYS } } }),
   lost: () => ({ error: { code: 'ResourceNotFound', message: VENDOR_SAYS } }),
   state(id, phase) {
-    if (phase === 'done') return { id, status: 'succeeded', content: { video_url: `https://ark.example/${id}.mp4` }, usage: { total_tokens: 10 } }
-    return phase === 'failed' ? { id, status: 'failed', error: { code: 'InternalServiceError', message: VENDOR_SAYS } } : { id, status: phase }
+    if (phase === 'done')
+      return {
+        id,
+        status: 'succeeded',
+        content: { video_url: `https://ark.example/${id}.mp4` },
+        usage: { total_tokens: 10 },
+      }
+    return phase === 'failed'
+      ? { id, status: 'failed', error: { code: 'InternalServiceError', message: VENDOR_SAYS } }
+      : { id, status: phase }
   },
 }
 
@@ -151,9 +193,34 @@ runLaws('seedance()', videoVendorLaws, studioSubject(seedance, errorFormat))
 /** A stand-in that this project did not write. */
 describe('against aimock', async () => {
   const mock = new LLMock({ port: 0, bytePlusVideo: { pollsBeforeInProgress: 1, pollsBeforeCompleted: 2 } })
-  mock.on({ endpoint: 'video', userMessage: /fox/ }, { json: { id: 'cgt-x', status: 'succeeded', content: { video_url: 'https://ark.example/fox.mp4' }, usage: { total_tokens: 108_900 } } })
-  mock.on({ endpoint: 'video', userMessage: /song/ }, { json: { id: 'cgt-y', status: 'failed', error: { code: 'OutputAudioSensitiveContentDetected.PolicyViolation', message: 'copyright' } } })
-  mock.on({ endpoint: 'video', userMessage: /person/ }, { error: { code: 'InputImageSensitiveContentDetected.PrivacyInformation', message: 'may contain real person' }, status: 400 })
+  mock.on(
+    { endpoint: 'video', userMessage: /fox/ },
+    {
+      json: {
+        id: 'cgt-x',
+        status: 'succeeded',
+        content: { video_url: 'https://ark.example/fox.mp4' },
+        usage: { total_tokens: 108_900 },
+      },
+    },
+  )
+  mock.on(
+    { endpoint: 'video', userMessage: /song/ },
+    {
+      json: {
+        id: 'cgt-y',
+        status: 'failed',
+        error: { code: 'OutputAudioSensitiveContentDetected.PolicyViolation', message: 'copyright' },
+      },
+    },
+  )
+  mock.on(
+    { endpoint: 'video', userMessage: /person/ },
+    {
+      error: { code: 'InputImageSensitiveContentDetected.PrivacyInformation', message: 'may contain real person' },
+      status: 400,
+    },
+  )
   await mock.start()
   afterAll(() => mock.stop())
   const { config, log } = setup(`${mock.url}/api/v3`)
@@ -162,7 +229,12 @@ describe('against aimock', async () => {
   test('a task is submitted, looked at, and done', async () => {
     const { handle } = await vendor.submit(JOB, calm())
     expect(await vendor.look(handle, calm())).toMatchObject({ kind: 'running' })
-    expect(await vendor.look(handle, calm())).toEqual({ kind: 'done', url: 'https://ark.example/fox.mp4', tokens: 108_900, requestId: handle })
+    expect(await vendor.look(handle, calm())).toEqual({
+      kind: 'done',
+      url: 'https://ark.example/fox.mp4',
+      tokens: 108_900,
+      requestId: handle,
+    })
     expect(await vendor.look('cgt-unknown', calm())).toEqual(STATES.lost)
   })
 

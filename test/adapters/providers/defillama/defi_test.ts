@@ -11,7 +11,13 @@ function before(answer: Answer = () => Response.json([]), more: Partial<DefiLlam
   return { ...server, clock, log, ask: (path: string, query = '') => vendor.ask({ path, query }, calm()) }
 }
 
-const PATHS = { protocols: '/api/protocols', 'protocol/aave': '/api/protocol/aave', chains: '/api/v2/chains', yields: '/yields/pools', 'prices/coingecko:bitcoin,base:0xab': '/coins/prices/current/coingecko:bitcoin,base:0xab' }
+const PATHS = {
+  protocols: '/api/protocols',
+  'protocol/aave': '/api/protocol/aave',
+  chains: '/api/v2/chains',
+  yields: '/yields/pools',
+  'prices/coingecko:bitcoin,base:0xab': '/coins/prices/current/coingecko:bitcoin,base:0xab',
+}
 
 describe('defiLlama()', () => {
   test.each(Object.entries(PATHS))('asks for %s at %s, with its key in the path', async (path, asked) => {
@@ -24,12 +30,21 @@ describe('defiLlama()', () => {
     const urls: string[] = []
     const { ask } = before(undefined, { baseUrl: undefined, fetch: async (url) => (urls.push(url), Response.json({})) })
     for (const path of Object.keys(PATHS)) await ask(path)
-    expect(urls).toEqual(['https://api.llama.fi/protocols', 'https://api.llama.fi/protocol/aave', 'https://api.llama.fi/v2/chains', 'https://yields.llama.fi/pools', 'https://coins.llama.fi/prices/current/coingecko:bitcoin,base:0xab'])
+    expect(urls).toEqual([
+      'https://api.llama.fi/protocols',
+      'https://api.llama.fi/protocol/aave',
+      'https://api.llama.fi/v2/chains',
+      'https://yields.llama.fi/pools',
+      'https://coins.llama.fi/prices/current/coingecko:bitcoin,base:0xab',
+    ])
   })
 
   test('a crowd shares one question, and who comes within five minutes its answer; prices are ten seconds good', async () => {
     const { ask, seen, clock } = before(() => Response.json({ at: seen.length }))
-    for (const [path, goodMs] of [['protocols', 300_000], ['prices/coingecko:bitcoin', 10_000]] as const) {
+    for (const [path, goodMs] of [
+      ['protocols', 300_000],
+      ['prices/coingecko:bitcoin', 10_000],
+    ] as const) {
       const from = seen.length
       expect(new Set(await Promise.all([ask(path), ask(path), ask(path)])).size).toBe(1)
       await clock.advance(goodMs - 1)
@@ -67,7 +82,9 @@ describe('defiLlama()', () => {
 
   test('a failure is not kept as an answer', async () => {
     let isDown = true
-    const { ask, clock, log } = before(() => (isDown ? Response.json({ message: 'Protocol not found' }, { status: 400 }) : Response.json([])))
+    const { ask, clock, log } = before(() =>
+      isDown ? Response.json({ message: 'Protocol not found' }, { status: 400 }) : Response.json([]),
+    )
     expect(await outcome(ask('protocol/nobody'), log)).toBe('PASSED_ON')
     isDown = false
     await clock.advance(1_000)
@@ -75,7 +92,11 @@ describe('defiLlama()', () => {
   })
 
   test('its key is in no error and no log, though it is in every URL', async () => {
-    const wrongs: readonly Answer[] = [({ path }) => Response.json({ message: `no ${path}` }, { status: 404 }), () => new Response('', { status: 500 }), () => new Response('', { status: 403 })]
+    const wrongs: readonly Answer[] = [
+      ({ path }) => Response.json({ message: `no ${path}` }, { status: 404 }),
+      () => new Response('', { status: 500 }),
+      () => new Response('', { status: 403 }),
+    ]
     for (const wrong of wrongs) {
       const { ask, log } = before(wrong, { key: KEY })
       expect(await said(ask('chains'), log)).not.toContain(KEY)

@@ -1,6 +1,13 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { sketchAudio, type Program, type SketchAudioOptions } from '../../../../adapters/providers/demo/audio.ts'
-import { audioOf, type AudioAnswer, type AudioOrder, SOUND_NOTE, SPOKEN_NOTE, TUNE_NOTE } from '../../../../adapters/providers/demo/sketch/audio_work.ts'
+import {
+  audioOf,
+  type AudioAnswer,
+  type AudioOrder,
+  SOUND_NOTE,
+  SPOKEN_NOTE,
+  TUNE_NOTE,
+} from '../../../../adapters/providers/demo/sketch/audio_work.ts'
 import { piecesOf } from '../../../../adapters/providers/demo/sketch/flite.ts'
 import { readWav, wavOf } from '../../../../adapters/providers/lib/wav.ts'
 import { ApiError, type MadeAudio } from '../../../../core/mod.ts'
@@ -50,8 +57,18 @@ describe('speech', () => {
     const { seconds = 0, note } = spoken
     const wav = bytesOf(spoken)
     const { rate, channels, peak, loudness, seconds: length } = heard(wav)
-    expect([rate, channels, Math.abs(length - seconds) < 0.01, peak > 3_000, loudness > 300]).toEqual([16_000, 1, true, true, true])
-    expect([note, wav.readUInt32LE(4), wav.toString('latin1').includes(SPOKEN_NOTE)]).toEqual([SPOKEN_NOTE, wav.length - 8, true])
+    expect([rate, channels, Math.abs(length - seconds) < 0.01, peak > 3_000, loudness > 300]).toEqual([
+      16_000,
+      1,
+      true,
+      true,
+      true,
+    ])
+    expect([note, wav.readUInt32LE(4), wav.toString('latin1').includes(SPOKEN_NOTE)]).toEqual([
+      SPOKEN_NOTE,
+      wav.length - 8,
+      true,
+    ])
     const bare = (await vendor.speak?.({ ...job, format: 'pcm' }, calm())) as MadeAudio
     expect([bytesOf(bare).equals(Buffer.from(readWav(wav)?.samples ?? [])), bare.sampleRate]).toEqual([true, 16_000])
   })
@@ -63,53 +80,131 @@ describe('speech', () => {
     expect(Buffer.from(other.wav).equals(Buffer.from(fast.wav))).toBe(false)
   })
 
-  test.each(['狐と雪', 'a fox, по-русски', '...'])('of %s is refused as the buyer’s, and needs no process: what cannot be said is not left out', async (text) => {
-    const error = await sketch({ program: () => { throw new Error('not to be asked') } }).speak?.({ model: 'm', text, voice: 'slt', format: 'wav', speed: 1 }, calm()).catch((reason: unknown) => reason)
-    expect([error instanceof ApiError, (error as ApiError).message.startsWith('input: ')]).toEqual([true, true])
-  })
+  test.each(['狐と雪', 'a fox, по-русски', '...'])(
+    'of %s is refused as the buyer’s, and needs no process: what cannot be said is not left out',
+    async (text) => {
+      const error = await sketch({
+        program: () => {
+          throw new Error('not to be asked')
+        },
+      })
+        .speak?.({ model: 'm', text, voice: 'slt', format: 'wav', speed: 1 }, calm())
+        .catch((reason: unknown) => reason)
+      expect([error instanceof ApiError, (error as ApiError).message.startsWith('input: ')]).toEqual([true, true])
+    },
+  )
 
   test('of letters with accents is said in those of English', async () => {
     const { orders, program } = acting()
-    await sketch({ program }).speak?.({ model: 'm', text: 'Crème brûlée\u200b, Øre & Straße', voice: 'slt', format: 'wav', speed: 1 }, calm())
+    await sketch({ program }).speak?.(
+      { model: 'm', text: 'Crème brûlée\u200b, Øre & Straße', voice: 'slt', format: 'wav', speed: 1 },
+      calm(),
+    )
     expect(orders.map(({ text }) => text)).toEqual(['Creme brulee, Ore & Strasse'])
   })
 
   test('of a long text is spoken piece by piece, parted where one would breathe', async () => {
     const prose = `${'One, two. '.repeat(60)}${'three '.repeat(90)}${'x'.repeat(900)}`
     const pieces = piecesOf(prose)
-    expect([pieces.join(''), pieces.every(({ length }) => length <= 400), pieces[0]?.endsWith('two. ')]).toEqual([prose, true, true])
-    const { seconds, loudness } = await made({ kind: 'speech', text: `${'.'.repeat(800)} Well`, voice: 'kal16', speed: 1.2 })
+    expect([pieces.join(''), pieces.every(({ length }) => length <= 400), pieces[0]?.endsWith('two. ')]).toEqual([
+      prose,
+      true,
+      true,
+    ])
+    const { seconds, loudness } = await made({
+      kind: 'speech',
+      text: `${'.'.repeat(800)} Well`,
+      voice: 'kal16',
+      speed: 1.2,
+    })
     expect([seconds < 2, loudness > 100]).toEqual([true, true])
   })
 
   test('that would last more than ten minutes is refused as the buyer’s', async () => {
     const figures = await audioOf({ kind: 'speech', text: '999999999 '.repeat(120), voice: 'kal16', speed: 0.7 })
     expect(figures).toEqual({ error: 'it would last too long', refusal: 'takes longer than 10 minutes to say' })
-    const error = await sketch({ program: acting(() => figures).program }).speak?.({ model: 'm', text: '9', voice: 'slt', format: 'wav', speed: 1 }, calm()).catch((reason: unknown) => reason)
+    const error = await sketch({ program: acting(() => figures).program })
+      .speak?.({ model: 'm', text: '9', voice: 'slt', format: 'wav', speed: 1 }, calm())
+      .catch((reason: unknown) => reason)
     expect((error as ApiError).message).toStartWith('input: takes longer than 10 minutes to say')
   })
 })
 
 describe('a sound effect', () => {
-  const EFFECTS = ['rain', 'thunder', 'wind', 'ocean', 'fire', 'river', 'bell', 'engine', 'footsteps', 'explosion', 'laser', 'siren', 'birds', 'clock', 'knock', 'applause', 'heartbeat', 'glass', 'drip', 'phone', 'coin', 'click', 'crickets', 'whoosh', 'something unheard of']
+  const EFFECTS = [
+    'rain',
+    'thunder',
+    'wind',
+    'ocean',
+    'fire',
+    'river',
+    'bell',
+    'engine',
+    'footsteps',
+    'explosion',
+    'laser',
+    'siren',
+    'birds',
+    'clock',
+    'knock',
+    'applause',
+    'heartbeat',
+    'glass',
+    'drip',
+    'phone',
+    'coin',
+    'click',
+    'crickets',
+    'whoosh',
+    'something unheard of',
+  ]
   test('of every kind is as long as was asked, in stereo, and can be heard', async () => {
     for (const text of EFFECTS) {
       const { rate, channels, seconds, peak, loudness } = await made({ kind: 'sound', text, seconds: 0.5 })
-      expect([text, rate, channels, seconds, peak > 8_000, peak < 32_767, loudness > 80]).toEqual([text, 32_000, 2, 0.5, true, true, true])
+      expect([text, rate, channels, seconds, peak > 8_000, peak < 32_767, loudness > 80]).toEqual([
+        text,
+        32_000,
+        2,
+        0.5,
+        true,
+        true,
+        true,
+      ])
     }
   })
 
   test('is the same for the same words and another for others, and says that no model made it', async () => {
-    const [first, again, other] = [await made({ kind: 'sound', text: 'church bell', seconds: 0.5 }), await made({ kind: 'sound', text: 'church bell', seconds: 0.5 }), await made({ kind: 'sound', text: 'old bell', seconds: 0.5 })]
-    expect([Buffer.from(first.wav).equals(Buffer.from(again.wav)), Buffer.from(first.wav).equals(Buffer.from(other.wav))]).toEqual([true, false])
-    expect([first.note.startsWith(SOUND_NOTE), first.text.includes(SOUND_NOTE), first.text.includes('LIST')]).toEqual([true, true, true])
+    const [first, again, other] = [
+      await made({ kind: 'sound', text: 'church bell', seconds: 0.5 }),
+      await made({ kind: 'sound', text: 'church bell', seconds: 0.5 }),
+      await made({ kind: 'sound', text: 'old bell', seconds: 0.5 }),
+    ]
+    expect([
+      Buffer.from(first.wav).equals(Buffer.from(again.wav)),
+      Buffer.from(first.wav).equals(Buffer.from(other.wav)),
+    ]).toEqual([true, false])
+    expect([first.note.startsWith(SOUND_NOTE), first.text.includes(SOUND_NOTE), first.text.includes('LIST')]).toEqual([
+      true,
+      true,
+      true,
+    ])
   })
 })
 
 test('music is about as long as was asked, in the style of its words, and says that no model made it', async () => {
   const piece = await made({ kind: 'music', text: 'happy waltz at 140 bpm', seconds: 6 })
-  expect([piece.seconds > 3, piece.seconds <= 6, piece.peak > 8_000, piece.loudness > 300, piece.channels]).toEqual([true, true, true, true, 2])
-  expect([piece.note.startsWith(TUNE_NOTE), piece.note.includes('major, 140 bpm, bells'), piece.text.includes(TUNE_NOTE)]).toEqual([true, true, true])
+  expect([piece.seconds > 3, piece.seconds <= 6, piece.peak > 8_000, piece.loudness > 300, piece.channels]).toEqual([
+    true,
+    true,
+    true,
+    true,
+    2,
+  ])
+  expect([
+    piece.note.startsWith(TUNE_NOTE),
+    piece.note.includes('major, 140 bpm, bells'),
+    piece.text.includes(TUNE_NOTE),
+  ]).toEqual([true, true, true])
 })
 
 // ── the vendor ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -153,7 +248,11 @@ describe('sketchAudio()', () => {
   test('gives up what takes too long, what dies and what is not wanted any more, and goes on', async () => {
     const { state, program } = acting(({ text }) => ({ x: 'hangs', y: 'dies' } as const)[text] ?? beep)
     const vendor = sketch({ program, limitMs: 5 })
-    const reason = (work: Promise<unknown> | undefined) => work?.then(() => 'made', (error: Error) => error.message)
+    const reason = (work: Promise<unknown> | undefined) =>
+      work?.then(
+        () => 'made',
+        (error: Error) => error.message,
+      )
     expect(await reason(vendor.sound?.(bell('x'), calm()))).toContain('it took too long')
     expect(await reason(vendor.sound?.(bell('y'), calm()))).toContain('SIGSEGV')
     const gone = new AbortController()
@@ -169,13 +268,22 @@ describe('sketchAudio()', () => {
       return program(order, ears)
     }
     const vendor = sketch({ program: hiring })
-    const all = ['a', 'b', 'c', 'd'].map((text) => vendor.sound?.(bell(text), calm()).then(() => 'made', (error: Error) => error.message))
+    const all = ['a', 'b', 'c', 'd'].map((text) =>
+      vendor.sound?.(bell(text), calm()).then(
+        () => 'made',
+        (error: Error) => error.message,
+      ),
+    )
     expect(await Promise.all(all)).toEqual(['made', 'made', 'the sketch made no sound: no more processes', 'made'])
   })
 
   test('lets only so many wait, and ends them all when it is closed', async () => {
     const vendor = sketch({ program: acting(() => 'hangs').program, waiting: 1 })
-    const reason = (work: Promise<unknown> | undefined) => work?.then(() => 'made', (error: Error) => error.message)
+    const reason = (work: Promise<unknown> | undefined) =>
+      work?.then(
+        () => 'made',
+        (error: Error) => error.message,
+      )
     const held = [1, 2, 3].map((each) => reason(vendor.sound?.(bell(String(each)), calm())))
     expect(await reason(vendor.sound?.(bell('4'), calm()))).toStartWith('Too many sounds are waiting')
     vendor.close()
@@ -187,7 +295,8 @@ describe('sketchAudio()', () => {
     const { orders, program } = acting()
     const vendor = sketch({ program })
     const voice = vendor.voiceNames.aliases.george ?? ''
-    for (const name of [voice, 'EXAVITQu4vr4xnSDxMaL']) await vendor.speak?.({ model: 'm', text: 'Hi', voice: name, format: 'wav', speed: 1 }, calm())
+    for (const name of [voice, 'EXAVITQu4vr4xnSDxMaL'])
+      await vendor.speak?.({ model: 'm', text: 'Hi', voice: name, format: 'wav', speed: 1 }, calm())
     await vendor.compose?.({ model: 'm', prompt: 'calm', instrumental: true, seconds: 240 }, calm())
     expect(orders.map((order) => ('voice' in order ? order.voice : order.seconds))).toEqual(['awb', 'slt', 60])
   })

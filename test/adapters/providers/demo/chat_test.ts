@@ -8,23 +8,38 @@ import { runLaws } from '../../../conformance/law.ts'
 const countTokens = async (text: string) => Math.ceil(text.length / 4)
 const echoModel = echoProvider({ countTokens, now: () => 1_800_000_000_999 })
 
-runLaws('parrot', chatVendorLaws, async () => ({ open: async () => ({ vendor: echoModel, model: 'parrot-1' }), close: async () => {} }), {
-  except: withoutUpstream('a program in this process has no upstream to misbehave'),
-})
+runLaws(
+  'parrot',
+  chatVendorLaws,
+  async () => ({ open: async () => ({ vendor: echoModel, model: 'parrot-1' }), close: async () => {} }),
+  {
+    except: withoutUpstream('a program in this process has no upstream to misbehave'),
+  },
+)
 
 const calm = () => ({ signal: new AbortController().signal })
 const user = (content: Fields[string]) => ({ role: 'user', content })
-const order = (body: Fields, stream = false) => ({ wire: 'chat', model: 'parrot-1', body, stream, headers: {} }) as const
+const order = (body: Fields, stream = false) =>
+  ({ wire: 'chat', model: 'parrot-1', body, stream, headers: {} }) as const
 
 async function ask(body: Fields): Promise<any> {
   const answer = await echoModel.ask(order(body), calm())
   return answer.kind === 'whole' ? answer.body : undefined
 }
 
-async function say(text: string, more: Fields = {}): Promise<{ content: string; calls: any[]; finish: string; usage: any; reasoning: string | undefined }> {
+async function say(
+  text: string,
+  more: Fields = {},
+): Promise<{ content: string; calls: any[]; finish: string; usage: any; reasoning: string | undefined }> {
   const { choices, usage } = await ask({ messages: [user(text)], ...more })
   const { message, finish_reason: finish } = choices[0]
-  return { content: message.content, calls: message.tool_calls ?? [], finish, usage, reasoning: message.reasoning_content }
+  return {
+    content: message.content,
+    calls: message.tool_calls ?? [],
+    finish,
+    usage,
+    reasoning: message.reasoning_content,
+  }
 }
 
 async function open(body: Fields, at = calm()): Promise<ChatStream> {
@@ -67,15 +82,24 @@ describe('what it says', () => {
   })
 
   test('writes as many sentences as it is asked for, a thousand at most, all different', async () => {
-    const sentences = ({ content }: { content: string }) => content.slice(ECHO_LABEL.length).trim().split(/(?<=\.) /)
+    const sentences = ({ content }: { content: string }) =>
+      content
+        .slice(ECHO_LABEL.length)
+        .trim()
+        .split(/(?<=\.) /)
     expect(sentences(await say('Write 40 sentences about the sea'))).toHaveLength(40)
     const most = sentences(await say('please write me about 99999 sentences'))
     expect([most.length, new Set(most).size]).toEqual([1_000, 1_000])
   })
 
   test('counts the images that it was sent, and says that it cannot see them', async () => {
-    const parts = [{ type: 'text', text: 'what is this?' }, { type: 'image_url', image_url: { url: 'https://example.com/a.png' } }]
-    expect((await ask({ messages: [user(parts)] })).choices[0].message.content).toContain('You sent 1 image, which it cannot see. You said: "what is this?"')
+    const parts = [
+      { type: 'text', text: 'what is this?' },
+      { type: 'image_url', image_url: { url: 'https://example.com/a.png' } },
+    ]
+    expect((await ask({ messages: [user(parts)] })).choices[0].message.content).toContain(
+      'You sent 1 image, which it cannot see. You said: "what is this?"',
+    )
   })
 
   test('quotes no more than 200 characters, none of them cut in half', async () => {
@@ -96,7 +120,10 @@ describe('limits', () => {
   })
 
   test('ends at max_tokens, or at max_completion_tokens where both are there, with length', async () => {
-    for (const [limits, most] of [[{ max_tokens: 5 }, 5], [{ max_tokens: 50, max_completion_tokens: 3 }, 3]] as const) {
+    for (const [limits, most] of [
+      [{ max_tokens: 5 }, 5],
+      [{ max_tokens: 50, max_completion_tokens: 3 }, 3],
+    ] as const) {
       const { content, finish, usage } = await say('hello there', limits)
       expect([content, finish, usage.completion_tokens]).toEqual([ECHO_LABEL.slice(0, 4 * most), 'length', most])
     }
@@ -110,7 +137,10 @@ describe('limits', () => {
 
   test('ends before the first of its stop sequences', async () => {
     expect(await say('hello there', { stop: ' You said' })).toMatchObject({ content: ECHO_LABEL, finish: 'stop' })
-    expect(await say('hello there', { stop: ['nowhere', 'model.)', 'deterministic'] })).toMatchObject({ content: '(Farebox parrot: a small ', finish: 'stop' })
+    expect(await say('hello there', { stop: ['nowhere', 'model.)', 'deterministic'] })).toMatchObject({
+      content: '(Farebox parrot: a small ',
+      finish: 'stop',
+    })
   })
 
   test('reasons when an effort is named, and counts it; max_tokens goes to the reasoning first', async () => {
@@ -119,16 +149,25 @@ describe('limits', () => {
     const thought = await countTokens(reasoning ?? '')
     expect(usage.completion_tokens_details).toEqual({ reasoning_tokens: thought })
     expect(usage.completion_tokens).toBe(thought + (await countTokens(content)))
-    expect(await say('hello there', { reasoning_effort: 'low', max_tokens: 4 })).toMatchObject({ reasoning: 'The last message', content: '', finish: 'length' })
+    expect(await say('hello there', { reasoning_effort: 'low', max_tokens: 4 })).toMatchObject({
+      reasoning: 'The last message',
+      content: '',
+      finish: 'length',
+    })
     expect((await say('hello there', { reasoning_effort: 'none' })).reasoning).toBeUndefined()
   })
 })
 
 describe('tools', () => {
-  const city = weather({ type: 'object', properties: { city: { type: 'string' }, days: { type: 'integer' }, unit: { enum: ['C', 'F'] } }, required: ['days', 'unit'] })
+  const city = weather({
+    type: 'object',
+    properties: { city: { type: 'string' }, days: { type: 'integer' }, unit: { enum: ['C', 'F'] } },
+    required: ['days', 'unit'],
+  })
 
   test('calls a tool that is demanded, named in the message or in tool_choice, or when the user says "call"', async () => {
-    const called = async (text: string, choice: Fields[string]) => (await say(text, { tools: [time, city], tool_choice: choice })).calls.map((call) => call.function.name)
+    const called = async (text: string, choice: Fields[string]) =>
+      (await say(text, { tools: [time, city], tool_choice: choice })).calls.map((call) => call.function.name)
     expect(await called('hello', 'required')).toEqual(['get_time'])
     expect(await called('use get_weather', 'required')).toEqual(['get_weather'])
     expect(await called('use get_weather', 'auto')).toEqual(['get_weather'])
@@ -142,22 +181,41 @@ describe('tools', () => {
 
   test('fills the required fields only, and says nothing beside the call', async () => {
     const { calls, content, finish } = await say('call get_weather for 3 days', { tools: [city] })
-    expect([JSON.parse(calls[0].function.arguments), content, finish]).toEqual([{ days: 3, unit: 'C' }, '', 'tool_calls'])
+    expect([JSON.parse(calls[0].function.arguments), content, finish]).toEqual([
+      { days: 3, unit: 'C' },
+      '',
+      'tool_calls',
+    ])
     expect((await say('call it', { tools: [time] })).calls[0].function.arguments).toBe('{}')
   })
 
   test('answers a tool result with its words, and calls nothing then', async () => {
     const call = { id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '{}' } }
-    const messages = [user('call get_weather'), { role: 'assistant', content: null, tool_calls: [call] }, { role: 'tool', tool_call_id: 'call_1', content: 'sunny, 21 C' }]
+    const messages = [
+      user('call get_weather'),
+      { role: 'assistant', content: null, tool_calls: [call] },
+      { role: 'tool', tool_call_id: 'call_1', content: 'sunny, 21 C' },
+    ]
     const { choices } = await ask({ messages, tools: [city], tool_choice: 'required' })
-    expect([choices[0].message.content, choices[0].finish_reason]).toEqual([`${ECHO_LABEL} The tool answered: "sunny, 21 C".`, 'stop'])
+    expect([choices[0].message.content, choices[0].finish_reason]).toEqual([
+      `${ECHO_LABEL} The tool answered: "sunny, 21 C".`,
+      'stop',
+    ])
   })
 
   test('a call is cut at max_tokens like any answer, and not made where its name alone is too long', async () => {
-    const body = { tools: [weather({ type: 'object', properties: { city: { type: 'string' } }, required: ['city'] })], tool_choice: 'required' }
+    const body = {
+      tools: [weather({ type: 'object', properties: { city: { type: 'string' } }, required: ['city'] })],
+      tool_choice: 'required',
+    }
     const { calls, finish, usage } = await say('Paris', { ...body, max_tokens: 5 })
     expect([calls[0].function.arguments, finish, usage.completion_tokens]).toEqual(['{"city":', 'length', 5])
-    expect(await say('Paris', { ...body, max_tokens: 2 })).toMatchObject({ calls: [], content: '', finish: 'length', usage: { completion_tokens: 0 } })
+    expect(await say('Paris', { ...body, max_tokens: 2 })).toMatchObject({
+      calls: [],
+      content: '',
+      finish: 'length',
+      usage: { completion_tokens: 0 },
+    })
   })
 })
 
@@ -168,11 +226,34 @@ describe('structured output', () => {
   })
 
   test('json_schema is filled: words, numbers, first choices, nested objects and arrays, required fields only', async () => {
-    const point = { type: 'object', properties: { x: { type: 'number' }, y: { type: 'number' }, z: { type: 'number' } }, required: ['x', 'y'] }
-    const fields = { text: { type: 'string' }, yes: { type: 'boolean' }, kind: { enum: ['a', 'b'] }, fixed: { const: 7 }, point, points: { type: 'array', items: point, minItems: 2 }, nothing: { type: 'null' } }
-    expect(await made({ type: 'object', properties: fields, required: Object.keys(fields) }, 'from 1.5 to -2')).toEqual({
-      text: 'from 1.5 to -2', yes: true, kind: 'a', fixed: 7, point: { x: 1.5, y: -2 }, points: [{ x: 1.5, y: -2 }, { x: 1.5, y: -2 }], nothing: null,
-    })
+    const point = {
+      type: 'object',
+      properties: { x: { type: 'number' }, y: { type: 'number' }, z: { type: 'number' } },
+      required: ['x', 'y'],
+    }
+    const fields = {
+      text: { type: 'string' },
+      yes: { type: 'boolean' },
+      kind: { enum: ['a', 'b'] },
+      fixed: { const: 7 },
+      point,
+      points: { type: 'array', items: point, minItems: 2 },
+      nothing: { type: 'null' },
+    }
+    expect(await made({ type: 'object', properties: fields, required: Object.keys(fields) }, 'from 1.5 to -2')).toEqual(
+      {
+        text: 'from 1.5 to -2',
+        yes: true,
+        kind: 'a',
+        fixed: 7,
+        point: { x: 1.5, y: -2 },
+        points: [
+          { x: 1.5, y: -2 },
+          { x: 1.5, y: -2 },
+        ],
+        nothing: null,
+      },
+    )
   })
 
   test('keeps within bounds and lengths', async () => {
@@ -190,16 +271,24 @@ describe('structured output', () => {
 
   test('follows references, unions and sums of schemas', async () => {
     const $defs = { day: { type: 'integer' } }
-    expect(await made({ $defs, type: 'object', properties: { day: { $ref: '#/$defs/day' } }, required: ['day'] })).toEqual({ day: 3 })
+    expect(
+      await made({ $defs, type: 'object', properties: { day: { $ref: '#/$defs/day' } }, required: ['day'] }),
+    ).toEqual({ day: 3 })
     expect(await made({ anyOf: [{ type: 'null' }, { type: 'boolean' }] })).toBe(true)
     expect(await made({ oneOf: [{ type: 'null' }] })).toBeNull()
     expect(await made({ type: ['null', 'integer'] })).toBe(3)
     const more = { properties: { b: { type: 'boolean' } }, required: ['b'] }
-    expect(await made({ type: 'object', properties: { a: { type: 'integer' } }, required: ['a'], allOf: [more] })).toEqual({ a: 3, b: true })
+    expect(
+      await made({ type: 'object', properties: { a: { type: 'integer' } }, required: ['a'], allOf: [more] }),
+    ).toEqual({ a: 3, b: true })
   })
 
   test('a schema without an end, or too large, comes to one', async () => {
-    const node = { type: 'object', properties: { left: { $ref: '#' }, right: { $ref: '#' } }, required: ['left', 'right'] }
+    const node = {
+      type: 'object',
+      properties: { left: { $ref: '#' }, right: { $ref: '#' } },
+      required: ['left', 'right'],
+    }
     expect(typeof (await made(node))).toBe('object')
     expect(await made({ $ref: '#' })).toBeNull()
     expect(await made({ type: 'array', items: { type: 'boolean' }, minItems: 1e9 })).toHaveLength(100)
@@ -218,7 +307,12 @@ describe('streams', () => {
     const deltas = found.flatMap((chunk) => chunk.choices.map(({ delta }: any) => delta))
     expect(found.every((chunk) => chunk.id === id && chunk.created === created)).toBe(true)
     expect(deltas[0]).toEqual({ role: 'assistant', content: '' })
-    expect(deltas.filter(({ reasoning_content }) => reasoning_content).map(({ reasoning_content }) => reasoning_content).join('')).toBe(choices[0].message.reasoning_content)
+    expect(
+      deltas
+        .filter(({ reasoning_content }) => reasoning_content)
+        .map(({ reasoning_content }) => reasoning_content)
+        .join(''),
+    ).toBe(choices[0].message.reasoning_content)
     expect(deltas.map(({ content }) => content ?? '').join('')).toBe(choices[0].message.content)
     expect(found.at(-2).choices).toEqual([{ index: 0, delta: {}, finish_reason: 'stop' }])
     expect([found.at(-1).choices, found.at(-1).usage]).toEqual([[], usage])
@@ -239,7 +333,9 @@ describe('streams', () => {
   test('an abort while the prompt is counted ends the order with its reason', async () => {
     const counting = Promise.withResolvers<number>()
     const controller = new AbortController()
-    const asked = echoProvider({ countTokens: () => counting.promise }).ask(order({ messages: [user('hello')] }), controller).catch((error: unknown) => error)
+    const asked = echoProvider({ countTokens: () => counting.promise })
+      .ask(order({ messages: [user('hello')] }), controller)
+      .catch((error: unknown) => error)
     controller.abort('enough')
     counting.resolve(1)
     expect(await asked).toBe('enough')

@@ -30,7 +30,7 @@ function chunksOf(url: string): { type: string; data: Buffer }[] {
   const png = Buffer.from(url.slice(url.indexOf(',') + 1), 'base64')
   expect(png.subarray(0, 8).toString('hex')).toBe('89504e470d0a1a0a')
   const chunks: { type: string; data: Buffer }[] = []
-  for (let at = 8; at < png.length; ) {
+  for (let at = 8; at < png.length;) {
     const end = at + 8 + png.readUInt32BE(at)
     expect(crc32(png.subarray(at + 4, end))).toBe(png.readUInt32BE(end))
     chunks.push({ type: png.toString('latin1', at + 4, at + 8), data: png.subarray(at + 8, end) })
@@ -44,17 +44,35 @@ const sizeOf = (url: string) => {
 }
 
 const hostile = [
-  '', '   ', '<script>alert(1)</script>', ']]></svg><image href="file:///etc/passwd"/>', '&amp;&#0;&bogus;', '"><rect fill="red"',
-  '\u0000\u0001\u001b[31m\u007f', '\ud800 lone \udfff', '🦊❄️👩‍🚀', '東京の夜景', 'مرحبا بالعالم', '\u202eright to left',
-  'e\u0301'.repeat(400), '\ufdfa'.repeat(500), '__proto__ constructor toString hasOwnProperty valueOf',
-  'a '.repeat(300), 'x'.repeat(1_000_000), 'red fox '.repeat(125_000),
+  '',
+  '   ',
+  '<script>alert(1)</script>',
+  ']]></svg><image href="file:///etc/passwd"/>',
+  '&amp;&#0;&bogus;',
+  '"><rect fill="red"',
+  '\u0000\u0001\u001b[31m\u007f',
+  '\ud800 lone \udfff',
+  '🦊❄️👩‍🚀',
+  '東京の夜景',
+  'مرحبا بالعالم',
+  '\u202eright to left',
+  'e\u0301'.repeat(400),
+  '\ufdfa'.repeat(500),
+  '__proto__ constructor toString hasOwnProperty valueOf',
+  'a '.repeat(300),
+  'x'.repeat(1_000_000),
+  'red fox '.repeat(125_000),
 ]
 
 const sizes = ['64x64', '512x512', '1024x1024', '1536x1024', '1024x1792', '2848x1600', '4096x512']
-test.each(sizes)('sketch draws a PNG of exactly the asked size, %s', async (size) => {
-  const [url] = await draw('a red fox in the snow', size)
-  expect(sizeOf(url as string)).toBe(size)
-}, 20_000)
+test.each(sizes)(
+  'sketch draws a PNG of exactly the asked size, %s',
+  async (size) => {
+    const [url] = await draw('a red fox in the snow', size)
+    expect(sizeOf(url as string)).toBe(size)
+  },
+  20_000,
+)
 
 test('sketch says in its metadata that it is procedural, and from which words it drew', async () => {
   const [url] = await draw('a café at night ☾')
@@ -70,7 +88,9 @@ test('sketch claims no revised prompt', async () => {
 })
 
 test('sketch draws the same picture for the same words, and another for others', async () => {
-  const [first, again, other, odd] = await Promise.all(['a blue bird', 'a blue bird', 'a blue bird!', 'a whale'].map((prompt) => draw(prompt)))
+  const [first, again, other, odd] = await Promise.all(
+    ['a blue bird', 'a blue bird', 'a blue bird!', 'a whale'].map((prompt) => draw(prompt)),
+  )
   expect(again).toEqual(first as string[])
   expect(new Set([first?.[0], other?.[0], odd?.[0]]).size).toBe(3)
 })
@@ -99,7 +119,14 @@ test('every subject draws in every place, hour and weather without a broken numb
   const rows = await Bun.file(new URL('../../../../adapters/providers/demo/sketch/subjects.ts', import.meta.url)).text()
   const subjects = [...rows.matchAll(/'([a-z]+)[a-z ]*'\],/g)].map(([, name]) => name as string)
   const scenes = [
-    'meadow rainbow', 'snowy forest night aurora', 'mountain lake dawn', 'desert sunset', 'ocean fog', 'neon city rain', 'space', 'underwater',
+    'meadow rainbow',
+    'snowy forest night aurora',
+    'mountain lake dawn',
+    'desert sunset',
+    'ocean fog',
+    'neon city rain',
+    'space',
+    'underwater',
     'autumn hills',
   ]
   expect(subjects.length).toBeGreaterThan(50)
@@ -129,8 +156,14 @@ test('the brief keeps a list apart and a compound together', () => {
 })
 
 test('the brief counts, and takes the colour of the sky for the sky', () => {
-  const { actors, wash, place, hour } = readPrompt('Two foxes and a dog by the ocean at sunset, under a green sky', 'seed')
-  expect(actors.map(({ subject, count }) => [subject.name, count])).toEqual([['fox', 2], ['dog', 1]])
+  const { actors, wash, place, hour } = readPrompt(
+    'Two foxes and a dog by the ocean at sunset, under a green sky',
+    'seed',
+  )
+  expect(actors.map(({ subject, count }) => [subject.name, count])).toEqual([
+    ['fox', 2],
+    ['dog', 1],
+  ])
   expect([wash, place, hour]).toEqual(['#4f9d5b', 'ocean', 'sunset'])
 })
 
@@ -157,10 +190,15 @@ test('an aborted signal draws nothing', async () => {
   await expect(vendor.generate(job('a fox'), { signal: AbortSignal.abort(new Error('gone')) })).rejects.toThrow('gone')
 })
 
-const crashes = [['throws', 'throw new Error("boom")', 'boom'], ['exits', 'process.exit(3)', 'no answer']] as const
+const crashes = [
+  ['throws', 'throw new Error("boom")', 'boom'],
+  ['exits', 'process.exit(3)', 'no answer'],
+] as const
 test.each(crashes)('a thread that %s fails its picture and is replaced', async (_, crash, reason) => {
   const stub = acting(`if (sketch.prompt === 'crash') { ${crash} } answer(sketch.prompt)`)
-  const [lost, kept] = await Promise.allSettled(['crash', 'after'].map((prompt) => stub.generate(job(prompt), { signal: never })))
+  const [lost, kept] = await Promise.allSettled(
+    ['crash', 'after'].map((prompt) => stub.generate(job(prompt), { signal: never })),
+  )
   expect(lost).toMatchObject({ status: 'rejected', reason: { message: `the sketch thread died: ${reason}` } })
   expect(kept).toMatchObject({ status: 'fulfilled', value: [{ url: 'after' }] })
   await stub.close()
@@ -174,7 +212,11 @@ test('a drawing that fails is an Error that says why, and the thread goes on', a
 })
 
 test('a full queue refuses, and close() rejects what is left', async () => {
-  const stub = sketchVendor({ threads: 1, waiting: 2, program: new URL('data:text/javascript,setInterval(() => {}, 1000)') })
+  const stub = sketchVendor({
+    threads: 1,
+    waiting: 2,
+    program: new URL('data:text/javascript,setInterval(() => {}, 1000)'),
+  })
   const left = stub.generate(job('a', '64x64', 2), { signal: never }).catch((cause) => cause)
   await expect(stub.generate(job('b', '64x64', 2), { signal: never })).rejects.toThrow('too many sketches are waiting')
   await stub.close()
@@ -182,9 +224,12 @@ test('a full queue refuses, and close() rejects what is left', async () => {
   await expect(stub.generate(job('c'), { signal: never })).rejects.toThrow('closed')
 })
 
-test.each([['63x512'], ['512x4097'], ['512.5x512'], ['NaNx512']])('sketch refuses a size that it does not draw, %s', async (size) => {
-  await expect(vendor.generate(job('a fox', size), { signal: never })).rejects.toThrow('64 to 4096')
-})
+test.each([['63x512'], ['512x4097'], ['512.5x512'], ['NaNx512']])(
+  'sketch refuses a size that it does not draw, %s',
+  async (size) => {
+    await expect(vendor.generate(job('a fox', size), { signal: never })).rejects.toThrow('64 to 4096')
+  },
+)
 
 test('idle threads let the process end', async () => {
   const door = new URL('../../../../adapters/providers/demo/images.ts', import.meta.url).href

@@ -32,13 +32,31 @@ describe('the sample feed', () => {
   test('knows the example of every shelf', async () => {
     const rows = [...openShelves, ...STOCK_MARKETS.map((each) => stockShelf(each))].filter((row) => row !== undefined)
     expect(rows).toHaveLength(15)
-    for (const { shelf, example } of rows) expect((await market.latest(await feed(shelf, example), calm()))?.publishTime).toBe(NOW)
+    for (const { shelf, example } of rows)
+      expect((await market.latest(await feed(shelf, example), calm()))?.publishTime).toBe(NOW)
     await feed('crypto', 'ETH-USD')
   })
 
   test('writes the symbols of each market in its format', async () => {
-    const formats: Readonly<Record<MarketKind, RegExp>> = { crypto: /^[A-Z]+-[A-Z]+$/, fx: /^[A-Z]{3}-[A-Z]{3}$/, commodity: /^[A-Z]+(-USD)?$/, us: /^[A-Z]+$/, hk: /^\d{4}-HK$/, jp: /^\d{4}$/, kr: /^\d{6}$/, cn: /^\d{6}$/, gb: /^[A-Z]+$/, de: /^[A-Z]+$/, fr: /^[A-Z]+$/, nl: /^[A-Z]+$/, ie: /^[A-Z]+$/, lu: /^[A-Z]+$/, ca: /^[A-Z]+$/ }
-    for (const [shelf, format] of Object.entries(formats)) for (const { symbol } of await market.feeds(shelf as MarketKind, calm())) expect(symbol).toMatch(format)
+    const formats: Readonly<Record<MarketKind, RegExp>> = {
+      crypto: /^[A-Z]+-[A-Z]+$/,
+      fx: /^[A-Z]{3}-[A-Z]{3}$/,
+      commodity: /^[A-Z]+(-USD)?$/,
+      us: /^[A-Z]+$/,
+      hk: /^\d{4}-HK$/,
+      jp: /^\d{4}$/,
+      kr: /^\d{6}$/,
+      cn: /^\d{6}$/,
+      gb: /^[A-Z]+$/,
+      de: /^[A-Z]+$/,
+      fr: /^[A-Z]+$/,
+      nl: /^[A-Z]+$/,
+      ie: /^[A-Z]+$/,
+      lu: /^[A-Z]+$/,
+      ca: /^[A-Z]+$/,
+    }
+    for (const [shelf, format] of Object.entries(formats))
+      for (const { symbol } of await market.feeds(shelf as MarketKind, calm())) expect(symbol).toMatch(format)
   })
 
   test('has the same price for the same second, whoever asks and whenever', async () => {
@@ -46,7 +64,9 @@ describe('the sample feed', () => {
     const again = sampleMarket({ clock: at(NOW) })
     expect(await again.latest(bitcoin, calm())).toEqual(await market.latest(bitcoin, calm()))
     const window = { resolution: 'D', from: NOW - 90 * 86_400, to: NOW - 86_400, ...calm() } as const
-    expect(await sampleMarket({ clock: at(NOW + 1e6) }).bars(bitcoin, window)).toEqual(await market.bars(bitcoin, window))
+    expect(await sampleMarket({ clock: at(NOW + 1e6) }).bars(bitcoin, window)).toEqual(
+      await market.bars(bitcoin, window),
+    )
     expect((await market.latest(bitcoin, calm()))?.price).toMatch(/^\d{5,6}(\.\d{1,2})?$/)
   })
 
@@ -83,9 +103,14 @@ describe('the sample feed', () => {
 
   test('weeks begin on Monday and months on the first', async () => {
     const euro = await feed('fx', 'EUR-USD')
-    const days = async (resolution: 'W' | 'M') => (await market.bars(euro, { resolution, from: NOW - 200 * 86_400, to: NOW, ...calm() })).map(({ t }) => new Date(t * 1000))
+    const days = async (resolution: 'W' | 'M') =>
+      (await market.bars(euro, { resolution, from: NOW - 200 * 86_400, to: NOW, ...calm() })).map(
+        ({ t }) => new Date(t * 1000),
+      )
     for (const day of await days('W')) expect([day.getUTCDay(), day.getTime() % 86_400_000]).toEqual([1, 0])
-    expect((await days('M')).map((day) => day.toISOString().slice(0, 13))).toEqual(['05', '06', '07', '08', '09', '10', '11'].map((month) => `2026-${month}-01T00`).slice(1))
+    expect((await days('M')).map((day) => day.toISOString().slice(0, 13))).toEqual(
+      ['05', '06', '07', '08', '09', '10', '11'].map((month) => `2026-${month}-01T00`).slice(1),
+    )
   })
 
   test('reaches back to 1970', async () => {
@@ -104,6 +129,10 @@ describe('the sample feed', () => {
 
   test('5,000 bars of any resolution take no time to speak of', async () => {
     const bitcoin = await feed('crypto', 'BTC-USD')
-    for (const resolution of ['1', 'D'] as const) expect((await market.bars(bitcoin, { resolution, from: NOW - 4_999 * BAR_SECONDS[resolution], to: NOW, ...calm() })).length).toBe(5_000)
+    for (const resolution of ['1', 'D'] as const)
+      expect(
+        (await market.bars(bitcoin, { resolution, from: NOW - 4_999 * BAR_SECONDS[resolution], to: NOW, ...calm() }))
+          .length,
+      ).toBe(5_000)
   })
 })

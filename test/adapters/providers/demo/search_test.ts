@@ -7,16 +7,20 @@ import { calm } from '../lib/provider_kit.ts'
 
 const JOB: SearchJob = { query: 'what is x402?', sources: ['web', 'news'], maxResults: 10 }
 const ask = (more: Partial<SearchJob> = {}) => corpusSearch().search({ ...JOB, ...more }, calm())
-const slugs = async (more: Partial<SearchJob>) => (await ask(more)).citations.map((url) => url.slice(url.lastIndexOf('/') + 1))
+const slugs = async (more: Partial<SearchJob>) =>
+  (await ask(more)).citations.map((url) => url.slice(url.lastIndexOf('/') + 1))
 
 runLaws('corpusSearch()', searchVendorLaws, async () => ({ open: async () => corpusSearch(), close: async () => {} }))
 
 describe('corpusSearch()', () => {
-  test.each(['what is x402?', 'xyzzy', '狐'])('says of %p that it is a bundled sample and not the web', async (query) => {
-    const { summary, model } = await ask({ query })
-    expect(summary).toMatch(/^Sample search: .* bundled documents.* not (a )?results? from the web\./)
-    expect(model).toBe('farebox/sample-search')
-  })
+  test.each(['what is x402?', 'xyzzy', '狐'])(
+    'says of %p that it is a bundled sample and not the web',
+    async (query) => {
+      const { summary, model } = await ask({ query })
+      expect(summary).toMatch(/^Sample search: .* bundled documents.* not (a )?results? from the web\./)
+      expect(model).toBe('farebox/sample-search')
+    },
+  )
 
   test('cites addresses that nobody can take for pages of the web', async () => {
     const { citations } = await ask({ query: 'x402 usdc base farebox search payment', maxResults: 50 })
@@ -43,10 +47,20 @@ describe('corpusSearch()', () => {
 
   test('keeps to the sources and days that were asked for, both days included', async () => {
     const query = 'payment search answers codes price'
-    expect((await slugs({ query, sources: ['news'] })).sort()).toEqual(['chat-reasoning', 'payment-codes', 'search-price'])
-    expect(await slugs({ query, sources: ['news'], fromDate: '2026-08-26', toDate: '2026-08-26' })).toEqual(['payment-codes'])
+    expect((await slugs({ query, sources: ['news'] })).sort()).toEqual([
+      'chat-reasoning',
+      'payment-codes',
+      'search-price',
+    ])
+    expect(await slugs({ query, sources: ['news'], fromDate: '2026-08-26', toDate: '2026-08-26' })).toEqual([
+      'payment-codes',
+    ])
     expect(await slugs({ query, sources: ['web'], fromDate: '2030-01-01' })).toEqual([])
-    expect((await slugs({ query, sources: ['web'] })).filter((slug) => ['search-price', 'payment-codes', 'chat-reasoning'].includes(slug))).toEqual([])
+    expect(
+      (await slugs({ query, sources: ['web'] })).filter((slug) =>
+        ['search-price', 'payment-codes', 'chat-reasoning'].includes(slug),
+      ),
+    ).toEqual([])
   })
 
   test('finds nothing for words that say nothing', async () => {

@@ -5,10 +5,20 @@
 type Script = { readonly stdout?: string; readonly stderr?: string; readonly exitCode?: number }
 export type Asked = { readonly method: string; readonly path: string; readonly headers: Headers; readonly body: any }
 
-export function e2bStandIn(answer: (command: string) => Script = () => ({}), refuse: (asked: Asked) => Response | undefined = () => undefined) {
+export function e2bStandIn(
+  answer: (command: string) => Script = () => ({}),
+  refuse: (asked: Asked) => Response | undefined = () => undefined,
+) {
   const asked: Asked[] = []
   const alive = new Set<string>()
-  const about = (sandboxID: string) => ({ sandboxID, templateID: 'template', clientID: 'client', envdVersion: '0.4.0', envdAccessToken: 'token-of-the-machine', domain: null })
+  const about = (sandboxID: string) => ({
+    sandboxID,
+    templateID: 'template',
+    clientID: 'client',
+    envdVersion: '0.4.0',
+    envdAccessToken: 'token-of-the-machine',
+    domain: null,
+  })
 
   const server = Bun.serve({
     hostname: '127.0.0.1',
@@ -18,11 +28,19 @@ export function e2bStandIn(answer: (command: string) => Script = () => ({}), ref
       const bytes = new Uint8Array(await request.arrayBuffer())
       const isRpc = pathname === '/process.Process/Start'
       const text = new TextDecoder().decode(isRpc ? bytes.slice(5) : bytes)
-      const call: Asked = { method: request.method, path: pathname, headers: request.headers, body: text === '' ? undefined : JSON.parse(text) }
+      const call: Asked = {
+        method: request.method,
+        path: pathname,
+        headers: request.headers,
+        body: text === '' ? undefined : JSON.parse(text),
+      }
       asked.push(call)
       const refused = refuse(call)
       if (refused) return refused
-      if (isRpc) return new Response(ran(answer(call.body.process.args.at(-1))), { headers: { 'content-type': 'application/connect+json' } })
+      if (isRpc)
+        return new Response(ran(answer(call.body.process.args.at(-1))), {
+          headers: { 'content-type': 'application/connect+json' },
+        })
       if (pathname === '/process.Process/SendSignal') return Response.json({})
       const [, id = '', verb] = /^(?:\/v2)?\/sandboxes(?:\/([\w-]+))?(?:\/(\w+))?$/.exec(pathname) ?? []
       if (request.method === 'POST' && id === '') {
@@ -36,7 +54,15 @@ export function e2bStandIn(answer: (command: string) => Script = () => ({}), ref
         alive.delete(id)
         return new Response(null, { status: 204 })
       }
-      return Response.json({ ...about(id), state: 'running', cpuCount: 2, memoryMB: 512, startedAt: '2026-11-20T00:00:00Z', endAt: '2026-11-20T00:05:00Z', metadata: {} })
+      return Response.json({
+        ...about(id),
+        state: 'running',
+        cpuCount: 2,
+        memoryMB: 512,
+        startedAt: '2026-11-20T00:00:00Z',
+        endAt: '2026-11-20T00:05:00Z',
+        metadata: {},
+      })
     },
   })
   return { url: `http://127.0.0.1:${server.port}`, asked, alive, stop: () => server.stop(true) }
@@ -44,7 +70,12 @@ export function e2bStandIn(answer: (command: string) => Script = () => ({}), ref
 
 function ran({ stdout = '', stderr = '', exitCode = 0 }: Script): Blob {
   const data = (name: string, text: string) => (text === '' ? [] : [{ event: { data: { [name]: btoa(text) } } }])
-  const events = [{ event: { start: { pid: 7 } } }, ...data('stdout', stdout), ...data('stderr', stderr), { event: { end: { exitCode, exited: true, status: `exit status ${exitCode}` } } }]
+  const events = [
+    { event: { start: { pid: 7 } } },
+    ...data('stdout', stdout),
+    ...data('stderr', stderr),
+    { event: { end: { exitCode, exited: true, status: `exit status ${exitCode}` } } },
+  ]
   return new Blob([...events.map((event) => envelope(0, event)), envelope(2, {})] as BlobPart[])
 }
 

@@ -20,7 +20,8 @@ function studio() {
     const { searchParams } = new URL(request.url)
     queries.push(String(searchParams))
     if (path === '/v1/voices') return replay(recorded('elevenlabs', 'voices'))
-    if (json.text === BARRED) return Response.json({ detail: { status: 'content_against_policy', message: VENDOR_SAYS } }, { status: 400 })
+    if (json.text === BARRED)
+      return Response.json({ detail: { status: 'content_against_policy', message: VENDOR_SAYS } }, { status: 400 })
     return soundReply((searchParams.get('output_format') ?? '').split('_')[0] as AudioFormat, { 'character-cost': '3' })
   }
   return { queries, ...vendorOn(elevenlabs, answer) }
@@ -32,9 +33,21 @@ describe('what elevenlabs() sends', () => {
     await vendor.speak?.(HELLO, calm())
     await vendor.speak?.({ ...HELLO, speed: 1.2, format: 'wav', voice: 'a/b' }, calm())
     const [{ method, path, headers, json }, second] = server.seen as [Seen, Seen]
-    expect([method, path, headers.get('xi-api-key'), headers.get('authorization')]).toEqual(['POST', `/v1/text-to-speech/${SARAH}`, KEY, null])
-    expect([json, queries[0]]).toEqual([{ text: 'Hello', model_id: 'eleven_flash_v2_5' }, 'output_format=mp3_44100_128'])
-    expect([second.path, second.json.voice_settings, queries[1]]).toEqual(['/v1/text-to-speech/a%2Fb', { speed: 1.2 }, 'output_format=wav_24000'])
+    expect([method, path, headers.get('xi-api-key'), headers.get('authorization')]).toEqual([
+      'POST',
+      `/v1/text-to-speech/${SARAH}`,
+      KEY,
+      null,
+    ])
+    expect([json, queries[0]]).toEqual([
+      { text: 'Hello', model_id: 'eleven_flash_v2_5' },
+      'output_format=mp3_44100_128',
+    ])
+    expect([second.path, second.json.voice_settings, queries[1]]).toEqual([
+      '/v1/text-to-speech/a%2Fb',
+      { speed: 1.2 },
+      'output_format=wav_24000',
+    ])
   })
 
   test('is a sound with what was ordered of it and nothing else', async () => {
@@ -43,7 +56,10 @@ describe('what elevenlabs() sends', () => {
     await vendor.sound?.({ ...RAIN, seconds: 3, promptInfluence: 0.5, format: 'wav' }, calm())
     expect(server.seen.map(({ path, json }) => [path, json])).toEqual([
       ['/v1/sound-generation', { text: 'rain', model_id: 'eleven_text_to_sound_v2' }],
-      ['/v1/sound-generation', { text: 'rain', model_id: 'eleven_text_to_sound_v2', duration_seconds: 3, prompt_influence: 0.5 }],
+      [
+        '/v1/sound-generation',
+        { text: 'rain', model_id: 'eleven_text_to_sound_v2', duration_seconds: 3, prompt_influence: 0.5 },
+      ],
     ])
     expect(queries).toEqual(['output_format=mp3_44100_128', 'output_format=pcm_24000'])
   })
@@ -52,18 +68,34 @@ describe('what elevenlabs() sends', () => {
 describe('what elevenlabs() reads', () => {
   test('is a sound as a data URI, and what it cost in credits', async () => {
     expect(await studio().vendor.speak?.(HELLO, calm())).toEqual({ url: uri('audio/mpeg', SOUNDS.mp3), credits: 3 })
-    expect(await studio().vendor.speak?.({ ...HELLO, format: 'pcm' }, calm())).toEqual({ url: uri('audio/pcm', SOUNDS.pcm), credits: 3, seconds: 0.1, sampleRate: 24_000 })
+    expect(await studio().vendor.speak?.({ ...HELLO, format: 'pcm' }, calm())).toEqual({
+      url: uri('audio/pcm', SOUNDS.pcm),
+      credits: 3,
+      seconds: 0.1,
+      sampleRate: 24_000,
+    })
   })
 
   test('are the samples of a sound, put into a WAV', async () => {
     const made = await studio().vendor.sound?.({ ...RAIN, format: 'wav' }, calm())
     const wav = readWav(Buffer.from(made?.url.split(',')[1] ?? '', 'base64'))
-    expect([wav?.rate, wav?.channels, made?.seconds, Buffer.from(wav?.samples ?? []).equals(Buffer.from(SOUNDS.pcm))]).toEqual([24_000, 1, 0.1, true])
+    expect([
+      wav?.rate,
+      wav?.channels,
+      made?.seconds,
+      Buffer.from(wav?.samples ?? []).equals(Buffer.from(SOUNDS.pcm)),
+    ]).toEqual([24_000, 1, 0.1, true])
   })
 
   test('are voices, with what is known of each', async () => {
     expect(await studio().vendor.voices?.(calm())).toEqual([
-      { id: SARAH, name: 'Sarah', category: 'premade', labels: { accent: 'american', gender: 'female', age: 'young', language: 'en', descriptive: 'professional' }, previewUrl: 'https://storage.googleapis.com/eleven-public-prod/premade/voices/EXAVITQu4vr4xnSDxMaL/sample.mp3' },
+      {
+        id: SARAH,
+        name: 'Sarah',
+        category: 'premade',
+        labels: { accent: 'american', gender: 'female', age: 'young', language: 'en', descriptive: 'professional' },
+        previewUrl: 'https://storage.googleapis.com/eleven-public-prod/premade/voices/EXAVITQu4vr4xnSDxMaL/sample.mp3',
+      },
       { id: 'abcdefghij0123456789', name: 'Mine', category: 'cloned', labels: {}, previewUrl: null },
     ])
     const { vendor, log } = vendorOn(elevenlabs, () => replay(recorded('elevenlabs', 'voices_other_shape')))
@@ -120,8 +152,12 @@ describe('against aimock', async () => {
   })
 
   test('a rate limit is read, and so is what nobody expected', async () => {
-    expect(await outcome(vendor.sound?.({ ...RAIN, text: 'slow' }, calm()) ?? Promise.resolve(), log)).toBe('RATE_LIMITED 17')
-    expect(await outcome(vendor.speak?.({ ...HELLO, text: 'unforeseen' }, calm()) ?? Promise.resolve(), log)).toBe('operator')
+    expect(await outcome(vendor.sound?.({ ...RAIN, text: 'slow' }, calm()) ?? Promise.resolve(), log)).toBe(
+      'RATE_LIMITED 17',
+    )
+    expect(await outcome(vendor.speak?.({ ...HELLO, text: 'unforeseen' }, calm()) ?? Promise.resolve(), log)).toBe(
+      'operator',
+    )
   })
 })
 

@@ -3,7 +3,19 @@ import { type ExaWebConfig, exaWeb } from '../../../../adapters/providers/exa/we
 import type { ApiError, Fields, WebQuestion } from '../../../../core/mod.ts'
 import document from '../../../vectors/exa_openapi.json'
 import { exaByPrism } from './prism.ts'
-import { type Answer, calm, KEY, outcome, prose, recorded, recordings, replay, said, setup, standIn } from '../lib/provider_kit.ts'
+import {
+  type Answer,
+  calm,
+  KEY,
+  outcome,
+  prose,
+  recorded,
+  recordings,
+  replay,
+  said,
+  setup,
+  standIn,
+} from '../lib/provider_kit.ts'
 
 const prism = exaByPrism()
 
@@ -18,7 +30,14 @@ function vendorOn(answer: Answer) {
 }
 
 const PAGE = 'https://x402.example/'
-const FILTERS: Fields = { numResults: 100, category: 'research paper', startPublishedDate: '2026-01-02', endPublishedDate: '2026-11-20T12:00:00+01:00', includeDomains: ['arxiv.org'], excludeDomains: ['x.com'] }
+const FILTERS: Fields = {
+  numResults: 100,
+  category: 'research paper',
+  startPublishedDate: '2026-01-02',
+  endPublishedDate: '2026-11-20T12:00:00+01:00',
+  includeDomains: ['arxiv.org'],
+  excludeDomains: ['x.com'],
+}
 const QUESTIONS: readonly [WebQuestion, Fields, string][] = [
   ['search', { query: 'payments' }, '/search'],
   ['search', { query: 'payments', ...FILTERS }, '/search'],
@@ -27,13 +46,17 @@ const QUESTIONS: readonly [WebQuestion, Fields, string][] = [
   ['answer', { query: 'What is x402?' }, '/answer'],
   ['contents', { urls: [PAGE, 'https://a.example/b'] }, '/contents'],
 ]
-const exampleAt = (path: string) => (document.paths as any)[path].post.responses[200].content['application/json'].example
+const exampleAt = (path: string) =>
+  (document.paths as any)[path].post.responses[200].content['application/json'].example
 
 describe('exaWeb() before a document', () => {
-  test.each(QUESTIONS)('asks for %s, %j, as %s is described, and hands the answer on', async (question, order, path) => {
-    const { vendor } = vendorAt(prism.url())
-    expect(JSON.parse(await vendor.ask(question, order, calm()))).toEqual(exampleAt(path))
-  })
+  test.each(QUESTIONS)(
+    'asks for %s, %j, as %s is described, and hands the answer on',
+    async (question, order, path) => {
+      const { vendor } = vendorAt(prism.url())
+      expect(JSON.parse(await vendor.ask(question, order, calm()))).toEqual(exampleAt(path))
+    },
+  )
 
   test('with a field that it does not know is told so by its status, uncharged', async () => {
     const { vendor, log } = vendorAt(prism.url())
@@ -43,7 +66,16 @@ describe('exaWeb() before a document', () => {
   })
 
   test('without the right header for its key is the operator’s to mend', async () => {
-    const { vendor, log } = vendorAt(prism.url(), { fetch: (url, { headers, ...init }) => fetch(url, { ...init, headers: { 'content-type': 'application/json', authorization: (headers as Record<string, string>)['x-api-key'] ?? '' } }) })
+    const { vendor, log } = vendorAt(prism.url(), {
+      fetch: (url, { headers, ...init }) =>
+        fetch(url, {
+          ...init,
+          headers: {
+            'content-type': 'application/json',
+            authorization: (headers as Record<string, string>)['x-api-key'] ?? '',
+          },
+        }),
+    })
     expect(await outcome(vendor.ask('search', { query: 'q' }, calm()), log)).toBe('NOT_CONFIGURED')
     expect(log.lines.map(({ level }) => level)).toEqual(['alert'])
   })
@@ -62,7 +94,11 @@ describe('exaWeb()', () => {
       ['/search', { query: 'q', startPublishedDate: '2026-01-02T00:00:00.000Z', type: 'auto', numResults: 10 }, KEY],
       ['/contents', { urls: [PAGE], text: true }, KEY],
     ])
-    expect(seen.flatMap(({ headers }) => ['cookie', 'authorization', 'payment-signature', 'x-payment'].filter((name) => headers.has(name)))).toEqual([])
+    expect(
+      seen.flatMap(({ headers }) =>
+        ['cookie', 'authorization', 'payment-signature', 'x-payment'].filter((name) => headers.has(name)),
+      ),
+    ).toEqual([])
   })
 
   test('hands numbers on as they were written', async () => {
@@ -73,24 +109,47 @@ describe('exaWeb()', () => {
   test('searches for what a page is about, where Exa no longer finds similar ones', async () => {
     const { vendor, seen } = vendorOn(({ path }) => {
       if (path === '/findSimilar') return Response.json({ error: 'gone' }, { status: 410 })
-      return Response.json(path === '/contents' ? { results: [{ title: 'x402', summary: 'Payments over HTTP' }] } : { results: [{ url: PAGE }] })
+      return Response.json(
+        path === '/contents'
+          ? { results: [{ title: 'x402', summary: 'Payments over HTTP' }] }
+          : { results: [{ url: PAGE }] },
+      )
     })
-    const text = await vendor.ask('find-similar', { url: PAGE, excludeSourceDomain: true, numResults: 3, excludeDomains: ['x.com'] }, calm())
-    expect([JSON.parse(text), seen.map(({ path }) => path)]).toEqual([{ results: [{ url: PAGE }] }, ['/findSimilar', '/contents', '/search']])
-    expect(seen.at(-1)?.json).toEqual({ query: 'x402. Payments over HTTP', numResults: 3, type: 'auto', excludeDomains: ['x.com', 'x402.example'] })
+    const text = await vendor.ask(
+      'find-similar',
+      { url: PAGE, excludeSourceDomain: true, numResults: 3, excludeDomains: ['x.com'] },
+      calm(),
+    )
+    expect([JSON.parse(text), seen.map(({ path }) => path)]).toEqual([
+      { results: [{ url: PAGE }] },
+      ['/findSimilar', '/contents', '/search'],
+    ])
+    expect(seen.at(-1)?.json).toEqual({
+      query: 'x402. Payments over HTTP',
+      numResults: 3,
+      type: 'auto',
+      excludeDomains: ['x.com', 'x402.example'],
+    })
   })
 
   test('that knows nothing of a page says so, uncharged', async () => {
-    const { vendor, log } = vendorOn(({ path }) => (path === '/findSimilar' ? Response.json({}, { status: 404 }) : Response.json({ results: [] })))
+    const { vendor, log } = vendorOn(({ path }) =>
+      path === '/findSimilar' ? Response.json({}, { status: 404 }) : Response.json({ results: [] }),
+    )
     expect(await outcome(vendor.ask('find-similar', { url: PAGE }, calm()), log)).toBe('PASSED_ON')
   })
 
   test('that could read none of the pages says so, uncharged; some are an answer', async () => {
     const statuses = [{ id: PAGE, status: 'error' }]
-    const { vendor } = vendorOn(({ json }) => Response.json({ results: json.urls.slice(1).map((url: string) => ({ url })), statuses }))
+    const { vendor } = vendorOn(({ json }) =>
+      Response.json({ results: json.urls.slice(1).map((url: string) => ({ url })), statuses }),
+    )
     const error = await vendor.ask('contents', { urls: [PAGE] }, calm()).catch((reason: unknown) => reason)
     expect((error as ApiError).parts).toMatchObject({ status: 404, details: statuses })
-    expect(JSON.parse(await vendor.ask('contents', { urls: [PAGE, PAGE] }, calm()))).toEqual({ results: [{ url: PAGE }], statuses })
+    expect(JSON.parse(await vendor.ask('contents', { urls: [PAGE, PAGE] }, calm()))).toEqual({
+      results: [{ url: PAGE }],
+      statuses,
+    })
   })
 
   test('gives up after 30 s, as a failed call', async () => {
@@ -102,7 +161,13 @@ describe('exaWeb()', () => {
   })
 })
 
-const REFUSALS = { no_credits: 'NOT_CONFIGURED', wrong_key: 'NOT_CONFIGURED', invalid: 'PASSED_ON', rate_limited: 'RATE_LIMITED 30', internal: 'WORK_FAILED' }
+const REFUSALS = {
+  no_credits: 'NOT_CONFIGURED',
+  wrong_key: 'NOT_CONFIGURED',
+  invalid: 'PASSED_ON',
+  rate_limited: 'RATE_LIMITED 30',
+  internal: 'WORK_FAILED',
+}
 
 describe('a refusal of exaWeb()', () => {
   test.each(Object.entries(REFUSALS))('%s reads as %s, and never quotes our key', async (name, expected) => {
@@ -111,7 +176,9 @@ describe('a refusal of exaWeb()', () => {
     const work = vendor.ask('search', { query: 'q' }, calm())
     expect(await outcome(work, log)).toBe(expected)
     const words = await said(work, log)
-    const quotes = prose(recorded('exa_search', name).body).filter((sentence) => words.includes(JSON.stringify(sentence).slice(1, -1)))
+    const quotes = prose(recorded('exa_search', name).body).filter((sentence) =>
+      words.includes(JSON.stringify(sentence).slice(1, -1)),
+    )
     expect([words.includes(KEY), quotes.length > 0]).toEqual([false, expected === 'PASSED_ON'])
   })
 })

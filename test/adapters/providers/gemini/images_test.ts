@@ -4,7 +4,23 @@ import { geminiImages } from '../../../../adapters/providers/gemini/images.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { imageVendorLaws } from '../../../conformance/vendors.ts'
-import { before, calm, FOX, FOX_EDIT, GIF, HEIC, KEY, outcome, PNG, recorded, refusals, replay, type Seen, setup, standIn } from '../lib/provider_kit.ts'
+import {
+  before,
+  calm,
+  FOX,
+  FOX_EDIT,
+  GIF,
+  HEIC,
+  KEY,
+  outcome,
+  PNG,
+  recorded,
+  refusals,
+  replay,
+  type Seen,
+  setup,
+  standIn,
+} from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'gemini_images'
 const PRO = { ...FOX, model: 'gemini-3-pro-image' }
@@ -21,7 +37,11 @@ describe('what geminiImages() sends', () => {
     const { server, vendor } = vendorOn(good)
     expect(await vendor.generate(PRO, calm())).toEqual([{ url: PIXEL }])
     const [{ path, headers, json }] = server.seen as [Seen]
-    expect([path, headers.get('x-goog-api-key'), headers.has('authorization')]).toEqual(['/v1beta/models/gemini-3-pro-image:generateContent', KEY, false])
+    expect([path, headers.get('x-goog-api-key'), headers.has('authorization')]).toEqual([
+      '/v1beta/models/gemini-3-pro-image:generateContent',
+      KEY,
+      false,
+    ])
     expect(json).toEqual({
       contents: [{ role: 'user', parts: [{ text: FOX.prompt }] }],
       generationConfig: { responseModalities: ['IMAGE'], imageConfig: { aspectRatio: '1:1', imageSize: '1K' } },
@@ -60,12 +80,19 @@ describe('what geminiImages() sends', () => {
   })
 
   test("the operator's parameters reach into generationConfig, but not over the order", async () => {
-    const parameters = { safetySettings: [{ category: 'HARM_CATEGORY_HARASSMENT', threshold: 'BLOCK_NONE' }], generationConfig: { temperature: 1, imageConfig: { imageSize: '4K', personGeneration: 'ALLOW_ADULT' } } }
+    const parameters = {
+      safetySettings: [{ category: 'HARM_CATEGORY_HARASSMENT', threshold: 'BLOCK_NONE' }],
+      generationConfig: { temperature: 1, imageConfig: { imageSize: '4K', personGeneration: 'ALLOW_ADULT' } },
+    }
     const { server, vendor } = vendorOn(good, { parameters })
     await vendor.generate(PRO, calm())
     expect(server.seen[0]?.json).toMatchObject({
       safetySettings: parameters.safetySettings,
-      generationConfig: { temperature: 1, responseModalities: ['IMAGE'], imageConfig: { aspectRatio: '1:1', imageSize: '1K', personGeneration: 'ALLOW_ADULT' } },
+      generationConfig: {
+        temperature: 1,
+        responseModalities: ['IMAGE'],
+        imageConfig: { aspectRatio: '1:1', imageSize: '1K', personGeneration: 'ALLOW_ADULT' },
+      },
     })
   })
 
@@ -82,7 +109,10 @@ describe('what geminiImages() sends', () => {
     expect([server.seen.length, most <= 4]).toEqual([10, true])
   })
 
-  test.each([['a GIF', { images: [GIF] }], ['a mask', { mask: PIXEL }]])('%s is refused before anything is sent', async (_, more) => {
+  test.each([
+    ['a GIF', { images: [GIF] }],
+    ['a mask', { mask: PIXEL }],
+  ])('%s is refused before anything is sent', async (_, more) => {
     const { server, vendor, log } = vendorOn(good)
     expect(await outcome(Promise.resolve(vendor.edit?.({ ...FOX_EDIT, ...more }, calm())), log)).toBe('INVALID_IMAGE')
     expect(server.seen).toEqual([])
@@ -92,7 +122,9 @@ describe('what geminiImages() sends', () => {
 describe('what geminiImages() reads', () => {
   test('the picture, not those of a thought', async () => {
     const { vendor } = vendorOn(() => replay(recorded(PROTOCOL, 'generated_with_thoughts')))
-    expect(await vendor.generate(PRO, calm())).toEqual([{ url: expect.stringMatching(/^data:image\/jpeg;base64,\/9j\//) }])
+    expect(await vendor.generate(PRO, calm())).toEqual([
+      { url: expect.stringMatching(/^data:image\/jpeg;base64,\/9j\//) },
+    ])
   })
 
   test.each(['no_image', 'text_only'])('%s once, and an image when asked again', async (name) => {
@@ -108,7 +140,11 @@ describe('what geminiImages() reads', () => {
   })
 })
 
-runLaws('geminiImages()', imageVendorLaws, before(geminiImages, () => replay(recorded(PROTOCOL, 'generated_with_thoughts'))))
+runLaws(
+  'geminiImages()',
+  imageVendorLaws,
+  before(geminiImages, () => replay(recorded(PROTOCOL, 'generated_with_thoughts'))),
+)
 
 refusals(PROTOCOL, geminiImages, {
   read: ['generated', 'generated_with_thoughts'],
@@ -131,14 +167,22 @@ refusals(PROTOCOL, geminiImages, {
     unavailable: 'failure',
     deadline: 'UPSTREAM_TIMEOUT',
   },
-  edit: { invalid_image: 'INVALID_IMAGE', invalid_config: 'operator', wrong_key: 'operator', image_safety: 'CONTENT_POLICY' },
+  edit: {
+    invalid_image: 'INVALID_IMAGE',
+    invalid_config: 'operator',
+    wrong_key: 'operator',
+    image_safety: 'CONTENT_POLICY',
+  },
 })
 
 /** A stand-in that this project did not write. It makes no Gemini images, but texts and errors. */
 describe('against aimock', async () => {
   const mock = new LLMock({ port: 0 })
   mock.on({ userMessage: /fox/ }, { content: 'A fox, in words.' })
-  mock.on({ userMessage: /slow/ }, { error: { message: 'slow', type: 'RESOURCE_EXHAUSTED' }, status: 429, retryAfter: 17 })
+  mock.on(
+    { userMessage: /slow/ },
+    { error: { message: 'slow', type: 'RESOURCE_EXHAUSTED' }, status: 429, retryAfter: 17 },
+  )
   await mock.start()
   afterAll(() => mock.stop())
   const { config, log } = setup(mock.url)
@@ -146,7 +190,9 @@ describe('against aimock', async () => {
 
   test('words in place of an image are a failure, after a second try', async () => {
     expect(await outcome(vendor.generate(PRO, calm()), log)).toBe('failure')
-    expect(mock.getRequests().map(({ path }) => path)).toEqual(Array(2).fill('/v1beta/models/gemini-3-pro-image:generateContent'))
+    expect(mock.getRequests().map(({ path }) => path)).toEqual(
+      Array(2).fill('/v1beta/models/gemini-3-pro-image:generateContent'),
+    )
   })
 
   test('its rate limit is read', async () => {

@@ -17,7 +17,12 @@ function stage(reply: (body: unknown) => Response | Promise<Response>, more: Par
     sent.push({ url, body, init })
     return await reply(body)
   }
-  return { clock, log, sent, node: rpcNodes({ nodes: { 'base-mainnet': URL, 'solana-mainnet': `${URL}2` }, clock, log, fetch, ...more }) }
+  return {
+    clock,
+    log,
+    sent,
+    node: rpcNodes({ nodes: { 'base-mainnet': URL, 'solana-mainnet': `${URL}2` }, clock, log, fetch, ...more }),
+  }
 }
 const answer = (result: unknown) => Response.json({ jsonrpc: '2.0', id: 1, result })
 const refusal = (code: number, message = 'why') => ({ jsonrpc: '2.0', id: 1, error: { code, message } })
@@ -33,7 +38,15 @@ describe('a node', () => {
   })
 
   test('that errs on the call has answered; one that is at fault itself has not', async () => {
-    expect((await stage(() => Response.json(refusal(3, 'execution reverted'))).node.ask('base-mainnet', call('eth_call'), at())).text).toContain('execution reverted')
+    expect(
+      (
+        await stage(() => Response.json(refusal(3, 'execution reverted'))).node.ask(
+          'base-mainnet',
+          call('eth_call'),
+          at(),
+        )
+      ).text,
+    ).toContain('execution reverted')
     for (const code of [-32603, -32005, -32016, 429]) {
       const { node, log } = stage(() => Response.json(refusal(code, `see ${URL}`)))
       const apiError = await node.ask('base-mainnet', call('eth_call'), at()).catch((error) => error)
@@ -46,9 +59,13 @@ describe('a node', () => {
   test('has to answer every call of a batch; some may be errors', async () => {
     const calls = [call('eth_call'), call('eth_call', { id: 2 })]
     const mixed = [refusal(-32603), { jsonrpc: '2.0', id: 2, result: '0x' }]
-    expect((await stage(() => Response.json(mixed)).node.ask('base-mainnet', calls, at())).text).toBe(JSON.stringify(mixed))
+    expect((await stage(() => Response.json(mixed)).node.ask('base-mainnet', calls, at())).text).toBe(
+      JSON.stringify(mixed),
+    )
     for (const bad of [[], [mixed[1]], mixed[1], [refusal(-32603), refusal(-32005)], [1, 2], null]) {
-      const apiError = await stage(() => Response.json(bad)).node.ask('base-mainnet', calls, at()).catch((error) => error)
+      const apiError = await stage(() => Response.json(bad))
+        .node.ask('base-mainnet', calls, at())
+        .catch((error) => error)
       expect([bad, apiError.code]).toEqual([bad, 'UPSTREAM_FAILED'])
     }
   })
@@ -57,25 +74,47 @@ describe('a node', () => {
     const calls = [call('eth_call'), call('eth_call'), call('eth_call', { id: '1' })]
     const said = (...ids: unknown[]) => ids.map((id) => ({ jsonrpc: '2.0', id, result: '0x' }))
     const nameless = { jsonrpc: '2.0', id: null, error: { code: -32600, message: 'Invalid Request' } }
-    const ask = (asked: RpcCall | readonly RpcCall[], reply: unknown) => stage(() => Response.json(reply)).node.ask('base-mainnet', asked, at()).then(() => 'answered', (error) => error.code)
-    for (const good of [said(1, 1, '1'), said('1', 1, 1), [...said(1, '1'), nameless]]) expect(await ask(calls, good)).toBe('answered')
-    for (const bad of [said(1, '1', '1'), said(1, 2, '1'), said(1, 1, null)]) expect([bad, await ask(calls, bad)]).toEqual([bad, 'UPSTREAM_FAILED'])
-    expect([await ask(call('eth_call'), nameless), await ask(call('eth_call'), said(2)[0])]).toEqual(['answered', 'UPSTREAM_FAILED'])
+    const ask = (asked: RpcCall | readonly RpcCall[], reply: unknown) =>
+      stage(() => Response.json(reply))
+        .node.ask('base-mainnet', asked, at())
+        .then(
+          () => 'answered',
+          (error) => error.code,
+        )
+    for (const good of [said(1, 1, '1'), said('1', 1, 1), [...said(1, '1'), nameless]])
+      expect(await ask(calls, good)).toBe('answered')
+    for (const bad of [said(1, '1', '1'), said(1, 2, '1'), said(1, 1, null)])
+      expect([bad, await ask(calls, bad)]).toEqual([bad, 'UPSTREAM_FAILED'])
+    expect([await ask(call('eth_call'), nameless), await ask(call('eth_call'), said(2)[0])]).toEqual([
+      'answered',
+      'UPSTREAM_FAILED',
+    ])
   })
 
   test('that is away, redirects, or says what is no JSON, gave no answer, and its address is told to nobody', async () => {
-    const odd = [() => new Response('busy', { status: 503 }), () => new Response('', { status: 302, headers: { location: 'http://127.0.0.1/' } }), () => new Response('<html>'), () => Promise.reject(new Error(`cannot reach ${URL}`)), () => answer(undefined)]
+    const odd = [
+      () => new Response('busy', { status: 503 }),
+      () => new Response('', { status: 302, headers: { location: 'http://127.0.0.1/' } }),
+      () => new Response('<html>'),
+      () => Promise.reject(new Error(`cannot reach ${URL}`)),
+      () => answer(undefined),
+    ]
     for (const reply of odd) {
       const { node, clock, log } = stage(reply)
       const asking = node.ask('base-mainnet', call('eth_call'), at()).catch((error) => error)
       await clock.advance(1_000)
       const apiError = await asking
-      expect([apiError.code, JSON.stringify([apiError.message, apiError.parts, log.lines]).includes('s3cret')]).toEqual(['UPSTREAM_FAILED', false])
+      expect([apiError.code, JSON.stringify([apiError.message, apiError.parts, log.lines]).includes('s3cret')]).toEqual(
+        ['UPSTREAM_FAILED', false],
+      )
     }
   })
 
   test('is given up after 20 seconds, on Solana after 15', async () => {
-    for (const [network, seconds] of [['base-mainnet', 20], ['solana-mainnet', 15]] as const) {
+    for (const [network, seconds] of [
+      ['base-mainnet', 20],
+      ['solana-mainnet', 15],
+    ] as const) {
       const { node, clock } = stage(() => new Promise<Response>(() => {}))
       const asking = node.ask(network, call('getSlot'), at()).catch((error) => error)
       await clock.advance(seconds * 1_000 - 1)
@@ -93,9 +132,17 @@ describe('what never changes', () => {
     expect((await node.ask('base-mainnet', call('eth_chainId'), at())).isCached).toBe(true)
     await clock.advance(10_001)
     expect((await node.ask('base-mainnet', call('eth_chainId'), at())).isCached).toBe(false)
-    for (const method of ['eth_gasPrice', 'eth_sendRawTransaction', 'eth_blockNumber', 'getLatestBlockhash', 'sendTransaction', 'eth_call']) {
+    for (const method of [
+      'eth_gasPrice',
+      'eth_sendRawTransaction',
+      'eth_blockNumber',
+      'getLatestBlockhash',
+      'sendTransaction',
+      'eth_call',
+    ]) {
       const before = sent.length
-      for (let times = 0; times < 2; times++) expect((await node.ask('base-mainnet', call(method), at())).isCached).toBe(false)
+      for (let times = 0; times < 2; times++)
+        expect((await node.ask('base-mainnet', call(method), at())).isCached).toBe(false)
       expect([method, sent.length - before]).toEqual([method, 2])
     }
   })
@@ -103,22 +150,37 @@ describe('what never changes', () => {
   test('is kept only once it is there, by its own network and parameters', async () => {
     let result: unknown = null
     const { node, sent } = stage(() => answer(result))
-    const receipt = (network: string, hash: string) => node.ask(network, call('eth_getTransactionReceipt', { params: [hash] }), at())
+    const receipt = (network: string, hash: string) =>
+      node.ask(network, call('eth_getTransactionReceipt', { params: [hash] }), at())
     await receipt('base-mainnet', '0x1')
     result = { status: '0x1' }
     expect((await receipt('base-mainnet', '0x1')).isCached).toBe(false)
-    expect([(await receipt('base-mainnet', '0x1')).isCached, (await receipt('base-mainnet', '0x2')).isCached, (await receipt('solana-mainnet', '0x1')).isCached]).toEqual([true, false, false])
+    expect([
+      (await receipt('base-mainnet', '0x1')).isCached,
+      (await receipt('base-mainnet', '0x2')).isCached,
+      (await receipt('solana-mainnet', '0x1')).isCached,
+    ]).toEqual([true, false, false])
     expect(sent).toHaveLength(4)
   })
 
   test('is not kept of a transaction that waits for its block, nor under a question of any length', async () => {
     let result: unknown = { hash: '0x1', blockHash: null }
     const { node } = stage(() => answer(result))
-    const found = async (method: string, params: string[]) => (await node.ask('base-mainnet', call(method, { params }), at())).isCached
-    expect([await found('eth_getTransactionByHash', ['0x1']), await found('eth_getTransactionByHash', ['0x1'])]).toEqual([false, false])
+    const found = async (method: string, params: string[]) =>
+      (await node.ask('base-mainnet', call(method, { params }), at())).isCached
+    expect([
+      await found('eth_getTransactionByHash', ['0x1']),
+      await found('eth_getTransactionByHash', ['0x1']),
+    ]).toEqual([false, false])
     result = { hash: '0x1', blockHash: '0x2' }
-    expect([await found('eth_getTransactionByHash', ['0x1']), await found('eth_getTransactionByHash', ['0x1'])]).toEqual([false, true])
-    expect([await found('eth_chainId', ['x'.repeat(2_000)]), await found('eth_chainId', ['x'.repeat(2_000)])]).toEqual([false, false])
+    expect([
+      await found('eth_getTransactionByHash', ['0x1']),
+      await found('eth_getTransactionByHash', ['0x1']),
+    ]).toEqual([false, true])
+    expect([await found('eth_chainId', ['x'.repeat(2_000)]), await found('eth_chainId', ['x'.repeat(2_000)])]).toEqual([
+      false,
+      false,
+    ])
   })
 })
 
@@ -131,8 +193,15 @@ describe('the local Solana', () => {
 
   test('answers single calls and batches, its own errors among them', async () => {
     const node = rpcNodes({ nodes: { 'solana-devnet': chain.url }, clock: testClock(), log: testLog() })
-    expect(JSON.parse((await node.ask('solana-devnet', call('getLatestBlockhash'), at())).text).result.value.blockhash).toBeString()
-    const both = JSON.parse((await node.ask('solana-devnet', [call('getSlot'), call('getNothing', { id: 2 })], at())).text)
-    expect(both).toMatchObject([{ id: 1, result: expect.any(Number) }, { id: 2, error: { code: -32601 } }])
+    expect(
+      JSON.parse((await node.ask('solana-devnet', call('getLatestBlockhash'), at())).text).result.value.blockhash,
+    ).toBeString()
+    const both = JSON.parse(
+      (await node.ask('solana-devnet', [call('getSlot'), call('getNothing', { id: 2 })], at())).text,
+    )
+    expect(both).toMatchObject([
+      { id: 1, result: expect.any(Number) },
+      { id: 2, error: { code: -32601 } },
+    ])
   })
 })

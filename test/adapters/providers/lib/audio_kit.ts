@@ -15,8 +15,11 @@ export const SOUNDS: Readonly<Record<AudioFormat, Uint8Array>> = {
   wav: TONE_BYTES,
 }
 export const soundReply = (format: AudioFormat, headers: Record<string, string> = {}): Response =>
-  new Response(SOUNDS[format] as BodyInit, { headers: { 'content-type': format === 'mp3' ? 'audio/mpeg' : 'application/octet-stream', ...headers } })
-export const uri = (type: string, bytes: Uint8Array): string => `data:${type};base64,${Buffer.from(bytes).toString('base64')}`
+  new Response(SOUNDS[format] as BodyInit, {
+    headers: { 'content-type': format === 'mp3' ? 'audio/mpeg' : 'application/octet-stream', ...headers },
+  })
+export const uri = (type: string, bytes: Uint8Array): string =>
+  `data:${type};base64,${Buffer.from(bytes).toString('base64')}`
 
 /** A stand-in, and a vendor that calls it. */
 export function vendorOn(make: Make, answer: Answer, more: Partial<AudioVendorConfig> = {}) {
@@ -26,7 +29,12 @@ export function vendorOn(make: Make, answer: Answer, more: Partial<AudioVendorCo
 }
 
 /** One test for each recorded refusal: what it reads as, that it quotes nothing, and that no recording is left out or without a source. */
-export function refusals(protocol: string, make: Make, ask: (vendor: AudioVendor) => Promise<unknown>, { read, refused }: { read: readonly string[]; refused: Readonly<Record<string, string>> }): void {
+export function refusals(
+  protocol: string,
+  make: Make,
+  ask: (vendor: AudioVendor) => Promise<unknown>,
+  { read, refused }: { read: readonly string[]; refused: Readonly<Record<string, string>> },
+): void {
   describe(`a refusal of ${protocol}`, () => {
     test.each(Object.entries(refused))('%s reads as %s, and quotes nothing', async (name, expected) => {
       const reply = recorded(protocol, name)
@@ -34,13 +42,19 @@ export function refusals(protocol: string, make: Make, ask: (vendor: AudioVendor
       const work = ask(vendor)
       expect(await outcome(work, log)).toBe(expected)
       const words = await said(work, log)
-      expect([KEY, ...prose(reply.body)].filter((secret) => words.includes(JSON.stringify(secret).slice(1, -1)))).toEqual([])
+      expect(
+        [KEY, ...prose(reply.body)].filter((secret) => words.includes(JSON.stringify(secret).slice(1, -1))),
+      ).toEqual([])
     })
 
     test('every recording is used, and names its document and how sure it is', () => {
       expect(recordings(protocol)).toEqual([...new Set([...read, ...Object.keys(refused)])].sort())
       const sources = recordings(protocol).map((name) => recorded(protocol, name))
-      expect(sources.filter(({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty))).toEqual([])
+      expect(
+        sources.filter(
+          ({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty),
+        ),
+      ).toEqual([])
     })
   })
 }

@@ -7,10 +7,19 @@ import { testLog } from '../../../kit.ts'
 import { handClock, KEY } from './provider_kit.ts'
 
 /** Core hands over `max_tokens`, and neither `model` nor `stream`. */
-export const HELLO: ChatOrder = { wire: 'chat', model: 'model-x', body: { messages: [{ role: 'user', content: 'hello' }], max_tokens: 64 }, stream: false, headers: {} }
+export const HELLO: ChatOrder = {
+  wire: 'chat',
+  model: 'model-x',
+  body: { messages: [{ role: 'user', content: 'hello' }], max_tokens: 64 },
+  stream: false,
+  headers: {},
+}
 export const STREAMED: ChatOrder = { ...HELLO, stream: true }
 
-export const ordered = (body: Fields, order: ChatOrder = HELLO): ChatOrder => ({ ...order, body: { ...order.body, ...body } })
+export const ordered = (body: Fields, order: ChatOrder = HELLO): ChatOrder => ({
+  ...order,
+  body: { ...order.body, ...body },
+})
 
 export function chatSetup(baseUrl: string, more: Partial<ChatVendorConfig> = {}) {
   const clock = handClock()
@@ -35,15 +44,23 @@ export function streamOf(answer: ChatAnswer): ChatStream {
 export async function drain(stream: ChatStream): Promise<string> {
   const decoder = new TextDecoder()
   let text = ''
-  for (let bytes = await stream.next(); bytes; bytes = await stream.next()) text += decoder.decode(bytes, { stream: true })
+  for (let bytes = await stream.next(); bytes; bytes = await stream.next())
+    text += decoder.decode(bytes, { stream: true })
   return text + decoder.decode()
 }
 
 /** The JSON of every `data` line but `[DONE]`. */
-export const eventsIn = (text: string): any[] => [...text.matchAll(/^data: (.*)$/gm)].map(([, data = '']) => data).filter((data) => data !== '[DONE]').map((data) => JSON.parse(data))
+export const eventsIn = (text: string): any[] =>
+  [...text.matchAll(/^data: (.*)$/gm)]
+    .map(([, data = '']) => data)
+    .filter((data) => data !== '[DONE]')
+    .map((data) => JSON.parse(data))
 
 export async function apiErrorOf(work: Promise<unknown>): Promise<ApiError> {
-  const error = await work.then(() => undefined, (reason: unknown) => reason)
+  const error = await work.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  )
   if (error instanceof ApiError) return error
   throw new Error(`no fault, but ${String(error)}`)
 }
@@ -57,7 +74,8 @@ export async function reading(work: Promise<unknown>, log: ReturnType<typeof tes
 
 // ── upstreams ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export const sse = (text: string, headers: Record<string, string> = {}): Response => new Response(text, { headers: { 'content-type': 'text/event-stream', ...headers } })
+export const sse = (text: string, headers: Record<string, string> = {}): Response =>
+  new Response(text, { headers: { 'content-type': 'text/event-stream', ...headers } })
 
 export const EVENT_HEAD = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n'
 export const httpChunk = (text: string): string => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`

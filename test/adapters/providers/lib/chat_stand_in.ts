@@ -84,18 +84,29 @@ async function upstreamOf(errorFormatOf: (path: string) => ErrorFormat) {
     const path = request.url ?? ''
     const errorFormat = errorFormatOf(path)
     const body = JSON.parse(Buffer.concat(chunks).toString()) as Fields
-    if (conduct === 'refuses') return void response.writeHead(429, { 'content-type': 'application/json' }).end('{"error":{"type":"rate_limit_error"}}')
+    if (conduct === 'refuses')
+      return void response
+        .writeHead(429, { 'content-type': 'application/json' })
+        .end('{"error":{"type":"rate_limit_error"}}')
     await (errorFormat.isStream(path, body) ? stream(errorFormat, body, response) : whole(errorFormat, body, response))
   }
 
   async function whole(errorFormat: ErrorFormat, body: Fields, response: ServerResponse): Promise<void> {
     if (conduct === 'stalls') return
-    const answer = await echoModel.ask({ wire: 'chat', model: MODEL, body: errorFormat.read(body), stream: false, headers: {} }, never())
-    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(errorFormat.whole((answer as { body: Fields }).body)))
+    const answer = await echoModel.ask(
+      { wire: 'chat', model: MODEL, body: errorFormat.read(body), stream: false, headers: {} },
+      never(),
+    )
+    response
+      .writeHead(200, { 'content-type': 'application/json' })
+      .end(JSON.stringify(errorFormat.whole((answer as { body: Fields }).body)))
   }
 
   async function stream(errorFormat: ErrorFormat, body: Fields, response: ServerResponse): Promise<void> {
-    const answer = await echoModel.ask({ wire: 'chat', model: MODEL, body: errorFormat.read(body), stream: true, headers: {} }, never())
+    const answer = await echoModel.ask(
+      { wire: 'chat', model: MODEL, body: errorFormat.read(body), stream: true, headers: {} },
+      never(),
+    )
     if (answer.kind !== 'stream') throw new Error('not a stream')
     const rewriter = errorFormat.stream()
     response.writeHead(200, { 'content-type': 'text/event-stream' })
@@ -166,4 +177,5 @@ export function inPieces(text: string, size = 1): Response {
 }
 
 /** Named events, as Anthropic and OpenAI write them. */
-export const eventsOf = (...events: readonly Fields[]): string => events.map((event) => `event: ${String(event.type)}\ndata: ${JSON.stringify(event)}\n\n`).join('')
+export const eventsOf = (...events: readonly Fields[]): string =>
+  events.map((event) => `event: ${String(event.type)}\ndata: ${JSON.stringify(event)}\n\n`).join('')

@@ -10,7 +10,10 @@ import { door, START, testClock, testLog } from '../../../kit.ts'
 const calm = () => ({ signal: new AbortController().signal })
 const still = { now: () => NOW * 1000 }
 
-for (const [name, vendor] of [['plain', plainMarket], ['sample', () => sampleMarket({ clock: still })]] as const) {
+for (const [name, vendor] of [
+  ['plain', plainMarket],
+  ['sample', () => sampleMarket({ clock: still })],
+] as const) {
   runLaws(`cached ${name} market`, marketVendorLaws, async () => {
     const market = cachedMarket(vendor(), { clock: still, log: testLog() })
     return { open: async () => market, close: async () => {} }
@@ -22,7 +25,10 @@ function counted(options: Partial<MarketCacheOptions> = {}) {
   const clock = testClock()
   const log = testLog()
   const asked: string[] = []
-  const state: { failing: boolean; gate: Promise<void> | undefined; list?: () => readonly Feed[] } = { failing: false, gate: undefined }
+  const state: { failing: boolean; gate: Promise<void> | undefined; list?: () => readonly Feed[] } = {
+    failing: false,
+    gate: undefined,
+  }
   const good = plainMarket()
   const note = async (question: string) => {
     asked.push(question)
@@ -32,11 +38,19 @@ function counted(options: Partial<MarketCacheOptions> = {}) {
   const vendor: MarketVendor = {
     source: 'plain',
     feeds: async (shelf, at) => note(`feeds ${shelf}`).then(() => state.list?.() ?? good.feeds(shelf, at)),
-    latest: async (feed, at) => note(`latest ${feed.symbol}${at.session ? ` ${at.session}` : ''}`).then(() => good.latest(feed, at)),
-    bars: async (feed, at) => note(`bars ${feed.symbol} ${at.resolution} ${at.from} ${at.to}`).then(() => good.bars(feed, at)),
+    latest: async (feed, at) =>
+      note(`latest ${feed.symbol}${at.session ? ` ${at.session}` : ''}`).then(() => good.latest(feed, at)),
+    bars: async (feed, at) =>
+      note(`bars ${feed.symbol} ${at.resolution} ${at.from} ${at.to}`).then(() => good.bars(feed, at)),
   }
   const market = cachedMarket(vendor, { clock, log, ...options })
-  const feed = (symbol: string): Feed => ({ symbol, description: symbol, assetType: 'any', feedId: symbol, key: symbol })
+  const feed = (symbol: string): Feed => ({
+    symbol,
+    description: symbol,
+    assetType: 'any',
+    feedId: symbol,
+    key: symbol,
+  })
   return { clock, log, asked, state, market, feed, bitcoin: feed('BTC-USD') }
 }
 
@@ -58,7 +72,11 @@ describe('a cached market', () => {
 
   test('asks once for a thousand equal histories', async () => {
     const { market, asked, bitcoin } = counted()
-    const bars = await Promise.all(Array.from({ length: 1_000 }, (_, index) => market.bars(bitcoin, hours(NOW - 7_200 - (index % 60), NOW + (index % 60)))))
+    const bars = await Promise.all(
+      Array.from({ length: 1_000 }, (_, index) =>
+        market.bars(bitcoin, hours(NOW - 7_200 - (index % 60), NOW + (index % 60))),
+      ),
+    )
     expect([asked.length, bars.every((each) => each.length === 3)]).toEqual([1, true])
   })
 
@@ -101,7 +119,14 @@ describe('a cached market', () => {
   test('a list that comes back much shorter, or empty, does not replace a good one; a slightly shorter one does', async () => {
     const { market, clock, log, state } = counted()
     const lists = [10, 4, 0, 6]
-    const rows = (count: number) => Array.from({ length: count }, (_, index) => ({ symbol: `S${index}`, description: 'x', assetType: 'x', feedId: `${index}`, key: `${index}` }))
+    const rows = (count: number) =>
+      Array.from({ length: count }, (_, index) => ({
+        symbol: `S${index}`,
+        description: 'x',
+        assetType: 'x',
+        feedId: `${index}`,
+        key: `${index}`,
+      }))
     state.list = () => rows(lists.shift() ?? 0)
     const seen: number[] = []
     for (let hour = 0; hour < 4; hour++) {
@@ -111,7 +136,9 @@ describe('a cached market', () => {
       await clock.advance(3_600_000)
     }
     expect(seen).toEqual([10, 10, 10, 6])
-    expect(log.lines).toMatchObject([4, 0].map((now) => ({ level: 'alert', fields: { shelf: 'crypto', before: 10, now } })))
+    expect(log.lines).toMatchObject(
+      [4, 0].map((now) => ({ level: 'alert', fields: { shelf: 'crypto', before: 10, now } })),
+    )
   })
 
   test('a failure reaches all who wait, and is kept for a second; no stale price stands in', async () => {
@@ -119,12 +146,17 @@ describe('a cached market', () => {
     await market.latest(bitcoin, calm())
     await clock.advance(5_000)
     state.failing = true
-    const failed = await Promise.allSettled([market.latest(bitcoin, calm()), market.latest(bitcoin, calm()), market.feeds('fx', calm())])
+    const failed = await Promise.allSettled([
+      market.latest(bitcoin, calm()),
+      market.latest(bitcoin, calm()),
+      market.feeds('fx', calm()),
+    ])
     expect(failed.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
     expect(asked.length).toBe(3)
     state.failing = false
     await clock.advance(999)
-    for (let times = 0; times < 10; times++) expect(await market.latest(bitcoin, calm()).catch((error: Error) => error.message)).toBe('the feed is away')
+    for (let times = 0; times < 10; times++)
+      expect(await market.latest(bitcoin, calm()).catch((error: Error) => error.message)).toBe('the feed is away')
     expect(asked.length).toBe(3)
     await clock.advance(1)
     expect((await market.latest(bitcoin, calm()))?.price).toBe('94123.5')
@@ -156,7 +188,12 @@ describe('a cached market', () => {
     const { market, asked, state, clock, bitcoin } = counted({ atOnce: 2, mostWaiting: 1 })
     const gate = door()
     state.gate = gate.passed
-    const histories = [1, 2, 3, 4].map((from) => market.bars(bitcoin, hours(NOW - from * 3_600, NOW)).then((bars) => bars.length, (error: { code: string }) => error.code))
+    const histories = [1, 2, 3, 4].map((from) =>
+      market.bars(bitcoin, hours(NOW - from * 3_600, NOW)).then(
+        (bars) => bars.length,
+        (error: { code: string }) => error.code,
+      ),
+    )
     await clock.settle()
     expect(asked.length).toBe(2)
     gate.open()
@@ -169,7 +206,12 @@ describe('a cached market', () => {
     const { market, asked, state, clock, bitcoin } = counted({ atOnce: 2, mostWaiting: 3 })
     const gate = door()
     state.gate = gate.passed
-    const free = Array.from({ length: 20 }, (_, index) => market.bars(bitcoin, hours(NOW - (index + 1) * 3_600, NOW)).then(() => 'answered', (error: { code: string }) => error.code))
+    const free = Array.from({ length: 20 }, (_, index) =>
+      market.bars(bitcoin, hours(NOW - (index + 1) * 3_600, NOW)).then(
+        () => 'answered',
+        (error: { code: string }) => error.code,
+      ),
+    )
     await clock.settle()
     expect(asked.length).toBe(2)
     const paid = market.bars(bitcoin, { ...hours(NOW - 5 * 3_600, NOW), lane: 'paid' })
@@ -187,7 +229,9 @@ describe('a cached market', () => {
       ...plainMarket(),
       bars: (_, { from, signal }) => {
         asked.push(from)
-        return new Promise((_, reject) => signal.addEventListener('abort', () => (ended.push(from), reject(signal.reason))))
+        return new Promise((_, reject) =>
+          signal.addEventListener('abort', () => (ended.push(from), reject(signal.reason))),
+        )
       },
     }
     const market = cachedMarket(vendor, { clock, log: testLog(), atOnce: 1, mostWaiting: 2 })
@@ -195,7 +239,9 @@ describe('a cached market', () => {
     if (!feed) throw new Error('no feed')
     const ask = (from: number) => {
       const leaving = new AbortController()
-      const said = market.bars(feed, { resolution: '60', from, to: NOW, signal: leaving.signal }).catch((error: Error & { code?: string }) => error.code ?? error.message)
+      const said = market
+        .bars(feed, { resolution: '60', from, to: NOW, signal: leaving.signal })
+        .catch((error: Error & { code?: string }) => error.code ?? error.message)
       return { said, leave: () => leaving.abort(new Error('gone')) }
     }
     const [first, twin, second, third] = [ask(60), ask(60), ask(120), ask(180)]

@@ -49,7 +49,13 @@ export const replay = ({ status, headers = {}, body }: Recorded): Response => Re
 
 // ── the stand-in ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type Seen = { readonly method: string; readonly path: string; readonly headers: Headers; readonly json: any; readonly form: FormData | undefined }
+export type Seen = {
+  readonly method: string
+  readonly path: string
+  readonly headers: Headers
+  readonly json: any
+  readonly form: FormData | undefined
+}
 export type Answer = (seen: Seen, request: Request) => Response | Promise<Response>
 
 /** A server on loopback that keeps what it was asked. Ends with the test file. */
@@ -98,7 +104,8 @@ export function flood(head = '') {
 }
 
 /** A body that begins and never goes on. */
-export const drip = () => new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(new TextEncoder().encode('{"data":[')) })
+export const drip = () =>
+  new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(new TextEncoder().encode('{"data":[')) })
 
 // ── time, log, configuration ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -132,7 +139,10 @@ export function setup(baseUrl: string, more: Partial<ImageVendorConfig> = {}) {
 
 /** `RATE_LIMITED 17`, `CONTENT_POLICY`, …; `operator` for a failure that alerts the operator, `failure` for any other. */
 export async function outcome(work: Promise<unknown>, log: ReturnType<typeof testLog>): Promise<string> {
-  const error = await work.then(() => undefined, (reason: unknown) => reason)
+  const error = await work.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  )
   if (error === undefined) return 'made'
   const alerts = log.lines.filter(({ level }) => level === 'alert')
   if (!(error instanceof ApiError)) return alerts.length > 0 ? 'operator' : 'failure'
@@ -160,9 +170,15 @@ export type Expected = {
 }
 
 /** One test for each recorded refusal: what it reads as, that it quotes nothing, and that no recording is left out or without a source. */
-export function refusals(protocol: string, make: (config: ImageVendorConfig) => ImageVendor, { read, generate = {}, edit = {} }: Expected): void {
+export function refusals(
+  protocol: string,
+  make: (config: ImageVendorConfig) => ImageVendor,
+  { read, generate = {}, edit = {} }: Expected,
+): void {
   describe(`a refusal of ${protocol}`, () => {
-    const rows = [generate, edit].flatMap((table, isEdit) => Object.entries(table).map(([name, expected]) => ({ name, expected, kind: isEdit ? 'edit' : 'generate' })))
+    const rows = [generate, edit].flatMap((table, isEdit) =>
+      Object.entries(table).map(([name, expected]) => ({ name, expected, kind: isEdit ? 'edit' : 'generate' })),
+    )
     test.each(rows)('$kind, $name, reads as $expected, and quotes nothing', async ({ name, expected, kind }) => {
       const reply = recorded(protocol, name)
       const { config, log } = setup(standIn(() => replay(reply)).url)
@@ -170,19 +186,28 @@ export function refusals(protocol: string, make: (config: ImageVendorConfig) => 
       const work = Promise.resolve(kind === 'edit' ? vendor.edit?.(FOX_EDIT, calm()) : vendor.generate(FOX, calm()))
       expect(await outcome(work, log)).toBe(expected)
       const words = await said(work, log)
-      expect([KEY, ...prose(reply.body)].filter((secret) => words.includes(JSON.stringify(secret).slice(1, -1)))).toEqual([])
+      expect(
+        [KEY, ...prose(reply.body)].filter((secret) => words.includes(JSON.stringify(secret).slice(1, -1))),
+      ).toEqual([])
     })
 
     test('every recording is used, and names its document and how sure it is', () => {
       expect(recordings(protocol)).toEqual([...new Set([...read, ...rows.map(({ name }) => name)])].sort())
       const sources = recordings(protocol).map((name) => recorded(protocol, name))
-      expect(sources.filter(({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty))).toEqual([])
+      expect(
+        sources.filter(
+          ({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty),
+        ),
+      ).toEqual([])
     })
   })
 }
 
 /** For the laws of vendors: an adapter before a stand-in that makes what it is asked for. */
-export function before(make: (config: ImageVendorConfig) => ImageVendor, answer: Answer): () => Promise<Subject<ImageVendor>> {
+export function before(
+  make: (config: ImageVendorConfig) => ImageVendor,
+  answer: Answer,
+): () => Promise<Subject<ImageVendor>> {
   const vendor = make(setup(standIn(answer).url).config)
   return async () => ({ open: async () => vendor, close: async () => {} })
 }
@@ -201,6 +226,9 @@ export function readGrey(png: Buffer) {
   const height = png.readUInt32BE(20)
   const at = png.indexOf('IDAT')
   const rows = inflateSync(png.subarray(at + 4, at + 4 + png.readUInt32BE(at - 4)))
-  const pixels = Array.from({ length: width * height }, (_, index) => rows[Math.floor(index / width) * (width + 1) + 1 + (index % width)])
+  const pixels = Array.from(
+    { length: width * height },
+    (_, index) => rows[Math.floor(index / width) * (width + 1) + 1 + (index % width)],
+  )
   return { width, height, color: png[25], pixels }
 }

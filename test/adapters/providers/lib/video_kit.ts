@@ -5,7 +5,20 @@ import { CLIP_BYTES } from '../../../../adapters/providers/scripted/videos.ts'
 import type { VideoJob, VideoState, VideoVendor } from '../../../../core/mod.ts'
 import type { Subject } from '../../../conformance/law.ts'
 import { BARRED, CLIP_JOB, DOOMED, ENDLESS } from '../../../conformance/videos.ts'
-import { type Answer, calm, KEY, outcome, prose, recorded, recordings, replay, said, type Seen, setup, standIn } from './provider_kit.ts'
+import {
+  type Answer,
+  calm,
+  KEY,
+  outcome,
+  prose,
+  recorded,
+  recordings,
+  replay,
+  said,
+  type Seen,
+  setup,
+  standIn,
+} from './provider_kit.ts'
 
 export type Make = (config: VideoVendorConfig) => VideoVendor
 
@@ -96,20 +109,32 @@ export type Readings = {
 export function readings(protocol: string, make: Make, { taken, looked, refused, job = CLIP_JOB }: Readings): void {
   const on = (name: string) => vendorOn(make, () => replay(recorded(protocol, name)))
   const quotes = (words: string, name: string) =>
-    [KEY, ...prose(recorded(protocol, name).body)].filter((secret) => words.includes(JSON.stringify(secret).slice(1, -1)))
+    [KEY, ...prose(recorded(protocol, name).body)].filter((secret) =>
+      words.includes(JSON.stringify(secret).slice(1, -1)),
+    )
 
   describe(`a reply of ${protocol}`, () => {
     test.each(Object.entries(taken))('to a submission, %s, is the handle %s', async (name, handle) => {
       expect(await on(name).vendor.submit(CLIP_JOB, calm())).toEqual({ handle })
     })
 
-    test.each(Object.entries(looked))('to a look, %s, reads as it should, and quotes nothing', async (name, expected) => {
-      const { vendor, log } = on(name)
-      const work = vendor.look('job-1', calm())
-      if (typeof expected === 'string') expect(await outcome(work, log)).toBe(expected)
-      else expect(await work).toEqual(expected)
-      expect(quotes(typeof expected === 'string' ? await said(work, log) : JSON.stringify([('reason' in expected && expected.reason), log.lines]), name)).toEqual([])
-    })
+    test.each(Object.entries(looked))(
+      'to a look, %s, reads as it should, and quotes nothing',
+      async (name, expected) => {
+        const { vendor, log } = on(name)
+        const work = vendor.look('job-1', calm())
+        if (typeof expected === 'string') expect(await outcome(work, log)).toBe(expected)
+        else expect(await work).toEqual(expected)
+        expect(
+          quotes(
+            typeof expected === 'string'
+              ? await said(work, log)
+              : JSON.stringify(['reason' in expected && expected.reason, log.lines]),
+            name,
+          ),
+        ).toEqual([])
+      },
+    )
 
     test.each(Object.entries(refused))('to a submission, %s, is %s, and quotes nothing', async (name, expected) => {
       const { vendor, log } = on(name)
@@ -121,7 +146,11 @@ export function readings(protocol: string, make: Make, { taken, looked, refused,
     test('is used wherever it is recorded, and names its document and how sure it is', () => {
       expect(recordings(protocol)).toEqual([...new Set([taken, looked, refused].flatMap(Object.keys))].sort())
       const sources = recordings(protocol).map((name) => recorded(protocol, name))
-      expect(sources.filter(({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty))).toEqual([])
+      expect(
+        sources.filter(
+          ({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty),
+        ),
+      ).toEqual([])
     })
   })
 }
@@ -131,8 +160,16 @@ export const STATES = {
   queued: { kind: 'running', status: 'queued' },
   running: { kind: 'running', status: 'in_progress' },
   policy: { kind: 'failed', reason: 'The safety system of the model refused this clip.', code: 'content_policy' },
-  person: { kind: 'failed', reason: 'An input image contains a real person; enroll the face and use its asset id instead.', code: 'content_policy' },
-  audio: { kind: 'failed', reason: 'The soundtrack that the model made may infringe a copyright; the same request without audio can succeed.', code: 'output_audio_moderation' },
+  person: {
+    kind: 'failed',
+    reason: 'An input image contains a real person; enroll the face and use its asset id instead.',
+    code: 'content_policy',
+  },
+  audio: {
+    kind: 'failed',
+    reason: 'The soundtrack that the model made may infringe a copyright; the same request without audio can succeed.',
+    code: 'output_audio_moderation',
+  },
   request: { kind: 'failed', reason: 'The model did not accept this request.' },
   expired: { kind: 'failed', reason: 'The model did not finish this job in time.' },
   cancelled: { kind: 'failed', reason: 'This job was cancelled at the model.' },

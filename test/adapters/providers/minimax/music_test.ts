@@ -15,7 +15,13 @@ describe('what minimaxMusic() sends', () => {
     await vendor.compose?.(CALM, calm())
     const [{ method, path, headers, json }] = server.seen as [Seen]
     expect([method, path, headers.get('authorization')]).toEqual(['POST', '/v1/music_generation', `Bearer ${KEY}`])
-    expect(json).toEqual({ model: 'music-2.5+', prompt: 'calm piano', output_format: 'url', audio_setting: { sample_rate: 44_100, bitrate: 256_000, format: 'mp3' }, is_instrumental: true })
+    expect(json).toEqual({
+      model: 'music-2.5+',
+      prompt: 'calm piano',
+      output_format: 'url',
+      audio_setting: { sample_rate: 44_100, bitrate: 256_000, format: 'mp3' },
+      is_instrumental: true,
+    })
   })
 
   test('is a song with its lyrics, or with some that are written for it, and the length as words', async () => {
@@ -35,7 +41,10 @@ describe('what minimaxMusic() sends', () => {
 test('what minimaxMusic() reads is a URL, or hex, and how long it is', async () => {
   const { data } = recorded('minimax_music', 'made').body as { data: { audio: string } }
   expect(await on('made').vendor.compose?.(CALM, calm())).toEqual({ url: data.audio, seconds: 92.056 })
-  expect(await on('made_hex').vendor.compose?.(CALM, calm())).toEqual({ url: uri('audio/mpeg', Buffer.from('494433040000000000000000', 'hex')), seconds: 1.5 })
+  expect(await on('made_hex').vendor.compose?.(CALM, calm())).toEqual({
+    url: uri('audio/mpeg', Buffer.from('494433040000000000000000', 'hex')),
+    seconds: 1.5,
+  })
   expect(await on('made_bare').vendor.compose?.(CALM, calm())).toEqual({ url: 'https://tracks.example/2.mp3' })
 })
 
@@ -63,7 +72,9 @@ refusals('minimax_music', minimaxMusic, (vendor) => vendor.compose?.(CALM, calm(
 })
 
 const studio: Answer = ({ json }) =>
-  json.prompt.startsWith(BARRED) ? Response.json({ base_resp: { status_code: 1026, status_msg: VENDOR_SAYS } }) : replay(recorded('minimax_music', 'made'))
+  json.prompt.startsWith(BARRED)
+    ? Response.json({ base_resp: { status_code: 1026, status_msg: VENDOR_SAYS } })
+    : replay(recorded('minimax_music', 'made'))
 
 runLaws('minimaxMusic()', audioVendorLaws, async () => {
   const { vendor } = vendorOn(minimaxMusic, studio)

@@ -5,7 +5,22 @@ import type { Fields } from '../../../../core/mod.ts'
 import { openaiChat, type OpenaiChatConfig } from '../../../../adapters/providers/openai/chat.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { testClock } from '../../../kit.ts'
-import { chatSetup, drain, EVENT_HEAD, eventsIn, apiErrorOf, HELLO, httpChunk, ordered, rawUpstream, reading, sse, STREAMED, streamOf, wholeOf } from '../lib/chat_kit.ts'
+import {
+  chatSetup,
+  drain,
+  EVENT_HEAD,
+  eventsIn,
+  apiErrorOf,
+  HELLO,
+  httpChunk,
+  ordered,
+  rawUpstream,
+  reading,
+  sse,
+  STREAMED,
+  streamOf,
+  wholeOf,
+} from '../lib/chat_kit.ts'
 import { calm, flood, KEY, type Seen, standIn, until } from '../lib/provider_kit.ts'
 
 const completion = (message: Fields = { role: 'assistant', content: 'hi' }, more: Fields = {}): Fields => ({
@@ -36,15 +51,43 @@ describe('what openaiChat() sends', () => {
   }
 
   test('the body as it came, with the upstream id of the model, and the key', async () => {
-    const body = { temperature: 0.5, seed: 7, n: 1, top_k: 5, logit_bias: { 50256: -100 }, response_format: { type: 'json_object' }, unheard_of: { a: [null, true] } }
+    const body = {
+      temperature: 0.5,
+      seed: 7,
+      n: 1,
+      top_k: 5,
+      logit_bias: { 50256: -100 },
+      response_format: { type: 'json_object' },
+      unheard_of: { a: [null, true] },
+    }
     const { method, path, headers, json } = await sent(ordered(body))
-    expect([method, path, headers.get('authorization'), headers.get('content-type'), headers.get('accept')]).toEqual(['POST', '/v1/chat/completions', `Bearer ${KEY}`, 'application/json', 'application/json'])
-    expect(json).toEqual({ model: 'model-x', messages: [{ role: 'user', content: 'hello' }], max_tokens: 64, ...body, stream: false })
+    expect([method, path, headers.get('authorization'), headers.get('content-type'), headers.get('accept')]).toEqual([
+      'POST',
+      '/v1/chat/completions',
+      `Bearer ${KEY}`,
+      'application/json',
+      'application/json',
+    ])
+    expect(json).toEqual({
+      model: 'model-x',
+      messages: [{ role: 'user', content: 'hello' }],
+      max_tokens: 64,
+      ...body,
+      stream: false,
+    })
   })
 
   test('nothing of the messages wire, whose model this one may stand in for', async () => {
-    const { json } = await sent(ordered({ context_management: { edits: [] }, output_config: { task_budget: 1 }, speed: 'standard', seed: 7 }))
-    expect(json).toEqual({ model: 'model-x', messages: [{ role: 'user', content: 'hello' }], max_tokens: 64, seed: 7, stream: false })
+    const { json } = await sent(
+      ordered({ context_management: { edits: [] }, output_config: { task_budget: 1 }, speed: 'standard', seed: 7 }),
+    )
+    expect(json).toEqual({
+      model: 'model-x',
+      messages: [{ role: 'user', content: 'hello' }],
+      max_tokens: 64,
+      seed: 7,
+      stream: false,
+    })
   })
 
   test('for a stream, its own `stream_options`, and that it takes events uncompressed', async () => {
@@ -60,8 +103,19 @@ describe('what openaiChat() sends', () => {
       tools: [{ type: 'function', function: { name: 'f', parameters: { type: 'object', default: null } } }],
       tool_choice: { type: 'function', function: { name: 'f' } },
       messages: [
-        { role: 'user', content: [{ type: 'text', text: 'see' }, { type: 'image_url', image_url: { url: PIXEL } }] },
-        { role: 'assistant', content: null, reasoning_content: 'hm', tool_calls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '{}' } }] },
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'see' },
+            { type: 'image_url', image_url: { url: PIXEL } },
+          ],
+        },
+        {
+          role: 'assistant',
+          content: null,
+          reasoning_content: 'hm',
+          tool_calls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '{}' } }],
+        },
         { role: 'tool', tool_call_id: 'c1', content: 'ok' },
       ],
     }
@@ -70,44 +124,92 @@ describe('what openaiChat() sends', () => {
 
   test('nothing that only the gateway understands', async () => {
     const message = { role: 'assistant', content: 'a', reasoning_content: 'hm' }
-    const body = { prompt_cache: true, search_parameters: { mode: 'on' }, messages: [{ ...message, reasoning_signature: 'sig', reasoning_blocks: [] }, ...(HELLO.body.messages as Fields[])] }
+    const body = {
+      prompt_cache: true,
+      search_parameters: { mode: 'on' },
+      messages: [
+        { ...message, reasoning_signature: 'sig', reasoning_blocks: [] },
+        ...(HELLO.body.messages as Fields[]),
+      ],
+    }
     const { json } = await sent(ordered(body))
-    expect(json).toEqual({ model: 'model-x', max_tokens: 64, stream: false, messages: [message, ...(HELLO.body.messages as Fields[])] })
+    expect(json).toEqual({
+      model: 'model-x',
+      max_tokens: 64,
+      stream: false,
+      messages: [message, ...(HELLO.body.messages as Fields[])],
+    })
   })
 
   test('the cap as the server spells it: api.openai.com and who is configured so take max_completion_tokens', async () => {
-    expect((await sent(HELLO, { maxTokensField: 'max_completion_tokens' })).json).toMatchObject({ max_completion_tokens: 64 })
+    expect((await sent(HELLO, { maxTokensField: 'max_completion_tokens' })).json).toMatchObject({
+      max_completion_tokens: 64,
+    })
     let body = ''
     const fetch: OpenaiChatConfig['fetch'] = async (_, init) => {
       body = String(init.body)
       return Response.json(completion())
     }
     await openaiChat(chatSetup('https://api.openai.com/v1/', { fetch }).config).ask(HELLO, calm())
-    expect(JSON.parse(body)).toEqual({ model: 'model-x', messages: HELLO.body.messages, max_completion_tokens: 64, stream: false } as object)
-    await openaiChat(chatSetup('https://api.openai.com.example.net/v1', { fetch }).config).ask(ordered({ max_completion_tokens: 9 }), calm())
+    expect(JSON.parse(body)).toEqual({
+      model: 'model-x',
+      messages: HELLO.body.messages,
+      max_completion_tokens: 64,
+      stream: false,
+    } as object)
+    await openaiChat(chatSetup('https://api.openai.com.example.net/v1', { fetch }).config).ask(
+      ordered({ max_completion_tokens: 9 }),
+      calm(),
+    )
     expect(JSON.parse(body)).toMatchObject({ max_tokens: 64 })
     expect(JSON.parse(body)).not.toHaveProperty('max_completion_tokens')
   })
 
   test("the operator's parameters below the caller's, overrides above all, headers beside the key", async () => {
-    const more = { parameters: { temperature: 1, service_tier: 'flex', model: 'mine', stream: true }, overrides: { seed: null, top_p: 0.9 }, headers: { 'openai-organization': 'org' } }
+    const more = {
+      parameters: { temperature: 1, service_tier: 'flex', model: 'mine', stream: true },
+      overrides: { seed: null, top_p: 0.9 },
+      headers: { 'openai-organization': 'org' },
+    }
     const { json, headers } = await sent(ordered({ temperature: 0, seed: 1, top_p: 0.1 }), more)
-    expect(json).toEqual({ model: 'model-x', messages: HELLO.body.messages, max_tokens: 64, stream: false, temperature: 0, service_tier: 'flex', top_p: 0.9 })
+    expect(json).toEqual({
+      model: 'model-x',
+      messages: HELLO.body.messages,
+      max_tokens: 64,
+      stream: false,
+      temperature: 0,
+      service_tier: 'flex',
+      top_p: 0.9,
+    })
     expect([headers.get('openai-organization'), headers.get('authorization')]).toEqual(['org', `Bearer ${KEY}`])
     expect((await sent(STREAMED, { overrides: { stream_options: null } })).json).not.toHaveProperty('stream_options')
   })
 
-  test('without a key, no authorization', async () => expect((await sent(HELLO, { key: undefined })).headers.has('authorization')).toBe(false))
+  test('without a key, no authorization', async () =>
+    expect((await sent(HELLO, { key: undefined })).headers.has('authorization')).toBe(false))
 })
 
 describe('what openaiChat() reads as a whole answer', () => {
   test('usage in the words of the contract, and the rest as it came', async () => {
-    const usage = { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12, prompt_tokens_details: { cached_tokens: 4, cache_write_tokens: 0 } }
-    const { chat } = answering(completion({ role: 'assistant', content: 'hi', annotations: [] }, { usage, system_fingerprint: 'fp' }))
+    const usage = {
+      prompt_tokens: 9,
+      completion_tokens: 3,
+      total_tokens: 12,
+      prompt_tokens_details: { cached_tokens: 4, cache_write_tokens: 0 },
+    }
+    const { chat } = answering(
+      completion({ role: 'assistant', content: 'hi', annotations: [] }, { usage, system_fingerprint: 'fp' }),
+    )
     expect(wholeOf(await chat.ask(HELLO, calm()))).toEqual({
       ...completion({ role: 'assistant', content: 'hi', annotations: [] }),
       system_fingerprint: 'fp',
-      usage: { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12, prompt_tokens_details: { cached_tokens: 4 }, cache_read_input_tokens: 4 },
+      usage: {
+        prompt_tokens: 9,
+        completion_tokens: 3,
+        total_tokens: 12,
+        prompt_tokens_details: { cached_tokens: 4 },
+        cache_read_input_tokens: 4,
+      },
     })
   })
 
@@ -117,7 +219,11 @@ describe('what openaiChat() reads as a whole answer', () => {
     ['not at all when there is none', { reasoning: '', reasoning_content: null }, {}],
   ])('reasoning %s', async (_, written, expected) => {
     const { chat } = answering(completion({ role: 'assistant', content: 'hi', ...written }))
-    expect(wholeOf(await chat.ask(HELLO, calm())).choices[0].message).toEqual({ role: 'assistant', content: 'hi', ...expected })
+    expect(wholeOf(await chat.ask(HELLO, calm())).choices[0].message).toEqual({
+      role: 'assistant',
+      content: 'hi',
+      ...expected,
+    })
   })
 
   test.each([
@@ -133,7 +239,9 @@ describe('what openaiChat() reads as a whole answer', () => {
   })
 
   test('an error under a 200 is a refusal', async () => {
-    const { chat, log } = chatOn(() => Response.json({ error: { code: 429, message: 'slow' } }, { headers: { 'retry-after': '9' } }))
+    const { chat, log } = chatOn(() =>
+      Response.json({ error: { code: 429, message: 'slow' } }, { headers: { 'retry-after': '9' } }),
+    )
     for (const order of [HELLO, STREAMED]) expect(await reading(chat.ask(order, calm()), log)).toBe('RATE_LIMITED 30')
   })
 })
@@ -147,7 +255,16 @@ describe('what openaiChat() streams', () => {
     const { url } = await rawUpstream((socket) => {
       socket.write(EVENT_HEAD)
       const rest = [...pieces]
-      give = () => void (rest.length > 0 ? socket.write(Buffer.concat([Buffer.from(`${rest[0]?.length.toString(16)}\r\n`), rest.shift() as Buffer, Buffer.from('\r\n')])) : socket.end('0\r\n\r\n'))
+      give = () =>
+        void (rest.length > 0
+          ? socket.write(
+              Buffer.concat([
+                Buffer.from(`${rest[0]?.length.toString(16)}\r\n`),
+                rest.shift() as Buffer,
+                Buffer.from('\r\n'),
+              ]),
+            )
+          : socket.end('0\r\n\r\n'))
       give()
     })
     const stream = streamOf(await openaiChat(chatSetup(url).config).ask(STREAMED, calm()))
@@ -161,12 +278,24 @@ describe('what openaiChat() streams', () => {
 
   test('JSON in place of events is told as events', async () => {
     const call = { id: 'c1', type: 'function', function: { name: 'f', arguments: '{}' } }
-    const reply = completion({ role: 'assistant', content: '', reasoning: 'hm', tool_calls: [call] }, { usage: { prompt_tokens: 9, completion_tokens: 3 } })
+    const reply = completion(
+      { role: 'assistant', content: '', reasoning: 'hm', tool_calls: [call] },
+      { usage: { prompt_tokens: 9, completion_tokens: 3 } },
+    )
     const { chat } = answering(reply)
     const text = await drain(streamOf(await chat.ask(STREAMED, calm())))
     const head = { id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1, model: 'model-x' }
     expect(eventsIn(text)).toEqual([
-      { ...head, choices: [{ index: 0, delta: { role: 'assistant', content: '', reasoning_content: 'hm', tool_calls: [{ index: 0, ...call }] }, finish_reason: null }] },
+      {
+        ...head,
+        choices: [
+          {
+            index: 0,
+            delta: { role: 'assistant', content: '', reasoning_content: 'hm', tool_calls: [{ index: 0, ...call }] },
+            finish_reason: null,
+          },
+        ],
+      },
       { ...head, choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] },
       { ...head, choices: [], usage: { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 } },
     ])
@@ -250,7 +379,7 @@ describe('what openaiChat() streams', () => {
       await new Promise((resolve) => setImmediate(resolve))
     }
     expect(state.sent).toBeLessThan(32_000_000)
-    for (let read = 0; read < before; ) read += (await stream.next())?.length ?? Number.POSITIVE_INFINITY
+    for (let read = 0; read < before;) read += (await stream.next())?.length ?? Number.POSITIVE_INFINITY
     await until(() => state.sent > before)
     stream.cancel()
     await until(() => state.cancelled)
@@ -267,7 +396,11 @@ describe('time and retries', () => {
 
   test.each([
     ['a whole order that is never answered', HELLO, ''],
-    ['a whole answer that never ends', HELLO, `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{`],
+    [
+      'a whole answer that never ends',
+      HELLO,
+      `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{`,
+    ],
     ['a stream without headers', STREAMED, ''],
     ['a stream without a first byte', STREAMED, EVENT_HEAD],
   ])('%s is a timeout after 120 s, and not before; it hangs up', async (_, order, text) => {
@@ -284,7 +417,10 @@ describe('time and retries', () => {
     expect(log.lines.map(({ fields }) => fields.why)).toEqual(['openai-chat did not answer within 120000 ms'])
   })
 
-  test.each([['a whole order', HELLO], ['a stream', STREAMED]])('%s that its caller gives up ends with the reason, hangs up, and tells the log nothing', async (_, order) => {
+  test.each([
+    ['a whole order', HELLO],
+    ['a stream', STREAMED],
+  ])('%s that its caller gives up ends with the reason, hangs up, and tells the log nothing', async (_, order) => {
     const { chat, clock, log, state } = await waiting(() => {})
     const stop = new AbortController()
     const work = chat.ask(order, { signal: stop.signal })
@@ -308,14 +444,18 @@ describe('time and retries', () => {
   })
 
   test.each([502, 503, 529])('%d is asked once more, after a short pause', async (status) => {
-    const { chat, server, clock } = chatOn(() => (server.seen.length === 1 ? new Response('busy', { status }) : sse(EVENT)))
+    const { chat, server, clock } = chatOn(() =>
+      server.seen.length === 1 ? new Response('busy', { status }) : sse(EVENT),
+    )
     expect(await drain(streamOf(await chat.ask(STREAMED, calm())))).toBe(EVENT)
     expect([server.seen.length, clock.pauses]).toEqual([2, [200]])
   })
 
   test('nobody there is asked once more; then MODEL_UNAVAILABLE', async () => {
     const closed = createServer()
-    const port = await new Promise<number>((resolve) => closed.listen(0, '127.0.0.1', () => resolve((closed.address() as { port: number }).port)))
+    const port = await new Promise<number>((resolve) =>
+      closed.listen(0, '127.0.0.1', () => resolve((closed.address() as { port: number }).port)),
+    )
     await new Promise((resolve) => closed.close(resolve))
     const { config, clock, log } = chatSetup(`http://127.0.0.1:${port}`)
     expect(await reading(openaiChat(config).ask(STREAMED, calm()), log)).toBe('MODEL_UNAVAILABLE')
@@ -325,7 +465,8 @@ describe('time and retries', () => {
   test('a reset is not asked again: the upstream may be at work', async () => {
     const { url, state } = await rawUpstream((socket) => socket.destroy())
     const { config, log } = chatSetup(url)
-    for (const order of [HELLO, STREAMED]) expect(await reading(openaiChat(config).ask(order, calm()), log)).toBe('MODEL_UNAVAILABLE')
+    for (const order of [HELLO, STREAMED])
+      expect(await reading(openaiChat(config).ask(order, calm()), log)).toBe('MODEL_UNAVAILABLE')
     expect(state.asked).toBe(2)
   })
 
@@ -344,46 +485,95 @@ describe('against aimock', async () => {
   mock.on({ userMessage: /think/ }, { content: 'Four.', reasoning: 'Two and two.' })
   mock.on({ userMessage: /weather/ }, { toolCalls: [{ name: 'weather', arguments: '{"city":"Oslo"}', id: 'call_1' }] })
   mock.on({ userMessage: /picture/ }, { content: 'One pixel.' })
-  mock.on({ userMessage: /slow/ }, { error: { message: 'slow', type: 'rate_limit_error', code: 'rate_limit_exceeded' }, status: 429, retryAfter: 17 })
-  mock.on({ userMessage: /spent/ }, { error: { message: 'You exceeded your current quota', type: 'insufficient_quota', code: 'insufficient_quota' }, status: 429 })
-  mock.on({ userMessage: /hot/ }, { error: { message: 'too hot', type: 'invalid_request_error', code: 'decimal_above_max_value', param: 'temperature' }, status: 400 })
+  mock.on(
+    { userMessage: /slow/ },
+    { error: { message: 'slow', type: 'rate_limit_error', code: 'rate_limit_exceeded' }, status: 429, retryAfter: 17 },
+  )
+  mock.on(
+    { userMessage: /spent/ },
+    {
+      error: { message: 'You exceeded your current quota', type: 'insufficient_quota', code: 'insufficient_quota' },
+      status: 429,
+    },
+  )
+  mock.on(
+    { userMessage: /hot/ },
+    {
+      error: {
+        message: 'too hot',
+        type: 'invalid_request_error',
+        code: 'decimal_above_max_value',
+        param: 'temperature',
+      },
+      status: 400,
+    },
+  )
   await mock.start()
   afterAll(() => mock.stop())
   const { config } = chatSetup(`${mock.url}/v1`)
   const chat = openaiChat(config)
-  const saying = (content: unknown, stream = false, more: Fields = {}) => chat.ask(ordered({ messages: [{ role: 'user', content: content as string }], ...more }, { ...HELLO, stream }), calm())
+  const saying = (content: unknown, stream = false, more: Fields = {}) =>
+    chat.ask(
+      ordered({ messages: [{ role: 'user', content: content as string }], ...more }, { ...HELLO, stream }),
+      calm(),
+    )
   const deltas = (text: string) => eventsIn(text).flatMap(({ choices }) => choices.map(({ delta }: any) => delta))
 
   test('a whole answer, with its usage', async () => {
     const body = wholeOf(await saying('hello'))
-    expect(body.choices[0]).toMatchObject({ message: { role: 'assistant', content: 'Hi, I am here.' }, finish_reason: 'stop' })
+    expect(body.choices[0]).toMatchObject({
+      message: { role: 'assistant', content: 'Hi, I am here.' },
+      finish_reason: 'stop',
+    })
     expect(body.usage).toEqual({ prompt_tokens: 11, completion_tokens: 5, total_tokens: 16 })
-    expect(mock.getRequests().at(-1)).toMatchObject({ path: '/v1/chat/completions', body: { model: 'model-x', max_tokens: 64, stream: false } })
+    expect(mock.getRequests().at(-1)).toMatchObject({
+      path: '/v1/chat/completions',
+      body: { model: 'model-x', max_tokens: 64, stream: false },
+    })
   })
 
   test('a stream, with its usage last', async () => {
     const text = await drain(streamOf(await saying('hello', true)))
-    expect(deltas(text).map(({ content }) => content ?? '').join('')).toBe('Hi, I am here.')
+    expect(
+      deltas(text)
+        .map(({ content }) => content ?? '')
+        .join(''),
+    ).toBe('Hi, I am here.')
     expect(eventsIn(text).at(-1)).toMatchObject({ choices: [], usage: { prompt_tokens: 11, completion_tokens: 5 } })
     expect(text.endsWith(DONE)).toBe(true)
   })
 
   test('reasoning, whole and streamed', async () => {
-    expect(wholeOf(await saying('think')).choices[0].message).toMatchObject({ content: 'Four.', reasoning_content: 'Two and two.' })
+    expect(wholeOf(await saying('think')).choices[0].message).toMatchObject({
+      content: 'Four.',
+      reasoning_content: 'Two and two.',
+    })
     const text = await drain(streamOf(await saying('think', true)))
-    expect(deltas(text).map(({ reasoning_content }) => reasoning_content ?? '').join('')).toBe('Two and two.')
+    expect(
+      deltas(text)
+        .map(({ reasoning_content }) => reasoning_content ?? '')
+        .join(''),
+    ).toBe('Two and two.')
   })
 
   test('tool calls, whole and streamed', async () => {
     const tools = [{ type: 'function', function: { name: 'weather', parameters: { type: 'object' } } }]
     const { message, finish_reason } = wholeOf(await saying('weather', false, { tools })).choices[0]
-    expect([finish_reason, message.tool_calls]).toEqual(['tool_calls', [{ id: 'call_1', type: 'function', function: { name: 'weather', arguments: '{"city":"Oslo"}' } }]])
-    const calls = deltas(await drain(streamOf(await saying('weather', true, { tools })))).flatMap(({ tool_calls = [] }) => tool_calls)
+    expect([finish_reason, message.tool_calls]).toEqual([
+      'tool_calls',
+      [{ id: 'call_1', type: 'function', function: { name: 'weather', arguments: '{"city":"Oslo"}' } }],
+    ])
+    const calls = deltas(await drain(streamOf(await saying('weather', true, { tools })))).flatMap(
+      ({ tool_calls = [] }) => tool_calls,
+    )
     expect(calls.map((call: any) => call.function.arguments ?? '').join('')).toBe('{"city":"Oslo"}')
   })
 
   test('image parts', async () => {
-    const parts = [{ type: 'text', text: 'a picture' }, { type: 'image_url', image_url: { url: PIXEL } }]
+    const parts = [
+      { type: 'text', text: 'a picture' },
+      { type: 'image_url', image_url: { url: PIXEL } },
+    ]
     expect(wholeOf(await saying(parts)).choices[0].message.content).toBe('One pixel.')
     expect(mock.getRequests().at(-1)?.body).toMatchObject({ messages: [{ role: 'user', content: parts }] })
   })

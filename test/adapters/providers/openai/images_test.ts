@@ -5,10 +5,29 @@ import { openaiImages } from '../../../../adapters/providers/openai/images.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { imageVendorLaws } from '../../../conformance/vendors.ts'
-import { before, calm, FOX, FOX_EDIT, GIF, greyImages, HEIC, KEY, outcome, PNG, readGrey, recorded, refusals, replay, type Seen, setup, standIn } from '../lib/provider_kit.ts'
+import {
+  before,
+  calm,
+  FOX,
+  FOX_EDIT,
+  GIF,
+  greyImages,
+  HEIC,
+  KEY,
+  outcome,
+  PNG,
+  readGrey,
+  recorded,
+  refusals,
+  replay,
+  type Seen,
+  setup,
+  standIn,
+} from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'openai_images'
-const made = (count: number) => Response.json({ created: 1, data: Array.from({ length: count }, () => ({ b64_json: PNG })) })
+const made = (count: number) =>
+  Response.json({ created: 1, data: Array.from({ length: count }, () => ({ b64_json: PNG })) })
 const count = ({ json, form }: Seen) => Number(json?.n ?? form?.get('n'))
 
 function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof setup>[1] = {}) {
@@ -20,9 +39,16 @@ function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof
 describe('what openaiImages() sends', () => {
   test('to generate: model, prompt, n and size as JSON, with the key, and nothing else', async () => {
     const { server, vendor } = vendorOn((seen) => made(count(seen)))
-    expect(await vendor.generate({ ...FOX, width: 1536, n: 3 }, calm())).toEqual(Array.from({ length: 3 }, () => ({ url: PIXEL })))
+    expect(await vendor.generate({ ...FOX, width: 1536, n: 3 }, calm())).toEqual(
+      Array.from({ length: 3 }, () => ({ url: PIXEL })),
+    )
     const [{ method, path, headers, json }] = server.seen as [Seen]
-    expect([method, path, headers.get('authorization'), headers.get('content-type')]).toEqual(['POST', '/v1/images/generations', `Bearer ${KEY}`, 'application/json'])
+    expect([method, path, headers.get('authorization'), headers.get('content-type')]).toEqual([
+      'POST',
+      '/v1/images/generations',
+      `Bearer ${KEY}`,
+      'application/json',
+    ])
     expect(json).toEqual({ model: 'model-x', prompt: FOX.prompt, n: 3, size: '1536x1024' })
     expect(server.seen).toHaveLength(1)
   })
@@ -30,23 +56,41 @@ describe('what openaiImages() sends', () => {
   test('without a key, no authorization; under a base URL that ends with a slash, the same path', async () => {
     const { server, config } = vendorOn(() => made(1))
     await openaiImages({ ...config, key: undefined, baseUrl: `${config.baseUrl}/` }).generate(FOX, calm())
-    expect([server.seen[0]?.headers.has('authorization'), server.seen[0]?.path]).toEqual([false, '/v1/images/generations'])
+    expect([server.seen[0]?.headers.has('authorization'), server.seen[0]?.path]).toEqual([
+      false,
+      '/v1/images/generations',
+    ])
   })
 
   test("the operator's parameters stand under the order, overrides above it, and a null leaves a field out", async () => {
     const parameters = { quality: 'low', moderation: 'low', prompt: 'mine', n: 9, size: 'auto', model: 'mine' }
     const { server, vendor } = vendorOn(() => made(1), { parameters, overrides: { size: 'auto', n: null } })
     await vendor.generate(FOX, calm())
-    expect(server.seen[0]?.json).toEqual({ quality: 'low', moderation: 'low', model: 'model-x', prompt: FOX.prompt, size: 'auto' })
+    expect(server.seen[0]?.json).toEqual({
+      quality: 'low',
+      moderation: 'low',
+      model: 'model-x',
+      prompt: FOX.prompt,
+      size: 'auto',
+    })
   })
 
   test('to edit one image: multipart with `image` and `mask` as typed files', async () => {
     const { server, vendor } = vendorOn((seen) => made(count(seen)))
     expect(await vendor.edit?.({ ...FOX_EDIT, mask: PIXEL, n: 2 }, calm())).toEqual([{ url: PIXEL }, { url: PIXEL }])
     const { path, headers, form } = server.seen[0] as Seen
-    expect([path, headers.get('authorization'), headers.get('content-type')?.split(';')[0]]).toEqual(['/v1/images/edits', `Bearer ${KEY}`, 'multipart/form-data'])
+    expect([path, headers.get('authorization'), headers.get('content-type')?.split(';')[0]]).toEqual([
+      '/v1/images/edits',
+      `Bearer ${KEY}`,
+      'multipart/form-data',
+    ])
     expect([...(form?.keys() ?? [])].sort()).toEqual(['image', 'mask', 'model', 'n', 'prompt', 'size'])
-    expect(['model', 'prompt', 'n', 'size'].map((name) => form?.get(name))).toEqual(['model-x', FOX.prompt, '2', '1024x1024'])
+    expect(['model', 'prompt', 'n', 'size'].map((name) => form?.get(name))).toEqual([
+      'model-x',
+      FOX.prompt,
+      '2',
+      '1024x1024',
+    ])
     for (const name of ['image', 'mask']) {
       const file = form?.get(name) as unknown as File
       expect([file.type, Buffer.from(await file.arrayBuffer()).toString('base64')]).toEqual(['image/png', PNG])
@@ -58,7 +102,11 @@ describe('what openaiImages() sends', () => {
     const jpeg = `data:image/jpeg;base64,${Buffer.from('\xff\xd8\xff\xe0', 'latin1').toString('base64')}`
     await vendor.edit?.({ ...FOX_EDIT, images: [PIXEL, jpeg.replace('image/jpeg', 'image/png'), PIXEL] }, calm())
     const files = server.seen[0]?.form?.getAll('image[]') as unknown as File[]
-    expect(files.map(({ type, name }) => [type, name])).toEqual([['image/png', 'image_0.png'], ['image/jpeg', 'image_1.jpeg'], ['image/png', 'image_2.png']])
+    expect(files.map(({ type, name }) => [type, name])).toEqual([
+      ['image/png', 'image_0.png'],
+      ['image/jpeg', 'image_1.jpeg'],
+      ['image/png', 'image_2.png'],
+    ])
     expect(server.seen[0]?.form?.has('image')).toBe(false)
   })
 
@@ -66,7 +114,12 @@ describe('what openaiImages() sends', () => {
     const { server, vendor } = vendorOn(() => made(1), { maskMarks: 'white' })
     await vendor.edit?.({ ...FOX_EDIT, mask: PIXEL }, calm())
     const mask = server.seen[0]?.form?.get('mask') as unknown as File
-    expect(readGrey(Buffer.from(await mask.arrayBuffer()))).toEqual({ width: 1, height: 1, color: 0, pixels: [255 - 127] })
+    expect(readGrey(Buffer.from(await mask.arrayBuffer()))).toEqual({
+      width: 1,
+      height: 1,
+      color: 0,
+      pixels: [255 - 127],
+    })
   })
 
   test('more images than one call makes are spread over calls', async () => {
@@ -81,9 +134,18 @@ describe('what openaiImages() sends', () => {
     expect(server.seen[0]?.json.prompt).not.toContain('sd_cpp_extra_args')
   })
 
-  test.each([['HEIC', HEIC], ['GIF', GIF], ['no image at all', 'data:image/png;base64,PGh0bWw+']])('%s is refused before anything is sent', async (_, image) => {
+  test.each([
+    ['HEIC', HEIC],
+    ['GIF', GIF],
+    ['no image at all', 'data:image/png;base64,PGh0bWw+'],
+  ])('%s is refused before anything is sent', async (_, image) => {
     const { server, vendor, log } = vendorOn(() => made(1))
-    expect(await outcome(vendor.edit?.({ ...FOX_EDIT, images: [PIXEL, image] } as ImageEdit, calm()) ?? Promise.resolve(), log)).toBe('INVALID_IMAGE')
+    expect(
+      await outcome(
+        vendor.edit?.({ ...FOX_EDIT, images: [PIXEL, image] } as ImageEdit, calm()) ?? Promise.resolve(),
+        log,
+      ),
+    ).toBe('INVALID_IMAGE')
     expect(server.seen).toEqual([])
   })
 })
@@ -107,7 +169,13 @@ describe('what openaiImages() reads', () => {
   })
 })
 
-runLaws('openaiImages()', imageVendorLaws, before(openaiImages, ({ json }) => Response.json({ data: greyImages(json.size, json.n).map((b64_json) => ({ b64_json })) })))
+runLaws(
+  'openaiImages()',
+  imageVendorLaws,
+  before(openaiImages, ({ json }) =>
+    Response.json({ data: greyImages(json.size, json.n).map((b64_json) => ({ b64_json })) }),
+  ),
+)
 
 refusals(PROTOCOL, openaiImages, {
   read: ['generated', 'generated_two', 'generated_url', 'generated_sd_server'],
@@ -126,16 +194,30 @@ refusals(PROTOCOL, openaiImages, {
     sd_server_invalid: 'operator',
     sd_server_failed: 'failure',
   },
-  edit: { moderation_blocked: 'CONTENT_POLICY', invalid_image_file: 'INVALID_IMAGE', unsupported_mimetype: 'INVALID_IMAGE', image_parse_error: 'INVALID_IMAGE' },
+  edit: {
+    moderation_blocked: 'CONTENT_POLICY',
+    invalid_image_file: 'INVALID_IMAGE',
+    unsupported_mimetype: 'INVALID_IMAGE',
+    image_parse_error: 'INVALID_IMAGE',
+  },
 })
 
 /** A stand-in that this project did not write. */
 describe('against aimock', async () => {
   const mock = new LLMock({ port: 0 })
   mock.on({ endpoint: 'image', userMessage: /fox/ }, { image: { b64Json: PNG, revisedPrompt: 'a fox' } })
-  mock.on({ endpoint: 'image', userMessage: /link/ }, { images: [{ url: 'https://cdn.example.com/1.png' }, { url: 'https://cdn.example.com/2.png' }] })
-  mock.on({ endpoint: 'image', userMessage: /slow/ }, { error: { message: 'slow', type: 'rate_limit_error', code: 'rate_limit_exceeded' }, status: 429, retryAfter: 17 })
-  mock.on({ endpoint: 'image', userMessage: /blocked/ }, { error: { message: 'rejected', type: 'image_generation_user_error', code: 'moderation_blocked' }, status: 400 })
+  mock.on(
+    { endpoint: 'image', userMessage: /link/ },
+    { images: [{ url: 'https://cdn.example.com/1.png' }, { url: 'https://cdn.example.com/2.png' }] },
+  )
+  mock.on(
+    { endpoint: 'image', userMessage: /slow/ },
+    { error: { message: 'slow', type: 'rate_limit_error', code: 'rate_limit_exceeded' }, status: 429, retryAfter: 17 },
+  )
+  mock.on(
+    { endpoint: 'image', userMessage: /blocked/ },
+    { error: { message: 'rejected', type: 'image_generation_user_error', code: 'moderation_blocked' }, status: 400 },
+  )
   await mock.start()
   afterAll(() => mock.stop())
   const { config, log } = setup(`${mock.url}/v1`)
@@ -143,7 +225,10 @@ describe('against aimock', async () => {
 
   test('it generates, with a revised prompt', async () => {
     expect(await vendor.generate(FOX, calm())).toEqual([{ url: PIXEL, revisedPrompt: 'a fox' }])
-    expect(await vendor.generate({ ...FOX, prompt: 'a link', n: 2 }, calm())).toEqual([{ url: 'https://cdn.example.com/1.png' }, { url: 'https://cdn.example.com/2.png' }])
+    expect(await vendor.generate({ ...FOX, prompt: 'a link', n: 2 }, calm())).toEqual([
+      { url: 'https://cdn.example.com/1.png' },
+      { url: 'https://cdn.example.com/2.png' },
+    ])
   })
 
   test('it edits', async () => {

@@ -8,26 +8,74 @@ import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import type { ChatOrder, Fields } from '../../../../core/mod.ts'
 import { chatVendorLaws } from '../../../conformance/chat_vendors.ts'
 import { runLaws } from '../../../conformance/law.ts'
-import { chatSetup, drain, eventsIn, apiErrorOf, HELLO, ordered, reading, STREAMED, streamOf, wholeOf } from '../lib/chat_kit.ts'
+import {
+  chatSetup,
+  drain,
+  eventsIn,
+  apiErrorOf,
+  HELLO,
+  ordered,
+  reading,
+  STREAMED,
+  streamOf,
+  wholeOf,
+} from '../lib/chat_kit.ts'
 import { ERROR_FORMATS, eventsOf, inPieces, lawful } from '../lib/chat_stand_in.ts'
 import { calm, KEY, said, type Seen, standIn } from '../lib/provider_kit.ts'
 
-const errorFormatOf = (path: string) => (path.endsWith('/chat/completions') ? ERROR_FORMATS.chat : ERROR_FORMATS.responses)
+const errorFormatOf = (path: string) =>
+  path.endsWith('/chat/completions') ? ERROR_FORMATS.chat : ERROR_FORMATS.responses
 
 runLaws('openaiResponses()', chatVendorLaws, lawful(openaiResponses, errorFormatOf))
 runLaws('openai()', chatVendorLaws, lawful(openai, errorFormatOf))
-runLaws('openai() by responses', chatVendorLaws, lawful((config) => {
-  const vendor = openai(config)
-  return { ...vendor, ask: (order, at) => vendor.ask({ ...order, by: 'responses' }, at) }
-}, errorFormatOf))
+runLaws(
+  'openai() by responses',
+  chatVendorLaws,
+  lawful((config) => {
+    const vendor = openai(config)
+    return { ...vendor, ask: (order, at) => vendor.ask({ ...order, by: 'responses' }, at) }
+  }, errorFormatOf),
+)
 
 const THOUGHT = { id: 'rs_1', type: 'reasoning', summary: [{ type: 'summary_text', text: 'hm' }] }
-const SAID = { id: 'msg_1', type: 'message', status: 'completed', role: 'assistant', content: [{ type: 'output_text', text: 'hé', annotations: [] }] }
-const CALL = { id: 'fc_1', type: 'function_call', status: 'completed', call_id: 'call_1', name: 'f', arguments: '{"a":1}' }
-const USAGE = { input_tokens: 9, input_tokens_details: { cached_tokens: 4 }, output_tokens: 5, output_tokens_details: { reasoning_tokens: 2 }, total_tokens: 14 }
-const response = (output: readonly Fields[] = [SAID], more: Fields = {}): Fields => ({ id: 'resp_1', object: 'response', created_at: 1, status: 'completed', error: null, model: 'model-x', output, usage: USAGE, ...more })
+const SAID = {
+  id: 'msg_1',
+  type: 'message',
+  status: 'completed',
+  role: 'assistant',
+  content: [{ type: 'output_text', text: 'hé', annotations: [] }],
+}
+const CALL = {
+  id: 'fc_1',
+  type: 'function_call',
+  status: 'completed',
+  call_id: 'call_1',
+  name: 'f',
+  arguments: '{"a":1}',
+}
+const USAGE = {
+  input_tokens: 9,
+  input_tokens_details: { cached_tokens: 4 },
+  output_tokens: 5,
+  output_tokens_details: { reasoning_tokens: 2 },
+  total_tokens: 14,
+}
+const response = (output: readonly Fields[] = [SAID], more: Fields = {}): Fields => ({
+  id: 'resp_1',
+  object: 'response',
+  created_at: 1,
+  status: 'completed',
+  error: null,
+  model: 'model-x',
+  output,
+  usage: USAGE,
+  ...more,
+})
 
-const BEGUN = [{ type: 'response.created', response: response([], { status: 'in_progress' }) }, { type: 'response.in_progress', response: response([], { status: 'in_progress' }) }]
+const BEGUN = [
+  { type: 'response.created', response: response([], { status: 'in_progress' }) },
+  { type: 'response.in_progress', response: response([], { status: 'in_progress' }) },
+]
 const TOLD = [
   { type: 'response.output_item.added', output_index: 0, item: { ...THOUGHT, summary: [] } },
   { type: 'response.reasoning_summary_text.delta', output_index: 0, summary_index: 0, delta: 'hm' },
@@ -37,7 +85,10 @@ const TOLD = [
   { type: 'response.function_call_arguments.delta', output_index: 2, delta: '1}' },
 ]
 const ANSWER = eventsOf(...BEGUN, ...TOLD, { type: 'response.completed', response: response([THOUGHT, SAID, CALL]) })
-const failed = (code: string): Fields => ({ type: 'response.failed', response: response([], { status: 'failed', error: { code, message: `no, ${KEY}` } }) })
+const failed = (code: string): Fields => ({
+  type: 'response.failed',
+  response: response([], { status: 'failed', error: { code, message: `no, ${KEY}` } }),
+})
 
 function vendorOn(answer: Parameters<typeof standIn>[0], more: Partial<ChatVendorConfig> = {}) {
   const server = standIn(answer)
@@ -50,7 +101,13 @@ function streaming(response: () => Response) {
   return { ...rest, vendor: openaiResponses(config) }
 }
 
-const OWN: ChatOrder = { wire: 'responses', model: 'model-x', body: { input: 'hello', max_output_tokens: 64, store: true, unheard_of: [null] }, stream: false, headers: {} }
+const OWN: ChatOrder = {
+  wire: 'responses',
+  model: 'model-x',
+  body: { input: 'hello', max_output_tokens: 64, store: true, unheard_of: [null] },
+  stream: false,
+  headers: {},
+}
 
 async function sent(order: ChatOrder, more: Partial<ChatVendorConfig> = {}): Promise<Seen> {
   const { server, vendor } = vendorOn(() => Response.json(response()), more)
@@ -69,8 +126,19 @@ describe('what openaiResponses() sends', () => {
     const body = {
       messages: [
         { role: 'system', content: 'be brief' },
-        { role: 'user', content: [{ type: 'text', text: 'see' }, { type: 'image_url', image_url: { url: PIXEL } }] },
-        { role: 'assistant', content: '', reasoning_content: 'hm', tool_calls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }] },
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'see' },
+            { type: 'image_url', image_url: { url: PIXEL } },
+          ],
+        },
+        {
+          role: 'assistant',
+          content: '',
+          reasoning_content: 'hm',
+          tool_calls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }],
+        },
         { role: 'tool', tool_call_id: 'c1', content: 'ok' },
       ],
       tools: [{ type: 'function', function: { name: 'f', parameters: { type: 'object' } } }],
@@ -81,7 +149,14 @@ describe('what openaiResponses() sends', () => {
       model: 'model-x',
       instructions: 'be brief',
       input: [
-        { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'see' }, { type: 'input_image', image_url: PIXEL, detail: 'auto' }] },
+        {
+          type: 'message',
+          role: 'user',
+          content: [
+            { type: 'input_text', text: 'see' },
+            { type: 'input_image', image_url: PIXEL, detail: 'auto' },
+          ],
+        },
         { type: 'function_call', call_id: 'c1', name: 'f', arguments: '{"a":1}' },
         { type: 'function_call_output', call_id: 'c1', output: 'ok' },
       ],
@@ -96,18 +171,35 @@ describe('what openaiResponses() sends', () => {
 
   test('a live search with the tools of the vendor, and none where it is off', async () => {
     const { json } = await sent(ordered({ search_parameters: { mode: 'on', from_date: '2026-01-01' } }))
-    expect(json).toMatchObject({ tools: [{ type: 'web_search' }], tool_choice: 'required', instructions: 'Use only sources published on or after 2026-01-01.' })
-    for (const search_parameters of [{ mode: 'off' }, null]) expect((await sent(ordered({ search_parameters }))).json).not.toHaveProperty('tools')
+    expect(json).toMatchObject({
+      tools: [{ type: 'web_search' }],
+      tool_choice: 'required',
+      instructions: 'Use only sources published on or after 2026-01-01.',
+    })
+    for (const search_parameters of [{ mode: 'off' }, null])
+      expect((await sent(ordered({ search_parameters }))).json).not.toHaveProperty('tools')
   })
 
   test("the operator's parameters below the order, overrides above all", async () => {
-    const { json } = await sent(OWN, { parameters: { service_tier: 'flex', max_output_tokens: 1 }, overrides: { store: null } })
-    expect(json).toEqual({ model: 'model-x', input: 'hello', max_output_tokens: 64, unheard_of: [null], stream: false, service_tier: 'flex' })
+    const { json } = await sent(OWN, {
+      parameters: { service_tier: 'flex', max_output_tokens: 1 },
+      overrides: { store: null },
+    })
+    expect(json).toEqual({
+      model: 'model-x',
+      input: 'hello',
+      max_output_tokens: 64,
+      unheard_of: [null],
+      stream: false,
+      service_tier: 'flex',
+    })
   })
 
   test('nothing for another wire', async () => {
     const { vendor } = vendorOn(() => Response.json(response()))
-    await expect(vendor.ask({ ...HELLO, wire: 'messages' }, calm())).rejects.toThrow('speaks responses and chat, not messages')
+    await expect(vendor.ask({ ...HELLO, wire: 'messages' }, calm())).rejects.toThrow(
+      'speaks responses and chat, not messages',
+    )
   })
 })
 
@@ -115,12 +207,16 @@ describe('what openaiResponses() answers', () => {
   test('its own wire untouched, whole and streamed', async () => {
     const reply = response([THOUGHT, { type: 'unheard_of' }])
     expect(wholeOf(await vendorOn(() => Response.json(reply)).vendor.ask(OWN, calm()))).toEqual(reply)
-    expect(await drain(streamOf(await streaming(() => inPieces(ANSWER, 7)).vendor.ask({ ...OWN, stream: true }, calm())))).toBe(ANSWER)
+    expect(
+      await drain(streamOf(await streaming(() => inPieces(ANSWER, 7)).vendor.ask({ ...OWN, stream: true }, calm()))),
+    ).toBe(ANSWER)
   })
 
   test('a whole response in place of a stream is told as events, in chat too', async () => {
     const { vendor } = vendorOn(() => Response.json(response()))
-    const types = [...(await drain(streamOf(await vendor.ask({ ...OWN, stream: true }, calm())))).matchAll(/^event: (.*)$/gm)].map(([, type]) => type)
+    const types = [
+      ...(await drain(streamOf(await vendor.ask({ ...OWN, stream: true }, calm())))).matchAll(/^event: (.*)$/gm),
+    ].map(([, type]) => type)
     expect([types[0], types.at(-1)]).toEqual(['response.created', 'response.completed'])
     const text = await drain(streamOf(await vendor.ask(STREAMED, calm())))
     expect(eventsIn(text)[0].choices[0].delta.content).toBe('hé')
@@ -128,16 +224,44 @@ describe('what openaiResponses() answers', () => {
   })
 
   test('chat: text, thoughts, citations, calls and usage, under the upstream id of the model', async () => {
-    const cited = { ...SAID, content: [{ type: 'output_text', text: 'hé', annotations: [{ type: 'url_citation', url: 'https://a.example/', title: 'A', start_index: 0, end_index: 2 }] }] }
+    const cited = {
+      ...SAID,
+      content: [
+        {
+          type: 'output_text',
+          text: 'hé',
+          annotations: [{ type: 'url_citation', url: 'https://a.example/', title: 'A', start_index: 0, end_index: 2 }],
+        },
+      ],
+    }
     const { vendor, clock } = vendorOn(() => Response.json(response([THOUGHT, cited])))
     const { choices, usage, citations, ...head } = wholeOf(await vendor.ask(HELLO, calm()))
-    expect(head).toEqual({ id: 'chatcmpl-1', object: 'chat.completion', created: Math.floor(clock.now() / 1000), model: 'model-x' })
-    expect(choices[0]).toMatchObject({ message: { role: 'assistant', content: 'hé', reasoning_content: 'hm', annotations: [{ type: 'url_citation' }] }, finish_reason: 'stop' })
+    expect(head).toEqual({
+      id: 'chatcmpl-1',
+      object: 'chat.completion',
+      created: Math.floor(clock.now() / 1000),
+      model: 'model-x',
+    })
+    expect(choices[0]).toMatchObject({
+      message: { role: 'assistant', content: 'hé', reasoning_content: 'hm', annotations: [{ type: 'url_citation' }] },
+      finish_reason: 'stop',
+    })
     expect(citations).toEqual(['https://a.example/'])
-    expect(usage).toMatchObject({ prompt_tokens: 9, completion_tokens: 5, total_tokens: 14, prompt_tokens_details: { cached_tokens: 4 }, completion_tokens_details: { reasoning_tokens: 2 } })
+    expect(usage).toMatchObject({
+      prompt_tokens: 9,
+      completion_tokens: 5,
+      total_tokens: 14,
+      prompt_tokens_details: { cached_tokens: 4 },
+      completion_tokens_details: { reasoning_tokens: 2 },
+    })
     const called = wholeOf(await vendorOn(() => Response.json(response([CALL]))).vendor.ask(HELLO, calm())).choices[0]
-    expect([called.finish_reason, called.message.tool_calls]).toEqual(['tool_calls', [{ id: 'call_1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }]])
-    const cut = vendorOn(() => Response.json(response([SAID], { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } })))
+    expect([called.finish_reason, called.message.tool_calls]).toEqual([
+      'tool_calls',
+      [{ id: 'call_1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }],
+    ])
+    const cut = vendorOn(() =>
+      Response.json(response([SAID], { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } })),
+    )
     expect(wholeOf(await cut.vendor.ask(HELLO, calm())).choices[0].finish_reason).toBe('length')
   })
 
@@ -155,7 +279,12 @@ describe('what openaiResponses() answers', () => {
       {},
     ])
     expect(chunks.at(-2).choices[0].finish_reason).toBe('tool_calls')
-    expect(chunks.at(-1)).toMatchObject({ id: 'chatcmpl-1', model: 'model-x', choices: [], usage: { prompt_tokens: 9, completion_tokens: 5 } })
+    expect(chunks.at(-1)).toMatchObject({
+      id: 'chatcmpl-1',
+      model: 'model-x',
+      choices: [],
+      usage: { prompt_tokens: 9, completion_tokens: 5 },
+    })
     expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
   })
 
@@ -165,7 +294,8 @@ describe('what openaiResponses() answers', () => {
     ['null', null],
   ])('%s is MODEL_UNAVAILABLE', async (_, body) => {
     const { vendor, log } = vendorOn(() => Response.json(body))
-    for (const order of [HELLO, STREAMED, OWN]) expect(await reading(vendor.ask(order, calm()), log)).toBe('MODEL_UNAVAILABLE')
+    for (const order of [HELLO, STREAMED, OWN])
+      expect(await reading(vendor.ask(order, calm()), log)).toBe('MODEL_UNAVAILABLE')
   })
 })
 
@@ -210,7 +340,14 @@ describe('a response of openaiResponses() that failed', () => {
   test('later says so in our words, and ends without [DONE]', async () => {
     const { vendor } = streaming(() => inPieces(eventsOf(...BEGUN, ...TOLD, failed('server_error'))))
     const text = await drain(streamOf(await vendor.ask(STREAMED, calm())))
-    expect(eventsIn(text).at(-1)).toEqual({ error: { message: 'The model is not available just now. Nothing was charged.', type: 'upstream_error', param: null, code: 'MODEL_UNAVAILABLE' } })
+    expect(eventsIn(text).at(-1)).toEqual({
+      error: {
+        message: 'The model is not available just now. Nothing was charged.',
+        type: 'upstream_error',
+        param: null,
+        code: 'MODEL_UNAVAILABLE',
+      },
+    })
     expect([text.includes('[DONE]'), text.includes(KEY)]).toEqual([false, false])
   })
 
@@ -231,15 +368,34 @@ describe('a refusal of openaiResponses()', () => {
     ['the context', 400, e({ code: 'context_length_exceeded', param: 'input' }), 'CONTEXT_LENGTH_EXCEEDED messages'],
     ['an image', 400, e({ code: 'invalid_image_format' }), 'INVALID_IMAGE'],
     ['a turn', 400, e({ param: 'input[1].content' }), 'INVALID_PARAMETER messages'],
-    ['the cap', 400, e({ code: 'integer_above_max_value', param: 'max_output_tokens' }), 'INVALID_PARAMETER max_tokens'],
-    ['an effort', 400, e({ code: 'unsupported_value', param: 'reasoning.effort' }), 'INVALID_PARAMETER reasoning_effort'],
+    [
+      'the cap',
+      400,
+      e({ code: 'integer_above_max_value', param: 'max_output_tokens' }),
+      'INVALID_PARAMETER max_tokens',
+    ],
+    [
+      'an effort',
+      400,
+      e({ code: 'unsupported_value', param: 'reasoning.effort' }),
+      'INVALID_PARAMETER reasoning_effort',
+    ],
     ['a format', 400, e({ param: 'text.format.schema' }), 'INVALID_PARAMETER response_format'],
     ['a tool', 400, e({ param: 'tools[0].parameters' }), 'INVALID_PARAMETER tools[0]'],
     ['what only we sent', 400, e({ param: 'store' }), 'PROVIDER_CONFIG_ERROR !'],
-    ["a policy, as xAI's 403", 403, { code: 'x', error: 'Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO' }, 'CONTENT_POLICY'],
+    [
+      "a policy, as xAI's 403",
+      403,
+      { code: 'x', error: 'Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO' },
+      'CONTENT_POLICY',
+    ],
     ['an outage', 503, e({}), 'MODEL_UNAVAILABLE'],
   ])('%s', async (_, status, body, expected) => {
-    const asked = { reasoning_effort: 'low', response_format: { type: 'json_object' }, tools: [{ type: 'function', function: { name: 'f' } }] }
+    const asked = {
+      reasoning_effort: 'low',
+      response_format: { type: 'json_object' },
+      tools: [{ type: 'function', function: { name: 'f' } }],
+    }
     for (const order of [ordered(asked), ordered(asked, STREAMED)]) {
       const { vendor, log } = vendorOn(() => Response.json(body, { status, headers: { 'retry-after': '17' } }))
       const work = vendor.ask(order, calm())
@@ -251,7 +407,13 @@ describe('a refusal of openaiResponses()', () => {
 
 describe('openai()', () => {
   const pathOf = async (order: ChatOrder) => {
-    const server = standIn(({ path }) => Response.json(path.endsWith('/responses') ? response() : { choices: [{ index: 0, message: { role: 'assistant', content: 'hi' }, finish_reason: 'stop' }] }))
+    const server = standIn(({ path }) =>
+      Response.json(
+        path.endsWith('/responses')
+          ? response()
+          : { choices: [{ index: 0, message: { role: 'assistant', content: 'hi' }, finish_reason: 'stop' }] },
+      ),
+    )
     const vendor = openai(chatSetup(`${server.url}/v1`).config)
     await vendor.ask(order, calm())
     return [vendor.wire, server.seen[0]?.path]
@@ -265,8 +427,17 @@ describe('openai()', () => {
 })
 
 test('every protocol of chat speaks its wire, and has a base URL over TLS', () => {
-  const formats = Object.entries(chatProtocols).map(([name, make]) => [name, make(chatSetup(chatBaseUrls[name as keyof typeof chatProtocols]).config).wire])
-  expect(Object.fromEntries(formats)).toEqual({ openai: 'responses', 'openai-chat': 'chat', 'openai-responses': 'responses', 'anthropic-messages': 'messages', gemini: 'generate_content' })
+  const formats = Object.entries(chatProtocols).map(([name, make]) => [
+    name,
+    make(chatSetup(chatBaseUrls[name as keyof typeof chatProtocols]).config).wire,
+  ])
+  expect(Object.fromEntries(formats)).toEqual({
+    openai: 'responses',
+    'openai-chat': 'chat',
+    'openai-responses': 'responses',
+    'anthropic-messages': 'messages',
+    gemini: 'generate_content',
+  })
   expect(Object.values(chatBaseUrls).filter((url) => !url.startsWith('https://'))).toEqual([])
 })
 
@@ -276,33 +447,64 @@ describe('openaiResponses() against aimock', async () => {
   mock.on({ userMessage: /^hello/ }, { content: 'Hi, I am here.' })
   mock.on({ userMessage: /think/ }, { content: 'Four.', reasoning: 'Two and two.' })
   mock.on({ userMessage: /weather/ }, { toolCalls: [{ name: 'weather', arguments: '{"city":"Oslo"}', id: 'call_1' }] })
-  mock.on({ userMessage: /slow/ }, { error: { message: 'slow', type: 'rate_limit_error' }, status: 429, retryAfter: 17 })
+  mock.on(
+    { userMessage: /slow/ },
+    { error: { message: 'slow', type: 'rate_limit_error' }, status: 429, retryAfter: 17 },
+  )
   await mock.start()
   afterAll(() => mock.stop())
   const saying = (content: string, stream: boolean, more: Fields = {}) => {
     const { config, log } = chatSetup(`${mock.url}/v1`)
-    return { work: openaiResponses(config).ask(ordered({ messages: [{ role: 'user', content }], ...more }, { ...HELLO, stream }), calm()), log }
+    return {
+      work: openaiResponses(config).ask(
+        ordered({ messages: [{ role: 'user', content }], ...more }, { ...HELLO, stream }),
+        calm(),
+      ),
+      log,
+    }
   }
   const deltas = (text: string) => eventsIn(text).flatMap(({ choices }) => choices.map(({ delta }: any) => delta))
 
   test('text, whole and streamed', async () => {
-    expect(wholeOf(await saying('hello', false).work).choices[0]).toMatchObject({ message: { content: 'Hi, I am here.' }, finish_reason: 'stop' })
+    expect(wholeOf(await saying('hello', false).work).choices[0]).toMatchObject({
+      message: { content: 'Hi, I am here.' },
+      finish_reason: 'stop',
+    })
     const text = await drain(streamOf(await saying('hello', true).work))
-    expect(deltas(text).map(({ content }) => content ?? '').join('')).toBe('Hi, I am here.')
+    expect(
+      deltas(text)
+        .map(({ content }) => content ?? '')
+        .join(''),
+    ).toBe('Hi, I am here.')
     expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
   })
 
   test('reasoning, whole and streamed', async () => {
-    expect(wholeOf(await saying('think', false).work).choices[0].message).toMatchObject({ content: 'Four.', reasoning_content: 'Two and two.' })
+    expect(wholeOf(await saying('think', false).work).choices[0].message).toMatchObject({
+      content: 'Four.',
+      reasoning_content: 'Two and two.',
+    })
     const text = await drain(streamOf(await saying('think', true).work))
-    expect(deltas(text).map(({ reasoning_content }) => reasoning_content ?? '').join('')).toBe('Two and two.')
+    expect(
+      deltas(text)
+        .map(({ reasoning_content }) => reasoning_content ?? '')
+        .join(''),
+    ).toBe('Two and two.')
   })
 
   test('a call, whole and streamed', async () => {
     const tools = [{ type: 'function', function: { name: 'weather', parameters: { type: 'object' } } }]
-    const { message: { tool_calls: calls }, finish_reason } = wholeOf(await saying('weather', false, { tools }).work).choices[0]
-    expect([finish_reason, calls[0].function]).toEqual(['tool_calls', { name: 'weather', arguments: '{"city":"Oslo"}' }])
-    const parts = deltas(await drain(streamOf(await saying('weather', true, { tools }).work))).flatMap(({ tool_calls = [] }) => tool_calls)
+    const {
+      message: { tool_calls: calls },
+      finish_reason,
+    } = wholeOf(await saying('weather', false, { tools }).work).choices[0]
+    expect([finish_reason, calls[0].function]).toEqual([
+      'tool_calls',
+      { name: 'weather', arguments: '{"city":"Oslo"}' },
+    ])
+    const parts = deltas(await drain(streamOf(await saying('weather', true, { tools }).work))).flatMap(
+      ({ tool_calls = [] }) => tool_calls,
+    )
     expect(parts.map((call: any) => call.function.arguments ?? '').join('')).toBe('{"city":"Oslo"}')
   })
 

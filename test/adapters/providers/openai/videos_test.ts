@@ -21,7 +21,12 @@ const bytesOf = (uri: string) => Buffer.from(uri.slice(uri.indexOf(',') + 1), 'b
 
 /** What stands in a form, files as their type and size. */
 function fieldsOf({ form }: Seen): Record<string, string> {
-  return Object.fromEntries([...(form as FormData)].map(([name, value]) => [name, typeof value === 'string' ? value : `${value.type} ${value.size}`]))
+  return Object.fromEntries(
+    [...(form as FormData)].map(([name, value]) => [
+      name,
+      typeof value === 'string' ? value : `${value.type} ${value.size}`,
+    ]),
+  )
 }
 
 describe('what openaiVideos() sends', () => {
@@ -50,24 +55,38 @@ describe('what openaiVideos() sends', () => {
 
   test('is portrait for a photo that lies on its side in its file', async () => {
     const wide = await new Bun.Image(bytesOf(grey('96x64'))).jpeg().bytes()
-    const exif = Buffer.from('ffe1002245786966000049492a00080000000100120103000100000006000000000000000000', 'hex').subarray(0, 36)
+    const exif = Buffer.from(
+      'ffe1002245786966000049492a00080000000100120103000100000006000000000000000000',
+      'hex',
+    ).subarray(0, 36)
     const turned = Buffer.concat([wide.subarray(0, 2), exif, wide.subarray(2)])
     const { server, vendor } = vendorOn(openaiVideos, took, { resize: pictureResizer() })
-    for (const jpeg of [wide, turned]) await vendor.submit({ ...JOB, image: `data:image/jpeg;base64,${Buffer.from(jpeg).toString('base64')}` }, calm())
+    for (const jpeg of [wide, turned])
+      await vendor.submit({ ...JOB, image: `data:image/jpeg;base64,${Buffer.from(jpeg).toString('base64')}` }, calm())
     expect(server.seen.map(({ form }) => form?.get('size'))).toEqual(['1280x720', '720x1280'])
   })
 
   test('is nothing that the protocol has no word for', async () => {
     const { server, vendor } = vendorOn(openaiVideos, took)
     await vendor.submit({ ...FULL, image: PIXEL }, calm())
-    expect(Object.keys(fieldsOf(server.seen[0] as Seen))).toEqual(['model', 'prompt', 'seconds', 'size', 'input_reference'])
+    expect(Object.keys(fieldsOf(server.seen[0] as Seen))).toEqual([
+      'model',
+      'prompt',
+      'seconds',
+      'size',
+      'input_reference',
+    ])
   })
 
   test('is the seed picture as a file with its type, as it came where nobody resizes', async () => {
     const { server, vendor } = vendorOn(openaiVideos, took)
     await vendor.submit({ ...JOB, image: PIXEL }, calm())
     const file = server.seen[0]?.form?.get('input_reference') as unknown as File
-    expect([file.type, file.name, Buffer.from(await file.arrayBuffer())]).toEqual(['image/png', 'seed.png', bytesOf(PIXEL)])
+    expect([file.type, file.name, Buffer.from(await file.arrayBuffer())]).toEqual([
+      'image/png',
+      'seed.png',
+      bytesOf(PIXEL),
+    ])
   })
 
   test.each([
@@ -78,11 +97,15 @@ describe('what openaiVideos() sends', () => {
     const { server, vendor } = vendorOn(openaiVideos, took, { resize: pictureResizer() })
     await vendor.submit({ ...JOB, image: grey(from) }, calm())
     const file = server.seen[0]?.form?.get('input_reference') as unknown as File
-    const { type, width, height } = recognize(new Uint8Array(await file.arrayBuffer())) ?? { type: '', width: 0, height: 0 }
+    const { type, width, height } = recognize(new Uint8Array(await file.arrayBuffer())) ?? {
+      type: '',
+      width: 0,
+      height: 0,
+    }
     expect([type, `${width}x${height}`, server.seen[0]?.form?.get('size')]).toEqual(['image/png', to, to])
   })
 
-  test('is a seed by URL, fetched through the guard as a stranger\'s', async () => {
+  test("is a seed by URL, fetched through the guard as a stranger's", async () => {
     const asked: unknown[] = []
     const media: FetchMedia = async (url, { foreign }) => {
       asked.push([url, foreign])
@@ -92,7 +115,9 @@ describe('what openaiVideos() sends', () => {
     await vendor.submit({ ...JOB, image: 'https://pictures.example/1.png' }, calm())
     expect([asked, server.seen[0]?.form?.get('size')]).toEqual([[['https://pictures.example/1.png', true]], '720x1280'])
     const guarded = vendorOn(openaiVideos, took)
-    expect(await outcome(guarded.vendor.submit({ ...JOB, image: 'http://127.0.0.1:1/x.png' }, calm()), guarded.log)).toBe('INVALID_IMAGE')
+    expect(
+      await outcome(guarded.vendor.submit({ ...JOB, image: 'http://127.0.0.1:1/x.png' }, calm()), guarded.log),
+    ).toBe('INVALID_IMAGE')
     expect(guarded.server.seen).toEqual([])
   })
 
@@ -107,24 +132,44 @@ describe('what openaiVideos() sends', () => {
   })
 
   test('takes the operator’s parameters below the order and overrides above it', async () => {
-    const { server, vendor } = vendorOn(openaiVideos, took, { parameters: { num_inference_steps: 40 }, overrides: { model: null, extra: { a: 1 } } })
+    const { server, vendor } = vendorOn(openaiVideos, took, {
+      parameters: { num_inference_steps: 40 },
+      overrides: { model: null, extra: { a: 1 } },
+    })
     await vendor.submit(JOB, calm())
-    expect(fieldsOf(server.seen[0] as Seen)).toEqual({ num_inference_steps: '40', prompt: JOB.prompt, seconds: '4', size: '1280x720', extra: '{"a":1}' })
+    expect(fieldsOf(server.seen[0] as Seen)).toEqual({
+      num_inference_steps: '40',
+      prompt: JOB.prompt,
+      seconds: '4',
+      size: '1280x720',
+      extra: '{"a":1}',
+    })
   })
 })
 
 describe('a clip of openaiVideos()', () => {
   const clip = (answer: Parameters<typeof vendorOn>[1]) => {
     const made = vendorOn(openaiVideos, answer)
-    return { ...made, fetch: (at = calm()) => made.vendor.clip?.('video_1', at) as NonNullable<ReturnType<NonNullable<typeof made.vendor.clip>>> }
+    return {
+      ...made,
+      fetch: (at = calm()) =>
+        made.vendor.clip?.('video_1', at) as NonNullable<ReturnType<NonNullable<typeof made.vendor.clip>>>,
+    }
   }
-  const video = (body: BodyInit | null, headers: Record<string, string> = {}) => new Response(body, { headers: { 'content-type': 'video/mp4', ...headers } })
+  const video = (body: BodyInit | null, headers: Record<string, string> = {}) =>
+    new Response(body, { headers: { 'content-type': 'video/mp4', ...headers } })
 
   test('is asked for with the key, and comes with its type and size', async () => {
     const { fetch, server } = clip(() => video(CLIP_BYTES as BodyInit))
     const { body, type, size } = await fetch()
-    expect([type, size, [...new Uint8Array(await new Response(body).arrayBuffer())]]).toEqual(['video/mp4', CLIP_BYTES.length, [...CLIP_BYTES]])
-    expect(server.seen.map(({ method, path, headers }) => [method, path, headers.get('authorization')])).toEqual([['GET', '/videos/video_1/content', `Bearer ${KEY}`]])
+    expect([type, size, [...new Uint8Array(await new Response(body).arrayBuffer())]]).toEqual([
+      'video/mp4',
+      CLIP_BYTES.length,
+      [...CLIP_BYTES],
+    ])
+    expect(server.seen.map(({ method, path, headers }) => [method, path, headers.get('authorization')])).toEqual([
+      ['GET', '/videos/video_1/content', `Bearer ${KEY}`],
+    ])
   })
 
   test.each([
@@ -133,7 +178,11 @@ describe('a clip of openaiVideos()', () => {
     ['nothing', 'failure', () => video(null)],
     ['nothing, of no declared length', 'failure', () => video(clipOf([]).body)],
     ['a page that claims to be a clip', 'failure', () => video('<!doctype html><title>Gateway time-out</title>')],
-    ['bytes of no kind', 'failure', () => new Response(new Uint8Array(200), { headers: { 'content-type': 'application/octet-stream' } })],
+    [
+      'bytes of no kind',
+      'failure',
+      () => new Response(new Uint8Array(200), { headers: { 'content-type': 'application/octet-stream' } }),
+    ],
     ['a 404', 'operator', () => new Response(null, { status: 404 })],
     ['a 429', 'RATE_LIMITED 30', () => new Response(null, { status: 429 })],
     ['a redirect', 'operator', () => Response.redirect('https://other.example/', 302)],
@@ -166,19 +215,33 @@ describe('a clip of openaiVideos()', () => {
     ['goes on for ever', 'more than 100 bytes', {}, Array(9).fill(CLIP_BYTES)],
   ])('that %s errors, in our words', async (_, words, headers, pieces) => {
     const cut = new AbortController()
-    const read = async () => await new Response((await clipStream(video(clipOf(pieces as Uint8Array[]).body, headers as Record<string, string>), { ...calm(), cut, mostBytes: 100 }))?.body ?? null).arrayBuffer()
+    const read = async () =>
+      await new Response(
+        (
+          await clipStream(video(clipOf(pieces as Uint8Array[]).body, headers as Record<string, string>), {
+            ...calm(),
+            cut,
+            mostBytes: 100,
+          })
+        )?.body ?? null,
+      ).arrayBuffer()
     await expect(read()).rejects.toThrow(words)
     expect(cut.signal.aborted).toBe(true)
   })
 
   test('that breaks off at its head is a failure of its vendor', async () => {
-    const { vendor, log } = vendorOn(openaiVideos, took, { fetch: async () => video(clipOf([CLIP_BYTES, new Error('cut')]).body) })
+    const { vendor, log } = vendorOn(openaiVideos, took, {
+      fetch: async () => video(clipOf([CLIP_BYTES, new Error('cut')]).body),
+    })
     expect(await outcome(vendor.clip?.('video_1', calm()) as Promise<unknown>, log)).toBe('failure')
   })
 
   test('of more bytes than may be, by its header, is none', async () => {
     const cut = new AbortController()
-    expect([await clipStream(video(CLIP_BYTES as BodyInit, { 'content-length': '101' }), { ...calm(), cut, mostBytes: 100 }), cut.signal.aborted]).toEqual([undefined, true])
+    expect([
+      await clipStream(video(CLIP_BYTES as BodyInit, { 'content-length': '101' }), { ...calm(), cut, mostBytes: 100 }),
+      cut.signal.aborted,
+    ]).toEqual([undefined, true])
   })
 
   test('ends with its signal, and with its reason, also in the middle', async () => {
@@ -224,11 +287,21 @@ readings('openai_videos', openaiVideos, {
 const errorFormat: ErrorFormat = {
   promptOf: ({ form }) => String(form?.get('prompt')),
   took: (id) => ({ id, object: 'video', status: 'queued' }),
-  refused: () => ({ status: 400, body: { error: { message: VENDOR_SAYS, type: 'invalid_request_error', param: 'seconds', code: null } } }),
+  refused: () => ({
+    status: 400,
+    body: { error: { message: VENDOR_SAYS, type: 'invalid_request_error', param: 'seconds', code: null } },
+  }),
   lost: () => ({ error: { message: VENDOR_SAYS, type: 'not_found' } }),
   state(id, phase) {
     const status = { queued: 'queued', running: 'in_progress', done: 'completed', failed: 'failed' }[phase]
-    return { id, object: 'video', status, progress: 50, seconds: '4', error: phase === 'failed' ? { code: 'x', message: VENDOR_SAYS } : null }
+    return {
+      id,
+      object: 'video',
+      status,
+      progress: 50,
+      seconds: '4',
+      error: phase === 'failed' ? { code: 'x', message: VENDOR_SAYS } : null,
+    }
   },
 }
 
@@ -237,13 +310,21 @@ runLaws('openaiVideos()', videoVendorLaws, studioSubject(openaiVideos, errorForm
 describe('pictureResizer()', () => {
   test('does not stop at a picture that it refused', async () => {
     const resize = pictureResizer()
-    const [bad, good] = await Promise.allSettled([resize(PIXEL.replace('AAEAAAAB', 'AAEAAAAC'), { width: 1280, height: 720 }), resize(PIXEL, { width: 720, height: 1280 })])
+    const [bad, good] = await Promise.allSettled([
+      resize(PIXEL.replace('AAEAAAAB', 'AAEAAAAC'), { width: 1280, height: 720 }),
+      resize(PIXEL, { width: 720, height: 1280 }),
+    ])
     expect([bad.status, good.status]).toEqual(['rejected', 'fulfilled'])
   })
 
   test('refuses what cannot be decoded, in words for the buyer', async () => {
-    const error = await pictureResizer()(PIXEL.replace('AAEAAAAB', 'AAEAAAAC'), { width: 1280, height: 720 }).catch((reason: unknown) => reason)
-    expect(error instanceof ApiError && [error.code, error.parts.details]).toEqual(['INVALID_IMAGE', expect.any(String)])
+    const error = await pictureResizer()(PIXEL.replace('AAEAAAAB', 'AAEAAAAC'), { width: 1280, height: 720 }).catch(
+      (reason: unknown) => reason,
+    )
+    expect(error instanceof ApiError && [error.code, error.parts.details]).toEqual([
+      'INVALID_IMAGE',
+      expect.any(String),
+    ])
   })
 })
 
@@ -252,7 +333,10 @@ describe('against aimock', async () => {
   const mock = new LLMock({ port: 0 })
   mock.on({ endpoint: 'video', userMessage: /fox/ }, { video: { id: 'video_9', status: 'completed' } })
   mock.on({ endpoint: 'video', userMessage: /storm/ }, { video: { id: 'video_8', status: 'failed' } })
-  mock.on({ endpoint: 'video', userMessage: /gore/ }, { error: { message: 'rejected', code: 'moderation_blocked' }, status: 400 })
+  mock.on(
+    { endpoint: 'video', userMessage: /gore/ },
+    { error: { message: 'rejected', code: 'moderation_blocked' }, status: 400 },
+  )
   await mock.start()
   afterAll(() => mock.stop())
   const { config, log } = setup(`${mock.url}/v1`)

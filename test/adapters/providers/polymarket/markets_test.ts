@@ -5,7 +5,11 @@ import { calm, KEY, outcome, setup } from '../lib/provider_kit.ts'
 function asked() {
   const seen: { readonly url: string; readonly init: RequestInit }[] = []
   const { clock, log } = setup('')
-  const ports = { clock, log, fetch: async (url: string, init: RequestInit) => (seen.push({ url, init }), Response.json({ ok: true })) }
+  const ports = {
+    clock,
+    log,
+    fetch: async (url: string, init: RequestInit) => (seen.push({ url, init }), Response.json({ ok: true })),
+  }
   return { seen, log, venues: predictionVenues(ports), aggregator: predexon({ ...ports, key: KEY }) }
 }
 
@@ -26,10 +30,23 @@ describe('predictionVenues()', () => {
   test.each(Object.entries(SERVED))('asks for %s at %s, with the query and no key', async (path, url) => {
     const { venues, seen } = asked()
     await venues.ask({ path, query: 'limit=1' }, calm())
-    expect(seen.map((each) => [each.url, each.init.headers])).toEqual([[`${url}?limit=1`, { accept: 'application/json' }]])
+    expect(seen.map((each) => [each.url, each.init.headers])).toEqual([
+      [`${url}?limit=1`, { accept: 'application/json' }],
+    ])
   })
 
-  test.each(['polymarket', 'polymarket/order', 'polymarket/auth/api-key', 'polymarket/constructor', '__proto__/markets', 'kalshi/portfolio/balance', 'kalshi/login', 'binance/candles/BTCUSDT', 'uma', 'evil/markets'])('has nothing at %s, and asks nobody', async (path) => {
+  test.each([
+    'polymarket',
+    'polymarket/order',
+    'polymarket/auth/api-key',
+    'polymarket/constructor',
+    '__proto__/markets',
+    'kalshi/portfolio/balance',
+    'kalshi/login',
+    'binance/candles/BTCUSDT',
+    'uma',
+    'evil/markets',
+  ])('has nothing at %s, and asks nobody', async (path) => {
     const { venues, seen, log } = asked()
     expect([await outcome(venues.ask({ path, query: '' }, calm()), log), seen]).toEqual(['NOT_FOUND', []])
   })
@@ -39,7 +56,14 @@ test('predexon() asks for everything below its one root, with its key', async ()
   const { aggregator, seen } = asked()
   await aggregator.ask({ path: 'uma/resolutions', query: '' }, calm())
   await aggregator.ask({ path: 'polymarket/wallet/identities', query: '', body: { addresses: ['0x1'] } }, calm())
-  expect(seen.map(({ url, init: { method, body, headers } }) => [url, method, body, (headers as Record<string, string>)['x-api-key']])).toEqual([
+  expect(
+    seen.map(({ url, init: { method, body, headers } }) => [
+      url,
+      method,
+      body,
+      (headers as Record<string, string>)['x-api-key'],
+    ]),
+  ).toEqual([
     ['https://api.predexon.com/v2/uma/resolutions', 'GET', undefined, KEY],
     ['https://api.predexon.com/v2/polymarket/wallet/identities', 'POST', '{"addresses":["0x1"]}', KEY],
   ])

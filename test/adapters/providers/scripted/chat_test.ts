@@ -1,5 +1,14 @@
 import { describe, expect, test } from 'bun:test'
-import { chatPieces, chunk, DONE, scriptedChat, streamAnswer, USAGE, usageChunk, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'
+import {
+  chatPieces,
+  chunk,
+  DONE,
+  scriptedChat,
+  streamAnswer,
+  USAGE,
+  usageChunk,
+  wholeAnswer,
+} from '../../../../adapters/providers/scripted/chat.ts'
 import type { ChatAnswer, ChatOrder, ChatStream } from '../../../../core/mod.ts'
 import { brokenChatVendors, dutifulChat } from '../../../conformance/broken_chat_vendors.ts'
 import { chatVendorLaws } from '../../../conformance/chat_vendors.ts'
@@ -12,7 +21,13 @@ runLaws('scripted chat', chatVendorLaws, async () => {
 
 runBroken('chat vendors', chatVendorLaws, brokenChatVendors)
 
-const order = (stream: boolean): ChatOrder => ({ wire: 'chat', model: 'm', body: { messages: [{ role: 'user', content: 'hi' }] }, stream, headers: {} })
+const order = (stream: boolean): ChatOrder => ({
+  wire: 'chat',
+  model: 'm',
+  body: { messages: [{ role: 'user', content: 'hi' }] },
+  stream,
+  headers: {},
+})
 const calm = () => ({ signal: new AbortController().signal })
 const text = (bytes: Uint8Array | undefined) => bytes && new TextDecoder().decode(bytes)
 
@@ -28,16 +43,26 @@ describe('scriptedChat()', () => {
     const stream = streamOf(await vendor.ask(order(true), calm()))
     const pieces = []
     for (let piece = await stream.next(); piece; piece = await stream.next()) pieces.push(text(piece))
-    expect(pieces.slice(1, 3)).toEqual([chunk({ content: 'Hel' }, { model: 'm' }), chunk({ content: 'lo' }, { model: 'm' })])
-    expect(pieces.slice(3)).toEqual([chunk({}, { finish: 'stop', model: 'm' }), usageChunk(USAGE, { model: 'm' }), DONE])
+    expect(pieces.slice(1, 3)).toEqual([
+      chunk({ content: 'Hel' }, { model: 'm' }),
+      chunk({ content: 'lo' }, { model: 'm' }),
+    ])
+    expect(pieces.slice(3)).toEqual([
+      chunk({}, { finish: 'stop', model: 'm' }),
+      usageChunk(USAGE, { model: 'm' }),
+      DONE,
+    ])
   })
 
   test('records its orders, and tells the script which one it is', async () => {
     const attempts: number[] = []
-    const vendor = scriptedChat(async (_, { attempt }) => {
-      attempts.push(attempt)
-      return wholeAnswer()
-    }, { wire: 'messages' })
+    const vendor = scriptedChat(
+      async (_, { attempt }) => {
+        attempts.push(attempt)
+        return wholeAnswer()
+      },
+      { wire: 'messages' },
+    )
     await vendor.ask(order(false), calm())
     await vendor.ask(order(true), calm())
     expect([vendor.wire, vendor.orders, attempts]).toEqual(['messages', [order(false), order(true)], [1, 2]])
@@ -45,7 +70,9 @@ describe('scriptedChat()', () => {
 
   test('an abort ends a script that never answers, with its reason', async () => {
     const controller = new AbortController()
-    const asked = scriptedChat(() => new Promise(() => {})).ask(order(false), controller).catch((error: unknown) => error)
+    const asked = scriptedChat(() => new Promise(() => {}))
+      .ask(order(false), controller)
+      .catch((error: unknown) => error)
     controller.abort('enough')
     expect(await asked).toBe('enough')
   })
@@ -55,14 +82,24 @@ describe('answers', () => {
   test('wholeAnswer() writes what it is told: calls, reasoning, how it ended', () => {
     const { body } = wholeAnswer({ toolCalls: [{ name: 'f', arguments: { a: 1 } }], reasoning: 'hm' })
     const calls = [{ id: 'call_1', type: 'function', function: { name: 'f', arguments: '{"a":1}' } }]
-    expect(body.choices).toEqual([{ index: 0, message: { role: 'assistant', content: '', reasoning_content: 'hm', tool_calls: calls }, finish_reason: 'tool_calls' }])
-    expect(wholeAnswer({ content: null, finish: 'content_filter' }).body.choices).toEqual([{ index: 0, message: { role: 'assistant', content: null }, finish_reason: 'content_filter' }])
+    expect(body.choices).toEqual([
+      {
+        index: 0,
+        message: { role: 'assistant', content: '', reasoning_content: 'hm', tool_calls: calls },
+        finish_reason: 'tool_calls',
+      },
+    ])
+    expect(wholeAnswer({ content: null, finish: 'content_filter' }).body.choices).toEqual([
+      { index: 0, message: { role: 'assistant', content: null }, finish_reason: 'content_filter' },
+    ])
   })
 
   test('streamAnswer() holds pieces behind its gate, and rejects with the error among them', async () => {
     const gate = Promise.withResolvers<void>()
     const apiError = new Error('gone')
-    const { stream } = streamAnswer([chunk({ content: 'a' }), chunk({ content: 'b' }), apiError], { gate: (index) => (index === 1 ? gate.promise : undefined) })
+    const { stream } = streamAnswer([chunk({ content: 'a' }), chunk({ content: 'b' }), apiError], {
+      gate: (index) => (index === 1 ? gate.promise : undefined),
+    })
     expect(text(await stream.next())).toBe(chunk({ content: 'a' }))
     let isThere = false
     const second = stream.next().then((piece) => {

@@ -1,5 +1,12 @@
 import { describe, expect, test } from 'bun:test'
-import { CLIP, CLIP_BYTES, clipOf, inTurn, type ScriptedVideo, scriptedVideo } from '../../../../adapters/providers/scripted/videos.ts'
+import {
+  CLIP,
+  CLIP_BYTES,
+  clipOf,
+  inTurn,
+  type ScriptedVideo,
+  scriptedVideo,
+} from '../../../../adapters/providers/scripted/videos.ts'
 import { ApiError, type VideoState } from '../../../../core/mod.ts'
 import { brokenVideoVendors, reels } from '../../../conformance/broken_videos.ts'
 import { runBroken, runLaws } from '../../../conformance/law.ts'
@@ -17,7 +24,9 @@ function obedient(): ScriptedVideo {
     async look(job, at) {
       if (!job) return { kind: 'failed', reason: 'The model lost this job.' }
       if (job.prompt === ENDLESS) return { kind: 'running', status: 'in_progress' }
-      return job.prompt === DOOMED ? { kind: 'failed', reason: 'The model could not make this clip.' } : await usual(job, at)
+      return job.prompt === DOOMED
+        ? { kind: 'failed', reason: 'The model could not make this clip.' }
+        : await usual(job, at)
     },
   })
 }
@@ -32,14 +41,20 @@ runLaws('scriptedVideo() untold', videoVendorLaws, async () => {
   return { open: async () => vendor, close: async () => {} }
 })
 runLaws('scriptedVideo() with a clip and no URL', videoVendorLaws, async () => {
-  const vendor = scriptedVideo({ look: async (job) => (job ? { kind: 'done' } : { kind: 'failed', reason: 'The model lost this job.' }) })
+  const vendor = scriptedVideo({
+    look: async (job) => (job ? { kind: 'done' } : { kind: 'failed', reason: 'The model lost this job.' }),
+  })
   return { open: async () => vendor, close: async () => {} }
 })
 runBroken('video vendors', videoVendorLaws, brokenVideoVendors)
 
 describe('scriptedVideo()', () => {
   test('keeps every job and every look, and has states in turn', async () => {
-    const states: VideoState[] = [{ kind: 'running', status: 'queued' }, { kind: 'done' }, { kind: 'running', status: 'in_progress' }]
+    const states: VideoState[] = [
+      { kind: 'running', status: 'queued' },
+      { kind: 'done' },
+      { kind: 'running', status: 'in_progress' },
+    ]
     const vendor = scriptedVideo({ look: inTurn(...states) })
     const { handle } = await vendor.submit(CLIP_JOB, calm())
     const seen = []
@@ -50,7 +65,11 @@ describe('scriptedVideo()', () => {
 
   test('brings a clip as a stream, which may break off', async () => {
     const clip = await scriptedVideo().clip('job-1', calm())
-    expect([clip.type, clip.size, [...new Uint8Array(await new Response(clip.body).arrayBuffer())]]).toEqual(['video/mp4', CLIP_BYTES.length, [...CLIP_BYTES]])
+    expect([clip.type, clip.size, [...new Uint8Array(await new Response(clip.body).arrayBuffer())]]).toEqual([
+      'video/mp4',
+      CLIP_BYTES.length,
+      [...CLIP_BYTES],
+    ])
     const broken = clipOf([CLIP_BYTES, new Error('broken off')])
     expect(broken).not.toHaveProperty('size')
     await expect(new Response(broken.body).arrayBuffer()).rejects.toThrow('broken off')

@@ -5,7 +5,24 @@ import { sdapi } from '../../../../adapters/providers/sdapi/images.ts'
 import { drawnPng } from '../../../../adapters/providers/demo/sketch/render.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { imageVendorLaws } from '../../../conformance/vendors.ts'
-import { before, calm, FOX, FOX_EDIT, greyImages, HEIC, KEY, outcome, PNG, readGrey, recorded, refusals, replay, type Seen, setup, standIn } from '../lib/provider_kit.ts'
+import {
+  before,
+  calm,
+  FOX,
+  FOX_EDIT,
+  greyImages,
+  HEIC,
+  KEY,
+  outcome,
+  PNG,
+  readGrey,
+  recorded,
+  refusals,
+  replay,
+  type Seen,
+  setup,
+  standIn,
+} from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'sdapi'
 const SETTINGS = { override_settings: { sd_model_checkpoint: 'model-x' }, override_settings_restore_afterwards: false }
@@ -32,14 +49,27 @@ describe('what sdapi() sends', () => {
       await vendor.generate(FOX, calm())
       return server.seen[0]?.headers.get('authorization')
     }
-    expect([await sent(undefined), await sent(KEY), await sent('ann:secret')]).toEqual([null, `Bearer ${KEY}`, `Basic ${btoa('ann:secret')}`])
+    expect([await sent(undefined), await sent(KEY), await sent('ann:secret')]).toEqual([
+      null,
+      `Bearer ${KEY}`,
+      `Basic ${btoa('ann:secret')}`,
+    ])
   })
 
   test('to edit: img2img with the bare base64 of the image', async () => {
     const { server, vendor } = vendorOn(good, { parameters: { denoising_strength: 0.6, steps: 30 } })
     await vendor.edit?.(FOX_EDIT, calm())
     expect(server.seen[0]?.path).toBe('/sdapi/v1/img2img')
-    expect(server.seen[0]?.json).toEqual({ denoising_strength: 0.6, steps: 30, prompt: FOX.prompt, width: 1024, height: 1024, batch_size: 1, init_images: [PNG], ...SETTINGS })
+    expect(server.seen[0]?.json).toEqual({
+      denoising_strength: 0.6,
+      steps: 30,
+      prompt: FOX.prompt,
+      width: 1024,
+      height: 1024,
+      batch_size: 1,
+      init_images: [PNG],
+      ...SETTINGS,
+    })
   })
 
   test('a mask with the edited part in white, drawn from what is there', async () => {
@@ -56,7 +86,11 @@ describe('what sdapi() sends', () => {
     expect(server.seen[0]?.json.prompt).not.toContain('sd_cpp_extra_args')
   })
 
-  test.each([['HEIC', { images: [HEIC] }], ['a second image', { images: [PIXEL, PIXEL] }], ['a mask that is no PNG', { mask: HEIC }]])('%s is refused before anything is sent', async (_, more) => {
+  test.each([
+    ['HEIC', { images: [HEIC] }],
+    ['a second image', { images: [PIXEL, PIXEL] }],
+    ['a mask that is no PNG', { mask: HEIC }],
+  ])('%s is refused before anything is sent', async (_, more) => {
     const { server, vendor, log } = vendorOn(good)
     expect(await outcome(Promise.resolve(vendor.edit?.({ ...FOX_EDIT, ...more }, calm())), log)).toBe('INVALID_IMAGE')
     expect(server.seen).toEqual([])
@@ -67,13 +101,23 @@ describe('what sdapi() reads', () => {
   test.each([
     ['generated', 1, [{ url: PIXEL }]],
     ['generated_sd_server', 1, [{ url: PIXEL }]],
-    ['generated_two_and_a_grid', 2, [{ url: PIXEL }, { url: expect.stringMatching(/^data:image\/jpeg;base64,\/9j\//) }]],
+    [
+      'generated_two_and_a_grid',
+      2,
+      [{ url: PIXEL }, { url: expect.stringMatching(/^data:image\/jpeg;base64,\/9j\//) }],
+    ],
   ])('%s', async (name, n, images) => {
-    expect(await vendorOn(() => replay(recorded(PROTOCOL, name))).vendor.generate({ ...FOX, n }, calm())).toEqual(images)
+    expect(await vendorOn(() => replay(recorded(PROTOCOL, name))).vendor.generate({ ...FOX, n }, calm())).toEqual(
+      images,
+    )
   })
 })
 
-runLaws('sdapi()', imageVendorLaws, before(sdapi, ({ json }) => Response.json({ images: greyImages(`${json.width}x${json.height}`, json.batch_size) })))
+runLaws(
+  'sdapi()',
+  imageVendorLaws,
+  before(sdapi, ({ json }) => Response.json({ images: greyImages(`${json.width}x${json.height}`, json.batch_size) })),
+)
 
 refusals(PROTOCOL, sdapi, {
   read: ['generated', 'generated_sd_server', 'generated_two_and_a_grid'],
@@ -90,9 +134,12 @@ refusals(PROTOCOL, sdapi, {
 
 describe('whiteMask()', () => {
   test('turns the transparent part of a PNG by another hand white, and the rest black', async () => {
-    const svg = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="30"><rect x="10" width="30" height="30" fill="#c84"/><rect y="20" width="40" height="10" fill="#048"/></svg>'
+    const svg =
+      '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="30"><rect x="10" width="30" height="30" fill="#c84"/><rect y="20" width="40" height="10" fill="#048"/></svg>'
     const { width, height, pixels } = readGrey(Buffer.from(whiteMask(await drawnPng(svg))))
-    const expected = Array.from({ length: 40 * 30 }, (_, index) => (index % 40 < 10 && Math.floor(index / 40) < 20 ? 255 : 0))
+    const expected = Array.from({ length: 40 * 30 }, (_, index) =>
+      index % 40 < 10 && Math.floor(index / 40) < 20 ? 255 : 0,
+    )
     expect([width, height, pixels]).toEqual([40, 30, expected])
   })
 

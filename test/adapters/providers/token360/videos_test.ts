@@ -14,7 +14,14 @@ describe('what resellerVideos() sends', () => {
     expect(await vendor.submit(JOB, calm())).toEqual({ handle: 'vt_1' })
     const [{ method, path, headers, json }] = server.seen as [Seen]
     expect([method, path, headers.get('authorization')]).toEqual(['POST', '/videos', `Bearer ${KEY}`])
-    expect(json).toEqual({ model: 'seedance-2.0', prompt: JOB.prompt, duration: 5, resolution: '720p', generate_audio: false, watermark: false })
+    expect(json).toEqual({
+      model: 'seedance-2.0',
+      prompt: JOB.prompt,
+      duration: 5,
+      resolution: '720p',
+      generate_audio: false,
+      watermark: false,
+    })
   })
 
   test('is frames by their type, and an asset among the references', async () => {
@@ -27,7 +34,10 @@ describe('what resellerVideos() sends', () => {
       duration: 4,
       resolution: '4k',
       aspect_ratio: '9:16',
-      frame_images: [frame('https://pictures.example/first.png', 'first_frame'), frame('https://pictures.example/last.png', 'last_frame')],
+      frame_images: [
+        frame('https://pictures.example/first.png', 'first_frame'),
+        frame('https://pictures.example/last.png', 'last_frame'),
+      ],
       input_references: [
         { type: 'image_url', image_url: { url: 'asset://asset-1' } },
         { type: 'image_url', image_url: { url: 'https://pictures.example/1.png' } },
@@ -47,13 +57,22 @@ describe('what resellerVideos() sends', () => {
   })
 
   test('comes back as a clip by its own name first: a bare URL may be that of the job', async () => {
-    const body = { id: 'vt_1', status: 'completed', url: 'https://api.example/v1/videos/vt_1', content: { video_url: 'https://clips.example/1.mp4' } }
-    expect(await vendorOn(resellerVideos, () => Response.json(body)).vendor.look('vt_1', calm())).toMatchObject({ kind: 'done', url: body.content.video_url })
+    const body = {
+      id: 'vt_1',
+      status: 'completed',
+      url: 'https://api.example/v1/videos/vt_1',
+      content: { video_url: 'https://clips.example/1.mp4' },
+    }
+    expect(await vendorOn(resellerVideos, () => Response.json(body)).vendor.look('vt_1', calm())).toMatchObject({
+      kind: 'done',
+      url: body.content.video_url,
+    })
   })
 
   test('is a seed for the 1.x models alone', async () => {
     const { server, vendor } = vendorOn(resellerVideos, took)
-    for (const model of ['seedance-1.5-pro', 'seedance-2.0', 'seedance-2.0-fast']) await vendor.submit({ ...JOB, model, seed: 7 }, calm())
+    for (const model of ['seedance-1.5-pro', 'seedance-2.0', 'seedance-2.0-fast'])
+      await vendor.submit({ ...JOB, model, seed: 7 }, calm())
     expect(server.seen.map(({ json }) => json.seed)).toEqual([7, undefined, undefined])
   })
 
@@ -69,8 +88,19 @@ readings('reseller_videos', resellerVideos, {
   looked: {
     queued: STATES.queued,
     processing: { ...STATES.running, progress: 61 },
-    completed: { kind: 'done', url: 'https://cdn.token360.example/vt_7c1d.mp4', seconds: 5, tokens: 108_900, requestId: 'job-1' },
-    succeeded_in_content: { kind: 'done', url: 'https://cdn.token360.example/2.mp4', lastFrameUrl: 'https://cdn.token360.example/2.png', requestId: 'job-1' },
+    completed: {
+      kind: 'done',
+      url: 'https://cdn.token360.example/vt_7c1d.mp4',
+      seconds: 5,
+      tokens: 108_900,
+      requestId: 'job-1',
+    },
+    succeeded_in_content: {
+      kind: 'done',
+      url: 'https://cdn.token360.example/2.mp4',
+      lastFrameUrl: 'https://cdn.token360.example/2.png',
+      requestId: 'job-1',
+    },
     completed_in_data: { kind: 'done', url: 'https://cdn.token360.example/3.mp4', seconds: 5, requestId: 'job-1' },
     completed_without_url: STATES.empty,
     failed: STATES.unknown,
@@ -96,8 +126,11 @@ const errorFormat: ErrorFormat = {
   refused: () => ({ status: 400, body: { error: { code: 'InvalidParameter', message: VENDOR_SAYS } } }),
   lost: () => ({ error: { message: VENDOR_SAYS } }),
   state(id, phase) {
-    if (phase === 'done') return { data: { id, status: 'completed', video_url: `https://cdn.token360.example/${id}.mp4` } }
-    return phase === 'failed' ? { id, status: 'failed', error: VENDOR_SAYS } : { id, status: phase === 'queued' ? 'pending' : 'processing' }
+    if (phase === 'done')
+      return { data: { id, status: 'completed', video_url: `https://cdn.token360.example/${id}.mp4` } }
+    return phase === 'failed'
+      ? { id, status: 'failed', error: VENDOR_SAYS }
+      : { id, status: phase === 'queued' ? 'pending' : 'processing' }
   },
 }
 

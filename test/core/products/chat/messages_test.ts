@@ -1,6 +1,11 @@
 /** The messages surface: verbatim on vendors that speak it, converted on all others, and always in the envelopes of its clients (contract 7.1). */
 import { describe, expect, test } from 'bun:test'
-import { type ChatScript, scriptedChat, streamAnswer, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'
+import {
+  type ChatScript,
+  scriptedChat,
+  streamAnswer,
+  wholeAnswer,
+} from '../../../../adapters/providers/scripted/chat.ts'
 import { ApiError, type Fields, rateLimited, type ChatFormat } from '../../../../core/mod.ts'
 import { decodeHeader, encodePayment, kit, ORIGIN, read } from '../../../kit.ts'
 
@@ -9,7 +14,12 @@ const NATIVE = 'vendor-g/chat-4.5-small'
 const NEWEST = 'vendor-g/chat-5.5-large'
 const OTHER = 'vendor-d/chat-5.3'
 const user = (content: unknown = 'Why is the sky blue?') => ({ role: 'user', content })
-const order = (more: Record<string, unknown> = {}) => ({ model: NATIVE, max_tokens: 1_000, messages: [user()], ...more })
+const order = (more: Record<string, unknown> = {}) => ({
+  model: NATIVE,
+  max_tokens: 1_000,
+  messages: [user()],
+  ...more,
+})
 
 /** As Anthropic answers: a signed thinking block, cache counts, and a model id of its own. */
 const ANSWER: Fields = {
@@ -23,24 +33,46 @@ const ANSWER: Fields = {
   ],
   stop_reason: 'end_turn',
   stop_sequence: null,
-  usage: { input_tokens: 10, output_tokens: 5, cache_creation_input_tokens: 0, cache_read_input_tokens: 3, service_tier: 'standard' },
+  usage: {
+    input_tokens: 10,
+    output_tokens: 5,
+    cache_creation_input_tokens: 0,
+    cache_read_input_tokens: 3,
+    service_tier: 'standard',
+  },
 }
 
 const native: ChatScript = async ({ wire }) => (wire === 'messages' ? { kind: 'whole', body: ANSWER } : wholeAnswer())
 
-function shopOf(script: ChatScript = native, { wire = 'messages' as ChatFormat, ...more }: Parameters<typeof kit>[0] & { wire?: ChatFormat } = {}) {
+function shopOf(
+  script: ChatScript = native,
+  { wire = 'messages' as ChatFormat, ...more }: Parameters<typeof kit>[0] & { wire?: ChatFormat } = {},
+) {
   const vendor = scriptedChat(script, { wire })
   const subject = kit({ chatVendor: vendor, ...more })
   const alice = subject.buyer()
   /** A request with headers of the caller's, paid for with whatever the 402 asks. */
   async function post(body: unknown, headers: Record<string, string> = {}) {
     const send = async (more: Record<string, string> = {}) =>
-      subject.shop.fetch(new Request(ORIGIN + path, { method: 'POST', headers: { 'content-type': 'application/json', ...headers, ...more }, body: JSON.stringify(body) }))
+      subject.shop.fetch(
+        new Request(ORIGIN + path, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', ...headers, ...more },
+          body: JSON.stringify(body),
+        }),
+      )
     const first = await send()
     if (first.status !== 402) return first
     return await send({ 'payment-signature': encodePayment(alice.sign(await read(first))) })
   }
-  return { ...subject, vendor, alice, post, ask: (body: unknown) => alice.ask(body, { path }), buy: (body: unknown) => alice.buy(body, { path }) }
+  return {
+    ...subject,
+    vendor,
+    alice,
+    post,
+    ask: (body: unknown) => alice.ask(body, { path }),
+    buy: (body: unknown) => alice.buy(body, { path }),
+  }
 }
 
 describe('on a vendor that speaks messages', () => {
@@ -58,8 +90,21 @@ describe('on a vendor that speaks messages', () => {
       max_tokens: 4_000,
       system: [{ type: 'text', text: 'Be brief.', cache_control: { type: 'ephemeral' } }],
       messages: [
-        user([{ type: 'text', text: 'Look.' }, { type: 'document', source: { type: 'base64', media_type: 'application/pdf', data: 'AAAA' }, citations: { enabled: true } }]),
-        { role: 'assistant', content: [{ type: 'thinking', thinking: 'So.', signature: 'c2ln' }, { type: 'tool_use', id: 'toolu_1', name: 'look', input: {} }] },
+        user([
+          { type: 'text', text: 'Look.' },
+          {
+            type: 'document',
+            source: { type: 'base64', media_type: 'application/pdf', data: 'AAAA' },
+            citations: { enabled: true },
+          },
+        ]),
+        {
+          role: 'assistant',
+          content: [
+            { type: 'thinking', thinking: 'So.', signature: 'c2ln' },
+            { type: 'tool_use', id: 'toolu_1', name: 'look', input: {} },
+          ],
+        },
         user([{ type: 'tool_result', tool_use_id: 'toolu_1', content: [{ type: 'text', text: 'a fox' }] }]),
       ],
       tools: [{ name: 'look', description: 'Looks.', input_schema: { type: 'object' } }],
@@ -90,23 +135,43 @@ describe('on a vendor that speaks messages', () => {
     const response = await post(order({ stream: true }))
     expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/event-stream; charset=utf-8'])
     const text = await response.text()
-    expect(text.split('\n\n').filter((event) => event !== '' && !event.startsWith(':')).map((event) => `${event}\n\n`)).toEqual(events)
+    expect(
+      text
+        .split('\n\n')
+        .filter((event) => event !== '' && !event.startsWith(':'))
+        .map((event) => `${event}\n\n`),
+    ).toEqual(events)
     expect(vendor.orders[0]).toMatchObject({ wire: 'messages', stream: true })
     expect(chain.transfers.length).toBe(1)
   })
 
   test('the headers of the wire go on; keys do not, and are not looked at', async () => {
     const { post, vendor } = shopOf()
-    const headers = { 'anthropic-version': '2023-06-01', 'anthropic-beta': 'context-management-2025-06-27', 'x-api-key': 'service', authorization: 'Bearer anything', 'x-stainless-lang': 'js' }
+    const headers = {
+      'anthropic-version': '2023-06-01',
+      'anthropic-beta': 'context-management-2025-06-27',
+      'x-api-key': 'service',
+      authorization: 'Bearer anything',
+      'x-stainless-lang': 'js',
+    }
     expect((await post(order({ context_management: { edits: [] } }), headers)).status).toBe(200)
-    expect(vendor.orders[0]?.headers).toEqual({ 'anthropic-version': '2023-06-01', 'anthropic-beta': 'context-management-2025-06-27' })
+    expect(vendor.orders[0]?.headers).toEqual({
+      'anthropic-version': '2023-06-01',
+      'anthropic-beta': 'context-management-2025-06-27',
+    })
     expect(vendor.orders[0]?.body.context_management).toEqual({ edits: [] })
   })
 
   test('a key buys nothing: without a payment it is a 402', async () => {
     const { shop } = shopOf()
-    const headers = { 'content-type': 'application/json', 'x-api-key': 'sk-ant-anything', authorization: 'Bearer sk-ant-anything' }
-    expect((await shop.fetch(new Request(ORIGIN + path, { method: 'POST', headers, body: JSON.stringify(order()) }))).status).toBe(402)
+    const headers = {
+      'content-type': 'application/json',
+      'x-api-key': 'sk-ant-anything',
+      authorization: 'Bearer sk-ant-anything',
+    }
+    expect(
+      (await shop.fetch(new Request(ORIGIN + path, { method: 'POST', headers, body: JSON.stringify(order()) }))).status,
+    ).toBe(402)
   })
 
   test('thinking without a budget gets one below max_tokens, as does one that the clamped max_tokens cannot hold; it is left out where there is no room', async () => {
@@ -115,11 +180,23 @@ describe('on a vendor that speaks messages', () => {
       expect((await buy(order(more))).status).toBe(200)
       return vendor.orders.at(-1)?.body.thinking
     }
-    expect(await sent({ max_tokens: 8_000, thinking: { type: 'enabled' } })).toEqual({ type: 'enabled', budget_tokens: 4_000 })
-    expect(await sent({ max_tokens: 1_500, thinking: { type: 'enabled' } })).toEqual({ type: 'enabled', budget_tokens: 1_024 })
+    expect(await sent({ max_tokens: 8_000, thinking: { type: 'enabled' } })).toEqual({
+      type: 'enabled',
+      budget_tokens: 4_000,
+    })
+    expect(await sent({ max_tokens: 1_500, thinking: { type: 'enabled' } })).toEqual({
+      type: 'enabled',
+      budget_tokens: 1_024,
+    })
     expect(await sent({ max_tokens: 1_024, thinking: { type: 'enabled' } })).toBeUndefined()
-    expect(await sent({ max_tokens: 8_000, thinking: { type: 'enabled', budget_tokens: 3_000 } })).toEqual({ type: 'enabled', budget_tokens: 3_000 })
-    expect(await sent({ max_tokens: 128_000, thinking: { type: 'enabled', budget_tokens: 100_000 } })).toEqual({ type: 'enabled', budget_tokens: 32_000 })
+    expect(await sent({ max_tokens: 8_000, thinking: { type: 'enabled', budget_tokens: 3_000 } })).toEqual({
+      type: 'enabled',
+      budget_tokens: 3_000,
+    })
+    expect(await sent({ max_tokens: 128_000, thinking: { type: 'enabled', budget_tokens: 100_000 } })).toEqual({
+      type: 'enabled',
+      budget_tokens: 32_000,
+    })
     expect(await sent({ thinking: { type: 'disabled' } })).toEqual({ type: 'disabled' })
     expect(await sent({ thinking: { type: 'adaptive' } })).toEqual({ type: 'adaptive' })
   })
@@ -128,15 +205,26 @@ describe('on a vendor that speaks messages', () => {
     const { buy, vendor } = shopOf()
     const tools = [{ name: 'look', input_schema: { type: 'object' } }]
     for (const tool_choice of [{ type: 'any' }, { type: 'tool', name: 'look' }]) {
-      expect((await buy(order({ model: NEWEST, temperature: 0.5, top_p: 0.5, top_k: 5, tools, tool_choice }))).status).toBe(200)
-      expect(vendor.orders.at(-1)?.body).toEqual({ max_tokens: 1_000, messages: [user()], tools, tool_choice: { type: 'auto' } } as never)
+      expect(
+        (await buy(order({ model: NEWEST, temperature: 0.5, top_p: 0.5, top_k: 5, tools, tool_choice }))).status,
+      ).toBe(200)
+      expect(vendor.orders.at(-1)?.body).toEqual({
+        max_tokens: 1_000,
+        messages: [user()],
+        tools,
+        tool_choice: { type: 'auto' },
+      } as never)
     }
   })
 
   test('max_tokens is clamped to the ceiling, in the body and in the headers', async () => {
     const { buy, vendor } = shopOf()
     const { headers } = await buy(order({ max_tokens: 1_000_000 }))
-    expect([vendor.orders[0]?.body.max_tokens, headers.get('x-max-tokens-requested'), headers.get('x-max-tokens-effective')]).toEqual([64_000, '1000000', '64000'])
+    expect([
+      vendor.orders[0]?.body.max_tokens,
+      headers.get('x-max-tokens-requested'),
+      headers.get('x-max-tokens-effective'),
+    ]).toEqual([64_000, '1000000', '64000'])
   })
 
   test('both service tiers of the wire are accepted: neither costs more', async () => {
@@ -151,8 +239,28 @@ describe('on a vendor that speaks messages', () => {
 describe('on any other vendor', () => {
   test('a request goes out as chat, and its answer comes back as a message', async () => {
     const toolCalls = [{ id: 'call_1', name: 'look', arguments: { at: 'fox' } }]
-    const { buy, vendor } = shopOf(async () => wholeAnswer({ reasoning: 'Let me look.', toolCalls, usage: { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12, prompt_tokens_details: { cached_tokens: 4 } } }), { wire: 'chat' })
-    const { status, body } = await buy(order({ model: OTHER, system: 'Be brief.', tools: [{ name: 'look', input_schema: { type: 'object' } }], tool_choice: { type: 'any' } }))
+    const { buy, vendor } = shopOf(
+      async () =>
+        wholeAnswer({
+          reasoning: 'Let me look.',
+          toolCalls,
+          usage: {
+            prompt_tokens: 10,
+            completion_tokens: 2,
+            total_tokens: 12,
+            prompt_tokens_details: { cached_tokens: 4 },
+          },
+        }),
+      { wire: 'chat' },
+    )
+    const { status, body } = await buy(
+      order({
+        model: OTHER,
+        system: 'Be brief.',
+        tools: [{ name: 'look', input_schema: { type: 'object' } }],
+        tool_choice: { type: 'any' },
+      }),
+    )
     expect(status).toBe(200)
     expect(vendor.orders[0]).toMatchObject({
       wire: 'chat',
@@ -168,7 +276,10 @@ describe('on any other vendor', () => {
       type: 'message',
       role: 'assistant',
       model: OTHER,
-      content: [{ type: 'thinking', thinking: 'Let me look.' }, { type: 'tool_use', id: 'call_1', name: 'look', input: { at: 'fox' } }],
+      content: [
+        { type: 'thinking', thinking: 'Let me look.' },
+        { type: 'tool_use', id: 'call_1', name: 'look', input: { at: 'fox' } },
+      ],
       stop_reason: 'tool_use',
       stop_sequence: null,
       usage: { input_tokens: 6, output_tokens: 2, cache_read_input_tokens: 4 },
@@ -176,7 +287,11 @@ describe('on any other vendor', () => {
   })
 
   test('reasons to stop are told in the words of the wire', async () => {
-    for (const [finish, stop_reason] of [['stop', 'end_turn'], ['length', 'max_tokens'], ['content_filter', 'end_turn']] as const) {
+    for (const [finish, stop_reason] of [
+      ['stop', 'end_turn'],
+      ['length', 'max_tokens'],
+      ['content_filter', 'end_turn'],
+    ] as const) {
       const { buy } = shopOf(async () => wholeAnswer({ finish }), { wire: 'chat' })
       expect([finish, (await buy(order({ model: OTHER }))).body.stop_reason]).toEqual([finish, stop_reason])
     }
@@ -185,14 +300,28 @@ describe('on any other vendor', () => {
   test('a stream comes back as the events of the wire, closed by message_stop', async () => {
     const { post } = shopOf(undefined as never, { chatVendor: scriptedChat(), wire: 'chat' })
     const text = await (await post(order({ model: OTHER, stream: true }))).text()
-    const names = text.split('\n\n').filter((event) => event.startsWith('event:')).map((event) => event.slice(7, event.indexOf('\n')))
-    expect(names).toEqual(['message_start', 'content_block_start', 'content_block_delta', 'content_block_delta', 'content_block_stop', 'message_delta', 'message_stop'])
+    const names = text
+      .split('\n\n')
+      .filter((event) => event.startsWith('event:'))
+      .map((event) => event.slice(7, event.indexOf('\n')))
+    expect(names).toEqual([
+      'message_start',
+      'content_block_start',
+      'content_block_delta',
+      'content_block_delta',
+      'content_block_stop',
+      'message_delta',
+      'message_stop',
+    ])
   })
 
   test('the quote is that of chat for the same conversation', async () => {
     const { ask, alice } = shopOf()
     const messages = await ask(order({ model: OTHER, system: 'Be very brief.' }))
-    const chat = await alice.ask({ model: OTHER, max_tokens: 1_000, messages: [{ role: 'system', content: 'Be very brief.' }, user()] }, { path: '/api/v1/chat/completions' })
+    const chat = await alice.ask(
+      { model: OTHER, max_tokens: 1_000, messages: [{ role: 'system', content: 'Be very brief.' }, user()] },
+      { path: '/api/v1/chat/completions' },
+    )
     expect(messages.body.accepts[0].amount).toBe(chat.body.accepts[0].amount)
   })
 })
@@ -207,8 +336,11 @@ describe('a refusal', () => {
     ['an unknown model', { model: 'vendor-z/chat-1' }],
     ['context_management without the beta header', { context_management: { edits: [] } }],
     ['a tool that the vendor runs and charges for', { tools: [{ type: 'web_search_20250305', name: 'web_search' }] }],
-    ['a tool of a kind that nobody here knows', { tools: [{ name: 'ok' }, { type: 'mcp_toolset', mcp_server_name: 'x' }] }],
-    ['a tool that looks like one of the caller\'s', { tools: [{ type: 'memory_tool_search_2', name: 'x' }] }],
+    [
+      'a tool of a kind that nobody here knows',
+      { tools: [{ name: 'ok' }, { type: 'mcp_toolset', mcp_server_name: 'x' }] },
+    ],
+    ["a tool that looks like one of the caller's", { tools: [{ type: 'memory_tool_search_2', name: 'x' }] }],
     ['a tool that is null', { tools: [null] }],
     ['the fast mode, which costs more', { speed: 'fast' }],
     ['another place to compute in', { inference_geo: 'us' }],
@@ -216,31 +348,98 @@ describe('a refusal', () => {
     ['an answer form under its old name', { output_format: { type: 'json_schema', schema: {} } }],
     ['an upload into a container', { messages: [user([{ type: 'container_upload', file_id: 'f' }])] }],
     ['a file by its id', { messages: [user([{ type: 'document', source: { type: 'file', file_id: 'f' } }])] }],
-    ['a file by its id, three levels down', { messages: [user([{ type: 'tool_result', tool_use_id: 'a', content: [{ type: 'document', source: { type: 'content', content: [{ type: 'image', source: { type: 'file', file_id: 'f' } }] } }] }])] }],
-    ['a document by its address', { messages: [user([{ type: 'document', source: { type: 'url', url: 'https://example.com/a.pdf' } }])] }],
-    ['a document by its address in the result of a tool', { messages: [user([{ type: 'tool_result', tool_use_id: 'a', content: [{ type: 'document', source: { type: 'url', url: 'https://example.com/a.pdf' } }] }])] }],
+    [
+      'a file by its id, three levels down',
+      {
+        messages: [
+          user([
+            {
+              type: 'tool_result',
+              tool_use_id: 'a',
+              content: [
+                {
+                  type: 'document',
+                  source: { type: 'content', content: [{ type: 'image', source: { type: 'file', file_id: 'f' } }] },
+                },
+              ],
+            },
+          ]),
+        ],
+      },
+    ],
+    [
+      'a document by its address',
+      { messages: [user([{ type: 'document', source: { type: 'url', url: 'https://example.com/a.pdf' } }])] },
+    ],
+    [
+      'a document by its address in the result of a tool',
+      {
+        messages: [
+          user([
+            {
+              type: 'tool_result',
+              tool_use_id: 'a',
+              content: [{ type: 'document', source: { type: 'url', url: 'https://example.com/a.pdf' } }],
+            },
+          ]),
+        ],
+      },
+    ],
     ['a block that is null', { messages: [user([null])] }],
-    ['a block that is null in the result of a tool', { messages: [user([{ type: 'tool_result', tool_use_id: 'a', content: [null] }])] }],
-    ['blocks without an end', { messages: [user(Array.from({ length: 20 }).reduce((inner: unknown) => [{ type: 'tool_result', tool_use_id: 'a', content: inner }], [{ type: 'text', text: 'x' }]))] }],
+    [
+      'a block that is null in the result of a tool',
+      { messages: [user([{ type: 'tool_result', tool_use_id: 'a', content: [null] }])] },
+    ],
+    [
+      'blocks without an end',
+      {
+        messages: [
+          user(
+            Array.from({ length: 20 }).reduce(
+              (inner: unknown) => [{ type: 'tool_result', tool_use_id: 'a', content: inner }],
+              [{ type: 'text', text: 'x' }],
+            ),
+          ),
+        ],
+      },
+    ],
     ['10,001 messages', { messages: Array.from({ length: 10_001 }, () => user('x')) }],
     ['2,001 blocks', { messages: [user(Array.from({ length: 2_001 }, () => ({ type: 'text', text: 'x' })))] }],
     ['two answers', { n: 2 }],
-    ['an image that is none', { messages: [user([{ type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'aGVsbG8=' } }])] }],
+    [
+      'an image that is none',
+      { messages: [user([{ type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'aGVsbG8=' } }])] },
+    ],
   ]
   for (const [name, more] of REFUSED) {
     test(`${name}: 400 in the vendor's envelope, without a code, before any 402`, async () => {
       for (const model of [NATIVE, OTHER]) {
         const { ask, vendor } = shopOf()
         const { status, body } = await ask(order({ model, ...more }))
-        expect([status, body, vendor.orders.length]).toEqual([400, { type: 'error', error: { type: 'invalid_request_error', message: expect.any(String) } }, 0])
+        expect([status, body, vendor.orders.length]).toEqual([
+          400,
+          { type: 'error', error: { type: 'invalid_request_error', message: expect.any(String) } },
+          0,
+        ])
       }
     })
   }
 
-  test('an argument of a tool may say what it likes, and the caller\'s own tools are taken, with pictures by address', async () => {
+  test("an argument of a tool may say what it likes, and the caller's own tools are taken, with pictures by address", async () => {
     const input = { source: { type: 'file', file_id: 'f' }, content: [null] }
-    const messages = [user([{ type: 'image', source: { type: 'url', url: 'https://example.com/a.png' } }]), { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'look', input }] }, user([{ type: 'tool_result', tool_use_id: 'a', content: 'x' }])]
-    const tools = [{ name: 'look' }, { type: 'custom', name: 'x' }, ...['bash_20250124', 'text_editor_20250728', 'computer_20250124', 'memory_20250818'].map((type) => ({ type, name: 'y' }))]
+    const messages = [
+      user([{ type: 'image', source: { type: 'url', url: 'https://example.com/a.png' } }]),
+      { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'look', input }] },
+      user([{ type: 'tool_result', tool_use_id: 'a', content: 'x' }]),
+    ]
+    const tools = [
+      { name: 'look' },
+      { type: 'custom', name: 'x' },
+      ...['bash_20250124', 'text_editor_20250728', 'computer_20250124', 'memory_20250818'].map((type) => ({
+        type,
+        name: 'y',
+      })),
+    ]
     expect((await shopOf().ask(order({ messages, tools, speed: 'standard' }))).status).toBe(402)
   })
 
@@ -252,7 +451,14 @@ describe('a refusal', () => {
   })
 
   test('parameters of chat that this wire does not know are no trap', async () => {
-    for (const more of [{ search_parameters: null }, { search_parameters: 'on' }, { reasoning_effort: 7 }, { max_completion_tokens: -5 }, { response_format: null }, { tools: [] }]) {
+    for (const more of [
+      { search_parameters: null },
+      { search_parameters: 'on' },
+      { reasoning_effort: 7 },
+      { max_completion_tokens: -5 },
+      { response_format: null },
+      { tools: [] },
+    ]) {
       const { status } = await shopOf().ask(order({ model: OTHER, ...more }))
       expect([JSON.stringify(more), [400, 402].includes(status)]).toEqual([JSON.stringify(more), true])
     }
@@ -262,9 +468,20 @@ describe('a refusal', () => {
     const { ask } = shopOf()
     const { status, headers, body } = await ask(order())
     expect(status).toBe(402)
-    expect(body).toMatchObject({ type: 'error', error: { type: 'payment_required', message: expect.stringContaining('Payment Required') }, x402Version: 2, accepts: [{ amount: body.accepts[0].amount }], price: { currency: 'USD' } })
+    expect(body).toMatchObject({
+      type: 'error',
+      error: { type: 'payment_required', message: expect.stringContaining('Payment Required') },
+      x402Version: 2,
+      accepts: [{ amount: body.accepts[0].amount }],
+      price: { currency: 'USD' },
+    })
     expect([body.code, body.error.code]).toEqual([undefined, undefined])
-    for (const header of ['payment-required', 'x-payment-required']) expect(decodeHeader(headers.get(header))).toMatchObject({ x402Version: 2, accepts: body.accepts, error: expect.any(String) })
+    for (const header of ['payment-required', 'x-payment-required'])
+      expect(decodeHeader(headers.get(header))).toMatchObject({
+        x402Version: 2,
+        accepts: body.accepts,
+        error: expect.any(String),
+      })
     expect(headers.get('www-authenticate')).toStartWith('X402 requirements=')
   })
 
@@ -285,11 +502,17 @@ describe('a refusal', () => {
   ]
   for (const [apiError, status, type] of API_ERRORS) {
     test(`${apiError.code} of the vendor is ${status} ${type}, uncharged; the same signed request then succeeds`, async () => {
-      const { alice, ask, chain } = shopOf(async (_, { attempt }) => (attempt === 1 ? Promise.reject(apiError) : { kind: 'whole', body: ANSWER }))
+      const { alice, ask, chain } = shopOf(async (_, { attempt }) =>
+        attempt === 1 ? Promise.reject(apiError) : { kind: 'whole', body: ANSWER },
+      )
       const payment = alice.sign(await ask(order()))
       const failed = await alice.buy(order(), { path, payment })
-      expect([failed.status, failed.body]).toEqual([status, { type: 'error', error: { type, message: expect.any(String) } }])
-      if (status === 429) expect([failed.headers.get('retry-after'), failed.headers.get('x-ratelimit-source')]).toEqual(['9', 'vendor-g'])
+      expect([failed.status, failed.body]).toEqual([
+        status,
+        { type: 'error', error: { type, message: expect.any(String) } },
+      ])
+      if (status === 429)
+        expect([failed.headers.get('retry-after'), failed.headers.get('x-ratelimit-source')]).toEqual(['9', 'vendor-g'])
       expect((await alice.buy(order(), { path, payment })).body).toEqual(ANSWER)
       expect(chain.transfers.length).toBe(1)
     })
@@ -299,12 +522,23 @@ describe('a refusal', () => {
 test('sealed thoughts are part of the quote', async () => {
   const { ask } = shopOf()
   const amount = async (length: number) => {
-    const messages = [user('x'), { role: 'assistant', content: [{ type: 'redacted_thinking', data: 'A'.repeat(length) }, { type: 'text', text: 'x' }] }, user('x')]
+    const messages = [
+      user('x'),
+      {
+        role: 'assistant',
+        content: [
+          { type: 'redacted_thinking', data: 'A'.repeat(length) },
+          { type: 'text', text: 'x' },
+        ],
+      },
+      user('x'),
+    ]
     return Number((await ask(order({ model: NEWEST, messages }))).body.accepts[0].amount)
   }
   expect((await amount(400_000)) - (await amount(4))).toBeGreaterThan(100_000)
 })
 
 test('both spellings of the makers are known, with the maker and without', async () => {
-  for (const model of ['claude-sonnet-4-6', 'anthropic/claude-sonnet-4.6', 'claude-sonnet-4.6']) expect([model, (await shopOf().ask(order({ model }))).status]).toEqual([model, 402])
+  for (const model of ['claude-sonnet-4-6', 'anthropic/claude-sonnet-4.6', 'claude-sonnet-4.6'])
+    expect([model, (await shopOf().ask(order({ model }))).status]).toEqual([model, 402])
 })

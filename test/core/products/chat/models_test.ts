@@ -1,12 +1,24 @@
 import { describe, expect, test } from 'bun:test'
-import { audioRows, catalog, type ChatRow, chatRows, type ChatVendor, imageRows, type VideoRow, videoRows } from '../../../../core/mod.ts'
+import {
+  audioRows,
+  catalog,
+  type ChatRow,
+  chatRows,
+  type ChatVendor,
+  imageRows,
+  type VideoRow,
+  videoRows,
+} from '../../../../core/mod.ts'
 import { scriptedVendor } from '../../../../adapters/providers/scripted/images.ts'
 import { scriptedAudio } from '../../../../adapters/providers/scripted/audio.ts'
 import { scriptedVideo } from '../../../../adapters/providers/scripted/videos.ts'
 import { kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
 
 const chatVendor: ChatVendor = { wire: 'chat', ask: () => Promise.reject(new Error('nothing is asked here')) }
-const get = (options: KitOptions = {}) => kit({ chatVendor, video: scriptedVideo(), audio: scriptedAudio(), ...options }).shop.fetch(new Request(`${ORIGIN}/api/v1/models`))
+const get = (options: KitOptions = {}) =>
+  kit({ chatVendor, video: scriptedVideo(), audio: scriptedAudio(), ...options }).shop.fetch(
+    new Request(`${ORIGIN}/api/v1/models`),
+  )
 const listed = async (options: KitOptions = {}): Promise<any[]> => (await read(await get(options))).body.data
 const entry = async (id: string) => (await listed()).find((model) => model.id === id)
 
@@ -14,7 +26,9 @@ describe('GET /api/v1/models', () => {
   test('lists every row that is not hidden, chat, images, videos and sounds, without payment', async () => {
     const { status, headers, body } = await read(await get())
     expect([status, headers.get('content-type'), body.object]).toEqual([200, 'application/json', 'list'])
-    const shown = [...chatRows, ...imageRows, ...videoRows, ...audioRows].filter(({ hidden }) => !hidden).map(({ id }) => id)
+    const shown = [...chatRows, ...imageRows, ...videoRows, ...audioRows]
+      .filter(({ hidden }) => !hidden)
+      .map(({ id }) => id)
     expect(body.data.map(({ id }: { id: string }) => id)).toEqual(shown)
     expect(shown.length).toBeLessThan(chatRows.length + imageRows.length + videoRows.length + audioRows.length)
   })
@@ -38,7 +52,10 @@ describe('GET /api/v1/models', () => {
 
   test('gives a flat price with its fee inside, and a free model as costing nothing', async () => {
     expect(await entry('vendor-open/qwen3-235b')).toMatchObject({ billing_mode: 'flat', pricing: { flat: 0.002 } })
-    expect(await entry('vendor-open/gpt-oss-120b')).toMatchObject({ billing_mode: 'free', pricing: { input: 0, output: 0 } })
+    expect(await entry('vendor-open/gpt-oss-120b')).toMatchObject({
+      billing_mode: 'free',
+      pricing: { input: 0, output: 0 },
+    })
   })
 
   test('gives images with margin inside, at 1024x1024 or else at the first size', async () => {
@@ -53,7 +70,10 @@ describe('GET /api/v1/models', () => {
       billing_mode: 'per_image',
       pricing: { per_image: 0.021, transaction_fee: 0.001 },
     })
-    expect(await entry('vendor-d/image-cv4')).toMatchObject({ description: 'Generates images.', pricing: { per_image: 0.01575 } })
+    expect(await entry('vendor-d/image-cv4')).toMatchObject({
+      description: 'Generates images.',
+      pricing: { per_image: 0.01575 },
+    })
     const [image] = imageRows
     if (!image) throw new Error('an empty catalog')
     const images = [{ ...image, sizes: image.sizes.slice(1) }]
@@ -87,7 +107,15 @@ describe('GET /api/v1/models', () => {
   })
 
   test('gives videos that are billed by the token as such, with what a second at 720p comes to', async () => {
-    expect(await entry('vendor-e/video-2.5')).toMatchObject({ billing_mode: 'per_token', pricing: { per_million_tokens: 14.549325, per_second: 0.31557485925, default_duration_seconds: 5, max_duration_seconds: 30 } })
+    expect(await entry('vendor-e/video-2.5')).toMatchObject({
+      billing_mode: 'per_token',
+      pricing: {
+        per_million_tokens: 14.549325,
+        per_second: 0.31557485925,
+        default_duration_seconds: 5,
+        max_duration_seconds: 30,
+      },
+    })
   })
 
   test('gives sounds by the character with margin inside, by the estimated second without, by the sound and by the track', async () => {
@@ -102,30 +130,70 @@ describe('GET /api/v1/models', () => {
       billing_mode: 'per_character',
       pricing: { per_1k_chars: 0.0525, transaction_fee: 0.001, max_input_chars: 40_000 },
     })
-    expect(await entry('bytedance/seed-audio-1.0')).toMatchObject({ billing_mode: 'per_second', pricing: { per_second: 0.003, max_input_chars: 3_000, max_output_seconds: 120 } })
-    expect(await entry('elevenlabs/sound-effects')).toMatchObject({ categories: ['sound-effects'], billing_mode: 'per_generation', pricing: { per_generation: 0.0525, transaction_fee: 0.001 } })
-    expect(await entry('minimax/music-2.5+')).toMatchObject({ categories: ['audio', 'music'], billing_mode: 'per_track', pricing: { per_track: 0.1575, transaction_fee: 0.001 } })
+    expect(await entry('bytedance/seed-audio-1.0')).toMatchObject({
+      billing_mode: 'per_second',
+      pricing: { per_second: 0.003, max_input_chars: 3_000, max_output_seconds: 120 },
+    })
+    expect(await entry('elevenlabs/sound-effects')).toMatchObject({
+      categories: ['sound-effects'],
+      billing_mode: 'per_generation',
+      pricing: { per_generation: 0.0525, transaction_fee: 0.001 },
+    })
+    expect(await entry('minimax/music-2.5+')).toMatchObject({
+      categories: ['audio', 'music'],
+      billing_mode: 'per_track',
+      pricing: { per_track: 0.1575, transaction_fee: 0.001 },
+    })
   })
 
   test('leaves out videos that are hidden or retired', async () => {
     const [first, second, ...rest] = videoRows
     if (!first || !second) throw new Error('an empty catalog')
     const video = [{ ...first, hidden: true }, { ...second, retired: true }, ...rest]
-    expect((await listed({ catalog: catalog({ images: [], chat: [], video, audio: [] }) })).map(({ id }) => id)).toEqual(rest.map(({ id }) => id))
+    expect(
+      (await listed({ catalog: catalog({ images: [], chat: [], video, audio: [] }) })).map(({ id }) => id),
+    ).toEqual(rest.map(({ id }) => id))
   })
 
   test('leaves out what the operator has not configured', async () => {
-    const vendors = { chat: ({ vendor }: ChatRow) => (vendor === 'embedded' ? chatVendor : undefined), images: () => undefined, video: () => undefined, audio: () => undefined }
-    expect((await listed({ ports: { vendors } })).map(({ id }) => id)).toEqual(['farebox/parrot', 'farebox/parrot-free'])
-    expect(await listed({ ports: { vendors: { chat: () => undefined, images: () => undefined, video: ({ family }: VideoRow) => (family === 'e' ? scriptedVideo() : undefined), audio: () => undefined } } })).toHaveLength(5)
-    expect(await listed({ ports: { vendors: { chat: () => undefined, images: () => undefined, video: () => undefined, audio: () => undefined } } })).toEqual([])
+    const vendors = {
+      chat: ({ vendor }: ChatRow) => (vendor === 'embedded' ? chatVendor : undefined),
+      images: () => undefined,
+      video: () => undefined,
+      audio: () => undefined,
+    }
+    expect((await listed({ ports: { vendors } })).map(({ id }) => id)).toEqual([
+      'farebox/parrot',
+      'farebox/parrot-free',
+    ])
+    expect(
+      await listed({
+        ports: {
+          vendors: {
+            chat: () => undefined,
+            images: () => undefined,
+            video: ({ family }: VideoRow) => (family === 'e' ? scriptedVideo() : undefined),
+            audio: () => undefined,
+          },
+        },
+      }),
+    ).toHaveLength(5)
+    expect(
+      await listed({
+        ports: {
+          vendors: { chat: () => undefined, images: () => undefined, video: () => undefined, audio: () => undefined },
+        },
+      }),
+    ).toEqual([])
   })
 
   test('asks for each vendor once, however often it is called', async () => {
     let asked = 0
     const vendors = { chat: () => void asked++, images: () => scriptedVendor() }
     const { shop } = kit({ ports: { vendors } })
-    const answers = await Promise.all([1, 2, 3].map(async () => await (await shop.fetch(new Request(`${ORIGIN}/api/v1/models`))).text()))
+    const answers = await Promise.all(
+      [1, 2, 3].map(async () => await (await shop.fetch(new Request(`${ORIGIN}/api/v1/models`))).text()),
+    )
     expect(new Set(answers).size).toBe(1)
     expect(asked).toBe(chatRows.filter(({ hidden }) => !hidden).length)
   })

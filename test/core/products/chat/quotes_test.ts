@@ -23,7 +23,8 @@ function shopOf() {
   return { ...subject, vendor, alice: subject.buyer() }
 }
 
-const inDollars = (micro: string): string => `${micro.padStart(7, '0').slice(0, -6)}.${micro.padStart(7, '0').slice(-6)}`
+const inDollars = (micro: string): string =>
+  `${micro.padStart(7, '0').slice(0, -6)}.${micro.padStart(7, '0').slice(-6)}`
 
 describe('a quote that was worked out by hand', () => {
   for (const vector of vectors.quotes.filter(({ micro_usdc }) => micro_usdc !== null)) {
@@ -35,14 +36,16 @@ describe('a quote that was worked out by hand', () => {
       const challenge = await alice.ask(body, { path: COMPLETIONS })
       expect(challenge.status).toBe(402)
       expect(challenge.body.accepts[0].amount).toBe(amount)
-      for (const header of ['payment-required', 'x-payment-required']) expect(decodeHeader(challenge.headers.get(header)).accepts[0].amount).toBe(amount)
+      for (const header of ['payment-required', 'x-payment-required'])
+        expect(decodeHeader(challenge.headers.get(header)).accepts[0].amount).toBe(amount)
       expect(challenge.body.price).toEqual({ amount: inDollars(amount), currency: 'USD' })
       expect(challenge.body.accepts[0].maxTimeoutSeconds).toBe(300)
 
       const estimate = await alice.ask(body, { path: ESTIMATE })
       expect(estimate.body).toMatchObject({ model: vector.row, price: { amount: inDollars(amount), currency: 'USD' } })
       expect(estimate.body.estimate.max_tokens).toBe(vector.max_tokens)
-      if (vectors.rows[vector.row as keyof typeof vectors.rows].mode === 'paid' && !('tools' in vector.body)) expect(estimate.body.estimate.prompt_tokens).toBe(vector.prompt_tokens)
+      if (vectors.rows[vector.row as keyof typeof vectors.rows].mode === 'paid' && !('tools' in vector.body))
+        expect(estimate.body.estimate.prompt_tokens).toBe(vector.prompt_tokens)
       expect(vendor.orders).toEqual([])
 
       const bought = await alice.buy(body, { path: COMPLETIONS, payment: alice.sign(challenge) })
@@ -50,7 +53,9 @@ describe('a quote that was worked out by hand', () => {
       expect(chain.transfers.map(({ value }) => String(value))).toEqual([amount])
       expect(decodeHeader(bought.headers.get('payment-response'))).toMatchObject({ success: true, payer: alice.wallet })
       expect(bought.headers.get('x-payment-receipt')).toBe(chain.transfers[0]?.transaction ?? '')
-      expect(vendor.orders.map(({ body: sent }) => [sent.max_tokens, sent.reasoning_effort ?? null])).toEqual([[vector.max_tokens, vector.effort_sent]])
+      expect(vendor.orders.map(({ body: sent }) => [sent.max_tokens, sent.reasoning_effort ?? null])).toEqual([
+        [vector.max_tokens, vector.effort_sent],
+      ])
     })
   }
 
@@ -59,7 +64,11 @@ describe('a quote that was worked out by hand', () => {
       const { alice, chain, vendor } = shopOf()
       const body = bodyOf(vector)
       const estimate = await alice.ask(body, { path: ESTIMATE })
-      expect(estimate.body).toMatchObject({ model: vector.row, billing_mode: 'free', price: { amount: '0.000000', currency: 'USD' } })
+      expect(estimate.body).toMatchObject({
+        model: vector.row,
+        billing_mode: 'free',
+        price: { amount: '0.000000', currency: 'USD' },
+      })
       const answer = await alice.ask(body, { path: COMPLETIONS })
       expect([answer.status, answer.headers.get('x-free-model'), answer.body.model]).toEqual([200, 'true', vector.row])
       expect(vendor.orders.map(({ body: sent }) => sent.max_tokens)).toEqual([vector.max_tokens])
@@ -81,7 +90,13 @@ test('a 402 asks nothing of storage, and nothing of the chain', async () => {
   const asked: string[] = []
   const { buyer } = kit({
     chatVendor: scriptedChat(),
-    wrap: (ports) => ({ ...ports, storage: new Proxy(ports.storage, { get: (target, verb: 'getCall') => (id: string) => (asked.push(verb), target[verb](id)) }), chain: { ...ports.chain, verify: () => Promise.reject(new Error('asked')) } }),
+    wrap: (ports) => ({
+      ...ports,
+      storage: new Proxy(ports.storage, {
+        get: (target, verb: 'getCall') => (id: string) => (asked.push(verb), target[verb](id)),
+      }),
+      chain: { ...ports.chain, verify: () => Promise.reject(new Error('asked')) },
+    }),
   })
   await buyer().ask({ model: 'farebox/parrot', messages: [{ role: 'user', content: 'word' }] }, { path: COMPLETIONS })
   expect(asked).toEqual([])

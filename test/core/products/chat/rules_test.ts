@@ -30,7 +30,13 @@ function shopOf(more: Parameters<typeof kit>[0] = {}) {
     async refused(body: Record<string, unknown>, path = COMPLETIONS) {
       const answer = await alice.ask({ messages: [user()], ...body }, { path })
       expect(vendor.orders).toEqual([])
-      return { status: answer.status, code: answer.body.code ?? null, param: answer.body.error?.param ?? null, message: answer.body.message as string, body: answer.body }
+      return {
+        status: answer.status,
+        code: answer.body.code ?? null,
+        param: answer.body.error?.param ?? null,
+        message: answer.body.message as string,
+        body: answer.body,
+      }
     },
   }
 }
@@ -39,9 +45,24 @@ const words = (count: number) => Array.from({ length: count }, () => 'word').joi
 
 describe('what is forwarded', () => {
   test('parameters that nobody here knows go to the vendor as they came', async () => {
-    const unknown = { seed: 7, logprobs: true, top_logprobs: 3, top_k: 40, user: 'u-1', metadata: { a: [1, { b: null }] }, stop: ['x'], top_p: 0.5, temperature: 0.2, n: 2 }
+    const unknown = {
+      seed: 7,
+      logprobs: true,
+      top_logprobs: 3,
+      top_k: 40,
+      user: 'u-1',
+      metadata: { a: [1, { b: null }] },
+      stop: ['x'],
+      top_p: 0.5,
+      temperature: 0.2,
+      n: 2,
+    }
     const { sent } = shopOf()
-    expect(await sent({ model: 'vendor-d/chat-5.3', ...unknown })).toEqual({ ...unknown, messages: [user()], max_tokens: 8192 })
+    expect(await sent({ model: 'vendor-d/chat-5.3', ...unknown })).toEqual({
+      ...unknown,
+      messages: [user()],
+      max_tokens: 8192,
+    })
   })
 
   test('stream_options is never forwarded, and neither are model and stream: the vendor writes them', async () => {
@@ -56,7 +77,12 @@ describe('what is forwarded', () => {
     const messages = [
       { role: 'system', content: 'Be brief.' },
       { role: 'user', content: [{ type: 'text', text: 'Look.', cache_control: { type: 'ephemeral' } }] },
-      { role: 'assistant', content: null, reasoning_content: 'I look.', tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'look', arguments: '{}' } }] },
+      {
+        role: 'assistant',
+        content: null,
+        reasoning_content: 'I look.',
+        tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'look', arguments: '{}' } }],
+      },
       { role: 'tool', tool_call_id: 'call_1', name: 'look', content: 'a fox' },
       { role: 'function', name: 'look', content: 'a fox' },
       { role: 'user', content: 'And?', mood: 'curious' },
@@ -72,7 +98,18 @@ describe('what is forwarded', () => {
 
   test('an optional null is as good as absent', async () => {
     const { ask, vendor } = shopOf()
-    const nulls = { max_tokens: null, temperature: null, tools: null, tool_choice: null, response_format: null, reasoning_effort: null, thinking: null, search_parameters: null, stop: null, stream: null }
+    const nulls = {
+      max_tokens: null,
+      temperature: null,
+      tools: null,
+      tool_choice: null,
+      response_format: null,
+      reasoning_effort: null,
+      thinking: null,
+      search_parameters: null,
+      stop: null,
+      stream: null,
+    }
     expect((await ask({ model: FREE, messages: [user()], ...nulls })).status).toBe(200)
     expect(vendor.orders[0]?.body).toEqual({ messages: [user()], max_tokens: 8192 })
   })
@@ -82,18 +119,53 @@ describe('what is refused before anybody pays', () => {
   type Case = readonly [string, Record<string, unknown>, string, string | null]
   const texts = (count: number) => Array.from({ length: count }, () => ({ type: 'text', text: 'x' }))
   const cases: readonly Case[] = [
-    ['only system messages', { messages: [{ role: 'system', content: 'Be brief.' }] }, 'EMPTY_CONVERSATION', 'messages'],
-    ['only developer messages', { messages: [{ role: 'developer', content: 'Be brief.' }] }, 'EMPTY_CONVERSATION', 'messages'],
+    [
+      'only system messages',
+      { messages: [{ role: 'system', content: 'Be brief.' }] },
+      'EMPTY_CONVERSATION',
+      'messages',
+    ],
+    [
+      'only developer messages',
+      { messages: [{ role: 'developer', content: 'Be brief.' }] },
+      'EMPTY_CONVERSATION',
+      'messages',
+    ],
     ['no messages', { messages: [] }, 'EMPTY_CONVERSATION', 'messages'],
     ['messages that are no array', { messages: 'Hello' }, 'INVALID_REQUEST_BODY', 'messages'],
     ['a message without a role', { messages: [{ content: 'Hello' }] }, 'INVALID_REQUEST_BODY', 'messages.0.role'],
-    ['a role that is none', { messages: [{ role: 'robot', content: 'Hello' }] }, 'INVALID_REQUEST_BODY', 'messages.0.role'],
+    [
+      'a role that is none',
+      { messages: [{ role: 'robot', content: 'Hello' }] },
+      'INVALID_REQUEST_BODY',
+      'messages.0.role',
+    ],
     ['a user without content', { messages: [{ role: 'user' }] }, 'INVALID_REQUEST_BODY', 'messages.0.content'],
     ['a user whose content is null', { messages: [user(null)] }, 'INVALID_REQUEST_BODY', 'messages.0.content'],
     ['a number as content', { messages: [user(7)] }, 'INVALID_REQUEST_BODY', 'messages.0.content'],
-    ['a text part without text', { messages: [user([{ type: 'text' }])] }, 'INVALID_REQUEST_BODY', 'messages.0.content.0.text'],
-    ['a tool message without tool_call_id', { messages: [user(), { role: 'tool', content: 'a fox' }] }, 'INVALID_REQUEST_BODY', 'messages.1.tool_call_id'],
-    ['a tool call without a name', { messages: [user(), { role: 'assistant', content: null, tool_calls: [{ id: 'c', function: { arguments: '' } }] }] }, 'INVALID_REQUEST_BODY', null],
+    [
+      'a text part without text',
+      { messages: [user([{ type: 'text' }])] },
+      'INVALID_REQUEST_BODY',
+      'messages.0.content.0.text',
+    ],
+    [
+      'a tool message without tool_call_id',
+      { messages: [user(), { role: 'tool', content: 'a fox' }] },
+      'INVALID_REQUEST_BODY',
+      'messages.1.tool_call_id',
+    ],
+    [
+      'a tool call without a name',
+      {
+        messages: [
+          user(),
+          { role: 'assistant', content: null, tool_calls: [{ id: 'c', function: { arguments: '' } }] },
+        ],
+      },
+      'INVALID_REQUEST_BODY',
+      null,
+    ],
     ['max_tokens of 0', { max_tokens: 0 }, 'INVALID_REQUEST_BODY', 'max_tokens'],
     ['max_tokens of a half', { max_tokens: 0.5 }, 'INVALID_REQUEST_BODY', 'max_tokens'],
     ['max_completion_tokens below 0', { max_completion_tokens: -1 }, 'INVALID_REQUEST_BODY', 'max_completion_tokens'],
@@ -101,7 +173,12 @@ describe('what is refused before anybody pays', () => {
     ['temperature below 0', { temperature: -0.1 }, 'INVALID_REQUEST_BODY', 'temperature'],
     ['top_p above 1', { top_p: 1.1 }, 'INVALID_REQUEST_BODY', 'top_p'],
     ['stream that is a text', { stream: 'yes' }, 'INVALID_REQUEST_BODY', 'stream'],
-    ['a tool that the vendor runs and charges for', { tools: [FUNCTION, { type: 'web_search_20250305', name: 'web_search' }] }, 'INVALID_PARAMETER', 'tools.1.type'],
+    [
+      'a tool that the vendor runs and charges for',
+      { tools: [FUNCTION, { type: 'web_search_20250305', name: 'web_search' }] },
+      'INVALID_PARAMETER',
+      'tools.1.type',
+    ],
     ['tools that are no array', { tools: {} }, 'INVALID_REQUEST_BODY', 'tools'],
     ['a tool without a type', { tools: [{}] }, 'INVALID_REQUEST_BODY', 'tools.0.type'],
     ['a tool_choice that is a number', { tool_choice: 1 }, 'INVALID_REQUEST_BODY', 'tool_choice'],
@@ -113,32 +190,145 @@ describe('what is refused before anybody pays', () => {
     ['the effort max outside the six-series', { reasoning_effort: 'max' }, 'INVALID_PARAMETER', 'reasoning_effort'],
     ['thinking without a type', { thinking: { budget_tokens: 1000 } }, 'INVALID_REQUEST_BODY', 'thinking.type'],
     ['prompt_cache that is a text', { prompt_cache: 'yes' }, 'INVALID_REQUEST_BODY', 'prompt_cache'],
-    ['51 search results', { search_parameters: { max_search_results: 51 } }, 'INVALID_REQUEST_BODY', 'search_parameters.max_search_results'],
-    ['a search mode that is none', { search_parameters: { mode: 'maybe' } }, 'INVALID_REQUEST_BODY', 'search_parameters.mode'],
-    ['a search from yesterday', { search_parameters: { from_date: 'yesterday' } }, 'INVALID_REQUEST_BODY', 'search_parameters.from_date'],
+    [
+      '51 search results',
+      { search_parameters: { max_search_results: 51 } },
+      'INVALID_REQUEST_BODY',
+      'search_parameters.max_search_results',
+    ],
+    [
+      'a search mode that is none',
+      { search_parameters: { mode: 'maybe' } },
+      'INVALID_REQUEST_BODY',
+      'search_parameters.mode',
+    ],
+    [
+      'a search from yesterday',
+      { search_parameters: { from_date: 'yesterday' } },
+      'INVALID_REQUEST_BODY',
+      'search_parameters.from_date',
+    ],
     ['a search where there is none', { search_parameters: { mode: 'on' } }, 'INVALID_PARAMETER', 'search_parameters'],
     ['a search of no mode where there is none', { search_parameters: {} }, 'INVALID_PARAMETER', 'search_parameters'],
     ['a service tier that costs more', { service_tier: 'priority' }, 'INVALID_PARAMETER', 'service_tier'],
-    ...['web_search_options', 'plugins', 'models', 'route', 'provider', 'mcp_servers', 'container', 'inference_geo', 'prediction', 'audio', 'output_config', 'context_management', 'cachedContent', 'preset', 'deferred'].map((name): Case => [`${name}, which costs extra or chooses for itself`, { [name]: { any: 1 } }, 'INVALID_PARAMETER', name]),
+    ...[
+      'web_search_options',
+      'plugins',
+      'models',
+      'route',
+      'provider',
+      'mcp_servers',
+      'container',
+      'inference_geo',
+      'prediction',
+      'audio',
+      'output_config',
+      'context_management',
+      'cachedContent',
+      'preset',
+      'deferred',
+    ].map((name): Case => [
+      `${name}, which costs extra or chooses for itself`,
+      { [name]: { any: 1 } },
+      'INVALID_PARAMETER',
+      name,
+    ]),
     ['the fast mode', { speed: 'fast' }, 'INVALID_PARAMETER', 'speed'],
     ['an answer in sound', { modalities: ['text', 'audio'] }, 'INVALID_PARAMETER', 'modalities'],
     ['an answer that the vendor stores', { store: true }, 'INVALID_PARAMETER', 'store'],
-    ['settings of another wire that cost extra', { generationConfig: { response_modalities: ['IMAGE'] } }, 'INVALID_PARAMETER', 'generationConfig.responseModalities'],
-    ['an earlier sound by its id', { messages: [user(), { role: 'assistant', content: 'x', audio: { id: 'audio_1' } }] }, 'INVALID_PARAMETER', 'messages.1.audio'],
-    ['a part that is null', { messages: [user([{ type: 'text', text: 'x' }, null])] }, 'INVALID_REQUEST_BODY', 'messages.0.content'],
-    ['a part that nobody here knows', { messages: [user([{ type: 'text', text: 'x' }, { type: 'document', source: { type: 'url', url: 'https://example.com/a.pdf' } }])] }, 'INVALID_PARAMETER', 'messages.0.content.1.type'],
-    ['a part that is run by the vendor', { messages: [user([{ type: 'container_upload', file_id: 'f' }])] }, 'INVALID_PARAMETER', 'messages.0.content.0.type'],
-    ['a file by its id', { messages: [user([{ type: 'file', file: { file_id: 'file-1' } }])] }, 'INVALID_PARAMETER', 'messages.0.content.0.file.file_id'],
-    ['a file by its address', { messages: [user([{ type: 'file', file: { file_url: 'https://example.com/a.pdf' } }])] }, 'INVALID_PARAMETER', 'messages.0.content.0.file.file_url'],
-    ['an address for the data of a file', { messages: [user([{ type: 'file', file: { file_data: 'https://example.com/a.pdf' } }])] }, 'INVALID_PARAMETER', 'messages.0.content.0.file.file_data'],
-    ['an address for a sound', { messages: [user([{ type: 'input_audio', input_audio: { data: 'gs://a/b', format: 'wav' } }])] }, 'INVALID_PARAMETER', 'messages.0.content.0.input_audio.data'],
+    [
+      'settings of another wire that cost extra',
+      { generationConfig: { response_modalities: ['IMAGE'] } },
+      'INVALID_PARAMETER',
+      'generationConfig.responseModalities',
+    ],
+    [
+      'an earlier sound by its id',
+      { messages: [user(), { role: 'assistant', content: 'x', audio: { id: 'audio_1' } }] },
+      'INVALID_PARAMETER',
+      'messages.1.audio',
+    ],
+    [
+      'a part that is null',
+      { messages: [user([{ type: 'text', text: 'x' }, null])] },
+      'INVALID_REQUEST_BODY',
+      'messages.0.content',
+    ],
+    [
+      'a part that nobody here knows',
+      {
+        messages: [
+          user([
+            { type: 'text', text: 'x' },
+            { type: 'document', source: { type: 'url', url: 'https://example.com/a.pdf' } },
+          ]),
+        ],
+      },
+      'INVALID_PARAMETER',
+      'messages.0.content.1.type',
+    ],
+    [
+      'a part that is run by the vendor',
+      { messages: [user([{ type: 'container_upload', file_id: 'f' }])] },
+      'INVALID_PARAMETER',
+      'messages.0.content.0.type',
+    ],
+    [
+      'a file by its id',
+      { messages: [user([{ type: 'file', file: { file_id: 'file-1' } }])] },
+      'INVALID_PARAMETER',
+      'messages.0.content.0.file.file_id',
+    ],
+    [
+      'a file by its address',
+      { messages: [user([{ type: 'file', file: { file_url: 'https://example.com/a.pdf' } }])] },
+      'INVALID_PARAMETER',
+      'messages.0.content.0.file.file_url',
+    ],
+    [
+      'an address for the data of a file',
+      { messages: [user([{ type: 'file', file: { file_data: 'https://example.com/a.pdf' } }])] },
+      'INVALID_PARAMETER',
+      'messages.0.content.0.file.file_data',
+    ],
+    [
+      'an address for a sound',
+      { messages: [user([{ type: 'input_audio', input_audio: { data: 'gs://a/b', format: 'wav' } }])] },
+      'INVALID_PARAMETER',
+      'messages.0.content.0.input_audio.data',
+    ],
     ['a tool that is null', { tools: [null] }, 'INVALID_REQUEST_BODY', 'tools.0'],
-    ['a tool whose function is a text', { tools: [{ type: 'function', function: 'look' }] }, 'INVALID_REQUEST_BODY', 'tools.0.function'],
+    [
+      'a tool whose function is a text',
+      { tools: [{ type: 'function', function: 'look' }] },
+      'INVALID_REQUEST_BODY',
+      'tools.0.function',
+    ],
     ['a legacy function that is null', { functions: [null] }, 'INVALID_REQUEST_BODY', 'functions.0'],
-    ['10,001 messages', { messages: Array.from({ length: 10_001 }, () => user('x')) }, 'INVALID_REQUEST_BODY', 'messages'],
-    ['2,001 parts in a message', { messages: [user(), user(texts(2_001))] }, 'INVALID_REQUEST_BODY', 'messages.1.content'],
-    ['20,001 parts in all', { messages: Array.from({ length: 11 }, () => user(texts(1_900))) }, 'INVALID_REQUEST_BODY', 'messages.10.content'],
-    ['513 tools of both kinds', { tools: Array.from({ length: 512 }, () => FUNCTION), functions: [FUNCTION.function] }, 'INVALID_REQUEST_BODY', 'tools'],
+    [
+      '10,001 messages',
+      { messages: Array.from({ length: 10_001 }, () => user('x')) },
+      'INVALID_REQUEST_BODY',
+      'messages',
+    ],
+    [
+      '2,001 parts in a message',
+      { messages: [user(), user(texts(2_001))] },
+      'INVALID_REQUEST_BODY',
+      'messages.1.content',
+    ],
+    [
+      '20,001 parts in all',
+      { messages: Array.from({ length: 11 }, () => user(texts(1_900))) },
+      'INVALID_REQUEST_BODY',
+      'messages.10.content',
+    ],
+    [
+      '513 tools of both kinds',
+      { tools: Array.from({ length: 512 }, () => FUNCTION), functions: [FUNCTION.function] },
+      'INVALID_REQUEST_BODY',
+      'tools',
+    ],
     ['no model', { model: undefined }, 'INVALID_REQUEST_BODY', 'model'],
     ['a model that is a number', { model: 7 }, 'INVALID_REQUEST_BODY', 'model'],
   ]
@@ -148,7 +338,11 @@ describe('what is refused before anybody pays', () => {
       const refusal = await refused({ model: 'vendor-d/chat-5.3', ...more })
       expect([refusal.status, refusal.code]).toEqual([400, code])
       if (param !== null) expect(refusal.param).toBe(param)
-      if (code === 'INVALID_REQUEST_BODY') expect(refusal.body.details[0]).toEqual({ path: expect.stringContaining(refusal.param), message: expect.any(String) })
+      if (code === 'INVALID_REQUEST_BODY')
+        expect(refusal.body.details[0]).toEqual({
+          path: expect.stringContaining(refusal.param),
+          message: expect.any(String),
+        })
     })
   }
 
@@ -156,7 +350,11 @@ describe('what is refused before anybody pays', () => {
     const { refused } = shopOf()
     const { body } = await refused({ model: 'vendor-d/chat-5.3', reasoning_effort: 'extreme' })
     const message = 'reasoning_effort: must be one of none, minimal, low, medium, high, xhigh, max, got "extreme".'
-    expect(body).toEqual({ error: { message, type: 'invalid_request_error', code: 'INVALID_PARAMETER', param: 'reasoning_effort' }, message, code: 'INVALID_PARAMETER' })
+    expect(body).toEqual({
+      error: { message, type: 'invalid_request_error', code: 'INVALID_PARAMETER', param: 'reasoning_effort' },
+      message,
+      code: 'INVALID_PARAMETER',
+    })
   })
 
   test('several mistakes are told at once', async () => {
@@ -167,9 +365,19 @@ describe('what is refused before anybody pays', () => {
 
   test('a body that is no JSON, or no object', async () => {
     const { shop } = shopOf()
-    const post = async (body: string, type = 'application/json') => read(await shop.fetch(new Request(ORIGIN + COMPLETIONS, { method: 'POST', headers: { 'content-type': type }, body })))
+    const post = async (body: string, type = 'application/json') =>
+      read(
+        await shop.fetch(
+          new Request(ORIGIN + COMPLETIONS, { method: 'POST', headers: { 'content-type': type }, body }),
+        ),
+      )
     const broken = await post('{"model":')
-    expect([broken.status, broken.body.code, broken.body.error.code, broken.body.error.type]).toEqual([400, 'INVALID_JSON', 'INVALID_JSON', 'invalid_request_error'])
+    expect([broken.status, broken.body.code, broken.body.error.code, broken.body.error.type]).toEqual([
+      400,
+      'INVALID_JSON',
+      'INVALID_JSON',
+      'invalid_request_error',
+    ])
     expect((await post('[]')).body.code).toBe('INVALID_REQUEST_BODY')
     expect((await post('null')).body.code).toBe('INVALID_REQUEST_BODY')
     expect((await post('{}', 'text/plain')).body.code).toBe('INVALID_REQUEST_BODY')
@@ -184,7 +392,15 @@ describe('what is refused before anybody pays', () => {
   test('what is nested deeper than anything means is refused, not written out', async () => {
     const deep = `{"model":"${FREE}","messages":[{"role":"user","content":"Hello"}],"x":${'['.repeat(5_000)}${']'.repeat(5_000)}}`
     const { shop } = shopOf()
-    const { status, body } = await read(await shop.fetch(new Request(ORIGIN + COMPLETIONS, { method: 'POST', headers: { 'content-type': 'application/json' }, body: deep })))
+    const { status, body } = await read(
+      await shop.fetch(
+        new Request(ORIGIN + COMPLETIONS, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: deep,
+        }),
+      ),
+    )
     expect([status, body.code]).toEqual([400, 'INVALID_REQUEST_BODY'])
   })
 
@@ -221,10 +437,20 @@ describe('models and paths', () => {
   })
 
   test('an alias is answered under the public id, in dotted and in dashed spelling', async () => {
-    for (const model of ['anthropic/claude-opus-5.5', 'anthropic/claude-opus-5-5', 'claude-opus-5.5', 'claude-opus-5-5', 'vendor-g/chat-5.5-large']) {
+    for (const model of [
+      'anthropic/claude-opus-5.5',
+      'anthropic/claude-opus-5-5',
+      'claude-opus-5.5',
+      'claude-opus-5-5',
+      'vendor-g/chat-5.5-large',
+    ]) {
       const { alice, vendor } = shopOf()
       const { body } = await alice.buy({ model, messages: [user()] }, { path: COMPLETIONS })
-      expect([model, body.model, vendor.orders[0]?.model]).toEqual([model, 'vendor-g/chat-5.5-large', 'claude-opus-5-5'])
+      expect([model, body.model, vendor.orders[0]?.model]).toEqual([
+        model,
+        'vendor-g/chat-5.5-large',
+        'claude-opus-5-5',
+      ])
     }
   })
 
@@ -233,7 +459,9 @@ describe('models and paths', () => {
     expect(hidden.length).toBeGreaterThan(0)
     for (const { id } of hidden) {
       const { alice } = shopOf()
-      expect((await alice.buy({ model: id, messages: [user()], max_tokens: 100 }, { path: COMPLETIONS })).body.model).toBe(id)
+      expect(
+        (await alice.buy({ model: id, messages: [user()], max_tokens: 100 }, { path: COMPLETIONS })).body.model,
+      ).toBe(id)
     }
   })
 
@@ -251,7 +479,10 @@ describe('models and paths', () => {
 
   test('the path wins over the body', async () => {
     const { alice } = shopOf()
-    expect((await alice.ask({ model: 'vendor-a/chat-6-flagship', messages: [user()] }, { path: `/api/v1/chat/${FREE}` })).body.model).toBe(FREE)
+    expect(
+      (await alice.ask({ model: 'vendor-a/chat-6-flagship', messages: [user()] }, { path: `/api/v1/chat/${FREE}` }))
+        .body.model,
+    ).toBe(FREE)
   })
 
   test('a path that names no model is 400 without a code', async () => {
@@ -274,7 +505,8 @@ describe('models and paths', () => {
 })
 
 describe('max_tokens', () => {
-  const capped = (headers: Headers) => ['capped', 'requested', 'effective'].map((name) => headers.get(`x-max-tokens-${name}`))
+  const capped = (headers: Headers) =>
+    ['capped', 'requested', 'effective'].map((name) => headers.get(`x-max-tokens-${name}`))
 
   test('is the smaller of the ceiling and 8192 where nothing is said, without a header', async () => {
     const { alice, vendor } = shopOf()
@@ -285,22 +517,34 @@ describe('max_tokens', () => {
 
   test('is clamped to the ceiling of the model, and the headers say so', async () => {
     const { alice, vendor } = shopOf()
-    const answer = await alice.buy({ model: 'vendor-a/chat-6-flagship', messages: [user()], max_tokens: 200_000 }, { path: COMPLETIONS })
+    const answer = await alice.buy(
+      { model: 'vendor-a/chat-6-flagship', messages: [user()], max_tokens: 200_000 },
+      { path: COMPLETIONS },
+    )
     expect(vendor.orders[0]?.body.max_tokens).toBe(128_000)
     expect(capped(answer.headers)).toEqual(['true', '200000', '128000'])
   })
 
   test('is clamped to what the prompt leaves of the window, and the headers say so', async () => {
     const { alice, vendor } = shopOf()
-    const answer = await alice.buy({ model: 'farebox/parrot', messages: [user(words(32_000))], max_tokens: 5_000 }, { path: COMPLETIONS })
+    const answer = await alice.buy(
+      { model: 'farebox/parrot', messages: [user(words(32_000))], max_tokens: 5_000 },
+      { path: COMPLETIONS },
+    )
     expect(vendor.orders[0]?.body.max_tokens).toBe(761)
     expect(capped(answer.headers)).toEqual(['true', '5000', '761'])
   })
 
   test('may be called max_completion_tokens, and goes on under one name; max_tokens wins', async () => {
     const { sent } = shopOf()
-    expect(await sent({ model: 'vendor-d/chat-5.3', max_completion_tokens: 77 })).toEqual({ messages: [user()], max_tokens: 77 })
-    expect(await sent({ model: 'vendor-d/chat-5.3', max_completion_tokens: 77, max_tokens: 66 })).toEqual({ messages: [user()], max_tokens: 66 })
+    expect(await sent({ model: 'vendor-d/chat-5.3', max_completion_tokens: 77 })).toEqual({
+      messages: [user()],
+      max_tokens: 77,
+    })
+    expect(await sent({ model: 'vendor-d/chat-5.3', max_completion_tokens: 77, max_tokens: 66 })).toEqual({
+      messages: [user()],
+      max_tokens: 66,
+    })
   })
 
   test('of a free model is clamped to the window too', async () => {
@@ -313,18 +557,33 @@ describe('max_tokens', () => {
 
 describe('a prompt that is too long', () => {
   const echoModel = 'farebox/parrot' // a window of 32768
-  const call = { role: 'assistant', content: null, tool_calls: [{ id: 'c1', type: 'function', function: { name: 'look', arguments: '{}' } }] }
+  const call = {
+    role: 'assistant',
+    content: null,
+    tool_calls: [{ id: 'c1', type: 'function', function: { name: 'look', arguments: '{}' } }],
+  }
   const result = { role: 'tool', tool_call_id: 'c1', content: 'a fox' }
 
   test('loses its oldest turns before it is quoted; the system stays, and the headers count what went', async () => {
     const { alice, vendor } = shopOf()
     const system = { role: 'system', content: 'Be brief.' }
     const late = { role: 'system', content: 'Be polite.' }
-    const messages = [system, user(words(20_000)), { role: 'assistant', content: words(10_000) }, late, user(words(5_000)), { role: 'assistant', content: 'yes' }, user('And now?')]
+    const messages = [
+      system,
+      user(words(20_000)),
+      { role: 'assistant', content: words(10_000) },
+      late,
+      user(words(5_000)),
+      { role: 'assistant', content: 'yes' },
+      user('And now?'),
+    ]
     const challenge = await alice.ask({ model: echoModel, messages }, { path: COMPLETIONS })
     // The prompt is 10_000 + 5_000 + 2 + 2 + 1 + 2 words, 6 messages of 4, and 3; its answer may have 8192 tokens.
     expect(challenge.body.accepts[0].amount).toBe(String(Math.ceil(15_034 * 0.5 + 819.2 * 1.5 + 1_000)))
-    const answer = await alice.buy({ model: echoModel, messages }, { path: COMPLETIONS, payment: alice.sign(challenge) })
+    const answer = await alice.buy(
+      { model: echoModel, messages },
+      { path: COMPLETIONS, payment: alice.sign(challenge) },
+    )
     expect(answer.status).toBe(200)
     expect(vendor.orders[0]?.body.messages).toEqual(messages.filter((_, index) => index !== 1) as never)
     expect([answer.headers.get('x-context-truncated'), answer.headers.get('x-messages-removed')]).toEqual(['true', '1'])
@@ -334,16 +593,25 @@ describe('a prompt that is too long', () => {
     const { alice, vendor } = shopOf()
     const kept = [call, result, user('And now?')]
     const fits = [user(words(40_000)), ...kept]
-    expect((await alice.buy({ model: echoModel, messages: fits }, { path: COMPLETIONS })).headers.get('x-messages-removed')).toBe('1')
+    expect(
+      (await alice.buy({ model: echoModel, messages: fits }, { path: COMPLETIONS })).headers.get('x-messages-removed'),
+    ).toBe('1')
     expect(vendor.orders[0]?.body.messages).toEqual(kept as never)
     const tooLong = [user('Look.'), call, { ...result, content: words(40_000) }, user('And now?')]
-    expect((await alice.buy({ model: echoModel, messages: tooLong }, { path: COMPLETIONS })).headers.get('x-messages-removed')).toBe('3')
+    expect(
+      (await alice.buy({ model: echoModel, messages: tooLong }, { path: COMPLETIONS })).headers.get(
+        'x-messages-removed',
+      ),
+    ).toBe('3')
     expect(vendor.orders[1]?.body.messages).toEqual([user('And now?')])
   })
 
   test('is refused where the system and the last turn alone do not fit', async () => {
     const { refused } = shopOf()
-    for (const messages of [[user('Hello'), user(words(33_000))], [{ role: 'system', content: words(33_000) }, user('Hello')]]) {
+    for (const messages of [
+      [user('Hello'), user(words(33_000))],
+      [{ role: 'system', content: words(33_000) }, user('Hello')],
+    ]) {
       const refusal = await refused({ model: echoModel, messages })
       expect([refusal.status, refusal.code, refusal.param]).toEqual([400, 'CONTEXT_LENGTH_EXCEEDED', 'messages'])
     }
@@ -351,8 +619,13 @@ describe('a prompt that is too long', () => {
 
   test('fits when one token is left for the answer, and not one token later', async () => {
     const { ask } = shopOf()
-    const prompt = async (count: number) => (await ask({ model: echoModel, messages: [user(words(count))] }, '/api/v1/chat/estimate')).body
-    expect((await prompt(32_768 - 7 - 1)).estimate).toEqual({ prompt_tokens: 32_767, max_tokens: 1, messages_removed: 0 })
+    const prompt = async (count: number) =>
+      (await ask({ model: echoModel, messages: [user(words(count))] }, '/api/v1/chat/estimate')).body
+    expect((await prompt(32_768 - 7 - 1)).estimate).toEqual({
+      prompt_tokens: 32_767,
+      max_tokens: 1,
+      messages_removed: 0,
+    })
     expect((await prompt(32_768 - 7)).code).toBe('CONTEXT_LENGTH_EXCEEDED')
   })
 
@@ -375,19 +648,49 @@ describe('a prompt that is too long', () => {
 
 describe('what costs nothing beyond the quote', () => {
   test('is taken: the words for the usual, files and sounds with their data, refusals that are echoed', async () => {
-    const parts = [{ type: 'text', text: 'x' }, { type: 'file', file: { filename: 'a.pdf', file_data: 'data:application/pdf;base64,AAAA' } }, { type: 'file', file: { file_data: 'AAAA' } }, { type: 'input_audio', input_audio: { data: 'AAAA', format: 'wav' } }, { type: 'refusal', refusal: 'No.' }]
-    const usual = { speed: 'standard', modalities: ['text'], store: false, plugins: null, generationConfig: { mediaResolution: 'LOW' } }
+    const parts = [
+      { type: 'text', text: 'x' },
+      { type: 'file', file: { filename: 'a.pdf', file_data: 'data:application/pdf;base64,AAAA' } },
+      { type: 'file', file: { file_data: 'AAAA' } },
+      { type: 'input_audio', input_audio: { data: 'AAAA', format: 'wav' } },
+      { type: 'refusal', refusal: 'No.' },
+    ]
+    const usual = {
+      speed: 'standard',
+      modalities: ['text'],
+      store: false,
+      plugins: null,
+      generationConfig: { mediaResolution: 'LOW' },
+    }
     const body = await shopOf().sent({ model: 'vendor-d/chat-5.3', messages: [user(parts as never)], ...usual })
     expect(body).toMatchObject({ messages: [user(parts as never)], modalities: ['text'], store: false })
   })
 
   test('on every surface: what chat refuses is refused by its own name there too', async () => {
-    const surfaces = [['/api/v1/messages', { model: 'vendor-a/chat-5.4', max_tokens: 10, messages: [user()] }], ['/api/v1/responses', { model: 'vendor-a/chat-5.4', input: 'x' }]] as const
+    const surfaces = [
+      ['/api/v1/messages', { model: 'vendor-a/chat-5.4', max_tokens: 10, messages: [user()] }],
+      ['/api/v1/responses', { model: 'vendor-a/chat-5.4', input: 'x' }],
+    ] as const
     for (const [path, body] of surfaces) {
-      for (const name of ['web_search_options', 'plugins', 'models', 'provider', 'container', 'mcp_servers', 'prediction', 'audio']) {
+      for (const name of [
+        'web_search_options',
+        'plugins',
+        'models',
+        'provider',
+        'container',
+        'mcp_servers',
+        'prediction',
+        'audio',
+      ]) {
         const { ask, vendor } = shopOf()
         const answer = await ask({ ...body, [name]: { any: 1 } }, path)
-        expect([path, name, answer.status, answer.body.error.message.startsWith(`${name}: `), vendor.orders.length]).toEqual([path, name, 400, true, 0])
+        expect([
+          path,
+          name,
+          answer.status,
+          answer.body.error.message.startsWith(`${name}: `),
+          vendor.orders.length,
+        ]).toEqual([path, name, 400, true, 0])
       }
     }
   })
@@ -396,7 +699,15 @@ describe('what costs nothing beyond the quote', () => {
 describe('several answers', () => {
   test('are sold where the row delivers them, each of them quoted', async () => {
     const { ask } = shopOf()
-    const amount = async (n: number) => Number((await ask({ model: 'vendor-d/chat-5.3', messages: [user()], max_tokens: 100_000, n }, '/api/v1/chat/completions')).body.accepts[0].amount)
+    const amount = async (n: number) =>
+      Number(
+        (
+          await ask(
+            { model: 'vendor-d/chat-5.3', messages: [user()], max_tokens: 100_000, n },
+            '/api/v1/chat/completions',
+          )
+        ).body.accepts[0].amount,
+      )
     expect((await amount(4)) - (await amount(1))).toBeGreaterThan(2 * (await amount(1)))
   })
 
@@ -414,7 +725,12 @@ describe('several answers', () => {
     for (const [more, wire] of cases) {
       const chatVendor = scriptedChat(undefined, { wire: wire ?? 'chat' })
       const refusal = await shopOf({ chatVendor }).refused({ ...more, n: 2 })
-      expect([more.model, refusal.status, refusal.code, refusal.param]).toEqual([more.model, 400, 'INVALID_PARAMETER', 'n'])
+      expect([more.model, refusal.status, refusal.code, refusal.param]).toEqual([
+        more.model,
+        400,
+        'INVALID_PARAMETER',
+        'n',
+      ])
       expect((await shopOf({ chatVendor }).ask({ messages: [user()], ...more, n: 1 })).status).not.toBe(400)
     }
   })
@@ -423,29 +739,44 @@ describe('several answers', () => {
 describe('the text of a request', () => {
   test('may hold 8,388,608 characters, whatever they are written with, and not one more', async () => {
     const { ask } = shopOf()
-    const sizes = async (content: string) => await ask({ model: 'vendor-b/chat-3.8-flash', messages: [user(content), user('x')] }, '/api/v1/chat/completions')
+    const sizes = async (content: string) =>
+      await ask({ model: 'vendor-b/chat-3.8-flash', messages: [user(content), user('x')] }, '/api/v1/chat/completions')
     const over = await sizes('ab'.repeat(4_194_304))
     expect([over.status, over.body.code]).toEqual([400, 'REQUEST_TOO_LARGE'])
     expect(over.body.message).toBe('A request may hold at most 8388608 characters of text; this one holds 8388609.')
   })
 
   test('counts a character of two units once', () => {
-    expect([characters({ messages: [user('a\u{1f98a}é語')] }), upperBound({ messages: [user('a\u{1f98a}é語')] }, {})]).toEqual([4, 19])
+    expect([
+      characters({ messages: [user('a\u{1f98a}é語')] }),
+      upperBound({ messages: [user('a\u{1f98a}é語')] }, {}),
+    ]).toEqual([4, 19])
   })
 })
 
 test('an unknown model is answered with models that are served here', async () => {
   const vendor = scriptedChat()
-  const { ask } = shopOf({ ports: { vendors: { chat: ({ id }) => (id === 'vendor-d/chat-5.3' ? vendor : undefined) } } })
+  const { ask } = shopOf({
+    ports: { vendors: { chat: ({ id }) => (id === 'vendor-d/chat-5.3' ? vendor : undefined) } },
+  })
   const { status, body } = await ask({ model: 'vendor-a/chat-99', messages: [user()] })
   expect([status, body.alternatives]).toEqual([400, ['vendor-d/chat-5.3']])
   const nobody = shopOf({ ports: { vendors: { chat: () => undefined } } })
-  expect((await nobody.ask({ model: 'vendor-a/chat-99', messages: [user()] })).body.message).toBe('Unknown model: vendor-a/chat-99. All models: GET /api/v1/models.')
+  expect((await nobody.ask({ model: 'vendor-a/chat-99', messages: [user()] })).body.message).toBe(
+    'Unknown model: vendor-a/chat-99. All models: GET /api/v1/models.',
+  )
 })
 
 describe('the rules of a model', () => {
   test('the six-series refuses what its maker refuses, before the 402; a temperature of 1 passes', async () => {
-    const refusals = { temperature: 0.7, top_p: 0.9, presence_penalty: 1, frequency_penalty: 1, logprobs: true, stop: 'x' }
+    const refusals = {
+      temperature: 0.7,
+      top_p: 0.9,
+      presence_penalty: 1,
+      frequency_penalty: 1,
+      logprobs: true,
+      stop: 'x',
+    }
     for (const [param, value] of Object.entries(refusals)) {
       for (const model of ['vendor-a/chat-6-flagship', 'vendor-a/chat-6-small']) {
         const refusal = await shopOf().refused({ model, [param]: value })
@@ -458,16 +789,24 @@ describe('the rules of a model', () => {
 
   test('the newest of vendor-g are spared the sampling parameters that they reject; older ones get them', async () => {
     const sampling = { temperature: 0.7, top_p: 0.9, top_k: 40 }
-    for (const model of ['vendor-g/chat-5.5-large', 'vendor-g/chat-5.1-flagship', 'vendor-g/chat-4.8-large']) expect(await shopOf().sent({ model, ...sampling })).toEqual({ messages: [user()], max_tokens: 8192 })
+    for (const model of ['vendor-g/chat-5.5-large', 'vendor-g/chat-5.1-flagship', 'vendor-g/chat-4.8-large'])
+      expect(await shopOf().sent({ model, ...sampling })).toEqual({ messages: [user()], max_tokens: 8192 })
     expect(await shopOf().sent({ model: 'vendor-g/chat-4.5-small', ...sampling })).toMatchObject(sampling)
   })
 
   test('a forced tool choice is served as auto where the model rejects it', async () => {
     for (const tool_choice of ['required', { type: 'function', function: { name: 'look' } }]) {
-      expect((await shopOf().sent({ model: 'vendor-g/chat-5.5-large', tools: [FUNCTION], tool_choice })).tool_choice).toBe('auto')
-      expect((await shopOf().sent({ model: 'vendor-g/chat-4.5-small', tools: [FUNCTION], tool_choice })).tool_choice).toEqual(tool_choice)
+      expect(
+        (await shopOf().sent({ model: 'vendor-g/chat-5.5-large', tools: [FUNCTION], tool_choice })).tool_choice,
+      ).toBe('auto')
+      expect(
+        (await shopOf().sent({ model: 'vendor-g/chat-4.5-small', tools: [FUNCTION], tool_choice })).tool_choice,
+      ).toEqual(tool_choice)
     }
-    for (const tool_choice of ['none', 'auto']) expect((await shopOf().sent({ model: 'vendor-g/chat-5.5-large', tools: [FUNCTION], tool_choice })).tool_choice).toBe(tool_choice)
+    for (const tool_choice of ['none', 'auto'])
+      expect(
+        (await shopOf().sent({ model: 'vendor-g/chat-5.5-large', tools: [FUNCTION], tool_choice })).tool_choice,
+      ).toBe(tool_choice)
   })
 
   test('effort: raised and lowered as the contract says, with tools and without', async () => {
@@ -475,13 +814,22 @@ describe('the rules of a model', () => {
     const sentBy = async (model: string, more: Record<string, unknown> = {}) => {
       const { sent } = shopOf()
       const efforts: unknown[] = []
-      for (const reasoning_effort of asked) efforts.push((await sent({ model, max_tokens: 100, ...more, ...(reasoning_effort && { reasoning_effort }) })).reasoning_effort)
+      for (const reasoning_effort of asked)
+        efforts.push(
+          (await sent({ model, max_tokens: 100, ...more, ...(reasoning_effort && { reasoning_effort }) }))
+            .reasoning_effort,
+        )
       return efforts
     }
     const tools = [FUNCTION]
     const always = ['low', 'low', 'low', 'medium', 'high', 'xhigh']
     const smaller = ['none', 'low', 'low', 'medium', 'high', 'xhigh']
-    for (const model of ['vendor-a/chat-6-flagship', 'vendor-a/chat-6.1-large', 'vendor-a/chat-6.2-flagship', 'vendor-a/chat-6.2-large']) {
+    for (const model of [
+      'vendor-a/chat-6-flagship',
+      'vendor-a/chat-6.1-large',
+      'vendor-a/chat-6.2-flagship',
+      'vendor-a/chat-6.2-large',
+    ]) {
       expect([model, await sentBy(model)]).toEqual([model, [...always, 'xhigh', undefined]])
       expect([model, await sentBy(model, { tools })]).toEqual([model, [...always, 'max', 'medium']])
     }
@@ -493,9 +841,19 @@ describe('the rules of a model', () => {
 
   test('tools on the five-point-six series force the effort none, whatever was asked', async () => {
     for (const reasoning_effort of ['high', 'max', undefined]) {
-      expect((await shopOf().sent({ model: 'vendor-a/chat-5.6-large', tools: [FUNCTION], ...(reasoning_effort && { reasoning_effort }) })).reasoning_effort).toBe('none')
+      expect(
+        (
+          await shopOf().sent({
+            model: 'vendor-a/chat-5.6-large',
+            tools: [FUNCTION],
+            ...(reasoning_effort && { reasoning_effort }),
+          })
+        ).reasoning_effort,
+      ).toBe('none')
     }
-    expect((await shopOf().sent({ model: 'vendor-a/chat-5.6-large', reasoning_effort: 'high' })).reasoning_effort).toBe('high')
+    expect((await shopOf().sent({ model: 'vendor-a/chat-5.6-large', reasoning_effort: 'high' })).reasoning_effort).toBe(
+      'high',
+    )
     expect((await shopOf().sent({ model: 'vendor-a/chat-5.6-large', tools: [] })).reasoning_effort).toBeUndefined()
   })
 
@@ -511,9 +869,18 @@ describe('the rules of a model', () => {
   })
 
   test('live search goes on with its parameters and by the way that can do it; mode off is not sent at all', async () => {
-    const search_parameters = { mode: 'on', sources: [{ type: 'web' }], return_citations: true, from_date: '2026-01-01', to_date: '2026-02-01', max_search_results: 50 }
+    const search_parameters = {
+      mode: 'on',
+      sources: [{ type: 'web' }],
+      return_citations: true,
+      from_date: '2026-01-01',
+      to_date: '2026-02-01',
+      max_search_results: 50,
+    }
     const on = shopOf()
-    expect((await on.sent({ model: 'vendor-c/chat-4.7', search_parameters })).search_parameters).toEqual(search_parameters)
+    expect((await on.sent({ model: 'vendor-c/chat-4.7', search_parameters })).search_parameters).toEqual(
+      search_parameters,
+    )
     expect(on.vendor.orders[0]?.by).toBe('responses')
     for (const model of ['vendor-c/chat-4.7', 'vendor-d/chat-5.3']) {
       const off = shopOf()
@@ -533,14 +900,26 @@ describe('the rules of a model', () => {
   })
 
   test('thinking is accepted enabled, with a budget and without, and disabled', async () => {
-    for (const thinking of [{ type: 'enabled', budget_tokens: 2_000 }, { type: 'enabled' }, { type: 'disabled' }, { type: 'adaptive' }]) {
+    for (const thinking of [
+      { type: 'enabled', budget_tokens: 2_000 },
+      { type: 'enabled' },
+      { type: 'disabled' },
+      { type: 'adaptive' },
+    ]) {
       expect((await shopOf().sent({ model: 'vendor-g/chat-5-large', thinking })).thinking).toEqual(thinking)
     }
   })
 })
 
 describe('images', () => {
-  const see = (url: Json) => ({ messages: [user([{ type: 'text', text: 'What is this?' }, { type: 'image_url', image_url: { url } }])] })
+  const see = (url: Json) => ({
+    messages: [
+      user([
+        { type: 'text', text: 'What is this?' },
+        { type: 'image_url', image_url: { url } },
+      ]),
+    ],
+  })
   const VISION = 'vendor-a/chat-5.6-medium'
 
   test('by address and as data go on as they came', async () => {
@@ -551,14 +930,33 @@ describe('images', () => {
   })
 
   test('that are none are 400 INVALID_IMAGE_URL, and name their place', async () => {
-    for (const url of ['https://www.youtube.com/watch?v=x', 'https://youtu.be/x', 'https://generativelanguage.googleapis.com/v1beta/files/x', '', 'a.png', 'ftp://example.com/a.png', 'file:///etc/passwd', 'javascript:alert(1)', 'https://', 'data:image/png;base64,!!!!', 'data:image/png;base64,aGVsbG8=', 'data:text/html,<b>']) {
+    for (const url of [
+      'https://www.youtube.com/watch?v=x',
+      'https://youtu.be/x',
+      'https://generativelanguage.googleapis.com/v1beta/files/x',
+      '',
+      'a.png',
+      'ftp://example.com/a.png',
+      'file:///etc/passwd',
+      'javascript:alert(1)',
+      'https://',
+      'data:image/png;base64,!!!!',
+      'data:image/png;base64,aGVsbG8=',
+      'data:text/html,<b>',
+    ]) {
       const refusal = await shopOf().refused({ model: VISION, ...see(url) })
-      expect([url, refusal.status, refusal.code, refusal.param]).toEqual([url, 400, 'INVALID_IMAGE_URL', 'messages.0.content.1.image_url.url'])
+      expect([url, refusal.status, refusal.code, refusal.param]).toEqual([
+        url,
+        400,
+        'INVALID_IMAGE_URL',
+        'messages.0.content.1.image_url.url',
+      ])
     }
   })
 
   test('an image part without an address is 400', async () => {
-    for (const part of [{ type: 'image_url' }, { type: 'image_url', image_url: {} }]) expect((await shopOf().refused({ model: VISION, messages: [user([part])] })).status).toBe(400)
+    for (const part of [{ type: 'image_url' }, { type: 'image_url', image_url: {} }])
+      expect((await shopOf().refused({ model: VISION, messages: [user([part])] })).status).toBe(400)
   })
 
   test('are refused by a model that sees none, with a way out', async () => {
@@ -584,7 +982,10 @@ describe('structured outputs', () => {
     for (const model of ['vendor-g/chat-5.5-large', 'vendor-b/chat-3.8-flash']) {
       const vendor = scriptedChat(async () => wholeAnswer({ content: '```json\n{"sky":"blue"}\n```' }))
       const { alice } = shopOf({ chatVendor: vendor })
-      const { body } = await alice.buy({ model, messages: [{ role: 'system', content: 'Be brief.' }, user()], response_format: asked }, { path: COMPLETIONS })
+      const { body } = await alice.buy(
+        { model, messages: [{ role: 'system', content: 'Be brief.' }, user()], response_format: asked },
+        { path: COMPLETIONS },
+      )
       expect(body.choices[0].message.content).toBe('{"sky":"blue"}')
       const [system, ...rest] = (vendor.orders[0]?.body.messages ?? []) as readonly { role: string; content: string }[]
       expect(system?.content).toStartWith('Be brief.')
@@ -595,29 +996,50 @@ describe('structured outputs', () => {
   })
 
   test('of a conversation without a system prompt get one', async () => {
-    const messages = (await shopOf().sent({ model: 'vendor-g/chat-5.5-large', response_format: { type: 'json_object' } })).messages as readonly { role: string }[]
+    const messages = (
+      await shopOf().sent({ model: 'vendor-g/chat-5.5-large', response_format: { type: 'json_object' } })
+    ).messages as readonly { role: string }[]
     expect(messages.map(({ role }) => role)).toEqual(['system', 'user'])
   })
 
   test('leave an answer alone that has no fence, or that nobody asked to be JSON', async () => {
     const tokenChecked = '```json\n{}\n```'
-    for (const [content, response_format] of [['{"a":1}', { type: 'json_object' }], [tokenChecked, { type: 'text' }], [tokenChecked, undefined]] as const) {
+    for (const [content, response_format] of [
+      ['{"a":1}', { type: 'json_object' }],
+      [tokenChecked, { type: 'text' }],
+      [tokenChecked, undefined],
+    ] as const) {
       const { alice } = shopOf({ chatVendor: scriptedChat(async () => wholeAnswer({ content })) })
-      const { body } = await alice.buy({ model: 'vendor-g/chat-5.5-large', messages: [user()], ...(response_format && { response_format }) }, { path: COMPLETIONS })
+      const { body } = await alice.buy(
+        { model: 'vendor-g/chat-5.5-large', messages: [user()], ...(response_format && { response_format }) },
+        { path: COMPLETIONS },
+      )
       expect(body.choices[0].message.content).toBe(content)
     }
   })
 })
 
 describe('a probe', () => {
-  const PATHS = [COMPLETIONS, '/api/v1/chat/farebox/parrot', '/api/v1/messages', '/api/v1/responses', '/api/v1beta/models/vendor-b/chat-3.8-flash:generateContent', '/api/v1/models/vendor-b%2Fchat-3.8-flash:streamGenerateContent']
+  const PATHS = [
+    COMPLETIONS,
+    '/api/v1/chat/farebox/parrot',
+    '/api/v1/messages',
+    '/api/v1/responses',
+    '/api/v1beta/models/vendor-b/chat-3.8-flash:generateContent',
+    '/api/v1/models/vendor-b%2Fchat-3.8-flash:streamGenerateContent',
+  ]
 
   test('without a body, by GET, by HEAD or by POST, is answered with the default quote on every surface', async () => {
     const { shop } = shopOf()
     for (const path of PATHS) {
       for (const method of ['GET', 'HEAD', 'POST']) {
         const response = await shop.fetch(new Request(ORIGIN + path, { method }))
-        expect([path, method, response.status, response.headers.has('payment-required')]).toEqual([path, method, 402, true])
+        expect([path, method, response.status, response.headers.has('payment-required')]).toEqual([
+          path,
+          method,
+          402,
+          true,
+        ])
       }
     }
   })
@@ -636,8 +1058,15 @@ describe('a 402 of chat', () => {
     const { ask } = shopOf()
     const { status, headers, body } = await ask({ model: 'farebox/parrot', messages: [user('word')] })
     expect(status).toBe(402)
-    expect(body).toMatchObject({ x402Version: 2, error: 'Payment Required', price: { amount: '0.002233', currency: 'USD' }, paymentInfo: { network: 'base-sepolia', asset: 'USDC', x402Version: 2 } })
-    expect(body.accepts).toMatchObject([{ scheme: 'exact', network: 'eip155:84532', amount: '2233', maxTimeoutSeconds: 300 }])
+    expect(body).toMatchObject({
+      x402Version: 2,
+      error: 'Payment Required',
+      price: { amount: '0.002233', currency: 'USD' },
+      paymentInfo: { network: 'base-sepolia', asset: 'USDC', x402Version: 2 },
+    })
+    expect(body.accepts).toMatchObject([
+      { scheme: 'exact', network: 'eip155:84532', amount: '2233', maxTimeoutSeconds: 300 },
+    ])
     expect(headers.get('cache-control')).toBe('no-store, no-cache, must-revalidate, max-age=0')
     expect(headers.get('x-payment-required')).toBe(headers.get('payment-required'))
     expect(headers.get('www-authenticate')).toBe(`X402 requirements=${headers.get('payment-required')}`)
@@ -650,7 +1079,13 @@ describe('a 402 of chat', () => {
     const refusal = async (payment: ReturnType<typeof alice.sign>) => {
       const answer = await alice.buy(body, { path: COMPLETIONS, payment })
       expect(answer.status).toBe(402)
-      expect(answer.body).toMatchObject({ x402Version: 2, error: 'Payment verification failed', message: expect.any(String), debug: expect.any(String), accepts: [{ amount: '2233' }] })
+      expect(answer.body).toMatchObject({
+        x402Version: 2,
+        error: 'Payment verification failed',
+        message: expect.any(String),
+        debug: expect.any(String),
+        accepts: [{ amount: '2233' }],
+      })
       expect(answer.headers.has('payment-required')).toBe(true)
       return answer.body.code
     }
@@ -674,9 +1109,16 @@ describe('a 402 of chat', () => {
 
   test('of another body: the authorization of one request does not buy another', async () => {
     const { alice, chain, vendor } = shopOf()
-    const payment = alice.sign(await alice.ask({ model: 'farebox/parrot', messages: [user('word')] }, { path: COMPLETIONS }))
-    expect((await alice.buy({ model: 'farebox/parrot', messages: [user('word')] }, { path: COMPLETIONS, payment })).status).toBe(200)
-    const again = await alice.buy({ model: 'farebox/parrot', messages: [user('other')] }, { path: COMPLETIONS, payment })
+    const payment = alice.sign(
+      await alice.ask({ model: 'farebox/parrot', messages: [user('word')] }, { path: COMPLETIONS }),
+    )
+    expect(
+      (await alice.buy({ model: 'farebox/parrot', messages: [user('word')] }, { path: COMPLETIONS, payment })).status,
+    ).toBe(200)
+    const again = await alice.buy(
+      { model: 'farebox/parrot', messages: [user('other')] },
+      { path: COMPLETIONS, payment },
+    )
     expect([again.status, again.body.code]).toEqual([402, 'PAYMENT_REPLAY'])
     expect([vendor.orders.length, chain.transfers.length]).toEqual([1, 1])
   })
@@ -686,8 +1128,15 @@ test('a payment that comes with a request to a free model is not looked at', asy
   const { alice, chain, vendor, ports } = shopOf()
   const payment = alice.sign(await alice.ask({ model: 'farebox/parrot', messages: [user()] }, { path: COMPLETIONS }))
   const answer = await alice.buy({ model: FREE, messages: [user()] }, { path: COMPLETIONS, payment })
-  expect([answer.status, answer.headers.get('x-free-model'), answer.headers.get('payment-response')]).toEqual([200, 'true', null])
-  const nonsense = await alice.buy({ model: FREE, messages: [user()] }, { path: COMPLETIONS, payment: 'nonsense' as never })
+  expect([answer.status, answer.headers.get('x-free-model'), answer.headers.get('payment-response')]).toEqual([
+    200,
+    'true',
+    null,
+  ])
+  const nonsense = await alice.buy(
+    { model: FREE, messages: [user()] },
+    { path: COMPLETIONS, payment: 'nonsense' as never },
+  )
   expect(nonsense.status).toBe(200)
   expect([vendor.orders.length, chain.transfers.length]).toEqual([2, 0])
   expect(await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)).toEqual([])

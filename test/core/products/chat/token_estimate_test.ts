@@ -11,7 +11,8 @@ const words = async (text: string) => text.split(/\s+/).filter(Boolean).length
 const RULES: readonly (ImageTokens | undefined)[] = ['tiles_512', 'area_750', 'tiles_768', 'tiles_448', undefined]
 
 const rowOf = (images?: ImageTokens) => (images ? { images } : {})
-const estimate = (body: { [name: string]: Json }, images?: ImageTokens) => estimatePrompt(body, { row: rowOf(images), countTokens: words })
+const estimate = (body: { [name: string]: Json }, images?: ImageTokens) =>
+  estimatePrompt(body, { row: rowOf(images), countTokens: words })
 const saying = (...content: Json[]) => ({ messages: [{ role: 'user', content }] })
 const image = (url: string, more: { [name: string]: Json } = {}) => ({ type: 'image_url', image_url: { url, ...more } })
 
@@ -25,10 +26,22 @@ function sized(width: number, height: number): string {
 
 describe('estimatePrompt()', () => {
   test('a message costs its text and 4, the reply 3', async () => {
-    expect(await estimate({ messages: [{ role: 'user', content: 'one two three' }] })).toEqual({ total: 10, text: 10, images: 0, tools: 0, messages: [7] })
+    expect(await estimate({ messages: [{ role: 'user', content: 'one two three' }] })).toEqual({
+      total: 10,
+      text: 10,
+      images: 0,
+      tools: 0,
+      messages: [7],
+    })
     const both = [
       { role: 'system', content: 'be brief' },
-      { role: 'user', content: [{ type: 'text', text: 'one two' }, { type: 'text', text: 'three' }] },
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: 'one two' },
+          { type: 'text', text: 'three' },
+        ],
+      },
     ]
     expect(await estimate({ messages: both })).toEqual({ total: 16, text: 16, images: 0, tools: 0, messages: [6, 7] })
     expect(await estimate({ messages: [] })).toMatchObject({ total: 3, messages: [] })
@@ -37,8 +50,18 @@ describe('estimatePrompt()', () => {
   test('the text of a message is its parts, reasoning, name and tool calls, a line each', async () => {
     const seen: string[] = []
     const call = { id: 'call_1', type: 'function', function: { name: 'weather', arguments: '{"city":"Oslo"}' } }
-    const content = [{ type: 'text', text: 'first', cache_control: { type: 'ephemeral' } }, { type: 'text', text: 'second' }]
-    const message = { role: 'assistant', content, reasoning_content: 'because', name: 'ann', tool_calls: [call], tool_call_id: 'call_0' }
+    const content = [
+      { type: 'text', text: 'first', cache_control: { type: 'ephemeral' } },
+      { type: 'text', text: 'second' },
+    ]
+    const message = {
+      role: 'assistant',
+      content,
+      reasoning_content: 'because',
+      name: 'ann',
+      tool_calls: [call],
+      tool_call_id: 'call_0',
+    }
     const spelled = async (text: string) => seen.push(text)
     await estimatePrompt({ messages: [message], stop: 'never' }, { row: {}, countTokens: spelled })
     expect(seen).toEqual(['first\nsecond\nbecause\nann\nweather\n{"city":"Oslo"}'])
@@ -50,12 +73,28 @@ describe('estimatePrompt()', () => {
     const told = await estimatePrompt({ messages: [], tools, response_format: format }, { row: {}, countTokens: bytes })
     const [ofTools, ofSchema] = [JSON.stringify(tools).length, JSON.stringify(format.json_schema).length]
     expect(told).toEqual({ total: 3 + ofTools + ofSchema, text: 3 + ofSchema, images: 0, tools: ofTools, messages: [] })
-    expect(await estimate({ messages: [], tools: [], response_format: { type: 'json_object' } })).toMatchObject({ total: 3, tools: 0 })
+    expect(await estimate({ messages: [], tools: [], response_format: { type: 'json_object' } })).toMatchObject({
+      total: 3,
+      tools: 0,
+    })
     expect(await estimate({ messages: [], functions: [{ name: 'weather' }] })).toMatchObject({ tools: 1 })
   })
 
   test('pictures count by the rule of their row, as computed by hand', async () => {
-    const sizes: readonly (readonly [number, number])[] = [[1, 1], [384, 384], [385, 100], [448, 448], [512, 513], [768, 768], [1024, 1024], [896, 449], [2048, 4096], [3000, 8000], [4000, 100], [10_000, 10_000]]
+    const sizes: readonly (readonly [number, number])[] = [
+      [1, 1],
+      [384, 384],
+      [385, 100],
+      [448, 448],
+      [512, 513],
+      [768, 768],
+      [1024, 1024],
+      [896, 449],
+      [2048, 4096],
+      [3000, 8000],
+      [4000, 100],
+      [10_000, 10_000],
+    ]
     const expected: Readonly<Record<ImageTokens, readonly number[]>> = {
       // 85 + 170 for each tile:  1    1    1    1    2    4    4    2     6     8   4 (2048x51)  4
       tiles_512: [255, 255, 255, 255, 425, 765, 765, 425, 1105, 1445, 765, 765],
@@ -68,7 +107,8 @@ describe('estimatePrompt()', () => {
     }
     for (const [rule, costs] of Object.entries(expected) as [ImageTokens, readonly number[]][]) {
       const counted: number[] = []
-      for (const [width, height] of sizes) counted.push((await estimate(saying(image(sized(width, height))), rule)).images)
+      for (const [width, height] of sizes)
+        counted.push((await estimate(saying(image(sized(width, height))), rule)).images)
       expect([rule, counted]).toEqual([rule, [...costs]])
     }
   })
@@ -82,13 +122,23 @@ describe('estimatePrompt()', () => {
   test('a picture that nobody can see counts as 1024x1024, and none of its base64 as text', async () => {
     const junk = `data:image/png;base64,${'A'.repeat(100_000)}`
     for (const url of ['https://example.com/cat.png', junk, 'data:image/png;base64,***', 'data:text/plain,hello', '']) {
-      expect(await estimate(saying(image(url), { type: 'text', text: 'what is it' }), 'tiles_512')).toEqual({ total: 775, text: 10, images: 765, tools: 0, messages: [772] })
+      expect(await estimate(saying(image(url), { type: 'text', text: 'what is it' }), 'tiles_512')).toEqual({
+        total: 775,
+        text: 10,
+        images: 765,
+        tools: 0,
+        messages: [772],
+      })
     }
-    expect(await estimate(saying({ type: 'image_url', image_url: sized(4, 4) }))).toMatchObject({ images: 255, text: 7 })
+    expect(await estimate(saying({ type: 'image_url', image_url: sized(4, 4) }))).toMatchObject({
+      images: 255,
+      text: 7,
+    })
   })
 
   test('every format is read, and a large picture by its head', async () => {
-    for (const [type, bytes] of Object.entries(pictures)) expect(await estimate(saying(image(dataUri(bytes, type))), 'area_750')).toMatchObject({ images: 2 })
+    for (const [type, bytes] of Object.entries(pictures))
+      expect(await estimate(saying(image(dataUri(bytes, type))), 'area_750')).toMatchObject({ images: 2 })
     const large = `${sized(512, 513).replace(/=*$/, '')}${'A'.repeat(4_000_000)}`
     expect(await estimate(saying(image(large)), 'tiles_512')).toMatchObject({ images: 425 })
   })
@@ -96,7 +146,10 @@ describe('estimatePrompt()', () => {
   test('audio and files count by their bytes', async () => {
     const mp3 = { type: 'input_audio', input_audio: { data: 'AAAA'.repeat(1_000), format: 'mp3' } }
     const wav = { type: 'input_audio', input_audio: { data: `UklGRgAA${'AAAA'.repeat(998)}`, format: 'wav' } }
-    const pdf = { type: 'file', file: { filename: 'a.pdf', file_data: `data:application/pdf;base64,${'AAAA'.repeat(1_000)}` } }
+    const pdf = {
+      type: 'file',
+      file: { filename: 'a.pdf', file_data: `data:application/pdf;base64,${'AAAA'.repeat(1_000)}` },
+    }
     expect(await estimate(saying(mp3))).toEqual({ total: 31, text: 31, images: 0, tools: 0, messages: [28] })
     expect(await estimate(saying(wav))).toMatchObject({ messages: [7] })
     expect(await estimate(saying(pdf))).toMatchObject({ messages: [754] })
@@ -104,7 +157,8 @@ describe('estimatePrompt()', () => {
   })
 
   test('what has no rule costs the tokens of its JSON, whatever its shape', async () => {
-    const counted = async (message: Json) => (await estimatePrompt({ messages: [message] }, { row: {}, countTokens: bytes })).messages[0]
+    const counted = async (message: Json) =>
+      (await estimatePrompt({ messages: [message] }, { row: {}, countTokens: bytes })).messages[0]
     expect(await counted(null)).toBe(4 + 4)
     expect(await counted('hello')).toBe(4 + 7)
     expect(await counted([1, 2])).toBe(4 + 5)
@@ -114,21 +168,33 @@ describe('estimatePrompt()', () => {
     expect(await counted({ content: { a: 1 } })).toBe(4 + 7)
     expect(await counted({ content: [null, 1, 'x', []] })).toBe(4 + '[null]\n1\n"x"\n'.length)
     expect(await counted({ content: [{ type: 'text' }] })).toBe(4 + '{"type":"text"}'.length)
-    expect(await counted({ content: [{ type: 'image_url', image_url: { url: 1 } }] })).toBe(4 + '{"type":"image_url","image_url":{"url":1}}'.length)
-    expect(await counted({ tool_calls: [null, { function: { name: null, arguments: { a: 1 } } }] })).toBe(4 + 'null\n\n{"a":1}'.length)
-    for (const messages of [null, 'hello', 7, { 0: 'x' }] as Json[]) expect(await estimate({ messages })).toMatchObject({ total: 3, messages: [] })
+    expect(await counted({ content: [{ type: 'image_url', image_url: { url: 1 } }] })).toBe(
+      4 + '{"type":"image_url","image_url":{"url":1}}'.length,
+    )
+    expect(await counted({ tool_calls: [null, { function: { name: null, arguments: { a: 1 } } }] })).toBe(
+      4 + 'null\n\n{"a":1}'.length,
+    )
+    for (const messages of [null, 'hello', 7, { 0: 'x' }] as Json[])
+      expect(await estimate({ messages })).toMatchObject({ total: 3, messages: [] })
     expect(await estimate({})).toMatchObject({ total: 3, messages: [] })
   })
 
   test('JSON nested deeper than 200 levels counts for about its length', async () => {
     const nested = (levels: number) => JSON.parse(`${'['.repeat(levels)}${']'.repeat(levels)}`) as Json
-    const counted = async (value: Json) => await estimatePrompt({ messages: [{ content: [value] }], tools: [value] }, { row: {}, countTokens: bytes })
+    const counted = async (value: Json) =>
+      await estimatePrompt({ messages: [{ content: [value] }], tools: [value] }, { row: {}, countTokens: bytes })
     expect(await counted(nested(200))).toMatchObject({ tools: 603, messages: [404] })
     expect(await counted(nested(201))).toMatchObject({ tools: 606, messages: [607] })
     expect(await counted(nested(100_000))).toMatchObject({ tools: 300_003, messages: [300_004] })
     expect(upperBound({ messages: [], tools: [nested(100_000)] }, {})).toBe(300_006)
     const named = { key: 'value', list: [1, null, nested(300)] }
-    const { tools } = await estimatePrompt({ messages: [], tools: [named] }, { row: {}, countTokens: async (text) => Number(text.includes('key') && text.includes('value') && text.includes('list')) })
+    const { tools } = await estimatePrompt(
+      { messages: [], tools: [named] },
+      {
+        row: {},
+        countTokens: async (text) => Number(text.includes('key') && text.includes('value') && text.includes('list')),
+      },
+    )
     expect(tools).toBe(1)
   })
 })
@@ -136,16 +202,48 @@ describe('estimatePrompt()', () => {
 const part = fc.oneof(
   fc.jsonValue(),
   fc.record({ type: fc.constant('text'), text: fc.oneof(fc.string({ unit: 'binary' }), fc.jsonValue()) }),
-  fc.record({ type: fc.constant('image_url'), image_url: fc.oneof(fc.jsonValue(), fc.record({ url: fc.oneof(fc.webUrl(), fc.tuple(fc.nat(), fc.nat()).map(([width, height]) => sized(width, height))), detail: fc.constantFrom('low', 'high') })) }),
-  fc.record({ type: fc.constantFrom('input_audio', 'file'), input_audio: fc.oneof(fc.jsonValue(), fc.record({ data: fc.base64String() })), file: fc.oneof(fc.jsonValue(), fc.record({ file_data: fc.base64String() })) }),
+  fc.record({
+    type: fc.constant('image_url'),
+    image_url: fc.oneof(
+      fc.jsonValue(),
+      fc.record({
+        url: fc.oneof(
+          fc.webUrl(),
+          fc.tuple(fc.nat(), fc.nat()).map(([width, height]) => sized(width, height)),
+        ),
+        detail: fc.constantFrom('low', 'high'),
+      }),
+    ),
+  }),
+  fc.record({
+    type: fc.constantFrom('input_audio', 'file'),
+    input_audio: fc.oneof(fc.jsonValue(), fc.record({ data: fc.base64String() })),
+    file: fc.oneof(fc.jsonValue(), fc.record({ file_data: fc.base64String() })),
+  }),
 )
 const message = fc.oneof(
   fc.jsonValue(),
-  fc.record({ content: fc.oneof(fc.string({ unit: 'binary' }), fc.jsonValue(), fc.array(part)), reasoning_content: fc.jsonValue(), name: fc.jsonValue(), tool_calls: fc.oneof(fc.jsonValue(), fc.array(fc.record({ function: fc.jsonValue() }))) }, { requiredKeys: [] }),
+  fc.record(
+    {
+      content: fc.oneof(fc.string({ unit: 'binary' }), fc.jsonValue(), fc.array(part)),
+      reasoning_content: fc.jsonValue(),
+      name: fc.jsonValue(),
+      tool_calls: fc.oneof(fc.jsonValue(), fc.array(fc.record({ function: fc.jsonValue() }))),
+    },
+    { requiredKeys: [] },
+  ),
 )
 const body = fc.oneof(
   fc.dictionary(fc.string(), fc.jsonValue()),
-  fc.record({ messages: fc.oneof(fc.array(message), fc.jsonValue()), tools: fc.jsonValue(), functions: fc.jsonValue(), response_format: fc.oneof(fc.jsonValue(), fc.record({ type: fc.constant('json_schema'), json_schema: fc.jsonValue() })) }),
+  fc.record({
+    messages: fc.oneof(fc.array(message), fc.jsonValue()),
+    tools: fc.jsonValue(),
+    functions: fc.jsonValue(),
+    response_format: fc.oneof(
+      fc.jsonValue(),
+      fc.record({ type: fc.constant('json_schema'), json_schema: fc.jsonValue() }),
+    ),
+  }),
 )
 
 describe('any body', () => {
@@ -156,7 +254,11 @@ describe('any body', () => {
         const told = await estimatePrompt(request, { row: rowOf(images), countTokens: bytes })
         expect(told.total).toBe(told.text + told.images + told.tools)
         expect(told.messages.reduce((sum, tokens) => sum + tokens, 0)).toBeLessThanOrEqual(told.total)
-        expect(Object.values(told).flat().every((number) => Number.isSafeInteger(number) && number >= 0)).toBe(true)
+        expect(
+          Object.values(told)
+            .flat()
+            .every((number) => Number.isSafeInteger(number) && number >= 0),
+        ).toBe(true)
         expect(upperBound(request, rowOf(images))).toBeGreaterThanOrEqual(told.total)
       }),
       { seed: 7, numRuns: 300 },
@@ -172,7 +274,9 @@ describe('upperBound()', () => {
   })
 
   test('takes every picture for the largest of its rule, unseen', () => {
-    const bounds = RULES.map((rule) => upperBound(saying(image(sized(1, 1)), image('https://example.com/a')), rowOf(rule)) - 7)
+    const bounds = RULES.map(
+      (rule) => upperBound(saying(image(sized(1, 1)), image('https://example.com/a')), rowOf(rule)) - 7,
+    )
     expect(bounds).toEqual([2 * 1445, 2 * 3279, 2 * 4128, 2 * 1792, 2 * 1445])
   })
 })
@@ -192,7 +296,9 @@ describe('memoized()', () => {
   test('counts a long text once, a short one each time', async () => {
     const { asked, count } = counter()
     const counted = memoized(count)
-    expect([await counted(LONG), await counted(LONG), await counted('short'), await counted('short')]).toEqual([2_001, 2_001, 5, 5])
+    expect([await counted(LONG), await counted(LONG), await counted('short'), await counted('short')]).toEqual([
+      2_001, 2_001, 5, 5,
+    ])
     expect(asked).toEqual([LONG, 'short', 'short'])
   })
 

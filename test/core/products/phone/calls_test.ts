@@ -11,16 +11,26 @@ const MINUTE = 60_000
 type Booth = Kit & { readonly acts: Actors; readonly alice: Buyer; get(path: string): Promise<Answer> }
 
 /** Alice rents `LINE`, unless told. */
-async function booth(change: (voice: VoiceVendor, acts: Actors) => Partial<VoiceVendor> = () => ({}), { rents = true, ...options }: KitOptions & { rents?: boolean } = {}): Promise<Booth> {
+async function booth(
+  change: (voice: VoiceVendor, acts: Actors) => Partial<VoiceVendor> = () => ({}),
+  { rents = true, ...options }: KitOptions & { rents?: boolean } = {},
+): Promise<Booth> {
   const acts = actors()
-  const subject = kit({ ...options, ports: { ...options.ports, vendors: { phone: acts.phone, voice: { ...acts.voice, ...change(acts.voice, acts) } } } })
+  const subject = kit({
+    ...options,
+    ports: { ...options.ports, vendors: { phone: acts.phone, voice: { ...acts.voice, ...change(acts.voice, acts) } } },
+  })
   const alice = subject.buyer()
   if (rents) await rentTo(subject.ports.storage, alice.wallet, START)
-  const get = async (path: string) => await read(await subject.shop.fetch(new Request(path.startsWith('http') ? path : ORIGIN + path), { ip: '192.0.2.1' }))
+  const get = async (path: string) =>
+    await read(
+      await subject.shop.fetch(new Request(path.startsWith('http') ? path : ORIGIN + path), { ip: '192.0.2.1' }),
+    )
   return { ...subject, acts, alice, get }
 }
 
-const call = (who: Buyer, more: Record<string, unknown> = {}, at: Parameters<Buyer['buy']>[1] = {}) => who.buy({ ...ORDER, ...more }, { path: CALL, ...at })
+const call = (who: Buyer, more: Record<string, unknown> = {}, at: Parameters<Buyer['buy']>[1] = {}) =>
+  who.buy({ ...ORDER, ...more }, { path: CALL, ...at })
 
 describe('a call', () => {
   test('is paid for when it is accepted for dialing, and is followed for free', async () => {
@@ -28,15 +38,47 @@ describe('a call', () => {
     const { status, body } = await call(alice)
     expect([status, body.status, chain.transfers.map(({ value }) => value)]).toEqual([200, 'queued', [541_000n]])
     expect(body.poll_url).toBe(`${ORIGIN}/api/v1/voice/call/${body.call_id}`)
-    expect(acts.rung).toEqual([{ to: ORDER.to, from: LINE, task: ORDER.task, voice: 'nat', language: 'en-US', maxMinutes: 5, model: 'base' }])
+    expect(acts.rung).toEqual([
+      { to: ORDER.to, from: LINE, task: ORDER.task, voice: 'nat', language: 'en-US', maxMinutes: 5, model: 'base' },
+    ])
     const told = await get(body.poll_url)
-    expect([told.status, told.body.call_id, told.body.status, told.body.ended_by]).toEqual([200, body.call_id, 'queued', 'IN_PROGRESS'])
+    expect([told.status, told.body.call_id, told.body.status, told.body.ended_by]).toEqual([
+      200,
+      body.call_id,
+      'queued',
+      'IN_PROGRESS',
+    ])
   })
 
   test('hands every word of its order on', async () => {
     const { alice, acts } = await booth()
-    await call(alice, { from: LINE, voice: 'june', language: 'de-DE', max_duration: 30, first_sentence: 'Hallo!', wait_for_greeting: true, interruption_threshold: 500, model: 'turbo', voicemail_action: 'leave_message', voicemail_message: 'Please call back.' })
-    expect(acts.rung).toEqual([{ to: ORDER.to, from: LINE, task: ORDER.task, voice: 'june', language: 'de-DE', maxMinutes: 30, model: 'turbo', firstSentence: 'Hallo!', waitForGreeting: true, interruptionMs: 500, voicemail: { action: 'leave_message', message: 'Please call back.' } }])
+    await call(alice, {
+      from: LINE,
+      voice: 'june',
+      language: 'de-DE',
+      max_duration: 30,
+      first_sentence: 'Hallo!',
+      wait_for_greeting: true,
+      interruption_threshold: 500,
+      model: 'turbo',
+      voicemail_action: 'leave_message',
+      voicemail_message: 'Please call back.',
+    })
+    expect(acts.rung).toEqual([
+      {
+        to: ORDER.to,
+        from: LINE,
+        task: ORDER.task,
+        voice: 'june',
+        language: 'de-DE',
+        maxMinutes: 30,
+        model: 'turbo',
+        firstSentence: 'Hallo!',
+        waitForGreeting: true,
+        interruptionMs: 500,
+        voicemail: { action: 'leave_message', message: 'Please call back.' },
+      },
+    ])
   })
 
   test.each([
@@ -61,18 +103,41 @@ describe('a call', () => {
     [{ voicemail_action: 'leave_message', voicemail_message: 'x'.repeat(1_001) }, 'voicemail_message'],
     [{ webhook: 'https://x.example' }, 'webhook'],
     [{ phone_number: ORDER.to }, 'phone_number'],
-  ] as readonly (readonly [Record<string, unknown>, string])[])('with %j is 400 before the quote', async (more, field) => {
-    const { alice, acts } = await booth()
-    const { status, body, headers } = await alice.ask({ ...ORDER, ...more }, { path: CALL })
-    expect([headers.has('payment-required'), acts.rung]).toEqual([false, []])
-    expect([status, body.details.map((each: any) => each.path).includes(field)]).toEqual([400, true])
-  })
+  ] as readonly (readonly [Record<string, unknown>, string])[])(
+    'with %j is 400 before the quote',
+    async (more, field) => {
+      const { alice, acts } = await booth()
+      const { status, body, headers } = await alice.ask({ ...ORDER, ...more }, { path: CALL })
+      expect([headers.has('payment-required'), acts.rung]).toEqual([false, []])
+      expect([status, body.details.map((each: any) => each.path).includes(field)]).toEqual([400, true])
+    },
+  )
 
-  test.each(['+1911', '911', '+44999', '+112', '112', '+49112', '+1 (911)', '+61000', '+27 10111', '+4418000', '0011911', '+1988', '+19115550100', '+44116123'])('to %s is 403 before the quote, with a payment as without', async (to) => {
+  test.each([
+    '+1911',
+    '911',
+    '+44999',
+    '+112',
+    '112',
+    '+49112',
+    '+1 (911)',
+    '+61000',
+    '+27 10111',
+    '+4418000',
+    '0011911',
+    '+1988',
+    '+19115550100',
+    '+44116123',
+  ])('to %s is 403 before the quote, with a payment as without', async (to) => {
     const { alice, acts, chain } = await booth()
     const payment = alice.sign(await alice.ask(ORDER, { path: CALL }))
     for (const answer of [await alice.ask({ ...ORDER, to }, { path: CALL }), await call(alice, { to }, { payment })]) {
-      expect([answer.status, answer.body.error, answer.body.reason, answer.headers.has('payment-required')]).toEqual([403, 'Forbidden', 'emergency_number', false])
+      expect([answer.status, answer.body.error, answer.body.reason, answer.headers.has('payment-required')]).toEqual([
+        403,
+        'Forbidden',
+        'emergency_number',
+        false,
+      ])
     }
     expect([acts.rung, chain.transfers]).toEqual([[], []])
   })
@@ -84,7 +149,12 @@ describe('the number that is called from', () => {
   test('has to be rented: without one, 403 says where', async () => {
     const { alice, chain } = await booth(undefined, { rents: false })
     const { status, body } = await call(alice)
-    expect([status, body.error, body.buy_endpoint, chain.transfers]).toEqual([403, 'no_active_number', '/api/v1/phone/numbers/buy', []])
+    expect([status, body.error, body.buy_endpoint, chain.transfers]).toEqual([
+      403,
+      'no_active_number',
+      '/api/v1/phone/numbers/buy',
+      [],
+    ])
   })
 
   test('is the wallet’s only one, or named: 400 says which there are', async () => {
@@ -114,7 +184,10 @@ describe('nobody is rung twice', () => {
   test('by a wallet that rings the same number at the same moment', async () => {
     const { alice, acts, chain } = await booth()
     const answers = await Promise.all(Array.from({ length: 5 }, () => call(alice)))
-    expect([answers.filter(({ status }) => status === 200).length, acts.rung.length]).toEqual([chain.transfers.length, chain.transfers.length])
+    expect([answers.filter(({ status }) => status === 200).length, acts.rung.length]).toEqual([
+      chain.transfers.length,
+      chain.transfers.length,
+    ])
     const { acts: slow, alice: bob, clock } = await booth(() => ({ ring: never }))
     void call(bob)
     await clock.settle()
@@ -124,7 +197,13 @@ describe('nobody is rung twice', () => {
 
   test('by the same signed request, after a crash between the dialing and the settlement', async () => {
     let isDead = true
-    const wrap = (ports: Ports): Ports => ({ ...ports, storage: { ...ports.storage, claimSettlement: (...asked) => (isDead ? never() : ports.storage.claimSettlement(...asked)) } })
+    const wrap = (ports: Ports): Ports => ({
+      ...ports,
+      storage: {
+        ...ports.storage,
+        claimSettlement: (...asked) => (isDead ? never() : ports.storage.claimSettlement(...asked)),
+      },
+    })
     const { alice, acts, restart, clock, chain, ports } = await booth(undefined, { wrap, rents: false })
     await rentTo(ports.storage, alice.wallet, START)
     const payment = alice.sign(await alice.ask(ORDER, { path: CALL }))
@@ -138,10 +217,19 @@ describe('nobody is rung twice', () => {
   })
 
   test('where it is not known whether somebody was: not before ten minutes, whatever is signed', async () => {
-    const { alice, acts, clock } = await booth((voice, { rung }) => ({ ring: (...asked) => (rung.length === 0 ? (voice.ring(...asked), Promise.reject(new ApiError('UPSTREAM_FAILED'))) : voice.ring(...asked)) }))
+    const { alice, acts, clock } = await booth((voice, { rung }) => ({
+      ring: (...asked) =>
+        rung.length === 0
+          ? (voice.ring(...asked), Promise.reject(new ApiError('UPSTREAM_FAILED')))
+          : voice.ring(...asked),
+    }))
     const lost = await call(alice)
     expect([lost.status, lost.body.error]).toEqual([502, 'Call initiation failed'])
-    expect([(await call(alice)).status, (await call(alice, { task: 'Something else entirely.' })).status, acts.rung.length]).toEqual([503, 503, 1])
+    expect([
+      (await call(alice)).status,
+      (await call(alice, { task: 'Something else entirely.' })).status,
+      acts.rung.length,
+    ]).toEqual([503, 503, 1])
     expect((await call(alice, { to: '+14155550124' })).status).toBe(200)
     await clock.advance(10 * MINUTE)
     expect([(await call(alice)).status, acts.rung.length]).toEqual([200, 3])
@@ -149,7 +237,12 @@ describe('nobody is rung twice', () => {
 
   test('for one order, however late it comes and whatever was rung meanwhile', async () => {
     let weather: 'lost' | 'fair' = 'lost'
-    const { alice, acts, chain, clock } = await booth((voice) => ({ ring: async (...asked) => (weather === 'lost' ? (await voice.ring(...asked), Promise.reject(new ApiError('UPSTREAM_FAILED'))) : voice.ring(...asked)) }))
+    const { alice, acts, chain, clock } = await booth((voice) => ({
+      ring: async (...asked) =>
+        weather === 'lost'
+          ? (await voice.ring(...asked), Promise.reject(new ApiError('UPSTREAM_FAILED')))
+          : voice.ring(...asked),
+    }))
     const payment = alice.sign(await alice.ask(ORDER, { path: CALL }), { validBefore: BigInt(START / 1000 + 7_200) })
     await call(alice, {}, { payment })
     weather = 'fair'
@@ -164,7 +257,10 @@ describe('nobody is rung twice', () => {
 
   test('one that was certainly not rung can be rung at once', async () => {
     let isRefused = true
-    const { alice, chain } = await booth((voice) => ({ ring: (...asked) => (isRefused ? Promise.reject(new ApiError('PASSED_ON', { message: 'No such voice.' })) : voice.ring(...asked)) }))
+    const { alice, chain } = await booth((voice) => ({
+      ring: (...asked) =>
+        isRefused ? Promise.reject(new ApiError('PASSED_ON', { message: 'No such voice.' })) : voice.ring(...asked),
+    }))
     expect([(await call(alice)).status, chain.transfers]).toEqual([400, []])
     isRefused = false
     expect((await call(alice)).status).toBe(200)
@@ -175,17 +271,44 @@ describe('nobody is rung twice', () => {
     chain.forecast('refused')
     const withheld = await call(alice)
     const second = await call(alice, { to: '+14155550124' })
-    expect([withheld.status, second.status, second.body.code, acts.rung.length]).toEqual([402, 402, 'PAYMENT_UNFUNDED', 1])
+    expect([withheld.status, second.status, second.body.code, acts.rung.length]).toEqual([
+      402,
+      402,
+      'PAYMENT_UNFUNDED',
+      1,
+    ])
   })
 })
 
 describe('GET /api/v1/voice/call/{callId}', () => {
-  const ended: Fields = { completed: true, status: 'completed', answered_by: 'human', call_length: 1.5, call_ended_by: 'USER', transcripts: [{ id: 1, user: 'assistant', text: 'Hello' }], concatenated_transcript: 'assistant: Hello', price: 0.135, variables: { secret: 1 }, created_at: '2026-11-20T00:00:00Z', end_at: '2026-11-20T00:01:30Z' }
+  const ended: Fields = {
+    completed: true,
+    status: 'completed',
+    answered_by: 'human',
+    call_length: 1.5,
+    call_ended_by: 'USER',
+    transcripts: [{ id: 1, user: 'assistant', text: 'Hello' }],
+    concatenated_transcript: 'assistant: Hello',
+    price: 0.135,
+    variables: { secret: 1 },
+    created_at: '2026-11-20T00:00:00Z',
+    end_at: '2026-11-20T00:01:30Z',
+  }
 
   test('has what was said under both names, and nothing of what it cost the operator', async () => {
     const { alice, get } = await booth(() => ({ look: async () => ended }))
     const { body } = await get((await call(alice)).body.poll_url)
-    expect(body).toMatchObject({ status: 'completed', to: ORDER.to, from: LINE, call_length: 1.5, transcript: [{ role: 'assistant', text: 'Hello' }], transcripts: ended.transcripts, ended_by: 'USER', started_at: '2026-11-20T00:00:00Z', ended_at: '2026-11-20T00:01:30Z' })
+    expect(body).toMatchObject({
+      status: 'completed',
+      to: ORDER.to,
+      from: LINE,
+      call_length: 1.5,
+      transcript: [{ role: 'assistant', text: 'Hello' }],
+      transcripts: ended.transcripts,
+      ended_by: 'USER',
+      started_at: '2026-11-20T00:00:00Z',
+      ended_at: '2026-11-20T00:01:30Z',
+    })
     expect(['price', 'variables'].filter((name) => name in body)).toEqual([])
   })
 

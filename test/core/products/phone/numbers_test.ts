@@ -14,16 +14,33 @@ const DAY = 24 * HOUR
 const TERM = 30 * DAY
 const iso = (ms: number) => new Date(ms).toISOString()
 
-type Shop = Kit & { readonly acts: Actors; readonly alice: Buyer; readonly bob: Buyer; numbers(of?: Buyer): Promise<readonly [string, string, boolean][]>; sweep(): Promise<void> }
+type Shop = Kit & {
+  readonly acts: Actors
+  readonly alice: Buyer
+  readonly bob: Buyer
+  numbers(of?: Buyer): Promise<readonly [string, string, boolean][]>
+  sweep(): Promise<void>
+}
 
-function shop(change: (phone: PhoneVendor, acts: Actors) => Partial<PhoneVendor> = () => ({}), options: KitOptions = {}): Shop {
+function shop(
+  change: (phone: PhoneVendor, acts: Actors) => Partial<PhoneVendor> = () => ({}),
+  options: KitOptions = {},
+): Shop {
   const acts = actors()
   acts.lines.length = 0
   const phone = { ...acts.phone, ...change(acts.phone, acts) }
-  const subject = kit({ ...options, ports: { ...options.ports, vendors: { phone, voice: acts.voice, ...options.ports?.vendors } } })
+  const subject = kit({
+    ...options,
+    ports: { ...options.ports, vendors: { phone, voice: acts.voice, ...options.ports?.vendors } },
+  })
   const [alice, bob] = [subject.buyer(), subject.buyer('bob')]
   /** Nothing, for a wallet that has to pay for something else first. */
-  const numbers: Shop['numbers'] = async (of = alice) => ((await of.buy({}, { path: LIST })).body.numbers ?? []).map((each: any) => [each.phone_number, each.expires_at, each.active])
+  const numbers: Shop['numbers'] = async (of = alice) =>
+    ((await of.buy({}, { path: LIST })).body.numbers ?? []).map((each: any) => [
+      each.phone_number,
+      each.expires_at,
+      each.active,
+    ])
   /** The chore's turn. */
   async function sweep(): Promise<void> {
     await subject.clock.advance(11 * 60_000)
@@ -35,7 +52,8 @@ function shop(change: (phone: PhoneVendor, acts: Actors) => Partial<PhoneVendor>
 
 const buy = (who: Buyer, at: Parameters<Buyer['buy']>[1] = {}) => who.buy({}, { path: BUY, ...at })
 const renew = (who: Buyer, phoneNumber: string) => who.buy({ phoneNumber }, { path: RENEW })
-const release = (who: Buyer, phoneNumber: string, at: Parameters<Buyer['buy']>[1] = {}) => who.buy({ phoneNumber }, { path: RELEASE, ...at })
+const release = (who: Buyer, phoneNumber: string, at: Parameters<Buyer['buy']>[1] = {}) =>
+  who.buy({ phoneNumber }, { path: RELEASE, ...at })
 const values = ({ chain }: Kit) => chain.transfers.map(({ value }) => value)
 const reason = ({ status, body }: Answer) => [status, body.error, body.reason]
 
@@ -43,7 +61,15 @@ describe('a number', () => {
   test('is rented for 30 days by the wallet that pays, and is on its list alone', async () => {
     const subject = shop()
     const { status, body } = await buy(subject.alice)
-    expect([status, body]).toEqual([200, { phone_number: '+14155550200', expires_at: iso(START + TERM), chain: 'base-sepolia', message: expect.any(String) }])
+    expect([status, body]).toEqual([
+      200,
+      {
+        phone_number: '+14155550200',
+        expires_at: iso(START + TERM),
+        chain: 'base-sepolia',
+        message: expect.any(String),
+      },
+    ])
     expect(await subject.numbers()).toEqual([['+14155550200', iso(START + TERM), true]])
     expect([await subject.numbers(subject.bob), values(subject)]).toEqual([[], [5_001_000n, 2_000n, 2_000n]])
   })
@@ -78,7 +104,9 @@ describe('a number', () => {
 
   test('that was given back can be rented by another wallet', async () => {
     let next = 0
-    const subject = shop((_, acts) => ({ buy: async ({ order }) => (acts.lines.push({ number: LINE, id: `PN-${++next}`, order }), acts.lines.at(-1)) }))
+    const subject = shop((_, acts) => ({
+      buy: async ({ order }) => (acts.lines.push({ number: LINE, id: `PN-${++next}`, order }), acts.lines.at(-1)),
+    }))
     await buy(subject.alice)
     expect((await release(subject.alice, LINE)).body).toEqual({ released: true, phone_number: LINE })
     expect((await buy(subject.bob)).body.phone_number).toBe(LINE)
@@ -89,11 +117,17 @@ describe('a number', () => {
   test('that its carrier has taken back is not renewed', async () => {
     const subject = shop(() => ({ has: async () => false }))
     const { phone_number } = (await buy(subject.alice)).body
-    expect([reason(await renew(subject.alice, phone_number)), values(subject)]).toEqual([[403, 'Forbidden', 'not_found'], [5_001_000n]])
+    expect([reason(await renew(subject.alice, phone_number)), values(subject)]).toEqual([
+      [403, 'Forbidden', 'not_found'],
+      [5_001_000n],
+    ])
   })
 
   test('that is not to be had is 404, and a carrier that fails 502, uncharged', async () => {
-    for (const [answer, status, error] of [[async () => undefined, 404, 'No numbers available'], [async () => Promise.reject(new ApiError('UPSTREAM_FAILED')), 502, 'Purchase failed']] as const) {
+    for (const [answer, status, error] of [
+      [async () => undefined, 404, 'No numbers available'],
+      [async () => Promise.reject(new ApiError('UPSTREAM_FAILED')), 502, 'Purchase failed'],
+    ] as const) {
       const subject = shop(() => ({ buy: answer }))
       const bought = await buy(subject.alice)
       expect([bought.status, bought.body.error, values(subject)]).toEqual([status, error, []])
@@ -114,7 +148,11 @@ describe('a number', () => {
     ['/api/v1/phone/lookup', { phoneNumber: '+0155550100' }, 'phoneNumber'],
   ])('%s with %j is 400 before the quote', async (path, body, field) => {
     const { status, body: said, headers } = await shop().alice.ask(body, { path })
-    expect([status, said.details.map((each: any) => each.path).includes(field), headers.has('payment-required')]).toEqual([400, true, false])
+    expect([
+      status,
+      said.details.map((each: any) => each.path).includes(field),
+      headers.has('payment-required'),
+    ]).toEqual([400, true, false])
   })
 })
 
@@ -124,7 +162,11 @@ describe('giving back', () => {
     const { phone_number } = (await buy(subject.alice)).body
     const answers = await Promise.all(Array.from({ length: 5 }, () => release(subject.alice, phone_number)))
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 404, 404, 404, 404])
-    expect([subject.acts.released, values(subject), (await subject.numbers())[0]?.[2]]).toEqual([[phone_number], [5_001_000n], false])
+    expect([subject.acts.released, values(subject), (await subject.numbers())[0]?.[2]]).toEqual([
+      [phone_number],
+      [5_001_000n],
+      false,
+    ])
   })
 
   test('of another wallet’s number is 404', async () => {
@@ -138,7 +180,10 @@ describe('giving back', () => {
     let way: () => Promise<void> = () => Promise.reject(new ApiError('UPSTREAM_FAILED'))
     const subject = shop((phone) => ({ release: (id, at) => way().then(() => phone.release(id, at)) }))
     const { phone_number } = (await buy(subject.alice)).body
-    expect([(await release(subject.alice, phone_number)).status, (await subject.numbers())[0]?.[2]]).toEqual([502, true])
+    expect([(await release(subject.alice, phone_number)).status, (await subject.numbers())[0]?.[2]]).toEqual([
+      502,
+      true,
+    ])
     way = () => new Promise(() => {})
     void release(subject.alice, phone_number)
     await subject.clock.settle()
@@ -157,7 +202,11 @@ function crashing(where: (storage: Ports['storage']) => Partial<Ports['storage']
 describe('a number that was bought for a call', () => {
   test('that dies before it is settled is found by the same signed request, and is not bought again', async () => {
     let isDead = true
-    const subject = shop(undefined, { wrap: crashing((storage) => ({ claimSettlement: (...asked) => (isDead ? never() : storage.claimSettlement(...asked)) })) })
+    const subject = shop(undefined, {
+      wrap: crashing((storage) => ({
+        claimSettlement: (...asked) => (isDead ? never() : storage.claimSettlement(...asked)),
+      })),
+    })
     const payment = subject.alice.sign(await subject.alice.ask({}, { path: BUY }))
     void buy(subject.alice, { payment })
     await subject.clock.settle()
@@ -188,16 +237,26 @@ describe('a number that was bought for a call', () => {
       const subject = shop()
       subject.chain.forecast('refused')
       const withheld = await buy(subject.alice)
-      expect([withheld.status, JSON.stringify(withheld.body).includes('+1415'), await subject.numbers()]).toEqual([402, false, []])
+      expect([withheld.status, JSON.stringify(withheld.body).includes('+1415'), await subject.numbers()]).toEqual([
+        402,
+        false,
+        [],
+      ])
       await rentTo(subject.ports.storage, subject.bob.wallet, subject.clock.now())
-      const call = await subject.bob.buy({ to: '+14155550123', task: 'Say hello to Ada.', from: subject.acts.bought[0] }, { path: '/api/v1/voice/call' })
+      const call = await subject.bob.buy(
+        { to: '+14155550123', task: 'Say hello to Ada.', from: subject.acts.bought[0] },
+        { path: '/api/v1/voice/call' },
+      )
       expect(reason(call)).toEqual([403, 'Forbidden', 'not_found'])
       await subject.sweep()
       expect(subject.acts.released).toEqual([])
-      if (isCollected) await subject.alice.poll(withheld.body.poll_url, subject.alice.sign(await subject.alice.ask({}, { path: BUY })))
+      if (isCollected)
+        await subject.alice.poll(withheld.body.poll_url, subject.alice.sign(await subject.alice.ask({}, { path: BUY })))
       await subject.clock.advance(50 * HOUR)
       await subject.sweep()
-      expect([subject.acts.released.length, (await subject.numbers()).map(([, , isActive]) => isActive)]).toEqual(isCollected ? [0, [true]] : [1, []])
+      expect([subject.acts.released.length, (await subject.numbers()).map(([, , isActive]) => isActive)]).toEqual(
+        isCollected ? [0, [true]] : [1, []],
+      )
     }
   })
 
@@ -206,12 +265,19 @@ describe('a number that was bought for a call', () => {
     subject.chain.forecast('refused')
     const withheld = await buy(subject.alice)
     const second = await buy(subject.alice)
-    expect([second.status, second.body.code, second.body.poll_url, subject.acts.bought.length]).toEqual([402, 'PAYMENT_UNFUNDED', withheld.body.poll_url, 1])
+    expect([second.status, second.body.code, second.body.poll_url, subject.acts.bought.length]).toEqual([
+      402,
+      'PAYMENT_UNFUNDED',
+      withheld.body.poll_url,
+      1,
+    ])
   })
 
   test('of two wallets at the same moment is never one number', async () => {
     const subject = shop()
-    const bought = await Promise.all([...Array(4)].map((_, index) => buy(index % 2 === 0 ? subject.alice : subject.bob)))
+    const bought = await Promise.all(
+      [...Array(4)].map((_, index) => buy(index % 2 === 0 ? subject.alice : subject.bob)),
+    )
     expect(new Set(bought.map(({ body }) => body.phone_number)).size).toBe(4)
   })
 
@@ -226,7 +292,9 @@ describe('a number that was bought for a call', () => {
     const subject = shop()
     subject.acts.lines.push({ number: LINE, id: 'PN-7', order: 'of another deployment' })
     await subject.sweep()
-    expect([subject.acts.released, subject.log.lines.some(({ message }) => message.includes('does not know'))]).toEqual([[], true])
+    expect([subject.acts.released, subject.log.lines.some(({ message }) => message.includes('does not know'))]).toEqual(
+      [[], true],
+    )
   })
 })
 
@@ -238,9 +306,18 @@ describe('a renewal', () => {
     const withheld = await renew(subject.alice, phone_number)
     expect([withheld.status, (await subject.numbers())[0]?.[1]]).toEqual([402, iso(START + TERM)])
     const second = await renew(subject.alice, phone_number)
-    expect([reason(second), second.body.poll_url]).toEqual([[403, 'Forbidden', 'unpaid'], await subject.keyed(withheld.body.job_id)])
-    const collected = await subject.alice.poll(withheld.body.poll_url, subject.alice.sign(await subject.alice.ask({ phoneNumber: phone_number }, { path: RENEW })))
-    expect([collected.body.expires_at, (await subject.numbers())[0]?.[1]]).toEqual([iso(START + 2 * TERM), iso(START + 2 * TERM)])
+    expect([reason(second), second.body.poll_url]).toEqual([
+      [403, 'Forbidden', 'unpaid'],
+      await subject.keyed(withheld.body.job_id),
+    ])
+    const collected = await subject.alice.poll(
+      withheld.body.poll_url,
+      subject.alice.sign(await subject.alice.ask({ phoneNumber: phone_number }, { path: RENEW })),
+    )
+    expect([collected.body.expires_at, (await subject.numbers())[0]?.[1]]).toEqual([
+      iso(START + 2 * TERM),
+      iso(START + 2 * TERM),
+    ])
   })
 
   test('twice at once adds one term, or two that are both paid', async () => {
@@ -248,7 +325,9 @@ describe('a renewal', () => {
     const { phone_number } = (await buy(subject.alice)).body
     const answers = await Promise.all(Array.from({ length: 4 }, () => renew(subject.alice, phone_number)))
     const paid = answers.filter(({ status }) => status === 200).length
-    expect([(await subject.numbers())[0]?.[1], values(subject).filter((value) => value === 5_001_000n).length]).toEqual([iso(START + (1 + paid) * TERM), 1 + paid])
+    expect([(await subject.numbers())[0]?.[1], values(subject).filter((value) => value === 5_001_000n).length]).toEqual(
+      [iso(START + (1 + paid) * TERM), 1 + paid],
+    )
   })
 
   test('that is being paid for keeps the number from being given back, so that nobody pays for a number that is gone', async () => {
@@ -281,7 +360,10 @@ describe('a renewal', () => {
 
 test('a gateway that rents no numbers leaves the chore to those that do', async () => {
   const asked: string[] = []
-  const wrap = (ports: Ports): Ports => ({ ...ports, storage: { ...ports.storage, lease: (name, ...more) => (asked.push(name), ports.storage.lease(name, ...more)) } })
+  const wrap = (ports: Ports): Ports => ({
+    ...ports,
+    storage: { ...ports.storage, lease: (name, ...more) => (asked.push(name), ports.storage.lease(name, ...more)) },
+  })
   await kit({ wrap }).shop.maintain()
   expect(asked).toEqual([])
   await shop(undefined, { wrap }).shop.maintain()

@@ -12,10 +12,23 @@ const ON_SOLANA = { path: '/api/v1/solana/rpc' }
 /** A gateway over a node that remembers what it was asked. */
 function stage(options: KitOptions = {}, node: Partial<RpcVendor> = {}) {
   const asked: { readonly network: string; readonly calls: RpcCall | readonly RpcCall[] }[] = []
-  const rpc: RpcVendor = { ...oneNode, ...node, ask: (network, calls, at) => (asked.push({ network, calls }), (node.ask ?? oneNode.ask)(network, calls, at)) }
+  const rpc: RpcVendor = {
+    ...oneNode,
+    ...node,
+    ask: (network, calls, at) => (asked.push({ network, calls }), (node.ask ?? oneNode.ask)(network, calls, at)),
+  }
   const subject = kit({ ports: { vendors: { rpc } }, ...options })
   const free = async (body: unknown, path = ON_SOLANA.path, ip = '192.0.2.9') =>
-    await read(await subject.shop.fetch(new Request(ORIGIN + path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }), { ip }))
+    await read(
+      await subject.shop.fetch(
+        new Request(ORIGIN + path, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify(body),
+        }),
+        { ip },
+      ),
+    )
   return { ...subject, asked, free }
 }
 
@@ -37,16 +50,22 @@ describe('the price of asking a node (contract 15.7)', () => {
 
   test('is asked before anything is judged: who does not pay is quoted, whatever he wrote', async () => {
     const { buyer, asked } = stage()
-    for (const body of [{}, [], 'text', null, 7, [null], call({ method: 'admin_peers' })]) expect((await buyer().ask(body, BASE)).status).toBe(402)
+    for (const body of [{}, [], 'text', null, 7, [null], call({ method: 'admin_peers' })])
+      expect((await buyer().ask(body, BASE)).status).toBe(402)
     expect(asked).toEqual([])
   })
 })
 
 describe('an answer', () => {
-  test('is the node\'s own, with the network that gave it, once it is paid', async () => {
+  test("is the node's own, with the network that gave it, once it is paid", async () => {
     const { buyer, chain, asked } = stage()
     const { status, headers, body } = await buyer().buy(call({ id: 'a' }), BASE)
-    expect([status, body, headers.get('x-network'), headers.get('x-cache')]).toEqual([200, { jsonrpc: '2.0', id: 'a', result: 'eth_blockNumber' }, 'base-mainnet', 'MISS'])
+    expect([status, body, headers.get('x-network'), headers.get('x-cache')]).toEqual([
+      200,
+      { jsonrpc: '2.0', id: 'a', result: 'eth_blockNumber' },
+      'base-mainnet',
+      'MISS',
+    ])
     expect(chain.transfers.map(({ value }) => value)).toEqual([3_000n])
     expect(asked).toEqual([{ network: 'base-mainnet', calls: call({ id: 'a' }) as RpcCall }])
   })
@@ -80,14 +99,53 @@ describe('an answer', () => {
     const { shop, buyer } = stage({}, { ask: async () => ({ text, isCached: true }) })
     const alice = buyer()
     const payment = alice.sign(await alice.ask(call({ method: 'getAccountInfo' }), ON_SOLANA))
-    const request = new Request(ORIGIN + ON_SOLANA.path, { method: 'POST', headers: { 'content-type': 'application/json', 'payment-signature': btoa(JSON.stringify(payment)) }, body: JSON.stringify(call({ method: 'getAccountInfo' })) })
+    const request = new Request(ORIGIN + ON_SOLANA.path, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'payment-signature': btoa(JSON.stringify(payment)) },
+      body: JSON.stringify(call({ method: 'getAccountInfo' })),
+    })
     const response = await shop.fetch(request)
     expect([await response.text(), response.headers.get('x-cache')]).toEqual([text, 'HIT'])
   })
 })
 
 describe('a bad call is 400 once it is paid, names itself, reaches no node and costs nothing', () => {
-  const METHODS = ['admin_addPeer', 'personal_unlockAccount', 'debug_setHead', 'miner_start', 'engine_newPayloadV3', 'anvil_setBalance', 'hardhat_mine', 'evm_revert', 'txpool_content', 'eth_accounts', 'eth_sign', 'eth_signTypedData_v4', 'eth_sendTransaction', 'eth_sendTransactionSync', 'eth_sendUnsignedTransaction', 'eth_requestAccounts', 'ETH_call', 'eth_ca\u017fl', 'anvil_setbalance', 'net_addPeer', 'web3_setProvider', 'eth_getWork', 'eth_submitWork', 'eth_subscribe', 'eth_newFilter', 'eth_newPendingTransactionFilter', 'eth_getFilterChanges', 'requestAirdrop', 'setLogFilter', 'eth_', 'eth_call\n', '__proto__', 'constructor', '']
+  const METHODS = [
+    'admin_addPeer',
+    'personal_unlockAccount',
+    'debug_setHead',
+    'miner_start',
+    'engine_newPayloadV3',
+    'anvil_setBalance',
+    'hardhat_mine',
+    'evm_revert',
+    'txpool_content',
+    'eth_accounts',
+    'eth_sign',
+    'eth_signTypedData_v4',
+    'eth_sendTransaction',
+    'eth_sendTransactionSync',
+    'eth_sendUnsignedTransaction',
+    'eth_requestAccounts',
+    'ETH_call',
+    'eth_ca\u017fl',
+    'anvil_setbalance',
+    'net_addPeer',
+    'web3_setProvider',
+    'eth_getWork',
+    'eth_submitWork',
+    'eth_subscribe',
+    'eth_newFilter',
+    'eth_newPendingTransactionFilter',
+    'eth_getFilterChanges',
+    'requestAirdrop',
+    'setLogFilter',
+    'eth_',
+    'eth_call\n',
+    '__proto__',
+    'constructor',
+    '',
+  ]
   const BAD: readonly (readonly [unknown, string])[] = [
     ...METHODS.map((method) => [call({ method }), 'method'] as const),
     [call({ jsonrpc: '1.0' }), 'jsonrpc'],
@@ -106,21 +164,31 @@ describe('a bad call is 400 once it is paid, names itself, reaches no node and c
     [[call(), call(), call({ method: 'anvil_mine' })], 'batch/2/method'],
     [{ ...call(), batch: [call({ method: 'evm_mine' })] }, 'batch/0/method'],
   ]
-  test.each(BAD.map(([body, field]) => [JSON.stringify(body).slice(0, 80), body, field] as const))('%s', async (_, body, field) => {
-    for (const at of [BASE, ON_SOLANA]) {
-      const { buyer, asked, chain } = stage()
-      const { status, body: said } = await buyer().buy(body, at)
-      expect([status, said.details[0].path]).toEqual([400, field])
-      expect([asked, chain.transfers]).toEqual([[], []])
-    }
-  })
+  test.each(BAD.map(([body, field]) => [JSON.stringify(body).slice(0, 80), body, field] as const))(
+    '%s',
+    async (_, body, field) => {
+      for (const at of [BASE, ON_SOLANA]) {
+        const { buyer, asked, chain } = stage()
+        const { status, body: said } = await buyer().buy(body, at)
+        expect([status, said.details[0].path]).toEqual([400, field])
+        expect([asked, chain.transfers]).toEqual([[], []])
+      }
+    },
+  )
 })
 
 describe('a network', () => {
   test('is known by its slug, by aliases, in any case, and without its -mainnet', async () => {
     const { buyer, asked } = stage({}, { networks: ['base-mainnet', 'ethereum-mainnet', 'own-mainnet'] })
-    for (const name of ['base-mainnet', 'BASE', 'eth', 'Mainnet', 'own']) expect((await buyer().buy(call(), on(name))).status).toBe(200)
-    expect(asked.map(({ network }) => network)).toEqual(['base-mainnet', 'base-mainnet', 'ethereum-mainnet', 'ethereum-mainnet', 'own-mainnet'])
+    for (const name of ['base-mainnet', 'BASE', 'eth', 'Mainnet', 'own'])
+      expect((await buyer().buy(call(), on(name))).status).toBe(200)
+    expect(asked.map(({ network }) => network)).toEqual([
+      'base-mainnet',
+      'base-mainnet',
+      'ethereum-mainnet',
+      'ethereum-mainnet',
+      'own-mainnet',
+    ])
   })
 
   test('that there is no node of is 400 with those that there are, paid or not, and costs nothing', async () => {
@@ -144,16 +212,24 @@ describe('a network', () => {
 })
 
 describe('what a client of Solana must know before it pays', () => {
-  const paidOnSolana = (more: KitOptions = {}) => stage({ networks: [SOLANA], ...more }, { networks: ['solana-mainnet', 'solana-devnet'] })
+  const paidOnSolana = (more: KitOptions = {}) =>
+    stage({ networks: [SOLANA], ...more }, { networks: ['solana-mainnet', 'solana-devnet'] })
   const MINT = '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU'
 
   test('is free on a gateway that is paid on Solana, and asked of the chain that it is paid on', async () => {
     const { free, asked, chain } = paidOnSolana()
-    for (const said of [{ method: 'getLatestBlockhash' }, { method: 'isBlockhashValid', params: ['x'] }, { method: 'getAccountInfo', params: [MINT, { encoding: 'base64' }] }]) {
+    for (const said of [
+      { method: 'getLatestBlockhash' },
+      { method: 'isBlockhashValid', params: ['x'] },
+      { method: 'getAccountInfo', params: [MINT, { encoding: 'base64' }] },
+    ]) {
       const { status, body } = await free(call(said))
       expect([status, body.result]).toEqual([200, said.method])
     }
-    expect([asked.map(({ network }) => network), chain.transfers]).toEqual([['solana-devnet', 'solana-devnet', 'solana-devnet'], []])
+    expect([asked.map(({ network }) => network), chain.transfers]).toEqual([
+      ['solana-devnet', 'solana-devnet', 'solana-devnet'],
+      [],
+    ])
   })
 
   test('is rationed by address', async () => {
@@ -171,18 +247,27 @@ describe('what a client of Solana must know before it pays', () => {
 
   test('is no more than that: other accounts, other methods and batches are sold, and on other gateways all of it is', async () => {
     const { free } = paidOnSolana()
-    for (const body of [call({ method: 'getAccountInfo', params: ['11111111111111111111111111111111'] }), call({ method: 'getBalance', params: [MINT] }), [call({ method: 'getLatestBlockhash' })]]) expect((await free(body)).status).toBe(402)
+    for (const body of [
+      call({ method: 'getAccountInfo', params: ['11111111111111111111111111111111'] }),
+      call({ method: 'getBalance', params: [MINT] }),
+      [call({ method: 'getLatestBlockhash' })],
+    ])
+      expect((await free(body)).status).toBe(402)
     expect((await stage().free(call({ method: 'getLatestBlockhash' }))).status).toBe(402)
   })
 
   test('is quoted when it names an account that is no text, whatever stands there', async () => {
     const { free, log } = paidOnSolana()
-    for (const params of [[{ toString: 1, valueOf: 1 }], [[MINT]], [null], { 0: MINT }, null]) expect((await free(call({ method: 'getAccountInfo', params }))).status).toBe(402)
+    for (const params of [[{ toString: 1, valueOf: 1 }], [[MINT]], [null], { 0: MINT }, null])
+      expect((await free(call({ method: 'getAccountInfo', params }))).status).toBe(402)
     expect(log.lines).toEqual([])
   })
 
   test('a node that fails costs nothing and says so', async () => {
-    const { free } = stage({ networks: [SOLANA] }, { networks: ['solana-devnet'], ask: () => Promise.reject(new Error('secret')) })
+    const { free } = stage(
+      { networks: [SOLANA] },
+      { networks: ['solana-devnet'], ask: () => Promise.reject(new Error('secret')) },
+    )
     const { status, body } = await free(call({ method: 'getLatestBlockhash' }))
     expect([status, JSON.stringify(body).includes('secret')]).toEqual([502, false])
   })

@@ -9,12 +9,19 @@ import { pathOf, pricedTrial } from '../../../../core/endpoint/samples.ts'
 import { catalog } from '../../../../core/mod.ts'
 import { decodeHeader, embedded, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../../../kit.ts'
 
-const document = async (path: string, options: KitOptions = {}) => (await read(await kit(options).shop.fetch(new Request(ORIGIN + path)))).body
+const document = async (path: string, options: KitOptions = {}) =>
+  (await read(await kit(options).shop.fetch(new Request(ORIGIN + path)))).body
 
 /** A gateway that can sell everything on the menu. */
 function whole(options: KitOptions = {}) {
   const clock = testClock()
-  return kit({ chatVendor: scriptedChat(), video: scriptedVideo(), audio: scriptedAudio(), ports: { clock, vendors: { ...embedded(clock) } }, ...options })
+  return kit({
+    chatVendor: scriptedChat(),
+    video: scriptedVideo(),
+    audio: scriptedAudio(),
+    ports: { clock, vendors: { ...embedded(clock) } },
+    ...options,
+  })
 }
 
 describe('/.well-known/x402', () => {
@@ -24,8 +31,18 @@ describe('/.well-known/x402', () => {
     expect(found.resources).toEqual(endpoints.filter(isSold).map(({ path }) => ORIGIN + path.replaceAll('...}', '}')))
     const [service, edits] = found.services
     expect(found.services).toHaveLength(found.resources.length)
-    expect(service).toMatchObject({ name: 'images.generations', endpoint: ORIGIN + GENERATIONS, method: 'POST', category: 'images', pricing: { min: '0.016750', max: '1.576000' } })
-    expect(edits).toMatchObject({ name: 'images.image2image', method: 'POST', pricing: { mode: 'dynamic', min: '0.022000', max: '1.576000' } })
+    expect(service).toMatchObject({
+      name: 'images.generations',
+      endpoint: ORIGIN + GENERATIONS,
+      method: 'POST',
+      category: 'images',
+      pricing: { min: '0.016750', max: '1.576000' },
+    })
+    expect(edits).toMatchObject({
+      name: 'images.image2image',
+      method: 'POST',
+      pricing: { mode: 'dynamic', min: '0.022000', max: '1.576000' },
+    })
     const quoted = (await kit().buyer().ask()).body.accepts[0]
     const { amount, maxTimeoutSeconds, ...terms } = quoted
     expect(service.payment).toEqual([{ ...terms, networkName: 'base-sepolia' }])
@@ -42,7 +59,10 @@ describe('/.well-known/x402', () => {
   test('both documents are cacheable JSON, in ASCII', async () => {
     for (const path of ['/.well-known/x402', '/openapi.json', '/.well-known/openapi.json']) {
       const response = await kit().shop.fetch(new Request(ORIGIN + path))
-      expect([response.headers.get('content-type'), response.headers.get('cache-control')]).toEqual(['application/json', 'public, max-age=60'])
+      expect([response.headers.get('content-type'), response.headers.get('cache-control')]).toEqual([
+        'application/json',
+        'public, max-age=60',
+      ])
       expect(await response.text()).toMatch(/^[ -~]+$/)
     }
   })
@@ -50,8 +70,11 @@ describe('/.well-known/x402', () => {
   test('the terms follow the chain, which may open late', async () => {
     const { ports } = kit()
     let isOpen = false
-    const { shop } = kit({ ports: { chain: { ...ports.chain, terms: (now) => (isOpen ? ports.chain.terms(now) : []) } } })
-    const payments = async () => (await read(await shop.fetch(new Request(`${ORIGIN}/.well-known/x402`)))).body.services[0].payment.length
+    const { shop } = kit({
+      ports: { chain: { ...ports.chain, terms: (now) => (isOpen ? ports.chain.terms(now) : []) } },
+    })
+    const payments = async () =>
+      (await read(await shop.fetch(new Request(`${ORIGIN}/.well-known/x402`)))).body.services[0].payment.length
     expect(await payments()).toBe(0)
     isOpen = true
     expect(await payments()).toBe(1)
@@ -63,7 +86,11 @@ describe('the discovery 402', () => {
     if (endpoint.method !== 'POST') continue
     test(`GET, HEAD and an empty POST of ${endpoint.path} are asked for the default price`, async () => {
       const { shop, ports } = whole()
-      const trial = await pricedTrial(endpoint, { catalog: catalog(), vendors: ports.vendors, countTokens: ports.countTokens })
+      const trial = await pricedTrial(endpoint, {
+        catalog: catalog(),
+        vendors: ports.vendors,
+        countTokens: ports.countTokens,
+      })
       const url = ORIGIN + pathOf(endpoint, trial)
       const asked = await Promise.all(['GET', 'HEAD', 'POST'].map((method) => shop.fetch(new Request(url, { method }))))
       expect(asked.map(({ status }) => status)).toEqual([402, 402, 402])
@@ -80,7 +107,11 @@ describe('the bazaar extension', () => {
   async function declared(endpoint: (typeof endpoints)[number]) {
     const { shop, ports } = whole()
     if (!isSold(endpoint)) throw new Error('it is not for sale')
-    const trial = await pricedTrial(endpoint, { catalog: catalog(), vendors: ports.vendors, countTokens: ports.countTokens })
+    const trial = await pricedTrial(endpoint, {
+      catalog: catalog(),
+      vendors: ports.vendors,
+      countTokens: ports.countTokens,
+    })
     const response = await shop.fetch(new Request(ORIGIN + pathOf(endpoint, trial)))
     const header = response.headers.get('payment-required') ?? ''
     return { trial, status: response.status, body: (await response.json()) as any, required: decodeHeader(header) }
@@ -91,13 +122,21 @@ describe('the bazaar extension', () => {
       const { status, body, required } = await declared(endpoint)
       expect([status, Object.keys(required.extensions)]).toEqual([402, ['payment-identifier']])
       const { info, schema } = body.extensions.bazaar
-      const { services } = await read(await whole().shop.fetch(new Request(`${ORIGIN}/.well-known/x402`))).then((answer) => answer.body)
-      expect(services.find(({ name }: { name: string }) => name === endpoint.name).extensions.bazaar).toEqual(body.extensions.bazaar)
+      const { services } = await read(await whole().shop.fetch(new Request(`${ORIGIN}/.well-known/x402`))).then(
+        (answer) => answer.body,
+      )
+      expect(services.find(({ name }: { name: string }) => name === endpoint.name).extensions.bazaar).toEqual(
+        body.extensions.bazaar,
+      )
       const check = new Ajv2020({ strict: false }).compile(schema)
       expect([check(info), check.errors]).toEqual([true, null])
       expect([info.input.type, info.input.method]).toEqual(['http', endpoint.method])
       expect(check({ input: { ...info.input, method: 'DELETE' } })).toBe(false)
-      expect(required.resource).toEqual({ url: expect.stringContaining(ORIGIN), description: endpoint.summary, mimeType: 'application/json' })
+      expect(required.resource).toEqual({
+        url: expect.stringContaining(ORIGIN),
+        description: endpoint.summary,
+        mimeType: 'application/json',
+      })
     })
   }
 
@@ -109,7 +148,12 @@ describe('the bazaar extension', () => {
       if (!isWhole) continue
       const url = ORIGIN + pathOf(endpoint, { path: pathParams, query: queryParams })
       const { shop } = whole()
-      const response = await shop.fetch(new Request(url, { method: endpoint.method, ...(body && { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }) }))
+      const response = await shop.fetch(
+        new Request(url, {
+          method: endpoint.method,
+          ...(body && { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }),
+        }),
+      )
       expect([endpoint.name, response.status]).toEqual([endpoint.name, 402])
     }
   })
@@ -139,6 +183,7 @@ describe('the bazaar extension', () => {
     await idle()
     const { headers, status, body: asked } = await alice.poll(body.poll_url)
     expect(status).toBe(402)
-    for (const { extensions } of [decodeHeader(headers.get('payment-required')), asked]) expect(Object.keys(extensions)).toEqual(['payment-identifier'])
+    for (const { extensions } of [decodeHeader(headers.get('payment-required')), asked])
+      expect(Object.keys(extensions)).toEqual(['payment-identifier'])
   })
 })

@@ -6,7 +6,8 @@ import { flatPrice, paid } from '../../../../core/mod.ts'
 import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
 import { kit, type KitOptions, ORIGIN, read } from '../../../kit.ts'
 
-const open = async (path: string, options: KitOptions = {}) => await kit({ chatVendor: scriptedChat(), ...options }).shop.fetch(new Request(ORIGIN + path))
+const open = async (path: string, options: KitOptions = {}) =>
+  await kit({ chatVendor: scriptedChat(), ...options }).shop.fetch(new Request(ORIGIN + path))
 
 /** Elements by name, and the attributes that load or lead somewhere. */
 async function parsed(html: string) {
@@ -16,7 +17,8 @@ async function parsed(html: string) {
   const rewriter = new HTMLRewriter().on('*', {
     element(element) {
       names.push(element.tagName)
-      for (const name of ['src', 'href', 'action', 'srcset', 'style']) if (element.hasAttribute(name)) links.push(`${name}=${element.getAttribute(name)}`)
+      for (const name of ['src', 'href', 'action', 'srcset', 'style'])
+        if (element.hasAttribute(name)) links.push(`${name}=${element.getAttribute(name)}`)
       const id = element.getAttribute('id')
       if (id !== null) ids.push(id)
     },
@@ -32,9 +34,13 @@ describe('/docs', () => {
     expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8'])
     const [, style = ''] = /<style>([^]*?)<\/style>/.exec(html) ?? []
     const hash = new Bun.CryptoHasher('sha256').update(style).digest('base64')
-    expect(response.headers.get('content-security-policy')).toBe(`default-src 'none'; style-src 'sha256-${hash}'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`)
+    expect(response.headers.get('content-security-policy')).toBe(
+      `default-src 'none'; style-src 'sha256-${hash}'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
+    )
     const { names, links } = await parsed(html)
-    expect(names.filter((name) => ['script', 'iframe', 'img', 'form', 'object', 'embed', 'base', 'meta'].includes(name))).toEqual(['meta', 'meta'])
+    expect(
+      names.filter((name) => ['script', 'iframe', 'img', 'form', 'object', 'embed', 'base', 'meta'].includes(name)),
+    ).toEqual(['meta', 'meta'])
     expect(links.filter((link) => !/^href=(#|\/)/.test(link))).toEqual([])
     expect(style).not.toMatch(/url\(|@import/)
   })
@@ -59,12 +65,14 @@ describe('/docs', () => {
   test('every link within the page leads to a place, and every place has one name', async () => {
     const { links, ids } = await parsed(await (await open('/docs')).text())
     expect(new Set(ids).size).toBe(ids.length)
-    for (const link of links.filter((each) => each.startsWith('href=#'))) expect(ids).toContain(link.slice('href=#'.length))
+    for (const link of links.filter((each) => each.startsWith('href=#')))
+      expect(ids).toContain(link.slice('href=#'.length))
   })
 
   test('every link out of the page is answered', async () => {
     const { links } = await parsed(await (await open('/docs')).text())
-    for (const link of new Set(links.filter((each) => each.startsWith('href=/')))) expect([link, (await open(link.slice('href='.length))).status]).toEqual([link, 200])
+    for (const link of new Set(links.filter((each) => each.startsWith('href=/'))))
+      expect([link, (await open(link.slice('href='.length))).status]).toEqual([link, 200])
   })
 
   test('whatever an endpoint says is text, not markup', async () => {

@@ -8,7 +8,8 @@ const PATHS = ['/api/health', ...['overview', 'chain', 'models', 'regions'].map(
 
 function stage(options: KitOptions = {}) {
   const made = kit({ name: 'main', version: '1.2.3', ...options })
-  const get = async (path: string, ip = '192.0.2.1') => await read(await made.shop.fetch(new Request(ORIGIN + path), { ip }))
+  const get = async (path: string, ip = '192.0.2.1') =>
+    await read(await made.shop.fetch(new Request(ORIGIN + path), { ip }))
   return { ...made, get, health: async (what: string) => (await get(`/api/v1/health/${what}`)).body }
 }
 
@@ -29,8 +30,16 @@ describe('health', () => {
       models: { total: 10, available: 10, degraded: 0 },
       timestamp: iso(0),
     })
-    expect(await health('chain')).toMatchObject({ status: 'ok', networks: [{ network: 'eip155:84532', label: 'base-sepolia', scheme: 'exact' }], ...none })
-    expect(await health('regions')).toEqual({ object: 'list', data: [{ id: 'main', status: 'ok', network: 'base-sepolia' }], timestamp: iso(0) })
+    expect(await health('chain')).toMatchObject({
+      status: 'ok',
+      networks: [{ network: 'eip155:84532', label: 'base-sepolia', scheme: 'exact' }],
+      ...none,
+    })
+    expect(await health('regions')).toEqual({
+      object: 'list',
+      data: [{ id: 'main', status: 'ok', network: 'base-sepolia' }],
+      timestamp: iso(0),
+    })
     const { data } = await health('models')
     expect(data).toHaveLength(10)
     expect(data[0]).toEqual({ id: 'vendor-a/image-1', status: 'available', ...none })
@@ -38,7 +47,10 @@ describe('health', () => {
 
   test('is of what is on the list, and of nothing else', async () => {
     const hidden = catalog().images.all.map((row, index) => (index === 0 ? { ...row, hidden: true } : row))
-    const { health } = stage({ catalog: catalog({ images: hidden }), ports: { vendors: { images: ({ vendor }) => (vendor === 'vendor-a' ? scriptedVendor() : undefined) } } })
+    const { health } = stage({
+      catalog: catalog({ images: hidden }),
+      ports: { vendors: { images: ({ vendor }) => (vendor === 'vendor-a' ? scriptedVendor() : undefined) } },
+    })
     expect((await health('models')).data.map(({ id }: { id: string }) => id)).toEqual(['vendor-a/image-2'])
   })
 
@@ -60,12 +72,22 @@ describe('health', () => {
       await clock.advance(1_000)
       expect((await alice.buy(FOX, { payment })).status).toBe(503)
     }
-    expect(await health('chain')).toMatchObject({ status: 'degraded', failures_in_a_row: 3, last_success_at: null, last_failure_at: iso(3_000) })
+    expect(await health('chain')).toMatchObject({
+      status: 'degraded',
+      failures_in_a_row: 3,
+      last_success_at: null,
+      last_failure_at: iso(3_000),
+    })
     expect(await health('overview')).toMatchObject({ status: 'degraded', chain: { status: 'degraded' } })
     chain.outage(false)
     await clock.advance(1_000)
     expect((await alice.buy(FOX, { payment })).status).toBe(200)
-    expect(await health('chain')).toMatchObject({ status: 'ok', failures_in_a_row: 0, last_success_at: iso(4_000), last_failure_at: iso(3_000) })
+    expect(await health('chain')).toMatchObject({
+      status: 'ok',
+      failures_in_a_row: 0,
+      last_success_at: iso(4_000),
+      last_failure_at: iso(3_000),
+    })
   })
 
   test('of a model is degraded after three failures in a row, of that model alone', async () => {
@@ -82,14 +104,22 @@ describe('health', () => {
       expect((await alice.buy()).status).toBe(500)
     }
     expect(await status()).toMatchObject({ status: 'degraded', failures_in_a_row: 3, last_failure_at: iso(0) })
-    expect(await health('overview')).toMatchObject({ status: 'degraded', models: { total: 10, available: 9, degraded: 1 } })
+    expect(await health('overview')).toMatchObject({
+      status: 'degraded',
+      models: { total: 10, available: 9, degraded: 1 },
+    })
     isBroken = false
     expect((await alice.buy()).status).toBe(200)
     expect(await status()).toMatchObject({ status: 'available', failures_in_a_row: 0, last_success_at: iso(0) })
   })
 
   test('a request that a model refuses says nothing against the model; one that it has no room for does', async () => {
-    const apiErrors = [new ApiError('CONTENT_POLICY'), new ApiError('INVALID_PARAMETER'), new ApiError('RATE_LIMITED'), new ApiError('UPSTREAM_TIMEOUT')]
+    const apiErrors = [
+      new ApiError('CONTENT_POLICY'),
+      new ApiError('INVALID_PARAMETER'),
+      new ApiError('RATE_LIMITED'),
+      new ApiError('UPSTREAM_TIMEOUT'),
+    ]
     const chatVendor = scriptedChat(async () => {
       throw apiErrors.shift() ?? new Error('no more')
     })
@@ -101,7 +131,13 @@ describe('health', () => {
     const seen: number[] = []
     for (let times = 0; times < 4; times++) {
       const body = JSON.stringify({ model: free, messages: [{ role: 'user', content: 'Hi' }] })
-      await shop.fetch(new Request(`${ORIGIN}/api/v1/chat/completions`, { method: 'POST', body, headers: { 'content-type': 'application/json' } }))
+      await shop.fetch(
+        new Request(`${ORIGIN}/api/v1/chat/completions`, {
+          method: 'POST',
+          body,
+          headers: { 'content-type': 'application/json' },
+        }),
+      )
       seen.push((await health('models')).data.find(({ id }: { id: string }) => id === free).failures_in_a_row)
     }
     expect(seen).toEqual([0, 0, 1, 2])
@@ -114,7 +150,11 @@ describe('health', () => {
     const stop = () => (asked++, Promise.reject(new Error('http://node.internal:8545/s3cret')))
     const { get, buyer, clock } = stage({
       vendor,
-      wrap: (inner) => ({ ...inner, chain: { ...inner.chain, verify: stop, settle: stop, fate: stop, balance: stop }, storage: { ...ports.storage, spendByModel: stop } }),
+      wrap: (inner) => ({
+        ...inner,
+        chain: { ...inner.chain, verify: stop, settle: stop, fate: stop, balance: stop },
+        storage: { ...ports.storage, spendByModel: stop },
+      }),
     })
     const alice = buyer()
     await alice.buy()
@@ -134,7 +174,9 @@ describe('health', () => {
     await clock.advance(15_000)
     const { status, headers, body } = await get('/api/v1/health/overview')
     expect([status, body.error]).toEqual([429, 'Rate limit exceeded'])
-    const named = ['retry-after', 'x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'].map((name) => headers.get(name))
+    const named = ['retry-after', 'x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'].map((name) =>
+      headers.get(name),
+    )
     expect(named).toEqual(['45', '60', '0', String(START + 60_000)])
     expect((await get('/api/health', '192.0.2.2')).status).toBe(200)
     await clock.advance(45_000)

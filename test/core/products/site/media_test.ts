@@ -7,7 +7,11 @@ const ETAG = '"video/a.mp4"'
 
 async function shop() {
   const objects = memoryObjects()
-  await objects.put('video/a.mp4', Uint8Array.from({ length: 100 }, (_, n) => n), 'video/mp4')
+  await objects.put(
+    'video/a.mp4',
+    Uint8Array.from({ length: 100 }, (_, n) => n),
+    'video/mp4',
+  )
   const { shop } = kit({ ports: { objects } })
   return async (headers: Record<string, string>, method = 'GET') => {
     const response = await shop.fetch(new Request(ORIGIN + PATH, { headers, method }))
@@ -27,20 +31,37 @@ describe('GET /api/media in parts', () => {
     ['bytes=-1000', 0, 99],
   ])('%s is 206 with that part', async (range, first, last) => {
     const { status, headers, bytes } = await (await shop())({ range })
-    expect([status, headers.get('content-range'), headers.get('content-length'), headers.get('etag')]).toEqual([206, `bytes ${first}-${last}/100`, String(last - first + 1), ETAG])
+    expect([status, headers.get('content-range'), headers.get('content-length'), headers.get('etag')]).toEqual([
+      206,
+      `bytes ${first}-${last}/100`,
+      String(last - first + 1),
+      ETAG,
+    ])
     expect(headers.get('cache-control')).toContain('immutable')
     expect(bytes).toEqual(upTo(first, last))
   })
 
   test.each(['bytes=100-', 'bytes=200-300', 'bytes=-0'])('%s is 416, with the size', async (range) => {
     const { status, headers } = await (await shop())({ range })
-    expect([status, headers.get('content-range'), headers.get('cache-control')]).toEqual([416, 'bytes */100', 'no-store'])
+    expect([status, headers.get('content-range'), headers.get('cache-control')]).toEqual([
+      416,
+      'bytes */100',
+      'no-store',
+    ])
   })
 
-  test.each(['bytes=5-4', 'bytes=-', 'bytes=0-1,3-4', 'bytes=a-b', 'items=0-1', ''])('%p is no range, and gets the whole', async (range) => {
-    const { status, headers, bytes } = await (await shop())({ range })
-    expect([status, headers.get('accept-ranges'), headers.get('content-range'), bytes.length]).toEqual([200, 'bytes', null, 100])
-  })
+  test.each(['bytes=5-4', 'bytes=-', 'bytes=0-1,3-4', 'bytes=a-b', 'items=0-1', ''])(
+    '%p is no range, and gets the whole',
+    async (range) => {
+      const { status, headers, bytes } = await (await shop())({ range })
+      expect([status, headers.get('accept-ranges'), headers.get('content-range'), bytes.length]).toEqual([
+        200,
+        'bytes',
+        null,
+        100,
+      ])
+    },
+  )
 
   test('one who has it is told so, and one who has something else gets the whole', async () => {
     const ask = await shop()

@@ -13,7 +13,10 @@ export const FILM = { prompt: 'a red fox runs', seconds: 8 }
 export const CLIP = 'https://studio.example/clip.png'
 
 /** What a vendor says of a film that is ready. */
-export const DONE: UpstreamStatus = { kind: 'done', made: { result: { seconds: 8 }, media: { folder: 'films', urls: [CLIP], kinds: ['image'] } } }
+export const DONE: UpstreamStatus = {
+  kind: 'done',
+  made: { result: { seconds: 8 }, media: { folder: 'films', urls: [CLIP], kinds: ['image'] } },
+}
 const RUNNING: UpstreamStatus = { kind: 'running', progress: 40 }
 
 /** What the studio was asked, and how often; what it says can be changed at any time. */
@@ -43,10 +46,16 @@ export function cinema({ ports: { vendors, ...ports } = {}, ...options }: KitOpt
       poll: `${FILMS}/{id}`,
       instructions: 'GET poll_url as it is.',
       running: 'Still filming.',
-      query: (request) => ({ model: 'studio/film-1', duration: String((request as { duration_seconds: number }).duration_seconds) }),
+      query: (request) => ({
+        model: 'studio/film-1',
+        duration: String((request as { duration_seconds: number }).duration_seconds),
+      }),
     },
     price: ({ seconds }) => ({ amount: usdc(BigInt(seconds) * 50_000n), maxTimeoutSeconds: 600, publicPrice: {} }),
-    remember: ({ seconds }) => ({ model: 'studio/film-1', request: { model: 'studio/film-1', duration_seconds: seconds, _ours: 'secret' } }),
+    remember: ({ seconds }) => ({
+      model: 'studio/film-1',
+      request: { model: 'studio/film-1', duration_seconds: seconds, _ours: 'secret' },
+    }),
     async submit(order) {
       studio.submitted++
       await studio.submit(order)
@@ -59,19 +68,41 @@ export function cinema({ ports: { vendors, ...ports } = {}, ...options }: KitOpt
     show: ({ made, media, created }, { href }) => ({
       status: 'completed',
       created,
-      data: media.map(({ key, url, source }) => ({ url: key === null ? url : href(key), source_url: source, backed_up: key !== null, made })),
+      data: media.map(({ key, url, source }) => ({
+        url: key === null ? url : href(key),
+        source_url: source,
+        backed_up: key !== null,
+        made,
+      })),
     }),
   })
-  const filmPoll = polled({ name: 'films.poll', path: `${FILMS}/{id}`, summary: 'Collect a film', tag: 'films', of: ['films.generations'], signedQuery: true })
+  const filmPoll = polled({
+    name: 'films.poll',
+    path: `${FILMS}/{id}`,
+    summary: 'Collect a film',
+    tag: 'films',
+    of: ['films.generations'],
+    signedQuery: true,
+  })
   const media = async () => {
     studio.fetched++
     return decodeDataUri(PIXEL) as { bytes: Uint8Array; type: string }
   }
-  const subject = kit({ endpoints: [film, filmPoll, ...endpoints], ports: { ...ports, vendors: { media, ...vendors } }, ...options })
+  const subject = kit({
+    endpoints: [film, filmPoll, ...endpoints],
+    ports: { ...ports, vendors: { media, ...vendors } },
+    ...options,
+  })
   return { ...subject, studio }
 }
 
-export type Shoot = Cinema & { readonly alice: Buyer; readonly payment: Payment; readonly envelope: Answer; readonly id: string; readonly pollUrl: string }
+export type Shoot = Cinema & {
+  readonly alice: Buyer
+  readonly payment: Payment
+  readonly envelope: Answer
+  readonly id: string
+  readonly pollUrl: string
+}
 
 /** A film of alice's that its vendor has taken. */
 export async function shoot(subject: Cinema = cinema()): Promise<Shoot> {
@@ -84,7 +115,11 @@ export async function shoot(subject: Cinema = cinema()): Promise<Shoot> {
 /** A payment for the film. */
 export const signed = async (buyer: Buyer): Promise<Payment> => buyer.sign(await buyer.ask(FILM, { path: FILMS }))
 
-export function order(buyer: Buyer, payment: Payment, at: { shop?: Gateway; gone?: AbortSignal; body?: unknown } = {}): Promise<Answer> {
+export function order(
+  buyer: Buyer,
+  payment: Payment,
+  at: { shop?: Gateway; gone?: AbortSignal; body?: unknown } = {},
+): Promise<Answer> {
   const { body = FILM, ...rest } = at
   return buyer.buy(body, { path: FILMS, payment, ...rest })
 }

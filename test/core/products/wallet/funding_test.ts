@@ -13,7 +13,12 @@ const FEE = 11_000n
 type Counter = Kit & {
   readonly alice: Buyer
   /** A signed request: its fee, and a body with its deposit. */
-  order(how?: { deposit?: Payment; amount?: bigint; recipient?: string; by?: Buyer }): Promise<{ payment: Payment; body: Record<string, unknown> }>
+  order(how?: {
+    deposit?: Payment
+    amount?: bigint
+    recipient?: string
+    by?: Buyer
+  }): Promise<{ payment: Payment; body: Record<string, unknown> }>
   deposit(how?: { by?: Buyer; amount?: bigint; to?: string; value?: bigint }): Payment
   send(order: { payment: Payment; body: unknown }, shop?: Kit['shop']): Promise<Answer>
 }
@@ -22,17 +27,31 @@ function counter(options: KitOptions = {}): Counter {
   const { ports: { vendors, ...ports } = {}, ...more } = options
   const subject = kit({ ports: { ...ports, vendors: { bridge: actors().bridge, ...vendors } }, ...more })
   const alice = subject.buyer()
-  const deposit: Counter['deposit'] = ({ by = alice, amount = AMOUNT, to = BRIDGE, ...how } = {}) => subject.chain.sign({ ...subject.chain.offer(amount, 600), payTo: to }, { from: by.wallet, now: subject.clock.now(), ...how })
+  const deposit: Counter['deposit'] = ({ by = alice, amount = AMOUNT, to = BRIDGE, ...how } = {}) =>
+    subject.chain.sign(
+      { ...subject.chain.offer(amount, 600), payTo: to },
+      { from: by.wallet, now: subject.clock.now(), ...how },
+    )
   const order: Counter['order'] = async ({ deposit: signed, amount = AMOUNT, recipient = BRIDGE, by = alice } = {}) => {
-    const body = { depositWallet: ACCOUNT, recipient, amountMicro: String(amount), depositAuthorization: encodePayment(signed ?? deposit({ by, amount, to: recipient })) }
+    const body = {
+      depositWallet: ACCOUNT,
+      recipient,
+      amountMicro: String(amount),
+      depositAuthorization: encodePayment(signed ?? deposit({ by, amount, to: recipient })),
+    }
     return { body, payment: by.sign(await by.ask(body, { path: FUND })) }
   }
-  const send: Counter['send'] = ({ payment, body }, shop = subject.shop) => alice.buy(body, { path: FUND, payment, shop })
+  const send: Counter['send'] = ({ payment, body }, shop = subject.shop) =>
+    alice.buy(body, { path: FUND, payment, shop })
   return { ...subject, alice, order, deposit, send }
 }
 
-const moved = ({ chain }: Pick<Kit, 'chain'>) => chain.transfers.map(({ to, value }) => [to === BRIDGE ? 'bridge' : 'us', value])
-const BOTH = [['bridge', AMOUNT], ['us', FEE]]
+const moved = ({ chain }: Pick<Kit, 'chain'>) =>
+  chain.transfers.map(({ to, value }) => [to === BRIDGE ? 'bridge' : 'us', value])
+const BOTH = [
+  ['bridge', AMOUNT],
+  ['us', FEE],
+]
 
 describe('a deposit', () => {
   test('is settled first, and only then its fee; the answer has both transactions', async () => {
@@ -40,7 +59,11 @@ describe('a deposit', () => {
     const { status, body, headers } = await subject.send(await subject.order())
     expect(moved(subject)).toEqual(BOTH)
     const [deposit, fee] = subject.chain.transfers.map(({ transaction }) => transaction)
-    expect([status, headers.get('x-deposit-tx'), headers.get('x-payment-receipt')]).toEqual([200, deposit ?? '', fee ?? ''])
+    expect([status, headers.get('x-deposit-tx'), headers.get('x-payment-receipt')]).toEqual([
+      200,
+      deposit ?? '',
+      fee ?? '',
+    ])
     expect(body).toMatchObject({
       success: true,
       funded: false,
@@ -56,7 +79,12 @@ describe('a deposit', () => {
     const { body: asked } = await order()
     for (const path of [FUND, ALIAS]) {
       const { status, body } = await alice.ask(asked, { path })
-      expect([status, body.price.amount, body.accepts[0].amount, Object.keys(body.body_fields)]).toEqual([402, '0.011000', '11000', ['depositWallet', 'recipient', 'amountMicro', 'depositAuthorization']])
+      expect([status, body.price.amount, body.accepts[0].amount, Object.keys(body.body_fields)]).toEqual([
+        402,
+        '0.011000',
+        '11000',
+        ['depositWallet', 'recipient', 'amountMicro', 'depositAuthorization'],
+      ])
     }
   })
 
@@ -64,7 +92,10 @@ describe('a deposit', () => {
     const { send, order, ports, alice } = counter()
     await send(await order())
     const spent = await ports.storage.spendByModel(alice.wallet, 0)
-    expect(spent.map(({ endpoint, spent: sum }) => [endpoint, sum as bigint])).toEqual([['polymarket.deposit', AMOUNT], ['polymarket.fund', FEE]])
+    expect(spent.map(({ endpoint, spent: sum }) => [endpoint, sum as bigint])).toEqual([
+      ['polymarket.deposit', AMOUNT],
+      ['polymarket.fund', FEE],
+    ])
   })
 
   test.each([
@@ -95,9 +126,17 @@ describe('a deposit', () => {
   test('that another wallet has signed, to somebody else, or of another amount, is 400 and charges nothing', async () => {
     const subject = counter()
     const bob = subject.buyer('bob')
-    for (const deposit of [subject.deposit({ by: bob }), subject.deposit({ to: '0x00000000000000000000000000000000000000aa' }), subject.deposit({ value: AMOUNT - 1n })]) {
+    for (const deposit of [
+      subject.deposit({ by: bob }),
+      subject.deposit({ to: '0x00000000000000000000000000000000000000aa' }),
+      subject.deposit({ value: AMOUNT - 1n }),
+    ]) {
       const { status, body } = await subject.send(await subject.order({ deposit }))
-      expect([status, body.error, body.details[0].path]).toEqual([400, 'Deposit authorization invalid', 'depositAuthorization'])
+      expect([status, body.error, body.details[0].path]).toEqual([
+        400,
+        'Deposit authorization invalid',
+        'depositAuthorization',
+      ])
     }
     expect(subject.chain.transfers).toEqual([])
   })
@@ -121,7 +160,16 @@ describe('a deposit', () => {
   test('while the bridge is away is 503, and the same signed request deposits afterwards', async () => {
     const { bridge } = actors()
     let isAway = true
-    const subject = counter({ ports: { vendors: { bridge: { ...bridge, depositAddress: (account, at) => (isAway ? failing() : bridge.depositAddress(account, at)) } } } })
+    const subject = counter({
+      ports: {
+        vendors: {
+          bridge: {
+            ...bridge,
+            depositAddress: (account, at) => (isAway ? failing() : bridge.depositAddress(account, at)),
+          },
+        },
+      },
+    })
     const order = await subject.order()
     const away = await subject.send(order)
     expect([away.status, away.body.error, moved(subject)]).toEqual([503, 'Bridge unavailable', []])
@@ -131,7 +179,21 @@ describe('a deposit', () => {
 
   test('on a gateway whose network the bridge does not serve is 503', async () => {
     const { alice } = counter({ networks: ['eip155:84531'] })
-    expect((await alice.ask({ depositWallet: ACCOUNT, recipient: BRIDGE, amountMicro: '25000000', depositAuthorization: btoa('{"x402Version":2,"accepted":{"scheme":"exact","network":"x","amount":"1","asset":"x","payTo":"x","maxTimeoutSeconds":1},"payload":{}}') }, { path: FUND })).status).toBe(503)
+    expect(
+      (
+        await alice.ask(
+          {
+            depositWallet: ACCOUNT,
+            recipient: BRIDGE,
+            amountMicro: '25000000',
+            depositAuthorization: btoa(
+              '{"x402Version":2,"accepted":{"scheme":"exact","network":"x","amount":"1","asset":"x","payTo":"x","maxTimeoutSeconds":1},"payload":{}}',
+            ),
+          },
+          { path: FUND },
+        )
+      ).status,
+    ).toBe(503)
   })
 })
 
@@ -143,7 +205,11 @@ describe('a deposit authorization', () => {
     const answers = await Promise.all(orders.map((order) => subject.send(order)))
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409, 409])
     const { status, body } = await subject.send(await subject.order({ deposit }))
-    expect([status, body.code, body.deposit]).toEqual([409, 'PAYMENT_REPLAY', { txHash: subject.chain.transfers[0]?.transaction }])
+    expect([status, body.code, body.deposit]).toEqual([
+      409,
+      'PAYMENT_REPLAY',
+      { txHash: subject.chain.transfers[0]?.transaction },
+    ])
     expect(moved(subject)).toEqual(BOTH)
   })
 
@@ -156,7 +222,23 @@ describe('a deposit authorization', () => {
   })
 
   test('is of the asset itself: what a batching service keeps is never sent to somebody who does not use it', async () => {
-    const wrap = (ports: Ports): Ports => ({ ...ports, chain: { ...ports.chain, terms: (now) => ports.chain.terms(now).map((each) => ({ ...each, extra: { name: 'GatewayWalletBatched', version: '1', verifyingContract: '0x77777777dcc4d5a8b6e418fd04d8997ef11000ee' } })) } })
+    const wrap = (ports: Ports): Ports => ({
+      ...ports,
+      chain: {
+        ...ports.chain,
+        terms: (now) =>
+          ports.chain
+            .terms(now)
+            .map((each) => ({
+              ...each,
+              extra: {
+                name: 'GatewayWalletBatched',
+                version: '1',
+                verifyingContract: '0x77777777dcc4d5a8b6e418fd04d8997ef11000ee',
+              },
+            })),
+      },
+    })
     const subject = counter({ wrap })
     const { status, body } = await subject.send(await subject.order())
     expect([status, body.message, moved(subject)]).toEqual([503, expect.stringContaining('no plain transfers'), []])
@@ -177,9 +259,16 @@ describe('a deposit whose settlement', () => {
     const order = await subject.order()
     const { status, body } = await subject.send(order)
     expect([status, moved(subject)]).toEqual([402, BOTH.slice(0, 1)])
-    expect([body.note.includes('Nothing was charged'), body.note.includes('Do not sign another deposit')]).toEqual([false, true])
+    expect([body.note.includes('Nothing was charged'), body.note.includes('Do not sign another deposit')]).toEqual([
+      false,
+      true,
+    ])
     const collected = await subject.alice.poll(body.poll_url, order.payment)
-    expect([collected.status, collected.body.deposit.txHash, moved(subject)]).toEqual([200, subject.chain.transfers[0]?.transaction, BOTH])
+    expect([collected.status, collected.body.deposit.txHash, moved(subject)]).toEqual([
+      200,
+      subject.chain.transfers[0]?.transaction,
+      BOTH,
+    ])
   })
 
   test('is refused is 502, charges no fee, and the same signed request deposits once', async () => {
@@ -191,16 +280,19 @@ describe('a deposit whose settlement', () => {
     expect([(await subject.send(order)).status, moved(subject)]).toEqual([200, BOTH])
   })
 
-  test.each(['landed', 'dropped', 'late'] as const)('is of unknown outcome (%s) is looked at until it is known, and never sent twice', async (weather) => {
-    const subject = counter()
-    subject.chain.forecast(weather)
-    const sending = subject.send(await subject.order())
-    await subject.clock.advance(1_000)
-    subject.chain.deliver()
-    await subject.streamed(4_000)
-    await subject.streamed(4_000)
-    expect([(await sending).status, moved(subject)]).toEqual([200, BOTH])
-  })
+  test.each(['landed', 'dropped', 'late'] as const)(
+    'is of unknown outcome (%s) is looked at until it is known, and never sent twice',
+    async (weather) => {
+      const subject = counter()
+      subject.chain.forecast(weather)
+      const sending = subject.send(await subject.order())
+      await subject.clock.advance(1_000)
+      subject.chain.deliver()
+      await subject.streamed(4_000)
+      await subject.streamed(4_000)
+      expect([(await sending).status, moved(subject)]).toEqual([200, BOTH])
+    },
+  )
 
   test('stays unknown becomes a job, which says not to sign again; its poll pays the fee once the deposit is known', async () => {
     const subject = counter()
@@ -219,7 +311,11 @@ describe('a deposit whose settlement', () => {
     chain.outage(false)
     await subject.streamed(10_000)
     const collected = await alice.poll(body.poll_url, order.payment)
-    expect([collected.status, collected.body.deposit.txHash, moved(subject)]).toEqual([200, chain.transfers[0]?.transaction, BOTH])
+    expect([collected.status, collected.body.deposit.txHash, moved(subject)]).toEqual([
+      200,
+      chain.transfers[0]?.transaction,
+      BOTH,
+    ])
     expect(collected.headers.get('x-deposit-tx')).toBe(chain.transfers[0]?.transaction ?? '')
   })
 })
@@ -233,7 +329,11 @@ const never = () => new Promise<never>(() => {})
 describe('a process that dies', () => {
   test('between the deposit and the fee: the same signed request finds the deposit, repeats nothing, and pays the fee', async () => {
     let isDead = false
-    const subject = counter({ wrap: crashing((storage) => ({ putOwned: (record, now) => (isDead && record.kind === 'debt' ? never() : storage.putOwned(record, now)) })) })
+    const subject = counter({
+      wrap: crashing((storage) => ({
+        putOwned: (record, now) => (isDead && record.kind === 'debt' ? never() : storage.putOwned(record, now)),
+      })),
+    })
     const order = await subject.order()
     isDead = true
     void subject.send(order)
@@ -248,7 +348,11 @@ describe('a process that dies', () => {
 
   test('there: a fresh signature of the fee finds the deposit as well, and only one of many', async () => {
     let isDead = false
-    const subject = counter({ wrap: crashing((storage) => ({ putOwned: (record, now) => (isDead && record.kind === 'debt' ? never() : storage.putOwned(record, now)) })) })
+    const subject = counter({
+      wrap: crashing((storage) => ({
+        putOwned: (record, now) => (isDead && record.kind === 'debt' ? never() : storage.putOwned(record, now)),
+      })),
+    })
     const deposit = subject.deposit()
     const order = await subject.order({ deposit })
     isDead = true
@@ -264,7 +368,11 @@ describe('a process that dies', () => {
 
   test('while the outcome is unknown: the reconciler sends the same deposit, and the request finds it', async () => {
     let isDead = false
-    const subject = counter({ wrap: crashing((storage) => ({ claimSettlement: (...asked) => (isDead ? never() : storage.claimSettlement(...asked)) })) })
+    const subject = counter({
+      wrap: crashing((storage) => ({
+        claimSettlement: (...asked) => (isDead ? never() : storage.claimSettlement(...asked)),
+      })),
+    })
     const order = await subject.order()
     subject.chain.forecast('dropped')
     void subject.send(order)
@@ -282,7 +390,11 @@ describe('a process that dies', () => {
 
   test('with the deposit in doubt: what the reconciler finds outlives the sweep, and the request finds it', async () => {
     let isDead = true
-    const subject = counter({ wrap: crashing((storage) => ({ finishSettlement: (...asked) => (isDead ? never() : storage.finishSettlement(...asked)) })) })
+    const subject = counter({
+      wrap: crashing((storage) => ({
+        finishSettlement: (...asked) => (isDead ? never() : storage.finishSettlement(...asked)),
+      })),
+    })
     const order = await subject.order()
     void subject.send(order)
     await subject.clock.settle()
@@ -299,7 +411,11 @@ describe('a process that dies', () => {
 
   test('before the deposit was sent: nothing has moved, and the same signed request deposits', async () => {
     let isDead = true
-    const subject = counter({ wrap: crashing((storage) => ({ claimSettlement: (...asked) => (isDead ? never() : storage.claimSettlement(...asked)) })) })
+    const subject = counter({
+      wrap: crashing((storage) => ({
+        claimSettlement: (...asked) => (isDead ? never() : storage.claimSettlement(...asked)),
+      })),
+    })
     const order = await subject.order()
     void subject.send(order)
     await subject.clock.settle()
@@ -310,12 +426,19 @@ describe('a process that dies', () => {
   })
 
   test('tells a poll of the lost request that the deposit may have been made', async () => {
-    const subject = counter({ inlineMs: 0, ports: { vendors: { bridge: { networks: ['eip155:84532'], depositAddress: never } } } })
+    const subject = counter({
+      inlineMs: 0,
+      ports: { vendors: { bridge: { networks: ['eip155:84532'], depositAddress: never } } },
+    })
     const order = await subject.order()
     const { body } = await subject.send(order)
     await subject.restart().takeOver()
     const lost = await subject.alice.poll(body.poll_url, order.payment)
-    expect([lost.status, lost.body.status, lost.body.note]).toEqual([200, 'failed', expect.stringContaining('same signed request')])
+    expect([lost.status, lost.body.status, lost.body.note]).toEqual([
+      200,
+      'failed',
+      expect.stringContaining('same signed request'),
+    ])
   })
 })
 
@@ -325,15 +448,25 @@ describe('a fee that is refused after its deposit', () => {
     const order = await subject.order()
     subject.chain.forecast('fair', 'refused')
     const withheld = await subject.send(order)
-    expect([withheld.status, withheld.body.error, moved(subject)]).toEqual([402, 'Payment settlement failed', [['bridge', AMOUNT]]])
+    expect([withheld.status, withheld.body.error, moved(subject)]).toEqual([
+      402,
+      'Payment settlement failed',
+      [['bridge', AMOUNT]],
+    ])
     const next = await subject.send(await subject.order())
     expect([next.status, next.body.reason, next.body.job_id]).toEqual([403, 'unpaid', withheld.body.job_id])
-    expect((await subject.alice.poll(withheld.body.poll_url, order.payment)).body.deposit.txHash).toBe(subject.chain.transfers[0]?.transaction)
+    expect((await subject.alice.poll(withheld.body.poll_url, order.payment)).body.deposit.txHash).toBe(
+      subject.chain.transfers[0]?.transaction,
+    )
     expect([moved(subject), (await subject.send(await subject.order())).status]).toEqual([BOTH, 200])
   })
 
   test('a vendor’s own words are never told', async () => {
-    const subject = counter({ ports: { vendors: { bridge: { networks: ['eip155:84532'], depositAddress: () => Promise.reject(new Error('secret')) } } } })
+    const subject = counter({
+      ports: {
+        vendors: { bridge: { networks: ['eip155:84532'], depositAddress: () => Promise.reject(new Error('secret')) } },
+      },
+    })
     const { status, body } = await subject.send(await subject.order())
     expect([status, JSON.stringify(body).includes('secret')]).toEqual([502, false])
   })

@@ -9,16 +9,28 @@ const DAY = 86_400_000
 
 function stage(options: KitOptions = {}) {
   const made = kit({ name: 'main', ...options })
-  const get = async (path: string, ip = '192.0.2.1') => await read(await made.shop.fetch(new Request(ORIGIN + path), { ip }))
-  return { ...made, get, balance: (address: string, ip?: string) => get(`/api/v1/balance?address=${address}`, ip), spent: (address: string, ip?: string) => get(`/api/v1/wallet/${address}/reconciliation`, ip) }
+  const get = async (path: string, ip = '192.0.2.1') =>
+    await read(await made.shop.fetch(new Request(ORIGIN + path), { ip }))
+  return {
+    ...made,
+    get,
+    balance: (address: string, ip?: string) => get(`/api/v1/balance?address=${address}`, ip),
+    spent: (address: string, ip?: string) => get(`/api/v1/wallet/${address}/reconciliation`, ip),
+  }
 }
 
 const shouted = (address: string) => `0x${address.slice(2).toUpperCase()}`
 
 test('a wallet is asked about as the chain spells its payers', () => {
-  const spelled = ['0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed', '0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359', '0x52908400098527886E0F7030069857D2E4169EE7', '0xde709f2102306220921060314715629080e2fb77']
+  const spelled = [
+    '0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed',
+    '0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359',
+    '0x52908400098527886E0F7030069857D2E4169EE7',
+    '0xde709f2102306220921060314715629080e2fb77',
+  ]
   const terms = () => kit().chain.terms(START)
-  for (const each of spelled) expect([each.toLowerCase(), shouted(each)].map((said) => walletOf(said, { terms }))).toEqual([each, each])
+  for (const each of spelled)
+    expect([each.toLowerCase(), shouted(each)].map((said) => walletOf(said, { terms }))).toEqual([each, each])
 })
 
 describe('GET /api/v1/balance', () => {
@@ -39,7 +51,11 @@ describe('GET /api/v1/balance', () => {
       timestamp: '2026-11-20T00:00:00.000Z',
     })
     await alice.buy()
-    expect((await balance(shouted(alice.wallet))).body).toMatchObject({ address: alice.wallet, balance: '99.978000', base_units: '99978000' })
+    expect((await balance(shouted(alice.wallet))).body).toMatchObject({
+      address: alice.wallet,
+      balance: '99.978000',
+      base_units: '99978000',
+    })
   })
 
   test('of somebody who has nothing is nothing', async () => {
@@ -50,7 +66,15 @@ describe('GET /api/v1/balance', () => {
     let asked = 0
     const { chain } = kit()
     const { get } = stage({ ports: { chain: { ...chain, balance: async () => (asked++, usdc(0n)) } } })
-    for (const query of ['', '?address=', '?address=alice', `?address=0x${'g'.repeat(40)}`, `?address=0x${'1'.repeat(39)}`, `?address=0x${'1'.repeat(41)}`, '?address=So11111111111111111111111111111111111111112']) {
+    for (const query of [
+      '',
+      '?address=',
+      '?address=alice',
+      `?address=0x${'g'.repeat(40)}`,
+      `?address=0x${'1'.repeat(39)}`,
+      `?address=0x${'1'.repeat(41)}`,
+      '?address=So11111111111111111111111111111111111111112',
+    ]) {
       const { status, body } = await get(`/api/v1/balance${query}`)
       expect([query, status, body.error, body.code]).toEqual([query, 400, 'Invalid parameter', 'INVALID_PARAMETER'])
     }
@@ -62,14 +86,19 @@ describe('GET /api/v1/balance', () => {
     const silent = () => Promise.reject(new Error('http://node.internal:8545/s3cret refused'))
     const { balance, log } = stage({ ports: { chain: { ...chain, balance: silent } } })
     const { status, body, headers } = await balance(chain.wallet('alice'))
-    expect([status, body, headers.get('retry-after')]).toEqual([503, { error: 'Not ready', message: 'The chain cannot be asked just now; try again.' }, '5'])
+    expect([status, body, headers.get('retry-after')]).toEqual([
+      503,
+      { error: 'Not ready', message: 'The chain cannot be asked just now; try again.' },
+      '5',
+    ])
     expect(log.lines.map(({ level, message }) => `${level} ${message}`)).toEqual(['warn a balance could not be read'])
   })
 
   test('is 503 when the chain takes too long', async () => {
     const { chain } = kit()
     let isAborted = false
-    const slow = (_: string, { signal }: { signal: AbortSignal }) => new Promise<never>(() => signal.addEventListener('abort', () => (isAborted = true)))
+    const slow = (_: string, { signal }: { signal: AbortSignal }) =>
+      new Promise<never>(() => signal.addEventListener('abort', () => (isAborted = true)))
     const { balance, clock } = stage({ ports: { chain: { ...chain, balance: slow } } })
     const asking = balance(chain.wallet('alice'))
     await clock.advance(8_000)
@@ -106,7 +135,11 @@ describe('GET /api/v1/wallet/{address}/reconciliation', () => {
     expect(body).toEqual({
       object: 'usage_summary',
       wallet: alice.wallet,
-      window: { from: new Date(START + 5_000 - 30 * DAY).toISOString(), to: new Date(START + 5_000).toISOString(), days: 30 },
+      window: {
+        from: new Date(START + 5_000 - 30 * DAY).toISOString(),
+        to: new Date(START + 5_000).toISOString(),
+        days: 30,
+      },
       totals: { usd: '0.150000', calls: 3, ...tokens },
       per_model: [
         { model: 'vendor-b/image-pro', usd: '0.106000', calls: 1, ...tokens },
@@ -119,16 +152,49 @@ describe('GET /api/v1/wallet/{address}/reconciliation', () => {
 
   test('of a wallet that never came is empty', async () => {
     const { body } = await stage().spent(`0x${'1'.repeat(40)}`)
-    expect(body).toMatchObject({ totals: { usd: '0.000000', calls: 0 }, per_model: [], per_endpoint: [], last_call_at: null })
+    expect(body).toMatchObject({
+      totals: { usd: '0.000000', calls: 0 },
+      per_model: [],
+      per_endpoint: [],
+      last_call_at: null,
+    })
   })
 
   test('asks the ledger for 30 days, and shows nothing of other gateways', async () => {
     const asked: unknown[] = []
-    const each: Spend = { gateway: 'main', endpoint: 'search', model: null, asset: 'a', calls: 1, spent: usdc(81_000n), inputTokens: 0, outputTokens: 0, lastAt: START - DAY }
+    const each: Spend = {
+      gateway: 'main',
+      endpoint: 'search',
+      model: null,
+      asset: 'a',
+      calls: 1,
+      spent: usdc(81_000n),
+      inputTokens: 0,
+      outputTokens: 0,
+      lastAt: START - DAY,
+    }
     const rows: readonly Spend[] = [
       each,
-      { ...each, endpoint: 'chat.completions', model: 'vendor-a/chat', calls: 7, spent: usdc(5_000n), inputTokens: 11, outputTokens: 22, lastAt: START - 2 * DAY },
-      { ...each, endpoint: 'messages', model: 'vendor-a/chat', calls: 2, spent: usdc(100_000n), inputTokens: 1, outputTokens: 2, lastAt: START - 3 * DAY },
+      {
+        ...each,
+        endpoint: 'chat.completions',
+        model: 'vendor-a/chat',
+        calls: 7,
+        spent: usdc(5_000n),
+        inputTokens: 11,
+        outputTokens: 22,
+        lastAt: START - 2 * DAY,
+      },
+      {
+        ...each,
+        endpoint: 'messages',
+        model: 'vendor-a/chat',
+        calls: 2,
+        spent: usdc(100_000n),
+        inputTokens: 1,
+        outputTokens: 2,
+        lastAt: START - 3 * DAY,
+      },
       { ...each, gateway: 'testnet', spent: usdc(9_000_000n), lastAt: START },
     ]
     const storage: Storage = { ...memoryStorage(), spendByModel: async (...question) => (asked.push(question), rows) }
@@ -136,14 +202,21 @@ describe('GET /api/v1/wallet/{address}/reconciliation', () => {
     const { body } = await spent(chain.wallet('alice'))
     expect(asked).toEqual([[chain.wallet('alice'), START - 30 * DAY]])
     expect(body.totals).toEqual({ usd: '0.186000', calls: 10, input_tokens: 12, output_tokens: 24 })
-    expect(body.per_model).toEqual([{ model: 'vendor-a/chat', usd: '0.105000', calls: 9, input_tokens: 12, output_tokens: 24 }])
-    expect(body.per_endpoint.map(({ endpoint }: { endpoint: string }) => endpoint)).toEqual(['messages', 'search', 'chat.completions'])
+    expect(body.per_model).toEqual([
+      { model: 'vendor-a/chat', usd: '0.105000', calls: 9, input_tokens: 12, output_tokens: 24 },
+    ])
+    expect(body.per_endpoint.map(({ endpoint }: { endpoint: string }) => endpoint)).toEqual([
+      'messages',
+      'search',
+      'chat.completions',
+    ])
     expect(body.last_call_at).toBe(new Date(START - DAY).toISOString())
   })
 
   test('is 400 for what is no address', async () => {
     const { spent } = stage()
-    for (const odd of ['alice', `0x${'1'.repeat(39)}`, '%20', '0x', encodeURIComponent(`0x${'1'.repeat(40)}/x`)]) expect([odd, (await spent(odd)).status]).toEqual([odd, 400])
+    for (const odd of ['alice', `0x${'1'.repeat(39)}`, '%20', '0x', encodeURIComponent(`0x${'1'.repeat(40)}/x`)])
+      expect([odd, (await spent(odd)).status]).toEqual([odd, 400])
   })
 
   test('takes an address of the network that it is paid on, whatever that is', async () => {
@@ -161,7 +234,11 @@ describe('GET /api/v1/wallet/{address}/reconciliation', () => {
     for (let i = 0; i < 20; i++) expect((await spent(address)).status).toBe(200)
     await clock.advance(600_000)
     const { status, headers } = await spent(address)
-    expect([status, headers.get('retry-after'), headers.get('x-ratelimit-reset')]).toEqual([429, '3000', String(START + 3_600_000)])
+    expect([status, headers.get('retry-after'), headers.get('x-ratelimit-reset')]).toEqual([
+      429,
+      '3000',
+      String(START + 3_600_000),
+    ])
     expect((await spent(address, '192.0.2.2')).status).toBe(200)
   })
 })

@@ -1,7 +1,14 @@
 /** A stream is a reply from its first real event on: until then it may fail over to another model, or be refused (decision 17). */
 import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../../../../adapters/chains/memory.ts'
-import { chatPieces, chunk, DONE, scriptedChat, streamAnswer, usageChunk } from '../../../../../adapters/providers/scripted/chat.ts'
+import {
+  chatPieces,
+  chunk,
+  DONE,
+  scriptedChat,
+  streamAnswer,
+  usageChunk,
+} from '../../../../../adapters/providers/scripted/chat.ts'
 import { catalog, type ChatAnswer, type Fields, type ChatFormat } from '../../../../../core/mod.ts'
 import { isReal } from '../../../../../core/products/chat/formats/begun.ts'
 import { rateLimited } from '../../../../../core/http/errors.ts'
@@ -21,7 +28,10 @@ const NOTHING: readonly (readonly [string, readonly (string | Error)[]])[] = [
   ['HTML', ['<!doctype html>\n\n<title>502</title>\n\n']],
   ['a [DONE]', [DONE]],
   ['an error', ['data: {"error":{"message":"secret"}}\n\n']],
-  ['a speaker and an error in one piece', [`${chunk({ role: 'assistant', content: '' })}data: {"error":{"message":"secret"}}\n\n`]],
+  [
+    'a speaker and an error in one piece',
+    [`${chunk({ role: 'assistant', content: '' })}data: {"error":{"message":"secret"}}\n\n`],
+  ],
   ['a speaker, and a broken connection', [chunk({ role: 'assistant', content: '' }), new Error('reset')]],
 ]
 
@@ -32,10 +42,30 @@ const FREE = 'vendor-open/gpt-oss-20b'
 const messages = [{ role: 'user', content: 'Hello' }]
 const CASES: readonly Case[] = [
   { name: 'chat, free', path: COMPLETIONS, body: { model: FREE, messages, stream: true }, model: FREE },
-  { name: 'messages, free', path: '/api/v1/messages', body: { model: FREE, messages, max_tokens: 10, stream: true }, model: FREE },
-  { name: 'chat, paid', path: COMPLETIONS, body: { model: MODEL, messages, max_tokens: 10, stream: true }, model: MODEL },
-  { name: 'messages, paid', path: '/api/v1/messages', body: { model: 'vendor-g/chat-4.6-medium', messages, max_tokens: 10, stream: true }, model: 'vendor-g/chat-4.6-medium' },
-  { name: 'responses, paid', path: '/api/v1/responses', body: { model: MODEL, input: 'Hello', stream: true }, model: MODEL },
+  {
+    name: 'messages, free',
+    path: '/api/v1/messages',
+    body: { model: FREE, messages, max_tokens: 10, stream: true },
+    model: FREE,
+  },
+  {
+    name: 'chat, paid',
+    path: COMPLETIONS,
+    body: { model: MODEL, messages, max_tokens: 10, stream: true },
+    model: MODEL,
+  },
+  {
+    name: 'messages, paid',
+    path: '/api/v1/messages',
+    body: { model: 'vendor-g/chat-4.6-medium', messages, max_tokens: 10, stream: true },
+    model: 'vendor-g/chat-4.6-medium',
+  },
+  {
+    name: 'responses, paid',
+    path: '/api/v1/responses',
+    body: { model: MODEL, input: 'Hello', stream: true },
+    model: MODEL,
+  },
   {
     name: 'generateContent, paid',
     path: '/api/v1beta/models/vendor-b/chat-3.8-flash:streamGenerateContent?alt=sse',
@@ -45,30 +75,67 @@ const CASES: readonly Case[] = [
 ]
 
 describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, body, model }) => {
-  const well = () => streamAnswer([chunk({ role: 'assistant', content: '' }), chunk({ content: 'Hello' }), chunk({}, { finish: 'stop' }), usageChunk(), DONE])
+  const well = () =>
+    streamAnswer([
+      chunk({ role: 'assistant', content: '' }),
+      chunk({ content: 'Hello' }),
+      chunk({}, { finish: 'stop' }),
+      usageChunk(),
+      DONE,
+    ])
 
   async function ask(...answers: readonly (() => ChatAnswer)[]) {
-    const vendor = scriptedChat(async (_, { attempt }) => (answers[attempt - 1] ?? (answers.at(-1) as () => ChatAnswer))())
+    const vendor = scriptedChat(async (_, { attempt }) =>
+      (answers[attempt - 1] ?? (answers.at(-1) as () => ChatAnswer))(),
+    )
     const { chat: rows } = catalog()
     const chat = rows.all.map((row) => (row.id === model && !row.fallbacks ? { ...row, fallbacks: [FREE] } : row))
-    const subject = await table(undefined, { chatVendor: vendor, catalog: catalog({ chat }), allowlists: { generate_content: [cashChain().wallet('alice')] } })
+    const subject = await table(undefined, {
+      chatVendor: vendor,
+      catalog: catalog({ chat }),
+      allowlists: { generate_content: [cashChain().wallet('alice')] },
+    })
     const payment = model === FREE ? {} : { payment: await subject.signed(body, { path }) }
     const response = await subject.post(body, { path, ...payment })
     const text = await response.text()
     await subject.idle()
-    return { status: response.status, headers: response.headers, text, orders: vendor.orders, transfers: subject.chain.transfers.length }
+    return {
+      status: response.status,
+      headers: response.headers,
+      text,
+      orders: vendor.orders,
+      transfers: subject.chain.transfers.length,
+    }
   }
 
   test.each(NOTHING)('but %s falls over to the next, and nothing of it is told', async (_, pieces) => {
     const { status, headers, text, orders, transfers } = await ask(() => streamAnswer(pieces), well)
-    expect([status, headers.get('x-fallback-used'), headers.get('x-original-model'), orders.length]).toEqual([200, 'true', model, 2])
-    expect([text.includes('Hello'), text.includes('secret'), text.includes('nonsense'), transfers]).toEqual([true, false, false, model === FREE ? 0 : 1])
+    expect([status, headers.get('x-fallback-used'), headers.get('x-original-model'), orders.length]).toEqual([
+      200,
+      'true',
+      model,
+      2,
+    ])
+    expect([text.includes('Hello'), text.includes('secret'), text.includes('nonsense'), transfers]).toEqual([
+      true,
+      false,
+      false,
+      model === FREE ? 0 : 1,
+    ])
     if (path === COMPLETIONS) expect(text.match(/"role":"assistant"/g)?.length).toBe(1)
   })
 
   test('is 503 with Retry-After, uncharged, where no other says more', async () => {
-    const { status, headers, orders, transfers } = await ask(() => streamAnswer([chunk({ role: 'assistant', content: '' })]))
-    expect([status, headers.get('retry-after'), headers.get('content-type'), orders.length > 1, transfers]).toEqual([503, '5', 'application/json', true, 0])
+    const { status, headers, orders, transfers } = await ask(() =>
+      streamAnswer([chunk({ role: 'assistant', content: '' })]),
+    )
+    expect([status, headers.get('retry-after'), headers.get('content-type'), orders.length > 1, transfers]).toEqual([
+      503,
+      '5',
+      'application/json',
+      true,
+      0,
+    ])
   })
 
   test('and is refused for its rate after its speaker falls over where it is free, and is 429 where it is paid', async () => {
@@ -78,10 +145,15 @@ describe.each(CASES)('on $name: a model whose stream says nothing', ({ path, bod
     }
     // As adapters hand it out: the scripted vendor knows no refusals.
     const orders: unknown[] = []
-    const subject = await table(undefined, { chatVendor: { wire: 'chat', ask: async (order) => (orders.push(order) === 1 ? refused() : well()) }, allowlists: { generate_content: [cashChain().wallet('alice')] } })
+    const subject = await table(undefined, {
+      chatVendor: { wire: 'chat', ask: async (order) => (orders.push(order) === 1 ? refused() : well()) },
+      allowlists: { generate_content: [cashChain().wallet('alice')] },
+    })
     const payment = model === FREE ? {} : { payment: await subject.signed(body, { path }) }
     const { status, headers } = await subject.post(body, { path, ...payment })
-    expect([status, headers.get('retry-after'), headers.get('x-fallback-used'), orders.length]).toEqual(model === FREE ? [200, null, 'true', 2] : [429, '17', null, 1])
+    expect([status, headers.get('retry-after'), headers.get('x-fallback-used'), orders.length]).toEqual(
+      model === FREE ? [200, null, 'true', 2] : [429, '17', null, 1],
+    )
     expect(subject.chain.transfers).toEqual([])
   })
 })
@@ -101,26 +173,41 @@ describe('a paid stream', () => {
     await reader.leave()
   })
 
-  test.each(NOTHING)('of %s is 503 with Retry-After, uncharged, its upstream is left, and the same payment buys afterwards', async (_, pieces) => {
-    let isCancelled = false
-    let isWell = false
-    const answer = async () => (isWell ? streamAnswer(HELLO) : streamAnswer(pieces, { onCancel: () => void (isCancelled = true) }))
-    const { post, signed, chain, idle } = await table(undefined, { chatVendor: { wire: 'chat', ask: answer } })
-    const payment = await signed()
-    const response = await post(STREAM, { payment })
-    expect([response.status, response.headers.get('retry-after'), response.headers.get('content-type'), isCancelled, chain.transfers.length]).toEqual([503, '5', 'application/json', true, 0])
-    expect(await response.text()).not.toContain('secret')
-    isWell = true
-    expect((await (await post(STREAM, { payment })).text()).endsWith(DONE)).toBe(true)
-    await idle()
-    expect(chain.transfers.length).toBe(1)
-  })
+  test.each(NOTHING)(
+    'of %s is 503 with Retry-After, uncharged, its upstream is left, and the same payment buys afterwards',
+    async (_, pieces) => {
+      let isCancelled = false
+      let isWell = false
+      const answer = async () =>
+        isWell ? streamAnswer(HELLO) : streamAnswer(pieces, { onCancel: () => void (isCancelled = true) })
+      const { post, signed, chain, idle } = await table(undefined, { chatVendor: { wire: 'chat', ask: answer } })
+      const payment = await signed()
+      const response = await post(STREAM, { payment })
+      expect([
+        response.status,
+        response.headers.get('retry-after'),
+        response.headers.get('content-type'),
+        isCancelled,
+        chain.transfers.length,
+      ]).toEqual([503, '5', 'application/json', true, 0])
+      expect(await response.text()).not.toContain('secret')
+      isWell = true
+      expect((await (await post(STREAM, { payment })).text()).endsWith(DONE)).toBe(true)
+      await idle()
+      expect(chain.transfers.length).toBe(1)
+    },
+  )
 
   test('that is over when its first word is told in its closing events tells them once', async () => {
-    const call = chunk({ tool_calls: [{ index: 0, id: 'call_1', type: 'function', function: { name: 'f', arguments: '{}' } }] })
+    const call = chunk({
+      tool_calls: [{ index: 0, id: 'call_1', type: 'function', function: { name: 'f', arguments: '{}' } }],
+    })
     const path = '/api/v1beta/models/vendor-b/chat-3.8-flash:streamGenerateContent?alt=sse'
     const body = { contents: [{ role: 'user', parts: [{ text: 'Hello' }] }] }
-    const { post, signed, chain } = await table(streaming(streamAnswer([call, chunk({}, { finish: 'tool_calls' }), DONE])), { allowlists: { generate_content: [cashChain().wallet('alice')] } })
+    const { post, signed, chain } = await table(
+      streaming(streamAnswer([call, chunk({}, { finish: 'tool_calls' }), DONE])),
+      { allowlists: { generate_content: [cashChain().wallet('alice')] } },
+    )
     const text = await (await post(body, { path, payment: await signed(body, { path }) })).text()
     expect([text.match(/functionCall/g)?.length, chain.transfers.length]).toEqual([1, 1])
   })
@@ -128,7 +215,10 @@ describe('a paid stream', () => {
   test('that sends more than four megabytes without a word is 503, and its upstream is left', async () => {
     let [reads, isCancelled] = [0, false]
     const pad = said({ role: 'assistant', content: '' }, { pad: 'x'.repeat(1 << 20) })
-    const stream = { next: async () => (reads++, new TextEncoder().encode(pad)), cancel: () => void (isCancelled = true) }
+    const stream = {
+      next: async () => (reads++, new TextEncoder().encode(pad)),
+      cancel: () => void (isCancelled = true),
+    }
     const { post, signed, chain } = await table(async () => ({ kind: 'stream', stream }))
     const { status } = await post(STREAM, { payment: await signed() })
     expect([status, reads, isCancelled, chain.transfers.length]).toEqual([503, 4, true, 0])
@@ -158,10 +248,22 @@ describe('the first real event', () => {
     ['messages', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: '' } }, false],
     ['messages', { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: {} }, false],
     ['messages', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'Hi' } }, true],
-    ['messages', { type: 'content_block_delta', index: 0, delta: { type: 'citations_delta', citation: { url: 'x' } } }, true],
+    [
+      'messages',
+      { type: 'content_block_delta', index: 0, delta: { type: 'citations_delta', citation: { url: 'x' } } },
+      true,
+    ],
     ['messages', { type: 'content_block_start', index: 0, content_block: { type: 'thinking', thinking: '' } }, true],
-    ['messages', { type: 'content_block_start', index: 0, content_block: { type: 'redacted_thinking', data: 'x' } }, true],
-    ['messages', { type: 'content_block_start', index: 0, content_block: { type: 'tool_use', id: 't', name: 'f', input: {} } }, true],
+    [
+      'messages',
+      { type: 'content_block_start', index: 0, content_block: { type: 'redacted_thinking', data: 'x' } },
+      true,
+    ],
+    [
+      'messages',
+      { type: 'content_block_start', index: 0, content_block: { type: 'tool_use', id: 't', name: 'f', input: {} } },
+      true,
+    ],
     ['responses', { type: 'response.created', response: { instructions: 'x', output: [] } }, false],
     ['responses', { type: 'response.in_progress', response: {} }, false],
     ['responses', { type: 'response.output_item.added', item: { type: 'message', content: [] } }, false],
@@ -171,13 +273,25 @@ describe('the first real event', () => {
     ['responses', { type: 'response.reasoning_summary_text.delta', delta: 'hm' }, true],
     ['responses', { type: 'response.refusal.done', refusal: 'No.' }, true],
     ['responses', { type: 'response.output_item.added', item: { type: 'reasoning', summary: [] } }, true],
-    ['responses', { type: 'response.output_item.added', item: { type: 'function_call', name: 'f', arguments: '' } }, true],
+    [
+      'responses',
+      { type: 'response.output_item.added', item: { type: 'function_call', name: 'f', arguments: '' } },
+      true,
+    ],
     ['generate_content', { candidates: [{ content: { role: 'model' } }] }, false],
-    ['generate_content', { candidates: [{ content: { role: 'model', parts: [{ text: '' }] } }], usageMetadata: {} }, false],
+    [
+      'generate_content',
+      { candidates: [{ content: { role: 'model', parts: [{ text: '' }] } }], usageMetadata: {} },
+      false,
+    ],
     ['generate_content', { candidates: [{ content: { parts: [{ text: '', thought: true }] } }] }, false],
     ['generate_content', { candidates: [{ content: { parts: [{ text: 'hm', thought: true }] } }] }, true],
     ['generate_content', { candidates: [{ content: { parts: [{ functionCall: { name: 'f', args: {} } }] } }] }, true],
-    ['generate_content', { candidates: [{ content: { parts: [{ inlineData: { mimeType: 'image/png', data: 'x' } }] } }] }, true],
+    [
+      'generate_content',
+      { candidates: [{ content: { parts: [{ inlineData: { mimeType: 'image/png', data: 'x' } }] } }] },
+      true,
+    ],
   ]
   test.each(cases)('%s: %j is one: %p', (wire, told, is) => {
     expect(isReal(`data: ${JSON.stringify(told)}\n\n`, wire)).toBe(is)

@@ -3,12 +3,31 @@ import { eventSplitter, parseEvent } from '../../../../../core/products/chat/for
 import type { Fields, Rewriter } from '../../../../../core/products/chat/formats/wire.ts'
 
 export const PIXEL = 'data:image/png;base64,iVBORw0KGgo='
-export const weather = { name: 'weather', description: 'The weather of a place', parameters: { type: 'object', properties: { place: { type: 'string' } } } }
+export const weather = {
+  name: 'weather',
+  description: 'The weather of a place',
+  parameters: { type: 'object', properties: { place: { type: 'string' } } },
+}
 export const chatTool = { type: 'function', function: weather }
-export const call = (id: string, place: string) => ({ id, type: 'function', function: { name: 'weather', arguments: JSON.stringify({ place }) } })
-export const schema = { type: 'object', properties: { degrees: { type: 'number' } }, required: ['degrees'], additionalProperties: false }
+export const call = (id: string, place: string) => ({
+  id,
+  type: 'function',
+  function: { name: 'weather', arguments: JSON.stringify({ place }) },
+})
+export const schema = {
+  type: 'object',
+  properties: { degrees: { type: 'number' } },
+  required: ['degrees'],
+  additionalProperties: false,
+}
 
-export const cite = (url: string, start: number) => ({ type: 'url_citation', url, title: 'T', start_index: start, end_index: start + 2 })
+export const cite = (url: string, start: number) => ({
+  type: 'url_citation',
+  url,
+  title: 'T',
+  start_index: start,
+  end_index: start + 2,
+})
 export const facts = { model: 'vendor/model', created: 1_790_000_000 }
 export const answer: Fields = {
   id: 'resp_abc',
@@ -16,7 +35,14 @@ export const answer: Fields = {
   status: 'completed',
   model: 'upstream',
   output: [
-    { id: 'rs_1', type: 'reasoning', summary: [{ type: 'summary_text', text: 'One.' }, { type: 'summary_text', text: 'Two.' }] },
+    {
+      id: 'rs_1',
+      type: 'reasoning',
+      summary: [
+        { type: 'summary_text', text: 'One.' },
+        { type: 'summary_text', text: 'Two.' },
+      ],
+    },
     { id: 'ws_1', type: 'web_search_call', status: 'completed', action: { type: 'search', query: 'q' } },
     {
       id: 'msg_1',
@@ -43,16 +69,44 @@ export const calling: Fields = {
   status: 'completed',
   output: [
     { id: 'rs_1', type: 'reasoning', summary: [], content: [{ type: 'reasoning_text', text: 'Both.' }] },
-    { id: 'msg_1', type: 'message', role: 'assistant', status: 'completed', content: [{ type: 'output_text', text: 'I look.', annotations: [] }] },
-    { id: 'fc_1', type: 'function_call', call_id: 'call_a', name: 'weather', arguments: '{"place":"Bern"}', status: 'completed' },
-    { id: 'fc_2', type: 'function_call', call_id: 'call_b', name: 'weather', arguments: '{"place":"Oslo"}', status: 'completed' },
+    {
+      id: 'msg_1',
+      type: 'message',
+      role: 'assistant',
+      status: 'completed',
+      content: [{ type: 'output_text', text: 'I look.', annotations: [] }],
+    },
+    {
+      id: 'fc_1',
+      type: 'function_call',
+      call_id: 'call_a',
+      name: 'weather',
+      arguments: '{"place":"Bern"}',
+      status: 'completed',
+    },
+    {
+      id: 'fc_2',
+      type: 'function_call',
+      call_id: 'call_b',
+      name: 'weather',
+      arguments: '{"place":"Oslo"}',
+      status: 'completed',
+    },
   ],
   usage: { input_tokens: 1, output_tokens: 2 },
 }
 export const refusing: Fields = {
   id: 'resp_ghi',
   status: 'completed',
-  output: [{ id: 'msg_1', type: 'message', role: 'assistant', status: 'completed', content: [{ type: 'refusal', refusal: 'No.' }] }],
+  output: [
+    {
+      id: 'msg_1',
+      type: 'message',
+      role: 'assistant',
+      status: 'completed',
+      content: [{ type: 'refusal', refusal: 'No.' }],
+    },
+  ],
 }
 export const chatUsage = {
   prompt_tokens: 10,
@@ -74,7 +128,13 @@ export const request: Fields = {
 }
 export const made = { model: 'vendor/model', id: 'resp_1f', createdAt: 1_790_000_000, request }
 export const spoken: Fields = {
-  choices: [{ index: 0, message: { role: 'assistant', content: 'Hello world', reasoning_content: 'One.' }, finish_reason: 'stop' }],
+  choices: [
+    {
+      index: 0,
+      message: { role: 'assistant', content: 'Hello world', reasoning_content: 'One.' },
+      finish_reason: 'stop',
+    },
+  ],
   usage: chatUsage,
   citations: ['https://a.org'],
 }
@@ -82,19 +142,33 @@ export const called: Fields = {
   choices: [
     {
       index: 0,
-      message: { role: 'assistant', content: '', reasoning_content: 'Both.', tool_calls: [call('call_a', 'Bern'), call('call_b', 'Oslo')] },
+      message: {
+        role: 'assistant',
+        content: '',
+        reasoning_content: 'Both.',
+        tool_calls: [call('call_a', 'Bern'), call('call_b', 'Oslo')],
+      },
       finish_reason: 'tool_calls',
     },
   ],
   usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 },
 }
 
-export const refused: Fields = { choices: [{ index: 0, message: { role: 'assistant', content: '', refusal: 'I will not.' }, finish_reason: 'stop' }] }
-export const cut: Fields = { choices: [{ index: 0, message: { role: 'assistant', content: 'Hel' }, finish_reason: 'length' }], usage: { prompt_tokens: 1, completion_tokens: 1 } }
+export const refused: Fields = {
+  choices: [{ index: 0, message: { role: 'assistant', content: '', refusal: 'I will not.' }, finish_reason: 'stop' }],
+}
+export const cut: Fields = {
+  choices: [{ index: 0, message: { role: 'assistant', content: 'Hel' }, finish_reason: 'length' }],
+  usage: { prompt_tokens: 1, completion_tokens: 1 },
+}
 
 export const eventsOf = (text: string) => {
   const splitter = eventSplitter()
   return [...splitter.push(new TextEncoder().encode(text)), splitter.rest()].flatMap((event) => parseEvent(event) ?? [])
 }
-export const rewrite = (rewriter: Rewriter, text: string) => eventsOf(text).map((event) => rewriter.on(event)).join('') + rewriter.end()
-export const bodiesOf = (text: string): any[] => eventsOf(text).flatMap(({ data }) => (data === '[DONE]' ? [] : [JSON.parse(data)]))
+export const rewrite = (rewriter: Rewriter, text: string) =>
+  eventsOf(text)
+    .map((event) => rewriter.on(event))
+    .join('') + rewriter.end()
+export const bodiesOf = (text: string): any[] =>
+  eventsOf(text).flatMap(({ data }) => (data === '[DONE]' ? [] : [JSON.parse(data)]))

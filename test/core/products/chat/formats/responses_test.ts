@@ -1,9 +1,32 @@
 import { describe, expect, test } from 'bun:test'
-import { chatFromResponsesReply, responseFailure, responsesFromChatReply } from '../../../../../core/products/chat/formats/responses_reply.ts'
-import { builtInTools, chatFromResponses, responsesFromChat } from '../../../../../core/products/chat/formats/responses_request.ts'
+import {
+  chatFromResponsesReply,
+  responseFailure,
+  responsesFromChatReply,
+} from '../../../../../core/products/chat/formats/responses_reply.ts'
+import {
+  builtInTools,
+  chatFromResponses,
+  responsesFromChat,
+} from '../../../../../core/products/chat/formats/responses_request.ts'
 import { liveSearch } from '../../../../../core/products/chat/formats/responses_search.ts'
 import type { Fields } from '../../../../../core/products/chat/formats/wire.ts'
-import { answer, call, called, calling, chatTool, chatUsage, facts, made, PIXEL, refusing, request, schema, spoken, weather } from './responses_samples.ts'
+import {
+  answer,
+  call,
+  called,
+  calling,
+  chatTool,
+  chatUsage,
+  facts,
+  made,
+  PIXEL,
+  refusing,
+  request,
+  schema,
+  spoken,
+  weather,
+} from './responses_samples.ts'
 
 describe('responsesFromChat()', () => {
   test('leading system and developer turns become instructions, later ones developer items', () => {
@@ -52,9 +75,21 @@ describe('responsesFromChat()', () => {
   test('calls and their results become items, and a turn that only calls says nothing', () => {
     const messages = [
       { role: 'user', content: 'Weather?' },
-      { role: 'assistant', content: '', reasoning_content: 'two places', tool_calls: [call('call_a', 'Bern'), call('call_b', 'Oslo')] },
+      {
+        role: 'assistant',
+        content: '',
+        reasoning_content: 'two places',
+        tool_calls: [call('call_a', 'Bern'), call('call_b', 'Oslo')],
+      },
       { role: 'tool', tool_call_id: 'call_a', content: '12' },
-      { role: 'tool', tool_call_id: 'call_b', content: [{ type: 'text', text: '-' }, { type: 'text', text: '3' }] },
+      {
+        role: 'tool',
+        tool_call_id: 'call_b',
+        content: [
+          { type: 'text', text: '-' },
+          { type: 'text', text: '3' },
+        ],
+      },
       { role: 'assistant', content: 'Twelve and minus three.' },
     ]
     expect(responsesFromChat({ messages }).input).toEqual([
@@ -73,8 +108,16 @@ describe('responsesFromChat()', () => {
       { role: 'assistant', content: null, function_call: { name: 'weather', arguments: '{}' } },
       { role: 'function', name: 'weather', content: '12' },
     ]
-    const { input, tools, tool_choice } = responsesFromChat({ messages, functions: [weather], function_call: { name: 'weather' } })
-    expect(input).toMatchObject([{}, { type: 'function_call', call_id: 'call_legacy_1' }, { type: 'function_call_output', call_id: 'call_legacy_1', output: '12' }])
+    const { input, tools, tool_choice } = responsesFromChat({
+      messages,
+      functions: [weather],
+      function_call: { name: 'weather' },
+    })
+    expect(input).toMatchObject([
+      {},
+      { type: 'function_call', call_id: 'call_legacy_1' },
+      { type: 'function_call_output', call_id: 'call_legacy_1', output: '12' },
+    ])
     expect(tools).toEqual([{ type: 'function', ...weather, strict: false }])
     expect(tool_choice).toEqual({ type: 'function', name: 'weather' })
   })
@@ -84,7 +127,10 @@ describe('responsesFromChat()', () => {
       messages: [{ role: 'user', content: 'Hello' }],
       max_tokens: 50,
       max_completion_tokens: 70,
-      tools: [{ type: 'function', function: { ...weather, strict: true } }, { type: 'function', function: { name: 'now' } }],
+      tools: [
+        { type: 'function', function: { ...weather, strict: true } },
+        { type: 'function', function: { name: 'now' } },
+      ],
       tool_choice: { type: 'function', function: { name: 'now' } },
       parallel_tool_calls: false,
       response_format: { type: 'json_schema', json_schema: { name: 'degrees', schema, strict: true } },
@@ -144,20 +190,38 @@ describe('responsesFromChat()', () => {
   })
 
   test('every word of tool_choice passes', () => {
-    for (const word of ['auto', 'none', 'required']) expect(responsesFromChat({ messages: [], tool_choice: word }).tool_choice).toBe(word)
-    const allowed = { type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [{ type: 'function', function: { name: 'now' } }] } }
+    for (const word of ['auto', 'none', 'required'])
+      expect(responsesFromChat({ messages: [], tool_choice: word }).tool_choice).toBe(word)
+    const allowed = {
+      type: 'allowed_tools',
+      allowed_tools: { mode: 'auto', tools: [{ type: 'function', function: { name: 'now' } }] },
+    }
     const translated = responsesFromChat({ messages: [], tool_choice: allowed }).tool_choice ?? null
     expect(translated).toEqual({ type: 'allowed_tools', mode: 'auto', tools: [{ type: 'function', name: 'now' }] })
-    expect(chatFromResponses({ input: 'x', tools: [{ type: 'function', name: 'now' }], tool_choice: translated }).tool_choice).toEqual(allowed)
+    expect(
+      chatFromResponses({ input: 'x', tools: [{ type: 'function', name: 'now' }], tool_choice: translated })
+        .tool_choice,
+    ).toEqual(allowed)
   })
 })
 
 describe('liveSearch()', () => {
-  const messages = [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'News?' }]
+  const messages = [
+    { role: 'system', content: 'Be brief.' },
+    { role: 'user', content: 'News?' },
+  ]
 
   test('searches the web where no source is named, and asks for dates and counts in words', () => {
-    const order = liveSearch({ messages, search_parameters: { mode: 'auto', from_date: '2026-01-01', to_date: '2026-02-01', max_search_results: 3 } })
-    expect(order).toMatchObject({ tools: [{ type: 'web_search' }], tool_choice: 'auto', include: ['web_search_call.action.sources'], store: false })
+    const order = liveSearch({
+      messages,
+      search_parameters: { mode: 'auto', from_date: '2026-01-01', to_date: '2026-02-01', max_search_results: 3 },
+    })
+    expect(order).toMatchObject({
+      tools: [{ type: 'web_search' }],
+      tool_choice: 'auto',
+      include: ['web_search_call.action.sources'],
+      store: false,
+    })
     expect(order.instructions).toBe(
       'Be brief.\n\nUse only sources published on or after 2026-01-01. Use only sources published on or before 2026-02-01. Use at most 3 sources.',
     )
@@ -165,8 +229,16 @@ describe('liveSearch()', () => {
   })
 
   test('X has its own tool, which takes the dates; mode on requires a search', () => {
-    const sources = [{ type: 'web', allowed_websites: ['a.org'] }, { type: 'x', included_x_handles: ['b'] }, { type: 'news' }]
-    const order = liveSearch({ messages, tools: [chatTool], search_parameters: { mode: 'on', sources, from_date: '2026-01-01' } })
+    const sources = [
+      { type: 'web', allowed_websites: ['a.org'] },
+      { type: 'x', included_x_handles: ['b'] },
+      { type: 'news' },
+    ]
+    const order = liveSearch({
+      messages,
+      tools: [chatTool],
+      search_parameters: { mode: 'on', sources, from_date: '2026-01-01' },
+    })
     expect(order.tools).toEqual([
       { type: 'function', ...weather, strict: false },
       { type: 'web_search', allowed_domains: ['a.org'] },
@@ -179,7 +251,10 @@ describe('liveSearch()', () => {
 
   test('what is over a limit is asked for in words', () => {
     const allowed_websites = ['1.org', '2.org', '3.org', '4.org', '5.org', '6.org']
-    const order = liveSearch({ messages, search_parameters: { sources: [{ type: 'web', allowed_websites, excluded_websites: ['7.org'] }] } })
+    const order = liveSearch({
+      messages,
+      search_parameters: { sources: [{ type: 'web', allowed_websites, excluded_websites: ['7.org'] }] },
+    })
     expect(order.tools).toEqual([{ type: 'web_search', allowed_domains: allowed_websites.slice(0, 5) }])
     expect(order.instructions).toContain('6.org')
     expect(order.instructions).toContain('Use nothing from: 7.org.')
@@ -187,18 +262,34 @@ describe('liveSearch()', () => {
 
   test('mode off searches nothing, and none takes away only the functions', () => {
     const body = { messages, tools: [chatTool], tool_choice: 'none' }
-    expect(liveSearch({ ...body, search_parameters: { mode: 'off', from_date: '2026-01-01' } })).toEqual(responsesFromChat(body))
-    expect(liveSearch({ ...body, search_parameters: { mode: 'auto' } })).toMatchObject({ tools: [{ type: 'web_search' }], tool_choice: 'auto' })
+    expect(liveSearch({ ...body, search_parameters: { mode: 'off', from_date: '2026-01-01' } })).toEqual(
+      responsesFromChat(body),
+    )
+    expect(liveSearch({ ...body, search_parameters: { mode: 'auto' } })).toMatchObject({
+      tools: [{ type: 'web_search' }],
+      tool_choice: 'auto',
+    })
   })
 })
 
 describe('chatFromResponses()', () => {
   test('a string is a user turn, and instructions a system turn', () => {
-    const order = chatFromResponses({ model: 'm', instructions: 'Be brief.', input: 'Hello', max_output_tokens: 9, stream: true, store: false, include: [] })
+    const order = chatFromResponses({
+      model: 'm',
+      instructions: 'Be brief.',
+      input: 'Hello',
+      max_output_tokens: 9,
+      stream: true,
+      store: false,
+      include: [],
+    })
     expect(order).toEqual({
       model: 'm',
       stream: true,
-      messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hello' }],
+      messages: [
+        { role: 'system', content: 'Be brief.' },
+        { role: 'user', content: 'Hello' },
+      ],
       max_tokens: 9,
     })
   })
@@ -208,7 +299,13 @@ describe('chatFromResponses()', () => {
       model: 'm',
       messages: [
         { role: 'system', content: 'Be brief.' },
-        { role: 'user', content: [{ type: 'text', text: 'Where?' }, { type: 'image_url', image_url: { url: PIXEL, detail: 'low' } }] },
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'Where?' },
+            { type: 'image_url', image_url: { url: PIXEL, detail: 'low' } },
+          ],
+        },
         { role: 'assistant', content: 'I look.', tool_calls: [call('call_a', 'Bern'), call('call_b', 'Oslo')] },
         { role: 'tool', tool_call_id: 'call_a', content: '12' },
         { role: 'tool', tool_call_id: 'call_b', content: '-3' },
@@ -218,7 +315,10 @@ describe('chatFromResponses()', () => {
       tools: [{ type: 'function', function: { ...weather, strict: true } }],
       tool_choice: 'required',
       parallel_tool_calls: false,
-      response_format: { type: 'json_schema', json_schema: { name: 'degrees', description: 'd', schema, strict: true } },
+      response_format: {
+        type: 'json_schema',
+        json_schema: { name: 'degrees', description: 'd', schema, strict: true },
+      },
       reasoning_effort: 'high',
       verbosity: 'low',
       max_tokens: 100,
@@ -228,13 +328,22 @@ describe('chatFromResponses()', () => {
       metadata: { a: 'b' },
     }
     expect(chatFromResponses(responsesFromChat(order))).toEqual(order)
-    expect(chatFromResponses(responsesFromChat({ messages: [], response_format: { type: 'json_object' } })).response_format).toEqual({ type: 'json_object' })
+    expect(
+      chatFromResponses(responsesFromChat({ messages: [], response_format: { type: 'json_object' } })).response_format,
+    ).toEqual({ type: 'json_object' })
   })
 
   test('reasoning with a readable summary goes to the turn that it led to', () => {
     const input = [
       { role: 'user', content: 'Weather?' },
-      { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'One.' }, { type: 'summary_text', text: 'Two.' }] },
+      {
+        type: 'reasoning',
+        id: 'rs_1',
+        summary: [
+          { type: 'summary_text', text: 'One.' },
+          { type: 'summary_text', text: 'Two.' },
+        ],
+      },
       { type: 'function_call', call_id: 'call_a', name: 'weather', arguments: '{}' },
       { type: 'function_call_output', call_id: 'call_a', output: [{ type: 'input_text', text: '12' }] },
       { type: 'reasoning', id: 'rs_2', summary: [], encrypted_content: 'opaque' },
@@ -254,12 +363,23 @@ describe('chatFromResponses()', () => {
   })
 
   test('built-in tools are named and kept out; an item without a form in chat still counts', () => {
-    const tools = [{ type: 'web_search' }, { type: 'function', ...weather }, { type: 'mcp', server_url: 'x' }, { type: 'web_search' }, 3]
+    const tools = [
+      { type: 'web_search' },
+      { type: 'function', ...weather },
+      { type: 'mcp', server_url: 'x' },
+      { type: 'web_search' },
+      3,
+    ]
     expect(builtInTools({ tools })).toEqual(['web_search', 'mcp', 'unknown'])
     expect(builtInTools({ tools: [chatTool] })).toEqual([])
     expect(builtInTools({})).toEqual([])
-    expect(chatFromResponses({ input: 'x', tools, tool_choice: { type: 'web_search' } })).toEqual({ messages: [{ role: 'user', content: 'x' }], tools: [chatTool] })
-    expect(chatFromResponses({ input: 'x', tools: [{ type: 'mcp' }], tool_choice: 'required' })).toEqual({ messages: [{ role: 'user', content: 'x' }] })
+    expect(chatFromResponses({ input: 'x', tools, tool_choice: { type: 'web_search' } })).toEqual({
+      messages: [{ role: 'user', content: 'x' }],
+      tools: [chatTool],
+    })
+    expect(chatFromResponses({ input: 'x', tools: [{ type: 'mcp' }], tool_choice: 'required' })).toEqual({
+      messages: [{ role: 'user', content: 'x' }],
+    })
     const odd = { type: 'custom_tool_call_output', call_id: 'c', output: 'long' }
     expect(chatFromResponses({ input: [odd] }).messages).toEqual([{ role: 'user', content: JSON.stringify(odd) }])
   })
@@ -282,9 +402,18 @@ describe('chatFromResponsesReply()', () => {
             content: 'Hello world',
             reasoning_content: 'One.\n\nTwo.',
             annotations: [
-              { type: 'url_citation', url_citation: { url: 'https://a.org', title: 'T', start_index: 0, end_index: 2 } },
-              { type: 'url_citation', url_citation: { url: 'https://b.org', title: 'T', start_index: 6, end_index: 8 } },
-              { type: 'url_citation', url_citation: { url: 'https://a.org', title: 'T', start_index: 9, end_index: 11 } },
+              {
+                type: 'url_citation',
+                url_citation: { url: 'https://a.org', title: 'T', start_index: 0, end_index: 2 },
+              },
+              {
+                type: 'url_citation',
+                url_citation: { url: 'https://b.org', title: 'T', start_index: 6, end_index: 8 },
+              },
+              {
+                type: 'url_citation',
+                url_citation: { url: 'https://a.org', title: 'T', start_index: 9, end_index: 11 },
+              },
             ],
           },
           finish_reason: 'stop',
@@ -300,7 +429,12 @@ describe('chatFromResponsesReply()', () => {
     expect(choices).toEqual([
       {
         index: 0,
-        message: { role: 'assistant', content: '', reasoning_content: 'Both.', tool_calls: [call('call_a', 'Bern'), call('call_b', 'Oslo')] },
+        message: {
+          role: 'assistant',
+          content: '',
+          reasoning_content: 'Both.',
+          tool_calls: [call('call_a', 'Bern'), call('call_b', 'Oslo')],
+        },
         finish_reason: 'tool_calls',
       },
     ])
@@ -310,14 +444,28 @@ describe('chatFromResponsesReply()', () => {
 
   test('a refusal, a cut-off and a filter read as chat has them', () => {
     const first = (reply: Fields) => (chatFromResponsesReply(reply, facts).choices as Fields[])[0]
-    expect(first(refusing)).toEqual({ index: 0, message: { role: 'assistant', content: null, refusal: 'No.' }, finish_reason: 'stop' })
-    expect(first({ ...calling, status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } })).toMatchObject({ finish_reason: 'length' })
-    expect(first({ ...answer, status: 'incomplete', incomplete_details: { reason: 'content_filter' } })).toMatchObject({ finish_reason: 'content_filter' })
+    expect(first(refusing)).toEqual({
+      index: 0,
+      message: { role: 'assistant', content: null, refusal: 'No.' },
+      finish_reason: 'stop',
+    })
+    expect(
+      first({ ...calling, status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' } }),
+    ).toMatchObject({ finish_reason: 'length' })
+    expect(first({ ...answer, status: 'incomplete', incomplete_details: { reason: 'content_filter' } })).toMatchObject({
+      finish_reason: 'content_filter',
+    })
   })
 
   test('responseFailure() tells a failed Response from an answer', () => {
-    expect(responseFailure({ status: 'failed', error: { code: 'server_error', message: 'Oops.' } })).toEqual({ code: 'server_error', message: 'Oops.' })
-    expect(responseFailure({ status: 'cancelled', error: null })).toEqual({ code: 'cancelled', message: 'the response was cancelled' })
+    expect(responseFailure({ status: 'failed', error: { code: 'server_error', message: 'Oops.' } })).toEqual({
+      code: 'server_error',
+      message: 'Oops.',
+    })
+    expect(responseFailure({ status: 'cancelled', error: null })).toEqual({
+      code: 'cancelled',
+      message: 'the response was cancelled',
+    })
     expect(responseFailure(answer)).toBeUndefined()
   })
 })
@@ -346,7 +494,12 @@ describe('responsesFromChatReply()', () => {
       top_p: null,
       output: [
         { id: 'rs_1f_0', type: 'reasoning', summary: [{ type: 'summary_text', text: 'One.' }] },
-        { id: 'msg_1f_1', type: 'message', status: 'completed', content: [{ type: 'output_text', text: 'Hello world', annotations: [{ url: 'https://a.org' }] }] },
+        {
+          id: 'msg_1f_1',
+          type: 'message',
+          status: 'completed',
+          content: [{ type: 'output_text', text: 'Hello world', annotations: [{ url: 'https://a.org' }] }],
+        },
       ],
       usage: answer.usage as object,
     })
@@ -356,11 +509,23 @@ describe('responsesFromChatReply()', () => {
   test('calls are items of their own, and a cut-off is incomplete', () => {
     expect(responsesFromChatReply(called, made).output).toMatchObject([
       { id: 'rs_1f_0' },
-      { id: 'fc_1f_1', type: 'function_call', status: 'completed', call_id: 'call_a', name: 'weather', arguments: '{"place":"Bern"}' },
+      {
+        id: 'fc_1f_1',
+        type: 'function_call',
+        status: 'completed',
+        call_id: 'call_a',
+        name: 'weather',
+        arguments: '{"place":"Bern"}',
+      },
       { id: 'fc_1f_2', call_id: 'call_b' },
     ])
     const cut = responsesFromChatReply({ choices: [{ message: { content: 'Hel' }, finish_reason: 'length' }] }, made)
-    expect(cut).toMatchObject({ status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' }, output: [{ status: 'incomplete' }], usage: null })
+    expect(cut).toMatchObject({
+      status: 'incomplete',
+      incomplete_details: { reason: 'max_output_tokens' },
+      output: [{ status: 'incomplete' }],
+      usage: null,
+    })
   })
 
   test('replies come back from Responses with what was said, called, reasoned and counted', () => {

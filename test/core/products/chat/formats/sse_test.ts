@@ -1,7 +1,14 @@
 /** Laws of server-sent events as text. */
 import { expect, test } from 'bun:test'
 import fc from 'fast-check'
-import { eventSplitter, MAX_EVENT, parseEvent, sseJson, sseText, tryJson } from '../../../../../core/products/chat/formats/sse.ts'
+import {
+  eventSplitter,
+  MAX_EVENT,
+  parseEvent,
+  sseJson,
+  sseText,
+  tryJson,
+} from '../../../../../core/products/chat/formats/sse.ts'
 
 const bytes = (text: string) => new TextEncoder().encode(text)
 
@@ -36,21 +43,37 @@ test('parseEvent() joins data lines, drops one leading space, and knows no event
 
 test('parseEvent() reads back what sseText() wrote', () => {
   const line = fc.string({ unit: 'binary' }).map((text) => text.replace(/[\r\n]/g, ''))
-  fc.assert(fc.property(fc.option(line, { nil: undefined }), fc.array(line, { minLength: 1, maxLength: 4 }), (event, lines) => {
-    const data = lines.join('\n')
-    expect(parseEvent(sseText(event === undefined ? { data } : { event, data }).slice(0, -2))).toEqual(event === undefined ? { data } : { event, data })
-  }))
+  fc.assert(
+    fc.property(fc.option(line, { nil: undefined }), fc.array(line, { minLength: 1, maxLength: 4 }), (event, lines) => {
+      const data = lines.join('\n')
+      expect(parseEvent(sseText(event === undefined ? { data } : { event, data }).slice(0, -2))).toEqual(
+        event === undefined ? { data } : { event, data },
+      )
+    }),
+  )
 })
 
 test('eventSplitter() gives the same events wherever the chunks break', () => {
-  const texts = ['event: a\ndata: {"t":"été 🎈"}\n\n: ping\n\ndata: 2\ndata: 3\n\n\n\ndata: [DONE]\n\n', 'data: 1\r\n\r\nevent: b\r\ndata: ü\r\n\r\n', 'data: 1\r\rdata: 2\r\r']
+  const texts = [
+    'event: a\ndata: {"t":"été 🎈"}\n\n: ping\n\ndata: 2\ndata: 3\n\n\n\ndata: [DONE]\n\n',
+    'data: 1\r\n\r\nevent: b\r\ndata: ü\r\n\r\n',
+    'data: 1\r\rdata: 2\r\r',
+  ]
   for (const text of texts) {
     const whole = split(text)
     for (let cut = 0; cut <= bytes(text).length; cut++) expect(split(text, [cut])).toEqual(whole)
     expect(split(text, [...bytes(text).keys()])).toEqual(whole)
-    fc.assert(fc.property(fc.array(fc.nat(200)), (cuts) => expect(split(text, cuts)).toEqual(whole)), { numRuns: 50 })
+    fc.assert(
+      fc.property(fc.array(fc.nat(200)), (cuts) => expect(split(text, cuts)).toEqual(whole)),
+      { numRuns: 50 },
+    )
   }
-  expect(split(texts[0] ?? '')).toEqual(['event: a\ndata: {"t":"été 🎈"}', ': ping', 'data: 2\ndata: 3', 'data: [DONE]'])
+  expect(split(texts[0] ?? '')).toEqual([
+    'event: a\ndata: {"t":"été 🎈"}',
+    ': ping',
+    'data: 2\ndata: 3',
+    'data: [DONE]',
+  ])
   expect(split(texts[1] ?? '')).toEqual(['data: 1', 'event: b\ndata: ü'])
   expect(split(texts[2] ?? '')).toEqual(['data: 1', 'data: 2'])
 })

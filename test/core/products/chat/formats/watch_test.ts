@@ -14,17 +14,24 @@ const upstream = (...pieces: readonly (string | Error)[]) => streamAnswer(pieces
 function cutAt(text: string, at: number, size = Number.POSITIVE_INFINITY) {
   const bytes = utf8(text)
   const pieces: Uint8Array[] = at > 0 ? [bytes.subarray(0, at)] : []
-  for (let from = at; from < bytes.length; from += size) pieces.push(bytes.subarray(from, Math.min(bytes.length, from + size)))
+  for (let from = at; from < bytes.length; from += size)
+    pieces.push(bytes.subarray(from, Math.min(bytes.length, from + size)))
   return { next: async () => pieces.shift(), cancel: () => void pieces.splice(0) }
 }
 
-type Heard = { readonly text: string; readonly closing: string; readonly error: string | undefined; readonly pieces: readonly string[] }
+type Heard = {
+  readonly text: string
+  readonly closing: string
+  readonly error: string | undefined
+  readonly pieces: readonly string[]
+}
 
 async function heard(stream: AnswerStream): Promise<Heard> {
   const pieces: string[] = []
   let error: string | undefined
   try {
-    for (let bytes = await stream.next(); bytes; bytes = await stream.next()) pieces.push(new TextDecoder().decode(bytes))
+    for (let bytes = await stream.next(); bytes; bytes = await stream.next())
+      pieces.push(new TextDecoder().decode(bytes))
   } catch (thrown) {
     error = (thrown as Error).message
   }
@@ -32,9 +39,17 @@ async function heard(stream: AnswerStream): Promise<Heard> {
 }
 
 const BROKEN = 'The model broke off its answer.'
-const events = (...all: readonly [event: string, data: unknown][]) => all.map(([event, data]) => `event: ${event}\ndata: ${JSON.stringify({ type: event, ...(data as object) })}\n\n`)
+const events = (...all: readonly [event: string, data: unknown][]) =>
+  all.map(([event, data]) => `event: ${event}\ndata: ${JSON.stringify({ type: event, ...(data as object) })}\n\n`)
 
-const CHAT = [chunk({ role: 'assistant', content: '' }), chunk({ content: 'Grüße, 狐' }), chunk({ content: ' "usage": {} [DONE] event: error' }), chunk({}, { finish: 'stop' }), usageChunk(), DONE]
+const CHAT = [
+  chunk({ role: 'assistant', content: '' }),
+  chunk({ content: 'Grüße, 狐' }),
+  chunk({ content: ' "usage": {} [DONE] event: error' }),
+  chunk({}, { finish: 'stop' }),
+  usageChunk(),
+  DONE,
+]
 const MESSAGES = events(
   ['message_start', { message: { id: 'msg_1', usage: { input_tokens: 3, output_tokens: 1 } } }],
   ['content_block_start', { index: 0, content_block: { type: 'text', text: '' } }],
@@ -50,7 +65,12 @@ const RESPONSES = events(
 )
 const CONTENTS = [
   { candidates: [{ content: { parts: [{ text: 'hel' }] } }], usageMetadata: { promptTokenCount: 3 } },
-  { candidates: [{ content: { parts: [{ functionCall: { name: 'f', args: { error: 'none' } } }] }, finishReason: 'STOP' }], usageMetadata: { promptTokenCount: 3, candidatesTokenCount: 2 } },
+  {
+    candidates: [
+      { content: { parts: [{ functionCall: { name: 'f', args: { error: 'none' } } }] }, finishReason: 'STOP' },
+    ],
+    usageMetadata: { promptTokenCount: 3, candidatesTokenCount: 2 },
+  },
 ].map((data) => `data: ${JSON.stringify(data)}\n\n`)
 
 const native: readonly (readonly [ChatFormat, readonly string[], last: number, usage: unknown])[] = [
@@ -61,14 +81,22 @@ const native: readonly (readonly [ChatFormat, readonly string[], last: number, u
 ]
 
 describe('what a reader pays for', () => {
-  const choices = (...deltas: readonly object[]) => `data: ${JSON.stringify({ choices: deltas.map((delta, index) => ({ index, delta, finish_reason: null })) })}\n\n`
+  const choices = (...deltas: readonly object[]) =>
+    `data: ${JSON.stringify({ choices: deltas.map((delta, index) => ({ index, delta, finish_reason: null })) })}\n\n`
   test.each([
     ['chat', choices({ role: 'assistant', content: '' }, { content: 'hello' }), true],
     ['chat', choices({}, { reasoning_content: 'hm' }), true],
     ['chat', choices({ role: 'assistant', content: '' }, { role: 'assistant' }), false],
     ['responses', events(['response.output_text.done', { text: 'hello' }]).join(''), true],
     ['responses', events(['response.function_call_arguments.done', { arguments: '{}' }]).join(''), true],
-    ['responses', events(['response.created', { response: {} }], ['response.output_item.done', { item: { type: 'reasoning', summary: [] } }]).join(''), false],
+    [
+      'responses',
+      events(
+        ['response.created', { response: {} }],
+        ['response.output_item.done', { item: { type: 'reasoning', summary: [] } }],
+      ).join(''),
+      false,
+    ],
   ] as const)('in %s of %p is there: %p', async (wire, piece, isThere) => {
     const stream = watched(upstream(piece), { wire })
     await stream.next()
@@ -94,7 +122,8 @@ describe('watched()', () => {
         const { text, closing: held, error } = await heard(watched(cutAt(whole, at), { wire }))
         expect([at, error, text + held]).toEqual([at, undefined, whole])
       }
-      for (const size of [1, 2, 3, 7]) expect(await heard(watched(cutAt(whole, 0, size), { wire }))).toMatchObject({ text: body, error: undefined })
+      for (const size of [1, 2, 3, 7])
+        expect(await heard(watched(cutAt(whole, 0, size), { wire }))).toMatchObject({ text: body, error: undefined })
     })
 
     test(`${wire}: a vendor that writes no space, or other line ends, is written down as the contract says, cut anywhere`, async () => {
@@ -111,17 +140,27 @@ describe('watched()', () => {
     })
 
     test(`${wire}: comments and pings before, between and after break nothing`, async () => {
-      const pinged = [': warming up\n\n', ...told.flatMap((event) => [event, ':\n\n', 'event: ping\ndata: {"type": "ping"}\n\n'])]
+      const pinged = [
+        ': warming up\n\n',
+        ...told.flatMap((event) => [event, ':\n\n', 'event: ping\ndata: {"type": "ping"}\n\n']),
+      ]
       const stream = watched(upstream(...pinged), { wire })
       const { text, closing: held, error } = await heard(stream)
-      expect([error, text.replace(/^:.*\n\n|^event: ping\n.*\n\n/gm, ''), held]).toEqual([undefined, body, last > 0 ? closing : ''])
+      expect([error, text.replace(/^:.*\n\n|^event: ping\n.*\n\n/gm, ''), held]).toEqual([
+        undefined,
+        body,
+        last > 0 ? closing : '',
+      ])
       expect(stream.usage()).toEqual(usage as never)
     })
 
     test(`${wire}: one that ends without its end is broken, and what came before is out`, async () => {
       const cut = told.slice(0, wire === 'generate_content' || wire === 'responses' ? 1 : 2)
       expect(await heard(watched(upstream(...cut), { wire }))).toMatchObject({ text: cut.join(''), error: BROKEN })
-      expect(await heard(watched(upstream(cut.join(''), 'data: {"half'), { wire }))).toMatchObject({ text: cut.join(''), error: BROKEN })
+      expect(await heard(watched(upstream(cut.join(''), 'data: {"half'), { wire }))).toMatchObject({
+        text: cut.join(''),
+        error: BROKEN,
+      })
     })
 
     test(`${wire}: an error among the events is thrown in our words, after what came before it, cut anywhere`, async () => {
@@ -129,20 +168,36 @@ describe('watched()', () => {
       const errors = [
         'data: {"error": {"message": "secret of the vendor"}}\n\n',
         'event: error\ndata: {"type": "error", "error": {"message": "secret of the vendor"}}\n\n',
-        ...(wire === 'chat' ? ['event: error\ndata: secret of the vendor\n\n', 'data: {"object":"error","message":"secret of the vendor"}\n\n', chunk({ content: 'secret' }, { finish: 'error' })] : []),
+        ...(wire === 'chat'
+          ? [
+              'event: error\ndata: secret of the vendor\n\n',
+              'data: {"object":"error","message":"secret of the vendor"}\n\n',
+              chunk({ content: 'secret' }, { finish: 'error' }),
+            ]
+          : []),
         ...(wire === 'messages' ? ['data: {"type":"error","error":{"message":"secret of the vendor"}}\n\n'] : []),
-        ...(wire === 'responses' ? ['event: response.failed\ndata: {"type": "response.failed", "response": {"error": "secret of the vendor"}}\n\n'] : []),
+        ...(wire === 'responses'
+          ? [
+              'event: response.failed\ndata: {"type": "response.failed", "response": {"error": "secret of the vendor"}}\n\n',
+            ]
+          : []),
       ].slice(wire === 'messages' || wire === 'responses' ? 1 : 0)
       for (const error of errors) {
         const whole = first + (wire === 'chat' ? second : '') + error + DONE
         for (const size of [1, 5, 1_000]) {
-          expect([error, await heard(watched(cutAt(whole, 0, size), { wire }))]).toMatchObject([error, { text: whole.slice(0, -error.length - DONE.length), error: BROKEN, closing: '' }])
+          expect([error, await heard(watched(cutAt(whole, 0, size), { wire }))]).toMatchObject([
+            error,
+            { text: whole.slice(0, -error.length - DONE.length), error: BROKEN, closing: '' },
+          ])
         }
       }
     })
 
     test(`${wire}: a broken connection is thrown as it is`, async () => {
-      expect(await heard(watched(upstream(told[0] ?? '', new Error('reset')), { wire }))).toMatchObject({ text: told[0] ?? '', error: 'reset' })
+      expect(await heard(watched(upstream(told[0] ?? '', new Error('reset')), { wire }))).toMatchObject({
+        text: told[0] ?? '',
+        error: 'reset',
+      })
     })
   }
 
@@ -150,10 +205,17 @@ describe('watched()', () => {
     for (const [wire, told, last] of native) {
       if (last === 0) continue
       let asked = 0
-      const open = { next: () => (asked++ < told.length ? Promise.resolve(utf8(told[asked - 1] ?? '')) : new Promise<undefined>(() => {})), cancel() {} }
+      const open = {
+        next: () =>
+          asked++ < told.length ? Promise.resolve(utf8(told[asked - 1] ?? '')) : new Promise<undefined>(() => {}),
+        cancel() {},
+      }
       expect((await heard(watched(open, { wire }))).error).toBeUndefined()
       const goingOn = [...told.slice(0, -1), `${told.at(-1)}data: more\n\n`]
-      expect(await heard(watched(upstream(...goingOn), { wire }))).toMatchObject({ closing: told.at(-1) ?? '', error: undefined })
+      expect(await heard(watched(upstream(...goingOn), { wire }))).toMatchObject({
+        closing: told.at(-1) ?? '',
+        error: undefined,
+      })
     }
   })
 
@@ -168,7 +230,10 @@ describe('watched()', () => {
 
   test('cancelled while it waits ends without an error', async () => {
     let release = (_: undefined) => {}
-    const stream = watched({ next: () => new Promise((resolve) => void (release = resolve)), cancel: () => release(undefined) }, { wire: 'chat' })
+    const stream = watched(
+      { next: () => new Promise((resolve) => void (release = resolve)), cancel: () => release(undefined) },
+      { wire: 'chat' },
+    )
     const waiting = stream.next()
     stream.cancel()
     expect(await waiting).toBeUndefined()
@@ -186,14 +251,24 @@ describe('watched()', () => {
 
 describe('watched() in chat', () => {
   const chat = (...pieces: readonly string[]) => watched(upstream(...pieces), { wire: 'chat' })
-  const deltas = ({ text }: Heard) => text.split('\n\n').filter((event) => event.startsWith('data: {')).map((event) => JSON.parse(event.slice(6)).choices[0]?.delta)
+  const deltas = ({ text }: Heard) =>
+    text
+      .split('\n\n')
+      .filter((event) => event.startsWith('data: {'))
+      .map((event) => JSON.parse(event.slice(6)).choices[0]?.delta)
 
   test('gives the model our name, in both spellings, and leaves alone what others said', async () => {
     const model = { upstream: 'gpt-x', ours: 'vendor-a/chat' }
-    const said = [chunk({ content: 'I am "model":"gpt-x"' }, { model: 'gpt-x' }), chunk({}, { finish: 'stop', model: 'gpt-x' })]
+    const said = [
+      chunk({ content: 'I am "model":"gpt-x"' }, { model: 'gpt-x' }),
+      chunk({}, { finish: 'stop', model: 'gpt-x' }),
+    ]
     for (const spell of [(text: string) => text, (text: string) => text.replaceAll('"model":"', '"model": "')]) {
       const { text } = await heard(watched(upstream(...said.map(spell), DONE), { wire: 'chat', model }))
-      const chunks = text.split('\n\n').filter(Boolean).map((event) => JSON.parse(event.slice(6)))
+      const chunks = text
+        .split('\n\n')
+        .filter(Boolean)
+        .map((event) => JSON.parse(event.slice(6)))
       expect(chunks.map((each) => each.model)).toEqual(['vendor-a/chat', 'vendor-a/chat'])
       expect(chunks[0].choices[0].delta.content).toBe('I am "model":"gpt-x"')
     }
@@ -201,44 +276,99 @@ describe('watched() in chat', () => {
 
   test('gives a model that calls itself otherwise our name as well', async () => {
     const model = { upstream: 'gpt-x', ours: 'vendor-a/chat' }
-    const said = [chunk({ role: 'assistant' }, { model: 'gpt-x-2026-11-20' }), chunk({ content: 'hi' }, { model: 'gpt-x-2026-11-20' }), chunk({ content: 'ho' }, { model: 'gpt-x-2026-11-20' }), chunk({}, { finish: 'stop', model: 'gpt-x-2026-11-20' }), DONE]
+    const said = [
+      chunk({ role: 'assistant' }, { model: 'gpt-x-2026-11-20' }),
+      chunk({ content: 'hi' }, { model: 'gpt-x-2026-11-20' }),
+      chunk({ content: 'ho' }, { model: 'gpt-x-2026-11-20' }),
+      chunk({}, { finish: 'stop', model: 'gpt-x-2026-11-20' }),
+      DONE,
+    ]
     const { text } = await heard(watched(upstream(...said), { wire: 'chat', model }))
     expect([text.includes('gpt-x'), text.split('"model":"vendor-a/chat"').length]).toEqual([false, 5])
   })
 
   test('usage in any spelling of a vendor becomes that of the contract', async () => {
-    const usage = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 20, prompt_tokens_details: { cached_tokens: 4 } }
+    const usage = {
+      prompt_tokens: 10,
+      completion_tokens: 2,
+      total_tokens: 20,
+      prompt_tokens_details: { cached_tokens: 4 },
+    }
     const stream = chat(chunk({ content: 'hi' }), chunk({}, { finish: 'stop' }), usageChunk(usage), DONE)
     const { text } = await heard(stream)
     const told = JSON.parse(text.split('\n\n')[2]?.slice(6) ?? '').usage
-    expect(told).toEqual({ prompt_tokens: 10, completion_tokens: 10, total_tokens: 20, prompt_tokens_details: { cached_tokens: 4 }, cache_read_input_tokens: 4 })
+    expect(told).toEqual({
+      prompt_tokens: 10,
+      completion_tokens: 10,
+      total_tokens: 20,
+      prompt_tokens_details: { cached_tokens: 4 },
+      cache_read_input_tokens: 4,
+    })
     expect(stream.usage()).toEqual(told)
   })
 
   test('an answer of reasoning alone gets it as its text, before the finish', async () => {
-    const stream = chat(chunk({ role: 'assistant', content: '' }), chunk({ reasoning_content: 'Let me ' }), chunk({ reasoning_content: 'see.' }), chunk({}, { finish: 'stop' }), DONE)
+    const stream = chat(
+      chunk({ role: 'assistant', content: '' }),
+      chunk({ reasoning_content: 'Let me ' }),
+      chunk({ reasoning_content: 'see.' }),
+      chunk({}, { finish: 'stop' }),
+      DONE,
+    )
     const said = await heard(stream)
-    expect(deltas(said).map((delta) => [delta.reasoning_content, delta.content])).toEqual([[undefined, ''], ['Let me ', undefined], ['see.', undefined], [undefined, 'Let me see.'], [undefined, undefined]])
+    expect(deltas(said).map((delta) => [delta.reasoning_content, delta.content])).toEqual([
+      [undefined, ''],
+      ['Let me ', undefined],
+      ['see.', undefined],
+      [undefined, 'Let me see.'],
+      [undefined, undefined],
+    ])
     expect(stream.hasContent()).toBe(true)
   })
 
   test('reasoning before a text, a tool call or a refusal stays reasoning', async () => {
-    for (const answer of [{ content: 'Blue.' }, { tool_calls: [{ index: 0, function: { name: 'f', arguments: '' } }] }, { refusal: 'no' }, { function_call: { name: 'f' } }]) {
-      const said = await heard(chat(chunk({ reasoning_content: 'Hm.' }), chunk(answer), chunk({}, { finish: 'stop' }), DONE))
+    for (const answer of [
+      { content: 'Blue.' },
+      { tool_calls: [{ index: 0, function: { name: 'f', arguments: '' } }] },
+      { refusal: 'no' },
+      { function_call: { name: 'f' } },
+    ]) {
+      const said = await heard(
+        chat(chunk({ reasoning_content: 'Hm.' }), chunk(answer), chunk({}, { finish: 'stop' }), DONE),
+      )
       expect(deltas(said)).toEqual([{ reasoning_content: 'Hm.' }, answer, {}])
     }
   })
 
   test('reasoning under another name gets the name of the contract, also late', async () => {
-    const said = await heard(chat(chunk({ reasoning: 'Hm.' }), chunk({ content: 'Blue.' }), chunk({ reasoning: 'Sure.' }), chunk({}, { finish: 'stop' }), DONE))
-    expect(deltas(said)).toEqual([{ reasoning_content: 'Hm.' }, { content: 'Blue.' }, { reasoning_content: 'Sure.' }, {}])
+    const said = await heard(
+      chat(
+        chunk({ reasoning: 'Hm.' }),
+        chunk({ content: 'Blue.' }),
+        chunk({ reasoning: 'Sure.' }),
+        chunk({}, { finish: 'stop' }),
+        DONE,
+      ),
+    )
+    expect(deltas(said)).toEqual([
+      { reasoning_content: 'Hm.' },
+      { content: 'Blue.' },
+      { reasoning_content: 'Sure.' },
+      {},
+    ])
   })
 
   test('a role and an empty text are no content; a finish without [DONE] is an end, [DONE] without a finish as well', async () => {
     const silent = chat(chunk({ role: 'assistant', content: '' }), chunk({ content: null }), DONE)
     expect([(await heard(silent)).closing, silent.hasContent()]).toEqual([DONE, false])
-    expect(await heard(chat(chunk({ content: 'hi' }), chunk({}, { finish: 'stop' })))).toMatchObject({ closing: DONE, error: undefined })
-    expect(await heard(chat(chunk({ content: 'hi' }), 'data: [DONE]'))).toMatchObject({ closing: DONE, error: undefined })
+    expect(await heard(chat(chunk({ content: 'hi' }), chunk({}, { finish: 'stop' })))).toMatchObject({
+      closing: DONE,
+      error: undefined,
+    })
+    expect(await heard(chat(chunk({ content: 'hi' }), 'data: [DONE]'))).toMatchObject({
+      closing: DONE,
+      error: undefined,
+    })
   })
 
   test('the first piece leaves before the second is there', async () => {
@@ -254,11 +384,17 @@ function once(bytes: Uint8Array): () => Promise<Uint8Array | undefined> {
 }
 
 describe('rewritten()', () => {
-  const translated = (...pieces: readonly (string | Error)[]) => rewritten(upstream(...pieces), messagesFromChatStream({ model: 'm', id: 'msg_1' }))
+  const translated = (...pieces: readonly (string | Error)[]) =>
+    rewritten(upstream(...pieces), messagesFromChatStream({ model: 'm', id: 'msg_1' }))
 
   test('tells the events of the reader’s wire, the last of them as closing, cut anywhere', async () => {
     const { text, closing, error } = await heard(translated(...CHAT))
-    expect([error, text.startsWith('event: message_start'), text.includes('message_stop'), closing.endsWith('event: message_stop\ndata: {"type":"message_stop"}\n\n')]).toEqual([undefined, true, false, true])
+    expect([
+      error,
+      text.startsWith('event: message_start'),
+      text.includes('message_stop'),
+      closing.endsWith('event: message_stop\ndata: {"type":"message_stop"}\n\n'),
+    ]).toEqual([undefined, true, false, true])
     const whole = CHAT.join('')
     for (let at = 1; at < utf8(whole).length; at++) {
       const cut = await heard(rewritten(cutAt(whole, at), messagesFromChatStream({ model: 'm', id: 'msg_1' })))
@@ -267,7 +403,9 @@ describe('rewritten()', () => {
   })
 
   test('an error is thrown, and closes nothing', async () => {
-    const { text, closing, error } = await heard(translated(CHAT[0] ?? '', CHAT[1] ?? '', 'data: {"error": "secret"}\n\n'))
+    const { text, closing, error } = await heard(
+      translated(CHAT[0] ?? '', CHAT[1] ?? '', 'data: {"error": "secret"}\n\n'),
+    )
     expect([error, closing, text.includes('secret')]).toEqual([BROKEN, '', false])
     expect(await heard(translated(CHAT[0] ?? '', new Error('reset')))).toMatchObject({ error: 'reset', closing: '' })
   })
