@@ -264,7 +264,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     const { endpoint, input, call } = working
     const stallsAt = clock.now() + timeouts.stallMs
     try {
-      const kept = (kind: string, id: string) => storage.getOwned(kind, id, clock.now())
+      const record = (kind: string, id: string) => storage.getOwned(kind, id, clock.now())
       const order = {
         id: call.id,
         input,
@@ -274,7 +274,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
         networks,
         clock,
         now: clock.now(),
-        kept,
+        record,
       }
       const made = await within(clock, deadlineMs, (signal) =>
         endpoint.run({ ...order, call: callContext(working, signal), signal }),
