@@ -9,7 +9,7 @@ export function newestReceipt(path: string): Receipt | undefined {
   try {
     const row = database
       .query(
-        "SELECT receipt FROM calls WHERE money = 'settled' AND json_extract(receipt, '$.transaction') LIKE '0x%' ORDER BY settled_at DESC LIMIT 1",
+        "SELECT receipt FROM calls WHERE payment_status = 'settled' AND json_extract(receipt, '$.transaction') LIKE '0x%' ORDER BY settled_at DESC LIMIT 1",
       )
       .get()
     return row ? (JSON.parse((row as { receipt: string }).receipt) as Receipt) : undefined

@@ -41,8 +41,8 @@ export type Row = {
   id: string
   payer: string
   quote: string
-  work: string
-  money: string
+  workStatus: string
+  paymentStatus: string
   receipt: string | null
   paid: string[]
 }
@@ -67,17 +67,22 @@ export async function audit(ledgerRows: Ledger): Promise<Audit> {
   const { pool, purchases } = ledgerRows
   const violations: string[] = []
   const { rows } = await pool.query<Row>(
-    `SELECT c.id, c.payer, c.quote::text AS quote, c.work, c.money, c.receipt,
-            coalesce(array_agg(a.key) FILTER (WHERE a.state = 'paid'), '{}') AS paid
+    `SELECT c.id, c.payer, c.quote::text AS quote, c.work_status AS "workStatus", c.payment_status AS "paymentStatus", c.receipt,
+            coalesce(array_agg(a.key) FILTER (WHERE a.status = 'paid'), '{}') AS paid
      FROM calls c LEFT JOIN authorizations a ON a.call = c.id GROUP BY c.id`,
   )
-  const settled = rows.filter(({ money }) => money === 'settled')
+  const settled = rows.filter(({ paymentStatus }) => paymentStatus === 'settled')
   for (const row of rows) {
-    if (row.work === 'queued' || row.work === 'in_progress' || row.money === 'settling' || row.money === 'unresolved')
-      violations.push(`call ${row.id} is stuck: ${row.work}, ${row.money}`)
-    if (row.money === 'settled' && row.work !== 'completed')
-      violations.push(`call ${row.id} is settled and ${row.work}`)
-    if (row.money === 'settled' && row.paid.length !== 1)
+    if (
+      row.workStatus === 'queued' ||
+      row.workStatus === 'in_progress' ||
+      row.paymentStatus === 'settling' ||
+      row.paymentStatus === 'unresolved'
+    )
+      violations.push(`call ${row.id} is stuck: ${row.workStatus}, ${row.paymentStatus}`)
+    if (row.paymentStatus === 'settled' && row.workStatus !== 'completed')
+      violations.push(`call ${row.id} is settled and ${row.workStatus}`)
+    if (row.paymentStatus === 'settled' && row.paid.length !== 1)
       violations.push(`call ${row.id} was paid by ${row.paid.length} authorizations`)
   }
 
@@ -96,14 +101,16 @@ export async function audit(ledgerRows: Ledger): Promise<Audit> {
   violations.push(...(await collected(ledgerRows)))
 
   const sum = (lines: readonly Line[]) => lines.reduce((total, { units }) => total + units, 0n)
-  const unclaimed = rows.filter(({ work, money }) => work === 'completed' && money !== 'settled')
+  const unclaimed = rows.filter(
+    ({ workStatus, paymentStatus }) => workStatus === 'completed' && paymentStatus !== 'settled',
+  )
   return {
     counts: {
       purchases: purchases.length,
       delivered: purchases.filter(({ delivered }) => delivered).length,
       calls: rows.length,
       settled: settled.length,
-      failed: rows.filter(({ work }) => work === 'failed').length,
+      failed: rows.filter(({ workStatus }) => workStatus === 'failed').length,
       unclaimed: unclaimed.length,
       transfers: chain.length,
       transactions: new Set(chain.map(({ transaction }) => transaction)).size,

@@ -206,7 +206,7 @@ async function keyed(replicas: readonly Replica[], { pool }: Scene, chance: Chan
   const until = performance.now() + BOUND_MS
   while (performance.now() < until) {
     const { rows } = await pool.query<{ life: string }>(
-      `SELECT o.life FROM leases l JOIN fault_owners o USING (owner) WHERE l.name LIKE 'relayer:%' AND l.until > $1`,
+      `SELECT o.life FROM leases l JOIN fault_workers o USING (worker_id) WHERE l.name LIKE 'relayer:%' AND l.expires_at > $1`,
       [Date.now() + 1_000],
     )
     const able = replicas.filter((each) => each.isUp() && rows.some(({ life }) => life === each.life()))
@@ -221,7 +221,7 @@ async function quiet(pool: Pool): Promise<void> {
   const until = performance.now() + BOUND_MS
   while (performance.now() < until) {
     const { rows } = await pool.query(
-      `SELECT 1 FROM calls WHERE work IN ('queued', 'in_progress') OR money = 'settling' LIMIT 1`,
+      `SELECT 1 FROM calls WHERE work_status IN ('queued', 'in_progress') OR payment_status = 'settling' LIMIT 1`,
     )
     if (rows.length === 0) return
     await pause(100)

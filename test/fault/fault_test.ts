@@ -17,7 +17,7 @@ function isAlive(pid: number): boolean {
 
 /** What the audit says of books that somebody has spoiled; they are as before when it has said it. */
 async function spoiled({ pool, ...ledgerRows }: Ledger): Promise<Readonly<Record<string, readonly string[]>>> {
-  const one = `id = (SELECT min(id) FROM calls WHERE money = 'settled')`
+  const one = `id = (SELECT min(id) FROM calls WHERE payment_status = 'settled')`
   const said = async (changed: Partial<Ledger> = {}) => (await audit({ pool, ...ledgerRows, ...changed })).violations
   const during = async (spoil: string, mend: string) => {
     await pool.query(`UPDATE calls SET ${spoil} WHERE ${one}`)

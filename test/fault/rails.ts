@@ -137,12 +137,12 @@ async function audited(world: World, { payment, poll }: Awaited<ReturnType<Scene
     `${quote} is charged, not ${await payer.spent()}`,
   )
   expect(delivered?.body.payment?.tx_hash === transfer?.id, 'the reply names the transfer')
-  const { rows } = await pool.query<{ work: string; money: string; receipt: string }>(
-    `SELECT work, money, receipt FROM calls WHERE lower(payer) = $1 AND (work <> 'failed' OR money <> 'verified')`,
+  const { rows } = await pool.query<{ workStatus: string; paymentStatus: string; receipt: string }>(
+    `SELECT work_status AS "workStatus", payment_status AS "paymentStatus", receipt FROM calls WHERE lower(payer) = $1 AND (work_status <> 'failed' OR payment_status <> 'verified')`,
     [payer.address.toLowerCase()],
   )
   expect(
-    rows.length === 1 && rows[0]?.money === 'settled' && rows[0].receipt.includes(transfer?.id ?? '-'),
+    rows.length === 1 && rows[0]?.paymentStatus === 'settled' && rows[0].receipt.includes(transfer?.id ?? '-'),
     `one call is settled, by it: ${JSON.stringify(rows)}`,
   )
 }

@@ -34,8 +34,8 @@ function wholeBooks(errands: readonly Errand[] = [served(1), served(2), served(3
     payer,
     units,
     transaction,
-    work: 'completed',
-    money: 'settled',
+    workStatus: 'completed',
+    paymentStatus: 'settled',
   }))
   return {
     errands,
@@ -108,7 +108,7 @@ const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(ledger
       ...ledgerRows,
       ledger: [
         ...ledgerRows.ledger,
-        { id: 'call-9', payer: '0x', units: PRICE, transaction: '', work: 'queued', money: 'verified' },
+        { id: 'call-9', payer: '0x', units: PRICE, transaction: '', workStatus: 'queued', paymentStatus: 'verified' },
       ],
     }),
   },
@@ -118,7 +118,7 @@ const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(ledger
       ...ledgerRows,
       ledger: [
         ...ledgerRows.ledger,
-        { id: 'call-9', payer: '0x', units: PRICE, transaction: '', work: 'completed', money: 'settling' },
+        { id: 'call-9', payer: '0x', units: PRICE, transaction: '', workStatus: 'completed', paymentStatus: 'settling' },
       ],
     }),
   },
@@ -173,12 +173,12 @@ test('a wallet that was drained before it paid anything may have two answers, wo
     payer: buyer(1).address,
     units: PRICE,
     transaction: '',
-    work: 'completed',
-    money: 'settling',
+    workStatus: 'completed',
+    paymentStatus: 'settling',
   }
   expect(reckon({ ...payer, ledger: [...payer.ledger, doubtful] })).toMatchObject({
     violations: [],
     counts: { inDoubt: 1 },
   })
-  expect(broken({ ...payer, ledger: [...payer.ledger, { ...doubtful, work: 'queued' }] })).toEqual(['nothingStuck'])
+  expect(broken({ ...payer, ledger: [...payer.ledger, { ...doubtful, workStatus: 'queued' }] })).toEqual(['nothingStuck'])
 })

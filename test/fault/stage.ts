@@ -143,16 +143,16 @@ async function funded(
 /** Ends the leases of a life that is over: work, settlements and the relayer's key. */
 export async function bury(life: string, { pool }: Pick<Stage, 'pool'>): Promise<void> {
   const now = Date.now()
-  await pool.query(`UPDATE leases SET until = $2 WHERE owner IN (SELECT owner FROM fault_owners WHERE life = $1)`, [
-    life,
-    now,
-  ])
   await pool.query(
-    `UPDATE calls SET until = $2 WHERE work IN ('queued', 'in_progress') AND owner IN (SELECT owner FROM fault_owners WHERE life = $1)`,
+    `UPDATE leases SET expires_at = $2 WHERE worker_id IN (SELECT worker_id FROM fault_workers WHERE life = $1)`,
     [life, now],
   )
   await pool.query(
-    `UPDATE calls c SET claim_until = $2 FROM fault_claims k WHERE k.call = c.id AND k.fence = c.fence AND k.life = $1 AND c.money = 'settling'`,
+    `UPDATE calls SET lease_expires_at = $2 WHERE work_status IN ('queued', 'in_progress') AND worker_id IN (SELECT worker_id FROM fault_workers WHERE life = $1)`,
+    [life, now],
+  )
+  await pool.query(
+    `UPDATE calls c SET claim_expires_at = $2 FROM fault_claims k WHERE k.call = c.id AND k.claim_token = c.claim_token AND k.life = $1 AND c.payment_status = 'settling'`,
     [life, now],
   )
 }

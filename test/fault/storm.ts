@@ -281,7 +281,7 @@ const QUIET_MS = 100_000
 async function quiet({ pool, stuck }: Town): Promise<void> {
   for (const until = performance.now() + QUIET_MS; performance.now() < until; await pause(250)) {
     const { rows } = await pool.query<{ id: string }>(
-      `SELECT id FROM calls WHERE work IN ('queued', 'in_progress') OR money = 'settling'`,
+      `SELECT id FROM calls WHERE work_status IN ('queued', 'in_progress') OR payment_status = 'settling'`,
     )
     if (rows.every(({ id }) => stuck.has(id))) return
   }
@@ -295,8 +295,8 @@ async function judged(town: Town, errands: readonly Errand[]): Promise<Reckoning
       nonce: line.nonce.toLowerCase(),
     }))
     const { rows } = await pool.query<Row>(
-      `SELECT c.id, c.payer, c.quote::text AS quote, c.work, c.money, c.receipt,
-              coalesce(array_agg(a.key) FILTER (WHERE a.state = 'paid'), '{}') AS paid
+      `SELECT c.id, c.payer, c.quote::text AS quote, c.work_status AS "workStatus", c.payment_status AS "paymentStatus", c.receipt,
+              coalesce(array_agg(a.key) FILTER (WHERE a.status = 'paid'), '{}') AS paid
        FROM calls c LEFT JOIN authorizations a ON a.call = c.id GROUP BY c.id`,
     )
     return { chain, ledger: rows.map((row) => ({ ...row, ...lineOf(row) })) }

@@ -177,12 +177,12 @@ async function audited(world: World, { payment, poll }: Awaited<ReturnType<Scene
   const clip = await fetch(a.origin + pathOf(delivered)).then((response) => response.bytes())
   expect(Buffer.from(clip).equals(films.clip), 'the clip is whole')
   expect((await transfersOf(world)) === 1, `one transfer, not ${await transfersOf(world)}`)
-  const { rows } = await pool.query<{ work: string; money: string }>(
-    `SELECT work, money FROM calls WHERE lower(payer) = $1 AND (work <> 'failed' OR money <> 'verified')`,
+  const { rows } = await pool.query<{ workStatus: string; paymentStatus: string }>(
+    `SELECT work_status AS "workStatus", payment_status AS "paymentStatus" FROM calls WHERE lower(payer) = $1 AND (work_status <> 'failed' OR payment_status <> 'verified')`,
     [buyer.address.toLowerCase()],
   )
   expect(
-    rows.length === 1 && rows[0]?.money === 'settled',
+    rows.length === 1 && rows[0]?.paymentStatus === 'settled',
     `one call is settled and the others failed: ${JSON.stringify(rows)}`,
   )
 }

@@ -32,7 +32,7 @@ function postgres(url: string): Real {
   const storage = postgresStorage(url)
   const cleaner = new Client({ connectionString: url })
   const ready = Promise.all([storage.ready(), cleaner.connect()])
-  const tables = ['authorizations', 'calls', 'leases', 'windows', 'owned']
+  const tables = ['authorizations', 'calls', 'leases', 'rate_windows', 'records']
   return {
     async renewed() {
       await ready

@@ -1,11 +1,14 @@
 import type { ClientBase } from 'pg'
 import { washed } from '../database_error.ts'
-import { type Step, refuseStrangers } from '../steps.ts'
+import { type Step, refuseUnknownSteps } from '../steps.ts'
 
-/** As in migrations.ts: a released step is never edited. schema_postgres.ts describes the end of the list, and a test holds them together. */
+/**
+ * The migrations, in order. A released step is never edited; a later step follows it. schema.ts describes the result of all of them, and a
+ * test compares the two.
+ */
 export const steps: readonly Step[] = [
   {
-    name: 'calls, authorizations, leases and windows',
+    name: 'baseline',
     sql: `
       CREATE TABLE calls (
         id text PRIMARY KEY,
@@ -18,55 +21,48 @@ export const steps: readonly Step[] = [
         "authorization" text NOT NULL,
         fingerprint text NOT NULL,
         created_at bigint NOT NULL,
-        work text NOT NULL CHECK (work IN ('queued', 'in_progress', 'completed', 'failed')),
-        money text NOT NULL CHECK (money IN ('verified', 'settling', 'settled', 'refused', 'unresolved')),
-        owner text NOT NULL,
-        until bigint NOT NULL,
+        work_status text NOT NULL CHECK (work_status IN ('queued', 'in_progress', 'completed', 'failed')),
+        payment_status text NOT NULL CHECK (payment_status IN ('verified', 'settling', 'settled', 'refused', 'unresolved')),
+        worker_id text NOT NULL,
+        lease_expires_at bigint NOT NULL,
         started_at bigint,
         ended_at bigint,
         settled_at bigint,
         expires_at bigint NOT NULL,
-        fence bigint NOT NULL,
-        claim_until bigint,
+        claim_token bigint NOT NULL,
+        claim_expires_at bigint,
         claim_key text,
         claim_fresh boolean NOT NULL,
         emptied boolean NOT NULL,
+        usage text,
+        paid numeric(78,0),
         offer text NOT NULL,
         error text,
         receipt text,
         request text,
         result text,
-        CHECK ((money = 'settled') = (receipt IS NOT NULL AND settled_at IS NOT NULL)),
-        CHECK (money <> 'settling' OR claim_until IS NOT NULL)
+        CHECK ((payment_status = 'settled') = (receipt IS NOT NULL AND settled_at IS NOT NULL)),
+        CHECK (payment_status <> 'settling' OR claim_expires_at IS NOT NULL)
       );
-      CREATE INDEX calls_unfinished ON calls (until) WHERE work in ('queued', 'in_progress');
-      CREATE INDEX calls_owned ON calls (owner, until) WHERE work in ('queued', 'in_progress');
-      CREATE INDEX calls_settling ON calls (claim_until) WHERE money = 'settling';
-      CREATE INDEX calls_paid ON calls (payer, asset, settled_at) WHERE money = 'settled';
-      CREATE INDEX calls_aging ON calls (expires_at, id) WHERE not emptied;
+      CREATE INDEX calls_unfinished ON calls (lease_expires_at, id) WHERE work_status in ('queued', 'in_progress');
+      CREATE INDEX calls_by_worker ON calls (worker_id, gateway, id) WHERE work_status in ('queued', 'in_progress');
+      CREATE INDEX calls_settling ON calls (claim_expires_at, id) WHERE payment_status = 'settling';
+      CREATE INDEX calls_spent ON calls (payer, settled_at) WHERE payment_status = 'settled';
+      CREATE INDEX calls_expiring ON calls (expires_at, id) WHERE not emptied;
 
       CREATE TABLE authorizations (
         key text PRIMARY KEY,
         call text NOT NULL REFERENCES calls (id),
         payer text NOT NULL,
-        place bigint NOT NULL,
-        state text NOT NULL CHECK (state IN ('open', 'sent', 'dead', 'paid')),
+        position bigint NOT NULL,
+        status text NOT NULL CHECK (status IN ('open', 'sent', 'dead', 'paid')),
         expires_at bigint NOT NULL,
         signed text
       );
-      CREATE UNIQUE INDEX authorizations_of_call ON authorizations (call, place);
-      CREATE INDEX authorizations_spendable ON authorizations (payer, expires_at) WHERE state in ('open', 'sent');
+      CREATE UNIQUE INDEX authorizations_of_call ON authorizations (call, position);
+      CREATE INDEX authorizations_spendable ON authorizations (payer, expires_at) WHERE status in ('open', 'sent');
 
-      CREATE TABLE leases (name text PRIMARY KEY, owner text NOT NULL, until bigint NOT NULL);
-
-      CREATE TABLE windows (key text PRIMARY KEY, used bigint NOT NULL, reset_at bigint NOT NULL);
-      CREATE INDEX windows_reset ON windows (reset_at);
-    `,
-  },
-  {
-    name: 'owned records',
-    sql: `
-      CREATE TABLE owned (
+      CREATE TABLE records (
         kind text NOT NULL,
         id text NOT NULL,
         owner text NOT NULL,
@@ -74,44 +70,26 @@ export const steps: readonly Step[] = [
         data text,
         PRIMARY KEY (kind, id)
       );
-      CREATE INDEX owned_aging ON owned (expires_at);
-    `,
-  },
-  {
-    name: 'what was paid, and for how many tokens',
-    sql: `
-      ALTER TABLE calls ADD COLUMN usage text;
-      ALTER TABLE calls ADD COLUMN paid numeric(78,0);
-      DROP INDEX calls_paid;
-      DROP INDEX calls_unfinished;
-      DROP INDEX calls_settling;
-      CREATE INDEX calls_unfinished ON calls (until, id) WHERE work in ('queued', 'in_progress');
-      CREATE INDEX calls_settling ON calls (claim_until, id) WHERE money = 'settling';
-      CREATE INDEX calls_spent ON calls (payer, settled_at) WHERE money = 'settled';
-    `,
-  },
-  {
-    name: 'the records of an owner',
-    sql: 'CREATE INDEX owned_by ON owned (owner, kind, expires_at);',
-  },
-  {
-    name: 'the unfinished calls of an owner, by gateway',
-    sql: `
-      DROP INDEX calls_owned;
-      CREATE INDEX calls_owned ON calls (owner, gateway, id) WHERE work in ('queued', 'in_progress');
+      CREATE INDEX records_expiring ON records (expires_at);
+      CREATE INDEX records_by_owner ON records (owner, kind, expires_at);
+
+      CREATE TABLE leases (name text PRIMARY KEY, worker_id text NOT NULL, expires_at bigint NOT NULL);
+
+      CREATE TABLE rate_windows (key text PRIMARY KEY, used bigint NOT NULL, reset_at bigint NOT NULL);
+      CREATE INDEX rate_windows_reset ON rate_windows (reset_at);
     `,
   },
 ]
 
-/** "farebox" in ASCII: what a replica locks while it migrates. */
+/** The key of the advisory lock that a replica holds while it migrates: "farebox" in ASCII. */
 export const LOCK = '28817591579602808'
 
-/** The limits of a served request are not those of a migration. */
+/** Milliseconds a migration may take. The statement timeout of requests does not apply to it. */
 const MAX_MS = 3_600_000
 
 /**
- * Brings a database to the end of `wanted`, one transaction per step; of replicas that start at once, one takes a step and the others
- * wait. Throws, and changes nothing, when the database has had steps that this binary does not know.
+ * Applies the steps of `wanted` that the database lacks, one transaction per step. Of replicas that start together, one applies a step and
+ * the others wait. Throws, and changes nothing, when the database has taken steps that this binary does not know.
  */
 export async function migrate(client: ClientBase, wanted: readonly Step[] = steps): Promise<void> {
   while (await next(client, wanted));
@@ -125,17 +103,17 @@ async function next(client: ClientBase, wanted: readonly Step[]): Promise<boolea
   }
   await ask(`BEGIN; SET LOCAL statement_timeout = ${MAX_MS}`)
   try {
-    // What others have done is only known behind the lock.
+    // The steps that other replicas have taken are known only while the lock is held.
     await ask(`SELECT pg_advisory_xact_lock(${LOCK})`)
-    // Asked first: a role that may not create has no need to, once everything is there.
+    // Checked first: a role without CREATE can start once the table exists.
     const [table] = await ask("SELECT to_regclass('migrations') AS at")
     if (!table?.at) await ask('CREATE TABLE migrations (step bigint PRIMARY KEY, name text NOT NULL)')
-    const had = (await ask('SELECT name FROM migrations ORDER BY step')) as { name: string }[]
-    refuseStrangers('The Postgres database', had, wanted)
-    const step = wanted[had.length]
+    const taken = (await ask('SELECT name FROM migrations ORDER BY step')) as { name: string }[]
+    refuseUnknownSteps('The Postgres database', taken, wanted)
+    const step = wanted[taken.length]
     if (step) {
       await ask(step.sql)
-      await ask('INSERT INTO migrations (step, name) VALUES ($1, $2)', [had.length + 1, step.name])
+      await ask('INSERT INTO migrations (step, name) VALUES ($1, $2)', [taken.length + 1, step.name])
     }
     await ask('COMMIT')
     return step !== undefined

@@ -29,7 +29,7 @@ const text = customType<{ data: string; driverData: string | null }>({
 /** Milliseconds since 1970, and counters: integers up to 2^53. */
 const integer = (name?: string) => (name === undefined ? bigint({ mode: 'number' }) : bigint(name, { mode: 'number' }))
 
-/** The tables of schema.ts, field by field, as Postgres spells them. Wide columns live out of line, unread. */
+/** The tables of ../sqlite/schema.ts, field by field, as Postgres spells them. Wide columns are stored out of line and not loaded unless read. */
 export const calls = pgTable(
   'calls',
   {
@@ -43,41 +43,41 @@ export const calls = pgTable(
     authorization: text().notNull(),
     fingerprint: text().notNull(),
     createdAt: integer('created_at').notNull(),
-    work: text().$type<WorkStatus>().notNull(),
-    money: text().$type<PaymentStatus>().notNull(),
-    owner: text().notNull(),
-    until: integer().notNull(),
+    work: text('work_status').$type<WorkStatus>().notNull(),
+    money: text('payment_status').$type<PaymentStatus>().notNull(),
+    owner: text('worker_id').notNull(),
+    until: integer('lease_expires_at').notNull(),
     startedAt: integer('started_at'),
     endedAt: integer('ended_at'),
     settledAt: integer('settled_at'),
     expiresAt: integer('expires_at').notNull(),
-    claimToken: integer().notNull(),
-    claimUntil: integer('claim_until'),
+    claimToken: integer('claim_token').notNull(),
+    claimUntil: integer('claim_expires_at'),
     claimKey: text('claim_key'),
     claimFresh: boolean('claim_fresh').notNull(),
     emptied: boolean().notNull(),
+    usage: json().$type<Usage>(),
+    paid: amount(),
     offer: json().$type<Offer>().notNull(),
     error: text(),
     receipt: json().$type<Receipt>(),
     request: json().$type<Json>(),
     result: json().$type<Json>(),
-    usage: json().$type<Usage>(),
-    paid: amount(),
   },
   (call) => [
     index('calls_unfinished')
       .on(call.until, call.id)
-      .where(sql`work in ('queued', 'in_progress')`),
-    index('calls_owned')
+      .where(sql`work_status in ('queued', 'in_progress')`),
+    index('calls_by_worker')
       .on(call.owner, call.gateway, call.id)
-      .where(sql`work in ('queued', 'in_progress')`),
+      .where(sql`work_status in ('queued', 'in_progress')`),
     index('calls_settling')
       .on(call.claimUntil, call.id)
-      .where(sql`money = 'settling'`),
+      .where(sql`payment_status = 'settling'`),
     index('calls_spent')
       .on(call.payer, call.settledAt)
-      .where(sql`money = 'settled'`),
-    index('calls_aging')
+      .where(sql`payment_status = 'settled'`),
+    index('calls_expiring')
       .on(call.expiresAt, call.id)
       .where(sql`not emptied`),
   ],
@@ -92,8 +92,8 @@ export const authorizations = pgTable(
       .notNull()
       .references(() => calls.id),
     payer: text().notNull(),
-    place: integer().notNull(),
-    state: text().$type<BindingStatus>().notNull(),
+    place: integer('position').notNull(),
+    state: text('status').$type<BindingStatus>().notNull(),
     expiresAt: integer('expires_at').notNull(),
     signed: json().$type<Authorization>(),
   },
@@ -101,13 +101,13 @@ export const authorizations = pgTable(
     uniqueIndex('authorizations_of_call').on(binding.call, binding.place),
     index('authorizations_spendable')
       .on(binding.payer, binding.expiresAt)
-      .where(sql`state in ('open', 'sent')`),
+      .where(sql`status in ('open', 'sent')`),
   ],
 )
 
 /** Small records beside the calls, of one wallet each. */
 export const owned = pgTable(
-  'owned',
+  'records',
   {
     kind: text().notNull(),
     id: text().notNull(),
@@ -117,28 +117,28 @@ export const owned = pgTable(
   },
   (record) => [
     primaryKey({ columns: [record.kind, record.id] }),
-    index('owned_aging').on(record.expiresAt),
-    index('owned_by').on(record.owner, record.kind, record.expiresAt),
+    index('records_expiring').on(record.expiresAt),
+    index('records_by_owner').on(record.owner, record.kind, record.expiresAt),
   ],
 )
 
 export const leases = pgTable('leases', {
   name: text().primaryKey(),
-  owner: text().notNull(),
-  until: integer().notNull(),
+  owner: text('worker_id').notNull(),
+  until: integer('expires_at').notNull(),
 })
 
 export const windows = pgTable(
-  'windows',
+  'rate_windows',
   {
     key: text().primaryKey(),
     used: integer().notNull(),
     resetAt: integer('reset_at').notNull(),
   },
-  (window) => [index('windows_reset').on(window.resetAt)],
+  (window) => [index('rate_windows_reset').on(window.resetAt)],
 )
 
-/** The steps of migrations_postgres.ts that this database has had. */
+/** The steps of migrations.ts that this database has taken. */
 export const migrations = pgTable('migrations', {
   step: integer().primaryKey(),
   name: text().notNull(),

@@ -194,7 +194,7 @@ export const ask = {
     db
       .select(shown)
       .from(calls)
-      .where(and(isUnfinished, same(owner), same(gateway), gt(id, given('after', id))))
+      .where(and(isUnfinished, same(owner, 'owner'), same(gateway), gt(id, given('after', id))))
       .orderBy(asc(id))
       .limit(sql.placeholder('limit')),
   ),
@@ -347,7 +347,7 @@ export const ask = {
     db
       .delete(owned)
       .where(
-        sql`ctid = any(array(select ctid from owned where ${lte(owned.expiresAt, given('now', owned.expiresAt))} ${aFew()}))`,
+        sql`ctid = any(array(select ctid from records where ${lte(owned.expiresAt, given('now', owned.expiresAt))} ${aFew()}))`,
       )
       .returning({ id: owned.id }),
   ),
@@ -372,7 +372,7 @@ export const ask = {
       .where(
         anyOf(
           windows.key,
-          sql`select key from windows where ${lte(windows.resetAt, given('now', windows.resetAt))} ${aFew()}`,
+          sql`select key from rate_windows where ${lte(windows.resetAt, given('now', windows.resetAt))} ${aFew()}`,
         ),
       )
       .returning({ key: windows.key }),

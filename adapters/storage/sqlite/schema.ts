@@ -23,8 +23,8 @@ const json = customType<{ data: unknown; driverData: string | null }>({
 })
 
 /**
- * Every paid call, and who may settle it. Wide columns come last, so that what only reads the others never loads them. `usage` and `paid`
- * were added later, behind those: what a wallet spent is read in `calls_spent` alone, which holds all that the sum needs.
+ * Every paid call: its work, its payment and the claim to settle it. Wide columns come last, so that statements that read only the others
+ * never load them. What a wallet spent is read from `calls_spent` alone, which holds every column that the sum needs.
  */
 export const calls = sqliteTable(
   'calls',
@@ -39,37 +39,37 @@ export const calls = sqliteTable(
     authorization: text().notNull(),
     fingerprint: text().notNull(),
     createdAt: integer('created_at').notNull(),
-    work: text().$type<WorkStatus>().notNull(),
-    money: text().$type<PaymentStatus>().notNull(),
-    owner: text().notNull(),
-    until: integer().notNull(),
+    work: text('work_status').$type<WorkStatus>().notNull(),
+    money: text('payment_status').$type<PaymentStatus>().notNull(),
+    owner: text('worker_id').notNull(),
+    until: integer('lease_expires_at').notNull(),
     startedAt: integer('started_at'),
     endedAt: integer('ended_at'),
     settledAt: integer('settled_at'),
     expiresAt: integer('expires_at').notNull(),
-    claimToken: integer().notNull(),
-    claimUntil: integer('claim_until'),
+    claimToken: integer('claim_token').notNull(),
+    claimUntil: integer('claim_expires_at'),
     claimKey: text('claim_key'),
     claimFresh: integer('claim_fresh', { mode: 'boolean' }).notNull(),
     emptied: integer({ mode: 'boolean' }).notNull(),
+    usage: json().$type<Usage>(),
+    paid: money(),
     offer: json().$type<Offer>().notNull(),
     error: text(),
     receipt: json().$type<Receipt>(),
     request: json().$type<Json>(),
     result: json().$type<Json>(),
-    usage: json().$type<Usage>(),
-    paid: money(),
   },
   (call) => [
     index('calls_unfinished')
       .on(call.until, call.id)
-      .where(sql`work in ('queued', 'in_progress')`),
-    index('calls_owned')
+      .where(sql`work_status in ('queued', 'in_progress')`),
+    index('calls_by_worker')
       .on(call.owner, call.gateway, call.id)
-      .where(sql`work in ('queued', 'in_progress')`),
+      .where(sql`work_status in ('queued', 'in_progress')`),
     index('calls_settling')
       .on(call.claimUntil, call.id)
-      .where(sql`money = 'settling'`),
+      .where(sql`payment_status = 'settling'`),
     index('calls_spent')
       .on(
         call.payer,
@@ -82,8 +82,8 @@ export const calls = sqliteTable(
         call.paid,
         call.usage,
       )
-      .where(sql`money = 'settled'`),
-    index('calls_aging')
+      .where(sql`payment_status = 'settled'`),
+    index('calls_expiring')
       .on(call.expiresAt, call.id)
       .where(sql`emptied = 0`),
   ],
@@ -98,8 +98,8 @@ export const authorizations = sqliteTable(
       .notNull()
       .references(() => calls.id),
     payer: text().notNull(),
-    place: integer().notNull(),
-    state: text().$type<BindingStatus>().notNull(),
+    place: integer('position').notNull(),
+    state: text('status').$type<BindingStatus>().notNull(),
     expiresAt: integer('expires_at').notNull(),
     signed: json().$type<Authorization>(),
   },
@@ -107,13 +107,13 @@ export const authorizations = sqliteTable(
     uniqueIndex('authorizations_of_call').on(binding.call, binding.place),
     index('authorizations_spendable')
       .on(binding.payer, binding.expiresAt)
-      .where(sql`state in ('open', 'sent')`),
+      .where(sql`status in ('open', 'sent')`),
   ],
 )
 
 /** Small records beside the calls, of one wallet each. */
 export const owned = sqliteTable(
-  'owned',
+  'records',
   {
     kind: text().notNull(),
     id: text().notNull(),
@@ -123,28 +123,28 @@ export const owned = sqliteTable(
   },
   (record) => [
     primaryKey({ columns: [record.kind, record.id] }),
-    index('owned_aging').on(record.expiresAt),
-    index('owned_by').on(record.owner, record.kind, record.expiresAt),
+    index('records_expiring').on(record.expiresAt),
+    index('records_by_owner').on(record.owner, record.kind, record.expiresAt),
   ],
 )
 
 export const leases = sqliteTable('leases', {
   name: text().primaryKey(),
-  owner: text().notNull(),
-  until: integer().notNull(),
+  owner: text('worker_id').notNull(),
+  until: integer('expires_at').notNull(),
 })
 
 export const windows = sqliteTable(
-  'windows',
+  'rate_windows',
   {
     key: text().primaryKey(),
     used: integer().notNull(),
     resetAt: integer('reset_at').notNull(),
   },
-  (window) => [index('windows_reset').on(window.resetAt)],
+  (window) => [index('rate_windows_reset').on(window.resetAt)],
 )
 
-/** The steps of migrations.ts that this database has had. */
+/** The steps of migrations.ts that this database has taken. */
 export const migrations = sqliteTable('migrations', {
   step: integer().primaryKey(),
   name: text().notNull(),

@@ -254,18 +254,22 @@ export function statements(db: BunSQLiteDatabase) {
     staleOwned: db
       .delete(owned)
       .where(
-        sql`(${owned.kind}, ${owned.id}) in (select kind, id from owned where expires_at <= ${given('now')} limit ${given('limit')})`,
+        sql`(${owned.kind}, ${owned.id}) in (select kind, id from records where expires_at <= ${given('now')} limit ${given('limit')})`,
       )
       .returning({ id: owned.id })
       .prepare(),
     staleLeases: db
       .delete(leases)
-      .where(sql`${leases.name} in (select name from leases where until <= ${given('now')} limit ${given('limit')})`)
+      .where(
+        sql`${leases.name} in (select name from leases where expires_at <= ${given('now')} limit ${given('limit')})`,
+      )
       .returning({ name: leases.name })
       .prepare(),
     staleWindows: db
       .delete(windows)
-      .where(sql`${windows.key} in (select key from windows where reset_at <= ${given('now')} limit ${given('limit')})`)
+      .where(
+        sql`${windows.key} in (select key from rate_windows where reset_at <= ${given('now')} limit ${given('limit')})`,
+      )
       .returning({ key: windows.key })
       .prepare(),
   }

@@ -491,103 +491,13 @@ test('postgres: migrate() takes each step once, and a step that fails leaves not
   ])
 })
 
-test('postgres storage: a database of the schema before this one goes on, and what was settled then was paid as it was quoted', async () => {
-  const url = await server.fresh()
-  const client = new Client({ connectionString: url })
-  await client.connect()
-  await migrate(client, steps.slice(0, 2))
-  const receipt = JSON.stringify({ transaction: '0x1', network: 'eip155:84532', payer: '0xa', amount: '7' })
-  const old = (id: string, { work = 'completed', money = 'settled', quote = '7' }) => {
-    const isSettled = money === 'settled'
-    const row = {
-      id,
-      gateway: 'devnet',
-      endpoint: 'images',
-      payer: '0xa',
-      asset: 'usdc',
-      quote,
-      authorization: `key of ${id}`,
-      fingerprint: 'f',
-      created_at: T,
-      work,
-      money,
-      owner: 'me',
-      until: T,
-      settled_at: isSettled ? T : null,
-      expires_at: T + 9,
-      claimToken: 1,
-      claim_until: T,
-      claim_fresh: false,
-      emptied: false,
-      offer: '{}',
-      receipt: isSettled ? receipt : null,
-      request: '1',
-      result: '2',
-    }
-    const names = Object.keys(row)
-    return client.query(
-      `INSERT INTO calls (${names.map((name) => `"${name}"`).join()}) VALUES (${names.map((_, at) => `$${at + 1}`).join()})`,
-      Object.values(row),
-    )
-  }
-  await old('settled', {})
-  await old('settling', { money: 'settling', quote: '9' })
-  await old('queued', { work: 'queued', money: 'verified' })
-  const binding = [
-    'key of settling',
-    'settling',
-    '0xa',
-    0,
-    'sent',
-    T + 9_999,
-    JSON.stringify(signed('key of settling')),
-  ]
-  await client.query('INSERT INTO authorizations VALUES ($1, $2, $3, $4, $5, $6, $7)', binding)
-  await client.end()
-
-  for (const start of ['first', 'second']) {
-    const storage = postgresStorage(url)
-    expect({ start, ...(await storage.getCall('settled')) }).toMatchObject({
-      start,
-      quote: usdc(7n),
-      usage: null,
-      result: 2,
-      receipt: { amount: '7' },
-    })
-    expect((await storage.lostCalls(T, 9)).map(({ id }) => id)).toEqual(['queued'])
-    expect((await storage.unsettled(T, 9)).map(({ id }) => id)).toEqual(start === 'first' ? ['settling'] : [])
-    if (start === 'first') {
-      const claim = await storage.claimSettlement('settling', undefined, { now: T + 1, until: T + 2 })
-      await storage.finishSettlement(
-        'settling',
-        claim.kind === 'retry' ? claim.token : 0,
-        { kind: 'paid', receipt: { ...JSON.parse(receipt), amount: '8' } },
-        { now: T + 1 },
-      )
-    }
-    const sum = {
-      gateway: 'devnet',
-      endpoint: 'images',
-      model: null,
-      asset: 'usdc',
-      calls: 2,
-      spent: usdc(15n),
-      inputTokens: 0,
-      outputTokens: 0,
-      lastAt: T + 1,
-    }
-    expect(await storage.spendByModel('0xa', T)).toEqual([sum])
-    await storage.close()
-  }
-})
-
 test('postgres: a database of a newer or another Farebox is refused, and left as it is', async () => {
   const future = [...steps, { name: 'from the future', sql: 'CREATE TABLE future (x int)' }]
   const stranger = [{ name: 'something else', sql: 'CREATE TABLE other (x int)' }]
   const refusals = [
     [
       future,
-      `The Postgres database was written by a newer Farebox: it has had ${steps.length + 1} migrations, this one knows ${steps.length}`,
+      `The Postgres database was written by a newer Farebox: it has ${steps.length + 1} migrations, this version knows ${steps.length}`,
     ],
     [stranger, 'its migration 1 is "something else"'],
   ] as const
@@ -607,7 +517,7 @@ test('postgres: a database of a newer or another Farebox is refused, and left as
   }
 })
 
-test('schema_postgres.ts and the migrated tables agree, and have the fields of schema.ts', async () => {
+test('the Postgres schema and the migrated tables agree, and have the fields of the SQLite schema', async () => {
   const subject = await postgres()
   await (await subject.open()).ready()
   const run = (sql: string) => server.run(subject.url, sql)
