@@ -75,7 +75,11 @@ const histories: readonly Step[] = [0, 1].map((half) => ({
 async function run({ name, command }: Step, isAlone: boolean): Promise<Ended> {
   const started = performance.now()
   if (isAlone) console.log(`── ${name}`)
-  const env = { ...process.env, ...(isFull && { FAREBOX_TESTS: FULL }), ...(process.stdout.isTTY && { FORCE_COLOR: '1' }) }
+  const env = {
+    ...process.env,
+    ...(isFull && { FAREBOX_TESTS: FULL }),
+    ...(process.stdout.isTTY && { FORCE_COLOR: '1' }),
+  }
   const child = Bun.spawn([...command], { cwd: ROOT, env, stdout: 'pipe', stderr: 'pipe' })
   const [code, out, errors] = await Promise.all([
     child.exited,

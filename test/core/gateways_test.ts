@@ -45,12 +45,10 @@ test('documents speak of the gateway that was asked: its label, its offers witho
   const hinting: CashChain = {
     ...chain,
     terms: (now) =>
-      chain
-        .terms(now)
-        .map((terms) => ({
-          ...terms,
-          extra: { ...terms.extra, recentBlockhash: `hash ${slot++}`, lastValidBlockHeight: slot },
-        })),
+      chain.terms(now).map((terms) => ({
+        ...terms,
+        extra: { ...terms.extra, recentBlockhash: `hash ${slot++}`, lastValidBlockHeight: slot },
+      })),
   }
   const { shop, buyer } = kit({ name: 'solana', label: 'solana-devnet', networks: [network], chain: hinting })
   const told = async () => await (await shop.fetch(get('/openapi.json'))).text()

@@ -58,38 +58,34 @@ const odd = fc.oneof(
 const change = fc.record({ ways: fc.array(fc.nat(9), { minLength: 1, maxLength: 4 }), value: odd })
 
 const slow = imageRows.filter((row) => row.slow)
-const order = fc
-  .constantFrom(...imageRows, ...slow, ...slow)
-  .chain((row) =>
-    fc.record(
-      {
-        model: fc.constant(row.id),
-        prompt: fc.string({ minLength: 1, maxLength: 40 }).map((text) => `a ${text}`),
-        size: fc.constantFrom(...row.sizes.map(({ size }) => size)),
-        n: fc.integer({ min: 1, max: 3 }),
-      },
-      { requiredKeys: ['model', 'prompt', 'size'] },
-    ),
-  )
+const order = fc.constantFrom(...imageRows, ...slow, ...slow).chain((row) =>
+  fc.record(
+    {
+      model: fc.constant(row.id),
+      prompt: fc.string({ minLength: 1, maxLength: 40 }).map((text) => `a ${text}`),
+      size: fc.constantFrom(...row.sizes.map(({ size }) => size)),
+      n: fc.integer({ min: 1, max: 3 }),
+    },
+    { requiredKeys: ['model', 'prompt', 'size'] },
+  ),
+)
 const source = fc.constantFrom(
   PIXEL,
   dataUri(png({ width: 2, height: 3 })),
   dataUri(jpeg({ width: 2, height: 3 }), 'image/jpeg'),
 )
-const edit = fc
-  .constantFrom(...imageRows.filter(({ edits }) => edits))
-  .chain((row) =>
-    fc.record(
-      {
-        model: fc.constant(row.id),
-        prompt: fc.constant('make it snow'),
-        image: fc.oneof(source, fc.array(source, { minLength: 1, maxLength: 5 })),
-        mask: source,
-        n: fc.integer({ min: 1, max: 3 }),
-      },
-      { requiredKeys: ['prompt', 'image'] },
-    ),
-  )
+const edit = fc.constantFrom(...imageRows.filter(({ edits }) => edits)).chain((row) =>
+  fc.record(
+    {
+      model: fc.constant(row.id),
+      prompt: fc.constant('make it snow'),
+      image: fc.oneof(source, fc.array(source, { minLength: 1, maxLength: 5 })),
+      mask: source,
+      n: fc.integer({ min: 1, max: 3 }),
+    },
+    { requiredKeys: ['prompt', 'image'] },
+  ),
+)
 
 type Content = string | Uint8Array | FormData | null
 type Sent = { readonly make: () => Content; readonly type?: string }

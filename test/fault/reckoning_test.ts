@@ -118,7 +118,14 @@ const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(ledger
       ...ledgerRows,
       ledger: [
         ...ledgerRows.ledger,
-        { id: 'call-9', payer: '0x', units: PRICE, transaction: '', workStatus: 'completed', paymentStatus: 'settling' },
+        {
+          id: 'call-9',
+          payer: '0x',
+          units: PRICE,
+          transaction: '',
+          workStatus: 'completed',
+          paymentStatus: 'settling',
+        },
       ],
     }),
   },
@@ -180,5 +187,7 @@ test('a wallet that was drained before it paid anything may have two answers, wo
     violations: [],
     counts: { inDoubt: 1 },
   })
-  expect(broken({ ...payer, ledger: [...payer.ledger, { ...doubtful, workStatus: 'queued' }] })).toEqual(['nothingStuck'])
+  expect(broken({ ...payer, ledger: [...payer.ledger, { ...doubtful, workStatus: 'queued' }] })).toEqual([
+    'nothingStuck',
+  ])
 })

@@ -63,14 +63,12 @@ function pages(
     (each) => (includeDomains === undefined || isIn(includeDomains, each)) && !isIn(excludeDomains, each),
   )
   return {
-    results: kept
-      .slice(0, Number(numResults))
-      .map((each, index) => ({
-        ...named(each),
-        publishedDate: `${each.date}T00:00:00.000Z`,
-        author: 'Farebox',
-        score: Math.round(1000 / (index + 1)) / 1000,
-      })),
+    results: kept.slice(0, Number(numResults)).map((each, index) => ({
+      ...named(each),
+      publishedDate: `${each.date}T00:00:00.000Z`,
+      author: 'Farebox',
+      score: Math.round(1000 / (index + 1)) / 1000,
+    })),
   }
 }
 

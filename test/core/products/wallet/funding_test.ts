@@ -227,16 +227,14 @@ describe('a deposit authorization', () => {
       chain: {
         ...ports.chain,
         terms: (now) =>
-          ports.chain
-            .terms(now)
-            .map((each) => ({
-              ...each,
-              extra: {
-                name: 'GatewayWalletBatched',
-                version: '1',
-                verifyingContract: '0x77777777dcc4d5a8b6e418fd04d8997ef11000ee',
-              },
-            })),
+          ports.chain.terms(now).map((each) => ({
+            ...each,
+            extra: {
+              name: 'GatewayWalletBatched',
+              version: '1',
+              verifyingContract: '0x77777777dcc4d5a8b6e418fd04d8997ef11000ee',
+            },
+          })),
       },
     })
     const subject = counter({ wrap })
