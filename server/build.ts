@@ -17,12 +17,8 @@ export async function build(out: string): Promise<void> {
   await writeFile(join(out, 'package.json'), `${JSON.stringify(await describe(out), null, 2)}\n`)
 }
 
-/** Programs that draw apart from the server: a binary finds them by their path from the root. */
-const PROGRAMS = [
-  'adapters/providers/demo/sketch/worker.ts',
-  'adapters/providers/demo/sketch/film_worker.ts',
-  'adapters/providers/demo/sketch/audio_worker.ts',
-]
+/** The demo works on threads of its own: a binary finds their program by its path from the root. */
+const PROGRAMS = ['adapters/providers/demo/worker.ts']
 
 /** Compiles the server into one file. Throws with the compiler's words. */
 export async function compileBinary(out: string): Promise<void> {

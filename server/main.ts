@@ -117,7 +117,7 @@ export function greeting({ version, origin, listening, labels, endpoints, isDevn
   const place = listening === origin ? origin : `${origin}, listening on ${listening}`
   const first = `Farebox ${version} at ${place}: ${endpoints} endpoints, paid in USDC on ${labels.join(', ')}`
   if (!isDevnet) return [first]
-  const play = 'a local chain, a funded buyer, procedural pictures and a parrot'
+  const play = 'a local chain, a funded buyer, demo pictures and an echo model'
   return [
     first,
     real.length === 0

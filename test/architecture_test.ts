@@ -176,28 +176,6 @@ test('every adapter of a port runs the laws of that port', () => {
   expect(lawless).toEqual([])
 })
 
-test('the map of the house in the README is the house', () => {
-  const map = mapOf(existsSync(join(ROOT, 'README.md')) ? read('README.md') : '')
-  if (!map) return
-  const folders = new Set(
-    paths.filter((path) => path.split('/').length > 2).map((path) => `${path.split('/', 2).join('/')}/`),
-  )
-  const mirrored = ['test/core/', 'test/adapters/', 'test/server/']
-  const expected = [...ROOMS.map((room) => `${room}/`), ...folders].filter((folder) => !mirrored.includes(folder))
-  expect(
-    map.filter(({ path }) => !existsSync(join(ROOT, path))),
-    'on the map, but not there',
-  ).toEqual([])
-  expect(
-    expected.filter((folder) => !map.some(({ path }) => path === folder)),
-    'there, but not on the map',
-  ).toEqual([])
-  expect(
-    map.filter(({ description }) => description === ''),
-    'on the map without a word',
-  ).toEqual([])
-})
-
 test('each room has a README of at most 25 lines', () => {
   const lengths = ROOMS.map((room) => ({
     room,
@@ -322,18 +300,6 @@ function factories({ text }: Source, port: string): string[] {
   return [...text.matchAll(new RegExp(`^export function (\\w+)\\(.*\\): (?:${names.join('|')}) \\{$`, 'gm'))].map(
     ([, name]) => name ?? '',
   )
-}
-
-/** Lines `path  what it is` of the first fenced block under "The house". */
-function mapOf(readme: string): { path: string; description: string }[] | undefined {
-  const block = /^## The house\n[^]*?^```\n([^]*?)^```$/m.exec(readme)?.[1]
-  return block
-    ?.trimEnd()
-    .split('\n')
-    .map((line) => {
-      const [path = '', description = ''] = line.trim().split(/ {2,}/)
-      return { path, description }
-    })
 }
 
 function lines(text: string): number {

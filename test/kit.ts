@@ -2,11 +2,10 @@
 import { type CashChain, cashChain } from '../adapters/chains/memory.ts'
 import { memoryObjects } from '../adapters/objects/memory.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
-import { corpusSearch } from '../adapters/providers/demo/search.ts'
-import { corpusWeb } from '../adapters/providers/demo/websearch.ts'
-import { localPortraits } from '../adapters/providers/demo/characters.ts'
-import { sampleDefi, samplePrediction } from '../adapters/providers/demo/data.ts'
-import { sampleMarket } from '../adapters/providers/demo/market.ts'
+import { demoSearch, demoWeb } from '../adapters/providers/demo/search.ts'
+import { demoCharacters } from '../adapters/providers/demo/characters.ts'
+import { demoDefi, demoPrediction } from '../adapters/providers/demo/data.ts'
+import { demoMarket } from '../adapters/providers/demo/market.ts'
 import { scriptedSandbox } from '../adapters/providers/scripted/sandbox.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/providers/scripted/images.ts'
 import type { ScriptedAudio } from '../adapters/providers/scripted/audio.ts'
@@ -166,12 +165,12 @@ export function embedded(
     phone,
     onramp,
     bridge,
-    search: corpusSearch(),
-    websearch: corpusWeb(),
-    prediction: samplePrediction({ clock }),
-    defi: sampleDefi({ clock }),
-    market: sampleMarket({ clock }),
-    portraits: localPortraits({ random: countingRandom() }),
+    search: demoSearch(),
+    websearch: demoWeb(),
+    prediction: demoPrediction({ clock }),
+    defi: demoDefi({ clock }),
+    market: demoMarket({ clock }),
+    portraits: demoCharacters({ random: countingRandom() }),
     sandbox: rented(),
   }
 }

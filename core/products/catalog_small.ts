@@ -10,6 +10,6 @@ export const SMALL: readonly string[] = [
   'vendor-b/chat-3.1-flash-lite',
   'vendor-open/llama-3.3-70b',
   'vendor-open/gpt-oss-20b',
-  'farebox/parrot',
-  'farebox/parrot-free',
+  'farebox/echo',
+  'farebox/echo-free',
 ]

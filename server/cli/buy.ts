@@ -21,7 +21,7 @@ const USAGE = `usage: bun run buy -- images "<prompt>" [--model ID] [--size WxH]
   --most        the dearest purchase to pay for, in USDC (default 1; play money has no limit)
   --rpc         the chain to read the balance from, where it is not devnet
   --model       the gateway lists them at /api/v1/models; images default to vendor-a/image-1, video to vendor-c/video-1 or
-                the first that is made, chat to the parrot or the first paid model
+                the first that is made, chat to the echo model or the first paid model
   --out         where the video, sound or first image goes (default farebox-<time>.<type>; further images get -1, -2, ...)
   --seconds     how long the video is, which the quote depends on; --resolution is 480p, 720p, 1080p or 4K, --image its first frame
   --voice       who speaks, as /api/v1/audio/voices lists them; --format is mp3, opus, pcm or wav; --lyrics is what is sung

@@ -5,7 +5,7 @@ import { ask, type Asked, BuyError, openPurse, postJson, quoted, refusal } from 
 const CHAT_MODES: readonly string[] = ['paid', 'flat', 'free']
 
 /** What a first try costs least, where it is served. */
-const ECHO_MODEL = 'farebox/parrot'
+const ECHO = 'farebox/echo'
 
 type Chat = Asked & { readonly system: string | undefined; readonly maxTokens: number | undefined }
 type Model = { readonly id: string; readonly billing_mode: string }
@@ -64,14 +64,13 @@ async function readable<T>(origin: string, reading: Promise<T>): Promise<T> {
   })
 }
 
-/** The parrot, else the first paid model that the gateway serves, else the first of any kind. */
+/** The echo model, else the first paid model that the gateway serves, else the first of any kind. */
 async function cheapest(origin: string): Promise<string> {
   const response = await ask(`${origin}/api/v1/models`)
   const { data } = (await readable(origin, response.json())) as { data?: readonly Model[] }
   if (!Array.isArray(data)) throw new BuyError(`What answers at ${origin} is no gateway: it lists no models.`)
   const chat = (data as readonly Model[]).filter(({ billing_mode: mode }) => CHAT_MODES.includes(mode))
-  const model =
-    chat.find(({ id }) => id === ECHO_MODEL) ?? chat.find(({ billing_mode: mode }) => mode === 'paid') ?? chat[0]
+  const model = chat.find(({ id }) => id === ECHO) ?? chat.find(({ billing_mode: mode }) => mode === 'paid') ?? chat[0]
   if (!model) throw new BuyError('This gateway serves no chat model.')
   return model.id
 }

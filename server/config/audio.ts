@@ -1,36 +1,44 @@
 /** The part of the configuration that says who speaks, who makes sounds and who composes, and what is changed about the catalog's audio rows. */
 import { type Static, Type } from '@sinclair/typebox'
 import { AUDIO_KINDS, type AudioOverride, type AudioRow, audioRows, overrideAudio } from '../../core/mod.ts'
+import { Rate, setting, Url } from './settings.ts'
 
-const Url = Type.Optional(Type.String({ pattern: '^https?://' }))
 const Name = Type.String({ minLength: 1, maxLength: 200 })
-const Names = Type.Optional(Type.Array(Type.String({ pattern: '^[\\w.+:/-]{1,90}$' }), { maxItems: 100 }))
-
-const AudioSetting = Type.Object(
+const Names = Type.Array(Type.String({ pattern: '^[\\w.+:/-]{1,90}$' }), { maxItems: 100 })
+export const AudioSetting = Type.Object(
   {
-    id: Type.String({ pattern: '^[\\w.+/:-]{1,100}$' }),
-    aliases: Type.Optional(Type.Array(Name, { maxItems: 100 })),
-    name: Type.Optional(Name),
-    kind: Type.Optional(Type.Union(AUDIO_KINDS.map((kind) => Type.Literal(kind)))),
-    maker: Type.Optional(Name),
-    vendor: Type.Optional(Type.String({ pattern: '^[a-z0-9-]{1,40}$' })),
-    upstream: Type.Optional(Name),
-    /** US dollars. */
-    rate: Type.Optional(Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,9})?$' })),
-    max_characters: Type.Optional(Type.Integer({ minimum: 1, maximum: 100_000 })),
-    hidden: Type.Optional(Type.Boolean()),
+    id: Type.String({ pattern: '^[\\w.+/:-]{1,100}$', description: 'The model to change or to add.' }),
+    aliases: setting('Other names that requests may use.', Type.Array(Name, { maxItems: 100 })),
+    name: setting('The name that lists show.', Name),
+    kind: setting('What the model makes.', Type.Union(AUDIO_KINDS.map((kind) => Type.Literal(kind)))),
+    maker: setting('Who made the model, as lists show it.', Name),
+    vendor: setting(
+      'Who serves it: `elevenlabs`, `minimax`, `speech` or `embedded`.',
+      Type.String({ pattern: '^[a-z0-9-]{1,40}$' }),
+    ),
+    upstream: setting('The name of the model at its vendor.', Name),
+    rate: setting(
+      'Its price in US dollars, as text, in the unit of its catalog row: 1,000 characters, a second, a sound or a track.',
+      Rate,
+    ),
+    max_characters: setting('The longest text.', Type.Integer({ minimum: 1, maximum: 100_000 })),
+    hidden: setting('Sells the model without listing it.', Type.Boolean()),
   },
   { additionalProperties: false },
 )
 
 /** Settings of the file; their keys come from the environment only. */
 export const audioSettings = {
-  audio: Type.Optional(Type.Array(AudioSetting)),
-  elevenlabs_base_url: Url,
-  minimax_base_url: Url,
-  speech_base_url: Url,
-  speech_models: Names,
-  speech_voices: Names,
+  audio: setting('Changes to the audio catalog, by model `id`. See [audio](#audio).', Type.Array(AudioSetting), {
+    usual: 'the built-in catalog',
+  }),
+  elevenlabs_base_url: setting('Another address of the ElevenLabs API (speech, sound effects).', Url, {
+    usual: 'ElevenLabs’ own',
+  }),
+  minimax_base_url: setting('Another address of the MiniMax API (music).', Url, { usual: 'MiniMax’s own' }),
+  speech_base_url: setting('A server that speaks the OpenAI speech protocol, such as `http://localhost:8880/v1`.', Url),
+  speech_models: setting('Models of that server. Each is sold as `local/<model>`.', Names),
+  speech_voices: setting('Voices of that server, the default first.', Names),
 }
 const Settings = Type.Object(audioSettings)
 

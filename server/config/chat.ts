@@ -2,6 +2,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { type ChatRow, chatRows, type Json, overrideChat } from '../../core/mod.ts'
 import { addressOf } from './makers.ts'
+import { oneOf, Rate, setting } from './settings.ts'
 import {
   above,
   type ChatProtocol,
@@ -17,45 +18,61 @@ const strict = { additionalProperties: false }
 const Name = Type.String({ minLength: 1, maxLength: 200 })
 const Names = Type.Array(Name, { maxItems: 100 })
 const Tokens = Type.Integer({ minimum: 1 })
-/** US dollars. */
-const Rate = Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,9})?$' })
-const oneOf = <const Words extends readonly string[]>(...words: Words) =>
-  Type.Union(words.map((word: Words[number]) => Type.Literal(word)))
 
 export const ChatSetting = Type.Object(
   {
-    id: Type.String({ pattern: '^[\\w./:-]{1,100}$' }),
-    aliases: Type.Optional(Names),
-    name: Type.Optional(Name),
-    description: Type.Optional(Type.String()),
-    maker: Type.Optional(Name),
-    vendor: Type.Optional(Name),
-    upstream: Type.Optional(Name),
-    created: Type.Optional(Type.Integer({ minimum: 0 })),
-    context_window: Type.Optional(Tokens),
-    max_output: Type.Optional(Tokens),
-    categories: Type.Optional(Type.Array(oneOf('chat', 'reasoning', 'coding', 'vision'))),
-    input: Type.Optional(Rate),
-    output: Type.Optional(Rate),
-    cache_read: Type.Optional(Rate),
-    cache_write: Type.Optional(Rate),
-    long: Type.Optional(Type.Object({ from: Tokens, input: Rate, output: Rate }, strict)),
-    flat: Type.Optional(Rate),
-    free: Type.Optional(Type.Boolean()),
-    structured: Type.Optional(oneOf('forwarded', 'emulated')),
-    images: Type.Optional(oneOf('tiles_512', 'area_750', 'tiles_768', 'tiles_448')),
-    strips: Type.Optional(Names),
-    refuses: Type.Optional(Names),
-    no_forced_tools: Type.Optional(Type.Boolean()),
-    tools_by_responses: Type.Optional(Type.Boolean()),
-    live_search: Type.Optional(Rate),
-    prompt_cache: Type.Optional(Type.Boolean()),
-    surfaces: Type.Optional(Type.Array(oneOf('responses', 'generate_content'))),
-    fallbacks: Type.Optional(Names),
-    hidden: Type.Optional(Type.Boolean()),
-    redirect: Type.Optional(Name),
-    protocol: Type.Optional(ChatProtocolName),
+    id: Type.String({ pattern: '^[\\w./:-]{1,100}$', description: 'The model to change or to add.' }),
+    aliases: setting('Other names that requests may use.', Names),
+    name: setting('The name that lists show.', Name),
+    description: setting('The description that lists show.', Type.String()),
+    maker: setting('Who made the model, as lists show it.', Name),
+    vendor: setting('The vendor that serves it: a table of `[vendors]`.', Name),
+    upstream: setting('The name of the model at its vendor.', Name),
+    created: setting('Its release, in unix seconds.', Type.Integer({ minimum: 0 })),
+    context_window: setting('Tokens of prompt and answer together.', Tokens),
+    max_output: setting('Tokens of the longest answer.', Tokens),
+    categories: setting('Categories that lists show.', Type.Array(oneOf('chat', 'reasoning', 'coding', 'vision'))),
+    input: setting('US dollars per million prompt tokens, as text.', Rate),
+    output: setting('US dollars per million answer tokens, as text.', Rate),
+    cache_read: setting('US dollars per million prompt tokens read from the vendor’s cache.', Rate),
+    cache_write: setting('US dollars per million prompt tokens written to that cache.', Rate),
+    long: setting(
+      'Other rates for long prompts: `{ from, input, output }`, where `from` is a number of prompt tokens.',
+      Type.Object({ from: Tokens, input: Rate, output: Rate }, strict),
+    ),
+    flat: setting('A price in US dollars per request instead of token rates, the fee included.', Rate),
+    free: setting('Needs no payment; limited by `free_per_minute` and `free_per_hour`.', Type.Boolean()),
+    structured: setting(
+      'How `response_format` is served: forwarded, or emulated by an instruction.',
+      oneOf('forwarded', 'emulated'),
+    ),
+    images: setting(
+      'Accepts images, and how their tokens are counted.',
+      oneOf('tiles_512', 'area_750', 'tiles_768', 'tiles_448'),
+    ),
+    strips: setting('Parameters that are dropped, so that the request succeeds.', Names),
+    refuses: setting('Parameters that are answered with 400.', Names),
+    no_forced_tools: setting('Serves a forced `tool_choice` as `auto`.', Type.Boolean()),
+    tools_by_responses: setting('Sends function tools over the vendor’s responses API.', Type.Boolean()),
+    live_search: setting('Accepts `search_parameters`, at this surcharge per call in US dollars.', Rate),
+    prompt_cache: setting('Prompts are cached at the vendor when a request asks for it.', Type.Boolean()),
+    surfaces: setting(
+      'Further APIs that serve it, beside chat completions and messages.',
+      Type.Array(oneOf('responses', 'generate_content')),
+    ),
+    fallbacks: setting(
+      'Ids of models that are asked in order while this one is unavailable. None may cost more.',
+      Names,
+    ),
+    hidden: setting('Sells the model without listing it.', Type.Boolean()),
+    redirect: setting('The id of the model that does the work instead.', Name),
+    protocol: setting('The protocol of this model, where it is not its vendor’s.', ChatProtocolName),
     ...serving,
+    timeout_seconds: setting(
+      'Longest wait for a whole answer, or for the first event of a stream, in seconds.',
+      serving.timeout_seconds,
+      { usual: '120' },
+    ),
   },
   strict,
 )

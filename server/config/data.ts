@@ -1,17 +1,26 @@
 /** The part of the configuration that says who searches the web page by page, and whose data are passed on. */
 import { type Static, Type } from '@sinclair/typebox'
-
-const Url = Type.Optional(Type.String({ pattern: '^https?://' }))
-const oneOf = <const Words extends readonly string[]>(...words: Words) =>
-  Type.Optional(Type.Union(words.map((word: Words[number]) => Type.Literal(word))))
+import { oneOf, setting, Url } from './settings.ts'
 
 /** Settings of the file; their keys come from the environment only. */
 export const dataSettings = {
-  websearch: oneOf('exa', 'corpus', 'off'),
-  prediction: oneOf('predexon', 'venues', 'sample', 'off'),
-  predexon_base_url: Url,
-  defidata: oneOf('defillama', 'sample', 'off'),
-  defillama_base_url: Url,
+  websearch: setting(
+    'Who finds and reads web pages for `/api/v1/websearch`: `exa`, `corpus` (bundled documents) or `off`.',
+    oneOf('exa', 'corpus', 'off'),
+    { usual: '`exa` with its key; `corpus` on devnet; else `off`' },
+  ),
+  prediction: setting(
+    'Who answers `/api/v1/pm`: `predexon`, `venues` (Polymarket and Kalshi, without a key), `sample` (made-up data) or `off`.',
+    oneOf('predexon', 'venues', 'sample', 'off'),
+    { usual: '`predexon` with its key; `sample` on devnet; else `off`' },
+  ),
+  predexon_base_url: setting('Another address of the Predexon API.', Url, { usual: 'Predexon’s own' }),
+  defidata: setting(
+    'Who answers `/api/v1/defidata`: `defillama` (its key is optional), `sample` (made-up data) or `off`.',
+    oneOf('defillama', 'sample', 'off'),
+    { usual: '`defillama` with its key; `sample` on devnet; else `off`' },
+  ),
+  defillama_base_url: setting('Another address of the DefiLlama API.', Url, { usual: 'DefiLlama’s own' }),
 }
 const Settings = Type.Object(dataSettings)
 type Given = Static<typeof Settings> & { readonly exa_base_url?: string }

@@ -1,23 +1,35 @@
 /** The part of the configuration that says who calls people, rents numbers, sells links and takes deposits. Each acts upon the world, so none begins by a key alone: it has to be named. */
 import { type Static, Type } from '@sinclair/typebox'
+import { oneOf, setting, Url } from './settings.ts'
 
-const Url = Type.Optional(Type.String({ pattern: '^https?://' }))
-const either = <const Name extends string>(name: Name) =>
-  Type.Optional(Type.Union([Type.Literal(name), Type.Literal('off')]))
+/** Off until it is named. */
+const off = { usual: '`off`' }
 
 /** Settings of the file; their keys come from the environment only. */
 export const effectSettings = {
-  voice: either('bland'),
-  bland_base_url: Url,
-  phone: either('twilio'),
-  twilio_base_url: Url,
-  twilio_lookups_url: Url,
-  phone_countries: Type.Optional(Type.String({ pattern: '^[A-Z]{2}(,[A-Z]{2})*$', maxLength: 300 })),
-  twilio_fraud_fields: Type.Optional(Type.String({ pattern: '^[a-z_]+(,[a-z_]+)*$', maxLength: 300 })),
-  onramp: either('coinbase'),
-  onramp_base_url: Url,
-  polymarket_funding: either('bridge'),
-  polymarket_bridge_url: Url,
+  voice: setting('Who places phone calls. Needs `phone` as well.', oneOf('bland', 'off'), off),
+  bland_base_url: setting('Another address of the Bland API.', Url, { usual: 'Bland’s own' }),
+  phone: setting('Who looks up and rents phone numbers.', oneOf('twilio', 'off'), off),
+  twilio_base_url: setting('Another address of the Twilio API.', Url, { usual: 'Twilio’s own' }),
+  twilio_lookups_url: setting('Another address of the Twilio Lookup API.', Url, { usual: 'Twilio’s own' }),
+  phone_countries: setting(
+    'Countries in which numbers are rented (ISO 3166, separated by commas). All cost the buyer the same.',
+    Type.String({ pattern: '^[A-Z]{2}(,[A-Z]{2})*$', maxLength: 300 }),
+    { usual: '`US,CA`' },
+  ),
+  twilio_fraud_fields: setting(
+    'Twilio Lookup packages of a fraud lookup, separated by commas. Some, such as `sim_swap`, need Twilio’s approval.',
+    Type.String({ pattern: '^[a-z_]+(,[a-z_]+)*$', maxLength: 300 }),
+    { usual: '`line_type_intelligence,sms_pumping_risk`' },
+  ),
+  onramp: setting('Who sells USDC to wallets.', oneOf('coinbase', 'off'), off),
+  onramp_base_url: setting('Another address of the Coinbase API.', Url, { usual: 'Coinbase’s own' }),
+  polymarket_funding: setting(
+    'Who takes Polymarket deposits. Works on gateways that are paid directly on an EVM network.',
+    oneOf('bridge', 'off'),
+    off,
+  ),
+  polymarket_bridge_url: setting('Another address of the Polymarket bridge.', Url, { usual: 'Polymarket’s own' }),
 }
 const Settings = Type.Object(effectSettings)
 type Given = Static<typeof Settings>

@@ -8,31 +8,47 @@ import {
   type Reading,
   resolvePaymentMethods,
 } from './payment_methods.ts'
+import { setting } from './settings.ts'
 
 const Name = Type.String({ pattern: '^[a-z0-9-]{1,40}$' })
 
 export const GatewayRow = Type.Object(
   {
-    name: Name,
-    label: Type.Optional(Name),
-    /** Names that it answers to; the first gateway answers to all others. */
-    hosts: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
-    /** A port of its own, beside the one that all gateways share. */
-    port: Type.Optional(Type.Integer({ minimum: 0, maximum: 65_535 })),
-    /** Its own origin, where it is not the process's. */
-    public_origin: Type.Optional(Type.String({ pattern: '^https?://[^/]+$' })),
-    /** All models, the few of `small`, or those that are named. */
-    catalog: Type.Optional(
+    name: {
+      ...Name,
+      description: 'The name in the ledger, in metrics and in logs. Do not change it while calls are unsettled.',
+    },
+    label: setting('What replies call its network.', Name, {
+      usual: '`base`, `base-sepolia`, `solana` or `solana-devnet` by its network, else the name',
+    }),
+    hosts: setting(
+      'Host names that it answers to, such as `sol.example.com`. The first gateway also answers to all names that no other one has.',
+      Type.Array(Type.String({ minLength: 1 })),
+    ),
+    port: setting(
+      'A port of its own, beside the one that all gateways share.',
+      Type.Integer({ minimum: 0, maximum: 65_535 }),
+    ),
+    public_origin: setting('Its own origin of poll and media URLs.', Type.String({ pattern: '^https?://[^/]+$' }), {
+      usual: 'that of the process',
+    }),
+    catalog: setting(
+      'What it sells: `full`, `small` (a few cheap models, for test networks), or a list of model ids.',
       Type.Union([
         Type.Literal('full'),
         Type.Literal('small'),
         Type.Array(Type.String({ minLength: 1 }), { minItems: 1 }),
       ]),
+      { usual: '`full`' },
     ),
-    /** Endpoints that it does not have, by name or by the part before the dot. */
-    hidden: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
-    /** It answers 404 to everything. */
-    retired: Type.Optional(Type.Boolean()),
+    hidden: setting(
+      'Endpoints that it does not have, by name (`voice.call`) or by the part before the dot (`voice`).',
+      Type.Array(Type.String({ minLength: 1 })),
+      { usual: 'none' },
+    ),
+    retired: setting('Answers 404 to every request. Its other settings are then ignored.', Type.Boolean(), {
+      usual: '`false`',
+    }),
     ...paymentMethodSettings,
   },
   { additionalProperties: false },

@@ -48,14 +48,14 @@ const makers: Readonly<Record<string, Maker>> = {
 /** The address of a vendor that names none: the maker's, the protocol's `own`, or `unknown`, where a key could end up with a stranger. */
 export function addressOf(vendor: string, chat: ChatProtocol): string {
   const maker = makers[vendor]
-  if (chat === 'parrot') return 'own'
+  if (chat === 'echo') return 'own'
   if (maker) return maker.chatAt?.[chat] ?? 'unknown'
   return chat === 'openai-chat' ? 'unknown' : 'own'
 }
 
 /** The same for videos. Only what is built on it speaks openai-videos any more: OpenAI has shut its own down. */
 export function videoAddressOf(vendor: string, video: VideoProtocol): 'own' | 'unknown' {
-  if (video === 'sketch') return 'own'
+  if (video === 'demo') return 'own'
   const maker = makers[vendor]
   if (maker) return maker.video === video ? 'own' : 'unknown'
   return video === 'openai-videos' ? 'unknown' : 'own'

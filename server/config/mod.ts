@@ -11,6 +11,7 @@ import { fromEnvironment } from './makers.ts'
 import { keyedServices, resolveServices, type Services, serviceSettings, serviceVariables } from './services.ts'
 import { resolveRpc, type RpcNodes, rpcSettings } from './rpc.ts'
 import { resolveVideos, type VideoShelf, VideoSetting } from './video.ts'
+import { oneOf, setting } from './settings.ts'
 import {
   checkVendors,
   type Environment,
@@ -21,46 +22,146 @@ import {
   VendorRow,
 } from './vendors.ts'
 
+/** Where everything is kept when nothing else is said, relative to the working directory. */
+export const DEFAULT_DIR = '.farebox'
+
 const strict = { additionalProperties: false }
 const Wallets = Type.Array(Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' }))
-const Requests = Type.Integer({ minimum: 1, maximum: 1_000_000 })
-const File = Type.Object(
+const Requests = (usual: number) => Type.Integer({ minimum: 1, maximum: 1_000_000, default: usual })
+const Bytes = (usual: number) => Type.Integer({ minimum: 1_024, maximum: 1 << 28, default: usual })
+
+/** The configuration file. Descriptions and defaults are shown in `docs/configuration.md`. */
+export const File = Type.Object(
   {
-    port: Type.Optional(Type.Integer({ minimum: 0, maximum: 65_535 })),
-    host: Type.Optional(Type.String({ minLength: 1 })),
-    public_origin: Type.Optional(Type.String({ pattern: '^https?://[^/]+$' })),
-    database_url: Type.Optional(Type.String({ pattern: '^(memory:|sqlite:.+|postgres(ql)?://.+)$' })),
-    object_store: Type.Optional(Type.String({ pattern: '^(memory:|file:.+|s3://.+)$' })),
-    operator_token: Type.Optional(Type.String({ pattern: '^[!-~]{16,}$' })),
-    max_body_bytes: Type.Optional(Type.Integer({ minimum: 1_024, maximum: 1 << 28 })),
-    max_upload_bytes: Type.Optional(Type.Integer({ minimum: 1_024, maximum: 1 << 28 })),
-    body_memory_bytes: Type.Optional(Type.Integer({ minimum: 1 << 20 })),
-    inline_window_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 240 })),
-    drain_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 3_600 })),
-    lease_seconds: Type.Optional(Type.Number({ minimum: 5, maximum: 600 })),
-    trusted_proxies: Type.Optional(Type.Array(Type.String({ minLength: 2 }))),
-    bare_v1: Type.Optional(Type.Boolean()),
-    log_level: Type.Optional(Type.Union(['silent', 'error', 'warn', 'info'].map((level) => Type.Literal(level)))),
-    gateways: Type.Optional(Type.Array(GatewayRow)),
-    vendors: Type.Optional(Type.Record(Type.String({ pattern: '^[a-z0-9-]{1,40}$' }), VendorRow)),
-    images: Type.Optional(Type.Array(ImageSetting)),
-    chat: Type.Optional(Type.Array(ChatSetting)),
-    videos: Type.Optional(Type.Array(VideoSetting)),
-    reference_media: Type.Optional(Type.Boolean()),
-    poll_keys: Type.Optional(
-      Type.Array(Type.String({ pattern: '^([0-9a-fA-F]{2}){16,64}$' }), { minItems: 1, maxItems: 20 }),
+    port: setting(
+      'The port that all gateways share. 0 picks a free port.',
+      Type.Integer({ minimum: 0, maximum: 65_535, default: 4020 }),
     ),
-    chat_receipt_seconds: Type.Optional(Type.Number({ minimum: 0, maximum: 60 })),
-    new_wallet_calls: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
-    new_wallet_usdc: Type.Optional(Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$' })),
-    free_per_minute: Type.Optional(Requests),
-    free_per_hour: Type.Optional(Requests),
-    max_connections: Type.Optional(Type.Integer({ minimum: 16, maximum: 1_000_000 })),
-    max_connections_per_address: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000 })),
-    unpaid_characters_per_minute: Type.Optional(Type.Integer({ minimum: 100_000, maximum: 10_000_000_000 })),
-    generate_content_payers: Type.Optional(Wallets),
-    background_payers: Type.Optional(Wallets),
-    trusted_hosts: Type.Optional(Type.Array(Type.String({ pattern: '^[^/ ]+$' }))),
+    host: setting(
+      'The address to listen on. Use `0.0.0.0` to accept connections from other machines.',
+      Type.String({ minLength: 1, default: '127.0.0.1' }),
+    ),
+    public_origin: setting(
+      'The origin of poll and media URLs, such as `https://ai.example.com`. Gateways that are called by another host name keep that name and use the scheme given here.',
+      Type.String({ pattern: '^https?://[^/]+$' }),
+      { usual: 'the Host header of each request' },
+    ),
+    database_url: setting(
+      'Where calls and payments are recorded: `memory:`, `sqlite:<path>` or `postgres://…`. SQLite serves one process; Postgres serves any number of replicas.',
+      Type.String({ pattern: '^(memory:|sqlite:.+|postgres(ql)?://.+)$', default: `sqlite:${DEFAULT_DIR}/farebox.db` }),
+    ),
+    object_store: setting(
+      'Where images, clips and sounds are stored: `memory:`, `file:<dir>` or `s3://bucket/prefix?region=&endpoint=&public=&path_style=`.',
+      Type.String({ pattern: '^(memory:|file:.+|s3://.+)$', default: `file:${DEFAULT_DIR}/media` }),
+    ),
+    operator_token: setting(
+      'Enables `/metrics` and the operator routes for requests with `Authorization: Bearer <token>`. At least 16 printable ASCII characters without spaces.',
+      Type.String({ pattern: '^[!-~]{16,}$' }),
+      { usual: 'operator routes are off' },
+    ),
+    max_body_bytes: setting('The largest request body, in bytes. A larger one is answered with 413.', Bytes(1 << 20)),
+    max_upload_bytes: setting(
+      'The largest request body of routes that take files and of chat, in bytes. A larger one is answered with 413.',
+      Bytes(32 << 20),
+    ),
+    body_memory_bytes: setting(
+      'Memory for request bodies over 64 KiB until they are answered, in bytes. Each body counts three times (bytes, text, parsed values), and six times if it has characters beyond Latin-1. When the budget is used up, further bodies get 503. At least six times `max_upload_bytes`.',
+      Type.Integer({ minimum: 1 << 20 }),
+      { usual: '8 × `max_upload_bytes`' },
+    ),
+    inline_window_seconds: setting(
+      'How long a request waits for its result before it becomes a job to poll, in seconds. 0 makes every such call a job.',
+      Type.Number({ minimum: 0, maximum: 240 }),
+      { usual: '30 for images, 60 for music' },
+    ),
+    drain_seconds: setting(
+      'How long a process that received SIGTERM or SIGINT waits for work in progress, in seconds.',
+      Type.Number({ minimum: 0, maximum: 3_600, default: 30 }),
+    ),
+    lease_seconds: setting(
+      'How long the calls and the relayer key of a crashed process stay reserved before other replicas take them over, in seconds.',
+      Type.Number({ minimum: 5, maximum: 600, default: 30 }),
+    ),
+    trusted_proxies: setting(
+      'Addresses and CIDR ranges of reverse proxies, such as `10.0.0.0/8`. `X-Forwarded-For`, `-Host` and `-Proto` count only from these.',
+      Type.Array(Type.String({ minLength: 2 })),
+      { usual: 'none' },
+    ),
+    bare_v1: setting(
+      'Serves `/v1/*` like `/api/v1/*`, for clients that append `/v1` themselves.',
+      Type.Boolean({ default: false }),
+    ),
+    log_level: setting('The least important level that is logged. The access log is written at `info`.', {
+      ...oneOf('silent', 'error', 'warn', 'info'),
+      default: 'info',
+    }),
+    gateways: setting(
+      'Gateways: where they answer, what they sell and how they are paid. See [gateways](#gateways).',
+      Type.Array(GatewayRow),
+      { usual: 'the devnet' },
+    ),
+    vendors: setting(
+      'Accounts at vendors of images, chat and video, by name. See [vendors](#vendors).',
+      Type.Record(Type.String({ pattern: '^[a-z0-9-]{1,40}$' }), VendorRow),
+      { usual: 'vendors whose API keys are set' },
+    ),
+    images: setting('Changes to the image catalog, by model `id`. See [images](#images).', Type.Array(ImageSetting), {
+      usual: 'the built-in catalog',
+    }),
+    chat: setting('Changes to the chat catalog, by model `id`. See [chat](#chat).', Type.Array(ChatSetting), {
+      usual: 'the built-in catalog',
+    }),
+    videos: setting('Changes to the video catalog, by model `id`. See [videos](#videos).', Type.Array(VideoSetting), {
+      usual: 'the built-in catalog',
+    }),
+    reference_media: setting(
+      'Accepts reference videos and sounds in video requests. `false` answers them with 503.',
+      Type.Boolean({ default: true }),
+    ),
+    poll_keys: setting(
+      'Hex keys of 16 to 64 bytes that sign poll URLs. The first one signs; all of them are accepted.',
+      Type.Array(Type.String({ pattern: '^([0-9a-fA-F]{2}){16,64}$' }), { minItems: 1, maxItems: 20 }),
+      { usual: 'one generated key, kept in the database' },
+    ),
+    chat_receipt_seconds: setting(
+      'How long a finished chat answer waits for its settlement, in seconds. After that it is delivered unless the payment is known to be refused.',
+      Type.Number({ minimum: 0, maximum: 60, default: 10 }),
+    ),
+    new_wallet_calls: setting(
+      'How many chat calls a wallet that has never paid here may have open at once.',
+      Type.Integer({ minimum: 1, maximum: 1_000_000, default: 2 }),
+    ),
+    new_wallet_usdc: setting(
+      'What these calls may be worth together, in USDC, as text. The first call is accepted whatever it costs.',
+      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: '0.05' }),
+    ),
+    free_per_minute: setting('Requests to free models per minute and client address.', Requests(30)),
+    free_per_hour: setting('Requests to free models per hour and client address.', Requests(300)),
+    max_connections: setting(
+      'Open connections of this process. When there are more, idle ones are closed first. Linux only.',
+      Type.Integer({ minimum: 16, maximum: 1_000_000 }),
+      { usual: 'three quarters of the open-file limit, at most 20,000' },
+    ),
+    max_connections_per_address: setting(
+      'Open connections of one client address. Trusted proxies have no limit of their own. Linux only.',
+      Type.Integer({ minimum: 1, maximum: 1_000_000 }),
+      { usual: 'half of `max_connections`' },
+    ),
+    unpaid_characters_per_minute: setting(
+      'Characters of chat prompts that are tokenized per minute and client address for requests without a verified payment, in each process. A character beyond ASCII counts as its UTF-8 bytes. More is answered with 429.',
+      Type.Integer({ minimum: 100_000, maximum: 10_000_000_000, default: 10_000_000 }),
+    ),
+    generate_content_payers: setting('Wallets (`0x…`) that may use `:generateContent`.', Wallets, {
+      usual: 'nobody; on devnet its buyer',
+    }),
+    background_payers: setting('Wallets (`0x…`) that may use `background: true` of `/api/v1/responses`.', Wallets, {
+      usual: 'everybody',
+    }),
+    trusted_hosts: setting(
+      'Hosts (`host:port`) on your own network from which vendor media may be fetched although their addresses are private.',
+      Type.Array(Type.String({ pattern: '^[^/ ]+$' })),
+      { usual: 'none' },
+    ),
     ...serviceSettings,
     ...rpcSettings,
   },
@@ -68,7 +169,7 @@ const File = Type.Object(
 )
 
 /** Environment variables that stand for a setting of the file, and win over it. */
-const variables: Readonly<Record<string, keyof Static<typeof File>>> = {
+export const variables: Readonly<Record<string, keyof Static<typeof File>>> = {
   PORT: 'port',
   HOST: 'host',
   PUBLIC_ORIGIN: 'public_origin',
@@ -152,9 +253,6 @@ export type Config = Services & {
 }
 
 export type ConfigResult = { ok: true; config: Config } | { ok: false; mistakes: readonly string[] }
-
-/** Where everything is kept when nothing else is said, relative to the working directory. */
-export const DEFAULT_DIR = '.farebox'
 
 /** Reads `farebox.toml`, or the file that FAREBOX_CONFIG names, then the environment. */
 export function readConfig(env: Environment): ConfigResult {

@@ -1,34 +1,39 @@
 /** How a gateway is paid: on which networks, to whom, and who settles. A row may take a network's own payments, batched ones, or both. */
 import { type Static, Type } from '@sinclair/typebox'
 import { duplicatesIn } from '../../core/mod.ts'
-import { Variable } from './vendors.ts'
+import { setting, Url, Variable } from './settings.ts'
 
 const strict = { additionalProperties: false }
 const EVM_ADDRESS = '0x[0-9a-fA-F]{40}'
 const SOLANA_ADDRESS = '[1-9A-HJ-NP-Za-km-z]{32,44}'
 const Address = Type.String({ pattern: `^(${EVM_ADDRESS}|${SOLANA_ADDRESS})$` })
 const Origin = Type.String({ pattern: '^https?://[^/]+$' })
-const Url = Type.String({ pattern: '^https?://' })
 const EvmNetwork = Type.String({ pattern: '^eip155:[0-9]{1,12}$' })
 
-const FacilitatorRow = Type.Object(
+export const FacilitatorRow = Type.Object(
   {
-    url: Url,
-    /** Coinbase CDP: both, or neither. */
-    cdp_key_id_env: Type.Optional(Variable),
-    cdp_key_secret_env: Type.Optional(Variable),
-    /** Origins that a redirect may lead to besides the URL's own. */
-    redirect_origins: Type.Optional(Type.Array(Origin)),
+    url: { ...Url, description: 'The root of the facilitator’s API.' },
+    cdp_key_id_env: setting(
+      'Coinbase CDP: the variable that holds the key id. Goes with `cdp_key_secret_env`.',
+      Variable,
+    ),
+    cdp_key_secret_env: setting('Coinbase CDP: the variable that holds the key secret.', Variable),
+    redirect_origins: setting('Origins that a redirect may lead to besides the URL’s own.', Type.Array(Origin), {
+      usual: 'none',
+    }),
   },
   strict,
 )
 
 /** Circle Gateway, or what speaks its API. */
-const BatchedRow = Type.Object(
+export const BatchedRow = Type.Object(
   {
-    url: Type.Optional(Url),
-    /** Of those that it supports; all of them unless told. */
-    networks: Type.Optional(Type.Array(EvmNetwork, { minItems: 1, maxItems: 50 })),
+    url: setting('The root of the batching service’s API.', Url, { usual: '`https://gateway-api.circle.com`' }),
+    networks: setting(
+      'Networks that are accepted, such as `["eip155:8453"]`.',
+      Type.Array(EvmNetwork, { minItems: 1, maxItems: 50 }),
+      { usual: 'all that the service supports' },
+    ),
   },
   strict,
 )
@@ -37,27 +42,56 @@ const Keys = Type.Union([Variable, Type.Array(Variable, { minItems: 1, maxItems:
 
 /** The settings of a gateway's row that are about money. */
 export const paymentMethodSettings = {
-  /** CAIP-2. */
-  network: Type.Optional(Type.String({ pattern: '^(eip155:[0-9]{1,12}|solana:[1-9A-HJ-NP-Za-km-z]{32})$' })),
-  pay_to: Type.Optional(Address),
-  asset: Type.Optional(Address),
-  asset_name: Type.Optional(Type.String({ minLength: 1 })),
-  asset_version: Type.Optional(Type.String({ minLength: 1 })),
-  rpc_url: Type.Optional(Url),
-  rpc_url_env: Type.Optional(Variable),
-  /** Who settles: we, with one of these keys at a time and as many as there are replicas, or the facilitators, the first that answers. */
-  relayer_key_env: Type.Optional(Keys),
-  /** The same on Solana, where one key serves all replicas: the first is offered, payments under any of them are accepted. */
-  fee_payer_key_env: Type.Optional(Keys),
-  /** The most that a payment may cost the fee payer, in lamports; one without priority costs 10,000. */
-  max_fee_lamports: Type.Optional(Type.Integer({ minimum: 10_000, maximum: 10_000_000 })),
-  /** Below this balance a relayer sells no more: in wei (as text, for it may be larger than a number holds), and in settlements at the price of gas now. */
-  relayer_floor_wei: Type.Optional(Type.String({ pattern: '^[0-9]{1,30}$' })),
-  relayer_floor_settlements: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 })),
-  /** The same on Solana, in lamports. */
-  fee_payer_floor_lamports: Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000_000_000 })),
-  facilitators: Type.Optional(Type.Array(FacilitatorRow, { minItems: 1, maxItems: 5 })),
-  batched: Type.Optional(BatchedRow),
+  network: setting(
+    'The network that it is paid on, in CAIP-2: `eip155:<chain id>` or `solana:<genesis hash>`.',
+    Type.String({ pattern: '^(eip155:[0-9]{1,12}|solana:[1-9A-HJ-NP-Za-km-z]{32})$' }),
+  ),
+  pay_to: setting('The address that is paid. On Solana, a wallet that already has a USDC account. Required.', Address),
+  asset: setting('The address of the token.', Address, {
+    usual: 'USDC on Base, Base Sepolia, Solana and Solana devnet; required elsewhere',
+  }),
+  asset_name: setting('The token’s EIP-712 name (EVM).', Type.String({ minLength: 1 }), {
+    usual: 'that of USDC on Base and Base Sepolia; required elsewhere',
+  }),
+  asset_version: setting('The token’s EIP-712 version (EVM).', Type.String({ minLength: 1 }), { usual: '`2`' }),
+  rpc_url: setting('The URL of a node of the network. Needed also where facilitators settle.', Url),
+  rpc_url_env: setting('The variable that holds this URL, which often contains a key.', Variable),
+  relayer_key_env: setting(
+    'EVM: the variable with the private key that sends settlements and pays their gas, or a list of variables. Each replica uses one key at a time, so give as many as there are replicas and a spare one.',
+    Keys,
+  ),
+  fee_payer_key_env: setting(
+    'Solana: the variable with the keypair that pays fees (64 bytes, base58 or a JSON array), or a list of variables. All replicas share the keys; the first one with enough balance is offered, and payments under any of them are accepted.',
+    Keys,
+  ),
+  max_fee_lamports: setting(
+    'Solana: the most that one payment may cost the fee payer.',
+    Type.Integer({ minimum: 10_000, maximum: 10_000_000 }),
+    { usual: '100000' },
+  ),
+  relayer_floor_wei: setting(
+    'EVM: below this balance, in wei and as text, a key is not used. The higher one of both floors counts.',
+    Type.String({ pattern: '^[0-9]{1,30}$' }),
+    { usual: '`"50000000000000"`' },
+  ),
+  relayer_floor_settlements: setting(
+    'EVM: the same floor as a number of settlements at the current price of gas.',
+    Type.Integer({ minimum: 0, maximum: 1_000_000 }),
+    { usual: '50' },
+  ),
+  fee_payer_floor_lamports: setting(
+    'Solana: below this balance a fee payer is not offered.',
+    Type.Integer({ minimum: 0, maximum: 1_000_000_000_000 }),
+    { usual: '2000000' },
+  ),
+  facilitators: setting(
+    'Facilitators that verify and settle instead of your own keys; the first that answers is used. See [facilitators](#facilitators).',
+    Type.Array(FacilitatorRow, { minItems: 1, maxItems: 5 }),
+  ),
+  batched: setting(
+    'Accepts deposits in Circle Gateway, settled in batches; alone or beside a network. See [batched](#batched).',
+    BatchedRow,
+  ),
 }
 const Settings = Type.Object(paymentMethodSettings)
 type Settings = Static<typeof Settings>

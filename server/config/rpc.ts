@@ -2,15 +2,18 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { networkOf } from '../../core/mod.ts'
 import type { GatewayConfig } from './gateways.ts'
+import { setting } from './settings.ts'
 
 /** By slug of the network: a URL, or the environment variable that holds it, for a URL often holds a key. */
 export const rpcSettings = {
-  rpc: Type.Optional(
+  rpc: setting(
+    'JSON-RPC nodes that `/api/v1/rpc/{network}` sells, by network slug: a URL, or the environment variable that holds one, such as `base-mainnet = "BASE_RPC_URL"`.',
     Type.Record(
       Type.String({ pattern: '^[a-z0-9-]{1,41}$' }),
       Type.String({ pattern: '^(https?://.+|[A-Z][A-Z0-9_]*)$' }),
       { additionalProperties: false },
     ),
+    { usual: 'a Solana gateway’s own node; on devnet the local chains' },
   ),
 }
 const Settings = Type.Object(rpcSettings)

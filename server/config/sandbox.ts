@@ -1,18 +1,33 @@
 /** The part of the configuration that says where sandboxes run. */
 import { type Static, Type } from '@sinclair/typebox'
+import { oneOf, setting, Url } from './settings.ts'
 
 /** Settings of the file; their keys come from the environment only. */
 export const sandboxSettings = {
-  sandbox: Type.Optional(
-    Type.Union(
-      ['e2b', 'modal', 'embedded', 'off'].map((word) => Type.Literal(word as 'e2b' | 'modal' | 'embedded' | 'off')),
-    ),
+  sandbox: setting(
+    'Where sandboxes run: `e2b`, `modal`, `embedded` (in a process on this machine; not with Postgres) or `off`.',
+    oneOf('e2b', 'modal', 'embedded', 'off'),
+    { usual: '`e2b` or `modal` with its key; `embedded` on devnet; else `off`' },
   ),
-  e2b_base_url: Type.Optional(Type.String({ pattern: '^https?://' })),
-  e2b_template: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._/:-]{0,99}$' })),
-  modal_app: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$' })),
-  sandbox_most: Type.Optional(Type.Integer({ minimum: 1, maximum: 64 })),
-  sandbox_memory_mb: Type.Optional(Type.Integer({ minimum: 64, maximum: 1024 })),
+  e2b_base_url: setting('Another address of the E2B API.', Url, { usual: 'E2B’s own' }),
+  e2b_template: setting(
+    'The E2B template of new sandboxes.',
+    Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._/:-]{0,99}$' }),
+    { usual: '`code-interpreter-v1`' },
+  ),
+  modal_app: setting(
+    'The Modal app that sandboxes belong to.',
+    Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$' }),
+    { usual: '`farebox`' },
+  ),
+  sandbox_most: setting('Embedded sandboxes that may be alive at once.', Type.Integer({ minimum: 1, maximum: 64 }), {
+    usual: '4',
+  }),
+  sandbox_memory_mb: setting(
+    'The memory limit of one embedded sandbox, in MB.',
+    Type.Integer({ minimum: 64, maximum: 1024 }),
+    { usual: '512' },
+  ),
 }
 const Settings = Type.Object(sandboxSettings)
 type Given = Static<typeof Settings>

@@ -20,27 +20,44 @@ import {
   sandboxVariables,
 } from './sandbox.ts'
 import type { Environment } from './vendors.ts'
-
-const Url = Type.Optional(Type.String({ pattern: '^https?://' }))
-const oneOf = <const Words extends readonly string[]>(...words: Words) =>
-  Type.Union(words.map((word: Words[number]) => Type.Literal(word)))
+import { oneOf, setting, Url } from './settings.ts'
 
 /** Settings of the file; their keys come from the environment only. */
 export const serviceSettings = {
   ...dataSettings,
   ...effectSettings,
   ...sandboxSettings,
-  /** In the order in which they are asked; an empty list sells no search. */
-  search: Type.Optional(Type.Array(oneOf('xai', 'exa', 'corpus'), { maxItems: 2 })),
-  xai_search_model: Type.Optional(Type.String({ minLength: 1, maxLength: 100 })),
-  exa_base_url: Url,
-  market: Type.Optional(oneOf('pyth', 'sample', 'off')),
-  pyth_hermes_url: Url,
-  pyth_history_url: Url,
-  swap_fee_recipient: Type.Optional(Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' })),
-  zerox_base_url: Url,
-  ark_assets_base_url: Url,
-  ark_assets_region: Type.Optional(Type.String({ pattern: '^[a-z0-9-]{2,40}$' })),
+  search: setting(
+    'Who answers `/api/v1/search`, in the order in which they are asked: `xai`, `exa`, or `corpus` (a few bundled documents, alone only). An empty list turns search off.',
+    Type.Array(oneOf('xai', 'exa', 'corpus'), { maxItems: 2 }),
+    { usual: '`xai` and `exa` with their keys; `corpus` on devnet' },
+  ),
+  xai_search_model: setting('The model that searches at xAI.', Type.String({ minLength: 1, maxLength: 100 }), {
+    usual: '`grok-4.20-non-reasoning`',
+  }),
+  exa_base_url: setting('Another address of the Exa API.', Url, { usual: 'Exa’s own' }),
+  market: setting('Who answers prices: `pyth`, `sample` (made-up prices) or `off`.', oneOf('pyth', 'sample', 'off'), {
+    usual: '`pyth` with its key; `sample` on devnet; else `off`',
+  }),
+  pyth_hermes_url: setting(
+    'Another address of Pyth Hermes (latest prices). With `pyth_history_url` no key is needed.',
+    Url,
+    { usual: 'Pyth’s own' },
+  ),
+  pyth_history_url: setting('Another address of the Pyth price history.', Url, { usual: 'Pyth’s own' }),
+  swap_fee_recipient: setting(
+    'The address that receives the 0.2% fee of swaps. `ZEROX_API_KEY` needs it.',
+    Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' }),
+  ),
+  zerox_base_url: setting('Another address of the 0x API.', Url, { usual: '0x’s own' }),
+  ark_assets_base_url: setting(
+    'Another address of the ModelArk control plane, where characters for video are enrolled.',
+    Url,
+    { usual: 'BytePlus' },
+  ),
+  ark_assets_region: setting('The region of that control plane.', Type.String({ pattern: '^[a-z0-9-]{2,40}$' }), {
+    usual: '`ap-southeast-1`',
+  }),
   ...audioSettings,
 }
 const Settings = Type.Object(serviceSettings)

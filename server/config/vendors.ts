@@ -1,39 +1,53 @@
 /** The part of the configuration that says who makes what: vendors, and changes to the catalog's image rows. */
 import { type Static, Type } from '@sinclair/typebox'
 import { type ImageOverride, type ImageRow, imageRows, type Json, overrideImages } from '../../core/mod.ts'
+import { oneOf, Rate, setting, Url, Variable } from './settings.ts'
 
 const strict = { additionalProperties: false }
-/** The name of an environment variable; too short and too plain to be a key pasted in the wrong place. */
-export const Variable = Type.String({ pattern: '^[A-Z_][A-Z0-9_]{0,49}$' })
 
 /** What `protocol` may say; wiring knows an adapter for each. */
-const protocols = ['openai-images', 'gemini-images', 'xai-images', 'cogview', 'seedream', 'sdapi', 'sketch'] as const
+const protocols = ['openai-images', 'gemini-images', 'xai-images', 'cogview', 'seedream', 'sdapi', 'demo'] as const
 export type Protocol = (typeof protocols)[number]
 /** What `chat` may say. */
-const chatProtocols = ['openai', 'openai-chat', 'openai-responses', 'anthropic-messages', 'gemini', 'parrot'] as const
+const chatProtocols = ['openai', 'openai-chat', 'openai-responses', 'anthropic-messages', 'gemini', 'echo'] as const
 export type ChatProtocol = (typeof chatProtocols)[number]
 /** What `video` may say. */
-const videoProtocols = ['xai-videos', 'seedance', 'openai-videos', 'reseller-videos', 'sketch'] as const
+const videoProtocols = ['xai-videos', 'seedance', 'openai-videos', 'reseller-videos', 'demo'] as const
 export type VideoProtocol = (typeof videoProtocols)[number]
 
 const Fields = Type.Record(Type.String(), Type.Unknown())
-const Url = Type.String({ pattern: '^https?://' })
 const Seconds = Type.Number({ minimum: 1, maximum: 3_600 })
 /** Until a vendor has taken a job: its buyer waits for that, and public clients wait for a minute. */
 export const SubmitSeconds = Type.Number({ minimum: 1, maximum: 55 })
 
+const PARAMETERS = 'Fields that are added to every upstream request, below what the buyer ordered.'
+const OVERRIDES = 'Fields that are added to every upstream request, above what the buyer ordered. Objects merge.'
+const CHAT_SECONDS = 'Longest wait for a whole chat answer, or for the first event of a stream, in seconds.'
+const SUBMIT_SECONDS = 'Longest wait until the vendor has accepted a video job, in seconds.'
+const per = (usual: number) => ({ usual: String(usual) })
+
 /** How anything is served: by a vendor, or one row of it. */
 export const serving = {
-  base_url: Type.Optional(Url),
-  key_env: Type.Optional(Variable),
-  timeout_seconds: Type.Optional(Seconds),
-  parameters: Type.Optional(Fields),
-  overrides: Type.Optional(Fields),
+  base_url: setting('The root of the vendor’s API, such as `https://api.example.com/v1`.', Url, {
+    usual: 'the maker’s own',
+  }),
+  key_env: setting('The environment variable that holds the API key.', Variable, { usual: 'no key' }),
+  timeout_seconds: setting('Longest wait for one upstream call, in seconds.', Seconds, {
+    usual: '600 for images, 120 for chat',
+  }),
+  parameters: setting(PARAMETERS, Fields),
+  overrides: setting(OVERRIDES, Fields),
 }
 const imageServing = {
   ...serving,
-  per_call: Type.Optional(Type.Integer({ minimum: 1, maximum: 10 })),
-  mask_marks: Type.Optional(Type.Union([Type.Literal('transparent'), Type.Literal('white')])),
+  per_call: setting('Most images to ask for in one upstream call.', Type.Integer({ minimum: 1, maximum: 10 }), {
+    usual: 'the protocol’s limit',
+  }),
+  mask_marks: setting(
+    'What a mask marks as the part to edit, where the server differs from its protocol.',
+    oneOf('transparent', 'white'),
+    { usual: 'as the protocol says' },
+  ),
 }
 const ProtocolName = Type.Union(protocols.map((name) => Type.Literal(name)))
 export const ChatProtocolName = Type.Union(chatProtocols.map((name) => Type.Literal(name)))
@@ -42,44 +56,55 @@ export const VideoProtocolName = Type.Union(videoProtocols.map((name) => Type.Li
 /** One account of the operator's: `protocol` makes images, `chat` converses, `video` films, all with the same address and key unless told. */
 export const VendorRow = Type.Object(
   {
-    protocol: Type.Optional(ProtocolName),
+    protocol: setting('The protocol for images.', ProtocolName),
     ...imageServing,
-    chat: Type.Optional(ChatProtocolName),
-    chat_base_url: Type.Optional(Url),
-    chat_timeout_seconds: Type.Optional(Seconds),
-    chat_parameters: Type.Optional(Fields),
-    chat_overrides: Type.Optional(Fields),
-    video: Type.Optional(VideoProtocolName),
-    video_base_url: Type.Optional(Url),
-    video_timeout_seconds: Type.Optional(SubmitSeconds),
-    video_parameters: Type.Optional(Fields),
-    video_overrides: Type.Optional(Fields),
+    timeout_seconds: setting('Images: longest wait for one upstream call, in seconds.', Seconds, per(600)),
+    parameters: setting(`Images: ${lower(PARAMETERS)}`, Fields),
+    overrides: setting(`Images: ${lower(OVERRIDES)}`, Fields),
+    chat: setting('The protocol for chat.', ChatProtocolName),
+    chat_base_url: setting('The root of the chat API.', Url, { usual: '`base_url`' }),
+    chat_timeout_seconds: setting(CHAT_SECONDS, Seconds, per(120)),
+    chat_parameters: setting(`Chat: ${lower(PARAMETERS)}`, Fields),
+    chat_overrides: setting(`Chat: ${lower(OVERRIDES)}`, Fields),
+    video: setting('The protocol for videos.', VideoProtocolName),
+    video_base_url: setting('The root of the video API.', Url, { usual: '`base_url`' }),
+    video_timeout_seconds: setting(SUBMIT_SECONDS, SubmitSeconds, per(20)),
+    video_parameters: setting(`Videos: ${lower(PARAMETERS)}`, Fields),
+    video_overrides: setting(`Videos: ${lower(OVERRIDES)}`, Fields),
   },
   strict,
 )
 export type VendorTable = Readonly<Record<string, Static<typeof VendorRow>>>
 
+function lower(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1)
+}
+
 const SIZE = '^[0-9]{2,4}x[0-9]{2,4}$'
+const Text = Type.String({ minLength: 1 })
 
 export const ImageSetting = Type.Object(
   {
-    id: Type.String({ pattern: '^[\\w./:-]{1,100}$' }),
-    aliases: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: 100 }))),
-    name: Type.Optional(Type.String({ minLength: 1 })),
-    maker: Type.Optional(Type.String({ minLength: 1 })),
-    vendor: Type.Optional(Type.String({ minLength: 1 })),
-    upstream: Type.Optional(Type.String({ minLength: 1 })),
-    sizes: Type.Optional(
-      Type.Record(Type.String({ pattern: SIZE }), Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,9})?$' })),
+    id: Type.String({ pattern: '^[\\w./:-]{1,100}$', description: 'The model to change or to add.' }),
+    aliases: setting('Other names that requests may use.', Type.Array(Type.String({ minLength: 1, maxLength: 100 }))),
+    name: setting('The name that lists show.', Text),
+    maker: setting('Who made the model, as lists show it.', Text),
+    vendor: setting('The vendor that serves it: a table of `[vendors]`.', Text),
+    upstream: setting('The name of the model at its vendor.', Text),
+    sizes: setting(
+      'Prices in US dollars per image by size, as text, before the margin of 5% and the fee: `{ "1024x1024" = "0.02" }`.',
+      Type.Record(Type.String({ pattern: SIZE }), Rate),
     ),
-    edits: Type.Optional(
+    edits: setting(
+      'Editing: `max_images` source images (1 to 16), and whether a `mask` is accepted.',
       Type.Object({ max_images: Type.Integer({ minimum: 1, maximum: 16 }), mask: Type.Boolean() }, strict),
     ),
-    slow: Type.Optional(Type.Boolean()),
-    hidden: Type.Optional(Type.Boolean()),
-    redirect: Type.Optional(Type.String({ minLength: 1 })),
-    protocol: Type.Optional(ProtocolName),
+    slow: setting('Never answers inline; every call is a job.', Type.Boolean()),
+    hidden: setting('Sells the model without listing it.', Type.Boolean()),
+    redirect: setting('The id of the model that does the work instead.', Text),
+    protocol: setting('The protocol of this model, where it is not its vendor’s.', ProtocolName),
     ...imageServing,
+    timeout_seconds: setting('Longest wait for one upstream call, in seconds.', Seconds, per(600)),
   },
   strict,
 )

@@ -2,6 +2,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { type Json, overrideVideos, type VideoOverride, type VideoRow, videoRows } from '../../core/mod.ts'
 import { videoAddressOf } from './makers.ts'
+import { Rate, setting } from './settings.ts'
 import {
   above,
   type Environment,
@@ -18,49 +19,58 @@ const strict = { additionalProperties: false }
 const Name = Type.String({ minLength: 1, maxLength: 200 })
 const Names = Type.Array(Name, { maxItems: 100 })
 const Length = Type.Integer({ minimum: 1, maximum: 3_600 })
-/** US dollars. */
-const Rate = Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,9})?$' })
+const Rates = Type.Object(
+  {
+    per_second: Type.Optional(Rate),
+    per_second_by_resolution: Type.Optional(Type.Record(Type.String(), Rate)),
+    per_generation: Type.Optional(Rate),
+    per_million_tokens: Type.Optional(Rate),
+  },
+  strict,
+)
 
 export const VideoSetting = Type.Object(
   {
-    id: Type.String({ pattern: '^[\\w./:-]{1,100}$' }),
-    aliases: Type.Optional(Names),
-    name: Type.Optional(Name),
-    maker: Type.Optional(Name),
-    vendor: Type.Optional(Name),
-    upstream: Type.Optional(Name),
-    family: Type.Optional(Type.Union([Type.Literal('c'), Type.Literal('e'), Type.Literal('f')])),
-    seconds: Type.Optional(
+    id: Type.String({ pattern: '^[\\w./:-]{1,100}$', description: 'The model to change or to add.' }),
+    aliases: setting('Other names that requests may use.', Names),
+    name: setting('The name that lists show.', Name),
+    maker: setting('Who made the model, as lists show it.', Name),
+    vendor: setting('The vendor that serves it: a table of `[vendors]`.', Name),
+    upstream: setting('The name of the model at its vendor.', Name),
+    family: setting(
+      'Whose request rules it follows.',
+      Type.Union([Type.Literal('c'), Type.Literal('e'), Type.Literal('f')]),
+    ),
+    seconds: setting(
+      'Lengths of a clip in whole seconds: `min`, `max`, the default `usual`, and `only` for a list of allowed lengths.',
       Type.Object(
         { min: Length, max: Length, usual: Length, only: Type.Optional(Type.Array(Length, { minItems: 1 })) },
         strict,
       ),
     ),
-    resolutions: Type.Optional(Type.Array(Name, { minItems: 1 })),
-    usual_resolution: Type.Optional(Name),
-    caps_resolution: Type.Optional(Type.Boolean()),
-    ratios: Type.Optional(Names),
-    audio: Type.Optional(Type.Boolean()),
-    last_frame: Type.Optional(Type.Boolean()),
-    references: Type.Optional(Type.Boolean()),
-    assets: Type.Optional(Type.Boolean()),
-    rates: Type.Optional(
-      Type.Object(
-        {
-          per_second: Type.Optional(Rate),
-          per_second_by_resolution: Type.Optional(Type.Record(Type.String(), Rate)),
-          per_generation: Type.Optional(Rate),
-          per_million_tokens: Type.Optional(Rate),
-        },
-        strict,
-      ),
+    resolutions: setting('Resolutions, the lowest first.', Type.Array(Name, { minItems: 1 })),
+    usual_resolution: setting('The default resolution.', Name),
+    caps_resolution: setting(
+      'Accepts a resolution above its highest, and makes and bills its highest.',
+      Type.Boolean(),
     ),
-    hidden: Type.Optional(Type.Boolean()),
-    retired: Type.Optional(Type.Boolean()),
-    redirect: Type.Optional(Name),
-    protocol: Type.Optional(VideoProtocolName),
+    ratios: setting('Aspect ratios that it honors.', Names),
+    audio: setting('Clips may have sound.', Type.Boolean()),
+    last_frame: setting('A last frame may be given.', Type.Boolean()),
+    references: setting('Reference pictures, clips and sounds may be given.', Type.Boolean()),
+    assets: setting('Enrolled characters may be used.', Type.Boolean()),
+    rates: setting(
+      'Prices in US dollars, as text: exactly one of `per_second`, `per_second_by_resolution` (a table, with `per_generation` on top) and `per_million_tokens`.',
+      Rates,
+    ),
+    hidden: setting('Sells the model without listing it.', Type.Boolean()),
+    retired: setting('No longer sold.', Type.Boolean()),
+    redirect: setting('The id of the model that does the work instead.', Name),
+    protocol: setting('The protocol of this model, where it is not its vendor’s.', VideoProtocolName),
     ...serving,
-    timeout_seconds: Type.Optional(SubmitSeconds),
+    timeout_seconds: setting('Longest wait until the vendor has accepted a job, in seconds.', SubmitSeconds, {
+      usual: '20',
+    }),
   },
   strict,
 )

@@ -1,10 +1,10 @@
 /** From configuration to those whose answers are passed on. On devnet the embedded ones fill in where nothing is set; elsewhere that is not for sale. */
-import { corpusWeb } from '../../adapters/providers/demo/websearch.ts'
+import { demoWeb } from '../../adapters/providers/demo/search.ts'
 import { defiLlama } from '../../adapters/providers/defillama/defi.ts'
 import { EXA_SEARCH } from '../../adapters/providers/exa/search.ts'
 import { exaWeb } from '../../adapters/providers/exa/web.ts'
 import { predexon, predictionVenues } from '../../adapters/providers/polymarket/markets.ts'
-import { sampleDefi, samplePrediction } from '../../adapters/providers/demo/data.ts'
+import { demoDefi, demoPrediction } from '../../adapters/providers/demo/data.ts'
 import type { Clock, DataVendor, Log, Vendors, WebSearchVendor } from '../../core/mod.ts'
 import {
   type DataServices,
@@ -46,16 +46,16 @@ function warn(config: DataServices, log: Log): void {
 
 function webOf(config: WebSearchConfig, ports: Ports): WebSearchVendor | undefined {
   if (config.by === 'exa') return exaWeb({ ...ports, key: config.key, baseUrl: config.baseUrl ?? EXA_SEARCH.baseUrl })
-  return config.by === 'corpus' ? corpusWeb() : undefined
+  return config.by === 'corpus' ? demoWeb() : undefined
 }
 
 function predictionOf(config: PredictionConfig, ports: Ports): DataVendor | undefined {
   if (config.by === 'predexon') return predexon({ ...ports, key: config.key, baseUrl: config.baseUrl })
   if (config.by === 'venues') return predictionVenues(ports)
-  return config.by === 'sample' ? samplePrediction(ports) : undefined
+  return config.by === 'sample' ? demoPrediction(ports) : undefined
 }
 
 function defiOf(config: DefiConfig, ports: Ports): DataVendor | undefined {
   if (config.by === 'defillama') return defiLlama({ ...ports, key: config.key, baseUrl: config.baseUrl })
-  return config.by === 'sample' ? sampleDefi(ports) : undefined
+  return config.by === 'sample' ? demoDefi(ports) : undefined
 }

@@ -2,11 +2,14 @@
 import { randomBytes } from '../../adapters/local.ts'
 import { arkAssets } from '../../adapters/providers/bytedance/assets.ts'
 import { MUSIC_TIMEOUT_MS, SOUND_TIMEOUT_MS } from '../../adapters/providers/lib/audio_provider.ts'
-import { corpusSearch } from '../../adapters/providers/demo/search.ts'
+import { demoAudio } from '../../adapters/providers/demo/audio.ts'
+import { demoImages } from '../../adapters/providers/demo/images.ts'
+import { demoVideos } from '../../adapters/providers/demo/videos.ts'
+import { demoSearch } from '../../adapters/providers/demo/search.ts'
 import { ELEVENLABS, elevenlabs } from '../../adapters/providers/elevenlabs/audio.ts'
 import { EXA_SEARCH, exaSearch } from '../../adapters/providers/exa/search.ts'
 import { mediaFetcher } from '../../adapters/http/fetch.ts'
-import { localPortraits } from '../../adapters/providers/demo/characters.ts'
+import { demoCharacters } from '../../adapters/providers/demo/characters.ts'
 import { cachedMarket } from '../../adapters/providers/lib/market_cache.ts'
 import { mediaStreamer } from '../../adapters/http/media_download.ts'
 import { MINIMAX, minimaxMusic } from '../../adapters/providers/minimax/music.ts'
@@ -19,15 +22,12 @@ import {
   videoProtocols,
 } from '../../adapters/providers/mod.ts'
 import { openaiSpeech } from '../../adapters/providers/openai/speech.ts'
-import { echoProvider } from '../../adapters/providers/demo/chat.ts'
+import { echoVendor } from '../../adapters/providers/demo/chat.ts'
 import { pythMarket } from '../../adapters/providers/pyth/market.ts'
 import { pictureResizer } from '../../adapters/providers/lib/resize.ts'
 import { rpcNodes } from '../../adapters/providers/json_rpc/nodes.ts'
-import { sampleMarket } from '../../adapters/providers/demo/market.ts'
+import { demoMarket } from '../../adapters/providers/demo/market.ts'
 import { firstOf, SEARCH_TIMEOUT_MS } from '../../adapters/providers/lib/search_provider.ts'
-import { sketchVendor } from '../../adapters/providers/demo/images.ts'
-import { sketchAudio } from '../../adapters/providers/demo/audio.ts'
-import { sketchVideo } from '../../adapters/providers/demo/videos.ts'
 import { XAI_SEARCH, xaiSearch } from '../../adapters/providers/xai/search.ts'
 import { zerox } from '../../adapters/providers/zerox/swap.ts'
 import type {
@@ -85,11 +85,11 @@ function rpcVendor({ nodes, log, clock, timed }: Vending): Pick<Vendors, 'rpc'> 
 
 /** A row is served as the operator configured it; on devnet the embedded vendor draws the rest, elsewhere the rest is not for sale. */
 function imageVendors({ images }: Config, { log, clock, undo, timed, isDevnet }: Vending): Vendors['images'] {
-  const drawing = sketchVendor()
+  const drawing = demoImages()
   undo.push(() => drawing.close())
-  const sketch = timed('sketch', drawing)
+  const demo = timed('demo', drawing)
   const build = (row: ImageRow, { protocol, baseUrl, ...settings }: Serving): ImageVendor => {
-    if (protocol === 'sketch') return sketch
+    if (protocol === 'demo') return demo
     return timed(
       row.vendor,
       imageProtocols[protocol]({
@@ -105,22 +105,22 @@ function imageVendors({ images }: Config, { log, clock, undo, timed, isDevnet }:
   for (const row of images.rows) {
     const serving = images.servings.get(row.id)
     if (serving) byRow.set(row.id, build(row, serving))
-    if (serving?.protocol === 'sketch' && !isDevnet)
-      log.warn('this model is served by the procedural sketch vendor, for real money', { model: row.id })
+    if (serving?.protocol === 'demo' && !isDevnet)
+      log.warn('this model is served by the demo, not by a model, for real money', { model: row.id })
   }
-  return (row) => byRow.get(row.id) ?? (isDevnet ? sketch : undefined)
+  return (row) => byRow.get(row.id) ?? (isDevnet ? demo : undefined)
 }
 
-/** Rows served alike share one vendor. Nobody stands in for a model: on devnet too, the parrot serves its own rows only, unless told. */
+/** Rows served alike share one vendor. Nobody stands in for a model: on devnet too, the echo model serves its own rows only, unless told. */
 function chatVendors(
   { chat }: Config,
   { log, clock, timed, isDevnet, countTokens }: Vending & Counting,
 ): Vendors['chat'] {
-  const echoModel = timed('parrot', echoProvider({ countTokens, now: clock.now }))
+  const echo = timed('echo', echoVendor({ countTokens, now: clock.now }))
   const built = new Map<string, ChatVendor>()
   const build = (row: ChatRow, serving: ChatServing): ChatVendor => {
     const { protocol, baseUrl, ...settings } = serving
-    if (protocol === 'parrot') return echoModel
+    if (protocol === 'echo') return echo
     const alike = JSON.stringify([row.maker, row.vendor, serving])
     const vendor =
       built.get(alike) ??
@@ -141,9 +141,9 @@ function chatVendors(
   for (const row of chat.rows) {
     const serving = chat.servings.get(row.id)
     if (serving) byRow.set(row.id, build(row, serving))
-    else if (isDevnet && row.vendor === 'embedded') byRow.set(row.id, echoModel)
-    if (serving?.protocol === 'parrot' && !isDevnet && row.billing.mode !== 'free')
-      log.warn('this model is served by the parrot, a small text program, for real money', { model: row.id })
+    else if (isDevnet && row.vendor === 'embedded') byRow.set(row.id, echo)
+    if (serving?.protocol === 'echo' && !isDevnet && row.billing.mode !== 'free')
+      log.warn('this model is served by the echo model, a small text program, for real money', { model: row.id })
   }
   return (row) => byRow.get(row.id)
 }
@@ -156,15 +156,15 @@ function videoVendors(
   { videos, trustedHosts }: Config,
   { log, clock, undo, timed, isDevnet }: Vending,
 ): NonNullable<Vendors['video']> {
-  const filming = sketchVideo({ log })
+  const filming = demoVideos({ log })
   undo.push(() => filming.close())
-  const sketch = timed('sketch', filming)
+  const demo = timed('demo', filming)
   const resize = pictureResizer()
   const media = mediaFetcher({ trusted: trustedHosts })
   const built = new Map<string, VideoVendor>()
   const build = ({ maker, vendor: name }: VideoRow, serving: VideoServing): VideoVendor => {
     const { protocol, baseUrl, ...settings } = serving
-    if (protocol === 'sketch') return sketch
+    if (protocol === 'demo') return demo
     const alike = JSON.stringify([maker, name, serving])
     const vendor =
       built.get(alike) ??
@@ -185,14 +185,14 @@ function videoVendors(
   }
   const own = new Map(videos.rows.map((row) => [row.id, row.vendor]))
   for (const row of videos.rows) {
-    const isSketched = videos.servings.get(row.id)?.protocol === 'sketch'
-    if (isSketched && !isDevnet)
-      log.warn('this model is served by the procedural sketch vendor, for real money', { model: row.id })
+    const isDemo = videos.servings.get(row.id)?.protocol === 'demo'
+    if (isDemo && !isDevnet)
+      log.warn('this model is served by the demo, not by a model, for real money', { model: row.id })
   }
   return (row) => {
     const serving = own.get(row.id) === row.vendor ? videos.servings.get(row.id) : videos.byVendor.get(row.vendor)
     if (serving) return build(row, serving)
-    return isDevnet && row.family !== 'f' ? sketch : undefined
+    return isDevnet && row.family !== 'f' ? demo : undefined
   }
 }
 
@@ -202,12 +202,12 @@ function audioVendors(
   { log, clock, undo, timed, isDevnet }: Vending,
 ): NonNullable<Vendors['audio']> {
   const { rows, elevenlabs: eleven, minimax, speech } = audio
-  const sketching = sketchAudio()
-  undo.push(() => sketching.close())
-  const sketch = timed('sketch', sketching)
+  const playing = demoAudio()
+  undo.push(() => playing.close())
+  const demo = timed('demo', playing)
   const common = { clock, log }
   const built: Readonly<Record<string, AudioVendor | undefined>> = {
-    embedded: sketch,
+    embedded: demo,
     elevenlabs:
       eleven &&
       timed(
@@ -243,7 +243,7 @@ function audioVendors(
     })
   for (const { id } of isDevnet ? [] : rows.filter(({ vendor }) => vendor === 'embedded'))
     log.warn('this model is served by the embedded audio vendor, for real money', { model: id })
-  return ({ vendor }) => built[vendor] ?? (isDevnet ? sketch : undefined)
+  return ({ vendor }) => built[vendor] ?? (isDevnet ? demo : undefined)
 }
 
 /** Search, prices and swaps, shared by all gateways: one cache stands before the price feed. On devnet the embedded ones fill in where nothing is set. */
@@ -261,18 +261,18 @@ function services(
   if (!isDevnet && prices.by === 'sample') log.warn('prices are made up by the embedded sample market, for real money')
   return {
     ...(first && { search: rest.reduce(firstOf, first) }),
-    ...(prices.by === 'sample' && { market: sampleMarket({ clock }) }),
+    ...(prices.by === 'sample' && { market: demoMarket({ clock }) }),
     ...(prices.by === 'pyth' && {
       market: cachedMarket(timed('pyth', pythMarket({ ...prices, clock, log })), { clock, log }),
     }),
     ...(swap && { swap: timed('zerox', zerox({ ...swap, log })) }),
     ...(portraits && { portraits: timed('ark-assets', arkAssets({ ...portraits, maker: 'vendor-e', clock, log })) }),
-    ...(!portraits && isDevnet && { portraits: localPortraits({ random: randomBytes }) }),
+    ...(!portraits && isDevnet && { portraits: demoCharacters({ random: randomBytes }) }),
   }
 }
 
 function searchVendor(source: SearchConfig, { log, clock }: Pick<Vending, 'log' | 'clock'>): SearchVendor {
-  if (source.by === 'corpus') return corpusSearch()
+  if (source.by === 'corpus') return demoSearch()
   const common = { key: source.key, timeoutMs: SEARCH_TIMEOUT_MS, clock, log }
   if (source.by === 'exa') return exaSearch({ ...common, baseUrl: source.baseUrl ?? EXA_SEARCH.baseUrl, maker: 'Exa' })
   return xaiSearch({

@@ -11,7 +11,7 @@ import { systemClock } from '../../adapters/local.ts'
 import { diskObjects } from '../../adapters/objects/disk.ts'
 import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 import { cachedMarket } from '../../adapters/providers/lib/market_cache.ts'
-import { sampleMarket } from '../../adapters/providers/demo/market.ts'
+import { demoMarket } from '../../adapters/providers/demo/market.ts'
 import { scriptedVendor } from '../../adapters/providers/scripted/images.ts'
 import { endpoints, gateway } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
@@ -122,7 +122,7 @@ async function startPeer({ dir, amount = '22000' }: Given): Promise<Standing> {
 async function startPrices({ dir }: Given): Promise<Standing> {
   const log = serverLog('info')
   const storage = sqliteStorage(join(dir, 'farebox.db'))
-  const market = cachedMarket(sampleMarket({ clock: { now: () => 1_790_000_000_000 } }), { clock: systemClock, log })
+  const market = cachedMarket(demoMarket({ clock: { now: () => 1_790_000_000_000 } }), { clock: systemClock, log })
   const ports = {
     storage,
     objects: diskObjects(join(dir, 'media')),

@@ -186,10 +186,10 @@ ${films ? `trusted_hosts = ["${new URL(films).host}"]` : ''}
 ${leaseSeconds ? `lease_seconds = ${leaseSeconds}` : ''}
 
 [vendors.vendor-d]
-protocol = "sketch"
+protocol = "demo"
 
 [vendors.vendor-e]
-protocol = "sketch"
+protocol = "demo"
 ${talks ? talking(talks) : ''}
 ${gateways}`
   writeFileSync(join(dir, 'farebox.toml'), text)

@@ -40,7 +40,9 @@ test('the package holds core, the portable adapters and their types, and nothing
   expect(installed.files).toContain('core/mod.d.ts')
   expect(installed.files).toContain('adapters/chains/evm.js')
   expect(installed.files).toContain('LICENSE')
-  expect(installed.files.filter((path) => /sqlite|sketch|schema|^server|^test/.test(path))).toEqual([])
+  expect(
+    installed.files.filter((path) => /sqlite|demo\/(?:worker|images|videos|audio)|schema|^server|^test/.test(path)),
+  ).toEqual([])
 })
 
 test('the package asks for seven dependencies, at the versions that were tested', async () => {

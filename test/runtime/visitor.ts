@@ -1,25 +1,13 @@
 /** A program that embeds the installed package: a challenge, an identify and a call. Plain Node or Bun; stops at the first surprise. */
 import assert from 'node:assert/strict'
 import { gateway, type Offer, type Payment } from 'farebox'
-import {
-  cashChain,
-  countTokens,
-  evmChain,
-  localPorts,
-  ECHO_LABEL,
-  echoProvider,
-  scriptedVendor,
-} from 'farebox/adapters'
+import { cashChain, countTokens, evmChain, localPorts, ECHO_LABEL, echoVendor, scriptedVendor } from 'farebox/adapters'
 import { privateKeyToAccount } from 'viem/accounts'
 
 const chain = cashChain()
 const vendor = scriptedVendor()
-const echoModel = echoProvider({ countTokens })
-const ports = localPorts({
-  chain,
-  images: () => vendor,
-  chat: (row) => (row.vendor === 'embedded' ? echoModel : undefined),
-})
+const echo = echoVendor({ countTokens })
+const ports = localPorts({ chain, images: () => vendor, chat: (row) => (row.vendor === 'embedded' ? echo : undefined) })
 const shop = gateway({ ports, label: 'base-sepolia' })
 const wallet = chain.wallet('alice')
 chain.fund(wallet, 1_000_000n)
@@ -57,7 +45,7 @@ assert.equal(picture.headers.get('content-type'), 'image/png')
 // The tokenizer is loaded with the first quote that counts.
 async function chat(headers: Record<string, string> = {}): Promise<Response> {
   const body = JSON.stringify({
-    model: 'farebox/parrot',
+    model: 'farebox/echo',
     stream: true,
     max_tokens: 64,
     messages: [{ role: 'user', content: 'Hello' }],

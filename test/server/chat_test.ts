@@ -1,4 +1,4 @@
-/** Who converses on a started gateway: the parrot without any key, a maker's service with one, and whom the operator lets in. */
+/** Who converses on a started gateway: the echo model without any key, a maker's service with one, and whom the operator lets in. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { ExactEvmScheme } from '@x402/evm'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
@@ -10,7 +10,7 @@ import { type Running, start } from '../../server/main.ts'
 
 const MESSAGES = [{ role: 'user', content: 'Hello' }]
 const CHAT = '/api/v1/chat/completions'
-const GENERATE = '/api/v1beta/models/farebox%2Fparrot:generateContent'
+const GENERATE = '/api/v1beta/models/farebox%2Fecho:generateContent'
 const CONTENTS = { contents: [{ role: 'user', parts: [{ text: 'Hello' }] }] }
 
 const warnings: string[] = []
@@ -81,18 +81,18 @@ async function chatModels({ url }: Running): Promise<readonly string[]> {
 }
 
 describe('devnet without a key', () => {
-  test('serves the parrot’s rows and no other: nobody stands in for a model', async () => {
-    expect(await chatModels(plain)).toEqual(['farebox/parrot', 'farebox/parrot-free'])
+  test('serves the echo model’s rows and no other: nobody stands in for a model', async () => {
+    expect(await chatModels(plain)).toEqual(['farebox/echo', 'farebox/echo-free'])
     expect((await ask(plain, { model: 'vendor-a/chat-6-small', messages: MESSAGES })).status).toBe(503)
     expect((await ask(plain, { model: 'vendor-open/gpt-oss-20b', messages: MESSAGES })).status).toBe(503)
   })
 
   test('sells it on every surface, generateContent to its own buyer', async () => {
     const sold = [
-      await buy(plain, { model: 'farebox/parrot', messages: MESSAGES }),
-      await buy(plain, { messages: MESSAGES }, '/api/v1/chat/farebox/parrot'),
-      await buy(plain, { model: 'farebox/parrot', messages: MESSAGES, max_tokens: 100 }, '/api/v1/messages'),
-      await buy(plain, { model: 'farebox/parrot', input: 'Hello' }, '/api/v1/responses'),
+      await buy(plain, { model: 'farebox/echo', messages: MESSAGES }),
+      await buy(plain, { messages: MESSAGES }, '/api/v1/chat/farebox/echo'),
+      await buy(plain, { model: 'farebox/echo', messages: MESSAGES, max_tokens: 100 }, '/api/v1/messages'),
+      await buy(plain, { model: 'farebox/echo', input: 'Hello' }, '/api/v1/responses'),
       await buy(plain, CONTENTS, GENERATE),
     ]
     for (const { status, headers, body } of sold) {
@@ -102,7 +102,7 @@ describe('devnet without a key', () => {
   })
 
   test('gives the free one away', async () => {
-    const { status, headers, body } = await ask(plain, { model: 'farebox/parrot-free', messages: MESSAGES })
+    const { status, headers, body } = await ask(plain, { model: 'farebox/echo-free', messages: MESSAGES })
     expect([status, headers.get('x-free-model'), body.choices[0].message.content.startsWith(ECHO_LABEL)]).toEqual([
       200,
       'true',
@@ -153,33 +153,33 @@ describe('what the operator sets', () => {
     await upstream.stop(true)
   })
 
-  test('for real money the parrot is not for sale, unless the operator says so, who is warned', async () => {
+  test('for real money the echo model is not for sale, unless the operator says so, who is warned', async () => {
     expect(await chatModels(await startWith(playMoney(), playGateway()))).toEqual([])
     warnings.length = 0
-    const running = await startWith(playMoney(), `${playGateway()}[vendors.embedded]\nchat = "parrot"\n`)
-    expect(await chatModels(running)).toEqual(['farebox/parrot', 'farebox/parrot-free'])
-    expect(warnings).toContain('this model is served by the parrot, a small text program, for real money')
+    const running = await startWith(playMoney(), `${playGateway()}[vendors.embedded]\nchat = "echo"\n`)
+    expect(await chatModels(running)).toEqual(['farebox/echo', 'farebox/echo-free'])
+    expect(warnings).toContain('this model is served by the echo model, a small text program, for real money')
   })
 
   test('generateContent is for the wallets that are listed, and a refusal is not charged', async () => {
     const stranger = await startWith(
       playMoney(),
-      `generate_content_payers = ["0x${'1'.repeat(40)}"]\n${playGateway()}[vendors.embedded]\nchat = "parrot"\n`,
+      `generate_content_payers = ["0x${'1'.repeat(40)}"]\n${playGateway()}[vendors.embedded]\nchat = "echo"\n`,
     )
     expect((await buy(stranger, CONTENTS, GENERATE)).status).toBe(403)
     const guest = await startWith(
       playMoney(),
-      `generate_content_payers = ["${devnetOf(plain).evm.buyer.address}"]\n${playGateway()}[vendors.embedded]\nchat = "parrot"\n`,
+      `generate_content_payers = ["${devnetOf(plain).evm.buyer.address}"]\n${playGateway()}[vendors.embedded]\nchat = "echo"\n`,
     )
     expect((await buy(guest, CONTENTS, GENERATE)).status).toBe(200)
   })
 
   test('answers in the background are for everybody, or for the wallets that are listed', async () => {
-    const order = { model: 'farebox/parrot', input: 'Hello', background: true }
+    const order = { model: 'farebox/echo', input: 'Hello', background: true }
     expect((await buy(plain, order, '/api/v1/responses')).body).toMatchObject({ status: 'queued' })
     const closed = await startWith(
       playMoney(),
-      `background_payers = []\n${playGateway()}[vendors.embedded]\nchat = "parrot"\n`,
+      `background_payers = []\n${playGateway()}[vendors.embedded]\nchat = "echo"\n`,
     )
     expect((await buy(closed, order, '/api/v1/responses')).status).toBe(403)
   })
@@ -187,9 +187,9 @@ describe('what the operator sets', () => {
   test('the free tier ends where the operator says', async () => {
     const running = await startWith(
       { ...playMoney(), FREE_PER_MINUTE: '2' },
-      `${playGateway()}[vendors.embedded]\nchat = "parrot"\n`,
+      `${playGateway()}[vendors.embedded]\nchat = "echo"\n`,
     )
-    const free = { model: 'farebox/parrot-free', messages: MESSAGES }
+    const free = { model: 'farebox/echo-free', messages: MESSAGES }
     const statuses = [await ask(running, free), await ask(running, free), await ask(running, free)].map(
       ({ status }) => status,
     )

@@ -104,7 +104,7 @@ test('what is free can be kept from pages of foreign origins, and is not counted
   )
   const ask = async (origin?: string) => {
     const headers = { 'content-type': 'application/json', ...(origin && { origin }) }
-    const body = JSON.stringify({ model: 'farebox/parrot-free', messages: [{ role: 'user', content: 'Hello' }] })
+    const body = JSON.stringify({ model: 'farebox/echo-free', messages: [{ role: 'user', content: 'Hello' }] })
     return (await fetch(`${url}/api/v1/chat/completions`, { method: 'POST', headers, body })).status
   }
   expect([

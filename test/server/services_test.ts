@@ -191,8 +191,8 @@ describe('for real money', () => {
 })
 
 test('models are timed too: what a vendor answers, under its name', async () => {
-  const chat = { model: 'farebox/parrot', messages: [{ role: 'user', content: 'Hello' }] }
-  const vendors = `[vendors.embedded]\nchat = "parrot"\n[vendors.vendor-a]\nprotocol = "sketch"\n[vendors.vendor-h]\nchat = "openai-chat"\nbase_url = "${upstream.url}/deep"\n`
+  const chat = { model: 'farebox/echo', messages: [{ role: 'user', content: 'Hello' }] }
+  const vendors = `[vendors.embedded]\nchat = "echo"\n[vendors.vendor-a]\nprotocol = "demo"\n[vendors.vendor-h]\nchat = "openai-chat"\nbase_url = "${upstream.url}/deep"\n`
   const running = await startWith({ ...playMoney(), OPERATOR_TOKEN: TOKEN }, playGateways('play') + vendors)
   expect((await buy(running, '/api/v1/chat/completions', chat)).status).toBe(200)
   expect(
@@ -205,7 +205,7 @@ test('models are timed too: what a vendor answers, under its name', async () => 
   const counts = [...body.matchAll(/^farebox_upstream_seconds_count\{vendor="([\w-]+)"\} (\d+)$/gm)].map(
     ([, vendor, count]) => [vendor, Number(count)],
   )
-  expect(Object.fromEntries(counts)).toEqual({ echoModel: 1, sketch: 1, 'vendor-h': 1 })
+  expect(Object.fromEntries(counts)).toEqual({ echo: 1, demo: 1, 'vendor-h': 1 })
 })
 
 describe('keys', () => {

@@ -138,7 +138,7 @@ describe('videos on devnet, without a key', () => {
     expect([part.status, await part.text()]).toEqual([206, 'ftyp'])
   }, 30_000)
 
-  test('families c and e are listed and made by the sketch; vendor-f is nobody’s', async () => {
+  test('families c and e are listed and made by the demo; vendor-f is nobody’s', async () => {
     const listed = async (path: string) => (await payer.get(path)).body.data.map(({ id }: { id: string }) => id)
     const videos = await listed('/api/v1/video/models')
     expect(videos).toEqual([
@@ -158,7 +158,7 @@ describe('videos on devnet, without a key', () => {
 })
 
 describe('whoever is configured', () => {
-  test('films instead of the sketch: submitted and looked at with the operator’s key, and the clip mirrored', async () => {
+  test('films instead of the demo: submitted and looked at with the operator’s key, and the clip mirrored', async () => {
     const running = await startWith(
       { XAI_API_KEY: 's3cret', XAI_BASE_URL: `${studio.url}/xai` },
       `trusted_hosts = ["${new URL(studio.url).host}"]`,
@@ -250,17 +250,17 @@ describe('the vendor of a row', () => {
     expect(video?.(rowOf('vendor-c/video-1'))).toBe(video?.(rowOf('vendor-c/video-1.5')) as never)
   })
 
-  test('is the sketch on devnet alone, unless told; for real money that is warned of', () => {
+  test('is the demo on devnet alone, unless told; for real money that is warned of', () => {
     const [c, f] = [rowOf('vendor-c/video-1'), rowOf('vendor-f/video-1')]
     expect([
       wired('').nameOf(c),
       wired('', { isDevnet: true }).nameOf(c),
       wired('', { isDevnet: true }).nameOf(f),
-    ]).toEqual([undefined, 'sketch', undefined])
-    const told = wired('[vendors.vendor-c]\nvideo = "sketch"')
+    ]).toEqual([undefined, 'demo', undefined])
+    const told = wired('[vendors.vendor-c]\nvideo = "demo"')
     expect([told.nameOf(c), told.told]).toEqual([
-      'sketch',
-      Array(2).fill('this model is served by the procedural sketch vendor, for real money'),
+      'demo',
+      Array(2).fill('this model is served by the demo, not by a model, for real money'),
     ])
   })
 })

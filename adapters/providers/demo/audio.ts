@@ -1,139 +1,46 @@
-/** The embedded audio vendor: a real, small synthesizer speaks; sounds and music are procedural, and say so in the file and in the reply. */
-import { type AudioVendor, ApiError, type MadeAudio, type Voice } from '../../../core/mod.ts'
+/** The demo audio vendor: flite speaks, sounds and music are made by a small program, and all of it says so. */
+import type { AudioVendor, MadeAudio, Voice } from '../../../core/mod.ts'
 import { badField } from '../lib/audio_provider.ts'
-import { COMPILED, type Ears, type Hand, inProcess, inThread } from './sketch/apart.ts'
-import type { AudioAnswer, AudioOrder } from './sketch/audio_work.ts'
-import { readWav } from '../lib/wav.ts'
+import { SPOKEN_NOTE } from './flite.ts'
+import { type ThreadOptions, workshop } from './threads.ts'
+import { noteOf } from './tune.ts'
+import type { AnyOrder } from './worker.ts'
 
-/** Gives an order to a new hand; its answer, and that it died, is heard later, never at once. */
-export type Program = (order: AudioOrder, ears: Ears<AudioAnswer>) => Hand
-
-/** `waiting` is how many may queue, `limitMs` how long one may take. `thread` and `program` replace how and what is run, for tests. */
-export type SketchAudioOptions = {
-  readonly waiting?: number
-  readonly limitMs?: number
-  readonly thread?: boolean
-  readonly program?: Program
-}
-
-const PROGRAM = COMPILED
-  ? './adapters/providers/demo/sketch/audio_worker.ts'
-  : new URL('./sketch/audio_worker.ts', import.meta.url)
-
-const AT_ONCE = 2
 /** About five minutes of speech, which takes three seconds. */
 const MAX_TEXT = 5_000
-const MAX_TUNE_S = 60
-const USUAL_TUNE_S = 30
+const [MAX_TUNE_S, USUAL_TUNE_S, USUAL_SOUND_S] = [60, 30, 4]
+/** Only this much of a prompt is handed on. */
+const READ = 2_000
 
+const voice = (id: string, name: string, accent: string, gender: string): Voice => {
+  return { id, name, category: 'flite', labels: { accent, gender, language: 'en' }, previewUrl: null }
+}
 const VOICES: readonly Voice[] = [
-  {
-    id: 'slt',
-    name: 'SLT',
-    category: 'flite',
-    labels: { accent: 'american', gender: 'female', language: 'en' },
-    previewUrl: null,
-  },
-  {
-    id: 'rms',
-    name: 'RMS',
-    category: 'flite',
-    labels: { accent: 'american', gender: 'male', language: 'en' },
-    previewUrl: null,
-  },
-  {
-    id: 'awb',
-    name: 'AWB',
-    category: 'flite',
-    labels: { accent: 'scottish', gender: 'male', language: 'en' },
-    previewUrl: null,
-  },
-  {
-    id: 'kal16',
-    name: 'KAL',
-    category: 'flite',
-    labels: { accent: 'american', gender: 'male', language: 'en' },
-    previewUrl: null,
-  },
+  voice('slt', 'SLT', 'american', 'female'),
+  voice('rms', 'RMS', 'american', 'male'),
+  voice('awb', 'AWB', 'scottish', 'male'),
+  voice('kal16', 'KAL', 'american', 'male'),
 ]
 
-const spokenBy = (voice: string, ...names: readonly string[]) => names.map((name) => [name, voice] as const)
 /** The contract's names, by the voice here that is most like theirs. */
-const ALIASES = Object.fromEntries([
-  ...spokenBy('slt', 'sarah', 'aria', 'laura', 'charlotte', 'alice', 'matilda', 'jessica', 'lily'),
-  ...spokenBy('rms', 'roger', 'liam', 'eric', 'brian'),
-  ...spokenBy('awb', 'george', 'charlie', 'callum', 'daniel'),
-  ...spokenBy('kal16', 'will', 'chris', 'bill', 'river'),
-])
+const ALIASES = Object.fromEntries(
+  Object.entries({
+    slt: 'sarah aria laura charlotte alice matilda jessica lily',
+    rms: 'roger liam eric brian',
+    awb: 'george charlie callum daniel',
+    kal16: 'will chris bill river',
+  }).flatMap(([id, names]) => names.split(' ').map((name) => [name, id])),
+)
 
-type Task = { readonly order: AudioOrder; done(answer: AudioAnswer): void }
+/** The same order makes the same sound. WAV only, and bare samples of speech: an encoder of anything else would not be ours to give away. */
+export function demoAudio(options: ThreadOptions = {}): AudioVendor & { close(): void } {
+  const threads = workshop(options)
 
-/**
- * Two orders at a time, each in a process of its own that is ended with its answer, its time limit, or its caller. The same order makes the
- * same sound. WAV only, and bare samples of speech: an encoder of anything else would not be ours to give away.
- */
-export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { close(): void } {
-  const {
-    waiting = 64,
-    limitMs = 45_000,
-    thread = COMPILED,
-    program = (order, ears) => (thread ? inThread : inProcess)(PROGRAM, order, ears),
-  } = options
-  const queue: Task[] = []
-  const callContext = new Map<Task, Hand>()
-  let closed = false
-
-  function next(): void {
-    const task = callContext.size < AT_ONCE ? queue.shift() : undefined
-    if (!task) return
-    const timer = setTimeout(() => end({ error: 'it took too long' }), limitMs)
-    const end = (answer: AudioAnswer) => {
-      clearTimeout(timer)
-      leave(task)
-      task.done(answer)
-    }
-    try {
-      callContext.set(task, program(task.order, { hear: end, died: (reason) => end({ error: reason }) }))
-    } catch (cause) {
-      // Whoever made room for this task still waits for his own sound.
-      end({ error: cause instanceof Error ? cause.message : String(cause) })
-    }
-    next()
-  }
-
-  /** Takes a task from wherever it is; one that is worked on is stopped. */
-  function leave(task: Task): void {
-    const at = queue.indexOf(task)
-    if (at >= 0) queue.splice(at, 1)
-    const hand = callContext.get(task)
-    callContext.delete(task)
-    hand?.stop()
-    if (hand && !closed) next()
-  }
-
-  async function make(order: AudioOrder, signal: AbortSignal): Promise<Exclude<AudioAnswer, { error: string }>> {
+  async function make(order: AnyOrder, note: string, signal: AbortSignal): Promise<MadeAudio> {
     signal.throwIfAborted()
-    if (closed) throw new Error('the sketch vendor is closed')
-    if (queue.length >= waiting)
-      throw new ApiError('BUSY', {
-        message: 'Too many sounds are waiting to be made. Nothing was charged; send the same request again.',
-        headers: { 'retry-after': '10' },
-      })
-    const { promise, resolve, reject } = Promise.withResolvers<AudioAnswer>()
-    const task: Task = { order, done: resolve }
-    const stop = () => {
-      reject(signal.reason)
-      leave(task)
-    }
-    signal.addEventListener('abort', stop, { once: true })
-    queue.push(task)
-    next()
-    const answer = await promise.finally(() => signal.removeEventListener('abort', stop))
-    if ('error' in answer)
-      throw answer.refusal === undefined
-        ? new Error(`the sketch made no sound: ${answer.error}`)
-        : badField('input', answer.refusal)
-    return answer
+    threads.admit()
+    const { url = '', ...made } = await threads.run(order, { signal })
+    return { url, ...made, note }
   }
 
   return {
@@ -141,83 +48,45 @@ export function sketchAudio(options: SketchAudioOptions = {}): AudioVendor & { c
     // An id that looks like another vendor's is taken as well, so that clients of that one work here.
     voiceNames: { aliases: ALIASES, ids: /^(?:slt|rms|awb|kal16|[A-Za-z0-9]{20})$/ },
     maxCharacters: MAX_TEXT,
-
-    async speak({ text, voice, format, speed }, { signal }) {
-      const known = VOICES.some(({ id }) => id === voice) ? voice : 'slt'
-      const { wav, seconds, note } = await make({ kind: 'speech', text: readable(text), voice: known, speed }, signal)
-      const bare = format === 'pcm' ? readWav(wav) : undefined
-      if (bare) return { url: uriOf(bare.samples, 'audio/pcm'), seconds, sampleRate: bare.rate, note }
-      return { url: uriOf(wav, 'audio/wav'), seconds, note }
+    async speak({ text, voice: wanted, format, speed }, { signal }) {
+      const known = VOICES.some(({ id }) => id === wanted) ? wanted : 'slt'
+      return await make({ kind: 'speech', text: readable(text), voice: known, speed, format }, SPOKEN_NOTE, signal)
     },
-
-    sound: async ({ text, seconds }, { signal }) =>
-      madeOf(await make({ kind: 'sound', text: text.slice(0, READ), seconds }, signal)),
-
+    async sound({ text, seconds = USUAL_SOUND_S }, { signal }) {
+      return await make({ kind: 'sound', text: text.slice(0, READ), seconds }, noteOf('sound'), signal)
+    },
     async compose({ prompt, seconds = USUAL_TUNE_S }, { signal }) {
-      return madeOf(
-        await make({ kind: 'music', text: prompt.slice(0, READ), seconds: Math.min(seconds, MAX_TUNE_S) }, signal),
-      )
+      const order = { kind: 'music', text: prompt.slice(0, READ), seconds: Math.min(seconds, MAX_TUNE_S) } as const
+      return await make(order, noteOf('music'), signal)
     },
-
     async voices({ signal }) {
       signal.throwIfAborted()
       return VOICES
     },
-
-    /** Ends what is made or waits. */
-    close() {
-      closed = true
-      for (const task of [...callContext.keys(), ...queue]) {
-        leave(task)
-        task.done({ error: 'the sketch vendor is closed' })
-      }
-    },
+    close: threads.close,
   }
 }
 
-/** Only this much of a prompt is handed on. */
-const READ = 2_000
-
-const uriOf = (bytes: Uint8Array, type: string): string =>
-  `data:${type};base64,${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64')}`
-const madeOf = ({ wav, seconds, note }: Exclude<AudioAnswer, { error: string }>): MadeAudio => ({
-  url: uriOf(wav, 'audio/wav'),
-  seconds,
-  note,
-})
-
 /** Letters that do not come apart into one of English and an accent. */
-const LETTERS: Readonly<Record<string, string>> = {
-  ß: 'ss',
-  æ: 'ae',
-  Æ: 'Ae',
-  œ: 'oe',
-  Œ: 'Oe',
-  ø: 'o',
-  Ø: 'O',
-  ł: 'l',
-  Ł: 'L',
-  đ: 'd',
-  Đ: 'D',
-  ð: 'th',
-  Ð: 'Th',
-  þ: 'th',
-  Þ: 'Th',
-  ı: 'i',
-}
+const LETTERS: Readonly<Record<string, string>> = Object.fromEntries(
+  'ß ss æ ae Æ Ae œ oe Œ Oe ø o Ø O ł l Ł L đ d Đ D ð th Ð Th þ th Þ Th ı i'
+    .split(' ')
+    .flatMap((each, at, all) => (at % 2 ? [] : [[each, all[at + 1] ?? '']])),
+)
 
-/** In the letters of English, which is all that it reads. Throws INVALID_BODY where nothing is left to say, or a letter would be left out: it is paid for. */
+/** In the letters of English, which is all that it reads. Throws INVALID_BODY where a letter would be left out, or nothing is left: it is paid for. */
 function readable(text: string): string {
   const known = text.normalize('NFKD').replace(/[ßæÆœŒøØłŁđĐðÐþÞı]/g, (letter) => LETTERS[letter] ?? '')
   if (/(?![A-Za-z0-9])[\p{L}\p{N}]/u.test(known))
-    throw badField('input', 'holds letters that the embedded synthesizer cannot say: it reads English only')
-  const plain = known
+    throw badField('input', 'holds letters that the demo cannot say: it reads English only')
+  const marks = known
     .replace(/[\u2018\u2019\u02bc]/g, "'")
     .replace(/[\u201c\u201d]/g, '"')
     .replace(/[\u2010-\u2015]/g, '-')
+  const plain = marks
     .replace(/[^\x20-\x7e\s]/g, '')
     .replace(/\s+/g, ' ')
     .trim()
   if (/[A-Za-z0-9]/.test(plain)) return plain
-  throw badField('input', 'holds nothing that the embedded synthesizer can say: it reads English only')
+  throw badField('input', 'holds nothing that the demo can say: it reads English only')
 }

@@ -6,24 +6,16 @@ import type { PortraitVendor } from '../../../core/mod.ts'
 const LINK_SECONDS = 120
 
 const PAGE = `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>No liveness check on devnet</title>
-<style>body{font:1.1rem/1.5 system-ui,sans-serif;max-width:32rem;margin:3rem auto;padding:0 1rem}</style>
-</head>
-<body>
+<html lang="en"><meta charset="utf-8"><title>No liveness check on devnet</title>
 <h1>No liveness check is done on devnet</h1>
 <p>On a gateway with a vendor, this link opens a check of about one minute that a living person is in front of the camera.
-This gateway is embedded: it looks at no camera and at no face, and counts every check as passed at once.</p>
+This gateway looks at no camera and at no face, and counts every check as passed at once.</p>
 <p>You can close this page, and finish with <code>POST /api/v1/realface/enroll</code>.</p>
-</body>
 </html>
 `
 
 /** The same picture has the same asset id, and a token the same group, in any process. `random` makes tokens. */
-export function localPortraits({ random }: { random(bytes: number): Uint8Array }): PortraitVendor {
+export function demoCharacters({ random }: { random(bytes: number): Uint8Array }): PortraitVendor {
   return {
     page: PAGE,
     async enroll({ image }, { signal }) {

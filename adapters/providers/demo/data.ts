@@ -30,7 +30,7 @@ const QUESTIONS = [
   'Will the sample fox reach the river?',
 ] as const
 
-export const samplePrediction = ({ clock }: { clock: Pick<Clock, 'now'> }): DataVendor => sampled(clock, predicted)
+export const demoPrediction = ({ clock }: { clock: Pick<Clock, 'now'> }): DataVendor => sampled(clock, predicted)
 
 function predicted({ path, body }: PassthroughRequest, time: number): unknown {
   const [venue = '', word = '', ...rest] = path.split('/')
@@ -90,7 +90,7 @@ const PRICES: Readonly<Record<string, { readonly price: number; readonly symbol:
 }
 const LABEL = { sample: true, note: NOTE } as const
 
-export const sampleDefi = ({ clock }: { clock: Pick<Clock, 'now'> }): DataVendor => sampled(clock, locked)
+export const demoDefi = ({ clock }: { clock: Pick<Clock, 'now'> }): DataVendor => sampled(clock, locked)
 
 function locked({ path }: PassthroughRequest, time: number): unknown {
   const [what = '', name = ''] = path.split('/')

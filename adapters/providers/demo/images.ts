@@ -1,196 +1,63 @@
-/** The embedded image vendor: a procedural illustrator that says so in every picture. */
-import { availableParallelism } from 'node:os'
-import { Worker } from 'node:worker_threads'
-import type { ImageJob, ImageVendor } from '../../../core/mod.ts'
-import { COMPILED } from './sketch/apart.ts'
-import type { Edit } from './sketch/edit.ts'
-import { refused } from './sketch/fit.ts'
-import { EDIT_LABEL } from './sketch/png.ts'
-import type { Sketch } from './sketch/scene.ts'
-import { sourcesOf, type Sources } from './sketch/sources.ts'
-import type { Answer } from './sketch/worker.ts'
-
-/** `waiting` is how many pictures may queue; `program` replaces what the threads run, for tests. */
-export type SketchOptions = { readonly threads?: number; readonly waiting?: number; readonly program?: URL }
-
-const PROGRAM = COMPILED ? './adapters/providers/demo/sketch/worker.ts' : new URL('./sketch/worker.ts', import.meta.url)
+/** The demo image vendor: pictures drawn from a prompt's hash, edits that tint, and both say so. */
+import type { ImageEdit, ImageJob, ImageVendor } from '../../../core/mod.ts'
+import { sourceOf } from '../lib/fitting.ts'
+import { type EditOrder, labelOf, type PictureOrder } from './drawing.ts'
+import { type ThreadOptions, workshop } from './threads.ts'
 
 const LARGEST_SIDE = 4096
 const MAX_IMAGES = 16
-/** Pixels in the making at one time; each takes about ten bytes of memory to draw, and fifty to edit. */
-const PIXELS_AT_ONCE = LARGEST_SIDE * LARGEST_SIDE
-/** A thread keeps the memory of its largest picture, so after more pixels than this it is let go. */
-const PIXELS_TO_KEEP = 2048 * 2048
-/** Bytes of sources that are kept for edits which wait or run. */
-const BYTES_HELD = 256 * 1024 * 1024
+/** Only this much of a prompt is read; its hash is of all of it. */
+const READ = 2_000
 
-type Task = { sketch: Sketch | Edit; done(url: string): void; failed(cause: unknown): void }
-type Painter = { worker: Worker; task: Task | undefined; pixels: number; leaving: boolean }
+/** The same job makes the same pictures, each of exactly the asked size. Every picture, edit and file says that no model made it. */
+export function demoImages(options: ThreadOptions = {}): ImageVendor & { close(): void } {
+  const threads = workshop({ waiting: 256, ...options })
 
-/**
- * Draws what the words of a prompt name, or edits what it is given: the same picture for the same job, on at most two threads that start
- * with the first one.
- * Idle threads do not keep the process alive. An abort stops the picture itself; a thread that dies fails its picture and is replaced.
- */
-export function sketchVendor(options: SketchOptions = {}): ImageVendor & { close(): Promise<void> } {
-  const threads = options.threads ?? Math.min(2, availableParallelism())
-  const waiting = options.waiting ?? 256
-  const painters = new Set<Painter>()
-  const queue: Task[] = []
-  let closed = false
-  let held = 0
-
-  const hire = (): Painter => {
-    const painter: Painter = {
-      worker: new Worker(options.program ?? PROGRAM),
-      task: undefined,
-      pixels: 0,
-      leaving: false,
-    }
-    let reason = 'no answer'
-    painter.worker.on('message', (answer: Answer) => deliver(painter, answer))
-    painter.worker.on('error', (cause: Error) => {
-      reason = cause.message
-    })
-    painter.worker.on('exit', () => bury(painter, reason))
-    painters.add(painter)
-    return painter
-  }
-
-  /** Gives the oldest task to a free thread, as long as there is one and the pixels in the making stay within bounds. */
-  const assign = () => {
-    const [task] = queue
-    if (closed || !task) return
-    const pixels = pixelsOf(task.sketch)
-    const busy = [...painters].reduce((sum, painter) => sum + painter.pixels, 0)
-    if (busy > 0 && busy + pixels > PIXELS_AT_ONCE) return
-    const idle = [...painters].find((painter) => !painter.task && !painter.leaving)
-    if (!idle && painters.size >= threads) return
-    const painter = idle ?? hire()
-    queue.shift()
-    Object.assign(painter, { task, pixels })
-    painter.worker.ref()
-    painter.worker.postMessage(task.sketch)
-    assign()
-  }
-
-  const deliver = (painter: Painter, answer: Answer) => {
-    const { task, pixels } = painter
-    if (!task || painter.leaving) return
-    painter.task = undefined
-    conclude(task, answer)
-    if (pixels > PIXELS_TO_KEEP) return void dismiss(painter)
-    painter.pixels = 0
-    painter.worker.unref()
-    assign()
-  }
-
-  /** Ends a thread; it counts until it is really gone, for until then its memory does. */
-  const dismiss = (painter: Painter) => {
-    painter.leaving = true
-    return painter.worker.terminate()
-  }
-
-  const conclude = (task: Task, answer: Answer) => {
-    if ('url' in answer) return task.done(answer.url)
-    task.failed('refused' in answer ? refused(answer.refused) : new Error(`sketch could not draw: ${answer.error}`))
-  }
-
-  const bury = (painter: Painter, reason: string) => {
-    painters.delete(painter)
-    painter.task?.failed(new Error(`the sketch thread died: ${reason}`))
-    assign()
-  }
-
-  const abandon = (task: Task) => {
-    const at = queue.indexOf(task)
-    if (at >= 0) queue.splice(at, 1)
-    const painter = [...painters].find((candidate) => candidate.task === task)
-    if (painter) void dismiss(painter)
-  }
-
-  const draw = (sketch: Sketch | Edit, signal: AbortSignal) =>
-    new Promise<string>((resolve, reject) => {
-      const stop = () => {
-        reject(signal.reason)
-        abandon(task)
-      }
-      const over = () => signal.removeEventListener('abort', stop)
-      const task: Task = {
-        sketch,
-        done: (url) => {
-          over()
-          resolve(url)
-        },
-        failed: (cause) => {
-          over()
-          reject(cause)
-        },
-      }
-      signal.addEventListener('abort', stop, { once: true })
-      queue.push(task)
-      assign()
-    })
-
-  /** Draws the variants of a job, all or none. */
-  const drawAll = async (job: ImageJob, { signal }: { signal: AbortSignal }, sources?: Sources) => {
+  async function all(job: ImageJob, more: Pick<EditOrder, 'images' | 'mask'> | undefined, signal: AbortSignal) {
+    const { width, height, n } = job
     signal.throwIfAborted()
-    if (closed) throw new Error('the sketch vendor is closed')
     check(job)
-    if (queue.length + job.n > waiting) throw new Error('too many sketches are waiting')
-    const { prompt, width, height } = job
-    return await Promise.all(
-      Array.from({ length: job.n }, (_, variant) => draw({ prompt, width, height, variant, ...sources }, signal)),
+    threads.admit(n)
+    const sources = more?.images.reduce((sum, source) => sum + source.width * source.height, 0) ?? 0
+    const weight = width * height * (more ? 40 : 12) + 8 * sources
+    const prompt = job.prompt.length > READ ? `${job.prompt.slice(0, READ)} ${Bun.hash(job.prompt)}` : job.prompt
+    const made = await Promise.all(
+      Array.from({ length: n }, (_, variant) => {
+        const order = { prompt, width, height, variant }
+        return threads.run(
+          more ? { kind: 'edit', ...order, ...more } : ({ kind: 'picture', ...order } satisfies PictureOrder),
+          { signal, weight },
+        )
+      }),
     )
+    return made.map(({ url = '' }) => url)
   }
 
   return {
-    async generate(job, at) {
-      return (await drawAll(job, at)).map((url) => ({ url }))
+    async generate(job, { signal }) {
+      return (await all(job, undefined, signal)).map((url) => ({ url }))
     },
-
-    async edit(job, at) {
-      at.signal.throwIfAborted()
-      const sources = sourcesOf(job)
-      const bytes = [...sources.images, ...(sources.mask ? [sources.mask] : [])].reduce(
-        (sum, source) => sum + source.bytes.length,
-        0,
-      )
-      if (held > 0 && held + bytes > BYTES_HELD) throw new Error('too many sketches are waiting')
-      held += bytes
-      try {
-        const urls = await drawAll(job, at, sources)
-        return urls.map((url) => ({ url, revisedPrompt: `${EDIT_LABEL}: ${clipped(job.prompt)}` }))
-      } finally {
-        held -= bytes
-      }
+    async edit(job, { signal }) {
+      const revisedPrompt = `${labelOf('edit')}: ${Array.from(job.prompt.slice(0, 400)).slice(0, 200).join('')}`
+      return (await all(job, sourcesOf(job), signal)).map((url) => ({ url, revisedPrompt }))
     },
-
-    async close() {
-      closed = true
-      const tasks = [...queue.splice(0), ...[...painters].flatMap((painter) => painter.task ?? [])]
-      for (const task of tasks) task.failed(new Error('the sketch vendor is closed'))
-      await Promise.all([...painters].map(dismiss))
-    },
+    close: threads.close,
   }
+}
+
+/** Throws INVALID_IMAGE with what is accepted, naming the image that is not. */
+function sourcesOf({ images, mask }: ImageEdit): Pick<EditOrder, 'images' | 'mask'> {
+  const named = (index: number) => (images.length > 1 ? `Image ${index + 1}` : 'The image')
+  if (images.length < 1 || images.length > MAX_IMAGES)
+    throw new Error(`the demo edits 1 to ${MAX_IMAGES} images, not ${images.length}`)
+  const sources = images.map((uri, index) => sourceOf(uri, named(index)))
+  return { images: sources, ...(mask !== undefined && { mask: sourceOf(mask, 'The mask', ['PNG']) }) }
 }
 
 function check({ width, height, n }: ImageJob): void {
   const fits = (side: number) => Number.isInteger(side) && side >= 64 && side <= LARGEST_SIDE
   if (!fits(width) || !fits(height))
-    throw new Error(`sketch draws 64 to ${LARGEST_SIDE} pixels a side, not ${width}x${height}`)
+    throw new Error(`the demo draws 64 to ${LARGEST_SIDE} pixels a side, not ${width}x${height}`)
   if (!Number.isInteger(n) || n < 1 || n > MAX_IMAGES)
-    throw new Error(`sketch draws 1 to ${MAX_IMAGES} images at a time, not ${n}`)
-}
-
-/** What a task weighs: an edit has several layers, and holds its largest source, which is decoded elsewhere and soon let go. */
-function pixelsOf(task: Sketch | Edit): number {
-  const pixels = task.width * task.height
-  if (!('images' in task)) return pixels
-  return 2 * pixels + Math.max(...task.images.map(({ width, height }) => width * height)) / 4
-}
-
-/** At most 200 characters, none of them cut in half. */
-function clipped(prompt: string): string {
-  return Array.from(prompt.slice(0, 400)).slice(0, 200).join('')
+    throw new Error(`the demo draws 1 to ${MAX_IMAGES} images, not ${n}`)
 }

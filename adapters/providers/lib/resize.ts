@@ -1,7 +1,6 @@
 /** Seed pictures brought to the size of the clip that they begin. Needs Bun. */
-import { fitted } from '../demo/sketch/fit.ts'
-import { encodePng } from '../demo/sketch/png.ts'
-import { sourcesOf } from '../demo/sketch/sources.ts'
+import { fitted, sourceOf } from './fitting.ts'
+import { encodePng } from './png.ts'
 import type { Resize } from './video_provider.ts'
 
 /**
@@ -12,9 +11,7 @@ export function pictureResizer(): Resize {
   // One at a time: the largest picture takes hundreds of megabytes while it is decoded.
   let last: Promise<unknown> = Promise.resolve()
   return async (dataUri, size) => {
-    const { images } = sourcesOf({ model: '', prompt: '', n: 1, ...size, images: [dataUri] })
-    const [source] = images
-    if (!source) throw new RangeError('there is no picture to resize')
+    const source = sourceOf(dataUri, 'The image')
     const work = last.then(async () => ({ bytes: await encodePng(await fitted(source, size)), type: 'image/png' }))
     last = work.catch(() => {})
     return await work

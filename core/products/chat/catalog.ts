@@ -570,10 +570,10 @@ const flatPriced: readonly ChatRow[] = [
 ]
 
 /** Served without any key. It is no model, and says so wherever it is shown (decision 22). */
-const echoModel = {
+const echo = {
   maker: 'farebox',
   vendor: 'embedded',
-  upstream: 'parrot',
+  upstream: 'echo',
   aliases: [],
   contextWindow: 32_768,
   maxOutput: 8_192,
@@ -582,20 +582,20 @@ const echoModel = {
 } as const
 
 const embedded: readonly ChatRow[] = [
-  sold('farebox/parrot', 'farebox/parrot', {
-    ...echoModel,
+  sold('farebox/echo', 'farebox/echo', {
+    ...echo,
     ...released(2026, 11, 20),
     billing: paid('0.5', '1.5'),
     surfaces: ['responses', 'generate_content'],
-    name: 'Parrot (a small text program, no model)',
+    name: 'Echo (a small text program, no model)',
     description:
       'A small deterministic program that answers with text made from what it was sent. It is no model; it is here so that paying and streaming can be tried without a key.',
   }),
-  sold('farebox/parrot-free', 'farebox/parrot-free', {
-    ...echoModel,
+  sold('farebox/echo-free', 'farebox/echo-free', {
+    ...echo,
     ...released(2026, 11, 20),
     billing: FREE,
-    name: 'Parrot Free (a small text program, no model)',
+    name: 'Echo Free (a small text program, no model)',
     description:
       'The same small deterministic text program, free of charge. It is no model; nothing is routed to it that did not ask for it.',
   }),

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { isPrivate } from '../../../adapters/http/private_addresses.ts'
 import { mediaFetcher } from '../../../adapters/http/fetch.ts'
 import { scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
-import { sketchVendor } from '../../../adapters/providers/demo/images.ts'
+import { demoImages } from '../../../adapters/providers/demo/images.ts'
 import { brokenImageVendors, greys, greyVendor } from '../../conformance/broken_vendors.ts'
 import { runBroken, runLaws } from '../../conformance/law.ts'
 import { imageVendorLaws } from '../../conformance/vendors.ts'
@@ -14,9 +14,9 @@ const fixed =
 runLaws('grey vendor', imageVendorLaws, fixed(greyVendor()))
 runLaws('scripted vendor', imageVendorLaws, fixed(scriptedVendor(async (job) => greys(job))))
 
-const sketch = sketchVendor()
-afterAll(() => sketch.close())
-runLaws('sketch vendor', imageVendorLaws, fixed(sketch))
+const demo = demoImages()
+afterAll(() => demo.close())
+runLaws('demo images', imageVendorLaws, fixed(demo))
 
 runBroken('vendors', imageVendorLaws, brokenImageVendors)
 

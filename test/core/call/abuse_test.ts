@@ -1,6 +1,6 @@
 /** What strangers tried to have for nothing, and what a buyer must not pay for. */
 import { describe, expect, test } from 'bun:test'
-import { corpusSearch } from '../../../adapters/providers/demo/search.ts'
+import { demoSearch } from '../../../adapters/providers/demo/search.ts'
 import {
   chatPieces,
   chunk,
@@ -102,7 +102,7 @@ test.each(['hangs up on', 'signs too short an authorization for'] as const)(
   'a wallet that %s five searches gets no sixth, until it collects one',
   async (trick) => {
     let ready = door()
-    const bundled = corpusSearch()
+    const bundled = demoSearch()
     const slow: SearchVendor = { search: async (job, at) => (await ready.passed, await bundled.search(job, at)) }
     const { buyer, chain, clock, idle } = kit({ ports: { vendors: { search: slow } } })
     const alice = buyer()

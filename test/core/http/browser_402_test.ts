@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { sampleMarket } from '../../../adapters/providers/demo/market.ts'
+import { demoMarket } from '../../../adapters/providers/demo/market.ts'
 import { isBrowser, type Page, paymentPage } from '../../../core/http/browser_402.ts'
 import { encodePayment, FOX, GENERATIONS, kit, ORIGIN, readyJob } from '../../kit.ts'
 
@@ -50,7 +50,7 @@ describe('a browser on a paid route', () => {
   })
 
   test('on a feed that is read by GET sees a GET, and its example', async () => {
-    const { shop: feeds } = kit({ ports: { vendors: { market: sampleMarket({ clock: { now: () => 0 } }) } } })
+    const { shop: feeds } = kit({ ports: { vendors: { market: demoMarket({ clock: { now: () => 0 } }) } } })
     const html = async (path: string) =>
       await (await feeds.fetch(new Request(ORIGIN + path, { headers: BROWSER }))).text()
     const [price, history] = [await html('/api/v1/usstock/price/TSLA'), await html('/api/v1/stocks/hk/history/0700-HK')]

@@ -229,7 +229,7 @@ test('buy music prints the same of a track, and saves it', async () => {
   })
   expect({ code, err }).toEqual({ code: 0, err: '' })
   expect(out).toMatch(
-    /^quote     0\.158500 USDC[^]*\npaid      settled on base-sepolia, transaction 0x\w+\nbalance [^]*\nmusic     calm\.wav, \d(\.\d)? s\nnote      Procedural music by Farebox - not a model/,
+    /^quote     0\.158500 USDC[^]*\npaid      settled on base-sepolia, transaction 0x\w+\nbalance [^]*\nmusic     calm\.wav, \d(\.\d)? s\nnote      Demo music by Farebox - not a model/,
   )
   expect(readFileSync(join(scratch, 'calm.wav')).toString('latin1', 8, 12)).toBe('WAVE')
 }, 20_000)
@@ -272,7 +272,7 @@ test('buy chat prints the quote, the answer as it came, its usage, the transacti
   expect(out.split('\n')).toEqual([
     `quote     0.002236 USDC on eip155:84532, to ${payer.payTo}`,
     `wallet    ${payer.account.address}, ${usd(before)} USDC`,
-    'model     farebox/parrot',
+    'model     farebox/echo',
     '',
     expect.stringContaining('Why is the sky blue?'),
     '',
@@ -285,7 +285,7 @@ test('buy chat prints the quote, the answer as it came, its usage, the transacti
 })
 
 test('buy chat takes the longest answer, which the quote grows with', async () => {
-  const { code, out } = await buy(['chat', 'Sing', '--max-tokens', '20', '--model', 'farebox/parrot'], {
+  const { code, out } = await buy(['chat', 'Sing', '--max-tokens', '20', '--model', 'farebox/echo'], {
     FAREBOX_URL: running.url,
   })
   expect(code).toBe(0)

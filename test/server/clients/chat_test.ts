@@ -10,8 +10,8 @@ import { type Running, start } from '../../../server/main.ts'
 import { door } from '../../kit.ts'
 import { type Till, tillAt } from './chat_kit.ts'
 
-const ECHO_MODEL = 'farebox/parrot'
-const FREE = 'farebox/parrot-free'
+const ECHO = 'farebox/echo'
+const FREE = 'farebox/echo-free'
 const ASKED = 'Please look at the weather in Bern: call get_weather.'
 const FOUND = '{"sky":"fog over the Aare"}'
 const CITY = {
@@ -89,12 +89,12 @@ describe('openai', () => {
 
   test('chats, reads its usage, and finds the receipt beside the answer', async () => {
     const { answer, sales } = await till.bought(() =>
-      client().chat.completions.create({ model: ECHO_MODEL, messages }).withResponse(),
+      client().chat.completions.create({ model: ECHO, messages }).withResponse(),
     )
     const { data, response } = answer
     expect(data).toMatchObject({
       object: 'chat.completion',
-      model: ECHO_MODEL,
+      model: ECHO,
       choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant' } }],
     })
     expect(data.choices[0]?.message.content).toContain('You said: "Hello there, gateway".')
@@ -106,20 +106,20 @@ describe('openai', () => {
 
   test('streams', async () => {
     const { answer: chunks } = await till.bought(async () =>
-      gathered(await client().chat.completions.create({ model: ECHO_MODEL, messages, stream: true })),
+      gathered(await client().chat.completions.create({ model: ECHO, messages, stream: true })),
     )
     expect(chunks.length).toBeGreaterThan(10)
     expect(chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('')).toContain(
       'You said: "Hello there, gateway".',
     )
     expect(chunks.at(-1)?.usage?.total_tokens).toBeGreaterThan(10)
-    expect(new Set(chunks.map(({ model }) => model))).toEqual(new Set([ECHO_MODEL]))
+    expect(new Set(chunks.map(({ model }) => model))).toEqual(new Set([ECHO]))
   })
 
   test('gathers a stream to the answer that comes whole', async () => {
-    const { answer: whole } = await till.bought(() => client().chat.completions.create({ model: ECHO_MODEL, messages }))
+    const { answer: whole } = await till.bought(() => client().chat.completions.create({ model: ECHO, messages }))
     const { answer: streamed } = await till.bought(async () => {
-      const run = client().chat.completions.stream({ model: ECHO_MODEL, messages })
+      const run = client().chat.completions.stream({ model: ECHO, messages })
       return { final: await run.finalChatCompletion(), usage: await run.totalUsage() }
     })
     expect(streamed.final.choices[0]?.message.content).toBe(whole.choices[0]!.message.content)
@@ -129,7 +129,7 @@ describe('openai', () => {
   test('calls a tool, whole and streamed, and gets an answer for its result', async () => {
     const asked = [{ role: 'user' as const, content: ASKED }]
     const { answer: first } = await till.bought(() =>
-      client().chat.completions.create({ model: ECHO_MODEL, messages: asked, tools }),
+      client().chat.completions.create({ model: ECHO, messages: asked, tools }),
     )
     const { message, finish_reason } = first.choices[0]!
     const [call] = message.tool_calls ?? []
@@ -140,12 +140,12 @@ describe('openai', () => {
       ['city', 'days'],
     ])
     const { answer: streamed } = await till.bought(() =>
-      client().chat.completions.stream({ model: ECHO_MODEL, messages: asked, tools }).finalChatCompletion(),
+      client().chat.completions.stream({ model: ECHO, messages: asked, tools }).finalChatCompletion(),
     )
     expect(streamed.choices[0]?.message.tool_calls).toMatchObject([{ type: 'function', function: call.function }])
     const { answer: last } = await till.bought(() =>
       client().chat.completions.create({
-        model: ECHO_MODEL,
+        model: ECHO,
         messages: [...asked, message, { role: 'tool', tool_call_id: call.id, content: FOUND }],
         tools,
       }),
@@ -167,7 +167,7 @@ describe('openai', () => {
     }
     const { answer, sales } = await till.bought(() =>
       client()
-        .chat.completions.runTools({ model: ECHO_MODEL, messages: [{ role: 'user', content: ASKED }], tools: [tool] })
+        .chat.completions.runTools({ model: ECHO, messages: [{ role: 'user', content: ASKED }], tools: [tool] })
         .finalContent(),
     )
     expect(answer).toContain('fog over the Aare')
@@ -179,7 +179,7 @@ describe('openai', () => {
     const response_format = { type: 'json_schema' as const, json_schema: { name: 'trip', strict: true, schema: CITY } }
     const { answer } = await till.bought(() =>
       client().chat.completions.parse({
-        model: ECHO_MODEL,
+        model: ECHO,
         messages: [{ role: 'user', content: 'Three days: 3' }],
         response_format,
       }),
@@ -188,12 +188,12 @@ describe('openai', () => {
   })
 
   test('asks the responses API, whole and streamed', async () => {
-    const asked = { model: ECHO_MODEL, instructions: 'Be brief.', input: 'Hello there, gateway' }
+    const asked = { model: ECHO, instructions: 'Be brief.', input: 'Hello there, gateway' }
     const { answer } = await till.bought(() => client().responses.create(asked).withResponse())
     expect(answer.data).toMatchObject({
       object: 'response',
       status: 'completed',
-      model: ECHO_MODEL,
+      model: ECHO,
       instructions: 'Be brief.',
     })
     expect(answer.data.output_text).toContain('You said: "Hello there, gateway".')
@@ -218,18 +218,18 @@ describe('openai', () => {
     const functions = [{ type: 'function' as const, name: 'get_weather', parameters: CITY, strict: true }]
     const input: OpenAI.Responses.ResponseInputItem[] = [{ role: 'user', content: ASKED }]
     const { answer: first } = await till.bought(() =>
-      client().responses.create({ model: ECHO_MODEL, input, tools: functions }),
+      client().responses.create({ model: ECHO, input, tools: functions }),
     )
     const call = first.output.find(({ type }) => type === 'function_call')
     if (call?.type !== 'function_call') throw new Error('no function was called')
     const result = { type: 'function_call_output' as const, call_id: call.call_id, output: FOUND }
     const { answer: last } = await till.bought(() =>
-      client().responses.create({ model: ECHO_MODEL, input: [...input, call, result], tools: functions }),
+      client().responses.create({ model: ECHO, input: [...input, call, result], tools: functions }),
     )
     expect(last.output_text).toContain('fog over the Aare')
     const { answer: made } = await till.bought(() =>
       client().responses.parse({
-        model: ECHO_MODEL,
+        model: ECHO,
         input: 'Three days: 3',
         text: { format: { type: 'json_schema', name: 'trip', schema: CITY, strict: true } },
       }),
@@ -239,11 +239,7 @@ describe('openai', () => {
 
   test('orders an answer in the background, retrieves it whole and as events, and pays once', async () => {
     const before = await till.block()
-    const queued = await client().responses.create({
-      model: ECHO_MODEL,
-      input: 'Hello there, gateway',
-      background: true,
-    })
+    const queued = await client().responses.create({ model: ECHO, input: 'Hello there, gateway', background: true })
     expect(queued).toMatchObject({ status: 'queued', background: true, output: [] })
     expect(await running.wired.drain(10_000)).toBe(0)
     const { data, response } = await client(false).responses.retrieve(queued.id).withResponse()
@@ -275,9 +271,9 @@ describe('openai', () => {
     expect(await till.transfersSince(before)).toEqual([])
   })
 
-  test('lists the models, with the parrot among them', async () => {
+  test('lists the models, with the echo model among them', async () => {
     const listed = await gathered(client(false).models.list())
-    expect(listed.find(({ id }) => id === ECHO_MODEL)).toMatchObject({
+    expect(listed.find(({ id }) => id === ECHO)).toMatchObject({
       object: 'model',
       owned_by: 'farebox',
       created: expect.any(Number),
@@ -310,7 +306,7 @@ describe('openai', () => {
       message: expect.stringContaining('Unknown model: nobody/nothing'),
     })
     const unpaid = await client(false)
-      .chat.completions.create({ model: ECHO_MODEL, messages })
+      .chat.completions.create({ model: ECHO, messages })
       .catch((error: unknown) => error)
     expect(unpaid).toMatchObject({ status: 402 })
   })
@@ -327,13 +323,13 @@ describe('@anthropic-ai/sdk', () => {
   test('converses, reads its usage, and finds the receipt beside the answer', async () => {
     const { answer, sales } = await till.bought(() =>
       client()
-        .messages.create({ model: ECHO_MODEL, system: 'Be brief.', ...asked })
+        .messages.create({ model: ECHO, system: 'Be brief.', ...asked })
         .withResponse(),
     )
     expect(answer.data).toMatchObject({
       type: 'message',
       role: 'assistant',
-      model: ECHO_MODEL,
+      model: ECHO,
       stop_reason: 'end_turn',
       id: expect.stringMatching(/^msg_/),
     })
@@ -345,7 +341,7 @@ describe('@anthropic-ai/sdk', () => {
 
   test('streams, by events and to the final message', async () => {
     const { answer: events } = await till.bought(async () =>
-      gathered(await client().messages.create({ model: ECHO_MODEL, ...asked, stream: true })),
+      gathered(await client().messages.create({ model: ECHO, ...asked, stream: true })),
     )
     expect(events.map(({ type }) => type).filter((type, index, all) => type !== all[index - 1])).toEqual([
       'message_start',
@@ -357,10 +353,10 @@ describe('@anthropic-ai/sdk', () => {
     ])
     const { answer: final } = await till.bought(() =>
       client()
-        .messages.stream({ model: ECHO_MODEL, ...asked })
+        .messages.stream({ model: ECHO, ...asked })
         .finalMessage(),
     )
-    expect(final).toMatchObject({ model: ECHO_MODEL, stop_reason: 'end_turn' })
+    expect(final).toMatchObject({ model: ECHO, stop_reason: 'end_turn' })
     expect(textOf(final)).toContain('You said: "Hello there, gateway".')
     expect(final.usage.output_tokens).toBeGreaterThan(5)
     expect(final.usage.input_tokens).toBeGreaterThan(5)
@@ -369,14 +365,14 @@ describe('@anthropic-ai/sdk', () => {
   test('uses a tool, whole and streamed, and gets an answer for its result', async () => {
     const question = { role: 'user' as const, content: ASKED }
     const { answer: first } = await till.bought(() =>
-      client().messages.create({ model: ECHO_MODEL, ...asked, messages: [question], tools }),
+      client().messages.create({ model: ECHO, ...asked, messages: [question], tools }),
     )
     const use = first.content.find((block) => block.type === 'tool_use')
     if (!use) throw new Error('no tool was used')
     expect([first.stop_reason, use.name, use.input]).toEqual(['tool_use', 'get_weather', { city: ASKED, days: 1 }])
     const { answer: streamed } = await till.bought(() =>
       client()
-        .messages.stream({ model: ECHO_MODEL, ...asked, messages: [question], tools })
+        .messages.stream({ model: ECHO, ...asked, messages: [question], tools })
         .finalMessage(),
     )
     expect(streamed.content).toMatchObject([{ type: 'tool_use', name: 'get_weather', input: use.input as object }])
@@ -386,7 +382,7 @@ describe('@anthropic-ai/sdk', () => {
     }
     const { answer: last } = await till.bought(() =>
       client().messages.create({
-        model: ECHO_MODEL,
+        model: ECHO,
         ...asked,
         messages: [question, { role: 'assistant', content: first.content }, result],
         tools,
@@ -399,7 +395,7 @@ describe('@anthropic-ai/sdk', () => {
     const output_config = { format: { type: 'json_schema' as const, schema: CITY } }
     const { answer } = await till.bought(() =>
       client().messages.create({
-        model: ECHO_MODEL,
+        model: ECHO,
         ...asked,
         messages: [{ role: 'user', content: 'Three days: 3' }],
         output_config,
@@ -429,7 +425,7 @@ describe('@anthropic-ai/sdk', () => {
       },
     })
     const unpaid = await client(false)
-      .messages.create({ model: ECHO_MODEL, ...asked })
+      .messages.create({ model: ECHO, ...asked })
       .catch((error: unknown) => error)
     expect(unpaid).toMatchObject({ status: 402, error: { type: 'error', error: { type: 'payment_required' } } })
   })
@@ -438,7 +434,7 @@ describe('@anthropic-ai/sdk', () => {
 describe('@google/genai', () => {
   const client = (pays = true) =>
     new GoogleGenAI({ apiKey: 'any', httpOptions: { baseUrl: `${running.url}/api`, ...(pays && { fetch: till.pay }) } })
-  const asked = { model: ECHO_MODEL, contents: 'Hello there, gateway' }
+  const asked = { model: ECHO, contents: 'Hello there, gateway' }
   const declaration: FunctionDeclaration = {
     name: 'get_weather',
     description: 'Looks outside.',
@@ -455,7 +451,7 @@ describe('@google/genai', () => {
       client().models.generateContent({ ...asked, config: { systemInstruction: 'Be brief.' } }),
     )
     expect(answer.text).toContain('You said: "Hello there, gateway".')
-    expect([answer.modelVersion, answer.candidates?.[0]?.finishReason as string]).toEqual([ECHO_MODEL, 'STOP'])
+    expect([answer.modelVersion, answer.candidates?.[0]?.finishReason as string]).toEqual([ECHO, 'STOP'])
     const { promptTokenCount = 0, candidatesTokenCount = 0, totalTokenCount } = answer.usageMetadata ?? {}
     expect(totalTokenCount).toBe(promptTokenCount + candidatesTokenCount)
     expect(candidatesTokenCount).toBeGreaterThan(5)
@@ -475,14 +471,12 @@ describe('@google/genai', () => {
   test('calls a function, whole and streamed, and gets an answer for its result', async () => {
     const question = { role: 'user', parts: [{ text: ASKED }] }
     const { answer: first } = await till.bought(() =>
-      client().models.generateContent({ model: ECHO_MODEL, contents: [question], config: { tools } }),
+      client().models.generateContent({ model: ECHO, contents: [question], config: { tools } }),
     )
     const [call] = first.functionCalls ?? []
     expect(call).toMatchObject({ name: 'get_weather', args: { city: ASKED, days: 1 } })
     const { answer: chunks } = await till.bought(async () =>
-      gathered(
-        await client().models.generateContentStream({ model: ECHO_MODEL, contents: [question], config: { tools } }),
-      ),
+      gathered(await client().models.generateContentStream({ model: ECHO, contents: [question], config: { tools } })),
     )
     expect(chunks.flatMap(({ functionCalls }) => functionCalls ?? [])).toMatchObject([
       { name: 'get_weather', args: { city: ASKED, days: 1 } },
@@ -496,13 +490,13 @@ describe('@google/genai', () => {
       },
     ]
     const { answer: last } = await till.bought(() =>
-      client().models.generateContent({ model: ECHO_MODEL, contents: turns, config: { tools } }),
+      client().models.generateContent({ model: ECHO, contents: turns, config: { tools } }),
     )
     expect(last.text).toContain('fog over the Aare')
   })
 
   test('keeps a chat, each turn paid once', async () => {
-    const chat = client().chats.create({ model: ECHO_MODEL })
+    const chat = client().chats.create({ model: ECHO })
     const { answer, sales } = await till.bought(async () => [
       await chat.sendMessage({ message: 'One' }),
       ...(await gathered(await chat.sendMessageStream({ message: 'Two' }))),
@@ -516,7 +510,7 @@ describe('@google/genai', () => {
     for (const schema of [{ responseSchema: declaration.parameters! }, { responseJsonSchema: CITY }]) {
       const config = { responseMimeType: 'application/json', ...schema }
       const { answer } = await till.bought(() =>
-        client().models.generateContent({ model: ECHO_MODEL, contents: 'Three days: 3', config }),
+        client().models.generateContent({ model: ECHO, contents: 'Three days: 3', config }),
       )
       expect(JSON.parse(answer.text ?? '')).toEqual({ city: 'Three days: 3', days: 3 })
     }
@@ -535,9 +529,6 @@ describe('@google/genai', () => {
       status: 400,
       message: expect.stringContaining('Unknown model'),
     })
-    expect(await refusal(ECHO_MODEL)).toMatchObject({
-      status: 402,
-      message: expect.stringContaining('PAYMENT_REQUIRED'),
-    })
+    expect(await refusal(ECHO)).toMatchObject({ status: 402, message: expect.stringContaining('PAYMENT_REQUIRED') })
   })
 })

@@ -68,7 +68,7 @@ describe('defaults', () => {
       log_level = "silent"
       trusted_hosts = ["gpu.lan:7860"]
       [vendors.vendor-a]
-      protocol = "sketch"
+      protocol = "demo"
       [[images]]
       id = "vendor-a/image-1"
       hidden = true
@@ -92,7 +92,7 @@ describe('defaults', () => {
     expect(config.trustedHosts).toEqual(['gpu.lan:7860'])
     expect([...config.images.servings.keys()]).toEqual(['vendor-a/image-1', 'vendor-a/image-2'])
     expect(config.images.servings.get('vendor-a/image-2')).toMatchObject({
-      protocol: 'sketch',
+      protocol: 'demo',
       key: undefined,
       timeoutMs: 600_000,
     })
@@ -161,7 +161,7 @@ describe('mistakes', () => {
   test('an unknown setting is named, at every depth', () => {
     expect(mistakes('prot = 80')).toEqual(['prot: there is no such setting'])
     expect(mistakes(`${gateway}chain = 1`, env)).toEqual(['gateways.0.chain: there is no such setting'])
-    expect(mistakes('[vendors.vendor-a]\nprotocol = "sketch"\nmodel = "x"')).toEqual([
+    expect(mistakes('[vendors.vendor-a]\nprotocol = "demo"\nmodel = "x"')).toEqual([
       'vendors.vendor-a.model: there is no such setting',
     ])
   })
@@ -499,7 +499,7 @@ describe('vendors and rows', () => {
   test('a row can be served without any vendor table', () => {
     const local = image(
       'vendor-e/image-pro',
-      'protocol = "sketch"',
+      'protocol = "demo"',
       'slow = false',
       'edits = { max_images = 2, mask = true }',
     )

@@ -95,7 +95,7 @@ describe('a mistake is told by name, without a value', () => {
         'polymarket_bridge_url (POLYMARKET_BRIDGE_URL): has no meaning unless polymarket_funding (POLYMARKET_FUNDING) is bridge',
       ],
     ],
-    ['voice = "parrot"', {}, ['voice: must be one of bland, off, got "parrot"']],
+    ['voice = "echo"', {}, ['voice: must be one of bland, off, got "echo"']],
   ])('%s', (toml, env, expected) => {
     const { mistakes } = read(toml, env as Environment)
     expect([mistakes, mistakes.join('').includes('s3cret')]).toEqual([expected, false])

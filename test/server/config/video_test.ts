@@ -103,7 +103,7 @@ describe('vendors that film', () => {
       ['vendor-c', 'xai-videos'],
       ['vendor-e', 'seedance'],
       ['mine', 'reseller-videos'],
-      ['vendor-c', 'sketch'],
+      ['vendor-c', 'demo'],
     ])
       expect(mistakes(`[vendors.${name}]\nvideo = "${video}"`)).toEqual([])
   })
@@ -174,7 +174,7 @@ describe('vendors that film', () => {
     [
       'an unknown protocol',
       '[vendors.x]\nvideo = "veo"',
-      'vendors.x.video: must be one of xai-videos, seedance, openai-videos, reseller-videos, sketch, got "veo"',
+      'vendors.x.video: must be one of xai-videos, seedance, openai-videos, reseller-videos, demo, got "veo"',
     ],
     [
       'a variable that is not set',

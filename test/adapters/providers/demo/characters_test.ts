@@ -1,12 +1,12 @@
 import { expect, test } from 'bun:test'
-import { localPortraits } from '../../../../adapters/providers/demo/characters.ts'
+import { demoCharacters } from '../../../../adapters/providers/demo/characters.ts'
 import { countingRandom } from '../../../kit.ts'
 import { calm } from '../lib/provider_kit.ts'
 
 const ADA = { name: 'Ada', image: 'https://pictures.example/ada.png' }
 
 test('the same picture has the same asset id in any process, and another one another', async () => {
-  const [one, two] = [localPortraits({ random: countingRandom() }), localPortraits({ random: countingRandom() })]
+  const [one, two] = [demoCharacters({ random: countingRandom() }), demoCharacters({ random: countingRandom() })]
   const enrolled = await one.enroll(ADA, calm())
   expect(enrolled).toEqual({ kind: 'enrolled', assetId: expect.stringMatching(/^local-asset-[0-9a-f]{24}$/) })
   expect(await two.enroll({ ...ADA, name: 'Grace' }, calm())).toEqual(enrolled)
@@ -16,16 +16,16 @@ test('the same picture has the same asset id in any process, and another one ano
 
 test('each check has a token of its own, and is passed at once, also by another process', async () => {
   const random = countingRandom()
-  const vendor = localPortraits({ random })
+  const vendor = demoCharacters({ random })
   const [first, second] = [await vendor.session('Ada', calm()), await vendor.session('Ada', calm())]
   expect([first.token === second.token, first.link, first.expiresInSeconds]).toEqual([false, undefined, 120])
   const state = await vendor.status(first.token, calm())
   expect(state).toEqual({ kind: 'active', groupId: expect.stringMatching(/^local-group-[0-9a-f]{24}$/) })
-  expect(await localPortraits({ random }).status(first.token, calm())).toEqual(state)
+  expect(await demoCharacters({ random }).status(first.token, calm())).toEqual(state)
 })
 
 test('the page says that nobody is checked, and loads nothing from anywhere', () => {
-  const { page = '' } = localPortraits({ random: countingRandom() })
+  const { page = '' } = demoCharacters({ random: countingRandom() })
   expect(page).toContain('No liveness check is done on devnet')
   expect(page).not.toMatch(/src=|href=|<script|url\(/)
 })

@@ -1,17 +1,17 @@
 import { describe, expect, test } from 'bun:test'
-import { ECHO_LABEL, echoProvider } from '../../../../adapters/providers/demo/chat.ts'
+import { ECHO_LABEL, echoVendor } from '../../../../adapters/providers/demo/chat.ts'
 import type { ChatStream, Fields } from '../../../../core/mod.ts'
 import { chatVendorLaws, withoutUpstream } from '../../../conformance/chat_vendors.ts'
 import { runLaws } from '../../../conformance/law.ts'
 
 /** A token for each four characters begun. */
 const countTokens = async (text: string) => Math.ceil(text.length / 4)
-const echoModel = echoProvider({ countTokens, now: () => 1_800_000_000_999 })
+const echo = echoVendor({ countTokens, now: () => 1_800_000_000_999 })
 
 runLaws(
-  'parrot',
+  'echo',
   chatVendorLaws,
-  async () => ({ open: async () => ({ vendor: echoModel, model: 'parrot-1' }), close: async () => {} }),
+  async () => ({ open: async () => ({ vendor: echo, model: 'echo-1' }), close: async () => {} }),
   {
     except: withoutUpstream('a program in this process has no upstream to misbehave'),
   },
@@ -19,11 +19,10 @@ runLaws(
 
 const calm = () => ({ signal: new AbortController().signal })
 const user = (content: Fields[string]) => ({ role: 'user', content })
-const order = (body: Fields, stream = false) =>
-  ({ wire: 'chat', model: 'parrot-1', body, stream, headers: {} }) as const
+const order = (body: Fields, stream = false) => ({ wire: 'chat', model: 'echo-1', body, stream, headers: {} }) as const
 
 async function ask(body: Fields): Promise<any> {
-  const answer = await echoModel.ask(order(body), calm())
+  const answer = await echo.ask(order(body), calm())
   return answer.kind === 'whole' ? answer.body : undefined
 }
 
@@ -43,7 +42,7 @@ async function say(
 }
 
 async function open(body: Fields, at = calm()): Promise<ChatStream> {
-  const answer = await echoModel.ask(order(body, true), at)
+  const answer = await echo.ask(order(body, true), at)
   if (answer.kind !== 'stream') throw new Error('not a stream')
   return answer.stream
 }
@@ -77,7 +76,7 @@ describe('what it says', () => {
 
   test('dates its answers by the clock that it was given, in seconds; without one they have no date', async () => {
     expect((await ask({ messages: [user('hello')] })).created).toBe(1_800_000_000)
-    const answer = await echoProvider({ countTokens }).ask(order({ messages: [] }), calm())
+    const answer = await echoVendor({ countTokens }).ask(order({ messages: [] }), calm())
     expect(answer.kind === 'whole' && answer.body.created).toBe(0)
   })
 
@@ -108,7 +107,7 @@ describe('what it says', () => {
   })
 
   test('refuses a wire that is not its own', async () => {
-    expect(echoModel.ask({ ...order({}), wire: 'messages' }, calm())).rejects.toThrow('the parrot speaks chat')
+    expect(echo.ask({ ...order({}), wire: 'messages' }, calm())).rejects.toThrow('the echo model speaks chat')
   })
 })
 
@@ -138,7 +137,7 @@ describe('limits', () => {
   test('ends before the first of its stop sequences', async () => {
     expect(await say('hello there', { stop: ' You said' })).toMatchObject({ content: ECHO_LABEL, finish: 'stop' })
     expect(await say('hello there', { stop: ['nowhere', 'model.)', 'deterministic'] })).toMatchObject({
-      content: '(Farebox parrot: a small ',
+      content: '(Farebox echo: a small ',
       finish: 'stop',
     })
   })
@@ -333,7 +332,7 @@ describe('streams', () => {
   test('an abort while the prompt is counted ends the order with its reason', async () => {
     const counting = Promise.withResolvers<number>()
     const controller = new AbortController()
-    const asked = echoProvider({ countTokens: () => counting.promise })
+    const asked = echoVendor({ countTokens: () => counting.promise })
       .ask(order({ messages: [user('hello')] }), controller)
       .catch((error: unknown) => error)
     controller.abort('enough')

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { sampleMarket } from '../../../../adapters/providers/demo/market.ts'
+import { demoMarket } from '../../../../adapters/providers/demo/market.ts'
 import { BAR_SECONDS, openShelves, stockShelf } from '../../../../core/products/market/catalog.ts'
 import type { Feed, MarketVendor, MarketKind } from '../../../../core/mod.ts'
 import { RESOLUTIONS, STOCK_MARKETS } from '../../../../core/ports/vendors.ts'
@@ -12,10 +12,10 @@ const calm = () => ({ signal: new AbortController().signal })
 const fixed = (market: MarketVendor) => async () => ({ open: async () => market, close: async () => {} })
 
 runLaws('plain market', marketVendorLaws, fixed(plainMarket()))
-runLaws('sample market', marketVendorLaws, fixed(sampleMarket({ clock: at(NOW) })))
+runLaws('sample market', marketVendorLaws, fixed(demoMarket({ clock: at(NOW) })))
 runBroken('markets', marketVendorLaws, brokenMarketVendors)
 
-const market = sampleMarket({ clock: at(NOW) })
+const market = demoMarket({ clock: at(NOW) })
 async function feed(shelf: MarketKind, symbol: string): Promise<Feed> {
   const found = (await market.feeds(shelf, calm())).find((each) => each.symbol === symbol)
   if (!found) throw new Error(`no ${symbol}`)
@@ -61,18 +61,16 @@ describe('the sample feed', () => {
 
   test('has the same price for the same second, whoever asks and whenever', async () => {
     const bitcoin = await feed('crypto', 'BTC-USD')
-    const again = sampleMarket({ clock: at(NOW) })
+    const again = demoMarket({ clock: at(NOW) })
     expect(await again.latest(bitcoin, calm())).toEqual(await market.latest(bitcoin, calm()))
     const window = { resolution: 'D', from: NOW - 90 * 86_400, to: NOW - 86_400, ...calm() } as const
-    expect(await sampleMarket({ clock: at(NOW + 1e6) }).bars(bitcoin, window)).toEqual(
-      await market.bars(bitcoin, window),
-    )
+    expect(await demoMarket({ clock: at(NOW + 1e6) }).bars(bitcoin, window)).toEqual(await market.bars(bitcoin, window))
     expect((await market.latest(bitcoin, calm()))?.price).toMatch(/^\d{5,6}(\.\d{1,2})?$/)
   })
 
   test('every bar opens and closes at the price of that second, and holds every price and every shorter bar within it', async () => {
     const gold = await feed('commodity', 'XAU-USD')
-    const priceAt = async (t: number) => Number((await sampleMarket({ clock: at(t) }).latest(gold, calm()))?.price)
+    const priceAt = async (t: number) => Number((await demoMarket({ clock: at(t) }).latest(gold, calm()))?.price)
     for (const resolution of RESOLUTIONS) {
       const length = BAR_SECONDS[resolution]
       const bars = await market.bars(gold, { resolution, from: NOW - 6 * length, to: NOW - 2 * length, ...calm() })
@@ -94,7 +92,7 @@ describe('the sample feed', () => {
   })
 
   test('the last bar is still open, and closes at the price of now', async () => {
-    const later = sampleMarket({ clock: at(NOW + 5_000) })
+    const later = demoMarket({ clock: at(NOW + 5_000) })
     const euro = await feed('fx', 'EUR-USD')
     const bars = await later.bars(euro, { resolution: '60', from: NOW, to: NOW + 90_000, ...calm() })
     expect(bars.map(({ t }) => t)).toEqual([NOW, NOW + 3_600])

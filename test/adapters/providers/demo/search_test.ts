@@ -1,18 +1,18 @@
 import { describe, expect, test } from 'bun:test'
-import { corpusSearch } from '../../../../adapters/providers/demo/search.ts'
+import { demoSearch } from '../../../../adapters/providers/demo/search.ts'
 import type { SearchJob } from '../../../../core/mod.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { searchVendorLaws } from '../../../conformance/search.ts'
 import { calm } from '../lib/provider_kit.ts'
 
 const JOB: SearchJob = { query: 'what is x402?', sources: ['web', 'news'], maxResults: 10 }
-const ask = (more: Partial<SearchJob> = {}) => corpusSearch().search({ ...JOB, ...more }, calm())
+const ask = (more: Partial<SearchJob> = {}) => demoSearch().search({ ...JOB, ...more }, calm())
 const slugs = async (more: Partial<SearchJob>) =>
   (await ask(more)).citations.map((url) => url.slice(url.lastIndexOf('/') + 1))
 
-runLaws('corpusSearch()', searchVendorLaws, async () => ({ open: async () => corpusSearch(), close: async () => {} }))
+runLaws('demoSearch()', searchVendorLaws, async () => ({ open: async () => demoSearch(), close: async () => {} }))
 
-describe('corpusSearch()', () => {
+describe('demoSearch()', () => {
   test.each(['what is x402?', 'xyzzy', '狐'])(
     'says of %p that it is a bundled sample and not the web',
     async (query) => {

@@ -1,7 +1,7 @@
-/** For the laws of chat vendors: a server on loopback that speaks one wire, with the parrot behind it, and behaves as it is told. */
+/** For the laws of chat vendors: a server on loopback that speaks one wire, with the echo model behind it, and behaves as it is told. */
 import { afterAll } from 'bun:test'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { echoProvider } from '../../../../adapters/providers/demo/chat.ts'
+import { echoVendor } from '../../../../adapters/providers/demo/chat.ts'
 import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat_provider.ts'
 import type { ChatVendor, Fields, Rewriter } from '../../../../core/mod.ts'
 import { generateContentFromChatReply } from '../../../../core/products/chat/formats/generate_content_reply.ts'
@@ -69,7 +69,7 @@ export const ERROR_FORMATS = {
   },
 } satisfies Readonly<Record<string, ErrorFormat>>
 
-const echoModel = echoProvider({ countTokens: async (text) => Math.ceil(text.length / 4) })
+const echo = echoVendor({ countTokens: async (text) => Math.ceil(text.length / 4) })
 const never = () => ({ signal: new AbortController().signal })
 
 /** `dialectOf` chooses by the path that was asked. Ends with the test file. */
@@ -93,7 +93,7 @@ async function upstreamOf(errorFormatOf: (path: string) => ErrorFormat) {
 
   async function whole(errorFormat: ErrorFormat, body: Fields, response: ServerResponse): Promise<void> {
     if (conduct === 'stalls') return
-    const answer = await echoModel.ask(
+    const answer = await echo.ask(
       { wire: 'chat', model: MODEL, body: errorFormat.read(body), stream: false, headers: {} },
       never(),
     )
@@ -103,7 +103,7 @@ async function upstreamOf(errorFormatOf: (path: string) => ErrorFormat) {
   }
 
   async function stream(errorFormat: ErrorFormat, body: Fields, response: ServerResponse): Promise<void> {
-    const answer = await echoModel.ask(
+    const answer = await echo.ask(
       { wire: 'chat', model: MODEL, body: errorFormat.read(body), stream: true, headers: {} },
       never(),
     )

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { cachedMarket, type MarketCacheOptions } from '../../../../adapters/providers/lib/market_cache.ts'
-import { sampleMarket } from '../../../../adapters/providers/demo/market.ts'
+import { demoMarket } from '../../../../adapters/providers/demo/market.ts'
 import { type Feed, type MarketVendor } from '../../../../core/mod.ts'
 import { plainMarket } from '../../../conformance/broken_markets.ts'
 import { runLaws } from '../../../conformance/law.ts'
@@ -12,7 +12,7 @@ const still = { now: () => NOW * 1000 }
 
 for (const [name, vendor] of [
   ['plain', plainMarket],
-  ['sample', () => sampleMarket({ clock: still })],
+  ['sample', () => demoMarket({ clock: still })],
 ] as const) {
   runLaws(`cached ${name} market`, marketVendorLaws, async () => {
     const market = cachedMarket(vendor(), { clock: still, log: testLog() })

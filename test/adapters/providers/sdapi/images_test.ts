@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'bun:test'
 import { whiteMask } from '../../../../adapters/providers/lib/image_mask.ts'
+import { encodePng } from '../../../../adapters/providers/lib/png.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { sdapi } from '../../../../adapters/providers/sdapi/images.ts'
-import { drawnPng } from '../../../../adapters/providers/demo/sketch/render.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { imageVendorLaws } from '../../../conformance/vendors.ts'
 import {
@@ -134,9 +134,12 @@ refusals(PROTOCOL, sdapi, {
 
 describe('whiteMask()', () => {
   test('turns the transparent part of a PNG by another hand white, and the rest black', async () => {
-    const svg =
-      '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="30"><rect x="10" width="30" height="30" fill="#c84"/><rect y="20" width="40" height="10" fill="#048"/></svg>'
-    const { width, height, pixels } = readGrey(Buffer.from(whiteMask(await drawnPng(svg))))
+    const data = Uint8Array.from(
+      { length: 40 * 30 * 4 },
+      (_, at) => (Math.floor(at / 4) % 40 < 10 && at < 40 * 20 * 4 ? 0 : [200, 130, 68, 255][at % 4]) as number,
+    )
+    const png = await new Bun.Image(await encodePng({ width: 40, height: 30, data })).png().bytes()
+    const { width, height, pixels } = readGrey(Buffer.from(whiteMask(png)))
     const expected = Array.from({ length: 40 * 30 }, (_, index) =>
       index % 40 < 10 && Math.floor(index / 40) < 20 ? 255 : 0,
     )

@@ -67,14 +67,14 @@ describe('the chat catalog', () => {
       'vendor-g/chat-5.5-large',
       'vendor-h/reasoner-4',
       'vendor-open/gpt-oss-20b',
-      'farebox/parrot-free',
+      'farebox/echo-free',
     ]
     expect(ids.map((id) => known(id).upstream)).toEqual([
       'gpt-6-astra',
       'claude-opus-5-5',
       'deepseek-flash',
       'openai/gpt-oss-20b',
-      'parrot',
+      'echo',
     ])
   })
 
@@ -186,7 +186,7 @@ describe('the chat catalog', () => {
     for (const row of of('vendor-b')) expect(row.surfaces).toEqual(['generate_content'])
   })
 
-  test('routes the free set among itself, and nothing to the parrot', () => {
+  test('routes the free set among itself, and nothing to the echo model', () => {
     const free = chatRows.filter(({ billing, vendor }) => billing.mode === 'free' && vendor !== 'embedded')
     expect(free.length).toBeGreaterThanOrEqual(5)
     for (const row of free) expect([...(row.fallbacks ?? []), row.id].sort()).toEqual(free.map(({ id }) => id).sort())
@@ -202,13 +202,13 @@ describe('the chat catalog', () => {
 
   test('calls the embedded rows what they are', () => {
     for (const { name, description, vendor, upstream, contextWindow, maxOutput } of [
-      known('farebox/parrot'),
-      known('farebox/parrot-free'),
+      known('farebox/echo'),
+      known('farebox/echo-free'),
     ]) {
-      expect([vendor, upstream, contextWindow, maxOutput]).toEqual(['embedded', 'parrot', 32_768, 8_192])
+      expect([vendor, upstream, contextWindow, maxOutput]).toEqual(['embedded', 'echo', 32_768, 8_192])
       for (const text of [name, description]) expect(text).toContain('no model')
     }
-    expect(known('farebox/parrot').surfaces).toEqual(['responses', 'generate_content'])
+    expect(known('farebox/echo').surfaces).toEqual(['responses', 'generate_content'])
   })
 
   test('keeps its own rules: nothing that an empty set of overrides would complain of', () => {
@@ -299,9 +299,9 @@ describe('an override of a chat row', () => {
   test('makes a row flat, free or paid', () => {
     expect(row(LARGE, { id: LARGE, flat: '0.004' }).billing).toEqual({ mode: 'flat', price: dollars('0.004') })
     expect(row(LARGE, { id: LARGE, free: true }).billing).toEqual({ mode: 'free' })
-    expect(
-      row('farebox/parrot-free', { id: 'farebox/parrot-free', free: false, input: '1', output: '2' }).billing,
-    ).toEqual({ mode: 'paid', input: dollars('1'), output: dollars('2') })
+    expect(row('farebox/echo-free', { id: 'farebox/echo-free', free: false, input: '1', output: '2' }).billing).toEqual(
+      { mode: 'paid', input: dollars('1'), output: dollars('2') },
+    )
   })
 
   test('adds a row, which has to say what it cannot inherit', () => {
@@ -362,8 +362,8 @@ describe('an override of a chat row', () => {
     expect(mistakes({ id: 'vendor-open/qwen3-32b', input: '1' })).toEqual([
       'chat vendor-open/qwen3-32b.input: both input and output must be given, for the row had no rates',
     ])
-    expect(mistakes({ id: 'farebox/parrot-free', free: false })).toEqual([
-      'chat farebox/parrot-free.free: then say what it costs: input and output, or flat',
+    expect(mistakes({ id: 'farebox/echo-free', free: false })).toEqual([
+      'chat farebox/echo-free.free: then say what it costs: input and output, or flat',
     ])
     expect(mistakes({ id: LARGE, hidden: true }, { id: LARGE, name: 'x' })).toContain(
       `chat: two entries change ${LARGE}`,
@@ -397,21 +397,21 @@ describe('a fallback', () => {
 
   test('of a paid or flat row is never free, and of a free row always', () => {
     const why = 'is free, and a paid call is never answered by a free model'
-    expect(told(SMALL, 'farebox/parrot-free')).toEqual([`chat ${SMALL}.fallbacks: farebox/parrot-free ${why}`])
+    expect(told(SMALL, 'farebox/echo-free')).toEqual([`chat ${SMALL}.fallbacks: farebox/echo-free ${why}`])
     expect(told('vendor-open/qwen3-32b', 'vendor-open/gpt-oss-20b')).toEqual([
       `chat vendor-open/qwen3-32b.fallbacks: vendor-open/gpt-oss-20b ${why}`,
     ])
-    expect(told('farebox/parrot-free', 'vendor-open/qwen3-32b')).toHaveLength(1)
-    expect(told('farebox/parrot-free', 'vendor-open/gpt-oss-20b')).toEqual([])
+    expect(told('farebox/echo-free', 'vendor-open/qwen3-32b')).toHaveLength(1)
+    expect(told('farebox/echo-free', 'vendor-open/gpt-oss-20b')).toEqual([])
   })
 
   test('of a flat row is flat and no dearer; of a paid row it may be flat up to the least that a paid call costs', () => {
     expect(told('vendor-open/qwen3-235b', 'vendor-open/qwen3-32b')).toEqual([])
     expect(told('vendor-open/qwen3-32b', 'vendor-open/qwen3-235b')).toHaveLength(1)
-    expect(told('vendor-open/qwen3-32b', 'farebox/parrot')).toHaveLength(1)
-    expect(told('farebox/parrot', 'vendor-open/qwen3-235b')).toEqual([])
+    expect(told('vendor-open/qwen3-32b', 'farebox/echo')).toHaveLength(1)
+    expect(told('farebox/echo', 'vendor-open/qwen3-235b')).toEqual([])
     expect(
-      told('farebox/parrot', 'vendor-open/qwen3-235b', { id: 'vendor-open/qwen3-235b', flat: '0.002001' }),
+      told('farebox/echo', 'vendor-open/qwen3-235b', { id: 'vendor-open/qwen3-235b', flat: '0.002001' }),
     ).toHaveLength(1)
   })
 

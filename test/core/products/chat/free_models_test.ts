@@ -6,7 +6,7 @@ import { kit, ORIGIN, read, START } from '../../../kit.ts'
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE
-const ORDER = { model: 'farebox/parrot-free', messages: [{ role: 'user', content: 'Hello' }] }
+const ORDER = { model: 'farebox/echo-free', messages: [{ role: 'user', content: 'Hello' }] }
 
 /** A shop whose storage says what it was asked. */
 function shopOf(more: Parameters<typeof kit>[0] = {}) {
@@ -129,11 +129,11 @@ describe('a free model', () => {
       expect((await ask({ ...ORDER, messages: [] })).status).toBe(400)
       expect((await ask(ORDER, { path: '/api/v1/chat/estimate' })).status).toBe(200)
     }
-    expect(
-      (await buyer().buy({ ...ORDER, model: 'farebox/parrot' }, { path: '/api/v1/chat/completions' })).status,
-    ).toBe(200)
+    expect((await buyer().buy({ ...ORDER, model: 'farebox/echo' }, { path: '/api/v1/chat/completions' })).status).toBe(
+      200,
+    )
     expect(await served(31)).toBe(30)
-    expect((await ask({ ...ORDER, model: 'farebox/parrot' })).status).toBe(402)
+    expect((await ask({ ...ORDER, model: 'farebox/echo' })).status).toBe(402)
   })
 
   test('asks storage for nothing but blocks of permits, and opens no call', async () => {

@@ -251,7 +251,7 @@ describe('a refusal', () => {
       'vendor-g/chat-5.5-large',
       'vendor-open/gpt-oss-120b',
       'vendor-open/gemma-4-31b',
-      'farebox/parrot-free',
+      'farebox/echo-free',
     ]) {
       const { status, body } = await shopOf().ask(order(), pathOf(model))
       expect([model, status, body.error.status]).toEqual([model, 400, 'INVALID_ARGUMENT'])

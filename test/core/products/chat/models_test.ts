@@ -162,10 +162,7 @@ describe('GET /api/v1/models', () => {
       video: () => undefined,
       audio: () => undefined,
     }
-    expect((await listed({ ports: { vendors } })).map(({ id }) => id)).toEqual([
-      'farebox/parrot',
-      'farebox/parrot-free',
-    ])
+    expect((await listed({ ports: { vendors } })).map(({ id }) => id)).toEqual(['farebox/echo', 'farebox/echo-free'])
     expect(
       await listed({
         ports: {

@@ -98,6 +98,6 @@ test('a 402 asks nothing of storage, and nothing of the chain', async () => {
       chain: { ...ports.chain, verify: () => Promise.reject(new Error('asked')) },
     }),
   })
-  await buyer().ask({ model: 'farebox/parrot', messages: [{ role: 'user', content: 'word' }] }, { path: COMPLETIONS })
+  await buyer().ask({ model: 'farebox/echo', messages: [{ role: 'user', content: 'word' }] }, { path: COMPLETIONS })
   expect(asked).toEqual([])
 })

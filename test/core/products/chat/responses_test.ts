@@ -325,7 +325,7 @@ describe('a refusal', () => {
       'vendor-c/chat-4.7',
       'vendor-open/gpt-oss-120b',
       'vendor-open/llama-3.3-70b',
-      'farebox/parrot-free',
+      'farebox/echo-free',
     ]
     for (const model of others) {
       const { status, body } = await shopOf().ask(order({ model }))
@@ -346,7 +346,7 @@ describe('a refusal', () => {
       { role: 'user', content: Array.from({ length: 40_000 }, () => 'word').join(' ') },
       { role: 'user', content: 'And now?' },
     ]
-    const { status, body } = await shopOf().ask({ model: 'farebox/parrot', input })
+    const { status, body } = await shopOf().ask({ model: 'farebox/echo', input })
     expect([status, body.error.code]).toEqual([400, 'context_length_exceeded'])
   })
 

@@ -7,7 +7,7 @@ import { characters, upperBound } from '../../../../core/products/chat/token_est
 import { kit, ORIGIN, read } from '../../../kit.ts'
 
 const COMPLETIONS = '/api/v1/chat/completions'
-const FREE = 'farebox/parrot-free'
+const FREE = 'farebox/echo-free'
 const user = (content: Json = 'Why is the sky blue?'): Fields => ({ role: 'user', content })
 const FUNCTION = { type: 'function', function: { name: 'look', parameters: { type: 'object', properties: {} } } }
 
@@ -70,7 +70,7 @@ describe('what is forwarded', () => {
     const body = { model: FREE, messages: [user()], stream_options: { include_usage: false }, stream: false }
     await ask(body)
     expect(Object.keys(vendor.orders[0]?.body ?? {})).toEqual(['messages', 'max_tokens'])
-    expect(vendor.orders[0]).toMatchObject({ model: 'parrot', stream: false, wire: 'chat' })
+    expect(vendor.orders[0]).toMatchObject({ model: 'echo', stream: false, wire: 'chat' })
   })
 
   test('messages go as they came: names, tool calls, echoed reasoning, and members that nobody knows', async () => {
@@ -466,7 +466,7 @@ describe('models and paths', () => {
   })
 
   test('the path may name the model, its slash raw or as %2F, and then the body need not', async () => {
-    for (const name of ['farebox/parrot', 'farebox%2Fparrot', 'gpt-6-sol', 'openai/gpt-6-sol']) {
+    for (const name of ['farebox/echo', 'farebox%2Fecho', 'gpt-6-sol', 'openai/gpt-6-sol']) {
       const { alice, vendor } = shopOf()
       const path = `/api/v1/chat/${name}`
       const challenge = await alice.ask({ messages: [user()] }, { path })
@@ -528,7 +528,7 @@ describe('max_tokens', () => {
   test('is clamped to what the prompt leaves of the window, and the headers say so', async () => {
     const { alice, vendor } = shopOf()
     const answer = await alice.buy(
-      { model: 'farebox/parrot', messages: [user(words(32_000))], max_tokens: 5_000 },
+      { model: 'farebox/echo', messages: [user(words(32_000))], max_tokens: 5_000 },
       { path: COMPLETIONS },
     )
     expect(vendor.orders[0]?.body.max_tokens).toBe(761)
@@ -556,7 +556,7 @@ describe('max_tokens', () => {
 })
 
 describe('a prompt that is too long', () => {
-  const echoModel = 'farebox/parrot' // a window of 32768
+  const echo = 'farebox/echo' // a window of 32768
   const call = {
     role: 'assistant',
     content: null,
@@ -577,13 +577,10 @@ describe('a prompt that is too long', () => {
       { role: 'assistant', content: 'yes' },
       user('And now?'),
     ]
-    const challenge = await alice.ask({ model: echoModel, messages }, { path: COMPLETIONS })
+    const challenge = await alice.ask({ model: echo, messages }, { path: COMPLETIONS })
     // The prompt is 10_000 + 5_000 + 2 + 2 + 1 + 2 words, 6 messages of 4, and 3; its answer may have 8192 tokens.
     expect(challenge.body.accepts[0].amount).toBe(String(Math.ceil(15_034 * 0.5 + 819.2 * 1.5 + 1_000)))
-    const answer = await alice.buy(
-      { model: echoModel, messages },
-      { path: COMPLETIONS, payment: alice.sign(challenge) },
-    )
+    const answer = await alice.buy({ model: echo, messages }, { path: COMPLETIONS, payment: alice.sign(challenge) })
     expect(answer.status).toBe(200)
     expect(vendor.orders[0]?.body.messages).toEqual(messages.filter((_, index) => index !== 1) as never)
     expect([answer.headers.get('x-context-truncated'), answer.headers.get('x-messages-removed')]).toEqual(['true', '1'])
@@ -594,14 +591,12 @@ describe('a prompt that is too long', () => {
     const kept = [call, result, user('And now?')]
     const fits = [user(words(40_000)), ...kept]
     expect(
-      (await alice.buy({ model: echoModel, messages: fits }, { path: COMPLETIONS })).headers.get('x-messages-removed'),
+      (await alice.buy({ model: echo, messages: fits }, { path: COMPLETIONS })).headers.get('x-messages-removed'),
     ).toBe('1')
     expect(vendor.orders[0]?.body.messages).toEqual(kept as never)
     const tooLong = [user('Look.'), call, { ...result, content: words(40_000) }, user('And now?')]
     expect(
-      (await alice.buy({ model: echoModel, messages: tooLong }, { path: COMPLETIONS })).headers.get(
-        'x-messages-removed',
-      ),
+      (await alice.buy({ model: echo, messages: tooLong }, { path: COMPLETIONS })).headers.get('x-messages-removed'),
     ).toBe('3')
     expect(vendor.orders[1]?.body.messages).toEqual([user('And now?')])
   })
@@ -612,7 +607,7 @@ describe('a prompt that is too long', () => {
       [user('Hello'), user(words(33_000))],
       [{ role: 'system', content: words(33_000) }, user('Hello')],
     ]) {
-      const refusal = await refused({ model: echoModel, messages })
+      const refusal = await refused({ model: echo, messages })
       expect([refusal.status, refusal.code, refusal.param]).toEqual([400, 'CONTEXT_LENGTH_EXCEEDED', 'messages'])
     }
   })
@@ -620,7 +615,7 @@ describe('a prompt that is too long', () => {
   test('fits when one token is left for the answer, and not one token later', async () => {
     const { ask } = shopOf()
     const prompt = async (count: number) =>
-      (await ask({ model: echoModel, messages: [user(words(count))] }, '/api/v1/chat/estimate')).body
+      (await ask({ model: echo, messages: [user(words(count))] }, '/api/v1/chat/estimate')).body
     expect((await prompt(32_768 - 7 - 1)).estimate).toEqual({
       prompt_tokens: 32_767,
       max_tokens: 1,
@@ -715,7 +710,7 @@ describe('several answers', () => {
     const cases: [Record<string, unknown>, ChatFormat?][] = [
       [{ model: 'vendor-g/chat-5-medium' }],
       [{ model: 'vendor-b/chat-3.8-flash' }],
-      [{ model: 'farebox/parrot' }],
+      [{ model: 'farebox/echo' }],
       [{ model: 'vendor-open/llama-3.3-70b' }],
       [{ model: FREE }],
       [{ model: 'vendor-a/chat-6-large', tools: [FUNCTION] }],
@@ -1022,7 +1017,7 @@ describe('structured outputs', () => {
 describe('a probe', () => {
   const PATHS = [
     COMPLETIONS,
-    '/api/v1/chat/farebox/parrot',
+    '/api/v1/chat/farebox/echo',
     '/api/v1/messages',
     '/api/v1/responses',
     '/api/v1beta/models/vendor-b/chat-3.8-flash:generateContent',
@@ -1056,7 +1051,7 @@ describe('a probe', () => {
 describe('a 402 of chat', () => {
   test('has a string error, the challenge and the price', async () => {
     const { ask } = shopOf()
-    const { status, headers, body } = await ask({ model: 'farebox/parrot', messages: [user('word')] })
+    const { status, headers, body } = await ask({ model: 'farebox/echo', messages: [user('word')] })
     expect(status).toBe(402)
     expect(body).toMatchObject({
       x402Version: 2,
@@ -1073,7 +1068,7 @@ describe('a 402 of chat', () => {
   })
 
   test('of a rejected payment says why, by a code and a debug text, with a fresh challenge', async () => {
-    const body = { model: 'farebox/parrot', messages: [user('word')] }
+    const body = { model: 'farebox/echo', messages: [user('word')] }
     const { alice, buyer, chain, clock, vendor } = shopOf()
     const challenge = await alice.ask(body, { path: COMPLETIONS })
     const refusal = async (payment: ReturnType<typeof alice.sign>) => {
@@ -1101,7 +1096,7 @@ describe('a 402 of chat', () => {
   })
 
   test('is what X-Payment answers to as well', async () => {
-    const body = { model: 'farebox/parrot', messages: [user('word')] }
+    const body = { model: 'farebox/echo', messages: [user('word')] }
     const { alice, chain } = shopOf()
     expect((await alice.buy(body, { path: COMPLETIONS, header: 'x-payment' })).status).toBe(200)
     expect(chain.transfers.length).toBe(1)
@@ -1110,15 +1105,12 @@ describe('a 402 of chat', () => {
   test('of another body: the authorization of one request does not buy another', async () => {
     const { alice, chain, vendor } = shopOf()
     const payment = alice.sign(
-      await alice.ask({ model: 'farebox/parrot', messages: [user('word')] }, { path: COMPLETIONS }),
+      await alice.ask({ model: 'farebox/echo', messages: [user('word')] }, { path: COMPLETIONS }),
     )
     expect(
-      (await alice.buy({ model: 'farebox/parrot', messages: [user('word')] }, { path: COMPLETIONS, payment })).status,
+      (await alice.buy({ model: 'farebox/echo', messages: [user('word')] }, { path: COMPLETIONS, payment })).status,
     ).toBe(200)
-    const again = await alice.buy(
-      { model: 'farebox/parrot', messages: [user('other')] },
-      { path: COMPLETIONS, payment },
-    )
+    const again = await alice.buy({ model: 'farebox/echo', messages: [user('other')] }, { path: COMPLETIONS, payment })
     expect([again.status, again.body.code]).toEqual([402, 'PAYMENT_REPLAY'])
     expect([vendor.orders.length, chain.transfers.length]).toEqual([1, 1])
   })
@@ -1126,7 +1118,7 @@ describe('a 402 of chat', () => {
 
 test('a payment that comes with a request to a free model is not looked at', async () => {
   const { alice, chain, vendor, ports } = shopOf()
-  const payment = alice.sign(await alice.ask({ model: 'farebox/parrot', messages: [user()] }, { path: COMPLETIONS }))
+  const payment = alice.sign(await alice.ask({ model: 'farebox/echo', messages: [user()] }, { path: COMPLETIONS }))
   const answer = await alice.buy({ model: FREE, messages: [user()] }, { path: COMPLETIONS, payment })
   expect([answer.status, answer.headers.get('x-free-model'), answer.headers.get('payment-response')]).toEqual([
     200,

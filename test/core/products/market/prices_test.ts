@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
-import { sampleMarket } from '../../../../adapters/providers/demo/market.ts'
+import { demoMarket } from '../../../../adapters/providers/demo/market.ts'
 import { ApiError, type MarketVendor } from '../../../../core/mod.ts'
 import { marketData } from '../../../../core/products/market/prices.ts'
 import { STOCK_MARKETS } from '../../../../core/ports/vendors.ts'
@@ -13,7 +13,7 @@ const HISTORY = `/api/v1/stocks/us/history/AAPL?from=${NOW - 10 * 86_400}`
 /** A gateway over the sample feed, or over another; `seen` counts what was asked of it. */
 function market(vendor?: Partial<MarketVendor>, { configured = true } = {}) {
   const clock = testClock()
-  const sample = sampleMarket({ clock })
+  const sample = demoMarket({ clock })
   const seen: string[] = []
   const counted: MarketVendor = {
     source: vendor?.source ?? 'sample',
@@ -266,7 +266,7 @@ describe('lists', () => {
     expect(body).toEqual({
       category: 'crypto',
       label: 'Crypto',
-      count: 6,
+      count: 3,
       example: 'BTC-USD',
       endpoints: {
         list: '/api/v1/crypto/list',

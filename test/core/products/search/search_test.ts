@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { cashChain } from '../../../../adapters/chains/memory.ts'
-import { corpusSearch } from '../../../../adapters/providers/demo/search.ts'
+import { demoSearch } from '../../../../adapters/providers/demo/search.ts'
 import { search } from '../../../../core/products/search/search.ts'
 import { ApiError, rateLimited, type SearchAnswer, type SearchJob } from '../../../../core/mod.ts'
 import { decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN, read } from '../../../kit.ts'
@@ -394,7 +394,7 @@ test('the documents are given the schema of a search as it is', () => {
 })
 
 test('devnet sells a search of its sample corpus, and says what it is', async () => {
-  const { buyer } = kit({ ports: { vendors: { search: corpusSearch() } } })
+  const { buyer } = kit({ ports: { vendors: { search: demoSearch() } } })
   const { body } = await buyer().buy(QUESTION, AT)
   expect([body.model, body.citations[0]]).toEqual([
     'farebox/sample-search',

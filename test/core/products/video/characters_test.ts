@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { localPortraits } from '../../../../adapters/providers/demo/characters.ts'
+import { demoCharacters } from '../../../../adapters/providers/demo/characters.ts'
 import { scriptedVideo } from '../../../../adapters/providers/scripted/videos.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { FACE_GROUP, idFrom } from '../../../../core/products/video/owned_characters.ts'
@@ -506,7 +506,7 @@ describe('the characters of a wallet', () => {
 test('on devnet the whole of it works without anybody, and its page says that nobody is checked', async () => {
   const { post, get, buyer, shop } = studio(
     {},
-    { ports: { vendors: { portraits: localPortraits({ random: countingRandom() }) } } },
+    { ports: { vendors: { portraits: demoCharacters({ random: countingRandom() }) } } },
   )
   const { group_id, h5_link } = (await post(INIT, { name: 'Ada' })).body
   expect(h5_link).toBe(`${ORIGIN}/api/v1/realface/page`)

@@ -1,28 +1,22 @@
-/** Pictures as pixels, and just enough PNG: reads what `Bun.Image` writes, writes straight RGBA with words behind the header. */
+/** PNG files of 8-bit RGBA: reads what `Bun.Image` writes, writes pixels with words behind the header. */
 import { Readable } from 'node:stream'
 import { crc32, createDeflate, inflateSync } from 'node:zlib'
 
 /** `data` is RGBA, four bytes a pixel, not premultiplied. */
 export type Raster = { readonly width: number; readonly height: number; readonly data: Uint8Array }
 
-/** Said in every edited picture that has room for it, and in its metadata. */
-export const EDIT_LABEL = 'Procedural edit by Farebox - not a model'
-
 const SIGNATURE = Buffer.from('\u0089PNG\r\n\u001a\n', 'latin1')
 const SIGNATURE_AND_IHDR = 8 + 25
 const STRIP = 1 << 20
 const EIGHT_BIT_RGBA = [8, 6, 0, 0, 0]
 
-/** The PNG with text chunks behind its header that say what made it, and from which words. */
-export function labelled(png: Uint8Array, label: string, prompt: string): Uint8Array {
-  const title = prompt.slice(0, 300).replace(/\p{Cc}/gu, ' ')
-  return Buffer.concat([
-    png.subarray(0, SIGNATURE_AND_IHDR),
-    chunk('tEXt', Buffer.from('Software\u0000Farebox sketch')),
-    chunk('tEXt', Buffer.from(`Description\u0000${label}`)),
-    chunk('iTXt', Buffer.from(`Title\u0000\u0000\u0000\u0000\u0000${title}`)),
-    png.subarray(SIGNATURE_AND_IHDR),
-  ])
+/** The same PNG with text chunks behind its header. Names are Latin letters, texts are UTF-8. */
+export function described(png: Uint8Array, words: Readonly<Record<string, string>>): Uint8Array {
+  const chunks = Object.entries(words).map(([name, text]) => {
+    const plain = text.slice(0, 300).replace(/\p{Cc}/gu, ' ')
+    return chunk('iTXt', Buffer.from(`${name}\0\0\0\0\0${plain}`))
+  })
+  return Buffer.concat([png.subarray(0, SIGNATURE_AND_IHDR), ...chunks, png.subarray(SIGNATURE_AND_IHDR)])
 }
 
 /** Compresses strip by strip, so that a large picture is not in memory once more. */
@@ -104,7 +98,7 @@ function nearest(left: number, up: number, corner: number): number {
   return b <= c ? up : corner
 }
 
-function chunk(type: 'IHDR' | 'tEXt' | 'iTXt' | 'IDAT' | 'IEND', data: Uint8Array): Uint8Array {
+function chunk(type: 'IHDR' | 'iTXt' | 'IDAT' | 'IEND', data: Uint8Array): Uint8Array {
   const framed = Buffer.alloc(data.length + 12)
   framed.writeUInt32BE(data.length, 0)
   framed.write(type, 4, 'latin1')

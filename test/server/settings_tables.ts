@@ -1,0 +1,109 @@
+/**
+ * The tables of `server/docs/configuration.md`, made from the schema of the configuration.
+ * `bun test/server/settings_tables.ts --write` writes them into the page.
+ */
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { TObject, TSchema } from '@sinclair/typebox'
+import { File, variables } from '../../server/config/mod.ts'
+import { AudioSetting } from '../../server/config/audio.ts'
+import { ChatSetting } from '../../server/config/chat.ts'
+import { GatewayRow } from '../../server/config/gateways.ts'
+import { BatchedRow, FacilitatorRow } from '../../server/config/payment_methods.ts'
+import { ImageSetting, VendorRow } from '../../server/config/vendors.ts'
+import { VideoSetting } from '../../server/config/video.ts'
+
+export const PAGE = join(import.meta.dirname, '../../server/docs/configuration.md')
+
+/** The schemas of tables inside the file, by the name that a marker gives them. */
+export const rows: Readonly<Record<string, TObject>> = {
+  gateways: GatewayRow,
+  facilitators: FacilitatorRow,
+  batched: BatchedRow,
+  vendors: VendorRow,
+  images: ImageSetting,
+  chat: ChatSetting,
+  videos: VideoSetting,
+  audio: AudioSetting,
+}
+
+/** `<!-- settings: port, host -->` or `<!-- settings of gateways -->`, and the table up to the next marker. */
+const MARKED = /(<!-- settings(?:: ([\w, ]+)| of (\w+)) -->\n)[^]*?(<!-- end -->)/g
+
+/** The page with its tables as the schema has them now. */
+export function withTables(page: string): string {
+  return page.replaceAll(
+    MARKED,
+    (_all, start: string, names: string | undefined, row: string | undefined, end: string) => {
+      const table = names === undefined ? rowTable(rowOf(row ?? '')) : fileTable(names.split(', '))
+      return `${start}${table.join('\n')}\n${end}`
+    },
+  )
+}
+
+/** Settings of the file that a marker of the page names, in order. */
+export function namedIn(page: string): readonly string[] {
+  return [...page.matchAll(MARKED)].flatMap(([, , names]) => names?.split(', ') ?? [])
+}
+
+function rowOf(name: string): TObject {
+  const found = rows[name]
+  if (!found) throw new Error(`a marker names ${name}, which is none of ${Object.keys(rows).join(', ')}`)
+  return found
+}
+
+function fileTable(names: readonly string[]): readonly string[] {
+  const properties: Readonly<Record<string, TSchema>> = File.properties
+  const lines = names.map((name) => {
+    const schema = properties[name]
+    if (!schema) throw new Error(`a marker names the setting ${name}, which does not exist`)
+    const variable = Object.keys(variables).find((each) => variables[each] === name)
+    return line([`\`${name}\``, variable ? `\`${variable}\`` : '', usual(schema), described(schema)])
+  })
+  return [line(['Setting', 'Environment', 'Default', 'Description']), '|---|---|---|---|', ...lines]
+}
+
+function rowTable({ properties }: TObject): readonly string[] {
+  const lines = Object.entries(properties).map(([name, schema]) =>
+    line([`\`${name}\``, usual(schema), described(schema)]),
+  )
+  return [line(['Setting', 'Default', 'Description']), '|---|---|---|', ...lines]
+}
+
+const line = (cells: readonly string[]): string => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
+
+function usual({ default: value, usual: words }: TSchema): string {
+  return value === undefined ? String(words ?? '') : `\`${value}\``
+}
+
+/** What it does, and what it may be. */
+function described(schema: TSchema): string {
+  const range = allowed(schema)
+  return range === '' ? String(schema.description) : `${schema.description} ${range}`
+}
+
+function allowed(schema: TSchema): string {
+  const words = (schema.anyOf as readonly TSchema[] | undefined)?.flatMap((each) =>
+    each.const === undefined ? [] : [`\`${each.const}\``],
+  )
+  if (words && words.length === schema.anyOf.length) return `One of ${words.join(', ')}.`
+  if (schema.type === 'boolean') return '`true` or `false`.'
+  if (schema.type !== 'integer' && schema.type !== 'number') return ''
+  const kind = schema.type === 'integer' ? 'Integer' : 'Number'
+  return schema.maximum === undefined
+    ? `${kind}, at least ${count(schema.minimum)}.`
+    : `${kind}, ${count(schema.minimum)} to ${count(schema.maximum)}.`
+}
+
+const count = (value: number): string => value.toLocaleString('en-US')
+
+if (import.meta.main) {
+  const page = await readFile(PAGE, 'utf8')
+  const written = withTables(page)
+  if (process.argv.includes('--write')) await writeFile(PAGE, written)
+  console.log(
+    written === page
+      ? 'the tables are up to date'
+      : `the tables have changed${process.argv.includes('--write') ? ' and were written' : '; write them with --write'}`,
+  )
+}

@@ -1,0 +1,42 @@
+/** The configuration guide says what the schema says. */
+import { expect, test } from 'bun:test'
+import { readFileSync } from 'node:fs'
+import type { TSchema } from '@sinclair/typebox'
+import { File, parseConfig } from '../../server/config/mod.ts'
+import { namedIn, PAGE, rows, withTables } from './settings_tables.ts'
+
+const page = readFileSync(PAGE, 'utf8')
+const settings: Readonly<Record<string, TSchema>> = File.properties
+
+test('the tables of the configuration guide are those of the schema (bun test/server/settings_tables.ts --write)', () => {
+  expect(page).toBe(withTables(page))
+})
+
+test('every setting is in one table of the guide, and every table of the file has its own', () => {
+  expect(namedIn(page).toSorted()).toEqual(Object.keys(settings).toSorted())
+  for (const name of Object.keys(rows)) expect(page).toContain(`<!-- settings of ${name} -->`)
+})
+
+test('every setting has a description in whole sentences', () => {
+  const described = [settings, ...Object.values(rows).map(({ properties }) => properties)].flatMap((properties) =>
+    Object.entries(properties),
+  )
+  expect(described.length).toBeGreaterThan(150)
+  expect(
+    described
+      .filter(([, { description = '' }]) => !/^.{12,}\.( See \[[^\]]+\]\(#\w+\)\.)?$/s.test(description))
+      .map(([name]) => name),
+  ).toEqual([])
+})
+
+test('a default in the schema is what applies without the setting', () => {
+  const without = parseConfig('')
+  const defaults = Object.entries(settings).filter(([, schema]) => schema.default !== undefined)
+  expect(defaults.length).toBeGreaterThan(15)
+  for (const [name, schema] of defaults) {
+    const given = parseConfig(`${name} = ${JSON.stringify(schema.default)}`)
+    // A switch that is not told leaves its endpoint to decide, which is the same.
+    if (name === 'reference_media') continue
+    expect([name, given]).toEqual([name, without])
+  }
+})
