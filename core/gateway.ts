@@ -1,23 +1,19 @@
 /** One gateway: the menu over one set of ports, as a function from Request to Reply. The whole of Farebox, for those who embed it. */
 import { addressKey } from './http/caller_address.ts'
-import {
-  fail,
-  isForgotten,
-  overdue,
-  type Timeouts,
-  timeouts as usual,
-  reconcile,
-  STALLED,
-  within,
-} from './payment/settle.ts'
-import { type Catalog, catalog as contractCatalog } from './products/catalog.ts'
+import { fail, overdue, reconcile, STALLED } from './payment/settle.ts'
+import { isForgotten } from './endpoint/records.ts'
+import { type Timeouts, timeouts as usual } from './payment/timeouts.ts'
+import type { Catalog } from './endpoint/offering.ts'
+import { catalog as contractCatalog } from './products/catalog.ts'
 import { recordIfRefused } from './payment/unpaid_calls.ts'
-import { deadlines } from './lib/timers.ts'
+import { deadlines, within } from './lib/timers.ts'
 import { documentsOf } from './discovery/mod.ts'
-import type { Context, ErrorFormat, Endpoint, Free, FreeCalls, Reply } from './endpoint/mod.ts'
+import { type Context, type Endpoint, type Free, type FreeCalls, servesBeforeSettlement } from './endpoint/mod.ts'
+import type { Reply } from './http/reply.ts'
 import type { GatewayFacts } from './endpoint/gateway_info.ts'
 import { endpoints as everything } from './products/mod.ts'
-import { errorReply } from './http/error_formats.ts'
+import { changelog } from './products/site/changelog_data.ts'
+import { errorReply, type ErrorFormat } from './http/error_formats.ts'
 import { ApiError } from './http/errors.ts'
 import { callHandlers } from './call/paid_call.ts'
 import type { GatewayContext } from './call/gateway_context.ts'
@@ -27,9 +23,9 @@ import { limits, type Window, windowSpent } from './http/rate_limit.ts'
 import { pollUrls } from './call/poll_urls.ts'
 import { SECONDARY_RETENTION_MS } from './payment/secondary_payment.ts'
 import { sharedBy } from './lib/per_process.ts'
-import { living } from './call/active_calls.ts'
-import { servesBeforeSettlement, router } from './router.ts'
-import { withoutHints } from './payment/offers.ts'
+import { living } from './payment/active_calls.ts'
+import { router } from './router.ts'
+import { withoutHints } from './x402/offer.ts'
 import { metered, NO_ENDPOINT, silent } from './ports/meter.ts'
 import { mirrors } from './call/media_mirror.ts'
 import { dollars, roundUp } from './x402/money.ts'
@@ -37,7 +33,8 @@ import type { Call, NewWalletLimit, Ports } from './ports/mod.ts'
 import { withHealthStatus } from './call/health_status.ts'
 import { isSameSecret, newId } from './lib/ids.ts'
 import { unpaidWork } from './http/unpaid_work.ts'
-import type { RequestContext } from './http/request_context.ts'
+import type { RequestContext } from './call/request_context.ts'
+import type { Caller, Gateway } from './endpoint/gateway.ts'
 
 /** What differs from one gateway to the next. Only `ports` must be given. */
 export type Setup = {
@@ -106,34 +103,6 @@ const NEW_WALLET = { calls: 2, worth: roundUp(dollars('0.05')) }
 const LOOK_EVERY_MS = 15_000
 const MAX_LOOKS = 50
 
-export type Caller = {
-  /** Address for rate windows. */
-  readonly ip: string
-  /** Public origin, where it is another one than the request's own. */
-  readonly origin?: string
-  /** The request's URL, where it has been parsed already. */
-  readonly url?: URL
-  /** Aborts when the caller has gone; the request's own signal unless told. */
-  readonly gone?: AbortSignal
-}
-
-export type Gateway = {
-  readonly name: string
-  readonly endpoints: readonly Endpoint[]
-  /** Answers a request. Never rejects. */
-  handle(request: Request, caller: Caller): Promise<Reply>
-  /** The same as a web-standard Response. */
-  fetch(request: Request, caller?: Partial<Caller>): Promise<Response>
-  /** Says that this process is alive: its unfinished calls are safe for another work lease. */
-  renew(): Promise<void>
-  /** Fails what dead processes lost, and finds out about money in doubt. Both are to be called every few seconds. */
-  maintain(): Promise<void>
-  /** Fails every unfinished call of any other owner: for one who knows that no other process is alive. */
-  takeOver(): Promise<number>
-  /** Ends every stream that is under way, paid for as far as it went: for a process that has to stop. */
-  drain(): void
-}
-
 export function gateway(setup: Setup): Gateway {
   const { name = 'default', label = name, version = '0.0.0', bareV1 = false } = setup
   const { ports: bare, healthStatus } = withHealthStatus(metered(setup.ports))
@@ -197,6 +166,7 @@ export function gateway(setup: Setup): Gateway {
     label,
     version,
     terms,
+    changes: changelog,
     offering: { catalog, vendors, countTokens, networks: gatewayContext.networks },
   })
   const facts: GatewayFacts = {

@@ -1,44 +1,38 @@
 /** The public door of core: everything that an embedding program or an adapter may use. */
-export { type Timeouts, timeouts } from './payment/settle.ts'
-export {
-  AUDIO_KINDS,
-  type AudioKind,
-  type AudioOverride,
-  type AudioRow,
-  audioRows,
-  type Catalog,
-  catalog,
-  type ChatOverride,
-  type ChatRow,
-  chatRows,
-  type ImageOverride,
-  type ImageRow,
-  imageRows,
-  narrowed,
-  networkOf,
-  networkRows,
-  overrideAudio,
-  overrideChat,
-  overrideImages,
-  overrideVideos,
-  SMALL,
-  type VideoOverride,
-  type VideoRow,
-  videoRows,
-} from './products/catalog.ts'
-export { type Endpoint, free, hybrid, json, streamed, onPoll, paid, polled, type Reply } from './endpoint/mod.ts'
+export { type Timeouts, timeouts } from './payment/timeouts.ts'
+export { AUDIO_KINDS, type AudioKind, type AudioRow } from './ports/vendors/audio.ts'
+export { type AudioOverride, overrideAudio } from './products/audio/overrides.ts'
+export { audioRows } from './products/audio/catalog.ts'
+export { catalog, narrowed } from './products/catalog.ts'
+export { type ChatOverride, overrideChat } from './products/chat/overrides.ts'
+export type { ChatRow, SseEvent, ChatFormat, CountOptions, CountTokens } from './ports/vendors/chat.ts'
+export { chatRows } from './products/chat/catalog.ts'
+export { type ImageOverride, overrideImages } from './products/images/overrides.ts'
+export type { ImageRow } from './ports/vendors/images.ts'
+export { imageRows } from './products/images/catalog.ts'
+export { networkOf, networkRows } from './products/rpc/networks.ts'
+export { overrideVideos, type VideoOverride } from './products/video/overrides.ts'
+export { SMALL } from './products/small_catalog.ts'
+export type { VideoRow } from './ports/vendors/video.ts'
+export { videoRows } from './products/video/catalog.ts'
+export type { Catalog } from './endpoint/offering.ts'
+export { type Endpoint, free, hybrid, streamed, onPoll, paid, polled } from './endpoint/mod.ts'
+export { json, type Reply } from './http/reply.ts'
 export { endpoints } from './products/mod.ts'
 export { ApiError, type ApiErrorCode, rateLimited } from './http/errors.ts'
-export { type Caller, type Gateway, gateway, type Setup } from './gateway.ts'
-export { retiredGateway } from './retired_gateway.ts'
+export { type Caller, type Gateway, retiredGateway } from './endpoint/gateway.ts'
+export { gateway, type Setup } from './gateway.ts'
 export { type Judged, type Meter, NO_ENDPOINT, type Settled } from './ports/meter.ts'
 export * from './x402/money.ts'
 export { pathProblem } from './products/lib/passthrough_path.ts'
 export type * from './ports/mod.ts'
 export { flatPrice, mediaPrice, piecePrice } from './x402/pricing.ts'
-export { type CountOptions, type CountTokens, memoized } from './products/chat/token_estimate.ts'
+export { memoized } from './products/chat/token_estimate.ts'
 export { duplicatesIn } from './lib/duplicates.ts'
-export type * from './ports/vendors.ts'
-export { NoMedia } from './ports/vendors.ts'
-export type { Fields, Rewriter, SseEvent, ChatFormat } from './products/chat/formats/wire.ts'
+export type * from './ports/vendors/mod.ts'
+export { NoMedia } from './ports/vendors/media.ts'
+export type { Clock } from './lib/clock.ts'
+export type { Fields, Json } from './lib/json.ts'
+export type { Terms } from './x402/offer.ts'
+export type { Rewriter } from './products/chat/formats/rewriter.ts'
 export { EXPOSED_HEADERS, type Offer, PAYMENT_HEADERS, type Payment, type Receipt } from './x402/protocol.ts'

@@ -1,5 +1,5 @@
 /** Everything for sale and everything free, as one list; finds the endpoint that a path means. */
-import type { Endpoint, Free, Sold } from './endpoint/mod.ts'
+import { type Endpoint, type Free, type Sold, methodsOf, isSold } from './endpoint/mod.ts'
 
 export type Match =
   | { kind: 'found'; endpoint: Endpoint; params: Readonly<Record<string, string>> }
@@ -87,21 +87,11 @@ function routerOf(endpoints: readonly Endpoint[]): Router {
   return { endpoints, sold: new Map(sold.map((endpoint) => [endpoint.name, endpoint])), match }
 }
 
-/** Every method under which an endpoint is served. */
-export const methodsOf = (endpoint: Endpoint): readonly string[] =>
-  ('methods' in endpoint && endpoint.methods) || [endpoint.method]
-
 /** HEAD never buys. A GET only looks where nothing is served under it. */
 function isLook(method: string, endpoint: Endpoint, byMethod: ReadonlyMap<string, Endpoint>): endpoint is Sold | Free {
   if (endpoint.kind === 'free') return endpoint.discoverable === true && (method === 'HEAD' || method === 'OPTIONS')
   return isSold(endpoint) && (method === 'HEAD' || (method === 'GET' && !byMethod.has('GET')))
 }
-
-export const isSold = (endpoint: Endpoint): endpoint is Sold => endpoint.kind === 'paid' || endpoint.kind === 'live'
-
-/** Whether an endpoint may give its answer before its money has moved. */
-export const servesBeforeSettlement = (endpoint: Sold | undefined): boolean =>
-  endpoint?.kind === 'live' || (endpoint?.kind === 'paid' && endpoint.inline === true)
 
 /** Reads `{name}`, `{rest...}` and `{rest...}:verb`; undefined when the path is another one or is badly encoded. */
 function read(segments: readonly string[], given: readonly string[]): Params | undefined {

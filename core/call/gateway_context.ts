@@ -1,15 +1,15 @@
 /** What one gateway is made of, as its flow sees it. */
-import type { Timeouts } from '../payment/settle.ts'
-import type { Catalog } from '../products/catalog.ts'
+import type { Timeouts } from '../payment/timeouts.ts'
+import type { Catalog } from '../endpoint/offering.ts'
 import type { Context, Sold } from '../endpoint/mod.ts'
 import type { Budget } from '../http/request_body.ts'
 import type { Limits, Window } from '../http/rate_limit.ts'
-import type { Living } from './active_calls.ts'
+import type { Living } from '../payment/active_calls.ts'
 import type { Mirror } from './media_mirror.ts'
 import type { Authorization, Call, NewWalletLimit, Ports } from '../ports/mod.ts'
 import type { PollUrls } from './poll_urls.ts'
 import type { UnpaidWork } from '../http/unpaid_work.ts'
-import type { RequestContext } from '../http/request_context.ts'
+import type { RequestContext } from './request_context.ts'
 
 export type GatewayContext = {
   readonly name: string

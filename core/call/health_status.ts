@@ -1,18 +1,11 @@
 /** What a gateway has lately seen of its chain and of its models: outcomes and times, never words, so that health can leak none. */
 import { ApiError, rowOf } from '../http/errors.ts'
-import type { Chain, Clock, Ports } from '../ports/mod.ts'
-import type { ChatVendor, ImageVendor, Vendors } from '../ports/vendors.ts'
-
-/** Times in milliseconds; null where there was none since the start. */
-export type ProviderStatus = {
-  readonly lastOkAt: number | null
-  readonly lastFailureAt: number | null
-  readonly failuresInARow: number
-}
-export type HealthStatus = { chain(): ProviderStatus; model(id: string): ProviderStatus }
-
-/** One that has failed so often in a row is called degraded, until it answers again. */
-export const DEGRADED_AFTER = 3
+import type { Chain, Ports } from '../ports/mod.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { ChatVendor } from '../ports/vendors/chat.ts'
+import type { Vendors } from '../ports/vendors/mod.ts'
+import type { ImageVendor } from '../ports/vendors/images.ts'
+import type { ProviderStatus, HealthStatus } from '../endpoint/gateway_info.ts'
 
 const NOTHING_SEEN: ProviderStatus = { lastOkAt: null, lastFailureAt: null, failuresInARow: 0 }
 const CHAIN = ''

@@ -5,38 +5,32 @@ import {
   type Completion,
   fail,
   failIfOverdue,
-  isForgotten,
   type SettleContext,
   type Paying,
   settleCall,
   STALLED,
-  within,
 } from '../payment/settle.ts'
+import { within } from '../lib/timers.ts'
 import { noteUnpaidCall, noteUncollectedJob } from '../payment/unpaid_calls.ts'
 import { errorReply } from '../http/error_formats.ts'
-import type { Paid, Polled, Reply, Sold, Stored } from '../endpoint/mod.ts'
-import { keepFor } from '../products/video/owned_characters.ts'
+import type { Paid, Polled, Sold, Stored } from '../endpoint/mod.ts'
+import type { Reply } from '../http/reply.ts'
+import { keepFor, isForgotten } from '../endpoint/records.ts'
 import { ApiError } from '../http/errors.ts'
-import { callContextOf } from '../endpoint/call_context.ts'
+import { callContextOf } from './call_context.ts'
 import { type UpstreamJobs, upstreamJobs, type UpstreamJobEndpoint, isUpstreamJobEndpoint } from './upstream_job.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import { isWhole } from './media_mirror.ts'
 import { gzipJson, gunzipJson } from '../lib/gzip_json.ts'
-import type { Authorization, Call, Json, PaymentCode } from '../ports/mod.ts'
+import type { Authorization, Call, PaymentCode } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
 import { judgeProof, wasHandedOut } from '../payment/proofs.ts'
-import * as replies from '../http/replies.ts'
+import * as replies from '../endpoint/replies.ts'
 import { keyIn } from './poll_urls.ts'
 import { newId } from '../lib/ids.ts'
-import { isSamePaymentMethod, type Offers } from '../payment/offers.ts'
-import {
-  besideOf,
-  gone,
-  isTimely,
-  paymentHeader,
-  proofOf,
-  resourceOf,
-  type RequestContext,
-} from '../http/request_context.ts'
+import { isSamePaymentMethod } from '../x402/offer.ts'
+import type { Offers } from '../payment/offers.ts'
+import { besideOf, gone, isTimely, paymentHeader, proofOf, resourceOf, type RequestContext } from './request_context.ts'
 import { decodePayment, refusalHeaders } from '../x402/protocol.ts'
 
 export type Jobs = {
@@ -151,6 +145,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
       networks,
       clock,
       now: clock.now(),
+      records: storage,
     }
     try {
       const { result: made } = await within(clock, timeouts.answerMs, (signal) => endpoint.run({ ...order, signal }))
@@ -264,7 +259,6 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
     const { endpoint, input, call } = working
     const stallsAt = clock.now() + timeouts.stallMs
     try {
-      const record = (kind: string, id: string) => storage.getOwned(kind, id, clock.now())
       const order = {
         id: call.id,
         input,
@@ -274,7 +268,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers): Jobs {
         networks,
         clock,
         now: clock.now(),
-        record,
+        records: storage,
       }
       const made = await within(clock, deadlineMs, (signal) =>
         endpoint.run({ ...order, call: callContext(working, signal), signal }),

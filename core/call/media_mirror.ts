@@ -1,11 +1,11 @@
 /** From a vendor's short-lived or inline media to durable, hosted objects. */
-import { within } from '../payment/settle.ts'
+import { within } from '../lib/timers.ts'
 import type { Hosted, MadeMedia, OpenMedia } from '../endpoint/mod.ts'
-import { decodeDataUri } from '../http/request_body.ts'
+import { decodeDataUri } from '../lib/base64.ts'
 import type { Ports } from '../ports/mod.ts'
 import { newSecret } from '../lib/ids.ts'
 import { type ConcurrencyLimiter, concurrencyLimiter } from '../lib/limiter.ts'
-import { type MediaStream, NoMedia } from '../ports/vendors.ts'
+import { type MediaStream, NoMedia } from '../ports/vendors/media.ts'
 
 /** What is mirrored, and how its files are called. Any other type is passed on, never hosted under our origin. */
 const EXTENSIONS: Readonly<Record<string, string>> = {

@@ -1,15 +1,26 @@
 /** One paid call from start to finish. The only file that knows the order of work and money. */
 import { addressKey } from '../http/caller_address.ts'
-import { abandon, failIfOverdue, isOver } from '../payment/settle.ts'
+import { abandon, failIfOverdue } from '../payment/settle.ts'
+import { isOver } from '../endpoint/records.ts'
 import { unpaidCallOf, uncollectedJobOf } from '../payment/unpaid_calls.ts'
-import type { RequestHead, Free, Allowlist, Paid, Polled, Price, Reply, Sold } from '../endpoint/mod.ts'
+import {
+  type RequestHead,
+  type Free,
+  type Allowlist,
+  type Paid,
+  type Polled,
+  type Price,
+  type Sold,
+  servesBeforeSettlement,
+} from '../endpoint/mod.ts'
+import type { Reply } from '../http/reply.ts'
 import { capOf, overText } from '../payment/exposure.ts'
 import { ApiError } from '../http/errors.ts'
 import type { GatewayContext } from './gateway_context.ts'
 import { isNotedHandedOut } from '../payment/sent_authorizations.ts'
-import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from '../x402/payment_identifier.ts'
+import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from '../payment/identified_calls.ts'
+import { clip } from '../lib/text.ts'
 import {
-  clip,
   type Hold,
   holdOn,
   type InputParser,
@@ -23,18 +34,17 @@ import {
 } from '../http/request_body.ts'
 import { type Jobs, jobs } from './job.ts'
 import { streamedCalls } from './stream.ts'
-import { servesBeforeSettlement } from '../router.ts'
 import { silent } from '../ports/meter.ts'
 import { usdc } from '../x402/money.ts'
 import { offersOf, purseOf } from '../payment/offers.ts'
 import { isBrowser } from '../http/browser_402.ts'
 import type { Authorization, Call, PaymentCode } from '../ports/mod.ts'
 import { wasHandedOut } from '../payment/proofs.ts'
-import * as replies from '../http/replies.ts'
+import * as replies from '../endpoint/replies.ts'
 import { fingerprint, newId } from '../lib/ids.ts'
-import type { CountTokens } from '../products/chat/token_estimate.ts'
+import type { CountTokens } from '../ports/vendors/chat.ts'
 import type { UnpaidCount } from '../http/unpaid_work.ts'
-import { besideOf, paymentHeader, resourceOf, type RequestContext } from '../http/request_context.ts'
+import { besideOf, paymentHeader, resourceOf, type RequestContext } from './request_context.ts'
 import { decodePayment, type Offer } from '../x402/protocol.ts'
 
 export type CallHandlers = {

@@ -1,9 +1,11 @@
 /** A stream on its way to its reader: pulled piece by piece, cut when it stalls or lasts too long, and settled on its way where it is paid. */
-import { errorEvent } from '../http/error_formats.ts'
-import type { Timeouts } from '../payment/settle.ts'
-import type { ErrorFormat, AnswerStream, Reply } from '../endpoint/mod.ts'
+import { errorEvent, type ErrorFormat } from '../http/error_formats.ts'
+import type { Timeouts } from '../payment/timeouts.ts'
+import type { AnswerStream } from '../endpoint/mod.ts'
+import type { Reply } from '../http/reply.ts'
 import { ApiError } from '../http/errors.ts'
-import type { Clock, Ports } from '../ports/mod.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Ports } from '../ports/mod.ts'
 
 /** The money side of a stream. Nothing here rejects. `settle` may be called again; it settles once. `isWhole` says that all was handed out. */
 export type StreamPayment = {

@@ -7,12 +7,12 @@ import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
 import type { Paid, Polled, Sold } from '../endpoint/mod.ts'
 import { ApiError } from '../http/errors.ts'
-import type { Call, Json, Ports } from '../ports/mod.ts'
+import type { Call, Ports } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
 import { isSameSecret, isSignedQuery, signQuery } from '../lib/ids.ts'
-import type { RequestContext } from '../http/request_context.ts'
+import type { RequestContext } from './request_context.ts'
+import { KEY } from '../endpoint/replies.ts'
 
-/** The query parameter of a poll URL that carries the key of its call. */
-export const KEY = 'key'
 /** Where a call remembers, as a keyed hash, the address that ordered it. */
 const FROM = '_from'
 /** 128 bits in hex. */

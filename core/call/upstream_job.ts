@@ -2,16 +2,16 @@
  * Work that goes on at the vendor's place: submitted in the order, looked at by whoever polls and by the sweep, collected by one. No process
  * owns such a call, so none takes it along when it dies.
  */
-import { type Completion, fail, within } from '../payment/settle.ts'
-import { deadlines } from '../lib/timers.ts'
+import { type Completion, fail } from '../payment/settle.ts'
+import { deadlines, within } from '../lib/timers.ts'
 import type { UpstreamStatus, Paid, Sold, Stored } from '../endpoint/mod.ts'
-import { enrolledAs } from '../products/video/owned_characters.ts'
 import { ApiError } from '../http/errors.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import { budget } from '../http/request_body.ts'
 import { UPSTREAM_JOB } from '../payment/ledger.ts'
 import { isWhole } from './media_mirror.ts'
-import type { Call, Json, StoredRecord } from '../ports/mod.ts'
+import type { Call, StoredRecord } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
 import { newSecret } from '../lib/ids.ts'
 
 /** What is sold so. */
@@ -82,7 +82,7 @@ export function upstreamJobs({ ports, catalog, timeouts, owner, mirror, maxUploa
         vendors,
         clock,
         now,
-        asset: (id: string) => enrolledAs(storage, id, { payer: call.payer, now }),
+        records: storage,
       }
       const { handle } = await within(clock, timeouts.submitMs, (signal) => endpoint.submit({ ...order, signal }))
       const data: Handle = { handle }

@@ -1,20 +1,12 @@
 /** Everything that a gateway tells of itself for free, derived from its menu and written once. */
-import { bazaarOf } from '../x402/bazaar.ts'
-import { docsPage, escape } from './reference_page.ts'
-import type { Endpoint, Free, StreamedContext, Sold } from '../endpoint/mod.ts'
+import { bazaarOf } from './bazaar.ts'
+import type { Described } from './described.ts'
+import { DOCS_POLICY, docsPage, escape } from './reference_page.ts'
+import type { Endpoint, Free, Sold } from '../endpoint/mod.ts'
 import type { GatewayFacts } from '../endpoint/gateway_info.ts'
 import { openapi } from './openapi.ts'
-import type { Terms } from '../ports/mod.ts'
 import { priceList } from './price_list.ts'
 import { wellKnown } from './well_known.ts'
-
-/** Facts of one gateway that its documents speak of. */
-export type Described = {
-  readonly label: string
-  readonly version: string
-  terms(): readonly Terms[]
-  readonly offering: StreamedContext
-}
 
 export type Documents = {
   readonly shown: Pick<GatewayFacts, 'openapi' | 'wellKnown' | 'docs' | 'pricing'>
@@ -31,13 +23,19 @@ export function documentsOf(endpoints: readonly Endpoint[], facts: Described): D
   const key = () => JSON.stringify(facts.terms())
   const described = remembered(() => openapi(endpoints, SOMEWHERE, facts), key)
   const written = remembered(async () => JSON.stringify(await described()), key)
-  const page = remembered(async () => docsPage(await described(), { origin: SOMEWHERE, label: facts.label }), key)
+  const page = remembered(
+    async () => docsPage(await described(), { origin: SOMEWHERE, label: facts.label, changes: facts.changes }),
+    key,
+  )
   const listed = remembered(() => JSON.stringify(wellKnown(endpoints, SOMEWHERE, facts)), key)
   const inJson = (origin: string) => JSON.stringify(origin).slice(1, -1)
   return {
     shown: {
       openapi: async (origin) => (await written()).replaceAll(SOMEWHERE, () => inJson(origin)),
-      docs: async (origin) => (await page()).replaceAll(SOMEWHERE, () => escape(origin)),
+      docs: async (origin) => ({
+        html: (await page()).replaceAll(SOMEWHERE, () => escape(origin)),
+        policy: DOCS_POLICY,
+      }),
       wellKnown: (origin) => listed().replaceAll(SOMEWHERE, () => inJson(origin)),
       pricing: () => priceList(endpoints, facts.offering),
     },

@@ -1,10 +1,9 @@
 /** The menu as OpenAPI 3.1: every endpoint, field, price and error, each with an example. Prices come from the code that quotes them. */
-import { bazaarOf } from '../x402/bazaar.ts'
-import type { Endpoint, Free, Polled, Price, Sold } from '../endpoint/mod.ts'
-import type { Described } from './mod.ts'
-import { isSold, methodsOf } from '../router.ts'
+import { bazaarOf } from './bazaar.ts'
+import { type Endpoint, type Free, type Polled, type Price, type Sold, isSold, methodsOf } from '../endpoint/mod.ts'
+import type { Described } from './described.ts'
 import { usdc } from '../x402/money.ts'
-import { offerOf } from '../payment/offers.ts'
+import { offerOf } from '../x402/offer.ts'
 import {
   collectExample,
   demandExample,

@@ -1,8 +1,9 @@
 /** What can go wrong with each endpoint, as its documents tell it: the very words of the surface, one example for each fault. */
-import { errorReply } from '../http/error_formats.ts'
-import { type ErrorFormat, type Endpoint, json, type Price, type Reply } from '../endpoint/mod.ts'
+import { errorReply, type ErrorFormat } from '../http/error_formats.ts'
+import type { Endpoint, Price } from '../endpoint/mod.ts'
+import { json, type Reply } from '../http/reply.ts'
 import { ApiError, type ApiErrorCode, type ApiErrorParts, rateLimited, rowOf } from '../http/errors.ts'
-import * as replies from '../http/replies.ts'
+import * as replies from '../endpoint/replies.ts'
 import { namesIn } from '../endpoint/samples.ts'
 import type { Offer } from '../x402/protocol.ts'
 

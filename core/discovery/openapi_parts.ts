@@ -1,5 +1,5 @@
 /** The parts of OpenAPI that are the same for every menu: headers of the protocol, and the shapes of envelopes and errors. */
-import type { ErrorFormat } from '../endpoint/mod.ts'
+import type { ErrorFormat } from '../http/error_formats.ts'
 
 const text = { type: 'string' }
 const model = { type: ['string', 'null'], description: 'Null where the product has no models.' }

@@ -1,7 +1,6 @@
 /** What one call of each endpoint costs, by the code that quotes it. */
-import type { Endpoint, Offering, Sold } from '../endpoint/mod.ts'
+import { type Endpoint, type Offering, type Sold, isSold, methodsOf } from '../endpoint/mod.ts'
 import type { Priced, PriceRange } from '../endpoint/gateway_info.ts'
-import { isSold, methodsOf } from '../router.ts'
 import { print } from '../x402/money.ts'
 
 export function priceRange(endpoint: Sold, offering: Offering): PriceRange {

@@ -2,11 +2,11 @@
 import { sha256 } from '@noble/hashes/sha256'
 import { utf8ToBytes } from '@noble/hashes/utils'
 import { toBase64 } from '../lib/base64.ts'
-import { changelog } from '../products/site/changelog_data.ts'
+import type { Change } from './described.ts'
 
 /** A part of the document, whose members may be anything. */
 type Node = { readonly [name: string]: unknown }
-type Place = { readonly origin: string; readonly label: string }
+type Place = { readonly origin: string; readonly label: string; readonly changes: readonly Change[] }
 
 const STYLE = `
   :root { color-scheme: light dark; --ink: #3b3350; --soft: #74698b; --paper: #f6edda; --card: #fffaf0; --line: #dccfb4; --get: #2f6f6a; --post: #8a4a24 }
@@ -33,7 +33,7 @@ const STYLE = `
 /** Nothing may run or be loaded but this style and our own icon. */
 export const DOCS_POLICY = `default-src 'none'; style-src 'sha256-${toBase64(sha256(utf8ToBytes(STYLE)))}'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`
 
-export function docsPage(openapi: Node, { origin, label }: Place): string {
+export function docsPage(openapi: Node, { origin, label, changes: changelog }: Place): string {
   const operations = operationsIn(openapi)
   const tags = listOf(openapi.tags).map(({ name }) => String(name))
   const info = nodeOf(openapi.info)
@@ -76,7 +76,7 @@ ${tags
   )
   .join('\n')}
 ${errors(openapi)}
-${changes()}
+${changes(changelog)}
 <footer class="soft">Made from the menu of this gateway: what stands here is what it serves and what it charges.</footer>
 </main>
 </body>
@@ -286,7 +286,7 @@ function errors(openapi: Node): string {
   return `<h2 id="errors">Errors</h2>\n${shown.join('\n')}`
 }
 
-function changes(): string {
+function changes(changelog: readonly Change[]): string {
   const rows = changelog.map(
     ({ date, title, detail }) =>
       `<tr><td><code>${escape(date)}</code></td><td><b>${escape(title)}</b><br>${escape(detail)}</td></tr>`,

@@ -1,8 +1,7 @@
 /** The menu for x402 indexers: the v2 metadata and the v1 list of resource URLs, in one document (contract 19.1; decision 70). */
-import { bazaarOf } from '../x402/bazaar.ts'
-import type { Described } from './mod.ts'
-import type { Endpoint } from '../endpoint/mod.ts'
-import { isSold } from '../router.ts'
+import { bazaarOf } from './bazaar.ts'
+import type { Described } from './described.ts'
+import { type Endpoint, isSold } from '../endpoint/mod.ts'
 import { DESCRIPTION } from './openapi.ts'
 import { priceRange } from './price_list.ts'
 

@@ -1,16 +1,12 @@
 /** What work may do in the name of its call, beside asking vendors; and what a sale does beyond its reply. */
-import { addressKey } from '../http/caller_address.ts'
-import type { Order } from './mod.ts'
 import { ApiError } from '../http/errors.ts'
-import type { GatewayContext, OpenedCall } from '../call/gateway_context.ts'
-import { type Window, windowSpent } from '../http/rate_limit.ts'
-import type { Offers } from '../payment/offers.ts'
-import type { Clock, Json, Log, Storage } from '../ports/mod.ts'
-import { anyCallUrl } from '../http/replies.ts'
-import { type SecondaryPayment, secondaryPayments, type To } from '../payment/secondary_payment.ts'
-import { fingerprint } from '../lib/ids.ts'
-import type { Vendors } from '../ports/vendors.ts'
-import type { Payment } from '../x402/protocol.ts'
+import type { Window } from '../http/rate_limit.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Log, Storage, PaymentCode } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
+import type { Vendors } from '../ports/vendors/mod.ts'
+import type { Payment, Receipt } from '../x402/protocol.ts'
+import type { Usdc } from '../x402/money.ts'
 
 /** Small records beside the calls, and the calls that they came from. */
 export type Records = Pick<Storage, 'putOwned' | 'getOwned' | 'moveOwned' | 'listOwned' | 'getCall'>
@@ -37,7 +33,7 @@ export type CallContext = {
 }
 
 /** Throws where nobody pays: such work is sold to nobody. */
-export function callContextIn({ call }: Pick<Order<unknown>, 'call'>): CallContext {
+export function callContextIn({ call }: { readonly call?: CallContext }): CallContext {
   if (!call) throw new RangeError('this work needs the call that pays for it')
   return call
 }
@@ -73,30 +69,24 @@ export type Effects = {
   readonly maintenanceTask?: MaintenanceTask
 }
 
-export function callContextOf(
-  gatewayContext: GatewayContext,
-  offering: Offers,
-): (working: OpenedCall, signal: AbortSignal) => CallContext {
-  const { label, windows, ports, pollUrls } = gatewayContext
-  const second = secondaryPayments(gatewayContext, offering)
-  return ({ call, requestContext }, signal) => ({
-    label,
-    origin: requestContext.origin,
-    ip: requestContext.ip,
-    order: fingerprint('order', '', call.authorization).slice(0, 32),
-    records: ports.storage,
-    secretName: (prefix) => pollUrls.secretName(call.id, prefix),
-    pollUrl: async (id) => anyCallUrl(id, await pollUrls.keyOf(id)),
-    second: (payment, to) => second(call, payment, { ...to, signal }),
-    async permit(name, { address, wallet }) {
-      const now = ports.clock.now()
-      for (const [caller, window] of [
-        [addressKey(requestContext.ip), address],
-        [call.payer, wallet],
-      ] as const) {
-        const { granted, resetAt } = await windows.take(name, caller, window, now)
-        if (!granted) throw windowSpent(window, resetAt, now)
-      }
-    },
-  })
+/** Who is paid, how much, and under which name the ledger has it. */
+export type To = {
+  readonly name: string
+  readonly payTo: string
+  readonly amount: Usdc
+  readonly maxTimeoutSeconds: number
 }
+
+/** It serves another call, or moved its money without us; `transaction` is told where it is ours and known. */
+export type Used = { readonly kind: 'used'; readonly transaction: string | null }
+
+export type Refused = { readonly kind: 'refused'; readonly code: PaymentCode; readonly reason: string }
+
+export type SecondaryPayment =
+  /** `settle` ends when the fate of the money is known, however long that takes. Refused: it has not moved, and nobody sends it any more. */
+  | {
+      readonly kind: 'ready'
+      settle(): Promise<{ readonly kind: 'settled'; readonly receipt: Receipt } | Refused | Used>
+    }
+  | Refused
+  | Used

@@ -1,6 +1,6 @@
 /** What a gateway says of itself: to its free endpoints, in its documents, on its price list. */
-import type { Closed, Terms } from '../ports/mod.ts'
-import type { HealthStatus } from '../call/health_status.ts'
+import type { Closed } from '../ports/mod.ts'
+import type { Terms } from '../x402/offer.ts'
 
 /** Facts that anybody may know of a gateway, derived from the menu and its chain. */
 export type GatewayFacts = {
@@ -21,8 +21,8 @@ export type GatewayFacts = {
   pricing(): readonly Priced[]
   openapi(origin: string): Promise<string>
   wellKnown(origin: string): string
-  /** The reference page, as HTML. */
-  docs(origin: string): Promise<string>
+  /** The reference page as HTML, and the Content-Security-Policy that it is served under. */
+  docs(origin: string): Promise<{ readonly html: string; readonly policy: string }>
 }
 
 /** An endpoint and its price: `free`, one, or the least and the most in US dollars. */
@@ -38,3 +38,15 @@ export type Priced = {
 export type PriceRange =
   | { readonly mode: 'fixed'; readonly currency: 'USD'; readonly amount: string }
   | { readonly mode: 'dynamic'; readonly currency: 'USD'; readonly min: string; readonly max: string }
+
+/** Times in milliseconds; null where there was none since the start. */
+export type ProviderStatus = {
+  readonly lastOkAt: number | null
+  readonly lastFailureAt: number | null
+  readonly failuresInARow: number
+}
+
+export type HealthStatus = { chain(): ProviderStatus; model(id: string): ProviderStatus }
+
+/** One that has failed so often in a row is called degraded, until it answers again. */
+export const DEGRADED_AFTER = 3

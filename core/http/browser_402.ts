@@ -1,5 +1,5 @@
 /** The small page that a person sees who opens a paid route in a browser. Programs never get it. */
-import type { Json } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
 
 /** A browser asks for HTML and calls itself Mozilla (decision 71); a program that accepts anything does not. */
 export function isBrowser(headers: Headers): boolean {

@@ -1,7 +1,8 @@
 /** How a fault and a demand for payment read on each surface: ours, and those of the vendors whose clients call us (contract 3.15). */
-import type { ErrorFormat, Reply } from '../endpoint/mod.ts'
+import type { Reply } from './reply.ts'
 import { type ApiError, plain, rowOf } from './errors.ts'
-import type { Json } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
+import type { ChatFormat } from '../ports/vendors/chat.ts'
 
 type Body = Readonly<Record<string, Json>>
 
@@ -119,3 +120,6 @@ const GOOGLE: Readonly<Record<number, string>> = {
   503: 'UNAVAILABLE',
   504: 'DEADLINE_EXCEEDED',
 }
+
+/** The shape of an error body. `market` is plain without codes (contract 3.19); the wires word errors as their vendors do. */
+export type ErrorFormat = 'plain' | 'market' | ChatFormat

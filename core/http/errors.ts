@@ -1,5 +1,5 @@
 /** Every way to stop short of a result, and how each reads on the wire. */
-import type { Json } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
 
 type Row = {
   readonly status: number

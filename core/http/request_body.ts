@@ -1,11 +1,11 @@
 /** From request bytes to a plain, checked value. Everything a caller can get wrong is named here. */
-import { fromBase64 } from '../lib/base64.ts'
 import { concatBytes } from '../lib/bytes.ts'
 import type { TObject } from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
 import type { Deadlines } from '../lib/timers.ts'
 import { ApiError } from './errors.ts'
-import type { Json } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
+import { clip, quoted } from '../lib/text.ts'
 
 /**
  * Reads a body of at most `maxBytes`; refuses a larger one before reading it where its length is declared. What arrives of a large one, or of
@@ -367,39 +367,4 @@ export function refused(path: string, message: string, fields?: Readonly<Record<
     details: [{ path, message }],
     ...(fields && { fields }),
   })
-}
-
-/** Shortens a caller's own value for an error text. */
-export function clip(value: unknown): string {
-  const text = String(value)
-  return text.length > 60 ? `${text.slice(0, 57)}...` : text
-}
-
-/** A caller's own value for an error text. Never its whole depth or length: both are the caller's to choose. */
-export function quoted(value: unknown): string {
-  if (Array.isArray(value)) return 'an array'
-  if (typeof value === 'object' && value !== null) return 'an object'
-  return clip(typeof value === 'string' ? JSON.stringify(value.slice(0, 60)) : value)
-}
-
-/** The longest authority that a web address is read with, in characters; a host name has 253 at most. */
-const AUTHORITY = /^https?:\/\/[^\s/?#\\][^/?#\\]{0,299}(?:[/?#\\]|$)/i
-
-/** Whether a text is an http(s) URL. Reading a host takes time by the square of its length: minutes, for a megabyte of combining marks. */
-export const isWebUrl = (text: string): boolean => AUTHORITY.test(text) && URL.canParse(text)
-
-const DATA_URI = /^data:([a-z0-9.+-]+\/[a-z0-9.+-]+)((?:;[a-z0-9=.+-]+)*?)(;base64)?,/i
-
-/** Decodes `data:<type>[;base64],…`. Undefined when it is not one, or its base64 is broken. */
-export function decodeDataUri(uri: string): { type: string; bytes: Uint8Array } | undefined {
-  const match = DATA_URI.exec(uri.slice(0, 200))
-  if (!match?.[1]) return undefined
-  const type = match[1].toLowerCase()
-  const rest = uri.slice(match[0].length)
-  try {
-    if (!match[3]) return { type, bytes: new TextEncoder().encode(decodeURIComponent(rest)) }
-    return { type, bytes: fromBase64(rest) }
-  } catch {
-    return undefined
-  }
 }

@@ -1,8 +1,8 @@
 /** How much text is counted for callers who have not paid (yet): a token bucket for each address, in the memory of one process. */
 import { addressKey } from './caller_address.ts'
 import { ApiError } from './errors.ts'
-import type { Clock } from '../ports/mod.ts'
-import type { CountTokens } from '../products/chat/token_estimate.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { CountTokens } from '../ports/vendors/chat.ts'
 
 export type UnpaidWork = {
   /** The count for one request of this address. It throws TOO_MANY_REQUESTS where its budget is spent. */

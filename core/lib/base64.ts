@@ -18,3 +18,19 @@ export function toBase64(bytes: Uint8Array): string {
 
 /** As many arguments as every engine lets a call have. */
 const CHUNK = 0x8000
+
+const DATA_URI = /^data:([a-z0-9.+-]+\/[a-z0-9.+-]+)((?:;[a-z0-9=.+-]+)*?)(;base64)?,/i
+
+/** Decodes `data:<type>[;base64],…`. Undefined when it is not one, or its base64 is broken. */
+export function decodeDataUri(uri: string): { type: string; bytes: Uint8Array } | undefined {
+  const match = DATA_URI.exec(uri.slice(0, 200))
+  if (!match?.[1]) return undefined
+  const type = match[1].toLowerCase()
+  const rest = uri.slice(match[0].length)
+  try {
+    if (!match[3]) return { type, bytes: new TextEncoder().encode(decodeURIComponent(rest)) }
+    return { type, bytes: fromBase64(rest) }
+  } catch {
+    return undefined
+  }
+}

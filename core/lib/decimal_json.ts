@@ -1,5 +1,5 @@
 /** Decimals that reach the wire as JSON numbers without ever being binary floats (contract 10.10). */
-import type { Json } from '../ports/mod.ts'
+import type { Json } from './json.ts'
 
 /** A decimal on its way to a reply; it is stored like any other JSON. */
 export type Exact = { readonly exact: string }

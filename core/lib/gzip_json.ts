@@ -1,6 +1,6 @@
 /** Long texts as storage keeps them: compressed, for a list of eight megabytes takes 80 ms of everybody's time to write, and its place on disk for an hour. */
 import { fromBase64, toBase64 } from './base64.ts'
-import type { Json } from '../ports/mod.ts'
+import type { Json } from './json.ts'
 import { concurrencyLimiter } from './limiter.ts'
 
 /** Of what is shorter a database makes nothing, in characters. */

@@ -1,6 +1,6 @@
 /** What an image really is, by its bytes and never by its name or declared type. */
 import { imageSize } from 'image-size'
-import { decodeDataUri } from '../http/request_body.ts'
+import { decodeDataUri } from './base64.ts'
 
 export type Picture = { readonly type: string; readonly width: number; readonly height: number }
 

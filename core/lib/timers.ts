@@ -1,5 +1,5 @@
 /** Deadlines of many pieces of work, on one timer: a timer and two signals for each would cost a chat answer more than all else done for it. */
-import type { Clock } from '../ports/mod.ts'
+import type { Clock } from './clock.ts'
 
 export type Deadlines = {
   /** Calls `late` once `ms` have passed, unless what it answers with is called first. Leaves no timer behind when nothing is pending. */
@@ -61,5 +61,23 @@ export function deadlines(clock: Clock): Deadlines {
     }
     if (next < Number.POSITIVE_INFINITY) sleep(next)
     for (const { late } of due.sort((a, b) => a.at - b.at)) late()
+  }
+}
+
+/** Runs `work` under a deadline. Its signal aborts when time is up, and the returned promise then rejects even if `work` goes on. */
+export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const deadline = new AbortController()
+  const done = new AbortController()
+  const timeout = clock.wait(ms, done.signal).then(() => {
+    if (done.signal.aborted) return new Promise<never>(() => {})
+    const error = Object.assign(new Error(`no answer within ${ms} ms`), { name: 'TimeoutError' })
+    deadline.abort(error)
+    throw error
+  })
+  timeout.catch(() => {})
+  try {
+    return await Promise.race([work(deadline.signal), timeout])
+  } finally {
+    done.abort('done')
   }
 }

@@ -10,7 +10,6 @@ import type {
   Call,
   CallPatch,
   Cap,
-  Json,
   PaymentStatus,
   NewCall,
   Outcome,
@@ -19,6 +18,7 @@ import type {
   Usage,
   WorkStatus,
 } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
 import type { Receipt } from '../x402/protocol.ts'
 
 // ── rows ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,11 +1,10 @@
 /** What a gateway asks for, and who signed for it: steps 3, 4 and 6 of a paid call, for orders and for polls. */
-import { within } from './settle.ts'
-import type { Price } from '../endpoint/mod.ts'
+import { within } from '../lib/timers.ts'
 import { ApiError } from '../http/errors.ts'
-import type { GatewayContext } from '../call/gateway_context.ts'
-import type { Identity, Terms, Verdict } from '../ports/mod.ts'
-import { fits, notOnOffer } from '../http/request_context.ts'
-import { type Offer, type Payment, withoutHint } from '../x402/protocol.ts'
+import type { Identity, Ports, Verdict } from '../ports/mod.ts'
+import { type Asked, offerOf, fits, notOnOffer } from '../x402/offer.ts'
+import type { Offer, Payment } from '../x402/protocol.ts'
+import type { Timeouts } from './timeouts.ts'
 
 export type Identified =
   | (Extract<Identity, { kind: 'known' }> & { offer: Offer })
@@ -26,29 +25,17 @@ export type Offers = {
   verify(payment: Payment, offer: Offer): Promise<Verdict>
 }
 
-type Asked = Pick<Price, 'amount' | 'maxTimeoutSeconds'>
-
-/** An authorization for it lives as long as the work takes, and beyond that as long as it must to settle. */
-export function offerOf(
-  { scheme, network, asset, payTo, extra, minValiditySeconds = 0 }: Terms,
-  { amount, maxTimeoutSeconds }: Asked,
-): Offer {
-  return {
-    scheme,
-    network,
-    amount: amount.toString(),
-    asset,
-    payTo,
-    maxTimeoutSeconds: maxTimeoutSeconds + minValiditySeconds,
-    extra,
-  }
-}
-
 const CLOSED = 'The gateway cannot settle payments at the moment. Nothing was charged. Retry later.'
 /** A free key is looked for every few seconds, the balance of an empty one every minute. */
 const CLOSED_RETRY_SECONDS = { no_key: '5', no_gas: '60', clock: '5' } as const
 
-export function offersOf({ ports: { chain, clock }, timeouts }: GatewayContext): Offers {
+/** What offers are made from. */
+export type OffersContext = {
+  readonly ports: Pick<Ports, 'chain' | 'clock'>
+  readonly timeouts: Pick<Timeouts, 'verifyMs'>
+}
+
+export function offersOf({ ports: { chain, clock }, timeouts }: OffersContext): Offers {
   return {
     at({ amount, maxTimeoutSeconds }, otherwise = []) {
       const terms = chain.terms(clock.now())
@@ -92,14 +79,6 @@ export function offersOf({ ports: { chain, clock }, timeouts }: GatewayContext):
       ),
   }
 }
-
-/** Whether two offers are paid in the same way to the same one, whatever they ask. A fee payer that was replaced makes another way. */
-export function isSamePaymentMethod(one: Offer, other: Offer): boolean {
-  const isSameWay = one.extra?.name === other.extra?.name && one.extra?.feePayer === other.extra?.feePayer
-  return one.network === other.network && one.asset === other.asset && one.payTo === other.payTo && isSameWay
-}
-
-export const withoutHints = (terms: readonly Terms[]): readonly Terms[] => terms.map(withoutHint)
 
 const couldNotAsk = (error: Error) => ({ kind: 'unavailable' as const, reason: error.message })
 

@@ -5,7 +5,7 @@
 import { askFate, type SettleContext } from './settle.ts'
 import { isNotedHandedOut } from './sent_authorizations.ts'
 import type { Authorization, Call, PaymentCode } from '../ports/mod.ts'
-import { SIGN_AFRESH } from '../http/replies.ts'
+import { SIGN_AFRESH } from '../endpoint/replies.ts'
 
 export type Judged =
   | { readonly kind: 'proof' }

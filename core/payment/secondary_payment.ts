@@ -6,34 +6,15 @@ import { abandon, failIfOverdue, type SettleContext, settleCall } from './settle
 import { noteUnpaidCall, unpaidCallOf } from './unpaid_calls.ts'
 import { capOf, overText } from './exposure.ts'
 import { ApiError } from '../http/errors.ts'
-import type { GatewayContext } from '../call/gateway_context.ts'
+import type { Living } from './active_calls.ts'
+import type { Timeouts } from './timeouts.ts'
 import { type Offers, purseOf } from './offers.ts'
-import type { Usdc } from '../x402/money.ts'
-import type { Authorization, Call, Json, PaymentCode, Storage } from '../ports/mod.ts'
-import { anyCallUrl, cannotVerify } from '../http/replies.ts'
+import type { Authorization, Call, NewWalletLimit, Ports, Storage } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
+import { anyCallUrl, cannotVerify } from '../endpoint/replies.ts'
 import { newId } from '../lib/ids.ts'
-import type { Offer, Payment, Receipt } from '../x402/protocol.ts'
-
-/** Who is paid, how much, and under which name the ledger has it. */
-export type To = {
-  readonly name: string
-  readonly payTo: string
-  readonly amount: Usdc
-  readonly maxTimeoutSeconds: number
-}
-
-/** It serves another call, or moved its money without us; `transaction` is told where it is ours and known. */
-type Used = { readonly kind: 'used'; readonly transaction: string | null }
-type Refused = { readonly kind: 'refused'; readonly code: PaymentCode; readonly reason: string }
-
-export type SecondaryPayment =
-  /** `settle` ends when the fate of the money is known, however long that takes. Refused: it has not moved, and nobody sends it any more. */
-  | {
-      readonly kind: 'ready'
-      settle(): Promise<{ readonly kind: 'settled'; readonly receipt: Receipt } | Refused | Used>
-    }
-  | Refused
-  | Used
+import type { Offer, Payment } from '../x402/protocol.ts'
+import type { To, Used, Refused, SecondaryPayment } from '../endpoint/call_context.ts'
 
 /** Between two looks at what became of it. */
 const LOOK_AGAIN_MS = 3_000
@@ -44,8 +25,19 @@ const TAKEN = 'second'
 
 type Asked = To & { readonly signal: AbortSignal }
 
+/** What second authorizations need of their gateway. */
+export type SecondaryContext = {
+  readonly name: string
+  readonly owner: string
+  readonly ports: Pick<Ports, 'storage' | 'chain' | 'clock' | 'log' | 'random'>
+  readonly timeouts: Timeouts
+  readonly living: Living
+  readonly newWallet: NewWalletLimit
+  readonly pollUrls: { keyOf(id: string): Promise<string> }
+}
+
 export function secondaryPayments(
-  gatewayContext: GatewayContext,
+  gatewayContext: SecondaryContext,
   offering: Offers,
 ): (call: Call, payment: Payment, asked: Asked) => Promise<SecondaryPayment> {
   const { storage, chain, clock, log } = gatewayContext.ports

@@ -1,69 +1,15 @@
 /** The life of a paid call after it was opened: settling it once, failing what died, finding out what became of money. */
 import { noteHandedOut } from './sent_authorizations.ts'
 import { isUnfinished, LOST } from './ledger.ts'
-import { type Living, takenBack } from '../call/active_calls.ts'
+import { type Living, takenBack } from './active_calls.ts'
 import { type Meter, silent } from '../ports/meter.ts'
 import { parseAtomic } from '../x402/money.ts'
-import type {
-  Authorization,
-  Call,
-  Chain,
-  Clock,
-  Json,
-  Log,
-  Outcome,
-  PaymentCode,
-  Settlement,
-  Storage,
-  Usage,
-} from '../ports/mod.ts'
+import type { Authorization, Call, Chain, Log, Outcome, PaymentCode, Settlement, Storage, Usage } from '../ports/mod.ts'
+import type { Clock } from '../lib/clock.ts'
+import type { Json } from '../lib/json.ts'
 import type { Receipt } from '../x402/protocol.ts'
-
-/** How long things may take, in milliseconds. The settlement lease outlives the deadline given to `settle`. */
-export type Timeouts = {
-  readonly verifyMs: number
-  readonly settleMs: number
-  readonly settleLeaseMs: number
-  /** How often an owner must say that it is alive. */
-  readonly workLeaseMs: number
-  /** A job that runs longer has stalled (contract 2.20). */
-  readonly stallMs: number
-  /** How long after an authorization's end its fate may stay unknown before a person is called (decision 16). */
-  readonly unresolvedMs: number
-  /** How long a poll waits for another poll's settlement. */
-  readonly takenMs: number
-  /** Longest wait until a vendor has taken a job (contract 12.41). */
-  readonly submitMs: number
-  /** Longest wait for an answer, for the first event of a stream, and for the next one while the reader asks (contract 6.52). */
-  readonly answerMs: number
-  /** Longest stream. */
-  readonly streamMs: number
-  /** How long an answer that is ready waits for its settlement; it is then served, unless its payment is known to be refused (contract 6.47). */
-  readonly receiptMs: number
-  /** A stream settles when its authorization has so long to live. */
-  readonly marginMs: number
-  /** How long an identical resend of a paid request is given the stored answer (contract 1.39). */
-  readonly resendMs: number
-  /** How long a refused settlement after delivery keeps its payer from further answers (decision 41). */
-  readonly unpaidBlockMs: number
-}
-
-export const timeouts: Timeouts = {
-  verifyMs: 8_000,
-  settleMs: 30_000,
-  settleLeaseMs: 45_000,
-  workLeaseMs: 30_000,
-  stallMs: 3_600_000,
-  unresolvedMs: 600_000,
-  takenMs: 40_000,
-  submitMs: 20_000,
-  answerMs: 120_000,
-  streamMs: 500_000,
-  receiptMs: 10_000,
-  marginMs: 30_000,
-  resendMs: 600_000,
-  unpaidBlockMs: 86_400_000,
-}
+import { within } from '../lib/timers.ts'
+import type { Timeouts } from './timeouts.ts'
 
 export type SettleContext = {
   readonly storage: Storage
@@ -92,24 +38,6 @@ export type Paying =
   | { kind: 'replayed'; call: Call }
 
 export type Completion = { readonly result: Json; readonly expiresAt: number; readonly usage?: Usage | null }
-
-/** Runs `work` under a deadline. Its signal aborts when time is up, and the returned promise then rejects even if `work` goes on. */
-export async function within<T>(clock: Clock, ms: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-  const deadline = new AbortController()
-  const done = new AbortController()
-  const timeout = clock.wait(ms, done.signal).then(() => {
-    if (done.signal.aborted) return new Promise<never>(() => {})
-    const error = Object.assign(new Error(`no answer within ${ms} ms`), { name: 'TimeoutError' })
-    deadline.abort(error)
-    throw error
-  })
-  timeout.catch(() => {})
-  try {
-    return await Promise.race([work(deadline.signal), timeout])
-  } finally {
-    done.abort('done')
-  }
-}
 
 /** `keepUntil` is the end of a settled call's shelf life. Where the buyer has the result already, what could not be sent is tried again later. */
 export type Settling = {
@@ -390,15 +318,4 @@ export async function abandon(
 ): Promise<never> {
   await fail(storage, call, LOST, now)
   throw error
-}
-
-/** Past its claim window; or settled, and past its shelf life. */
-export function isForgotten(call: Call, now: number): boolean {
-  if (call.money === 'settled') return call.result === null
-  return call.expiresAt <= now && call.money !== 'settling' && call.money !== 'unresolved'
-}
-
-/** It came to nothing, or nothing is left of it: whoever asks for it again has to start afresh. */
-export function isOver(call: Call, now: number): boolean {
-  return call.work === 'failed' || isForgotten(call, now)
 }

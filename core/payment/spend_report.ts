@@ -1,7 +1,8 @@
 /** The ledger as its wallets read it: what was spent on which model, and how many tokens that took. */
 import type { Row } from './ledger.ts'
 import { usdc } from '../x402/money.ts'
-import type { Json, Spend, Usage } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
+import type { Spend, Usage } from '../ports/mod.ts'
 
 /** One settled call. `since` is inclusive; undefined for a call that is not this wallet's, or did not settle by then. */
 export function spendOf(row: Row, payer: string, since: number): Spend | undefined {

@@ -1,7 +1,8 @@
 /** Who has had an answer and not paid for it. A debt ends when its call is paid, or after a day (decision 41). */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
-import type { Call, Json, Log, StoredRecord, Storage } from '../ports/mod.ts'
+import type { Call, Log, StoredRecord, Storage } from '../ports/mod.ts'
+import type { Json } from '../lib/json.ts'
 
 const KIND = 'debt'
 /** Jobs that were begun; each is waited for from when its authorization has ended. */

@@ -1,6 +1,7 @@
 /** What a gateway tells of its work while it works, for whoever draws curves. Nothing here decides anything. */
 import type { Usdc } from '../x402/money.ts'
-import type { PaymentCode, Ports, Storage } from './mod.ts'
+import type { PaymentCode } from './chain.ts'
+import type { Storage } from './storage.ts'
 
 /** How a payment was judged: one that came with an order, or a fresh one that a poll would settle with. */
 export type Judged = 'valid' | 'unavailable' | PaymentCode
@@ -30,7 +31,7 @@ const nothing = () => {}
 export const silent: Meter = { answered: nothing, quoted: nothing, judged: nothing, attempted: nothing, moved: nothing }
 
 /** The same ports, with a storage that says when calls begin and end; a gateway without a meter keeps the one it has. */
-export function metered<Some extends Ports>(ports: Some): Some {
+export function metered<Some extends { readonly storage: Storage; readonly meter?: Meter }>(ports: Some): Some {
   return ports.meter ? { ...ports, storage: meteredStorage(ports.storage, ports.meter) } : ports
 }
 

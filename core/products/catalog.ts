@@ -1,31 +1,13 @@
 /** The catalog: what the operator has for sale, as rows. A row's public id, alias ids and upstream id are separate (decision 21). */
-import { type AudioRow, audioRows } from './audio/catalog.ts'
+import type { AudioRow } from '../ports/vendors/audio.ts'
+import { audioRows } from './audio/catalog.ts'
 import { chatRows } from './chat/catalog.ts'
-import type { ChatRow } from './chat/row.ts'
-import { type ImageRow, imageRows } from './images/catalog.ts'
-import { type VideoRow, videoRows } from './video/catalog.ts'
-
-export { AUDIO_KINDS, type AudioBilling, type AudioKind, type AudioRow, audioRows } from './audio/catalog.ts'
-export { type AudioOverride, overrideAudio } from './audio/overrides.ts'
-export { chatRows } from './chat/catalog.ts'
-export { type ChatOverride, overrideChat } from './chat/overrides.ts'
-export { type ChatBilling, type ChatRow, EFFORTS, type Effort, type EffortRules, type ImageTokens } from './chat/row.ts'
-export { type ImageRow, imageRows } from './images/catalog.ts'
-export { networkNamed, networkOf, type NetworkRow, networkRows } from './rpc/networks.ts'
-export { type ImageOverride, overrideImages } from './overrides.ts'
-export { overrideVideos, type VideoOverride } from './video/overrides.ts'
-export { SMALL } from './catalog_small.ts'
-export { type VideoBilling, type VideoRow, videoRows } from './video/catalog.ts'
-
-/** Rows of one kind, found by public id or by any alias. */
-export type Rows<Row> = { readonly all: readonly Row[]; get(id: string): Row | undefined }
-
-export type Catalog = {
-  readonly images: Rows<ImageRow>
-  readonly chat: Rows<ChatRow>
-  readonly video: Rows<VideoRow>
-  readonly audio: Rows<AudioRow>
-}
+import type { ChatRow } from '../ports/vendors/chat.ts'
+import type { ImageRow } from '../ports/vendors/images.ts'
+import { imageRows } from './images/catalog.ts'
+import type { VideoRow } from '../ports/vendors/video.ts'
+import { videoRows } from './video/catalog.ts'
+import type { Rows, Catalog } from '../endpoint/offering.ts'
 
 /** The catalog of the contract; pass rows of your own to sell other models. */
 export function catalog(

@@ -1,7 +1,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { fromBase64, toBase64 } from '../lib/base64.ts'
-import { quoted } from '../http/request_body.ts'
+import { quoted } from '../lib/text.ts'
 
 /** The protocol version that Farebox speaks. */
 export const VERSION = 2

@@ -1,7 +1,8 @@
 /** What every chain promises, as data. Each law gets a harness of its own: nobody else's money, nonces or time. */
 import { expect } from 'bun:test'
 import { longestLife } from '../../adapters/chains/exact.ts'
-import type { Chain, Fate, Settlement, Terms } from '../../core/ports/mod.ts'
+import type { Chain, Fate, Settlement } from '../../core/ports/mod.ts'
+import type { Terms } from '../../core/x402/offer.ts'
 import type { Offer, Payment, Receipt } from '../../core/x402/protocol.ts'
 import type { Law, Subject } from './law.ts'
 

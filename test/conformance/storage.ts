@@ -7,7 +7,6 @@ import type {
   Authorization,
   Call,
   Claim,
-  Json,
   NewCall,
   Opened,
   Outcome,
@@ -16,6 +15,7 @@ import type {
   Storage,
   Usage,
 } from '../../core/ports/mod.ts'
+import type { Json } from '../../core/lib/json.ts'
 import type { Offer, Receipt } from '../../core/x402/protocol.ts'
 import type { Law, Subject } from './law.ts'
 

@@ -1,5 +1,5 @@
 import { expect } from 'bun:test'
-import { decodeDataUri } from '../../core/http/request_body.ts'
+import { decodeDataUri } from '../../core/lib/base64.ts'
 import type { ImageJob, ImageVendor, MadeImage } from '../../core/mod.ts'
 import { never, stopped, turn } from './abort.ts'
 import type { Law } from './law.ts'

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'bun:test'
-import { type Endpoint, free, json, polled } from '../../core/endpoint/mod.ts'
+import { type Endpoint, free, polled } from '../../core/endpoint/mod.ts'
+import { json } from '../../core/http/reply.ts'
 import { endpoints } from '../../core/products/mod.ts'
 import { router } from '../../core/router.ts'
 import { GENERATIONS, kit, ORIGIN, read } from '../kit.ts'

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { connect } from 'node:net'
 import type { ChatAnswer } from '../../core/mod.ts'
-import { timeouts } from '../../core/payment/settle.ts'
+import { timeouts } from '../../core/payment/timeouts.ts'
 import { chatPieces, DONE } from '../../adapters/providers/scripted/chat.ts'
 import { app } from '../../server/app.ts'
 import { COMPLETIONS, reading, said, STREAM, table, USED } from '../core/call/stream_kit.ts'

@@ -1,5 +1,5 @@
 /** What buyers send to a process, and the rounds that a process makes by itself. */
-import type { Reply } from '../../core/endpoint/mod.ts'
+import type { Reply } from '../../core/http/reply.ts'
 import { pollUrl, requestOf } from './stage.ts'
 import { type Actor, ownerOf, type Process, type Signed, type World } from './world.ts'
 

@@ -1,5 +1,6 @@
 import { usdc } from '../../../core/x402/money.ts'
-import type { Chain, Fate, Identity, Log, Settlement, Terms, Unavailable, Verdict } from '../../../core/ports/mod.ts'
+import type { Chain, Fate, Identity, Log, Settlement, Unavailable, Verdict } from '../../../core/ports/mod.ts'
+import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment, Receipt } from '../../../core/x402/protocol.ts'
 import { BATCHED, type BatchedApi, batchedApi, type Batching, DOMAINS, LIVING, type Sent } from './api.ts'
 import { batchedPayload, type Given, judge, judgeSignature, refusal, settleRequest } from './payload.ts'

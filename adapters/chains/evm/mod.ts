@@ -1,6 +1,7 @@
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { usdc } from '../../../core/x402/money.ts'
-import type { Chain, Fate, Refused, Settlement, Terms, Unavailable, Verdict } from '../../../core/ports/mod.ts'
+import type { Chain, Fate, Refused, Settlement, Unavailable, Verdict } from '../../../core/ports/mod.ts'
+import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { type CheckConfig, type Checked, checkEvm } from './check.ts'
 import { chainIdOf, evmIdentity, isMagic, type Read, refusedSignature, unavailable } from './identity.ts'

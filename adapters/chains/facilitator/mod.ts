@@ -1,5 +1,6 @@
 import { usdc } from '../../../core/x402/money.ts'
-import type { Chain, Fate, Settlement, Terms, Verdict } from '../../../core/ports/mod.ts'
+import type { Chain, Fate, Settlement, Verdict } from '../../../core/ports/mod.ts'
+import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { type Checked, checkEvm } from '../evm/check.ts'
 import { chainIdOf, evmIdentity } from '../evm/identity.ts'

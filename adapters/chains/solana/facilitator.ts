@@ -1,5 +1,6 @@
 import { usdc } from '../../../core/x402/money.ts'
-import type { Chain, Fate, Identity, Refused, Settlement, Terms, Verdict } from '../../../core/ports/mod.ts'
+import type { Chain, Fate, Identity, Refused, Settlement, Verdict } from '../../../core/ports/mod.ts'
+import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { evmRpc, type RpcConfig } from '../evm/rpc.ts'
 import { type ApiConfig, blameIn, deadline, type FacilitatorRow, type NamedApi, namedApis } from '../facilitator/api.ts'

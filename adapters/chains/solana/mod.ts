@@ -1,5 +1,6 @@
 import { type Usdc, usdc } from '../../../core/x402/money.ts'
-import type { Chain, Closed, Fate, Identity, Settlement, Terms, Verdict } from '../../../core/ports/mod.ts'
+import type { Chain, Closed, Fate, Identity, Settlement, Verdict } from '../../../core/ports/mod.ts'
+import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { evmRpc, type RpcConfig } from '../evm/rpc.ts'
 import { type CheckConfig, checkSolana, type SolanaChecked } from './check.ts'

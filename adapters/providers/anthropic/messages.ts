@@ -3,9 +3,9 @@
  * `resources/messages`; decision 75.
  */
 import type { ChatOrder, ChatVendor, SseEvent, ChatFormat } from '../../../core/mod.ts'
-import { messagesFromChat } from '../../../core/products/chat/formats/messages_order.ts'
-import { chatFromMessagesReply } from '../../../core/products/chat/formats/messages_reply.ts'
-import { chatFromMessagesStream } from '../../../core/products/chat/formats/messages_stream.ts'
+import { messagesFromChat } from '../../../core/products/chat/formats/messages/order.ts'
+import { chatFromMessagesReply } from '../../../core/products/chat/formats/messages/reply.ts'
+import { chatFromMessagesStream } from '../../../core/products/chat/formats/messages/stream.ts'
 import { errorEvent } from '../lib/chat_translation.ts'
 import type { ChatVendorConfig } from '../lib/chat_provider.ts'
 import { under } from '../lib/image_provider.ts'

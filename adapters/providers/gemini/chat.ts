@@ -1,8 +1,8 @@
 /** Chat by Gemini's `generateContent`. Sources: @google/genai@3.1.0 `genai.d.ts`; request, reply and error shapes in the sources of decision 75. */
 import type { ChatVendor, Fields, Rewriter, SseEvent, ChatFormat } from '../../../core/mod.ts'
-import { chatFromGenerateContentReply } from '../../../core/products/chat/formats/generate_content_reply.ts'
-import { generateContentFromChat } from '../../../core/products/chat/formats/generate_content_request.ts'
-import { chatFromGenerateContentStream } from '../../../core/products/chat/formats/generate_content_stream.ts'
+import { chatFromGenerateContentReply } from '../../../core/products/chat/formats/generate_content/reply.ts'
+import { generateContentFromChat } from '../../../core/products/chat/formats/generate_content/request.ts'
+import { chatFromGenerateContentStream } from '../../../core/products/chat/formats/generate_content/stream.ts'
 import { sseJson, tryJson } from '../../../core/products/chat/formats/sse.ts'
 import { errorEvent } from '../lib/chat_translation.ts'
 import type { ChatVendorConfig } from '../lib/chat_provider.ts'

@@ -1,7 +1,7 @@
 /** Pictures that buyers send: what is accepted, judged by the header, and how one is fitted into a box. Needs Bun. */
 import { imageSize } from 'image-size'
 import { ApiError } from '../../../core/http/errors.ts'
-import { decodeDataUri } from '../../../core/http/request_body.ts'
+import { decodeDataUri } from '../../../core/lib/base64.ts'
 import { decodePng, encodePng, type Raster } from './png.ts'
 
 /** The bytes of a picture, and its size as it is looked at. */

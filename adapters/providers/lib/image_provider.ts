@@ -1,5 +1,5 @@
 /** What the image protocols have in common: how the operator configures one, how an order is written, how `n` is spread over calls. */
-import { isWebUrl } from '../../../core/http/request_body.ts'
+import { isWebUrl } from '../../../core/lib/text.ts'
 import type { Clock, ImageJob, Json, Log, MadeImage } from '../../../core/mod.ts'
 import type { Fetch, VendorHttp } from '../../http/fetch.ts'
 import { dataUri } from './media_input.ts'

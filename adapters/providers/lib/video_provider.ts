@@ -1,5 +1,5 @@
 /** What the video protocols have in common: how the operator configures one, how it refuses, and how a job is submitted and looked at. */
-import { isWebUrl } from '../../../core/http/request_body.ts'
+import { isWebUrl } from '../../../core/lib/text.ts'
 import { ApiError, type VideoState } from '../../../core/mod.ts'
 import { type FetchMedia, type VendorHttp, vendorHttp } from '../../http/fetch.ts'
 import { bearer, type ImageVendorConfig, under } from './image_provider.ts'

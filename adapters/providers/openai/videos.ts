@@ -3,7 +3,7 @@
  * refusals as quoted in the sources of decision 75; vLLM-Omni's in docs.vllm.ai/projects/vllm-omni, Videos API.
  */
 import { imageSize } from 'image-size'
-import { decodeDataUri } from '../../../core/http/request_body.ts'
+import { decodeDataUri } from '../../../core/lib/base64.ts'
 import type { VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { recognize } from '../../../core/lib/image_bytes.ts'
 import { mediaFetcher } from '../../http/fetch.ts'

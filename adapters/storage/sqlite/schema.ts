@@ -2,7 +2,8 @@ import { sql } from 'drizzle-orm'
 import { customType, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core'
 import type { BindingStatus } from '../../../core/payment/exposure.ts'
 import { type Usdc, usdc } from '../../../core/x402/money.ts'
-import type { Authorization, Json, PaymentStatus, Usage, WorkStatus } from '../../../core/ports/mod.ts'
+import type { Authorization, PaymentStatus, Usage, WorkStatus } from '../../../core/ports/mod.ts'
+import type { Json } from '../../../core/lib/json.ts'
 import type { Offer, Receipt } from '../../../core/x402/protocol.ts'
 
 /**

@@ -1,32 +1,5 @@
-import { type Dollars, dollars } from '../../x402/money.ts'
-
-export const AUDIO_KINDS = ['speech', 'sound-effects', 'music'] as const
-export type AudioKind = (typeof AUDIO_KINDS)[number]
-
-/** Rates in US dollars: for 1,000 characters, for a second that is estimated from the text, or for what one call makes. */
-export type AudioBilling = {
-  readonly mode: 'per_character' | 'per_second' | 'per_generation' | 'per_track'
-  readonly rate: Dollars
-}
-
-/** One audio model for sale. */
-export type AudioRow = {
-  /** Public id, as clients of the contract send it. */
-  readonly id: string
-  readonly aliases: readonly string[]
-  readonly name: string
-  readonly kind: AudioKind
-  /** The maker, as `owned_by` and as the source of a rate limit. */
-  readonly maker: string
-  /** Which of the operator's vendors serves it, and what that vendor calls it. */
-  readonly vendor: string
-  readonly upstream: string
-  readonly billing: AudioBilling
-  /** Longest text. */
-  readonly maxCharacters: number
-  /** Sold, but not listed. */
-  readonly hidden?: boolean
-}
+import { dollars } from '../../x402/money.ts'
+import type { AudioBilling, AudioRow } from '../../ports/vendors/audio.ts'
 
 const at = (mode: AudioBilling['mode'], rate: string): AudioBilling => ({ mode, rate: dollars(rate) })
 

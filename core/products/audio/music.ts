@@ -1,12 +1,15 @@
 /** Music from words: at once where it is ready within a minute, else as a job; and the list of all audio models (contract 14.8). */
 import { Type } from '@sinclair/typebox'
 import * as sale from './shared.ts'
-import type { AudioRow } from '../catalog.ts'
-import { free, hybrid, json, paid, polled } from '../../endpoint/mod.ts'
-import { quoted, refused } from '../../http/request_body.ts'
-import type { Json } from '../../ports/mod.ts'
-import { asNumber, audioPrice, charactersIn, FEE } from '../../x402/pricing.ts'
-import { READS } from '../../http/replies.ts'
+import type { AudioRow } from '../../ports/vendors/audio.ts'
+import { free, hybrid, paid, polled } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
+import { quoted, charactersIn } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
+import type { Json } from '../../lib/json.ts'
+import { asNumber, FEE } from '../../x402/pricing.ts'
+import { audioPrice } from './price.ts'
+import { READS } from '../../endpoint/replies.ts'
 
 const HOUR_MS = 3_600_000
 /** Public clients of music do not poll: they are kept waiting for as long as they will. */

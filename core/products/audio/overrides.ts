@@ -1,7 +1,7 @@
 /** What an operator changes about the audio rows: edited, added or hidden (decision 21). */
 import { dollars } from '../../x402/money.ts'
 import { duplicatesIn } from '../../lib/duplicates.ts'
-import type { AudioBilling, AudioKind, AudioRow } from './catalog.ts'
+import type { AudioBilling, AudioKind, AudioRow } from '../../ports/vendors/audio.ts'
 
 /** One row's changes. `rate` in US dollars: for 1,000 characters of speech, or a second of it where the row bills so; else for one call. */
 export type AudioOverride = {

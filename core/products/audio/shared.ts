@@ -1,12 +1,13 @@
 /** What speech, sound effects and music have in common: rows and formats, how a vendor is found, and how its failures read. */
 import { Type } from '@sinclair/typebox'
-import type { AudioKind, AudioRow, Catalog } from '../catalog.ts'
+import type { AudioKind, AudioRow, AudioFormat, AudioVendor, MadeAudio } from '../../ports/vendors/audio.ts'
+import type { Catalog } from '../../endpoint/offering.ts'
 import type { Hosted, Made, Offering, Order, Showing, Stored } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
-import { clip, quoted, refused } from '../../http/request_body.ts'
+import { clip, quoted } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
 import type { Usdc } from '../../x402/money.ts'
-import type { Json } from '../../ports/mod.ts'
-import type { AudioFormat, AudioVendor, MadeAudio } from '../../ports/vendors.ts'
+import type { Json } from '../../lib/json.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 
 /** Where sounds are mirrored to. */

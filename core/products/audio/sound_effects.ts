@@ -2,7 +2,8 @@
 import { Type } from '@sinclair/typebox'
 import * as sale from './shared.ts'
 import { paid } from '../../endpoint/mod.ts'
-import { audioPrice, charactersIn } from '../../x402/pricing.ts'
+import { audioPrice } from './price.ts'
+import { charactersIn } from '../../lib/text.ts'
 
 const KIND = 'sound-effects'
 const EXAMPLE = { model: 'elevenlabs/sound-effects', text: 'rain on a tin roof, distant thunder' }

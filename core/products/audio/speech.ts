@@ -1,14 +1,15 @@
 /** Text to speech, sold by the character or by the second, and the voices that speak (contract 14.1, 14.12). */
 import { type Static, Type } from '@sinclair/typebox'
 import * as sale from './shared.ts'
-import type { AudioRow } from '../catalog.ts'
-import { within } from '../../payment/settle.ts'
-import { type Context, free, type FreeContext, json, paid } from '../../endpoint/mod.ts'
+import type { AudioRow, AudioVendor, Voice, VoiceNames } from '../../ports/vendors/audio.ts'
+import { within } from '../../lib/timers.ts'
+import { type Context, free, type FreeContext, paid } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
 import { ApiError } from '../../http/errors.ts'
-import { quoted, refused } from '../../http/request_body.ts'
-import type { Json } from '../../ports/mod.ts'
-import type { AudioVendor, Voice, VoiceNames } from '../../ports/vendors.ts'
-import { audioPrice, charactersIn, spokenSeconds } from '../../x402/pricing.ts'
+import { quoted, charactersIn } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
+import type { Json } from '../../lib/json.ts'
+import { audioPrice, spokenSeconds } from './price.ts'
 
 const USUAL_VOICE = 'sarah'
 const MINUTE_MS = 60_000

@@ -1,6 +1,7 @@
 /** Chat models for sale: list prices of their makers in November 2026, which operators correct in their configuration. */
 import { dollars } from '../../x402/money.ts'
-import { type ChatBilling, type ChatRow, type Effort, type EffortRules, paid, sold } from './row.ts'
+import type { ChatBilling, ChatRow, Effort, EffortRules } from '../../ports/vendors/chat.ts'
+import { paid, sold } from './row.ts'
 
 /** Where a prompt is long: "above" begins one token later, "at" with the token itself (contract 6.39). */
 const above272K = (input: string, output: string) => ({ from: 272_001, input, output })

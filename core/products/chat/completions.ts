@@ -14,12 +14,13 @@ import {
   sampleRow,
   sized,
 } from './shared.ts'
-import { free, json, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
+import { free, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
 import { ApiError } from '../../http/errors.ts'
 import { inputParser, refused } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
-import { chatPrice, chatPriceParts } from '../../x402/pricing.ts'
-import type { Fields } from './formats/wire.ts'
+import { chatPrice, chatPriceParts } from './price.ts'
+import type { Fields } from '../../lib/json.ts'
 
 const MINUTE_MS = 60_000
 const EXAMPLE = { messages: [{ role: 'user', content: 'Why is the sky blue?' }], max_tokens: 1_000 }

@@ -1,6 +1,6 @@
 /** The generate-content API of vendor-b's clients, for payers that the operator has listed (contract 7.20, 7.22). */
 import { Type } from '@sinclair/typebox'
-import type { ChatRow } from '../catalog.ts'
+import type { ChatRow } from '../../ports/vendors/chat.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
 import {
@@ -17,14 +17,14 @@ import {
 } from './shared.ts'
 import { type RequestHead, type Allowlist, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
-import { quoted, refused } from '../../http/request_body.ts'
-import type { Json } from '../../ports/mod.ts'
-import { camel } from './formats/generate_content_parts.ts'
+import { quoted } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
+import type { Json, Fields } from '../../lib/json.ts'
+import { camel } from './formats/generate_content/parts.ts'
 import { fieldsOf, isFields } from './formats/json.ts'
-import { generateContentFromChatReply } from './formats/generate_content_reply.ts'
-import { builtInTools, chatFromGenerateContent } from './formats/generate_content_request.ts'
-import { generateContentFromChatStream } from './formats/generate_content_stream.ts'
-import type { Fields } from './formats/wire.ts'
+import { generateContentFromChatReply } from './formats/generate_content/reply.ts'
+import { builtInTools, chatFromGenerateContent } from './formats/generate_content/request.ts'
+import { generateContentFromChatStream } from './formats/generate_content/stream.ts'
 
 const input = Type.Object({
   contents: Type.Array(

@@ -1,6 +1,6 @@
 /** The messages API of vendor-g's clients: verbatim on its own models, converted on all others (contract 7.1). */
 import { Type } from '@sinclair/typebox'
-import type { ChatRow } from '../catalog.ts'
+import type { ChatRow } from '../../ports/vendors/chat.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
 import {
@@ -17,13 +17,12 @@ import {
 } from './shared.ts'
 import { type RequestHead, streamed } from '../../endpoint/mod.ts'
 import { refused } from '../../http/request_body.ts'
-import type { Json } from '../../ports/mod.ts'
+import type { Json, Fields } from '../../lib/json.ts'
 import { fieldsOf, isFields, listOf } from './formats/json.ts'
-import { messagesFromChatStream } from './formats/messages_events.ts'
-import { isCallersTool } from './formats/messages_order.ts'
-import { messagesFromChatReply } from './formats/messages_reply.ts'
-import { chatFromMessages } from './formats/messages_request.ts'
-import type { Fields } from './formats/wire.ts'
+import { messagesFromChatStream } from './formats/messages/events.ts'
+import { isCallersTool } from './formats/messages/order.ts'
+import { messagesFromChatReply } from './formats/messages/reply.ts'
+import { chatFromMessages } from './formats/messages/request.ts'
 
 const input = Type.Object({
   model: Type.String({ minLength: 1, maxLength: 200 }),

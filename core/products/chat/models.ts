@@ -1,10 +1,17 @@
 /** The catalog: every model that this gateway can serve as it is configured, and what it costs (contract 8.2). */
 import { Type } from '@sinclair/typebox'
 import { makerOf, RATE_NAMES } from '../audio/shared.ts'
-import type { AudioRow, Catalog, ChatBilling, ChatRow, ImageRow, VideoBilling, VideoRow } from '../catalog.ts'
-import { free, type Reply } from '../../endpoint/mod.ts'
-import type { Vendors } from '../../ports/vendors.ts'
-import { asNumber, FEE, MAX_SPEECH_SECONDS, videoGenerationFee, videoRate, withMargin } from '../../x402/pricing.ts'
+import type { AudioRow } from '../../ports/vendors/audio.ts'
+import type { ChatBilling, ChatRow } from '../../ports/vendors/chat.ts'
+import type { ImageRow } from '../../ports/vendors/images.ts'
+import type { VideoBilling, VideoRow } from '../../ports/vendors/video.ts'
+import type { Catalog } from '../../endpoint/offering.ts'
+import { free } from '../../endpoint/mod.ts'
+import type { Reply } from '../../http/reply.ts'
+import type { Vendors } from '../../ports/vendors/mod.ts'
+import { asNumber, FEE, withMargin } from '../../x402/pricing.ts'
+import { MAX_SPEECH_SECONDS } from '../audio/price.ts'
+import { videoGenerationFee, videoRate } from '../video/price.ts'
 import { isListed } from '../video/request.ts'
 
 const rate = (description: string) => Type.Optional(Type.Number({ description }))

@@ -2,7 +2,7 @@
 import { type Dollars, dollars } from '../../x402/money.ts'
 import { isBelow } from '../../x402/pricing.ts'
 import { duplicatesIn } from '../../lib/duplicates.ts'
-import type { ChatBilling, ChatRow } from './row.ts'
+import type { ChatBilling, ChatRow } from '../../ports/vendors/chat.ts'
 
 /**
  * One row's changes, in the words of the configuration file. Rates are decimal US dollars for a million tokens, `flat` and `live_search` for

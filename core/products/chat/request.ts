@@ -1,12 +1,12 @@
 /** What a chat request may say, and what the rules of its model make of it before it is quoted (contract 6.4). */
 import { type Static, Type } from '@sinclair/typebox'
-import { EFFORTS, type ChatRow, type Effort } from '../catalog.ts'
+import { EFFORTS, type ChatRow, type Effort, type ChatFormat } from '../../ports/vendors/chat.ts'
 import { ApiError } from '../../http/errors.ts'
-import { clip, isWebUrl, quoted, refused } from '../../http/request_body.ts'
+import { clip, isWebUrl, quoted } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
 import { pictureOf } from '../../lib/image_bytes.ts'
-import type { Json } from '../../ports/mod.ts'
+import type { Json, Fields } from '../../lib/json.ts'
 import { isFields } from './formats/json.ts'
-import type { Fields, ChatFormat } from './formats/wire.ts'
 
 // ── the schema ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

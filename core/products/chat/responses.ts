@@ -1,6 +1,6 @@
 /** The stateless responses API: whole, streamed, or in the background with poll, attach and cancel (contract 7.10, 7.17). */
 import { Type } from '@sinclair/typebox'
-import type { ChatRow, Effort } from '../catalog.ts'
+import type { ChatRow, Effort } from '../../ports/vendors/chat.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
 import {
@@ -15,17 +15,19 @@ import {
   sized,
   type Translation,
 } from './shared.ts'
-import { free, type FreeCalls, type FreeRequest, json, streamed, type Reply, type Stored } from '../../endpoint/mod.ts'
+import { free, type FreeCalls, type FreeRequest, streamed, type Stored } from '../../endpoint/mod.ts'
+import { json, type Reply } from '../../http/reply.ts'
 import { ApiError } from '../../http/errors.ts'
 import { refused } from '../../http/request_body.ts'
-import type { Call, Clock } from '../../ports/mod.ts'
-import { anyCallUrl, type StoredAnswer } from '../../http/replies.ts'
+import type { Call } from '../../ports/mod.ts'
+import type { Clock } from '../../lib/clock.ts'
+import { anyCallUrl, type StoredAnswer } from '../../endpoint/replies.ts'
 import { isFields, listOf } from './formats/json.ts'
-import { responseEvents, responsesFromChatStream } from './formats/responses_events.ts'
-import { type ResponseFacts, responseOf, responsesFromChatReply } from './formats/responses_reply.ts'
-import { besideChat, builtInTools, chatFromResponses } from './formats/responses_request.ts'
+import { responseEvents, responsesFromChatStream } from './formats/responses/events.ts'
+import { type ResponseFacts, responseOf, responsesFromChatReply } from './formats/responses/reply.ts'
+import { besideChat, builtInTools, chatFromResponses } from './formats/responses/request.ts'
 import { tryJson } from './formats/sse.ts'
-import type { Fields } from './formats/wire.ts'
+import type { Fields } from '../../lib/json.ts'
 import { receiptHeaders } from '../../x402/protocol.ts'
 
 const input = Type.Object({

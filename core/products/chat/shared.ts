@@ -1,5 +1,5 @@
 /** What all surfaces of chat have in common: finding the model, sizing the prompt, quoting, asking the vendor, and shaping the answer. */
-import type { ChatRow, Effort } from '../catalog.ts'
+import type { ChatRow, Effort, ChatFormat, ChatVendor } from '../../ports/vendors/chat.ts'
 import { checkExtras, checkLength, checkSizes, givesSeveral, goesByResponses } from './unsupported_fields.ts'
 import {
   type ChatBody,
@@ -15,15 +15,15 @@ import {
 import type { Answer, StreamedContext, StreamedOrder, Offering, Price } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import type { Dollars, Usdc } from '../../x402/money.ts'
-import type { Json } from '../../ports/mod.ts'
-import type { ChatVendor } from '../../ports/vendors.ts'
-import { chatPrice, flatPrice } from '../../x402/pricing.ts'
+import type { Json, Fields } from '../../lib/json.ts'
+import { chatPrice } from './price.ts'
+import { flatPrice } from '../../x402/pricing.ts'
 import { estimatePrompt, upperBound } from './token_estimate.ts'
 import { begun } from './formats/begun.ts'
 import { isEmpty } from './formats/empty.ts'
 import { rewritten, watched } from './formats/watch.ts'
 import { usageOf } from './formats/usage.ts'
-import type { Fields, Rewriter, ChatFormat } from './formats/wire.ts'
+import type { Rewriter } from './formats/rewriter.ts'
 import { asksForJson, plainReply, withJsonAsked, withoutClaimToken } from './formats/chat_reply.ts'
 
 /** An order on any surface, checked and sized. */

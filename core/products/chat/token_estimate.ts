@@ -4,14 +4,9 @@
  */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
-import type { ChatRow, ImageTokens } from './row.ts'
+import type { ChatRow, ImageTokens, CountTokens } from '../../ports/vendors/chat.ts'
 import { pictureOf } from '../../lib/image_bytes.ts'
-import type { Json } from '../../ports/mod.ts'
-import type { Fields } from './formats/wire.ts'
-
-/** `most`: a count may end as soon as it exceeds this number; any number above it is then an answer. `spend` is told of work before it is done, and may throw. */
-export type CountOptions = { readonly most?: number; spend?(characters: number): void }
-export type CountTokens = (text: string, options?: CountOptions) => Promise<number>
+import type { Json, Fields } from '../../lib/json.ts'
 
 /** `total` is `text`, `images` and `tools` together; the overheads, a schema, audio and files are in `text`. */
 export type PromptEstimate = {

@@ -1,13 +1,13 @@
 /** What a request asks for beyond its tokens, and how much one may hold: 400 before the quote, on every surface (decision 42). */
-import type { ChatRow } from '../catalog.ts'
+import type { ChatRow, ChatFormat } from '../../ports/vendors/chat.ts'
 import { hasFunctions, invalidParameter } from './request.ts'
 import { ApiError } from '../../http/errors.ts'
-import { quoted, refused } from '../../http/request_body.ts'
-import type { Json } from '../../ports/mod.ts'
+import { quoted } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
+import type { Json, Fields } from '../../lib/json.ts'
 import { characters } from './token_estimate.ts'
-import { unsoldSettings } from './formats/generate_content_request.ts'
+import { unsoldSettings } from './formats/generate_content/request.ts'
 import { isFields } from './formats/json.ts'
-import type { Fields, ChatFormat } from './formats/wire.ts'
 
 // ── what is not sold ────────────────────────────────────────────────────────────────────────────────────────────────
 

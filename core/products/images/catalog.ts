@@ -1,26 +1,5 @@
-import { type ImageSize, imageSizes } from '../../x402/pricing.ts'
-
-/** One image model for sale. */
-export type ImageRow = {
-  /** Public id, as listed in the contract. */
-  readonly id: string
-  readonly aliases: readonly string[]
-  readonly name: string
-  /** The maker, as `owned_by` and as the source of a rate limit. */
-  readonly maker: string
-  /** Which of the operator's vendors serves it, and what that vendor calls it. */
-  readonly vendor: string
-  readonly upstream: string
-  readonly sizes: readonly ImageSize[]
-  /** How many sources it fuses, and whether it takes a mask; absent where it only generates. */
-  readonly edits?: { readonly maxImages: number; readonly mask: boolean }
-  /** The row that does the work instead, where an operator has redirected this one. */
-  readonly servedBy?: string
-  /** Sold, but not listed. */
-  readonly hidden?: boolean
-  /** Never answers inline: always a job (contract 5.22). */
-  readonly slow: boolean
-}
+import { imageSizes } from './price.ts'
+import type { ImageRow } from '../../ports/vendors/images.ts'
 
 const landscapeAndPortrait = (square: string, long: string) =>
   imageSizes({ '1024x1024': square, '1536x1024': long, '1024x1536': long })

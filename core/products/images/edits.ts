@@ -4,9 +4,10 @@ import { type Static, Type } from '@sinclair/typebox'
 import { type Order, paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import * as sale from './shared.ts'
-import { clip, refused } from '../../http/request_body.ts'
+import { clip } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
 import { pictureOf, typeByMagic } from '../../lib/image_bytes.ts'
-import type { MadeImage } from '../../ports/vendors.ts'
+import type { MadeImage } from '../../ports/vendors/images.ts'
 
 const DEFAULT_MODEL = 'vendor-a/image-2'
 

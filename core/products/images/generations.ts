@@ -1,12 +1,13 @@
 /** Text-to-image generation, the poll of image jobs, and the image catalog (contract 5.1). */
 import { Type } from '@sinclair/typebox'
-import type { ImageRow } from '../catalog.ts'
-import { free, json, paid, polled } from '../../endpoint/mod.ts'
+import type { ImageRow } from '../../ports/vendors/images.ts'
+import { free, paid, polled } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
 import { ApiError } from '../../http/errors.ts'
 import * as sale from './shared.ts'
-import { clip } from '../../http/request_body.ts'
+import { clip } from '../../lib/text.ts'
 import { asNumber } from '../../x402/pricing.ts'
-import { READS } from '../../http/replies.ts'
+import { READS } from '../../endpoint/replies.ts'
 
 const HOUR_MS = 3_600_000
 

@@ -1,6 +1,6 @@
 /** What generation and editing of images share: sizes, prices, jobs, and how images read on the wire (contract 5.1). */
 import { Type } from '@sinclair/typebox'
-import type { ImageRow } from '../catalog.ts'
+import type { ImageRow, ImageSize, ImageVendor, MadeImage } from '../../ports/vendors/images.ts'
 import {
   type Context,
   hybrid,
@@ -14,11 +14,11 @@ import {
   type Stored,
 } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
-import { quoted, refused } from '../../http/request_body.ts'
+import { quoted } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
 import type { Usdc } from '../../x402/money.ts'
-import type { Json } from '../../ports/mod.ts'
-import type { ImageVendor, MadeImage } from '../../ports/vendors.ts'
-import { asNumber, flatPrice, type ImageSize, mediaPrice } from '../../x402/pricing.ts'
+import type { Json } from '../../lib/json.ts'
+import { asNumber, flatPrice, mediaPrice } from '../../x402/pricing.ts'
 
 export const DEFAULT_SIZE = '1024x1024'
 const INLINE_WINDOW_MS = 30_000

@@ -1,6 +1,7 @@
 /** What callers may ask of somebody else's server: the path, the query and the pages that they name. Judged before the quote, and once more where it is sent. */
 import { ApiError } from '../../http/errors.ts'
-import { quoted, refused } from '../../http/request_body.ts'
+import { quoted } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
 
 /** How long an answer that was passed on is kept: long enough for a resend, for some are megabytes. */
 export const PASSED_KEEP = { unclaimedMs: 48 * 3_600_000, settledMs: 3_600_000 } as const

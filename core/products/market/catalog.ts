@@ -1,5 +1,11 @@
 /** The shelves of market data as rows, and the lengths of bars (contract 10.11). */
-import { RESOLUTIONS, type Resolution, type MarketKind, STOCK_MARKETS, type StockMarket } from '../../ports/vendors.ts'
+import {
+  RESOLUTIONS,
+  type Resolution,
+  type MarketKind,
+  STOCK_MARKETS,
+  type StockMarket,
+} from '../../ports/vendors/market.ts'
 
 /** One shelf of feeds. `example` is a symbol in its format, `root` the path of its endpoints. */
 export type ShelfRow = {

@@ -1,6 +1,6 @@
 /** Market data: spot prices and bars of crypto, FX and commodities for nothing, of equities for 0.002 USD (contract 10.2). */
 import { type TProperties, Type } from '@sinclair/typebox'
-import { within } from '../../payment/settle.ts'
+import { within } from '../../lib/timers.ts'
 import { openShelves, stockShelf, type ShelfRow } from './catalog.ts'
 import {
   type Endpoint,
@@ -13,10 +13,11 @@ import {
 } from '../../endpoint/mod.ts'
 import { exactJson } from '../../lib/decimal_json.ts'
 import { ApiError } from '../../http/errors.ts'
-import { clip, inputParser, parseJson, textFields } from '../../http/request_body.ts'
+import { clip } from '../../lib/text.ts'
+import { inputParser, parseJson, textFields } from '../../http/request_body.ts'
 import * as sale from './shared.ts'
-import { type Json } from '../../ports/mod.ts'
-import { STOCK_MARKETS } from '../../ports/vendors.ts'
+import type { Json } from '../../lib/json.ts'
+import { STOCK_MARKETS } from '../../ports/vendors/market.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 
 /** Longer than a vendor that asks twice, 5 s each time, for the symbols and then for the price. */

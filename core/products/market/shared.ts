@@ -1,11 +1,12 @@
 /** What all market feeds share: reading what was asked, finding the symbol, asking the vendor, and the replies. */
 import { type Static, Type } from '@sinclair/typebox'
 import { BAR_SECONDS, isResolution, type ShelfRow } from './catalog.ts'
-import type { Reply } from '../../endpoint/mod.ts'
+import type { Reply } from '../../http/reply.ts'
 import { exact, exactJson } from '../../lib/decimal_json.ts'
 import { ApiError } from '../../http/errors.ts'
-import { clip } from '../../http/request_body.ts'
-import { type Json, type Log } from '../../ports/mod.ts'
+import { clip } from '../../lib/text.ts'
+import type { Json } from '../../lib/json.ts'
+import type { Log } from '../../ports/mod.ts'
 import {
   type CachedData,
   type Bar,
@@ -16,8 +17,8 @@ import {
   type Resolution,
   type Session,
   type Spot,
-  type Vendors,
-} from '../../ports/vendors.ts'
+} from '../../ports/vendors/market.ts'
+import type { Vendors } from '../../ports/vendors/mod.ts'
 
 type Fields = Readonly<Record<string, Json>>
 

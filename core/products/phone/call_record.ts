@@ -1,6 +1,5 @@
 /** The record of a phone call as its buyers read it: the vendor's own words, and what they mean beside them. */
-import type { Json } from '../../ports/mod.ts'
-import type { Fields } from '../chat/formats/wire.ts'
+import type { Json, Fields } from '../../lib/json.ts'
 
 type Rung = {
   readonly id: string

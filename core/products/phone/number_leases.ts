@@ -2,10 +2,10 @@
  * Phone numbers that wallets rent. A number is bought upstream before it is paid for, so what a wallet may use is judged by what has become of the call that
  * paid for its latest term; and whatever is rented upstream and nobody's any more is given back by a chore.
  */
-import { isOver } from '../../payment/settle.ts'
+import { isOver } from '../../endpoint/records.ts'
 import type { MaintenanceTask, Records } from '../../endpoint/call_context.ts'
 import type { Call, Log, StoredRecord } from '../../ports/mod.ts'
-import type { Line, PhoneVendor } from '../../ports/vendors.ts'
+import type { Line, PhoneVendor } from '../../ports/vendors/phone.ts'
 
 /** Under its number in E.164, the wallet that rents it. */
 export const NUMBER = 'phone_number'

@@ -3,10 +3,12 @@ import { type Static, Type } from '@sinclair/typebox'
 import { type Offering, type Order, paid, type Price } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { forbidden, type CallContext, callContextIn } from '../../endpoint/call_context.ts'
-import { quoted, refused } from '../../http/request_body.ts'
+import { quoted } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
 import { usdc } from '../../x402/money.ts'
 import { failedAs } from '../lib/passthrough_path.ts'
-import type { Json, StoredRecord } from '../../ports/mod.ts'
+import type { Json } from '../../lib/json.ts'
+import type { StoredRecord } from '../../ports/mod.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 import {
   endLease,
@@ -24,7 +26,7 @@ import {
   TERM_MS,
   UNTIL_GIVEN_BACK,
 } from './number_leases.ts'
-import type { PhoneVendor } from '../../ports/vendors.ts'
+import type { PhoneVendor } from '../../ports/vendors/phone.ts'
 
 /** US dollars before the fee. */
 const PER_LOOKUP = '0.01'

@@ -2,11 +2,12 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
-import { quoted, refused } from '../../http/request_body.ts'
+import { quoted } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
 import { checkedPath, notOnList, PASSED_KEEP, passedQuery } from '../lib/passthrough_path.ts'
 import { flatPrice } from '../../x402/pricing.ts'
-import type { PassthroughRequest } from '../../ports/vendors.ts'
+import type { PassthroughRequest } from '../../ports/vendors/data.ts'
 
 /** US dollars for a call, before the fee. */
 const PER_CALL = '0.0075'

@@ -1,13 +1,14 @@
 /** JSON-RPC 2.0 to the operator's nodes, one call or a batch, answered as the node answers (contract 15.11, 15.7). */
 import { type Static, Type } from '@sinclair/typebox'
-import { networkNamed, networkOf } from '../catalog.ts'
+import { networkNamed, networkOf } from './networks.ts'
 import { type Context, type Offering, paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
-import { quoted, refused } from '../../http/request_body.ts'
+import { quoted } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
 import { PASSED_KEEP } from '../lib/passthrough_path.ts'
 import { piecePrice } from '../../x402/pricing.ts'
-import type { Json } from '../../ports/mod.ts'
-import type { RpcAnswer, RpcCall } from '../../ports/vendors.ts'
+import type { Json } from '../../lib/json.ts'
+import type { RpcAnswer, RpcCall } from '../../ports/vendors/rpc.ts'
 
 /** US dollars for each call of a batch, before the fee. */
 const PER_CALL = '0.002'

@@ -1,3 +1,5 @@
+import type { Gpu } from '../../ports/vendors/sandbox.ts'
+
 /** What sandboxes cost, in US dollars before the fee: at once for short ones, by the hour for longer ones (contract 16.2). */
 export type SandboxRate = { readonly flat: string; readonly hourly: string }
 
@@ -13,7 +15,4 @@ export const gpuRates = {
   A10G: { flat: '0.10', hourly: '2.5' },
   A100: { flat: '0.20', hourly: '4' },
   H100: { flat: '0.40', hourly: '8' },
-} as const satisfies Record<string, SandboxRate>
-
-export type Gpu = keyof typeof gpuRates
-export const GPUS = Object.keys(gpuRates) as readonly Gpu[]
+} as const satisfies Record<Gpu, SandboxRate>

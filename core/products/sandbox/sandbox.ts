@@ -1,15 +1,17 @@
 /** Python sandboxes, rented by the wallet that pays: made, asked to run commands, looked at, ended (contract 16.2). */
 import { type Static, Type } from '@sinclair/typebox'
-import { within } from '../../payment/settle.ts'
-import { GPUS, type Gpu, gpuRates, plainRate, SHORT_SECONDS } from './catalog.ts'
+import { within } from '../../lib/timers.ts'
+import { GPUS, type Gpu, type SandboxVendor } from '../../ports/vendors/sandbox.ts'
+import { gpuRates, plainRate, SHORT_SECONDS } from './catalog.ts'
 import { type Offering, type Order, paid, type Price } from '../../endpoint/mod.ts'
 import { idFrom } from '../video/owned_characters.ts'
 import { ApiError } from '../../http/errors.ts'
 import { type MaintenanceTask, callContextIn } from '../../endpoint/call_context.ts'
-import { quoted, refused } from '../../http/request_body.ts'
-import type { Json } from '../../ports/mod.ts'
-import { flatPrice, sandboxPrice } from '../../x402/pricing.ts'
-import type { SandboxVendor } from '../../ports/vendors.ts'
+import { quoted } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
+import type { Json } from '../../lib/json.ts'
+import { flatPrice } from '../../x402/pricing.ts'
+import { sandboxPrice } from './price.ts'
 
 /** US dollars for one question to a sandbox, before the fee. */
 const PER_QUESTION = '0.001'
@@ -357,7 +359,7 @@ async function rented(
   id: string,
 ): Promise<{ vendor: SandboxVendor; handle: string; isOver: boolean }> {
   const vendor = vendorIn(order)
-  const record = await order.record?.(KIND, id)
+  const record = await order.records.getOwned(KIND, id, order.clock.now())
   const { vendor: name, handle, ends } = (record?.data ?? {}) as Partial<Rented>
   if (record?.owner !== order.payer || name !== vendor.name || handle === undefined || ends === undefined) {
     throw new ApiError('NOT_FOUND', { message: 'This wallet has no such sandbox here. Nothing was charged.' })

@@ -2,10 +2,10 @@
 import { Kind, type Static, type TObject, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
-import { clip, isWebUrl } from '../../http/request_body.ts'
+import { clip, isWebUrl } from '../../lib/text.ts'
 import { print } from '../../x402/money.ts'
-import type { Json } from '../../ports/mod.ts'
-import type { SearchAnswer, SearchJob } from '../../ports/vendors.ts'
+import type { Json } from '../../lib/json.ts'
+import type { SearchAnswer, SearchJob } from '../../ports/vendors/search.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 
 /** US dollars for a call, before the fee, whatever `max_results` is. */

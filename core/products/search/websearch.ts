@@ -2,11 +2,12 @@
 import { type Static, type TObject, Type } from '@sinclair/typebox'
 import { type Offering, type Order, type Paid, paid, type Price } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
-import { quoted, refused } from '../../http/request_body.ts'
+import { quoted } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
 import { pageProblem, PASSED_KEEP } from '../lib/passthrough_path.ts'
 import { asNumber, FEE, flatPrice, piecePrice } from '../../x402/pricing.ts'
-import type { WebQuestion } from '../../ports/vendors.ts'
+import type { WebQuestion } from '../../ports/vendors/search.ts'
 
 /** US dollars before the fee: for a call, and for a page. */
 const PER_CALL = '0.01'

@@ -1,6 +1,6 @@
 /** Collecting any call, by those who lost its reply: products without a poll path of their own are polled here. */
 import { polled } from '../../endpoint/mod.ts'
-import { READS } from '../../http/replies.ts'
+import { READS } from '../../endpoint/replies.ts'
 
 const anyCall = polled({
   name: 'calls.poll',

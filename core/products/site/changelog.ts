@@ -1,7 +1,8 @@
 /** Dated changes of the contract. */
 import { Type } from '@sinclair/typebox'
 import { changelog as changes } from './changelog_data.ts'
-import { free, json } from '../../endpoint/mod.ts'
+import { free } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
 
 const list = free({
   name: 'changelog',

@@ -1,6 +1,7 @@
 /** The machine-readable descriptions, both derived from the menu. */
 import { Type } from '@sinclair/typebox'
-import { free, type Reply } from '../../endpoint/mod.ts'
+import { free } from '../../endpoint/mod.ts'
+import type { Reply } from '../../http/reply.ts'
 
 const openapi = free({
   name: 'discovery.openapi',

@@ -1,7 +1,6 @@
 /** What a person finds who opens the gateway in a browser: the reference, an icon, and a word for robots. */
-import { DOCS_POLICY } from '../../discovery/reference_page.ts'
 import { free } from '../../endpoint/mod.ts'
-import { favicon } from '../../discovery/favicon.ts'
+import { favicon } from './favicon.ts'
 
 const page = free({
   name: 'docs',
@@ -10,14 +9,15 @@ const page = free({
   tag: 'discovery',
   produces: 'text/html',
   async answer({ origin }, { gateway }) {
+    const { html, policy } = await gateway.docs(origin)
     const headers = {
       'content-type': 'text/html; charset=utf-8',
       'cache-control': 'public, max-age=60',
-      'content-security-policy': DOCS_POLICY,
+      'content-security-policy': policy,
       'x-content-type-options': 'nosniff',
       'referrer-policy': 'no-referrer',
     }
-    return { status: 200, headers, body: await gateway.docs(origin) }
+    return { status: 200, headers, body: html }
   },
 })
 

@@ -1,8 +1,8 @@
 /** How this gateway is, from what it knows already: nobody is asked, so it answers at once, and says nothing that was said to it. */
 import { Type } from '@sinclair/typebox'
-import { free, type FreeContext, json } from '../../endpoint/mod.ts'
-import type { GatewayFacts } from '../../endpoint/gateway_info.ts'
-import { DEGRADED_AFTER, type ProviderStatus } from '../../call/health_status.ts'
+import { free, type FreeContext } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
+import { type GatewayFacts, DEGRADED_AFTER, type ProviderStatus } from '../../endpoint/gateway_info.ts'
 import { models as listing } from '../chat/models.ts'
 
 const LIMIT = { requests: 60, windowMs: 60_000, bucket: 'health' }

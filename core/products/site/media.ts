@@ -1,5 +1,6 @@
 /** Hosted media: bytes that never change, under unguessable keys. */
-import { free, json } from '../../endpoint/mod.ts'
+import { free } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
 import type { ByteRange } from '../../ports/mod.ts'
 
 const file = free({

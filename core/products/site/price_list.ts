@@ -1,6 +1,7 @@
 /** What everything costs, and how much of it there is: the menu and the listing of models, in numbers. */
 import { Type } from '@sinclair/typebox'
-import { free, type FreeContext, type FreeRequest, json } from '../../endpoint/mod.ts'
+import { free, type FreeContext, type FreeRequest } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
 import { print, roundUp } from '../../x402/money.ts'
 import { FEE } from '../../x402/pricing.ts'
 import { models } from '../chat/models.ts'

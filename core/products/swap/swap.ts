@@ -1,10 +1,11 @@
 /** A free passthrough of a swap aggregator that puts our fee into every price and quote (contract 11.2). */
 import { type TObject, Type } from '@sinclair/typebox'
-import { within } from '../../payment/settle.ts'
-import { type Free, type FreeContext, free, json, type Reply } from '../../endpoint/mod.ts'
+import { within } from '../../lib/timers.ts'
+import { type Free, type FreeContext, free } from '../../endpoint/mod.ts'
+import { json, type Reply } from '../../http/reply.ts'
 import { ApiError } from '../../http/errors.ts'
-import type { Json } from '../../ports/mod.ts'
-import type { SwapAnswer, SwapCall } from '../../ports/vendors.ts'
+import type { Json } from '../../lib/json.ts'
+import type { SwapAnswer, SwapCall } from '../../ports/vendors/swap.ts'
 
 /** Contract 11.4: 20 basis points; no longer than 30 s. */
 const FEE_BPS = '20'

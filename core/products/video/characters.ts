@@ -1,10 +1,9 @@
 /** Characters for video: invented ones and real faces, enrolled once and named in requests by their id (contract 13.1). */
 import { type Static, type TObject, Type } from '@sinclair/typebox'
-import { within } from '../../payment/settle.ts'
+import { within } from '../../lib/timers.ts'
 import {
   free,
   type FreeContext,
-  json,
   type Made,
   type Offering,
   type Order,
@@ -13,21 +12,16 @@ import {
   type Showing,
   type Stored,
 } from '../../endpoint/mod.ts'
-import {
-  ASSET,
-  type Character,
-  FACE_CLAIM,
-  FACE_GROUP,
-  FOREVER,
-  idFrom,
-  isGiven,
-  ofAnother,
-} from './owned_characters.ts'
+import { json } from '../../http/reply.ts'
+import { ASSET, type Character, FACE_CLAIM, FACE_GROUP, FOREVER, idFrom, isGiven } from './owned_characters.ts'
+import { ofAnother } from '../../endpoint/records.ts'
 import { ApiError } from '../../http/errors.ts'
-import { clip, inputParser, isWebUrl, quoted, refused } from '../../http/request_body.ts'
+import { clip, isWebUrl, quoted } from '../../lib/text.ts'
+import { inputParser, refused } from '../../http/request_body.ts'
 import { print } from '../../x402/money.ts'
-import type { Call, Json, StoredRecord } from '../../ports/mod.ts'
-import type { Enrolling, PortraitVendor } from '../../ports/vendors.ts'
+import type { Call, StoredRecord } from '../../ports/mod.ts'
+import type { Json } from '../../lib/json.ts'
+import type { Enrolling, PortraitVendor } from '../../ports/vendors/characters.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 import { newSecret } from '../../lib/ids.ts'
 import { isListed } from './request.ts'
@@ -145,7 +139,7 @@ const face = paid({
     const { name, image_url, group_id } = order.input as Static<typeof faceInput>
     const { signal } = order
     const vendor = vendorIn(order)
-    const find = (kind: string) => order.record?.(kind, group_id)
+    const find = (kind: string) => order.records.getOwned(kind, group_id, order.clock.now())
     const claim = await find(FACE_CLAIM)
     if (claim && claim.owner !== order.payer) throw ofAnother()
     const known = claim ?? (await find(FACE_GROUP))

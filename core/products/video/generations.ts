@@ -1,11 +1,15 @@
 /** Videos: the flat request, the one with content parts, the poll of both, and the catalog (contract 12.1). */
 import { type Static, Type } from '@sinclair/typebox'
-import type { Catalog, VideoRow } from '../catalog.ts'
-import { free, json, type Offering, paid, polled } from '../../endpoint/mod.ts'
-import { quoted, refused } from '../../http/request_body.ts'
-import type { Json } from '../../ports/mod.ts'
-import { asNumber, FEE, videoGenerationFee, videoRate } from '../../x402/pricing.ts'
-import { READS } from '../../http/replies.ts'
+import type { Catalog } from '../../endpoint/offering.ts'
+import type { VideoRow } from '../../ports/vendors/video.ts'
+import { free, type Offering, paid, polled } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
+import { quoted } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
+import type { Json } from '../../lib/json.ts'
+import { asNumber, FEE } from '../../x402/pricing.ts'
+import { videoGenerationFee, videoRate } from './price.ts'
+import { READS } from '../../endpoint/replies.ts'
 import {
   checkVideo,
   DEFAULT_MODEL,

@@ -1,8 +1,10 @@
 /** What an operator changes about the video catalog: rows edited, added, hidden, retired or redirected (decision 21). */
 import { dollars, type Dollars } from '../../x402/money.ts'
-import { isBelow, RESOLUTION_NAMES, videoPrice } from '../../x402/pricing.ts'
+import { isBelow } from '../../x402/pricing.ts'
+import { RESOLUTION_NAMES, videoPrice } from './price.ts'
 import { duplicatesIn } from '../../lib/duplicates.ts'
-import { type VideoBilling, videoFamilies, type VideoRow } from './catalog.ts'
+import type { VideoBilling, VideoRow } from '../../ports/vendors/video.ts'
+import { videoFamilies } from './catalog.ts'
 
 /** Rates in US dollars: by the second (with margin), by the second and resolution (without), or for a million tokens. */
 export type VideoRates =

@@ -1,8 +1,7 @@
 /** Characters that a wallet has enrolled for video: our ids, bound to it, and what their vendor calls them. */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
-import { ApiError } from '../../http/errors.ts'
-import type { Call, StoredRecord, Storage } from '../../ports/mod.ts'
+import type { Call, Storage } from '../../ports/mod.ts'
 
 export const ASSET = 'asset'
 /** A real person's check, from its beginning; nobody's until a face of it is enrolled. */
@@ -48,20 +47,4 @@ export function isGiven(call: Call | undefined): call is Call {
 /** An id as unguessable as that of the call it comes from, and from which that cannot be found. */
 export function idFrom(call: string, prefix: string): string {
   return `${prefix}${bytesToHex(sha256(utf8ToBytes(`${prefix} ${call}`))).slice(0, 32)}`
-}
-
-/** Keeps a record for its owner; one that it has already stays as it is. Throws NOT_ALLOWED where another wallet has it. */
-export async function keepFor(
-  storage: Pick<Storage, 'putOwned' | 'getOwned'>,
-  record: StoredRecord,
-  now: number,
-): Promise<void> {
-  if (await storage.putOwned(record, now)) return
-  const held = await storage.getOwned(record.kind, record.id, now)
-  if (held?.owner !== record.owner) throw ofAnother()
-}
-
-/** What another wallet has enrolled is not to be added to. */
-export function ofAnother(): ApiError {
-  return new ApiError('NOT_ALLOWED', { message: 'Another wallet has enrolled this. Nothing was charged.' })
 }

@@ -1,11 +1,13 @@
 /** What a video request may say (contract 12.1). Every gate is here, before the 402, and names the field, the value and what is allowed. */
 import { type Static, Type } from '@sinclair/typebox'
-import type { VideoRow } from '../catalog.ts'
+import type { VideoRow } from '../../ports/vendors/video.ts'
 import type { Context } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
-import { clip, isWebUrl, quoted, refused } from '../../http/request_body.ts'
+import { clip, isWebUrl, quoted } from '../../lib/text.ts'
+import { refused } from '../../http/request_body.ts'
 import { pictureOf } from '../../lib/image_bytes.ts'
-import { asNumber, RESOLUTION_NAMES } from '../../x402/pricing.ts'
+import { asNumber } from '../../x402/pricing.ts'
+import { RESOLUTION_NAMES } from './price.ts'
 
 export const DEFAULT_MODEL = 'vendor-c/video-1'
 

@@ -1,6 +1,6 @@
 /** How a video is sold: what it costs, what is remembered of its order, what its vendor is asked, and how it reads on the wire (contract 12.1). */
 import { Type } from '@sinclair/typebox'
-import type { VideoRow } from '../catalog.ts'
+import type { VideoRow, VideoJob, VideoState, VideoVendor } from '../../ports/vendors/video.ts'
 import type {
   Context,
   JobDescription,
@@ -16,9 +16,10 @@ import type {
 import { ApiError } from '../../http/errors.ts'
 import { refused } from '../../http/request_body.ts'
 import type { Usdc } from '../../x402/money.ts'
-import type { Json } from '../../ports/mod.ts'
-import type { VideoJob, VideoState, VideoVendor } from '../../ports/vendors.ts'
-import { asNumber, flatPrice, videoGenerationFee, videoPrice, videoRate, videoTokens } from '../../x402/pricing.ts'
+import type { Json } from '../../lib/json.ts'
+import { asNumber, flatPrice } from '../../x402/pricing.ts'
+import { videoGenerationFee, videoPrice, videoRate, videoTokens } from './price.ts'
+import { enrolledAs } from './owned_characters.ts'
 import { DEFAULT_MODEL, isListed, type VideoRequest } from './request.ts'
 
 /** How long the signed authorization lives (contract 12.39). */
@@ -192,16 +193,13 @@ export function pollQuery(request: Json): Record<string, string> {
 
 // ── what its vendor is asked ────────────────────────────────────────────────────────────────────────────────────────
 
-/** Finds the vendor's own id of a character that the payer has enrolled; absent while nobody can enroll any. */
-type Assets = { asset?(id: string): Promise<string | undefined> }
-
 /** Hands a checked order to the vendor of its row; the handle names it, for the job stays there whatever an operator changes meanwhile. */
-export async function submit(order: Order<VideoRequest> & Assets): Promise<{ handle: string }> {
-  const { input, catalog, vendors, signal } = order
+export async function submit(order: Order<VideoRequest>): Promise<{ handle: string }> {
+  const { input, catalog, vendors, records, payer, signal } = order
   const { row, seconds, resolution } = offered(input, { catalog })
   const vendor = vendorOf(row, vendors)
   const id = input.real_face_asset_id
-  const asset = id === undefined ? undefined : await order.asset?.(id)
+  const asset = id === undefined ? undefined : await enrolledAs(records, id, { payer, now: order.now })
   if (id !== undefined && asset === undefined)
     throw refused('real_face_asset_id', `this wallet has enrolled no character ${id}. Nothing was charged`)
   const { handle } = await vendor.submit(jobOf(input, { row, seconds, resolution, asset }), { signal })

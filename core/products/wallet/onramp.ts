@@ -3,7 +3,7 @@ import { type Static, Type } from '@sinclair/typebox'
 import { paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { forbidden, callContextIn } from '../../endpoint/call_context.ts'
-import { clip } from '../../http/request_body.ts'
+import { clip } from '../../lib/text.ts'
 import { usdc } from '../../x402/money.ts'
 
 const HOUR_MS = 3_600_000

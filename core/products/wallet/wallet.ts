@@ -1,11 +1,12 @@
 /** What a wallet holds, and what it has spent here (contract 18.2). */
 import { Type } from '@sinclair/typebox'
-import { within } from '../../payment/settle.ts'
+import { within } from '../../lib/timers.ts'
 import { checksummed } from '../../lib/checksum.ts'
-import { type Context, free, json } from '../../endpoint/mod.ts'
+import { type Context, free } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
 import type { GatewayFacts } from '../../endpoint/gateway_info.ts'
 import { ApiError } from '../../http/errors.ts'
-import { clip } from '../../http/request_body.ts'
+import { clip } from '../../lib/text.ts'
 import { print, type Usdc, usdc } from '../../x402/money.ts'
 import type { Spend } from '../../ports/mod.ts'
 

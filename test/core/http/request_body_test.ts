@@ -2,18 +2,9 @@ import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
 import { ApiError } from '../../../core/http/errors.ts'
 import { deadlines } from '../../../core/lib/timers.ts'
-import {
-  budget,
-  clip,
-  decodeDataUri,
-  holdOn,
-  inputParser,
-  isWebUrl,
-  parseJson,
-  quoted,
-  readBody,
-  readRaw,
-} from '../../../core/http/request_body.ts'
+import { budget, holdOn, inputParser, parseJson, readBody, readRaw } from '../../../core/http/request_body.ts'
+import { decodeDataUri } from '../../../core/lib/base64.ts'
+import { clip, isWebUrl, quoted } from '../../../core/lib/text.ts'
 import { testClock } from '../../kit.ts'
 
 const post = (body: BodyInit | null, headers: Record<string, string> = {}) =>

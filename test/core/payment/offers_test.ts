@@ -1,10 +1,11 @@
 /** What a gateway of several rails asks for, and in what order it judges what it gets. */
 import { expect, test } from 'bun:test'
 import { offersOf } from '../../../core/payment/offers.ts'
-import { timeouts } from '../../../core/payment/settle.ts'
+import { timeouts } from '../../../core/payment/timeouts.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { GatewayContext } from '../../../core/call/gateway_context.ts'
-import type { Chain, Identity, Terms } from '../../../core/ports/mod.ts'
+import type { Chain, Identity } from '../../../core/ports/mod.ts'
+import type { Terms } from '../../../core/x402/offer.ts'
 import type { Payment } from '../../../core/x402/protocol.ts'
 import { testClock } from '../../kit.ts'
 

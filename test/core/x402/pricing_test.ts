@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'bun:test'
 import { catalog } from '../../../core/products/catalog.ts'
 import { dollars, print } from '../../../core/x402/money.ts'
-import { imageSizes, mediaPrice } from '../../../core/x402/pricing.ts'
+import { imageSizes } from '../../../core/products/images/price.ts'
+import { mediaPrice } from '../../../core/x402/pricing.ts'
 import { kit } from '../../kit.ts'
 import vectors from '../../vectors/pricing.json'
 

@@ -3,7 +3,8 @@ import type { AnswerStream } from '../../../endpoint/mod.ts'
 import { ApiError } from '../../../http/errors.ts'
 import { fieldsOf, objectsOf, textOf } from './json.ts'
 import { MAX_EVENT, parseEvent, tryJson } from './sse.ts'
-import type { Fields, ChatFormat } from './wire.ts'
+import type { Fields } from '../../../lib/json.ts'
+import type { ChatFormat } from '../../../ports/vendors/chat.ts'
 
 /** What may come before the first real event, in bytes: `response.created` repeats instructions and tools. */
 const MAX_HELD = MAX_EVENT

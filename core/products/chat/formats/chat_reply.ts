@@ -1,8 +1,7 @@
 /** A whole answer of the chat wire as the contract has it, and JSON asked for in words where a model has no decoder for it (contract 6.19). */
-import type { Json } from '../../../ports/mod.ts'
+import type { Json, Fields } from '../../../lib/json.ts'
 import { isFields, objectsOf } from './json.ts'
 import { usageOf } from './usage.ts'
-import type { Fields } from './wire.ts'
 
 /**
  * Fills in what every answer has, under our name of the model. A tool turn has an empty content, and an answer without text gets its

@@ -1,6 +1,5 @@
 /** How JSON is read that may be anything: a member of another type reads as absent, never as an error. */
-import type { Json } from '../../../ports/mod.ts'
-import type { Fields } from './wire.ts'
+import type { Json, Fields } from '../../../lib/json.ts'
 
 export const isFields = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -1,5 +1,6 @@
 /** Server-sent events as text: written, cut out of a byte stream, and read. */
-import type { Fields, SseEvent } from './wire.ts'
+import type { Fields } from '../../../lib/json.ts'
+import type { SseEvent } from '../../../ports/vendors/chat.ts'
 
 /** The longest event that is held in memory, in characters. */
 export const MAX_EVENT = 4 * 1024 * 1024

@@ -1,7 +1,6 @@
 /** What a chat answer says it used, in the words of the contract (contract 6.21). */
-import type { Json } from '../../../ports/mod.ts'
+import type { Json, Fields } from '../../../lib/json.ts'
 import { fieldsOf } from './json.ts'
-import type { Fields } from './wire.ts'
 
 /**
  * From the spellings of the vendors that speak the chat wire to one. Cache members stand only where something was cached; `completion_tokens`

@@ -1,13 +1,13 @@
 /** Streams on their way through: bytes pass untouched, and are read only where they say something that matters (decision 25). */
 import { concatBytes } from '../../../lib/bytes.ts'
-import type { ApiError } from '../../../http/errors.ts'
-import type { Json } from '../../../ports/mod.ts'
-import type { ChatStream } from '../../../ports/vendors.ts'
+import { ApiError } from '../../../http/errors.ts'
+import type { Json, Fields } from '../../../lib/json.ts'
 import { broken, isReal, type Watched } from './begun.ts'
 import { isFields, objectsOf } from './json.ts'
 import { type EventSplitter, eventSplitter, MAX_EVENT, parseEvent, sseJson, tryJson } from './sse.ts'
 import { usageOf } from './usage.ts'
-import type { Fields, Rewriter, SseEvent, ChatFormat } from './wire.ts'
+import type { Rewriter } from './rewriter.ts'
+import type { SseEvent, ChatFormat, ChatStream } from '../../../ports/vendors/chat.ts'
 
 /** Where the text of a wire has to be looked at. None of these can stand inside a JSON string: its quotes would be escaped. */
 const MARKS: Readonly<Record<ChatFormat, RegExp>> = {
@@ -233,10 +233,9 @@ export function watched(upstream: ChatStream, { wire, model }: Watching): Watche
 
   /** Before its first real event a stream that fails is a refusal like any other, in the class that its vendor names. */
   function failed({ event, data }: { readonly event: string | undefined; readonly data: string }): ApiError {
-    return (
-      (hasBegun || hasContent ? undefined : upstream.apiErrorOf?.({ data, ...(event !== undefined && { event }) })) ??
-      broken()
-    )
+    const refusal =
+      hasBegun || hasContent ? undefined : upstream.apiErrorOf?.({ data, ...(event !== undefined && { event }) })
+    return refusal instanceof ApiError ? refusal : broken()
   }
 
   function count(text: string): void {

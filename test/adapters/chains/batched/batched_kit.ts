@@ -2,7 +2,7 @@
 import { type Hex, keccak256, toHex } from 'viem'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { type BatchedChain, batchedChain, type BatchedConfig } from '../../../../adapters/chains/batched/mod.ts'
-import { offerOf } from '../../../../core/payment/offers.ts'
+import { offerOf } from '../../../../core/x402/offer.ts'
 import { usdc } from '../../../../core/x402/money.ts'
 import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
 import { type BatchedStandIn, startBatchedApi } from '../../../../server/devnet/batched_api.ts'

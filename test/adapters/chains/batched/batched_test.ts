@@ -12,7 +12,7 @@ import {
 import { BATCHED, DOMAINS, LIVING } from '../../../../adapters/chains/batched/api.ts'
 import { readExact } from '../../../../adapters/chains/exact.ts'
 import { usdc } from '../../../../core/x402/money.ts'
-import { offerOf } from '../../../../core/payment/offers.ts'
+import { offerOf } from '../../../../core/x402/offer.ts'
 import { challenge, type Offer, type Payment } from '../../../../core/x402/protocol.ts'
 import { chainLaws } from '../../../conformance/chains.ts'
 import { runLaws } from '../../../conformance/law.ts'

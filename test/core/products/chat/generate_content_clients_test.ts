@@ -5,12 +5,12 @@ import OpenAI from 'openai'
 import {
   chatFromGenerateContentReply,
   generateContentFromChatReply,
-} from '../../../../core/products/chat/formats/generate_content_reply.ts'
-import { chatFromGenerateContent } from '../../../../core/products/chat/formats/generate_content_request.ts'
+} from '../../../../core/products/chat/formats/generate_content/reply.ts'
+import { chatFromGenerateContent } from '../../../../core/products/chat/formats/generate_content/request.ts'
 import {
   chatFromGenerateContentStream,
   generateContentFromChatStream,
-} from '../../../../core/products/chat/formats/generate_content_stream.ts'
+} from '../../../../core/products/chat/formats/generate_content/stream.ts'
 import {
   CHAT_STREAM,
   FACTS,

@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'bun:test'
-import { catalog, type ChatBilling, EFFORTS, type Effort } from '../../../../core/products/catalog.ts'
+import { catalog } from '../../../../core/products/catalog.ts'
+import { type ChatBilling, EFFORTS, type Effort } from '../../../../core/ports/vendors/chat.ts'
 import { dollars, plus, print, roundUp } from '../../../../core/x402/money.ts'
-import { chatPrice, chatPriceParts, FEE } from '../../../../core/x402/pricing.ts'
+import { chatPrice, chatPriceParts } from '../../../../core/products/chat/price.ts'
+import { FEE } from '../../../../core/x402/pricing.ts'
 import vectors from '../../../vectors/chat_quotes.json'
 
 const { chat } = catalog()

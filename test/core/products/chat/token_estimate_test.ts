@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import fc from 'fast-check'
-import type { ImageTokens } from '../../../../core/products/chat/row.ts'
+import type { ImageTokens } from '../../../../core/ports/vendors/chat.ts'
 import { estimatePrompt, memoized, upperBound } from '../../../../core/products/chat/token_estimate.ts'
 import type { Json } from '../../../../core/mod.ts'
 import { dataUri, pictures, png } from '../../../samples.ts'

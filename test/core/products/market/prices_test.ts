@@ -3,7 +3,7 @@ import { Value } from '@sinclair/typebox/value'
 import { demoMarket } from '../../../../adapters/providers/demo/market.ts'
 import { ApiError, type MarketVendor } from '../../../../core/mod.ts'
 import { marketData } from '../../../../core/products/market/prices.ts'
-import { STOCK_MARKETS } from '../../../../core/ports/vendors.ts'
+import { STOCK_MARKETS } from '../../../../core/ports/vendors/market.ts'
 import { type Answer, decodeHeader, encodePayment, kit, ORIGIN, read, START, testClock } from '../../../kit.ts'
 
 const NOW = START / 1000

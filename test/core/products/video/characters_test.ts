@@ -3,7 +3,7 @@ import { demoCharacters } from '../../../../adapters/providers/demo/characters.t
 import { scriptedVideo } from '../../../../adapters/providers/scripted/videos.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import { FACE_GROUP, idFrom } from '../../../../core/products/video/owned_characters.ts'
-import { decodeDataUri } from '../../../../core/http/request_body.ts'
+import { decodeDataUri } from '../../../../core/lib/base64.ts'
 import { ApiError, NoMedia, type PortraitVendor, type Vendors } from '../../../../core/mod.ts'
 import { type Answer, countingRandom, kit, type Kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
 

@@ -1,9 +1,14 @@
 /** A product whose work goes on at its vendor's place, for tests: an invented studio that makes films, and says of them what a test wants. */
 import { Type } from '@sinclair/typebox'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
-import type { UpstreamStatus, UpstreamPollContext, Order } from '../../../../core/endpoint/mod.ts'
-import { paid, polled } from '../../../../core/endpoint/mod.ts'
-import { decodeDataUri } from '../../../../core/http/request_body.ts'
+import {
+  type UpstreamStatus,
+  type UpstreamPollContext,
+  type Order,
+  paid,
+  polled,
+} from '../../../../core/endpoint/mod.ts'
+import { decodeDataUri } from '../../../../core/lib/base64.ts'
 import { endpoints, type Gateway, type Payment } from '../../../../core/mod.ts'
 import { usdc } from '../../../../core/x402/money.ts'
 import { type Answer, type Buyer, type Kit, kit, type KitOptions } from '../../../kit.ts'

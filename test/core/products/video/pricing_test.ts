@@ -4,7 +4,7 @@ import { videoRows } from '../../../../core/products/video/catalog.ts'
 import { video } from '../../../../core/products/video/generations.ts'
 import type { VideoVendor } from '../../../../core/mod.ts'
 import { dollars, print } from '../../../../core/x402/money.ts'
-import { videoPrice, videoTokens } from '../../../../core/x402/pricing.ts'
+import { videoPrice, videoTokens } from '../../../../core/products/video/price.ts'
 import { decodeHeader, kit, ORIGIN, read } from '../../../kit.ts'
 import vectors from '../../../vectors/video_quotes.json'
 

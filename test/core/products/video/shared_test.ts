@@ -142,7 +142,14 @@ describe('a paid order', () => {
     const vendor = scriptedVideo()
     const catalog = contract()
     const input = checkVideo({ model: E2, prompt: 'she runs', real_face_asset_id: 'ta_fox' }, { catalog })
-    const asset = async (id: string) => (id === 'ta_fox' ? 'asset-2026' : undefined)
+    const records = {
+      getOwned: async (_: string, id: string) => ({
+        owner: '0x1',
+        id,
+        data: { vendorAsset: 'asset-2026', call: 'job_0' },
+      }),
+      getCall: async () => ({ money: 'settled' }),
+    }
     const order = {
       id: 'job',
       input,
@@ -150,7 +157,8 @@ describe('a paid order', () => {
       catalog,
       vendors: { video: () => vendor },
       signal: new AbortController().signal,
-      asset,
+      records,
+      now: 0,
     }
     await submit(order as unknown as Parameters<typeof submit>[0])
     expect(vendor.jobs).toMatchObject([{ asset: 'asset-2026', generateAudio: false }])

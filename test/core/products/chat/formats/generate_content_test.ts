@@ -4,17 +4,17 @@ import * as fc from 'fast-check'
 import {
   chatFromGenerateContentReply,
   generateContentFromChatReply,
-} from '../../../../../core/products/chat/formats/generate_content_reply.ts'
+} from '../../../../../core/products/chat/formats/generate_content/reply.ts'
 import {
   builtInTools,
   chatFromGenerateContent,
   generateContentFromChat,
-} from '../../../../../core/products/chat/formats/generate_content_request.ts'
+} from '../../../../../core/products/chat/formats/generate_content/request.ts'
 import {
   chatFromGenerateContentStream,
   generateContentFromChatStream,
-} from '../../../../../core/products/chat/formats/generate_content_stream.ts'
-import type { Fields } from '../../../../../core/products/chat/formats/wire.ts'
+} from '../../../../../core/products/chat/formats/generate_content/stream.ts'
+import type { Fields } from '../../../../../core/lib/json.ts'
 import {
   CHAT,
   CHAT_STREAM,

@@ -4,16 +4,17 @@ import Anthropic from '@anthropic-ai/sdk'
 import fc from 'fast-check'
 import OpenAI from 'openai'
 import { ApiError } from '../../../../../core/http/errors.ts'
-import { messagesFromChatStream } from '../../../../../core/products/chat/formats/messages_events.ts'
-import { messagesFromChat } from '../../../../../core/products/chat/formats/messages_order.ts'
+import { messagesFromChatStream } from '../../../../../core/products/chat/formats/messages/events.ts'
+import { messagesFromChat } from '../../../../../core/products/chat/formats/messages/order.ts'
 import {
   chatFromMessagesReply,
   messagesFromChatReply,
-} from '../../../../../core/products/chat/formats/messages_reply.ts'
-import { chatFromMessages } from '../../../../../core/products/chat/formats/messages_request.ts'
-import { chatFromMessagesStream, upstreamError } from '../../../../../core/products/chat/formats/messages_stream.ts'
+} from '../../../../../core/products/chat/formats/messages/reply.ts'
+import { chatFromMessages } from '../../../../../core/products/chat/formats/messages/request.ts'
+import { chatFromMessagesStream, upstreamError } from '../../../../../core/products/chat/formats/messages/stream.ts'
 import { eventSplitter, parseEvent, sseJson, tryJson } from '../../../../../core/products/chat/formats/sse.ts'
-import type { Fields, Rewriter } from '../../../../../core/products/chat/formats/wire.ts'
+import type { Fields } from '../../../../../core/lib/json.ts'
+import type { Rewriter } from '../../../../../core/products/chat/formats/rewriter.ts'
 
 const facts = { model: 'vendor-g/large', created: 1_700_000_000 }
 const toChat = () => chatFromMessagesStream(facts)

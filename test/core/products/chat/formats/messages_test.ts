@@ -1,13 +1,13 @@
 /** Laws of the translation between the chat and the messages wire: requests and whole replies. */
 import { describe, expect, test } from 'bun:test'
 import { ApiError } from '../../../../../core/http/errors.ts'
-import { messagesFromChat } from '../../../../../core/products/chat/formats/messages_order.ts'
+import { messagesFromChat } from '../../../../../core/products/chat/formats/messages/order.ts'
 import {
   chatFromMessagesReply,
   messagesFromChatReply,
-} from '../../../../../core/products/chat/formats/messages_reply.ts'
-import { chatFromMessages } from '../../../../../core/products/chat/formats/messages_request.ts'
-import type { Fields } from '../../../../../core/products/chat/formats/wire.ts'
+} from '../../../../../core/products/chat/formats/messages/reply.ts'
+import { chatFromMessages } from '../../../../../core/products/chat/formats/messages/request.ts'
+import type { Fields } from '../../../../../core/lib/json.ts'
 
 const facts = { model: 'vendor-g/large', created: 1_700_000_000 }
 const order = (body: Fields, maxTokens = 8_192) => messagesFromChat(body, { maxTokens })

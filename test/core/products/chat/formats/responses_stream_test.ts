@@ -1,21 +1,21 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import fc from 'fast-check'
 import OpenAI from 'openai'
-import { responseEvents, responsesFromChatStream } from '../../../../../core/products/chat/formats/responses_events.ts'
+import { responseEvents, responsesFromChatStream } from '../../../../../core/products/chat/formats/responses/events.ts'
 import {
   chatFromResponsesReply,
   responseFailure,
   responsesFromChatReply,
-} from '../../../../../core/products/chat/formats/responses_reply.ts'
+} from '../../../../../core/products/chat/formats/responses/reply.ts'
 import {
   builtInTools,
   chatFromResponses,
   responsesFromChat,
-} from '../../../../../core/products/chat/formats/responses_request.ts'
-import { liveSearch } from '../../../../../core/products/chat/formats/responses_search.ts'
-import { chatFromResponsesStream, responsesError } from '../../../../../core/products/chat/formats/responses_stream.ts'
+} from '../../../../../core/products/chat/formats/responses/request.ts'
+import { liveSearch } from '../../../../../core/products/chat/formats/responses/search.ts'
+import { chatFromResponsesStream, responsesError } from '../../../../../core/products/chat/formats/responses/stream.ts'
 import { sseJson, sseText } from '../../../../../core/products/chat/formats/sse.ts'
-import type { Fields } from '../../../../../core/products/chat/formats/wire.ts'
+import type { Fields } from '../../../../../core/lib/json.ts'
 import {
   answer,
   bodiesOf,

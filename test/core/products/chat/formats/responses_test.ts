@@ -3,14 +3,14 @@ import {
   chatFromResponsesReply,
   responseFailure,
   responsesFromChatReply,
-} from '../../../../../core/products/chat/formats/responses_reply.ts'
+} from '../../../../../core/products/chat/formats/responses/reply.ts'
 import {
   builtInTools,
   chatFromResponses,
   responsesFromChat,
-} from '../../../../../core/products/chat/formats/responses_request.ts'
-import { liveSearch } from '../../../../../core/products/chat/formats/responses_search.ts'
-import type { Fields } from '../../../../../core/products/chat/formats/wire.ts'
+} from '../../../../../core/products/chat/formats/responses/request.ts'
+import { liveSearch } from '../../../../../core/products/chat/formats/responses/search.ts'
+import type { Fields } from '../../../../../core/lib/json.ts'
 import {
   answer,
   call,

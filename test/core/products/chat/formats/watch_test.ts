@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'bun:test'
 import { chunk, DONE, streamAnswer, usageChunk } from '../../../../../adapters/providers/scripted/chat.ts'
 import type { AnswerStream } from '../../../../../core/endpoint/mod.ts'
-import { messagesFromChatStream } from '../../../../../core/products/chat/formats/messages_events.ts'
+import { messagesFromChatStream } from '../../../../../core/products/chat/formats/messages/events.ts'
 import { rewritten, watched } from '../../../../../core/products/chat/formats/watch.ts'
-import type { ChatFormat } from '../../../../../core/products/chat/formats/wire.ts'
+import type { ChatFormat } from '../../../../../core/ports/vendors/chat.ts'
 
 const utf8 = (text: string) => new TextEncoder().encode(text)
 

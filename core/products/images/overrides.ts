@@ -1,0 +1,108 @@
+/** What an operator changes about the catalog: rows edited, added, hidden or redirected (decision 21). */
+import type { Dollars } from '../../x402/money.ts'
+import { imageSizes } from './price.ts'
+import { duplicatesIn } from '../../lib/duplicates.ts'
+import type { ImageRow } from '../../ports/vendors/images.ts'
+
+/** One row's changes. `sizes` are catalog rates in US dollars by size; `redirect` names the row that does the work instead. */
+export type ImageOverride = {
+  readonly id: string
+  readonly aliases?: readonly string[]
+  readonly name?: string
+  readonly maker?: string
+  readonly vendor?: string
+  readonly upstream?: string
+  readonly sizes?: Readonly<Record<string, string>>
+  readonly edits?: { readonly maxImages: number; readonly mask: boolean }
+  readonly slow?: boolean
+  readonly hidden?: boolean
+  readonly redirect?: string
+}
+
+export type Overridden = { readonly rows: readonly ImageRow[]; readonly mistakes: readonly string[] }
+
+/** Applies overrides in order. Mistakes name the row and the field; the rows are good only when there are none. */
+export function overrideImages(rows: readonly ImageRow[], overrides: readonly ImageOverride[]): Overridden {
+  const mistakes: string[] = []
+  const byId = new Map(rows.map((row) => [row.id, row]))
+  for (const id of duplicatesIn(overrides.map((override) => override.id)))
+    mistakes.push(`images: two entries change ${id}`)
+  for (const override of overrides) {
+    const row = changed(byId.get(override.id), override, mistakes)
+    if (row) byId.set(row.id, row)
+  }
+  for (const { id, redirect } of overrides) {
+    if (redirect === undefined) continue
+    const isChained =
+      redirect !== id && overrides.some((other) => other.id === redirect && other.redirect !== undefined)
+    if (isChained)
+      mistakes.push(`images ${id}.redirect: ${redirect} is redirected itself; name the row that does the work`)
+    const row = redirected(byId.get(id), byId.get(redirect), { redirect, mistakes })
+    if (row) byId.set(id, row)
+  }
+  const all = [...byId.values()]
+  for (const name of duplicatesIn(all.flatMap((row) => [row.id, ...row.aliases])))
+    mistakes.push(`images: two rows are called ${name}`)
+  return { rows: all, mistakes }
+}
+
+/** A row of the contract with its changes, or a new one, which has to say what it cannot inherit. */
+function changed(
+  known: ImageRow | undefined,
+  { id, sizes, redirect: _, ...fields }: ImageOverride,
+  mistakes: string[],
+): ImageRow | undefined {
+  const parsed = sizes && readSizes(id, sizes, mistakes)
+  if (known) return { ...known, ...fields, ...(parsed && { sizes: parsed }) }
+  const { vendor, upstream, maker = vendor } = fields
+  if (!vendor || !upstream || !maker || !parsed) {
+    mistakes.push(`images ${id}: not a row of the contract, so vendor, upstream and sizes must be given`)
+    return undefined
+  }
+  return { aliases: [], name: id, slow: false, ...fields, id, vendor, upstream, maker, sizes: parsed }
+}
+
+function readSizes(
+  id: string,
+  sizes: Readonly<Record<string, string>>,
+  mistakes: string[],
+): ImageRow['sizes'] | undefined {
+  try {
+    const read = imageSizes(sizes)
+    if (read.length > 0) return read
+    mistakes.push(`images ${id}.sizes: at least one is needed`)
+  } catch (error) {
+    mistakes.push(`images ${id}.sizes: ${(error as Error).message}`)
+  }
+  return undefined
+}
+
+/** Keeps the name and the sizes that the fallback makes too, at its rates, which must be the same or lower (contract 21.11). */
+function redirected(
+  row: ImageRow | undefined,
+  fallback: ImageRow | undefined,
+  { redirect, mistakes }: { redirect: string; mistakes: string[] },
+): ImageRow | undefined {
+  if (!row) return undefined
+  if (!fallback || fallback.id === row.id) {
+    mistakes.push(`images ${row.id}.redirect: there is no other row called ${redirect}`)
+    return undefined
+  }
+  const shared = row.sizes.flatMap((own) => {
+    const theirs = fallback.sizes.find(({ size }) => size === own.size)
+    if (theirs && above(theirs.rate, own.rate))
+      mistakes.push(`images ${row.id}.redirect: ${redirect} costs more at ${own.size}`)
+    return theirs ?? []
+  })
+  if (shared.length === 0) mistakes.push(`images ${row.id}.redirect: ${redirect} makes none of its sizes`)
+  const { vendor, upstream, slow } = fallback
+  const { edits: _, ...kept } = row
+  const edits = row.edits &&
+    fallback.edits && {
+      maxImages: Math.min(row.edits.maxImages, fallback.edits.maxImages),
+      mask: row.edits.mask && fallback.edits.mask,
+    }
+  return { ...kept, vendor, upstream, slow, sizes: shared, servedBy: fallback.id, ...(edits && { edits }) }
+}
+
+const above = (a: Dollars, b: Dollars): boolean => a.num * b.den > b.num * a.den
