@@ -4,7 +4,7 @@ import { s3Objects } from '../../../../adapters/objects/s3/mod.ts'
 import type { Objects } from '../../../../core/ports/mod.ts'
 import { type Subject, runLaws } from '../../../conformance/law.ts'
 import { objectLaws } from '../../../conformance/objects.ts'
-import { growing, PIECE } from '../growing.ts'
+import { growing } from '../growing.ts'
 import { teachMultipart } from './s3_multipart.ts'
 import { type S3Server, s3Server } from './s3_server.ts'
 
