@@ -1,6 +1,6 @@
 /** A reply that is read bit by bit: its first bytes, what they refuse, and the rest as it comes. */
 import type { ChatStream, SseEvent } from '../../core/mod.ts'
-import { record, type Refusal, refusalIn } from '../providers/lib/refusals.ts'
+import { record, type Refusal, refusalIn } from './refusals.ts'
 
 type Reader = ReadableStreamDefaultReader<Uint8Array>
 

@@ -9,7 +9,7 @@ import {
   type MediaStream,
   type SseEvent,
 } from '../../core/mod.ts'
-import { clipStream, declaredLength } from '../providers/lib/clip_stream.ts'
+import { clipStream, declaredLength } from './clip_stream.ts'
 import { chatStream, firstBytes, firstRefusal, refusalOfEvent } from './event_stream.ts'
 import { checkHead, guarded, judgedType, type MediaOptions, tooLarge } from './media_download.ts'
 import { orAbort } from './or_abort.ts'
@@ -22,7 +22,7 @@ import {
   safeCode,
   type Trouble,
   usualTrouble,
-} from '../providers/lib/refusals.ts'
+} from './refusals.ts'
 
 // ── media ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 

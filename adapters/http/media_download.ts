@@ -6,7 +6,7 @@ import { isIP, type LookupFunction } from 'node:net'
 import { type Fetching, type MediaStream, NoMedia } from '../../core/mod.ts'
 import { isPrivate, type Lookup } from './private_addresses.ts'
 import { orAbort } from './or_abort.ts'
-import { mediaTypeOf } from '../providers/lib/media_input.ts'
+import { mediaTypeOf } from './media_input.ts'
 
 export type MediaOptions = {
   readonly lookup?: Lookup

@@ -18,7 +18,7 @@ import type { VideoVendorConfig } from './lib/video_provider.ts'
 import { xaiImages } from './xai/images.ts'
 import { xaiVideos } from './xai/videos.ts'
 
-export { CHAT_TIMEOUT_MS } from './lib/chat_provider.ts'
+export { CHAT_TIMEOUT_MS } from './lib/chat/provider.ts'
 export type { ImageVendorConfig } from './lib/image_provider.ts'
 export { LOOK_TIMEOUT_MS, SUBMIT_TIMEOUT_MS, type VideoVendorConfig } from './lib/video_provider.ts'
 

@@ -56,3 +56,8 @@ function equal(a: Uint8Array, b: Uint8Array): number {
   for (let i = 0; i < a.length; i++) difference |= (a[i] ?? 0) ^ (b[i] ?? 0)
   return difference === 0 ? 1 : 0
 }
+
+/** An id as unguessable as that of the call it comes from, and from which that cannot be found. */
+export function idFrom(call: string, prefix: string): string {
+  return `${prefix}${bytesToHex(sha256(utf8ToBytes(`${prefix} ${call}`))).slice(0, 32)}`
+}

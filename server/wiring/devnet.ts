@@ -6,7 +6,7 @@ import type { Config } from '../config/mod.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
 import { type BatchedStandIn, startBatchedApi } from '../devnet/batched_api.ts'
 import { type Devnet, resetDevnet, startDevnet } from '../devnet/mod.ts'
-import { type SolanaDevnet, startSolanaDevnet } from '../devnet/solana.ts'
+import { type SolanaDevnet, startSolanaDevnet } from '../devnet/solana/mod.ts'
 import type { Opening } from './vendors.ts'
 
 export type LocalSystem = {

@@ -4,7 +4,7 @@ import { ExactSvmScheme } from '@x402/svm/exact/client'
 import { generatePrivateKey, privateKeyToAccount, privateKeyToAddress } from 'viem/accounts'
 import { startBatchedApi } from '../../server/devnet/batched_api.ts'
 import { DEVNET_ASSET, DEVNET_NETWORK } from '../../server/devnet/mod.ts'
-import { solanaNode } from '../../server/devnet/solana_node.ts'
+import { solanaNode } from '../../server/devnet/solana/node.ts'
 import { ask, NETWORK, newKey } from '../adapters/chains/solana/solana_kit.ts'
 
 export type Payer = {

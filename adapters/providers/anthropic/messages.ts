@@ -6,11 +6,11 @@ import type { ChatOrder, ChatVendor, SseEvent, ChatFormat } from '../../../core/
 import { messagesFromChat } from '../../../core/products/chat/formats/messages/order.ts'
 import { chatFromMessagesReply } from '../../../core/products/chat/formats/messages/reply.ts'
 import { chatFromMessagesStream } from '../../../core/products/chat/formats/messages/stream.ts'
-import { errorEvent } from '../lib/chat_translation.ts'
-import type { ChatVendorConfig } from '../lib/chat_provider.ts'
+import { errorEvent } from '../lib/chat/translation.ts'
+import type { ChatVendorConfig } from '../lib/chat/provider.ts'
 import { under } from '../lib/image_provider.ts'
-import { nativeFormat, renamedBy } from '../lib/native_format.ts'
-import { envelope, type Judge } from '../lib/refusals.ts'
+import { nativeFormat, renamedBy } from '../lib/chat/native_format.ts'
+import { envelope, type Judge } from '../../http/refusals.ts'
 
 const VERSION = '2023-06-01'
 /** Core names a cap in every order; this is for one that comes from elsewhere. */

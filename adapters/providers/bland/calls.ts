@@ -4,7 +4,7 @@
 import { type Clock, ApiError, type Fields, type Log, type VoiceVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { plainReason, toldOf } from '../lib/passthrough.ts'
-import { envelope, type Judge, record } from '../lib/refusals.ts'
+import { envelope, type Judge, record } from '../../http/refusals.ts'
 
 export type BlandConfig = {
   readonly key: string

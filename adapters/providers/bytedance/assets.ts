@@ -14,7 +14,7 @@ import {
 } from '../../../core/mod.ts'
 import { type ArkKeys, signedHeaders } from './signature.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
-import { type Judge, record, type Refusal, type Trouble } from '../lib/refusals.ts'
+import { type Judge, record, type Refusal, type Trouble } from '../../http/refusals.ts'
 
 export type ArkAssetsConfig = {
   readonly accessKey: string

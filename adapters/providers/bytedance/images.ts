@@ -7,8 +7,8 @@ import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { ImageJob, ImageVendor, Json, MadeImage } from '../../../core/mod.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, type ImageVendorConfig, readImages, sizeOf, spread, under, writeOrder } from '../lib/image_provider.ts'
-import { invalidImage, pictures } from '../lib/media_input.ts'
-import { type Envelope, envelope, type Trouble } from '../lib/refusals.ts'
+import { invalidImage, pictures } from '../../http/media_input.ts'
+import { type Envelope, envelope, type Trouble } from '../../http/refusals.ts'
 
 const optionalText = Type.Optional(Type.Union([Type.String(), Type.Null()]))
 const isReply = TypeCompiler.Compile(

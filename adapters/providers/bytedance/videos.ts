@@ -4,7 +4,7 @@
  */
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { envelope, type Judge, record, type Trouble } from '../lib/refusals.ts'
+import { envelope, type Judge, record, type Trouble } from '../../http/refusals.ts'
 import {
   doneWith,
   FAILED,

@@ -1,7 +1,7 @@
 /** The echo model: a small deterministic program that repeats its user, and says at the head of its answers that it is no model. */
 import { createHash } from 'node:crypto'
 import type { ChatStream, ChatVendor, Fields, Json } from '../../../core/mod.ts'
-import { record } from '../lib/refusals.ts'
+import { record } from '../../http/refusals.ts'
 
 /** `now` in milliseconds since 1970, for `created`, which is 0 without it. */
 export type EchoOptions = { countTokens(text: string): Promise<number>; readonly now?: () => number }

@@ -8,7 +8,7 @@ import type { AudioFormat, AudioVendor, Json, SoundJob, SpeechJob, Voice } from 
 import { type AudioVendorConfig, badField, MAX_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { type Judge, record, type Trouble } from '../lib/refusals.ts'
+import { type Judge, record, type Trouble } from '../../http/refusals.ts'
 import { secondsOf, wavOf } from '../lib/wav.ts'
 
 export const ELEVENLABS = { baseUrl: 'https://api.elevenlabs.io' } as const

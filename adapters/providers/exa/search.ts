@@ -4,7 +4,7 @@
  */
 import type { Fields, SearchAnswer, SearchJob, SearchVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { record, refusalIn } from '../lib/refusals.ts'
+import { record, refusalIn } from '../../http/refusals.ts'
 import { searchHttp, searchJudge, type SearchVendorConfig } from '../lib/search_provider.ts'
 
 export type ExaSearchConfig = SearchVendorConfig

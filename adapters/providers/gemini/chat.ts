@@ -4,11 +4,11 @@ import { chatFromGenerateContentReply } from '../../../core/products/chat/format
 import { generateContentFromChat } from '../../../core/products/chat/formats/generate_content/request.ts'
 import { chatFromGenerateContentStream } from '../../../core/products/chat/formats/generate_content/stream.ts'
 import { sseJson, tryJson } from '../../../core/products/chat/formats/sse.ts'
-import { errorEvent } from '../lib/chat_translation.ts'
-import type { ChatVendorConfig } from '../lib/chat_provider.ts'
+import { errorEvent } from '../lib/chat/translation.ts'
+import type { ChatVendorConfig } from '../lib/chat/provider.ts'
 import { under } from '../lib/image_provider.ts'
-import { type Facts, nativeFormat, renamedBy } from '../lib/native_format.ts'
-import { envelope, type Judge, record } from '../lib/refusals.ts'
+import { type Facts, nativeFormat, renamedBy } from '../lib/chat/native_format.ts'
+import { envelope, type Judge, record } from '../../http/refusals.ts'
 
 /** Speaks `generate_content`. Calls of tools that Gemini gives no id are named after the reply, so that two turns never share one. */
 export function geminiChat(config: ChatVendorConfig): ChatVendor {

@@ -7,8 +7,8 @@ import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { ImageJob, ImageVendor, MadeImage } from '../../../core/mod.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { type ImageVendorConfig, nearestRatio, spread, under, writeOrder } from '../lib/image_provider.ts'
-import { dataUri, invalidImage, type Picture, pictures } from '../lib/media_input.ts'
-import { envelope, type Judge, record } from '../lib/refusals.ts'
+import { dataUri, invalidImage, type Picture, pictures } from '../../http/media_input.ts'
+import { envelope, type Judge, record } from '../../http/refusals.ts'
 
 const Reply = Type.Object({
   candidates: Type.Optional(

@@ -1,7 +1,7 @@
 /** What the audio protocols have in common: how the operator configures one, and bytes of a sound as a data URI that is what it claims to be. */
 import { type AudioFormat, type Clock, ApiError, type Json, type Log } from '../../../core/mod.ts'
 import type { Fetch, VendorHttp } from '../../http/fetch.ts'
-import { mediaTypeOf } from './media_input.ts'
+import { mediaTypeOf } from '../../http/media_input.ts'
 import { readWav } from './wav.ts'
 
 export type AudioVendorConfig = {

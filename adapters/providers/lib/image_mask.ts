@@ -1,6 +1,6 @@
 /** From the mask of the contract, alpha 0 for what is edited (contract 5.39), to the one of Stable Diffusion servers: white for what is edited. */
 import { deflateSync, inflateSync } from 'node:zlib'
-import { invalidImage } from './media_input.ts'
+import { invalidImage } from '../../http/media_input.ts'
 
 const SIGNATURE = Buffer.from('\x89PNG\r\n\x1a\n', 'latin1')
 const MAX_PIXELS = 16 * 1024 * 1024

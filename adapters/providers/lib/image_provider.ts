@@ -2,7 +2,7 @@
 import { isWebUrl } from '../../../core/lib/text.ts'
 import type { Clock, ImageJob, Json, Log, MadeImage } from '../../../core/mod.ts'
 import type { Fetch, VendorHttp } from '../../http/fetch.ts'
-import { dataUri } from './media_input.ts'
+import { dataUri } from '../../http/media_input.ts'
 
 type Fields = Readonly<Record<string, Json>>
 

@@ -3,7 +3,7 @@ import { type Clock, ApiError, type Log } from '../../../core/mod.ts'
 import { type Fetch, readAtMost } from '../../http/fetch.ts'
 import { bearer } from './image_provider.ts'
 import { orAbort } from '../../http/or_abort.ts'
-import { safeCode } from './refusals.ts'
+import { safeCode } from '../../http/refusals.ts'
 
 export type MarketHttpConfig = {
   /** The feed, for logs. */

@@ -13,7 +13,7 @@ import {
   rateLimited,
 } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
-import { envelope, type ErrorFor, type Judge, record } from './refusals.ts'
+import { envelope, type ErrorFor, type Judge, record } from '../../http/refusals.ts'
 
 export type PassthroughConfig = {
   /** Name in logs, and what buyers are told who refused. */

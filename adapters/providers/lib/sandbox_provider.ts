@@ -1,6 +1,6 @@
 /** What vendors of sandboxes have in common that come with a client library of their own: how its errors read, and when it is given up. */
 import { type Clock, ApiError, type Log, rateLimited } from '../../../core/mod.ts'
-import { DEFAULT_RETRY_SECONDS } from './refusals.ts'
+import { DEFAULT_RETRY_SECONDS } from '../../http/refusals.ts'
 
 /** Of stdout and of stderr, in characters, before they are cut. */
 export const MAX_OUTPUT = 1 << 20

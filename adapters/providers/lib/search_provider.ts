@@ -1,7 +1,7 @@
 /** What the search vendors have in common: how the operator configures one, how it refuses, and two of them in a row. */
 import { type Clock, ApiError, type Fields, type Log, type SearchVendor } from '../../../core/mod.ts'
 import { type Fetch, type VendorHttp, vendorHttp } from '../../http/fetch.ts'
-import { envelope, errorFor, type Judge, usualTrouble } from './refusals.ts'
+import { envelope, errorFor, type Judge, usualTrouble } from '../../http/refusals.ts'
 
 export type SearchVendorConfig = {
   /** Root of the API, up to where the protocol's own paths begin. */

@@ -3,8 +3,8 @@ import { isWebUrl } from '../../../core/lib/text.ts'
 import { ApiError, type VideoState } from '../../../core/mod.ts'
 import { type FetchMedia, type VendorHttp, vendorHttp } from '../../http/fetch.ts'
 import { bearer, type ImageVendorConfig, under } from './image_provider.ts'
-import { mediaTypeOf } from './media_input.ts'
-import { type ErrorFor, errorFor, type Judge, type Refusal, record, refusalIn } from './refusals.ts'
+import { mediaTypeOf } from '../../http/media_input.ts'
+import { type ErrorFor, errorFor, type Judge, type Refusal, record, refusalIn } from '../../http/refusals.ts'
 
 /** A picture brought to exactly that size, in a format that every vendor reads. Throws INVALID_IMAGE for what it cannot read. */
 export type Resize = (

@@ -8,7 +8,7 @@ import type { AudioVendor, MadeAudio, MusicJob } from '../../../core/mod.ts'
 import { type AudioVendorConfig, badField, MAX_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, under, writeOrder } from '../lib/image_provider.ts'
-import { envelope, type Judge, record, type Refusal, type Trouble } from '../lib/refusals.ts'
+import { envelope, type Judge, record, type Refusal, type Trouble } from '../../http/refusals.ts'
 
 export const MINIMAX = { baseUrl: 'https://api.minimax.io' } as const
 

@@ -4,12 +4,12 @@
  */
 import type { ChatOrder, ChatVendor, Fields, Json } from '../../../core/mod.ts'
 import { usageOf } from '../../../core/products/chat/formats/usage.ts'
-import { atOnce } from '../lib/chat_translation.ts'
-import { type ChatVendorConfig, chatHttp, writeChat } from '../lib/chat_provider.ts'
-import { chatJudge, contextError } from '../lib/chat_refusals.ts'
+import { atOnce } from '../lib/chat/translation.ts'
+import { type ChatVendorConfig, chatHttp, writeChat } from '../lib/chat/provider.ts'
+import { chatJudge, contextError } from '../lib/chat/refusals.ts'
 import type { VendorHttp } from '../../http/fetch.ts'
 import { bearer, under } from '../lib/image_provider.ts'
-import { envelope, type Judge, record, refusalIn, type Trouble } from '../lib/refusals.ts'
+import { envelope, type Judge, record, refusalIn, type Trouble } from '../../http/refusals.ts'
 
 export type OpenaiChatConfig = ChatVendorConfig & {
   /** How the output cap is spelt; `max_completion_tokens` at api.openai.com, whose reasoning models refuse the other, else `max_tokens`. */

@@ -17,8 +17,8 @@ import {
   writeOrder,
 } from '../lib/image_provider.ts'
 import { whiteMask } from '../lib/image_mask.ts'
-import { picture, pictures, type Picture } from '../lib/media_input.ts'
-import { envelope, type Judge, type Trouble } from '../lib/refusals.ts'
+import { picture, pictures, type Picture } from '../../http/media_input.ts'
+import { envelope, type Judge, type Trouble } from '../../http/refusals.ts'
 
 const optionalText = Type.Optional(Type.Union([Type.String(), Type.Null()]))
 const Reply = Type.Object({

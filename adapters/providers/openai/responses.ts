@@ -6,11 +6,11 @@ import { responsesFromChat } from '../../../core/products/chat/formats/responses
 import { liveSearch } from '../../../core/products/chat/formats/responses/search.ts'
 import { chatFromResponsesStream, responsesError } from '../../../core/products/chat/formats/responses/stream.ts'
 import { tryJson } from '../../../core/products/chat/formats/sse.ts'
-import type { ChatVendorConfig } from '../lib/chat_provider.ts'
+import type { ChatVendorConfig } from '../lib/chat/provider.ts'
 import { bearer, under } from '../lib/image_provider.ts'
-import { nativeFormat, renamedBy } from '../lib/native_format.ts'
+import { nativeFormat, renamedBy } from '../lib/chat/native_format.ts'
 import { openaiQuirks } from './chat.ts'
-import { envelope, type Judge, record, type Refusal } from '../lib/refusals.ts'
+import { envelope, type Judge, record, type Refusal } from '../../http/refusals.ts'
 
 /** Speaks `responses`, and stores nothing. A chat order with `search_parameters` searches with the vendor's tools. */
 export function openaiResponses(config: ChatVendorConfig): ChatVendor {

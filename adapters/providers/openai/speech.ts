@@ -6,7 +6,7 @@ import type { AudioFormat, AudioVendor, SpeechJob, Voice } from '../../../core/m
 import { type AudioVendorConfig, badField, MAX_SOUND_BYTES, soundUri } from '../lib/audio_provider.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, under, writeOrder } from '../lib/image_provider.ts'
-import { envelope, type Judge } from '../lib/refusals.ts'
+import { envelope, type Judge } from '../../http/refusals.ts'
 import { secondsOf } from '../lib/wav.ts'
 
 /** `voices` are the server's, the usual one first; those of the protocol unless told. */

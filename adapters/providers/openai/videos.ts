@@ -8,8 +8,8 @@ import type { VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { recognize } from '../../../core/lib/image_bytes.ts'
 import { mediaFetcher } from '../../http/fetch.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { invalidImage } from '../lib/media_input.ts'
-import { envelope, type Judge, record, type Trouble } from '../lib/refusals.ts'
+import { invalidImage } from '../../http/media_input.ts'
+import { envelope, type Judge, record, type Trouble } from '../../http/refusals.ts'
 import { FAILED, numbers, running, type VideoVendorConfig, videoHttp, word } from '../lib/video_provider.ts'
 
 const WIDE = { width: 1280, height: 720 }

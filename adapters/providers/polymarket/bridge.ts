@@ -2,7 +2,7 @@
 import { type BridgeVendor, type Clock, ApiError, type Log } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { toldOf } from '../lib/passthrough.ts'
-import { type Judge, record } from '../lib/refusals.ts'
+import { type Judge, record } from '../../http/refusals.ts'
 
 export type PolymarketBridgeConfig = {
   readonly baseUrl?: string | undefined

@@ -8,7 +8,7 @@ import type { Bar, Clock, Feed, Log, MarketVendor, Session, MarketKind, Spot } f
 import type { Fetch } from '../../http/fetch.ts'
 import { marketHttp } from '../lib/market_http.ts'
 import { orAbort } from '../../http/or_abort.ts'
-import { record } from '../lib/refusals.ts'
+import { record } from '../../http/refusals.ts'
 import { under } from '../lib/image_provider.ts'
 
 export type PythConfig = {

@@ -16,8 +16,8 @@ import {
   writeOrder,
 } from '../lib/image_provider.ts'
 import { whiteMask } from '../lib/image_mask.ts'
-import { invalidImage, picture, pictures } from '../lib/media_input.ts'
-import { type Judge, record } from '../lib/refusals.ts'
+import { invalidImage, picture, pictures } from '../../http/media_input.ts'
+import { type Judge, record } from '../../http/refusals.ts'
 
 const isReply = TypeCompiler.Compile(Type.Object({ images: Type.Array(Type.String()) }))
 

@@ -4,7 +4,7 @@
  */
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { record } from '../lib/refusals.ts'
+import { record } from '../../http/refusals.ts'
 import { arkFailure, arkJudge, assetUrl, lookJudge, plainWords, takesSeed } from '../bytedance/videos.ts'
 import { doneWith, FAILED, running, type VideoVendorConfig, videoHttp, word } from '../lib/video_provider.ts'
 

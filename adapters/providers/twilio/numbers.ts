@@ -5,7 +5,7 @@
 import { type Clock, ApiError, type Line, type Log, type PhoneVendor } from '../../../core/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { toldOf, withoutSecrets } from '../lib/passthrough.ts'
-import { envelope, type Judge, record } from '../lib/refusals.ts'
+import { envelope, type Judge, record } from '../../http/refusals.ts'
 
 export type TwilioConfig = {
   readonly accountSid: string

@@ -15,8 +15,8 @@ import {
   under,
   writeOrder,
 } from '../lib/image_provider.ts'
-import { invalidImage, pictures } from '../lib/media_input.ts'
-import { envelope, type Judge } from '../lib/refusals.ts'
+import { invalidImage, pictures } from '../../http/media_input.ts'
+import { envelope, type Judge } from '../../http/refusals.ts'
 
 const optionalText = Type.Optional(Type.Union([Type.String(), Type.Null()]))
 const isReply = TypeCompiler.Compile(

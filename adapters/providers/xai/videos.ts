@@ -4,7 +4,7 @@
  */
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
-import { type Envelope, envelope, type Judge, record } from '../lib/refusals.ts'
+import { type Envelope, envelope, type Judge, record } from '../../http/refusals.ts'
 import { doneWith, FAILED, running, type VideoVendorConfig, videoHttp, word } from '../lib/video_provider.ts'
 
 /**

@@ -7,7 +7,7 @@ import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { ImageVendor } from '../../../core/mod.ts'
 import { vendorHttp } from '../../http/fetch.ts'
 import { bearer, type ImageVendorConfig, readImages, sizeOf, spread, under, writeOrder } from '../lib/image_provider.ts'
-import { envelope, type Judge, type Trouble } from '../lib/refusals.ts'
+import { envelope, type Judge, type Trouble } from '../../http/refusals.ts'
 
 const isReply = TypeCompiler.Compile(
   Type.Object({ data: Type.Optional(Type.Array(Type.Object({ url: Type.Optional(Type.String()) }))) }),

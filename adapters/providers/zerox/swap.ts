@@ -5,7 +5,7 @@
 import { ApiError, type Json, type Log, type SwapAnswer, type SwapCall, type SwapVendor } from '../../../core/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'
 import { orAbort } from '../../http/or_abort.ts'
-import { record, safeCode } from '../lib/refusals.ts'
+import { record, safeCode } from '../../http/refusals.ts'
 
 export type ZeroxConfig = {
   readonly baseUrl?: string | undefined

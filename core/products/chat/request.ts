@@ -5,8 +5,7 @@ import { ApiError } from '../../http/errors.ts'
 import { clip, isWebUrl, quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 import { pictureOf } from '../../lib/image_bytes.ts'
-import type { Json, Fields } from '../../lib/json.ts'
-import { isFields } from './formats/json.ts'
+import { type Json, type Fields, isFields } from '../../lib/json.ts'
 
 // ── the schema ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

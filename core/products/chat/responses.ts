@@ -22,12 +22,11 @@ import { refused } from '../../http/request_body.ts'
 import type { Call } from '../../ports/mod.ts'
 import type { Clock } from '../../lib/clock.ts'
 import { anyCallUrl, type StoredAnswer } from '../../endpoint/replies.ts'
-import { isFields, listOf } from './formats/json.ts'
 import { responseEvents, responsesFromChatStream } from './formats/responses/events.ts'
 import { type ResponseFacts, responseOf, responsesFromChatReply } from './formats/responses/reply.ts'
 import { besideChat, builtInTools, chatFromResponses } from './formats/responses/request.ts'
 import { tryJson } from './formats/sse.ts'
-import type { Fields } from '../../lib/json.ts'
+import { type Fields, isFields, listOf } from '../../lib/json.ts'
 import { receiptHeaders } from '../../x402/protocol.ts'
 
 const input = Type.Object({

@@ -4,10 +4,9 @@ import { hasFunctions, invalidParameter } from './request.ts'
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
-import type { Json, Fields } from '../../lib/json.ts'
+import { type Json, type Fields, isFields } from '../../lib/json.ts'
 import { characters } from './token_estimate.ts'
 import { unsoldSettings } from './formats/generate_content/request.ts'
-import { isFields } from './formats/json.ts'
 
 // ── what is not sold ────────────────────────────────────────────────────────────────────────────────────────────────
 

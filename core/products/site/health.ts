@@ -3,7 +3,7 @@ import { Type } from '@sinclair/typebox'
 import { free, type FreeContext } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { type GatewayFacts, DEGRADED_AFTER, type ProviderStatus } from '../../endpoint/gateway_info.ts'
-import { models as listing } from '../chat/models.ts'
+import { models as listing } from './models.ts'
 
 const LIMIT = { requests: 60, windowMs: 60_000, bucket: 'health' }
 const FRESH = { 'cache-control': 'no-store' }

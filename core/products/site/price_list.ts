@@ -4,7 +4,7 @@ import { free, type FreeContext, type FreeRequest } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { print, roundUp } from '../../x402/money.ts'
 import { FEE } from '../../x402/pricing.ts'
-import { models } from '../chat/models.ts'
+import { models } from './models.ts'
 
 const HOUR_MS = 3_600_000
 const CACHED = { 'cache-control': 'public, max-age=60' }

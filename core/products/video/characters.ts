@@ -13,7 +13,7 @@ import {
   type Stored,
 } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
-import { ASSET, type Character, FACE_CLAIM, FACE_GROUP, FOREVER, idFrom, isGiven } from './owned_characters.ts'
+import { ASSET, type Character, FACE_CLAIM, FACE_GROUP, FOREVER, isGiven } from './owned_characters.ts'
 import { ofAnother } from '../../endpoint/records.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip, isWebUrl, quoted } from '../../lib/text.ts'
@@ -23,9 +23,9 @@ import type { Call, StoredRecord } from '../../ports/mod.ts'
 import type { Json } from '../../lib/json.ts'
 import type { Enrolling, PortraitVendor } from '../../ports/vendors/characters.ts'
 import { flatPrice } from '../../x402/pricing.ts'
-import { newSecret } from '../../lib/ids.ts'
+import { newSecret, idFrom } from '../../lib/ids.ts'
 import { isListed } from './request.ts'
-import { sampleWallet, WALLET_LISTS, walletOf } from '../wallet/wallet.ts'
+import { sampleWallet, WALLET_LISTS, walletOf } from '../lib/wallet_lists.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS

@@ -6,7 +6,7 @@ import { free, type Offering, paid, polled } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
-import type { Json } from '../../lib/json.ts'
+import { type Json, isFields } from '../../lib/json.ts'
 import { asNumber, FEE } from '../../x402/pricing.ts'
 import { videoGenerationFee, videoRate } from './price.ts'
 import { READS } from '../../endpoint/replies.ts'
@@ -20,7 +20,6 @@ import {
   type VideoRequest,
 } from './request.ts'
 import * as sale from './shared.ts'
-import { isFields } from '../chat/formats/json.ts'
 
 const HOUR_MS = 3_600_000
 

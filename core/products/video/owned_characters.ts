@@ -1,6 +1,4 @@
 /** Characters that a wallet has enrolled for video: our ids, bound to it, and what their vendor calls them. */
-import { sha256 } from '@noble/hashes/sha256'
-import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import type { Call, Storage } from '../../ports/mod.ts'
 
 export const ASSET = 'asset'
@@ -42,9 +40,4 @@ export async function enrolledAs(
  */
 export function isGiven(call: Call | undefined): call is Call {
   return call !== undefined && call.money !== 'verified' && call.money !== 'refused'
-}
-
-/** An id as unguessable as that of the call it comes from, and from which that cannot be found. */
-export function idFrom(call: string, prefix: string): string {
-  return `${prefix}${bytesToHex(sha256(utf8ToBytes(`${prefix} ${call}`))).slice(0, 32)}`
 }

@@ -1,41 +1,18 @@
 /** What a wallet holds, and what it has spent here (contract 18.2). */
 import { Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
-import { checksummed } from '../../lib/checksum.ts'
-import { type Context, free } from '../../endpoint/mod.ts'
+import { free } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
-import type { GatewayFacts } from '../../endpoint/gateway_info.ts'
 import { ApiError } from '../../http/errors.ts'
-import { clip } from '../../lib/text.ts'
 import { print, type Usdc, usdc } from '../../x402/money.ts'
 import type { Spend } from '../../ports/mod.ts'
+import { WALLET_LISTS, walletOf, sampleWallet } from '../lib/wallet_lists.ts'
 
 const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
 const DAYS = 30
 /** Longest wait for the chain. */
 const LOOK_MS = 8_000
-
-/** Shared by all lists of what a wallet has (contract 13.7). */
-export const WALLET_LISTS = { requests: 20, windowMs: 60 * MINUTE_MS, bucket: 'wallet_lists' }
-
-/** An address as payers are stored. Throws a 400 for what is none on the networks of this gateway. */
-export function walletOf(given: string, { terms }: Pick<GatewayFacts, 'terms'>): string {
-  const namespaces = terms().map(({ network }) => network.split(':', 1)[0])
-  const isEvm = namespaces.length === 0 || namespaces.includes('eip155')
-  if (isEvm && /^0x[0-9a-fA-F]{40}$/.test(given)) return checksummed(given)
-  const isSolana = namespaces.length === 0 || namespaces.includes('solana')
-  if (isSolana && /^[1-9A-HJ-NP-Za-km-z]{32,44}$/.test(given)) return given
-  const message = `address: must be ${isEvm ? '0x and 40 hex digits' : 'a base58 public key'}, got ${clip(given)}`
-  throw new ApiError('INVALID_PARAMETER', { message, param: 'address', details: [{ path: 'address', message }] })
-}
-
-/** A wallet of the network that a gateway is paid on, for documents. */
-export function sampleWallet({ networks = [] }: Pick<Context, 'networks'>): string {
-  return networks.some((network) => network.startsWith('solana:'))
-    ? '7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU'
-    : '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
-}
 
 const balance = free({
   name: 'wallet.balance',

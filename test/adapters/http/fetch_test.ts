@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { createServer } from 'node:net'
 import { isPrivate } from '../../../adapters/http/private_addresses.ts'
 import { mediaFetcher, vendorHttp } from '../../../adapters/http/fetch.ts'
-import { retrySeconds, usualTrouble } from '../../../adapters/providers/lib/refusals.ts'
+import { retrySeconds, usualTrouble } from '../../../adapters/http/refusals.ts'
 import { START } from '../../kit.ts'
 import { calm, drip, flood, KEY, outcome, PNG, said, setup, standIn, until } from '../providers/lib/provider_kit.ts'
 

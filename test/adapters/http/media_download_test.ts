@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { createServer } from 'node:net'
 import { mediaStreamer } from '../../../adapters/http/media_download.ts'
 import { NoMedia } from '../../../core/mod.ts'
-import { mediaTypeOf } from '../../../adapters/providers/lib/media_input.ts'
+import { mediaTypeOf } from '../../../adapters/http/media_input.ts'
 import { flood, standIn, until } from '../providers/lib/provider_kit.ts'
 
 const MP4 = '\0\0\0\x18ftypmp42\0\0\0\0mp42isom'

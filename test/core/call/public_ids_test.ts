@@ -1,6 +1,6 @@
 /** Ids that read by themselves are made with a secret: whoever knows the id of a call, which PAYMENT_REPLAY tells everybody, cannot make them (contract 1.41). */
 import { expect, test } from 'bun:test'
-import { idFrom } from '../../../core/products/video/owned_characters.ts'
+import { idFrom } from '../../../core/lib/ids.ts'
 import { masked } from '../../../server/log.ts'
 import { rentTo } from '../../actors.ts'
 import { embedded, FOX, kit, ORIGIN, read, testClock } from '../../kit.ts'

@@ -20,10 +20,10 @@ import {
   type TransactionMessageBytesBase64,
 } from '@solana/kit'
 import { ExactSvmScheme } from '@x402/svm/exact/client'
-import { SOLANA_BUYER_FUNDS, SOLANA_DEVNET, startSolanaDevnet } from '../../../server/devnet/solana.ts'
-import { BLOCKHASH_LIFE, type Commitment, ROOT_DEPTH } from '../../../server/devnet/solana_ledger.ts'
-import { solanaNode, type SolanaNode } from '../../../server/devnet/solana_node.ts'
-import { accountOf, MINT } from '../../../server/devnet/solana_tokens.ts'
+import { SOLANA_BUYER_FUNDS, SOLANA_DEVNET, startSolanaDevnet } from '../../../server/devnet/solana/mod.ts'
+import { BLOCKHASH_LIFE, type Commitment, ROOT_DEPTH } from '../../../server/devnet/solana/ledger.ts'
+import { solanaNode, type SolanaNode } from '../../../server/devnet/solana/node.ts'
+import { accountOf, MINT } from '../../../server/devnet/solana/tokens.ts'
 
 const NOON = Date.UTC(2030, 0, 1, 12)
 const CENT = 10_000n

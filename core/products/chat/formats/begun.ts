@@ -1,9 +1,8 @@
 /** When an answer has begun: until then nothing is handed out, and a stream that fails is no answer, but a refusal. */
 import type { AnswerStream } from '../../../endpoint/mod.ts'
 import { ApiError } from '../../../http/errors.ts'
-import { fieldsOf, objectsOf, textOf } from './json.ts'
 import { MAX_EVENT, parseEvent, tryJson } from './sse.ts'
-import type { Fields } from '../../../lib/json.ts'
+import { type Fields, fieldsOf, objectsOf, textOf } from '../../../lib/json.ts'
 import type { ChatFormat } from '../../../ports/vendors/chat.ts'
 
 /** What may come before the first real event, in bytes: `response.created` repeats instructions and tools. */

@@ -1,6 +1,5 @@
 /** A whole answer of the chat wire as the contract has it, and JSON asked for in words where a model has no decoder for it (contract 6.19). */
-import type { Json, Fields } from '../../../lib/json.ts'
-import { isFields, objectsOf } from './json.ts'
+import { type Json, type Fields, isFields, objectsOf } from '../../../lib/json.ts'
 import { usageOf } from './usage.ts'
 
 /**

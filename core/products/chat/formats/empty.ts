@@ -1,6 +1,5 @@
 /** Answers that say nothing: nobody is to pay for one (contract 6.28). */
-import { fieldsOf, objectsOf } from './json.ts'
-import type { Fields } from '../../../lib/json.ts'
+import { type Fields, fieldsOf, objectsOf } from '../../../lib/json.ts'
 import type { ChatFormat } from '../../../ports/vendors/chat.ts'
 
 /** Whether an answer has neither text, nor a tool call, nor a refusal in it. */

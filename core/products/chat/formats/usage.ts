@@ -1,6 +1,5 @@
 /** What a chat answer says it used, in the words of the contract (contract 6.21). */
-import type { Json, Fields } from '../../../lib/json.ts'
-import { fieldsOf } from './json.ts'
+import { type Json, type Fields, fieldsOf } from '../../../lib/json.ts'
 
 /**
  * From the spellings of the vendors that speak the chat wire to one. Cache members stand only where something was cached; `completion_tokens`

@@ -1,9 +1,8 @@
 /** Streams on their way through: bytes pass untouched, and are read only where they say something that matters (decision 25). */
 import { concatBytes } from '../../../lib/bytes.ts'
 import { ApiError } from '../../../http/errors.ts'
-import type { Json, Fields } from '../../../lib/json.ts'
+import { type Json, type Fields, isFields, objectsOf } from '../../../lib/json.ts'
 import { broken, isReal, type Watched } from './begun.ts'
-import { isFields, objectsOf } from './json.ts'
 import { type EventSplitter, eventSplitter, MAX_EVENT, parseEvent, sseJson, tryJson } from './sse.ts'
 import { usageOf } from './usage.ts'
 import type { Rewriter } from './rewriter.ts'

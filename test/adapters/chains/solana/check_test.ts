@@ -4,7 +4,7 @@ import { getBase58Decoder } from '@solana/kit'
 import { solanaChain, type SolanaConfig } from '../../../../adapters/chains/solana/mod.ts'
 import { feePayerOf, isProof } from '../../../../adapters/chains/solana/keys.ts'
 import { CAPS, judgeSolana, TOKEN, TOKEN_2022, tokenAccount } from '../../../../adapters/chains/solana/payload.ts'
-import { MINT } from '../../../../server/devnet/solana_tokens.ts'
+import { MINT } from '../../../../server/devnet/solana/tokens.ts'
 import {
   ANYBODYS,
   base64,

@@ -8,7 +8,7 @@ import {
   type SolanaFacilitatorConfig,
 } from '../../../../adapters/chains/solana/facilitator.ts'
 import type { Offer } from '../../../../core/x402/protocol.ts'
-import type { SolanaNode } from '../../../../server/devnet/solana_node.ts'
+import type { SolanaNode } from '../../../../server/devnet/solana/node.ts'
 import type { Subject } from '../../../conformance/law.ts'
 import { type Desk, desk } from '../facilitator/facilitator_kit.ts'
 import { ask, cosigned, type Key, NETWORK, newKey, type SolanaHarness, solanaHarness } from './solana_kit.ts'

@@ -2,7 +2,7 @@
 import { afterAll, expect, test } from 'bun:test'
 import { FEE_PAYER_FLOOR } from '../../../../adapters/chains/solana/gas.ts'
 import { solanaChain } from '../../../../adapters/chains/solana/mod.ts'
-import type { SolanaNode } from '../../../../server/devnet/solana_node.ts'
+import type { SolanaNode } from '../../../../server/devnet/solana/node.ts'
 import { newKey, solanaHarness, solanaWorld } from './solana_kit.ts'
 
 const node: SolanaNode = await solanaWorld()

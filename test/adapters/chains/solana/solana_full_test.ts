@@ -2,7 +2,7 @@ import { afterAll, afterEach, describe, expect, test } from 'bun:test'
 import { solanaChain, type SolanaChain, type SolanaConfig } from '../../../../adapters/chains/solana/mod.ts'
 import type { Fate, Settlement } from '../../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
-import { RpcError } from '../../../../server/devnet/solana_errors.ts'
+import { RpcError } from '../../../../server/devnet/solana/errors.ts'
 import { chainLaws } from '../../../conformance/chains.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import {

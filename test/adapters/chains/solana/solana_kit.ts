@@ -22,9 +22,9 @@ import {
 import { solanaChain, type SolanaChain, type SolanaConfig } from '../../../../adapters/chains/solana/mod.ts'
 import { TOKEN, tokenAccount } from '../../../../adapters/chains/solana/payload.ts'
 import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
-import { SLOT_MS } from '../../../../server/devnet/solana_ledger.ts'
-import { solanaNode, type SolanaNode } from '../../../../server/devnet/solana_node.ts'
-import { MINT } from '../../../../server/devnet/solana_tokens.ts'
+import { SLOT_MS } from '../../../../server/devnet/solana/ledger.ts'
+import { solanaNode, type SolanaNode } from '../../../../server/devnet/solana/node.ts'
+import { MINT } from '../../../../server/devnet/solana/tokens.ts'
 import type { ChainHarness, Forgery, Payer, Signing, Ways } from '../../../conformance/chains.ts'
 import type { Subject } from '../../../conformance/law.ts'
 

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
 import { anthropicMessages } from '../../../../adapters/providers/anthropic/messages.ts'
-import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat_provider.ts'
+import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/provider.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import type { ChatOrder, Fields } from '../../../../core/mod.ts'
 import { testClock } from '../../../kit.ts'

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
-import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat_provider.ts'
+import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/provider.ts'
 import { geminiChat } from '../../../../adapters/providers/gemini/chat.ts'
 import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
 import type { ChatOrder, Fields } from '../../../../core/mod.ts'

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { type RpcNodesConfig, rpcNodes } from '../../../../adapters/providers/json_rpc/nodes.ts'
 import type { RpcCall } from '../../../../core/mod.ts'
-import { type SolanaNode, solanaNode } from '../../../../server/devnet/solana_node.ts'
+import { type SolanaNode, solanaNode } from '../../../../server/devnet/solana/node.ts'
 import { testClock, testLog } from '../../../kit.ts'
 
 const call = (method: string, more: object = {}): RpcCall => ({ jsonrpc: '2.0', id: 1, method, params: [], ...more })

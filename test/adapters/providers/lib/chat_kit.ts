@@ -2,7 +2,7 @@
 import { afterAll } from 'bun:test'
 import { createServer, type Socket } from 'node:net'
 import { type ChatAnswer, type ChatOrder, type ChatStream, ApiError, type Fields } from '../../../../core/mod.ts'
-import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat_provider.ts'
+import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/provider.ts'
 import { testLog } from '../../../kit.ts'
 import { handClock, KEY } from './provider_kit.ts'
 

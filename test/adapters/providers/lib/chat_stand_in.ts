@@ -2,7 +2,7 @@
 import { afterAll } from 'bun:test'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { echoVendor } from '../../../../adapters/providers/demo/chat.ts'
-import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat_provider.ts'
+import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/provider.ts'
 import type { ChatVendor, Fields, Rewriter } from '../../../../core/mod.ts'
 import { generateContentFromChatReply } from '../../../../core/products/chat/formats/generate_content/reply.ts'
 import { chatFromGenerateContent } from '../../../../core/products/chat/formats/generate_content/request.ts'

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
-import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat_provider.ts'
+import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/provider.ts'
 import { chatBaseUrls, chatProtocols } from '../../../../adapters/providers/mod.ts'
 import { openai } from '../../../../adapters/providers/openai/maker.ts'
 import { openaiResponses } from '../../../../adapters/providers/openai/responses.ts'

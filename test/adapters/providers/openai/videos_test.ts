@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
-import { clipStream } from '../../../../adapters/providers/lib/clip_stream.ts'
+import { clipStream } from '../../../../adapters/http/clip_stream.ts'
 import type { FetchMedia } from '../../../../adapters/http/fetch.ts'
 import { openaiVideos } from '../../../../adapters/providers/openai/videos.ts'
 import { pictureResizer } from '../../../../adapters/providers/lib/resize.ts'

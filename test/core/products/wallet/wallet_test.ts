@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../../../adapters/storage/memory.ts'
 import { usdc } from '../../../../core/x402/money.ts'
 import type { Spend, Storage } from '../../../../core/ports/mod.ts'
-import { walletOf } from '../../../../core/products/wallet/wallet.ts'
+import { walletOf } from '../../../../core/products/lib/wallet_lists.ts'
 import { FOX, kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
 
 const DAY = 86_400_000

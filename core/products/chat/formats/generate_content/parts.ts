@@ -1,6 +1,5 @@
 /** What both directions of the `generate_content` wire share: lenient readers, parts of media and tool calls, schemas, token counts. */
-import type { Json, Fields } from '../../../../lib/json.ts'
-import { countOf, fieldsOf, given, isFields, listOf, textOf } from '../json.ts'
+import { type Json, type Fields, countOf, fieldsOf, given, isFields, listOf, textOf } from '../../../../lib/json.ts'
 import { tryJson } from '../sse.ts'
 
 export const texts = (value: Json | undefined): string[] => listOf(value).filter((item) => typeof item === 'string')

@@ -2,8 +2,7 @@
  * Whole replies between Gemini's generateContent and `chat`. Sources: types of @google/genai 3.1.0; decision 75 (finish reasons, usage).
  * Lenient: what a vendor leaves out is left out, and nothing throws.
  */
-import type { Json, Fields } from '../../../../lib/json.ts'
-import { fieldsOf, given, isFields, listOf, numberOf, textOf } from '../json.ts'
+import { type Json, type Fields, fieldsOf, given, isFields, listOf, numberOf, textOf } from '../../../../lib/json.ts'
 import {
   callPart,
   camel,

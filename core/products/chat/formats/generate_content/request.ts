@@ -2,8 +2,7 @@
  * Requests between `chat` and Gemini's generateContent. Sources: types of @google/genai 3.1.0; Google's "OpenAI compatibility" and "Thought
  * signatures" pages; decision 75. Neither direction throws; what the other side has no word for is dropped, for Gemini refuses it.
  */
-import type { Json, Fields } from '../../../../lib/json.ts'
-import { fieldsOf, given, isFields, listOf, numberOf, textOf } from '../json.ts'
+import { type Json, type Fields, fieldsOf, given, isFields, listOf, numberOf, textOf } from '../../../../lib/json.ts'
 import {
   callPart,
   camel,

@@ -1,6 +1,5 @@
 /** Streams between Gemini's streamGenerateContent (`alt=sse`) and `chat`. What ends a stream is held back to its end, where the usage is known. */
-import type { Json, Fields } from '../../../../lib/json.ts'
-import { fieldsOf, given, isFields, listOf, numberOf, textOf } from '../json.ts'
+import { type Json, type Fields, fieldsOf, given, isFields, listOf, numberOf, textOf } from '../../../../lib/json.ts'
 import { camel, signed, usageFrom, usageMetadataFrom } from './parts.ts'
 import {
   type ChatReplyFacts,

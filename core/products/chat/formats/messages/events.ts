@@ -1,9 +1,8 @@
 /** Streamed chat completions as the events of the `messages` wire. */
-import { fieldsOf, isFields, listOf, textOf } from '../json.ts'
 import { contentText, messagesUsage, stopReason } from './parts.ts'
 import { messageId, toolId } from './reply.ts'
 import { sseJson, tryJson } from '../sse.ts'
-import type { Fields } from '../../../../lib/json.ts'
+import { type Fields, fieldsOf, isFields, listOf, textOf } from '../../../../lib/json.ts'
 import type { Rewriter } from '../rewriter.ts'
 
 /** A content block of the reply. Of a tool, `whole` is all of its arguments so far; `waiting` is what has not been told yet. */

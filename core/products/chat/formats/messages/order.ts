@@ -1,8 +1,7 @@
 /** A chat request as a vendor of the `messages` wire takes it. */
 import { toBase64, decodeDataUri } from '../../../../lib/base64.ts'
 import { refused } from '../../../../http/request_body.ts'
-import type { Json, Fields } from '../../../../lib/json.ts'
-import { countOf, fieldsOf, given, isFields, listOf, textOf } from '../json.ts'
+import { type Json, type Fields, countOf, fieldsOf, given, isFields, listOf, textOf } from '../../../../lib/json.ts'
 import { base64Source, inputOf, isBareText, nameAt, objectAt, objectsAt, signedThinking } from './parts.ts'
 
 type Turn = { readonly role: 'user' | 'assistant'; readonly content: readonly Fields[] }

@@ -1,7 +1,6 @@
 /** What both directions of the `messages` wire share: lenient readers, tool inputs, thinking, pictures, stop reasons, usage. */
 import { refused } from '../../../../http/request_body.ts'
-import type { Json, Fields } from '../../../../lib/json.ts'
-import { countOf, fieldsOf, given, isFields, listOf, textOf } from '../json.ts'
+import { type Json, type Fields, countOf, fieldsOf, given, isFields, listOf, textOf } from '../../../../lib/json.ts'
 import { tryJson } from '../sse.ts'
 
 /** The object that stands at `path` of a caller's request. Throws INVALID_BODY for anything else. */

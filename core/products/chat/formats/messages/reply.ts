@@ -1,6 +1,5 @@
 /** Whole replies between the `chat` and the `messages` wire. Lenient: a vendor's reply is read as far as it can be. */
-import type { Json, Fields } from '../../../../lib/json.ts'
-import { fieldsOf, given, isFields, listOf, textOf } from '../json.ts'
+import { type Json, type Fields, fieldsOf, given, isFields, listOf, textOf } from '../../../../lib/json.ts'
 import {
   argumentsOf,
   chatUsage,

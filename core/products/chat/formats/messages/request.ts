@@ -1,7 +1,6 @@
 /** A caller's request in the `messages` wire, as a chat request for a vendor that does not speak it. */
 import { refused } from '../../../../http/request_body.ts'
-import type { Json, Fields } from '../../../../lib/json.ts'
-import { fieldsOf, given, isFields, listOf, textOf } from '../json.ts'
+import { type Json, type Fields, fieldsOf, given, isFields, listOf, textOf } from '../../../../lib/json.ts'
 import {
   argumentsOf,
   dataUri,

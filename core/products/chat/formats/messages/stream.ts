@@ -1,6 +1,5 @@
 /** Streamed replies of the `messages` wire as chat chunks, and what went wrong in a stream of either wire. */
-import type { Json, Fields } from '../../../../lib/json.ts'
-import { countOf, fieldsOf, given, isFields, textOf } from '../json.ts'
+import { type Json, type Fields, countOf, fieldsOf, given, isFields, textOf } from '../../../../lib/json.ts'
 import { argumentsOf, chatUsage, finishReason, inputOf, isThinking, reasoningMembers } from './parts.ts'
 import { chatId } from './reply.ts'
 import { sseJson, tryJson } from '../sse.ts'

@@ -1,6 +1,5 @@
 /** The events of the responses wire: of a stream that comes as chat, and of a Response that is finished already. Source: openai@7.55.0 `responses.d.ts`. */
-import type { Json, Fields } from '../../../../lib/json.ts'
-import { fieldsOf, isFields, numberOf, objectsOf, textOf } from '../json.ts'
+import { type Json, type Fields, fieldsOf, isFields, numberOf, objectsOf, textOf } from '../../../../lib/json.ts'
 import { plainText } from './parts.ts'
 import {
   callItem,

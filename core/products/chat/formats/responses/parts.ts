@@ -1,6 +1,5 @@
 /** How the responses wire reads JSON that may be anything: a member of another type reads as absent, never as an error. */
-import type { Json, Fields } from '../../../../lib/json.ts'
-import { fieldsOf, isFields, objectsOf, textOf } from '../json.ts'
+import { type Json, type Fields, fieldsOf, isFields, objectsOf, textOf } from '../../../../lib/json.ts'
 
 /** Without the members that are undefined or null: neither wire tells null from absent in what is translated. */
 export function given(members: Readonly<Record<string, Json | undefined>>): Fields {

@@ -1,6 +1,5 @@
 /** Whole replies between the responses wire and the chat wire. Lenient: a reply of another shape reads as one with less in it. */
-import type { Json, Fields } from '../../../../lib/json.ts'
-import { fieldsOf, numberOf, objectsOf, textOf } from '../json.ts'
+import { type Json, type Fields, fieldsOf, numberOf, objectsOf, textOf } from '../../../../lib/json.ts'
 import { given, plainText, reasoningText } from './parts.ts'
 
 // ── to chat ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,5 @@
 /** Requests between the chat wire and the responses wire. Sources: openai@7.55.0 `responses.d.ts` and `completions.d.ts`. */
-import type { Json, Fields } from '../../../../lib/json.ts'
-import { fieldsOf, isFields, objectsOf, textOf } from '../json.ts'
+import { type Json, type Fields, fieldsOf, isFields, objectsOf, textOf } from '../../../../lib/json.ts'
 import { chosenFunction, given, isFunctionTool, plainText, reasoningText, without } from './parts.ts'
 
 /**

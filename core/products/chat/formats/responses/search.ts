@@ -2,8 +2,7 @@
  * Live search over the responses wire: `search_parameters` of chat was withdrawn by its vendor (410), and server-side search tools took its place
  * (decision 75).
  */
-import type { Json, Fields } from '../../../../lib/json.ts'
-import { fieldsOf, isFields, listOf, objectsOf, textOf } from '../json.ts'
+import { type Json, type Fields, fieldsOf, isFields, listOf, objectsOf, textOf } from '../../../../lib/json.ts'
 import { given, isFunctionTool } from './parts.ts'
 import { responsesFromChat } from './request.ts'
 

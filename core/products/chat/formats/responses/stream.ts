@@ -1,5 +1,4 @@
 /** A stream of the responses wire as one of the chat wire. Sources: openai@7.55.0 `responses.d.ts` and its stream accumulator. */
-import { fieldsOf, isFields, numberOf, objectsOf, textOf } from '../json.ts'
 import { given } from './parts.ts'
 import {
   type ChatFacts,
@@ -11,7 +10,7 @@ import {
   responseFailure,
 } from './reply.ts'
 import { sseJson, sseText, tryJson } from '../sse.ts'
-import type { Fields } from '../../../../lib/json.ts'
+import { type Fields, fieldsOf, isFields, numberOf, objectsOf, textOf } from '../../../../lib/json.ts'
 import type { Rewriter } from '../rewriter.ts'
 import type { SseEvent } from '../../../../ports/vendors/chat.ts'
 

@@ -1,9 +1,9 @@
 /** What the vendors with wires of their own have in common: orders in that wire pass as they came, orders in chat are translated both ways. */
-import type { ChatAnswer, ChatOrder, ChatVendor, Fields, ChatFormat } from '../../../core/mod.ts'
-import { chatJudge } from './chat_refusals.ts'
-import { atOnce, type Reading, told, translatedStream } from './chat_translation.ts'
-import { type ChatVendorConfig, chatHttp, writeChat } from './chat_provider.ts'
-import { type Judge, type Refusal, record, refusalIn } from './refusals.ts'
+import type { ChatAnswer, ChatOrder, ChatVendor, Fields, ChatFormat } from '../../../../core/mod.ts'
+import { chatJudge } from './refusals.ts'
+import { atOnce, type Reading, told, translatedStream } from './translation.ts'
+import { type ChatVendorConfig, chatHttp, writeChat } from './provider.ts'
+import { type Judge, type Refusal, record, refusalIn } from '../../../http/refusals.ts'
 
 /** `created` in unix seconds. */
 export type Facts = { readonly model: string; readonly created: number }

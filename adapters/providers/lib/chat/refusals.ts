@@ -1,6 +1,14 @@
 /** What a vendor's refusal means for somebody who converses (contract 6.54; decision 72). */
-import { ApiError, type Fields, rateLimited } from '../../../core/mod.ts'
-import { envelope, type ErrorFor, type Judge, record, type Refusal, type Trouble, usualTrouble } from './refusals.ts'
+import { ApiError, type Fields, rateLimited } from '../../../../core/mod.ts'
+import {
+  envelope,
+  type ErrorFor,
+  type Judge,
+  record,
+  type Refusal,
+  type Trouble,
+  usualTrouble,
+} from '../../../http/refusals.ts'
 
 const BUYER_READS = {
   policy: 'The safety system of the model refused this conversation. Nothing was charged.',

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { createKeyPairSignerFromPrivateKeyBytes, getBase58Decoder } from '@solana/kit'
-import type { Clock } from '../../core/mod.ts'
+import type { Clock } from '../../../core/mod.ts'
 
 export const SOLANA_DEVNET = 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'
 /** What the buyer gets at each start, in base units: 10,000 USDC. */
@@ -38,7 +38,7 @@ export async function startSolanaDevnet({
   port = 0,
   log = () => {},
 }: SolanaDevnetOptions): Promise<SolanaDevnet> {
-  const [{ solanaNode }, { MINT }] = await Promise.all([import('./solana_node.ts'), import('./solana_tokens.ts')]) // a tenth of a second that others need not wait
+  const [{ solanaNode }, { MINT }] = await Promise.all([import('./node.ts'), import('./tokens.ts')]) // a tenth of a second that others need not wait
   const [feePayer, seller, buyer] = await Promise.all([keyOf('fee payer'), keyOf('seller'), keyOf('buyer')])
   const node = await solanaNode({ clock, port })
   node.setLag(1)

@@ -1,12 +1,12 @@
 /** The JSON-RPC methods of a Solana node over a ledger, with the answers, codes and words that public nodes give. */
 import type { Address } from '@solana/kit'
 import { TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
-import { invalidParams, RpcError, wordsOf } from './solana_errors.ts'
-import { BLOCKHASH_LIFE, type Commitment, type Landed, SLOTS_PER_EPOCH, type SolanaLedger } from './solana_ledger.ts'
-import { addressOf, bytesOf, configOf, encodingOf, listOf, parsedFrom, signatureOf, unsigned } from './solana_params.ts'
-import { mintOf, tokenOf } from './solana_tokens.ts'
-import type { Outcome, Parsed } from './solana_transaction.ts'
-import { accountView, amountView, innerView, memoOf, returnView, transactionView } from './solana_views.ts'
+import { invalidParams, RpcError, wordsOf } from './errors.ts'
+import { BLOCKHASH_LIFE, type Commitment, type Landed, SLOTS_PER_EPOCH, type SolanaLedger } from './ledger.ts'
+import { addressOf, bytesOf, configOf, encodingOf, listOf, parsedFrom, signatureOf, unsigned } from './params.ts'
+import { mintOf, tokenOf } from './tokens.ts'
+import type { Outcome, Parsed } from './transaction.ts'
+import { accountView, amountView, innerView, memoOf, returnView, transactionView } from './views.ts'
 
 /** Of Solana's devnet: clients that check where they are find themselves there. */
 export const GENESIS_HASH = 'EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG'

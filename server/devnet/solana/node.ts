@@ -5,14 +5,14 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type Address, address } from '@solana/kit'
-import type { Clock } from '../../core/mod.ts'
-import { RpcError } from './solana_errors.ts'
-import { solanaFaucet } from './solana_faucet.ts'
-import { type Commitment, type Landed, SLOT_MS, solanaLedger } from './solana_ledger.ts'
-import { solanaRpc } from './solana_rpc.ts'
-import { accountOf, MINT, mintAccount, mintOf, tokenAccount, tokenOf, walletAccount } from './solana_tokens.ts'
-import { parse, type Parsed } from './solana_transaction.ts'
-import { LAST_EPOCH } from './solana_views.ts'
+import type { Clock } from '../../../core/mod.ts'
+import { RpcError } from './errors.ts'
+import { solanaFaucet } from './faucet.ts'
+import { type Commitment, type Landed, SLOT_MS, solanaLedger } from './ledger.ts'
+import { solanaRpc } from './rpc.ts'
+import { accountOf, MINT, mintAccount, mintOf, tokenAccount, tokenOf, walletAccount } from './tokens.ts'
+import { parse, type Parsed } from './transaction.ts'
+import { LAST_EPOCH } from './views.ts'
 
 export type Transfer = { readonly from: string; readonly to: string; readonly value: bigint }
 /** What a lie is told about: the true result, and the call's parameters. It may throw an RpcError. */

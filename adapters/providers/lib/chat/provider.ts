@@ -1,8 +1,8 @@
 /** What the chat protocols have in common: how the operator configures one, how an order is written, how an upstream is called. */
-import type { Clock, Fields, Log } from '../../../core/mod.ts'
-import { chatErrorFor } from './chat_refusals.ts'
-import { type Fetch, type VendorHttp, vendorHttp } from '../../http/fetch.ts'
-import { writeOrder } from './image_provider.ts'
+import type { Clock, Fields, Log } from '../../../../core/mod.ts'
+import { chatErrorFor } from './refusals.ts'
+import { type Fetch, type VendorHttp, vendorHttp } from '../../../http/fetch.ts'
+import { writeOrder } from '../image_provider.ts'
 
 export type ChatVendorConfig = {
   /** Root of the API, up to where the protocol's own paths begin, for example `https://api.openai.com/v1`. */

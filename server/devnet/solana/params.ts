@@ -1,9 +1,9 @@
 /** What callers send to a Solana node, read; what cannot be is refused in the node's words. */
 import { type Address, assertIsAddress, getBase58Encoder } from '@solana/kit'
-import { invalidParams } from './solana_errors.ts'
-import type { Commitment } from './solana_ledger.ts'
-import { parse, type Parsed } from './solana_transaction.ts'
-import { base64 } from './solana_views.ts'
+import { invalidParams } from './errors.ts'
+import type { Commitment } from './ledger.ts'
+import { parse, type Parsed } from './transaction.ts'
+import { base64 } from './views.ts'
 
 const LARGEST_TRANSACTION = 1232
 

@@ -7,10 +7,10 @@ import {
   type Fields,
   type Rewriter,
   type SseEvent,
-} from '../../../core/mod.ts'
-import { eventSplitter, parseEvent, sseJson, tryJson } from '../../../core/products/chat/formats/sse.ts'
-import type { VendorHttp } from '../../http/fetch.ts'
-import { type Judge, type Refusal, refusalIn } from './refusals.ts'
+} from '../../../../core/mod.ts'
+import { eventSplitter, parseEvent, sseJson, tryJson } from '../../../../core/products/chat/formats/sse.ts'
+import type { VendorHttp } from '../../../http/fetch.ts'
+import { type Judge, type Refusal, refusalIn } from '../../../http/refusals.ts'
 
 /** How one stream of a wire is read. */
 export type Reading = {

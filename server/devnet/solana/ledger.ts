@@ -9,18 +9,10 @@ import {
   type Transaction,
 } from '@solana/kit'
 import { Clock as ClockSysvar, LiteSVM } from 'litesvm'
-import type { Clock } from '../../core/mod.ts'
-import type { TransactionError } from './solana_errors.ts'
-import { type Holding, holdingOf, walletAccount } from './solana_tokens.ts'
-import {
-  failure,
-  isSigned,
-  type Message,
-  type Outcome,
-  outcomeOf,
-  type Parsed,
-  type Ran,
-} from './solana_transaction.ts'
+import type { Clock } from '../../../core/mod.ts'
+import type { TransactionError } from './errors.ts'
+import { type Holding, holdingOf, walletAccount } from './tokens.ts'
+import { failure, isSigned, type Message, type Outcome, outcomeOf, type Parsed, type Ran } from './transaction.ts'
 
 export const SLOT_MS = 400
 /** A transaction may land while its blockhash is at most this many slots old. */

@@ -1,6 +1,6 @@
 /** The bytes of a clip on their way from a vendor's API: known by the first of them, read as they come and never held whole. */
-import { type MediaStream, NoMedia } from '../../../core/mod.ts'
-import { judgedStream } from '../../http/media_download.ts'
+import { type MediaStream, NoMedia } from '../../core/mod.ts'
+import { judgedStream } from './media_download.ts'
 
 export type ClipOptions = {
   readonly signal: AbortSignal

@@ -9,7 +9,7 @@ import {
   type Transaction,
 } from '@solana/kit'
 import { FailedTransactionMetadata, type InnerInstruction, type TransactionMetadata } from 'litesvm'
-import { errorOf, type TransactionError } from './solana_errors.ts'
+import { errorOf, type TransactionError } from './errors.ts'
 
 /** `signature` is its first, by which the chain knows it. */
 export type Parsed = {

@@ -1,10 +1,10 @@
 /** How accounts, transactions and their outcomes read in JSON, as Solana's nodes write them. */
 import { type Address, type EncodedAccount, getBase58Decoder } from '@solana/kit'
 import { AccountState, type Token, TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
-import { invalidParams, RpcError } from './solana_errors.ts'
-import type { Landed } from './solana_ledger.ts'
-import { DECIMALS, type Holding, MEMO_PROGRAM, mintOf, tokenOf } from './solana_tokens.ts'
-import type { Inner, Instruction, Message, Outcome } from './solana_transaction.ts'
+import { invalidParams, RpcError } from './errors.ts'
+import type { Landed } from './ledger.ts'
+import { DECIMALS, type Holding, MEMO_PROGRAM, mintOf, tokenOf } from './tokens.ts'
+import type { Inner, Instruction, Message, Outcome } from './transaction.ts'
 
 export type AccountLook = {
   readonly encoding?: string | undefined

@@ -1,5 +1,5 @@
 /** From what an upstream says when it makes nothing, to what the buyer and the operator are told (decision 72). */
-import { ApiError, rateLimited } from '../../../core/mod.ts'
+import { ApiError, rateLimited } from '../../core/mod.ts'
 
 /**
  * What a refusal means. `operator`: our key, balance, model or settings, which no buyer can mend. `request`: the buyer's words, for example

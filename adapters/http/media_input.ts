@@ -1,6 +1,6 @@
 /** Images and other media as vendors take and give them. What one is, its first bytes say: never a name, a header or a claim. */
-import { decodeDataUri } from '../../../core/lib/base64.ts'
-import { ApiError } from '../../../core/mod.ts'
+import { decodeDataUri } from '../../core/lib/base64.ts'
+import { ApiError } from '../../core/mod.ts'
 
 /** One source image. `base64` has no `data:` before it. */
 export type Picture = {

@@ -13,7 +13,7 @@ import {
   setTransactionMessageLifetimeUsingBlockhash,
   signTransactionMessageWithSigners,
 } from '@solana/kit'
-import { MEMO_PROGRAM, SYSTEM_PROGRAM } from './solana_tokens.ts'
+import { MEMO_PROGRAM, SYSTEM_PROGRAM } from './tokens.ts'
 
 export type Faucet = {
   readonly address: Address
