@@ -5,6 +5,7 @@ import type { Gateway, Reply } from '../core/mod.ts'
 import { isSameSecret } from '../core/lib/ids.ts'
 import { isLoopback } from './config/mod.ts'
 import { isPreflight, preflightReply, withCors } from './cors.ts'
+import { guide } from './docs/guides.ts'
 import type { ServerLog } from './log.ts'
 
 export type AppOptions = {
@@ -63,6 +64,8 @@ export function app({ gateways, log, publicOrigin, trustedProxies = [], onStream
     if (metrics && isScrape(request, metrics.token)) return showMetrics(await metrics.scrape())
     const name = byHost.has(host) ? host : host.replace(/:\d+$/, '')
     const called = byHost.get(name) ?? (first as Hosted)
+    const page = guideFor(request, called.gateway)
+    if (page) return page
     return await called.gateway.handle(request, {
       ip,
       origin: called.origin ?? (called === first ? origin : originOf(name, origin)),
@@ -139,6 +142,13 @@ function showDevnet(method: string, facts: unknown): Reply {
     headers: { 'content-type': 'application/json', 'cache-control': 'no-store' },
     body: JSON.stringify(facts, null, 2),
   }
+}
+
+/** A guide, where the gateway shows its documents: a retired one, and one whose `docs` are hidden, do not. */
+function guideFor({ method, url }: Request, { endpoints }: Gateway): Reply | undefined {
+  if (method !== 'GET' && method !== 'HEAD') return undefined
+  const page = guide(pathOf(url))
+  return page && endpoints.some(({ name }) => name === 'docs') ? page : undefined
 }
 
 /** Whoever is not the operator is answered as at any path that is not there. */

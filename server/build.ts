@@ -2,8 +2,8 @@
  * `bun run build`: core and the portable adapters as JavaScript with types, in dist/, a package of their own.
  * `bun run build -- --binary FILE`: the gateway as one executable file, for who brings a chain; the local one stays with its packages.
  */
-import { copyFile, readdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
+import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
 import manifest from '../package.json' with { type: 'json' }
 
 const ROOT = join(import.meta.dirname, '..')
@@ -13,8 +13,17 @@ const TSC = join(ROOT, 'node_modules/typescript/bin/tsc')
 export async function build(out: string): Promise<void> {
   await rm(out, { recursive: true, force: true })
   await compile(out)
-  for (const file of ['LICENSE', 'README.md']) await copyFile(join(ROOT, file), join(out, file))
+  for (const file of ['LICENSE', 'README.md', ...(await documents())]) {
+    await mkdir(dirname(join(out, file)), { recursive: true })
+    await copyFile(join(ROOT, file), join(out, file))
+  }
   await writeFile(join(out, 'package.json'), `${JSON.stringify(await describe(out), null, 2)}\n`)
+}
+
+/** What the README links to. */
+async function documents(): Promise<readonly string[]> {
+  const guides = (await readdir(join(ROOT, 'server/docs'))).filter((file) => file.endsWith('.md'))
+  return ['core/CONTRACT.md', 'core/DECISIONS.md', ...guides.map((file) => `server/docs/${file}`)]
 }
 
 /** The demo works on threads of its own: a binary finds their program by its path from the root. */

@@ -125,7 +125,7 @@ export function greeting({ version, origin, listening, labels, endpoints, isDevn
       : `  devnet: ${play}; but what ${real.join(', ')} makes is real, and is charged to your keys`,
     '  talk to a model:  npx -y bun@1.4.4 run buy -- chat "Why is the sky blue?"',
     '  buy a picture:    npx -y bun@1.4.4 run buy -- images "a red fox in the snow"',
-    `  look around:      ${listening}/openapi.json  ${listening}/devnet`,
+    `  look around:      ${listening}/docs/guide/  ${listening}/docs  ${listening}/devnet`,
   ]
 }
 

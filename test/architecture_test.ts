@@ -336,7 +336,7 @@ test('source files have at most 600 lines, lists of rows aside', () => {
 
 test('relative imports carry their extension', () => {
   expect(
-    strays(sources, (target) => !ROOMS.includes(target.split('/', 1)[0] ?? '') || /\.(ts|json|wasm)$/.test(target)),
+    strays(sources, (target) => !ROOMS.includes(target.split('/', 1)[0] ?? '') || /\.(ts|json|wasm|md)$/.test(target)),
   ).toEqual([])
 })
 

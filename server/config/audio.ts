@@ -33,9 +33,9 @@ export const audioSettings = {
     usual: 'the built-in catalog',
   }),
   elevenlabs_base_url: setting('Another address of the ElevenLabs API (speech, sound effects).', Url, {
-    usual: 'ElevenLabs’ own',
+    usual: 'the public API',
   }),
-  minimax_base_url: setting('Another address of the MiniMax API (music).', Url, { usual: 'MiniMax’s own' }),
+  minimax_base_url: setting('Another address of the MiniMax API (music).', Url, { usual: 'the public API' }),
   speech_base_url: setting('A server that speaks the OpenAI speech protocol, such as `http://localhost:8880/v1`.', Url),
   speech_models: setting('Models of that server. Each is sold as `local/<model>`.', Names),
   speech_voices: setting('Voices of that server, the default first.', Names),

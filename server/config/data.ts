@@ -14,13 +14,13 @@ export const dataSettings = {
     oneOf('predexon', 'venues', 'sample', 'off'),
     { usual: '`predexon` with its key; `sample` on devnet; else `off`' },
   ),
-  predexon_base_url: setting('Another address of the Predexon API.', Url, { usual: 'Predexon’s own' }),
+  predexon_base_url: setting('Another address of the Predexon API.', Url, { usual: 'the public API' }),
   defidata: setting(
     'Who answers `/api/v1/defidata`: `defillama` (its key is optional), `sample` (made-up data) or `off`.',
     oneOf('defillama', 'sample', 'off'),
     { usual: '`defillama` with its key; `sample` on devnet; else `off`' },
   ),
-  defillama_base_url: setting('Another address of the DefiLlama API.', Url, { usual: 'DefiLlama’s own' }),
+  defillama_base_url: setting('Another address of the DefiLlama API.', Url, { usual: 'the public API' }),
 }
 const Settings = Type.Object(dataSettings)
 type Given = Static<typeof Settings> & { readonly exa_base_url?: string }

@@ -8,10 +8,10 @@ const off = { usual: '`off`' }
 /** Settings of the file; their keys come from the environment only. */
 export const effectSettings = {
   voice: setting('Who places phone calls. Needs `phone` as well.', oneOf('bland', 'off'), off),
-  bland_base_url: setting('Another address of the Bland API.', Url, { usual: 'Bland’s own' }),
+  bland_base_url: setting('Another address of the Bland API.', Url, { usual: 'the public API' }),
   phone: setting('Who looks up and rents phone numbers.', oneOf('twilio', 'off'), off),
-  twilio_base_url: setting('Another address of the Twilio API.', Url, { usual: 'Twilio’s own' }),
-  twilio_lookups_url: setting('Another address of the Twilio Lookup API.', Url, { usual: 'Twilio’s own' }),
+  twilio_base_url: setting('Another address of the Twilio API.', Url, { usual: 'the public API' }),
+  twilio_lookups_url: setting('Another address of the Twilio Lookup API.', Url, { usual: 'the public API' }),
   phone_countries: setting(
     'Countries in which numbers are rented (ISO 3166, separated by commas). All cost the buyer the same.',
     Type.String({ pattern: '^[A-Z]{2}(,[A-Z]{2})*$', maxLength: 300 }),
@@ -23,13 +23,13 @@ export const effectSettings = {
     { usual: '`line_type_intelligence,sms_pumping_risk`' },
   ),
   onramp: setting('Who sells USDC to wallets.', oneOf('coinbase', 'off'), off),
-  onramp_base_url: setting('Another address of the Coinbase API.', Url, { usual: 'Coinbase’s own' }),
+  onramp_base_url: setting('Another address of the Coinbase API.', Url, { usual: 'the public API' }),
   polymarket_funding: setting(
     'Who takes Polymarket deposits. Works on gateways that are paid directly on an EVM network.',
     oneOf('bridge', 'off'),
     off,
   ),
-  polymarket_bridge_url: setting('Another address of the Polymarket bridge.', Url, { usual: 'Polymarket’s own' }),
+  polymarket_bridge_url: setting('Another address of the Polymarket bridge.', Url, { usual: 'the public API' }),
 }
 const Settings = Type.Object(effectSettings)
 type Given = Static<typeof Settings>

@@ -9,7 +9,7 @@ export const sandboxSettings = {
     oneOf('e2b', 'modal', 'embedded', 'off'),
     { usual: '`e2b` or `modal` with its key; `embedded` on devnet; else `off`' },
   ),
-  e2b_base_url: setting('Another address of the E2B API.', Url, { usual: 'E2B’s own' }),
+  e2b_base_url: setting('Another address of the E2B API.', Url, { usual: 'the public API' }),
   e2b_template: setting(
     'The E2B template of new sandboxes.',
     Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._/:-]{0,99}$' }),

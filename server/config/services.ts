@@ -35,21 +35,21 @@ export const serviceSettings = {
   xai_search_model: setting('The model that searches at xAI.', Type.String({ minLength: 1, maxLength: 100 }), {
     usual: '`grok-4.20-non-reasoning`',
   }),
-  exa_base_url: setting('Another address of the Exa API.', Url, { usual: 'Exa’s own' }),
+  exa_base_url: setting('Another address of the Exa API.', Url, { usual: 'the public API' }),
   market: setting('Who answers prices: `pyth`, `sample` (made-up prices) or `off`.', oneOf('pyth', 'sample', 'off'), {
     usual: '`pyth` with its key; `sample` on devnet; else `off`',
   }),
   pyth_hermes_url: setting(
     'Another address of Pyth Hermes (latest prices). With `pyth_history_url` no key is needed.',
     Url,
-    { usual: 'Pyth’s own' },
+    { usual: 'the public API' },
   ),
-  pyth_history_url: setting('Another address of the Pyth price history.', Url, { usual: 'Pyth’s own' }),
+  pyth_history_url: setting('Another address of the Pyth price history.', Url, { usual: 'the public API' }),
   swap_fee_recipient: setting(
     'The address that receives the 0.2% fee of swaps. `ZEROX_API_KEY` needs it.',
     Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' }),
   ),
-  zerox_base_url: setting('Another address of the 0x API.', Url, { usual: '0x’s own' }),
+  zerox_base_url: setting('Another address of the 0x API.', Url, { usual: 'the public API' }),
   ark_assets_base_url: setting(
     'Another address of the ModelArk control plane, where characters for video are enrolled.',
     Url,

@@ -1,4 +1,4 @@
-/** How a setting of the configuration file describes itself. `server/docs/configuration.md` is generated from these descriptions. */
+/** How a setting of the configuration file describes itself; `docs/configuration.md` is generated from these texts. */
 import { type TOptional, type TSchema, Type } from '@sinclair/typebox'
 
 type Usual = {

@@ -1,8 +1,9 @@
-/** Adding a product is one file and one line: the README's own example, put into a copy of this repository, is sold and held to every law there. */
+/** Adding a product is one file and one line: the guide's own example, put into a copy of this repository, is sold and held to every law there. */
 import { afterAll, expect, test } from 'bun:test'
 import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { blocks, guideText } from './readme.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const copy = await mkdtemp(join(tmpdir(), 'farebox-copy-'))
@@ -38,8 +39,7 @@ const count = (said: string, word: string): number => Number(new RegExp(`^ *(\\d
 
 test('one file and one line: the laws of endpoints, gateways and documents run on it, and the house stands', async () => {
   await copied()
-  const [, section = ''] = (await readFile(join(copy, 'README.md'), 'utf8')).split('\n## Add an endpoint\n')
-  const source = /```ts\n([^]*?)```/.exec(section)?.[1] ?? ''
+  const [source = ''] = blocks(await guideText('adding_a_product'), '## Example', 'ts')
   await writeFile(join(copy, 'core/endpoints/poems.ts'), `/** Poems, by the line. */\n${source}`)
   const door = await readFile(join(copy, 'core/products/mod.ts'), 'utf8')
   await writeFile(

@@ -9,7 +9,7 @@ import manifest from '../../package.json' with { type: 'json' }
 import { type Devnet, startDevnet } from '../../server/devnet/mod.ts'
 import { read } from '../kit.ts'
 import { type Installed, installPackage } from './packed.ts'
-import { blocks } from './readme.ts'
+import { blocks, guideText, readme } from './readme.ts'
 
 const TSC = join(import.meta.dirname, '../../node_modules/typescript/bin/tsc')
 
@@ -41,8 +41,16 @@ test('the package holds core, the portable adapters and their types, and nothing
   expect(installed.files).toContain('adapters/chains/evm.js')
   expect(installed.files).toContain('LICENSE')
   expect(
-    installed.files.filter((path) => /sqlite|demo\/(?:worker|images|videos|audio)|schema|^server|^test/.test(path)),
+    installed.files.filter((path) =>
+      /sqlite|demo\/(?:worker|images|videos|audio)|schema|^server\/(?!docs\/\w+\.md$)|^test/.test(path),
+    ),
   ).toEqual([])
+})
+
+test('everything that the README links to is in the package', () => {
+  const linked = [...readme.matchAll(/\]\(([\w./]+)\)/g)].map(([, path = '']) => path)
+  expect(linked.length).toBeGreaterThan(10)
+  expect(linked.filter((path) => !installed.files.includes(path))).toEqual([])
 })
 
 test('the package asks for seven dependencies, at the versions that were tested', async () => {
@@ -78,8 +86,9 @@ test('a program type-checks against the packed types, and runs under Node and Bu
 }, 30_000)
 
 test('the embedding in the README sells an image on a real chain, under plain Node and Bun', async () => {
-  const [snippet = ''] = blocks('## Embed it', 'js')
-  expect(snippet.trimEnd().split('\n').length).toBeLessThanOrEqual(13)
+  const [snippet = ''] = blocks(readme, '## Embed it', 'js')
+  expect(snippet.trimEnd().split('\n').length).toBeLessThanOrEqual(10)
+  expect(blocks(await guideText('embedding'), '## Sell an image in ten lines', 'js')).toEqual([snippet])
   const { rpcUrl, asset, payTo, relayerKey } = devnet
   const given = `const { rpcUrl, asset, payTo, relayerKey } = ${JSON.stringify({ rpcUrl, asset, payTo, relayerKey })}\n`
   const paint = `const paint = () => 'data:image/png;base64,iVBORw0KGgo='\n`

@@ -1,4 +1,4 @@
-/** What the README shows, done: its commands exist, its output is the real one, its programs run (the embedding one: package_test.ts). */
+/** What the README and the guides show, done: their commands exist, their output is the real one, their programs run (the embedding one: package_test.ts). */
 import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -8,9 +8,20 @@ import { endpoints, type Endpoint, gateway } from '../../core/mod.ts'
 import { parseConfig } from '../../server/config/mod.ts'
 import { greeting, type Running, start } from '../../server/main.ts'
 import { kit, read } from '../kit.ts'
-import { blocks, readme } from './readme.ts'
+import { blocks, guideText, readme } from './readme.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
+const [quickstart, configuration, providers, gateways, operations, embedding, product] = (await Promise.all(
+  [
+    'quickstart',
+    'configuration',
+    'providers',
+    'gateways_and_chains',
+    'operations',
+    'embedding',
+    'adding_a_product',
+  ].map(guideText),
+)) as [string, string, string, string, string, string, string]
 const scratch = await mkdtemp(join(tmpdir(), 'farebox-readme-'))
 
 let running: Running
@@ -37,9 +48,17 @@ afterAll(async () => {
   await rm(scratch, { recursive: true })
 })
 
-test('every command of the README is a script of the package', () => {
-  const commands = [...readme.matchAll(/npx -y bun@([\d.]+) (?:run )?(\w+)/g)]
-  expect(commands.length).toBeGreaterThan(4)
+test('the README has at most 120 lines, and both commands', () => {
+  expect(readme.trimEnd().split('\n').length).toBeLessThanOrEqual(120)
+  expect(blocks(readme, '## Run', '')[0]).toBe('npx -y bun@1.4.4 install && npx -y bun@1.4.4 start\n')
+  expect(blocks(readme, '## Test', '')).toEqual(['npx -y bun@1.4.4 install && npx -y bun@1.4.4 run test\n'])
+})
+
+test('every command of the README and of the guides is a script of the package', () => {
+  const commands = [
+    ...[readme, quickstart, providers, embedding].join('\n').matchAll(/npx -y bun@([\d.]+) (?:run )?(\w+)/g),
+  ]
+  expect(commands.length).toBeGreaterThan(20)
   for (const [, version, script = ''] of commands) {
     expect(version).toBe(manifest.devDependencies['bun-types'])
     expect(Object.keys({ ...manifest.scripts, install: '' })).toContain(script)
@@ -47,7 +66,7 @@ test('every command of the README is a script of the package', () => {
 })
 
 test('the greeting in the README is the one that is printed', () => {
-  const [, shown] = blocks('# Farebox', '')
+  const [, shown] = blocks(readme, '## Run', '')
   const facts = {
     version: manifest.version,
     origin: 'http://127.0.0.1:4020',
@@ -60,45 +79,70 @@ test('the greeting in the README is the one that is printed', () => {
   expect(shown?.trimEnd().split('\n')).toEqual([...greeting(facts)])
 })
 
-test('the answer that the README buys is the one that is sold', async () => {
-  const [, , command = '', shown = ''] = blocks('# Farebox', '')
+test('the answer that the README buys is the one that is sold; an ellipsis stands for what it leaves out', async () => {
+  const [command = '', shown = ''] = blocks(readme, '## Buy something', '')
   const [, words = ''] = /run buy -- chat "(.*)"/.exec(command) ?? []
   const child = Bun.spawn([process.execPath, 'server/cli/buy.ts', 'chat', words, '--url', running.url], {
     cwd: ROOT,
     env: { PATH: process.env.PATH ?? '' },
     stdout: 'pipe',
   })
-  expect((await child.stdout.text()).replace(/0x[0-9a-fA-F]{40,64}/g, '0x…')).toBe(shown)
+  const printed = (await child.stdout.text()).replace(/0x[0-9a-fA-F]{40,64}/g, '0x…')
+  const [head = '', tail = ''] = shown.split('\n…\n')
+  expect([printed.slice(0, head.length), printed.slice(-tail.length)]).toEqual([head, tail])
 })
 
-test('the SDK in the README pays and streams', async () => {
-  const [snippet = ''] = blocks('## Chat', 'js')
+test('the program in the README buys a picture', async () => {
+  const [snippet = ''] = blocks(readme, '## Buy something', 'js')
+  expect(snippet.trimEnd().split('\n').length).toBeLessThanOrEqual(10)
+  const { said, complained } = await runAsBuyer(snippet)
+  expect(complained).toBe('')
+  expect(said).toMatch(/status: ["']settled["']/)
+})
+
+/** A program that pays with the funded wallet, at the gateway of this test. */
+async function runAsBuyer(program: string): Promise<{ said: string; complained: string }> {
   const { buyer } = (await (await fetch(`${running.url}/devnet`)).json()) as { buyer: { private_key: string } }
   const env = { PATH: process.env.PATH ?? '', FAREBOX_BUYER_KEY: buyer.private_key }
-  const child = Bun.spawn([process.execPath, '-e', snippet.replace('http://127.0.0.1:4020', running.url)], {
+  const child = Bun.spawn([process.execPath, '-e', program.replace('http://127.0.0.1:4020', running.url)], {
     cwd: ROOT,
     env,
     stdout: 'pipe',
     stderr: 'pipe',
   })
   const [said, complained] = await Promise.all([child.stdout.text(), child.stderr.text()])
+  return { said, complained }
+}
+
+test('the SDK in the quickstart pays and streams', async () => {
+  const [snippet = ''] = blocks(quickstart, '## Buy from a program', 'js')
+  const { said, complained } = await runAsBuyer(snippet)
   expect(complained).toBe('')
   expect(said).toContain('You said: "Why is the sky blue?"')
 })
 
-test('the keys and servers that the README names bring their vendors to life', () => {
-  const chat = readme.slice(readme.indexOf('\n## Chat\n'), readme.indexOf('\n## Embed it\n'))
-  const keys = [...chat.matchAll(/((?:`\w+_API_KEY`(?: or )?)+) \((vendor-\w+)\)/g)].flatMap(
-    ([, names = '', vendor = '']) => [...names.matchAll(/\w+_API_KEY/g)].map(([name]) => [name, vendor] as const),
+test('the keys and servers that the guide names bring their vendors to life', () => {
+  const rows = [...providers.matchAll(/^\| ((?:`\w+_API_KEY`(?: or )?)+) \| `(vendor-\w+)` \|/gm)]
+  const keys = rows.flatMap(([, names = '', vendor = '']) =>
+    [...names.matchAll(/\w+_API_KEY/g)].map(([name]) => [name, vendor] as const),
   )
   expect(keys.length).toBeGreaterThan(8)
   for (const [name, vendor] of keys) expect([name, found({ [name]: 'k' })]).toEqual([name, [vendor]])
-  const lines = blocks('## Chat', 'sh').join('').trim().split('\n')
-  const started = lines.map((line) =>
-    found(Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]))),
+  const lines = ['## Chat, images and video', '### Your own server'].flatMap((heading) =>
+    blocks(providers, heading, 'sh').join('').trim().split('\n'),
   )
-  expect(started).toEqual([['vendor-g'], ['local'], ['vendor-open']])
+  expect(lines.map((line) => found(variablesIn(line)))).toEqual([
+    ['vendor-g'],
+    ['vendor-c', 'vendor-e'],
+    ['local'],
+    ['vendor-open'],
+  ])
 })
+
+/** What a line of a shell sets before its command. */
+function variablesIn(line: string): Readonly<Record<string, string>> {
+  return Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]))
+}
 
 /** Vendors of the environment alone. */
 function found(env: Readonly<Record<string, string>>): readonly string[] {
@@ -106,8 +150,9 @@ function found(env: Readonly<Record<string, string>>): readonly string[] {
   return read.ok ? read.config.environmentVendors : read.mistakes
 }
 
-test('the video that the README buys is quoted as the shortest one, and its keys and servers film what it says', async () => {
-  const [, seconds = ''] = /run buy -- video "[^"]*" --seconds (\d+)/.exec(blocks('## Video', '').join('')) ?? []
+test('the video of the quickstart is quoted as the shortest one, and the servers of the guide film what it says', async () => {
+  const [, seconds = ''] =
+    /run buy -- video "[^"]*" --seconds (\d+)/.exec(blocks(quickstart, '## Buy', '').join('')) ?? []
   const order = JSON.stringify({ prompt: 'a red fox', duration_seconds: Number(seconds) })
   const quote = await fetch(`${running.url}/api/v1/videos/generations`, {
     method: 'POST',
@@ -115,11 +160,12 @@ test('the video that the README buys is quoted as the shortest one, and its keys
     body: order,
   })
   expect([quote.status, (await quote.json()).price.amount]).toEqual([402, '0.052000'])
-  for (const line of blocks('## Video', 'sh').join('').trim().split('\n')) {
-    const [, key = '', vendor = ''] = /^(\w+)=key .*# (\S+)$/.exec(line) ?? []
+  for (const [key, vendor] of [
+    ['XAI_API_KEY', 'vendor-c'],
+    ['ARK_API_KEY', 'vendor-e'],
+  ] as const)
     expect(films(parseConfig('', { [key]: 'k' }))).toEqual([vendor])
-  }
-  const [toml = ''] = blocks('## Video', 'toml')
+  const [toml = ''] = blocks(providers, '### Protocols', 'toml')
   expect(films(parseConfig(toml, { RESELLER_KEY: 'k' }))).toEqual(['vendor-f', 'vendor-e'])
 })
 
@@ -130,69 +176,73 @@ function films(read: ReturnType<typeof parseConfig>): readonly string[] {
   return [...new Set(rows.filter(({ id }) => servings.has(id)).map(({ vendor }) => vendor))]
 }
 
-test('the keys of search, prices and swaps bring what the README says', () => {
-  const services = blocks('## Search, prices and swaps', 'sh')
-    .join('')
-    .trim()
-    .split('\n')
-    .map((line) => {
-      const read = parseConfig(
-        '',
-        Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value])),
-      )
-      if (!read.ok) return read.mistakes
-      const { search, market, swap } = read.config
-      return [search?.map(({ by }) => by), market?.by, swap?.feeRecipient]
-    })
-  expect(services).toEqual([
-    [['xai', 'exa'], undefined, undefined],
-    [undefined, 'pyth', undefined],
-    [undefined, undefined, '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'],
+test('the lines that start a provider start it', () => {
+  const started = (heading: string): readonly unknown[] =>
+    blocks(providers, heading, 'sh')
+      .join('')
+      .trim()
+      .split('\n')
+      .map((line) => {
+        const read = parseConfig('', {
+          ...variablesIn(line),
+          ...(/TWILIO/.test(line) && { TWILIO_ACCOUNT_SID: `AC${'0'.repeat(32)}` }),
+        })
+        if (!read.ok) return read.mistakes
+        const { search, market, swap, websearch, prediction, defi, sandbox, phone, voice, onramp, bridge, audio } =
+          read.config
+        const named = {
+          search: search?.map(({ by }) => by),
+          market: market?.by,
+          swap: swap?.feeRecipient,
+          websearch: websearch?.by,
+          prediction: prediction?.by,
+          defi: defi?.by,
+          sandbox: sandbox?.by,
+        }
+        const present = Object.entries({
+          phone,
+          voice,
+          onramp,
+          bridge,
+          elevenlabs: audio.elevenlabs,
+          minimax: audio.minimax,
+          speech: audio.speech,
+        }).flatMap(([name, config]) => (config ? [name] : []))
+        return {
+          ...Object.fromEntries(Object.entries(named).filter(([, by]) => by !== undefined)),
+          ...(present.length > 0 && { present }),
+        }
+      })
+  expect(started('## Audio')).toEqual([{ present: ['elevenlabs', 'minimax'] }, { present: ['speech'] }])
+  expect(started('## Search and web pages')).toEqual([{ search: ['xai', 'exa'], websearch: 'exa' }])
+  expect(started('## Prices and swaps')).toEqual([
+    { market: 'pyth' },
+    { swap: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C' },
   ])
-})
-
-test('the settings of what is passed on bring what the README says', () => {
-  const [line = ''] = blocks('## Pages, prediction markets and DeFi', 'sh')
-  const read = parseConfig(
-    '',
-    Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value])),
-  )
-  const { websearch, prediction, defi } = read.ok ? read.config : {}
-  expect([websearch?.by, prediction?.by, defi?.by]).toEqual(['exa', 'venues', 'defillama'])
-})
-
-test('the keys of sandboxes bring what the README says', () => {
-  const [lines = ''] = blocks('## Sandboxes', 'sh')
-  const places = lines
-    .trimEnd()
-    .split('\n')
-    .map((line) =>
-      parseConfig('', Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]))),
-    )
-  expect(places.map((read) => (read.ok ? read.config.sandbox?.by : read.mistakes))).toEqual([
-    'e2b',
-    'modal',
-    'embedded',
+  expect(started('## Prediction markets and DeFi')).toEqual([
+    { search: ['exa'], websearch: 'exa', prediction: 'venues', defi: 'defillama' },
   ])
+  expect(started('## Sandboxes')).toEqual([{ sandbox: 'e2b' }, { sandbox: 'modal' }, { sandbox: 'embedded' }])
+  expect(started('## Phone and voice')).toEqual([{ present: ['phone'] }, { present: ['phone', 'voice'] }])
+  expect(started('## On-ramp and funding')).toEqual([{ present: ['onramp'] }, { present: ['bridge'] }])
 })
 
-test('the figures that the README names are those that the operator reads, with the scrape that it shows', async () => {
-  const [scrape = ''] = blocks('## Watch it', 'yaml')
+test('the metrics that the guide names are those that the operator reads, with the scrape that it shows', async () => {
+  const [scrape = ''] = blocks(operations, '## Metrics', 'yaml')
   const [, credentials = ''] = /credentials: ([\w-]+)/.exec(scrape) ?? []
   const watched = await startGateway({ OPERATOR_TOKEN: credentials })
   try {
     const response = await fetch(`${watched.url}/metrics`, { headers: { authorization: `Bearer ${credentials}` } })
     const shown = [...(await response.text()).matchAll(/^# TYPE (farebox_\w+) /gm)].map(([, name]) => name)
-    const section = readme.slice(readme.indexOf('\n## Watch it\n'), readme.indexOf('\n## The house\n'))
-    const named = [...section.matchAll(/`(farebox_\w+)`/g)].map(([, name]) => name)
+    const named = [...operations.matchAll(/`(farebox_\w+)`/g)].map(([, name]) => name)
     expect(shown.toSorted()).toEqual(named.toSorted())
   } finally {
     await watched.stop()
   }
 })
 
-test('the endpoint that the README adds in one file is quoted, sold and described', async () => {
-  const [source = ''] = blocks('## Add an endpoint', 'ts')
+test('the product that the guide adds in one file is quoted, sold and described', async () => {
+  const [source = ''] = blocks(product, '## Example', 'ts')
   const file = join(scratch, 'poems.ts')
   await writeFile(
     file,
@@ -219,32 +269,27 @@ test('the endpoint that the README adds in one file is quoted, sold and describe
   expect(gateway({ ports, endpoints: poems }).endpoints).toHaveLength(1)
 })
 
-test('both configurations in the README are accepted, and every setting of its table exists', () => {
-  const files = blocks('## Sell for real', 'toml')
-  expect(files).toHaveLength(2)
+test('every configuration file that is shown is accepted', () => {
+  const pages = [readme, quickstart, configuration, providers, gateways].flatMap((page) =>
+    [...page.matchAll(/^```toml\n([^]*?)^```$/gm)].map(([, toml = '']) => toml),
+  )
+  const whole = pages.filter((toml) => /^\[\[?(gateways|vendors|rpc)/m.test(toml))
+  expect(whole.length).toBeGreaterThanOrEqual(9)
   const keys = Object.fromEntries(
     ['', '_1', '_2', '_3'].map((end, index) => [`RELAYER_KEY${end}`, `0x${String(index + 1).repeat(64)}`]),
   )
+  const urls = Object.fromEntries(
+    ['BASE', 'BASE_SEPOLIA', 'SOLANA', 'ETHEREUM'].map((name) => [`${name}_RPC_URL`, 'https://rpc.example.com/key']),
+  )
   const env = {
     ...keys,
-    BASE_RPC_URL: 'https://rpc.example.com/key',
-    BASE_SEPOLIA_RPC_URL: 'https://rpc.example.com/key',
+    ...urls,
     OPENAI_API_KEY: 'k',
-    SOLANA_RPC_URL: 'https://rpc.example.com/key',
+    RESELLER_KEY: 'k',
     SOLANA_FEE_PAYER: JSON.stringify(Array.from({ length: 64 }, (_, index) => index)),
   }
-  for (const toml of files) {
+  for (const toml of whole) {
     const read = parseConfig(toml, env)
-    expect(read.ok || read.mistakes).toBe(true)
-  }
-  const settings = [...readme.matchAll(/^\| (`[^|]*`) \| ([^|]*) \|/gm)]
-  expect(settings.length).toBeGreaterThan(8)
-  for (const [, names = '', variables = ''] of settings) {
-    for (const [, name = ''] of names.matchAll(/`(\w+)`/g)) {
-      const wrong = parseConfig(`${name} = { }`)
-      expect(wrong.ok ? name : wrong.mistakes.join()).not.toMatch(/no such setting/)
-    }
-    for (const [, variable = ''] of variables.matchAll(/`(\w+)`/g))
-      expect(parseConfig('', { [variable]: '' }).ok).toBe(true)
+    expect([toml, read.ok || read.mistakes]).toEqual([toml, true])
   }
 })

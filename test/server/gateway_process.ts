@@ -56,7 +56,7 @@ export function gatewayProcesses(): GatewayProcesses {
     let said = ''
     const out = gather(child.stdout, (text) => {
       said = text
-      const url = /^ {2}look around: +(\S+)\/openapi\.json/m.exec(text)?.[1]
+      const url = /^ {2}look around: +(\S+)\/docs\/guide\//m.exec(text)?.[1]
       if (url) greeting.resolve(url)
       for (const [awaited, found] of waiting) if (text.includes(awaited)) found()
     })

@@ -32,13 +32,10 @@ const MARKED = /(<!-- settings(?:: ([\w, ]+)| of (\w+)) -->\n)[^]*?(<!-- end -->
 
 /** The page with its tables as the schema has them now. */
 export function withTables(page: string): string {
-  return page.replaceAll(
-    MARKED,
-    (_all, start: string, names: string | undefined, row: string | undefined, end: string) => {
-      const table = names === undefined ? rowTable(rowOf(row ?? '')) : fileTable(names.split(', '))
-      return `${start}${table.join('\n')}\n${end}`
-    },
-  )
+  return page.replaceAll(MARKED, (_all, start: string, names?: string, row?: string, end?: string) => {
+    const table = names === undefined ? rowTable(rowOf(row ?? '')) : fileTable(names.split(', '))
+    return `${start}${table.join('\n')}\n${end}`
+  })
 }
 
 /** Settings of the file that a marker of the page names, in order. */
@@ -86,7 +83,8 @@ function allowed(schema: TSchema): string {
   const words = (schema.anyOf as readonly TSchema[] | undefined)?.flatMap((each) =>
     each.const === undefined ? [] : [`\`${each.const}\``],
   )
-  if (words && words.length === schema.anyOf.length) return `One of ${words.join(', ')}.`
+  const isSaid = words?.every((word) => String(schema.description).includes(word))
+  if (words && words.length === schema.anyOf.length) return isSaid ? '' : `One of ${words.join(', ')}.`
   if (schema.type === 'boolean') return '`true` or `false`.'
   if (schema.type !== 'integer' && schema.type !== 'number') return ''
   const kind = schema.type === 'integer' ? 'Integer' : 'Number'
@@ -101,9 +99,6 @@ if (import.meta.main) {
   const page = await readFile(PAGE, 'utf8')
   const written = withTables(page)
   if (process.argv.includes('--write')) await writeFile(PAGE, written)
-  console.log(
-    written === page
-      ? 'the tables are up to date'
-      : `the tables have changed${process.argv.includes('--write') ? ' and were written' : '; write them with --write'}`,
-  )
+  const news = process.argv.includes('--write') ? 'the tables were written' : 'the tables have changed; use --write'
+  console.log(written === page ? 'the tables are up to date' : news)
 }

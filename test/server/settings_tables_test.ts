@@ -8,7 +8,7 @@ import { namedIn, PAGE, rows, withTables } from './settings_tables.ts'
 const page = readFileSync(PAGE, 'utf8')
 const settings: Readonly<Record<string, TSchema>> = File.properties
 
-test('the tables of the configuration guide are those of the schema (bun test/server/settings_tables.ts --write)', () => {
+test('the tables of the guide are those of the schema (bun test/server/settings_tables.ts --write)', () => {
   expect(page).toBe(withTables(page))
 })
 

@@ -13,7 +13,7 @@ import { isOneShot, oneShotLaws } from '../../conformance/one_shots.ts'
 import { stall } from '../../conformance/stall.ts'
 import { kit } from '../../kit.ts'
 
-/** The fewest words that make an endpoint: no vendor, no model, no poll path of its own (README, "Add an endpoint"). */
+/** The fewest words that make an endpoint: no vendor, no model, no poll path of its own (server/docs/adding_a_product.md). */
 const verse = paid({
   name: 'verse',
   path: '/api/v1/verse',
