@@ -1,6 +1,6 @@
 /** Adding a product is one file and one line: the guide's own example, put into a copy of this repository, is sold and held to every law there. */
 import { afterAll, expect, test } from 'bun:test'
-import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { blocks, guideText } from './readme.ts'
@@ -40,12 +40,13 @@ const count = (said: string, word: string): number => Number(new RegExp(`^ *(\\d
 test('one file and one line: the laws of endpoints, gateways and documents run on it, and the house stands', async () => {
   await copied()
   const [source = ''] = blocks(await guideText('adding_a_product'), '## Example', 'ts')
-  await writeFile(join(copy, 'core/endpoints/poems.ts'), `/** Poems, by the line. */\n${source}`)
+  await mkdir(join(copy, 'core/products/poems'))
+  await writeFile(join(copy, 'core/products/poems/haiku.ts'), `/** Poems, by the line. */\n${source}`)
   const door = await readFile(join(copy, 'core/products/mod.ts'), 'utf8')
   await writeFile(
     join(copy, 'core/products/mod.ts'),
     door
-      .replace('export const', "import { poems } from './poems.ts'\n\nexport const")
+      .replace('export const', "import { poems } from './poems/haiku.ts'\n\nexport const")
       .replace('  ...calls,\n', '  ...poems,\n  ...calls,\n'),
   )
 

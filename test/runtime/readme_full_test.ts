@@ -247,7 +247,7 @@ test('the product that the guide adds in one file is quoted, sold and described'
   await writeFile(
     file,
     source
-      .replaceAll("'../", `'${ROOT}/core/`)
+      .replaceAll("'../../", `'${ROOT}/core/`)
       .replaceAll("'@sinclair/typebox'", `'${ROOT}/node_modules/@sinclair/typebox/build/esm/index.mjs'`),
   )
   const { poems } = (await import(file)) as { poems: readonly Endpoint[] }

@@ -66,9 +66,8 @@ describe('the files', () => {
   })
 
   test('name every environment variable that the configuration reads', () => {
-    const code = readdirSync(join(ROOT, 'server'))
-      .filter((file) => /^config.*\.ts$/.test(file))
-      .map((file) => readFileSync(join(ROOT, 'server', file), 'utf8'))
+    const code = readdirSync(join(ROOT, 'server/config'))
+      .map((file) => readFileSync(join(ROOT, 'server/config', file), 'utf8'))
       .join('\n')
     const read = [
       ...code.matchAll(/'([A-Z][A-Z0-9]*_[A-Z0-9_]+)'|\benv\.([A-Z][A-Z0-9_]+)|^ {2}([A-Z][A-Z0-9_]+): '/gm),
